@@ -1,0 +1,29 @@
+package service
+
+import "slices"
+
+// An Actor is who asks: a token, or the installation itself.
+type Actor struct {
+	AccountID   string
+	UserID      string
+	Email       string
+	Role        string // owner admin member
+	TokenID     string
+	Permissions []string
+	Plan        string
+	IP          string
+}
+
+// Scopes in rising order; each holds the ones before it.
+var Scopes = []string{"read", "write", "purchase", "admin"}
+
+// Can tells whether the actor's token holds the scope.
+func (a Actor) Can(scope string) bool {
+	need := slices.Index(Scopes, scope)
+	for _, p := range a.Permissions {
+		if slices.Index(Scopes, p) >= need {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,36 @@
+package service
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// Event types, as webhooks name them.
+const (
+	EventMessageRelayed   = "message.relayed"
+	EventEmailReceived    = "email.received"
+	EventEmailBounced     = "email.bounced"
+	EventEmailComplained  = "email.complained"
+	EventDomainCreated    = "domain.created"
+	EventDomainReady      = "domain.ready"
+	EventDomainDNSFailed  = "domain.dns_failed"
+	EventEmailUserCreated = "email_user.created"
+	EventEmailUserDeleted = "email_user.deleted"
+	EventTestPing         = "test.ping"
+)
+
+// emit records that something happened, and the jobs that tell every endpoint which wants to know, in the caller's
+// transaction: the event is there if and only if what it tells of is.
+func (s *Service) emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error) {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("write event %s: %w", kind, err)
+	}
+	e := &store.Event{ID: tx.NewID("evt"), AccountID: accountID, Type: kind, Created: tx.Now(), Data: raw}
+	if err := store.Events.Put(tx, e); err != nil {
+		return nil, err
+	}
+	return e, s.announce(tx, e)
+}

@@ -1,0 +1,104 @@
+// Package service decides: every rule of Mailstead stands here once, one file per noun.
+// It does not know who is asking, over HTTP, SMTP, IMAP or DNS, nor how records are laid out on disk.
+package service
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
+)
+
+// Config is what the operator decided.
+type Config struct {
+	Hostname    string   // this host's public name
+	Nameservers []string // names of our own DNS servers
+	PublicIPs   []netip.Addr
+	Sandbox     bool
+	BaseURL     string // how clients reach the API, without a trailing slash
+	Outbound    string // capture, direct, relay; "" = relay where one is configured, else direct
+	MXPort      int
+	Relays      []Relay
+	Limits      Limits
+	Version     string
+
+	SMTPPort, SubmissionPort, IMAPPort int    // what mail clients are told
+	SMTPSecurity, IMAPSecurity         string // tls, starttls, none
+	DNSCheckInterval                   time.Duration
+}
+
+// A Relay is a provider that outgoing mail may go through.
+type Relay struct {
+	Name, Kind            string // kind: ses postmark mailgun sendgrid custom
+	Host                  string
+	Port                  int
+	TLS                   string // starttls tls none
+	Username, Password    string
+	Region, TopicARN      string
+	WebhookSecret         string
+	IDPattern, IDTemplate string
+}
+
+// Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.
+type Limits struct {
+	Plan               string
+	Domains            int
+	TeamUsers          int
+	Mailboxes          int
+	MailboxesPerDomain int
+	RatePerMinute      int // 0: the plan's
+	BurstPerMinute     int // 0: the plan's
+}
+
+// A Resolver answers every DNS look-up; *net.Resolver is one.
+type Resolver interface {
+	LookupTXT(ctx context.Context, name string) ([]string, error)
+	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
+	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
+	LookupCNAME(ctx context.Context, name string) (string, error)
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
+	LookupAddr(ctx context.Context, addr string) ([]string, error)
+}
+
+// A Service holds what every rule needs. Its exported fields are set before use and not changed after.
+type Service struct {
+	Store    *store.Store
+	Queue    *jobs.Queue
+	Config   Config
+	Resolver Resolver
+	Guard    *webhooks.Guard // which addresses tenants may make us dial
+	RootCAs  *x509.CertPool  // nil: the system's
+	Log      *slog.Logger
+	Rand     func() float64 // [0,1), for jitter
+
+	keys   *Keys
+	logins *logins
+	hub    *hub
+	parts
+}
+
+// New puts a service together, and registers every kind of job with the queue. keys is the master key.
+func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
+	s := &Service{
+		Store: st, Queue: q, Config: c,
+		Resolver: net.DefaultResolver,
+		Guard:    &webhooks.Guard{AllowPrivate: c.Sandbox},
+		Log:      slog.Default(),
+		Rand:     rand.Float64,
+		keys:     keys,
+		logins:   newLogins(),
+		hub:      newHub(),
+	}
+	s.register()
+	return s
+}
+
+func (s *Service) now() time.Time { return s.Store.Now() }

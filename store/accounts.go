@@ -1,0 +1,109 @@
+package store
+
+import "time"
+
+// An Account is one tenant: everything that it owns is found under its id.
+type Account struct {
+	ID             string // acc_…
+	Num            uint32 // short form for message keys, from 1
+	Name           string
+	Email          string // the owner's address
+	Plan           string // startup, enterprise
+	Status         string // active, suspended
+	UniversalInbox bool
+	WarmupPhrases  []string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// Accounts keeps every account of the installation.
+var (
+	Accounts     = newTable("account", func(a *Account) string { return a.ID })
+	AccountByNum = Accounts.unique("num", func(a *Account) string { return numKey(a.Num) })
+)
+
+// NextAccountNum gives the next short account number.
+func (tx *Tx) NextAccountNum() (uint32, error) {
+	n, err := tx.next(Accounts.name)
+	return uint32(n), err
+}
+
+// A User is a person of an account's team. One address belongs to one user of the installation.
+type User struct {
+	ID           string // usr_…
+	AccountID    string
+	Email        string // lower-case
+	FirstName    string
+	LastName     string
+	Role         string // owner, admin, member
+	Status       string // invited, active
+	PasswordHash string // argon2id, PHC form; "" while none is set
+	InvitedBy    string // a user id, or ""
+	LastLoginAt  time.Time
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+}
+
+// Users keeps the team users of every account.
+var (
+	Users          = newTable("user", func(u *User) string { return u.ID })
+	UserByEmail    = Users.unique("email", func(u *User) string { return u.Email })
+	UsersByAccount = Users.index("account", func(u *User) string { return u.AccountID })
+)
+
+// A Token is an API credential. Only the SHA-256 of its value is kept.
+type Token struct {
+	ID          string // tok_…
+	AccountID   string
+	UserID      string // whom it acts for
+	Name        string
+	Hash        string // SHA-256 of the whole token, hex
+	Prefix      string // first 12 characters of the token
+	Permissions []string
+	Kind        string // api, mcp, session
+	CreatedAt   time.Time
+	ExpiresAt   time.Time // zero: never
+	LastUsedAt  time.Time
+	LastUsedIP  string
+	RevokedAt   time.Time // kept for a while after revocation, so that its use can be told apart
+}
+
+// Tokens keeps the tokens of every account, revoked ones too.
+var (
+	Tokens          = newTable("token", func(t *Token) string { return t.ID })
+	TokenByHash     = Tokens.unique("hash", func(t *Token) string { return t.Hash })
+	TokensByAccount = Tokens.index("account", func(t *Token) string { return t.AccountID })
+	TokensByUser    = Tokens.index("user", func(t *Token) string { return t.UserID })
+)
+
+// A DayStat counts an account's traffic on one UTC day.
+type DayStat struct {
+	AccountID  string
+	Date       string // YYYY-MM-DD
+	Sent       int64
+	Received   int64
+	Bounced    int64
+	Complained int64
+}
+
+// DayStats keeps them under account id and date, so that an account's days are neighbours.
+var (
+	DayStats          = newTable("daystat", func(d *DayStat) string { return d.AccountID + d.Date })
+	DayStatsByAccount = DayStats.index("account", func(d *DayStat) string { return d.AccountID })
+)
+
+// An Idempotency is the remembered answer to a POST that carried an Idempotency-Key.
+type Idempotency struct {
+	ID        string // SHA-256 of token, method, path and key, hex
+	BodyHash  string // SHA-256 of the request body, hex
+	Status    int    // 0 while the first request still runs
+	Header    map[string]string
+	Sealed    []byte // the body, sealed, since it may hold a secret
+	CreatedAt time.Time
+}
+
+// Idempotencies keeps them for 24 hours; the time index is for pruning.
+var (
+	Idempotencies     = newTable("idempotency", func(i *Idempotency) string { return i.ID })
+	IdempotencyByTime = Idempotencies.index("time", func(i *Idempotency) string { return TimeKey(i.CreatedAt) })
+)

@@ -1,0 +1,87 @@
+package store
+
+import "time"
+
+// A Domain is a mail domain of an account. Its name belongs to one account of the installation.
+type Domain struct {
+	ID           string // dom_…
+	AccountID    string
+	Name         string // ASCII, lower-case
+	Status       string // pending pending_ns pending_dns_records in_progress complete error deleting
+	StatusDetail string
+	ErrorCode    string
+	ErrorMessage string
+	DNSProvider  string // builtin cloudflare manual external
+	Source       string // connected registered
+	Registrar    string
+	ExpiresAt    time.Time
+	AutoRenew    bool
+	NSStatus     string // pending verified lost not_required
+	DNSStatus    string // pending propagating complete failed
+
+	DKIM         []DKIMKey // what signs outgoing mail; the RSA key comes first
+	DMARC        string    // the override; "" for the default policy
+	DMARCAt      time.Time
+	RedirectURL  string
+	RedirectCode int // 301, 302
+	RedirectPath bool
+	Forward      string // forward_address
+	CatchAll     string
+	SendingMode  string // direct, relay, or "" for what the installation does
+	Tags         []string
+	Notes        string
+	JobID        string // the newest job about it
+
+	Checks        []DNSCheck // of the newest look-up
+	CheckedAt     time.Time
+	BadChecks     int // in a row
+	FailingSince  time.Time
+	FailureTold   bool // domain.dns_failed has fired in this episode
+	CurrentNS     []string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	CompletedAt   time.Time
+	ZoneChangedAt time.Time // when the records last changed, for the SOA serial
+}
+
+// A DKIMKey is one signing key; the private half is sealed.
+type DKIMKey struct {
+	Selector string
+	Sealed   []byte // PKCS#8 PEM, sealed under the master key
+	Record   string // the TXT value
+}
+
+// A DNSCheck is what one look-up of a wanted record found.
+type DNSCheck struct {
+	Purpose, Type, Host, Expected, Actual, Error string
+	Priority                                     uint16
+	Critical, Verified                           bool
+}
+
+// Domains keeps the domains of every account.
+var (
+	Domains          = newTable("domain", func(d *Domain) string { return d.ID })
+	DomainByName     = Domains.unique("name", func(d *Domain) string { return d.Name })
+	DomainsByAccount = Domains.index("account", func(d *Domain) string { return d.AccountID })
+	DomainsByCheck   = Domains.index("check", func(d *Domain) string { return TimeKey(d.CheckedAt) })
+)
+
+// A CustomRecord is a DNS record that a domain's owner added.
+type CustomRecord struct {
+	ID        string // rec_…
+	DomainID  string
+	Name      string // FQDN, lower-case, no trailing dot
+	Type      string // TXT CNAME A AAAA
+	Value     string
+	TTL       int
+	Status    string // active pending error
+	Error     string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// CustomRecords keeps them; the set index finds a duplicate.
+var (
+	CustomRecords         = newTable("custom_record", func(r *CustomRecord) string { return r.ID })
+	CustomRecordsByDomain = CustomRecords.index("domain", func(r *CustomRecord) string { return r.DomainID })
+)

@@ -1,0 +1,19 @@
+package store
+
+import "errors"
+
+var (
+	// ErrNotFound is returned when no record has the key.
+	ErrNotFound = errors.New("not found")
+	// ErrExists is returned when another record already has the value of a unique index.
+	ErrExists = errors.New("already exists")
+	// ErrInUse is returned by Open while another process has the store open.
+	ErrInUse = errors.New("the store is in use by another process")
+	// ErrClosed is returned by Update once Close has begun.
+	ErrClosed = errors.New("the store is closed")
+	// ErrFailed is returned by every write after the disk has refused a sync: what it then holds is not known,
+	// so nothing more is acknowledged until the process starts again.
+	ErrFailed = errors.New("the store takes no writes since the disk refused one; restart after mending the disk")
+	// ErrFull is returned when the disk has no room for a write. Nothing was changed; later writes may succeed.
+	ErrFull = errors.New("the disk is full")
+)

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// idSource makes ids that rise even within one millisecond.
+type idSource struct {
+	mu      sync.Mutex
+	entropy *ulid.MonotonicEntropy
+	last    uint64
+}
+
+// NewID makes an id: prefix, "_", a lower-case ULID of 26 characters. Ids of one store rise.
+func (s *Store) NewID(prefix string) string {
+	s.ids.mu.Lock()
+	defer s.ids.mu.Unlock()
+	if s.ids.entropy == nil {
+		s.ids.entropy = ulid.Monotonic(rand.Reader, 0)
+	}
+	// A clock that steps back must not make ids fall.
+	ms := max(ulid.Timestamp(s.now()), s.ids.last)
+	id, err := ulid.New(ms, s.ids.entropy)
+	if err != nil { // the entropy of this millisecond is used up
+		ms++
+		id = ulid.MustNew(ms, s.ids.entropy)
+	}
+	s.ids.last = ms
+	return prefix + "_" + strings.ToLower(id.String())
+}
+
+// IDLen is the length of the ids of a prefix.
+func IDLen(prefix string) int { return len(prefix) + 1 + ulid.EncodedSize }
+
+// IsID tells whether text has the form of an id of the prefix.
+func IsID(prefix, text string) bool {
+	rest, ok := strings.CutPrefix(text, prefix+"_")
+	if !ok || len(rest) != ulid.EncodedSize || rest != strings.ToLower(rest) {
+		return false
+	}
+	_, err := ulid.ParseStrict(rest)
+	return err == nil
+}
+
+// TimeKey is a time in milliseconds as eight bytes that sort as the times do.
+func TimeKey(t time.Time) string {
+	return string(binary.BigEndian.AppendUint64(nil, uint64(max(t.UnixMilli(), 0))))
+}
+
+// KeyTime undoes TimeKey. It takes the first eight bytes.
+func KeyTime(key string) time.Time {
+	if len(key) < 8 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64([]byte(key)))).UTC()
+}

@@ -1,0 +1,122 @@
+// Package store keeps Mailstead's records in bbolt and its message bytes in append-only segments, all in one directory.
+// It does not know what the records mean, who may see them, or what happens next.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Options are what a store may be opened with. The zero value is right for production.
+type Options struct {
+	SegmentSize int64            // bytes after which a new message segment begins; 64 MiB if 0
+	LockTimeout time.Duration    // how long to wait for another process to leave the store; 5 s if 0
+	Now         func() time.Time // the clock; time.Now if nil
+	Log         *slog.Logger     // told of repairs; slog.Default if nil
+}
+
+// A Store is one open data directory. It is safe for concurrent use.
+type Store struct {
+	dir string
+	db  *bolt.DB
+	seg *segments
+	now func() time.Time
+	log *slog.Logger
+	ids idSource
+
+	writes    chan *write
+	closing   chan struct{}
+	closeOnce sync.Once
+	committed chan struct{} // closed when the committer has ended
+	failure   failure
+}
+
+// Open opens the store in dir, and makes it if there is none. It returns ErrInUse while another process has it open.
+func Open(dir string, o Options) (*Store, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.LockTimeout == 0 {
+		o.LockTimeout = 5 * time.Second
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	db, err := openBolt(filepath.Join(dir, "mailstead.db"), o.LockTimeout)
+	if err != nil {
+		return nil, err
+	}
+	seg, err := openSegments(dir, segOptions{size: o.SegmentSize, log: o.Log})
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	s := &Store{
+		dir: dir, db: db, seg: seg, now: o.Now, log: o.Log,
+		writes:    make(chan *write),
+		closing:   make(chan struct{}),
+		committed: make(chan struct{}),
+	}
+	if err := s.prepare(); err != nil {
+		seg.close()
+		db.Close()
+		return nil, err
+	}
+	go s.commitLoop()
+	return s, nil
+}
+
+func openBolt(path string, wait time.Duration) (*bolt.DB, error) {
+	o := &bolt.Options{Timeout: wait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
+	if runtime.GOOS != "windows" && ^uint(0)>>63 == 1 {
+		// Growing the map needs every reader to leave; a map larger than the file will be never has to grow.
+		o.InitialMmapSize = 16 << 30
+	}
+	db, err := bolt.Open(path, 0o600, o)
+	if errors.Is(err, bolt.ErrTimeout) { //nolint:staticcheck // the sentinel that Open returns
+		return nil, fmt.Errorf("open %s: %w", path, ErrInUse)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// prepare makes the buckets that are not there yet.
+func (s *Store) prepare() error {
+	return s.db.Update(func(b *bolt.Tx) error {
+		for _, name := range bucketNames() {
+			if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
+				return fmt.Errorf("make bucket %s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Close waits for the writes that were taken, and closes every file. It is safe to call twice.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() { close(s.closing) })
+	<-s.committed
+	return errors.Join(s.seg.close(), s.db.Close())
+}
+
+// Dir is the data directory.
+func (s *Store) Dir() string { return s.dir }
+
+// Now is the store's clock in UTC, cut to the millisecond that records and keys can hold.
+func (s *Store) Now() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+
+// NewSpool returns a place for a message of at most max bytes while it arrives.
+func (s *Store) NewSpool(max int64) *Spool { return newSpool(s.dir, max) }

@@ -1,0 +1,263 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// A Table keeps the records of one type as JSON under their ids, and every index of them with each change.
+type Table[T any] struct {
+	name    string
+	id      func(*T) string
+	indexes []*Index[T]
+}
+
+// An Index finds records of a table by something else than their id. Its keys are what key answers, followed, unless
+// the index is unique, by the id; a record for which key answers "" is not in it. Keys of changing length that others
+// may begin with end in "\x00".
+type Index[T any] struct {
+	table  *Table[T]
+	name   string
+	unique bool
+	key    func(*T) string
+}
+
+func newTable[T any](name string, id func(*T) string) *Table[T] {
+	return &Table[T]{name: name, id: id}
+}
+
+func (t *Table[T]) index(name string, key func(*T) string) *Index[T] {
+	x := &Index[T]{table: t, name: t.name + "." + name, key: key}
+	t.indexes = append(t.indexes, x)
+	return x
+}
+
+func (t *Table[T]) unique(name string, key func(*T) string) *Index[T] {
+	x := t.index(name, key)
+	x.unique = true
+	return x
+}
+
+// Get returns the record of the id, or ErrNotFound.
+func (t *Table[T]) Get(tx *Tx, id string) (*T, error) {
+	data := tx.bucket(t.name).Get([]byte(id))
+	if data == nil {
+		return nil, ErrNotFound
+	}
+	return t.decode([]byte(id), data)
+}
+
+func (t *Table[T]) decode(id, data []byte) (*T, error) {
+	rec := new(T)
+	if err := json.Unmarshal(data, rec); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", t.name, id, err)
+	}
+	return rec, nil
+}
+
+// Put writes the record and its index entries. It returns ErrExists, having written nothing, when another record has
+// the value of a unique index.
+func (t *Table[T]) Put(tx *Tx, rec *T) error {
+	id := t.id(rec)
+	old, err := t.Get(tx, id)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	for _, x := range t.indexes {
+		if x.taken(tx, rec, id) {
+			return ErrExists
+		}
+	}
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", t.name, id, err)
+	}
+	for _, x := range t.indexes {
+		if err := x.move(tx, old, rec, id); err != nil {
+			return err
+		}
+	}
+	return tx.put(t.name, []byte(id), data)
+}
+
+// Delete removes the record and its index entries. Deleting what is not there is no error.
+func (t *Table[T]) Delete(tx *Tx, id string) error {
+	old, err := t.Get(tx, id)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, x := range t.indexes {
+		if err := x.move(tx, old, nil, id); err != nil {
+			return err
+		}
+	}
+	return tx.delete(t.name, []byte(id))
+}
+
+// All walks the table in the order of ids.
+func (t *Table[T]) All(tx *Tx) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		c := tx.bucket(t.name).Cursor()
+		for k, v := c.First(); k != nil; k, v = c.Next() {
+			rec, err := t.decode(k, v)
+			if err != nil {
+				tx.fail(err)
+				return
+			}
+			if !yield(rec) {
+				return
+			}
+		}
+	}
+}
+
+func (x *Index[T]) entry(rec *T, id string) string {
+	if rec == nil {
+		return ""
+	}
+	key := x.key(rec)
+	if key == "" || x.unique {
+		return key
+	}
+	return key + id
+}
+
+func (x *Index[T]) taken(tx *Tx, rec *T, id string) bool {
+	if !x.unique {
+		return false
+	}
+	key := x.key(rec)
+	if key == "" {
+		return false
+	}
+	holder := tx.bucket(x.name).Get([]byte(key))
+	return holder != nil && string(holder) != id
+}
+
+func (x *Index[T]) move(tx *Tx, old, rec *T, id string) error {
+	from, to := x.entry(old, id), x.entry(rec, id)
+	if from == to {
+		return nil
+	}
+	if from != "" {
+		if err := tx.delete(x.name, []byte(from)); err != nil {
+			return err
+		}
+	}
+	if to == "" {
+		return nil
+	}
+	return tx.put(x.name, []byte(to), []byte(id))
+}
+
+// Get returns the record with the key of a unique index, or ErrNotFound.
+func (x *Index[T]) Get(tx *Tx, key string) (*T, error) {
+	id := tx.bucket(x.name).Get([]byte(key))
+	if id == nil {
+		return nil, ErrNotFound
+	}
+	return x.table.Get(tx, string(id))
+}
+
+// Has tells whether any record is under the prefix.
+func (x *Index[T]) Has(tx *Tx, prefix string) bool {
+	k, _ := tx.bucket(x.name).Cursor().Seek([]byte(prefix))
+	return k != nil && bytes.HasPrefix(k, []byte(prefix))
+}
+
+// Count counts the entries under the prefix, up to limit (0: all of them).
+func (x *Index[T]) Count(tx *Tx, prefix string, limit int) int {
+	n := 0
+	for range x.Keys(tx, prefix, "") {
+		if n++; n == limit {
+			break
+		}
+	}
+	return n
+}
+
+// Keys walks the entries under the prefix upwards, from the first one that is after the key `after` ("": from the
+// start), and yields each entry's key and id without reading the record.
+func (x *Index[T]) Keys(tx *Tx, prefix, after string) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		c := tx.bucket(x.name).Cursor()
+		k, v := c.Seek([]byte(max(prefix, after)))
+		if k != nil && after != "" && string(k) == after {
+			k, v = c.Next()
+		}
+		for ; k != nil && bytes.HasPrefix(k, []byte(prefix)); k, v = c.Next() {
+			if !yield(string(k), string(v)) {
+				return
+			}
+		}
+	}
+}
+
+// Asc walks the records under the prefix upwards, from the first one whose key is after `after` ("": from the start).
+// It yields each entry's key, which is where the next page goes on, and its record.
+func (x *Index[T]) Asc(tx *Tx, prefix, after string) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		for k, id := range x.Keys(tx, prefix, after) {
+			if !x.yield(tx, k, id, yield) {
+				return
+			}
+		}
+	}
+}
+
+// Desc walks the records under the prefix downwards, newest first where keys rise with time, from the last one whose
+// key is before `before` ("": from the end).
+func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		c := tx.bucket(x.name).Cursor()
+		for k, v := seekBefore(c, []byte(prefix), []byte(before)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, v = c.Prev() {
+			if !x.yield(tx, string(k), string(v), yield) {
+				return
+			}
+		}
+	}
+}
+
+func (x *Index[T]) yield(tx *Tx, key, id string, yield func(string, *T) bool) bool {
+	rec, err := x.table.Get(tx, id)
+	if err != nil {
+		tx.fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
+		return false
+	}
+	return yield(key, rec)
+}
+
+// seekBefore moves c to the last key under the prefix, or to the last one before `before` if that is not empty.
+func seekBefore(c *bolt.Cursor, prefix, before []byte) (k, v []byte) {
+	end := before
+	if len(end) == 0 {
+		end = after(prefix)
+	}
+	if end == nil {
+		return c.Last()
+	}
+	if k, _ = c.Seek(end); k == nil {
+		return c.Last()
+	}
+	return c.Prev()
+}
+
+// after is the first key that is after every key of the prefix; nil if there is none.
+func after(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] != 0xff {
+			end := bytes.Clone(prefix[:i+1])
+			end[i]++
+			return end
+		}
+	}
+	return nil
+}

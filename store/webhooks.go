@@ -1,0 +1,77 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A Webhook is an endpoint that is told of events.
+type Webhook struct {
+	ID             string // wh_…
+	AccountID      string
+	URL            string
+	Events         []string
+	Description    string
+	Status         string // enabled disabled
+	DisabledReason string // "" manual consecutive_failures gone
+	DisabledAt     time.Time
+	Failures       int    // consecutive failed events
+	Secret         []byte // sealed
+	SecretHint     string
+	OldSecret      []byte // sealed; signs too until OldSecretEnds
+	OldSecretEnds  time.Time
+	APIVersion     string
+	LastDeliveryAt time.Time
+	LastSuccessAt  time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// Webhooks keeps the endpoints of every account.
+var (
+	Webhooks          = newTable("webhook", func(w *Webhook) string { return w.ID })
+	WebhooksByAccount = Webhooks.index("account", func(w *Webhook) string { return w.AccountID })
+)
+
+// An Event is something that happened, kept for 30 days whether or not anybody is told.
+type Event struct {
+	ID        string // evt_…
+	AccountID string
+	Type      string
+	Created   time.Time
+	Data      json.RawMessage
+	WebhookID string // only for test.ping: the endpoint that it is for
+}
+
+// Events keeps them; ids rise with time, so that pruning takes the first ones.
+var (
+	Events          = newTable("event", func(e *Event) string { return e.ID })
+	EventsByAccount = Events.index("account", func(e *Event) string { return e.AccountID })
+)
+
+// A Delivery is one attempt to tell an endpoint of an event.
+type Delivery struct {
+	ID         string // dlv_…
+	WebhookID  string
+	AccountID  string
+	EventID    string
+	EventType  string
+	Attempt    int
+	Outcome    string // success failed pending
+	HTTPStatus int
+	Error      string
+	ErrorCode  string
+	DurationMS int64
+	Excerpt    string
+	URL        string
+	Trigger    string // event retry test redeliver
+	At         time.Time
+	NextAt     time.Time
+}
+
+// Deliveries keeps the attempt log for 30 days.
+var (
+	Deliveries          = newTable("delivery", func(d *Delivery) string { return d.ID })
+	DeliveriesByWebhook = Deliveries.index("webhook", func(d *Delivery) string { return d.WebhookID })
+	DeliveriesByEvent   = Deliveries.index("event", func(d *Delivery) string { return d.WebhookID + d.EventID })
+)
