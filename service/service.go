@@ -82,7 +82,7 @@ type Service struct {
 	keys   *Keys
 	logins *logins
 	hub    *hub
-	parts
+	uses   uses
 }
 
 // New puts a service together, and registers every kind of job with the queue. keys is the master key.
