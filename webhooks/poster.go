@@ -148,6 +148,8 @@ func (p *Poster) failure(ctx, limited context.Context, err error) Result {
 		return failed(CodeTimeout, fmt.Sprintf("no answer within %s", p.timeout()))
 	case errors.Is(err, ErrResolve):
 		return failed(CodeDNS, reason(err))
+	case timedOut(err):
+		return failed(CodeTimeout, "the connection timed out")
 	case errors.Is(err, errTLS):
 		return failed(CodeTLS, reason(err))
 	default:
@@ -157,6 +159,12 @@ func (p *Poster) failure(ctx, limited context.Context, err error) Result {
 
 func failed(code, text string) Result {
 	return Result{Outcome: Failed, ErrorCode: code, Error: clip(text, errorLimit)}
+}
+
+// timedOut is about limits other than the delivery's: the kernel's, and that of a dial begun for an earlier delivery.
+func timedOut(err error) bool {
+	var limit net.Error
+	return errors.As(err, &limit) && limit.Timeout()
 }
 
 // reason is err without the addresses of this machine and its resolver, which are not the tenant's to know.
@@ -221,11 +229,11 @@ func (p *Poster) connections() *http.Transport {
 }
 
 // dialTLS marks the errors of the handshake, so that they can be told from those of the connection. The transport lets a
-// dial outlive its request, so it has its own limit.
+// dial outlive its request and serve the next, so it has its own limit, which comes after the request's.
 func (p *Poster) dialTLS() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	dial := p.Guard.Dialer(p.Resolver)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, p.timeout())
+		ctx, cancel := context.WithTimeout(ctx, 2*p.timeout())
 		defer cancel()
 		host, _, err := net.SplitHostPort(addr)
 		if err != nil {
