@@ -1,6 +1,8 @@
 package service
 
 import (
+	"strconv"
+
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
@@ -12,3 +14,6 @@ func normalizeEmail(field, text string) (string, error) {
 	}
 	return email, nil
 }
+
+// uidText is an IMAP UID as the API shows it.
+func uidText(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
