@@ -1,16 +1,10 @@
 package service
 
-import (
-	"github.com/mailstead/mailstead/jobs"
-)
+import "github.com/mailstead/mailstead/jobs"
 
 // kinds lists every kind of job that the service knows how to do.
 func (s *Service) kinds() []jobs.Kind {
-	return []jobs.Kind{}
-}
-
-func (s *Service) register() {
-	for _, k := range s.kinds() {
-		s.Queue.Handle(k)
+	return []jobs.Kind{
+		s.tellKind(),
 	}
 }
