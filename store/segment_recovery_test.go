@@ -298,7 +298,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	}
 	before, _ := os.ReadFile(b.files.path(1))
 	b.crash()
-	if _, err := openSegments(b.segDir(), segOptions{}); !errors.Is(err, errSegNewer) {
+	if _, err := openSegments(b.dir, segOptions{}); !errors.Is(err, errSegNewer) {
 		t.Errorf("open gives %v", err)
 	}
 	if after, _ := os.ReadFile(b.files.path(1)); !bytes.Equal(before, after) {

@@ -28,7 +28,7 @@ func newSegBench(tb testing.TB, o segOptions) *segBench {
 	tb.Helper()
 	b := &segBench{dir: tb.TempDir(), opts: o}
 	var err error
-	if b.spools, err = openSpools(filepath.Join(b.dir, "spool")); err != nil {
+	if b.spools, err = openSpools(b.dir); err != nil {
 		tb.Fatal(err)
 	}
 	b.start(tb)
@@ -41,7 +41,7 @@ func (b *segBench) segDir() string { return filepath.Join(b.dir, "segments") }
 func (b *segBench) start(tb testing.TB) {
 	tb.Helper()
 	var err error
-	if b.segments, err = openSegments(b.segDir(), b.opts); err != nil {
+	if b.segments, err = openSegments(b.dir, b.opts); err != nil {
 		tb.Fatal(err)
 	}
 }

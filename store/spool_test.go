@@ -15,7 +15,7 @@ import (
 
 func newTestSpools(t *testing.T) *spools {
 	t.Helper()
-	s, err := openSpools(filepath.Join(t.TempDir(), "spool"))
+	s, err := openSpools(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestSpoolLeavesNoNames(t *testing.T) {
 	if err := os.WriteFile(leftover, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openSpools(spools.dir); err != nil {
+	if _, err := openSpools(filepath.Dir(spools.dir)); err != nil {
 		t.Fatal(err)
 	}
 	s := spools.new(1 << 20)
