@@ -123,16 +123,19 @@ func TestAddressesKeepBothFamilies(t *testing.T) {
 	}
 }
 
+// replyCase is what a reply at a stage ("" is the greeting) means.
+type replyCase struct {
+	verb, reply string
+	status      Status
+	code        int
+	enhanced    string
+	second      bool // a second host is asked
+	fault       bool
+}
+
 // TestReplies holds what a reply at each stage means, alone and with a second host behind.
 func TestReplies(t *testing.T) {
-	for _, tc := range []struct {
-		verb, reply string
-		status      Status
-		code        int
-		enhanced    string
-		second      bool // the second host is asked
-		fault       bool
-	}{
+	for _, tc := range []replyCase{
 		{"", "421 4.3.2 busy", Temporary, 421, "4.3.2", true, false},
 		{"", "450 not now", Temporary, 450, "4.0.0", true, false},
 		{"", "554 5.7.1 go away", Permanent, 554, "5.7.1", true, false},
@@ -165,32 +168,30 @@ func TestReplies(t *testing.T) {
 		{".", "554 5.7.1 spam", Permanent, 554, "5.7.1", false, false},
 		{".", "550 5.2.1 disabled", Permanent, 550, "5.2.1", false, true},
 	} {
-		for _, pipelining := range []bool{false, true} {
-			t.Run(tc.verb+" "+tc.reply, func(t *testing.T) {
-				h := &host{greeting: "220 hi", answers: map[string]string{tc.verb: tc.reply}}
-				if tc.verb == "" {
-					h.greeting = tc.reply
-				}
-				if pipelining {
-					h.offers = []string{"PIPELINING"}
-				}
-				n := newInternet(t)
-				n.host("mx1.example", h)
-				n.domain("one.example", "mx1.example")
-				r := n.client().Direct(t.Context(), "one.example", envelope(), hello)
-				want(t, r, tc.status, tc.code, tc.enhanced)
-				if r.RecipientFault != tc.fault || r.Reply != tc.reply || r.Host != "mx1.example" {
-					t.Errorf("result %+v", r)
-				}
-				second := &host{}
-				n.host("mx2.example", second)
-				n.domain("two.example", "mx1.example", "mx2.example")
-				r = n.client().Direct(t.Context(), "two.example", envelope(), hello)
-				if (r.Status == Delivered) != tc.second || (second.connections() > 0) != tc.second {
-					t.Errorf("with a second host: %+v", r)
-				}
-			})
-		}
+		t.Run(tc.verb+" "+tc.reply, func(t *testing.T) { tc.check(t, nil) })
+		t.Run(tc.verb+" "+tc.reply+" pipelined", func(t *testing.T) { tc.check(t, []string{"PIPELINING"}) })
+	}
+}
+
+func (tc replyCase) check(t *testing.T, offers []string) {
+	h := &host{answers: map[string]string{tc.verb: tc.reply}, offers: offers}
+	if tc.verb == "" {
+		h.greeting = tc.reply
+	}
+	n := newInternet(t)
+	n.host("mx1.example", h)
+	n.domain("one.example", "mx1.example")
+	r := n.client().Direct(t.Context(), "one.example", envelope(), hello)
+	want(t, r, tc.status, tc.code, tc.enhanced)
+	if r.RecipientFault != tc.fault || r.Reply != tc.reply || r.Host != "mx1.example" {
+		t.Errorf("result %+v", r)
+	}
+	second := &host{}
+	n.host("mx2.example", second)
+	n.domain("two.example", "mx1.example", "mx2.example")
+	r = n.client().Direct(t.Context(), "two.example", envelope(), hello)
+	if (r.Status == Delivered) != tc.second || (second.connections() > 0) != tc.second {
+		t.Errorf("with a second host: %+v", r)
 	}
 }
 
