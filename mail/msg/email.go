@@ -84,7 +84,7 @@ func NormalizeDomain(domain string) (string, error) {
 		return "", fmt.Errorf("the domain is longer than %d bytes", maxDomain)
 	}
 	ascii, err := domainProfile().ToASCII(strings.TrimSuffix(domain, "."))
-	if err != nil || ascii == "" {
+	if err != nil || ascii == "" || strings.HasSuffix(ascii, ".") || len(ascii) > maxDomain-2 {
 		return "", errors.New("what stands after the @ is no domain name")
 	}
 	return ascii, nil
