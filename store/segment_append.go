@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 )
@@ -50,9 +51,10 @@ type segments struct {
 	synced  uint64   // how many of them are on disk
 }
 
-// openSegments opens the segments in dir, which is made if it is missing. The newest segment is scanned: an unfinished record at its
+// openSegments opens the segments of the data directory dir; they are in dir/segments, which is made if it is missing. The newest segment is scanned: an unfinished record at its
 // end is cut and reported to the log. Others are trusted until each or verify reads them. One process may have a directory open.
 func openSegments(dir string, o segOptions) (*segments, error) {
+	dir = filepath.Join(dir, "segments")
 	s := &segments{
 		size:  min(o.size, math.MaxUint32),
 		log:   o.log,

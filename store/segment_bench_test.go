@@ -91,3 +91,16 @@ func BenchmarkSegmentOpenRead(b *testing.B) {
 		blob.Close()
 	}
 }
+
+func BenchmarkSegmentReopen64MiB(b *testing.B) {
+	s, body := newSegBench(b, segOptions{}), make([]byte, 4<<10)
+	for s.end+5000 < segDefaultSize {
+		segBenchAppend(b, s, body)
+	}
+	s.crash()
+	b.SetBytes(segDefaultSize)
+	for b.Loop() {
+		s.start(b)
+		s.crash()
+	}
+}

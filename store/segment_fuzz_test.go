@@ -32,7 +32,8 @@ func FuzzSegmentFile(f *testing.F) {
 			data = append(head.appendTo(nil), data...)
 		}
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "00000001.seg"), data, 0o600); err != nil {
+		path := filepath.Join(dir, "segments", "00000001.seg")
+		if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		s, err := openSegments(dir, segOptions{})
@@ -44,7 +45,7 @@ func FuzzSegmentFile(f *testing.F) {
 		}
 		defer s.close()
 		before := fuzzRecords(t, s)
-		spools, err := openSpools(filepath.Join(dir, "spool"))
+		spools, err := openSpools(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

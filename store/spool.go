@@ -26,8 +26,9 @@ type spools struct {
 	writeAt func(f *os.File, p []byte, off int64) (int, error)
 }
 
-// openSpools makes dir if it is missing and removes what a crash has left there.
+// openSpools makes dir/spool of the data directory dir if it is missing, and removes what a crash has left there.
 func openSpools(dir string) (*spools, error) {
+	dir = filepath.Join(dir, "spool")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
