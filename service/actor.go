@@ -5,13 +5,16 @@ import "slices"
 // An Actor is who asks: a token, or the installation itself.
 type Actor struct {
 	AccountID   string
+	AccountNum  uint32
 	UserID      string
 	Email       string
 	Role        string // owner admin member
 	TokenID     string
+	TokenKind   string // api mcp session
 	Permissions []string
 	Plan        string
 	IP          string
+	Rate        RateUsage // of the request that asks
 }
 
 // Scopes in rising order; each holds the ones before it.

@@ -1,6 +1,9 @@
 package service
 
 import (
+	"context"
+	"time"
+
 	"encoding/json"
 	"fmt"
 
@@ -33,4 +36,26 @@ func (s *Service) emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 		return nil, err
 	}
 	return e, s.announce(tx, e)
+}
+
+// ListEventsIn is the query of list_events.
+type ListEventsIn struct {
+	PageIn
+	Type         string `query:"type"`
+	CreatedAfter *Time  `query:"created_after"`
+}
+
+// ListEvents lists the account's events of the last 30 days, newest first, whether or not an endpoint was told of them.
+func (s *Service) ListEvents(_ context.Context, who Actor, in ListEventsIn) (*Page[EventEnvelope], error) {
+	var since time.Time
+	if in.CreatedAfter != nil {
+		since = in.CreatedAfter.Time
+	}
+	l := list[store.Event, EventEnvelope]{
+		operation: "events", index: store.EventsByAccount, prefix: who.AccountID, filters: []string{in.Type, since.String()},
+		keep:  func(e *store.Event) bool { return in.Type == "" || e.Type == in.Type },
+		until: func(e *store.Event) bool { return !since.IsZero() && !e.Created.After(since) },
+		out:   func(_ *store.Tx, e *store.Event) (EventEnvelope, error) { return envelopeOf(e, APIVersion), nil },
+	}
+	return l.page(s, who, in.PageIn)
 }

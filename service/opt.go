@@ -45,6 +45,15 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 	return t.Time.UnmarshalJSON(data)
 }
 
+// UnmarshalText reads what a query gives: an RFC 3339 time or a date.
+func (t *Time) UnmarshalText(text []byte) error {
+	if day, err := time.Parse(time.DateOnly, string(text)); err == nil {
+		t.Time = day
+		return nil
+	}
+	return t.Time.UnmarshalText(text)
+}
+
 // orNull is for texts that are null on the wire when there is none.
 func orNull(s string) *string {
 	if s == "" {

@@ -4,6 +4,8 @@ import (
 	"crypto/hmac"
 	"encoding/base64"
 	"strings"
+
+	"github.com/mailstead/mailstead/store"
 )
 
 // PageIn is what every long list takes.
@@ -96,4 +98,60 @@ func (c *collector[T]) page(seal func(position string) string) *Page[T] {
 		p.Pagination.Cursor = &cursor
 	}
 	return p
+}
+
+// A list is a long list over one index, newest first: what every list operation but the inbox is.
+type list[R, Out any] struct {
+	operation string
+	index     *store.Index[R]
+	prefix    string
+	filters   []string                         // what the cursor is bound to, besides account and operation
+	keep      func(*R) bool                    // nil keeps every record
+	until     func(*R) bool                    // ends the walk; nil walks to the end
+	out       func(*store.Tx, *R) (Out, error) // the record on the wire
+	first     func(*store.Tx) error            // checked before the walk, in the same snapshot; nil checks nothing
+}
+
+// page answers one page of it.
+func (l list[R, Out]) page(s *Service, who Actor, in PageIn) (*Page[Out], error) {
+	limit, err := in.limit(25, 100)
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.openCursor(who, l.operation, in.Cursor, l.filters...)
+	if err != nil {
+		return nil, err
+	}
+	c := collector[Out]{limit: limit}
+	err = s.Store.View(func(tx *store.Tx) error {
+		if l.first != nil {
+			if err := l.first(tx); err != nil {
+				return err
+			}
+		}
+		return l.walk(tx, before, &c)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.page(func(position string) string { return s.sealCursor(who, l.operation, position, l.filters...) }), nil
+}
+
+func (l list[R, Out]) walk(tx *store.Tx, before string, c *collector[Out]) error {
+	for key, rec := range l.index.Desc(tx, l.prefix, before) {
+		if l.until != nil && l.until(rec) {
+			return nil
+		}
+		if l.keep != nil && !l.keep(rec) {
+			continue
+		}
+		row, err := l.out(tx, rec)
+		if err != nil {
+			return err
+		}
+		if !c.add(key, row) {
+			return nil
+		}
+	}
+	return nil
 }

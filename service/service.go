@@ -32,6 +32,11 @@ type Config struct {
 	SMTPPort, SubmissionPort, IMAPPort int    // what mail clients are told
 	SMTPSecurity, IMAPSecurity         string // tls, starttls, none
 	DNSCheckInterval                   time.Duration
+
+	Resolver     Resolver       // nil: the system's
+	RootCAs      *x509.CertPool // nil: the system's
+	AllowPrivate bool           // tenants may name private and loopback addresses
+	Log          *slog.Logger   // nil: slog.Default
 }
 
 // A Relay is a provider that outgoing mail may go through.
@@ -68,37 +73,46 @@ type Resolver interface {
 	LookupAddr(ctx context.Context, addr string) ([]string, error)
 }
 
-// A Service holds what every rule needs. Its exported fields are set before use and not changed after.
+// A Service holds what every rule needs.
 type Service struct {
 	Store    *store.Store
 	Queue    *jobs.Queue
 	Config   Config
 	Resolver Resolver
 	Guard    *webhooks.Guard // which addresses tenants may make us dial
-	RootCAs  *x509.CertPool  // nil: the system's
 	Log      *slog.Logger
 	Rand     func() float64 // [0,1), for jitter
 
 	keys   *Keys
 	logins *logins
 	hub    *hub
-	parts
+	uses   uses
+	poster *webhooks.Poster
 }
 
-// New puts a service together, and registers every kind of job with the queue. keys is the master key.
+// New puts a service together, and registers every kind of job with the queue.
 func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
-	s := &Service{
-		Store: st, Queue: q, Config: c,
-		Resolver: net.DefaultResolver,
-		Guard:    &webhooks.Guard{AllowPrivate: c.Sandbox},
-		Log:      slog.Default(),
-		Rand:     rand.Float64,
-		keys:     keys,
-		logins:   newLogins(),
-		hub:      newHub(),
+	if c.Resolver == nil {
+		c.Resolver = net.DefaultResolver
 	}
-	s.register()
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	guard := &webhooks.Guard{AllowPrivate: c.AllowPrivate}
+	s := &Service{
+		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
+		keys: keys, logins: newLogins(), hub: newHub(),
+		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
+	}
+	for _, k := range s.kinds() {
+		q.Handle(k)
+	}
 	return s
+}
+
+// Close ends the connections that are kept for later. The queue must have stopped.
+func (s *Service) Close() {
+	s.poster.Close()
 }
 
 func (s *Service) now() time.Time { return s.Store.Now() }

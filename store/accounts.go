@@ -94,12 +94,13 @@ var (
 
 // An Idempotency is the remembered answer to a POST that carried an Idempotency-Key.
 type Idempotency struct {
-	ID        string // SHA-256 of token, method, path and key, hex
-	BodyHash  string // SHA-256 of the request body, hex
-	Status    int    // 0 while the first request still runs
-	Header    map[string]string
-	Sealed    []byte // the body, sealed, since it may hold a secret
-	CreatedAt time.Time
+	ID          string // SHA-256 of token, method, path and key, hex
+	BodyHash    string // SHA-256 of the request body, hex
+	Status      int
+	ContentType string
+	Location    string
+	Sealed      []byte // the body, sealed, since it may hold a secret
+	CreatedAt   time.Time
 }
 
 // Idempotencies keeps them for 24 hours; the time index is for pruning.

@@ -60,8 +60,14 @@ type Attempt struct {
 
 // Outgoings keeps the sending log.
 var (
-	Outgoings             = newTable("outgoing", func(o *Outgoing) string { return o.ID })
-	OutgoingsByAccount    = Outgoings.index("account", func(o *Outgoing) string { return o.AccountID })
+	Outgoings          = newTable("outgoing", func(o *Outgoing) string { return o.ID })
+	OutgoingsByAccount = Outgoings.index("account", func(o *Outgoing) string { return o.AccountID })
+	OutgoingsWaiting   = Outgoings.index("waiting", func(o *Outgoing) string {
+		if o.Status != "queued" && o.Status != "deferred" {
+			return ""
+		}
+		return o.AccountID
+	})
 	OutgoingsBySubmission = Outgoings.index("submission", func(o *Outgoing) string { return o.SubmissionID })
 	OutgoingsByMessageID  = Outgoings.index("message_id", func(o *Outgoing) string { return o.AccountID + o.MessageID + "\x00" })
 )

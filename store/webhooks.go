@@ -40,7 +40,6 @@ type Event struct {
 	Type      string
 	Created   time.Time
 	Data      json.RawMessage
-	WebhookID string // only for test.ping: the endpoint that it is for
 }
 
 // Events keeps them; ids rise with time, so that pruning takes the first ones.

@@ -1,0 +1,194 @@
+package dnsprov
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What is wrong with a record that is not verified.
+const (
+	Missing       = "missing"
+	Mismatch      = "mismatch"
+	MultipleSPF   = "multiple_spf"    // more than one v=spf1, which receivers treat as an error (RFC 7208 section 4.5)
+	DKIMWrongType = "dkim_wrong_type" // the selector is a CNAME, not the TXT with our key
+	LookupFailed  = "lookup_failed"   // nothing is known: no answer, or one that says "try later"
+)
+
+const (
+	verifyTimeout = 10 * time.Second
+	verifyAtOnce  = 8
+)
+
+// Check is the outcome of looking up one record.
+type Check struct {
+	Record   Record
+	Verified bool
+	Actual   string // what is there, several values joined with ", "; empty if there is nothing
+	Error    string // one of the constants above; empty if verified
+}
+
+// Verify looks wanted records up, eight at a time and ten seconds at most in all, and returns one check for each, in
+// order. What is there may say more than what is wanted as long as mail works: see the match functions.
+func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
+	found := lookUp(ctx, r, wanted)
+	out := make([]Check, len(wanted))
+	for i, w := range wanted {
+		out[i] = check(w, wanted, found[questionOf(w)])
+	}
+	return out
+}
+
+// question is one look-up; records that share it are looked up once.
+type question struct{ name, typ, purpose string }
+
+func questionOf(r Record) question {
+	q := question{name: hostName(r.Name), typ: r.Type}
+	if r.Purpose == PurposeDKIM {
+		q.purpose = PurposeDKIM
+	}
+	return q
+}
+
+// answer is what a look-up found. An MX value is "priority host".
+type answer struct {
+	values []string
+	alias  string // the CNAME target in place of a DKIM key
+	err    error
+}
+
+// lookUp answers the questions of all records.
+func lookUp(ctx context.Context, r Resolver, records []Record) map[question]answer {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		found = make(map[question]answer)
+		slots = make(chan struct{}, verifyAtOnce)
+		asked = make(map[question]bool)
+	)
+	for _, rec := range records {
+		q := questionOf(rec)
+		if asked[q] {
+			continue
+		}
+		asked[q] = true
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			a := ask(ctx, r, q)
+			mu.Lock()
+			defer mu.Unlock()
+			found[q] = a
+		})
+	}
+	wg.Wait()
+	return found
+}
+
+func ask(ctx context.Context, r Resolver, q question) answer {
+	values, err := q.values(ctx, r)
+	if err != nil && !notFound(err) {
+		return answer{err: err}
+	}
+	a := answer{values: values}
+	if q.purpose == PurposeDKIM {
+		alias, err := canonical(ctx, r, q.name)
+		if err != nil && len(values) == 0 {
+			return answer{err: err}
+		}
+		a.alias = alias
+	}
+	return a
+}
+
+// values looks q up and returns what it found in the form of Record.Value.
+func (q question) values(ctx context.Context, r Resolver) ([]string, error) {
+	fqdn := q.name + "."
+	var out []string
+	switch q.typ {
+	case "TXT":
+		return r.LookupTXT(ctx, fqdn)
+	case "MX":
+		found, err := r.LookupMX(ctx, fqdn)
+		for _, mx := range found {
+			out = append(out, strconv.Itoa(int(mx.Pref))+" "+hostName(mx.Host))
+		}
+		return out, err
+	case "NS":
+		found, err := r.LookupNS(ctx, fqdn)
+		for _, ns := range found {
+			out = append(out, hostName(ns.Host))
+		}
+		return out, err
+	case "A", "AAAA":
+		network := map[string]string{"A": "ip4", "AAAA": "ip6"}[q.typ]
+		found, err := r.LookupNetIP(ctx, network, fqdn)
+		for _, ip := range found {
+			out = append(out, ip.Unmap().String())
+		}
+		return out, err
+	case "CNAME":
+		target, err := canonical(ctx, r, q.name)
+		if target != "" {
+			out = append(out, target)
+		}
+		return out, err
+	}
+	return nil, &net.DNSError{Err: "no look-up for type " + q.typ, Name: q.name}
+}
+
+// canonical returns what name is an alias of, or "".
+func canonical(ctx context.Context, r Resolver, name string) (string, error) {
+	target, err := r.LookupCNAME(ctx, name+".")
+	if err != nil && !notFound(err) {
+		return "", err
+	}
+	if target = hostName(target); target == name {
+		return "", nil
+	}
+	return target, nil
+}
+
+// check compares one record with what was found for it.
+func check(w Record, wanted []Record, a answer) Check {
+	c := Check{Record: w}
+	if a.err != nil {
+		c.Error = LookupFailed
+		return c
+	}
+	values := relevant(w.Purpose, a.values)
+	c.Actual = strings.Join(values, ", ")
+	switch {
+	case w.Purpose == PurposeDKIM && a.alias != "" && !matches(w, wanted, values):
+		c.Actual, c.Error = a.alias, DKIMWrongType
+	case len(values) == 0:
+		c.Error = Missing
+	case w.Purpose == PurposeSPF && len(values) > 1:
+		c.Error = MultipleSPF
+	case !matches(w, wanted, values):
+		c.Error = Mismatch
+	default:
+		c.Verified = true
+	}
+	return c
+}
+
+// relevant leaves out the texts at a name that are not of the record's kind.
+func relevant(purpose string, values []string) []string {
+	is := map[string]func(string) bool{PurposeSPF: isSPF, PurposeDMARC: isDMARC}[purpose]
+	if is == nil {
+		return values
+	}
+	var out []string
+	for _, v := range values {
+		if is(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+package dnsprov
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Builtin names the provider that is Mailstead's own authoritative DNS; only there does Wanted hold NS records.
+const Builtin = "builtin"
+
+// DefaultDMARC is the policy of a domain without one of its own.
+const DefaultDMARC = "v=DMARC1; p=reject"
+
+const (
+	managedTTL = 3600 // seconds, of every record that is not custom
+	mxPriority = 10
+)
+
+// Spec is what a hosted domain's records are made from. Names are as in Record.Name.
+type Spec struct {
+	Domain      string
+	MailHost    string   // receives the domain's mail
+	Nameservers []string // ours, in the order in which they are shown
+	IPv4, IPv6  []netip.Addr
+	DKIM        []DKIMKey
+	DMARC       string   // the policy; empty for DefaultDMARC
+	Custom      []Record // the owner's own records; their Purpose is set here
+}
+
+// DKIMKey is one published DKIM key.
+type DKIMKey struct {
+	Selector string
+	Record   string // the TXT value, as "v=DKIM1; k=rsa; p=…" (RFC 6376 section 3.6.1)
+}
+
+// Wanted lists every record that a domain has at a provider, in the order in which they are shown. It is the one
+// place that decides this.
+func Wanted(s Spec, provider string) []Record {
+	var out []Record
+	if provider == Builtin {
+		for _, ns := range s.Nameservers {
+			out = append(out, managed(s.Domain, "NS", hostName(ns), PurposeNS))
+		}
+	}
+	out = append(out, s.addresses(s.Domain)...)
+	if provider == Builtin {
+		for _, host := range s.ownHosts() {
+			out = append(out, s.addresses(host)...)
+		}
+	}
+	mx := managed(s.Domain, "MX", hostName(s.MailHost), PurposeMX)
+	mx.Priority = mxPriority
+	out = append(out, mx, managed(s.Domain, "TXT", s.spf(), PurposeSPF))
+	for _, k := range s.DKIM {
+		out = append(out, managed(k.Selector+"._domainkey."+s.Domain, "TXT", k.Record, PurposeDKIM))
+	}
+	dmarc := managed("_dmarc."+s.Domain, "TXT", s.DMARC, PurposeDMARC)
+	if dmarc.Value == "" {
+		dmarc.Value = DefaultDMARC
+	}
+	dmarc.Critical = false
+	out = append(out, dmarc)
+	for _, r := range s.Custom {
+		r.Purpose, r.Critical = PurposeCustom, false
+		out = append(out, r)
+	}
+	return out
+}
+
+func managed(name, typ, value, purpose string) Record {
+	return Record{Name: name, Type: typ, Value: value, TTL: managedTTL, Purpose: purpose, Critical: true}
+}
+
+func (s Spec) addresses(host string) []Record {
+	var out []Record
+	for _, ip := range s.IPv4 {
+		out = append(out, managed(host, "A", ip.String(), PurposeA))
+	}
+	for _, ip := range s.IPv6 {
+		out = append(out, managed(host, "AAAA", ip.String(), PurposeA))
+	}
+	return out
+}
+
+// ownHosts lists the names of this installation that lie inside the domain, so that its zone has to give their
+// addresses: nobody else can.
+func (s Spec) ownHosts() []string {
+	var out []string
+	seen := map[string]bool{s.Domain: true} // the apex has its addresses already
+	for _, host := range append([]string{s.MailHost}, s.Nameservers...) {
+		host = hostName(host)
+		if strings.HasSuffix(host, "."+s.Domain) && !seen[host] {
+			seen[host] = true
+			out = append(out, host)
+		}
+	}
+	return out
+}
+
+// spf names the host twice: by address, so that a check costs no look-ups, and as mx, so that the record stays true
+// when the host moves. It ends in ~all because with -all some receivers refuse before they have looked at DKIM, which
+// alone survives a forward; the policy is DMARC's to set.
+func (s Spec) spf() string {
+	terms := []string{"v=spf1", "mx"}
+	for _, ip := range s.IPv4 {
+		terms = append(terms, "ip4:"+ip.String())
+	}
+	for _, ip := range s.IPv6 {
+		terms = append(terms, "ip6:"+ip.String())
+	}
+	return strings.Join(append(terms, "~all"), " ")
+}
+
+// Managed reports whether a custom record would collide with one that wanted manages: the same name and type, a CNAME
+// at a managed name, anything at _dmarc, or a second SPF record at the apex. Other texts at the apex are free.
+func Managed(wanted []Record, name, typ, value string) bool {
+	name = hostName(name)
+	for _, w := range wanted {
+		if w.Purpose == PurposeCustom || w.Name != name {
+			continue
+		}
+		switch {
+		case w.Purpose == PurposeDMARC, typ == "CNAME":
+			return true
+		case w.Purpose == PurposeSPF:
+			if typ == "TXT" && isSPF(unquote(value)) {
+				return true
+			}
+		case w.Type == typ:
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,396 @@
+package handlers
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+const defaultBody = 1 << 20
+
+// readBody reads the request's body within the operation's bound.
+func readBody(c *call) ([]byte, error) {
+	if c.r.Method == http.MethodGet || c.r.Body == nil {
+		return nil, nil
+	}
+	most := c.op.body
+	if most == 0 {
+		most = defaultBody
+	}
+	tooLarge := service.Errorf(413, "payload_too_large", "The body is larger than the %d bytes that %s takes. Send less at a time.", most, c.op.name)
+	if c.r.ContentLength > most {
+		return nil, tooLarge
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
+	if e := new(http.MaxBytesError); errors.As(err, &e) {
+		return nil, tooLarge
+	}
+	if err != nil {
+		return nil, service.Errorf(400, "invalid_json", "The body ended before it was whole. Send it again.").Because(err)
+	}
+	if len(body) == 0 {
+		return nil, nil
+	}
+	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, service.Errorf(415, "unsupported_media_type", "Send the body as JSON, with Content-Type: application/json.")
+	}
+	return body, nil
+}
+
+// A source is where the fields of a request come from.
+type source struct {
+	params httprouter.Params
+	query  url.Values
+	body   []byte
+	strict bool
+}
+
+// decode fills the request that in points to from path, query and body by the tags of its fields: `path`, `query` or
+// `json` name the source, `alias` other names, `required`, `min`, `max` and `enum` what must hold. Every field that is
+// wrong is named in the error.
+func decode(in any, src source) error {
+	v := reflect.ValueOf(in).Elem()
+	d := &decoder{source: src}
+	if err := d.readObject(v.Type()); err != nil {
+		return err
+	}
+	d.fill(v)
+	if src.strict {
+		d.unknown()
+	}
+	return d.failed()
+}
+
+type decoder struct {
+	source
+	fields  map[string]json.RawMessage
+	known   map[string]bool
+	details []service.Detail
+}
+
+func (d *decoder) wrong(field, code, format string, args ...any) {
+	d.details = append(d.details, service.Detail{Field: field, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+func (d *decoder) failed() error {
+	if len(d.details) == 0 {
+		return nil
+	}
+	e := service.Errorf(400, "validation_error", "%s: %s", d.details[0].Field, d.details[0].Message)
+	if n := len(d.details) - 1; n > 0 {
+		e.Message += fmt.Sprintf(" (and %d more, see details)", n)
+	}
+	e.Details = d.details
+	return e
+}
+
+// readObject splits the body into its fields. A body is read only for a request that has body fields.
+func (d *decoder) readObject(t reflect.Type) error {
+	d.known = map[string]bool{}
+	if len(d.body) == 0 || t.Kind() != reflect.Struct {
+		return nil
+	}
+	fields, err := splitObject(d.body)
+	if err != nil {
+		return service.Errorf(400, "invalid_json", "The body is not one JSON object: %s.", err)
+	}
+	d.fields = fields
+	return nil
+}
+
+var errDuplicate = errors.New("a name is given twice")
+
+// splitObject parses one JSON object strictly: UTF-8, no name twice, nothing after it.
+func splitObject(body []byte) (map[string]json.RawMessage, error) {
+	if !utf8.Valid(body) {
+		return nil, errors.New("it is not UTF-8")
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	start, err := dec.Token()
+	if err != nil {
+		return nil, plainJSON(err)
+	}
+	if start != json.Delim('{') {
+		return nil, errors.New("it must begin with {")
+	}
+	fields := map[string]json.RawMessage{}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, plainJSON(err)
+		}
+		key, _ := name.(string)
+		if _, twice := fields[key]; twice {
+			return nil, fmt.Errorf("%w: %.40q", errDuplicate, key)
+		}
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return nil, plainJSON(err)
+		}
+		fields[key] = raw
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, plainJSON(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is text after it")
+	}
+	return fields, nil
+}
+
+func plainJSON(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it is cut short")
+	}
+	return err
+}
+
+func (d *decoder) fill(v reflect.Value) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			d.fill(v.Field(i))
+		case f.Tag.Get("path") != "":
+			v.Field(i).SetString(d.params.ByName(f.Tag.Get("path")))
+		case f.Tag.Get("query") != "":
+			d.fromQuery(v.Field(i), f)
+		case jsonName(f) != "":
+			d.fromBody(v.Field(i), f)
+		}
+	}
+}
+
+// optional is what every service.Opt is: it tells null from absent itself.
+type optional interface{ OptOf() any }
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if name == "-" {
+		return ""
+	}
+	return name
+}
+
+// names are a field's name and its aliases.
+func names(name string, f reflect.StructField) []string {
+	all := []string{name}
+	if a := f.Tag.Get("alias"); a != "" {
+		all = append(all, strings.Split(a, ",")...)
+	}
+	return all
+}
+
+func (d *decoder) fromQuery(v reflect.Value, f reflect.StructField) {
+	name := f.Tag.Get("query")
+	for _, n := range names(name, f) {
+		for _, key := range []string{n, "filter[" + n + "]"} {
+			if !d.query.Has(key) {
+				continue
+			}
+			d.setText(v, f, name, d.query.Get(key))
+			return
+		}
+	}
+	if f.Tag.Get("required") != "" {
+		d.wrong(name, "required", "is required")
+	}
+}
+
+// setText sets a field from a query's text.
+func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text string) {
+	if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
+		d.wrong(name, "invalid", "must be UTF-8 text without NUL")
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		p := reflect.New(v.Type().Elem())
+		before := len(d.details)
+		if d.setText(p.Elem(), f, name, text); len(d.details) == before {
+			v.Set(p)
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			d.wrong(name, "wrong_type", "must be true or false")
+			return
+		}
+		v.SetBool(b)
+	case reflect.Int, reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			d.wrong(name, "wrong_type", "must be a whole number")
+			return
+		}
+		v.SetInt(n)
+	default:
+		if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok && u.UnmarshalText([]byte(text)) == nil {
+			return
+		}
+		d.wrong(name, "invalid", "cannot be read")
+		return
+	}
+	d.bounds(v, f, name)
+}
+
+func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
+	name := jsonName(f)
+	var raw json.RawMessage
+	for _, n := range names(name, f) {
+		d.known[n] = true
+		if given, ok := d.fields[n]; ok && raw == nil {
+			raw = given
+		}
+	}
+	_, nullable := v.Addr().Interface().(optional)
+	if raw == nil || string(raw) == "null" && !nullable {
+		if f.Tag.Get("required") != "" {
+			d.wrong(name, "required", "is required")
+		}
+		return
+	}
+	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
+		d.wrongType(name, v.Type(), err)
+		return
+	}
+	d.bounds(v, f, name)
+}
+
+func (d *decoder) wrongType(name string, t reflect.Type, err error) {
+	var te *json.UnmarshalTypeError
+	if !errors.As(err, &te) {
+		d.wrong(name, "invalid", "cannot be read: %s", err)
+		return
+	}
+	if te.Field != "" {
+		name += "." + te.Field
+	}
+	if strings.HasPrefix(te.Value, "number ") {
+		d.wrong(name, "out_of_range", "must be %s, and within its range", typeName(te.Type))
+		return
+	}
+	d.wrong(name, "wrong_type", "must be %s, not %s", typeName(te.Type), te.Value)
+}
+
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int64, reflect.Uint32:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Pointer:
+		return typeName(t.Elem())
+	}
+	return "an object"
+}
+
+// bounds checks the tags min, max and enum: of a text they bound its characters, of a list its items.
+func (d *decoder) bounds(v reflect.Value, f reflect.StructField, name string) {
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
+	if _, ok := v.Addr().Interface().(optional); ok {
+		if !v.FieldByName("Null").Bool() {
+			d.bounds(v.FieldByName("Value"), f, name)
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		d.text(v.String(), f, name)
+	case reflect.Slice:
+		d.items(v, f, name)
+	case reflect.Int, reflect.Int64:
+		d.between(float64(v.Int()), f, name, "must be")
+	case reflect.Float64:
+		d.between(v.Float(), f, name, "must be")
+	}
+}
+
+func (d *decoder) text(s string, f reflect.StructField, name string) {
+	if strings.ContainsRune(s, 0) {
+		d.wrong(name, "invalid", "must not contain a NUL character")
+		return
+	}
+	d.between(float64(utf8.RuneCountInString(s)), f, name, "must have a number of characters")
+	if enum := f.Tag.Get("enum"); enum != "" && !strings.Contains("|"+enum+"|", "|"+s+"|") {
+		d.wrong(name, "not_allowed", "must be one of %s", strings.ReplaceAll(enum, "|", ", "))
+	}
+}
+
+func (d *decoder) items(v reflect.Value, f reflect.StructField, name string) {
+	if m, err := strconv.Atoi(f.Tag.Get("max")); err == nil && v.Len() > m {
+		d.wrong(name, "too_many_items", "must have at most %d items, not %d", m, v.Len())
+		return
+	}
+	if m, err := strconv.Atoi(f.Tag.Get("min")); err == nil && v.Len() < m {
+		d.wrong(name, "too_few_items", "must have at least %d items", m)
+	}
+	if v.Type().Elem().Kind() != reflect.String {
+		return
+	}
+	for i := range v.Len() {
+		if strings.ContainsRune(v.Index(i).String(), 0) {
+			d.wrong(fmt.Sprintf("%s.%d", name, i), "invalid", "must not contain a NUL character")
+		}
+	}
+}
+
+func (d *decoder) between(n float64, f reflect.StructField, name, what string) {
+	low, high := bound(f, "min", math.Inf(-1)), bound(f, "max", math.Inf(1))
+	switch {
+	case n >= low && n <= high:
+	case math.IsInf(high, 1):
+		d.wrong(name, "out_of_range", "%s from %v up", what, low)
+	case math.IsInf(low, -1):
+		d.wrong(name, "out_of_range", "%s up to %v", what, high)
+	default:
+		d.wrong(name, "out_of_range", "%s from %v to %v", what, low, high)
+	}
+}
+
+func bound(f reflect.StructField, tag string, none float64) float64 {
+	n, err := strconv.ParseFloat(f.Tag.Get(tag), 64)
+	if err != nil {
+		return none
+	}
+	return n
+}
+
+// unknown reports body fields that the operation does not have.
+func (d *decoder) unknown() {
+	for name := range d.fields {
+		if !d.known[name] {
+			d.wrong(name, "unknown_field", "is not a field of this operation; check its spelling")
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package dnsd
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// serveTCP accepts connections until ctx ends or the listener is lost; each is served on wg.
+func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) error {
+	for wait := retryRead; ; {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				conn.Close()
+			}
+			return nil
+		case err != nil && fatal(err):
+			return err
+		case err != nil: // as when there are no descriptors left
+			pause(ctx, wait)
+			wait = min(2*wait, time.Second)
+			continue
+		}
+		wait = retryRead
+		if !r.conns.add(conn) {
+			conn.Close()
+			continue
+		}
+		wg.Go(func() {
+			defer r.conns.remove(conn)
+			r.serveConn(conn)
+		})
+	}
+}
+
+// serveConn answers the queries of one connection, one after the other, so that what a client sends ahead waits in the
+// system's buffer and not in ours (RFC 7766 sections 6.2.1.1 and 6.2.3).
+func (r *run) serveConn(conn net.Conn) {
+	var in []byte
+	out := make([]byte, udpIn)
+	for r.conns.await(conn, r.Idle) {
+		var prefix [2]byte
+		if _, err := io.ReadFull(conn, prefix[:]); err != nil {
+			return
+		}
+		size := int(binary.BigEndian.Uint16(prefix[:]))
+		if size > cap(in) {
+			in = make([]byte, size)
+		}
+		in = in[:size]
+		if _, err := io.ReadFull(conn, in); err != nil {
+			return
+		}
+		answer := r.answer(query{wire: in, limit: dns.MaxMsgSize - 1, stream: true}, out)
+		if answer == nil {
+			return // not a query: whoever sends this does not speak DNS with us
+		}
+		if err := conn.SetWriteDeadline(time.Now().Add(r.Idle)); err != nil {
+			return
+		}
+		frame := make([]byte, 2, 2+len(answer))
+		binary.BigEndian.PutUint16(frame, uint16(len(answer)))
+		if _, err := conn.Write(append(frame, answer...)); err != nil {
+			return
+		}
+	}
+}
+
+// connTable bounds the open connections and can end them.
+type connTable struct {
+	max, perNetwork int
+
+	mu       sync.Mutex
+	open     map[net.Conn]netip.Prefix
+	networks map[netip.Prefix]int
+	stopping bool
+}
+
+func newConnTable(limit, perNetwork int) *connTable {
+	return &connTable{
+		max: limit, perNetwork: perNetwork,
+		open: make(map[net.Conn]netip.Prefix), networks: make(map[netip.Prefix]int),
+	}
+}
+
+// add takes a connection in, unless there are too many already.
+func (t *connTable) add(conn net.Conn) bool {
+	var from netip.Prefix
+	if addr, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
+		from = network(addr.Addr())
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopping || len(t.open) >= t.max || t.networks[from] >= t.perNetwork {
+		return false
+	}
+	t.open[conn] = from
+	t.networks[from]++
+	return true
+}
+
+// remove closes a connection and forgets it.
+func (t *connTable) remove(conn net.Conn) {
+	conn.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from := t.open[conn]
+	delete(t.open, conn)
+	if t.networks[from]--; t.networks[from] <= 0 {
+		delete(t.networks, from)
+	}
+}
+
+// await sets the time by which the next query must be read, and reports whether there may be one.
+func (t *connTable) await(conn net.Conn, idle time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.stopping && conn.SetReadDeadline(time.Now().Add(idle)) == nil
+}
+
+// stop ends the wait for queries on every connection. Answers can still be written.
+func (t *connTable) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopping = true
+	for conn := range t.open {
+		conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+func (t *connTable) closeAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for conn := range t.open {
+		conn.Close()
+	}
+}

@@ -1,0 +1,91 @@
+package handlers
+
+import (
+	"bytes"
+	"net/http"
+	"sync"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// replays keeps the answers to requests with an Idempotency-Key, through the service, and knows which still run.
+type replays struct {
+	svc     *service.Service
+	mu      sync.Mutex
+	running map[string]bool
+}
+
+// begin marks the key as running; false if it is already.
+func (p *replays) begin(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running[id] {
+		return false
+	}
+	p.running[id] = true
+	return true
+}
+
+func (p *replays) end(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.running, id)
+}
+
+// once answers a POST with an Idempotency-Key: the first one runs, later ones get the first one's answer.
+func (s *Server) once(c *call, ps httprouter.Params, key string, body []byte) {
+	if len(key) > 255 {
+		s.fail(c, service.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
+		return
+	}
+	id := service.ReplayID(c.who, c.r.Method, c.r.URL.Path, key)
+	if !s.replay.begin(id) {
+		s.fail(c, service.Errorf(http.StatusConflict, "idempotency_in_progress", "The first request with this Idempotency-Key still runs. Try again in a moment."))
+		return
+	}
+	defer s.replay.end(id)
+	kept, err := s.svc.Replay(id, body)
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	if kept != nil {
+		kept.WriteTo(c.w.Header())
+		c.w.Header().Set("Idempotent-Replayed", "true")
+		c.w.WriteHeader(kept.Status)
+		_, _ = c.w.Write(kept.Body)
+		return
+	}
+	rec := &recorder{ResponseWriter: c.w, status: http.StatusOK}
+	c.w = rec
+	s.answer(c, ps, body)
+	s.keep(c, id, body, rec)
+	rec.ResponseWriter.WriteHeader(rec.status)
+	_, _ = rec.ResponseWriter.Write(rec.body.Bytes())
+}
+
+// keep remembers an answer that a second request with the key shall get, before anybody sees it.
+func (s *Server) keep(c *call, id string, body []byte, rec *recorder) {
+	if rec.status == http.StatusUnauthorized || rec.status == http.StatusTooManyRequests || rec.status >= 500 {
+		return
+	}
+	err := s.svc.KeepReplay(id, body, service.Replayed{
+		Status: rec.status, Body: rec.body.Bytes(),
+		ContentType: c.w.Header().Get("Content-Type"), Location: c.w.Header().Get("Location"),
+	})
+	if err != nil {
+		s.Log.Error("keep the answer for its Idempotency-Key", "request_id", c.id, "error", err)
+	}
+}
+
+// A recorder holds an answer back until it is kept.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) WriteHeader(status int)      { r.status = status }
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }

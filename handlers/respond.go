@@ -1,0 +1,109 @@
+package handlers
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// sendJSON writes a body with its status; a job's answer says where the job is.
+func (s *Server) sendJSON(c *call, status int, body any) {
+	if l, ok := body.(interface{ Location() string }); ok && status == http.StatusAccepted {
+		c.w.Header().Set("Location", l.Location())
+	}
+	s.send(c, status, "application/json; charset=utf-8", body)
+}
+
+func (s *Server) send(c *call, status int, contentType string, body any) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body); err != nil {
+		s.Log.Error("write answer", "request_id", c.id, "error", err)
+		http.Error(c.w, `{"error":{"code":"internal_error","message":"The answer could not be written."}}`, http.StatusInternalServerError)
+		return
+	}
+	c.w.Header().Set("Content-Type", contentType)
+	c.w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(buf.Bytes()) // a client that has gone needs no answer
+}
+
+// sendFile streams a file; it is never shown as a page of ours.
+func (s *Server) sendFile(c *call, f *service.File) {
+	defer f.Body.Close()
+	h := c.w.Header()
+	h.Set("Content-Type", f.ContentType)
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	if f.Size >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(f.Size, 10))
+	}
+	if f.Name != "" {
+		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": f.Name}))
+	}
+	c.w.WriteHeader(c.op.status)
+	if _, err := io.Copy(c.w, f.Body); err != nil {
+		s.Log.Debug("send file", "request_id", c.id, "error", err)
+		panic(http.ErrAbortHandler) // the client must not take half a file for a whole one
+	}
+}
+
+// An errorBody is the form of every error.
+type errorBody struct {
+	Error problem `json:"error"`
+}
+
+type problem struct {
+	Code       string           `json:"code"`
+	Message    string           `json:"message"`
+	Details    []service.Detail `json:"details,omitempty"`
+	RequestID  string           `json:"request_id"`
+	RetryAfter int              `json:"retry_after,omitempty"`
+}
+
+// A problemBody is the same by RFC 9457.
+type problemBody struct {
+	Type     string `json:"type"`
+	Title    string `json:"title"`
+	Status   int    `json:"status"`
+	Detail   string `json:"detail"`
+	Instance string `json:"instance"`
+	problem
+}
+
+// fail writes an error, and logs those that are our own fault.
+func (s *Server) fail(c *call, err error) {
+	e := service.Explain(err)
+	if e.Status >= 500 && e.Status != http.StatusServiceUnavailable {
+		s.Log.Error("request failed", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "error", err)
+	}
+	h := c.w.Header()
+	p := problem{Code: e.Code, Message: e.Message, Details: e.Details, RequestID: c.id}
+	if e.RetryAfter > 0 {
+		p.RetryAfter = int(math.Ceil(e.RetryAfter.Seconds()))
+		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	if e.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", fmt.Sprintf("Bearer error=%q", "invalid_token"))
+	}
+	if wantsProblem(c.r) {
+		s.send(c, e.Status, "application/problem+json", problemBody{
+			Type: "about:blank", Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Message, Instance: c.r.URL.Path, problem: p,
+		})
+		return
+	}
+	s.send(c, e.Status, "application/json; charset=utf-8", errorBody{p})
+}
+
+func wantsProblem(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header.Values("Accept"), func(v string) bool { return strings.Contains(v, "application/problem+json") })
+}

@@ -1,0 +1,263 @@
+// Package handlers listens: it turns HTTP requests into calls of the service by one table of operations, and what the
+// service answers into HTTP. It knows no rules of its own and no store.
+package handlers
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// A Server answers the HTTP API. Make it with New; its exported fields are set before use.
+type Server struct {
+	Log *slog.Logger
+	Web http.Handler // what is not the API; nil answers 404
+
+	svc    *service.Service
+	ops    []op
+	fixed  *httprouter.Router
+	wild   *httprouter.Router
+	rates  *rates
+	bad    *badTokens
+	replay *replays
+	now    func() time.Time
+}
+
+// New makes the API of a service.
+func New(svc *service.Service) *Server {
+	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now}
+	s.rates = newRates(svc.Config.Limits)
+	s.bad = newBadTokens()
+	s.replay = &replays{svc: svc, running: map[string]bool{}}
+	s.route()
+	return s
+}
+
+// ServeHTTP answers clients of the network, who show a token.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.serve(w, r, s.authenticate)
+}
+
+// Local answers clients of the local socket, who are the operator: they act as the owner of the first account, or of
+// the one that the header X-Mailstead-Account names.
+func (s *Server) Local() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.serve(w, r, func(c *call) error {
+			who, err := s.svc.Operator(c.r.Context(), c.r.Header.Get("X-Mailstead-Account"))
+			c.who = who
+			return err
+		})
+	})
+}
+
+// A call is one request on its way through the server.
+type call struct {
+	w   http.ResponseWriter
+	r   *http.Request
+	id  string
+	who service.Actor
+	op  *op
+}
+
+type callKey struct{}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error) {
+	c := &call{w: w, r: r, id: requestID(r)}
+	w.Header().Set("X-Request-Id", c.id)
+	defer s.recover(c)
+	if !isAPI(r.URL.Path) {
+		s.outside(w, r)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if err := identify(c); err != nil {
+		s.fail(c, err)
+		return
+	}
+	if err := s.rates.count(c, s.now()); err != nil {
+		s.fail(c, err)
+		return
+	}
+	c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+	s.fixed.ServeHTTP(w, c.r)
+}
+
+func isAPI(path string) bool { return path == "/v1" || strings.HasPrefix(path, "/v1/") }
+
+// outside answers what needs no token.
+func (s *Server) outside(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/healthz" {
+		s.health(w)
+		return
+	}
+	if s.Web == nil {
+		http.NotFound(w, r)
+		return
+	}
+	s.Web.ServeHTTP(w, r)
+}
+
+// health says whether the store still takes writes.
+func (s *Server) health(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if err := s.svc.Healthy(); err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte("failed: the store takes no writes\n"))
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// route fills the routers. httprouter refuses a fixed path beside a wildcard, so that fixed paths have a router of
+// their own, which falls through to the other.
+func (s *Server) route() {
+	s.fixed, s.wild = httprouter.New(), httprouter.New()
+	allowed := map[string][]string{}
+	for _, r := range []*httprouter.Router{s.fixed, s.wild} {
+		r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
+	}
+	for i := range s.ops {
+		o := &s.ops[i]
+		path := routerPath(o.path)
+		router := s.fixed
+		if strings.Contains(path, ":") {
+			router = s.wild
+		} else {
+			allowed[path] = append(allowed[path], o.method)
+		}
+		router.Handle(o.method, path, s.handle(o))
+	}
+	s.fixed.HandleMethodNotAllowed = false
+	s.fixed.NotFound = s.wild
+	s.wild.HandleMethodNotAllowed = true
+	s.wild.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.notAllowed(r, append(allowed[r.URL.Path], strings.Split(w.Header().Get("Allow"), ", ")...))
+	})
+	s.wild.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if methods := allowed[r.URL.Path]; methods != nil {
+			s.notAllowed(r, methods)
+			return
+		}
+		s.fail(callOf(r), service.Errorf(404, "not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
+	})
+}
+
+func (s *Server) notAllowed(r *http.Request, methods []string) {
+	c := callOf(r)
+	c.w.Header().Set("Allow", strings.Join(methods, ", "))
+	s.fail(c, service.Errorf(405, "method_not_allowed", "%s is not possible here. Use one of: %s.", r.Method, strings.Join(methods, ", ")))
+}
+
+func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
+
+// routerPath turns {domain_id} into :domain_id.
+func routerPath(path string) string {
+	return strings.NewReplacer("{", ":", "}", "").Replace(path)
+}
+
+// handle is the way of every operation: scope and role, body, the service, the answer.
+func (s *Server) handle(o *op) httprouter.Handle {
+	return func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
+		c := callOf(r)
+		c.op = o
+		if err := o.permit(c.who); err != nil {
+			s.fail(c, err)
+			return
+		}
+		body, err := readBody(c)
+		if err != nil {
+			s.fail(c, err)
+			return
+		}
+		if key := r.Header.Get("Idempotency-Key"); key != "" && r.Method == http.MethodPost {
+			s.once(c, ps, key, body)
+			return
+		}
+		s.answer(c, ps, body)
+	}
+}
+
+// answer decodes, calls the service and writes what it says.
+func (s *Server) answer(c *call, ps httprouter.Params, body []byte) {
+	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
+		return decode(in, source{params: ps, query: c.r.URL.Query(), body: body, strict: c.op.strict})
+	})
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	if f, ok := out.(*service.File); ok {
+		s.sendFile(c, f)
+		return
+	}
+	s.sendJSON(c, c.op.status, out)
+}
+
+// recover turns a bug into a 500 and a line in the log.
+func (s *Server) recover(c *call) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel itself is panicked
+		panic(v)
+	}
+	s.Log.Error("panic in a request", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+	s.fail(c, service.Errorf(500, "internal_error", "Something went wrong on our side. Try again; if it stays, report the request id."))
+}
+
+var clientID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// requestID echoes the client's own id where it has the right form, else makes one.
+func requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Request-Id"); clientID.MatchString(id) {
+		return id
+	}
+	var b [13]byte
+	rand.Read(b[:])
+	return "req_" + hex.EncodeToString(b[:])
+}
+
+// remoteAddr is the client's address without port; "" for a local socket.
+func remoteAddr(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap().WithZone("").String()
+	}
+	return host
+}
+
+// authenticate finds out whose token the request carries.
+func (s *Server) authenticate(c *call) error {
+	addr := remoteAddr(c.r)
+	if err := s.bad.check(addr, s.now()); err != nil {
+		return err
+	}
+	scheme, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		token = ""
+	}
+	who, err := s.svc.Authenticate(c.r.Context(), strings.TrimSpace(token), addr)
+	if e := new(service.Error); errors.As(err, &e) && e.Status == http.StatusUnauthorized && token != "" {
+		s.bad.count(addr, s.now())
+	}
+	c.who = who
+	return err
+}

@@ -1,0 +1,86 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"slices"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// An op is one row of the table of operations: from it come the route, the checks and, by its types, the body's form.
+type op struct {
+	name   string // operationId, MCP tool, `mailstead call`
+	method string
+	path   string // with {name} for what varies
+	status int    // of success
+	scope  string // read write purchase admin
+	roles  []string
+	call   caller
+	body   int64 // most bytes of the request body; 1 MiB if 0
+	strict bool  // an unknown body field is an error, since the operation spends money or sends mail
+}
+
+var (
+	everyone = []string{"owner", "admin", "member"}
+	managers = []string{"owner", "admin"}
+)
+
+// A caller is a service method with its types hidden.
+type caller struct {
+	in  reflect.Type
+	out reflect.Type
+	do  func(ctx context.Context, who service.Actor, decode func(in any) error) (any, error)
+}
+
+// with makes a caller of a method that takes a request.
+func with[In, Out any](method func(context.Context, service.Actor, In) (Out, error)) caller {
+	return caller{
+		in:  reflect.TypeFor[In](),
+		out: reflect.TypeFor[Out](),
+		do: func(ctx context.Context, who service.Actor, decode func(any) error) (any, error) {
+			var in In
+			if err := decode(&in); err != nil {
+				return nil, err
+			}
+			return method(ctx, who, in)
+		},
+	}
+}
+
+// nothing is the request of an operation that takes none.
+type nothing struct{}
+
+// plain makes a caller of a method that takes nothing but who asks.
+func plain[Out any](method func(context.Context, service.Actor) (Out, error)) caller {
+	return with(func(ctx context.Context, who service.Actor, _ nothing) (Out, error) { return method(ctx, who) })
+}
+
+// permit is the one place where scopes and roles are enforced.
+func (o *op) permit(who service.Actor) error {
+	if !who.Can(o.scope) {
+		return service.Errorf(http.StatusForbidden, "insufficient_scope",
+			"This token lacks the %q permission that %s needs. Use a token that has it.", o.scope, o.name)
+	}
+	if !slices.Contains(o.roles, who.Role) {
+		return service.Errorf(http.StatusForbidden, "forbidden_role",
+			"The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.name)
+	}
+	return nil
+}
+
+// Operations lists the names of all operations with their methods and paths, for the command line.
+func (s *Server) Operations() []Operation {
+	out := make([]Operation, 0, len(s.ops))
+	for _, o := range s.ops {
+		out = append(out, Operation{Name: o.name, Method: o.method, Path: o.path, in: o.call.in})
+	}
+	return out
+}
+
+// An Operation is one row of the table, as others see it.
+type Operation struct {
+	Name, Method, Path string
+	in                 reflect.Type
+}

@@ -1,0 +1,37 @@
+package deliver
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+var (
+	errNoMechanism = errors.New("the relay offers neither AUTH PLAIN nor AUTH LOGIN")
+	errLogin       = errors.New("the relay refused the login")
+)
+
+// login authenticates with what the host offers (RFC 4954). It is called only over TLS or where the operator asked for none.
+func (s *session) login(username, password string) *failure {
+	var secrets []string
+	mechanism := "AUTH LOGIN"
+	switch {
+	case slices.Contains(s.ext.auth, "PLAIN"):
+		mechanism = "AUTH PLAIN"
+		secrets = []string{"\x00" + username + "\x00" + password} // RFC 4616
+	case slices.Contains(s.ext.auth, "LOGIN"):
+		secrets = []string{username, password}
+	default:
+		return &failure{stage: stageAuth, err: fmt.Errorf("%s: %w", s.hop.host, errNoMechanism), enhanced: "4.7.0"}
+	}
+	r, err := s.command(mechanism)
+	for i := 0; err == nil && r.code == 334 && i < len(secrets); i++ {
+		r, err = s.command(base64.StdEncoding.EncodeToString([]byte(secrets[i])))
+	}
+	f := s.expect(stageAuth, 2, r, err)
+	if f != nil && f.reply.code != 0 {
+		f.err = fmt.Errorf("%w of %s: %s", errLogin, username, r)
+	}
+	return f
+}

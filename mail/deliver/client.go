@@ -1,0 +1,180 @@
+// Package deliver hands one message to another server by SMTP, direct to the MX hosts of a domain or through a relay.
+// It does not know accounts, queues, retries or stores: one call is one attempt, and its Result says what came of it.
+package deliver
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Resolver looks names up; *net.Resolver is one. A name that does not exist or has no such record is a *net.DNSError with
+// IsNotFound; any other error counts as a failure of DNS. Names of MX look-ups and MX hosts come with a final dot, so that no
+// search list applies to them; the host of a relay comes as it was configured.
+type Resolver interface {
+	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Client delivers messages. Its exported fields are set before the first use; it is safe for concurrent use after that.
+type Client struct {
+	// Hostname is our name in EHLO, and what an MX record must name to be a loop.
+	Hostname string
+	// Resolver answers every look-up; nil is net.DefaultResolver.
+	Resolver Resolver
+	// Dialer connects to addr, always a literal ip:port that Client resolved itself; nil is a plain net.Dialer. A guard
+	// against forbidden addresses belongs here: its error counts as a host that cannot be reached.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+	// MXPort is the port of direct delivery; 0 is 25.
+	MXPort int
+	// RootCAs verify certificates; nil is the system's set.
+	RootCAs *x509.CertPool
+	// Timeouts bound every step; zero fields have defaults.
+	Timeouts Timeouts
+	// Now is the clock of Attempt.At and of certificates; nil is time.Now.
+	Now func() time.Time
+	// IdlePerHop is how many idle connections are kept for one next hop; 0 is 4, negative keeps none.
+	IdlePerHop int
+	// IdleTotal is how many idle connections are kept in all; 0 is 64.
+	IdleTotal int
+	// IdleTimeout is how long an idle connection is kept; 0 is 30 s.
+	IdleTimeout time.Duration
+
+	idle pool
+}
+
+// Timeouts bound the steps of an attempt. They follow RFC 5321 §4.5.3.2, shorter where a server that needs that long
+// will be tried again anyway, and not shorter where impatience makes duplicates (DataEnd).
+type Timeouts struct {
+	DNS       time.Duration // one look-up: 20 s
+	Connect   time.Duration // one address: 30 s
+	Greeting  time.Duration // until the 220: 2 min
+	TLS       time.Duration // one handshake: 1 min
+	Command   time.Duration // EHLO, STARTTLS, AUTH, MAIL, RCPT, RSET: 2 min each
+	DataStart time.Duration // until the 354: 2 min
+	DataBlock time.Duration // each block of the message: 3 min
+	DataEnd   time.Duration // from the final dot to its answer: 10 min
+	Overall   time.Duration // the whole call with all its hosts: 30 min
+}
+
+func (t Timeouts) withDefaults() Timeouts {
+	return Timeouts{
+		DNS:       cmp.Or(t.DNS, 20*time.Second),
+		Connect:   cmp.Or(t.Connect, 30*time.Second),
+		Greeting:  cmp.Or(t.Greeting, 2*time.Minute),
+		TLS:       cmp.Or(t.TLS, time.Minute),
+		Command:   cmp.Or(t.Command, 2*time.Minute),
+		DataStart: cmp.Or(t.DataStart, 2*time.Minute),
+		DataBlock: cmp.Or(t.DataBlock, 3*time.Minute),
+		DataEnd:   cmp.Or(t.DataEnd, 10*time.Minute),
+		Overall:   cmp.Or(t.Overall, 30*time.Minute),
+	}
+}
+
+// Relay is a server that takes our mail on to anyone.
+type Relay struct {
+	Host     string // a name, or an IP address
+	Port     int    // 0 is 587, or 465 with TLS "tls"
+	TLS      string // "starttls", "tls" (from the first byte) or "none"; the certificate must verify against Host
+	Username string // "" sends no AUTH
+	Password string
+}
+
+var errOverall = errors.New("the attempt took longer than it may")
+
+// Direct delivers to the MX hosts of domain, a name in Unicode or ASCII, or an address literal such as "[192.0.2.1]"
+// (RFC 5321 §5.1). TLS is opportunistic (RFC 7435): used where offered, unverified if need be, plain if it fails.
+func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Message) Result {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
+	defer cancel()
+	env, f := env.prepare()
+	if f != nil {
+		return c.refuse(f)
+	}
+	targets, f := c.targets(ctx, domain)
+	if f != nil {
+		return c.refuse(f)
+	}
+	w := walk{client: c, env: env, message: m}
+	return w.run(ctx, targets)
+}
+
+// Relay delivers through r, over verified TLS unless r.TLS is "none". A relay that cannot be reached, trusted or logged
+// in to is a temporary failure whatever code it answers with, since that is for the operator to mend. Result.Reply is
+// the answer to the message, such as "250 Ok 0102018f-abc".
+func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Result {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
+	defer cancel()
+	env, f := env.prepare()
+	if f != nil {
+		return c.refuse(f)
+	}
+	t, err := r.target()
+	if err != nil {
+		return c.refuse(&failure{stage: stageConnect, err: err, enhanced: "4.3.5"})
+	}
+	w := walk{client: c, env: env, message: m}
+	return w.run(ctx, []target{t})
+}
+
+// Close ends all idle connections and keeps no more. Calls still under way end with their own context.
+func (c *Client) Close() error {
+	c.idle.close()
+	return nil
+}
+
+func (r Relay) target() (target, error) {
+	policies := map[string]tlsPolicy{"starttls": tlsVerified, "tls": tlsImplicit, "none": tlsNone}
+	policy, ok := policies[r.TLS]
+	if !ok {
+		return target{}, fmt.Errorf("relay %s: tls is %q, not starttls, tls or none", r.Host, r.TLS)
+	}
+	if r.Host == "" {
+		return target{}, errors.New("relay without a host")
+	}
+	if strings.Contains(r.Username+r.Password, "\x00") {
+		return target{}, fmt.Errorf("relay %s: NUL in user name or password", r.Host)
+	}
+	port := r.Port
+	switch {
+	case port < 0 || port > 65535:
+		return target{}, fmt.Errorf("relay %s: no port %d", r.Host, r.Port)
+	case port == 0 && policy == tlsImplicit:
+		port = 465
+	case port == 0:
+		port = 587
+	}
+	t := target{hop: hop{host: r.Host, port: port, tls: policy, relay: true, username: r.Username, password: r.Password}}
+	if ip, err := netip.ParseAddr(r.Host); err == nil {
+		t.addrs = []netip.Addr{ip}
+	}
+	return t, nil
+}
+
+func (c *Client) now() time.Time {
+	if c.Now != nil {
+		return c.Now()
+	}
+	return time.Now()
+}
+
+func (c *Client) resolver() Resolver {
+	if c.Resolver != nil {
+		return c.Resolver
+	}
+	return net.DefaultResolver
+}
+
+func (c *Client) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
+	if c.Dialer != nil {
+		return c.Dialer(ctx, "tcp", addr.String())
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", addr.String())
+}

@@ -1,0 +1,110 @@
+package deliver
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxPerConnection is how many messages one connection carries; many servers close it after a hundred.
+const maxPerConnection = 100
+
+// pool keeps idle sessions by next hop. The zero pool is ready.
+type pool struct {
+	mu     sync.Mutex
+	idle   map[hop][]*session
+	total  int
+	closed bool
+	ending sync.WaitGroup
+}
+
+// release takes a session back after a transaction: it is kept for the next message if it is sound and there is room.
+func (c *Client) release(s *session) {
+	if s.broken || s.uses >= maxPerConnection {
+		c.end(s)
+		return
+	}
+	if !s.unbind() {
+		s.raw.Close()
+		return
+	}
+	perHop := max(cmp.Or(c.IdlePerHop, 4), 0)
+	if !c.idle.put(s, perHop, cmp.Or(c.IdleTotal, 64), cmp.Or(c.IdleTimeout, 30*time.Second)) {
+		s.quit()
+	}
+}
+
+// put keeps s until timeout, or returns false.
+func (p *pool) put(s *session, perHop, total int, timeout time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.total >= total || len(p.idle[s.hop]) >= perHop {
+		return false
+	}
+	if p.idle == nil {
+		p.idle = make(map[hop][]*session)
+	}
+	p.idle[s.hop] = append(p.idle[s.hop], s)
+	p.total++
+	s.timer = time.AfterFunc(timeout, func() { p.expire(s) })
+	return true
+}
+
+// take returns the session of h that was used last, or nil.
+func (p *pool) take(h hop) *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := p.idle[h]
+	if len(list) == 0 {
+		return nil
+	}
+	s := list[len(list)-1]
+	p.remove(s)
+	s.timer.Stop()
+	return s
+}
+
+// remove reports whether s was idle. The caller holds mu.
+func (p *pool) remove(s *session) bool {
+	list := p.idle[s.hop]
+	i := slices.Index(list, s)
+	if i < 0 {
+		return false
+	}
+	p.total--
+	if len(list) == 1 {
+		delete(p.idle, s.hop)
+	} else {
+		p.idle[s.hop] = slices.Delete(list, i, i+1)
+	}
+	return true
+}
+
+func (p *pool) expire(s *session) {
+	p.mu.Lock()
+	idle := p.remove(s)
+	if idle {
+		p.ending.Add(1)
+	}
+	p.mu.Unlock()
+	if idle {
+		defer p.ending.Done()
+		s.quit()
+	}
+}
+
+// close ends every idle session and returns when that is done.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	for _, list := range p.idle {
+		for _, s := range list {
+			s.timer.Stop()
+			p.ending.Go(s.quit)
+		}
+	}
+	p.idle, p.total = nil, 0
+	p.mu.Unlock()
+	p.ending.Wait()
+}

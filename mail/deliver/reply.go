@@ -1,0 +1,139 @@
+package deliver
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What one reply may cost us; RFC 5321 §4.5.3.1.5 allows 512 bytes a line.
+const (
+	maxReplyLine  = 4 << 10
+	maxReplyBytes = 16 << 10
+	maxReplyLines = 100
+	maxReplyText  = 1 << 10 // of what is kept and shown
+)
+
+var (
+	errReplyTooLong = errors.New("reply is too long")
+	errReplySyntax  = errors.New("reply is not SMTP")
+	errUnsolicited  = errors.New("peer spoke out of turn")
+)
+
+// reply is one answer of a server (RFC 5321 §4.2); lines are without code and line end.
+type reply struct {
+	code  int
+	lines []string
+}
+
+// readReply reads one reply, of one line or several, and never more than maxReplyBytes. Lines may end in a bare LF.
+// br's buffer must hold maxReplyLine bytes.
+func readReply(br *bufio.Reader) (reply, error) {
+	var r reply
+	for total := 0; ; {
+		line, err := br.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return reply{}, errReplyTooLong
+		}
+		if err != nil {
+			return reply{}, err
+		}
+		total += len(line)
+		if total > maxReplyBytes || len(r.lines) == maxReplyLines {
+			return reply{}, errReplyTooLong
+		}
+		code, more, text, ok := parseReplyLine(strings.TrimRight(string(line), "\r\n"))
+		if !ok || len(r.lines) > 0 && code != r.code {
+			return reply{}, errReplySyntax
+		}
+		r.code = code
+		r.lines = append(r.lines, text)
+		if !more {
+			return r, nil
+		}
+	}
+}
+
+// parseReplyLine splits "250-text" into 250, true and "text".
+func parseReplyLine(line string) (code int, more bool, text string, ok bool) {
+	if len(line) < 3 {
+		return 0, false, "", false
+	}
+	for _, d := range []byte(line[:3]) {
+		if d < '0' || d > '9' {
+			return 0, false, "", false
+		}
+		code = code*10 + int(d-'0')
+	}
+	if code < 200 || code > 599 {
+		return 0, false, "", false
+	}
+	if len(line) == 3 {
+		return code, false, "", true
+	}
+	if line[3] != ' ' && line[3] != '-' {
+		return 0, false, "", false
+	}
+	return code, line[3] == '-', line[4:], true
+}
+
+func (r reply) class() int { return r.code / 100 }
+
+// enhanced returns the status code of RFC 3463 that the reply begins with, if it fits the reply's class.
+func (r reply) enhanced() string {
+	if len(r.lines) == 0 {
+		return ""
+	}
+	status, _, _ := strings.Cut(r.lines[0], " ")
+	parts := strings.Split(status, ".")
+	if len(parts) != 3 || parts[0] != fmt.Sprint(r.class()) {
+		return ""
+	}
+	for _, p := range parts {
+		if len(p) == 0 || len(p) > 3 || strings.Trim(p, "0123456789") != "" {
+			return ""
+		}
+	}
+	return status
+}
+
+// String is the reply on one printable line of at most maxReplyText bytes, the code in front and what each line
+// repeats left out.
+func (r reply) String() string {
+	status := r.enhanced()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d", r.code)
+	for i, line := range r.lines {
+		if i > 0 && status != "" {
+			line = strings.TrimPrefix(line, status)
+		}
+		if line = strings.TrimSpace(line); line != "" {
+			b.WriteByte(' ')
+			b.WriteString(line)
+		}
+	}
+	return bounded(b.String(), maxReplyText)
+}
+
+// bounded makes foreign text fit for logs and people: one line, printable, valid UTF-8, at most limit bytes.
+func bounded(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n' || r == '\r':
+			return ' '
+		case r == utf8.RuneError || !unicode.IsPrint(r):
+			return '?'
+		}
+		return r
+	}, s)
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}

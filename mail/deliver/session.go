@@ -1,0 +1,284 @@
+package deliver
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// session is one connection to one host. It is used by one goroutine at a time.
+type session struct {
+	hop    hop
+	ip     netip.Addr
+	raw    net.Conn // closed to end everything at once
+	conn   net.Conn // raw, or TLS over it
+	br     *bufio.Reader
+	bw     *bufio.Writer // for message content; nil before the first
+	t      Timeouts
+	ext    extensions
+	tls    string
+	uses   int  // transactions
+	dirty  bool // a transaction is half done: RSET comes first
+	broken bool // what the peer says next cannot be trusted
+
+	unbind func() bool // releases the connection from its context; false if that has ended it
+	timer  *time.Timer // while idle
+}
+
+var errClosed = errors.New("the host closed the connection")
+
+// extensions are those that the host offers after EHLO.
+type extensions struct {
+	startTLS, pipelining, eightBit, utf8, dsn, size bool
+	maxSize                                         int64 // 0 is no limit
+	auth                                            []string
+}
+
+// open connects to one address and brings the session to where MAIL may follow.
+func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolicy) (*session, *failure) {
+	s, f := c.connect(ctx, h, ip)
+	if f != nil {
+		return nil, f
+	}
+	if f = s.begin(ctx, c, policy); f != nil {
+		c.end(s)
+		return nil, f
+	}
+	return s, nil
+}
+
+func (c *Client) connect(ctx context.Context, h hop, ip netip.Addr) (*session, *failure) {
+	t := c.Timeouts.withDefaults()
+	dialCtx, cancel := context.WithTimeout(ctx, t.Connect)
+	defer cancel()
+	conn, err := c.dial(dialCtx, netip.AddrPortFrom(ip, uint16(h.port)))
+	if err != nil {
+		return nil, &failure{stage: stageConnect, err: fmt.Errorf("connect to %s: %w", h.host, err), enhanced: "4.4.1"}
+	}
+	s := &session{hop: h, ip: ip, raw: conn, conn: conn, br: bufio.NewReaderSize(conn, maxReplyLine), t: t}
+	s.bind(ctx)
+	return s, nil
+}
+
+// bind makes the end of ctx the end of the connection.
+func (s *session) bind(ctx context.Context) {
+	s.unbind = context.AfterFunc(ctx, func() { s.raw.Close() })
+}
+
+// begin goes through greeting, EHLO, TLS and AUTH.
+func (s *session) begin(ctx context.Context, c *Client, policy tlsPolicy) *failure {
+	if policy == tlsImplicit {
+		if f := s.handshake(ctx, c, policy); f != nil {
+			return f
+		}
+	}
+	r, err := s.receive(s.t.Greeting)
+	if f := s.expect(stageHello, 2, r, err); f != nil {
+		return f
+	}
+	if f := s.hello(c.Hostname); f != nil {
+		return f
+	}
+	if f := s.upgrade(ctx, c, policy); f != nil {
+		return f
+	}
+	if s.hop.username == "" {
+		return nil
+	}
+	return s.login(s.hop.username, s.hop.password)
+}
+
+// hello says EHLO, or HELO to a host that does not know it (RFC 5321 §3.2).
+func (s *session) hello(name string) *failure {
+	if name == "" {
+		name = "localhost"
+	}
+	r, err := s.command("EHLO " + name)
+	if err == nil && r.class() == 2 {
+		s.ext = parseExtensions(r.lines)
+		return nil
+	}
+	if err == nil && r.class() == 5 {
+		s.ext = extensions{}
+		r, err = s.command("HELO " + name)
+	}
+	return s.expect(stageHello, 2, r, err)
+}
+
+func parseExtensions(lines []string) extensions {
+	var x extensions
+	for _, line := range lines[1:] {
+		words := strings.Fields(strings.ToUpper(strings.Replace(line, "=", " ", 1))) // "AUTH=LOGIN" of old servers
+		if len(words) == 0 {
+			continue
+		}
+		switch words[0] {
+		case "STARTTLS":
+			x.startTLS = true
+		case "PIPELINING":
+			x.pipelining = true
+		case "8BITMIME":
+			x.eightBit = true
+		case "SMTPUTF8":
+			x.utf8 = true
+		case "DSN":
+			x.dsn = true
+		case "AUTH":
+			x.auth = append(x.auth, words[1:]...)
+		case "SIZE":
+			x.size = true
+			if len(words) > 1 {
+				x.maxSize, _ = strconv.ParseInt(words[1], 10, 64) // an absurd limit is no limit
+			}
+		}
+	}
+	return x
+}
+
+// upgrade does STARTTLS as the policy asks (RFC 3207).
+func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *failure {
+	switch {
+	case policy == tlsNone || policy == tlsImplicit:
+		return nil
+	case !s.ext.startTLS && policy == tlsVerified:
+		return &failure{stage: stageHello, err: fmt.Errorf("%s: %w", s.hop.host, errNoRelayTLS), enhanced: "4.7.4"}
+	case !s.ext.startTLS:
+		return nil
+	}
+	r, err := s.command("STARTTLS")
+	if f := s.expect(stageHello, 2, r, err); f != nil {
+		if policy == tlsOpportunistic && !s.broken {
+			return nil // refused, and we are as before (RFC 3207 §4)
+		}
+		f.handshake = err != nil
+		return f
+	}
+	if s.br.Buffered() > 0 { // whoever is between put commands there to be taken for protected ones
+		s.broken = true
+		return &failure{stage: stageHello, err: fmt.Errorf("%s: after STARTTLS: %w", s.hop.host, errUnsolicited), enhanced: "4.7.0"}
+	}
+	if f := s.handshake(ctx, c, policy); f != nil {
+		return f
+	}
+	f := s.hello(c.Hostname)
+	if f != nil && f.err != nil {
+		f.handshake = true // a TLS 1.3 server's refusal arrives only now
+	}
+	return f
+}
+
+// handshake turns the connection into a TLS one.
+func (s *session) handshake(ctx context.Context, c *Client, policy tlsPolicy) *failure {
+	config := &tls.Config{ServerName: s.hop.host, RootCAs: c.RootCAs, Time: c.now, MinVersion: tls.VersionTLS12}
+	if policy == tlsOpportunistic {
+		config.InsecureSkipVerify = true     // looked at afterwards: unverified is still better than plain
+		config.MinVersion = tls.VersionTLS10 // RFC 7435 §3: and so is old
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.t.TLS)
+	defer cancel()
+	s.raw.SetDeadline(time.Now().Add(s.t.TLS))
+	conn := tls.Client(s.raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		s.broken = true
+		return &failure{stage: stageHello, err: fmt.Errorf("TLS with %s: %w", s.hop.host, err), enhanced: "4.7.5", handshake: true}
+	}
+	s.conn, s.br = conn, bufio.NewReaderSize(conn, maxReplyLine)
+	state := conn.ConnectionState()
+	s.tls = tls.VersionName(state.Version) + " verified"
+	if policy == tlsOpportunistic && !c.verifies(state, s.hop.host) {
+		s.tls = tls.VersionName(state.Version) + " unverified"
+	}
+	return nil
+}
+
+func (c *Client) verifies(state tls.ConnectionState, host string) bool {
+	if len(state.PeerCertificates) == 0 {
+		return false
+	}
+	opts := x509.VerifyOptions{DNSName: host, Roots: c.RootCAs, CurrentTime: c.now(), Intermediates: x509.NewCertPool()}
+	for _, cert := range state.PeerCertificates[1:] {
+		opts.Intermediates.AddCert(cert)
+	}
+	_, err := state.PeerCertificates[0].Verify(opts)
+	return err == nil
+}
+
+// command sends one line and reads its reply.
+func (s *session) command(line string) (reply, error) {
+	if err := s.send(line + "\r\n"); err != nil {
+		return reply{}, err
+	}
+	return s.receive(s.t.Command)
+}
+
+// send writes complete command lines. Bytes that the peer sent unasked mean that replies no longer belong to commands.
+func (s *session) send(lines string) error {
+	if s.br.Buffered() > 0 {
+		s.broken = true
+		return errUnsolicited
+	}
+	s.conn.SetDeadline(time.Now().Add(s.t.Command))
+	if _, err := s.conn.Write([]byte(lines)); err != nil {
+		s.broken = true
+		return err
+	}
+	return nil
+}
+
+// receive reads one reply; limit is for all of it, so that a peer which trickles gains nothing.
+func (s *session) receive(limit time.Duration) (reply, error) {
+	s.conn.SetDeadline(time.Now().Add(limit))
+	r, err := readReply(s.br)
+	if err == io.EOF {
+		err = errClosed
+	}
+	s.broken = s.broken || err != nil
+	return r, err
+}
+
+// expect makes a failure of anything but a reply of the class wanted.
+func (s *session) expect(at stage, class int, r reply, err error) *failure {
+	switch {
+	case err != nil:
+		return lost(at, fmt.Errorf("%s: %w", s.hop.host, err))
+	case r.class() == class:
+		return nil
+	case r.class() == 4 || r.class() == 5:
+		s.broken = s.broken || r.code == 421
+		return &failure{stage: at, reply: r}
+	}
+	s.broken = true
+	return &failure{stage: at, err: fmt.Errorf("%s: unexpected reply: %s", s.hop.host, r), enhanced: "4.5.0"}
+}
+
+// end closes a session that will not be used again, with QUIT if the peer is in a state to hear it. Its 221 is not
+// awaited, since nothing depends on it.
+func (c *Client) end(s *session) {
+	if s.unbind() && !s.broken {
+		s.quit()
+	}
+	s.raw.Close()
+}
+
+func (s *session) quit() {
+	s.conn.SetDeadline(time.Now().Add(time.Second))
+	s.conn.Write([]byte("QUIT\r\n"))
+	s.raw.Close()
+}
+
+// giveUp names the reason why ctx ended in the error that its end caused.
+func giveUp(ctx context.Context, err error) error {
+	if ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+}

@@ -1,0 +1,142 @@
+package deliver
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"time"
+)
+
+// graceReply is how long a host that stopped taking a message has to say why.
+const graceReply = time.Second
+
+// transact sends one message. On success the reply is that to the final dot.
+func (s *session) transact(e Envelope, m Message) (reply, *failure) {
+	if f := s.fits(e, m); f != nil {
+		return reply{}, f
+	}
+	if f := s.reset(); f != nil {
+		return reply{}, f
+	}
+	content, err := m.Open()
+	if err != nil {
+		return reply{}, &failure{stage: stageMail, err: fmt.Errorf("open the message: %w", err), enhanced: "4.3.0", local: true}
+	}
+	defer content.Close()
+	s.dirty = true
+	s.uses++
+	if f := s.announce(e, m); f != nil {
+		return reply{}, f
+	}
+	if f := s.body(content, m.Size); f != nil {
+		return reply{}, f
+	}
+	r, err := s.receive(s.t.DataEnd)
+	if err != nil {
+		return reply{}, lost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
+	}
+	if f := s.expect(stageEnd, 2, r, nil); f != nil {
+		return reply{}, f
+	}
+	s.dirty = false
+	return r, nil
+}
+
+// fits refuses at once what the host has said that it cannot take.
+func (s *session) fits(e Envelope, m Message) *failure {
+	f := &failure{stage: stageMail, status: Permanent}
+	switch {
+	case e.SMTPUTF8 && !s.ext.utf8:
+		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNeedsUTF8), "5.6.7"
+	case s.ext.maxSize > 0 && m.Size > s.ext.maxSize:
+		f.err, f.enhanced = fmt.Errorf("%s: %w: %d bytes of %d", s.hop.host, errTooBig, m.Size, s.ext.maxSize), "5.3.4"
+	default:
+		return nil
+	}
+	return f
+}
+
+// reset clears what a failed transaction left. A host that does not answer with 250 is of no more use, and says nothing
+// about the message by it.
+func (s *session) reset() *failure {
+	if !s.dirty {
+		return nil
+	}
+	r, err := s.command("RSET")
+	f := s.expect(stageMail, 2, r, err)
+	s.dirty, s.broken = f != nil, s.broken || f != nil
+	return f
+}
+
+// announce sends MAIL, RCPT and DATA, in one packet to a host that offers PIPELINING (RFC 2920).
+func (s *session) announce(e Envelope, m Message) *failure {
+	steps := []struct {
+		at    stage
+		line  string
+		class int
+		limit time.Duration
+	}{
+		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
+		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
+		{stageData, "DATA\r\n", 3, s.t.DataStart},
+	}
+	if s.ext.pipelining {
+		if err := s.send(steps[0].line + steps[1].line + steps[2].line); err != nil {
+			return s.expect(stageMail, 2, reply{}, err)
+		}
+	}
+	var first *failure
+	for _, step := range steps {
+		var err error
+		if !s.ext.pipelining {
+			err = s.send(step.line)
+		}
+		var r reply
+		if err == nil {
+			r, err = s.receive(step.limit)
+		}
+		if first != nil {
+			// The host is ready for a message that has no recipient: leave, rather than send it an empty one.
+			s.broken = s.broken || r.class() == 3
+		} else {
+			first = s.expect(step.at, step.class, r, err)
+		}
+		if first != nil && (s.broken || !s.ext.pipelining) {
+			return first
+		}
+	}
+	return first
+}
+
+// body sends the content and the final dot. A failure before the dot leaves the message unfinished, so that the host
+// throws it away.
+func (s *session) body(content io.Reader, size int64) *failure {
+	out := blockWriter{conn: s.conn, limit: s.t.DataBlock}
+	if s.bw == nil {
+		s.bw = bufio.NewWriterSize(out, bodyBlock)
+	}
+	s.bw.Reset(out)
+	w := &bodyWriter{w: s.bw}
+	n, err := io.Copy(w, content)
+	if err == nil && size > 0 && n != size {
+		err = fmt.Errorf("%w: %d bytes of %d", errWrongSize, n, size)
+	}
+	if err != nil && w.err == nil {
+		s.broken = true
+		return &failure{stage: stageBody, err: fmt.Errorf("read the message: %w", err), enhanced: "4.3.0", local: true}
+	}
+	if err == nil && w.finish() == nil {
+		return nil
+	}
+	return s.interrupted(w.err)
+}
+
+// interrupted explains why the host stopped taking the message: with its reply, if it gave one before it hung up.
+func (s *session) interrupted(err error) *failure {
+	r, rerr := s.receive(graceReply)
+	s.broken = true
+	if rerr == nil && r.class() >= 4 {
+		return &failure{stage: stageBody, reply: r}
+	}
+	return lost(stageBody, fmt.Errorf("%s: in the middle of the message: %w", s.hop.host, err))
+}

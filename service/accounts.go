@@ -1,0 +1,411 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// DefaultDMARC is the policy of every domain that has no override.
+const DefaultDMARC = "v=DMARC1; p=reject"
+
+const webhookLimit = 10
+
+// planRates are the limits of the plans: requests a minute, and the most in one window.
+var planRates = map[string][2]int{"startup": {300, 500}, "enterprise": {500, 800}}
+
+// RateLimits are the steady rate and the burst cap of a plan, unless the installation has its own.
+func RateLimits(l Limits, plan string) (steady, burst int) {
+	r, ok := planRates[plan]
+	if !ok {
+		r = planRates["startup"]
+	}
+	if l.RatePerMinute > 0 {
+		r[0], r[1] = l.RatePerMinute, max(r[1], l.RatePerMinute)
+	}
+	if l.BurstPerMinute > 0 {
+		r[1] = l.BurstPerMinute
+	}
+	return r[0], r[1]
+}
+
+// RateKey names the budget that the actor's requests count against.
+func (a Actor) RateKey() string {
+	if a.TokenKind == "session" {
+		return a.AccountID + " session"
+	}
+	return a.AccountID
+}
+
+// An Account is the account as the API shows it.
+type Account struct {
+	ID                    string       `json:"id"`
+	Name                  string       `json:"name"`
+	Email                 string       `json:"email"`
+	Plan                  string       `json:"plan"`
+	Status                string       `json:"status"`
+	DomainsLimit          int          `json:"domains_limit"`
+	DomainsUsed           int          `json:"domains_used"`
+	EmailUsersLimit       *int         `json:"email_users_limit"`
+	EmailUsersUsed        int          `json:"email_users_used"`
+	TeamUsersLimit        int          `json:"team_users_limit"`
+	TeamUsersUsed         int          `json:"team_users_used"`
+	WebhooksLimit         int          `json:"webhooks_limit"`
+	WebhooksUsed          int          `json:"webhooks_used"`
+	UniversalInboxEnabled bool         `json:"universal_inbox_enabled"`
+	WarmupPhrases         []string     `json:"warmup_phrases"`
+	DefaultDMARC          string       `json:"default_dmarc"`
+	RateLimit             AccountRate  `json:"rate_limit"`
+	Nameservers           []string     `json:"nameservers"`
+	Mail                  AccountMail  `json:"mail"`
+	Registrars            []string     `json:"registrars"`
+	APIToken              AccountToken `json:"api_token"`
+	User                  *AccountUser `json:"user"`
+	Version               string       `json:"version"`
+	CreatedAt             Time         `json:"created_at"`
+}
+
+// AccountRate is the account's request limits.
+type AccountRate struct {
+	PerMinute int `json:"per_minute"`
+	Burst     int `json:"burst"`
+}
+
+// AccountMail is what mail clients are told, and the relay's name.
+type AccountMail struct {
+	Hostname string  `json:"hostname"`
+	SMTPHost string  `json:"smtp_host"`
+	SMTPPort int     `json:"smtp_port"`
+	IMAPHost string  `json:"imap_host"`
+	IMAPPort int     `json:"imap_port"`
+	Relay    *string `json:"relay"`
+}
+
+// AccountToken is the token that asks.
+type AccountToken struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Permissions []string `json:"permissions"`
+	ExpiresAt   Time     `json:"expires_at"`
+}
+
+// AccountUser is the team user that the token acts for.
+type AccountUser struct {
+	ID    string `json:"id"`
+	Email string `json:"email"`
+	Role  string `json:"role"`
+}
+
+// GetAccount shows the account of the one who asks.
+func (s *Service) GetAccount(_ context.Context, who Actor) (*Account, error) {
+	var out *Account
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		out, err = s.accountOut(tx, who)
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) accountOut(tx *store.Tx, who Actor) (*Account, error) {
+	a, err := store.Accounts.Get(tx, who.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	l := s.Config.Limits
+	steady, burst := RateLimits(l, a.Plan)
+	out := &Account{
+		ID: a.ID, Name: a.Name, Email: a.Email, Plan: a.Plan, Status: a.Status,
+		DomainsLimit: l.Domains, DomainsUsed: store.DomainsByAccount.Count(tx, a.ID, 0),
+		EmailUsersLimit: bounded(l.Mailboxes), EmailUsersUsed: store.MailboxesByAccount.Count(tx, a.ID, 0),
+		TeamUsersLimit: l.TeamUsers, TeamUsersUsed: store.UsersByAccount.Count(tx, a.ID, 0),
+		WebhooksLimit: webhookLimit, WebhooksUsed: store.WebhooksByAccount.Count(tx, a.ID, 0),
+		UniversalInboxEnabled: a.UniversalInbox, WarmupPhrases: append([]string{}, a.WarmupPhrases...),
+		DefaultDMARC: DefaultDMARC, RateLimit: AccountRate{steady, burst},
+		Nameservers: append([]string{}, s.Config.Nameservers...), Registrars: []string{},
+		Mail:     AccountMail{Hostname: s.Config.Hostname, SMTPHost: s.Config.Hostname, SMTPPort: s.Config.SubmissionPort, IMAPHost: s.Config.Hostname, IMAPPort: s.Config.IMAPPort},
+		APIToken: AccountToken{ID: who.TokenID, Permissions: who.Permissions},
+		User:     &AccountUser{who.UserID, who.Email, who.Role},
+		Version:  s.Config.Version, CreatedAt: Time{a.CreatedAt},
+	}
+	if len(s.Config.Relays) > 0 {
+		out.Mail.Relay = &s.Config.Relays[0].Name
+	}
+	t, err := store.Tokens.Get(tx, who.TokenID)
+	if err == nil {
+		out.APIToken.Name, out.APIToken.ExpiresAt = t.Name, Time{t.ExpiresAt}
+	}
+	if errors.Is(err, store.ErrNotFound) { // the local socket has no token
+		err = nil
+	}
+	return out, err
+}
+
+// bounded is a limit on the wire: null when there is none.
+func bounded(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// UpdateAccountIn is the body of update_account.
+type UpdateAccountIn struct {
+	Name          *string   `json:"name" min:"1" max:"100"`
+	WarmupPhrases *[]string `json:"warmup_phrases" max:"100"`
+}
+
+// UpdateAccount changes the account's name and warm-up phrases.
+func (s *Service) UpdateAccount(_ context.Context, who Actor, in UpdateAccountIn) (*Account, error) {
+	if in.Name == nil && in.WarmupPhrases == nil {
+		return nil, Errorf(400, "nothing_to_update", "Give name or warmup_phrases.")
+	}
+	var phrases []string
+	if in.WarmupPhrases != nil {
+		var err error
+		if phrases, err = cleanPhrases(*in.WarmupPhrases); err != nil {
+			return nil, err
+		}
+	}
+	var out *Account
+	err := s.Store.Update(func(tx *store.Tx) error {
+		a, err := store.Accounts.Get(tx, who.AccountID)
+		if err != nil {
+			return err
+		}
+		if in.Name != nil {
+			a.Name = *in.Name
+		}
+		if in.WarmupPhrases != nil {
+			a.WarmupPhrases = phrases
+		}
+		a.UpdatedAt = tx.Now()
+		if err := store.Accounts.Put(tx, a); err != nil {
+			return err
+		}
+		out, err = s.accountOut(tx, who)
+		return err
+	})
+	return out, err
+}
+
+func cleanPhrases(in []string) ([]string, error) {
+	out := []string{}
+	for _, p := range in {
+		p = strings.TrimSpace(p)
+		if p == "" || utf8.RuneCountInString(p) > 200 {
+			return nil, Invalid("warmup_phrases", "out_of_range", "each phrase must have 1 to 200 characters")
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// Usage is the account's use of its limits.
+type Usage struct {
+	Domains    Used         `json:"domains"`
+	EmailUsers Used         `json:"email_users"`
+	TeamUsers  Used         `json:"team_users"`
+	Webhooks   Used         `json:"webhooks"`
+	APITokens  Used         `json:"api_tokens"`
+	Storage    StorageUsage `json:"storage"`
+	Messages   MessageUsage `json:"messages"`
+	RateLimit  RateUsage    `json:"rate_limit"`
+	Daily      []DayUsage   `json:"daily"`
+	AsOf       Time         `json:"as_of"`
+}
+
+// Used counts something against its limit; null is no limit.
+type Used struct {
+	Used  int  `json:"used"`
+	Limit *int `json:"limit"`
+}
+
+// StorageUsage counts stored mail.
+type StorageUsage struct {
+	UsedBytes  int64  `json:"used_bytes"`
+	LimitBytes *int64 `json:"limit_bytes"`
+	Messages   int64  `json:"messages"`
+}
+
+// MessageUsage counts traffic.
+type MessageUsage struct {
+	SentToday     int64 `json:"sent_today"`
+	Sent30d       int64 `json:"sent_30d"`
+	Received30d   int64 `json:"received_30d"`
+	Bounced30d    int64 `json:"bounced_30d"`
+	Complained30d int64 `json:"complained_30d"`
+	Queued        int64 `json:"queued"`
+}
+
+// RateUsage is the present window; Reset is in Unix seconds.
+type RateUsage struct {
+	Limit     int   `json:"limit"`
+	Remaining int   `json:"remaining"`
+	Reset     int64 `json:"reset"`
+}
+
+// DayUsage is one UTC day's traffic.
+type DayUsage struct {
+	Date       string `json:"date"`
+	Sent       int64  `json:"sent"`
+	Received   int64  `json:"received"`
+	Bounced    int64  `json:"bounced"`
+	Complained int64  `json:"complained"`
+}
+
+// GetUsage shows the account's use of everything that is bounded.
+func (s *Service) GetUsage(_ context.Context, who Actor) (*Usage, error) {
+	var out *Usage
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		out, err = s.usageOut(tx, who)
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) usageOut(tx *store.Tx, who Actor) (*Usage, error) {
+	l := s.Config.Limits
+	stored, err := tx.AccountUsage(who.AccountNum)
+	if err != nil {
+		return nil, err
+	}
+	out := &Usage{
+		Domains:    Used{store.DomainsByAccount.Count(tx, who.AccountID, 0), bounded(l.Domains)},
+		EmailUsers: Used{store.MailboxesByAccount.Count(tx, who.AccountID, 0), bounded(l.Mailboxes)},
+		TeamUsers:  Used{store.UsersByAccount.Count(tx, who.AccountID, 0), bounded(l.TeamUsers)},
+		Webhooks:   Used{store.WebhooksByAccount.Count(tx, who.AccountID, 0), bounded(webhookLimit)},
+		Storage:    StorageUsage{UsedBytes: stored.Bytes, Messages: stored.Messages},
+		RateLimit:  who.Rate,
+		AsOf:       Time{tx.Now()},
+	}
+	for _, t := range store.TokensByAccount.Asc(tx, who.AccountID, "") {
+		if t.RevokedAt.IsZero() && t.Kind != "session" {
+			out.APITokens.Used++
+		}
+	}
+	out.Messages.Queued = int64(store.OutgoingsWaiting.Count(tx, who.AccountID, 0))
+	return out, s.addDays(tx, who.AccountID, out)
+}
+
+// addDays fills the last thirty days, days without traffic too.
+func (s *Service) addDays(tx *store.Tx, accountID string, out *Usage) error {
+	today := tx.Now().Truncate(24 * time.Hour)
+	for day := today.AddDate(0, 0, -29); !day.After(today); day = day.AddDate(0, 0, 1) {
+		date := day.Format(time.DateOnly)
+		d, err := store.DayStats.Get(tx, accountID+date)
+		if errors.Is(err, store.ErrNotFound) {
+			d, err = &store.DayStat{}, nil
+		}
+		if err != nil {
+			return err
+		}
+		out.Daily = append(out.Daily, DayUsage{date, d.Sent, d.Received, d.Bounced, d.Complained})
+		m := &out.Messages
+		m.SentToday = d.Sent
+		m.Sent30d += d.Sent
+		m.Received30d += d.Received
+		m.Bounced30d += d.Bounced
+		m.Complained30d += d.Complained
+	}
+	return nil
+}
+
+// count adds to today's traffic of the account.
+func (s *Service) count(tx *store.Tx, accountID string, add func(*store.DayStat)) error {
+	date := tx.Now().Format(time.DateOnly)
+	d, err := store.DayStats.Get(tx, accountID+date)
+	if errors.Is(err, store.ErrNotFound) {
+		d, err = &store.DayStat{AccountID: accountID, Date: date}, nil
+	}
+	if err != nil {
+		return err
+	}
+	add(d)
+	return store.DayStats.Put(tx, d)
+}
+
+// NewAccount is what a new account needs.
+type NewAccount struct {
+	OwnerEmail    string
+	OwnerPassword string // "": made here
+	Plan          string // "": the installation's
+	First         bool   // refuse if there is any account
+}
+
+// AccountCreated is shown once.
+type AccountCreated struct {
+	AccountID     string `json:"account_id"`
+	UserID        string `json:"user_id"`
+	OwnerEmail    string `json:"owner_email"`
+	OwnerPassword string `json:"owner_password"`
+	Token         string `json:"token"`
+}
+
+// CreateAccount makes an account with its owner and an admin token.
+func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreated, error) {
+	email, err := normalizeEmail("owner_email", in.OwnerEmail)
+	if err != nil {
+		return nil, err
+	}
+	password := in.OwnerPassword
+	if password == "" {
+		password = newPassword()
+	}
+	if len(password) < 6 || len(password) > 128 {
+		return nil, Invalid("owner_password", "out_of_range", "must have 6 to 128 characters")
+	}
+	plan := in.Plan
+	if plan == "" {
+		plan = s.Config.Limits.Plan
+	}
+	if _, ok := planRates[plan]; !ok {
+		return nil, Invalid("plan", "not_allowed", "must be startup or enterprise")
+	}
+	hash, token := s.logins.hash(password), newToken()
+	out := &AccountCreated{OwnerEmail: email, OwnerPassword: password, Token: token}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		return s.putAccount(tx, out, in.First, plan, hash)
+	})
+	if errors.Is(err, store.ErrExists) {
+		return nil, Errorf(403, "email_already_exists", "%s belongs to an account of this installation already. Use another address.", email)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (s *Service) putAccount(tx *store.Tx, out *AccountCreated, first bool, plan, hash string) error {
+	if _, err := findAccount(tx, ""); first && err == nil {
+		return Errorf(409, "already_initialised", "This data directory has an account already. Use `mailstead account create` for another one.")
+	}
+	num, err := tx.NextAccountNum()
+	if err != nil {
+		return err
+	}
+	now := tx.Now()
+	out.AccountID, out.UserID = tx.NewID("acc"), tx.NewID("usr")
+	err = store.Accounts.Put(tx, &store.Account{
+		ID: out.AccountID, Num: num, Name: out.OwnerEmail, Email: out.OwnerEmail, Plan: plan, Status: "active", CreatedAt: now, UpdatedAt: now,
+	})
+	if err != nil {
+		return err
+	}
+	err = store.Users.Put(tx, &store.User{
+		ID: out.UserID, AccountID: out.AccountID, Email: out.OwnerEmail, Role: "owner", Status: "active", PasswordHash: hash, CreatedAt: now, UpdatedAt: now,
+	})
+	if err != nil {
+		return err
+	}
+	return store.Tokens.Put(tx, &store.Token{
+		ID: tx.NewID("tok"), AccountID: out.AccountID, UserID: out.UserID, Name: "first token", Hash: tokenHash(out.Token),
+		Prefix: out.Token[:12], Permissions: []string{"admin"}, Kind: "api", CreatedAt: now,
+	})
+}

@@ -1,0 +1,308 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
+)
+
+// webhookAttempts is how often an event is tried at one endpoint: once, and six retries.
+const webhookAttempts = 7
+
+// tellArgs is the job of telling one endpoint of one event.
+type tellArgs struct {
+	WebhookID string `json:"webhook_id"`
+	EventID   string `json:"event_id"`
+	Trigger   string `json:"trigger"` // event test redeliver
+}
+
+func (s *Service) tellKind() jobs.Kind {
+	return jobs.Kind{
+		Name: "webhook", Work: s.tell, Max: webhookAttempts, Timeout: time.Minute, Lanes: 4,
+		Backoff: func(attempt int, r float64) time.Duration {
+			wait, _ := webhooks.Schedule(attempt, r)
+			return wait
+		},
+	}
+}
+
+// announce adds a job for every enabled endpoint of the account that wants to know of the event.
+func (s *Service) announce(tx *store.Tx, e *store.Event) error {
+	var ids []string
+	for _, w := range store.WebhooksByAccount.Asc(tx, e.AccountID, "") {
+		if w.Status == "enabled" && wants(w, e.Type) {
+			ids = append(ids, w.ID)
+		}
+	}
+	for _, id := range ids {
+		if err := s.addTell(tx, e.AccountID, tellArgs{id, e.ID, "event"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) addTell(tx *store.Tx, accountID string, args tellArgs) error {
+	_, err := s.Queue.Add(tx, jobs.New{AccountID: accountID, Kind: "webhook", Lane: args.WebhookID, Args: args})
+	return err
+}
+
+// An EventEnvelope is an event as endpoints and GET /v1/events show it.
+type EventEnvelope struct {
+	ID         string          `json:"id"`
+	Object     string          `json:"object"`
+	Type       string          `json:"type"`
+	APIVersion string          `json:"api_version"`
+	Created    Time            `json:"created"`
+	AccountID  string          `json:"account_id"`
+	Data       json.RawMessage `json:"data"`
+}
+
+func envelopeOf(e *store.Event, version string) EventEnvelope {
+	return EventEnvelope{e.ID, "event", e.Type, version, Time{e.Created}, e.AccountID, e.Data}
+}
+
+// tell makes one attempt.
+func (s *Service) tell(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[tellArgs](j)
+	if err != nil {
+		return nil, err
+	}
+	w, e, err := s.loadTell(args)
+	if errors.Is(err, store.ErrNotFound) || err == nil && w.Status != "enabled" && args.Trigger == "event" {
+		return nil, nil // nobody is there any more, or nobody wants it
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := webhooks.Delivery{URL: w.URL, EventID: e.ID, EventType: e.Type, DeliveryID: s.Store.NewID("dlv"), Attempt: j.Attempt}
+	if d.Secrets, err = s.signingSecrets(w); err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	if d.Body, err = json.Marshal(envelopeOf(e, w.APIVersion)); err != nil {
+		return nil, jobs.Permanent(fmt.Errorf("write event %s: %w", e.ID, err))
+	}
+	at := s.now()
+	r := s.poster.Post(ctx, d)
+	if ctx.Err() != nil && r.Outcome == webhooks.Failed {
+		return nil, ctx.Err() // we stopped it: not the receiver's fault
+	}
+	row := &store.Delivery{
+		ID: d.DeliveryID, WebhookID: w.ID, AccountID: w.AccountID, EventID: e.ID, EventType: e.Type, Attempt: j.Attempt,
+		Outcome: r.Outcome, HTTPStatus: r.HTTPStatus, Error: r.Error, ErrorCode: r.ErrorCode, URL: w.URL, At: at,
+		DurationMS: r.Duration.Milliseconds(), Excerpt: r.Excerpt, Trigger: args.Trigger,
+	}
+	if j.Attempt > 1 {
+		row.Trigger = "retry"
+	}
+	return s.toldWrites(row, r.Gone), told(r)
+}
+
+func (s *Service) loadTell(args tellArgs) (w *store.Webhook, e *store.Event, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		if w, err = store.Webhooks.Get(tx, args.WebhookID); err != nil {
+			return err
+		}
+		e, err = store.Events.Get(tx, args.EventID)
+		return err
+	})
+	return w, e, err
+}
+
+func (s *Service) signingSecrets(w *store.Webhook) ([]string, error) {
+	current, err := s.keys.Open("webhook "+w.ID, w.Secret)
+	if err != nil {
+		return nil, err
+	}
+	secrets := []string{string(current)}
+	if s.now().Before(w.OldSecretEnds) {
+		old, err := s.keys.Open("webhook "+w.ID, w.OldSecret)
+		if err != nil {
+			return nil, err
+		}
+		secrets = append(secrets, string(old))
+	}
+	return secrets, nil
+}
+
+// told turns a result into what the queue makes of it.
+func told(r webhooks.Result) error {
+	if r.Outcome == webhooks.Success {
+		return nil
+	}
+	err := fmt.Errorf("%s: %s", r.ErrorCode, r.Error)
+	if r.Gone {
+		return jobs.Permanent(err)
+	}
+	return err
+}
+
+// toldWrites logs the attempt and keeps the endpoint's health, with the job's new state.
+func (s *Service) toldWrites(row *store.Delivery, gone bool) jobs.Writes {
+	return func(tx *store.Tx, j *store.Job) error {
+		if j.State == "queued" {
+			row.NextAt = j.Due
+		}
+		if err := store.Deliveries.Put(tx, row); err != nil {
+			return err
+		}
+		w, err := store.Webhooks.Get(tx, row.WebhookID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.LastDeliveryAt = row.At
+		switch {
+		case row.Outcome == webhooks.Success:
+			w.LastSuccessAt, w.Failures = row.At, 0
+		case gone:
+			disable(w, "gone", tx.Now())
+		case j.State == "error" && row.EventType != EventTestPing:
+			if w.Failures++; w.Failures >= failuresAllowed {
+				disable(w, "consecutive_failures", tx.Now())
+			}
+		}
+		return store.Webhooks.Put(tx, w)
+	}
+}
+
+func disable(w *store.Webhook, reason string, now time.Time) {
+	if w.Status == "enabled" {
+		w.Status, w.DisabledReason, w.DisabledAt, w.UpdatedAt = "disabled", reason, now, now
+	}
+}
+
+// WebhookTested says that a test.ping waits.
+type WebhookTested struct {
+	EventID string `json:"event_id"`
+	Type    string `json:"type"`
+	Queued  bool   `json:"queued"`
+	Message string `json:"message"`
+}
+
+// TestWebhook sends a test.ping to the endpoint, disabled or not.
+func (s *Service) TestWebhook(_ context.Context, who Actor, in WebhookIn) (*WebhookTested, error) {
+	out := &WebhookTested{Type: EventTestPing, Queued: true, Message: "A test.ping is on its way. See the endpoint's deliveries for what came of it."}
+	err := s.Store.Update(func(tx *store.Tx) error {
+		w, err := webhookOf(tx, who, in.ID)
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(pingData{w.ID, "This is a test event from Mailstead.", Time{tx.Now()}})
+		if err != nil {
+			return err
+		}
+		e := &store.Event{ID: tx.NewID("evt"), AccountID: w.AccountID, Type: EventTestPing, Created: tx.Now(), Data: data}
+		if err := store.Events.Put(tx, e); err != nil {
+			return err
+		}
+		out.EventID = e.ID
+		return s.addTell(tx, w.AccountID, tellArgs{w.ID, e.ID, "test"})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+type pingData struct {
+	WebhookID string `json:"webhook_id"`
+	Message   string `json:"message"`
+	SentAt    Time   `json:"sent_at"`
+}
+
+// A Delivery is one attempt as the API shows it.
+type Delivery struct {
+	ID              string  `json:"id"`
+	EventID         string  `json:"event_id"`
+	EventType       string  `json:"event_type"`
+	Attempt         int     `json:"attempt"`
+	Outcome         string  `json:"outcome"`
+	HTTPStatus      *int    `json:"http_status"`
+	Error           *string `json:"error"`
+	ErrorCode       *string `json:"error_code"`
+	DurationMS      int64   `json:"duration_ms"`
+	ResponseExcerpt *string `json:"response_excerpt"`
+	URL             string  `json:"url"`
+	Trigger         string  `json:"trigger"`
+	AttemptedAt     Time    `json:"attempted_at"`
+	NextAttemptAt   Time    `json:"next_attempt_at"`
+}
+
+func deliveryOut(d *store.Delivery) Delivery {
+	return Delivery{
+		ID: d.ID, EventID: d.EventID, EventType: d.EventType, Attempt: d.Attempt, Outcome: d.Outcome,
+		HTTPStatus: bounded(d.HTTPStatus), Error: orNull(d.Error), ErrorCode: orNull(d.ErrorCode), DurationMS: d.DurationMS,
+		ResponseExcerpt: orNull(d.Excerpt), URL: d.URL, Trigger: d.Trigger, AttemptedAt: Time{d.At}, NextAttemptAt: Time{d.NextAt},
+	}
+}
+
+// ListDeliveriesIn is the query of list_webhook_deliveries.
+type ListDeliveriesIn struct {
+	PageIn
+	ID        string `path:"id"`
+	EventType string `query:"event_type"`
+	Outcome   string `query:"outcome" enum:"success|failed|pending|"`
+	EventID   string `query:"event_id"`
+}
+
+// ListWebhookDeliveries lists an endpoint's attempts of the last 30 days, newest first.
+func (s *Service) ListWebhookDeliveries(_ context.Context, who Actor, in ListDeliveriesIn) (*Page[Delivery], error) {
+	l := list[store.Delivery, Delivery]{
+		operation: "deliveries", index: store.DeliveriesByWebhook, prefix: in.ID, filters: []string{in.ID, in.EventType, in.Outcome, in.EventID},
+		keep: func(d *store.Delivery) bool {
+			return (in.EventType == "" || d.EventType == in.EventType) && (in.Outcome == "" || d.Outcome == in.Outcome) &&
+				(in.EventID == "" || d.EventID == in.EventID)
+		},
+		out: func(_ *store.Tx, d *store.Delivery) (Delivery, error) { return deliveryOut(d), nil },
+		first: func(tx *store.Tx) error {
+			_, err := webhookOf(tx, who, in.ID)
+			return err
+		},
+	}
+	return l.page(s, who, in.PageIn)
+}
+
+// RedeliverIn names one event in an endpoint's log.
+type RedeliverIn struct {
+	ID      string `path:"id"`
+	EventID string `path:"event_id"`
+}
+
+// Redelivered says that an event waits to be sent again.
+type Redelivered struct {
+	EventID   string `json:"event_id"`
+	WebhookID string `json:"webhook_id"`
+	Queued    bool   `json:"queued"`
+	Message   string `json:"message"`
+}
+
+// RedeliverEvent sends an event of the endpoint's log again.
+func (s *Service) RedeliverEvent(_ context.Context, who Actor, in RedeliverIn) (*Redelivered, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		w, err := webhookOf(tx, who, in.ID)
+		if err != nil {
+			return err
+		}
+		e, err := store.Events.Get(tx, in.EventID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && (e.AccountID != who.AccountID || !store.DeliveriesByEvent.Has(tx, w.ID+e.ID)) {
+			return NotFound("event in this endpoint's log")
+		}
+		if err != nil {
+			return err
+		}
+		return s.addTell(tx, w.AccountID, tellArgs{w.ID, e.ID, "redeliver"})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Redelivered{in.EventID, in.ID, true, "The event is on its way again, with the same id."}, nil
+}

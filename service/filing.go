@@ -1,0 +1,241 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// An Envelope is what SMTP said about a message; it is kept beside its bytes.
+type Envelope struct {
+	From     string    `json:"from"`
+	To       []string  `json:"to"`
+	Received time.Time `json:"received"`
+}
+
+// A draft is a message that was read once and whose bytes are in a segment, ready to be filed in any number of folders.
+type draft struct {
+	blob    store.BlobRef
+	meta    store.Meta
+	bits    store.Bits
+	summary *msg.Summary
+}
+
+// prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it calls release.
+func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
+	root, err := msg.Scan(body.Reader())
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	sum, err := msg.Summarize(body, root)
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	envelope, err := json.Marshal(env)
+	if err != nil {
+		return nil, fmt.Errorf("write envelope: %w", err)
+	}
+	d := &draft{summary: sum, meta: store.Meta{
+		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: env.From, ThreadID: threadID(sum),
+	}}
+	if len(sum.Attachments) > 0 {
+		d.bits |= store.BitAttachments
+	}
+	if sum.AutoReply {
+		d.bits |= store.BitAutoReply
+	}
+	if sum.Bounce {
+		d.bits |= store.BitBounce
+	}
+	d.blob, err = s.Store.Append(envelope, body)
+	return d, err
+}
+
+// release gives the bytes of a draft that nobody filed back to compaction.
+func (s *Service) release(d *draft) { s.Store.Release(d.blob) }
+
+// threadID names the conversation by its first message, as far as the message tells.
+func threadID(sum *msg.Summary) string {
+	root := sum.MessageID
+	if sum.InReplyTo != "" {
+		root = sum.InReplyTo
+	}
+	if len(sum.References) > 0 {
+		root = sum.References[0]
+	}
+	if root == "" {
+		return ""
+	}
+	return "thr_" + textHash(root)[:26]
+}
+
+// A filing says how a draft goes into a folder.
+type filing struct {
+	folder   uint32
+	received time.Time
+	flags    store.Flags
+	keywords []string
+	arrived  bool // it came from somebody, rather than being put there by the mailbox's owner
+}
+
+// file puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives counts it and emits
+// email.received, all in the caller's transaction.
+func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*store.Message, error) {
+	a, err := store.Accounts.Get(tx, mb.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	m := &store.Message{
+		Account: mb.AccountNum, Mailbox: mb.Num, Folder: f.folder, Blob: d.blob, Received: f.received,
+		Flags: f.flags, Keywords: f.keywords, Bits: d.bits,
+	}
+	if warmup(a.WarmupPhrases, d.summary) {
+		m.Bits |= store.BitWarmup
+	}
+	meta := d.meta
+	if meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.summary); err != nil {
+		return nil, err
+	}
+	if err := tx.AddMessage(m, &meta); err != nil {
+		return nil, err
+	}
+	tx.After(func() { s.hub.changed(mb.Num) })
+	if !f.arrived {
+		return m, nil
+	}
+	return m, s.arrived(tx, mb, m, d, &meta)
+}
+
+// warmup tells whether the message's subject holds one of the account's warm-up phrases.
+func warmup(phrases []string, sum *msg.Summary) bool {
+	subject := strings.ToLower(sum.Subject + "\n" + sum.Preview)
+	for _, p := range phrases {
+		if strings.Contains(subject, strings.ToLower(p)) {
+			return true
+		}
+	}
+	return false
+}
+
+// answered finds the sent message that this one answers: where a relay replaced its Message-ID, the reply names the
+// relay's, and the mapping leads back to ours.
+func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (string, error) {
+	ids := append([]string{sum.InReplyTo}, sum.References...)
+	for i := len(ids) - 1; i >= 0 && i > len(ids)-10; i-- {
+		if ids[i] == "" {
+			continue
+		}
+		for _, m := range store.MappingsByProvided.Desc(tx, accountID+ids[i]+"\x00", "") {
+			return m.Original, nil
+		}
+	}
+	return "", nil
+}
+
+// arrived counts mail that came in and emits email.received, unless it is warm-up traffic.
+func (s *Service) arrived(tx *store.Tx, mb *store.Mailbox, m *store.Message, d *draft, meta *store.Meta) error {
+	err := s.count(tx, mb.AccountID, func(st *store.DayStat) { st.Received++ })
+	if err != nil || m.Bits&store.BitWarmup != 0 || m.Folder != store.InboxID {
+		return err
+	}
+	sum := d.summary
+	_, err = s.emit(tx, mb.AccountID, EventEmailReceived, receivedData{
+		UserID: mb.ID, Mailbox: mb.Email, Recipient: mb.Email,
+		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
+		To: addressTexts(sum.To), CC: addressTexts(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
+		InReplyTo: orNull(sum.InReplyTo), References: append([]string{}, sum.References...), ThreadID: meta.ThreadID,
+		UID: uidText(m.UID), ReceivedAt: Time{m.Received}, HasAttachments: m.Bits&store.BitAttachments != 0,
+		Size: int64(m.Blob.Length), IsAutoReply: m.Bits&store.BitAutoReply != 0, OriginalMessageID: orNull(meta.OriginalMessageID),
+	})
+	return err
+}
+
+// receivedData is the data of email.received.
+type receivedData struct {
+	UserID            string   `json:"user_id"`
+	Mailbox           string   `json:"mailbox"`
+	Recipient         string   `json:"recipient"`
+	Sender            string   `json:"sender"`
+	SenderName        string   `json:"sender_name"`
+	From              string   `json:"from"`
+	To                []string `json:"to"`
+	CC                []string `json:"cc"`
+	Subject           string   `json:"subject"`
+	MessageID         string   `json:"message_id"`
+	InReplyTo         *string  `json:"in_reply_to"`
+	References        []string `json:"references"`
+	ThreadID          string   `json:"thread_id"`
+	UID               string   `json:"uid"`
+	ReceivedAt        Time     `json:"received_at"`
+	HasAttachments    bool     `json:"has_attachments"`
+	Size              int64    `json:"size"`
+	IsAutoReply       bool     `json:"is_auto_reply"`
+	OriginalMessageID *string  `json:"original_message_id"`
+}
+
+func addressTexts(list []msg.Address) []string {
+	out := make([]string, 0, len(list))
+	for _, a := range list {
+		out = append(out, a.String())
+	}
+	return out
+}
+
+func firstText(list []msg.Address) string  { return first(list).String() }
+func firstEmail(list []msg.Address) string { return first(list).Email() }
+func firstName(list []msg.Address) string  { return first(list).Name }
+
+func first(list []msg.Address) msg.Address {
+	if len(list) == 0 {
+		return msg.Address{}
+	}
+	return list[0]
+}
+
+// mailboxOf gives a mailbox of the account; another account's is not there.
+func mailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
+	mb, err := store.Mailboxes.Get(tx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && mb.AccountID != who.AccountID {
+		return nil, NotFound("email user")
+	}
+	return mb, err
+}
+
+// domainOf gives a domain of the account; another account's is not there.
+func domainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
+	d, err := store.Domains.Get(tx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.AccountID != who.AccountID {
+		return nil, NotFound("domain")
+	}
+	return d, err
+}
+
+// quotaLeft says how many bytes the mailbox may still take; a negative number is no bound.
+func quotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
+	if mb.QuotaBytes == nil {
+		return -1, nil
+	}
+	used, err := tx.MailboxUsage(mb.Num)
+	return max(*mb.QuotaBytes-used.Bytes, 0), err
+}
+
+// A MailboxUser is who has logged in to a mailbox by IMAP or submission.
+type MailboxUser struct {
+	AccountID  string
+	AccountNum uint32
+	MailboxID  string
+	Mailbox    uint32
+	Email      string
+	IP         string
+}
+
+// Watch gives a channel that gets a value soon after each change of the mailbox, and a function that ends the watch.
+func (s *Service) Watch(_ context.Context, mailbox uint32) (<-chan struct{}, func()) {
+	return s.hub.watch(mailbox)
+}

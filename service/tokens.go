@@ -1,0 +1,365 @@
+package service
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash/crc32"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	tokenPrefix = "mst_"
+	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+// newToken makes a token: mst_, 40 base62 characters, and their CRC-32 in six more, so that scanners can tell one.
+func newToken() string {
+	secret := randomText(40, base62)
+	return tokenPrefix + secret + tokenChecksum(secret)
+}
+
+func tokenChecksum(secret string) string {
+	n := crc32.ChecksumIEEE([]byte(secret))
+	sum := []byte("000000")
+	for i := 5; i >= 0; i-- {
+		sum[i] = base62[n%62]
+		n /= 62
+	}
+	return string(sum)
+}
+
+// wellFormedToken tells whether text can be a token at all, so that guesses cost no look-up.
+func wellFormedToken(text string) bool {
+	rest, ok := strings.CutPrefix(text, tokenPrefix)
+	return ok && len(rest) == 46 && tokenChecksum(rest[:40]) == rest[40:]
+}
+
+func tokenHash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func unauthorized(code, message string) *Error { return Errorf(401, code, "%s", message) }
+
+// Authenticate finds out for whom a bearer token acts. ip is remembered as its last use.
+func (s *Service) Authenticate(_ context.Context, token, ip string) (Actor, error) {
+	if token == "" {
+		return Actor{}, unauthorized("unauthorized", "Send an API token: Authorization: Bearer mst_…")
+	}
+	invalid := unauthorized("unauthorized", "This is not a valid API token. Copy it again, or make a new one.")
+	if !wellFormedToken(token) {
+		return Actor{}, invalid
+	}
+	var who Actor
+	err := s.Store.View(func(tx *store.Tx) error {
+		t, err := store.TokenByHash.Get(tx, tokenHash(token))
+		if errors.Is(err, store.ErrNotFound) {
+			return invalid
+		}
+		if err != nil {
+			return err
+		}
+		who, err = s.actorOf(tx, t, ip)
+		return err
+	})
+	return who, err
+}
+
+// actorOf checks that the token still stands, and gives whom it acts for.
+func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (Actor, error) {
+	now := tx.Now()
+	if !t.RevokedAt.IsZero() {
+		return Actor{}, unauthorized("token_revoked", "This token was revoked. Use another one.")
+	}
+	if !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt) {
+		return Actor{}, unauthorized("token_expired", "This token has expired. Make a new one.")
+	}
+	u, err := store.Users.Get(tx, t.UserID)
+	if err != nil {
+		return Actor{}, err
+	}
+	a, err := store.Accounts.Get(tx, t.AccountID)
+	if err != nil {
+		return Actor{}, err
+	}
+	if now.Sub(t.LastUsedAt) > time.Minute {
+		s.uses.note(t.ID, now, ip)
+	}
+	return Actor{
+		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
+		TokenID: t.ID, TokenKind: t.Kind, Permissions: t.Permissions, IP: ip,
+	}, nil
+}
+
+// Operator is the one who holds the data directory: the owner of the named account (id or owner's email), or of the
+// first one.
+func (s *Service) Operator(_ context.Context, account string) (Actor, error) {
+	var who Actor
+	err := s.Store.View(func(tx *store.Tx) error {
+		a, err := findAccount(tx, account)
+		if err != nil {
+			return err
+		}
+		u, err := store.UserByEmail.Get(tx, a.Email)
+		if err != nil {
+			return err
+		}
+		who = Actor{
+			AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
+			TokenID: "local", TokenKind: "session", Permissions: []string{"admin"},
+		}
+		return nil
+	})
+	return who, err
+}
+
+func findAccount(tx *store.Tx, name string) (*store.Account, error) {
+	for a := range store.Accounts.All(tx) {
+		if name == "" || a.ID == name || a.Email == name {
+			return a, nil
+		}
+	}
+	return nil, Errorf(404, "not_found", "There is no account %q. Run `mailstead init` first.", name)
+}
+
+// uses remembers when tokens were last used, until the next flush: reading must not cost a write.
+type uses struct {
+	mu   sync.Mutex
+	seen map[string]use
+}
+
+type use struct {
+	at time.Time
+	ip string
+}
+
+func (u *uses) note(id string, at time.Time, ip string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.seen == nil {
+		u.seen = map[string]use{}
+	}
+	u.seen[id] = use{at, ip}
+}
+
+func (u *uses) take() map[string]use {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	seen := u.seen
+	u.seen = nil
+	return seen
+}
+
+// flushUses writes the uses of tokens that were noted.
+func (s *Service) flushUses() error {
+	seen := s.uses.take()
+	if len(seen) == 0 {
+		return nil
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		for id, use := range seen {
+			t, err := store.Tokens.Get(tx, id)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			t.LastUsedAt, t.LastUsedIP = use.at, use.ip
+			if err := store.Tokens.Put(tx, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Token is a credential as the API shows it: never its value.
+type Token struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	TokenPrefix string   `json:"token_prefix"`
+	Permissions []string `json:"permissions"`
+	CreatedBy   string   `json:"created_by"`
+	CreatedAt   Time     `json:"created_at"`
+	ExpiresAt   Time     `json:"expires_at"`
+	LastUsedAt  Time     `json:"last_used_at"`
+	LastUsedIP  *string  `json:"last_used_ip"`
+	Kind        string   `json:"kind"`
+}
+
+func tokenOut(t *store.Token) Token {
+	return Token{
+		ID: t.ID, Name: t.Name, TokenPrefix: t.Prefix, Permissions: t.Permissions, CreatedBy: t.UserID, Kind: t.Kind,
+		CreatedAt: Time{t.CreatedAt}, ExpiresAt: Time{t.ExpiresAt}, LastUsedAt: Time{t.LastUsedAt}, LastUsedIP: orNull(t.LastUsedIP),
+	}
+}
+
+// List is a short list.
+type List[T any] struct {
+	Data  []T `json:"data"`
+	Count int `json:"count"`
+}
+
+func listOf[T any](data []T) *List[T] {
+	if data == nil {
+		data = []T{}
+	}
+	return &List[T]{data, len(data)}
+}
+
+// ListTokens lists the tokens that the actor may see: all of them for the owner, all but the owner's for an admin, a
+// member's own.
+func (s *Service) ListTokens(_ context.Context, who Actor) (*List[Token], error) {
+	var out []Token
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, t := range store.TokensByAccount.Desc(tx, who.AccountID, "") {
+			if t.RevokedAt.IsZero() && t.Kind != "session" && s.mayTouchToken(tx, who, t) {
+				out = append(out, tokenOut(t))
+			}
+		}
+		return nil
+	})
+	return listOf(out), err
+}
+
+// mayTouchToken holds the contract's row on tokens.
+func (s *Service) mayTouchToken(tx *store.Tx, who Actor, t *store.Token) bool {
+	switch {
+	case t.UserID == who.UserID, who.Role == "owner":
+		return true
+	case who.Role != "admin":
+		return false
+	}
+	u, err := store.Users.Get(tx, t.UserID)
+	return err == nil && u.Role != "owner"
+}
+
+// CreateTokenIn is the body of create_token; all of it may be absent.
+type CreateTokenIn struct {
+	Name          string         `json:"name" max:"100"`
+	Permissions   *[]string      `json:"permissions"`
+	ExpiresAt     Opt[time.Time] `json:"expires_at"`
+	ExpiresInDays Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
+	Kind          string         `json:"kind" enum:"api|mcp|session|"`
+}
+
+// TokenCreated is a token with its value, which is shown this once.
+type TokenCreated struct {
+	Token
+	Value string `json:"token"`
+}
+
+// CreateToken makes a token that acts as its creator. A member's holds read and write at most; nobody's holds more
+// than the token that makes it, unless that is an admin's.
+func (s *Service) CreateToken(_ context.Context, who Actor, in CreateTokenIn) (*TokenCreated, error) {
+	t, err := s.draftToken(who, in)
+	if err != nil {
+		return nil, err
+	}
+	return s.putToken(t)
+}
+
+func (s *Service) draftToken(who Actor, in CreateTokenIn) (*store.Token, error) {
+	t := &store.Token{AccountID: who.AccountID, UserID: who.UserID, Name: in.Name, Kind: "api", Permissions: []string{"read", "write"}}
+	if in.Kind == "session" {
+		return nil, Invalid("kind", "not_allowed", "must be api or mcp; sessions are made by signing in")
+	}
+	if in.Kind != "" {
+		t.Kind = in.Kind
+	}
+	if in.Permissions != nil {
+		t.Permissions = *in.Permissions
+	}
+	if err := checkPermissions(who, t.Permissions); err != nil {
+		return nil, err
+	}
+	return t, s.setExpiry(t, in)
+}
+
+func checkPermissions(who Actor, permissions []string) error {
+	if len(permissions) == 0 {
+		return Invalid("permissions", "too_few_items", "must name at least one of %s", strings.Join(Scopes, ", "))
+	}
+	for _, p := range permissions {
+		if !slices.Contains(Scopes, p) {
+			return Invalid("permissions", "not_allowed", "%.40q is none of %s", p, strings.Join(Scopes, ", "))
+		}
+		if who.Role == "member" && p != "read" && p != "write" {
+			return Errorf(403, "forbidden_role", "A member's tokens may hold read and write only.")
+		}
+		if !who.Can(p) {
+			return Errorf(403, "insufficient_scope", "This token lacks the %q permission, so it cannot give it to another.", p)
+		}
+	}
+	return nil
+}
+
+func (s *Service) setExpiry(t *store.Token, in CreateTokenIn) error {
+	at, days := in.ExpiresAt.Set && !in.ExpiresAt.Null, in.ExpiresInDays.Set && !in.ExpiresInDays.Null
+	switch {
+	case at && days:
+		return Invalid("expires_at", "not_allowed", "give expires_at or expires_in_days, not both")
+	case at && !in.ExpiresAt.Value.After(s.now()):
+		return Invalid("expires_at", "out_of_range", "must be in the future")
+	case at:
+		t.ExpiresAt = in.ExpiresAt.Value.UTC().Truncate(time.Millisecond)
+	case days:
+		t.ExpiresAt = s.now().AddDate(0, 0, in.ExpiresInDays.Value)
+	}
+	return nil
+}
+
+// putToken gives the token its value and keeps it.
+func (s *Service) putToken(t *store.Token) (*TokenCreated, error) {
+	value := newToken()
+	t.Hash, t.Prefix = tokenHash(value), value[:12]
+	err := s.Store.Update(func(tx *store.Tx) error {
+		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
+		return store.Tokens.Put(tx, t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &TokenCreated{tokenOut(t), value}, nil
+}
+
+// TokenIn names one token.
+type TokenIn struct {
+	TokenID string `path:"token_id"`
+}
+
+// Deleted says that the thing of the id is gone.
+type Deleted struct {
+	Message string `json:"message"`
+	ID      string `json:"id"`
+}
+
+// DeleteToken revokes a token for good. Tokens of others need admin.
+func (s *Service) DeleteToken(_ context.Context, who Actor, in TokenIn) (*Deleted, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		t, err := store.Tokens.Get(tx, in.TokenID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && (t.AccountID != who.AccountID || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t)) {
+			return NotFound("token")
+		}
+		if err != nil {
+			return err
+		}
+		if t.UserID != who.UserID && !who.Can("admin") {
+			return Errorf(403, "insufficient_scope", "Revoking a token of somebody else needs the \"admin\" permission.")
+		}
+		t.RevokedAt = tx.Now()
+		return store.Tokens.Put(tx, t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Deleted{"The token is revoked. Whatever used it gets 401 from now on.", in.TokenID}, nil
+}

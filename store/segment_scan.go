@@ -1,0 +1,292 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"slices"
+)
+
+// segRange is bytes of a segment that are not part of any whole record.
+type segRange struct {
+	Offset, Length int64
+}
+
+const segMaxRanges = 100 // damaged ranges that an error names; the rest are counted
+
+// segDamage is the error of each where a segment has damage. Records outside the ranges are whole and have been given. Bytes in a range
+// to which no reference points were never acknowledged.
+type segDamage struct {
+	Segment uint32
+	Ranges  []segRange // ascending, at most 100
+	More    int        // further ranges
+}
+
+// Error names the first range.
+func (d *segDamage) Error() string {
+	first := d.Ranges[0]
+	return fmt.Sprintf("segment %08x: %d damaged ranges, the first of %d bytes at %d", d.Segment, len(d.Ranges)+d.More, first.Length, first.Offset)
+}
+
+// Unwrap gives errSegDamaged.
+func (d *segDamage) Unwrap() error { return errSegDamaged }
+
+func (d *segDamage) add(off, length int64) {
+	if n := len(d.Ranges); n > 0 && d.More == 0 && d.Ranges[n-1].Offset+d.Ranges[n-1].Length == off {
+		d.Ranges[n-1].Length += length
+		return
+	}
+	if len(d.Ranges) == segMaxRanges {
+		d.More++
+		return
+	}
+	d.Ranges = append(d.Ranges, segRange{off, length})
+}
+
+// each walks the records of a segment in the order of the file and verifies all of each before it calls fn, up to what was appended when
+// it began. env is valid during the call only. It ends with fn's first error. Damage is skipped and given at the end as *segDamage.
+func (s *segments) each(segment uint32, fn func(ref BlobRef, seq uint64, env []byte) error) error {
+	sf, err := s.files.acquire(segment)
+	if err != nil {
+		return err
+	}
+	defer s.files.release(sf)
+	w := newSegWalk(sf.f, sf.size.Load(), sf.head.mark)
+	damage := &segDamage{Segment: segment}
+	if sf.head.number != segment {
+		damage.add(0, segFileHead)
+	}
+	_, err = w.walk(damage, func(off int64, rec segRecord) error {
+		return fn(BlobRef{Segment: segment, Offset: uint32(off), Head: rec.head, Length: uint32(rec.body)}, rec.seq, w.env)
+	})
+	if err == nil && len(damage.Ranges) > 0 {
+		err = damage
+	}
+	return err
+}
+
+// segWalk reads a segment file from its start to its end through a window.
+type segWalk struct {
+	r    io.ReaderAt
+	size int64
+	mark segMark
+	env  []byte // of the record that was read last
+	buf  []byte
+	at   int64 // of buf in the file
+}
+
+func newSegWalk(r io.ReaderAt, size int64, mark segMark) *segWalk {
+	return &segWalk{r: r, size: size, mark: mark, buf: make([]byte, 0, segChunk)}
+}
+
+// window gives the n bytes at off, fewer at the end of the file, valid until the next call. n is at most segChunk.
+func (w *segWalk) window(off int64, n int) ([]byte, error) {
+	n = int(min(int64(n), w.size-off))
+	if off < w.at || off+int64(n) > w.at+int64(len(w.buf)) {
+		want := min(segChunk, w.size-off)
+		w.at, w.buf = off, w.buf[:want]
+		if err := segReadFull(w.r, w.buf, off); err != nil {
+			w.buf = w.buf[:0]
+			return nil, err
+		}
+	}
+	return w.buf[off-w.at:][:n], nil
+}
+
+// walk calls fn for every whole record and adds the ranges between them to damage. It returns the end of the last whole record. Zeros at
+// the end of the file are unused space.
+func (w *segWalk) walk(damage *segDamage, fn func(off int64, rec segRecord) error) (int64, error) {
+	off, end := int64(segFileHead), int64(segFileHead)
+	for off < w.size {
+		rec, err := w.record(off)
+		if err == nil {
+			if err := fn(off, rec); err != nil {
+				return end, err
+			}
+			off += rec.size()
+			end = off
+			continue
+		}
+		if !errors.Is(err, errSegDamaged) {
+			return end, err
+		}
+		next, err := w.skip(off, rec)
+		if err != nil {
+			return end, err
+		}
+		unused, err := w.zero(off, next)
+		if err != nil {
+			return end, err
+		}
+		if next < w.size || !unused {
+			damage.add(off, next-off)
+		}
+		off = next
+	}
+	return end, nil
+}
+
+// record reads and verifies the record at off. With errSegDamaged the record is the zero one unless its head is whole.
+func (w *segWalk) record(off int64) (segRecord, error) {
+	rec, err := w.head(off)
+	if err != nil {
+		return segRecord{}, err
+	}
+	var sum uint32
+	for pos := off + int64(rec.head); pos < off+rec.size(); {
+		piece, err := w.window(pos, int(min(segChunk, off+rec.size()-pos)))
+		if err != nil {
+			return segRecord{}, err
+		}
+		sum = crc32.Update(sum, segTable, piece)
+		pos += int64(len(piece))
+	}
+	if sum != rec.bodySum {
+		return rec, fmt.Errorf("body checksum: %w", errSegDamaged)
+	}
+	return rec, nil
+}
+
+// head reads and verifies the head at off, and that the record ends within the file. It leaves the envelope in env.
+func (w *segWalk) head(off int64) (segRecord, error) {
+	fixed, err := w.window(off, segRecordHead)
+	if err != nil {
+		return segRecord{}, err
+	}
+	rec, err := parseSegRecord(w.mark, fixed)
+	if err != nil {
+		return segRecord{}, err
+	}
+	if off+rec.size() > w.size {
+		return segRecord{}, fmt.Errorf("record beyond the end: %w", errSegDamaged)
+	}
+	head, err := w.window(off, int(rec.head))
+	if err != nil {
+		return segRecord{}, err
+	}
+	if err := verifySegHead(head); err != nil {
+		return segRecord{}, err
+	}
+	w.env = append(w.env[:0], head[segRecordHead:]...)
+	return rec, nil
+}
+
+// skip finds where the walk goes on behind damage at off: behind the record if its head is whole, else at the next head that is whole.
+func (w *segWalk) skip(off int64, rec segRecord) (int64, error) {
+	if rec.head != 0 {
+		return off + rec.size(), nil
+	}
+	off++
+	for w.size-off >= segRecordHead {
+		piece, err := w.window(off, segChunk)
+		if err != nil {
+			return 0, err
+		}
+		i := bytes.Index(piece, w.mark[:])
+		if i < 0 {
+			off += int64(len(piece) - len(w.mark) + 1)
+			continue
+		}
+		off += int64(i)
+		if _, err := w.head(off); !errors.Is(err, errSegDamaged) {
+			return off, err
+		}
+		off++
+	}
+	return w.size, nil
+}
+
+// zero says whether the bytes from off to end are all zero.
+func (w *segWalk) zero(off, end int64) (bool, error) {
+	for off < end {
+		piece, err := w.window(off, int(min(segChunk, end-off)))
+		if err != nil {
+			return false, err
+		}
+		if len(bytes.TrimLeft(piece, "\x00")) > 0 {
+			return false, nil
+		}
+		off += int64(len(piece))
+	}
+	return true, nil
+}
+
+// resume finds the next number and sequence, and makes the newest segment the active one again. Files of single messages are passed by:
+// they are whole, and their header has their sequence.
+func (s *segments) resume() error {
+	numbers := s.files.numbers()
+	if len(numbers) > 0 {
+		s.next = numbers[len(numbers)-1] + 1
+	}
+	lost := uint64(0) // sequences that may have been given to records that cannot be read
+	for _, number := range slices.Backward(numbers) {
+		sf, err := s.files.open(number, os.O_RDWR)
+		if errors.Is(err, errSegDamaged) {
+			s.log.Error("message segment cannot be read", "segment", s.files.path(number), "err", err)
+			lost += uint64(s.files.known[number].size.Load()) / segRecordHead
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		found, err := s.resumeFrom(sf)
+		if !found {
+			s.files.release(sf)
+		}
+		if err != nil {
+			return fmt.Errorf("open %s: %w", s.files.path(number), err)
+		}
+		if found {
+			break
+		}
+	}
+	s.seq += lost
+	return nil
+}
+
+// resumeFrom takes in what a segment says about the next sequence, and makes it the active one if it can be.
+func (s *segments) resumeFrom(sf *segFile) (bool, error) {
+	if sf.head.single {
+		s.seq = max(s.seq, sf.head.firstSeq+1)
+		return false, nil
+	}
+	s.seq = max(s.seq, sf.head.firstSeq)
+	w := newSegWalk(sf.f, sf.size.Load(), sf.head.mark)
+	damage := &segDamage{Segment: sf.number}
+	end, err := w.walk(damage, func(_ int64, rec segRecord) error {
+		s.seq = max(s.seq, rec.seq+1)
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	intact := sf.head.number == sf.number
+	for _, r := range damage.Ranges {
+		if intact && r.Offset == end {
+			s.log.Warn("unfinished message cut from the end of a segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)
+			continue
+		}
+		s.log.Error("damage in a message segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)
+	}
+	if !intact {
+		return false, nil
+	}
+	return true, s.resumeAt(sf, end)
+}
+
+func (s *segments) resumeAt(sf *segFile, end int64) error {
+	if end < sf.size.Load() {
+		if err := sf.f.Truncate(end); err != nil {
+			return err
+		}
+		if err := s.disk.datasync(sf.f); err != nil {
+			return err
+		}
+	}
+	sf.size.Store(end)
+	s.active, s.end, s.zeroed = sf, end, end
+	return nil
+}
