@@ -6,5 +6,7 @@ import "github.com/mailstead/mailstead/jobs"
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.tellKind(),
+		s.eraseKind("email_user_delete"),
+		s.eraseKind("email_users_bulk_delete"),
 	}
 }
