@@ -85,13 +85,18 @@ func (b *batch) take(t *turn) error {
 	}
 	b.budget--
 	t.taken++
+	b.jobs = append(b.jobs, taken{j, t.lane})
+	return b.claim(j, k)
+}
+
+// claim counts an attempt, and moves the due of the job to the end of its claim.
+func (b *batch) claim(j *store.Job, k *Kind) error {
 	j.State = store.JobRunning
 	j.Attempt++
 	j.Due = b.now.Add(k.Timeout + slack).Truncate(time.Millisecond)
 	if j.StartedAt.IsZero() {
 		j.StartedAt = b.now
 	}
-	b.jobs = append(b.jobs, taken{j, t.lane})
 	return b.q.put(b.tx, j)
 }
 
@@ -99,12 +104,36 @@ func (b *batch) take(t *turn) error {
 func (d *dispatcher) launch(b *batch) {
 	claims := make([]*claim, len(b.jobs))
 	for i, t := range b.jobs {
-		ctx, cancel := context.WithCancelCause(d.base)
-		claims[i] = &claim{job: t.job, kind: d.kinds[t.job.Kind], lane: t.lane, base: d.base, ctx: ctx, cancel: cancel}
+		claims[i] = d.newClaim(t.job, t.lane)
 	}
 	d.round.start(b.turns, claims)
 	d.running.Add(len(claims))
 	for _, c := range claims {
 		go d.work(c)
 	}
+}
+
+func (d *dispatcher) newClaim(j *store.Job, l *lane) *claim {
+	ctx, cancel := context.WithCancelCause(d.base)
+	return &claim{job: j, kind: d.kinds[j.Kind], lane: l, base: d.base, ctx: ctx, cancel: cancel}
+}
+
+// follow claims the first job of the lane of a claim that ends in the same transaction, if it is due and of the same
+// kind. As it takes that claim's place, no more of the lane run than before. begun is called once that is committed.
+func (d *dispatcher) follow(tx *store.Tx, c *claim, begun func(*claim)) error {
+	b := &batch{q: d.Queue, tx: tx, now: tx.Now()}
+	id := b.head(c.lane.name)
+	if id == "" {
+		return nil
+	}
+	j, err := store.Jobs.Get(tx, id)
+	if err != nil || j.Kind != c.kind.Name {
+		return nil // what is wrong with the next job, the dispatcher will meet; it is not this one's concern
+	}
+	tx.After(func() {
+		n := d.newClaim(j, c.lane)
+		d.round.follow(c, n)
+		begun(n)
+	})
+	return b.claim(j, c.kind)
 }

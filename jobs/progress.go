@@ -134,7 +134,7 @@ func (q *Queue) flush(c *claim) {
 }
 
 // seal ends the news: what is told from now on is dropped, and nothing writes any more.
-func (q *Queue) seal(n *news) {
+func (n *news) seal() {
 	n.mu.Lock()
 	n.sealed = true
 	if n.timer != nil {

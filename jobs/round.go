@@ -166,6 +166,21 @@ func (r *round) finish(c *claim) {
 	}
 }
 
+// mayFollow tells whether the worker of a claim may go on with the lane's next job: only if no lane waits for a worker.
+func (r *round) mayFollow(c *claim) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.lane.due && r.first == nil && r.claims[c.job.ID] == c
+}
+
+// follow puts a claim in the place of one that has ended. Whether more of the lane is due, the dispatcher finds out.
+func (r *round) follow(ended, next *claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.claims, ended.job.ID)
+	r.claims[next.job.ID] = next
+}
+
 func (r *round) release(c *claim) {
 	delete(r.claims, c.job.ID)
 	c.lane.running--

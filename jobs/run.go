@@ -25,7 +25,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	q.round.reset()
-	d := &dispatcher{Queue: q, base: base, unseen: true}
+	d := &dispatcher{Queue: q, stopping: ctx, base: base, unseen: true}
 	err := d.run(ctx)
 	if err != nil {
 		stop(errStopped)
@@ -49,12 +49,13 @@ func (q *Queue) Run(ctx context.Context) error {
 // A dispatcher claims what is due. It is one goroutine, so what it keeps needs no lock.
 type dispatcher struct {
 	*Queue
-	base   context.Context // of all work; ends when the queue stops in earnest
-	begun  bool
-	cursor string    // the key of JobsDue up to which every lane is in the round, or runs as much as it may
-	unseen bool      // something due may be after cursor
-	next   time.Time // the first due after that; zero if there is none
-	seen   time.Time // the time of the last pass
+	stopping context.Context // ends when no more is to be claimed
+	base     context.Context // of all work; ends when the queue stops in earnest
+	begun    bool
+	cursor   string    // the key of JobsDue up to which every lane is in the round, or runs as much as it may
+	unseen   bool      // something due may be after cursor
+	next     time.Time // the first due after that; zero if there is none
+	seen     time.Time // the time of the last pass
 }
 
 func (d *dispatcher) run(ctx context.Context) error {
@@ -227,10 +228,13 @@ func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 		if j.State != store.JobRunning || (cause == errLapsed && j.Due.After(now)) {
 			continue
 		}
-		if err := d.Queue.conclude(j, outcome{err: cause}); err != nil && !errors.Is(err, errLost) {
+		err = d.Queue.conclude(j, outcome{err: cause})
+		switch {
+		case err == nil:
+			d.round.lose(id, j.Attempt)
+		case !errors.Is(err, errLost):
 			return err
 		}
-		d.round.lose(id, j.Attempt)
 	}
 	return nil
 }

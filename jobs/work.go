@@ -10,23 +10,42 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// work does one attempt and commits what it came to.
-func (q *Queue) work(c *claim) {
-	defer q.running.Done()
-	defer q.signal()
-	defer q.round.finish(c)
+// work does attempts, one after the other, until the lane's next job is another worker's.
+func (d *dispatcher) work(c *claim) {
+	defer d.running.Done()
+	defer d.signal()
+	for c != nil {
+		c = d.step(c)
+	}
+}
+
+// step does one attempt and commits what it came to. If the lane has another job of the kind, and no other lane waits for
+// a worker, the same transaction claims that, and step returns the claim.
+func (d *dispatcher) step(c *claim) (next *claim) {
+	defer func() {
+		if next == nil {
+			d.round.finish(c)
+		}
+	}()
 	defer c.cancel(nil)
-	writes, err := q.attempt(c)
-	stopped := errors.Is(context.Cause(c.ctx), errStopped)
-	q.seal(&c.news)
-	err = q.persist(c, outcome{err: err, writes: writes, stopped: stopped, news: &c.news})
+	writes, err := d.attempt(c)
+	o := outcome{err: err, writes: writes, news: &c.news}
+	o.stopped = errors.Is(context.Cause(c.ctx), errStopped)
+	c.news.seal()
+	if d.stopping.Err() == nil && d.round.mayFollow(c) {
+		o.then = func(tx *store.Tx) error {
+			return d.follow(tx, c, func(n *claim) { next = n })
+		}
+	}
+	err = d.persist(c, o)
 	switch {
 	case errors.Is(err, errLost):
-		q.Log.Warn("a job's work came too late and was dropped", "job", c.job.ID, "kind", c.job.Kind, "attempt", c.job.Attempt)
+		d.Log.Warn("a job's work came too late and was dropped", "job", c.job.ID, "kind", c.job.Kind, "attempt", c.job.Attempt)
 	case err != nil:
-		q.Log.Error("the end of a job's work was not kept", "job", c.job.ID, "kind", c.job.Kind, "err", err)
-		q.fail(err)
+		d.Log.Error("the end of a job's work was not kept", "job", c.job.ID, "kind", c.job.Kind, "err", err)
+		d.fail(err)
 	}
+	return next
 }
 
 // fail ends Run if the store takes nothing more. After any other error the job is done again when its claim is over.
@@ -80,8 +99,9 @@ type outcome struct {
 	err     error
 	writes  Writes
 	news    *news
-	stopped bool // its ctx ended because the queue stops
-	hold    bool // it must not be given up now
+	stopped bool                     // its ctx ended because the queue stops
+	hold    bool                     // it must not be given up now
+	then    func(tx *store.Tx) error // in the same transaction; may be nil
 }
 
 // conclude commits the outcome of the claim that j stands for. It returns errLost if j has been claimed again, or is
@@ -90,8 +110,10 @@ func (q *Queue) conclude(j *store.Job, o outcome) error {
 	var after *store.Job
 	for {
 		err := q.Store.Update(func(tx *store.Tx) (err error) {
-			after, err = q.settle(tx, j, o)
-			return err
+			if after, err = q.settle(tx, j, o); err != nil || o.then == nil {
+				return err
+			}
+			return o.then(tx)
 		})
 		var r refused
 		if !errors.As(err, &r) {
