@@ -6,5 +6,8 @@ import "github.com/mailstead/mailstead/jobs"
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.tellKind(),
+		s.deliverKind(kindDeliver, directLanes),
+		s.deliverKind(kindRelay, relayLanes),
+		s.pruneSentKind(),
 	}
 }
