@@ -14,6 +14,9 @@ func (s *Service) kinds() []jobs.Kind {
 		s.eraseKind("email_users_bulk_delete"),
 		s.retentionKind(),
 		s.compactKind(),
+		s.deliverKind(kindDeliver, directLanes),
+		s.deliverKind(kindRelay, relayLanes),
+		s.pruneSentKind(),
 	}
 }
 
@@ -24,4 +27,5 @@ func (s *Service) register() {
 	}
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
+	s.Queue.Every(kindPruneSent, pruneEvery)
 }

@@ -3,7 +3,6 @@ package service
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 
 const (
 	judgeWithin = 15 * time.Second // all that DNS may take to judge one message
-	maxHops     = 50               // Received fields of a message that is not going round in circles
 	junkUse     = `\Junk`          // RFC 6154
 )
 
