@@ -231,7 +231,10 @@ func (z *zone) ask(ctx context.Context, name string) (string, error) {
 
 func (z *zone) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	text, err := z.ask(ctx, name)
-	return []string{text}, err
+	if err != nil {
+		return nil, err
+	}
+	return []string{text}, nil
 }
 
 func (z *zone) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
