@@ -264,8 +264,8 @@ func TestLargeMessage(t *testing.T) {
 	}
 }
 
-// TestFullDisk answers 452 while there is no room, and takes mail when there is again.
-func TestFullDisk(t *testing.T) {
+// TestSpoolFails refuses a message for now that cannot be spooled, and takes it when it can.
+func TestSpoolFails(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil)
 	c := dial(t, h.addr[smtpd.MX])
