@@ -36,7 +36,7 @@ func checkWire(t testing.TB, raw []byte) {
 			break
 		}
 		text, ok := bytes.CutSuffix(line, []byte("\r\n"))
-		if !ok || bytes.IndexAny(text, "\r\n\x00") >= 0 {
+		if !ok || bytes.ContainsAny(text, "\r\n\x00") {
 			t.Fatalf("line end of %q", line)
 		}
 		if len(text) > maxLine || header && len(text) > foldAt && len(bytes.Fields(text)) > 2 {
