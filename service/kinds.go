@@ -10,8 +10,13 @@ import (
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.tellKind(),
+		s.eraseKind("email_user_delete"),
+		s.eraseKind("email_users_bulk_delete"),
 		s.retentionKind(),
 		s.compactKind(),
+		s.deliverKind(kindDeliver, directLanes),
+		s.deliverKind(kindRelay, relayLanes),
+		s.pruneSentKind(),
 	}
 }
 
@@ -22,4 +27,5 @@ func (s *Service) register() {
 	}
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
+	s.Queue.Every(kindPruneSent, pruneEvery)
 }
