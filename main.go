@@ -1,4 +1,92 @@
-// Command mailstead is self-hosted email infrastructure in one binary.
+// Command mailstead is self-hosted email infrastructure in one binary: SMTP, IMAP, DNS, an HTTP API and webhooks over
+// one data directory.
 package main
 
-func main() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(exitCode(newApp(os.Stdout, os.Stderr).RunContext(ctx, os.Args), os.Stderr))
+}
+
+// exitCode prints the error and gives its code: 1 when something failed, 2 when it was called or configured wrongly.
+func exitCode(err error, stderr io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "mailstead:", err)
+	if errors.As(err, new(usageError)) {
+		return 2
+	}
+	return 1
+}
+
+func newApp(stdout, stderr io.Writer) *cli.App {
+	return &cli.App{
+		Name: "mailstead", Usage: "self-hosted email infrastructure in one binary",
+		Writer: stdout, ErrWriter: stderr, HideVersion: true,
+		ExitErrHandler: func(*cli.Context, error) {}, // main says it, with our exit codes
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usageError{err} },
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usageError{fmt.Errorf("there is no command %q; run `mailstead help`", c.Args().First())}
+			}
+			return cli.ShowAppHelp(c)
+		},
+		Commands: []*cli.Command{
+			command("serve", "run everything", "", serveCommand, serveFlags()...),
+			command("init", "make the store, an account, its owner and an admin token", "", initCommand, ownerFlags()...),
+			{Name: "account", Usage: "accounts of this installation", Subcommands: []*cli.Command{
+				command("create", "make another account", "", accountCommand, ownerFlags()...),
+			}},
+			{Name: "token", Usage: "API tokens", Subcommands: []*cli.Command{
+				command("create", "make a token that acts as a team user", "", tokenCommand, tokenFlags()...),
+			}},
+			{Name: "user", Usage: "team users", Subcommands: []*cli.Command{
+				command("reset-password", "give a team user a new password", "", passwordCommand, passwordFlags()...),
+			}},
+			command("call", "call any operation of the API as the owner", "OPERATION [JSON]", callCommand, callFlags()...),
+			command("check", "verify every index, blob and reference of a stopped store", "", checkCommand),
+			command("version", "say which version this is", "", versionCommand),
+		},
+	}
+}
+
+// command is a command with the flag that all of them take.
+func command(name, usage, args string, action cli.ActionFunc, flags ...cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: usage, ArgsUsage: args, Action: action,
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return usageError{err} },
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "data", Usage: "the data directory", Value: "data", EnvVars: []string{"MAILSTEAD_DATA"}},
+		}, flags...),
+	}
+}
+
+func versionCommand(c *cli.Context) error {
+	_, err := fmt.Fprintf(c.App.Writer, "mailstead %s %s/%s %s\n", version, runtime.GOOS, runtime.GOARCH, runtime.Version())
+	return err
+}
+
+// takeNoArguments refuses what would be ignored.
+func takeNoArguments(c *cli.Context) error {
+	if c.Args().Present() {
+		return usageError{fmt.Errorf("%q is not expected; run `mailstead %s --help`", c.Args().First(), c.Command.FullName())}
+	}
+	return nil
+}

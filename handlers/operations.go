@@ -12,6 +12,7 @@ func operations(s *service.Service) []op {
 		accountOps(s),
 		webhookOps(s),
 		outboundOps(s),
+		jobOps(s),
 	)
 }
 

@@ -112,10 +112,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
 	s.newClients()
-	for _, k := range s.kinds() {
-		q.Handle(k)
-	}
-	q.Every(kindPruneSent, pruneEvery)
+	s.register()
 	return s
 }
 

@@ -277,7 +277,7 @@ func (r *addressReader) end() {
 			name = r.comment
 		}
 	}
-	a := addrSpec(spec)
+	a := r.addrSpec(spec)
 	a.Name = displayName(name)
 	if a.Mailbox != "" || a.Name != "" {
 		r.emit(a)
@@ -328,7 +328,7 @@ func splitBare(raw, phrase string) (name, spec string) {
 }
 
 // addrSpec divides an address at its last @, without route, quotes and space.
-func addrSpec(s string) Address {
+func (r *addressReader) addrSpec(s string) Address {
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return Address{Host: MissingHost}
@@ -339,21 +339,17 @@ func addrSpec(s string) Address {
 	local, host := s, MissingHost
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
 		local = strings.TrimSpace(s[:at])
-		if h := noSpace(s[at+1:]); h != "" {
+		if h := strings.Join(strings.Fields(s[at+1:]), ""); h != "" {
 			host = h
+			r.faulty = r.faulty || len(h) != len(strings.TrimSpace(s[at+1:]))
 		}
 	}
 	if n := len(local); n >= 2 && local[0] == '"' && local[n-1] == '"' {
 		local = unescape(local[1 : n-1])
+	} else {
+		r.faulty = r.faulty || host != MissingHost && !isDotAtom(local)
 	}
 	return Address{Mailbox: cleanText(local, 256), Host: cleanText(host, 256)}
-}
-
-func noSpace(s string) string {
-	if !strings.ContainsAny(s, " \t") {
-		return s
-	}
-	return strings.Join(strings.Fields(s), "")
 }
 
 func displayName(s string) string {

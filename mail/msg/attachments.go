@@ -87,8 +87,8 @@ func safeFilename(p *Part, number int) string {
 	if name != "" {
 		return name
 	}
-	if p.IsMessage() && p.Envelope.Subject != "" {
-		subject := strings.NewReplacer("/", "_", `\`, "_").Replace(cut(p.Envelope.Subject, 80))
+	if p.IsMessage() {
+		subject := strings.NewReplacer("/", "_", `\`, "_").Replace(cut(p.Children[0].Envelope.Subject, 80))
 		if subject = strings.Trim(strings.Map(fileRune, subject), " ."); subject != "" {
 			return subject + ".eml"
 		}

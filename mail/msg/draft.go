@@ -191,6 +191,9 @@ func (d *Draft) tree() (*entity, error) {
 			files = append(files, e)
 		}
 	}
+	if len(d.Attachments) == 0 && (d.Text == "" || d.HTML == "") {
+		return d.single(), nil
+	}
 	root := textEntity("plain", d.Text)
 	if d.HTML != "" {
 		html := textEntity("html", d.HTML)
@@ -207,6 +210,18 @@ func (d *Draft) tree() (*entity, error) {
 		root = multipart("multipart/mixed", append([]*entity{root}, files...)...)
 	}
 	return root, nil
+}
+
+// single is the message of one part, whose last line must have an end.
+func (d *Draft) single() *entity {
+	subtype, text := "plain", d.Text
+	if d.HTML != "" {
+		subtype, text = "html", d.HTML
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return textEntity(subtype, text)
 }
 
 func (a *DraftAttachment) entity(hasHTML bool) (*entity, error) {

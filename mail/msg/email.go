@@ -84,7 +84,7 @@ func NormalizeDomain(domain string) (string, error) {
 		return "", fmt.Errorf("the domain is longer than %d bytes", maxDomain)
 	}
 	ascii, err := domainProfile().ToASCII(strings.TrimSuffix(domain, "."))
-	if err != nil || ascii == "" {
+	if err != nil || ascii == "" || strings.HasSuffix(ascii, ".") || len(ascii) > maxDomain-2 {
 		return "", errors.New("what stands after the @ is no domain name")
 	}
 	return ascii, nil
@@ -119,7 +119,7 @@ func ParseAddressList(s string) ([]Address, error) {
 	case len(r.out) == 0:
 		return nil, fmt.Errorf("%w %q: it is empty", ErrAddress, cut(s, 80))
 	case r.faulty:
-		return nil, fmt.Errorf("%w %q: its quotes or brackets do not pair", ErrAddress, cut(s, 80))
+		return nil, fmt.Errorf("%w %q: its quotes, brackets or dots are not in order", ErrAddress, cut(s, 80))
 	case len(r.out) > MaxAddresses:
 		return nil, fmt.Errorf("%w list: more than %d", ErrAddress, MaxAddresses)
 	}

@@ -15,7 +15,7 @@ var ErrHeader = errors.New("header refused")
 const (
 	foldAt      = 78  // RFC 5322 §2.1.1
 	maxLine     = 998 // the same
-	maxWord     = 75  // RFC 2047 §2
+	maxWord     = 64  // RFC 2047 §2 allows 75, this leaves room for a field's name
 	wordPrefixQ = "=?utf-8?q?"
 	wordPrefixB = "=?utf-8?b?"
 )
@@ -114,7 +114,7 @@ func longestWord(s string) int {
 	return most
 }
 
-// encodeWords returns s as RFC 2047 words of at most 75 characters each, divided by
+// encodeWords returns s as RFC 2047 words of at most maxWord characters each, divided by
 // spaces, in Q or B, whichever is shorter.
 func encodeWords(s string) string {
 	special := 0

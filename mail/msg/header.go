@@ -94,7 +94,7 @@ func isMboxLine(line []byte) bool {
 
 // unfold removes line ends (RFC 5322 §2.2.3) and the space around the value.
 func unfold(value []byte) []byte {
-	if bytes.IndexAny(value, "\r\n") >= 0 {
+	if bytes.ContainsAny(value, "\r\n") {
 		out := make([]byte, 0, len(value))
 		for _, c := range value {
 			if c != '\r' && c != '\n' {

@@ -33,7 +33,7 @@ func messageIDs(value []byte) []string {
 		add(id)
 		rest = after
 	}
-	if len(found) == 0 && len(value) > 0 && bytes.IndexAny(value, " \t<>\"") < 0 {
+	if len(found) == 0 && len(value) > 0 && !bytes.ContainsAny(value, " \t<>\"") {
 		add(value)
 	}
 	if over := len(found) - MaxReferences; over > 0 {
@@ -58,7 +58,7 @@ func bareIDs(text []byte, add func([]byte)) {
 }
 
 func stripSpace(b []byte) []byte {
-	if bytes.IndexAny(b, " \t") < 0 {
+	if !bytes.ContainsAny(b, " \t") {
 		return b
 	}
 	return bytes.Join(bytes.Fields(b), nil)

@@ -49,9 +49,10 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	}
 	var marks automation
 	marks.read(header)
-	s.AutoReply = marks.auto || marks.precedence && !marks.list
 	s.List = marks.list
 	s.Bounce = marks.isBounce(root, s)
+	isReport := root.IsMultipart() && root.Subtype == "report"
+	s.AutoReply = marks.auto || marks.precedence && !marks.list || s.Bounce || isReport
 	s.Preview, err = preview(r, root)
 	return s, err
 }

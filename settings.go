@@ -1,0 +1,442 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/urfave/cli/v2"
+)
+
+// settings is everything that can be set: each plain field is a flag, an environment variable and a key of the file,
+// under the one name in its tag.
+type settings struct {
+	Hostname    string   `toml:"hostname" usage:"this host's public name; turns production mode on"`
+	HTTP        address  `toml:"http" usage:"where HTTP listens: ADDR, or off"`
+	HTTPTLS     address  `toml:"http_tls" usage:"where HTTPS listens"`
+	SMTP        address  `toml:"smtp" usage:"where SMTP listens for mail from other servers"`
+	Submission  address  `toml:"submission" usage:"where SMTP listens for mail from our users, with STARTTLS"`
+	Submissions address  `toml:"submissions" usage:"the same with TLS from the start"`
+	IMAP        address  `toml:"imap" usage:"where IMAP listens, with STARTTLS"`
+	IMAPS       address  `toml:"imaps" usage:"the same with TLS from the start"`
+	DNS         address  `toml:"-" flag:"dns" usage:"where DNS listens, over UDP and TCP"`
+	TLSCert     string   `toml:"tls_cert" usage:"certificate chain of all TLS listeners, a PEM file"`
+	TLSKey      string   `toml:"tls_key" usage:"the certificate's key, a PEM file"`
+	PublicIP    ipList   `toml:"public_ip" usage:"an address that DNS records point to; may be repeated"`
+	ReadyFile   string   `toml:"ready_file" usage:"a file to write once every listener accepts"`
+	Outbound    outbound `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
+	Resolver    address  `toml:"resolver" usage:"the DNS resolver for every look-up, instead of the system's"`
+	MXPort      port     `toml:"mx_port" usage:"the port for direct delivery"`
+	CAFile      string   `toml:"ca_file" usage:"extra certificate authorities for outgoing TLS, a PEM file"`
+	Private     toggle   `toml:"allow_private_destinations" usage:"what tenants name may be private and loopback addresses"`
+	LogFormat   logForm  `toml:"log_format" usage:"text or json"`
+	LogLevel    logLevel `toml:"log_level" usage:"debug, info, warn or error"`
+
+	Relay  []relaySettings `toml:"relay"`
+	Limits limitSettings   `toml:"limits"`
+	Zones  dnsSettings     `toml:"-"`
+}
+
+type relaySettings struct {
+	Name          string    `toml:"name"`
+	Kind          relayKind `toml:"kind"`
+	Host          string    `toml:"host"`
+	Port          port      `toml:"port"`
+	TLS           relayTLS  `toml:"tls"`
+	Username      string    `toml:"username"`
+	Password      string    `toml:"password"`
+	PasswordFile  string    `toml:"password_file"`
+	Region        string    `toml:"region"`
+	TopicARN      string    `toml:"topic_arn"`
+	WebhookSecret string    `toml:"webhook_secret"`
+	IDPattern     pattern   `toml:"id_pattern"`
+	IDTemplate    string    `toml:"id_template"`
+}
+
+// dnsSettings is the table [dns]; `listen` in it is what `dns = ADDR` is without the table.
+type dnsSettings struct {
+	Listen        address  `toml:"listen"`
+	CheckInterval duration `toml:"check_interval"`
+}
+
+type limitSettings struct {
+	Plan               plan  `toml:"plan"`
+	Domains            count `toml:"domains"`
+	TeamUsers          count `toml:"team_users"`
+	Mailboxes          count `toml:"mailboxes"`
+	MailboxesPerDomain count `toml:"mailboxes_per_domain"`
+	RatePerMinute      count `toml:"rate_per_minute"`
+	BurstPerMinute     count `toml:"burst_per_minute"`
+}
+
+// sandbox and production are the settings of the two ways to run, before file, environment and flags.
+func sandbox() settings {
+	off := address{"off"}
+	return settings{
+		HTTP: address{"127.0.0.1:8080"}, HTTPTLS: off, SMTP: address{"127.0.0.1:2525"}, Submission: address{"127.0.0.1:2587"},
+		Submissions: off, IMAP: address{"127.0.0.1:2143"}, IMAPS: off, DNS: address{"127.0.0.1:2053"},
+		MXPort: 25, LogFormat: logForm{"text"}, LogLevel: logLevel{"info"}, Outbound: outbound{"capture"}, Private: true,
+	}
+}
+
+func production() settings {
+	return settings{
+		HTTP: address{":80"}, HTTPTLS: address{":443"}, SMTP: address{":25"}, Submission: address{":587"},
+		Submissions: address{":465"}, IMAP: address{":143"}, IMAPS: address{":993"}, DNS: address{":53"},
+		MXPort: 25, LogFormat: logForm{"text"}, LogLevel: logLevel{"info"},
+	}
+}
+
+// Sandbox tells whether this is the sandbox: nobody has said what this host is called.
+func (s *settings) Sandbox() bool { return s.Hostname == "" }
+
+// loadSettings merges the defaults, the file in the data directory and the flags, which know the environment.
+func loadSettings(c *cli.Context) (*settings, error) {
+	path := filepath.Join(c.String("data"), "mailstead.toml")
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return mergeSettings(path, text, c)
+}
+
+func mergeSettings(path string, text []byte, c *cli.Context) (*settings, error) {
+	var named struct {
+		Hostname string `toml:"hostname"`
+	}
+	_ = toml.Unmarshal(text, &named) // mistakes are told below
+	s := production()
+	if c.String("hostname") == "" && named.Hostname == "" {
+		s = sandbox()
+	}
+	if err := s.decodeFile(path, text); err != nil {
+		return nil, err
+	}
+	for _, f := range flagFields() {
+		if !c.IsSet(f.name) {
+			continue
+		}
+		for _, value := range flagValues(c, f) {
+			if err := setField(reflect.ValueOf(&s).Elem().Field(f.index), value); err != nil {
+				return nil, usageError{fmt.Errorf("--%s: %w", f.name, err)}
+			}
+		}
+	}
+	return &s, s.check()
+}
+
+// decodeFile reads the file over what s holds. `dns` is an address or a table.
+func (s *settings) decodeFile(path string, text []byte) error {
+	var kind struct {
+		DNS any `toml:"dns"`
+	}
+	_ = toml.Unmarshal(text, &kind) // mistakes are told below
+	d := toml.NewDecoder(strings.NewReader(string(text))).DisallowUnknownFields()
+	var err error
+	if _, table := kind.DNS.(map[string]any); table {
+		in := struct {
+			*settings
+			DNS *dnsSettings `toml:"dns"`
+		}{s, &s.Zones}
+		err = d.Decode(&in)
+		if s.Zones.Listen.text != "" {
+			s.DNS = s.Zones.Listen
+		}
+	} else {
+		in := struct {
+			*settings
+			DNS *address `toml:"dns"`
+		}{s, &s.DNS}
+		err = d.Decode(&in)
+	}
+	if err != nil {
+		return usageError{fileError(path, err)}
+	}
+	return nil
+}
+
+// fileError says where in the file the mistake is.
+func fileError(path string, err error) error {
+	var unknown *toml.StrictMissingError
+	if errors.As(err, &unknown) {
+		row, _ := unknown.Errors[0].Position()
+		return fmt.Errorf("%s, line %d: there is no setting %q; see `mailstead serve --help` for those there are", path, row, strings.Join(unknown.Errors[0].Key(), "."))
+	}
+	var wrong *toml.DecodeError
+	if errors.As(err, &wrong) {
+		row, _ := wrong.Position()
+		plain := strings.NewReplacer("toml: ", "", "main.port", "a port, from 1 to 65535", "main.count", "a count, a whole number that is not negative")
+		return fmt.Errorf("%s, line %d: %s", path, row, plain.Replace(wrong.Error()))
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// check finds what is wrong between settings.
+func (s *settings) check() error {
+	if (s.TLSCert == "") != (s.TLSKey == "") {
+		return usageError{errors.New("--tls-cert and --tls-key go together: give both or neither")}
+	}
+	for name, a := range map[string]address{"http-tls": s.HTTPTLS, "submissions": s.Submissions, "imaps": s.IMAPS} {
+		if a.on() && s.TLSCert == "" {
+			return usageError{fmt.Errorf("--%s needs a certificate: give --tls-cert and --tls-key, or set --%s off", name, name)}
+		}
+	}
+	if s.Outbound.text == "relay" && len(s.Relay) == 0 {
+		return usageError{errors.New("--outbound relay needs a [[relay]] in mailstead.toml")}
+	}
+	seen := map[string]bool{}
+	for i := range s.Relay {
+		if err := s.Relay[i].check(); err != nil {
+			return usageError{fmt.Errorf("[[relay]] number %d: %w", i+1, err)}
+		}
+		if seen[s.Relay[i].Name] {
+			return usageError{fmt.Errorf("[[relay]] number %d: the name %q is taken", i+1, s.Relay[i].Name)}
+		}
+		seen[s.Relay[i].Name] = true
+	}
+	return nil
+}
+
+// check fills what a relay leaves out, and finds what is missing.
+func (r *relaySettings) check() error {
+	if r.Name == "" || r.Kind.text == "" || r.Host == "" {
+		return errors.New("name, kind and host are required")
+	}
+	if r.Port == 0 {
+		r.Port = 587
+	}
+	if r.TLS.text == "" {
+		r.TLS.text = "starttls"
+	}
+	if r.Kind.text == "ses" && r.Region == "" {
+		return errors.New("kind ses needs its region, such as us-east-1")
+	}
+	if (r.IDPattern.text == "") != (r.IDTemplate == "") {
+		return errors.New("id_pattern and id_template go together")
+	}
+	if r.PasswordFile == "" {
+		return nil
+	}
+	if r.Password != "" {
+		return errors.New("give password or password_file, not both")
+	}
+	secret, err := os.ReadFile(r.PasswordFile)
+	r.Password = strings.TrimRight(string(secret), "\r\n")
+	return err
+}
+
+// A flagField is a field of settings that is a flag.
+type flagField struct {
+	index       int
+	name, usage string
+	kind        reflect.Type
+}
+
+func flagFields() []flagField {
+	var out []flagField
+	t := reflect.TypeFor[settings]()
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := f.Tag.Get("flag")
+		if name == "" {
+			name = strings.ReplaceAll(f.Tag.Get("toml"), "_", "-")
+		}
+		if usage := f.Tag.Get("usage"); usage != "" {
+			out = append(out, flagField{i, name, usage, f.Type})
+		}
+	}
+	return out
+}
+
+// serveFlags are the flags of serve, one for each field.
+func serveFlags() []cli.Flag {
+	var out []cli.Flag
+	for _, f := range flagFields() {
+		env := []string{envName(f.name)}
+		switch f.kind {
+		case reflect.TypeFor[toggle]():
+			out = append(out, &cli.BoolFlag{Name: f.name, Usage: f.usage, EnvVars: env})
+		case reflect.TypeFor[ipList]():
+			out = append(out, &cli.StringSliceFlag{Name: f.name, Usage: f.usage, EnvVars: env})
+		default:
+			out = append(out, &cli.StringFlag{Name: f.name, Usage: f.usage, EnvVars: env})
+		}
+	}
+	return out
+}
+
+func envName(flag string) string {
+	return "MAILSTEAD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+func flagValues(c *cli.Context, f flagField) []string {
+	switch f.kind {
+	case reflect.TypeFor[toggle]():
+		return []string{strconv.FormatBool(c.Bool(f.name))}
+	case reflect.TypeFor[ipList]():
+		return []string{strings.Join(c.StringSlice(f.name), ",")}
+	}
+	return []string{c.String(f.name)}
+}
+
+// setField sets a field from a flag's text.
+func setField(v reflect.Value, text string) error {
+	if u, ok := v.Addr().Interface().(interface{ UnmarshalText([]byte) error }); ok {
+		return u.UnmarshalText([]byte(text))
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(text == "true")
+	default:
+		v.SetString(text)
+	}
+	return nil
+}
+
+// The types below are structs since only those get to check their own text while the file is read, which is what gives
+// a mistake its line.
+
+// An address is HOST:PORT, or off.
+type address struct{ text string }
+
+// on tells whether anything shall listen there.
+func (a address) on() bool { return a.text != "" && a.text != "off" }
+
+// UnmarshalText checks its form.
+func (a *address) UnmarshalText(text []byte) error {
+	a.text = string(text)
+	if !a.on() {
+		return nil
+	}
+	_, p, err := net.SplitHostPort(a.text)
+	if err == nil {
+		_, err = strconv.ParseUint(p, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is no address; write HOST:PORT, :PORT, or off", text)
+	}
+	return nil
+}
+
+// An ipList is a list of IP addresses: a list in the file, with commas on the command line.
+type ipList []netip.Addr
+
+// UnmarshalText reads addresses with commas between them.
+func (l *ipList) UnmarshalText(text []byte) error {
+	*l = nil
+	for _, t := range strings.Split(string(text), ",") {
+		ip, err := netip.ParseAddr(strings.TrimSpace(t))
+		if err != nil {
+			return fmt.Errorf("%q is no IP address", t)
+		}
+		*l = append(*l, ip)
+	}
+	return nil
+}
+
+// choice gives the text if it is one of the words that are allowed.
+func choice(text []byte, allowed ...string) (string, error) {
+	if slices.Contains(allowed, string(text)) {
+		return string(text), nil
+	}
+	return "", fmt.Errorf("%q is not possible; use one of %s", text, strings.Join(allowed, ", "))
+}
+
+type (
+	outbound  struct{ text string }
+	logForm   struct{ text string }
+	logLevel  struct{ text string }
+	relayKind struct{ text string }
+	relayTLS  struct{ text string }
+	plan      struct{ text string }
+	pattern   struct{ text string }
+	port      uint16
+	count     uint32
+	duration  struct{ d time.Duration }
+	toggle    bool
+)
+
+func (o *outbound) UnmarshalText(t []byte) (err error) {
+	o.text, err = choice(t, "capture", "direct", "relay")
+	return err
+}
+
+func (l *logForm) UnmarshalText(t []byte) (err error) {
+	l.text, err = choice(t, "text", "json")
+	return err
+}
+
+func (l *logLevel) UnmarshalText(t []byte) (err error) {
+	l.text, err = choice(t, "debug", "info", "warn", "error")
+	return err
+}
+
+func (p *plan) UnmarshalText(t []byte) (err error) {
+	p.text, err = choice(t, "startup", "enterprise")
+	return err
+}
+
+func (r *relayTLS) UnmarshalText(t []byte) (err error) {
+	r.text, err = choice(t, "starttls", "tls", "none")
+	return err
+}
+
+func (r *relayKind) UnmarshalText(t []byte) (err error) {
+	r.text, err = choice(t, "ses", "postmark", "mailgun", "sendgrid", "custom")
+	return err
+}
+
+// UnmarshalText checks that the pattern is a regular expression with a group.
+func (p *pattern) UnmarshalText(text []byte) error {
+	re, err := regexp.Compile(string(text))
+	if err != nil {
+		return fmt.Errorf("it is no regular expression: %w", err)
+	}
+	if re.NumSubexp() == 0 {
+		return fmt.Errorf("%q has no group; put what the id is in parentheses", text)
+	}
+	p.text = string(text)
+	return nil
+}
+
+func (p *port) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q is no port; use a number from 1 to 65535", text)
+	}
+	*p = port(n)
+	return nil
+}
+
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil || v <= 0 {
+		return fmt.Errorf("%q is no duration; write it like 1h or 30m", text)
+	}
+	d.d = v
+	return nil
+}
+
+// level is the log level as slog has it.
+func (l logLevel) level() slog.Level {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.text)) // choice has checked it
+	return level
+}
+
+// A usageError is a mistake in how the program was called or configured: exit code 2.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+// merged runs the flags through the real parser and merges them with a file.
+func merged(t *testing.T, file string, args ...string) (*settings, error) {
+	t.Helper()
+	var got *settings
+	var failed error
+	app := &cli.App{Flags: append(serveFlags(), &cli.StringFlag{Name: "data"}), Action: func(c *cli.Context) error {
+		got, failed = mergeSettings("mailstead.toml", []byte(file), c)
+		return nil
+	}}
+	if err := app.Run(append([]string{"mailstead"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	return got, failed
+}
+
+func TestFlagWinsOverEnvironmentOverFile(t *testing.T) {
+	s, err := merged(t, `smtp = "127.0.0.1:1"`)
+	if err != nil || s.SMTP.text != "127.0.0.1:1" {
+		t.Fatalf("file: %v, %v", s, err)
+	}
+	t.Setenv("MAILSTEAD_SMTP", "127.0.0.1:2")
+	if s, err = merged(t, `smtp = "127.0.0.1:1"`); err != nil || s.SMTP.text != "127.0.0.1:2" {
+		t.Fatalf("environment: %v, %v", s, err)
+	}
+	if s, err = merged(t, `smtp = "127.0.0.1:1"`, "--smtp", "127.0.0.1:3"); err != nil || s.SMTP.text != "127.0.0.1:3" {
+		t.Fatalf("flag: %v, %v", s, err)
+	}
+}
+
+func TestFileSettings(t *testing.T) {
+	s, err := merged(t, `
+public_ip = ["192.0.2.1", "2001:db8::1"]
+mx_port = 2526
+allow_private_destinations = false
+[dns]
+listen = "127.0.0.1:5300"
+check_interval = "30m"
+[limits]
+domains = 3
+plan = "enterprise"
+[[relay]]
+name = "r1"
+kind = "custom"
+host = "relay.example"
+id_pattern = '250 Ok (\S+)'
+id_template = '<{1}@relay.example>'
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Zones.CheckInterval.d == 0 ||
+		s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
+		t.Fatalf("got %+v", s)
+	}
+	if s, err = merged(t, `dns = "127.0.0.1:5301"`); err != nil || s.DNS.text != "127.0.0.1:5301" {
+		t.Fatalf("dns as an address: %v, %v", s, err)
+	}
+}
+
+func TestBadSettingsNameTheirPlace(t *testing.T) {
+	for _, tc := range []struct {
+		file string
+		args []string
+		want []string
+	}{
+		{file: "smtpp = 'x'", want: []string{"line 1", `"smtpp"`}},
+		{file: "\n[limits]\ndomain = 3", want: []string{"line 3", `"limits.domain"`}},
+		{file: "\n\nsmtp = 'here'", want: []string{"line 3", "HOST:PORT"}},
+		{file: "outbound = 'maybe'", want: []string{"line 1", "capture, direct, relay"}},
+		{file: "mx_port = 70000", want: []string{"line 1", "65535"}},
+		{file: "mx_port = 'x'", want: []string{"line 1", "65535"}},
+		{file: "[limits]\ndomains = -1", want: []string{"line 2", "not negative"}},
+		{file: "hostname = 3", want: []string{"line 1"}},
+		{file: "[dns]\ncheck_interval = 'soon'", want: []string{"line 2", "1h"}},
+		{file: "hostname = ", want: []string{"line 1"}},
+		{file: "[[relay]]\nname = 'r'", want: []string{"relay", "required"}},
+		{file: "[[relay]]\nname='r'\nkind='pigeon'", want: []string{"line 3", "ses"}},
+		{args: []string{"--outbound", "relay"}, want: []string{"[[relay]]"}},
+		{args: []string{"--mx-port", "0"}, want: []string{"--mx-port", "65535"}},
+		{args: []string{"--public-ip", "here"}, want: []string{"--public-ip", "IP address"}},
+		{args: []string{"--tls-cert", "x"}, want: []string{"--tls-key"}},
+		{args: []string{"--hostname", "mail.example.com"}, want: []string{"certificate"}},
+	} {
+		_, err := merged(t, tc.file, tc.args...)
+		if err == nil {
+			t.Errorf("%q %v: no error", tc.file, tc.args)
+			continue
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q %v: %q does not say %q", tc.file, tc.args, err, want)
+			}
+		}
+	}
+}
