@@ -16,7 +16,6 @@ func (s *Service) kinds() []jobs.Kind {
 		s.compactKind(),
 		s.deliverKind(kindDeliver, directLanes),
 		s.deliverKind(kindRelay, relayLanes),
-		s.pruneSentKind(),
 	}
 }
 
