@@ -69,18 +69,3 @@ func (o *op) permit(who service.Actor) error {
 	}
 	return nil
 }
-
-// Operations lists the names of all operations with their methods and paths, for the command line.
-func (s *Server) Operations() []Operation {
-	out := make([]Operation, 0, len(s.ops))
-	for _, o := range s.ops {
-		out = append(out, Operation{Name: o.name, Method: o.method, Path: o.path, in: o.call.in})
-	}
-	return out
-}
-
-// An Operation is one row of the table, as others see it.
-type Operation struct {
-	Name, Method, Path string
-	in                 reflect.Type
-}

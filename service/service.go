@@ -104,9 +104,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 		keys: keys, logins: newLogins(), hub: newHub(),
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
-	for _, k := range s.kinds() {
-		q.Handle(k)
-	}
+	s.register()
 	return s
 }
 

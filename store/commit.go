@@ -3,11 +3,14 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"syscall"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // maxBatch bounds how many transactions one commit carries.
@@ -17,6 +20,7 @@ const maxBatch = 1024
 type write struct {
 	fn    func(*Tx) error
 	done  chan error
+	err   error // of fn, kept until what it may have read of its neighbours is on disk
 	after []func()
 }
 
@@ -30,6 +34,9 @@ func (f *failure) get() error {
 	}
 	return nil
 }
+
+// errEnded is returned by Update when its function ended the goroutine that ran it, as testing.T.FailNow does.
+var errEnded = errors.New("the transaction function ended its goroutine")
 
 // panicked carries a panic of a transaction function back to the goroutine that called Update.
 type panicked struct {
@@ -62,25 +69,37 @@ func (s *Store) Update(fn func(*Tx) error) error {
 
 // View runs fn on a snapshot. fn must not write to a network peer: a forgotten reader keeps every old page alive.
 func (s *Store) View(fn func(*Tx) error) error {
-	return s.db.View(func(b *bolt.Tx) error {
+	err := s.db.View(func(b *bolt.Tx) error {
 		tx := &Tx{b: b, s: s}
 		if err := fn(tx); err != nil {
 			return err
 		}
 		return tx.err
 	})
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		return ErrClosed
+	}
+	return err
 }
 
 // Failed says why the store takes no more writes; nil while it does.
 func (s *Store) Failed() error { return s.failure.get() }
 
 func (s *Store) commitLoop() {
-	defer close(s.committed)
+	ended := false
+	defer func() {
+		if ended {
+			close(s.committed)
+			return
+		}
+		go s.commitLoop() // a transaction function has ended this goroutine
+	}()
 	for {
 		select {
 		case w := <-s.writes:
 			s.commit(s.gather(w))
 		case <-s.closing:
+			ended = true
 			return
 		}
 	}
@@ -100,78 +119,78 @@ func (s *Store) gather(first *write) []*write {
 	return batch
 }
 
-// commit runs the batch until no member spoils it, syncs segments and database, and answers every member.
+// commit answers every member of the batch.
 func (s *Store) commit(batch []*write) {
+	unanswered := batch
+	defer func() {
+		answer(unanswered, errEnded) // none are left, unless a function has ended the goroutine
+	}()
+	for len(unanswered) > 0 {
+		unanswered = s.commitSome(unanswered)
+	}
+}
+
+// commitSome commits the batch up to the first member that has written and then failed, answers those, and returns the
+// members behind it. Running nobody more than twice, it takes time in proportion to the batch whatever fails in it.
+func (s *Store) commitSome(batch []*write) (rest []*write) {
 	if err := s.failure.get(); err != nil {
 		answer(batch, err)
-		return
+		return nil
 	}
 	synced := make(chan error, 1)
 	go func() { synced <- s.seg.sync() }()
+	good, spoilers := batch, []*write(nil)
 	var tx *bolt.Tx
+	writes := 0
 	for {
 		var err error
 		if tx, err = s.db.Begin(true); err != nil {
 			<-synced
 			answer(batch, fmt.Errorf("begin transaction: %w", err))
-			return
+			return nil
 		}
-		good, spoiled := s.runBatch(tx, batch)
-		batch = good
-		if !spoiled {
+		var n int
+		if n, writes = s.run(tx, good); n == len(good) {
 			break
 		}
 		rollback(tx)
+		spoilers = append(spoilers, good[n])
+		rest = append(slices.Clone(good[n+1:]), rest...)
+		good = good[:n]
 	}
-	syncErr := <-synced
-	if syncErr != nil {
-		rollback(tx)
-		s.failure.set(syncErr)
-		answer(batch, s.failure.get())
-		return
-	}
-	if len(batch) == 0 {
-		rollback(tx)
-		return
-	}
-	if err := tx.Commit(); err != nil {
-		answer(batch, s.commitFailed(err))
-		return
-	}
-	for _, w := range batch {
-		for _, fn := range w.after {
-			fn()
-		}
-		w.done <- nil
-	}
+	err := s.finish(tx, writes, <-synced)
+	answer(good, err)
+	answer(spoilers, err)
+	return rest
 }
 
-// rollback cannot fail on a transaction that is open; its error says only that it was not.
-func rollback(tx *bolt.Tx) { _ = tx.Rollback() }
-
-// runBatch runs every function of the batch in one transaction. Those that fail are answered and left out; spoiled says
-// that one of them had already written, so that the others must run again without it.
-func (s *Store) runBatch(b *bolt.Tx, batch []*write) (good []*write, spoiled bool) {
-	for i, w := range batch {
+// run runs the functions of the batch in one transaction, up to the first that fails after it has written. It returns
+// how many that were, and how many writes they made.
+func (s *Store) run(b *bolt.Tx, batch []*write) (n, writes int) {
+	ended := false
+	defer func() {
+		if !ended {
+			rollback(b)
+		}
+	}()
+	for n, w := range batch {
 		tx := &Tx{b: b, s: s, writable: true}
-		err := runOne(tx, w.fn)
-		if err == nil {
-			w.after = tx.after
-			good = append(good, w)
-			continue
+		w.err = runOne(tx, w.fn)
+		w.after = tx.after
+		if w.err != nil && tx.writes > 0 {
+			ended = true
+			return n, writes
 		}
-		w.done <- err
-		if tx.dirty {
-			return append(good, batch[i+1:]...), true
-		}
+		writes += tx.writes
 	}
-	return good, false
+	ended = true
+	return len(batch), writes
 }
 
 func runOne(tx *Tx, fn func(*Tx) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			tx.dirty = true
+			tx.writes++
 			err = &panicked{v, debug.Stack()}
 		}
 	}()
@@ -181,18 +200,53 @@ func runOne(tx *Tx, fn func(*Tx) error) (err error) {
 	return tx.err
 }
 
-// commitFailed tells a full disk, after which bbolt has rolled back and may go on, from a failed sync, after which
-// nobody knows what the disk holds.
+// finish commits what the functions wrote, once the message bytes that it may refer to are on disk.
+func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
+	if synced != nil {
+		rollback(tx)
+		s.failure.set(synced)
+		return s.failure.get()
+	}
+	if writes == 0 {
+		rollback(tx)
+		return nil
+	}
+	if err := tx.Commit(); err != nil {
+		return s.commitFailed(err)
+	}
+	return nil
+}
+
+// rollback cannot fail on a transaction that is open; its error says only that it was not.
+func rollback(tx *bolt.Tx) { _ = tx.Rollback() }
+
+// commitFailed tells a full disk, which refused the write of a page and after which bbolt has rolled back and may go
+// on, from everything else: when a sync has failed, for want of room too, nobody knows what the disk holds.
 func (s *Store) commitFailed(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	var refused *fs.PathError
+	if errors.As(err, &refused) && isFull(err) {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	s.failure.set(err)
 	return s.failure.get()
 }
 
+// isFull tells whether the system refused a write for want of room.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// answer ends the members' waiting: with err, if the commit failed, else with what their functions returned.
 func answer(batch []*write, err error) {
 	for _, w := range batch {
-		w.done <- err
+		var p *panicked
+		if err != nil && !errors.As(w.err, &p) {
+			w.done <- err
+			continue
+		}
+		if w.err == nil {
+			for _, fn := range w.after {
+				fn()
+			}
+		}
+		w.done <- w.err
 	}
 }

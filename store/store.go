@@ -19,28 +19,65 @@ import (
 type Options struct {
 	SegmentSize int64            // bytes after which a new message segment begins; 64 MiB if 0
 	LockTimeout time.Duration    // how long to wait for another process to leave the store; 5 s if 0
+	Grace       time.Duration    // how long a BlobRef may still be opened after its message has moved or gone; 1 min if 0
 	Now         func() time.Time // the clock; time.Now if nil
 	Log         *slog.Logger     // told of repairs; slog.Default if nil
+
+	disk   segDisk // the operating system's if zero
+	noSync bool    // bbolt commits without syncing
 }
 
 // A Store is one open data directory. It is safe for concurrent use.
 type Store struct {
-	dir string
-	db  *bolt.DB
-	seg *segments
-	now func() time.Time
-	log *slog.Logger
-	ids idSource
+	dir    string
+	db     *bolt.DB
+	seg    *segments
+	spools *spools
+	now    func() time.Time
+	log    *slog.Logger
+	ids    idSource
 
 	writes    chan *write
 	closing   chan struct{}
 	closeOnce sync.Once
+	closeErr  error
 	committed chan struct{} // closed when the committer has ended
 	failure   failure
+
+	pins    pins
+	compact compactor
 }
 
 // Open opens the store in dir, and makes it if there is none. It returns ErrInUse while another process has it open.
 func Open(dir string, o Options) (*Store, error) {
+	o = o.withDefaults()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	db, err := openBolt(filepath.Join(dir, "mailstead.db"), o.LockTimeout)
+	if err != nil {
+		return nil, err
+	}
+	db.NoSync = o.noSync
+	s := &Store{
+		dir: dir, db: db, now: o.Now, log: o.Log,
+		writes:    make(chan *write),
+		closing:   make(chan struct{}),
+		committed: make(chan struct{}),
+		pins:      newPins(),
+		compact:   newCompactor(o.Grace),
+	}
+	if err := s.openFiles(o); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	if err := s.prepare(); err != nil {
+		return nil, errors.Join(err, s.seg.close(), db.Close())
+	}
+	go s.commitLoop()
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -50,31 +87,22 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.LockTimeout == 0 {
 		o.LockTimeout = 5 * time.Second
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
+	if o.Grace == 0 {
+		o.Grace = time.Minute
 	}
-	db, err := openBolt(filepath.Join(dir, "mailstead.db"), o.LockTimeout)
+	return o
+}
+
+// openFiles opens what is not in bbolt; the lock on the database keeps other processes away from it.
+func (s *Store) openFiles(o Options) (err error) {
+	if s.spools, err = openSpools(filepath.Join(s.dir, "spool")); err != nil {
+		return fmt.Errorf("open spool: %w", err)
+	}
+	s.seg, err = openSegments(filepath.Join(s.dir, "segments"), segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk})
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("open segments: %w", err)
 	}
-	seg, err := openSegments(dir, segOptions{size: o.SegmentSize, log: o.Log})
-	if err != nil {
-		db.Close()
-		return nil, err
-	}
-	s := &Store{
-		dir: dir, db: db, seg: seg, now: o.Now, log: o.Log,
-		writes:    make(chan *write),
-		closing:   make(chan struct{}),
-		committed: make(chan struct{}),
-	}
-	if err := s.prepare(); err != nil {
-		seg.close()
-		db.Close()
-		return nil, err
-	}
-	go s.commitLoop()
-	return s, nil
+	return nil
 }
 
 func openBolt(path string, wait time.Duration) (*bolt.DB, error) {
@@ -96,20 +124,27 @@ func openBolt(path string, wait time.Duration) (*bolt.DB, error) {
 // prepare makes the buckets that are not there yet.
 func (s *Store) prepare() error {
 	return s.db.Update(func(b *bolt.Tx) error {
+		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
 		for _, name := range bucketNames() {
 			if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
 				return fmt.Errorf("make bucket %s: %w", name, err)
 			}
 		}
+		if fresh {
+			return s.keepFound(b)
+		}
 		return nil
 	})
 }
 
-// Close waits for the writes that were taken, and closes every file. It is safe to call twice.
+// Close waits for the writes that were taken, and closes every file. It is safe to call twice, and waits for views.
 func (s *Store) Close() error {
-	s.closeOnce.Do(func() { close(s.closing) })
-	<-s.committed
-	return errors.Join(s.seg.close(), s.db.Close())
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		<-s.committed
+		s.closeErr = errors.Join(s.seg.close(), s.db.Close())
+	})
+	return s.closeErr
 }
 
 // Dir is the data directory.
@@ -118,5 +153,5 @@ func (s *Store) Dir() string { return s.dir }
 // Now is the store's clock in UTC, cut to the millisecond that records and keys can hold.
 func (s *Store) Now() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// NewSpool returns a place for a message of at most max bytes while it arrives.
-func (s *Store) NewSpool(max int64) *Spool { return newSpool(s.dir, max) }
+// NewSpool returns a place for a message of at most limit bytes while it arrives. It must be closed.
+func (s *Store) NewSpool(limit int64) *Spool { return s.spools.new(limit) }

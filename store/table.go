@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // A Table keeps the records of one type as JSON under their ids, and every index of them with each change.
@@ -105,8 +103,7 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 // All walks the table in the order of ids.
 func (t *Table[T]) All(tx *Tx) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		c := tx.bucket(t.name).Cursor()
-		for k, v := c.First(); k != nil; k, v = c.Next() {
+		for k, v := range tx.ascend(tx.bucket(t.name), nil) {
 			rec, err := t.decode(k, v)
 			if err != nil {
 				tx.fail(err)
@@ -188,13 +185,11 @@ func (x *Index[T]) Count(tx *Tx, prefix string, limit int) int {
 // start), and yields each entry's key and id without reading the record.
 func (x *Index[T]) Keys(tx *Tx, prefix, after string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		c := tx.bucket(x.name).Cursor()
-		k, v := c.Seek([]byte(max(prefix, after)))
-		if k != nil && after != "" && string(k) == after {
-			k, v = c.Next()
-		}
-		for ; k != nil && bytes.HasPrefix(k, []byte(prefix)); k, v = c.Next() {
-			if !yield(string(k), string(v)) {
+		for k, id := range tx.ascend(tx.bucket(x.name), []byte(max(prefix, after))) {
+			if after != "" && string(k) == after {
+				continue
+			}
+			if !bytes.HasPrefix(k, []byte(prefix)) || !yield(string(k), string(id)) {
 				return
 			}
 		}
@@ -217,9 +212,8 @@ func (x *Index[T]) Asc(tx *Tx, prefix, after string) iter.Seq2[string, *T] {
 // key is before `before` ("": from the end).
 func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		c := tx.bucket(x.name).Cursor()
-		for k, v := seekBefore(c, []byte(prefix), []byte(before)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, v = c.Prev() {
-			if !x.yield(tx, string(k), string(v), yield) {
+		for k, id := range tx.descend(tx.bucket(x.name), []byte(prefix), []byte(before)) {
+			if !x.yield(tx, string(k), string(id), yield) {
 				return
 			}
 		}
@@ -233,31 +227,4 @@ func (x *Index[T]) yield(tx *Tx, key, id string, yield func(string, *T) bool) bo
 		return false
 	}
 	return yield(key, rec)
-}
-
-// seekBefore moves c to the last key under the prefix, or to the last one before `before` if that is not empty.
-func seekBefore(c *bolt.Cursor, prefix, before []byte) (k, v []byte) {
-	end := before
-	if len(end) == 0 {
-		end = after(prefix)
-	}
-	if end == nil {
-		return c.Last()
-	}
-	if k, _ = c.Seek(end); k == nil {
-		return c.Last()
-	}
-	return c.Prev()
-}
-
-// after is the first key that is after every key of the prefix; nil if there is none.
-func after(prefix []byte) []byte {
-	for i := len(prefix) - 1; i >= 0; i-- {
-		if prefix[i] != 0xff {
-			end := bytes.Clone(prefix[:i+1])
-			end[i]++
-			return end
-		}
-	}
-	return nil
 }

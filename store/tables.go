@@ -1,15 +1,15 @@
 package store
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"slices"
 )
 
 // A keeper is a table seen without its record type.
 type keeper interface {
 	buckets() []string
-	check(tx *Tx) []error
+	check(tx *Tx, f *findings)
 }
 
 // tables lists every table; what is not here is neither made nor checked.
@@ -23,7 +23,7 @@ var tables = []keeper{
 }
 
 func bucketNames() []string {
-	names := slices.Clone(messageBuckets)
+	names := slices.Clone(messageBuckets[:])
 	for _, t := range tables {
 		names = append(names, t.buckets()...)
 	}
@@ -39,18 +39,16 @@ func (t *Table[T]) buckets() []string {
 }
 
 // check reports every record that an index lacks and every index entry that no record explains.
-func (t *Table[T]) check(tx *Tx) []error {
-	var errs []error
+func (t *Table[T]) check(tx *Tx, f *findings) {
 	want := make([]int, len(t.indexes))
-	c := tx.bucket(t.name).Cursor()
-	for k, v := c.First(); k != nil; k, v = c.Next() {
+	for k, v := range tx.ascend(tx.bucket(t.name), nil) {
 		rec, err := t.decode(k, v)
 		if err != nil {
-			errs = append(errs, err)
+			f.add("%w", err)
 			continue
 		}
 		if t.id(rec) != string(k) {
-			errs = append(errs, fmt.Errorf("%s %s: stored under %s", t.name, t.id(rec), k))
+			f.add("%s %s: stored under %s", t.name, t.id(rec), k)
 		}
 		for i, x := range t.indexes {
 			key := x.entry(rec, string(k))
@@ -59,27 +57,34 @@ func (t *Table[T]) check(tx *Tx) []error {
 			}
 			want[i]++
 			if id := tx.bucket(x.name).Get([]byte(key)); string(id) != string(k) {
-				errs = append(errs, fmt.Errorf("%s %s: index %s lacks it", t.name, k, x.name))
+				f.add("%s %s: index %s lacks it", t.name, k, x.name)
 			}
 		}
 	}
 	for i, x := range t.indexes {
-		if have := x.Count(tx, "", 0); have != want[i] {
-			errs = append(errs, fmt.Errorf("index %s has %d entries, its table explains %d", x.name, have, want[i]))
+		if have := tx.bucket(x.name).Stats().KeyN; have != want[i] {
+			f.add("index %s has %d entries, its table explains %d", x.name, have, want[i])
 		}
 	}
-	return errs
 }
 
-// Check verifies every table, index, counter, message and blob reference. It reads everything; nil means all is well.
+// Check verifies every table, index, counter and reference in one snapshot, and then the bytes of every message, while
+// others write and compaction waits. nil means that all is well; of faults it names the first hundred.
 func (s *Store) Check() error {
-	var errs []error
+	if err := s.compact.enter(context.Background()); err != nil {
+		return err
+	}
+	defer s.compact.leave()
+	f := &findings{}
 	err := s.View(func(tx *Tx) error {
 		for _, t := range tables {
-			errs = append(errs, t.check(tx)...)
+			t.check(tx, f)
 		}
-		errs = append(errs, tx.checkMessages()...)
+		tx.checkMessages(f)
 		return nil
 	})
-	return errors.Join(append(errs, err)...)
+	if err == nil {
+		err = s.verifyBlobs(f)
+	}
+	return errors.Join(f.join(), err)
 }

@@ -13,9 +13,10 @@ type Tx struct {
 	b        *bolt.Tx
 	s        *Store
 	writable bool
-	dirty    bool // something was written, so an error must undo it
+	writes   int // counted, so that an error is known to need undoing, and a walk to find its place again
 	err      error
 	after    []func()
+	messages [len(messageBuckets)]*bolt.Bucket // those that were used
 }
 
 // Now is the store's clock.
@@ -42,7 +43,7 @@ func (tx *Tx) put(bucket string, key, value []byte) error {
 	if !tx.writable {
 		return errReadOnly
 	}
-	tx.dirty = true
+	tx.writes++
 	if err := tx.bucket(bucket).Put(key, value); err != nil {
 		return fmt.Errorf("put in %s: %w", bucket, err)
 	}
@@ -53,7 +54,7 @@ func (tx *Tx) delete(bucket string, key []byte) error {
 	if !tx.writable {
 		return errReadOnly
 	}
-	tx.dirty = true
+	tx.writes++
 	if err := tx.bucket(bucket).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", bucket, err)
 	}
@@ -65,6 +66,6 @@ func (tx *Tx) next(bucket string) (uint64, error) {
 	if !tx.writable {
 		return 0, errReadOnly
 	}
-	tx.dirty = true
+	tx.writes++
 	return tx.bucket(bucket).NextSequence()
 }

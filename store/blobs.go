@@ -1,0 +1,278 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Append writes a message with its envelope, at most 64 KiB that the store does not read, to the segments. It is on disk
+// once an Update that refers to it (AddMessage, RefBlob) has returned; Release it if none will. All references to it must
+// be made in one transaction, or while another reference stands. It returns ErrFull, having written nothing, when the
+// disk has no room.
+func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
+	if err := s.failure.get(); err != nil {
+		return BlobRef{}, err
+	}
+	done := s.pins.begin()
+	defer done()
+	ref, err := s.seg.append(env, body)
+	if err != nil {
+		return BlobRef{}, s.appendFailed(err)
+	}
+	s.pins.hold(ref)
+	return ref, nil
+}
+
+func (s *Store) appendFailed(err error) error {
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		return ErrClosed
+	case errors.Is(err, errSegFailed):
+		s.failure.set(err)
+		return s.failure.get()
+	case isFull(err):
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return err
+}
+
+// Release gives up a blob that Append has returned and nothing refers to. For others it does nothing.
+func (s *Store) Release(ref BlobRef) { s.pins.drop(ref) }
+
+// OpenBlob opens the bytes of a message, which stay readable until it is closed. A reference may be opened for some time
+// (Options.Grace) after it was read; later, when compaction may have moved the bytes, the error may be ErrNotFound.
+func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
+	blob, err := s.seg.open(ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
+	}
+	return blob, err
+}
+
+// RefBlob notes that a Submission, whose id is owner and whose Blob is ref, needs the bytes at ref. Of which blobs it may
+// be is said at AddMessage.
+func (tx *Tx) RefBlob(ref BlobRef, owner string) error {
+	return tx.addRef(ref, append([]byte{ownerSubmission}, owner...))
+}
+
+// UnrefBlob takes back what RefBlob noted. ref is the Submission's Blob as it is stored in this transaction, since
+// compaction changes it; it returns ErrNotFound where there is no such reference.
+func (tx *Tx) UnrefBlob(ref BlobRef, owner string) error {
+	return tx.dropRef(ref, append([]byte{ownerSubmission}, owner...))
+}
+
+// Kinds of owners of a blob, the first byte of an owner: a message by its key, a submission by its id.
+const (
+	ownerMessage    = 'm'
+	ownerSubmission = 's'
+)
+
+func messageOwner(m *Message) []byte {
+	key := m.key()
+	return append([]byte{ownerMessage}, key[:]...)
+}
+
+// blobPrefix is what all keys of references to the blob begin with.
+func blobPrefix(ref BlobRef) (key [8]byte) {
+	binary.BigEndian.PutUint32(key[0:], ref.Segment)
+	binary.BigEndian.PutUint32(key[4:], ref.Offset)
+	return key
+}
+
+// refRow is the part of a reference that its key does not have.
+func refRow(ref BlobRef) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 8), ref.Head)
+	return binary.BigEndian.AppendUint32(b, ref.Length)
+}
+
+// decodeRef reads a reference and its owner from a key and a row.
+func decodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
+	if len(key) < 9 || len(row) != 8 {
+		return BlobRef{}, nil, fmt.Errorf("blob reference %x: %w", key, errDamagedRow)
+	}
+	return BlobRef{
+		Segment: binary.BigEndian.Uint32(key),
+		Offset:  binary.BigEndian.Uint32(key[4:]),
+		Head:    binary.BigEndian.Uint32(row),
+		Length:  binary.BigEndian.Uint32(row[4:]),
+	}, key[8:], nil
+}
+
+// findRef gives the first reference to the bytes at a place, with its head and length; found is false if there is none.
+func (tx *Tx) findRef(at BlobRef) (ref BlobRef, found bool, err error) {
+	prefix := blobPrefix(at)
+	k, row := tx.messageBucket(bktRef).Cursor().Seek(prefix[:])
+	if k == nil || string(k[:min(8, len(k))]) != string(prefix[:]) {
+		return BlobRef{}, false, nil
+	}
+	ref, _, err = decodeRef(k, row)
+	return ref, err == nil, err
+}
+
+// addRef notes that owner needs the blob. One that nothing refers to and that is not pinned may be gone at any time.
+func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
+	known, found, err := tx.findRef(ref)
+	if err != nil {
+		return err
+	}
+	pinned := tx.s.pins.has(ref)
+	if !pinned && (!found || known != ref) {
+		return fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
+	}
+	if !found {
+		if err := tx.addLive(ref.Segment, ref.Size()); err != nil {
+			return err
+		}
+	}
+	if pinned {
+		tx.After(func() { tx.s.pins.drop(ref) })
+	}
+	return tx.putRef(ref, owner)
+}
+
+func (tx *Tx) putRef(ref BlobRef, owner []byte) error {
+	prefix := blobPrefix(ref)
+	return tx.putRow(bktRef, append(prefix[:], owner...), refRow(ref))
+}
+
+// dropRef takes back a reference; with the last one the blob's bytes are dead.
+func (tx *Tx) dropRef(ref BlobRef, owner []byte) error {
+	prefix := blobPrefix(ref)
+	key := append(prefix[:], owner...)
+	if string(tx.getRow(bktRef, key)) != string(refRow(ref)) {
+		return fmt.Errorf("reference of %q to the blob at %d in segment %08x: %w", owner, ref.Offset, ref.Segment, ErrNotFound)
+	}
+	if err := tx.deleteRow(bktRef, key); err != nil {
+		return err
+	}
+	if _, found, err := tx.findRef(ref); err != nil || found {
+		return err
+	}
+	return tx.addLive(ref.Segment, -ref.Size())
+}
+
+// live gives the bytes of a segment's records that are referred to.
+func (tx *Tx) live(segment uint32) (int64, error) {
+	var key [4]byte
+	binary.BigEndian.PutUint32(key[:], segment)
+	row := tx.getRow(bktLive, key[:])
+	if row == nil {
+		return 0, nil
+	}
+	if len(row) != 8 {
+		return 0, fmt.Errorf("live bytes of segment %08x: %w", segment, errDamagedRow)
+	}
+	return int64(binary.BigEndian.Uint64(row)), nil
+}
+
+func (tx *Tx) addLive(segment uint32, size int64) error {
+	live, err := tx.live(segment)
+	if err != nil {
+		return err
+	}
+	var key [4]byte
+	binary.BigEndian.PutUint32(key[:], segment)
+	if live+size == 0 {
+		return tx.deleteRow(bktLive, key[:])
+	}
+	return tx.putRow(bktLive, key[:], binary.BigEndian.AppendUint64(nil, uint64(live+size)))
+}
+
+// keepFound notes, when a database begins beside segments that are there already, up to which number they go. Their
+// messages are in no row; compaction would take them for dead.
+func (s *Store) keepFound(b *bolt.Tx) error {
+	segments := s.seg.list()
+	if len(segments) == 0 {
+		return nil
+	}
+	last := segments[len(segments)-1].Number
+	s.log.Warn("the database is new but there are message segments; they are kept, and their messages are not listed",
+		"segments", len(segments), "last", last)
+	return b.Bucket([]byte(messageBuckets[bktLive])).SetSequence(uint64(last))
+}
+
+// pins are the blobs that were appended and that no committed transaction refers to yet. Compaction leaves their
+// segments alone.
+type pins struct {
+	mu       sync.Mutex
+	held     map[BlobRef]struct{}
+	segments map[uint32]int             // how many are held in each
+	appends  map[chan struct{}]struct{} // that are under way; closed when they end
+}
+
+func newPins() pins {
+	return pins{held: map[BlobRef]struct{}{}, segments: map[uint32]int{}, appends: map[chan struct{}]struct{}{}}
+}
+
+// begin announces an append whose blob will be held before done is called.
+func (p *pins) begin() (done func()) {
+	ended := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.appends[ended] = struct{}{}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.appends, ended)
+		close(ended)
+	}
+}
+
+// settle waits until every append that has begun has ended, so that in segments that were full before all blobs are
+// held, referred to, or dead.
+func (p *pins) settle(ctx context.Context) error {
+	p.mu.Lock()
+	var running []chan struct{}
+	for ended := range p.appends {
+		running = append(running, ended)
+	}
+	p.mu.Unlock()
+	for _, ended := range running {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (p *pins) hold(ref BlobRef) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held[ref] = struct{}{}
+	p.segments[ref.Segment]++
+}
+
+func (p *pins) drop(ref BlobRef) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, held := p.held[ref]; !held {
+		return
+	}
+	delete(p.held, ref)
+	if p.segments[ref.Segment]--; p.segments[ref.Segment] == 0 {
+		delete(p.segments, ref.Segment)
+	}
+}
+
+func (p *pins) has(ref BlobRef) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, held := p.held[ref]
+	return held
+}
+
+// in tells whether a blob of the segment is held.
+func (p *pins) in(segment uint32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.segments[segment] > 0
+}

@@ -1,0 +1,287 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	compactBlobs = 128     // moved in one transaction
+	compactBytes = 2 << 20 // copied for one transaction, so that no other write waits long for the sync
+)
+
+// compactor is what compaction remembers.
+type compactor struct {
+	turn  chan struct{} // taken by the one compaction or check that runs
+	grace time.Duration
+	dead  map[uint32]time.Time // segments without live bytes, and when that was seen
+}
+
+func newCompactor(grace time.Duration) compactor {
+	return compactor{turn: make(chan struct{}, 1), grace: grace, dead: map[uint32]time.Time{}}
+}
+
+func (c *compactor) enter(ctx context.Context) error {
+	select {
+	case c.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *compactor) leave() { <-c.turn }
+
+// Compact frees the room of messages that are gone: it copies what is live out of segments that are less than half
+// live, and removes segments that have been dead for Options.Grace. It may run beside everything else, end at any point,
+// and be called as often as one likes. A segment with damage is kept and told of in the error; the others are compacted
+// all the same.
+func (s *Store) Compact(ctx context.Context) error {
+	if err := s.compact.enter(ctx); err != nil {
+		return err
+	}
+	defer s.compact.leave()
+	full, err := s.fullSegments(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	// The dead ones first: the copies may need their room.
+	for _, step := range []func(context.Context, segInfo) error{s.bury, s.evacuate} {
+		for _, info := range full {
+			if err := ctx.Err(); err != nil {
+				return errors.Join(append(errs, err)...)
+			}
+			if err := step(ctx, info); err != nil {
+				errs = append(errs, fmt.Errorf("compact segment %08x: %w", info.Number, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fullSegments gives the segments that take no more messages and of which every blob is pinned, referred to, or dead.
+func (s *Store) fullSegments(ctx context.Context) ([]segInfo, error) {
+	full := s.seg.list()
+	if err := s.pins.settle(ctx); err != nil {
+		return nil, err
+	}
+	err := s.View(func(tx *Tx) error {
+		kept := tx.messageBucket(bktLive).Sequence() // see keepFound
+		full = slices.DeleteFunc(full, func(i segInfo) bool { return i.Active || uint64(i.Number) <= kept })
+		return nil
+	})
+	return full, err
+}
+
+// bury removes a segment that has been dead for the time of grace. What is dead stays so, since nothing can refer to a
+// blob that is neither pinned nor referred to.
+func (s *Store) bury(_ context.Context, info segInfo) error {
+	if s.pins.in(info.Number) {
+		return nil
+	}
+	var live int64
+	// Update, not View: a view may see a commit before it is on disk.
+	err := s.Update(func(tx *Tx) (err error) {
+		live, err = tx.live(info.Number)
+		return err
+	})
+	if err != nil || live != 0 {
+		return err
+	}
+	now := s.now()
+	since, known := s.compact.dead[info.Number]
+	if !known {
+		since = now
+		s.compact.dead[info.Number] = now
+	}
+	if now.Sub(since) < s.compact.grace {
+		return nil
+	}
+	delete(s.compact.dead, info.Number)
+	return s.seg.remove(info.Number)
+}
+
+// evacuate moves every live blob out of a segment that is less than half live.
+func (s *Store) evacuate(ctx context.Context, info segInfo) error {
+	if s.pins.in(info.Number) {
+		return nil
+	}
+	var live int64
+	err := s.View(func(tx *Tx) (err error) {
+		live, err = tx.live(info.Number)
+		return err
+	})
+	if err != nil || live == 0 || live*2 >= info.Size {
+		return err
+	}
+	var errs []error
+	for from := uint32(0); ; {
+		blobs, err := s.liveBlobs(info.Number, from)
+		if err != nil {
+			return err
+		}
+		if len(blobs) == 0 {
+			break
+		}
+		if err := s.moveBlobs(ctx, blobs); err != nil {
+			errs = append(errs, err)
+			if !errors.Is(err, errSegDamaged) {
+				return errors.Join(errs...)
+			}
+		}
+		from = blobs[len(blobs)-1].Offset + 1
+	}
+	return errors.Join(append(errs, s.bury(ctx, info))...)
+}
+
+// liveBlobs gives the next blobs of a segment that are referred to, from an offset on.
+func (s *Store) liveBlobs(segment, from uint32) (blobs []BlobRef, err error) {
+	err = s.View(func(tx *Tx) error {
+		var size int64
+		first := blobPrefix(BlobRef{Segment: segment, Offset: from})
+		for k, row := range tx.ascend(tx.messageBucket(bktRef), first[:]) {
+			ref, _, err := decodeRef(k, row)
+			if err != nil {
+				return err
+			}
+			if ref.Segment != segment || len(blobs) == compactBlobs || size > compactBytes {
+				break
+			}
+			if len(blobs) > 0 && blobs[len(blobs)-1] == ref {
+				continue
+			}
+			blobs = append(blobs, ref)
+			size += ref.Size()
+		}
+		return nil
+	})
+	return blobs, err
+}
+
+// A blobMove is a blob's old place and its new one.
+type blobMove struct{ from, to BlobRef }
+
+// moveBlobs copies the blobs and then, in one transaction, makes all that refers to them refer to the copies. Damaged
+// blobs stay where they are, and are told of.
+func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
+	var errs []error
+	var moves []blobMove
+	defer func() {
+		for _, move := range moves {
+			s.pins.drop(move.to)
+		}
+	}()
+	for _, from := range blobs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		to, err := s.copyBlob(from)
+		if errors.Is(err, errSegDamaged) {
+			errs = append(errs, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		moves = append(moves, blobMove{from, to})
+	}
+	err := s.Update(func(tx *Tx) error {
+		for _, move := range moves {
+			if err := tx.repoint(move); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// copyBlob appends a copy of a blob. It is pinned.
+func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
+	done := s.pins.begin()
+	defer done()
+	to, err := s.seg.copyRecord(from)
+	if err != nil {
+		return BlobRef{}, s.appendFailed(err)
+	}
+	s.pins.hold(to)
+	return to, nil
+}
+
+// repoint moves every reference to a blob, and what it stands for, to its copy. A blob that has died meanwhile has none.
+func (tx *Tx) repoint(move blobMove) error {
+	owners, err := tx.owners(move.from)
+	if err != nil || len(owners) == 0 {
+		return err
+	}
+	for _, owner := range owners {
+		if err := tx.addRef(move.to, owner); err != nil {
+			return err
+		}
+		if err := tx.repointOwner(owner, move); err != nil {
+			return err
+		}
+		if err := tx.dropRef(move.from, owner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// owners gives all that refer to a blob.
+func (tx *Tx) owners(ref BlobRef) (owners [][]byte, err error) {
+	prefix := blobPrefix(ref)
+	for k, row := range tx.ascend(tx.messageBucket(bktRef), prefix[:]) {
+		if !bytes.HasPrefix(k, prefix[:]) {
+			break
+		}
+		found, owner, err := decodeRef(k, row)
+		if err != nil {
+			return nil, err
+		}
+		if found == ref {
+			owners = append(owners, bytes.Clone(owner))
+		}
+	}
+	return owners, nil
+}
+
+// repointOwner moves the pointer of a message or submission. One that is gone or points elsewhere is damage that Check
+// tells of.
+func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
+	if owner[0] == ownerSubmission {
+		sub, err := Submissions.Get(tx, string(owner[1:]))
+		if errors.Is(err, ErrNotFound) || err == nil && sub.Blob != move.from {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		sub.Blob = move.to
+		return Submissions.Put(tx, sub)
+	}
+	m, err := tx.ownerMessage(owner)
+	if errors.Is(err, ErrNotFound) || err == nil && m.Blob != move.from {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	m.Blob = move.to
+	key := m.key()
+	return tx.putRow(bktMessage, key[:], m.row())
+}
+
+// ownerMessage returns the message that an owner stands for.
+func (tx *Tx) ownerMessage(owner []byte) (*Message, error) {
+	if len(owner) != 13 || owner[0] != ownerMessage {
+		return nil, fmt.Errorf("owner %q of a blob: %w", owner, errDamagedRow)
+	}
+	return tx.Message(binary.BigEndian.Uint32(owner[1:]), binary.BigEndian.Uint32(owner[5:]), binary.BigEndian.Uint32(owner[9:]))
+}

@@ -1,0 +1,288 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+)
+
+// Flags are the system flags of RFC 3501 section 2.3.2 that are kept with a message.
+type Flags uint8
+
+// The flags that IMAP clients set.
+const (
+	FlagSeen Flags = 1 << iota
+	FlagAnswered
+	FlagFlagged
+	FlagDeleted
+	FlagDraft
+)
+
+// Bits are what was found out about a message when it came; IMAP does not change them.
+type Bits uint8
+
+// What lists filter by and show without reading the message.
+const (
+	BitAttachments Bits = 1 << iota
+	BitWarmup
+	BitAutoReply
+	BitBounce
+)
+
+// ErrKeywords is returned for an empty keyword, for one over 255 bytes, and for more than 128 of them.
+var ErrKeywords = errors.New("not keywords that a message can have")
+
+// A Message is one message in one folder. Its bytes are Blob, of Blob.Length bytes; what was found in them is its Meta.
+type Message struct {
+	Account, Mailbox uint32 // numbers
+	Folder, UID      uint32
+	Blob             BlobRef
+	Received         time.Time // UTC, whole milliseconds; IMAP's INTERNALDATE
+	Flags            Flags
+	Keywords         []string
+	Bits             Bits
+	ModSeq           uint64 // RFC 7162: rises with every change in the mailbox
+}
+
+// A Meta is written once, with its message.
+type Meta struct {
+	Structure         []byte // the parsed message, in a form of the caller's
+	Preview           string
+	ThreadID          string
+	OriginalMessageID string
+	ReturnPath        string
+	SPF, DKIM, DMARC  string
+}
+
+// AddMessage puts a message into a folder that is there. Account, Mailbox, Folder, Blob, Received (zero: now), Flags,
+// Keywords and Bits are given; UID and ModSeq are set. The blob must be one that Append has returned and no transaction
+// has referred to yet, or one that another message or submission refers to in this transaction; else the error is
+// ErrNotFound.
+func (tx *Tx) AddMessage(m *Message, meta *Meta) error {
+	if !validKeywords(m.Keywords) {
+		return ErrKeywords
+	}
+	if m.Received.IsZero() {
+		m.Received = tx.Now()
+	}
+	if meta == nil {
+		meta = &Meta{}
+	}
+	m.Received = keyTime(m.Received)
+	return tx.insert(m, meta.row())
+}
+
+// insert puts m, whose UID and ModSeq it sets, and its meta row.
+func (tx *Tx) insert(m *Message, meta []byte) error {
+	c, err := tx.counters(m.Mailbox, m.Folder)
+	if err != nil {
+		return err
+	}
+	if c.in.uidNext == math.MaxUint32 {
+		return ErrFolderFull
+	}
+	m.UID = c.in.uidNext
+	m.ModSeq = c.change()
+	c.in.uidNext++
+	c.add(m, 1)
+	if err := tx.addRef(m.Blob, messageOwner(m)); err != nil {
+		return err
+	}
+	if err := tx.putMessage(m); err != nil {
+		return err
+	}
+	key := m.key()
+	if err := tx.putRow(bktMeta, key[:], meta); err != nil {
+		return err
+	}
+	if err := tx.addAccountUsage(m.Account, 1, int64(m.Blob.Length)); err != nil {
+		return err
+	}
+	return tx.putCounters(&c)
+}
+
+// putMessage writes the row of a message and, if it is in INBOX, its two index entries.
+func (tx *Tx) putMessage(m *Message) error {
+	key := m.key()
+	if err := tx.putRow(bktMessage, key[:], m.row()); err != nil {
+		return err
+	}
+	if m.Folder != InboxID {
+		return nil
+	}
+	marks := []byte{byte(m.Flags), byte(m.Bits)}
+	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
+	if err := tx.putRow(bktInbox, byAccount[:], marks); err != nil {
+		return err
+	}
+	return tx.putRow(bktInboxOf, byMailbox[:], marks)
+}
+
+func validKeywords(keywords []string) bool {
+	return len(keywords) <= maxKeywords && !slices.ContainsFunc(keywords, func(k string) bool {
+		return k == "" || len(k) > maxKeyword
+	})
+}
+
+// Message returns one message, or ErrNotFound.
+func (tx *Tx) Message(mailbox, folder, uid uint32) (*Message, error) {
+	key := messageKey(mailbox, folder, uid)
+	row := tx.getRow(bktMessage, key[:])
+	if row == nil {
+		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, ErrNotFound)
+	}
+	m := new(Message)
+	if err := m.decode(key[:], row); err != nil {
+		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
+	}
+	return m, nil
+}
+
+// Meta returns what was found in a message, or ErrNotFound.
+func (tx *Tx) Meta(mailbox, folder, uid uint32) (*Meta, error) {
+	key := messageKey(mailbox, folder, uid)
+	row := tx.getRow(bktMeta, key[:])
+	if row == nil {
+		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, ErrNotFound)
+	}
+	meta := new(Meta)
+	if err := meta.decode(row); err != nil {
+		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
+	}
+	return meta, nil
+}
+
+// Messages walks the messages of a folder whose UIDs are from `from` to `to`, both inclusive, upwards. Whoever walks may
+// change and delete messages of the folder.
+func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		first, last := messageKey(mailbox, folder, from), messageKey(mailbox, folder, to)
+		var m Message
+		for k, row := range tx.ascend(tx.messageBucket(bktMessage), first[:]) {
+			if bytes.Compare(k, last[:]) > 0 {
+				return
+			}
+			if err := m.decode(k, row); err != nil {
+				tx.fail(fmt.Errorf("message %x: %w", k, err))
+				return
+			}
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// SetFlags replaces the flags and keywords of a message, and sets m to what is then stored. ModSeq rises if that is a
+// change. It returns ErrNotFound if the message is gone.
+func (tx *Tx) SetFlags(m *Message, flags Flags, keywords []string) error {
+	if !validKeywords(keywords) {
+		return ErrKeywords
+	}
+	now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
+	if err != nil {
+		return err
+	}
+	*m = *now
+	if m.Flags == flags && slices.Equal(m.Keywords, keywords) {
+		return nil
+	}
+	m.Flags, m.Keywords = flags, slices.Clone(keywords)
+	return tx.rewrite(now, m)
+}
+
+// SetBits replaces the bits of a message, and sets m to what is then stored. ModSeq rises if that is a change. It returns
+// ErrNotFound if the message is gone.
+func (tx *Tx) SetBits(m *Message, bits Bits) error {
+	now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
+	if err != nil {
+		return err
+	}
+	*m = *now
+	if m.Bits == bits {
+		return nil
+	}
+	m.Bits = bits
+	return tx.rewrite(now, m)
+}
+
+// rewrite puts m, whose ModSeq it sets, in the place of old, which differs in flags, keywords and bits only.
+func (tx *Tx) rewrite(old, m *Message) error {
+	c, err := tx.counters(m.Mailbox, m.Folder)
+	if err != nil {
+		return err
+	}
+	m.ModSeq = c.change()
+	c.add(old, -1)
+	c.add(m, 1)
+	if err := tx.putMessage(m); err != nil {
+		return err
+	}
+	return tx.putCounters(&c)
+}
+
+// DeleteMessage deletes a message. It returns ErrNotFound if it is gone.
+func (tx *Tx) DeleteMessage(mailbox, folder, uid uint32) error {
+	m, err := tx.Message(mailbox, folder, uid)
+	if err != nil {
+		return err
+	}
+	return tx.remove(m)
+}
+
+// remove deletes the rows, index entries and reference of a message as it is stored, and counts it out.
+func (tx *Tx) remove(m *Message) error {
+	c, err := tx.counters(m.Mailbox, m.Folder)
+	if err != nil {
+		return err
+	}
+	c.change()
+	c.add(m, -1)
+	key := m.key()
+	if err := tx.deleteRow(bktMessage, key[:]); err != nil {
+		return err
+	}
+	if err := tx.deleteRow(bktMeta, key[:]); err != nil {
+		return err
+	}
+	if m.Folder == InboxID {
+		byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
+		if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
+			return err
+		}
+		if err := tx.deleteRow(bktInboxOf, byMailbox[:]); err != nil {
+			return err
+		}
+	}
+	// A reference that is missing is damage for Check to tell, not a reason to keep the message.
+	if err := tx.dropRef(m.Blob, messageOwner(m)); err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if err := tx.addAccountUsage(m.Account, -1, -int64(m.Blob.Length)); err != nil {
+		return err
+	}
+	return tx.putCounters(&c)
+}
+
+// CopyMessage copies a message, as it is stored now, into another folder of its mailbox, or the same, and returns the
+// copy. Its bytes are shared. It returns ErrNotFound if the message or the folder is gone.
+func (tx *Tx) CopyMessage(m *Message, folder uint32) (*Message, error) {
+	copied, err := tx.Message(m.Mailbox, m.Folder, m.UID)
+	if err != nil {
+		return nil, err
+	}
+	key := m.key()
+	meta := tx.getRow(bktMeta, key[:])
+	if meta == nil {
+		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, ErrNotFound)
+	}
+	copied.Folder = folder
+	if err := tx.insert(copied, bytes.Clone(meta)); err != nil { // bbolt owns what it gave
+		return nil, err
+	}
+	return copied, nil
+}

@@ -1,0 +1,302 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// maxFindings bounds what Check lists.
+const maxFindings = 100
+
+// findings are what a check has found to be wrong, the first of them by name.
+type findings struct {
+	errs []error
+	more int
+}
+
+func (f *findings) add(format string, args ...any) {
+	if len(f.errs) == maxFindings {
+		f.more++
+		return
+	}
+	f.errs = append(f.errs, fmt.Errorf(format, args...))
+}
+
+func (f *findings) join() error {
+	if f.more > 0 {
+		return errors.Join(append(f.errs, fmt.Errorf("and %d more", f.more))...)
+	}
+	return errors.Join(f.errs...)
+}
+
+// A messageCheck holds what is counted while the message index is checked.
+type messageCheck struct {
+	*findings
+	tx       *Tx
+	folders  int
+	messages int
+	inbox    int // messages in INBOX folders
+	accounts map[uint32]Usage
+}
+
+// checkMessages verifies the message index in time and reads in proportion to it, and in memory to the accounts: every
+// row is looked up from the row that it goes with, and each bucket has as many rows as were looked up.
+func (tx *Tx) checkMessages(f *findings) {
+	c := &messageCheck{findings: f, tx: tx, accounts: map[uint32]Usage{}}
+	c.checkMailboxes()
+	c.checkAccounts()
+	c.checkSizes()
+	c.checkBlobs()
+	c.checkSubmissions()
+}
+
+// checkMailboxes walks the folders of each mailbox and the messages of each folder.
+func (c *messageCheck) checkMailboxes() {
+	var mailbox uint32
+	var sum mailboxRow
+	for k, row := range c.tx.ascend(c.tx.messageBucket(bktFolder), nil) {
+		var f Folder
+		if err := f.decode(k, row); err != nil {
+			c.add("folder %x: %w", k, err)
+			continue
+		}
+		c.folders++
+		if f.Mailbox != mailbox {
+			c.checkMailbox(mailbox, sum)
+			mailbox, sum = f.Mailbox, mailboxRow{}
+		}
+		c.checkFolder(&f)
+		sum.nextFolder = max(sum.nextFolder, f.ID+1)
+		sum.validity = max(sum.validity, f.UIDValidity)
+		sum.modSeq = max(sum.modSeq, f.ModSeq)
+		sum.messages += int64(f.Messages)
+		sum.bytes += f.Bytes
+	}
+	c.checkMailbox(mailbox, sum)
+	for k, row := range c.tx.ascend(c.tx.messageBucket(bktMailbox), nil) {
+		var box mailboxRow
+		if err := box.decode(row); err != nil || len(k) != 4 {
+			c.add("counters of mailbox %x: %w", k, errDamagedRow)
+			continue
+		}
+		mailbox := binary.BigEndian.Uint32(k)
+		if folders, err := c.tx.Folders(mailbox); err == nil && len(folders) == 0 {
+			c.checkMailbox(mailbox, mailboxRow{})
+		}
+	}
+}
+
+// checkMailbox compares a mailbox's row with what its folders add up to.
+func (c *messageCheck) checkMailbox(mailbox uint32, sum mailboxRow) {
+	if mailbox == 0 {
+		return
+	}
+	box, err := c.tx.mailboxRow(mailbox)
+	if err != nil {
+		c.add("mailbox %d: %w", mailbox, err)
+		return
+	}
+	if box.messages != sum.messages || box.bytes != sum.bytes {
+		c.add("mailbox %d counts %d messages of %d bytes, its folders %d of %d", mailbox, box.messages, box.bytes, sum.messages, sum.bytes)
+	}
+	if box.nextFolder < sum.nextFolder || box.validity < sum.validity || box.modSeq < sum.modSeq {
+		c.add("mailbox %d: its counters of folders, UIDVALIDITY and MODSEQ are behind its folders", mailbox)
+	}
+}
+
+// checkFolder verifies a folder's name and counters, and each of its messages.
+func (c *messageCheck) checkFolder(f *Folder) {
+	key := folderKey(f.Mailbox, f.ID)
+	if id := c.tx.getRow(bktFolderName, folderName(f.Mailbox, f.Name)); string(id) != string(key[4:]) {
+		c.add("folder %d of mailbox %d: not found by its name %q", f.ID, f.Mailbox, f.Name)
+	}
+	var sum folderCounts
+	first := messageKey(f.Mailbox, f.ID, 0)
+	for k, row := range c.tx.ascend(c.tx.messageBucket(bktMessage), first[:]) {
+		if string(k[:8]) != string(first[:8]) {
+			break
+		}
+		c.messages++
+		var m Message
+		if err := m.decode(k, row); err != nil {
+			c.add("message %x: %w", k, err)
+			continue
+		}
+		c.checkMessage(&m, f)
+		sum.messages++
+		sum.bytes += int64(m.Blob.Length)
+		if m.Flags&FlagSeen == 0 {
+			sum.unseen++
+		}
+		u := c.accounts[m.Account]
+		c.accounts[m.Account] = Usage{Messages: u.Messages + 1, Bytes: u.Bytes + int64(m.Blob.Length)}
+	}
+	if sum.messages != f.Messages || sum.unseen != f.Unseen || sum.bytes != f.Bytes {
+		c.add("folder %d of mailbox %d counts %d messages, %d unseen, %d bytes; it has %d, %d, %d",
+			f.ID, f.Mailbox, f.Messages, f.Unseen, f.Bytes, sum.messages, sum.unseen, sum.bytes)
+	}
+}
+
+// checkMessage looks up what goes with a message.
+func (c *messageCheck) checkMessage(m *Message, f *Folder) {
+	wrong := func(format string, args ...any) {
+		c.add("message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, fmt.Errorf(format, args...))
+	}
+	if m.UID == 0 || m.UID >= f.UIDNext {
+		wrong("its folder's next UID is %d", f.UIDNext)
+	}
+	if m.ModSeq > f.ModSeq {
+		wrong("MODSEQ %d, its folder's is %d", m.ModSeq, f.ModSeq)
+	}
+	if _, err := c.tx.Meta(m.Mailbox, m.Folder, m.UID); err != nil {
+		wrong("%w", err)
+	}
+	prefix := blobPrefix(m.Blob)
+	if string(c.tx.getRow(bktRef, append(prefix[:], messageOwner(m)...))) != string(refRow(m.Blob)) {
+		wrong("its blob at %d in segment %08x is not noted as referred to", m.Blob.Offset, m.Blob.Segment)
+	}
+	if m.Folder != InboxID {
+		return
+	}
+	c.inbox++
+	marks := string([]byte{byte(m.Flags), byte(m.Bits)})
+	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
+	if string(c.tx.getRow(bktInbox, byAccount[:])) != marks {
+		wrong("the account's inbox lacks it or has other flags")
+	}
+	if string(c.tx.getRow(bktInboxOf, byMailbox[:])) != marks {
+		wrong("the mailbox's inbox lacks it or has other flags")
+	}
+}
+
+// checkAccounts compares the accounts' counters with what their messages add up to.
+func (c *messageCheck) checkAccounts() {
+	for k := range c.tx.ascend(c.tx.messageBucket(bktAccount), nil) {
+		if len(k) != 4 {
+			c.add("counters of account %x: %w", k, errDamagedRow)
+			continue
+		}
+		// Those that no message names are compared with zeros.
+		account := binary.BigEndian.Uint32(k)
+		c.accounts[account] = c.accounts[account]
+	}
+	for account, sum := range c.accounts {
+		u, err := c.tx.AccountUsage(account)
+		if err != nil {
+			c.add("%w", err)
+			continue
+		}
+		if u != sum {
+			c.add("account %d counts %d messages of %d bytes, it has %d of %d", account, u.Messages, u.Bytes, sum.Messages, sum.Bytes)
+		}
+	}
+}
+
+// checkSizes compares how many rows buckets have with how many were looked up: one more is an orphan.
+func (c *messageCheck) checkSizes() {
+	for _, want := range []struct {
+		bucket messageBucket
+		rows   int
+	}{
+		{bktMessage, c.messages}, {bktMeta, c.messages}, {bktInbox, c.inbox}, {bktInboxOf, c.inbox}, {bktFolderName, c.folders},
+	} {
+		if have := c.tx.messageBucket(want.bucket).Stats().KeyN; have != want.rows {
+			c.add("%s has %d rows, the folders and messages explain %d", messageBuckets[want.bucket], have, want.rows)
+		}
+	}
+}
+
+// checkBlobs verifies who refers to each blob, and each segment's live bytes.
+func (c *messageCheck) checkBlobs() {
+	var last BlobRef
+	live := map[uint32]int64{}
+	for k, row := range c.tx.ascend(c.tx.messageBucket(bktRef), nil) {
+		ref, owner, err := decodeRef(k, row)
+		if err != nil {
+			c.add("%w", err)
+			continue
+		}
+		c.checkOwner(ref, owner)
+		if ref.Segment != last.Segment || ref.Offset != last.Offset {
+			live[ref.Segment] += ref.Size()
+			last = ref
+		} else if ref != last {
+			c.add("blob at %d in segment %08x: references differ in its length", ref.Offset, ref.Segment)
+		}
+	}
+	for k := range c.tx.ascend(c.tx.messageBucket(bktLive), nil) {
+		if len(k) != 4 {
+			c.add("live bytes of segment %x: %w", k, errDamagedRow)
+			continue
+		}
+		segment := binary.BigEndian.Uint32(k)
+		live[segment] += 0
+	}
+	for segment, sum := range live {
+		if have, err := c.tx.live(segment); err != nil || have != sum {
+			c.add("segment %08x counts %d live bytes, it has %d", segment, have, sum)
+		}
+	}
+}
+
+// checkOwner verifies that who is noted to refer to a blob does.
+func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
+	var points BlobRef
+	if owner[0] == ownerSubmission {
+		sub, err := Submissions.Get(c.tx, string(owner[1:]))
+		if err != nil {
+			c.add("blob of submission %s: %w", owner[1:], err)
+			return
+		}
+		points = sub.Blob
+	} else {
+		m, err := c.tx.ownerMessage(owner)
+		if err != nil {
+			c.add("blob of a message: %w", err)
+			return
+		}
+		points = m.Blob
+	}
+	if points != ref {
+		c.add("owner %q is noted for the blob at %d in segment %08x, and points to %d in %08x",
+			owner, ref.Offset, ref.Segment, points.Offset, points.Segment)
+	}
+}
+
+// checkSubmissions verifies that every submission's blob is noted as referred to.
+func (c *messageCheck) checkSubmissions() {
+	for sub := range Submissions.All(c.tx) {
+		if sub.Blob.IsZero() {
+			continue
+		}
+		prefix := blobPrefix(sub.Blob)
+		key := append(append(prefix[:], ownerSubmission), sub.ID...)
+		if string(c.tx.getRow(bktRef, key)) != string(refRow(sub.Blob)) {
+			c.add("submission %s: its blob at %d in segment %08x is not noted as referred to", sub.ID, sub.Blob.Offset, sub.Blob.Segment)
+		}
+	}
+}
+
+// verifyBlobs reads every blob that is referred to, some at a time, so that no snapshot lasts as long as that takes.
+// Compaction waits meanwhile: what is referred to at one time can be read a little later.
+func (s *Store) verifyBlobs(f *findings) error {
+	for _, info := range s.seg.list() {
+		for from := uint32(0); ; {
+			blobs, err := s.liveBlobs(info.Number, from)
+			if err != nil {
+				return err
+			}
+			if len(blobs) == 0 {
+				break
+			}
+			for _, ref := range blobs {
+				if err := s.seg.verify(ref); err != nil {
+					f.add("blob: %w", err)
+				}
+			}
+			from = blobs[len(blobs)-1].Offset + 1
+		}
+	}
+	return nil
+}

@@ -1,0 +1,290 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestIndexFollowsItsRecord(t *testing.T) {
+	s := openTest(t, Options{})
+	j := &Job{ID: "job_1", AccountID: "acc_1", Kind: "k", Key: "x", State: "queued", Due: second(5), Visible: true}
+	due := func(tx *Tx) (times []string) {
+		for k := range JobsDue.Keys(tx, "", "") {
+			times = append(times, KeyTime(k).Format("05"))
+		}
+		return times
+	}
+	step := func(change func(), wantDue []string, wantKey error) {
+		t.Helper()
+		change()
+		update(t, s, func(tx *Tx) error { return Jobs.Put(tx, j) })
+		view(t, s, func(tx *Tx) error {
+			if got := due(tx); !slices.Equal(got, wantDue) {
+				t.Errorf("due index has %v, want %v", got, wantDue)
+			}
+			if _, err := JobByKey.Get(tx, "k\x00x"); !errors.Is(err, wantKey) {
+				t.Errorf("by key: %v, want %v", err, wantKey)
+			}
+			return nil
+		})
+	}
+	step(func() {}, []string{second(5).Format("05")}, nil)
+	step(func() { j.Due = second(7) }, []string{second(7).Format("05")}, nil)
+	step(func() { j.State = "in_progress" }, []string{second(7).Format("05")}, ErrNotFound)
+	step(func() { j.State, j.EndedAt = "completed", second(9) }, nil, ErrNotFound)
+	update(t, s, func(tx *Tx) error { return errors.Join(Jobs.Delete(tx, "job_1"), Jobs.Delete(tx, "job_1")) })
+	view(t, s, func(tx *Tx) error {
+		if _, err := Jobs.Get(tx, "job_1"); !errors.Is(err, ErrNotFound) || JobsByAccount.Has(tx, "acc_1") || JobsEnded.Count(tx, "", 0) != 0 {
+			t.Errorf("the deleted job is still found: %v", err)
+		}
+		return nil
+	})
+}
+
+func TestUniqueIndexRefusesASecondHolder(t *testing.T) {
+	s := openTest(t, Options{})
+	a := &Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.example"}
+	update(t, s, func(tx *Tx) error { return Domains.Put(tx, a) })
+	err := s.Update(func(tx *Tx) error {
+		err := Domains.Put(tx, &Domain{ID: "dom_2", AccountID: "acc_2", Name: "a.example"})
+		if tx.writes != 0 {
+			t.Errorf("%d writes before the refusal", tx.writes)
+		}
+		return err
+	})
+	if !errors.Is(err, ErrExists) {
+		t.Errorf("got %v, want %v", err, ErrExists)
+	}
+	update(t, s, func(tx *Tx) error {
+		a.Name = "b.example"
+		return errors.Join(Domains.Put(tx, a), Domains.Put(tx, a), Domains.Put(tx, &Domain{ID: "dom_2", AccountID: "acc_2", Name: "a.example"}))
+	})
+	view(t, s, func(tx *Tx) error {
+		got, err := DomainByName.Get(tx, "a.example")
+		if err != nil || got.ID != "dom_2" {
+			t.Errorf("got %v, %v, want dom_2", got, err)
+		}
+		return nil
+	})
+}
+
+func putEvents(tx *Tx, account string, nums ...int) error {
+	for _, n := range nums {
+		if err := Events.Put(tx, &Event{ID: fmt.Sprintf("evt_%06d", n), AccountID: account, Data: []byte("0")}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestPagesMissNothingThatStays reads in pages while others insert and delete: what is there all the time is seen once.
+func TestPagesMissNothingThatStays(t *testing.T) {
+	s := openTest(t, Options{})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, desc := range []bool{false, true} {
+		account := fmt.Sprint("acc_", desc)
+		stays := map[string]int{}
+		update(t, s, func(tx *Tx) error {
+			for n := range 1000 {
+				if n%3 == 0 {
+					stays[fmt.Sprintf("evt_%06d", n+offset(desc))] = 0
+				}
+				if err := putEvents(tx, account, n+offset(desc)); err != nil {
+					return err
+				}
+			}
+			return putEvents(tx, "acc_neighbour", 5000+offset(desc))
+		})
+		seen := maps.Clone(stays)
+		at := ""
+		for {
+			n := 0
+			view(t, s, func(tx *Tx) error {
+				walk := EventsByAccount.Asc
+				if desc {
+					walk = EventsByAccount.Desc
+				}
+				for key, e := range walk(tx, account, at) {
+					if e.AccountID != account {
+						t.Fatalf("walk of %s gives an event of %s", account, e.AccountID)
+					}
+					if n == 17 {
+						break
+					}
+					n++
+					at = key
+					if _, ok := seen[e.ID]; ok {
+						seen[e.ID]++
+					}
+				}
+				return nil
+			})
+			if n == 0 {
+				break
+			}
+			update(t, s, func(tx *Tx) error {
+				for range 20 {
+					n := rnd.IntN(1000)
+					if n%3 == 0 {
+						continue
+					}
+					if err := errors.Join(Events.Delete(tx, fmt.Sprintf("evt_%06d", n+offset(desc))), putEvents(tx, account, n/3*3+1+offset(desc))); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		for id, n := range seen {
+			if n != 1 {
+				t.Errorf("desc %v: %s was seen %d times", desc, id, n)
+			}
+		}
+	}
+}
+
+func offset(desc bool) int {
+	if desc {
+		return 10_000
+	}
+	return 0
+}
+
+// TestWalkGoesOnBehindEmptiedPages deletes whole pages and walks in the same transaction.
+func TestWalkGoesOnBehindEmptiedPages(t *testing.T) {
+	s := openTest(t, Options{})
+	update(t, s, func(tx *Tx) error {
+		for n := range 5000 {
+			if err := putEvents(tx, "acc_1", n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	update(t, s, func(tx *Tx) error {
+		for n := 500; n < 4500; n++ {
+			if err := Events.Delete(tx, fmt.Sprintf("evt_%06d", n)); err != nil {
+				return err
+			}
+		}
+		var up, down, rest []string
+		for _, e := range EventsByAccount.Asc(tx, "acc_1", "") {
+			up = append(up, e.ID)
+		}
+		for _, e := range EventsByAccount.Desc(tx, "acc_1", "") {
+			down = append(down, e.ID)
+		}
+		for _, e := range EventsByAccount.Desc(tx, "acc_1", "acc_1evt_002500") {
+			rest = append(rest, e.ID)
+		}
+		slices.Reverse(down)
+		if len(up) != 1000 || !slices.Equal(up, down) {
+			t.Errorf("%d upwards, %d downwards, want 1000", len(up), len(down))
+		}
+		if len(rest) != 500 || rest[0] != "evt_000499" {
+			t.Errorf("%d below an emptied page, want 500", len(rest))
+		}
+		return nil
+	})
+}
+
+// TestWalkersMayWrite deletes and inserts what is being walked.
+func TestWalkersMayWrite(t *testing.T) {
+	s := openTest(t, Options{})
+	update(t, s, func(tx *Tx) error {
+		for n := range 2000 {
+			if err := putEvents(tx, "acc_1", n*2); err != nil {
+				return err
+			}
+		}
+		seen := 0
+		for key, e := range EventsByAccount.Asc(tx, "acc_1", "") {
+			seen++
+			if err := Events.Delete(tx, e.ID); err != nil {
+				return err
+			}
+			if err := putEvents(tx, "acc_0", seen); err != nil {
+				return err
+			}
+			if seen > 3000 || !strings.HasSuffix(key, e.ID) {
+				return fmt.Errorf("walk has lost its way at %s", key)
+			}
+		}
+		if seen != 2000 {
+			t.Errorf("saw %d, want 2000", seen)
+		}
+		for _, e := range EventsByAccount.Desc(tx, "acc_0", "") {
+			seen--
+			if err := Events.Delete(tx, e.ID); err != nil {
+				return err
+			}
+		}
+		if seen != 0 {
+			t.Errorf("%d were not seen downwards", seen)
+		}
+		return nil
+	})
+}
+
+func TestDamagedRecordEndsTheTransaction(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	update(t, s, func(tx *Tx) error { return putEvents(tx, "acc_1", 1, 2, 3) })
+	update(t, s, func(tx *Tx) error { return tx.put(Events.name, []byte("evt_000002"), []byte("{")) })
+	err = s.View(func(tx *Tx) error {
+		for range EventsByAccount.Asc(tx, "acc_1", "") {
+			continue
+		}
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "evt_000002") {
+		t.Errorf("got %v, want the damaged record's id", err)
+	}
+	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "evt_000002") {
+		t.Errorf("check: %v, want the damaged record's id", err)
+	}
+}
+
+func TestAfterIsTheFirstKeyBehindAPrefix(t *testing.T) {
+	for prefix, want := range map[string][]byte{
+		"a": []byte("b"), "a\xff": []byte("b"), "\xff\xff": nil, "": nil, "a\x00": []byte("a\x01"),
+	} {
+		if got := after([]byte(prefix)); !bytes.Equal(got, want) {
+			t.Errorf("after %q: %q, want %q", prefix, got, want)
+		}
+	}
+}
+
+func TestIDsRiseAndAreTold(t *testing.T) {
+	now := second(0)
+	s := openTest(t, Options{Now: func() time.Time { return now }})
+	last := ""
+	for i := range 1000 {
+		if i == 500 {
+			now = second(-100) // a clock that steps back
+		}
+		id := s.NewID("dom")
+		if id <= last || !IsID("dom", id) || len(id) != IDLen("dom") {
+			t.Fatalf("id %q after %q", id, last)
+		}
+		last = id
+	}
+	for _, text := range []string{"", "dom_", "doc" + last[3:], strings.ToUpper(last), last + "0", last[:len(last)-1] + "u"} {
+		if IsID("dom", text) {
+			t.Errorf("%q is taken for an id", text)
+		}
+	}
+	if got := KeyTime(TimeKey(second(3)) + "more"); !got.Equal(second(3)) {
+		t.Errorf("time key: %v", got)
+	}
+}
