@@ -95,6 +95,7 @@ type MessageRow struct {
 	Flags     Flags
 	Keywords  []string
 	ModSeq    uint64
+	Was       uint64 // the MODSEQ before the change that ChangeFlags made; the same if it made none
 	Received  time.Time
 	Size      int64
 	Structure []byte // for msg.DecodePart; only where it was asked for
@@ -331,10 +332,13 @@ func (s *Service) ChangeFlags(_ context.Context, u MailboxUser, folder uint32, u
 				if err := checkKeywords(keywords); err != nil {
 					return err
 				}
+				was := m.ModSeq
 				if err := tx.SetFlags(m, flags, keywords); err != nil {
 					return err
 				}
-				changed = append(changed, rowOf(m))
+				row := rowOf(m)
+				row.Was = was
+				changed = append(changed, row)
 			}
 			return nil
 		})

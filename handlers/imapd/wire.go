@@ -50,10 +50,10 @@ type wire struct {
 	mu       sync.Mutex
 	asked    asked
 	out      []byte
-	greeted  bool // the greeting has been sent, or is not to be
-	waiting  bool // for the client, so that answers go out at once
+	greeted  bool   // the greeting has been sent, or is not to be
+	waiting  bool   // for the client, so that answers go out at once
 	stopping string // why the connection ends when its command is done
-	session  bool // go-imap has a session on it
+	session  bool   // go-imap has a session on it
 	err      error
 	done     func()
 }
