@@ -12,6 +12,8 @@ func operations(s *service.Service) []op {
 		accountOps(s),
 		webhookOps(s),
 		jobOps(s),
+		mailboxOps(s),
+		inboxOps(s),
 	)
 }
 
