@@ -10,6 +10,8 @@ import (
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.tellKind(),
+		s.eraseKind("email_user_delete"),
+		s.eraseKind("email_users_bulk_delete"),
 		s.retentionKind(),
 		s.compactKind(),
 	}

@@ -12,6 +12,7 @@ type Account struct {
 	Status         string // active, suspended
 	UniversalInbox bool
 	WarmupPhrases  []string
+	SyncedAt       time.Time // of the newest refresh of every mailbox
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
