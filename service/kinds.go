@@ -26,5 +26,4 @@ func (s *Service) register() {
 	}
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
-	s.Queue.Every(kindPruneSent, pruneEvery)
 }
