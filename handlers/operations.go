@@ -14,6 +14,7 @@ func operations(s *service.Service) []op {
 		jobOps(s),
 		mailboxOps(s),
 		inboxOps(s),
+		outboundOps(s),
 	)
 }
 

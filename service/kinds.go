@@ -14,6 +14,8 @@ func (s *Service) kinds() []jobs.Kind {
 		s.eraseKind("email_users_bulk_delete"),
 		s.retentionKind(),
 		s.compactKind(),
+		s.deliverKind(kindDeliver, directLanes),
+		s.deliverKind(kindRelay, relayLanes),
 	}
 }
 
