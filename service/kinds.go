@@ -12,6 +12,9 @@ func (s *Service) kinds() []jobs.Kind {
 		s.tellKind(),
 		s.eraseKind("email_user_delete"),
 		s.eraseKind("email_users_bulk_delete"),
+		s.provisionKind(),
+		s.domainDeleteKind(),
+		s.checkKind(),
 		s.retentionKind(),
 		s.compactKind(),
 	}
