@@ -13,6 +13,9 @@ func operations(s *service.Service) []op {
 		domainOps(s),
 		webhookOps(s),
 		jobOps(s),
+		mailboxOps(s),
+		inboxOps(s),
+		outboundOps(s),
 	)
 }
 

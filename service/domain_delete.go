@@ -39,22 +39,17 @@ func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobR
 		if err != nil {
 			return err
 		}
-		if d.Status == domainDeleting {
+		if err := checkIdle(tx, d); err != nil {
+			if d.Status != domainDeleting {
+				return err
+			}
 			j, err := store.Jobs.Get(tx, d.JobID)
 			if err == nil {
 				out = jobOut(j)
 			}
 			return err
 		}
-		if err := checkIdle(tx, d); err != nil {
-			return err
-		}
-		j, err := s.Queue.Add(tx, jobs.New{
-			AccountID: who.AccountID, Kind: "domain_delete", Lane: "delete " + who.AccountID, CreatedBy: who.UserID,
-			Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name},
-			Steps: []string{stepMailboxes, stepDropZone, stepCustomRecords, stepDomain},
-			Total: store.MailboxesByDomain.Count(tx, d.ID, 0) + 1,
-		})
+		j, err := s.addDelete(tx, d, who)
 		if err != nil {
 			return err
 		}
@@ -66,6 +61,15 @@ func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobR
 		return nil, err
 	}
 	return &out, nil
+}
+
+func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who Actor) (*store.Job, error) {
+	return s.Queue.Add(tx, jobs.New{
+		AccountID: who.AccountID, Kind: "domain_delete", Lane: "delete " + who.AccountID, CreatedBy: who.UserID,
+		Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name},
+		Steps: []string{stepMailboxes, stepDropZone, stepCustomRecords, stepDomain},
+		Total: store.MailboxesByDomain.Count(tx, d.ID, 0) + 1,
+	})
 }
 
 // eraseDomain is the work of domain_delete. Begun again after a crash it goes on where it was.

@@ -17,6 +17,8 @@ func (s *Service) kinds() []jobs.Kind {
 		s.checkKind(),
 		s.retentionKind(),
 		s.compactKind(),
+		s.deliverKind(kindDeliver, directLanes),
+		s.deliverKind(kindRelay, relayLanes),
 	}
 }
 

@@ -59,7 +59,7 @@ var (
 		}
 		return m.Email
 	})
-	MailboxByNum       = Mailboxes.unique("num", func(m *Mailbox) string { return numKey(m.Num) })
+	MailboxByNum       = Mailboxes.unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
 	MailboxesByAccount = Mailboxes.index("account", func(m *Mailbox) string { return m.AccountID })
 	MailboxesByDomain  = Mailboxes.index("domain", func(m *Mailbox) string { return m.DomainID })
 	// MailboxesWaiting holds by domain those that are not ready yet.
@@ -77,7 +77,8 @@ func (tx *Tx) NextMailboxNum() (uint32, error) {
 	return uint32(n), err
 }
 
-func numKey(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
+// NumKey is the key of AccountByNum and MailboxByNum.
+func NumKey(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
 
 // A Template is a named list of usernames.
 type Template struct {
