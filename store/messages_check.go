@@ -225,6 +225,15 @@ func (c *messageCheck) checkBlobs() {
 			c.add("blob at %d in segment %08x: references differ in its length", ref.Offset, ref.Segment)
 		}
 	}
+	there := map[uint32]bool{}
+	for _, info := range c.tx.s.seg.list() {
+		there[info.Number] = true
+	}
+	for segment, sum := range live {
+		if !there[segment] {
+			c.add("segment %08x is missing, and with it %d bytes of messages", segment, sum)
+		}
+	}
 	for k := range c.tx.ascend(c.tx.messageBucket(bktLive), nil) {
 		if len(k) != 4 {
 			c.add("live bytes of segment %x: %w", k, errDamagedRow)
