@@ -177,9 +177,9 @@ func (c *messageCheck) checkAccounts() {
 			c.add("counters of account %x: %w", k, errDamagedRow)
 			continue
 		}
-		// Those that no message names are compared with zeros.
-		account := binary.BigEndian.Uint32(k)
-		c.accounts[account] = c.accounts[account]
+		if account := binary.BigEndian.Uint32(k); c.accounts[account] == (Usage{}) {
+			c.accounts[account] = Usage{} // counted, though no message is its
+		}
 	}
 	for account, sum := range c.accounts {
 		u, err := c.tx.AccountUsage(account)
