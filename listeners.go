@@ -9,7 +9,7 @@ import (
 // listeners are the open sockets; those that are off are nil.
 type listeners struct {
 	http, httpTLS, smtp, submission, submissions, imap, imaps, dnsTCP net.Listener
-	dnsUDP                                                           *net.UDPConn
+	dnsUDP                                                            *net.UDPConn
 }
 
 // listen opens every socket that is not off, or none.

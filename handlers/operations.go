@@ -11,6 +11,10 @@ func operations(s *service.Service) []op {
 	return slices.Concat(
 		accountOps(s),
 		webhookOps(s),
+		jobOps(s),
+		mailboxOps(s),
+		inboxOps(s),
+		outboundOps(s),
 	)
 }
 

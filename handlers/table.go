@@ -19,6 +19,7 @@ type op struct {
 	roles  []string
 	call   caller
 	body   int64 // most bytes of the request body; 1 MiB if 0
+	alias  bool  // another way to the operation of the row before
 	strict bool  // an unknown body field is an error, since the operation spends money or sends mail
 }
 
@@ -68,19 +69,4 @@ func (o *op) permit(who service.Actor) error {
 			"The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.name)
 	}
 	return nil
-}
-
-// Operations lists the names of all operations with their methods and paths, for the command line.
-func (s *Server) Operations() []Operation {
-	out := make([]Operation, 0, len(s.ops))
-	for _, o := range s.ops {
-		out = append(out, Operation{Name: o.name, Method: o.method, Path: o.path, in: o.call.in})
-	}
-	return out
-}
-
-// An Operation is one row of the table, as others see it.
-type Operation struct {
-	Name, Method, Path string
-	in                 reflect.Type
 }

@@ -1,10 +1,29 @@
 package service
 
-import "github.com/mailstead/mailstead/jobs"
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+)
 
 // kinds lists every kind of job that the service knows how to do.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.tellKind(),
+		s.eraseKind("email_user_delete"),
+		s.eraseKind("email_users_bulk_delete"),
+		s.retentionKind(),
+		s.compactKind(),
+		s.deliverKind(kindDeliver, directLanes),
+		s.deliverKind(kindRelay, relayLanes),
 	}
+}
+
+// register tells the queue every kind, and which of them come again by the clock.
+func (s *Service) register() {
+	for _, k := range s.kinds() {
+		s.Queue.Handle(k)
+	}
+	s.Queue.Every("retention", time.Hour)
+	s.Queue.Every("compact", time.Hour)
 }

@@ -7,57 +7,103 @@ import (
 
 // A Job is one piece of work that the queue does, now or later.
 type Job struct {
-	ID        string // job_…
-	AccountID string // "" for the installation's own
-	Kind      string
-	Key       string // folds waiting duplicates of one kind; "" folds nothing
-	Lane      string // jobs of one lane run a bounded number at a time; "" is unbounded
-	Args      json.RawMessage
-	State     string    // queued in_progress completed error cancelled
-	Due       time.Time // when it may be claimed; while it runs, when its claim ends
-	Attempt   int       // claims so far
-	Max       int       // attempts before it is given up; 0 = no limit
-	Err       string    // of the newest attempt
-	ErrCode   string
-	Detail    string // status_detail
-	Result    json.RawMessage
-	Steps     []JobStep
-	Completed int // progress
-	Total     int // progress; 0 = none shown
-	Visible   bool
-	Resource  JobResource
-	CreatedBy string // a user id, or ""
-	CreatedAt time.Time
-	StartedAt time.Time
-	UpdatedAt time.Time
-	EndedAt   time.Time
+	ID        string          `json:",omitzero"` // job_…
+	AccountID string          `json:",omitzero"` // "" for the installation's own
+	Kind      string          `json:",omitzero"`
+	Key       string          `json:",omitzero"` // folds waiting duplicates of one kind; "" folds nothing
+	Lane      string          `json:",omitzero"` // jobs of one lane run a bounded number at a time; "" is unbounded
+	Args      json.RawMessage `json:",omitempty"`
+	State     string          `json:",omitzero"` // queued in_progress completed error cancelled
+	Due       time.Time       `json:",omitzero"` // when it may be claimed; while it runs, when its claim ends
+	WakeAt    time.Time       `json:",omitzero"` // while it runs: the time that somebody asked it to be due at
+	Cancel    bool            `json:",omitzero"` // while it runs: somebody asked for its end
+	Attempt   int             `json:",omitzero"` // claims so far; tells a claim from the ones before it
+	Max       int             `json:",omitzero"` // attempts before it is given up; 0 = no limit
+	Jitter    uint16          `json:",omitzero"` // drawn once, so that its waits rise: 65536ths
+	Err       string          `json:",omitzero"` // of the newest attempt
+	ErrCode   string          `json:",omitzero"`
+	Detail    string          `json:",omitzero"` // status_detail
+	Result    json.RawMessage `json:",omitempty"`
+	Steps     []JobStep       `json:",omitempty"`
+	Completed int             `json:",omitzero"` // progress
+	Total     int             `json:",omitzero"` // progress; 0 = none shown
+	Visible   bool            `json:",omitzero"`
+	Resource  JobResource     `json:",omitzero"`
+	CreatedBy string          `json:",omitzero"` // a user id, or ""
+	CreatedAt time.Time       `json:",omitzero"`
+	StartedAt time.Time       `json:",omitzero"` // of the first attempt
+	UpdatedAt time.Time       `json:",omitzero"`
+	EndedAt   time.Time       `json:",omitzero"`
 }
+
+// States of a job.
+const (
+	JobQueued    = "queued"
+	JobRunning   = "in_progress"
+	JobCompleted = "completed"
+	JobError     = "error"
+	JobCancelled = "cancelled"
+)
 
 // A JobStep is one named part of a job.
 type JobStep struct {
-	Name   string
-	Status string // queued in_progress completed error skipped
-	Error  string
-	At     time.Time
+	Name   string    `json:",omitzero"`
+	Status string    `json:",omitzero"` // queued in_progress completed error skipped
+	Error  string    `json:",omitzero"`
+	At     time.Time `json:",omitzero"`
 }
 
 // A JobResource is the thing that a job is about.
-type JobResource struct{ Type, ID, Name string }
+type JobResource struct {
+	Type string `json:",omitzero"`
+	ID   string `json:",omitzero"`
+	Name string `json:",omitzero"`
+}
+
+// RunningLane is where every running job stands, whatever its lane was.
+const RunningLane = "r"
+
+// Ended tells whether nothing will happen to the job any more.
+func (j *Job) Ended() bool { return j.State != JobQueued && j.State != JobRunning }
+
+// laneKey is where a job waits: in its lane, with others of its kind if it has none, or among the running.
+func (j *Job) laneKey() string {
+	switch {
+	case j.Ended():
+		return ""
+	case j.State == JobRunning:
+		return RunningLane
+	case j.Lane == "":
+		return "k" + j.Kind
+	}
+	return "l" + j.Lane
+}
+
+// JobKey is the key of JobByKey.
+func JobKey(kind, key string) string { return kind + "\x00" + key }
 
 // Jobs keeps waiting, running and ended jobs.
 var (
-	Jobs    = newTable("job", func(j *Job) string { return j.ID })
+	Jobs = newTable("job", func(j *Job) string { return j.ID })
+	// JobsDue holds what waits and what runs by its due; each key names the lane as JobsByLane does, see DueLane.
 	JobsDue = Jobs.index("due", func(j *Job) string {
-		if j.State != "queued" && j.State != "in_progress" {
+		if j.Ended() {
 			return ""
 		}
-		return TimeKey(j.Due)
+		return TimeKey(j.Due) + j.laneKey() + "\x00"
+	})
+	// JobsByLane holds the same by lane, "\x00" and due, so that the first of a lane is found at once.
+	JobsByLane = Jobs.index("lane", func(j *Job) string {
+		if j.Ended() {
+			return ""
+		}
+		return j.laneKey() + "\x00" + TimeKey(j.Due)
 	})
 	JobByKey = Jobs.unique("key", func(j *Job) string {
-		if j.Key == "" || j.State != "queued" {
+		if j.Key == "" || j.State != JobQueued {
 			return ""
 		}
-		return j.Kind + "\x00" + j.Key
+		return JobKey(j.Kind, j.Key)
 	})
 	JobsByAccount = Jobs.index("account", func(j *Job) string {
 		if !j.Visible {
@@ -72,3 +118,6 @@ var (
 		return TimeKey(j.EndedAt)
 	})
 )
+
+// DueLane is the lane in a key of JobsDue that belongs to the job with the id.
+func DueLane(key, id string) string { return key[8 : len(key)-len(id)-1] }

@@ -1,0 +1,33 @@
+# make run builds and starts the sandbox; make test runs every test.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+FUZZTIME ?= 20s
+
+.PHONY: build run test race lint fuzz bench peers clean
+
+build:
+	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
+
+run: build
+	./mailstead serve
+
+test: peers
+	go test ./...
+
+race: peers
+	go test -race ./...
+
+peers:
+	@sh .ci/peers
+
+lint:
+	@sh .ci/lint
+
+fuzz:
+	@sh .ci/fuzz $(FUZZTIME)
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./...
+
+clean:
+	rm -rf mailstead data

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/handlers"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/store"
+)
+
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
+
+func ownerFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "owner-email", Usage: "the owner's address", EnvVars: []string{"MAILSTEAD_OWNER_EMAIL"}},
+		&cli.StringFlag{Name: "owner-password", Usage: "the owner's password; one is made if this is left out", EnvVars: []string{"MAILSTEAD_OWNER_PASSWORD"}},
+		&cli.StringFlag{Name: "plan", Usage: "startup or enterprise"},
+		jsonFlag(),
+	}
+}
+
+func tokenFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "user", Usage: "the team user's address"},
+		&cli.StringFlag{Name: "permissions", Usage: "some of read, write, purchase, admin", Value: "read,write"},
+		&cli.StringFlag{Name: "name", Usage: "what the token is for"},
+		&cli.IntFlag{Name: "expires-in-days", Usage: "1 to 3650; never if left out"},
+		jsonFlag(),
+	}
+}
+
+func passwordFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "user", Usage: "the team user's address"},
+		&cli.StringFlag{Name: "password", Usage: "the new password; one is made if this is left out"},
+		jsonFlag(),
+	}
+}
+
+func callFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "list", Usage: "list the operations"},
+		&cli.StringFlag{Name: "account", Usage: "the account, by id or owner's address, if there are several"},
+	}
+}
+
+// need refuses a command whose flag is missing.
+func need(c *cli.Context, flag string) error {
+	if c.String(flag) == "" {
+		return usageError{fmt.Errorf("--%s is required", flag)}
+	}
+	return takeNoArguments(c)
+}
+
+// initCommand makes the store. It opens it itself: a server that runs has been initialised.
+func initCommand(c *cli.Context) error {
+	if err := need(c, "owner-email"); err != nil {
+		return err
+	}
+	s, err := offlineSettings(c)
+	if err != nil {
+		return err
+	}
+	var out *service.AccountCreated
+	err = withInstallation(c.String("data"), s, func(in *installation) (err error) {
+		out, err = in.svc.CreateAccount(c.Context, newAccount(c, true))
+		return plainly(err)
+	})
+	if err != nil {
+		return err
+	}
+	return printAccount(c, out)
+}
+
+func newAccount(c *cli.Context, first bool) service.NewAccount {
+	return service.NewAccount{OwnerEmail: c.String("owner-email"), OwnerPassword: c.String("owner-password"), Plan: c.String("plan"), First: first}
+}
+
+func accountCommand(c *cli.Context) error {
+	if err := need(c, "owner-email"); err != nil {
+		return err
+	}
+	out := new(service.AccountCreated)
+	if err := runLocal(c, accountPath, newAccount(c, false), out); err != nil {
+		return err
+	}
+	return printAccount(c, out)
+}
+
+func printAccount(c *cli.Context, a *service.AccountCreated) error {
+	return printResult(c, a, fmt.Sprintf("account   %s\nowner     %s\npassword  %s\ntoken     %s\n", a.AccountID, a.OwnerEmail, a.OwnerPassword, a.Token))
+}
+
+func tokenCommand(c *cli.Context) error {
+	if err := need(c, "user"); err != nil {
+		return err
+	}
+	out := new(service.TokenCreated)
+	err := runLocal(c, tokenPath, service.TokenFor{
+		User: c.String("user"), Permissions: strings.Split(c.String("permissions"), ","), Name: c.String("name"), ExpiresInDays: c.Int("expires-in-days"),
+	}, out)
+	if err != nil {
+		return err
+	}
+	return printResult(c, out, fmt.Sprintf("id     %s\ntoken  %s\n", out.ID, out.Value))
+}
+
+func passwordCommand(c *cli.Context) error {
+	if err := need(c, "user"); err != nil {
+		return err
+	}
+	out := new(service.PasswordReset)
+	err := runLocal(c, passwordPath, service.NewPassword{User: c.String("user"), Password: c.String("password")}, out)
+	if err != nil {
+		return err
+	}
+	return printResult(c, out, fmt.Sprintf("user      %s\npassword  %s\n", out.Email, out.Password))
+}
+
+// printResult prints v as JSON if asked to, else the text.
+func printResult(c *cli.Context, v any, text string) error {
+	if !c.Bool("json") {
+		_, err := io.WriteString(c.App.Writer, text)
+		return err
+	}
+	return json.NewEncoder(c.App.Writer).Encode(v)
+}
+
+// plainly gives an error of the service without its code.
+func plainly(err error) error {
+	if e, ok := service.AsError(err); ok {
+		return errors.New(e.Message)
+	}
+	return err
+}
+
+// callCommand calls one operation of the API.
+func callCommand(c *cli.Context) error {
+	if c.Bool("list") {
+		for _, o := range handlers.Operations() {
+			if _, err := fmt.Fprintf(c.App.Writer, "%-28s %-6s %s\n", o.Name, o.Method, o.Path); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if c.NArg() < 1 || c.NArg() > 2 {
+		return usageError{errors.New("write: mailstead call OPERATION [JSON]; `mailstead call --list` names the operations")}
+	}
+	r, err := handlers.NewRequest(c.Context, c.Args().Get(0), c.Args().Get(1))
+	if err != nil {
+		return usageError{err}
+	}
+	r.Header.Set("X-Mailstead-Account", c.String("account"))
+	resp, err := local(c, r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode >= 400 {
+		return fmt.Errorf("%s answered %s: %s", c.Args().First(), resp.Status, bytes.TrimSpace(body))
+	}
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, body, "", "  ") == nil {
+		body = pretty.Bytes()
+	}
+	_, err = c.App.Writer.Write(body)
+	return err
+}
+
+// checkCommand verifies a stopped store.
+func checkCommand(c *cli.Context) error {
+	if err := takeNoArguments(c); err != nil {
+		return err
+	}
+	dir := c.String("data")
+	if _, err := os.Stat(filepath.Join(dir, "mailstead.db")); err != nil {
+		return fmt.Errorf("there is no store in %s: %w", dir, err)
+	}
+	st, err := store.Open(dir, store.Options{Log: slog.New(slog.NewTextHandler(c.App.ErrWriter, nil))})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(st.Check(), st.Close()); err != nil {
+		return fmt.Errorf("the store is damaged:\n%w", err)
+	}
+	_, err = fmt.Fprintln(c.App.Writer, "ok")
+	return err
+}
+
+// isRefused tells whether nobody listens on a socket that is left over.
+func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

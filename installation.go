@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/store"
+)
+
+// An installation is one data directory with the service over it.
+type installation struct {
+	store *store.Store
+	queue *jobs.Queue
+	svc   *service.Service
+}
+
+// openInstallation opens the data directory. l may be nil, when nothing listens.
+func openInstallation(dir string, s *settings, l *listeners, log *slog.Logger) (*installation, error) {
+	config, own, err := serviceConfig(s, l, log)
+	if err != nil {
+		return nil, err
+	}
+	st, err := store.Open(dir, store.Options{Log: log})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := service.LoadKeys(dir)
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	q := jobs.NewQueue(st)
+	q.Log = log
+	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, config)}
+	if own != nil {
+		own.hosts = in.svc.HostsName
+	}
+	return in, nil
+}
+
+func (in *installation) close() error {
+	in.svc.Close()
+	return in.store.Close()
+}
+
+// serviceConfig turns settings into what the service needs. own is the resolver that must still learn which names are
+// answered here, if there is one.
+func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Config, own *ownResolver, err error) {
+	c = service.Config{
+		Hostname: s.Hostname, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), Version: version,
+		AllowPrivate: bool(s.Private), DNSCheckInterval: s.Zones.CheckInterval.d, Log: log, Limits: serviceLimits(s.Limits),
+	}
+	if c.Hostname == "" {
+		c.Hostname = "mail.mailstead.test"
+	}
+	c.Nameservers = nameservers(c.Hostname)
+	for _, r := range s.Relay {
+		c.Relays = append(c.Relays, service.Relay{
+			Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
+			Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
+		})
+	}
+	if c.PublicIPs, err = publicIPs(s); err != nil {
+		return c, nil, err
+	}
+	if c.RootCAs, err = rootCAs(s.CAFile); err != nil {
+		return c, nil, err
+	}
+	if l != nil {
+		describe(&c, s, l)
+	}
+	switch {
+	case s.Resolver.on():
+		c.Resolver = dnsprov.NewResolver(s.Resolver.text)
+	case s.Sandbox() && l != nil && l.dnsTCP != nil:
+		own = &ownResolver{own: dnsprov.NewResolver(l.dnsTCP.Addr().String())}
+		c.Resolver = own
+	}
+	return c, own, nil
+}
+
+// describe notes what mail clients and API clients are told.
+func describe(c *service.Config, s *settings, l *listeners) {
+	c.SMTPPort, c.SMTPSecurity = portOf(l.submissions, l.submission), "tls"
+	if l.submissions == nil {
+		c.SMTPSecurity = startTLS(s)
+	}
+	c.IMAPPort, c.IMAPSecurity = portOf(l.imaps, l.imap), "tls"
+	if l.imaps == nil {
+		c.IMAPSecurity = startTLS(s)
+	}
+	c.BaseURL = "http://" + addrOf(l.http)
+	switch {
+	case l.httpTLS != nil && !s.Sandbox():
+		c.BaseURL = "https://" + s.Hostname
+		if p := portOf(l.httpTLS); p != 443 {
+			c.BaseURL += fmt.Sprintf(":%d", p)
+		}
+	case l.httpTLS != nil && l.http == nil:
+		c.BaseURL = "https://" + addrOf(l.httpTLS)
+	case !s.Sandbox() && l.http != nil:
+		c.BaseURL = fmt.Sprintf("http://%s:%d", s.Hostname, portOf(l.http))
+	}
+}
+
+func startTLS(s *settings) string {
+	if s.TLSCert == "" {
+		return "none"
+	}
+	return "starttls"
+}
+
+func serviceLimits(l limitSettings) service.Limits {
+	out := service.Limits{
+		Plan: l.Plan.text, Domains: int(l.Domains), TeamUsers: int(l.TeamUsers), Mailboxes: int(l.Mailboxes),
+		MailboxesPerDomain: int(l.MailboxesPerDomain), RatePerMinute: int(l.RatePerMinute), BurstPerMinute: int(l.BurstPerMinute),
+	}
+	if out.Plan == "" {
+		out.Plan = "startup"
+	}
+	for n, byDefault := range map[*int]int{&out.Domains: 500, &out.TeamUsers: 25, &out.MailboxesPerDomain: 100} {
+		if *n == 0 {
+			*n = byDefault
+		}
+	}
+	return out
+}
+
+// nameservers are the names of our own DNS servers, beside the host's name.
+func nameservers(hostname string) []string {
+	parent := hostname
+	for i, c := range hostname {
+		if c == '.' {
+			parent = hostname[i+1:]
+			break
+		}
+	}
+	return []string{"ns1." + parent, "ns2." + parent}
+}
+
+// firstStart makes the first account of a sandbox; in production `init` does that, so that nothing secret lands in a log.
+func (in *installation) firstStart(ctx context.Context, s *settings) (*service.AccountCreated, error) {
+	_, err := in.svc.Operator(ctx, "")
+	if err == nil {
+		return nil, nil
+	}
+	if e, ok := service.AsError(err); !ok || e.Status != 404 {
+		return nil, err
+	}
+	if !s.Sandbox() {
+		return nil, usageError{errors.New("there is no account yet: run `mailstead init --owner-email YOU@example.com` first")}
+	}
+	return in.svc.CreateAccount(ctx, service.NewAccount{OwnerEmail: "owner@mailstead.test", First: true})
+}
+
+// withInstallation opens the data directory of a stopped server for one command.
+func withInstallation(dir string, s *settings, do func(*installation) error) (err error) {
+	if info, statErr := os.Stat(dir); statErr == nil && !info.IsDir() {
+		return usageError{fmt.Errorf("%s is not a directory", dir)}
+	}
+	in, err := openInstallation(dir, s, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.close()) }()
+	return do(in)
+}
+
+var _ service.Resolver = (*net.Resolver)(nil)

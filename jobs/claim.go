@@ -1,0 +1,139 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// A batch is one transaction of claims.
+type batch struct {
+	q      *Queue
+	tx     *store.Tx
+	now    time.Time
+	budget int // how many more jobs may be touched
+	turns  []turn
+	jobs   []taken
+}
+
+// taken is a job that was claimed in a turn.
+type taken struct {
+	job  *store.Job
+	lane *lane
+}
+
+// fill claims one job for each lane, and goes round again while workers are free.
+func (b *batch) fill() error {
+	for progress := true; progress && b.budget > 0; {
+		progress = false
+		for i := range b.turns {
+			t := &b.turns[i]
+			if t.over || b.budget == 0 {
+				continue
+			}
+			if err := b.take(t); err != nil {
+				return err
+			}
+			progress = progress || !t.over
+		}
+	}
+	for i := range b.turns {
+		t := &b.turns[i]
+		t.more = b.head(t.lane.name) != ""
+	}
+	return nil
+}
+
+// head is the id of the first job of the lane, if that is due; else "".
+func (b *batch) head(lane string) string {
+	prefix := lane + "\x00"
+	for key, id := range store.JobsByLane.Keys(b.tx, prefix, "") {
+		if key[len(prefix):len(prefix)+8] <= store.TimeKey(b.now) {
+			return id
+		}
+		break
+	}
+	return ""
+}
+
+// take claims the first job of the turn's lane, or finds that the turn is over.
+func (b *batch) take(t *turn) error {
+	id := b.head(t.lane.name)
+	if id == "" {
+		t.over = true
+		return nil
+	}
+	j, err := store.Jobs.Get(b.tx, id)
+	if err != nil {
+		return err
+	}
+	k := b.q.kinds[j.Kind]
+	if k == nil { // of a newer version, perhaps: to be kept, and out of the others' way
+		b.q.Log.Warn("nobody handles this kind of job", "job", j.ID, "kind", j.Kind)
+		b.budget--
+		j.Due = b.now.Add(putOff)
+		return b.q.put(b.tx, j)
+	}
+	t.limit = k.Lanes
+	if j.Lane == "" {
+		t.limit = b.q.Workers
+	}
+	if t.running+t.taken >= t.limit {
+		t.over = true
+		return nil
+	}
+	b.budget--
+	t.taken++
+	b.jobs = append(b.jobs, taken{j, t.lane})
+	return b.claim(j, k)
+}
+
+// claim counts an attempt, and moves the due of the job to the end of its claim.
+func (b *batch) claim(j *store.Job, k *Kind) error {
+	j.State = store.JobRunning
+	j.Attempt++
+	j.Due = b.now.Add(k.Timeout + slack).Truncate(time.Millisecond)
+	if j.StartedAt.IsZero() {
+		j.StartedAt = b.now
+	}
+	return b.q.put(b.tx, j)
+}
+
+// launch sets to work what was claimed.
+func (d *dispatcher) launch(b *batch) {
+	claims := make([]*claim, len(b.jobs))
+	for i, t := range b.jobs {
+		claims[i] = d.newClaim(t.job, t.lane)
+	}
+	d.round.start(b.turns, claims)
+	d.running.Add(len(claims))
+	for _, c := range claims {
+		go d.work(c)
+	}
+}
+
+func (d *dispatcher) newClaim(j *store.Job, l *lane) *claim {
+	ctx, cancel := context.WithCancelCause(d.base)
+	return &claim{job: j, kind: d.kinds[j.Kind], lane: l, base: d.base, ctx: ctx, cancel: cancel}
+}
+
+// follow claims the first job of the lane of a claim that ends in the same transaction, if it is due and of the same
+// kind. As it takes that claim's place, no more of the lane run than before. begun is called once that is committed.
+func (d *dispatcher) follow(tx *store.Tx, c *claim, begun func(*claim)) error {
+	b := &batch{q: d.Queue, tx: tx, now: tx.Now()}
+	id := b.head(c.lane.name)
+	if id == "" {
+		return nil
+	}
+	j, err := store.Jobs.Get(tx, id)
+	if err != nil || j.Kind != c.kind.Name {
+		return nil // what is wrong with the next job, the dispatcher will meet; it is not this one's concern
+	}
+	tx.After(func() {
+		n := d.newClaim(j, c.lane)
+		d.round.follow(c, n)
+		begun(n)
+	})
+	return b.claim(j, c.kind)
+}

@@ -1,0 +1,85 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	everyKey      = "every" // of the one job of a recurring kind
+	pruneKind     = "prune_jobs"
+	pruneInterval = 6 * time.Hour
+	pruneChunk    = 256 // jobs that one transaction deletes
+	keepEnded     = 30 * 24 * time.Hour
+)
+
+// Every has a job of the kind, without arguments, done again and again: an interval, up to a tenth less or more, lies
+// between the end of one and the next. There is one at a time, over restarts too; the first comes within an interval.
+// It is called before Run, for a kind that Handle knows by then.
+func (q *Queue) Every(kind string, interval time.Duration) { q.every[kind] = interval }
+
+// seedRecurring sees to it that a job of each recurring kind waits, no later than its interval asks.
+func (q *Queue) seedRecurring() error {
+	for kind, interval := range q.every {
+		wait := time.Duration(q.Rand() * float64(interval))
+		err := q.Store.Update(func(tx *store.Tx) error {
+			_, err := q.Add(tx, New{Kind: kind, Key: everyKey, Due: tx.Now().Add(wait)})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("add recurring job: %w", err)
+		}
+	}
+	return nil
+}
+
+// recur adds the next job of a recurring kind when one has ended.
+func (q *Queue) recur(tx *store.Tx, ended *store.Job) error {
+	interval := q.every[ended.Kind]
+	if interval == 0 || ended.Key != everyKey {
+		return nil
+	}
+	_, err := q.Add(tx, New{Kind: ended.Kind, Key: everyKey, Due: tx.Now().Add(Jitter(interval, q.Rand()))})
+	return err
+}
+
+// Prune deletes jobs that ended more than 30 days ago, a bounded number in each transaction.
+func (q *Queue) Prune(ctx context.Context) error {
+	before := store.TimeKey(q.Store.Now().Add(-keepEnded))
+	for {
+		var old []string
+		err := q.Store.Update(func(tx *store.Tx) error {
+			old = old[:0]
+			for key, id := range store.JobsEnded.Keys(tx, "", "") {
+				if key >= before || len(old) == pruneChunk {
+					break
+				}
+				old = append(old, id)
+			}
+			for _, id := range old {
+				if err := store.Jobs.Delete(tx, id); err != nil {
+					return err
+				}
+			}
+			if len(old) == 0 {
+				return errNothing
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errNothing) {
+			return fmt.Errorf("prune jobs: %w", err)
+		}
+		if len(old) < pruneChunk {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+func (q *Queue) prune(ctx context.Context, _ *store.Job) (Writes, error) { return nil, q.Prune(ctx) }

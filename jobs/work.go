@@ -1,0 +1,273 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// work does attempts, one after the other, until the lane's next job is another worker's.
+func (d *dispatcher) work(c *claim) {
+	defer d.running.Done()
+	defer d.signal()
+	for c != nil {
+		c = d.step(c)
+	}
+}
+
+// step does one attempt and commits what it came to. If the lane has another job of the kind, and no other lane waits for
+// a worker, the same transaction claims that, and step returns the claim.
+func (d *dispatcher) step(c *claim) (next *claim) {
+	defer func() {
+		if next == nil {
+			d.round.finish(c)
+		}
+	}()
+	defer c.cancel(nil)
+	writes, err := d.attempt(c)
+	o := outcome{err: err, writes: writes, news: &c.news}
+	o.stopped = errors.Is(context.Cause(c.ctx), errStopped)
+	c.news.seal()
+	if d.stopping.Err() == nil && d.round.mayFollow(c) {
+		o.then = func(tx *store.Tx) error {
+			return d.follow(tx, c, func(n *claim) { next = n })
+		}
+	}
+	err = d.persist(c, o)
+	switch {
+	case errors.Is(err, errLost):
+		d.Log.Warn("a job's work came too late and was dropped", "job", c.job.ID, "kind", c.job.Kind, "attempt", c.job.Attempt)
+	case err != nil:
+		d.Log.Error("the end of a job's work was not kept", "job", c.job.ID, "kind", c.job.Kind, "err", err)
+		d.fail(err)
+	}
+	return next
+}
+
+// fail ends Run if the store takes nothing more. After any other error the job is done again when its claim is over.
+func (q *Queue) fail(err error) {
+	if !errors.Is(err, store.ErrFailed) && !errors.Is(err, store.ErrClosed) {
+		return
+	}
+	select {
+	case q.fatal <- err:
+	default:
+	}
+}
+
+// attempt calls Work. A panic is its error.
+func (q *Queue) attempt(c *claim) (w Writes, err error) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.kind.Timeout)
+	defer cancel()
+	defer recoverAs(&err)
+	j := *c.job
+	q.open(c, &j)
+	return c.kind.Work(context.WithValue(ctx, newsKey{}, &c.news), &j)
+}
+
+// recoverAs turns a panic into an error; it is deferred.
+func recoverAs(err *error) {
+	if v := recover(); v != nil {
+		*err = &panicked{v, debug.Stack()}
+	}
+}
+
+// persist concludes a claim, and does so again while the disk is full and the claim lasts: what was done outside is done
+// twice if it is forgotten.
+func (q *Queue) persist(c *claim, o outcome) error {
+	pause := time.Second
+	for {
+		err := q.conclude(c.job, o)
+		if !errors.Is(err, store.ErrFull) || q.Store.Now().Add(pause).After(c.job.Due) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-c.base.Done():
+			return err
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// An outcome is what an attempt came to.
+type outcome struct {
+	err     error
+	writes  Writes
+	news    *news
+	stopped bool                     // its ctx ended because the queue stops
+	hold    bool                     // it must not be given up now
+	then    func(tx *store.Tx) error // in the same transaction; may be nil
+}
+
+// conclude commits the outcome of the claim that j stands for. It returns errLost if j has been claimed again, or is
+// gone. When Writes or Failed refuse, the attempt counts as failed, without them.
+func (q *Queue) conclude(j *store.Job, o outcome) error {
+	var after *store.Job
+	for {
+		err := q.Store.Update(func(tx *store.Tx) (err error) {
+			if after, err = q.settle(tx, j, o); err != nil || o.then == nil {
+				return err
+			}
+			return o.then(tx)
+		})
+		var r refused
+		if !errors.As(err, &r) {
+			if err == nil {
+				q.report(after, o.err)
+			}
+			return err
+		}
+		o.writes, o.err, o.hold = nil, r.error, o.hold || r.failed
+	}
+}
+
+// settle brings a job into the state that follows from the outcome of its claim.
+func (q *Queue) settle(tx *store.Tx, claimed *store.Job, o outcome) (*store.Job, error) {
+	j, err := store.Jobs.Get(tx, claimed.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, errLost
+	}
+	if err != nil {
+		return nil, err
+	}
+	if j.State != store.JobRunning || j.Attempt != claimed.Attempt {
+		return nil, errLost
+	}
+	if o.news != nil {
+		o.news.write(j)
+	}
+	q.judge(tx, j, o)
+	if o.writes != nil {
+		if err := guard(func() error { return o.writes(tx, j) }); err != nil {
+			return nil, refused{error: fmt.Errorf("writes of job %s: %w", j.ID, err)}
+		}
+	}
+	if j.State == store.JobQueued {
+		return j, q.requeue(tx, j)
+	}
+	k := q.kinds[j.Kind]
+	if j.State == store.JobError && k != nil && k.Failed != nil {
+		if err := guard(func() error { return k.Failed(tx, j, o.err) }); err != nil {
+			return nil, refused{error: fmt.Errorf("failure of job %s: %w", j.ID, err), failed: true}
+		}
+	}
+	return j, q.end(tx, j)
+}
+
+// guard calls fn. A panic is its error.
+func guard(fn func() error) (err error) {
+	defer recoverAs(&err)
+	return fn()
+}
+
+// judge decides which state follows from the outcome.
+func (q *Queue) judge(tx *store.Tx, j *store.Job, o outcome) {
+	now := tx.Now()
+	var perm permanent
+	var snoozed snooze
+	isPermanent := errors.As(o.err, &perm)
+	isSnoozed := errors.As(o.err, &snoozed)
+	switch {
+	case o.err == nil:
+		j.State, j.Err, j.ErrCode = store.JobCompleted, "", ""
+	case j.Cancel:
+		j.State = store.JobCancelled
+	case isSnoozed:
+		j.Attempt--
+		j.State, j.Due = store.JobQueued, snoozed.until
+	case o.stopped && !isPermanent:
+		j.Attempt--
+		j.State, j.Due = store.JobQueued, now
+	case !o.hold && (isPermanent || j.Max > 0 && j.Attempt >= j.Max):
+		note(j, o.err)
+		j.State = store.JobError
+	default:
+		note(j, o.err)
+		j.State, j.Due = store.JobQueued, q.again(j, o.err, now)
+	}
+	if j.State == store.JobQueued {
+		if !j.WakeAt.IsZero() && j.WakeAt.Before(j.Due) {
+			j.Due = j.WakeAt
+		}
+		j.Due = latest(j.Due, now).UTC().Truncate(time.Millisecond)
+	} else {
+		j.EndedAt = now
+	}
+	j.WakeAt, j.Cancel = time.Time{}, false
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// again is when a job that failed is due.
+func (q *Queue) again(j *store.Job, err error, now time.Time) time.Time {
+	var at retryAt
+	switch {
+	case errors.As(err, &at):
+		return at.at
+	case errors.Is(err, errCrashed):
+		return now
+	}
+	backoff := Backoff
+	if k := q.kinds[j.Kind]; k != nil {
+		backoff = k.Backoff
+	}
+	return now.Add(backoff(j.Attempt, float64(j.Jitter)/(1<<16)))
+}
+
+// requeue lets a job wait again. If another with its key has begun to wait since, that one does the work, at the earlier
+// time of the two, and this one is cancelled.
+func (q *Queue) requeue(tx *store.Tx, j *store.Job) error {
+	other, err := q.waiting(tx, j.Kind, j.Key)
+	if err != nil {
+		return err
+	}
+	if other == nil {
+		return q.put(tx, j)
+	}
+	if j.Due.Before(other.Due) {
+		other.Due = j.Due
+		if err := q.put(tx, other); err != nil {
+			return err
+		}
+	}
+	j.State, j.EndedAt, j.Detail = store.JobCancelled, tx.Now(), "superseded by "+other.ID
+	return q.end(tx, j)
+}
+
+// end keeps a job that has ended, or lets it go, and sees to the next one of a recurring kind.
+func (q *Queue) end(tx *store.Tx, j *store.Job) error {
+	if err := q.put(tx, j); err != nil {
+		return err
+	}
+	return q.recur(tx, j)
+}
+
+// report logs what an attempt came to.
+func (q *Queue) report(j *store.Job, err error) {
+	if err == nil || errors.As(err, new(snooze)) {
+		return
+	}
+	log := q.Log.With("job", j.ID, "kind", j.Kind, "attempt", j.Attempt, "err", err)
+	if p := new(panicked); errors.As(err, &p) {
+		log.Error("a job panicked", "state", j.State, "stack", string(p.stack))
+		return
+	}
+	switch j.State {
+	case store.JobQueued:
+		log.Info("a job is tried again", "due", j.Due)
+	case store.JobError:
+		log.Warn("a job was given up")
+	default:
+		log.Info("a job was cancelled")
+	}
+}

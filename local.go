@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/handlers"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/store"
+)
+
+// socketName is the socket of a running server, in the data directory.
+const socketName = "mailstead.sock"
+
+// localPaths are the operator's own commands; they are reached through the socket, or in-process when no server runs.
+const (
+	accountPath  = "/local/account"
+	tokenPath    = "/local/token"
+	passwordPath = "/local/password"
+)
+
+// localHandler answers the command line: the API as the owner, and the operator's commands.
+func localHandler(svc *service.Service, api *handlers.Server) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", api.Local())
+	mux.Handle(accountPath, localCommand(svc.CreateAccount))
+	mux.Handle(tokenPath, localCommand(svc.CreateTokenFor))
+	mux.Handle(passwordPath, localCommand(svc.ResetPassword))
+	return mux
+}
+
+// localCommand makes a handler of a service method.
+func localCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		out, err := method(r.Context(), in)
+		if err != nil {
+			e := service.Explain(err)
+			http.Error(w, e.Message, e.Status)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out)
+	})
+}
+
+// local sends a request to the running server, or to an installation opened just for it.
+func local(c *cli.Context, r *http.Request) (*http.Response, error) {
+	dir := c.String("data")
+	resp, err := overSocket(filepath.Join(dir, socketName), r)
+	if err == nil {
+		return resp, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) && !isRefused(err) {
+		return nil, err
+	}
+	s, err := offlineSettings(c)
+	if err != nil {
+		return nil, err
+	}
+	rec := httptest.NewRecorder()
+	err = withInstallation(dir, s, func(in *installation) error {
+		localHandler(in.svc, handlers.New(in.svc)).ServeHTTP(rec, r)
+		return nil
+	})
+	if errors.Is(err, store.ErrInUse) {
+		return nil, fmt.Errorf("a server uses %s, but its socket does not answer: %w", dir, err)
+	}
+	return rec.Result(), err
+}
+
+// offlineSettings are the file's, for commands that open the store themselves.
+func offlineSettings(c *cli.Context) (*settings, error) {
+	s, err := loadSettings(c)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.PublicIP) == 0 && !s.Sandbox() {
+		_ = s.PublicIP.UnmarshalText([]byte("127.0.0.1")) // nothing listens, so nothing is published
+	}
+	return s, nil
+}
+
+func overSocket(path string, r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body)) // for whoever comes second
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	out := r.Clone(r.Context())
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	out.RequestURI, out.URL.Scheme, out.URL.Host = "", "http", "mailstead"
+	t := &http.Transport{
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		DisableKeepAlives: true,
+	}
+	return t.RoundTrip(out)
+}
+
+// runLocal sends a command with its arguments as JSON and decodes what comes back.
+func runLocal(c *cli.Context, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	r := httptest.NewRequestWithContext(c.Context, http.MethodPost, path, bytes.NewReader(body))
+	resp, err := local(c, r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(strings.TrimSpace(string(answer)))
+	}
+	return json.Unmarshal(answer, out)
+}

@@ -1,0 +1,175 @@
+// Package auth judges where mail comes from (SPF, DKIM, DMARC, Authentication-Results) and signs what goes out (DKIM).
+// It does not know mailboxes, accounts or what is done with a verdict: its caller refuses, files or delivers.
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Result is the outcome of one method, in the words of RFC 8601 section 2.7. The value "policy" of that RFC is written
+// as neutral with a reason.
+type Result string
+
+// The results that a verdict can bear.
+const (
+	Pass      Result = "pass"
+	Fail      Result = "fail"
+	SoftFail  Result = "softfail"
+	Neutral   Result = "neutral"
+	None      Result = "none"
+	TempError Result = "temperror"
+	PermError Result = "permerror"
+)
+
+// The policies that a verdict can ask for (RFC 7489 section 6.3).
+const (
+	PolicyNone       = "none"
+	PolicyQuarantine = "quarantine"
+	PolicyReject     = "reject"
+)
+
+// ErrAuthservID is returned by Verify and StripResults when the authserv-id they are given is no host name.
+var ErrAuthservID = errors.New("authserv-id is not a host name")
+
+// Resolver is what every verdict needs of DNS; *net.Resolver is one. The names it is asked for are absolute, with a
+// final dot, so that no search list of the host applies; LookupAddr gets an address. A method must return once its
+// context has ended. A *net.DNSError with IsNotFound says that a name or type does not exist, every other error is
+// taken as temporary.
+type Resolver interface {
+	LookupTXT(ctx context.Context, name string) ([]string, error)
+	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
+	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
+	LookupAddr(ctx context.Context, addr string) ([]string, error)
+}
+
+// Request is one message that has arrived, with its envelope.
+type Request struct {
+	// IP is the address of the SMTP client.
+	IP netip.Addr
+	// Helo is the name the client gave with EHLO or HELO.
+	Helo string
+	// MailFrom is the reverse-path without angle brackets; empty for the null sender.
+	MailFrom string
+	// AuthservID is our host name, the authserv-id of the header field that is made (RFC 8601 section 2.2).
+	AuthservID string
+	// Message is the message as received, with CRLF line ends, Size bytes long.
+	Message io.ReaderAt
+	Size    int64
+	// HeaderFrom has the addresses (local@domain) of the From header field, as the caller shows them to people.
+	HeaderFrom []string
+}
+
+// Signature is the outcome of one DKIM-Signature field, in the order of the message.
+type Signature struct {
+	// Domain and Selector are d= and s= in lower-case A-labels; empty when they are no DNS names.
+	Domain, Selector string
+	Result           Result
+	// Reason says in a few printable ASCII words why Result is not pass; empty with pass.
+	Reason string
+	// Aligned tells whether Domain is aligned with the From domain (RFC 7489 section 3.1.1), whatever Result is.
+	Aligned bool
+
+	algorithm string // a=, when it is a plain token
+	hint      string // the first characters of b= (RFC 6008)
+}
+
+// Verdict is what is known of a message's origin.
+type Verdict struct {
+	// SPF is the result for SPFDomain: the domain of the reverse-path, or of HELO for the null sender.
+	SPF       Result
+	SPFDomain string
+	// DKIM is pass when any signature passes, otherwise the result of the most telling one.
+	DKIM       Result
+	Signatures []Signature
+	DMARC      Result
+	// Policy is what the receiver should do for DMARC, after sp= and pct=: PolicyNone, PolicyQuarantine or
+	// PolicyReject; empty when DMARC passes or says nothing about the message.
+	Policy string
+	// FromDomain is the domain that DMARC was judged for, OrgDomain its organisational domain; empty without one.
+	FromDomain, OrgDomain string
+	// Header is the whole Authentication-Results field with its final CRLF, folded, ready to be put before the message.
+	Header string
+}
+
+// Verifier judges messages. It is safe for use by several goroutines once its fields are set.
+type Verifier struct {
+	Resolver Resolver
+	// Now is the clock that expired signatures are judged by; nil is time.Now. It can only make a signature expire
+	// sooner, since the library that verifies looks at the real clock as well.
+	Now func() time.Time
+	// Rand returns a number from 0 to n-1, to sample by pct=; nil is math/rand/v2.IntN.
+	Rand func(n int) int
+	// MaxVerifications bounds the signatures looked at, the first ones of the header; 0 is 5.
+	MaxVerifications int
+	// Timeout bounds all DNS of one message, LookupTimeout one look-up, so that one slow name cannot use up the time of
+	// the others; 0 is 20 s and 6 s.
+	Timeout, LookupTimeout time.Duration
+}
+
+const (
+	defaultVerifications = 5
+	defaultTimeout       = 20 * time.Second
+	defaultLookupTimeout = 6 * time.Second
+)
+
+// Verify judges a message. A dead resolver gives temperror results and no policy, never an error. An error is the end of
+// ctx, a message that cannot be read, or ErrAuthservID.
+func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
+	id, ok := asciiDomain(r.AuthservID)
+	if !ok {
+		return nil, fmt.Errorf("%w: %.100q", ErrAuthservID, r.AuthservID)
+	}
+	msg, err := openMessage(io.NewSectionReader(r.Message, 0, r.Size))
+	if err != nil {
+		return nil, err
+	}
+	look, cancel := v.lookups(ctx)
+	defer cancel()
+
+	verdict := &Verdict{}
+	from := authorsOf(r.HeaderFrom, msg)
+	var found []discovery
+	var heloOnly bool
+	var dkimErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { verdict.SPF, verdict.SPFDomain, heloOnly = checkSPF(look, r) })
+	wg.Go(func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, msg) })
+	wg.Go(func() { found = discoverAll(look, from.domains) })
+	wg.Wait()
+	if dkimErr != nil {
+		return nil, dkimErr
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	verdict.DKIM = overall(verdict.Signatures)
+	v.judge(verdict, from, found)
+	verdict.Header = resultsField(id, verdict, heloOnly)
+	return verdict, nil
+}
+
+func (v *Verifier) lookups(ctx context.Context) (*lookups, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, orDefault(v.Timeout, defaultTimeout))
+	return &lookups{ctx: ctx, resolver: v.Resolver, each: orDefault(v.LookupTimeout, defaultLookupTimeout)}, cancel
+}
+
+func (v *Verifier) now() time.Time {
+	if v.Now == nil {
+		return time.Now()
+	}
+	return v.Now()
+}
+
+func orDefault[T int | time.Duration](have, otherwise T) T {
+	if have <= 0 {
+		return otherwise
+	}
+	return have
+}

@@ -1,0 +1,241 @@
+package auth
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// maxAuthors bounds the From domains that DMARC is judged for.
+const maxAuthors = 5
+
+// errRecord says that a DMARC record cannot be applied.
+var errRecord = errors.New("malformed DMARC record")
+
+// dmarcRecord is a DMARC record (RFC 7489 section 6.3), without what only reports need.
+type dmarcRecord struct {
+	policy, subPolicy     string
+	strictDKIM, strictSPF bool
+	percent               int
+	fromOrganisation      bool // published by the organisational domain, so that sp= counts
+}
+
+// parseRecord reads a record that isRecord knows. Only p= and sp= can spoil one, and not even they when there is someone
+// to report to (RFC 7489 section 6.6.3, step 6); anything else that is malformed has its default.
+func parseRecord(txt string) (dmarcRecord, error) {
+	tags := parseTags(txt)
+	rec := dmarcRecord{
+		policy:     strings.ToLower(tags["p"]),
+		subPolicy:  strings.ToLower(tags["sp"]),
+		strictDKIM: strings.EqualFold(tags["adkim"], "s"),
+		strictSPF:  strings.EqualFold(tags["aspf"], "s"),
+		percent:    100,
+	}
+	if pct, err := strconv.ParseUint(tags["pct"], 10, 7); err == nil && pct <= 100 {
+		rec.percent = int(pct)
+	}
+	_, hasSub := tags["sp"]
+	if !isPolicy(rec.policy) || hasSub && !isPolicy(rec.subPolicy) {
+		if !hasReportURI(tags["rua"]) {
+			return dmarcRecord{}, errRecord
+		}
+		rec.policy, rec.subPolicy = PolicyNone, PolicyNone
+	}
+	if rec.subPolicy == "" {
+		rec.subPolicy = rec.policy
+	}
+	return rec, nil
+}
+
+// isRecord tells a DMARC record from other texts at its name by the version, which must come first.
+func isRecord(txt string) bool {
+	first, _, _ := strings.Cut(txt, ";")
+	name, value, _ := strings.Cut(first, "=")
+	return strings.TrimSpace(name) == "v" && strings.TrimSpace(value) == "DMARC1"
+}
+
+func isPolicy(s string) bool {
+	return s == PolicyNone || s == PolicyQuarantine || s == PolicyReject
+}
+
+func hasReportURI(list string) bool {
+	for uri := range strings.SplitSeq(list, ",") {
+		u, err := url.Parse(strings.TrimSpace(uri))
+		if err == nil && u.Scheme != "" && (u.Opaque != "" || u.Host != "") {
+			return true
+		}
+	}
+	return false
+}
+
+// discovery is the record that applies to a From domain, or why there is none: none, temperror or permerror.
+type discovery struct {
+	domain string
+	record dmarcRecord
+	failed Result
+}
+
+// discoverAll finds the records of all domains side by side.
+func discoverAll(look *lookups, domains []string) []discovery {
+	out := make([]discovery, len(domains))
+	var wg sync.WaitGroup
+	for i, d := range domains {
+		wg.Go(func() { out[i] = discover(look, d) })
+	}
+	wg.Wait()
+	return out
+}
+
+// discover looks at the From domain, then at its organisational domain (RFC 7489 section 6.6.3).
+func discover(look *lookups, domain string) discovery {
+	d := discovery{domain: domain}
+	d.record, d.failed = recordAt(look, domain)
+	if org := orgDomain(domain); d.failed == None && org != domain {
+		d.record, d.failed = recordAt(look, org)
+		d.record.fromOrganisation = true
+	}
+	return d
+}
+
+func recordAt(look *lookups, domain string) (dmarcRecord, Result) {
+	txts, err := look.LookupTXT(look.ctx, "_dmarc."+domain)
+	if err != nil && !notFound(err) {
+		return dmarcRecord{}, TempError
+	}
+	var records []string
+	for _, txt := range txts {
+		if isRecord(txt) {
+			records = append(records, txt)
+		}
+	}
+	if len(records) == 0 {
+		return dmarcRecord{}, None
+	}
+	rec, err := parseRecord(records[0])
+	if err != nil || len(records) > 1 {
+		return dmarcRecord{}, PermError
+	}
+	return rec, ""
+}
+
+// authors are the domains of the From field.
+type authors struct {
+	domains []string
+	present bool // there is a From field
+	unclear bool // it is repeated, or not all of it is addresses at domains
+}
+
+func authorsOf(addresses []string, msg *message) authors {
+	fields := len(named(msg.fields, "From"))
+	a := authors{present: fields > 0 || len(addresses) > 0 || msg.tooLarge}
+	a.unclear = fields > 1 || msg.tooLarge || a.present && len(addresses) == 0
+	for _, address := range addresses {
+		_, name := splitAddress(address)
+		domain, ok := asciiDomain(name)
+		switch {
+		case !ok:
+			a.unclear = true
+		case slices.Contains(a.domains, domain):
+		case len(a.domains) == maxAuthors:
+			a.unclear = true
+		default:
+			a.domains = append(a.domains, domain)
+		}
+	}
+	return a
+}
+
+// judge fills in DMARC. Of several From domains the strictest policy among those that fail holds (RFC 7489 section
+// 6.6.1). A From field that cannot be judged is permerror and quarantine, since people may be shown any name in it; a
+// message without one shows nothing to be protected, so its permerror asks for nothing.
+func (v *Verifier) judge(verdict *Verdict, from authors, found []discovery) {
+	if len(from.domains) > 0 {
+		verdict.FromDomain = from.domains[0]
+	}
+	verdict.DMARC = PermError
+	for i, d := range found {
+		result, policy := v.judgeDomain(verdict, d)
+		if i == 0 || severity(result, policy) > severity(verdict.DMARC, verdict.Policy) {
+			verdict.DMARC, verdict.Policy, verdict.FromDomain = result, policy, d.domain
+		}
+	}
+	if from.unclear {
+		verdict.DMARC, verdict.Policy = PermError, stricter(verdict.Policy, PolicyQuarantine)
+	}
+	if verdict.FromDomain != "" {
+		verdict.OrgDomain = orgDomain(verdict.FromDomain)
+	}
+	i := slices.IndexFunc(found, func(d discovery) bool { return d.domain == verdict.FromDomain })
+	for s := range verdict.Signatures {
+		sig := &verdict.Signatures[s]
+		sig.Aligned = i >= 0 && aligned(sig.Domain, verdict.FromDomain, found[i].record.strictDKIM)
+	}
+}
+
+// judgeDomain judges one From domain by SPF and DKIM (RFC 7489 section 6.6.2).
+func (v *Verifier) judgeDomain(verdict *Verdict, d discovery) (Result, string) {
+	if d.failed != "" {
+		return d.failed, ""
+	}
+	spf := None
+	if aligned(verdict.SPFDomain, d.domain, d.record.strictSPF) {
+		spf = verdict.SPF
+	}
+	unsure := spf == TempError
+	for _, sig := range verdict.Signatures {
+		if !aligned(sig.Domain, d.domain, d.record.strictDKIM) {
+			continue
+		}
+		if sig.Result == Pass {
+			return Pass, ""
+		}
+		unsure = unsure || sig.Result == TempError
+	}
+	if spf == Pass {
+		return Pass, ""
+	}
+	if unsure {
+		// What could not be looked up may have passed, so nothing is held against the message.
+		return TempError, ""
+	}
+	return Fail, v.policy(d.record)
+}
+
+// policy is what a record asks for a message that fails. Those that pct= leaves out get the next milder policy (RFC 7489
+// section 6.6.4).
+func (v *Verifier) policy(rec dmarcRecord) string {
+	policy := rec.policy
+	if rec.fromOrganisation {
+		policy = rec.subPolicy
+	}
+	if rec.percent == 100 || v.rand(100) < rec.percent {
+		return policy
+	}
+	if policy == PolicyReject {
+		return PolicyQuarantine
+	}
+	return PolicyNone
+}
+
+func (v *Verifier) rand(n int) int {
+	if v.Rand == nil {
+		return rand.IntN(n)
+	}
+	return v.Rand(n)
+}
+
+func stricter(a, b string) string {
+	order := []string{"", PolicyNone, PolicyQuarantine, PolicyReject}
+	return order[max(slices.Index(order, a), slices.Index(order, b))]
+}
+
+// severity orders the outcomes of several From domains: the strictest policy first, then the least settled result.
+func severity(result Result, policy string) int {
+	policies := []string{"", PolicyNone, PolicyQuarantine, PolicyReject}
+	results := []Result{Pass, None, PermError, TempError, Fail}
+	return slices.Index(policies, policy)*len(results) + slices.Index(results, result)
+}

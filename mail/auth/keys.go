@@ -1,0 +1,101 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+const (
+	rsaBits    = 2048
+	minRSABits = 1024 // RFC 8301 section 3.2
+	maxRSABits = 4096 // what RFC 8301 asks of every verifier
+)
+
+// ErrKey is returned by ParseKey and Sign for a key that is not PKCS#8 PEM of an ed25519 key or an RSA key of 1024 to
+// 4096 bits.
+var ErrKey = errors.New("not a DKIM key")
+
+// Key signs for a domain; its KeyRecord stands at <Selector>._domainkey.<Domain>.
+type Key struct {
+	Domain, Selector string
+	// Signer is what ParseKey or one of the generators returns.
+	Signer crypto.Signer
+}
+
+// GenerateRSA makes an RSA key of 2048 bits and its PKCS#8 PEM form.
+func GenerateRSA() (text []byte, key crypto.Signer, err error) {
+	k, err := rsa.GenerateKey(rand.Reader, rsaBits)
+	if err != nil {
+		return nil, nil, fmt.Errorf("generate RSA key: %w", err)
+	}
+	text, err = marshalKey(k)
+	return text, k, err
+}
+
+// GenerateEd25519 makes an ed25519 key (RFC 8463) and its PKCS#8 PEM form.
+func GenerateEd25519() (text []byte, key crypto.Signer, err error) {
+	_, k, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("generate ed25519 key: %w", err)
+	}
+	text, err = marshalKey(k)
+	return text, k, err
+}
+
+func marshalKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("marshal DKIM key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+// ParseKey reads what GenerateRSA and GenerateEd25519 wrote; anything that cannot sign is ErrKey.
+func ParseKey(text []byte) (crypto.Signer, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, fmt.Errorf("%w: no PKCS#8 PEM block", ErrKey)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok || !canSign(signer) {
+		return nil, fmt.Errorf("%w: %T of this size", ErrKey, key)
+	}
+	return signer, nil
+}
+
+func canSign(key crypto.Signer) bool {
+	switch public := key.Public().(type) {
+	case *rsa.PublicKey:
+		return minRSABits <= public.N.BitLen() && public.N.BitLen() <= maxRSABits
+	case ed25519.PublicKey:
+		return true
+	}
+	return false
+}
+
+// KeyRecord is the TXT value that publishes the key (RFC 6376 section 3.6.1, RFC 8463 section 4), one string of up to 736
+// bytes that DNS splits at 255. It is empty for a key that is not RSA or ed25519.
+func KeyRecord(key crypto.Signer) string {
+	switch public := key.Public().(type) {
+	case *rsa.PublicKey:
+		der, err := x509.MarshalPKIXPublicKey(public)
+		if err != nil {
+			return ""
+		}
+		return "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)
+	case ed25519.PublicKey:
+		return "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)
+	}
+	return ""
+}

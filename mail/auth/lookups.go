@@ -1,0 +1,70 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// maxAnswers bounds what is taken from one DNS answer.
+const maxAnswers = 100
+
+// lookups is a Resolver for one message: it asks for absolute names only, bounds each look-up and gives its errors the
+// plain form that the SPF and DKIM libraries tell apart. They compare types without unwrapping, and take the end of a
+// context for a permanent error.
+type lookups struct {
+	ctx      context.Context
+	resolver Resolver
+	each     time.Duration
+}
+
+func (l *lookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	return lookUp(ctx, l.each, name, l.resolver.LookupTXT)
+}
+
+func (l *lookups) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
+	return lookUp(ctx, l.each, name, l.resolver.LookupMX)
+}
+
+func (l *lookups) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
+	return lookUp(ctx, l.each, host, l.resolver.LookupIPAddr)
+}
+
+func (l *lookups) LookupAddr(ctx context.Context, addr string) ([]string, error) {
+	return ask(ctx, l.each, addr, l.resolver.LookupAddr)
+}
+
+func lookUp[T any](ctx context.Context, each time.Duration, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
+	ascii, ok := asciiDomain(name)
+	if !ok {
+		return nil, &net.DNSError{Err: "not a DNS name", Name: name, IsNotFound: true}
+	}
+	return ask(ctx, each, ascii+".", f)
+}
+
+func ask[T any](ctx context.Context, each time.Duration, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
+	ctx, cancel := context.WithTimeout(ctx, each)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return nil, &net.DNSError{Err: err.Error(), Name: name, IsTimeout: true, IsTemporary: true}
+	}
+	answers, err := f(ctx, name)
+	if err != nil && len(answers) == 0 {
+		return nil, plainDNSError(name, err)
+	}
+	return answers[:min(len(answers), maxAnswers)], nil
+}
+
+// plainDNSError makes every error but "not found" temporary (RFC 7208 section 2.6.6, RFC 6376 section 6.1.2).
+func plainDNSError(name string, err error) *net.DNSError {
+	if notFound(err) {
+		return &net.DNSError{Err: "no such record", Name: name, IsNotFound: true}
+	}
+	return &net.DNSError{Err: err.Error(), Name: name, IsTemporary: true}
+}
+
+func notFound(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
+}

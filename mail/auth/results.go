@@ -1,0 +1,138 @@
+package auth
+
+import (
+	"strings"
+)
+
+// foldAt is the line length that RFC 5322 section 2.1.1 recommends.
+const foldAt = 78
+
+// maxReason bounds a reason in bytes.
+const maxReason = 80
+
+// resultsField is the Authentication-Results field (RFC 8601) of a verdict.
+func resultsField(id string, v *Verdict, helo bool) string {
+	infos := [][]string{{id}, spfInfo(v, helo)}
+	for _, sig := range v.Signatures {
+		infos = append(infos, signatureInfo(sig))
+	}
+	if len(v.Signatures) == 0 {
+		infos = append(infos, []string{"dkim=" + string(None)})
+	}
+	infos = append(infos, dmarcInfo(v))
+
+	f := folder{}
+	f.text.WriteString("Authentication-Results:")
+	f.column = f.text.Len()
+	for i, words := range infos {
+		if i > 0 {
+			f.text.WriteString(";")
+			f.newLine()
+		}
+		for _, word := range words {
+			f.add(word)
+		}
+	}
+	f.text.WriteString("\r\n")
+	return f.text.String()
+}
+
+func spfInfo(v *Verdict, helo bool) []string {
+	words := []string{"spf=" + string(v.SPF)}
+	switch {
+	case v.SPFDomain == "":
+	case helo:
+		words = append(words, "smtp.helo="+v.SPFDomain)
+	default:
+		words = append(words, "smtp.mailfrom="+v.SPFDomain)
+	}
+	return words
+}
+
+func signatureInfo(s Signature) []string {
+	words := []string{"dkim=" + string(s.Result)}
+	if s.Reason != "" {
+		words = append(words, "reason="+quoted(s.Reason))
+	}
+	for _, p := range []struct{ name, value string }{
+		{"header.d", s.Domain}, {"header.s", s.Selector}, {"header.a", s.algorithm}, {"header.b", s.hint},
+	} {
+		if p.value != "" {
+			words = append(words, p.name+"="+quoted(p.value))
+		}
+	}
+	return words
+}
+
+func dmarcInfo(v *Verdict) []string {
+	words := []string{"dmarc=" + string(v.DMARC)}
+	if v.Policy != "" {
+		words = append(words, "policy.dmarc="+v.Policy)
+	}
+	if v.FromDomain != "" {
+		words = append(words, "header.from="+v.FromDomain)
+	}
+	return words
+}
+
+// folder puts words on lines of foldAt where it can.
+type folder struct {
+	text   strings.Builder
+	column int
+}
+
+func (f *folder) newLine() {
+	f.text.WriteString("\r\n\t")
+	f.column = 0
+}
+
+func (f *folder) add(word string) {
+	// One byte is kept for the semicolon that may follow.
+	if f.column > 0 && f.column+1+len(word)+1 > foldAt {
+		f.newLine()
+	}
+	if f.column > 0 {
+		word = " " + word
+	} else {
+		f.column = 8 // the tab before it
+	}
+	f.text.WriteString(word)
+	f.column += len(word)
+}
+
+// quoted returns a value as it is when it is a token (RFC 2045 section 5.1), otherwise in quotes.
+func quoted(s string) string {
+	if isToken(s) {
+		return s
+	}
+	return `"` + printable(s) + `"`
+}
+
+// printable drops what could break out of a quoted string, and keeps it short.
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' {
+			return -1
+		}
+		return r
+	}, s)
+	return s[:min(len(s), maxReason)]
+}
+
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !isAlnum(s[i]) && !strings.ContainsRune("!#$%&'*+-.^_`{|}~", rune(s[i])) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isBase64(s string) bool {
+	for i := range len(s) {
+		if !isAlnum(s[i]) && !strings.ContainsRune("+/=", rune(s[i])) {
+			return false
+		}
+	}
+	return true
+}

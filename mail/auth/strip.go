@@ -1,0 +1,238 @@
+package auth
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// maxResults bounds how much of an Authentication-Results field is read to find its authserv-id.
+const maxResults = 16 << 10
+
+var resultsName = []byte("authentication-results")
+
+// StripResults copies a message from r to w without the Authentication-Results fields of its header that bear our
+// authserv-id, which only a forger can have written (RFC 8601 section 5). A malformed one that could pass for it goes as
+// well. Everything else stays byte for byte. It needs memory for a fixed part of one field only. The error is that of
+// reading or writing, or ErrAuthservID.
+func StripResults(w io.Writer, r io.Reader, authservID string) error {
+	id, ok := asciiDomain(authservID)
+	if !ok {
+		return fmt.Errorf("%w: %.100q", ErrAuthservID, authservID)
+	}
+	br := bufio.NewReaderSize(r, 16<<10)
+	bw := bufio.NewWriterSize(w, 16<<10)
+	s := stripper{id: id, w: bw}
+	if err := s.header(br); err != nil {
+		return fmt.Errorf("strip %s: %w", resultsName, err)
+	}
+	if err := bw.Flush(); err != nil {
+		return fmt.Errorf("strip %s: %w", resultsName, err)
+	}
+	if _, err := io.Copy(w, br); err != nil {
+		return fmt.Errorf("strip %s: %w", resultsName, err)
+	}
+	return nil
+}
+
+// stripper goes through a header line by line.
+type stripper struct {
+	id   string
+	w    *bufio.Writer
+	held []byte // the start of a field that may have to go
+	fate fate
+}
+
+// fate is what is done with the bytes of the present field.
+type fate int
+
+const (
+	keep fate = iota
+	hold
+	drop
+)
+
+func (s *stripper) header(br *bufio.Reader) error {
+	lineStart := true
+	for {
+		piece, err := br.ReadSlice('\n')
+		if err != nil && err != io.EOF && !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+		if lineStart && (len(piece) == 0 || piece[0] != ' ' && piece[0] != '\t') {
+			if werr := s.begin(piece); werr != nil {
+				return werr
+			}
+		}
+		if werr := s.take(piece); werr != nil {
+			return werr
+		}
+		if err == io.EOF {
+			return s.settle()
+		}
+		if lineStart && len(bytes.TrimRight(piece, "\r\n")) == 0 {
+			return nil
+		}
+		lineStart = err == nil
+	}
+}
+
+// begin ends the field before and decides on the one that starts with line.
+func (s *stripper) begin(line []byte) error {
+	if err := s.settle(); err != nil {
+		return err
+	}
+	if n := len(resultsName); len(line) >= n && bytes.EqualFold(line[:n], resultsName) &&
+		(len(line) == n || bytes.IndexByte([]byte(": \t\r\n"), line[n]) >= 0) {
+		s.fate = hold
+	}
+	return nil
+}
+
+func (s *stripper) take(piece []byte) error {
+	switch s.fate {
+	case drop:
+	case keep:
+		_, err := s.w.Write(piece)
+		return err
+	case hold:
+		s.held = append(s.held, piece...)
+		if len(s.held) > maxResults {
+			return s.decide(0)
+		}
+	}
+	return nil
+}
+
+// settle decides on a field that has ended.
+func (s *stripper) settle() error {
+	if s.fate == hold {
+		// The end of a field ends its authserv-id as a semicolon does.
+		s.held = append(s.held, ';')
+		if err := s.decide(1); err != nil {
+			return err
+		}
+	}
+	s.fate = keep
+	return nil
+}
+
+// decide writes or forgets what is held, less the last extra bytes that are not of the message.
+func (s *stripper) decide(extra int) error {
+	held := s.held
+	s.held, s.fate = s.held[:0], drop
+	name, value, _ := strings.Cut(string(held), ":")
+	if strings.EqualFold(strings.TrimRight(name, " \t\r\n"), string(resultsName)) && claims(value, s.id) {
+		return nil
+	}
+	s.fate = keep
+	_, err := s.w.Write(held[:len(held)-extra])
+	return err
+}
+
+// claims tells whether the value of an Authentication-Results field bears our authserv-id, or may do so for a careless
+// reader: comments that do not end within maxResults, or our name put together from pieces.
+func claims(value, ours string) bool {
+	bare, ok := uncomment(value)
+	if !ok {
+		return true
+	}
+	if id, ok := authservIDOf(value); ok {
+		name, isName := asciiDomain(id)
+		return isName && name == ours
+	}
+	return strings.HasPrefix(strings.ToLower(bare), ours)
+}
+
+// authservIDOf reads the authserv-id at the start of a value: comments and folding, a token or a quoted string, a
+// version, a semicolon (RFC 8601 section 2.2). It is false for anything else.
+func authservIDOf(value string) (string, bool) {
+	rest := skipCFWS(value)
+	if rest == "" {
+		return "", false
+	}
+	var id string
+	if rest[0] == '"' {
+		var ok bool
+		if id, rest, ok = unquote(rest[1:]); !ok {
+			return "", false
+		}
+	} else {
+		end := strings.IndexAny(rest, " \t\r\n;(")
+		if end < 0 {
+			return "", false
+		}
+		id, rest = rest[:end], rest[end:]
+		if strings.ContainsAny(id, `"\)<>@,:/[]?=`) {
+			return "", false
+		}
+	}
+	rest = strings.TrimLeft(skipCFWS(rest), "0123456789")
+	rest = skipCFWS(rest)
+	return id, strings.HasPrefix(rest, ";")
+}
+
+// skipCFWS passes over white space and whole comments, nested ones and quoted pairs too (RFC 5322 section 3.2.2).
+func skipCFWS(s string) string {
+	depth := 0
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '(':
+			depth++
+		case c == ')' && depth > 0:
+			depth--
+		case c == '\\' && depth > 0:
+			i++
+		case depth == 0 && !isFold(rune(c)):
+			return s[i:]
+		}
+	}
+	return ""
+}
+
+// uncomment drops comments, quotation marks and white space from the part of s before the first semicolon. It is false
+// without a semicolon, as when a comment or a quoted string does not end.
+func uncomment(s string) (string, bool) {
+	var b strings.Builder
+	depth, inQuotes := 0, false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\' && i+1 < len(s):
+			i++
+			if depth == 0 {
+				b.WriteByte(s[i])
+			}
+		case c == '"' && depth == 0:
+			inQuotes = !inQuotes
+		case c == '(' && !inQuotes:
+			depth++
+		case c == ')' && depth > 0:
+			depth--
+		case c == ';' && depth == 0 && !inQuotes:
+			return b.String(), true
+		case depth == 0 && !isFold(rune(c)):
+			b.WriteByte(c)
+		}
+	}
+	return "", false
+}
+
+// unquote reads a quoted string up to and with its closing mark and returns what follows it.
+func unquote(s string) (text, rest string, ok bool) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"':
+			return strings.TrimSpace(b.String()), s[i+1:], true
+		case c == '\\' && i+1 < len(s):
+			i++
+			b.WriteByte(s[i])
+		case c != '\r' && c != '\n':
+			b.WriteByte(c)
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,377 @@
+package msg
+
+import "strings"
+
+// MissingHost is the Host of an address that came without one, since in IMAP an empty
+// host marks a group. Email and String leave it out.
+const MissingHost = "missing-domain.invalid"
+
+// Address is one address of a header field. As in IMAP's ENVELOPE (RFC 9051 §7.5.2) a
+// group is a start marker with its name as Mailbox and no Host, its members, and an
+// empty end marker.
+type Address struct {
+	Name          string // decoded display name
+	Mailbox, Host string // the local part without its quotes; the domain
+}
+
+// IsGroupMarker reports whether the address only begins or ends a group.
+func (a Address) IsGroupMarker() bool { return a.Host == "" }
+
+// Email returns "local@domain", the local part quoted where it must be. It is "" for a
+// group marker and for a display name without an address.
+func (a Address) Email() string {
+	switch {
+	case a.Host == "" || a.Mailbox == "":
+		return ""
+	case a.Host == MissingHost:
+		return a.Mailbox
+	}
+	return quoteLocal(a.Mailbox) + "@" + a.Host
+}
+
+// String returns "Name <local@domain>" for people, with the name quoted where it has
+// special characters, or the bare address.
+func (a Address) String() string {
+	email := a.Email()
+	switch {
+	case a.Name == "":
+		return email
+	case email == "":
+		return a.Name
+	}
+	return quotePhrase(a.Name) + " <" + email + ">"
+}
+
+func quoteLocal(local string) string {
+	if isDotAtom(local) {
+		return local
+	}
+	return quoteString(local)
+}
+
+func isDotAtom(s string) bool {
+	for atom := range strings.SplitSeq(s, ".") {
+		if atom == "" {
+			return false
+		}
+		for i := range len(atom) {
+			if !isAtomByte(atom[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isAtomByte is atext of RFC 5322 §3.2.3 with the UTF-8 of RFC 6532 §3.2.
+func isAtomByte(c byte) bool {
+	return c > ' ' && c != 0x7f && strings.IndexByte(`()<>[]:;@\,."`, c) < 0
+}
+
+func quotePhrase(s string) string {
+	for i := range len(s) {
+		if s[i] != ' ' && !isAtomByte(s[i]) {
+			return quoteString(s)
+		}
+	}
+	return s
+}
+
+func quoteString(s string) string {
+	var out strings.Builder
+	out.WriteByte('"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			out.WriteByte('\\')
+		}
+		out.WriteByte(s[i])
+	}
+	out.WriteByte('"')
+	return out.String()
+}
+
+// addressReader reads an address list in one pass, taking sense from anything. faulty
+// says that it had to guess.
+type addressReader struct {
+	s     string
+	pos   int
+	limit int
+	out   []Address
+
+	phrase  strings.Builder // words before the angle, quotes undone
+	raw     strings.Builder // the same with quotes, for an address that stands bare
+	comment string
+	angle   string
+	inAngle bool
+	hasText bool // phrase is not blank
+	hasAt   bool // raw has an @
+	group   bool
+	faulty  bool
+
+	// What is known of the rest, so that nothing is searched for twice: no closing mark
+	// follows any more; quotes within angles do not pair.
+	noQuote, noComment, noAngle, oddQuote bool
+}
+
+// parseAddresses returns at most limit addresses of an address list (RFC 5322 §3.4, §4.4).
+func parseAddresses(s string, limit int) []Address {
+	r := addressReader{s: s, limit: limit}
+	r.run()
+	return r.out
+}
+
+func (r *addressReader) run() {
+	for r.pos < len(r.s) && len(r.out) < r.limit {
+		r.step()
+	}
+	r.end()
+	if r.group {
+		r.emit(Address{})
+		r.faulty = true
+	}
+}
+
+func (r *addressReader) step() {
+	switch c := r.s[r.pos]; c {
+	case '"':
+		r.quoted()
+	case '(':
+		r.parens()
+	case '<':
+		r.angled()
+	case ',':
+		r.pos++
+		r.end()
+	case ';':
+		r.pos++
+		r.end()
+		if r.group {
+			r.emit(Address{})
+			r.group = false
+		}
+	case ':':
+		r.pos++
+		r.colon()
+	default:
+		end := strings.IndexAny(r.s[r.pos+1:], `"(<,;:`)
+		if end < 0 {
+			end = len(r.s) - r.pos - 1
+		}
+		word := r.s[r.pos : r.pos+1+end]
+		r.phrase.WriteString(word)
+		r.raw.WriteString(word)
+		r.hasText = r.hasText || strings.TrimSpace(word) != ""
+		r.hasAt = r.hasAt || strings.Contains(word, "@")
+		r.pos += len(word)
+	}
+}
+
+// quoted takes a quoted string; a quote that is never closed is an ordinary character.
+func (r *addressReader) quoted() {
+	if end := r.closing('"', 0, &r.noQuote); end > 0 {
+		r.raw.WriteString(r.s[r.pos:end])
+		r.phrase.WriteString(unescape(r.s[r.pos+1 : end-1]))
+		r.hasText = true
+		r.pos = end
+		return
+	}
+	r.pos++
+}
+
+func (r *addressReader) parens() {
+	if end := r.closing(')', '(', &r.noComment); end > 0 {
+		r.comment = unescape(r.s[r.pos+1 : end-1])
+		r.phrase.WriteByte(' ')
+		r.raw.WriteByte(' ')
+		r.pos = end
+		return
+	}
+	r.pos++
+}
+
+// closing returns the index behind the mark that closes the one at pos, or 0.
+func (r *addressReader) closing(mark, nested byte, none *bool) int {
+	if *none {
+		return 0
+	}
+	depth := 1
+	for i := r.pos + 1; i < len(r.s); i++ {
+		switch c := r.s[i]; {
+		case c == '\\':
+			i++
+		case c == mark:
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case c == nested:
+			depth++
+		}
+	}
+	*none, r.faulty = true, true
+	return 0
+}
+
+func (r *addressReader) angled() {
+	rest := r.s[r.pos+1:]
+	end := r.angleEnd(rest)
+	next := end + 1
+	if end < 0 {
+		r.faulty = true
+		if end = strings.IndexAny(rest, ",; \t"); end < 0 {
+			end = len(rest)
+		}
+		next = end
+	}
+	if r.inAngle {
+		r.faulty = true
+	}
+	if angle := strings.Trim(rest[:end], " \t<"); !r.inAngle || r.angle == "" {
+		r.angle = angle
+	}
+	r.inAngle = true
+	r.pos += 1 + next
+}
+
+// angleEnd finds the closing bracket, outside of quotes if the quotes pair.
+func (r *addressReader) angleEnd(s string) int {
+	if r.noAngle {
+		return -1
+	}
+	quoted := false
+	for i := 0; i < len(s) && !r.oddQuote; i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			quoted = !quoted
+		case '>':
+			if !quoted {
+				return i
+			}
+		}
+	}
+	r.oddQuote = true
+	end := strings.IndexByte(s, '>')
+	r.noAngle = end < 0
+	return end
+}
+
+// colon begins a group if there is a name for it, else it is an ordinary character.
+func (r *addressReader) colon() {
+	if r.group || r.inAngle || r.hasAt || !r.hasText {
+		r.phrase.WriteByte(':')
+		r.raw.WriteByte(':')
+		return
+	}
+	r.emit(Address{Mailbox: displayName(r.phrase.String())})
+	r.group = true
+	r.reset()
+}
+
+// end closes the address that the words so far make.
+func (r *addressReader) end() {
+	name, spec := r.phrase.String(), r.angle
+	if !r.inAngle {
+		name, spec = splitBare(r.raw.String(), name)
+		if name == "" {
+			name = r.comment
+		}
+	}
+	a := r.addrSpec(spec)
+	a.Name = displayName(name)
+	if a.Mailbox != "" || a.Name != "" {
+		r.emit(a)
+	} else if r.inAngle {
+		r.faulty = true
+	}
+	r.reset()
+}
+
+func (r *addressReader) emit(a Address) {
+	if len(r.out) < r.limit {
+		r.out = append(r.out, a)
+	}
+}
+
+func (r *addressReader) reset() {
+	r.phrase.Reset()
+	r.raw.Reset()
+	r.comment, r.angle = "", ""
+	r.inAngle, r.hasText, r.hasAt = false, false, false
+}
+
+// splitBare finds the address in words without brackets: "a@b", "Name a@b", "a @ b".
+func splitBare(raw, phrase string) (name, spec string) {
+	raw = strings.TrimSpace(raw)
+	at := strings.LastIndexByte(raw, '@')
+	if at < 0 {
+		if strings.ContainsAny(raw, " \t\"") {
+			return phrase, ""
+		}
+		return "", raw
+	}
+	if quote := strings.LastIndexByte(raw, '"'); quote > 0 && raw[0] == '"' {
+		rest := strings.TrimSpace(raw[quote+1:])
+		switch {
+		case rest == "":
+			return "", phrase
+		case rest[0] != '@':
+			return unescape(raw[1:quote]), rest
+		}
+		return "", raw
+	}
+	local := strings.TrimRight(raw[:at], " \t")
+	if i := strings.LastIndexAny(local, " \t"); i >= 0 {
+		return local[:i], local[i+1:] + raw[at:]
+	}
+	return "", local + raw[at:]
+}
+
+// addrSpec divides an address at its last @, without route, quotes and space.
+func (r *addressReader) addrSpec(s string) Address {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return Address{Host: MissingHost}
+	}
+	if s[0] == '@' { // a source route (RFC 5322 §4.4): <@a,@b:user@c>
+		_, s, _ = strings.Cut(s, ":")
+	}
+	local, host := s, MissingHost
+	if at := strings.LastIndexByte(s, '@'); at >= 0 {
+		local = strings.TrimSpace(s[:at])
+		if h := strings.Join(strings.Fields(s[at+1:]), ""); h != "" {
+			host = h
+			r.faulty = r.faulty || len(h) != len(strings.TrimSpace(s[at+1:]))
+		}
+	}
+	if n := len(local); n >= 2 && local[0] == '"' && local[n-1] == '"' {
+		local = unescape(local[1 : n-1])
+	} else {
+		r.faulty = r.faulty || host != MissingHost && !isDotAtom(local)
+	}
+	return Address{Mailbox: cleanText(local, 256), Host: cleanText(host, 256)}
+}
+
+func displayName(s string) string {
+	s = strings.Join(strings.Fields(decodeWords(s)), " ")
+	s = cleanText(s, MaxText)
+	if n := len(s); n >= 2 && (s[0] == '\'' && s[n-1] == '\'' || s[0] == '"' && s[n-1] == '"') {
+		s = strings.TrimSpace(s[1 : n-1])
+	}
+	return s
+}
+
+// unescape undoes quoted pairs.
+func unescape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		out.WriteByte(s[i])
+	}
+	return out.String()
+}

@@ -1,0 +1,128 @@
+package msg
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Attachment is one part that is not the text of the message.
+type Attachment struct {
+	Index       int    // position in Attachments, from 0: its address in the API
+	Filename    string // safe as the name of a file, never empty
+	ContentType string // type/subtype, lower case
+	Size        int64  // bytes once decoded; exact when the body keeps to its encoding
+	ContentID   string // without brackets, "" if none: what cid: links in the HTML name
+	Part        *Part
+}
+
+// Attachments lists the attachments of a message in order: all leaves and messages in
+// it but the text and HTML to be read, other renderings of that text, signatures, and
+// the machine's parts of a report. It does not look into attached messages.
+func Attachments(root *Part) []Attachment {
+	var out []Attachment
+	walkContent(root, nil, func(p, parent *Part) {
+		if !isAttachment(p, parent) {
+			return
+		}
+		out = append(out, Attachment{
+			Index:       len(out),
+			Filename:    safeFilename(p, len(out)+1),
+			ContentType: p.MediaType(),
+			Size:        p.DecodedSize,
+			ContentID:   strings.Trim(p.ID, "<> "),
+			Part:        p,
+		})
+	})
+	return out
+}
+
+// walkContent visits every part that is no multipart, without what is inside messages.
+func walkContent(p, parent *Part, visit func(p, parent *Part)) {
+	if !p.IsMultipart() {
+		visit(p, parent)
+		return
+	}
+	for _, c := range p.Children {
+		walkContent(c, p, visit)
+	}
+}
+
+func isAttachment(p, parent *Part) bool {
+	if p.Disposition == "attachment" {
+		return true
+	}
+	if isBodyText(p, parent) {
+		return false
+	}
+	if parent == nil {
+		return true
+	}
+	switch parent.Subtype {
+	case "report":
+		return p.Type != "message" && p.MediaType() != "text/rfc822-headers"
+	case "signed":
+		return !strings.HasSuffix(p.Subtype, "-signature")
+	case "alternative":
+		return p.Type != "text" || p.filename() != ""
+	}
+	return true
+}
+
+// isBodyText reports whether people read the part as the message, or as a piece of it.
+func isBodyText(p, parent *Part) bool {
+	if p.Type != "text" || p.Subtype != "plain" && p.Subtype != "html" || p.Disposition == "attachment" {
+		return false
+	}
+	return parent == nil || parent.Subtype == "alternative" || p.filename() == ""
+}
+
+// safeFilename takes the sender's name down to its last element and to characters that
+// are no trouble, or makes one.
+func safeFilename(p *Part, number int) string {
+	name := p.filename()
+	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
+		name = name[i+1:]
+	}
+	name = strings.Trim(cutName(strings.Map(fileRune, name), 200), " .")
+	if name != "" {
+		return name
+	}
+	if p.IsMessage() {
+		subject := strings.NewReplacer("/", "_", `\`, "_").Replace(cut(p.Children[0].Envelope.Subject, 80))
+		if subject = strings.Trim(strings.Map(fileRune, subject), " ."); subject != "" {
+			return subject + ".eml"
+		}
+	}
+	return fmt.Sprintf("attachment-%d%s", number, extensions[p.MediaType()])
+}
+
+// cutName shortens a file name but keeps its extension.
+func cutName(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 || len(name)-dot > 16 {
+		return cut(name, limit)
+	}
+	return cut(name[:dot], limit-(len(name)-dot)) + name[dot:]
+}
+
+// fileRune drops control and invisible characters, such as those that turn the reading
+// direction and so hide an extension, and replaces what file systems refuse.
+func fileRune(r rune) rune {
+	switch {
+	case isControl(r) || isInvisible(r):
+		return -1
+	case strings.ContainsRune(`:*?"<>|`, r):
+		return '_'
+	}
+	return r
+}
+
+var extensions = map[string]string{
+	"application/pdf": ".pdf", "application/zip": ".zip", "application/json": ".json",
+	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
+	"text/plain": ".txt", "text/html": ".html", "text/calendar": ".ics", "text/csv": ".csv", "text/vcard": ".vcf",
+	"message/rfc822": ".eml", "message/global": ".eml", "audio/mpeg": ".mp3", "video/mp4": ".mp4",
+}

@@ -1,0 +1,355 @@
+package msg
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+)
+
+// ErrTree is returned by DecodePart for bytes that AppendBinary did not write.
+var ErrTree = errors.New("not a message tree")
+
+const treeVersion = 1
+
+// The fields that a part has beyond type, offsets and lines, as bits. The first ones
+// are the texts in the order of Part.texts.
+const (
+	hasID = 1 << iota
+	hasDescription
+	hasEncoding
+	hasDisposition
+	hasLocation
+	hasMD5
+	hasParams
+	hasDispositionParams
+	hasLanguage
+	hasEnvelope
+	hasChildren
+	hasDecodedSize
+)
+
+func (p *Part) texts() [6]*string {
+	return [6]*string{&p.ID, &p.Description, &p.Encoding, &p.Disposition, &p.Location, &p.MD5}
+}
+
+// AppendBinary appends the tree to b in a compact form that DecodePart reads. The form
+// has a version, so that stored trees stay readable.
+func (p *Part) AppendBinary(b []byte) []byte {
+	return p.appendTo(append(b, treeVersion), 0, true)
+}
+
+// appendTo writes offsets relative to base, the start of the parent. An envelope is
+// written with the message that it belongs to, not again with the part that shares it.
+func (p *Part) appendTo(b []byte, base int64, isMessage bool) []byte {
+	has := p.fieldBits(isMessage)
+	b = binary.AppendUvarint(b, has)
+	b = appendString(appendString(b, p.Type), p.Subtype)
+	for _, n := range [...]int64{p.HeaderOffset - base, p.BodyOffset - p.HeaderOffset, p.Size(), p.Lines} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	for i, s := range p.texts() {
+		if has&(1<<i) != 0 {
+			b = appendString(b, *s)
+		}
+	}
+	if has&hasParams != 0 {
+		b = appendParams(b, p.Params)
+	}
+	if has&hasDispositionParams != 0 {
+		b = appendParams(b, p.DispositionParams)
+	}
+	if has&hasLanguage != 0 {
+		b = appendStrings(b, p.Language)
+	}
+	if has&hasDecodedSize != 0 {
+		b = binary.AppendUvarint(b, uint64(p.DecodedSize))
+	}
+	if has&hasEnvelope != 0 {
+		b = p.Envelope.appendTo(b)
+	}
+	if has&hasChildren != 0 {
+		b = binary.AppendUvarint(b, uint64(len(p.Children)))
+		for _, c := range p.Children {
+			b = c.appendTo(b, p.HeaderOffset, p.IsMessage())
+		}
+	}
+	return b
+}
+
+func (p *Part) fieldBits(isMessage bool) uint64 {
+	var has uint64
+	for i, s := range p.texts() {
+		if *s != "" {
+			has |= 1 << i
+		}
+	}
+	if p.Encoding == defaultEncoding {
+		has &^= hasEncoding
+	}
+	for _, f := range [...]struct {
+		bit uint64
+		set bool
+	}{
+		{hasParams, len(p.Params) > 0},
+		{hasDispositionParams, len(p.DispositionParams) > 0},
+		{hasLanguage, len(p.Language) > 0},
+		{hasDecodedSize, p.DecodedSize != p.Size()},
+		{hasEnvelope, isMessage && p.Envelope != nil},
+		{hasChildren, len(p.Children) > 0},
+	} {
+		if f.set {
+			has |= f.bit
+		}
+	}
+	return has
+}
+
+func (e *Envelope) appendTo(b []byte) []byte {
+	b = appendString(b, e.DateText)
+	if e.Date.IsZero() {
+		b = append(b, 0)
+	} else {
+		_, offset := e.Date.Zone()
+		b = binary.AppendVarint(append(b, 1), e.Date.Unix())
+		b = binary.AppendVarint(b, int64(offset))
+	}
+	b = appendString(b, e.Subject)
+	for _, list := range e.lists() {
+		b = binary.AppendUvarint(b, uint64(len(*list)))
+		for _, a := range *list {
+			b = appendString(appendString(appendString(b, a.Name), a.Mailbox), a.Host)
+		}
+	}
+	b = appendStrings(b, e.InReplyTo)
+	b = appendString(b, e.MessageID)
+	return appendStrings(b, e.References)
+}
+
+func (e *Envelope) lists() [6]*[]Address {
+	return [6]*[]Address{&e.From, &e.Sender, &e.ReplyTo, &e.To, &e.Cc, &e.Bcc}
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendStrings(b []byte, list []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, s := range list {
+		b = appendString(b, s)
+	}
+	return b
+}
+
+// appendParams writes names in order, so that equal trees are equal bytes.
+func appendParams(b []byte, params map[string]string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(params)))
+	names := make([]string, 0, 8)
+	for name := range params {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		b = appendString(appendString(b, name), params[name])
+	}
+	return b
+}
+
+// DecodePart reads a tree that AppendBinary wrote. Other bytes give ErrTree; a tree that
+// comes back has the shape that Scan promises.
+func DecodePart(b []byte) (*Part, error) {
+	if len(b) == 0 || b[0] != treeVersion {
+		return nil, ErrTree
+	}
+	// One copy, of which all texts are slices.
+	d := treeReader{s: string(b[1:])}
+	root := &Part{}
+	d.part(root, 0, 1, true)
+	if d.bad || d.s != "" {
+		return nil, ErrTree
+	}
+	return root, nil
+}
+
+type treeReader struct {
+	s     string // what is left
+	parts int
+	bad   bool
+}
+
+func (d *treeReader) fail() { d.s, d.bad = "", true }
+
+func (d *treeReader) uvarint() uint64 {
+	var n uint64
+	for i := 0; i < len(d.s) && i < binary.MaxVarintLen64; i++ {
+		c := d.s[i]
+		n |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			d.s = d.s[i+1:]
+			return n
+		}
+	}
+	d.fail()
+	return 0
+}
+
+func (d *treeReader) varint() int64 {
+	n := d.uvarint()
+	return int64(n>>1) ^ -int64(n&1)
+}
+
+// length reads a number of bytes of the message.
+func (d *treeReader) length() int64 {
+	n := d.uvarint()
+	if n > 1<<50 {
+		d.fail()
+		return 0
+	}
+	return int64(n)
+}
+
+// count reads the number of items that follow, of which each takes size bytes or more.
+func (d *treeReader) count(size int) int {
+	n := d.uvarint()
+	if n > uint64(len(d.s)/size) {
+		d.fail()
+		return 0
+	}
+	return int(n)
+}
+
+func (d *treeReader) text() string {
+	n := d.count(1)
+	s := d.s[:n]
+	d.s = d.s[n:]
+	return s
+}
+
+func (d *treeReader) texts() []string {
+	n := d.count(1)
+	if n == 0 {
+		return nil
+	}
+	out := make([]string, n)
+	for i := range out {
+		out[i] = d.text()
+	}
+	return out
+}
+
+func (d *treeReader) params() map[string]string {
+	n := d.count(2)
+	out := make(map[string]string, n)
+	for range n {
+		name := d.text()
+		out[name] = d.text()
+	}
+	return out
+}
+
+func (d *treeReader) part(p *Part, base int64, depth int, isMessage bool) {
+	if d.parts++; d.parts > MaxParts || depth > MaxDepth {
+		d.fail()
+	}
+	has := d.uvarint()
+	p.Type, p.Subtype = d.text(), d.text()
+	p.HeaderOffset = base + d.length()
+	p.BodyOffset = p.HeaderOffset + d.length()
+	p.End = p.BodyOffset + d.length()
+	p.Lines = d.length()
+	for i, s := range p.texts() {
+		if has&(1<<i) != 0 {
+			*s = d.text()
+		}
+	}
+	if p.Encoding == "" {
+		p.Encoding = defaultEncoding
+	}
+	if has&hasParams != 0 {
+		p.Params = d.params()
+	}
+	if has&hasDispositionParams != 0 {
+		p.DispositionParams = d.params()
+	}
+	if has&hasLanguage != 0 {
+		p.Language = d.texts()
+	}
+	p.DecodedSize = p.Size()
+	if has&hasDecodedSize != 0 {
+		p.DecodedSize = d.length()
+	}
+	if has&hasEnvelope != 0 {
+		p.Envelope = d.envelope()
+	}
+	if has&hasChildren != 0 {
+		d.children(p, depth)
+	}
+	if (p.Envelope != nil) != isMessage && !p.IsMessage() || !p.hasShape() {
+		d.fail()
+	}
+}
+
+func (d *treeReader) children(p *Part, depth int) {
+	n := d.count(7)
+	if n > MaxParts {
+		d.fail()
+		return
+	}
+	nodes := make([]Part, n)
+	p.Children = make([]*Part, n)
+	for i := range nodes {
+		p.Children[i] = &nodes[i]
+		if !d.bad {
+			d.part(&nodes[i], p.HeaderOffset, depth+1, p.IsMessage())
+		}
+		if nodes[i].End > p.End {
+			d.fail()
+		}
+	}
+	if p.IsMessage() && p.Envelope == nil && n == 1 {
+		p.Envelope = nodes[0].Envelope
+	}
+}
+
+// hasShape checks what Scan promises of the children of each type.
+func (p *Part) hasShape() bool {
+	switch {
+	case p.IsMultipart():
+		return len(p.Children) > 0
+	case p.IsMessage():
+		return len(p.Children) == 1 && p.Envelope != nil
+	}
+	return len(p.Children) == 0
+}
+
+func (d *treeReader) envelope() *Envelope {
+	e := &Envelope{DateText: d.text()}
+	if d.uvarint() != 0 {
+		e.Date = d.date()
+	}
+	e.Subject = d.text()
+	for _, list := range e.lists() {
+		n := d.count(3)
+		if n == 0 {
+			continue
+		}
+		*list = make([]Address, n)
+		for i := range *list {
+			(*list)[i] = Address{Name: d.text(), Mailbox: d.text(), Host: d.text()}
+		}
+	}
+	e.InReplyTo = d.texts()
+	e.MessageID = d.text()
+	e.References = d.texts()
+	return e
+}
+
+func (d *treeReader) date() time.Time {
+	sec, offset := d.varint(), d.varint()
+	if offset < -24*3600 || offset > 24*3600 || sec < -1<<40 || sec > 1<<40 {
+		d.fail()
+		return time.Time{}
+	}
+	return time.Unix(sec, 0).In(zone(int(offset)))
+}

@@ -1,0 +1,204 @@
+package msg
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// DSN is a delivery status notification to be composed (RFC 3464).
+type DSN struct {
+	ReportingMTA       string  // our host name
+	From               Address // the daemon that reports
+	To                 string  // the envelope sender of the message that is reported on
+	OriginalEnvelopeID string  // the ENVID that the sender gave, as it came
+	Recipients         []DSNRecipient
+	Original           io.Reader // the message or its header; only the header is returned
+	MessageID          string
+	Date               time.Time
+	ArrivalDate        time.Time // when the message was taken, zero if unknown
+}
+
+// DSNRecipient says what became of one recipient.
+type DSNRecipient struct {
+	Final          string // address
+	Original       string // ORCPT as it came, such as "rfc822;a@b", "" if none
+	Action         string // ActionFailed or ActionDelayed
+	Status         string // RFC 3463 code, such as 5.1.1
+	Diagnostic     string // the other server's answer, or our own words
+	RemoteMTA      string // host that answered, "" if none did
+	WillRetryUntil time.Time
+}
+
+// The actions that we report (RFC 3464 §2.3.3).
+const (
+	ActionFailed  = "failed"
+	ActionDelayed = "delayed"
+)
+
+// WriteTo writes the notification as a multipart/report with text for people, the
+// machine's part, and the header of the original. It is to be sent from the null path.
+func (d *DSN) WriteTo(w io.Writer) (int64, error) {
+	to, err := ParseAddress(d.To)
+	if err != nil {
+		return 0, err
+	}
+	status, err := d.status()
+	if err != nil {
+		return 0, err
+	}
+	returned, err := d.returned()
+	if err != nil {
+		return 0, err
+	}
+	failed := d.hasFailed()
+	subject := "Delayed mail (still being retried)"
+	if failed {
+		subject = "Undelivered mail returned to sender"
+	}
+	letter := Draft{From: d.From, To: []Address{to}, Subject: subject, MessageID: d.MessageID, Date: d.Date,
+		Headers: []Header{{"Auto-Submitted", "auto-replied"}}}
+	head, err := letter.header()
+	if err != nil {
+		return 0, err
+	}
+	root := multipart("multipart/report; report-type=delivery-status", textEntity("plain", d.text(failed)), status, returned)
+	return writeMessage(w, root, head)
+}
+
+func (d *DSN) hasFailed() bool {
+	for _, r := range d.Recipients {
+		if r.Action == ActionFailed {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *DSN) text(failed bool) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "This is the mail system at %s.\n\n", d.ReportingMTA)
+	if failed {
+		out.WriteString("Your message could not be delivered to one or more recipients. Its\nheader is attached.\n")
+	} else {
+		out.WriteString("Your message has not been delivered yet. You need not send it again:\nwe keep trying.\n")
+	}
+	for _, r := range d.Recipients {
+		fmt.Fprintf(&out, "\n<%s>\n", r.Final)
+		if r.Diagnostic != "" {
+			fmt.Fprintf(&out, "    %s\n", oneLine(r.Diagnostic))
+		}
+		if r.RemoteMTA != "" {
+			fmt.Fprintf(&out, "    (answer of %s)\n", r.RemoteMTA)
+		}
+		if r.Action == ActionDelayed && !r.WillRetryUntil.IsZero() {
+			fmt.Fprintf(&out, "    We try until %s.\n", r.WillRetryUntil.UTC().Format("2 January 2006, 15:04 MST"))
+		}
+	}
+	return out.String()
+}
+
+func (d *DSN) status() (*entity, error) {
+	block := statusBlock{}
+	block.add("Reporting-MTA", "dns; "+d.ReportingMTA)
+	if d.OriginalEnvelopeID != "" {
+		block.add("Original-Envelope-Id", d.OriginalEnvelopeID)
+	}
+	block.addDate("Arrival-Date", d.ArrivalDate)
+	for _, r := range d.Recipients {
+		if r.Action != ActionFailed && r.Action != ActionDelayed {
+			return nil, fmt.Errorf("%w: Action %q", ErrHeader, r.Action)
+		}
+		if statusCode(r.Status) == "" {
+			return nil, fmt.Errorf("%w: Status %q", ErrHeader, r.Status)
+		}
+		block.b = append(block.b, "\r\n"...)
+		if r.Original != "" {
+			block.add("Original-Recipient", r.Original)
+		}
+		block.add("Final-Recipient", typedAddress(r.Final))
+		block.add("Action", r.Action)
+		block.add("Status", r.Status)
+		if r.RemoteMTA != "" {
+			block.add("Remote-MTA", "dns; "+r.RemoteMTA)
+		}
+		if r.Diagnostic != "" {
+			block.add("Diagnostic-Code", "smtp; "+toASCII(oneLine(r.Diagnostic)))
+		}
+		block.addDate("Will-Retry-Until", r.WillRetryUntil)
+	}
+	return &entity{ctype: "message/delivery-status", encoding: "7bit", content: block.b}, block.err
+}
+
+// statusBlock gathers fields and keeps the first error.
+type statusBlock struct {
+	b   []byte
+	err error
+}
+
+func (s *statusBlock) add(name, value string) {
+	if s.err != nil {
+		return
+	}
+	if !isASCII(value) {
+		value = toASCII(value)
+	}
+	s.b, s.err = appendField(s.b, name, value)
+}
+
+func (s *statusBlock) addDate(name string, t time.Time) {
+	if !t.IsZero() {
+		s.add(name, t.Format("Mon, 02 Jan 2006 15:04:05 -0700"))
+	}
+}
+
+// typedAddress gives an address its type; one beyond ASCII is written so that it needs
+// no SMTPUTF8 (RFC 6533 §3).
+func typedAddress(s string) string {
+	if isASCII(s) {
+		return "rfc822; " + s
+	}
+	var out strings.Builder
+	for _, r := range s {
+		if r < 0x80 && r != '\\' {
+			out.WriteRune(r)
+		} else {
+			fmt.Fprintf(&out, `\x{%X}`, r)
+		}
+	}
+	return "utf-8; " + out.String()
+}
+
+func oneLine(s string) string {
+	return cut(strings.Join(strings.Fields(cleanText(strings.ToValidUTF8(s, "?"), MaxText)), " "), MaxText)
+}
+
+func toASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 0x80 {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// returned reads the header of the original up to its empty line.
+func (d *DSN) returned() (*entity, error) {
+	var raw []byte
+	if d.Original != nil {
+		var err error
+		if raw, err = io.ReadAll(io.LimitReader(d.Original, maxReturned)); err != nil {
+			return nil, fmt.Errorf("read original message: %w", err)
+		}
+	}
+	var header []byte
+	for f := range fields(raw) {
+		header = append(header, f.whole...)
+	}
+	e := &entity{ctype: "text/rfc822-headers; charset=utf-8", content: normalized(header)}
+	if e.encoding = textEncoding(e.content); e.encoding == "base64" || longestLine(e.content) > maxLine {
+		e.encoding = "quoted-printable"
+	}
+	return e, nil
+}

@@ -1,0 +1,242 @@
+package msg
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrHeader is wrapped by the errors about a header that cannot be written; their text
+// names the field.
+var ErrHeader = errors.New("header refused")
+
+const (
+	foldAt      = 78  // RFC 5322 §2.1.1
+	maxLine     = 998 // the same
+	maxWord     = 64  // RFC 2047 §2 allows 75, this leaves room for a field's name
+	wordPrefixQ = "=?utf-8?q?"
+	wordPrefixB = "=?utf-8?b?"
+)
+
+// checkHeader refuses a name that is none and a value that would break out of its line.
+func checkHeader(name, value string) error {
+	if fieldName([]byte(name+":")) != len(name) || name == "" || len(name) > 76 {
+		return fmt.Errorf("%w: %q is no field name", ErrHeader, cut(name, 80))
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && isControl(r) }) {
+		return fmt.Errorf("%w: %s has a line break or a control character", ErrHeader, name)
+	}
+	if !utf8.ValidString(value) {
+		return fmt.Errorf("%w: %s is not UTF-8", ErrHeader, name)
+	}
+	return nil
+}
+
+// appendField writes one field, folded at its spaces. Words too long to fold stay whole
+// up to what a line may have.
+func appendField(b []byte, name, value string) ([]byte, error) {
+	if err := checkHeader(name, value); err != nil {
+		return nil, err
+	}
+	b = append(append(b, name...), ':')
+	rest := " " + strings.TrimSpace(value)
+	used := len(name) + 1
+	for used+len(rest) > foldAt {
+		at := foldPoint(rest, foldAt-used)
+		if at == 0 {
+			break
+		}
+		if used+at > maxLine {
+			return nil, fmt.Errorf("%w: %s has a word too long for a line", ErrHeader, name)
+		}
+		b = append(append(b, rest[:at]...), "\r\n"...)
+		rest = rest[at:]
+		used = 0
+	}
+	if used+len(rest) > maxLine {
+		return nil, fmt.Errorf("%w: %s has a word too long for a line", ErrHeader, name)
+	}
+	return append(append(b, rest...), "\r\n"...), nil
+}
+
+// foldPoint returns the space to break before: the last within room, else the first
+// after it, 0 if there is none. What stands before it has something to see.
+func foldPoint(s string, room int) int {
+	first := len(s) - len(strings.TrimLeft(s, " \t"))
+	if room > first {
+		for i := min(room, len(s)-1); i > first; i-- {
+			if s[i] == ' ' && s[i-1] != ' ' {
+				return i
+			}
+		}
+	}
+	for i := max(room, first) + 1; i < len(s); i++ {
+		if s[i] == ' ' && s[i-1] != ' ' {
+			return i
+		}
+	}
+	return 0
+}
+
+// encodeText makes an unstructured value fit for a header: as it is if it can be, else
+// as RFC 2047 words.
+func encodeText(s string) string {
+	if isASCII(s) && !strings.Contains(s, "=?") && longestWord(s) <= maxWord && !strings.Contains(s, "  ") {
+		return s
+	}
+	return encodeWords(s)
+}
+
+// encodeField leaves an ASCII value alone, since it may be structured.
+func encodeField(s string) string {
+	if isASCII(s) {
+		return s
+	}
+	return encodeWords(s)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+func longestWord(s string) int {
+	most := 0
+	for word := range strings.SplitSeq(s, " ") {
+		most = max(most, len(word))
+	}
+	return most
+}
+
+// encodeWords returns s as RFC 2047 words of at most maxWord characters each, divided by
+// spaces, in Q or B, whichever is shorter.
+func encodeWords(s string) string {
+	special := 0
+	for i := range len(s) {
+		if s[i] != ' ' && !plainInQ(s[i]) {
+			special++
+		}
+	}
+	if len(s)+2*special <= len(s)*4/3 {
+		return joinWords(s, wordPrefixQ, maxWord-len(wordPrefixQ)-2, sizeInQ, appendWordQ)
+	}
+	return joinWords(s, wordPrefixB, (maxWord-len(wordPrefixB)-2)/4*3, func(r rune) int { return utf8.RuneLen(r) }, base64.StdEncoding.AppendEncode)
+}
+
+// joinWords cuts s between characters into words of at most room, as size counts them.
+func joinWords(s, prefix string, room int, size func(rune) int, encode func(dst, src []byte) []byte) string {
+	var out []byte
+	start, used := 0, 0
+	word := func(end int) {
+		if len(out) > 0 {
+			out = append(out, ' ')
+		}
+		out = append(encode(append(out, prefix...), []byte(s[start:end])), "?="...)
+		start, used = end, 0
+	}
+	for i, r := range s {
+		n := size(r)
+		if used+n > room {
+			word(i)
+		}
+		used += n
+	}
+	word(len(s))
+	return string(out)
+}
+
+func sizeInQ(r rune) int {
+	if r == ' ' || r < utf8.RuneSelf && plainInQ(byte(r)) {
+		return 1
+	}
+	return 3 * utf8.RuneLen(r)
+}
+
+// plainInQ is the set that is safe even in a display name (RFC 2047 §5).
+func plainInQ(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("!*+-/", c) >= 0
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+func appendWordQ(dst, src []byte) []byte {
+	for _, c := range src {
+		switch {
+		case c == ' ':
+			dst = append(dst, '_')
+		case plainInQ(c):
+			dst = append(dst, c)
+		default:
+			dst = append(dst, '=', hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return dst
+}
+
+// encodeAddress writes an address for a header. A local part beyond ASCII stays as it
+// is (RFC 6532): only SMTPUTF8 can carry it.
+func encodeAddress(a Address) string {
+	email := a.Email()
+	switch {
+	case a.Name == "":
+		return email
+	case !isASCII(a.Name) || strings.Contains(a.Name, "=?") || longestWord(a.Name) > maxWord:
+		return encodeWords(a.Name) + " <" + email + ">"
+	}
+	return quotePhrase(a.Name) + " <" + email + ">"
+}
+
+func encodeAddresses(list []Address) string {
+	out := make([]string, len(list))
+	for i, a := range list {
+		out[i] = encodeAddress(a)
+	}
+	return strings.Join(out, ", ")
+}
+
+// encodeParam returns "; name=value" in the simplest form that the value allows: token,
+// quoted string, or RFC 2231 with continuations.
+func encodeParam(name, value string) string {
+	switch {
+	case isToken(value) && len(value) <= 60:
+		return "; " + name + "=" + value
+	case isASCII(value) && len(value) <= 60:
+		return "; " + name + "=" + quoteString(value)
+	}
+	var out strings.Builder
+	piece, number := "utf-8''", 0
+	flush := func() {
+		fmt.Fprintf(&out, "; %s*%d*=%s", name, number, piece)
+		piece = ""
+		number++
+	}
+	for _, r := range value {
+		enc := percentRune(r)
+		if len(piece)+len(enc) > 50 {
+			flush()
+		}
+		piece += enc
+	}
+	if number == 0 {
+		return "; " + name + "*=" + piece
+	}
+	flush()
+	return out.String()
+}
+
+func percentRune(r rune) string {
+	if r < utf8.RuneSelf && isToken(string(r)) && !strings.ContainsRune("*'%", r) {
+		return string(r)
+	}
+	var out []byte
+	for _, c := range []byte(string(r)) {
+		out = append(out, '%', hexDigits[c>>4], hexDigits[c&15])
+	}
+	return string(out)
+}

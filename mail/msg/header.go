@@ -1,0 +1,353 @@
+package msg
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+)
+
+// Header is one header field. In what was read, Value is unfolded and decoded UTF-8.
+type Header struct {
+	Name, Value string
+}
+
+// maxHeaders bounds what Headers returns, maxHeaderValue each value.
+const (
+	maxHeaders     = 2000
+	maxHeaderValue = 16 << 10
+)
+
+// field is one raw header field: value still folded, whole with name and line ends.
+type field struct {
+	name, value, whole []byte
+}
+
+// fields yields the header fields of a raw block, whatever its line ends. Lines that
+// are neither a field nor the continuation of one are passed over.
+func fields(block []byte) iter.Seq[field] {
+	return func(yield func(field) bool) {
+		for len(block) > 0 {
+			f, n := firstField(block)
+			if n == 0 {
+				return
+			}
+			block = block[n:]
+			if f.name != nil && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// firstField takes one field with its continuation lines; n is 0 at the empty line.
+func firstField(block []byte) (f field, n int) {
+	end, next := lineEnd(block, 0)
+	if end == 0 {
+		return f, 0
+	}
+	name := fieldName(block[:end])
+	for next < len(block) && (block[next] == ' ' || block[next] == '\t') {
+		end, next = lineEnd(block, next)
+	}
+	if name == 0 {
+		return f, next
+	}
+	colon := name + bytes.IndexByte(block[name:], ':')
+	return field{name: block[:name], value: block[colon+1 : end], whole: block[:next]}, next
+}
+
+// lineEnd returns where the line that begins at from ends, without and with its line end.
+func lineEnd(b []byte, from int) (end, next int) {
+	i := bytes.IndexAny(b[from:], "\r\n")
+	if i < 0 {
+		return len(b), len(b)
+	}
+	end = from + i
+	next = end + 1
+	if b[end] == '\r' && next < len(b) && b[next] == '\n' {
+		next++
+	}
+	return end, next
+}
+
+// fieldName returns the length of the field name that the line begins with, 0 if the
+// line is no header field. Space before the colon is tolerated (RFC 5322 §4.5).
+func fieldName(line []byte) int {
+	colon := bytes.IndexByte(line, ':')
+	if colon < 0 {
+		return 0
+	}
+	name := bytes.TrimRight(line[:colon], " \t")
+	for _, c := range name {
+		if c <= ' ' || c >= 0x7f {
+			return 0
+		}
+	}
+	return len(name)
+}
+
+func isMboxLine(line []byte) bool {
+	return bytes.HasPrefix(line, []byte("From ")) || bytes.HasPrefix(line, []byte(">From "))
+}
+
+// unfold removes line ends (RFC 5322 §2.2.3) and the space around the value.
+func unfold(value []byte) []byte {
+	if bytes.ContainsAny(value, "\r\n") {
+		out := make([]byte, 0, len(value))
+		for _, c := range value {
+			if c != '\r' && c != '\n' {
+				out = append(out, c)
+			}
+		}
+		value = out
+	}
+	return bytes.TrimSpace(value)
+}
+
+// RawHeader returns the header block of a part as it stands, at most MaxHeader bytes of
+// it, with its empty line if it has one. For the message inside a message/rfc822 part
+// ask for that part's child.
+func RawHeader(r io.ReaderAt, p *Part) ([]byte, error) {
+	b := make([]byte, min(p.BodyOffset-p.HeaderOffset, MaxHeader))
+	n, err := r.ReadAt(b, p.HeaderOffset)
+	if n < len(b) {
+		return nil, fmt.Errorf("read header at %d: %w", p.HeaderOffset, err)
+	}
+	return b, nil
+}
+
+// HeaderFields returns the fields of a part's header block that bear one of the names,
+// in any letter case, or with except those that bear none, raw and in order, and an
+// empty line: what IMAP's BODY[HEADER.FIELDS (…)] and BODY[HEADER.FIELDS.NOT (…)] send.
+func HeaderFields(r io.ReaderAt, p *Part, names []string, except bool) ([]byte, error) {
+	block, err := RawHeader(r, p)
+	if err != nil {
+		return nil, err
+	}
+	wanted := make(map[string]bool, len(names))
+	for _, name := range names {
+		wanted[strings.ToLower(name)] = true
+	}
+	var out []byte
+	for f := range fields(block) {
+		if wanted[strings.ToLower(string(f.name))] == except {
+			continue
+		}
+		out = append(out, f.whole...)
+		if !bytes.HasSuffix(f.whole, []byte("\n")) {
+			out = append(out, '\r', '\n')
+		}
+	}
+	return append(out, '\r', '\n'), nil
+}
+
+// Headers returns the header fields of a part in order, unfolded and decoded.
+func Headers(r io.ReaderAt, p *Part) ([]Header, error) {
+	block, err := RawHeader(r, p)
+	if err != nil {
+		return nil, err
+	}
+	var out []Header
+	for f := range fields(block) {
+		if len(out) == maxHeaders {
+			break
+		}
+		out = append(out, Header{Name: string(f.name), Value: decodeText(f.value, maxHeaderValue)})
+	}
+	return out, nil
+}
+
+const defaultEncoding = "7bit" // RFC 2045 §6.1
+
+// textBudget hands out what may still be kept of one tree's texts.
+type textBudget struct {
+	left int
+}
+
+func (t *textBudget) keep(s string) string {
+	if len(s) > t.left {
+		return ""
+	}
+	t.left -= len(s)
+	return s
+}
+
+// readHeader fills a part, and the envelope if there is one, from its header block.
+// Where a field stands twice the first one counts, but lists of recipients add up.
+func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest bool) {
+	hasType := false
+	addresses := MaxAddresses
+	var lower [32]byte
+	for f := range fields(block) {
+		if len(f.name) > len(lower) {
+			continue
+		}
+		name := lower[:len(f.name)]
+		for i, c := range f.name {
+			name[i] = lowerByte(c)
+		}
+		if bytes.HasPrefix(name, []byte("content-")) {
+			if string(name) == "content-type" && !hasType {
+				hasType = t.contentType(p, f.value)
+			}
+			t.contentField(string(name), p, f.value)
+		} else if env != nil {
+			t.envelopeField(name, env, f.value, &addresses)
+		}
+	}
+	if !hasType {
+		p.Type, p.Subtype, p.Params = "text", "plain", map[string]string{"charset": "us-ascii"}
+		if digest {
+			p.Type, p.Subtype, p.Params = "message", "rfc822", nil
+		}
+	}
+	if p.Encoding == "" {
+		p.Encoding = defaultEncoding
+	}
+}
+
+func (t *textBudget) contentField(name string, p *Part, value []byte) {
+	switch name {
+	case "content-transfer-encoding":
+		if p.Encoding == "" {
+			p.Encoding = t.keep(encodingName(value))
+		}
+	case "content-id":
+		t.first(&p.ID, value, maxMessageID)
+	case "content-description":
+		t.first(&p.Description, value, MaxText)
+	case "content-location":
+		t.first(&p.Location, value, MaxText)
+	case "content-md5":
+		t.first(&p.MD5, value, 64)
+	case "content-language":
+		if p.Language == nil {
+			p.Language = t.languages(value)
+		}
+	case "content-disposition":
+		if p.Disposition == "" {
+			head, params := parseParams(value)
+			p.Disposition = t.keep(strings.ToLower(cut(head, 64)))
+			p.DispositionParams = t.keepParams(params)
+		}
+	}
+}
+
+func (t *textBudget) first(to *string, value []byte, limit int) {
+	if *to == "" {
+		*to = t.keep(decodeText(value, limit))
+	}
+}
+
+func (t *textBudget) languages(value []byte) []string {
+	var out []string
+	for tag := range strings.SplitSeq(cut(decodeText(value, MaxText), 512), ",") {
+		if tag = strings.TrimSpace(tag); tag != "" {
+			out = append(out, t.keep(tag))
+		}
+	}
+	return out
+}
+
+// contentType answers false for a value that RFC 2045 §5.2 has us take as absent.
+func (t *textBudget) contentType(p *Part, value []byte) bool {
+	head, params := parseParams(value)
+	typ, subtype, _ := strings.Cut(strings.ToLower(head), "/")
+	typ, subtype = strings.TrimSpace(typ), strings.TrimSpace(subtype)
+	if !isToken(typ) || !isToken(subtype) || len(typ)+len(subtype) > 127 {
+		return false
+	}
+	p.Type, p.Subtype = t.keep(typ), t.keep(subtype)
+	if p.Type == "" || p.Subtype == "" {
+		p.opaque()
+	}
+	p.Params = t.keepParams(params)
+	return true
+}
+
+func (t *textBudget) keepParams(params map[string]string) map[string]string {
+	for k, v := range params {
+		if t.keep(k+v) == "" {
+			delete(params, k)
+		}
+	}
+	if len(params) == 0 {
+		return nil
+	}
+	return params
+}
+
+func (t *textBudget) envelopeField(name []byte, env *Envelope, value []byte, room *int) {
+	switch string(name) {
+	case "date":
+		if env.DateText == "" {
+			env.DateText = t.keep(decodeText(value, 128))
+			env.Date = parseDate(env.DateText)
+		}
+	case "subject":
+		t.first(&env.Subject, value, MaxText)
+	case "from":
+		if env.From == nil {
+			t.addresses(&env.From, value, room)
+		}
+	case "sender":
+		if env.Sender == nil {
+			t.addresses(&env.Sender, value, room)
+		}
+	case "reply-to":
+		t.addresses(&env.ReplyTo, value, room)
+	case "to":
+		t.addresses(&env.To, value, room)
+	case "cc":
+		t.addresses(&env.Cc, value, room)
+	case "bcc":
+		t.addresses(&env.Bcc, value, room)
+	case "message-id":
+		if ids := messageIDs(value); env.MessageID == "" && len(ids) > 0 {
+			env.MessageID = t.keep(ids[0])
+		}
+	case "in-reply-to":
+		t.ids(&env.InReplyTo, value)
+	case "references":
+		t.ids(&env.References, value)
+	}
+}
+
+func (t *textBudget) addresses(to *[]Address, value []byte, room *int) {
+	for _, a := range parseAddresses(guessUTF8(unfold(value)), *room) {
+		size := len(a.Name) + len(a.Mailbox) + len(a.Host)
+		if size > t.left {
+			return
+		}
+		t.left -= size
+		*room--
+		*to = append(*to, a)
+	}
+}
+
+func (t *textBudget) ids(to *[]string, value []byte) {
+	if *to != nil {
+		return
+	}
+	for _, id := range messageIDs(value) {
+		if id = t.keep(id); id != "" {
+			*to = append(*to, id)
+		}
+	}
+}
+
+func encodingName(value []byte) string {
+	s, _, _ := strings.Cut(strings.TrimSpace(string(unfold(value))), " ")
+	s, _, _ = strings.Cut(s, ";")
+	s, _, _ = strings.Cut(s, "(")
+	return strings.ToLower(cut(strings.Trim(s, `"' `), 64))
+}
+
+func lowerByte(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}

@@ -1,0 +1,221 @@
+package msg
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// maxParamText bounds the raw text of one field with parameters.
+const maxParamText = 64 << 10
+
+// parseParams splits a Content-Type or Content-Disposition value into its head and its
+// parameters, decoded by RFC 2231 and, since many write them so, by RFC 2047.
+func parseParams(value []byte) (head string, params map[string]string) {
+	value = unfold(value)
+	value = value[:min(len(value), maxParamText)]
+	headBytes, rest, _ := bytes.Cut(value, []byte(";"))
+	head = firstWord(guessUTF8(headBytes))
+	p := paramReader{s: guessUTF8(rest)}
+	for p.pos < len(p.s) && len(p.raw) < MaxParams {
+		p.next()
+	}
+	return head, p.decode()
+}
+
+// firstWord cuts at a comment or a space: "text/plain (for people)".
+func firstWord(s string) string {
+	s = strings.TrimSpace(s)
+	if i := strings.IndexAny(s, " \t("); i >= 0 {
+		s = s[:i]
+	}
+	return s
+}
+
+func isToken(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f || strings.IndexByte(`()<>@,;:\"/[]?=`, s[i]) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+type rawParam struct {
+	name, value string
+}
+
+type paramReader struct {
+	s   string
+	pos int
+	raw []rawParam
+}
+
+// next reads up to the semicolon after one parameter, or skips what is none.
+func (p *paramReader) next() {
+	rest := p.s[p.pos:]
+	end := strings.IndexAny(rest, "=;")
+	if end < 0 || rest[end] == ';' {
+		p.skip(end)
+		return
+	}
+	name := strings.ToLower(strings.TrimSpace(dropComments(rest[:end])))
+	p.pos += end + 1
+	p.pos += len(p.s[p.pos:]) - len(strings.TrimLeft(p.s[p.pos:], " \t"))
+	var value string
+	if p.pos < len(p.s) && p.s[p.pos] == '"' {
+		value = p.quoted()
+		p.skip(strings.IndexByte(p.s[p.pos:], ';'))
+	} else {
+		value = p.bare(name)
+	}
+	if isToken(name) && len(name) <= 64 {
+		p.raw = append(p.raw, rawParam{name, value})
+	}
+}
+
+func (p *paramReader) skip(semicolon int) {
+	if semicolon < 0 {
+		p.pos = len(p.s)
+		return
+	}
+	p.pos += semicolon + 1
+}
+
+// quoted reads a quoted string. A backslash before anything but a quote or a backslash
+// stands for itself, as in the paths that some send.
+func (p *paramReader) quoted() string {
+	var out strings.Builder
+	for p.pos++; p.pos < len(p.s); p.pos++ {
+		c := p.s[p.pos]
+		if c == '"' {
+			p.pos++
+			break
+		}
+		if c == '\\' && p.pos+1 < len(p.s) && (p.s[p.pos+1] == '"' || p.s[p.pos+1] == '\\') {
+			p.pos++
+			c = p.s[p.pos]
+		}
+		out.WriteByte(c)
+	}
+	return out.String()
+}
+
+// bare reads an unquoted value. File names may have spaces, against the rules.
+func (p *paramReader) bare(name string) string {
+	value, _, _ := strings.Cut(p.s[p.pos:], ";")
+	p.skip(strings.IndexByte(p.s[p.pos:], ';'))
+	value = strings.TrimSpace(value)
+	if !strings.HasPrefix(name, "name") && !strings.HasPrefix(name, "filename") {
+		value = firstWord(value)
+	}
+	return value
+}
+
+// paramPieces are the numbered pieces of one parameter (RFC 2231 §3, §4).
+type paramPieces struct {
+	text    map[int]string
+	encoded map[int]bool
+}
+
+func (p *paramReader) decode() map[string]string {
+	if len(p.raw) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(p.raw))
+	var pieces map[string]paramPieces
+	for _, r := range p.raw {
+		name, number, encoded := splitParamName(r.name)
+		if number < 0 {
+			if _, twice := out[name]; !twice {
+				out[name] = plainParam(name, r.value)
+			}
+			continue
+		}
+		if pieces == nil {
+			pieces = make(map[string]paramPieces)
+		}
+		if _, ok := pieces[name]; !ok {
+			pieces[name] = paramPieces{map[int]string{}, map[int]bool{}}
+		}
+		if _, twice := pieces[name].text[number]; !twice {
+			pieces[name].text[number], pieces[name].encoded[number] = r.value, encoded
+		}
+	}
+	for name, piece := range pieces {
+		if text := piece.join(); text != "" {
+			out[name] = text
+		}
+	}
+	return out
+}
+
+// splitParamName divides "filename*1*" into its name, its number, and whether it is
+// percent-encoded; the number is -1 for a plain name.
+func splitParamName(s string) (name string, number int, encoded bool) {
+	name, rest, starred := strings.Cut(s, "*")
+	if !starred || name == "" {
+		return s, -1, false
+	}
+	if rest == "" {
+		return name, 0, true
+	}
+	digits, encoded := strings.CutSuffix(rest, "*")
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 0 || n > 999 {
+		return s, -1, false
+	}
+	return name, n, encoded
+}
+
+func plainParam(name, value string) string {
+	if name == "boundary" {
+		return strings.TrimRight(cut(value, MaxParamValue), " ")
+	}
+	return cleanText(decodeWords(value), MaxParamValue)
+}
+
+func (p paramPieces) join() string {
+	charset := ""
+	var out []byte
+	for i := 0; ; i++ {
+		text, ok := p.text[i]
+		if !ok || len(out) > 4*MaxParamValue {
+			break
+		}
+		if !p.encoded[i] {
+			out = append(out, text...)
+			continue
+		}
+		if i == 0 {
+			charset, text = splitCharset(text)
+		}
+		out = appendPercent(out, text)
+	}
+	return cleanText(toUTF8(out, charset), MaxParamValue)
+}
+
+// splitCharset takes charset'language' off an extended value.
+func splitCharset(s string) (charset, text string) {
+	charset, rest, ok := strings.Cut(s, "'")
+	if !ok {
+		return "", s
+	}
+	_, text, ok = strings.Cut(rest, "'")
+	if !ok {
+		return "", s
+	}
+	return charset, text
+}
+
+func appendPercent(dst []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			dst = append(dst, unhex(s[i+1])<<4|unhex(s[i+2]))
+			i += 2
+			continue
+		}
+		dst = append(dst, s[i])
+	}
+	return dst
+}

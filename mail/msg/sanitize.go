@@ -1,0 +1,142 @@
+package msg
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/microcosm-cc/bluemonday"
+	"golang.org/x/net/html"
+)
+
+// SanitizeHTML returns HTML that can be shown beside our own: no scripts, forms, frames,
+// event handlers, style sheets or anything else that loads or runs. Images stay if they
+// are https: or cid:, links if they are http, https or mailto, with rel="noopener".
+func SanitizeHTML(s string) string {
+	if s == "" {
+		return ""
+	}
+	return mailPolicy().Sanitize(s)
+}
+
+// mailPolicy is a table that takes some time to build, so it is built at first use.
+var mailPolicy = sync.OnceValue(func() *bluemonday.Policy {
+	p := bluemonday.NewPolicy()
+	p.AllowElements("p", "br", "hr", "div", "span", "center", "font", "b", "strong", "i", "em", "u", "s", "strike",
+		"del", "ins", "sub", "sup", "small", "big", "code", "pre", "tt", "kbd", "samp", "blockquote", "q", "cite",
+		"address", "article", "section", "header", "footer", "main", "h1", "h2", "h3", "h4", "h5", "h6",
+		"ul", "ol", "li", "dl", "dt", "dd", "figure", "figcaption",
+		"table", "caption", "colgroup", "col", "thead", "tbody", "tfoot", "tr", "td", "th")
+	p.AllowAttrs("align", "valign", "dir", "lang", "title").Globally()
+	p.AllowAttrs("width", "height", "bgcolor", "border", "cellpadding", "cellspacing").Matching(simpleValue).
+		OnElements("table", "tr", "td", "th", "col", "colgroup", "tbody", "thead", "tfoot", "hr", "img")
+	p.AllowAttrs("colspan", "rowspan", "span", "start").Matching(bluemonday.Integer).OnElements("td", "th", "col", "colgroup", "ol")
+	p.AllowAttrs("color", "face", "size").Matching(fontValue).OnElements("font")
+	p.AllowAttrs("href").Matching(linkTarget).OnElements("a")
+	p.AllowAttrs("src").Matching(imageSource).OnElements("img")
+	p.AllowAttrs("alt").OnElements("img")
+	p.AllowStyles("color", "background-color", "font-family", "font-size", "font-style", "font-weight", "line-height",
+		"text-align", "text-decoration", "vertical-align", "white-space", "width", "height", "max-width",
+		"padding", "padding-top", "padding-right", "padding-bottom", "padding-left",
+		"margin", "margin-top", "margin-right", "margin-bottom", "margin-left",
+		"border", "border-top", "border-right", "border-bottom", "border-left", "border-radius", "border-collapse").
+		Matching(styleValue).Globally()
+	p.AllowURLSchemes("http", "https", "mailto", "cid")
+	p.RequireParseableURLs(true)
+	p.RequireNoFollowOnLinks(true)
+	p.RequireNoReferrerOnLinks(true)
+	p.AddTargetBlankToFullyQualifiedLinks(true)
+	p.SkipElementsContent("title")
+	return p
+})
+
+var (
+	simpleValue = regexp.MustCompile(`^#?[a-zA-Z0-9.]{1,20}%?$`)
+	fontValue   = regexp.MustCompile(`^[#+a-zA-Z0-9 ,'-]{1,80}$`)
+	styleValue  = regexp.MustCompile(`^(?:[#%.,'"a-zA-Z0-9 !-]|rgba?\([0-9., %]{1,40}\))+$`)
+	linkTarget  = regexp.MustCompile(`(?i)^(?:https?://|mailto:)`)
+	imageSource = regexp.MustCompile(`(?i)^(?:https://|cid:)`)
+)
+
+func escapeHTML(s string) string { return html.EscapeString(s) }
+
+// HTMLText returns the words of HTML as plain text: blocks on lines of their own,
+// without scripts, styles and the title.
+func HTMLText(s string) string {
+	return htmlWords(s, len(s)+1)
+}
+
+// htmlWords stops once it has limit bytes.
+func htmlWords(s string, limit int) string {
+	z := html.NewTokenizer(strings.NewReader(s))
+	var w textWriter
+	hidden := ""
+	for w.out.Len() < limit {
+		switch z.Next() {
+		case html.ErrorToken:
+			return strings.TrimSpace(w.out.String())
+		case html.TextToken:
+			if hidden == "" {
+				w.text(string(z.Text()))
+			}
+		case html.StartTagToken:
+			name, _ := z.TagName()
+			if tag := string(name); hidden == "" && hiddenTags[tag] {
+				hidden = tag
+			}
+			w.block(blockTags[string(name)])
+		case html.EndTagToken:
+			name, _ := z.TagName()
+			if string(name) == hidden || string(name) == "head" {
+				hidden = ""
+			}
+			w.block(blockTags[string(name)])
+		case html.SelfClosingTagToken:
+			name, _ := z.TagName()
+			w.block(blockTags[string(name)])
+		}
+	}
+	return strings.TrimSpace(w.out.String())
+}
+
+var hiddenTags = map[string]bool{"script": true, "style": true, "title": true, "template": true}
+
+// blockTags gives how many line ends a tag asks for.
+var blockTags = map[string]int{"br": 1, "p": 2, "div": 1, "tr": 1, "li": 1, "ul": 1, "ol": 1, "table": 1, "blockquote": 1, "hr": 1,
+	"h1": 2, "h2": 2, "h3": 2, "h4": 2, "h5": 2, "h6": 2, "pre": 1, "section": 1, "article": 1, "header": 1, "footer": 1, "td": -1, "th": -1}
+
+// textWriter folds white space as HTML does.
+type textWriter struct {
+	out   strings.Builder
+	lines int // line ends wanted before the next word
+	space bool
+}
+
+func (w *textWriter) text(s string) {
+	if s == "" {
+		return
+	}
+	w.space = w.space || isBlank(s[0])
+	for word := range strings.FieldsSeq(s) {
+		switch {
+		case w.out.Len() == 0:
+		case w.lines > 0:
+			w.out.WriteString("\n\n"[:w.lines])
+		case w.space:
+			w.out.WriteByte(' ')
+		}
+		w.out.WriteString(word)
+		w.lines, w.space = 0, true
+	}
+	w.space = isBlank(s[len(s)-1])
+}
+
+func (w *textWriter) block(lines int) {
+	if lines < 0 {
+		w.space = true
+		return
+	}
+	w.lines = max(w.lines, lines)
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }

@@ -1,0 +1,268 @@
+package msg
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+)
+
+// Scan reads one message in one pass and returns its part tree. It never refuses a
+// message for its form: whatever cannot be understood is a leaf. The only error is that
+// of the reader. Time is linear in the message, memory is bounded by the limits above.
+func Scan(r io.Reader) (*Part, error) {
+	s := &scanner{lines: newLineReader(r), text: textBudget{left: maxTreeText}}
+	root := s.open(&Part{Envelope: &Envelope{}}, false)
+	s.run()
+	if s.lines.err != nil {
+		return nil, fmt.Errorf("read message: %w", s.lines.err)
+	}
+	return root, nil
+}
+
+// scanner holds the parts that are open at the current line, outermost first.
+type scanner struct {
+	lines *lineReader
+	stack []frame
+	parts int
+	text  textBudget
+
+	inHeader bool
+	header   []byte // of the innermost part, line ends as LF
+	hasField bool
+	midLine  bool
+	count    int64 // line ends passed
+	lineEnd  int64 // where the previous line's content ended
+	leafBody leafBody
+}
+
+// frame is one open part.
+type frame struct {
+	part     *Part
+	envelope *Envelope // where this part's header puts its envelope fields, nil for a plain MIME part
+	boundary string    // of an open multipart, "" once it is closed
+	digest   bool      // the parent is a multipart/digest
+	firstEnd int64     // line ends before the body
+}
+
+func (s *scanner) run() {
+	for {
+		piece, eol, ok := s.lines.next()
+		if !ok {
+			break
+		}
+		off := s.lines.off - int64(len(piece)+eol)
+		s.piece(piece, eol, off)
+		s.lineEnd = off + int64(len(piece))
+		s.midLine = eol == 0
+		if eol > 0 {
+			s.count++
+		}
+	}
+	s.finishHeaders(s.lines.off, s.count)
+	s.closeTo(0, s.lines.off, s.count)
+}
+
+func (s *scanner) piece(piece []byte, eol int, off int64) {
+	dashes := !s.midLine && len(piece) > 2 && piece[0] == '-' && piece[1] == '-'
+	if dashes && s.delimiter(piece, off) {
+		return
+	}
+	inHeader := s.inHeader
+	for s.inHeader {
+		if s.headerLine(piece, eol, off) {
+			return
+		}
+	}
+	// A multipart whose header runs into its first boundary is known only now.
+	if inHeader && dashes && s.delimiter(piece, off) {
+		return
+	}
+	s.leafBody.add(piece, eol)
+}
+
+// delimiter handles a boundary line of any open multipart (RFC 2046 §5.1.1); an outer
+// one also ends the inner parts that nobody closed.
+func (s *scanner) delimiter(line []byte, off int64) bool {
+	if len(line) > maxBoundary+64 {
+		return false
+	}
+	line = bytes.TrimRight(line[2:], " \t")
+	for i := len(s.stack) - 1; i >= 0; i-- {
+		b := s.stack[i].boundary
+		if b == "" || len(line) < len(b) || string(line[:len(b)]) != b {
+			continue
+		}
+		last := len(line) == len(b)+2 && line[len(b)] == '-' && line[len(b)+1] == '-'
+		if len(line) == len(b) || last {
+			s.divide(i, last, off)
+			return true
+		}
+	}
+	return false
+}
+
+func (s *scanner) divide(level int, last bool, off int64) {
+	s.finishHeaders(off, s.count)
+	// The line end before the boundary belongs to the boundary.
+	s.closeTo(level+1, s.lineEnd, s.count-1)
+	s.leafBody = leafBody{}
+	multi := &s.stack[level]
+	if last {
+		multi.boundary = ""
+		return
+	}
+	if s.parts >= MaxParts {
+		return
+	}
+	child := &Part{HeaderOffset: s.lines.off}
+	digest := multi.part.Subtype == "digest"
+	multi.part.Children = append(multi.part.Children, child)
+	s.open(child, digest)
+}
+
+func (s *scanner) open(p *Part, digest bool) *Part {
+	s.parts++
+	s.stack = append(s.stack, frame{part: p, envelope: p.Envelope, digest: digest})
+	s.inHeader, s.hasField = true, false
+	s.header = s.header[:0]
+	return p
+}
+
+// headerLine takes one piece of a header line and answers false when the piece is the
+// first of the body instead.
+func (s *scanner) headerLine(piece []byte, eol int, off int64) bool {
+	if !s.midLine {
+		if len(piece) == 0 {
+			s.endHeader(off+int64(eol), s.count+1)
+			return true
+		}
+		folded := piece[0] == ' ' || piece[0] == '\t'
+		switch {
+		case folded && s.hasField:
+		case !folded && fieldName(piece) > 0:
+			s.hasField = true
+		case !s.hasField && isMboxLine(piece):
+		default:
+			s.endHeader(off, s.count)
+			return false
+		}
+	}
+	if room := MaxHeader - len(s.header); room > 0 {
+		s.header = append(s.header, piece[:min(len(piece), room)]...)
+		if eol > 0 {
+			s.header = append(s.header, '\n')
+		}
+	}
+	return true
+}
+
+// endHeader reads the innermost part's header, whose body begins at off, and opens the
+// message inside if it is one.
+func (s *scanner) endHeader(off, count int64) {
+	s.inHeader = false
+	f := &s.stack[len(s.stack)-1]
+	p := f.part
+	p.BodyOffset, f.firstEnd = off, count
+	s.text.readHeader(s.header, p, f.envelope, f.digest)
+	atLimit := len(s.stack) >= MaxDepth
+	switch {
+	case p.IsMultipart():
+		f.boundary = p.Params["boundary"]
+		if atLimit || len(f.boundary) > maxBoundary {
+			f.boundary = ""
+		}
+		if atLimit {
+			p.opaque()
+		}
+	case p.IsMessage():
+		if atLimit || s.parts >= MaxParts || !isIdentity(p.Encoding) {
+			p.opaque()
+			break
+		}
+		inner := &Part{HeaderOffset: off, Envelope: &Envelope{}}
+		p.Children = []*Part{inner}
+		if p.Envelope == nil {
+			p.Envelope = inner.Envelope
+		}
+		s.open(inner, false)
+		return
+	}
+	s.leafBody = leafBody{encoding: p.Encoding}
+}
+
+// finishHeaders ends a header that ran into a boundary or the end of the message.
+func (s *scanner) finishHeaders(off, count int64) {
+	for s.inHeader {
+		s.endHeader(off, count)
+	}
+}
+
+// closeTo ends the open parts down to the given height; their bodies end at end, with
+// count line ends passed.
+func (s *scanner) closeTo(height int, end, count int64) {
+	toEnd := end == s.lines.off
+	for i := len(s.stack) - 1; i >= height; i-- {
+		f := &s.stack[i]
+		p := f.part
+		// An empty body begins behind that line end, and what holds it cannot end before.
+		end = max(end, p.BodyOffset)
+		p.End = end
+		p.Lines = max(count-f.firstEnd, 0)
+		p.DecodedSize = p.Size()
+		if len(p.Children) == 0 && i == len(s.stack)-1 {
+			p.DecodedSize = s.leafBody.size(p.Size(), toEnd)
+		}
+		if p.IsMultipart() && len(p.Children) == 0 {
+			// Nothing was divided: people shall still see what stands there.
+			p.Type, p.Subtype = "text", "plain"
+		}
+	}
+	s.stack = s.stack[:height]
+}
+
+// opaque makes a container that is not looked into a leaf.
+func (p *Part) opaque() {
+	p.Type, p.Subtype = "application", "octet-stream"
+}
+
+func isIdentity(encoding string) bool {
+	return encoding != "base64" && encoding != "quoted-printable"
+}
+
+// leafBody computes the decoded size of a leaf while its lines pass.
+type leafBody struct {
+	encoding string
+	n        int64 // base64: characters; quoted-printable: bytes
+	pending  int64 // quoted-printable: the line end, which may turn out to belong to a boundary
+}
+
+func (l *leafBody) add(piece []byte, eol int) {
+	switch l.encoding {
+	case "base64":
+		l.n += int64(len(bytes.TrimRight(piece, "= \t")))
+	case "quoted-printable":
+		l.n += l.pending
+		l.pending = int64(eol)
+		if eol > 0 {
+			piece = bytes.TrimRight(piece, " \t")
+		}
+		l.n += int64(len(piece) - 2*bytes.Count(piece, []byte("=")))
+		if eol > 0 && len(piece) > 0 && piece[len(piece)-1] == '=' {
+			l.n++
+			l.pending = 0
+		}
+	}
+}
+
+func (l *leafBody) size(raw int64, toEnd bool) int64 {
+	switch l.encoding {
+	case "base64":
+		return min(l.n/4*3+l.n%4*3/4, raw)
+	case "quoted-printable":
+		if toEnd {
+			l.n += l.pending
+		}
+		return max(0, min(l.n, raw))
+	}
+	return raw
+}

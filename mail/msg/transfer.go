@@ -1,0 +1,201 @@
+package msg
+
+import (
+	"bytes"
+	"io"
+)
+
+// Open returns the decoded content of a part: base64 and quoted-printable are undone,
+// whatever damage they have; the charset stays as it is. A multipart or a message gives
+// its bytes as they stand.
+func Open(r io.ReaderAt, p *Part) io.Reader {
+	body := io.NewSectionReader(r, p.BodyOffset, p.Size())
+	if len(p.Children) > 0 {
+		return body
+	}
+	switch p.Encoding {
+	case "base64":
+		return &base64Reader{decodeReader: newDecodeReader(body)}
+	case "quoted-printable":
+		return &qpReader{decodeReader: newDecodeReader(body)}
+	}
+	return body
+}
+
+// base64State decodes base64 in pieces, passing over whatever is not of its alphabet.
+type base64State struct {
+	acc uint32
+	n   int // sextets in acc
+}
+
+func (b *base64State) append(dst, src []byte) []byte {
+	for _, c := range src {
+		v := base64Values[c]
+		if v < 64 {
+			b.acc = b.acc<<6 | uint32(v)
+			if b.n++; b.n == 4 {
+				dst = append(dst, byte(b.acc>>16), byte(b.acc>>8), byte(b.acc))
+				b.acc, b.n = 0, 0
+			}
+		} else if c == '=' {
+			dst = b.flush(dst)
+		}
+	}
+	return dst
+}
+
+// flush writes what an unfinished group holds: padding has come, or the end.
+func (b *base64State) flush(dst []byte) []byte {
+	switch b.n {
+	case 2:
+		dst = append(dst, byte(b.acc>>4))
+	case 3:
+		dst = append(dst, byte(b.acc>>10), byte(b.acc>>2))
+	}
+	b.acc, b.n = 0, 0
+	return dst
+}
+
+var base64Values = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 0xff
+	}
+	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
+		t[c] = byte(i)
+	}
+	return t
+}()
+
+// decodeReader holds what the decoders share: a chunk of input, and decoded bytes that
+// the caller has not taken yet.
+type decodeReader struct {
+	r     io.Reader
+	in    []byte
+	out   []byte
+	taken int
+	err   error
+}
+
+func newDecodeReader(r *io.SectionReader) decodeReader {
+	return decodeReader{r: r, in: make([]byte, min(r.Size()+1, 8<<10))}
+}
+
+// read serves Read from out, asking more to refill it; more gets the next input and
+// whether it is the last.
+func (d *decodeReader) read(b []byte, more func(in []byte, last bool)) (int, error) {
+	for d.taken == len(d.out) {
+		if d.err != nil {
+			return 0, d.err
+		}
+		d.out, d.taken = d.out[:0], 0
+		var n int
+		n, d.err = d.r.Read(d.in)
+		more(d.in[:n], d.err != nil)
+	}
+	n := copy(b, d.out[d.taken:])
+	d.taken += n
+	return n, nil
+}
+
+type base64Reader struct {
+	decodeReader
+	state base64State
+}
+
+func (b *base64Reader) Read(p []byte) (int, error) {
+	return b.read(p, func(in []byte, last bool) {
+		b.out = b.state.append(b.out, in)
+		if last {
+			b.out = b.state.flush(b.out)
+		}
+	})
+}
+
+// maxBlank bounds the white space at a line's end that quoted-printable has us drop.
+const maxBlank = 1 << 10
+
+type qpReader struct {
+	decodeReader
+	held []byte // input that cannot be judged yet: white space, or an unfinished escape
+}
+
+func (q *qpReader) Read(p []byte) (int, error) {
+	return q.read(p, func(in []byte, last bool) {
+		if len(q.held) > 0 {
+			in = append(q.held, in...)
+			q.held = nil
+		}
+		rest := q.decode(in, last)
+		if len(rest) > 0 {
+			q.held = bytes.Clone(rest)
+		}
+	})
+}
+
+// decode appends to out and returns the input that it must see again with more behind it.
+func (q *qpReader) decode(in []byte, last bool) []byte {
+	for i := 0; i < len(in); {
+		n := bytes.IndexAny(in[i:], "= \t")
+		if n < 0 {
+			q.out = append(q.out, in[i:]...)
+			return nil
+		}
+		q.out = append(q.out, in[i:i+n]...)
+		i += n
+		used := q.escape(in[i:], last)
+		if used == 0 {
+			return in[i:]
+		}
+		i += used
+	}
+	return nil
+}
+
+// escape handles "=" or white space at the start of in and returns how much it used, 0
+// if more input is needed (RFC 2045 §6.7; what is no escape stands for itself).
+func (q *qpReader) escape(in []byte, last bool) int {
+	if in[0] == '=' && len(in) >= 3 && isHex(in[1]) && isHex(in[2]) {
+		q.out = append(q.out, unhex(in[1])<<4|unhex(in[2]))
+		return 3
+	}
+	soft := in[0] == '='
+	blank := 0
+	if soft {
+		blank = 1
+	}
+	for blank < len(in) && (in[blank] == ' ' || in[blank] == '\t') {
+		blank++
+	}
+	if blank == len(in) && !last && blank < maxBlank {
+		return 0
+	}
+	if soft && len(in) == 2 && isHex(in[1]) && !last {
+		return 0
+	}
+	atEnd := blank == len(in) && last || blank < len(in) && (in[blank] == '\r' || in[blank] == '\n')
+	switch {
+	case atEnd && soft:
+		return q.softBreak(in, blank, last)
+	case atEnd:
+		return blank
+	case soft:
+		q.out = append(q.out, '=')
+		return 1
+	}
+	q.out = append(q.out, in[:blank]...)
+	return blank
+}
+
+func (q *qpReader) softBreak(in []byte, at int, last bool) int {
+	switch {
+	case at == len(in):
+		return at
+	case in[at] == '\n' || at+1 < len(in) && in[at+1] != '\n':
+		return at + 1
+	case at+1 < len(in):
+		return at + 2
+	case last:
+		return at + 1
+	}
+	return 0
+}

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/net/netutil"
+
+	"github.com/mailstead/mailstead/handlers"
+	"github.com/mailstead/mailstead/handlers/dnsd"
+	"github.com/mailstead/mailstead/handlers/imapd"
+	"github.com/mailstead/mailstead/handlers/smtpd"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/web"
+)
+
+const (
+	maxHTTPConns = 4096
+	stopGrace    = 20 * time.Second
+)
+
+func serveCommand(c *cli.Context) error {
+	if err := takeNoArguments(c); err != nil {
+		return err
+	}
+	s, err := loadSettings(c)
+	if err != nil {
+		return err
+	}
+	return serve(c.Context, c.String("data"), s, c.App.Writer, c.App.ErrWriter)
+}
+
+// A server is everything that runs, in the order in which it was started.
+type server struct {
+	settings *settings
+	log      *slog.Logger
+	level    *slog.LevelVar
+	certs    *certificates
+	socks    *listeners
+	inst     *installation
+	api      *handlers.Server
+	running  sync.WaitGroup
+	failed   chan error // the first part that ended by itself
+}
+
+// serve opens the store and the sockets, runs every part until ctx ends, and then stops them in turn: nothing new is
+// taken, what runs gets its grace, and the store closes last.
+func serve(ctx context.Context, dir string, s *settings, stdout, stderr io.Writer) (err error) {
+	srv := &server{settings: s, level: new(slog.LevelVar), failed: make(chan error, 1)}
+	srv.level.Set(s.LogLevel.level())
+	srv.log = newLogger(stderr, s.LogFormat.text, srv.level)
+	if srv.certs, err = loadCertificates(s.TLSCert, s.TLSKey); err != nil {
+		return usageError{err}
+	}
+	if srv.socks, err = listen(s); err != nil {
+		return err
+	}
+	defer srv.socks.close()
+	if srv.inst, err = openInstallation(dir, s, srv.socks, srv.log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, srv.inst.close()) }()
+	created, err := srv.inst.firstStart(ctx, s)
+	if err != nil {
+		return err
+	}
+	srv.api = handlers.New(srv.inst.svc)
+	srv.api.Log, srv.api.Web = srv.log, web.Handler()
+	return srv.run(ctx, dir, created, stdout)
+}
+
+// run starts every part, says so, waits for the end and stops in two steps.
+func (s *server) run(ctx context.Context, dir string, created *service.AccountCreated, stdout io.Writer) error {
+	// Work may go on after the listeners have stopped, so it has a context of its own.
+	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	listening, stopListening := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	defer stopListening()
+	var work, ears sync.WaitGroup
+	s.start(&work, "queue", func() error { return s.inst.queue.Run(working) })
+	s.start(&work, "service", func() error { return s.inst.svc.Run(working) })
+	s.listenAll(listening, &ears)
+	socket, err := s.serveSocket(listening, dir, &ears)
+	if err != nil {
+		s.log.Warn("the command line cannot reach this server while it runs", "error", err)
+	} else {
+		defer os.Remove(socket)
+	}
+	err = s.announce(dir, created, stdout)
+	if err == nil {
+		err = s.wait(ctx)
+	}
+	s.log.Info("stopping")
+	stopListening()
+	ears.Wait()
+	stopWork()
+	work.Wait()
+	return err
+}
+
+// start runs one part in a goroutine of its group; a part that fails stops the server.
+func (s *server) start(group *sync.WaitGroup, name string, run func() error) {
+	group.Go(func() {
+		if err := run(); err != nil {
+			select {
+			case s.failed <- fmt.Errorf("%s: %w", name, err):
+			default:
+			}
+		}
+	})
+}
+
+// wait returns when ctx ends or a part has failed; SIGHUP reads the certificates and the log level again.
+func (s *server) wait(ctx context.Context) error {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-s.failed:
+			return err
+		case <-hup:
+			s.reload()
+		}
+	}
+}
+
+func (s *server) reload() {
+	if s.certs == nil {
+		s.log.Info("SIGHUP: there is no certificate to read again")
+		return
+	}
+	if err := s.certs.reload(); err != nil {
+		s.log.Error("SIGHUP: the certificate before stays in use", "error", err)
+		return
+	}
+	s.log.Info("SIGHUP: read the certificate again")
+}
+
+// listenAll starts a server on every socket that is open.
+func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
+	l, tlsConfig := s.socks, s.certs.config()
+	if l.http != nil {
+		s.start(ears, "http", func() error { return s.serveHTTP(ctx, l.http, s.api) })
+	}
+	if l.httpTLS != nil {
+		s.start(ears, "https", func() error { return s.serveHTTP(ctx, tls.NewListener(l.httpTLS, httpsConfig(tlsConfig)), s.api) })
+	}
+	mail := smtpd.New(s.inst.svc)
+	mail.Log, mail.TLS = s.log, tlsConfig
+	for mode, ln := range map[smtpd.Mode]net.Listener{smtpd.MX: l.smtp, smtpd.Submission: l.submission, smtpd.Submissions: l.submissions} {
+		if ln != nil {
+			s.start(ears, "smtp", func() error { return mail.Run(ctx, ln, mode) })
+		}
+	}
+	boxes := imapd.New(s.inst.svc)
+	boxes.Log, boxes.TLS = s.log, tlsConfig
+	if l.imap != nil {
+		s.start(ears, "imap", func() error { return boxes.Run(ctx, l.imap, false) })
+	}
+	if l.imaps != nil {
+		s.start(ears, "imaps", func() error { return boxes.Run(ctx, l.imaps, true) })
+	}
+	if l.dnsUDP != nil {
+		names := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log}
+		s.start(ears, "dns", func() error { return names.Run(ctx, l.dnsUDP, l.dnsTCP) })
+	}
+}
+
+func httpsConfig(c *tls.Config) *tls.Config {
+	c = c.Clone()
+	c.NextProtos = []string{"h2", "http/1.1"}
+	return c
+}
+
+// hostedZones shows dnsd the zones of the service.
+type hostedZones struct{ svc *service.Service }
+
+func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
+	zone, ok := z.svc.Zone(name)
+	if !ok {
+		return nil, false
+	}
+	return zone, true
+}
+
+// serveHTTP answers on one listener until ctx ends, and returns when every request is done or its grace is over.
+func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
+	hs := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan error, 1)
+	go func() { done <- hs.Serve(netutil.LimitListener(ln, maxHTTPConns)) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+	defer cancel()
+	if err := hs.Shutdown(limited); err != nil {
+		hs.Close()
+	}
+	<-done
+	return nil
+}
+
+// announce writes the ready file and, on the first start, what its owner must know.
+func (s *server) announce(dir string, created *service.AccountCreated, stdout io.Writer) error {
+	r := s.socks.ready(os.Getpid())
+	s.log.Info("ready", "version", version, "data", dir, "http", r.HTTP, "https", r.HTTPTLS, "smtp", r.SMTP,
+		"submission", r.Submission, "submissions", r.Submissions, "imap", r.IMAP, "imaps", r.IMAPS, "dns", r.DNS)
+	if created != nil {
+		printFirstStart(stdout, s.inst.svc.Config, r, created)
+	}
+	if s.settings.ReadyFile == "" {
+		return nil
+	}
+	return writeReady(s.settings.ReadyFile, r)
+}
+
+// writeReady writes the file so that whoever waits for it never sees half of it.
+func writeReady(path string, r ready) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	tmp := path + ".tmp" + strconv.Itoa(r.PID)
+	if err := os.WriteFile(tmp, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write ready file: %w", err)
+	}
+	return os.Rename(tmp, path)
+}
+
+func printFirstStart(w io.Writer, c service.Config, r ready, a *service.AccountCreated) {
+	fmt.Fprintf(w, `Mailstead runs. This is shown once:
+
+  dashboard   %s/
+  owner       %s
+  password    %s
+  API token   %s
+
+  curl -H "Authorization: Bearer %s" %s/v1/account
+
+`, c.BaseURL, a.OwnerEmail, a.OwnerPassword, a.Token, a.Token, c.BaseURL)
+	if c.Sandbox {
+		fmt.Fprintf(w, `This is the sandbox: mail to domains that are connected here is delivered, mail to anyone else is
+captured and shown in the sending log.  SMTP %s  submission %s  IMAP %s  DNS %s
+
+`, r.SMTP, r.Submission, r.IMAP, r.DNS)
+	}
+}
+
+func newLogger(w io.Writer, form string, level slog.Leveler) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if form == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// serveSocket answers the command line on a socket that only the directory's owner can open.
+func (s *server) serveSocket(ctx context.Context, dir string, ears *sync.WaitGroup) (string, error) {
+	path := filepath.Join(dir, socketName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	// The store's lock makes this process the only one here, so nobody else has the mask changed under him.
+	old := syscall.Umask(0o177)
+	ln, err := net.Listen("unix", path)
+	syscall.Umask(old)
+	if err != nil {
+		return "", fmt.Errorf("listen on %s: %w", path, err)
+	}
+	s.start(ears, "socket", func() error { return s.serveHTTP(ctx, ln, localHandler(s.inst.svc, s.api)) })
+	return path, nil
+}
+
+// publicIPs are the addresses of this host that others can reach, unless they are set.
+func publicIPs(s *settings) ([]netip.Addr, error) {
+	if len(s.PublicIP) > 0 {
+		return s.PublicIP, nil
+	}
+	if s.Sandbox() {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("find this host's addresses: %w", err)
+	}
+	var out []netip.Addr
+	for _, a := range addrs {
+		prefix, err := netip.ParsePrefix(a.String())
+		if ip := prefix.Addr().Unmap(); err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate() {
+			out = append(out, ip)
+		}
+	}
+	if len(out) == 0 {
+		return nil, usageError{errors.New("this host has no public address of its own: give --public-ip")}
+	}
+	return out, nil
+}
