@@ -11,8 +11,10 @@ func operations(s *service.Service) []op {
 	return slices.Concat(
 		accountOps(s),
 		webhookOps(s),
-		outboundOps(s),
 		jobOps(s),
+		mailboxOps(s),
+		inboxOps(s),
+		outboundOps(s),
 	)
 }
 

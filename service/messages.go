@@ -111,13 +111,13 @@ func days(from, to string) (start, end time.Time, err error) {
 	return start, end, nil
 }
 
-// MessageIn names one row of the sending log.
-type MessageIn struct {
+// SentMessageIn names one row of the sending log.
+type SentMessageIn struct {
 	ID string `path:"id"`
 }
 
 // RetryMessage has a message that waits tried again at once.
-func (s *Service) RetryMessage(_ context.Context, who Actor, in MessageIn) (*SentMessage, error) {
+func (s *Service) RetryMessage(_ context.Context, who Actor, in SentMessageIn) (*SentMessage, error) {
 	return s.changeWaiting(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
 		if err := s.Queue.Wake(tx, row.JobID, tx.Now()); err != nil {
 			return fmt.Errorf("job of %s: %w", row.ID, err)
@@ -128,7 +128,7 @@ func (s *Service) RetryMessage(_ context.Context, who Actor, in MessageIn) (*Sen
 }
 
 // CancelMessage takes a message that waits back. One that a host takes at this very moment is sent all the same.
-func (s *Service) CancelMessage(_ context.Context, who Actor, in MessageIn) (*SentMessage, error) {
+func (s *Service) CancelMessage(_ context.Context, who Actor, in SentMessageIn) (*SentMessage, error) {
 	return s.changeWaiting(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
 		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !isGone(err) {
 			return err

@@ -84,11 +84,12 @@ type Service struct {
 	Log      *slog.Logger
 	Rand     func() float64 // [0,1), for jitter
 
-	keys   *Keys
-	logins *logins
-	hub    *hub
-	uses   uses
-	poster *webhooks.Poster
+	keys    *Keys
+	logins  *logins
+	guesses *guesses
+	hub     *hub
+	uses    uses
+	poster  *webhooks.Poster
 
 	relays  relays
 	signer  *signer
@@ -107,7 +108,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	guard := &webhooks.Guard{AllowPrivate: c.AllowPrivate}
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
-		keys: keys, logins: newLogins(), hub: newHub(),
+		keys: keys, logins: newLogins(), guesses: newGuesses(), hub: newHub(),
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
