@@ -23,10 +23,13 @@ func TestForwardKeepsTheSignatureAndRewritesThePath(t *testing.T) {
 	if o.AccountID != other.AccountID || o.Domain != "other.test" || o.Sender != "ann@example.test" {
 		t.Errorf("row %+v", o)
 	}
-	if got := i.folder(bob, "INBOX"); len(got) != 1 {
-		t.Errorf("the mailbox keeps %d copies", len(got))
+	if got := i.folder(bob, "INBOX"); len(got) != 1 || !strings.HasPrefix(string(got[0].raw), "Return-Path: <ann@example.test>\r\nDelivered-To: bob@other.test\r\nReceived: ") {
+		t.Errorf("the mailbox keeps %d copies:\n%s", len(got), got[0].raw)
 	}
 	m := h.mails()[0]
+	if strings.Contains(m.data, "Return-Path") {
+		t.Errorf("the return path goes out in the header:\n%s", m.data)
+	}
 	if v := i.verify([]byte(m.data)); v.DKIM != auth.Pass || v.Signatures[0].Domain != "example.test" || len(v.Signatures) != 2 {
 		t.Errorf("DKIM is %s: %+v", v.DKIM, v.Signatures)
 	}

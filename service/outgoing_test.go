@@ -234,7 +234,7 @@ func TestRelayThatDropsTheConnectionIsTriedAgain(t *testing.T) {
 	if o.Attempts != 1 || o.NextAt.Before(time.Now().Add(50*time.Second)) || o.LastResponse == "" {
 		t.Errorf("row %+v", o)
 	}
-	if _, err := i.svc.RetryMessage(context.Background(), actor(i.account), MessageIn{ID: o.ID}); err != nil {
+	if _, err := i.svc.RetryMessage(context.Background(), actor(i.account), SentMessageIn{ID: o.ID}); err != nil {
 		t.Fatal(err)
 	}
 	i.becomes("x@far.test", store.OutgoingRelayed)
@@ -275,14 +275,14 @@ func TestCancelTakesAWaitingMessageBack(t *testing.T) {
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
 	i.mustSubmit(ann, plainMessage, "x@far.test", "y@far.test")
 	ctx, id := context.Background(), i.row("x@far.test").ID
-	if _, err := i.svc.CancelMessage(ctx, actor(i.addAccount("other@elsewhere.test")), MessageIn{ID: id}); !hasCode(err, "not_found") {
+	if _, err := i.svc.CancelMessage(ctx, actor(i.addAccount("other@elsewhere.test")), SentMessageIn{ID: id}); !hasCode(err, "not_found") {
 		t.Errorf("by another account: %v", err)
 	}
-	out, err := i.svc.CancelMessage(ctx, actor(i.account), MessageIn{ID: id})
+	out, err := i.svc.CancelMessage(ctx, actor(i.account), SentMessageIn{ID: id})
 	if err != nil || out.Status != store.OutgoingCancelled {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if _, err := i.svc.RetryMessage(ctx, actor(i.account), MessageIn{ID: id}); !hasCode(err, "validation_error") {
+	if _, err := i.svc.RetryMessage(ctx, actor(i.account), SentMessageIn{ID: id}); !hasCode(err, "validation_error") {
 		t.Errorf("retry of a cancelled message: %v", err)
 	}
 	i.run()
