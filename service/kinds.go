@@ -12,11 +12,13 @@ func (s *Service) kinds() []jobs.Kind {
 		s.tellKind(),
 		s.eraseKind("email_user_delete"),
 		s.eraseKind("email_users_bulk_delete"),
+		s.provisionKind(),
+		s.domainDeleteKind(),
+		s.checkKind(),
 		s.retentionKind(),
 		s.compactKind(),
 		s.deliverKind(kindDeliver, directLanes),
 		s.deliverKind(kindRelay, relayLanes),
-		s.pruneSentKind(),
 	}
 }
 
@@ -27,5 +29,4 @@ func (s *Service) register() {
 	}
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
-	s.Queue.Every(kindPruneSent, pruneEvery)
 }

@@ -2,15 +2,12 @@ package service
 
 import (
 	"context"
-	"time"
 
 	"github.com/mailstead/mailstead/store"
 )
 
-const (
-	keepMappings = 90 * 24 * time.Hour
-	maxMappings  = 1000 // in one answer; more than one send can have
-)
+// maxMappings bounds one answer; it is as many as one send can have.
+const maxMappings = 1000
 
 // relayedData is the data of message.relayed.
 type relayedData struct {
@@ -77,7 +74,7 @@ func (s *Service) LookupMessage(_ context.Context, who Actor, in LookupIn) (*Loo
 	}
 	out := &Lookup{ProviderMessageIDs: []string{}, Data: []Mapping{}}
 	err := s.Store.View(func(tx *store.Tx) error {
-		oldest := tx.Now().Add(-keepMappings)
+		oldest := tx.Now().Add(-mappingKept)
 		for _, m := range index.Asc(tx, who.AccountID+bracketed(id)+"\x00", "") {
 			if m.RelayedAt.Before(oldest) {
 				continue

@@ -2,13 +2,10 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -163,73 +160,4 @@ func (s *Service) changeWaiting(who Actor, id string, change func(*store.Tx, *st
 		return nil, err
 	}
 	return &out, nil
-}
-
-const (
-	kindPruneSent = "prune_sent"
-	pruneEvery    = 6 * time.Hour
-	pruneChunk    = 256 // rows that one transaction deletes
-)
-
-func (s *Service) pruneSentKind() jobs.Kind {
-	return jobs.Kind{Name: kindPruneSent, Work: s.pruneSent, Max: 5}
-}
-
-// pruneSent deletes mappings and rows of the sending log that are older than 90 days.
-func (s *Service) pruneSent(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
-	before := s.now().Add(-keepMappings)
-	err := s.pruneRows(ctx, func(tx *store.Tx) (int, error) {
-		return deleteOld(tx, store.Mappings, func(m *store.Mapping) (string, bool) { return m.ID, m.RelayedAt.Before(before) })
-	})
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.pruneRows(ctx, func(tx *store.Tx) (int, error) {
-		return deleteOld(tx, store.Outgoings, func(o *store.Outgoing) (string, bool) { return o.ID, o.QueuedAt.Before(before) && !o.Waits() })
-	})
-}
-
-// pruneRows calls chunk, each time in a transaction of its own, until it deletes nothing.
-func (s *Service) pruneRows(ctx context.Context, chunk func(*store.Tx) (int, error)) error {
-	errDone := errors.New("nothing left")
-	for ctx.Err() == nil {
-		err := s.Store.Update(func(tx *store.Tx) error {
-			n, err := chunk(tx)
-			if err == nil && n == 0 {
-				return errDone
-			}
-			return err
-		})
-		if errors.Is(err, errDone) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-// table is what deleteOld needs of a store.Table whose ids rise with time.
-type table[T any] interface {
-	All(tx *store.Tx) iter.Seq[*T]
-	Delete(tx *store.Tx, id string) error
-}
-
-// deleteOld deletes the first records as far as old says, a bounded number.
-func deleteOld[T any](tx *store.Tx, t table[T], old func(*T) (id string, is bool)) (int, error) {
-	var ids []string
-	for rec := range t.All(tx) {
-		id, is := old(rec)
-		if !is || len(ids) == pruneChunk {
-			break
-		}
-		ids = append(ids, id)
-	}
-	for _, id := range ids {
-		if err := t.Delete(tx, id); err != nil {
-			return 0, err
-		}
-	}
-	return len(ids), nil
 }

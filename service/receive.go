@@ -123,9 +123,6 @@ type Incoming struct {
 	Body       *Spool // as Spool made it; the caller closes it
 }
 
-// A Spool holds one message while it arrives.
-type Spool = store.Spool
-
 // Spool reads a message with CRLF line ends to its end, without what it claims that we said of it (RFC 8601 section 5).
 // The error is that of r, or an SMTPError: 552 5.3.4 for more than MaxMessage bytes, 452 4.3.1 for a full disk.
 func (s *Service) Spool(r io.Reader) (*Spool, error) {

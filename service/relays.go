@@ -21,12 +21,7 @@ type relay struct {
 // sesAnswer is what Amazon SES says to a message that it takes.
 const sesAnswer = `(?i)^250 (?:2\.\d+\.\d+ )?ok:? ([^\s<>@]+)`
 
-// Check says what is wrong with the relay's configuration.
-func (r Relay) Check() error {
-	_, err := newRelay(r)
-	return err
-}
-
+// newRelay says what is wrong with a configuration that nobody has checked.
 func newRelay(r Relay) (*relay, error) {
 	out := &relay{Relay: r}
 	var err error
@@ -86,7 +81,8 @@ func (r *relay) mint(answer string) string {
 		pairs = append(pairs, "{"+strconv.Itoa(i)+"}", g)
 	}
 	id := bracketed(strings.NewReplacer(pairs...).Replace(r.template))
-	if len(id) > maxMinted || strings.ContainsAny(id[1:len(id)-1], "<> \t\x00") {
+	inner := id[1 : len(id)-1]
+	if inner == "" || len(id) > maxMinted || strings.ContainsFunc(inner, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '<' || c == '>' }) {
 		return ""
 	}
 	return id
@@ -108,7 +104,7 @@ func (r *relay) hop() deliver.Relay {
 // relays are those that are configured, in the order of the configuration.
 type relays []*relay
 
-// newRelays leaves out what Check refuses, for configurations that nobody has checked.
+// newRelays leaves out relays that cannot work.
 func newRelays(list []Relay, log *slog.Logger) relays {
 	var out relays
 	for _, r := range list {

@@ -18,7 +18,7 @@ const (
 	maxSignature   = 16 << 10  // bytes of one DKIM-Signature field
 	maxSignedNames = 200       // names in its h=
 	maxSimple      = 256 << 10 // bytes of a header that is signed without relaxing it
-	maxFoldWork    = 64 << 20  // bytes moved to join the folded lines of such a header
+	maxSimpleWork  = 64 << 20  // bytes of it to be moved to join folded lines, and read again for each name in h=
 	maxEmptyRun    = 64 << 10  // bytes of line ends without text between them
 	maxKeyRecord   = 4 << 10   // a key record; an RSA key of 16 384 bits has 2.8 KiB
 )
@@ -34,27 +34,32 @@ func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message) (
 	if msg.tooLarge {
 		return []Signature{{Result: PermError, Reason: errHeader.Error()}}, nil
 	}
-	fields := msg.named("dkim-signature")
+	fields := named(msg.fields, "DKIM-Signature")
 	fields = fields[:min(len(fields), orDefault(v.MaxVerifications, defaultVerifications))]
 	if len(fields) == 0 {
 		return nil, nil
 	}
 	sigs := make([]Signature, len(fields))
 	tags := make([]map[string]string, len(fields))
-	relaxed := true
+	relaxed, names, count := true, 0, 0
 	for i, f := range fields {
-		if sigs[i], tags[i] = describe(f); sigs[i].Result == "" && !relaxesHeader(tags[i]) {
-			relaxed = false
+		if sigs[i], tags[i] = describe(f); sigs[i].Result == "" {
+			count++
+			names += strings.Count(f.raw, ":")
+			relaxed = relaxed && relaxesHeader(tags[i])
 		}
 	}
-	header, ok := headerText(msg.fields, relaxed)
+	if count == 0 {
+		return sigs, nil
+	}
+	header, ok := headerText(msg.fields, relaxed, names)
 	if !ok {
 		return judged(sigs, PermError, "header too large for its canonicalization"), nil
 	}
 	keys := &keyRecords{look: look, strict: make(map[string]bool)}
 	guard := &bodyGuard{ctx: ctx, r: msg.body}
 	got, err := dkim.VerifyWithOptions(io.MultiReader(strings.NewReader(header), guard), &dkim.VerifyOptions{
-		LookupTXT: keys.lookUp, MaxVerifications: len(fields),
+		LookupTXT: keys.lookUp, MaxVerifications: count,
 	})
 	switch {
 	case errors.Is(guard.err, errEmptyRun):
@@ -75,7 +80,7 @@ func (v *Verifier) takeResults(sigs []Signature, tags []map[string]string, got [
 		if sigs[i].Result != "" {
 			continue
 		}
-		if len(got) == 0 {
+		if len(got) == 0 || got[0].Domain != "" && got[0].Domain != compact(tags[i]["d"]) {
 			sigs[i].Result, sigs[i].Reason = PermError, "signature cannot be read"
 			continue
 		}
@@ -131,12 +136,13 @@ func relaxesHeader(tags map[string]string) bool {
 }
 
 // headerText is the header for the library, without the signatures that describe turns away, and whether it is small
-// enough. When all signatures are relaxed the fields are unfolded, which those cannot tell from the original.
-func headerText(fields []field, relaxed bool) (string, bool) {
+// enough for signatures with that many names in h=. When all of them are relaxed the fields are unfolded, which those
+// cannot tell from the original.
+func headerText(fields []field, relaxed bool, names int) (string, bool) {
 	var b strings.Builder
 	work := 0
 	for _, f := range fields {
-		if f.name == "dkim-signature" && (len(f.raw) > maxSignature || strings.Count(f.raw, ":") > maxSignedNames) {
+		if f.is("DKIM-Signature") && (len(f.raw) > maxSignature || strings.Count(f.raw, ":") > maxSignedNames) {
 			continue
 		}
 		if relaxed {
@@ -144,10 +150,10 @@ func headerText(fields []field, relaxed bool) (string, bool) {
 			continue
 		}
 		b.WriteString(f.raw)
-		work += len(f.raw) * f.lines / 2
+		work += len(f.raw) * (f.lines/2 + names)
 	}
 	b.WriteString("\r\n")
-	return b.String(), relaxed || b.Len() <= maxSimple && work <= maxFoldWork
+	return b.String(), relaxed || b.Len() <= maxSimple && work <= maxSimpleWork
 }
 
 // judged gives the same result to every signature that has none yet.

@@ -27,6 +27,12 @@ const relaxedTestBody = "Hello you\r\n\r\nBye\r\n"
 // handSign signs the From field of testMessage with the tags given, without the library: bh= and b= are added.
 func handSign(t testing.TB, key crypto.Signer, hash crypto.Hash, tags string) string {
 	t.Helper()
+	return handSignAs(t, "DKIM-Signature", key, hash, tags)
+}
+
+// handSignAs is handSign under another field name.
+func handSignAs(t testing.TB, name string, key crypto.Signer, hash crypto.Hash, tags string) string {
+	t.Helper()
 	sum := func(text string) []byte {
 		if hash == crypto.SHA1 {
 			s := sha1.Sum([]byte(text))
@@ -36,7 +42,7 @@ func handSign(t testing.TB, key crypto.Signer, hash crypto.Hash, tags string) st
 		return s[:]
 	}
 	field := strings.TrimSpace(tags) + "; bh=" + base64.StdEncoding.EncodeToString(sum(relaxedTestBody)) + "; b="
-	digest := sum("from:User <user@x.com>\r\ndkim-signature:" + field)
+	digest := sum("from:User <user@x.com>\r\n" + strings.ToLower(strings.TrimSpace(name)) + ":" + field)
 	var opts crypto.SignerOpts = hash
 	if _, ok := key.(ed25519.PrivateKey); ok {
 		opts = crypto.Hash(0)
@@ -45,7 +51,7 @@ func handSign(t testing.TB, key crypto.Signer, hash crypto.Hash, tags string) st
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "DKIM-Signature: " + field + base64.StdEncoding.EncodeToString(sig) + "\r\n"
+	return name + ": " + field + base64.StdEncoding.EncodeToString(sig) + "\r\n"
 }
 
 // testKeys are made once for a test, since RSA keys take their time.
@@ -220,6 +226,31 @@ func TestOnlyTheFirstSignaturesAreVerified(t *testing.T) {
 	}
 }
 
+// The library takes names to be equal that differ in their bytes (U+017F and s, U+212A and K). A forger's good signature
+// under such a name must not lend its result to the forged one after it.
+func TestLookalikeFieldNamesShiftNoResults(t *testing.T) {
+	keys := newTestKeys(t)
+	dns := keys.dns(t)
+	dns.txt["rsa._domainkey.evil.com"] = []string{KeyRecord(keys.rsa)}
+	v := &Verifier{Resolver: dns}
+	forged := handSign(t, keys.short, crypto.SHA256, " v=1; a=rsa-sha256; c=relaxed/relaxed; d=x.com; h=From; s=rsa")
+	for _, name := range []string{"DKIM-\u017Fignature", "D\u212AIM-Signature", "DKIM-Signature \t", "DKIM-Signature\u00A0", "\u00A0DKIM-Signature", "DKIM-Signature\v"} {
+		good := handSignAs(t, name, keys.rsa, crypto.SHA256, " v=1; a=rsa-sha256; c=relaxed/relaxed; d=evil.com; h=From; s=rsa")
+		got, err := v.Verify(t.Context(), request(good+forged+testMessage, "user@x.com"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.DMARC != Fail {
+			t.Errorf("%q: dmarc=%s", name, got.DMARC)
+		}
+		for _, s := range got.Signatures {
+			if s.Domain == "x.com" && s.Result != Fail {
+				t.Errorf("%q: %+v, want fail", name, s)
+			}
+		}
+	}
+}
+
 // A signature that is turned away must not shift the results of the others.
 func TestOversizedSignatureLeavesTheOthersAlone(t *testing.T) {
 	keys := newTestKeys(t)
@@ -257,7 +288,8 @@ func TestCostlyMessagesAreCheap(t *testing.T) {
 		{"folded lines, simple", simple + folds + "\r\nx\r\n", "header too large for its canonicalization"},
 		{"folded lines, relaxed", strings.Repeat(relaxed, 5) + folds + "\r\nx\r\n", "signature did not verify"},
 		{"white space, relaxed", strings.Repeat(relaxed, 5) + "From: a@x.com\r\nX:" + strings.Repeat(" ", maxHeader/2) + "\r\n\r\nx\r\n", "signature did not verify"},
-		{"white space, simple", strings.Repeat(names, 5) + "From: a@x.com\r\nX:" + strings.Repeat(" ", maxSimple-8<<10) + "\r\n\r\nx\r\n", "signature did not verify"},
+		{"white space, simple", strings.Repeat(names, 5) + "From: a@x.com\r\nX:" + strings.Repeat(" ", maxSimple-8<<10) + "\r\n\r\nx\r\n", "header too large for its canonicalization"},
+		{"white space, simple, in measure", strings.Repeat(names, 5) + "From: a@x.com\r\nX:" + strings.Repeat(" ", 60<<10) + "\r\n\r\nx\r\n", "signature did not verify"},
 		{"many fields", strings.Repeat(relaxed, 5) + "From: a@x.com\r\n" + strings.Repeat("X:\r\n", maxFields-10) + "\r\nx\r\n", "signature did not verify"},
 		{"many fields, simple", strings.Repeat(names, 5) + "From: a@x.com\r\n" + strings.Repeat("X:\r\n", maxFields-10) + "\r\nx\r\n", "signature did not verify"},
 	} {
@@ -352,7 +384,7 @@ func TestHeaderIsCutIntoFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []field{{"a", "A: 1\r\n 2\r\n", 2}, {"b", "b :3\n", 1}, {"no colon", "No colon\r\n", 1}}
+	want := []field{{"A", "A: 1\r\n 2\r\n", 2}, {"b", "b :3\n", 1}, {"No colon", "No colon\r\n", 1}}
 	if len(msg.fields) != len(want) {
 		t.Fatalf("%+v, want %+v", msg.fields, want)
 	}

@@ -130,7 +130,7 @@ type authors struct {
 }
 
 func authorsOf(addresses []string, msg *message) authors {
-	fields := len(msg.named("from"))
+	fields := len(named(msg.fields, "From"))
 	a := authors{present: fields > 0 || len(addresses) > 0 || msg.tooLarge}
 	a.unclear = fields > 1 || msg.tooLarge || a.present && len(addresses) == 0
 	for _, address := range addresses {

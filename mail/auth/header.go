@@ -21,7 +21,7 @@ var errHeader = errors.New("header too large")
 
 // field is one header field.
 type field struct {
-	name  string // lower case, without white space around it
+	name  string // without white space around it
 	raw   string // all of it, with every CRLF
 	lines int
 }
@@ -63,11 +63,15 @@ func openMessage(r io.Reader) (*message, error) {
 	return &message{fields: fields, body: br}, nil
 }
 
-// named returns the fields of that lower-case name, from the top.
-func (m *message) named(name string) []field {
+// is compares names as the DKIM library does. It must find the same signatures: one that only one side sees would shift
+// the results of the others.
+func (f field) is(name string) bool { return strings.EqualFold(f.name, name) }
+
+// named returns the fields of that name, from the top.
+func named(fields []field, name string) []field {
 	var out []field
-	for _, f := range m.fields {
-		if f.name == name {
+	for _, f := range fields {
+		if f.is(name) {
 			out = append(out, f)
 		}
 	}
@@ -129,7 +133,7 @@ func newField(raw string, lines int) field {
 		raw = strings.TrimSuffix(raw, "\r") + "\r\n"
 	}
 	name, _, _ := strings.Cut(raw, ":")
-	return field{name: strings.ToLower(strings.TrimSpace(name)), raw: raw, lines: lines}
+	return field{name: strings.TrimSpace(name), raw: raw, lines: lines}
 }
 
 // parseTags reads a tag-list (RFC 6376 section 3.2, RFC 7489 section 6.4). Of a repeated tag the first counts, what is

@@ -51,7 +51,7 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	if n := countNamed(fields, "From"); n != 1 {
+	if n := len(named(fields, "From")); n != 1 {
 		return nil, fmt.Errorf("%w: %d From fields", ErrUnsignable, n)
 	}
 	names, header := signedPart(fields, o.OmitMessageID)
@@ -79,11 +79,10 @@ func signedPart(fields []field, omitMessageID bool) (names []string, header stri
 		if omitMessageID && (name == "Message-ID" || name == "Date") {
 			return
 		}
-		names = append(names, slices.Repeat([]string{name}, countNamed(fields, name)+more)...)
-		for _, f := range fields {
-			if f.name == strings.ToLower(name) {
-				b.WriteString(f.unfolded())
-			}
+		present := named(fields, name)
+		names = append(names, slices.Repeat([]string{name}, len(present)+more)...)
+		for _, f := range present {
+			b.WriteString(f.unfolded())
 		}
 	}
 	for _, name := range oversigned {
@@ -94,16 +93,6 @@ func signedPart(fields []field, omitMessageID bool) (names []string, header stri
 	}
 	b.WriteString("\r\n")
 	return names, b.String()
-}
-
-func countNamed(fields []field, name string) int {
-	n := 0
-	for _, f := range fields {
-		if strings.EqualFold(f.name, name) {
-			n++
-		}
-	}
-	return n
 }
 
 func newSigners(keys []Key, names []string) ([]*dkim.Signer, error) {
