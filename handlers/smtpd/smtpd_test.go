@@ -89,10 +89,10 @@ func (h *house) people(t testing.TB) {
 	owner := service.Actor{AccountID: h.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
 	h.Domain(t, owner.AccountID, "example.test", "builtin", "complete")
 	h.Domain(t, owner.AccountID, "pending.test", "builtin", "pending_ns")
-	h.Domain(t, owner.AccountID, "bücher.test", "builtin", "complete")
 	for name, change := range map[string]func(*store.Domain){
-		"catch.test":   func(d *store.Domain) { d.CatchAll = "ana@example.test" },
-		"forward.test": func(d *store.Domain) { d.Forward = "far@away.test" },
+		"xn--bcher-kva.test": func(d *store.Domain) { d.CatchAll = "ben@example.test" },
+		"catch.test":         func(d *store.Domain) { d.CatchAll = "ana@example.test" },
+		"forward.test":       func(d *store.Domain) { d.Forward = "far@away.test" },
 	} {
 		d := h.Domain(t, owner.AccountID, name, "builtin", "complete")
 		change(d)
