@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,79 +179,101 @@ func TestChecksAreSpread(t *testing.T) {
 	})
 }
 
-// A crash at any step of provisioning: what was made is found again, and the rest is done.
-func TestProvisioningGoesOnAfterACrash(t *testing.T) {
-	b, world, who := newWorld(t)
-	hang := make(chan struct{})
-	defer close(hang)
-	world.Set(func() { world.Hang = hang })
-	id := connect(t, b.Service, who, "crash.test")
-	verify(t, b.Service, who, "crash.test")
-	var crashed string // the directory as it is while the last step runs
-	for began := time.Now(); crashed == ""; time.Sleep(time.Millisecond) {
-		if getDomain(t, b.Service, who, id).DKIMSelector != nil {
-			crashed = filepath.Join(t.TempDir(), "data")
-			if err := os.CopyFS(crashed, os.DirFS(b.Store.Dir())); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatal("no keys were made")
-		}
-	}
-	records := func(s *store.Store) (out []string) {
-		err := s.View(func(tx *store.Tx) error {
-			d, err := store.Domains.Get(tx, id)
-			for _, k := range d.DKIM {
-				out = append(out, k.Record)
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
-	before := records(b.Store)
-
-	log := slog.New(slog.DiscardHandler)
-	st, err := store.Open(crashed, store.Options{Log: log})
+// openService opens a service on a directory, which is checked and closed when the test ends. run starts its queue.
+func openService(t *testing.T, dir string, c service.Config) (s *service.Service, run func()) {
+	t.Helper()
+	st, err := store.Open(dir, store.Options{Log: c.Log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := service.LoadKeys(crashed)
+	keys, err := service.LoadKeys(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := jobs.NewQueue(st)
-	q.Log = log
-	after := &servicetest.World{}
-	config := b.Config
-	config.Resolver = after
-	svc := service.New(st, q, keys, config)
-	after.Set(func() { after.Ours = svc })
+	q.Log = c.Log
+	s = service.New(st, q, keys, c)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- q.Run(ctx) }()
-	job, err := svc.GetJob(t.Context(), who, service.GetJobIn{ID: *getDomain(t, svc, who, id).JobID, Wait: new(10)})
+	ended <- nil
+	t.Cleanup(func() {
+		stop()
+		err := <-ended
+		s.Close()
+		if err := errors.Join(err, st.Check(), st.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, func() {
+		<-ended
+		go func() { ended <- q.Run(ctx) }()
+	}
+}
+
+// dkimRecords are the published halves of a domain's keys.
+func dkimRecords(t *testing.T, s *service.Service, id string) (out []string) {
+	t.Helper()
+	err := s.Store.View(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		for _, k := range d.DKIM {
+			out = append(out, k.Record)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// crashWithKeys copies the data directory as it is after the domain's keys were made.
+func crashWithKeys(t *testing.T, s *service.Service, who service.Actor, id string) (dir string) {
+	t.Helper()
+	for began := time.Now(); getDomain(t, s, who, id).DKIMSelector == nil; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("no keys were made")
+		}
+	}
+	dir = filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(dir, os.DirFS(s.Store.Dir())); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// After a crash in the middle of provisioning what was made is found again, and the rest is done.
+func TestProvisioningGoesOnAfterACrash(t *testing.T) {
+	b, world, who := newWorld(t)
+	hang := make(chan struct{})
+	defer close(hang)
+	world.Set(func() { world.Hang = hang }) // in the last step
+	id := connect(t, b.Service, who, "crash.test")
+	verify(t, b.Service, who, "crash.test")
+	crashed := crashWithKeys(t, b.Service, who, id)
+	before := dkimRecords(t, b.Service, id)
+
+	after := &servicetest.World{}
+	c := b.Config
+	c.Resolver = after
+	s, run := openService(t, crashed, c)
+	after.Set(func() { after.Ours = s })
+	run()
+	job, err := s.GetJob(t.Context(), who, service.GetJobIn{ID: *getDomain(t, s, who, id).JobID, Wait: new(10)})
 	if err != nil || job.Status != "completed" || job.Attempts != 2 {
 		t.Errorf("job after the crash: %+v, %v", job, err)
 	}
-	if d := getDomain(t, svc, who, id); d.Status != "complete" || d.DNSStatus != "complete" {
+	if d := getDomain(t, s, who, id); d.Status != "complete" || d.DNSStatus != "complete" {
 		t.Errorf("domain after the crash: %+v", d)
 	}
-	if got := records(st); len(got) != 2 || !slices.Equal(got, before) {
+	if got := dkimRecords(t, s, id); len(got) != 2 || !slices.Equal(got, before) {
 		t.Errorf("keys %q became %q", before, got)
 	}
 	for _, kind := range []string{service.EventDomainCreated, service.EventDomainReady} {
-		if n := len(events(t, svc, who, kind)); n != 1 {
+		if n := len(events(t, s, who, kind)); n != 1 {
 			t.Errorf("%d events %s", n, kind)
 		}
-	}
-	stop()
-	err = <-ended
-	svc.Close()
-	if err := errors.Join(err, st.Check(), st.Close()); err != nil {
-		t.Error(err)
 	}
 }
