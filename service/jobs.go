@@ -117,6 +117,9 @@ func (o JobsOut) MarshalJSON() ([]byte, error) {
 	return json.Marshal(o.Page)
 }
 
+// Forms says which forms it has on the wire.
+func (JobsOut) Forms() []any { return []any{Page[JobResponse]{}, JobResponse{}} }
+
 // ListJobs lists the jobs that the account's people started in the last 30 days, newest first; with a job_id it answers
 // that job.
 func (s *Service) ListJobs(ctx context.Context, who Actor, in ListJobsIn) (*JobsOut, error) {
