@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -92,6 +94,9 @@ func (d *decoder) failed() error {
 		return nil
 	}
 	e := service.Errorf(400, "validation_error", "%s: %s", d.details[0].Field, d.details[0].Message)
+	if d.details[0].Code == "too_many_items" {
+		e.Code = "too_many_items"
+	}
 	if n := len(d.details) - 1; n > 0 {
 		e.Message += fmt.Sprintf(" (and %d more, see details)", n)
 	}
@@ -388,7 +393,7 @@ func bound(f reflect.StructField, tag string, none float64) float64 {
 
 // unknown reports body fields that the operation does not have.
 func (d *decoder) unknown() {
-	for name := range d.fields {
+	for _, name := range slices.Sorted(maps.Keys(d.fields)) {
 		if !d.known[name] {
 			d.wrong(name, "unknown_field", "is not a field of this operation; check its spelling")
 		}

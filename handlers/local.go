@@ -22,7 +22,9 @@ type Operation struct {
 func Operations() []Operation {
 	var out []Operation
 	for _, o := range operations(&service.Service{}) {
-		out = append(out, Operation{o.name, o.method, o.path})
+		if !o.alias {
+			out = append(out, Operation{o.name, o.method, o.path})
+		}
 	}
 	return out
 }

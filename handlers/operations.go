@@ -12,6 +12,9 @@ func operations(s *service.Service) []op {
 		accountOps(s),
 		webhookOps(s),
 		jobOps(s),
+		mailboxOps(s),
+		inboxOps(s),
+		outboundOps(s),
 	)
 }
 

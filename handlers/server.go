@@ -4,13 +4,12 @@ package handlers
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -79,9 +78,9 @@ type call struct {
 type callKey struct{}
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error) {
-	c := &call{w: w, r: r, id: requestID(r)}
+	c := &call{w: w, r: r, id: s.requestID(r)}
 	w.Header().Set("X-Request-Id", c.id)
-	defer s.recover(c)
+	defer s.recover(c, w)
 	if !isAPI(r.URL.Path) {
 		s.outside(c)
 		return
@@ -200,8 +199,13 @@ func (s *Server) handle(o *op) httprouter.Handle {
 
 // answer decodes, calls the service and writes what it says.
 func (s *Server) answer(c *call, ps httprouter.Params, body []byte) {
+	query, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		s.fail(c, service.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
+		return
+	}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
-		return decode(in, source{params: ps, query: c.r.URL.Query(), body: body, strict: c.op.strict})
+		return decode(in, source{params: ps, query: query, body: body, strict: c.op.strict})
 	})
 	if err != nil {
 		s.fail(c, err)
@@ -214,8 +218,9 @@ func (s *Server) answer(c *call, ps httprouter.Params, body []byte) {
 	s.sendJSON(c, c.op.status, out)
 }
 
-// recover turns a bug into a 500 and a line in the log.
-func (s *Server) recover(c *call) {
+// recover turns a bug into a 500, written to the client itself rather than to what held the answer back, and a line in
+// the log.
+func (s *Server) recover(c *call, w http.ResponseWriter) {
 	v := recover()
 	if v == nil {
 		return
@@ -224,19 +229,18 @@ func (s *Server) recover(c *call) {
 		panic(v)
 	}
 	s.Log.Error("panic in a request", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+	c.w = w
 	s.fail(c, service.Errorf(500, "internal_error", "Something went wrong on our side. Try again; if it stays, report the request id."))
 }
 
 var clientID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // requestID echoes the client's own id where it has the right form, else makes one.
-func requestID(r *http.Request) string {
+func (s *Server) requestID(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); clientID.MatchString(id) {
 		return id
 	}
-	var b [13]byte
-	rand.Read(b[:])
-	return "req_" + hex.EncodeToString(b[:])
+	return s.svc.NewRequestID()
 }
 
 // remoteAddr is the client's address without port; "" for a local socket.

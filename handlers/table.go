@@ -19,6 +19,7 @@ type op struct {
 	roles  []string
 	call   caller
 	body   int64 // most bytes of the request body; 1 MiB if 0
+	alias  bool  // another way to the operation of the row before
 	strict bool  // an unknown body field is an error, since the operation spends money or sends mail
 }
 

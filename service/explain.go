@@ -27,6 +27,9 @@ func Explain(err error) *Error {
 // Healthy says why the store takes no more writes; nil while it does.
 func (s *Service) Healthy() error { return s.Store.Failed() }
 
+// NewRequestID names one request.
+func (s *Service) NewRequestID() string { return s.Store.NewID("req") }
+
 // A File is an answer that is not JSON. Size is -1 when it is not known beforehand.
 type File struct {
 	Name        string

@@ -10,8 +10,12 @@ import (
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.tellKind(),
+		s.eraseKind("email_user_delete"),
+		s.eraseKind("email_users_bulk_delete"),
 		s.retentionKind(),
 		s.compactKind(),
+		s.deliverKind(kindDeliver, directLanes),
+		s.deliverKind(kindRelay, relayLanes),
 	}
 }
 

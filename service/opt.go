@@ -25,6 +25,14 @@ func (o *Opt[T]) UnmarshalJSON(data []byte) error {
 // OptOf says T, for tools that describe the body.
 func (Opt[T]) OptOf() any { return *new(T) }
 
+// orNil is the value, nil for null.
+func (o Opt[T]) orNil() *T {
+	if o.Null {
+		return nil
+	}
+	return &o.Value
+}
+
 // A Time is RFC 3339 in UTC with milliseconds on the wire; null when zero.
 type Time struct{ time.Time }
 

@@ -137,12 +137,23 @@ func (l list[R, Out]) page(s *Service, who Actor, in PageIn) (*Page[Out], error)
 	return c.page(func(position string) string { return s.sealCursor(who, l.operation, position, l.filters...) }), nil
 }
 
+// listScan is how many records one request looks at. A page that this cuts short says where to go on.
+const listScan = 10_000
+
 func (l list[R, Out]) walk(tx *store.Tx, before string, c *collector[Out]) error {
+	scanned := 0
 	for key, rec := range l.index.Desc(tx, l.prefix, before) {
 		if l.until != nil && l.until(rec) {
 			return nil
 		}
+		if scanned++; scanned > listScan {
+			c.more = true
+			return nil
+		}
 		if l.keep != nil && !l.keep(rec) {
+			if len(c.data) < c.limit {
+				c.last = key
+			}
 			continue
 		}
 		row, err := l.out(tx, rec)

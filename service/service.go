@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/webhooks"
 )
@@ -83,11 +84,17 @@ type Service struct {
 	Log      *slog.Logger
 	Rand     func() float64 // [0,1), for jitter
 
-	keys   *Keys
-	logins *logins
-	hub    *hub
-	uses   uses
-	poster *webhooks.Poster
+	keys    *Keys
+	logins  *logins
+	guesses *guesses
+	hub     *hub
+	uses    uses
+	poster  *webhooks.Poster
+
+	relays  relays
+	signer  *signer
+	direct  *deliver.Client // to hosts that strangers name
+	relayed *deliver.Client // to the operator's relays
 }
 
 // New puts a service together, and registers every kind of job with the queue.
@@ -101,9 +108,11 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	guard := &webhooks.Guard{AllowPrivate: c.AllowPrivate}
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
-		keys: keys, logins: newLogins(), hub: newHub(),
+		keys: keys, logins: newLogins(), guesses: newGuesses(), hub: newHub(),
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
+	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
+	s.newClients()
 	s.register()
 	return s
 }
@@ -111,6 +120,8 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 // Close ends the connections that are kept for later. The queue must have stopped.
 func (s *Service) Close() {
 	s.poster.Close()
+	_ = s.direct.Close() // ends idle connections; there is nothing to lose
+	_ = s.relayed.Close()
 }
 
 func (s *Service) now() time.Time { return s.Store.Now() }

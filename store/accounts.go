@@ -12,6 +12,7 @@ type Account struct {
 	Status         string // active, suspended
 	UniversalInbox bool
 	WarmupPhrases  []string
+	SyncedAt       time.Time // of the newest refresh of every mailbox
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
@@ -19,7 +20,7 @@ type Account struct {
 // Accounts keeps every account of the installation.
 var (
 	Accounts     = newTable("account", func(a *Account) string { return a.ID })
-	AccountByNum = Accounts.unique("num", func(a *Account) string { return numKey(a.Num) })
+	AccountByNum = Accounts.unique("num", func(a *Account) string { return NumKey(a.Num) })
 )
 
 // NextAccountNum gives the next short account number.

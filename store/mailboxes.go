@@ -15,6 +15,8 @@ type Mailbox struct {
 	Email          string // lower-case
 	Name           string
 	Status         string // pending active suspended error deleting
+	Ready          bool   // its domain was complete once, and email_user.created has fired
+	JobID          string // the job that deletes it
 	ErrorText      string
 	Type           string // hosted external
 	PasswordHash   string // argon2id, PHC form
@@ -49,11 +51,24 @@ type Server struct {
 
 // Mailboxes keeps the mailboxes of every account.
 var (
-	Mailboxes          = newTable("mailbox", func(m *Mailbox) string { return m.ID })
-	MailboxByEmail     = Mailboxes.unique("email", func(m *Mailbox) string { return m.Email })
-	MailboxByNum       = Mailboxes.unique("num", func(m *Mailbox) string { return numKey(m.Num) })
+	Mailboxes = newTable("mailbox", func(m *Mailbox) string { return m.ID })
+	// MailboxByEmail lacks those that are being deleted, so that their addresses are free at once.
+	MailboxByEmail = Mailboxes.unique("email", func(m *Mailbox) string {
+		if m.Status == "deleting" {
+			return ""
+		}
+		return m.Email
+	})
+	MailboxByNum       = Mailboxes.unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
 	MailboxesByAccount = Mailboxes.index("account", func(m *Mailbox) string { return m.AccountID })
 	MailboxesByDomain  = Mailboxes.index("domain", func(m *Mailbox) string { return m.DomainID })
+	// MailboxesWaiting holds by domain those that are not ready yet.
+	MailboxesWaiting = Mailboxes.index("waiting", func(m *Mailbox) string {
+		if m.Ready || m.Status == "deleting" {
+			return ""
+		}
+		return m.DomainID
+	})
 )
 
 // NextMailboxNum gives the next short mailbox number.
@@ -62,7 +77,8 @@ func (tx *Tx) NextMailboxNum() (uint32, error) {
 	return uint32(n), err
 }
 
-func numKey(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
+// NumKey is the key of AccountByNum and MailboxByNum.
+func NumKey(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
 
 // A Template is a named list of usernames.
 type Template struct {

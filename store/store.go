@@ -95,10 +95,10 @@ func (o Options) withDefaults() Options {
 
 // openFiles opens what is not in bbolt; the lock on the database keeps other processes away from it.
 func (s *Store) openFiles(o Options) (err error) {
-	if s.spools, err = openSpools(filepath.Join(s.dir, "spool")); err != nil {
+	if s.spools, err = openSpools(s.dir); err != nil {
 		return fmt.Errorf("open spool: %w", err)
 	}
-	s.seg, err = openSegments(filepath.Join(s.dir, "segments"), segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk})
+	s.seg, err = openSegments(s.dir, segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk})
 	if err != nil {
 		return fmt.Errorf("open segments: %w", err)
 	}

@@ -1,0 +1,245 @@
+package imapd
+
+import (
+	"io"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapserver"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service"
+)
+
+// Fetch answers FETCH (RFC 9051 section 6.4.5): batch by batch is read from the store and then written, so that no
+// transaction waits for a slow client.
+func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *imap.FetchOptions) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if err := checkSections(options); err != nil {
+		return err
+	}
+	sel := ss.selected
+	f := &fetch{session: ss, w: w, options: options, structure: needsStructure(options), blobs: needsBlob(options)}
+	marks := !sel.readOnly && marksSeen(options)
+	for uids := sel.view.pick(set, sel.saved); len(uids) > 0; {
+		rows, rest, err := ss.server.Service.MessageRows(ss.wire.ctx, ss.user, sel.folder, uids, f.structure)
+		if err != nil {
+			return ss.answer(err)
+		}
+		uids = rest
+		seen := map[uint32]service.MessageRow{}
+		if marks {
+			if seen, err = ss.markSeen(rows); err != nil {
+				return ss.answer(err)
+			}
+		}
+		for i := range rows {
+			if err := f.message(&rows[i], seen); err != nil {
+				return ss.answer(err)
+			}
+		}
+	}
+	return nil
+}
+
+func needsStructure(o *imap.FetchOptions) bool {
+	return o.Envelope || o.BodyStructure != nil || needsBlob(o)
+}
+
+func needsBlob(o *imap.FetchOptions) bool {
+	return len(o.BodySection)+len(o.BinarySection)+len(o.BinarySectionSize) > 0
+}
+
+// marksSeen tells whether any item sets \Seen.
+func marksSeen(o *imap.FetchOptions) bool {
+	for _, s := range o.BodySection {
+		if !s.Peek {
+			return true
+		}
+	}
+	for _, s := range o.BinarySection {
+		if !s.Peek {
+			return true
+		}
+	}
+	return false
+}
+
+// markSeen sets \Seen where it is missing, and gives the rows that this has changed.
+func (ss *session) markSeen(rows []service.MessageRow) (map[uint32]service.MessageRow, error) {
+	var unseen []uint32
+	for _, row := range rows {
+		if row.Flags&service.FlagSeen == 0 {
+			unseen = append(unseen, row.UID)
+		}
+	}
+	if len(unseen) == 0 {
+		return nil, nil
+	}
+	changed, err := ss.server.Service.ChangeFlags(ss.wire.ctx, ss.user, ss.selected.folder, unseen,
+		service.FlagChange{Op: service.AddFlags, Flags: service.FlagSeen})
+	if err != nil {
+		return nil, err
+	}
+	ss.selected.note(changed)
+	out := make(map[uint32]service.MessageRow, len(changed))
+	for _, row := range changed {
+		out[row.UID] = row
+	}
+	return out, nil
+}
+
+// A fetch is one FETCH command.
+type fetch struct {
+	session   *session
+	w         *imapserver.FetchWriter
+	options   *imap.FetchOptions
+	structure bool
+	blobs     bool
+}
+
+// message writes the answer for one message. seen has the rows that the command itself has marked.
+func (f *fetch) message(row *service.MessageRow, seen map[uint32]service.MessageRow) error {
+	sel := f.session.selected
+	var s source
+	if f.structure {
+		root, err := msg.DecodePart(row.Structure)
+		if err != nil {
+			return err
+		}
+		s.root = root
+	}
+	if f.blobs {
+		blob, err := f.session.server.Service.OpenMessage(f.session.wire.ctx, f.session.user, sel.folder, row.UID)
+		if isGone(err) {
+			return nil // deleted while we were reading
+		}
+		if err != nil {
+			return err
+		}
+		defer blob.Close()
+		s.blob = blob
+	}
+	items, err := f.items(&s)
+	if err != nil {
+		return err
+	}
+	showFlags := f.options.Flags
+	if now, ok := seen[row.UID]; ok {
+		row, showFlags = &now, true
+	}
+	m := f.w.CreateMessage(sel.view.seq(row.UID))
+	f.facts(m, row, &s, showFlags)
+	for _, i := range items {
+		if err := i.write(m); err != nil {
+			f.session.wire.abort(err) // half an answer has gone out
+			return err
+		}
+	}
+	return m.Close()
+}
+
+func isGone(err error) bool {
+	e, ok := service.AsError(err)
+	return ok && e.Status == 404
+}
+
+func (f *fetch) facts(m *imapserver.FetchResponseWriter, row *service.MessageRow, s *source, flags bool) {
+	o := f.options
+	if o.UID || flags {
+		m.WriteUID(imap.UID(row.UID))
+	}
+	if flags {
+		m.WriteFlags(flagsOf(row))
+	}
+	if o.InternalDate {
+		m.WriteInternalDate(row.Received)
+	}
+	if o.RFC822Size {
+		m.WriteRFC822Size(row.Size)
+	}
+	if o.Envelope {
+		m.WriteEnvelope(envelopeOf(s.root.Envelope))
+	}
+	if o.BodyStructure != nil {
+		m.WriteBodyStructure(structureOf(s.root))
+	}
+}
+
+// An item is one part of an answer that is read from the message; its size is known before the answer begins.
+type item interface {
+	write(m *imapserver.FetchResponseWriter) error
+}
+
+// items finds those of a message before any of its answer is written, so that what cannot be had is refused in time.
+func (f *fetch) items(s *source) ([]item, error) {
+	var out []item
+	for _, section := range f.options.BodySection {
+		r, err := s.section(section)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, bodyItem{section, r})
+	}
+	for _, section := range f.options.BinarySection {
+		c, err := s.binary(section.Part)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, binaryItem{section, c})
+	}
+	for _, section := range f.options.BinarySectionSize {
+		c, err := s.binary(section.Part)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, sizeItem{section, c.size})
+	}
+	return out, nil
+}
+
+type bodyItem struct {
+	section *imap.FetchItemBodySection
+	r       *io.SectionReader
+}
+
+func (i bodyItem) write(m *imapserver.FetchResponseWriter) error {
+	off, n := partial(i.section.Partial, i.r.Size())
+	return stream(m.WriteBodySection(i.section, n), io.NewSectionReader(i.r, off, n), n)
+}
+
+type binaryItem struct {
+	section *imap.FetchItemBinarySection
+	content decoded
+}
+
+func (i binaryItem) write(m *imapserver.FetchResponseWriter) error {
+	off, n := partial(i.section.Partial, i.content.size)
+	r := i.content.open()
+	if _, err := io.CopyN(io.Discard, r, off); err != nil {
+		return err
+	}
+	return stream(m.WriteBinarySection(i.section, n), r, n)
+}
+
+type sizeItem struct {
+	section *imap.FetchItemBinarySectionSize
+	size    int64
+}
+
+func (i sizeItem) write(m *imapserver.FetchResponseWriter) error {
+	m.WriteBinarySectionSize(i.section, uint32(i.size))
+	return nil
+}
+
+// stream writes n bytes as the content of a literal.
+func stream(w io.WriteCloser, r io.Reader, n int64) error {
+	buf := make([]byte, min(n, outBuffer))
+	if _, err := io.CopyBuffer(onlyWriter{w}, io.LimitReader(r, n), buf); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// onlyWriter keeps io.CopyBuffer to the buffer that it was given.
+type onlyWriter struct{ io.Writer }

@@ -1,0 +1,127 @@
+package imapd
+
+import (
+	"strings"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapserver"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+const maxToldKeywords = 200 // in a FLAGS answer
+
+var systemFlags = [...]struct {
+	name imap.Flag
+	bit  service.Flags
+}{
+	{imap.FlagAnswered, service.FlagAnswered},
+	{imap.FlagFlagged, service.FlagFlagged},
+	{imap.FlagDeleted, service.FlagDeleted},
+	{imap.FlagSeen, service.FlagSeen},
+	{imap.FlagDraft, service.FlagDraft},
+}
+
+// flagLists has the names of every set of system flags.
+var flagLists = func() (lists [32][]imap.Flag) {
+	for set := range lists {
+		lists[set] = []imap.Flag{}
+		for _, f := range systemFlags {
+			if service.Flags(set)&f.bit != 0 {
+				lists[set] = append(lists[set], f.name)
+			}
+		}
+	}
+	return lists
+}()
+
+func flagsOf(row *service.MessageRow) []imap.Flag {
+	list := flagLists[row.Flags&31]
+	if len(row.Keywords) == 0 {
+		return list
+	}
+	list = list[:len(list):len(list)]
+	for _, k := range row.Keywords {
+		list = append(list, imap.Flag(k))
+	}
+	return list
+}
+
+// folderFlags is what FLAGS says: the system flags and the keywords in use.
+func folderFlags(keywords []string) []imap.Flag {
+	list := flagLists[31]
+	list = list[:len(list):len(list)]
+	for _, k := range keywords {
+		list = append(list, imap.Flag(k))
+	}
+	return list
+}
+
+// parseFlags divides flags of a client into system flags and keywords. \Recent is ours alone to set, and no longer used.
+func parseFlags(list []imap.Flag) (flags service.Flags, keywords []string, err error) {
+	for _, f := range list {
+		bit := systemBit(f)
+		switch {
+		case bit != 0:
+			flags |= bit
+		case strings.HasPrefix(string(f), `\`):
+			return 0, nil, badCommand("There is no flag %s that a client may set", plainText(string(f)))
+		case plainText(string(f)) != string(f):
+			return 0, nil, badCommand("A keyword is ASCII")
+		default:
+			keywords = append(keywords, string(f))
+		}
+	}
+	return flags, keywords, nil
+}
+
+func systemBit(f imap.Flag) service.Flags {
+	for _, s := range systemFlags {
+		if strings.EqualFold(string(s.name), string(f)) {
+			return s.bit
+		}
+	}
+	return 0
+}
+
+var flagOps = map[imap.StoreFlagsOp]service.FlagOp{
+	imap.StoreFlagsSet: service.ReplaceFlags,
+	imap.StoreFlagsAdd: service.AddFlags,
+	imap.StoreFlagsDel: service.RemoveFlags,
+}
+
+// Store changes flags.
+func (ss *session) Store(w *imapserver.FetchWriter, set imap.NumSet, change *imap.StoreFlags, _ *imap.StoreOptions) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	sel := ss.selected
+	if sel.readOnly {
+		return errReadOnly
+	}
+	flags, keywords, err := parseFlags(change.Flags)
+	if err != nil {
+		return err
+	}
+	uids := sel.view.pick(set, sel.saved)
+	rows, err := ss.server.Service.ChangeFlags(ss.wire.ctx, ss.user, sel.folder, uids,
+		service.FlagChange{Op: flagOps[change.Op], Flags: flags, Keywords: keywords})
+	sel.note(rows)
+	if err == nil && !change.Silent {
+		err = ss.writeFlags(w, rows)
+	}
+	return ss.answer(err)
+}
+
+func (ss *session) writeFlags(w *imapserver.FetchWriter, rows []service.MessageRow) error {
+	for _, row := range rows {
+		m := w.CreateMessage(ss.selected.view.seq(row.UID))
+		m.WriteUID(imap.UID(row.UID))
+		m.WriteFlags(flagsOf(&row))
+		if err := m.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errReadOnly = refused(imap.ResponseCodeNoPerm, "The folder is open for reading only")

@@ -1,0 +1,202 @@
+package imapd
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapserver"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+const delimiter = '/'
+
+// Namespace says that all folders are the user's own (RFC 2342).
+func (ss *session) Namespace() (*imap.NamespaceData, error) {
+	return &imap.NamespaceData{Personal: []imap.NamespaceDescriptor{{Prefix: "", Delim: delimiter}}}, nil
+}
+
+// Select opens a folder.
+func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.SelectData, error) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	s, err := ss.server.Service.SelectFolder(ss.wire.ctx, ss.user, name)
+	if err != nil {
+		return nil, ss.answer(err)
+	}
+	sel := &selected{
+		folder: s.Folder.ID, readOnly: options.ReadOnly, view: s.UIDs, uidNext: s.Folder.UIDNext, modSeq: s.Folder.ModSeq,
+		own: map[uint32]uint64{}, keywords: s.Keywords,
+	}
+	ss.selected = sel
+	data := &imap.SelectData{
+		Flags: folderFlags(s.Keywords), PermanentFlags: []imap.Flag{}, NumMessages: uint32(len(s.UIDs)),
+		UIDNext: imap.UID(s.Folder.UIDNext), UIDValidity: s.Folder.UIDValidity,
+	}
+	if s.FirstUnseen != 0 {
+		data.FirstUnseenSeqNum = sel.view.seq(s.FirstUnseen)
+	}
+	if !options.ReadOnly {
+		data.PermanentFlags = append(slices.Clone(data.Flags), imap.FlagWildcard)
+	}
+	if ss.conn.EnabledCaps().Has(imap.CapIMAP4rev2) {
+		data.List = &imap.ListData{Mailbox: s.Folder.Name, Delim: delimiter}
+	}
+	return data, nil
+}
+
+// Unselect closes the folder.
+func (ss *session) Unselect() error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.selected = nil
+	return nil
+}
+
+// Create makes a folder.
+func (ss *session) Create(name string, options *imap.CreateOptions) error {
+	if len(options.SpecialUse) > 1 {
+		return refused("USEATTR", "A folder has one role")
+	}
+	use := ""
+	if len(options.SpecialUse) == 1 {
+		use = string(options.SpecialUse[0])
+	}
+	return ss.answer(ss.server.Service.CreateFolder(ss.wire.ctx, ss.user, name, use))
+}
+
+// Delete deletes a folder with its messages.
+func (ss *session) Delete(name string) error {
+	return ss.answer(ss.server.Service.DeleteFolder(ss.wire.ctx, ss.user, name))
+}
+
+// Rename renames a folder and those below it.
+func (ss *session) Rename(name, to string, _ *imap.RenameOptions) error {
+	return ss.answer(ss.server.Service.RenameFolder(ss.wire.ctx, ss.user, name, to))
+}
+
+// Subscribe marks a folder as one to show.
+func (ss *session) Subscribe(name string) error {
+	return ss.answer(ss.server.Service.Subscribe(ss.wire.ctx, ss.user, name, true))
+}
+
+// Unsubscribe takes the mark away.
+func (ss *session) Unsubscribe(name string) error {
+	return ss.answer(ss.server.Service.Subscribe(ss.wire.ctx, ss.user, name, false))
+}
+
+// Status gives counters of a folder.
+func (ss *session) Status(name string, options *imap.StatusOptions) (*imap.StatusData, error) {
+	f, err := ss.server.Service.FolderByName(ss.wire.ctx, ss.user, name)
+	if err != nil {
+		return nil, ss.answer(err)
+	}
+	data, err := ss.status(f, options)
+	return data, ss.answer(err)
+}
+
+func (ss *session) status(f *service.Folder, options *imap.StatusOptions) (*imap.StatusData, error) {
+	limit, recent := uint32(AppendLimit), uint32(0)
+	data := &imap.StatusData{
+		Mailbox: f.Name, NumMessages: &f.Messages, NumRecent: &recent, UIDNext: imap.UID(f.UIDNext),
+		UIDValidity: f.UIDValidity, NumUnseen: &f.Unseen, Size: &f.Bytes, AppendLimit: &limit,
+	}
+	if !options.NumDeleted && !options.DeletedStorage {
+		return data, nil
+	}
+	n, size, err := ss.server.Service.CountDeleted(ss.wire.ctx, ss.user, f.ID)
+	data.NumDeleted, data.DeletedStorage = &n, &size
+	return data, err
+}
+
+// List lists folders (RFC 9051 section 6.3.9).
+func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string, options *imap.ListOptions) error {
+	if len(patterns) == 0 {
+		return w.WriteList(&imap.ListData{Attrs: []imap.MailboxAttr{imap.MailboxAttrNoSelect}, Delim: delimiter})
+	}
+	match, err := newPatterns(ref, patterns)
+	if err != nil {
+		return err
+	}
+	folders, err := ss.server.Service.Folders(ss.wire.ctx, ss.user)
+	if err != nil {
+		return ss.answer(err)
+	}
+	// A folder comes right before those below it, INBOX before all.
+	slices.SortFunc(folders, func(a, b *service.Folder) int {
+		if a.Name == "INBOX" || b.Name == "INBOX" {
+			return boolRank(b.Name == "INBOX") - boolRank(a.Name == "INBOX")
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	tree := newTree(folders)
+	for _, f := range folders {
+		if !match.has(f.Name) {
+			continue
+		}
+		data := tree.describe(f, options)
+		if data == nil {
+			continue
+		}
+		if options.ReturnStatus != nil {
+			if data.Status, err = ss.status(f, options.ReturnStatus); err != nil {
+				return ss.answer(err)
+			}
+		}
+		if err := w.WriteList(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func boolRank(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// A tree knows what is below each folder.
+type tree struct {
+	children   map[string]bool // has any
+	subscribed map[string]bool // has one, at any depth, that is subscribed
+}
+
+func newTree(folders []*service.Folder) tree {
+	t := tree{children: map[string]bool{}, subscribed: map[string]bool{}}
+	for _, f := range folders {
+		for i := range f.Name {
+			if f.Name[i] == delimiter {
+				t.children[f.Name[:i]] = true
+				t.subscribed[f.Name[:i]] = t.subscribed[f.Name[:i]] || f.Subscribed
+			}
+		}
+	}
+	return t
+}
+
+// describe gives the LIST answer for a folder, nil if the options leave it out.
+func (t tree) describe(f *service.Folder, options *imap.ListOptions) *imap.ListData {
+	data := &imap.ListData{Mailbox: f.Name, Delim: delimiter}
+	below := options.SelectRecursiveMatch && t.subscribed[f.Name]
+	if options.SelectSubscribed && !f.Subscribed && !below || options.SelectSpecialUse && f.SpecialUse == "" {
+		return nil
+	}
+	if below {
+		data.ChildInfo = &imap.ListDataChildInfo{Subscribed: true}
+	}
+	attr := imap.MailboxAttrHasNoChildren
+	if t.children[f.Name] {
+		attr = imap.MailboxAttrHasChildren
+	}
+	data.Attrs = append(data.Attrs, attr)
+	if f.Subscribed && (options.SelectSubscribed || options.ReturnSubscribed) {
+		data.Attrs = append(data.Attrs, imap.MailboxAttrSubscribed)
+	}
+	if f.SpecialUse != "" {
+		data.Attrs = append(data.Attrs, imap.MailboxAttr(f.SpecialUse))
+	}
+	return data
+}

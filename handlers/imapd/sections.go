@@ -1,0 +1,139 @@
+package imapd
+
+import (
+	"bytes"
+	"io"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/mail/msg"
+)
+
+const (
+	maxSections   = 100 // of one FETCH
+	maxFieldNames = 200 // in one HEADER.FIELDS
+)
+
+// A source is a message that sections are taken from: its structure, which was found when it came, and its bytes.
+type source struct {
+	root *msg.Part
+	blob interface {
+		io.ReaderAt
+		Size() int64
+	}
+}
+
+// checkSections refuses what go-imap's parser lets through.
+func checkSections(o *imap.FetchOptions) error {
+	if len(o.BodySection)+len(o.BinarySection)+len(o.BinarySectionSize) > maxSections {
+		return badCommand("At most %d sections are fetched at a time", maxSections)
+	}
+	for _, s := range o.BodySection {
+		if s.Specifier == imap.PartSpecifierMIME && len(s.Part) == 0 {
+			return badCommand("MIME comes behind a part's number")
+		}
+		if len(s.HeaderFields)+len(s.HeaderFieldsNot) > maxFieldNames {
+			return badCommand("At most %d header fields are named", maxFieldNames)
+		}
+	}
+	return nil
+}
+
+// section finds what BODY[…] asks for. A section that the message does not have is empty.
+func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, error) {
+	part := find(s.root, item.Part)
+	if len(item.Part) > 0 && part != nil && (item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierText) {
+		part = inner(part)
+	}
+	if part == nil {
+		return s.cut(0, 0), nil
+	}
+	switch {
+	case len(item.HeaderFields) > 0:
+		return fieldsOf(s.blob, part, item.HeaderFields, false)
+	case len(item.HeaderFieldsNot) > 0:
+		return fieldsOf(s.blob, part, item.HeaderFieldsNot, true)
+	case item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierMIME:
+		return s.cut(part.HeaderOffset, part.BodyOffset), nil
+	case item.Specifier == imap.PartSpecifierNone && len(item.Part) == 0:
+		return s.cut(0, s.blob.Size()), nil
+	}
+	return s.cut(part.BodyOffset, part.End), nil
+}
+
+func (s *source) cut(from, to int64) *io.SectionReader {
+	return io.NewSectionReader(s.blob, from, max(to-from, 0))
+}
+
+func fieldsOf(r io.ReaderAt, part *msg.Part, names []string, except bool) (*io.SectionReader, error) {
+	fields, err := msg.HeaderFields(r, part, names, except)
+	return io.NewSectionReader(bytes.NewReader(fields), 0, int64(len(fields))), err
+}
+
+// find walks down to the part of a number such as 2.1 (RFC 9051 section 6.4.5.1); no number is the message itself.
+// nil says that there is no such part.
+func find(root *msg.Part, path []int) *msg.Part {
+	at, message := root, true // message: a number counts the parts of the message at; else of the part at
+	for _, n := range path {
+		if !message {
+			if at.IsMessage() && len(at.Children) == 1 {
+				at, message = at.Children[0], true
+			}
+		}
+		switch {
+		case at.IsMultipart():
+			if n < 1 || n > len(at.Children) {
+				return nil
+			}
+			at = at.Children[n-1]
+		case !message || n != 1: // a message of one part has that as number 1
+			return nil
+		}
+		message = false
+	}
+	return at
+}
+
+// inner is the message in a message/rfc822 part, nil for other parts.
+func inner(part *msg.Part) *msg.Part {
+	if part.IsMessage() && len(part.Children) == 1 {
+		return part.Children[0]
+	}
+	return nil
+}
+
+// partial cuts a range such as <0.1024> to what is there.
+func partial(p *imap.SectionPartial, size int64) (off, n int64) {
+	if p == nil {
+		return 0, size
+	}
+	off = min(p.Offset, size)
+	return off, min(p.Size, size-off)
+}
+
+// decoded is the content of a part without its transfer encoding, and how long that is.
+type decoded struct {
+	open func() io.Reader
+	size int64
+}
+
+// binary finds what BINARY[…] asks for (RFC 3516).
+func (s *source) binary(path []int) (decoded, error) {
+	part := find(s.root, path)
+	switch {
+	case part == nil:
+		return decoded{open: func() io.Reader { return bytes.NewReader(nil) }}, nil
+	case len(path) == 0:
+		return decoded{func() io.Reader { return s.cut(0, s.blob.Size()) }, s.blob.Size()}, nil
+	}
+	open := func() io.Reader { return msg.Open(s.blob, part) }
+	switch part.Encoding {
+	case "7bit", "8bit", "binary":
+		return decoded{open, part.Size()}, nil
+	case "base64", "quoted-printable":
+		// The size that the structure has is exact only where the encoding is flawless, and a literal must be exact.
+		n, err := io.Copy(io.Discard, open())
+		return decoded{open, n}, err
+	}
+	return decoded{}, refused(imap.ResponseCodeUnknownCTE, "The part's transfer encoding is not known")
+}

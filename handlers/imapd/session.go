@@ -1,0 +1,154 @@
+package imapd
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapserver"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+const maxLogins = 5 // that fail on one connection
+
+// A session is what one connection knows. go-imap calls it from one goroutine, and from another while it idles.
+type session struct {
+	server *Server
+	conn   *imapserver.Conn
+	wire   *wire
+	user   service.MailboxUser // MailboxID is "" before log-in
+	failed int
+
+	mu       sync.Mutex // idling may not have ended when the next command comes
+	selected *selected
+	closed   bool
+}
+
+var (
+	_ imapserver.SessionIMAP4rev2   = (*session)(nil)
+	_ imapserver.SessionAppendLimit = (*session)(nil)
+)
+
+func (s *Server) newSession(c *imapserver.Conn) (imapserver.Session, *imapserver.GreetingData, error) {
+	w, ok := c.NetConn().(*wire)
+	if !ok {
+		return nil, nil, fmt.Errorf("IMAP session on a %T", c.NetConn())
+	}
+	w.setSession(true)
+	return &session{server: s, conn: c, wire: w}, &imapserver.GreetingData{}, nil
+}
+
+// Close ends the session.
+func (ss *session) Close() error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.closed = true
+	ss.selected = nil
+	if ss.user.MailboxID != "" {
+		ss.server.logout(ss.user.Mailbox)
+		ss.user = service.MailboxUser{}
+	}
+	ss.wire.setSession(false)
+	return nil
+}
+
+// AppendLimit is the size of the largest message that APPEND takes.
+func (ss *session) AppendLimit() uint32 { return AppendLimit }
+
+// Login logs in to a mailbox.
+func (ss *session) Login(username, password string) error {
+	ip := addressOf(ss.wire.RemoteAddr())
+	user, err := ss.server.Service.LoginMailbox(ss.wire.ctx, username, password, ip)
+	if err != nil {
+		if ss.failed++; ss.failed >= maxLogins {
+			ss.wire.stop("[UNAVAILABLE] Too many log-ins failed") // once the answer is out
+		}
+		return ss.answer(err)
+	}
+	if !ss.server.login(user.Mailbox) {
+		return &imap.Error{
+			Type: imap.StatusResponseTypeNo, Code: imap.ResponseCodeLimit,
+			Text: fmt.Sprintf("This mailbox has %d connections already", ss.server.MaxPerMailbox),
+		}
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.user = user
+	ss.wire.loggedIn()
+	return nil
+}
+
+// codes gives the response code (RFC 5530) of each code that the service has for mail clients.
+var codes = map[string]imap.ResponseCode{
+	service.CodeFolderNotFound:    imap.ResponseCodeNonExistent,
+	service.CodeFolderExists:      imap.ResponseCodeAlreadyExists,
+	service.CodeFolderHasChildren: imap.ResponseCodeHasChildren,
+	service.CodeFolderLimit:       imap.ResponseCodeLimit,
+	service.CodeFolderName:        imap.ResponseCodeCannot,
+	service.CodeSpecialUse:        "USEATTR",
+	service.CodeQuota:             imap.ResponseCodeOverQuota,
+	service.CodeMailboxClosed:     imap.ResponseCodeUnavailable,
+	service.CodeKeywords:          imap.ResponseCodeLimit,
+	service.CodeMessageEmpty:      imap.ResponseCodeCannot,
+}
+
+// statuses is for errors whose code says nothing to a mail client.
+var statuses = map[int]imap.ResponseCode{
+	401: imap.ResponseCodeAuthenticationFailed,
+	403: imap.ResponseCodeContactAdmin,
+	404: imap.ResponseCodeNonExistent,
+	429: imap.ResponseCodeUnavailable,
+	500: imap.ResponseCodeServerBug,
+	503: imap.ResponseCodeUnavailable,
+}
+
+// answer turns any error into a NO, and logs those that are our own fault.
+func (ss *session) answer(err error) error {
+	if err == nil {
+		return nil
+	}
+	var given *imap.Error
+	if errors.As(err, &given) {
+		return given
+	}
+	e := service.Explain(err)
+	if e.Status == 500 {
+		ss.server.Log.Error("IMAP command failed", "mailbox", ss.user.Email, "error", err)
+	}
+	code, ok := codes[e.Code]
+	if !ok {
+		code = statuses[e.Status]
+	}
+	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: code, Text: plainText(e.Message)}
+}
+
+// tryCreate is answer for a command that names a folder as its destination (RFC 3501 section 7.1).
+func (ss *session) tryCreate(err error) error {
+	err = ss.answer(err)
+	var given *imap.Error
+	if errors.As(err, &given) && given.Code == imap.ResponseCodeNonExistent {
+		given.Code = imap.ResponseCodeTryCreate
+	}
+	return err
+}
+
+// plainText makes a text that may stand in any answer.
+func plainText(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func badCommand(format string, args ...any) error {
+	return &imap.Error{Type: imap.StatusResponseTypeBad, Code: imap.ResponseCodeClientBug, Text: fmt.Sprintf(format, args...)}
+}
+
+func refused(code imap.ResponseCode, text string) error {
+	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: code, Text: text}
+}

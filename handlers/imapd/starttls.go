@@ -1,0 +1,100 @@
+package imapd
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// In production nothing but these commands is taken before TLS, so the parser comes in only after it.
+const capsBeforeTLS = "IMAP4rev2 IMAP4rev1 STARTTLS LOGINDISABLED"
+
+const maxPlainCommands = 20
+
+var errNoTLS = errors.New("the client did not start TLS")
+
+// startTLS talks to a client until it has started TLS (RFC 3501 section 6.2.1), within the time until `until`.
+func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time.Time) (net.Conn, error) {
+	if err := conn.SetDeadline(until); err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(conn, "* OK [CAPABILITY %s] Mailstead is ready\r\n", capsBeforeTLS); err != nil {
+		return nil, err
+	}
+	in := bufio.NewReaderSize(conn, 1024)
+	for range maxPlainCommands {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return nil, err
+		}
+		tag, verb, ok := plainCommand(line)
+		if !ok {
+			break
+		}
+		answer, goOn := answerPlain(tag, verb)
+		// What comes with STARTTLS in one go would seem to have come after it, under its protection.
+		if verb == "STARTTLS" && in.Buffered() > 0 {
+			break
+		}
+		if _, err := conn.Write([]byte(answer)); err != nil {
+			return nil, err
+		}
+		if verb == "STARTTLS" {
+			return handshake(ctx, conn, config, until)
+		}
+		if !goOn {
+			return nil, errNoTLS
+		}
+	}
+	_, err := conn.Write([]byte("* BYE [PRIVACYREQUIRED] Start TLS first\r\n"))
+	return nil, errors.Join(errNoTLS, err)
+}
+
+func handshake(ctx context.Context, conn net.Conn, config *tls.Config, until time.Time) (net.Conn, error) {
+	if err := conn.SetDeadline(until); err != nil {
+		return nil, err
+	}
+	secure := tls.Server(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return secure, conn.SetDeadline(time.Time{})
+}
+
+// plainCommand divides a line into tag and verb. A line that announces a non-synchronizing literal is none: the literal
+// would run as commands.
+func plainCommand(line []byte) (tag, verb string, ok bool) {
+	line = bytes.TrimRight(line, "\r\n")
+	fields := strings.Fields(string(line))
+	if len(fields) < 2 || bytes.HasSuffix(line, []byte("+}")) {
+		return "", "", false
+	}
+	for _, c := range []byte(fields[0]) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`(){%*"\+`, c) >= 0 {
+			return "", "", false
+		}
+	}
+	return fields[0], strings.ToUpper(fields[1]), true
+}
+
+func answerPlain(tag, verb string) (answer string, goOn bool) {
+	switch verb {
+	case "CAPABILITY":
+		return "* CAPABILITY " + capsBeforeTLS + "\r\n" + tag + " OK CAPABILITY completed\r\n", true
+	case "NOOP":
+		return tag + " OK NOOP completed\r\n", true
+	case "STARTTLS":
+		return tag + " OK Begin TLS negotiation now\r\n", true
+	case "LOGIN", "AUTHENTICATE":
+		return tag + " NO [PRIVACYREQUIRED] Start TLS first\r\n", true
+	case "LOGOUT":
+		return "* BYE Logging out\r\n" + tag + " OK LOGOUT completed\r\n", false
+	}
+	return tag + " BAD Start TLS first\r\n", true
+}

@@ -1,0 +1,133 @@
+package imapd
+
+import (
+	"slices"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapserver"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// Poll tells the client what others have done to the folder. go-imap allows expunges where RFC 3501 section 7.4.1 does.
+func (ss *session) Poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.poll(w, allowExpunge)
+}
+
+// Idle tells it as it happens, until stop is closed.
+func (ss *session) Idle(w *imapserver.UpdateWriter, stop <-chan struct{}) error {
+	ss.mu.Lock()
+	mailbox, closed := ss.user.Mailbox, ss.closed
+	ss.mu.Unlock()
+	if closed {
+		return nil
+	}
+	changes, end := ss.server.Service.Watch(ss.wire.ctx, mailbox)
+	defer end()
+	for {
+		if err := ss.pollIdle(w, stop); err != nil {
+			return err
+		}
+		select {
+		case <-changes:
+		case <-stop:
+			return nil
+		}
+	}
+}
+
+// pollIdle is Poll for as long as the client idles.
+func (ss *session) pollIdle(w *imapserver.UpdateWriter, stop <-chan struct{}) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	select {
+	case <-stop:
+		return nil
+	default:
+	}
+	return ss.poll(w, true)
+}
+
+func (ss *session) poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
+	sel := ss.selected
+	if sel == nil || ss.closed {
+		return nil
+	}
+	c, err := ss.server.Service.FolderChanges(ss.wire.ctx, ss.user, sel.known())
+	if err != nil {
+		return ss.cut(err)
+	}
+	changed := sel.take(c)
+	if allowExpunge {
+		if err := sel.tellGone(w.WriteExpunge); err != nil {
+			return err
+		}
+	}
+	if len(c.New) > 0 {
+		if err := w.WriteNumMessages(uint32(len(sel.view))); err != nil {
+			return err
+		}
+	}
+	return sel.tellFlags(w, changed)
+}
+
+// cut ends the connection if the folder or the mailbox under it has gone.
+func (ss *session) cut(err error) error {
+	if e, ok := service.AsError(err); ok && (e.Code == service.CodeFolderNotFound || e.Code == service.CodeMailboxClosed) {
+		ss.wire.stop("[UNAVAILABLE] " + plainText(e.Message))
+	}
+	return ss.answer(err)
+}
+
+// take brings the view up to date, but for messages that are gone, and gives the rows that the client has not seen.
+func (sel *selected) take(c *service.FolderChanges) []service.MessageRow {
+	changed := slices.DeleteFunc(c.Changed, func(row service.MessageRow) bool { return sel.own[row.UID] == row.ModSeq })
+	sel.view = append(sel.view, c.New...)
+	if len(c.Gone) > 0 {
+		sel.gone = c.Gone
+	}
+	sel.uidNext, sel.modSeq, sel.expunged = c.Folder.UIDNext, c.Folder.ModSeq, 0
+	clear(sel.own)
+	return changed
+}
+
+// tellGone tells the client of messages that are gone, the last first, so that each number is right when it comes.
+func (sel *selected) tellGone(write func(seq uint32) error) error {
+	for _, uid := range slices.Backward(sel.gone) {
+		if err := write(sel.view.seq(uid)); err != nil {
+			return err
+		}
+	}
+	sel.view = sel.view.without(sel.gone)
+	sel.gone = nil
+	return nil
+}
+
+func (sel *selected) tellFlags(w *imapserver.UpdateWriter, rows []service.MessageRow) error {
+	fresh := false
+	for _, row := range rows {
+		for _, k := range row.Keywords {
+			if !service.HasKeyword(sel.keywords, k) && len(sel.keywords) < maxToldKeywords {
+				sel.keywords = append(sel.keywords, k)
+				fresh = true
+			}
+		}
+	}
+	if fresh {
+		if err := w.WriteMailboxFlags(folderFlags(sel.keywords)); err != nil {
+			return err
+		}
+	}
+	for _, row := range rows {
+		seq := sel.view.seq(row.UID)
+		if seq == 0 {
+			continue
+		}
+		if err := w.WriteMessageFlags(seq, imap.UID(row.UID), flagsOf(&row)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package imapd
+
+import (
+	"errors"
+	"io"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapserver"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// Append takes a message from the client.
+func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.AppendOptions) (*imap.AppendData, error) {
+	svc := ss.server.Service
+	if err := svc.CheckAppend(ss.wire.ctx, ss.user, folder, r.Size()); err != nil {
+		return nil, ss.tryCreate(err)
+	}
+	flags, keywords, err := parseFlags(options.Flags)
+	if err != nil {
+		return nil, err
+	}
+	body := svc.NewSpool(AppendLimit)
+	defer body.Close()
+	n, err := io.Copy(body, r)
+	if err == nil && n < r.Size() {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, ss.answer(err)
+	}
+	validity, uid, err := svc.AppendMessage(ss.wire.ctx, ss.user, service.Append{
+		Folder: folder, Flags: flags, Keywords: keywords, Received: options.Time, Body: body,
+	})
+	if err != nil {
+		return nil, ss.tryCreate(err)
+	}
+	return &imap.AppendData{UIDValidity: validity, UID: imap.UID(uid)}, nil
+}
+
+// Copy copies messages to another folder, all or none.
+func (ss *session) Copy(set imap.NumSet, dest string) (*imap.CopyData, error) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	sel := ss.selected
+	copied, err := ss.server.Service.CopyMessages(ss.wire.ctx, ss.user, sel.folder, sel.view.pick(set, sel.saved), dest)
+	if err != nil {
+		return nil, ss.tryCreate(err)
+	}
+	return copyData(copied), nil
+}
+
+// copyData is nil where nothing was copied, since COPYUID cannot name nothing (RFC 4315 section 3).
+func copyData(c *service.Copied) *imap.CopyData {
+	if c == nil || len(c.From) == 0 {
+		return nil
+	}
+	return &imap.CopyData{UIDValidity: c.UIDValidity, SourceUIDs: uidSet(c.From), DestUIDs: uidSet(c.To)}
+}
+
+// Move moves messages to another folder (RFC 6851). What has been moved before an error is told all the same.
+func (ss *session) Move(w *imapserver.MoveWriter, set imap.NumSet, dest string) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	sel := ss.selected
+	if sel.readOnly {
+		return errReadOnly
+	}
+	moved, err := ss.server.Service.MoveMessages(ss.wire.ctx, ss.user, sel.folder, sel.view.pick(set, sel.saved), dest)
+	if data := copyData(moved); data != nil {
+		if err := w.WriteCopyData(data); err != nil {
+			return err
+		}
+		if err := sel.tell(moved.From, w.WriteExpunge); err != nil {
+			return err
+		}
+	}
+	return ss.tryCreate(err)
+}
+
+// tell tells the client that messages have gone, with those that went before.
+func (sel *selected) tell(gone []uint32, write func(seq uint32) error) error {
+	sel.expunged += len(gone)
+	sel.gone = merge(sel.gone, gone)
+	return sel.tellGone(write)
+}
+
+// merge joins two ascending lists.
+func merge(a, b []uint32) []uint32 {
+	out := make([]uint32, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			out, a = append(out, a[0]), a[1:]
+		case a[0] > b[0]:
+			out, b = append(out, b[0]), b[1:]
+		default:
+			out, a, b = append(out, a[0]), a[1:], b[1:]
+		}
+	}
+	return append(append(out, a...), b...)
+}
+
+// Expunge deletes the messages that are marked. go-imap calls it for CLOSE as well, with a writer that is empty.
+func (ss *session) Expunge(w *imapserver.ExpungeWriter, uids *imap.UIDSet) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	sel := ss.selected
+	closing := *w == imapserver.ExpungeWriter{}
+	if sel.readOnly && closing {
+		return nil // RFC 3501 section 6.4.2
+	}
+	if sel.readOnly {
+		return errReadOnly
+	}
+	of := []uint32(sel.view)
+	if uids != nil {
+		of = sel.view.pick(*uids, sel.saved)
+	}
+	gone, err := ss.server.Service.ExpungeMessages(ss.wire.ctx, ss.user, sel.folder, of)
+	return ss.answer(errors.Join(sel.tell(gone, w.WriteExpunge), err))
+}

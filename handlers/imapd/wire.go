@@ -1,0 +1,426 @@
+package imapd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxCommand  = 48 << 10 // bytes of one command without its literals; go-imap goes wrong past 50 KiB
+	maxLiteral  = 4096     // bytes of a literal that is not a message; go-imap takes no more
+	maxLiterals = 64 << 10 // bytes of all such literals of one command
+	outBuffer   = 32 << 10 // bytes of answers that are gathered before they are sent
+	lineTime    = time.Minute
+	writeTime   = time.Minute // for each piece of outBuffer bytes
+	slowest     = 8 << 10     // bytes a second that a message must come in with
+)
+
+// continuation is what go-imap writes when it accepts a literal.
+const continuation = "+ Ready for literal data\r\n"
+
+// errBye ends a connection whose client has been told why.
+var errBye = errors.New("connection ended by the server")
+
+// A wire stands between a client and go-imap's parser and makes good what the parser lacks. It hands on one line at a
+// time, checked and of bounded size. It turns each non-synchronizing literal (RFC 7888) into a synchronizing one and
+// answers the parser's go-ahead in the client's place, so that it knows whether the parser has taken the literal: if not, it
+// skips the bytes, which the parser would run as commands. It gathers answers until the parser waits for the client, and
+// it has its own deadlines; the parser's are for whole messages and fail slow lines.
+type wire struct {
+	net.Conn // TLS is undone
+	in       *bufio.Reader
+	ctx      context.Context
+	cancel   context.CancelFunc
+
+	// Of the goroutine that reads.
+	text     []byte // room for a line
+	line     []byte // what the parser has not taken yet
+	literal  int64  // bytes of a literal that it has not taken yet
+	command  command
+	loginBy  time.Time // when the client must have logged in; zero once it has
+	idleTime time.Duration
+
+	mu       sync.Mutex
+	asked    asked
+	out      []byte
+	greeted  bool   // the greeting has been sent, or is not to be
+	waiting  bool   // for the client, so that answers go out at once
+	stopping string // why the connection ends when its command is done
+	session  bool   // go-imap has a session on it
+	err      error
+	done     func()
+}
+
+// A command is what the wire knows of the command that the client is sending.
+type command struct {
+	open     bool // the next line belongs to it
+	size     int  // bytes of its lines
+	literals int64
+	append   bool
+	message  bool // the message of an APPEND has come, only its end is missing
+}
+
+// asked is the literal that the line given to the parser has announced.
+type asked struct {
+	pending  bool
+	accepted bool
+	nonSync  bool
+	size     int64
+}
+
+func newWire(conn net.Conn, greeted bool, loginBy time.Time, idle time.Duration, done func()) *wire {
+	w := &wire{
+		Conn: conn, in: bufio.NewReaderSize(conn, 4096),
+		greeted: greeted, loginBy: loginBy, idleTime: idle, done: done,
+	}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+// SetDeadline does nothing: the wire has deadlines of its own.
+func (w *wire) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline does nothing.
+func (w *wire) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline does nothing.
+func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+
+// loggedIn lifts the bound on the time before log-in. It is called while the parser runs a command.
+func (w *wire) loggedIn() { w.loginBy = time.Time{} }
+
+// Read gives the parser at most one line, or the bytes of a literal.
+func (w *wire) Read(p []byte) (int, error) {
+	for len(p) > 0 {
+		if len(w.line) > 0 {
+			n := copy(p, w.line)
+			w.line = w.line[n:]
+			return n, nil
+		}
+		if w.literal > 0 {
+			return w.readLiteral(p)
+		}
+		if err := w.next(); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// next finds out, when the parser has taken everything and wants more, what that is.
+func (w *wire) next() error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	a := w.asked
+	w.asked = asked{}
+	w.mu.Unlock()
+	switch {
+	case a.pending && a.accepted:
+		w.command.open = true
+		if w.literal = a.size; a.size > 0 {
+			w.setReadDeadline(time.Now().Add(lineTime + time.Duration(a.size/slowest)*time.Second))
+			return nil
+		}
+	case a.pending && a.nonSync:
+		// The parser has refused the command, and its literal is on its way all the same.
+		if err := w.skip(a.size); err != nil {
+			return err
+		}
+	default:
+		if !a.pending && w.command.open {
+			break // the line behind a literal
+		}
+		w.command = command{}
+	}
+	return w.readLine()
+}
+
+// skip passes over a literal that was refused and what is left of its command.
+func (w *wire) skip(size int64) error {
+	for {
+		w.setReadDeadline(time.Now().Add(lineTime + time.Duration(size/slowest)*time.Second))
+		if _, err := io.CopyN(io.Discard, w.in, size); err != nil {
+			return err
+		}
+		text, err := w.readText()
+		if err != nil {
+			return w.ended(err)
+		}
+		m, err := scanLine(text)
+		if err != nil {
+			return w.bye(err.Error())
+		}
+		if !m.nonSync {
+			w.command = command{}
+			return nil // a client that waits to send a synchronizing literal has its answer already
+		}
+		if size = m.size; size > maxLiterals {
+			return w.bye("[TOOBIG] The literal is too large")
+		}
+	}
+}
+
+func (w *wire) readLiteral(p []byte) (int, error) {
+	n, err := w.in.Read(p[:min(int64(len(p)), w.literal)])
+	w.literal -= int64(n)
+	if err != nil {
+		return n, w.ended(err)
+	}
+	return n, nil
+}
+
+// readLine waits for the client's next line and checks it.
+func (w *wire) readLine() error {
+	if err := w.await(); err != nil {
+		return w.ended(err)
+	}
+	text, err := w.readText()
+	if err != nil {
+		return w.ended(err)
+	}
+	m, err := scanLine(text)
+	if err != nil {
+		return w.bye("[CLIENTBUG] " + err.Error())
+	}
+	if err := w.command.take(text, m); err != nil {
+		return w.bye(err.Error())
+	}
+	if m.found {
+		w.mu.Lock()
+		w.asked = asked{pending: true, nonSync: m.nonSync, size: m.size}
+		w.mu.Unlock()
+	} else {
+		w.command.open = false
+	}
+	if m.nonSync {
+		text = append(text[:m.at], "{"+m.digits+"}\r\n"...)
+	}
+	w.line = text
+	return nil
+}
+
+// await waits for the first byte of a line. Between commands that may take long, and what is written meanwhile goes out
+// at once.
+func (w *wire) await() error {
+	w.mu.Lock()
+	until := time.Now().Add(w.idleTime)
+	if w.command.open {
+		until = time.Now().Add(lineTime)
+	}
+	if !w.loginBy.IsZero() && w.loginBy.Before(until) {
+		until = w.loginBy
+	}
+	err := w.flushLocked()
+	w.out = nil // an idle connection needs no buffer
+	w.waiting = true
+	w.mu.Unlock()
+	w.setReadDeadline(until)
+	if err == nil {
+		_, err = w.in.Peek(1)
+	}
+	w.mu.Lock()
+	w.waiting = false
+	w.mu.Unlock()
+	w.setReadDeadline(time.Now().Add(lineTime))
+	return err
+}
+
+// readText reads a line with its line end.
+func (w *wire) readText() ([]byte, error) {
+	if cap(w.text) > 8<<10 {
+		w.text = nil
+	}
+	w.text = w.text[:0]
+	for {
+		part, err := w.in.ReadSlice('\n')
+		w.text = append(w.text, part...)
+		if err == nil {
+			return w.text, nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+		if len(w.text) > maxCommand {
+			return nil, errTooLong
+		}
+	}
+}
+
+var errTooLong = errors.New("[TOOBIG] The command is too long")
+
+// ended tells the client why its connection ends, if it is our side that ends it.
+func (w *wire) ended(err error) error {
+	w.mu.Lock()
+	stopping := w.stopping
+	w.mu.Unlock()
+	switch {
+	case stopping != "":
+		return w.bye(stopping)
+	case errors.Is(err, errTooLong):
+		return w.bye(err.Error())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return w.bye("Nothing came for too long")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return io.EOF
+	}
+	return err
+}
+
+// bye tells the client why its connection ends. It must be called between answers.
+func (w *wire) bye(why string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out = append(w.out, "* BYE "+why+"\r\n"...)
+	if err := w.flushLocked(); err != nil {
+		return err
+	}
+	return errBye
+}
+
+// setReadDeadline sets the deadline, unless the server is stopping: then all reading has ended.
+func (w *wire) setReadDeadline(t time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopping == "" {
+		w.Conn.SetReadDeadline(t)
+	}
+}
+
+// stop ends the connection when its command is done; a BYE says why.
+func (w *wire) stop(why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopping = why
+	w.Conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// Write takes answers of the parser.
+func (w *wire) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return 0, w.err
+	}
+	if w.asked.pending && string(p) == continuation {
+		w.asked.accepted = true
+		if w.asked.nonSync {
+			return len(p), nil
+		}
+	}
+	if !w.greeted {
+		w.greeted = true
+		return len(p), nil
+	}
+	if len(w.out)+len(p) > outBuffer {
+		if err := w.flushLocked(); err != nil {
+			return 0, err
+		}
+	}
+	if len(p) >= outBuffer {
+		return len(p), w.send(p)
+	}
+	w.out = append(w.out, p...)
+	if w.waiting {
+		return len(p), w.flushLocked()
+	}
+	return len(p), nil
+}
+
+func (w *wire) flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flushLocked()
+}
+
+func (w *wire) flushLocked() error {
+	if w.err != nil || len(w.out) == 0 {
+		return w.err
+	}
+	err := w.send(w.out)
+	w.out = w.out[:0]
+	return err
+}
+
+// send writes to the client, piece by piece, so that a slow line has time for each and a dead one holds nobody.
+func (w *wire) send(p []byte) error {
+	for len(p) > 0 && w.err == nil {
+		n := min(len(p), outBuffer)
+		w.Conn.SetWriteDeadline(time.Now().Add(writeTime))
+		_, w.err = w.Conn.Write(p[:n])
+		p = p[n:]
+	}
+	return w.err
+}
+
+// abort ends the connection without sending anything more, when an answer has failed halfway.
+func (w *wire) abort(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+	w.out = nil
+	w.Conn.Close()
+}
+
+// Close sends what is left and closes the connection. The parser's last call of it ends the wire.
+func (w *wire) Close() error {
+	w.cancel()
+	w.mu.Lock()
+	_ = w.flushLocked() // a client that has gone needs no answer
+	over := !w.session
+	w.mu.Unlock()
+	err := w.Conn.Close()
+	if over {
+		w.done()
+	}
+	return err
+}
+
+func (w *wire) setSession(open bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.session = open
+}
+
+// take counts a line and its literal in; the error is what the client is told.
+func (c *command) take(text []byte, m marker) error {
+	if c.size += len(text); c.size > maxCommand {
+		return errTooLong
+	}
+	line := strings.TrimRight(string(text[:m.at]), "\r\n")
+	if c.message && (m.found || line != "" && line != ")") {
+		return errors.New("[CLIENTBUG] One APPEND takes one message")
+	}
+	named := c.open
+	if !c.open {
+		_, rest, _ := strings.Cut(line, " ")
+		verb, args, _ := strings.Cut(rest, " ")
+		c.append = strings.EqualFold(verb, "APPEND")
+		named = strings.TrimSpace(args) != ""
+	}
+	if !m.found {
+		return nil
+	}
+	if c.append && named {
+		c.message = true
+		if m.nonSync && m.size > AppendLimit {
+			return errors.New("[TOOBIG] The message is too large")
+		}
+		return nil
+	}
+	c.literals += m.size
+	if m.size > maxLiteral || c.literals > maxLiterals {
+		return errors.New("[TOOBIG] The literal is too large for this command")
+	}
+	return nil
+}

@@ -1,0 +1,357 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// FolderSeparator stands between the levels of a folder's name.
+const FolderSeparator = "/"
+
+const (
+	inboxName     = "INBOX"
+	maxFolders    = 1000
+	maxFolderName = 200 // bytes
+	chunk         = 250 // messages that one transaction changes; others wait for it
+)
+
+// A Folder is one folder of a mailbox, with its counters.
+type Folder = store.Folder
+
+// specialUses are the roles of RFC 6154 that a folder may have, one folder for each.
+var specialUses = []string{`\Archive`, `\Drafts`, `\Junk`, `\Sent`, `\Trash`}
+
+// Codes of the errors that mail clients tell apart.
+const (
+	CodeFolderNotFound    = "folder_not_found"
+	CodeFolderExists      = "folder_exists"
+	CodeFolderHasChildren = "folder_has_children"
+	CodeFolderLimit       = "folder_limit_reached"
+	CodeFolderName        = "folder_name_invalid"
+	CodeSpecialUse        = "special_use_invalid"
+	CodeQuota             = "quota_exceeded"
+	CodeMailboxClosed     = "mailbox_closed"
+	CodeKeywords          = "keywords_invalid"
+	CodeMessageEmpty      = "message_empty"
+)
+
+func folderNotFound(name string) *Error {
+	return Errorf(404, CodeFolderNotFound, "There is no folder %q.", name)
+}
+
+// folderName gives the one form under which a folder's name is kept: NFC, INBOX in capitals, no separator at its end.
+func folderName(text string) (string, error) {
+	if !utf8.ValidString(text) {
+		return "", Errorf(400, CodeFolderName, "A folder's name is UTF-8.")
+	}
+	name := norm.NFC.String(strings.TrimSuffix(text, FolderSeparator))
+	top, below, nested := strings.Cut(name, FolderSeparator)
+	if strings.EqualFold(top, inboxName) {
+		name = inboxName
+		if nested {
+			name += FolderSeparator + below
+		}
+	}
+	switch {
+	case name == "" || len(name) > maxFolderName:
+		return "", Errorf(400, CodeFolderName, "A folder's name has 1 to %d bytes.", maxFolderName)
+	case slices.Contains(strings.Split(name, FolderSeparator), ""):
+		return "", Errorf(400, CodeFolderName, "No level of a folder's name may be empty.")
+	case strings.ContainsAny(name, "*%") || name[0] == '#' || strings.IndexFunc(name, unicode.IsControl) >= 0:
+		return "", Errorf(400, CodeFolderName, "A folder's name has no control characters, no * and no %%, and does not begin with #.")
+	}
+	return name, nil
+}
+
+// openMailbox gives the mailbox of whoever is logged in, which may have been closed since.
+func openMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
+	mb, err := store.Mailboxes.Get(tx, u.MailboxID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.Status == "suspended" || mb.Status == "deleting") {
+		return nil, Errorf(403, CodeMailboxClosed, "This mailbox is closed.")
+	}
+	return mb, err
+}
+
+// folderByName gives a folder of the mailbox, or a folder_not_found.
+func folderByName(tx *store.Tx, mailbox uint32, name string) (*Folder, error) {
+	f, err := tx.FolderByName(mailbox, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, folderNotFound(name)
+	}
+	return f, err
+}
+
+// folderByID is folderByName for a folder that is selected; it may be gone.
+func folderByID(tx *store.Tx, mailbox, id uint32) (*Folder, error) {
+	f, err := tx.Folder(mailbox, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, Errorf(404, CodeFolderNotFound, "The folder has been deleted.")
+	}
+	return f, err
+}
+
+// Folders lists the folders of the mailbox, INBOX first, then in the order in which they were made.
+func (s *Service) Folders(_ context.Context, u MailboxUser) (folders []*Folder, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		if _, err := openMailbox(tx, u); err != nil {
+			return err
+		}
+		folders, err = tx.Folders(u.Mailbox)
+		return err
+	})
+	return folders, err
+}
+
+// FolderByName gives one folder, or a folder_not_found.
+func (s *Service) FolderByName(_ context.Context, u MailboxUser, name string) (f *Folder, err error) {
+	name, err = folderName(name)
+	if err != nil {
+		return nil, folderNotFound(name)
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		if _, err := openMailbox(tx, u); err != nil {
+			return err
+		}
+		f, err = folderByName(tx, u.Mailbox, name)
+		return err
+	})
+	return f, err
+}
+
+// CountDeleted counts the messages of a folder that have FlagDeleted, and their bytes.
+func (s *Service) CountDeleted(_ context.Context, u MailboxUser, folder uint32) (messages uint32, bytes int64, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		for m := range tx.Messages(u.Mailbox, folder, 1, maxUID) {
+			if m.Flags&FlagDeleted != 0 {
+				messages++
+				bytes += int64(m.Blob.Length)
+			}
+		}
+		return nil
+	})
+	return messages, bytes, err
+}
+
+// CreateFolder makes a folder, and those above it that are missing. specialUse is one of RFC 6154's attributes or "".
+func (s *Service) CreateFolder(_ context.Context, u MailboxUser, name, specialUse string) error {
+	name, err := folderName(name)
+	if err != nil {
+		return err
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		if _, err := openMailbox(tx, u); err != nil {
+			return err
+		}
+		return createFolder(tx, u.Mailbox, name, specialUse)
+	})
+}
+
+func createFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
+	folders, err := tx.Folders(mailbox)
+	if err != nil {
+		return err
+	}
+	if specialUse != "" {
+		taken := slices.ContainsFunc(folders, func(f *Folder) bool { return f.SpecialUse == specialUse })
+		if taken || !slices.Contains(specialUses, specialUse) {
+			return Errorf(409, CodeSpecialUse, "The role %s is not known here, or another folder has it.", specialUse)
+		}
+	}
+	if slices.ContainsFunc(folders, func(f *Folder) bool { return f.Name == name }) {
+		return Errorf(409, CodeFolderExists, "There is a folder %q already.", name)
+	}
+	missing := append(missingParents(folders, name), name)
+	if len(folders)+len(missing) > maxFolders {
+		return Errorf(403, CodeFolderLimit, "A mailbox has at most %d folders.", maxFolders)
+	}
+	for _, n := range missing {
+		f := &Folder{Mailbox: mailbox, Name: n}
+		if n == name {
+			f.SpecialUse = specialUse
+		}
+		if err := tx.CreateFolder(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missingParents lists the names above name that no folder has, topmost first (RFC 3501 section 6.3.3).
+func missingParents(folders []*Folder, name string) []string {
+	have := map[string]bool{}
+	for _, f := range folders {
+		have[f.Name] = true
+	}
+	var missing []string
+	for i := range name {
+		if name[i] == FolderSeparator[0] && !have[name[:i]] {
+			missing = append(missing, name[:i])
+		}
+	}
+	return missing
+}
+
+// DeleteFolder deletes a folder and its messages. INBOX stays, and so does a folder with others below it.
+func (s *Service) DeleteFolder(_ context.Context, u MailboxUser, name string) error {
+	name, err := folderName(name)
+	if err != nil {
+		return folderNotFound(name)
+	}
+	if name == inboxName {
+		return Errorf(400, CodeFolderName, "INBOX cannot be deleted.")
+	}
+	var id uint32
+	for done := false; !done; {
+		err := s.Store.Update(func(tx *store.Tx) error {
+			f, err := s.deletable(tx, u, name)
+			if err != nil {
+				return err
+			}
+			if id != 0 && f.ID != id { // someone made a new one of the name
+				done = true
+				return nil
+			}
+			id = f.ID
+			done, err = tx.DeleteFolder(u.Mailbox, f.ID, chunk)
+			s.changed(tx, u.Mailbox)
+			return err
+		})
+		if e, ok := AsError(err); ok && id != 0 && e.Code == CodeFolderNotFound {
+			return nil // another session was faster
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) deletable(tx *store.Tx, u MailboxUser, name string) (*Folder, error) {
+	if _, err := openMailbox(tx, u); err != nil {
+		return nil, err
+	}
+	folders, err := tx.Folders(u.Mailbox)
+	if err != nil {
+		return nil, err
+	}
+	var found *Folder
+	for _, f := range folders {
+		if f.Name == name {
+			found = f
+		}
+		if strings.HasPrefix(f.Name, name+FolderSeparator) {
+			return nil, Errorf(409, CodeFolderHasChildren, "Delete the folders below %q first.", name)
+		}
+	}
+	if found == nil {
+		return nil, folderNotFound(name)
+	}
+	return found, nil
+}
+
+// RenameFolder gives a folder, and with it all below it, another name. Renaming INBOX moves its messages to a new folder
+// and leaves INBOX empty (RFC 3501 section 6.3.5).
+func (s *Service) RenameFolder(ctx context.Context, u MailboxUser, from, to string) error {
+	from, err := folderName(from)
+	if err != nil {
+		return folderNotFound(from)
+	}
+	if to, err = folderName(to); err != nil {
+		return err
+	}
+	if from == inboxName {
+		return s.moveInbox(ctx, u, to)
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		if _, err := openMailbox(tx, u); err != nil {
+			return err
+		}
+		return renameFolder(tx, u.Mailbox, from, to)
+	})
+}
+
+func renameFolder(tx *store.Tx, mailbox uint32, from, to string) error {
+	folders, err := tx.Folders(mailbox)
+	if err != nil {
+		return err
+	}
+	named := func(name string) bool {
+		return slices.ContainsFunc(folders, func(f *Folder) bool { return f.Name == name })
+	}
+	switch {
+	case !named(from):
+		return folderNotFound(from)
+	case named(to):
+		return Errorf(409, CodeFolderExists, "There is a folder %q already.", to)
+	case strings.HasPrefix(to, from+FolderSeparator):
+		return Errorf(400, CodeFolderName, "A folder cannot be moved below itself.")
+	}
+	missing := missingParents(folders, to)
+	if len(folders)+len(missing) > maxFolders {
+		return Errorf(403, CodeFolderLimit, "A mailbox has at most %d folders.", maxFolders)
+	}
+	for _, name := range missing {
+		if err := tx.CreateFolder(&Folder{Mailbox: mailbox, Name: name}); err != nil {
+			return err
+		}
+	}
+	for _, f := range folders {
+		rest, ok := strings.CutPrefix(f.Name, from)
+		if !ok || rest != "" && rest[0] != FolderSeparator[0] {
+			continue
+		}
+		if len(to)+len(rest) > maxFolderName {
+			return Errorf(400, CodeFolderName, "The name of a folder below it would be longer than %d bytes.", maxFolderName)
+		}
+		if err := tx.RenameFolder(f, to+rest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveInbox moves what INBOX has at its beginning into a new folder.
+func (s *Service) moveInbox(ctx context.Context, u MailboxUser, to string) error {
+	var uids []uint32
+	err := s.Store.Update(func(tx *store.Tx) error {
+		if _, err := openMailbox(tx, u); err != nil {
+			return err
+		}
+		uids = uids[:0]
+		for m := range tx.Messages(u.Mailbox, store.InboxID, 1, maxUID) {
+			uids = append(uids, m.UID)
+		}
+		return createFolder(tx, u.Mailbox, to, "")
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.MoveMessages(ctx, u, store.InboxID, uids, to)
+	return err
+}
+
+// Subscribe says whether clients show the folder.
+func (s *Service) Subscribe(_ context.Context, u MailboxUser, name string, subscribed bool) error {
+	name, err := folderName(name)
+	if err != nil {
+		return folderNotFound(name)
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		if _, err := openMailbox(tx, u); err != nil {
+			return err
+		}
+		f, err := folderByName(tx, u.Mailbox, name)
+		if err != nil {
+			return err
+		}
+		return tx.SetSubscribed(f, subscribed)
+	})
+}

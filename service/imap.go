@@ -1,0 +1,610 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// A Blob is the bytes of one stored message, open for reading.
+type Blob = store.Blob
+
+// Flags are the system flags of a message.
+type Flags = store.Flags
+
+// The flags that mail clients set.
+const (
+	FlagSeen     = store.FlagSeen
+	FlagAnswered = store.FlagAnswered
+	FlagFlagged  = store.FlagFlagged
+	FlagDeleted  = store.FlagDeleted
+	FlagDraft    = store.FlagDraft
+)
+
+const (
+	maxUID          = math.MaxUint32
+	maxKeywords     = 50 // on one message
+	maxKeyword      = 100
+	maxFolderWords  = 200      // keywords that a selection names
+	maxRows         = 500      // messages that are read in one transaction
+	maxRowStructure = 4 << 20  // bytes of structures read in one transaction
+	epoch           = int64(0) // the earliest time that a message can have been received
+)
+
+// changed tells whoever watches the mailbox, once the transaction is on disk.
+func (s *Service) changed(tx *store.Tx, mailbox uint32) { tx.After(func() { s.hub.changed(mailbox) }) }
+
+// A Selection is a folder as it stood at one moment.
+type Selection struct {
+	Folder      Folder
+	UIDs        []uint32 // ascending
+	FirstUnseen uint32   // its UID; 0 if all are seen
+	Keywords    []string // that its messages have, at most 200
+}
+
+// SelectFolder reads which messages a folder has.
+func (s *Service) SelectFolder(_ context.Context, u MailboxUser, name string) (*Selection, error) {
+	name, err := folderName(name)
+	if err != nil {
+		return nil, folderNotFound(name)
+	}
+	var sel *Selection
+	err = s.Store.View(func(tx *store.Tx) error {
+		if _, err := openMailbox(tx, u); err != nil {
+			return err
+		}
+		f, err := folderByName(tx, u.Mailbox, name)
+		if err != nil {
+			return err
+		}
+		sel = &Selection{Folder: *f, UIDs: make([]uint32, 0, f.Messages)}
+		for m := range tx.Messages(u.Mailbox, f.ID, 1, maxUID) {
+			sel.add(&m)
+		}
+		return nil
+	})
+	return sel, err
+}
+
+func (sel *Selection) add(m *store.Message) {
+	sel.UIDs = append(sel.UIDs, m.UID)
+	if sel.FirstUnseen == 0 && m.Flags&FlagSeen == 0 {
+		sel.FirstUnseen = m.UID
+	}
+	for _, k := range m.Keywords {
+		if len(sel.Keywords) < maxFolderWords && !HasKeyword(sel.Keywords, k) {
+			sel.Keywords = append(sel.Keywords, k)
+		}
+	}
+}
+
+// HasKeyword tells whether the list has the keyword, in any case (RFC 9051 section 2.3.2).
+func HasKeyword(list []string, keyword string) bool {
+	return slices.ContainsFunc(list, func(k string) bool { return strings.EqualFold(k, keyword) })
+}
+
+// A MessageRow is what is known of a message without reading it.
+type MessageRow struct {
+	UID       uint32
+	Flags     Flags
+	Keywords  []string
+	ModSeq    uint64
+	Was       uint64 // the MODSEQ before the change that ChangeFlags made; the same if it made none
+	Received  time.Time
+	Size      int64
+	Structure []byte // for msg.DecodePart; only where it was asked for
+}
+
+func rowOf(m *store.Message) MessageRow {
+	return MessageRow{
+		UID: m.UID, Flags: m.Flags, Keywords: m.Keywords, ModSeq: m.ModSeq, Received: m.Received, Size: int64(m.Blob.Length),
+	}
+}
+
+// A Known is what a session knows of the folder that it has selected.
+type Known struct {
+	Folder  uint32
+	UIDs    []uint32 // ascending
+	UIDNext uint32
+	ModSeq  uint64
+	Own     int // changes that the session has made itself since ModSeq, each of which has raised it by one
+}
+
+// FolderChanges is what has happened to a folder since a Known.
+type FolderChanges struct {
+	Folder  Folder
+	New     []uint32     // ascending
+	Gone    []uint32     // of Known.UIDs, ascending
+	Changed []MessageRow // of Known.UIDs; their flags may be other ones than before
+}
+
+// FolderChanges compares the folder with what a session knows of it.
+func (s *Service) FolderChanges(_ context.Context, u MailboxUser, k Known) (*FolderChanges, error) {
+	var c *FolderChanges
+	err := s.Store.View(func(tx *store.Tx) error {
+		if _, err := openMailbox(tx, u); err != nil {
+			return err
+		}
+		f, err := folderByID(tx, u.Mailbox, k.Folder)
+		if err != nil {
+			return err
+		}
+		c = &FolderChanges{Folder: *f}
+		if f.ModSeq == k.ModSeq {
+			return nil
+		}
+		for m := range tx.Messages(u.Mailbox, f.ID, k.UIDNext, maxUID) {
+			c.New = append(c.New, m.UID)
+		}
+		// Every change takes one MODSEQ, so if these are all, nothing has happened to the messages before.
+		if f.ModSeq != k.ModSeq+uint64(len(c.New)+k.Own) {
+			c.compare(tx, u.Mailbox, k)
+		}
+		return nil
+	})
+	return c, err
+}
+
+// compare walks over the messages that the session knows.
+func (c *FolderChanges) compare(tx *store.Tx, mailbox uint32, k Known) {
+	known := k.UIDs
+	for m := range tx.Messages(mailbox, k.Folder, 1, k.UIDNext-1) {
+		for len(known) > 0 && known[0] < m.UID {
+			c.Gone, known = append(c.Gone, known[0]), known[1:]
+		}
+		if len(known) == 0 || known[0] != m.UID {
+			continue
+		}
+		known = known[1:]
+		if m.ModSeq > k.ModSeq {
+			c.Changed = append(c.Changed, rowOf(&m))
+		}
+	}
+	c.Gone = append(c.Gone, known...)
+}
+
+// pick walks over those of the messages with these ascending UIDs that are there.
+func pick(tx *store.Tx, mailbox, folder uint32, uids []uint32) iter.Seq2[*store.Message, error] {
+	return func(yield func(*store.Message, error) bool) {
+		if len(uids) == 0 {
+			return
+		}
+		last := uids[len(uids)-1]
+		if int64(last-uids[0]) > 8*int64(len(uids)) {
+			pickEach(tx, mailbox, folder, uids, yield)
+			return
+		}
+		for m := range tx.Messages(mailbox, folder, uids[0], last) {
+			for len(uids) > 0 && uids[0] < m.UID {
+				uids = uids[1:]
+			}
+			if uids[0] == m.UID && !yield(&m, nil) {
+				return
+			}
+		}
+	}
+}
+
+func pickEach(tx *store.Tx, mailbox, folder uint32, uids []uint32, yield func(*store.Message, error) bool) {
+	for _, uid := range uids {
+		m, err := tx.Message(mailbox, folder, uid)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if !yield(m, err) || err != nil {
+			return
+		}
+	}
+}
+
+// MessageRows reads the rows of a bounded number of the messages, whose UIDs ascend; rest are the UIDs that it has not come
+// to. Messages that are gone are left out.
+func (s *Service) MessageRows(_ context.Context, u MailboxUser, folder uint32, uids []uint32, structure bool) (rows []MessageRow, rest []uint32, err error) {
+	batch := uids[:min(len(uids), maxRows)]
+	rows = make([]MessageRow, 0, len(batch))
+	rest = uids[len(batch):]
+	err = s.Store.View(func(tx *store.Tx) error {
+		bytes := 0
+		for m, err := range pick(tx, u.Mailbox, folder, batch) {
+			if err != nil {
+				return err
+			}
+			row := rowOf(m)
+			if structure {
+				meta, err := tx.Meta(u.Mailbox, folder, m.UID)
+				if err != nil {
+					return err
+				}
+				row.Structure = meta.Structure
+			}
+			rows = append(rows, row)
+			if bytes += len(row.Structure); bytes > maxRowStructure {
+				done, _ := slices.BinarySearch(uids, m.UID+1)
+				rest = uids[done:]
+				return nil
+			}
+		}
+		return nil
+	})
+	return rows, rest, err
+}
+
+// OpenMessage opens the bytes of a message, or answers a not_found.
+func (s *Service) OpenMessage(_ context.Context, u MailboxUser, folder, uid uint32) (*Blob, error) {
+	var ref store.BlobRef
+	err := s.Store.View(func(tx *store.Tx) error {
+		m, err := tx.Message(u.Mailbox, folder, uid)
+		if err == nil {
+			ref = m.Blob
+		}
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, NotFound("message").Because(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.Store.OpenBlob(ref)
+}
+
+// A FlagChange says what to do to the flags and keywords of messages.
+type FlagChange struct {
+	Op       FlagOp
+	Flags    Flags
+	Keywords []string
+}
+
+// A FlagOp is one of the three ways in which IMAP changes flags.
+type FlagOp int
+
+// What a FlagChange does.
+const (
+	ReplaceFlags FlagOp = iota
+	AddFlags
+	RemoveFlags
+)
+
+// apply gives the flags and keywords that a message has after the change. Keywords are the same in any case; the first
+// spelling stays.
+func (c FlagChange) apply(flags Flags, keywords []string) (Flags, []string) {
+	switch c.Op {
+	case AddFlags:
+		out := slices.Clone(keywords)
+		for _, k := range c.Keywords {
+			if !HasKeyword(out, k) {
+				out = append(out, k)
+			}
+		}
+		return flags | c.Flags, out
+	case RemoveFlags:
+		var out []string
+		for _, k := range keywords {
+			if !HasKeyword(c.Keywords, k) {
+				out = append(out, k)
+			}
+		}
+		return flags &^ c.Flags, out
+	}
+	return c.Flags, distinctKeywords(c.Keywords)
+}
+
+func distinctKeywords(list []string) []string {
+	var out []string
+	for _, k := range list {
+		if !HasKeyword(out, k) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func checkKeywords(list []string) error {
+	if len(list) > maxKeywords || slices.ContainsFunc(list, func(k string) bool { return k == "" || len(k) > maxKeyword }) {
+		return Errorf(400, CodeKeywords, "A message has at most %d keywords of at most %d bytes.", maxKeywords, maxKeyword)
+	}
+	return nil
+}
+
+// ChangeFlags changes the flags of the messages, whose UIDs ascend, and gives their rows as they are then. Messages that
+// are gone are left out.
+func (s *Service) ChangeFlags(_ context.Context, u MailboxUser, folder uint32, uids []uint32, c FlagChange) ([]MessageRow, error) {
+	if err := checkKeywords(c.Keywords); err != nil {
+		return nil, err
+	}
+	rows := make([]MessageRow, 0, len(uids))
+	for batch := range slices.Chunk(uids, chunk) {
+		var changed []MessageRow
+		err := s.Store.Update(func(tx *store.Tx) error {
+			changed = changed[:0]
+			messages, err := s.messagesToChange(tx, u, folder, batch)
+			if err != nil {
+				return err
+			}
+			for _, m := range messages {
+				flags, keywords := c.apply(m.Flags, m.Keywords)
+				if err := checkKeywords(keywords); err != nil {
+					return err
+				}
+				was := m.ModSeq
+				if err := tx.SetFlags(m, flags, keywords); err != nil {
+					return err
+				}
+				row := rowOf(m)
+				row.Was = was
+				changed = append(changed, row)
+			}
+			return nil
+		})
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, changed...)
+	}
+	return rows, nil
+}
+
+// messagesToChange reads those of the messages that are there, and sees to it that watchers are told.
+func (s *Service) messagesToChange(tx *store.Tx, u MailboxUser, folder uint32, uids []uint32) ([]*store.Message, error) {
+	if _, err := openMailbox(tx, u); err != nil {
+		return nil, err
+	}
+	s.changed(tx, u.Mailbox)
+	messages := make([]*store.Message, 0, len(uids))
+	for m, err := range pick(tx, u.Mailbox, folder, uids) {
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}
+
+// ExpungeMessages deletes those of the messages, whose UIDs ascend, that have FlagDeleted, and says which.
+func (s *Service) ExpungeMessages(_ context.Context, u MailboxUser, folder uint32, uids []uint32) ([]uint32, error) {
+	marked, err := s.markedDeleted(u, folder, uids)
+	if err != nil {
+		return nil, err
+	}
+	var gone []uint32
+	for batch := range slices.Chunk(marked, chunk) {
+		var deleted []uint32
+		err := s.Store.Update(func(tx *store.Tx) error {
+			deleted = deleted[:0]
+			messages, err := s.messagesToChange(tx, u, folder, batch)
+			if err != nil {
+				return err
+			}
+			for _, m := range messages {
+				if m.Flags&FlagDeleted == 0 {
+					continue
+				}
+				if err := tx.DeleteMessage(u.Mailbox, folder, m.UID); err != nil {
+					return err
+				}
+				deleted = append(deleted, m.UID)
+			}
+			return nil
+		})
+		if err != nil {
+			return gone, err
+		}
+		gone = append(gone, deleted...)
+	}
+	return gone, nil
+}
+
+// markedDeleted reads which messages have FlagDeleted, so that an EXPUNGE of nothing writes nothing.
+func (s *Service) markedDeleted(u MailboxUser, folder uint32, uids []uint32) (marked []uint32, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		for m, err := range pick(tx, u.Mailbox, folder, uids) {
+			if err != nil {
+				return err
+			}
+			if m.Flags&FlagDeleted != 0 {
+				marked = append(marked, m.UID)
+			}
+		}
+		return nil
+	})
+	return marked, err
+}
+
+// Copied says which messages became which: From[i] is To[i] in the other folder.
+type Copied struct {
+	UIDValidity uint32
+	From, To    []uint32
+}
+
+// CopyMessages copies the messages, whose UIDs ascend, into another folder, all or none.
+func (s *Service) CopyMessages(ctx context.Context, u MailboxUser, folder uint32, uids []uint32, to string) (*Copied, error) {
+	return s.transfer(ctx, u, folder, uids, to, false)
+}
+
+// MoveMessages moves the messages, whose UIDs ascend, into another folder. After an error, those that it names have been
+// moved and the others have not (RFC 6851 section 3.3).
+func (s *Service) MoveMessages(ctx context.Context, u MailboxUser, folder uint32, uids []uint32, to string) (*Copied, error) {
+	return s.transfer(ctx, u, folder, uids, to, true)
+}
+
+func (s *Service) transfer(_ context.Context, u MailboxUser, folder uint32, uids []uint32, to string, move bool) (*Copied, error) {
+	name, err := folderName(to)
+	if err != nil {
+		return nil, folderNotFound(to)
+	}
+	dest, err := s.roomFor(u, folder, uids, name, move)
+	if err != nil {
+		return nil, err
+	}
+	out := &Copied{UIDValidity: dest.UIDValidity}
+	for batch := range slices.Chunk(uids, chunk) {
+		var part Copied
+		err := s.Store.Update(func(tx *store.Tx) error {
+			part = Copied{}
+			return s.transferBatch(tx, u, folder, batch, dest.ID, move, &part)
+		})
+		if err != nil && !move {
+			return nil, errors.Join(err, s.undoCopy(u, dest.ID, out.To))
+		}
+		if err != nil {
+			return out, err
+		}
+		out.From, out.To = append(out.From, part.From...), append(out.To, part.To...)
+	}
+	return out, nil
+}
+
+// roomFor gives the folder that messages shall go to, if the quota allows it: a copy counts once more, a move does not.
+func (s *Service) roomFor(u MailboxUser, folder uint32, uids []uint32, name string, move bool) (dest *Folder, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		mb, err := openMailbox(tx, u)
+		if err != nil {
+			return err
+		}
+		if dest, err = folderByName(tx, u.Mailbox, name); err != nil || move {
+			return err
+		}
+		var size int64
+		for m, err := range pick(tx, u.Mailbox, folder, uids) {
+			if err != nil {
+				return err
+			}
+			size += int64(m.Blob.Length)
+		}
+		return checkQuota(tx, mb, size)
+	})
+	return dest, err
+}
+
+func checkQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
+	left, err := quotaLeft(tx, mb)
+	if err == nil && left >= 0 && size > left {
+		return Errorf(403, CodeQuota, "The mailbox is full. Delete messages, or ask for a larger quota.")
+	}
+	return err
+}
+
+func (s *Service) transferBatch(tx *store.Tx, u MailboxUser, folder uint32, uids []uint32, dest uint32, move bool, out *Copied) error {
+	messages, err := s.messagesToChange(tx, u, folder, uids)
+	if err != nil {
+		return err
+	}
+	if _, err := folderByID(tx, u.Mailbox, dest); err != nil {
+		return err
+	}
+	for _, m := range messages {
+		copied, err := tx.CopyMessage(m, dest)
+		if err != nil {
+			return err
+		}
+		if move {
+			if err := tx.DeleteMessage(u.Mailbox, folder, m.UID); err != nil {
+				return err
+			}
+		}
+		out.From, out.To = append(out.From, m.UID), append(out.To, copied.UID)
+	}
+	return nil
+}
+
+// undoCopy takes back the part of a COPY that was done before it failed (RFC 3501 section 6.4.7).
+func (s *Service) undoCopy(u MailboxUser, folder uint32, uids []uint32) error {
+	for batch := range slices.Chunk(uids, chunk) {
+		err := s.Store.Update(func(tx *store.Tx) error {
+			for _, uid := range batch {
+				if err := tx.DeleteMessage(u.Mailbox, folder, uid); err != nil && !errors.Is(err, store.ErrNotFound) {
+					return err
+				}
+			}
+			s.changed(tx, u.Mailbox)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An Append is a message that a mail client puts into a folder. The caller closes Body.
+type Append struct {
+	Folder   string
+	Flags    Flags
+	Keywords []string
+	Received time.Time // zero: now
+	Body     *Spool
+}
+
+// AppendMessage puts a message into a folder; no event tells of it.
+func (s *Service) AppendMessage(ctx context.Context, u MailboxUser, in Append) (validity, uid uint32, err error) {
+	if err := checkKeywords(in.Keywords); err != nil {
+		return 0, 0, err
+	}
+	if err := s.CheckAppend(ctx, u, in.Folder, in.Body.Size()); err != nil {
+		return 0, 0, err
+	}
+	name, err := folderName(in.Folder)
+	if err != nil {
+		return 0, 0, err
+	}
+	if in.Received.IsZero() {
+		in.Received = s.now()
+	}
+	in.Received = time.UnixMilli(max(in.Received.UnixMilli(), epoch)).UTC()
+	d, err := s.prepare(in.Body, Envelope{Received: in.Received})
+	if err != nil {
+		return 0, 0, err
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		mb, err := openMailbox(tx, u)
+		if err != nil {
+			return err
+		}
+		f, err := folderByName(tx, u.Mailbox, name)
+		if err != nil {
+			return err
+		}
+		if err := checkQuota(tx, mb, in.Body.Size()); err != nil {
+			return err
+		}
+		m, err := s.file(tx, mb, d, filing{
+			folder: f.ID, received: in.Received, flags: in.Flags, keywords: distinctKeywords(in.Keywords),
+		})
+		if err != nil {
+			return err
+		}
+		validity, uid = f.UIDValidity, m.UID
+		return nil
+	})
+	if err != nil {
+		s.release(d)
+	}
+	return validity, uid, err
+}
+
+// CheckAppend tells, before a message is taken over the network, whether AppendMessage would refuse one of the size.
+func (s *Service) CheckAppend(_ context.Context, u MailboxUser, folder string, size int64) error {
+	name, err := folderName(folder)
+	if err != nil {
+		return folderNotFound(folder)
+	}
+	if size == 0 {
+		return Errorf(400, CodeMessageEmpty, "The message is empty.")
+	}
+	return s.Store.View(func(tx *store.Tx) error {
+		mb, err := openMailbox(tx, u)
+		if err != nil {
+			return err
+		}
+		if _, err := folderByName(tx, u.Mailbox, name); err != nil {
+			return err
+		}
+		return checkQuota(tx, mb, size)
+	})
+}

@@ -1,0 +1,390 @@
+package service
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// inboxScan is how many rows one request looks at for a text. A page that this cuts short says where to go on.
+const inboxScan = 2000
+
+// InboxFilter is what lists of inboxes may be narrowed by. Days are UTC and inclusive.
+type InboxFilter struct {
+	DateFrom       string `query:"date_from"`
+	DateTo         string `query:"date_to"`
+	ExcludeWarmup  bool   `query:"exclude_warmup"`
+	HasAttachments bool   `query:"has_attachments"`
+	IsRead         *bool  `query:"is_read" alias:"read"`
+	Q              string `query:"q" max:"200"`
+	From           string `query:"from" max:"200"`
+}
+
+// ListInboxIn is the query of list_inbox.
+type ListInboxIn struct {
+	PageIn
+	InboxFilter
+	Mailbox string `query:"mailbox"`
+}
+
+// ListEmailUserInboxIn is the query of list_email_user_inbox.
+type ListEmailUserInboxIn struct {
+	PageIn
+	InboxFilter
+	UserID string `path:"user_id"`
+}
+
+// An InboxPage is a page of messages, and when external mail was last fetched.
+type InboxPage struct {
+	Page[InboxMessage]
+	SyncedAt Time `json:"synced_at"`
+}
+
+// ListInbox lists the INBOX of every mailbox of the account, newest first.
+func (s *Service) ListInbox(_ context.Context, who Actor, in ListInboxIn) (*InboxPage, error) {
+	l, err := s.newInboxList(who, in.PageIn, in.InboxFilter, 100, 200)
+	if err != nil {
+		return nil, err
+	}
+	l.operation, l.filters = "inbox", append(l.filters, in.Mailbox)
+	return l.page(func(tx *store.Tx) (Time, bool, error) {
+		if in.Mailbox == "" {
+			a, err := store.Accounts.Get(tx, who.AccountID)
+			if err != nil {
+				return Time{}, false, err
+			}
+			return Time{a.SyncedAt}, true, nil
+		}
+		mb, err := getByEmail(tx, in.Mailbox)
+		if errors.Is(err, store.ErrNotFound) || err == nil && mb.AccountID != who.AccountID {
+			return Time{}, false, nil // a filter that nothing passes
+		}
+		if err != nil {
+			return Time{}, false, err
+		}
+		l.query.Mailbox = mb.Num
+		return Time{mb.LastSyncAt}, true, nil
+	})
+}
+
+// ListEmailUserInbox lists the INBOX of one mailbox, newest first.
+func (s *Service) ListEmailUserInbox(_ context.Context, who Actor, in ListEmailUserInboxIn) (*InboxPage, error) {
+	l, err := s.newInboxList(who, in.PageIn, in.InboxFilter, 25, 100)
+	if err != nil {
+		return nil, err
+	}
+	l.operation, l.filters = "email_user_inbox", append(l.filters, in.UserID)
+	return l.page(func(tx *store.Tx) (Time, bool, error) {
+		mb, err := mailboxOf(tx, who, in.UserID)
+		if err != nil {
+			return Time{}, false, err
+		}
+		l.query.Mailbox = mb.Num
+		return Time{mb.LastSyncAt}, true, nil
+	})
+}
+
+// An inboxList is one page of messages that is to be read.
+type inboxList struct {
+	s         *Service
+	who       Actor
+	operation string
+	filters   []string
+	cursor    string
+	query     store.InboxQuery
+	q, from   string
+	collector collector[InboxMessage]
+}
+
+func (s *Service) newInboxList(who Actor, in PageIn, f InboxFilter, byDefault, most int) (*inboxList, error) {
+	limit, err := in.limit(byDefault, most)
+	if err != nil {
+		return nil, err
+	}
+	l := &inboxList{
+		s: s, who: who, cursor: in.Cursor, q: strings.ToLower(f.Q), from: strings.ToLower(f.From),
+		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead}, collector: collector[InboxMessage]{limit: limit},
+	}
+	if l.query.From, err = parseDay("date_from", f.DateFrom); err != nil {
+		return nil, err
+	}
+	if l.query.To, err = parseDay("date_to", f.DateTo); err != nil {
+		return nil, err
+	}
+	if !l.query.To.IsZero() {
+		l.query.To = l.query.To.AddDate(0, 0, 1)
+	}
+	yes, no := true, false
+	if f.HasAttachments {
+		l.query.Attachments = &yes
+	}
+	if f.ExcludeWarmup {
+		l.query.Warmup = &no
+	}
+	read := "any"
+	if f.IsRead != nil {
+		read = strconv.FormatBool(*f.IsRead)
+	}
+	l.filters = []string{
+		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), read, f.Q, f.From,
+	}
+	return l, nil
+}
+
+func parseDay(field, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	day, err := time.Parse(time.DateOnly, text)
+	if err != nil || day.Year() < 1970 {
+		return time.Time{}, Invalid(field, "invalid", "must be a date of the form 2026-11-30")
+	}
+	return day, nil
+}
+
+// page reads the page in one snapshot. scope narrows the query, and says when what it covers was synced; some is false
+// if it covers nothing.
+func (l *inboxList) page(scope func(*store.Tx) (synced Time, some bool, err error)) (*InboxPage, error) {
+	position, err := l.s.openCursor(l.who, l.operation, l.cursor, l.filters...)
+	if err != nil {
+		return nil, err
+	}
+	out := &InboxPage{}
+	err = l.s.Store.View(func(tx *store.Tx) error {
+		synced, some, err := scope(tx)
+		out.SyncedAt = synced
+		if err != nil || !some {
+			return err
+		}
+		l.query.Before = inboxPosition(position)
+		return l.walk(tx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Page = *l.collector.page(func(position string) string {
+		return l.s.sealCursor(l.who, l.operation, position, l.filters...)
+	})
+	return out, nil
+}
+
+// walk fills the page. It goes on behind a full one only as far as it takes to know whether another message passes.
+func (l *inboxList) walk(tx *store.Tx) error {
+	c, shown, scanned := &l.collector, newShower(tx), 0
+	for at := range tx.Inbox(l.query) {
+		full := len(c.data) == c.limit
+		if scanned == inboxScan || full && l.q == "" && l.from == "" {
+			c.more = true
+			return nil
+		}
+		scanned++
+		m, ok, err := shown.message(at)
+		if err != nil {
+			return err
+		}
+		switch {
+		case ok && l.passes(&m):
+			if !c.add(positionText(at), m) {
+				return nil
+			}
+		case !full:
+			c.last = positionText(at)
+		}
+	}
+	return nil
+}
+
+// passes looks for the texts that the index does not know.
+func (l *inboxList) passes(m *InboxMessage) bool {
+	if l.from != "" && !strings.Contains(strings.ToLower(m.From), l.from) {
+		return false
+	}
+	if l.q == "" {
+		return true
+	}
+	return strings.Contains(strings.ToLower(m.Subject+"\n"+m.From+"\n"+m.BodyPreview), l.q)
+}
+
+// positionText is a position as cursors carry it; they are authenticated, so that inboxPosition need not check.
+func positionText(at store.InboxPos) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(at.Received.UnixMilli()))
+	b = binary.BigEndian.AppendUint32(b, at.UID)
+	return string(binary.BigEndian.AppendUint32(b, at.Mailbox))
+}
+
+func inboxPosition(text string) store.InboxPos {
+	b := []byte(text)
+	if len(b) != 16 {
+		return store.InboxPos{}
+	}
+	return store.InboxPos{
+		Received: time.UnixMilli(int64(binary.BigEndian.Uint64(b))).UTC(),
+		UID:      binary.BigEndian.Uint32(b[8:]), Mailbox: binary.BigEndian.Uint32(b[12:]),
+	}
+}
+
+// An InboxMessage is a message of an INBOX as lists show it. UID is the IMAP UID, MessageID the header with brackets.
+type InboxMessage struct {
+	ID                string            `json:"id"`
+	UID               string            `json:"uid"`
+	UIDValidity       uint32            `json:"uid_validity"`
+	UserID            string            `json:"user_id"`
+	Mailbox           string            `json:"mailbox"`
+	Folder            string            `json:"folder"`
+	MessageID         string            `json:"message_id"`
+	ThreadID          string            `json:"thread_id"`
+	InReplyTo         *string           `json:"in_reply_to"`
+	References        []string          `json:"references"`
+	From              string            `json:"from"`
+	FromEmail         string            `json:"from_email"`
+	FromName          *string           `json:"from_name"`
+	To                []string          `json:"to"`
+	CC                []string          `json:"cc"`
+	ReplyTo           []string          `json:"reply_to"`
+	Subject           string            `json:"subject"`
+	BodyPreview       string            `json:"body_preview"`
+	ReceivedAt        Time              `json:"received_at"`
+	Date              Time              `json:"date"`
+	IsRead            bool              `json:"is_read"`
+	IsAnswered        bool              `json:"is_answered"`
+	IsFlagged         bool              `json:"is_flagged"`
+	HasAttachments    bool              `json:"has_attachments"`
+	Attachments       []InboxAttachment `json:"attachments"`
+	Size              int64             `json:"size"`
+	IsWarmup          bool              `json:"is_warmup"`
+	IsAutoReply       bool              `json:"is_auto_reply"`
+	IsBounce          bool              `json:"is_bounce"`
+	Auth              InboxAuth         `json:"auth"`
+	OriginalMessageID *string           `json:"original_message_id"`
+}
+
+// An InboxAttachment is one attachment; Index is its place in the path that downloads it.
+type InboxAttachment struct {
+	Index       int     `json:"index"`
+	Filename    string  `json:"filename"`
+	ContentType string  `json:"content_type"`
+	Size        int64   `json:"size"`
+	ContentID   *string `json:"content_id"`
+}
+
+// InboxAuth is what the checks of the sender found when the message came.
+type InboxAuth struct {
+	SPF   string `json:"spf"`
+	DKIM  string `json:"dkim"`
+	DMARC string `json:"dmarc"`
+}
+
+// A shower turns rows into InboxMessages. It remembers the mailboxes of a page, which are few.
+type shower struct {
+	tx    *store.Tx
+	boxes map[uint32]shownBox
+}
+
+type shownBox struct {
+	mailbox  *store.Mailbox
+	validity uint32
+}
+
+func newShower(tx *store.Tx) *shower { return &shower{tx, map[uint32]shownBox{}} }
+
+func (w *shower) box(num uint32) (shownBox, error) {
+	if b, ok := w.boxes[num]; ok {
+		return b, nil
+	}
+	mb, err := store.MailboxByNum.Get(w.tx, store.NumKey(num))
+	if err != nil {
+		return shownBox{}, fmt.Errorf("mailbox number %d: %w", num, err)
+	}
+	f, err := w.tx.Folder(num, store.InboxID)
+	if err != nil {
+		return shownBox{}, err
+	}
+	w.boxes[num] = shownBox{mb, f.UIDValidity}
+	return w.boxes[num], nil
+}
+
+// message reads and shows one message; ok is false for those of a mailbox that is being deleted.
+func (w *shower) message(at store.InboxPos) (out InboxMessage, ok bool, err error) {
+	b, err := w.box(at.Mailbox)
+	if err != nil || b.mailbox.Status == "deleting" {
+		return out, false, err
+	}
+	m, err := w.tx.Message(at.Mailbox, store.InboxID, at.UID)
+	if err != nil {
+		return out, false, err
+	}
+	out, _, err = w.show(b, m)
+	return out, true, err
+}
+
+// show gives a message with its parsed structure.
+func (w *shower) show(b shownBox, m *store.Message) (InboxMessage, *msg.Part, error) {
+	meta, err := w.tx.Meta(m.Mailbox, m.Folder, m.UID)
+	if err != nil {
+		return InboxMessage{}, nil, err
+	}
+	root, err := msg.DecodePart(meta.Structure)
+	if err != nil {
+		return InboxMessage{}, nil, fmt.Errorf("structure of message %d of %s: %w", m.UID, b.mailbox.Email, err)
+	}
+	out := InboxMessage{
+		ID:  fmt.Sprintf("%s-%d-%d", b.mailbox.ID, b.validity, m.UID),
+		UID: uidText(m.UID), UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
+		ThreadID: meta.ThreadID, BodyPreview: meta.Preview, OriginalMessageID: orNull(meta.OriginalMessageID),
+		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
+		ReceivedAt: Time{m.Received}, Size: int64(m.Blob.Length),
+		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,
+		HasAttachments: m.Bits&store.BitAttachments != 0, IsWarmup: m.Bits&store.BitWarmup != 0,
+		IsAutoReply: m.Bits&store.BitAutoReply != 0, IsBounce: m.Bits&store.BitBounce != 0,
+		Attachments: attachmentsOut(root),
+	}
+	out.addEnvelope(root.Envelope)
+	return out, root, nil
+}
+
+func (out *InboxMessage) addEnvelope(e *msg.Envelope) {
+	if e == nil {
+		e = &msg.Envelope{}
+	}
+	from := people(e.From)
+	out.MessageID, out.Subject, out.Date = e.MessageID, e.Subject, Time{e.Date}
+	out.From, out.FromEmail, out.FromName = firstText(from), firstEmail(from), orNull(firstName(from))
+	out.To, out.CC, out.ReplyTo = addressTexts(people(e.To)), addressTexts(people(e.Cc)), addressTexts(people(e.ReplyTo))
+	out.References = append([]string{}, e.References...)
+	if len(e.InReplyTo) > 0 {
+		out.InReplyTo = &e.InReplyTo[0]
+	}
+}
+
+// people leaves out what only begins or ends a group.
+func people(list []msg.Address) []msg.Address {
+	out := make([]msg.Address, 0, len(list))
+	for _, a := range list {
+		if !a.IsGroupMarker() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func attachmentsOut(root *msg.Part) []InboxAttachment {
+	out := []InboxAttachment{}
+	for _, a := range msg.Attachments(root) {
+		out = append(out, InboxAttachment{a.Index, a.Filename, a.ContentType, a.Size, orNull(a.ContentID)})
+	}
+	return out
+}
+
+func orNone(result string) string {
+	if result == "" {
+		return "none"
+	}
+	return result
+}

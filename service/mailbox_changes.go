@@ -1,0 +1,145 @@
+package service
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// UpdateEmailUserIn is the body of update_email_user. Null takes a footer, a limit, a forward or a quota away.
+type UpdateEmailUserIn struct {
+	UserID         string      `path:"user_id"`
+	Name           *string     `json:"name" max:"200"`
+	Password       *string     `json:"password"`
+	Footer         Opt[string] `json:"footer" max:"10000"`
+	DailySendLimit Opt[int]    `json:"daily_send_limit" min:"0" max:"10000000"`
+	ForwardTo      Opt[string] `json:"forward_to"`
+	QuotaBytes     Opt[int64]  `json:"quota_bytes" min:"0" max:"1000000000000000"`
+	Status         *string     `json:"status" enum:"active|suspended"`
+}
+
+func (in *UpdateEmailUserIn) empty() bool {
+	return in.Name == nil && in.Password == nil && in.Status == nil && !in.Footer.Set && !in.DailySendLimit.Set &&
+		!in.ForwardTo.Set && !in.QuotaBytes.Set
+}
+
+// check looks at the fields on their own, and brings forward_to into the form in which it is kept.
+func (in *UpdateEmailUserIn) check() error {
+	if in.empty() {
+		return Errorf(400, "nothing_to_update", "Give at least one of name, password, footer, daily_send_limit, forward_to, quota_bytes and status.")
+	}
+	if in.Name != nil {
+		if err := checkName(*in.Name); err != nil {
+			return err
+		}
+	}
+	if in.ForwardTo.Value == "" {
+		return nil
+	}
+	var err error
+	in.ForwardTo.Value, err = normalizeEmail("forward_to", in.ForwardTo.Value)
+	return err
+}
+
+// UpdateEmailUser changes a mailbox. After a new password or a suspension nobody logs in with what was known before.
+func (s *Service) UpdateEmailUser(_ context.Context, who Actor, in UpdateEmailUserIn) (*EmailUser, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	setPassword, err := s.draftPassword(who, in)
+	if err != nil {
+		return nil, err
+	}
+	var out EmailUser
+	err = s.Store.Update(func(tx *store.Tx) error {
+		mb, err := mailboxOf(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		if mb.Status == "deleting" {
+			return Errorf(404, "not_found", "%s is being deleted, so it cannot be changed.", mb.Email)
+		}
+		if err := in.apply(mb); err != nil {
+			return err
+		}
+		setPassword(mb)
+		mb.UpdatedAt = tx.Now()
+		if err := store.Mailboxes.Put(tx, mb); err != nil {
+			return err
+		}
+		tx.After(func() { s.hub.changed(mb.Num) }) // so that sessions look whether they may go on
+		out, err = s.mailboxOut(tx, mb)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// draftPassword checks and hashes the new password, if there is one, and gives what puts it into the record.
+func (s *Service) draftPassword(who Actor, in UpdateEmailUserIn) (func(*store.Mailbox), error) {
+	var external bool
+	err := s.Store.View(func(tx *store.Tx) error {
+		mb, err := mailboxOf(tx, who, in.UserID)
+		external = err == nil && mb.External != nil
+		return err
+	})
+	if err != nil || in.Password == nil {
+		return func(*store.Mailbox) {}, err
+	}
+	password := *in.Password
+	if external {
+		if !credential(password) {
+			return nil, Invalid("password", "invalid", "must have 1 to 1024 characters and no control characters")
+		}
+		return func(mb *store.Mailbox) { s.replacePassword(mb, password) }, nil
+	}
+	if err := checkPassword(password); err != nil {
+		return nil, err
+	}
+	hash, sealed := s.logins.hash(password), s.keys.Seal("mailbox "+in.UserID, []byte(password))
+	return func(mb *store.Mailbox) { mb.PasswordHash, mb.PasswordSealed = hash, sealed }, nil
+}
+
+func (in *UpdateEmailUserIn) apply(mb *store.Mailbox) error {
+	_, domain, _ := msg.SplitEmail(mb.Email)
+	if err := checkForward(in.ForwardTo.Value, domain); err != nil {
+		return err
+	}
+	if in.Name != nil {
+		mb.Name = *in.Name
+	}
+	if in.Footer.Set {
+		mb.Footer = in.Footer.Value
+	}
+	if in.ForwardTo.Set {
+		mb.ForwardTo = in.ForwardTo.Value
+	}
+	if in.DailySendLimit.Set {
+		mb.DailySendLimit = in.DailySendLimit.orNil()
+	}
+	if in.QuotaBytes.Set {
+		mb.QuotaBytes = in.QuotaBytes.orNil()
+	}
+	if in.Status != nil {
+		return setStatus(mb, *in.Status)
+	}
+	return nil
+}
+
+// setStatus suspends a mailbox or takes it back. One whose domain is not complete goes back to pending.
+func setStatus(mb *store.Mailbox, status string) error {
+	switch {
+	case status == "suspended":
+		mb.Status = "suspended"
+	case mb.Ready:
+		mb.Status, mb.ErrorText = "active", ""
+	case mb.Status == "suspended":
+		mb.Status = "pending"
+	default:
+		return Errorf(409, "domain_not_ready", "%s becomes active by itself as soon as its domain is complete.", mb.Email)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+)
+
+// eraseChunk is how many messages one transaction of a deletion takes, so that others wait for milliseconds only.
+const eraseChunk = 200
+
+// eraseArgs is the job of deleting mailboxes that are marked already.
+type eraseArgs struct {
+	UserIDs []string `json:"user_ids"`
+}
+
+func (s *Service) eraseKind(name string) jobs.Kind {
+	return jobs.Kind{Name: name, Work: s.eraseMailboxes, Timeout: time.Hour, Lanes: 2, Visible: true}
+}
+
+// EmailUserDeleted says which job deletes a mailbox.
+type EmailUserDeleted struct {
+	Message string `json:"message"`
+	UserID  string `json:"user_id"`
+	JobID   string `json:"job_id"`
+}
+
+// DeleteEmailUser takes a mailbox out of use at once; a job deletes its mail and then its record. A second request
+// answers the same job.
+func (s *Service) DeleteEmailUser(_ context.Context, who Actor, in EmailUserIn) (*EmailUserDeleted, error) {
+	out := &EmailUserDeleted{UserID: in.UserID}
+	err := s.Store.Update(func(tx *store.Tx) error {
+		mb, err := mailboxOf(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		out.Message = fmt.Sprintf("%s no longer takes mail or log-ins. Its mail is deleted in the background.", mb.Email)
+		if mb.Status == "deleting" {
+			out.JobID = mb.JobID
+			return nil
+		}
+		j, err := s.Queue.Add(tx, jobs.New{
+			AccountID: who.AccountID, Kind: "email_user_delete", Lane: "erase " + who.AccountID, CreatedBy: who.UserID,
+			Args: eraseArgs{[]string{mb.ID}}, Resource: store.JobResource{Type: "email_user", ID: mb.ID, Name: mb.Email}, Total: 1,
+		})
+		if err != nil {
+			return err
+		}
+		out.JobID = j.ID
+		return s.deleteMailbox(tx, mb, j.ID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// deleteMailbox takes a mailbox out of use and frees its address. The job calls eraseMailbox for the rest.
+func (s *Service) deleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) error {
+	mb.Status, mb.JobID, mb.UpdatedAt = "deleting", jobID, tx.Now()
+	tx.After(func() { s.hub.changed(mb.Num) })
+	return store.Mailboxes.Put(tx, mb)
+}
+
+// eraseMailboxes is the work of both kinds of jobs. Begun again after a crash it goes on where it was.
+func (s *Service) eraseMailboxes(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[eraseArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	for i, id := range args.UserIDs {
+		if err := s.eraseMailbox(ctx, id); err != nil {
+			return nil, fmt.Errorf("delete mailbox %s: %w", id, err)
+		}
+		jobs.Progress(ctx, i+1, len(args.UserIDs), "")
+	}
+	return nil, nil
+}
+
+// eraseMailbox deletes the mail of a marked mailbox a bounded number at a time, and with the last of it the record, and
+// tells of it. What is not there is erased.
+func (s *Service) eraseMailbox(ctx context.Context, id string) error {
+	for done := false; !done; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := s.Store.Update(func(tx *store.Tx) error {
+			mb, err := store.Mailboxes.Get(tx, id)
+			if errors.Is(err, store.ErrNotFound) {
+				done = true
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			done, err = tx.DropMailbox(mb.AccountNum, mb.Num, eraseChunk)
+			if err != nil || !done {
+				return err
+			}
+			tx.After(func() { s.hub.changed(mb.Num) })
+			if err := store.Mailboxes.Delete(tx, id); err != nil {
+				return err
+			}
+			return s.emitMailbox(tx, EventEmailUserDeleted, mb)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

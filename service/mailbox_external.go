@@ -1,0 +1,84 @@
+package service
+
+import (
+	"net/netip"
+	"strings"
+	"unicode"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// MailServerLogin is a mail server elsewhere and the log-in to it, as create_email_user takes it.
+type MailServerLogin struct {
+	Host     string `json:"host"`
+	Port     int    `json:"port"`
+	Security string `json:"security"`
+	Username string `json:"username"`
+	Password string `json:"password"`
+}
+
+// draftExternal takes the servers of a mailbox that lives elsewhere.
+func (s *Service) draftExternal(b *birth, in CreateEmailUserIn) error {
+	if in.Password != nil {
+		return Invalid("password", "not_allowed", "the password of an external mailbox belongs in imap.password")
+	}
+	if in.IMAP == nil {
+		return Invalid("imap", "required", "is required for mailboxes of type external: host, port, security, username, password")
+	}
+	b.mb.Type, b.password = "external", in.IMAP.Password
+	imap, err := s.sealServer("imap", b.mb.ID, in.IMAP)
+	if err != nil {
+		return err
+	}
+	b.mb.External = &store.External{IMAP: imap}
+	if in.SMTP == nil {
+		return nil
+	}
+	smtp, err := s.sealServer("smtp", b.mb.ID, in.SMTP)
+	b.mb.External.SMTP = &smtp
+	return err
+}
+
+// sealServer checks a server and seals its password under the mailbox's id.
+func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Server, error) {
+	out := store.Server{Host: strings.TrimSuffix(strings.ToLower(in.Host), "."), Port: in.Port, Security: in.Security, Username: in.Username}
+	if _, err := netip.ParseAddr(out.Host); err != nil {
+		if _, err := msg.NormalizeDomain(out.Host); err != nil || strings.HasPrefix(out.Host, "[") {
+			return out, Invalid(field+".host", "invalid", "must be the server's name or IP address")
+		}
+	}
+	if in.Port < 1 || in.Port > 65535 {
+		return out, Invalid(field+".port", "out_of_range", "must be from 1 to 65535")
+	}
+	if in.Security != "tls" && in.Security != "starttls" && in.Security != "none" {
+		return out, Invalid(field+".security", "not_allowed", "must be one of tls, starttls, none")
+	}
+	if !credential(in.Username) {
+		return out, Invalid(field+".username", "invalid", "must have 1 to 1024 characters and no control characters")
+	}
+	if !credential(in.Password) {
+		return out, Invalid(field+".password", "invalid", "must have 1 to 1024 characters and no control characters")
+	}
+	out.PasswordSealed = s.keys.Seal(serverPlace(id, field), []byte(in.Password))
+	return out, nil
+}
+
+// serverPlace is what the password of an external mailbox's server, imap or smtp, is sealed for.
+func serverPlace(id, field string) string { return "mailbox " + id + " " + field }
+
+func credential(text string) bool {
+	return text != "" && len(text) <= 1024 && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// replacePassword puts a new password of an external mailbox in the place of the old one, for both servers.
+func (s *Service) replacePassword(mb *store.Mailbox, password string) {
+	e := *mb.External
+	e.IMAP.PasswordSealed = s.keys.Seal(serverPlace(mb.ID, "imap"), []byte(password))
+	if e.SMTP != nil {
+		smtp := *e.SMTP
+		smtp.PasswordSealed = s.keys.Seal(serverPlace(mb.ID, "smtp"), []byte(password))
+		e.SMTP = &smtp
+	}
+	mb.External = &e
+}

@@ -1,0 +1,201 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// An EmailUser is a mailbox as the API shows it: never with its password.
+type EmailUser struct {
+	ID             string  `json:"id"`
+	UserID         string  `json:"user_id"`
+	Email          string  `json:"email"`
+	Username       string  `json:"username"`
+	Domain         string  `json:"domain"`
+	DomainID       string  `json:"domain_id"`
+	Name           string  `json:"name"`
+	Status         string  `json:"status"`
+	Error          *string `json:"error"`
+	Type           string  `json:"type"`
+	DailySendLimit *int    `json:"daily_send_limit"`
+	SentToday      int     `json:"sent_today"`
+	SMTPHost       string  `json:"smtp_host"`
+	SMTPPort       int     `json:"smtp_port"`
+	SMTPSecurity   string  `json:"smtp_security"`
+	IMAPHost       string  `json:"imap_host"`
+	IMAPPort       int     `json:"imap_port"`
+	IMAPSecurity   string  `json:"imap_security"`
+	Footer         *string `json:"footer"`
+	ForwardTo      *string `json:"forward_to"`
+	QuotaBytes     *int64  `json:"quota_bytes"`
+	UsedBytes      int64   `json:"used_bytes"`
+	UnreadCount    int64   `json:"unread_count"`
+	LastSyncAt     Time    `json:"last_sync_at"`
+	LastLoginAt    Time    `json:"last_login_at"`
+	CreatedAt      Time    `json:"created_at"`
+	UpdatedAt      Time    `json:"updated_at"`
+}
+
+// mailboxOut shows a mailbox as it is in tx.
+func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error) {
+	used, err := tx.MailboxUsage(mb.Num)
+	if err != nil {
+		return EmailUser{}, err
+	}
+	username, domain, _ := msg.SplitEmail(mb.Email)
+	out := EmailUser{
+		ID: mb.ID, UserID: mb.ID, Email: mb.Email, Username: username, Domain: domain, DomainID: mb.DomainID, Name: mb.Name,
+		Status: mb.Status, Error: orNull(mb.ErrorText), Type: mb.Type, DailySendLimit: mb.DailySendLimit,
+		Footer: orNull(mb.Footer), ForwardTo: orNull(mb.ForwardTo), QuotaBytes: mb.QuotaBytes,
+		UsedBytes: used.Bytes, UnreadCount: used.Unseen, LastSyncAt: Time{mb.LastSyncAt}, LastLoginAt: Time{mb.LastLoginAt},
+		CreatedAt: Time{mb.CreatedAt}, UpdatedAt: Time{mb.UpdatedAt},
+	}
+	if mb.SentDay == tx.Now().Format(time.DateOnly) {
+		out.SentToday = mb.SentToday
+	}
+	s.addServers(&out, mb.External)
+	return out, nil
+}
+
+// addServers says where mail clients connect to: to us, or where an external mailbox lives.
+func (s *Service) addServers(out *EmailUser, e *store.External) {
+	c := s.Config
+	imap := store.Server{Host: c.Hostname, Port: c.IMAPPort, Security: c.IMAPSecurity}
+	smtp := store.Server{Host: c.Hostname, Port: c.SubmissionPort, Security: c.SMTPSecurity}
+	if e != nil {
+		imap, smtp = e.IMAP, store.Server{Security: "none"}
+		if e.SMTP != nil {
+			smtp = *e.SMTP
+		}
+	}
+	out.IMAPHost, out.IMAPPort, out.IMAPSecurity = imap.Host, imap.Port, imap.Security
+	out.SMTPHost, out.SMTPPort, out.SMTPSecurity = smtp.Host, smtp.Port, smtp.Security
+}
+
+// ListEmailUsersIn is the query of list_email_users.
+type ListEmailUsersIn struct {
+	PageIn
+	Domain string `query:"domain"`
+	Status string `query:"status" enum:"pending|active|suspended|error|deleting"`
+	Q      string `query:"q" max:"254"`
+}
+
+// ListEmailUsers lists the account's mailboxes, newest first. q is looked for in address and name.
+func (s *Service) ListEmailUsers(_ context.Context, who Actor, in ListEmailUsersIn) (*Page[EmailUser], error) {
+	l := s.mailboxList("email_users", store.MailboxesByAccount, who.AccountID, in.Domain, in.Status, in.Q)
+	if in.Domain == "" {
+		return l.page(s, who, in.PageIn)
+	}
+	l.index, l.prefix = store.MailboxesByDomain, "none"
+	err := s.Store.View(func(tx *store.Tx) error {
+		d, err := findDomain(tx, who, in.Domain)
+		if err == nil {
+			l.prefix = d.ID
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // a filter that nothing passes
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.page(s, who, in.PageIn)
+}
+
+// ListDomainEmailUsersIn is the query of list_domain_email_users.
+type ListDomainEmailUsersIn struct {
+	PageIn
+	DomainID string `path:"domain_id"`
+	Status   string `query:"status" enum:"pending|active|suspended|error|deleting"`
+	Q        string `query:"q" max:"254"`
+}
+
+// ListDomainEmailUsers lists the mailboxes of one domain, newest first.
+func (s *Service) ListDomainEmailUsers(_ context.Context, who Actor, in ListDomainEmailUsersIn) (*Page[EmailUser], error) {
+	l := s.mailboxList("domain_email_users", store.MailboxesByDomain, in.DomainID, in.DomainID, in.Status, in.Q)
+	l.first = func(tx *store.Tx) error {
+		_, err := domainOf(tx, who, in.DomainID)
+		return err
+	}
+	return l.page(s, who, in.PageIn)
+}
+
+func (s *Service) mailboxList(operation string, index *store.Index[store.Mailbox], prefix, domain, status, q string) list[store.Mailbox, EmailUser] {
+	lower := strings.ToLower(q)
+	return list[store.Mailbox, EmailUser]{
+		operation: operation, index: index, prefix: prefix, filters: []string{domain, status, q},
+		keep: func(mb *store.Mailbox) bool {
+			return (status == "" || mb.Status == status) &&
+				(q == "" || strings.Contains(mb.Email, lower) || strings.Contains(strings.ToLower(mb.Name), lower))
+		},
+		out: s.mailboxOut,
+	}
+}
+
+// findDomain gives a domain of the account by its id or name, or store.ErrNotFound.
+func findDomain(tx *store.Tx, who Actor, nameOrID string) (*store.Domain, error) {
+	d, err := store.Domains.Get(tx, nameOrID)
+	if errors.Is(err, store.ErrNotFound) {
+		name, bad := msg.NormalizeDomain(nameOrID)
+		if bad != nil {
+			return nil, store.ErrNotFound
+		}
+		d, err = store.DomainByName.Get(tx, name)
+	}
+	if err == nil && d.AccountID != who.AccountID {
+		return nil, store.ErrNotFound
+	}
+	return d, err
+}
+
+// EmailUserIn names one mailbox.
+type EmailUserIn struct {
+	UserID string `path:"user_id"`
+}
+
+// GetEmailUser shows one mailbox.
+func (s *Service) GetEmailUser(_ context.Context, who Actor, in EmailUserIn) (*EmailUser, error) {
+	var out EmailUser
+	err := s.Store.View(func(tx *store.Tx) error {
+		mb, err := mailboxOf(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		out, err = s.mailboxOut(tx, mb)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// mailboxEvent is the data of email_user.created and email_user.deleted; the time that is not told of is absent.
+type mailboxEvent struct {
+	UserID    string `json:"user_id"`
+	Email     string `json:"email"`
+	Username  string `json:"username"`
+	Domain    string `json:"domain"`
+	DomainID  string `json:"domain_id"`
+	Name      string `json:"name"`
+	CreatedAt *Time  `json:"created_at,omitempty"`
+	DeletedAt *Time  `json:"deleted_at,omitempty"`
+}
+
+func (s *Service) emitMailbox(tx *store.Tx, kind string, mb *store.Mailbox) error {
+	username, domain, _ := msg.SplitEmail(mb.Email)
+	data := mailboxEvent{UserID: mb.ID, Email: mb.Email, Username: username, Domain: domain, DomainID: mb.DomainID, Name: mb.Name}
+	if kind == EventEmailUserDeleted {
+		data.DeletedAt = &Time{tx.Now()}
+	} else {
+		data.CreatedAt = &Time{mb.CreatedAt}
+	}
+	_, err := s.emit(tx, mb.AccountID, kind, data)
+	return err
+}
