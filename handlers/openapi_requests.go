@@ -3,6 +3,7 @@ package handlers
 import (
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -123,13 +124,17 @@ func (d *describer) example(s *schema) any {
 func (d *describer) members(s *schema) dict[any] {
 	out := dict[any]{}
 	for _, p := range s.Properties {
-		if glossary[p.Name].rare {
+		if glossary[p.Name].rare && p.Value.allowsNull() {
 			out.set(p.Name, nil)
 			continue
 		}
 		out.set(p.Name, d.example(p.Value))
 	}
 	return out
+}
+
+func (s *schema) allowsNull() bool {
+	return s.is("null") || slices.ContainsFunc(s.AnyOf, (*schema).allowsNull)
 }
 
 func (d *describer) merged(parts []*schema) dict[any] {

@@ -97,6 +97,9 @@ func (d *describer) of(t reflect.Type, request bool) *schema {
 	if o, ok := reflect.New(t).Interface().(optional); ok {
 		return nullable(d.of(reflect.TypeOf(o.OptOf()), request))
 	}
+	if p := reflect.PointerTo(t); t.PkgPath() != "" && (p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[json.Unmarshaler]())) {
+		d.oddly("%s writes or reads its own JSON, but does not say in Forms what that is", t)
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return &schema{Type: "string"}
@@ -225,7 +228,8 @@ func (d *describer) field(owner string, f reflect.StructField, name string, requ
 		p.Format = g.format
 	}
 	zeroIsNull := f.Type == reflect.TypeFor[service.Time]() && !slices.Contains(alwaysKnown, name)
-	if !request && (f.Type.Kind() == reflect.Pointer || zeroIsNull) {
+	absent := strings.Contains(f.Tag.Get("json"), "omitempty")
+	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull) {
 		p = nullable(p)
 	}
 	p.Description = g.about
@@ -235,7 +239,7 @@ func (d *describer) field(owner string, f reflect.StructField, name string, requ
 	if alias := f.Tag.Get("alias"); alias != "" {
 		p.Description = strings.TrimSpace(p.Description + " Also taken as `" + strings.ReplaceAll(alias, ",", "`, `") + "`.")
 	}
-	if e := p.fit(g.example); e != nil {
+	if e := p.fit(g.example); e != nil && p.Format != "date-time" {
 		p.Examples = []any{e}
 	}
 	return p
@@ -305,6 +309,9 @@ func (s *schema) is(name string) bool {
 func (s *schema) fit(v any) any {
 	if s.Enum != nil {
 		return nil
+	}
+	if s.Type == nil && s.Ref == "" && s.AnyOf == nil {
+		return v // anything goes
 	}
 	fits := false
 	switch v := v.(type) {

@@ -81,7 +81,7 @@ var errorCodes = []errorCode{
 	{500, "internal_error", "the fault is ours; report the request id"},
 	{502, "upstream_error", "a service that we asked did not answer; `details` names it"},
 	{503, "dns_provider_unsupported", "the domain's DNS is not in our hands"},
-	{503, "not_configured", "this installation has no registrar for that"},
+	{503, "not_configured", "this installation is not set up for that"},
 	{503, "shutting_down", "the server is stopping; try again in a moment"},
 }
 
@@ -178,7 +178,7 @@ var abouts = map[string]about{
 	"create_email_users_bulk": {group: "Email users", summary: "Make up to 100 mailboxes on one domain", text: "Give `users` or `template_id`. One that fails does not stop the others.", errors: "email_user_limit_exceeded domain_busy", show: "domain users"},
 	"delete_email_users_bulk": {group: "Email users", summary: "Delete up to 100 mailboxes", text: "Give `user_ids` or `emails`.", show: "user_ids"},
 	"get_email_user":          {group: "Email users", summary: "Show a mailbox"},
-	"update_email_user":       {group: "Email users", summary: "Change a mailbox", errors: "domain_busy", show: "name footer"},
+	"update_email_user":       {group: "Email users", summary: "Change a mailbox", errors: "domain_busy domain_not_ready", show: "name footer"},
 	"delete_email_user":       {group: "Email users", summary: "Delete a mailbox with its mail"},
 
 	"list_templates":  {group: "Templates", summary: "List the templates"},
@@ -192,7 +192,7 @@ var abouts = map[string]about{
 	"get_message_raw":          {group: "Inbox", summary: "Get a message as it came", media: "message/rfc822"},
 	"get_message_attachment":   {group: "Inbox", summary: "Get an attachment"},
 	"send_email":               {group: "Inbox", summary: "Send a message from a mailbox", errors: "domain_not_ready daily_send_limit_reached", show: "to subject text"},
-	"refresh_email_user_inbox": {group: "Inbox", summary: "Fetch new mail of a mailbox"},
+	"refresh_email_user_inbox": {group: "Inbox", summary: "Fetch new mail of a mailbox", errors: "not_configured"},
 	"delete_message":           {group: "Inbox", summary: "Delete a message", errors: "upstream_error"},
 	"mark_message":             {group: "Inbox", summary: "Mark a message read or unread", errors: "upstream_error", show: "is_read"},
 	"list_inbox":               {group: "Inbox", summary: "List the INBOX of every mailbox together", text: "Newest first; 100 a page unless given, 200 at most."},

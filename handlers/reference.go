@@ -91,8 +91,10 @@ func referencePage(doc *document) ([]byte, error) {
 		"param":    func(p *parameter) *parameter { return paramOf(doc, p) },
 		"response": func(r *response) *response { return responseOf(doc, r) },
 		"schema":   func(s *schema) *schema { return (&describer{doc: doc}).resolve(s) },
-		"requires": func(s *schema, name string) bool { return strings.Contains(" "+strings.Join(s.Required, " ")+" ", " "+name+" ") },
-		"inGroup":  func(group string) []pathOperation { return inGroup(doc, group) },
+		"requires": func(s *schema, name string) bool {
+			return strings.Contains(" "+strings.Join(s.Required, " ")+" ", " "+name+" ")
+		},
+		"inGroup": func(group string) []pathOperation { return inGroup(doc, group) },
 	})
 	t, err := t.ParseFS(referenceFiles, "reference.html")
 	if err != nil {

@@ -10,15 +10,15 @@ type EventType struct {
 // EventTypes lists the kinds of events that endpoints may subscribe to.
 func EventTypes() []EventType {
 	return []EventType{
-		{EventMessageRelayed, "A message went out through a relay, which gave it a Message-ID of its own; one event for each recipient.", nil},
+		{EventMessageRelayed, "A message went out through a relay, which gave it a Message-ID of its own; one event for each recipient.", relayedData{}},
 		{EventEmailReceived, "A message came into a mailbox. Warm-up mail makes no event.", receivedData{}},
-		{EventEmailBounced, "A sent message bounced.", nil},
+		{EventEmailBounced, "A sent message bounced.", bouncedData{}},
 		{EventEmailComplained, "A recipient marked a message as spam.", nil},
 		{EventDomainCreated, "A domain was added.", nil},
 		{EventDomainReady, "A domain is set up and can send.", nil},
 		{EventDomainDNSFailed, "A domain's DNS failed two checks in a row; once until it is well again.", nil},
-		{EventEmailUserCreated, "A mailbox is ready.", nil},
-		{EventEmailUserDeleted, "A mailbox was deleted.", nil},
+		{EventEmailUserCreated, "A mailbox is ready.", mailboxEvent{}},
+		{EventEmailUserDeleted, "A mailbox was deleted.", mailboxEvent{}},
 		{EventTestPing, "Somebody called test_webhook.", pingData{}},
 	}
 }

@@ -38,6 +38,9 @@ func (t *Texts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// Forms says which forms it has on the wire.
+func (Texts) Forms() []any { return []any{"", []string{}} }
+
 // HTMLText is a body field that is HTML, or true to say that the field `body` is.
 type HTMLText struct {
 	Text   string
@@ -51,6 +54,9 @@ func (h *HTMLText) UnmarshalJSON(data []byte) error {
 	}
 	return errors.New("it must be HTML text, or true where `body` is HTML")
 }
+
+// Forms says which forms it has on the wire.
+func (HTMLText) Forms() []any { return []any{"", true} }
 
 // A SendAttachment is a file to be sent.
 type SendAttachment struct {
