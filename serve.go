@@ -55,7 +55,6 @@ type server struct {
 	socks    *listeners
 	inst     *installation
 	api      *handlers.Server
-	running  sync.WaitGroup
 	failed   chan error // the first part that ended by itself
 }
 

@@ -105,7 +105,7 @@ func (d *describer) of(t reflect.Type, request bool) *schema {
 		return &schema{Type: "string"}
 	case reflect.Bool:
 		return &schema{Type: "boolean"}
-	case reflect.Int, reflect.Int64, reflect.Uint32:
+	case reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint32:
 		return &schema{Type: "integer", Format: "int64"}
 	case reflect.Float64:
 		return &schema{Type: "number"}

@@ -10,6 +10,7 @@ import (
 func operations(s *service.Service) []op {
 	return slices.Concat(
 		accountOps(s),
+		domainOps(s),
 		webhookOps(s),
 		jobOps(s),
 		mailboxOps(s),

@@ -1,14 +1,11 @@
 package service
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"io"
-	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/mail/deliver"
-	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -17,19 +14,21 @@ const maxHops = 50
 
 // deliverHere makes mail of a mailbox here mail that arrives at another. It is filed, exactly once, with the end of the
 // job.
-func (s *Service) deliverHere(m *mailing, head []byte, blob *store.Blob) (*outcome, error) {
-	if hops(whole(blob)) > maxHops {
-		return refused(smtpErrorf(554, "5.4.6", "The message goes round in circles.")), nil
-	}
-	trace := fmt.Sprintf("Received: by %s (Mailstead) id %s\r\n\tfor <%s>; %s\r\n",
-		s.Config.Hostname, m.row.ID, m.row.Recipient, m.now.Format("Mon, 02 Jan 2006 15:04:05 -0700"))
-	spool := s.Store.NewSpool(blob.Size())
+func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader) (*outcome, error) {
+	spool := s.Store.NewSpool(content.Size())
 	defer spool.Close()
-	if _, err := io.Copy(spool, whole(blob)); err != nil {
+	if _, err := io.Copy(spool, content); err != nil {
 		return nil, fmt.Errorf("copy message: %w", err)
 	}
+	passed, err := readHead(spool)
+	if err != nil {
+		return nil, err
+	}
+	if passed.hops > maxHops || m.to.forward != "" && passed.delivered[m.row.Recipient] {
+		return refused(smtpErrorf(554, "5.4.6", "The message goes round in circles.")), nil
+	}
 	spool.Prepend(head)
-	spool.Prepend([]byte(trace))
+	spool.Prepend(s.localTrace(m))
 	d, err := s.prepare(spool, Envelope{From: m.sub.Sender, To: []string{m.row.Recipient}, Received: m.now})
 	if err != nil {
 		return nil, err
@@ -45,6 +44,13 @@ func (s *Service) deliverHere(m *mailing, head []byte, blob *store.Blob) (*outco
 	return o, nil
 }
 
+// localTrace is what a final delivery puts on top.
+func (s *Service) localTrace(m *mailing) []byte {
+	final := finalFields(Incoming{From: m.sub.Sender, Recipients: []Recipient{{m.row.Recipient}}})
+	return fmt.Appendf(final, "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
+		s.hostname(), m.row.ID, m.row.Recipient, m.now.Format(time.RFC1123Z))
+}
+
 // placeHere files a local message where its recipient's mail goes now.
 func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *mailing, d *draft) error {
 	to, err := s.findDestination(tx, row.Recipient)
@@ -57,19 +63,4 @@ func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *mailing, d *dr
 		s.giveUp(d)
 	}
 	return err
-}
-
-// hops counts the servers that a message has passed, as its header tells.
-func hops(message io.Reader) int {
-	n := 0
-	lines := bufio.NewReader(io.LimitReader(message, msg.MaxHeader))
-	for {
-		line, _, err := lines.ReadLine()
-		if err != nil || len(line) == 0 {
-			return n
-		}
-		if name, _, ok := bytes.Cut(line, []byte(":")); ok && strings.EqualFold(strings.TrimRight(string(name), " \t"), "Received") {
-			n++
-		}
-	}
 }

@@ -146,23 +146,44 @@ func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
 		return nil, err
 	}
 	defer blob.Close()
-	head, err := s.signed(m, blob)
+	content, err := contentOf(m.sub, blob)
+	if err != nil {
+		return nil, err
+	}
+	head, err := s.signed(m, content)
 	if err != nil {
 		s.Log.Error("sign outgoing mail", "message", m.row.ID, "err", err)
 		return ours("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
 	}
 	if m.route.transport == viaLocal {
-		return s.deliverHere(m, head, blob)
+		return s.deliverHere(m, head, content)
 	}
-	return s.dial(ctx, m, head, blob), nil
+	return s.dial(ctx, m, head, content), nil
+}
+
+// contentOf is the message as it goes on. What was delivered here before has a Return-Path on top, which is for the
+// mailbox alone (RFC 5321 section 4.4).
+func contentOf(sub *store.Submission, blob *store.Blob) (*io.SectionReader, error) {
+	if !sub.Forward {
+		return whole(blob), nil
+	}
+	first := make([]byte, min(blob.Size(), 1<<10))
+	if _, err := blob.ReadAt(first, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	skip := 0
+	if end := bytes.Index(first, []byte("\r\n")); end >= 0 && bytes.HasPrefix(first, []byte("Return-Path:")) {
+		skip = end + 2
+	}
+	return io.NewSectionReader(blob, int64(skip), blob.Size()-int64(skip)), nil
 }
 
 // signed gives the header fields that go before the stored message on this route.
-func (s *Service) signed(m *mailing, blob *store.Blob) ([]byte, error) {
+func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) {
 	var fields []byte
 	if !m.sub.Forward {
 		var err error
-		fields, err = s.signer.sign(m.domain, m.sub.ID, whole(blob), m.route.relay.replaces())
+		fields, err = s.signer.sign(m.domain, m.sub.ID, again(content), m.route.relay.replaces())
 		if err != nil {
 			return nil, err
 		}
@@ -173,10 +194,13 @@ func (s *Service) signed(m *mailing, blob *store.Blob) ([]byte, error) {
 	return fields, nil
 }
 
-func whole(blob *store.Blob) io.Reader { return io.NewSectionReader(blob, 0, blob.Size()) }
+func whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }
+
+// again reads the same from its start.
+func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.Size()) }
 
 // dial hands the message to another host.
-func (s *Service) dial(ctx context.Context, m *mailing, head []byte, blob *store.Blob) *outcome {
+func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io.SectionReader) *outcome {
 	env := deliver.Envelope{
 		From: m.sub.Sender, To: m.row.Recipient, SMTPUTF8: m.sub.SMTPUTF8, EightBit: m.sub.EightBit,
 		EnvelopeID: m.sub.EnvelopeID, Notify: m.row.Notify, Ret: m.sub.Ret, ORCPT: m.row.ORCPT,
@@ -185,9 +209,9 @@ func (s *Service) dial(ctx context.Context, m *mailing, head []byte, blob *store
 		env.From = s.srsForward(env.From, m.row.Domain)
 	}
 	message := deliver.Message{
-		Size: int64(len(head)) + blob.Size(),
+		Size: int64(len(head)) + content.Size(),
 		Open: func() (io.ReadCloser, error) {
-			return io.NopCloser(io.MultiReader(bytes.NewReader(head), whole(blob))), nil
+			return io.NopCloser(io.MultiReader(bytes.NewReader(head), again(content))), nil
 		},
 	}
 	if r := m.route.relay; r != nil {

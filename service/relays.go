@@ -81,7 +81,8 @@ func (r *relay) mint(answer string) string {
 		pairs = append(pairs, "{"+strconv.Itoa(i)+"}", g)
 	}
 	id := bracketed(strings.NewReplacer(pairs...).Replace(r.template))
-	if len(id) > maxMinted || strings.ContainsAny(id[1:len(id)-1], "<> \t\x00") {
+	inner := id[1 : len(id)-1]
+	if inner == "" || len(id) > maxMinted || strings.ContainsFunc(inner, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '<' || c == '>' }) {
 		return ""
 	}
 	return id

@@ -90,6 +90,8 @@ type Service struct {
 	hub     *hub
 	uses    uses
 	poster  *webhooks.Poster
+	zones   *zones
+	looks   chan struct{} // one place for each live look at a domain's DNS
 
 	relays  relays
 	signer  *signer
@@ -109,6 +111,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
 		keys: keys, logins: newLogins(), guesses: newGuesses(), hub: newHub(),
+		zones: newZones(c), looks: make(chan struct{}, looksAtOnce),
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 
 	"github.com/mailstead/mailstead/mail/auth"
@@ -19,7 +20,8 @@ const (
 // A signer makes DKIM signatures for what domains send. It keeps the newest ones, since a message to many is signed alike
 // for each, and the keys that it has opened.
 type signer struct {
-	keys *Keys
+	keys  *Keys
+	turns chan struct{} // held while signing: an RSA signature takes a core for a millisecond, and the store needs one too
 
 	mu     sync.Mutex
 	opened map[string]openedKeys // by domain id
@@ -45,7 +47,7 @@ type signature struct {
 }
 
 func newSigner(keys *Keys) *signer {
-	return &signer{keys: keys, opened: map[string]openedKeys{}, made: map[signatureID]*signature{}}
+	return &signer{keys: keys, turns: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, made: map[signatureID]*signature{}}
 }
 
 // sign gives the DKIM-Signature fields for a submission's message; none for a domain without keys and for a message that
@@ -90,6 +92,8 @@ func (s *signer) make(d *store.Domain, message io.Reader, omitID bool) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
+	s.turns <- struct{}{}
+	defer func() { <-s.turns }()
 	fields, err := auth.Sign(message, auth.SignOptions{Keys: keys, OmitMessageID: omitID})
 	if errors.Is(err, auth.ErrUnsignable) {
 		return nil, nil

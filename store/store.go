@@ -13,6 +13,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Options are what a store may be opened with. The zero value is right for production.
@@ -112,7 +113,7 @@ func openBolt(path string, wait time.Duration) (*bolt.DB, error) {
 		o.InitialMmapSize = 16 << 30
 	}
 	db, err := bolt.Open(path, 0o600, o)
-	if errors.Is(err, bolt.ErrTimeout) { //nolint:staticcheck // the sentinel that Open returns
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("open %s: %w", path, ErrInUse)
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -160,6 +161,11 @@ func addressOf(c net.Conn) netip.Addr {
 // serve speaks with a client until it leaves. TLS in the middle begins a session of its own.
 func (r *run) serve(w *wire, ip netip.Addr) {
 	defer w.cut()
+	defer func() {
+		if v := recover(); v != nil { // go-smtp catches its own; this is for the handshake
+			w.log.Printf("panic serving %v: %v\n%s", ip, v, debug.Stack())
+		}
+	}()
 	if r.mode == Submissions {
 		if err := w.shake(r.tls); err != nil {
 			r.log.Debug("smtp", "ip", ip, "error", err)

@@ -92,6 +92,34 @@ func (b *Sandbox) Token(t testing.TB, accountID, role string, permissions ...str
 	return created.Value
 }
 
+// ExpireTokens lets every token of the account run out.
+func (b *Sandbox) ExpireTokens(t testing.TB, accountID string) {
+	t.Helper()
+	b.update(t, func(tx *store.Tx) error {
+		var all []*store.Token
+		for _, token := range store.TokensByAccount.Asc(tx, accountID, "") {
+			all = append(all, token)
+		}
+		for _, token := range all {
+			token.ExpiresAt = tx.Now()
+			if err := store.Tokens.Put(tx, token); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// FlushUses has the uses of tokens written that were noted, as the service's end does.
+func (b *Sandbox) FlushUses(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := b.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Domain puts a domain of the account into the store as it is once it has come to the status.
 func (b *Sandbox) Domain(t testing.TB, accountID, name, provider, status string) *store.Domain {
 	t.Helper()
