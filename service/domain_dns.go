@@ -22,8 +22,8 @@ type GetDNSStatusIn struct {
 type DNSStatus struct {
 	DomainID    string         `json:"domain_id"`
 	Domain      string         `json:"domain"`
-	DNSProvider string         `json:"dns_provider"`
-	Status      string         `json:"status"` // pending propagating complete failed
+	DNSProvider string         `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Status      string         `json:"status" enum:"pending|propagating|complete|failed"`
 	Ready       bool           `json:"ready"`
 	Nameservers DNSNameservers `json:"nameservers"`
 	Records     []DNSRecord    `json:"records"`

@@ -88,18 +88,18 @@ type SendEmailIn struct {
 type SendEmailOut struct {
 	Success    bool            `json:"success"`
 	MessageID  string          `json:"message_id"`
-	Status     string          `json:"status"`
+	Status     string          `json:"status" enum:"queued"`
 	UserID     string          `json:"user_id"`
 	From       string          `json:"from"`
 	Recipients []SentRecipient `json:"recipients"`
-	Transport  string          `json:"transport"` // direct relay local capture, or mixed
+	Transport  string          `json:"transport" enum:"direct|relay|local|capture|mixed"`
 	QueuedAt   Time            `json:"queued_at"`
 }
 
 // A SentRecipient is one recipient of a message that was taken.
 type SentRecipient struct {
 	Email     string `json:"email"`
-	Status    string `json:"status"` // queued suppressed
+	Status    string `json:"status" enum:"queued|suppressed"`
 	Transport string `json:"transport"`
 }
 
