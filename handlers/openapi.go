@@ -88,6 +88,9 @@ type response struct {
 	codes []string // of an error
 }
 
+// Codes are those that an error may carry; the reference page shows them.
+func (r *response) Codes() []string { return r.codes }
+
 type header struct {
 	Ref         string  `json:"$ref,omitempty"`
 	Description string  `json:"description,omitempty"`

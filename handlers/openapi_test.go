@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/url"
 	"reflect"
@@ -181,14 +182,36 @@ func TestDescriptionIsServed(t *testing.T) {
 		if csp := r.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; style-src 'self';") {
 			t.Errorf("%s has the policy %q", path, csp)
 		}
+		plain := stranger.do("GET", path, nil, "Accept-Encoding", "identity").is(200)
+		if !bytes.Equal(plain.raw, r.raw) {
+			t.Errorf("%s differs with and without gzip", path)
+		}
 		stranger.do("GET", path, nil, "If-None-Match", r.header.Get("ETag")).is(304)
-		if head := stranger.do("HEAD", path, nil).is(200); len(head.raw) != 0 || head.header.Get("ETag") != r.header.Get("ETag") {
+		if head := stranger.do("HEAD", path, nil).is(200); len(head.raw) != 0 || head.header.Get("ETag") != plain.header.Get("ETag") {
 			t.Errorf("HEAD of %s is another thing than GET", path)
 		}
 		stranger.do("POST", path, "{}").fails(405, "method_not_allowed")
 	}
 	stranger.get("/v1/openapi.json").has("openapi", "3.1.0", "servers.0.url", "https://mail.boxes.test")
 	stranger.get("/v1/openapi").fails(401, "unauthorized")
+}
+
+// TestEventsAreAsDescribed lists real events; the client checks their data by the webhooks section.
+func TestEventsAreAsDescribed(t *testing.T) {
+	b := newSandbox(t, nil)
+	b.box("anna")
+	hook := b.post("/v1/webhooks", map[string]any{"url": "https://example.com/hook", "events": []string{"*"}}).is(201).text("id")
+	b.post("/v1/webhooks/"+hook+"/test", nil).is(200)
+	events := b.get("/v1/events").is(200).list("data", "type")
+	for _, want := range []string{"email_user.created", "test.ping"} {
+		if !slices.Contains(events, want) {
+			t.Errorf("there is no %s among %v", want, events)
+		}
+	}
+	spoiled := map[string]any{"data": []any{map[string]any{"type": "test.ping", "data": map[string]any{}}}}
+	if err := theContract().checkEvents(spoiled); err == nil {
+		t.Error("an event without its data passes")
+	}
 }
 
 // TestReferencePage holds that it needs nobody else and that no link in it is dead.

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -17,12 +18,17 @@ import (
 type page struct {
 	contentType string
 	body        []byte
+	zipped      []byte
 	tag         string
 }
 
 func newPage(contentType string, body []byte) page {
 	sum := sha256.Sum256(body)
-	return page{contentType, body, `"` + hex.EncodeToString(sum[:12]) + `"`}
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, _ = w.Write(body) // a bytes.Buffer takes all
+	_ = w.Close()
+	return page{contentType, body, zipped.Bytes(), hex.EncodeToString(sum[:12])}
 }
 
 // A description is what is served about the API, by path.
@@ -72,12 +78,18 @@ func (s *Server) sendDescription(c *call) {
 	p := (*s.description())[c.r.URL.Path]
 	h := c.w.Header()
 	h.Set("Content-Type", p.contentType)
-	h.Set("ETag", p.tag)
+	h.Set("Vary", "Accept-Encoding")
+	body, tag := p.body, p.tag
+	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+		body, tag = p.zipped, p.tag+"-gzip"
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("ETag", `"`+tag+`"`)
 	h.Set("Cache-Control", "public, max-age=300")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(p.body))
+	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(body))
 }
 
 //go:embed reference.html reference.css
@@ -88,9 +100,8 @@ func referencePage(doc *document) ([]byte, error) {
 	t := template.New("reference.html").Funcs(template.FuncMap{
 		"prose": prose, "words": words, "pretty": pretty, "refName": refName, "types": types, "limits": limits,
 		"upper": strings.ToUpper, "lower": strings.ToLower, "codes": func() []errorCode { return errorCodes },
-		"param":    func(p *parameter) *parameter { return paramOf(doc, p) },
-		"response": func(r *response) *response { return responseOf(doc, r) },
-		"schema":   func(s *schema) *schema { return (&describer{doc: doc}).resolve(s) },
+		"param":  func(p *parameter) *parameter { return paramOf(doc, p) },
+		"schema": func(s *schema) *schema { return (&describer{doc: doc}).resolve(s) },
 		"requires": func(s *schema, name string) bool {
 			return strings.Contains(" "+strings.Join(s.Required, " ")+" ", " "+name+" ")
 		},
@@ -129,13 +140,6 @@ func paramOf(doc *document, p *parameter) *parameter {
 		return doc.Components.Parameters.get(refName(p.Ref))
 	}
 	return p
-}
-
-func responseOf(doc *document, r *response) *response {
-	if r.Ref != "" {
-		return doc.Components.Responses.get(refName(r.Ref))
-	}
-	return r
 }
 
 func refName(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
