@@ -179,11 +179,10 @@ func describe(ops []op, c service.Config) *document {
 		Name: "Idempotency-Key", In: "header", Description: idempotencyText, Schema: &schema{Type: "string", MaxLength: new(255)},
 	}}}
 	d.errorSchemas()
-	names := map[string]bool{}
 	for i := range ops {
 		o := &ops[i]
 		item := d.doc.Paths.get(o.path)
-		item.set(strings.ToLower(o.method), d.operation(o, names))
+		item.set(strings.ToLower(o.method), d.operation(o))
 		d.doc.Paths.set(o.path, item)
 	}
 	for _, e := range service.EventTypes() {
@@ -195,16 +194,15 @@ func describe(ops []op, c service.Config) *document {
 }
 
 // operation describes one row of the table.
-func (d *describer) operation(o *op, names map[string]bool) *operation {
+func (d *describer) operation(o *op) *operation {
 	a, ok := abouts[o.name]
 	if !ok {
 		d.oddly("operation %s has no entry in abouts", o.name)
 	}
 	out := &operation{OperationID: o.name, Summary: a.summary, Tags: []string{a.group}, Scope: o.scope, Roles: o.roles}
-	if names[o.name] { // another way to the same operation
+	if o.alias {
 		out.OperationID += "_" + strings.ToLower(o.method)
 	}
-	names[o.name] = true
 	out.Description = strings.TrimSpace(a.text + " " + o.needs())
 	out.Parameters = d.parameters(o)
 	if body := d.request(o, a); body != nil {

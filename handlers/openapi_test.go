@@ -99,6 +99,28 @@ func TestCodesAreKnown(t *testing.T) {
 	}
 }
 
+// TestGlossaryLeadsSomewhere keeps the words for one field of one schema, or one parameter of one operation, to those
+// that there are.
+func TestGlossaryLeadsSomewhere(t *testing.T) {
+	c := theContract()
+	for key := range glossary {
+		owner, field, ok := strings.Cut(key, ".")
+		if !ok {
+			continue
+		}
+		if s := c.doc.Components.Schemas.get(owner); s != nil && s.Properties.get(field) != nil {
+			continue
+		}
+		named := func(o op) bool {
+			has := func(f reflect.StructField) bool { return f.Tag.Get("query") == field || f.Tag.Get("path") == field }
+			return o.name == owner && slices.ContainsFunc(flatten(o.call.in), has)
+		}
+		if !slices.ContainsFunc(c.ops, named) {
+			t.Errorf("%s is nowhere", key)
+		}
+	}
+}
+
 // TestExamplesAreTaken sends every example of a request through the decoder that the handlers use.
 func TestExamplesAreTaken(t *testing.T) {
 	c := theContract()
