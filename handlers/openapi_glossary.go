@@ -95,6 +95,8 @@ var glossary = map[string]word{
 	"event_id":                   {example: "evt_01k9a2b3c4d5e6f7g8h9j0k1m2"},
 	"event_type":                 {example: "email.received"},
 	"error":                      {rare: true},
+	"error_code":                 {rare: true},
+	"disabled_reason":            {rare: true},
 	"events":                     {example: []string{"email.received", "email.bounced"}, about: "Event types, or `*` alone for all."},
 	"exclude_warmup":             {example: true, about: "Leave out mail that holds one of the account's warm-up phrases."},
 	"expires_at":                 {example: "2027-11-05T09:30:00.000Z"},

@@ -49,7 +49,8 @@ func (d *describer) request(o *op, a about) *requestBody {
 		}
 		example.set(name, d.example(p))
 	}
-	return &requestBody{Required: len(s.Required) > 0, Content: dict[*mediaType]{{jsonMedia, &mediaType{Schema: ref, Example: example}}}}
+	required := len(s.Required) > 0 || o.method == http.MethodPatch // {} would change nothing
+	return &requestBody{Required: required, Content: dict[*mediaType]{{jsonMedia, &mediaType{Schema: ref, Example: example}}}}
 }
 
 func hasBody(in reflect.Type) bool {

@@ -216,7 +216,8 @@ func (d *describer) object(owner string, s *schema, t reflect.Type, request bool
 	}
 }
 
-// field describes one field by its type and tags, and by what the glossary says of its name.
+// field describes one field by its type and tags, and by what the glossary says of its name. In answers pointers, most
+// times, and what has the tag `null` may be null.
 func (d *describer) field(owner string, f reflect.StructField, name string, request bool) *schema {
 	p := d.of(f.Type, request)
 	p.limit(f.Tag)
@@ -229,7 +230,7 @@ func (d *describer) field(owner string, f reflect.StructField, name string, requ
 	}
 	zeroIsNull := f.Type == reflect.TypeFor[service.Time]() && !slices.Contains(alwaysKnown, name)
 	absent := strings.Contains(f.Tag.Get("json"), "omitempty")
-	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull) {
+	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
 		p = nullable(p)
 	}
 	p.Description = g.about

@@ -168,9 +168,9 @@ func verified(checks []store.DNSCheck, purpose string) bool {
 
 // ManualRecords is the list of records that the owner of a manual domain is to enter; null while they are computed.
 type ManualRecords struct {
-	Status  string         `json:"status"` // pending ready
+	Status  string         `json:"status" enum:"pending|ready"`
 	Domain  string         `json:"domain"`
-	Records []ManualRecord `json:"records"`
+	Records []ManualRecord `json:"records" null:"true"`
 }
 
 // A ManualRecord is one record as it is entered at a DNS provider.
