@@ -99,7 +99,7 @@ var referenceFiles embed.FS
 func referencePage(doc *document) ([]byte, error) {
 	t := template.New("reference.html").Funcs(template.FuncMap{
 		"prose": prose, "words": words, "pretty": pretty, "refName": refName, "types": types, "limits": limits,
-		"upper": strings.ToUpper, "lower": strings.ToLower, "codes": func() []errorCode { return errorCodes },
+		"lower": strings.ToLower, "codes": func() []errorCode { return errorCodes },
 		"param":  func(p *parameter) *parameter { return paramOf(doc, p) },
 		"schema": func(s *schema) *schema { return (&describer{doc: doc}).resolve(s) },
 		"requires": func(s *schema, name string) bool {

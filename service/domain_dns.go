@@ -170,7 +170,7 @@ func verified(checks []store.DNSCheck, purpose string) bool {
 type ManualRecords struct {
 	Status  string         `json:"status" enum:"pending|ready"`
 	Domain  string         `json:"domain"`
-	Records []ManualRecord `json:"records" null:"true"`
+	Records []ManualRecord `json:"records" null:"true" doc:"Null while they are computed."`
 }
 
 // A ManualRecord is one record as it is entered at a DNS provider.
