@@ -37,7 +37,7 @@ func serve(t testing.TB, change func(*Server)) *host {
 	box.Domain(t, box.Owner.AccountID, "example.test", "manual", "complete")
 	h := &host{Sandbox: box, server: New(box.Service)}
 	h.user = h.mailbox(t, "ann")
-	h.server.Log = slog.New(slog.DiscardHandler)
+	h.server.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if change != nil {
 		change(h.server)
 	}
