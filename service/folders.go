@@ -20,7 +20,7 @@ const (
 	inboxName     = "INBOX"
 	maxFolders    = 1000
 	maxFolderName = 200 // bytes
-	chunk         = 250 // messages that one transaction changes; others wait for it
+	perWrite      = 250 // messages that one transaction changes; others wait for it
 )
 
 // A Folder is one folder of a mailbox, with its counters.
@@ -71,6 +71,15 @@ func folderName(text string) (string, error) {
 	return name, nil
 }
 
+// knownName is folderName for a folder that should be there: what cannot be a name is the name of none.
+func knownName(text string) (string, error) {
+	name, err := folderName(text)
+	if err != nil {
+		return "", folderNotFound(text)
+	}
+	return name, nil
+}
+
 // openMailbox gives the mailbox of whoever is logged in, which may have been closed since.
 func openMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Get(tx, u.MailboxID)
@@ -112,15 +121,15 @@ func (s *Service) Folders(_ context.Context, u MailboxUser) (folders []*Folder, 
 
 // FolderByName gives one folder, or a folder_not_found.
 func (s *Service) FolderByName(_ context.Context, u MailboxUser, name string) (f *Folder, err error) {
-	name, err = folderName(name)
+	known, err := knownName(name)
 	if err != nil {
-		return nil, folderNotFound(name)
+		return nil, err
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
 		if _, err := openMailbox(tx, u); err != nil {
 			return err
 		}
-		f, err = folderByName(tx, u.Mailbox, name)
+		f, err = folderByName(tx, u.Mailbox, known)
 		return err
 	})
 	return f, err
@@ -201,9 +210,9 @@ func missingParents(folders []*Folder, name string) []string {
 
 // DeleteFolder deletes a folder and its messages. INBOX stays, and so does a folder with others below it.
 func (s *Service) DeleteFolder(_ context.Context, u MailboxUser, name string) error {
-	name, err := folderName(name)
+	name, err := knownName(name)
 	if err != nil {
-		return folderNotFound(name)
+		return err
 	}
 	if name == inboxName {
 		return Errorf(400, CodeFolderName, "INBOX cannot be deleted.")
@@ -220,7 +229,7 @@ func (s *Service) DeleteFolder(_ context.Context, u MailboxUser, name string) er
 				return nil
 			}
 			id = f.ID
-			done, err = tx.DeleteFolder(u.Mailbox, f.ID, chunk)
+			done, err = tx.DeleteFolder(u.Mailbox, f.ID, perWrite)
 			s.changed(tx, u.Mailbox)
 			return err
 		})
@@ -260,9 +269,9 @@ func (s *Service) deletable(tx *store.Tx, u MailboxUser, name string) (*Folder, 
 // RenameFolder gives a folder, and with it all below it, another name. Renaming INBOX moves its messages to a new folder
 // and leaves INBOX empty (RFC 3501 section 6.3.5).
 func (s *Service) RenameFolder(ctx context.Context, u MailboxUser, from, to string) error {
-	from, err := folderName(from)
+	from, err := knownName(from)
 	if err != nil {
-		return folderNotFound(from)
+		return err
 	}
 	if to, err = folderName(to); err != nil {
 		return err
@@ -340,9 +349,9 @@ func (s *Service) moveInbox(ctx context.Context, u MailboxUser, to string) error
 
 // Subscribe says whether clients show the folder.
 func (s *Service) Subscribe(_ context.Context, u MailboxUser, name string, subscribed bool) error {
-	name, err := folderName(name)
+	name, err := knownName(name)
 	if err != nil {
-		return folderNotFound(name)
+		return err
 	}
 	return s.Store.Update(func(tx *store.Tx) error {
 		if _, err := openMailbox(tx, u); err != nil {

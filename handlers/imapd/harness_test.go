@@ -36,6 +36,7 @@ func serve(t testing.TB, change func(*Server)) *host {
 	box := servicetest.New(t, nil)
 	box.Domain(t, box.Owner.AccountID, "example.test", "manual", "complete")
 	h := &host{Sandbox: box, server: New(box.Service)}
+	h.server.Insecure = true
 	h.user = h.mailbox(t, "ann")
 	h.server.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if change != nil {
@@ -68,7 +69,8 @@ func (h *host) run(t testing.TB, implicit bool) (addr string, stop func() error)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- h.server.Run(ctx, ln, implicit) }()
+	server := h.server
+	go func() { ended <- server.Run(ctx, ln, implicit) }()
 	stopped := false
 	stop = func() error {
 		if stopped {

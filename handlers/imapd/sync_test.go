@@ -121,6 +121,21 @@ func TestFolderThatGoesEndsItsSessions(t *testing.T) {
 	other.bye()
 }
 
+func TestSuspendedMailboxEndsItsSessions(t *testing.T) {
+	h := serve(t, nil)
+	c := h.login(t)
+	c.ok("SELECT INBOX")
+	who := service.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
+	status := "suspended"
+	if _, err := h.UpdateEmailUser(t.Context(), who, service.UpdateEmailUserIn{UserID: h.user.MailboxID, Status: &status}); err != nil {
+		t.Fatal(err)
+	}
+	c.send("s NOOP\r\n")
+	if got := c.bye(); got != "* BYE [UNAVAILABLE] This mailbox is closed." {
+		t.Errorf("told %q", got)
+	}
+}
+
 // A model is what a client knows from the answers that it has read.
 type model struct {
 	c    *talker
@@ -152,9 +167,13 @@ func (m *model) read(lines []string) {
 	}
 }
 
-func scan(line, format string, to ...any) bool {
-	n, err := fmt.Sscanf(line, format, to...)
-	return err == nil && n == len(to) && (!strings.HasSuffix(format, "S") && !strings.HasSuffix(format, "E") || strings.HasSuffix(line, format[5:]))
+// scan reads the numbers of a line that has the form.
+func scan(line, form string, to ...any) bool {
+	if word := form[strings.LastIndexByte(form, ' ')+1:]; word != "%d" && !strings.HasSuffix(line, word) {
+		return false
+	}
+	n, err := fmt.Sscanf(line, form, to...)
+	return err == nil && n == len(to)
 }
 
 // TestSequenceNumbersAgainstModel has three sessions do what they like to one folder. Each must be able to follow by the
