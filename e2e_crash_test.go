@@ -19,8 +19,9 @@ func TestKillWhileReceiving(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	hook := newHook(t)
-	i := newInstance(t, generousLimits, "--ca-file", hook.caFile)
+	hook, world := newHook(t), newResolver(t)
+	i := newInstance(t, generousLimits, "--ca-file", hook.caFile, "--resolver", world.addr)
+	world.delegate(i.ready.DNS)
 	i.addDomain("example.test")
 	box := i.addMailbox("ann@example.test", "correct horse")
 	hook.subscribe(i, "email.received")
@@ -32,6 +33,7 @@ func TestKillWhileReceiving(t *testing.T) {
 			t.Errorf("round %d: nothing was acknowledged before the kill", round)
 		}
 		i.start()
+		world.delegate(i.ready.DNS)
 	}
 	stored := map[string]int{}
 	for _, r := range i.inbox(box) {

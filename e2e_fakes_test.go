@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -36,20 +37,30 @@ type fakeResolver struct {
 
 func newResolver(t *testing.T) *fakeResolver {
 	t.Helper()
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", pc.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pc, ln := samePort(t)
 	f := &fakeResolver{addr: pc.LocalAddr().String(), own: map[string]map[uint16][]dns.RR{}}
 	for _, s := range []*dns.Server{{PacketConn: pc, Handler: f}, {Listener: ln, Handler: f}} {
 		go func() { _ = s.ActivateAndServe() }()
 		t.Cleanup(func() { _ = s.Shutdown() })
 	}
 	return f
+}
+
+// samePort listens on a port that is free for UDP and TCP alike.
+func samePort(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for range 20 {
+		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ln, err := net.Listen("tcp", pc.LocalAddr().String()); err == nil {
+			return pc, ln
+		}
+		pc.Close()
+	}
+	t.Fatal("no port is free for UDP and TCP alike")
+	return nil, nil
 }
 
 // set gives a name its records of one type, in zone-file form without the name.
@@ -122,7 +133,9 @@ type hookEvent struct {
 func newHook(t *testing.T) *hook {
 	t.Helper()
 	h := &hook{t: t}
-	h.server = httptest.NewTLSServer(h)
+	h.server = httptest.NewUnstartedServer(h)
+	h.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that a kill cuts are no news
+	h.server.StartTLS()
 	t.Cleanup(h.server.Close)
 	h.caFile = filepath.Join(t.TempDir(), "ca.pem")
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw})

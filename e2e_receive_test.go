@@ -119,7 +119,7 @@ func askDig(t *testing.T, dig string, i *instance) {
 	if got := ask(d.Data[0].Selector+"._domainkey.example.test", "TXT"); !strings.Contains(got, "v=DKIM1; k=rsa; p=") {
 		t.Errorf("dig for the DKIM key: %q", got)
 	}
-	if got := ask("+noall", "+comments", "no-such-name.example.test", "A"); !strings.Contains(got, "NXDOMAIN") {
+	if got := ask("+noshort", "+noall", "+comments", "no-such-name.example.test", "A"); !strings.Contains(got, "NXDOMAIN") {
 		t.Errorf("dig for a name that is not there: %q", got)
 	}
 }
@@ -140,7 +140,7 @@ func sendAll(t *testing.T, swaks string, i *instance) {
 			t.Fatalf("swaks: %v\n%s", err, out)
 		}
 	}
-	big := strings.Repeat(strings.Repeat("A", 76)+"\r\n", 10<<20/78)
+	big := strings.Repeat(strings.Repeat("A", 76)+"\r\n", 10<<20/77+1)
 	kinds := []func(n int) (from, message string){
 		func(n int) (string, string) {
 			return "bob@elsewhere.test", fmt.Sprintf("Subject: plain %d\r\nFrom: bob@elsewhere.test\r\n\r\n.hello\r\n..\r\n", n)
@@ -246,12 +246,15 @@ User ann@example.test
 Pass "correct horse"
 SSLType None
 AuthMechs LOGIN
+
 IMAPStore far
 Account far
+
 MaildirStore near
 Path %[3]s/
 Inbox %[3]s/INBOX
 SubFolders Verbatim
+
 Channel all
 Far :far:
 Near :near:

@@ -218,7 +218,7 @@ func TestSendDirect(t *testing.T) {
 func verifyDKIM(t *testing.T, python string, i *instance, message []byte) {
 	t.Helper()
 	keys := map[string]string{}
-	for _, line := range strings.Split(strings.ReplaceAll(string(message), "\r\n\t", " "), "\r\n") {
+	for _, line := range strings.Split(strings.NewReplacer("\r\n\t", " ", "\r\n ", " ").Replace(string(message)), "\r\n") {
 		if !strings.HasPrefix(line, "DKIM-Signature:") {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -15,33 +16,51 @@ type ownResolver struct {
 	net.Resolver
 }
 
-func (r *ownResolver) of(name string) *net.Resolver {
-	if r.hosts != nil && r.hosts(strings.TrimSuffix(strings.ToLower(name), ".")) {
-		return r.own
+// reserved are the top-level names that the world's DNS will never have (RFC 6761), so that nobody is asked about them.
+var reserved = []string{"test", "example", "invalid", "localhost"}
+
+// of picks who is asked about a name; nil if it cannot exist.
+func (r *ownResolver) of(name string) (*net.Resolver, error) {
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if r.hosts != nil && r.hosts(name) {
+		return r.own, nil
 	}
-	return &r.Resolver
+	if top := name[strings.LastIndexByte(name, '.')+1:]; name != "localhost" && slices.Contains(reserved, top) {
+		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+	}
+	return &r.Resolver, nil
+}
+
+// ask puts one question to whom it belongs.
+func ask[T any](r *ownResolver, name string, lookup func(*net.Resolver) (T, error)) (T, error) {
+	to, err := r.of(name)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return lookup(to)
 }
 
 func (r *ownResolver) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	return r.of(name).LookupTXT(ctx, name)
+	return ask(r, name, func(to *net.Resolver) ([]string, error) { return to.LookupTXT(ctx, name) })
 }
 
 func (r *ownResolver) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
-	return r.of(name).LookupMX(ctx, name)
+	return ask(r, name, func(to *net.Resolver) ([]*net.MX, error) { return to.LookupMX(ctx, name) })
 }
 
 func (r *ownResolver) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
-	return r.of(name).LookupNS(ctx, name)
+	return ask(r, name, func(to *net.Resolver) ([]*net.NS, error) { return to.LookupNS(ctx, name) })
 }
 
 func (r *ownResolver) LookupCNAME(ctx context.Context, name string) (string, error) {
-	return r.of(name).LookupCNAME(ctx, name)
+	return ask(r, name, func(to *net.Resolver) (string, error) { return to.LookupCNAME(ctx, name) })
 }
 
 func (r *ownResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
-	return r.of(host).LookupNetIP(ctx, network, host)
+	return ask(r, host, func(to *net.Resolver) ([]netip.Addr, error) { return to.LookupNetIP(ctx, network, host) })
 }
 
 func (r *ownResolver) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
-	return r.of(host).LookupIPAddr(ctx, host)
+	return ask(r, host, func(to *net.Resolver) ([]net.IPAddr, error) { return to.LookupIPAddr(ctx, host) })
 }

@@ -55,7 +55,6 @@ type server struct {
 	socks    *listeners
 	inst     *installation
 	api      *handlers.Server
-	running  sync.WaitGroup
 	failed   chan error // the first part that ended by itself
 }
 
@@ -180,7 +179,7 @@ func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
 		s.start(ears, "imaps", func() error { return boxes.Run(ctx, l.imaps, true) })
 	}
 	if l.dnsUDP != nil {
-		names := &dnsd.Server{Zones: servedZones{s.inst.svc}, Log: s.log}
+		names := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log}
 		s.start(ears, "dns", func() error { return names.Run(ctx, l.dnsUDP, l.dnsTCP) })
 	}
 }
@@ -191,10 +190,10 @@ func httpsConfig(c *tls.Config) *tls.Config {
 	return c
 }
 
-// servedZones shows dnsd the zones of the service.
-type servedZones struct{ svc *service.Service }
+// hostedZones shows dnsd the zones of the service.
+type hostedZones struct{ svc *service.Service }
 
-func (z servedZones) Zone(name string) (dnsd.Answerer, bool) {
+func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
 	zone, ok := z.svc.Zone(name)
 	if !ok {
 		return nil, false

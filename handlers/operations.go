@@ -10,10 +10,12 @@ import (
 func operations(s *service.Service) []op {
 	return slices.Concat(
 		accountOps(s),
+		domainOps(s),
 		webhookOps(s),
 		jobOps(s),
 		mailboxOps(s),
 		inboxOps(s),
+		outboundOps(s),
 	)
 }
 

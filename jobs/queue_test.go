@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,13 +103,42 @@ func in(t *testing.T, test func(t *testing.T, q *Queue)) {
 	})
 }
 
+// notes is what works note for the test.
+type notes[T any] struct {
+	mu   sync.Mutex
+	rows []T
+}
+
+// add notes v, and answers how many notes there are now.
+func (n *notes[T]) add(v T) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rows = append(n.rows, v)
+	return len(n.rows)
+}
+
+func (n *notes[T]) all() []T {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]T(nil), n.rows...)
+}
+
+func (n *notes[T]) String() string { return fmt.Sprint(n.all()) }
+
+// memory is what the queue holds in memory: works, lanes and claims.
+func memory(q *Queue) (works, lanes, claims int) {
+	q.round.mu.Lock()
+	defer q.round.mu.Unlock()
+	return q.round.busy, len(q.round.lanes), len(q.round.claims)
+}
+
 // done is a Work that succeeds.
 func done(context.Context, *store.Job) (Writes, error) { return nil, nil }
 
 func TestRollbackLeavesNoJob(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		ran := 0
-		q.Handle(Kind{Name: "k", Work: func(context.Context, *store.Job) (Writes, error) { ran++; return nil, nil }})
+		var ran atomic.Int32
+		q.Handle(Kind{Name: "k", Work: func(context.Context, *store.Job) (Writes, error) { ran.Add(1); return nil, nil }})
 		start(t, q)
 		undo := errors.New("undo")
 		err := q.Store.Update(func(tx *store.Tx) error {
@@ -121,7 +151,7 @@ func TestRollbackLeavesNoJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if ran != 0 {
+		if ran.Load() != 0 {
 			t.Error("work of a transaction that was undone ran")
 		}
 	})
@@ -145,16 +175,17 @@ func TestAddRefusesWhatItCannotKeep(t *testing.T) {
 func TestArgsComeBack(t *testing.T) {
 	type args struct{ Name string }
 	in(t, func(t *testing.T, q *Queue) {
-		var got args
+		var got notes[args]
 		q.Handle(Kind{Name: "k", Work: func(_ context.Context, j *store.Job) (w Writes, err error) {
-			got, err = Args[args](j)
+			a, err := Args[args](j)
+			got.add(a)
 			return nil, err
 		}})
 		start(t, q)
 		add(t, q, New{Kind: "k", Args: args{"x"}})
 		synctest.Wait()
-		if got.Name != "x" {
-			t.Errorf("have %+v", got)
+		if have := got.all(); len(have) != 1 || have[0].Name != "x" {
+			t.Errorf("have %+v", have)
 		}
 		if _, err := Args[args](&store.Job{ID: "job_1", Args: []byte(`[]`)}); err == nil {
 			t.Error("arguments of another shape were taken")
@@ -187,9 +218,9 @@ func TestWaitingDuplicateIsFolded(t *testing.T) {
 
 func TestRunningJobIsNotFoldedInto(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		var args []string
+		var args notes[string]
 		q.Handle(Kind{Name: "k", Visible: true, Work: func(_ context.Context, j *store.Job) (Writes, error) {
-			args = append(args, string(j.Args))
+			args.add(string(j.Args))
 			time.Sleep(time.Minute)
 			return nil, nil
 		}})
@@ -203,8 +234,8 @@ func TestRunningJobIsNotFoldedInto(t *testing.T) {
 		time.Sleep(time.Hour)
 		wantState(t, q, a.ID, store.JobCompleted)
 		wantState(t, q, b.ID, store.JobCompleted)
-		if fmt.Sprint(args) != "[1 2]" {
-			t.Errorf("ran with %v", args)
+		if args.String() != "[1 2]" {
+			t.Errorf("ran with %v", args.all())
 		}
 	})
 }
@@ -279,12 +310,12 @@ func TestCancelRunning(t *testing.T) {
 
 func TestWake(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		var ran []time.Duration
+		var ran notes[time.Duration]
 		begin := q.Store.Now()
 		q.Handle(Kind{Name: "k", Visible: true, Work: func(context.Context, *store.Job) (Writes, error) {
-			ran = append(ran, q.Store.Now().Sub(begin))
+			n := ran.add(q.Store.Now().Sub(begin))
 			time.Sleep(time.Minute)
-			if len(ran) < 3 {
+			if n < 3 {
 				return nil, Snooze(q.Store.Now().Add(24 * time.Hour))
 			}
 			return nil, nil
@@ -301,8 +332,8 @@ func TestWake(t *testing.T) {
 		wake(begin.Add(20 * time.Minute))
 		time.Sleep(48 * time.Hour)
 		want := []time.Duration{10 * time.Minute, 20 * time.Minute, 21*time.Minute + 24*time.Hour}
-		if fmt.Sprint(ran) != fmt.Sprint(want) {
-			t.Errorf("ran after %v, want %v", ran, want)
+		if ran.String() != fmt.Sprint(want) {
+			t.Errorf("ran after %v, want %v", ran.all(), want)
 		}
 		wantState(t, q, j.ID, store.JobCompleted)
 		wake(time.Time{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,10 +28,10 @@ func copyDir(t *testing.T, from string) string {
 func TestCrashBetweenWorkAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t, t.TempDir(), nil)
-		var left string
+		var left notes[string]
 		q := newQueue(s)
 		q.Handle(Kind{Name: "k", Visible: true, Timeout: time.Hour, Work: func(context.Context, *store.Job) (Writes, error) {
-			left = copyDir(t, s.Dir())
+			left.add(copyDir(t, s.Dir()))
 			return nil, nil
 		}})
 		start(t, q)
@@ -38,7 +39,7 @@ func TestCrashBetweenWorkAndClose(t *testing.T) {
 		time.Sleep(time.Second)
 		wantState(t, q, id, store.JobCompleted)
 
-		after := newQueue(openStore(t, left, nil))
+		after := newQueue(openStore(t, left.all()[0], nil))
 		wantState(t, after, id, store.JobRunning)
 		after.Handle(Kind{Name: "k", Visible: true, Work: done})
 		began := time.Now()
@@ -52,11 +53,11 @@ func TestCrashBetweenWorkAndClose(t *testing.T) {
 
 func TestCrashUsesUpTheLastAttempt(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		told := 0
+		var told atomic.Int32
 		k := Kind{
 			Name: "k", Max: 1, Visible: true,
 			Work:   func(ctx context.Context, _ *store.Job) (Writes, error) { <-ctx.Done(); return nil, ctx.Err() },
-			Failed: func(*store.Tx, *store.Job, error) error { told++; return nil },
+			Failed: func(*store.Tx, *store.Job, error) error { told.Add(1); return nil },
 		}
 		q.Handle(k)
 		q.Grace = 0
@@ -66,25 +67,25 @@ func TestCrashUsesUpTheLastAttempt(t *testing.T) {
 		wantState(t, q, id, store.JobRunning)
 		left := copyDir(t, q.Store.Dir())
 		stop()
-		if told != 0 {
+		if told.Load() != 0 {
 			t.Error("a stop counted as an attempt")
 		}
 		after := newQueue(openStore(t, left, nil))
 		after.Handle(k)
 		start(t, after)
 		synctest.Wait()
-		if j := wantState(t, after, id, store.JobError); told != 1 || j.Err != errCrashed.Error() {
-			t.Errorf("told %d times: %+v", told, j)
+		if j := wantState(t, after, id, store.JobError); told.Load() != 1 || j.Err != errCrashed.Error() {
+			t.Errorf("told %d times: %+v", told.Load(), j)
 		}
 	})
 }
 
 func TestStopGivesGraceAndThenCuts(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		runs := 0
+		var runs atomic.Int32
 		work := func(d time.Duration) Work {
 			return func(ctx context.Context, _ *store.Job) (Writes, error) {
-				runs++
+				runs.Add(1)
 				select {
 				case <-time.After(d):
 					return nil, nil
@@ -113,8 +114,8 @@ func TestStopGivesGraceAndThenCuts(t *testing.T) {
 		start(t, q)
 		time.Sleep(2 * time.Minute)
 		wantState(t, q, late.ID, store.JobCompleted)
-		if j := wantState(t, q, long.ID, store.JobCompleted); j.Attempt != 1 || runs != 4 {
-			t.Errorf("%d runs, %+v", runs, j)
+		if j := wantState(t, q, long.ID, store.JobCompleted); j.Attempt != 1 || runs.Load() != 4 {
+			t.Errorf("%d runs, %+v", runs.Load(), j)
 		}
 	})
 }
@@ -146,22 +147,22 @@ func TestLaneIsBounded(t *testing.T) {
 		if have := most[1].Load(); have != 17 {
 			t.Errorf("%d without a lane ran at a time, beside 3 others, of 20 workers", have)
 		}
-		if len(q.round.lanes) != 0 {
-			t.Errorf("%d lanes are left in memory", len(q.round.lanes))
+		if _, lanes, _ := memory(q); lanes != 0 {
+			t.Errorf("%d lanes are left in memory", lanes)
 		}
 	})
 }
 
 func TestLaneIsSharedByKinds(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		running, ran := 0, 0
+		var running, ran atomic.Int32
 		work := func(context.Context, *store.Job) (Writes, error) {
-			if running++; running > 1 {
+			if running.Add(1) > 1 {
 				t.Error("two of a lane at a time")
 			}
 			time.Sleep(time.Second)
-			running--
-			ran++
+			running.Add(-1)
+			ran.Add(1)
 			return nil, nil
 		}
 		q.Handle(Kind{Name: "a", Work: work})
@@ -173,8 +174,8 @@ func TestLaneIsSharedByKinds(t *testing.T) {
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
 		synctest.Wait()
-		if ran != 10 {
-			t.Errorf("%d ran", ran)
+		if ran.Load() != 10 {
+			t.Errorf("%d ran", ran.Load())
 		}
 	})
 }
@@ -216,8 +217,8 @@ func TestLongLaneHoldsNobodyUp(t *testing.T) {
 			synctest.Wait()
 			wantState(t, q, j.ID, store.JobCompleted)
 		}
-		if n := len(q.round.lanes); n != 1 {
-			t.Errorf("%d lanes in memory", n)
+		if _, lanes, _ := memory(q); lanes != 1 {
+			t.Errorf("%d lanes in memory", lanes)
 		}
 		stop()
 	})
@@ -225,10 +226,10 @@ func TestLongLaneHoldsNobodyUp(t *testing.T) {
 
 func TestEveryLaneHasItsTurn(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		ran := map[string]int{}
+		var ran notes[string]
 		q.Workers = 1
 		q.Handle(Kind{Name: "k", Work: func(_ context.Context, j *store.Job) (Writes, error) {
-			ran[j.Lane]++
+			ran.add(j.Lane)
 			time.Sleep(time.Second)
 			return nil, nil
 		}})
@@ -237,8 +238,8 @@ func TestEveryLaneHasItsTurn(t *testing.T) {
 		start(t, q)
 		time.Sleep(30 * time.Second)
 		for _, lane := range []string{"0", "1", "2"} {
-			if n := ran[lane]; n < 9 || n > 11 {
-				t.Errorf("after 30 jobs: %v", ran)
+			if n := strings.Count(ran.String(), lane); n < 9 || n > 11 {
+				t.Errorf("of 30 jobs, lane %s had %d", lane, n)
 			}
 		}
 	})
@@ -282,16 +283,15 @@ func TestUnknownKindIsPutOff(t *testing.T) {
 func TestRecurringJobOverDaysAndRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t, t.TempDir(), nil)
-		ran, most, now := 0, 0, 0
+		var ran, most, now atomic.Int32
 		began := time.Now()
 		for range 20 { // restarts
 			q := newQueue(s)
 			q.Handle(Kind{Name: "k", Max: 1, Work: func(ctx context.Context, _ *store.Job) (Writes, error) {
-				now++
-				most = max(most, now)
+				most.Store(max(most.Load(), now.Add(1)))
 				time.Sleep(time.Minute)
-				now--
-				if ran++; ran%5 == 0 {
+				now.Add(-1)
+				if ran.Add(1)%5 == 0 {
 					return nil, errors.New("a bad day")
 				}
 				return nil, nil
@@ -301,9 +301,9 @@ func TestRecurringJobOverDaysAndRestarts(t *testing.T) {
 			time.Sleep(12 * time.Hour)
 			stop()
 		}
-		hours := int(time.Since(began) / time.Hour)
-		if ran < hours-10 || ran > hours+20 || most != 1 {
-			t.Errorf("ran %d times in %d hours, %d at a time", ran, hours, most)
+		hours := int32(time.Since(began) / time.Hour)
+		if n := ran.Load(); n < hours-10 || n > hours+20 || most.Load() != 1 {
+			t.Errorf("ran %d times in %d hours, %d at a time", n, hours, most.Load())
 		}
 	})
 }

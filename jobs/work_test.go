@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,10 +16,9 @@ import (
 )
 
 // failing is a Work that always fails, and notes when it ran.
-func failing(q *Queue, ran *[]time.Time, err func() error) Work {
+func failing(q *Queue, ran *notes[time.Time], err func(run int) error) Work {
 	return func(context.Context, *store.Job) (Writes, error) {
-		*ran = append(*ran, q.Store.Now())
-		return nil, err()
+		return nil, err(ran.add(q.Store.Now()))
 	}
 }
 
@@ -29,16 +29,16 @@ func (c coded) ErrorCode() string { return c.code }
 
 func TestScheduleOverDays(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		var ran []time.Time
-		var gaveUp []string
+		var ran notes[time.Time]
+		var gaveUp notes[string]
 		steps := []time.Duration{time.Minute, 30 * time.Minute, 8 * time.Hour, 8 * time.Hour, 24 * time.Hour}
 		q.Rand = func() float64 { return 1.0 / 4 }
 		q.Handle(Kind{
 			Name: "k", Max: 6, Visible: true,
-			Work:    failing(q, &ran, func() error { return coded{"ns_timeout", fmt.Sprintf("try %d", len(ran))} }),
+			Work:    failing(q, &ran, func(run int) error { return coded{"ns_timeout", fmt.Sprintf("try %d", run)} }),
 			Backoff: func(n int, r float64) time.Duration { return Jitter(steps[n-1], r) },
 			Failed: func(tx *store.Tx, j *store.Job, err error) error {
-				gaveUp = append(gaveUp, j.State+" "+err.Error())
+				gaveUp.add(j.State + " " + err.Error())
 				j.Detail = "told"
 				return nil
 			},
@@ -50,11 +50,12 @@ func TestScheduleOverDays(t *testing.T) {
 		if j.Attempt != 6 || j.Err != "try 6" || j.ErrCode != "ns_timeout" || j.Detail != "told" {
 			t.Errorf("given up: %+v", j)
 		}
-		if fmt.Sprint(gaveUp) != "[error ns_timeout: try 6]" {
-			t.Errorf("Failed was called with %v", gaveUp)
+		if gaveUp.String() != "[error ns_timeout: try 6]" {
+			t.Errorf("Failed was called with %v", gaveUp.all())
 		}
+		times := ran.all()
 		for i, step := range steps {
-			if have, want := ran[i+1].Sub(ran[i]), Jitter(step, 1.0/4); have.Round(time.Second) != want.Round(time.Second) {
+			if have, want := times[i+1].Sub(times[i]), Jitter(step, 1.0/4); have.Round(time.Second) != want.Round(time.Second) {
 				t.Errorf("wait %d: %v, want %v", i+1, have, want)
 			}
 		}
@@ -76,16 +77,16 @@ func TestDefaultBackoffRises(t *testing.T) {
 
 func TestErrorsOfWorkDecide(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		var perm, retry, snooze []time.Time
+		var perms, retries, snoozes notes[time.Time]
 		bang := errors.New("bang")
-		q.Handle(Kind{Name: "perm", Max: 9, Visible: true, Work: failing(q, &perm, func() error {
+		q.Handle(Kind{Name: "perm", Max: 9, Visible: true, Work: failing(q, &perms, func(int) error {
 			return fmt.Errorf("deep: %w", Permanent(bang))
 		})})
-		q.Handle(Kind{Name: "retry", Max: 3, Visible: true, Work: failing(q, &retry, func() error {
+		q.Handle(Kind{Name: "retry", Max: 3, Visible: true, Work: failing(q, &retries, func(int) error {
 			return RetryAt(q.Store.Now().Add(7*time.Hour), bang)
 		})})
-		q.Handle(Kind{Name: "snooze", Max: 1, Visible: true, Work: failing(q, &snooze, func() error {
-			if len(snooze) == 5 {
+		q.Handle(Kind{Name: "snooze", Max: 1, Visible: true, Work: failing(q, &snoozes, func(run int) error {
+			if run == 5 {
 				return nil
 			}
 			return Snooze(q.Store.Now().Add(6 * time.Hour))
@@ -93,6 +94,7 @@ func TestErrorsOfWorkDecide(t *testing.T) {
 		start(t, q)
 		p, r, s := add(t, q, New{Kind: "perm"}), add(t, q, New{Kind: "retry"}), add(t, q, New{Kind: "snooze"})
 		time.Sleep(48 * time.Hour)
+		perm, retry, snooze := perms.all(), retries.all(), snoozes.all()
 		if j := wantState(t, q, p.ID, store.JobError); len(perm) != 1 || j.Err != "deep: bang" {
 			t.Errorf("permanent: %d runs, %+v", len(perm), j)
 		}
@@ -110,11 +112,11 @@ func TestErrorsOfWorkDecide(t *testing.T) {
 
 func TestWritesCommitWithTheState(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		var states []string
+		var states notes[string]
 		mark := func(fail error) Work {
 			return func(_ context.Context, j *store.Job) (Writes, error) {
 				return func(tx *store.Tx, j *store.Job) error {
-					states = append(states, j.Kind+" "+j.State)
+					states.add(j.Kind + " " + j.State)
 					j.Result = []byte(`{"done":true}`)
 					return store.Domains.Put(tx, &store.Domain{ID: "dom_" + j.Kind, Name: j.Kind})
 				}, fail
@@ -138,18 +140,17 @@ func TestWritesCommitWithTheState(t *testing.T) {
 				t.Errorf("writes of %s: %v", name, err)
 			}
 		}
-		if len(states) != 2 || !strings.Contains(fmt.Sprint(states), "good completed") || !strings.Contains(fmt.Sprint(states), "bad error") {
-			t.Errorf("Writes saw %v", states)
+		if saw := states.String(); saw != "[good completed bad error]" && saw != "[bad error good completed]" {
+			t.Errorf("Writes saw %v", saw)
 		}
 	})
 }
 
 func TestRefusedWritesUndoTheTransaction(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		runs := 0
+		var runs atomic.Int32
 		q.Handle(Kind{Name: "k", Visible: true, Work: func(context.Context, *store.Job) (Writes, error) {
-			runs++
-			n := runs
+			n := runs.Add(1)
 			return func(tx *store.Tx, j *store.Job) error {
 				if err := store.Domains.Put(tx, &store.Domain{ID: fmt.Sprintf("dom_%d", n), Name: fmt.Sprint(n)}); err != nil {
 					return err
@@ -186,12 +187,12 @@ func TestRefusedWritesUndoTheTransaction(t *testing.T) {
 
 func TestJobIsKeptWhileFailedRefuses(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		told := 0
+		var told atomic.Int32
 		q.Handle(Kind{
 			Name: "k", Max: 1, Visible: true,
 			Work: func(context.Context, *store.Job) (Writes, error) { return nil, errors.New("no") },
 			Failed: func(*store.Tx, *store.Job, error) error {
-				if told++; told < 3 {
+				if told.Add(1) < 3 {
 					return errors.New("not now")
 				}
 				return nil
@@ -202,8 +203,8 @@ func TestJobIsKeptWhileFailedRefuses(t *testing.T) {
 		time.Sleep(time.Second)
 		wantState(t, q, id, store.JobQueued)
 		time.Sleep(time.Hour)
-		if wantState(t, q, id, store.JobError); told != 3 {
-			t.Errorf("Failed was called %d times", told)
+		if wantState(t, q, id, store.JobError); told.Load() != 3 {
+			t.Errorf("Failed was called %d times", told.Load())
 		}
 	})
 }
@@ -235,36 +236,35 @@ func TestPanicIsAFailure(t *testing.T) {
 
 func TestTimeoutEndsTheContext(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		var took time.Duration
+		var took atomic.Int64
 		q.Handle(Kind{Name: "k", Max: 1, Timeout: time.Minute, Visible: true, Work: func(ctx context.Context, _ *store.Job) (Writes, error) {
 			began := time.Now()
 			<-ctx.Done()
-			took = time.Since(began)
+			took.Store(int64(time.Since(began)))
 			return nil, ctx.Err()
 		}})
 		start(t, q)
 		id := add(t, q, New{Kind: "k"}).ID
 		time.Sleep(2 * time.Minute)
-		if wantState(t, q, id, store.JobError); took != time.Minute {
-			t.Errorf("its ctx ended after %v", took)
+		if wantState(t, q, id, store.JobError); time.Duration(took.Load()) != time.Minute {
+			t.Errorf("its ctx ended after %v", time.Duration(took.Load()))
 		}
 	})
 }
 
 func TestLateResultIsDropped(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		var committed []string
-		runs := 0
+		var committed notes[string]
+		var runs atomic.Int32
 		q.Handle(Kind{Name: "k", Timeout: time.Minute, Visible: true, Work: func(context.Context, *store.Job) (Writes, error) {
-			runs++
-			n := runs
+			n := runs.Add(1)
 			if n == 1 {
 				time.Sleep(10 * time.Minute) // deaf to its ctx
 			} else {
 				time.Sleep(30 * time.Second)
 			}
 			return func(_ *store.Tx, j *store.Job) error {
-				committed = append(committed, fmt.Sprintf("run %d attempt %d", n, j.Attempt))
+				committed.add(fmt.Sprintf("run %d attempt %d", n, j.Attempt))
 				return nil
 			}, nil
 		}})
@@ -278,11 +278,11 @@ func TestLateResultIsDropped(t *testing.T) {
 			t.Errorf("%+v", j)
 		}
 		time.Sleep(time.Hour)
-		if len(committed) != 2 || strings.Contains(fmt.Sprint(committed), "run 1") {
-			t.Errorf("committed %v", committed)
+		if all := committed.all(); len(all) != 2 || strings.Contains(committed.String(), "run 1") {
+			t.Errorf("committed %v", all)
 		}
-		if q.round.busy != 0 || len(q.round.lanes) != 0 || len(q.round.claims) != 0 {
-			t.Errorf("the round keeps %d works, %d lanes, %d claims", q.round.busy, len(q.round.lanes), len(q.round.claims))
+		if works, lanes, claims := memory(q); works+lanes+claims != 0 {
+			t.Errorf("memory keeps %d works, %d lanes, %d claims", works, lanes, claims)
 		}
 	})
 }

@@ -12,8 +12,13 @@ func (s *Service) kinds() []jobs.Kind {
 		s.tellKind(),
 		s.eraseKind("email_user_delete"),
 		s.eraseKind("email_users_bulk_delete"),
+		s.provisionKind(),
+		s.domainDeleteKind(),
+		s.checkKind(),
 		s.retentionKind(),
 		s.compactKind(),
+		s.deliverKind(kindDeliver, directLanes),
+		s.deliverKind(kindRelay, relayLanes),
 	}
 }
 

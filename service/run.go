@@ -7,6 +7,7 @@ import (
 
 // Run does what the service does by the clock, until ctx ends. The queue has a Run of its own.
 func (s *Service) Run(ctx context.Context) error {
+	s.makeZones() // so that the first query need not wait for it
 	t := time.NewTicker(30 * time.Second)
 	defer t.Stop()
 	for {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/webhooks"
 )
@@ -89,6 +90,13 @@ type Service struct {
 	hub     *hub
 	uses    uses
 	poster  *webhooks.Poster
+	zones   *zones
+	looks   chan struct{} // one place for each live look at a domain's DNS
+
+	relays  relays
+	signer  *signer
+	direct  *deliver.Client // to hosts that strangers name
+	relayed *deliver.Client // to the operator's relays
 }
 
 // New puts a service together, and registers every kind of job with the queue.
@@ -103,8 +111,11 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
 		keys: keys, logins: newLogins(), guesses: newGuesses(), hub: newHub(),
+		zones: newZones(c), looks: make(chan struct{}, looksAtOnce),
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
+	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
+	s.newClients()
 	s.register()
 	return s
 }
@@ -112,6 +123,8 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 // Close ends the connections that are kept for later. The queue must have stopped.
 func (s *Service) Close() {
 	s.poster.Close()
+	_ = s.direct.Close() // ends idle connections; there is nothing to lose
+	_ = s.relayed.Close()
 }
 
 func (s *Service) now() time.Time { return s.Store.Now() }

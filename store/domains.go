@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // A Domain is a mail domain of an account. Its name belongs to one account of the installation.
 type Domain struct {
@@ -31,10 +35,12 @@ type Domain struct {
 	Tags         []string
 	Notes        string
 	JobID        string // the newest job about it
+	CreatedTold  bool   // domain.created has fired
 
 	Checks        []DNSCheck // of the newest look-up
-	CheckedAt     time.Time
-	BadChecks     int // in a row
+	CheckedAt     time.Time  // of the newest look-up that was answered
+	NextCheckAt   time.Time  // of the next one by the clock; zero: none is planned
+	BadChecks     int        // in a row
 	FailingSince  time.Time
 	FailureTold   bool // domain.dns_failed has fired in this episode
 	CurrentNS     []string
@@ -63,8 +69,18 @@ var (
 	Domains          = newTable("domain", func(d *Domain) string { return d.ID })
 	DomainByName     = Domains.unique("name", func(d *Domain) string { return d.Name })
 	DomainsByAccount = Domains.index("account", func(d *Domain) string { return d.AccountID })
-	DomainsByCheck   = Domains.index("check", func(d *Domain) string { return TimeKey(d.CheckedAt) })
+	// DomainsUnder holds each domain under its labels from the right, each with a dot behind it, so that a domain and all
+	// that lie below it are neighbours; see TreeKey.
+	DomainsUnder = Domains.index("under", func(d *Domain) string { return TreeKey(d.Name) + "\x00" })
 )
+
+// TreeKey is a name with its labels in reverse, "com.example." for example.com: the prefix of DomainsUnder under which
+// the name and all below it are.
+func TreeKey(name string) string {
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".") + "."
+}
 
 // A CustomRecord is a DNS record that a domain's owner added.
 type CustomRecord struct {

@@ -177,9 +177,9 @@ func (c *messageCheck) checkAccounts() {
 			c.add("counters of account %x: %w", k, errDamagedRow)
 			continue
 		}
-		// Those that no message names are compared with zeros.
-		account := binary.BigEndian.Uint32(k)
-		c.accounts[account] = c.accounts[account]
+		if account := binary.BigEndian.Uint32(k); c.accounts[account] == (Usage{}) {
+			c.accounts[account] = Usage{} // counted, though no message is its
+		}
 	}
 	for account, sum := range c.accounts {
 		u, err := c.tx.AccountUsage(account)
@@ -223,6 +223,15 @@ func (c *messageCheck) checkBlobs() {
 			last = ref
 		} else if ref != last {
 			c.add("blob at %d in segment %08x: references differ in its length", ref.Offset, ref.Segment)
+		}
+	}
+	there := map[uint32]bool{}
+	for _, info := range c.tx.s.seg.list() {
+		there[info.Number] = true
+	}
+	for segment, sum := range live {
+		if !there[segment] {
+			c.add("segment %08x is missing, and with it %d bytes of messages", segment, sum)
 		}
 	}
 	for k := range c.tx.ascend(c.tx.messageBucket(bktLive), nil) {

@@ -2,22 +2,24 @@ package store
 
 import "time"
 
-// A Submission is one message that somebody sent, whose bytes are kept while any recipient waits.
+// A Submission is one message that somebody sent, kept while any of its recipients waits.
 type Submission struct {
-	ID         string // sub_…
-	AccountID  string
-	MailboxID  string
-	DomainID   string
-	MessageID  string // RFC 5322, with brackets
-	Sender     string // return path; "" for a DSN
-	Subject    string
-	Blob       BlobRef // unsigned message; zero once no recipient waits
-	EightBit   bool
-	SMTPUTF8   bool
-	EnvelopeID string // RFC 3461 ENVID
-	Ret        string // RFC 3461 RET
-	Waiting    int    // recipients that are not done
-	CreatedAt  time.Time
+	ID         string    `json:",omitzero"` // sub_…
+	AccountID  string    `json:",omitzero"`
+	MailboxID  string    `json:",omitzero"` // that sent it; "" for what a domain forwards and for reports
+	DomainID   string    `json:",omitzero"` // whose keys sign it and whose sending mode counts
+	MessageID  string    `json:",omitzero"` // RFC 5322, with brackets
+	Sender     string    `json:",omitzero"` // return path; "" for a report
+	Subject    string    `json:",omitzero"`
+	Blob       BlobRef   `json:",omitzero"` // the message, unsigned, with CRLF line ends
+	Forward    bool      `json:",omitzero"` // it arrived here and goes on: not ours to sign, and its sender is rewritten
+	ReportTo   string    `json:",omitzero"` // who is told of failures where that is not the mailbox
+	EightBit   bool      `json:",omitzero"`
+	SMTPUTF8   bool      `json:",omitzero"`
+	EnvelopeID string    `json:",omitzero"` // RFC 3461 ENVID
+	Ret        string    `json:",omitzero"` // RFC 3461 RET
+	Waiting    int       `json:",omitzero"` // recipients that are not done; the submission goes with the last one
+	CreatedAt  time.Time `json:",omitzero"`
 }
 
 // Submissions keeps them; Check counts their blobs among the references.
@@ -25,64 +27,82 @@ var Submissions = newTable("submission", func(s *Submission) string { return s.I
 
 // An Outgoing is the sending log's row for one recipient of a submission.
 type Outgoing struct {
-	ID                string // msg_…
-	SubmissionID      string
-	AccountID         string
-	MailboxID         string
-	MessageID         string
-	Sender            string
-	Recipient         string
-	Subject           string
-	Domain            string // sending domain
-	Notify            string // RFC 3461 NOTIFY
-	ORCPT             string // RFC 3461 ORCPT
-	Status            string // queued sent delivered relayed captured deferred bounced complained suppressed cancelled
-	Transport         string // direct relay local capture
-	Provider          string // the relay's name
-	ProviderMessageID string
-	Attempts          int
-	LastResponse      string
-	JobID             string
-	NextAt            time.Time
-	DelayTold         bool
-	QueuedAt          time.Time
-	UpdatedAt         time.Time
-	Log               []Attempt // newest last, bounded
+	ID                string    `json:",omitzero"` // msg_…
+	SubmissionID      string    `json:",omitzero"`
+	AccountID         string    `json:",omitzero"`
+	MailboxID         string    `json:",omitzero"`
+	MessageID         string    `json:",omitzero"`
+	Sender            string    `json:",omitzero"`
+	Recipient         string    `json:",omitzero"`
+	Subject           string    `json:",omitzero"`
+	Domain            string    `json:",omitzero"` // sending domain
+	Notify            string    `json:",omitzero"` // RFC 3461 NOTIFY
+	ORCPT             string    `json:",omitzero"` // RFC 3461 ORCPT
+	Status            string    `json:",omitzero"` // one of the Outgoing… constants
+	Transport         string    `json:",omitzero"` // direct relay local capture
+	Provider          string    `json:",omitzero"` // the relay's name
+	ProviderMessageID string    `json:",omitzero"`
+	Attempts          int       `json:",omitzero"`
+	LastResponse      string    `json:",omitzero"`
+	JobID             string    `json:",omitzero"`
+	NextAt            time.Time `json:",omitzero"`
+	DelayTold         bool      `json:",omitzero"`
+	QueuedAt          time.Time `json:",omitzero"`
+	UpdatedAt         time.Time `json:",omitzero"`
+	Log               []Attempt `json:",omitempty"` // newest last, bounded
 }
+
+// What became of a message for one recipient.
+const (
+	OutgoingQueued     = "queued"
+	OutgoingDeferred   = "deferred"   // tried, and to be tried again
+	OutgoingSent       = "sent"       // taken by an MX host
+	OutgoingDelivered  = "delivered"  // in a mailbox here
+	OutgoingRelayed    = "relayed"    // taken by a relay
+	OutgoingCaptured   = "captured"   // kept back, since this server sends nothing out
+	OutgoingBounced    = "bounced"    // refused for good
+	OutgoingComplained = "complained" // taken, and called spam
+	OutgoingSuppressed = "suppressed" // never tried, since the address is known to be bad or unwilling
+	OutgoingCancelled  = "cancelled"  // taken back by its sender
+)
+
+// Waits tells whether the message is still to be handed on.
+func (o *Outgoing) Waits() bool { return o.Status == OutgoingQueued || o.Status == OutgoingDeferred }
 
 // An Attempt is one try to hand a message on.
 type Attempt struct {
-	At              time.Time
-	Host, TLS       string
-	Code            int
-	Enhanced, Reply string
+	At       time.Time `json:",omitzero"`
+	Host     string    `json:",omitzero"`
+	TLS      string    `json:",omitzero"`
+	Code     int       `json:",omitzero"`
+	Enhanced string    `json:",omitzero"`
+	Reply    string    `json:",omitzero"`
 }
 
-// Outgoings keeps the sending log.
+// Outgoings keeps the sending log. Ids rise with time, so that pruning takes the first ones.
 var (
 	Outgoings          = newTable("outgoing", func(o *Outgoing) string { return o.ID })
 	OutgoingsByAccount = Outgoings.index("account", func(o *Outgoing) string { return o.AccountID })
 	OutgoingsWaiting   = Outgoings.index("waiting", func(o *Outgoing) string {
-		if o.Status != "queued" && o.Status != "deferred" {
+		if !o.Waits() {
 			return ""
 		}
 		return o.AccountID
 	})
-	OutgoingsBySubmission = Outgoings.index("submission", func(o *Outgoing) string { return o.SubmissionID })
-	OutgoingsByMessageID  = Outgoings.index("message_id", func(o *Outgoing) string { return o.AccountID + o.MessageID + "\x00" })
+	OutgoingsByMessageID = Outgoings.index("message_id", func(o *Outgoing) string { return o.AccountID + o.MessageID + "\x00" })
 )
 
 // A Mapping pairs the Message-ID that a sender gave with the one that a relay minted for one recipient.
 type Mapping struct {
-	ID            string // map_…
-	AccountID     string
-	Original      string // with brackets
-	Provided      string // with brackets
-	Provider      string
-	Recipient     string
-	Sender        string
-	SendingDomain string
-	RelayedAt     time.Time
+	ID            string    `json:",omitzero"` // map_…
+	AccountID     string    `json:",omitzero"`
+	Original      string    `json:",omitzero"` // with brackets
+	Provided      string    `json:",omitzero"` // with brackets
+	Provider      string    `json:",omitzero"`
+	Recipient     string    `json:",omitzero"`
+	Sender        string    `json:",omitzero"`
+	SendingDomain string    `json:",omitzero"`
+	RelayedAt     time.Time `json:",omitzero"`
 }
 
 // Mappings keeps them for 90 days.

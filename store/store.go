@@ -13,6 +13,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Options are what a store may be opened with. The zero value is right for production.
@@ -95,10 +96,10 @@ func (o Options) withDefaults() Options {
 
 // openFiles opens what is not in bbolt; the lock on the database keeps other processes away from it.
 func (s *Store) openFiles(o Options) (err error) {
-	if s.spools, err = openSpools(filepath.Join(s.dir, "spool")); err != nil {
+	if s.spools, err = openSpools(s.dir); err != nil {
 		return fmt.Errorf("open spool: %w", err)
 	}
-	s.seg, err = openSegments(filepath.Join(s.dir, "segments"), segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk})
+	s.seg, err = openSegments(s.dir, segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk})
 	if err != nil {
 		return fmt.Errorf("open segments: %w", err)
 	}
@@ -112,7 +113,7 @@ func openBolt(path string, wait time.Duration) (*bolt.DB, error) {
 		o.InitialMmapSize = 16 << 30
 	}
 	db, err := bolt.Open(path, 0o600, o)
-	if errors.Is(err, bolt.ErrTimeout) { //nolint:staticcheck // the sentinel that Open returns
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("open %s: %w", path, ErrInUse)
 	}
 	if err != nil {

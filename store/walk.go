@@ -54,13 +54,16 @@ func (tx *Tx) descend(b *bolt.Bucket, prefix, before []byte) iter.Seq2[[]byte, [
 
 // seekBefore moves c to the last key before end; nil stands for the end of the bucket.
 func seekBefore(c *bolt.Cursor, end []byte) (k, v []byte) {
-	if end == nil {
-		return c.Last()
+	if end != nil {
+		if k, _ = c.Seek(end); k != nil {
+			return prev(c, k)
+		}
 	}
-	if k, _ = c.Seek(end); k == nil {
-		return c.Last()
+	// bbolt's Last never returns from a bucket whose pages this transaction has emptied, all of them.
+	if k, _ = c.First(); k == nil {
+		return nil, nil
 	}
-	return prev(c, k)
+	return c.Last()
 }
 
 // prev moves c, which is at the key `at`, to the key before it. A page that this transaction has emptied looks to

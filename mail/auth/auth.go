@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -138,11 +139,11 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	var found []discovery
 	var heloOnly bool
 	var dkimErr error
-	var wg sync.WaitGroup
-	wg.Go(func() { verdict.SPF, verdict.SPFDomain, heloOnly = checkSPF(look, r) })
-	wg.Go(func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, msg) })
-	wg.Go(func() { found = discoverAll(look, from.domains) })
-	wg.Wait()
+	together(
+		func() { verdict.SPF, verdict.SPFDomain, heloOnly = checkSPF(look, r) },
+		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, msg) },
+		func() { found = discoverAll(look, from.domains) },
+	)
 	if dkimErr != nil {
 		return nil, dkimErr
 	}
@@ -153,6 +154,29 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	v.judge(verdict, from, found)
 	verdict.Header = resultsField(id, verdict, heloOnly)
 	return verdict, nil
+}
+
+// together runs the functions at once. A panic of one of them comes up here, where the caller can catch it: in a goroutine
+// of its own it would end the process, for a message that any stranger can write.
+func together(fns ...func()) {
+	panics := make(chan any, len(fns))
+	var wg sync.WaitGroup
+	for _, fn := range fns {
+		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					panics <- fmt.Sprintf("%v\n\n%s", p, debug.Stack())
+				}
+			}()
+			fn()
+		})
+	}
+	wg.Wait()
+	select {
+	case p := <-panics:
+		panic(p)
+	default:
+	}
 }
 
 func (v *Verifier) lookups(ctx context.Context) (*lookups, context.CancelFunc) {

@@ -1,0 +1,98 @@
+package handlers
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// specimen has a field of every sort that requests have.
+type specimen struct {
+	service.PageIn
+	ID     string               `path:"id"`
+	Flag   *bool                `query:"flag"`
+	Since  *service.Time        `query:"since"`
+	Word   string               `query:"word" max:"5" enum:"a|b|"`
+	Name   string               `json:"name" required:"true" min:"1" max:"10" alias:"title"`
+	Count  *int64               `json:"count" min:"0" max:"100"`
+	Ratio  float64              `json:"ratio" max:"1"`
+	Note   service.Opt[string]  `json:"note" max:"10"`
+	Number service.Opt[int]     `json:"number" min:"1"`
+	Tags   []string             `json:"tags" min:"1" max:"3"`
+	Boxes  []service.MessageRef `json:"boxes" max:"3"`
+	Yes    bool                 `json:"yes"`
+}
+
+func TestDecodeNamesEveryWrongField(t *testing.T) {
+	var in specimen
+	err := decode(&in, source{
+		query:  url.Values{"limit": {"x"}, "filter[flag]": {"maybe"}, "since": {"then"}, "word": {"c"}},
+		body:   []byte(`{"title":"","count":101,"ratio":2,"note":7,"number":0,"tags":["a","b","c","d"],"boxes":[{"uid":1}],"yes":"no","extra":1,"more":2}`),
+		strict: true,
+	})
+	e, _ := service.AsError(err)
+	if e == nil || e.Status != 400 || e.Code != "validation_error" {
+		t.Fatalf("error %v", err)
+	}
+	var got []string
+	for _, d := range e.Details {
+		got = append(got, d.Field+" "+d.Code)
+	}
+	want := "limit wrong_type, flag wrong_type, since invalid, word not_allowed, name out_of_range, count out_of_range, ratio out_of_range, " +
+		"note wrong_type, number out_of_range, tags too_many_items, boxes.uid wrong_type, yes wrong_type, extra unknown_field, more unknown_field"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("details %s\nwant    %s", strings.Join(got, ", "), want)
+	}
+}
+
+func TestDecodeFills(t *testing.T) {
+	var in specimen
+	err := decode(&in, source{
+		params: httprouter.Params{{Key: "id", Value: "x"}},
+		query:  url.Values{"filter[limit]": {"3"}, "flag": {"false"}, "since": {"2026-11-01"}, "word": {"a"}},
+		body:   []byte(`{"name":"Ann","count":5,"note":null,"number":2,"tags":["t"],"boxes":null,"unknown":1}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.ID != "x" || *in.Limit != 3 || *in.Flag || in.Since.Day() != 1 || in.Word != "a" || in.Name != "Ann" || *in.Count != 5 ||
+		!in.Note.Set || !in.Note.Null || in.Number.Value != 2 || len(in.Tags) != 1 || in.Boxes != nil {
+		t.Errorf("decoded %+v", in)
+	}
+}
+
+// FuzzDecode: whatever comes, it is a request within its bounds or a 400 with a message.
+func FuzzDecode(f *testing.F) {
+	f.Add("limit=3&flag=true", []byte(`{"name":"a","count":1,"note":null,"tags":["x"],"boxes":[{"uid":"1","mailbox":"a@b"}]}`), true)
+	f.Add("filter[since]=2026-11-01T00:00:00Z", []byte(`{"title":"a","number":1e3,"ratio":-0.5}`), false)
+	f.Add("since=x;y", []byte(`{"name":"a","name":"b"}`), false)
+	f.Add("word=%00", []byte(`[1]`), true)
+	f.Fuzz(func(t *testing.T, rawQuery string, body []byte, strict bool) {
+		query, err := url.ParseQuery(rawQuery)
+		if err != nil {
+			return
+		}
+		var in specimen
+		err = decode(&in, source{query: query, body: body, strict: strict})
+		if err != nil {
+			e, ok := service.AsError(err)
+			if !ok || e.Status != 400 || e.Message == "" || e.Code == "" {
+				t.Fatalf("error %#v", err)
+			}
+			if _, err := json.Marshal(e.Details); err != nil {
+				t.Fatalf("details: %v", err)
+			}
+			return
+		}
+		n := utf8.RuneCountInString(in.Name)
+		if n < 1 || n > 10 || in.Count != nil && (*in.Count < 0 || *in.Count > 100) || in.Ratio > 1 || len(in.Tags) > 3 || strings.Contains(in.Name, "\x00") {
+			t.Fatalf("out of bounds: %+v from %q", in, body)
+		}
+	})
+}

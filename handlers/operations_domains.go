@@ -1,0 +1,17 @@
+package handlers
+
+import "github.com/mailstead/mailstead/service"
+
+func domainOps(s *service.Service) []op {
+	return []op{
+		{name: "list_domains", method: "GET", path: "/v1/domains", status: 200, scope: "read", roles: everyone, call: with(s.ListDomains)},
+		{name: "connect_domains", method: "POST", path: "/v1/domains/connect", status: 200, scope: "write", roles: managers, call: with(s.ConnectDomains), strict: true},
+		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers)},
+		{name: "get_domain", method: "GET", path: "/v1/domains/{domain_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetDomain)},
+		{name: "update_domain", method: "PATCH", path: "/v1/domains/{domain_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateDomain)},
+		{name: "delete_domain", method: "DELETE", path: "/v1/domains/{domain_id}", status: 202, scope: "write", roles: managers, call: with(s.DeleteDomain)},
+		{name: "get_dns_status", method: "GET", path: "/v1/domains/{domain_id}/dns-status", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSStatus)},
+		{name: "get_dns_records", method: "GET", path: "/v1/domains/{domain_id}/dns-records", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSRecords)},
+		{name: "verify_dns", method: "POST", path: "/v1/domains/{domain_id}/verify-dns", status: 200, scope: "write", roles: everyone, call: with(s.VerifyDNS)},
+	}
+}

@@ -1,0 +1,164 @@
+package smtpd
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+
+	"github.com/mailstead/mailstead/mail/msg"
+)
+
+// maxLine is the longest line of a message that is taken; RFC 5321 section 4.5.3.1.6 asks for 1000 bytes.
+const maxLine = 64 << 10
+
+// errLongLine is returned for a message with a line over maxLine.
+var errLongLine = errors.New("the message has a line that is too long")
+
+// errEndless is returned for a message that goes on long after it was refused.
+var errEndless = errors.New("the message does not end")
+
+// body reads the message after DATA up to CRLF.CRLF, without the dots of RFC 5321 section 4.5.2. Lines that end in a bare
+// LF or CR are no lines here: they neither end the message nor have dots taken.
+type body struct {
+	w       *wire
+	started bool
+	done    bool
+	inLine  bool   // what comes next is not the beginning of a line
+	line    int    // bytes of the line so far
+	rest    []byte // of what was read
+	read    int64
+	drain   bool // nobody wants it any more
+}
+
+// message gives the message that follows DATA, always the same one until it has ended.
+func (w *wire) message() *body {
+	if w.body == nil {
+		w.body = &body{w: w}
+	}
+	return w.body
+}
+
+// finishBody reads what is left of a message, and hands go-smtp its end alone.
+func (w *wire) finishBody() error {
+	b := w.message()
+	b.drain = true
+	if _, err := io.Copy(io.Discard, b); err != nil {
+		return w.fail(io.EOF)
+	}
+	w.body, w.code = nil, 0
+	w.pending = []byte(".\r\n")
+	return nil
+}
+
+// Read gives as many pieces of the message as are there.
+func (b *body) Read(p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		if len(b.rest) == 0 {
+			if n > 0 && (b.done || b.w.in.Buffered() == 0) {
+				break
+			}
+			if err := b.fill(); err != nil {
+				return n, err
+			}
+			continue
+		}
+		c := copy(p[n:], b.rest)
+		b.rest = b.rest[c:]
+		n += c
+	}
+	return n, nil
+}
+
+// fill reads a line, or as much of it as the buffer holds.
+func (b *body) fill() error {
+	if b.done {
+		return io.EOF
+	}
+	if !b.started {
+		b.started = true
+		b.w.startBody()
+	}
+	piece, err := b.w.in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		err = nil
+		if bytes.HasSuffix(piece, []byte("\r")) { // the next byte tells what it is
+			piece = piece[:len(piece)-1]
+			_ = b.w.in.UnreadByte()
+		}
+	}
+	if err == io.EOF {
+		err = errCut // never EOF: that would be the message's end
+	}
+	if err != nil {
+		_ = b.w.fail(err)
+		return err
+	}
+	return b.take(piece)
+}
+
+func (b *body) take(piece []byte) error {
+	first := !b.inLine
+	if first && string(piece) == ".\r\n" {
+		b.done = true
+		b.w.endBody()
+		return io.EOF
+	}
+	b.read += int64(len(piece))
+	b.line += len(piece)
+	ended := bytes.HasSuffix(piece, []byte("\r\n"))
+	b.inLine = !ended
+	if b.line > maxLine && !b.drain {
+		return errLongLine
+	}
+	if piece[len(piece)-1] == '\n' {
+		b.line = 0
+	}
+	if b.drain {
+		if b.read > 3*b.w.limits.Size {
+			return errEndless
+		}
+		return nil
+	}
+	if first && piece[0] == '.' {
+		piece = piece[1:]
+	}
+	b.rest = piece
+	return nil
+}
+
+// normal reads from r with every line end as CRLF and without NUL, so that no two readers of what is stored see
+// different lines in it.
+type normal struct {
+	r     io.Reader
+	lines io.WriteCloser
+	ready bytes.Buffer
+	raw   [8 << 10]byte
+	err   error
+}
+
+func newNormal(r io.Reader) *normal {
+	n := &normal{r: r}
+	n.lines = msg.NormalizeLines(&n.ready)
+	return n
+}
+
+func (n *normal) Read(p []byte) (int, error) {
+	for n.ready.Len() == 0 {
+		if n.err != nil {
+			return 0, n.err
+		}
+		var c int
+		c, n.err = n.r.Read(n.raw[:])
+		if _, err := n.lines.Write(n.raw[:c]); err != nil {
+			return 0, err
+		}
+		if n.err == io.EOF {
+			if err := n.lines.Close(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return n.ready.Read(p)
+}

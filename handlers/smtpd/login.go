@@ -1,0 +1,92 @@
+package smtpd
+
+import (
+	"bytes"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// AuthMechanisms is what EHLO offers: nothing where a password could be read on its way.
+func (s loginSession) AuthMechanisms() []string {
+	if !s.mayLogIn() {
+		return nil
+	}
+	return []string{sasl.Plain, sasl.Login}
+}
+
+// mayLogIn tells whether passwords may be sent. The sandbox is on this host and may have no certificate.
+func (s loginSession) mayLogIn() bool {
+	return s.wire.tls != "" || s.service.Config.Sandbox
+}
+
+// Auth begins a log-in (RFC 4954).
+func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
+	switch {
+	case !s.mayLogIn():
+		return nil, reply(538, "5.7.11", "Begin TLS first")
+	case s.current() != nil:
+		return nil, reply(503, "5.5.1", "Not within a message")
+	case mechanism == sasl.Plain:
+		return sasl.NewPlainServer(func(identity, username, password string) error {
+			if identity != "" && identity != username {
+				return reply(535, "5.7.8", "Nobody acts for others here")
+			}
+			return s.logIn(username, password)
+		}), nil
+	case mechanism == sasl.Login:
+		return &loginServer{logIn: s.logIn}, nil
+	}
+	return nil, smtp.ErrAuthUnknownMechanism
+}
+
+func (s loginSession) logIn(email, password string) error {
+	u, err := s.service.LoginMailbox(s.ctx, email, password, s.ip.String())
+	if err == nil {
+		s.user = &u
+		s.wire.progress()
+		return nil
+	}
+	e := loginAnswer(err)
+	s.logins++
+	if known := s.clients.may(s.ip, mistake); s.logins >= s.limits.Logins || !known {
+		s.wire.hangUp()
+	}
+	return e
+}
+
+func loginAnswer(err error) *smtp.SMTPError {
+	e, ok := service.AsError(err)
+	if !ok {
+		return reply(454, "4.7.0", "Log-ins fail for the moment; try again later")
+	}
+	switch e.Status {
+	case 401:
+		return reply(535, "5.7.8", "That is not the password of a mailbox here")
+	case 403:
+		return reply(535, "5.7.13", "The mailbox may not log in")
+	}
+	return reply(454, "4.7.0", "Log-ins fail for the moment; try again later")
+}
+
+// loginServer is the server's side of LOGIN, which go-sasl lacks. It asks for the name, then for the password.
+type loginServer struct {
+	logIn    func(username, password string) error
+	username []byte
+	asked    int
+}
+
+// Next answers a response; a nil one asks for the first question.
+func (l *loginServer) Next(response []byte) (challenge []byte, done bool, err error) {
+	if response == nil && l.asked == 0 {
+		l.asked = 1
+		return []byte("Username:"), false, nil
+	}
+	if l.username == nil {
+		l.username, l.asked = append([]byte{}, bytes.TrimSpace(response)...), 2
+		return []byte("Password:"), false, nil
+	}
+	return nil, true, l.logIn(string(l.username), string(response))
+}

@@ -1,0 +1,285 @@
+// Package smtpd listens for mail: as MX on port 25, and for the users of our mailboxes on 587 and 465 (RFC 5321, 6409).
+// It does not know who has a mailbox, what a message is worth or where it goes: the service does.
+package smtpd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/emersion/go-smtp"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// Mode is what a listener is for.
+type Mode int
+
+// The modes of Run.
+const (
+	MX          Mode = iota // mail from anybody to us; no log-in
+	Submission              // mail of our users, STARTTLS
+	Submissions             // the same, TLS from the first byte
+)
+
+// Server takes mail. Its fields are set before Run, which may be called for several listeners at once.
+type Server struct {
+	Log    *slog.Logger // nil: slog.Default
+	TLS    *tls.Config  // nil: no TLS
+	Limits Limits
+
+	service *service.Service
+}
+
+// New returns a server for what the service decides.
+func New(s *service.Service) *Server { return &Server{service: s, Limits: DefaultLimits()} }
+
+// run is one Run.
+type run struct {
+	service *service.Service
+	log     *slog.Logger
+	tls     *tls.Config
+	limits  Limits
+	mode    Mode
+	host    string
+	clients *clients
+
+	ctx    context.Context // of what the service is asked
+	cancel context.CancelFunc
+	taking sync.WaitGroup // messages that are being taken
+
+	mu       sync.Mutex
+	wires    map[*wire]struct{}
+	stopping bool
+}
+
+var errNoTLS = errors.New("a listener for TLS needs a certificate")
+
+// Run serves the connections of ln until ctx ends, lets what is being received come to its end, and returns nil after
+// its last goroutine has ended. It returns an error if ln fails. ln is closed.
+func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
+	if mode == Submissions && s.TLS == nil {
+		return errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), errNoTLS), ln.Close())
+	}
+	r := s.start(ctx, mode)
+	defer r.cancel()
+	unhook := context.AfterFunc(ctx, func() { ln.Close() })
+	defer unhook()
+	var conns sync.WaitGroup
+	err := r.accept(ctx, ln, &conns)
+	ln.Close()
+	r.stop()
+	hard := time.AfterFunc(r.limits.Grace, r.cut)
+	defer hard.Stop()
+	conns.Wait()
+	r.taking.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("accept on %s: %w", ln.Addr(), err)
+}
+
+func (s *Server) start(ctx context.Context, mode Mode) *run {
+	r := &run{
+		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Config.Hostname,
+		clients: newClients(s.Limits, time.Now), wires: map[*wire]struct{}{},
+	}
+	if r.log == nil {
+		r.log = slog.Default()
+	}
+	if r.host == "" {
+		r.host = "localhost"
+	}
+	// A message that is being received may be taken after ctx has ended.
+	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return r
+}
+
+// accept takes connections until ln is closed. Want of file descriptors and the like passes.
+func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup) error {
+	wait := 5 * time.Millisecond
+	for {
+		c, err := ln.Accept()
+		switch {
+		case err == nil:
+			wait = 5 * time.Millisecond
+			r.admit(c, conns)
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return err
+		default:
+			r.log.Warn("smtp: accept", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			}
+			wait = min(2*wait, time.Second)
+		}
+	}
+}
+
+// admit serves a connection unless its client has too many.
+func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
+	ip := addressOf(c)
+	leave, ok := r.clients.enter(ip)
+	if !ok {
+		r.log.Info("smtp: too many connections", "ip", ip)
+		if r.mode != Submissions {
+			_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // an empty socket takes a line at once
+			fmt.Fprintf(c, "421 4.7.0 %s Too many connections; come again later\r\n", r.host)
+		}
+		c.Close()
+		return
+	}
+	w := newWire(c, &r.limits, r.host, library{r.log})
+	if !r.watch(w) {
+		leave()
+		c.Close()
+		return
+	}
+	conns.Go(func() {
+		defer leave()
+		defer r.forget(w)
+		r.serve(w, ip)
+	})
+}
+
+func addressOf(c net.Conn) netip.Addr {
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.Addr{}
+}
+
+// serve speaks with a client until it leaves. TLS in the middle begins a session of its own.
+func (r *run) serve(w *wire, ip netip.Addr) {
+	defer w.cut()
+	defer func() {
+		if v := recover(); v != nil { // go-smtp catches its own; this is for the handshake
+			w.log.Printf("panic serving %v: %v\n%s", ip, v, debug.Stack())
+		}
+	}()
+	if r.mode == Submissions {
+		if err := w.shake(r.tls); err != nil {
+			r.log.Debug("smtp", "ip", ip, "error", err)
+			return
+		}
+	}
+	w.canTLS = r.tls != nil && r.mode != Submissions
+	for {
+		r.speak(w, ip)
+		if !w.wantTLS {
+			return
+		}
+		if err := w.shake(r.tls); err != nil {
+			r.log.Debug("smtp", "ip", ip, "error", err)
+			return
+		}
+	}
+}
+
+// speak lets go-smtp serve a connection, and returns when it has ended, or when TLS is to begin on it.
+func (r *run) speak(w *wire, ip netip.Addr) {
+	srv := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) { return r.newSession(w, c, ip), nil }))
+	srv.Domain = r.host
+	srv.ErrorLog = w.log
+	srv.MaxRecipients = r.limits.Rcpts
+	srv.MaxMessageBytes = r.limits.Size
+	srv.MaxLineLength = maxLine
+	srv.EnableSMTPUTF8 = true
+	srv.EnableDSN = r.mode != MX
+	srv.AllowInsecureAuth = true // the session says where it may be; the library does not see TLS
+	if w.canTLS {
+		srv.TLSConfig = r.tls // for EHLO alone: the wire answers STARTTLS
+	}
+	_ = srv.Serve(&single{w})
+	_ = srv.Shutdown(context.Background())
+}
+
+func (r *run) newSession(w *wire, c *smtp.Conn, ip netip.Addr) smtp.Session {
+	s := &session{run: r, wire: w, conn: c, ip: ip}
+	s.ctx, s.end = context.WithCancel(r.ctx)
+	if r.mode == MX {
+		return s
+	}
+	return loginSession{s}
+}
+
+// watch remembers a connection so that it can be stopped; false when that has begun.
+func (r *run) watch(w *wire) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.stopping {
+		r.wires[w] = struct{}{}
+	}
+	return !r.stopping
+}
+
+func (r *run) forget(w *wire) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.wires, w)
+}
+
+// stop ends every connection that is not within a message, and the others when that has come.
+func (r *run) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = true
+	for w := range r.wires {
+		w.stop()
+	}
+}
+
+// cut ends everything that is still going on.
+func (r *run) cut() {
+	r.cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.wires {
+		w.cut()
+	}
+}
+
+// single is a listener with one connection.
+type single struct{ w *wire }
+
+var errServed = errors.New("the only connection has been given")
+
+func (l *single) Accept() (net.Conn, error) {
+	if w := l.w; w != nil {
+		l.w = nil
+		return w, nil
+	}
+	return nil, errServed
+}
+
+func (l *single) Close() error   { return nil }
+func (l *single) Addr() net.Addr { return &net.TCPAddr{} }
+
+// library takes what go-smtp logs: panics are ours to know of, the rest is the peers' doing.
+type library struct{ log *slog.Logger }
+
+func (l library) Printf(format string, args ...any) {
+	text := "smtp: " + fmt.Sprintf(format, args...)
+	if strings.HasPrefix(format, "panic") && !tooLate(text) {
+		l.log.Error(text)
+		return
+	}
+	l.log.Debug(text)
+}
+
+// tooLate recognises the one panic that go-smtp has by itself: its goroutine for chunks begins when the session has ended
+// already, and finds none. Nothing was asked of us then, so our code is not on its stack.
+func tooLate(text string) bool {
+	return strings.Contains(text, "go-smtp.(*Conn).handleBdat.func1(") && !strings.Contains(text, "/handlers/smtpd.")
+}
+
+func (l library) Println(args ...any) { l.log.Debug("smtp: " + fmt.Sprint(args...)) }

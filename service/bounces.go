@@ -1,0 +1,217 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// bouncedData is the data of email.bounced.
+type bouncedData struct {
+	Recipient         string  `json:"recipient"`
+	Sender            string  `json:"sender"`
+	SendingDomain     string  `json:"sending_domain"`
+	UserID            *string `json:"user_id"`
+	BounceType        string  `json:"bounce_type"`
+	BounceSubtype     string  `json:"bounce_subtype"`
+	Status            string  `json:"status"`
+	Diagnostic        string  `json:"diagnostic"`
+	RemoteMTA         *string `json:"remote_mta"`
+	Provider          *string `json:"provider"`
+	OriginalMessageID string  `json:"original_message_id"`
+	ProviderMessageID *string `json:"provider_message_id"`
+	Suppressed        bool    `json:"suppressed"`
+	BouncedAt         Time    `json:"bounced_at"`
+}
+
+// bounceType tells failures for good, which have a status 5.x, from those that lasted too long.
+func bounceType(status string) string {
+	switch {
+	case strings.HasPrefix(status, "5."):
+		return "hard"
+	case strings.HasPrefix(status, "4."):
+		return "soft"
+	}
+	return "undetermined"
+}
+
+// bounceSubtype says in a word what a status of RFC 3463 is about.
+func bounceSubtype(status string) string {
+	_, detail, _ := strings.Cut(status, ".")
+	exact := map[string]string{
+		"1.1": "no_such_mailbox", "1.2": "no_such_domain", "1.10": "no_mail_domain", "2.1": "mailbox_disabled", "2.2": "mailbox_full",
+		"2.3": "message_too_large", "3.4": "message_too_large", "4.6": "loop", "4.7": "expired",
+	}
+	if word := exact[detail]; word != "" {
+		return word
+	}
+	subject, _, _ := strings.Cut(detail, ".")
+	subjects := map[string]string{
+		"1": "address", "2": "mailbox", "3": "mail_system", "4": "network", "5": "protocol", "6": "content", "7": "policy",
+	}
+	if word := subjects[subject]; word != "" {
+		return word
+	}
+	return "general"
+}
+
+// bounce gives a message up for one recipient: the event, the report to its sender, and where the address itself is at
+// fault the account's suppression of it.
+func (s *Service) bounce(m *mailing, r deliver.Result) (jobs.Writes, error) {
+	letter, err := s.failureReport(m, r)
+	if err != nil {
+		return nil, err
+	}
+	return func(tx *store.Tx, _ *store.Job) error {
+		row, err := waitingRow(tx, m.row.ID)
+		if row == nil {
+			s.giveUp(letter)
+			return err
+		}
+		record(row, m.route, r)
+		if err := s.report(tx, m.sub, letter); err != nil {
+			return err
+		}
+		if err := s.tellBounce(tx, row, r); err != nil {
+			return err
+		}
+		return s.close(tx, row, store.OutgoingBounced)
+	}, nil
+}
+
+func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
+	if r.RecipientFault {
+		if err := suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
+			return err
+		}
+	}
+	if err := s.count(tx, row.AccountID, func(st *store.DayStat) { st.Bounced++ }); err != nil {
+		return err
+	}
+	_, err := s.emit(tx, row.AccountID, EventEmailBounced, bouncedData{
+		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, UserID: orNull(row.MailboxID),
+		BounceType: bounceType(r.Enhanced), BounceSubtype: bounceSubtype(r.Enhanced), Status: r.Enhanced, Diagnostic: r.Reply,
+		RemoteMTA: orNull(r.Host), Provider: orNull(row.Provider), OriginalMessageID: row.MessageID,
+		ProviderMessageID: orNull(row.ProviderMessageID), Suppressed: r.RecipientFault, BouncedAt: Time{tx.Now()},
+	})
+	return err
+}
+
+// asked tells whether the sender wants to hear of failures or delays (RFC 3461 section 4.1).
+func asked(notify, what string) bool {
+	return notify == "" || strings.Contains(","+notify+",", ","+what+",")
+}
+
+// failureReport is what tells the sender that a message was given up; nil where nobody is to be told.
+func (s *Service) failureReport(m *mailing, r deliver.Result) (*draft, error) {
+	if !asked(m.row.Notify, "FAILURE") {
+		return nil, nil
+	}
+	return s.compose(m, msg.DSNRecipient{
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionFailed, Status: r.Enhanced, Diagnostic: r.Reply, RemoteMTA: r.Host,
+	})
+}
+
+// notice gives when a job must be due so that the sender hears of a delay four hours after the message was queued, and
+// the notice itself once it is time. next is the next attempt.
+func (s *Service) notice(m *mailing, next time.Time, status, answer string) (due time.Time, letter *draft, err error) {
+	at := m.row.QueuedAt.Add(noticeAfter)
+	switch {
+	case m.row.DelayTold || !asked(m.row.Notify, "DELAY") || !s.hasReader(m.sub):
+		return next, nil, nil
+	case m.now.Before(at):
+		if at.Before(next) {
+			return at, nil, nil
+		}
+		return next, nil, nil
+	}
+	r := msg.DSNRecipient{
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer,
+		WillRetryUntil: m.row.QueuedAt.Add(giveUpAfter),
+	}
+	letter, err = s.compose(m, r)
+	return next, letter, err
+}
+
+// hasReader tells whether anybody is to hear of what becomes of a submission. Nobody hears of a report (RFC 5321 section
+// 6.1), nor of a forward whose sender may be forged.
+func (s *Service) hasReader(sub *store.Submission) bool {
+	return sub.Sender != "" && (!sub.Forward || sub.ReportTo != "")
+}
+
+// compose writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it has no reader.
+func (s *Service) compose(m *mailing, r msg.DSNRecipient) (*draft, error) {
+	if !s.hasReader(m.sub) {
+		return nil, nil
+	}
+	dsn := msg.DSN{
+		ReportingMTA: s.Config.Hostname, From: msg.Address{Name: "Mail Delivery System", Mailbox: "mailer-daemon", Host: s.Config.Hostname},
+		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: []msg.DSNRecipient{r}, Original: whole(m.blob),
+		MessageID: msg.NewMessageID(s.Config.Hostname), Date: m.now, ArrivalDate: m.row.QueuedAt,
+	}
+	spool := s.Store.NewSpool(MaxMessage)
+	defer spool.Close()
+	_, err := dsn.WriteTo(spool)
+	if errors.Is(err, msg.ErrHeader) || errors.Is(err, msg.ErrAddress) { // no later attempt would do better
+		s.Log.Error("a report cannot be written", "message", m.row.ID, "err", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write report: %w", err)
+	}
+	return s.prepare(spool, Envelope{To: []string{m.sub.Sender}, Received: m.now})
+}
+
+// giveUp releases a report that is not sent after all.
+func (s *Service) giveUp(letter *draft) {
+	if letter != nil {
+		s.release(letter)
+	}
+}
+
+// report brings a report to the sender: into the mailbox that sent, or as mail to the sender of what was forwarded.
+func (s *Service) report(tx *store.Tx, sub *store.Submission, letter *draft) error {
+	if letter == nil {
+		return nil
+	}
+	if sub.Forward {
+		return s.reportAway(tx, sub, letter)
+	}
+	mb, err := liveMailbox(tx, sub.MailboxID)
+	if mb == nil {
+		s.giveUp(letter)
+		return err
+	}
+	_, err = s.file(tx, mb, letter, filing{folder: store.InboxID, received: tx.Now(), arrived: true})
+	return err
+}
+
+func (s *Service) reportAway(tx *store.Tx, about *store.Submission, letter *draft) error {
+	d, err := store.Domains.Get(tx, about.DomainID)
+	if isGone(err) {
+		s.giveUp(letter)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.enqueue(tx, &store.Submission{
+		AccountID: about.AccountID, DomainID: about.DomainID, MessageID: letter.summary.MessageID, Subject: letter.summary.Subject, Blob: letter.blob,
+	}, d, []Rcpt{{Address: about.ReportTo}})
+	return err
+}
+
+// liveMailbox gives a mailbox that mail can be filed in; nil if it is gone or going.
+func liveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
+	mb, err := store.Mailboxes.Get(tx, id)
+	if isGone(err) || err == nil && mb.Status == "deleting" {
+		return nil, nil
+	}
+	return mb, err
+}

@@ -1,0 +1,145 @@
+package service
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A destination is where mail to one address of a domain that we host goes: into a mailbox, on to another address, or both.
+type destination struct {
+	domain  *store.Domain
+	mailbox *store.Mailbox // nil: none
+	forward string         // who else gets it; "" nobody
+}
+
+// errNotHosted says that mail to an address is not for us to keep.
+var errNotHosted = errors.New("not an address of a domain of this server")
+
+// findDestination says where mail to an address, as NormalizeEmail gives it, goes. The error is errNotHosted, or an
+// SMTPError: 550 5.1.1 for nobody, 550 5.2.1 and 450 4.2.1 for a mailbox that takes no mail.
+func (s *Service) findDestination(tx *store.Tx, address string) (*destination, error) {
+	local, name, ok := msg.SplitEmail(address)
+	if !ok {
+		return nil, errNotHosted
+	}
+	d, err := store.DomainByName.Get(tx, name)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Status != "complete" || d.DNSProvider == "external") {
+		return nil, errNotHosted
+	}
+	if err != nil {
+		return nil, err
+	}
+	if original, ok := s.srsReverse(local, name); ok {
+		return &destination{domain: d, forward: original}, nil
+	}
+	mb, err := findMailbox(tx, local, name)
+	if err != nil {
+		return nil, err
+	}
+	if mb != nil {
+		return &destination{domain: d, mailbox: mb, forward: mb.ForwardTo}, accepting(mb)
+	}
+	return fallback(tx, d, local)
+}
+
+// findMailbox gives the mailbox of the address, or of the address without its +tag; nil if there is none.
+func findMailbox(tx *store.Tx, local, domain string) (*store.Mailbox, error) {
+	base, _, tagged := strings.Cut(local, "+")
+	for _, name := range []string{local, base} {
+		mb, err := store.MailboxByEmail.Get(tx, name+"@"+domain)
+		switch {
+		case err == nil && mb.Status != "deleting":
+			return mb, nil
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return nil, err
+		}
+		if !tagged {
+			break
+		}
+	}
+	return nil, nil
+}
+
+// accepting says why a mailbox takes no mail.
+func accepting(mb *store.Mailbox) error {
+	switch mb.Status {
+	case "active":
+		return nil
+	case "pending":
+		return smtpErrorf(450, "4.2.1", "The mailbox is being set up. Try again later.")
+	}
+	return smtpErrorf(550, "5.2.1", "The mailbox takes no mail at present.")
+}
+
+// fallback is where mail to no mailbox goes: the catch-all, the address that the domain forwards to, and for the two
+// names that every domain must answer (RFC 5321 section 4.5.1, RFC 2142) the account's owner.
+func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error) {
+	required := local == "postmaster" || local == "abuse"
+	to := d.CatchAll
+	if to == "" && !required {
+		to = d.Forward
+	}
+	if to == "" && required {
+		a, err := store.Accounts.Get(tx, d.AccountID)
+		if err != nil {
+			return nil, err
+		}
+		to = a.Email
+	}
+	if to == "" {
+		return nil, smtpErrorf(550, "5.1.1", "There is no such mailbox.")
+	}
+	mb, err := store.MailboxByEmail.Get(tx, to)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.AccountID != d.AccountID || mb.Type == "external") {
+		return &destination{domain: d, forward: to}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &destination{domain: d, mailbox: mb, forward: mb.ForwardTo}, accepting(mb)
+}
+
+// takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550 5.7.1 for a forward to an
+// address that must not get mail.
+func (d *destination) takes(tx *store.Tx, size int64) error {
+	if d.mailbox != nil {
+		left, err := quotaLeft(tx, d.mailbox)
+		if err != nil {
+			return err
+		}
+		if left >= 0 && left < size {
+			return smtpErrorf(452, "4.2.2", "The mailbox is full.")
+		}
+		return nil
+	}
+	suppressed, err := isSuppressed(tx, d.domain.AccountID, d.forward)
+	if suppressed {
+		return smtpErrorf(550, "5.7.1", "The address that this mail is forwarded to takes none.")
+	}
+	return err
+}
+
+// An arrival is how a message came to a destination.
+type arrival struct {
+	sender   string // return path, "" for a report
+	folder   uint32
+	received time.Time
+	genuine  bool // SPF, DKIM or we ourselves vouch for the sender, so that it may be told of failures
+}
+
+// place files a message that arrives and sends it on, as the destination says.
+func (s *Service) place(tx *store.Tx, to *destination, d *draft, a arrival) error {
+	if to.mailbox != nil {
+		if _, err := s.file(tx, to.mailbox, d, filing{folder: a.folder, received: a.received, arrived: true}); err != nil {
+			return err
+		}
+	}
+	if to.forward == "" {
+		return nil
+	}
+	return s.addForward(tx, to, d, a)
+}

@@ -1,0 +1,222 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/store"
+)
+
+// ConnectDomainsIn is the body of connect_domains.
+type ConnectDomainsIn struct {
+	Domains      []string `json:"domains" required:"true" min:"1" max:"100"`
+	EdgeAPIToken *string  `json:"edge_api_token" alias:"cloudflare_api_token"`
+	ManualDNS    bool     `json:"manual_dns"`
+	External     bool     `json:"external"`
+	Tags         []string `json:"tags" max:"50"`
+}
+
+// provider says who is to serve the DNS of the domains.
+func (in *ConnectDomainsIn) provider() (string, error) {
+	switch {
+	case in.EdgeAPIToken != nil && strings.TrimSpace(*in.EdgeAPIToken) == "":
+		return "", Invalid("edge_api_token", "invalid", "is empty; leave it out to use our own nameservers")
+	case in.EdgeAPIToken != nil && in.ManualDNS, in.EdgeAPIToken != nil && in.External:
+		return "", Invalid("edge_api_token", "not_allowed", "excludes manual_dns and external: either the edge provider serves the DNS or somebody else does")
+	case in.ManualDNS && in.External:
+		return "", Invalid("external", "not_allowed", "excludes manual_dns: an external domain needs no records from us")
+	case in.EdgeAPIToken != nil:
+		return providerEdge, nil
+	case in.ManualDNS:
+		return providerManual, nil
+	case in.External:
+		return providerExternal, nil
+	}
+	return dnsprov.Builtin, nil
+}
+
+// Connected is the answer of connect_domains.
+type Connected struct {
+	Domains     []ConnectResult `json:"domains"`
+	Nameservers []string        `json:"nameservers"`
+	DomainsUsed int             `json:"domains_used"`
+	DomainLimit int             `json:"domain_limit"`
+	EdgeMode    bool            `json:"edge_mode"`
+}
+
+// A ConnectResult says what came of one name.
+type ConnectResult struct {
+	Domain      string   `json:"domain"`
+	DomainID    *string  `json:"domain_id"`
+	Status      string   `json:"status"` // created already_exists error
+	DNSProvider string   `json:"dns_provider"`
+	Nameservers []string `json:"nameservers"`
+	Error       *string  `json:"error"`
+}
+
+// A candidate is a name that somebody asked about; problem says why it is none.
+type candidate struct {
+	name    string
+	problem string
+}
+
+// candidates brings names into the one form, each once, in the order in which they came.
+func candidates(names []string) []candidate {
+	var out []candidate
+	for _, given := range names {
+		c := candidate{}
+		ascii, _, err := dnsprov.NormalizeDomain(given)
+		if c.name = ascii; err != nil {
+			c = candidate{clip(strings.TrimSpace(given)), err.Error()}
+		}
+		if !slices.ContainsFunc(out, func(o candidate) bool { return o.name == c.name }) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// clip shortens what is no name for the answer that says so.
+func clip(text string) string {
+	const most = 253
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// ConnectDomains adds domains to the account. A name that cannot be added does not hold up its neighbours; over the
+// account's limit nothing is made.
+func (s *Service) ConnectDomains(_ context.Context, who Actor, in ConnectDomainsIn) (*Connected, error) {
+	provider, err := in.provider()
+	if err != nil {
+		return nil, err
+	}
+	tags, err := cleanTags(in.Tags)
+	if err != nil {
+		return nil, err
+	}
+	names := candidates(in.Domains)
+	var out *Connected
+	err = s.Store.Update(func(tx *store.Tx) error {
+		c := &connection{s: s, tx: tx, who: who, provider: provider, tags: tags}
+		out = &Connected{
+			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: provider == providerEdge,
+		}
+		for _, name := range names {
+			r, err := c.connect(name)
+			if err != nil {
+				return err
+			}
+			out.Domains = append(out.Domains, r)
+		}
+		out.DomainsUsed = store.DomainsByAccount.Count(tx, who.AccountID, 0)
+		if c.made > 0 && out.DomainLimit > 0 && out.DomainsUsed > out.DomainLimit {
+			return errDomainLimit(out.DomainLimit, out.DomainsUsed-c.made)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func errDomainLimit(limit, used int) *Error {
+	return Errorf(403, "domain_limit_exceeded", "This account may have %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
+}
+
+// A connection is the transaction of one connect_domains.
+type connection struct {
+	s        *Service
+	tx       *store.Tx
+	who      Actor
+	provider string
+	tags     []string
+	made     int
+}
+
+func (c *connection) connect(name candidate) (ConnectResult, error) {
+	r := ConnectResult{Domain: name.name, Status: "error", DNSProvider: c.provider, Nameservers: []string{}}
+	refuse := func(why string) (ConnectResult, error) {
+		r.Error = &why
+		return r, nil
+	}
+	if name.problem != "" {
+		return refuse(name.problem)
+	}
+	d, err := store.DomainByName.Get(c.tx, name.name)
+	switch {
+	case err == nil && d.AccountID != c.who.AccountID:
+		return refuse(notAvailable(name.name))
+	case err == nil && d.Status == domainDeleting:
+		return refuse(name.name + " is being deleted. Connect it again when the job " + d.JobID + " has ended.")
+	case err == nil:
+		r.DomainID, r.Status, r.DNSProvider, r.Nameservers = &d.ID, "already_exists", d.DNSProvider, c.s.nameserversOf(d.DNSProvider)
+		return r, nil
+	case !errors.Is(err, store.ErrNotFound):
+		return r, err
+	}
+	if c.provider == providerEdge {
+		return refuse("This version of Mailstead cannot set records at the edge provider (not_configured). Connect " + name.name +
+			" without edge_api_token: with our nameservers, or with manual_dns.")
+	}
+	if c.provider == dnsprov.Builtin && entangled(c.tx, c.who.AccountID, name.name) {
+		return refuse(notAvailable(name.name))
+	}
+	if d, err = c.make(name.name); err != nil {
+		return r, err
+	}
+	r.DomainID, r.Status, r.Nameservers = &d.ID, "created", c.s.nameserversOf(c.provider)
+	return r, nil
+}
+
+func notAvailable(name string) string {
+	return name + " cannot be connected to this account. If it is yours, ask the operator of this installation."
+}
+
+// entangled tells whether a builtin domain of another account is above or below the name in the tree. Our server answers
+// from the zone that encloses a name most closely, so somebody who connects www.example.com would take that name from
+// the account that example.com is delegated to, with no word from its owner. What was complete before its parent came
+// is there by a delegation of its own, and stays.
+func entangled(tx *store.Tx, accountID, name string) bool {
+	_, parent, found := strings.Cut(name, ".")
+	for ; found; _, parent, found = strings.Cut(parent, ".") {
+		d, err := store.DomainByName.Get(tx, parent)
+		if err == nil && d.AccountID != accountID && d.DNSProvider == dnsprov.Builtin {
+			return true
+		}
+	}
+	for _, d := range store.DomainsUnder.Asc(tx, store.TreeKey(name), "") {
+		if d.AccountID != accountID && d.DNSProvider == dnsprov.Builtin && d.CompletedAt.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// make writes the domain in the state that its provider begins with.
+func (c *connection) make(name string) (*store.Domain, error) {
+	d := &store.Domain{
+		ID: c.tx.NewID("dom"), AccountID: c.who.AccountID, Name: name, DNSProvider: c.provider, Source: "connected",
+		Status: domainPendingNS, NSStatus: nsPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
+	}
+	c.made++
+	switch c.provider {
+	case providerManual:
+		d.Status, d.NSStatus = domainInProgress, nsNotRequired
+		if err := c.s.addProvision(c.tx, d, c.who.UserID); err != nil {
+			return nil, err
+		}
+	case providerExternal:
+		d.NSStatus, d.DNSStatus = nsNotRequired, dnsComplete
+		d.Status, d.CompletedAt = domainComplete, c.tx.Now()
+		if err := errors.Join(c.s.tellCreated(c.tx, d), c.s.tellReady(c.tx, d)); err != nil {
+			return nil, err
+		}
+	}
+	return d, c.s.putZone(c.tx, d)
+}

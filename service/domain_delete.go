@@ -1,0 +1,195 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Steps of a deletion, in order. Each can be done again.
+const (
+	stepMailboxes     = "mailboxes" // with their mail
+	stepDropZone      = "zone"
+	stepCustomRecords = "custom_records"
+	stepDomain        = "domain"
+)
+
+const (
+	markAtATime  = 50  // mailboxes taken out of use in one transaction
+	dropsAtATime = 200 // custom records
+)
+
+func (s *Service) domainDeleteKind() jobs.Kind {
+	return jobs.Kind{Name: "domain_delete", Work: s.eraseDomain, Timeout: time.Hour, Lanes: 2, Visible: true}
+}
+
+// Location is where the job's state can be asked for.
+func (j *JobResponse) Location() string { return "/v1/jobs/" + j.JobID }
+
+// DeleteDomain takes a domain out of use at once; a job deletes its mailboxes with their mail, its records and then the
+// domain. A second request answers the same job.
+func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobResponse, error) {
+	var out JobResponse
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := domainOf(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		if err := checkIdle(tx, d); err != nil {
+			if d.Status != domainDeleting {
+				return err
+			}
+			j, err := store.Jobs.Get(tx, d.JobID)
+			if err == nil {
+				out = jobOut(j)
+			}
+			return err
+		}
+		j, err := s.addDelete(tx, d, who)
+		if err != nil {
+			return err
+		}
+		out = jobOut(j)
+		d.Status, d.StatusDetail, d.JobID = domainDeleting, "", j.ID
+		return s.putDomain(tx, d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who Actor) (*store.Job, error) {
+	return s.Queue.Add(tx, jobs.New{
+		AccountID: who.AccountID, Kind: "domain_delete", Lane: "delete " + who.AccountID, CreatedBy: who.UserID,
+		Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name},
+		Steps: []string{stepMailboxes, stepDropZone, stepCustomRecords, stepDomain},
+		Total: store.MailboxesByDomain.Count(tx, d.ID, 0) + 1,
+	})
+}
+
+// eraseDomain is the work of domain_delete. Begun again after a crash it goes on where it was.
+func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[domainArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var d *store.Domain
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		d, err = store.Domains.Get(tx, args.DomainID)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{stepMailboxes, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
+		{stepDropZone, func() error { s.zones.note(d.Name, nil); return nil }},
+		{stepCustomRecords, func() error { return s.eraseCustomRecords(ctx, d.ID) }},
+	} {
+		jobs.Step(ctx, step.name, "in_progress", "")
+		if err := step.do(); err != nil {
+			jobs.Step(ctx, step.name, "error", "It did not succeed. The log of this installation says why.")
+			return nil, fmt.Errorf("delete %s: %s: %w", d.Name, step.name, err)
+		}
+		jobs.Step(ctx, step.name, "completed", "")
+	}
+	jobs.Step(ctx, stepDomain, "completed", "")
+	jobs.Progress(ctx, j.Total, j.Total, "")
+	return func(tx *store.Tx, _ *store.Job) error {
+		tx.After(func() { s.zones.note(d.Name, nil) })
+		return store.Domains.Delete(tx, d.ID)
+	}, nil
+}
+
+// eraseMailboxesOf deletes the mailboxes of a domain one after the other. Nobody makes new ones on a domain that is being
+// deleted.
+func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *store.Job) error {
+	if err := s.markMailboxesOf(ctx, d.ID, j.ID); err != nil {
+		return err
+	}
+	for done := j.Completed; ; done++ {
+		id := ""
+		err := s.Store.View(func(tx *store.Tx) error {
+			for _, id = range store.MailboxesByDomain.Keys(tx, d.ID, "") {
+				break
+			}
+			return nil
+		})
+		if err != nil || id == "" {
+			return err
+		}
+		if err := s.eraseMailbox(ctx, id); err != nil {
+			return err
+		}
+		jobs.Progress(ctx, min(done+1, j.Total-1), j.Total, "")
+	}
+}
+
+// markMailboxesOf takes every mailbox of a domain out of use, before the mail of the first one is deleted.
+func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) error {
+	after := ""
+	for n := markAtATime; n == markAtATime; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		last := after
+		err := s.Store.Update(func(tx *store.Tx) error {
+			n, last = 0, after
+			var boxes []*store.Mailbox
+			for key, mb := range store.MailboxesByDomain.Asc(tx, domainID, after) {
+				last = key
+				if boxes = append(boxes, mb); len(boxes) == markAtATime {
+					break
+				}
+			}
+			n = len(boxes)
+			for _, mb := range boxes {
+				if mb.Status == "deleting" {
+					continue
+				}
+				if err := s.deleteMailbox(tx, mb, jobID); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		after = last
+	}
+	return nil
+}
+
+func (s *Service) eraseCustomRecords(ctx context.Context, domainID string) error {
+	for n := dropsAtATime; n == dropsAtATime; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := s.Store.Update(func(tx *store.Tx) error {
+			var ids []string
+			for _, id := range store.CustomRecordsByDomain.Keys(tx, domainID, "") {
+				if ids = append(ids, id); len(ids) == dropsAtATime {
+					break
+				}
+			}
+			n = len(ids)
+			return deleteAll(tx, store.CustomRecords, ids)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

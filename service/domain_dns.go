@@ -1,0 +1,279 @@
+package service
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/store"
+)
+
+// looksKept is how long a look at a domain that is not complete yet answers for the next one.
+const looksKept = time.Minute
+
+// GetDNSStatusIn names one domain, and says whether to look at it now.
+type GetDNSStatusIn struct {
+	DomainID string `path:"domain_id"`
+	Refresh  bool   `query:"refresh"`
+}
+
+// DNSStatus says what of a domain's records is seen in the DNS.
+type DNSStatus struct {
+	DomainID    string         `json:"domain_id"`
+	Domain      string         `json:"domain"`
+	DNSProvider string         `json:"dns_provider"`
+	Status      string         `json:"status"` // pending propagating complete failed
+	Ready       bool           `json:"ready"`
+	Nameservers DNSNameservers `json:"nameservers"`
+	Records     []DNSRecord    `json:"records"`
+	Summary     DNSSummary     `json:"summary"`
+	CheckedAt   Time           `json:"checked_at"`
+	NextCheckAt Time           `json:"next_check_at"`
+	Cached      bool           `json:"cached"`
+}
+
+// DNSNameservers says where a domain is delegated to. Nothing is expected of domains that are not served by us.
+type DNSNameservers struct {
+	Expected []string `json:"expected"`
+	Actual   []string `json:"actual"`
+	Verified bool     `json:"verified"`
+}
+
+// A DNSRecord is one managed record and what was found in its place. Of an MX, values begin with the priority.
+type DNSRecord struct {
+	Purpose  string  `json:"purpose"`
+	Type     string  `json:"type"`
+	Host     string  `json:"host"`
+	Critical bool    `json:"critical"`
+	Verified bool    `json:"verified"`
+	Expected string  `json:"expected"`
+	Actual   *string `json:"actual"`
+	Error    *string `json:"error"`
+}
+
+// DNSSummary tells for each purpose whether all its records are verified.
+type DNSSummary struct {
+	MX    bool `json:"mx"`
+	SPF   bool `json:"spf"`
+	DKIM  bool `json:"dkim"`
+	DMARC bool `json:"dmarc"`
+}
+
+// GetDNSStatus shows what the newest look at a domain's records found; it looks itself when asked to, or when there is no
+// look that still says anything.
+func (s *Service) GetDNSStatus(ctx context.Context, who Actor, in GetDNSStatusIn) (*DNSStatus, error) {
+	d, err := s.readDomain(who, in.DomainID)
+	if err != nil {
+		return nil, err
+	}
+	if d.DNSProvider == providerExternal {
+		out := s.dnsStatusOut(d, nil)
+		out.CheckedAt = Time{s.now()}
+		return out, nil
+	}
+	if !in.Refresh && s.lookHolds(d) {
+		out := s.dnsStatusOut(d, d.Checks)
+		out.Cached = true
+		return out, nil
+	}
+	l := s.lookAt(ctx, d)
+	err = s.Store.Update(func(tx *store.Tx) (err error) {
+		if d, err = domainOf(tx, who, in.DomainID); err != nil {
+			return err
+		}
+		return s.keepLiveLook(tx, d, l)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := s.dnsStatusOut(d, l.checks)
+	out.CheckedAt = Time{l.at}
+	return out, nil
+}
+
+func (s *Service) readDomain(who Actor, id string) (*store.Domain, error) {
+	var d *store.Domain
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		d, err = domainOf(tx, who, id)
+		return err
+	})
+	return d, err
+}
+
+// lookHolds tells whether the newest look covers all records that are wanted now, and is not too old.
+func (s *Service) lookHolds(d *store.Domain) bool {
+	if d.CheckedAt.IsZero() || d.Status != domainComplete && s.now().Sub(d.CheckedAt) > looksKept {
+		return false
+	}
+	for _, r := range s.managedRecords(d) {
+		want := dnsCheck(dnsprov.Check{Record: r})
+		if !slices.ContainsFunc(d.Checks, func(c store.DNSCheck) bool { return sameRecord(c, want) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// keepLiveLook keeps a look that somebody asked for. It counts as a check; after a first bad one the second comes soon.
+func (s *Service) keepLiveLook(tx *store.Tx, d *store.Domain, l *look) error {
+	before := d.BadChecks
+	if err := s.keepLook(tx, d, l); err != nil {
+		return err
+	}
+	if before == 0 && d.BadChecks == 1 {
+		if err := s.planCheck(tx, d, s.secondLook()); err != nil {
+			return err
+		}
+	}
+	return store.Domains.Put(tx, d)
+}
+
+func (s *Service) dnsStatusOut(d *store.Domain, checks []store.DNSCheck) *DNSStatus {
+	all := func(purpose string) bool { return verified(checks, purpose) }
+	return &DNSStatus{
+		DomainID: d.ID, Domain: d.Name, DNSProvider: d.DNSProvider, Status: dnsStatusOf(d, checks), Ready: dnsReady(d, checks),
+		Nameservers: DNSNameservers{
+			Expected: s.nameserversOf(d.DNSProvider), Actual: append([]string{}, d.CurrentNS...),
+			Verified: d.NSStatus == nsVerified || d.NSStatus == nsNotRequired,
+		},
+		Records:   dnsRecordsOut(d, checks),
+		Summary:   DNSSummary{all(dnsprov.PurposeMX), all(dnsprov.PurposeSPF), all(dnsprov.PurposeDKIM), all(dnsprov.PurposeDMARC)},
+		CheckedAt: Time{d.CheckedAt}, NextCheckAt: Time{d.NextCheckAt},
+	}
+}
+
+func dnsRecordsOut(d *store.Domain, checks []store.DNSCheck) []DNSRecord {
+	out := []DNSRecord{}
+	for _, c := range checks {
+		out = append(out, DNSRecord{
+			Purpose: c.Purpose, Type: c.Type, Host: hostIn(c.Host, d.Name), Critical: c.Critical, Verified: c.Verified,
+			Expected: c.Expected, Actual: orNull(c.Actual), Error: orNull(c.Error),
+		})
+	}
+	return out
+}
+
+// verified tells whether there are records for a purpose, and all of them are verified.
+func verified(checks []store.DNSCheck, purpose string) bool {
+	found := false
+	for _, c := range checks {
+		if c.Purpose == purpose && !c.Verified {
+			return false
+		}
+		found = found || c.Purpose == purpose
+	}
+	return found
+}
+
+// ManualRecords is the list of records that the owner of a manual domain is to enter; null while they are computed.
+type ManualRecords struct {
+	Status  string         `json:"status"` // pending ready
+	Domain  string         `json:"domain"`
+	Records []ManualRecord `json:"records"`
+}
+
+// A ManualRecord is one record as it is entered at a DNS provider.
+type ManualRecord struct {
+	Type     string  `json:"type"`
+	Host     string  `json:"host"`
+	Value    string  `json:"value"`
+	TTL      int     `json:"ttl"`
+	Priority *uint16 `json:"priority"`
+	Purpose  string  `json:"purpose"`
+}
+
+// GetDNSRecords lists the records of a manual domain.
+func (s *Service) GetDNSRecords(_ context.Context, who Actor, in DomainIn) (*ManualRecords, error) {
+	d, err := s.manualDomain(who, in.DomainID)
+	if err != nil {
+		return nil, err
+	}
+	out := &ManualRecords{Status: "pending", Domain: d.Name}
+	if !recordsReady(d) {
+		return out, nil
+	}
+	out.Status = "ready"
+	for _, r := range s.managedRecords(d) {
+		rec := ManualRecord{Type: r.Type, Host: hostIn(r.Name, d.Name), Value: r.Value, TTL: int(r.TTL), Purpose: r.Purpose}
+		if r.Type == "MX" {
+			rec.Priority = &r.Priority
+		}
+		out.Records = append(out.Records, rec)
+	}
+	return out, nil
+}
+
+func (s *Service) manualDomain(who Actor, id string) (*store.Domain, error) {
+	d, err := s.readDomain(who, id)
+	if err == nil && d.DNSProvider != providerManual {
+		return nil, Errorf(400, "not_manual_domain", "The DNS of %s is not entered by hand (its dns_provider is %s). Use dns-status to see its records.", d.Name, d.DNSProvider)
+	}
+	return d, err
+}
+
+// recordsReady tells whether the records of a manual domain are computed: the job that makes its keys is done.
+func recordsReady(d *store.Domain) bool {
+	return len(d.DKIM) > 0 && d.Status != domainPending && d.Status != domainInProgress
+}
+
+// DNSVerified is the answer of verify_dns.
+type DNSVerified struct {
+	Domain           string           `json:"domain"`
+	AllVerified      bool             `json:"all_verified"`
+	CriticalVerified bool             `json:"critical_verified"`
+	Records          []VerifiedRecord `json:"records"`
+}
+
+// A VerifiedRecord is one record and what was found in its place. Of an MX, values begin with the priority.
+type VerifiedRecord struct {
+	Type     string  `json:"type"`
+	Host     string  `json:"host"`
+	Purpose  string  `json:"purpose"`
+	Verified bool    `json:"verified"`
+	Expected string  `json:"expected"`
+	Actual   *string `json:"actual"`
+	Error    *string `json:"error"`
+}
+
+// VerifyDNS looks at the records of a manual domain live. When all that mail needs is there, the domain is complete.
+func (s *Service) VerifyDNS(ctx context.Context, who Actor, in DomainIn) (*DNSVerified, error) {
+	d, err := s.manualDomain(who, in.DomainID)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Status == domainDeleting:
+		return nil, errBusy(d, "is being deleted")
+	case !recordsReady(d):
+		return nil, Errorf(409, "records_not_ready", "The records of %s are still being computed. Ask dns-records until its status is ready.", d.Name)
+	}
+	l := s.lookAt(ctx, d)
+	if err := s.keepVerified(ctx, who, d, l); err != nil {
+		return nil, err
+	}
+	out := &DNSVerified{Domain: d.Name, AllVerified: true, CriticalVerified: criticalVerified(l.checks), Records: []VerifiedRecord{}}
+	for _, r := range dnsRecordsOut(d, l.checks) {
+		out.AllVerified = out.AllVerified && r.Verified
+		out.Records = append(out.Records, VerifiedRecord{r.Type, r.Host, r.Purpose, r.Verified, r.Expected, r.Actual, r.Error})
+	}
+	return out, nil
+}
+
+// keepVerified keeps a look at a manual domain, and completes the domain if that was all that it lacked.
+func (s *Service) keepVerified(ctx context.Context, who Actor, d *store.Domain, l *look) error {
+	if l.good() && d.Status != domainComplete {
+		if err := s.activateMany(ctx, d.ID); err != nil {
+			return err
+		}
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		d, err := domainOf(tx, who, d.ID)
+		if err != nil {
+			return err
+		}
+		if l.good() && (d.Status == domainPendingDNS || d.Status == domainError) {
+			return s.completeDomain(tx, d, l)
+		}
+		return s.keepLiveLook(tx, d, l)
+	})
+}

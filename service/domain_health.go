@@ -1,0 +1,382 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	looksAtOnce   = 32               // live looks, of requests and of checks by the clock
+	lookFor       = 20 * time.Second // one live look, with the wait for its turn
+	checksAtOnce  = 8                // of looks, by the clock, so that a resolver that is dead does not hold up requests
+	badInARow     = 2                // bad checks that make an episode
+	defaultChecks = time.Hour
+	soon          = 4*time.Minute + 30*time.Second // after a first bad check; with jitter it is under five minutes
+)
+
+// How far a domain's records have come.
+const (
+	dnsPending     = "pending"
+	dnsPropagating = "propagating"
+	dnsComplete    = "complete"
+	dnsFailed      = "failed"
+)
+
+// nsIssue is the code of a domain that is not delegated to us any more.
+const nsIssue = "nameservers_lost"
+
+// A look is what one live look at a domain's DNS found.
+type look struct {
+	at     time.Time
+	checks []store.DNSCheck
+	asksNS bool
+	ns     *dnsprov.Delegation // nil: not asked, or not answered
+}
+
+// looking does fn when one of the places for live looks is free.
+func (s *Service) looking(ctx context.Context, fn func() error) error {
+	select {
+	case s.looks <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.looks }()
+	return fn()
+}
+
+// lookAt looks the managed records of a domain up, and its delegation where that is to us. What could not be looked up
+// is marked dnsprov.LookupFailed.
+func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	l := &look{asksNS: d.DNSProvider == dnsprov.Builtin}
+	records := s.managedRecords(d)
+	err := s.looking(ctx, func() error {
+		var wg sync.WaitGroup
+		if l.asksNS {
+			wg.Go(func() {
+				if found, err := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers); err == nil {
+					l.ns = &found
+				}
+			})
+		}
+		for _, c := range dnsprov.Verify(ctx, s.Resolver, records) {
+			l.checks = append(l.checks, dnsCheck(c))
+		}
+		wg.Wait()
+		return nil
+	})
+	if err != nil {
+		for _, r := range records {
+			l.checks = append(l.checks, dnsCheck(dnsprov.Check{Record: r, Error: dnsprov.LookupFailed}))
+		}
+	}
+	l.at = s.now()
+	return l
+}
+
+// managedRecords are those that mail needs, without the owner's own; the delegation is looked at on its own.
+func (s *Service) managedRecords(d *store.Domain) []dnsprov.Record {
+	if d.DNSProvider == providerExternal {
+		return nil
+	}
+	return dnsprov.Wanted(s.spec(d), providerManual)
+}
+
+func dnsCheck(c dnsprov.Check) store.DNSCheck {
+	out := store.DNSCheck{
+		Purpose: c.Record.Purpose, Type: c.Record.Type, Host: c.Record.Name, Expected: c.Record.Value, Priority: c.Record.Priority,
+		Critical: c.Record.Critical, Verified: c.Verified, Actual: c.Actual, Error: c.Error,
+	}
+	if c.Record.Type == "MX" {
+		out.Expected = strconv.Itoa(int(c.Record.Priority)) + " " + c.Record.Value
+	}
+	return out
+}
+
+// answered tells whether the look found out anything.
+func (l *look) answered() bool {
+	return l.ns != nil || slices.ContainsFunc(l.checks, func(c store.DNSCheck) bool { return c.Error != dnsprov.LookupFailed })
+}
+
+// good tells that all that mail needs is there.
+func (l *look) good() bool {
+	if l.asksNS && (l.ns == nil || !l.ns.Verified) {
+		return false
+	}
+	return criticalVerified(l.checks)
+}
+
+// bad tells that something that mail needs is wrong. A look-up that failed says nothing about the record: a look can be
+// neither good nor bad.
+func (l *look) bad() bool {
+	if l.ns != nil && !l.ns.Verified {
+		return true
+	}
+	return slices.ContainsFunc(l.checks, func(c store.DNSCheck) bool {
+		return c.Critical && !c.Verified && c.Error != dnsprov.LookupFailed
+	})
+}
+
+func criticalVerified(checks []store.DNSCheck) bool {
+	return !slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Critical && !c.Verified })
+}
+
+// sameRecord tells whether two checks are of one record with one value.
+func sameRecord(a, b store.DNSCheck) bool {
+	return a.Purpose == b.Purpose && a.Type == b.Type && a.Host == b.Host && a.Expected == b.Expected
+}
+
+// keepLook brings what is known of a domain up to date. What the look could not find out stays as it was known; a look
+// that found out nothing changes nothing.
+func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
+	if !l.answered() {
+		return nil
+	}
+	known := d.Checks
+	d.Checks, d.CheckedAt = slices.Clone(l.checks), l.at
+	for i, c := range d.Checks {
+		before := slices.IndexFunc(known, func(k store.DNSCheck) bool { return sameRecord(k, c) })
+		if c.Error == dnsprov.LookupFailed && before >= 0 {
+			d.Checks[i] = known[before]
+		}
+	}
+	if l.ns != nil {
+		d.CurrentNS = l.ns.Current
+		switch {
+		case l.ns.Verified:
+			d.NSStatus = nsVerified
+		case d.NSStatus == nsVerified:
+			d.NSStatus = nsLost
+		}
+	}
+	err := s.countLook(tx, d, l)
+	d.DNSStatus = dnsStatusOf(d, d.Checks)
+	return err
+}
+
+// countLook counts bad looks at a complete domain. The second in a row is told of, once until a good one ends the episode.
+func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look) error {
+	switch {
+	case d.Status != domainComplete:
+	case l.good():
+		d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
+	case l.bad():
+		if d.BadChecks++; d.BadChecks == 1 {
+			d.FailingSince = l.at
+		}
+		if d.BadChecks < badInARow || d.FailureTold {
+			return nil
+		}
+		d.FailureTold = true
+		_, err := s.emit(tx, d.AccountID, EventDomainDNSFailed, dnsFailure{
+			DomainID: d.ID, Domain: d.Name, Issues: failuresOf(d), FailingSince: Time{d.FailingSince}, CheckedAt: Time{d.CheckedAt},
+		})
+		return err
+	}
+	return nil
+}
+
+// dnsFailure is the data of domain.dns_failed.
+type dnsFailure struct {
+	DomainID     string         `json:"domain_id"`
+	Domain       string         `json:"domain"`
+	Issues       []failureIssue `json:"issues"`
+	FailingSince Time           `json:"failing_since"`
+	CheckedAt    Time           `json:"checked_at"`
+}
+
+type failureIssue struct {
+	Code     string  `json:"code"`
+	Purpose  string  `json:"purpose"`
+	Type     string  `json:"type"`
+	Host     string  `json:"host"`
+	Expected string  `json:"expected"`
+	Actual   *string `json:"actual"`
+	Message  string  `json:"message"`
+}
+
+// failuresOf lists what is known to be wrong with a domain's DNS.
+func failuresOf(d *store.Domain) []failureIssue {
+	out := []failureIssue{}
+	if d.NSStatus == nsLost {
+		actual := strings.Join(d.CurrentNS, ", ")
+		out = append(out, failureIssue{
+			Code: nsIssue, Purpose: dnsprov.PurposeNS, Type: "NS", Host: "@", Actual: orNull(actual),
+			Message: fmt.Sprintf("%s is not delegated to us any more. Set our nameservers, and only these, at its registrar again.", d.Name),
+		})
+	}
+	for _, c := range d.Checks {
+		if c.Verified {
+			continue
+		}
+		out = append(out, failureIssue{
+			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: hostIn(c.Host, d.Name), Expected: c.Expected, Actual: orNull(c.Actual),
+			Message: checkMessage(c),
+		})
+	}
+	return out
+}
+
+// checkMessage says what to do about a record that is not verified.
+func checkMessage(c store.DNSCheck) string {
+	switch c.Error {
+	case dnsprov.Missing:
+		return fmt.Sprintf("There is no %s record at %s. Add it with the expected value.", c.Purpose, c.Host)
+	case dnsprov.MultipleSPF:
+		return fmt.Sprintf("%s has more than one SPF record, so receivers heed none of them. Merge them into one.", c.Host)
+	case dnsprov.DKIMWrongType:
+		return fmt.Sprintf("%s is a CNAME to somewhere else. Replace it by a TXT record with the expected value.", c.Host)
+	case dnsprov.LookupFailed:
+		return fmt.Sprintf("The %s record at %s could not be looked up yet. It is tried again.", c.Purpose, c.Host)
+	}
+	return fmt.Sprintf("The %s record at %s is not as expected. Change it to the expected value.", c.Purpose, c.Host)
+}
+
+// hostIn is a name as a person enters it at a DNS provider: relative to the domain, "@" for the domain itself.
+func hostIn(name, domain string) string {
+	if name == domain {
+		return "@"
+	}
+	return strings.TrimSuffix(name, "."+domain)
+}
+
+// dnsStatusOf says how far a domain has come, by checks of its records.
+func dnsStatusOf(d *store.Domain, checks []store.DNSCheck) string {
+	switch {
+	case dnsReady(d, checks):
+		return dnsComplete
+	case d.BadChecks >= badInARow:
+		return dnsFailed
+	case d.Status == domainComplete, slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Verified }):
+		return dnsPropagating
+	}
+	return dnsPending
+}
+
+// dnsReady tells whether everything that mail needs is in the DNS.
+func dnsReady(d *store.Domain, checks []store.DNSCheck) bool {
+	if d.DNSProvider == providerExternal {
+		return true
+	}
+	return criticalVerified(checks) && len(d.DKIM) > 0 && (d.DNSProvider != dnsprov.Builtin || d.NSStatus == nsVerified)
+}
+
+// DNSHealth says how the records of a complete domain have done lately.
+type DNSHealth struct {
+	Status       string     `json:"status"` // healthy degraded failing unknown
+	Issues       []DNSIssue `json:"issues"`
+	CheckedAt    Time       `json:"checked_at"`
+	FailingSince Time       `json:"failing_since"`
+}
+
+// A DNSIssue is one thing that is wrong.
+type DNSIssue struct {
+	Code    string `json:"code"`
+	Purpose string `json:"purpose"`
+	Host    string `json:"host"`
+	Message string `json:"message"`
+}
+
+func healthOf(d *store.Domain) DNSHealth {
+	out := DNSHealth{Status: "unknown", Issues: []DNSIssue{}, CheckedAt: Time{d.CheckedAt}, FailingSince: Time{d.FailingSince}}
+	if d.Status != domainComplete || d.CheckedAt.IsZero() {
+		return out
+	}
+	out.Status = "healthy"
+	for _, f := range failuresOf(d) {
+		out.Issues = append(out.Issues, DNSIssue{f.Code, f.Purpose, f.Host, f.Message})
+		if f.Code != dnsprov.LookupFailed {
+			out.Status = "degraded"
+		}
+	}
+	if d.BadChecks >= badInARow {
+		out.Status = "failing"
+	}
+	return out
+}
+
+// checkKind looks at one complete domain again and again: each has a job of its own, which waits for the next time, so
+// that checks are spread as the domains' births are and wait for nobody but each other.
+func (s *Service) checkKind() jobs.Kind {
+	return jobs.Kind{Name: "dns_check", Work: s.checkDomain, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
+}
+
+// planCheck has a domain, whose record the caller writes, looked at after a time, or at one that is sooner and planned
+// already.
+func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) error {
+	j, err := s.Queue.Add(tx, jobs.New{Kind: "dns_check", Key: d.ID, Lane: "dns checks", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
+	if err != nil {
+		return err
+	}
+	d.NextCheckAt = j.Due
+	return nil
+}
+
+// checkInterval lies between two looks at a domain that is well, up to a tenth less or more.
+func (s *Service) checkInterval() time.Duration {
+	d := s.Config.DNSCheckInterval
+	if d == 0 {
+		d = defaultChecks
+	}
+	return jobs.Jitter(d, s.Rand())
+}
+
+// secondLook is how long after a first bad look the one comes that decides.
+func (s *Service) secondLook() time.Duration {
+	return min(jobs.Jitter(soon, s.Rand()), s.checkInterval())
+}
+
+// checkDomain is the work of dns_check. It ends with the domain, and until then waits for the next time.
+func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[domainArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var d *store.Domain
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		d, err = store.Domains.Get(tx, args.DomainID)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.Status != domainComplete {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := s.lookAt(ctx, d)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	wait := s.checkInterval()
+	if l.bad() && d.BadChecks == 0 {
+		wait = s.secondLook()
+	}
+	next := s.now().Add(wait)
+	return func(tx *store.Tx, _ *store.Job) error { return s.keepCheck(tx, args.DomainID, l, next) }, jobs.Snooze(next)
+}
+
+func (s *Service) keepCheck(tx *store.Tx, id string, l *look, next time.Time) error {
+	d, err := store.Domains.Get(tx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.NextCheckAt = next
+	if err := s.keepLook(tx, d, l); err != nil {
+		return err
+	}
+	return store.Domains.Put(tx, d)
+}

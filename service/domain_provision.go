@@ -1,0 +1,293 @@
+package service
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	rsaSelector     = "ms1"
+	ed25519Selector = "ms1e"
+	activateAtATime = 100 // mailboxes that become active in one transaction
+)
+
+// Steps of provisioning. Each can be done again: it finds out what is done already.
+const (
+	stepKeys    = "keys"    // DKIM keys, made and sealed
+	stepZone    = "zone"    // our DNS server answers with every record
+	stepRecords = "records" // the list of records that the owner is to enter
+	stepMail    = "mail"    // the keys open, and mailboxes that waited are ready
+	stepVerify  = "verify"  // a live look at the records
+)
+
+type domainArgs struct {
+	DomainID string `json:"domain_id"`
+}
+
+func (s *Service) provisionKind() jobs.Kind {
+	return jobs.Kind{Name: "domain_provision", Work: s.provision, Max: 10, Lanes: 4, Visible: true, Failed: s.provisionFailed}
+}
+
+// addProvision queues the provisioning of a domain, whose record the caller writes.
+func (s *Service) addProvision(tx *store.Tx, d *store.Domain, userID string) error {
+	steps := []string{stepKeys, stepZone, stepMail, stepVerify}
+	if d.DNSProvider == providerManual {
+		steps = []string{stepKeys, stepRecords}
+	}
+	j, err := s.Queue.Add(tx, jobs.New{
+		AccountID: d.AccountID, Kind: "domain_provision", Lane: "provision " + d.AccountID, CreatedBy: userID,
+		Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps, Total: len(steps),
+	})
+	if err != nil {
+		return err
+	}
+	d.JobID, d.ErrorCode, d.ErrorMessage = j.ID, "", ""
+	return s.tellCreated(tx, d)
+}
+
+// A provisioning is one attempt at the job.
+type provisioning struct {
+	s    *Service
+	ctx  context.Context
+	d    *store.Domain
+	look *look
+}
+
+// provision is the work of domain_provision.
+func (s *Service) provision(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[domainArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	d, err := s.beginProvision(args.DomainID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &provisioning{s: s, ctx: ctx, d: d}
+	steps, end := []provisionStep{{stepKeys, p.keys}, {stepZone, p.zone}, {stepMail, p.mail}, {stepVerify, p.verify}}, p.complete
+	if d.DNSProvider == providerManual {
+		steps, end = []provisionStep{{stepKeys, p.keys}, {stepRecords, p.zone}}, p.records
+	}
+	for i, step := range steps {
+		if err := p.step(step); err != nil {
+			return nil, err
+		}
+		jobs.Progress(ctx, i+1, len(steps), "")
+	}
+	return end, nil
+}
+
+// A provisionStep is one named part of the job.
+type provisionStep struct {
+	name string
+	do   func() error
+}
+
+// step does one part, and tells of it.
+func (p *provisioning) step(step provisionStep) error {
+	jobs.Step(p.ctx, step.name, "in_progress", "")
+	if err := step.do(); err != nil {
+		text := "It did not succeed. The log of this installation says why."
+		if e, ok := AsError(err); ok {
+			text = e.Message
+		}
+		jobs.Step(p.ctx, step.name, "error", text)
+		return fmt.Errorf("provision %s: %s: %w", p.d.Name, step.name, err)
+	}
+	jobs.Step(p.ctx, step.name, "completed", "")
+	return nil
+}
+
+// beginProvision shows that the job is at work.
+func (s *Service) beginProvision(id string) (*store.Domain, error) {
+	var d *store.Domain
+	err := s.Store.Update(func(tx *store.Tx) (err error) {
+		if d, err = store.Domains.Get(tx, id); err != nil || d.Status != domainPending {
+			return err
+		}
+		d.Status = domainInProgress
+		return s.putDomain(tx, d)
+	})
+	return d, err
+}
+
+// keys makes the DKIM keys outside of any transaction, unless the domain has them.
+func (p *provisioning) keys() error {
+	if len(p.d.DKIM) > 0 {
+		return nil
+	}
+	made, err := p.s.newDKIMKeys(p.d.ID)
+	if err != nil {
+		return err
+	}
+	return p.s.Store.Update(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, p.d.ID)
+		if err != nil {
+			return err
+		}
+		p.d = d
+		if len(d.DKIM) > 0 {
+			return nil
+		}
+		d.DKIM = made
+		return p.s.putZone(tx, d)
+	})
+}
+
+// newDKIMKeys makes an RSA key, which every verifier knows, and an ed25519 key (RFC 8463).
+func (s *Service) newDKIMKeys(domainID string) ([]store.DKIMKey, error) {
+	var out []store.DKIMKey
+	for _, kind := range []struct {
+		selector string
+		generate func() ([]byte, crypto.Signer, error)
+	}{{rsaSelector, auth.GenerateRSA}, {ed25519Selector, auth.GenerateEd25519}} {
+		text, key, err := kind.generate()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, store.DKIMKey{Selector: kind.selector, Sealed: s.keys.Seal(dkimPlace(domainID), text), Record: auth.KeyRecord(key)})
+	}
+	return out, nil
+}
+
+// dkimPlace is what the DKIM keys of a domain are sealed for.
+func dkimPlace(domainID string) string { return "dkim " + domainID }
+
+// zone makes sure that the records make a zone. It was published with the transaction that changed it.
+func (p *provisioning) zone() error {
+	return p.s.Store.View(func(tx *store.Tx) error {
+		if _, err := p.s.zoneSource(tx, p.d).zone(); err != nil {
+			return jobs.Permanent(Errorf(400, "invalid_record", "The records of %s cannot be served: %s.", p.d.Name, err).Because(err))
+		}
+		return nil
+	})
+}
+
+// mail makes sure that the domain can sign, and makes mailboxes ready as long as there are more than fit into the
+// transaction that completes the domain.
+func (p *provisioning) mail() error {
+	for _, k := range p.d.DKIM {
+		text, err := p.s.keys.Open(dkimPlace(p.d.ID), k.Sealed)
+		if err != nil {
+			return err
+		}
+		if _, err := auth.ParseKey(text); err != nil {
+			return fmt.Errorf("DKIM key %s: %w", k.Selector, err)
+		}
+	}
+	return p.s.activateMany(p.ctx, p.d.ID)
+}
+
+// activateMany makes waiting mailboxes of a domain ready until few are left.
+func (s *Service) activateMany(ctx context.Context, domainID string) error {
+	for many := true; many; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := s.Store.Update(func(tx *store.Tx) error {
+			many = store.MailboxesWaiting.Count(tx, domainID, activateAtATime+1) > activateAtATime
+			if !many {
+				return nil
+			}
+			_, err := s.activateMailboxes(tx, domainID, activateAtATime)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verify looks at the records live. Whatever it finds, the domain is complete: its zone is served, and receivers that
+// have not seen it yet, or a resolver of ours that does not answer, do not keep mail from flowing. The checks by the
+// clock go on from here.
+func (p *provisioning) verify() error {
+	p.look = p.s.lookAt(p.ctx, p.d)
+	return p.ctx.Err()
+}
+
+// complete ends the provisioning in the transaction that ends the job.
+func (p *provisioning) complete(tx *store.Tx, _ *store.Job) error {
+	d, err := store.Domains.Get(tx, p.d.ID)
+	if err != nil {
+		return err
+	}
+	return p.s.completeDomain(tx, d, p.look)
+}
+
+// records ends the part of provisioning that comes before the owner's, in the transaction that ends the job.
+func (p *provisioning) records(tx *store.Tx, _ *store.Job) error {
+	d, err := store.Domains.Get(tx, p.d.ID)
+	if err != nil || d.Status != domainInProgress {
+		return err
+	}
+	d.Status = domainPendingDNS
+	return p.s.putDomain(tx, d)
+}
+
+// completeDomain makes a domain complete, with what a live look at it found, and its last waiting mailboxes ready.
+// activateMany has come before.
+func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *look) error {
+	if d.Status == domainDeleting {
+		return nil
+	}
+	if err := s.keepLook(tx, d, l); err != nil {
+		return err
+	}
+	first := d.CompletedAt.IsZero()
+	d.Status, d.StatusDetail, d.ErrorCode, d.ErrorMessage = domainComplete, "", "", ""
+	if first {
+		d.CompletedAt = tx.Now()
+	}
+	wait := s.checkInterval()
+	if !l.good() {
+		wait = s.secondLook()
+	}
+	if err := s.planCheck(tx, d, wait); err != nil {
+		return err
+	}
+	if err := s.putDomain(tx, d); err != nil {
+		return err
+	}
+	for more := true; more; {
+		var err error
+		if more, err = s.activateMailboxes(tx, d.ID, activateAtATime); err != nil {
+			return err
+		}
+	}
+	if !first {
+		return nil
+	}
+	return s.tellReady(tx, d)
+}
+
+// provisionFailed shows why a domain is not provisioned. Checking its nameservers again begins anew.
+func (s *Service) provisionFailed(tx *store.Tx, j *store.Job, cause error) error {
+	args, err := jobs.Args[domainArgs](j)
+	if err != nil {
+		return nil // a job that names no domain cannot have failed for one
+	}
+	d, err := store.Domains.Get(tx, args.DomainID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.Status, d.ErrorCode = domainError, "internal_error"
+	d.ErrorMessage = "The domain could not be provisioned. The log of this installation says why."
+	if e, ok := AsError(cause); ok {
+		d.ErrorCode, d.ErrorMessage = e.Code, e.Message
+	}
+	return s.putDomain(tx, d)
+}

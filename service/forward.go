@@ -1,0 +1,22 @@
+package service
+
+import "github.com/mailstead/mailstead/store"
+
+// addForward sends a message that arrives on to the destination's other address. It goes out as it came: not signed by
+// us, so that its author's signature stays what counts, and with a rewritten return path where another server will
+// look at that (see srsForward). Failures are told to the sender only if it is known to be genuine, since a report to a
+// forged one hits a stranger.
+func (s *Service) addForward(tx *store.Tx, to *destination, d *draft, a arrival) error {
+	sub := &store.Submission{
+		AccountID: to.domain.AccountID, DomainID: to.domain.ID, MessageID: d.summary.MessageID, Sender: a.sender,
+		Subject: d.summary.Subject, Blob: d.blob, Forward: true, EightBit: true,
+	}
+	if to.mailbox != nil {
+		sub.MailboxID = to.mailbox.ID
+	}
+	if a.genuine {
+		sub.ReportTo = a.sender
+	}
+	_, err := s.enqueue(tx, sub, to.domain, []Rcpt{{Address: to.forward}})
+	return err
+}

@@ -1,0 +1,66 @@
+package service
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/store"
+)
+
+// maxHops is how many servers a message may have passed; more is a loop (RFC 5321 section 6.3).
+const maxHops = 50
+
+// deliverHere makes mail of a mailbox here mail that arrives at another. It is filed, exactly once, with the end of the
+// job.
+func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader) (*outcome, error) {
+	spool := s.Store.NewSpool(content.Size())
+	defer spool.Close()
+	if _, err := io.Copy(spool, content); err != nil {
+		return nil, fmt.Errorf("copy message: %w", err)
+	}
+	passed, err := readHead(spool)
+	if err != nil {
+		return nil, err
+	}
+	if passed.hops > maxHops || m.to.forward != "" && passed.delivered[m.row.Recipient] {
+		return refused(smtpErrorf(554, "5.4.6", "The message goes round in circles.")), nil
+	}
+	spool.Prepend(head)
+	spool.Prepend(s.localTrace(m))
+	d, err := s.prepare(spool, Envelope{From: m.sub.Sender, To: []string{m.row.Recipient}, Received: m.now})
+	if err != nil {
+		return nil, err
+	}
+	if !m.sub.Forward { // we know who sent it, and that From is its address
+		d.meta.SPF, d.meta.DKIM, d.meta.DMARC = "pass", "none", "pass"
+		if len(head) > 0 {
+			d.meta.DKIM = "pass"
+		}
+	}
+	o := ours(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
+	o.result.Code, o.arrived = 250, d
+	return o, nil
+}
+
+// localTrace is what a final delivery puts on top.
+func (s *Service) localTrace(m *mailing) []byte {
+	final := finalFields(Incoming{From: m.sub.Sender, Recipients: []Recipient{{m.row.Recipient}}})
+	return fmt.Appendf(final, "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
+		s.hostname(), m.row.ID, m.row.Recipient, m.now.Format(time.RFC1123Z))
+}
+
+// placeHere files a local message where its recipient's mail goes now.
+func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *mailing, d *draft) error {
+	to, err := s.receiver(tx, row.Recipient)
+	if err == nil {
+		err = s.place(tx, to, d, arrival{
+			sender: m.sub.Sender, folder: store.InboxID, received: tx.Now(), genuine: !m.sub.Forward || m.sub.ReportTo != "",
+		})
+	}
+	if err != nil {
+		s.giveUp(d)
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// A SentMessage is one row of the sending log: one message for one recipient.
+type SentMessage struct {
+	ID                string  `json:"id"`
+	MessageID         string  `json:"message_id"`
+	UserID            *string `json:"user_id"`
+	Sender            string  `json:"sender"`
+	Recipient         string  `json:"recipient"`
+	Subject           string  `json:"subject"`
+	Status            string  `json:"status"`
+	Transport         string  `json:"transport"`
+	Provider          *string `json:"provider"`
+	ProviderMessageID *string `json:"provider_message_id"`
+	Attempts          int     `json:"attempts"`
+	LastResponse      *string `json:"last_response"`
+	NextAttemptAt     Time    `json:"next_attempt_at"`
+	QueuedAt          Time    `json:"queued_at"`
+	UpdatedAt         Time    `json:"updated_at"`
+}
+
+func sentMessageOut(o *store.Outgoing) SentMessage {
+	return SentMessage{
+		ID: o.ID, MessageID: o.MessageID, UserID: orNull(o.MailboxID), Sender: o.Sender, Recipient: o.Recipient, Subject: o.Subject,
+		Status: o.Status, Transport: o.Transport, Provider: orNull(o.Provider), ProviderMessageID: orNull(o.ProviderMessageID),
+		Attempts: o.Attempts, LastResponse: orNull(o.LastResponse), NextAttemptAt: Time{o.NextAt}, QueuedAt: Time{o.QueuedAt}, UpdatedAt: Time{o.UpdatedAt},
+	}
+}
+
+// ListMessagesIn is the query of list_messages. Dates are of the day on which the message was queued (UTC), inclusive.
+type ListMessagesIn struct {
+	PageIn
+	Status    string `query:"status" enum:"queued|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|"`
+	Mailbox   string `query:"mailbox"` // address
+	Domain    string `query:"domain"`
+	Recipient string `query:"recipient"`
+	DateFrom  string `query:"date_from"`
+	DateTo    string `query:"date_to"`
+}
+
+// ListMessages lists the account's sending log, newest first.
+func (s *Service) ListMessages(_ context.Context, who Actor, in ListMessagesIn) (*Page[SentMessage], error) {
+	from, to, err := days(in.DateFrom, in.DateTo)
+	if err != nil {
+		return nil, err
+	}
+	f := sentFilter{ListMessagesIn: in, to: to}
+	l := list[store.Outgoing, SentMessage]{
+		operation: "messages", index: store.OutgoingsByAccount, prefix: who.AccountID,
+		filters: []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.DateFrom, in.DateTo},
+		keep:    f.keep,
+		until:   func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
+		out:     func(_ *store.Tx, o *store.Outgoing) (SentMessage, error) { return sentMessageOut(o), nil },
+		first: func(tx *store.Tx) error {
+			mb, err := store.MailboxByEmail.Get(tx, strings.ToLower(in.Mailbox))
+			if isGone(err) {
+				return nil
+			}
+			if err == nil && mb.AccountID == who.AccountID {
+				f.mailboxID = mb.ID
+			}
+			return err
+		},
+	}
+	return l.page(s, who, in.PageIn)
+}
+
+type sentFilter struct {
+	ListMessagesIn
+	mailboxID string // of Mailbox, if there is such a one now
+	to        time.Time
+}
+
+func (f *sentFilter) keep(o *store.Outgoing) bool {
+	switch {
+	case f.Status != "" && o.Status != f.Status,
+		f.Domain != "" && !strings.EqualFold(o.Domain, f.Domain),
+		f.Recipient != "" && !strings.EqualFold(o.Recipient, f.Recipient),
+		!f.to.IsZero() && !o.QueuedAt.Before(f.to):
+		return false
+	case f.Mailbox == "":
+		return true
+	case f.mailboxID != "":
+		return o.MailboxID == f.mailboxID
+	}
+	return strings.EqualFold(o.Sender, f.Mailbox)
+}
+
+// days reads an inclusive range of UTC days; a zero end is open.
+func days(from, to string) (start, end time.Time, err error) {
+	if from != "" {
+		if start, err = time.Parse(time.DateOnly, from); err != nil {
+			return start, end, Invalid("date_from", "invalid", "must be a date such as 2026-01-31")
+		}
+	}
+	if to != "" {
+		if end, err = time.Parse(time.DateOnly, to); err != nil {
+			return start, end, Invalid("date_to", "invalid", "must be a date such as 2026-01-31")
+		}
+		end = end.AddDate(0, 0, 1)
+	}
+	return start, end, nil
+}
+
+// SentMessageIn names one row of the sending log.
+type SentMessageIn struct {
+	ID string `path:"id"`
+}
+
+// RetryMessage has a message that waits tried again at once.
+func (s *Service) RetryMessage(_ context.Context, who Actor, in SentMessageIn) (*SentMessage, error) {
+	return s.changeWaiting(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
+		if err := s.Queue.Wake(tx, row.JobID, tx.Now()); err != nil {
+			return fmt.Errorf("job of %s: %w", row.ID, err)
+		}
+		row.NextAt, row.UpdatedAt = tx.Now(), tx.Now()
+		return store.Outgoings.Put(tx, row)
+	})
+}
+
+// CancelMessage takes a message that waits back. One that a host takes at this very moment is sent all the same.
+func (s *Service) CancelMessage(_ context.Context, who Actor, in SentMessageIn) (*SentMessage, error) {
+	return s.changeWaiting(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
+		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !isGone(err) {
+			return err
+		}
+		return s.close(tx, row, store.OutgoingCancelled)
+	})
+}
+
+func (s *Service) changeWaiting(who Actor, id string, change func(*store.Tx, *store.Outgoing) error) (*SentMessage, error) {
+	var out SentMessage
+	err := s.Store.Update(func(tx *store.Tx) error {
+		row, err := store.Outgoings.Get(tx, id)
+		if isGone(err) || err == nil && row.AccountID != who.AccountID {
+			return NotFound("message in the sending log")
+		}
+		if err != nil {
+			return err
+		}
+		if !row.Waits() {
+			return Invalid("id", "not_waiting", "the message is %s; only one that is queued or deferred can be changed", row.Status)
+		}
+		if err := change(tx, row); err != nil {
+			return err
+		}
+		out = sentMessageOut(row)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}

@@ -1,0 +1,425 @@
+package service
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	deliverTimeout = 20 * time.Minute // of one attempt with all its hosts
+	keptAttempts   = 20               // in a row of the sending log
+	maxAttempts    = 1000             // far beyond what five days hold, so that no job goes on for ever
+)
+
+// deliverArgs is the job of handing a message on to one recipient.
+type deliverArgs struct {
+	OutgoingID string `json:"outgoing_id"`
+}
+
+func (s *Service) deliverKind(name string, lanes int) jobs.Kind {
+	return jobs.Kind{
+		Name: name, Work: s.handOn, Max: maxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: lanes,
+		Backoff: retryWait, Failed: s.deliveryFailed,
+	}
+}
+
+// newClients makes those that dial out: to hosts that strangers name, and to the operator's relays, which may be anywhere.
+func (s *Service) newClients() {
+	s.direct, s.relayed = s.newClient(), s.newClient()
+	s.direct.Dialer = s.Guard.Dialer(s.Resolver)
+	s.direct.MXPort = s.Config.MXPort
+	s.relayed.IdlePerHop = relayLanes
+}
+
+func (s *Service) newClient() *deliver.Client {
+	return &deliver.Client{
+		Hostname: s.Config.Hostname, Resolver: s.Resolver, RootCAs: s.Config.RootCAs, Now: s.now,
+		Timeouts: deliver.Timeouts{Overall: deliverTimeout},
+	}
+}
+
+// A mailing is all that an attempt needs to know.
+type mailing struct {
+	row    *store.Outgoing
+	sub    *store.Submission
+	domain *store.Domain // nil: gone
+	blob   *store.Blob   // open while the attempt lasts
+	route  route
+	to     *destination // of viaLocal; nil if it takes none
+	refuse error        // why not
+	now    time.Time
+}
+
+// An outcome is what came of an attempt.
+type outcome struct {
+	status   string // that the row gets
+	provided string // the Message-ID that a relay minted
+	result   deliver.Result
+	arrived  *draft // to be filed where a local message goes
+}
+
+// handOn makes one attempt. What it does to the world may be done again after a crash, so that a relay or a host may get
+// a message twice if we die between its answer and our commit (RFC 5321 section 4.5.4.1 asks no less); what it writes,
+// mail for mailboxes here included, is written once.
+func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[deliverArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	m, err := s.mailing(args.OutgoingID)
+	if m == nil || err != nil {
+		return nil, err
+	}
+	if m.blob, err = s.Store.OpenBlob(m.sub.Blob); err != nil {
+		return nil, m.lost(err)
+	}
+	defer m.blob.Close()
+	if m.now.Before(m.row.NextAt) {
+		return s.waitOn(m)
+	}
+	o, err := s.attempt(ctx, m)
+	if err != nil {
+		return nil, m.lost(err)
+	}
+	if ctx.Err() != nil && o.result.Status == deliver.Temporary {
+		return nil, ctx.Err() // we stopped it: not the host's fault
+	}
+	return s.settle(m, j, o)
+}
+
+// lost is a failure of our own, which is for good once it has lasted as long as any may.
+func (m *mailing) lost(err error) error {
+	if m.now.Before(m.row.QueuedAt.Add(giveUpAfter)) {
+		return err
+	}
+	return jobs.Permanent(err)
+}
+
+// mailing reads what an attempt needs, in one snapshot; nil if the message waits no more.
+func (s *Service) mailing(id string) (*mailing, error) {
+	m := &mailing{now: s.now()}
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		if m.row, err = waitingRow(tx, id); m.row == nil || err != nil {
+			return err
+		}
+		if m.sub, err = store.Submissions.Get(tx, m.row.SubmissionID); err != nil {
+			return fmt.Errorf("submission %s: %w", m.row.SubmissionID, err)
+		}
+		if m.domain, err = store.Domains.Get(tx, m.sub.DomainID); err != nil && !isGone(err) {
+			return err
+		}
+		if m.route, err = s.route(tx, m.domain, m.row.Recipient); err != nil || m.route.transport != viaLocal {
+			return err
+		}
+		return m.look(tx, s)
+	})
+	if m.row == nil || err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// look finds where local mail goes, or why it goes nowhere.
+func (m *mailing) look(tx *store.Tx, s *Service) error {
+	to, err := s.receiver(tx, m.row.Recipient)
+	if err == nil {
+		err = to.takes(tx, int64(m.sub.Blob.Length))
+	}
+	if e := new(SMTPError); errors.As(err, &e) {
+		m.refuse = e
+		return nil
+	}
+	m.to = to
+	return err
+}
+
+// attempt hands the message on, once.
+func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
+	if m.route.transport == viaCapture {
+		return ours(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
+	}
+	if e := new(SMTPError); errors.As(m.refuse, &e) {
+		return refused(e), nil
+	}
+	if m.route.transport == viaRelay && m.route.relay == nil {
+		return ours("", deliver.Temporary, "4.3.5", "no relay is configured, and the domain's sending mode is relay"), nil
+	}
+	content, err := contentOf(m.sub, m.blob)
+	if err != nil {
+		return nil, err
+	}
+	head, err := s.signed(m, content)
+	if err != nil {
+		s.Log.Error("sign outgoing mail", "message", m.row.ID, "err", err)
+		return ours("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
+	}
+	if m.route.transport == viaLocal {
+		return s.deliverHere(m, head, content)
+	}
+	return s.dial(ctx, m, head, content), nil
+}
+
+// contentOf is the message as it goes on. What was delivered here before has a Return-Path on top, which is for the
+// mailbox alone (RFC 5321 section 4.4).
+func contentOf(sub *store.Submission, blob *store.Blob) (*io.SectionReader, error) {
+	if !sub.Forward {
+		return whole(blob), nil
+	}
+	first := make([]byte, min(blob.Size(), 1<<10))
+	if _, err := blob.ReadAt(first, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	skip := 0
+	if end := bytes.Index(first, []byte("\r\n")); end >= 0 && bytes.HasPrefix(first, []byte("Return-Path:")) {
+		skip = end + 2
+	}
+	return io.NewSectionReader(blob, int64(skip), blob.Size()-int64(skip)), nil
+}
+
+// signed gives the header fields that go before the stored message on this route.
+func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) {
+	var fields []byte
+	if !m.sub.Forward {
+		var err error
+		fields, err = s.signer.sign(m.domain, m.sub.ID, again(content), m.route.relay.replaces())
+		if err != nil {
+			return nil, err
+		}
+	}
+	if m.route.relay != nil {
+		return append([]byte(m.route.relay.fields), fields...), nil
+	}
+	return fields, nil
+}
+
+func whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }
+
+// again reads the same from its start.
+func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.Size()) }
+
+// dial hands the message to another host.
+func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io.SectionReader) *outcome {
+	env := deliver.Envelope{
+		From: m.sub.Sender, To: m.row.Recipient, SMTPUTF8: m.sub.SMTPUTF8, EightBit: m.sub.EightBit,
+		EnvelopeID: m.sub.EnvelopeID, Notify: m.row.Notify, Ret: m.sub.Ret, ORCPT: m.row.ORCPT,
+	}
+	if m.sub.Forward {
+		env.From = s.srsForward(env.From, m.row.Domain)
+	}
+	message := deliver.Message{
+		Size: int64(len(head)) + content.Size(),
+		Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(bytes.NewReader(head), again(content))), nil
+		},
+	}
+	if r := m.route.relay; r != nil {
+		o := &outcome{result: s.relayed.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
+		if o.result.Status == deliver.Delivered {
+			o.provided = r.mint(o.result.Reply)
+		}
+		return o
+	}
+	return &outcome{result: s.direct.Direct(ctx, domainOfAddress(m.row.Recipient), env, message), status: store.OutgoingSent}
+}
+
+// ours is an outcome that no other host had a part in.
+func ours(status string, what deliver.Status, enhanced, text string) *outcome {
+	return &outcome{status: status, result: deliver.Result{Status: what, Enhanced: enhanced, Reply: text}}
+}
+
+// refused is what becomes of mail that our own rules refuse.
+func refused(e *SMTPError) *outcome {
+	o := ours("", deliver.Permanent, e.Enhanced, e.Error())
+	o.result.Code = e.Code
+	if e.Temporary() {
+		o.result.Status = deliver.Temporary
+	}
+	o.result.RecipientFault = e.Enhanced == "5.1.1"
+	return o
+}
+
+// settle decides what follows from an attempt: it is done, given up, or made again later.
+func (s *Service) settle(m *mailing, j *store.Job, o *outcome) (jobs.Writes, error) {
+	switch {
+	case o.result.Status == deliver.Delivered:
+		return s.done(m, o), nil
+	case o.result.Status == deliver.Permanent:
+		return s.bounce(m, o.result)
+	case !m.now.Before(m.row.QueuedAt.Add(giveUpAfter)):
+		return s.bounce(m, expired(o.result))
+	}
+	return s.putOff(m, j, o)
+}
+
+// expired is a temporary failure that has lasted too long.
+func expired(r deliver.Result) deliver.Result {
+	r.Status, r.Enhanced, r.RecipientFault = deliver.Permanent, "4.4.7", false
+	r.Reply = "not delivered within five days; the last answer was: " + r.Reply
+	return r
+}
+
+// putOff makes another attempt later.
+func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, error) {
+	next := m.now.Add(retryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
+	if end := m.row.QueuedAt.Add(giveUpAfter); next.After(end) {
+		next = end
+	}
+	next = next.Truncate(time.Millisecond)
+	due, notice, err := s.notice(m, next, o.result.Enhanced, o.result.Reply)
+	if err != nil {
+		return nil, err
+	}
+	writes := func(tx *store.Tx, j *store.Job) error {
+		row, err := waitingRow(tx, m.row.ID)
+		if row == nil {
+			s.giveUp(notice)
+			return err
+		}
+		row.Status, row.NextAt = store.OutgoingDeferred, next
+		if j.Due.Before(due) { // somebody asked for it
+			row.NextAt = j.Due
+		}
+		record(row, m.route, o.result)
+		row.DelayTold = row.DelayTold || notice != nil
+		if err := s.report(tx, m.sub, notice); err != nil {
+			return err
+		}
+		row.UpdatedAt = tx.Now()
+		return store.Outgoings.Put(tx, row)
+	}
+	return writes, jobs.RetryAt(due, errors.New(o.result.Reply))
+}
+
+// waitOn is the turn of a job that came before its next attempt: for the delay notice.
+func (s *Service) waitOn(m *mailing) (jobs.Writes, error) {
+	due, notice, err := s.notice(m, m.row.NextAt, m.lastStatus(), m.row.LastResponse)
+	if err != nil {
+		return nil, err
+	}
+	if notice == nil {
+		return nil, jobs.Snooze(due)
+	}
+	writes := func(tx *store.Tx, _ *store.Job) error {
+		row, err := waitingRow(tx, m.row.ID)
+		if row == nil {
+			s.giveUp(notice)
+			return err
+		}
+		row.DelayTold, row.UpdatedAt = true, tx.Now()
+		if err := s.report(tx, m.sub, notice); err != nil {
+			return err
+		}
+		return store.Outgoings.Put(tx, row)
+	}
+	return writes, jobs.Snooze(due)
+}
+
+// lastStatus is the RFC 3463 status of the newest attempt.
+func (m *mailing) lastStatus() string {
+	if n := len(m.row.Log); n > 0 && m.row.Log[n-1].Enhanced != "" {
+		return m.row.Log[n-1].Enhanced
+	}
+	return "4.0.0"
+}
+
+// done closes the row of a message that somebody took, even if its sender has tried to take it back meanwhile.
+func (s *Service) done(m *mailing, o *outcome) jobs.Writes {
+	return func(tx *store.Tx, _ *store.Job) error {
+		row, err := store.Outgoings.Get(tx, m.row.ID)
+		if isGone(err) || err == nil && o.arrived != nil && !row.Waits() {
+			s.giveUp(o.arrived)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		record(row, m.route, o.result)
+		if o.arrived != nil {
+			if err := s.placeHere(tx, row, m, o.arrived); err != nil {
+				return err
+			}
+		}
+		if o.provided != "" {
+			if err := s.addMapping(tx, row, o.provided); err != nil {
+				return err
+			}
+		}
+		return s.close(tx, row, o.status)
+	}
+}
+
+// close ends a row: its status is final, and the message's bytes go with its last recipient.
+func (s *Service) close(tx *store.Tx, row *store.Outgoing, status string) error {
+	waited := row.Waits()
+	row.Status, row.NextAt, row.UpdatedAt = status, time.Time{}, tx.Now()
+	if err := store.Outgoings.Put(tx, row); err != nil || !waited {
+		return err
+	}
+	sub, err := store.Submissions.Get(tx, row.SubmissionID)
+	if err != nil {
+		return fmt.Errorf("submission %s: %w", row.SubmissionID, err)
+	}
+	if sub.Waiting--; sub.Waiting > 0 {
+		return store.Submissions.Put(tx, sub)
+	}
+	if err := tx.UnrefBlob(sub.Blob, sub.ID); err != nil {
+		return err
+	}
+	return store.Submissions.Delete(tx, sub.ID)
+}
+
+// waitingRow gives a row that still waits; nil for one that has been closed meanwhile.
+func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
+	row, err := store.Outgoings.Get(tx, id)
+	if isGone(err) || err == nil && !row.Waits() {
+		return nil, nil
+	}
+	return row, err
+}
+
+// isGone tells that a record is not there, which for one that another refers to means that it was deleted meanwhile.
+func isGone(err error) bool { return errors.Is(err, store.ErrNotFound) }
+
+// record notes an attempt in the row.
+func record(row *store.Outgoing, r route, result deliver.Result) {
+	row.Attempts++
+	row.Transport, row.Provider, row.LastResponse = r.transport, "", result.Reply
+	if r.relay != nil {
+		row.Provider = r.relay.Name
+	}
+	for _, a := range result.Attempts {
+		row.Log = append(row.Log, store.Attempt{
+			At: a.At.UTC().Truncate(time.Millisecond), Host: cmp.Or(a.Host, a.IP), TLS: a.TLS, Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply,
+		})
+	}
+	if over := len(row.Log) - keptAttempts; over > 0 {
+		row.Log = row.Log[over:]
+	}
+}
+
+// deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged disk can bring it, so
+// that nobody waits for it.
+func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error {
+	args, err := jobs.Args[deliverArgs](j)
+	if err != nil {
+		return nil // there is no row that it could be about
+	}
+	row, err := waitingRow(tx, args.OutgoingID)
+	if row == nil {
+		return err
+	}
+	row.LastResponse = "given up: " + cause.Error()
+	if err := s.tellBounce(tx, row, deliver.Result{Enhanced: "5.3.0", Reply: row.LastResponse}); err != nil {
+		return err
+	}
+	return s.close(tx, row, store.OutgoingBounced)
+}

@@ -1,0 +1,33 @@
+package service
+
+import (
+	"testing"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// TestFilteredListIsBounded looks for the oldest of many events: the first page is short, but leads there.
+func TestFilteredListIsBounded(t *testing.T) {
+	s, who := newBare(t)
+	update(t, s, func(tx *store.Tx) error {
+		kind := "rare"
+		for range listScan + 5 {
+			e := &store.Event{ID: tx.NewID("evt"), AccountID: who.AccountID, Type: kind, Created: tx.Now(), Data: []byte("{}")}
+			if err := store.Events.Put(tx, e); err != nil {
+				return err
+			}
+			kind = "common"
+		}
+		return nil
+	})
+	first, err := s.ListEvents(t.Context(), who, ListEventsIn{Type: "rare"})
+	if err != nil || len(first.Data) != 0 || !first.Pagination.HasMore {
+		t.Fatalf("first page %+v, %v", first, err)
+	}
+	in := ListEventsIn{Type: "rare"}
+	in.Cursor = *first.Pagination.Cursor
+	second, err := s.ListEvents(t.Context(), who, in)
+	if err != nil || len(second.Data) != 1 || second.Pagination.HasMore || second.Pagination.Cursor != nil {
+		t.Fatalf("second page %+v, %v", second, err)
+	}
+}

@@ -1,0 +1,348 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	judgeWithin = 15 * time.Second // all that DNS may take to judge one message
+	junkUse     = `\Junk`          // RFC 6154
+)
+
+// A RecipientQuery is what SMTP knows when a recipient is named.
+type RecipientQuery struct {
+	From     string // "" for the null sender
+	To       string
+	Size     int64 // as declared; 0 where nothing was
+	RemoteIP netip.Addr
+}
+
+// A Recipient is an address that we take mail for.
+type Recipient struct {
+	address string // in its one form
+}
+
+// String is the address.
+func (r Recipient) String() string { return r.address }
+
+// Accepts says whether mail to an address is taken. If not, the error is an SMTPError: 550 5.1.1 for nobody, 550 5.7.1 for
+// a domain that is not ours, 550 5.2.1 and 450 4.2.1 for a mailbox that takes no mail, 452 4.2.2 for a full one.
+func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, error) {
+	address, err := msg.NormalizeEmail(in.To)
+	if err != nil {
+		return Recipient{}, smtpErrorf(550, "5.1.3", "That is no address that anybody here has.")
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		to, err := s.receiver(tx, address)
+		if err != nil {
+			return err
+		}
+		return to.takes(tx, max(in.Size, 1))
+	})
+	return Recipient{address}, overStore(err)
+}
+
+// receiver says where mail to an address goes that comes from outside.
+func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
+	to, err := s.findDestination(tx, address)
+	if errors.Is(err, errNotHosted) {
+		return s.notHosted(tx, address)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := store.Accounts.Get(tx, to.domain.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	if a.Status == "suspended" {
+		return nil, smtpErrorf(550, "5.2.1", "The mailbox takes no mail at present.")
+	}
+	return to, nil
+}
+
+// notHosted takes mail for the host's own postmaster, to whom RFC 5321 section 4.5.1 lets anybody write, and refuses the
+// rest: for now if the domain is about to be ours.
+func (s *Service) notHosted(tx *store.Tx, address string) (*destination, error) {
+	local, name, _ := msg.SplitEmail(address)
+	if local == "postmaster" && strings.EqualFold(name, s.Config.Hostname) {
+		return s.hostPostmaster(tx)
+	}
+	d, err := store.DomainByName.Get(tx, name)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if err == nil && d.DNSProvider != "external" && d.Status != "deleting" {
+		return nil, smtpErrorf(450, "4.2.1", "The domain is being set up. Try again later.")
+	}
+	return nil, smtpErrorf(550, "5.7.1", "We do not relay to that domain.")
+}
+
+// hostPostmaster is the owner of the oldest account, who set this server up.
+func (s *Service) hostPostmaster(tx *store.Tx) (*destination, error) {
+	for a := range store.Accounts.All(tx) {
+		mb, err := store.MailboxByEmail.Get(tx, a.Email)
+		if err == nil && mb.Type != "external" {
+			d, err := store.Domains.Get(tx, mb.DomainID)
+			return &destination{domain: d, mailbox: mb, forward: mb.ForwardTo}, errors.Join(err, accepting(mb))
+		}
+		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
+			return &destination{domain: d, forward: a.Email}, nil
+		}
+		break
+	}
+	return nil, smtpErrorf(550, "5.1.1", "There is no such mailbox.")
+}
+
+// A Client is who hands us a message, and how.
+type Client struct {
+	IP            netip.Addr
+	Helo          string
+	Extended      bool   // EHLO
+	UTF8          bool   // SMTPUTF8 was asked for
+	TLS           string // version and cipher; "" without
+	Authenticated bool
+}
+
+// Incoming is a message from outside.
+type Incoming struct {
+	Client     Client
+	From       string // reverse path, "" for the null sender
+	Recipients []Recipient
+	Body       *Spool // as Spool made it; the caller closes it
+}
+
+// Spool reads a message with CRLF line ends to its end, without what it claims that we said of it (RFC 8601 section 5).
+// The error is that of r, or an SMTPError: 552 5.3.4 for more than MaxMessage bytes, 452 4.3.1 for a full disk.
+func (s *Service) Spool(r io.Reader) (*Spool, error) {
+	body := s.Store.NewSpool(MaxMessage)
+	if err := auth.StripResults(body, r, s.hostname()); err != nil {
+		return nil, errors.Join(overStore(err), body.Close())
+	}
+	return body, nil
+}
+
+// hostname is our name in header fields.
+func (s *Service) hostname() string {
+	if s.Config.Hostname == "" {
+		return "localhost"
+	}
+	return s.Config.Hostname
+}
+
+// Receive judges a message and files it for all its recipients at once, or for none: when it returns nil, message, rows,
+// events and forwards are on disk. A mailbox that several of the recipients lead to gets the message once. It gives the
+// name under which the message stands in its Received field. Errors are SMTPErrors.
+func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
+	head, err := readHead(in.Body)
+	if err != nil {
+		return "", err
+	}
+	if head.hops >= maxHops {
+		return "", smtpErrorf(554, "5.4.6", "The message goes round in circles: it has passed %d servers.", head.hops)
+	}
+	verdict, err := s.judge(ctx, in, head)
+	if err != nil {
+		return "", overStore(err)
+	}
+	if verdict.Policy == auth.PolicyReject {
+		return "", smtpErrorf(550, "5.7.1", "DMARC: %s wants mail rejected that it has not authenticated.", verdict.FromDomain)
+	}
+	trace, id := s.Trace(in.Client, onlyOne(in.Recipients))
+	in.Body.Prepend(append(finalFields(in), append([]byte(verdict.Header), trace...)...))
+	d, err := s.prepare(in.Body, Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.now()})
+	if err != nil {
+		return "", overStore(err)
+	}
+	d.meta.SPF, d.meta.DKIM, d.meta.DMARC = string(verdict.SPF), string(verdict.DKIM), string(verdict.DMARC)
+	err = s.Store.Update(func(tx *store.Tx) error { return s.deliver(tx, in, head, d, verdict) })
+	s.release(d) // does nothing where it is referred to
+	return id, overStore(err)
+}
+
+// deliver places a message at the destination of every recipient. What they take may have changed since they were named.
+func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, v *auth.Verdict) error {
+	type place struct {
+		mailbox uint32
+		forward string
+	}
+	done := map[place]bool{}
+	for _, r := range in.Recipients {
+		to, err := s.receiver(tx, r.address)
+		if err != nil {
+			return err
+		}
+		p := place{forward: to.forward}
+		a := arrival{sender: in.From, folder: store.InboxID, received: tx.Now(), genuine: v.SPF == auth.Pass || v.DMARC == auth.Pass}
+		if to.mailbox != nil {
+			p = place{mailbox: to.mailbox.Num}
+			if a.folder, err = folderFor(tx, to.mailbox, v); err != nil {
+				return err
+			}
+		}
+		if done[p] {
+			continue
+		}
+		done[p] = true
+		if to.forward != "" && head.delivered[r.address] {
+			return smtpErrorf(554, "5.4.6", "The message goes round in circles: it has been at %s before.", r.address)
+		}
+		if err := to.takes(tx, int64(d.blob.Length)); err != nil {
+			return err
+		}
+		if err := s.place(tx, to, d, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// folderFor is INBOX, or Junk for what its author's domain wants set aside. A mailbox whose user has deleted Junk gets it
+// in INBOX.
+func folderFor(tx *store.Tx, mb *store.Mailbox, v *auth.Verdict) (uint32, error) {
+	if v.Policy != auth.PolicyQuarantine {
+		return store.InboxID, nil
+	}
+	folders, err := tx.Folders(mb.Num)
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range folders {
+		if f.SpecialUse == junkUse {
+			return f.ID, nil
+		}
+	}
+	return store.InboxID, nil
+}
+
+// judge finds out whether the message comes from whom it names. DNS that does not answer is no reason to refuse it.
+func (s *Service) judge(ctx context.Context, in Incoming, h *head) (*auth.Verdict, error) {
+	v := auth.Verifier{Resolver: s.Resolver, Now: s.now, Timeout: judgeWithin}
+	verdict, err := v.Verify(ctx, auth.Request{
+		IP: in.Client.IP, Helo: in.Client.Helo, MailFrom: in.From, AuthservID: s.hostname(),
+		Message: in.Body, Size: in.Body.Size(), HeaderFrom: h.from,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("authenticate message: %w", err)
+	}
+	return verdict, nil
+}
+
+// A head is what is decided by before a message is stored.
+type head struct {
+	from      []string // addresses
+	hops      int
+	delivered map[string]bool // where it has been, by its Delivered-To fields
+}
+
+// readHead reads the header of a message.
+func readHead(body *Spool) (*head, error) {
+	block, err := headerBlock(body)
+	if err != nil {
+		return nil, fmt.Errorf("read header: %w", err)
+	}
+	r := bytes.NewReader(block)
+	root, err := msg.Scan(r)
+	if err != nil {
+		return nil, fmt.Errorf("read header: %w", err)
+	}
+	h := &head{delivered: map[string]bool{}}
+	if root.Envelope != nil {
+		for _, a := range root.Envelope.From {
+			if email := a.Email(); email != "" {
+				h.from = append(h.from, email)
+			}
+		}
+	}
+	marks, err := msg.HeaderFields(r, root, []string{"Received", "Delivered-To"}, false)
+	if err != nil {
+		return nil, fmt.Errorf("read header: %w", err)
+	}
+	h.read(marks)
+	return h, nil
+}
+
+// headerBlock gives the message up to its empty line, at most MaxHeader bytes.
+func headerBlock(body *Spool) ([]byte, error) {
+	block := make([]byte, min(body.Size(), 16<<10))
+	for {
+		n, err := body.ReadAt(block, 0)
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		if i := bytes.Index(block[:n], []byte("\r\n\r\n")); i >= 0 {
+			return block[:i+4], nil
+		}
+		if int64(n) >= min(body.Size(), msg.MaxHeader) {
+			return block[:n], nil
+		}
+		block = make([]byte, min(body.Size(), msg.MaxHeader))
+	}
+}
+
+func (h *head) read(fields []byte) {
+	for line := range bytes.SplitSeq(fields, []byte("\r\n")) {
+		name, value, _ := strings.Cut(string(line), ":")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "received":
+			h.hops++
+		case "delivered-to":
+			if email, err := msg.NormalizeEmail(strings.TrimSpace(value)); err == nil {
+				h.delivered[email] = true
+			}
+		}
+	}
+}
+
+// finalFields are those that only a final delivery writes: Return-Path (RFC 5321 section 4.4), and Delivered-To, by which
+// a message that comes back is known. With several recipients that would tell each of the others, and what comes back
+// from a forward has one.
+func finalFields(in Incoming) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "Return-Path: <%s>\r\n", in.From)
+	if one := onlyOne(in.Recipients); one != "" {
+		fmt.Fprintf(&b, "Delivered-To: %s\r\n", one)
+	}
+	return b.Bytes()
+}
+
+func addressesOf(list []Recipient) []string {
+	out := make([]string, 0, len(list))
+	for _, r := range list {
+		out = append(out, r.address)
+	}
+	return out
+}
+
+func onlyOne(list []Recipient) string {
+	if len(list) != 1 {
+		return ""
+	}
+	return list[0].address
+}
+
+// overStore gives an error the form that an SMTP client understands: the disk's and the server's troubles pass.
+func overStore(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrFull):
+		return &SMTPError{Code: 452, Enhanced: "4.3.1", Message: "There is no room for mail at present.", cause: err}
+	case errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
+		return &SMTPError{Code: 421, Enhanced: "4.3.2", Message: "This server takes no mail at present.", cause: err}
+	case errors.Is(err, store.ErrTooLarge):
+		return &SMTPError{Code: 552, Enhanced: "5.3.4", Message: fmt.Sprintf("A message may have at most %d bytes.", MaxMessage), cause: err}
+	}
+	return err
+}

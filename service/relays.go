@@ -1,0 +1,127 @@
+package service
+
+import (
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/deliver"
+)
+
+// A relay is a configured Relay with what its kind does to a Message-ID.
+type relay struct {
+	Relay
+	minted   *regexp.Regexp // finds the id in the answer to DATA; nil where the relay keeps ours
+	template string         // the Message-ID made of it
+	fields   string         // header fields that it wants
+}
+
+// sesAnswer is what Amazon SES says to a message that it takes.
+const sesAnswer = `(?i)^250 (?:2\.\d+\.\d+ )?ok:? ([^\s<>@]+)`
+
+// newRelay says what is wrong with a configuration that nobody has checked.
+func newRelay(r Relay) (*relay, error) {
+	out := &relay{Relay: r}
+	var err error
+	switch r.Kind {
+	case "ses":
+		out.minted, err = regexp.Compile(sesAnswer)
+		out.template = "<{1}@" + sesHost(r) + ">"
+	case "postmark":
+		out.fields = "X-PM-KeepID: true\r\n"
+	case "mailgun", "sendgrid":
+	case "custom":
+		out.template = r.IDTemplate
+		if (r.IDPattern == "") != (r.IDTemplate == "") {
+			return nil, fmt.Errorf("relay %s: id_pattern and id_template come together", r.Name)
+		}
+		if r.IDPattern != "" {
+			out.minted, err = regexp.Compile(r.IDPattern)
+		}
+	default:
+		return nil, fmt.Errorf("relay %s: kind is %q, not ses, postmark, mailgun, sendgrid or custom", r.Name, r.Kind)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("relay %s: id_pattern: %w", r.Name, err)
+	}
+	return out, nil
+}
+
+// sesHost is the domain of the Message-IDs that SES mints in the relay's region.
+func sesHost(r Relay) string {
+	region := r.Region
+	if parts := strings.Split(r.Host, "."); region == "" && len(parts) == 4 && parts[2] == "amazonaws" {
+		region = parts[1]
+	}
+	if region == "" || region == "us-east-1" {
+		return "email.amazonses.com"
+	}
+	return region + ".amazonses.com"
+}
+
+// replaces tells whether recipients see another Message-ID than ours, so that a signature must not cover it.
+func (r *relay) replaces() bool { return r != nil && r.minted != nil }
+
+// maxMinted bounds a Message-ID that a relay makes (RFC 5322 section 2.1.1).
+const maxMinted = 900
+
+// mint gives the Message-ID that recipients see, made of the relay's answer to the message; "" if it tells none.
+func (r *relay) mint(answer string) string {
+	if !r.replaces() {
+		return ""
+	}
+	groups := r.minted.FindStringSubmatch(answer)
+	if groups == nil {
+		return ""
+	}
+	pairs := make([]string, 0, 2*len(groups))
+	for i, g := range groups {
+		pairs = append(pairs, "{"+strconv.Itoa(i)+"}", g)
+	}
+	id := bracketed(strings.NewReplacer(pairs...).Replace(r.template))
+	inner := id[1 : len(id)-1]
+	if inner == "" || len(id) > maxMinted || strings.ContainsFunc(inner, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '<' || c == '>' }) {
+		return ""
+	}
+	return id
+}
+
+// bracketed gives a Message-ID with its angle brackets, whether it came with or without.
+func bracketed(id string) string {
+	return "<" + strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(id), "<"), ">") + ">"
+}
+
+func (r *relay) hop() deliver.Relay {
+	tls := r.TLS
+	if tls == "" {
+		tls = "starttls"
+	}
+	return deliver.Relay{Host: r.Host, Port: r.Port, TLS: tls, Username: r.Username, Password: r.Password}
+}
+
+// relays are those that are configured, in the order of the configuration.
+type relays []*relay
+
+// newRelays leaves out relays that cannot work.
+func newRelays(list []Relay, log *slog.Logger) relays {
+	var out relays
+	for _, r := range list {
+		made, err := newRelay(r)
+		if err != nil {
+			log.Error("a relay is not used", "err", err)
+			continue
+		}
+		out = append(out, made)
+	}
+	return out
+}
+
+// first is the relay that mail goes through; nil if there is none.
+func (r relays) first() *relay {
+	if len(r) == 0 {
+		return nil
+	}
+	return r[0]
+}

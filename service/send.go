@@ -1,0 +1,402 @@
+package service
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// maxContent is the most bytes of text and decoded attachments that send_email takes.
+const maxContent = 25 << 20
+
+// Texts is a body field that may be one text or a list of them.
+type Texts []string
+
+// UnmarshalJSON takes both.
+func (t *Texts) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*t = Texts{one}
+		return nil
+	}
+	var many []string
+	if json.Unmarshal(data, &many) != nil {
+		return errors.New("it must be a text or a list of texts")
+	}
+	*t = many
+	return nil
+}
+
+// HTMLText is a body field that is HTML, or true to say that the field `body` is.
+type HTMLText struct {
+	Text   string
+	OfBody bool
+}
+
+// UnmarshalJSON takes a text or true or false.
+func (h *HTMLText) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &h.OfBody) == nil || json.Unmarshal(data, &h.Text) == nil {
+		return nil
+	}
+	return errors.New("it must be HTML text, or true where `body` is HTML")
+}
+
+// A SendAttachment is a file to be sent.
+type SendAttachment struct {
+	Filename    string  `json:"filename"`
+	Content     *string `json:"content"` // base64
+	ContentType string  `json:"content_type"`
+	ContentID   string  `json:"content_id"`
+}
+
+// SendEmailIn is the request of send_email.
+type SendEmailIn struct {
+	UserID      string            `path:"user_id"`
+	To          Texts             `json:"to" required:"true" min:"1"`
+	Cc          Texts             `json:"cc"`
+	Bcc         Texts             `json:"bcc"`
+	ReplyTo     Texts             `json:"reply_to"`
+	Subject     string            `json:"subject" required:"true"`
+	Text        string            `json:"text"`
+	HTML        HTMLText          `json:"html"`
+	Body        string            `json:"body"`
+	InReplyTo   string            `json:"in_reply_to"`
+	References  Texts             `json:"references"`
+	Headers     map[string]string `json:"headers"`
+	Attachments []SendAttachment  `json:"attachments" max:"500"`
+	MessageID   string            `json:"message_id"`
+}
+
+// SendEmailOut says that a message is on its way.
+type SendEmailOut struct {
+	Success    bool            `json:"success"`
+	MessageID  string          `json:"message_id"`
+	Status     string          `json:"status"`
+	UserID     string          `json:"user_id"`
+	From       string          `json:"from"`
+	Recipients []SentRecipient `json:"recipients"`
+	Transport  string          `json:"transport"` // direct relay local capture, or mixed
+	QueuedAt   Time            `json:"queued_at"`
+}
+
+// A SentRecipient is one recipient of a message that was taken.
+type SentRecipient struct {
+	Email     string `json:"email"`
+	Status    string `json:"status"` // queued suppressed
+	Transport string `json:"transport"`
+}
+
+// SendEmail sends a message as the mailbox and keeps a copy in its Sent folder.
+func (s *Service) SendEmail(_ context.Context, who Actor, in SendEmailIn) (*SendEmailOut, error) {
+	var mb *store.Mailbox
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		if mb, err = mailboxOf(tx, who, in.UserID); err != nil {
+			return err
+		}
+		_, _, err = s.sendable(tx, who.AccountID, in.UserID)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	letter, copied, err := s.compile(mb, in)
+	if err != nil {
+		return nil, err
+	}
+	defer letter.close()
+	sent, err := s.post(who.AccountID, mb.ID, letter, func(tx *store.Tx, mb *store.Mailbox) error {
+		return s.keepSent(tx, mb, copied)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sendEmailOut(mb, sent), nil
+}
+
+// compile writes the message of a request, and appends its bytes.
+func (s *Service) compile(mb *store.Mailbox, in SendEmailIn) (*letter, *draft, error) {
+	m, to, err := s.draftOf(mb, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	spool := s.Store.NewSpool(MaxMessage)
+	defer spool.Close()
+	if _, err := m.WriteTo(spool); err != nil {
+		return nil, nil, refusedDraft(err)
+	}
+	l, err := s.ready(mb.Email, Submission{From: mb.Email, To: to, Body: spool})
+	if err != nil {
+		return nil, nil, err
+	}
+	l.utf8 = l.eightBit // what a draft writes is ASCII, but for addresses that need SMTPUTF8
+	copied, err := s.prepare(l.body, Envelope{From: l.from, To: l.addresses(), Received: s.now()})
+	if err != nil {
+		l.close()
+		return nil, nil, err
+	}
+	l.blob = copied.blob
+	return l, copied, nil
+}
+
+// refusedDraft says which field a message cannot be written for.
+func refusedDraft(err error) error {
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return tooLarge()
+	case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
+		return Invalid("headers", "invalid", "the message cannot be written: %s", err)
+	}
+	return err
+}
+
+func tooLarge() error {
+	return Errorf(413, "payload_too_large", "A message may have at most %d MiB of text and attachments. Send large files by a link.", maxContent>>20)
+}
+
+// draftOf makes the message of a request, and says whom it goes to.
+func (s *Service) draftOf(mb *store.Mailbox, in SendEmailIn) (*msg.Draft, []Rcpt, error) {
+	d := &msg.Draft{From: msg.Address{Name: mb.Name, Mailbox: localOf(mb.Email), Host: domainOfAddress(mb.Email)}, Subject: in.Subject, Date: s.now()}
+	if strings.ContainsFunc(in.Subject, unicode.IsControl) || !utf8.ValidString(in.Subject) {
+		return nil, nil, Invalid("subject", "invalid", "must be one line of text, without control characters")
+	}
+	var bcc []msg.Address
+	for _, f := range []struct {
+		name string
+		from Texts
+		to   *[]msg.Address
+	}{{"to", in.To, &d.To}, {"cc", in.Cc, &d.Cc}, {"bcc", in.Bcc, &bcc}, {"reply_to", in.ReplyTo, &d.ReplyTo}} {
+		list, err := addressList(f.name, f.from)
+		if err != nil {
+			return nil, nil, err
+		}
+		*f.to = list
+	}
+	to := recipientsOf(d.To, d.Cc, bcc)
+	if len(to) == 0 {
+		return nil, nil, Invalid("to", "required", "must name at least one recipient")
+	}
+	if len(to) > maxAPIRecipients {
+		return nil, nil, Invalid("to", "too_many_items", "to, cc and bcc may name at most %d recipients together, not %d", maxAPIRecipients, len(to))
+	}
+	if err := setContent(d, in, mb.Footer); err != nil {
+		return nil, nil, err
+	}
+	return d, to, setHeader(d, in, domainOfAddress(mb.Email))
+}
+
+func localOf(email string) string {
+	local, _, _ := msg.SplitEmail(email)
+	return local
+}
+
+// addressList reads the addresses of a field, each text one or several.
+func addressList(field string, texts Texts) ([]msg.Address, error) {
+	var out []msg.Address
+	for _, text := range texts {
+		if strings.TrimSpace(text) == "" && len(texts) == 1 && field != "to" {
+			return nil, nil // an empty text is nobody
+		}
+		list, err := msg.ParseAddressList(text)
+		if err != nil {
+			return nil, Invalid(field, "invalid", "%s", err)
+		}
+		if out = append(out, list...); len(out) > msg.MaxAddresses {
+			return nil, Invalid(field, "too_many_items", "names more than %d addresses", msg.MaxAddresses)
+		}
+	}
+	return out, nil
+}
+
+// recipientsOf names everybody once.
+func recipientsOf(lists ...[]msg.Address) []Rcpt {
+	var out []Rcpt
+	seen := map[string]bool{}
+	for _, a := range slices.Concat(lists...) {
+		email := strings.ToLower(a.Email())
+		if !seen[email] {
+			seen[email] = true
+			out = append(out, Rcpt{Address: a.Email()})
+		}
+	}
+	return out
+}
+
+// setContent fills text, HTML and files, and the mailbox's footer below both texts.
+func setContent(d *msg.Draft, in SendEmailIn, footer string) error {
+	d.Text, d.HTML = in.Text, in.HTML.Text
+	switch {
+	case in.Body == "":
+	case in.HTML.OfBody && d.HTML == "":
+		d.HTML = in.Body
+	case d.Text == "" && d.HTML == "":
+		d.Text = in.Body
+	default:
+		return Invalid("body", "conflict", "comes instead of text and html, not beside them")
+	}
+	size := len(d.Text) + len(d.HTML)
+	for i, a := range in.Attachments {
+		field := fmt.Sprintf("attachments.%d", i)
+		if a.Filename == "" || a.Content == nil {
+			return Invalid(field, "required", "must have a filename and its content in base64")
+		}
+		content, err := decodeBase64(*a.Content)
+		if err != nil {
+			return Invalid(field+".content", "invalid", "must be base64: %s", err)
+		}
+		if size += len(content); size > maxContent {
+			return tooLarge()
+		}
+		d.Attachments = append(d.Attachments, msg.DraftAttachment{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Content: content})
+	}
+	if size > maxContent {
+		return tooLarge()
+	}
+	addFooter(d, footer)
+	return nil
+}
+
+// decodeBase64 reads the standard and the URL alphabet, padded or not, white space left out.
+func decodeBase64(text string) ([]byte, error) {
+	text = strings.NewReplacer("-", "+", "_", "/", " ", "", "\r", "", "\n", "", "\t", "").Replace(text)
+	return base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+}
+
+// addFooter puts a footer, which may be text or HTML, below what the message says.
+func addFooter(d *msg.Draft, footer string) {
+	if footer == "" {
+		return
+	}
+	isHTML := strings.Contains(footer, "</") || strings.Contains(footer, "<br")
+	plain, rich := footer, strings.ReplaceAll(html.EscapeString(footer), "\n", "<br>\n")
+	if isHTML {
+		plain, rich = msg.HTMLText(footer), footer
+	}
+	if d.Text != "" || d.HTML == "" {
+		d.Text = strings.TrimRight(d.Text, "\r\n") + "\r\n\r\n" + plain + "\r\n"
+	}
+	if d.HTML == "" {
+		return
+	}
+	at := len(d.HTML)
+	if i := strings.LastIndex(strings.ToLower(d.HTML), "</body"); i >= 0 && len(strings.ToLower(d.HTML)) == len(d.HTML) {
+		at = i
+	}
+	d.HTML = d.HTML[:at] + "<br>\n<div>" + rich + "</div>\n" + d.HTML[at:]
+}
+
+// setHeader fills ids and the request's own header fields.
+func setHeader(d *msg.Draft, in SendEmailIn, domain string) error {
+	d.MessageID = msg.NewMessageID(domain)
+	if in.MessageID != "" {
+		if !validMessageID(in.MessageID) {
+			return Invalid("message_id", "invalid", "must be of the form <left@right>, in ASCII, without spaces and of at most 250 characters")
+		}
+		d.MessageID = bracketed(in.MessageID)
+	}
+	if in.InReplyTo != "" {
+		if !validMessageID(in.InReplyTo) {
+			return Invalid("in_reply_to", "invalid", "must be one Message-ID")
+		}
+		d.InReplyTo = bracketed(in.InReplyTo)
+	}
+	for _, text := range in.References {
+		for _, id := range strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == ',' }) {
+			if !validMessageID(id) {
+				return Invalid("references", "invalid", "must be Message-IDs, not %.80q", id)
+			}
+			d.References = append(d.References, bracketed(id))
+		}
+	}
+	if len(d.References) == 0 && d.InReplyTo != "" {
+		d.References = []string{d.InReplyTo}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
+		if structural(name) {
+			return Invalid("headers", "not_allowed", "%.80q cannot be set here: it has a field of its own, or is made by the server", name)
+		}
+		d.Headers = append(d.Headers, msg.Header{Name: name, Value: in.Headers[name]})
+	}
+	return nil
+}
+
+// validMessageID tells whether text is a Message-ID (RFC 5322 section 3.6.4) that no header or log can misread.
+func validMessageID(text string) bool {
+	id := strings.TrimSuffix(strings.TrimPrefix(text, "<"), ">")
+	left, right, ok := strings.Cut(id, "@")
+	if !ok || left == "" || right == "" || len(id) > 250 {
+		return false
+	}
+	return !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>(),;:"\`, r) })
+}
+
+// structural tells whether a header field says how a message is sent, signed or built, so that a request may not set it.
+func structural(name string) bool {
+	lower := strings.ToLower(name)
+	for _, prefix := range []string{"content-", "resent-", "arc-", "dkim-", "authentication-", "received"} {
+		if strings.HasPrefix(lower, prefix) {
+			return true
+		}
+	}
+	return slices.Contains([]string{
+		"from", "sender", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references",
+		"mime-version", "return-path", "delivered-to", "x-pm-keepid",
+	}, lower)
+}
+
+// keepSent files a sent message, as one that was read, in the Sent folder, which it makes if there is none.
+func (s *Service) keepSent(tx *store.Tx, mb *store.Mailbox, d *draft) error {
+	folder, err := sentFolder(tx, mb.Num)
+	if err != nil {
+		return err
+	}
+	_, err = s.file(tx, mb, d, filing{folder: folder, received: tx.Now(), flags: store.FlagSeen})
+	return err
+}
+
+func sentFolder(tx *store.Tx, mailbox uint32) (uint32, error) {
+	folders, err := tx.Folders(mailbox)
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range folders {
+		if f.SpecialUse == `\Sent` {
+			return f.ID, nil
+		}
+	}
+	f, err := tx.FolderByName(mailbox, "Sent")
+	if isGone(err) {
+		f = &store.Folder{Mailbox: mailbox, Name: "Sent", SpecialUse: `\Sent`, Subscribed: true}
+		err = tx.CreateFolder(f)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return f.ID, nil
+}
+
+func sendEmailOut(mb *store.Mailbox, sent *Submitted) *SendEmailOut {
+	out := &SendEmailOut{
+		Success: true, MessageID: sent.MessageID, Status: store.OutgoingQueued, UserID: mb.ID, From: mb.Email, QueuedAt: Time{sent.QueuedAt},
+	}
+	for _, r := range sent.Recipients {
+		out.Recipients = append(out.Recipients, SentRecipient(r))
+		switch out.Transport {
+		case "", r.Transport:
+			out.Transport = r.Transport
+		default:
+			out.Transport = "mixed"
+		}
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// isSuppressed tells whether the account must not send to an address.
+func isSuppressed(tx *store.Tx, accountID, email string) (bool, error) {
+	_, err := store.Suppressions.Get(tx, accountID+email)
+	if isGone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// suppress keeps the account from sending to an address. One that is suppressed already stays as it is.
+func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
+	if known, err := isSuppressed(tx, accountID, email); known || err != nil {
+		return err
+	}
+	return store.Suppressions.Put(tx, &store.Suppression{AccountID: accountID, Email: email, Reason: reason, MessageID: messageID, CreatedAt: tx.Now()})
+}
+
+// A Suppression is an address that the account does not send to.
+type Suppression struct {
+	Email     string  `json:"email"`
+	Reason    string  `json:"reason"` // bounce complaint manual
+	MessageID *string `json:"message_id"`
+	CreatedAt Time    `json:"created_at"`
+}
+
+func suppressionOut(r *store.Suppression) Suppression {
+	return Suppression{r.Email, r.Reason, orNull(r.MessageID), Time{r.CreatedAt}}
+}
+
+// ListSuppressionsIn is the query of list_suppressions.
+type ListSuppressionsIn struct {
+	PageIn
+	Reason string `query:"reason" enum:"bounce|complaint|manual|"`
+}
+
+// ListSuppressions lists the account's suppressed addresses, newest first.
+func (s *Service) ListSuppressions(_ context.Context, who Actor, in ListSuppressionsIn) (*Page[Suppression], error) {
+	l := list[store.Suppression, Suppression]{
+		operation: "suppressions", index: store.SuppressionsByAccount, prefix: who.AccountID, filters: []string{in.Reason},
+		keep: func(r *store.Suppression) bool { return in.Reason == "" || r.Reason == in.Reason },
+		out:  func(_ *store.Tx, r *store.Suppression) (Suppression, error) { return suppressionOut(r), nil },
+	}
+	return l.page(s, who, in.PageIn)
+}
+
+// CreateSuppressionIn is the body of create_suppression.
+type CreateSuppressionIn struct {
+	Email string `json:"email" required:"true" max:"254"`
+}
+
+// CreateSuppression keeps the account from sending to an address. For one that is suppressed already it answers that.
+func (s *Service) CreateSuppression(_ context.Context, who Actor, in CreateSuppressionIn) (*Suppression, error) {
+	email, err := normalizeEmail("email", in.Email)
+	if err != nil {
+		return nil, err
+	}
+	var out Suppression
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if err := suppress(tx, who.AccountID, email, "manual", ""); err != nil {
+			return err
+		}
+		r, err := store.Suppressions.Get(tx, who.AccountID+email)
+		if err != nil {
+			return err
+		}
+		out = suppressionOut(r)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// DeleteSuppressionIn names one address.
+type DeleteSuppressionIn struct {
+	Email string `path:"email"`
+}
+
+// SuppressionDeleted says that an address may get mail again.
+type SuppressionDeleted struct {
+	Email   string `json:"email"`
+	Deleted bool   `json:"deleted"`
+	Message string `json:"message"`
+}
+
+// DeleteSuppression lets the account send to an address again.
+func (s *Service) DeleteSuppression(_ context.Context, who Actor, in DeleteSuppressionIn) (*SuppressionDeleted, error) {
+	email, err := normalizeEmail("email", in.Email)
+	if err != nil {
+		return nil, NotFound("suppressed address")
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		_, err := store.Suppressions.Get(tx, who.AccountID+email)
+		if errors.Is(err, store.ErrNotFound) {
+			return NotFound("suppressed address")
+		}
+		if err != nil {
+			return err
+		}
+		return store.Suppressions.Delete(tx, who.AccountID+email)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &SuppressionDeleted{email, true, email + " may get mail of this account again."}, nil
+}

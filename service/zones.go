@@ -1,0 +1,240 @@
+package service
+
+import (
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/builtin"
+	"github.com/mailstead/mailstead/store"
+)
+
+// zonesAtATime is how many domains one transaction reads when the zones are made.
+const zonesAtATime = 500
+
+// A zoneSource is what a zone is made from, as it was when a transaction committed.
+type zoneSource struct {
+	spec   dnsprov.Spec
+	serial uint32
+}
+
+// zones are the zones that we serve, in memory: a query never reads the store. What a transaction changed is noted once
+// it has committed, and made into a zone by whoever asks next, so that the committer does not wait for that. A zone that
+// changes a hundred times before somebody asks is made once.
+type zones struct {
+	served builtin.Zones
+	host   *builtin.Zone // of the installation's own names, in the sandbox
+	stale  atomic.Bool   // there is something in noted, or nothing has been read yet
+
+	making sync.Mutex // whoever makes zones; others wait, since they want what is made
+	loaded bool       // every domain has been read; guarded by making
+
+	mu     sync.Mutex
+	noting bool                   // before the first query there is nothing to keep up to date
+	noted  map[string]*zoneSource // by name; nil: the zone is gone
+}
+
+func newZones(c Config) *zones {
+	z := &zones{noted: map[string]*zoneSource{}, host: hostZone(c)}
+	z.stale.Store(true)
+	return z
+}
+
+// Zone gives the zone that encloses a name most closely and is served here. The name is lower-case, in the notation of
+// the dns package.
+func (s *Service) Zone(name string) (*builtin.Zone, bool) {
+	z := s.zones
+	if z.stale.Load() {
+		s.makeZones()
+	}
+	name = strings.TrimSuffix(name, ".")
+	if zone, ok := z.served.Zone(name); ok {
+		return zone, true
+	}
+	if z.host != nil && (name == z.host.Origin || strings.HasSuffix(name, "."+z.host.Origin)) {
+		return z.host, true
+	}
+	return nil, false
+}
+
+// HostsName tells whether our own DNS server answers for a name: one at or below a domain that is connected here, or, in
+// the sandbox, one of the installation's own.
+func (s *Service) HostsName(name string) bool {
+	_, ok := s.Zone(name)
+	return ok
+}
+
+// makeZones brings the zones to what has been noted, the first time to what the store holds.
+func (s *Service) makeZones() {
+	z := s.zones
+	z.making.Lock()
+	defer z.making.Unlock()
+	if !z.loaded {
+		if err := s.loadZones(); err != nil {
+			s.Log.Error("read the zones of the domains", "error", err)
+			return
+		}
+		z.loaded = true
+	}
+	for noted := z.take(); len(noted) > 0; noted = z.take() {
+		for name, src := range noted {
+			s.makeZone(name, src)
+		}
+	}
+}
+
+// take gives what has been noted, and when that is nothing says that the zones are up to date: only then does a query
+// pass by the lock under which they are made.
+func (z *zones) take() map[string]*zoneSource {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	noted := z.noted
+	z.noted = map[string]*zoneSource{}
+	z.stale.Store(len(noted) > 0)
+	return noted
+}
+
+func (s *Service) makeZone(name string, src *zoneSource) {
+	if src == nil {
+		s.zones.served.Remove(name)
+		return
+	}
+	zone, err := src.zone()
+	if err != nil { // the zone of before is better than none
+		s.Log.Error("make a zone", "domain", name, "error", err)
+		return
+	}
+	s.zones.served.Put(zone)
+}
+
+func (src *zoneSource) zone() (*builtin.Zone, error) {
+	o := builtin.Options{Nameservers: src.spec.Nameservers, Serial: src.serial}
+	return builtin.NewZone(src.spec.Domain, dnsprov.Wanted(src.spec, dnsprov.Builtin), o)
+}
+
+// note keeps a change for whoever asks next; src is nil for a zone that is gone. It is called after the commit.
+func (z *zones) note(name string, src *zoneSource) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.noting {
+		z.noted[name] = src
+		z.stale.Store(true)
+	}
+}
+
+// loadZones notes the zone of every domain, a page in each transaction. What changes meanwhile is noted too; both are
+// the newest state, or something newer is on its way.
+func (s *Service) loadZones() error {
+	z := s.zones
+	z.mu.Lock()
+	z.noting = true
+	z.mu.Unlock()
+	after, more := "", true
+	for more {
+		more = false
+		err := s.Store.View(func(tx *store.Tx) error {
+			n := 0
+			for key, d := range store.DomainByName.Asc(tx, "", after) {
+				after = key
+				if s.serves(d) {
+					s.makeZone(d.Name, s.zoneSource(tx, d))
+				}
+				if n++; n == zonesAtATime {
+					more = true
+					break
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serves tells whether our DNS server answers for a domain: for builtin ones, and in the sandbox, where its own resolver
+// asks it about every name that is connected, for manual ones too, so that they can be completed offline.
+func (s *Service) serves(d *store.Domain) bool {
+	return d.DNSProvider == dnsprov.Builtin || d.DNSProvider == providerManual && s.Config.Sandbox
+}
+
+func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
+	spec := s.spec(d)
+	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
+		spec.Custom = append(spec.Custom, dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)})
+	}
+	return &zoneSource{spec: spec, serial: uint32(d.ZoneChangedAt.Unix())}
+}
+
+// spec is what the managed records of a domain are made from.
+func (s *Service) spec(d *store.Domain) dnsprov.Spec {
+	c := s.Config
+	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, DMARC: d.DMARC}
+	for _, ip := range c.PublicIPs {
+		if ip.Unmap().Is4() {
+			spec.IPv4 = append(spec.IPv4, ip.Unmap())
+		} else {
+			spec.IPv6 = append(spec.IPv6, ip)
+		}
+	}
+	for _, k := range d.DKIM {
+		spec.DKIM = append(spec.DKIM, dnsprov.DKIMKey{Selector: k.Selector, Record: k.Record})
+	}
+	return spec
+}
+
+// putDomain writes a domain whose records are as they were.
+func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
+	d.UpdatedAt = tx.Now()
+	return store.Domains.Put(tx, d)
+}
+
+// putZone writes a domain whose records have changed, its own or custom ones, and publishes them. The SOA serial rises
+// with each change, also with two in one second or when the clock is set back.
+func (s *Service) putZone(tx *store.Tx, d *store.Domain) error {
+	changed := tx.Now().Truncate(time.Second)
+	if next := d.ZoneChangedAt.Add(time.Second); changed.Before(next) {
+		changed = next
+	}
+	d.ZoneChangedAt = changed
+	if err := s.putDomain(tx, d); err != nil || !s.serves(d) {
+		return err
+	}
+	src := s.zoneSource(tx, d)
+	tx.After(func() { s.zones.note(d.Name, src) })
+	return nil
+}
+
+// hostZone is the zone of the installation's own names in the sandbox, where nobody else serves them: the host and the
+// nameservers below the host's parent. nil if there is none.
+func hostZone(c Config) *builtin.Zone {
+	_, parent, ok := strings.Cut(c.Hostname, ".")
+	if !c.Sandbox || !ok || len(c.Nameservers) == 0 {
+		return nil
+	}
+	var records []dnsprov.Record
+	for _, name := range append([]string{c.Hostname}, c.Nameservers...) {
+		if strings.HasSuffix(name, "."+parent) {
+			for _, ip := range c.PublicIPs {
+				records = append(records, addressRecord(name, ip.Unmap()))
+			}
+		}
+	}
+	zone, err := builtin.NewZone(parent, records, builtin.Options{Nameservers: c.Nameservers, Serial: 1})
+	if err != nil { // such as a host name that no zone can hold
+		return nil
+	}
+	return zone
+}
+
+func addressRecord(name string, ip netip.Addr) dnsprov.Record {
+	r := dnsprov.Record{Name: name, Type: "A", Value: ip.String(), TTL: 3600}
+	if ip.Is6() {
+		r.Type = "AAAA"
+	}
+	return r
+}

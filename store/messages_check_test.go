@@ -1,0 +1,177 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// damageStore makes a store that has everything that Check looks at, and damages it.
+func damageStore(t *testing.T, damage func(tx *Tx, m *Message) error) error {
+	t.Helper()
+	s, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	addMailbox(t, s, 1, 2)
+	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(1)}, "hello")
+	update(t, s, func(tx *Tx) error {
+		if err := tx.RefBlob(m.Blob, "sub_1"); err != nil {
+			return err
+		}
+		return Submissions.Put(tx, &Submission{ID: "sub_1", Blob: m.Blob})
+	})
+	if err := s.Check(); err != nil {
+		t.Fatalf("before the damage: %v", err)
+	}
+	update(t, s, func(tx *Tx) error { return damage(tx, m) })
+	return s.Check()
+}
+
+func TestCheckFindsEveryKindOfDamage(t *testing.T) {
+	flip := func(bucket messageBucket, key func(*Message) []byte, at int) func(*Tx, *Message) error {
+		return func(tx *Tx, m *Message) error {
+			row := append([]byte(nil), tx.getRow(bucket, key(m))...)
+			row[at] ^= 0x40
+			return tx.putRow(bucket, key(m), row)
+		}
+	}
+	drop := func(bucket messageBucket, key func(*Message) []byte) func(*Tx, *Message) error {
+		return func(tx *Tx, m *Message) error { return tx.deleteRow(bucket, key(m)) }
+	}
+	extra := func(bucket messageBucket, key []byte, row string) func(*Tx, *Message) error {
+		return func(tx *Tx, _ *Message) error { return tx.putRow(bucket, key, []byte(row)) }
+	}
+	message := func(m *Message) []byte { k := m.key(); return k[:] }
+	folder := func(m *Message) []byte { k := folderKey(1, InboxID); return k[:] }
+	inbox := func(m *Message) []byte { k := inboxKey(m); return k[:] }
+	inboxOf := func(m *Message) []byte { k := inboxOfKey(m); return k[:] }
+	number := func(n uint32) func(*Message) []byte {
+		return func(*Message) []byte { return binary.BigEndian.AppendUint32(nil, n) }
+	}
+	ref := func(owner string) func(*Message) []byte {
+		return func(m *Message) []byte {
+			k := blobPrefix(m.Blob)
+			if owner == "" {
+				return append(k[:], messageOwner(m)...)
+			}
+			return append(k[:], owner...)
+		}
+	}
+	for name, c := range map[string]struct {
+		damage func(*Tx, *Message) error
+		want   string
+	}{
+		"message row":            {flip(bktMessage, message, 0), "damaged row"},
+		"message's bits":         {flip(bktMessage, message, 2), "the account's inbox"},
+		"message's account":      {flip(bktMessage, message, 3), "account"},
+		"message's modseq":       {flip(bktMessage, message, 15), "MODSEQ"},
+		"message's blob":         {flip(bktMessage, message, 26), "not noted as referred to"},
+		"message gone":           {drop(bktMessage, message), "it has 0, 0, 0"},
+		"message in no folder":   {extra(bktMessage, make([]byte, 12), "x"), "msg has 2 rows"},
+		"meta gone":              {drop(bktMeta, message), "not found"},
+		"meta row":               {flip(bktMeta, message, 0), "damaged row"},
+		"meta of nothing":        {extra(bktMeta, make([]byte, 12), "x"), "msg_meta has 2 rows"},
+		"inbox entry gone":       {drop(bktInbox, inbox), "the account's inbox lacks it"},
+		"inbox entry":            {flip(bktInbox, inbox, 0), "the account's inbox"},
+		"inbox of nothing":       {extra(bktInbox, make([]byte, 20), "xx"), "inbox has 2 rows"},
+		"mailbox entry gone":     {drop(bktInboxOf, inboxOf), "the mailbox's inbox lacks it"},
+		"mailbox entry":          {flip(bktInboxOf, inboxOf, 1), "the mailbox's inbox"},
+		"mailbox of nothing":     {extra(bktInboxOf, make([]byte, 16), "xx"), "inbox_mbx has 2 rows"},
+		"folder row":             {flip(bktFolder, folder, 0), "damaged row"},
+		"folder's next UID":      {flip(bktFolder, folder, 6), ""},
+		"folder's messages":      {flip(bktFolder, folder, 20), "counts"},
+		"folder's unseen":        {flip(bktFolder, folder, 24), "counts"},
+		"folder's bytes":         {flip(bktFolder, folder, 32), "counts"},
+		"folder gone":            {drop(bktFolder, folder), "folder_name has 4 rows"},
+		"folder name gone":       {drop(bktFolderName, func(*Message) []byte { return folderName(1, "INBOX") }), "not found by its name"},
+		"folder name of nothing": {extra(bktFolderName, folderName(1, "x"), "xxxx"), "folder_name has 5 rows"},
+		"mailbox counters":       {flip(bktMailbox, number(1), 20), "mailbox 1 counts"},
+		"mailbox's modseq":       {drop(bktMailbox, number(1)), "mailbox 1"},
+		"mailbox of no folder":   {extra(bktMailbox, number(9)(nil), string((&mailboxRow{messages: 1}).row())), "mailbox 9 counts"},
+		"account's messages":     {flip(bktAccount, number(1), 5), "account 1 counts"},
+		"account's bytes":        {flip(bktAccount, number(1), 12), "account 1 counts"},
+		"account of nothing":     {extra(bktAccount, number(9)(nil), "xxxxxxxxxxxxxxxx"), "account 9 counts"},
+		"reference gone":         {drop(bktRef, ref("")), "not noted as referred to"},
+		"reference's length":     {flip(bktRef, ref(""), 6), "references differ"},
+		"reference of nothing":   {func(tx *Tx, m *Message) error { return tx.addRef(m.Blob, []byte("snobody")) }, "submission nobody"},
+		"reference of no kind":   {func(tx *Tx, m *Message) error { return tx.addRef(m.Blob, []byte("xyz")) }, "damaged row"},
+		"submission's reference": {drop(bktRef, ref("ssub_1")), "submission sub_1"},
+		"submission gone":        {func(tx *Tx, _ *Message) error { return Submissions.Delete(tx, "sub_1") }, "submission sub_1"},
+		"submission's blob":      {func(tx *Tx, _ *Message) error { return Submissions.Put(tx, &Submission{ID: "sub_1"}) }, "points to"},
+		"live bytes":             {flip(bktLive, number(1), 6), "live bytes"},
+		"live bytes of nothing":  {extra(bktLive, number(9)(nil), "xxxxxxxx"), "segment 00000009"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := damageStore(t, c.damage)
+			if name == "folder's next UID" {
+				// Too high does no harm; too low would.
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("check: %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestCheckReadsEveryMessage(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	addMailbox(t, s, 1)
+	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "hello")
+	f, err := os.OpenFile(s.seg.files.path(m.Blob.Segment), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("J"), int64(m.Blob.Offset+m.Blob.Head)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "body checksum") {
+		t.Errorf("check: %v", err)
+	}
+}
+
+func TestCheckMissesALostSegment(t *testing.T) {
+	dir := t.TempDir()
+	s := openDir(t, dir, Options{})
+	addMailbox(t, s, 1)
+	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "hello")
+	path := s.seg.files.path(m.Blob.Segment)
+	closeTest(t, s)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "segment 00000001 is missing") {
+		t.Errorf("check: %v", err)
+	}
+}
+
+func TestCheckNamesTheFirstHundredFaults(t *testing.T) {
+	err := damageStore(t, func(tx *Tx, _ *Message) error {
+		for n := range uint32(250) {
+			if err := tx.putRow(bktFolder, fmt.Appendf(nil, "folder %d", n), []byte("x")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil || strings.Count(err.Error(), "\n") > 101 || !strings.Contains(err.Error(), "more") {
+		t.Errorf("check: %v", err)
+	}
+}

@@ -1,0 +1,48 @@
+// Package storetest opens stores for tests, and checks each when its test ends.
+// It does not know what a test keeps in them.
+package storetest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// Open opens a store in a temporary directory, with at most one Options. When the test ends the store is checked and
+// closed; a fault in any record, index, counter or message fails the test. A test may close the store itself.
+func Open(t testing.TB, options ...store.Options) *store.Store {
+	t.Helper()
+	return open(t, t.TempDir(), options)
+}
+
+// Reopen checks and closes a store, and opens its directory again, as a restart does.
+func Reopen(t testing.TB, s *store.Store, options ...store.Options) *store.Store {
+	t.Helper()
+	end(t, s)
+	return open(t, s.Dir(), options)
+}
+
+func open(t testing.TB, dir string, options []store.Options) *store.Store {
+	t.Helper()
+	var o store.Options
+	if len(options) > 0 {
+		o = options[0]
+	}
+	s, err := store.Open(dir, o)
+	if err != nil {
+		t.Fatalf("open store: %v", err)
+	}
+	t.Cleanup(func() { end(t, s) })
+	return s
+}
+
+func end(t testing.TB, s *store.Store) {
+	t.Helper()
+	if err := s.Check(); err != nil && !errors.Is(err, store.ErrClosed) {
+		t.Errorf("check store: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("close store: %v", err)
+	}
+}
