@@ -36,7 +36,6 @@ func serve(t testing.TB, change func(*Server)) *host {
 	box := servicetest.New(t, nil)
 	box.Domain(t, box.Owner.AccountID, "example.test", "manual", "complete")
 	h := &host{Sandbox: box, server: New(box.Service)}
-	h.server.Insecure = true
 	h.user = h.mailbox(t, "ann")
 	h.server.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if change != nil {

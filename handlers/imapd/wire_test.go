@@ -19,6 +19,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mailstead/mailstead/service"
 )
 
 // TestRefusedLiteralsDoNotRun proves that the bytes of a literal are never commands, whatever the parser thinks of the
@@ -194,12 +196,11 @@ func TestStopLetsCommandsEnd(t *testing.T) {
 	}
 }
 
-// TestPanicEndsOneSession has a server without a service, so that every log-in panics.
+// TestPanicEndsOneSession has a service without anything in it, so that every log-in panics.
 func TestPanicEndsOneSession(t *testing.T) {
 	h := serve(t, nil)
 	var log bytes.Buffer
-	h.server = New(nil)
-	h.server.Insecure = true
+	h.server = New(&service.Service{Config: service.Config{Sandbox: true}})
 	h.server.Log = slog.New(slog.NewTextHandler(&log, nil))
 	addr, stop := h.run(t, false)
 	other, broken := dial(t, addr), dial(t, addr)
@@ -233,7 +234,7 @@ func certificate(t *testing.T) *tls.Config {
 }
 
 func TestStartTLS(t *testing.T) {
-	h := serve(t, func(s *Server) { s.TLS, s.Insecure = certificate(t), false })
+	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
 	c := dial(t, h.addr)
 	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 STARTTLS LOGINDISABLED] Mailstead is ready" {
 		t.Errorf("greeting: %q", got)
@@ -254,7 +255,7 @@ func TestStartTLS(t *testing.T) {
 
 // TestNothingIsCarriedIntoTLS: a command sent in the clear with STARTTLS must not run as if it had come under TLS.
 func TestNothingIsCarriedIntoTLS(t *testing.T) {
-	h := serve(t, func(s *Server) { s.TLS, s.Insecure = certificate(t), false })
+	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
 	c := dial(t, h.addr)
 	c.line()
 	c.send("s STARTTLS\r\nt NOOP\r\n")
@@ -265,8 +266,21 @@ func TestNothingIsCarriedIntoTLS(t *testing.T) {
 	c.bye()
 }
 
+func TestNoLoginWithoutCertificate(t *testing.T) {
+	h := serve(t, func(s *Server) { s.Service = &service.Service{} })
+	c := dial(t, h.addr)
+	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 LOGINDISABLED] Mailstead is ready" {
+		t.Errorf("greeting: %q", got)
+	}
+	c.expect("NO", "STARTTLS")
+	c.expect("NO [PRIVACYREQUIRED]", "AUTHENTICATE PLAIN")
+	c.ok("NOOP")
+	c.send("s LOGOUT\r\n")
+	c.until("s")
+}
+
 func TestImplicitTLS(t *testing.T) {
-	h := serve(t, func(s *Server) { s.TLS, s.Insecure = certificate(t), false })
+	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
 	addr, _ := h.run(t, true)
 	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -278,9 +292,8 @@ func TestImplicitTLS(t *testing.T) {
 		t.Errorf("greeting: %q", got)
 	}
 	c.ok("LOGIN %s %q", email, password)
-	without := New(h.Service)
-	if without.Run(t.Context(), nil, true) == nil || without.Run(t.Context(), nil, false) == nil {
-		t.Error("served without a certificate")
+	if New(h.Service).Run(t.Context(), nil, true) == nil {
+		t.Error("TLS without a certificate is served")
 	}
 }
 
