@@ -18,7 +18,7 @@ type bouncedData struct {
 	Sender            string  `json:"sender"`
 	SendingDomain     string  `json:"sending_domain"`
 	UserID            *string `json:"user_id"`
-	BounceType        string  `json:"bounce_type"`
+	BounceType        string  `json:"bounce_type" enum:"hard|soft|undetermined"`
 	BounceSubtype     string  `json:"bounce_subtype"`
 	Status            string  `json:"status"`
 	Diagnostic        string  `json:"diagnostic"`
