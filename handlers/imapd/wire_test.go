@@ -20,25 +20,33 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/emersion/go-imap/v2/imapserver"
+	"github.com/emersion/go-imap/v2/imapserver/imapmemserver"
+
 	"github.com/mailstead/mailstead/service"
 )
 
+const evil = "x DELETE Archive\r\n"
+
+// refusedLiterals are commands that a server refuses although their literal is on its way.
+var refusedLiterals = map[string]struct{ command, status string }{
+	"unknown command":    {literal("s FROB {%d+}\r\n%s\r\n", evil), "BAD"},
+	"argument not asked": {literal("s NOOP {%d+}\r\n%s\r\n", evil), "BAD"},
+	"wrong place":        {literal("s FETCH 1 {%d+}\r\n%s\r\n", evil), "BAD"},
+	"two literals":       {literal("s NOOP {%d+}\r\n%s {3+}\r\nabc\r\n", evil), "BAD"},
+	"append: large":      {literal("s APPEND Nowhere {%d+}\r\n%s\r\n", strings.Repeat(evil, 300)), "NO [TRYCREATE]"},
+	"append: flag":       {literal("s APPEND INBOX (\"a\") {%d+}\r\n%s\r\n", evil), "BAD"},
+	"append: date":       {literal("s APPEND INBOX \"yesterday\" {%d+}\r\n%s\r\n", evil), "NO"},
+	"append: argument":   {literal("s APPEND INBOX FROB {%d+}\r\n%s\r\n", evil), "BAD"},
+	"list":               {literal("s LIST (FROB) {%d+}\r\n%s *\r\n", evil), "BAD"},
+}
+
+func literal(format, content string) string { return fmt.Sprintf(format, len(content), content) }
+
 // TestRefusedLiteralsDoNotRun proves that the bytes of a literal are never commands, whatever the parser thinks of the
-// command that announces it (RFC 7888 section 4). go-imap alone runs them in each of these cases.
+// command that announces it (RFC 7888 section 4).
 func TestRefusedLiteralsDoNotRun(t *testing.T) {
-	evil := "x DELETE Archive\r\n"
-	big := evil + strings.Repeat("y DELETE Archive\r\n", 400)
-	for name, tc := range map[string]struct{ command, status string }{
-		"unknown command":     {fmt.Sprintf("s FROB {%d+}\r\n%s\r\n", len(evil), evil), "BAD"},
-		"argument not asked":  {fmt.Sprintf("s NOOP {%d+}\r\n%s\r\n", len(evil), evil), "BAD"},
-		"wrong place":         {fmt.Sprintf("s FETCH 1 {%d+}\r\n%s\r\n", len(evil), evil), "BAD"},
-		"two literals":        {fmt.Sprintf("s NOOP {%d+}\r\n%s {%d+}\r\n%s\r\n", len(evil), evil, len(evil), evil), "BAD"},
-		"append elsewhere":    {fmt.Sprintf("s APPEND Nowhere {%d+}\r\n%s\r\n", len(big), big), "NO [TRYCREATE]"},
-		"append bad flag":     {fmt.Sprintf("s APPEND INBOX (\\Wrong) {%d+}\r\n%s\r\n", len(big), big), "BAD"},
-		"append bad date":     {fmt.Sprintf("s APPEND INBOX \"yesterday\" {%d+}\r\n%s\r\n", len(big), big), "NO"},
-		"append bad argument": {fmt.Sprintf("s APPEND INBOX FROB {%d+}\r\n%s\r\n", len(big), big), "BAD"},
-		"list":                {fmt.Sprintf("s LIST (FROB) {%d+}\r\n%s *\r\n", len(evil), evil), "BAD"},
-	} {
+	for name, tc := range refusedLiterals {
 		t.Run(name, func(t *testing.T) {
 			c := serve(t, nil).login(t)
 			c.send(tc.command)
@@ -48,6 +56,52 @@ func TestRefusedLiteralsDoNotRun(t *testing.T) {
 			c.has(c.ok(`LIST "" Archive`), `* LIST (\HasNoChildren \Archive) "/" "Archive"`)
 		})
 	}
+}
+
+// TestParserAloneRunsThem shows what the wire is for: go-imap's own server runs every one of these literals. When this
+// test fails, the library has learnt it and the wire can do less.
+func TestParserAloneRunsThem(t *testing.T) {
+	for name, tc := range refusedLiterals {
+		t.Run(name, func(t *testing.T) {
+			c := alone(t)
+			c.send(tc.command)
+			if err := c.conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := io.ReadAll(c.in); !strings.Contains(string(got), "\r\nx OK DELETE") {
+				t.Errorf("the literal was not run: %q", got)
+			}
+		})
+	}
+}
+
+// alone is a client of go-imap's own server, whose user has a folder Archive.
+func alone(t *testing.T) *talker {
+	t.Helper()
+	user := imapmemserver.NewUser("a", "b")
+	for _, name := range []string{"INBOX", "Archive"} {
+		if err := user.Create(name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	memory := imapmemserver.New()
+	memory.AddUser(user)
+	server := imapserver.New(&imapserver.Options{
+		NewSession: func(*imapserver.Conn) (imapserver.Session, *imapserver.GreetingData, error) {
+			return memory.NewSession(), nil, nil
+		},
+		InsecureAuth: true, Logger: libraryLog{slog.New(slog.DiscardHandler)},
+	})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(ln)
+	t.Cleanup(func() { server.Close() })
+	c := dial(t, ln.Addr().String())
+	c.line()
+	c.ok("LOGIN a b")
+	return c
 }
 
 // TestConnectionEndsWithBye has what cannot be answered without losing count of what is a command.
