@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// FolderSeparator stands between the levels of a folder's name.
-const FolderSeparator = "/"
+// folderSeparator stands between the levels of a folder's name.
+const folderSeparator = "/"
 
 const (
 	inboxName     = "INBOX"
@@ -52,18 +52,18 @@ func folderName(text string) (string, error) {
 	if !utf8.ValidString(text) {
 		return "", Errorf(400, CodeFolderName, "A folder's name is UTF-8.")
 	}
-	name := norm.NFC.String(strings.TrimSuffix(text, FolderSeparator))
-	top, below, nested := strings.Cut(name, FolderSeparator)
+	name := norm.NFC.String(strings.TrimSuffix(text, folderSeparator))
+	top, below, nested := strings.Cut(name, folderSeparator)
 	if strings.EqualFold(top, inboxName) {
 		name = inboxName
 		if nested {
-			name += FolderSeparator + below
+			name += folderSeparator + below
 		}
 	}
 	switch {
 	case name == "" || len(name) > maxFolderName:
 		return "", Errorf(400, CodeFolderName, "A folder's name has 1 to %d bytes.", maxFolderName)
-	case slices.Contains(strings.Split(name, FolderSeparator), ""):
+	case slices.Contains(strings.Split(name, folderSeparator), ""):
 		return "", Errorf(400, CodeFolderName, "No level of a folder's name may be empty.")
 	case strings.ContainsAny(name, "*%") || name[0] == '#' || strings.IndexFunc(name, unicode.IsControl) >= 0:
 		return "", Errorf(400, CodeFolderName, "A folder's name has no control characters, no * and no %%, and does not begin with #.")
@@ -201,7 +201,7 @@ func missingParents(folders []*Folder, name string) []string {
 	}
 	var missing []string
 	for i := range name {
-		if name[i] == FolderSeparator[0] && !have[name[:i]] {
+		if name[i] == folderSeparator[0] && !have[name[:i]] {
 			missing = append(missing, name[:i])
 		}
 	}
@@ -256,7 +256,7 @@ func (s *Service) deletable(tx *store.Tx, u MailboxUser, name string) (*Folder, 
 		if f.Name == name {
 			found = f
 		}
-		if strings.HasPrefix(f.Name, name+FolderSeparator) {
+		if strings.HasPrefix(f.Name, name+folderSeparator) {
 			return nil, Errorf(409, CodeFolderHasChildren, "Delete the folders below %q first.", name)
 		}
 	}
@@ -300,7 +300,7 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) error {
 		return folderNotFound(from)
 	case named(to):
 		return Errorf(409, CodeFolderExists, "There is a folder %q already.", to)
-	case strings.HasPrefix(to, from+FolderSeparator):
+	case strings.HasPrefix(to, from+folderSeparator):
 		return Errorf(400, CodeFolderName, "A folder cannot be moved below itself.")
 	}
 	missing := missingParents(folders, to)
@@ -314,7 +314,7 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) error {
 	}
 	for _, f := range folders {
 		rest, ok := strings.CutPrefix(f.Name, from)
-		if !ok || rest != "" && rest[0] != FolderSeparator[0] {
+		if !ok || rest != "" && rest[0] != folderSeparator[0] {
 			continue
 		}
 		if len(to)+len(rest) > maxFolderName {
