@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -35,6 +36,8 @@ type Server struct {
 	replay *replays
 	now    func() time.Time
 	pages  *template.Template // of the password form
+
+	description func() *description // of the API, made at its first use
 }
 
 // New makes the API of a service.
@@ -44,6 +47,7 @@ func New(svc *service.Service) *Server {
 	s.bad = newBadTokens()
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
 	s.pages = template.Must(template.New("").Parse(resetPage))
+	s.description = sync.OnceValue(s.makeDescription)
 	s.route()
 	return s
 }
@@ -98,7 +102,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 	s.fixed.ServeHTTP(w, c.r)
 }
 
-func isAPI(path string) bool { return path == "/v1" || strings.HasPrefix(path, "/v1/") }
+// isAPI tells what needs a token.
+func isAPI(path string) bool {
+	return (path == "/v1" || strings.HasPrefix(path, "/v1/")) && !isDescription(path)
+}
 
 // outside answers what needs no token.
 func (s *Server) outside(c *call) {
@@ -109,6 +116,8 @@ func (s *Server) outside(c *call) {
 		s.resetPassword(c)
 	case strings.HasPrefix(path, "/export/"):
 		s.download(c)
+	case isDescription(path):
+		s.sendDescription(c)
 	case s.Web == nil:
 		http.NotFound(c.w, c.r)
 	default:

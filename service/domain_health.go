@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	looksAtOnce   = 32 // live looks, of requests and of checks by the clock
-	checksAtOnce  = 8  // of these, by the clock, so that a resolver that is dead does not hold up requests
-	badInARow     = 2  // bad checks that make an episode
+	looksAtOnce   = 32               // live looks, of requests and of checks by the clock
+	lookFor       = 20 * time.Second // one live look, with the wait for its turn
+	checksAtOnce  = 8                // of looks, by the clock, so that a resolver that is dead does not hold up requests
+	badInARow     = 2                // bad checks that make an episode
 	defaultChecks = time.Hour
 	soon          = 4*time.Minute + 30*time.Second // after a first bad check; with jitter it is under five minutes
 )
@@ -56,6 +57,8 @@ func (s *Service) looking(ctx context.Context, fn func() error) error {
 // lookAt looks the managed records of a domain up, and its delegation where that is to us. What could not be looked up
 // is marked dnsprov.LookupFailed.
 func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
 	l := &look{asksNS: d.DNSProvider == dnsprov.Builtin}
 	records := s.managedRecords(d)
 	err := s.looking(ctx, func() error {
@@ -271,7 +274,7 @@ func dnsReady(d *store.Domain, checks []store.DNSCheck) bool {
 
 // DNSHealth says how the records of a complete domain have done lately.
 type DNSHealth struct {
-	Status       string     `json:"status"` // healthy degraded failing unknown
+	Status       string     `json:"status" enum:"healthy|degraded|failing|unknown"`
 	Issues       []DNSIssue `json:"issues"`
 	CheckedAt    Time       `json:"checked_at"`
 	FailingSince Time       `json:"failing_since"`

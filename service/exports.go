@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -41,16 +42,26 @@ type ExportCreated struct {
 	DownloadURL string `json:"download_url"`
 	ExpiresIn   int    `json:"expires_in"`
 	ExpiresAt   Time   `json:"expires_at"`
-
-	file *File
 }
 
-// Inline is the file itself, where that was asked for instead of a link; else nil.
-func (e *ExportCreated) Inline() *File { return e.file }
+// An ExportOut is a link, or the file itself where that was asked for.
+type ExportOut struct {
+	Link *ExportCreated
+	File *File
+}
+
+// MarshalJSON writes the link.
+func (o ExportOut) MarshalJSON() ([]byte, error) { return json.Marshal(o.Link) }
+
+// Forms says which forms it has on the wire.
+func (ExportOut) Forms() []any { return []any{ExportCreated{}, []Credentials{}, (*File)(nil)} }
+
+// Inline is the file, if it is one.
+func (o ExportOut) Inline() *File { return o.File }
 
 // CreateExport exports mailboxes with their passwords: as a link that works once, or at once. An account may do so once
 // in five seconds; a request that is refused does not count.
-func (s *Service) CreateExport(_ context.Context, who Actor, in CreateExportIn) (*ExportCreated, error) {
+func (s *Service) CreateExport(_ context.Context, who Actor, in CreateExportIn) (*ExportOut, error) {
 	given := 0
 	for _, there := range []bool{in.Domains != nil, in.Emails != nil, in.UserIDs != nil, in.All} {
 		if there {
@@ -83,14 +94,14 @@ func (s *Service) CreateExport(_ context.Context, who Actor, in CreateExportIn) 
 	if err != nil {
 		return nil, err
 	}
-	out := &ExportCreated{
+	if inline {
+		f, err := s.exportFile(e)
+		return &ExportOut{File: f}, err
+	}
+	return &ExportOut{Link: &ExportCreated{
 		ExportID: e.ID, Format: e.Format, Count: count, Filename: exportName(e), ContentType: exportType(e),
 		DownloadURL: s.Config.BaseURL + "/export/" + token, ExpiresIn: int(linkFor / time.Second), ExpiresAt: Time{e.ExpiresAt},
-	}
-	if inline {
-		out.file, err = s.exportFile(e)
-	}
-	return out, err
+	}}, nil
 }
 
 // acceptsCSV tells whether a client that names what it accepts means the file itself.

@@ -22,7 +22,7 @@ type GenerateNamesIn struct {
 	FirstName string    `json:"first_name" max:"100"`
 	LastName  string    `json:"last_name" max:"100"`
 	Locale    string    `json:"locale" max:"35"`
-	Styles    *[]string `json:"styles" min:"1" max:"6"`
+	Styles    *[]string `json:"styles" min:"1" max:"6" enum:"first|first.last|firstlast|f.last|flast|first.l"`
 	Exclude   []string  `json:"exclude" max:"10000"`
 	Seed      *int64    `json:"seed"`
 }

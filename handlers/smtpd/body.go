@@ -89,10 +89,11 @@ func (b *body) fill() error {
 		}
 	}
 	if err == io.EOF {
-		err = errCut
+		err = errCut // never EOF: that would be the message's end
 	}
 	if err != nil {
-		return b.w.fail(err)
+		_ = b.w.fail(err)
+		return err
 	}
 	return b.take(piece)
 }

@@ -145,7 +145,7 @@ func (w *wire) readChunk(p []byte) (int, error) {
 		w.endBody()
 	}
 	if err == io.EOF {
-		err = w.fail(errCut) // never EOF: the library takes that for the end of the chunk
+		err = errCut // never EOF: the library takes that for the end of the chunk
 	}
 	return n, err
 }

@@ -1,0 +1,279 @@
+package service_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// newWorld makes a sandbox whose look-ups a World answers.
+func newWorld(t testing.TB) (*servicetest.Sandbox, *servicetest.World, service.Actor) {
+	t.Helper()
+	w := &servicetest.World{}
+	b := servicetest.New(t, func(c *service.Config) { c.Resolver = w })
+	w.Set(func() { w.Ours = b.Service })
+	who, err := b.Operator(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, w, who
+}
+
+// connect connects a builtin domain and gives its id.
+func connect(t testing.TB, s *service.Service, who service.Actor, name string) string {
+	t.Helper()
+	out, err := s.ConnectDomains(t.Context(), who, service.ConnectDomainsIn{Domains: []string{name}})
+	if err != nil || out.Domains[0].Status != "created" {
+		t.Fatalf("connect %s: %+v, %v", name, out, err)
+	}
+	return *out.Domains[0].DomainID
+}
+
+func verify(t testing.TB, s *service.Service, who service.Actor, name string) {
+	t.Helper()
+	out, err := s.CheckNameservers(t.Context(), who, service.CheckNameserversIn{Domains: []string{name}})
+	if err != nil || !out.AllVerified {
+		t.Fatalf("check-ns of %s: %+v, %v", name, out, err)
+	}
+}
+
+func getDomain(t testing.TB, s *service.Service, who service.Actor, id string) *service.Domain {
+	t.Helper()
+	d, err := s.GetDomain(t.Context(), who, service.DomainIn{DomainID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// events gives the data of the account's events of a type, newest first.
+func events(t testing.TB, s *service.Service, who service.Actor, kind string) []json.RawMessage {
+	t.Helper()
+	page, err := s.ListEvents(t.Context(), who, service.ListEventsIn{Type: kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []json.RawMessage
+	for _, e := range page.Data {
+		out = append(out, e.Data)
+	}
+	return out
+}
+
+func TestDNSFailureIsToldOnceAnEpisode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, world, who := newWorld(t)
+		id := connect(t, b.Service, who, "sick.test")
+		verify(t, b.Service, who, "sick.test")
+		time.Sleep(time.Second)
+		health := func(status string, told int) *service.Domain {
+			t.Helper()
+			d := getDomain(t, b.Service, who, id)
+			if n := len(events(t, b.Service, who, service.EventDomainDNSFailed)); d.DNSHealth.Status != status || n != told {
+				t.Fatalf("health is %+v with %d events, want %s with %d", d.DNSHealth, n, status, told)
+			}
+			return d
+		}
+		health("healthy", 0)
+		world.Tell("MX", "sick.test", "1 thief.test.")
+		time.Sleep(67 * time.Minute) // an hour and its jitter; the second look is not due yet, or was just now
+		if d := getDomain(t, b.Service, who, id); d.DNSHealth.FailingSince.IsZero() || d.Status != "complete" {
+			t.Fatalf("the first bad check was not made within an hour: %+v", d)
+		}
+		time.Sleep(5 * time.Minute)
+		d := health("failing", 1)
+		if d.DNSStatus != "failed" || d.Status != "complete" || d.DNSHealth.Issues[0].Code != "mismatch" {
+			t.Fatalf("failing domain %+v", d)
+		}
+		time.Sleep(10 * time.Hour)
+		health("failing", 1)
+
+		world.Set(func() { world.Dead = "all" }) // nothing is known: it neither ends nor begins an episode
+		time.Sleep(10 * time.Hour)
+		health("failing", 1)
+		world.Set(func() { world.Dead, world.Names = "", nil })
+		time.Sleep(70 * time.Minute)
+		if d := health("healthy", 1); !d.DNSHealth.FailingSince.IsZero() || d.DNSStatus != "complete" {
+			t.Fatalf("recovered domain %+v", d)
+		}
+
+		world.Set(func() { world.Dead = "all" })
+		time.Sleep(48 * time.Hour)
+		health("healthy", 1)
+		world.Set(func() { world.Dead = "" })
+		world.Tell("NS", "sick.test", "ns.registrar.test.")
+		time.Sleep(75 * time.Minute)
+		d = health("failing", 2)
+		if d.NSStatus != "lost" || d.DNSHealth.Issues[0].Code != "nameservers_lost" {
+			t.Fatalf("domain that went elsewhere: %+v", d)
+		}
+		world.Tell("NS", "sick.test", "ns1.example.test.")
+		time.Sleep(70 * time.Minute)
+		if d := health("healthy", 2); d.NSStatus != "verified" {
+			t.Fatalf("domain that came back: %+v", d)
+		}
+	})
+}
+
+// A single bad look between good ones is no episode.
+func TestOneBadCheckIsForgiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, world, who := newWorld(t)
+		id := connect(t, b.Service, who, "blink.test")
+		verify(t, b.Service, who, "blink.test")
+		time.Sleep(time.Second)
+		for range 3 {
+			world.Tell("MX", "blink.test", "1 thief.test.")
+			if _, err := b.GetDNSStatus(t.Context(), who, service.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
+				t.Fatal(err)
+			}
+			if d := getDomain(t, b.Service, who, id); d.DNSHealth.Status != "degraded" {
+				t.Fatalf("after one bad look: %+v", d.DNSHealth)
+			}
+			world.Set(func() { world.Names = nil })
+			time.Sleep(5 * time.Minute) // a bad look that somebody asked for has a second one too
+			if d := getDomain(t, b.Service, who, id); d.DNSHealth.Status != "healthy" {
+				t.Fatalf("after a good look: %+v", d.DNSHealth)
+			}
+		}
+		if told := events(t, b.Service, who, service.EventDomainDNSFailed); len(told) > 0 {
+			t.Fatalf("told of %s", told)
+		}
+	})
+}
+
+func TestChecksAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _, who := newWorld(t)
+		var ids []string
+		for i := range 20 {
+			name := fmt.Sprintf("d%d.test", i)
+			ids = append(ids, connect(t, b.Service, who, name))
+			verify(t, b.Service, who, name)
+		}
+		time.Sleep(time.Minute)
+		var at []time.Time
+		for _, id := range ids {
+			out, err := b.GetDNSStatus(t.Context(), who, service.GetDNSStatusIn{DomainID: id})
+			if err != nil || !out.Cached || !out.Ready {
+				t.Fatalf("%+v, %v", out, err)
+			}
+			at = append(at, out.NextCheckAt.Time)
+		}
+		slices.SortFunc(at, time.Time.Compare)
+		if spread := at[len(at)-1].Sub(at[0]); spread < 2*time.Minute || spread > 15*time.Minute {
+			t.Errorf("20 checks are spread over %v", spread)
+		}
+	})
+}
+
+// openService opens a service on a directory, which is checked and closed when the test ends. run starts its queue.
+func openService(t *testing.T, dir string, c service.Config) (s *service.Service, run func()) {
+	t.Helper()
+	st, err := store.Open(dir, store.Options{Log: c.Log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := service.LoadKeys(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := jobs.NewQueue(st)
+	q.Log = c.Log
+	s = service.New(st, q, keys, c)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	ended <- nil
+	t.Cleanup(func() {
+		stop()
+		err := <-ended
+		s.Close()
+		if err := errors.Join(err, st.Check(), st.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, func() {
+		<-ended
+		go func() { ended <- q.Run(ctx) }()
+	}
+}
+
+// dkimRecords are the published halves of a domain's keys.
+func dkimRecords(t *testing.T, s *service.Service, id string) (out []string) {
+	t.Helper()
+	err := s.Store.View(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		for _, k := range d.DKIM {
+			out = append(out, k.Record)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// crashWithKeys copies the data directory as it is after the domain's keys were made.
+func crashWithKeys(t *testing.T, s *service.Service, who service.Actor, id string) (dir string) {
+	t.Helper()
+	for began := time.Now(); getDomain(t, s, who, id).DKIMSelector == nil; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("no keys were made")
+		}
+	}
+	dir = filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(dir, os.DirFS(s.Store.Dir())); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// After a crash in the middle of provisioning what was made is found again, and the rest is done.
+func TestProvisioningGoesOnAfterACrash(t *testing.T) {
+	b, world, who := newWorld(t)
+	hang := make(chan struct{})
+	defer close(hang)
+	world.Set(func() { world.Hang = hang }) // in the last step
+	id := connect(t, b.Service, who, "crash.test")
+	verify(t, b.Service, who, "crash.test")
+	crashed := crashWithKeys(t, b.Service, who, id)
+	before := dkimRecords(t, b.Service, id)
+
+	after := &servicetest.World{}
+	c := b.Config
+	c.Resolver = after
+	s, run := openService(t, crashed, c)
+	after.Set(func() { after.Ours = s })
+	run()
+	job, err := s.GetJob(t.Context(), who, service.GetJobIn{ID: *getDomain(t, s, who, id).JobID, Wait: new(10)})
+	if err != nil || job.Status != "completed" || job.Attempts != 2 {
+		t.Errorf("job after the crash: %+v, %v", job, err)
+	}
+	if d := getDomain(t, s, who, id); d.Status != "complete" || d.DNSStatus != "complete" {
+		t.Errorf("domain after the crash: %+v", d)
+	}
+	if got := dkimRecords(t, s, id); len(got) != 2 || !slices.Equal(got, before) {
+		t.Errorf("keys %q became %q", before, got)
+	}
+	for _, kind := range []string{service.EventDomainCreated, service.EventDomainReady} {
+		if n := len(events(t, s, who, kind)); n != 1 {
+			t.Errorf("%d events %s", n, kind)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package servicetest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// A World is the DNS as seen from the installation: what a server of ours answers, unless a name is told otherwise.
+type World struct {
+	mu     sync.Mutex
+	Ours   *service.Service    // answers for what it hosts; nil: nobody does
+	Names  map[string][]string // "TYPE name" to values, in place of ours
+	Dead   string              // no look-up is answered: "all", or "records" for all but those of nameservers
+	Hang   chan struct{}       // look-ups, but those of nameservers, wait until it is closed
+	Looked int                 // how many look-ups there were
+}
+
+// Set changes the world.
+func (w *World) Set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// Tell says what a name has; no values: nothing.
+func (w *World) Tell(typ, name string, values ...string) {
+	w.Set(func() {
+		if w.Names == nil {
+			w.Names = map[string][]string{}
+		}
+		w.Names[typ+" "+name] = values
+	})
+}
+
+func (w *World) ask(ctx context.Context, typ uint16, name string) ([]string, error) {
+	w.mu.Lock()
+	w.Looked++
+	ours, hang := w.Ours, w.Hang
+	dead := w.Dead == "all" || w.Dead == "records" && typ != dns.TypeNS
+	name = strings.TrimSuffix(name, ".")
+	values, told := w.Names[dns.TypeToString[typ]+" "+name]
+	w.mu.Unlock()
+	if hang != nil && typ != dns.TypeNS {
+		select {
+		case <-hang:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	switch {
+	case dead:
+		return nil, &net.DNSError{Err: "i/o timeout", Name: name, IsTimeout: true}
+	case !told && ours != nil:
+		values = ourAnswer(ours, typ, name)
+	}
+	if len(values) == 0 {
+		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+	}
+	return values, nil
+}
+
+// ourAnswer is what our zones hold for a name.
+func ourAnswer(svc *service.Service, typ uint16, name string) []string {
+	zone, ok := svc.Zone(name)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, rr := range zone.Answer(new(dns.Msg).SetQuestion(dns.Fqdn(name), typ)).Answer {
+		switch rr := rr.(type) {
+		case *dns.NS:
+			out = append(out, rr.Ns)
+		case *dns.MX:
+			out = append(out, fmt.Sprintf("%d %s", rr.Preference, rr.Mx))
+		case *dns.TXT:
+			out = append(out, strings.Join(rr.Txt, ""))
+		case *dns.A:
+			out = append(out, rr.A.String())
+		}
+	}
+	return out
+}
+
+// LookupTXT is one of service.Resolver.
+func (w *World) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	return w.ask(ctx, dns.TypeTXT, name)
+}
+
+// LookupMX is one of service.Resolver.
+func (w *World) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
+	var out []*net.MX
+	values, err := w.ask(ctx, dns.TypeMX, name)
+	for _, v := range values {
+		mx := &net.MX{}
+		if _, err := fmt.Sscan(v, &mx.Pref, &mx.Host); err != nil {
+			return nil, err
+		}
+		out = append(out, mx)
+	}
+	return out, err
+}
+
+// LookupNS is one of service.Resolver.
+func (w *World) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
+	var out []*net.NS
+	values, err := w.ask(ctx, dns.TypeNS, name)
+	for _, v := range values {
+		out = append(out, &net.NS{Host: v})
+	}
+	return out, err
+}
+
+// LookupCNAME is one of service.Resolver.
+func (w *World) LookupCNAME(ctx context.Context, name string) (string, error) {
+	values, err := w.ask(ctx, dns.TypeCNAME, name)
+	if err != nil {
+		return "", err
+	}
+	return values[0], nil
+}
+
+// LookupNetIP is one of service.Resolver.
+func (w *World) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
+	var out []netip.Addr
+	values, err := w.ask(ctx, dns.TypeA, host)
+	for _, v := range values {
+		out = append(out, netip.MustParseAddr(v))
+	}
+	return out, err
+}
+
+// LookupIPAddr is one of service.Resolver.
+func (w *World) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
+	_, err := w.ask(ctx, dns.TypeA, host)
+	return nil, err
+}
+
+// LookupAddr is one of service.Resolver.
+func (w *World) LookupAddr(context.Context, string) ([]string, error) {
+	return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+}

@@ -1,0 +1,176 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+)
+
+// zoneService is a service without a queue that runs; now is its clock.
+func zoneService(t testing.TB, dir string, c Config, now func() time.Time) *Service {
+	t.Helper()
+	st, err := store.Open(dir, store.Options{Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := LoadKeys(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Nameservers, c.Hostname = []string{"ns1.mailstead.test", "ns2.mailstead.test"}, "mail.mailstead.test"
+	s := New(st, jobs.NewQueue(st), keys, c)
+	t.Cleanup(func() {
+		s.Close()
+		if err := errors.Join(st.Check(), st.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func putTestDomain(t testing.TB, s *Service, d *store.Domain) {
+	t.Helper()
+	if err := s.Store.Update(func(tx *store.Tx) error { return s.putZone(tx, d) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// soaSerial is the serial that our server answers with; 0 if the zone is not served.
+func soaSerial(s *Service, name string) uint32 {
+	zone, ok := s.Zone(name)
+	if !ok || zone.Origin != name {
+		return 0
+	}
+	return zone.Answer(new(dns.Msg).SetQuestion(name+".", dns.TypeSOA)).Answer[0].(*dns.SOA).Serial
+}
+
+func TestSerialRisesWithEachChange(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	s := zoneService(t, t.TempDir(), Config{}, func() time.Time { return now })
+	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"}
+	for i, step := range []time.Duration{0, 0, 100 * time.Millisecond, -time.Hour, 0, 2 * time.Hour} {
+		now = now.Add(step)
+		before := soaSerial(s, "a.test")
+		putTestDomain(t, s, d)
+		if after := soaSerial(s, "a.test"); after <= before {
+			t.Errorf("change %d: serial %d after %d", i, after, before)
+		}
+	}
+	if got, want := soaSerial(s, "a.test"), uint32(now.Unix()); got != want {
+		t.Errorf("serial %d, want the time %d again", got, want)
+	}
+}
+
+// Every zone is there after a restart, over more than one page, with custom records.
+func TestZonesAreReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	s := zoneService(t, dir, Config{}, nil)
+	err := s.Store.Update(func(tx *store.Tx) error {
+		for i := range 2*zonesAtATime + 1 {
+			d := &store.Domain{ID: tx.NewID("dom"), AccountID: "acc_1", Name: fmt.Sprintf("z%d.test", i), DNSProvider: "builtin"}
+			if i == 0 {
+				err := store.CustomRecords.Put(tx, &store.CustomRecord{ID: "rec_1", DomainID: d.ID, Name: "www.z0.test", Type: "A", Value: "192.0.2.1", TTL: 60})
+				if err != nil {
+					return err
+				}
+			}
+			if i == 7 {
+				d.DNSProvider = "manual"
+			}
+			if err := s.putZone(tx, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := New(s.Store, jobs.NewQueue(s.Store), s.keys, s.Config)
+	defer again.Close()
+	for name, want := range map[string]bool{
+		"z0.test": true, "z6.test": true, "z7.test": false, fmt.Sprintf("z%d.test", 2*zonesAtATime): true, "deep.in.z9.test.": true, "test": false, "": false,
+		"mail.mailstead.test": false,
+	} {
+		if got := again.HostsName(name); got != want {
+			t.Errorf("%q is hosted: %v, want %v", name, got, want)
+		}
+	}
+	zone, _ := again.Zone("www.z0.test")
+	if m := zone.Answer(new(dns.Msg).SetQuestion("www.z0.test.", dns.TypeA)); len(m.Answer) != 1 {
+		t.Errorf("the custom record is not served: %v", m)
+	}
+}
+
+// Whoever asks after a commit gets what it wrote, whatever others ask and write meanwhile.
+func TestAChangeShowsInTheNextAnswer(t *testing.T) {
+	s := zoneService(t, t.TempDir(), Config{}, nil)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			d := &store.Domain{ID: fmt.Sprintf("dom_%d", i), AccountID: "acc_1", Name: fmt.Sprintf("n%d.test", i), DNSProvider: "builtin"}
+			for range 50 {
+				err := s.Store.Update(func(tx *store.Tx) error { return s.putZone(tx, d) })
+				if got, want := soaSerial(s, d.Name), uint32(d.ZoneChangedAt.Unix()); err != nil || got != want {
+					t.Errorf("serial %d, want %d; %v", got, want, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+var testIPs = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+
+func TestHostZoneOfTheSandbox(t *testing.T) {
+	s := zoneService(t, t.TempDir(), Config{Sandbox: true, PublicIPs: testIPs}, nil)
+	for _, name := range []string{"mail.mailstead.test", "ns1.mailstead.test", "ns2.mailstead.test"} {
+		zone, ok := s.Zone(name)
+		if !ok {
+			t.Fatalf("%s is not served", name)
+		}
+		if m := zone.Answer(new(dns.Msg).SetQuestion(name+".", dns.TypeA)); len(m.Answer) != 1 || m.Answer[0].(*dns.A).A.String() != "127.0.0.1" {
+			t.Errorf("%s: %v", name, m)
+		}
+	}
+	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "mailstead.test", DNSProvider: "builtin"}
+	putTestDomain(t, s, d)
+	zone, _ := s.Zone("mail.mailstead.test")
+	if m := zone.Answer(new(dns.Msg).SetQuestion("mailstead.test.", dns.TypeMX)); len(m.Answer) != 1 {
+		t.Errorf("the domain that was connected does not answer: %v", m)
+	}
+	if m := zone.Answer(new(dns.Msg).SetQuestion("mail.mailstead.test.", dns.TypeA)); len(m.Answer) != 1 {
+		t.Errorf("the host has no address any more: %v", m)
+	}
+	s.zones.note("mailstead.test", nil)
+	if !s.HostsName("ns1.mailstead.test") {
+		t.Error("the host's own zone did not come back")
+	}
+}
+
+func TestNoHostZoneInProduction(t *testing.T) {
+	s := zoneService(t, t.TempDir(), Config{PublicIPs: testIPs}, nil)
+	if s.HostsName("mail.mailstead.test") {
+		t.Error("the host's own name is served")
+	}
+}
+
+// A query costs no transaction.
+func BenchmarkZone(b *testing.B) {
+	s := zoneService(b, b.TempDir(), Config{}, nil)
+	putTestDomain(b, s, &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := s.Zone("www.a.test"); !ok {
+			b.Fatal("not served")
+		}
+	}
+}
