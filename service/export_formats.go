@@ -33,17 +33,17 @@ type Credentials struct {
 	Domain       string  `json:"domain"`
 	DomainID     string  `json:"domain_id"`
 	Name         string  `json:"name"`
-	Status       string  `json:"status"`
-	Type         string  `json:"type"`
+	Status       string  `json:"status" enum:"pending|active|suspended|error"`
+	Type         string  `json:"type" enum:"hosted|external"`
 	Password     string  `json:"password"`
 	SMTPHost     string  `json:"smtp_host"`
 	SMTPPort     int     `json:"smtp_port"`
-	SMTPSecurity string  `json:"smtp_security"`
+	SMTPSecurity string  `json:"smtp_security" enum:"tls|starttls|none"`
 	SMTPUsername string  `json:"smtp_username"`
 	SMTPPassword string  `json:"smtp_password"`
 	IMAPHost     string  `json:"imap_host"`
 	IMAPPort     int     `json:"imap_port"`
-	IMAPSecurity string  `json:"imap_security"`
+	IMAPSecurity string  `json:"imap_security" enum:"tls|starttls|none"`
 	IMAPUsername string  `json:"imap_username"`
 	IMAPPassword string  `json:"imap_password"`
 	DailyLimit   *int    `json:"daily_send_limit"`

@@ -35,7 +35,7 @@ type CreateExportIn struct {
 // An ExportCreated says where a file of credentials can be fetched, once.
 type ExportCreated struct {
 	ExportID    string `json:"export_id"`
-	Format      string `json:"format"`
+	Format      string `json:"format" enum:"default|smartlead|instantly|emailbison|json"`
 	Count       int    `json:"count"`
 	Filename    string `json:"filename"`
 	ContentType string `json:"content_type"`

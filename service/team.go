@@ -19,10 +19,10 @@ type TeamUser struct {
 	DisplayName  string  `json:"display_name"`
 	FirstName    *string `json:"first_name"`
 	LastName     *string `json:"last_name"`
-	Role         string  `json:"role"`
+	Role         string  `json:"role" enum:"owner|admin|member"`
 	IsAdmin      bool    `json:"is_admin"`
 	IsSuperadmin bool    `json:"is_superadmin"`
-	Status       string  `json:"status"`
+	Status       string  `json:"status" enum:"invited|active"`
 	LastLoginAt  Time    `json:"last_login_at"`
 	InvitedBy    *string `json:"invited_by"`
 	CreatedAt    Time    `json:"created_at"`
@@ -81,7 +81,7 @@ type TeamUserInvited struct {
 	Success   bool    `json:"success"`
 	ID        string  `json:"id"`
 	Email     string  `json:"email"`
-	Role      string  `json:"role"`
+	Role      string  `json:"role" enum:"admin|member"`
 	FirstName *string `json:"first_name"`
 	LastName  *string `json:"last_name"`
 	ResetLink string  `json:"reset_link,omitempty"`

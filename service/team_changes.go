@@ -25,7 +25,7 @@ type TeamUserUpdated struct {
 	DisplayName  string  `json:"display_name"`
 	FirstName    *string `json:"first_name"`
 	LastName     *string `json:"last_name"`
-	Role         string  `json:"role"`
+	Role         string  `json:"role" enum:"admin|member"`
 	IsAdmin      bool    `json:"is_admin"`
 	IsSuperadmin bool    `json:"is_superadmin"`
 	Message      string  `json:"message"`
