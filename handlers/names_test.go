@@ -49,7 +49,7 @@ func TestGenerateNamesOfADomain(t *testing.T) {
 	foreign := b.Account(t, "other@example.test")
 	b.Domain(t, foreign.AccountID, "foreign.test", "builtin", "complete")
 	for _, domain := range []string{"unheard.test", "foreign.test"} {
-		b.post(generateNames, fmt.Sprintf(ask, domain)).is(200).has("data.0.available", "<nil>", "data.0.email", "a.lee@"+domain, "data.1.email", "ann.lee@"+domain)
+		b.post(generateNames, fmt.Sprintf(ask, domain)).is(200).has("data.0.available", "<nil>", "data.0.email", "ann.lee@"+domain, "data.1.email", "a.lee@"+domain)
 	}
 	for _, domain := range []string{"no domain", "dom_none", "a..b"} {
 		b.post(generateNames, fmt.Sprintf(ask, domain)).fails(400, "invalid_domain")
