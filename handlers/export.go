@@ -10,6 +10,8 @@ import (
 // download sends the file of an export's link, which needs no token and works once. HEAD is refused, so that whoever
 // looks at a link does not use it up.
 func (s *Server) download(c *call) {
+	token := strings.TrimPrefix(c.r.URL.Path, "/export/")
+	c.r.URL.Path = "/export/…" // so that no log and no answer has it
 	h := c.w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -23,7 +25,7 @@ func (s *Server) download(c *call) {
 		s.fail(c, err)
 		return
 	}
-	f, err := s.svc.OpenExport(c.r.Context(), strings.TrimPrefix(c.r.URL.Path, "/export/"))
+	f, err := s.svc.OpenExport(c.r.Context(), token)
 	if err != nil {
 		s.countDead(addr, err)
 		s.fail(c, err)

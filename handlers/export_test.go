@@ -8,6 +8,8 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -288,6 +290,29 @@ func TestExportLinkWorksOnce(t *testing.T) {
 	stranger.get("/export/").fails(404, "not_found")
 	if len(file.rows()) != 2 {
 		t.Errorf("file %s", file.raw)
+	}
+}
+
+// TestExportLinkIsFoundByOne has many follow the same link at once, and many exports be asked for at once.
+func TestExportLinkIsFoundByOne(t *testing.T) {
+	b := newSandbox(t, nil)
+	link, _ := strings.CutPrefix(b.export(`{"all":true}`).text("download_url"), b.Config.BaseURL)
+	b.AgeExports(t, b.Owner.AccountID, 5*time.Second)
+	var wg sync.WaitGroup
+	var fetched, made atomic.Int32
+	for range 8 {
+		wg.Go(func() {
+			if b.with("").get(link).status == 200 {
+				fetched.Add(1)
+			}
+			if b.post("/v1/export", `{"all":true}`).status == 200 {
+				made.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if fetched.Load() != 1 || made.Load() != 1 {
+		t.Errorf("%d got the file, and %d made another", fetched.Load(), made.Load())
 	}
 }
 

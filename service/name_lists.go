@@ -1,7 +1,5 @@
 package service
 
-import "strings"
-
 // A nameList is what people of a language are called. The lists were compiled for this project from what is commonly
 // known of frequent names, and copied from no collection; facts of this kind belong to nobody, and the choice of them is
 // under this project's own licence. Surnames that change with the sex of their bearer are left out.
@@ -9,17 +7,6 @@ type nameList struct {
 	first string   // comma-separated
 	last  string   // the same
 	fold  []string // pairs: lower-case letters, and how the language writes them plainly
-}
-
-func (l nameList) split() (first, last []string) {
-	list := func(text string) []string {
-		names := strings.Split(text, ",")
-		for i := range names {
-			names[i] = strings.TrimSpace(names[i])
-		}
-		return names
-	}
-	return list(l.first), list(l.last)
 }
 
 // plainLetters are those that do not come apart into a plain letter and a mark.

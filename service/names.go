@@ -126,13 +126,16 @@ func (s *Service) addEmails(who Actor, names []SuggestedName, domain string) err
 // A namer draws people and usernames. What it draws depends on its request and seed alone.
 type namer struct {
 	rand   *rand.Rand
-	first  []string
-	last   []string
+	first  []namePart
+	last   []namePart
 	styles []usernameStyle
 	fold   *strings.Replacer // what the locale writes differently in plain letters
 	taken  map[string]bool
 	own    string // the caller's own names, folded: what is in them is not ours to judge
 }
+
+// A namePart is a first or a last name, and how usernames have it.
+type namePart struct{ name, plain string }
 
 func newNamer(in GenerateNamesIn) (*namer, error) {
 	seed := rand.Uint64()
@@ -169,9 +172,18 @@ func (n *namer) useLocale(locale string) error {
 		known := strings.Join(slices.Sorted(maps.Keys(nameLists)), ", ")
 		return Invalid("locale", "not_allowed", "must be one of %s", known)
 	}
-	n.first, n.last = l.split()
 	n.fold = strings.NewReplacer(l.fold...)
+	n.first, n.last = n.parts(l.first), n.parts(l.last)
 	return nil
+}
+
+// parts takes a list apart.
+func (n *namer) parts(names string) (out []namePart) {
+	for name := range strings.SplitSeq(names, ",") {
+		name = strings.TrimSpace(name)
+		out = append(out, namePart{name, n.plain(name)})
+	}
+	return out
 }
 
 func (n *namer) useStyles(names *[]string) error {
@@ -192,7 +204,7 @@ func (n *namer) useStyles(names *[]string) error {
 }
 
 // useName puts the name that was asked for in the place of the list.
-func (n *namer) useName(list *[]string, field, name string) error {
+func (n *namer) useName(list *[]namePart, field, name string) error {
 	name = strings.TrimSpace(name)
 	if name == "" {
 		return nil
@@ -204,7 +216,7 @@ func (n *namer) useName(list *[]string, field, name string) error {
 	if plain == "" {
 		return Invalid(field, "invalid", "has no letter that can be written as one of a to z")
 	}
-	*list = []string{name}
+	*list = []namePart{{name, plain}}
 	n.own += " " + plain
 	return nil
 }
@@ -234,7 +246,7 @@ func (n *namer) take(count int) []SuggestedName {
 func (n *namer) draw() (SuggestedName, bool) {
 	for try := range nameTries {
 		first, last := n.first[n.rand.IntN(len(n.first))], n.last[n.rand.IntN(len(n.last))]
-		username := n.styles[n.rand.IntN(len(n.styles))].make(n.plain(first), n.plain(last))
+		username := n.styles[n.rand.IntN(len(n.styles))].make(first.plain, last.plain)
 		number := ""
 		switch {
 		case try >= shortTries:
@@ -244,7 +256,7 @@ func (n *namer) draw() (SuggestedName, bool) {
 		}
 		username = strings.TrimRight(username[:min(len(username), usernameMax-len(number))], ".") + number
 		if !n.taken[username] && !n.rude(username) {
-			return SuggestedName{Name: first + " " + last, FirstName: first, LastName: last, Username: username}, true
+			return SuggestedName{Name: first.name + " " + last.name, FirstName: first.name, LastName: last.name, Username: username}, true
 		}
 	}
 	return SuggestedName{}, false

@@ -21,22 +21,21 @@ func TestNameLists(t *testing.T) {
 	if len(nameLists) < 8 {
 		t.Errorf("%d locales", len(nameLists))
 	}
-	for locale, l := range nameLists {
+	for locale := range nameLists {
 		n, err := newNamer(GenerateNamesIn{Locale: locale})
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, last := l.split()
-		for _, list := range [][]string{first, last} {
+		for _, list := range [][]namePart{n.first, n.last} {
 			if len(list) < 60 {
 				t.Errorf("%s has %d names", locale, len(list))
 			}
-			for i, name := range list {
-				if _, err := cleanUsername(n.plain(name)); err != nil || slices.Contains(list[:i], name) {
-					t.Errorf("%s: %q: %v, or it is there twice", locale, name, err)
+			for i, part := range list {
+				if _, err := cleanUsername(part.plain); err != nil || slices.Contains(list[:i], part) {
+					t.Errorf("%s: %q: %v, or it is there twice", locale, part.name, err)
 				}
-				if n.rude(n.plain(name)) {
-					t.Errorf("%s: %q is rude by itself", locale, name)
+				if n.rude(part.plain) {
+					t.Errorf("%s: %q is rude by itself", locale, part.name)
 				}
 			}
 		}
