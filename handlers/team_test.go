@@ -221,7 +221,7 @@ func TestResetLinkWorksOnce(t *testing.T) {
 	for range 2 { // looking uses nothing up
 		r := stranger.get("/reset?token=" + token).is(200)
 		csp := r.header.Get("Content-Security-Policy")
-		if !strings.HasPrefix(csp, "default-src 'none'; style-src 'sha256-") || strings.Contains(csp, "unsafe") || r.header.Get("Referrer-Policy") != "same-origin" ||
+		if want := "default-src 'none'; style-src '" + styleHash(string(r.raw)) + "'; form-action 'self'"; !strings.HasPrefix(csp, want) || strings.Contains(csp, "unsafe") || r.header.Get("Referrer-Policy") != "same-origin" ||
 			r.header.Get("Cache-Control") != "no-store" || r.header.Get("Content-Type") != "text/html; charset=utf-8" {
 			t.Errorf("headers %v", r.header)
 		}
