@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -121,8 +122,8 @@ func TestToolsDependOnScopeAndRole(t *testing.T) {
 		lacks []string
 	}{
 		"read":   {token("admin", "read"), []string{"list_domains", "get_message", "list_inbox"}, []string{"create_email_user", "send_email", "delete_domain"}},
-		"write":  {token("admin", "write"), []string{"list_domains", "create_email_user", "send_email", "delete_domain"}, nil},
-		"admin":  {token("admin", "admin"), []string{"list_domains", "create_email_user", "delete_domain"}, nil},
+		"write":  {token("admin", "write"), []string{"list_domains", "create_email_user", "send_email", "delete_domain"}, []string{"delete_team_user"}},
+		"admin":  {token("admin", "admin"), []string{"list_domains", "create_email_user", "delete_domain", "delete_team_user"}, nil},
 		"member": {token("member", "write"), []string{"list_inbox", "send_email", "delete_message"}, []string{"create_email_user", "delete_domain", "create_webhook"}},
 	} {
 		tools := b.assistant(want.token).tools()
@@ -427,6 +428,25 @@ func TestWhoMayConnect(t *testing.T) {
 	}
 }
 
+// TestOlderProtocol talks as clients do that know nothing of the newest one.
+func TestOlderProtocol(t *testing.T) {
+	b := newSandbox(t, nil)
+	post := func(version, body string) *reply {
+		t.Helper()
+		return b.do("POST", mcpPath, body, "Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", version)
+	}
+	for _, version := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
+		post("", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"old","version":"1"}}}`).
+			is(200).has("result.protocolVersion", version, "result.serverInfo.name", "mailstead", "result.instructions", instructions)
+		post(version, `{"jsonrpc":"2.0","method":"notifications/initialized"}`).is(202)
+		r := post(version, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_account","arguments":{}}}`).is(200).
+			has("id", "1", "result.isError", "", "result.structuredContent.id", b.Owner.AccountID)
+		if r.header.Get("X-RateLimit-Limit") == "" || r.header.Get("Content-Type") != "application/json" || r.header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("headers %v", r.header)
+		}
+	}
+}
+
 // TestRebinding sends what a page sends that has its own name lead to us.
 func TestRebinding(t *testing.T) {
 	b := newSandbox(t, nil)
@@ -447,7 +467,8 @@ func TestRebinding(t *testing.T) {
 
 func TestMalformedMessages(t *testing.T) {
 	b := newSandbox(t, nil)
-	b.server.Log = nil // nothing of this is our fault
+	var faults bytes.Buffer
+	b.server.Log = slog.New(slog.NewTextHandler(&faults, &slog.HandlerOptions{Level: slog.LevelError}))
 	for _, body := range []string{
 		"", "x", "{}", "null", "[]", `[` + listTools + `]`, `{"jsonrpc":"2.0"}`, `{"jsonrpc":"1.0","id":1,"method":"tools/list"}`,
 		`{"jsonrpc":"2.0","id":1,"method":"nothing"}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}`,
@@ -469,6 +490,9 @@ func TestMalformedMessages(t *testing.T) {
 	b.do("POST", mcpPath, listTools, "Content-Type", "text/plain", "Accept", "*/*").is(415)
 	if b.get("/v1/account").is(200).text("id") != b.Owner.AccountID {
 		t.Error("the server is not well")
+	}
+	if faults.Len() > 0 {
+		t.Errorf("taken for our own fault: %.2000s", &faults)
 	}
 }
 
