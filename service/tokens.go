@@ -186,13 +186,13 @@ type Token struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
 	TokenPrefix string   `json:"token_prefix"`
-	Permissions []string `json:"permissions"`
+	Permissions []string `json:"permissions" enum:"read|write|purchase|admin"`
 	CreatedBy   string   `json:"created_by"`
 	CreatedAt   Time     `json:"created_at"`
 	ExpiresAt   Time     `json:"expires_at"`
 	LastUsedAt  Time     `json:"last_used_at"`
 	LastUsedIP  *string  `json:"last_used_ip"`
-	Kind        string   `json:"kind"`
+	Kind        string   `json:"kind" enum:"api|mcp|session"`
 }
 
 func tokenOut(t *store.Token) Token {
