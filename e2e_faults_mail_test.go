@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -380,5 +384,44 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 	t.Logf("descriptors: %d, then %d; memory: %d MiB, then %d", files, i.files(), memory, i.memory("VmRSS"))
 	if now := i.memory("VmRSS"); now > memory+40*raceFactor {
 		t.Errorf("memory went from %d to %d MiB", memory, now)
+	}
+}
+
+// TestLargeSendsTakeLittleMemory: requests that carry large files are not all held at once.
+func TestLargeSendsTakeLittleMemory(t *testing.T) {
+	t.Parallel()
+	i, ann := alone(t)
+	file := base64.StdEncoding.EncodeToString(make([]byte, 24<<20))
+	body, err := json.Marshal(map[string]any{"to": "x@far.test", "subject": "s", "text": "t", "attachments": []any{map[string]any{"filename": "f", "content": file}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, token, client := "http://"+i.ready.HTTP+"/v1/email-users/"+ann+"/inbox/send", i.token, i.http
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range 20 {
+		wg.Go(func() {
+			req, err := http.NewRequest("POST", url, bytes.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+token)
+			req.Header.Set("Content-Type", "application/json")
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+			if resp.StatusCode != 200 {
+				t.Errorf("a large send: %s", resp.Status)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("20 sends of 24 MiB took %s and at most %d MiB", time.Since(start), i.memory("VmHWM"))
+	if most := i.memory("VmHWM"); most > 600*raceFactor {
+		t.Errorf("the process had %d MiB", most)
 	}
 }
