@@ -319,6 +319,13 @@ func (s *Service) putToken(t *store.Token) (*TokenCreated, error) {
 	value := newToken()
 	t.Hash, t.Prefix = tokenHash(value), value[:12]
 	err := s.Store.Update(func(tx *store.Tx) error {
+		_, err := store.Users.Get(tx, t.UserID)
+		if errors.Is(err, store.ErrNotFound) { // deleted since the request was let in
+			return unauthorized("token_revoked", "This token was revoked. Use another one.")
+		}
+		if err != nil {
+			return err
+		}
 		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
 		return store.Tokens.Put(tx, t)
 	})
