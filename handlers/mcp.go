@@ -227,11 +227,12 @@ func (a *assistants) handle(c *call, o *op, args []byte) {
 		a.server.fail(c, service.Errorf(400, "validation_error", "%s.", err))
 		return
 	}
-	r, err := http.NewRequestWithContext(c.r.Context(), o.method, o.path+"?"+query.Encode(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(c.r.Context(), o.method, mcpPath, bytes.NewReader(body))
 	if err != nil {
 		a.server.fail(c, fmt.Errorf("make request of %s: %w", o.name, err))
 		return
 	}
+	r.URL = &url.URL{Path: o.path, RawQuery: query.Encode()} // its names are in params
 	r.Header.Set("Content-Type", "application/json")
 	inner := &call{w: c.w, r: r, id: c.id, who: c.who}
 	a.server.handle(o)(c.w, inner.request(), params)
