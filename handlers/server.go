@@ -5,6 +5,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"html/template"
 	"log/slog"
 	"net"
 	"net/http"
@@ -33,7 +34,9 @@ type Server struct {
 	rates  *rates
 	bad    *badTokens
 	replay *replays
+	bodies *bodies
 	now    func() time.Time
+	pages  *template.Template // of the password form
 
 	description func() *description // of the API, made at its first use
 }
@@ -43,7 +46,9 @@ func New(svc *service.Service) *Server {
 	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now}
 	s.rates = newRates(svc.Config.Limits)
 	s.bad = newBadTokens()
+	s.bodies = newBodies(svc)
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
+	s.pages = template.Must(template.New("").Parse(resetPage))
 	s.description = sync.OnceValue(s.makeDescription)
 	s.route()
 	return s
@@ -109,6 +114,10 @@ func (s *Server) outside(c *call) {
 	switch path := c.r.URL.Path; {
 	case path == "/healthz":
 		s.health(c.w)
+	case path == "/reset":
+		s.resetPassword(c)
+	case strings.HasPrefix(path, "/export/"):
+		s.download(c)
 	case isDescription(path):
 		s.sendDescription(c)
 	case s.Web == nil:
@@ -184,11 +193,12 @@ func (s *Server) handle(o *op) httprouter.Handle {
 			s.fail(c, err)
 			return
 		}
-		body, err := readBody(c)
+		body, done, err := s.bodies.read(c)
 		if err != nil {
 			s.fail(c, err)
 			return
 		}
+		defer done()
 		if key := r.Header.Get("Idempotency-Key"); key != "" && r.Method == http.MethodPost {
 			s.once(c, ps, key, body)
 			return
@@ -205,17 +215,28 @@ func (s *Server) answer(c *call, ps httprouter.Params, body []byte) {
 		return
 	}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
-		return decode(in, source{params: ps, query: query, body: body, strict: c.op.strict})
+		return decode(in, source{params: ps, query: query, header: c.r.Header, body: body, strict: c.op.strict})
 	})
 	if err != nil {
 		s.fail(c, err)
 		return
 	}
-	if f, ok := out.(*service.File); ok {
-		s.sendFile(c, f)
+	if f := fileOf(out); f != nil {
+		s.sendFile(c, c.op.status, f)
 		return
 	}
 	s.sendJSON(c, c.op.status, out)
+}
+
+// fileOf is the file that an answer is, or that it holds because the client asked for the file itself; nil if neither.
+func fileOf(out any) *service.File {
+	switch v := out.(type) {
+	case *service.File:
+		return v
+	case interface{ Inline() *service.File }:
+		return v.Inline()
+	}
+	return nil
 }
 
 // recover turns a bug into a 500, written to the client itself rather than to what held the answer back, and a line in

@@ -323,6 +323,13 @@ func (s *Service) putToken(ctx context.Context, t *store.Token) (*TokenCreated, 
 	t.Hash, t.Prefix = tokenHash(value), value[:12]
 	var out *TokenCreated
 	err := s.Store.Update(func(tx *store.Tx) error {
+		_, err := store.Users.Get(tx, t.UserID)
+		if errors.Is(err, store.ErrNotFound) { // deleted since the request was let in
+			return unauthorized("token_revoked", "This token was revoked. Use another one.")
+		}
+		if err != nil {
+			return err
+		}
 		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
 		if err := store.Tokens.Put(tx, t); err != nil {
 			return err
