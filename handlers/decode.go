@@ -274,15 +274,28 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 		}
 		return
 	}
-	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
+	if err := d.unmarshal(raw, v.Addr().Interface()); err != nil {
 		d.wrongType(name, v.Type(), err)
 		return
 	}
 	d.bounds(v, f, name)
 }
 
+// unmarshal reads a value; where unknown fields are errors, those below it are too.
+func (d *decoder) unmarshal(raw json.RawMessage, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if d.strict {
+		dec.DisallowUnknownFields()
+	}
+	return dec.Decode(into)
+}
+
 func (d *decoder) wrongType(name string, t reflect.Type, err error) {
 	var te *json.UnmarshalTypeError
+	if unknown, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		d.wrong(name, "unknown_field", "has %s, which is not a field of it; check its spelling", unknown)
+		return
+	}
 	if !errors.As(err, &te) {
 		d.wrong(name, "invalid", "cannot be read: %s", err)
 		return

@@ -11,6 +11,7 @@ func operations(s *service.Service) []op {
 	return slices.Concat(
 		accountOps(s),
 		domainOps(s),
+		dnsOps(s),
 		webhookOps(s),
 		jobOps(s),
 		mailboxOps(s),
