@@ -139,10 +139,6 @@ func (p *setupPlan) planRouting() (err error) {
 
 // look checks the request against the store, and drafts the mailboxes, before anything is hashed.
 func (p *setupPlan) look(tx *store.Tx) error {
-	d, err := p.find(tx)
-	if err != nil {
-		return err
-	}
 	users := p.in.Users
 	if p.in.TemplateID != "" {
 		t, err := store.Templates.Get(tx, p.in.TemplateID)
@@ -157,6 +153,10 @@ func (p *setupPlan) look(tx *store.Tx) error {
 		}
 	}
 	if err := p.draft(users); err != nil {
+		return err
+	}
+	d, err := p.find(tx)
+	if err != nil {
 		return err
 	}
 	return p.checkRoom(tx, d)
@@ -243,12 +243,12 @@ func (p *setupPlan) find(tx *store.Tx) (*store.Domain, error) {
 
 // mayMake tells whether the account may have the domain.
 func (p *setupPlan) mayMake(tx *store.Tx) error {
+	if p.provider == dnsprov.Builtin && entangled(tx, p.who.AccountID, p.name) {
+		return Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
+	}
 	limit := p.s.Config.Limits.Domains
 	if used := store.DomainsByAccount.Count(tx, p.who.AccountID, 0); limit > 0 && used >= limit {
 		return Errorf(403, "domain_limit_exceeded", "This account may have %d domains and has %d. Delete one first.", limit, used)
-	}
-	if p.provider == dnsprov.Builtin && entangled(tx, p.who.AccountID, p.name) {
-		return Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
 	}
 	return nil
 }
