@@ -58,13 +58,10 @@ func serveDNS(t *testing.T, spec dnsprov.Spec) (addr string) {
 	}
 	var zones builtin.Zones
 	zones.Put(zone)
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(tcp.Addr().String())))
-	if err != nil {
-		t.Fatal(err)
+	packets, tcp := samePort(t)
+	udp, ok := packets.(*net.UDPConn)
+	if !ok {
+		t.Fatalf("%T is no UDP socket", packets)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -58,12 +58,13 @@ func readBody(c *call) ([]byte, error) {
 type source struct {
 	params httprouter.Params
 	query  url.Values
+	header http.Header
 	body   []byte
 	strict bool
 }
 
-// decode fills the request that in points to from path, query and body by the tags of its fields: `path`, `query` or
-// `json` name the source, `alias` other names, `required`, `min`, `max` and `enum` what must hold. Every field that is
+// decode fills the request that in points to from path, query, header and body by the tags of its fields: `path`, `query`,
+// `header` or `json` name the source, `alias` other names, `required`, `min`, `max` and `enum` what must hold. Every field that is
 // wrong is named in the error.
 func decode(in any, src source) error {
 	v := reflect.ValueOf(in).Elem()
@@ -175,6 +176,8 @@ func (d *decoder) fill(v reflect.Value) {
 			v.Field(i).SetString(d.params.ByName(f.Tag.Get("path")))
 		case f.Tag.Get("query") != "":
 			d.fromQuery(v.Field(i), f)
+		case f.Tag.Get("header") != "":
+			v.Field(i).SetString(strings.Join(d.header.Values(f.Tag.Get("header")), ","))
 		case jsonName(f) != "":
 			d.fromBody(v.Field(i), f)
 		}

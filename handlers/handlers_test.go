@@ -93,11 +93,12 @@ func (c *client) do(method, path string, body any, header ...string) *reply {
 	if out.raw, err = io.ReadAll(resp.Body); err != nil {
 		c.t.Fatal(err)
 	}
-	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+	if strings.Contains(resp.Header.Get("Content-Type"), "json") && len(out.raw) > 0 {
 		if err := json.Unmarshal(out.raw, &out.json); err != nil {
 			c.t.Fatalf("%s %s: %v in %s", method, path, err, out.raw)
 		}
 	}
+	checkAnswer(c.t, method, path, out)
 	return out
 }
 

@@ -10,11 +10,14 @@ import (
 func operations(s *service.Service) []op {
 	return slices.Concat(
 		accountOps(s),
+		teamOps(s),
 		domainOps(s),
 		dnsOps(s),
 		webhookOps(s),
 		jobOps(s),
 		mailboxOps(s),
+		templateOps(s),
+		exportOps(s),
 		inboxOps(s),
 		outboundOps(s),
 	)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/service"
 )
@@ -39,7 +40,7 @@ func (s *Server) send(c *call, status int, contentType string, body any) {
 }
 
 // sendFile streams a file; it is never shown as a page of ours.
-func (s *Server) sendFile(c *call, f *service.File) {
+func (s *Server) sendFile(c *call, status int, f *service.File) {
 	defer f.Body.Close()
 	h := c.w.Header()
 	h.Set("Content-Type", f.ContentType)
@@ -50,7 +51,7 @@ func (s *Server) sendFile(c *call, f *service.File) {
 	if f.Name != "" {
 		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": f.Name}))
 	}
-	c.w.WriteHeader(c.op.status)
+	c.w.WriteHeader(status)
 	if _, err := io.Copy(c.w, f.Body); err != nil {
 		s.Log.Debug("send file", "request_id", c.id, "error", err)
 		panic(http.ErrAbortHandler) // the client must not take half a file for a whole one
@@ -89,7 +90,7 @@ func (s *Server) fail(c *call, err error) {
 	h := c.w.Header()
 	p := problem{Code: e.Code, Message: e.Message, Details: e.Details, RequestID: c.id}
 	if e.RetryAfter > 0 {
-		p.RetryAfter = int(math.Ceil(e.RetryAfter.Seconds()))
+		p.RetryAfter = retrySeconds(e.RetryAfter)
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
 	if e.Status == http.StatusUnauthorized {
@@ -103,6 +104,9 @@ func (s *Server) fail(c *call, err error) {
 	}
 	s.send(c, e.Status, "application/json; charset=utf-8", errorBody{p})
 }
+
+// retrySeconds are the whole seconds after which it is not too early.
+func retrySeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 func wantsProblem(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header.Values("Accept"), func(v string) bool { return strings.Contains(v, "application/problem+json") })

@@ -5,6 +5,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"html/template"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -33,6 +35,9 @@ type Server struct {
 	bad    *badTokens
 	replay *replays
 	now    func() time.Time
+	pages  *template.Template // of the password form
+
+	description func() *description // of the API, made at its first use
 }
 
 // New makes the API of a service.
@@ -41,6 +46,8 @@ func New(svc *service.Service) *Server {
 	s.rates = newRates(svc.Config.Limits)
 	s.bad = newBadTokens()
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
+	s.pages = template.Must(template.New("").Parse(resetPage))
+	s.description = sync.OnceValue(s.makeDescription)
 	s.route()
 	return s
 }
@@ -78,7 +85,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 	w.Header().Set("X-Request-Id", c.id)
 	defer s.recover(c, w)
 	if !isAPI(r.URL.Path) {
-		s.outside(w, r)
+		s.outside(c)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
@@ -95,19 +102,27 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 	s.fixed.ServeHTTP(w, c.r)
 }
 
-func isAPI(path string) bool { return path == "/v1" || strings.HasPrefix(path, "/v1/") }
+// isAPI tells what needs a token.
+func isAPI(path string) bool {
+	return (path == "/v1" || strings.HasPrefix(path, "/v1/")) && !isDescription(path)
+}
 
 // outside answers what needs no token.
-func (s *Server) outside(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/healthz" {
-		s.health(w)
-		return
+func (s *Server) outside(c *call) {
+	switch path := c.r.URL.Path; {
+	case path == "/healthz":
+		s.health(c.w)
+	case path == "/reset":
+		s.resetPassword(c)
+	case strings.HasPrefix(path, "/export/"):
+		s.download(c)
+	case isDescription(path):
+		s.sendDescription(c)
+	case s.Web == nil:
+		http.NotFound(c.w, c.r)
+	default:
+		s.Web.ServeHTTP(c.w, c.r)
 	}
-	if s.Web == nil {
-		http.NotFound(w, r)
-		return
-	}
-	s.Web.ServeHTTP(w, r)
 }
 
 // health says whether the store still takes writes.
@@ -144,21 +159,20 @@ func (s *Server) route() {
 	s.fixed.NotFound = s.wild
 	s.wild.HandleMethodNotAllowed = true
 	s.wild.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.notAllowed(r, append(allowed[r.URL.Path], strings.Split(w.Header().Get("Allow"), ", ")...))
+		s.notAllowed(callOf(r), append(allowed[r.URL.Path], strings.Split(w.Header().Get("Allow"), ", ")...))
 	})
 	s.wild.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if methods := allowed[r.URL.Path]; methods != nil {
-			s.notAllowed(r, methods)
+			s.notAllowed(callOf(r), methods)
 			return
 		}
 		s.fail(callOf(r), service.Errorf(404, "not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
 	})
 }
 
-func (s *Server) notAllowed(r *http.Request, methods []string) {
-	c := callOf(r)
+func (s *Server) notAllowed(c *call, methods []string) {
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))
-	s.fail(c, service.Errorf(405, "method_not_allowed", "%s is not possible here. Use one of: %s.", r.Method, strings.Join(methods, ", ")))
+	s.fail(c, service.Errorf(405, "method_not_allowed", "%s is not possible here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }
 
 func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
@@ -198,17 +212,28 @@ func (s *Server) answer(c *call, ps httprouter.Params, body []byte) {
 		return
 	}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
-		return decode(in, source{params: ps, query: query, body: body, strict: c.op.strict})
+		return decode(in, source{params: ps, query: query, header: c.r.Header, body: body, strict: c.op.strict})
 	})
 	if err != nil {
 		s.fail(c, err)
 		return
 	}
-	if f, ok := out.(*service.File); ok {
-		s.sendFile(c, f)
+	if f := fileOf(out); f != nil {
+		s.sendFile(c, c.op.status, f)
 		return
 	}
 	s.sendJSON(c, c.op.status, out)
+}
+
+// fileOf is the file that an answer is, or that it holds because the client asked for the file itself; nil if neither.
+func fileOf(out any) *service.File {
+	switch v := out.(type) {
+	case *service.File:
+		return v
+	case interface{ Inline() *service.File }:
+		return v.Inline()
+	}
+	return nil
 }
 
 // recover turns a bug into a 500, written to the client itself rather than to what held the answer back, and a line in

@@ -201,7 +201,7 @@ func TestTableIsSound(t *testing.T) {
 		if o.status == 0 || o.call.do == nil || len(o.roles) == 0 || !strings.HasPrefix(o.path, "/v1/") {
 			t.Errorf("%s lacks something: %+v", o.name, o)
 		}
-		if (o.method == http.MethodGet) != (o.scope == "read") && o.name != "get_webhook_secret" {
+		if (o.method == http.MethodGet) != (o.scope == "read") && o.name != "get_webhook_secret" && o.name != "generate_names" {
 			t.Errorf("%s %s needs scope %q", o.method, o.path, o.scope)
 		}
 	}

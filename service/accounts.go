@@ -47,8 +47,8 @@ type Account struct {
 	ID                    string       `json:"id"`
 	Name                  string       `json:"name"`
 	Email                 string       `json:"email"`
-	Plan                  string       `json:"plan"`
-	Status                string       `json:"status"`
+	Plan                  string       `json:"plan" enum:"startup|enterprise"`
+	Status                string       `json:"status" enum:"active|suspended"`
 	DomainsLimit          int          `json:"domains_limit"`
 	DomainsUsed           int          `json:"domains_used"`
 	EmailUsersLimit       *int         `json:"email_users_limit"`
@@ -90,7 +90,7 @@ type AccountMail struct {
 type AccountToken struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
-	Permissions []string `json:"permissions"`
+	Permissions []string `json:"permissions" enum:"read|write|purchase|admin"`
 	ExpiresAt   Time     `json:"expires_at"`
 }
 
@@ -98,7 +98,7 @@ type AccountToken struct {
 type AccountUser struct {
 	ID    string `json:"id"`
 	Email string `json:"email"`
-	Role  string `json:"role"`
+	Role  string `json:"role" enum:"owner|admin|member"`
 }
 
 // GetAccount shows the account of the one who asks.
@@ -361,8 +361,8 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 	if password == "" {
 		password = newPassword()
 	}
-	if len(password) < 6 || len(password) > 128 {
-		return nil, Invalid("owner_password", "out_of_range", "must have 6 to 128 characters")
+	if err := checkTeamPassword("owner_password", password); err != nil {
+		return nil, err
 	}
 	plan := in.Plan
 	if plan == "" {

@@ -18,7 +18,7 @@ type bouncedData struct {
 	Sender            string  `json:"sender"`
 	SendingDomain     string  `json:"sending_domain"`
 	UserID            *string `json:"user_id"`
-	BounceType        string  `json:"bounce_type"`
+	BounceType        string  `json:"bounce_type" enum:"hard|soft|undetermined"`
 	BounceSubtype     string  `json:"bounce_subtype"`
 	Status            string  `json:"status"`
 	Diagnostic        string  `json:"diagnostic"`
@@ -150,19 +150,14 @@ func (s *Service) compose(m *mailing, r msg.DSNRecipient) (*draft, error) {
 	if !s.hasReader(m.sub) {
 		return nil, nil
 	}
-	blob, err := s.Store.OpenBlob(m.sub.Blob)
-	if err != nil {
-		return nil, err
-	}
-	defer blob.Close()
 	dsn := msg.DSN{
 		ReportingMTA: s.Config.Hostname, From: msg.Address{Name: "Mail Delivery System", Mailbox: "mailer-daemon", Host: s.Config.Hostname},
-		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: []msg.DSNRecipient{r}, Original: whole(blob),
+		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: []msg.DSNRecipient{r}, Original: whole(m.blob),
 		MessageID: msg.NewMessageID(s.Config.Hostname), Date: m.now, ArrivalDate: m.row.QueuedAt,
 	}
 	spool := s.Store.NewSpool(MaxMessage)
 	defer spool.Close()
-	_, err = dsn.WriteTo(spool)
+	_, err := dsn.WriteTo(spool)
 	if errors.Is(err, msg.ErrHeader) || errors.Is(err, msg.ErrAddress) { // no later attempt would do better
 		s.Log.Error("a report cannot be written", "message", m.row.ID, "err", err)
 		return nil, nil

@@ -225,14 +225,14 @@ type Delivery struct {
 	EventID         string  `json:"event_id"`
 	EventType       string  `json:"event_type"`
 	Attempt         int     `json:"attempt"`
-	Outcome         string  `json:"outcome"`
+	Outcome         string  `json:"outcome" enum:"success|failed|pending"`
 	HTTPStatus      *int    `json:"http_status"`
 	Error           *string `json:"error"`
-	ErrorCode       *string `json:"error_code"`
+	ErrorCode       *string `json:"error_code" enum:"timeout|dns|connect|tls|http_status|blocked_address"`
 	DurationMS      int64   `json:"duration_ms"`
 	ResponseExcerpt *string `json:"response_excerpt"`
 	URL             string  `json:"url"`
-	Trigger         string  `json:"trigger"`
+	Trigger         string  `json:"trigger" enum:"event|retry|test|redeliver"`
 	AttemptedAt     Time    `json:"attempted_at"`
 	NextAttemptAt   Time    `json:"next_attempt_at"`
 }

@@ -51,7 +51,7 @@ type Connected struct {
 type ConnectResult struct {
 	Domain      string   `json:"domain"`
 	DomainID    *string  `json:"domain_id"`
-	Status      string   `json:"status"` // created already_exists error
+	Status      string   `json:"status" enum:"created|already_exists|error"`
 	DNSProvider string   `json:"dns_provider"`
 	Nameservers []string `json:"nameservers"`
 	Error       *string  `json:"error"`

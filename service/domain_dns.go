@@ -22,8 +22,8 @@ type GetDNSStatusIn struct {
 type DNSStatus struct {
 	DomainID    string         `json:"domain_id"`
 	Domain      string         `json:"domain"`
-	DNSProvider string         `json:"dns_provider"`
-	Status      string         `json:"status"` // pending propagating complete failed
+	DNSProvider string         `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Status      string         `json:"status" enum:"pending|propagating|complete|failed"`
 	Ready       bool           `json:"ready"`
 	Nameservers DNSNameservers `json:"nameservers"`
 	Records     []DNSRecord    `json:"records"`
@@ -168,9 +168,9 @@ func verified(checks []store.DNSCheck, purpose string) bool {
 
 // ManualRecords is the list of records that the owner of a manual domain is to enter; null while they are computed.
 type ManualRecords struct {
-	Status  string         `json:"status"` // pending ready
+	Status  string         `json:"status" enum:"pending|ready"`
 	Domain  string         `json:"domain"`
-	Records []ManualRecord `json:"records"`
+	Records []ManualRecord `json:"records" null:"true" doc:"Null while they are computed."`
 }
 
 // A ManualRecord is one record as it is entered at a DNS provider.

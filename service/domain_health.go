@@ -274,7 +274,7 @@ func dnsReady(d *store.Domain, checks []store.DNSCheck) bool {
 
 // DNSHealth says how the records of a complete domain have done lately.
 type DNSHealth struct {
-	Status       string     `json:"status"` // healthy degraded failing unknown
+	Status       string     `json:"status" enum:"healthy|degraded|failing|unknown"`
 	Issues       []DNSIssue `json:"issues"`
 	CheckedAt    Time       `json:"checked_at"`
 	FailingSince Time       `json:"failing_since"`

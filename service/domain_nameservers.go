@@ -32,7 +32,7 @@ type NameserversChecked struct {
 type NameserverCheck struct {
 	Domain      string   `json:"domain"`
 	DomainID    *string  `json:"domain_id"`
-	Status      string   `json:"status"` // verified failed not_found already_complete error
+	Status      string   `json:"status" enum:"verified|failed|not_found|already_complete|error"`
 	Message     string   `json:"message"`
 	Verified    bool     `json:"verified"`
 	Nameservers []string `json:"nameservers"`

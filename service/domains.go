@@ -49,24 +49,24 @@ type Domain struct {
 	DomainID        string         `json:"domain_id"`
 	Domain          string         `json:"domain"`
 	DomainUnicode   string         `json:"domain_unicode"`
-	Status          string         `json:"status"`
+	Status          string         `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
 	StatusDetail    *string        `json:"status_detail"`
 	Error           *JobFailure    `json:"error"`
-	DNSProvider     string         `json:"dns_provider"`
-	Source          string         `json:"source"`
+	DNSProvider     string         `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Source          string         `json:"source" enum:"connected|registered"`
 	Registrar       *string        `json:"registrar"`
 	ExpiresAt       Time           `json:"expires_at"`
 	AutoRenew       bool           `json:"auto_renew"`
 	Nameservers     []string       `json:"nameservers"`
-	NSStatus        string         `json:"ns_status"`
-	DNSStatus       string         `json:"dns_status"`
+	NSStatus        string         `json:"ns_status" enum:"pending|verified|lost|not_required"`
+	DNSStatus       string         `json:"dns_status" enum:"pending|propagating|complete|failed"`
 	DNSHealth       DNSHealth      `json:"dns_health"`
 	DKIMSelector    *string        `json:"dkim_selector"`
 	DMARCOverride   *DMARCOverride `json:"dmarc_override"`
 	RedirectURL     *string        `json:"redirect_url"`
 	ForwardAddress  *string        `json:"forward_address"`
 	CatchAll        *string        `json:"catch_all"`
-	SendingMode     string         `json:"sending_mode"`
+	SendingMode     string         `json:"sending_mode" enum:"direct|relay"`
 	EmailUsersCount int            `json:"email_users_count"`
 	Tags            []string       `json:"tags"`
 	Notes           *string        `json:"notes"`
@@ -325,9 +325,9 @@ func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 type domainEvent struct {
 	DomainID    string  `json:"domain_id"`
 	Domain      string  `json:"domain"`
-	Status      string  `json:"status"`
-	DNSProvider string  `json:"dns_provider"`
-	Source      string  `json:"source"`
+	Status      string  `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
+	DNSProvider string  `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Source      string  `json:"source" enum:"connected|registered"`
 	JobID       *string `json:"job_id"`
 	CreatedAt   *Time   `json:"created_at,omitempty"`
 	ReadyAt     *Time   `json:"ready_at,omitempty"`

@@ -13,14 +13,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// FolderSeparator stands between the levels of a folder's name.
-const FolderSeparator = "/"
+// folderSeparator stands between the levels of a folder's name.
+const folderSeparator = "/"
 
 const (
 	inboxName     = "INBOX"
 	maxFolders    = 1000
 	maxFolderName = 200 // bytes
-	chunk         = 250 // messages that one transaction changes; others wait for it
+	perWrite      = 250 // messages that one transaction changes; others wait for it
 )
 
 // A Folder is one folder of a mailbox, with its counters.
@@ -52,21 +52,30 @@ func folderName(text string) (string, error) {
 	if !utf8.ValidString(text) {
 		return "", Errorf(400, CodeFolderName, "A folder's name is UTF-8.")
 	}
-	name := norm.NFC.String(strings.TrimSuffix(text, FolderSeparator))
-	top, below, nested := strings.Cut(name, FolderSeparator)
+	name := norm.NFC.String(strings.TrimSuffix(text, folderSeparator))
+	top, below, nested := strings.Cut(name, folderSeparator)
 	if strings.EqualFold(top, inboxName) {
 		name = inboxName
 		if nested {
-			name += FolderSeparator + below
+			name += folderSeparator + below
 		}
 	}
 	switch {
 	case name == "" || len(name) > maxFolderName:
 		return "", Errorf(400, CodeFolderName, "A folder's name has 1 to %d bytes.", maxFolderName)
-	case slices.Contains(strings.Split(name, FolderSeparator), ""):
+	case slices.Contains(strings.Split(name, folderSeparator), ""):
 		return "", Errorf(400, CodeFolderName, "No level of a folder's name may be empty.")
 	case strings.ContainsAny(name, "*%") || name[0] == '#' || strings.IndexFunc(name, unicode.IsControl) >= 0:
 		return "", Errorf(400, CodeFolderName, "A folder's name has no control characters, no * and no %%, and does not begin with #.")
+	}
+	return name, nil
+}
+
+// knownName is folderName for a folder that should be there: what cannot be a name is the name of none.
+func knownName(text string) (string, error) {
+	name, err := folderName(text)
+	if err != nil {
+		return "", folderNotFound(text)
 	}
 	return name, nil
 }
@@ -112,15 +121,15 @@ func (s *Service) Folders(_ context.Context, u MailboxUser) (folders []*Folder, 
 
 // FolderByName gives one folder, or a folder_not_found.
 func (s *Service) FolderByName(_ context.Context, u MailboxUser, name string) (f *Folder, err error) {
-	name, err = folderName(name)
+	known, err := knownName(name)
 	if err != nil {
-		return nil, folderNotFound(name)
+		return nil, err
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
 		if _, err := openMailbox(tx, u); err != nil {
 			return err
 		}
-		f, err = folderByName(tx, u.Mailbox, name)
+		f, err = folderByName(tx, u.Mailbox, known)
 		return err
 	})
 	return f, err
@@ -192,7 +201,7 @@ func missingParents(folders []*Folder, name string) []string {
 	}
 	var missing []string
 	for i := range name {
-		if name[i] == FolderSeparator[0] && !have[name[:i]] {
+		if name[i] == folderSeparator[0] && !have[name[:i]] {
 			missing = append(missing, name[:i])
 		}
 	}
@@ -201,9 +210,9 @@ func missingParents(folders []*Folder, name string) []string {
 
 // DeleteFolder deletes a folder and its messages. INBOX stays, and so does a folder with others below it.
 func (s *Service) DeleteFolder(_ context.Context, u MailboxUser, name string) error {
-	name, err := folderName(name)
+	name, err := knownName(name)
 	if err != nil {
-		return folderNotFound(name)
+		return err
 	}
 	if name == inboxName {
 		return Errorf(400, CodeFolderName, "INBOX cannot be deleted.")
@@ -220,7 +229,7 @@ func (s *Service) DeleteFolder(_ context.Context, u MailboxUser, name string) er
 				return nil
 			}
 			id = f.ID
-			done, err = tx.DeleteFolder(u.Mailbox, f.ID, chunk)
+			done, err = tx.DeleteFolder(u.Mailbox, f.ID, perWrite)
 			s.changed(tx, u.Mailbox)
 			return err
 		})
@@ -247,7 +256,7 @@ func (s *Service) deletable(tx *store.Tx, u MailboxUser, name string) (*Folder, 
 		if f.Name == name {
 			found = f
 		}
-		if strings.HasPrefix(f.Name, name+FolderSeparator) {
+		if strings.HasPrefix(f.Name, name+folderSeparator) {
 			return nil, Errorf(409, CodeFolderHasChildren, "Delete the folders below %q first.", name)
 		}
 	}
@@ -260,9 +269,9 @@ func (s *Service) deletable(tx *store.Tx, u MailboxUser, name string) (*Folder, 
 // RenameFolder gives a folder, and with it all below it, another name. Renaming INBOX moves its messages to a new folder
 // and leaves INBOX empty (RFC 3501 section 6.3.5).
 func (s *Service) RenameFolder(ctx context.Context, u MailboxUser, from, to string) error {
-	from, err := folderName(from)
+	from, err := knownName(from)
 	if err != nil {
-		return folderNotFound(from)
+		return err
 	}
 	if to, err = folderName(to); err != nil {
 		return err
@@ -291,7 +300,7 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) error {
 		return folderNotFound(from)
 	case named(to):
 		return Errorf(409, CodeFolderExists, "There is a folder %q already.", to)
-	case strings.HasPrefix(to, from+FolderSeparator):
+	case strings.HasPrefix(to, from+folderSeparator):
 		return Errorf(400, CodeFolderName, "A folder cannot be moved below itself.")
 	}
 	missing := missingParents(folders, to)
@@ -305,7 +314,7 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) error {
 	}
 	for _, f := range folders {
 		rest, ok := strings.CutPrefix(f.Name, from)
-		if !ok || rest != "" && rest[0] != FolderSeparator[0] {
+		if !ok || rest != "" && rest[0] != folderSeparator[0] {
 			continue
 		}
 		if len(to)+len(rest) > maxFolderName {
@@ -340,9 +349,9 @@ func (s *Service) moveInbox(ctx context.Context, u MailboxUser, to string) error
 
 // Subscribe says whether clients show the folder.
 func (s *Service) Subscribe(_ context.Context, u MailboxUser, name string, subscribed bool) error {
-	name, err := folderName(name)
+	name, err := knownName(name)
 	if err != nil {
-		return folderNotFound(name)
+		return err
 	}
 	return s.Store.Update(func(tx *store.Tx) error {
 		if _, err := openMailbox(tx, u); err != nil {

@@ -15,7 +15,7 @@ type JobResponse struct {
 	ID            string          `json:"id"`
 	JobID         string          `json:"job_id"`
 	Type          string          `json:"type"`
-	Status        string          `json:"status"`
+	Status        string          `json:"status" enum:"queued|in_progress|completed|error|cancelled"`
 	StatusDetail  *string         `json:"status_detail"`
 	Progress      *JobProgress    `json:"progress"`
 	Steps         []JobStep       `json:"steps"`
@@ -41,7 +41,7 @@ type JobProgress struct {
 // A JobStep is one named part of a job.
 type JobStep struct {
 	Name   string  `json:"name"`
-	Status string  `json:"status"`
+	Status string  `json:"status" enum:"queued|in_progress|completed|error|skipped"`
 	Error  *string `json:"error"`
 	At     Time    `json:"at"`
 }
@@ -116,6 +116,9 @@ func (o JobsOut) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(o.Page)
 }
+
+// Forms says which forms it has on the wire.
+func (JobsOut) Forms() []any { return []any{Page[JobResponse]{}, JobResponse{}} }
 
 // ListJobs lists the jobs that the account's people started in the last 30 days, newest first; with a job_id it answers
 // that job.

@@ -53,7 +53,7 @@ func (s *Service) localTrace(m *mailing) []byte {
 
 // placeHere files a local message where its recipient's mail goes now.
 func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *mailing, d *draft) error {
-	to, err := s.findDestination(tx, row.Recipient)
+	to, err := s.receiver(tx, row.Recipient)
 	if err == nil {
 		err = s.place(tx, to, d, arrival{
 			sender: m.sub.Sender, folder: store.InboxID, received: tx.Now(), genuine: !m.sub.Forward || m.sub.ReportTo != "",

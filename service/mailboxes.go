@@ -19,17 +19,17 @@ type EmailUser struct {
 	Domain         string  `json:"domain"`
 	DomainID       string  `json:"domain_id"`
 	Name           string  `json:"name"`
-	Status         string  `json:"status"`
+	Status         string  `json:"status" enum:"pending|active|suspended|error|deleting"`
 	Error          *string `json:"error"`
-	Type           string  `json:"type"`
+	Type           string  `json:"type" enum:"hosted|external"`
 	DailySendLimit *int    `json:"daily_send_limit"`
 	SentToday      int     `json:"sent_today"`
 	SMTPHost       string  `json:"smtp_host"`
 	SMTPPort       int     `json:"smtp_port"`
-	SMTPSecurity   string  `json:"smtp_security"`
+	SMTPSecurity   string  `json:"smtp_security" enum:"tls|starttls|none"`
 	IMAPHost       string  `json:"imap_host"`
 	IMAPPort       int     `json:"imap_port"`
-	IMAPSecurity   string  `json:"imap_security"`
+	IMAPSecurity   string  `json:"imap_security" enum:"tls|starttls|none"`
 	Footer         *string `json:"footer"`
 	ForwardTo      *string `json:"forward_to"`
 	QuotaBytes     *int64  `json:"quota_bytes"`

@@ -17,7 +17,7 @@ type SentMessage struct {
 	Sender            string  `json:"sender"`
 	Recipient         string  `json:"recipient"`
 	Subject           string  `json:"subject"`
-	Status            string  `json:"status"`
+	Status            string  `json:"status" enum:"queued|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled"`
 	Transport         string  `json:"transport"`
 	Provider          *string `json:"provider"`
 	ProviderMessageID *string `json:"provider_message_id"`

@@ -52,6 +52,7 @@ type mailing struct {
 	row    *store.Outgoing
 	sub    *store.Submission
 	domain *store.Domain // nil: gone
+	blob   *store.Blob   // open while the attempt lasts
 	route  route
 	to     *destination // of viaLocal; nil if it takes none
 	refuse error        // why not
@@ -75,18 +76,19 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 		return nil, jobs.Permanent(err)
 	}
 	m, err := s.mailing(args.OutgoingID)
-	if isGone(err) || err == nil && !m.row.Waits() {
-		return nil, nil // done, or taken back
-	}
-	if err != nil {
+	if m == nil || err != nil {
 		return nil, err
 	}
+	if m.blob, err = s.Store.OpenBlob(m.sub.Blob); err != nil {
+		return nil, m.lost(err)
+	}
+	defer m.blob.Close()
 	if m.now.Before(m.row.NextAt) {
 		return s.waitOn(m)
 	}
 	o, err := s.attempt(ctx, m)
 	if err != nil {
-		return nil, err
+		return nil, m.lost(err)
 	}
 	if ctx.Err() != nil && o.result.Status == deliver.Temporary {
 		return nil, ctx.Err() // we stopped it: not the host's fault
@@ -94,18 +96,25 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 	return s.settle(m, j, o)
 }
 
-// mailing reads what an attempt needs, in one snapshot.
+// lost is a failure of our own, which is for good once it has lasted as long as any may.
+func (m *mailing) lost(err error) error {
+	if m.now.Before(m.row.QueuedAt.Add(giveUpAfter)) {
+		return err
+	}
+	return jobs.Permanent(err)
+}
+
+// mailing reads what an attempt needs, in one snapshot; nil if the message waits no more.
 func (s *Service) mailing(id string) (*mailing, error) {
 	m := &mailing{now: s.now()}
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		if m.row, err = store.Outgoings.Get(tx, id); err != nil || !m.row.Waits() {
+		if m.row, err = waitingRow(tx, id); m.row == nil || err != nil {
 			return err
 		}
 		if m.sub, err = store.Submissions.Get(tx, m.row.SubmissionID); err != nil {
-			return err
+			return fmt.Errorf("submission %s: %w", m.row.SubmissionID, err)
 		}
-		m.domain, err = store.Domains.Get(tx, m.sub.DomainID)
-		if err != nil && !isGone(err) {
+		if m.domain, err = store.Domains.Get(tx, m.sub.DomainID); err != nil && !isGone(err) {
 			return err
 		}
 		if m.route, err = s.route(tx, m.domain, m.row.Recipient); err != nil || m.route.transport != viaLocal {
@@ -113,12 +122,15 @@ func (s *Service) mailing(id string) (*mailing, error) {
 		}
 		return m.look(tx, s)
 	})
-	return m, err
+	if m.row == nil || err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // look finds where local mail goes, or why it goes nowhere.
 func (m *mailing) look(tx *store.Tx, s *Service) error {
-	to, err := s.findDestination(tx, m.row.Recipient)
+	to, err := s.receiver(tx, m.row.Recipient)
 	if err == nil {
 		err = to.takes(tx, int64(m.sub.Blob.Length))
 	}
@@ -141,12 +153,7 @@ func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
 	if m.route.transport == viaRelay && m.route.relay == nil {
 		return ours("", deliver.Temporary, "4.3.5", "no relay is configured, and the domain's sending mode is relay"), nil
 	}
-	blob, err := s.Store.OpenBlob(m.sub.Blob)
-	if err != nil {
-		return nil, err
-	}
-	defer blob.Close()
-	content, err := contentOf(m.sub, blob)
+	content, err := contentOf(m.sub, m.blob)
 	if err != nil {
 		return nil, err
 	}
@@ -399,17 +406,20 @@ func record(row *store.Outgoing, r route, result deliver.Result) {
 	}
 }
 
-// deliveryFailed closes the row of a job that the queue gave up, which only a bug can bring it to, so that nobody waits
-// for it.
+// deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged disk can bring it, so
+// that nobody waits for it.
 func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {
-		return nil
+		return nil // there is no row that it could be about
 	}
 	row, err := waitingRow(tx, args.OutgoingID)
 	if row == nil {
 		return err
 	}
 	row.LastResponse = "given up: " + cause.Error()
+	if err := s.tellBounce(tx, row, deliver.Result{Enhanced: "5.3.0", Reply: row.LastResponse}); err != nil {
+		return err
+	}
 	return s.close(tx, row, store.OutgoingBounced)
 }

@@ -341,7 +341,7 @@ func TestGivenUpJobClosesItsRow(t *testing.T) {
 	i.mustSubmit(ann, plainMessage, "x@far.test")
 	j := i.deliveryJob()
 	i.update(func(tx *store.Tx) error { return i.svc.deliveryFailed(tx, j, jobs.Permanent(context.DeadlineExceeded)) })
-	if o := i.row("x@far.test"); o.Status != store.OutgoingBounced || !strings.Contains(o.LastResponse, "given up") {
+	if o := i.row("x@far.test"); o.Status != store.OutgoingBounced || !strings.Contains(o.LastResponse, "given up") || len(i.events(EventEmailBounced)) != 1 {
 		t.Errorf("row %+v", o)
 	}
 }

@@ -331,18 +331,3 @@ func onlyOne(list []Recipient) string {
 	}
 	return list[0].address
 }
-
-// overStore gives an error the form that an SMTP client understands: the disk's and the server's troubles pass.
-func overStore(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, store.ErrFull):
-		return &SMTPError{Code: 452, Enhanced: "4.3.1", Message: "There is no room for mail at present.", cause: err}
-	case errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
-		return &SMTPError{Code: 421, Enhanced: "4.3.2", Message: "This server takes no mail at present.", cause: err}
-	case errors.Is(err, store.ErrTooLarge):
-		return &SMTPError{Code: 552, Enhanced: "5.3.4", Message: fmt.Sprintf("A message may have at most %d bytes.", MaxMessage), cause: err}
-	}
-	return err
-}

@@ -38,6 +38,9 @@ func (t *Texts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// Forms says which forms it has on the wire.
+func (Texts) Forms() []any { return []any{"", []string{}} }
+
 // HTMLText is a body field that is HTML, or true to say that the field `body` is.
 type HTMLText struct {
 	Text   string
@@ -51,6 +54,9 @@ func (h *HTMLText) UnmarshalJSON(data []byte) error {
 	}
 	return errors.New("it must be HTML text, or true where `body` is HTML")
 }
+
+// Forms says which forms it has on the wire.
+func (HTMLText) Forms() []any { return []any{"", true} }
 
 // A SendAttachment is a file to be sent.
 type SendAttachment struct {
@@ -82,18 +88,18 @@ type SendEmailIn struct {
 type SendEmailOut struct {
 	Success    bool            `json:"success"`
 	MessageID  string          `json:"message_id"`
-	Status     string          `json:"status"`
+	Status     string          `json:"status" enum:"queued"`
 	UserID     string          `json:"user_id"`
 	From       string          `json:"from"`
 	Recipients []SentRecipient `json:"recipients"`
-	Transport  string          `json:"transport"` // direct relay local capture, or mixed
+	Transport  string          `json:"transport" enum:"direct|relay|local|capture|mixed"`
 	QueuedAt   Time            `json:"queued_at"`
 }
 
 // A SentRecipient is one recipient of a message that was taken.
 type SentRecipient struct {
 	Email     string `json:"email"`
-	Status    string `json:"status"` // queued suppressed
+	Status    string `json:"status" enum:"queued|suppressed"`
 	Transport string `json:"transport"`
 }
 

@@ -1,8 +1,11 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"fmt"
+
+	"github.com/mailstead/mailstead/store"
 )
 
 // An SMTPError is an answer to an SMTP client: what refuses a recipient or a message. Where the API would refuse the same,
@@ -30,11 +33,28 @@ func overSMTP(code int, enhanced string, e *Error) *SMTPError {
 	return &SMTPError{Code: code, Enhanced: enhanced, Message: e.Message, cause: e}
 }
 
-// AsSMTPError gives the SMTP answer behind err. What is not for the client's eyes is 451 4.3.0.
+// AsSMTPError gives the SMTP answer behind err: the service's own, 452 4.3.1 for a full disk, 421 4.3.2 for one that has
+// failed and for a server that stops, 552 5.3.4 for a message beyond MaxMessage. What is not for the client's eyes is
+// 451 4.3.0.
 func AsSMTPError(err error) *SMTPError {
 	var e *SMTPError
-	if errors.As(err, &e) {
+	if errors.As(overStore(err), &e) {
 		return e
 	}
 	return &SMTPError{Code: 451, Enhanced: "4.3.0", Message: "Something went wrong on our side. Try again later.", cause: err}
+}
+
+// overStore gives an error the form that an SMTP client understands: the disk's and the server's troubles pass.
+func overStore(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrFull):
+		return &SMTPError{Code: 452, Enhanced: "4.3.1", Message: "There is no room for mail at present.", cause: err}
+	case errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
+		return &SMTPError{Code: 421, Enhanced: "4.3.2", Message: "This server takes no mail at present.", cause: err}
+	case errors.Is(err, store.ErrTooLarge):
+		return &SMTPError{Code: 552, Enhanced: "5.3.4", Message: fmt.Sprintf("A message may have at most %d bytes.", MaxMessage), cause: err}
+	}
+	return err
 }

@@ -72,7 +72,7 @@ func TestSubmissionIsCompleted(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
-	if strings.Contains(strings.ToLower(got), "bcc") || strings.Contains(got, "b@far.test") {
+	if strings.Contains(strings.ToLower(got), "\nbcc:") || strings.Contains(got, "b@far.test") {
 		t.Errorf("the blind copy shows:\n%s", got)
 	}
 	if v := i.verify([]byte(got)); v.DKIM != auth.Pass {

@@ -27,7 +27,7 @@ func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
 // A Suppression is an address that the account does not send to.
 type Suppression struct {
 	Email     string  `json:"email"`
-	Reason    string  `json:"reason"` // bounce complaint manual
+	Reason    string  `json:"reason" enum:"bounce|complaint|manual"`
 	MessageID *string `json:"message_id"`
 	CreatedAt Time    `json:"created_at"`
 }

@@ -186,13 +186,13 @@ type Token struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
 	TokenPrefix string   `json:"token_prefix"`
-	Permissions []string `json:"permissions"`
+	Permissions []string `json:"permissions" enum:"read|write|purchase|admin"`
 	CreatedBy   string   `json:"created_by"`
 	CreatedAt   Time     `json:"created_at"`
 	ExpiresAt   Time     `json:"expires_at"`
 	LastUsedAt  Time     `json:"last_used_at"`
 	LastUsedIP  *string  `json:"last_used_ip"`
-	Kind        string   `json:"kind"`
+	Kind        string   `json:"kind" enum:"api|mcp|session"`
 }
 
 func tokenOut(t *store.Token) Token {
@@ -322,6 +322,13 @@ func (s *Service) putToken(t *store.Token) (*TokenCreated, error) {
 	value := newToken()
 	t.Hash, t.Prefix = tokenHash(value), value[:12]
 	err := s.Store.Update(func(tx *store.Tx) error {
+		_, err := store.Users.Get(tx, t.UserID)
+		if errors.Is(err, store.ErrNotFound) { // deleted since the request was let in
+			return unauthorized("token_revoked", "This token was revoked. Use another one.")
+		}
+		if err != nil {
+			return err
+		}
 		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
 		return store.Tokens.Put(tx, t)
 	})

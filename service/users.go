@@ -68,8 +68,8 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 	if in.Password == "" {
 		in.Password = newPassword()
 	}
-	if len(in.Password) < 6 || len(in.Password) > 128 {
-		return nil, Invalid("password", "out_of_range", "must have 6 to 128 characters")
+	if err := checkTeamPassword("password", in.Password); err != nil {
+		return nil, err
 	}
 	u, err := s.userByEmail(in.User)
 	if err != nil {
@@ -81,7 +81,9 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 		if err != nil {
 			return err
 		}
-		now.PasswordHash, now.UpdatedAt = hash, tx.Now()
+		if err := setTeamPassword(tx, now, hash, ""); err != nil {
+			return err
+		}
 		return store.Users.Put(tx, now)
 	})
 	if err != nil {

@@ -32,8 +32,8 @@ type Webhook struct {
 	URL                 string   `json:"url"`
 	Events              []string `json:"events"`
 	Description         *string  `json:"description"`
-	Status              string   `json:"status"`
-	DisabledReason      *string  `json:"disabled_reason"`
+	Status              string   `json:"status" enum:"enabled|disabled"`
+	DisabledReason      *string  `json:"disabled_reason" enum:"manual|consecutive_failures|gone"`
 	DisabledAt          Time     `json:"disabled_at"`
 	ConsecutiveFailures int      `json:"consecutive_failures"`
 	APIVersion          string   `json:"api_version"`

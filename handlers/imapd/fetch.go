@@ -234,7 +234,7 @@ func (i sizeItem) write(m *imapserver.FetchResponseWriter) error {
 
 // stream writes n bytes as the content of a literal.
 func stream(w io.WriteCloser, r io.Reader, n int64) error {
-	buf := make([]byte, min(n, outBuffer))
+	buf := make([]byte, min(n+1, outBuffer))
 	if _, err := io.CopyBuffer(onlyWriter{w}, io.LimitReader(r, n), buf); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func scanLine(line []byte) (marker, error) {
 	for i := 0; i < end; i++ {
 		switch c := line[i]; {
 		case c == 0 || c == '\r' || c == '\n':
-			return marker{}, errors.New("A command has no NUL and no line end within a line")
+			return marker{}, errors.New("a command has no NUL and no line end within a line")
 		case quoted && c == '\\':
 			i++
 		case c == '"':
@@ -39,7 +39,7 @@ func scanLine(line []byte) (marker, error) {
 		}
 	}
 	if quoted {
-		return marker{}, errors.New("A line ends within a quoted string")
+		return marker{}, errors.New("a line ends within a quoted string")
 	}
 	return marker{at: len(line)}, nil
 }
@@ -57,7 +57,7 @@ func parseMarker(line []byte, at int) (marker, error) {
 	}
 	size, err := strconv.ParseUint(m.digits, 10, 32)
 	if err != nil || i != len(line)-1 || line[i] != '}' {
-		return marker{}, errors.New("A brace begins no literal")
+		return marker{}, errors.New("a brace begins no literal")
 	}
 	m.size = int64(size)
 	return m, nil

@@ -62,18 +62,15 @@ func needsParts(c *imap.SearchCriteria) bool {
 		slices.ContainsFunc(c.Or, func(c [2]imap.SearchCriteria) bool { return needsParts(&c[0]) || needsParts(&c[1]) })
 }
 
-// candidates are the messages of the view that the sets at the top of the criteria name.
+// candidates are the messages of the view that can meet the criteria at all, by the first set of numbers.
 func (q *query) candidates() []uint32 {
-	uids := []uint32(q.view)
-	for _, set := range q.criteria.SeqNum {
-		uids = q.view.pick(set, q.saved)
-		break
+	switch c := q.criteria; {
+	case len(c.UID) > 0:
+		return q.view.pick(c.UID[0], q.saved)
+	case len(c.SeqNum) > 0:
+		return q.view.pick(c.SeqNum[0], q.saved)
 	}
-	for _, set := range q.criteria.UID {
-		uids = q.view.pick(set, q.saved)
-		break
-	}
-	return uids
+	return q.view
 }
 
 // A candidate is a message that may meet the criteria; more of it is read as keys ask for it.
@@ -96,6 +93,7 @@ func (c *candidate) close() {
 	}
 }
 
+// match tells whether a message meets the criteria.
 func (q *query) match(c *candidate) (bool, error) { return q.meets(c, q.criteria) }
 
 // meets looks at what costs little first.

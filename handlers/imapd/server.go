@@ -26,7 +26,7 @@ const AppendLimit = 36 << 20
 // A Server speaks IMAP on any number of listeners. Its fields are set before the first Run.
 type Server struct {
 	Service *service.Service
-	TLS     *tls.Config // nil: log-ins are taken in the clear
+	TLS     *tls.Config // nil: a sandbox takes log-ins in the clear, any other installation takes none
 	Log     *slog.Logger
 
 	MaxConnections int           // in all
@@ -62,7 +62,7 @@ var caps = imap.CapSet{
 // Run serves the listener, with TLS from the start if implicit is set, until ctx ends. Then clients between commands get a
 // BYE, commands get the time of Grace to end, and Run returns when the last connection has ended.
 func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error {
-	if implicit && s.TLS == nil {
+	if s.TLS == nil && implicit {
 		return errors.New("serve IMAP over TLS: no certificate")
 	}
 	r := &run{Server: s, implicit: implicit, peers: map[*peer]struct{}{}, parser: newHandover(ln.Addr())}
@@ -171,7 +171,7 @@ func (r *run) welcome(ctx context.Context, p *peer) {
 	switch {
 	case r.implicit:
 		conn, err = handshake(ctx, p.Conn, r.TLS, until)
-	case r.TLS != nil:
+	case r.TLS != nil || !r.Service.Config.Sandbox:
 		conn, err = startTLS(ctx, p.Conn, r.TLS, until)
 		greeted = false
 	}

@@ -12,19 +12,25 @@ import (
 	"time"
 )
 
-// In production nothing but these commands is taken before TLS, so the parser comes in only after it.
-const capsBeforeTLS = "IMAP4rev2 IMAP4rev1 STARTTLS LOGINDISABLED"
+// capsBeforeTLS: little is taken before TLS, so go-imap's parser comes in only after it.
+func capsBeforeTLS(config *tls.Config) string {
+	if config == nil {
+		return "IMAP4rev2 IMAP4rev1 LOGINDISABLED"
+	}
+	return "IMAP4rev2 IMAP4rev1 STARTTLS LOGINDISABLED"
+}
 
 const maxPlainCommands = 20
 
 var errNoTLS = errors.New("the client did not start TLS")
 
-// startTLS talks to a client until it has started TLS (RFC 3501 section 6.2.1), within the time until `until`.
+// startTLS talks to a client until it has started TLS (RFC 3501 section 6.2.1), within the time until `until`. Without a
+// config it cannot start TLS, and so not log in.
 func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time.Time) (net.Conn, error) {
 	if err := conn.SetDeadline(until); err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintf(conn, "* OK [CAPABILITY %s] Mailstead is ready\r\n", capsBeforeTLS); err != nil {
+	if _, err := fmt.Fprintf(conn, "* OK [CAPABILITY %s] Mailstead is ready\r\n", capsBeforeTLS(config)); err != nil {
 		return nil, err
 	}
 	in := bufio.NewReaderSize(conn, 1024)
@@ -37,15 +43,16 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 		if !ok {
 			break
 		}
-		answer, goOn := answerPlain(tag, verb)
+		answer, goOn := answerPlain(tag, verb, config)
+		starts := verb == "STARTTLS" && config != nil
 		// What comes with STARTTLS in one go would seem to have come after it, under its protection.
-		if verb == "STARTTLS" && in.Buffered() > 0 {
+		if starts && in.Buffered() > 0 {
 			break
 		}
 		if _, err := conn.Write([]byte(answer)); err != nil {
 			return nil, err
 		}
-		if verb == "STARTTLS" {
+		if starts {
 			return handshake(ctx, conn, config, until)
 		}
 		if !goOn {
@@ -83,17 +90,19 @@ func plainCommand(line []byte) (tag, verb string, ok bool) {
 	return fields[0], strings.ToUpper(fields[1]), true
 }
 
-func answerPlain(tag, verb string) (answer string, goOn bool) {
-	switch verb {
-	case "CAPABILITY":
-		return "* CAPABILITY " + capsBeforeTLS + "\r\n" + tag + " OK CAPABILITY completed\r\n", true
-	case "NOOP":
+func answerPlain(tag, verb string, config *tls.Config) (answer string, goOn bool) {
+	switch {
+	case verb == "CAPABILITY":
+		return "* CAPABILITY " + capsBeforeTLS(config) + "\r\n" + tag + " OK CAPABILITY completed\r\n", true
+	case verb == "NOOP":
 		return tag + " OK NOOP completed\r\n", true
-	case "STARTTLS":
+	case verb == "STARTTLS" && config == nil:
+		return tag + " NO This server has no certificate\r\n", true
+	case verb == "STARTTLS":
 		return tag + " OK Begin TLS negotiation now\r\n", true
-	case "LOGIN", "AUTHENTICATE":
+	case verb == "LOGIN" || verb == "AUTHENTICATE":
 		return tag + " NO [PRIVACYREQUIRED] Start TLS first\r\n", true
-	case "LOGOUT":
+	case verb == "LOGOUT":
 		return "* BYE Logging out\r\n" + tag + " OK LOGOUT completed\r\n", false
 	}
 	return tag + " BAD Start TLS first\r\n", true

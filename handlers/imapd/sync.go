@@ -1,6 +1,7 @@
 package imapd
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/emersion/go-imap/v2"
@@ -73,12 +74,16 @@ func (ss *session) poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	return sel.tellFlags(w, changed)
 }
 
-// cut ends the connection if the folder or the mailbox under it has gone.
+// cut ends the connection, as go-imap does after any error of Poll; first the client is told why.
 func (ss *session) cut(err error) error {
-	if e, ok := service.AsError(err); ok && (e.Code == service.CodeFolderNotFound || e.Code == service.CodeMailboxClosed) {
-		ss.wire.stop("[UNAVAILABLE] " + plainText(e.Message))
+	err = ss.answer(err)
+	why := "[UNAVAILABLE] The folder cannot be read"
+	var given *imap.Error
+	if errors.As(err, &given) {
+		why = "[UNAVAILABLE] " + given.Text
 	}
-	return ss.answer(err)
+	ss.wire.stop(why)
+	return ss.wire.bye(why)
 }
 
 // take brings the view up to date, but for messages that are gone, and gives the rows that the client has not seen.

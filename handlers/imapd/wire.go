@@ -19,7 +19,9 @@ const (
 	outBuffer   = 32 << 10 // bytes of answers that are gathered before they are sent
 	lineTime    = time.Minute
 	writeTime   = time.Minute // for each piece of outBuffer bytes
-	slowest     = 8 << 10     // bytes a second that a message must come in with
+	lingerTime  = time.Second
+	lingerSize  = 1 << 20
+	slowest     = 8 << 10 // bytes a second that a message must come in with
 )
 
 // continuation is what go-imap writes when it accepts a literal.
@@ -44,6 +46,7 @@ type wire struct {
 	line     []byte // what the parser has not taken yet
 	literal  int64  // bytes of a literal that it has not taken yet
 	command  command
+	ending   error     // what every further Read gives; the parser asks again after an error
 	loginBy  time.Time // when the client must have logged in; zero once it has
 	idleTime time.Duration
 
@@ -98,7 +101,7 @@ func (w *wire) loggedIn() { w.loginBy = time.Time{} }
 
 // Read gives the parser at most one line, or the bytes of a literal.
 func (w *wire) Read(p []byte) (int, error) {
-	for len(p) > 0 {
+	for w.ending == nil {
 		if len(w.line) > 0 {
 			n := copy(p, w.line)
 			w.line = w.line[n:]
@@ -107,11 +110,9 @@ func (w *wire) Read(p []byte) (int, error) {
 		if w.literal > 0 {
 			return w.readLiteral(p)
 		}
-		if err := w.next(); err != nil {
-			return 0, err
-		}
+		w.ending = w.next()
 	}
-	return 0, nil
+	return 0, w.ending
 }
 
 // next finds out, when the parser has taken everything and wants more, what that is.
@@ -173,9 +174,9 @@ func (w *wire) readLiteral(p []byte) (int, error) {
 	n, err := w.in.Read(p[:min(int64(len(p)), w.literal)])
 	w.literal -= int64(n)
 	if err != nil {
-		return n, w.ended(err)
+		w.ending = w.ended(err)
 	}
-	return n, nil
+	return n, w.ending
 }
 
 // readLine waits for the client's next line and checks it.
@@ -275,13 +276,19 @@ func (w *wire) ended(err error) error {
 	return err
 }
 
-// bye tells the client why its connection ends. It must be called between answers.
+// bye tells the client why its connection ends; nothing is written after it. It must be called between answers.
 func (w *wire) bye(why string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.out = append(w.out, "* BYE "+why+"\r\n"...)
 	if err := w.flushLocked(); err != nil {
 		return err
+	}
+	w.err = errBye
+	if half, ok := w.Conn.(interface{ CloseWrite() error }); ok && w.stopping == "" && half.CloseWrite() == nil {
+		// Closing while bytes of the client are unread would take the BYE away from it.
+		w.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.CopyN(io.Discard, w.in, lingerSize) // whatever it is, nobody wants it
 	}
 	return errBye
 }

@@ -1,6 +1,8 @@
 package smtpd_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -9,14 +11,19 @@ import (
 	"github.com/mailstead/mailstead/handlers/smtpd"
 )
 
-// BenchmarkReceive takes messages of 2 KiB at 8 connections, each on disk with its event before 250.
+// BenchmarkReceive takes messages of 2 KiB, each on disk with its event before 250.
 func BenchmarkReceive(b *testing.B) {
+	for _, conns := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("connections=%d", conns), func(b *testing.B) { receive(b, conns) })
+	}
+}
+
+func receive(b *testing.B, conns int) {
 	h := open(b, nil)
 	text := mail("bench") + strings.Repeat(strings.Repeat("x", 76)+"\r\n", 24)
-	const conns = 8
 	var todo sync.WaitGroup
 	work := make(chan struct{})
-	var slowest [conns]time.Duration
+	slowest := make([]time.Duration, conns)
 	for i := range conns {
 		c := dial(b, h.addr[smtpd.MX])
 		c.conn.SetDeadline(time.Time{})
@@ -48,5 +55,5 @@ func BenchmarkReceive(b *testing.B) {
 	todo.Wait()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
-	b.ReportMetric(float64(max(slowest[0], slowest[1], slowest[2]).Milliseconds()), "max-ms")
+	b.ReportMetric(float64(slices.Max(slowest).Milliseconds()), "max-ms")
 }

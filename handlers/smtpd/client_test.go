@@ -3,7 +3,6 @@ package smtpd_test
 import (
 	"bufio"
 	"crypto/tls"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -123,8 +122,4 @@ func (c *client) shake() {
 		c.t.Fatal(err)
 	}
 	c.conn, c.r = conn, bufio.NewReader(conn)
-}
-
-func plain(user, pass string) string {
-	return "AUTH PLAIN " + base64.StdEncoding.EncodeToString([]byte("\x00"+user+"\x00"+pass))
 }

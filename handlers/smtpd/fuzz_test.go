@@ -14,7 +14,6 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/servicetest"
-	"github.com/mailstead/mailstead/store"
 )
 
 // silence is a resolver that knows nothing.
@@ -85,25 +84,7 @@ func (st *stage) play(t *testing.T, m Mode, s *script) string {
 
 // stored gives the newest UID of ana's INBOX and how many rows the sending log has.
 func (st *stage) stored(t *testing.T) (uid uint32, sent int) {
-	err := st.Store.View(func(tx *store.Tx) error {
-		mb, err := store.MailboxByEmail.Get(tx, "ana@example.test")
-		if err != nil {
-			return err
-		}
-		f, err := tx.Folder(mb.Num, store.InboxID)
-		if err != nil {
-			return err
-		}
-		uid = f.UIDNext - 1
-		for range store.Outgoings.All(tx) {
-			sent++
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return uid, sent
+	return st.NextUID(t, "ana@example.test") - 1, len(st.Sent(t))
 }
 
 // FuzzSession lets clients say anything. Nothing panics, every session ends, nobody who is not here gets mail, and what is
@@ -165,7 +146,7 @@ func FuzzData(f *testing.F) {
 			}
 			return
 		}
-		if got, want := st.message(t, before+1), head+ended("\r\n"+string(text)+"\r\n.\r\n"); !strings.HasSuffix(got, "\r\n"+want) {
+		if got, want := st.Text(t, st.Folder(t, "ana@example.test", "INBOX", before+1)[0]), head+ended("\r\n"+string(text)+"\r\n.\r\n"); !strings.HasSuffix(got, "\r\n"+want) {
 			t.Errorf("stored %q, want %q", got, want)
 		}
 	})
@@ -180,32 +161,4 @@ func ended(text string) string {
 	io.WriteString(w, text+"\r\n")
 	w.Close()
 	return out.String()[2:]
-}
-
-func (st *stage) message(t *testing.T, uid uint32) string {
-	var ref store.BlobRef
-	err := st.Store.View(func(tx *store.Tx) error {
-		mb, err := store.MailboxByEmail.Get(tx, "ana@example.test")
-		if err != nil {
-			return err
-		}
-		m, err := tx.Message(mb.Num, store.InboxID, uid)
-		if err == nil {
-			ref = m.Blob
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	blob, err := st.Store.OpenBlob(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer blob.Close()
-	text, err := io.ReadAll(io.NewSectionReader(blob, 0, blob.Size()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

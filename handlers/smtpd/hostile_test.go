@@ -13,12 +13,6 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// settle waits until the server has seen that a client has gone: by the end of its Run.
-func (h *house) settle(t *testing.T, stop func()) {
-	t.Helper()
-	stop()
-}
-
 // TestCutMessages hangs up in the middle of a message, in each way of sending, over TCP and TLS, with and without saying
 // so. Nothing of it is kept.
 func TestCutMessages(t *testing.T) {
@@ -68,7 +62,7 @@ func TestCutMessages(t *testing.T) {
 			}
 		}
 	}
-	h.settle(t, stop)
+	stop() // until the server has seen that everybody has gone
 	if n := h.count(t, "ana@example.test"); n != 0 {
 		t.Errorf("%d messages that were cut are kept", n)
 	}
@@ -258,6 +252,7 @@ func TestPanic(t *testing.T) {
 	}
 	// A server whose service is not there panics in the middle of a command.
 	broken := smtpd.New(&service.Service{})
+	broken.Log = h.server.Log
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

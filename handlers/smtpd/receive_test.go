@@ -14,7 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/service"
-	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // TestStoredMessage takes a message with everything that a stranger may get wrong, and looks at what is kept of it.
@@ -41,22 +41,12 @@ func TestStoredMessage(t *testing.T) {
 	if !want.MatchString(got[0]) {
 		t.Errorf("stored:\n%q", got[0])
 	}
-	if n := h.events(t, "email.received"); n != 1 {
+	if n := h.Events(t, "email.received"); n != 1 {
 		t.Errorf("%d events", n)
 	}
-	err := h.Store.View(func(tx *store.Tx) error {
-		mb, err := store.MailboxByEmail.Get(tx, "ana@example.test")
-		if err != nil {
-			return err
-		}
-		meta, err := tx.Meta(mb.Num, store.InboxID, 1)
-		if err == nil && (meta.SPF != "none" || meta.DKIM != "none" || meta.DMARC != "none" || meta.ReturnPath != "pat@sender.test") {
-			t.Errorf("meta %+v", meta)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
+	meta := h.Folder(t, "ana@example.test", "INBOX", 1)[0].Meta
+	if meta.SPF != "none" || meta.DKIM != "none" || meta.DMARC != "none" || meta.ReturnPath != "pat@sender.test" {
+		t.Errorf("meta %+v", meta)
 	}
 }
 
@@ -87,7 +77,7 @@ func TestDMARC(t *testing.T) {
 	if n := len(h.inbox(t, "ana@example.test", "Junk")); n != 1 {
 		t.Errorf("%d in Junk", n)
 	}
-	if n := h.events(t, "email.received"); n != 1 {
+	if n := h.Events(t, "email.received"); n != 1 {
 		t.Errorf("%d events", n)
 	}
 }
@@ -141,16 +131,7 @@ func TestForward(t *testing.T) {
 	if n := h.count(t, "fwd@example.test"); n != 1 {
 		t.Errorf("%d copies kept", n)
 	}
-	var sent []string
-	err := h.Store.View(func(tx *store.Tx) error {
-		for o := range store.Outgoings.All(tx) {
-			sent = append(sent, o.Recipient)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sent := h.Sent(t)
 	if len(sent) != 2 || sent[0] != "far@away.test" || sent[1] != "far@away.test" {
 		t.Errorf("sent on to %q", sent)
 	}
@@ -180,7 +161,7 @@ func TestQuotaFilledMeanwhile(t *testing.T) {
 	c := dial(t, h.addr[smtpd.MX])
 	c.ask("EHLO client.test", "250")
 	small := int64(600)
-	h.change(t, "ben@example.test", func(m *store.Mailbox) { m.QuotaBytes = &small })
+	h.ChangeMailbox(t, "ben@example.test", func(m *servicetest.Mailbox) { m.QuotaBytes = &small })
 	c.ask("MAIL FROM:<pat@sender.test> SIZE=5000", "250")
 	c.ask("RCPT TO:<ben@example.test>", "452 4.2.2")
 	c.ask("RSET", "250")
@@ -189,9 +170,9 @@ func TestQuotaFilledMeanwhile(t *testing.T) {
 	if a, b := h.count(t, "ana@example.test"), h.count(t, "ben@example.test"); a != 0 || b != 0 {
 		t.Errorf("%d and %d messages of one that was refused", a, b)
 	}
-	h.change(t, "ana@example.test", func(m *store.Mailbox) { m.Status = "active" })
+	h.ChangeMailbox(t, "ana@example.test", func(m *servicetest.Mailbox) { m.Status = "active" })
 	c.rcpt("ana@example.test")
-	h.change(t, "ana@example.test", func(m *store.Mailbox) { m.Status = "suspended" })
+	h.ChangeMailbox(t, "ana@example.test", func(m *servicetest.Mailbox) { m.Status = "suspended" })
 	c.data(mail("late"), "550 5.2.1")
 }
 
@@ -328,7 +309,7 @@ func TestManyConnections(t *testing.T) {
 			t.Errorf("%s has %d messages", email, len(seen))
 		}
 	}
-	if n := h.events(t, "email.received"); n != conns*each {
+	if n := h.Events(t, "email.received"); n != conns*each {
 		t.Errorf("%d events", n)
 	}
 }

@@ -92,7 +92,7 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 		return reply(553, "5.1.7", "That is no address")
 	}
 	if err := s.service.Healthy(); err != nil {
-		return answer(err)
+		return s.last(answer(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,6 +124,9 @@ func requote(address string) (string, bool) {
 func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	e := s.current()
 	address, ok := requote(to)
+	if e == nil {
+		return reply(503, "5.5.1", "Whose message is it?")
+	}
 	if !ok {
 		return reply(553, "5.1.3", "That is no address")
 	}
@@ -165,11 +168,19 @@ func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) erro
 func (s *session) refused(err error) error {
 	e := answer(err)
 	if e.Code < 500 {
-		return e
+		return s.last(e)
 	}
 	s.unknown++
 	if known := s.clients.may(s.ip, mistake); s.unknown > s.limits.Unknown || !known {
 		return s.goodbye("4.7.0", "Too many recipients that are not here")
+	}
+	return e
+}
+
+// last ends the connection with this answer if it is one that does.
+func (s *session) last(e *smtp.SMTPError) error {
+	if e.Code == 421 {
+		s.wire.hangUp()
 	}
 	return e
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -21,7 +20,6 @@ import (
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/servicetest"
-	"github.com/mailstead/mailstead/store"
 )
 
 const password = "correct horse"
@@ -89,21 +87,20 @@ func (h *house) people(t testing.TB) {
 	owner := service.Actor{AccountID: h.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
 	h.Domain(t, owner.AccountID, "example.test", "builtin", "complete")
 	h.Domain(t, owner.AccountID, "pending.test", "builtin", "pending_ns")
-	h.Domain(t, owner.AccountID, "bücher.test", "builtin", "complete")
-	for name, change := range map[string]func(*store.Domain){
-		"catch.test":   func(d *store.Domain) { d.CatchAll = "ana@example.test" },
-		"forward.test": func(d *store.Domain) { d.Forward = "far@away.test" },
+	for name, change := range map[string]func(*servicetest.Domain){
+		"xn--bcher-kva.test": func(d *servicetest.Domain) { d.CatchAll = "ben@example.test" },
+		"catch.test":         func(d *servicetest.Domain) { d.CatchAll = "ana@example.test" },
+		"forward.test":       func(d *servicetest.Domain) { d.Forward = "far@away.test" },
 	} {
-		d := h.Domain(t, owner.AccountID, name, "builtin", "complete")
-		change(d)
-		h.put(t, func(tx *store.Tx) error { return store.Domains.Put(tx, d) })
+		h.Domain(t, owner.AccountID, name, "builtin", "complete")
+		h.ChangeDomain(t, name, change)
 	}
 	for _, email := range []string{"ana@example.test", "ben@example.test", "full@example.test", "sue@example.test", "fwd@example.test", "müller@example.test"} {
 		h.mailbox(t, owner, email)
 	}
-	h.change(t, "full@example.test", func(m *store.Mailbox) { m.QuotaBytes = new(int64) })
-	h.change(t, "sue@example.test", func(m *store.Mailbox) { m.Status = "suspended" })
-	h.change(t, "fwd@example.test", func(m *store.Mailbox) { m.ForwardTo = "far@away.test" })
+	h.ChangeMailbox(t, "full@example.test", func(m *servicetest.Mailbox) { m.QuotaBytes = new(int64) })
+	h.ChangeMailbox(t, "sue@example.test", func(m *servicetest.Mailbox) { m.Status = "suspended" })
+	h.ChangeMailbox(t, "fwd@example.test", func(m *servicetest.Mailbox) { m.ForwardTo = "far@away.test" })
 	other := h.Account(t, "owner@other.test")
 	stranger := service.Actor{AccountID: other.AccountID, Role: "owner", Permissions: []string{"admin"}}
 	h.Domain(t, stranger.AccountID, "other.test", "builtin", "complete")
@@ -116,7 +113,7 @@ func (h *house) mailbox(t testing.TB, who service.Actor, email string) {
 	pw := password
 	if strings.HasPrefix(email, "müller") { // names like it come from elsewhere, not from the API
 		h.mailbox(t, who, "mueller@example.test")
-		h.change(t, "mueller@example.test", func(m *store.Mailbox) { m.Email = email })
+		h.ChangeMailbox(t, "mueller@example.test", func(m *servicetest.Mailbox) { m.Email = email })
 		return
 	}
 	if _, err := h.CreateEmailUser(t.Context(), who, service.CreateEmailUserIn{Email: email, Password: &pw}); err != nil {
@@ -124,81 +121,20 @@ func (h *house) mailbox(t testing.TB, who service.Actor, email string) {
 	}
 }
 
-func (h *house) put(t testing.TB, fn func(*store.Tx) error) {
-	t.Helper()
-	if err := h.Store.Update(fn); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (h *house) change(t testing.TB, email string, fn func(*store.Mailbox)) {
-	t.Helper()
-	h.put(t, func(tx *store.Tx) error {
-		mb, err := store.MailboxByEmail.Get(tx, email)
-		if err != nil {
-			return err
-		}
-		fn(mb)
-		return store.Mailboxes.Put(tx, mb)
-	})
-}
-
 // inbox gives the messages of a folder of a mailbox, as they are stored.
 func (h *house) inbox(t testing.TB, email, folder string) []string {
 	t.Helper()
-	var refs []store.BlobRef
-	err := h.Store.View(func(tx *store.Tx) error {
-		mb, err := store.MailboxByEmail.Get(tx, email)
-		if err != nil {
-			return err
-		}
-		f, err := tx.FolderByName(mb.Num, folder)
-		if err != nil {
-			return err
-		}
-		for m := range tx.Messages(mb.Num, f.ID, 1, 1<<32-1) {
-			refs = append(refs, m.Blob)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []string
-	for _, ref := range refs {
-		blob, err := h.Store.OpenBlob(ref)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(io.NewSectionReader(blob, 0, blob.Size()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		blob.Close()
-		out = append(out, string(text))
+	for _, m := range h.Folder(t, email, folder, 1) {
+		out = append(out, h.Text(t, m))
 	}
 	return out
 }
 
 // count gives how many messages of an address's INBOX are stored.
-func (h *house) count(t testing.TB, email string) int { return len(h.inbox(t, email, "INBOX")) }
-
-// events gives how often something was told.
-func (h *house) events(t testing.TB, kind string) int {
+func (h *house) count(t testing.TB, email string) int {
 	t.Helper()
-	n := 0
-	err := h.Store.View(func(tx *store.Tx) error {
-		for e := range store.Events.All(tx) {
-			if e.Type == kind {
-				n++
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return len(h.Folder(t, email, "INBOX", 1))
 }
 
 // zone is a resolver that knows TXT records alone.

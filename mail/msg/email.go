@@ -83,6 +83,9 @@ func NormalizeDomain(domain string) (string, error) {
 	if len(domain) > maxDomain {
 		return "", fmt.Errorf("the domain is longer than %d bytes", maxDomain)
 	}
+	if !utf8.ValidString(domain) { // which idna would write in ASCII all the same
+		return "", errors.New("what stands after the @ is no domain name")
+	}
 	ascii, err := domainProfile().ToASCII(strings.TrimSuffix(domain, "."))
 	if err != nil || ascii == "" || strings.HasSuffix(ascii, ".") || len(ascii) > maxDomain-2 {
 		return "", errors.New("what stands after the @ is no domain name")

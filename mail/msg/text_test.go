@@ -132,7 +132,7 @@ func TestNormalizeEmail(t *testing.T) {
 			t.Errorf("%q again: %q, %v", want, again, err)
 		}
 	}
-	for _, in := range []string{"", "a", "a@", "@b", "a b@c", "a\t@c", `"a"b"@c`, "a@b c", "a@\x7f", "<a@b>", "a@b:25"} {
+	for _, in := range []string{"", "a", "a@", "@b", "a b@c", "a\t@c", `"a"b"@c`, "a@b c", "a@\x7f", "<a@b>", "a@b:25", "a@b\xff.test"} {
 		if got, err := NormalizeEmail(in); !errors.Is(err, ErrAddress) {
 			t.Errorf("%q: %q, %v", in, got, err)
 		}

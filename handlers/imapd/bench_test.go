@@ -1,0 +1,76 @@
+package imapd
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// fill puts n letters into INBOX.
+func fill(b *testing.B, h *host, n int) {
+	b.Helper()
+	var wg sync.WaitGroup
+	for w := range 32 {
+		wg.Go(func() {
+			for i := w; i < n; i += 32 {
+				h.put(b, "INBOX", fmt.Sprintf("From: Some Body <someone%d@example.org>\nTo: Ann Other <ann@example.test>, second@example.net\n"+
+					"Subject: Letter number %d about something\nDate: Mon, 5 Jan 2026 23:30:00 +0100\nMessage-ID: <%d.letter@example.org>\n"+
+					"MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\nHello\n", i, i, i), service.FlagSeen)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// BenchmarkTenThousand measures what a client does first in a folder of 10 000 messages, over loopback.
+func BenchmarkTenThousand(b *testing.B) {
+	h := serve(b, nil)
+	fill(b, h, 10_000)
+	for _, command := range []string{
+		"SELECT INBOX", "FETCH 1:* FLAGS", "FETCH 1:* ENVELOPE", "FETCH 1:* (UID FLAGS INTERNALDATE RFC822.SIZE BODYSTRUCTURE)",
+		"SEARCH UNSEEN", "SEARCH SUBJECT 9999", "SEARCH BODY hello",
+	} {
+		b.Run(strings.ReplaceAll(command, " ", "_"), func(b *testing.B) {
+			c := h.login(b)
+			c.conn.SetDeadline(time.Time{})
+			c.ok("SELECT INBOX")
+			for b.Loop() {
+				c.send("b " + command + "\r\n")
+				for {
+					line, err := c.in.ReadSlice('\n')
+					if err != nil {
+						b.Fatal(err)
+					}
+					if len(line) > 4 && string(line[:4]) == "b OK" {
+						break
+					}
+				}
+			}
+			c.ok("LOGOUT")
+		})
+	}
+	b.Run("IDLE_wake", func(b *testing.B) { benchmarkIdle(b, h) })
+}
+
+// benchmarkIdle measures from the start of a delivery to the EXISTS; the delivery's own time is told apart.
+func benchmarkIdle(b *testing.B, h *host) {
+	c := h.login(b)
+	c.conn.SetDeadline(time.Time{})
+	c.ok("SELECT INBOX")
+	c.send("i IDLE\r\n")
+	c.line()
+	var after time.Duration
+	for b.Loop() {
+		h.put(b, "INBOX", letter("x"), 0)
+		delivered := time.Now()
+		if got := c.line(); !strings.HasSuffix(got, "EXISTS") {
+			b.Fatal(got)
+		}
+		after += time.Since(delivered)
+	}
+	b.ReportMetric(float64(after.Microseconds())/float64(b.N), "µs-after-delivery/op")
+}

@@ -1,0 +1,335 @@
+package handlers
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// A schema is the part of JSON Schema 2020-12 that the description uses.
+type schema struct {
+	Ref                  string        `json:"$ref,omitempty"`
+	Type                 any           `json:"type,omitempty"` // a name, or a list with "null"
+	Format               string        `json:"format,omitempty"`
+	Description          string        `json:"description,omitempty"`
+	Const                string        `json:"const,omitempty"`
+	Enum                 []any         `json:"enum,omitempty"`
+	Minimum              *float64      `json:"minimum,omitempty"`
+	Maximum              *float64      `json:"maximum,omitempty"`
+	MinLength            *int          `json:"minLength,omitempty"`
+	MaxLength            *int          `json:"maxLength,omitempty"`
+	MinItems             *int          `json:"minItems,omitempty"`
+	MaxItems             *int          `json:"maxItems,omitempty"`
+	Items                *schema       `json:"items,omitempty"`
+	Properties           dict[*schema] `json:"properties,omitempty"`
+	Required             []string      `json:"required,omitempty"`
+	AdditionalProperties *schema       `json:"additionalProperties,omitempty"`
+	AnyOf                []*schema     `json:"anyOf,omitempty"`
+	AllOf                []*schema     `json:"allOf,omitempty"`
+	Examples             []any         `json:"examples,omitempty"`
+}
+
+var (
+	fileType     = reflect.TypeFor[*service.File]()
+	envelopeType = reflect.TypeFor[service.EventEnvelope]()
+)
+
+// manyForms is what types implement that stand on the wire in another form than their fields say: it gives a value of
+// each form.
+type manyForms interface{ Forms() []any }
+
+// formsOf are the types that a value of t can have on the wire.
+func formsOf(t reflect.Type) []reflect.Type {
+	bare := t
+	for bare != fileType && bare.Kind() == reflect.Pointer {
+		bare = bare.Elem()
+	}
+	if bare == fileType {
+		return []reflect.Type{bare}
+	}
+	m, ok := reflect.New(bare).Interface().(manyForms)
+	if !ok {
+		return []reflect.Type{bare}
+	}
+	var out []reflect.Type
+	for _, v := range m.Forms() {
+		out = append(out, reflect.TypeOf(v))
+	}
+	return out
+}
+
+// A describer makes schemas of Go types: of requests as handlers decode them, of answers as they write them.
+type describer struct {
+	doc  *document
+	used map[typeUse]string
+}
+
+type typeUse struct {
+	t       reflect.Type
+	request bool
+}
+
+func (d *describer) oddly(format string, args ...any) {
+	d.doc.odd = append(d.doc.odd, fmt.Sprintf(format, args...))
+}
+
+// of describes a type; null is the business of the field that has it.
+func (d *describer) of(t reflect.Type, request bool) *schema {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if forms := formsOf(t); len(forms) != 1 || forms[0] != t {
+		return d.anyOf(forms, request)
+	}
+	switch t {
+	case reflect.TypeFor[service.Time](), reflect.TypeFor[time.Time]():
+		return &schema{Type: "string", Format: "date-time"}
+	case reflect.TypeFor[json.RawMessage]():
+		return &schema{}
+	}
+	if o, ok := reflect.New(t).Interface().(optional); ok {
+		return nullable(d.of(reflect.TypeOf(o.OptOf()), request))
+	}
+	if p := reflect.PointerTo(t); t.PkgPath() != "" && (p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[json.Unmarshaler]())) {
+		d.oddly("%s writes or reads its own JSON, but does not say in Forms what that is", t)
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return &schema{Type: "string"}
+	case reflect.Bool:
+		return &schema{Type: "boolean"}
+	case reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint32:
+		return &schema{Type: "integer", Format: "int64"}
+	case reflect.Float64:
+		return &schema{Type: "number"}
+	case reflect.Slice:
+		return &schema{Type: "array", Items: d.of(t.Elem(), request)}
+	case reflect.Map:
+		return &schema{Type: "object", AdditionalProperties: d.of(t.Elem(), request)}
+	case reflect.Struct:
+		return d.named(t, request)
+	}
+	d.oddly("%s cannot be described", t)
+	return &schema{}
+}
+
+func (d *describer) anyOf(forms []reflect.Type, request bool) *schema {
+	out := &schema{}
+	for _, t := range forms {
+		out.AnyOf = append(out.AnyOf, d.of(t, request))
+	}
+	return out
+}
+
+// nullable allows null beside what s allows.
+func nullable(s *schema) *schema {
+	switch t := s.Type.(type) {
+	case string:
+		s.Type = []string{t, "null"}
+		if s.Enum != nil {
+			s.Enum = append(s.Enum, nil)
+		}
+	case nil:
+		if s.Ref != "" || s.AnyOf != nil {
+			return &schema{AnyOf: append([]*schema{s}, &schema{Type: "null"})}
+		}
+	}
+	return s
+}
+
+// named refers to a struct's schema, and makes it at its first use.
+func (d *describer) named(t reflect.Type, request bool) *schema {
+	use := typeUse{t, request}
+	name, ok := d.used[use]
+	if !ok {
+		name = schemaName(t, request)
+		if d.doc.Components.Schemas.get(name) != nil {
+			name += map[bool]string{true: "Input", false: "Output"}[request]
+		}
+		if d.doc.Components.Schemas.get(name) != nil {
+			d.oddly("two types have the name %s", name)
+		}
+		d.used[use] = name
+		s := &schema{Type: "object"}
+		d.doc.Components.Schemas.set(name, s)
+		d.object(name, s, t, request)
+	}
+	return &schema{Ref: "#/components/schemas/" + name}
+}
+
+// schemaName is the type's name as people read it: Page[service.Token] is TokenPage, CreateTokenIn is CreateTokenRequest.
+func schemaName(t reflect.Type, request bool) string {
+	name, args, _ := strings.Cut(t.Name(), "[")
+	if arg := strings.TrimSuffix(args, "]"); arg != "" {
+		name = strings.TrimSuffix(arg[strings.LastIndexByte(arg, '.')+1:], "Response") + name
+	}
+	switch base, in := strings.CutSuffix(name, "In"); {
+	case name == "errorBody":
+		return "Error"
+	case name == "problem":
+		return "ErrorDetails"
+	case name == "problemBody":
+		return "ProblemDetails"
+	case in && request:
+		return base + "Request"
+	}
+	if base, out := strings.CutSuffix(name, "Out"); out {
+		name = base + "Response"
+	}
+	r := []rune(name)
+	r[0] = unicode.ToUpper(r[0])
+	return string(r)
+}
+
+// flatten lists a struct's fields with those of the structs that it embeds.
+func flatten(t reflect.Type) (out []reflect.StructField) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct && f.Tag.Get("json") == "" {
+			out = append(out, flatten(f.Type)...)
+		} else {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// object fills in the properties of a struct.
+func (d *describer) object(owner string, s *schema, t reflect.Type, request bool) {
+	for _, f := range flatten(t) {
+		name := jsonName(f)
+		if name == "" || !f.IsExported() {
+			continue
+		}
+		p := d.field(owner, f, name, request)
+		s.Properties.set(name, p)
+		if required := f.Tag.Get("required") != ""; request && required || !request && !strings.Contains(f.Tag.Get("json"), "omitempty") {
+			s.Required = append(s.Required, name)
+		}
+	}
+}
+
+// field describes one field by its type and tags, and by what the glossary says of its name. In answers pointers, most
+// times, and what has the tag `null` may be null.
+func (d *describer) field(owner string, f reflect.StructField, name string, request bool) *schema {
+	p := d.of(f.Type, request)
+	p.limit(f.Tag)
+	g, ok := glossary[owner+"."+name]
+	if !ok {
+		g = glossary[name]
+	}
+	if p.Format == "" && p.Type == "string" && p.Enum == nil {
+		p.Format = g.format
+	}
+	zeroIsNull := f.Type == reflect.TypeFor[service.Time]() && !slices.Contains(alwaysKnown, name)
+	absent := strings.Contains(f.Tag.Get("json"), "omitempty")
+	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
+		p = nullable(p)
+	}
+	p.Description = g.about
+	if doc := f.Tag.Get("doc"); doc != "" {
+		p.Description = doc
+	}
+	if alias := f.Tag.Get("alias"); alias != "" {
+		p.Description = strings.TrimSpace(p.Description + " Also taken as `" + strings.ReplaceAll(alias, ",", "`, `") + "`.")
+	}
+	if e := p.fit(g.example); e != nil && p.Format != "date-time" {
+		p.Examples = []any{e}
+	}
+	return p
+}
+
+// limit applies the tags that decode enforces.
+func (s *schema) limit(tags reflect.StructTag) {
+	for _, form := range s.AnyOf {
+		if form.Items != nil {
+			form.limit(tags)
+		}
+	}
+	low, high := tags.Get("min"), tags.Get("max")
+	switch {
+	case s.is("string"):
+		s.MinLength, s.MaxLength = whole(low), whole(high)
+	case s.is("array"):
+		s.MinItems, s.MaxItems = whole(low), whole(high)
+	case s.is("integer"), s.is("number"):
+		s.Minimum, s.Maximum = float(low), float(high)
+	}
+	enum := tags.Get("enum")
+	if enum == "" {
+		return
+	}
+	if s.Items != nil {
+		s = s.Items
+	}
+	for v := range strings.SplitSeq(enum, "|") {
+		if v != "" {
+			s.Enum = append(s.Enum, v)
+		}
+	}
+	if s.is("null") {
+		s.Enum = append(s.Enum, nil)
+	}
+}
+
+func whole(text string) *int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
+func float(text string) *float64 {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
+// is tells whether the schema allows the type.
+func (s *schema) is(name string) bool {
+	switch t := s.Type.(type) {
+	case string:
+		return t == name
+	case []string:
+		return slices.Contains(t, name)
+	}
+	return false
+}
+
+// fit makes an example of the glossary one of this schema, or nil if it is of another kind.
+func (s *schema) fit(v any) any {
+	if s.Enum != nil {
+		return nil
+	}
+	if s.Type == nil && s.Ref == "" && s.AnyOf == nil {
+		return v // anything goes
+	}
+	fits := false
+	switch v := v.(type) {
+	case string:
+		fits = s.is("string")
+	case bool:
+		fits = s.is("boolean")
+	case int, float64:
+		fits = s.is("number") || s.is("integer") && reflect.TypeOf(v).Kind() == reflect.Int
+	case []string:
+		fits = s.is("array") && s.Items.is("string") && s.Items.Enum == nil
+	}
+	if fits {
+		return v
+	}
+	if text, ok := v.(string); ok && s.is("array") && s.Items.is("string") && s.Items.Enum == nil {
+		return []string{text}
+	}
+	return nil
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package main
+
+// buildArgs build the program that the tests drive with the race detector too.
+var buildArgs = []string{"-race"}

@@ -1,0 +1,137 @@
+package servicetest
+
+import (
+	"io"
+	"testing"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// Mailbox and Domain are the records that tests change in ways for which the service has no operation.
+type (
+	Mailbox = store.Mailbox
+	Domain  = store.Domain
+)
+
+// ChangeMailbox lets fn change the record of a mailbox.
+func (b *Sandbox) ChangeMailbox(t testing.TB, email string, fn func(*Mailbox)) {
+	t.Helper()
+	b.update(t, func(tx *store.Tx) error {
+		mb, err := store.MailboxByEmail.Get(tx, email)
+		if err != nil {
+			return err
+		}
+		fn(mb)
+		return store.Mailboxes.Put(tx, mb)
+	})
+}
+
+// ChangeDomain lets fn change the record of a domain.
+func (b *Sandbox) ChangeDomain(t testing.TB, name string, fn func(*Domain)) {
+	t.Helper()
+	b.update(t, func(tx *store.Tx) error {
+		d, err := store.DomainByName.Get(tx, name)
+		if err != nil {
+			return err
+		}
+		fn(d)
+		return store.Domains.Put(tx, d)
+	})
+}
+
+// A Stored is a message as it lies in a folder.
+type Stored struct {
+	store.Meta
+	UID  uint32
+	blob store.BlobRef
+}
+
+// Folder gives the messages of a mailbox's folder whose UID is at least from.
+func (b *Sandbox) Folder(t testing.TB, email, folder string, from uint32) []Stored {
+	t.Helper()
+	var out []Stored
+	b.view(t, func(tx *store.Tx) error {
+		mb, err := store.MailboxByEmail.Get(tx, email)
+		if err != nil {
+			return err
+		}
+		f, err := tx.FolderByName(mb.Num, folder)
+		if err != nil {
+			return err
+		}
+		for m := range tx.Messages(mb.Num, f.ID, from, 1<<32-1) {
+			meta, err := tx.Meta(mb.Num, f.ID, m.UID)
+			if err != nil {
+				return err
+			}
+			out = append(out, Stored{Meta: *meta, UID: m.UID, blob: m.Blob})
+		}
+		return nil
+	})
+	return out
+}
+
+// NextUID gives the UID that the next message in a mailbox's INBOX will have.
+func (b *Sandbox) NextUID(t testing.TB, email string) (uid uint32) {
+	t.Helper()
+	b.view(t, func(tx *store.Tx) error {
+		mb, err := store.MailboxByEmail.Get(tx, email)
+		if err != nil {
+			return err
+		}
+		f, err := tx.Folder(mb.Num, store.InboxID)
+		if err == nil {
+			uid = f.UIDNext
+		}
+		return err
+	})
+	return uid
+}
+
+// Text gives the bytes of a message.
+func (b *Sandbox) Text(t testing.TB, m Stored) string {
+	t.Helper()
+	blob, err := b.Store.OpenBlob(m.blob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blob.Close()
+	text, err := io.ReadAll(io.NewSectionReader(blob, 0, blob.Size()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Events counts the events of a type.
+func (b *Sandbox) Events(t testing.TB, kind string) (n int) {
+	t.Helper()
+	b.view(t, func(tx *store.Tx) error {
+		for e := range store.Events.All(tx) {
+			if e.Type == kind {
+				n++
+			}
+		}
+		return nil
+	})
+	return n
+}
+
+// Sent gives the recipients in the sending log of all accounts.
+func (b *Sandbox) Sent(t testing.TB) (recipients []string) {
+	t.Helper()
+	b.view(t, func(tx *store.Tx) error {
+		for o := range store.Outgoings.All(tx) {
+			recipients = append(recipients, o.Recipient)
+		}
+		return nil
+	})
+	return recipients
+}
+
+func (b *Sandbox) view(t testing.TB, fn func(*store.Tx) error) {
+	t.Helper()
+	if err := b.Store.View(fn); err != nil {
+		t.Fatal(err)
+	}
+}
