@@ -2,16 +2,18 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/store"
 )
 
 // registrars are those of the settings, the real ones first.
-func registrars(s registrarSettings, st *store.Store) ([]registrar.Registrar, error) {
+func registrars(s registrarSettings, st *store.Store, log *slog.Logger) ([]registrar.Registrar, error) {
 	if s.Sandbox == nil {
 		return nil, nil
 	}
+	log.Warn("the registrar sandbox is on: it sells pretend names, which nobody else knows")
 	var sold []registrar.Registration
 	err := st.View(func(tx *store.Tx) error {
 		for d := range store.PretendDomains.All(tx) {

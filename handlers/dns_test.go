@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -242,7 +243,44 @@ func TestForward(t *testing.T) {
 	b.get("/v1/jobs/"+r.text("job_id")+"?wait=10").has("status", "completed", "status_detail", "It has its effect once waiting.test is complete.")
 	away := "/v1/domains/" + b.Domain(t, b.Owner.AccountID, "away.test", "external", "complete").ID
 	b.post(away+"/forward", `{"forward_address":"other@example.net"}`).fails(400, "validation_error")
-	b.post(away+"/redirect", `{"url":"https://example.net/"}`).is(200)
+	b.post(away+"/redirect", `{"url":"https://example.net/"}`).fails(400, "validation_error")
+}
+
+// Visitors of a redirected domain are sent on, whatever they ask for; those of the installation are not.
+func TestVisitorsAreRedirected(t *testing.T) {
+	b, _ := newWorld(t, nil)
+	path := "/v1/domains/" + b.complete("moved.test")
+	visit := func(host, uri string) string {
+		t.Helper()
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", uri, nil)
+		r.Host = host
+		b.server.ServeHTTP(w, r)
+		return fmt.Sprint(w.Code, " ", w.Header().Get("Location"))
+	}
+	want := func(host, uri, want string) {
+		t.Helper()
+		if got := visit(host, uri); got != want {
+			t.Errorf("%s%s: %s, want %s", host, uri, got, want)
+		}
+	}
+	want("moved.test", "/", "404 ")
+	b.post(path+"/redirect", `{"redirect_url":"https://example.net/shop?a=1#top"}`).is(200)
+	want("moved.test", "/x?y", "301 https://example.net/shop?a=1#top")
+	want("WWW.Moved.test.:8080", "/v1/account", "301 https://example.net/shop?a=1#top")
+	want("other.moved.test", "/", "404 ")
+	want("127.0.0.1:8080", "/healthz", "200 ")
+	b.post(path+"/redirect", `{"redirect_url":"http://x/","permanent":false,"preserve_path":true}`).is(200)
+	want("moved.test", "/a", "302 http://x/a")
+	want("moved.test", "/a%2Fb/?q=%20", "302 http://x/a%2Fb/?q=%20")
+	b.post(path+"/redirect", `{"redirect_url":"http://x/p/?k=v","preserve_path":true}`).is(200)
+	want("moved.test", "//evil.test/..", "301 http://x/p//evil.test/..?k=v")
+	want("moved.test", "/?q", "301 http://x/p/?k=v&q")
+	b.remove(path + "/redirect").is(200)
+	want("moved.test", "/", "404 ")
+	waiting := "/v1/domains/" + b.connect("waiting.test")
+	b.post(waiting+"/redirect", `{"redirect_url":"http://x/"}`).is(200)
+	want("waiting.test", "/", "404 ")
 }
 
 // Who may do what, and whose things there are.

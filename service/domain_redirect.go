@@ -71,6 +71,9 @@ func setRedirect(d *store.Domain, target string, permanent, path bool) {
 func (s *Service) SetRedirect(_ context.Context, who Actor, in SetRedirectIn) (*RedirectSet, error) {
 	var out *RedirectSet
 	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
+		if d.DNSProvider == providerExternal {
+			return false, Invalid("redirect_url", "not_allowed", "the visitors of %s do not come here, since it is hosted elsewhere; redirect them there", d.Name)
+		}
 		target, err := checkRedirect(in.RedirectURL, d.Name)
 		if err != nil {
 			return false, err
@@ -221,7 +224,7 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 	jobs.Progress(ctx, 1, 1, routingDetail(d, l, purpose))
 	return func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, d.ID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && d.DNSProvider == providerExternal {
+		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
@@ -238,8 +241,6 @@ func routingDetail(d *store.Domain, l *look, purpose string) string {
 		what = "Mail"
 	}
 	switch {
-	case d.DNSProvider == providerExternal:
-		return what + " of " + d.Name + " come here once the records that its owner keeps say so."
 	case d.Status != domainComplete:
 		return "It has its effect once " + d.Name + " is complete."
 	case verified(l.checks, purpose):

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/store"
 )
@@ -287,7 +288,9 @@ func (p *setup) result(tx *store.Tx, d *store.Domain, j *store.Job) (err error) 
 		}
 		r.Price = dollars(pu.Price)
 	}
-	j.Detail = ""
+	if j.Detail = ""; d.Registrar == registrar.SandboxName {
+		j.Detail = d.Name + " is a pretend name of the sandbox registrar: nothing was paid, and nobody else knows it."
+	}
 	j.Result, err = json.Marshal(r)
 	return err
 }
