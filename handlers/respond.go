@@ -8,7 +8,6 @@ import (
 	"math"
 	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,25 +17,40 @@ import (
 
 // sendJSON writes a body with its status; a job's answer says where the job is.
 func (s *Server) sendJSON(c *call, status int, body any) {
-	if l, ok := body.(interface{ Location() string }); ok && status == http.StatusAccepted {
-		c.w.Header().Set("Location", l.Location())
+	if at := locationOf(status, body); at != "" {
+		c.w.Header().Set("Location", at)
 	}
-	s.send(c, status, "application/json; charset=utf-8", body)
+	s.send(c, status, jsonType, body)
 }
 
-func (s *Server) send(c *call, status int, contentType string, body any) {
+const jsonType = "application/json; charset=utf-8"
+
+func locationOf(status int, body any) string {
+	if l, ok := body.(interface{ Location() string }); ok && status == http.StatusAccepted {
+		return l.Location()
+	}
+	return ""
+}
+
+func encode(body any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil {
+	err := enc.Encode(body)
+	return buf.Bytes(), err
+}
+
+func (s *Server) send(c *call, status int, contentType string, body any) {
+	text, err := encode(body)
+	if err != nil {
 		s.Log.Error("write answer", "request_id", c.id, "error", err)
 		http.Error(c.w, `{"error":{"code":"internal_error","message":"The answer could not be written."}}`, http.StatusInternalServerError)
 		return
 	}
 	c.w.Header().Set("Content-Type", contentType)
-	c.w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(buf.Bytes()) // a client that has gone needs no answer
+	_, _ = c.w.Write(text) // a client that has gone needs no answer
 }
 
 // sendFile streams a file; it is never shown as a page of ours.
@@ -102,12 +116,18 @@ func (s *Server) fail(c *call, err error) {
 		})
 		return
 	}
-	s.send(c, e.Status, "application/json; charset=utf-8", errorBody{p})
+	s.send(c, e.Status, jsonType, errorBody{p})
 }
 
 // retrySeconds are the whole seconds after which it is not too early.
 func retrySeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 func wantsProblem(r *http.Request) bool {
-	return slices.ContainsFunc(r.Header.Values("Accept"), func(v string) bool { return strings.Contains(v, "application/problem+json") })
+	for v := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		kind, params, err := mime.ParseMediaType(v)
+		if err == nil && kind == "application/problem+json" && params["q"] != "0" {
+			return true
+		}
+	}
+	return false
 }

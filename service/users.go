@@ -16,7 +16,7 @@ type TokenFor struct {
 }
 
 // CreateTokenFor makes a token that acts as a team user. It is for the operator, on the server itself.
-func (s *Service) CreateTokenFor(_ context.Context, in TokenFor) (*TokenCreated, error) {
+func (s *Service) CreateTokenFor(ctx context.Context, in TokenFor) (*TokenCreated, error) {
 	u, err := s.userByEmail(in.User)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (s *Service) CreateTokenFor(_ context.Context, in TokenFor) (*TokenCreated,
 	if err != nil {
 		return nil, err
 	}
-	return s.putToken(t)
+	return s.putToken(ctx, t)
 }
 
 func (s *Service) userByEmail(email string) (u *store.User, err error) {
