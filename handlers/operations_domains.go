@@ -11,7 +11,7 @@ func domainOps(s *service.Service) []op {
 		{name: "connect_domains", method: "POST", path: "/v1/domains/connect", status: 200, scope: "write", roles: managers, call: with(s.ConnectDomains), strict: true},
 		{name: "check_provider", method: "POST", path: "/v1/domains/check-provider", status: 200, scope: "read", roles: everyone, call: with(s.CheckProvider)},
 		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers)},
-		{name: "setup_domain", method: "POST", path: "/v1/domains/setup", status: 202, scope: "write", roles: managers, call: with(s.SetupDomain), strict: true},
+		{name: "setup_domain", method: "POST", path: "/v1/domains/setup", status: 202, scope: "write", roles: managers, call: with(s.SetupDomain), strict: true, quote: with(s.QuoteSetup)},
 		{name: "get_domain", method: "GET", path: "/v1/domains/{domain_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetDomain)},
 		{name: "update_domain", method: "PATCH", path: "/v1/domains/{domain_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateDomain)},
 		{name: "delete_domain", method: "DELETE", path: "/v1/domains/{domain_id}", status: 202, scope: "write", roles: managers, call: with(s.DeleteDomain)},
