@@ -8,7 +8,6 @@ import (
 	"math"
 	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,5 +123,11 @@ func (s *Server) fail(c *call, err error) {
 func retrySeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 func wantsProblem(r *http.Request) bool {
-	return slices.ContainsFunc(r.Header.Values("Accept"), func(v string) bool { return strings.Contains(v, "application/problem+json") })
+	for v := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		kind, params, err := mime.ParseMediaType(v)
+		if err == nil && kind == "application/problem+json" && params["q"] != "0" {
+			return true
+		}
+	}
+	return false
 }

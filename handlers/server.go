@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -101,7 +102,33 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 		return
 	}
 	c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	s.fixed.ServeHTTP(w, c.r)
+	s.fixed.ServeHTTP(w, routed(c.r))
+}
+
+// routed is the request as the routers see it: a slash that is part of a name (%2F) does not end it.
+func routed(r *http.Request) *http.Request {
+	if !strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+		return r
+	}
+	u := *r.URL
+	u.Path = u.RawPath
+	escaped := *r
+	escaped.URL = &u
+	return &escaped
+}
+
+// unescaped gives the parts of a path as they are meant, where the routers saw them escaped.
+func unescaped(ps httprouter.Params, r *http.Request) httprouter.Params {
+	if r.URL.Path != r.URL.RawPath {
+		return ps
+	}
+	out := slices.Clone(ps)
+	for i := range out {
+		if value, err := url.PathUnescape(out[i].Value); err == nil {
+			out[i].Value = value
+		}
+	}
+	return out
 }
 
 // isAPI tells what needs a token.
@@ -161,7 +188,7 @@ func (s *Server) route() {
 	s.fixed.NotFound = s.wild
 	s.wild.HandleMethodNotAllowed = true
 	s.wild.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.notAllowed(callOf(r), append(allowed[r.URL.Path], strings.Split(w.Header().Get("Allow"), ", ")...))
+		s.notAllowed(callOf(r), slices.Concat(allowed[r.URL.Path], strings.Split(w.Header().Get("Allow"), ", ")))
 	})
 	s.wild.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if methods := allowed[r.URL.Path]; methods != nil {
@@ -172,7 +199,10 @@ func (s *Server) route() {
 	})
 }
 
-func (s *Server) notAllowed(c *call, methods []string) {
+// notAllowed names the methods that there are, each once; httprouter adds OPTIONS, which there is not.
+func (s *Server) notAllowed(c *call, found []string) {
+	methods := slices.Compact(slices.Sorted(slices.Values(found)))
+	methods = slices.DeleteFunc(methods, func(m string) bool { return m == http.MethodOptions })
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))
 	s.fail(c, service.Errorf(405, "method_not_allowed", "%s is not possible here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }
@@ -188,7 +218,7 @@ func routerPath(path string) string {
 func (s *Server) handle(o *op) httprouter.Handle {
 	return func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
 		c := callOf(r)
-		c.op = o
+		c.op, ps = o, unescaped(ps, r)
 		if err := o.permit(c.who); err != nil {
 			s.fail(c, err)
 			return

@@ -248,7 +248,7 @@ type CreateTokenIn struct {
 	Permissions   *[]string      `json:"permissions"`
 	ExpiresAt     Opt[time.Time] `json:"expires_at"`
 	ExpiresInDays Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
-	Kind          string         `json:"kind" enum:"api|mcp|session|"`
+	Kind          string         `json:"kind" enum:"api|mcp|"`
 }
 
 // TokenCreated is a token with its value, which is shown this once.
@@ -269,9 +269,6 @@ func (s *Service) CreateToken(ctx context.Context, who Actor, in CreateTokenIn) 
 
 func (s *Service) draftToken(who Actor, in CreateTokenIn) (*store.Token, error) {
 	t := &store.Token{AccountID: who.AccountID, UserID: who.UserID, Name: in.Name, Kind: "api", Permissions: []string{"read", "write"}}
-	if in.Kind == "session" {
-		return nil, Invalid("kind", "not_allowed", "must be api or mcp; sessions are made by signing in")
-	}
 	if in.Kind != "" {
 		t.Kind = in.Kind
 	}
