@@ -57,8 +57,16 @@ func New(svc *service.Service) *Server {
 	return s
 }
 
-// ServeHTTP answers clients of the network, who show a token.
+// ServeHTTP answers clients of the network, who show a token, and sends visitors of redirected domains on.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if to, err := s.svc.RedirectOf(r.Host, r.URL); err != nil {
+		s.Log.Error("look for a redirect", "host", r.Host, "error", err)
+	} else if to != nil {
+		w.Header().Set("Cache-Control", "max-age=300") // so that a change is seen soon
+		w.Header().Set("Location", to.URL)
+		w.WriteHeader(to.Code)
+		return
+	}
 	s.serve(w, r, s.authenticate)
 }
 
