@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -504,34 +503,32 @@ func TestLargeMailIsSent(t *testing.T) {
 		{"filename": "big.bin", "content": strings.Repeat("QUJD", 1<<20)},
 	}}).is(200)
 	r.has("transport", "capture")
-	if n := len(b.server.assistants.large); n != 0 {
-		t.Errorf("%d turns are still taken", n)
+	if !b.server.assistants.bodies.large.TryAcquire(largeInMemory) {
+		t.Error("its turn has not ended")
 	}
 }
 
 func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &assistants{large: make(chan struct{}, 1)}
-		done, err := a.turn(t.Context(), largeMessage+1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if small, err := a.turn(t.Context(), largeMessage); err != nil {
-			t.Error(err)
-		} else {
-			small()
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if _, err := a.turn(ctx, largeMessage+1); err == nil {
-			t.Error("two had the turn of one")
-		}
-		done()
-		if done, err = a.turn(t.Context(), largeMessage+1); err != nil {
-			t.Fatal(err)
-		}
-		done()
-	})
+	b := newSandbox(t, nil)
+	if err := b.server.assistants.bodies.large.Acquire(t.Context(), largeInMemory); err != nil {
+		t.Fatal(err)
+	}
+	a := b.assistant(b.token)
+	came := make(chan error, 1)
+	go func() {
+		_, err := a.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_account", Arguments: map[string]any{"x": strings.Repeat("x", 2<<20)}})
+		came <- err
+	}()
+	b.assistant(b.token).call("get_account", nil).is(200)
+	select {
+	case err := <-came:
+		t.Fatalf("a large message did not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	b.server.assistants.bodies.large.Release(largeInMemory)
+	if err := <-came; err != nil {
+		t.Error(err)
+	}
 }
 
 // withOps puts more rows into the table of a server.
