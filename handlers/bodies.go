@@ -18,6 +18,11 @@ const (
 	defaultBody   = 1 << 20
 	largeInMemory = sendBody    // bytes of bodies over defaultBody that are in memory at a time
 	largeWait     = time.Minute // that one waits for its turn
+
+	// Of a body that is too large, this much is thrown away before the answer, while it comes.
+	drainMost  = 64 << 20
+	drainFor   = 30 * time.Second
+	drainPause = time.Second
 )
 
 // bodies reads what requests carry. A large body takes several times its size while it is decoded and a message is made
@@ -39,12 +44,16 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	}
 	most := max(c.op.body, defaultBody)
 	if c.r.ContentLength > most {
+		drain(c)
 		return nil, done, tooLarge(c.op, most)
 	}
 	if most == defaultBody {
-		body, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
+		body, err = io.ReadAll(&bounded{c.r.Body, most})
 	} else {
 		body, done, err = b.readLarge(c, most)
+	}
+	if errors.Is(err, errOver) {
+		drain(c)
 	}
 	if err = unreadable(c.op, most, err); err != nil {
 		done()
@@ -64,12 +73,49 @@ func tooLarge(o *op, most int64) error {
 	return service.Errorf(413, "payload_too_large", "The body is larger than the %d bytes that %s takes. Send less at a time.", most, o.name)
 }
 
-// errCutBody is a body that did not come whole.
-var errCutBody = errors.New("the body was cut")
+var (
+	errCutBody = errors.New("the body was cut")      // it did not come whole
+	errOver    = errors.New("the body is too large") // it has more than was allowed
+)
+
+// A bounded reader reads at most left bytes, and fails where there are more.
+type bounded struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.r.Read(p)
+	if int64(n) > b.left {
+		return int(b.left), errOver
+	}
+	b.left -= int64(n)
+	return n, err
+}
+
+// drain reads on, since many clients see no answer before they have written all of their request. Those that wait for
+// 100 Continue are told at once.
+func drain(c *call) {
+	if c.r.Header.Get("Expect") != "" {
+		return
+	}
+	body, conn := io.LimitReader(c.r.Body, drainMost), http.NewResponseController(c.w)
+	for began := time.Now(); time.Since(began) < drainFor; {
+		if err := conn.SetReadDeadline(time.Now().Add(drainPause)); err != nil {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, body, 64<<10); err != nil {
+			return
+		}
+	}
+}
 
 // unreadable is what the client is told of a body that could not be read.
 func unreadable(o *op, most int64, err error) error {
-	if e := new(http.MaxBytesError); errors.As(err, &e) {
+	if errors.Is(err, errOver) {
 		return tooLarge(o, most)
 	}
 	if errors.Is(err, errCutBody) || err != nil && most == defaultBody {
@@ -82,7 +128,7 @@ func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err e
 	done = func() {}
 	spool := b.svc.NewSpool(most + 1)
 	defer spool.Close()
-	if _, err := io.Copy(spool, cutReader{http.MaxBytesReader(c.w, c.r.Body, most)}); err != nil {
+	if _, err := io.Copy(spool, cutReader{&bounded{c.r.Body, most}}); err != nil {
 		return nil, done, fmt.Errorf("keep the body: %w", err)
 	}
 	if spool.Size() > defaultBody {
@@ -120,7 +166,7 @@ type cutReader struct{ io.Reader }
 
 func (r cutReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF && !errors.Is(err, errOver) {
 		err = errors.Join(errCutBody, err)
 	}
 	return n, err

@@ -71,6 +71,8 @@ func TestBodiesOnTheWire(t *testing.T) {
 		"cut between chunks":    {400, []string{head("1.1", "Transfer-Encoding: chunked", "Connection: close"), chunks[:len(chunks)-20]}},
 		"no such chunk":         {400, []string{head("1.1", "Transfer-Encoding: chunked", "Connection: close"), "zz\r\n"}},
 		"too large":             {413, []string{head("1.1", length(1<<40), "Connection: close")}},
+		"too large and whole":   {413, []string{head("1.1", length(8*len(big)), "Connection: close"), strings.Repeat(big, 8)}},
+		"too large in parts":    {413, []string{head("1.1", "Transfer-Encoding: chunked", "Connection: close"), strings.Repeat(fmt.Sprintf("%x\r\n%s\r\n", len(big), big), 8) + "0\r\n\r\n"}},
 		"too large and awaited": {413, []string{head("1.1", length(1<<21), "Expect: 100-continue", "Connection: close")}},
 		"too large in chunks":   {413, []string{head("1.1", "Transfer-Encoding: chunked", "Connection: close"), fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(big), big)}},
 		"two lengths":           {400, []string{head("1.1", length(len(body)), length(3), "Connection: close"), body}},
@@ -100,11 +102,13 @@ func overTheWire(t *testing.T, base string, parts []string) int {
 	defer conn.Close()
 	for _, p := range parts {
 		if _, err := conn.Write([]byte(p)); err != nil {
-			break // the server has answered and closed
+			t.Fatalf("the server closed before the request was whole: %v", err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	_ = conn.(*net.TCPConn).CloseWrite()
+	if len(parts) > 1 { // else the client waits for an answer, whatever it has promised to send
+		_ = conn.(*net.TCPConn).CloseWrite()
+	}
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	r := bufio.NewReader(conn)
 	for {
