@@ -3,5 +3,3 @@
 package main
 
 var buildArgs []string
-
-const raceFactor = 1

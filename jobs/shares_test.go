@@ -28,6 +28,12 @@ func (g *gauge) work(d time.Duration) Work {
 	}
 }
 
+func sharesOf(q *Queue) int {
+	q.round.mu.Lock()
+	defer q.round.mu.Unlock()
+	return len(q.round.shares)
+}
+
 func TestSlowKindLeavesWorkersForOthers(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
 		var slow gauge
@@ -45,7 +51,7 @@ func TestSlowKindLeavesWorkersForOthers(t *testing.T) {
 		if most, all := slow.most.Load(), slow.all.Load(); most != 10 || all != 1000 {
 			t.Errorf("%d of the slow kind ran at a time, %d in all; want 10, 1000", most, all)
 		}
-		if n := len(q.round.shares); n != 0 {
+		if n := sharesOf(q); n != 0 {
 			t.Errorf("%d shares are left in memory", n)
 		}
 	})
@@ -96,8 +102,8 @@ func TestMoreLanesWaitForAShareThanMemoryHolds(t *testing.T) {
 		if all := slow.all.Load(); all != n {
 			t.Errorf("%d of %d ran", all, n)
 		}
-		if _, lanes, _ := memory(q); lanes != 0 || len(q.round.shares) != 0 {
-			t.Errorf("%d lanes, %d shares are left in memory", lanes, len(q.round.shares))
+		if _, lanes, _ := memory(q); lanes != 0 || sharesOf(q) != 0 {
+			t.Errorf("%d lanes, %d shares are left in memory", lanes, sharesOf(q))
 		}
 	})
 }
