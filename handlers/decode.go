@@ -9,77 +9,18 @@ import (
 	"io"
 	"maps"
 	"math"
-	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/mailstead/mailstead/service"
 )
-
-const (
-	defaultBody = 1 << 20
-
-	// Of a body that is too large, this much is thrown away before the answer, while it comes.
-	drainMost  = 64 << 20
-	drainFor   = 30 * time.Second
-	drainPause = time.Second
-)
-
-// readBody reads the request's body within the operation's bound.
-func readBody(c *call) ([]byte, error) {
-	if c.r.Method == http.MethodGet || c.r.Body == nil {
-		return nil, nil
-	}
-	most := c.op.body
-	if most == 0 {
-		most = defaultBody
-	}
-	tooLarge := service.Errorf(413, "payload_too_large", "The body is larger than the %d bytes that %s takes. Send less at a time.", most, c.op.name)
-	if c.r.ContentLength > most {
-		drain(c)
-		return nil, tooLarge
-	}
-	body, err := io.ReadAll(io.LimitReader(c.r.Body, most+1))
-	if int64(len(body)) > most {
-		drain(c)
-		return nil, tooLarge
-	}
-	if err != nil {
-		return nil, service.Errorf(400, "invalid_json", "The body ended before it was whole. Send it again.").Because(err)
-	}
-	if len(body) == 0 {
-		return nil, nil
-	}
-	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, service.Errorf(415, "unsupported_media_type", "Send the body as JSON, with Content-Type: application/json.")
-	}
-	return body, nil
-}
-
-// drain reads on, since many clients see no answer before they have written all of their request. Those that wait for
-// 100 Continue are told at once.
-func drain(c *call) {
-	if c.r.Header.Get("Expect") != "" {
-		return
-	}
-	body, conn := io.LimitReader(c.r.Body, drainMost), http.NewResponseController(c.w)
-	for began := time.Now(); time.Since(began) < drainFor; {
-		if err := conn.SetReadDeadline(time.Now().Add(drainPause)); err != nil {
-			return
-		}
-		if _, err := io.CopyN(io.Discard, body, 64<<10); err != nil {
-			return
-		}
-	}
-}
 
 // A source is where the fields of a request come from.
 type source struct {

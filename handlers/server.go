@@ -35,6 +35,7 @@ type Server struct {
 	rates  *rates
 	bad    *badTokens
 	replay *replays
+	bodies *bodies
 	now    func() time.Time
 	pages  *template.Template // of the password form
 
@@ -46,6 +47,7 @@ func New(svc *service.Service) *Server {
 	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now}
 	s.rates = newRates(svc.Config.Limits)
 	s.bad = newBadTokens()
+	s.bodies = newBodies(svc)
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
 	s.pages = template.Must(template.New("").Parse(resetPage))
 	s.description = sync.OnceValue(s.makeDescription)
@@ -221,11 +223,12 @@ func (s *Server) handle(o *op) httprouter.Handle {
 			s.fail(c, err)
 			return
 		}
-		body, err := readBody(c)
+		body, done, err := s.bodies.read(c)
 		if err != nil {
 			s.fail(c, err)
 			return
 		}
+		defer done()
 		if key := r.Header.Get("Idempotency-Key"); key != "" && r.Method == http.MethodPost {
 			s.once(c, ps, key, body)
 			return
