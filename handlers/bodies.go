@@ -48,11 +48,11 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 		return nil, done, tooLarge(c.op, most)
 	}
 	if most == defaultBody {
-		body, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
+		body, err = io.ReadAll(&bounded{c.r.Body, most})
 	} else {
 		body, done, err = b.readLarge(c, most)
 	}
-	if e := new(http.MaxBytesError); errors.As(err, &e) {
+	if errors.Is(err, errOver) {
 		drain(c)
 	}
 	if err = unreadable(c.op, most, err); err != nil {
@@ -73,6 +73,29 @@ func tooLarge(o *op, most int64) error {
 	return service.Errorf(413, "payload_too_large", "The body is larger than the %d bytes that %s takes. Send less at a time.", most, o.name)
 }
 
+var (
+	errCutBody = errors.New("the body was cut")      // it did not come whole
+	errOver    = errors.New("the body is too large") // it has more than was allowed
+)
+
+// A bounded reader reads at most left bytes, and fails where there are more.
+type bounded struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.r.Read(p)
+	if int64(n) > b.left {
+		return int(b.left), errOver
+	}
+	b.left -= int64(n)
+	return n, err
+}
+
 // drain reads on, since many clients see no answer before they have written all of their request. Those that wait for
 // 100 Continue are told at once.
 func drain(c *call) {
@@ -90,12 +113,9 @@ func drain(c *call) {
 	}
 }
 
-// errCutBody is a body that did not come whole.
-var errCutBody = errors.New("the body was cut")
-
 // unreadable is what the client is told of a body that could not be read.
 func unreadable(o *op, most int64, err error) error {
-	if e := new(http.MaxBytesError); errors.As(err, &e) {
+	if errors.Is(err, errOver) {
 		return tooLarge(o, most)
 	}
 	if errors.Is(err, errCutBody) || err != nil && most == defaultBody {
@@ -108,7 +128,7 @@ func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err e
 	done = func() {}
 	spool := b.svc.NewSpool(most + 1)
 	defer spool.Close()
-	if _, err := io.Copy(spool, cutReader{http.MaxBytesReader(c.w, c.r.Body, most)}); err != nil {
+	if _, err := io.Copy(spool, cutReader{&bounded{c.r.Body, most}}); err != nil {
 		return nil, done, fmt.Errorf("keep the body: %w", err)
 	}
 	if spool.Size() > defaultBody {
@@ -146,7 +166,7 @@ type cutReader struct{ io.Reader }
 
 func (r cutReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF && !errors.Is(err, errOver) {
 		err = errors.Join(errCutBody, err)
 	}
 	return n, err
