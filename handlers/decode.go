@@ -252,12 +252,12 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 		}
 		return
 	}
-	if holdsNUL(raw) {
-		d.wrong(name, "invalid", "must not contain a NUL character")
-		return
-	}
 	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
 		d.wrongType(name, v.Type(), err)
+		return
+	}
+	if holdsNUL(raw) {
+		d.wrong(placeOfNUL(v, name), "invalid", "must not contain a NUL character")
 		return
 	}
 	d.bounds(v, f, name)
@@ -397,6 +397,19 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 			d.wrong(name+"."+inner, "unknown_field", "is not a field of this operation; check its spelling")
 		}
 	})
+}
+
+// placeOfNUL names the item of a list of texts that has a NUL, or else the field.
+func placeOfNUL(v reflect.Value, name string) string {
+	v = reflect.Indirect(v)
+	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String {
+		for i := range v.Len() {
+			if strings.ContainsRune(v.Index(i).String(), 0) {
+				return fmt.Sprintf("%s.%d", name, i)
+			}
+		}
+	}
+	return name
 }
 
 // holdsNUL tells whether a text in raw, which is valid JSON, has a NUL character.

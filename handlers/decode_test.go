@@ -64,7 +64,7 @@ func TestDecodeLooksInside(t *testing.T) {
 		`{"name":"a","page":"\\\\\u0000"}`:                                     "page invalid",
 		`{"name":"a","page":"\\u0000 \\\\u0000"}`:                              "",
 		`{"name":"a","note":"\u0000"}`:                                         "note invalid",
-		`{"name":"a","tags":["","\u0000"]}`:                                    "tags invalid",
+		`{"name":"a","tags":["","\u0000"]}`:                                    "tags.1 invalid",
 		`{"name":"a","tags":[` + strings.Repeat(`"",`, maxItems-1) + `""]}`:    "tags too_many_items",
 		`{"name":"a","tags":[` + strings.Repeat(`"",`, maxItems) + `""]}`:      "too_many_items",
 		`{"name":"a","x":{"y":[[` + strings.Repeat(`0,`, maxItems) + `0]]}}`:   "too_many_items",

@@ -8,7 +8,7 @@ import (
 
 // maxItems bounds the items of a list and the names of an object, whatever the operation makes of them: each costs
 // memory before anything else is known of it.
-const maxItems = 10_000
+const maxItems = 100_000
 
 var (
 	errDuplicate = errors.New("a name is given twice")
