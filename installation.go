@@ -90,7 +90,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 
 // describe notes what mail clients and API clients are told.
 func describe(c *service.Config, s *settings, l *listeners) {
-	c.SMTPPort, c.SMTPSecurity = portOf(l.submissions, l.submission), "tls"
+	c.SubmissionPort, c.SMTPSecurity = portOf(l.submissions, l.submission), "tls"
 	if l.submissions == nil {
 		c.SMTPSecurity = startTLS(s)
 	}

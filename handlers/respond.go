@@ -15,12 +15,13 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// sendJSON writes a body with its status; a job's answer says where the job is.
+// sendJSON writes a body with its status; a job's answer says where the job is. JSON has no charset parameter (RFC 8259
+// section 11), and generated clients compare the whole media type.
 func (s *Server) sendJSON(c *call, status int, body any) {
 	if l, ok := body.(interface{ Location() string }); ok && status == http.StatusAccepted {
 		c.w.Header().Set("Location", l.Location())
 	}
-	s.send(c, status, "application/json; charset=utf-8", body)
+	s.send(c, status, jsonMedia, body)
 }
 
 func (s *Server) send(c *call, status int, contentType string, body any) {
@@ -101,7 +102,7 @@ func (s *Server) fail(c *call, err error) {
 		})
 		return
 	}
-	s.send(c, e.Status, "application/json; charset=utf-8", errorBody{p})
+	s.send(c, e.Status, jsonMedia, errorBody{p})
 }
 
 func wantsProblem(r *http.Request) bool {

@@ -84,8 +84,8 @@ type SendEmailIn struct {
 	MessageID   string            `json:"message_id"`
 }
 
-// SendEmailOut says that a message is on its way.
-type SendEmailOut struct {
+// EmailQueued says that a message is on its way.
+type EmailQueued struct {
 	Success    bool            `json:"success"`
 	MessageID  string          `json:"message_id"`
 	Status     string          `json:"status" enum:"queued"`
@@ -104,7 +104,7 @@ type SentRecipient struct {
 }
 
 // SendEmail sends a message as the mailbox and keeps a copy in its Sent folder.
-func (s *Service) SendEmail(_ context.Context, who Actor, in SendEmailIn) (*SendEmailOut, error) {
+func (s *Service) SendEmail(_ context.Context, who Actor, in SendEmailIn) (*EmailQueued, error) {
 	var mb *store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		if mb, err = mailboxOf(tx, who, in.UserID); err != nil {
@@ -127,7 +127,7 @@ func (s *Service) SendEmail(_ context.Context, who Actor, in SendEmailIn) (*Send
 	if err != nil {
 		return nil, err
 	}
-	return sendEmailOut(mb, sent), nil
+	return emailQueued(mb, sent), nil
 }
 
 // compile writes the message of a request, and appends its bytes.
@@ -391,8 +391,8 @@ func sentFolder(tx *store.Tx, mailbox uint32) (uint32, error) {
 	return f.ID, nil
 }
 
-func sendEmailOut(mb *store.Mailbox, sent *Submitted) *SendEmailOut {
-	out := &SendEmailOut{
+func emailQueued(mb *store.Mailbox, sent *Submitted) *EmailQueued {
+	out := &EmailQueued{
 		Success: true, MessageID: sent.MessageID, Status: store.OutgoingQueued, UserID: mb.ID, From: mb.Email, QueuedAt: Time{sent.QueuedAt},
 	}
 	for _, r := range sent.Recipients {

@@ -30,9 +30,9 @@ type Config struct {
 	Limits      Limits
 	Version     string
 
-	SMTPPort, SubmissionPort, IMAPPort int    // what mail clients are told
-	SMTPSecurity, IMAPSecurity         string // tls, starttls, none
-	DNSCheckInterval                   time.Duration
+	SubmissionPort, IMAPPort   int    // what mail clients are told
+	SMTPSecurity, IMAPSecurity string // tls, starttls, none
+	DNSCheckInterval           time.Duration
 
 	Resolver     Resolver       // nil: the system's
 	RootCAs      *x509.CertPool // nil: the system's
