@@ -119,19 +119,19 @@ func TestWebhookExamples(t *testing.T) {
 	}
 }
 
-// A receiver is a receive example at work, or verify.sh, which is asked for each delivery.
-type receiver struct {
+// An exampleServer is a receive example at work, or verify.sh, which is asked for each delivery.
+type exampleServer struct {
 	url   string // "" for verify.sh
 	lines chan string
 	taken func(timestamp, signatures string, body []byte) bool
 }
 
 // startReceiver runs an example that takes events with the secret.
-func (e example) startReceiver(t *testing.T, port int, secret string) *receiver {
+func (e example) startReceiver(t *testing.T, port int, secret string) *exampleServer {
 	t.Helper()
 	if e.language == "curl" {
 		peer(t, "openssl")
-		return &receiver{taken: func(timestamp, signatures string, body []byte) bool {
+		return &exampleServer{taken: func(timestamp, signatures string, body []byte) bool {
 			cmd := exec.Command("sh", "docs/examples/curl/verify.sh", timestamp, signatures)
 			cmd.Env, cmd.Stdin = append(os.Environ(), "MAILSTEAD_SECRET="+secret), bytes.NewReader(body)
 			return cmd.Run() == nil
@@ -147,7 +147,7 @@ func (e example) startReceiver(t *testing.T, port int, secret string) *receiver 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r := &receiver{url: fmt.Sprintf("http://127.0.0.1:%d/", port), lines: make(chan string, 100)}
+	r := &exampleServer{url: fmt.Sprintf("http://127.0.0.1:%d/", port), lines: make(chan string, 100)}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -172,7 +172,7 @@ func (e example) startReceiver(t *testing.T, port int, secret string) *receiver 
 	}
 }
 
-func (r *receiver) post(t *testing.T, timestamp, signatures string, body []byte) bool {
+func (r *exampleServer) post(t *testing.T, timestamp, signatures string, body []byte) bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", r.url, bytes.NewReader(body))
 	if err != nil {
@@ -215,7 +215,7 @@ func TestReceiveExamples(t *testing.T) {
 }
 
 // takesReal has the endpoint sent a test event, which the receiver must take.
-func takesReal(t *testing.T, e *endpoint, front *taker, r *receiver) {
+func takesReal(t *testing.T, e *endpoint, front *taker, r *exampleServer) {
 	t.Helper()
 	id := e.ping()
 	if r.lines == nil {
@@ -235,7 +235,7 @@ func takesReal(t *testing.T, e *endpoint, front *taker, r *receiver) {
 	}
 }
 
-func refusesForged(t *testing.T, secret string, r *receiver) {
+func refusesForged(t *testing.T, secret string, r *exampleServer) {
 	t.Helper()
 	body := []byte(`{"id": "evt_1", "type": "test.ping", "data": {"text": "Grüße"}}`)
 	at := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).Unix(), 10) }

@@ -31,6 +31,7 @@ import (
 type fakeResolver struct {
 	addr string
 	mu   sync.Mutex
+	mute bool                           // it answers nothing
 	auth string                         // where names without an own answer are looked up; "" = NXDOMAIN
 	own  map[string]map[uint16][]dns.RR // by lower-case name with final dot
 }
@@ -89,13 +90,23 @@ func (f *fakeResolver) delegate(addr string) {
 	f.auth = addr
 }
 
+// hush makes the resolver dead, or brings it back.
+func (f *fakeResolver) hush(mute bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mute = mute
+}
+
 func (f *fakeResolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	f.mu.Lock()
 	name := strings.ToLower(q.Question[0].Name)
 	byType, known := f.own[name]
 	rrs, has := byType[q.Question[0].Qtype]
-	auth := f.auth
+	auth, mute := f.auth, f.mute
 	f.mu.Unlock()
+	if mute {
+		return
+	}
 	answer := new(dns.Msg).SetReply(q)
 	answer.RecursionAvailable = true
 	switch {

@@ -54,11 +54,12 @@ func submit(t *testing.T, i *instance, from, password string, to []string, messa
 
 // A logRow is what the tests read of the sending log.
 type logRow struct {
-	Recipient, Status, Transport string
-	MessageID                    string  `json:"message_id"`
-	ProviderMessageID            *string `json:"provider_message_id"`
-	Provider                     *string
-	LastResponse                 *string `json:"last_response"`
+	ID, Recipient, Status, Transport string
+	Attempts                         int
+	MessageID                        string  `json:"message_id"`
+	ProviderMessageID                *string `json:"provider_message_id"`
+	Provider                         *string
+	LastResponse                     *string `json:"last_response"`
 }
 
 // sent waits until no recipient of the account waits any more, and gives the sending log by recipient.

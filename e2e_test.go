@@ -93,7 +93,11 @@ type instance struct {
 // newInstance initialises a data directory with the given mailstead.toml and starts a server on it.
 func newInstance(t *testing.T, config string, args ...string) *instance {
 	t.Helper()
-	dir := t.TempDir()
+	return newInstanceIn(t, t.TempDir(), config, args...)
+}
+
+func newInstanceIn(t *testing.T, dir, config string, args ...string) *instance {
+	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "mailstead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,6 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// queueWorkers is how many jobs run at a time: most of them wait for somebody far away.
-const queueWorkers = 256
-
 // An installation is one data directory with the service over it.
 type installation struct {
 	store *store.Store
@@ -39,7 +36,7 @@ func openInstallation(dir string, s *settings, l *listeners, log *slog.Logger) (
 		return nil, errors.Join(err, st.Close())
 	}
 	q := jobs.NewQueue(st)
-	q.Log, q.Workers = log, queueWorkers
+	q.Log = log
 	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, config)}
 	if own != nil {
 		own.hosts = in.svc.HostsName

@@ -3,3 +3,5 @@
 package main
 
 var buildArgs []string
+
+const raceFactor = 1

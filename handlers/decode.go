@@ -58,12 +58,13 @@ func readBody(c *call) ([]byte, error) {
 type source struct {
 	params httprouter.Params
 	query  url.Values
+	header http.Header
 	body   []byte
 	strict bool
 }
 
-// decode fills the request that in points to from path, query and body by the tags of its fields: `path`, `query` or
-// `json` name the source, `alias` other names, `required`, `min`, `max` and `enum` what must hold. Every field that is
+// decode fills the request that in points to from path, query, header and body by the tags of its fields: `path`, `query`,
+// `header` or `json` name the source, `alias` other names, `required`, `min`, `max` and `enum` what must hold. Every field that is
 // wrong is named in the error.
 func decode(in any, src source) error {
 	v := reflect.ValueOf(in).Elem()
@@ -81,7 +82,7 @@ func decode(in any, src source) error {
 type decoder struct {
 	source
 	fields  map[string]json.RawMessage
-	known   map[string]bool
+	known   map[string]reflect.Type
 	details []service.Detail
 }
 
@@ -106,11 +107,14 @@ func (d *decoder) failed() error {
 
 // readObject splits the body into its fields. A body is read only for a request that has body fields.
 func (d *decoder) readObject(t reflect.Type) error {
-	d.known = map[string]bool{}
+	d.known = map[string]reflect.Type{}
 	if len(d.body) == 0 || t.Kind() != reflect.Struct {
 		return nil
 	}
 	fields, err := splitObject(d.body)
+	if errors.Is(err, errTooMany) {
+		return service.Errorf(400, "too_many_items", "In the body %s. Send less at a time.", err)
+	}
 	if err != nil {
 		return service.Errorf(400, "invalid_json", "The body is not one JSON object: %s.", err)
 	}
@@ -118,9 +122,7 @@ func (d *decoder) readObject(t reflect.Type) error {
 	return nil
 }
 
-var errDuplicate = errors.New("a name is given twice")
-
-// splitObject parses one JSON object strictly: UTF-8, no name twice, nothing after it.
+// splitObject parses one JSON object strictly: UTF-8, no name twice in it or in what it holds, nothing after it.
 func splitObject(body []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("it is not UTF-8")
@@ -143,9 +145,15 @@ func splitObject(body []byte) (map[string]json.RawMessage, error) {
 		if _, twice := fields[key]; twice {
 			return nil, fmt.Errorf("%w: %.40q", errDuplicate, key)
 		}
+		if len(fields) == maxItems {
+			return nil, errTooMany
+		}
 		var raw json.RawMessage
 		if err := dec.Decode(&raw); err != nil {
 			return nil, plainJSON(err)
+		}
+		if err := walkNames(raw, func(int, string) {}); err != nil {
+			return nil, err
 		}
 		fields[key] = raw
 	}
@@ -175,6 +183,8 @@ func (d *decoder) fill(v reflect.Value) {
 			v.Field(i).SetString(d.params.ByName(f.Tag.Get("path")))
 		case f.Tag.Get("query") != "":
 			d.fromQuery(v.Field(i), f)
+		case f.Tag.Get("header") != "":
+			v.Field(i).SetString(strings.Join(d.header.Values(f.Tag.Get("header")), ","))
 		case jsonName(f) != "":
 			d.fromBody(v.Field(i), f)
 		}
@@ -219,7 +229,7 @@ func (d *decoder) fromQuery(v reflect.Value, f reflect.StructField) {
 
 // setText sets a field from a query's text.
 func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text string) {
-	if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
+	if name != "cursor" && (strings.ContainsRune(text, 0) || !utf8.ValidString(text)) { // a cursor has an error of its own
 		d.wrong(name, "invalid", "must be UTF-8 text without NUL")
 		return
 	}
@@ -243,7 +253,7 @@ func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text str
 		v.SetBool(b)
 	case reflect.Int, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // past the range n is its end, which the bounds judge
 			d.wrong(name, "wrong_type", "must be a whole number")
 			return
 		}
@@ -262,7 +272,7 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 	name := jsonName(f)
 	var raw json.RawMessage
 	for _, n := range names(name, f) {
-		d.known[n] = true
+		d.known[n] = v.Type()
 		if given, ok := d.fields[n]; ok && raw == nil {
 			raw = given
 		}
@@ -272,6 +282,10 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 		if f.Tag.Get("required") != "" {
 			d.wrong(name, "required", "is required")
 		}
+		return
+	}
+	if holdsNUL(raw) {
+		d.wrong(name, "invalid", "must not contain a NUL character")
 		return
 	}
 	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
@@ -342,13 +356,9 @@ func (d *decoder) bounds(v reflect.Value, f reflect.StructField, name string) {
 }
 
 func (d *decoder) text(s string, f reflect.StructField, name string) {
-	if strings.ContainsRune(s, 0) {
-		d.wrong(name, "invalid", "must not contain a NUL character")
-		return
-	}
 	d.between(float64(utf8.RuneCountInString(s)), f, name, "must have a number of characters")
 	if enum := f.Tag.Get("enum"); enum != "" && !strings.Contains("|"+enum+"|", "|"+s+"|") {
-		d.wrong(name, "not_allowed", "must be one of %s", strings.ReplaceAll(enum, "|", ", "))
+		d.wrong(name, "not_allowed", "must be one of %s", strings.ReplaceAll(strings.Trim(enum, "|"), "|", ", "))
 	}
 }
 
@@ -360,14 +370,6 @@ func (d *decoder) items(v reflect.Value, f reflect.StructField, name string) {
 	if m, err := strconv.Atoi(f.Tag.Get("min")); err == nil && v.Len() < m {
 		d.wrong(name, "too_few_items", "must have at least %d items", m)
 	}
-	if v.Type().Elem().Kind() != reflect.String {
-		return
-	}
-	for i := range v.Len() {
-		if strings.ContainsRune(v.Index(i).String(), 0) {
-			d.wrong(fmt.Sprintf("%s.%d", name, i), "invalid", "must not contain a NUL character")
-		}
-	}
 }
 
 func (d *decoder) between(n float64, f reflect.StructField, name, what string) {
@@ -375,13 +377,15 @@ func (d *decoder) between(n float64, f reflect.StructField, name, what string) {
 	switch {
 	case n >= low && n <= high:
 	case math.IsInf(high, 1):
-		d.wrong(name, "out_of_range", "%s from %v up", what, low)
+		d.wrong(name, "out_of_range", "%s from %s up", what, plainNumber(low))
 	case math.IsInf(low, -1):
-		d.wrong(name, "out_of_range", "%s up to %v", what, high)
+		d.wrong(name, "out_of_range", "%s up to %s", what, plainNumber(high))
 	default:
-		d.wrong(name, "out_of_range", "%s from %v to %v", what, low, high)
+		d.wrong(name, "out_of_range", "%s from %s to %s", what, plainNumber(low), plainNumber(high))
 	}
 }
+
+func plainNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 func bound(f reflect.StructField, tag string, none float64) float64 {
 	n, err := strconv.ParseFloat(f.Tag.Get(tag), 64)
@@ -391,11 +395,56 @@ func bound(f reflect.StructField, tag string, none float64) float64 {
 	return n
 }
 
-// unknown reports body fields that the operation does not have.
+// unknown reports body fields, at the top or in the objects of a list there, that the operation does not have.
 func (d *decoder) unknown() {
 	for _, name := range slices.Sorted(maps.Keys(d.fields)) {
-		if !d.known[name] {
+		t, known := d.known[name]
+		if !known {
 			d.wrong(name, "unknown_field", "is not a field of this operation; check its spelling")
+			continue
 		}
+		d.unknownInside(name, t)
+	}
+}
+
+// unknownInside looks into a field that is an object or a list of objects.
+func (d *decoder) unknownInside(name string, t reflect.Type) {
+	depth := 1
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		if t.Kind() == reflect.Slice {
+			depth++
+		}
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return
+	}
+	fields := map[string]bool{}
+	for _, f := range reflect.VisibleFields(t) {
+		fields[jsonName(f)] = true
+	}
+	// What walkNames can find wrong, it has found when the body was split.
+	_ = walkNames(d.fields[name], func(at int, inner string) {
+		if at == depth && !fields[inner] {
+			d.wrong(name+"."+inner, "unknown_field", "is not a field of this operation; check its spelling")
+		}
+	})
+}
+
+// holdsNUL tells whether a text in raw, which is valid JSON, has a NUL character.
+func holdsNUL(raw []byte) bool {
+	for {
+		at := bytes.Index(raw, []byte(`\u0000`))
+		if at < 0 {
+			return false
+		}
+		slashes := 0
+		for slashes < at && raw[at-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return true
+		}
+		raw = raw[at+1:]
 	}
 }

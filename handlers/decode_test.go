@@ -26,6 +26,7 @@ type specimen struct {
 	Number service.Opt[int]     `json:"number" min:"1"`
 	Tags   []string             `json:"tags" min:"1" max:"3"`
 	Boxes  []service.MessageRef `json:"boxes" max:"3"`
+	Page   service.HTMLText     `json:"page"`
 	Yes    bool                 `json:"yes"`
 }
 
@@ -51,6 +52,58 @@ func TestDecodeNamesEveryWrongField(t *testing.T) {
 	}
 }
 
+// TestDecodeLooksInside has what is wrong lie in the objects, lists and other texts of a body.
+func TestDecodeLooksInside(t *testing.T) {
+	deep := strings.Repeat(`{"a":[`, 2000) + strings.Repeat(`]}`, 2000)
+	for body, want := range map[string]string{
+		`{"name":"a","boxes":[{"uid":"1","\u0075id":"2"}]}`:                    "invalid_json",
+		`{"name":"a","x":{"y":[{"b":1,"b" : 2}]}}`:                             "invalid_json",
+		`{"name":"a","x":{"b":{"b":"b:"},"c":["b","b"]},"boxes":[{},{}]}`:      "",
+		`{"name":"a","x":` + deep + `}`:                                        "",
+		`{"name":"a","boxes":[{"uid":"1\u0000"}]}`:                             "boxes invalid",
+		`{"name":"a","page":"\\\\\u0000"}`:                                     "page invalid",
+		`{"name":"a","page":"\\u0000 \\\\u0000"}`:                              "",
+		`{"name":"a","note":"\u0000"}`:                                         "note invalid",
+		`{"name":"a","tags":["","\u0000"]}`:                                    "tags invalid",
+		`{"name":"a","tags":[` + strings.Repeat(`"",`, maxItems-1) + `""]}`:    "tags too_many_items",
+		`{"name":"a","tags":[` + strings.Repeat(`"",`, maxItems) + `""]}`:      "too_many_items",
+		`{"name":"a","x":{"y":[[` + strings.Repeat(`0,`, maxItems) + `0]]}}`:   "too_many_items",
+		`{"name":"a","x":[` + strings.Repeat(`[1],`, maxItems-1) + `[1,2,3]]}`: "",
+	} {
+		var in specimen
+		got := ""
+		if e, ok := service.AsError(decode(&in, source{body: []byte(body)})); ok {
+			if got = e.Code; len(e.Details) > 0 {
+				got = e.Details[0].Field + " " + e.Details[0].Code
+			}
+		}
+		if got != want {
+			t.Errorf("%.60s: %q, want %q", body, got, want)
+		}
+	}
+	var in specimen
+	err := decode(&in, source{strict: true, body: []byte(`{"name":"a","boxes":[{"uid":"1","Mailbox":"x","mail":{"uid":1}}],"page":true}`)})
+	if e, _ := service.AsError(err); e == nil || len(e.Details) != 2 || e.Details[0].Field != "boxes.Mailbox" || e.Details[1].Field != "boxes.mail" {
+		t.Errorf("unknown fields inside: %v", err)
+	}
+}
+
+// TestDecodeNumbersPastTheRange: above the maximum a limit is clamped, every other number is an error.
+func TestDecodeNumbersPastTheRange(t *testing.T) {
+	var in specimen
+	const huge = "99999999999999999999"
+	if err := decode(&in, source{query: url.Values{"limit": {huge}}, body: []byte(`{"name":"a"}`)}); err != nil || *in.Limit < 1<<62 {
+		t.Errorf("huge limit: %v", err)
+	}
+	if err := decode(&in, source{query: url.Values{"limit": {"-" + huge}}, body: []byte(`{"name":"a"}`)}); err != nil || *in.Limit > 0 {
+		t.Errorf("limit far below: %v", err)
+	}
+	err := decode(&in, source{body: []byte(`{"name":"a","count":` + huge + `,"big":1e999}`)})
+	if e, _ := service.AsError(err); e == nil || e.Details[0].Field != "count" {
+		t.Errorf("huge count: %v", err)
+	}
+}
+
 func TestDecodeFills(t *testing.T) {
 	var in specimen
 	err := decode(&in, source{
@@ -73,6 +126,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("filter[since]=2026-11-01T00:00:00Z", []byte(`{"title":"a","number":1e3,"ratio":-0.5}`), false)
 	f.Add("since=x;y", []byte(`{"name":"a","name":"b"}`), false)
 	f.Add("word=%00", []byte(`[1]`), true)
+	f.Add("", []byte(`{"boxes":[{"uid":"\\\u0000","uid":[",",{"a" :[{}]}]}],"page":"{[\""}`), true)
 	f.Fuzz(func(t *testing.T, rawQuery string, body []byte, strict bool) {
 		query, err := url.ParseQuery(rawQuery)
 		if err != nil {

@@ -111,7 +111,7 @@ func TestExternalEmailUser(t *testing.T) {
 		"imap.port":     strings.Replace(good, "993", "70000", 1),
 		"imap.security": strings.Replace(good, `"tls"`, `"ssl"`, 1),
 		"imap.username": strings.Replace(good, `"me"`, `""`, 1),
-		"imap.password": strings.Replace(good, "s3cret", `a\u0000b`, 1),
+		"imap.password": strings.Replace(good, "s3cret", `a\u0007b`, 1),
 		"imap":          "null",
 	} {
 		b.post("/v1/email-users", body(imap)).fails(400, "validation_error").has("error.details.0.field", field)

@@ -174,7 +174,7 @@ var abouts = map[string]about{
 	"list_email_users":        {group: "Email users", summary: "List the mailboxes"},
 	"list_domain_email_users": {group: "Email users", summary: "List a domain's mailboxes"},
 	"create_email_user":       {group: "Email users", summary: "Make a mailbox", text: "Give `username` and `domain`, or `email`. Its password is shown this once.", errors: "email_user_exists email_user_limit_exceeded domain_busy", show: "username domain name"},
-	"generate_names":          {group: "Email users", summary: "Make up names and usernames", show: "count domain"},
+	"generate_names":          {group: "Email users", summary: "Make up names and usernames", text: "The same request with the same `seed` has the same answer, but for `available`, which is null unless the domain is yours.", errors: "invalid_domain", show: "count domain"},
 	"create_email_users_bulk": {group: "Email users", summary: "Make up to 100 mailboxes on one domain", text: "Give `users` or `template_id`. One that fails does not stop the others.", errors: "email_user_limit_exceeded domain_busy", show: "domain users"},
 	"delete_email_users_bulk": {group: "Email users", summary: "Delete up to 100 mailboxes", text: "Give `user_ids` or `emails`.", show: "user_ids"},
 	"get_email_user":          {group: "Email users", summary: "Show a mailbox"},
@@ -224,6 +224,6 @@ var abouts = map[string]about{
 
 	"list_jobs":           {group: "Jobs and export", summary: "List the jobs of the last 30 days", text: "With `job_id` it answers that job alone."},
 	"get_job":             {group: "Jobs and export", summary: "Show a job", text: "With `wait` it answers when the job ends, or after so many seconds."},
-	"create_export":       {group: "Jobs and export", summary: "Export mailboxes with their passwords", text: "Name exactly one of `domains`, `emails`, `user_ids` and `all`. The link works once, for 15 minutes. One export every five seconds.", errors: "export_rate_limited", show: "format all"},
+	"create_export":       {group: "Jobs and export", summary: "Export mailboxes with their passwords", text: "Name exactly one of `domains`, `emails`, `user_ids` and `all`. The link works once, for 15 minutes, and needs no token. With `inline`, or `Accept: text/csv`, the answer is the file itself. One export every five seconds.", errors: "export_rate_limited exactly_one_parameter", show: "format all", media: "text/csv"},
 	"list_export_formats": {group: "Jobs and export", summary: "List the formats of exports"},
 }

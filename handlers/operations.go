@@ -10,10 +10,13 @@ import (
 func operations(s *service.Service) []op {
 	return slices.Concat(
 		accountOps(s),
+		teamOps(s),
 		domainOps(s),
 		webhookOps(s),
 		jobOps(s),
 		mailboxOps(s),
+		templateOps(s),
+		exportOps(s),
 		inboxOps(s),
 		outboundOps(s),
 	)

@@ -6,6 +6,7 @@ func mailboxOps(s *service.Service) []op {
 	return []op{
 		{name: "list_email_users", method: "GET", path: "/v1/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListEmailUsers)},
 		{name: "create_email_user", method: "POST", path: "/v1/email-users", status: 201, scope: "write", roles: managers, call: with(s.CreateEmailUser)},
+		{name: "generate_names", method: "POST", path: "/v1/email-users/generate-names", status: 200, scope: "read", roles: everyone, call: with(s.GenerateNames)},
 		{name: "create_email_users_bulk", method: "POST", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.CreateEmailUsersBulk)},
 		{name: "delete_email_users_bulk", method: "DELETE", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk)},
 		{name: "delete_email_users_bulk", method: "POST", path: "/v1/email-users/bulk-delete", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), alias: true},

@@ -46,7 +46,8 @@ func (s *Server) once(c *call, ps httprouter.Params, key string, body []byte) {
 		return
 	}
 	defer s.replay.end(id)
-	kept, err := s.svc.Replay(id, body)
+	once := service.NewOnce(id, body, func(out any) (service.Replayed, error) { return c.op.replayed(out) })
+	kept, err := s.svc.Replay(once)
 	if err != nil {
 		s.fail(c, err)
 		return
@@ -59,19 +60,25 @@ func (s *Server) once(c *call, ps httprouter.Params, key string, body []byte) {
 		return
 	}
 	rec := &recorder{ResponseWriter: c.w, status: http.StatusOK}
-	c.w = rec
+	c.w, c.r = rec, c.r.WithContext(once.Context(c.r.Context()))
 	s.answer(c, ps, body)
-	s.keep(c, id, body, rec)
+	s.keep(c, once, rec)
 	rec.ResponseWriter.WriteHeader(rec.status)
 	_, _ = rec.ResponseWriter.Write(rec.body.Bytes())
 }
 
+// replayed is the answer that an operation's out becomes.
+func (o *op) replayed(out any) (service.Replayed, error) {
+	body, err := encode(out)
+	return service.Replayed{Status: o.status, ContentType: jsonMedia, Location: locationOf(o.status, out), Body: body}, err
+}
+
 // keep remembers an answer that a second request with the key shall get, before anybody sees it.
-func (s *Server) keep(c *call, id string, body []byte, rec *recorder) {
+func (s *Server) keep(c *call, once *service.Once, rec *recorder) {
 	if rec.status == http.StatusUnauthorized || rec.status == http.StatusTooManyRequests || rec.status >= 500 {
 		return
 	}
-	err := s.svc.KeepReplay(id, body, service.Replayed{
+	err := s.svc.KeepReplay(once, service.Replayed{
 		Status: rec.status, Body: rec.body.Bytes(),
 		ContentType: c.w.Header().Get("Content-Type"), Location: c.w.Header().Get("Location"),
 	})

@@ -8,9 +8,9 @@ import (
 	"math"
 	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/service"
 )
@@ -18,29 +18,42 @@ import (
 // sendJSON writes a body with its status; a job's answer says where the job is. JSON has no charset parameter (RFC 8259
 // section 11), and generated clients compare the whole media type.
 func (s *Server) sendJSON(c *call, status int, body any) {
-	if l, ok := body.(interface{ Location() string }); ok && status == http.StatusAccepted {
-		c.w.Header().Set("Location", l.Location())
+	if at := locationOf(status, body); at != "" {
+		c.w.Header().Set("Location", at)
 	}
 	s.send(c, status, jsonMedia, body)
 }
 
-func (s *Server) send(c *call, status int, contentType string, body any) {
+func locationOf(status int, body any) string {
+	if l, ok := body.(interface{ Location() string }); ok && status == http.StatusAccepted {
+		return l.Location()
+	}
+	return ""
+}
+
+func encode(body any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil {
+	err := enc.Encode(body)
+	return buf.Bytes(), err
+}
+
+func (s *Server) send(c *call, status int, contentType string, body any) {
+	text, err := encode(body)
+	if err != nil {
 		s.Log.Error("write answer", "request_id", c.id, "error", err)
 		http.Error(c.w, `{"error":{"code":"internal_error","message":"The answer could not be written."}}`, http.StatusInternalServerError)
 		return
 	}
 	c.w.Header().Set("Content-Type", contentType)
-	c.w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(buf.Bytes()) // a client that has gone needs no answer
+	_, _ = c.w.Write(text) // a client that has gone needs no answer
 }
 
 // sendFile streams a file; it is never shown as a page of ours.
-func (s *Server) sendFile(c *call, f *service.File) {
+func (s *Server) sendFile(c *call, status int, f *service.File) {
 	defer f.Body.Close()
 	h := c.w.Header()
 	h.Set("Content-Type", f.ContentType)
@@ -51,7 +64,7 @@ func (s *Server) sendFile(c *call, f *service.File) {
 	if f.Name != "" {
 		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": f.Name}))
 	}
-	c.w.WriteHeader(c.op.status)
+	c.w.WriteHeader(status)
 	if _, err := io.Copy(c.w, f.Body); err != nil {
 		s.Log.Debug("send file", "request_id", c.id, "error", err)
 		panic(http.ErrAbortHandler) // the client must not take half a file for a whole one
@@ -90,7 +103,7 @@ func (s *Server) fail(c *call, err error) {
 	h := c.w.Header()
 	p := problem{Code: e.Code, Message: e.Message, Details: e.Details, RequestID: c.id}
 	if e.RetryAfter > 0 {
-		p.RetryAfter = int(math.Ceil(e.RetryAfter.Seconds()))
+		p.RetryAfter = retrySeconds(e.RetryAfter)
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
 	if e.Status == http.StatusUnauthorized {
@@ -105,6 +118,15 @@ func (s *Server) fail(c *call, err error) {
 	s.send(c, e.Status, jsonMedia, errorBody{p})
 }
 
+// retrySeconds are the whole seconds after which it is not too early.
+func retrySeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
+
 func wantsProblem(r *http.Request) bool {
-	return slices.ContainsFunc(r.Header.Values("Accept"), func(v string) bool { return strings.Contains(v, "application/problem+json") })
+	for v := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		kind, params, err := mime.ParseMediaType(v)
+		if err == nil && kind == "application/problem+json" && params["q"] != "0" {
+			return true
+		}
+	}
+	return false
 }

@@ -5,6 +5,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"html/template"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"net/url"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +36,7 @@ type Server struct {
 	bad    *badTokens
 	replay *replays
 	now    func() time.Time
+	pages  *template.Template // of the password form
 
 	description func() *description // of the API, made at its first use
 }
@@ -44,6 +47,7 @@ func New(svc *service.Service) *Server {
 	s.rates = newRates(svc.Config.Limits)
 	s.bad = newBadTokens()
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
+	s.pages = template.Must(template.New("").Parse(resetPage))
 	s.description = sync.OnceValue(s.makeDescription)
 	s.route()
 	return s
@@ -96,7 +100,33 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 		return
 	}
 	c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	s.fixed.ServeHTTP(w, c.r)
+	s.fixed.ServeHTTP(w, routed(c.r))
+}
+
+// routed is the request as the routers see it: a slash that is part of a name (%2F) does not end it.
+func routed(r *http.Request) *http.Request {
+	if !strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+		return r
+	}
+	u := *r.URL
+	u.Path = u.RawPath
+	escaped := *r
+	escaped.URL = &u
+	return &escaped
+}
+
+// unescaped gives the parts of a path as they are meant, where the routers saw them escaped.
+func unescaped(ps httprouter.Params, r *http.Request) httprouter.Params {
+	if r.URL.Path != r.URL.RawPath {
+		return ps
+	}
+	out := slices.Clone(ps)
+	for i := range out {
+		if value, err := url.PathUnescape(out[i].Value); err == nil {
+			out[i].Value = value
+		}
+	}
+	return out
 }
 
 // isAPI tells what needs a token.
@@ -109,6 +139,10 @@ func (s *Server) outside(c *call) {
 	switch path := c.r.URL.Path; {
 	case path == "/healthz":
 		s.health(c.w)
+	case path == "/reset":
+		s.resetPassword(c)
+	case strings.HasPrefix(path, "/export/"):
+		s.download(c)
 	case isDescription(path):
 		s.sendDescription(c)
 	case s.Web == nil:
@@ -152,7 +186,7 @@ func (s *Server) route() {
 	s.fixed.NotFound = s.wild
 	s.wild.HandleMethodNotAllowed = true
 	s.wild.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.notAllowed(callOf(r), append(allowed[r.URL.Path], strings.Split(w.Header().Get("Allow"), ", ")...))
+		s.notAllowed(callOf(r), slices.Concat(allowed[r.URL.Path], strings.Split(w.Header().Get("Allow"), ", ")))
 	})
 	s.wild.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if methods := allowed[r.URL.Path]; methods != nil {
@@ -163,7 +197,10 @@ func (s *Server) route() {
 	})
 }
 
-func (s *Server) notAllowed(c *call, methods []string) {
+// notAllowed names the methods that there are, each once; httprouter adds OPTIONS, which there is not.
+func (s *Server) notAllowed(c *call, found []string) {
+	methods := slices.Compact(slices.Sorted(slices.Values(found)))
+	methods = slices.DeleteFunc(methods, func(m string) bool { return m == http.MethodOptions })
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))
 	s.fail(c, service.Errorf(405, "method_not_allowed", "%s is not possible here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }
@@ -179,7 +216,7 @@ func routerPath(path string) string {
 func (s *Server) handle(o *op) httprouter.Handle {
 	return func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
 		c := callOf(r)
-		c.op = o
+		c.op, ps = o, unescaped(ps, r)
 		if err := o.permit(c.who); err != nil {
 			s.fail(c, err)
 			return
@@ -205,17 +242,28 @@ func (s *Server) answer(c *call, ps httprouter.Params, body []byte) {
 		return
 	}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
-		return decode(in, source{params: ps, query: query, body: body, strict: c.op.strict})
+		return decode(in, source{params: ps, query: query, header: c.r.Header, body: body, strict: c.op.strict})
 	})
 	if err != nil {
 		s.fail(c, err)
 		return
 	}
-	if f, ok := out.(*service.File); ok {
-		s.sendFile(c, f)
+	if f := fileOf(out); f != nil {
+		s.sendFile(c, c.op.status, f)
 		return
 	}
 	s.sendJSON(c, c.op.status, out)
+}
+
+// fileOf is the file that an answer is, or that it holds because the client asked for the file itself; nil if neither.
+func fileOf(out any) *service.File {
+	switch v := out.(type) {
+	case *service.File:
+		return v
+	case interface{ Inline() *service.File }:
+		return v.Inline()
+	}
+	return nil
 }
 
 // recover turns a bug into a 500, written to the client itself rather than to what held the answer back, and a line in

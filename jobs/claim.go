@@ -13,6 +13,7 @@ type batch struct {
 	tx     *store.Tx
 	now    time.Time
 	budget int // how many more jobs may be touched
+	used   map[shareKey]int
 	turns  []turn
 	jobs   []taken
 }
@@ -83,6 +84,10 @@ func (b *batch) take(t *turn) error {
 		t.over = true
 		return nil
 	}
+	if t.full = b.enter(j, k); t.full != nil {
+		t.over = true
+		return nil
+	}
 	b.budget--
 	t.taken++
 	b.jobs = append(b.jobs, taken{j, t.lane})
@@ -127,7 +132,7 @@ func (d *dispatcher) follow(tx *store.Tx, c *claim, begun func(*claim)) error {
 		return nil
 	}
 	j, err := store.Jobs.Get(tx, id)
-	if err != nil || j.Kind != c.kind.Name {
+	if err != nil || j.Kind != c.kind.Name || c.kind.MostEach > 0 && j.AccountID != c.job.AccountID {
 		return nil // what is wrong with the next job, the dispatcher will meet; it is not this one's concern
 	}
 	tx.After(func() {

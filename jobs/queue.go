@@ -58,8 +58,12 @@ type Kind struct {
 	// Backoff is how long to wait after the attempt (from 1). r, in [0,1), is the same for all attempts of one job, so
 	// that waits which rise without it rise with it. Backoff of 5 s to an hour if nil.
 	Backoff func(attempt int, r float64) time.Duration
-	Lanes   int  // how many of one lane run at a time; 1 if 0
-	Visible bool // kept for 30 days after its end, and shown in GET /v1/jobs
+	Lanes   int // how many of one lane run at a time; 1 if 0
+	// Most is how many run at a time in all lanes together, and MostEach how many of one account; 0 = no limit. A kind
+	// that waits for strangers has both, so that they cannot have every worker wait for them. Its jobs have lanes of
+	// their own: a lane waits with its first job.
+	Most, MostEach int
+	Visible        bool // kept for 30 days after its end, and shown in GET /v1/jobs
 	// Failed runs in the transaction that gives the job up, after Writes.
 	Failed func(tx *store.Tx, j *store.Job, err error) error
 }
@@ -96,7 +100,7 @@ type Queue struct {
 }
 
 const (
-	defaultWorkers = 64
+	defaultWorkers = 256
 	defaultGrace   = 20 * time.Second
 	defaultTimeout = 5 * time.Minute
 	maxText        = 2 << 10 // bytes of an error or detail that a job keeps

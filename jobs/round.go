@@ -14,7 +14,7 @@ type lane struct {
 	running int
 	limit   int  // how many may run, by the kind that was claimed last
 	due     bool // it may have something due beyond what runs
-	listed  bool // it is in the round, or in the dispatcher's hands
+	listed  bool // it is in the round, aside, or in the dispatcher's hands
 	next    *lane
 }
 
@@ -29,14 +29,15 @@ type round struct {
 	waiting     int   // how many those are
 	busy        int   // works that have not returned, lost claims included
 	claims      map[string]*claim
-	low         string // the lowest due since the dispatcher looked, as a key; "" if there was none
+	shares      map[shareKey]*share // that are used or waited for
+	low         string              // the lowest due since the dispatcher looked, as a key; "" if there was none
 }
 
 // reset forgets everything that no work holds.
 func (r *round) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lanes, r.claims = map[string]*lane{}, map[string]*claim{}
+	r.lanes, r.claims, r.shares = map[string]*lane{}, map[string]*claim{}, map[shareKey]*share{}
 	r.first, r.last, r.waiting = nil, nil, 0
 }
 
@@ -96,8 +97,8 @@ func (r *round) push(l *lane) {
 }
 
 // turns takes the lanes whose turn it is out of the round, one for each free worker at most, and says how many workers
-// are free.
-func (r *round) turns(workers, most int) (turns []turn, free int) {
+// are free and how much of each share is used.
+func (r *round) turns(workers, most int) (turns []turn, free int, used map[shareKey]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	free = min(workers-r.busy, most)
@@ -110,7 +111,7 @@ func (r *round) turns(workers, most int) (turns []turn, free int) {
 		r.waiting--
 		turns = append(turns, turn{lane: l, running: l.running, limit: l.limit})
 	}
-	return turns, free
+	return turns, free, r.used()
 }
 
 // ready tells whether a lane waits for a worker that is free.
@@ -139,12 +140,18 @@ func (r *round) start(turns []turn, claims []*claim) {
 		t.lane.running += t.taken
 		t.lane.limit = t.limit
 		t.lane.due = t.more
+		if t.full != nil && t.lane.due && t.lane.open() {
+			r.putAside(t.lane, t.full)
+			continue
+		}
 		r.settle(t.lane)
 	}
 	r.busy += len(claims)
 	for _, c := range claims {
 		r.claims[c.job.ID] = c
+		r.count(c, 1)
 	}
+	r.resume() // what has returned since the turns were taken found nobody waiting
 }
 
 // lose takes the lane back from a claim that is over while its work goes on.
@@ -161,16 +168,19 @@ func (r *round) finish(c *claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.busy--
+	r.count(c, -1)
+	defer r.resume()
 	if r.claims[c.job.ID] == c {
 		r.release(c)
 	}
 }
 
-// mayFollow tells whether the worker of a claim may go on with the lane's next job: only if no lane waits for a worker.
+// mayFollow tells whether the worker of a claim may go on with the lane's next job: only if no lane waits for a worker,
+// or for the claim's place in its share.
 func (r *round) mayFollow(c *claim) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return c.lane.due && r.first == nil && r.claims[c.job.ID] == c
+	return c.lane.due && r.first == nil && !r.waited(c) && r.claims[c.job.ID] == c
 }
 
 // follow puts a claim in the place of one that has ended. Whether more of the lane is due, the dispatcher finds out.
@@ -179,6 +189,8 @@ func (r *round) follow(ended, next *claim) {
 	defer r.mu.Unlock()
 	delete(r.claims, ended.job.ID)
 	r.claims[next.job.ID] = next
+	r.count(ended, -1)
+	r.count(next, 1)
 }
 
 func (r *round) release(c *claim) {
@@ -203,8 +215,9 @@ type turn struct {
 	running int // when the turn began
 	taken   int
 	limit   int
-	more    bool // something is due beyond what was taken
-	over    bool // nothing more can be taken
+	more    bool       // something is due beyond what was taken
+	over    bool       // nothing more can be taken
+	full    *fullShare // that has no place for its next job
 }
 
 // A claim is one attempt of one job, from the transaction that counts it to the one that ends it.

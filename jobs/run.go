@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/mailstead/mailstead/store"
@@ -244,13 +245,13 @@ var errNothing = errors.New("nothing to claim")
 
 // claim gives the lanes in the round their turns.
 func (d *dispatcher) claim() error {
-	turns, free := d.round.turns(d.Workers, maxClaims)
+	turns, free, used := d.round.turns(d.Workers, maxClaims)
 	if len(turns) == 0 {
 		return nil
 	}
 	var b *batch
 	err := d.Store.Update(func(tx *store.Tx) error {
-		b = &batch{q: d.Queue, tx: tx, now: tx.Now(), budget: free, turns: append([]turn(nil), turns...)}
+		b = &batch{q: d.Queue, tx: tx, now: tx.Now(), budget: free, used: maps.Clone(used), turns: append([]turn(nil), turns...)}
 		if err := b.fill(); err != nil {
 			return err
 		}

@@ -358,8 +358,8 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 	if password == "" {
 		password = newPassword()
 	}
-	if len(password) < 6 || len(password) > 128 {
-		return nil, Invalid("owner_password", "out_of_range", "must have 6 to 128 characters")
+	if err := checkTeamPassword("owner_password", password); err != nil {
+		return nil, err
 	}
 	plan := in.Plan
 	if plan == "" {

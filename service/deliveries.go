@@ -24,7 +24,7 @@ type tellArgs struct {
 
 func (s *Service) tellKind() jobs.Kind {
 	return jobs.Kind{
-		Name: "webhook", Work: s.tell, Max: webhookAttempts, Timeout: time.Minute, Lanes: 4,
+		Name: "webhook", Work: s.tell, Max: webhookAttempts, Timeout: time.Minute, Lanes: 4, Most: 64, MostEach: 48,
 		Backoff: func(attempt int, r float64) time.Duration {
 			wait, _ := webhooks.Schedule(attempt, r)
 			return wait

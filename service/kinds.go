@@ -17,8 +17,9 @@ func (s *Service) kinds() []jobs.Kind {
 		s.checkKind(),
 		s.retentionKind(),
 		s.compactKind(),
-		s.deliverKind(kindDeliver, directLanes),
-		s.deliverKind(kindRelay, relayLanes),
+		s.deliverKind(kindDeliver, localLanes, 0, 0),
+		s.deliverKind(kindDirect, directLanes, directMost, directEach),
+		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
 	}
 }
 

@@ -45,7 +45,7 @@ type EmailUserCreated struct {
 }
 
 // CreateEmailUser makes a mailbox, on a domain that is not complete a pending one. Without a password it makes one.
-func (s *Service) CreateEmailUser(_ context.Context, who Actor, in CreateEmailUserIn) (*EmailUserCreated, error) {
+func (s *Service) CreateEmailUser(ctx context.Context, who Actor, in CreateEmailUserIn) (*EmailUserCreated, error) {
 	b, err := s.draftMailbox(in)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (s *Service) CreateEmailUser(_ context.Context, who Actor, in CreateEmailUs
 		return nil, err // before the hash, which takes its time
 	}
 	b.hash(s)
-	var out EmailUserCreated
+	out := EmailUserCreated{Password: b.password, PasswordGenerated: b.generated}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if err := check(tx); err != nil {
 			return err
@@ -72,13 +72,14 @@ func (s *Service) CreateEmailUser(_ context.Context, who Actor, in CreateEmailUs
 		if err != nil {
 			return err
 		}
-		out.EmailUser, err = s.mailboxOut(tx, mb)
-		return err
+		if out.EmailUser, err = s.mailboxOut(tx, mb); err != nil {
+			return err
+		}
+		return s.keepAnswer(ctx, tx, &out)
 	})
 	if err != nil {
 		return nil, err
 	}
-	out.Password, out.PasswordGenerated = b.password, b.generated
 	return &out, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/store"
@@ -12,7 +13,13 @@ import (
 // newBare makes a service whose queue does not run, with one account.
 func newBare(t *testing.T) (*Service, Actor) {
 	t.Helper()
-	st, err := store.Open(t.TempDir(), store.Options{})
+	return newClocked(t, nil)
+}
+
+// newClocked is newBare with a clock of the test's own.
+func newClocked(t *testing.T, now func() time.Time) (*Service, Actor) {
+	t.Helper()
+	st, err := store.Open(t.TempDir(), store.Options{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (s *Service) addServers(out *EmailUser, e *store.External) {
 type ListEmailUsersIn struct {
 	PageIn
 	Domain string `query:"domain"`
-	Status string `query:"status" enum:"pending|active|suspended|error|deleting"`
+	Status string `query:"status" enum:"pending|active|suspended|error|deleting|"`
 	Q      string `query:"q" max:"254"`
 }
 
@@ -112,7 +112,7 @@ func (s *Service) ListEmailUsers(_ context.Context, who Actor, in ListEmailUsers
 type ListDomainEmailUsersIn struct {
 	PageIn
 	DomainID string `path:"domain_id"`
-	Status   string `query:"status" enum:"pending|active|suspended|error|deleting"`
+	Status   string `query:"status" enum:"pending|active|suspended|error|deleting|"`
 	Q        string `query:"q" max:"254"`
 }
 

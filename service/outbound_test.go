@@ -325,7 +325,7 @@ func (i *installation) left() (submissions, deliveries int) {
 			submissions++
 		}
 		for j := range store.Jobs.All(tx) {
-			if j.Kind == kindDeliver || j.Kind == kindRelay {
+			if j.Kind == kindDeliver || j.Kind == kindDirect || j.Kind == kindRelay {
 				deliveries++
 			}
 		}

@@ -25,9 +25,9 @@ type deliverArgs struct {
 	OutgoingID string `json:"outgoing_id"`
 }
 
-func (s *Service) deliverKind(name string, lanes int) jobs.Kind {
+func (s *Service) deliverKind(name string, lanes, most, each int) jobs.Kind {
 	return jobs.Kind{
-		Name: name, Work: s.handOn, Max: maxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: lanes,
+		Name: name, Work: s.handOn, Max: maxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: lanes, Most: most, MostEach: each,
 		Backoff: retryWait, Failed: s.deliveryFailed,
 	}
 }

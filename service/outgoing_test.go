@@ -207,7 +207,7 @@ func (i *installation) deliveryJob() *store.Job {
 	var found *store.Job
 	err := i.st.View(func(tx *store.Tx) error {
 		for j := range store.Jobs.All(tx) {
-			if j.Kind == kindDeliver || j.Kind == kindRelay {
+			if j.Kind == kindDeliver || j.Kind == kindDirect || j.Kind == kindRelay {
 				found = j
 			}
 		}

@@ -1,11 +1,13 @@
 package service
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/mailstead/mailstead/store"
@@ -39,11 +41,34 @@ func textHash(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// A Once is a request with an Idempotency-Key, which is to be done once however often it comes, over a crash too.
+type Once struct {
+	ID string // see ReplayID
+	// Answer gives the answer that the client gets when the operation answers out.
+	Answer func(out any) (Replayed, error)
+
+	bodyHash string
+	kept     atomic.Bool
+}
+
+// NewOnce makes a Once for a request with this body.
+func NewOnce(id string, body []byte, answer func(out any) (Replayed, error)) *Once {
+	sum := sha256.Sum256(body)
+	return &Once{ID: id, Answer: answer, bodyHash: hex.EncodeToString(sum[:])}
+}
+
+type onceKey struct{}
+
+// Context gives a context with which an operation knows of the Once.
+func (o *Once) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, onceKey{}, o)
+}
+
 // Replay gives the kept answer to a request, nil if there is none. Another body under the same key is an error.
-func (s *Service) Replay(id string, body []byte) (*Replayed, error) {
+func (s *Service) Replay(o *Once) (*Replayed, error) {
 	var rec *store.Idempotency
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		rec, err = store.Idempotencies.Get(tx, id)
+		rec, err = store.Idempotencies.Get(tx, o.ID)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) || err == nil && s.now().Sub(rec.CreatedAt) >= replayFor {
@@ -52,21 +77,43 @@ func (s *Service) Replay(id string, body []byte) (*Replayed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rec.BodyHash != textHash(string(body)) {
+	if rec.BodyHash != o.bodyHash {
 		return nil, Errorf(422, "idempotency_key_reused", "This Idempotency-Key came with another body before. Use a new key for a new request.")
 	}
-	plain, err := s.keys.Open("replay "+id, rec.Sealed)
+	plain, err := s.keys.Open("replay "+o.ID, rec.Sealed)
 	if err != nil {
 		return nil, err
 	}
 	return &Replayed{Status: rec.Status, ContentType: rec.ContentType, Location: rec.Location, Body: plain}, nil
 }
 
-// KeepReplay keeps the answer, sealed, since it may hold a secret.
-func (s *Service) KeepReplay(id string, body []byte, r Replayed) error {
-	rec := &store.Idempotency{
-		ID: id, BodyHash: textHash(string(body)), Status: r.Status, ContentType: r.ContentType, Location: r.Location,
-		Sealed: s.keys.Seal("replay "+id, r.Body), CreatedAt: s.now(),
+// KeepReplay keeps the answer, unless the operation has done that itself.
+func (s *Service) KeepReplay(o *Once, r Replayed) error {
+	if o.kept.Load() {
+		return nil
 	}
-	return s.Store.Update(func(tx *store.Tx) error { return store.Idempotencies.Put(tx, rec) })
+	return s.Store.Update(func(tx *store.Tx) error { return s.putReplay(tx, o, r) })
+}
+
+// keepAnswer keeps an operation's answer for the Idempotency-Key of its request, if that has one, in the transaction that
+// does what was asked for. Kept afterwards, it would be lost with a crash in between, and the operation be done again.
+func (s *Service) keepAnswer(ctx context.Context, tx *store.Tx, out any) error {
+	o, _ := ctx.Value(onceKey{}).(*Once)
+	if o == nil {
+		return nil
+	}
+	r, err := o.Answer(out)
+	if err != nil {
+		return err
+	}
+	tx.After(func() { o.kept.Store(true) })
+	return s.putReplay(tx, o, r)
+}
+
+// putReplay writes an answer, sealed, since it may hold a secret.
+func (s *Service) putReplay(tx *store.Tx, o *Once, r Replayed) error {
+	return store.Idempotencies.Put(tx, &store.Idempotency{
+		ID: o.ID, BodyHash: o.bodyHash, Status: r.Status, ContentType: r.ContentType, Location: r.Location,
+		Sealed: s.keys.Seal("replay "+o.ID, r.Body), CreatedAt: tx.Now(),
+	})
 }

@@ -41,6 +41,9 @@ func (s *Service) prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		func(tx *store.Tx) (int, error) {
 			return pruneByID(tx, store.Outgoings, func(o *store.Outgoing) bool { return now.Sub(o.QueuedAt) > mappingKept && !o.Waits() }, func(o *store.Outgoing) string { return o.ID })
 		},
+		func(tx *store.Tx) (int, error) {
+			return pruneByID(tx, store.Exports, func(e *store.Export) bool { return !now.Before(e.ExpiresAt) }, func(e *store.Export) string { return e.ID })
+		},
 		func(tx *store.Tx) (int, error) { return pruneReplays(tx, now) },
 	} {
 		if err := s.pruneAll(ctx, step); err != nil {

@@ -45,21 +45,28 @@ func (s *Service) route(tx *store.Tx, d *store.Domain, recipient string) (route,
 	return route{transport: viaDirect}, nil
 }
 
-// Kinds of delivery jobs. They differ in how many of one lane, that is to one next hop, run at a time.
+// Kinds of delivery jobs. They differ in how many of one lane, that is to one next hop, run at a time, and in how many of
+// the queue's workers they may have: what waits for others must not keep mail from its mailbox.
 const (
-	kindDeliver = "deliver" // to mailboxes and to strangers' hosts, which are to be treated gently
+	kindDeliver = "deliver" // to mailboxes here, and to nowhere
+	kindDirect  = "direct"  // to strangers' hosts, which are to be treated gently
 	kindRelay   = "relay"   // through a relay, which is there to take much
 )
 
 const (
+	localLanes  = 32
 	directLanes = 5
 	relayLanes  = 24
+
+	directMost = 96
+	directEach = 64 // of one account
+	relayMost  = 48
 )
 
 // job is the delivery of a row on this route. Its lane is the next hop, so that a slow one holds up nobody else; which
 // way it goes is decided again at each attempt.
 func (r route) job(row *store.Outgoing) jobs.New {
-	n := jobs.New{AccountID: row.AccountID, Kind: kindDeliver, Args: deliverArgs{row.ID}}
+	n := jobs.New{AccountID: row.AccountID, Kind: kindDeliver, Lane: "here", Args: deliverArgs{row.ID}}
 	switch r.transport {
 	case viaRelay:
 		n.Kind, n.Lane = kindRelay, "relay"
@@ -67,7 +74,7 @@ func (r route) job(row *store.Outgoing) jobs.New {
 			n.Lane = "relay " + r.relay.Name
 		}
 	case viaDirect:
-		n.Lane = "mx " + domainOfAddress(row.Recipient)
+		n.Kind, n.Lane = kindDirect, "mx "+domainOfAddress(row.Recipient)
 	}
 	return n
 }

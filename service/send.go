@@ -104,7 +104,7 @@ type SentRecipient struct {
 }
 
 // SendEmail sends a message as the mailbox and keeps a copy in its Sent folder.
-func (s *Service) SendEmail(_ context.Context, who Actor, in SendEmailIn) (*EmailQueued, error) {
+func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*EmailQueued, error) {
 	var mb *store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		if mb, err = mailboxOf(tx, who, in.UserID); err != nil {
@@ -121,13 +121,18 @@ func (s *Service) SendEmail(_ context.Context, who Actor, in SendEmailIn) (*Emai
 		return nil, err
 	}
 	defer letter.close()
-	sent, err := s.post(who.AccountID, mb.ID, letter, func(tx *store.Tx, mb *store.Mailbox) error {
-		return s.keepSent(tx, mb, copied)
+	var out *EmailQueued
+	_, err = s.post(who.AccountID, mb.ID, letter, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
+		out = emailQueued(mb, sent)
+		if err := s.keepSent(tx, mb, copied); err != nil {
+			return err
+		}
+		return s.keepAnswer(ctx, tx, out)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return emailQueued(mb, sent), nil
+	return out, nil
 }
 
 // compile writes the message of a request, and appends its bytes.

@@ -212,7 +212,7 @@ func TestSendRefuses(t *testing.T) {
 	}{
 		"nobody":                   {SendEmailIn{To: Texts{}}, "validation_error"},
 		"no address":               {SendEmailIn{To: Texts{"far.test"}}, "validation_error"},
-		"51 recipients":            {SendEmailIn{To: many}, "validation_error"},
+		"51 recipients":            {SendEmailIn{To: many}, "too_many_items"},
 		"line break in subject":    {SendEmailIn{To: to, Subject: "a\r\nBcc: y@far.test"}, "validation_error"},
 		"line break in address":    {SendEmailIn{To: Texts{"x@far.test\r\nBcc: y@far.test"}}, "validation_error"},
 		"line break in a header":   {SendEmailIn{To: to, Headers: map[string]string{"X-A": "b\r\nBcc: y@far.test"}}, "validation_error"},

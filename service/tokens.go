@@ -248,7 +248,7 @@ type CreateTokenIn struct {
 	Permissions   *[]string      `json:"permissions"`
 	ExpiresAt     Opt[time.Time] `json:"expires_at"`
 	ExpiresInDays Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
-	Kind          string         `json:"kind" enum:"api|mcp|session|"`
+	Kind          string         `json:"kind" enum:"api|mcp|"`
 }
 
 // TokenCreated is a token with its value, which is shown this once.
@@ -259,19 +259,16 @@ type TokenCreated struct {
 
 // CreateToken makes a token that acts as its creator. A member's holds read and write at most; nobody's holds more
 // than the token that makes it, unless that is an admin's.
-func (s *Service) CreateToken(_ context.Context, who Actor, in CreateTokenIn) (*TokenCreated, error) {
+func (s *Service) CreateToken(ctx context.Context, who Actor, in CreateTokenIn) (*TokenCreated, error) {
 	t, err := s.draftToken(who, in)
 	if err != nil {
 		return nil, err
 	}
-	return s.putToken(t)
+	return s.putToken(ctx, t)
 }
 
 func (s *Service) draftToken(who Actor, in CreateTokenIn) (*store.Token, error) {
 	t := &store.Token{AccountID: who.AccountID, UserID: who.UserID, Name: in.Name, Kind: "api", Permissions: []string{"read", "write"}}
-	if in.Kind == "session" {
-		return nil, Invalid("kind", "not_allowed", "must be api or mcp; sessions are made by signing in")
-	}
 	if in.Kind != "" {
 		t.Kind = in.Kind
 	}
@@ -318,17 +315,29 @@ func (s *Service) setExpiry(t *store.Token, in CreateTokenIn) error {
 }
 
 // putToken gives the token its value and keeps it.
-func (s *Service) putToken(t *store.Token) (*TokenCreated, error) {
+func (s *Service) putToken(ctx context.Context, t *store.Token) (*TokenCreated, error) {
 	value := newToken()
 	t.Hash, t.Prefix = tokenHash(value), value[:12]
+	var out *TokenCreated
 	err := s.Store.Update(func(tx *store.Tx) error {
+		_, err := store.Users.Get(tx, t.UserID)
+		if errors.Is(err, store.ErrNotFound) { // deleted since the request was let in
+			return unauthorized("token_revoked", "This token was revoked. Use another one.")
+		}
+		if err != nil {
+			return err
+		}
 		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
-		return store.Tokens.Put(tx, t)
+		if err := store.Tokens.Put(tx, t); err != nil {
+			return err
+		}
+		out = &TokenCreated{tokenOut(t), value}
+		return s.keepAnswer(ctx, tx, out)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &TokenCreated{tokenOut(t), value}, nil
+	return out, nil
 }
 
 // TokenIn names one token.

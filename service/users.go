@@ -16,7 +16,7 @@ type TokenFor struct {
 }
 
 // CreateTokenFor makes a token that acts as a team user. It is for the operator, on the server itself.
-func (s *Service) CreateTokenFor(_ context.Context, in TokenFor) (*TokenCreated, error) {
+func (s *Service) CreateTokenFor(ctx context.Context, in TokenFor) (*TokenCreated, error) {
 	u, err := s.userByEmail(in.User)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (s *Service) CreateTokenFor(_ context.Context, in TokenFor) (*TokenCreated,
 	if err != nil {
 		return nil, err
 	}
-	return s.putToken(t)
+	return s.putToken(ctx, t)
 }
 
 func (s *Service) userByEmail(email string) (u *store.User, err error) {
@@ -68,8 +68,8 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 	if in.Password == "" {
 		in.Password = newPassword()
 	}
-	if len(in.Password) < 6 || len(in.Password) > 128 {
-		return nil, Invalid("password", "out_of_range", "must have 6 to 128 characters")
+	if err := checkTeamPassword("password", in.Password); err != nil {
+		return nil, err
 	}
 	u, err := s.userByEmail(in.User)
 	if err != nil {
@@ -81,7 +81,9 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 		if err != nil {
 			return err
 		}
-		now.PasswordHash, now.UpdatedAt = hash, tx.Now()
+		if err := setTeamPassword(tx, now, hash, ""); err != nil {
+			return err
+		}
 		return store.Users.Put(tx, now)
 	})
 	if err != nil {

@@ -113,7 +113,7 @@ type WebhookCreated struct {
 }
 
 // CreateWebhook makes an endpoint. One that wants email.received switches the universal inbox on.
-func (s *Service) CreateWebhook(_ context.Context, who Actor, in CreateWebhookIn) (*WebhookCreated, error) {
+func (s *Service) CreateWebhook(ctx context.Context, who Actor, in CreateWebhookIn) (*WebhookCreated, error) {
 	if err := s.Guard.CheckURL(in.URL); err != nil {
 		return nil, Invalid("url", "invalid", "%s", err)
 	}
@@ -126,17 +126,22 @@ func (s *Service) CreateWebhook(_ context.Context, who Actor, in CreateWebhookIn
 		ID: id, AccountID: who.AccountID, URL: in.URL, Events: events, Description: in.Description, Status: "enabled",
 		Secret: s.keys.Seal("webhook "+id, []byte(secret)), SecretHint: webhooks.SecretHint(secret), APIVersion: APIVersion,
 	}
+	var out *WebhookCreated
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if store.WebhooksByAccount.Count(tx, who.AccountID, webhookLimit) >= webhookLimit {
 			return Errorf(403, "webhook_limit_reached", "An account may have %d webhook endpoints. Delete one first.", webhookLimit)
 		}
 		w.CreatedAt, w.UpdatedAt = tx.Now(), tx.Now()
-		return s.putWebhook(tx, w)
+		if err := s.putWebhook(tx, w); err != nil {
+			return err
+		}
+		out = &WebhookCreated{webhookOut(w), secret}
+		return s.keepAnswer(ctx, tx, out)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &WebhookCreated{webhookOut(w), secret}, nil
+	return out, nil
 }
 
 // putWebhook keeps an endpoint; while it is enabled and wants email.received, the universal inbox is on.
@@ -290,7 +295,7 @@ func (s *Service) GetWebhookSecret(_ context.Context, who Actor, in WebhookIn) (
 }
 
 // RotateWebhookSecret makes a new secret; the one before signs too for 24 hours.
-func (s *Service) RotateWebhookSecret(_ context.Context, who Actor, in WebhookIn) (*WebhookSecret, error) {
+func (s *Service) RotateWebhookSecret(ctx context.Context, who Actor, in WebhookIn) (*WebhookSecret, error) {
 	secret := webhooks.NewSecret()
 	out := &WebhookSecret{ID: in.ID, Secret: secret}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -302,7 +307,10 @@ func (s *Service) RotateWebhookSecret(_ context.Context, who Actor, in WebhookIn
 		w.Secret, w.SecretHint = s.keys.Seal("webhook "+w.ID, []byte(secret)), webhooks.SecretHint(secret)
 		w.UpdatedAt = tx.Now()
 		out.PreviousSecretExpiresAt = Time{w.OldSecretEnds}
-		return store.Webhooks.Put(tx, w)
+		if err := store.Webhooks.Put(tx, w); err != nil {
+			return err
+		}
+		return s.keepAnswer(ctx, tx, out)
 	})
 	if err != nil {
 		return nil, err

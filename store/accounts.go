@@ -40,6 +40,8 @@ type User struct {
 	Status       string // invited, active
 	PasswordHash string // argon2id, PHC form; "" while none is set
 	InvitedBy    string // a user id, or ""
+	ResetHash    string // SHA-256 of the token that sets a new password, hex; "" while there is none
+	ResetExpires time.Time
 	LastLoginAt  time.Time
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
@@ -49,6 +51,7 @@ type User struct {
 var (
 	Users          = newTable("user", func(u *User) string { return u.ID })
 	UserByEmail    = Users.unique("email", func(u *User) string { return u.Email })
+	UserByReset    = Users.unique("reset", func(u *User) string { return u.ResetHash })
 	UsersByAccount = Users.index("account", func(u *User) string { return u.AccountID })
 )
 

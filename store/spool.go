@@ -69,7 +69,7 @@ type Spool struct {
 }
 
 // Write appends to the message. When p does not fit under the maximum, nothing of p is taken and ErrTooLarge is returned; after any
-// error every later Write returns the same error, and the Spool cannot be stored.
+// error every later Write returns the same error, and the Spool cannot be stored. On a full disk the error is ErrFull.
 func (s *Spool) Write(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
@@ -107,7 +107,7 @@ func (s *Spool) flush() error {
 	if s.file == nil {
 		f, err := os.CreateTemp(s.home.dir, spoolPrefix)
 		if err != nil {
-			return fmt.Errorf("spool message: %w", err)
+			return spoolFailed(err)
 		}
 		s.file = f
 		if os.Remove(f.Name()) != nil {
@@ -116,12 +116,19 @@ func (s *Spool) flush() error {
 	}
 	for i, c := range s.chunks {
 		if _, err := s.home.writeAt(s.file, c[:], s.flushed+int64(i)*spoolChunk); err != nil {
-			return fmt.Errorf("spool message: %w", err)
+			return spoolFailed(err)
 		}
 	}
 	s.flushed += s.inChunk
 	s.inChunk = 0
 	return nil
+}
+
+func spoolFailed(err error) error {
+	if isFull(err) {
+		return fmt.Errorf("spool message: %w: %w", ErrFull, err)
+	}
+	return fmt.Errorf("spool message: %w", err)
 }
 
 // Prepend puts p, whole header fields with their line ends, before the message and before what earlier calls have put there. It does not

@@ -110,6 +110,24 @@ func (b *Sandbox) ExpireTokens(t testing.TB, accountID string) {
 	})
 }
 
+// AgeExports makes the account's exports older than they are, so that their times pass at once.
+func (b *Sandbox) AgeExports(t testing.TB, accountID string, by time.Duration) {
+	t.Helper()
+	b.update(t, func(tx *store.Tx) error {
+		var all []*store.Export
+		for _, e := range store.ExportsByAccount.Asc(tx, accountID, "") {
+			all = append(all, e)
+		}
+		for _, e := range all {
+			e.CreatedAt, e.ExpiresAt = e.CreatedAt.Add(-by), e.ExpiresAt.Add(-by)
+			if err := store.Exports.Put(tx, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // FlushUses has the uses of tokens written that were noted, as the service's end does.
 func (b *Sandbox) FlushUses(t testing.TB) {
 	t.Helper()
@@ -134,7 +152,7 @@ func (b *Sandbox) Domain(t testing.TB, accountID, name, provider, status string)
 // Template puts a template of the account into the store, and gives its id.
 func (b *Sandbox) Template(t testing.TB, accountID, name string, usernames ...string) string {
 	t.Helper()
-	tpl := &store.Template{ID: b.Store.NewID("tpl"), AccountID: accountID, Name: name, Usernames: usernames, CreatedAt: b.Store.Now()}
+	tpl := &store.Template{ID: b.Store.NewID("tpl"), AccountID: accountID, Name: name, Usernames: usernames, CreatedAt: b.Store.Now(), UpdatedAt: b.Store.Now()}
 	b.update(t, func(tx *store.Tx) error { return store.Templates.Put(tx, tpl) })
 	return tpl.ID
 }

@@ -1,0 +1,134 @@
+package handlers
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the page
+	"encoding/base64"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+//go:embed reset.html
+var resetPage string
+
+// resetForm is the most bytes of the form with which a password is set.
+const resetForm = 16 << 10
+
+// A resetView is what the page says: a form with what was wrong with it, or how it ended.
+type resetView struct {
+	Email, Token, Wrong string
+	Done                string
+	Home                string
+}
+
+// resetPassword is the page that a reset link leads to. GET shows a form and uses nothing up, so that programs which look
+// at links do no harm; POST sets the password. The page has no scripts.
+func (s *Server) resetPassword(c *call) {
+	s.resetHeaders(c.w.Header())
+	addr := remoteAddr(c.r)
+	if err := s.bad.check(addr, s.now()); err != nil {
+		s.resetFailed(c, addr, err)
+		return
+	}
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead:
+		token := c.r.URL.Query().Get("token")
+		email, err := s.svc.CheckReset(c.r.Context(), token)
+		if err != nil {
+			s.resetFailed(c, addr, err)
+			return
+		}
+		s.showReset(c, http.StatusOK, resetView{Email: email, Token: token})
+	case http.MethodPost:
+		s.takeReset(c, addr)
+	default:
+		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
+	}
+}
+
+// resetHeaders keep the page from being framed, cached, given scripts, and its token from going elsewhere as a referrer.
+func (s *Server) resetHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src '"+styleHash(resetPage)+"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+}
+
+// styleHash is how a policy names the one style sheet within a page.
+func styleHash(page string) string {
+	_, rest, _ := strings.Cut(page, "<style>")
+	sheet, _, _ := strings.Cut(rest, "</style>")
+	sum := sha256.Sum256([]byte(sheet))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// takeReset sets the password that the form holds.
+func (s *Server) takeReset(c *call, addr string) {
+	if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
+		s.resetFailed(c, addr, service.Errorf(http.StatusForbidden, "forbidden", "The form was sent from another site. Open the link again and use the form there."))
+		return
+	}
+	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
+		s.resetFailed(c, addr, service.Errorf(http.StatusUnsupportedMediaType, "unsupported_media_type", "Use the form of the link."))
+		return
+	}
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, resetForm)
+	if err := c.r.ParseForm(); err != nil {
+		s.resetFailed(c, addr, service.Errorf(http.StatusBadRequest, "validation_error", "The form could not be read. Open the link again."))
+		return
+	}
+	form := c.r.PostForm
+	v := resetView{Token: form.Get("token")}
+	var err error
+	if v.Email, err = s.svc.CheckReset(c.r.Context(), v.Token); err != nil {
+		s.resetFailed(c, addr, err)
+		return
+	}
+	if form.Has("again") && form.Get("again") != form.Get("password") {
+		v.Wrong = "The two passwords are not the same."
+		s.showReset(c, http.StatusBadRequest, v)
+		return
+	}
+	err = s.svc.CompleteReset(c.r.Context(), v.Token, form.Get("password"))
+	if e, ours := service.AsError(err); ours && e.Status == http.StatusBadRequest {
+		v.Wrong = "The password " + e.Details[0].Message + "."
+		s.showReset(c, http.StatusBadRequest, v)
+		return
+	}
+	if err != nil {
+		s.resetFailed(c, addr, err)
+		return
+	}
+	s.showReset(c, http.StatusOK, resetView{Email: v.Email, Done: "Your password is set. You can sign in with it now.", Home: s.svc.Config.BaseURL + "/"})
+}
+
+// resetFailed says on the page what went wrong.
+func (s *Server) resetFailed(c *call, addr string, err error) {
+	s.countDead(addr, err)
+	e := service.Explain(err)
+	if e.Status >= http.StatusInternalServerError {
+		s.Log.Error("reset page", "request_id", c.id, "error", err)
+	}
+	if e.RetryAfter > 0 {
+		c.w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(e.RetryAfter)))
+	}
+	s.showReset(c, e.Status, resetView{Done: e.Message})
+}
+
+func (s *Server) showReset(c *call, status int, v resetView) {
+	var page bytes.Buffer
+	if err := s.pages.Execute(&page, v); err != nil {
+		s.fail(c, err)
+		return
+	}
+	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	c.w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(page.Bytes()) // a client that has gone needs no answer
+}

@@ -1,0 +1,103 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// gauge counts how many works run at a time, and the most that did.
+type gauge struct{ now, most, all atomic.Int32 }
+
+func (g *gauge) work(d time.Duration) Work {
+	return func(ctx context.Context, _ *store.Job) (Writes, error) {
+		g.all.Add(1)
+		n := g.now.Add(1)
+		g.most.Store(max(g.most.Load(), n))
+		defer g.now.Add(-1)
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+		return nil, nil
+	}
+}
+
+func TestSlowKindLeavesWorkersForOthers(t *testing.T) {
+	in(t, func(t *testing.T, q *Queue) {
+		var slow gauge
+		q.Workers = 20
+		q.Handle(Kind{Name: "slow", Lanes: 3, Most: 10, Work: slow.work(time.Minute)})
+		q.Handle(Kind{Name: "quick", Visible: true, Work: done})
+		addMany(t, q, 1000, func(i int) New { return New{Kind: "slow", Lane: fmt.Sprint("host ", i%200)} })
+		start(t, q)
+		for range 20 {
+			j := add(t, q, New{Kind: "quick"})
+			synctest.Wait()
+			wantState(t, q, j.ID, store.JobCompleted)
+		}
+		time.Sleep(100*time.Minute + time.Second)
+		if most, all := slow.most.Load(), slow.all.Load(); most != 10 || all != 1000 {
+			t.Errorf("%d of the slow kind ran at a time, %d in all; want 10, 1000", most, all)
+		}
+		if n := len(q.round.shares); n != 0 {
+			t.Errorf("%d shares are left in memory", n)
+		}
+	})
+}
+
+func TestAccountLeavesItsKindToOthers(t *testing.T) {
+	in(t, func(t *testing.T, q *Queue) {
+		var mine gauge
+		others := make(chan time.Time, 100)
+		began := time.Now()
+		q.Handle(Kind{Name: "k", Lanes: 5, Most: 10, MostEach: 8, Work: func(ctx context.Context, j *store.Job) (Writes, error) {
+			if j.AccountID == "other" {
+				others <- time.Now()
+				return nil, nil
+			}
+			return mine.work(time.Hour)(ctx, j)
+		}})
+		addMany(t, q, 500, func(i int) New { return New{Kind: "k", AccountID: "greedy", Lane: fmt.Sprint("host ", i%100)} })
+		addMany(t, q, 100, func(i int) New { return New{Kind: "k", AccountID: "other", Lane: fmt.Sprint("peer ", i%10)} })
+		start(t, q)
+		synctest.Wait()
+		if len(others) != 100 || mine.most.Load() != 8 {
+			t.Errorf("%d of the other account's ran at once, want 100; %d of the greedy one's, want 8", len(others), mine.most.Load())
+		}
+		for range len(others) {
+			if at := <-others; !at.Equal(began) {
+				t.Fatalf("the other account waited %s", at.Sub(began))
+			}
+		}
+	})
+}
+
+func TestMoreLanesWaitForAShareThanMemoryHolds(t *testing.T) {
+	in(t, func(t *testing.T, q *Queue) {
+		const n = 2*maxAside + 100
+		var slow gauge
+		q.Handle(Kind{Name: "slow", Most: 50, Work: slow.work(time.Second)})
+		q.Handle(Kind{Name: "quick", Visible: true, Work: done})
+		addMany(t, q, n, func(i int) New { return New{Kind: "slow", Lane: fmt.Sprint(i)} })
+		last := add(t, q, New{Kind: "quick"})
+		start(t, q)
+		synctest.Wait()
+		wantState(t, q, last.ID, store.JobCompleted)
+		if _, lanes, _ := memory(q); lanes > maxAside+maxLanes {
+			t.Errorf("%d lanes in memory", lanes)
+		}
+		time.Sleep(n/50*time.Second + time.Minute)
+		if all := slow.all.Load(); all != n {
+			t.Errorf("%d of %d ran", all, n)
+		}
+		if _, lanes, _ := memory(q); lanes != 0 || len(q.round.shares) != 0 {
+			t.Errorf("%d lanes, %d shares are left in memory", lanes, len(q.round.shares))
+		}
+	})
+}
