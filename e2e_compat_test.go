@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/smtp"
@@ -232,18 +233,14 @@ func (p *player) send(where string, e *exchange) (status int, returned map[strin
 		}
 		body = string(text)
 	}
-	path := e.Path
-	for name, value := range p.kept {
-		path, body = strings.ReplaceAll(path, "{"+name+"}", value), strings.ReplaceAll(body, "{"+name+"}", value)
-	}
-	req, err := http.NewRequest(e.Method, "http://"+p.ready.HTTP+path, strings.NewReader(body))
+	req, err := http.NewRequest(e.Method, "http://"+p.ready.HTTP+p.fill(e.Path), strings.NewReader(p.fill(body)))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+p.token)
 	req.Header.Set("Content-Type", "application/json")
 	for name, value := range e.Header {
-		req.Header.Set(name, value)
+		req.Header.Set(name, p.fill(value))
 	}
 	resp, err := p.http.Do(req)
 	if err != nil {
@@ -260,12 +257,21 @@ func (p *player) send(where string, e *exchange) (status int, returned map[strin
 			returned[name] = settleText("", value)
 		}
 	}
-	if media := resp.Header.Get("Content-Type"); media == "application/json" || media == "application/problem+json" {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if media == "application/json" || media == "application/problem+json" {
 		if err := json.Unmarshal(text, &answer); err != nil {
 			p.t.Fatalf("%s: %v in %s", where, err, text)
 		}
 	}
 	return resp.StatusCode, returned, answer
+}
+
+// fill puts what was kept where its name stands.
+func (p *player) fill(text string) string {
+	for name, value := range p.kept {
+		text = strings.ReplaceAll(text, "{"+name+"}", value)
+	}
+	return text
 }
 
 func reached(answer any, until map[string]any) bool {
