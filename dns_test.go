@@ -171,10 +171,10 @@ func TestDomainVerifiesAgainstItsOwnServer(t *testing.T) {
 	}
 }
 
-// unboundConf binds unbound to the loopback and gives it our server for a root, so that it cannot ask anybody else.
+// unboundConf binds unbound to an address of the loopback that no other test uses, so that its port stays free, and gives it our server for a root, so that it cannot ask anybody else.
 // Its three gaps are its port and twice our address, IP@port.
 const unboundConf = `server:
-  interface: 127.0.0.1
+  interface: 127.53.0.53
   port: %s
   outgoing-interface: 127.0.0.1
   do-ip6: no
@@ -204,7 +204,7 @@ stub-zone:
 func startUnbound(t *testing.T, ours string) (addr string) {
 	t.Helper()
 	unbound := program(t, "unbound", "/usr/sbin/unbound")
-	free, err := net.ListenPacket("udp", "127.0.0.1:0")
+	free, err := net.ListenPacket("udp", "127.53.0.53:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -379,4 +381,56 @@ func TestStopUnderLoad(t *testing.T) {
 		}
 	}
 	i.check()
+}
+
+// TestStopWhilePeersHang: a host that stalls, a message and a request that do not end and readers that stay cost no more
+// than the 20 s that what runs is given.
+func TestStopWhilePeersHang(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes the connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	world := newResolver(t)
+	_, port, _ := net.SplitHostPort(silent.Addr().String())
+	i := newInstance(t, generousLimits, "--resolver", world.addr, "--outbound", "direct", "--mx-port", port)
+	world.delegate(i.ready.DNS)
+	world.set(t, "far.test", "MX", "10 mx.far.test.")
+	world.set(t, "mx.far.test", "A", "127.0.0.1")
+	world.set(t, "mx.far.test", "AAAA")
+	i.addDomain("example.test")
+	ann := i.addMailbox("ann@example.test", "correct horse")
+	i.want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": "x@far.test", "subject": "s", "text": "t"}, nil)
+	half := talkTo(t, i.ready.SMTP)
+	half.envelope(t, "ann@example.test")
+	half.say("DATA")
+	_, _ = io.WriteString(half, "Subject: half of it\r\n")
+	upload := dial(t, i.ready.HTTP)
+	fmt.Fprintf(upload, "POST /v1/webhooks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", i.token)
+	reader := i.readMail("ann@example.test", "correct horse")
+	appending := reader.Append("INBOX", 1000, nil)
+	_, _ = io.WriteString(appending, "Subject: half of it\r\n")
+	if _, err := i.readMail("ann@example.test", "correct horse").Idle(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	start := time.Now()
+	i.stop()
+	if took := time.Since(start); took > 22*time.Second {
+		t.Errorf("it took %s to stop", took)
+	} else {
+		t.Logf("stopped after %s", took)
+	}
+	i.start()
+	if rows := i.inbox(ann); len(rows) != 0 {
+		t.Errorf("halves are stored: %+v", rows)
+	}
+	if r := sendingLog(i)["x@far.test"]; r.Status != "queued" && r.Status != "deferred" {
+		t.Errorf("the log: %+v", r)
+	}
+	i.kill() // rather than wait for the silent host again
+	if out, code := mailstead(t, "check", "--data", i.dir); code != 0 {
+		t.Errorf("check: %s", out)
+	}
 }

@@ -103,6 +103,9 @@ func fillAndEmpty(t *testing.T, disk *smallDisk) {
 		i.fillUp(t, acked)
 		listed += i.fillDatabase(t)
 		i.whileFull(t, ann)
+		if leave == 0 {
+			i.restartWhileFull(t, ann)
+		}
 		disk.empty()
 		i.goesOn(t, ann, bob, acked)
 	}
@@ -215,6 +218,17 @@ func (i *instance) whileFull(t *testing.T, ann string) {
 		t.Error("APPEND succeeded on a full disk")
 	}
 	c.Close()
+}
+
+// restartWhileFull demands that a server stops well, starts and can be read on a full disk.
+func (i *instance) restartWhileFull(t *testing.T, ann string) {
+	t.Helper()
+	i.stop()
+	i.start()
+	i.whileFull(t, ann)
+	i.kill()
+	i.start()
+	i.whileFull(t, ann)
 }
 
 // goesOn demands that everything works again at once.

@@ -81,6 +81,22 @@ func sent(i *instance) map[string]logRow {
 	return out
 }
 
+// TestClientsAreToldTheirPorts: the account names the ports of submission and IMAP that are listened on.
+func TestClientsAreToldTheirPorts(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, generousLimits)
+	var account struct {
+		Mail struct {
+			SMTPPort int `json:"smtp_port"`
+			IMAPPort int `json:"imap_port"`
+		}
+	}
+	i.want(200, "GET", "/v1/account", nil, &account)
+	if got, want := fmt.Sprintf("127.0.0.1:%d 127.0.0.1:%d", account.Mail.SMTPPort, account.Mail.IMAPPort), i.ready.Submission+" "+i.ready.IMAP; got != want {
+		t.Errorf("clients are told %s, the server listens on %s", got, want)
+	}
+}
+
 // TestSendLocalAndCapture: the sandbox delivers to its own mailboxes and captures everything else, from the API and from
 // submission alike.
 func TestSendLocalAndCapture(t *testing.T) {

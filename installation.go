@@ -35,6 +35,9 @@ func openInstallation(dir string, s *settings, l *listeners, log *slog.Logger) (
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
+	if config.Registrars, err = registrars(s.Registrar, st, log); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
 	q := jobs.NewQueue(st)
 	q.Log = log
 	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, config)}

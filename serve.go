@@ -86,16 +86,17 @@ func serve(ctx context.Context, dir string, s *settings, stdout, stderr io.Write
 
 // run starts every part, says so, waits for the end and stops in two steps.
 func (s *server) run(ctx context.Context, dir string, created *service.AccountCreated, stdout io.Writer) error {
-	// Work may go on after the listeners have stopped, so it has a context of its own.
-	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
-	listening, stopListening := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWork()
-	defer stopListening()
-	var work, ears sync.WaitGroup
-	s.start(&work, "queue", func() error { return s.inst.queue.Run(working) })
-	s.start(&work, "service", func() error { return s.inst.svc.Run(working) })
-	s.listenAll(listening, &ears)
-	socket, err := s.serveSocket(listening, dir, &ears)
+	// Nothing new is taken once taking has ended, by the queue either; what runs has its grace at the same time
+	// everywhere. What it leaves behind the service keeps last.
+	taking, stopTaking := context.WithCancel(context.WithoutCancel(ctx))
+	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopKeeping()
+	defer stopTaking()
+	var last, work sync.WaitGroup
+	s.start(&last, "service", func() error { return s.inst.svc.Run(keeping) })
+	s.start(&work, "queue", func() error { return s.inst.queue.Run(taking) })
+	s.listenAll(taking, &work)
+	socket, err := s.serveSocket(taking, dir, &work)
 	if err != nil {
 		s.log.Warn("the command line cannot reach this server while it runs", "error", err)
 	} else {
@@ -106,10 +107,10 @@ func (s *server) run(ctx context.Context, dir string, created *service.AccountCr
 		err = s.wait(ctx)
 	}
 	s.log.Info("stopping")
-	stopListening()
-	ears.Wait()
-	stopWork()
+	stopTaking()
 	work.Wait()
+	stopKeeping()
+	last.Wait()
 	return err
 }
 

@@ -44,9 +44,10 @@ type settings struct {
 	LogFormat   logForm  `toml:"log_format" usage:"text or json"`
 	LogLevel    logLevel `toml:"log_level" usage:"debug, info, warn or error"`
 
-	Relay  []relaySettings `toml:"relay"`
-	Limits limitSettings   `toml:"limits"`
-	Zones  dnsSettings     `toml:"-"`
+	Relay     []relaySettings   `toml:"relay"`
+	Registrar registrarSettings `toml:"registrar"`
+	Limits    limitSettings     `toml:"limits"`
+	Zones     dnsSettings       `toml:"-"`
 }
 
 type relaySettings struct {
@@ -63,6 +64,11 @@ type relaySettings struct {
 	WebhookSecret string    `toml:"webhook_secret"`
 	IDPattern     pattern   `toml:"id_pattern"`
 	IDTemplate    string    `toml:"id_template"`
+}
+
+// registrarSettings is the table [registrar]. The sandbox has no settings of its own; that it is there switches it on.
+type registrarSettings struct {
+	Sandbox *struct{} `toml:"sandbox"`
 }
 
 // dnsSettings is the table [dns]; `listen` in it is what `dns = ADDR` is without the table.

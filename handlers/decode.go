@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -22,37 +21,6 @@ import (
 
 	"github.com/mailstead/mailstead/service"
 )
-
-const defaultBody = 1 << 20
-
-// readBody reads the request's body within the operation's bound.
-func readBody(c *call) ([]byte, error) {
-	if c.r.Method == http.MethodGet || c.r.Body == nil {
-		return nil, nil
-	}
-	most := c.op.body
-	if most == 0 {
-		most = defaultBody
-	}
-	tooLarge := service.Errorf(413, "payload_too_large", "The body is larger than the %d bytes that %s takes. Send less at a time.", most, c.op.name)
-	if c.r.ContentLength > most {
-		return nil, tooLarge
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
-	if e := new(http.MaxBytesError); errors.As(err, &e) {
-		return nil, tooLarge
-	}
-	if err != nil {
-		return nil, service.Errorf(400, "invalid_json", "The body ended before it was whole. Send it again.").Because(err)
-	}
-	if len(body) == 0 {
-		return nil, nil
-	}
-	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, service.Errorf(415, "unsupported_media_type", "Send the body as JSON, with Content-Type: application/json.")
-	}
-	return body, nil
-}
 
 // A source is where the fields of a request come from.
 type source struct {

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/julienschmidt/httprouter"
+
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -41,30 +43,13 @@ func NewRequest(ctx context.Context, operation, args string) (*http.Request, err
 }
 
 func (o *op) request(ctx context.Context, args string) (*http.Request, error) {
-	fields := map[string]json.RawMessage{}
-	if args != "" {
-		var err error
-		if fields, err = splitObject([]byte(args)); err != nil {
-			return nil, fmt.Errorf("the arguments are not one JSON object: %w", err)
-		}
+	params, query, body, err := o.split(args)
+	if err != nil {
+		return nil, err
 	}
-	path, query := o.path, url.Values{}
-	for name, raw := range fields {
-		text := plainText(raw)
-		if hole := "{" + name + "}"; strings.Contains(path, hole) {
-			path = strings.ReplaceAll(path, hole, url.PathEscape(text))
-			delete(fields, name)
-		} else if o.method == http.MethodGet || isQuery(o.call.in, name) {
-			query.Set(name, text)
-			delete(fields, name)
-		}
-	}
-	if hole := strings.IndexByte(path, '{'); hole >= 0 {
-		return nil, fmt.Errorf("%s needs %s", o.name, path[hole+1:hole+strings.IndexByte(path[hole:], '}')])
-	}
-	body, err := json.Marshal(fields)
-	if err != nil || o.method == http.MethodGet {
-		body = nil
+	path := o.path
+	for _, p := range params {
+		path = strings.ReplaceAll(path, "{"+p.Key+"}", url.PathEscape(p.Value))
 	}
 	r, err := http.NewRequestWithContext(ctx, o.method, path+"?"+query.Encode(), bytes.NewReader(body))
 	if err != nil {
@@ -72,6 +57,46 @@ func (o *op) request(ctx context.Context, args string) (*http.Request, error) {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	return r, nil
+}
+
+// split takes one JSON object of arguments apart: what belongs in the path, in the query and in the body.
+func (o *op) split(args string) (httprouter.Params, url.Values, []byte, error) {
+	fields := map[string]json.RawMessage{}
+	if args != "" {
+		var err error
+		if fields, err = splitObject([]byte(args)); err != nil {
+			return nil, nil, nil, fmt.Errorf("the arguments are not one JSON object: %w", err)
+		}
+	}
+	var params httprouter.Params
+	for part := range strings.SplitSeq(o.path, "/") {
+		name, ok := strings.CutPrefix(part, "{")
+		if !ok {
+			continue
+		}
+		name = strings.TrimSuffix(name, "}")
+		text := plainText(fields[name])
+		if text == "" {
+			return nil, nil, nil, fmt.Errorf("%s needs %s", o.name, name)
+		}
+		params = append(params, httprouter.Param{Key: name, Value: text})
+		delete(fields, name)
+	}
+	query := url.Values{}
+	for name, raw := range fields {
+		if o.method != http.MethodGet && !isQuery(o.call.in, name) {
+			continue
+		}
+		if string(raw) != "null" {
+			query.Set(name, plainText(raw))
+		}
+		delete(fields, name)
+	}
+	if o.method == http.MethodGet {
+		return params, query, nil, nil
+	}
+	body, err := json.Marshal(fields)
+	return params, query, body, err
 }
 
 // plainText is a JSON text without its quotes, and any other value as it is written.

@@ -127,7 +127,7 @@ type about struct {
 // What several operations may answer.
 const (
 	dnsErrors    = "dns_provider_unsupported"
-	recordErrors = dnsErrors + " invalid_record cname_at_apex managed_record_collision duplicate_record"
+	recordErrors = dnsErrors + " domain_busy invalid_record cname_at_apex managed_record_collision duplicate_record"
 )
 
 var abouts = map[string]about{
@@ -152,7 +152,7 @@ var abouts = map[string]about{
 	"connect_domains":     {group: "Domains", summary: "Connect domains that you own", text: "One bad name does not stop its neighbours.", errors: "domain_limit_exceeded"},
 	"check_provider":      {group: "Domains", summary: "Show who keeps a domain", text: "Asks RDAP.", errors: "invalid_domain upstream_error"},
 	"check_nameservers":   {group: "Domains", summary: "Look whether domains are delegated to us", text: "Those that are go on to be set up."},
-	"setup_domain":        {group: "Domains", summary: "Set a domain up, and buy it if asked to", text: "Buying needs `register: true`, the quoted `price` and the `purchase` permission. Run again it repairs, and never buys twice.", errors: "invalid_domain domain_limit_exceeded domain_busy not_configured insufficient_scope forbidden_role"},
+	"setup_domain":        {group: "Domains", summary: "Set a domain up, and buy it if asked to", text: "Buying needs `register: true`, the quoted `price` and the `purchase` permission. Run again it repairs, and never buys twice. Passwords that are not given are made; an export shows them.", errors: "invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy not_configured insufficient_scope forbidden_role"},
 	"get_domain":          {group: "Domains", summary: "Show a domain"},
 	"update_domain":       {group: "Domains", summary: "Change a domain", errors: "domain_busy", show: "tags notes"},
 	"delete_domain":       {group: "Domains", summary: "Delete a domain with its mailboxes and their mail", errors: "domain_busy"},
@@ -163,13 +163,13 @@ var abouts = map[string]about{
 	"list_custom_dns_records":  {group: "DNS", summary: "List a domain's own records", errors: dnsErrors},
 	"create_custom_dns_record": {group: "DNS", summary: "Add a record", errors: recordErrors},
 	"update_custom_dns_record": {group: "DNS", summary: "Change a record", errors: recordErrors, show: "value ttl"},
-	"delete_custom_dns_record": {group: "DNS", summary: "Delete a record", errors: dnsErrors},
-	"set_dmarc":                {group: "DNS", summary: "Set a DMARC policy of your own", errors: dnsErrors + " invalid_dmarc"},
-	"reset_dmarc":              {group: "DNS", summary: "Go back to the policy p=reject", errors: dnsErrors},
-	"set_redirect":             {group: "DNS", summary: "Redirect a domain's website"},
-	"delete_redirect":          {group: "DNS", summary: "End a redirect"},
-	"set_forward":              {group: "DNS", summary: "Forward a domain's mail that no mailbox takes"},
-	"delete_forward":           {group: "DNS", summary: "End a forward"},
+	"delete_custom_dns_record": {group: "DNS", summary: "Delete a record", errors: dnsErrors + " domain_busy"},
+	"set_dmarc":                {group: "DNS", summary: "Set a DMARC policy of your own", errors: dnsErrors + " domain_busy invalid_dmarc"},
+	"reset_dmarc":              {group: "DNS", summary: "Go back to the policy p=reject", errors: dnsErrors + " domain_busy"},
+	"set_redirect":             {group: "DNS", summary: "Redirect a domain's website", errors: "domain_busy"},
+	"delete_redirect":          {group: "DNS", summary: "End a redirect", errors: "domain_busy"},
+	"set_forward":              {group: "DNS", summary: "Forward a domain's mail that no mailbox takes", errors: "domain_busy"},
+	"delete_forward":           {group: "DNS", summary: "End a forward", errors: "domain_busy"},
 
 	"list_email_users":        {group: "Email users", summary: "List the mailboxes"},
 	"list_domain_email_users": {group: "Email users", summary: "List a domain's mailboxes"},

@@ -12,6 +12,7 @@ func operations(s *service.Service) []op {
 		accountOps(s),
 		teamOps(s),
 		domainOps(s),
+		dnsOps(s),
 		webhookOps(s),
 		jobOps(s),
 		mailboxOps(s),

@@ -35,10 +35,12 @@ type Server struct {
 	rates  *rates
 	bad    *badTokens
 	replay *replays
+	bodies *bodies
 	now    func() time.Time
 	pages  *template.Template // of the password form
 
 	description func() *description // of the API, made at its first use
+	assistants  *assistants         // at /mcp
 }
 
 // New makes the API of a service.
@@ -46,15 +48,25 @@ func New(svc *service.Service) *Server {
 	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now}
 	s.rates = newRates(svc.Config.Limits)
 	s.bad = newBadTokens()
+	s.bodies = newBodies(svc)
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
 	s.pages = template.Must(template.New("").Parse(resetPage))
 	s.description = sync.OnceValue(s.makeDescription)
+	s.assistants = newAssistants(s)
 	s.route()
 	return s
 }
 
-// ServeHTTP answers clients of the network, who show a token.
+// ServeHTTP answers clients of the network, who show a token, and sends visitors of redirected domains on.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if to, err := s.svc.RedirectOf(r.Host, r.URL); err != nil {
+		s.Log.Error("look for a redirect", "host", r.Host, "error", err)
+	} else if to != nil {
+		w.Header().Set("Cache-Control", "max-age=300") // so that a change is seen soon
+		w.Header().Set("Location", to.URL)
+		w.WriteHeader(to.Code)
+		return
+	}
 	s.serve(w, r, s.authenticate)
 }
 
@@ -85,12 +97,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 	c := &call{w: w, r: r, id: s.requestID(r)}
 	w.Header().Set("X-Request-Id", c.id)
 	defer s.recover(c, w)
-	if !isAPI(r.URL.Path) {
+	if !isAPI(r.URL.Path) && r.URL.Path != mcpPath {
 		s.outside(c)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.URL.Path == mcpPath {
+		s.assistants.serve(c, identify)
+		return
+	}
 	if err := identify(c); err != nil {
 		s.fail(c, err)
 		return
@@ -99,8 +115,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 		s.fail(c, err)
 		return
 	}
-	c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	s.fixed.ServeHTTP(w, routed(c.r))
+	s.fixed.ServeHTTP(w, routed(c.request()))
+}
+
+// request is the call's request, which leads handlers back to the call.
+func (c *call) request() *http.Request {
+	c.r = c.r.WithContext(context.WithValue(c.r.Context(), callKey{}, c))
+	return c.r
 }
 
 // routed is the request as the routers see it: a slash that is part of a name (%2F) does not end it.
@@ -186,14 +207,14 @@ func (s *Server) route() {
 	s.fixed.NotFound = s.wild
 	s.wild.HandleMethodNotAllowed = true
 	s.wild.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.notAllowed(callOf(r), slices.Concat(allowed[r.URL.Path], strings.Split(w.Header().Get("Allow"), ", ")))
+		s.notAllowed(callOf(r.Context()), slices.Concat(allowed[r.URL.Path], strings.Split(w.Header().Get("Allow"), ", ")))
 	})
 	s.wild.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if methods := allowed[r.URL.Path]; methods != nil {
-			s.notAllowed(callOf(r), methods)
+			s.notAllowed(callOf(r.Context()), methods)
 			return
 		}
-		s.fail(callOf(r), service.Errorf(404, "not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
+		s.fail(callOf(r.Context()), service.Errorf(404, "not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
 	})
 }
 
@@ -205,7 +226,7 @@ func (s *Server) notAllowed(c *call, found []string) {
 	s.fail(c, service.Errorf(405, "method_not_allowed", "%s is not possible here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }
 
-func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 // routerPath turns {domain_id} into :domain_id.
 func routerPath(path string) string {
@@ -215,17 +236,18 @@ func routerPath(path string) string {
 // handle is the way of every operation: scope and role, body, the service, the answer.
 func (s *Server) handle(o *op) httprouter.Handle {
 	return func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
-		c := callOf(r)
+		c := callOf(r.Context())
 		c.op, ps = o, unescaped(ps, r)
 		if err := o.permit(c.who); err != nil {
 			s.fail(c, err)
 			return
 		}
-		body, err := readBody(c)
+		body, done, err := s.bodies.read(c)
 		if err != nil {
 			s.fail(c, err)
 			return
 		}
+		defer done()
 		if key := r.Header.Get("Idempotency-Key"); key != "" && r.Method == http.MethodPost {
 			s.once(c, ps, key, body)
 			return

@@ -21,6 +21,10 @@ type op struct {
 	body   int64 // most bytes of the request body; 1 MiB if 0
 	alias  bool  // another way to the operation of the row before
 	strict bool  // an unknown body field is an error, since the operation spends money or sends mail
+
+	// quote says what a call would cost, and nothing (a nil pointer) if it is free. An assistant gets the quote first, and
+	// must confirm it. It takes what call takes, and refuses whom call would refuse.
+	quote caller
 }
 
 var (

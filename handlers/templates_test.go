@@ -45,7 +45,7 @@ func TestTemplatesRefuse(t *testing.T) {
 		`{"name":"n","usernames":["a","A"]}`:                            "validation_error usernames.1",
 		`{"name":"n","usernames":["ok","a b","a..b","postmaster"]}`:     "validation_error usernames.1",
 		`{"name":"n","usernames":["` + strings.Repeat("a", 65) + `"]}`:  "validation_error usernames.0",
-		`{"name":"n","usernames":["a\u0000"]}`:                          "validation_error usernames.0",
+		`{"name":"n","usernames":["a\u0000"]}`:                          "validation_error usernames",
 		`{"name":"n","usernames":[` + many + `]}`:                       "too_many_items usernames",
 		`[]`: "invalid_json ",
 	} {

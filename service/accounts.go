@@ -132,6 +132,9 @@ func (s *Service) accountOut(tx *store.Tx, who Actor) (*Account, error) {
 		User:     &AccountUser{who.UserID, who.Email, who.Role},
 		Version:  s.Config.Version, CreatedAt: Time{a.CreatedAt},
 	}
+	for _, shop := range s.Config.Registrars {
+		out.Registrars = append(out.Registrars, shop.Name())
+	}
 	if len(s.Config.Relays) > 0 {
 		out.Mail.Relay = &s.Config.Relays[0].Name
 	}

@@ -39,7 +39,7 @@ func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobR
 		if err != nil {
 			return err
 		}
-		if err := checkIdle(tx, d); err != nil {
+		if err := s.makeIdle(tx, d); err != nil {
 			if d.Status != domainDeleting {
 				return err
 			}
@@ -78,11 +78,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	var d *store.Domain
-	err = s.Store.View(func(tx *store.Tx) (err error) {
-		d, err = store.Domains.Get(tx, args.DomainID)
-		return err
-	})
+	d, err := s.domainByID(args.DomainID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}

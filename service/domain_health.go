@@ -343,11 +343,7 @@ func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	var d *store.Domain
-	err = s.Store.View(func(tx *store.Tx) (err error) {
-		d, err = store.Domains.Get(tx, args.DomainID)
-		return err
-	})
+	d, err := s.domainByID(args.DomainID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && d.Status != domainComplete {
 		return nil, nil
 	}

@@ -177,8 +177,12 @@ func (s *Service) keepDelegation(tx *store.Tx, who Actor, d *store.Domain, c *Na
 	if d.Status != domainPendingNS && d.Status != domainError { // another request was faster
 		return nil
 	}
-	d.Status, d.NSStatus = domainPending, nsVerified
-	if err := s.addProvision(tx, d, who.UserID); err != nil {
+	d.Status, d.NSStatus, d.StatusDetail = domainPending, nsVerified, ""
+	woken, err := s.wakeSetup(tx, d)
+	if err == nil && !woken {
+		err = s.addProvision(tx, d, who.UserID)
+	}
+	if err != nil {
 		return err
 	}
 	return s.putDomain(tx, d)

@@ -5,6 +5,7 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
@@ -95,16 +96,27 @@ type provisionStep struct {
 // step does one part, and tells of it.
 func (p *provisioning) step(step provisionStep) error {
 	jobs.Step(p.ctx, step.name, "in_progress", "")
-	if err := step.do(); err != nil {
-		text := "It did not succeed. The log of this installation says why."
-		if e, ok := AsError(err); ok {
-			text = e.Message
-		}
-		jobs.Step(p.ctx, step.name, "error", text)
-		return fmt.Errorf("provision %s: %s: %w", p.d.Name, step.name, err)
+	err := step.do()
+	switch {
+	case err == nil:
+		jobs.Step(p.ctx, step.name, "completed", "")
+		return nil
+	case !errors.As(err, new(errAwaited)):
+		jobs.Step(p.ctx, step.name, "error", stepText(err))
 	}
-	jobs.Step(p.ctx, step.name, "completed", "")
-	return nil
+	return fmt.Errorf("provision %s: %s: %w", p.d.Name, step.name, err)
+}
+
+// stepText says to people why a step did not succeed.
+func stepText(err error) string {
+	var part errPartly
+	if errors.As(err, &part) {
+		return part.what
+	}
+	if e, ok := AsError(err); ok {
+		return e.Message
+	}
+	return "It did not succeed. The log of this installation says why."
 }
 
 // beginProvision shows that the job is at work.
@@ -271,7 +283,8 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *look) error {
 	return s.tellReady(tx, d)
 }
 
-// provisionFailed shows why a domain is not provisioned. Checking its nameservers again begins anew.
+// provisionFailed shows why a domain is not provisioned. Setting it up again begins anew, and so does checking its
+// nameservers. One that was complete before stays so.
 func (s *Service) provisionFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {
@@ -281,10 +294,10 @@ func (s *Service) provisionFailed(tx *store.Tx, j *store.Job, cause error) error
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
-	if err != nil {
+	if err != nil || d.JobID != j.ID || d.Status == domainComplete || d.Status == domainDeleting {
 		return err
 	}
-	d.Status, d.ErrorCode = domainError, "internal_error"
+	d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode = domainError, "", time.Time{}, "internal_error"
 	d.ErrorMessage = "The domain could not be provisioned. The log of this installation says why."
 	if e, ok := AsError(cause); ok {
 		d.ErrorCode, d.ErrorMessage = e.Code, e.Message

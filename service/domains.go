@@ -88,7 +88,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		ID: d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: unicodeName(d.Name), Status: d.Status,
 		StatusDetail: orNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: orNull(d.Registrar),
 		ExpiresAt: Time{d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
-		DNSStatus: d.DNSStatus, DNSHealth: healthOf(d), RedirectURL: orNull(d.RedirectURL), ForwardAddress: orNull(d.Forward),
+		DNSStatus: d.DNSStatus, DNSHealth: healthOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: orNull(d.RedirectURL), ForwardAddress: orNull(d.Forward),
 		CatchAll: orNull(d.CatchAll), SendingMode: s.sendingMode(d), Tags: append([]string{}, d.Tags...), Notes: orNull(d.Notes),
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: orNull(d.JobID),
 		CreatedAt: Time{d.CreatedAt}, UpdatedAt: Time{d.UpdatedAt}, CompletedAt: Time{d.CompletedAt},
@@ -98,9 +98,6 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	}
 	if len(d.DKIM) > 0 {
 		out.DKIMSelector = &d.DKIM[0].Selector
-	}
-	if d.DMARC != "" {
-		out.DMARCOverride = &DMARCOverride{d.DMARC, Time{d.DMARCAt}}
 	}
 	return out, nil
 }
@@ -308,6 +305,20 @@ func checkIdle(tx *store.Tx, d *store.Domain) error {
 		return err
 	}
 	return errBusy(d, "is being worked on")
+}
+
+// makeIdle ends the job that waits for a domain's delegation, so that something else can begin. While a job is at work
+// it refuses.
+func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
+	busy := checkIdle(tx, d)
+	if busy == nil || d.Status != domainPendingNS {
+		return busy
+	}
+	j, err := store.Jobs.Get(tx, d.JobID)
+	if err != nil || j.State != store.JobQueued {
+		return busy
+	}
+	return s.Queue.Cancel(tx, j.ID)
 }
 
 // domainEvent is the data of domain.created and domain.ready; the time that is not told of is absent.

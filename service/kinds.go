@@ -3,6 +3,7 @@ package service
 import (
 	"time"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/jobs"
 )
 
@@ -13,6 +14,9 @@ func (s *Service) kinds() []jobs.Kind {
 		s.eraseKind("email_user_delete"),
 		s.eraseKind("email_users_bulk_delete"),
 		s.provisionKind(),
+		s.setupKind(),
+		s.routingKind("redirect_update", dnsprov.PurposeA),
+		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
 		s.checkKind(),
 		s.retentionKind(),

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 // session puts a dashboard session of the team user into the store.
 func (c *resetCase) session(t *testing.T) (token string) {
 	t.Helper()
-	made, err := c.putToken(t.Context(), &store.Token{AccountID: c.owner.AccountID, UserID: c.user, Kind: "session", Permissions: []string{"admin"}})
+	made, err := c.putToken(context.Background(), &store.Token{AccountID: c.owner.AccountID, UserID: c.user, Kind: "session", Permissions: []string{"admin"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/store"
@@ -28,6 +29,7 @@ type Config struct {
 	MXPort      int
 	Relays      []Relay
 	Limits      Limits
+	Registrars  []registrar.Registrar // the first one is asked for prices
 	Version     string
 
 	SubmissionPort, IMAPPort   int    // what mail clients are told

@@ -20,8 +20,9 @@ type Domain struct {
 	Registrar    string
 	ExpiresAt    time.Time
 	AutoRenew    bool
-	NSStatus     string // pending verified lost not_required
-	DNSStatus    string // pending propagating complete failed
+	NSStatus     string    // pending verified lost not_required
+	NSAwaited    time.Time // since when its setup waits for its delegation; zero: it does not
+	DNSStatus    string    // pending propagating complete failed
 
 	DKIM         []DKIMKey // what signs outgoing mail; the RSA key comes first
 	DMARC        string    // the override; "" for the default policy

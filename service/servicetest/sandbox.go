@@ -75,7 +75,8 @@ func (b *Sandbox) Account(t testing.TB, owner string) *service.AccountCreated {
 	return a
 }
 
-// Token makes a team user of the role in the account, and a token of theirs that has the permissions.
+// Token makes a team user of the role in the account, and a token of theirs that has the permissions, which may be more
+// than the role could give it: so is one whose owner lost a higher role.
 func (b *Sandbox) Token(t testing.TB, accountID, role string, permissions ...string) string {
 	t.Helper()
 	id := b.Store.NewID("usr")
@@ -84,7 +85,7 @@ func (b *Sandbox) Token(t testing.TB, accountID, role string, permissions ...str
 			ID: id, AccountID: accountID, Email: id + "@team.test", Role: role, Status: "active", CreatedAt: tx.Now(), UpdatedAt: tx.Now(),
 		})
 	})
-	who := service.Actor{AccountID: accountID, UserID: id, Role: role, Permissions: []string{"admin"}}
+	who := service.Actor{AccountID: accountID, UserID: id, Role: "owner", Permissions: []string{"admin"}}
 	created, err := b.CreateToken(context.Background(), who, service.CreateTokenIn{Permissions: &permissions})
 	if err != nil {
 		t.Fatal(err)

@@ -103,6 +103,17 @@ func (b *Sandbox) Text(t testing.TB, m Stored) string {
 	return string(text)
 }
 
+// Map notes that a relay gave a message of the account another Message-ID.
+func (b *Sandbox) Map(t testing.TB, accountID, original, provided string) {
+	t.Helper()
+	b.update(t, func(tx *store.Tx) error {
+		return store.Mappings.Put(tx, &store.Mapping{
+			ID: tx.NewID("map"), AccountID: accountID, Original: original, Provided: provided, Provider: "r1", Recipient: "far@far.test",
+			Sender: "ann@boxes.test", SendingDomain: "boxes.test", RelayedAt: tx.Now(),
+		})
+	})
+}
+
 // Events counts the events of a type.
 func (b *Sandbox) Events(t testing.TB, kind string) (n int) {
 	t.Helper()

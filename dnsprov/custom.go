@@ -1,0 +1,140 @@
+package dnsprov
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+)
+
+const (
+	maxName = 253  // characters of a DNS name (RFC 1035 section 3.1)
+	maxText = 4096 // bytes of a TXT record's value
+)
+
+// specialNames are top-level names that no registry has (RFC 6761, RFC 6762, RFC 8375).
+var specialNames = []string{"test", "example", "invalid", "localhost", "local", "onion", "internal"}
+
+// CustomName gives the whole name, as in Record.Name, of what a domain's owner calls a record: "@" for the domain, a name
+// below it in full, or the part of that before the domain. What is plainly a name elsewhere is refused rather than put
+// below the domain. Errors are written for the owner.
+func CustomName(given, domain string) (string, error) {
+	name := strings.TrimSpace(given)
+	if name == "@" {
+		return domain, nil
+	}
+	if name == "" || len(name) > 4*maxName || !utf8.ValidString(name) {
+		return "", errors.New("must be @ for the domain itself, a label such as www, or a whole name")
+	}
+	absolute := strings.HasSuffix(name, ".")
+	name, err := asciiName(strings.TrimSuffix(name, "."))
+	if err != nil {
+		return "", err
+	}
+	inside := name == domain || strings.HasSuffix(name, "."+domain)
+	switch {
+	case !inside && (absolute || isElsewhere(name)):
+		return "", fmt.Errorf("%.80q is not in %s; to put a record below the domain, write the name in full, ending in .%s", name, domain, domain)
+	case !inside:
+		name += "." + domain
+	}
+	if len(name) > maxName {
+		return "", fmt.Errorf("is too long: a name has at most %d characters", maxName)
+	}
+	return name, nil
+}
+
+// isElsewhere tells whether a name of more than one label ends as names of the public DNS do.
+func isElsewhere(name string) bool {
+	if !strings.Contains(name, ".") {
+		return false
+	}
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	_, icann := publicsuffix.PublicSuffix(name)
+	return icann || slices.Contains(specialNames, last)
+}
+
+// asciiName brings a name to the form of Record.Name. Labels may have underscores, as those of services do.
+func asciiName(name string) (string, error) {
+	labels := strings.Split(name, ".")
+	for i, label := range labels {
+		ascii := strings.ToLower(label)
+		if strings.ContainsFunc(label, func(r rune) bool { return r >= utf8.RuneSelf }) {
+			var err error
+			if ascii, err = idna.Lookup.ToASCII(label); err != nil {
+				return "", fmt.Errorf("has the label %.80q, which cannot be one", label)
+			}
+		}
+		if !isLabel(ascii) {
+			return "", fmt.Errorf("has the label %.80q; labels have 1 to %d letters, digits, hyphens and underscores, and wildcards are not served", label, maxLabel)
+		}
+		labels[i] = ascii
+	}
+	return strings.Join(labels, "."), nil
+}
+
+func isLabel(s string) bool {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	}
+	return s != "" && len(s) <= maxLabel && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, odd)
+}
+
+// CustomValue gives the one form of the value of an owner's record of type A, AAAA, CNAME or TXT. A text may come in the
+// quotes of zone files, and is given without. Errors are written for the owner.
+func CustomValue(typ, given, domain string) (string, error) {
+	value := strings.TrimSpace(given)
+	switch typ {
+	case "A", "AAAA":
+		ip, err := netip.ParseAddr(value)
+		if err != nil || ip.Zone() != "" || ip.Is4() != (typ == "A") || ip.Is4In6() {
+			return "", fmt.Errorf("%.80q is not an %s address", value, map[string]string{"A": "IPv4", "AAAA": "IPv6"}[typ])
+		}
+		return ip.String(), nil
+	case "CNAME":
+		return aliasTarget(value, domain)
+	case "TXT":
+		return textValue(value)
+	}
+	return "", fmt.Errorf("there are no records of type %.20s here; use TXT, CNAME, A or AAAA", typ)
+}
+
+func aliasTarget(value, domain string) (string, error) {
+	if value == "@" {
+		return domain, nil
+	}
+	name, err := asciiName(strings.TrimSuffix(value, "."))
+	switch {
+	case len(value) > 4*maxName || err != nil || len(name) > maxName:
+		return "", fmt.Errorf("%.80q is not a host name", value)
+	case !strings.Contains(name, "."):
+		return "", fmt.Errorf("%.80q is not a whole name: write it to its end, as in www.example.com", value)
+	case refuseIP(name) != nil:
+		return "", fmt.Errorf("%.80q is an address: a CNAME leads to a name; use an A or AAAA record", value)
+	}
+	return name, nil
+}
+
+func textValue(value string) (string, error) {
+	text := unquote(value)
+	switch {
+	case text == "":
+		return "", errors.New("is empty")
+	case len(text) > maxText:
+		return "", fmt.Errorf("is too long: a text has at most %d bytes", maxText)
+	case !utf8.ValidString(text), strings.ContainsFunc(text, unicode.IsControl):
+		return "", errors.New("must be a text without control characters")
+	}
+	return text, nil
+}
+
+// QuoteText writes a text in the quotes of zone files, from which CustomValue makes the same text again.
+func QuoteText(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}

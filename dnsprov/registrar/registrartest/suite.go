@@ -1,0 +1,138 @@
+// Package registrartest holds what every registrar must do. It does not know any of them.
+package registrartest
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/mailstead/mailstead/dnsprov/registrar"
+)
+
+// Names are what the suite may ask a registrar's test environment about.
+type Names struct {
+	Free    []string // at least four; they are bought
+	Taken   string
+	Premium string // "": none is known
+	NotSold string
+}
+
+// Run holds a registrar to the rules of registrar.Registrar.
+func Run(t *testing.T, shop registrar.Registrar, n Names) {
+	t.Run("quotes in order", func(t *testing.T) { quotes(t, shop, n) })
+	t.Run("sells once", func(t *testing.T) { sells(t, shop, n) })
+	t.Run("refuses", func(t *testing.T) { refuses(t, shop, n) })
+	t.Run("delegates", func(t *testing.T) { delegates(t, shop, n) })
+}
+
+func quotes(t *testing.T, shop registrar.Registrar, n Names) {
+	names := []string{n.Taken, n.Free[0], n.NotSold, n.Free[1]}
+	offers, err := shop.Quote(t.Context(), names)
+	if err != nil || len(offers) != len(names) {
+		t.Fatalf("%d offers, %v", len(offers), err)
+	}
+	for i, o := range offers {
+		if o.Domain != names[i] {
+			t.Errorf("offer %d is about %s, not %s", i, o.Domain, names[i])
+		}
+	}
+	for _, i := range []int{1, 3} {
+		if o := offers[i]; o.Err != nil || !o.Available || o.Premium || o.Price <= 0 || o.Renewal <= 0 {
+			t.Errorf("offer of a free name %+v", o)
+		}
+	}
+	if offers[0].Available || offers[0].Err != nil {
+		t.Errorf("offer of a taken name %+v", offers[0])
+	}
+	if !errors.Is(offers[2].Err, registrar.ErrNotSold) {
+		t.Errorf("offer of a name that is not sold %+v", offers[2])
+	}
+	if offers, err := shop.Quote(t.Context(), nil); err != nil || len(offers) != 0 {
+		t.Errorf("no names: %v, %v", offers, err)
+	}
+}
+
+func price(t *testing.T, shop registrar.Registrar, name string, years int) int64 {
+	t.Helper()
+	offers, err := shop.Quote(t.Context(), []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return offers[0].Total(years)
+}
+
+func sells(t *testing.T, shop registrar.Registrar, n Names) {
+	name := n.Free[0]
+	if _, err := shop.Find(t.Context(), name); !errors.Is(err, registrar.ErrNotFound) {
+		t.Fatalf("found before it was bought: %v", err)
+	}
+	o := registrar.Order{Key: "key-" + name, Domain: name, Years: 2, MaxPrice: price(t, shop, name, 2), Nameservers: []string{"ns1.example.test", "ns2.example.test"}}
+	first, err := shop.Register(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if months := first.ExpiresAt.Sub(first.RegisteredAt).Hours() / 24 / 30; first.Domain != name || first.Price > o.MaxPrice || months < 24 || months > 25 {
+		t.Errorf("registration %+v", first)
+	}
+	again, err := shop.Register(t.Context(), o)
+	if err == nil && (again.Price != first.Price || !again.ExpiresAt.Equal(first.ExpiresAt)) {
+		t.Errorf("the second try of one order came to %+v, the first to %+v", again, first)
+	}
+	if err != nil && !errors.Is(err, registrar.ErrTaken) {
+		t.Errorf("second try of one order: %v", err)
+	}
+	o.Key = "another key"
+	if _, err := shop.Register(t.Context(), o); !errors.Is(err, registrar.ErrTaken) {
+		t.Errorf("another order of the name: %v", err)
+	}
+	found, err := shop.Find(t.Context(), name)
+	if err != nil || found.Domain != name || !found.ExpiresAt.Equal(first.ExpiresAt) || !slices.Equal(found.Nameservers, o.Nameservers) {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	offers, err := shop.Quote(t.Context(), []string{name})
+	if err != nil || offers[0].Available {
+		t.Errorf("it is offered again: %+v, %v", offers, err)
+	}
+}
+
+func refuses(t *testing.T, shop registrar.Registrar, n Names) {
+	cheap := n.Free[1]
+	for _, tc := range []struct {
+		order registrar.Order
+		want  error
+	}{
+		{registrar.Order{Domain: cheap, Years: 1, MaxPrice: price(t, shop, cheap, 1) - 1}, registrar.ErrPrice},
+		{registrar.Order{Domain: cheap, Years: 2, MaxPrice: price(t, shop, cheap, 1)}, registrar.ErrPrice},
+		{registrar.Order{Domain: cheap, Years: 0, MaxPrice: 1 << 40}, registrar.ErrBadDomain},
+		{registrar.Order{Domain: n.Taken, Years: 1, MaxPrice: 1 << 40}, registrar.ErrTaken},
+		{registrar.Order{Domain: n.NotSold, Years: 1, MaxPrice: 1 << 40}, registrar.ErrNotSold},
+		{registrar.Order{Domain: n.Premium, Years: 1, MaxPrice: 1 << 40}, registrar.ErrPremium},
+	} {
+		if tc.order.Domain == "" {
+			continue
+		}
+		tc.order.Key = "refused"
+		if r, err := shop.Register(t.Context(), tc.order); !errors.Is(err, tc.want) {
+			t.Errorf("%+v: %+v, %v; want %v", tc.order, r, err, tc.want)
+		}
+		if _, err := shop.Find(t.Context(), tc.order.Domain); !errors.Is(err, registrar.ErrNotFound) {
+			t.Errorf("%s was bought all the same: %v", tc.order.Domain, err)
+		}
+	}
+}
+
+func delegates(t *testing.T, shop registrar.Registrar, n Names) {
+	name := n.Free[2]
+	if err := shop.Delegate(t.Context(), name, []string{"ns1.example.test"}); !errors.Is(err, registrar.ErrNotFound) {
+		t.Errorf("delegate a name that is not there: %v", err)
+	}
+	if _, err := shop.Register(t.Context(), registrar.Order{Key: "k", Domain: name, Years: 1, MaxPrice: price(t, shop, name, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := shop.Delegate(t.Context(), name, []string{"ns1.example.test", "ns2.example.test"}); err != nil {
+		t.Error(err)
+	}
+	if found, err := shop.Find(t.Context(), name); err != nil || !slices.Equal(found.Nameservers, []string{"ns1.example.test", "ns2.example.test"}) {
+		t.Errorf("found %+v, %v", found, err)
+	}
+}

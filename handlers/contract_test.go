@@ -1,0 +1,458 @@
+package handlers
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The contract's field lists, as it writes them: `|null` may be null, `[]` is a list, `(a|b)` are the values that there
+// are, `{…}` the fields of an object, `?` may be absent. Where it names a record by a long id, `id` is added.
+const (
+	pageShape    = "pagination{cursor|null,has_more,count,limit}"
+	errorShape   = "error{code,message,details?[{field,code,message}],request_id,retry_after?}"
+	accountShape = `id name email plan(startup|enterprise) status(active|suspended) domains_limit domains_used email_users_limit|null email_users_used
+		team_users_limit team_users_used webhooks_limit(10) webhooks_used universal_inbox_enabled warmup_phrases[] default_dmarc(v=DMARC1; p=reject)
+		rate_limit{per_minute,burst} nameservers[] mail{hostname,smtp_host,smtp_port,imap_host,imap_port,relay|null} registrars[]
+		api_token{id,name,permissions[],expires_at|null} user{id,email,role}|null version created_at`
+	usageShape = `domains{used,limit|null} email_users{used,limit|null} team_users{used,limit|null} webhooks{used,limit|null} api_tokens{used,limit|null}
+		storage{used_bytes,limit_bytes|null,messages} messages{sent_today,sent_30d,received_30d,bounced_30d,complained_30d,queued}
+		rate_limit{limit,remaining,reset} daily[]{date,sent,received,bounced,complained} as_of`
+	tokenShape = `id name token_prefix permissions[](read|write|purchase|admin) created_by created_at expires_at|null last_used_at|null last_used_ip|null
+		kind(api|mcp|session)`
+	domainShape = `id domain_id domain domain_unicode status(pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting) status_detail|null
+		error{code,message}|null dns_provider(builtin|cloudflare|manual|external) source(connected|registered) registrar|null expires_at|null auto_renew
+		nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
+		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
+		dmarc_override{value,updated_at}|null redirect_url|null forward_address|null catch_all|null sending_mode(direct|relay) email_users_count tags[]
+		notes|null job_id|null created_at updated_at completed_at|null`
+	connectShape = `domains[{domain,domain_id|null,status(created|already_exists|error),dns_provider,nameservers[],error|null}] nameservers[] domains_used
+		domain_limit edge_mode`
+	nsShape = `domains[{domain,domain_id|null,status(verified|failed|not_found|already_complete|error),message,verified,nameservers[],current_ns[]}]
+		all_verified`
+	dnsStatusShape = `domain_id domain dns_provider status(pending|propagating|complete|failed) ready nameservers{expected[],actual[],verified}
+		records[{purpose(MX|SPF|DKIM|DMARC|A|TRACKING|MTA_STS|TLSRPT|AUTOCONFIG),type,host,critical,verified,expected,actual|null,error|null}]
+		summary{mx,spf,dkim,dmarc} checked_at next_check_at|null cached`
+	dnsRecordsShape = "status(ready) domain records[{type(A|MX|TXT),host,value,ttl,purpose,priority|null}]"
+	verifyShape     = "domain all_verified critical_verified records[{type,host,purpose,verified,expected,actual|null}]"
+	userShape       = `id user_id email username domain domain_id name status(pending|active|suspended|error|deleting) error|null type(hosted|external)
+		daily_send_limit|null sent_today smtp_host smtp_port smtp_security(tls|starttls|none) imap_host imap_port imap_security(tls|starttls|none) footer|null
+		forward_to|null quota_bytes|null used_bytes unread_count last_sync_at|null last_login_at|null created_at updated_at`
+	bulkShape     = "domain created failed users[{" + userShape + ",password,password_generated}] errors[{index,username,code,message}] job_id|null"
+	bulkGoneShape = "queued failed errors[{user_id|null,code,message}] job_id|null"
+	messageShape  = `id uid uid_validity user_id mailbox folder message_id thread_id in_reply_to|null references[] from from_email from_name|null to[] cc[]
+		reply_to[] subject body_preview received_at date|null is_read is_answered is_flagged has_attachments
+		attachments[{index,filename,content_type,size,content_id|null}] size is_warmup is_auto_reply is_bounce
+		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror)}
+		original_message_id|null`
+	detailShape = messageShape + " text|null html|null headers[{name,value}] truncated"
+	sentShape   = `success message_id status(queued) user_id from recipients[{email,status(queued|suppressed),transport}]
+		transport(direct|relay|local|capture|mixed) queued_at`
+	markedShape  = "message message_id uid mailbox is_read"
+	removedShape = "message message_id uid mailbox"
+	webhookShape = `id url events[] description|null status(enabled|disabled) disabled_reason(null|manual|consecutive_failures|gone) disabled_at|null
+		consecutive_failures api_version secret_hint last_delivery_at|null last_success_at|null created_at updated_at`
+	secretShape   = "id secret previous_secret_expires_at|null"
+	deliveryShape = `id event_id event_type attempt outcome(success|failed|pending) http_status|null error|null
+		error_code(null|timeout|dns|connect|tls|http_status|blocked_address) duration_ms response_excerpt|null url trigger(event|retry|test|redeliver)
+		attempted_at next_attempt_at|null`
+	lookupShape = `original_message_id|null provider_message_ids[]
+		data[{original_message_id,provider_message_id,provider,recipient,sender,sending_domain,relayed_at}] count`
+	logShape = `id message_id user_id sender recipient subject status(queued|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed)
+		transport provider|null provider_message_id|null attempts last_response|null next_attempt_at|null queued_at updated_at`
+	jobShape = `id job_id type status(queued|in_progress|completed|error|cancelled) status_detail|null progress{completed,total,percent}|null
+		steps[{name,status(queued|in_progress|completed|error|skipped),error|null,at|null}] resource{type,id,name}|null result|null error{code,message}|null
+		attempts next_attempt_at|null created_by created_at started_at|null updated_at completed_at|null`
+	suppressionShape = "email reason(bounce|complaint|manual) message_id|null created_at"
+	domainEvent      = "domain_id domain status dns_provider source job_id|null "
+	userEvent        = "user_id email username domain domain_id name "
+	receivedEvent    = `user_id mailbox recipient sender sender_name from to[] cc[] subject message_id in_reply_to|null references[] thread_id uid
+		received_at has_attachments size is_auto_reply original_message_id|null`
+	failedEvent = "domain_id domain issues[{code,purpose,type,host,expected,actual|null,message}] failing_since checked_at"
+)
+
+func long(record string) string { return "data[{" + record + "}] " + pageShape }
+
+func eventList(data string) string {
+	return long("id object(event) type api_version created account_id data{" + data + "}")
+}
+
+// answers are requests in the order in which they are sent, with the status and the fields of what comes back. In paths
+// and bodies {name} stands for an id.
+var answers = []struct {
+	method, path, body string
+	status             int
+	shape              string
+}{
+	{"GET", "/v1/account", "", 200, accountShape},
+	{"PATCH", "/v1/account", `{"warmup_phrases":["warm"]}`, 200, accountShape},
+	{"GET", "/v1/account/usage", "", 200, usageShape},
+	{"POST", "/v1/auth/tokens", `{"expires_in_days":1}`, 201, tokenShape + " token"},
+	{"GET", "/v1/auth/tokens", "", 200, "data[{" + tokenShape + "}] count"},
+	{"DELETE", "/v1/auth/tokens/{spare}", "", 200, "message id"},
+	{"POST", "/v1/domains/connect", `{"domains":["outside.test","bad name"],"external":true}`, 200, connectShape},
+	{"POST", "/v1/domains/check-ns", `{"domains":["outside.test","nowhere.test"]}`, 200, nsShape},
+	{"GET", "/v1/domains", "", 200, long(domainShape)},
+	{"GET", "/v1/domains/{builtin}", "", 200, domainShape},
+	{"PATCH", "/v1/domains/{builtin}", `{"notes":"n"}`, 200, domainShape},
+	{"GET", "/v1/domains/{builtin}/dns-status", "", 200, dnsStatusShape},
+	{"GET", "/v1/domains/{builtin}/email-users", "", 200, "data[] " + pageShape},
+	{"GET", "/v1/domains/{manual}/dns-status?refresh=true", "", 200, dnsStatusShape},
+	{"GET", "/v1/domains/{manual}/dns-records", "", 200, dnsRecordsShape},
+	{"POST", "/v1/domains/{manual}/verify-dns", "", 200, verifyShape},
+	{"DELETE", "/v1/domains/{manual}", "", 202, jobShape},
+	{"POST", "/v1/email-users", `{"username":"cleo","domain":"boxes.test"}`, 201, userShape + " password password_generated"},
+	{"POST", "/v1/email-users/bulk", `{"domain":"boxes.test","users":[{"username":"dan"},{"username":"abuse"}]}`, 200, bulkShape},
+	{"GET", "/v1/email-users", "", 200, long(userShape)},
+	{"GET", "/v1/email-users/{ann}", "", 200, userShape},
+	{"PATCH", "/v1/email-users/{ann}", `{"name":"Ann"}`, 200, userShape},
+	{"GET", "/v1/domains/{hosted}/email-users", "", 200, long(userShape)},
+	{"DELETE", "/v1/email-users/bulk", `{"emails":["dan@boxes.test","gone@boxes.test"]}`, 200, bulkGoneShape},
+	{"POST", "/v1/email-users/bulk-delete", `{"user_ids":["eu_gone"]}`, 200, bulkGoneShape},
+	{"DELETE", "/v1/email-users/{ben}", "", 200, "message user_id job_id"},
+	{"POST", "/v1/email-users/{ann}/inbox/send", `{"to":["ann@boxes.test","far@far.test"],"subject":"s","text":"t"}`, 200, sentShape},
+	{"GET", "/v1/email-users/{ann}/inbox", "", 200, long(messageShape) + " synced_at|null"},
+	{"GET", "/v1/inbox", "", 200, long(messageShape) + " synced_at|null"},
+	{"GET", "/v1/email-users/{ann}/inbox/1", "", 200, detailShape},
+	{"GET", "/v1/inbox/1?mailbox=ann@boxes.test", "", 200, detailShape},
+	{"PATCH", "/v1/email-users/{ann}/inbox/1", `{"is_read":true}`, 200, markedShape},
+	{"PATCH", "/v1/inbox/1?mailbox=ann@boxes.test", `{"read":false}`, 200, markedShape},
+	{"POST", "/v1/email-users/{ann}/inbox/refresh", "", 200, "message email"},
+	{"POST", "/v1/inbox/bulk-delete", `{"messages":[{"uid":"2","mailbox":"ann@boxes.test"},{"uid":"99","mailbox":"ann@boxes.test"}]}`, 200, "deleted(1) failed(1) errors[{uid,mailbox,error}]"},
+	{"DELETE", "/v1/email-users/{ann}/inbox/1", "", 200, removedShape},
+	{"DELETE", "/v1/inbox/3?mailbox=ann@boxes.test", "", 200, removedShape},
+	{"POST", "/v1/webhooks", `{"url":"https://127.0.0.1:1/h","events":["*"]}`, 201, webhookShape + " secret"},
+	{"GET", "/v1/webhooks", "", 200, "data[{" + webhookShape + "}] count limit(10)"},
+	{"GET", "/v1/webhooks/{hook}", "", 200, webhookShape},
+	{"PATCH", "/v1/webhooks/{hook}", `{"status":"disabled"}`, 200, webhookShape},
+	{"GET", "/v1/webhooks/{hook}/secret", "", 200, secretShape},
+	{"POST", "/v1/webhooks/{hook}/rotate-secret", "", 200, secretShape},
+	{"POST", "/v1/webhooks/{hook}/test", "", 200, "event_id type(test.ping) queued message"},
+	{"GET", "/v1/webhooks/{hook}/deliveries", "", 200, long(deliveryShape)},
+	{"POST", "/v1/webhooks/{hook}/deliveries/{ping}/redeliver", "", 200, "event_id webhook_id queued message"},
+	{"POST", "/v1/account/universal-inbox", `{"enabled":true}`, 200, "universal_inbox_enabled message"},
+	{"POST", "/v1/inbox/refresh", "", 200, "message"},
+	{"DELETE", "/v1/webhooks/{hook}", "", 200, "id deleted message"},
+	{"GET", "/v1/messages", "", 200, long(logShape)},
+	{"GET", "/v1/messages/lookup?original_message_id=one@boxes.test", "", 200, lookupShape},
+	{"GET", "/v1/messages/lookup?provider_message_id=none@far.test", "", 200, "original_message_id|null provider_message_ids[] data[] count(0)"},
+	{"POST", "/v1/suppressions", `{"email":"no@far.test"}`, 201, suppressionShape},
+	{"GET", "/v1/suppressions", "", 200, long(suppressionShape)},
+	{"GET", "/v1/jobs", "", 200, long(jobShape)},
+	{"GET", "/v1/jobs?job_id={job}", "", 200, jobShape},
+	{"GET", "/v1/jobs/{job}?wait=1", "", 200, jobShape},
+	{"GET", "/v1/events?type=domain.created", "", 200, eventList(domainEvent + "created_at")},
+	{"GET", "/v1/events?type=domain.ready&limit=1", "", 200, eventList(domainEvent + "ready_at")},
+	{"GET", "/v1/events?type=domain.dns_failed", "", 200, eventList(failedEvent)},
+	{"GET", "/v1/events?type=email_user.created", "", 200, eventList(userEvent + "created_at")},
+	{"GET", "/v1/events?type=email_user.deleted", "", 200, eventList(userEvent + "deleted_at")},
+	{"GET", "/v1/events?type=email.received", "", 200, eventList(receivedEvent)},
+	{"GET", "/v1/events?type=test.ping", "", 200, eventList("webhook_id message sent_at")},
+	{"GET", "/v1/domains/none", "", 404, errorShape},
+	{"POST", "/v1/email-users", `{}`, 400, errorShape},
+}
+
+// TestAnswersHaveTheContractsFields sends a request to every operation and finds fields that are missing, extra, or null
+// where the contract has no null.
+func TestAnswersHaveTheContractsFields(t *testing.T) {
+	b, ids := newContractWorld(t)
+	for _, a := range answers {
+		r := b.do(a.method, expand(a.path, ids), expand(a.body, ids))
+		if r.status != a.status {
+			t.Errorf("%s %s: status %d, want %d: %.300s", a.method, a.path, r.status, a.status, r.raw)
+			continue
+		}
+		for _, problem := range compare("", r.json, parseShape(a.shape)) {
+			t.Errorf("%s %s: %s", a.method, a.path, problem)
+		}
+		switch id := r.text("id"); {
+		case a.method == "POST" && a.path == "/v1/webhooks":
+			ids["hook"] = id
+		case strings.HasSuffix(a.path, "/test"):
+			ids["ping"] = r.text("event_id")
+			b.until("/v1/webhooks/"+ids["hook"]+"/deliveries", "pagination.count", "1")
+		case strings.HasSuffix(a.path, "/send"):
+			b.until("/v1/email-users/"+ids["ann"]+"/inbox", "pagination.count", "4")
+		case strings.HasPrefix(id, "job_"):
+			ids["job"] = id
+		case a.path == "/v1/email-users/{ben}":
+			b.until("/v1/jobs/"+r.text("job_id"), "status", "completed")
+		}
+	}
+}
+
+// newContractWorld makes something of everything that the answers are about.
+func newContractWorld(t *testing.T) (*sandbox, map[string]string) {
+	b, world := newWorld(t, nil)
+	ids := map[string]string{"hosted": b.domain, "builtin": b.complete("builtin.test"), "ann": b.box("ann"), "ben": b.box("ben")}
+	ids["spare"] = b.post("/v1/auth/tokens", nil).is(201).text("id")
+	ids["manual"] = b.post("/v1/domains/connect", `{"domains":["manual.test"],"manual_dns":true}`).is(200).text("domains.0.domain_id")
+	b.until("/v1/domains/"+ids["manual"], "status", "pending_dns_records")
+	world.Tell("MX", "builtin.test", "10 elsewhere.test")
+	for range 2 {
+		b.get("/v1/domains/"+ids["builtin"]+"/dns-status?refresh=true").is(200).has("records.1.error", "mismatch")
+	}
+	for range 3 {
+		b.Put(t, "ann@boxes.test", "From: Far <far@far.test>\nTo: ann@boxes.test\nContent-Type: multipart/mixed; boundary=b\n\n"+
+			"--b\n\nhello\n--b\nContent-Disposition: attachment; filename=a.txt\n\nfile\n--b--\n", mail{})
+	}
+	b.Map(t, b.Owner.AccountID, "<one@boxes.test>", "<two@far.test>")
+	return b, ids
+}
+
+func expand(text string, ids map[string]string) string {
+	for name, id := range ids {
+		text = strings.ReplaceAll(text, "{"+name+"}", id)
+	}
+	return text
+}
+
+// A shape is one field as the contract writes it.
+type shape struct {
+	name                 string
+	optional, null, list bool
+	values               []string
+	fields               []shape
+}
+
+// parseShape reads fields that spaces or commas part, outside brackets.
+func parseShape(text string) (out []shape) {
+	depth, start := 0, 0
+	for i, r := range text + " " {
+		switch {
+		case strings.ContainsRune("([{", r):
+			depth++
+		case strings.ContainsRune(")]}", r):
+			depth--
+		case depth == 0 && strings.ContainsRune(", \n\t", r):
+			if i > start {
+				out = append(out, parseField(text[start:i]))
+			}
+			start = i + 1
+		}
+	}
+	return out
+}
+
+func parseField(text string) shape {
+	text, null := strings.CutSuffix(text, "|null")
+	end := strings.IndexAny(text+"(", "?([{")
+	s := shape{name: text[:end], null: null}
+	rest := text[end:]
+	rest, s.optional = strings.CutPrefix(rest, "?")
+	s.list = strings.HasPrefix(rest, "[")
+	if open := strings.IndexByte(rest, '{'); open >= 0 {
+		s.fields = parseShape(rest[open+1 : strings.LastIndexByte(rest, '}')])
+	} else if open := strings.IndexByte(rest, '('); open >= 0 {
+		s.values = strings.Split(rest[open+1:strings.LastIndexByte(rest, ')')], "|")
+		s.null = s.null || slices.Contains(s.values, "null")
+	}
+	return s
+}
+
+// compare says how a value differs from the fields of an object.
+func compare(at string, v any, fields []shape) (problems []string) {
+	object, ok := v.(map[string]any)
+	if !ok {
+		return []string{at + " is no object"}
+	}
+	unknown := maps.Clone(object)
+	for _, f := range fields {
+		delete(unknown, f.name)
+		here := strings.TrimPrefix(at+"."+f.name, ".")
+		switch value, there := object[f.name]; {
+		case !there && !f.optional:
+			problems = append(problems, here+" is missing")
+		case there && value == nil && !f.null:
+			problems = append(problems, here+" is null")
+		case value != nil:
+			problems = append(problems, f.compare(here, value)...)
+		}
+	}
+	for name := range unknown {
+		problems = append(problems, strings.TrimPrefix(at+"."+name, ".")+" is extra")
+	}
+	return problems
+}
+
+var wireTime = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`)
+
+func (f shape) compare(at string, value any) (problems []string) {
+	items, isList := value.([]any)
+	if isList != f.list {
+		return []string{at + " is a list, or ought to be one"}
+	}
+	if !isList {
+		items = []any{value}
+	}
+	if len(items) == 0 && f.fields != nil && f.name == "data" {
+		return []string{at + " is empty, so that nothing is compared"}
+	}
+	for _, item := range items {
+		switch {
+		case f.fields != nil:
+			problems = append(problems, compare(at, item, f.fields)...)
+		case f.values != nil && !slices.Contains(f.values, fmt.Sprint(item)):
+			problems = append(problems, fmt.Sprintf("%s is %v, none of %v", at, item, f.values))
+		case (strings.HasSuffix(f.name, "_at") || f.name == "as_of" || f.name == "created") && !isNumber(item) && !wireTime.MatchString(fmt.Sprint(item)):
+			problems = append(problems, fmt.Sprintf("%s is %v, no time", at, item))
+		}
+	}
+	return problems
+}
+
+func isNumber(v any) bool { _, ok := v.(float64); return ok }
+
+// The contract's matrices: who may do what, with which permission.
+var permitted = []struct{ scope, roles, operations string }{
+	{"read", "owner admin member", `get_account get_usage list_team_users list_tokens list_domains get_domain get_dns_status get_dns_records search_domain
+		search_domains_bulk suggest_domains check_provider list_custom_dns_records list_domain_email_users list_email_users get_email_user generate_names
+		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
+		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages list_suppressions`},
+	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
+		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages mark_inbox_message delete_inbox_message
+		retry_message cancel_message create_suppression delete_suppression`},
+	{"write", "owner admin", `update_account connect_domains setup_domain update_domain delete_domain create_custom_dns_record update_custom_dns_record
+		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
+		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret
+		test_webhook redeliver_event set_universal_inbox create_export`},
+	{"admin", "owner admin", "invite_team_user delete_team_user"},
+}
+
+// holds are the scopes that a token's one permission gives.
+var holds = map[string]string{"read": "read", "write": "read write", "purchase": "read write purchase", "admin": "read write purchase admin"}
+
+// ownRules are operations whose permission depends on whom they are about.
+var ownRules = []string{"update_team_user"}
+
+// TestWhoMayDoWhat sends every operation of the table, about things that there are not, with every sort of token of every
+// role.
+func TestWhoMayDoWhat(t *testing.T) {
+	b := newSandbox(t, nil)
+	dead := b.Account(t, "expired@example.test").AccountID
+	tokens := map[string]string{}
+	for _, role := range everyone {
+		for scope := range holds {
+			tokens[role+" "+scope] = b.Token(t, b.Owner.AccountID, role, scope)
+		}
+		revoked := b.Token(t, b.Owner.AccountID, role, "write")
+		id := b.with(revoked).get("/v1/account").is(200).text("api_token.id")
+		b.with(revoked).remove("/v1/auth/tokens/" + id).is(200)
+		tokens[role+" revoked"], tokens[role+" expired"] = revoked, b.Token(t, dead, role, "admin")
+	}
+	b.ExpireTokens(t, dead)
+	for _, o := range b.server.ops {
+		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "none")
+		b.with("").do(o.method, path, nil).fails(401, "unauthorized")
+		b.with("mst_none").do(o.method, path, nil).fails(401, "unauthorized")
+		found := false
+		for _, row := range permitted {
+			if slices.Contains(strings.Fields(row.operations), o.name) {
+				found = true
+				for who, token := range tokens {
+					mayDo(t, b.with(token).do(o.method, path, nil), o, who, row.scope, row.roles)
+				}
+			}
+		}
+		if !found && !slices.Contains(ownRules, o.name) {
+			t.Errorf("%s is in none of the contract's matrices", o.name)
+		}
+	}
+}
+
+// mayDo checks an answer to a token of who: a role and a permission, or what is wrong with it. Scope comes before role.
+func mayDo(t *testing.T, r *reply, o op, who, scope, roles string) {
+	t.Helper()
+	role, kind, _ := strings.Cut(who, " ")
+	status, code := 0, ""
+	switch {
+	case kind == "revoked" || kind == "expired":
+		status, code = http.StatusUnauthorized, "token_"+kind
+	case !slices.Contains(strings.Fields(holds[kind]), scope):
+		status, code = http.StatusForbidden, "insufficient_scope"
+	case !slices.Contains(strings.Fields(roles), role):
+		status, code = http.StatusForbidden, "forbidden_role"
+	case r.status == http.StatusUnauthorized || r.status == http.StatusForbidden || r.status >= 500:
+		t.Errorf("%s by %s: %d %s, though the contract allows it", o.name, who, r.status, r.raw)
+	}
+	if status != 0 && (r.status != status || r.text("error.code") != code) {
+		t.Errorf("%s by %s: %d %s, want %d %s", o.name, who, r.status, r.text("error.code"), status, code)
+	}
+	if limited := r.header.Get("X-RateLimit-Limit") != ""; limited != (status != http.StatusUnauthorized) || r.header.Get("X-Request-Id") == "" {
+		t.Errorf("%s by %s: %d with the headers %v", o.name, who, r.status, r.header)
+	}
+}
+
+// longLists are the lists that come in pages, with their default and their maximum.
+var longLists = []struct {
+	path            string
+	byDefault, most string
+}{
+	{"/v1/domains", "25", "100"},
+	{"/v1/email-users", "25", "100"},
+	{"/v1/domains/{hosted}/email-users", "25", "100"},
+	{"/v1/email-users/{ann}/inbox", "25", "100"},
+	{"/v1/inbox", "100", "200"},
+	{"/v1/webhooks/{hook}/deliveries", "25", "100"},
+	{"/v1/events", "25", "100"},
+	{"/v1/messages", "25", "100"},
+	{"/v1/suppressions", "25", "100"},
+	{"/v1/jobs", "25", "100"},
+}
+
+// TestPagesOfLongLists walks every long list by ones, and shows its cursors to lists that they are not of.
+func TestPagesOfLongLists(t *testing.T) {
+	b, ids := newContractWorld(t)
+	ids["hook"] = b.post("/v1/webhooks", `{"url":"https://127.0.0.1:1/h","events":["domain.ready"]}`).is(201).text("id")
+	for range 2 {
+		b.post("/v1/webhooks/"+ids["hook"]+"/test", nil).is(200)
+		b.post("/v1/email-users/"+ids["ann"]+"/inbox/send", `{"to":"far@far.test","subject":"s","text":"t"}`).is(200)
+	}
+	b.until("/v1/webhooks/"+ids["hook"]+"/deliveries", "pagination.count", "2")
+	b.post("/v1/suppressions", `{"email":"a@far.test"}`).is(201)
+	b.post("/v1/suppressions", `{"email":"b@far.test"}`).is(201)
+	other := b.with(b.Account(t, "other@example.test").Token)
+	foreign := ""
+	for _, l := range longLists {
+		path := expand(l.path, ids)
+		whole := b.get(path).is(200).has("pagination.limit", l.byDefault, "pagination.has_more", "false", "pagination.cursor", "<nil>")
+		for _, clamped := range []string{l.most, "201", "99999999999999999999"} {
+			b.get(path+"?limit="+clamped).is(200).has("pagination.limit", l.most)
+		}
+		for _, limit := range []string{"0", "-1", "x", "", "1.0", "1e1", "%201"} {
+			b.get(path+"?limit="+limit).fails(400, "validation_error").has("error.details.0.field", "limit")
+		}
+		for _, cursor := range []string{"x", "%00", "%ff", "AAAA", strings.Repeat("A", 5000), foreign} {
+			if cursor != "" {
+				b.get(path+"?cursor="+cursor).fails(400, "invalid_cursor")
+			}
+		}
+		first := b.get(path + "?limit=1").is(200)
+		next := first.text("pagination.cursor")
+		bent := "A" + next[1:]
+		if bent == next {
+			bent = "B" + next[1:]
+		}
+		b.get(path+"?limit=1&cursor="+bent).fails(400, "invalid_cursor")
+		if !strings.Contains(path, "_") { // of things that the other account has too
+			other.get(path+"?cursor="+next).fails(400, "invalid_cursor")
+		}
+		field := "id"
+		if l.path == "/v1/suppressions" {
+			field = "email"
+		}
+		walked := first.list("data", field)
+		for next != "<nil>" {
+			page := b.get(path+"?limit=1&cursor="+next).is(200).has("pagination.count", "1")
+			walked, next = append(walked, page.list("data", field)...), page.text("pagination.cursor")
+		}
+		if want := whole.list("data", field); len(want) < 2 || !slices.Equal(walked, want) {
+			t.Errorf("%s by ones %q, at once %q", l.path, walked, want)
+		}
+		foreign = first.text("pagination.cursor")
+	}
+}

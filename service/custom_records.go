@@ -1,0 +1,269 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	defaultTTL       = 300 // seconds, of a custom record
+	maxCustomRecords = 300 // of one domain
+)
+
+// A CustomDNSRecord is a record that a domain's owner added.
+type CustomDNSRecord struct {
+	ID        string  `json:"id"`
+	RecordID  string  `json:"record_id"`
+	Name      string  `json:"name"`
+	FQDN      string  `json:"fqdn"`
+	Type      string  `json:"type" enum:"TXT|CNAME|A|AAAA"`
+	Value     string  `json:"value"`
+	TTL       int     `json:"ttl"`
+	Status    string  `json:"status" enum:"active|pending|error"`
+	Error     *string `json:"error"`
+	CreatedAt Time    `json:"created_at"`
+	UpdatedAt Time    `json:"updated_at"`
+}
+
+// CustomDNSRecords is the answer of list_custom_dns_records, the oldest record first.
+type CustomDNSRecords struct {
+	Domain        string            `json:"domain"`
+	DNSProvider   string            `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Records       []CustomDNSRecord `json:"records"`
+	DMARCOverride *DMARCOverride    `json:"dmarc_override"`
+}
+
+// CustomDNSRecordAnswer is the answer of create_custom_dns_record and update_custom_dns_record.
+type CustomDNSRecordAnswer struct {
+	Record CustomDNSRecord `json:"record"`
+}
+
+// customRecordOut shows a record. It is pending for as long as its domain is not complete.
+func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
+	out := CustomDNSRecord{
+		ID: r.ID, RecordID: r.ID, Name: hostIn(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
+		Status: r.Status, Error: orNull(r.Error), CreatedAt: Time{r.CreatedAt}, UpdatedAt: Time{r.UpdatedAt},
+	}
+	switch {
+	case out.Status != "":
+	case d.Status == domainComplete:
+		out.Status = "active"
+	default:
+		out.Status = "pending"
+	}
+	return out
+}
+
+// ourDomain gives a domain of the account whose DNS we can change.
+func ourDomain(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
+	d, err := domainOf(tx, who, id)
+	if err == nil && d.DNSProvider != dnsprov.Builtin {
+		return nil, Errorf(503, "dns_provider_unsupported",
+			"The DNS of %s is not in our hands (its dns_provider is %s). Change its records where they are kept.", d.Name, d.DNSProvider)
+	}
+	return d, err
+}
+
+// changeableDomain gives a domain as ourDomain does, unless it is being deleted.
+func changeableDomain(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
+	d, err := ourDomain(tx, who, id)
+	if err == nil && d.Status == domainDeleting {
+		return nil, errBusy(d, "is being deleted, so it cannot be changed")
+	}
+	return d, err
+}
+
+// ListCustomDNSRecords lists the records that a domain's owner added.
+func (s *Service) ListCustomDNSRecords(_ context.Context, who Actor, in DomainIn) (*CustomDNSRecords, error) {
+	var out *CustomDNSRecords
+	err := s.Store.View(func(tx *store.Tx) error {
+		d, err := ourDomain(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		out = &CustomDNSRecords{Domain: d.Name, DNSProvider: d.DNSProvider, Records: []CustomDNSRecord{}, DMARCOverride: dmarcOverride(d)}
+		for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
+			out.Records = append(out.Records, customRecordOut(d, r))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// CreateCustomDNSRecordIn is the body of create_custom_dns_record.
+type CreateCustomDNSRecordIn struct {
+	DomainID string `path:"domain_id"`
+	Name     string `json:"name" required:"true"`
+	Type     string `json:"type" required:"true" enum:"TXT|CNAME|A|AAAA"`
+	Value    string `json:"value" required:"true"`
+	TTL      *int   `json:"ttl" min:"60" max:"86400"`
+}
+
+// CreateCustomDNSRecord adds a record. It is served at once; the store's queue of changes is the only wait.
+func (s *Service) CreateCustomDNSRecord(_ context.Context, who Actor, in CreateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
+	var out *CustomDNSRecordAnswer
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := changeableDomain(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		if store.CustomRecordsByDomain.Count(tx, d.ID, maxCustomRecords) == maxCustomRecords {
+			return Errorf(400, "invalid_record", "%s has %d records of your own, the most there may be. Delete one first.", d.Name, maxCustomRecords)
+		}
+		r := &store.CustomRecord{ID: tx.NewID("rec"), DomainID: d.ID, TTL: defaultTTL, CreatedAt: tx.Now()}
+		if in.TTL != nil {
+			r.TTL = *in.TTL
+		}
+		out, err = s.putCustomRecord(tx, d, r, in.Name, in.Type, in.Value)
+		return err
+	})
+	return out, err
+}
+
+// UpdateCustomDNSRecordIn is the body of update_custom_dns_record.
+type UpdateCustomDNSRecordIn struct {
+	DomainID string  `path:"domain_id"`
+	RecordID string  `path:"record_id"`
+	Name     *string `json:"name"`
+	Type     *string `json:"type" enum:"TXT|CNAME|A|AAAA"`
+	Value    *string `json:"value"`
+	TTL      *int    `json:"ttl" min:"60" max:"86400"`
+}
+
+// UpdateCustomDNSRecord changes a record; what is not given stays.
+func (s *Service) UpdateCustomDNSRecord(_ context.Context, who Actor, in UpdateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
+	if in.Name == nil && in.Type == nil && in.Value == nil && in.TTL == nil {
+		return nil, Errorf(400, "nothing_to_update", "Give at least one of name, type, value and ttl.")
+	}
+	var out *CustomDNSRecordAnswer
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
+		if err != nil {
+			return err
+		}
+		name, typ, value := r.Name+".", r.Type, r.Value
+		if r.Type == "TXT" {
+			value = dnsprov.QuoteText(value) // as it is, whatever quotes are in it
+		}
+		for given, field := range map[*string]*string{in.Name: &name, in.Type: &typ, in.Value: &value} {
+			if given != nil {
+				*field = *given
+			}
+		}
+		if in.TTL != nil {
+			r.TTL = *in.TTL
+		}
+		out, err = s.putCustomRecord(tx, d, r, name, typ, value)
+		return err
+	})
+	return out, err
+}
+
+// customRecordOf gives a record of a domain that can be changed.
+func customRecordOf(tx *store.Tx, who Actor, domainID, recordID string) (*store.Domain, *store.CustomRecord, error) {
+	d, err := changeableDomain(tx, who, domainID)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := store.CustomRecords.Get(tx, recordID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && r.DomainID != d.ID {
+		return nil, nil, NotFound("DNS record")
+	}
+	return d, r, err
+}
+
+// putCustomRecord writes a record that says what was given, if there can be such a one, and publishes it.
+func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord, name, typ, value string) (*CustomDNSRecordAnswer, error) {
+	var err error
+	if r.Name, err = dnsprov.CustomName(name, d.Name); err != nil {
+		return nil, invalidRecord("name", err)
+	}
+	if typ == "CNAME" && r.Name == d.Name {
+		return nil, Errorf(400, "cname_at_apex", "%s itself cannot be a CNAME, since it has other records (RFC 1034). Use A and AAAA records, or a redirect.", d.Name).
+			With("name", "cname_at_apex", "is the domain itself")
+	}
+	r.Type = typ
+	if r.Value, err = dnsprov.CustomValue(typ, value, d.Name); err != nil {
+		return nil, invalidRecord("value", err)
+	}
+	if err := s.checkCustomRecord(tx, d, r); err != nil {
+		return nil, err
+	}
+	r.UpdatedAt = tx.Now()
+	if err := store.CustomRecords.Put(tx, r); err != nil {
+		return nil, err
+	}
+	if _, err := s.zoneSource(tx, d).zone(); err != nil {
+		return nil, invalidRecord("value", err)
+	}
+	return &CustomDNSRecordAnswer{customRecordOut(d, r)}, s.putZone(tx, d)
+}
+
+func invalidRecord(field string, err error) *Error {
+	return Errorf(400, "invalid_record", "%s: %s", field, err).With(field, "invalid_record", err.Error()).Because(err)
+}
+
+// checkCustomRecord looks for what a record would be in the way of.
+func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) error {
+	if dnsprov.Managed(s.reservedRecords(d), r.Name, r.Type, r.Value) {
+		e := Errorf(409, "managed_record_collision", "Mailstead keeps the %s records of %s itself. Use another name.", r.Type, r.Name)
+		if r.Name == "_dmarc."+d.Name {
+			e.Message = "Mailstead keeps the records of " + r.Name + " itself. Change the policy with PUT /v1/domains/" + d.ID + "/dmarc."
+		}
+		return e.With("name", "managed_record_collision", "is a managed record's")
+	}
+	if r.Type == "CNAME" && r.Value == r.Name {
+		return invalidRecord("value", errors.New("leads to the record itself"))
+	}
+	for _, o := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
+		switch {
+		case o.ID == r.ID || o.Name != r.Name:
+		case o.Type == r.Type && o.Value == r.Value:
+			return Errorf(409, "duplicate_record", "There is such a record already: %s.", o.ID).With("value", "duplicate_record", "the record "+o.ID+" says the same")
+		case o.Type == "CNAME" || r.Type == "CNAME":
+			return invalidRecord("name", errors.New("has a record already, and a CNAME must be alone at its name (RFC 1034)"))
+		}
+	}
+	return nil
+}
+
+// reservedRecords are the managed records of a domain, with those whose keys are not made yet.
+func (s *Service) reservedRecords(d *store.Domain) []dnsprov.Record {
+	spec := s.spec(d)
+	if len(spec.DKIM) == 0 {
+		spec.DKIM = []dnsprov.DKIMKey{{Selector: rsaSelector}, {Selector: ed25519Selector}}
+	}
+	return dnsprov.Wanted(spec, dnsprov.Builtin)
+}
+
+// CustomDNSRecordIn names one record.
+type CustomDNSRecordIn struct {
+	DomainID string `path:"domain_id"`
+	RecordID string `path:"record_id"`
+}
+
+// CustomDNSRecordDeleted is the answer of delete_custom_dns_record.
+type CustomDNSRecordDeleted struct {
+	Deleted string `json:"deleted"`
+}
+
+// DeleteCustomDNSRecord takes a record out of the domain's zone.
+func (s *Service) DeleteCustomDNSRecord(_ context.Context, who Actor, in CustomDNSRecordIn) (*CustomDNSRecordDeleted, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
+		if err != nil {
+			return err
+		}
+		if err := store.CustomRecords.Delete(tx, r.ID); err != nil {
+			return err
+		}
+		return s.putZone(tx, d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &CustomDNSRecordDeleted{in.RecordID}, nil
+}

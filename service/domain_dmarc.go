@@ -1,0 +1,70 @@
+package service
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/store"
+)
+
+// SetDMARCIn is the body of set_dmarc.
+type SetDMARCIn struct {
+	DomainID string `path:"domain_id"`
+	Value    string `json:"value" required:"true"`
+}
+
+// DMARCSet is the answer of set_dmarc.
+type DMARCSet struct {
+	DMARCOverride DMARCOverride `json:"dmarc_override"`
+}
+
+func dmarcOverride(d *store.Domain) *DMARCOverride {
+	if d.DMARC == "" {
+		return nil
+	}
+	return &DMARCOverride{d.DMARC, Time{d.DMARCAt}}
+}
+
+// SetDMARC publishes the owner's own policy. It stays whatever is set up again.
+func (s *Service) SetDMARC(_ context.Context, who Actor, in SetDMARCIn) (*DMARCSet, error) {
+	value := strings.TrimSpace(in.Value)
+	bad := dnsprov.CheckDMARC(value)
+	var out *DMARCSet
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := changeableDomain(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		if bad != nil {
+			return Errorf(400, "invalid_dmarc", "value: %s", bad).With("value", "invalid_dmarc", bad.Error())
+		}
+		d.DMARC, d.DMARCAt = value, tx.Now()
+		out = &DMARCSet{*dmarcOverride(d)}
+		return s.putZone(tx, d)
+	})
+	return out, err
+}
+
+// DMARCReset is the answer of reset_dmarc.
+type DMARCReset struct {
+	Reset          bool   `json:"reset"`
+	AppliedDefault string `json:"applied_default"`
+}
+
+// ResetDMARC publishes the default policy again.
+func (s *Service) ResetDMARC(_ context.Context, who Actor, in DomainIn) (*DMARCReset, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := changeableDomain(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		d.DMARC, d.DMARCAt = "", time.Time{}
+		return s.putZone(tx, d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &DMARCReset{true, DefaultDMARC}, nil
+}

@@ -1,0 +1,183 @@
+package service_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+var errUnreachable = errors.New("the registrar cannot be reached")
+
+// A life is one process: it ends at one of its calls to the registrar, with the data directory as it is then.
+type life struct {
+	t    *testing.T
+	s    *service.Service
+	plan []string // what becomes of each call: "" is well, "drop" an error in place of the answer, "crash" the end
+
+	mu      sync.Mutex
+	calls   int
+	crashed string // the directory as it was; "" while the process lives
+}
+
+func (l *life) meddle(string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.crashed != "" {
+		return errUnreachable
+	}
+	fate := ""
+	if l.calls < len(l.plan) {
+		fate = l.plan[l.calls]
+	}
+	l.calls++
+	switch fate {
+	case "drop":
+		return errUnreachable
+	case "crash":
+		l.crashed = filepath.Join(l.t.TempDir(), "data")
+		err := l.s.Store.Update(func(*store.Tx) error { return os.CopyFS(l.crashed, os.DirFS(l.s.Store.Dir())) }) // nothing is written meanwhile
+		if err != nil {
+			l.t.Error(err)
+		}
+		return errUnreachable
+	}
+	return nil
+}
+
+// live opens a directory and has its queue run until the process crashes, or the job has ended.
+func live(t *testing.T, shop *servicetest.Shop, dir string, plan []string, begin func(*service.Service, service.Actor) string) (next string, job *service.JobResponse) {
+	t.Helper()
+	l := &life{t: t, plan: plan}
+	s, who, run := openWorld(t, dir, func(c *service.Config) { c.Registrars = []registrar.Registrar{shop.Registrar(l.meddle)} })
+	l.s = s
+	id := begin(s, who)
+	run()
+	for range 1000 {
+		time.Sleep(time.Minute)
+		l.mu.Lock()
+		next = l.crashed
+		l.mu.Unlock()
+		if job = getJob(t, s, who, id); next != "" || job.Status == "completed" || job.Status == "error" {
+			return next, job
+		}
+	}
+	t.Fatalf("the job never ends: %+v", job)
+	return "", nil
+}
+
+// fates are what becomes of the first calls of a process, up to where it crashes.
+func fates(r *rand.Rand) []string {
+	var out []string
+	for range r.IntN(6) {
+		out = append(out, []string{"", "", "", "drop"}[r.IntN(4)])
+	}
+	return append(out, "crash")
+}
+
+// Whatever breaks, and however often, a domain is paid for once.
+func TestNothingIsBoughtTwice(t *testing.T) {
+	for seed := range uint64(50) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { buyAmidCrashes(t, rand.New(rand.NewPCG(seed, 2))) })
+		})
+	}
+}
+
+func buyAmidCrashes(t *testing.T, r *rand.Rand) {
+	shop := servicetest.NewShop()
+	shop.Keyless = r.IntN(2) == 0
+	shop.Lag = time.Duration(r.IntN(2)) * 100 * time.Second
+	var id string
+	begin := func(s *service.Service, who service.Actor) string {
+		if id == "" {
+			makeReady(t, s, connect(t, s, who, "once.com"))
+			id = setUp(t, s, who, service.SetupDomainIn{Domain: "once.com", Register: true, Price: new(11.0), SetupEmail: new(false)}).JobID
+		}
+		return id
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var job *service.JobResponse
+	for n := 0; ; n++ {
+		var plan []string
+		if n < 3 {
+			plan = fates(r)
+		}
+		next, j := live(t, shop, dir, plan, begin)
+		if job = j; next == "" {
+			break
+		}
+		dir = next
+	}
+	if job.Status != "completed" || shop.Charges("once.com") != 1 {
+		t.Errorf("bought %d times, keyless %v, lag %s; job %+v %+v", shop.Charges("once.com"), shop.Keyless, shop.Lag, job, job.Error)
+	}
+}
+
+// makeReady gives a domain keys, since making real ones takes long; nobody signs with them.
+func makeReady(t *testing.T, s *service.Service, id string) {
+	t.Helper()
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		d.DKIM = []store.DKIMKey{{Selector: "ms1", Record: "v=DKIM1; p=x"}}
+		return store.Domains.Put(tx, d)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Where it cannot be found out whether a domain was bought, nothing is tried again, and the job says what to check. The
+// next setup looks first.
+func TestUndecidedPurchaseSaysWhatToCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := servicetest.NewShop()
+		s, who, run := openWorld(t, t.TempDir(), func(c *service.Config) { c.Registrars = []registrar.Registrar{shop.Registrar(nil)} })
+		makeReady(t, s, connect(t, s, who, "lost.com"))
+		buy := func() *service.JobResponse {
+			job := setUp(t, s, who, service.SetupDomainIn{Domain: "lost.com", Register: true, Price: new(11.0), SetupEmail: new(false)})
+			time.Sleep(3 * time.Hour)
+			return getJob(t, s, who, job.JobID)
+		}
+		shop.Set(func() {
+			shop.Meddle = func(call string) error { // the order was taken, and then nothing is heard any more
+				if call == "charged" {
+					shop.Set(func() { shop.Meddle = func(string) error { return errUnreachable } })
+					return errUnreachable
+				}
+				return nil
+			}
+		})
+		run()
+		job := buy()
+		if job.Status != "error" || job.Error.Code != "registrar_error" || shop.Charges("lost.com") != 1 {
+			t.Fatalf("bought %d times; job %+v %+v", shop.Charges("lost.com"), job, job.Error)
+		}
+		for _, what := range []string{"lost.com", "sandbox", "pur_", "never buys twice"} {
+			if !strings.Contains(job.Error.Message, what) {
+				t.Errorf("the error does not say %q: %s", what, job.Error.Message)
+			}
+		}
+		shop.Set(func() { shop.Meddle = nil })
+		if job = buy(); job.Status != "completed" || shop.Charges("lost.com") != 1 {
+			t.Errorf("bought %d times; job %+v %+v", shop.Charges("lost.com"), job, job.Error)
+		}
+	})
+}

@@ -1,0 +1,260 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+const maxURL = 2048 // characters
+
+// SetRedirectIn is the body of set_redirect.
+type SetRedirectIn struct {
+	DomainID     string `path:"domain_id"`
+	RedirectURL  string `json:"redirect_url" alias:"url" required:"true" max:"2048"`
+	Permanent    *bool  `json:"permanent"`
+	PreservePath bool   `json:"preserve_path"`
+}
+
+// RedirectSet is the answer of set_redirect.
+type RedirectSet struct {
+	Domain      string  `json:"domain"`
+	RedirectURL string  `json:"redirect_url"`
+	Queued      bool    `json:"queued"`
+	Message     string  `json:"message"`
+	JobID       *string `json:"job_id"`
+}
+
+// A Queued says that what was recorded is being applied by a job.
+type Queued struct {
+	Message string  `json:"message"`
+	Queued  bool    `json:"queued"`
+	JobID   *string `json:"job_id"`
+}
+
+// checkRedirect gives the URL that a domain may be redirected to.
+func checkRedirect(text, domain string) (string, error) {
+	text = strings.TrimSpace(text)
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || len(text) > maxURL || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "":
+		return "", Invalid("redirect_url", "invalid", "must be an address of a web page, as https://www.example.com/")
+	case u.User != nil:
+		return "", Invalid("redirect_url", "not_allowed", "must not hold a user name or password: every visitor would see it")
+	}
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	if ascii, _, err := dnsprov.NormalizeDomain(host); err == nil && ascii != host {
+		text = strings.Replace(text, u.Hostname(), ascii, 1)
+		host = ascii
+	}
+	if host == domain || host == "www."+domain {
+		return "", Invalid("redirect_url", "not_allowed", "leads back to %s, which would be redirected for ever", host)
+	}
+	return text, nil
+}
+
+// setRedirect writes a redirect into the domain, whose record the caller writes.
+func setRedirect(d *store.Domain, target string, permanent, path bool) {
+	d.RedirectURL, d.RedirectCode, d.RedirectPath = target, 301, path
+	if !permanent {
+		d.RedirectCode = 302
+	}
+}
+
+// SetRedirect records where visitors of a domain and of its www are sent, and queues the look at whether they come here.
+func (s *Service) SetRedirect(_ context.Context, who Actor, in SetRedirectIn) (*RedirectSet, error) {
+	var out *RedirectSet
+	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
+		if d.DNSProvider == providerExternal {
+			return false, Invalid("redirect_url", "not_allowed", "the visitors of %s do not come here, since it is hosted elsewhere; redirect them there", d.Name)
+		}
+		target, err := checkRedirect(in.RedirectURL, d.Name)
+		if err != nil {
+			return false, err
+		}
+		setRedirect(d, target, in.Permanent == nil || *in.Permanent, in.PreservePath)
+		return true, nil
+	}, func(d *store.Domain, j *string) {
+		out = &RedirectSet{d.Name, d.RedirectURL, true, "Visitors of " + d.Name + " are sent to " + d.RedirectURL + ".", j}
+	})
+	return out, err
+}
+
+// DeleteRedirect ends a redirect. Where there is none it does nothing.
+func (s *Service) DeleteRedirect(_ context.Context, who Actor, in DomainIn) (*Queued, error) {
+	var out *Queued
+	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
+		had := d.RedirectURL != ""
+		d.RedirectURL, d.RedirectCode, d.RedirectPath = "", 0, false
+		return had, nil
+	}, func(d *store.Domain, j *string) {
+		out = ended(j, "The redirect of "+d.Name+" has ended.", d.Name+" has no redirect.")
+	})
+	return out, err
+}
+
+// ended is the answer when something was taken away, or there was nothing.
+func ended(jobID *string, did, nothing string) *Queued {
+	if jobID == nil {
+		return &Queued{Message: nothing}
+	}
+	return &Queued{did, true, jobID}
+}
+
+// SetForwardIn is the body of set_forward.
+type SetForwardIn struct {
+	DomainID       string `path:"domain_id"`
+	ForwardAddress string `json:"forward_address" alias:"address" required:"true"`
+}
+
+// ForwardSet is the answer of set_forward.
+type ForwardSet struct {
+	Domain         string  `json:"domain"`
+	ForwardAddress string  `json:"forward_address"`
+	Queued         bool    `json:"queued"`
+	Message        string  `json:"message"`
+	JobID          *string `json:"job_id"`
+}
+
+// checkDomainForward gives the address that a domain's mail may go on to.
+func checkDomainForward(text, domain string) (string, error) {
+	address, err := normalizeEmail("forward_address", text)
+	if err != nil {
+		return "", err
+	}
+	if _, at, _ := msg.SplitEmail(address); at == domain {
+		return "", Invalid("forward_address", "not_allowed", "must not be in %s itself; use catch_all for a mailbox of the domain", domain)
+	}
+	return address, nil
+}
+
+// SetForward records where mail goes that no mailbox of the domain takes. It counts from the next message on.
+func (s *Service) SetForward(_ context.Context, who Actor, in SetForwardIn) (*ForwardSet, error) {
+	var out *ForwardSet
+	err := s.changeRouting(who, in.DomainID, "forward_update", func(d *store.Domain) (bool, error) {
+		if d.DNSProvider == providerExternal {
+			return false, Invalid("forward_address", "not_allowed", "the mail of %s does not come here, since it is hosted elsewhere; forward it there", d.Name)
+		}
+		address, err := checkDomainForward(in.ForwardAddress, d.Name)
+		d.Forward = address
+		return true, err
+	}, func(d *store.Domain, j *string) {
+		out = &ForwardSet{d.Name, d.Forward, true, "Mail for " + d.Name + " that no mailbox takes goes on to " + d.Forward + ".", j}
+	})
+	return out, err
+}
+
+// DeleteForward ends a domain's forward. Where there is none it does nothing.
+func (s *Service) DeleteForward(_ context.Context, who Actor, in DomainIn) (*Queued, error) {
+	var out *Queued
+	err := s.changeRouting(who, in.DomainID, "forward_update", func(d *store.Domain) (bool, error) {
+		had := d.Forward != ""
+		d.Forward = ""
+		return had, nil
+	}, func(d *store.Domain, j *string) {
+		out = ended(j, "Mail for "+d.Name+" is not forwarded any more.", d.Name+" has no forward.")
+	})
+	return out, err
+}
+
+// changeRouting writes a change of a domain's redirect or forward and queues the job that goes with it, if there is a
+// change. done sees the domain as it was written and the job's id, nil if there is none.
+func (s *Service) changeRouting(who Actor, id, kind string, change func(*store.Domain) (bool, error), done func(*store.Domain, *string)) error {
+	return s.Store.Update(func(tx *store.Tx) error {
+		d, err := domainOf(tx, who, id)
+		if err != nil {
+			return err
+		}
+		if d.Status == domainDeleting {
+			return errBusy(d, "is being deleted, so it cannot be changed")
+		}
+		changed, err := change(d)
+		if err != nil {
+			return err
+		}
+		if !changed {
+			done(d, nil)
+			return nil
+		}
+		j, err := s.Queue.Add(tx, jobs.New{
+			AccountID: d.AccountID, Kind: kind, Key: d.ID, Lane: "routing " + d.AccountID, CreatedBy: who.UserID, Args: domainArgs{d.ID},
+			Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: []string{stepVerify}, Total: 1,
+		})
+		if err != nil {
+			return err
+		}
+		done(d, &j.ID)
+		return s.putDomain(tx, d)
+	})
+}
+
+// routingKind looks, after a change of a redirect or forward, whether what it is about comes here.
+func (s *Service) routingKind(name, purpose string) jobs.Kind {
+	return jobs.Kind{Name: name, Max: 10, Lanes: 4, Visible: true, Work: func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+		return s.checkRouting(ctx, j, purpose)
+	}}
+}
+
+// checkRouting is the work of redirect_update and forward_update: a live look at the domain's records, which says in the
+// job whether the change has its effect yet.
+func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string) (jobs.Writes, error) {
+	args, err := jobs.Args[domainArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	d, err := s.domainByID(args.DomainID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	jobs.Step(ctx, stepVerify, "in_progress", "")
+	l := s.lookAt(ctx, d)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	jobs.Step(ctx, stepVerify, "completed", "")
+	jobs.Progress(ctx, 1, 1, routingDetail(d, l, purpose))
+	return func(tx *store.Tx, _ *store.Job) error {
+		d, err := store.Domains.Get(tx, d.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return s.keepLiveLook(tx, d, l)
+	}, nil
+}
+
+// routingDetail says whether visitors or mail of the domain come here.
+func routingDetail(d *store.Domain, l *look, purpose string) string {
+	what := "Visitors"
+	if purpose == dnsprov.PurposeMX {
+		what = "Mail"
+	}
+	switch {
+	case d.Status != domainComplete:
+		return "It has its effect once " + d.Name + " is complete."
+	case verified(l.checks, purpose):
+		return "It is in effect: the " + purpose + " records of " + d.Name + " lead here."
+	}
+	return what + " of " + d.Name + " may not come here yet: see its dns-status for the " + purpose + " records."
+}
+
+// domainByID gives a domain of any account.
+func (s *Service) domainByID(id string) (*store.Domain, error) {
+	var d *store.Domain
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		d, err = store.Domains.Get(tx, id)
+		return err
+	})
+	return d, err
+}

@@ -1,0 +1,296 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Steps of a setup beside those of provisioning. Each can be done again.
+const (
+	stepRegister = "register"
+	stepUsers    = "users"
+	stepRedirect = "redirect"
+	stepForward  = "forward"
+	stepDelegate = "delegate" // the registrar and the DNS name our nameservers; it may take days
+)
+
+const (
+	delegationAwaited = 72 * time.Hour
+	usersAtATime      = 10 // mailboxes made in one transaction
+)
+
+func (s *Service) setupKind() jobs.Kind {
+	return jobs.Kind{Name: "domain_setup", Work: s.setUp, Max: 10, Lanes: 4, Visible: true, Failed: s.provisionFailed}
+}
+
+// A setup is one attempt at a domain_setup.
+type setup struct {
+	provisioning
+	args setupArgs
+}
+
+// errAwaited says that the domain is not delegated to us yet.
+type errAwaited struct{ current []string }
+
+func (errAwaited) Error() string { return "the domain is not delegated to us yet" }
+
+// errPartly says that a step did what it could, and that the job goes on.
+type errPartly struct{ what string }
+
+func (e errPartly) Error() string { return e.what }
+
+// setUp is the work of domain_setup. Begun again it finds out what is done.
+func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[setupArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	d, err := s.beginProvision(args.DomainID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.Status == domainDeleting {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &setup{provisioning{s: s, ctx: ctx, d: d}, args}
+	steps := setupSteps(d.DNSProvider, args)
+	for i, name := range steps {
+		err := p.step(provisionStep{name, p.steps()[name]})
+		var wait errAwaited
+		if errors.As(err, &wait) {
+			return p.wait(wait.current)
+		}
+		if err != nil && !errors.As(err, new(errPartly)) {
+			return nil, err
+		}
+		jobs.Progress(ctx, i+1, len(steps), "")
+	}
+	if slices.Contains(steps, stepVerify) {
+		if err := s.activateMany(ctx, d.ID); err != nil {
+			return nil, err
+		}
+	}
+	return p.end, nil
+}
+
+func (p *setup) steps() map[string]func() error {
+	return map[string]func() error{
+		stepRegister: p.register, stepKeys: p.keys, stepZone: p.zone, stepRecords: p.zone, stepUsers: p.users, stepRedirect: p.redirect,
+		stepForward: p.forward, stepDelegate: p.delegate, stepMail: p.mail, stepVerify: p.verify,
+	}
+}
+
+// change writes the domain as change makes it, and gives up quietly on one that is being deleted.
+func (p *setup) change(write func(*store.Tx, *store.Domain) error, change func(*store.Domain)) error {
+	return p.s.Store.Update(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, p.d.ID)
+		if err != nil {
+			return err
+		}
+		change(d)
+		p.d = d
+		return write(tx, d)
+	})
+}
+
+func (p *setup) redirect() error {
+	return p.change(p.s.putDomain, func(d *store.Domain) { setRedirect(d, p.args.Redirect, true, false) })
+}
+
+func (p *setup) forward() error {
+	return p.change(p.s.putDomain, func(d *store.Domain) { d.Forward = p.args.Forward })
+}
+
+// users makes the mailboxes that are not there. They are pending until the domain is complete.
+func (p *setup) users() error {
+	for rest := p.args.Mailboxes; len(rest) > 0; rest = rest[min(usersAtATime, len(rest)):] {
+		some := rest[:min(usersAtATime, len(rest))]
+		if err := p.s.Store.Update(func(tx *store.Tx) error { return p.bear(tx, some) }); err != nil {
+			return err
+		}
+	}
+	var lacking int
+	err := p.s.Store.View(func(tx *store.Tx) error {
+		r, err := p.countUsers(tx)
+		lacking = r.Failed
+		return err
+	})
+	if err == nil && lacking > 0 {
+		err = errPartly{fmt.Sprintf("%d of %d mailboxes were not made, since the limits of this account allow no more.", lacking, len(p.args.Mailboxes))}
+	}
+	return err
+}
+
+// bear makes some of the mailboxes, as far as the limits allow.
+func (p *setup) bear(tx *store.Tx, some []store.Mailbox) error {
+	d, err := store.Domains.Get(tx, p.d.ID)
+	if err != nil {
+		return err
+	}
+	left, _ := p.s.roomForMailboxes(tx, d)
+	for _, mb := range some {
+		_, err := store.MailboxByEmail.Get(tx, mb.Email)
+		if err == nil || left <= 0 {
+			continue
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if _, err := p.s.bear(tx, &birth{mb: mb, domain: d}); err != nil {
+			return err
+		}
+		left--
+	}
+	return nil
+}
+
+// delegate has the registrar name our nameservers, if the domain was bought here, and looks whether the DNS does.
+func (p *setup) delegate() error {
+	if err := p.tellRegistrar(); err != nil {
+		return err
+	}
+	var found dnsprov.Delegation
+	looked := p.s.looking(p.ctx, func() (err error) {
+		found, err = dnsprov.CheckDelegation(p.ctx, p.s.Resolver, p.d.Name, p.s.Config.Nameservers)
+		return err
+	})
+	switch {
+	case p.ctx.Err() != nil:
+		return p.ctx.Err()
+	case looked == nil && found.Verified:
+		return p.change(p.s.putDomain, func(d *store.Domain) {
+			d.NSStatus, d.CurrentNS, d.NSAwaited, d.StatusDetail = nsVerified, found.Current, time.Time{}, ""
+			if d.Status == domainPendingNS {
+				d.Status = domainInProgress
+			}
+		})
+	case looked != nil && p.d.NSStatus == nsVerified, p.d.Status == domainComplete:
+		return nil // the checks by the clock see to it
+	}
+	return errAwaited{found.Current}
+}
+
+// wait puts the job off until the next look at the delegation. The longer it has waited, the longer it waits.
+func (p *setup) wait(current []string) (jobs.Writes, error) {
+	now := p.s.now()
+	since := p.d.NSAwaited
+	if since.IsZero() {
+		since = now
+	}
+	ours := namesOf(p.s.Config.Nameservers)
+	end := since.Add(delegationAwaited)
+	if !now.Before(end) {
+		return nil, jobs.Permanent(Errorf(409, "ns_timeout",
+			"%s was not delegated to us within %d hours. Set these nameservers, and only these, at its registrar, and run setup again: %s.", p.d.Name, int(delegationAwaited.Hours()), ours))
+	}
+	next := now.Add(awaiting(now.Sub(since), p.s.Rand()))
+	if next.After(end) {
+		next = end
+	}
+	detail := p.d.Name + " waits to be delegated. Set only these nameservers at its registrar: " + ours + "."
+	jobs.Progress(p.ctx, slices.Index(setupSteps(p.d.DNSProvider, p.args), stepDelegate), len(setupSteps(p.d.DNSProvider, p.args)), detail)
+	return func(tx *store.Tx, _ *store.Job) error {
+		d, err := store.Domains.Get(tx, p.d.ID)
+		if err != nil || d.Status == domainPending || d.Status == domainDeleting { // pending: check-ns was faster
+			return err
+		}
+		d.Status, d.StatusDetail, d.NSAwaited, d.CurrentNS = domainPendingNS, detail, since, current
+		return p.s.putDomain(tx, d)
+	}, jobs.Snooze(next)
+}
+
+// awaiting is how long to wait for the next look after so long a wait: a fourth of it, from a minute to an hour.
+func awaiting(waited time.Duration, r float64) time.Duration {
+	return jobs.Jitter(min(max(waited/4, time.Minute), time.Hour), r)
+}
+
+// setupResult is what a domain_setup came to.
+type setupResult struct {
+	DomainID   string     `json:"domain_id"`
+	Domain     string     `json:"domain"`
+	Status     string     `json:"status"`
+	Registrar  *string    `json:"registrar"`
+	Price      *float64   `json:"price"`
+	Currency   string     `json:"currency"`
+	ExpiresAt  Time       `json:"expires_at"`
+	EmailUsers setupUsers `json:"email_users"`
+}
+
+// setupUsers counts the mailboxes that were asked for.
+type setupUsers struct {
+	Created int `json:"created"`
+	Existed int `json:"existed"`
+	Failed  int `json:"failed"`
+}
+
+func (p *setup) countUsers(tx *store.Tx) (r setupUsers, err error) {
+	for _, want := range p.args.Mailboxes {
+		mb, err := store.MailboxByEmail.Get(tx, want.Email)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			r.Failed++
+		case err != nil:
+			return r, err
+		case mb.ID == want.ID:
+			r.Created++
+		default:
+			r.Existed++
+		}
+	}
+	return r, nil
+}
+
+// end brings the domain into its new state in the transaction that ends the job.
+func (p *setup) end(tx *store.Tx, j *store.Job) error {
+	d, err := store.Domains.Get(tx, p.d.ID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.Status == domainDeleting {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch manual := d.DNSProvider == providerManual; {
+	case p.look != nil:
+		err = p.s.completeDomain(tx, d, p.look)
+	case d.Status == domainComplete:
+		err = p.s.putDomain(tx, d)
+	default:
+		d.Status = domainPendingNS
+		if manual {
+			d.Status = domainPendingDNS
+		}
+		err = p.s.putDomain(tx, d)
+	}
+	if err != nil {
+		return err
+	}
+	return p.result(tx, d, j)
+}
+
+func (p *setup) result(tx *store.Tx, d *store.Domain, j *store.Job) (err error) {
+	r := setupResult{DomainID: d.ID, Domain: d.Name, Status: d.Status, Registrar: orNull(d.Registrar), Currency: currency, ExpiresAt: Time{d.ExpiresAt}}
+	if r.EmailUsers, err = p.countUsers(tx); err != nil {
+		return err
+	}
+	if p.args.PurchaseID != "" {
+		pu, err := store.Purchases.Get(tx, p.args.PurchaseID)
+		if err != nil {
+			return err
+		}
+		r.Price = dollars(pu.Price)
+	}
+	if j.Detail = ""; d.Registrar == registrar.SandboxName {
+		j.Detail = d.Name + " is a pretend name of the sandbox registrar: nothing was paid, and nobody else knows it."
+	}
+	j.Result, err = json.Marshal(r)
+	return err
+}

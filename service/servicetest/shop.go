@@ -1,0 +1,180 @@
+package servicetest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov/registrar"
+)
+
+// A Shop is a registrar with the sandbox's prices that takes money for every order, whatever it has sold before and
+// whatever the order's key, so that buying twice shows. It can be told to misbehave.
+type Shop struct {
+	mu      sync.Mutex
+	prices  *registrar.Sandbox
+	sold    map[string]registrar.Registration
+	Charged map[string]int          // by name: how often it was paid for
+	Raise   int64                   // what prices have risen by, in cents
+	Lag     time.Duration           // until a sale shows
+	Keyless bool                    // it does not keep the keys of orders
+	Meddle  func(call string) error // before each call and, as "charged", after a charge; its error is the answer
+}
+
+// NewShop makes a shop whose name is the sandbox's.
+func NewShop() *Shop {
+	return &Shop{prices: registrar.NewSandbox(time.Now, nil, nil), sold: map[string]registrar.Registration{}, Charged: map[string]int{}}
+}
+
+// Set changes the shop.
+func (s *Shop) Set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// Charges are how often a name was paid for.
+func (s *Shop) Charges(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Charged[name]
+}
+
+// Registrar gives the shop as one installation sees it; what meddles with the calls is that installation's alone.
+func (s *Shop) Registrar(meddle func(call string) error) registrar.Registrar {
+	return &counter{s, meddle}
+}
+
+// A counter is where one installation asks the shop.
+type counter struct {
+	*Shop
+	meddle func(call string) error
+}
+
+func (c *counter) begin(call string) error {
+	if c.meddle != nil {
+		if err := c.meddle(call); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	meddle := c.Meddle
+	c.mu.Unlock()
+	if meddle != nil {
+		return meddle(call)
+	}
+	return nil
+}
+
+// Name is one of registrar.Registrar.
+func (c *counter) Name() string { return c.prices.Name() }
+
+// shown is a sale that has come to be seen.
+func (s *Shop) shown(name string) (registrar.Registration, bool) {
+	r, ok := s.sold[name]
+	return r, ok && time.Since(r.RegisteredAt) >= s.Lag
+}
+
+// Quote is one of registrar.Registrar.
+func (c *counter) Quote(ctx context.Context, names []string) ([]registrar.Offer, error) {
+	if err := c.begin("quote"); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	offers, err := c.prices.Quote(ctx, names)
+	for i := range offers {
+		_, sold := c.shown(names[i])
+		offers[i].Available = offers[i].Available && !sold
+		offers[i].Price += c.Raise
+	}
+	return offers, err
+}
+
+// Register is one of registrar.Registrar.
+func (c *counter) Register(ctx context.Context, o registrar.Order) (*registrar.Registration, error) {
+	if err := c.begin("register"); err != nil {
+		return nil, err
+	}
+	offers, err := c.prices.Quote(ctx, []string{o.Domain})
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	total := offers[0].Total(o.Years) + c.Raise
+	r := registrar.Registration{
+		Domain: o.Domain, Key: o.Key, Price: total, AutoRenew: o.AutoRenew, Nameservers: slices.Clone(o.Nameservers),
+		RegisteredAt: time.Now(), ExpiresAt: time.Now().AddDate(o.Years, 0, 0),
+	}
+	if c.Keyless {
+		r.Key = ""
+	}
+	if total > o.MaxPrice {
+		c.mu.Unlock()
+		return nil, registrar.ErrPrice
+	}
+	c.Charged[o.Domain]++
+	c.sold[o.Domain] = r
+	c.mu.Unlock()
+	if err := c.begin("charged"); err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// Find is one of registrar.Registrar.
+func (c *counter) Find(_ context.Context, domain string) (*registrar.Registration, error) {
+	if err := c.begin("find"); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.shown(domain)
+	if !ok {
+		return nil, registrar.ErrNotFound
+	}
+	return &r, nil
+}
+
+// Delegate is one of registrar.Registrar.
+func (c *counter) Delegate(_ context.Context, domain string, nameservers []string) error {
+	if err := c.begin("delegate"); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.sold[domain]
+	if !ok {
+		return registrar.ErrNotFound
+	}
+	r.Nameservers = slices.Clone(nameservers)
+	c.sold[domain] = r
+	return nil
+}
+
+// Sell puts a name into the shop's books that somebody else has bought.
+func (s *Shop) Sell(name string, at time.Time, nameservers ...string) {
+	s.Set(func() {
+		s.sold[name] = registrar.Registration{Domain: name, Key: "somebody else's", Nameservers: nameservers, RegisteredAt: at, ExpiresAt: at.AddDate(1, 0, 0)}
+	})
+}
+
+// NameserversOf are those that a sold name has.
+func (s *Shop) NameserversOf(name string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sold[name].Nameservers
+}
+
+// SandboxRegistrar makes the sandbox registrar, with empty books.
+func SandboxRegistrar() registrar.Registrar { return registrar.NewSandbox(time.Now, nil, nil) }
+
+// What a registrar may answer.
+var (
+	ErrNoFunds = registrar.ErrNoFunds
+	ErrTaken   = registrar.ErrTaken
+)
+
+// Registrar is what an installation has in its configuration.
+type Registrar = registrar.Registrar
