@@ -142,7 +142,8 @@ type player struct {
 	kept map[string]string
 }
 
-// newPlayer starts a program with a relay, which refuses gone@ for good and later@ for now, and a receiver of events.
+// newPlayer starts a program with a registrar, a relay, which refuses gone@ for good and later@ for now, and a receiver of
+// events.
 func newPlayer(t *testing.T) *player {
 	t.Helper()
 	var relay *fakeSMTP
@@ -160,7 +161,7 @@ func newPlayer(t *testing.T) *player {
 		t.Fatal(err)
 	}
 	front := newTaker(t)
-	config := fmt.Sprintf("[[relay]]\nname='r1'\nkind='ses'\nregion='us-east-1'\nhost=%q\nport=%s\ntls='none'\n", host, port)
+	config := fmt.Sprintf("[registrar.sandbox]\n[[relay]]\nname='r1'\nkind='ses'\nregion='us-east-1'\nhost=%q\nport=%s\ntls='none'\n", host, port)
 	i := newInstance(t, config, "--outbound", "relay", "--ca-file", newHook(t).caFile)
 	return &player{i, map[string]string{"receiver": front.URL}}
 }
