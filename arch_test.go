@@ -27,6 +27,7 @@ var importRules = map[string]struct {
 	"dnsprov":  {"dnsprov", "dnsprov speaks to DNS and registrars; it knows no accounts"},
 	"webhooks": {"", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":      {"", "web is a client of /v1 like any other"},
+	"docs":     {"", "examples show what a client needs, and no client has our packages"},
 }
 
 // breaches lists every import in the tree that importRules forbids, one sentence each.

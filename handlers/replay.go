@@ -70,7 +70,7 @@ func (s *Server) once(c *call, ps httprouter.Params, key string, body []byte) {
 // replayed is the answer that an operation's out becomes.
 func (o *op) replayed(out any) (service.Replayed, error) {
 	body, err := encode(out)
-	return service.Replayed{Status: o.status, ContentType: jsonType, Location: locationOf(o.status, out), Body: body}, err
+	return service.Replayed{Status: o.status, ContentType: jsonMedia, Location: locationOf(o.status, out), Body: body}, err
 }
 
 // keep remembers an answer that a second request with the key shall get, before anybody sees it.

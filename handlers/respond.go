@@ -15,15 +15,14 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// sendJSON writes a body with its status; a job's answer says where the job is.
+// sendJSON writes a body with its status; a job's answer says where the job is. JSON has no charset parameter (RFC 8259
+// section 11), and generated clients compare the whole media type.
 func (s *Server) sendJSON(c *call, status int, body any) {
 	if at := locationOf(status, body); at != "" {
 		c.w.Header().Set("Location", at)
 	}
-	s.send(c, status, jsonType, body)
+	s.send(c, status, jsonMedia, body)
 }
-
-const jsonType = "application/json; charset=utf-8"
 
 func locationOf(status int, body any) string {
 	if l, ok := body.(interface{ Location() string }); ok && status == http.StatusAccepted {
@@ -116,7 +115,7 @@ func (s *Server) fail(c *call, err error) {
 		})
 		return
 	}
-	s.send(c, e.Status, jsonType, errorBody{p})
+	s.send(c, e.Status, jsonMedia, errorBody{p})
 }
 
 // retrySeconds are the whole seconds after which it is not too early.

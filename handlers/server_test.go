@@ -18,7 +18,7 @@ import (
 func TestErrorBodies(t *testing.T) {
 	b := newSandbox(t, nil)
 	r := b.get("/v1/nothing").fails(404, "not_found")
-	if !regexp.MustCompile(`^req_[0-9a-z]{26}$`).MatchString(r.text("error.request_id")) || r.header.Get("Content-Type") != "application/json; charset=utf-8" {
+	if !regexp.MustCompile(`^req_[0-9a-z]{26}$`).MatchString(r.text("error.request_id")) || r.header.Get("Content-Type") != "application/json" {
 		t.Errorf("error %s as %s", r.raw, r.header.Get("Content-Type"))
 	}
 	b.do("GET", "/v1/email-users/eu_x", nil, "X-Request-Id", "my-own.ID_1").fails(404, "not_found").has("error.request_id", "my-own.ID_1")

@@ -23,7 +23,7 @@ var (
 
 // SuggestDomainsIn is the query of suggest_domains.
 type SuggestDomainsIn struct {
-	Keywords string `query:"keywords" required:"true" min:"1" max:"200"`
+	Keywords string `query:"keywords" alias:"keyword" required:"true" min:"1" max:"200"`
 	TLDs     string `query:"tlds" max:"500"`
 	Limit    *int   `query:"limit"`
 	Check    *bool  `query:"check"`

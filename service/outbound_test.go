@@ -171,12 +171,12 @@ func actor(a *AccountCreated) Actor {
 	return Actor{AccountID: a.AccountID, UserID: a.UserID, Role: "owner", Permissions: []string{"admin"}}
 }
 
-func (i *installation) send(mb *store.Mailbox, in SendEmailIn) (*SendEmailOut, error) {
+func (i *installation) send(mb *store.Mailbox, in SendEmailIn) (*EmailQueued, error) {
 	in.UserID = mb.ID
 	return i.svc.SendEmail(context.Background(), Actor{AccountID: mb.AccountID}, in)
 }
 
-func (i *installation) mustSend(mb *store.Mailbox, in SendEmailIn) *SendEmailOut {
+func (i *installation) mustSend(mb *store.Mailbox, in SendEmailIn) *EmailQueued {
 	i.t.Helper()
 	out, err := i.send(mb, in)
 	if err != nil {

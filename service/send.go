@@ -84,8 +84,8 @@ type SendEmailIn struct {
 	MessageID   string            `json:"message_id"`
 }
 
-// SendEmailOut says that a message is on its way.
-type SendEmailOut struct {
+// EmailQueued says that a message is on its way.
+type EmailQueued struct {
 	Success    bool            `json:"success"`
 	MessageID  string          `json:"message_id"`
 	Status     string          `json:"status" enum:"queued"`
@@ -104,7 +104,7 @@ type SentRecipient struct {
 }
 
 // SendEmail sends a message as the mailbox and keeps a copy in its Sent folder.
-func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*SendEmailOut, error) {
+func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*EmailQueued, error) {
 	var mb *store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		if mb, err = mailboxOf(tx, who, in.UserID); err != nil {
@@ -121,9 +121,9 @@ func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*Se
 		return nil, err
 	}
 	defer letter.close()
-	var out *SendEmailOut
+	var out *EmailQueued
 	_, err = s.post(who.AccountID, mb.ID, letter, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
-		out = sendEmailOut(mb, sent)
+		out = emailQueued(mb, sent)
 		if err := s.keepSent(tx, mb, copied); err != nil {
 			return err
 		}
@@ -396,8 +396,8 @@ func sentFolder(tx *store.Tx, mailbox uint32) (uint32, error) {
 	return f.ID, nil
 }
 
-func sendEmailOut(mb *store.Mailbox, sent *Submitted) *SendEmailOut {
-	out := &SendEmailOut{
+func emailQueued(mb *store.Mailbox, sent *Submitted) *EmailQueued {
+	out := &EmailQueued{
 		Success: true, MessageID: sent.MessageID, Status: store.OutgoingQueued, UserID: mb.ID, From: mb.Email, QueuedAt: Time{sent.QueuedAt},
 	}
 	for _, r := range sent.Recipients {
