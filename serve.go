@@ -159,10 +159,12 @@ func (s *server) reload() {
 func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
 	l, tlsConfig := s.socks, s.certs.config()
 	if l.http != nil {
-		s.start(ears, "http", func() error { return s.serveHTTP(ctx, l.http, s.api) })
+		s.start(ears, "http", func() error { return s.serveHTTP(ctx, newCrowd(l.http, maxConnsPerAddress), s.api) })
 	}
 	if l.httpTLS != nil {
-		s.start(ears, "https", func() error { return s.serveHTTP(ctx, tls.NewListener(l.httpTLS, httpsConfig(tlsConfig)), s.api) })
+		s.start(ears, "https", func() error {
+			return s.serveHTTP(ctx, tls.NewListener(newCrowd(l.httpTLS, maxConnsPerAddress), httpsConfig(tlsConfig)), s.api)
+		})
 	}
 	mail := smtpd.New(s.inst.svc)
 	mail.Log, mail.TLS = s.log, tlsConfig

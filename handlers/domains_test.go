@@ -447,3 +447,17 @@ func TestDNSStatus(t *testing.T) {
 	b.get(path+"?refresh=true").is(200).has("ready", "true")
 	b.get("/v1/domains/"+id).has("dns_status", "complete", "dns_health.status", "healthy", "dns_health.failing_since", "<nil>", "dns_health.issues", "[]")
 }
+
+// The names of the server itself, and what holds them, are for the account that set it up.
+func TestHostsOwnNamesAreForTheOperator(t *testing.T) {
+	b, _ := newWorld(t, nil)
+	other := b.with(b.Account(t, "other@else.test").Token)
+	host := b.Config.Hostname
+	_, parent, _ := strings.Cut(host, ".")
+	for _, name := range []string{host, parent} {
+		other.post("/v1/domains/connect", map[string]any{"domains": []string{name}}).is(200).has("domains.0.status", "error")
+		other.post("/v1/domains/setup", map[string]any{"domain": name}).fails(400, "validation_error")
+	}
+	other.post("/v1/domains/connect", map[string]any{"domains": []string{"x" + parent}}).is(200).has("domains.0.status", "created")
+	b.post("/v1/domains/connect", map[string]any{"domains": []string{host}}).is(200).has("domains.0.status", "created")
+}

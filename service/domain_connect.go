@@ -164,7 +164,7 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 		return refuse("This version of Mailstead cannot set records at the edge provider (not_configured). Connect " + name.name +
 			" without edge_api_token: with our nameservers, or with manual_dns.")
 	}
-	if c.provider == dnsprov.Builtin && entangled(c.tx, c.who.AccountID, name.name) {
+	if c.s.operatorsOnly(c.tx, c.who.AccountID, name.name) || c.provider == dnsprov.Builtin && entangled(c.tx, c.who.AccountID, name.name) {
 		return refuse(notAvailable(name.name))
 	}
 	if d, err = c.make(name.name); err != nil {
@@ -176,6 +176,22 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 
 func notAvailable(name string) string {
 	return name + " cannot be connected to this account. If it is yours, ask the operator of this installation."
+}
+
+// operatorsOnly tells whether a name is, or holds, the name of this host or of its nameservers: whoever has it speaks for
+// the server. Only the oldest account, which set the server up, may.
+func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
+	holds := func(host string) bool {
+		host = strings.ToLower(host)
+		return host == name || strings.HasSuffix(host, "."+name)
+	}
+	if !holds(s.Config.Hostname) && !slices.ContainsFunc(s.Config.Nameservers, holds) {
+		return false
+	}
+	for a := range store.Accounts.All(tx) {
+		return a.ID != accountID
+	}
+	return true
 }
 
 // entangled tells whether a builtin domain of another account is above or below the name in the tree. Our server answers

@@ -243,7 +243,7 @@ func (p *setupPlan) find(tx *store.Tx) (*store.Domain, error) {
 
 // mayMake tells whether the account may have the domain.
 func (p *setupPlan) mayMake(tx *store.Tx) error {
-	if p.provider == dnsprov.Builtin && entangled(tx, p.who.AccountID, p.name) {
+	if p.s.operatorsOnly(tx, p.who.AccountID, p.name) || p.provider == dnsprov.Builtin && entangled(tx, p.who.AccountID, p.name) {
 		return Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
 	}
 	limit := p.s.Config.Limits.Domains
