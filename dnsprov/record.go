@@ -7,28 +7,35 @@ import "strings"
 // Record is one DNS record of a domain, the same for every provider.
 type Record struct {
 	Name     string // the whole name, lower-case, without the trailing dot
-	Type     string // NS MX A AAAA TXT CNAME
-	Value    string // an address, a host name as Name, or the whole text of a TXT, unquoted and unsplit
-	Priority uint16 // of an MX
+	Type     string // NS MX A AAAA TXT CNAME SRV CAA
+	Value    string // an address, a host name as Name, the whole text of a TXT, unquoted and unsplit, or a CAA as 0 issue "ca.example"
+	Priority uint16 // of an MX or SRV
+	Weight   uint16 // of an SRV (RFC 2782)
+	Port     uint16 // of an SRV
 	TTL      uint32 // seconds
 	Purpose  string // one of the Purpose constants; empty for a stranger's record
 	Critical bool   // mail does not work without it
+	ID       string // the provider's own name for it, if it has one; it does not count in a comparison
 }
 
 // What a record is for.
 const (
-	PurposeNS     = "NS"
-	PurposeA      = "A" // AAAA too
-	PurposeMX     = "MX"
-	PurposeSPF    = "SPF"
-	PurposeDKIM   = "DKIM"
-	PurposeDMARC  = "DMARC"
-	PurposeCustom = "CUSTOM" // a record that the domain's owner added
+	PurposeNS         = "NS"
+	PurposeA          = "A" // AAAA too
+	PurposeMX         = "MX"
+	PurposeSPF        = "SPF"
+	PurposeDKIM       = "DKIM"
+	PurposeDMARC      = "DMARC"
+	PurposeMTASTS     = "MTA_STS"    // RFC 8461: the policy's id and the host that serves it
+	PurposeTLSRPT     = "TLSRPT"     // RFC 8460
+	PurposeAutoconfig = "AUTOCONFIG" // where mail clients find their settings: hosts and SRV (RFC 6186)
+	PurposeACME       = "ACME"       // a challenge of a certificate authority (RFC 8555 section 8.4)
+	PurposeCustom     = "CUSTOM"     // a record that the domain's owner added
 )
 
 // same reports whether two records publish the same thing; TTL, purpose and the letter case of names do not count.
 func (r Record) same(o Record) bool {
-	if r.Type != o.Type || hostName(r.Name) != hostName(o.Name) || r.Priority != o.Priority {
+	if r.Type != o.Type || hostName(r.Name) != hostName(o.Name) || r.Priority != o.Priority || r.Weight != o.Weight || r.Port != o.Port {
 		return false
 	}
 	return r.value() == o.value()

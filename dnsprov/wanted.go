@@ -5,8 +5,13 @@ import (
 	"strings"
 )
 
-// Builtin names the provider that is Mailstead's own authoritative DNS; only there does Wanted hold NS records.
-const Builtin = "builtin"
+// Who serves a domain's DNS.
+const (
+	Builtin    = "builtin"    // our own authoritative server; only there does Wanted hold NS records
+	Cloudflare = "cloudflare" // the edge provider, by an API token of the owner's
+	Manual     = "manual"     // the owner enters the records wherever the domain is
+	External   = "external"   // DNS and mail are elsewhere; we do nothing there
+)
 
 // DefaultDMARC is the policy of a domain without one of its own.
 const DefaultDMARC = "v=DMARC1; p=reject"
@@ -23,7 +28,14 @@ type Spec struct {
 	Nameservers []string // ours, in the order in which they are shown
 	IPv4, IPv6  []netip.Addr
 	DKIM        []DKIMKey
-	DMARC       string   // the policy; empty for DefaultDMARC
+	DMARC       string // the policy; empty for DefaultDMARC
+	Redirect    bool   // visitors of the domain and of its www come to this host
+	HTTPS       bool   // this host serves HTTPS, and so policies and settings for mail clients
+	Submission  uint16 // ports that mail clients are told, with TLS from the start or by STARTTLS; 0: none
+	Submissions uint16
+	IMAP        uint16
+	IMAPS       uint16
+	Challenges  []Record // of certificate authorities, for as long as they take
 	Custom      []Record // the owner's own records; their Purpose is set here
 }
 

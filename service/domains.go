@@ -15,9 +15,9 @@ import (
 
 // Who serves a domain's DNS, beside dnsprov.Builtin.
 const (
-	providerEdge     = "cloudflare" // by an API token
-	providerManual   = "manual"     // the owner enters the records wherever the domain is
-	providerExternal = "external"   // DNS and mail are elsewhere; we do nothing there
+	providerEdge     = dnsprov.Cloudflare
+	providerManual   = dnsprov.Manual
+	providerExternal = dnsprov.External
 )
 
 // Status of a domain.

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/deliver"
@@ -29,7 +30,9 @@ type Config struct {
 	MXPort      int
 	Relays      []Relay
 	Limits      Limits
-	Registrars  []registrar.Registrar // the first one is asked for prices
+	Registrars  []registrar.Registrar               // the first one is asked for prices
+	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
+	HTTPS       bool                                // this host serves HTTPS
 	Version     string
 
 	SubmissionPort, IMAPPort   int    // what mail clients are told

@@ -38,6 +38,11 @@ type Domain struct {
 	JobID        string // the newest job about it
 	CreatedTold  bool   // domain.created has fired
 
+	EdgeToken   []byte            // the edge provider's API token, sealed
+	EdgeRecords map[string]string // what we made at the edge provider: its ID of a record, and the record's purpose
+	DNSSEC      *DNSSECKey        // what signs the zone that we serve; nil: it is not signed
+	Challenges  []DNSChallenge    // texts for certificate authorities that are in the zone now
+
 	Checks        []DNSCheck // of the newest look-up
 	CheckedAt     time.Time  // of the newest look-up that was answered
 	NextCheckAt   time.Time  // of the next one by the clock; zero: none is planned
@@ -56,6 +61,18 @@ type DKIMKey struct {
 	Selector string
 	Sealed   []byte // PKCS#8 PEM, sealed under the master key
 	Record   string // the TXT value
+}
+
+// A DNSSECKey is the one key that signs a zone (RFC 6781 section 3.1, combined signing key); the private half is sealed.
+type DNSSECKey struct {
+	Sealed []byte
+	Public []byte // as in a DNSKEY record (RFC 6605 section 4)
+}
+
+// A DNSChallenge is a text that proves to a certificate authority who holds a domain (RFC 8555 section 8.4).
+type DNSChallenge struct {
+	Name  string // FQDN, lower-case, no trailing dot
+	Value string
 }
 
 // A DNSCheck is what one look-up of a wanted record found.

@@ -1,0 +1,54 @@
+package dnsprov
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Provider keeps the records of domains at one DNS service. What a domain should have there is Wanted's to say, and
+// what must change Plan's; a Provider only reads and writes. Its methods may be called by any number of goroutines.
+type Provider interface {
+	// Records lists what is published at and below a domain. Those that were made under its mark have a Purpose; all
+	// others are strangers'.
+	Records(ctx context.Context, at Place) ([]Record, error)
+	// Apply makes changes that Plan made from Records, and gives the records that it made or adopted, with their IDs. It
+	// may be cut short anywhere: read, planned and applied again, it comes to the same end. ErrByHand where there is
+	// something to change and only the owner can.
+	Apply(ctx context.Context, at Place, changes []Change) ([]Record, error)
+}
+
+// A Place is where the records of a domain are.
+type Place struct {
+	Domain string // as Record.Name
+	Mark   string // tells the records of one domain of one installation from all others; letters, digits and _ only
+}
+
+// Errors of providers.
+var (
+	ErrByHand       = errors.New("only the owner of the domain can change its records")
+	ErrCredential   = errors.New("the DNS provider does not take this token, or the token lacks a right")
+	ErrZoneNotFound = errors.New("the DNS provider has no zone for the domain that this token may change")
+)
+
+// A Conflict is an error: what is wanted cannot be put beside a record that somebody else made.
+type Conflict struct {
+	Have Record // the stranger's
+	Want Record
+}
+
+func (c *Conflict) Error() string {
+	return fmt.Sprintf("the zone has a record of somebody else's in the place of a needed one: %s %s %q", c.Have.Name, c.Have.Type, c.Have.Value)
+}
+
+// A Wait is an error: the provider wants to be asked again only after some time.
+type Wait struct {
+	For time.Duration
+	Err error
+}
+
+func (w *Wait) Error() string { return fmt.Sprintf("%v; ask again in %s", w.Err, w.For) }
+
+// Unwrap gives what the provider said.
+func (w *Wait) Unwrap() error { return w.Err }
