@@ -1,7 +1,9 @@
 package rdap
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -123,36 +125,70 @@ func TestLifetimeAndPauseAreBounded(t *testing.T) {
 	}
 }
 
-// TestTurns shows a burst, then the pace, and that nobody waits for long.
+// TestTurns shows a burst, then the pace.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, began := &server{host: "a.example"}, time.Now()
-		for range burst {
-			if err := s.turn(t.Context(), time.Now); err != nil {
-				t.Fatal(err)
+		s, began := newServer("a.example"), time.Now()
+		take := func(n int) {
+			for range n {
+				if err := s.turn(t.Context(), time.Now); err != nil {
+					t.Fatal(err)
+				}
+				s.leave()
 			}
 		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("the burst took %s", took)
+		if take(burst); time.Since(began) != 0 {
+			t.Errorf("the burst took %s", time.Since(began))
 		}
-		for range 10 {
-			if err := s.turn(t.Context(), time.Now); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if took := time.Since(began); took != 10*pace {
-			t.Errorf("ten more took %s", took)
-		}
-		refused := 0
-		for range 300 {
-			if _, err := s.reserve(time.Now()); err != nil {
-				refused++
-			}
-		}
-		if want := 300 - int(maxWaiting/pace); refused != want {
-			t.Errorf("%d were refused, not %d", refused, want)
+		if take(10); time.Since(began) != 10*pace {
+			t.Errorf("ten more took %s", time.Since(began))
 		}
 	})
+}
+
+// TestNobodyWaitsForLong shows that a server without an answer holds a few questions, and refuses the others in time.
+func TestNobodyWaitsForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := newServer("a.example"), time.Now()
+		for range places {
+			if err := s.turn(t.Context(), time.Now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.turn(t.Context(), time.Now); !errors.Is(err, ErrBusy) || time.Since(began) != maxWaiting {
+			t.Errorf("%v, after %s", err, time.Since(began))
+		}
+		s.note(&pauseError{429, time.Minute}, began, time.Now())
+		for range places {
+			s.leave()
+		}
+		if err := s.turn(t.Context(), time.Now); !errors.Is(err, ErrBusy) {
+			t.Errorf("in a pause: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := s.turn(t.Context(), time.Now); err != nil || len(s.places) != 1 {
+			t.Errorf("after the pause: %v, %d places are taken", err, len(s.places))
+		}
+	})
+}
+
+// TestSilenceIsTrustedAtOnce shows that one question without an answer closes a server, unless it has answered others
+// since that was put.
+func TestSilenceIsTrustedAtOnce(t *testing.T) {
+	s, put := newServer("a.example"), time.Now()
+	late := put.Add(answerFor)
+	s.note(nil, put, put.Add(time.Second))
+	s.note(context.DeadlineExceeded, put, late)
+	if err := s.open(late); err != nil {
+		t.Errorf("a server that answers others: %v", err)
+	}
+	s.note(context.DeadlineExceeded, late, late.Add(answerFor))
+	if err := s.open(late.Add(answerFor)); !errors.Is(err, ErrBusy) {
+		t.Errorf("a silent server: %v", err)
+	}
+	if err := s.open(late.Add(answerFor + rest)); err != nil {
+		t.Errorf("after the rest: %v", err)
+	}
 }
 
 func TestServersAreForgotten(t *testing.T) {
@@ -161,7 +197,7 @@ func TestServersAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept.note(&pauseError{429, time.Minute}, c.now())
+	kept.note(&pauseError{429, time.Minute}, c.now(), c.now())
 	for i := range 3 * maxServers {
 		if _, err := c.server(fmt.Sprintf("https://s%d.example/", i)); err != nil {
 			t.Fatal(err)

@@ -61,9 +61,14 @@ type registries struct {
 	err   error     // of the last fetch
 }
 
-func (r *registries) current() (held registry, stale time.Time, err error) {
+// current is what there is: at first the built-in copy, unless that is not wanted.
+func (c *Client) current() (held registry, stale time.Time, err error) {
+	r := &c.registries
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.held == nil && !c.config.NoCopy {
+		r.held, r.err = parseRegistry(copyOfIANA)
+	}
 	return r.held, r.stale, r.err
 }
 
@@ -71,7 +76,7 @@ func (r *registries) current() (held registry, stale time.Time, err error) {
 // others go on with that.
 func (c *Client) registry(ctx context.Context) (registry, error) {
 	r := &c.registries
-	held, stale, err := r.current()
+	held, stale, err := c.current()
 	if c.now().Before(stale) {
 		return held, err
 	}
@@ -89,13 +94,13 @@ func (c *Client) registry(ctx context.Context) (registry, error) {
 		}
 	}
 	defer func() { <-r.fetching }()
-	if held, stale, err = r.current(); c.now().Before(stale) {
+	if held, stale, err = c.current(); c.now().Before(stale) {
 		return held, err // somebody else has fetched it
 	}
 	return c.renew(ctx)
 }
 
-// renew fetches the registry. Where that fails, the one that there is stays, or the built-in copy comes.
+// renew fetches the registry. Where that fails, the one that there is stays.
 func (c *Client) renew(ctx context.Context) (registry, error) {
 	// The others wait for it too: it must not end with the request of the one who happened to come first.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootstrapFor)
@@ -104,21 +109,16 @@ func (c *Client) renew(ctx context.Context) (registry, error) {
 	r := &c.registries
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stale = c.now().Add(lifetime)
 	if err == nil {
-		r.held, r.err = fetched, nil
+		r.held, r.stale, r.err = fetched, c.now().Add(lifetime), nil
 		return r.held, nil
 	}
 	err = fmt.Errorf("fetch the list of RDAP servers from %s: %w", c.config.BootstrapURL, err)
 	r.stale = c.now().Add(retryFetch)
-	if r.held == nil && !c.config.NoCopy {
-		r.held, _ = parseRegistry(copyOfIANA) // a test reads it
-	}
 	if r.held == nil {
 		r.err = err
 		return nil, err
 	}
-	r.err = nil
 	c.log.Warn("an older list of RDAP servers is used", "error", err)
 	return r.held, nil
 }

@@ -125,14 +125,16 @@ func (c *Client) ask(ctx context.Context, base, name string) (*Domain, error) {
 	if err := s.turn(ctx, c.now); err != nil {
 		return nil, fmt.Errorf("ask %s about %s: %w", s.host, name, err)
 	}
+	defer s.leave()
 	limited, cancel := context.WithTimeout(ctx, answerFor)
 	defer cancel()
+	put := c.now()
 	d, err := c.question(limited, base, name)
 	if err != nil {
 		err = fmt.Errorf("ask %s about %s: %w", s.host, name, err)
 	}
 	if ctx.Err() == nil { // else it is we who hung up
-		s.note(err, c.now())
+		s.note(err, put, c.now())
 	}
 	return d, err
 }

@@ -2,8 +2,6 @@ package rdap_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -23,12 +21,7 @@ import (
 // newClient makes a client that trusts the fake's servers.
 func newClient(t *testing.T, f *rdaptest.Fake, change func(*rdap.Config)) *rdap.Client {
 	t.Helper()
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(f.CA())
-	c := rdap.Config{
-		BootstrapURL: f.URL(), NoCopy: true, Log: slog.New(slog.DiscardHandler),
-		HTTP: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}},
-	}
+	c := rdap.Config{BootstrapURL: f.URL(), NoCopy: true, Log: slog.New(slog.DiscardHandler), HTTP: f.Client()}
 	if change != nil {
 		change(&c)
 	}

@@ -11,8 +11,9 @@ import (
 
 const (
 	pace       = 100 * time.Millisecond // between two questions to one server
-	burst      = 20                     // questions that may come at once after a rest
-	maxWaiting = 15 * time.Second       // until a question's turn
+	burst      = 20                     // questions that may come without that distance after a rest
+	places     = 10                     // questions to one server that are open at a time
+	maxWaiting = 15 * time.Second       // for a place
 
 	failuresToRest = 3 // in a row
 	rest           = 30 * time.Second
@@ -22,12 +23,18 @@ const (
 
 // A server is what is remembered of one host. All its endings share it, as they share the machine.
 type server struct {
-	host string
+	host   string
+	places chan struct{}
 
 	mu       sync.Mutex
 	next     time.Time // when a question is due if they came evenly
 	shut     time.Time // nobody asks before
-	failures int       // since the last answer
+	answered time.Time // last
+	failures int       // since then
+}
+
+func newServer(host string) *server {
+	return &server{host: host, places: make(chan struct{}, places)}
 }
 
 // server gives the one behind a base URL.
@@ -43,7 +50,7 @@ func (c *Client) server(base string) (*server, error) {
 		if len(c.servers) >= maxServers {
 			c.forget()
 		}
-		s = &server{host: u.Host}
+		s = newServer(u.Host)
 		c.servers[u.Host] = s
 	}
 	return s, nil
@@ -65,14 +72,37 @@ func (c *Client) forget() {
 func (s *server) idle(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failures == 0 && !now.Before(s.next) && !now.Before(s.shut)
+	return s.failures == 0 && len(s.places) == 0 && !now.Before(s.next) && !now.Before(s.shut)
 }
 
-// turn waits until the server may be asked. It does not wait long: a question that would is refused at once.
+// turn waits until the server may be asked. Whoever has got the turn gives its place back with leave.
 func (s *server) turn(ctx context.Context, now func() time.Time) error {
-	wait, err := s.reserve(now())
-	if err != nil || wait <= 0 {
+	enough := time.NewTimer(maxWaiting)
+	defer enough.Stop()
+	select {
+	case s.places <- struct{}{}:
+	case <-enough.C:
+		return fmt.Errorf("%w: too many questions wait for it", ErrBusy)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := s.paced(ctx, now)
+	if err != nil {
+		s.leave()
+	}
+	return err
+}
+
+func (s *server) leave() { <-s.places }
+
+// paced waits until the next question is due.
+func (s *server) paced(ctx context.Context, now func() time.Time) error {
+	if err := s.open(now()); err != nil {
 		return err
+	}
+	wait := s.reserve(now())
+	if wait <= 0 {
+		return nil
 	}
 	due := time.NewTimer(wait)
 	defer due.Stop()
@@ -84,21 +114,16 @@ func (s *server) turn(ctx context.Context, now func() time.Time) error {
 	}
 }
 
-func (s *server) reserve(now time.Time) (time.Duration, error) {
-	if err := s.open(now); err != nil {
-		return 0, err
-	}
+// reserve takes the next free moment, and says how far off it is.
+func (s *server) reserve(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next.Before(now) {
 		s.next = now
 	}
 	wait := s.next.Sub(now) - (burst-1)*pace
-	if wait > maxWaiting {
-		return 0, fmt.Errorf("%w: too many questions wait for it", ErrBusy)
-	}
 	s.next = s.next.Add(pace)
-	return wait, nil
+	return wait
 }
 
 // open tells whether the server may be asked at all.
@@ -111,9 +136,10 @@ func (s *server) open(now time.Time) error {
 	return nil
 }
 
-// note remembers what became of a question. An answer that makes no sense counts as a failure, one that refuses this
-// question alone does not.
-func (s *server) note(err error, now time.Time) {
+// note remembers what became of a question that was put at the time put. An answer that makes no sense counts as a
+// failure, one that refuses this question alone does not. A server that has said nothing to anybody since is not kept
+// waiting for three times.
+func (s *server) note(err error, put, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var paused *pauseError
@@ -124,9 +150,11 @@ func (s *server) note(err error, now time.Time) {
 			s.shut = until
 		}
 	case err == nil, errors.Is(err, ErrNotFound), errors.As(err, &refused) && refused.status < 500 && !refused.page:
-		s.failures = 0
+		s.failures, s.answered = 0, now
 	default:
-		if s.failures++; s.failures >= failuresToRest {
+		s.failures++
+		silent := errors.Is(err, context.DeadlineExceeded) && !s.answered.After(put)
+		if silent || s.failures >= failuresToRest {
 			s.shut = now.Add(rest)
 		}
 	}

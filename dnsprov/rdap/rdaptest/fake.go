@@ -3,6 +3,8 @@
 package rdaptest
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -103,6 +105,13 @@ func (f *Fake) URL() string { return f.url }
 
 // CA is the certificate of every server, in PEM.
 func (f *Fake) CA() []byte { return f.ca }
+
+// Client makes an HTTP client that trusts every server.
+func (f *Fake) Client() *http.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(f.ca)
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+}
 
 // Add gives a registry a domain.
 func (f *Fake) Add(name string, d Domain) {
