@@ -22,7 +22,8 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 	f := &fetch{session: ss, w: w, options: options, structure: needsStructure(options), blobs: needsBlob(options)}
 	marks := !sel.readOnly && marksSeen(options)
 	for uids := sel.view.pick(set, sel.saved); len(uids) > 0; {
-		rows, rest, err := ss.server.Service.MessageRows(ss.wire.ctx, ss.user, sel.folder, uids, f.structure)
+		rows, rest, err := ss.server.Service.MessageRows(ss.wire.ctx, ss.user, sel.folder, uids,
+			service.RowQuery{Structure: f.structure, ChangedSince: ss.asks.changedSince})
 		if err != nil {
 			return ss.answer(err)
 		}
@@ -127,6 +128,9 @@ func (f *fetch) message(row *service.MessageRow, seen map[uint32]service.Message
 	showFlags := f.options.Flags
 	if now, ok := seen[row.UID]; ok {
 		row, showFlags = &now, true
+	}
+	if f.session.asks.modSeq || showFlags && !f.options.Flags && f.session.condStore {
+		f.session.wire.amendFetch(modSeqItem(row.ModSeq))
 	}
 	m := f.w.CreateMessage(sel.view.seq(row.UID))
 	f.facts(m, row, &s, showFlags)

@@ -2,6 +2,7 @@ package imapd
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/emersion/go-imap/v2"
@@ -30,6 +31,7 @@ func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.Selec
 		own: map[uint32]uint64{}, keywords: s.Keywords,
 	}
 	ss.selected = sel
+	ss.tellHighest(s.Folder.ModSeq)
 	data := &imap.SelectData{
 		Flags: folderFlags(s.Keywords), PermanentFlags: []imap.Flag{}, NumMessages: uint32(len(s.UIDs)),
 		UIDNext: imap.UID(s.Folder.UIDNext), UIDValidity: s.Folder.UIDValidity,
@@ -101,6 +103,13 @@ func (ss *session) status(f *service.Folder, options *imap.StatusOptions) (*imap
 	data := &imap.StatusData{
 		Mailbox: f.Name, NumMessages: &f.Messages, NumRecent: &recent, UIDNext: imap.UID(f.UIDNext),
 		UIDValidity: f.UIDValidity, NumUnseen: &f.Unseen, Size: &f.Bytes, AppendLimit: &limit,
+	}
+	if ss.asks.highest {
+		text := " HIGHESTMODSEQ " + strconv.FormatUint(f.ModSeq, 10)
+		if *options == (imap.StatusOptions{}) {
+			text = text[1:]
+		}
+		ss.wire.amendEnd("* STATUS ", ")\r\n", text)
 	}
 	if !options.NumDeleted && !options.DeletedStorage {
 		return data, nil

@@ -36,7 +36,7 @@ var refusedLiterals = map[string]struct{ command, status string }{
 	"two literals":       {literal("s NOOP {%d+}\r\n%s {3+}\r\nabc\r\n", evil), "BAD"},
 	"append: large":      {literal("s APPEND Nowhere {%d+}\r\n%s\r\n", strings.Repeat(evil, 300)), "NO [TRYCREATE]"},
 	"append: flag":       {literal("s APPEND INBOX (\"a\") {%d+}\r\n%s\r\n", evil), "BAD"},
-	"append: date":       {literal("s APPEND INBOX \"yesterday\" {%d+}\r\n%s\r\n", evil), "NO"},
+	"append: date":       {literal("s APPEND INBOX \"yesterday\" {%d+}\r\n%s\r\n", evil), "BAD"},
 	"append: argument":   {literal("s APPEND INBOX FROB {%d+}\r\n%s\r\n", evil), "BAD"},
 	"list":               {literal("s LIST (FROB) {%d+}\r\n%s *\r\n", evil), "BAD"},
 }
