@@ -39,8 +39,8 @@ func FuzzInflate(f *testing.F) {
 	})
 }
 
-// partial is what zlib makes of three commands with a partial flush behind each, which ends within a byte.
-var partial = [...]struct{ packed, text string }{
+// partFlushed is what zlib makes of three commands with a partial flush behind each, which ends within a byte.
+var partFlushed = [...]struct{ packed, text string }{
 	{"\x4a\x54\xf0\xf3\xf7\x0f\xe0\xe5\x02\x08", "a NOOP\r\n"},
 	{"\xa0\x24\x28\x0d\x10", "b NOOP\r\n"},
 	{"\x40\xc9\x0a\xc1\xae\x3e\xae\xce\x21\x0a\x9e\x7e\x4e\xfe\x11\xbc\x5c\x00\x01", "c SELECT INBOX\r\n"},
@@ -51,7 +51,7 @@ func TestInflateTakesPartialFlushes(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	z := newInflater(bufio.NewReader(server))
-	for _, p := range partial {
+	for _, p := range partFlushed {
 		go io.WriteString(client, p.packed)
 		got := make([]byte, len(p.text))
 		if _, err := io.ReadFull(z, got); err != nil || string(got) != p.text {
