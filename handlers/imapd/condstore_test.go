@@ -45,6 +45,7 @@ func TestCondStore(t *testing.T) {
 	}
 	c.has(lines, fmt.Sprintf(`* 2 FETCH (MODSEQ (%d) UID 2 FLAGS (\Answered))`, highest+4))
 	c.ok(`STORE 1:3 (UNCHANGEDSINCE %d) +FLAGS ()`, highest+9)
+	c.ok(`STORE 1:3 +FLAGS () (UNCHANGEDSINCE %d)`, highest+9)
 	c.has(c.ok("FETCH 2 BODY[TEXT]"), fmt.Sprintf(`* 2 FETCH (MODSEQ (%d) UID 2 FLAGS (\Answered \Seen) BODY[TEXT] {11}`, highest+5))
 }
 

@@ -126,13 +126,17 @@ func (p *phrase) fetchArgs(at int, a *asks) bool {
 	return a.modSeq
 }
 
-// storeArgs reads STORE set (UNCHANGEDSINCE n) …
+// storeArgs reads STORE set (UNCHANGEDSINCE n) flags. imapflow has the modifier behind the flags.
 func (p *phrase) storeArgs(at int, a *asks) bool {
-	n, ok := p.modSeqAt(at + 3)
-	if !ok || !p.is(at+1, '(') || p.word(at+2) != "UNCHANGEDSINCE" || !p.is(at+4, ')') {
+	first := at + 1
+	if p.word(first+1) != "UNCHANGEDSINCE" {
+		first = len(p.list) - 4
+	}
+	n, ok := p.modSeqAt(first + 2)
+	if !ok || first <= at || !p.is(first, '(') || p.word(first+1) != "UNCHANGEDSINCE" || !p.is(first+3, ')') {
 		return false
 	}
-	p.remove(at+1, at+4)
+	p.remove(first, first+3)
 	a.unchangedSince, a.enable = &n, true
 	return true
 }
