@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"time"
 )
 
 var errTooLong = errors.New("[TOOBIG] The command is too long")
@@ -122,7 +121,6 @@ func (w *wire) readString(m marker) error {
 			return err
 		}
 	}
-	w.setReadDeadline(time.Now().Add(lineTime))
 	content := make([]byte, m.size)
 	if _, err := io.ReadFull(w.in, content); err != nil {
 		return err

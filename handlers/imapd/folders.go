@@ -157,7 +157,57 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 			return err
 		}
 	}
+	if options.SelectSubscribed {
+		return ss.listSubscribed(w, match, folders)
+	}
 	return nil
+}
+
+// listSubscribed lists the subscriptions that no folder answers to. LSUB also tells of names above subscribed ones that
+// "%" has stopped at (RFC 3501 section 6.3.9).
+func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, folders []*service.Folder) error {
+	names, err := ss.server.Service.SubscribedNames(ss.wire.ctx, ss.user)
+	if err != nil {
+		return ss.answer(err)
+	}
+	attrs := []imap.MailboxAttr{imap.MailboxAttrNonExistent, imap.MailboxAttrSubscribed}
+	if ss.asks.verb == "LSUB" {
+		attrs = []imap.MailboxAttr{imap.MailboxAttrNoSelect}
+		names = append(names, levelsAbove(names, folders, match)...)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if !match.has(name) {
+			continue
+		}
+		if err := w.WriteList(&imap.ListData{Mailbox: name, Delim: delimiter, Attrs: attrs}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// levelsAbove gives the names above subscribed ones that are not subscribed themselves and at which a pattern stops.
+func levelsAbove(names []string, folders []*service.Folder, match patterns) []string {
+	subscribed := slices.Clone(names)
+	for _, f := range folders {
+		if f.Subscribed {
+			subscribed = append(subscribed, f.Name)
+		}
+	}
+	slices.Sort(subscribed)
+	var above []string
+	for _, name := range subscribed {
+		for i := range name {
+			if name[i] != delimiter || !match.stopsAt(name[:i]) {
+				continue
+			}
+			if _, is := slices.BinarySearch(subscribed, name[:i]); !is {
+				above = append(above, name[:i])
+			}
+		}
+	}
+	return above
 }
 
 func boolRank(b bool) int {

@@ -71,7 +71,7 @@ func deflated(t *testing.T, c *talker) *talker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &talker{t: t, conn: flateConn{c.conn, w}, in: bufio.NewReaderSize(flate.NewReader(c.in), 1<<20), n: c.n}
+	return &talker{t: t, conn: flateConn{c.conn, w}, in: bufio.NewReader(flate.NewReader(c.in)), n: c.n}
 }
 
 func TestCompress(t *testing.T) {

@@ -132,7 +132,7 @@ func dial(t testing.TB, addr string) *talker {
 
 func talk(t testing.TB, conn net.Conn) *talker {
 	conn.SetDeadline(time.Now().Add(30 * time.Second))
-	return &talker{t: t, conn: conn, in: bufio.NewReaderSize(conn, 1<<20)}
+	return &talker{t: t, conn: conn, in: bufio.NewReader(conn)}
 }
 
 // login is dial, the greeting, and a log-in as ann.

@@ -290,12 +290,13 @@ func certificate(t *testing.T) *tls.Config {
 func TestStartTLS(t *testing.T) {
 	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
 	c := dial(t, h.addr)
-	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 STARTTLS LOGINDISABLED] Mailstead is ready" {
+	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 ID STARTTLS LOGINDISABLED] Mailstead is ready" {
 		t.Errorf("greeting: %q", got)
 	}
-	c.has(c.ok("CAPABILITY"), "* CAPABILITY IMAP4rev2 IMAP4rev1 STARTTLS LOGINDISABLED")
+	c.has(c.ok("CAPABILITY"), "* CAPABILITY IMAP4rev2 IMAP4rev1 ID STARTTLS LOGINDISABLED")
 	c.expect("NO [PRIVACYREQUIRED]", "LOGIN %s %q", email, password)
 	c.expect("BAD", "SELECT INBOX")
+	c.has(c.ok(`ID ("name" "iPhone Mail")`), `* ID ("name" "Mailstead")`)
 	c.ok("STARTTLS")
 	secure := talk(t, tls.Client(c.conn, &tls.Config{InsecureSkipVerify: true}))
 	lines := secure.ok("CAPABILITY")
@@ -323,7 +324,7 @@ func TestNothingIsCarriedIntoTLS(t *testing.T) {
 func TestNoLoginWithoutCertificate(t *testing.T) {
 	h := serve(t, func(s *Server) { s.Service = &service.Service{} })
 	c := dial(t, h.addr)
-	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 LOGINDISABLED] Mailstead is ready" {
+	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 ID LOGINDISABLED] Mailstead is ready" {
 		t.Errorf("greeting: %q", got)
 	}
 	c.expect("NO", "STARTTLS")
