@@ -16,6 +16,10 @@ func FuzzInflate(f *testing.F) {
 	f.Add([]byte("a NOOP\r\n"), 6)
 	f.Add([]byte(strings.Repeat("the same again, ", 5000)), 9)
 	f.Add([]byte{0x4b, 0x04, 0x00, 0x00, 0x00, 0xff, 0xff}, 0)
+	writers := map[int]*flate.Writer{}
+	for level := -2; level <= 9; level++ {
+		writers[level], _ = flate.NewWriter(io.Discard, level) // every level is one
+	}
 	f.Fuzz(func(t *testing.T, data []byte, level int) {
 		want, wantErr := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(data)), 1<<20))
 		got, err := io.ReadAll(io.LimitReader(newInflater(bufio.NewReader(bytes.NewReader(data))), 1<<20))
@@ -23,10 +27,8 @@ func FuzzInflate(f *testing.F) {
 			t.Fatalf("%x: %q, %v; want %q", data, got, err, want)
 		}
 		var packed bytes.Buffer
-		w, err := flate.NewWriter(&packed, min(max(level, -2), 9))
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := writers[min(max(level, -2), 9)]
+		w.Reset(&packed)
 		for piece := range bytes.SplitSeq(data, []byte("\n")) {
 			w.Write(piece)
 			w.Flush()
@@ -105,5 +107,12 @@ func BenchmarkDeflate(b *testing.B) {
 		if err := ps.write(io.Discard, piece); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func BenchmarkNewPacker(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		newPackers().pool.Get()
 	}
 }

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	maxCommand = 48 << 10 // bytes of one command, its strings included; go-imap goes wrong past 50 KiB
-	maxLiteral = 4096     // bytes of a literal that is not a message
-	outBuffer  = 32 << 10 // bytes of answers that are gathered before they are sent
-	lineTime   = time.Minute
+	maxCommand = 48 << 10    // bytes of one command, its strings included; go-imap goes wrong past 50 KiB
+	maxLiteral = 4096        // bytes of a literal that is not a message
+	outBuffer  = 32 << 10    // bytes of answers that are gathered before they are sent
+	lineTime   = time.Minute // for a command from its first byte, without the message of an APPEND
 	writeTime  = time.Minute // for each piece of outBuffer bytes
 	lingerTime = time.Second
 	lingerSize = 1 << 20
@@ -210,7 +210,11 @@ func (w *wire) await() error {
 	w.mu.Lock()
 	w.waiting = false
 	w.mu.Unlock()
-	w.setReadDeadline(time.Now().Add(lineTime))
+	until = time.Now().Add(lineTime) // for the whole command, strings included
+	if !w.loginBy.IsZero() && w.loginBy.Before(until) {
+		until = w.loginBy
+	}
+	w.setReadDeadline(until)
 	return err
 }
 

@@ -391,6 +391,30 @@ func TestSlowMessageIsBoundedByRate(t *testing.T) {
 	})
 }
 
+// TestDrippedCommandsAreBounded has a client that sends a command of many small strings, each in good time.
+func TestDrippedCommandsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, served := net.Pipe()
+		w := newWire(served, true, time.Time{}, 30*time.Minute, func() {})
+		defer w.Close()
+		go io.Copy(io.Discard, client)
+		begin := time.Now()
+		go func() {
+			io.WriteString(client, "a SEARCH")
+			for {
+				time.Sleep(20 * time.Second)
+				if _, err := io.WriteString(client, " SUBJECT {1+}\r\nx"); err != nil {
+					return
+				}
+			}
+		}()
+		if _, err := w.Read(make([]byte, 100)); err == nil || time.Since(begin) > 2*lineTime {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		client.Close()
+	})
+}
+
 func FuzzScanLine(f *testing.F) {
 	f.Add([]byte("a LOGIN \"x\\\"y\" {5+}\r\n"))
 	f.Add([]byte("a LOGIN {5}\n"))
