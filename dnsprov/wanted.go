@@ -54,7 +54,9 @@ func Wanted(s Spec, provider string) []Record {
 			out = append(out, managed(s.Domain, "NS", hostName(ns), PurposeNS))
 		}
 	}
-	out = append(out, s.addresses(s.Domain)...)
+	if provider != Cloudflare || s.Redirect { // else the owner's web site is there, and stays
+		out = append(out, s.addresses(s.Domain)...)
+	}
 	if provider == Builtin {
 		for _, host := range s.ownHosts() {
 			out = append(out, s.addresses(host)...)

@@ -90,6 +90,9 @@ func (s *Service) managedRecords(d *store.Domain) []dnsprov.Record {
 	if d.DNSProvider == providerExternal {
 		return nil
 	}
+	if d.DNSProvider == providerEdge {
+		return dnsprov.Wanted(s.spec(d), providerEdge)
+	}
 	return dnsprov.Wanted(s.spec(d), providerManual)
 }
 

@@ -19,6 +19,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
 		s.checkKind(),
+		s.edgeSyncKind(),
 		s.retentionKind(),
 		s.compactKind(),
 		s.deliverKind(kindDeliver, localLanes, 0, 0),

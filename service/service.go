@@ -98,6 +98,8 @@ type Service struct {
 	zones   *zones
 	looks   chan struct{} // one place for each live look at a domain's DNS
 
+	edgeTurns turns // of the domains at the edge provider
+
 	relays  relays
 	signer  *signer
 	direct  *deliver.Client // to hosts that strangers name
@@ -116,7 +118,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
 		keys: keys, logins: newLogins(), guesses: newGuesses(), hub: newHub(),
-		zones: newZones(c), looks: make(chan struct{}, looksAtOnce),
+		zones: newZones(c), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)

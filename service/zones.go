@@ -165,15 +165,20 @@ func (s *Service) serves(d *store.Domain) bool {
 func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 	spec := s.spec(d)
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
-		spec.Custom = append(spec.Custom, dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)})
+		spec.Custom = append(spec.Custom, ownRecord(r))
 	}
 	return &zoneSource{spec: spec, serial: uint32(d.ZoneChangedAt.Unix())}
+}
+
+// ownRecord is an owner's record as it is published.
+func ownRecord(r *store.CustomRecord) dnsprov.Record {
+	return dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)}
 }
 
 // spec is what the managed records of a domain are made from.
 func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
-	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, DMARC: d.DMARC}
+	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, DMARC: d.DMARC, Redirect: d.RedirectURL != ""}
 	for _, ip := range c.PublicIPs {
 		if ip.Unmap().Is4() {
 			spec.IPv4 = append(spec.IPv4, ip.Unmap())
@@ -193,9 +198,24 @@ func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
 	return store.Domains.Put(tx, d)
 }
 
-// putZone writes a domain whose records have changed, its own or custom ones, and publishes them. The SOA serial rises
-// with each change, also with two in one second or when the clock is set back.
+// putZone writes a domain whose records have changed, its own or custom ones, and publishes them: here, or by a job at
+// the edge provider.
 func (s *Service) putZone(tx *store.Tx, d *store.Domain) error {
+	_, err := s.putZoneBy(tx, d)
+	return err
+}
+
+// putZoneBy does what putZone does, and gives the id of the job that brings the change to the edge provider, or "".
+func (s *Service) putZoneBy(tx *store.Tx, d *store.Domain) (jobID string, err error) {
+	if err := s.publish(tx, d); err != nil {
+		return "", err
+	}
+	return s.addEdgeSync(tx, d)
+}
+
+// publish does what putZone does, but for the edge provider, which a job of the caller's sees to. The SOA serial rises
+// with each change, also with two in one second or when the clock is set back.
+func (s *Service) publish(tx *store.Tx, d *store.Domain) error {
 	changed := tx.Now().Truncate(time.Second)
 	if next := d.ZoneChangedAt.Add(time.Second); changed.Before(next) {
 		changed = next
