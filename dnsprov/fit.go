@@ -19,7 +19,7 @@ func Fit(have, want []Record) (fits []Record, err error) {
 
 func inTheWay(have []Record, w Record) error {
 	for _, h := range have {
-		if h.Purpose != "" || hostName(h.Name) != hostName(w.Name) || h.same(w) {
+		if h.Purpose != "" || hostName(h.Name) != hostName(w.Name) || h.Same(w) {
 			continue
 		}
 		other := w.Purpose == PurposeSPF && !isSPF(unquote(h.Value)) || w.Purpose == PurposeDMARC && !isDMARC(unquote(h.Value))

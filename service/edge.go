@@ -44,7 +44,10 @@ func errNoEdge() *Error {
 
 // edgeFailure says to people, in the error of a job or of a name, what became of a question to the edge provider.
 func edgeFailure(domain string, err error) *Error {
-	var wait *dnsprov.Wait
+	var (
+		wait    *dnsprov.Wait
+		refused *dnsprov.Refused
+	)
 	switch conflicts := conflictsIn(err); {
 	case len(conflicts) > 0:
 		return Errorf(409, "zone_conflict",
@@ -58,6 +61,9 @@ func edgeFailure(domain string, err error) *Error {
 		return Errorf(404, "zone_not_found",
 			"%s has no zone for %s that the API token may see. Add the domain there, or give a token with the rights %s for its zone.",
 			edgeName, domain, edgeRights).Because(err)
+	case errors.As(err, &refused):
+		return Errorf(502, "upstream_error", "%s does not take the record %s: %s.", edgeName, recordText(refused.Want), clip(refused.Err.Error())).
+			With(providerEdge, "upstream_error", "does not take a record").Because(err)
 	case errors.As(err, &wait):
 		return Errorf(502, "upstream_error", "%s asks to come again in %s for %s.", edgeName, wait.For.Round(time.Second), domain).
 			With(providerEdge, "upstream_error", "asks to come again later").Because(err)

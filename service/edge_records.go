@@ -152,7 +152,7 @@ func (w *edgeWork) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
 		before := len(want)
 		for _, c := range conflicts {
 			want = without(want, c.Want)
-			if !w.refuseCustom(c.Want, c) {
+			if !w.refuseCustom(c.Want, besideText(c)) {
 				w.conflicts = append(w.conflicts, c)
 			}
 		}
@@ -177,19 +177,28 @@ func without(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
 // without them.
 func (w *edgeWork) refuse(err error) (again bool) {
 	for _, c := range conflictsIn(err) {
-		again = w.refuseCustom(c.Want, c) || again
+		again = w.refuseCustom(c.Want, besideText(c)) || again
+	}
+	var refused *dnsprov.Refused
+	if errors.As(err, &refused) {
+		again = w.refuseCustom(refused.Want, edgeName+" does not take it: "+clip(refused.Err.Error())) || again
 	}
 	return again
 }
 
+// besideText says why a custom record cannot be there.
+func besideText(c *dnsprov.Conflict) string {
+	return fmt.Sprintf("It cannot be beside %s, which somebody else made at %s. Remove that there, then change this record or run setup again.",
+		recordText(c.Have), edgeName)
+}
+
 // refuseCustom notes that a custom record cannot be there; false if the record is none, or is noted already.
-func (w *edgeWork) refuseCustom(r dnsprov.Record, c *dnsprov.Conflict) bool {
+func (w *edgeWork) refuseCustom(r dnsprov.Record, why string) bool {
 	for _, own := range w.customs {
-		if r.Purpose != dnsprov.PurposeCustom || w.refused[own.ID] != "" || own.Name != r.Name || own.Type != r.Type || own.Value != r.Value {
-			continue
+		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && own.Name == r.Name && own.Type == r.Type && own.Value == r.Value {
+			w.refused[own.ID] = why
+			return true
 		}
-		w.refused[own.ID] = fmt.Sprintf("It cannot be beside %s, which somebody else made at %s. Remove that there, then change this record or run setup again.", recordText(c.Have), edgeName)
-		return true
 	}
 	return false
 }
