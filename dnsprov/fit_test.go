@@ -1,0 +1,121 @@
+package dnsprov
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// conflicts gives the strangers that an error of Fit names.
+func conflicts(t *testing.T, err error) []string {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("not joined: %v", err)
+	}
+	var out []string
+	for _, e := range joined.Unwrap() {
+		var c *Conflict
+		if !errors.As(e, &c) {
+			t.Fatalf("not a conflict: %v", e)
+		}
+		out = append(out, c.Have.Type+" "+c.Have.Value)
+	}
+	return out
+}
+
+func TestFit(t *testing.T) {
+	const domain = "a.test"
+	need := func(name, typ, value, purpose string) Record {
+		return Record{Name: name, Type: typ, Value: value, Purpose: purpose, TTL: 300, Critical: true}
+	}
+	may := func(name, typ, value, purpose string) Record {
+		r := need(name, typ, value, purpose)
+		r.Critical = false
+		return r
+	}
+	theirs := func(name, typ, value string) Record { return Record{Name: name, Type: typ, Value: value, TTL: 60} }
+	mx := need(domain, "MX", "mail.host.test", PurposeMX)
+	mx.Priority = 10
+	spf := need(domain, "TXT", "v=spf1 mx ip4:192.0.2.1 ~all", PurposeSPF)
+	dkim := need("s._domainkey.a.test", "TXT", "v=DKIM1; k=rsa; p=AAAA", PurposeDKIM)
+	dmarc := may("_dmarc.a.test", "TXT", "v=DMARC1; p=reject", PurposeDMARC)
+	apex, apex6 := may(domain, "A", "192.0.2.1", PurposeA), may(domain, "AAAA", "2001:db8::1", PurposeA)
+	www := may("www.a.test", "A", "192.0.2.1", PurposeA)
+	sts, stsHost := may("_mta-sts.a.test", "TXT", "v=STSv1; id=1", PurposeMTASTS), may("mta-sts.a.test", "A", "192.0.2.1", PurposeMTASTS)
+	auto := may("autoconfig.a.test", "A", "192.0.2.1", PurposeAutoconfig)
+	srv := may("_imaps._tcp.a.test", "SRV", "mail.host.test", PurposeAutoconfig)
+	custom := may("shop.a.test", "CNAME", "shop.test", PurposeCustom)
+	text := may(domain, "TXT", "owner=1", PurposeCustom)
+	all := []Record{mx, spf, dkim, dmarc, apex, apex6, www, sts, stsHost, auto, srv, custom, text}
+	identical := mx
+	identical.Purpose = ""
+	for _, tc := range []struct {
+		name string
+		have []Record
+		out  []Record // of those that are left out
+		bad  []string
+	}{
+		{"an empty zone", nil, nil, nil},
+		{"ours are in nobody's way", []Record{need(domain, "MX", "old.test", PurposeMX), need("shop.a.test", "A", "192.0.2.9", PurposeCustom)}, nil, nil},
+		{"an identical record", []Record{identical}, nil, nil},
+		{"other texts at the apex", []Record{theirs(domain, "TXT", "google-site-verification=1"), theirs("_dmarc.a.test", "TXT", "note")}, nil, nil},
+		{"MX of other names", []Record{theirs("sub.a.test", "MX", "other.test"), theirs("test", "MX", "other.test")}, nil, nil},
+		{"each MX is named", []Record{theirs(domain, "MX", "mx1.test"), theirs(domain, "MX", "mx2.test")}, nil, []string{"MX mx1.test", "MX mx2.test"}},
+		{"our host with another priority", []Record{theirs(domain, "MX", "mail.host.test")}, nil, []string{"MX mail.host.test"}},
+		{"another SPF", []Record{theirs(domain, "TXT", `"v=spf1 include:other.test -all"`)}, nil, []string{`TXT "v=spf1 include:other.test -all"`}},
+		{"a merged SPF", []Record{theirs(domain, "TXT", `"v=spf1 mx include:other.test -all"`)}, []Record{spf}, nil},
+		{"two SPF", []Record{theirs(domain, "TXT", "v=spf1 mx -all"), theirs(domain, "TXT", "v=spf1 mx ?all")}, nil, []string{"TXT v=spf1 mx -all", "TXT v=spf1 mx ?all"}},
+		{"another policy", []Record{theirs("_dmarc.a.test", "TXT", "v=DMARC1; p=none")}, nil, []string{"TXT v=DMARC1; p=none"}},
+		{"our policy with reports", []Record{theirs("_dmarc.a.test", "TXT", "v=DMARC1; p=reject; rua=mailto:a@b.test")}, []Record{dmarc}, nil},
+		{"another key", []Record{theirs("s._domainkey.a.test", "TXT", "v=DKIM1; p=BBBB")}, nil, []string{"TXT v=DKIM1; p=BBBB"}},
+		{"an alias in the place of a key", []Record{theirs("s._domainkey.a.test", "CNAME", "s.other.test")}, nil, []string{"CNAME s.other.test"}},
+		{"an alias at the apex is named once", []Record{theirs(domain, "CNAME", "site.test")}, nil, []string{"CNAME site.test"}},
+		{"a website at the apex", []Record{theirs(domain, "A", "198.51.100.1")}, nil, []string{"A 198.51.100.1"}},
+		{"a website at www", []Record{theirs("www.a.test", "CNAME", "site.test")}, []Record{www}, nil},
+		{"the policy host is theirs", []Record{theirs("mta-sts.a.test", "AAAA", "2001:db8::9")}, []Record{sts, stsHost}, nil},
+		{"settings elsewhere", []Record{theirs("AUTOCONFIG.a.test.", "CNAME", "ac.test"), theirs("_imaps._tcp.a.test", "SRV", "imap.test")}, []Record{auto, srv}, nil},
+		{"an owner's alias where something is", []Record{theirs("shop.a.test", "TXT", "x")}, nil, []string{"TXT x"}},
+		{"an owner's text beside others", []Record{theirs(domain, "TXT", "owner=2")}, nil, nil},
+	} {
+		fits, err := Fit(tc.have, all)
+		if got := conflicts(t, err); !slices.Equal(got, tc.bad) {
+			t.Errorf("%s: conflicts %q, want %q", tc.name, got, tc.bad)
+		}
+		var want []Record
+		for _, r := range all {
+			if !slices.Contains(tc.out, r) {
+				want = append(want, r)
+			}
+		}
+		if !slices.Equal(fits, want) {
+			t.Errorf("%s: fits %v, want %v", tc.name, fits, want)
+		}
+		for _, c := range Plan(tc.have, fits) {
+			if c.Have != nil && c.Have.Purpose == "" {
+				t.Errorf("%s: the plan touches %v", tc.name, *c.Have)
+			}
+		}
+	}
+}
+
+// TestFitWithoutVisitors: where no address of the domain is wanted, its website stays in peace.
+func TestFitWithoutVisitors(t *testing.T) {
+	mx := Record{Name: "a.test", Type: "MX", Value: "mail.test", Purpose: PurposeMX, Critical: true}
+	fits, err := Fit([]Record{{Name: "a.test", Type: "A", Value: "198.51.100.1"}}, []Record{mx})
+	if err != nil || !slices.Equal(fits, []Record{mx}) {
+		t.Errorf("%v, %v", fits, err)
+	}
+}
+
+func TestConflictNamesTheRecord(t *testing.T) {
+	_, err := Fit([]Record{{Name: "a.test", Type: "MX", Value: "theirs.test"}}, []Record{{Name: "a.test", Type: "MX", Value: "mail.test", Purpose: PurposeMX, Critical: true}})
+	var c *Conflict
+	if !errors.As(err, &c) || c.Want.Value != "mail.test" || !strings.Contains(err.Error(), `a.test MX "theirs.test"`) {
+		t.Errorf("%v", err)
+	}
+}
