@@ -85,6 +85,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 		own = &ownResolver{own: dnsprov.NewResolver(l.dnsTCP.Addr().String())}
 		c.Resolver = own
 	}
+	c.Edge = edgeProvider(s.Edge, c)
 	return c, own, nil
 }
 

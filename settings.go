@@ -46,6 +46,7 @@ type settings struct {
 
 	Relay     []relaySettings   `toml:"relay"`
 	Registrar registrarSettings `toml:"registrar"`
+	Edge      edgeSettings      `toml:"cloudflare"`
 	Limits    limitSettings     `toml:"limits"`
 	Zones     dnsSettings       `toml:"-"`
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -152,7 +153,8 @@ func (w *edgeWork) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
 		before := len(want)
 		for _, c := range conflicts {
 			want = without(want, c.Want)
-			if !w.refuseCustom(c.Want, besideText(c)) {
+			told := slices.ContainsFunc(w.conflicts, func(o *dnsprov.Conflict) bool { return o.Have == c.Have })
+			if !w.refuseCustom(c.Want, besideText(c)) && !told {
 				w.conflicts = append(w.conflicts, c)
 			}
 		}
