@@ -32,7 +32,8 @@ type Options struct {
 type Zone struct {
 	Origin   string // the domain, lower-case, without the trailing dot
 	nodes    map[string]*node
-	negative []dns.RR // the SOA as it goes with "there is nothing"
+	negative []dns.RR         // the SOA as it goes with "there is nothing"
+	records  []dnsprov.Record // what a Provider made it from
 }
 
 // node is what a name has. A name that only leads to others, as _domainkey, has no sets.

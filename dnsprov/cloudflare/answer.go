@@ -62,8 +62,8 @@ type limited struct{ after time.Duration }
 func (l *limited) Error() string { return "there were too many requests" }
 
 // nextTry tells whether a request goes out again after try n failed, and when.
-func nextTry(ctx context.Context, err error, r Request, n int) (time.Duration, bool) {
-	wait := time.Duration(n) * pause
+func (c *Client) nextTry(ctx context.Context, err error, r Request, n int) (time.Duration, bool) {
+	wait := time.Duration(n) * c.pause
 	var limit *limited
 	var lost *unclear
 	switch {

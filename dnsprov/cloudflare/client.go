@@ -23,11 +23,11 @@ const BaseURL = "https://api.cloudflare.com/client/v4"
 const (
 	attemptFor  = 30 * time.Second // one request and its answer
 	maxAttempts = 3
-	pause       = 500 * time.Millisecond // before the second attempt; longer before each other
-	maxAnswer   = 8 << 20                // bytes
-	maxToken    = 512                    // bytes; those of today have 40 to 53
-	patience    = 10 * time.Second       // a longer wait that the API asks for is the caller's
-	blockedFor  = 5 * time.Minute        // the window over which the API counts requests, when it does not say how long to wait
+	pause       = 500 * time.Millisecond
+	maxAnswer   = 8 << 20          // bytes
+	maxToken    = 512              // bytes; those of today have 40 to 53
+	patience    = 10 * time.Second // a longer wait that the API asks for is the caller's
+	blockedFor  = 5 * time.Minute  // the window over which the API counts requests, when it does not say how long to wait
 	longestWait = time.Hour
 )
 
@@ -36,6 +36,7 @@ type Config struct {
 	BaseURL string
 	Token   string // an API token of a user or of an account; never a global key
 	HTTP    *http.Client
+	Pause   time.Duration // before the second attempt, and longer before each other; 0: half a second
 }
 
 // A Client speaks to the API with one token. It is a dnsprov.Provider, and any number of goroutines may use it.
@@ -43,6 +44,7 @@ type Client struct {
 	base  string
 	token string
 	http  *http.Client
+	pause time.Duration
 }
 
 // New makes a client; nothing is asked yet.
@@ -53,9 +55,12 @@ func New(c Config) *Client {
 	if c.HTTP == nil {
 		c.HTTP = http.DefaultClient
 	}
+	if c.Pause == 0 {
+		c.Pause = pause
+	}
 	own := *c.HTTP
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token goes nowhere else
-	return &Client{base: strings.TrimSuffix(c.BaseURL, "/"), token: c.Token, http: &own}
+	return &Client{base: strings.TrimSuffix(c.BaseURL, "/"), token: c.Token, http: &own, pause: c.Pause}
 }
 
 // A Request is one call of the API.
@@ -86,7 +91,7 @@ func (c *Client) Call(ctx context.Context, r Request, out any) (Info, error) {
 		if err == nil {
 			return info, nil
 		}
-		wait, again := nextTry(ctx, err, r, n)
+		wait, again := c.nextTry(ctx, err, r, n)
 		if !again {
 			return Info{}, explain(ctx, err, r)
 		}
