@@ -1,7 +1,6 @@
 package cloudflare_test
 
 import (
-	"net/http/httptest"
 	"testing"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -17,23 +16,21 @@ const (
 
 var place = dnsprov.Place{Domain: testDomain, Mark: testMark}
 
-// start makes a fake with one zone and a client of it. The fields of the fake are set by change.
-func start(t *testing.T, change ...func(*cloudflaretest.Server)) (*cloudflaretest.Server, *cloudflare.Client) {
-	t.Helper()
+// start makes a fake with one zone and a client of it, without a network between them. The fields of the fake are set by
+// change.
+func start(change ...func(*cloudflaretest.Server)) (*cloudflaretest.Server, *cloudflare.Client) {
 	api := cloudflaretest.New()
 	api.AddToken(testToken, cloudflaretest.Token{Rights: cloudflaretest.DNS})
 	api.AddZone(testDomain, "")
 	for _, c := range change {
 		c(api)
 	}
-	return api, client(t, api, testToken)
+	return api, inside(api, testToken)
 }
 
-func client(t *testing.T, api *cloudflaretest.Server, token string) *cloudflare.Client {
-	t.Helper()
-	srv := httptest.NewServer(api)
-	t.Cleanup(srv.Close)
-	return cloudflare.New(cloudflare.Config{BaseURL: srv.URL + "/client/v4", Token: token, HTTP: srv.Client()})
+// inside is a client without a network, so that it has any clock.
+func inside(api *cloudflaretest.Server, token string) *cloudflare.Client {
+	return cloudflare.New(cloudflare.Config{BaseURL: "http://api.test/client/v4/", Token: token, HTTP: api.HTTP()})
 }
 
 // wanted are records of every type.
@@ -85,7 +82,7 @@ func settled(t *testing.T, p dnsprov.Provider, want []dnsprov.Record) {
 }
 
 func TestEveryTypeComesAndGoes(t *testing.T) {
-	api, c := start(t)
+	api, c := start()
 	made, err := bring(t, c, wanted())
 	if err != nil {
 		t.Fatal(err)

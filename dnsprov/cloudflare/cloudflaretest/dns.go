@@ -413,3 +413,14 @@ func collides(r, with Record) *reply {
 	}
 	return nil
 }
+
+// RemoveRecords takes all records of a zone away, as somebody may in the dashboard.
+func (s *Server) RemoveRecords(zone string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, z := range s.zones {
+		if z.Name == zone {
+			z.records = nil
+		}
+	}
+}
