@@ -54,7 +54,7 @@ check_interval = "30m"
 sandbox = {}
 [registrar.namecom]
 username = "us"
-token_file = "` + token + `"
+token_file = "`+token+`"
 base_url = "https://api.dev.name.com"
 [registrar.cloudflare]
 account_id = "acc"
