@@ -79,6 +79,11 @@ id_template = '<{1}@relay.example>'
 	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL == "" || c.AccountID != "acc" || c.Token != "cf" {
 		t.Errorf("registrars %+v, %+v", n, c)
 	}
+	for _, file := range []string{"[registrar.namecom]\nusername='u'\ntoken='t'\n[registrar.sandbox]", "registrar.sandbox = {}\n[registrar.namecom]\nusername='u'\ntoken='t'"} {
+		if s, err = merged(t, file); err != nil || s.Registrar.Sandbox == nil || s.Registrar.NameCom == nil {
+			t.Errorf("%s: %+v, %v", file, s, err)
+		}
+	}
 	if s, err = merged(t, `dns = "127.0.0.1:5301"`); err != nil || s.DNS.text != "127.0.0.1:5301" {
 		t.Fatalf("dns as an address: %v, %v", s, err)
 	}

@@ -187,8 +187,12 @@ func (b *purchasing) order() error {
 	case !nothingBought(err):
 		return b.unclear(err)
 	case errors.Is(err, registrar.ErrTaken):
-		if r, err := b.find(); err == nil && b.ours(r) {
+		r, lost := b.find()
+		if lost == nil && b.ours(r) {
 			return b.take(r) // by an order of ours that somebody on the way has repeated
+		}
+		if lost != nil && !errors.Is(lost, registrar.ErrNotFound) {
+			return b.unclear(lost)
 		}
 	}
 	if !doubtful && !errors.Is(err, registrar.ErrNotNow) {

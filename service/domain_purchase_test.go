@@ -253,3 +253,36 @@ func TestUndecidedPurchaseSaysWhatToCheck(t *testing.T) {
 		}
 	})
 }
+
+// A proxy on the way that repeats an order has the first one paid for and the second one refused. What was paid for is ours.
+func TestRepeatedOrderIsOurs(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			shop := servicetest.NewShop()
+			shop.Set(func() {
+				shop.Meddle = func(call string) error {
+					if call == "find" && dead {
+						return errUnreachable
+					}
+					if call == "charged" {
+						return registrar.ErrTaken
+					}
+					return nil
+				}
+			})
+			s, who, run := openWorld(t, t.TempDir(), func(c *service.Config) { c.Registrars = []registrar.Registrar{shop.Registrar(nil)} })
+			makeReady(t, s, connect(t, s, who, "twice.com"))
+			run()
+			job := setUp(t, s, who, service.SetupDomainIn{Domain: "twice.com", Register: true, Price: new(11.0), SetupEmail: new(false)})
+			time.Sleep(time.Minute)
+			if j := getJob(t, s, who, job.JobID); dead && (j.Status != "queued" || j.Error.Code != "registrar_error") {
+				t.Errorf("while nobody can look: %+v %+v", j, j.Error)
+			}
+			dead = false
+			time.Sleep(time.Hour)
+			if j := getJob(t, s, who, job.JobID); j.Status != "completed" || shop.Charges("twice.com") != 1 {
+				t.Errorf("bought %d times; %+v %+v", shop.Charges("twice.com"), j, j.Error)
+			}
+		})
+	}
+}
