@@ -59,6 +59,8 @@ base_url = "https://api.dev.name.com"
 [registrar.cloudflare]
 account_id = "acc"
 token = "cf"
+[rdap]
+bootstrap_url = "https://mirror.example/dns.json"
 [limits]
 domains = 3
 plan = "enterprise"
@@ -72,7 +74,7 @@ id_template = '<{1}@relay.example>'
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.Zones.CheckInterval.d == 0 ||
+	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.RDAP.BootstrapURL.text != "https://mirror.example/dns.json" || s.Zones.CheckInterval.d == 0 ||
 		s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
 	}
@@ -112,6 +114,8 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[registrar.namecom]\nusername = 'u'\ntoken_file = '/nowhere/token'", want: []string{"[registrar.namecom]", "/nowhere/token"}},
 		{file: "[registrar.namecom]\nusername = 'u'\ntoken = 't'\nbase_url = 'api.name.com'", want: []string{"[registrar.namecom]", "base_url"}},
 		{file: "[registrar.cloudflare]\ntoken = 't'", want: []string{"[registrar.cloudflare]", "account_id"}},
+		{file: "[rdap]\nbootstrap_url = 'dns.json'", want: []string{"line 2", "https://", "off"}},
+		{file: "[rdap]\nbootstrap_url = 'https://u:p@x/'", want: []string{"line 2"}},
 		{file: "hostname = ", want: []string{"line 1"}},
 		{file: "[[relay]]\nname = 'r'", want: []string{"relay", "required"}},
 		{file: "[[relay]]\nname='r'\nkind='pigeon'", want: []string{"line 3", "ses"}},

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -256,12 +257,14 @@ func TestUndecidedPurchaseSaysWhatToCheck(t *testing.T) {
 
 // A proxy on the way that repeats an order has the first one paid for and the second one refused. What was paid for is ours.
 func TestRepeatedOrderIsOurs(t *testing.T) {
-	for _, dead := range []bool{false, true} {
+	for _, unseen := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			shop := servicetest.NewShop()
+			var dead atomic.Bool
+			dead.Store(unseen)
 			shop.Set(func() {
 				shop.Meddle = func(call string) error {
-					if call == "find" && dead {
+					if call == "find" && dead.Load() {
 						return errUnreachable
 					}
 					if call == "charged" {
@@ -275,10 +278,10 @@ func TestRepeatedOrderIsOurs(t *testing.T) {
 			run()
 			job := setUp(t, s, who, service.SetupDomainIn{Domain: "twice.com", Register: true, Price: new(11.0), SetupEmail: new(false)})
 			time.Sleep(time.Minute)
-			if j := getJob(t, s, who, job.JobID); dead && (j.Status != "queued" || j.Error.Code != "registrar_error") {
+			if j := getJob(t, s, who, job.JobID); unseen && (j.Status != "queued" || j.Error.Code != "registrar_error") {
 				t.Errorf("while nobody can look: %+v %+v", j, j.Error)
 			}
-			dead = false
+			dead.Store(false)
 			time.Sleep(time.Hour)
 			if j := getJob(t, s, who, job.JobID); j.Status != "completed" || shop.Charges("twice.com") != 1 {
 				t.Errorf("bought %d times; %+v %+v", shop.Charges("twice.com"), j, j.Error)
