@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -46,6 +47,7 @@ type settings struct {
 
 	Relay     []relaySettings   `toml:"relay"`
 	Registrar registrarSettings `toml:"registrar"`
+	RDAP      rdapSettings      `toml:"rdap"`
 	Limits    limitSettings     `toml:"limits"`
 	Zones     dnsSettings       `toml:"-"`
 }
@@ -66,9 +68,9 @@ type relaySettings struct {
 	IDTemplate    string    `toml:"id_template"`
 }
 
-// registrarSettings is the table [registrar]. The sandbox has no settings of its own; that it is there switches it on.
-type registrarSettings struct {
-	Sandbox *struct{} `toml:"sandbox"`
+// rdapSettings is the table [rdap].
+type rdapSettings struct {
+	BootstrapURL bootstrapURL `toml:"bootstrap_url"`
 }
 
 // dnsSettings is the table [dns]; `listen` in it is what `dns = ADDR` is without the table.
@@ -212,6 +214,9 @@ func (s *settings) check() error {
 		}
 		seen[s.Relay[i].Name] = true
 	}
+	if err := s.Registrar.check(); err != nil {
+		return usageError{err}
+	}
 	return nil
 }
 
@@ -232,14 +237,19 @@ func (r *relaySettings) check() error {
 	if (r.IDPattern.text == "") != (r.IDTemplate == "") {
 		return errors.New("id_pattern and id_template go together")
 	}
-	if r.PasswordFile == "" {
+	return secretOf("password", &r.Password, r.PasswordFile)
+}
+
+// secretOf reads a secret from its file, if it is given as one.
+func secretOf(name string, secret *string, file string) error {
+	if file == "" {
 		return nil
 	}
-	if r.Password != "" {
-		return errors.New("give password or password_file, not both")
+	if *secret != "" {
+		return fmt.Errorf("give %s or %s_file, not both", name, name)
 	}
-	secret, err := os.ReadFile(r.PasswordFile)
-	r.Password = strings.TrimRight(string(secret), "\r\n")
+	text, err := os.ReadFile(file)
+	*secret = strings.TrimRight(string(text), "\r\n")
 	return err
 }
 
@@ -348,6 +358,22 @@ func (l *ipList) UnmarshalText(text []byte) error {
 			return fmt.Errorf("%q is no IP address", t)
 		}
 		*l = append(*l, ip)
+	}
+	return nil
+}
+
+// A bootstrapURL is where the list of RDAP servers is, or off; empty: nothing was said.
+type bootstrapURL struct{ text string }
+
+// UnmarshalText checks its form.
+func (b *bootstrapURL) UnmarshalText(text []byte) error {
+	b.text = string(text)
+	if b.text == "off" {
+		return nil
+	}
+	u, err := url.Parse(b.text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
+		return fmt.Errorf("%q is no URL; write it like https://data.iana.org/rdap/dns.json, or off", text)
 	}
 	return nil
 }
