@@ -228,7 +228,7 @@ func (k *stepKill) run() {
 	k.release()
 	k.start()
 	k.world.delegate(k.ready.DNS)
-	job := k.ended(jobID)
+	job := k.endOf(jobID)
 	if job.Status != "completed" {
 		k.t.Errorf("%s killed %s (%s): job %+v %+v", k.domain, k.moment.name, state, job, job.Error)
 	}

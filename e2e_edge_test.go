@@ -124,8 +124,8 @@ type seenJob struct {
 	Resource struct{ ID string }
 }
 
-// ended waits for a job's end.
-func (i *instance) ended(id string) (job seenJob) {
+// endOf waits for a job's end.
+func (i *instance) endOf(id string) (job seenJob) {
 	i.t.Helper()
 	i.until("the job has ended", func() bool {
 		i.want(200, "GET", "/v1/jobs/"+id+"?wait=2", nil, &job)
@@ -139,7 +139,7 @@ func (i *instance) setUp(body map[string]any) seenJob {
 	i.t.Helper()
 	var job seenJob
 	i.want(202, "POST", "/v1/domains/setup", body, &job)
-	return i.ended(job.JobID)
+	return i.endOf(job.JobID)
 }
 
 // erase deletes a domain and waits for the end of that.
@@ -147,7 +147,7 @@ func (i *instance) erase(id string) seenJob {
 	i.t.Helper()
 	var job seenJob
 	i.want(202, "DELETE", "/v1/domains/"+id, nil, &job)
-	return i.ended(job.JobID)
+	return i.endOf(job.JobID)
 }
 
 // complete waits until a domain is.
@@ -182,29 +182,14 @@ func TestEdge(t *testing.T) {
 	f.AddToken("token-of-a-reader", cloudflaretest.Token{Rights: cloudflaretest.ReadZones | cloudflaretest.ReadRecords})
 	f.AddToken("token-that-expired", cloudflaretest.Token{Rights: cloudflaretest.DNS, Status: "expired"})
 	f.put("taken.test", "MX", "taken.test", "5 mx.elsewhere.test")
-	f.put("edge.test", "A", "edge.test", "192.0.2.1")
+	f.put("edge.test", "CNAME", "edge.test", "site.elsewhere.test") // flattened there
 	f.put("edge.test", "TXT", "edge.test", `"google-site-verification=1"`)
 	f.put("edge.test", "TXT", "_dmarc.edge.test", `"v=DMARC1; p=reject"`)
 	f.put("edge.test", "A", "shop.edge.test", "192.0.2.2")
 	strangers := f.lines("edge.test", false)
 	i := newInstance(t, f.config(), "--resolver", world.addr)
 
-	results := i.connectEdge(edgeToken, "edge.test", "taken.test", "nozone.test", "mail.parent.test", "no name")
-	for n, want := range []string{"", `zone_conflict: `, "zone_not_found: ", "", "not a"} {
-		if r := results[n]; (r.Status == "created") != (want == "") || n < 4 && !strings.HasPrefix(r.Error, want) {
-			t.Errorf("connect: %+v", r)
-		}
-	}
-	if !strings.Contains(results[1].Error, `MX taken.test "5 mx.elsewhere.test"`) {
-		t.Errorf("the conflict: %s", results[1].Error)
-	}
-	for _, token := range []string{"token-that-expired", "token-of-nobody"} {
-		for _, r := range i.connectEdge(token, "taken.test", "nozone.test") {
-			if !strings.HasPrefix(r.Error, "edge_token_invalid: ") || strings.Contains(r.Error, token) {
-				t.Errorf("with %s: %+v", token, r)
-			}
-		}
-	}
+	results := i.edgeNames()
 	id, sub := results[0].DomainID, results[3].DomainID
 	i.complete(id)
 	i.complete(sub)
@@ -230,7 +215,45 @@ func TestEdge(t *testing.T) {
 		t.Errorf("others have %q, had %q", now, strangers)
 	}
 
-	// A token that may only read is found out when the first record is made; setup with a better one goes on.
+	i.edgeTokens(f)
+	for _, secret := range []string{edgeToken, "token-of-a-reader"} {
+		for _, path := range []string{"/v1/domains", "/v1/jobs", "/v1/events"} {
+			if strings.Contains(i.text(path), secret) {
+				t.Errorf("%s shows a token", path)
+			}
+		}
+	}
+	i.check()
+}
+
+// edgeNames connects good names beside bad ones, and names by bad tokens.
+func (i *instance) edgeNames() []edgeResult {
+	t := i.t
+	t.Helper()
+	results := i.connectEdge(edgeToken, "edge.test", "taken.test", "nozone.test", "mail.parent.test", "no name")
+	for n, want := range []string{"", `zone_conflict: `, "zone_not_found: ", "", "not a"} {
+		if r := results[n]; (r.Status == "created") != (want == "") || n < 4 && !strings.HasPrefix(r.Error, want) {
+			t.Errorf("connect: %+v", r)
+		}
+	}
+	if !strings.Contains(results[1].Error, `MX taken.test "5 mx.elsewhere.test"`) {
+		t.Errorf("the conflict: %s", results[1].Error)
+	}
+	for _, token := range []string{"token-that-expired", "token-of-nobody"} {
+		for _, r := range i.connectEdge(token, "taken.test", "nozone.test") {
+			if !strings.HasPrefix(r.Error, "edge_token_invalid: ") || strings.Contains(r.Error, token) {
+				t.Errorf("with %s: %+v", token, r)
+			}
+		}
+	}
+	return results
+}
+
+// edgeTokens has a token that may only read found out when the first record is made, and a setup with a better one go on.
+// With a dead token the domain goes, and the job says what remains.
+func (i *instance) edgeTokens(f *fakeEdge) {
+	t := i.t
+	t.Helper()
 	reader := i.connectEdge("token-of-a-reader", "edge.test")[0]
 	var d struct {
 		Status string
@@ -246,21 +269,11 @@ func TestEdge(t *testing.T) {
 	if job := i.setUp(map[string]any{"domain": "edge.test", "edge_api_token": edgeToken}); job.Status != "completed" || !f.has("edge.test", "MX edge.test") {
 		t.Errorf("setup %+v", job)
 	}
-
-	// With a dead token the domain goes, and the job says what remains.
 	f.AddToken(edgeToken, cloudflaretest.Token{Status: "disabled"})
 	job := i.erase(reader.DomainID)
 	if step := job.Steps[1]; job.Status != "completed" || step.Status != "error" || !strings.Contains(*step.Error, "mailstead:"+reader.DomainID) || !strings.Contains(*step.Error, "MX edge.test") {
 		t.Errorf("deletion %+v", job)
 	}
-	for _, secret := range []string{edgeToken, "token-of-a-reader"} {
-		for _, path := range []string{"/v1/domains", "/v1/jobs", "/v1/events"} {
-			if strings.Contains(i.text(path), secret) {
-				t.Errorf("%s shows a token", path)
-			}
-		}
-	}
-	i.check()
 }
 
 // edgeRecords makes, changes and deletes records of one's own and the policy, and runs setup over it.

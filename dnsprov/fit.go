@@ -81,7 +81,7 @@ func excludes(h, w Record) bool {
 	return h.Type == w.Type
 }
 
-func isHostAddress(typ string) bool { return typ == "A" || typ == "AAAA" }
+func isHostAddress(typ string) bool { return typ == "A" || typ == "AAAA" || typ == Flattened }
 
 // serves tells whether the only rival does what the wanted text would.
 func (f *fitting) serves(w Record, rivals []int) bool {

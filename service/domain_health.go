@@ -22,6 +22,7 @@ const (
 	badInARow     = 2                // bad checks that make an episode
 	defaultChecks = time.Hour
 	soon          = 4*time.Minute + 30*time.Second // after a first bad check; with jitter it is under five minutes
+	edgeSettles   = time.Hour                      // of a domain whose records are new at the edge provider: resolvers may remember that there were none
 )
 
 // How far a domain's records have come.
@@ -174,6 +175,7 @@ func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look) error {
 	case d.Status != domainComplete:
 	case l.good():
 		d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
+	case l.bad() && d.DNSProvider == providerEdge && l.at.Sub(d.CompletedAt) < edgeSettles:
 	case l.bad():
 		if d.BadChecks++; d.BadChecks == 1 {
 			d.FailingSince = l.at

@@ -130,6 +130,9 @@ func conflictTexts(conflicts []*dnsprov.Conflict) string {
 func recordText(r dnsprov.Record) string {
 	const most = 80
 	value := r.Value
+	if r.Type == dnsprov.Flattened {
+		r.Type = "CNAME"
+	}
 	if r.Type == "MX" {
 		value = strconv.Itoa(int(r.Priority)) + " " + value
 	}

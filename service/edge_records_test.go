@@ -288,3 +288,39 @@ func TestEdgeSetupInParts(t *testing.T) {
 		}
 	})
 }
+
+// fixed is a registrar whose domains stay with its own DNS, which is the edge provider's.
+type fixed struct{ servicetest.Registrar }
+
+func (fixed) FixedNameservers() bool { return true }
+
+// A domain that is bought where the edge provider is has its zone from then on. A bad token is found out before anything
+// is paid.
+func TestRegisterAtTheEdge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEdgeWorld(t)
+		shop := servicetest.NewShop()
+		w.Config.Registrars = []servicetest.Registrar{fixed{shop.Registrar(func(call string) error {
+			if call == "charged" {
+				w.edge.AddZone("bakery.com")
+			}
+			return nil
+		})}}
+		price := 11.0
+		for _, token := range []string{"nonsense", servicetest.EdgeToken} {
+			job := setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "bakery.com", Register: true, Price: &price, EdgeAPIToken: &token})
+			w.settle()
+			j := getJob(t, w.Service, w.who, job.JobID)
+			well := token == servicetest.EdgeToken
+			if (j.Status == "completed") != well || !well && j.Error.Code != "edge_token_invalid" {
+				t.Errorf("setup with %s: %+v %+v", token, j, j.Error)
+			}
+			if paid := shop.Charges("bakery.com"); (paid == 1) != well {
+				t.Errorf("with %s it was paid %d times", token, paid)
+			}
+		}
+		if got := brief(w.edge.Ours("bakery.com")); len(got) != 5 || len(shop.NameserversOf("bakery.com")) != 0 {
+			t.Errorf("ours are %s, nameservers %s", got, shop.NameserversOf("bakery.com"))
+		}
+	})
+}

@@ -423,3 +423,21 @@ func TestSetupRepairsAtTheEdge(t *testing.T) {
 		w.wantOurs([]string{"TXT own.edge.test x"})
 	})
 }
+
+// Resolvers remember for a while that there were no records; a domain that is new at the edge provider has not failed.
+func TestNewEdgeDomainHasNotFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEdgeWorld(t) // in whose DNS nothing is ever seen
+		id := w.add()
+		time.Sleep(50 * time.Minute)
+		synctest.Wait()
+		if d := w.domain(id); d.Status != "complete" || d.DNSStatus != "propagating" || w.Events(t, "domain.dns_failed") != 0 {
+			t.Errorf("domain %+v", d)
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if d := w.domain(id); d.DNSStatus != "failed" || w.Events(t, "domain.dns_failed") != 1 {
+			t.Errorf("after hours: %+v", d)
+		}
+	})
+}
