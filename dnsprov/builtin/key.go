@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/miekg/dns"
 )
 
@@ -28,18 +29,6 @@ type Key struct {
 
 // A PublicKey is the public half of a key as in a DNSKEY record, 64 bytes (RFC 6605 section 4).
 type PublicKey []byte
-
-// DS says at a parent which key signs a zone (RFC 4034 section 5). The digest is SHA-256, in lower-case hexadecimal.
-type DS struct {
-	KeyTag     uint16
-	Algorithm  uint8
-	DigestType uint8
-	Digest     string
-}
-
-func (d DS) String() string {
-	return fmt.Sprintf("%d %d %d %s", d.KeyTag, d.Algorithm, d.DigestType, d.Digest)
-}
 
 // GenerateKey makes a new key. The private half is what open of NewKey gives.
 func GenerateKey() (private []byte, public PublicKey, err error) {
@@ -98,8 +87,8 @@ func (k PublicKey) String() string {
 	return fmt.Sprintf("%d 3 %d %s", keyFlags, dns.ECDSAP256SHA256, base64.StdEncoding.EncodeToString(k))
 }
 
-// DS is what the parent of domain, a Record.Name, has to say for the key to count.
-func (k PublicKey) DS(domain string) DS {
+// DS is what the parent of domain, a Record.Name, has to say for the key to count: its SHA-256 (RFC 4509).
+func (k PublicKey) DS(domain string) dnsprov.DS {
 	ds := k.record(fqdn(domain)).ToDS(dns.SHA256)
-	return DS{KeyTag: ds.KeyTag, Algorithm: ds.Algorithm, DigestType: ds.DigestType, Digest: strings.ToLower(ds.Digest)}
+	return dnsprov.DS{KeyTag: ds.KeyTag, Algorithm: ds.Algorithm, DigestType: ds.DigestType, Digest: strings.ToLower(ds.Digest)}
 }

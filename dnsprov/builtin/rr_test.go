@@ -40,7 +40,7 @@ func TestBadServicesAndAuthorities(t *testing.T) {
 		{rec("example.test", "CAA", `-1 issue "ca.example"`), "flags"},
 		{rec("example.test", "CAA", `0`), "tag"},
 		{rec("example.test", "CAA", `0 "issue" "ca.example"`), "tag"},
-		{rec("example.test", "CAA", `0 ` + strings.Repeat("a", 256) + ` "ca.example"`), "tag"},
+		{rec("example.test", "CAA", `0 `+strings.Repeat("a", 256)+` "ca.example"`), "tag"},
 		{rec("example.test", "CAA", `0 issue "ca.example" "another"`), "value"},
 		{rec("example.test", "CAA", "0 issue ca.example\n"), ""},
 		{rec("example.test", "CAA", "0 issue \"ca\nexample\""), "value"},
