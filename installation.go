@@ -92,7 +92,9 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 
 // lookupDS asks one resolver; "" is the system's.
 func lookupDS(addr string) service.LookupDS {
-	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) { return dnsprov.LookupDS(ctx, addr, domain) }
+	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) {
+		return dnsprov.LookupDS(ctx, addr, domain)
+	}
 }
 
 // describe notes what mail clients and API clients are told.
