@@ -64,7 +64,7 @@ func (r *reply) follow(asked, name string) {
 	visited := make([]string, 0, maxChain)
 	for len(visited) < maxChain && !slices.Contains(visited, name) {
 		n := r.z.nodes[name]
-		cut := r.z.cutAt(n, name)
+		cut := r.z.cutAt(name)
 		switch {
 		case cut != nil && (cut != n || r.qtype != dns.TypeDS): // DS alone is the parent's (RFC 4035 section 3.1.4.1)
 			r.refer(cut)
@@ -91,13 +91,13 @@ func (r *reply) follow(asked, name string) {
 	}
 }
 
-// cutAt returns the node at or above a name, itself at n if it exists, where another zone begins; nil if there is none.
-func (z *Zone) cutAt(n *node, name string) *node {
+// cutAt returns the node at or above a name where another zone begins; nil if there is none.
+func (z *Zone) cutAt(name string) *node {
 	if !z.cuts {
 		return nil
 	}
 	for at, end := 0, false; !end && len(name)-at > len(z.apex); at, end = dns.NextLabel(name, at) {
-		if n = z.nodes[name[at:]]; n != nil && n.cut {
+		if n := z.nodes[name[at:]]; n != nil && n.cut {
 			return n
 		}
 	}
