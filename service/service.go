@@ -33,11 +33,13 @@ type Config struct {
 	Registrars  []registrar.Registrar               // the first one is asked for prices
 	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
 	HTTPS       bool                                // this host serves HTTPS
+	HTTPSPort   int                                 // where; 0: 443
 	Version     string
 
-	SubmissionPort, IMAPPort   int    // what mail clients are told
-	SMTPSecurity, IMAPSecurity string // tls, starttls, none
-	DNSCheckInterval           time.Duration
+	SubmissionPort, IMAPPort     int    // what mail clients are told
+	SMTPSecurity, IMAPSecurity   string // tls, starttls, none
+	SubmissionBeside, IMAPBeside int    // ports that offer STARTTLS beside those with TLS from the start; 0: none
+	DNSCheckInterval             time.Duration
 
 	Resolver     Resolver       // nil: the system's
 	RootCAs      *x509.CertPool // nil: the system's
@@ -77,6 +79,7 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
 	LookupAddr(ctx context.Context, addr string) ([]string, error)
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
 // A Service holds what every rule needs.
@@ -97,6 +100,7 @@ type Service struct {
 	poster  *webhooks.Poster
 	zones   *zones
 	looks   chan struct{} // one place for each live look at a domain's DNS
+	reverse reverse
 
 	relays  relays
 	signer  *signer

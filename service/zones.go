@@ -173,7 +173,8 @@ func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 // spec is what the managed records of a domain are made from.
 func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
-	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, DMARC: d.DMARC}
+	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, DMARC: d.DMARC, Redirect: d.RedirectURL != ""}
+	s.clientPorts(&spec)
 	for _, ip := range c.PublicIPs {
 		if ip.Unmap().Is4() {
 			spec.IPv4 = append(spec.IPv4, ip.Unmap())
