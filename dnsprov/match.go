@@ -52,7 +52,7 @@ func preferred(w Record, values []string) bool {
 // choice. v is "priority weight port target".
 func sameService(v string, w Record) bool {
 	fields := strings.Split(v, " ")
-	return len(fields) == 4 && fields[2] == strconv.Itoa(int(w.Port)) && fields[3] == w.value()
+	return len(fields) == 4 && fields[2] == strconv.Itoa(int(w.Port)) && hostName(fields[3]) == w.value()
 }
 
 // reaches reports whether at least one of the addresses found is wanted at that name.

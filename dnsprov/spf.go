@@ -145,6 +145,9 @@ func authorizes(there string, w Record) bool {
 	}
 	named := len(open) > 0
 	for _, t := range r.terms {
+		if named && len(open) == 0 {
+			return true
+		}
 		if t.name == "mx" && isOwnMX(t.arg, w.Name) {
 			return t.qualifier == '+'
 		}
@@ -155,6 +158,13 @@ func authorizes(there string, w Record) bool {
 		}
 	}
 	return r.all == '+' || named && len(open) == 0
+}
+
+// mayDeny reports whether a record refuses somebody whom only look-ups tell; that may be us.
+func mayDeny(text string) bool {
+	return slices.ContainsFunc(parseSPF(text).terms, func(t spfTerm) bool {
+		return t.costs() && (t.qualifier == '-' || t.qualifier == '~' || t.qualifier == '?')
+	})
 }
 
 // isOwnMX reports whether the argument of an mx mechanism means the domain itself.
@@ -168,7 +178,7 @@ func isOwnMX(arg, domain string) bool {
 // nothing denies it, then the terms there in their order, each once, and at the end what the owner says of everybody
 // else. It is empty where no record of a sensible length would do.
 func mergeSPF(there []string, w Record) string {
-	if len(there) == 1 && authorizes(there[0], w) {
+	if len(there) == 1 && authorizes(there[0], w) && !mayDeny(there[0]) {
 		return there[0]
 	}
 	ours := parseSPF(w.Value)
@@ -177,7 +187,7 @@ func mergeSPF(there []string, w Record) string {
 	var owners []spfRecord
 	for _, text := range there {
 		r := parseSPF(text)
-		if len(there) == 1 || !m.hasAll(r.terms) || r.redirect != "" { // one that says no more than ours is ours
+		if len(there) == 1 || !m.hasAll(r.terms) || r.all != ours.all || r.redirect != "" { // else it is ours
 			owners = append(owners, r)
 		}
 	}

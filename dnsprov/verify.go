@@ -152,6 +152,9 @@ func (q question) values(ctx context.Context, r Resolver) ([]string, error) {
 
 // serviceText is an SRV as zone files have it, but for the last dot of the target.
 func serviceText(priority, weight, port uint16, target string) string {
+	if target == "" {
+		target = "." // there is no such service (RFC 2782)
+	}
 	return fmt.Sprintf("%d %d %d %s", priority, weight, port, target)
 }
 
