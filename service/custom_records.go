@@ -233,7 +233,7 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 // reservedRecords are the managed records of a domain, with those whose keys are not made yet, but without those that
 // have given way to records of the owner's: their places are the owner's.
 func (s *Service) reservedRecords(tx *store.Tx, d *store.Domain) []dnsprov.Record {
-	spec := s.zoneSource(tx, d).spec
+	spec := s.zoneSpec(tx, d)
 	if len(spec.DKIM) == 0 {
 		spec.DKIM = []dnsprov.DKIMKey{{Selector: rsaSelector}, {Selector: ed25519Selector}}
 	}

@@ -41,6 +41,7 @@ type look struct {
 	checks []store.DNSCheck
 	asksNS bool
 	ns     *dnsprov.Delegation // nil: not asked, or not answered
+	ds     *[]dnsprov.DS       // likewise
 }
 
 // looking does fn when one of the places for live looks is free.
@@ -63,25 +64,12 @@ func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
 	records, err := s.managedRecords(d)
 	if err != nil {
 		s.Log.Error("read the records of a domain", "domain", d.Name, "error", err)
-		l.at = s.now()
-		return l
+	} else {
+		err = s.looking(ctx, func() error {
+			s.lookUp(ctx, d, l, records)
+			return nil
+		})
 	}
-	err = s.looking(ctx, func() error {
-		var wg sync.WaitGroup
-		wg.Go(func() { s.lookAtReverse(ctx) })
-		if l.asksNS {
-			wg.Go(func() {
-				if found, err := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers); err == nil {
-					l.ns = &found
-				}
-			})
-		}
-		for _, c := range dnsprov.Verify(ctx, s.Resolver, records) {
-			l.checks = append(l.checks, dnsCheck(c))
-		}
-		wg.Wait()
-		return nil
-	})
 	if err != nil {
 		for _, r := range records {
 			l.checks = append(l.checks, dnsCheck(dnsprov.Check{Record: r, Error: dnsprov.LookupFailed}))
@@ -91,17 +79,42 @@ func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
 	return l
 }
 
-// managedRecords are those that can be looked up, without the owner's own; the delegation is looked at on its own.
+// lookUp fills a look, all at the same time.
+func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *look, records []dnsprov.Record) {
+	var wg sync.WaitGroup
+	wg.Go(func() { s.lookAtReverse(ctx) })
+	if l.asksNS {
+		wg.Go(func() {
+			if found, err := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers); err == nil {
+				l.ns = &found
+			}
+		})
+	}
+	if d.DNSSEC != nil && s.Config.LookupDS != nil {
+		wg.Go(func() {
+			if found, err := s.Config.LookupDS(ctx, d.Name); err == nil {
+				l.ds = &found
+			}
+		})
+	}
+	for _, c := range dnsprov.Verify(ctx, s.Resolver, records) {
+		l.checks = append(l.checks, dnsCheck(c))
+	}
+	wg.Wait()
+}
+
+// managedRecords are those that can be looked up, without the owner's own; the delegation is looked at on its own. With an
+// error come those that there are without regard to the owner's.
 func (s *Service) managedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 	if d.DNSProvider == providerExternal {
 		return nil, nil
 	}
-	var all []dnsprov.Record
+	spec := s.spec(d)
 	err := s.Store.View(func(tx *store.Tx) error {
-		all = dnsprov.Wanted(s.zoneSource(tx, d).spec, d.DNSProvider)
+		spec = s.zoneSpec(tx, d)
 		return nil
 	})
-	return slices.DeleteFunc(all, func(r dnsprov.Record) bool {
+	return slices.DeleteFunc(dnsprov.Wanted(spec, d.DNSProvider), func(r dnsprov.Record) bool {
 		return r.Type == "CAA" || r.Purpose == dnsprov.PurposeNS || r.Purpose == dnsprov.PurposeCustom || r.Purpose == dnsprov.PurposeACME
 	}), err
 }
@@ -158,7 +171,11 @@ func sameRecord(a, b store.DNSCheck) bool {
 // keepLook brings what is known of a domain up to date. What the look could not find out stays as it was known; a look
 // that found out nothing changes nothing.
 func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
-	if !l.answered() || l.at.Before(d.CheckedAt) { // a newer one was quicker
+	if l.at.Before(d.CheckedAt) { // a newer one was quicker
+		return nil
+	}
+	keepDS(d, l.ds)
+	if !l.answered() {
 		return nil
 	}
 	known, before := d.Checks, d.CheckedAt

@@ -43,6 +43,7 @@ type Config struct {
 	DNSCheckInterval             time.Duration
 
 	Resolver     Resolver       // nil: the system's
+	LookupDS     LookupDS       // nil: nobody can be asked
 	RootCAs      *x509.CertPool // nil: the system's
 	AllowPrivate bool           // tenants may name private and loopback addresses
 	Log          *slog.Logger   // nil: slog.Default
@@ -82,6 +83,9 @@ type Resolver interface {
 	LookupAddr(ctx context.Context, addr string) ([]string, error)
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
+
+// LookupDS looks up which keys the parent of a domain names. An error says that the look-up failed.
+type LookupDS func(ctx context.Context, domain string) ([]dnsprov.DS, error)
 
 // A Service holds what every rule needs.
 type Service struct {
