@@ -41,7 +41,7 @@ func TestEdgeFaults(t *testing.T) {
 func wantManaged(t *testing.T, f *fakeEdge, zone, when string) {
 	t.Helper()
 	want := []string{"MX " + zone + " 10", "TXT _dmarc." + zone, "TXT " + zone + " \"v=spf1", "TXT ms1._domainkey." + zone, "TXT ms1e._domainkey." + zone}
-	got := f.lines(zone, true)
+	got := slices.DeleteFunc(f.lines(zone, true), func(l string) bool { return strings.HasPrefix(l, "SRV ") })
 	for n, line := range want {
 		if len(got) != len(want) || !strings.HasPrefix(got[n], line) {
 			t.Errorf("%s: ours are %q", when, got)

@@ -89,13 +89,22 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	}
 	switch {
 	case s.Resolver.on():
-		c.Resolver = dnsprov.NewResolver(s.Resolver.text)
+		c.Resolver, c.LookupDS = dnsprov.NewResolver(s.Resolver.text), lookupDS(s.Resolver.text)
 	case s.Sandbox() && l != nil && l.dnsTCP != nil:
 		own = &ownResolver{own: dnsprov.NewResolver(l.dnsTCP.Addr().String())}
-		c.Resolver = own
+		c.Resolver, c.LookupDS = own, lookupDS(l.dnsTCP.Addr().String())
+	case !s.Sandbox():
+		c.LookupDS = lookupDS("")
 	}
 	c.Edge = edgeProvider(s.Edge, c)
 	return c, own, nil
+}
+
+// lookupDS asks one resolver; "" is the system's.
+func lookupDS(addr string) service.LookupDS {
+	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) {
+		return dnsprov.LookupDS(ctx, addr, domain)
+	}
 }
 
 // describe notes what mail clients and API clients are told.
@@ -108,6 +117,13 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	if l.imaps == nil {
 		c.IMAPSecurity = startTLS(s)
 	}
+	if l.submissions != nil {
+		c.SubmissionBeside = portOf(l.submission)
+	}
+	if l.imaps != nil {
+		c.IMAPBeside = portOf(l.imap)
+	}
+	c.HTTPS, c.HTTPSPort = l.httpTLS != nil, portOf(l.httpTLS)
 	c.BaseURL = "http://" + addrOf(l.http)
 	switch {
 	case l.httpTLS != nil && !s.Sandbox():

@@ -88,7 +88,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	if err != nil {
 		return nil, err
 	}
-	dns := provisionStep{stepDropZone, func() error { s.zones.note(d.Name, nil); return nil }}
+	dns := provisionStep{stepDropZone, func() error { return s.dropZone(d) }}
 	if d.DNSProvider == providerEdge {
 		dns = provisionStep{stepEdgeRecords, func() error { return s.eraseEdgeRecords(ctx, d, j) }}
 	}

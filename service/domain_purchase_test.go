@@ -117,6 +117,7 @@ func fates(r *rand.Rand, most int) []string {
 func TestNothingIsBoughtTwice(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { buyAmidCrashes(t, rand.New(rand.NewPCG(seed, 2))) })
 		})
 	}
@@ -166,6 +167,7 @@ func liveOn(t *testing.T, r *rand.Rand, most int, shop func(*life) registrar.Reg
 func TestNothingIsBoughtTwiceAtNameCom(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { buyAmidMisdeeds(t, rand.New(rand.NewPCG(seed, 4))) })
 		})
 	}

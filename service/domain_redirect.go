@@ -174,6 +174,7 @@ func (s *Service) changeRouting(who Actor, id, kind string, change func(*store.D
 		if d.Status == domainDeleting {
 			return errBusy(d, "is being deleted, so it cannot be changed")
 		}
+		redirected := d.RedirectURL != ""
 		changed, err := change(d)
 		if err != nil {
 			return err
@@ -183,8 +184,8 @@ func (s *Service) changeRouting(who Actor, id, kind string, change func(*store.D
 			return nil
 		}
 		steps, write := []string{stepVerify}, s.putDomain
-		if kind == "redirect_update" {
-			write = s.publish
+		if redirected != (d.RedirectURL != "") { // the zone has a www only with a redirect
+			write = s.serveZone
 		}
 		if kind == "redirect_update" && atEdgeNow(d) {
 			steps = []string{stepEdgeRecords, stepVerify}

@@ -123,7 +123,7 @@ func (p *setup) edgeToken() error {
 }
 
 func (p *setup) redirect() error {
-	return p.change(p.s.publish, func(d *store.Domain) { setRedirect(d, p.args.Redirect, true, false) })
+	return p.change(p.s.serveZone, func(d *store.Domain) { setRedirect(d, p.args.Redirect, true, false) })
 }
 
 func (p *setup) forward() error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -232,7 +233,7 @@ func (w *edgeWork) note(have []dnsprov.Record, changes []dnsprov.Change, made []
 			}
 		}
 		detail := d.StatusDetail
-		if done && d.Status == domainComplete {
+		if done && d.Status == domainComplete && (len(w.conflicts) > 0 || ofTheEdge(detail)) {
 			detail = conflictDetail(d.Name, w.conflicts)
 		}
 		w.d.EdgeRecords = ours
@@ -242,6 +243,12 @@ func (w *edgeWork) note(have []dnsprov.Record, changes []dnsprov.Change, made []
 		d.EdgeRecords, d.StatusDetail = ours, detail
 		return store.Domains.Put(tx, d)
 	})
+}
+
+// ofTheEdge tells whether a status detail is one that tells of the edge provider.
+func ofTheEdge(detail string) bool {
+	code, _, _ := strings.Cut(detail, ": ")
+	return slices.Contains([]string{"zone_conflict", "zone_not_found", "edge_token_invalid", "upstream_error", "internal_error"}, code)
 }
 
 // conflictDetail is the status detail of a complete domain that lacks records because of others.

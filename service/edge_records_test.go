@@ -273,7 +273,8 @@ func TestEdgeSetupInParts(t *testing.T) {
 			t.Errorf("domain %+v", d)
 		}
 		setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "edge.test", RedirectURL: "https://example.net/"})
-		w.settle()
+		time.Sleep(time.Minute)
+		synctest.Wait()
 		if d := w.domain(job.Resource.ID); d.Status != "complete" || d.StatusDetail != nil {
 			t.Errorf("domain %+v", d)
 		}

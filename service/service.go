@@ -34,13 +34,16 @@ type Config struct {
 	RDAP        RDAP                                // asked where no registrar answers; nil: nobody is
 	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
 	HTTPS       bool                                // this host serves HTTPS
+	HTTPSPort   int                                 // where; 0: 443
 	Version     string
 
-	SubmissionPort, IMAPPort   int    // what mail clients are told
-	SMTPSecurity, IMAPSecurity string // tls, starttls, none
-	DNSCheckInterval           time.Duration
+	SubmissionPort, IMAPPort     int    // what mail clients are told
+	SMTPSecurity, IMAPSecurity   string // tls, starttls, none
+	SubmissionBeside, IMAPBeside int    // ports that offer STARTTLS beside those with TLS from the start; 0: none
+	DNSCheckInterval             time.Duration
 
 	Resolver     Resolver       // nil: the system's
+	LookupDS     LookupDS       // nil: nobody can be asked
 	RootCAs      *x509.CertPool // nil: the system's
 	AllowPrivate bool           // tenants may name private and loopback addresses
 	Log          *slog.Logger   // nil: slog.Default
@@ -78,7 +81,11 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
 	LookupAddr(ctx context.Context, addr string) ([]string, error)
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
+
+// LookupDS looks up which keys the parent of a domain names. An error says that the look-up failed.
+type LookupDS func(ctx context.Context, domain string) ([]dnsprov.DS, error)
 
 // A Service holds what every rule needs.
 type Service struct {
@@ -98,6 +105,7 @@ type Service struct {
 	poster  *webhooks.Poster
 	zones   *zones
 	looks   chan struct{} // one place for each live look at a domain's DNS
+	reverse reverse
 
 	edgeTurns turns // of the domains at the edge provider
 

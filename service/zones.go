@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ const zonesAtATime = 500
 type zoneSource struct {
 	spec   dnsprov.Spec
 	serial uint32
+	key    *builtin.Key // nil: it is not signed
+	below  []builtin.Delegation
 }
 
 // zones are the zones that we serve, in memory: a query never reads the store. What a transaction changed is noted once
@@ -109,7 +112,7 @@ func (s *Service) makeZone(name string, src *zoneSource) {
 }
 
 func (src *zoneSource) options() builtin.Options {
-	return builtin.Options{Nameservers: src.spec.Nameservers, Serial: src.serial}
+	return builtin.Options{Nameservers: src.spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below}
 }
 
 // zone makes the zone without serving it.
@@ -177,11 +180,16 @@ func (s *Service) serves(d *store.Domain) bool {
 }
 
 func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
+	return &zoneSource{spec: s.zoneSpec(tx, d), serial: uint32(d.ZoneChangedAt.Unix()), key: s.zoneKey(d), below: s.delegations(tx, d)}
+}
+
+// zoneSpec is what all records of a domain are made from, those of the owner's own too.
+func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
 	spec := s.spec(d)
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		spec.Custom = append(spec.Custom, ownRecord(r))
 	}
-	return &zoneSource{spec: spec, serial: uint32(d.ZoneChangedAt.Unix())}
+	return spec
 }
 
 // ownRecord is an owner's record as it is published.
@@ -193,6 +201,7 @@ func ownRecord(r *store.CustomRecord) dnsprov.Record {
 func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
 	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, DMARC: d.DMARC, Redirect: d.RedirectURL != ""}
+	s.clientPorts(&spec)
 	for _, ip := range c.PublicIPs {
 		if ip.Unmap().Is4() {
 			spec.IPv4 = append(spec.IPv4, ip.Unmap())
@@ -221,26 +230,90 @@ func (s *Service) putZone(tx *store.Tx, d *store.Domain) error {
 
 // putZoneBy does what putZone does, and gives the id of the job that brings the change to the edge provider, or "".
 func (s *Service) putZoneBy(tx *store.Tx, d *store.Domain) (jobID string, err error) {
-	if err := s.publish(tx, d); err != nil {
+	if err := s.serveZone(tx, d); err != nil {
 		return "", err
 	}
 	return s.addEdgeSync(tx, d)
 }
 
-// publish does what putZone does, but for the edge provider, which a job of the caller's sees to. The SOA serial rises
-// with each change, also with two in one second or when the clock is set back.
+// serveZone does what putZone does, but for the edge provider, which a job of the caller's sees to.
+func (s *Service) serveZone(tx *store.Tx, d *store.Domain) error {
+	known, err := store.Domains.Get(tx, d.ID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	d.UpdatedAt = tx.Now()
+	if err := s.publish(tx, d); err != nil || !s.serves(d) {
+		return err
+	}
+	if known == nil || !sameKey(known.DNSSEC, d.DNSSEC) {
+		return s.publishAbove(tx, d.Name)
+	}
+	return nil
+}
+
+// publish writes a domain and serves its zone as it is now. The SOA serial rises each time, also with two changes in one
+// second or when the clock is set back.
 func (s *Service) publish(tx *store.Tx, d *store.Domain) error {
 	changed := tx.Now().Truncate(time.Second)
 	if next := d.ZoneChangedAt.Add(time.Second); changed.Before(next) {
 		changed = next
 	}
 	d.ZoneChangedAt = changed
-	if err := s.putDomain(tx, d); err != nil || !s.serves(d) {
+	if err := store.Domains.Put(tx, d); err != nil || !s.serves(d) {
 		return err
 	}
 	src := s.zoneSource(tx, d)
 	tx.After(func() { s.zones.note(d.Name, src) })
 	return nil
+}
+
+// publishAbove serves anew the closest zone above a name, which says where the zone of that name is and who signs it.
+func (s *Service) publishAbove(tx *store.Tx, name string) error {
+	for _, parent, more := strings.Cut(name, "."); more; _, parent, more = strings.Cut(parent, ".") {
+		d, err := store.DomainByName.Get(tx, parent)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if err == nil && s.serves(d) && d.Status != domainDeleting {
+			return s.publish(tx, d)
+		}
+	}
+	return nil
+}
+
+// dropZone serves the zone of a domain that is being deleted no more.
+func (s *Service) dropZone(d *store.Domain) error {
+	return s.Store.Update(func(tx *store.Tx) error {
+		tx.After(func() { s.zones.note(d.Name, nil) })
+		if !s.serves(d) {
+			return nil
+		}
+		return s.publishAbove(tx, d.Name)
+	})
+}
+
+// delegations are the zones below a domain that are served here too, without those further below.
+func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegation {
+	var out []builtin.Delegation
+	for _, id := range store.DomainsUnder.Keys(tx, store.TreeKey(d.Name), "") {
+		if id == d.ID {
+			continue
+		}
+		sub, err := store.Domains.Get(tx, id)
+		if err != nil || sub.Status == domainDeleting || !s.serves(sub) {
+			continue
+		}
+		if n := len(out); n > 0 && strings.HasSuffix(sub.Name, "."+out[n-1].Name) {
+			continue // in the order of the index a domain comes right before those below it
+		}
+		below := builtin.Delegation{Name: sub.Name, Nameservers: s.Config.Nameservers}
+		if sub.DNSSEC != nil {
+			below.Key = sub.DNSSEC.Public
+		}
+		out = append(out, below)
+	}
+	return out
 }
 
 // hostZone is the zone of the installation's own names in the sandbox, where nobody else serves them: the host and the

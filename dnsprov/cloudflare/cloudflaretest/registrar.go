@@ -25,9 +25,11 @@ type domain struct {
 	CreatedAt time.Time  `json:"created_at"`
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	years int
-	state string // of the workflow
-	polls int    // until the workflow ends
+	years    int
+	state    string // of the workflow
+	polls    int    // until the workflow ends
+	renews   bool   // what the last change asks for
+	changing int    // polls until the last change is made
 }
 
 // Purchases gives what was paid for, in the order of names.
@@ -56,11 +58,18 @@ func (c *call) registrarCall() reply {
 		return c.checkDomains()
 	case what == "registrations" && c.r.Method == http.MethodPost:
 		return c.register()
-	case c.parts[3] == "registrations" && len(c.parts) == 5 && c.r.Method == http.MethodGet:
-		if d := c.domains[c.parts[4]]; d != nil && d.Status != "" {
+	case c.parts[3] == "registrations" && (len(c.parts) == 5 || len(c.parts) == 6 && c.parts[5] == "update-status"):
+		d := c.domains[c.parts[4]]
+		switch {
+		case d == nil || d.Status == "":
+			return refuse(http.StatusNotFound, 10404, "Registration not found")
+		case len(c.parts) == 6 && c.r.Method == http.MethodGet:
+			return c.change(d)
+		case c.r.Method == http.MethodGet:
 			return ok(d)
+		case len(c.parts) == 5 && c.r.Method == http.MethodPatch:
+			return c.patch(d)
 		}
-		return refuse(http.StatusNotFound, 10404, "Registration not found")
 	case c.parts[3] == "registrations" && len(c.parts) == 6 && c.parts[5] == "registration-status" && c.r.Method == http.MethodGet:
 		if d := c.domains[c.parts[4]]; d != nil {
 			return c.workflow(http.StatusOK, d)
@@ -171,6 +180,32 @@ func (c *call) workflow(status int, d *domain) reply {
 		out["context"] = map[string]any{"domain_name": d.Name, "action": "confirm_email"}
 	}
 	return reply{status: status, result: out}
+}
+
+// patch begins to change a domain, of which only the renewal can be.
+func (c *call) patch(d *domain) reply {
+	var in struct {
+		AutoRenew *bool `json:"auto_renew"`
+	}
+	if err := c.read(&in); err != nil || in.AutoRenew == nil {
+		return refuse(http.StatusBadRequest, 10400, "Request body is invalid")
+	}
+	d.renews, d.changing = *in.AutoRenew, c.Polls
+	out := c.change(d)
+	if c.Polls > 0 {
+		out.status = http.StatusAccepted
+	}
+	return out
+}
+
+// change tells how the last change is going, and lets it go on.
+func (c *call) change(d *domain) reply {
+	if d.changing > 0 {
+		d.changing--
+		return ok(map[string]any{"state": "in_progress", "completed": false, "context": map[string]any{"domain_name": d.Name}})
+	}
+	d.AutoRenew = d.renews
+	return ok(map[string]any{"state": "succeeded", "completed": true, "context": map[string]any{"domain_name": d.Name, "registration": d}})
 }
 
 func (c *call) finish(d *domain) {
