@@ -63,6 +63,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 		c.Hostname = "mail.mailstead.test"
 	}
 	c.Nameservers = nameservers(c.Hostname)
+	withSecondaries(&c, &s.Zones)
 	for _, r := range s.Relay {
 		c.Relays = append(c.Relays, service.Relay{
 			Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,

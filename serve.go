@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -182,7 +183,7 @@ func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
 		s.start(ears, "imaps", func() error { return boxes.Run(ctx, l.imaps, true) })
 	}
 	if l.dnsUDP != nil {
-		names := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log}
+		names := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: copiers(s.inst.svc.Config)}
 		s.start(ears, "dns", func() error { return names.Run(ctx, l.dnsUDP, l.dnsTCP) })
 	}
 }
@@ -197,6 +198,9 @@ func httpsConfig(c *tls.Config) *tls.Config {
 type hostedZones struct{ svc *service.Service }
 
 func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
+	if catalog, ok := z.svc.Catalog(); ok && (name == catalog.Origin() || strings.HasSuffix(name, "."+catalog.Origin())) {
+		return catalog, true
+	}
 	zone, ok := z.svc.Zone(name)
 	if !ok {
 		return nil, false

@@ -73,8 +73,10 @@ type registrarSettings struct {
 
 // dnsSettings is the table [dns]; `listen` in it is what `dns = ADDR` is without the table.
 type dnsSettings struct {
-	Listen        address  `toml:"listen"`
-	CheckInterval duration `toml:"check_interval"`
+	Listen        address             `toml:"listen"`
+	CheckInterval duration            `toml:"check_interval"`
+	Secondaries   []secondarySettings `toml:"secondaries"`
+	Catalog       dnsName             `toml:"catalog"`
 }
 
 type limitSettings struct {
@@ -212,7 +214,7 @@ func (s *settings) check() error {
 		}
 		seen[s.Relay[i].Name] = true
 	}
-	return nil
+	return s.Zones.check()
 }
 
 // check fills what a relay leaves out, and finds what is missing.

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/service"
 )
 
 // merged runs the flags through the real parser and merges them with a file.
@@ -83,6 +88,20 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[limits]\ndomains = -1", want: []string{"line 2", "not negative"}},
 		{file: "hostname = 3", want: []string{"line 1"}},
 		{file: "[dns]\ncheck_interval = 'soon'", want: []string{"line 2", "1h"}},
+		{file: "[dns]\nsecondaries = ['192.0.2.53', 'ns.example']", want: []string{"line 2", "192.0.2.53"}},
+		{file: "[dns]\nsecondaries = 3", want: []string{"line 2"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_key = 'x'", want: []string{"line 3", `"dns.secondaries.tsig_key"`}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53:0'", want: []string{"line 2", "no IP address"}},
+		{file: "[[dns.secondaries]]\nname = 'b'", want: []string{"number 1", "address is required"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_name = 'k'", want: []string{"number 1", "go together"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_algorithm = 'hmac-sha256'", want: []string{"number 1", "tsig_name"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_algorithm = 'hmac-md5'", want: []string{"line 3", "hmac-sha256"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_secret = 'c2hvcnQ='", want: []string{"line 3", "16 bytes"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_name = 'k'\ntsig_secret_file = '/no/such'", want: []string{"number 1", "/no/such"}},
+		{file: "[dns]\nsecondaries = ['192.0.2.53', '192.0.2.53:53']", want: []string{"number 2", "already"}},
+		{file: twoKeys, want: []string{"number 2", "another name"}},
+		{file: "[dns]\ncatalog = 'catalog.example'", want: []string{"catalog", "secondaries"}},
+		{file: "[dns]\ncatalog = 'a catalog'", want: []string{"line 2", "domain name"}},
 		{file: "[registrar]\nsandbx = {}", want: []string{"line 2", `"registrar.sandbx"`}},
 		{file: "[registrar]\nsandbox = {price = 3}", want: []string{"line 2", `price"`}},
 		{file: "hostname = ", want: []string{"line 1"}},
@@ -104,5 +123,53 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 				t.Errorf("%q %v: %q does not say %q", tc.file, tc.args, err, want)
 			}
 		}
+	}
+}
+
+const twoKeys = `[[dns.secondaries]]
+address = '192.0.2.53'
+tsig_name = 'k'
+tsig_secret = 'MDEyMzQ1Njc4OWFiY2RlZg=='
+[[dns.secondaries]]
+address = '192.0.2.54'
+tsig_name = 'K.'
+tsig_secret = 'QUJDREVGR0hJSktMTU5PUA=='
+`
+
+func TestSecondaries(t *testing.T) {
+	s, err := merged(t, "[dns]\nsecondaries = ['192.0.2.53', '[2001:db8::53]:5353']")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c service.Config
+	withSecondaries(&c, &s.Zones)
+	if len(c.Secondaries) != 2 || c.Secondaries[0].Addr.String() != "192.0.2.53:53" || c.Secondaries[1].Addr.String() != "[2001:db8::53]:5353" ||
+		c.Secondaries[0].Name != "192.0.2.53:53" || c.Secondaries[0].Key != nil || c.Nameservers != nil {
+		t.Fatalf("addresses: %+v", c)
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("MDEyMzQ1Njc4OWFiY2RlZg==\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err = merged(t, `dns.catalog = "Catalog.example."
+[[dns.secondaries]]
+name = "b"
+address = "192.0.2.53"
+nameserver = "NS3.other.example"
+tsig_name = "key.example."
+tsig_secret_file = "`+file+`"
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = service.Config{Nameservers: []string{"ns1.example.com"}}
+	withSecondaries(&c, &s.Zones)
+	one := c.Secondaries[0]
+	if c.Catalog != "catalog.example" || one.Name != "b" || one.Key.Name != "key.example" || one.Key.Algorithm != "hmac-sha256" ||
+		string(one.Key.Secret) != "0123456789abcdef" || !slices.Equal(c.Nameservers, []string{"ns1.example.com", "ns3.other.example"}) {
+		t.Fatalf("got %+v", c)
+	}
+	if got := copiers(c); len(got) != 1 || got[0].Key == nil || got[0].Addr.String() != "192.0.2.53" {
+		t.Fatalf("for dnsd: %+v", got)
 	}
 }

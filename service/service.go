@@ -39,6 +39,9 @@ type Config struct {
 	SMTPSecurity, IMAPSecurity string // tls, starttls, none
 	DNSCheckInterval           time.Duration
 
+	Secondaries []Secondary // name servers elsewhere that copy our zones
+	Catalog     string      // the name of the zone that lists the zones for them (RFC 9432); "": there is none
+
 	Resolver     Resolver       // nil: the system's
 	RootCAs      *x509.CertPool // nil: the system's
 	AllowPrivate bool           // tenants may name private and loopback addresses
@@ -120,6 +123,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
+	s.zones.others = s.newSecondaries()
 	s.newClients()
 	s.register()
 	return s

@@ -28,6 +28,7 @@ type zones struct {
 	served builtin.Zones
 	host   *builtin.Zone // of the installation's own names, in the sandbox
 	stale  atomic.Bool   // there is something in noted, or nothing has been read yet
+	others *secondaries  // who copies the zones; they are told what changes
 
 	making sync.Mutex // whoever makes zones; others wait, since they want what is made
 	loaded bool       // every domain has been read; guarded by making
@@ -100,6 +101,7 @@ func (z *zones) take() map[string]*zoneSource {
 func (s *Service) makeZone(name string, src *zoneSource) {
 	if src == nil {
 		s.zones.served.Remove(name)
+		s.zones.others.list(name, false)
 		return
 	}
 	zone, err := src.zone()
@@ -108,6 +110,7 @@ func (s *Service) makeZone(name string, src *zoneSource) {
 		return
 	}
 	s.zones.served.Put(zone)
+	s.zones.others.list(name, true)
 }
 
 func (src *zoneSource) zone() (*builtin.Zone, error) {
@@ -122,16 +125,25 @@ func (z *zones) note(name string, src *zoneSource) {
 	if z.noting {
 		z.noted[name] = src
 		z.stale.Store(true)
+		z.others.changed(name)
 	}
 }
 
-// loadZones notes the zone of every domain, a page in each transaction. What changes meanwhile is noted too; both are
-// the newest state, or something newer is on its way.
+// loadZones makes the zones for the first time. What changes meanwhile is noted; both are the newest state, or something
+// newer is on its way.
 func (s *Service) loadZones() error {
 	z := s.zones
 	z.mu.Lock()
 	z.noting = true
 	z.mu.Unlock()
+	if _, err := s.keepZoneBase(); err != nil {
+		return err
+	}
+	return s.readZones()
+}
+
+// readZones makes the zone of every domain, a page in each transaction.
+func (s *Service) readZones() error {
 	after, more := "", true
 	for more {
 		more = false
@@ -167,13 +179,13 @@ func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		spec.Custom = append(spec.Custom, dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)})
 	}
-	return &zoneSource{spec: spec, serial: uint32(d.ZoneChangedAt.Unix())}
+	return &zoneSource{spec: spec, serial: uint32(s.zoneChangedAt(tx, d).Unix())}
 }
 
 // spec is what the managed records of a domain are made from.
 func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
-	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, DMARC: d.DMARC}
+	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.elsewhere(), DMARC: d.DMARC}
 	for _, ip := range c.PublicIPs {
 		if ip.Unmap().Is4() {
 			spec.IPv4 = append(spec.IPv4, ip.Unmap())
@@ -197,7 +209,7 @@ func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
 // with each change, also with two in one second or when the clock is set back.
 func (s *Service) putZone(tx *store.Tx, d *store.Domain) error {
 	changed := tx.Now().Truncate(time.Second)
-	if next := d.ZoneChangedAt.Add(time.Second); changed.Before(next) {
+	if next := s.zoneChangedAt(tx, d).Add(time.Second); changed.Before(next) {
 		changed = next
 	}
 	d.ZoneChangedAt = changed
@@ -219,7 +231,11 @@ func hostZone(c Config) *builtin.Zone {
 	var records []dnsprov.Record
 	for _, name := range append([]string{c.Hostname}, c.Nameservers...) {
 		if strings.HasSuffix(name, "."+parent) {
-			for _, ip := range c.PublicIPs {
+			ips, ok := c.elsewhere()[name]
+			if !ok {
+				ips = c.PublicIPs
+			}
+			for _, ip := range ips {
 				records = append(records, addressRecord(name, ip.Unmap()))
 			}
 		}

@@ -82,7 +82,7 @@ func change(name string, typ uint16, do func(*dns.Msg)) *dns.Msg {
 
 func udpAnswer(t *testing.T, r *run, q *dns.Msg) (*dns.Msg, int) {
 	t.Helper()
-	wire := r.answer(query{wire: packed(t, q), limit: plainUDP}, make([]byte, udpIn))
+	wire, _ := r.answer(query{wire: packed(t, q), limit: plainUDP}, make([]byte, udpIn))
 	m := new(dns.Msg)
 	if err := m.Unpack(wire); err != nil {
 		t.Fatalf("answer to %v: %v", q, err)
@@ -178,12 +178,12 @@ func TestNoAnswerToWhatIsNoQuery(t *testing.T) {
 	reply := bytes.Clone(q)
 	reply[2] |= 0x80
 	for _, wire := range [][]byte{nil, {1}, q[:11], reply} {
-		if out := r.answer(query{wire: wire, limit: plainUDP}, nil); out != nil {
+		if out, _ := r.answer(query{wire: wire, limit: plainUDP}, nil); out != nil {
 			t.Errorf("%x got %x", wire, out)
 		}
 	}
 	for n := headerSize; n < len(q); n++ { // cut anywhere behind the header
-		out := r.answer(query{wire: q[:n], limit: plainUDP}, nil)
+		out, _ := r.answer(query{wire: q[:n], limit: plainUDP}, nil)
 		if len(out) < headerSize || binary.BigEndian.Uint16(out) != 4711 || out[3]&0xF != dns.RcodeFormatError || out[2]&0x80 == 0 {
 			t.Errorf("%d bytes of a query got %x", n, out)
 		}
@@ -248,7 +248,7 @@ func FuzzPacket(f *testing.F) {
 		if stream {
 			q.limit = dns.MaxMsgSize - 1
 		}
-		out := r.answer(q, make([]byte, udpIn))
+		out, _ := r.answer(q, make([]byte, udpIn))
 		if out == nil {
 			return
 		}
