@@ -113,13 +113,13 @@ func (s *Service) Catalog() (*builtin.Catalog, bool) {
 	return o.catalog, true
 }
 
-// zoneChangedAt is when the zone of a domain last changed: its own records, or what all zones have in common.
-func (s *Service) zoneChangedAt(tx *store.Tx, d *store.Domain) time.Time {
-	base, err := store.ZoneBases.Get(tx, store.ZoneBaseID)
-	if err == nil && base.ChangedAt.After(d.ZoneChangedAt) {
-		return base.ChangedAt
+// zoneSerial is the serial of a domain's zone: the time of its last change, moved on by what all zones have had in common.
+func (s *Service) zoneSerial(tx *store.Tx, d *store.Domain) uint32 {
+	serial := uint32(d.ZoneChangedAt.Unix())
+	if base, err := store.ZoneBases.Get(tx, store.ZoneBaseID); err == nil {
+		serial += base.Changes
 	}
-	return d.ZoneChangedAt
+	return serial
 }
 
 // keepZoneBase notes when what all zones have in common has changed, as the addresses of this host, or when signatures at
@@ -132,20 +132,18 @@ func (s *Service) keepZoneBase() (changed bool, err error) {
 	unchanged := errors.New("unchanged")
 	err = s.Store.Update(func(tx *store.Tx) error {
 		base, err := store.ZoneBases.Get(tx, store.ZoneBaseID)
-		first := errors.Is(err, store.ErrNotFound)
-		if first {
-			base = &store.ZoneBase{ID: store.ZoneBaseID, Digest: digest}
-		} else if err != nil {
+		old := s.zones.others != nil && err == nil && tx.Now().Sub(base.ChangedAt) >= renewCopies
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			base = &store.ZoneBase{ID: store.ZoneBaseID}
+		case err != nil:
 			return err
-		}
-		old := s.zones.others != nil && tx.Now().Sub(base.ChangedAt) >= renewCopies
-		if base.Digest == digest && !old && !first {
+		case base.Digest == digest && !old:
 			return unchanged
+		default:
+			base.Changes++
 		}
-		if base.Digest != digest || old {
-			base.ChangedAt = later(tx.Now(), base.ChangedAt)
-		}
-		base.Digest = digest
+		base.Digest, base.ChangedAt = digest, tx.Now()
 		return store.ZoneBases.Put(tx, base)
 	})
 	if errors.Is(err, unchanged) {
@@ -171,15 +169,6 @@ func (s *Service) renewZones() error {
 	}
 	s.tellAll()
 	return nil
-}
-
-// later is t, or a second after another time if t is not at least that, in whole seconds as serials count.
-func later(t, than time.Time) time.Time {
-	t = t.Truncate(time.Second)
-	if next := than.Truncate(time.Second).Add(time.Second); t.Before(next) {
-		return next
-	}
-	return t
 }
 
 // zoneDigest is a hash of all that zones are made from beside the domains: this program and its settings.

@@ -179,7 +179,7 @@ func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		spec.Custom = append(spec.Custom, dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)})
 	}
-	return &zoneSource{spec: spec, serial: uint32(s.zoneChangedAt(tx, d).Unix())}
+	return &zoneSource{spec: spec, serial: s.zoneSerial(tx, d)}
 }
 
 // spec is what the managed records of a domain are made from.
@@ -209,7 +209,7 @@ func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
 // with each change, also with two in one second or when the clock is set back.
 func (s *Service) putZone(tx *store.Tx, d *store.Domain) error {
 	changed := tx.Now().Truncate(time.Second)
-	if next := s.zoneChangedAt(tx, d).Add(time.Second); changed.Before(next) {
+	if next := d.ZoneChangedAt.Add(time.Second); changed.Before(next) {
 		changed = next
 	}
 	d.ZoneChangedAt = changed

@@ -127,7 +127,8 @@ const ZoneBaseID = "zones"
 type ZoneBase struct {
 	ID        string
 	Digest    string    // of what they have in common
-	ChangedAt time.Time // no zone has an older serial
+	Changes   uint32    // how often that has changed: each moves the serial of every zone on
+	ChangedAt time.Time // when it last did
 }
 
 // ZoneBases holds the one ZoneBase, once there is one.
