@@ -238,11 +238,14 @@ func FuzzPacket(f *testing.F) {
 	for _, m := range []*dns.Msg{
 		question("a.test.", dns.TypeA), question("big.a.test.", dns.TypeTXT), question(".", dns.TypeAXFR),
 		change("glue.A.test.", dns.TypeMX, func(m *dns.Msg) { m.SetEdns0(600, true) }),
+		cookieQuery("0102030405060708"), ixfr(3),
+		change("a.test.", dns.TypeA, func(m *dns.Msg) { m.SetTsig("key.test.", dns.HmacSHA256, 300, 1) }),
+		change("a.test.", dns.TypeAXFR, func(m *dns.Msg) { m.SetTsig("other.test.", dns.HmacSHA256, 300, 1) }),
 	} {
 		f.Add(packed(f, m), true)
 		f.Add(packed(f, m), false)
 	}
-	r := testRun()
+	r := signedRun()
 	f.Fuzz(func(t *testing.T, wire []byte, stream bool) {
 		q := query{wire: wire, limit: plainUDP, stream: stream}
 		if stream {

@@ -197,8 +197,11 @@ func (t *transfer) enter(ctx context.Context) (leave func(), err error) {
 // add puts a record into the message, which goes out first if it is full. The SOA alone never does: a client that asked
 // for IXFR would take it for all there is (RFC 1995 section 4).
 func (t *transfer) add(rr dns.RR) error {
-	size := dns.Len(rr)
-	if len(t.message.Answer) > 1 && t.size+size > transferSize {
+	size, least := dns.Len(rr), 1
+	if t.records == len(t.message.Answer) { // this is the first message
+		least = 2
+	}
+	if len(t.message.Answer) >= least && t.size+size > transferSize {
 		if err := t.flush(); err != nil {
 			return err
 		}

@@ -87,7 +87,7 @@ func tsigOf(msg *dns.Msg) (tsig *dns.TSIG, ok bool) {
 		if !isTSIG {
 			continue
 		}
-		if i != len(msg.Extra)-1 || t.Hdr.Class != dns.ClassANY {
+		if i != len(msg.Extra)-1 || t.Hdr.Class != dns.ClassANY || t.Algorithm == "" { // which is a record without data
 			return nil, false
 		}
 		tsig = t
