@@ -53,9 +53,6 @@ func (s *Service) newSecondaries() *secondaries {
 	o := &secondaries{notifier: builtin.NewNotifier(all, s.copied, s.Log)}
 	if c.Catalog != "" {
 		o.catalog = builtin.NewCatalog(c.Catalog, s.now)
-		if host := s.zones.host; host != nil {
-			o.catalog.Set(host.Origin, true)
-		}
 	}
 	return o
 }
@@ -87,9 +84,6 @@ func (s *Service) tellSecondaries(ctx context.Context) {
 func (s *Service) tellAll() {
 	o := s.zones.others
 	o.notifier.Changed(s.zones.served.Origins()...)
-	if s.zones.host != nil {
-		o.notifier.Changed(s.zones.host.Origin)
-	}
 	if o.catalog != nil {
 		o.notifier.Changed(o.catalog.Origin())
 	}

@@ -131,23 +131,29 @@ func notified(t *testing.T, zones map[string]uint32, key *Key, test func(n *Noti
 	})
 }
 
+// pass lets time go by until nothing happens any more.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func TestChangesAreToldOnceAndSoon(t *testing.T) {
 	f := &fakeSecondary{answer: accept}
 	notified(t, map[string]uint32{"a.test": 7, "b.test": 8}, nil, func(n *Notifier, _ *bytes.Buffer) {
 		n.Changed("a.test")
 		for range 50 { // a burst of changes
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 			n.Changed("a.test", "b.test")
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if got, want := f.all(), []string{"0.1 a.test 7", "0.1 b.test 8"}; !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
 		n.Changed("a.test")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		n.Changed("a.test")
 		n.Changed("gone.test") // is not told
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if got, want := f.all(), []string{"3600.2 a.test 7", "3601.2 a.test 7"}; !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
@@ -158,13 +164,13 @@ func TestSilenceIsToldAgainWithPatience(t *testing.T) {
 	dead, alive := &fakeSecondary{answer: silent}, &fakeSecondary{answer: accept}
 	notified(t, map[string]uint32{"a.test": 7, "b.test": 8}, nil, func(n *Notifier, log *bytes.Buffer) {
 		n.Changed("a.test")
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		n.Changed("b.test") // the dead one does not hold it up
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if got, want := alive.all(), []string{"0.1 a.test 7", "60.1 b.test 8"}; !slices.Equal(got, want) {
 			t.Errorf("the one that answers was told %q, want %q", got, want)
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		var a []string
 		for _, one := range dead.all() {
 			if strings.Contains(one, "a.test") {
@@ -183,7 +189,7 @@ func TestSilenceIsToldAgainWithPatience(t *testing.T) {
 		}
 		dead.answer = accept // it comes back
 		n.Changed("a.test")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if got := dead.all(); len(got) != 1 || !strings.Contains(log.String(), "answers NOTIFY again") {
 			t.Errorf("told %q; the log says\n%s", got, log)
 		}
@@ -196,11 +202,11 @@ func TestChangeWhileTelling(t *testing.T) {
 	zones := map[string]uint32{"a.test": 7}
 	notified(t, zones, nil, func(n *Notifier, _ *bytes.Buffer) {
 		n.Changed("a.test")
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		f.all()
 		zones["a.test"] = 9
 		n.Changed("a.test")
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		if got, want := f.all(), []string{"20.1 a.test 9", "22.1 a.test 9"}; !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
@@ -257,7 +263,7 @@ func TestAnswersToNotify(t *testing.T) {
 		f := &fakeSecondary{answer: tc.answer}
 		notified(t, map[string]uint32{"a.test": 7}, tc.key, func(n *Notifier, log *bytes.Buffer) {
 			n.Changed("a.test")
-			time.Sleep(5 * time.Second)
+			pass(5 * time.Second)
 			if got := f.all(); (len(got) == 1) != tc.ends {
 				t.Errorf("%s: told %q", tc.name, got)
 			}
@@ -286,11 +292,11 @@ func TestManyZonesArePaced(t *testing.T) {
 	notified(t, zones, nil, func(n *Notifier, _ *bytes.Buffer) {
 		n.Changed(names...)
 		n.Changed(names...)
-		time.Sleep(coalesceFor + count/2*tellEvery)
+		pass(coalesceFor + count/2*tellEvery)
 		if got := len(f.all()); got < count/2-10 || got > count/2+10 {
 			t.Errorf("%d told after half the time", got)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if got := len(f.all()); got < count/2-10 || got > count/2+10 {
 			t.Errorf("%d told in the other half", got)
 		}
