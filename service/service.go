@@ -31,6 +31,7 @@ type Config struct {
 	Relays      []Relay
 	Limits      Limits
 	Registrars  []registrar.Registrar               // the first one is asked for prices
+	RDAP        RDAP                                // asked where no registrar answers; nil: nobody is
 	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
 	HTTPS       bool                                // this host serves HTTPS
 	Version     string
