@@ -79,6 +79,7 @@ func (s *Server) Run(ctx context.Context, udp *net.UDPConn, tcp net.Listener) er
 	stop, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	answerFromWhereAsked(udp)
+	_ = udp.SetReadBuffer(udpBuffer) // the system gives what it may
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) + 1 {
 		wg.Go(func() {

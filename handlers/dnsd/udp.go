@@ -15,6 +15,8 @@ const (
 	udpIn = 4096
 	// controlIn holds the control message that names the address a datagram came to.
 	controlIn = 128
+	// udpBuffer is what the system may hold for us, in bytes: a burst of some thousand queries.
+	udpBuffer = 4 << 20
 	retryRead = 10 * time.Millisecond
 )
 
