@@ -116,6 +116,15 @@ func (c *Catalog) Transfer() iter.Seq[dns.RR] {
 	}
 }
 
+func yieldAll(yield func(dns.RR) bool, rrs []dns.RR) bool {
+	for _, rr := range rrs {
+		if !yield(rr) {
+			return false
+		}
+	}
+	return true
+}
+
 func (c *Catalog) soa(l *listing) *dns.SOA {
 	return &dns.SOA{
 		Hdr: header(c.apex, dns.TypeSOA, 0), Ns: "invalid.", Mbox: "invalid.",

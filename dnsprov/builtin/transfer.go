@@ -38,12 +38,3 @@ func (z *Zone) Transfer() iter.Seq[dns.RR] {
 		yield(soa)
 	}
 }
-
-func yieldAll(yield func(dns.RR) bool, rrs []dns.RR) bool {
-	for _, rr := range rrs {
-		if !yield(rr) {
-			return false
-		}
-	}
-	return true
-}

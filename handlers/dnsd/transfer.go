@@ -142,8 +142,11 @@ func clientSOA(msg *dns.Msg) (*dns.SOA, bool) {
 	return soa, ok
 }
 
-// errBusy says that a transfer has waited too long for its turn.
-var errBusy = errors.New("too many transfers at once")
+// Why a transfer ends early.
+var (
+	errBusy = errors.New("too many transfers at once") // it has waited too long for its turn
+	errCut  = errors.New("the zone has no end")        // as when a signature cannot be made
+)
 
 // serve sends the zone, when it is its turn. An error means that the connection is of no more use.
 func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
@@ -164,10 +167,15 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 	if t.req.opt != nil { // in the first message (RFC 5936 section 2.2.5)
 		t.message.Extra = []dns.RR{ourOPT(t.req.opt, t.req.cookie)}
 	}
+	var last dns.RR
 	for rr := range t.zone.Transfer() {
 		if err := t.add(rr); err != nil {
 			return err
 		}
+		last = rr
+	}
+	if _, whole := last.(*dns.SOA); !whole || t.records < 2 {
+		return errCut
 	}
 	if err := t.flush(); err != nil {
 		return err

@@ -23,6 +23,7 @@ type copyZone struct {
 	serial  uint32
 	private bool
 	broken  bool // it panics in the middle
+	endless bool // it has no second SOA
 	readers *atomic.Int32
 }
 
@@ -58,7 +59,9 @@ func (z *copyZone) Transfer() iter.Seq[dns.RR] {
 				return
 			}
 		}
-		yield(soa)
+		if !z.endless {
+			yield(soa)
+		}
 	}
 }
 
@@ -338,6 +341,15 @@ func TestStopWhileTransfersWait(t *testing.T) {
 }
 
 func TestZoneThatBreaksInATransfer(t *testing.T) {
+	endless := newCopyZone(3, 100)
+	endless.endless = true
+	conn := dial(t, serve(t, &Server{Zones: endless, Secondaries: loopbackSecondaries(true), Log: slog.New(slog.DiscardHandler)}))
+	if _, err := conn.Write(frame(packed(t, axfr()))); err != nil {
+		t.Fatal(err)
+	}
+	if !closed(conn) {
+		t.Error("a zone without an end is sent")
+	}
 	zone := newCopyZone(3000, 100)
 	zone.broken = true
 	addr := serve(t, &Server{Zones: zone, Secondaries: loopbackSecondaries(true), Log: slog.New(slog.DiscardHandler)})
