@@ -96,7 +96,7 @@ func withSecondaries(c *service.Config, d *dnsSettings) {
 		one := service.Secondary{Nameserver: s.Nameserver.text}
 		one.Name, one.Addr = s.Name, s.Address.at
 		if s.TSIGName.text != "" {
-			one.Key = &builtin.Key{Name: s.TSIGName.text, Algorithm: s.Algorithm.text, Secret: s.Secret.bytes}
+			one.Key = &builtin.TSIGKey{Name: s.TSIGName.text, Algorithm: s.Algorithm.text, Secret: s.Secret.bytes}
 		}
 		c.Secondaries = append(c.Secondaries, one)
 		if one.Nameserver != "" && !slices.Contains(c.Nameservers, one.Nameserver) {

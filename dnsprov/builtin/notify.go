@@ -16,11 +16,11 @@ import (
 type Secondary struct {
 	Name string // as its operator calls it, for the log
 	Addr netip.AddrPort
-	Key  *Key // nil: what is sent to it is not signed
+	Key  *TSIGKey // nil: what is sent to it is not signed
 }
 
-// Key is a secret that is shared with a secondary (RFC 8945).
-type Key struct {
+// TSIGKey is a secret that is shared with a secondary (RFC 8945).
+type TSIGKey struct {
 	Name      string // a domain name
 	Algorithm string // hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512
 	Secret    []byte

@@ -105,7 +105,7 @@ func accept(q *dns.Msg) []byte { return packedMsg(replyTo(q, dns.RcodeSuccess)) 
 func silent(*dns.Msg) []byte   { return nil }
 
 // notified runs test with a Notifier that tells fakes, in the time of a bubble. Its zones are those of the map.
-func notified(t *testing.T, zones map[string]uint32, key *Key, test func(n *Notifier, log *bytes.Buffer), fakes ...*fakeSecondary) {
+func notified(t *testing.T, zones map[string]uint32, key *TSIGKey, test func(n *Notifier, log *bytes.Buffer), fakes ...*fakeSecondary) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -215,7 +215,7 @@ func TestChangeWhileTelling(t *testing.T) {
 
 // What answers end the telling: those to what was asked, and with a key only signed ones.
 func TestAnswersToNotify(t *testing.T) {
-	key := &Key{Name: "key.test", Algorithm: "hmac-sha256", Secret: []byte("0123456789abcdef")}
+	key := &TSIGKey{Name: "key.test", Algorithm: "hmac-sha256", Secret: []byte("0123456789abcdef")}
 	sign := func(secret []byte, rcode int) func(*dns.Msg) []byte {
 		return func(q *dns.Msg) []byte {
 			m := replyTo(q, rcode)
@@ -236,7 +236,7 @@ func TestAnswersToNotify(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name   string
-		key    *Key
+		key    *TSIGKey
 		answer func(*dns.Msg) []byte
 		ends   bool
 		log    string
@@ -357,7 +357,7 @@ func FuzzNotifyAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte, keyed bool) {
 		to := Secondary{Name: "s"}
 		if keyed {
-			to.Key = &Key{Name: "key.test", Algorithm: "hmac-sha256", Secret: []byte("0123456789abcdef")}
+			to.Key = &TSIGKey{Name: "key.test", Algorithm: "hmac-sha256", Secret: []byte("0123456789abcdef")}
 		}
 		h := newHerald(to, nil, slog.New(slog.DiscardHandler))
 		h.note([]string{"a.test"}, time.Now())
