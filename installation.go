@@ -90,12 +90,21 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	}
 	switch {
 	case s.Resolver.on():
-		c.Resolver = dnsprov.NewResolver(s.Resolver.text)
+		c.Resolver, c.LookupDS = dnsprov.NewResolver(s.Resolver.text), lookupDS(s.Resolver.text)
 	case s.Sandbox() && l != nil && l.dnsTCP != nil:
 		own = &ownResolver{own: dnsprov.NewResolver(l.dnsTCP.Addr().String())}
-		c.Resolver = own
+		c.Resolver, c.LookupDS = own, lookupDS(l.dnsTCP.Addr().String())
+	case !s.Sandbox():
+		c.LookupDS = lookupDS("")
 	}
 	return c, own, nil
+}
+
+// lookupDS asks one resolver; "" is the system's.
+func lookupDS(addr string) service.LookupDS {
+	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) {
+		return dnsprov.LookupDS(ctx, addr, domain)
+	}
 }
 
 // describe notes what mail clients and API clients are told.

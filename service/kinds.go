@@ -21,6 +21,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.checkKind(),
 		s.retentionKind(),
 		s.compactKind(),
+		s.resignKind(),
 		s.deliverKind(kindDeliver, localLanes, 0, 0),
 		s.deliverKind(kindDirect, directLanes, directMost, directEach),
 		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
@@ -34,4 +35,5 @@ func (s *Service) register() {
 	}
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
+	s.Queue.Every("zones_resign", time.Hour)
 }

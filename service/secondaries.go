@@ -158,6 +158,9 @@ func (s *Service) renewZones() error {
 	if err != nil || !changed {
 		return err
 	}
+	for name, src := range z.take() { // these have the serials of before
+		s.makeZone(name, src)
+	}
 	if err := s.readZones(); err != nil {
 		return err
 	}

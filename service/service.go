@@ -44,6 +44,7 @@ type Config struct {
 	Catalog     string      // the name of the zone that lists the zones for them (RFC 9432); "": there is none
 
 	Resolver     Resolver       // nil: the system's
+	LookupDS     LookupDS       // nil: nobody can be asked
 	RootCAs      *x509.CertPool // nil: the system's
 	AllowPrivate bool           // tenants may name private and loopback addresses
 	Log          *slog.Logger   // nil: slog.Default
@@ -82,6 +83,9 @@ type Resolver interface {
 	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
 	LookupAddr(ctx context.Context, addr string) ([]string, error)
 }
+
+// LookupDS looks up which keys the parent of a domain names. An error says that the look-up failed.
+type LookupDS func(ctx context.Context, domain string) ([]dnsprov.DS, error)
 
 // A Service holds what every rule needs.
 type Service struct {

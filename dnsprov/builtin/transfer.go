@@ -2,39 +2,46 @@ package builtin
 
 import (
 	"iter"
-	"maps"
-	"slices"
 
 	"github.com/miekg/dns"
 )
 
-// Serial is the version of the zone, in its SOA.
-func (z *Zone) Serial() uint32 { return z.soa().Serial }
+// Serial is the serial number of the zone's SOA record.
+func (z *Zone) Serial() uint32 { return z.soa.rrs[0].(*dns.SOA).Serial }
 
-func (z *Zone) soa() *dns.SOA {
-	for _, rr := range z.nodes[dns.Fqdn(z.Origin)].set(dns.TypeSOA).rrs {
-		if soa, ok := rr.(*dns.SOA); ok {
-			return soa
-		}
-	}
-	return &dns.SOA{}
-}
-
-// Transfer lists every record of the zone as a zone transfer has them: the SOA first and last (RFC 5936 section 2.2).
-// Nobody may change them.
+// Transfer lists the whole zone as a secondary gets it (RFC 5936 section 2.2): the SOA, all other sets in canonical
+// order, each with its signature, and the SOA again. Signatures hold for 10 days at least. If one cannot be made the
+// list ends early, without the second SOA, which no secondary takes for a zone.
 func (z *Zone) Transfer() iter.Seq[dns.RR] {
 	return func(yield func(dns.RR) bool) {
-		soa := z.soa()
-		if !yield(soa) {
+		if !z.transfer(z.soa, yield) {
 			return
 		}
-		for _, name := range slices.Sorted(maps.Keys(z.nodes)) {
-			for _, set := range z.nodes[name].sets {
-				if set.typ != dns.TypeSOA && !yieldAll(yield, set.rrs) {
+		for _, n := range z.chain.nodes {
+			for _, set := range n.sets {
+				if set != z.soa && !z.transfer(set, yield) {
 					return
 				}
 			}
 		}
-		yield(soa)
+		yield(z.soa.rrs[0])
 	}
+}
+
+// transfer yields a set as it is in a transfer, and tells whether the transfer can go on.
+func (z *Zone) transfer(set *rrset, yield func(dns.RR) bool) bool {
+	rrs := set.rrs
+	if z.signing != nil && !set.unsigned {
+		sig, err := z.signing.of(set, transferred)
+		if err != nil {
+			return false
+		}
+		rrs = sig.rrs
+	}
+	for _, rr := range rrs {
+		if !yield(rr) {
+			return false
+		}
+	}
+	return true
 }
