@@ -117,6 +117,13 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	if l.imaps == nil {
 		c.IMAPSecurity = startTLS(s)
 	}
+	if l.submissions != nil {
+		c.SubmissionBeside = portOf(l.submission)
+	}
+	if l.imaps != nil {
+		c.IMAPBeside = portOf(l.imap)
+	}
+	c.HTTPS, c.HTTPSPort = l.httpTLS != nil, portOf(l.httpTLS)
 	c.BaseURL = "http://" + addrOf(l.http)
 	switch {
 	case l.httpTLS != nil && !s.Sandbox():

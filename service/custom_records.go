@@ -208,7 +208,7 @@ func invalidRecord(field string, err error) *Error {
 
 // checkCustomRecord looks for what a record would be in the way of.
 func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) error {
-	if dnsprov.Managed(s.reservedRecords(d), r.Name, r.Type, r.Value) {
+	if dnsprov.Managed(s.reservedRecords(tx, d), r.Name, r.Type, r.Value) {
 		e := Errorf(409, "managed_record_collision", "Mailstead keeps the %s records of %s itself. Use another name.", r.Type, r.Name)
 		if r.Name == "_dmarc."+d.Name {
 			e.Message = "Mailstead keeps the records of " + r.Name + " itself. Change the policy with PUT /v1/domains/" + d.ID + "/dmarc."
@@ -230,13 +230,14 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 	return nil
 }
 
-// reservedRecords are the managed records of a domain, with those whose keys are not made yet.
-func (s *Service) reservedRecords(d *store.Domain) []dnsprov.Record {
-	spec := s.spec(d)
+// reservedRecords are the managed records of a domain, with those whose keys are not made yet, but without those that
+// have given way to records of the owner's: their places are the owner's.
+func (s *Service) reservedRecords(tx *store.Tx, d *store.Domain) []dnsprov.Record {
+	spec := s.zoneSpec(tx, d)
 	if len(spec.DKIM) == 0 {
 		spec.DKIM = []dnsprov.DKIMKey{{Selector: rsaSelector}, {Selector: ed25519Selector}}
 	}
-	return dnsprov.Wanted(spec, dnsprov.Builtin)
+	return dnsprov.Wanted(spec, d.DNSProvider)
 }
 
 // CustomDNSRecordIn names one record.

@@ -174,6 +174,7 @@ func (s *Service) changeRouting(who Actor, id, kind string, change func(*store.D
 		if d.Status == domainDeleting {
 			return errBusy(d, "is being deleted, so it cannot be changed")
 		}
+		redirected := d.RedirectURL != ""
 		changed, err := change(d)
 		if err != nil {
 			return err
@@ -190,6 +191,9 @@ func (s *Service) changeRouting(who Actor, id, kind string, change func(*store.D
 			return err
 		}
 		done(d, &j.ID)
+		if redirected != (d.RedirectURL != "") { // the zone has a www only with a redirect
+			return s.putZone(tx, d)
+		}
 		return s.putDomain(tx, d)
 	})
 }

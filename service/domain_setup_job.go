@@ -103,7 +103,7 @@ func (p *setup) change(write func(*store.Tx, *store.Domain) error, change func(*
 }
 
 func (p *setup) redirect() error {
-	return p.change(p.s.putDomain, func(d *store.Domain) { setRedirect(d, p.args.Redirect, true, false) })
+	return p.change(p.s.putZone, func(d *store.Domain) { setRedirect(d, p.args.Redirect, true, false) })
 }
 
 func (p *setup) forward() error {

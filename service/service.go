@@ -34,11 +34,13 @@ type Config struct {
 	RDAP        RDAP                                // asked where no registrar answers; nil: nobody is
 	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
 	HTTPS       bool                                // this host serves HTTPS
+	HTTPSPort   int                                 // where; 0: 443
 	Version     string
 
-	SubmissionPort, IMAPPort   int    // what mail clients are told
-	SMTPSecurity, IMAPSecurity string // tls, starttls, none
-	DNSCheckInterval           time.Duration
+	SubmissionPort, IMAPPort     int    // what mail clients are told
+	SMTPSecurity, IMAPSecurity   string // tls, starttls, none
+	SubmissionBeside, IMAPBeside int    // ports that offer STARTTLS beside those with TLS from the start; 0: none
+	DNSCheckInterval             time.Duration
 
 	Secondaries []Secondary // name servers elsewhere that copy our zones
 	Catalog     string      // the name of the zone that lists the zones for them (RFC 9432); "": there is none
@@ -82,6 +84,7 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
 	LookupAddr(ctx context.Context, addr string) ([]string, error)
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
 // LookupDS looks up which keys the parent of a domain names. An error says that the look-up failed.
@@ -105,6 +108,7 @@ type Service struct {
 	poster  *webhooks.Poster
 	zones   *zones
 	looks   chan struct{} // one place for each live look at a domain's DNS
+	reverse reverse
 
 	relays  relays
 	signer  *signer

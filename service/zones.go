@@ -178,17 +178,25 @@ func (s *Service) serves(d *store.Domain) bool {
 }
 
 func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
+	return &zoneSource{spec: s.zoneSpec(tx, d), serial: s.zoneSerial(tx, d), key: s.zoneKey(d), below: s.delegations(tx, d)}
+}
+
+// zoneSpec is what all records of a domain are made from, those of the owner's own too.
+func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
 	spec := s.spec(d)
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		spec.Custom = append(spec.Custom, dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)})
 	}
-	return &zoneSource{spec: spec, serial: s.zoneSerial(tx, d), key: s.zoneKey(d), below: s.delegations(tx, d)}
+	return spec
 }
 
 // spec is what the managed records of a domain are made from.
 func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
-	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.elsewhere(), DMARC: d.DMARC}
+	spec := dnsprov.Spec{
+		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.elsewhere(), DMARC: d.DMARC, Redirect: d.RedirectURL != "",
+	}
+	s.clientPorts(&spec)
 	for _, ip := range c.PublicIPs {
 		if ip.Unmap().Is4() {
 			spec.IPv4 = append(spec.IPv4, ip.Unmap())

@@ -79,6 +79,7 @@ type DNSChallenge struct {
 // A DNSCheck is what one look-up of a wanted record found.
 type DNSCheck struct {
 	Purpose, Type, Host, Expected, Actual, Error string
+	Offer                                        string // what to publish in place of Expected, so that others' senders stay
 	Priority                                     uint16
 	Critical, Verified                           bool
 }
