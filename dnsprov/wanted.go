@@ -72,6 +72,9 @@ func Wanted(s Spec, provider string) []Record {
 	}
 	dmarc.Critical = false
 	out = append(out, dmarc)
+	if provider == Builtin {
+		out = append(out, s.Challenges...)
+	}
 	for _, r := range s.Custom {
 		r.Purpose, r.Critical = PurposeCustom, false
 		out = append(out, r)
@@ -128,7 +131,7 @@ func (s Spec) spf() string {
 func Managed(wanted []Record, name, typ, value string) bool {
 	name = hostName(name)
 	for _, w := range wanted {
-		if w.Purpose == PurposeCustom || w.Name != name {
+		if w.Purpose == PurposeCustom || w.Name != name || w.Purpose == PurposeACME && typ == "TXT" {
 			continue
 		}
 		switch {

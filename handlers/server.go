@@ -57,8 +57,13 @@ func New(svc *service.Service) *Server {
 	return s
 }
 
-// ServeHTTP answers clients of the network, who show a token, and sends visitors of redirected domains on.
+// ServeHTTP answers clients of the network, who show a token, certificate authorities, who look for their challenges, and
+// sends visitors of redirected domains on.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if token, ok := strings.CutPrefix(r.URL.Path, challengePath); ok {
+		s.proveName(w, r, token)
+		return
+	}
 	if to, err := s.svc.RedirectOf(r.Host, r.URL); err != nil {
 		s.Log.Error("look for a redirect", "host", r.Host, "error", err)
 	} else if to != nil {

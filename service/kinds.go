@@ -19,6 +19,8 @@ func (s *Service) kinds() []jobs.Kind {
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
 		s.checkKind(),
+		s.certificateKind(),
+		s.certificateSweepKind(),
 		s.retentionKind(),
 		s.compactKind(),
 		s.deliverKind(kindDeliver, localLanes, 0, 0),
@@ -34,4 +36,7 @@ func (s *Service) register() {
 	}
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
+	if s.Config.ACME != nil {
+		s.Queue.Every("certificate_sweep", time.Hour)
+	}
 }
