@@ -75,6 +75,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	if c.RootCAs, err = rootCAs(s.CAFile); err != nil {
 		return c, nil, err
 	}
+	c.ACME = serviceACME(s)
 	if l != nil {
 		describe(&c, s, l)
 	}
@@ -98,6 +99,7 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	if l.imaps == nil {
 		c.IMAPSecurity = startTLS(s)
 	}
+	c.HTTPS = l.httpTLS != nil
 	c.BaseURL = "http://" + addrOf(l.http)
 	switch {
 	case l.httpTLS != nil && !s.Sandbox():
@@ -112,8 +114,18 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	}
 }
 
+// serviceACME says where certificates come from that are in no file.
+func serviceACME(s *settings) *service.ACME {
+	if !s.Directory.on() {
+		return nil
+	}
+	return &service.ACME{
+		Directory: s.Directory.text, Email: s.ACMEEmail, EABKeyID: s.EABKeyID, EABKey: s.EABKey.key, Host: s.TLSCert == "",
+	}
+}
+
 func startTLS(s *settings) string {
-	if s.TLSCert == "" {
+	if s.TLSCert == "" && !s.Directory.on() {
 		return "none"
 	}
 	return "starttls"

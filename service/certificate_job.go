@@ -137,12 +137,21 @@ func (c *certifying) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
 
 // next is when there is something to do again: the renewal, or another try with a name that was refused.
 func (c *certifying) next() time.Time {
-	at := c.row.RenewAt
-	for _, name := range c.set.names {
-		r, refused := c.row.Refused[name]
-		if again := retryOf(r); refused && (again.Before(at) || at.IsZero()) {
-			at = again
+	now := c.s.now()
+	var at time.Time
+	sooner := func(t time.Time) {
+		if t.After(now) && (at.IsZero() || t.Before(at)) {
+			at = t
 		}
+	}
+	sooner(c.row.RenewAt)
+	for _, name := range c.set.names {
+		if r, refused := c.row.Refused[name]; refused {
+			sooner(retryOf(r))
+		}
+	}
+	if at.IsZero() { // such as after a certificate that lives for less than its journey takes
+		at = now.Add(time.Minute)
 	}
 	return at
 }

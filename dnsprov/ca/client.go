@@ -142,6 +142,7 @@ func (c *Client) explain(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
+	e.Detail = cut(e.Detail) // of an answer that is no problem document it is all of it
 	after := e.Header.Get("Retry-After")
 	switch kind := strings.ToLower(e.ProblemType[strings.LastIndexByte(e.ProblemType, ':')+1:]); {
 	case kind == "ratelimited", e.StatusCode == http.StatusTooManyRequests, e.StatusCode == http.StatusServiceUnavailable && after != "":
