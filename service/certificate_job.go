@@ -259,7 +259,7 @@ func (c *certifying) take(chain [][]byte) error {
 	r := c.row
 	r.Names, r.Chain, r.Key = r.Order.Names, chain, r.Order.Key
 	r.NotBefore, r.NotAfter = leaf.NotBefore, leaf.NotAfter
-	r.RenewAt = leaf.NotAfter.Add(-life/3 - time.Duration(c.s.Rand()*float64(life/30)))
+	r.RenewAt = leaf.NotAfter.Add(-life/3 - time.Duration(c.s.Rand()*float64(life/30))).Truncate(time.Second) // the queue's times are coarse
 	r.Order = store.CertificateOrder{}
 	for _, name := range r.Names {
 		delete(r.Refused, name)
@@ -311,6 +311,6 @@ func (c *certifying) failed(cause error) (jobs.Writes, error) {
 	if errors.Is(cause, ca.ErrNoAccount) || errors.Is(cause, ca.ErrUnfit) || errors.Is(cause, ca.ErrOrder) {
 		c.row.Order = store.CertificateOrder{}
 	}
-	c.row.Error, c.row.TriedAt, c.row.NextTry = cause.Error(), now, now.Add(wait)
+	c.row.Error, c.row.TriedAt, c.row.NextTry = cause.Error(), now, now.Add(wait).Truncate(time.Second)
 	return c.keep, jobs.RetryAt(c.row.NextTry, cause)
 }
