@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/store"
@@ -19,6 +20,7 @@ type installation struct {
 	store *store.Store
 	queue *jobs.Queue
 	svc   *service.Service
+	rdap  *rdap.Client // nil: registries are not asked
 }
 
 // openInstallation opens the data directory. l may be nil, when nothing listens.
@@ -38,9 +40,13 @@ func openInstallation(dir string, s *settings, l *listeners, log *slog.Logger) (
 	if config.Registrars, err = registrars(s.Registrar, st, log); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
+	asks := newRDAP(s, config.Resolver, config.RootCAs, log)
+	if asks != nil {
+		config.RDAP = asks // a nil client would not be a nil interface
+	}
 	q := jobs.NewQueue(st)
 	q.Log = log
-	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, config)}
+	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, config), rdap: asks}
 	if own != nil {
 		own.hosts = in.svc.HostsName
 	}
@@ -49,6 +55,9 @@ func openInstallation(dir string, s *settings, l *listeners, log *slog.Logger) (
 
 func (in *installation) close() error {
 	in.svc.Close()
+	if in.rdap != nil {
+		in.rdap.Close()
+	}
 	return in.store.Close()
 }
 
@@ -81,12 +90,21 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	}
 	switch {
 	case s.Resolver.on():
-		c.Resolver = dnsprov.NewResolver(s.Resolver.text)
+		c.Resolver, c.LookupDS = dnsprov.NewResolver(s.Resolver.text), lookupDS(s.Resolver.text)
 	case s.Sandbox() && l != nil && l.dnsTCP != nil:
 		own = &ownResolver{own: dnsprov.NewResolver(l.dnsTCP.Addr().String())}
-		c.Resolver = own
+		c.Resolver, c.LookupDS = own, lookupDS(l.dnsTCP.Addr().String())
+	case !s.Sandbox():
+		c.LookupDS = lookupDS("")
 	}
 	return c, own, nil
+}
+
+// lookupDS asks one resolver; "" is the system's.
+func lookupDS(addr string) service.LookupDS {
+	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) {
+		return dnsprov.LookupDS(ctx, addr, domain)
+	}
 }
 
 // describe notes what mail clients and API clients are told.

@@ -53,6 +53,7 @@ type settings struct {
 
 	Relay     []relaySettings   `toml:"relay"`
 	Registrar registrarSettings `toml:"registrar"`
+	RDAP      rdapSettings      `toml:"rdap"`
 	Limits    limitSettings     `toml:"limits"`
 	Zones     dnsSettings       `toml:"-"`
 }
@@ -76,6 +77,11 @@ type relaySettings struct {
 // registrarSettings is the table [registrar]. The sandbox has no settings of its own; that it is there switches it on.
 type registrarSettings struct {
 	Sandbox *struct{} `toml:"sandbox"`
+}
+
+// rdapSettings is the table [rdap].
+type rdapSettings struct {
+	BootstrapURL bootstrapURL `toml:"bootstrap_url"`
 }
 
 // dnsSettings is the table [dns]; `listen` in it is what `dns = ADDR` is without the table.
@@ -400,6 +406,22 @@ func (l *ipList) UnmarshalText(text []byte) error {
 			return fmt.Errorf("%q is no IP address", t)
 		}
 		*l = append(*l, ip)
+	}
+	return nil
+}
+
+// A bootstrapURL is where the list of RDAP servers is, or off; empty: nothing was said.
+type bootstrapURL struct{ text string }
+
+// UnmarshalText checks its form.
+func (b *bootstrapURL) UnmarshalText(text []byte) error {
+	b.text = string(text)
+	if b.text == "off" {
+		return nil
+	}
+	u, err := url.Parse(b.text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
+		return fmt.Errorf("%q is no URL; write it like https://data.iana.org/rdap/dns.json, or off", text)
 	}
 	return nil
 }

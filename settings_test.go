@@ -50,6 +50,8 @@ listen = "127.0.0.1:5300"
 check_interval = "30m"
 [registrar]
 sandbox = {}
+[rdap]
+bootstrap_url = "https://mirror.example/dns.json"
 [limits]
 domains = 3
 plan = "enterprise"
@@ -63,7 +65,7 @@ id_template = '<{1}@relay.example>'
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.Zones.CheckInterval.d == 0 ||
+	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.RDAP.BootstrapURL.text != "https://mirror.example/dns.json" || s.Zones.CheckInterval.d == 0 ||
 		s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
 	}
@@ -89,6 +91,8 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[dns]\ncheck_interval = 'soon'", want: []string{"line 2", "1h"}},
 		{file: "[registrar]\nsandbx = {}", want: []string{"line 2", `"registrar.sandbx"`}},
 		{file: "[registrar]\nsandbox = {price = 3}", want: []string{"line 2", `price"`}},
+		{file: "[rdap]\nbootstrap_url = 'dns.json'", want: []string{"line 2", "https://", "off"}},
+		{file: "[rdap]\nbootstrap_url = 'https://u:p@x/'", want: []string{"line 2"}},
 		{file: "hostname = ", want: []string{"line 1"}},
 		{file: "[[relay]]\nname = 'r'", want: []string{"relay", "required"}},
 		{file: "[[relay]]\nname='r'\nkind='pigeon'", want: []string{"line 3", "ses"}},

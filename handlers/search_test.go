@@ -113,3 +113,25 @@ func TestCheckProvider(t *testing.T) {
 	member.post("/v1/domains/check-provider", `{"domain":"no name"}`).fails(400, "invalid_domain")
 	member.post("/v1/domains/check-provider", `{}`).fails(400, "validation_error")
 }
+
+func TestAnswersByRDAP(t *testing.T) {
+	b, world := newWorld(t, func(c *service.Config) {
+		c.RDAP = servicetest.Registry{"edge.com": "1910", "other.com": "292", "quiet.com": "", "xn--bcher-kva.com": "292"}
+	})
+	b.get("/v1/domains/search?q=free.com").is(200).has("available", "true", "checked_via", "rdap", "price", "<nil>", "registrar", "<nil>", "purchasable", "false", "error", "<nil>")
+	b.get("/v1/domains/search?q=b%C3%BCcher.com").is(200).has("domain", "xn--bcher-kva.com", "available", "false", "checked_via", "rdap", "error", "<nil>")
+	world.Tell("NS", "live.bad", "ns.else.test.")
+	b.get("/v1/domains/search?q=live.bad").is(200).has("available", "false", "checked_via", "dns", "error", "<nil>")
+	r := b.post("/v1/domains/search-bulk", `{"domains":["other.com","a.bad","no name","free.com"]}`).is(200).has("count", "4", "available_count", "1",
+		"results.0.available", "false", "results.1.available", "<nil>", "results.1.checked_via", "dns", "results.2.available", "<nil>", "results.3.available", "true")
+	if !strings.Contains(r.text("results.1.error"), "RDAP") {
+		t.Errorf("nothing says why it is unknown: %s", r.raw)
+	}
+	b.get("/v1/domains/suggest?keywords=other&tlds=com&limit=2").is(200).has("suggestions.0.domain", "getother.com", "suggestions.0.checked_via", "rdap", "count", "2")
+	b.post("/v1/domains/check-provider", `{"domain":"www.Edge.com"}`).is(200).has("domain", "www.edge.com", "registrar", "Registrar 1910", "nameservers", "[ns1.else.test ns2.else.test]", "is_edge", "true")
+	b.post("/v1/domains/check-provider", `{"domain":"b\u00fccher.com"}`).is(200).has("domain", "xn--bcher-kva.com", "registrar", "Registrar 292", "is_edge", "false")
+	for _, name := range []string{"quiet.com", "free.com"} {
+		b.post("/v1/domains/check-provider", `{"domain":"`+name+`"}`).is(200).has("domain", name, "registrar", "<nil>", "nameservers", "[]", "is_edge", "false")
+	}
+	b.post("/v1/domains/check-provider", `{"domain":"a.bad"}`).fails(502, "upstream_error").has("error.details.0.field", "rdap")
+}

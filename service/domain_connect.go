@@ -221,6 +221,9 @@ func (c *connection) make(name string) (*store.Domain, error) {
 		Status: domainPendingNS, NSStatus: nsPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
 	}
 	c.made++
+	if err := c.s.giveZoneKey(d); err != nil {
+		return nil, err
+	}
 	switch c.provider {
 	case providerManual:
 		d.Status, d.NSStatus = domainInProgress, nsNotRequired

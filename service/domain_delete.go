@@ -90,7 +90,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 		do   func() error
 	}{
 		{stepMailboxes, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
-		{stepDropZone, func() error { s.zones.note(d.Name, nil); return nil }},
+		{stepDropZone, func() error { return s.dropZone(d) }},
 		{stepCustomRecords, func() error { return s.eraseCustomRecords(ctx, d.ID) }},
 	} {
 		jobs.Step(ctx, step.name, "in_progress", "")

@@ -41,6 +41,7 @@ type look struct {
 	checks []store.DNSCheck
 	asksNS bool
 	ns     *dnsprov.Delegation // nil: not asked, or not answered
+	ds     *[]dnsprov.DS       // likewise
 }
 
 // looking does fn when one of the places for live looks is free.
@@ -67,6 +68,13 @@ func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
 			wg.Go(func() {
 				if found, err := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers); err == nil {
 					l.ns = &found
+				}
+			})
+		}
+		if d.DNSSEC != nil && s.Config.LookupDS != nil {
+			wg.Go(func() {
+				if found, err := s.Config.LookupDS(ctx, d.Name); err == nil {
+					l.ds = &found
 				}
 			})
 		}
@@ -140,6 +148,7 @@ func sameRecord(a, b store.DNSCheck) bool {
 // keepLook brings what is known of a domain up to date. What the look could not find out stays as it was known; a look
 // that found out nothing changes nothing.
 func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
+	keepDS(d, l.ds)
 	if !l.answered() {
 		return nil
 	}

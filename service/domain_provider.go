@@ -5,8 +5,12 @@ import (
 	"errors"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 )
+
+// edgeIANAID is the number that IANA gave the edge provider's registrar.
+const edgeIANAID = "1910"
 
 // CheckProviderIn is the body of check_provider.
 type CheckProviderIn struct {
@@ -21,8 +25,8 @@ type DomainProvider struct {
 	IsEdge      bool     `json:"is_edge"`
 }
 
-// CheckProvider says where a domain is registered. Our own registrars know what is theirs; about anything else the
-// registries would have to be asked.
+// CheckProvider says where a domain is registered, or that nobody has registered it: then it has neither registrar nor
+// nameservers. Our own registrars know what is theirs; about anything else its registry is asked by RDAP.
 func (s *Service) CheckProvider(ctx context.Context, _ Actor, in CheckProviderIn) (*DomainProvider, error) {
 	ascii, _, err := dnsprov.NormalizeDomain(in.Domain)
 	if err != nil {
@@ -30,8 +34,9 @@ func (s *Service) CheckProvider(ctx context.Context, _ Actor, in CheckProviderIn
 	}
 	ctx, cancel := context.WithTimeout(ctx, quotesFor)
 	defer cancel()
+	registered := dnsprov.Registrable(ascii)
 	for _, shop := range s.Config.Registrars {
-		r, err := shop.Find(ctx, dnsprov.Registrable(ascii))
+		r, err := shop.Find(ctx, registered)
 		if err == nil {
 			name := shop.Name()
 			return &DomainProvider{Domain: ascii, Registrar: &name, Nameservers: append([]string{}, r.Nameservers...), IsEdge: name == providerEdge}, nil
@@ -40,6 +45,31 @@ func (s *Service) CheckProvider(ctx context.Context, _ Actor, in CheckProviderIn
 			s.Log.Warn("a registrar was asked for a domain", "registrar", shop.Name(), "domain", ascii, "error", err)
 		}
 	}
-	return nil, Errorf(502, "upstream_error", "No RDAP service answered for %s, so its registrar is not known. Look it up by hand, or connect it with manual_dns.", ascii).
-		With("rdap", "upstream_error", "this installation asks no RDAP service")
+	if s.Config.RDAP == nil {
+		return nil, noProvider(ascii, "this installation asks no RDAP service")
+	}
+	d, err := s.Config.RDAP.Domain(ctx, registered)
+	switch {
+	case err == nil:
+		return registryProvider(ascii, d), nil
+	case errors.Is(err, rdap.ErrNotFound):
+		return &DomainProvider{Domain: ascii, Nameservers: []string{}}, nil
+	case errors.Is(err, rdap.ErrNoServer):
+		return nil, noProvider(ascii, "the registry has no RDAP service").Because(err)
+	}
+	return nil, noProvider(ascii, "the registry's RDAP service gave no answer that can be used").Because(err)
+}
+
+// registryProvider is what a registry says. Some do not tell the registrar.
+func registryProvider(asked string, d *rdap.Domain) *DomainProvider {
+	p := &DomainProvider{Domain: asked, Nameservers: append([]string{}, d.Nameservers...), IsEdge: d.IANAID == edgeIANAID}
+	if d.Registrar != "" {
+		p.Registrar = &d.Registrar
+	}
+	return p
+}
+
+func noProvider(name, why string) *Error {
+	return Errorf(502, "upstream_error", "No RDAP service answered for %s, so its registrar is not known. Look it up by hand, or connect it with manual_dns.", name).
+		With("rdap", "upstream_error", why)
 }

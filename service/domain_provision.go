@@ -20,7 +20,7 @@ const (
 
 // Steps of provisioning. Each can be done again: it finds out what is done already.
 const (
-	stepKeys    = "keys"    // DKIM keys, made and sealed
+	stepKeys    = "keys"    // of DKIM and DNSSEC, made and sealed
 	stepZone    = "zone"    // our DNS server answers with every record
 	stepRecords = "records" // the list of records that the owner is to enter
 	stepMail    = "mail"    // the keys open, and mailboxes that waited are ready
@@ -132,14 +132,17 @@ func (s *Service) beginProvision(id string) (*store.Domain, error) {
 	return d, err
 }
 
-// keys makes the DKIM keys outside of any transaction, unless the domain has them.
+// keys makes the DKIM keys, outside of any transaction, and the key of the zone, unless the domain has them.
 func (p *provisioning) keys() error {
-	if len(p.d.DKIM) > 0 {
+	if len(p.d.DKIM) > 0 && !lacksZoneKey(p.d) {
 		return nil
 	}
-	made, err := p.s.newDKIMKeys(p.d.ID)
-	if err != nil {
-		return err
+	var made []store.DKIMKey
+	if len(p.d.DKIM) == 0 {
+		var err error
+		if made, err = p.s.newDKIMKeys(p.d.ID); err != nil {
+			return err
+		}
 	}
 	return p.s.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
@@ -147,10 +150,15 @@ func (p *provisioning) keys() error {
 			return err
 		}
 		p.d = d
-		if len(d.DKIM) > 0 {
+		if len(d.DKIM) > 0 && !lacksZoneKey(d) {
 			return nil
 		}
-		d.DKIM = made
+		if len(d.DKIM) == 0 {
+			d.DKIM = made
+		}
+		if err := p.s.giveZoneKey(d); err != nil {
+			return err
+		}
 		return p.s.putZone(tx, d)
 	})
 }

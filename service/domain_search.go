@@ -8,21 +8,38 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 )
 
 const (
-	maxSearches     = 100              // names of one request
-	searchesFor     = 45 * time.Second // all of one request
-	searchesAtOnce  = 20               // DNS look-ups of one request
-	quotesFor       = 20 * time.Second // one question to a registrar
-	currency        = "USD"
-	viaRegistrar    = "registrar"
-	viaDNS          = "dns"
-	unknownInTheDNS = "It is not in the DNS, but only a registrar can tell whether it is free. Configure one to see prices."
+	maxSearches    = 100              // names of one request
+	searchesFor    = 45 * time.Second // all of one request
+	searchesAtOnce = 20               // DNS look-ups of one request
+	quotesFor      = 20 * time.Second // one question to a registrar
+	rdapFor        = 18 * time.Second // all questions of one request to registries
+	currency       = "USD"
+	viaRegistrar   = "registrar"
+	viaRDAP        = "rdap"
+	viaDNS         = "dns"
 )
 
-// A SearchResult says whether a domain can be had, and for how much. Prices are of one year.
+// Why a search does not say whether a name is free.
+const (
+	unknownInTheDNS = "It is not in the DNS, but only a registrar can tell whether it is free. Configure one to see prices."
+	noRDAPForIt     = "It is not in the DNS, and its registry has no RDAP service, so only a registrar can tell whether it is free."
+	noRDAPAnswer    = "It is not in the DNS, and its registry's RDAP service gave no answer just now. Try again in a minute."
+	noAnswer        = "It could not be looked up just now. Try again in a minute."
+)
+
+// RDAP asks registries about domains; *rdap.Client is one. The errors of package rdap say what it was told, any other
+// that it was told nothing.
+type RDAP interface {
+	Domain(ctx context.Context, name string) (*rdap.Domain, error)
+}
+
+// A SearchResult says whether a domain can be had, and for how much. Prices are of one year. CheckedVia is who answered, or
+// would have been asked first where there was nothing to ask.
 type SearchResult struct {
 	Domain       string   `json:"domain"`
 	Available    *bool    `json:"available"`
@@ -107,18 +124,24 @@ func (s *Service) SearchDomainsBulk(ctx context.Context, _ Actor, in SearchDomai
 // unsearched is a result that says nothing yet.
 func (s *Service) unsearched(name string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
-	if len(s.Config.Registrars) > 0 {
+	switch {
+	case len(s.Config.Registrars) > 0:
 		r.CheckedVia = viaRegistrar
+	case s.Config.RDAP != nil:
+		r.CheckedVia = viaRDAP
 	}
 	return r
 }
 
-// search asks the registrar about names, and the DNS about those that it does not answer for.
+// search asks the registrar about names, the registries about those that it does not answer for, and the DNS about what
+// is still open.
 func (s *Service) search(ctx context.Context, names []string) []SearchResult {
 	ctx, cancel := context.WithTimeout(ctx, searchesFor)
 	defer cancel()
 	out := make([]SearchResult, len(names))
 	offers := s.quotes(ctx, names)
+	asking, cancel := context.WithTimeout(ctx, rdapFor)
+	defer cancel()
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, searchesAtOnce)
 	for i, name := range names {
@@ -126,14 +149,35 @@ func (s *Service) search(ctx context.Context, names []string) []SearchResult {
 			out[i] = s.offered(offers[i])
 			continue
 		}
-		slots <- struct{}{}
 		wg.Go(func() {
+			var why string
+			if out[i], why = s.searchRDAP(asking, name); why == "" {
+				return
+			}
+			slots <- struct{}{}
 			defer func() { <-slots }()
-			out[i] = s.searchDNS(ctx, name)
+			out[i] = s.searchDNS(ctx, name, why)
 		})
 	}
 	wg.Wait()
 	return out
+}
+
+// searchRDAP asks the registry. why says what is missing where that did not help.
+func (s *Service) searchRDAP(ctx context.Context, name string) (r SearchResult, why string) {
+	if s.Config.RDAP == nil {
+		return r, unknownInTheDNS
+	}
+	_, err := s.Config.RDAP.Domain(ctx, name)
+	free := errors.Is(err, rdap.ErrNotFound)
+	if err == nil || free {
+		return SearchResult{Domain: name, Currency: currency, CheckedVia: viaRDAP, Available: &free}, ""
+	}
+	if errors.Is(err, rdap.ErrNoServer) {
+		return r, noRDAPForIt
+	}
+	s.Log.Debug("RDAP was asked about a domain", "domain", name, "error", err)
+	return r, noRDAPAnswer
 }
 
 // quotes are the first registrar's offers; nil if there is none, or no answer.
@@ -178,18 +222,17 @@ func dollars(cents int64) *float64 {
 // cents are what dollars come to, without any fraction, so that a bound is never exceeded.
 func cents(dollars float64) int64 { return int64(math.Floor(dollars*100 + 1e-6)) }
 
-// searchDNS can tell that a name is taken: it is delegated. That it is not proves nothing.
-func (s *Service) searchDNS(ctx context.Context, name string) SearchResult {
+// searchDNS can tell that a name is taken: it is delegated. That it is not proves nothing; why says what else is missing.
+func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	var found dnsprov.Delegation
 	err := s.looking(ctx, func() (err error) {
 		found, err = dnsprov.CheckDelegation(ctx, s.Resolver, name, nil)
 		return err
 	})
-	why := unknownInTheDNS
 	switch {
 	case err != nil:
-		why = "It could not be looked up just now. Try again in a minute."
+		why = noAnswer
 		r.Error = &why
 	case len(found.Current) > 0:
 		r.Available = new(false)

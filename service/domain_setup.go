@@ -264,7 +264,10 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 	}
 	write := p.s.putDomain
 	if d == nil {
-		d, write = p.newDomain(tx), p.s.putZone
+		if d, err = p.newDomain(tx); err != nil {
+			return nil, err
+		}
+		write = p.s.putZone
 	} else if err := p.s.makeIdle(tx, d); err != nil {
 		return nil, err
 	}
@@ -298,7 +301,7 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 	return j, write(tx, d)
 }
 
-func (p *setupPlan) newDomain(tx *store.Tx) *store.Domain {
+func (p *setupPlan) newDomain(tx *store.Tx) (*store.Domain, error) {
 	d := &store.Domain{
 		ID: tx.NewID("dom"), AccountID: p.who.AccountID, Name: p.name, DNSProvider: p.provider, Source: "connected",
 		NSStatus: nsPending, DNSStatus: dnsPending, CreatedAt: tx.Now(),
@@ -306,7 +309,7 @@ func (p *setupPlan) newDomain(tx *store.Tx) *store.Domain {
 	if p.provider == providerManual {
 		d.NSStatus = nsNotRequired
 	}
-	return d
+	return d, p.s.giveZoneKey(d)
 }
 
 // setupSteps names the steps of a setup, in their order.

@@ -7,6 +7,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/net/publicsuffix"
+
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
@@ -20,6 +22,9 @@ var (
 	suggestBefore = []string{"get", "try", "my", "the", "go", "hello", "use", "join", "meet"}
 	suggestBehind = []string{"hq", "mail", "app", "team", "group", "labs", "hub", "online", "works", "now", "co"}
 )
+
+// suggestFiller are words that make a name longer and no better.
+var suggestFiller = []string{"a", "an", "and", "at", "by", "for", "from", "in", "my", "of", "on", "or", "our", "the", "to", "with"}
 
 // SuggestDomainsIn is the query of suggest_domains.
 type SuggestDomainsIn struct {
@@ -51,23 +56,34 @@ func (s *Service) SuggestDomains(ctx context.Context, _ Actor, in SuggestDomains
 	if len(words) == 0 {
 		return nil, Invalid("keywords", "invalid", "must hold at least one word of letters or digits")
 	}
+	names := suggestNames(words, tlds, maxSearches)
 	out := &DomainSuggestions{Keywords: in.Keywords, Suggestions: []SearchResult{}}
-	names := suggestNames(words, tlds, min(2*limit, maxSearches))
-	var results []SearchResult
 	if in.Check == nil || *in.Check {
-		results = s.search(ctx, names)
+		out.Suggestions = s.suggestFree(ctx, names, limit)
 	} else {
-		for _, name := range names {
-			results = append(results, s.unsearched(name))
-		}
-	}
-	for _, r := range results {
-		if taken := r.Available != nil && !*r.Available; !taken && len(out.Suggestions) < limit {
-			out.Suggestions = append(out.Suggestions, r)
+		for _, name := range names[:min(len(names), limit)] {
+			out.Suggestions = append(out.Suggestions, s.unsearched(name))
 		}
 	}
 	out.Count = len(out.Suggestions)
 	return out, nil
+}
+
+// suggestFree leaves out names that are taken, and asks for no more than it takes to find enough that are not.
+func (s *Service) suggestFree(ctx context.Context, names []string, limit int) []SearchResult {
+	ctx, cancel := context.WithTimeout(ctx, searchesFor)
+	defer cancel()
+	out := []SearchResult{}
+	for len(names) > 0 && len(out) < limit && ctx.Err() == nil {
+		some := names[:min(len(names), limit+limit/2)]
+		names = names[len(some):]
+		for _, r := range s.search(ctx, some) {
+			if taken := r.Available != nil && !*r.Available; !taken && len(out) < limit {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
 }
 
 // suggestTLDs reads a list of endings with commas between.
@@ -92,13 +108,23 @@ func suggestTLDs(list string) ([]string, error) {
 	return out, nil
 }
 
-// keywordsOf are the words of a text, each once, lower-case.
+// keywordsOf are the words of a text, each once, lower-case. Of a domain name its ending is none of them.
 func keywordsOf(text string) []string {
+	if ascii, _, err := dnsprov.NormalizeDomain(text); err == nil {
+		if _, known := publicsuffix.PublicSuffix(ascii); known {
+			_, own, _ := dnsprov.NormalizeDomain(dnsprov.Registrable(ascii)) // a part of a name that is one
+			text, _, _ = strings.Cut(own, ".")
+		}
+	}
 	var out []string
 	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }) {
 		if len(out) < maxSuggestWord && utf8.RuneCountInString(w) <= 40 && !slices.Contains(out, w) {
 			out = append(out, w)
 		}
+	}
+	filler := func(w string) bool { return slices.Contains(suggestFiller, w) }
+	if better := slices.DeleteFunc(slices.Clone(out), filler); len(better) > 0 {
+		return better
 	}
 	return out
 }
@@ -109,7 +135,7 @@ func suggestNames(words, tlds []string, limit int) []string {
 	for _, label := range suggestLabels(words) {
 		for _, tld := range tlds {
 			ascii, _, err := dnsprov.NormalizeDomain(label + "." + tld)
-			if err != nil || dnsprov.Registrable(ascii) != ascii || slices.Contains(out, ascii) {
+			if err != nil || mixesScripts(label) || dnsprov.Registrable(ascii) != ascii || slices.Contains(out, ascii) {
 				continue
 			}
 			if out = append(out, ascii); len(out) == limit {
@@ -118,6 +144,12 @@ func suggestNames(words, tlds []string, limit int) []string {
 		}
 	}
 	return out
+}
+
+// mixesScripts tells whether letters of ours and of another script stand together, which no registry takes.
+func mixesScripts(label string) bool {
+	latin := strings.ContainsFunc(label, func(r rune) bool { return unicode.Is(unicode.Latin, r) })
+	return latin && strings.ContainsFunc(label, func(r rune) bool { return unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) })
 }
 
 // suggestLabels combines the words with each other and with words of ours.
@@ -130,17 +162,20 @@ func suggestLabels(words []string) []string {
 		out = append(out, strings.Join(words, "-"), strings.Join(reversed, ""))
 	}
 	for i := range max(len(suggestBefore), len(suggestBehind)) {
-		if i < len(suggestBefore) {
+		if i < len(suggestBefore) && words[0] != suggestBefore[i] {
 			out = append(out, suggestBefore[i]+joined)
 		}
-		if i < len(suggestBehind) {
+		if i < len(suggestBehind) && words[len(words)-1] != suggestBehind[i] {
 			out = append(out, joined+suggestBehind[i])
 		}
 	}
-	if len(words) > 1 {
-		for _, w := range words {
-			out = append(out, w)
-			for _, behind := range suggestBehind {
+	if len(words) == 1 {
+		return out
+	}
+	out = append(out, words...)
+	for _, w := range words {
+		for _, behind := range suggestBehind {
+			if w != behind {
 				out = append(out, w+behind)
 			}
 		}

@@ -174,6 +174,52 @@ func TestSRSTakesBackOnlyWhatItMade(t *testing.T) {
 	}
 }
 
+// TestSendersCannotSpeakForUs: what a message claims that this server has found out goes when its own user sends it too.
+func TestSendersCannotSpeakForUs(t *testing.T) {
+	i := install(t, Config{})
+	d := i.addDomain(i.account, "example.test", nil)
+	ann, bob := i.addMailbox(d, "ann", nil), i.addMailbox(d, "bob", nil)
+	i.run()
+	i.mustSubmit(ann, "Authentication-Results: mail.mailstead.test; arc=pass; spf=pass\r\n"+plainMessage, "bob@example.test")
+	i.becomes("bob@example.test", store.OutgoingDelivered)
+	if got := i.folder(bob, "INBOX"); len(got) != 1 || strings.Contains(string(got[0].raw), "Authentication-Results") {
+		t.Errorf("bob got %d messages: %s", len(got), got[0].raw)
+	}
+}
+
+// TestSRSOfAnotherForwarder: a path that another forwarder has rewritten, once or twice, leads back to that forwarder in the
+// form SRS0, and does not grow for ever.
+func TestSRSOfAnotherForwarder(t *testing.T) {
+	i := install(t, Config{})
+	s := i.svc
+	first := s.srsForward("ann@far.test", "a.test")
+	path := first
+	for _, domain := range []string{"b.test", "c.test", "d.test"} {
+		path = s.srsForward(path, domain)
+		local, at, _ := msg.SplitEmail(path)
+		if at != domain || !strings.HasPrefix(local, "SRS1=") || !strings.Contains(local, "=a.test==") {
+			t.Fatalf("rewritten to %s", path)
+		}
+		if back, ok := s.srsReverse(strings.ToLower(local), domain); !ok || back != strings.ToLower(first) {
+			t.Errorf("%s leads back to %q, not to %s", path, back, first)
+		}
+		if back, ok := s.srsReverse(local, "other.test"); ok {
+			t.Errorf("%s at another domain leads to %s", local, back)
+		}
+		if back, ok := s.srsReverse(strings.Replace(local, "=a.test=", "=e.test=", 1), domain); ok {
+			t.Errorf("a forged forwarder is taken: %s", back)
+		}
+	}
+	for _, odd := range []string{"SRS1=", "SRS1=x", "SRS1=x=y", "SRS1=x=y=", "SRS1=x=y=z", "srs1+x=y==z", "SRS0+", "SRS0"} {
+		path := s.srsForward(odd+"@far.test", "a.test")
+		local, _, _ := msg.SplitEmail(path)
+		if _, ok := s.srsReverse(local, "a.test"); !ok && path != odd+"@far.test" {
+			t.Errorf("%s became %s, which leads nowhere", odd, path)
+		}
+		s.srsReverse(odd, "a.test")
+	}
+}
+
 func FuzzSRSReverse(f *testing.F) {
 	keys, err := newKeys(make([]byte, 32))
 	if err != nil {
@@ -183,6 +229,7 @@ func FuzzSRSReverse(f *testing.F) {
 	i.svc.keys = keys
 	f.Add("SRS0=abcdefgh=aa=far.test=x")
 	f.Add("srs0====")
+	f.Add("SRS1=abcdefgh=a.test==abcdefgh=aa=far.test=x")
 	f.Fuzz(func(t *testing.T, local string) {
 		if back, ok := i.svc.srsReverse(local, "example.test"); ok {
 			t.Errorf("%q was forged: %q", local, back)

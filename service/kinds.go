@@ -23,6 +23,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.certificateSweepKind(),
 		s.retentionKind(),
 		s.compactKind(),
+		s.resignKind(),
 		s.deliverKind(kindDeliver, localLanes, 0, 0),
 		s.deliverKind(kindDirect, directLanes, directMost, directEach),
 		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
@@ -36,6 +37,7 @@ func (s *Service) register() {
 	}
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
+	s.Queue.Every("zones_resign", time.Hour)
 	if s.Config.ACME != nil {
 		s.Queue.Every("certificate_sweep", time.Hour)
 	}

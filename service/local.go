@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/store"
 )
@@ -17,7 +18,7 @@ const maxHops = 50
 func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader) (*outcome, error) {
 	spool := s.Store.NewSpool(content.Size())
 	defer spool.Close()
-	if _, err := io.Copy(spool, content); err != nil {
+	if err := s.copyHere(spool, m.sub, content); err != nil {
 		return nil, fmt.Errorf("copy message: %w", err)
 	}
 	passed, err := readHead(spool)
@@ -42,6 +43,16 @@ func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader
 	o := ours(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
 	o.result.Code, o.arrived = 250, d
 	return o, nil
+}
+
+// copyHere copies a message without what its sender claims that we said of it. What goes on after it arrived here has
+// been freed of that already, and what it says of us is true.
+func (s *Service) copyHere(to io.Writer, sub *store.Submission, content io.Reader) error {
+	if sub.Forward {
+		_, err := io.Copy(to, content)
+		return err
+	}
+	return auth.StripResults(to, content, s.hostname())
 }
 
 // localTrace is what a final delivery puts on top.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/store"
 )
@@ -188,12 +189,15 @@ func contentOf(sub *store.Submission, blob *store.Blob) (*io.SectionReader, erro
 // signed gives the header fields that go before the stored message on this route.
 func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) {
 	var fields []byte
-	if !m.sub.Forward {
-		var err error
-		fields, err = s.signer.sign(m.domain, m.sub.ID, again(content), m.route.relay.replaces())
-		if err != nil {
-			return nil, err
-		}
+	var err error
+	switch replaced := m.route.relay.replaces(); {
+	case !m.sub.Forward:
+		fields, err = s.signer.sign(m.domain, m.sub.ID, again(content), replaced)
+	case m.route.transport != viaLocal:
+		fields, err = s.signer.seal(m.domain, again(content), auth.SealOptions{AuthservID: s.hostname(), OmitMessageID: replaced, Now: m.now})
+	}
+	if err != nil {
+		return nil, err
 	}
 	if m.route.relay != nil {
 		return append([]byte(m.route.relay.fields), fields...), nil

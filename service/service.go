@@ -31,6 +31,7 @@ type Config struct {
 	Relays      []Relay
 	Limits      Limits
 	Registrars  []registrar.Registrar               // the first one is asked for prices
+	RDAP        RDAP                                // asked where no registrar answers; nil: nobody is
 	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
 	HTTPS       bool                                // this host serves HTTPS
 	ACME        *ACME                               // nil: certificates come from files, or there are none
@@ -41,6 +42,7 @@ type Config struct {
 	DNSCheckInterval           time.Duration
 
 	Resolver     Resolver       // nil: the system's
+	LookupDS     LookupDS       // nil: nobody can be asked
 	RootCAs      *x509.CertPool // nil: the system's
 	AllowPrivate bool           // tenants may name private and loopback addresses
 	Log          *slog.Logger   // nil: slog.Default
@@ -88,6 +90,9 @@ type Resolver interface {
 	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
 	LookupAddr(ctx context.Context, addr string) ([]string, error)
 }
+
+// LookupDS looks up which keys the parent of a domain names. An error says that the look-up failed.
+type LookupDS func(ctx context.Context, domain string) ([]dnsprov.DS, error)
 
 // A Service holds what every rule needs.
 type Service struct {

@@ -101,6 +101,26 @@ func (s *signer) make(d *store.Domain, message io.Reader, omitID bool) ([]byte, 
 	return fields, err
 }
 
+// seal gives the ARC set for a message that a domain forwards; none for a domain without an RSA key and for a message that
+// cannot be sealed, such as one whose chain was broken when it came.
+func (s *signer) seal(d *store.Domain, message io.Reader, o auth.SealOptions) ([]byte, error) {
+	if d == nil || len(d.DKIM) == 0 {
+		return nil, nil
+	}
+	keys, err := s.open(d)
+	if err != nil {
+		return nil, err
+	}
+	o.Key = keys[0]
+	s.turns <- struct{}{}
+	defer func() { <-s.turns }()
+	fields, err := auth.Seal(message, o)
+	if errors.Is(err, auth.ErrUnsealable) || errors.Is(err, auth.ErrKey) {
+		return nil, nil
+	}
+	return fields, err
+}
+
 // open gives the domain's keys, RSA first.
 func (s *signer) open(d *store.Domain) ([]auth.Key, error) {
 	sum := sha256.New()

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"sync"
@@ -19,6 +20,8 @@ const zonesAtATime = 500
 type zoneSource struct {
 	spec   dnsprov.Spec
 	serial uint32
+	key    *builtin.Key // nil: it is not signed
+	below  []builtin.Delegation
 }
 
 // zones are the zones that we serve, in memory: a query never reads the store. What a transaction changed is noted once
@@ -111,7 +114,7 @@ func (s *Service) makeZone(name string, src *zoneSource) {
 }
 
 func (src *zoneSource) zone() (*builtin.Zone, error) {
-	o := builtin.Options{Nameservers: src.spec.Nameservers, Serial: src.serial}
+	o := builtin.Options{Nameservers: src.spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below}
 	return builtin.NewZone(src.spec.Domain, dnsprov.Wanted(src.spec, dnsprov.Builtin), o)
 }
 
@@ -167,7 +170,7 @@ func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		spec.Custom = append(spec.Custom, dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)})
 	}
-	return &zoneSource{spec: spec, serial: uint32(d.ZoneChangedAt.Unix())}
+	return &zoneSource{spec: spec, serial: uint32(d.ZoneChangedAt.Unix()), key: s.zoneKey(d), below: s.delegations(tx, d)}
 }
 
 // spec is what the managed records of a domain are made from.
@@ -196,20 +199,84 @@ func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
 	return store.Domains.Put(tx, d)
 }
 
-// putZone writes a domain whose records have changed, its own or custom ones, and publishes them. The SOA serial rises
-// with each change, also with two in one second or when the clock is set back.
+// putZone writes a domain whose records have changed, its own or custom ones, and publishes them.
 func (s *Service) putZone(tx *store.Tx, d *store.Domain) error {
+	known, err := store.Domains.Get(tx, d.ID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	d.UpdatedAt = tx.Now()
+	if err := s.publish(tx, d); err != nil || !s.serves(d) {
+		return err
+	}
+	if known == nil || !sameKey(known.DNSSEC, d.DNSSEC) {
+		return s.publishAbove(tx, d.Name)
+	}
+	return nil
+}
+
+// publish writes a domain and serves its zone as it is now. The SOA serial rises each time, also with two changes in one
+// second or when the clock is set back.
+func (s *Service) publish(tx *store.Tx, d *store.Domain) error {
 	changed := tx.Now().Truncate(time.Second)
 	if next := d.ZoneChangedAt.Add(time.Second); changed.Before(next) {
 		changed = next
 	}
 	d.ZoneChangedAt = changed
-	if err := s.putDomain(tx, d); err != nil || !s.serves(d) {
+	if err := store.Domains.Put(tx, d); err != nil || !s.serves(d) {
 		return err
 	}
 	src := s.zoneSource(tx, d)
 	tx.After(func() { s.zones.note(d.Name, src) })
 	return nil
+}
+
+// publishAbove serves anew the closest zone above a name, which says where the zone of that name is and who signs it.
+func (s *Service) publishAbove(tx *store.Tx, name string) error {
+	for _, parent, more := strings.Cut(name, "."); more; _, parent, more = strings.Cut(parent, ".") {
+		d, err := store.DomainByName.Get(tx, parent)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if err == nil && s.serves(d) && d.Status != domainDeleting {
+			return s.publish(tx, d)
+		}
+	}
+	return nil
+}
+
+// dropZone serves the zone of a domain that is being deleted no more.
+func (s *Service) dropZone(d *store.Domain) error {
+	return s.Store.Update(func(tx *store.Tx) error {
+		tx.After(func() { s.zones.note(d.Name, nil) })
+		if !s.serves(d) {
+			return nil
+		}
+		return s.publishAbove(tx, d.Name)
+	})
+}
+
+// delegations are the zones below a domain that are served here too, without those further below.
+func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegation {
+	var out []builtin.Delegation
+	for _, id := range store.DomainsUnder.Keys(tx, store.TreeKey(d.Name), "") {
+		if id == d.ID {
+			continue
+		}
+		sub, err := store.Domains.Get(tx, id)
+		if err != nil || sub.Status == domainDeleting || !s.serves(sub) {
+			continue
+		}
+		if n := len(out); n > 0 && strings.HasSuffix(sub.Name, "."+out[n-1].Name) {
+			continue // in the order of the index a domain comes right before those below it
+		}
+		below := builtin.Delegation{Name: sub.Name, Nameservers: s.Config.Nameservers}
+		if sub.DNSSEC != nil {
+			below.Key = sub.DNSSEC.Public
+		}
+		out = append(out, below)
+	}
+	return out
 }
 
 // hostZone is the zone of the installation's own names in the sandbox, where nobody else serves them: the host and the

@@ -67,6 +67,7 @@ type DKIMKey struct {
 type DNSSECKey struct {
 	Sealed []byte
 	Public []byte // as in a DNSKEY record (RFC 6605 section 4)
+	Status string // unpublished secure bogus, as the parent's DS records say; "" before they have been looked up
 }
 
 // A DNSChallenge is a text that proves to a certificate authority who holds a domain (RFC 8555 section 8.4).

@@ -13,8 +13,12 @@ type Zones struct {
 	byOrigin map[string]*Zone
 }
 
-// Put adds a zone, in place of one with the same origin.
+// Put adds a zone, in place of one with the same origin, whose signatures it takes over where the records are the same.
 func (z *Zones) Put(zone *Zone) {
+	z.mu.RLock()
+	before := z.byOrigin[zone.Origin]
+	z.mu.RUnlock()
+	zone.adopt(before)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.byOrigin == nil {

@@ -127,7 +127,7 @@ func (r *run) reply(msg *dns.Msg, opt *dns.OPT, slip bool) *dns.Msg {
 		reply.Truncated = true
 		return reply
 	}
-	zone, ok := r.Zones.Zone(strings.TrimSuffix(dns.CanonicalName(asked.Name), "."))
+	zone, ok := r.zone(asked)
 	if !ok {
 		return refusal(msg, dns.RcodeRefused)
 	}
@@ -136,7 +136,22 @@ func (r *run) reply(msg *dns.Msg, opt *dns.OPT, slip bool) *dns.Msg {
 		return refusal(msg, dns.RcodeServerFailure)
 	}
 	reply.RecursionAvailable, reply.Compress = false, true
+	reply.CheckingDisabled = false // nothing is checked here (RFC 4035 section 3.1.6)
 	return reply
+}
+
+// zone finds the zone that answers a question: the closest, but for a delegation's DS the one above it, if that is here
+// too (RFC 4035 section 3.1.4.1).
+func (r *run) zone(asked dns.Question) (Answerer, bool) {
+	name := strings.TrimSuffix(dns.CanonicalName(asked.Name), ".")
+	if asked.Qtype == dns.TypeDS {
+		if at, end := dns.NextLabel(name, 0); !end {
+			if zone, ok := r.Zones.Zone(name[at:]); ok {
+				return zone, true
+			}
+		}
+	}
+	return r.Zones.Zone(name)
 }
 
 // serves judges what is asked for before a zone is asked.
@@ -159,6 +174,7 @@ func serves(asked dns.Question) int {
 func refusal(msg *dns.Msg, rcode int) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetRcode(msg, rcode)
+	m.CheckingDisabled = false
 	return m
 }
 

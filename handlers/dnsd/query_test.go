@@ -93,6 +93,66 @@ func udpAnswer(t *testing.T, r *run, q *dns.Msg) (*dns.Msg, int) {
 	return m, len(wire)
 }
 
+// familyZones has two zones, one below the other; each answers with its name.
+type familyZones struct{}
+
+func (familyZones) Zone(name string) (Answerer, bool) {
+	for _, origin := range []string{"child.a.test", "a.test"} {
+		if name == origin || strings.HasSuffix(name, "."+origin) {
+			return namedZone(origin), true
+		}
+	}
+	return nil, false
+}
+
+type namedZone string
+
+func (z namedZone) Answer(q *dns.Msg) *dns.Msg {
+	m := new(dns.Msg).SetReply(q)
+	m.Answer = []dns.RR{&dns.TXT{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET}, Txt: []string{string(z)}}}
+	return m
+}
+
+func TestTheParentAnswersForADelegation(t *testing.T) {
+	r := (&Server{Zones: familyZones{}, Log: slog.New(slog.DiscardHandler)}).start()
+	for _, tc := range []struct {
+		name string
+		typ  uint16
+		want string
+	}{
+		{"child.a.test.", dns.TypeDS, "a.test"},
+		{"Child.A.test.", dns.TypeDS, "a.test"},
+		{"x.child.a.test.", dns.TypeDS, "child.a.test"},
+		{"a.test.", dns.TypeDS, "a.test"}, // its parent is not here: nothing, from the zone itself
+		{"child.a.test.", dns.TypeDNSKEY, "child.a.test"},
+		{"other.a.test.", dns.TypeDS, "a.test"},
+	} {
+		m, _ := udpAnswer(t, r, question(tc.name, tc.typ))
+		if len(m.Answer) != 1 || m.Answer[0].(*dns.TXT).Txt[0] != tc.want {
+			t.Errorf("%s %s: %v, want an answer of %s", tc.name, dns.TypeToString[tc.typ], m, tc.want)
+		}
+	}
+	if m, _ := udpAnswer(t, r, question("test.", dns.TypeDS)); m.Rcode != dns.RcodeRefused {
+		t.Errorf("DS of what is not ours: %v", m)
+	}
+}
+
+// An authoritative server checks nothing, whatever the client wants (RFC 4035 section 3.1.6).
+func TestBitsOfValidation(t *testing.T) {
+	r := testRun()
+	for _, name := range []string{"a.test.", "b.test.", "nil.a.test.", "big.a.test."} {
+		for _, do := range []bool{false, true} {
+			q := question(name, dns.TypeA)
+			q.AuthenticatedData, q.CheckingDisabled = true, true
+			q.SetEdns0(1232, do)
+			m, _ := udpAnswer(t, r, q)
+			if m.AuthenticatedData || m.CheckingDisabled || m.IsEdns0() == nil || m.IsEdns0().Do() != do {
+				t.Errorf("%s: %v", name, m)
+			}
+		}
+	}
+}
+
 func TestStatusOfAnswers(t *testing.T) {
 	r := testRun()
 	for _, tc := range []struct {

@@ -95,6 +95,8 @@ type Verdict struct {
 	Policy string
 	// FromDomain is the domain that DMARC was judged for, OrgDomain its organisational domain; empty without one.
 	FromDomain, OrgDomain string
+	// ARC is what those who have forwarded the message say that they saw, if that can be trusted to be theirs.
+	ARC Chain
 	// Header is the whole Authentication-Results field with its final CRLF, folded, ready to be put before the message.
 	Header string
 }
@@ -138,14 +140,15 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	from := authorsOf(r.HeaderFrom, msg)
 	var found []discovery
 	var heloOnly bool
-	var dkimErr error
+	var dkimErr, arcErr error
 	together(
 		func() { verdict.SPF, verdict.SPFDomain, heloOnly = checkSPF(look, r) },
 		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, msg) },
 		func() { found = discoverAll(look, from.domains) },
+		func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, msg.fields) },
 	)
-	if dkimErr != nil {
-		return nil, dkimErr
+	if err := errors.Join(dkimErr, arcErr); err != nil {
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

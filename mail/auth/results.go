@@ -20,6 +20,9 @@ func resultsField(id string, v *Verdict, helo bool) string {
 		infos = append(infos, []string{"dkim=" + string(None)})
 	}
 	infos = append(infos, dmarcInfo(v))
+	if v.ARC.Result == Pass || v.ARC.Result == Fail {
+		infos = append(infos, chainInfo(v.ARC))
+	}
 
 	f := folder{}
 	f.text.WriteString("Authentication-Results:")
@@ -71,6 +74,14 @@ func dmarcInfo(v *Verdict) []string {
 	}
 	if v.FromDomain != "" {
 		words = append(words, "header.from="+v.FromDomain)
+	}
+	return words
+}
+
+func chainInfo(c Chain) []string {
+	words := []string{"arc=" + string(c.Result)}
+	if c.Reason != "" {
+		words = append(words, "reason="+quoted(c.Reason))
 	}
 	return words
 }

@@ -287,9 +287,13 @@ def sign(m, alg, h, b):
 json.dump([sign(*j) for j in job["sign"]], sys.stdout)
 `
 
+// pkcs1 is the RSA key as python3-dkim reads it.
+func pkcs1(keys testKeys) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(keys.rsa.(*rsa.PrivateKey))}))
+}
+
 func TestWeVerifyDKIMPy(t *testing.T) {
 	keys := newTestKeys(t)
-	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(keys.rsa.(*rsa.PrivateKey))})
 	var jobs [][]string
 	for name, msg := range messages() {
 		if name == "no body" {
@@ -304,7 +308,7 @@ func TestWeVerifyDKIMPy(t *testing.T) {
 	}
 	var fields []string
 	runDKIMPy(t, pySign, map[string]any{"sign": jobs, "keys": map[string]string{
-		"rsa-sha256":     string(pkcs1),
+		"rsa-sha256":     pkcs1(keys),
 		"ed25519-sha256": base64.StdEncoding.EncodeToString(keys.ed.(ed25519.PrivateKey).Seed()),
 	}}, &fields)
 	v := &Verifier{Resolver: &fakeDNS{t: t, txt: map[string][]string{

@@ -1,0 +1,237 @@
+package rdap
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/net/idna"
+)
+
+const (
+	maxDepth       = 5 // of entities within entities
+	maxNameservers = 32
+	maxStatus      = 32
+	maxText        = 200 // characters of a registrar's name
+
+	objectClass   = "domain"
+	roleRegistrar = "registrar"
+	idOfRegistrar = "ianaregistrarid" // "IANA Registrar ID", however it is spelt
+)
+
+// A Domain is what its registry says of it.
+type Domain struct {
+	Name         string    // ASCII, lower-case, as it was asked for
+	Registrar    string    // its name, or else its handle; "": not told
+	IANAID       string    // the registrar's number at IANA, such as 1910; "": not told
+	Nameservers  []string  // ASCII, lower-case, without the last dot, sorted
+	Status       []string  // as in RFC 8056, lower-case
+	RegisteredAt time.Time // zero: not told
+	ExpiresAt    time.Time // zero: not told
+}
+
+// A domainObject is an answer (RFC 9083 §5.3). Servers are less strict than it is: a single thing stands for a list, and
+// numbers for texts.
+type domainObject struct {
+	Class       text            `json:"objectClassName"`
+	LDHName     text            `json:"ldhName"`
+	UnicodeName text            `json:"unicodeName"`
+	Status      many[text]      `json:"status"`
+	Events      many[event]     `json:"events"`
+	Nameservers many[host]      `json:"nameservers"`
+	Entities    json.RawMessage `json:"entities"`
+}
+
+type host struct {
+	LDHName     text `json:"ldhName"`
+	UnicodeName text `json:"unicodeName"`
+}
+
+type event struct {
+	Action text `json:"eventAction"`
+	Date   text `json:"eventDate"`
+}
+
+type entity struct {
+	Handle    text            `json:"handle"`
+	Roles     many[text]      `json:"roles"`
+	PublicIDs many[publicID]  `json:"publicIds"`
+	VCard     json.RawMessage `json:"vcardArray"`
+	Entities  json.RawMessage `json:"entities"` // not read before they are needed: they may be nested without end
+}
+
+type publicID struct {
+	Type       text `json:"type"`
+	Identifier text `json:"identifier"`
+}
+
+// readDomain reads an answer about one name. Anything that is not a domain object about just that is an error.
+func readDomain(body []byte, name string) (*Domain, error) {
+	var o domainObject
+	if err := json.Unmarshal(body, &o); err != nil {
+		return nil, fmt.Errorf("its answer is no RDAP: %w", err)
+	}
+	if !strings.EqualFold(string(o.Class), objectClass) {
+		return nil, fmt.Errorf("its answer is about a %.40q, not about a domain", string(o.Class))
+	}
+	if told := hostName(o.LDHName, o.UnicodeName); told != name {
+		return nil, fmt.Errorf("its answer is about %.80q", told)
+	}
+	d := &Domain{Name: name, Nameservers: []string{}, Status: []string{}}
+	for _, ns := range o.Nameservers {
+		if told := hostName(ns.LDHName, ns.UnicodeName); plausible(told) && len(d.Nameservers) < maxNameservers {
+			d.Nameservers = append(d.Nameservers, told)
+		}
+	}
+	slices.Sort(d.Nameservers)
+	d.Nameservers = slices.Compact(d.Nameservers)
+	for _, s := range o.Status[:min(len(o.Status), maxStatus)] {
+		d.Status = append(d.Status, strings.ToLower(clean(string(s))))
+	}
+	for _, e := range o.Events {
+		d.note(e)
+	}
+	if e := findRegistrar(o.Entities, maxDepth); e != nil {
+		d.Registrar, d.IANAID = e.name(), e.ianaID()
+	}
+	return d, nil
+}
+
+func (d *Domain) note(e event) {
+	at, err := parseDate(string(e.Date))
+	if err != nil {
+		return
+	}
+	switch strings.ToLower(string(e.Action)) {
+	case "registration":
+		d.RegisteredAt = at
+	case "expiration":
+		d.ExpiresAt = at
+	}
+}
+
+// parseDate reads RFC 3339, and what is often written in its place.
+func parseDate(s string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", time.DateTime, time.DateOnly} {
+		if at, err := time.Parse(layout, s); err == nil {
+			return at.UTC(), nil
+		}
+	}
+	return time.Time{}, errors.New("no date")
+}
+
+// findRegistrar is the first entity with that role, those nearest to the domain first.
+func findRegistrar(raw json.RawMessage, depth int) *entity {
+	var all many[entity]
+	if depth == 0 || len(raw) == 0 || json.Unmarshal(raw, &all) != nil {
+		return nil
+	}
+	for i := range all {
+		if slices.ContainsFunc(all[i].Roles, func(r text) bool { return strings.EqualFold(string(r), roleRegistrar) }) {
+			return &all[i]
+		}
+	}
+	for i := range all {
+		if e := findRegistrar(all[i].Entities, depth-1); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// name is what the entity is called: the FN of its jCard (RFC 7095 §3.3), else its handle.
+func (e *entity) name() string {
+	var card []json.RawMessage
+	var properties many[[]json.RawMessage]
+	if json.Unmarshal(e.VCard, &card) == nil && len(card) == 2 && json.Unmarshal(card[1], &properties) == nil {
+		for _, p := range properties {
+			if fn := formattedName(p); fn != "" {
+				return fn
+			}
+		}
+	}
+	return clean(string(e.Handle))
+}
+
+// formattedName is the value of a property [name, parameters, type, value], if it is the FN.
+func formattedName(p []json.RawMessage) string {
+	var name, value text
+	if len(p) < 4 || json.Unmarshal(p[0], &name) != nil || !strings.EqualFold(string(name), "fn") {
+		return ""
+	}
+	_ = json.Unmarshal(p[3], &value) // a text takes anything
+	return clean(string(value))
+}
+
+func (e *entity) ianaID() string {
+	for _, id := range e.PublicIDs {
+		kind := strings.NewReplacer(" ", "", "_", "", "-", "").Replace(strings.ToLower(string(id.Type)))
+		if kind == idOfRegistrar {
+			return clean(string(id.Identifier))
+		}
+	}
+	return ""
+}
+
+// hostName is a name in ASCII, lower-case, without the last dot; from its Unicode form if need be.
+func hostName(ldh, unicode text) string {
+	if ldh == "" {
+		ldh = unicode
+	}
+	name := strings.ToLower(strings.TrimSuffix(string(ldh), "."))
+	if plausible(name) || len(name) > 4*maxName {
+		return name
+	}
+	ascii, err := idna.Lookup.ToASCII(name)
+	if err != nil {
+		return name
+	}
+	return ascii
+}
+
+// clean makes a text of a stranger's one line of bounded length.
+func clean(s string) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	if runes := []rune(s); len(runes) > maxText {
+		s = string(runes[:maxText])
+	}
+	return s
+}
+
+// A text is a string, or a number in its place; anything else is as if it were not there.
+type text string
+
+// UnmarshalJSON never fails.
+func (t *text) UnmarshalJSON(raw []byte) error {
+	var s string
+	var n json.Number
+	if json.Unmarshal(raw, &s) == nil {
+		*t = text(s)
+	} else if json.Unmarshal(raw, &n) == nil {
+		*t = text(n)
+	}
+	return nil
+}
+
+// many are the elements of a list that can be read, or a single one in its place.
+type many[T any] []T
+
+// UnmarshalJSON never fails.
+func (m *many[T]) UnmarshalJSON(raw []byte) error {
+	*m = nil
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		items = []json.RawMessage{raw}
+	}
+	for _, item := range items {
+		var v T
+		if string(item) != "null" && json.Unmarshal(item, &v) == nil {
+			*m = append(*m, v)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package rdap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestReadDomain(t *testing.T) {
+	head := `{"objectClassName":"domain","ldhName":"a.example"`
+	registrar := `{"handle":"H1","roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":"292"}]`
+	card := func(fn string) string {
+		return `,"vcardArray":["vcard",[["version",{},"text","4.0"],["fn",{},"text",` + fn + `]]]`
+	}
+	for body, want := range map[string]Domain{
+		head + `}`: {},
+		head + `,"entities":[` + registrar + `}]}`:                                                                         {Registrar: "H1", IANAID: "292"},
+		head + `,"entities":[` + registrar + card(`"Name\u0000\n Ltd"`) + `}]}`:                                            {Registrar: "Name Ltd", IANAID: "292"},
+		head + `,"entities":[` + registrar + card(`["x"]`) + `}]}`:                                                         {Registrar: "H1", IANAID: "292"},
+		head + `,"entities":[{"roles":["reseller"],"entities":[` + registrar + `}]}]}`:                                     {Registrar: "H1", IANAID: "292"},
+		head + `,"entities":[{"roles":["registrar"],"handle":"1910","publicIds":[{"type":"other","identifier":"1910"}]}]}`: {Registrar: "1910"},
+		head + `,"entities":[{"roles":["registrant"],"handle":"R"}]}`:                                                      {},
+		`{"objectClassName":"domain","unicodeName":"bücher.example"}`:                                                      {Name: "xn--bcher-kva.example"},
+		`{"objectClassName":"domain","ldhName":"bücher.example."}`:                                                         {Name: "xn--bcher-kva.example"},
+	} {
+		if want.Name == "" {
+			want.Name = "a.example"
+		}
+		got, err := readDomain([]byte(body), want.Name)
+		if err != nil || got.Name != want.Name || got.Registrar != want.Registrar || got.IANAID != want.IANAID {
+			t.Errorf("%s: %+v, %v", body, got, err)
+		}
+	}
+	for _, body := range []string{
+		``, `null`, `{}`, `[]`, `"a.example"`, head, `{"ldhName":"a.example"}`, `{"objectClassName":"domain","ldhName":"b.example"}`,
+		`{"objectClassName":"domain","ldhName":["b.example","a.example"]}`, `{"errorCode":404}`, `{"objectClassName":"nameserver","ldhName":"a.example"}`,
+	} {
+		if got, err := readDomain([]byte(body), "a.example"); err == nil {
+			t.Errorf("%s: %+v", body, got)
+		}
+	}
+}
+
+// TestNestingCostsNothing would take minutes if every level were read anew.
+func TestNestingCostsNothing(t *testing.T) {
+	filler := `"` + strings.Repeat("x", maxAnswer-200_000) + `"`
+	body := `{"objectClassName":"domain","ldhName":"a.example","entities":` + strings.Repeat(`[{"entities":`, 4900) + filler + strings.Repeat("}]", 4900) + "}"
+	began := time.Now()
+	if d, err := readDomain([]byte(body), "a.example"); err != nil || d.Registrar != "" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+func TestListsAreBounded(t *testing.T) {
+	var servers, states []string
+	for i := range 5000 {
+		servers = append(servers, fmt.Sprintf(`{"ldhName":"ns%d.example"}`, i))
+		states = append(states, `"s"`)
+	}
+	body := `{"objectClassName":"domain","ldhName":"a.example","nameservers":[` + strings.Join(servers, ",") + `],"status":[` + strings.Join(states, ",") + `]}`
+	d, err := readDomain([]byte(body), "a.example")
+	if err != nil || len(d.Nameservers) != maxNameservers || len(d.Status) != maxStatus {
+		t.Errorf("%d nameservers, %d states, %v", len(d.Nameservers), len(d.Status), err)
+	}
+}
+
+func TestParseRegistry(t *testing.T) {
+	r, err := parseRegistry(copyOfIANA)
+	if err != nil || len(r) < 1100 {
+		t.Fatalf("the copy has %d endings, %v", len(r), err)
+	}
+	for name, want := range map[string]string{
+		"example.com": "https://rdap.verisign.com/com/v1/", "a.example.org": "https://rdap.publicinterestregistry.org/rdap/",
+		"x.co.uk": "https://rdap.nominet.uk/uk/", "x.dev": "https://pubapi.registry.google/rdap/", "x.xn--fiq228c5hs": "https://rdap.teleinfo.cn/xn--fiq228c5hs/",
+	} {
+		if got := r.find(name); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	r, err = parseRegistry([]byte(`{"services":[[["A.","ÄB"],["http://a/","https://b","https://b/","https://u:p@c/","ftp://d/","https://e/?q","mailto:x"]],
+		[["c"],["http://c"]],[["c.d"],"https://cd/"],[["e"],[]],[["f"]],"no",[["h"],[7]]]}`))
+	want := registry{"a": {"https://b/"}, "xn--b-zfa": {"https://b/"}, "c": {"http://c/"}, "c.d": {"https://cd/"}}
+	if text, _ := json.Marshal(r); err != nil || fmt.Sprint(r) != fmt.Sprint(want) {
+		t.Errorf("%s, %v", text, err)
+	}
+	if got := r.find("a.c.d"); !slices.Equal(got, []string{"https://cd/"}) {
+		t.Errorf("the longest ending does not count: %s", got)
+	}
+	for _, body := range []string{``, `{}`, `[]`, `{"services":[]}`, `{"services":{"com":"https://x/"}}`, `<html>`} {
+		if r, err := parseRegistry([]byte(body)); err == nil {
+			t.Errorf("%s: %v", body, r)
+		}
+	}
+}
+
+func TestLifetimeAndPauseAreBounded(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for cacheControl, want := range map[string]time.Duration{
+		"": usualLifetime, "public, max-age=7200": 2 * time.Hour, "max-age=0": minLifetime, "max-age=99999999": maxLifetime, "max-age=x": usualLifetime,
+	} {
+		if got := lifetime(http.Header{"Cache-Control": {cacheControl}}, now); got != want {
+			t.Errorf("Cache-Control %q: %s", cacheControl, got)
+		}
+	}
+	if got := lifetime(http.Header{"Expires": {now.Add(3 * time.Hour).Format(http.TimeFormat)}}, now); got != 3*time.Hour {
+		t.Errorf("Expires: %s", got)
+	}
+	for retryAfter, want := range map[string]time.Duration{
+		"": usualPause, "5": 5 * time.Second, "0": time.Second, "-1": usualPause, "999999": maxPause, "soon": usualPause,
+		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Hour).Format(http.TimeFormat): time.Second,
+	} {
+		if got := pause(retryAfter, now); got != want {
+			t.Errorf("Retry-After %q: %s", retryAfter, got)
+		}
+	}
+}
+
+// TestTurns shows a burst, then the pace.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := newServer("a.example"), time.Now()
+		take := func(n int) {
+			for range n {
+				if err := s.turn(t.Context(), time.Now); err != nil {
+					t.Fatal(err)
+				}
+				s.leave()
+			}
+		}
+		if take(burst); time.Since(began) != 0 {
+			t.Errorf("the burst took %s", time.Since(began))
+		}
+		if take(10); time.Since(began) != 10*pace {
+			t.Errorf("ten more took %s", time.Since(began))
+		}
+	})
+}
+
+// TestNobodyWaitsForLong shows that a server without an answer holds a few questions, and refuses the others in time.
+func TestNobodyWaitsForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := newServer("a.example"), time.Now()
+		for range places {
+			if err := s.turn(t.Context(), time.Now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.turn(t.Context(), time.Now); !errors.Is(err, ErrBusy) || time.Since(began) != maxWaiting {
+			t.Errorf("%v, after %s", err, time.Since(began))
+		}
+		s.note(&pauseError{429, time.Minute}, began, time.Now())
+		for range places {
+			s.leave()
+		}
+		if err := s.turn(t.Context(), time.Now); !errors.Is(err, ErrBusy) {
+			t.Errorf("in a pause: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := s.turn(t.Context(), time.Now); err != nil || len(s.places) != 1 {
+			t.Errorf("after the pause: %v, %d places are taken", err, len(s.places))
+		}
+	})
+}
+
+// TestSilenceIsTrustedAtOnce shows that one question without an answer closes a server, unless it has answered others
+// since that was put.
+func TestSilenceIsTrustedAtOnce(t *testing.T) {
+	s, put := newServer("a.example"), time.Now()
+	late := put.Add(answerFor)
+	s.note(nil, put, put.Add(time.Second))
+	s.note(context.DeadlineExceeded, put, late)
+	if err := s.open(late); err != nil {
+		t.Errorf("a server that answers others: %v", err)
+	}
+	s.note(context.DeadlineExceeded, late, late.Add(answerFor))
+	if err := s.open(late.Add(answerFor)); !errors.Is(err, ErrBusy) {
+		t.Errorf("a silent server: %v", err)
+	}
+	if err := s.open(late.Add(answerFor + rest)); err != nil {
+		t.Errorf("after the rest: %v", err)
+	}
+}
+
+func TestServersAreForgotten(t *testing.T) {
+	c := New(Config{})
+	kept, err := c.server("https://kept.example/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept.note(&pauseError{429, time.Minute}, c.now(), c.now())
+	for i := range 3 * maxServers {
+		if _, err := c.server(fmt.Sprintf("https://s%d.example/", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(c.servers) > maxServers {
+		t.Errorf("%d servers are remembered", len(c.servers))
+	}
+	if again, _ := c.server("https://kept.example/x/"); again != kept {
+		t.Error("a server that asked for a pause is forgotten")
+	}
+}
+
+func FuzzReadDomain(f *testing.F) {
+	f.Add([]byte(`{"objectClassName":"domain","ldhName":"a.example","status":["ok"],"nameservers":[{"ldhName":"NS.A."}],"events":[{"eventAction":"expiration","eventDate":"2030-01-01"}],"entities":[{"roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":1910}],"vcardArray":["vcard",[["fn",{},"text","R"]]]}]}`))
+	f.Add([]byte(`{"objectClassName":"domain","unicodeName":"a.example","entities":{"entities":{"roles":"registrar"}}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		d, err := readDomain(body, "a.example")
+		if err != nil {
+			return
+		}
+		if d.Name != "a.example" || len([]rune(d.Registrar)) > maxText || strings.ContainsAny(d.Registrar+d.IANAID, "\n\x00") || !slices.IsSorted(d.Nameservers) {
+			t.Errorf("%+v", d)
+		}
+		for _, ns := range d.Nameservers {
+			if !plausible(ns) {
+				t.Errorf("a nameserver %q", ns)
+			}
+		}
+	})
+}
+
+func FuzzParseRegistry(f *testing.F) {
+	f.Add([]byte(`{"services":[[["com"],["https://a.example/"]]]}`))
+	f.Add([]byte(`{"services":[["com","https://a.example"],[["É"],[1,"http://b"]]]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := parseRegistry(body)
+		if err == nil && len(r) == 0 {
+			t.Error("an empty list is no error")
+		}
+		for ending, bases := range r {
+			if ending == "" || len(bases) == 0 || len(bases) > maxBases {
+				t.Errorf("%q: %q", ending, bases)
+			}
+			for _, base := range bases {
+				if _, err := http.NewRequest(http.MethodGet, base+"domain/a", nil); err != nil || !strings.HasSuffix(base, "/") {
+					t.Errorf("%q: %v", base, err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package rdap
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/idna"
+)
+
+// copyOfIANA is IANA's registry as it was published on 2026-06-26. Endings whose registries came to RDAP since are not in
+// it; those that moved are asked at the old place.
+//
+//go:embed dns.json
+var copyOfIANA []byte
+
+const (
+	bootstrapFor = 10 * time.Second // one fetch, all its redirects
+	maxBootstrap = 4 << 20
+	maxBases     = 8 // of one ending
+
+	usualLifetime = 24 * time.Hour
+	minLifetime   = time.Hour
+	maxLifetime   = 7 * 24 * time.Hour
+	retryFetch    = 5 * time.Minute // after a failed one
+)
+
+// A registry says which servers answer for which endings (RFC 9224 §4).
+type registry map[string][]string // ASCII, lower-case: base URLs with a final slash
+
+// find gives the servers of the longest ending of a name that has any.
+func (r registry) find(name string) []string {
+	for ending := name; ; {
+		if bases := r[ending]; len(bases) > 0 {
+			return bases
+		}
+		_, rest, below := strings.Cut(ending, ".")
+		if !below {
+			return nil
+		}
+		ending = rest
+	}
+}
+
+// registries is what a client holds of the bootstrap registry.
+type registries struct {
+	fetching chan struct{} // one place for the one who fetches
+
+	mu    sync.Mutex
+	held  registry  // nil: none yet
+	stale time.Time // when to fetch again
+	err   error     // of the last fetch
+}
+
+// current is what there is: at first the built-in copy, unless that is not wanted.
+func (c *Client) current() (held registry, stale time.Time, err error) {
+	r := &c.registries
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held == nil && !c.config.NoCopy {
+		r.held, r.err = parseRegistry(copyOfIANA)
+	}
+	return r.held, r.stale, r.err
+}
+
+// registry gives the bootstrap registry. One caller at a time fetches it when it is due; while there is an old one, the
+// others go on with that.
+func (c *Client) registry(ctx context.Context) (registry, error) {
+	r := &c.registries
+	held, stale, err := c.current()
+	if c.now().Before(stale) {
+		return held, err
+	}
+	if held != nil {
+		select {
+		case r.fetching <- struct{}{}:
+		default:
+			return held, nil
+		}
+	} else {
+		select {
+		case r.fetching <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	defer func() { <-r.fetching }()
+	if held, stale, err = c.current(); c.now().Before(stale) {
+		return held, err // somebody else has fetched it
+	}
+	return c.renew(ctx)
+}
+
+// renew fetches the registry. Where that fails, the one that there is stays.
+func (c *Client) renew(ctx context.Context) (registry, error) {
+	// The others wait for it too: it must not end with the request of the one who happened to come first.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootstrapFor)
+	defer cancel()
+	fetched, lifetime, err := c.fetch(ctx)
+	r := &c.registries
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.held, r.stale, r.err = fetched, c.now().Add(lifetime), nil
+		return r.held, nil
+	}
+	err = fmt.Errorf("fetch the list of RDAP servers from %s: %w", c.config.BootstrapURL, err)
+	r.stale = c.now().Add(retryFetch)
+	if r.held == nil {
+		r.err = err
+		return nil, err
+	}
+	c.log.Warn("an older list of RDAP servers is used", "error", err)
+	return r.held, nil
+}
+
+func (c *Client) fetch(ctx context.Context) (registry, time.Duration, error) {
+	a, err := c.get(ctx, c.config.BootstrapURL, "application/json", maxBootstrap)
+	if err != nil {
+		return nil, 0, err
+	}
+	if a.status != http.StatusOK {
+		return nil, 0, &statusError{a.status, a.page}
+	}
+	r, err := parseRegistry(a.body)
+	return r, lifetime(a.header, c.now()), err
+}
+
+// lifetime is how long the list may be kept (RFC 9224 §8), within bounds.
+func lifetime(h http.Header, now time.Time) time.Duration {
+	for part := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
+		key, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(key, "max-age") {
+			return bounded(time.Duration(seconds) * time.Second)
+		}
+	}
+	if expires, err := http.ParseTime(h.Get("Expires")); err == nil {
+		return bounded(expires.Sub(now))
+	}
+	return usualLifetime
+}
+
+func bounded(d time.Duration) time.Duration { return min(max(d, minLifetime), maxLifetime) }
+
+// parseRegistry reads a bootstrap file (RFC 9224 §3). What is odd in it is left out; one without a single server is an
+// error.
+func parseRegistry(body []byte) (registry, error) {
+	var file struct {
+		Services many[many[many[text]]] `json:"services"`
+	}
+	if err := json.Unmarshal(body, &file); err != nil {
+		return nil, fmt.Errorf("it is not a bootstrap file: %w", err)
+	}
+	out := registry{}
+	for _, service := range file.Services {
+		if len(service) < 2 {
+			continue
+		}
+		bases := baseURLs(service[1])
+		for _, ending := range service[0] {
+			name, err := idna.Lookup.ToASCII(strings.Trim(strings.ToLower(string(ending)), "."))
+			if err == nil && name != "" && len(bases) > 0 {
+				out[name] = preferred(slices.Concat(out[name], bases))
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("it is not a bootstrap file: it names no server")
+	}
+	return out, nil
+}
+
+// baseURLs are those of a service that can be asked, the best first.
+func baseURLs(given []text) []string {
+	var out []string
+	for _, t := range given {
+		u, err := url.Parse(string(t))
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			continue
+		}
+		if base := u.String(); !slices.Contains(out, base) && len(out) < 2*maxBases {
+			out = append(out, strings.TrimSuffix(base, "/")+"/")
+		}
+	}
+	return preferred(out)
+}
+
+// preferred leaves out what is not protected, if anything is (RFC 9224 §3).
+func preferred(bases []string) []string {
+	if secure := slices.DeleteFunc(slices.Clone(bases), plain); len(secure) > 0 {
+		bases = secure
+	}
+	return bases[:min(len(bases), maxBases)]
+}
+
+func plain(base string) bool { return !strings.HasPrefix(base, "https:") }

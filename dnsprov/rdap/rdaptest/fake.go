@@ -1,0 +1,344 @@
+// Package rdaptest is the world's RDAP for tests: a bootstrap file and a registry for each ending, strict with those who
+// ask and as ill-mannered as it is told to be. It does not know what is tested.
+package rdaptest
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Manner is how a registry answers.
+type Manner string
+
+// The manners. None of the bad ones ever gives a useful answer.
+const (
+	Good       Manner = ""
+	Slow       Manner = "slow"        // it never answers
+	Drip       Manner = "drip"        // it answers, a byte now and then
+	Broken     Manner = "broken"      // 500
+	Busy       Manner = "busy"        // 429, with RetryAfter
+	Garbage    Manner = "garbage"     // 200, no JSON
+	Page       Manner = "page"        // 200, a web page
+	LostPage   Manner = "lost page"   // 404, a web page
+	OtherName  Manner = "other name"  // it answers about another domain
+	OtherClass Manner = "other class" // it answers about an entity
+	Nameless   Manner = "nameless"    // it does not say about what it answers
+	Endless    Manner = "endless"     // a body without an end
+	Loop       Manner = "loop"        // it redirects to itself
+	Downgrade  Manner = "downgrade"   // it redirects to where answers are not protected
+	Moved      Manner = "moved"       // it redirects once, and then answers well
+	Hangup     Manner = "hangup"      // it closes the connection
+	Mixed      Manner = "mixed"       // it answers well, in the loosest form that is still to be understood
+	Bootstrap         = "bootstrap"   // in place of an ending: the list of servers
+	mediaType         = "application/rdap+json"
+	unknown           = "No such object." // what a registry says of a domain that it does not have
+)
+
+// A Domain is one that a registry has. Its name is its key.
+type Domain struct {
+	Registrar   string
+	IANAID      string
+	Nameservers []string
+	ExpiresAt   time.Time
+}
+
+// A Fake is the world's RDAP. It serves /dns.json, and /ENDING/domain/NAME for every ending that has been added.
+type Fake struct {
+	RetryAfter string // of Busy; set before the first question
+
+	mu      sync.Mutex
+	bases   map[string]string // by ending
+	domains map[string]Domain
+	manners map[string]Manner // by ending
+	asked   map[string]int    // by ending: questions
+	bad     []string
+	peak    map[string]int // by ending: questions within one second
+	recent  map[string][]time.Time
+	url     string
+	ca      []byte
+	ended   chan struct{}
+}
+
+// Start runs a server for the list and one for each ending, over TLS, until the test ends.
+func Start(t testing.TB, endings ...string) *Fake {
+	t.Helper()
+	f := &Fake{
+		bases: map[string]string{}, domains: map[string]Domain{}, manners: map[string]Manner{}, asked: map[string]int{},
+		peak: map[string]int{}, recent: map[string][]time.Time{}, ended: make(chan struct{}),
+	}
+	for _, ending := range append([]string{Bootstrap}, endings...) {
+		s := httptest.NewUnstartedServer(f)
+		s.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that a client drops are no news
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		f.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+		if ending == Bootstrap {
+			f.url = s.URL + "/dns.json"
+		} else {
+			f.bases[ending] = s.URL + "/" + ending
+		}
+	}
+	t.Cleanup(func() {
+		close(f.ended)
+		for _, complaint := range f.Complaints() {
+			t.Errorf("a bad question: %s", complaint)
+		}
+	})
+	return f
+}
+
+// URL is where the list of servers is.
+func (f *Fake) URL() string { return f.url }
+
+// CA is the certificate of every server, in PEM.
+func (f *Fake) CA() []byte { return f.ca }
+
+// Client makes an HTTP client that trusts every server.
+func (f *Fake) Client() *http.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(f.ca)
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+}
+
+// Add gives a registry a domain.
+func (f *Fake) Add(name string, d Domain) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.domains[name] = d
+}
+
+// Behave sets how the registry of an ending answers from now on.
+func (f *Fake) Behave(ending string, m Manner) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.manners[ending] = m
+}
+
+// Asked is how many questions the registry of an ending got.
+func (f *Fake) Asked(ending string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked[ending]
+}
+
+// Peak is the most questions that the registry of an ending got within any second.
+func (f *Fake) Peak(ending string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.peak[ending]
+}
+
+// Complaints are questions that no client should ask so.
+func (f *Fake) Complaints() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.bad)
+}
+
+// ServeHTTP answers one question.
+func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.examine(r)
+	ending, name := Bootstrap, ""
+	if r.URL.Path != "/dns.json" {
+		ending, name, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/domain/")
+	}
+	ending = strings.TrimPrefix(ending, "moved/")
+	manner := f.count(ending)
+	moved := strings.HasPrefix(r.URL.Path, "/moved/")
+	switch {
+	case manner == Moved && !moved:
+		http.Redirect(w, r, "/moved"+r.URL.Path, http.StatusFound)
+	case manner == Moved, manner == Good, manner == Mixed:
+		f.answer(w, ending, name, manner)
+	default:
+		f.misbehave(w, r, manner, name)
+	}
+}
+
+// examine notes what is wrong with a question.
+func (f *Fake) examine(r *http.Request) {
+	complain := func(what string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.bad = append(f.bad, r.Method+" "+r.URL.String()+": "+what)
+	}
+	accept := mediaType
+	if r.URL.Path == "/dns.json" {
+		accept = "application/json"
+	}
+	switch {
+	case r.Method != http.MethodGet:
+		complain("only GET is asked")
+	case !strings.Contains(r.Header.Get("Accept"), accept):
+		complain("it does not accept " + accept)
+	case r.Header.Get("User-Agent") == "" || strings.HasPrefix(r.Header.Get("User-Agent"), "Go-http"):
+		complain("it does not say who asks")
+	case strings.Contains(r.URL.Path, "//") || r.URL.RawQuery != "" || r.URL.Path != strings.ToLower(r.URL.Path):
+		complain("the path is not as it should be")
+	case r.Header.Get("Cookie") != "" || r.Header.Get("Authorization") != "":
+		complain("it carries what is not ours to see")
+	}
+}
+
+// count notes a question and tells how to answer it.
+func (f *Fake) count(ending string) Manner {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	f.asked[ending]++
+	f.recent[ending] = slices.DeleteFunc(append(f.recent[ending], now), func(t time.Time) bool { return now.Sub(t) > time.Second })
+	f.peak[ending] = max(f.peak[ending], len(f.recent[ending]))
+	return f.manners[ending]
+}
+
+// answer answers as it should.
+func (f *Fake) answer(w http.ResponseWriter, ending, name string, m Manner) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ending == Bootstrap {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(f.list())
+		return
+	}
+	w.Header().Set("Content-Type", mediaType)
+	d, ok := f.domains[name]
+	if _, served := f.bases[ending]; !ok || !served || !strings.HasSuffix(name, "."+ending) {
+		w.WriteHeader(http.StatusNotFound)
+		_ = json.NewEncoder(w).Encode(map[string]any{"errorCode": 404, "title": unknown})
+		return
+	}
+	object := wellFormed(name, d)
+	if m == Mixed {
+		object = loose(name, d)
+	}
+	_ = json.NewEncoder(w).Encode(object)
+}
+
+// list is the bootstrap file (RFC 9224 §3).
+func (f *Fake) list() map[string]any {
+	var services []any
+	for _, ending := range slices.Sorted(maps.Keys(f.bases)) {
+		base := f.bases[ending]
+		services = append(services, []any{[]string{ending}, []string{"http:" + strings.TrimPrefix(base, "https:") + "/", base + "/"}})
+	}
+	return map[string]any{"version": "1.0", "publication": "2026-01-01T00:00:00Z", "services": services}
+}
+
+// wellFormed is a domain in the form of RFC 9083.
+func wellFormed(name string, d Domain) map[string]any {
+	servers := []any{}
+	for _, ns := range d.Nameservers {
+		servers = append(servers, map[string]any{"objectClassName": "nameserver", "ldhName": ns})
+	}
+	registrar := map[string]any{
+		"objectClassName": "entity", "handle": "R-" + d.IANAID, "roles": []string{"registrar"},
+		"publicIds":  []any{map[string]any{"type": "IANA Registrar ID", "identifier": d.IANAID}},
+		"vcardArray": []any{"vcard", []any{[]any{"version", map[string]any{}, "text", "4.0"}, []any{"fn", map[string]any{}, "text", d.Registrar}}},
+	}
+	return map[string]any{
+		"objectClassName": "domain", "ldhName": name, "handle": "1_DOMAIN", "rdapConformance": []string{"rdap_level_0"},
+		"status": []string{"active", "client transfer prohibited"}, "nameservers": servers,
+		"entities": []any{map[string]any{"objectClassName": "entity", "roles": []string{"registrant"}}, registrar},
+		"events": []any{
+			map[string]any{"eventAction": "registration", "eventDate": "2001-02-03T04:05:06Z"},
+			map[string]any{"eventAction": "expiration", "eventDate": d.ExpiresAt.UTC().Format(time.RFC3339)},
+		},
+	}
+}
+
+// loose is the same domain as sloppy registries write it.
+func loose(name string, d Domain) map[string]any {
+	servers := []any{nil, 7, map[string]any{"ldhName": nil}}
+	for _, ns := range d.Nameservers {
+		servers = append(servers, map[string]any{"ldhName": strings.ToUpper(ns) + "."})
+	}
+	registrar := map[string]any{
+		"roles": "Registrar", "handle": 42, "publicIds": map[string]any{"type": "IANA RegistrarID", "identifier": json.Number(d.IANAID)},
+		"vcardArray": []any{"vcard", []any{"no property", []any{"version"}, []any{"FN", nil, "text", " " + d.Registrar + "\n"}}},
+	}
+	return map[string]any{
+		"objectClassName": "Domain", "ldhName": strings.ToUpper(name) + ".", "status": "active", "nameservers": servers,
+		"entities": map[string]any{"roles": []any{"technical", 1}, "entities": []any{"none", registrar}},
+		"events":   map[string]any{"eventAction": "expiration", "eventDate": d.ExpiresAt.UTC().Format(time.DateOnly)},
+	}
+}
+
+// misbehave answers as it should not.
+func (f *Fake) misbehave(w http.ResponseWriter, r *http.Request, m Manner, name string) {
+	switch m {
+	case Slow:
+		f.wait(r, time.Hour)
+	case Drip, Endless:
+		f.pour(w, r, m)
+	case Broken:
+		http.Error(w, "out of order", http.StatusInternalServerError)
+	case Busy:
+		w.Header().Set("Retry-After", f.RetryAfter)
+		w.WriteHeader(http.StatusTooManyRequests)
+	case Garbage:
+		say(w, mediaType, http.StatusOK, "\x00\x01{not json")
+	case Page:
+		say(w, "text/html", http.StatusOK, "<html>Welcome</html>")
+	case LostPage:
+		say(w, "text/html; charset=utf-8", http.StatusNotFound, "<html>Not found</html>")
+	case OtherName:
+		say(w, mediaType, http.StatusOK, `{"objectClassName":"domain","ldhName":"other-`+name+`"}`)
+	case OtherClass:
+		say(w, mediaType, http.StatusOK, `{"objectClassName":"entity","ldhName":"`+name+`"}`)
+	case Nameless:
+		say(w, mediaType, http.StatusOK, `{"objectClassName":"domain"}`)
+	case Loop:
+		http.Redirect(w, r, r.URL.Path, http.StatusFound)
+	case Downgrade:
+		http.Redirect(w, r, "http://"+r.Host+r.URL.Path, http.StatusFound)
+	case Hangup:
+		panic(http.ErrAbortHandler)
+	default:
+		panic(fmt.Sprintf("there is no manner %q", m))
+	}
+}
+
+func say(w http.ResponseWriter, kind string, status int, body string) {
+	w.Header().Set("Content-Type", kind)
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+// pour sends a body without an end, slowly or as fast as it is read.
+func (f *Fake) pour(w http.ResponseWriter, r *http.Request, m Manner) {
+	w.Header().Set("Content-Type", mediaType)
+	chunk, gap := strings.Repeat(" ", 64<<10), time.Duration(0)
+	if m == Drip {
+		chunk, gap = " ", 100*time.Millisecond
+	}
+	for r.Context().Err() == nil {
+		if _, err := io.WriteString(w, chunk); err != nil || f.wait(r, gap) {
+			return
+		}
+		w.(http.Flusher).Flush()
+	}
+}
+
+// wait waits, and tells whether there is nobody left to answer to.
+func (f *Fake) wait(r *http.Request, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return false
+	case <-r.Context().Done():
+	case <-f.ended:
+	}
+	return true
+}

@@ -1,0 +1,289 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxSets bounds the sets of a chain. RFC 8617 section 4.2.1 wants ten handled at least; each costs a look-up.
+const maxSets = 20
+
+// The fields of an ARC set (RFC 8617 section 4.1).
+const (
+	arcResults = "ARC-Authentication-Results"
+	arcMessage = "ARC-Message-Signature"
+	arcSeal    = "ARC-Seal"
+)
+
+// A Chain is the outcome of a message's Authenticated Received Chain (RFC 8617 section 5.2): what those who have
+// forwarded it say that they saw.
+type Chain struct {
+	Result Result // None, Pass, Fail, or TempError when DNS did not answer
+	Reason string // why it is Fail, in a few printable ASCII words
+	Sealer string // d= of the newest seal, in lower-case A-labels; empty without one
+	Sets   int
+}
+
+var (
+	errBroken  = errors.New("chain is incomplete")
+	errSealed  = errors.New("chain is sealed as failed")
+	errTooMany = errors.New("too many sets")
+	errBody    = errors.New("body hash did not verify")
+	errForm    = errors.New("set is malformed")
+)
+
+// An arcSet is what one forwarder has added.
+type arcSet struct{ results, message, seal field }
+
+// part is where a field belongs in its set; nil for one that is no part of any.
+func (s *arcSet) part(f field) *field {
+	switch {
+	case f.is(arcResults):
+		return &s.results
+	case f.is(arcMessage):
+		return &s.message
+	case f.is(arcSeal):
+		return &s.seal
+	}
+	return nil
+}
+
+// arcSets gives the sets of a header in order. Each must be there once and whole, from 1 on without a gap.
+func arcSets(fields []field) ([]arcSet, error) {
+	var sets [maxSets]arcSet
+	found, highest := 0, 0
+	for _, f := range fields {
+		if new(arcSet).part(f) == nil {
+			continue
+		}
+		n, err := instance(f)
+		if err != nil {
+			return nil, err
+		}
+		at := sets[n-1].part(f)
+		if at.raw != "" {
+			return nil, errBroken
+		}
+		*at = f
+		found++
+		highest = max(highest, n)
+	}
+	if found != 3*highest {
+		return nil, errBroken
+	}
+	return sets[:highest], nil
+}
+
+// instance reads i= of a field of a set.
+func instance(f field) (int, error) {
+	if len(f.raw) > maxSignature || strings.Count(f.raw, ":") > maxSignedNames {
+		return 0, errForm
+	}
+	value := f.value()
+	if f.is(arcResults) { // what follows is no tag list
+		value, _, _ = strings.Cut(value, ";")
+	}
+	n, err := strconv.ParseUint(compact(parseTags(value)["i"]), 10, 8)
+	switch {
+	case err != nil || n == 0:
+		return 0, errForm
+	case n > maxSets:
+		return 0, errTooMany
+	}
+	return int(n), nil
+}
+
+// checkARC validates a chain (RFC 8617 section 5.2). The error is that of reading the body.
+func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (Chain, error) {
+	if msg.tooLarge {
+		return Chain{Result: Fail, Reason: errHeader.Error()}, nil
+	}
+	sets, err := arcSets(msg.fields)
+	if err == nil && len(sets) == 0 {
+		return Chain{Result: None}, nil
+	}
+	c := Chain{Result: Pass, Sets: len(sets)}
+	if len(sets) > 0 {
+		c.Sealer, _ = asciiDomain(compact(parseTags(sets[len(sets)-1].seal.value())["d"]))
+	}
+	if err == nil {
+		err = checkSeals(look, sets)
+	}
+	if err == nil {
+		err = checkMessage(ctx, look, sets[len(sets)-1].message, msg)
+	}
+	var body *bodyError
+	switch {
+	case errors.As(err, &body):
+		return Chain{}, fmt.Errorf("read message: %w", body.error)
+	case err != nil && isTemporary(err):
+		c.Result = TempError
+	case err != nil:
+		c.Result, c.Reason = Fail, printable(err.Error())
+	}
+	return c, nil
+}
+
+// chainOf validates the chain of a message that has one, reading it a second time.
+func (v *Verifier) chainOf(ctx context.Context, look *lookups, r Request, fields []field) (Chain, error) {
+	if len(named(fields, arcSeal))+len(named(fields, arcMessage))+len(named(fields, arcResults)) == 0 {
+		return Chain{Result: None}, nil
+	}
+	msg, err := openMessage(io.NewSectionReader(r.Message, 0, r.Size))
+	if err != nil {
+		return Chain{}, err
+	}
+	return v.checkARC(ctx, look, msg)
+}
+
+// bodyError is an error of reading a message, which says nothing about its chain.
+type bodyError struct{ error }
+
+// isTemporary tells that DNS did not answer.
+func isTemporary(err error) bool {
+	var dns interface{ Temporary() bool }
+	return errors.As(err, &dns) && dns.Temporary()
+}
+
+// checkSeals validates every seal, the newest first.
+func checkSeals(look *lookups, sets []arcSet) error {
+	tags := make([]map[string]string, len(sets))
+	for i, s := range sets {
+		tags[i] = parseTags(s.seal.value())
+		_, signsNames := tags[i]["h"]
+		switch cv := strings.ToLower(compact(tags[i]["cv"])); {
+		case cv == "fail":
+			return errSealed
+		case signsNames, i == 0 && cv != "none", i > 0 && cv != "pass":
+			return errForm
+		}
+	}
+	for i := len(sets) - 1; i >= 0; i-- {
+		key, err := publicKey(look, tags[i])
+		if err != nil {
+			return err
+		}
+		digest := sha256.Sum256([]byte(sealedText(sets[:i+1])))
+		if err := verifies(key, digest[:], tags[i]["b"]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sealedText is what the seal of the last set signs (RFC 8617 section 5.1.1).
+func sealedText(sets []arcSet) string {
+	var b strings.Builder
+	for i, s := range sets {
+		b.WriteString(s.results.relaxed())
+		b.WriteString(s.message.relaxed())
+		if i < len(sets)-1 {
+			b.WriteString(s.seal.relaxed())
+		}
+	}
+	b.WriteString(strings.TrimSuffix(sets[len(sets)-1].seal.withoutSignature().relaxed(), "\r\n"))
+	return b.String()
+}
+
+// checkMessage validates the newest ARC-Message-Signature, which is a DKIM signature in all but its name and its version.
+func checkMessage(ctx context.Context, look *lookups, f field, msg *message) error {
+	tags := parseTags(f.value())
+	names := strings.Split(strings.ToLower(compact(tags["h"])), ":")
+	_, partial := tags["l"]
+	header, body, _ := strings.Cut(strings.ToLower(compact(tags["c"])), "/")
+	relaxedHead, headOK := canonicalName(header)
+	relaxedBody, bodyOK := canonicalName(body)
+	if !headOK || !bodyOK || partial || !slices.Contains(names, "from") || slices.Contains(names, strings.ToLower(arcSeal)) {
+		return errForm
+	}
+	text, ok := signedText(msg.fields, names, f, relaxedHead)
+	if !ok {
+		return errHeader
+	}
+	key, err := publicKey(look, tags)
+	if err != nil {
+		return err
+	}
+	digest := sha256.Sum256([]byte(text))
+	if err := verifies(key, digest[:], tags["b"]); err != nil {
+		return err
+	}
+	return checkBody(ctx, msg.body, relaxedBody, compact(tags["bh"]))
+}
+
+// canonicalName reads one half of c=, which is simple where it is absent, and tells whether it is relaxed.
+func canonicalName(name string) (relaxed, ok bool) {
+	return name == "relaxed", name == "relaxed" || name == "simple" || name == ""
+}
+
+// signedText is what a signature over fields of a header signs (RFC 6376 section 3.7): of a name that stands several
+// times in h=, the fields from the bottom up. It tells whether that is small enough to be made.
+func signedText(fields []field, names []string, signature field, relaxed bool) (string, bool) {
+	form := func(f field) string { return f.raw }
+	if relaxed {
+		form = field.relaxed
+	}
+	byName := map[string][]field{}
+	for _, f := range fields {
+		name := strings.ToLower(f.name)
+		byName[name] = append(byName[name], f)
+	}
+	var b strings.Builder
+	for _, name := range names {
+		if left := byName[name]; len(left) > 0 {
+			b.WriteString(form(left[len(left)-1]))
+			byName[name] = left[:len(left)-1]
+		}
+		if b.Len() > maxHeader {
+			return "", false
+		}
+	}
+	b.WriteString(strings.TrimSuffix(form(signature.withoutSignature()), "\r\n"))
+	return b.String(), true
+}
+
+// checkBody compares the body's hash with bh=.
+func checkBody(ctx context.Context, body io.Reader, relaxed bool, bh string) error {
+	sum, err := hashBody(ctx, body, relaxed)
+	if err != nil {
+		return &bodyError{err}
+	}
+	want, err := base64.StdEncoding.DecodeString(bh)
+	if err != nil || subtle.ConstantTimeCompare(sum, want) != 1 {
+		return errBody
+	}
+	return nil
+}
+
+func hashBody(ctx context.Context, body io.Reader, relaxed bool) ([]byte, error) {
+	h := sha256.New()
+	c := &canonicalBody{to: h, relaxed: relaxed}
+	if _, err := io.Copy(c, contextReader{ctx, body}); err != nil {
+		return nil, err
+	}
+	if err := c.Close(); err != nil {
+		return nil, err
+	}
+	return h.Sum(nil), nil
+}
+
+// contextReader reads until its context ends.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

@@ -1,0 +1,108 @@
+package auth
+
+import (
+	"io"
+	"strings"
+)
+
+// relaxed is the field by the relaxed header canonicalisation (RFC 6376 section 3.4.2), with its CRLF.
+func (f field) relaxed() string {
+	name, value, _ := strings.Cut(f.raw, ":")
+	return strings.ToLower(strings.TrimSpace(name)) + ":" + oneLine(value) + "\r\n"
+}
+
+// withoutSignature is the field with an empty b= tag, as it is signed itself (RFC 6376 section 3.5).
+func (f field) withoutSignature() field {
+	name, value, _ := strings.Cut(f.raw, ":")
+	parts := strings.Split(value, ";")
+	for i, part := range parts {
+		if tag, _, ok := strings.Cut(part, "="); ok && strings.TrimSpace(tag) == "b" {
+			parts[i] = tag + "="
+		}
+	}
+	return newField(name+":"+strings.Join(parts, ";"), f.lines)
+}
+
+// A canonicalBody passes a body on in its canonical form (RFC 6376 sections 3.4.3 and 3.4.4). It holds line ends back
+// as a number until text follows them, so that those at the end of the body cost nothing.
+type canonicalBody struct {
+	to      io.Writer
+	relaxed bool
+	ends    int  // line ends since the last text
+	space   bool // white space since the last text of this line; relaxed only
+	cr      bool // the last byte was CR
+	wrote   bool
+	buf     []byte
+}
+
+const canonicalChunk = 4 << 10
+
+func (c *canonicalBody) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if err := c.add(b); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func (c *canonicalBody) add(b byte) error {
+	if c.cr && b != '\n' {
+		if err := c.text('\r'); err != nil { // alone it is text
+			return err
+		}
+	}
+	c.cr = b == '\r'
+	switch {
+	case b == '\r':
+	case b == '\n':
+		c.space = false
+		c.ends++
+	case c.relaxed && (b == ' ' || b == '\t'):
+		c.space = true
+	default:
+		return c.text(b)
+	}
+	return nil
+}
+
+func (c *canonicalBody) text(b byte) error {
+	for ; c.ends > 0; c.ends-- {
+		if err := c.put('\r', '\n'); err != nil {
+			return err
+		}
+	}
+	if c.space {
+		c.space = false
+		c.buf = append(c.buf, ' ')
+	}
+	return c.put(b)
+}
+
+func (c *canonicalBody) put(bytes ...byte) error {
+	c.wrote = true
+	c.buf = append(c.buf, bytes...)
+	if len(c.buf) < canonicalChunk {
+		return nil
+	}
+	return c.flush()
+}
+
+func (c *canonicalBody) flush() error {
+	_, err := c.to.Write(c.buf)
+	c.buf = c.buf[:0]
+	return err
+}
+
+// Close ends the body: with one line end, but for one without text that is relaxed.
+func (c *canonicalBody) Close() error {
+	if c.cr {
+		if err := c.text('\r'); err != nil {
+			return err
+		}
+	}
+	if c.wrote || !c.relaxed {
+		c.buf = append(c.buf, "\r\n"...)
+	}
+	return c.flush()
+}
