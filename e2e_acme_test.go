@@ -73,6 +73,9 @@ func (p *pebble) visit(addr, url string) (status int, location string) {
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, resp.Body)
+	if resp.ProtoMajor != 2 {
+		p.t.Errorf("%s speaks %s", url, resp.Proto)
+	}
 	return resp.StatusCode, resp.Header.Get("Location")
 }
 
