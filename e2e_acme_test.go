@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -63,7 +64,9 @@ func (p *pebble) visit(addr, url string) (status int, location string) {
 	c := &http.Client{
 		Timeout: 10 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			Dial:            func(network, _ string) (net.Conn, error) { return net.Dial(network, addr) },
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			},
 			TLSClientConfig: &tls.Config{RootCAs: p.roots}, DisableKeepAlives: true, ForceAttemptHTTP2: true,
 		},
 	}

@@ -37,7 +37,7 @@ func openInstallation(dir string, s *settings, l *listeners, log *slog.Logger) (
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	if config.Registrars, err = registrars(s.Registrar, st, log); err != nil {
+	if config.Registrars, err = registrars(s.Registrar, config, st); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	asks := newRDAP(s, config.Resolver, config.RootCAs, log)

@@ -308,7 +308,9 @@ func (s *server) serveSocket(ctx context.Context, dir string, ears *sync.WaitGro
 	if err != nil {
 		return "", fmt.Errorf("listen on %s: %w", path, err)
 	}
-	s.start(ears, "socket", func() error { return s.serveHTTP(ctx, netutil.LimitListener(ln, maxHTTPConns), localHandler(s.inst.svc, s.api)) })
+	s.start(ears, "socket", func() error {
+		return s.serveHTTP(ctx, netutil.LimitListener(ln, maxHTTPConns), localHandler(s.inst.svc, s.api))
+	})
 	return path, nil
 }
 

@@ -74,11 +74,6 @@ type relaySettings struct {
 	IDTemplate    string    `toml:"id_template"`
 }
 
-// registrarSettings is the table [registrar]. The sandbox has no settings of its own; that it is there switches it on.
-type registrarSettings struct {
-	Sandbox *struct{} `toml:"sandbox"`
-}
-
 // rdapSettings is the table [rdap].
 type rdapSettings struct {
 	BootstrapURL bootstrapURL `toml:"bootstrap_url"`
@@ -226,6 +221,9 @@ func (s *settings) check() error {
 		}
 		seen[s.Relay[i].Name] = true
 	}
+	if err := s.Registrar.check(); err != nil {
+		return usageError{err}
+	}
 	return nil
 }
 
@@ -263,14 +261,19 @@ func (r *relaySettings) check() error {
 	if (r.IDPattern.text == "") != (r.IDTemplate == "") {
 		return errors.New("id_pattern and id_template go together")
 	}
-	if r.PasswordFile == "" {
+	return secretOf("password", &r.Password, r.PasswordFile)
+}
+
+// secretOf reads a secret from its file, if it is given as one.
+func secretOf(name string, secret *string, file string) error {
+	if file == "" {
 		return nil
 	}
-	if r.Password != "" {
-		return errors.New("give password or password_file, not both")
+	if *secret != "" {
+		return fmt.Errorf("give %s or %s_file, not both", name, name)
 	}
-	secret, err := os.ReadFile(r.PasswordFile)
-	r.Password = strings.TrimRight(string(secret), "\r\n")
+	text, err := os.ReadFile(file)
+	*secret = strings.TrimRight(string(text), "\r\n")
 	return err
 }
 

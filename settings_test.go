@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +43,10 @@ func TestFlagWinsOverEnvironmentOverFile(t *testing.T) {
 }
 
 func TestFileSettings(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("nc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s, err := merged(t, `
 public_ip = ["192.0.2.1", "2001:db8::1"]
 mx_port = 2526
@@ -50,6 +56,13 @@ listen = "127.0.0.1:5300"
 check_interval = "30m"
 [registrar]
 sandbox = {}
+[registrar.namecom]
+username = "us"
+token_file = "`+token+`"
+base_url = "https://api.dev.name.com"
+[registrar.cloudflare]
+account_id = "acc"
+token = "cf"
 [rdap]
 bootstrap_url = "https://mirror.example/dns.json"
 [limits]
@@ -68,6 +81,14 @@ id_template = '<{1}@relay.example>'
 	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.RDAP.BootstrapURL.text != "https://mirror.example/dns.json" || s.Zones.CheckInterval.d == 0 ||
 		s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
+	}
+	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL == "" || c.AccountID != "acc" || c.Token != "cf" {
+		t.Errorf("registrars %+v, %+v", n, c)
+	}
+	for _, file := range []string{"[registrar.namecom]\nusername='u'\ntoken='t'\n[registrar.sandbox]", "registrar.sandbox = {}\n[registrar.namecom]\nusername='u'\ntoken='t'"} {
+		if s, err = merged(t, file); err != nil || s.Registrar.Sandbox == nil || s.Registrar.NameCom == nil {
+			t.Errorf("%s: %+v, %v", file, s, err)
+		}
 	}
 	if s, err = merged(t, `dns = "127.0.0.1:5301"`); err != nil || s.DNS.text != "127.0.0.1:5301" {
 		t.Fatalf("dns as an address: %v, %v", s, err)
@@ -91,6 +112,12 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[dns]\ncheck_interval = 'soon'", want: []string{"line 2", "1h"}},
 		{file: "[registrar]\nsandbx = {}", want: []string{"line 2", `"registrar.sandbx"`}},
 		{file: "[registrar]\nsandbox = {price = 3}", want: []string{"line 2", `price"`}},
+		{file: "[registrar.namecom]\nuser = 'u'", want: []string{"line 2", `"registrar.namecom.user"`}},
+		{file: "[registrar.namecom]\nusername = 'u'", want: []string{"[registrar.namecom]", "username", "token_file"}},
+		{file: "[registrar.namecom]\nusername = 'u'\ntoken = 't'\ntoken_file = 'f'", want: []string{"[registrar.namecom]", "not both"}},
+		{file: "[registrar.namecom]\nusername = 'u'\ntoken_file = '/nowhere/token'", want: []string{"[registrar.namecom]", "/nowhere/token"}},
+		{file: "[registrar.namecom]\nusername = 'u'\ntoken = 't'\nbase_url = 'api.name.com'", want: []string{"[registrar.namecom]", "base_url"}},
+		{file: "[registrar.cloudflare]\ntoken = 't'", want: []string{"[registrar.cloudflare]", "account_id"}},
 		{file: "[rdap]\nbootstrap_url = 'dns.json'", want: []string{"line 2", "https://", "off"}},
 		{file: "[rdap]\nbootstrap_url = 'https://u:p@x/'", want: []string{"line 2"}},
 		{file: "hostname = ", want: []string{"line 1"}},

@@ -154,7 +154,7 @@ var abouts = map[string]about{
 	"check_nameservers":   {group: "Domains", summary: "Look whether domains are delegated to us", text: "Those that are go on to be set up."},
 	"setup_domain":        {group: "Domains", summary: "Set a domain up, and buy it if asked to", text: "Buying needs `register: true`, the quoted `price` and the `purchase` permission. Run again it repairs, and never buys twice. Passwords that are not given are made; an export shows them.", errors: "invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy not_configured insufficient_scope forbidden_role"},
 	"get_domain":          {group: "Domains", summary: "Show a domain"},
-	"update_domain":       {group: "Domains", summary: "Change a domain", errors: "domain_busy", show: "tags notes"},
+	"update_domain":       {group: "Domains", summary: "Change a domain", errors: "domain_busy upstream_error not_configured", show: "tags notes"},
 	"delete_domain":       {group: "Domains", summary: "Delete a domain with its mailboxes and their mail", errors: "domain_busy"},
 	"get_dns_status":      {group: "Domains", summary: "Show how a domain's DNS stands", text: "With `refresh=true` it looks now."},
 	"get_dns_records":     {group: "Domains", summary: "List the records to enter for a manual domain", errors: "not_manual_domain"},

@@ -226,10 +226,16 @@ func cleanTags(tags []string) ([]string, error) {
 	return out, nil
 }
 
-// UpdateDomain changes what about a domain is the owner's choice and needs no work elsewhere.
-func (s *Service) UpdateDomain(_ context.Context, who Actor, in UpdateDomainIn) (*Domain, error) {
+// UpdateDomain changes what about a domain is the owner's choice. Only auto_renew of a domain that was bought here is
+// somebody else's business, and its registrar is told first.
+func (s *Service) UpdateDomain(ctx context.Context, who Actor, in UpdateDomainIn) (*Domain, error) {
 	if err := in.check(s.Config); err != nil {
 		return nil, err
+	}
+	if in.AutoRenew != nil {
+		if err := s.tellRenewal(ctx, who, in); err != nil {
+			return nil, err
+		}
 	}
 	var out Domain
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -308,15 +314,18 @@ func checkIdle(tx *store.Tx, d *store.Domain) error {
 	return errBusy(d, "is being worked on")
 }
 
-// makeIdle ends the job that waits for a domain's delegation, so that something else can begin. While a job is at work
-// it refuses.
+// makeIdle ends the job that waits for a domain's delegation, and a setup that waits for its next try, so that something
+// else can begin. While a job is at work it refuses.
 func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	busy := checkIdle(tx, d)
-	if busy == nil || d.Status != domainPendingNS {
-		return busy
+	if busy == nil {
+		return nil
 	}
 	j, err := store.Jobs.Get(tx, d.JobID)
 	if err != nil || j.State != store.JobQueued {
+		return busy
+	}
+	if tried := j.Kind == "domain_setup" && j.Attempt > 0; !tried && d.Status != domainPendingNS {
 		return busy
 	}
 	return s.Queue.Cancel(tx, j.ID)
