@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -140,7 +142,14 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{args: []string{"--mx-port", "0"}, want: []string{"--mx-port", "65535"}},
 		{args: []string{"--public-ip", "here"}, want: []string{"--public-ip", "IP address"}},
 		{args: []string{"--tls-cert", "x"}, want: []string{"--tls-key"}},
-		{args: []string{"--hostname", "mail.example.com"}, want: []string{"certificate"}},
+		{args: []string{"--hostname", "mail.example.com", "--acme-directory", "off"}, want: []string{"certificate", "--acme-directory"}},
+		{args: []string{"--hostname", "mail.example.com", "--http", "off"}, want: []string{"certificate", "--http"}},
+		{args: []string{"--http-tls", ":0"}, want: []string{"certificate"}},
+		{args: []string{"--acme-directory", "ca.example"}, want: []string{"--acme-directory", "https"}},
+		{args: []string{"--acme-directory", "http://ca.example/"}, want: []string{"--acme-directory", "https"}},
+		{file: "acme_directory = 'on'", want: []string{"line 1", "https"}},
+		{file: "acme_eab_kid = 'k'", want: []string{"acme_eab_hmac"}},
+		{file: "acme_eab_hmac = '*'", want: []string{"line 1", "base64url"}},
 	} {
 		_, err := merged(t, tc.file, tc.args...)
 		if err == nil {
@@ -200,5 +209,43 @@ tsig_secret_file = "`+file+`"
 	}
 	if got := copiers(c); len(got) != 1 || got[0].Key == nil || got[0].Addr.String() != "192.0.2.53" {
 		t.Fatalf("for dnsd: %+v", got)
+	}
+}
+
+// A host's name is enough to run: its certificate comes from an authority. The sandbox asks nobody unasked.
+func TestCertificatesWithoutFiles(t *testing.T) {
+	s, err := merged(t, "", "--hostname", "mail.example.com")
+	if err != nil || s.Directory.text != ca.LetsEncrypt {
+		t.Fatalf("production: %v, %v", s, err)
+	}
+	if acme := serviceACME(s); acme == nil || !acme.Host {
+		t.Errorf("production: %+v", acme)
+	}
+	if s, err = merged(t, "tls_cert = 'a'\ntls_key = 'b'", "--hostname", "mail.example.com"); err != nil || serviceACME(s) == nil || serviceACME(s).Host {
+		t.Errorf("with a file for the host's name: %v, %v", s, err)
+	}
+	if s, err = merged(t, ""); err != nil || serviceACME(s) != nil || startTLS(s) != "none" {
+		t.Errorf("sandbox: %v, %v", s, err)
+	}
+	s, err = merged(t, "acme_directory = 'https://127.0.0.1/dir'\nacme_eab_kid = 'k'\nacme_eab_hmac = 'AQID'", "--http-tls", ":0")
+	if err != nil || serviceACME(s) == nil || startTLS(s) != "starttls" || !bytes.Equal(serviceACME(s).EABKey, []byte{1, 2, 3}) {
+		t.Errorf("sandbox with an authority: %v, %v", s, err)
+	}
+}
+
+func TestReloadNamesWhatNeedsARestart(t *testing.T) {
+	was, err := merged(t, "log_level = 'info'\nsmtp = ':25'\n[limits]\ndomains = 3\n[dns]\nlisten = ':1'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := merged(t, "log_level = 'debug'\nsmtp = ':26'\ntls_cert = 'a'\ntls_key = 'b'\n[limits]\ndomains = 4\n[dns]\nlisten = ':2'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := was.differences(is), []string{"smtp", "dns", "tls_cert", "tls_key", "limits"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := was.differences(was); len(got) != 0 {
+		t.Errorf("the same settings differ in %v", got)
 	}
 }

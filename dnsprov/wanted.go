@@ -172,7 +172,7 @@ func (s Spec) spf() string {
 func Managed(wanted []Record, name, typ, value string) bool {
 	name = hostName(name)
 	for _, w := range wanted {
-		if w.Purpose == PurposeCustom || w.Purpose == PurposeACME || w.Name != name {
+		if w.Purpose == PurposeCustom || w.Name != name || w.Purpose == PurposeACME && typ == "TXT" {
 			continue
 		}
 		switch {

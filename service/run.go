@@ -12,6 +12,9 @@ func (s *Service) Run(ctx context.Context) error {
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	telling.Go(func() { s.tellSecondaries(ctx) })
+	if err := s.planHostCertificate(); err != nil {
+		s.Log.Error("plan the certificate of this host", "error", err)
+	}
 	t := time.NewTicker(30 * time.Second)
 	defer t.Stop()
 	hourly := time.NewTicker(time.Hour)

@@ -204,6 +204,9 @@ func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 			spec.IPv6 = append(spec.IPv6, ip)
 		}
 	}
+	for _, c := range d.Challenges {
+		spec.Challenges = append(spec.Challenges, challengeRecord(c))
+	}
 	for _, k := range d.DKIM {
 		spec.DKIM = append(spec.DKIM, dnsprov.DKIMKey{Selector: k.Selector, Record: k.Record})
 	}
