@@ -33,8 +33,8 @@ const (
 	PurposeCustom     = "CUSTOM"     // a record that the domain's owner added
 )
 
-// same reports whether two records publish the same thing; TTL, purpose and the letter case of names do not count.
-func (r Record) same(o Record) bool {
+// Same reports whether two records publish the same thing; TTL, purpose and the letter case of names do not count.
+func (r Record) Same(o Record) bool {
 	if r.Type != o.Type || hostName(r.Name) != hostName(o.Name) || r.Priority != o.Priority || r.Weight != o.Weight || r.Port != o.Port {
 		return false
 	}

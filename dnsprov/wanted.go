@@ -101,7 +101,7 @@ func (s Spec) mail() []Record {
 // addNew adds what is not there yet: a host of ours may have a name such as www below the domain.
 func addNew(records, more []Record) []Record {
 	for _, r := range more {
-		if !slices.ContainsFunc(records, r.same) {
+		if !slices.ContainsFunc(records, r.Same) {
 			records = append(records, r)
 		}
 	}

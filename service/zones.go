@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"strings"
@@ -107,18 +108,32 @@ func (s *Service) makeZone(name string, src *zoneSource) {
 		s.zones.others.list(name, false)
 		return
 	}
-	zone, err := src.zone()
-	if err != nil { // the zone of before is better than none
+	if err := src.publish(&s.zones.served); err != nil { // the zone of before is better than none
 		s.Log.Error("make a zone", "domain", name, "error", err)
 		return
 	}
-	s.zones.served.Put(zone)
 	s.zones.others.list(name, true)
 }
 
+func (src *zoneSource) options() builtin.Options {
+	return builtin.Options{Nameservers: src.spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below}
+}
+
+// zone makes the zone without serving it.
 func (src *zoneSource) zone() (*builtin.Zone, error) {
-	o := builtin.Options{Nameservers: src.spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below}
-	return builtin.NewZone(src.spec.Domain, dnsprov.Wanted(src.spec, dnsprov.Builtin), o)
+	return builtin.NewZone(src.spec.Domain, dnsprov.Wanted(src.spec, dnsprov.Builtin), src.options())
+}
+
+// publish brings what is served of a domain to what it should be.
+func (src *zoneSource) publish(served *builtin.Zones) error {
+	p := &builtin.Provider{Zones: served, Options: src.options()}
+	at := dnsprov.Place{Domain: src.spec.Domain}
+	have, err := p.Records(context.Background(), at)
+	if err != nil {
+		return err
+	}
+	_, err = p.Apply(context.Background(), at, dnsprov.Plan(have, dnsprov.Wanted(src.spec, dnsprov.Builtin)))
+	return err
 }
 
 // note keeps a change for whoever asks next; src is nil for a zone that is gone. It is called after the commit.
