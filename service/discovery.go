@@ -50,7 +50,7 @@ func (s *Service) MailSettings(domain string) (*MailSettings, error) {
 func (s *Service) MailSettingsOf(address string) (email string, out *MailSettings, err error) {
 	email, err = normalizeEmail("email", address)
 	if err != nil {
-		return "", nil, nil //nolint:nilerr // what is no address has no settings
+		return "", nil, nil // what is no address has no settings
 	}
 	_, domain, _ := msg.SplitEmail(email)
 	out, err = s.MailSettings(domain)

@@ -112,6 +112,9 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	jobs.Progress(ctx, j.Total, j.Total, "")
 	return func(tx *store.Tx, _ *store.Job) error {
 		tx.After(func() { s.zones.note(d.Name, nil) })
+		if err := s.dropCertificate(tx, d.ID); err != nil {
+			return err
+		}
 		return store.Domains.Delete(tx, d.ID)
 	}, nil
 }

@@ -198,7 +198,10 @@ func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 	}
 	err := s.countLook(tx, d, l, before)
 	d.DNSStatus = dnsStatusOf(d, d.Checks)
-	return err
+	if err != nil {
+		return err
+	}
+	return s.planCertificate(tx, d)
 }
 
 // countLook counts bad looks at a complete domain. The second in a row is told of, once until a good one ends the

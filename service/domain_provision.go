@@ -318,6 +318,9 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *look) error {
 	if err := s.planCheck(tx, d, wait); err != nil {
 		return err
 	}
+	if err := s.planCertificate(tx, d); err != nil {
+		return err
+	}
 	if err := s.putDomain(tx, d); err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ type zones struct {
 	served builtin.Zones
 	host   *builtin.Zone // of the installation's own names, in the sandbox
 	stale  atomic.Bool   // there is something in noted, or nothing has been read yet
+	others *secondaries  // who copies the zones; they are told what changes
 
 	making sync.Mutex // whoever makes zones; others wait, since they want what is made
 	loaded bool       // every domain has been read; guarded by making
@@ -104,11 +105,14 @@ func (z *zones) take() map[string]*zoneSource {
 func (s *Service) makeZone(name string, src *zoneSource) {
 	if src == nil {
 		s.zones.served.Remove(name)
+		s.zones.others.list(name, false)
 		return
 	}
 	if err := src.publish(&s.zones.served); err != nil { // the zone of before is better than none
 		s.Log.Error("make a zone", "domain", name, "error", err)
+		return
 	}
+	s.zones.others.list(name, true)
 }
 
 func (src *zoneSource) options() builtin.Options {
@@ -139,16 +143,25 @@ func (z *zones) note(name string, src *zoneSource) {
 	if z.noting {
 		z.noted[name] = src
 		z.stale.Store(true)
+		z.others.changed(name)
 	}
 }
 
-// loadZones notes the zone of every domain, a page in each transaction. What changes meanwhile is noted too; both are
-// the newest state, or something newer is on its way.
+// loadZones makes the zones for the first time. What changes meanwhile is noted; both are the newest state, or something
+// newer is on its way.
 func (s *Service) loadZones() error {
+	if _, err := s.keepZoneBase(); err != nil {
+		return err
+	}
 	z := s.zones
 	z.mu.Lock()
 	z.noting = true
 	z.mu.Unlock()
+	return s.readZones()
+}
+
+// readZones makes the zone of every domain, a page in each transaction.
+func (s *Service) readZones() error {
 	after, more := "", true
 	for more {
 		more = false
@@ -180,7 +193,7 @@ func (s *Service) serves(d *store.Domain) bool {
 }
 
 func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
-	return &zoneSource{spec: s.zoneSpec(tx, d), serial: uint32(d.ZoneChangedAt.Unix()), key: s.zoneKey(d), below: s.delegations(tx, d)}
+	return &zoneSource{spec: s.zoneSpec(tx, d), serial: s.zoneSerial(tx, d), key: s.zoneKey(d), below: s.delegations(tx, d)}
 }
 
 // zoneSpec is what all records of a domain are made from, those of the owner's own too.
@@ -200,7 +213,9 @@ func ownRecord(r *store.CustomRecord) dnsprov.Record {
 // spec is what the managed records of a domain are made from.
 func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
-	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, DMARC: d.DMARC, Redirect: d.RedirectURL != ""}
+	spec := dnsprov.Spec{
+		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.elsewhere(), DMARC: d.DMARC, Redirect: d.RedirectURL != "",
+	}
 	s.clientPorts(&spec)
 	for _, ip := range c.PublicIPs {
 		if ip.Unmap().Is4() {
@@ -208,6 +223,9 @@ func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 		} else {
 			spec.IPv6 = append(spec.IPv6, ip)
 		}
+	}
+	for _, c := range d.Challenges {
+		spec.Challenges = append(spec.Challenges, challengeRecord(c))
 	}
 	for _, k := range d.DKIM {
 		spec.DKIM = append(spec.DKIM, dnsprov.DKIMKey{Selector: k.Selector, Record: k.Record})
@@ -326,7 +344,11 @@ func hostZone(c Config) *builtin.Zone {
 	var records []dnsprov.Record
 	for _, name := range append([]string{c.Hostname}, c.Nameservers...) {
 		if strings.HasSuffix(name, "."+parent) {
-			for _, ip := range c.PublicIPs {
+			ips, ok := c.elsewhere()[name]
+			if !ok {
+				ips = c.PublicIPs
+			}
+			for _, ip := range ips {
 				records = append(records, addressRecord(name, ip.Unmap()))
 			}
 		}
