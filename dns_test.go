@@ -203,6 +203,13 @@ stub-zone:
 // startUnbound runs unbound until the test ends and returns its address.
 func startUnbound(t *testing.T, ours string) (addr string) {
 	t.Helper()
+	ours = strings.Replace(ours, ":", "@", 1)
+	return runUnbound(t, func(port string) string { return fmt.Sprintf(unboundConf, port, ours, ours) })
+}
+
+// runUnbound runs unbound with a configuration for a port of 127.53.0.53 until the test ends, and returns its address.
+func runUnbound(t *testing.T, config func(port string) string) (addr string) {
+	t.Helper()
 	unbound := program(t, "unbound", "/usr/sbin/unbound")
 	free, err := net.ListenPacket("udp", "127.53.0.53:0")
 	if err != nil {
@@ -214,9 +221,8 @@ func startUnbound(t *testing.T, ours string) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours = strings.Replace(ours, ":", "@", 1)
 	conf := filepath.Join(t.TempDir(), "unbound.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, unboundConf, port, ours, ours), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(config(port)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

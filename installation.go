@@ -37,7 +37,7 @@ func openInstallation(dir string, s *settings, l *listeners, log *slog.Logger) (
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	if config.Registrars, err = registrars(s.Registrar, st, log); err != nil {
+	if config.Registrars, err = registrars(s.Registrar, config, st); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	asks := newRDAP(s, config.Resolver, config.RootCAs, log)
@@ -72,6 +72,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 		c.Hostname = "mail.mailstead.test"
 	}
 	c.Nameservers = nameservers(c.Hostname)
+	withSecondaries(&c, &s.Zones)
 	for _, r := range s.Relay {
 		c.Relays = append(c.Relays, service.Relay{
 			Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
@@ -84,17 +85,28 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	if c.RootCAs, err = rootCAs(s.CAFile); err != nil {
 		return c, nil, err
 	}
+	c.ACME = serviceACME(s)
 	if l != nil {
 		describe(&c, s, l)
 	}
 	switch {
 	case s.Resolver.on():
-		c.Resolver = dnsprov.NewResolver(s.Resolver.text)
+		c.Resolver, c.LookupDS = dnsprov.NewResolver(s.Resolver.text), lookupDS(s.Resolver.text)
 	case s.Sandbox() && l != nil && l.dnsTCP != nil:
 		own = &ownResolver{own: dnsprov.NewResolver(l.dnsTCP.Addr().String())}
-		c.Resolver = own
+		c.Resolver, c.LookupDS = own, lookupDS(l.dnsTCP.Addr().String())
+	case !s.Sandbox():
+		c.LookupDS = lookupDS("")
 	}
+	c.Edge = edgeProvider(s.Edge, c)
 	return c, own, nil
+}
+
+// lookupDS asks one resolver; "" is the system's.
+func lookupDS(addr string) service.LookupDS {
+	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) {
+		return dnsprov.LookupDS(ctx, addr, domain)
+	}
 }
 
 // describe notes what mail clients and API clients are told.
@@ -107,6 +119,13 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	if l.imaps == nil {
 		c.IMAPSecurity = startTLS(s)
 	}
+	if l.submissions != nil {
+		c.SubmissionBeside = portOf(l.submission)
+	}
+	if l.imaps != nil {
+		c.IMAPBeside = portOf(l.imap)
+	}
+	c.HTTPS, c.HTTPSPort = l.httpTLS != nil, portOf(l.httpTLS)
 	c.BaseURL = "http://" + addrOf(l.http)
 	switch {
 	case l.httpTLS != nil && !s.Sandbox():
@@ -121,8 +140,18 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	}
 }
 
+// serviceACME says where certificates come from that are in no file.
+func serviceACME(s *settings) *service.ACME {
+	if !s.Directory.on() {
+		return nil
+	}
+	return &service.ACME{
+		Directory: s.Directory.text, Email: s.ACMEEmail, EABKeyID: s.EABKeyID, EABKey: s.EABKey.key, Host: s.TLSCert == "",
+	}
+}
+
 func startTLS(s *settings) string {
-	if s.TLSCert == "" {
+	if s.TLSCert == "" && !s.Directory.on() {
 		return "none"
 	}
 	return "starttls"

@@ -86,8 +86,11 @@ func TestConnectDomains(t *testing.T) {
 		"dns_health.issues", "[]", "dns_health.checked_at", "<nil>", "dns_health.failing_since", "<nil>", "dkim_selector", "<nil>",
 		"dmarc_override", "<nil>", "redirect_url", "<nil>", "forward_address", "<nil>", "catch_all", "<nil>", "sending_mode", "direct",
 		"email_users_count", "0", "tags", "[a b]", "notes", "<nil>", "job_id", "<nil>", "completed_at", "<nil>")
-	b.get("/v1/domains/"+r.text("domains.1.domain_id")).is(200).has("domain_unicode", "bücher.test")
+	b.get("/v1/domains/"+r.text("domains.1.domain_id")).is(200).has("domain_unicode", "bücher.test", "dnssec.status", "unknown",
+		"dnssec.ds.0.algorithm", "13", "dnssec.ds.0.digest_type", "2", "dnssec.ds.1", "")
 	b.get("/v1/events?type=domain.created").is(200).has("pagination.count", "0")
+	manual := b.post("/v1/domains/connect", map[string]any{"domains": []string{"byhand.test"}, "manual_dns": true}).is(200).text("domains.0.domain_id")
+	b.get("/v1/domains/"+manual).is(200).has("dnssec", "<nil>")
 }
 
 func TestConnectDomainsRefuses(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -15,7 +14,9 @@ import (
 
 const (
 	orderFor     = 30 * time.Second // one question to a registrar, the order included
-	orderSettles = 2 * time.Minute  // after a try that was not answered, until it is looked up; longer than orderFor
+	orderSettles = 2 * time.Minute  // after a try that was not answered, until there may be another; longer than orderFor
+	orderIsLost  = 24 * time.Hour   // after a try that was not answered: what it bought would show by now
+	clocksDiffer = 24 * time.Hour   // a registrar may write times of another zone
 	lapsedAfter  = 90 * 24 * time.Hour
 )
 
@@ -39,14 +40,9 @@ func (p *setupPlan) planPurchase() error {
 			return Invalid("registrar", "not_allowed", "%.40q is not a registrar of this installation; GET /v1/account lists them", p.in.Registrar)
 		}
 	}
-	return nil
-}
-
-func (s *Service) registrarNamed(name string) registrar.Registrar {
-	for _, shop := range s.Config.Registrars {
-		if shop.Name() == name {
-			return shop
-		}
+	if registrar.HasFixedNameservers(p.shop) && p.in.EdgeAPIToken == nil && !p.in.ManualDNS {
+		return Invalid("edge_api_token", "required",
+			"is required with register at %s, which does not let nameservers be changed: give an API token for its DNS, or manual_dns to enter the records yourself, or choose another registrar", p.shop.Name())
 	}
 	return nil
 }
@@ -126,14 +122,10 @@ func (b *purchasing) ask(question func(context.Context) error) error {
 
 // lookUp finds out what came of a try whose answer never came.
 func (b *purchasing) lookUp() error {
-	var found *registrar.Registration
-	err := b.ask(func(ctx context.Context) (err error) {
-		found, err = b.shop.Find(ctx, b.pu.Domain)
-		return err
-	})
+	found, err := b.find()
 	switch {
-	case err == nil && (found.Key == b.pu.ID || found.Key == "" && found.RegisteredAt.After(b.pu.TriedAt.Add(-time.Hour))):
-		return b.keep(found)
+	case err == nil && b.ours(found):
+		return b.take(found)
 	case err == nil:
 		return b.refuse("domain_unavailable", "%s is in the registrar account already, by another order. The operator of this installation can say whose it is.", b.pu.Domain)
 	case !errors.Is(err, registrar.ErrNotFound):
@@ -145,16 +137,37 @@ func (b *purchasing) lookUp() error {
 	return b.order()
 }
 
+func (b *purchasing) find() (found *registrar.Registration, err error) {
+	err = b.ask(func(ctx context.Context) (err error) {
+		found, err = b.shop.Find(ctx, b.pu.Domain)
+		return err
+	})
+	return found, err
+}
+
+// ours tells whether a domain of the registrar account came of this purchase. It was for sale when the order went out, so
+// that where the registrar keeps no key only what is older than the intent is somebody else's.
+func (b *purchasing) ours(r *registrar.Registration) bool {
+	return r.Key == b.pu.ID || r.Key == "" && r.RegisteredAt.After(b.pu.CreatedAt.Add(-clocksDiffer))
+}
+
+// mayBeOurs tells whether an order went out of which it is still not known what it bought.
+func (b *purchasing) mayBeOurs() bool {
+	return b.pu.State == store.PurchaseOrdering && b.s.now().Sub(b.pu.TriedAt) < orderIsLost
+}
+
 // unclear is an error after which it is not known whether the domain was bought. It says what to check.
 func (b *purchasing) unclear(err error) error {
 	if b.ctx.Err() != nil {
 		return b.ctx.Err()
 	}
 	if b.pu.State == store.PurchaseIntended {
-		return Errorf(502, "registrar_error", "%s did not answer, and %s was not ordered. Run setup again later.", b.shop.Name(), b.pu.Domain).Because(err)
+		return Errorf(502, "registrar_error",
+			"%s takes no order of %s now, and nothing was bought. It is tried again for a while; setup can also be run again at once, or the domain be deleted.",
+			b.shop.Name(), b.pu.Domain).Because(err)
 	}
 	return Errorf(502, "registrar_error",
-		"It is not known whether %s was bought: %s did not answer the order %s of %s. Look for that order and for the domain there, then run setup again: it looks first, and never buys twice.",
+		"It is not known whether %s was bought: %s did not answer the order %s of %s. It is looked for again for a while. If this stays, look for that order and for the domain in the account there; then run setup again: it looks first, and never buys twice.",
 		b.pu.Domain, b.shop.Name(), b.pu.ID, b.pu.TriedAt.UTC().Format(time.RFC3339)).Because(err)
 }
 
@@ -163,26 +176,59 @@ func (b *purchasing) order() error {
 	if err := b.guard(); err != nil {
 		return err
 	}
-	again := b.pu.State == store.PurchaseOrdering
+	before, doubtful := *b.pu, b.mayBeOurs()
 	if err := b.write(func(pu *store.Purchase) { pu.State, pu.TriedAt = store.PurchaseOrdering, b.s.now() }); err != nil {
 		return err
 	}
-	o := registrar.Order{Key: b.pu.ID, Domain: b.pu.Domain, Years: b.pu.Years, MaxPrice: b.pu.MaxPrice, AutoRenew: b.pu.AutoRenew}
-	if b.d.DNSProvider == dnsprov.Builtin && b.args.DNS {
-		o.Nameservers = b.s.Config.Nameservers
+	r, err := b.buy()
+	switch {
+	case err == nil:
+		return b.take(r)
+	case !nothingBought(err):
+		return b.unclear(err)
+	case errors.Is(err, registrar.ErrTaken):
+		r, lost := b.find()
+		if lost == nil && b.ours(r) {
+			return b.take(r) // by an order of ours that somebody on the way has repeated
+		}
+		if lost != nil && !errors.Is(lost, registrar.ErrNotFound) {
+			return b.unclear(lost)
+		}
 	}
-	var r *registrar.Registration
-	err := b.ask(func(ctx context.Context) (err error) {
+	if !doubtful && !errors.Is(err, registrar.ErrNotNow) {
+		return b.explain(err)
+	}
+	// This order bought nothing, so that what is known is what was known before it.
+	if err := b.write(func(pu *store.Purchase) { pu.State, pu.TriedAt = before.State, before.TriedAt }); err != nil {
+		return err
+	}
+	return b.unclear(err)
+}
+
+// buy sends the order.
+func (b *purchasing) buy() (r *registrar.Registration, err error) {
+	o := registrar.Order{Key: b.pu.ID, Domain: b.pu.Domain, Years: b.pu.Years, MaxPrice: b.pu.MaxPrice, AutoRenew: b.pu.AutoRenew}
+	ours := b.s.Config.Nameservers
+	if b.d.DNSProvider == dnsprov.Builtin && b.args.DNS && len(inside(b.pu.Domain, ours)) == 0 && !registrar.HasFixedNameservers(b.shop) {
+		o.Nameservers = ours // those inside of the domain need it to be there first
+	}
+	err = b.ask(func(ctx context.Context) (err error) {
 		r, err = b.shop.Register(ctx, o)
 		return err
 	})
-	switch {
-	case err == nil:
-		return b.keep(r)
-	case errors.Is(err, registrar.ErrTaken) && again:
-		return b.unclear(err) // by our own first order, it may be
+	return r, err
+}
+
+// nothingBought tells whether an error of Register says that.
+func nothingBought(err error) bool {
+	for _, known := range []error{
+		registrar.ErrNotSold, registrar.ErrTaken, registrar.ErrPrice, registrar.ErrPremium, registrar.ErrNoFunds, registrar.ErrBadDomain, registrar.ErrNotNow,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
 	}
-	return b.explain(err)
+	return false
 }
 
 // guard refuses what must not be bought: what is not to be had, or costs more than was agreed to.
@@ -200,16 +246,16 @@ func (b *purchasing) guard() error {
 	}
 	o := offers[0]
 	switch total := o.Total(b.pu.Years); {
+	case b.mayBeOurs() && (o.Err != nil || !o.Available || o.Premium || o.Price <= 0 || total > b.pu.MaxPrice):
+		return b.unclear(fmt.Errorf("it offers %+v now", o)) // nothing is bought again, and nothing is given up
 	case o.Err != nil:
 		return b.explain(o.Err)
-	case !o.Available && b.pu.State == store.PurchaseOrdering:
-		return b.unclear(registrar.ErrTaken)
 	case !o.Available:
 		return b.explain(registrar.ErrTaken)
 	case o.Premium:
 		return b.explain(registrar.ErrPremium)
 	case o.Price <= 0 || total > b.pu.MaxPrice:
-		return b.refuse("price_changed", "%s costs %s for %d years now, more than the %s that were agreed to. Search for it again, and give the new price.",
+		return b.refuse("price_changed", "%s costs %s for %d years now, and %s were agreed to. Search for it again, and give the new price for one year.",
 			b.pu.Domain, usd(total), b.pu.Years, usd(b.pu.MaxPrice))
 	}
 	return nil
@@ -264,6 +310,20 @@ func (b *purchasing) write(change func(*store.Purchase)) error {
 	})
 }
 
+// take keeps what was bought, renewed as it was asked for. Where the registrar cannot be told, the domain shows how it is.
+func (b *purchasing) take(r *registrar.Registration) error {
+	shop, ok := b.shop.(registrar.AutoRenewer)
+	if ok && r.AutoRenew != b.pu.AutoRenew {
+		err := b.ask(func(ctx context.Context) error { return shop.SetAutoRenew(ctx, b.pu.Domain, b.pu.AutoRenew) })
+		if err == nil {
+			r.AutoRenew = b.pu.AutoRenew
+		} else {
+			b.s.Log.Warn("a new domain is not renewed as it was asked for", "domain", b.pu.Domain, "registrar", b.shop.Name(), "err", err)
+		}
+	}
+	return b.keep(r)
+}
+
 // keep writes that the domain was bought, and that it is.
 func (b *purchasing) keep(r *registrar.Registration) error {
 	return b.s.Store.Update(func(tx *store.Tx) error {
@@ -288,31 +348,4 @@ func (b *purchasing) keep(r *registrar.Registration) error {
 		}
 		return b.s.putDomain(tx, d)
 	})
-}
-
-// tellRegistrar has the registrar that the domain was bought from name our nameservers.
-func (p *setup) tellRegistrar() error {
-	shop := p.s.registrarNamed(p.d.Registrar)
-	if shop == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(p.ctx, orderFor)
-	defer cancel()
-	found, err := shop.Find(ctx, p.d.Name)
-	if errors.Is(err, registrar.ErrNotFound) {
-		return nil // it has been moved away; the DNS says where to
-	}
-	if err == nil && !sameNames(found.Nameservers, p.s.Config.Nameservers) {
-		err = shop.Delegate(ctx, p.d.Name, p.s.Config.Nameservers)
-	}
-	if err != nil {
-		return Errorf(502, "registrar_error", "%s did not set the nameservers of %s. It is tried again.", shop.Name(), p.d.Name).Because(err)
-	}
-	return nil
-}
-
-// sameNames tells whether two lists hold the same names, in whatever order.
-func sameNames(a, b []string) bool {
-	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
-	return slices.Equal(a, b)
 }

@@ -4,15 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/dnsprov/registrar/namecomtest"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
@@ -26,9 +29,27 @@ type life struct {
 	s    *service.Service
 	plan []string // what becomes of each call: "" is well, "drop" an error in place of the answer, "crash" the end
 
+	world    http.RoundTripper // where its calls go, if it is a transport
+	stubborn int               // how often a setup is run again that has ended with an error
+
 	mu      sync.Mutex
 	calls   int
 	crashed string // the directory as it was; "" while the process lives
+}
+
+// RoundTrip is one of http.RoundTripper: what meddles does so before a request and before its answer.
+func (l *life) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := l.meddle(""); err != nil {
+		return nil, err
+	}
+	resp, err := l.world.RoundTrip(r)
+	if err == nil {
+		err = l.meddle("")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
 }
 
 func (l *life) meddle(string) error {
@@ -57,10 +78,10 @@ func (l *life) meddle(string) error {
 }
 
 // live opens a directory and has its queue run until the process crashes, or the job has ended.
-func live(t *testing.T, shop *servicetest.Shop, dir string, plan []string, begin func(*service.Service, service.Actor) string) (next string, job *service.JobResponse) {
+func live(t *testing.T, shop func(*life) registrar.Registrar, dir string, plan []string, begin func(*service.Service, service.Actor) string) (next string, job *service.JobResponse) {
 	t.Helper()
 	l := &life{t: t, plan: plan}
-	s, who, run := openWorld(t, dir, func(c *service.Config) { c.Registrars = []registrar.Registrar{shop.Registrar(l.meddle)} })
+	s, who, run := openWorld(t, dir, func(c *service.Config) { c.Registrars = []registrar.Registrar{shop(l)} })
 	l.s = s
 	id := begin(s, who)
 	run()
@@ -69,7 +90,13 @@ func live(t *testing.T, shop *servicetest.Shop, dir string, plan []string, begin
 		l.mu.Lock()
 		next = l.crashed
 		l.mu.Unlock()
-		if job = getJob(t, s, who, id); next != "" || job.Status == "completed" || job.Status == "error" {
+		job = getJob(t, s, who, id)
+		if next == "" && job.Status == "error" && l.stubborn > 0 {
+			l.stubborn--
+			id = begin(s, who)
+			continue
+		}
+		if next != "" || job.Status == "completed" || job.Status == "error" {
 			return next, job
 		}
 	}
@@ -78,9 +105,9 @@ func live(t *testing.T, shop *servicetest.Shop, dir string, plan []string, begin
 }
 
 // fates are what becomes of the first calls of a process, up to where it crashes.
-func fates(r *rand.Rand) []string {
+func fates(r *rand.Rand, most int) []string {
 	var out []string
-	for range r.IntN(6) {
+	for range r.IntN(most) {
 		out = append(out, []string{"", "", "", "drop"}[r.IntN(4)])
 	}
 	return append(out, "crash")
@@ -90,6 +117,7 @@ func fates(r *rand.Rand) []string {
 func TestNothingIsBoughtTwice(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { buyAmidCrashes(t, rand.New(rand.NewPCG(seed, 2))) })
 		})
 	}
@@ -99,10 +127,20 @@ func buyAmidCrashes(t *testing.T, r *rand.Rand) {
 	shop := servicetest.NewShop()
 	shop.Keyless = r.IntN(2) == 0
 	shop.Lag = time.Duration(r.IntN(2)) * 100 * time.Second
+	job := liveOn(t, r, 6, func(l *life) registrar.Registrar { return shop.Registrar(l.meddle) })
+	if job.Status != "completed" || shop.Charges("once.com") != 1 {
+		t.Errorf("bought %d times, keyless %v, lag %s; job %+v %+v", shop.Charges("once.com"), shop.Keyless, shop.Lag, job, job.Error)
+	}
+}
+
+// liveOn buys once.com in processes of which the first three crash.
+func liveOn(t *testing.T, r *rand.Rand, most int, shop func(*life) registrar.Registrar) *service.JobResponse {
 	var id string
 	begin := func(s *service.Service, who service.Actor) string {
 		if id == "" {
 			makeReady(t, s, connect(t, s, who, "once.com"))
+		}
+		if id == "" || getJob(t, s, who, id).Status == "error" {
 			id = setUp(t, s, who, service.SetupDomainIn{Domain: "once.com", Register: true, Price: new(11.0), SetupEmail: new(false)}).JobID
 		}
 		return id
@@ -111,20 +149,57 @@ func buyAmidCrashes(t *testing.T, r *rand.Rand) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	var job *service.JobResponse
 	for n := 0; ; n++ {
 		var plan []string
 		if n < 3 {
-			plan = fates(r)
+			plan = fates(r, most)
 		}
-		next, j := live(t, shop, dir, plan, begin)
-		if job = j; next == "" {
-			break
+		next, job := live(t, shop, dir, plan, begin)
+		if next == "" {
+			return job
 		}
 		dir = next
 	}
-	if job.Status != "completed" || shop.Charges("once.com") != 1 {
-		t.Errorf("bought %d times, keyless %v, lag %s; job %+v %+v", shop.Charges("once.com"), shop.Keyless, shop.Lag, job, job.Error)
+}
+
+// The same at name.com, which takes the money for every order of a name that does not show yet, forgets keys, and does
+// whatever else comes to its mind.
+func TestNothingIsBoughtTwiceAtNameCom(t *testing.T) {
+	for seed := range uint64(50) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { buyAmidMisdeeds(t, rand.New(rand.NewPCG(seed, 4))) })
+		})
+	}
+}
+
+func buyAmidMisdeeds(t *testing.T, r *rand.Rand) {
+	shop := namecomtest.New()
+	shop.Oversells, shop.ForgetsKeys = true, r.IntN(2) == 0
+	shop.Lag = time.Duration(r.IntN(2)) * time.Minute
+	shop.Pause = 40 * time.Second // longer than an order may take
+	shop.RetryAfter = time.Duration(r.IntN(8)) * time.Second
+	misdeeds := 5
+	shop.Meddle = func(call, _ string) (fate namecomtest.Fate) {
+		shop.Set(func() {
+			if grave := call == "create" || call == "charged"; misdeeds > 0 && (grave || r.IntN(4) == 0) {
+				misdeeds--
+				fate = namecomtest.Fate(r.IntN(6))
+			}
+		})
+		return fate
+	}
+	job := liveOn(t, r, 10, func(l *life) registrar.Registrar {
+		l.world, l.stubborn = namecomtest.Direct{Handler: shop}, 5
+		n, err := registrar.NewNameCom(registrar.NameComConfig{Username: shop.Username, Token: shop.Token, HTTP: &http.Client{Transport: l}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	})
+	time.Sleep(time.Hour) // what was late has ended
+	if job.Status != "completed" || shop.Purchases("once.com") != 1 || shop.Spent() != 10_99 {
+		t.Errorf("bought %d times for %d cents, forgetful %v, lag %s; job %+v %+v", shop.Purchases("once.com"), shop.Spent(), shop.ForgetsKeys, shop.Lag, job, job.Error)
 	}
 }
 
@@ -180,4 +255,39 @@ func TestUndecidedPurchaseSaysWhatToCheck(t *testing.T) {
 			t.Errorf("bought %d times; job %+v %+v", shop.Charges("lost.com"), job, job.Error)
 		}
 	})
+}
+
+// A proxy on the way that repeats an order has the first one paid for and the second one refused. What was paid for is ours.
+func TestRepeatedOrderIsOurs(t *testing.T) {
+	for _, unseen := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			shop := servicetest.NewShop()
+			var dead atomic.Bool
+			dead.Store(unseen)
+			shop.Set(func() {
+				shop.Meddle = func(call string) error {
+					if call == "find" && dead.Load() {
+						return errUnreachable
+					}
+					if call == "charged" {
+						return registrar.ErrTaken
+					}
+					return nil
+				}
+			})
+			s, who, run := openWorld(t, t.TempDir(), func(c *service.Config) { c.Registrars = []registrar.Registrar{shop.Registrar(nil)} })
+			makeReady(t, s, connect(t, s, who, "twice.com"))
+			run()
+			job := setUp(t, s, who, service.SetupDomainIn{Domain: "twice.com", Register: true, Price: new(11.0), SetupEmail: new(false)})
+			time.Sleep(time.Minute)
+			if j := getJob(t, s, who, job.JobID); unseen && (j.Status != "queued" || j.Error.Code != "registrar_error") {
+				t.Errorf("while nobody can look: %+v %+v", j, j.Error)
+			}
+			dead.Store(false)
+			time.Sleep(time.Hour)
+			if j := getJob(t, s, who, job.JobID); j.Status != "completed" || shop.Charges("twice.com") != 1 {
+				t.Errorf("bought %d times; %+v %+v", shop.Charges("twice.com"), j, j.Error)
+			}
+		})
+	}
 }

@@ -62,6 +62,7 @@ type Domain struct {
 	DNSStatus       string         `json:"dns_status" enum:"pending|propagating|complete|failed"`
 	DNSHealth       DNSHealth      `json:"dns_health"`
 	DKIMSelector    *string        `json:"dkim_selector"`
+	DNSSEC          *DNSSEC        `json:"dnssec"`
 	DMARCOverride   *DMARCOverride `json:"dmarc_override"`
 	RedirectURL     *string        `json:"redirect_url"`
 	ForwardAddress  *string        `json:"forward_address"`
@@ -88,7 +89,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		ID: d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: unicodeName(d.Name), Status: d.Status,
 		StatusDetail: orNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: orNull(d.Registrar),
 		ExpiresAt: Time{d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
-		DNSStatus: d.DNSStatus, DNSHealth: healthOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: orNull(d.RedirectURL), ForwardAddress: orNull(d.Forward),
+		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: orNull(d.RedirectURL), ForwardAddress: orNull(d.Forward),
 		CatchAll: orNull(d.CatchAll), SendingMode: s.sendingMode(d), Tags: append([]string{}, d.Tags...), Notes: orNull(d.Notes),
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: orNull(d.JobID),
 		CreatedAt: Time{d.CreatedAt}, UpdatedAt: Time{d.UpdatedAt}, CompletedAt: Time{d.CompletedAt},
@@ -225,10 +226,16 @@ func cleanTags(tags []string) ([]string, error) {
 	return out, nil
 }
 
-// UpdateDomain changes what about a domain is the owner's choice and needs no work elsewhere.
-func (s *Service) UpdateDomain(_ context.Context, who Actor, in UpdateDomainIn) (*Domain, error) {
+// UpdateDomain changes what about a domain is the owner's choice. Only auto_renew of a domain that was bought here is
+// somebody else's business, and its registrar is told first.
+func (s *Service) UpdateDomain(ctx context.Context, who Actor, in UpdateDomainIn) (*Domain, error) {
 	if err := in.check(s.Config); err != nil {
 		return nil, err
+	}
+	if in.AutoRenew != nil {
+		if err := s.tellRenewal(ctx, who, in); err != nil {
+			return nil, err
+		}
 	}
 	var out Domain
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -307,15 +314,18 @@ func checkIdle(tx *store.Tx, d *store.Domain) error {
 	return errBusy(d, "is being worked on")
 }
 
-// makeIdle ends the job that waits for a domain's delegation, so that something else can begin. While a job is at work
-// it refuses.
+// makeIdle ends the job that waits for a domain's delegation, and a setup that waits for its next try, so that something
+// else can begin. While a job is at work it refuses.
 func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	busy := checkIdle(tx, d)
-	if busy == nil || d.Status != domainPendingNS {
-		return busy
+	if busy == nil {
+		return nil
 	}
 	j, err := store.Jobs.Get(tx, d.JobID)
 	if err != nil || j.State != store.JobQueued {
+		return busy
+	}
+	if tried := j.Kind == "domain_setup" && j.Attempt > 0; !tried && d.Status != domainPendingNS {
 		return busy
 	}
 	return s.Queue.Cancel(tx, j.ID)

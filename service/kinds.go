@@ -19,8 +19,12 @@ func (s *Service) kinds() []jobs.Kind {
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
 		s.checkKind(),
+		s.edgeSyncKind(),
+		s.certificateKind(),
+		s.certificateSweepKind(),
 		s.retentionKind(),
 		s.compactKind(),
+		s.resignKind(),
 		s.deliverKind(kindDeliver, localLanes, 0, 0),
 		s.deliverKind(kindDirect, directLanes, directMost, directEach),
 		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
@@ -34,4 +38,8 @@ func (s *Service) register() {
 	}
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
+	s.Queue.Every("zones_resign", time.Hour)
+	if s.Config.ACME != nil {
+		s.Queue.Every("certificate_sweep", time.Hour)
+	}
 }

@@ -12,8 +12,10 @@ const maxChain = 8
 // anyTTL is the TTL of the answer to ANY, in seconds: the longer it is kept, the fewer ask.
 const anyTTL = 3600
 
-// Answer answers the one question of q from the zone, authoritatively. A name outside of the zone is REFUSED; ANY gets
-// the minimal answer of RFC 8482. The letter case of the question is kept, which resolvers use as a check.
+// Answer answers the one question of q from the zone, authoritatively. A name outside of the zone is REFUSED, one of a
+// delegated zone gets its name servers. ANY gets the minimal answer of RFC 8482. The letter case of the question is kept,
+// which resolvers use as a check. A signed zone adds signatures and proofs for who asks for them by the DO bit (RFC 4035
+// section 3.1); nil if they cannot be made.
 func (z *Zone) Answer(q *dns.Msg) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetReply(q)
@@ -28,48 +30,190 @@ func (z *Zone) Answer(q *dns.Msg) *dns.Msg {
 		return m
 	}
 	m.Authoritative = true
-	z.follow(m, asked.Name, name, asked.Qtype)
+	r := reply{z: z, m: m, qtype: asked.Qtype, proven: z.signing != nil && wantsProof(q)}
+	r.follow(asked.Name, name)
+	if r.err != nil {
+		return nil
+	}
 	return m
+}
+
+func wantsProof(q *dns.Msg) bool {
+	opt := q.IsEdns0()
+	return opt != nil && opt.Do()
 }
 
 // holds reports whether a name is in the zone.
 func (z *Zone) holds(name string) bool {
 	_, ok := dns.IsDomainName(name)
-	return ok && dns.IsSubDomain(dns.Fqdn(z.Origin), name)
+	return ok && dns.IsSubDomain(z.apex, name)
 }
 
-// follow fills m for one name, canonical and as it was asked, and goes on through aliases inside the zone. The status
-// is that of the last name (RFC 6604 section 3).
-func (z *Zone) follow(m *dns.Msg, asked, name string, qtype uint16) {
+// A reply is an answer that is being made.
+type reply struct {
+	z      *Zone
+	m      *dns.Msg
+	qtype  uint16
+	proven bool  // with signatures
+	err    error // the first that could not be made
+}
+
+// follow answers for one name, canonical and as it was asked, and goes on through aliases inside the zone. The status is
+// that of the last name (RFC 6604 section 3).
+func (r *reply) follow(asked, name string) {
 	visited := make([]string, 0, maxChain)
 	for len(visited) < maxChain && !slices.Contains(visited, name) {
-		n := z.nodes[name]
-		if n == nil {
-			m.Rcode, m.Ns = dns.RcodeNameError, slices.Clip(z.negative)
+		n := r.z.nodes[name]
+		cut := r.z.cutAt(name)
+		switch {
+		case cut != nil && (cut != n || r.qtype != dns.TypeDS): // DS alone is the parent's (RFC 4035 section 3.1.4.1)
+			r.refer(cut)
 			return
-		}
-		if qtype == dns.TypeANY && len(n.sets) > 0 {
-			m.Answer = append(m.Answer, &dns.HINFO{Hdr: header(asked, dns.TypeHINFO, anyTTL), Cpu: "RFC8482"})
+		case n == nil:
+			r.m.Rcode = dns.RcodeNameError
+			r.nothing(nil, name)
 			return
-		}
-		if set := n.set(qtype); set != nil {
-			m.Answer = append(m.Answer, owned(set.rrs, asked)...)
-			m.Extra = slices.Clip(set.glue)
+		case r.found(n, asked):
 			return
 		}
 		alias := n.set(dns.TypeCNAME)
 		if alias == nil {
-			m.Ns = slices.Clip(z.negative)
+			r.nothing(n, name)
 			return
 		}
-		m.Answer = append(m.Answer, owned(alias.rrs, asked)...)
+		r.m.Answer = join(r.m.Answer, owned(r.records(alias), asked))
 		visited = append(visited, name)
 		asked = alias.rrs[0].(*dns.CNAME).Target
 		name = dns.CanonicalName(asked)
-		if z.nodes[name] == nil && !z.holds(name) {
+		if r.z.nodes[name] == nil && !r.z.holds(name) {
 			return // the resolver goes on elsewhere
 		}
 	}
+}
+
+// cutAt returns the node at or above a name where another zone begins; nil if there is none.
+func (z *Zone) cutAt(name string) *node {
+	if !z.cuts {
+		return nil
+	}
+	for at, end := 0, false; !end && len(name)-at > len(z.apex); at, end = dns.NextLabel(name, at) {
+		if n := z.nodes[name[at:]]; n != nil && n.cut {
+			return n
+		}
+	}
+	return nil
+}
+
+// found answers with what a name has of the type that was asked for, if it has that.
+func (r *reply) found(n *node, asked string) bool {
+	if len(n.sets) == 0 {
+		return false
+	}
+	set := n.set(r.qtype)
+	switch {
+	case set != nil:
+	case r.qtype == dns.TypeANY && r.proven: // made up, it could not be proven: NSEC says that it is not there
+		set = n.sets[0]
+	case r.qtype == dns.TypeANY:
+		r.m.Answer = append(r.m.Answer, &dns.HINFO{Hdr: header(asked, dns.TypeHINFO, anyTTL), Cpu: "RFC8482"})
+		return true
+	case r.qtype == dns.TypeRRSIG && r.z.signing != nil:
+		r.m.Answer = join(r.m.Answer, owned(r.signatures(n), asked))
+		return true
+	default:
+		return false
+	}
+	r.m.Answer = join(r.m.Answer, owned(r.records(set), asked))
+	if !r.proven {
+		r.m.Extra = slices.Clip(set.glue)
+		return true
+	}
+	for _, host := range set.hosts {
+		r.m.Extra = append(r.m.Extra, r.records(host)...)
+	}
+	return true
+}
+
+// refer says who serves a zone below this one, and with which key, or that it has none.
+func (r *reply) refer(cut *node) {
+	if len(r.m.Answer) > 0 {
+		return // the resolver asks for the alias itself
+	}
+	ns := cut.set(dns.TypeNS)
+	r.m.Authoritative = false
+	r.m.Ns, r.m.Extra = slices.Clip(ns.rrs), slices.Clip(ns.glue)
+	if !r.proven {
+		return
+	}
+	if ds := cut.set(dns.TypeDS); ds != nil {
+		r.m.Ns = append(r.m.Ns, r.records(ds)...)
+		return
+	}
+	r.m.Ns = append(r.m.Ns, r.records(cut.nsec)...)
+}
+
+// nothing says that a name does not exist, where n is nil, or has nothing of the type.
+func (r *reply) nothing(n *node, name string) {
+	if !r.proven {
+		r.m.Ns = slices.Clip(r.z.negative)
+		return
+	}
+	soa, err := r.z.signing.of(r.z.soa, 0)
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.m.Ns = append(make([]dns.RR, 0, 6), soa.negative...)
+	switch {
+	case n != nil && n.nsec != nil:
+		r.m.Ns = append(r.m.Ns, r.records(n.nsec)...)
+	case n != nil: // its NSEC leads from before the name to below it
+		r.m.Ns = append(r.m.Ns, r.records(r.z.covering(name))...)
+	default:
+		cover, wildcard := r.z.covering(name), r.z.coveringWildcard(name)
+		r.m.Ns = append(r.m.Ns, r.records(cover)...)
+		if wildcard != cover {
+			r.m.Ns = append(r.m.Ns, r.records(wildcard)...)
+		}
+	}
+}
+
+// records are a set as it goes into the reply.
+func (r *reply) records(set *rrset) []dns.RR {
+	if !r.proven || set.unsigned {
+		return set.rrs
+	}
+	sig, err := r.z.signing.of(set, 0)
+	if err != nil {
+		r.err = err
+		return nil
+	}
+	return sig.rrs
+}
+
+// signatures are those over every set of a name.
+func (r *reply) signatures(n *node) []dns.RR {
+	var out []dns.RR
+	for _, set := range n.sets {
+		if set.unsigned {
+			continue
+		}
+		sig, err := r.z.signing.of(set, 0)
+		if err != nil {
+			r.err = err
+			return nil
+		}
+		out = append(out, sig.rrsig)
+	}
+	return out
+}
+
+// join adds to a section of an answer. What is shared is never written to.
+func join(section, rrs []dns.RR) []dns.RR {
+	if section == nil {
+		return slices.Clip(rrs)
+	}
+	return append(section, rrs...)
 }
 
 // owned returns records under the name as it was asked. The zone's own are shared, since nobody changes them.

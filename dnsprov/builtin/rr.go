@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -31,11 +32,13 @@ func newRR(r dnsprov.Record) (dns.RR, error) {
 		return addressRR(name, r)
 	case "TXT":
 		return canonical(&dns.TXT{Hdr: header(name, dns.TypeTXT, r.TTL), Txt: characterStrings(r.Value)})
-	}
-	if strings.Trim(r.Value, ".") == "" {
-		return nil, errors.New("the value is not a host name")
+	case "CAA":
+		return authorityRR(name, r)
 	}
 	target := fqdn(r.Value)
+	if strings.Trim(r.Value, ".") == "" && (r.Type != "SRV" || r.Value != ".") { // ".": no such service (RFC 2782)
+		return nil, errors.New("the value is not a host name")
+	}
 	switch r.Type {
 	case "NS":
 		return canonical(&dns.NS{Hdr: header(name, dns.TypeNS, r.TTL), Ns: target})
@@ -43,6 +46,8 @@ func newRR(r dnsprov.Record) (dns.RR, error) {
 		return canonical(&dns.MX{Hdr: header(name, dns.TypeMX, r.TTL), Preference: r.Priority, Mx: target})
 	case "CNAME":
 		return canonical(&dns.CNAME{Hdr: header(name, dns.TypeCNAME, r.TTL), Target: target})
+	case "SRV":
+		return canonical(&dns.SRV{Hdr: header(name, dns.TypeSRV, r.TTL), Priority: r.Priority, Weight: r.Weight, Port: r.Port, Target: target})
 	}
 	return nil, errors.New("this type is not served")
 }
@@ -60,6 +65,28 @@ func addressRR(name string, r dnsprov.Record) (dns.RR, error) {
 	return nil, fmt.Errorf("%s is not an address of this type", r.Value)
 }
 
+// authorityRR reads a CAA value in the notation of zone files (RFC 8659 section 4.1.1): flags, tag, quoted value.
+func authorityRR(name string, r dnsprov.Record) (dns.RR, error) {
+	number, rest, _ := strings.Cut(strings.TrimSpace(r.Value), " ")
+	tag, value, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+	flags, err := strconv.ParseUint(number, 10, 8)
+	if err != nil {
+		return nil, fmt.Errorf("the flags %q are not a number to 255", number)
+	}
+	if value = strings.TrimLeft(value, " "); len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+		value = value[1 : len(value)-1]
+	}
+	notWord := func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') }
+	notPlain := func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }
+	switch {
+	case tag == "" || len(tag) > maxString || strings.ContainsFunc(tag, notWord):
+		return nil, fmt.Errorf("the tag %q is not one of letters and digits", tag)
+	case strings.ContainsFunc(value, notPlain):
+		return nil, errors.New("the value is not of printable ASCII without quotes and backslashes")
+	}
+	return canonical(&dns.CAA{Hdr: header(name, dns.TypeCAA, r.TTL), Flag: uint8(flags), Tag: tag, Value: value})
+}
+
 func fqdn(name string) string { return dns.CanonicalName(name) }
 
 // canonical sends a record once through the wire form: what cannot be packed is refused here and never in an answer,
@@ -72,7 +99,7 @@ func canonical(rr dns.RR) (dns.RR, error) {
 	if size > maxRecord {
 		return nil, fmt.Errorf("%d bytes are too long for a record: %d fit into an answer", size, maxRecord)
 	}
-	wire := make([]byte, size)
+	wire := make([]byte, size+1) // an empty text at the end wants to see a byte behind it
 	n, err := dns.PackRR(rr, wire, 0, nil, false)
 	if err != nil {
 		return nil, err

@@ -7,18 +7,22 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/miekg/dns"
 )
 
 const (
-	soaTTL      = 3600   // seconds, of SOA and of name servers that no record names
-	negativeTTL = 300    // seconds that a resolver may remember that there is nothing (RFC 2308)
-	refresh     = 3600   // seconds; this and the next two are for secondaries
-	retry       = 600    // seconds
-	expire      = 604800 // seconds
-	maxTTL      = 1<<31 - 1
+	soaTTL      = 3600 // seconds, of SOA and of name servers that no record names
+	negativeTTL = 300  // seconds that a resolver may remember that there is nothing (RFC 2308)
+	// delegationTTL is that of DS, in seconds: for so long a zone below is lost that has got a new key.
+	delegationTTL = 300
+	refresh       = 3600   // seconds; this and the next two are for secondaries
+	retry         = 600    // seconds
+	expire        = 604800 // seconds
+	maxTTL        = 1<<31 - 1
 )
 
 // Options are what a zone has beside its records.
@@ -26,23 +30,51 @@ type Options struct {
 	Nameservers []string // the zone's name servers; the first is the SOA's primary
 	Hostmaster  string   // an email address; empty for hostmaster at the origin
 	Serial      uint32   // of the SOA; larger at each change (RFC 1982)
+	Delegations []Delegation
+	Key         *Key             // nil: the zone is not signed
+	Now         func() time.Time // nil: time.Now
 }
 
-// Zone is one zone, ready to answer. It never changes after it is made, so any number of goroutines may ask it.
+// A Delegation is a zone below this one that has name servers of its own. Records at and below its name are its matter,
+// and are left out here.
+type Delegation struct {
+	Name        string // as Record.Name
+	Nameservers []string
+	Key         PublicKey // nil: it is not signed
+}
+
+// Zone is one zone, ready to answer. Its records never change after it is made, and signatures are made by who needs them
+// first, so any number of goroutines may ask it.
 type Zone struct {
 	Origin   string // the domain, lower-case, without the trailing dot
+	apex     string // the same with the dot
 	nodes    map[string]*node
-	negative []dns.RR // the SOA as it goes with "there is nothing"
+	chain    chain
+	cuts     bool // there are delegations
+	soa      *rrset
+	negative []dns.RR         // the SOA as it goes with "there is nothing"
+	signing  *signing         // nil: not signed
+	records  []dnsprov.Record // what a Provider made it from
 }
 
 // node is what a name has. A name that only leads to others, as _domainkey, has no sets.
-type node struct{ sets []rrset }
+type node struct {
+	sets []*rrset
+	nsec *rrset // of a name of a signed zone that has sets
+	cut  bool   // another zone begins here
+}
+
+// name is that of a node that has sets.
+func (n *node) name() string { return n.sets[0].rrs[0].Header().Name }
 
 // rrset holds the records of one type; glue are the addresses, in this zone, of the hosts that they name.
 type rrset struct {
-	typ  uint16
-	rrs  []dns.RR
-	glue []dns.RR
+	typ       uint16
+	rrs       []dns.RR
+	hosts     []*rrset // the sets of glue
+	glue      []dns.RR
+	unsigned  bool // name servers of another zone are its to sign (RFC 4035 section 2.2)
+	signature atomic.Pointer[signature]
 }
 
 // NewZone makes the zone of origin, a Record.Name, from records. It refuses records outside of the origin, values that
@@ -66,12 +98,38 @@ func NewZone(origin string, records []dnsprov.Record, o Options) (*Zone, error) 
 		return nil, fmt.Errorf("zone %s: SOA: %w", origin, err)
 	}
 	b.put(soa)
+	for _, d := range o.Delegations {
+		if err := b.delegate(d); err != nil {
+			return nil, fmt.Errorf("zone %s: delegation of %s: %w", origin, d.Name, err)
+		}
+	}
+	if o.Key != nil {
+		b.put(o.Key.public.record(b.apex))
+	}
 	if err := b.finish(); err != nil {
 		return nil, fmt.Errorf("zone %s: %w", origin, err)
 	}
-	negative := dns.Copy(soa)
+	return b.zone(origin, o), nil
+}
+
+// zone puts together what has been collected.
+func (b *builder) zone(origin string, o Options) *Zone {
+	z := &Zone{
+		Origin: origin, apex: b.apex, nodes: b.nodes, chain: newChain(b.nodes), cuts: len(o.Delegations) > 0,
+		soa: b.nodes[b.apex].set(dns.TypeSOA),
+	}
+	negative := dns.Copy(z.soa.rrs[0])
 	negative.Header().Ttl = negativeTTL
-	return &Zone{Origin: origin, nodes: b.nodes, negative: []dns.RR{negative}}, nil
+	z.negative = []dns.RR{negative}
+	if o.Key == nil {
+		return z
+	}
+	z.chain.link(b.apex)
+	z.signing = &signing{apex: b.apex, key: o.Key, tag: o.Key.public.Tag(), now: o.Now}
+	if o.Now == nil {
+		z.signing.now = time.Now
+	}
+	return z
 }
 
 // builder collects the nodes of a zone that is being made.
@@ -141,56 +199,90 @@ func (b *builder) soa(o Options) (dns.RR, error) {
 	})
 }
 
+// delegate leaves a part of the zone to another one.
+func (b *builder) delegate(d Delegation) error {
+	name := fqdn(d.Name)
+	if !dns.IsSubDomain(b.apex, name) || name == b.apex {
+		return errors.New("it is not below the zone")
+	}
+	for at := range b.nodes {
+		if dns.IsSubDomain(name, at) {
+			delete(b.nodes, at)
+		}
+	}
+	for _, ns := range d.Nameservers {
+		rr, err := newRR(dnsprov.Record{Name: d.Name, Type: "NS", Value: ns, TTL: soaTTL})
+		if err != nil {
+			return err
+		}
+		b.put(rr)
+	}
+	cut := b.nodes[name]
+	if cut == nil {
+		return errors.New("it has no name servers")
+	}
+	cut.cut, cut.set(dns.TypeNS).unsigned = true, true
+	if d.Key != nil {
+		ds := d.Key.record(name).ToDS(dns.SHA256)
+		ds.Hdr = header(name, dns.TypeDS, delegationTTL)
+		b.put(ds)
+	}
+	return nil
+}
+
 // finish checks what only the whole zone shows and ties hosts to their addresses.
 func (b *builder) finish() error {
 	for name, n := range b.nodes {
 		if cname := n.set(dns.TypeCNAME); cname != nil && (len(n.sets) > 1 || len(cname.rrs) > 1) {
 			return fmt.Errorf("%s: a CNAME must be alone at its name (RFC 1034 section 3.6.2)", name)
 		}
-		for i := range n.sets {
-			n.sets[i].glue = b.glue(n.sets[i].rrs)
+		for _, set := range n.sets {
+			b.tie(set)
 		}
 	}
 	return nil
 }
 
-func (b *builder) glue(rrs []dns.RR) []dns.RR {
-	var out []dns.RR
-	for _, rr := range rrs {
+// tie gives a set the addresses, in this zone, of the hosts that it names.
+func (b *builder) tie(set *rrset) {
+	for _, rr := range set.rrs {
 		target := ""
 		switch rr := rr.(type) {
 		case *dns.NS:
 			target = rr.Ns
 		case *dns.MX:
 			target = rr.Mx
+		case *dns.SRV:
+			target = rr.Target
 		}
 		host := b.nodes[target]
 		if host == nil {
 			continue
 		}
 		for _, typ := range []uint16{dns.TypeA, dns.TypeAAAA} {
-			if set := host.set(typ); set != nil {
-				out = append(out, set.rrs...)
+			if addresses := host.set(typ); addresses != nil && !slices.Contains(set.hosts, addresses) {
+				set.hosts = append(set.hosts, addresses)
+				set.glue = append(set.glue, addresses.rrs...)
 			}
 		}
 	}
-	return out
 }
 
 // set returns the records of one type, or nil.
 func (n *node) set(typ uint16) *rrset {
-	for i := range n.sets {
-		if n.sets[i].typ == typ {
-			return &n.sets[i]
+	for _, set := range n.sets {
+		if set.typ == typ {
+			return set
 		}
 	}
 	return nil
 }
 
 func (n *node) grow(typ uint16) *rrset {
-	if set := n.set(typ); set != nil {
-		return set
+	set := n.set(typ)
+	if set == nil {
+		set = &rrset{typ: typ}
+		n.sets = append(n.sets, set)
 	}
-	n.sets = append(n.sets, rrset{typ: typ})
-	return &n.sets[len(n.sets)-1]
+	return set
 }

@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,8 +15,12 @@ type Zones struct {
 	byOrigin map[string]*Zone
 }
 
-// Put adds a zone, in place of one with the same origin.
+// Put adds a zone, in place of one with the same origin, whose signatures it takes over where the records are the same.
 func (z *Zones) Put(zone *Zone) {
+	z.mu.RLock()
+	before := z.byOrigin[zone.Origin]
+	z.mu.RUnlock()
+	zone.adopt(before)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.byOrigin == nil {
@@ -28,6 +34,13 @@ func (z *Zones) Remove(origin string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	delete(z.byOrigin, origin)
+}
+
+// Origins lists the zones, in no order.
+func (z *Zones) Origins() []string {
+	z.mu.RLock()
+	defer z.mu.RUnlock()
+	return slices.Collect(maps.Keys(z.byOrigin))
 }
 
 // Zone returns the zone that encloses name most closely. The name is lower-case, without the trailing dot, in the

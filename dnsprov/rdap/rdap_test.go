@@ -175,7 +175,7 @@ func TestHangingUpIsNotTheServersFault(t *testing.T) {
 	f.Behave("com", rdaptest.Slow)
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if _, err := c.Domain(ctx, "a.com"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.Domain(ctx, "a.com"); err == nil || ctx.Err() == nil {
 			t.Errorf("given up: %v", err)
 		}
 		cancel()

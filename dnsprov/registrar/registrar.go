@@ -5,6 +5,7 @@ package registrar
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"time"
 )
 
@@ -23,6 +24,31 @@ type Registrar interface {
 	Find(ctx context.Context, domain string) (*Registration, error)
 	// Delegate sets the nameservers of a domain of this registrar account.
 	Delegate(ctx context.Context, domain string, nameservers []string) error
+}
+
+// A GlueSetter is a Registrar that tells the registry the addresses of nameservers whose names lie inside of the domain
+// that they serve, since nobody could look those up (RFC 1034 section 4.2.1). Setting the same again changes nothing.
+type GlueSetter interface {
+	// SetGlue sets the addresses of a host inside of a domain of this registrar account, or gives ErrNotFound.
+	SetGlue(ctx context.Context, domain, host string, ips []netip.Addr) error
+}
+
+// An AutoRenewer is a Registrar that can be told whether a domain is to be renewed without being asked.
+type AutoRenewer interface {
+	// SetAutoRenew changes a domain of this registrar account, or gives ErrNotFound.
+	SetAutoRenew(ctx context.Context, domain string, on bool) error
+}
+
+// A Fixed is a Registrar that may be unable to change nameservers: its domains stay with its own DNS, and Delegate gives
+// ErrFixedNameservers.
+type Fixed interface {
+	FixedNameservers() bool
+}
+
+// HasFixedNameservers tells whether a registrar cannot change nameservers.
+func HasFixedNameservers(r Registrar) bool {
+	f, ok := r.(Fixed)
+	return ok && f.FixedNameservers()
 }
 
 // An Offer is what a registrar says about one name.
@@ -68,4 +94,10 @@ var (
 	ErrPremium   = errors.New("the domain is sold at a premium price")
 	ErrNoFunds   = errors.New("the registrar account has not enough funds")
 	ErrBadDomain = errors.New("the registrar does not take this name")
+	// ErrNotNow says that the order was not taken for a reason that is not the order's: it never left this host, the
+	// credentials are wrong, or it is one of too many. The same order may do better later.
+	ErrNotNow = errors.New("the registrar takes no orders now")
 )
+
+// ErrFixedNameservers is what Delegate gives where domains stay with the registrar's own nameservers.
+var ErrFixedNameservers = errors.New("the registrar does not let nameservers be changed")

@@ -135,3 +135,15 @@ func (s *Sandbox) Delegate(_ context.Context, domain string, nameservers []strin
 	r.Nameservers = slices.Clone(nameservers)
 	return s.put(r)
 }
+
+// SetAutoRenew notes whether a name that was sold is to be renewed.
+func (s *Sandbox) SetAutoRenew(_ context.Context, domain string, on bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.sold[domain]
+	if !ok {
+		return ErrNotFound
+	}
+	r.AutoRenew = on
+	return s.put(r)
+}

@@ -82,7 +82,7 @@ func change(name string, typ uint16, do func(*dns.Msg)) *dns.Msg {
 
 func udpAnswer(t *testing.T, r *run, q *dns.Msg) (*dns.Msg, int) {
 	t.Helper()
-	wire := r.answer(query{wire: packed(t, q), limit: plainUDP}, make([]byte, udpIn))
+	wire, _ := r.answer(query{wire: packed(t, q), limit: plainUDP}, make([]byte, udpIn))
 	m := new(dns.Msg)
 	if err := m.Unpack(wire); err != nil {
 		t.Fatalf("answer to %v: %v", q, err)
@@ -91,6 +91,66 @@ func udpAnswer(t *testing.T, r *run, q *dns.Msg) (*dns.Msg, int) {
 		t.Errorf("header of the answer to %v: %+v", q.Question, m.MsgHdr)
 	}
 	return m, len(wire)
+}
+
+// familyZones has two zones, one below the other; each answers with its name.
+type familyZones struct{}
+
+func (familyZones) Zone(name string) (Answerer, bool) {
+	for _, origin := range []string{"child.a.test", "a.test"} {
+		if name == origin || strings.HasSuffix(name, "."+origin) {
+			return namedZone(origin), true
+		}
+	}
+	return nil, false
+}
+
+type namedZone string
+
+func (z namedZone) Answer(q *dns.Msg) *dns.Msg {
+	m := new(dns.Msg).SetReply(q)
+	m.Answer = []dns.RR{&dns.TXT{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET}, Txt: []string{string(z)}}}
+	return m
+}
+
+func TestTheParentAnswersForADelegation(t *testing.T) {
+	r := (&Server{Zones: familyZones{}, Log: slog.New(slog.DiscardHandler)}).start()
+	for _, tc := range []struct {
+		name string
+		typ  uint16
+		want string
+	}{
+		{"child.a.test.", dns.TypeDS, "a.test"},
+		{"Child.A.test.", dns.TypeDS, "a.test"},
+		{"x.child.a.test.", dns.TypeDS, "child.a.test"},
+		{"a.test.", dns.TypeDS, "a.test"}, // its parent is not here: nothing, from the zone itself
+		{"child.a.test.", dns.TypeDNSKEY, "child.a.test"},
+		{"other.a.test.", dns.TypeDS, "a.test"},
+	} {
+		m, _ := udpAnswer(t, r, question(tc.name, tc.typ))
+		if len(m.Answer) != 1 || m.Answer[0].(*dns.TXT).Txt[0] != tc.want {
+			t.Errorf("%s %s: %v, want an answer of %s", tc.name, dns.TypeToString[tc.typ], m, tc.want)
+		}
+	}
+	if m, _ := udpAnswer(t, r, question("test.", dns.TypeDS)); m.Rcode != dns.RcodeRefused {
+		t.Errorf("DS of what is not ours: %v", m)
+	}
+}
+
+// An authoritative server checks nothing, whatever the client wants (RFC 4035 section 3.1.6).
+func TestBitsOfValidation(t *testing.T) {
+	r := testRun()
+	for _, name := range []string{"a.test.", "b.test.", "nil.a.test.", "big.a.test."} {
+		for _, do := range []bool{false, true} {
+			q := question(name, dns.TypeA)
+			q.AuthenticatedData, q.CheckingDisabled = true, true
+			q.SetEdns0(1232, do)
+			m, _ := udpAnswer(t, r, q)
+			if m.AuthenticatedData || m.CheckingDisabled || m.IsEdns0() == nil || m.IsEdns0().Do() != do {
+				t.Errorf("%s: %v", name, m)
+			}
+		}
+	}
 }
 
 func TestStatusOfAnswers(t *testing.T) {
@@ -178,12 +238,12 @@ func TestNoAnswerToWhatIsNoQuery(t *testing.T) {
 	reply := bytes.Clone(q)
 	reply[2] |= 0x80
 	for _, wire := range [][]byte{nil, {1}, q[:11], reply} {
-		if out := r.answer(query{wire: wire, limit: plainUDP}, nil); out != nil {
+		if out, _ := r.answer(query{wire: wire, limit: plainUDP}, nil); out != nil {
 			t.Errorf("%x got %x", wire, out)
 		}
 	}
 	for n := headerSize; n < len(q); n++ { // cut anywhere behind the header
-		out := r.answer(query{wire: q[:n], limit: plainUDP}, nil)
+		out, _ := r.answer(query{wire: q[:n], limit: plainUDP}, nil)
 		if len(out) < headerSize || binary.BigEndian.Uint16(out) != 4711 || out[3]&0xF != dns.RcodeFormatError || out[2]&0x80 == 0 {
 			t.Errorf("%d bytes of a query got %x", n, out)
 		}
@@ -238,17 +298,20 @@ func FuzzPacket(f *testing.F) {
 	for _, m := range []*dns.Msg{
 		question("a.test.", dns.TypeA), question("big.a.test.", dns.TypeTXT), question(".", dns.TypeAXFR),
 		change("glue.A.test.", dns.TypeMX, func(m *dns.Msg) { m.SetEdns0(600, true) }),
+		cookieQuery("0102030405060708"), ixfr(3),
+		change("a.test.", dns.TypeA, func(m *dns.Msg) { m.SetTsig("key.test.", dns.HmacSHA256, 300, 1) }),
+		change("a.test.", dns.TypeAXFR, func(m *dns.Msg) { m.SetTsig("other.test.", dns.HmacSHA256, 300, 1) }),
 	} {
 		f.Add(packed(f, m), true)
 		f.Add(packed(f, m), false)
 	}
-	r := testRun()
+	r := signedRun()
 	f.Fuzz(func(t *testing.T, wire []byte, stream bool) {
 		q := query{wire: wire, limit: plainUDP, stream: stream}
 		if stream {
 			q.limit = dns.MaxMsgSize - 1
 		}
-		out := r.answer(q, make([]byte, udpIn))
+		out, _ := r.answer(q, make([]byte, udpIn))
 		if out == nil {
 			return
 		}

@@ -1,8 +1,12 @@
 // Package registrartest holds what every registrar must do. It does not know any of them.
+//
+// What only some can do, and what a test environment can show, is tested where it is there: registrar.GlueSetter,
+// registrar.AutoRenewer, registrar.Fixed, Names.Cut.
 package registrartest
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -15,6 +19,12 @@ type Names struct {
 	Taken   string
 	Premium string // "": none is known
 	NotSold string
+
+	// Cut has the next order end without an answer: refused, before anything was done for it, or taken and paid for. nil:
+	// the environment cannot.
+	Cut func(taken bool)
+	// Paid is how often a name was paid for; nil: the environment does not tell.
+	Paid func(name string) int
 }
 
 // Run holds a registrar to the rules of registrar.Registrar.
@@ -23,6 +33,22 @@ func Run(t *testing.T, shop registrar.Registrar, n Names) {
 	t.Run("sells once", func(t *testing.T) { sells(t, shop, n) })
 	t.Run("refuses", func(t *testing.T) { refuses(t, shop, n) })
 	t.Run("delegates", func(t *testing.T) { delegates(t, shop, n) })
+	if r, ok := shop.(registrar.AutoRenewer); ok {
+		t.Run("renews", func(t *testing.T) { renews(t, shop, r, n) })
+	}
+	if g, ok := shop.(registrar.GlueSetter); ok {
+		t.Run("sets glue", func(t *testing.T) { setsGlue(t, g, n) })
+	}
+	if n.Cut != nil {
+		t.Run("survives cuts", func(t *testing.T) { survivesCuts(t, shop, n) })
+	}
+	if n.Paid != nil {
+		for _, name := range n.Free {
+			if paid := n.Paid(name); paid > 1 {
+				t.Errorf("%s was paid for %d times", name, paid)
+			}
+		}
+	}
 }
 
 func quotes(t *testing.T, shop registrar.Registrar, n Names) {
@@ -86,7 +112,7 @@ func sells(t *testing.T, shop registrar.Registrar, n Names) {
 		t.Errorf("another order of the name: %v", err)
 	}
 	found, err := shop.Find(t.Context(), name)
-	if err != nil || found.Domain != name || !found.ExpiresAt.Equal(first.ExpiresAt) || !slices.Equal(found.Nameservers, o.Nameservers) {
+	if err != nil || found.Domain != name || !found.ExpiresAt.Equal(first.ExpiresAt) || !registrar.HasFixedNameservers(shop) && !slices.Equal(found.Nameservers, o.Nameservers) {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	offers, err := shop.Quote(t.Context(), []string{name})
@@ -104,6 +130,7 @@ func refuses(t *testing.T, shop registrar.Registrar, n Names) {
 		{registrar.Order{Domain: cheap, Years: 1, MaxPrice: price(t, shop, cheap, 1) - 1}, registrar.ErrPrice},
 		{registrar.Order{Domain: cheap, Years: 2, MaxPrice: price(t, shop, cheap, 1)}, registrar.ErrPrice},
 		{registrar.Order{Domain: cheap, Years: 0, MaxPrice: 1 << 40}, registrar.ErrBadDomain},
+		{registrar.Order{Domain: cheap, Years: 11, MaxPrice: 1 << 40}, registrar.ErrBadDomain},
 		{registrar.Order{Domain: n.Taken, Years: 1, MaxPrice: 1 << 40}, registrar.ErrTaken},
 		{registrar.Order{Domain: n.NotSold, Years: 1, MaxPrice: 1 << 40}, registrar.ErrNotSold},
 		{registrar.Order{Domain: n.Premium, Years: 1, MaxPrice: 1 << 40}, registrar.ErrPremium},
@@ -121,18 +148,101 @@ func refuses(t *testing.T, shop registrar.Registrar, n Names) {
 	}
 }
 
+func buy(t *testing.T, shop registrar.Registrar, name string) {
+	t.Helper()
+	if _, err := shop.Register(t.Context(), registrar.Order{Key: "buys " + name, Domain: name, Years: 1, MaxPrice: price(t, shop, name, 1)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// delegates buys the third free name.
 func delegates(t *testing.T, shop registrar.Registrar, n Names) {
-	name := n.Free[2]
+	name, ours := n.Free[2], []string{"ns1.example.test", "ns2.example.test"}
+	if registrar.HasFixedNameservers(shop) {
+		buy(t, shop, name)
+		if err := shop.Delegate(t.Context(), name, ours); !errors.Is(err, registrar.ErrFixedNameservers) {
+			t.Errorf("delegate where nameservers are fixed: %v", err)
+		}
+		return
+	}
 	if err := shop.Delegate(t.Context(), name, []string{"ns1.example.test"}); !errors.Is(err, registrar.ErrNotFound) {
 		t.Errorf("delegate a name that is not there: %v", err)
 	}
-	if _, err := shop.Register(t.Context(), registrar.Order{Key: "k", Domain: name, Years: 1, MaxPrice: price(t, shop, name, 1)}); err != nil {
-		t.Fatal(err)
+	buy(t, shop, name)
+	for range 2 {
+		if err := shop.Delegate(t.Context(), name, ours); err != nil {
+			t.Error(err)
+		}
 	}
-	if err := shop.Delegate(t.Context(), name, []string{"ns1.example.test", "ns2.example.test"}); err != nil {
-		t.Error(err)
-	}
-	if found, err := shop.Find(t.Context(), name); err != nil || !slices.Equal(found.Nameservers, []string{"ns1.example.test", "ns2.example.test"}) {
+	if found, err := shop.Find(t.Context(), name); err != nil || !slices.Equal(found.Nameservers, ours) {
 		t.Errorf("found %+v, %v", found, err)
+	}
+}
+
+func renews(t *testing.T, shop registrar.Registrar, r registrar.AutoRenewer, n Names) {
+	for _, on := range []bool{true, true, false} {
+		if err := r.SetAutoRenew(t.Context(), n.Free[2], on); err != nil {
+			t.Error(err)
+		}
+		if found, err := shop.Find(t.Context(), n.Free[2]); err != nil || found.AutoRenew != on {
+			t.Errorf("set to %v: found %+v, %v", on, found, err)
+		}
+	}
+	if err := r.SetAutoRenew(t.Context(), n.Free[1], true); !errors.Is(err, registrar.ErrNotFound) {
+		t.Errorf("renew a name that is not there: %v", err)
+	}
+}
+
+func setsGlue(t *testing.T, g registrar.GlueSetter, n Names) {
+	one, two := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	for _, ips := range [][]netip.Addr{{one}, {one}, {two, one}, {one, two}} {
+		if err := g.SetGlue(t.Context(), n.Free[2], "ns1."+n.Free[2], ips); err != nil {
+			t.Errorf("%s: %v", ips, err)
+		}
+	}
+	if err := g.SetGlue(t.Context(), n.Free[1], "ns1."+n.Free[1], []netip.Addr{one}); !errors.Is(err, registrar.ErrNotFound) {
+		t.Errorf("glue for a name that is not there: %v", err)
+	}
+	if err := g.SetGlue(t.Context(), n.Free[2], "ns1."+n.Free[1], []netip.Addr{one}); err == nil {
+		t.Error("glue outside of the domain was set")
+	}
+}
+
+// survivesCuts buys the fourth free name. What was cut is not known, and Find tells.
+func survivesCuts(t *testing.T, shop registrar.Registrar, n Names) {
+	name := n.Free[3]
+	o := registrar.Order{Key: "cut " + name, Domain: name, Years: 1, MaxPrice: price(t, shop, name, 1)}
+	unknown := func(r *registrar.Registration, err error) {
+		t.Helper()
+		if err == nil {
+			t.Fatalf("an order without an answer came to %+v", r)
+		}
+		for _, known := range []error{
+			registrar.ErrNotFound, registrar.ErrNotSold, registrar.ErrTaken, registrar.ErrPrice, registrar.ErrPremium, registrar.ErrNoFunds,
+			registrar.ErrBadDomain, registrar.ErrNotNow,
+		} {
+			if errors.Is(err, known) {
+				t.Fatalf("an order without an answer claims to know: %v", err)
+			}
+		}
+	}
+	n.Cut(false)
+	unknown(shop.Register(t.Context(), o))
+	if r, err := shop.Find(t.Context(), name); !errors.Is(err, registrar.ErrNotFound) {
+		t.Fatalf("after an order that was cut before it was taken: %+v, %v", r, err)
+	}
+	n.Cut(true)
+	unknown(shop.Register(t.Context(), o))
+	found, err := shop.Find(t.Context(), name)
+	if err != nil || found.Domain != name || found.Key != "" && found.Key != o.Key {
+		t.Fatalf("after an order that was cut when it was taken: %+v, %v", found, err)
+	}
+	again, err := shop.Register(t.Context(), o)
+	if err == nil && !again.ExpiresAt.Equal(found.ExpiresAt) || err != nil && !errors.Is(err, registrar.ErrTaken) {
+		t.Errorf("the same order again: %+v, %v", again, err)
+	}
+	o.Key = "not " + o.Key
+	if r, err := shop.Register(t.Context(), o); !errors.Is(err, registrar.ErrTaken) {
+		t.Errorf("another order of the name: %+v, %v", r, err)
 	}
 }

@@ -1,0 +1,108 @@
+package builtin
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/miekg/dns"
+)
+
+// chain holds the names of a zone that have records, in canonical order (RFC 4034 section 6.1). Names that only lead to
+// others are not in it: they exist, but have no NSEC of their own (RFC 4035 section 2.3).
+type chain struct {
+	keys  []string // orderKey of each name
+	nodes []*node
+}
+
+// maxKey is the length that an orderKey cannot exceed: each byte of a name in two.
+const maxKey = 2 * maxString
+
+// orderKey appends to dst what orders as the name does in canonical order, byte by byte: its labels from the right, each
+// with a zero behind it, so that a name comes before those below it. The name is canonical.
+func orderKey(dst []byte, name string) []byte {
+	var wire [maxString + 1]byte
+	end, err := dns.PackDomainName(name, wire[:], 0, nil, false)
+	if err != nil {
+		return dst // no name that was unpacked or that is in a zone
+	}
+	var starts [maxString / 2]int
+	n := 0
+	for at := 0; at < end-1; at += int(wire[at]) + 1 {
+		starts[n] = at
+		n++
+	}
+	for _, at := range slices.Backward(starts[:n]) {
+		for _, c := range wire[at+1 : at+1+int(wire[at])] {
+			if c <= 1 { // zero ends a label
+				dst = append(dst, 1)
+				c++
+			}
+			dst = append(dst, c)
+		}
+		dst = append(dst, 0)
+	}
+	return dst
+}
+
+func newChain(nodes map[string]*node) chain {
+	var c chain
+	byKey := make(map[string]*node, len(nodes))
+	for name, n := range nodes {
+		if len(n.sets) > 0 {
+			key := string(orderKey(nil, name))
+			byKey[key] = n
+			c.keys = append(c.keys, key)
+		}
+	}
+	slices.Sort(c.keys)
+	for _, key := range c.keys {
+		c.nodes = append(c.nodes, byKey[key])
+	}
+	return c
+}
+
+// link gives every name of the chain an NSEC record (RFC 4034 section 4) that leads to the next.
+func (c chain) link(apex string) {
+	for i, n := range c.nodes {
+		types := []uint16{dns.TypeNSEC, dns.TypeRRSIG}
+		for _, set := range n.sets {
+			types = append(types, set.typ)
+		}
+		slices.Sort(types)
+		next := apex
+		if i+1 < len(c.nodes) {
+			next = c.nodes[i+1].name()
+		}
+		// As long as a resolver may remember that there is nothing (RFC 9077 section 3).
+		rr := &dns.NSEC{Hdr: header(n.name(), dns.TypeNSEC, negativeTTL), NextDomain: next, TypeBitMap: types}
+		n.nsec = &rrset{typ: dns.TypeNSEC, rrs: []dns.RR{rr}}
+	}
+	for _, n := range c.nodes {
+		n.sets = append(n.sets, n.nsec)
+	}
+}
+
+// before returns the node of the last name that is not behind key; the apex is before all.
+func (c chain) before(key []byte) *node {
+	i := sort.Search(len(c.keys), func(i int) bool { return c.keys[i] > string(key) })
+	return c.nodes[max(i-1, 0)]
+}
+
+// covering returns the NSEC that shows that a name has no records.
+func (z *Zone) covering(name string) *rrset {
+	var space [maxKey]byte
+	return z.chain.before(orderKey(space[:0], name)).nsec
+}
+
+// coveringWildcard returns the NSEC that shows that no wildcard answers for a name that does not exist: there is none
+// below the closest name above it that does (RFC 4035 section 3.1.3.2).
+func (z *Zone) coveringWildcard(name string) *rrset {
+	for at, end := dns.NextLabel(name, 0); !end; at, end = dns.NextLabel(name, at) {
+		if z.nodes[name[at:]] != nil {
+			name = name[at:]
+			break
+		}
+	}
+	var space [maxKey]byte
+	return z.chain.before(append(orderKey(space[:0], name), '*', 0)).nsec
+}

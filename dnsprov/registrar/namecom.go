@@ -1,0 +1,387 @@
+package registrar
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	plainPurchase  = "registration" // purchaseType of what nobody owns
+	namesPerCheck  = 50             // that one checkAvailability takes
+	checksAtOnce   = 4              // the API takes 20 requests a second
+	checksOfHalves = 24             // of one batch, to tell bad names from their neighbours
+	checkBeforeFor = 10 * time.Second
+)
+
+// A NameCom sells domains through name.com's Core API, version 1 (docs.name.com, OpenAPI description 1.27):
+//
+//	POST  /core/v1/domains:checkAvailability          {domainNames: [≤ 50]} → {results: [nameComResult]}, in any order
+//	GET   /core/v1/domains/{name}:getPricing?years=N  → {premium, purchasePrice: number|null}, the price of all N years
+//	POST  /core/v1/domains                            {domain, purchasePrice, purchaseType, years}, X-Idempotency-Key
+//	                                                  → {domain, order, totalPaid}; keys are known for 12 hours
+//	GET   /core/v1/domains/{name}                     → nameComDomain
+//	PATCH /core/v1/domains/{name}                     {autorenewEnabled} → nameComDomain
+//	POST  /core/v1/domains/{name}:setNameservers      {nameservers} → nameComDomain
+//	GET   /core/v1/domains/{name}/vanity_nameservers/{host}; PUT there {ips}; POST …/vanity_nameservers {hostname, ips}
+//
+// Authentication is Basic, with the user name and an API token. Prices are numbers in US dollars; a VAT may be added to
+// what is paid. It sends a price with every order, so that nothing is bought at another one. Make it with NewNameCom.
+type NameCom struct {
+	base, username, token string
+	http                  *http.Client
+	now                   func() time.Time
+	secrets               *strings.Replacer
+}
+
+// NameComConfig says how name.com is reached.
+type NameComConfig struct {
+	BaseURL         string // "": NameComURL
+	Username, Token string
+	HTTP            *http.Client     // nil: http.DefaultClient; redirects are never followed
+	Now             func() time.Time // nil: time.Now
+}
+
+// NewNameCom makes a client. It asks nobody yet.
+func NewNameCom(c NameComConfig) (*NameCom, error) {
+	if c.Username == "" || c.Token == "" {
+		return nil, errors.New("name.com: the user name and the token are required")
+	}
+	if c.BaseURL == "" {
+		c.BaseURL = NameComURL
+	}
+	u, err := url.Parse(c.BaseURL)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("name.com: %.200q is no base URL such as %s", c.BaseURL, NameComURL)
+	}
+	n := &NameCom{base: strings.TrimRight(c.BaseURL, "/"), username: c.Username, token: c.Token, http: &http.Client{}, now: c.Now}
+	if c.HTTP != nil {
+		*n.http = *c.HTTP
+	}
+	n.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if n.now == nil {
+		n.now = time.Now
+	}
+	basic := base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Token))
+	n.secrets = strings.NewReplacer(basic, "[credentials]", c.Token, "[token]")
+	return n, nil
+}
+
+// Name is "namecom".
+func (n *NameCom) Name() string { return "namecom" }
+
+// domainPath is where a domain of the account is. It refuses what would be another path.
+func domainPath(name string) (string, error) {
+	plain := func(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' }
+	if name == "" || len(name) > 253 || !strings.Contains(name, ".") || strings.Contains(name, "..") || strings.HasPrefix(name, ".") ||
+		strings.ContainsFunc(name, func(c rune) bool { return !plain(c) }) {
+		return "", fmt.Errorf("%w: %.100q", ErrBadDomain, name)
+	}
+	return "/core/v1/domains/" + name, nil
+}
+
+// Quote asks in batches, several at once. A batch that is not answered is the error of its names, unless none is.
+func (n *NameCom) Quote(ctx context.Context, names []string) ([]Offer, error) {
+	out := make([]Offer, len(names))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, checksAtOnce)
+	for from := 0; from < len(names); from += namesPerCheck {
+		part := out[from:min(from+namesPerCheck, len(names))]
+		for i := range part {
+			part[i].Domain = names[from+i]
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			budget := checksOfHalves
+			n.check(ctx, part, &budget)
+		})
+	}
+	wg.Wait()
+	for _, o := range out {
+		if o.Err == nil || errors.Is(o.Err, ErrNotSold) || errors.Is(o.Err, ErrBadDomain) {
+			return out, nil
+		}
+	}
+	if len(out) > 0 {
+		return nil, out[0].Err
+	}
+	return out, nil
+}
+
+// check fills offers for the names that are in them. Where the API refuses a list for one of its names, or cannot reach
+// one of the registries, halves of it are asked about, as long as the budget lasts.
+func (n *NameCom) check(ctx context.Context, offers []Offer, budget *int) {
+	results, err := n.availability(ctx, offers)
+	status := answered(err)
+	divisible := status == http.StatusBadRequest || status == http.StatusBadGateway
+	if divisible && len(offers) > 1 && *budget >= 2 && ctx.Err() == nil {
+		*budget -= 2
+		n.check(ctx, offers[:len(offers)/2], budget)
+		n.check(ctx, offers[len(offers)/2:], budget)
+		return
+	}
+	for i := range offers {
+		o := &offers[i]
+		r, ok := results[o.Domain]
+		switch {
+		case status == http.StatusUnprocessableEntity, err == nil && !ok: // none of the names is sold, or this one is not
+			o.Err = ErrNotSold
+		case status == http.StatusBadRequest:
+			o.Err = fmt.Errorf("%w: %w", ErrBadDomain, err)
+		case err != nil:
+			o.Err = err
+		default:
+			*o = r.offer(o.Domain)
+		}
+	}
+}
+
+func (n *NameCom) availability(ctx context.Context, offers []Offer) (map[string]nameComResult, error) {
+	var in struct {
+		DomainNames []string `json:"domainNames"`
+	}
+	for _, o := range offers {
+		in.DomainNames = append(in.DomainNames, o.Domain)
+	}
+	var out struct {
+		Results []nameComResult `json:"results"`
+	}
+	if err := n.call(ctx, "POST", "/core/v1/domains:checkAvailability", "", in, &out); err != nil {
+		return nil, err
+	}
+	if out.Results == nil {
+		return nil, errors.New("name.com answered 200 without results")
+	}
+	results := make(map[string]nameComResult, len(out.Results))
+	for _, r := range out.Results {
+		name := strings.ToLower(r.DomainName)
+		// A name may be for sale in several ways; plain registration is the one that can be bought here.
+		if had, ok := results[name]; !ok || !had.Purchasable || r.PurchaseType == plainPurchase {
+			results[name] = r
+		}
+	}
+	return results, nil
+}
+
+// Register buys a domain at the price that name.com tells just before, if that is not above o.MaxPrice.
+func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) {
+	if _, err := domainPath(o.Domain); err != nil {
+		return nil, err
+	}
+	if o.Years < 1 || o.Years > 10 {
+		return nil, fmt.Errorf("%w: for %d years", ErrBadDomain, o.Years)
+	}
+	price, err := n.price(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	type order struct {
+		DomainName       string   `json:"domainName"`
+		AutorenewEnabled bool     `json:"autorenewEnabled"`
+		Nameservers      []string `json:"nameservers,omitempty"`
+	}
+	in := struct {
+		Domain        order       `json:"domain"`
+		PurchasePrice json.Number `json:"purchasePrice"`
+		PurchaseType  string      `json:"purchaseType"`
+		Years         int         `json:"years"`
+	}{order{o.Domain, o.AutoRenew, o.Nameservers}, dollars(price), plainPurchase, o.Years}
+	var out struct {
+		Domain    nameComDomain `json:"domain"`
+		TotalPaid float64       `json:"totalPaid"`
+	}
+	if err := n.call(ctx, "POST", "/core/v1/domains", o.Key, in, &out); err != nil {
+		return nil, orderError(err)
+	}
+	r, err := out.Domain.registration(o.Domain)
+	if err != nil {
+		return nil, err
+	}
+	if r.Price, err = cents(out.TotalPaid); err != nil {
+		r.Price = 0 // it is bought all the same
+	}
+	return r, nil
+}
+
+// price makes sure that the name can be had, and tells what all the years cost. Whatever its error, nothing was bought by
+// this order.
+func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkBeforeFor)
+	defer cancel()
+	offers, err := n.Quote(ctx, []string{o.Domain})
+	if err == nil {
+		err = offers[0].Err
+	}
+	switch {
+	case errors.Is(err, ErrNotSold), errors.Is(err, ErrBadDomain), errors.Is(err, ErrNotNow):
+		return 0, err
+	case err != nil:
+		return 0, fmt.Errorf("%w: %w", ErrNotNow, err)
+	case !offers[0].Available:
+		return 0, ErrTaken
+	case offers[0].Premium:
+		return 0, ErrPremium
+	}
+	var out struct {
+		Premium       bool     `json:"premium"`
+		PurchasePrice *float64 `json:"purchasePrice"`
+	}
+	err = n.call(ctx, "GET", fmt.Sprintf("/core/v1/domains/%s:getPricing?years=%d", o.Domain, o.Years), "", nil, &out)
+	switch status := answered(err); {
+	case status == http.StatusUnprocessableEntity:
+		return 0, ErrNotSold
+	case status == http.StatusBadRequest, err == nil && out.PurchasePrice == nil && !out.Premium:
+		return 0, fmt.Errorf("%w: not for %d years", ErrBadDomain, o.Years)
+	case err != nil:
+		return 0, fmt.Errorf("%w: %w", ErrNotNow, err)
+	case out.Premium:
+		return 0, ErrPremium
+	}
+	total, err := cents(*out.PurchasePrice)
+	switch {
+	case err != nil || total == 0:
+		return 0, fmt.Errorf("%w: name.com does not say what %s costs (%v)", ErrNotNow, o.Domain, err)
+	case total > o.MaxPrice:
+		return 0, ErrPrice
+	}
+	return total, nil
+}
+
+// orderError is an error of this package where the answer to an order plainly says that nothing was bought. Any other
+// stays what it is: not known.
+func orderError(err error) error {
+	var e *nameComError
+	if !errors.As(err, &e) || !e.told {
+		return err
+	}
+	as := func(known error) error { return fmt.Errorf("%w: %w", known, err) }
+	switch e.status {
+	case http.StatusPaymentRequired:
+		return as(ErrNoFunds)
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return as(ErrNotNow)
+	case http.StatusUnavailableForLegalReasons:
+		return as(ErrBadDomain)
+	case http.StatusUnprocessableEntity:
+		if e.says("unsupported tld", "tld not supported") {
+			return as(ErrNotSold)
+		}
+		if e.says("pricing unavailable") {
+			return as(ErrNotNow)
+		}
+	case http.StatusBadRequest:
+		return badOrder(e, as)
+	}
+	return err
+}
+
+// badOrder tells from its texts why an order was refused. They are written for people and may change, so that only what
+// cannot mean anything else counts.
+func badOrder(e *nameComError, as func(error) error) error {
+	switch {
+	case e.says("required for premium domains"):
+		return as(ErrPremium)
+	case e.says("domain is not available", "domain not available", "domain is unavailable", "domain is already registered"):
+		return as(ErrTaken)
+	case e.says("purchase price", "purchaseprice"):
+		return as(ErrPrice)
+	case e.says("unsupported tld", "tld not supported"):
+		return as(ErrNotSold)
+	case e.says("invalid domain"):
+		return as(ErrBadDomain)
+	}
+	return e
+}
+
+// Find gives a domain of the account. A 404 that the API did not write, as of a proxy before it, is no answer.
+func (n *NameCom) Find(ctx context.Context, domain string) (*Registration, error) {
+	path, err := domainPath(domain)
+	if err != nil {
+		return nil, err
+	}
+	var out nameComDomain
+	if err := n.call(ctx, "GET", path, "", nil, &out); err != nil {
+		return nil, notFound(err)
+	}
+	return out.registration(domain)
+}
+
+// notFound is ErrNotFound where the API says that there is no such domain in the account.
+func notFound(err error) error {
+	if answered(err) == http.StatusNotFound {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}
+
+// Delegate sets the nameservers of a domain of the account.
+func (n *NameCom) Delegate(ctx context.Context, domain string, nameservers []string) error {
+	path, err := domainPath(domain)
+	if err != nil {
+		return err
+	}
+	in := struct {
+		Nameservers []string `json:"nameservers"`
+	}{nameservers}
+	var out nameComDomain
+	return notFound(n.call(ctx, "POST", path+":setNameservers", "", in, &out))
+}
+
+// SetAutoRenew changes whether name.com renews a domain of the account by itself.
+func (n *NameCom) SetAutoRenew(ctx context.Context, domain string, on bool) error {
+	path, err := domainPath(domain)
+	if err != nil {
+		return err
+	}
+	in := struct {
+		AutorenewEnabled bool `json:"autorenewEnabled"`
+	}{on}
+	var out nameComDomain
+	if err := n.call(ctx, "PATCH", path, "", in, &out); err != nil {
+		return notFound(err)
+	}
+	if out.AutorenewEnabled != on {
+		return fmt.Errorf("name.com answered 200 and left the renewal of %s as it was", domain)
+	}
+	return nil
+}
+
+// SetGlue sets the addresses of a nameserver inside of a domain of the account.
+func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.Addr) error {
+	path, err := domainPath(domain)
+	if err != nil {
+		return err
+	}
+	label, inside := strings.CutSuffix(host, "."+domain)
+	if _, err := domainPath(host); err != nil || !inside || len(ips) == 0 {
+		return fmt.Errorf("%w: %.100q with %d addresses is no nameserver inside of %s", ErrBadDomain, host, len(ips), domain)
+	}
+	path += "/vanity_nameservers"
+	var has nameComGlue
+	err = n.call(ctx, "GET", path+"/"+host, "", nil, &has)
+	switch {
+	case answered(err) == http.StatusNotFound:
+		return notFound(n.call(ctx, "POST", path, "", nameComGlue{label, ips}, &has))
+	case err != nil:
+		return err
+	case sameAddresses(has.IPs, ips):
+		return nil
+	}
+	return n.call(ctx, "PUT", path+"/"+host, "", nameComGlue{IPs: ips}, &has)
+}
+
+// sameAddresses tells whether two lists hold the same addresses, in whatever order.
+func sameAddresses(a, b []netip.Addr) bool {
+	a, b = slices.SortedFunc(slices.Values(a), netip.Addr.Compare), slices.SortedFunc(slices.Values(b), netip.Addr.Compare)
+	return slices.Equal(a, b)
+}

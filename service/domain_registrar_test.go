@@ -1,0 +1,294 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/dnsprov/registrar/namecomtest"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// nameCom is a registrar of its own, without a network.
+func nameCom(t *testing.T) (*namecomtest.Fake, registrar.Registrar) {
+	t.Helper()
+	f := namecomtest.New()
+	n, err := registrar.NewNameCom(registrar.NameComConfig{Username: f.Username, Token: f.Token, HTTP: &http.Client{Transport: namecomtest.Direct{Handler: f}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, n
+}
+
+// buying opens a service that buys at the shop, with a domain that has keys already.
+func buying(t *testing.T, shop registrar.Registrar, name string) (s *service.Service, who service.Actor, buy func() *service.JobResponse) {
+	t.Helper()
+	s, who, run := openWorld(t, t.TempDir(), func(c *service.Config) {
+		c.Registrars = []registrar.Registrar{shop}
+		c.Nameservers = []string{"ns1." + name, "ns2." + name}
+	})
+	makeReady(t, s, connect(t, s, who, name))
+	run()
+	return s, who, func() *service.JobResponse {
+		return setUp(t, s, who, service.SetupDomainIn{Domain: name, Register: true, Price: new(11.0), AutoRenew: true, SetupEmail: new(false)})
+	}
+}
+
+func setMeddle(f *namecomtest.Fake, meddle func(call string) namecomtest.Fate) {
+	f.Set(func() {
+		f.Meddle = nil
+		if meddle != nil {
+			f.Meddle = func(call, _ string) namecomtest.Fate { return meddle(call) }
+		}
+	})
+}
+
+// Nameservers inside of a domain get their addresses before it is delegated to them, since the registry takes them only
+// then.
+func TestGlueComesBeforeDelegation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, shop := nameCom(t)
+		s, who, buy := buying(t, shop, "glue.com")
+		job := buy()
+		time.Sleep(time.Minute)
+		if j := getJob(t, s, who, job.JobID); j.Status != "completed" {
+			t.Fatalf("job %+v %+v", j, j.Error)
+		}
+		d := f.Domain("glue.com")
+		if !slices.Equal(d.Nameservers, []string{"ns1.glue.com", "ns2.glue.com"}) || !slices.Equal(d.Glue["ns2.glue.com"], []string{"127.0.0.1"}) || !d.AutoRenew {
+			t.Errorf("at the registrar it is %+v", d)
+		}
+	})
+}
+
+// unable hides what only some registrars can do.
+type unable struct{ registrar.Registrar }
+
+type fixedShop struct{ unable }
+
+func (fixedShop) FixedNameservers() bool { return true }
+
+func (fixedShop) Delegate(context.Context, string, []string) error {
+	return registrar.ErrFixedNameservers
+}
+
+func TestFixedNameserversAreToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, shop := nameCom(t)
+		s, who, _ := buying(t, fixedShop{unable{shop}}, "fixed.com")
+		in := service.SetupDomainIn{Domain: "edge.com", Register: true, Price: new(11.0), SetupEmail: new(false)}
+		_, err := s.SetupDomain(t.Context(), who, in)
+		if e, ok := service.AsError(err); !ok || e.Status != 400 || e.Details[0].Field != "edge_api_token" || !strings.Contains(e.Message, "manual_dns") {
+			t.Errorf("builtin DNS at a registrar that keeps its nameservers: %v", err)
+		}
+		in.ManualDNS = true
+		job := setUp(t, s, who, in)
+		time.Sleep(time.Minute)
+		if j := getJob(t, s, who, job.JobID); j.Status != "completed" || f.Purchases("edge.com") != 1 {
+			t.Errorf("job %+v %+v", j, j.Error)
+		}
+		f.Put(namecomtest.Domain{Name: "fixed.com", Created: time.Now(), Expires: time.Now().AddDate(1, 0, 0)})
+		sold(t, s, "fixed.com", shop.Name())
+		job = setUp(t, s, who, service.SetupDomainIn{Domain: "fixed.com"})
+		time.Sleep(time.Minute)
+		if j := getJob(t, s, who, job.JobID); j.Status != "error" || j.Error.Code != "registrar_error" || !strings.Contains(j.Error.Message, "edge_api_token") || j.Attempts != 1 {
+			t.Errorf("job %+v %+v", j, j.Error)
+		}
+	})
+}
+
+// sold marks a domain as bought at a registrar.
+func sold(t *testing.T, s *service.Service, name, shop string) {
+	t.Helper()
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := store.DomainByName.Get(tx, name)
+		if err != nil {
+			return err
+		}
+		d.Source, d.Registrar = "registered", shop
+		return store.Domains.Put(tx, d)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Glue that a registrar cannot be told is told to people.
+func TestGlueByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, shop := nameCom(t)
+		s, who, buy := buying(t, unable{shop}, "hand.com")
+		job := buy()
+		time.Sleep(time.Minute)
+		j := getJob(t, s, who, job.JobID)
+		if j.Status != "error" || !strings.Contains(j.Error.Message, "ns1.hand.com") || !strings.Contains(j.Error.Message, "127.0.0.1") {
+			t.Errorf("job %+v %+v", j, j.Error)
+		}
+	})
+}
+
+// auto_renew is the registrar's before it is the record's, and nothing changes where the registrar does not change it.
+func TestRenewalIsToldToTheRegistrar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, shop := nameCom(t)
+		s, who, buy := buying(t, shop, "renew.com")
+		job := buy()
+		time.Sleep(time.Minute)
+		id := job.Resource.ID
+		update := func(in service.UpdateDomainIn, status int, field string) {
+			t.Helper()
+			in.DomainID = id
+			_, err := s.UpdateDomain(t.Context(), who, in)
+			e, _ := service.AsError(err)
+			if status == 0 && err != nil || status != 0 && (e == nil || e.Status != status || e.Details[0].Field != field) {
+				t.Errorf("%v, want %d about %q", err, status, field)
+			}
+			if d := f.Domain("renew.com"); d != nil && d.AutoRenew != getDomain(t, s, who, id).AutoRenew {
+				t.Errorf("renewed at the registrar: %v, in the record it is not so", d.AutoRenew)
+			}
+		}
+		if d := f.Domain("renew.com"); !d.AutoRenew || !getDomain(t, s, who, id).AutoRenew {
+			t.Fatalf("bought with auto_renew it is %+v", d)
+		}
+		update(service.UpdateDomainIn{AutoRenew: new(false)}, 0, "")
+		update(service.UpdateDomainIn{AutoRenew: new(false)}, 0, "")
+		if n := f.Calls("update"); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+		update(service.UpdateDomainIn{AutoRenew: new(true), CatchAll: service.Opt[string]{Set: true, Value: "nobody@renew.com"}}, 400, "catch_all")
+		setMeddle(f, func(string) namecomtest.Fate { return namecomtest.Fail })
+		update(service.UpdateDomainIn{AutoRenew: new(true), Tags: &[]string{"x"}}, 502, "namecom")
+		setMeddle(f, func(string) namecomtest.Fate { return namecomtest.Late })
+		update(service.UpdateDomainIn{AutoRenew: new(true)}, 502, "namecom")
+		time.Sleep(time.Hour)
+		setMeddle(f, nil)
+		update(service.UpdateDomainIn{AutoRenew: new(true)}, 0, "")
+		f.Set(func() { f.Token = "changed" })
+		update(service.UpdateDomainIn{AutoRenew: new(false)}, 502, "namecom")
+		if d := getDomain(t, s, who, id); len(d.Tags) != 0 {
+			t.Errorf("tags %v were kept without the rest", d.Tags)
+		}
+	})
+}
+
+// A purchase at a registrar that cannot be reached has not been made, says so, and is in nobody's way.
+func TestPurchaseAtADeadRegistrarGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, shop := nameCom(t)
+		setMeddle(f, func(string) namecomtest.Fate { return namecomtest.Drop })
+		s, who, buy := buying(t, shop, "dead.com")
+		first := buy()
+		time.Sleep(time.Minute)
+		j := getJob(t, s, who, first.JobID)
+		if j.Status != "queued" || j.Error == nil || !strings.Contains(j.Error.Message, "nothing was bought") {
+			t.Fatalf("job %+v %+v", j, j.Error)
+		}
+		setMeddle(f, nil)
+		second := buy()
+		time.Sleep(time.Second)
+		if j := getJob(t, s, who, first.JobID); j.Status != "cancelled" {
+			t.Errorf("the first job %+v", j)
+		}
+		if j := getJob(t, s, who, second.JobID); j.Status != "completed" || f.Purchases("dead.com") != 1 {
+			t.Errorf("the second job %+v %+v", j, j.Error)
+		}
+	})
+}
+
+// The other way around: an order went out, the domain is deleted while it is looked for, and set up again it is ours.
+func TestDeletionForgetsNoOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, shop := nameCom(t)
+		f.Lag = 90 * time.Second
+		setMeddle(f, func(call string) namecomtest.Fate {
+			return map[string]namecomtest.Fate{"charged": namecomtest.Drop}[call]
+		})
+		s, who, buy := buying(t, shop, "again.com")
+		job := buy()
+		time.Sleep(time.Second)
+		if j := getJob(t, s, who, job.JobID); !strings.Contains(j.Error.Message, "not known whether") {
+			t.Fatalf("job %+v", j.Error)
+		}
+		if _, err := s.DeleteDomain(t.Context(), who, service.DomainIn{DomainID: job.Resource.ID}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		makeReady(t, s, connect(t, s, who, "again.com"))
+		job = buy()
+		time.Sleep(10 * time.Minute)
+		if j := getJob(t, s, who, job.JobID); j.Status != "completed" || f.Purchases("again.com") != 1 {
+			t.Errorf("bought %d times; job %+v %+v", f.Purchases("again.com"), j, j.Error)
+		}
+	})
+}
+
+// An order that was turned away at the door leaves no doubt.
+func TestOrderTurnedAwayIsNoDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, shop := nameCom(t)
+		setMeddle(f, func(call string) namecomtest.Fate {
+			if call == "create" {
+				return namecomtest.Busy
+			}
+			return namecomtest.Well
+		})
+		f.RetryAfter = time.Hour
+		s, who, buy := buying(t, shop, "later.com")
+		job := buy()
+		time.Sleep(time.Second)
+		if j := getJob(t, s, who, job.JobID); !strings.Contains(j.Error.Message, "nothing was bought") {
+			t.Errorf("job %+v", j.Error)
+		}
+		state := ""
+		err := s.Store.View(func(tx *store.Tx) error {
+			pu, err := store.PurchaseOfDomain.Get(tx, "later.com")
+			if err == nil {
+				state = pu.State
+			}
+			return err
+		})
+		if err != nil || state != store.PurchaseIntended {
+			t.Errorf("the purchase is %s, %v", state, err)
+		}
+	})
+}
+
+// As long as a lost order may show, it is neither given up nor called refused, whatever the registrar says of the name.
+// Afterwards there is a way on.
+func TestALostOrderIsNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := servicetest.NewShop()
+		shop.Set(func() {
+			shop.Meddle = func(call string) error {
+				if call == "register" {
+					shop.Set(func() { shop.Meddle, shop.Raise = nil, 100 })
+					return errors.New("no answer")
+				}
+				return nil
+			}
+		})
+		s, who, buy := buying(t, shop.Registrar(nil), "lost.com")
+		for _, want := range []string{"registrar_error", "registrar_error", "price_changed"} {
+			job := buy()
+			time.Sleep(10 * time.Hour)
+			if j := getJob(t, s, who, job.JobID); j.Status != "error" || j.Error.Code != want {
+				t.Errorf("%s: job %+v, want %s", j.Status, j.Error, want)
+			}
+			time.Sleep(3 * time.Hour)
+		}
+		shop.Set(func() { shop.Raise = 0 })
+		job := buy()
+		time.Sleep(time.Hour)
+		if j := getJob(t, s, who, job.JobID); j.Steps[0].Status != "completed" || shop.Charges("lost.com") != 1 {
+			t.Errorf("bought %d times; job %+v %+v", shop.Charges("lost.com"), j, j.Error)
+		}
+	})
+}
