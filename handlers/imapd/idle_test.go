@@ -24,7 +24,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 		most     int64 // bytes for each
 	}{
 		"plain":      {false, 1000, 64 << 10},
-		"compressed": {true, 200, 128 << 10},
+		"compressed": {true, 200, 192 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := serve(t, func(s *Server) { s.MaxPerAddress, s.MaxPerMailbox = 2000, 2000 })
