@@ -106,7 +106,9 @@ func TestIMAPWithMbsync(t *testing.T) {
 
 	c.put("INBOX", "one", "two", "three", "four")
 	c.put("Work/Plans", "plan")
-	sync()
+	if out := c.run(near.dir, mbsync, "-D", "-c", rc, "-a"); !strings.Contains(out, " OK COMPRESS completed") {
+		t.Errorf("mbsync does not compress: %s", out)
+	}
 	near.holds("INBOX", "one", "two", "three", "four")
 	near.holds("Work/Plans", "plan")
 	c.did("log in", "list", "select", "fetch", "compress")
