@@ -398,8 +398,9 @@ func TestDrippedCommandsAreBounded(t *testing.T) {
 		w := newWire(served, true, time.Time{}, 30*time.Minute, func() {})
 		defer w.Close()
 		go io.Copy(io.Discard, client)
-		begin := time.Now()
+		begin, ended := time.Now(), make(chan struct{})
 		go func() {
+			defer close(ended)
 			io.WriteString(client, "a SEARCH")
 			for {
 				time.Sleep(20 * time.Second)
@@ -412,6 +413,7 @@ func TestDrippedCommandsAreBounded(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		client.Close()
+		<-ended
 	})
 }
 
