@@ -201,6 +201,24 @@ func TestDMARC(t *testing.T) {
 	b.remove(path + "/dmarc").is(200)
 }
 
+// More texts at one name than a DNS answer holds would take the SPF record beside them out of the world.
+func TestTextsAtANameFitIntoAnAnswer(t *testing.T) {
+	b, _ := newWorld(t, nil)
+	path := "/v1/domains/" + b.complete("texts.test") + "/custom-dns-records"
+	text := func(n int) map[string]any {
+		return map[string]any{"name": "@", "type": "TXT", "value": fmt.Sprint(n, strings.Repeat("x", 4095))}
+	}
+	for n := range 8 {
+		b.post(path, text(n)).is(200)
+	}
+	b.post(path, text(8)).fails(400, "invalid_record")
+	b.post(path, map[string]any{"name": "other", "type": "TXT", "value": "x"}).is(200)
+	zone, _ := b.Zone("texts.test")
+	if r := zone.Answer(new(dns.Msg).SetQuestion("texts.test.", dns.TypeTXT).SetEdns0(4096, true)); len(r.Answer) != 10 || r.Len() > dns.MaxMsgSize {
+		t.Errorf("%d records in %d bytes", len(r.Answer), r.Len())
+	}
+}
+
 func TestRedirect(t *testing.T) {
 	b, _ := newWorld(t, nil)
 	id := b.complete("moved.test")
