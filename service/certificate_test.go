@@ -364,6 +364,25 @@ func TestHostWaitsForItsName(t *testing.T) {
 	c.serves("mail.mailstead.test")
 }
 
+// Who heeds the policy delivers only to a host with a certificate: without one there is no policy.
+func TestNoPolicyWithoutTheHostsCertificate(t *testing.T) {
+	c := newCertified(t)
+	c.domain("builtin")
+	want := func(there bool) {
+		t.Helper()
+		if policy, err := c.STSPolicy("a.test"); err != nil || (policy != "") != there {
+			t.Errorf("policy %q, %v", policy, err)
+		}
+	}
+	_ = c.attempt("dom_1")
+	c.serves("mta-sts.a.test")
+	want(false)
+	_ = c.attempt(hostSet)
+	want(true)
+	c.now = c.row(hostSet).NotAfter
+	want(false)
+}
+
 func TestCertificatesAreReadAgain(t *testing.T) {
 	c := newCertified(t)
 	d := c.domain(providerManual)
