@@ -336,7 +336,7 @@ func (d *decoder) items(v reflect.Value, f reflect.StructField, name string) {
 		return
 	}
 	if m, err := strconv.Atoi(f.Tag.Get("min")); err == nil && v.Len() < m {
-		d.wrong(name, "too_few_items", "must have at least %d items", m)
+		d.wrong(name, "too_few_items", "must have %d or more, not %d", m, v.Len())
 	}
 }
 
