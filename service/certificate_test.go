@@ -353,6 +353,23 @@ func TestFailedRenewalHurries(t *testing.T) {
 	}
 }
 
+// Whoever has the policy sends nothing to a host without a certificate.
+func TestPolicyWaitsForTheHostsCertificate(t *testing.T) {
+	c := newCertified(t)
+	c.domain("builtin")
+	if policy, err := c.STSPolicy("a.test"); policy != "" || err != nil {
+		t.Errorf("before: %q, %v", policy, err)
+	}
+	_ = c.attempt(hostSet)
+	if policy, err := c.STSPolicy("a.test"); policy == "" || err != nil {
+		t.Errorf("after: %q, %v", policy, err)
+	}
+	c.now = c.row(hostSet).NotAfter
+	if policy, err := c.STSPolicy("a.test"); policy != "" || err != nil {
+		t.Errorf("when it has run out: %q, %v", policy, err)
+	}
+}
+
 func TestHostWaitsForItsName(t *testing.T) {
 	c := newCertified(t)
 	c.dns.elsewhere["mail.mailstead.test"] = ""
@@ -362,25 +379,6 @@ func TestHostWaitsForItsName(t *testing.T) {
 	delete(c.dns.elsewhere, "mail.mailstead.test")
 	_ = c.attempt(hostSet)
 	c.serves("mail.mailstead.test")
-}
-
-// Who heeds the policy delivers only to a host with a certificate: without one there is no policy.
-func TestNoPolicyWithoutTheHostsCertificate(t *testing.T) {
-	c := newCertified(t)
-	c.domain("builtin")
-	want := func(there bool) {
-		t.Helper()
-		if policy, err := c.STSPolicy("a.test"); err != nil || (policy != "") != there {
-			t.Errorf("policy %q, %v", policy, err)
-		}
-	}
-	_ = c.attempt("dom_1")
-	c.serves("mta-sts.a.test")
-	want(false)
-	_ = c.attempt(hostSet)
-	want(true)
-	c.now = c.row(hostSet).NotAfter
-	want(false)
 }
 
 func TestCertificatesAreReadAgain(t *testing.T) {
