@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -47,16 +48,21 @@ func TestChunking(t *testing.T) {
 // TestRefusedRecipientOfAChunk: the message has gone out before its recipient is refused, and the connection serves the next.
 func TestRefusedRecipientOfAChunk(t *testing.T) {
 	for _, offers := range [][]string{{"PIPELINING"}, nil} {
-		h := &host{answers: map[string]string{"RCPT": "550 5.1.1 no such user"}}
+		var known atomic.Bool
+		h := &host{hook: func(p *peer, verb string) bool {
+			if verb != "RCPT" || known.Load() {
+				return false
+			}
+			p.say("550 5.1.1 no such user")
+			return true
+		}}
 		c := chunked(t, h, offers...)
 		r := c.Direct(t.Context(), "them.example", envelope(), hello)
 		want(t, r, Permanent, 550, "5.1.1")
 		if !r.RecipientFault {
 			t.Error("the recipient is not at fault")
 		}
-		h.mu.Lock()
-		h.answers = nil
-		h.mu.Unlock()
+		known.Store(true)
 		want(t, c.Direct(t.Context(), "them.example", envelope(), hello), Delivered, 250, "2.0.0")
 		if h.connections() != 1 || !slices.Contains(h.heard(), "RSET") || len(h.received()) != 1 {
 			t.Errorf("%d connections, %q", h.connections(), h.heard())

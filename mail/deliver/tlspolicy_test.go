@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,12 +23,15 @@ import (
 // signedDNS serves the names of an internet, and TLSA records, with the AD bit where it is told so.
 type signedDNS struct {
 	n     *internet
+	mu    sync.Mutex
 	tlsa  map[string][]string // by host
 	plain map[string]bool     // names and types, as "them.example MX", that are not signed
 	fail  map[string]bool     // likewise, answered with SERVFAIL
 }
 
 func (d *signedDNS) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	name := strings.TrimSuffix(strings.ToLower(q.Question[0].Name), ".")
 	kind := dns.TypeToString[q.Question[0].Qtype]
 	m := new(dns.Msg).SetReply(q)
@@ -187,7 +191,9 @@ func TestDANETrustAnchor(t *testing.T) {
 func TestNoConnectionIsSharedAcrossPolicies(t *testing.T) {
 	c, d, h := signedHost(t, "mx.them.example")
 	for i, records := range [][]string{nil, right(t, h), right(t, h), nil} {
+		d.mu.Lock()
 		d.tlsa["mx.them.example"] = records
+		d.mu.Unlock()
 		r := c.Direct(t.Context(), "them.example", envelope(), hello)
 		if by := map[bool]string{true: ByDANE}[records != nil]; r.Status != Delivered || r.Attempts[0].Authenticated != by {
 			t.Errorf("message %d: %+v", i, r)
