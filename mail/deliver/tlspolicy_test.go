@@ -62,6 +62,13 @@ func (d *signedDNS) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
+// publish makes records the TLSA records of mx.them.example.
+func (d *signedDNS) publish(records ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tlsa["mx.them.example"] = records
+}
+
 // sign gives the client a resolver that validates.
 func (n *internet) sign(c *Client) *signedDNS {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -134,10 +141,12 @@ func TestDANE(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, d, h := signedHost(t, "not-the-mx.example")
-			d.tlsa["mx.them.example"] = tc.records(t, h)
+			d.publish(tc.records(t, h)...)
 			e := envelope()
 			if tc.change != nil {
+				d.mu.Lock()
 				tc.change(d, h, &e)
+				d.mu.Unlock()
 			}
 			r := c.Direct(t.Context(), "them.example", e, hello)
 			judge(t, r, h, tc.status, tc.by, tc.policy, tc.result)
@@ -175,7 +184,7 @@ func TestDANETrustAnchor(t *testing.T) {
 	}{"the host's name": {"mx.them.example", true}, "the domain's name": {"them.example", true}, "another's": {"other.example", false}} {
 		t.Run(name, func(t *testing.T) {
 			c, d, h := signedHost(t, tc.cert) // its certificate is an authority too
-			d.tlsa["mx.them.example"] = []string{"2" + digest(t, h.tls)[1:]}
+			d.publish("2" + digest(t, h.tls)[1:])
 			r := c.Direct(t.Context(), "them.example", envelope(), hello)
 			if (r.Status == Delivered) != tc.good {
 				t.Errorf("result %+v", r)
@@ -191,9 +200,7 @@ func TestDANETrustAnchor(t *testing.T) {
 func TestNoConnectionIsSharedAcrossPolicies(t *testing.T) {
 	c, d, h := signedHost(t, "mx.them.example")
 	for i, records := range [][]string{nil, right(t, h), right(t, h), nil} {
-		d.mu.Lock()
-		d.tlsa["mx.them.example"] = records
-		d.mu.Unlock()
+		d.publish(records...)
 		r := c.Direct(t.Context(), "them.example", envelope(), hello)
 		if by := map[bool]string{true: ByDANE}[records != nil]; r.Status != Delivered || r.Attempts[0].Authenticated != by {
 			t.Errorf("message %d: %+v", i, r)
