@@ -57,6 +57,14 @@ func (r *ownResolver) LookupCNAME(ctx context.Context, name string) (string, err
 	return ask(r, name, func(to *net.Resolver) (string, error) { return to.LookupCNAME(ctx, name) })
 }
 
+func (r *ownResolver) LookupSRV(ctx context.Context, service, proto, name string) (cname string, found []*net.SRV, err error) {
+	found, err = ask(r, name, func(to *net.Resolver) (found []*net.SRV, err error) {
+		cname, found, err = to.LookupSRV(ctx, service, proto, name)
+		return found, err
+	})
+	return cname, found, err
+}
+
 func (r *ownResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	return ask(r, host, func(to *net.Resolver) ([]netip.Addr, error) { return to.LookupNetIP(ctx, network, host) })
 }

@@ -1,7 +1,6 @@
 package dnsprov
 
 import (
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,10 +12,14 @@ func matches(w Record, wanted []Record, values []string) bool {
 	switch {
 	case w.Purpose == PurposeSPF:
 		return len(values) == 1 && authorizes(values[0], w)
-	case w.Purpose == PurposeDMARC, w.Purpose == PurposeDKIM:
+	case w.Type == "TXT" && isTagged(w.Purpose):
 		return len(values) == 1 && hasTags(values[0], w.Value, w.Purpose)
+	case w.Type == "TXT" && w.Purpose == PurposeTLSRPT:
+		return len(values) == 1 && reports(values[0])
 	case w.Type == "MX":
 		return preferred(w, values)
+	case w.Type == "SRV":
+		return slices.ContainsFunc(values, func(v string) bool { return sameService(v, w) })
 	case w.Type == "A" || w.Type == "AAAA":
 		return reaches(w, wanted, values)
 	}
@@ -45,17 +48,18 @@ func preferred(w Record, values []string) bool {
 	return ours
 }
 
+// sameService reports whether an SRV leads clients to our host and port. Which of several is taken first is the owner's
+// choice. v is "priority weight port target".
+func sameService(v string, w Record) bool {
+	fields := strings.Split(v, " ")
+	return len(fields) == 4 && fields[2] == strconv.Itoa(int(w.Port)) && hostName(fields[3]) == w.value()
+}
+
 // reaches reports whether at least one of the addresses found is wanted at that name.
 func reaches(w Record, wanted []Record, values []string) bool {
 	return slices.ContainsFunc(wanted, func(o Record) bool {
 		return o.Type == w.Type && o.Name == w.Name && slices.Contains(values, o.value())
 	})
-}
-
-// isSPF reports whether a text is an SPF record: the version, then a space or nothing (RFC 7208 section 4.5).
-func isSPF(text string) bool {
-	version, _, _ := strings.Cut(text, " ")
-	return strings.EqualFold(version, "v=spf1")
 }
 
 // isDMARC reports whether a text is a DMARC record (RFC 7489 section 6.3: the version comes first).
@@ -64,51 +68,12 @@ func isDMARC(text string) bool {
 	return strings.EqualFold(squeeze(version), "v=DMARC1")
 }
 
-// authorizes reports whether the SPF record there lets our host send: it passes the domain's MX, which is our host, or
-// each address that our own record w names. Whatever else it allows is the owner's choice.
-func authorizes(there string, w Record) bool {
-	var passed []netip.Prefix
-	for _, term := range strings.Fields(strings.ToLower(there))[1:] {
-		term = strings.TrimPrefix(term, "+")
-		if strings.TrimLeft(term, "-~?") == "all" {
-			break // nothing after it is looked at (RFC 7208 section 5.1)
-		}
-		if term == "mx" || term == "mx:"+w.Name {
-			return true
-		}
-		if p, ok := spfPrefix(term); ok {
-			passed = append(passed, p)
-		}
-	}
-	ours := 0
-	for _, term := range strings.Fields(w.Value) {
-		p, ok := spfPrefix(term)
-		if !ok {
-			continue
-		}
-		ours++
-		if !slices.ContainsFunc(passed, func(there netip.Prefix) bool { return there.Contains(p.Addr()) }) {
-			return false
-		}
-	}
-	return ours > 0
-}
+// isSTS reports whether a text is an MTA-STS record; receivers leave out all others (RFC 8461 section 3.1).
+func isSTS(text string) bool { return strings.HasPrefix(text, "v=STSv1;") || text == "v=STSv1" }
 
-// spfPrefix reads an ip4 or ip6 mechanism without a qualifier (RFC 7208 section 5.6).
-func spfPrefix(term string) (netip.Prefix, bool) {
-	kind, value, _ := strings.Cut(term, ":")
-	if kind != "ip4" && kind != "ip6" {
-		return netip.Prefix{}, false
-	}
-	p, err := netip.ParsePrefix(value)
-	if err == nil {
-		return p, true
-	}
-	ip, err := netip.ParseAddr(value)
-	if err != nil {
-		return netip.Prefix{}, false
-	}
-	return netip.PrefixFrom(ip, ip.BitLen()), true
+// isTLSRPT reports whether a text is one about TLS reports (RFC 8460 section 3).
+func isTLSRPT(text string) bool {
+	return strings.HasPrefix(text, "v=TLSRPTv1;") || text == "v=TLSRPTv1"
 }
 
 // hasTags reports whether every tag of ours is there with our value (RFC 6376 section 3.2). Tags that are not ours, as
@@ -133,6 +98,17 @@ func hasTags(there, ours, purpose string) bool {
 		}
 	}
 	return well
+}
+
+// isTagged reports whether the text of a purpose is a list of tags that must say what ours does.
+func isTagged(purpose string) bool {
+	return purpose == PurposeDMARC || purpose == PurposeDKIM || purpose == PurposeMTASTS
+}
+
+// reports reports whether a text asks for TLS reports (RFC 8460 section 3), to whomever the owner likes.
+func reports(text string) bool {
+	got, well := tags(text)
+	return well && got["rua"] != ""
 }
 
 func setDefault(m map[string]string, name, value string) {

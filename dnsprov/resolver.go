@@ -13,6 +13,7 @@ type Resolver interface {
 	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 	LookupCNAME(ctx context.Context, host string) (string, error)
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
 // NewResolver returns a resolver that asks only the server at addr, host:port or a host for port 53, over UDP and TCP.

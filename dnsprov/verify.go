@@ -2,6 +2,7 @@ package dnsprov
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ type Check struct {
 	Verified bool
 	Actual   string // what is there, several values joined with ", "; empty if there is nothing
 	Error    string // one of the constants above; empty if verified
+	Offer    string // what to publish in place of Record.Value, since others' senders have to stay; empty: nothing else
 }
 
 // Verify looks wanted records up, eight at a time and ten seconds at most in all, and returns one check for each, in
@@ -132,6 +134,12 @@ func (q question) values(ctx context.Context, r Resolver) ([]string, error) {
 			out = append(out, ip.Unmap().String())
 		}
 		return out, err
+	case "SRV":
+		_, found, err := r.LookupSRV(ctx, "", "", fqdn)
+		for _, srv := range found {
+			out = append(out, serviceText(srv.Priority, srv.Weight, srv.Port, hostName(srv.Target)))
+		}
+		return out, err
 	case "CNAME":
 		target, err := canonical(ctx, r, q.name)
 		if target != "" {
@@ -140,6 +148,25 @@ func (q question) values(ctx context.Context, r Resolver) ([]string, error) {
 		return out, err
 	}
 	return nil, &net.DNSError{Err: "no look-up for type " + q.typ, Name: q.name}
+}
+
+// serviceText is an SRV as zone files have it, but for the last dot of the target.
+func serviceText(priority, weight, port uint16, target string) string {
+	if target == "" {
+		target = "." // there is no such service (RFC 2782)
+	}
+	return fmt.Sprintf("%d %d %d %s", priority, weight, port, target)
+}
+
+// Text is what a record says in one line, as zone files have it: an MX and an SRV with their numbers.
+func (r Record) Text() string {
+	switch r.Type {
+	case "MX":
+		return strconv.Itoa(int(r.Priority)) + " " + r.Value
+	case "SRV":
+		return serviceText(r.Priority, r.Weight, r.Port, r.Value)
+	}
+	return r.Value
 }
 
 // canonical returns what name is an alias of, or "".
@@ -161,8 +188,11 @@ func check(w Record, wanted []Record, a answer) Check {
 		c.Error = LookupFailed
 		return c
 	}
-	values := relevant(w.Purpose, a.values)
+	values := relevant(w, a.values)
 	c.Actual = strings.Join(values, ", ")
+	if w.Purpose == PurposeSPF && len(values) > 0 {
+		c.Offer = mergeSPF(values, w)
+	}
 	switch {
 	case w.Purpose == PurposeDKIM && a.alias != "" && !matches(w, wanted, values):
 		c.Actual, c.Error = a.alias, DKIMWrongType
@@ -179,9 +209,9 @@ func check(w Record, wanted []Record, a answer) Check {
 }
 
 // relevant leaves out the texts at a name that are not of the record's kind.
-func relevant(purpose string, values []string) []string {
-	is := map[string]func(string) bool{PurposeSPF: isSPF, PurposeDMARC: isDMARC}[purpose]
-	if is == nil {
+func relevant(w Record, values []string) []string {
+	is := map[string]func(string) bool{PurposeSPF: isSPF, PurposeDMARC: isDMARC, PurposeMTASTS: isSTS, PurposeTLSRPT: isTLSRPT}[w.Purpose]
+	if is == nil || w.Type != "TXT" {
 		return values
 	}
 	var out []string

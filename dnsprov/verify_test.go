@@ -2,6 +2,7 @@ package dnsprov
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -71,6 +72,19 @@ func (z zoneFile) LookupCNAME(ctx context.Context, name string) (string, error) 
 		return "", err
 	}
 	return values[0], nil
+}
+
+func (z zoneFile) LookupSRV(ctx context.Context, _, _, name string) (string, []*net.SRV, error) {
+	values, err := z.find(ctx, "SRV", name)
+	var out []*net.SRV
+	for _, v := range values {
+		srv := &net.SRV{}
+		if _, err := fmt.Sscan(v, &srv.Priority, &srv.Weight, &srv.Port, &srv.Target); err != nil {
+			return "", nil, err
+		}
+		out = append(out, srv)
+	}
+	return "", out, err
 }
 
 func TestVerify(t *testing.T) {

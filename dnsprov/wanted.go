@@ -2,6 +2,7 @@ package dnsprov
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -27,14 +28,17 @@ type Spec struct {
 	MailHost    string   // receives the domain's mail
 	Nameservers []string // ours, in the order in which they are shown
 	IPv4, IPv6  []netip.Addr
+	Elsewhere   map[string][]netip.Addr // of Nameservers that are not this host: their addresses, by name
 	DKIM        []DKIMKey
 	DMARC       string // the policy; empty for DefaultDMARC
 	Redirect    bool   // visitors of the domain and of its www come to this host
 	HTTPS       bool   // this host serves HTTPS, and so policies and settings for mail clients
+	HTTPSPort   uint16 // where; 0: 443
 	Submission  uint16 // ports that mail clients are told, with TLS from the start or by STARTTLS; 0: none
 	Submissions uint16
 	IMAP        uint16
 	IMAPS       uint16
+	CAA         string   // the issuer domain of the authority that certifies the hosts below the domain (RFC 8659); empty: any may
 	Challenges  []Record // of certificate authorities, for as long as they take
 	Custom      []Record // the owner's own records; their Purpose is set here
 }
@@ -46,7 +50,7 @@ type DKIMKey struct {
 }
 
 // Wanted lists every record that a domain has at a provider, in the order in which they are shown. It is the one
-// place that decides this.
+// place that decides this. What is not critical gives way to records of the owner's own.
 func Wanted(s Spec, provider string) []Record {
 	var out []Record
 	if provider == Builtin {
@@ -54,15 +58,35 @@ func Wanted(s Spec, provider string) []Record {
 			out = append(out, managed(s.Domain, "NS", hostName(ns), PurposeNS))
 		}
 	}
-	out = append(out, s.addresses(s.Domain)...)
+	if provider != Cloudflare { // there the domain itself may be the owner's website
+		out = append(out, s.addresses(s.Domain, PurposeA)...)
+	}
 	if provider == Builtin {
 		for _, host := range s.ownHosts() {
-			out = append(out, s.addresses(host)...)
+			out = append(out, s.addresses(host, PurposeA)...)
 		}
 	}
+	out = append(out, s.mail()...)
+	for _, group := range s.optional(provider) {
+		if !s.occupied(group) {
+			out = addNew(out, group)
+		}
+	}
+	if provider == Builtin || provider == Cloudflare {
+		out = append(out, s.challenges()...)
+	}
+	for _, r := range s.Custom {
+		r.Purpose, r.Critical = PurposeCustom, false
+		out = append(out, r)
+	}
+	return out
+}
+
+// mail is what makes mail come here, and others trust what is sent from here.
+func (s Spec) mail() []Record {
 	mx := managed(s.Domain, "MX", hostName(s.MailHost), PurposeMX)
 	mx.Priority = mxPriority
-	out = append(out, mx, managed(s.Domain, "TXT", s.spf(), PurposeSPF))
+	out := []Record{mx, managed(s.Domain, "TXT", s.spf(), PurposeSPF)}
 	for _, k := range s.DKIM {
 		out = append(out, managed(k.Selector+"._domainkey."+s.Domain, "TXT", k.Record, PurposeDKIM))
 	}
@@ -71,31 +95,50 @@ func Wanted(s Spec, provider string) []Record {
 		dmarc.Value = DefaultDMARC
 	}
 	dmarc.Critical = false
-	out = append(out, dmarc)
-	for _, r := range s.Custom {
-		r.Purpose, r.Critical = PurposeCustom, false
-		out = append(out, r)
+	return append(out, dmarc)
+}
+
+// addNew adds what is not there yet: a host of ours may have a name such as www below the domain.
+func addNew(records, more []Record) []Record {
+	for _, r := range more {
+		if !slices.ContainsFunc(records, r.Same) {
+			records = append(records, r)
+		}
 	}
-	return out
+	return records
 }
 
 func managed(name, typ, value, purpose string) Record {
 	return Record{Name: name, Type: typ, Value: value, TTL: managedTTL, Purpose: purpose, Critical: true}
 }
 
-func (s Spec) addresses(host string) []Record {
+func (s Spec) addresses(host, purpose string) []Record {
+	if ips, ok := s.Elsewhere[host]; ok {
+		s.IPv4, s.IPv6 = families(ips)
+	}
 	var out []Record
 	for _, ip := range s.IPv4 {
-		out = append(out, managed(host, "A", ip.String(), PurposeA))
+		out = append(out, managed(host, "A", ip.String(), purpose))
 	}
 	for _, ip := range s.IPv6 {
-		out = append(out, managed(host, "AAAA", ip.String(), PurposeA))
+		out = append(out, managed(host, "AAAA", ip.String(), purpose))
 	}
 	return out
 }
 
-// ownHosts lists the names of this installation that lie inside the domain, so that its zone has to give their
-// addresses: nobody else can.
+func families(ips []netip.Addr) (four, six []netip.Addr) {
+	for _, ip := range ips {
+		if ip.Unmap().Is4() {
+			four = append(four, ip.Unmap())
+		} else {
+			six = append(six, ip)
+		}
+	}
+	return four, six
+}
+
+// ownHosts lists the names of this installation and its secondaries that lie inside the domain, so that its zone has to
+// give their addresses: nobody else can.
 func (s Spec) ownHosts() []string {
 	var out []string
 	seen := map[string]bool{s.Domain: true} // the apex has its addresses already
@@ -124,11 +167,12 @@ func (s Spec) spf() string {
 }
 
 // Managed reports whether a custom record would collide with one that wanted manages: the same name and type, a CNAME
-// at a managed name, anything at _dmarc, or a second SPF record at the apex. Other texts at the apex are free.
+// at a managed name, an address of either family beside an optional one, anything at _dmarc, or a second SPF record at
+// the apex. Other texts at the apex are free, and so is the place of challenges.
 func Managed(wanted []Record, name, typ, value string) bool {
 	name = hostName(name)
 	for _, w := range wanted {
-		if w.Purpose == PurposeCustom || w.Name != name {
+		if w.Purpose == PurposeCustom || w.Name != name || w.Purpose == PurposeACME && typ == "TXT" {
 			continue
 		}
 		switch {
@@ -138,7 +182,7 @@ func Managed(wanted []Record, name, typ, value string) bool {
 			if typ == "TXT" && isSPF(unquote(value)) {
 				return true
 			}
-		case w.Type == typ:
+		case w.Type == typ, !w.Critical && isAddress(w.Type) && isAddress(typ):
 			return true
 		}
 	}

@@ -34,6 +34,7 @@ type Server struct {
 	wild   *httprouter.Router
 	rates  *rates
 	bad    *badTokens
+	visits *rates // of those who look for mail settings, by address
 	replay *replays
 	bodies *bodies
 	now    func() time.Time
@@ -48,6 +49,7 @@ func New(svc *service.Service) *Server {
 	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now}
 	s.rates = newRates(svc.Config.Limits)
 	s.bad = newBadTokens()
+	s.visits = newRates(service.Limits{})
 	s.bodies = newBodies(svc)
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
 	s.pages = template.Must(template.New("").Parse(resetPage))
@@ -57,8 +59,16 @@ func New(svc *service.Service) *Server {
 	return s
 }
 
-// ServeHTTP answers clients of the network, who show a token, and sends visitors of redirected domains on.
+// ServeHTTP answers clients of the network, who show a token, certificate authorities, who look for their challenges, and
+// mail clients, who look for their settings, and sends visitors of redirected domains on.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if token, ok := strings.CutPrefix(r.URL.Path, challengePath); ok {
+		s.proveName(w, r, token)
+		return
+	}
+	if s.discover(w, r) {
+		return
+	}
 	if to, err := s.svc.RedirectOf(r.Host, r.URL); err != nil {
 		s.Log.Error("look for a redirect", "host", r.Host, "error", err)
 	} else if to != nil {
@@ -166,7 +176,7 @@ func (s *Server) outside(c *call) {
 		s.download(c)
 	case isDescription(path):
 		s.sendDescription(c)
-	case s.Web == nil:
+	case s.Web == nil || isDiscovery(path):
 		http.NotFound(c.w, c.r)
 	default:
 		s.Web.ServeHTTP(c.w, c.r)

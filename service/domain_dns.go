@@ -106,7 +106,11 @@ func (s *Service) lookHolds(d *store.Domain) bool {
 	if d.CheckedAt.IsZero() || d.Status != domainComplete && s.now().Sub(d.CheckedAt) > looksKept {
 		return false
 	}
-	for _, r := range s.managedRecords(d) {
+	records, err := s.managedRecords(d)
+	if err != nil {
+		return false
+	}
+	for _, r := range records {
 		want := dnsCheck(dnsprov.Check{Record: r})
 		if !slices.ContainsFunc(d.Checks, func(c store.DNSCheck) bool { return sameRecord(c, want) }) {
 			return false
@@ -148,7 +152,7 @@ func dnsRecordsOut(d *store.Domain, checks []store.DNSCheck) []DNSRecord {
 	for _, c := range checks {
 		out = append(out, DNSRecord{
 			Purpose: c.Purpose, Type: c.Type, Host: hostIn(c.Host, d.Name), Critical: c.Critical, Verified: c.Verified,
-			Expected: c.Expected, Actual: orNull(c.Actual), Error: orNull(c.Error),
+			Expected: expected(c), Actual: orNull(c.Actual), Error: orNull(c.Error),
 		})
 	}
 	return out
@@ -193,15 +197,30 @@ func (s *Service) GetDNSRecords(_ context.Context, who Actor, in DomainIn) (*Man
 	if !recordsReady(d) {
 		return out, nil
 	}
+	records, err := s.managedRecords(d)
+	if err != nil {
+		return nil, err
+	}
 	out.Status = "ready"
-	for _, r := range s.managedRecords(d) {
-		rec := ManualRecord{Type: r.Type, Host: hostIn(r.Name, d.Name), Value: r.Value, TTL: int(r.TTL), Purpose: r.Purpose}
+	for _, r := range records {
+		rec := ManualRecord{Type: r.Type, Host: hostIn(r.Name, d.Name), Value: valueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
 		if r.Type == "MX" {
 			rec.Priority = &r.Priority
 		}
 		out.Records = append(out.Records, rec)
 	}
 	return out, nil
+}
+
+// valueToEnter is the value of a record, or what is to stand in its place so that others' senders stay.
+func valueToEnter(d *store.Domain, r dnsprov.Record) string {
+	want := dnsCheck(dnsprov.Check{Record: r})
+	for _, c := range d.Checks {
+		if c.Offer != "" && sameRecord(c, want) {
+			return c.Offer
+		}
+	}
+	return r.Value
 }
 
 func (s *Service) manualDomain(who Actor, id string) (*store.Domain, error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +21,7 @@ const (
 	badInARow     = 2                // bad checks that make an episode
 	defaultChecks = time.Hour
 	soon          = 4*time.Minute + 30*time.Second // after a first bad check; with jitter it is under five minutes
+	edgeSettles   = time.Hour                      // of a domain whose records are new at the edge provider: resolvers may remember that there were none
 )
 
 // How far a domain's records have come.
@@ -37,7 +37,8 @@ const nsIssue = "nameservers_lost"
 
 // A look is what one live look at a domain's DNS found.
 type look struct {
-	at     time.Time
+	began  time.Time
+	at     time.Time // when it ended
 	checks []store.DNSCheck
 	asksNS bool
 	ns     *dnsprov.Delegation // nil: not asked, or not answered
@@ -60,30 +61,16 @@ func (s *Service) looking(ctx context.Context, fn func() error) error {
 func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	l := &look{asksNS: d.DNSProvider == dnsprov.Builtin}
-	records := s.managedRecords(d)
-	err := s.looking(ctx, func() error {
-		var wg sync.WaitGroup
-		if l.asksNS {
-			wg.Go(func() {
-				if found, err := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers); err == nil {
-					l.ns = &found
-				}
-			})
-		}
-		if d.DNSSEC != nil && s.Config.LookupDS != nil {
-			wg.Go(func() {
-				if found, err := s.Config.LookupDS(ctx, d.Name); err == nil {
-					l.ds = &found
-				}
-			})
-		}
-		for _, c := range dnsprov.Verify(ctx, s.Resolver, records) {
-			l.checks = append(l.checks, dnsCheck(c))
-		}
-		wg.Wait()
-		return nil
-	})
+	l := &look{began: s.now(), asksNS: d.DNSProvider == dnsprov.Builtin}
+	records, err := s.managedRecords(d)
+	if err != nil {
+		s.Log.Error("read the records of a domain", "domain", d.Name, "error", err)
+	} else {
+		err = s.looking(ctx, func() error {
+			s.lookUp(ctx, d, l, records)
+			return nil
+		})
+	}
 	if err != nil {
 		for _, r := range records {
 			l.checks = append(l.checks, dnsCheck(dnsprov.Check{Record: r, Error: dnsprov.LookupFailed}))
@@ -93,23 +80,60 @@ func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
 	return l
 }
 
-// managedRecords are those that mail needs, without the owner's own; the delegation is looked at on its own.
-func (s *Service) managedRecords(d *store.Domain) []dnsprov.Record {
-	if d.DNSProvider == providerExternal {
-		return nil
+// lookUp fills a look, all at the same time.
+func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *look, records []dnsprov.Record) {
+	var wg sync.WaitGroup
+	wg.Go(func() { s.lookAtReverse(ctx) })
+	if l.asksNS {
+		wg.Go(func() {
+			if found, err := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers); err == nil {
+				l.ns = &found
+			}
+		})
 	}
-	return dnsprov.Wanted(s.spec(d), providerManual)
+	if d.DNSSEC != nil && s.Config.LookupDS != nil {
+		wg.Go(func() {
+			if found, err := s.Config.LookupDS(ctx, d.Name); err == nil {
+				l.ds = &found
+			}
+		})
+	}
+	for _, c := range dnsprov.Verify(ctx, s.Resolver, records) {
+		l.checks = append(l.checks, dnsCheck(c))
+	}
+	wg.Wait()
+}
+
+// managedRecords are those that can be looked up, without the owner's own; the delegation is looked at on its own. With an
+// error come those that there are without regard to the owner's.
+func (s *Service) managedRecords(d *store.Domain) ([]dnsprov.Record, error) {
+	if d.DNSProvider == providerExternal {
+		return nil, nil
+	}
+	spec := s.spec(d)
+	err := s.Store.View(func(tx *store.Tx) error {
+		spec = s.zoneSpec(tx, d)
+		return nil
+	})
+	return slices.DeleteFunc(dnsprov.Wanted(spec, d.DNSProvider), func(r dnsprov.Record) bool {
+		return r.Type == "CAA" || r.Purpose == dnsprov.PurposeNS || r.Purpose == dnsprov.PurposeCustom || r.Purpose == dnsprov.PurposeACME
+	}), err
 }
 
 func dnsCheck(c dnsprov.Check) store.DNSCheck {
 	out := store.DNSCheck{
-		Purpose: c.Record.Purpose, Type: c.Record.Type, Host: c.Record.Name, Expected: c.Record.Value, Priority: c.Record.Priority,
-		Critical: c.Record.Critical, Verified: c.Verified, Actual: c.Actual, Error: c.Error,
-	}
-	if c.Record.Type == "MX" {
-		out.Expected = strconv.Itoa(int(c.Record.Priority)) + " " + c.Record.Value
+		Purpose: c.Record.Purpose, Type: c.Record.Type, Host: c.Record.Name, Expected: c.Record.Text(), Priority: c.Record.Priority,
+		Critical: c.Record.Critical, Verified: c.Verified, Actual: c.Actual, Error: c.Error, Offer: c.Offer,
 	}
 	return out
+}
+
+// expected is what the owner is to see in the DNS.
+func expected(c store.DNSCheck) string {
+	if c.Offer != "" {
+		return c.Offer
+	}
+	return c.Expected
 }
 
 // answered tells whether the look found out anything.
@@ -148,16 +172,19 @@ func sameRecord(a, b store.DNSCheck) bool {
 // keepLook brings what is known of a domain up to date. What the look could not find out stays as it was known; a look
 // that found out nothing changes nothing.
 func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
+	if l.at.Before(d.CheckedAt) { // a newer one was quicker
+		return nil
+	}
 	keepDS(d, l.ds)
 	if !l.answered() {
 		return nil
 	}
-	known := d.Checks
+	known, before := d.Checks, d.CheckedAt
 	d.Checks, d.CheckedAt = slices.Clone(l.checks), l.at
 	for i, c := range d.Checks {
-		before := slices.IndexFunc(known, func(k store.DNSCheck) bool { return sameRecord(k, c) })
-		if c.Error == dnsprov.LookupFailed && before >= 0 {
-			d.Checks[i] = known[before]
+		at := slices.IndexFunc(known, func(k store.DNSCheck) bool { return sameRecord(k, c) })
+		if c.Error == dnsprov.LookupFailed && at >= 0 {
+			d.Checks[i] = known[at]
 		}
 	}
 	if l.ns != nil {
@@ -165,35 +192,65 @@ func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 		switch {
 		case l.ns.Verified:
 			d.NSStatus = nsVerified
-		case d.NSStatus == nsVerified:
+		case d.NSStatus == nsVerified, d.Status == domainComplete:
 			d.NSStatus = nsLost
 		}
 	}
-	err := s.countLook(tx, d, l)
+	err := s.countLook(tx, d, l, before)
 	d.DNSStatus = dnsStatusOf(d, d.Checks)
-	return err
+	if err != nil {
+		return err
+	}
+	return s.planCertificate(tx, d)
 }
 
-// countLook counts bad looks at a complete domain. The second in a row is told of, once until a good one ends the episode.
-func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look) error {
+// countLook counts bad looks at a complete domain. The second in a row is told of, once until a good one ends the
+// episode. Two that were made at the same time are one. before is when the look before this one ended.
+func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.Time) error {
 	switch {
-	case d.Status != domainComplete:
 	case l.good():
-		d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
-	case l.bad():
+		s.endFailure(tx, d, l)
+	case d.DNSProvider == providerEdge && l.at.Sub(d.CompletedAt) < edgeSettles:
+	case d.Status != domainComplete || !l.bad() || d.BadChecks > 0 && l.began.Before(before):
+	default:
 		if d.BadChecks++; d.BadChecks == 1 {
 			d.FailingSince = l.at
 		}
-		if d.BadChecks < badInARow || d.FailureTold {
-			return nil
+		if d.BadChecks >= badInARow && !d.FailureTold {
+			return s.tellFailure(tx, d)
 		}
-		d.FailureTold = true
-		_, err := s.emit(tx, d.AccountID, EventDomainDNSFailed, dnsFailure{
-			DomainID: d.ID, Domain: d.Name, Issues: failuresOf(d), FailingSince: Time{d.FailingSince}, CheckedAt: Time{d.CheckedAt},
-		})
-		return err
 	}
 	return nil
+}
+
+// endFailure ends an episode, if there is one, and tells people of it: there is no event that says so.
+func (s *Service) endFailure(tx *store.Tx, d *store.Domain, l *look) {
+	if d.FailureTold {
+		name, since := d.Name, d.FailingSince
+		d.StatusDetail = fmt.Sprintf("Its DNS is in order again since %s; it was failing since %s.", minute(l.at), minute(since))
+		tx.After(func() { s.Log.Info("the DNS of a domain is in order again", "domain", name, "failing_since", since) })
+	}
+	d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
+}
+
+// minute is a time as people read it.
+func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+func (s *Service) tellFailure(tx *store.Tx, d *store.Domain) error {
+	d.FailureTold = true
+	d.StatusDetail = fmt.Sprintf("Its DNS is failing since %s: see dns_health.", minute(d.FailingSince))
+	issues := failuresOf(d)
+	name, since, first := d.Name, d.FailingSince, ""
+	if len(issues) > 0 {
+		first = issues[0].Message
+	}
+	tx.After(func() {
+		s.Log.Warn("the DNS of a domain is failing", "domain", name, "failing_since", since, "issue", first)
+	})
+	_, err := s.emit(tx, d.AccountID, EventDomainDNSFailed, dnsFailure{
+		DomainID: d.ID, Domain: d.Name, Issues: issues, FailingSince: Time{d.FailingSince}, CheckedAt: Time{d.CheckedAt},
+	})
+	return err
 }
 
 // dnsFailure is the data of domain.dns_failed.
@@ -215,7 +272,8 @@ type failureIssue struct {
 	Message  string  `json:"message"`
 }
 
-// failuresOf lists what is known to be wrong with a domain's DNS.
+// failuresOf lists what is known to be wrong with a domain's DNS. Records without which mail works as well are not in it,
+// but for DMARC.
 func failuresOf(d *store.Domain) []failureIssue {
 	out := []failureIssue{}
 	if d.NSStatus == nsLost {
@@ -226,30 +284,15 @@ func failuresOf(d *store.Domain) []failureIssue {
 		})
 	}
 	for _, c := range d.Checks {
-		if c.Verified {
+		if c.Verified || !c.Critical && c.Purpose != dnsprov.PurposeDMARC {
 			continue
 		}
 		out = append(out, failureIssue{
-			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: hostIn(c.Host, d.Name), Expected: c.Expected, Actual: orNull(c.Actual),
+			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: hostIn(c.Host, d.Name), Expected: expected(c), Actual: orNull(c.Actual),
 			Message: checkMessage(c),
 		})
 	}
 	return out
-}
-
-// checkMessage says what to do about a record that is not verified.
-func checkMessage(c store.DNSCheck) string {
-	switch c.Error {
-	case dnsprov.Missing:
-		return fmt.Sprintf("There is no %s record at %s. Add it with the expected value.", c.Purpose, c.Host)
-	case dnsprov.MultipleSPF:
-		return fmt.Sprintf("%s has more than one SPF record, so receivers heed none of them. Merge them into one.", c.Host)
-	case dnsprov.DKIMWrongType:
-		return fmt.Sprintf("%s is a CNAME to somewhere else. Replace it by a TXT record with the expected value.", c.Host)
-	case dnsprov.LookupFailed:
-		return fmt.Sprintf("The %s record at %s could not be looked up yet. It is tried again.", c.Purpose, c.Host)
-	}
-	return fmt.Sprintf("The %s record at %s is not as expected. Change it to the expected value.", c.Purpose, c.Host)
 }
 
 // hostIn is a name as a person enters it at a DNS provider: relative to the domain, "@" for the domain itself.
@@ -297,7 +340,7 @@ type DNSIssue struct {
 	Message string `json:"message"`
 }
 
-func healthOf(d *store.Domain) DNSHealth {
+func (s *Service) healthOf(d *store.Domain) DNSHealth {
 	out := DNSHealth{Status: "unknown", Issues: []DNSIssue{}, CheckedAt: Time{d.CheckedAt}, FailingSince: Time{d.FailingSince}}
 	if d.Status != domainComplete || d.CheckedAt.IsZero() {
 		return out
@@ -308,6 +351,9 @@ func healthOf(d *store.Domain) DNSHealth {
 		if f.Code != dnsprov.LookupFailed {
 			out.Status = "degraded"
 		}
+	}
+	if issues := s.reverseIssues(d); len(issues) > 0 {
+		out.Issues, out.Status = append(out.Issues, issues...), "degraded"
 	}
 	if d.BadChecks >= badInARow {
 		out.Status = "failing"
@@ -364,7 +410,7 @@ func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 		return nil, ctx.Err()
 	}
 	wait := s.checkInterval()
-	if l.bad() && d.BadChecks == 0 {
+	if l.bad() && d.BadChecks == 0 || !l.bad() && !l.good() && d.BadChecks == 1 { // the one that decides is still to come
 		wait = s.secondLook()
 	}
 	next := s.now().Add(wait)

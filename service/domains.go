@@ -89,7 +89,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		ID: d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: unicodeName(d.Name), Status: d.Status,
 		StatusDetail: orNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: orNull(d.Registrar),
 		ExpiresAt: Time{d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
-		DNSStatus: d.DNSStatus, DNSHealth: healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: orNull(d.RedirectURL), ForwardAddress: orNull(d.Forward),
+		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: orNull(d.RedirectURL), ForwardAddress: orNull(d.Forward),
 		CatchAll: orNull(d.CatchAll), SendingMode: s.sendingMode(d), Tags: append([]string{}, d.Tags...), Notes: orNull(d.Notes),
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: orNull(d.JobID),
 		CreatedAt: Time{d.CreatedAt}, UpdatedAt: Time{d.UpdatedAt}, CompletedAt: Time{d.CompletedAt},

@@ -408,6 +408,9 @@ func (f *fakeDNS) LookupCNAME(_ context.Context, name string) (string, error) {
 func (f *fakeDNS) LookupIPAddr(_ context.Context, name string) ([]net.IPAddr, error) {
 	return nil, noSuchName(name)
 }
+func (f *fakeDNS) LookupSRV(_ context.Context, _, _, name string) (string, []*net.SRV, error) {
+	return "", nil, noSuchName(name)
+}
 func (f *fakeDNS) LookupAddr(_ context.Context, addr string) ([]string, error) {
 	return nil, noSuchName(addr)
 }

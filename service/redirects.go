@@ -2,7 +2,6 @@ package service
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -19,10 +18,7 @@ type Redirect struct {
 // RedirectOf says where visitors of a host, as a request names it, are sent; nil if they are at the right place. A
 // redirect of a domain is one of its www too.
 func (s *Service) RedirectOf(host string, at *url.URL) (*Redirect, error) {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	host = requestHost(host)
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || !strings.Contains(host, ".") || host == s.Config.Hostname {
 		return nil, nil
 	}

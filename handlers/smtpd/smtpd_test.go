@@ -197,6 +197,11 @@ func (z *zone) LookupIPAddr(ctx context.Context, name string) ([]net.IPAddr, err
 	return nil, err
 }
 
+func (z *zone) LookupSRV(ctx context.Context, _, _, name string) (string, []*net.SRV, error) {
+	_, err := z.ask(ctx, "srv:"+name)
+	return "", nil, err
+}
+
 func (z *zone) LookupAddr(ctx context.Context, name string) ([]string, error) {
 	_, err := z.ask(ctx, "ptr:"+name)
 	return nil, err

@@ -84,6 +84,8 @@ func ourAnswer(svc *service.Service, typ uint16, name string) []string {
 			out = append(out, strings.Join(rr.Txt, ""))
 		case *dns.A:
 			out = append(out, rr.A.String())
+		case *dns.SRV:
+			out = append(out, fmt.Sprintf("%d %d %d %s", rr.Priority, rr.Weight, rr.Port, rr.Target))
 		}
 	}
 	return out
@@ -143,7 +145,21 @@ func (w *World) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, er
 	return nil, err
 }
 
-// LookupAddr is one of service.Resolver.
-func (w *World) LookupAddr(context.Context, string) ([]string, error) {
-	return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+// LookupSRV is one of service.Resolver.
+func (w *World) LookupSRV(ctx context.Context, _, _, name string) (string, []*net.SRV, error) {
+	var out []*net.SRV
+	values, err := w.ask(ctx, dns.TypeSRV, name)
+	for _, v := range values {
+		srv := &net.SRV{}
+		if _, err := fmt.Sscan(v, &srv.Priority, &srv.Weight, &srv.Port, &srv.Target); err != nil {
+			return "", nil, err
+		}
+		out = append(out, srv)
+	}
+	return "", out, err
+}
+
+// LookupAddr is one of service.Resolver. Names are told as "PTR address".
+func (w *World) LookupAddr(ctx context.Context, addr string) ([]string, error) {
+	return w.ask(ctx, dns.TypePTR, addr)
 }

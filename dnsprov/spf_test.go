@@ -1,0 +1,238 @@
+package dnsprov
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"blitiri.com.ar/go/spf"
+)
+
+var ourSPF = Record{Name: "a.test", Type: "TXT", Purpose: PurposeSPF, Value: "v=spf1 mx ip4:192.0.2.1 ip6:2001:db8::1 ~all"}
+
+func TestMergedSPF(t *testing.T) {
+	const ours = "mx ip4:192.0.2.1 ip6:2001:db8::1"
+	for _, tc := range []struct {
+		name  string
+		there []string
+		want  string
+	}{
+		{"one that lets us send stays", []string{"V=SPF1  +mx -all"}, "V=SPF1  +mx -all"},
+		{"one of others", []string{"v=spf1 include:_spf.google.test -all"}, "v=spf1 " + ours + " include:_spf.google.test -all"},
+		{"the owner's all, neutral", []string{"v=spf1 a ?all"}, "v=spf1 " + ours + " a ?all"},
+		{"no all", []string{"v=spf1 a"}, "v=spf1 " + ours + " a ~all"},
+		{"one that denies us", []string{"v=spf1 -ip4:192.0.2.0/24 a -all"}, "v=spf1 " + ours + " -ip4:192.0.2.0/24 a -all"},
+		{"a redirect stays one", []string{"v=spf1 redirect=_spf.else.test"}, "v=spf1 " + ours + " redirect=_spf.else.test"},
+		{"a redirect beside all is none", []string{"v=spf1 a ~all redirect=x.test"}, "v=spf1 " + ours + " a ~all"},
+		{"nothing after all counts", []string{"v=spf1 -all a"}, "v=spf1 " + ours + " -all"},
+		{"ours beside theirs", []string{ourSPF.Value, "v=spf1 include:x.test -all"}, "v=spf1 " + ours + " include:x.test -all"},
+		{"ours twice", []string{ourSPF.Value, ourSPF.Value}, "v=spf1 " + ours + " ~all"},
+		{"several, each term once", []string{"v=spf1 A include:x.test -all", "v=spf1 a ip4:198.51.100.1/32 ip4:198.51.100.1 include:X.test ~all"}, "v=spf1 " + ours + " a include:x.test ip4:198.51.100.1/32 ~all"},
+		{"several with a redirect", []string{"v=spf1 redirect=x.test", "v=spf1 a -all"}, "v=spf1 " + ours + " include:x.test a -all"},
+		{"malformed terms", []string{"v=spf1 mx include: ip4:1.2.3 foo:bar a -all"}, "v=spf1 " + ours + " a -all"},
+		{"macros and modifiers", []string{"v=spf1 exists:%{ir}.x.test exp=why.test -all"}, "v=spf1 " + ours + " exists:%{ir}.x.test exp=why.test -all"},
+		{"one of eleven look-ups", []string{"v=spf1" + strings.Repeat(" include:%d", 10) + " -all"}, "v=spf1 ip4:192.0.2.1 ip6:2001:db8::1" + strings.Repeat(" include:%d", 10) + " -all"},
+		{"too long", []string{"v=spf1 include:" + strings.Repeat("x", maxText) + " -all"}, ""},
+	} {
+		for i := range 10 {
+			for j := range tc.there {
+				tc.there[j] = strings.Replace(tc.there[j], ":%d", fmt.Sprint(":d", i), 1)
+			}
+			tc.want = strings.Replace(tc.want, ":%d", fmt.Sprint(":d", i), 1)
+		}
+		if got := mergeSPF(tc.there, ourSPF); got != tc.want {
+			t.Errorf("%s:\n got %s\nwant %s", tc.name, got, tc.want)
+		}
+	}
+}
+
+// spfWorld is the DNS around one SPF record.
+type spfWorld string
+
+func (w spfWorld) LookupTXT(_ context.Context, name string) ([]string, error) {
+	switch strings.TrimSuffix(name, ".") {
+	case "a.test":
+		return []string{string(w)}, nil
+	case "one.test":
+		return []string{"v=spf1 ip4:203.0.113.1 -all"}, nil
+	case "two.test":
+		return []string{"v=spf1 ip4:203.0.113.2 ?all"}, nil
+	}
+	return nil, &net.DNSError{IsNotFound: true}
+}
+
+func (spfWorld) LookupMX(_ context.Context, name string) ([]*net.MX, error) {
+	return []*net.MX{{Host: "mx." + name}}, nil
+}
+
+func (spfWorld) LookupIPAddr(_ context.Context, host string) ([]net.IPAddr, error) {
+	switch strings.TrimSuffix(host, ".") {
+	case "mx.a.test":
+		return []net.IPAddr{{IP: net.ParseIP("192.0.2.1")}, {IP: net.ParseIP("2001:db8::1")}}, nil
+	case "a.test":
+		return []net.IPAddr{{IP: net.ParseIP("198.51.100.7")}}, nil
+	}
+	return []net.IPAddr{{IP: net.ParseIP("198.51.100.9")}}, nil
+}
+
+func (spfWorld) LookupAddr(context.Context, string) ([]string, error) {
+	return nil, &net.DNSError{IsNotFound: true}
+}
+
+// judge is what an SPF evaluator that is not ours says of an address.
+func judge(record, ip string) spf.Result {
+	r, _ := spf.CheckHostWithSender(net.ParseIP(ip), "helo.test", "x@a.test", spf.WithResolver(spfWorld(record)))
+	return r
+}
+
+var (
+	ourAddresses   = []string{"192.0.2.1", "2001:db8::1"}
+	otherAddresses = []string{"203.0.113.1", "203.0.113.2", "198.51.100.7", "198.51.100.9", "192.0.2.77", "203.0.113.200", "2001:db8:1::5"}
+)
+
+// randomSPF makes a record of terms that there are; deny says whether some refuse.
+func randomSPF(r *rand.Rand, deny bool) string {
+	mechanisms := []string{"a", "mx", "A:else.test", "mx:else.test/24", "include:one.test", "include:two.test", "ip4:203.0.113.128/25", "ip4:192.0.2.0/24", "ip6:2001:db8::/32", "exists:%{i}.x.test"}
+	out := []string{"v=spf1"}
+	for range r.IntN(6) {
+		term := mechanisms[r.IntN(len(mechanisms))]
+		if deny && r.IntN(3) == 0 {
+			term = []string{"-", "~", "?"}[r.IntN(3)] + term
+		}
+		out = append(out, term)
+	}
+	switch r.IntN(8) {
+	case 0:
+		out = append(out, "redirect=one.test")
+	case 1:
+	case 2:
+		out = append(out, "exp=why.test", "-all")
+	default:
+		out = append(out, []string{"-all", "~all", "?all", "+all"}[r.IntN(4)])
+	}
+	return strings.Join(out, " ")
+}
+
+// The merged record passes whom the one there passes, and us; everybody else fares as before.
+func TestMergedSPFAuthorisesBoth(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		there := randomSPF(r, true)
+		merged := mergeSPF([]string{there}, ourSPF)
+		for _, ip := range ourAddresses {
+			if got := judge(merged, ip); got != spf.Pass {
+				t.Fatalf("%q became %q, which gives %s for our %s", there, merged, got, ip)
+			}
+		}
+		ends := strings.Contains(there, "all") || strings.Contains(there, "redirect=")
+		for _, ip := range otherAddresses {
+			if before, after := judge(there, ip), judge(merged, ip); before == spf.Pass && after != spf.Pass || ends && before != after {
+				t.Fatalf("%q became %q: %s for %s became %s", there, merged, before, ip, after)
+			}
+		}
+	}
+}
+
+// Of several records, of which receivers heed none, one is made that passes whom any of them would.
+func TestMergedSPFAuthorisesAllOfSeveral(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 700 {
+		there := []string{randomSPF(r, false), randomSPF(r, false)}
+		if r.IntN(3) == 0 {
+			there = append(there, ourSPF.Value)
+		}
+		merged := mergeSPF(there, ourSPF)
+		if again := mergeSPF([]string{merged}, ourSPF); again != merged {
+			t.Fatalf("%q merged once more is %q", merged, again)
+		}
+		for _, ip := range slices.Concat(ourAddresses, otherAddresses) {
+			passed := slices.Contains(ourAddresses, ip) || slices.ContainsFunc(there, func(one string) bool { return judge(one, ip) == spf.Pass })
+			if got := judge(merged, ip); passed && got != spf.Pass {
+				t.Fatalf("%q became %q, which gives %s for %s", there, merged, got, ip)
+			}
+		}
+	}
+}
+
+// What strangers publish as SPF is merged without harm: the result is a record that lets us send.
+func FuzzMergeSPF(f *testing.F) {
+	f.Add("v=spf1 include:one.test -all", "v=spf1 a")
+	f.Add("v=spf1 mx:%{d}/24//64 ip6:::1/0 exp=%{x} redirect=%%", "v=spf1 -all +all all=1 a/33 ip4:192.0.2.1/33")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		var there []string
+		for _, text := range []string{a, b} {
+			if isSPF(text) {
+				there = append(there, text)
+			}
+		}
+		if len(there) == 0 {
+			return
+		}
+		merged := mergeSPF(there, ourSPF)
+		if merged == "" {
+			return
+		}
+		if !authorizes(merged, ourSPF) || len(merged) > maxText && len(there) > 1 {
+			t.Fatalf("%q became %q", there, merged)
+		}
+		if merged != there[0] {
+			for _, ip := range ourAddresses {
+				if got := judge(merged, ip); got != spf.Pass {
+					t.Fatalf("%q became %q, which gives %s for %s", there, merged, got, ip)
+				}
+			}
+		}
+	})
+}
+
+func TestSPFThatNamesUsTooLate(t *testing.T) {
+	for text, want := range map[string]bool{
+		"v=spf1 -ip4:192.0.2.1 mx -all":                        false,
+		"v=spf1 ~ip4:192.0.2.0/24 ip4:192.0.2.1 -all":          false,
+		"v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -mx -all":        true,
+		"v=spf1 ip4:192.0.2.1 mx:a.test -all":                  true,
+		"v=spf1 mx:other.test -all":                            false,
+		"v=spf1 +all":                                          true,
+		"v=spf1 mx unknown:term -all":                          false,
+		"v=spf1 mx:a.test/24//64 ~all":                         true,
+		"v=spf1 ip4:192.0.2.1/33 ip4:192.0.2.1 mx":             false,
+		"v=spf1 ip4:0.0.0.0/0 ip6:2001:db8::/32 some=modifier": true,
+	} {
+		if got := authorizes(text, ourSPF); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestSPFLookups(t *testing.T) {
+	for text, want := range map[string]int{
+		"v=spf1 mx a include:x.test ip4:192.0.2.1 -all": 3, "v=spf1 redirect=x.test": 1, "v=spf1 a redirect=x.test ~all": 1, "other": 0,
+		"v=spf1 exists:%{i}.x.test ptr exp=why.test -all": 2,
+	} {
+		if got := SPFLookups(text); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestVerifyOffersAMergedSPF(t *testing.T) {
+	want := Record{Name: "a.test", Type: "TXT", Value: ourSPF.Value, Purpose: PurposeSPF}
+	there := zoneFile{"TXT a.test.": {"v=spf1 include:one.test -all"}}
+	c := Verify(t.Context(), there, []Record{want})[0]
+	if c.Verified || c.Offer != "v=spf1 mx ip4:192.0.2.1 ip6:2001:db8::1 include:one.test -all" {
+		t.Fatalf("%+v", c)
+	}
+	there["TXT a.test."] = []string{c.Offer}
+	if again := Verify(t.Context(), there, []Record{want})[0]; !again.Verified || again.Offer != c.Offer {
+		t.Errorf("the offer taken up: %+v", again)
+	}
+	if c := Verify(t.Context(), zoneFile{}, []Record{want})[0]; c.Offer != "" {
+		t.Errorf("nothing there: %+v", c)
+	}
+}
+
+var _ spf.DNSResolver = spfWorld("")

@@ -1,0 +1,78 @@
+package handlers
+
+import (
+	"encoding/xml"
+	"net/http"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// A clientConfig is the document that Thunderbird and others after it look for, of version 1.1
+// (draft-ietf-mailmaint-autoconfig).
+type clientConfig struct {
+	XMLName  xml.Name `xml:"clientConfig"`
+	Version  string   `xml:"version,attr"`
+	Provider struct {
+		ID        string         `xml:"id,attr"`
+		Domain    string         `xml:"domain"`
+		Name      string         `xml:"displayName"`
+		ShortName string         `xml:"displayShortName"`
+		Incoming  []clientServer `xml:"incomingServer"`
+		Outgoing  []clientServer `xml:"outgoingServer"`
+	} `xml:"emailProvider"`
+}
+
+type clientServer struct {
+	Type           string `xml:"type,attr"`
+	Host           string `xml:"hostname"`
+	Port           int    `xml:"port"`
+	Socket         string `xml:"socketType"`
+	Authentication string `xml:"authentication"`
+	Username       string `xml:"username"`
+}
+
+// wholeAddress is what clients replace by the address that they were given.
+const wholeAddress = "%EMAILADDRESS%"
+
+var socketTypes = map[string]string{"tls": "SSL", "starttls": "STARTTLS", "none": "plain"}
+
+// autoconfig answers with the settings of a domain: that of the host, or under our own name that of the address.
+func (s *Server) autoconfig(v *visit) error {
+	username, settings, err := s.settingsFor(v, v.r.URL.Query().Get("emailaddress"))
+	if settings == nil && err == nil && v.to.Domain != "" {
+		username = wholeAddress
+		settings, err = s.svc.MailSettings(v.to.Domain)
+	}
+	if err != nil {
+		return err
+	}
+	if settings == nil {
+		http.NotFound(v.w, v.r)
+		return nil
+	}
+	text, err := xml.MarshalIndent(newClientConfig(settings, username), "", "  ")
+	if err != nil {
+		return err
+	}
+	v.send(xmlMedia, append([]byte(xml.Header), append(text, '\n')...))
+	return nil
+}
+
+func newClientConfig(settings *service.MailSettings, username string) clientConfig {
+	out := clientConfig{Version: "1.1"}
+	p := &out.Provider
+	p.ID, p.Domain, p.Name, p.ShortName = settings.Domain, settings.Domain, settings.Name, settings.Name
+	p.Incoming = clientServers("imap", settings.IMAP, username)
+	p.Outgoing = clientServers("smtp", settings.SMTP, username)
+	return out
+}
+
+// clientServers lists servers, the preferred one first. Passwords go as they are: the log-ins that we have need that, and
+// TLS is around them.
+func clientServers(kind string, servers []service.MailServer, username string) []clientServer {
+	var out []clientServer
+	for _, m := range servers {
+		out = append(out, clientServer{kind, m.Host, m.Port, socketTypes[m.Security], "password-cleartext", username})
+	}
+	return out
+}

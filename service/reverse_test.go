@@ -1,0 +1,71 @@
+package service_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/servicetest"
+)
+
+// What is wrong with the names of this host's addresses is shown at domains that send from it; it fails none of them.
+func TestReverseDNSIsShownAndFailsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &servicetest.World{}
+		b := servicetest.New(t, func(c *service.Config) {
+			c.Resolver, c.Sandbox, c.Outbound = w, false, "direct"
+			c.Relays = []service.Relay{{Name: "r", Kind: "custom", Host: "relay.test", Port: 587}}
+			c.PublicIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("10.0.0.1")}
+		})
+		w.Set(func() { w.Ours = b.Service })
+		w.Tell("A", "mail.example.test", "192.0.2.1")
+		w.Tell("A", "other.test", "192.0.2.9")
+		who, err := b.Operator(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := connect(t, b.Service, who, "reverse.test")
+		verify(t, b.Service, who, "reverse.test")
+		time.Sleep(time.Second)
+		want := func(status, code string) {
+			t.Helper()
+			d := getDomain(t, b.Service, who, id)
+			h := d.DNSHealth
+			if h.Status != status || (code == "") != (len(h.Issues) == 0) || d.DNSStatus != "complete" || !h.FailingSince.IsZero() {
+				t.Fatalf("%+v, want %s", h, status)
+			}
+			if code == "" {
+				return
+			}
+			if i := h.Issues[0]; i.Code != code || i.Purpose != "PTR" || i.Host != "192.0.2.1" || !strings.Contains(i.Message, "Ask the hosting provider to set the reverse DNS (PTR) of 192.0.2.1 to mail.example.test.") {
+				t.Fatalf("%+v, want %s", i, code)
+			}
+		}
+		want("degraded", "ptr_missing")
+		w.Tell("PTR", "192.0.2.1", "other.test.")
+		time.Sleep(30 * time.Minute)
+		if _, err := b.GetDNSStatus(t.Context(), who, service.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
+			t.Fatal(err)
+		}
+		want("degraded", "ptr_missing") // kept for an hour
+		time.Sleep(2 * time.Hour)
+		want("degraded", "ptr_mismatch")
+		w.Tell("PTR", "192.0.2.1", "other.test.", "mail.example.test.")
+		time.Sleep(3 * time.Hour)
+		want("healthy", "")
+		w.Tell("PTR", "192.0.2.1")
+		time.Sleep(3 * time.Hour)
+		want("degraded", "ptr_missing")
+		mode := "relay"
+		if _, err := b.UpdateDomain(t.Context(), who, service.UpdateDomainIn{DomainID: id, SendingMode: &mode}); err != nil {
+			t.Fatal(err)
+		}
+		want("healthy", "")
+		if n := len(events(t, b.Service, who, service.EventDomainDNSFailed)); n != 0 {
+			t.Errorf("%d events", n)
+		}
+	})
+}
