@@ -12,11 +12,12 @@ import (
 const (
 	firstGap  = time.Second // between two messages to a next hop that has asked for less for the first time
 	longGap   = 2 * time.Minute
-	shortGap  = 250 * time.Millisecond // below which there is no gap
-	firstHold = 15 * time.Second       // without any message, after each such answer; with the gap it doubles
-	longHold  = 10 * time.Minute
-	farthest  = 10 * time.Minute // that a message is told to wait at once, since a hop may recover sooner
-	keptPaces = 4096             // next hops
+	shortGap  = 10 * time.Millisecond // below which there is no gap
+	firstHold = 5 * time.Second       // without any message, after the first such answer
+	holdGaps  = 2                     // gaps without any message, after each that follows
+	staleGap  = time.Hour             // after which a pace that nobody went by says nothing any more
+	farthest  = 10 * time.Minute      // that a message is told to wait at once, since a hop may recover sooner
+	keptPaces = 4096                  // next hops
 )
 
 // paces spaces out the messages to next hops that ask for it, one pace for a lane of the queue. A hop that says that it
@@ -31,7 +32,6 @@ type paces struct {
 
 type pace struct {
 	gap  time.Duration
-	hold time.Duration
 	next time.Time // when the next message may go
 	tail time.Time // when the last of those that wait tries again
 }
@@ -47,6 +47,10 @@ func (p *paces) turn(lane string) (wait time.Time, ok bool) {
 		return time.Time{}, true
 	}
 	now := p.now()
+	if now.Sub(l.next) > staleGap {
+		delete(p.lanes, lane)
+		return time.Time{}, true
+	}
 	if !now.Before(l.next) {
 		l.next = now.Add(l.gap)
 		return time.Time{}, true
@@ -71,7 +75,7 @@ func (p *paces) tell(lane string, r deliver.Result) {
 	case slow:
 		p.slower(lane, l)
 	case l != nil && r.Status == deliver.Delivered:
-		l.gap, l.hold = l.gap*3/4, max(l.hold*3/4, firstHold)
+		l.gap = l.gap * 9 / 10
 		if l.gap < shortGap {
 			delete(p.lanes, lane)
 		}
@@ -85,14 +89,14 @@ func (p *paces) slower(lane string, l *pace) {
 		if len(p.lanes) >= keptPaces {
 			clear(p.lanes) // they will tell again
 		}
-		p.lanes[lane] = &pace{gap: firstGap, hold: firstHold, next: now.Add(firstHold)}
+		p.lanes[lane] = &pace{gap: firstGap, next: now.Add(firstHold)}
 		return
 	}
 	if now.Add(l.gap).Before(l.next) {
 		return
 	}
-	l.gap, l.hold = min(2*l.gap, longGap), min(2*l.hold, longHold)
-	l.next, l.tail = now.Add(l.hold), time.Time{}
+	l.gap = min(2*l.gap, longGap)
+	l.next, l.tail = now.Add(holdGaps*l.gap), time.Time{}
 }
 
 // tooMuch is how hosts say that they get too much at a time.
