@@ -230,10 +230,12 @@ func (w *walk) why(h hop, f *failure) *failure {
 	if f.tls == "" || f.err == nil {
 		return f
 	}
-	switch h.tls {
-	case tlsSTS:
+	switch {
+	case f.tls == tlsrpt.DNSSECInvalid:
+		f.err = fmt.Errorf("whether DANE is in force for %s cannot be found out: %w", h.host, f.err)
+	case h.tls == tlsSTS:
 		f.err = fmt.Errorf("the MTA-STS policy of %s is enforced: %w", w.domain(), f.err)
-	case tlsDANE, tlsEncrypted:
+	case h.tls == tlsDANE, h.tls == tlsEncrypted:
 		f.err = fmt.Errorf("DANE is in force for %s: %w", h.host, f.err)
 	}
 	return f
