@@ -261,7 +261,6 @@ type mailWorld struct {
 	world   *fakeResolver
 	postfix *postfix
 	ann     string // mailbox
-	certs   struct{ theirs, ours tls.Certificate }
 }
 
 // newMailWorld starts both. Their certificate is for mx.them.test and mx.sts.test; port 443 of 127.77.25.2 serves policies.
@@ -360,7 +359,8 @@ func (w *mailWorld) submitTLS(messages, each int) {
 	}
 }
 
-// TestPostfixBothWays exchanges messages with Postfix over STARTTLS; each arrives once.
+// TestPostfixBothWays exchanges messages with Postfix over STARTTLS, which verifies our certificate or sends nothing; each
+// arrives once.
 func TestPostfixBothWays(t *testing.T) {
 	w := newMailWorld(t)
 	const each = 50
@@ -369,24 +369,21 @@ func TestPostfixBothWays(t *testing.T) {
 	w.postfix.inject(half)
 	w.submitTLS(half/each, each)
 	in, out := map[string]int{}, map[string]int{}
-	over := 0
-	w.until("everything has arrived", func() bool {
-		out, over = w.postfix.mail()
-		return len(out) >= half/each*each && w.messages() >= half
-	})
+	for end := start.Add(2 * time.Minute); len(out) < half/each*each || w.messages() < half; time.Sleep(200 * time.Millisecond) {
+		if out, _ = w.postfix.mail(); time.Now().After(end) {
+			t.Fatalf("after two minutes %d of %d have arrived there, %d here", len(out), half, w.messages())
+		}
+	}
 	t.Logf("%d messages in %s", 2*half, time.Since(start).Round(time.Millisecond))
 	time.Sleep(500 * time.Millisecond) // for what comes twice
 	for _, r := range w.inbox(w.ann) {
 		in[r.Subject]++
 	}
-	out, over = w.postfix.mail()
+	out, over := w.postfix.mail()
 	once(t, "in", in, half)
 	once(t, "out", out, half/each*each)
 	if over != half/each*each {
 		t.Errorf("%d of %d went out over TLS 1.3", over, half)
-	}
-	if log := w.postfix.log(); strings.Contains(log, "Untrusted TLS") || !strings.Contains(log, "Verified TLS connection established to 127.0.0.1") && strings.Contains(log, "TLS connection") {
-		t.Errorf("postfix did not verify us")
 	}
 }
 

@@ -93,8 +93,8 @@ func TestThoseWhoWaitComeInTurn(t *testing.T) {
 			if ok || at.Before(before) || at.After(time.Now().Add(farthest)) {
 				t.Fatalf("number %d: %s, %v", n, at, ok)
 			}
-			if n == 100 && at.Sub(time.Now()) != firstHold+100*firstGap {
-				t.Errorf("number 100 waits %s", at.Sub(time.Now()))
+			if n == 100 && time.Until(at) != firstHold+100*firstGap {
+				t.Errorf("number 100 waits %s", time.Until(at))
 			}
 			before = at
 		}
