@@ -75,6 +75,7 @@ type relaySettings struct {
 	WebhookSecret string    `toml:"webhook_secret"`
 	IDPattern     pattern   `toml:"id_pattern"`
 	IDTemplate    string    `toml:"id_template"`
+	DKIM          *bool     `toml:"dkim"`
 }
 
 // rdapSettings is the table [rdap].
@@ -88,6 +89,7 @@ type dnsSettings struct {
 	CheckInterval duration            `toml:"check_interval"`
 	Secondaries   []secondarySettings `toml:"secondaries"`
 	Catalog       dnsName             `toml:"catalog"`
+	TrustResolver bool                `toml:"trust_resolver"`
 }
 
 type limitSettings struct {

@@ -369,7 +369,7 @@ func (s *Service) enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 
 // addDelivery writes one recipient's row, and its job unless the recipient gets no mail.
 func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain) error {
-	r, err := s.route(tx, d, row.Recipient)
+	r, err := s.route(tx, d, row.MailboxID, row.Recipient)
 	if err != nil {
 		return err
 	}
