@@ -213,11 +213,8 @@ func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.S
 // dial hands the message to another host.
 func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io.SectionReader) *outcome {
 	env := deliver.Envelope{
-		From: m.sub.Sender, To: m.row.Recipient, SMTPUTF8: m.sub.SMTPUTF8, EightBit: m.sub.EightBit,
+		From: s.returnPath(m), To: m.row.Recipient, SMTPUTF8: m.sub.SMTPUTF8, EightBit: m.sub.EightBit,
 		EnvelopeID: m.sub.EnvelopeID, Notify: m.row.Notify, Ret: m.sub.Ret, ORCPT: m.row.ORCPT,
-	}
-	if m.sub.Forward {
-		env.From = s.srsForward(env.From, m.row.Domain)
 	}
 	message := deliver.Message{
 		Size: int64(len(head)) + content.Size(),
@@ -422,7 +419,7 @@ func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 		return err
 	}
 	row.LastResponse = "given up: " + cause.Error()
-	if err := s.tellBounce(tx, row, deliver.Result{Enhanced: "5.3.0", Reply: row.LastResponse}); err != nil {
+	if err := s.tellBounce(tx, row, failure{status: "5.3.0", diagnostic: row.LastResponse}); err != nil {
 		return err
 	}
 	return s.close(tx, row, store.OutgoingBounced)

@@ -176,6 +176,7 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, v *au
 	type place struct {
 		mailbox uint32
 		forward string
+		row     string
 	}
 	done := map[place]bool{}
 	for _, r := range in.Recipients {
@@ -190,6 +191,9 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, v *au
 			if a.folder, err = folderFor(tx, to.mailbox, v); err != nil {
 				return err
 			}
+		}
+		if to.row != nil {
+			p.row = to.row.ID
 		}
 		if done[p] {
 			continue

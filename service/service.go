@@ -59,6 +59,8 @@ type Relay struct {
 	Region, TopicARN      string
 	WebhookSecret         string
 	IDPattern, IDTemplate string
+	ReturnPath            string // sender, verp; "": as suits the kind
+	SNSURL                string // ses: where Amazon SNS is asked instead of at its own address
 }
 
 // Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.

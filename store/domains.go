@@ -33,6 +33,7 @@ type Domain struct {
 	Forward      string // forward_address
 	CatchAll     string
 	SendingMode  string // direct, relay, or "" for what the installation does
+	ListUnsub    bool   // what it sends offers to unsubscribe (RFC 8058)
 	Tags         []string
 	Notes        string
 	JobID        string // the newest job about it
