@@ -66,6 +66,8 @@ type relaySettings struct {
 	WebhookSecret string    `toml:"webhook_secret"`
 	IDPattern     pattern   `toml:"id_pattern"`
 	IDTemplate    string    `toml:"id_template"`
+	ReturnPath    pathKind  `toml:"return_path"`
+	SNSURL        string    `toml:"sns_url"`
 }
 
 // rdapSettings is the table [rdap].
@@ -237,6 +239,9 @@ func (r *relaySettings) check() error {
 	if (r.IDPattern.text == "") != (r.IDTemplate == "") {
 		return errors.New("id_pattern and id_template go together")
 	}
+	if u, err := url.Parse(r.SNSURL); r.SNSURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		return errors.New("sns_url must be https:// and a host")
+	}
 	return secretOf("password", &r.Password, r.PasswordFile)
 }
 
@@ -391,6 +396,7 @@ type (
 	logForm   struct{ text string }
 	logLevel  struct{ text string }
 	relayKind struct{ text string }
+	pathKind  struct{ text string }
 	relayTLS  struct{ text string }
 	plan      struct{ text string }
 	pattern   struct{ text string }
@@ -427,6 +433,11 @@ func (r *relayTLS) UnmarshalText(t []byte) (err error) {
 
 func (r *relayKind) UnmarshalText(t []byte) (err error) {
 	r.text, err = choice(t, "ses", "postmark", "mailgun", "sendgrid", "custom")
+	return err
+}
+
+func (p *pathKind) UnmarshalText(t []byte) (err error) {
+	p.text, err = choice(t, "sender", "verp")
 	return err
 }
 

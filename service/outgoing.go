@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -57,6 +58,7 @@ type mailing struct {
 	route  route
 	to     *destination // of viaLocal; nil if it takes none
 	refuse error        // why not
+	never  bool         // the recipient has been suppressed since
 	now    time.Time
 }
 
@@ -118,6 +120,9 @@ func (s *Service) mailing(id string) (*mailing, error) {
 		if m.domain, err = store.Domains.Get(tx, m.sub.DomainID); err != nil && !isGone(err) {
 			return err
 		}
+		if m.never, err = isSuppressed(tx, m.row.AccountID, m.row.Recipient); err != nil {
+			return err
+		}
 		if m.route, err = s.route(tx, m.domain, m.row.Recipient); err != nil || m.route.transport != viaLocal {
 			return err
 		}
@@ -145,6 +150,9 @@ func (m *mailing) look(tx *store.Tx, s *Service) error {
 
 // attempt hands the message on, once.
 func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
+	if m.never {
+		return ours(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", suppressedNow), nil
+	}
 	if m.route.transport == viaCapture {
 		return ours(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
 	}
@@ -192,7 +200,7 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 	var err error
 	switch replaced := m.route.relay.replaces(); {
 	case !m.sub.Forward:
-		fields, err = s.signer.sign(m.domain, m.sub.ID, again(content), replaced)
+		fields, err = s.signOwn(m, content, replaced)
 	case m.route.transport != viaLocal:
 		fields, err = s.signer.seal(m.domain, again(content), auth.SealOptions{AuthservID: s.hostname(), OmitMessageID: replaced, Now: m.now})
 	}
@@ -200,9 +208,19 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 		return nil, err
 	}
 	if m.route.relay != nil {
-		return append([]byte(m.route.relay.fields), fields...), nil
+		return append([]byte(m.route.relay.head(s, m.row)), fields...), nil
 	}
 	return fields, nil
+}
+
+// signOwn signs a message of ours, with the fields that are for this recipient alone.
+func (s *Service) signOwn(m *mailing, content *io.SectionReader, replaced bool) ([]byte, error) {
+	extra, id := s.unsubscribeFields(m), m.sub.ID
+	if len(extra) > 0 {
+		id = m.row.ID
+	}
+	fields, err := s.signer.sign(m.domain, id, io.MultiReader(bytes.NewReader(extra), again(content)), replaced)
+	return slices.Concat(fields, extra), err
 }
 
 func whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }

@@ -8,15 +8,17 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/feedback"
 )
 
 // A relay is a configured Relay with what its kind does to a Message-ID.
 type relay struct {
 	Relay
-	minted   *regexp.Regexp // finds the id in the answer to DATA; nil where the relay keeps ours
-	template string         // the Message-ID made of it
-	fields   string         // header fields that it wants
-	verp     bool           // mail leaves with a return path for each recipient
+	minted   *regexp.Regexp  // finds the id in the answer to DATA; nil where the relay keeps ours
+	template string          // the Message-ID made of it
+	fields   string          // header fields that it wants
+	verp     bool            // mail leaves with a return path for each recipient
+	notices  feedback.Reader // nil: it is not configured for them
 }
 
 // sesAnswer is what Amazon SES says to a message that it takes.

@@ -132,6 +132,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
 	s.newClients()
+	s.newReaders()
 	s.register()
 	return s
 }
