@@ -132,6 +132,20 @@ func (k sendGridKey) post(body string) Request {
 	return Request{Header: h, Body: []byte(body)}
 }
 
+// TestSendGridPublicVector verifies the signature that SendGrid's own libraries are tested with.
+func TestSendGridPublicVector(t *testing.T) {
+	s, err := NewSendGrid("MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEDr2LjtURuePQzplybdC+u4CwrqDqBaWjcMMsTbhdbcwHBcepxo7yAQGhHPTnlvFYPAZFceEu/1FwCM/QmGUhA==")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Request{Header: http.Header{}, Body: []byte(`{"category":"example_payload","event":"test_event","message_id":"message_id"}`)}
+	r.Header.Set(sendGridTimestamp, "1588788367")
+	r.Header.Set(sendGridSignature, "MEUCIQCtIHJeH93Y+qpYeWrySphQgpNGNr/U+UyUlBkU6n7RAwIgJTz2C+8a8xonZGi6BpSzoQsbVRamr2nlxFDWYNH2j/0=")
+	if err := s.verify(r); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSendGrid(t *testing.T) {
 	k := newSendGridKey(t)
 	for _, form := range []string{k.public(), "-----BEGIN PUBLIC KEY-----\n" + k.public() + "\n-----END PUBLIC KEY-----\n"} {
