@@ -1,47 +1,101 @@
 package main
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
+	"math/big"
 	"os"
+	"strings"
 	"sync/atomic"
+	"time"
 )
 
-// certificates holds the certificate of all TLS listeners, and reads it again when told to.
+// certificates picks the certificate of every TLS handshake.
 type certificates struct {
-	certFile, keyFile string
-	current           atomic.Pointer[tls.Certificate]
+	file      atomic.Pointer[tls.Certificate]    // this host's, from the operator's files; nil: it comes by ACME
+	makeshift *tls.Certificate                   // until there is one; nil if there is a file
+	issued    func(name string) *tls.Certificate // by ACME; nil: nobody asks for any
+	host      string
 }
 
-// loadCertificates reads the files; nil if none are named.
-func loadCertificates(certFile, keyFile string) (*certificates, error) {
-	if certFile == "" {
+// newCertificates reads the files of the settings; nil if TLS is off. issued is set later.
+func newCertificates(s *settings, host string) (*certificates, error) {
+	if s.TLSCert == "" && !s.Directory.on() {
 		return nil, nil
 	}
-	c := &certificates{certFile: certFile, keyFile: keyFile}
-	return c, c.reload()
+	c := &certificates{host: host}
+	if s.TLSCert != "" {
+		return c, c.read(s.TLSCert, s.TLSKey)
+	}
+	var err error
+	c.makeshift, err = selfSigned(host)
+	return c, err
 }
 
-// reload reads the files again; the certificate before stays if they are bad.
-func (c *certificates) reload() error {
-	cert, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+// read takes the host's certificate from the files; the one before stays if they are bad.
+func (c *certificates) read(certFile, keyFile string) error {
+	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return fmt.Errorf("load certificate %s: %w", c.certFile, err)
+		return fmt.Errorf("load certificate %s: %w", certFile, err)
 	}
-	c.current.Store(&cert)
+	c.file.Store(&cert)
 	return nil
 }
 
-// config is for every TLS listener; nil without a certificate.
+// config is for every TLS listener; nil without certificates.
 func (c *certificates) config() *tls.Config {
 	if c == nil {
 		return nil
 	}
-	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current.Load(), nil },
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.pick}
+}
+
+// pick gives the certificate of the name that a client asks for. Whoever asks for none, or for one that is not here, gets
+// the host's: it is that which mail servers and clients expect.
+func (c *certificates) pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
+	if cert := c.byACME(name); cert != nil {
+		return cert, nil
 	}
+	if cert := c.file.Load(); cert != nil {
+		return cert, nil
+	}
+	if cert := c.byACME(c.host); cert != nil {
+		return cert, nil
+	}
+	return c.makeshift, nil
+}
+
+func (c *certificates) byACME(name string) *tls.Certificate {
+	if c.issued == nil || name == "" {
+		return nil
+	}
+	return c.issued(name)
+}
+
+// selfSigned makes a certificate that nobody trusts, so that mail servers, which do not ask for trust, can use TLS from
+// the first minute.
+func selfSigned(host string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for %s: %w", host, err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
 // rootCAs are the system's authorities and those of the file; nil means just the system's.

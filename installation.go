@@ -72,6 +72,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 		c.Hostname = "mail.mailstead.test"
 	}
 	c.Nameservers = nameservers(c.Hostname)
+	withSecondaries(&c, &s.Zones)
 	for _, r := range s.Relay {
 		c.Relays = append(c.Relays, service.Relay{
 			Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
@@ -85,6 +86,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	if c.RootCAs, err = rootCAs(s.CAFile); err != nil {
 		return c, nil, err
 	}
+	c.ACME = serviceACME(s)
 	if l != nil {
 		describe(&c, s, l)
 	}
@@ -97,6 +99,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	case !s.Sandbox():
 		c.LookupDS = lookupDS("")
 	}
+	c.Edge = edgeProvider(s.Edge, c)
 	return c, own, nil
 }
 
@@ -138,8 +141,18 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	}
 }
 
+// serviceACME says where certificates come from that are in no file.
+func serviceACME(s *settings) *service.ACME {
+	if !s.Directory.on() {
+		return nil
+	}
+	return &service.ACME{
+		Directory: s.Directory.text, Email: s.ACMEEmail, EABKeyID: s.EABKeyID, EABKey: s.EABKey.key, Host: s.TLSCert == "",
+	}
+}
+
 func startTLS(s *settings) string {
-	if s.TLSCert == "" {
+	if s.TLSCert == "" && !s.Directory.on() {
 		return "none"
 	}
 	return "starttls"

@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -74,8 +73,8 @@ func registrars(s registrarSettings, c service.Config, st *store.Store) ([]regis
 		}
 		out = append(out, shop)
 	}
-	if s.Cloudflare != nil {
-		return nil, usageError{errors.New("[registrar.cloudflare]: this version cannot buy there")}
+	if f := s.Cloudflare; f != nil {
+		out = append(out, registrar.NewCloudflare(registrar.CloudflareConfig{BaseURL: f.BaseURL, AccountID: f.AccountID, Token: f.Token, HTTP: client}))
 	}
 	if s.Sandbox == nil {
 		return out, nil

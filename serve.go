@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -43,12 +44,14 @@ func serveCommand(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return serve(c.Context, c.String("data"), s, c.App.Writer, c.App.ErrWriter)
+	srv := &server{settings: s, reread: func() (*settings, error) { return loadSettings(c) }, level: new(slog.LevelVar), failed: make(chan error, 1)}
+	return srv.serve(c.Context, c.String("data"), c.App.Writer, c.App.ErrWriter)
 }
 
 // A server is everything that runs, in the order in which it was started.
 type server struct {
 	settings *settings
+	reread   func() (*settings, error) // the settings as they are now
 	log      *slog.Logger
 	level    *slog.LevelVar
 	certs    *certificates
@@ -60,28 +63,47 @@ type server struct {
 
 // serve opens the store and the sockets, runs every part until ctx ends, and then stops them in turn: nothing new is
 // taken, what runs gets its grace, and the store closes last.
-func serve(ctx context.Context, dir string, s *settings, stdout, stderr io.Writer) (err error) {
-	srv := &server{settings: s, level: new(slog.LevelVar), failed: make(chan error, 1)}
-	srv.level.Set(s.LogLevel.level())
-	srv.log = newLogger(stderr, s.LogFormat.text, srv.level)
-	if srv.certs, err = loadCertificates(s.TLSCert, s.TLSKey); err != nil {
-		return usageError{err}
-	}
-	if srv.socks, err = listen(s); err != nil {
+func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer) (err error) {
+	s.level.Set(s.settings.LogLevel.level())
+	s.log = newLogger(stderr, s.settings.LogFormat.text, s.level)
+	if s.socks, err = listen(s.settings); err != nil {
 		return err
 	}
-	defer srv.socks.close()
-	if srv.inst, err = openInstallation(dir, s, srv.socks, srv.log); err != nil {
+	defer s.socks.close()
+	if s.inst, err = openInstallation(dir, s.settings, s.socks, s.log); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, srv.inst.close()) }()
-	created, err := srv.inst.firstStart(ctx, s)
+	defer func() { err = errors.Join(err, s.inst.close()) }()
+	if err := s.findCertificates(); err != nil {
+		return err
+	}
+	created, err := s.inst.firstStart(ctx, s.settings)
 	if err != nil {
 		return err
 	}
-	srv.api = handlers.New(srv.inst.svc)
-	srv.api.Log, srv.api.Web = srv.log, web.Handler()
-	return srv.run(ctx, dir, created, stdout)
+	s.api = handlers.New(s.inst.svc)
+	s.api.Log, s.api.Web = s.log, web.Handler()
+	return s.run(ctx, dir, created, stdout)
+}
+
+// findCertificates has every handshake find its certificate.
+func (s *server) findCertificates() (err error) {
+	svc := s.inst.svc
+	if s.certs, err = newCertificates(s.settings, svc.Config.Hostname); err != nil {
+		return usageError{err}
+	}
+	if s.certs == nil || svc.Config.ACME == nil {
+		return nil
+	}
+	if err := svc.LoadCertificates(); err != nil {
+		return fmt.Errorf("read the certificates: %w", err)
+	}
+	s.certs.issued = svc.CertificateFor
+	if svc.Config.ACME.Host && svc.HostCertificate() == nil {
+		s.log.Info("this host has no certificate yet: it shows one that it made itself until the certificate authority gives it one",
+			"host", svc.Config.Hostname, "directory", svc.Config.ACME.Directory)
+	}
+	return nil
 }
 
 // run starts every part, says so, waits for the end and stops in two steps.
@@ -126,7 +148,7 @@ func (s *server) start(group *sync.WaitGroup, name string, run func() error) {
 	})
 }
 
-// wait returns when ctx ends or a part has failed; SIGHUP reads the certificates and the log level again.
+// wait returns when ctx ends or a part has failed; SIGHUP reads the settings and the certificates again.
 func (s *server) wait(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -143,27 +165,15 @@ func (s *server) wait(ctx context.Context) error {
 	}
 }
 
-func (s *server) reload() {
-	if s.certs == nil {
-		s.log.Info("SIGHUP: there is no certificate to read again")
-		return
-	}
-	if err := s.certs.reload(); err != nil {
-		s.log.Error("SIGHUP: the certificate before stays in use", "error", err)
-		return
-	}
-	s.log.Info("SIGHUP: read the certificate again")
-}
-
 // listenAll starts a server on every socket that is open.
 func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
 	l, tlsConfig := s.socks, s.certs.config()
 	if l.http != nil {
-		s.start(ears, "http", func() error { return s.serveHTTP(ctx, newCrowd(l.http, maxConnsPerAddress), s.api) })
+		s.start(ears, "http", func() error { return s.serveHTTP(ctx, limited(l.http), s.api) })
 	}
 	if l.httpTLS != nil {
 		s.start(ears, "https", func() error {
-			return s.serveHTTP(ctx, tls.NewListener(newCrowd(l.httpTLS, maxConnsPerAddress), httpsConfig(tlsConfig)), s.api)
+			return s.serveHTTP(ctx, tls.NewListener(limited(l.httpTLS), httpsConfig(tlsConfig)), s.api)
 		})
 	}
 	mail := smtpd.New(s.inst.svc)
@@ -182,9 +192,15 @@ func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
 		s.start(ears, "imaps", func() error { return boxes.Run(ctx, l.imaps, true) })
 	}
 	if l.dnsUDP != nil {
-		names := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log}
+		names := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: copiers(s.inst.svc.Config)}
 		s.start(ears, "dns", func() error { return names.Run(ctx, l.dnsUDP, l.dnsTCP) })
 	}
+}
+
+// limited bounds the connections of an HTTP listener. TLS goes around it, since the HTTP server speaks HTTP/2 only where it
+// sees TLS itself.
+func limited(ln net.Listener) net.Listener {
+	return netutil.LimitListener(newCrowd(ln, maxConnsPerAddress), maxHTTPConns)
 }
 
 func httpsConfig(c *tls.Config) *tls.Config {
@@ -197,6 +213,9 @@ func httpsConfig(c *tls.Config) *tls.Config {
 type hostedZones struct{ svc *service.Service }
 
 func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
+	if catalog, ok := z.svc.Catalog(); ok && (name == catalog.Origin() || strings.HasSuffix(name, "."+catalog.Origin())) {
+		return catalog, true
+	}
 	zone, ok := z.svc.Zone(name)
 	if !ok {
 		return nil, false
@@ -211,7 +230,7 @@ func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler)
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	done := make(chan error, 1)
-	go func() { done <- hs.Serve(netutil.LimitListener(ln, maxHTTPConns)) }()
+	go func() { done <- hs.Serve(ln) }()
 	select {
 	case err := <-done:
 		return err
@@ -293,7 +312,9 @@ func (s *server) serveSocket(ctx context.Context, dir string, ears *sync.WaitGro
 	if err != nil {
 		return "", fmt.Errorf("listen on %s: %w", path, err)
 	}
-	s.start(ears, "socket", func() error { return s.serveHTTP(ctx, ln, localHandler(s.inst.svc, s.api)) })
+	s.start(ears, "socket", func() error {
+		return s.serveHTTP(ctx, netutil.LimitListener(ln, maxHTTPConns), localHandler(s.inst.svc, s.api))
+	})
 	return path, nil
 }
 

@@ -19,6 +19,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/dnsprov/ca"
 )
 
 // settings is everything that can be set: each plain field is a flag, an environment variable and a key of the file,
@@ -33,8 +35,12 @@ type settings struct {
 	IMAP        address  `toml:"imap" usage:"where IMAP listens, with STARTTLS"`
 	IMAPS       address  `toml:"imaps" usage:"the same with TLS from the start"`
 	DNS         address  `toml:"-" flag:"dns" usage:"where DNS listens, over UDP and TCP"`
-	TLSCert     string   `toml:"tls_cert" usage:"certificate chain of all TLS listeners, a PEM file"`
+	TLSCert     string   `toml:"tls_cert" usage:"certificate chain of this host's name, a PEM file; without it one is got by ACME"`
 	TLSKey      string   `toml:"tls_key" usage:"the certificate's key, a PEM file"`
+	Directory   acmeURL  `toml:"acme_directory" usage:"directory URL of the certificate authority (ACME), or off; Let's Encrypt in production"`
+	ACMEEmail   string   `toml:"acme_email" usage:"where the certificate authority may write to"`
+	EABKeyID    string   `toml:"acme_eab_kid"`
+	EABKey      eabKey   `toml:"acme_eab_hmac"`
 	PublicIP    ipList   `toml:"public_ip" usage:"an address that DNS records point to; may be repeated"`
 	ReadyFile   string   `toml:"ready_file" usage:"a file to write once every listener accepts"`
 	Outbound    outbound `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
@@ -47,6 +53,7 @@ type settings struct {
 
 	Relay     []relaySettings   `toml:"relay"`
 	Registrar registrarSettings `toml:"registrar"`
+	Edge      edgeSettings      `toml:"cloudflare"`
 	RDAP      rdapSettings      `toml:"rdap"`
 	Limits    limitSettings     `toml:"limits"`
 	Zones     dnsSettings       `toml:"-"`
@@ -77,8 +84,10 @@ type rdapSettings struct {
 
 // dnsSettings is the table [dns]; `listen` in it is what `dns = ADDR` is without the table.
 type dnsSettings struct {
-	Listen        address  `toml:"listen"`
-	CheckInterval duration `toml:"check_interval"`
+	Listen        address             `toml:"listen"`
+	CheckInterval duration            `toml:"check_interval"`
+	Secondaries   []secondarySettings `toml:"secondaries"`
+	Catalog       dnsName             `toml:"catalog"`
 }
 
 type limitSettings struct {
@@ -104,7 +113,7 @@ func sandbox() settings {
 func production() settings {
 	return settings{
 		HTTP: address{":80"}, HTTPTLS: address{":443"}, SMTP: address{":25"}, Submission: address{":587"},
-		Submissions: address{":465"}, IMAP: address{":143"}, IMAPS: address{":993"}, DNS: address{":53"},
+		Submissions: address{":465"}, IMAP: address{":143"}, IMAPS: address{":993"}, DNS: address{":53"}, Directory: acmeURL{ca.LetsEncrypt},
 		MXPort: 25, LogFormat: logForm{"text"}, LogLevel: logLevel{"info"},
 	}
 }
@@ -198,10 +207,11 @@ func (s *settings) check() error {
 	if (s.TLSCert == "") != (s.TLSKey == "") {
 		return usageError{errors.New("--tls-cert and --tls-key go together: give both or neither")}
 	}
-	for name, a := range map[string]address{"http-tls": s.HTTPTLS, "submissions": s.Submissions, "imaps": s.IMAPS} {
-		if a.on() && s.TLSCert == "" {
-			return usageError{fmt.Errorf("--%s needs a certificate: give --tls-cert and --tls-key, or set --%s off", name, name)}
-		}
+	if err := s.checkTLS(); err != nil {
+		return usageError{err}
+	}
+	if (s.EABKeyID == "") != (s.EABKey.key == nil) {
+		return usageError{errors.New("acme_eab_kid and acme_eab_hmac go together")}
 	}
 	if s.Outbound.text == "relay" && len(s.Relay) == 0 {
 		return usageError{errors.New("--outbound relay needs a [[relay]] in mailstead.toml")}
@@ -218,6 +228,23 @@ func (s *settings) check() error {
 	}
 	if err := s.Registrar.check(); err != nil {
 		return usageError{err}
+	}
+	return s.Zones.check()
+}
+
+// checkTLS finds listeners that have no certificate and would get none.
+func (s *settings) checkTLS() error {
+	if s.TLSCert != "" {
+		return nil
+	}
+	for name, a := range map[string]address{"http-tls": s.HTTPTLS, "submissions": s.Submissions, "imaps": s.IMAPS} {
+		switch {
+		case !a.on() || s.Directory.on() && s.HTTP.on():
+		case s.Directory.on():
+			return fmt.Errorf("--%s needs a certificate, and the certificate authority looks for its challenge over HTTP: set --http, or give --tls-cert and --tls-key", name)
+		default:
+			return fmt.Errorf("--%s needs a certificate: give --tls-cert and --tls-key, set --acme-directory, or set --%s off", name, name)
+		}
 	}
 	return nil
 }
@@ -347,6 +374,33 @@ func (a *address) UnmarshalText(text []byte) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%q is no address; write HOST:PORT, :PORT, or off", text)
+	}
+	return nil
+}
+
+// An acmeURL is the directory of a certificate authority, or off.
+type acmeURL struct{ text string }
+
+// on tells whether certificates come from there.
+func (a acmeURL) on() bool { return a.text != "" && a.text != "off" }
+
+// UnmarshalText checks its form.
+func (a *acmeURL) UnmarshalText(text []byte) error {
+	a.text = string(text)
+	u, err := url.Parse(a.text)
+	if a.on() && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		return fmt.Errorf("%q is no directory of a certificate authority; write its URL, with https, or off", text)
+	}
+	return nil
+}
+
+// An eabKey is the key of an account that the certificate authority knows from elsewhere.
+type eabKey struct{ key []byte }
+
+// UnmarshalText decodes it.
+func (k *eabKey) UnmarshalText(text []byte) (err error) {
+	if k.key, err = ca.DecodeEABKey(string(text)); err != nil {
+		return errors.New("it is no key in base64url, as the certificate authority shows it")
 	}
 	return nil
 }

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/service"
 )
 
 // merged runs the flags through the real parser and merges them with a file.
@@ -52,6 +57,8 @@ listen = "127.0.0.1:5300"
 check_interval = "30m"
 [registrar]
 sandbox = {}
+[cloudflare]
+base_url = "https://edge.example/client/v4"
 [registrar.namecom]
 username = "us"
 token_file = "`+token+`"
@@ -75,7 +82,7 @@ id_template = '<{1}@relay.example>'
 		t.Fatal(err)
 	}
 	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.RDAP.BootstrapURL.text != "https://mirror.example/dns.json" || s.Zones.CheckInterval.d == 0 ||
-		s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
+		s.Edge.BaseURL.text != "https://edge.example/client/v4" || s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
 	}
 	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL == "" || c.AccountID != "acc" || c.Token != "cf" {
@@ -106,8 +113,24 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[limits]\ndomains = -1", want: []string{"line 2", "not negative"}},
 		{file: "hostname = 3", want: []string{"line 1"}},
 		{file: "[dns]\ncheck_interval = 'soon'", want: []string{"line 2", "1h"}},
+		{file: "[dns]\nsecondaries = ['192.0.2.53', 'ns.example']", want: []string{"line 2", "192.0.2.53"}},
+		{file: "[dns]\nsecondaries = 3", want: []string{"line 2"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_key = 'x'", want: []string{"line 3", `"dns.secondaries.tsig_key"`}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53:0'", want: []string{"line 2", "no IP address"}},
+		{file: "[[dns.secondaries]]\nname = 'b'", want: []string{"number 1", "address is required"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_name = 'k'", want: []string{"number 1", "go together"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_algorithm = 'hmac-sha256'", want: []string{"number 1", "tsig_name"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_algorithm = 'hmac-md5'", want: []string{"line 3", "hmac-sha256"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_secret = 'c2hvcnQ='", want: []string{"line 3", "16 bytes"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_name = 'k'\ntsig_secret_file = '/no/such'", want: []string{"number 1", "/no/such"}},
+		{file: "[dns]\nsecondaries = ['192.0.2.53', '192.0.2.53:53']", want: []string{"number 2", "already"}},
+		{file: twoKeys, want: []string{"number 2", "another name"}},
+		{file: "[dns]\ncatalog = 'catalog.example'", want: []string{"catalog", "secondaries"}},
+		{file: "[dns]\ncatalog = 'a catalog'", want: []string{"line 2", "domain name"}},
 		{file: "[registrar]\nsandbx = {}", want: []string{"line 2", `"registrar.sandbx"`}},
 		{file: "[registrar]\nsandbox = {price = 3}", want: []string{"line 2", `price"`}},
+		{file: "[cloudflare]\nbase_url = 'edge.example'", want: []string{"line 2", "https://api.cloudflare.com/client/v4"}},
+		{file: "[cloudflare]\ntoken = 'x'", want: []string{"line 2", `"cloudflare.token"`}},
 		{file: "[registrar.namecom]\nuser = 'u'", want: []string{"line 2", `"registrar.namecom.user"`}},
 		{file: "[registrar.namecom]\nusername = 'u'", want: []string{"[registrar.namecom]", "username", "token_file"}},
 		{file: "[registrar.namecom]\nusername = 'u'\ntoken = 't'\ntoken_file = 'f'", want: []string{"[registrar.namecom]", "not both"}},
@@ -123,7 +146,14 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{args: []string{"--mx-port", "0"}, want: []string{"--mx-port", "65535"}},
 		{args: []string{"--public-ip", "here"}, want: []string{"--public-ip", "IP address"}},
 		{args: []string{"--tls-cert", "x"}, want: []string{"--tls-key"}},
-		{args: []string{"--hostname", "mail.example.com"}, want: []string{"certificate"}},
+		{args: []string{"--hostname", "mail.example.com", "--acme-directory", "off"}, want: []string{"certificate", "--acme-directory"}},
+		{args: []string{"--hostname", "mail.example.com", "--http", "off"}, want: []string{"certificate", "--http"}},
+		{args: []string{"--http-tls", ":0"}, want: []string{"certificate"}},
+		{args: []string{"--acme-directory", "ca.example"}, want: []string{"--acme-directory", "https"}},
+		{args: []string{"--acme-directory", "http://ca.example/"}, want: []string{"--acme-directory", "https"}},
+		{file: "acme_directory = 'on'", want: []string{"line 1", "https"}},
+		{file: "acme_eab_kid = 'k'", want: []string{"acme_eab_hmac"}},
+		{file: "acme_eab_hmac = '*'", want: []string{"line 1", "base64url"}},
 	} {
 		_, err := merged(t, tc.file, tc.args...)
 		if err == nil {
@@ -135,5 +165,91 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 				t.Errorf("%q %v: %q does not say %q", tc.file, tc.args, err, want)
 			}
 		}
+	}
+}
+
+const twoKeys = `[[dns.secondaries]]
+address = '192.0.2.53'
+tsig_name = 'k'
+tsig_secret = 'MDEyMzQ1Njc4OWFiY2RlZg=='
+[[dns.secondaries]]
+address = '192.0.2.54'
+tsig_name = 'K.'
+tsig_secret = 'QUJDREVGR0hJSktMTU5PUA=='
+`
+
+func TestSecondaries(t *testing.T) {
+	s, err := merged(t, "[dns]\nsecondaries = ['192.0.2.53', '[2001:db8::53]:5353']")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c service.Config
+	withSecondaries(&c, &s.Zones)
+	if len(c.Secondaries) != 2 || c.Secondaries[0].Addr.String() != "192.0.2.53:53" || c.Secondaries[1].Addr.String() != "[2001:db8::53]:5353" ||
+		c.Secondaries[0].Name != "192.0.2.53:53" || c.Secondaries[0].Key != nil || c.Nameservers != nil {
+		t.Fatalf("addresses: %+v", c)
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("MDEyMzQ1Njc4OWFiY2RlZg==\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err = merged(t, `dns.catalog = "Catalog.example."
+[[dns.secondaries]]
+name = "b"
+address = "192.0.2.53"
+nameserver = "NS3.other.example"
+tsig_name = "key.example."
+tsig_secret_file = "`+file+`"
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = service.Config{Nameservers: []string{"ns1.example.com"}}
+	withSecondaries(&c, &s.Zones)
+	one := c.Secondaries[0]
+	if c.Catalog != "catalog.example" || one.Name != "b" || one.Key.Name != "key.example" || one.Key.Algorithm != "hmac-sha256" ||
+		string(one.Key.Secret) != "0123456789abcdef" || !slices.Equal(c.Nameservers, []string{"ns1.example.com", "ns3.other.example"}) {
+		t.Fatalf("got %+v", c)
+	}
+	if got := copiers(c); len(got) != 1 || got[0].Key == nil || got[0].Addr.String() != "192.0.2.53" {
+		t.Fatalf("for dnsd: %+v", got)
+	}
+}
+
+// A host's name is enough to run: its certificate comes from an authority. The sandbox asks nobody unasked.
+func TestCertificatesWithoutFiles(t *testing.T) {
+	s, err := merged(t, "", "--hostname", "mail.example.com")
+	if err != nil || s.Directory.text != ca.LetsEncrypt {
+		t.Fatalf("production: %v, %v", s, err)
+	}
+	if acme := serviceACME(s); acme == nil || !acme.Host {
+		t.Errorf("production: %+v", acme)
+	}
+	if s, err = merged(t, "tls_cert = 'a'\ntls_key = 'b'", "--hostname", "mail.example.com"); err != nil || serviceACME(s) == nil || serviceACME(s).Host {
+		t.Errorf("with a file for the host's name: %v, %v", s, err)
+	}
+	if s, err = merged(t, ""); err != nil || serviceACME(s) != nil || startTLS(s) != "none" {
+		t.Errorf("sandbox: %v, %v", s, err)
+	}
+	s, err = merged(t, "acme_directory = 'https://127.0.0.1/dir'\nacme_eab_kid = 'k'\nacme_eab_hmac = 'AQID'", "--http-tls", ":0")
+	if err != nil || serviceACME(s) == nil || startTLS(s) != "starttls" || !bytes.Equal(serviceACME(s).EABKey, []byte{1, 2, 3}) {
+		t.Errorf("sandbox with an authority: %v, %v", s, err)
+	}
+}
+
+func TestReloadNamesWhatNeedsARestart(t *testing.T) {
+	was, err := merged(t, "log_level = 'info'\nsmtp = ':25'\n[limits]\ndomains = 3\n[dns]\nlisten = ':1'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := merged(t, "log_level = 'debug'\nsmtp = ':26'\ntls_cert = 'a'\ntls_key = 'b'\n[limits]\ndomains = 4\n[dns]\nlisten = ':2'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := was.differences(is), []string{"smtp", "dns", "tls_cert", "tls_key", "limits"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := was.differences(was); len(got) != 0 {
+		t.Errorf("the same settings differ in %v", got)
 	}
 }

@@ -138,3 +138,7 @@ func textValue(value string) (string, error) {
 func QuoteText(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
+
+// UnquoteText joins the quoted character strings of a text in the notation of zone files (RFC 1035 section 5.1). A text
+// in any other form is returned as it is.
+func UnquoteText(s string) string { return unquote(s) }

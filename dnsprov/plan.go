@@ -52,7 +52,7 @@ func Plan(have, want []Record) []Change {
 func match(have []Record, taken []bool, w Record) int {
 	found := -1
 	for i, h := range have {
-		if taken[i] || !h.same(w) {
+		if taken[i] || !h.Same(w) {
 			continue
 		}
 		if h.Purpose != "" {

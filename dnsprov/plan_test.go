@@ -80,7 +80,7 @@ func TestPlanConverges(t *testing.T) {
 				p = PurposeCustom
 			}
 			r := Record{Name: fmt.Sprint("n", rnd.IntN(2)), Type: "TXT", Value: fmt.Sprint(rnd.IntN(3)), TTL: uint32(rnd.IntN(2)), Purpose: p}
-			if !slices.ContainsFunc(out, r.same) {
+			if !slices.ContainsFunc(out, r.Same) {
 				out = append(out, r)
 			}
 		}
@@ -98,12 +98,12 @@ func TestPlanConverges(t *testing.T) {
 			}
 		}
 		for _, w := range want {
-			if !slices.ContainsFunc(after, w.same) {
+			if !slices.ContainsFunc(after, w.Same) {
 				t.Fatalf("have %v want %v: %v is not there", have, want, w)
 			}
 		}
 		for _, a := range after {
-			if a.Purpose != "" && !slices.ContainsFunc(want, a.same) {
+			if a.Purpose != "" && !slices.ContainsFunc(want, a.Same) {
 				t.Fatalf("have %v want %v: %v was left", have, want, a)
 			}
 		}

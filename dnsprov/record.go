@@ -18,6 +18,10 @@ type Record struct {
 	ID       string // the provider's own name for it, if it has one; it does not count in a comparison
 }
 
+// Flattened is the Type, in what a provider lists, of a CNAME that it answers with the addresses behind it, so that other
+// records can be at its name. None is ever wanted.
+const Flattened = "CNAME flattened"
+
 // What a record is for.
 const (
 	PurposeNS         = "NS"
@@ -33,8 +37,8 @@ const (
 	PurposeCustom     = "CUSTOM"     // a record that the domain's owner added
 )
 
-// same reports whether two records publish the same thing; TTL, purpose and the letter case of names do not count.
-func (r Record) same(o Record) bool {
+// Same reports whether two records publish the same thing; TTL, purpose and the letter case of names do not count.
+func (r Record) Same(o Record) bool {
 	if r.Type != o.Type || hostName(r.Name) != hostName(o.Name) || r.Priority != o.Priority || r.Weight != o.Weight || r.Port != o.Port {
 		return false
 	}

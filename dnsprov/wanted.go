@@ -28,6 +28,7 @@ type Spec struct {
 	MailHost    string   // receives the domain's mail
 	Nameservers []string // ours, in the order in which they are shown
 	IPv4, IPv6  []netip.Addr
+	Elsewhere   map[string][]netip.Addr // of Nameservers that are not this host: their addresses, by name
 	DKIM        []DKIMKey
 	DMARC       string // the policy; empty for DefaultDMARC
 	Redirect    bool   // visitors of the domain and of its www come to this host
@@ -71,7 +72,7 @@ func Wanted(s Spec, provider string) []Record {
 			out = addNew(out, group)
 		}
 	}
-	if provider == Builtin {
+	if provider == Builtin || provider == Cloudflare {
 		out = append(out, s.challenges()...)
 	}
 	for _, r := range s.Custom {
@@ -100,7 +101,7 @@ func (s Spec) mail() []Record {
 // addNew adds what is not there yet: a host of ours may have a name such as www below the domain.
 func addNew(records, more []Record) []Record {
 	for _, r := range more {
-		if !slices.ContainsFunc(records, r.same) {
+		if !slices.ContainsFunc(records, r.Same) {
 			records = append(records, r)
 		}
 	}
@@ -112,6 +113,9 @@ func managed(name, typ, value, purpose string) Record {
 }
 
 func (s Spec) addresses(host, purpose string) []Record {
+	if ips, ok := s.Elsewhere[host]; ok {
+		s.IPv4, s.IPv6 = families(ips)
+	}
 	var out []Record
 	for _, ip := range s.IPv4 {
 		out = append(out, managed(host, "A", ip.String(), purpose))
@@ -122,8 +126,19 @@ func (s Spec) addresses(host, purpose string) []Record {
 	return out
 }
 
-// ownHosts lists the names of this installation that lie inside the domain, so that its zone has to give their
-// addresses: nobody else can.
+func families(ips []netip.Addr) (four, six []netip.Addr) {
+	for _, ip := range ips {
+		if ip.Unmap().Is4() {
+			four = append(four, ip.Unmap())
+		} else {
+			six = append(six, ip)
+		}
+	}
+	return four, six
+}
+
+// ownHosts lists the names of this installation and its secondaries that lie inside the domain, so that its zone has to
+// give their addresses: nobody else can.
 func (s Spec) ownHosts() []string {
 	var out []string
 	seen := map[string]bool{s.Domain: true} // the apex has its addresses already
@@ -157,7 +172,7 @@ func (s Spec) spf() string {
 func Managed(wanted []Record, name, typ, value string) bool {
 	name = hostName(name)
 	for _, w := range wanted {
-		if w.Purpose == PurposeCustom || w.Purpose == PurposeACME || w.Name != name {
+		if w.Purpose == PurposeCustom || w.Name != name || w.Purpose == PurposeACME && typ == "TXT" {
 			continue
 		}
 		switch {

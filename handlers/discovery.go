@@ -18,8 +18,6 @@ import (
 const (
 	discoveriesEach = 1000      // requests from one address in a minute
 	discoveryAge    = time.Hour // that an answer may be kept
-	// challenges are a certificate authority's matter on every host (RFC 8555 section 8.3).
-	challenges = "/.well-known/acme-challenge/"
 )
 
 // Labels of hosts below a domain, as service.VisitedHost has them. The domain itself has none.
@@ -74,7 +72,7 @@ func (s *Server) discover(w http.ResponseWriter, r *http.Request) bool {
 	label, _, _ := strings.Cut(strings.ToLower(r.Host), ".")
 	only := label == stsHost || label == autoconfigHost || label == autodiscoverHost
 	i := slices.IndexFunc(discoveries, func(d discovery) bool { return d.at(r.URL.Path) })
-	if i < 0 && !only || strings.HasPrefix(r.URL.Path, challenges) {
+	if i < 0 && !only {
 		return false
 	}
 	if !s.admit(w, r) {

@@ -267,6 +267,7 @@ func TestVisitorsAreRedirected(t *testing.T) {
 	want("moved.test", "/", "404 ")
 	b.post(path+"/redirect", `{"redirect_url":"https://example.net/shop?a=1#top"}`).is(200)
 	want("moved.test", "/x?y", "301 https://example.net/shop?a=1#top")
+	want("moved.test", "/.well-known/acme-challenge/no-token-of-ours", "404 ") // whoever answers there gets certificates
 	want("WWW.Moved.test.:8080", "/v1/account", "301 https://example.net/shop?a=1#top")
 	want("other.moved.test", "/", "404 ")
 	want("127.0.0.1:8080", "/healthz", "200 ")

@@ -63,9 +63,13 @@ func New(svc *service.Service) *Server {
 	return s
 }
 
-// ServeHTTP answers clients of the network, who show a token, mail clients that look for their settings, and sends visitors
-// of redirected domains on.
+// ServeHTTP answers clients of the network, who show a token, certificate authorities, who look for their challenges, and
+// mail clients, who look for their settings, and sends visitors of redirected domains on.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if token, ok := strings.CutPrefix(r.URL.Path, challengePath); ok {
+		s.proveName(w, r, token)
+		return
+	}
 	if s.discover(w, r) {
 		return
 	}

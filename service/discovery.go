@@ -50,7 +50,7 @@ func (s *Service) MailSettings(domain string) (*MailSettings, error) {
 func (s *Service) MailSettingsOf(address string) (email string, out *MailSettings, err error) {
 	email, err = normalizeEmail("email", address)
 	if err != nil {
-		return "", nil, nil //nolint:nilerr // what is no address has no settings
+		return "", nil, nil // what is no address has no settings
 	}
 	_, domain, _ := msg.SplitEmail(email)
 	out, err = s.MailSettings(domain)
@@ -68,10 +68,12 @@ func mailServers(host string, port, beside int, security string) []MailServer {
 	return out
 }
 
-// STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not.
+// STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not, or while this host has no
+// certificate yet, since whoever has the policy sends nothing to a host without one.
 func (s *Service) STSPolicy(domain string) (string, error) {
 	d, err := s.hosted(domain)
-	if d == nil || err != nil {
+	acme := s.Config.ACME
+	if d == nil || err != nil || acme != nil && acme.Host && s.HostCertificate() == nil {
 		return "", err
 	}
 	return dnsprov.STSPolicy(s.Config.Hostname), nil

@@ -19,6 +19,9 @@ func (s *Service) kinds() []jobs.Kind {
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
 		s.checkKind(),
+		s.edgeSyncKind(),
+		s.certificateKind(),
+		s.certificateSweepKind(),
 		s.retentionKind(),
 		s.compactKind(),
 		s.resignKind(),
@@ -36,4 +39,7 @@ func (s *Service) register() {
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
 	s.Queue.Every("zones_resign", time.Hour)
+	if s.Config.ACME != nil {
+		s.Queue.Every("certificate_sweep", time.Hour)
+	}
 }

@@ -2,14 +2,23 @@ package service
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
 // Run does what the service does by the clock, until ctx ends. The queue has a Run of its own.
 func (s *Service) Run(ctx context.Context) error {
 	s.makeZones() // so that the first query need not wait for it
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	telling.Go(func() { s.tellSecondaries(ctx) })
+	if err := s.planHostCertificate(); err != nil {
+		s.Log.Error("plan the certificate of this host", "error", err)
+	}
 	t := time.NewTicker(30 * time.Second)
 	defer t.Stop()
+	hourly := time.NewTicker(time.Hour)
+	defer hourly.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -17,6 +26,10 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-t.C:
 			if err := s.flushUses(); err != nil {
 				s.Log.Error("note the last use of tokens", "error", err)
+			}
+		case <-hourly.C:
+			if err := s.renewZones(); err != nil {
+				s.Log.Error("renew the zones of secondaries", "error", err)
 			}
 		}
 	}

@@ -35,6 +35,7 @@ type Config struct {
 	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
 	HTTPS       bool                                // this host serves HTTPS
 	HTTPSPort   int                                 // where; 0: 443
+	ACME        *ACME                               // nil: certificates come from files, or there are none
 	Version     string
 
 	SubmissionPort, IMAPPort     int    // what mail clients are told
@@ -42,11 +43,23 @@ type Config struct {
 	SubmissionBeside, IMAPBeside int    // ports that offer STARTTLS beside those with TLS from the start; 0: none
 	DNSCheckInterval             time.Duration
 
+	Secondaries []Secondary // name servers elsewhere that copy our zones
+	Catalog     string      // the name of the zone that lists the zones for them (RFC 9432); "": there is none
+
 	Resolver     Resolver       // nil: the system's
 	LookupDS     LookupDS       // nil: nobody can be asked
 	RootCAs      *x509.CertPool // nil: the system's
 	AllowPrivate bool           // tenants may name private and loopback addresses
 	Log          *slog.Logger   // nil: slog.Default
+}
+
+// ACME says which certificate authority is asked for certificates (RFC 8555), and as whom.
+type ACME struct {
+	Directory string // URL
+	Email     string // where it may write to; "" = nowhere
+	EABKeyID  string // of an account that it knows from elsewhere; "" = none
+	EABKey    []byte
+	Host      bool // the host's own name gets a certificate too; else a file has it
 }
 
 // A Relay is a provider that outgoing mail may go through.
@@ -106,8 +119,11 @@ type Service struct {
 	uses    uses
 	poster  *webhooks.Poster
 	zones   *zones
+	certs   *certificates
 	looks   chan struct{} // one place for each live look at a domain's DNS
 	reverse reverse
+
+	edgeTurns turns // of the domains at the edge provider
 
 	relays  relays
 	signer  *signer
@@ -127,10 +143,11 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
 		keys: keys, logins: newLogins(), guesses: newGuesses(), hub: newHub(),
-		zones: newZones(c), looks: make(chan struct{}, looksAtOnce),
+		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
+	s.zones.others = s.newSecondaries()
 	s.newClients()
 	s.newReaders()
 	s.register()

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"strings"
@@ -31,6 +32,7 @@ type zones struct {
 	served builtin.Zones
 	host   *builtin.Zone // of the installation's own names, in the sandbox
 	stale  atomic.Bool   // there is something in noted, or nothing has been read yet
+	others *secondaries  // who copies the zones; they are told what changes
 
 	making sync.Mutex // whoever makes zones; others wait, since they want what is made
 	loaded bool       // every domain has been read; guarded by making
@@ -103,19 +105,35 @@ func (z *zones) take() map[string]*zoneSource {
 func (s *Service) makeZone(name string, src *zoneSource) {
 	if src == nil {
 		s.zones.served.Remove(name)
+		s.zones.others.list(name, false)
 		return
 	}
-	zone, err := src.zone()
-	if err != nil { // the zone of before is better than none
+	if err := src.publish(&s.zones.served); err != nil { // the zone of before is better than none
 		s.Log.Error("make a zone", "domain", name, "error", err)
 		return
 	}
-	s.zones.served.Put(zone)
+	s.zones.others.list(name, true)
 }
 
+func (src *zoneSource) options() builtin.Options {
+	return builtin.Options{Nameservers: src.spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below}
+}
+
+// zone makes the zone without serving it.
 func (src *zoneSource) zone() (*builtin.Zone, error) {
-	o := builtin.Options{Nameservers: src.spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below}
-	return builtin.NewZone(src.spec.Domain, dnsprov.Wanted(src.spec, dnsprov.Builtin), o)
+	return builtin.NewZone(src.spec.Domain, dnsprov.Wanted(src.spec, dnsprov.Builtin), src.options())
+}
+
+// publish brings what is served of a domain to what it should be.
+func (src *zoneSource) publish(served *builtin.Zones) error {
+	p := &builtin.Provider{Zones: served, Options: src.options()}
+	at := dnsprov.Place{Domain: src.spec.Domain}
+	have, err := p.Records(context.Background(), at)
+	if err != nil {
+		return err
+	}
+	_, err = p.Apply(context.Background(), at, dnsprov.Plan(have, dnsprov.Wanted(src.spec, dnsprov.Builtin)))
+	return err
 }
 
 // note keeps a change for whoever asks next; src is nil for a zone that is gone. It is called after the commit.
@@ -125,16 +143,25 @@ func (z *zones) note(name string, src *zoneSource) {
 	if z.noting {
 		z.noted[name] = src
 		z.stale.Store(true)
+		z.others.changed(name)
 	}
 }
 
-// loadZones notes the zone of every domain, a page in each transaction. What changes meanwhile is noted too; both are
-// the newest state, or something newer is on its way.
+// loadZones makes the zones for the first time. What changes meanwhile is noted; both are the newest state, or something
+// newer is on its way.
 func (s *Service) loadZones() error {
+	if _, err := s.keepZoneBase(); err != nil {
+		return err
+	}
 	z := s.zones
 	z.mu.Lock()
 	z.noting = true
 	z.mu.Unlock()
+	return s.readZones()
+}
+
+// readZones makes the zone of every domain, a page in each transaction.
+func (s *Service) readZones() error {
 	after, more := "", true
 	for more {
 		more = false
@@ -166,22 +193,29 @@ func (s *Service) serves(d *store.Domain) bool {
 }
 
 func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
-	return &zoneSource{spec: s.zoneSpec(tx, d), serial: uint32(d.ZoneChangedAt.Unix()), key: s.zoneKey(d), below: s.delegations(tx, d)}
+	return &zoneSource{spec: s.zoneSpec(tx, d), serial: s.zoneSerial(tx, d), key: s.zoneKey(d), below: s.delegations(tx, d)}
 }
 
 // zoneSpec is what all records of a domain are made from, those of the owner's own too.
 func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
 	spec := s.spec(d)
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
-		spec.Custom = append(spec.Custom, dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)})
+		spec.Custom = append(spec.Custom, ownRecord(r))
 	}
 	return spec
+}
+
+// ownRecord is an owner's record as it is published.
+func ownRecord(r *store.CustomRecord) dnsprov.Record {
+	return dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)}
 }
 
 // spec is what the managed records of a domain are made from.
 func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
-	spec := dnsprov.Spec{Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, DMARC: d.DMARC, Redirect: d.RedirectURL != ""}
+	spec := dnsprov.Spec{
+		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.elsewhere(), DMARC: d.DMARC, Redirect: d.RedirectURL != "",
+	}
 	s.clientPorts(&spec)
 	for _, ip := range c.PublicIPs {
 		if ip.Unmap().Is4() {
@@ -189,6 +223,9 @@ func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 		} else {
 			spec.IPv6 = append(spec.IPv6, ip)
 		}
+	}
+	for _, c := range d.Challenges {
+		spec.Challenges = append(spec.Challenges, challengeRecord(c))
 	}
 	for _, k := range d.DKIM {
 		spec.DKIM = append(spec.DKIM, dnsprov.DKIMKey{Selector: k.Selector, Record: k.Record})
@@ -202,8 +239,23 @@ func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
 	return store.Domains.Put(tx, d)
 }
 
-// putZone writes a domain whose records have changed, its own or custom ones, and publishes them.
+// putZone writes a domain whose records have changed, its own or custom ones, and publishes them: here, or by a job at
+// the edge provider.
 func (s *Service) putZone(tx *store.Tx, d *store.Domain) error {
+	_, err := s.putZoneBy(tx, d)
+	return err
+}
+
+// putZoneBy does what putZone does, and gives the id of the job that brings the change to the edge provider, or "".
+func (s *Service) putZoneBy(tx *store.Tx, d *store.Domain) (jobID string, err error) {
+	if err := s.serveZone(tx, d); err != nil {
+		return "", err
+	}
+	return s.addEdgeSync(tx, d)
+}
+
+// serveZone does what putZone does, but for the edge provider, which a job of the caller's sees to.
+func (s *Service) serveZone(tx *store.Tx, d *store.Domain) error {
 	known, err := store.Domains.Get(tx, d.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -292,7 +344,11 @@ func hostZone(c Config) *builtin.Zone {
 	var records []dnsprov.Record
 	for _, name := range append([]string{c.Hostname}, c.Nameservers...) {
 		if strings.HasSuffix(name, "."+parent) {
-			for _, ip := range c.PublicIPs {
+			ips, ok := c.elsewhere()[name]
+			if !ok {
+				ips = c.PublicIPs
+			}
+			for _, ip := range ips {
 				records = append(records, addressRecord(name, ip.Unmap()))
 			}
 		}

@@ -122,3 +122,17 @@ var (
 	CustomRecords         = newTable("custom_record", func(r *CustomRecord) string { return r.ID })
 	CustomRecordsByDomain = CustomRecords.index("domain", func(r *CustomRecord) string { return r.DomainID })
 )
+
+// ZoneBaseID is the id of the one ZoneBase.
+const ZoneBaseID = "zones"
+
+// A ZoneBase is the version of what all zones have in common, such as the addresses of this host.
+type ZoneBase struct {
+	ID        string
+	Digest    string    // of what they have in common
+	Changes   uint32    // how often that has changed: each moves the serial of every zone on
+	ChangedAt time.Time // when it last did
+}
+
+// ZoneBases holds the one ZoneBase, once there is one.
+var ZoneBases = newTable("zone_base", func(b *ZoneBase) string { return b.ID })

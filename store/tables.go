@@ -15,7 +15,7 @@ type keeper interface {
 // tables lists every table; what is not here is neither made nor checked.
 var tables = []keeper{
 	Accounts, Users, Tokens, DayStats, Idempotencies,
-	Domains, CustomRecords, Purchases, PretendDomains,
+	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
 	Mailboxes, Templates, Exports,
 	Jobs,
 	Webhooks, Events, Deliveries,

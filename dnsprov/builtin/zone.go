@@ -52,8 +52,9 @@ type Zone struct {
 	chain    chain
 	cuts     bool // there are delegations
 	soa      *rrset
-	negative []dns.RR // the SOA as it goes with "there is nothing"
-	signing  *signing // nil: not signed
+	negative []dns.RR         // the SOA as it goes with "there is nothing"
+	signing  *signing         // nil: not signed
+	records  []dnsprov.Record // what a Provider made it from
 }
 
 // node is what a name has. A name that only leads to others, as _domainkey, has no sets.

@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,6 +34,13 @@ func (z *Zones) Remove(origin string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	delete(z.byOrigin, origin)
+}
+
+// Origins lists the zones, in no order.
+func (z *Zones) Origins() []string {
+	z.mu.RLock()
+	defer z.mu.RUnlock()
+	return slices.Collect(maps.Keys(z.byOrigin))
 }
 
 // Zone returns the zone that encloses name most closely. The name is lower-case, without the trailing dot, in the

@@ -10,18 +10,9 @@ import (
 // slots bounds the memory of a limiter (512 KiB). Networks that meet in a slot share its rate; which ones do is random.
 const slots = 1 << 16
 
-// slipEvery is how many refused queries come to one that is told to use TCP: whoever really asks from an address that
-// an attacker forges still gets through.
+// slipEvery is how many refused queries come to one that is told to use TCP, or its cookie: whoever really asks from an
+// address that an attacker forges still gets through.
 const slipEvery = 2
-
-// verdict is what happens with a datagram.
-type verdict int
-
-const (
-	pass verdict = iota
-	slip         // answer without content: come back over TCP
-	drop
-)
 
 // limiter bounds what is sent to one network over UDP, where anybody can ask in the name of another (response-rate
 // limiting). Each slot is a leaky bucket in one word: the time at which it would be empty, in nanoseconds.
@@ -40,10 +31,10 @@ func newLimiter(perSecond int) *limiter {
 	}
 }
 
-// take counts one answer to a client.
-func (l *limiter) take(from netip.Addr, now time.Time) verdict {
+// allow counts one answer to a client, and tells whether it may have it.
+func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 	if from.Unmap().IsLoopback() {
-		return pass
+		return true
 	}
 	slot := &l.slots[maphash.Comparable(l.seed, network(from))%slots]
 	at := now.UnixNano()
@@ -51,17 +42,16 @@ func (l *limiter) take(from netip.Addr, now time.Time) verdict {
 		have := slot.Load()
 		next := max(have, at) + l.every
 		if next-at > l.burst {
-			break
+			return false
 		}
 		if slot.CompareAndSwap(have, next) {
-			return pass
+			return true
 		}
 	}
-	if l.refused.Add(1)%slipEvery == 0 {
-		return slip
-	}
-	return drop
 }
+
+// slips tells whether a refused query gets an answer without content; the others get none.
+func (l *limiter) slips() bool { return l.refused.Add(1)%slipEvery == 0 }
 
 // network returns what counts as one client: a /24, or a /56, which is what one household gets.
 func network(ip netip.Addr) netip.Prefix {

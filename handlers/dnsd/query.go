@@ -2,7 +2,9 @@ package dnsd
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -25,42 +27,69 @@ const (
 // query is one message as it came in.
 type query struct {
 	wire   []byte
+	from   netip.Addr
 	limit  int  // the longest answer that the client takes, as far as is known before the message is read
 	stream bool // it came over TCP
-	slip   bool // answer only that it should come again over TCP
+	over   bool // its network has had its share: only who proves that he is there gets more
+}
+
+// request is a query that has been read.
+type request struct {
+	query
+	msg    *dns.Msg
+	opt    *dns.OPT          // nil: the client does not know EDNS
+	cookie *dns.EDNS0_COOKIE // for the answer; nil for none
+	sig    *signature        // nil: the query is not signed
 }
 
 // answer returns the wire form of the answer to q, made in out if that is long enough, or nil if q gets none: it is no
-// query, or so broken that there is nothing to answer to.
-func (r *run) answer(q query, out []byte) (wire []byte) {
+// query, or so broken that there is nothing to answer to, or its network has asked too much. A transfer is instead of
+// an answer and must be served.
+func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
 	if len(q.wire) < headerSize || flags(q.wire)&flagQR != 0 {
-		return nil // never answer an answer: two servers would go on for ever
+		return nil, nil // never answer an answer: two servers would go on for ever
 	}
 	defer func() {
 		if p := recover(); p != nil {
 			r.Log.Error("dns query panicked", "panic", p, "stack", string(debug.Stack()))
-			wire = bare(q.wire, dns.RcodeServerFailure)
+			wire, t = bare(q.wire, dns.RcodeServerFailure), nil
 		}
 	}()
-	if rcode := screen(q.wire); rcode != dns.RcodeSuccess {
-		return bare(q.wire, rcode)
-	}
-	var msg dns.Msg
-	if msg.Unpack(q.wire) != nil || len(msg.Question) != 1 {
-		return bare(q.wire, dns.RcodeFormatError)
-	}
-	opt, ok := onlyOPT(&msg)
-	if !ok {
-		return bare(q.wire, dns.RcodeFormatError)
-	}
-	reply := r.reply(&msg, opt, q.slip)
-	if opt != nil {
-		if !q.stream {
-			q.limit = min(max(int(opt.UDPSize()), plainUDP), ednsUDP)
+	req, rcode := read(q)
+	if req == nil {
+		if q.over {
+			return nil, nil
 		}
-		reply.Extra = append(reply.Extra, ourOPT(opt))
+		return bare(q.wire, rcode), nil
 	}
-	return pack(reply, q.limit, q.wire, out)
+	reply, t := r.reply(req)
+	if reply == nil {
+		return nil, t
+	}
+	wire, err := r.pack(req, reply, out)
+	if err != nil {
+		return bare(q.wire, dns.RcodeServerFailure), nil
+	}
+	return wire, nil
+}
+
+// read unpacks a query; without one, the status says why.
+func read(q query) (*request, int) {
+	if rcode := screen(q.wire); rcode != dns.RcodeSuccess {
+		return nil, rcode
+	}
+	msg := new(dns.Msg)
+	if msg.Unpack(q.wire) != nil || len(msg.Question) != 1 {
+		return nil, dns.RcodeFormatError
+	}
+	opt, ok := onlyOPT(msg)
+	if !ok {
+		return nil, dns.RcodeFormatError
+	}
+	if opt != nil && !q.stream {
+		q.limit = min(max(int(opt.UDPSize()), plainUDP), ednsUDP)
+	}
+	return &request{query: q, msg: msg, opt: opt}, dns.RcodeSuccess
 }
 
 func flags(wire []byte) uint16 { return binary.BigEndian.Uint16(wire[2:]) }
@@ -103,41 +132,93 @@ func onlyOPT(msg *dns.Msg) (*dns.OPT, bool) {
 	return found, true
 }
 
-// ourOPT answers a client's OPT record: our size and version, its DO bit (RFC 3225 section 3).
-func ourOPT(theirs *dns.OPT) *dns.OPT {
+// ourOPT answers a client's OPT record: our size and version, its DO bit (RFC 3225 section 3), and a cookie if it sent
+// one.
+func ourOPT(theirs *dns.OPT, cookie *dns.EDNS0_COOKIE) *dns.OPT {
 	opt := &dns.OPT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT}}
 	opt.SetUDPSize(ednsUDP)
 	if theirs.Do() {
 		opt.SetDo()
 	}
+	if cookie != nil {
+		opt.Option = []dns.EDNS0{cookie}
+	}
 	return opt
 }
 
-// reply finds the zone and has it answer. The reply is without an OPT record.
-func (r *run) reply(msg *dns.Msg, opt *dns.OPT, slip bool) *dns.Msg {
-	asked := msg.Question[0]
-	if opt != nil && opt.Version() != 0 {
-		return refusal(msg, dns.RcodeBadVers)
+// reply judges who asks, and then answers what is asked. The reply is without an OPT record; nil is for none, or for a
+// transfer.
+func (r *run) reply(req *request) (*dns.Msg, *transfer) {
+	spoken := req.opt == nil || req.opt.Version() == 0
+	proof := noCookie
+	if spoken {
+		proof, req.cookie = r.cookies.read(req.opt, req.from, r.Now())
 	}
+	if req.over {
+		if refused, ok := r.overRate(req, proof); !ok {
+			return refused, nil
+		}
+	}
+	switch {
+	case !spoken:
+		return refusal(req.msg, dns.RcodeBadVers), nil
+	case proof == badCookie:
+		return refusal(req.msg, dns.RcodeFormatError), nil
+	}
+	tsig, ok := tsigOf(req.msg)
+	if !ok {
+		return refusal(req.msg, dns.RcodeFormatError), nil
+	}
+	if tsig != nil {
+		sig, rcode := r.verify(req.wire, tsig)
+		req.sig = sig
+		if rcode != dns.RcodeSuccess {
+			return refusal(req.msg, rcode), nil
+		}
+	}
+	return r.find(req)
+}
+
+// overRate decides about a query from a network that has had its share. Who has a cookie of ours is where he says that
+// he is, and gets a larger share; of the others some are told how to come back, over TCP or with the cookie in this
+// answer (RFC 7873 section 5.2.3), and most are dropped.
+func (r *run) overRate(req *request, proof proof) (refused *dns.Msg, ok bool) {
+	switch {
+	case proof == proven:
+		return nil, r.trusted.allow(req.from, r.Now())
+	case !r.limits.slips():
+		return nil, false
+	case proof == unproven:
+		return refusal(req.msg, dns.RcodeBadCookie), false
+	}
+	refused = refusal(req.msg, dns.RcodeSuccess)
+	refused.Truncated = true
+	return refused, false
+}
+
+// find finds the zone and has it answer.
+func (r *run) find(req *request) (*dns.Msg, *transfer) {
+	asked := req.msg.Question[0]
 	if rcode := serves(asked); rcode != dns.RcodeSuccess {
-		return refusal(msg, rcode)
+		return refusal(req.msg, rcode), nil
 	}
-	if slip {
-		reply := refusal(msg, dns.RcodeSuccess)
-		reply.Truncated = true
-		return reply
+	if asked.Qtype == dns.TypeAXFR || asked.Qtype == dns.TypeIXFR {
+		return r.startTransfer(req)
 	}
 	zone, ok := r.zone(asked)
 	if !ok {
-		return refusal(msg, dns.RcodeRefused)
+		return refusal(req.msg, dns.RcodeRefused), nil
 	}
-	reply := zone.Answer(msg)
+	if h, ok := zone.(hidden); ok && h.Hidden() && r.secondaries.find(req) == nil {
+		return refusal(req.msg, dns.RcodeRefused), nil
+	}
+	reply := zone.Answer(req.msg)
 	if reply == nil {
-		return refusal(msg, dns.RcodeServerFailure)
+		return refusal(req.msg, dns.RcodeServerFailure), nil
 	}
 	reply.RecursionAvailable, reply.Compress = false, true
 	reply.CheckingDisabled = false // nothing is checked here (RFC 4035 section 3.1.6)
-	return reply
+	return reply, nil
 }
 
 // zone finds the zone that answers a question: the closest, but for a delegation's DS the one above it, if that is here
@@ -157,8 +238,6 @@ func (r *run) zone(asked dns.Question) (Answerer, bool) {
 // serves judges what is asked for before a zone is asked.
 func serves(asked dns.Question) int {
 	switch asked.Qtype {
-	case dns.TypeAXFR, dns.TypeIXFR:
-		return dns.RcodeRefused
 	case dns.TypeOPT, dns.TypeTSIG, dns.TypeTKEY, dns.TypeMAILA, dns.TypeMAILB, dns.TypeNone:
 		return dns.RcodeFormatError // these are not types of data that a name can have
 	}
@@ -178,12 +257,34 @@ func refusal(msg *dns.Msg, rcode int) *dns.Msg {
 	return m
 }
 
-// pack brings a reply to the wire in limit bytes: glue goes first, and if that is not enough the client is told to come
-// again over TCP and gets nothing that it might take for the whole (RFC 2181 section 9).
-func pack(reply *dns.Msg, limit int, wire, out []byte) []byte {
+// authoritative is an answer with these records.
+func (req *request) authoritative(records ...dns.RR) *dns.Msg {
+	m := refusal(req.msg, dns.RcodeSuccess)
+	m.Authoritative, m.Compress, m.Answer = true, true, records
+	return m
+}
+
+// pack brings a reply to the wire, signed if the query was.
+func (r *run) pack(req *request, reply *dns.Msg, out []byte) ([]byte, error) {
+	if req.opt != nil {
+		reply.Extra = append(slices.Clip(reply.Extra), ourOPT(req.opt, req.cookie))
+	}
+	if req.sig == nil {
+		return fit(reply, req.limit, out)
+	}
+	now := r.Now()
+	if _, err := fit(reply, req.limit-req.sig.room(reply.Id, now), out); err != nil {
+		return nil, err
+	}
+	return req.sig.sign(reply, now)
+}
+
+// fit cuts a reply to what fits in limit bytes on the wire: glue goes first, and if that is not enough the client is
+// told to come again over TCP and gets nothing that it might take for the whole (RFC 2181 section 9).
+func fit(reply *dns.Msg, limit int, out []byte) ([]byte, error) {
 	answer, err := reply.PackBuffer(out)
 	if err == nil && len(answer) <= limit {
-		return answer
+		return answer, nil
 	}
 	if opt := reply.IsEdns0(); opt != nil {
 		reply.Extra = []dns.RR{opt}
@@ -191,15 +292,9 @@ func pack(reply *dns.Msg, limit int, wire, out []byte) []byte {
 		reply.Extra = nil
 	}
 	answer, err = reply.PackBuffer(out)
-	if err == nil && len(answer) <= limit {
-		return answer
-	}
-	if err != nil {
-		return bare(wire, dns.RcodeServerFailure)
+	if err != nil || len(answer) <= limit {
+		return answer, err
 	}
 	reply.Answer, reply.Ns, reply.Truncated = nil, nil, true
-	if answer, err = reply.PackBuffer(out); err != nil {
-		return bare(wire, dns.RcodeServerFailure)
-	}
-	return answer
+	return reply.PackBuffer(out)
 }

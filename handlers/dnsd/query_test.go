@@ -82,7 +82,7 @@ func change(name string, typ uint16, do func(*dns.Msg)) *dns.Msg {
 
 func udpAnswer(t *testing.T, r *run, q *dns.Msg) (*dns.Msg, int) {
 	t.Helper()
-	wire := r.answer(query{wire: packed(t, q), limit: plainUDP}, make([]byte, udpIn))
+	wire, _ := r.answer(query{wire: packed(t, q), limit: plainUDP}, make([]byte, udpIn))
 	m := new(dns.Msg)
 	if err := m.Unpack(wire); err != nil {
 		t.Fatalf("answer to %v: %v", q, err)
@@ -238,12 +238,12 @@ func TestNoAnswerToWhatIsNoQuery(t *testing.T) {
 	reply := bytes.Clone(q)
 	reply[2] |= 0x80
 	for _, wire := range [][]byte{nil, {1}, q[:11], reply} {
-		if out := r.answer(query{wire: wire, limit: plainUDP}, nil); out != nil {
+		if out, _ := r.answer(query{wire: wire, limit: plainUDP}, nil); out != nil {
 			t.Errorf("%x got %x", wire, out)
 		}
 	}
 	for n := headerSize; n < len(q); n++ { // cut anywhere behind the header
-		out := r.answer(query{wire: q[:n], limit: plainUDP}, nil)
+		out, _ := r.answer(query{wire: q[:n], limit: plainUDP}, nil)
 		if len(out) < headerSize || binary.BigEndian.Uint16(out) != 4711 || out[3]&0xF != dns.RcodeFormatError || out[2]&0x80 == 0 {
 			t.Errorf("%d bytes of a query got %x", n, out)
 		}
@@ -298,17 +298,20 @@ func FuzzPacket(f *testing.F) {
 	for _, m := range []*dns.Msg{
 		question("a.test.", dns.TypeA), question("big.a.test.", dns.TypeTXT), question(".", dns.TypeAXFR),
 		change("glue.A.test.", dns.TypeMX, func(m *dns.Msg) { m.SetEdns0(600, true) }),
+		cookieQuery("0102030405060708"), ixfr(3),
+		change("a.test.", dns.TypeA, func(m *dns.Msg) { m.SetTsig("key.test.", dns.HmacSHA256, 300, 1) }),
+		change("a.test.", dns.TypeAXFR, func(m *dns.Msg) { m.SetTsig("other.test.", dns.HmacSHA256, 300, 1) }),
 	} {
 		f.Add(packed(f, m), true)
 		f.Add(packed(f, m), false)
 	}
-	r := testRun()
+	r := signedRun()
 	f.Fuzz(func(t *testing.T, wire []byte, stream bool) {
 		q := query{wire: wire, limit: plainUDP, stream: stream}
 		if stream {
 			q.limit = dns.MaxMsgSize - 1
 		}
-		out := r.answer(q, make([]byte, udpIn))
+		out, _ := r.answer(q, make([]byte, udpIn))
 		if out == nil {
 			return
 		}

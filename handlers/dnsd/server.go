@@ -1,5 +1,5 @@
-// Package dnsd listens for DNS queries over UDP and TCP and sends back what the zones answer (RFC 1035, 6891, 7766).
-// It does not know what a zone holds, and it never asks another server.
+// Package dnsd listens for DNS queries over UDP and TCP and sends back what the zones answer (RFC 1035, 6891, 7766), and
+// whole zones to secondaries (RFC 5936). It does not know what a zone holds, and it never asks another server.
 package dnsd
 
 import (
@@ -15,7 +15,9 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Answerer answers queries about one zone, from many goroutines at once. A nil answer is served as SERVFAIL.
+// Answerer answers queries about one zone, from many goroutines at once. A nil answer is served as SERVFAIL. One that
+// also has Transfer() iter.Seq[dns.RR], each record of the zone with the SOA first and last, can be copied by
+// secondaries; one that has Hidden() bool, and it is true, answers nobody else.
 type Answerer interface {
 	Answer(q *dns.Msg) *dns.Msg
 }
@@ -34,7 +36,12 @@ const (
 	defaultConnsPerNetwork = 32
 	defaultIdle            = 10 * time.Second
 	defaultGrace           = 2 * time.Second
+	defaultTransfers       = 16
+	defaultTransferFor     = 5 * time.Minute
 )
+
+// trustedShare is how much more than others a client gets over UDP that has proved with a cookie where it is.
+const trustedShare = 10
 
 // Server is an authoritative name server. Set the fields before Run; only Zones has to be set.
 type Server struct {
@@ -47,13 +54,21 @@ type Server struct {
 	Idle            time.Duration // a TCP connection may take this long for its next query, and to take our answer
 	Grace           time.Duration // what is being answered when Run is told to stop gets this long
 	Now             func() time.Time
+
+	Secondaries []Secondary   // who may copy zones; nobody else
+	Transfers   int           // zones on their way to them at once; more wait, for Idle
+	TransferFor time.Duration // one transfer may take this long
 }
 
 // run is one Run of a server.
 type run struct {
 	Server
-	limits *limiter
-	conns  *connTable
+	limits      *limiter
+	trusted     *limiter // of those who are over limits and have a good cookie
+	cookies     *cookies
+	conns       *connTable
+	secondaries *secondaries
+	transfers   chan struct{} // one place for each transfer
 }
 
 // Run answers queries on both sockets until ctx ends, then stops reading, lets what is being answered finish, and
@@ -64,6 +79,7 @@ func (s *Server) Run(ctx context.Context, udp *net.UDPConn, tcp net.Listener) er
 	stop, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	answerFromWhereAsked(udp)
+	_ = udp.SetReadBuffer(udpBuffer) // the system gives what it may
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) + 1 {
 		wg.Go(func() {
@@ -99,7 +115,11 @@ func (s *Server) start() *run {
 	orElse(&r.ConnsPerNetwork, defaultConnsPerNetwork)
 	orElse(&r.Idle, defaultIdle)
 	orElse(&r.Grace, defaultGrace)
-	r.limits = newLimiter(r.Rate)
+	orElse(&r.Transfers, defaultTransfers)
+	orElse(&r.TransferFor, defaultTransferFor)
+	r.limits, r.trusted = newLimiter(r.Rate), newLimiter(r.Rate*trustedShare)
+	r.cookies = newCookies(r.Now())
+	r.secondaries, r.transfers = newSecondaries(r.Secondaries), make(chan struct{}, r.Transfers)
 	r.conns = newConnTable(r.Conns, r.ConnsPerNetwork)
 	return r
 }

@@ -36,14 +36,15 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 		}
 		wg.Go(func() {
 			defer r.conns.remove(conn)
-			r.serveConn(conn)
+			r.serveConn(ctx, conn)
 		})
 	}
 }
 
 // serveConn answers the queries of one connection, one after the other, so that what a client sends ahead waits in the
 // system's buffer and not in ours (RFC 7766 sections 6.2.1.1 and 6.2.3).
-func (r *run) serveConn(conn net.Conn) {
+func (r *run) serveConn(ctx context.Context, conn net.Conn) {
+	from := remote(conn)
 	var in []byte
 	out := make([]byte, udpIn)
 	for r.conns.await(conn, r.Idle) {
@@ -59,19 +60,39 @@ func (r *run) serveConn(conn net.Conn) {
 		if _, err := io.ReadFull(conn, in); err != nil {
 			return
 		}
-		answer := r.answer(query{wire: in, limit: dns.MaxMsgSize - 1, stream: true}, out)
-		if answer == nil {
+		answer, transfer := r.answer(query{wire: in, from: from, limit: dns.MaxMsgSize - 1, stream: true}, out)
+		switch {
+		case transfer != nil:
+			if err := transfer.serve(ctx, conn); err != nil {
+				r.Log.Info("transfer cut off", "zone", transfer.origin, "secondary", transfer.to.Name, "error", err)
+				return
+			}
+		case answer == nil:
 			return // not a query: whoever sends this does not speak DNS with us
-		}
-		if err := conn.SetWriteDeadline(time.Now().Add(r.Idle)); err != nil {
-			return
-		}
-		frame := make([]byte, 2, 2+len(answer))
-		binary.BigEndian.PutUint16(frame, uint16(len(answer)))
-		if _, err := conn.Write(append(frame, answer...)); err != nil {
+		case writeFrame(conn, answer, time.Now().Add(r.Idle)) != nil:
 			return
 		}
 	}
+}
+
+// writeFrame sends one message with its length before it (RFC 7766 section 8).
+func writeFrame(conn net.Conn, message []byte, deadline time.Time) error {
+	if err := conn.SetWriteDeadline(deadline); err != nil {
+		return err
+	}
+	frame := make([]byte, 2, 2+len(message))
+	binary.BigEndian.PutUint16(frame, uint16(len(message)))
+	_, err := conn.Write(append(frame, message...))
+	return err
+}
+
+// remote returns whom a connection comes from; the zero address if it has none.
+func remote(conn net.Conn) netip.Addr {
+	addr, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr.Addr().Unmap()
 }
 
 // connTable bounds the open connections and can end them.
@@ -93,10 +114,7 @@ func newConnTable(limit, perNetwork int) *connTable {
 
 // add takes a connection in, unless there are too many already.
 func (t *connTable) add(conn net.Conn) bool {
-	var from netip.Prefix
-	if addr, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
-		from = network(addr.Addr())
-	}
+	from := network(remote(conn))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopping || len(t.open) >= t.max || t.networks[from] >= t.perNetwork {

@@ -15,6 +15,8 @@ const (
 	udpIn = 4096
 	// controlIn holds the control message that names the address a datagram came to.
 	controlIn = 128
+	// udpBuffer is what the system may hold for us, in bytes: a burst of some thousand queries.
+	udpBuffer = 4 << 20
 	retryRead = 10 * time.Millisecond
 )
 
@@ -82,12 +84,7 @@ func (r *run) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 
 // answerUDP returns the answer to a datagram, or nil if it gets none.
 func (r *run) answerUDP(in []byte, from netip.Addr, out []byte) []byte {
-	q := query{wire: in, limit: plainUDP}
-	switch r.limits.take(from, r.Now()) {
-	case drop:
-		return nil
-	case slip:
-		q.slip = true
-	}
-	return r.answer(q, out)
+	over := !r.limits.allow(from, r.Now())
+	answer, _ := r.answer(query{wire: in, from: from, limit: plainUDP, over: over}, out)
+	return answer
 }

@@ -1,0 +1,72 @@
+package builtin
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// Secondary is a name server elsewhere that copies our zones.
+type Secondary struct {
+	Name string // as its operator calls it, for the log
+	Addr netip.AddrPort
+	Key  *TSIGKey // nil: what is sent to it is not signed
+}
+
+// TSIGKey is a secret that is shared with a secondary (RFC 8945).
+type TSIGKey struct {
+	Name      string // a domain name
+	Algorithm string // hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512
+	Secret    []byte
+}
+
+// Copied is a zone that secondaries copy.
+type Copied interface {
+	// Transfer lists every record, the SOA first and last.
+	Transfer() iter.Seq[dns.RR]
+}
+
+// Notifier tells secondaries that zones have changed (RFC 1996), each at its own pace: one that is dead does not delay
+// the others. What it holds is the set of zones that a secondary is still to be told about.
+type Notifier struct {
+	heralds []*herald
+}
+
+// NewNotifier makes a Notifier that looks zones up with find, by their origin, at the moment at which it tells about
+// them. A zone that is gone is not told about: in DNS a secondary is not told to forget one.
+func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *slog.Logger) *Notifier {
+	n := &Notifier{}
+	for _, one := range all {
+		n.heralds = append(n.heralds, newHerald(one, find, log))
+	}
+	return n
+}
+
+// Changed notes that zones have changed. It never waits, and may be called from any goroutine, also before Run.
+func (n *Notifier) Changed(origins ...string) {
+	now := time.Now()
+	for _, h := range n.heralds {
+		h.note(origins, now)
+	}
+}
+
+// Run tells every secondary about what has changed until ctx ends.
+func (n *Notifier) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, h := range n.heralds {
+		wg.Go(func() { h.run(ctx) })
+	}
+	wg.Wait()
+}
+
+// dialUDP opens a socket to a secondary.
+func dialUDP(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "udp", to.String())
+}

@@ -1,0 +1,51 @@
+package builtin
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mailstead/mailstead/dnsprov"
+)
+
+// Provider keeps the records of a domain as a zone that is served here. Whoever uses it for one domain does so from one
+// goroutine at a time.
+type Provider struct {
+	Zones   *Zones
+	Options Options // of the zones that it makes
+}
+
+// Records gives those that the served zone was made from; none if there is no such zone.
+func (p *Provider) Records(_ context.Context, at dnsprov.Place) ([]dnsprov.Record, error) {
+	z, ok := p.Zones.Zone(at.Domain)
+	if !ok || z.Origin != at.Domain {
+		return nil, nil
+	}
+	return slices.Clone(z.records), nil
+}
+
+// Apply makes the zone anew, also when nothing has changed but the options, and has it served in place of the one before.
+// With an error that one stays. The records have no IDs.
+func (p *Provider) Apply(ctx context.Context, at dnsprov.Place, changes []dnsprov.Change) ([]dnsprov.Record, error) {
+	records, err := p.Records(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	var made []dnsprov.Record
+	for _, c := range changes {
+		if c.Have != nil {
+			if i := slices.Index(records, *c.Have); i >= 0 {
+				records = slices.Delete(records, i, i+1)
+			}
+		}
+		if c.Want != nil {
+			records, made = append(records, *c.Want), append(made, *c.Want)
+		}
+	}
+	z, err := NewZone(at.Domain, records, p.Options)
+	if err != nil {
+		return nil, err
+	}
+	z.records = records
+	p.Zones.Put(z)
+	return made, nil
+}

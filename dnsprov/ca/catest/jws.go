@@ -1,0 +1,86 @@
+package catest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"slices"
+)
+
+// open verifies a signed request (RFC 8555 section 6.2) and gives the account that signed it. why says what is wrong.
+func (a *Authority) open(r *http.Request) (account string, payload []byte, why string) {
+	var jws struct{ Protected, Payload, Signature string }
+	text, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	if err != nil || json.Unmarshal(text, &jws) != nil || r.Header.Get("Content-Type") != "application/jose+json" {
+		return "", nil, "it is no JWS"
+	}
+	var head struct {
+		Alg, Nonce, URL, KID string
+		JWK                  *struct{ Crv, Kty, X, Y string }
+	}
+	protected, err := base64.RawURLEncoding.DecodeString(jws.Protected)
+	if err != nil || json.Unmarshal(protected, &head) != nil || head.Alg != "ES256" || head.URL != a.server.URL+r.URL.Path {
+		return "", nil, "its head is wrong"
+	}
+	a.counted++
+	known := a.nonces[head.Nonce]
+	delete(a.nonces, head.Nonce)
+	if n := a.manners.StaleNonce; !known || n > 0 && a.counted%n == 0 {
+		return "", nil, "badNonce"
+	}
+	if (head.JWK != nil) != (r.URL.Path == "/account") || (head.JWK == nil) != (head.KID != "") {
+		return "", nil, "it names its key in the wrong way"
+	}
+	key := a.accounts[head.KID]
+	if head.JWK != nil {
+		if key, why = publicKey(head.JWK.X, head.JWK.Y); why != "" {
+			return "", nil, why
+		}
+	}
+	if key == nil {
+		return "", nil, "accountDoesNotExist"
+	}
+	sum := sha256.Sum256([]byte(jws.Protected + "." + jws.Payload))
+	sig, err := base64.RawURLEncoding.DecodeString(jws.Signature)
+	if err != nil || len(sig) != 64 || !ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(sig[:32]), new(big.Int).SetBytes(sig[32:])) {
+		return "", nil, "its signature is wrong"
+	}
+	if payload, err = base64.RawURLEncoding.DecodeString(jws.Payload); err != nil {
+		return "", nil, "its payload is no base64url"
+	}
+	if account = head.KID; account == "" {
+		account = a.accountOf(key)
+	}
+	return account, payload, ""
+}
+
+func publicKey(x, y string) (*ecdsa.PublicKey, string) {
+	bx, errX := base64.RawURLEncoding.DecodeString(x)
+	by, errY := base64.RawURLEncoding.DecodeString(y)
+	if errX != nil || errY != nil || len(bx) != 32 || len(by) != 32 {
+		return nil, "its key is none"
+	}
+	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, bx, by))
+	if err != nil {
+		return nil, "its key is no point of the curve"
+	}
+	return key, ""
+}
+
+// accountOf is the account of a key, made if there is none.
+func (a *Authority) accountOf(key *ecdsa.PublicKey) string {
+	for url, other := range a.accounts {
+		if other.Equal(key) {
+			return url
+		}
+	}
+	url := fmt.Sprintf("%s/account/%d", a.server.URL, len(a.accounts)+1)
+	a.accounts[url] = key
+	return url
+}

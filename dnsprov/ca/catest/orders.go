@@ -1,0 +1,180 @@
+package catest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/acme"
+)
+
+func (a *Authority) newOrder(w http.ResponseWriter, account string, payload []byte) {
+	if a.manners.Limited {
+		w.Header().Set("Retry-After", a.manners.RetryAfter)
+		a.problem(w, 429, "rateLimited", "too many orders")
+		return
+	}
+	var in struct {
+		Identifiers []struct{ Type, Value string }
+	}
+	if err := json.Unmarshal(payload, &in); err != nil || len(in.Identifiers) == 0 {
+		a.problem(w, 400, "malformed", "no identifiers")
+		return
+	}
+	o := &order{status: "pending", account: account}
+	var rejected []string
+	for _, id := range in.Identifiers {
+		if id.Type != "dns" || strings.ToLower(id.Value) != id.Value || slices.Contains(o.names, id.Value) {
+			a.problem(w, 400, "malformed", "that is no set of names")
+			return
+		}
+		if a.manners.Rejects[id.Value] != "" {
+			rejected = append(rejected, id.Value)
+		}
+		o.names = append(o.names, id.Value)
+		o.authz = append(o.authz, &authz{name: id.Value, status: "pending", tokens: map[string]string{"http-01": a.nonce(), "dns-01": a.nonce()}})
+	}
+	if rejected != nil {
+		a.problem(w, 400, "rejectedIdentifier", "some names are refused", rejected...)
+		return
+	}
+	a.orders = append(a.orders, o)
+	a.showOrder(w, 201, len(a.orders)-1)
+}
+
+func (a *Authority) showOrder(w http.ResponseWriter, status, i int) {
+	o, base := a.orders[i], a.server.URL
+	out := map[string]any{"status": o.status, "finalize": fmt.Sprintf("%s/finalize/%d", base, i)}
+	var ids, zs []any
+	for j, name := range o.names {
+		ids = append(ids, map[string]string{"type": "dns", "value": name})
+		zs = append(zs, fmt.Sprintf("%s/authz/%d/%d", base, i, j))
+	}
+	out["identifiers"], out["authorizations"] = ids, zs
+	if o.status == "valid" {
+		out["certificate"] = fmt.Sprintf("%s/cert/%d", base, i)
+	}
+	w.Header().Set("Location", fmt.Sprintf("%s/order/%d", base, i))
+	a.answer(w, status, out)
+}
+
+func (a *Authority) showAuthz(w http.ResponseWriter, i, j int) {
+	z := a.orders[i].authz[j]
+	var chs []any
+	for _, kind := range []string{"http-01", "dns-01"} {
+		chs = append(chs, a.challenge(kind, i, j))
+	}
+	a.answer(w, 200, map[string]any{"status": z.status, "identifier": map[string]string{"type": "dns", "value": z.name}, "challenges": chs})
+}
+
+func (a *Authority) challenge(kind string, i, j int) map[string]any {
+	z := a.orders[i].authz[j]
+	ch := map[string]any{"type": kind, "status": z.status, "token": z.tokens[kind], "url": fmt.Sprintf("%s/%s/%d/%d", a.server.URL, kind, i, j)}
+	if z.why != "" && kind == z.tried {
+		ch["error"] = map[string]any{"type": "urn:ietf:params:acme:error:unauthorized", "detail": z.why, "status": 403}
+	}
+	return ch
+}
+
+// look validates a challenge at once.
+func (a *Authority) look(w http.ResponseWriter, kind string, i, j int) {
+	o := a.orders[i]
+	z := o.authz[j]
+	thumb, err := acme.JWKThumbprint(a.accounts[o.account])
+	if err != nil {
+		a.problem(w, 500, "serverInternal", err.Error())
+		return
+	}
+	want := z.tokens[kind] + "." + thumb
+	if kind == "dns-01" {
+		sum := sha256.Sum256([]byte(want))
+		want = base64.RawURLEncoding.EncodeToString(sum[:])
+	}
+	z.status, z.tried, z.why = "valid", kind, a.manners.Refuses[z.name]
+	if got := a.Look(kind, z.name, z.tokens[kind]); got != want && z.why == "" {
+		z.why = fmt.Sprintf("found %q", got)
+	}
+	if z.why != "" {
+		z.status, o.status = "invalid", "invalid"
+	}
+	if !slices.ContainsFunc(o.authz, func(z *authz) bool { return z.status != "valid" }) {
+		o.status = "ready"
+	}
+	a.answer(w, 200, a.challenge(kind, i, j))
+}
+
+func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {
+	var in struct {
+		CSR string `json:"csr"`
+	}
+	_ = json.Unmarshal(payload, &in) // what is no CSR is told below
+	der, _ := base64.RawURLEncoding.DecodeString(in.CSR)
+	csr, err := x509.ParseCertificateRequest(der)
+	o := a.orders[i]
+	switch {
+	case o.status != "ready":
+		a.problem(w, 403, "orderNotReady", "it is "+o.status)
+		return
+	case err != nil || csr.CheckSignature() != nil:
+		a.problem(w, 400, "badCSR", "it is none")
+		return
+	case !slices.Equal(slices.Sorted(slices.Values(csr.DNSNames)), slices.Sorted(slices.Values(o.names))):
+		a.problem(w, 400, "badCSR", "it is for other names")
+		return
+	}
+	if o.chain, err = a.sign(o.names, csr.PublicKey); err != nil {
+		a.problem(w, 500, "serverInternal", err.Error())
+		return
+	}
+	a.issued++
+	if o.status = "valid"; a.manners.Stuck {
+		o.status = "processing"
+	}
+	a.showOrder(w, 200, i)
+}
+
+// sign makes a certificate with its chain, as good as the manners.
+func (a *Authority) sign(names []string, key any) ([]byte, error) {
+	m, now := a.manners, a.Now()
+	life := m.Life
+	if life == 0 {
+		life = 90 * 24 * time.Hour
+	}
+	if m.Expired {
+		now = now.Add(-2 * life)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(int64(a.issued + 2)), DNSNames: names, NotBefore: now, NotAfter: now.Add(life), KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	if m.ForOthers {
+		template.DNSNames = []string{"others.test"}
+	}
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	if m.OtherKey {
+		key = signer.Public()
+	}
+	parent := a.root
+	if m.Unchained {
+		parent = &x509.Certificate{PublicKey: signer.Public(), Subject: a.root.Subject}
+	} else {
+		signer = a.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key, signer)
+	if err != nil {
+		return nil, err
+	}
+	return a.encodeChain(der, a.root.Raw), nil
+}

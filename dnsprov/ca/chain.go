@@ -1,0 +1,62 @@
+package ca
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"fmt"
+	"time"
+)
+
+const (
+	maxChain = 6
+	clockOff = time.Hour // by which an authority's clock may be before ours
+)
+
+// Check tells whether a chain can be used: its leaf is for every name and for the key, every certificate of it is valid
+// now, and each is signed by the next. Whether the root is trusted is for clients to say. Errors wrap ErrUnfit.
+func Check(chain [][]byte, names []string, key crypto.PublicKey, now time.Time) error {
+	if len(chain) == 0 || len(chain) > maxChain {
+		return fmt.Errorf("%w: its chain has %d certificates", ErrUnfit, len(chain))
+	}
+	var below *x509.Certificate
+	for i, der := range chain {
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			return fmt.Errorf("%w: certificate %d: %w", ErrUnfit, i, err)
+		}
+		if now.Add(clockOff).Before(cert.NotBefore) || !now.Before(cert.NotAfter) {
+			return fmt.Errorf("%w: certificate %d is valid from %s to %s", ErrUnfit, i, cert.NotBefore, cert.NotAfter)
+		}
+		if below == nil {
+			err = checkLeaf(cert, names, key)
+		} else {
+			err = below.CheckSignatureFrom(cert)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: certificate %d: %w", ErrUnfit, i, err)
+		}
+		below = cert
+	}
+	return nil
+}
+
+func checkLeaf(cert *x509.Certificate, names []string, key crypto.PublicKey) error {
+	for _, name := range names {
+		if err := cert.VerifyHostname(name); err != nil {
+			return err
+		}
+	}
+	ours, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return err
+	}
+	theirs, err := x509.MarshalPKIXPublicKey(cert.PublicKey)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(ours, theirs) {
+		return fmt.Errorf("it is for another key")
+	}
+	return nil
+}

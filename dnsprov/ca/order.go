@@ -1,0 +1,339 @@
+package ca
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/acme"
+)
+
+// Kinds of challenge.
+const (
+	HTTP01 = "http-01" // RFC 8555 section 8.3
+	DNS01  = "dns-01"  // RFC 8555 section 8.4
+)
+
+// A Challenge is what the authority wants to see before it believes that a name is ours.
+type Challenge struct {
+	Name   string // the name to be proved, without a wildcard
+	Token  string // of http-01: the last part of the path
+	Answer string // of http-01: the body; of dns-01: the text at _acme-challenge below the name
+}
+
+// A Request is for one certificate.
+type Request struct {
+	Names []string      // lower-case, without a trailing dot
+	Key   crypto.Signer // of the certificate
+	Kind  string        // HTTP01, DNS01
+	Order string        // the URL of an order of the same names and key that was begun before; "" = none
+	// Begun notes the URL of a new order before anything is done for it, so that an end of the process in the middle does
+	// not waste it.
+	Begun func(order string) error
+	// Publish lets the world see every challenge. The caller takes them away when Obtain has returned.
+	Publish func(ctx context.Context, all []Challenge) error
+}
+
+const (
+	validationFor = 2 * time.Minute
+	issuingFor    = 2 * time.Minute
+	firstPoll     = 250 * time.Millisecond
+	slowestPoll   = 10 * time.Second
+	tokenLetters  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+)
+
+// Obtain gets a certificate, the leaf first and its chain behind it. Names that the authority refuses are a *Refusal, too
+// many requests a *Wait, an unknown account ErrNoAccount. It may be called again after it was cut short.
+func (c *Client) Obtain(ctx context.Context, r Request) ([][]byte, error) {
+	chain, err := c.obtain(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("obtain a certificate for %s: %w", strings.Join(r.Names, ", "), c.explain(err))
+	}
+	return chain, nil
+}
+
+func (c *Client) obtain(ctx context.Context, r Request) ([][]byte, error) {
+	if o, err := c.begun(ctx, r); o != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		chain, err := c.follow(ctx, r, o)
+		if !stale(err) {
+			return chain, err
+		}
+		// The authority may have looked while nobody was here to answer: that says nothing of the names.
+	}
+	o, err := c.begin(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return c.follow(ctx, r, o)
+}
+
+// follow does what an order still needs.
+func (c *Client) follow(ctx context.Context, r Request, o *acme.Order) ([][]byte, error) {
+	if o.Status == acme.StatusPending {
+		if err := c.authorize(ctx, r, o); err != nil {
+			return nil, err
+		}
+	}
+	chain, err := c.issue(ctx, r, o)
+	if err != nil {
+		return nil, err
+	}
+	return chain, Check(chain, r.Names, r.Key.Public(), c.config.Now())
+}
+
+// stale reports whether an order that was begun before has come to nothing, by its error.
+func stale(err error) bool {
+	var e *acme.Error
+	return errors.As(err, new(*Refusal)) || errors.Is(err, ErrOrder) ||
+		errors.As(err, &e) && e.StatusCode < 500 && e.StatusCode != http.StatusTooManyRequests
+}
+
+// begun gives the order that was begun before; nil if there is none, or it leads nowhere any more.
+func (c *Client) begun(ctx context.Context, r Request) (*acme.Order, error) {
+	if r.Order == "" {
+		return nil, nil
+	}
+	o, err := c.acme.GetOrder(ctx, r.Order)
+	if err == nil && o.Status != acme.StatusInvalid && sameNames(o.Identifiers, r.Names) {
+		return o, nil
+	}
+	if e := (*acme.Error)(nil); err != nil && (!errors.As(err, &e) || e.StatusCode >= 500) {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// begin makes a new order.
+func (c *Client) begin(ctx context.Context, r Request) (*acme.Order, error) {
+	o, err := c.acme.AuthorizeOrder(ctx, acme.DomainIDs(r.Names...))
+	if err != nil {
+		return nil, err
+	}
+	if o.URI == "" || !sameNames(o.Identifiers, r.Names) || len(o.AuthzURLs) > len(r.Names) {
+		return nil, fmt.Errorf("%w: it is not the one that was asked for", ErrOrder)
+	}
+	return o, r.Begun(o.URI)
+}
+
+func sameNames(ids []acme.AuthzID, names []string) bool {
+	got := make([]string, 0, len(ids))
+	for _, id := range ids {
+		got = append(got, strings.ToLower(id.Value))
+	}
+	return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(names)))
+}
+
+// authorize proves every name of an order that the authority does not believe yet.
+func (c *Client) authorize(ctx context.Context, r Request, o *acme.Order) error {
+	refused := &Refusal{Names: map[string]string{}}
+	var open []proof
+	for _, url := range o.AuthzURLs {
+		z, err := c.acme.GetAuthorization(ctx, url)
+		if err != nil {
+			return err
+		}
+		p, why, err := c.proofOf(r, url, z)
+		switch {
+		case err != nil:
+			return err
+		case why != "":
+			refused.Names[z.Identifier.Value] = why
+		case p != nil:
+			open = append(open, *p)
+		}
+	}
+	if len(refused.Names) > 0 {
+		return refused
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	return c.prove(ctx, r, open)
+}
+
+// A proof is an authorization that waits for us.
+type proof struct {
+	url       string // of the authorization
+	wire      *acme.Challenge
+	challenge Challenge
+}
+
+// proofOf says what an authorization needs: nothing, a proof, or what cannot be (why).
+func (c *Client) proofOf(r Request, url string, z *acme.Authorization) (p *proof, why string, err error) {
+	if z.Identifier.Type != "dns" || !slices.Contains(r.Names, z.Identifier.Value) {
+		return nil, "", fmt.Errorf("%w: it wants %.100q proved", ErrOrder, z.Identifier.Value)
+	}
+	switch z.Status {
+	case acme.StatusValid:
+		return nil, "", nil
+	case acme.StatusPending:
+	default:
+		return nil, "its authorization is " + cut(z.Status), nil
+	}
+	at := slices.IndexFunc(z.Challenges, func(ch *acme.Challenge) bool { return ch.Type == r.Kind })
+	if at < 0 {
+		return nil, "the authority offers no challenge of the kind " + r.Kind, nil
+	}
+	p = &proof{url: url, wire: z.Challenges[at], challenge: Challenge{Name: z.Identifier.Value, Token: z.Challenges[at].Token}}
+	if p.challenge.Token == "" || strings.Trim(p.challenge.Token, tokenLetters) != "" {
+		return nil, "", fmt.Errorf("%w: its token is none", ErrOrder) // RFC 8555 section 8.3
+	}
+	if r.Kind == DNS01 {
+		p.challenge.Answer, err = c.acme.DNS01ChallengeRecord(p.challenge.Token)
+	} else {
+		p.challenge.Answer, err = c.acme.HTTP01ChallengeResponse(p.challenge.Token)
+	}
+	return p, "", err
+}
+
+// prove publishes all challenges, has the authority look, and waits for what it thinks of each.
+func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
+	all := make([]Challenge, 0, len(open))
+	for _, p := range open {
+		all = append(all, p.challenge)
+	}
+	if err := r.Publish(ctx, all); err != nil {
+		return fmt.Errorf("publish challenges: %w", err)
+	}
+	for _, p := range open {
+		if p.wire.Status != acme.StatusPending { // it has begun to look before an end of this process
+			continue
+		}
+		if err := c.accept(ctx, p); err != nil {
+			return err
+		}
+	}
+	refused := &Refusal{Names: map[string]string{}}
+	for _, p := range open {
+		why, err := c.validated(ctx, p)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			refused.Names[p.challenge.Name] = why
+		}
+	}
+	if len(refused.Names) > 0 {
+		return refused
+	}
+	return nil
+}
+
+// accept has the authority look. It may have begun to by itself, since it was asked before an end of this process.
+func (c *Client) accept(ctx context.Context, p proof) error {
+	_, err := c.acme.Accept(ctx, p.wire)
+	if err == nil {
+		return nil
+	}
+	if z, lost := c.acme.GetAuthorization(ctx, p.url); lost == nil && z.Status != acme.StatusPending {
+		return nil
+	}
+	return err
+}
+
+// validated waits until the authority has looked. why says what it does not like.
+func (c *Client) validated(ctx context.Context, p proof) (why string, err error) {
+	err = poll(ctx, validationFor, func() (bool, error) {
+		z, err := c.acme.GetAuthorization(ctx, p.url)
+		if err != nil {
+			return false, err
+		}
+		if z.Status == acme.StatusPending {
+			return false, nil
+		}
+		if z.Status != acme.StatusValid {
+			why = problems(z)
+		}
+		return true, nil
+	})
+	return why, err
+}
+
+// problems says why an authorization failed.
+func problems(z *acme.Authorization) string {
+	var out []string
+	for _, ch := range z.Challenges {
+		if e := (*acme.Error)(nil); errors.As(ch.Error, &e) {
+			out = append(out, e.Detail)
+		} else if ch.Error != nil {
+			out = append(out, ch.Error.Error())
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, "its authorization is "+z.Status)
+	}
+	return cut(strings.Join(out, "; "))
+}
+
+// issue finalizes an order, unless that is done, and fetches its certificate.
+func (c *Client) issue(ctx context.Context, r Request, o *acme.Order) ([][]byte, error) {
+	settled := func(o *acme.Order) bool { return o.Status == acme.StatusReady || o.Status == acme.StatusValid }
+	var err error
+	if o, err = c.await(ctx, o, settled); err != nil {
+		return nil, err
+	}
+	if o.Status == acme.StatusReady {
+		csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: r.Names}, r.Key)
+		if err != nil {
+			return nil, err
+		}
+		limited, cancel := context.WithTimeout(ctx, issuingFor)
+		defer cancel()
+		chain, _, err := c.acme.CreateCertFromOrder(limited, o, csr, true)
+		if failed := (*acme.OrderError)(nil); errors.As(err, &failed) && failed.Problem != nil {
+			return nil, fmt.Errorf("%w: %w", ErrOrder, failed.Problem)
+		}
+		return chain, err
+	}
+	return c.acme.FetchCert(ctx, o.CertURL, true)
+}
+
+// await asks for an order until it is as it should be.
+func (c *Client) await(ctx context.Context, o *acme.Order, settled func(*acme.Order) bool) (*acme.Order, error) {
+	if settled(o) {
+		return o, nil
+	}
+	err := poll(ctx, issuingFor, func() (bool, error) {
+		now, err := c.acme.GetOrder(ctx, o.URI)
+		if err != nil {
+			return false, err
+		}
+		if o = now; o.Status == acme.StatusInvalid {
+			if o.Error != nil {
+				return false, fmt.Errorf("%w: %w", ErrOrder, o.Error)
+			}
+			return false, ErrOrder
+		}
+		return settled(o), nil
+	})
+	return o, err
+}
+
+// poll asks until the answer is there, less and less often.
+func poll(ctx context.Context, most time.Duration, ask func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for pause := firstPoll; ; pause = min(2*pause, slowestPoll) {
+		done, err := ask()
+		if done || err != nil {
+			return err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("%w: the certificate authority is not done after %s", ctx.Err(), most)
+		}
+	}
+}

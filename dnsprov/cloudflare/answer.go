@@ -1,0 +1,184 @@
+package cloudflare
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mailstead/mailstead/dnsprov"
+)
+
+// Codes of the API's errors.
+const (
+	codeNoSuchRecord = 81044 // "Record does not exist"
+	codeAddressThere = 81053 // an A, AAAA or CNAME record is at the name
+	codeCNAMEThere   = 81054 // a CNAME record is at the name
+	codeNSThere      = 81056 // NS records are at the name
+	codeExists       = 81057 // "The record already exists"
+	codeIdentical    = 81058 // "An identical record already exists"
+)
+
+// credentialCodes are those that say, with status 400, that the token will not do.
+var credentialCodes = []int{6003, 6111, 9103, 9106, 9107, 9109, 10000, 10001}
+
+// maxSaid bounds what is passed on of the API's own words, in characters.
+const maxSaid = 300
+
+// An Error is a refusal: nothing was done.
+type Error struct {
+	Status int   // of HTTP; 0: nothing was sent
+	Codes  []int // the API's
+	what   string
+}
+
+func (e *Error) Error() string { return e.what }
+
+// Has tells whether the API gave one of these codes.
+func (e *Error) Has(codes ...int) bool {
+	return slices.ContainsFunc(e.Codes, func(c int) bool { return slices.Contains(codes, c) })
+}
+
+// credential tells whether it is about the token.
+func (e *Error) credential() bool {
+	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Status == http.StatusBadRequest && e.Has(credentialCodes...)
+}
+
+// unclear is an error after which it is not known whether anything was done.
+type unclear struct{ error }
+
+func (u *unclear) Unwrap() error { return u.error }
+
+// limited is a refusal because there were too many requests.
+type limited struct{ after time.Duration }
+
+func (l *limited) Error() string { return "there were too many requests" }
+
+// nextTry tells whether a request goes out again after try n failed, and when.
+func (c *Client) nextTry(ctx context.Context, err error, r Request, n int) (time.Duration, bool) {
+	wait := time.Duration(n) * c.pause
+	var limit *limited
+	var lost *unclear
+	switch {
+	case n == maxAttempts || ctx.Err() != nil:
+		return 0, false
+	case errors.As(err, &limit):
+		wait = limit.after
+	case !errors.As(err, &lost) || !r.Repeat:
+		return 0, false
+	}
+	deadline, ok := ctx.Deadline()
+	return wait, wait <= patience && (!ok || time.Until(deadline) > wait)
+}
+
+// explain gives an error its final form: what was asked, and which kind of error it is.
+func explain(ctx context.Context, err error, r Request) error {
+	asked := "cloudflare: " + r.Method + " " + r.Path
+	var (
+		limit *limited
+		said  *Error
+	)
+	switch {
+	case errors.As(err, &limit):
+		return &dnsprov.Wait{For: limit.after, Err: fmt.Errorf("%s: %w", asked, err)}
+	case errors.As(err, &said) && said.credential():
+		return fmt.Errorf("%s: %w; it needs the right %s: %w", asked, dnsprov.ErrCredential, r.Needs, err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", asked, ctx.Err())
+	}
+	return fmt.Errorf("%s: %w", asked, err)
+}
+
+// envelope is the form of every answer.
+type envelope struct {
+	Success bool            `json:"success"`
+	Errors  []fault         `json:"errors"`
+	Result  json.RawMessage `json:"result"`
+	Info    *Info           `json:"result_info"`
+}
+
+type fault struct {
+	Code    int     `json:"code"`
+	Message string  `json:"message"`
+	Chain   []fault `json:"error_chain"`
+}
+
+// decode reads an answer, and its result into out unless that is nil.
+func decode(status int, h http.Header, body []byte, out any) (Info, error) {
+	if status == http.StatusTooManyRequests {
+		return Info{}, &limited{retryAfter(h.Get("Retry-After"))}
+	}
+	var e envelope
+	if err := json.Unmarshal(body, &e); err != nil {
+		return Info{}, &unclear{fmt.Errorf("status %d, and what came with it is not an answer of this API", status)}
+	}
+	refused := status >= 400 && status < 500 && status != http.StatusRequestTimeout
+	switch {
+	case refused && !e.Success:
+		codes, said := e.said()
+		return Info{}, &Error{Status: status, Codes: codes, what: fmt.Sprintf("status %d: %s", status, said)}
+	case status < 200 || status > 299 || !e.Success:
+		_, said := e.said()
+		return Info{}, &unclear{fmt.Errorf("status %d: %s", status, said)}
+	}
+	if out != nil {
+		if len(e.Result) == 0 || bytes.Equal(e.Result, []byte("null")) {
+			return Info{}, &unclear{fmt.Errorf("status %d, and the answer has no result", status)}
+		}
+		if err := json.Unmarshal(e.Result, out); err != nil {
+			return Info{}, &unclear{fmt.Errorf("status %d, and the result has another form than it should: %w", status, err)}
+		}
+	}
+	info := Info{}
+	if e.Info != nil {
+		info = *e.Info
+	}
+	info.Status = status
+	return info, nil
+}
+
+// said gives the codes and the words of the errors.
+func (e envelope) said() ([]int, string) {
+	var codes []int
+	var words []string
+	for _, f := range e.Errors {
+		codes, words = f.list(codes, words)
+	}
+	if len(words) == 0 {
+		return nil, "no reason was given"
+	}
+	text := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.Join(words, "; "))
+	return codes, fmt.Sprintf("%.*s", maxSaid, text)
+}
+
+// list adds a fault, and one level of what led to it.
+func (f fault) list(codes []int, words []string) ([]int, []string) {
+	codes, words = append(codes, f.Code), append(words, fmt.Sprintf("%s (%d)", f.Message, f.Code))
+	for _, c := range f.Chain {
+		codes, words = append(codes, c.Code), append(words, fmt.Sprintf("%s (%d)", c.Message, c.Code))
+	}
+	return codes, words
+}
+
+// retryAfter reads the header of that name (RFC 9110 section 10.2.3).
+func retryAfter(header string) time.Duration {
+	after := blockedFor
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		after = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		after = time.Until(at)
+	}
+	return min(max(after, time.Second), longestWait)
+}

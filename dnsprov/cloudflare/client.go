@@ -1,0 +1,179 @@
+// Package cloudflare keeps DNS records at Cloudflare through version 4 of its API. It does not know which records a
+// domain should have, whose token it was given, nor where that is kept.
+package cloudflare
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+)
+
+// BaseURL is where the API is, if a Config does not say.
+const BaseURL = "https://api.cloudflare.com/client/v4"
+
+const (
+	attemptFor  = 30 * time.Second // one request and its answer
+	maxAttempts = 3
+	pause       = 500 * time.Millisecond
+	maxAnswer   = 8 << 20          // bytes
+	maxToken    = 512              // bytes; those of today have 40 to 53
+	patience    = 10 * time.Second // a longer wait that the API asks for is the caller's
+	blockedFor  = 5 * time.Minute  // the window over which the API counts requests, when it does not say how long to wait
+	longestWait = time.Hour
+)
+
+// Config is what a Client needs. The zero values of BaseURL and HTTP stand for Cloudflare and http.DefaultClient.
+type Config struct {
+	BaseURL string
+	Token   string // an API token of a user or of an account; never a global key
+	HTTP    *http.Client
+	Pause   time.Duration // before the second attempt, and longer before each other; 0: half a second
+}
+
+// A Client speaks to the API with one token. It is a dnsprov.Provider, and any number of goroutines may use it.
+type Client struct {
+	base  string
+	token string
+	http  *http.Client
+	pause time.Duration
+}
+
+// New makes a client; nothing is asked yet.
+func New(c Config) *Client {
+	if c.BaseURL == "" {
+		c.BaseURL = BaseURL
+	}
+	if c.HTTP == nil {
+		c.HTTP = http.DefaultClient
+	}
+	if c.Pause == 0 {
+		c.Pause = pause
+	}
+	own := *c.HTTP
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token goes nowhere else
+	return &Client{base: strings.TrimSuffix(c.BaseURL, "/"), token: c.Token, http: &own, pause: c.Pause}
+}
+
+// A Request is one call of the API.
+type Request struct {
+	Method string
+	Path   string // below the base URL, with a slash in front, escaped
+	Query  url.Values
+	Body   any    // goes as JSON; nil: there is none
+	Repeat bool   // it may be sent again when it is not known what came of it
+	Needs  string // the right of the token that it takes, in the words of Cloudflare's dashboard
+}
+
+// Info is what an answer says beside its result.
+type Info struct {
+	Status     int    `json:"-"` // of HTTP
+	TotalPages int    `json:"total_pages"`
+	Cursor     string `json:"cursor"` // of the next page, in lists that have one
+}
+
+// Call makes a request and decodes the result of its answer into out. The errors are dnsprov.ErrCredential, an *Error
+// where the API refused, a *dnsprov.Wait, and others after which it is not known whether anything was done.
+func (c *Client) Call(ctx context.Context, r Request, out any) (Info, error) {
+	if err := c.checkToken(); err != nil {
+		return Info{}, err
+	}
+	for n := 1; ; n++ {
+		info, err := c.attempt(ctx, r, out)
+		if err == nil {
+			return info, nil
+		}
+		wait, again := c.nextTry(ctx, err, r, n)
+		if !again {
+			return Info{}, explain(ctx, err, r)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return Info{}, explain(ctx, err, r)
+		case <-t.C:
+		}
+	}
+}
+
+// checkToken refuses what cannot be sent as a token.
+func (c *Client) checkToken() error {
+	odd := func(r rune) bool { return r <= ' ' || r > '~' }
+	if c.token == "" || len(c.token) > maxToken || strings.ContainsFunc(c.token, odd) {
+		return fmt.Errorf("cloudflare: %w: it does not look like one", dnsprov.ErrCredential)
+	}
+	return nil
+}
+
+// attempt sends a request once.
+func (c *Client) attempt(ctx context.Context, r Request, out any) (Info, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptFor)
+	defer cancel()
+	req, err := c.request(ctx, r)
+	if err != nil {
+		return Info{}, &Error{what: err.Error()}
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return Info{}, &unclear{bare(ctx, err)}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return Info{}, &unclear{bare(ctx, err)}
+	case len(body) > maxAnswer:
+		return Info{}, &unclear{fmt.Errorf("the answer has more than %d bytes", maxAnswer)}
+	}
+	info, err := decode(resp.StatusCode, resp.Header, body, out)
+	if e := (*Error)(nil); errors.As(err, &e) {
+		e.what = strings.ReplaceAll(e.what, c.token, "…")
+	}
+	return info, err
+}
+
+func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {
+	at := c.base + r.Path
+	if len(r.Query) > 0 {
+		at += "?" + r.Query.Encode()
+	}
+	var body io.Reader
+	if r.Body != nil {
+		text, err := json.Marshal(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, at, body)
+	if err != nil {
+		return nil, errors.New("the base URL is not one")
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	req.Header.Set("Accept", "application/json")
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, nil
+}
+
+// bare takes the address, which may hold a secret of a proxy, off an error of net/http.
+func bare(ctx context.Context, err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errors.New("no answer in time")
+	}
+	return err
+}

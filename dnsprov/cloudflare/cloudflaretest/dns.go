@@ -1,0 +1,427 @@
+package cloudflaretest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Record is one that a zone holds, in the API's words.
+type Record struct {
+	ID       string         `json:"id"`
+	Type     string         `json:"type"`
+	Name     string         `json:"name"`
+	Content  string         `json:"content"`
+	Priority *uint16        `json:"priority,omitempty"`
+	Data     map[string]any `json:"data,omitempty"`
+	TTL      int            `json:"ttl"`
+	Proxied  bool           `json:"proxied"`
+	Comment  *string        `json:"comment"`
+}
+
+type zone struct {
+	ID      string            `json:"id"`
+	Name    string            `json:"name"`
+	Status  string            `json:"status"`
+	Servers []string          `json:"name_servers"`
+	Account map[string]string `json:"account"`
+	records []Record
+}
+
+// AddZone makes a zone, with "active" for no status, and gives its ID.
+func (s *Server) AddZone(name, status string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addZone(name, status)
+}
+
+func (s *Server) addZone(name, status string) string {
+	if status == "" {
+		status = "active"
+	}
+	z := &zone{
+		ID: s.newID(), Name: name, Status: status, Account: map[string]string{"id": AccountID, "name": "Test"},
+		Servers: []string{"ada.ns.cloudflare.test", "bob.ns.cloudflare.test"},
+	}
+	s.zones = append(s.zones, z)
+	return z.ID
+}
+
+// SetStatus changes what a zone says of its delegation.
+func (s *Server) SetStatus(name, status string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, z := range s.zones {
+		if z.Name == name {
+			z.Status = status
+		}
+	}
+}
+
+// RemoveZone takes a zone away, with all that it holds.
+func (s *Server) RemoveZone(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.zones = slices.DeleteFunc(s.zones, func(z *zone) bool { return z.Name == name })
+}
+
+// Put adds records that somebody made in the dashboard, without looking at them, to the zone of a name.
+func (s *Server) Put(zone string, records ...Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, z := range s.zones {
+		if z.Name != zone {
+			continue
+		}
+		for _, r := range records {
+			r.ID = s.newID()
+			z.records = append(z.records, r)
+		}
+		return
+	}
+	panic("no zone " + zone)
+}
+
+// Records gives what a zone holds.
+func (s *Server) Records(zone string) []Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, z := range s.zones {
+		if z.Name == zone {
+			return slices.Clone(z.records)
+		}
+	}
+	return nil
+}
+
+// zoneCall answers what is asked about zones and their records.
+func (c *call) zoneCall() reply {
+	if len(c.parts) == 1 {
+		return c.listZones()
+	}
+	at := slices.IndexFunc(c.zones, func(z *zone) bool { return z.ID == c.parts[1] && c.sees(z) })
+	if at < 0 || len(c.parts) < 3 || c.parts[2] != "dns_records" {
+		return refuse(http.StatusNotFound, 7003, "Could not route to /%s, perhaps your object identifier is invalid?", strings.Join(c.parts, "/"))
+	}
+	z := c.zones[at]
+	method := c.r.Method
+	if method == http.MethodGet && !c.may(ReadRecords) || method != http.MethodGet && !c.may(EditRecords) {
+		return forbidden()
+	}
+	switch {
+	case len(c.parts) == 3 && method == http.MethodGet:
+		return c.listRecords(z)
+	case len(c.parts) == 3 && method == http.MethodPost:
+		return c.post(z)
+	case len(c.parts) == 4 && c.parts[3] == "batch" && method == http.MethodPost && !c.NoBatch:
+		return c.batch(z)
+	case len(c.parts) == 4 && method == http.MethodDelete:
+		return c.deleteOne(z, c.parts[3])
+	case len(c.parts) == 4 && method == http.MethodPut:
+		return c.putOne(z, c.parts[3])
+	}
+	return refuse(http.StatusMethodNotAllowed, 7001, "Method %s not available for that URI.", method)
+}
+
+func (c *call) sees(z *zone) bool {
+	return c.token.Zones == nil || slices.Contains(c.token.Zones, z.Name)
+}
+
+func (c *call) listZones() reply {
+	if c.r.Method != http.MethodGet {
+		return refuse(http.StatusMethodNotAllowed, 7001, "Method %s not available for that URI.", c.r.Method)
+	}
+	if !c.may(ReadZones) {
+		return forbidden()
+	}
+	found := []*zone{}
+	for _, z := range c.zones {
+		if name := c.r.URL.Query().Get("name"); c.sees(z) && (name == "" || name == z.Name) {
+			found = append(found, z)
+		}
+	}
+	return page(c, found, 50)
+}
+
+func (c *call) listRecords(z *zone) reply {
+	q := c.r.URL.Query()
+	for name := range q {
+		if !slices.Contains([]string{"page", "per_page", "name.endswith"}, name) {
+			return refuse(http.StatusBadRequest, 9000, "The query parameter %s is not one of those that are expected here", name)
+		}
+	}
+	found := []Record{}
+	for _, r := range z.records {
+		if strings.HasSuffix(r.Name, q.Get("name.endswith")) {
+			found = append(found, r)
+		}
+	}
+	limit := c.MaxPerPage
+	if limit == 0 {
+		limit = 100
+	}
+	return page(c, found, limit)
+}
+
+// page gives the part of a list that was asked for.
+func page[T any](c *call, all []T, limit int) reply {
+	q := c.r.URL.Query()
+	size, number := 20, 1
+	var err error
+	if text := q.Get("per_page"); text != "" {
+		if size, err = strconv.Atoi(text); err != nil || size < 1 || size > 100 {
+			return refuse(http.StatusBadRequest, 1004, "per_page must be from 1 to 100")
+		}
+	}
+	size = min(size, limit)
+	if text := q.Get("page"); text != "" {
+		if number, err = strconv.Atoi(text); err != nil || number < 1 {
+			return refuse(http.StatusBadRequest, 1004, "page must be 1 or more")
+		}
+	}
+	from := min((number-1)*size, len(all))
+	part := all[from:min(from+size, len(all))]
+	return reply{status: http.StatusOK, result: append([]T{}, part...), info: map[string]any{
+		"page": number, "per_page": size, "count": len(part), "total_count": len(all), "total_pages": (len(all) + size - 1) / size,
+	}}
+}
+
+// sent is a record as a client writes it.
+type sent struct {
+	ID       string          `json:"id"`
+	Type     string          `json:"type"`
+	Name     string          `json:"name"`
+	Content  string          `json:"content"`
+	Priority *uint16         `json:"priority"`
+	Data     json.RawMessage `json:"data"`
+	TTL      int             `json:"ttl"`
+	Proxied  bool            `json:"proxied"`
+	Comment  string          `json:"comment"`
+	Tags     []string        `json:"tags"`
+}
+
+func (c *call) post(z *zone) reply {
+	var in sent
+	if err := c.read(&in); err != nil || in.ID != "" {
+		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
+	}
+	made, bad := c.make(z, in, "")
+	if bad != nil {
+		return *bad
+	}
+	z.records = append(z.records, made)
+	return ok(made)
+}
+
+func (c *call) putOne(z *zone, id string) reply {
+	var in sent
+	if err := c.read(&in); err != nil {
+		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
+	}
+	made, bad := c.overwrite(z, in, id)
+	if bad != nil {
+		return *bad
+	}
+	return ok(made)
+}
+
+func (c *call) overwrite(z *zone, in sent, id string) (Record, *reply) {
+	at := slices.IndexFunc(z.records, func(r Record) bool { return r.ID == id })
+	if at < 0 {
+		return Record{}, noRecord()
+	}
+	made, bad := c.make(z, in, id)
+	if bad != nil {
+		return Record{}, bad
+	}
+	z.records[at] = made
+	return made, nil
+}
+
+func noRecord() *reply {
+	out := refuse(http.StatusNotFound, 81044, "Record does not exist.")
+	return &out
+}
+
+func (c *call) deleteOne(z *zone, id string) reply {
+	at := slices.IndexFunc(z.records, func(r Record) bool { return r.ID == id })
+	if at < 0 {
+		return *noRecord()
+	}
+	z.records = slices.Delete(slices.Clone(z.records), at, at+1)
+	return ok(map[string]string{"id": id})
+}
+
+// batch does everything or nothing: deletes, then patches, puts and posts.
+func (c *call) batch(z *zone) reply {
+	var in struct {
+		Deletes []struct{ ID string }
+		Patches []json.RawMessage
+		Puts    []sent
+		Posts   []sent
+	}
+	if err := c.read(&in); err != nil || len(in.Patches) > 0 {
+		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
+	}
+	if n := len(in.Deletes) + len(in.Puts) + len(in.Posts); n == 0 || n > 200 {
+		return refuse(http.StatusBadRequest, 81061, "a batch has from 1 to 200 changes, not %d", n)
+	}
+	before := slices.Clone(z.records)
+	done := map[string][]any{"deletes": {}, "patches": {}, "puts": {}, "posts": {}}
+	bad := func() *reply {
+		for _, d := range in.Deletes {
+			if out := c.deleteOne(z, d.ID); out.status != http.StatusOK {
+				return &out
+			}
+			done["deletes"] = append(done["deletes"], map[string]string{"id": d.ID})
+		}
+		for _, p := range in.Puts {
+			made, bad := c.overwrite(z, p, p.ID)
+			if bad != nil {
+				return bad
+			}
+			done["puts"] = append(done["puts"], made)
+		}
+		for _, p := range in.Posts {
+			made, bad := c.make(z, p, "")
+			if bad != nil {
+				return bad
+			}
+			z.records = append(z.records, made)
+			done["posts"] = append(done["posts"], made)
+		}
+		return nil
+	}()
+	if bad != nil {
+		z.records = before
+		return *bad
+	}
+	return ok(done)
+}
+
+// make checks what a client wants to be there and gives the record; id is that of the one that it replaces.
+func (c *call) make(z *zone, in sent, id string) (Record, *reply) {
+	out := Record{ID: id, Type: in.Type, Name: strings.ToLower(strings.TrimSuffix(in.Name, ".")), Content: in.Content, Priority: in.Priority, TTL: in.TTL, Proxied: in.Proxied}
+	if why := c.invalid(z, in, &out); why != nil {
+		return Record{}, why
+	}
+	for _, r := range z.records {
+		if bad := collides(r, out, z.Name); bad != nil && r.ID != id {
+			return Record{}, bad
+		}
+	}
+	if out.ID == "" {
+		out.ID = c.newID()
+	}
+	if in.Comment != "" && !c.LoseComments {
+		out.Comment = &in.Comment
+	}
+	return out, nil
+}
+
+func bad(code int, format string, args ...any) *reply {
+	out := refuse(http.StatusBadRequest, code, format, args...)
+	return &out
+}
+
+// invalid checks one record for itself and fills in what the API makes of it.
+func (c *call) invalid(z *zone, in sent, out *Record) *reply {
+	switch {
+	case out.Name != z.Name && !strings.HasSuffix(out.Name, "."+z.Name):
+		return bad(9000, "DNS name is invalid: %s is not in the zone %s", in.Name, z.Name)
+	case in.TTL != 1 && (in.TTL < 60 || in.TTL > 86400):
+		return bad(9021, "Invalid TTL. Must be between 60 and 86400 seconds, or 1 for Automatic.")
+	case len(in.Comment) > 100:
+		return bad(9313, "DNS record comment exceeds the maximum length of 100 characters.")
+	case in.Proxied && !slices.Contains([]string{"A", "AAAA", "CNAME"}, in.Type):
+		return bad(9004, "This record type cannot be proxied.")
+	case (in.Type == "SRV" || in.Type == "CAA") != (in.Data != nil), in.Data != nil && in.Content != "":
+		return bad(9101, "data is a required data field for SRV and CAA, and for no other type here.")
+	}
+	switch in.Type {
+	case "A", "AAAA":
+		ip, err := netip.ParseAddr(in.Content)
+		if err != nil || ip.Is4() != (in.Type == "A") {
+			return bad(9005, "Content for %s record must be a valid IP address.", in.Type)
+		}
+	case "CNAME", "NS", "MX":
+		if in.Content == "" || strings.ContainsAny(in.Content, " \"/:") || (in.Type == "MX") != (in.Priority != nil) {
+			return bad(9007, "Content for %s record is invalid.", in.Type)
+		}
+		out.Content = strings.ToLower(strings.TrimSuffix(in.Content, "."))
+	case "TXT":
+		if len(in.Content) < 2 || in.Content[0] != '"' || in.Content[len(in.Content)-1] != '"' || len(in.Content) > 4096 {
+			return bad(9009, "Content for TXT record must be quoted character strings.")
+		}
+	case "SRV", "CAA":
+		return structured(in, out)
+	default:
+		return bad(1004, "DNS Validation Error: type %q", in.Type)
+	}
+	return nil
+}
+
+// structured fills in the content of a record that is written as data.
+func structured(in sent, out *Record) *reply {
+	if err := json.Unmarshal(in.Data, &out.Data); err != nil {
+		return bad(1004, "DNS Validation Error: data")
+	}
+	fields := map[string][]string{"SRV": {"priority", "weight", "port", "target"}, "CAA": {"flags", "tag", "value"}}[in.Type]
+	for _, f := range fields {
+		if out.Data[f] == nil {
+			return bad(9101, "%s is a required data field.", f)
+		}
+	}
+	if len(out.Data) != len(fields) {
+		return bad(1004, "DNS Validation Error: data has %v", out.Data)
+	}
+	if in.Type == "CAA" {
+		out.Content = fmt.Sprintf("%v %v %q", out.Data["flags"], out.Data["tag"], out.Data["value"])
+		return nil
+	}
+	number, numeric := out.Data["priority"].(float64)
+	if !numeric {
+		return bad(9101, "priority is a required data field.")
+	}
+	priority := uint16(number)
+	out.Priority, out.Content = &priority, fmt.Sprintf("%v %v %v", out.Data["weight"], out.Data["port"], out.Data["target"])
+	return nil
+}
+
+// collides tells whether a record can stand beside another. A CNAME of the zone itself is flattened, so that it is in
+// the way of addresses only.
+func collides(r, with Record, apex string) *reply {
+	if r.Name != with.Name {
+		return nil
+	}
+	samePriority := r.Priority == nil && with.Priority == nil || r.Priority != nil && with.Priority != nil && *r.Priority == *with.Priority
+	alias := with.Type == "CNAME" && (r.Type == "A" || r.Type == "AAAA" || r.Type == "CNAME")
+	switch {
+	case r.Type == with.Type && r.Content == with.Content && samePriority:
+		return bad(81058, "An identical record already exists.")
+	case r.Type == with.Type && r.Content == with.Content:
+		return bad(81057, "The record already exists.")
+	case alias:
+		return bad(81053, "An A, AAAA, or CNAME record with that host already exists.")
+	case r.Type == "CNAME" && (with.Name != apex || with.Type == "A" || with.Type == "AAAA"), with.Type == "CNAME" && with.Name != apex:
+		return bad(81054, "A CNAME record with that host already exists.")
+	case r.Type == "NS" != (with.Type == "NS"):
+		return bad(81056, "NS records with that host already exist.")
+	}
+	return nil
+}
+
+// RemoveRecords takes all records of a zone away, as somebody may in the dashboard.
+func (s *Server) RemoveRecords(zone string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, z := range s.zones {
+		if z.Name == zone {
+			z.records = nil
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package cloudflaretest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+)
+
+// HTTP is a client whose requests come to the server without a network, for tests in which the time is not the real one.
+func (s *Server) HTTP() *http.Client { return &http.Client{Transport: transport{s}} }
+
+type transport struct{ s *Server }
+
+// RoundTrip has the server answer. A connection that ends is io.ErrUnexpectedEOF.
+func (t transport) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+	if r.Body == nil {
+		r = r.Clone(r.Context())
+		r.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	defer func() {
+		if gone := recover(); gone == http.ErrAbortHandler {
+			resp, err = nil, io.ErrUnexpectedEOF
+		} else if gone != nil {
+			panic(gone)
+		}
+	}()
+	t.s.ServeHTTP(w, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return w.Result(), nil
+}

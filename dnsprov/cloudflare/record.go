@@ -1,0 +1,177 @@
+package cloudflare
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/dnsprov"
+)
+
+const (
+	maxString  = 255 // bytes of one character string of a text (RFC 1035 section 3.3)
+	maxComment = 100 // characters, in a zone without a paid plan
+	sign       = "mailstead:"
+)
+
+// A record is a DNS record as the API writes it.
+type record struct {
+	ID       string          `json:"id,omitempty"`
+	Type     string          `json:"type"`
+	Name     string          `json:"name"`
+	Content  string          `json:"content,omitempty"`
+	Priority *uint16         `json:"priority,omitempty"` // of an MX
+	Data     json.RawMessage `json:"data,omitempty"`     // of an SRV or CAA, in place of the content
+	TTL      uint32          `json:"ttl"`                // seconds; 1: as Cloudflare likes, and so always when proxied
+	Proxied  *bool           `json:"proxied,omitempty"`
+	Comment  string          `json:"comment,omitempty"`
+}
+
+type srvData struct {
+	Priority uint16 `json:"priority"`
+	Weight   uint16 `json:"weight"`
+	Port     uint16 `json:"port"`
+	Target   string `json:"target"`
+}
+
+type caaData struct {
+	Flags uint8  `json:"flags"`
+	Tag   string `json:"tag"`
+	Value string `json:"value"`
+}
+
+// comment is what tells our records from others: whose they are and what they are for.
+func comment(mark, purpose string) string { return sign + mark + ":" + purpose }
+
+// common gives the record in the form that all providers share, with a Purpose if it was made under the mark. One of
+// ours that somebody has had proxied since has the TTL 1, which is never wanted, so that a plan puts it right.
+func (r record) common(mark string) dnsprov.Record {
+	out := dnsprov.Record{Name: host(r.Name), Type: r.Type, Value: r.Content, TTL: r.TTL, ID: r.ID}
+	if purpose, ours := strings.CutPrefix(r.Comment, comment(mark, "")); ours {
+		out.Purpose = purpose
+	}
+	switch r.Type {
+	case "TXT":
+		out.Value = dnsprov.UnquoteText(r.Content)
+	case "A", "AAAA":
+		if ip, err := netip.ParseAddr(r.Content); err == nil {
+			out.Value = ip.String()
+		}
+	case "CNAME", "NS":
+		out.Value = host(r.Content)
+	case "MX":
+		out.Value = host(r.Content)
+		if r.Priority != nil {
+			out.Priority = *r.Priority
+		}
+	case "SRV":
+		r.readSRV(&out)
+	case "CAA":
+		var d caaData
+		if json.Unmarshal(r.Data, &d) == nil && d.Tag != "" {
+			out.Value = fmt.Sprintf("%d %s %q", d.Flags, d.Tag, d.Value)
+		}
+	}
+	return out
+}
+
+// readSRV takes the parts of an SRV from its data, or, where there are none, from its content: weight, port, target.
+func (r record) readSRV(out *dnsprov.Record) {
+	var d srvData
+	if json.Unmarshal(r.Data, &d) != nil || d.Target == "" {
+		if r.Priority != nil {
+			d.Priority = *r.Priority
+		}
+		if n, err := fmt.Sscanf(r.Content, "%d %d %s", &d.Weight, &d.Port, &d.Target); n != 3 || err != nil {
+			return
+		}
+	}
+	out.Priority, out.Weight, out.Port, out.Value = d.Priority, d.Weight, d.Port, host(d.Target)
+}
+
+// ours makes what is sent to the API for a record that is wanted. It is never proxied: what is published then would be
+// addresses of Cloudflare's, at which no mail is taken.
+func ours(w dnsprov.Record, mark string) (record, error) {
+	out := record{Type: w.Type, Name: w.Name, TTL: w.TTL, Comment: comment(mark, w.Purpose)}
+	if len(out.Comment) > maxComment {
+		return record{}, fmt.Errorf("the comment %q has more than %d characters", out.Comment, maxComment)
+	}
+	switch w.Type {
+	case "A", "AAAA", "CNAME":
+		direct := false
+		out.Content, out.Proxied = w.Value, &direct
+	case "MX":
+		out.Content, out.Priority = w.Value, &w.Priority
+	case "TXT":
+		out.Content = quoted(w.Value)
+	case "NS":
+		out.Content = w.Value
+	case "SRV":
+		return out.with(srvData{w.Priority, w.Weight, w.Port, w.Value})
+	case "CAA":
+		d, err := parseCAA(w.Value)
+		if err != nil {
+			return record{}, err
+		}
+		return out.with(d)
+	default:
+		return record{}, fmt.Errorf("there are no records of type %.20q here", w.Type)
+	}
+	return out, nil
+}
+
+func (r record) with(data any) (record, error) {
+	var err error
+	r.Data, err = json.Marshal(data)
+	return r, err
+}
+
+// parseCAA reads a value such as 0 issue "ca.example" (RFC 8659 section 4.1.1).
+func parseCAA(value string) (caaData, error) {
+	parts := strings.SplitN(value, " ", 3)
+	if len(parts) != 3 {
+		return caaData{}, errors.New("the value of a CAA record is flags, tag and a text")
+	}
+	flags, err := strconv.ParseUint(parts[0], 10, 8)
+	if err != nil {
+		return caaData{}, fmt.Errorf("flags of a CAA record: %w", err)
+	}
+	return caaData{Flags: uint8(flags), Tag: parts[1], Value: dnsprov.UnquoteText(parts[2])}, nil
+}
+
+// quoted writes a text as character strings in quotes (RFC 1035 section 5.1), which is how the API wants it.
+func quoted(text string) string {
+	var b strings.Builder
+	for first := true; first || text != ""; first = false {
+		part := text[:min(len(text), maxString)]
+		text = text[len(part):]
+		if !first {
+			b.WriteByte(' ')
+		}
+		b.WriteByte('"')
+		for _, c := range []byte(part) {
+			switch {
+			case c == '"' || c == '\\':
+				b.WriteByte('\\')
+				b.WriteByte(c)
+			case c < ' ' || c > '~':
+				fmt.Fprintf(&b, `\%03d`, c)
+			default:
+				b.WriteByte(c)
+			}
+		}
+		b.WriteByte('"')
+	}
+	return b.String()
+}
+
+// host brings a name to the form of dnsprov.Record.Name. The root, which means "none" in an MX or SRV, stays a dot.
+func host(s string) string {
+	if s == "." {
+		return s
+	}
+	return strings.ToLower(strings.TrimSuffix(s, "."))
+}

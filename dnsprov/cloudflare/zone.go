@@ -1,0 +1,101 @@
+package cloudflare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/dnsprov"
+)
+
+// What a token must be allowed to do.
+const (
+	readZones   = "Zone: Zone: Read"
+	editRecords = "Zone: DNS: Edit"
+)
+
+// Active is the Status of a zone that its registry has delegated to Cloudflare. The records of others can be kept, but
+// nobody sees them yet.
+const Active = "active"
+
+// A Zone holds the records of a domain and of the names below it.
+type Zone struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Status      string   `json:"status"` // initializing pending active moved
+	Nameservers []string `json:"name_servers"`
+	Account     struct {
+		ID string `json:"id"`
+	} `json:"account"`
+}
+
+// Check asks whether the token is good and may read zones; dnsprov.ErrCredential if not. Whether it may change records
+// shows only when some are changed.
+func (c *Client) Check(ctx context.Context) error {
+	personal := c.verify(ctx, "/user/tokens/verify")
+	if personal != nil && !errors.Is(personal, dnsprov.ErrCredential) {
+		return personal
+	}
+	var zones []Zone
+	_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: "/zones", Query: url.Values{"per_page": {"5"}}, Repeat: true, Needs: readZones}, &zones)
+	if err != nil || personal == nil {
+		return err
+	}
+	// A token that belongs to an account is not known under /user. Its account is that of the zones.
+	if len(zones) == 0 || !plainID(zones[0].Account.ID) {
+		return personal
+	}
+	return c.verify(ctx, "/accounts/"+zones[0].Account.ID+"/tokens/verify")
+}
+
+// verify asks one of the two places that know tokens.
+func (c *Client) verify(ctx context.Context, path string) error {
+	var token struct {
+		Status string `json:"status"` // active disabled expired
+	}
+	_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: path, Repeat: true, Needs: readZones}, &token)
+	if err == nil && token.Status != "active" {
+		err = fmt.Errorf("cloudflare: %w: it is %.20q", dnsprov.ErrCredential, token.Status)
+	}
+	return err
+}
+
+// Zone finds the zone that encloses a domain most closely, of several with one name the one that is Active.
+// dnsprov.ErrZoneNotFound if the token sees none. One that is not Active yet can be filled; Status tells.
+func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
+	for name := domain; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
+		var found []Zone
+		q := url.Values{"name": {name}, "per_page": {"50"}}
+		_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: "/zones", Query: q, Repeat: true, Needs: readZones}, &found)
+		if err != nil {
+			return nil, err
+		}
+		found = slices.DeleteFunc(found, func(z Zone) bool { return !strings.EqualFold(z.Name, name) || !plainID(z.ID) })
+		if len(found) > 0 {
+			best := slices.MinFunc(found, func(a, b Zone) int { return a.rank() - b.rank() })
+			best.Name = name
+			return &best, nil
+		}
+	}
+	return nil, fmt.Errorf("cloudflare: %w: %s is in none of the zones that it sees (right %s)", dnsprov.ErrZoneNotFound, domain, readZones)
+}
+
+// rank orders zones of one name.
+func (z Zone) rank() int {
+	if at := slices.Index([]string{Active, "pending", "initializing"}, z.Status); at >= 0 {
+		return at
+	}
+	return 3
+}
+
+// plainID tells whether s can be an identifier of the API, and so a part of a path.
+func plainID(s string) bool {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	}
+	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, odd)
+}

@@ -1,0 +1,247 @@
+package dnsd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	// transferSize is about how much of a zone goes into one message: names are compressed by pointers that reach no
+	// further (RFC 1035 section 4.1.4).
+	transferSize = 16 << 10
+	// transfersEach is how many transfers one secondary has at once; more of them wait.
+	transfersEach = 8
+)
+
+// Secondary is a name server elsewhere that may copy our zones. It is known by its key or, if it has none, by its
+// address.
+type Secondary struct {
+	Name string // for the log
+	Addr netip.Addr
+	Key  *Key
+}
+
+// secondary is a Secondary at work.
+type secondary struct {
+	Secondary
+	slots chan struct{} // one place for each of its transfers
+}
+
+// secondaries finds who asks.
+type secondaries struct {
+	keys   map[string]*Key // by canonical name
+	byKey  map[*Key]*secondary
+	byAddr map[netip.Addr]*secondary
+}
+
+func newSecondaries(all []Secondary) *secondaries {
+	s := &secondaries{keys: make(map[string]*Key), byKey: make(map[*Key]*secondary), byAddr: make(map[netip.Addr]*secondary)}
+	for _, one := range all {
+		known := &secondary{Secondary: one, slots: make(chan struct{}, transfersEach)}
+		if one.Key == nil {
+			s.byAddr[one.Addr.Unmap()] = known
+			continue
+		}
+		key := &Key{Name: dns.CanonicalName(one.Key.Name), Algorithm: dns.CanonicalName(one.Key.Algorithm), Secret: one.Key.Secret}
+		s.keys[key.Name], s.byKey[key] = key, known
+	}
+	return s
+}
+
+// find returns the secondary that a query comes from, or nil if it is none of ours. The signature has been verified.
+func (s *secondaries) find(req *request) *secondary {
+	if req.sig != nil {
+		return s.byKey[req.sig.key]
+	}
+	return s.byAddr[req.from.Unmap()]
+}
+
+// copied is a zone that can be copied: every record of it, its SOA first and last (RFC 5936 section 2.2).
+type copied interface {
+	Transfer() iter.Seq[dns.RR]
+}
+
+// hidden is a zone that only secondaries may ask, since it tells more than the world needs to know.
+type hidden interface {
+	Hidden() bool
+}
+
+// transfer is one zone on its way to a secondary.
+type transfer struct {
+	run     *run
+	to      *secondary
+	req     *request
+	origin  string
+	zone    copied
+	message *dns.Msg // being filled
+	size    int      // of its answers, in bytes, before they are compressed
+	conn    net.Conn
+	until   time.Time
+	records int
+}
+
+// startTransfer answers AXFR and IXFR: with a transfer, or with a reply if there is nothing to transfer. There are no
+// differences between versions of a zone here, so that IXFR gets the whole of it (RFC 1995 section 4).
+func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
+	to := r.secondaries.find(req)
+	if to == nil {
+		return refusal(req.msg, dns.RcodeRefused), nil
+	}
+	asked := req.msg.Question[0]
+	origin := dns.CanonicalName(asked.Name)
+	found, ok := r.Zones.Zone(strings.TrimSuffix(origin, "."))
+	if !ok {
+		return refusal(req.msg, dns.RcodeNotAuth), nil
+	}
+	zone, ok := found.(copied)
+	if !ok {
+		return refusal(req.msg, dns.RcodeRefused), nil
+	}
+	soa := firstSOA(zone)
+	switch {
+	case soa == nil:
+		return refusal(req.msg, dns.RcodeServerFailure), nil
+	case dns.CanonicalName(soa.Hdr.Name) != origin:
+		return refusal(req.msg, dns.RcodeNotAuth), nil
+	case asked.Qtype == dns.TypeIXFR:
+		have, ok := clientSOA(req.msg)
+		if !ok {
+			return refusal(req.msg, dns.RcodeFormatError), nil
+		}
+		if !req.stream || int32(soa.Serial-have.Serial) <= 0 { // serial arithmetic (RFC 1982)
+			return req.authoritative(soa), nil // this is the newest: have it already, or come again over TCP
+		}
+	case !req.stream:
+		return refusal(req.msg, dns.RcodeRefused), nil
+	}
+	return nil, &transfer{run: r, to: to, req: req, origin: origin, zone: zone}
+}
+
+func firstSOA(zone copied) *dns.SOA {
+	for rr := range zone.Transfer() {
+		soa, _ := rr.(*dns.SOA)
+		return soa
+	}
+	return nil
+}
+
+// clientSOA is the version of a zone that an IXFR client has.
+func clientSOA(msg *dns.Msg) (*dns.SOA, bool) {
+	if len(msg.Ns) != 1 {
+		return nil, false
+	}
+	soa, ok := msg.Ns[0].(*dns.SOA)
+	return soa, ok
+}
+
+// Why a transfer ends early.
+var (
+	errBusy = errors.New("too many transfers at once") // it has waited too long for its turn
+	errCut  = errors.New("the zone has no end")        // as when a signature cannot be made
+)
+
+// serve sends the zone, when it is its turn. An error means that the connection is of no more use.
+func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	t.conn = conn
+	leave, err := t.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	start := time.Now()
+	t.until = start.Add(t.run.TransferFor)
+	t.message = t.req.authoritative()
+	if t.req.opt != nil { // in the first message (RFC 5936 section 2.2.5)
+		t.message.Extra = []dns.RR{ourOPT(t.req.opt, t.req.cookie)}
+	}
+	var last dns.RR
+	for rr := range t.zone.Transfer() {
+		if err := t.add(rr); err != nil {
+			return err
+		}
+		last = rr
+	}
+	if _, whole := last.(*dns.SOA); !whole || t.records < 2 {
+		return errCut
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	t.run.Log.Info("zone transferred", "zone", t.origin, "secondary", t.to.Name, "records", t.records, "took", time.Since(start))
+	return nil
+}
+
+// enter waits for a free place: first among the transfers of this secondary, so that one that has many does not keep
+// others from theirs.
+func (t *transfer) enter(ctx context.Context) (leave func(), err error) {
+	patience, cancel := context.WithTimeout(ctx, t.run.Idle)
+	defer cancel()
+	for i, slots := range []chan struct{}{t.to.slots, t.run.transfers} {
+		select {
+		case slots <- struct{}{}:
+		case <-patience.Done():
+			if i > 0 {
+				<-t.to.slots
+			}
+			return nil, errBusy
+		}
+	}
+	return func() { <-t.run.transfers; <-t.to.slots }, nil
+}
+
+// add puts a record into the message, which goes out first if it is full. The SOA alone never does: a client that asked
+// for IXFR would take it for all there is (RFC 1995 section 4).
+func (t *transfer) add(rr dns.RR) error {
+	size, least := dns.Len(rr), 1
+	if t.records == len(t.message.Answer) { // this is the first message
+		least = 2
+	}
+	if len(t.message.Answer) >= least && t.size+size > transferSize {
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	t.message.Answer = append(t.message.Answer, rr)
+	t.size += size
+	t.records++
+	return nil
+}
+
+// flush sends the message and begins the next one, which needs no question (RFC 5936 section 2.2.1).
+func (t *transfer) flush() error {
+	wire, err := t.pack()
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(t.run.Idle)
+	if t.until.Before(deadline) {
+		deadline = t.until
+	}
+	if err := writeFrame(t.conn, wire, deadline); err != nil {
+		return err
+	}
+	next := t.req.authoritative()
+	next.Question = nil
+	t.message, t.size = next, 0
+	return nil
+}
+
+func (t *transfer) pack() ([]byte, error) {
+	if t.req.sig != nil {
+		return t.req.sig.sign(t.message, t.run.Now())
+	}
+	return t.message.Pack()
+}

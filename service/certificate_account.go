@@ -1,0 +1,140 @@
+package service
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
+)
+
+// authority gives the client that speaks to the certificate authority, with an account that it knows. The account is made
+// once, whoever asks first.
+func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
+	select {
+	case <-s.certs.joining:
+		defer func() { s.certs.joining <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if s.certs.client != nil {
+		return s.certs.client, nil
+	}
+	row, key, err := s.acmeAccount()
+	if err != nil {
+		return nil, err
+	}
+	client := ca.New(s.acmeConfig(), ca.Account{Key: key, URL: row.URL})
+	if row.URL == "" {
+		url, err := client.Register(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.nameAccount(row.Directory, url); err != nil {
+			return nil, err
+		}
+		s.Log.Info("registered with the certificate authority, which agrees to its terms of service", "directory", row.Directory, "account", url)
+	}
+	s.certs.client = client
+	return client, nil
+}
+
+// forgetAuthority has the next one who asks register again.
+func (s *Service) forgetAuthority() error {
+	<-s.certs.joining
+	defer func() { s.certs.joining <- struct{}{} }()
+	s.certs.client = nil
+	return s.nameAccount(s.Config.ACME.Directory, "")
+}
+
+func (s *Service) nameAccount(directory, url string) error {
+	return s.Store.Update(func(tx *store.Tx) error {
+		row, err := store.CertificateAccounts.Get(tx, directory)
+		if err != nil {
+			return err
+		}
+		row.URL = url
+		return store.CertificateAccounts.Put(tx, row)
+	})
+}
+
+// acmeConfig says how the authority is reached: as the operator's own choice it may be anywhere.
+func (s *Service) acmeConfig() ca.Config {
+	a := s.Config.ACME
+	guard := &webhooks.Guard{AllowPrivate: true}
+	return ca.Config{
+		Directory: a.Directory, Email: a.Email, EABKeyID: a.EABKeyID, EABKey: a.EABKey, Agent: "mailstead/" + s.Config.Version, Now: s.now,
+		HTTP: &http.Transport{
+			DialContext: guard.Dialer(s.Resolver), TLSClientConfig: &tls.Config{RootCAs: s.Config.RootCAs}, TLSHandshakeTimeout: 10 * time.Second,
+			ResponseHeaderTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10, MaxIdleConns: 4, IdleConnTimeout: 30 * time.Second,
+			ForceAttemptHTTP2: true,
+		},
+	}
+}
+
+// acmeAccount reads the account at the authority, or makes its key.
+func (s *Service) acmeAccount() (*store.CertificateAccount, *ecdsa.PrivateKey, error) {
+	directory := s.Config.ACME.Directory
+	fresh, sealed, err := s.newKey(accountPlace(directory))
+	if err != nil {
+		return nil, nil, err
+	}
+	var row *store.CertificateAccount
+	err = s.Store.Update(func(tx *store.Tx) (err error) {
+		row, err = store.CertificateAccounts.Get(tx, directory)
+		if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		row = &store.CertificateAccount{Directory: directory, Key: sealed, CreatedAt: tx.Now()}
+		return store.CertificateAccounts.Put(tx, row)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if string(row.Key) == string(sealed) {
+		return row, fresh, nil
+	}
+	key, err := s.openKey(accountPlace(directory), row.Key)
+	return row, key, err
+}
+
+// accountPlace is what the key of an account at a certificate authority is sealed for.
+func accountPlace(directory string) string { return "acme account " + directory }
+
+// newKey makes a key and seals it.
+func (s *Service) newKey(place string) (*ecdsa.PrivateKey, []byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return key, s.keys.Seal(place, text), nil
+}
+
+func (s *Service) openKey(place string, sealed []byte) (*ecdsa.PrivateKey, error) {
+	text, err := s.keys.Open(place, sealed)
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.ParsePKCS8PrivateKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("key of %s: %w", place, err)
+	}
+	ec, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("key of %s: it is a %T", place, key)
+	}
+	return ec, nil
+}
