@@ -76,6 +76,8 @@ type relaySettings struct {
 	IDPattern     pattern   `toml:"id_pattern"`
 	IDTemplate    string    `toml:"id_template"`
 	DKIM          *bool     `toml:"dkim"`
+	ReturnPath    pathKind  `toml:"return_path"`
+	SNSURL        string    `toml:"sns_url"`
 }
 
 // rdapSettings is the table [rdap].
@@ -302,6 +304,9 @@ func (r *relaySettings) check() error {
 	if (r.IDPattern.text == "") != (r.IDTemplate == "") {
 		return errors.New("id_pattern and id_template go together")
 	}
+	if u, err := url.Parse(r.SNSURL); r.SNSURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		return errors.New("sns_url must be https:// and a host")
+	}
 	return secretOf("password", &r.Password, r.PasswordFile)
 }
 
@@ -510,6 +515,7 @@ type (
 	logForm   struct{ text string }
 	logLevel  struct{ text string }
 	relayKind struct{ text string }
+	pathKind  struct{ text string }
 	relayTLS  struct{ text string }
 	plan      struct{ text string }
 	pattern   struct{ text string }
@@ -546,6 +552,11 @@ func (r *relayTLS) UnmarshalText(t []byte) (err error) {
 
 func (r *relayKind) UnmarshalText(t []byte) (err error) {
 	r.text, err = choice(t, "ses", "postmark", "mailgun", "sendgrid", "custom")
+	return err
+}
+
+func (p *pathKind) UnmarshalText(t []byte) (err error) {
+	p.text, err = choice(t, "sender", "verp")
 	return err
 }
 

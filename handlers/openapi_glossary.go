@@ -172,6 +172,7 @@ var glossary = map[string]word{
 	"kind":                       {example: "api"},
 	"last_name":                  {example: "Berg"},
 	"last_used_ip":               {example: "192.0.2.7"},
+	"list_unsubscribe":           {example: true, about: "Whether what the domain sends to others offers them to unsubscribe with one click (RFC 8058)."},
 	"limit":                      {example: 25, about: "Rows to answer: 25 unless given; more than 100 is taken as 100."},
 	"locale":                     {example: "de", about: "A language, with or without a country: de, en, es, fr, it, nl, pl, pt or sv. English unless given."},
 	"mailbox":                    {example: "anna@example.com", format: "email", about: "The mailbox's address."},

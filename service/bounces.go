@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -80,15 +81,17 @@ func (s *Service) bounce(m *mailing, r deliver.Result) (jobs.Writes, error) {
 		if err := s.report(tx, m.sub, letter); err != nil {
 			return err
 		}
-		if err := s.tellBounce(tx, row, r); err != nil {
+		if err := s.tellBounce(tx, row, failureOf(r)); err != nil {
 			return err
 		}
 		return s.close(tx, row, store.OutgoingBounced)
 	}, nil
 }
 
-func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
-	if r.RecipientFault {
+// tellBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
+func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
+	row.BouncedAt = tx.Now()
+	if f.address {
 		if err := suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
 			return err
 		}
@@ -98,9 +101,9 @@ func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, r deliver.Result
 	}
 	_, err := s.emit(tx, row.AccountID, EventEmailBounced, bouncedData{
 		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, UserID: orNull(row.MailboxID),
-		BounceType: bounceType(r.Enhanced), BounceSubtype: bounceSubtype(r.Enhanced), Status: r.Enhanced, Diagnostic: r.Reply,
-		RemoteMTA: orNull(r.Host), Provider: orNull(row.Provider), OriginalMessageID: row.MessageID,
-		ProviderMessageID: orNull(row.ProviderMessageID), Suppressed: r.RecipientFault, BouncedAt: Time{tx.Now()},
+		BounceType: cmp.Or(f.kind, bounceType(f.status)), BounceSubtype: cmp.Or(f.subtype, bounceSubtype(f.status)), Status: f.status,
+		Diagnostic: f.diagnostic, RemoteMTA: orNull(f.host), Provider: orNull(row.Provider), OriginalMessageID: row.MessageID,
+		ProviderMessageID: orNull(row.ProviderMessageID), Suppressed: f.address, BouncedAt: Time{row.BouncedAt},
 	})
 	return err
 }

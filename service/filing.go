@@ -25,6 +25,7 @@ type draft struct {
 	meta    store.Meta
 	bits    store.Bits
 	summary *msg.Summary
+	tiding  *tiding // what it says about a message of ours; nil: nothing
 }
 
 // prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it calls release.
@@ -52,6 +53,12 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 	}
 	if sum.Bounce {
 		d.bits |= store.BitBounce
+	}
+	if d.tiding, err = s.readTiding(body, root, sum, env.From); err != nil {
+		return nil, err
+	}
+	if d.tiding != nil && d.tiding.report != nil {
+		d.bits |= store.BitBounce | store.BitAutoReply
 	}
 	d.blob, err = s.Store.Append(envelope, body)
 	return d, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -57,6 +58,7 @@ type mailing struct {
 	route  route
 	to     *destination // of viaLocal; nil if it takes none
 	refuse error        // why not
+	never  bool         // the recipient has been suppressed since
 	now    time.Time
 }
 
@@ -126,6 +128,9 @@ func (s *Service) mailing(id string) (*mailing, error) {
 		if m.domain, err = store.Domains.Get(tx, m.sub.DomainID); err != nil && !isGone(err) {
 			return err
 		}
+		if m.never, err = isSuppressed(tx, m.row.AccountID, m.row.Recipient); err != nil {
+			return err
+		}
 		if m.route, err = s.route(tx, m.domain, m.row.MailboxID, m.row.Recipient); err != nil || m.route.transport != viaLocal {
 			return err
 		}
@@ -153,6 +158,9 @@ func (m *mailing) look(tx *store.Tx, s *Service) error {
 
 // attempt hands the message on, once.
 func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
+	if m.never {
+		return ours(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", suppressedNow), nil
+	}
 	if m.route.transport == viaCapture {
 		return ours(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
 	}
@@ -201,7 +209,7 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 	switch replaced := m.route.relay.replaces(); {
 	case m.route.relay != nil && m.route.relay.NoDKIM:
 	case !m.sub.Forward:
-		fields, err = s.signer.sign(m.domain, m.sub.ID, again(content), replaced)
+		fields, err = s.signOwn(m, content, replaced)
 	case m.route.transport != viaLocal:
 		fields, err = s.signer.seal(m.domain, again(content), auth.SealOptions{AuthservID: s.hostname(), OmitMessageID: replaced, Now: m.now})
 	}
@@ -209,9 +217,19 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 		return nil, err
 	}
 	if m.route.relay != nil {
-		return append([]byte(m.route.relay.fields), fields...), nil
+		return append([]byte(m.route.relay.head(s, m.row)), fields...), nil
 	}
 	return fields, nil
+}
+
+// signOwn signs a message of ours, with the fields that are for this recipient alone.
+func (s *Service) signOwn(m *mailing, content *io.SectionReader, replaced bool) ([]byte, error) {
+	extra, id := s.unsubscribeFields(m), m.sub.ID
+	if len(extra) > 0 {
+		id = m.row.ID
+	}
+	fields, err := s.signer.sign(m.domain, id, io.MultiReader(bytes.NewReader(extra), again(content)), replaced)
+	return slices.Concat(fields, extra), err
 }
 
 func whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }
@@ -222,11 +240,8 @@ func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.S
 // dial hands the message to another host.
 func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io.SectionReader) *outcome {
 	env := deliver.Envelope{
-		From: m.sub.Sender, To: m.row.Recipient, SMTPUTF8: m.sub.SMTPUTF8, EightBit: m.sub.EightBit,
+		From: s.returnPath(m), To: m.row.Recipient, SMTPUTF8: m.sub.SMTPUTF8, EightBit: m.sub.EightBit,
 		EnvelopeID: m.sub.EnvelopeID, Notify: m.row.Notify, Ret: m.sub.Ret, ORCPT: m.row.ORCPT,
-	}
-	if m.sub.Forward {
-		env.From = s.srsForward(env.From, m.row.Domain)
 	}
 	message := deliver.Message{
 		Size: int64(len(head)) + content.Size(),
@@ -472,7 +487,7 @@ func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 		return err
 	}
 	row.LastResponse = "given up: " + cause.Error()
-	if err := s.tellBounce(tx, row, deliver.Result{Enhanced: "5.3.0", Reply: row.LastResponse}); err != nil {
+	if err := s.tellBounce(tx, row, failure{status: "5.3.0", diagnostic: row.LastResponse}); err != nil {
 		return err
 	}
 	return s.close(tx, row, store.OutgoingBounced)

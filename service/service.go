@@ -76,6 +76,8 @@ type Relay struct {
 	WebhookSecret         string
 	NoDKIM                bool // what goes through it is not signed here
 	IDPattern, IDTemplate string
+	ReturnPath            string // sender, verp; "": as suits the kind
+	SNSURL                string // ses: where Amazon SNS is asked instead of at its own address
 }
 
 // Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.
@@ -157,6 +159,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s.paces = newPaces(st.Now)
 	s.policies, s.reports = newPolicies(s), s.newReportHTTP()
 	s.newClients()
+	s.newReaders()
 	s.register()
 	return s
 }

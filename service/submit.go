@@ -93,6 +93,7 @@ type letter struct {
 	ret        string
 	eightBit   bool
 	utf8       bool
+	starts     bool // a conversation
 }
 
 func (l *letter) close() { _ = l.body.Close() }
@@ -127,7 +128,7 @@ func (s *Service) ready(mailbox string, in Submission) (*letter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.messageID, l.subject = header.messageID, root.Envelope.Subject
+	l.messageID, l.subject, l.starts = header.messageID, root.Envelope.Subject, header.starts
 	if err := s.write(l, header.text, io.NewSectionReader(in.Body, root.BodyOffset, in.Body.Size()-root.BodyOffset)); err != nil {
 		return nil, err
 	}
@@ -175,6 +176,7 @@ var privateFields = []string{"Bcc", "Resent-Bcc", "Return-Path"}
 type header struct {
 	text      []byte
 	messageID string
+	starts    bool // a conversation: it answers nothing, no machine wrote it, and it brings no List-Unsubscribe of its own
 }
 
 // completeHeader checks the author and gives the header with what RFC 5322 and RFC 6409 section 8 want of it.
@@ -196,6 +198,7 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 		}
 	}
 	h := header{text: bytes.Clone(in.Trace), messageID: root.Envelope.MessageID}
+	h.starts = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
 	if h.messageID == "" {
 		_, domain, _ := msg.SplitEmail(mailbox)
 		h.messageID = msg.NewMessageID(domain)
@@ -258,6 +261,7 @@ func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.
 		sub := &store.Submission{
 			AccountID: mb.AccountID, MailboxID: mb.ID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
 			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
+			Starts: l.starts,
 		}
 		rows, err := s.enqueue(tx, sub, d, l.to)
 		if err != nil {
@@ -367,6 +371,9 @@ func (s *Service) enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 	return rows, store.Submissions.Put(tx, sub)
 }
 
+// suppressedNow is why a message is not tried.
+const suppressedNow = "The address is on the account's suppression list."
+
 // addDelivery writes one recipient's row, and its job unless the recipient gets no mail.
 func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain) error {
 	r, err := s.route(tx, d, row.MailboxID, row.Recipient)
@@ -379,7 +386,7 @@ func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain
 		return err
 	}
 	if suppressed {
-		row.Status, row.LastResponse = store.OutgoingSuppressed, "The address is on the account's suppression list."
+		row.Status, row.LastResponse = store.OutgoingSuppressed, suppressedNow
 		return store.Outgoings.Put(tx, row)
 	}
 	j, err := s.Queue.Add(tx, r.job(row))

@@ -19,6 +19,7 @@ type Submission struct {
 	SMTPUTF8   bool      `json:",omitzero"`
 	EnvelopeID string    `json:",omitzero"` // RFC 3461 ENVID
 	Ret        string    `json:",omitzero"` // RFC 3461 RET
+	Starts     bool      `json:",omitzero"` // a conversation, rather than answering in one, and offers no way out of its list itself
 	Waiting    int       `json:",omitzero"` // recipients that are not done; the submission goes with the last one
 	CreatedAt  time.Time `json:",omitzero"`
 }
@@ -50,6 +51,8 @@ type Outgoing struct {
 	DelayTold         bool      `json:",omitzero"`
 	QueuedAt          time.Time `json:",omitzero"`
 	UpdatedAt         time.Time `json:",omitzero"`
+	BouncedAt         time.Time `json:",omitzero"`  // when email.bounced told of it
+	ComplainedAt      time.Time `json:",omitzero"`  // when email.complained did
 	Log               []Attempt `json:",omitempty"` // newest last, bounded
 }
 
