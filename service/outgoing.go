@@ -118,7 +118,7 @@ func (s *Service) mailing(id string) (*mailing, error) {
 		if m.domain, err = store.Domains.Get(tx, m.sub.DomainID); err != nil && !isGone(err) {
 			return err
 		}
-		if m.route, err = s.route(tx, m.domain, m.row.Recipient); err != nil || m.route.transport != viaLocal {
+		if m.route, err = s.routeOf(tx, m.domain, m.row); err != nil || m.route.transport != viaLocal {
 			return err
 		}
 		return m.look(tx, s)
@@ -226,7 +226,11 @@ func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io
 		},
 	}
 	if r := m.route.relay; r != nil {
-		o := &outcome{result: s.relayed.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
+		client := s.relayed
+		if m.route.own {
+			client = s.direct // a tenant named the server, not the operator
+		}
+		o := &outcome{result: client.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
 		if o.result.Status == deliver.Delivered {
 			o.provided = r.mint(o.result.Reply)
 		}

@@ -20,6 +20,7 @@ const (
 type route struct {
 	transport string
 	relay     *relay // of viaRelay; nil if none is configured
+	own       bool   // the relay is the sending mailbox's own server
 }
 
 // route decides how mail that the domain d (nil: one that is gone) sends gets to a recipient: to domains of ours it stays
@@ -40,7 +41,7 @@ func (s *Service) route(tx *store.Tx, d *store.Domain, recipient string) (route,
 	}
 	relay := s.relays.first()
 	if mode == viaRelay || mode == "" && relay != nil {
-		return route{viaRelay, relay}, nil
+		return route{transport: viaRelay, relay: relay}, nil
 	}
 	return route{transport: viaDirect}, nil
 }
@@ -70,7 +71,9 @@ func (r route) job(row *store.Outgoing) jobs.New {
 	switch r.transport {
 	case viaRelay:
 		n.Kind, n.Lane = kindRelay, "relay"
-		if r.relay != nil {
+		if r.own {
+			n.Kind, n.Lane = kindDirect, "own "+r.relay.Host
+		} else if r.relay != nil {
 			n.Lane = "relay " + r.relay.Name
 		}
 	case viaDirect:

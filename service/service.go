@@ -121,8 +121,10 @@ type Service struct {
 	looks   chan struct{} // one place for each live look at a domain's DNS
 	reverse reverse
 
-	relays  relays
-	signer  *signer
+	relays    relays
+	signer    *signer
+	externals *externals
+
 	direct  *deliver.Client // to hosts that strangers name
 	relayed *deliver.Client // to the operator's relays
 }
@@ -145,6 +147,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
 	s.zones.others = s.newSecondaries()
 	s.newClients()
+	s.externals = newExternals(s)
 	s.register()
 	return s
 }
