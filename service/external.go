@@ -22,8 +22,8 @@ const (
 
 const (
 	pullsPerHost    = 4  // of a kind
-	pullsMost       = 16 // of a kind
-	pullsEach       = 12 // of one account
+	pullsMost       = 32 // of a kind
+	pullsEach       = 24 // of one account
 	pullTimeout     = 2 * time.Hour
 	pollSoonest     = time.Minute
 	pollLatest      = 30 * time.Minute
@@ -217,7 +217,14 @@ func (s *Service) syncInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	if err != nil {
 		return nil, s.syncFailure(ctx, err)
 	}
-	return func(tx *store.Tx, _ *store.Job) error {
+	return func(tx *store.Tx, j *store.Job) error {
+		if mb, err := store.Mailboxes.Get(tx, args.UserID); err == nil { // all is compared, whoever did it
+			f, err := tx.Folder(mb.Num, store.InboxID)
+			if err != nil {
+				return err
+			}
+			j.Completed, j.Total = int(f.Messages), int(f.Messages)
+		}
 		mb, err := inBackground(tx, args.UserID)
 		if mb == nil || err != nil {
 			return err

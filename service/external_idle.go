@@ -137,6 +137,7 @@ func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.
 	go func() {
 		defer s.externals.idle.leave(mine)
 		defer session.Close()
+		s.Log.Debug("a session waits for mail", "mailbox", mb.ID)
 		began := s.now()
 		err := s.idle(ctx, mine, session)
 		s.Log.Debug("a session that waited for mail has ended", "mailbox", mb.ID, "err", err)

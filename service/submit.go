@@ -297,7 +297,7 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 	case d.Status != "complete" || mb.Status == "pending":
 		return nil, nil, overSMTP(451, "4.7.1", Errorf(409, "domain_not_ready",
 			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
-	case mb.External != nil && mb.External.SMTP == nil:
+	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
 		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "no_smtp",
 			"mail of %s is hosted elsewhere, and the mailbox was made without smtp, the server that sends for it", mb.Email))
 	case mb.Status != "active" || a.Status == "suspended":
