@@ -11,10 +11,7 @@ import (
 )
 
 const (
-	maxLine     = 64 << 10 // bytes of an answer's line, literals apart
 	pieceSize   = 256 << 10
-	maxLiteral  = pieceSize + 1<<10
-	maxDepth    = 50        // of lists in lists; the library's errors grow with the square of it
 	smallAnswer = 256 << 10 // bytes of an answer that is short
 )
 
@@ -103,7 +100,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	case w.left < 0:
 		w.cause = ErrTooMuch
 	case !w.lines.scan(p[:n]):
-		w.cause = fmt.Errorf("%w: a line, literal or list without end", ErrTooMuch)
+		w.cause = w.lines.wrong
 	case n > 0: // an error comes again with the next call
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.cause = ErrStalled
@@ -126,54 +123,3 @@ func (w *wire) SetReadDeadline(time.Time) error { return nil }
 
 // SetDeadline does nothing: begin and end set the deadlines.
 func (w *wire) SetDeadline(time.Time) error { return nil }
-
-// A lineScanner finds lines and literals that are longer than they may be, and lists that are too deep.
-type lineScanner struct {
-	line    int   // bytes of the line so far
-	depth   int   // of lists
-	literal int64 // bytes of the literal that are still to come
-	mark    byte  // what was seen of a literal's "{n}\r\n": '{', '}' or 0
-	size    int64
-}
-
-// scan takes the next bytes; false says that something is too long.
-func (l *lineScanner) scan(p []byte) bool {
-	for len(p) > 0 {
-		if l.literal > 0 {
-			n := min(l.literal, int64(len(p)))
-			l.literal -= n
-			p = p[n:]
-			continue
-		}
-		if !l.next(p[0]) {
-			return false
-		}
-		p = p[1:]
-	}
-	return true
-}
-
-func (l *lineScanner) next(b byte) bool {
-	l.line++
-	switch {
-	case b == '\n' && l.mark == '}':
-		l.literal, l.mark = l.size, 0
-		return l.literal <= maxLiteral
-	case b == '\n':
-		l.line, l.mark, l.depth = 0, 0, 0
-	case b == '(', b == ')' && l.depth > 0:
-		l.mark = 0
-		if l.depth++; b == ')' {
-			l.depth -= 2
-		}
-	case b == '{':
-		l.mark, l.size = '{', 0
-	case l.mark == '{' && b >= '0' && b <= '9':
-		l.size = min(l.size*10+int64(b-'0'), 1<<40)
-	case l.mark == '{' && b == '}', l.mark == '}' && b == '\r':
-		l.mark = '}'
-	default:
-		l.mark = 0
-	}
-	return l.line <= maxLine && l.depth <= maxDepth
-}
