@@ -98,6 +98,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	case !s.Sandbox():
 		c.LookupDS = lookupDS("")
 	}
+	c.Edge = edgeProvider(s.Edge, c)
 	return c, own, nil
 }
 

@@ -53,6 +53,7 @@ type settings struct {
 
 	Relay     []relaySettings   `toml:"relay"`
 	Registrar registrarSettings `toml:"registrar"`
+	Edge      edgeSettings      `toml:"cloudflare"`
 	RDAP      rdapSettings      `toml:"rdap"`
 	Limits    limitSettings     `toml:"limits"`
 	Zones     dnsSettings       `toml:"-"`

@@ -57,6 +57,8 @@ listen = "127.0.0.1:5300"
 check_interval = "30m"
 [registrar]
 sandbox = {}
+[cloudflare]
+base_url = "https://edge.example/client/v4"
 [registrar.namecom]
 username = "us"
 token_file = "`+token+`"
@@ -80,7 +82,7 @@ id_template = '<{1}@relay.example>'
 		t.Fatal(err)
 	}
 	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.RDAP.BootstrapURL.text != "https://mirror.example/dns.json" || s.Zones.CheckInterval.d == 0 ||
-		s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
+		s.Edge.BaseURL.text != "https://edge.example/client/v4" || s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
 	}
 	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL == "" || c.AccountID != "acc" || c.Token != "cf" {
@@ -127,6 +129,8 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[dns]\ncatalog = 'a catalog'", want: []string{"line 2", "domain name"}},
 		{file: "[registrar]\nsandbx = {}", want: []string{"line 2", `"registrar.sandbx"`}},
 		{file: "[registrar]\nsandbox = {price = 3}", want: []string{"line 2", `price"`}},
+		{file: "[cloudflare]\nbase_url = 'edge.example'", want: []string{"line 2", "https://api.cloudflare.com/client/v4"}},
+		{file: "[cloudflare]\ntoken = 'x'", want: []string{"line 2", `"cloudflare.token"`}},
 		{file: "[registrar.namecom]\nuser = 'u'", want: []string{"line 2", `"registrar.namecom.user"`}},
 		{file: "[registrar.namecom]\nusername = 'u'", want: []string{"[registrar.namecom]", "username", "token_file"}},
 		{file: "[registrar.namecom]\nusername = 'u'\ntoken = 't'\ntoken_file = 'f'", want: []string{"[registrar.namecom]", "not both"}},

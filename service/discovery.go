@@ -68,10 +68,12 @@ func mailServers(host string, port, beside int, security string) []MailServer {
 	return out
 }
 
-// STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not.
+// STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not, or while this host has no
+// certificate yet, since whoever has the policy sends nothing to a host without one.
 func (s *Service) STSPolicy(domain string) (string, error) {
 	d, err := s.hosted(domain)
-	if d == nil || err != nil {
+	acme := s.Config.ACME
+	if d == nil || err != nil || acme != nil && acme.Host && s.HostCertificate() == nil {
 		return "", err
 	}
 	return dnsprov.STSPolicy(s.Config.Hostname), nil

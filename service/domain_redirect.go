@@ -183,18 +183,22 @@ func (s *Service) changeRouting(who Actor, id, kind string, change func(*store.D
 			done(d, nil)
 			return nil
 		}
+		steps, write := []string{stepVerify}, s.putDomain
+		if redirected != (d.RedirectURL != "") { // the zone has a www only with a redirect
+			write = s.serveZone
+		}
+		if kind == "redirect_update" && atEdgeNow(d) {
+			steps = []string{stepEdgeRecords, stepVerify}
+		}
 		j, err := s.Queue.Add(tx, jobs.New{
 			AccountID: d.AccountID, Kind: kind, Key: d.ID, Lane: "routing " + d.AccountID, CreatedBy: who.UserID, Args: domainArgs{d.ID},
-			Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: []string{stepVerify}, Total: 1,
+			Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps, Total: len(steps),
 		})
 		if err != nil {
 			return err
 		}
 		done(d, &j.ID)
-		if redirected != (d.RedirectURL != "") { // the zone has a www only with a redirect
-			return s.putZone(tx, d)
-		}
-		return s.putDomain(tx, d)
+		return write(tx, d)
 	})
 }
 
@@ -219,13 +223,18 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 	if err != nil {
 		return nil, err
 	}
+	if purpose == dnsprov.PurposeA && atEdgeNow(d) {
+		if err := s.redirectAtEdge(ctx, d); err != nil {
+			return nil, err
+		}
+	}
 	jobs.Step(ctx, stepVerify, "in_progress", "")
 	l := s.lookAt(ctx, d)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	jobs.Step(ctx, stepVerify, "completed", "")
-	jobs.Progress(ctx, 1, 1, routingDetail(d, l, purpose))
+	jobs.Progress(ctx, j.Total, j.Total, routingDetail(d, l, purpose))
 	return func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, d.ID)
 		if errors.Is(err, store.ErrNotFound) {

@@ -425,9 +425,10 @@ type host struct {
 	// during may take over the connection once DATA has begun; it returns false to end it.
 	during func(c net.Conn) bool
 
-	mu   sync.Mutex
-	took []taken
-	n    int
+	mu    sync.Mutex
+	took  []taken
+	login string // what came with AUTH
+	n     int
 }
 
 type taken struct{ from, to, data string }
@@ -485,8 +486,17 @@ func (h *host) serve(c net.Conn) {
 		verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		path, _, _ := strings.Cut(rest[strings.IndexByte(rest, '<')+1:], ">")
 		switch verb {
+		case "AUTH":
+			say("334 ")
+			if line, err = r.ReadString('\n'); err != nil {
+				return
+			}
+			h.mu.Lock()
+			h.login = strings.TrimSpace(line)
+			h.mu.Unlock()
+			say("235 welcome")
 		case "EHLO":
-			say("250-fake\r\n250-8BITMIME\r\n250-DSN\r\n250-PIPELINING\r\n250 SMTPUTF8")
+			say("250-fake\r\n250-AUTH PLAIN\r\n250-8BITMIME\r\n250-DSN\r\n250-PIPELINING\r\n250 SMTPUTF8")
 		case "MAIL":
 			m = taken{from: path}
 			say("250 ok")
