@@ -14,6 +14,7 @@ const (
 	idleMost   = 100 // sessions that wait for news
 	idleAtOnce = 8   // of them that fetch at a time
 	idleRound  = 20 * time.Minute
+	idleGap    = 300 * time.Millisecond // between two looks, at the least
 	idlePause  = 15 * time.Second // before a mailbox whose session has ended is looked at again
 )
 
@@ -152,9 +153,16 @@ func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.
 
 // idle waits for news and fetches them until the session or the wish for it ends.
 func (s *Service) idle(ctx context.Context, mine *seat, session *pull.Session) error {
+	pause := time.NewTicker(idleGap)
+	defer pause.Stop()
 	for {
 		if err := session.Idle(ctx, idleRound); err != nil {
 			return err
+		}
+		select { // so that a server which always has news does not keep us busy
+		case <-pause.C:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 		box, err := s.lookAgain(ctx, mine.mailbox, session)
 		if err != nil || box == nil {
