@@ -15,7 +15,7 @@ const (
 	idleAtOnce = 8   // of them that fetch at a time
 	idleRound  = 20 * time.Minute
 	idleGap    = 300 * time.Millisecond // between two looks, at the least
-	idlePause  = 15 * time.Second // before a mailbox whose session has ended is looked at again
+	idlePause  = 15 * time.Second       // before a mailbox whose session has ended is looked at again
 )
 
 // idlers are the sessions that wait for news: as many as a small host can hold, of the mailboxes that had mail last.

@@ -69,7 +69,7 @@ func TestTLSIsVerified(t *testing.T) {
 	}
 	implicit := pulltest.Serve(t, ln)
 	upgraded := pulltest.Serve(t, nil)
-	upgraded.TLS = config
+	upgraded.Change(func() { upgraded.TLS = config })
 	for security, s := range map[string]*pulltest.Server{"tls": implicit, "starttls": upgraded} {
 		session, err := trusting.Connect(t.Context(), at(s, security))
 		if err != nil {
@@ -118,7 +118,7 @@ func TestLogin(t *testing.T) {
 		{pulltest.Caps, "HTTP/1.1 400 Bad Request", "", pull.ErrProtocol, false},
 	} {
 		s := pulltest.Serve(t, nil)
-		s.Caps, s.Greeting, s.Login = c.caps, c.greeting, c.answer
+		s.Change(func() { s.Caps, s.Greeting, s.Login = c.caps, c.greeting, c.answer })
 		session, err := client().Connect(t.Context(), at(s, "none"))
 		if session != nil {
 			session.Close()
@@ -186,7 +186,7 @@ func TestWindowsAndPieces(t *testing.T) {
 func TestDeleteTakesNothingElse(t *testing.T) {
 	for _, caps := range []string{pulltest.Caps, "IMAP4rev1"} {
 		s := pulltest.Serve(t, nil)
-		s.Caps = caps
+		s.Change(func() { s.Caps = caps })
 		session, _ := open(t, s, 4)
 		s.Change(func() { s.Touch(s.Messages[2], `\Deleted`) })
 		left, err := session.Delete(t.Context(), []uint32{2, 9})
@@ -296,7 +296,7 @@ func endless(first, more string) func(string, net.Conn, io.Writer) {
 // TestSearchWithoutEnd: a set of four billion UIDs is not written out.
 func TestSearchWithoutEnd(t *testing.T) {
 	s := pulltest.Serve(t, nil)
-	s.Caps = "IMAP4rev1"
+	s.Change(func() { s.Caps = "IMAP4rev1" })
 	session, _ := open(t, s, 1)
 	s.Change(func() {
 		s.Manners = func(tag, verb string, _ net.Conn, w io.Writer) bool {

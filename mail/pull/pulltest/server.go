@@ -29,7 +29,7 @@ type Message struct {
 	modSeq uint64
 }
 
-// A Server is an IMAP server on loopback. Its exported fields are set before the first connection, or inside Change.
+// A Server is an IMAP server on loopback. Its exported fields are set and read inside Change.
 type Server struct {
 	Port     int
 	Validity uint32
@@ -213,7 +213,9 @@ func (t *talk) startTLS(tag string) bool {
 	if t.w.Flush() != nil {
 		return false
 	}
+	t.mu.Lock()
 	secured := tls.Server(t.c, t.TLS)
+	t.mu.Unlock()
 	t.c, t.r, t.w = secured, bufio.NewReader(secured), bufio.NewWriter(secured)
 	return secured.Handshake() == nil
 }
