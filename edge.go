@@ -25,7 +25,7 @@ type apiURL struct{ text string }
 func (a *apiURL) UnmarshalText(text []byte) error {
 	u, err := url.Parse(string(text))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("%q is no URL such as %s", text, cloudflare.BaseURL)
+		return fmt.Errorf("%q is no URL of an API; write it like https://api.example.com/v4", text)
 	}
 	a.text = string(text)
 	return nil

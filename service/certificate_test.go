@@ -364,6 +364,10 @@ func TestPolicyWaitsForTheHostsCertificate(t *testing.T) {
 	if policy, err := c.STSPolicy("a.test"); policy == "" || err != nil {
 		t.Errorf("after: %q, %v", policy, err)
 	}
+	c.now = c.row(hostSet).NotAfter
+	if policy, err := c.STSPolicy("a.test"); policy != "" || err != nil {
+		t.Errorf("when it has run out: %q, %v", policy, err)
+	}
 }
 
 func TestHostWaitsForItsName(t *testing.T) {

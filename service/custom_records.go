@@ -3,14 +3,16 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/store"
 )
 
 const (
-	defaultTTL       = 300 // seconds, of a custom record
-	maxCustomRecords = 300 // of one domain
+	defaultTTL       = 300      // seconds, of a custom record
+	maxCustomRecords = 300      // of one domain
+	maxTextsAtName   = 32 << 10 // bytes: no answer has more than 64 KiB, and ours have to fit beside them
 )
 
 // A CustomDNSRecord is a record that a domain's owner added.
@@ -251,14 +253,21 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 	if r.Type == "CNAME" && r.Value == r.Name {
 		return invalidRecord("value", errors.New("leads to the record itself"))
 	}
+	texts := len(r.Value)
 	for _, o := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		switch {
 		case o.ID == r.ID || o.Name != r.Name:
+			continue
 		case o.Type == r.Type && o.Value == r.Value:
 			return Errorf(409, "duplicate_record", "There is such a record already: %s.", o.ID).With("value", "duplicate_record", "the record "+o.ID+" says the same")
 		case o.Type == "CNAME" || r.Type == "CNAME":
 			return invalidRecord("name", errors.New("has a record already, and a CNAME must be alone at its name (RFC 1034)"))
+		case o.Type == "TXT":
+			texts += len(o.Value)
 		}
+	}
+	if r.Type == "TXT" && texts > maxTextsAtName {
+		return invalidRecord("value", fmt.Errorf("is too much: the texts of your own at one name have at most %d bytes together, or no answer could hold them", maxTextsAtName))
 	}
 	return nil
 }

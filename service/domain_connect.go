@@ -12,7 +12,7 @@ import (
 
 // ConnectDomainsIn is the body of connect_domains.
 type ConnectDomainsIn struct {
-	Domains      []string `json:"domains" required:"true" min:"1" max:"100"`
+	Domains      []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
 	EdgeAPIToken *string  `json:"edge_api_token" alias:"cloudflare_api_token"`
 	ManualDNS    bool     `json:"manual_dns"`
 	External     bool     `json:"external"`

@@ -19,7 +19,7 @@ const (
 
 // CheckNameserversIn is the body of check_nameservers.
 type CheckNameserversIn struct {
-	Domains []string `json:"domains" required:"true" min:"1" max:"100"`
+	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
 }
 
 // NameserversChecked is the answer of check_nameservers.

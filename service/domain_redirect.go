@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -53,10 +55,34 @@ func checkRedirect(text, domain string) (string, error) {
 		text = strings.Replace(text, u.Hostname(), ascii, 1)
 		host = ascii
 	}
+	if !webHost(host) || !webPort(u) {
+		return "", Invalid("redirect_url", "invalid", "names no host or port that there can be; write it like https://www.example.com/")
+	}
 	if host == domain || host == "www."+domain {
 		return "", Invalid("redirect_url", "not_allowed", "leads back to %s, which would be redirected for ever", host)
 	}
 	return text, nil
+}
+
+// webHost tells whether browsers would look for a host of that name: an IP address, or labels of letters, digits, hyphens
+// and, as some have, underscores.
+func webHost(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	odd := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' }
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || strings.HasSuffix(label, "-") || strings.ContainsFunc(label, odd) {
+			return false
+		}
+	}
+	return len(host) <= 253
+}
+
+// webPort tells whether a URL has a port that there is, or none.
+func webPort(u *url.URL) bool {
+	n, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Port() == "" || err == nil && n > 0
 }
 
 // setRedirect writes a redirect into the domain, whose record the caller writes.
