@@ -19,9 +19,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/smtp"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -319,14 +316,11 @@ func TestFeedbackOfSES(t *testing.T) {
 // back to the return path.
 func TestBouncesOfPostfix(t *testing.T) {
 	t.Parallel()
-	postfix := peer(t, "postfix")
-	if os.Geteuid() != 0 {
-		t.Skip("postfix starts as root alone")
-	}
-	port := strconv.Itoa(freePort(t))
-	world := newResolver(t)
-	i := newOutgoing(t, world, net.JoinHostPort("127.0.0.1", port), generousLimits)
-	startPostfix(t, postfix, port, i.ready.SMTP)
+	p := newPostfix(t, strconv.Itoa(freePort(t)))
+	i := newOutgoing(t, newResolver(t), p.addr(), generousLimits)
+	host, port, _ := net.SplitHostPort(i.ready.SMTP)
+	p.write("main.cf", fmt.Sprintf(bouncerMain, p.dir, host, port))
+	p.start()
 	ann := i.addMailbox("ann@example.test", "correct horse")
 	for _, to := range []string{"hard@far.test", "full@far.test"} {
 		i.want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": to, "subject": "s", "text": "hello"}, nil)
@@ -355,75 +349,22 @@ func TestBouncesOfPostfix(t *testing.T) {
 	}
 }
 
-// The configuration of a Postfix in the directory 1 that hands what it writes to the host 2 and its port 3.
-const (
-	postfixMain = `compatibility_level = 3.6
+// bouncerMain is main.cf of a Postfix in the directory 1 that takes mail for far.test, cannot deliver it, and hands what it
+// writes about that to the host 2 and its port 3.
+const bouncerMain = `compatibility_level = 3.6
 queue_directory = %[1]s/queue
 data_directory = %[1]s/data
 maillog_file_prefixes = %[1]s
 maillog_file = %[1]s/log
 myhostname = mx.far.test
 mydestination =
-inet_interfaces = 127.0.0.1
+inet_interfaces = loopback-only
 inet_protocols = ipv4
 mynetworks = 127.0.0.0/8
 relay_domains = far.test
 smtpd_relay_restrictions = permit_mynetworks, reject
+smtpd_peername_lookup = no
 transport_maps = inline:{ {hard@far.test = error:5.1.1 no such user} {full@far.test = error:5.2.2 mailbox is full} }
 relayhost = [%[2]s]:%[3]s
 smtp_tls_security_level =
 `
-	postfixMaster = `cleanup unix n - n - 0 cleanup
-qmgr unix n - n 300 1 qmgr
-rewrite unix - - n - - trivial-rewrite
-bounce unix - - n - 0 bounce
-defer unix - - n - 0 bounce
-trace unix - - n - 0 bounce
-error unix - - n - - error
-retry unix - - n - - error
-smtp unix - - n - - smtp
-relay unix - - n - - smtp
-anvil unix - - n - 1 anvil
-scache unix - - n - 1 scache
-proxymap unix - - n - - proxymap
-tlsmgr unix - - n 1000? 1 tlsmgr
-postlog unix-dgram n - n - 1 postlogd
-`
-)
-
-// startPostfix runs an instance of its own on the port, which takes mail for far.test, bounces it, and hands what it writes
-// to our own server.
-func startPostfix(t *testing.T, postfix, port, ours string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "postfix") // its own users must get in
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	host, ourPort, _ := net.SplitHostPort(ours)
-	main, master := fmt.Sprintf(postfixMain, dir, host, ourPort), "127.0.0.1:"+port+" inet n - n - - smtpd\n"+postfixMaster
-	for name, text := range map[string]string{"conf/main.cf": main, "conf/master.cf": master, "queue/.keep": "", "data/.keep": ""} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("chown", "-R", "postfix", filepath.Join(dir, "data")).CombinedOutput(); err != nil {
-		t.Fatalf("chown: %v, %s", err, out)
-	}
-	if out, err := exec.Command(postfix, "-c", filepath.Join(dir, "conf"), "start").CombinedOutput(); err != nil {
-		t.Fatalf("postfix start: %v, %s", err, out)
-	}
-	t.Cleanup(func() {
-		_ = exec.Command(postfix, "-c", filepath.Join(dir, "conf"), "stop").Run()
-		if log, err := os.ReadFile(filepath.Join(dir, "log")); err == nil && t.Failed() {
-			t.Logf("postfix:\n%s", log)
-		}
-	})
-}

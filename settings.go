@@ -77,6 +77,7 @@ type relaySettings struct {
 	IDTemplate    string    `toml:"id_template"`
 	ReturnPath    pathKind  `toml:"return_path"`
 	SNSURL        string    `toml:"sns_url"`
+	DKIM          *bool     `toml:"dkim"`
 }
 
 // rdapSettings is the table [rdap].
@@ -90,6 +91,7 @@ type dnsSettings struct {
 	CheckInterval duration            `toml:"check_interval"`
 	Secondaries   []secondarySettings `toml:"secondaries"`
 	Catalog       dnsName             `toml:"catalog"`
+	TrustResolver bool                `toml:"trust_resolver"`
 }
 
 type limitSettings struct {

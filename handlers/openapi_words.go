@@ -203,6 +203,7 @@ var abouts = map[string]about{
 	"delete_inbox_message":     {group: "Inbox", summary: "Delete a message by UID and mailbox", errors: "mailbox_required upstream_error"},
 
 	"list_messages":      {group: "Sending log", summary: "List sent messages, one row for each recipient"},
+	"get_sent_message":   {group: "Sending log", summary: "Show a sent message with its newest attempts", text: "Up to 30 attempts, the newest last: the host, its TLS, what vouched for it, and its reply."},
 	"lookup_message":     {group: "Sending log", summary: "Find the Message-ID that a relay gave, or the one that it replaced", errors: "exactly_one_parameter"},
 	"retry_message":      {group: "Sending log", summary: "Try a waiting message now"},
 	"cancel_message":     {group: "Sending log", summary: "Take back a message that still waits"},

@@ -25,6 +25,8 @@ func (s *Service) kinds() []jobs.Kind {
 		s.retentionKind(),
 		s.compactKind(),
 		s.resignKind(),
+		s.policyKind(),
+		s.tlsReportKind(),
 		s.deliverKind(kindDeliver, localLanes, 0, 0),
 		s.deliverKind(kindDirect, directLanes, directMost, directEach),
 		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
@@ -39,6 +41,8 @@ func (s *Service) register() {
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
 	s.Queue.Every("zones_resign", time.Hour)
+	s.Queue.Every("tls_policies", time.Hour)
+	s.Queue.Every("tls_reports", time.Hour)
 	if s.Config.ACME != nil {
 		s.Queue.Every("certificate_sweep", time.Hour)
 	}

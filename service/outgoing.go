@@ -18,7 +18,7 @@ import (
 
 const (
 	deliverTimeout = 20 * time.Minute // of one attempt with all its hosts
-	keptAttempts   = 20               // in a row of the sending log
+	keptAttempts   = 30               // in a row of the sending log
 	maxAttempts    = 1000             // far beyond what five days hold, so that no job goes on for ever
 )
 
@@ -38,7 +38,7 @@ func (s *Service) deliverKind(name string, lanes, most, each int) jobs.Kind {
 func (s *Service) newClients() {
 	s.direct, s.relayed = s.newClient(), s.newClient()
 	s.direct.Dialer = s.Guard.Dialer(s.Resolver)
-	s.direct.MXPort = s.Config.MXPort
+	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
 	s.relayed.IdlePerHop = relayLanes
 }
 
@@ -89,6 +89,10 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 	if m.now.Before(m.row.NextAt) {
 		return s.waitOn(m)
 	}
+	if wait, ok := s.paces.turn(m.lane()); !ok {
+		m.row.NextAt = wait
+		return s.waitOn(m)
+	}
 	o, err := s.attempt(ctx, m)
 	if err != nil {
 		return nil, m.lost(err)
@@ -96,8 +100,12 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 	if ctx.Err() != nil && o.result.Status == deliver.Temporary {
 		return nil, ctx.Err() // we stopped it: not the host's fault
 	}
+	s.paces.tell(m.lane(), o.result)
 	return s.settle(m, j, o)
 }
+
+// lane is where messages with the same next hop wait, and by which they are paced.
+func (m *mailing) lane() string { return m.route.lane(m.row.Recipient) }
 
 // lost is a failure of our own, which is for good once it has lasted as long as any may.
 func (m *mailing) lost(err error) error {
@@ -123,7 +131,7 @@ func (s *Service) mailing(id string) (*mailing, error) {
 		if m.never, err = isSuppressed(tx, m.row.AccountID, m.row.Recipient); err != nil {
 			return err
 		}
-		if m.route, err = s.route(tx, m.domain, m.row.Recipient); err != nil || m.route.transport != viaLocal {
+		if m.route, err = s.route(tx, m.domain, m.row.MailboxID, m.row.Recipient); err != nil || m.route.transport != viaLocal {
 			return err
 		}
 		return m.look(tx, s)
@@ -160,7 +168,7 @@ func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
 		return refused(e), nil
 	}
 	if m.route.transport == viaRelay && m.route.relay == nil {
-		return ours("", deliver.Temporary, "4.3.5", "no relay is configured, and the domain's sending mode is relay"), nil
+		return ours("", deliver.Temporary, "4.3.5", m.route.missing()), nil
 	}
 	content, err := contentOf(m.sub, m.blob)
 	if err != nil {
@@ -199,6 +207,7 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 	var fields []byte
 	var err error
 	switch replaced := m.route.relay.replaces(); {
+	case m.route.relay != nil && m.route.relay.NoDKIM && m.sub.Forward:
 	case !m.sub.Forward:
 		fields, err = s.signOwn(m, content, replaced)
 	case m.route.transport != viaLocal:
@@ -216,6 +225,9 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 // signOwn signs a message of ours, with the fields that are for this recipient alone.
 func (s *Service) signOwn(m *mailing, content *io.SectionReader, replaced bool) ([]byte, error) {
 	extra, id := s.unsubscribeFields(m), m.sub.ID
+	if m.route.relay != nil && m.route.relay.NoDKIM { // it signs itself
+		return extra, nil
+	}
 	if len(extra) > 0 {
 		id = m.row.ID
 	}
@@ -247,7 +259,27 @@ func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io
 		}
 		return o
 	}
-	return &outcome{result: s.direct.Direct(ctx, domainOfAddress(m.row.Recipient), env, message), status: store.OutgoingSent}
+	return s.dialDirect(ctx, m, env, message)
+}
+
+// dialDirect hands the message to the recipient's own hosts, as their domain's policies on TLS ask.
+func (s *Service) dialDirect(ctx context.Context, m *mailing, env deliver.Envelope, message deliver.Message) *outcome {
+	domain := domainOfAddress(m.row.Recipient)
+	if env.TLSOptional = m.sub.TLSReport; env.TLSOptional {
+		o := &outcome{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+		o.result.Sessions = nil // reports are not reported on (RFC 8460 section 3)
+		return o
+	}
+	policy, failed, err := s.policies.of(ctx, domain)
+	if err != nil {
+		return ours("", deliver.Temporary, "4.4.3", "the MTA-STS policy could not be looked up: "+err.Error())
+	}
+	env.STS = policy
+	o := &outcome{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+	if failed != nil {
+		o.result.Sessions = append(o.result.Sessions, *failed)
+	}
+	return o
 }
 
 // ours is an outcome that no other host had a part in.
@@ -270,7 +302,7 @@ func refused(e *SMTPError) *outcome {
 func (s *Service) settle(m *mailing, j *store.Job, o *outcome) (jobs.Writes, error) {
 	switch {
 	case o.result.Status == deliver.Delivered:
-		return s.done(m, o), nil
+		return s.done(m, o, s.successReport(m, o)), nil
 	case o.result.Status == deliver.Permanent:
 		return s.bounce(m, o.result)
 	case !m.now.Before(m.row.QueuedAt.Add(giveUpAfter)):
@@ -288,7 +320,11 @@ func expired(r deliver.Result) deliver.Result {
 
 // putOff makes another attempt later.
 func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, error) {
+	paced := m.route.transport == viaRelay && throttles(o.result) // it asks for patience, which is no failed attempt
 	next := m.now.Add(retryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
+	if paced {
+		next, _ = s.paces.turn(m.lane())
+	}
 	if end := m.row.QueuedAt.Add(giveUpAfter); next.After(end) {
 		next = end
 	}
@@ -307,13 +343,21 @@ func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, err
 		if j.Due.Before(due) { // somebody asked for it
 			row.NextAt = j.Due
 		}
-		record(row, m.route, o.result)
+		if err := record(tx, row, m.route, o.result); err != nil {
+			return err
+		}
+		if paced {
+			row.Attempts--
+		}
 		row.DelayTold = row.DelayTold || notice != nil
 		if err := s.report(tx, m.sub, notice); err != nil {
 			return err
 		}
 		row.UpdatedAt = tx.Now()
 		return store.Outgoings.Put(tx, row)
+	}
+	if paced {
+		return writes, jobs.Snooze(due)
 	}
 	return writes, jobs.RetryAt(due, errors.New(o.result.Reply))
 }
@@ -351,17 +395,24 @@ func (m *mailing) lastStatus() string {
 }
 
 // done closes the row of a message that somebody took, even if its sender has tried to take it back meanwhile.
-func (s *Service) done(m *mailing, o *outcome) jobs.Writes {
+// notice, if there is one, tells the sender.
+func (s *Service) done(m *mailing, o *outcome, notice *draft) jobs.Writes {
 	return func(tx *store.Tx, _ *store.Job) error {
 		row, err := store.Outgoings.Get(tx, m.row.ID)
 		if isGone(err) || err == nil && o.arrived != nil && !row.Waits() {
 			s.giveUp(o.arrived)
+			s.giveUp(notice)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		record(row, m.route, o.result)
+		if err := record(tx, row, m.route, o.result); err != nil {
+			return err
+		}
+		if err := s.report(tx, m.sub, notice); err != nil {
+			return err
+		}
 		if o.arrived != nil {
 			if err := s.placeHere(tx, row, m, o.arrived); err != nil {
 				return err
@@ -408,8 +459,8 @@ func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 // isGone tells that a record is not there, which for one that another refers to means that it was deleted meanwhile.
 func isGone(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
-// record notes an attempt in the row.
-func record(row *store.Outgoing, r route, result deliver.Result) {
+// record notes an attempt in the row, and its TLS sessions for the report to the recipient's domain.
+func record(tx *store.Tx, row *store.Outgoing, r route, result deliver.Result) error {
 	row.Attempts++
 	row.Transport, row.Provider, row.LastResponse = r.transport, "", result.Reply
 	if r.relay != nil {
@@ -417,12 +468,14 @@ func record(row *store.Outgoing, r route, result deliver.Result) {
 	}
 	for _, a := range result.Attempts {
 		row.Log = append(row.Log, store.Attempt{
-			At: a.At.UTC().Truncate(time.Millisecond), Host: cmp.Or(a.Host, a.IP), TLS: a.TLS, Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply,
+			At: a.At.UTC().Truncate(time.Millisecond), Host: cmp.Or(a.Host, a.IP), IP: a.IP, TLS: a.TLS, Auth: a.Authenticated,
+			Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply,
 		})
 	}
 	if over := len(row.Log) - keptAttempts; over > 0 {
 		row.Log = row.Log[over:]
 	}
+	return countTLS(tx, domainOfAddress(row.Recipient), result.Sessions)
 }
 
 // deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged disk can bring it, so

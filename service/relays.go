@@ -129,6 +129,31 @@ func newRelays(list []Relay, log *slog.Logger) relays {
 	return out
 }
 
+// named is the relay of a name; nil if there is none.
+func (r relays) named(name string) *relay {
+	for _, relay := range r {
+		if relay.Name == name {
+			return relay
+		}
+	}
+	return nil
+}
+
+// check says what is wrong with the name of a relay that somebody chose.
+func (r relays) check(name string) error {
+	if name == "" || r.named(name) != nil {
+		return nil
+	}
+	var names []string
+	for _, relay := range r {
+		names = append(names, relay.Name)
+	}
+	if len(names) == 0 {
+		return Invalid("relay", "not_found", "cannot be set: this installation has no relay; its operator adds one to mailstead.toml")
+	}
+	return Invalid("relay", "not_found", "must be one of %s, or null", strings.Join(names, ", "))
+}
+
 // first is the relay that mail goes through; nil if there is none.
 func (r relays) first() *relay {
 	if len(r) == 0 {

@@ -376,7 +376,7 @@ const suppressedNow = "The address is on the account's suppression list."
 
 // addDelivery writes one recipient's row, and its job unless the recipient gets no mail.
 func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain) error {
-	r, err := s.route(tx, d, row.Recipient)
+	r, err := s.route(tx, d, row.MailboxID, row.Recipient)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type Domain struct {
 	CatchAll     string
 	SendingMode  string // direct, relay, or "" for what the installation does
 	ListUnsub    bool   // what it sends offers to unsubscribe (RFC 8058)
+	Relay        string // the name of the relay that its mail goes through; "" for the first one
 	Tags         []string
 	Notes        string
 	JobID        string // the newest job about it

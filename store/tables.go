@@ -19,7 +19,7 @@ var tables = []keeper{
 	Mailboxes, SubscribedNames, Templates, Exports,
 	Jobs,
 	Webhooks, Events, Deliveries,
-	Submissions, Outgoings, Mappings, Suppressions,
+	Submissions, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
 }
 
 func bucketNames() []string {
