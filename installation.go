@@ -78,8 +78,8 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 		c.Relays = append(c.Relays, service.Relay{
 			Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
 			Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
+			NoDKIM:     r.DKIM != nil && !*r.DKIM,
 			ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL,
-			NoDKIM: r.DKIM != nil && !*r.DKIM,
 		})
 	}
 	if c.PublicIPs, err = publicIPs(s); err != nil {

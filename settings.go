@@ -75,9 +75,9 @@ type relaySettings struct {
 	WebhookSecret string    `toml:"webhook_secret"`
 	IDPattern     pattern   `toml:"id_pattern"`
 	IDTemplate    string    `toml:"id_template"`
+	DKIM          *bool     `toml:"dkim"`
 	ReturnPath    pathKind  `toml:"return_path"`
 	SNSURL        string    `toml:"sns_url"`
-	DKIM          *bool     `toml:"dkim"`
 }
 
 // rdapSettings is the table [rdap].
