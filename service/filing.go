@@ -88,7 +88,8 @@ type filing struct {
 	received time.Time
 	flags    store.Flags
 	keywords []string
-	arrived  bool // it came from somebody, rather than being put there by the mailbox's owner
+	uid      uint32 // that another server gave; 0: the folder's next
+	arrived  bool   // it came from somebody, rather than being put there by the mailbox's owner
 }
 
 // file puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives counts it and emits
@@ -100,7 +101,11 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 	}
 	m := &store.Message{
 		Account: mb.AccountNum, Mailbox: mb.Num, Folder: f.folder, Blob: d.blob, Received: f.received,
-		Flags: f.flags, Keywords: f.keywords, Bits: d.bits,
+		Flags: f.flags, Keywords: f.keywords, Bits: d.bits, UID: f.uid,
+	}
+	add := tx.AddMessage
+	if f.uid != 0 {
+		add = tx.AddMessageAt
 	}
 	if warmup(a.WarmupPhrases, d.summary) {
 		m.Bits |= store.BitWarmup
@@ -109,7 +114,7 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 	if meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.summary); err != nil {
 		return nil, err
 	}
-	if err := tx.AddMessage(m, &meta); err != nil {
+	if err := add(m, &meta); err != nil {
 		return nil, err
 	}
 	tx.After(func() { s.hub.changed(mb.Num) })

@@ -9,7 +9,7 @@ import (
 
 // kinds lists every kind of job that the service knows how to do.
 func (s *Service) kinds() []jobs.Kind {
-	return []jobs.Kind{
+	return append(s.pullKinds(), []jobs.Kind{
 		s.tellKind(),
 		s.eraseKind("email_user_delete"),
 		s.eraseKind("email_users_bulk_delete"),
@@ -30,7 +30,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.deliverKind(kindDeliver, localLanes, 0, 0),
 		s.deliverKind(kindDirect, directLanes, directMost, directEach),
 		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
-	}
+	}...)
 }
 
 // register tells the queue every kind, and which of them come again by the clock.

@@ -69,6 +69,9 @@ func (s *Service) UpdateEmailUser(_ context.Context, who Actor, in UpdateEmailUs
 		}
 		setPassword(mb)
 		mb.UpdatedAt = tx.Now()
+		if err := s.resumeExternal(tx, mb, in); err != nil {
+			return err
+		}
 		if err := store.Mailboxes.Put(tx, mb); err != nil {
 			return err
 		}

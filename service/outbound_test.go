@@ -430,9 +430,10 @@ type host struct {
 	during func(c net.Conn) bool
 	noDSN  bool // it does not offer DSN
 
-	mu   sync.Mutex
-	took []taken
-	n    int
+	mu    sync.Mutex
+	took  []taken
+	login string // what came with AUTH
+	n     int
 }
 
 type taken struct{ from, to, data string }
@@ -490,12 +491,21 @@ func (h *host) serve(c net.Conn) {
 		verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		path, _, _ := strings.Cut(rest[strings.IndexByte(rest, '<')+1:], ">")
 		switch verb {
+		case "AUTH":
+			say("334 ")
+			if line, err = r.ReadString('\n'); err != nil {
+				return
+			}
+			h.mu.Lock()
+			h.login = strings.TrimSpace(line)
+			h.mu.Unlock()
+			say("235 welcome")
 		case "EHLO":
 			dsn := "250-DSN\r\n"
 			if h.noDSN {
 				dsn = ""
 			}
-			say("250-fake\r\n250-8BITMIME\r\n" + dsn + "250-PIPELINING\r\n250 SMTPUTF8")
+			say("250-fake\r\n250-AUTH PLAIN\r\n250-8BITMIME\r\n" + dsn + "250-PIPELINING\r\n250 SMTPUTF8")
 		case "MAIL":
 			m = taken{from: path}
 			say("250 ok")

@@ -131,7 +131,7 @@ func (s *Service) mailing(id string) (*mailing, error) {
 		if m.never, err = isSuppressed(tx, m.row.AccountID, m.row.Recipient); err != nil {
 			return err
 		}
-		if m.route, err = s.route(tx, m.domain, m.row.MailboxID, m.row.Recipient); err != nil || m.route.transport != viaLocal {
+		if m.route, err = s.routeOf(tx, m.domain, m.row); err != nil || m.route.transport != viaLocal {
 			return err
 		}
 		return m.look(tx, s)
@@ -208,6 +208,7 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 	var err error
 	switch replaced := m.route.relay.replaces(); {
 	case m.route.relay != nil && m.route.relay.NoDKIM && m.sub.Forward:
+	case m.route.own: // which signs for its domain, with keys that we do not have
 	case !m.sub.Forward:
 		fields, err = s.signOwn(m, content, replaced)
 	case m.route.transport != viaLocal:
@@ -253,7 +254,11 @@ func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io
 		},
 	}
 	if r := m.route.relay; r != nil {
-		o := &outcome{result: s.relayed.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
+		client := s.relayed
+		if m.route.own {
+			client = s.direct // a tenant named the server, not the operator
+		}
+		o := &outcome{result: client.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
 		if o.result.Status == deliver.Delivered {
 			o.provided = r.mint(o.result.Reply)
 		}

@@ -22,6 +22,7 @@ const (
 type route struct {
 	transport string
 	relay     *relay // of viaRelay; nil if there is none
+	own       bool   // the relay is the sending mailbox's own server
 	wants     string // the name of the relay that the mailbox or domain chose; "" where it did not
 }
 
@@ -47,7 +48,7 @@ func (s *Service) route(tx *store.Tx, d *store.Domain, mailboxID, recipient stri
 		relay = s.relays.named(wants)
 	}
 	if mode == viaRelay || mode == "" && relay != nil {
-		return route{viaRelay, relay, wants}, nil
+		return route{transport: viaRelay, relay: relay, wants: wants}, nil
 	}
 	return route{transport: viaDirect}, nil
 }
@@ -105,6 +106,9 @@ const (
 // way it goes is decided again at each attempt.
 func (r route) job(row *store.Outgoing) jobs.New {
 	kinds := map[string]string{viaRelay: kindRelay, viaDirect: kindDirect}
+	if r.own { // a tenant named the host
+		kinds[viaRelay] = kindDirect
+	}
 	return jobs.New{AccountID: row.AccountID, Kind: cmp.Or(kinds[r.transport], kindDeliver), Lane: r.lane(row.Recipient), Args: deliverArgs{row.ID}}
 }
 
@@ -115,6 +119,8 @@ func (r route) lane(recipient string) string {
 		return "mx " + domainOfAddress(recipient)
 	case r.transport != viaRelay:
 		return "here"
+	case r.own:
+		return "own " + r.relay.Host
 	case r.relay != nil:
 		return "relay " + r.relay.Name
 	}

@@ -129,10 +129,11 @@ type Service struct {
 
 	edgeTurns turns // of the domains at the edge provider
 
-	relays  relays
-	signer  *signer
-	direct  *deliver.Client // to hosts that strangers name
-	relayed *deliver.Client // to the operator's relays
+	relays    relays
+	signer    *signer
+	externals *externals      // mailboxes that live elsewhere
+	direct    *deliver.Client // to hosts that strangers name
+	relayed   *deliver.Client // to the operator's relays
 
 	paces    *paces
 	policies *policies
@@ -160,6 +161,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s.policies, s.reports = newPolicies(s), s.newReportHTTP()
 	s.newClients()
 	s.newReaders()
+	s.externals = newExternals(s)
 	s.register()
 	return s
 }

@@ -301,9 +301,9 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 	case d.Status != "complete" || mb.Status == "pending":
 		return nil, nil, overSMTP(451, "4.7.1", Errorf(409, "domain_not_ready",
 			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
-	case mb.Type == "external":
-		return nil, nil, overSMTP(550, "5.7.1", Errorf(503, "not_configured",
-			"Mail of %s is hosted elsewhere. Send it through the server that hosts it.", mb.Email))
+	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
+		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "no_smtp",
+			"mail of %s is hosted elsewhere, and the mailbox was made without smtp, the server that sends for it", mb.Email))
 	case mb.Status != "active" || a.Status == "suspended":
 		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "suspended", "the mailbox %s is %s and cannot send", mb.Email, mb.Status))
 	}
@@ -376,7 +376,7 @@ const suppressedNow = "The address is on the account's suppression list."
 
 // addDelivery writes one recipient's row, and its job unless the recipient gets no mail.
 func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain) error {
-	r, err := s.route(tx, d, row.MailboxID, row.Recipient)
+	r, err := s.routeOf(tx, d, row)
 	if err != nil {
 		return err
 	}
