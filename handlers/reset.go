@@ -1,13 +1,11 @@
 package handlers
 
 import (
-	"bytes"
 	"crypto/sha256"
 	_ "embed" // the page
 	"encoding/base64"
 	"mime"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/mailstead/mailstead/service"
@@ -111,24 +109,8 @@ func (s *Server) takeReset(c *call, addr string) {
 // resetFailed says on the page what went wrong.
 func (s *Server) resetFailed(c *call, addr string, err error) {
 	s.countDead(addr, err)
-	e := service.Explain(err)
-	if e.Status >= http.StatusInternalServerError {
-		s.Log.Error("reset page", "request_id", c.id, "error", err)
-	}
-	if e.RetryAfter > 0 {
-		c.w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(e.RetryAfter)))
-	}
+	e := s.explain(c, "reset page", err)
 	s.showReset(c, e.Status, resetView{Done: e.Message})
 }
 
-func (s *Server) showReset(c *call, status int, v resetView) {
-	var page bytes.Buffer
-	if err := s.pages.Execute(&page, v); err != nil {
-		s.fail(c, err)
-		return
-	}
-	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	c.w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
-	c.w.WriteHeader(status)
-	_, _ = c.w.Write(page.Bytes()) // a client that has gone needs no answer
-}
+func (s *Server) showReset(c *call, status int, v resetView) { s.showPage(c, s.pages, status, v) }

@@ -1,11 +1,9 @@
 package handlers
 
 import (
-	"bytes"
 	_ "embed" // the page
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -62,24 +60,8 @@ func (s *Server) unsubscribe(c *call) {
 
 // leaveFailed says on the page what went wrong.
 func (s *Server) leaveFailed(c *call, err error) {
-	e := service.Explain(err)
-	if e.Status >= http.StatusInternalServerError {
-		s.Log.Error("unsubscribe", "request_id", c.id, "error", err)
-	}
-	if e.RetryAfter > 0 {
-		c.w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(e.RetryAfter)))
-	}
+	e := s.explain(c, "unsubscribe", err)
 	s.showLeave(c, e.Status, leaveView{Said: e.Message})
 }
 
-func (s *Server) showLeave(c *call, status int, v leaveView) {
-	var page bytes.Buffer
-	if err := s.leave.Execute(&page, v); err != nil {
-		s.fail(c, err)
-		return
-	}
-	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	c.w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
-	c.w.WriteHeader(status)
-	_, _ = c.w.Write(page.Bytes()) // a client that has gone needs no answer
-}
+func (s *Server) showLeave(c *call, status int, v leaveView) { s.showPage(c, s.leave, status, v) }

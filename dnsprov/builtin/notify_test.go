@@ -243,7 +243,7 @@ func TestAnswersToNotify(t *testing.T) {
 	}{
 		{"accepted", nil, accept, true, ""},
 		{"refused", nil, change(func(m *dns.Msg) { m.Rcode = dns.RcodeRefused }), true, "REFUSED"},
-		{"not implemented", nil, change(func(m *dns.Msg) { m.Rcode = dns.RcodeNotImplemented }), true, "NOTIMP"},
+		{"does not know NOTIFY", nil, change(func(m *dns.Msg) { m.Rcode = dns.RcodeNotImplemented }), true, "NOTIMP"},
 		{"another ID", nil, change(func(m *dns.Msg) { m.Id++ }), false, ""},
 		{"no answer but a query", nil, change(func(m *dns.Msg) { m.Response = false }), false, ""},
 		{"another operation", nil, change(func(m *dns.Msg) { m.Opcode = dns.OpcodeQuery }), false, ""},

@@ -1,0 +1,35 @@
+package handlers
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"strconv"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// explain says what went wrong as a page for people tells it, and notes in the log what is our own fault.
+func (s *Server) explain(c *call, what string, err error) *service.Error {
+	e := service.Explain(err)
+	if e.Status >= http.StatusInternalServerError {
+		s.Log.Error(what, "request_id", c.id, "error", err)
+	}
+	if e.RetryAfter > 0 {
+		c.w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(e.RetryAfter)))
+	}
+	return e
+}
+
+// showPage answers with a page for people.
+func (s *Server) showPage(c *call, form *template.Template, status int, view any) {
+	var page bytes.Buffer
+	if err := form.Execute(&page, view); err != nil {
+		s.fail(c, err)
+		return
+	}
+	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	c.w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(page.Bytes()) // a client that has gone needs no answer
+}
