@@ -91,7 +91,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}{
 		{stepMailboxes, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
 		{stepDropZone, func() error { return s.dropZone(d) }},
-		{stepCustomRecords, func() error { return s.eraseCustomRecords(ctx, d.ID) }},
+		{stepCustomRecords, func() error { return errors.Join(s.eraseCustomRecords(ctx, d.ID), s.eraseReports(ctx, d.ID)) }},
 	} {
 		jobs.Step(ctx, step.name, "in_progress", "")
 		if err := step.do(); err != nil {

@@ -24,6 +24,9 @@ func (s *Service) kinds() []jobs.Kind {
 		s.retentionKind(),
 		s.compactKind(),
 		s.resignKind(),
+		s.readKind(),
+		s.reportKind(),
+		s.reportSweepKind(),
 		s.deliverKind(kindDeliver, localLanes, 0, 0),
 		s.deliverKind(kindDirect, directLanes, directMost, directEach),
 		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
@@ -38,6 +41,7 @@ func (s *Service) register() {
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
 	s.Queue.Every("zones_resign", time.Hour)
+	s.Queue.Every("dmarc_report_sweep", time.Hour) // where reports are off, for those that are counted already
 	if s.Config.ACME != nil {
 		s.Queue.Every("certificate_sweep", time.Hour)
 	}

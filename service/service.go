@@ -30,6 +30,7 @@ type Config struct {
 	MXPort      int
 	Relays      []Relay
 	Limits      Limits
+	Spam        Spam
 	Registrars  []registrar.Registrar               // the first one is asked for prices
 	RDAP        RDAP                                // asked where no registrar answers; nil: nobody is
 	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
@@ -121,10 +122,11 @@ type Service struct {
 	looks   chan struct{} // one place for each live look at a domain's DNS
 	reverse reverse
 
-	relays  relays
-	signer  *signer
-	direct  *deliver.Client // to hosts that strangers name
-	relayed *deliver.Client // to the operator's relays
+	screener *screener
+	relays   relays
+	signer   *signer
+	direct   *deliver.Client // to hosts that strangers name
+	relayed  *deliver.Client // to the operator's relays
 }
 
 // New puts a service together, and registers every kind of job with the queue.
@@ -144,6 +146,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
 	s.zones.others = s.newSecondaries()
+	s.screener = newScreener(c.Resolver, st.Now)
 	s.newClients()
 	s.register()
 	return s

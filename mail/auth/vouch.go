@@ -75,3 +75,24 @@ func withoutComments(s string) (string, bool) {
 	}
 	return b.String(), depth == 0 && quoted < 0
 }
+
+// Authentic tells whether a message is from the domain in its From field: DMARC passes, or, where the domain has no policy,
+// SPF or DKIM does for an aligned domain.
+func (v *Verdict) Authentic() bool {
+	switch v.DMARC {
+	case Pass:
+		return true
+	case None:
+	default:
+		return false
+	}
+	if v.SPF == Pass && aligned(v.SPFDomain, v.FromDomain, false) {
+		return true
+	}
+	for _, s := range v.Signatures {
+		if s.Result == Pass && aligned(s.Domain, v.FromDomain, false) {
+			return true
+		}
+	}
+	return false
+}
