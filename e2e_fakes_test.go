@@ -34,6 +34,8 @@ type fakeResolver struct {
 	mute bool                           // it answers nothing
 	auth string                         // where names without an own answer are looked up; "" = NXDOMAIN
 	own  map[string]map[uint16][]dns.RR // by lower-case name with final dot
+	hook func(dns.Question)             // sees each question before it is answered; may be nil
+	held chan struct{}                  // what a hook waits for
 }
 
 func newResolver(t *testing.T) *fakeResolver {
@@ -102,8 +104,11 @@ func (f *fakeResolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	name := strings.ToLower(q.Question[0].Name)
 	byType, known := f.own[name]
 	rrs, has := byType[q.Question[0].Qtype]
-	auth, mute := f.auth, f.mute
+	auth, mute, hook := f.auth, f.mute, f.hook
 	f.mu.Unlock()
+	if hook != nil {
+		hook(q.Question[0])
+	}
 	if mute {
 		return
 	}

@@ -65,7 +65,7 @@ func (in *installation) close() error {
 // answered here, if there is one.
 func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Config, own *ownResolver, err error) {
 	c = service.Config{
-		Hostname: s.Hostname, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), Version: version,
+		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), Version: version,
 		AllowPrivate: bool(s.Private), DNSCheckInterval: s.Zones.CheckInterval.d, Log: log, Limits: serviceLimits(s.Limits), Spam: s.Spam.service(),
 	}
 	if c.Hostname == "" {
@@ -98,6 +98,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	case !s.Sandbox():
 		c.LookupDS = lookupDS("")
 	}
+	c.Edge = edgeProvider(s.Edge, c)
 	return c, own, nil
 }
 
@@ -128,14 +129,14 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	c.BaseURL = "http://" + addrOf(l.http)
 	switch {
 	case l.httpTLS != nil && !s.Sandbox():
-		c.BaseURL = "https://" + s.Hostname
+		c.BaseURL = "https://" + s.Hostname.text
 		if p := portOf(l.httpTLS); p != 443 {
 			c.BaseURL += fmt.Sprintf(":%d", p)
 		}
 	case l.httpTLS != nil && l.http == nil:
 		c.BaseURL = "https://" + addrOf(l.httpTLS)
 	case !s.Sandbox() && l.http != nil:
-		c.BaseURL = fmt.Sprintf("http://%s:%d", s.Hostname, portOf(l.http))
+		c.BaseURL = fmt.Sprintf("http://%s:%d", s.Hostname.text, portOf(l.http))
 	}
 }
 
@@ -145,7 +146,7 @@ func serviceACME(s *settings) *service.ACME {
 		return nil
 	}
 	return &service.ACME{
-		Directory: s.Directory.text, Email: s.ACMEEmail, EABKeyID: s.EABKeyID, EABKey: s.EABKey.key, Host: s.TLSCert == "",
+		Directory: s.Directory.text, Email: s.ACMEEmail.text, EABKeyID: s.EABKeyID, EABKey: s.EABKey.key, Host: s.TLSCert == "",
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/mail"
 	"net/netip"
 	"net/url"
 	"os"
@@ -20,13 +21,14 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/ca"
 )
 
 // settings is everything that can be set: each plain field is a flag, an environment variable and a key of the file,
 // under the one name in its tag.
 type settings struct {
-	Hostname    string   `toml:"hostname" usage:"this host's public name; turns production mode on"`
+	Hostname    hostName `toml:"hostname" usage:"this host's public name; turns production mode on"`
 	HTTP        address  `toml:"http" usage:"where HTTP listens: ADDR, or off"`
 	HTTPTLS     address  `toml:"http_tls" usage:"where HTTPS listens"`
 	SMTP        address  `toml:"smtp" usage:"where SMTP listens for mail from other servers"`
@@ -38,7 +40,7 @@ type settings struct {
 	TLSCert     string   `toml:"tls_cert" usage:"certificate chain of this host's name, a PEM file; without it one is got by ACME"`
 	TLSKey      string   `toml:"tls_key" usage:"the certificate's key, a PEM file"`
 	Directory   acmeURL  `toml:"acme_directory" usage:"directory URL of the certificate authority (ACME), or off; Let's Encrypt in production"`
-	ACMEEmail   string   `toml:"acme_email" usage:"where the certificate authority may write to"`
+	ACMEEmail   contact  `toml:"acme_email" usage:"where the certificate authority may write to"`
 	EABKeyID    string   `toml:"acme_eab_kid"`
 	EABKey      eabKey   `toml:"acme_eab_hmac"`
 	PublicIP    ipList   `toml:"public_ip" usage:"an address that DNS records point to; may be repeated"`
@@ -53,6 +55,7 @@ type settings struct {
 
 	Relay     []relaySettings   `toml:"relay"`
 	Registrar registrarSettings `toml:"registrar"`
+	Edge      edgeSettings      `toml:"cloudflare"`
 	RDAP      rdapSettings      `toml:"rdap"`
 	Limits    limitSettings     `toml:"limits"`
 	Spam      spamSettings      `toml:"spam"`
@@ -117,7 +120,7 @@ func production() settings {
 }
 
 // Sandbox tells whether this is the sandbox: nobody has said what this host is called.
-func (s *settings) Sandbox() bool { return s.Hostname == "" }
+func (s *settings) Sandbox() bool { return s.Hostname.text == "" }
 
 // loadSettings merges the defaults, the file in the data directory and the flags, which know the environment.
 func loadSettings(c *cli.Context) (*settings, error) {
@@ -154,13 +157,22 @@ func mergeSettings(path string, text []byte, c *cli.Context) (*settings, error) 
 	return &s, s.check()
 }
 
-// decodeFile reads the file over what s holds. `dns` is an address or a table.
+// decodeFile reads the file over what s holds.
 func (s *settings) decodeFile(path string, text []byte) error {
+	err := s.decode(string(text))
+	if err == nil {
+		return nil
+	}
+	return usageError{fileError(path, string(text), err)}
+}
+
+// decode reads text over what s holds. `dns` is an address or a table.
+func (s *settings) decode(text string) error {
 	var kind struct {
 		DNS any `toml:"dns"`
 	}
-	_ = toml.Unmarshal(text, &kind) // mistakes are told below
-	d := toml.NewDecoder(strings.NewReader(string(text))).DisallowUnknownFields()
+	_ = toml.Unmarshal([]byte(text), &kind) // mistakes are told below
+	d := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields()
 	var err error
 	if _, table := kind.DNS.(map[string]any); table {
 		in := struct {
@@ -178,14 +190,11 @@ func (s *settings) decodeFile(path string, text []byte) error {
 		}{s, &s.DNS}
 		err = d.Decode(&in)
 	}
-	if err != nil {
-		return usageError{fileError(path, err)}
-	}
-	return nil
+	return err
 }
 
 // fileError says where in the file the mistake is.
-func fileError(path string, err error) error {
+func fileError(path, text string, err error) error {
 	var unknown *toml.StrictMissingError
 	if errors.As(err, &unknown) {
 		row, _ := unknown.Errors[0].Position()
@@ -194,10 +203,38 @@ func fileError(path string, err error) error {
 	var wrong *toml.DecodeError
 	if errors.As(err, &wrong) {
 		row, _ := wrong.Position()
-		plain := strings.NewReplacer("toml: ", "", "main.port", "a port, from 1 to 65535", "main.count", "a count, a whole number that is not negative")
-		return fmt.Errorf("%s, line %d: %s", path, row, plain.Replace(wrong.Error()))
+		return fmt.Errorf("%s, line %d: %s", path, row, withoutTypes(wrong.Error()))
+	}
+	if row := lineOf(text, err); row > 0 {
+		return fmt.Errorf("%s, line %d: %w", path, row, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
+}
+
+// withoutTypes says what the decoder says without the names of our types.
+func withoutTypes(text string) string {
+	text = strings.NewReplacer("toml: ", "", "main.port", "a port, from 1 to 65535", "main.count", "a count, a whole number that is not negative").Replace(text)
+	if given, _, ok := strings.Cut(text, " into struct field "); ok {
+		return "it has the wrong type: " + strings.TrimPrefix(given, "cannot decode TOML ") + " is not possible here"
+	}
+	return text
+}
+
+// lineOf finds the line of a mistake that the decoder tells without it, as it does for numbers where texts belong: the
+// first line up to which the file has that mistake. It is 0 if there is none.
+func lineOf(text string, mistake error) int {
+	end := 0
+	for row := 1; end < len(text); row++ {
+		if next := strings.IndexByte(text[end:], '\n'); next >= 0 {
+			end += next + 1
+		} else {
+			end = len(text)
+		}
+		if err := new(settings).decode(text[:end]); err != nil && err.Error() == mistake.Error() {
+			return row
+		}
+	}
+	return 0
 }
 
 // check finds what is wrong between settings.
@@ -372,6 +409,33 @@ func (a *address) UnmarshalText(text []byte) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%q is no address; write HOST:PORT, :PORT, or off", text)
+	}
+	return nil
+}
+
+// A hostName is the public name of this host in its one form, ASCII and lower-case; empty in the sandbox.
+type hostName struct{ text string }
+
+// UnmarshalText checks its form.
+func (h *hostName) UnmarshalText(text []byte) (err error) {
+	if len(text) == 0 {
+		h.text = ""
+		return nil
+	}
+	if h.text, _, err = dnsprov.NormalizeDomain(string(text)); err != nil {
+		return fmt.Errorf("%q is no name of a host; write it whole, such as mail.example.com", text)
+	}
+	return nil
+}
+
+// A contact is an e-mail address.
+type contact struct{ text string }
+
+// UnmarshalText checks its form.
+func (c *contact) UnmarshalText(text []byte) error {
+	c.text = string(text)
+	if a, err := mail.ParseAddress(c.text); c.text != "" && (err != nil || a.Address != c.text) {
+		return fmt.Errorf("%q is no e-mail address, such as owner@example.com", text)
 	}
 	return nil
 }

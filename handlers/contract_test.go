@@ -35,7 +35,8 @@ const (
 		notes|null job_id|null created_at updated_at completed_at|null`
 	connectShape = `domains[{domain,domain_id|null,status(created|already_exists|error),dns_provider,nameservers[],error|null}] nameservers[] domains_used
 		domain_limit edge_mode`
-	nsShape = `domains[{domain,domain_id|null,status(verified|failed|not_found|already_complete|error),message,verified,nameservers[],current_ns[]}]
+	customShape = "id record_id name fqdn type(TXT|CNAME|A|AAAA) value ttl status(active|pending|error) error|null created_at updated_at"
+	nsShape     = `domains[{domain,domain_id|null,status(verified|failed|not_found|already_complete|error),message,verified,nameservers[],current_ns[]}]
 		all_verified`
 	dnsStatusShape = `domain_id domain dns_provider status(pending|propagating|complete|failed) ready nameservers{expected[],actual[],verified}
 		records[{purpose(MX|SPF|DKIM|DMARC|A|TRACKING|MTA_STS|TLSRPT|AUTOCONFIG),type,host,critical,verified,expected,actual|null,error|null}]
@@ -108,6 +109,13 @@ var answers = []struct {
 	{"POST", "/v1/domains/check-ns", `{"domains":["outside.test","nowhere.test"]}`, 200, nsShape},
 	{"GET", "/v1/domains", "", 200, long(domainShape)},
 	{"GET", "/v1/domains/{builtin}", "", 200, domainShape},
+	{"POST", "/v1/domains/connect", `{"domains":["nozone.test","atedge.test"],"edge_api_token":"edge-token"}`, 200, connectShape},
+	{"GET", "/v1/domains/{edge}", "", 200, domainShape},
+	{"GET", "/v1/domains/{edge}/dns-status", "", 200, dnsStatusShape},
+	{"POST", "/v1/domains/{edge}/custom-dns-records", `{"name":"x","type":"TXT","value":"y"}`, 200, "record{" + customShape + "}"},
+	{"GET", "/v1/domains/{edge}/custom-dns-records", "", 200, "domain dns_provider(cloudflare) records[{" + customShape + "}] dmarc_override{value,updated_at}|null"},
+	{"PUT", "/v1/domains/{edge}/dmarc", `{"value":"v=DMARC1; p=none"}`, 200, "dmarc_override{value,updated_at}"},
+	{"DELETE", "/v1/domains/{edge}/dmarc", "", 200, "reset applied_default"},
 	{"PATCH", "/v1/domains/{builtin}", `{"notes":"n"}`, 200, domainShape},
 	{"GET", "/v1/domains/{builtin}/dns-status", "", 200, dnsStatusShape},
 	{"GET", "/v1/domains/{builtin}/email-users", "", 200, "data[] " + pageShape},
@@ -199,9 +207,11 @@ func TestAnswersHaveTheContractsFields(t *testing.T) {
 
 // newContractWorld makes something of everything that the answers are about.
 func newContractWorld(t *testing.T) (*sandbox, map[string]string) {
-	b, world := newWorld(t, nil)
+	b, world := newWorld(t, servicetest.NewEdge("atedge.test").With(nil))
 	ids := map[string]string{"hosted": b.domain, "builtin": b.complete("builtin.test"), "ann": b.box("ann"), "ben": b.box("ben")}
 	ids["spare"] = b.post("/v1/auth/tokens", nil).is(201).text("id")
+	ids["edge"] = b.post("/v1/domains/connect", `{"domains":["atedge.test"],"edge_api_token":"edge-token"}`).is(200).text("domains.0.domain_id")
+	b.until("/v1/domains/"+ids["edge"], "status", "complete")
 	ids["manual"] = b.post("/v1/domains/connect", `{"domains":["manual.test"],"manual_dns":true}`).is(200).text("domains.0.domain_id")
 	b.until("/v1/domains/"+ids["manual"], "status", "pending_dns_records")
 	world.Tell("MX", "builtin.test", "10 elsewhere.test")

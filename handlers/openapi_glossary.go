@@ -130,6 +130,8 @@ var glossary = map[string]word{
 	"domains_limit":              {example: 500},
 	"download_url":               {example: "https://mail.example.com/export/4t8Zk1", format: "uri", about: "Works once, without a token."},
 	"duration_ms":                {example: 84},
+	"edge_api_token":             {example: "v1.0-4f1c9d2e7a", about: "An API token of Cloudflare's, with Zone → Zone → Read and Zone → DNS → Edit for the zone. It is kept sealed and never shown."},
+	"edge_mode":                  {example: false, about: "Whether the records are made at Cloudflare, by a token."},
 	"email":                      {example: "anna@example.com", format: "email"},
 	"emails":                     {example: []string{"anna@example.com"}},
 	"event_id":                   {example: "evt_01k9a2b3c4d5e6f7g8h9j0k1m2"},

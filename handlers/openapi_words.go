@@ -153,7 +153,7 @@ var abouts = map[string]about{
 	"search_domain":       {group: "Domains", summary: "Look whether a domain can be had, and for how much", text: "The registrar is asked, else the registry by RDAP, else the DNS; `checked_via` tells who answered. `available` is null where none of them knows.", errors: "invalid_domain"},
 	"search_domains_bulk": {group: "Domains", summary: "Look whether up to 100 domains can be had", text: "The results are in the order of the names; one bad name does not stop its neighbours."},
 	"suggest_domains":     {group: "Domains", summary: "Suggest domain names for keywords"},
-	"connect_domains":     {group: "Domains", summary: "Connect domains that you own", text: "One bad name does not stop its neighbours.", errors: "domain_limit_exceeded"},
+	"connect_domains":     {group: "Domains", summary: "Connect domains that you own", text: "One bad name does not stop its neighbours. With `edge_api_token` the records are made at Cloudflare; each name is looked at there first.", errors: "domain_limit_exceeded"},
 	"check_provider":      {group: "Domains", summary: "Show who keeps a domain", text: "Our own registrars are asked, else the registry by RDAP, about the name that was registered. A domain that nobody has registered has no registrar and no nameservers. Without an answer it is 502.", errors: "invalid_domain upstream_error"},
 	"check_nameservers":   {group: "Domains", summary: "Look whether domains are delegated to us", text: "Those that are go on to be set up."},
 	"setup_domain":        {group: "Domains", summary: "Set a domain up, and buy it if asked to", text: "Buying needs `register: true`, the quoted `price` and the `purchase` permission. Run again it repairs, and never buys twice. Passwords that are not given are made; an export shows them.", errors: "invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy not_configured insufficient_scope forbidden_role"},
@@ -165,7 +165,7 @@ var abouts = map[string]about{
 	"verify_dns":          {group: "Domains", summary: "Look whether a manual domain's records are there", errors: "not_manual_domain records_not_ready"},
 
 	"list_custom_dns_records":  {group: "DNS", summary: "List a domain's own records", errors: dnsErrors},
-	"create_custom_dns_record": {group: "DNS", summary: "Add a record", errors: recordErrors},
+	"create_custom_dns_record": {group: "DNS", summary: "Add a record", text: "At Cloudflare it is `pending` until it is made, and `error` where it cannot be.", errors: recordErrors},
 	"update_custom_dns_record": {group: "DNS", summary: "Change a record", errors: recordErrors, show: "value ttl"},
 	"delete_custom_dns_record": {group: "DNS", summary: "Delete a record", errors: dnsErrors + " domain_busy"},
 	"set_dmarc":                {group: "DNS", summary: "Set a DMARC policy of your own", errors: dnsErrors + " domain_busy invalid_dmarc"},

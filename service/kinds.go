@@ -19,6 +19,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
 		s.checkKind(),
+		s.edgeSyncKind(),
 		s.certificateKind(),
 		s.certificateSweepKind(),
 		s.retentionKind(),

@@ -122,11 +122,13 @@ type Service struct {
 	looks   chan struct{} // one place for each live look at a domain's DNS
 	reverse reverse
 
-	screener *screener
-	relays   relays
-	signer   *signer
-	direct   *deliver.Client // to hosts that strangers name
-	relayed  *deliver.Client // to the operator's relays
+	screener  *screener
+	edgeTurns turns // of the domains at the edge provider
+
+	relays  relays
+	signer  *signer
+	direct  *deliver.Client // to hosts that strangers name
+	relayed *deliver.Client // to the operator's relays
 }
 
 // New puts a service together, and registers every kind of job with the queue.
@@ -141,7 +143,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
 		keys: keys, logins: newLogins(), guesses: newGuesses(), hub: newHub(),
-		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce),
+		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)

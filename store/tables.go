@@ -16,7 +16,7 @@ type keeper interface {
 var tables = []keeper{
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
-	Mailboxes, Templates, Exports,
+	Mailboxes, SubscribedNames, Templates, Exports,
 	Jobs,
 	Webhooks, Events, Deliveries,
 	Submissions, Outgoings, Mappings, Suppressions,
