@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/milter"
 	"github.com/mailstead/mailstead/store"
@@ -343,5 +346,58 @@ func spamFilter(c net.Conn) {
 		case 'Q':
 			return
 		}
+	}
+}
+
+// rootDNS answers questions about the root with an error.
+type rootDNS struct {
+	*fakeDNS
+	err error
+}
+
+func (r rootDNS) LookupNS(context.Context, string) ([]*net.NS, error) { return nil, r.err }
+
+// TestProbe takes any answer for a sign of life, one of a real server that has no root included.
+func TestProbe(t *testing.T) {
+	for _, tc := range []struct {
+		err   error
+		alive bool
+	}{
+		{nil, true},
+		{&net.DNSError{Err: "no such host", IsNotFound: true}, true},
+		{&net.DNSError{Err: "server misbehaving", IsTemporary: true}, true},
+		{&net.DNSError{Err: "i/o timeout", IsTimeout: true, IsTemporary: true}, false},
+		{&net.DNSError{Err: "read udp: connection refused", IsTemporary: true}, false},
+		{context.DeadlineExceeded, false},
+	} {
+		if err := probe(t.Context(), rootDNS{newFakeDNS(), tc.err}); (err == nil) != tc.alive {
+			t.Errorf("%v: %v", tc.err, err)
+		}
+	}
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rcode := range []int{dns.RcodeServerFailure, dns.RcodeRefused, dns.RcodeNameError, dns.RcodeSuccess} {
+		srv := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+			_ = w.WriteMsg(new(dns.Msg).SetRcode(q, rcode))
+		})}
+		started := make(chan struct{})
+		srv.NotifyStartedFunc = func() { close(started) }
+		ended := make(chan error, 1)
+		go func() { ended <- srv.ActivateAndServe() }()
+		<-started
+		if err := probe(t.Context(), dnsprov.NewResolver(conn.LocalAddr().String())); err != nil {
+			t.Errorf("%s: %v", dns.RcodeToString[rcode], err)
+		}
+		_ = srv.Shutdown()
+		<-ended
+		if conn, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn.Close()
+	if err := probe(t.Context(), dnsprov.NewResolver(conn.LocalAddr().String())); err == nil {
+		t.Error("nobody is there, and lives")
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/auth"
@@ -50,7 +50,8 @@ func newScreener(r Resolver, now func() time.Time) *screener {
 func probe(ctx context.Context, r Resolver) error {
 	_, err := r.LookupNS(ctx, ".")
 	var dns *net.DNSError
-	if errors.As(err, &dns) && (dns.IsNotFound || strings.Contains(dns.Err, "server misbehaving")) && ctx.Err() == nil {
+	answers := []string{"server misbehaving", "lame referral"} // as package net calls them
+	if errors.As(err, &dns) && (dns.IsNotFound || slices.Contains(answers, dns.Err)) && ctx.Err() == nil {
 		return nil
 	}
 	return err

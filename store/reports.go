@@ -68,9 +68,9 @@ func ReportClass(r *Report) string {
 
 // A DMARCCount counts messages of one day that DMARC judged alike, until they have been reported to who asks for reports.
 type DMARCCount struct {
-	ID     string          `json:",omitzero"` // of the day, the domain and what is alike
-	Day    string          `json:",omitzero"` // YYYY-MM-DD, UTC
-	Domain string          `json:",omitzero"` // that publishes the policy
+	ID     string          `json:",omitzero"`  // of the day, the domain and what is alike
+	Day    string          `json:",omitzero"`  // YYYY-MM-DD, UTC
+	Domain string          `json:",omitzero"`  // that publishes the policy
 	Policy json.RawMessage `json:",omitempty"` // that was published, as the service writes it
 	Record json.RawMessage `json:",omitempty"` // what is alike
 	Count  int64           `json:",omitzero"`
