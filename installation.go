@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/dane"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/store"
 )
@@ -77,6 +78,8 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 		c.Relays = append(c.Relays, service.Relay{
 			Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
 			Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
+			NoDKIM:     r.DKIM != nil && !*r.DKIM,
+			ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL,
 		})
 	}
 	if c.PublicIPs, err = publicIPs(s); err != nil {
@@ -89,6 +92,9 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	if l != nil {
 		describe(&c, s, l)
 	}
+	if c.DANE, err = newDANE(s); err != nil {
+		return c, nil, err
+	}
 	switch {
 	case s.Resolver.on():
 		c.Resolver, c.LookupDS = dnsprov.NewResolver(s.Resolver.text), lookupDS(s.Resolver.text)
@@ -100,6 +106,20 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	}
 	c.Edge = edgeProvider(s.Edge, c)
 	return c, own, nil
+}
+
+// newDANE gives what looks up TLSA records, or nil where no resolver can be believed to have validated them: one on this
+// machine, or one that the operator vouches for. A sandbox asks its own server, which validates nothing, unless it is
+// given a resolver.
+func newDANE(s *settings) (*dane.Resolver, error) {
+	if !s.Resolver.on() && s.Sandbox() {
+		return nil, nil
+	}
+	r, err := dane.NewResolver(s.Resolver.text, s.Zones.TrustResolver)
+	if err != nil && !s.Zones.TrustResolver {
+		return nil, nil // without a resolver there is no DANE, as where none is trusted
+	}
+	return r, err
 }
 
 // lookupDS asks one resolver; "" is the system's.

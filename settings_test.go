@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,6 +79,7 @@ kind = "custom"
 host = "relay.example"
 id_pattern = '250 Ok (\S+)'
 id_template = '<{1}@relay.example>'
+dkim = false
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +87,9 @@ id_template = '<{1}@relay.example>'
 	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.RDAP.BootstrapURL.text != "https://mirror.example/dns.json" || s.Zones.CheckInterval.d == 0 ||
 		s.Edge.BaseURL.text != "https://edge.example/client/v4" || s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
+	}
+	if c, _, err := serviceConfig(s, nil, slog.New(slog.DiscardHandler)); err != nil || !c.Relays[0].NoDKIM {
+		t.Errorf("relay %+v, %v", c.Relays, err)
 	}
 	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL.text == "" || c.AccountID != "acc" || c.Token != "cf" {
 		t.Errorf("registrars %+v, %+v", n, c)
@@ -310,6 +315,22 @@ first_sender_delay = "10s"
 	} {
 		if _, err := merged(t, "[spam]\n"+file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", file, err, want)
+		}
+	}
+}
+
+// TestDANEBelievesOnlyTrustedResolvers: one on this machine, or one that the operator vouches for.
+func TestDANEBelievesOnlyTrustedResolvers(t *testing.T) {
+	for file, want := range map[string]bool{
+		"resolver = '127.0.0.53:53'": true, "resolver = '[::1]:53'": true, "resolver = '192.0.2.53:53'": false, "": false,
+		"resolver = '192.0.2.53:53'\n[dns]\ntrust_resolver = true": true,
+	} {
+		s, err := merged(t, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := newDANE(s); err != nil || (r != nil) != want {
+			t.Errorf("%q: %v, %v", file, r, err)
 		}
 	}
 }

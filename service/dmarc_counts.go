@@ -39,7 +39,7 @@ func (s *Service) countDMARC(tx *store.Tx, in Incoming, f *finding) error {
 	if err != nil {
 		return fmt.Errorf("count for DMARC: %w", err)
 	}
-	policy, err := json.Marshal(policyOf(f.verdict.Published))
+	policy, err := json.Marshal(publishedPolicy(f.verdict.Published))
 	if err != nil {
 		return fmt.Errorf("count for DMARC: %w", err)
 	}
@@ -76,7 +76,7 @@ func roomForCount(tx *store.Tx, c *store.DMARCCount) (bool, error) {
 	return true, store.DMARCDays.Put(tx, d)
 }
 
-func policyOf(p *auth.Published) reportPolicy {
+func publishedPolicy(p *auth.Published) reportPolicy {
 	out := reportPolicy{rua.Policy{Domain: p.Domain, P: p.Policy, SP: p.SubPolicy, ADKIM: "r", ASPF: "r", Pct: p.Percent}, p.Reports}
 	if p.StrictDKIM {
 		out.ADKIM = "s"

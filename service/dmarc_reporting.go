@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -17,7 +16,7 @@ import (
 
 const (
 	reportsAtOnce = 4
-	reportTries   = 8 // for DNS to say who wants a report
+	dmarcTries    = 8 // for DNS to say who wants a report
 )
 
 // reportSweepKind plans the reports of the days that are over, one job for each domain.
@@ -27,7 +26,7 @@ func (s *Service) reportSweepKind() jobs.Kind {
 
 // reportKind sends one domain's report of one day.
 func (s *Service) reportKind() jobs.Kind {
-	return jobs.Kind{Name: "dmarc_report", Work: s.sendReport, Max: reportTries + 2, Most: reportsAtOnce, Failed: s.reportFailed}
+	return jobs.Kind{Name: "dmarc_report", Work: s.sendReport, Max: dmarcTries + 2, Most: reportsAtOnce, Failed: s.reportFailed}
 }
 
 // reportArgs names a domain's day.
@@ -87,7 +86,7 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 	}
 	v := auth.Verifier{Resolver: s.Resolver, Now: s.now, Timeout: judgeWithin}
 	targets, waits := v.ReportTargets(ctx, auth.Published{Domain: args.Domain, Reports: to})
-	if waits && j.Attempt < reportTries {
+	if waits && j.Attempt < dmarcTries {
 		return nil, fmt.Errorf("report to %s: DNS does not say who wants it", args.Domain)
 	}
 	letter, err := s.composeReport(report, targets)
@@ -104,20 +103,11 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 	}, nil
 }
 
-// postReport queues the message with a report, from a domain that may have gone meanwhile.
+// postReport queues the message with a report.
 func (s *Service) postReport(tx *store.Tx, l *reportLetter) error {
-	d, err := store.Domains.Get(tx, l.from.ID)
-	if isGone(err) {
-		s.release(l.draft)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	sub := &store.Submission{
-		AccountID: d.AccountID, DomainID: d.ID, MessageID: l.summary.MessageID, Subject: l.summary.Subject, Blob: l.blob,
-	}
-	_, err = s.enqueue(tx, sub, d, l.to)
+	_, err := s.enqueue(tx, &store.Submission{
+		AccountID: l.account, DomainID: l.from.ID, MessageID: l.summary.MessageID, Subject: l.summary.Subject, Blob: l.blob,
+	}, l.from, l.to)
 	return err
 }
 
@@ -169,14 +159,15 @@ func (s *Service) makeReport(args reportArgs) (*rua.DMARC, []string, error) {
 // A reportLetter is a message with a report, ready to be sent.
 type reportLetter struct {
 	*draft
-	from *store.Domain
-	to   []Rcpt
+	from    *store.Domain // see reporter
+	account string
+	to      []Rcpt
 }
 
 // composeReport writes the message with a report; nil if nobody wants it, or no domain is here that it could come from.
 func (s *Service) composeReport(report *rua.DMARC, targets []auth.ReportTarget) (*reportLetter, error) {
-	from, err := s.reporter()
-	if from == nil || err != nil || len(targets) == 0 {
+	from, account, err := s.reporter()
+	if err != nil || len(targets) == 0 {
 		return nil, err
 	}
 	report.Email = "postmaster@" + from.Name
@@ -198,7 +189,7 @@ func (s *Service) composeReport(report *rua.DMARC, targets []auth.ReportTarget) 
 	if err != nil {
 		return nil, err
 	}
-	return &reportLetter{d, from, to}, nil
+	return &reportLetter{d, from, account, to}, nil
 }
 
 func (s *Service) reportDraft(report *rua.DMARC, from *store.Domain, to []Rcpt, file []byte) *msg.Draft {
@@ -229,25 +220,4 @@ func takersOf(targets []auth.ReportTarget, size int64) (out []Rcpt) {
 		out = append(out, Rcpt{Address: address, Notify: "NEVER"})
 	}
 	return out
-}
-
-// reporter is the domain whose postmaster sends reports: one of the operator's account, the oldest, that can send; the one
-// that this host's name is in, where there is such a one. Reports have to pass DMARC themselves (RFC 7489 section 7.2.1), and
-// mail of that domain is signed.
-func (s *Service) reporter() (out *store.Domain, err error) {
-	err = s.Store.View(func(tx *store.Tx) error {
-		for a := range store.Accounts.All(tx) {
-			for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
-				if d.Status != "complete" || d.DNSProvider == "external" {
-					continue
-				}
-				if out == nil || strings.HasSuffix("."+s.hostname(), "."+d.Name) {
-					out = d
-				}
-			}
-			break
-		}
-		return nil
-	})
-	return out, err
 }

@@ -17,8 +17,8 @@ import (
 
 var stranger = netip.MustParseAddr("192.0.2.1")
 
-// arrive has a message come in, and gives what it answers.
-func (i *installation) arrive(ip netip.Addr, from, to, text string) error {
+// comeIn has a message come in, and gives what it answers.
+func (i *installation) comeIn(ip netip.Addr, from, to, text string) error {
 	i.t.Helper()
 	r, err := i.svc.Accepts(context.Background(), RecipientQuery{From: from, To: to, RemoteIP: ip})
 	if err != nil {
@@ -107,7 +107,7 @@ func TestReportsGoOut(t *testing.T) {
 		{stranger, "a@quiet.test", "a@quiet.test", 250},
 		{stranger, "a@none.test", "a@none.test", 250},
 	} {
-		if got := codeOf(i.arrive(tc.ip, tc.path, "ann@example.test", letterFrom(tc.author))); got != tc.code {
+		if got := codeOf(i.comeIn(tc.ip, tc.path, "ann@example.test", letterFrom(tc.author))); got != tc.code {
 			t.Errorf("%d: %d", n, got)
 		}
 	}
@@ -150,7 +150,7 @@ func TestReportSaysWhatWasDone(t *testing.T) {
 	for _, tc := range []struct{ ip, path, author string }{
 		{"192.0.2.1", "a@far.test", "a@far.test"}, {"192.0.2.1", "b@far.test", "b@far.test"}, {"192.0.2.9", "", "a@far.test"}, {"192.0.2.9", "a@evil.test", "a@m.far.test"},
 	} {
-		_ = i.arrive(netip.MustParseAddr(tc.ip), tc.path, "ann@example.test", letterFrom(tc.author)) // one is refused
+		_ = i.comeIn(netip.MustParseAddr(tc.ip), tc.path, "ann@example.test", letterFrom(tc.author)) // one is refused
 	}
 	i.yesterday()
 	args := reportArgs{i.st.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly), "far.test"}
@@ -195,7 +195,7 @@ func TestCountsAreBounded(t *testing.T) {
 		}
 		return nil
 	})
-	if err := i.arrive(stranger, "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil {
+	if err := i.comeIn(stranger, "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(i.counted()); n != maxCountsOfDomain {
@@ -205,7 +205,7 @@ func TestCountsAreBounded(t *testing.T) {
 	i.update(func(tx *store.Tx) error {
 		return store.DMARCDays.Put(tx, &store.DMARCDay{Day: day, Rows: maxCountsOfDay})
 	})
-	if err := i.arrive(stranger, "a@evil.test", "ann@example.test", letterFrom("a@b.other.test")); err != nil {
+	if err := i.comeIn(stranger, "a@evil.test", "ann@example.test", letterFrom("a@b.other.test")); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(i.counted()); n != maxCountsOfDomain {
@@ -280,7 +280,7 @@ func TestReportsComeIn(t *testing.T) {
 	name := "far.test!mine.test!1795132800!1795219199.xml.gz"
 	in := func(ip netip.Addr, path, to, author, filename, kind string, content []byte) {
 		t.Helper()
-		if err := i.arrive(ip, path, to, reportLetterOf(t, author, filename, kind, content)); err != nil {
+		if err := i.comeIn(ip, path, to, reportLetterOf(t, author, filename, kind, content)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -319,7 +319,7 @@ func TestReportsOfOurOwn(t *testing.T) {
 	d := i.addDomain(i.account, "asks.test", func(d *store.Domain) { d.CatchAll = "ann@example.test" })
 	i.dns.txt["_dmarc.asks.test"] = "v=DMARC1; p=quarantine; rua=mailto:reports@asks.test"
 	i.run()
-	if err := i.arrive(stranger, "", "ann@example.test", letterFrom("a@asks.test")); err != nil {
+	if err := i.comeIn(stranger, "", "ann@example.test", letterFrom("a@asks.test")); err != nil {
 		t.Fatal(err)
 	}
 	i.yesterday()

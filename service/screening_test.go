@@ -65,7 +65,7 @@ func TestTrustedSealers(t *testing.T) {
 		if tc.change != nil {
 			sealed = tc.change(sealed)
 		}
-		if got := codeOf(i.arrive(stranger, "bounce@list.test", "ann@example.test", sealed)); got != tc.code {
+		if got := codeOf(i.comeIn(stranger, "bounce@list.test", "ann@example.test", sealed)); got != tc.code {
 			t.Errorf("%s: %d, want %d", name, got, tc.code)
 		}
 		if n := len(i.folder(mb, "INBOX")); (n == 1) != (tc.code == 250) {
@@ -83,7 +83,7 @@ func TestTrustedSealers(t *testing.T) {
 func TestGreylisting(t *testing.T) {
 	i, mb := screened(t, Spam{Greylisting: true})
 	from := func(ip, path, author string) int {
-		return codeOf(i.arrive(netip.MustParseAddr(ip), path, "ann@example.test", letterFrom(author)))
+		return codeOf(i.comeIn(netip.MustParseAddr(ip), path, "ann@example.test", letterFrom(author)))
 	}
 	older := func(by time.Duration) {
 		t.Helper()
@@ -181,7 +181,7 @@ func TestFirstSenderWaits(t *testing.T) {
 		waits bool
 	}{{"192.0.2.1", true}, {"192.0.2.1", false}, {"198.51.100.1", true}} {
 		began := time.Now()
-		if err := i.arrive(netip.MustParseAddr(tc.ip), "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil {
+		if err := i.comeIn(netip.MustParseAddr(tc.ip), "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); (took >= wait) != tc.waits {
@@ -192,7 +192,7 @@ func TestFirstSenderWaits(t *testing.T) {
 		i.svc.screener.delayed <- struct{}{}
 	}
 	began := time.Now()
-	if err := i.arrive(netip.MustParseAddr("198.51.100.1"), "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil || time.Since(began) >= wait {
+	if err := i.comeIn(netip.MustParseAddr("198.51.100.1"), "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil || time.Since(began) >= wait {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }
@@ -216,7 +216,7 @@ func TestListedClients(t *testing.T) {
 		i, mb := screened(t, Spam{DNSBL: []string{"bl.test", "other.test"}, DNSBLJunk: junk})
 		i.dns.txt["1.2.0.192.other.test"] = "seen spamming, see https://other.test/"
 		i.svc.Resolver = listDNS{i.dns, map[string]string{"1.2.0.192.other.test": "127.0.0.2"}}
-		err := i.arrive(stranger, "a@far.test", "ann@example.test", letterFrom("a@far.test"))
+		err := i.comeIn(stranger, "a@far.test", "ann@example.test", letterFrom("a@far.test"))
 		want, inJunk := 550, 0
 		if junk {
 			want, inJunk = 250, 1
@@ -224,10 +224,10 @@ func TestListedClients(t *testing.T) {
 		if codeOf(err) != want || !junk && !strings.Contains(err.Error(), "192.0.2.1 is listed by other.test: seen spamming, see https://other.test/") {
 			t.Errorf("junk %v: %v", junk, err)
 		}
-		if err := i.arrive(netip.MustParseAddr("192.0.2.2"), "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil {
+		if err := i.comeIn(netip.MustParseAddr("192.0.2.2"), "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil {
 			t.Error(err)
 		}
-		if err := i.arrive(stranger, "a@far.test", "postmaster@example.test", letterFrom("a@far.test")); err != nil {
+		if err := i.comeIn(stranger, "a@far.test", "postmaster@example.test", letterFrom("a@far.test")); err != nil {
 			t.Errorf("postmaster: %v", err)
 		}
 		if in, bad := len(i.folder(mb, "INBOX")), len(i.folder(mb, "Junk")); in != 1 || bad != inJunk {
@@ -285,7 +285,7 @@ func TestFilterDecides(t *testing.T) {
 	}()
 	i, mb := screened(t, Spam{Milter: &milter.Client{Network: "tcp", Address: ln.Addr().String(), Timeout: 200 * time.Millisecond}})
 	began := time.Now()
-	if err := i.arrive(stranger, "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil || time.Since(began) > 5*time.Second {
+	if err := i.comeIn(stranger, "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil || time.Since(began) > 5*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	<-silent
@@ -312,7 +312,7 @@ func TestFilteredMessage(t *testing.T) {
 		}
 	}()
 	i, mb := screened(t, Spam{Milter: &milter.Client{Network: "tcp", Address: ln.Addr().String()}})
-	if err := i.arrive(stranger, "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil {
+	if err := i.comeIn(stranger, "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil {
 		t.Fatal(err)
 	}
 	got := i.folder(mb, "Junk")

@@ -44,6 +44,7 @@ type Store struct {
 	closeErr  error
 	committed chan struct{} // closed when the committer has ended
 	failure   failure
+	resident  resident // the committer's
 
 	pins    pins
 	compact compactor
