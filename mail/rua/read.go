@@ -74,8 +74,10 @@ type parser struct {
 	record *Record
 	reason *Reason
 	auth   *AuthResult
-	path   []string
+	names  []string // of the elements that are open
+	paths  []string // of each, below the root, with slashes
 	text   strings.Builder
+	count  int // records
 	done   bool
 }
 
@@ -102,40 +104,57 @@ func (p *parser) read(in *tokens) error {
 func (p *parser) take(t xml.Token) error {
 	switch t := t.(type) {
 	case xml.StartElement:
-		if len(p.path) == maxDepth {
-			return errors.New("elements lie too deep")
+		if err := p.open(t.Name.Local); err != nil {
+			return err
 		}
-		if len(p.path) == 0 && t.Name.Local != "feedback" {
-			return errors.New("it begins with another element")
-		}
-		p.path = append(p.path, t.Name.Local)
-		p.text.Reset()
-		p.begin()
 	case xml.CharData:
 		if room := 4*maxText - p.text.Len(); room > 0 {
 			p.text.Write(t[:min(len(t), room)])
 		}
 	case xml.EndElement:
-		if len(p.path) == 0 || p.path[len(p.path)-1] != t.Name.Local {
+		last := len(p.names) - 1
+		if last < 0 || p.names[last] != t.Name.Local {
 			return errors.New("elements do not match")
 		}
-		p.end(strings.Join(p.path[1:], "/"), p.text.String())
-		p.path = p.path[:len(p.path)-1]
+		p.end(p.paths[last], p.text.String())
+		p.names, p.paths = p.names[:last], p.paths[:last]
 		p.text.Reset()
-		p.done = len(p.path) == 0
+		p.done = last == 0
 	}
 	return nil
 }
 
-func (p *parser) begin() {
-	switch strings.Join(p.path[1:], "/") {
+// open begins an element.
+func (p *parser) open(name string) error {
+	path := name
+	switch depth := len(p.names); {
+	case depth == maxDepth:
+		return errors.New("elements lie too deep")
+	case depth == 0 && name != "feedback":
+		return errors.New("it begins with another element")
+	case depth == 0:
+		path = ""
+	case depth > 1:
+		path = p.paths[depth-1] + "/" + name
+	}
+	p.names, p.paths = append(p.names, name), append(p.paths, path)
+	p.text.Reset()
+	return p.begin(path)
+}
+
+func (p *parser) begin(path string) error {
+	switch path {
 	case "record":
+		if p.count++; p.count > maxRecords {
+			return errors.New("it has too many records")
+		}
 		p.record = &Record{}
 	case "record/row/policy_evaluated/reason":
 		p.reason = &Reason{}
 	case "record/auth_results/dkim", "record/auth_results/spf":
 		p.auth = &AuthResult{}
 	}
+	return nil
 }
 
 func (p *parser) end(path, text string) {

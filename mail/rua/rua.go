@@ -19,11 +19,12 @@ const (
 	MaxPolicies = 100      // of a TLS report
 	MaxFailures = 200      // of a policy
 
-	maxText  = 256      // bytes of one text
-	maxAuth  = 20       // DKIM and SPF results of one record, each
-	maxDepth = 16       // elements within each other
-	maxToken = 64 << 10 // bytes of one tag or text
-	maxCount = 1_000_000_000_000
+	maxText    = 256      // bytes of one text
+	maxAuth    = 20       // DKIM and SPF results of one record, each
+	maxDepth   = 16       // elements within each other
+	maxRecords = 50_000   // of a report that is read at all
+	maxToken   = 64 << 10 // bytes of one tag or text
+	maxCount   = 1_000_000_000_000
 )
 
 // ErrReport is wrapped by every error about a report that cannot be read: it is no report, damaged, or beyond the bounds.
