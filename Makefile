@@ -1,7 +1,7 @@
 # make run builds and starts the sandbox; make test runs every test.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
-FUZZTIME ?= 20s
+FUZZTIME ?= 60s
 
 .PHONY: build run test race lint fuzz soak bench peers clean
 
@@ -24,7 +24,7 @@ lint:
 	@sh .ci/lint
 
 fuzz:
-	@sh .ci/fuzz $(FUZZTIME)
+	@.ci/fuzz $(FUZZTIME)
 
 # The tests of long runs at their full size.
 soak:

@@ -67,7 +67,7 @@ func (in *installation) close() error {
 func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Config, own *ownResolver, err error) {
 	c = service.Config{
 		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), Version: version,
-		AllowPrivate: bool(s.Private), DNSCheckInterval: s.Zones.CheckInterval.d, Log: log, Limits: serviceLimits(s.Limits),
+		AllowPrivate: bool(s.Private), DNSCheckInterval: s.Zones.CheckInterval.d, Log: log, Limits: serviceLimits(s.Limits), Spam: s.Spam.service(),
 	}
 	if c.Hostname == "" {
 		c.Hostname = "mail.mailstead.test"

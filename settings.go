@@ -49,6 +49,7 @@ type settings struct {
 	Edge      edgeSettings      `toml:"cloudflare"`
 	RDAP      rdapSettings      `toml:"rdap"`
 	Limits    limitSettings     `toml:"limits"`
+	Spam      spamSettings      `toml:"spam"`
 	Zones     dnsSettings       `toml:"-"`
 }
 
@@ -109,7 +110,7 @@ func production() settings {
 	return settings{
 		HTTP: address{":80"}, HTTPTLS: address{":443"}, SMTP: address{":25"}, Submission: address{":587"},
 		Submissions: address{":465"}, IMAP: address{":143"}, IMAPS: address{":993"}, DNS: address{":53"}, Directory: acmeURL{ca.LetsEncrypt},
-		MXPort: 25, LogFormat: logForm{"text"}, LogLevel: logLevel{"info"},
+		MXPort: 25, LogFormat: logForm{"text"}, LogLevel: logLevel{"info"}, Spam: spamSettings{DMARCReports: true},
 	}
 }
 
@@ -257,6 +258,9 @@ func (s *settings) check() error {
 	}
 	if err := s.Registrar.check(); err != nil {
 		return usageError{err}
+	}
+	if err := s.Spam.check(); err != nil {
+		return err
 	}
 	return s.Zones.check()
 }

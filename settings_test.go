@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -274,6 +275,47 @@ func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	}
 	if got := was.differences(was); len(got) != 0 {
 		t.Errorf("the same settings differ in %v", got)
+	}
+}
+
+func TestSpamSettings(t *testing.T) {
+	s, err := merged(t, `
+[spam]
+trusted_sealers = ["Lists.Example.org."]
+milter = "inet:127.0.0.1:11332"
+milter_timeout = "3s"
+dnsbl = ["zen.example", "bl.example"]
+dnsbl_action = "junk"
+greylisting = true
+first_sender_delay = "10s"
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.Spam.service()
+	if got.Reports || !got.DNSBLJunk || !got.Greylisting || got.FirstDelay != 10*time.Second || !slices.Equal(got.DNSBL, []string{"zen.example", "bl.example"}) ||
+		!slices.Equal(got.TrustedSealers, []string{"lists.example.org"}) || got.Milter.Network != "tcp" || got.Milter.Address != "127.0.0.1:11332" || got.Milter.Timeout != 3*time.Second {
+		t.Errorf("%+v", got)
+	}
+	if s, err = merged(t, `hostname = "mail.example.com"`); err != nil || !s.Spam.service().Reports || s.Spam.service().Milter != nil {
+		t.Errorf("production: %+v, %v", s.Spam, err)
+	}
+	if s, err = merged(t, "hostname = \"mail.example.com\"\n[spam]\ndmarc_reports = false"); err != nil || s.Spam.service().Reports {
+		t.Errorf("switched off: %+v, %v", s.Spam, err)
+	}
+	for file, want := range map[string]string{
+		`milter = "127.0.0.1:11332"`: "line 2: \"127.0.0.1:11332\" is no filter",
+		`milter = "unix:relative"`:   "line 2",
+		`dnsbl = ["not a name"]`:     "is no domain name",
+		`dnsbl_action = "drop"`:      "line 2",
+		`first_sender_delay = "1h"`:  "from 0s to 1m",
+		`greylist = true`:            "there is no setting \"spam.greylist\"",
+		`milter_timeout = "1h"`:      "milter_timeout",
+		`dnsbl = ["a.b","a.b","a.b","a.b","a.b","a.b","a.b","a.b","a.b","a.b","a.b"]`: "at most 10 lists",
+	} {
+		if _, err := merged(t, "[spam]\n"+file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", file, err, want)
+		}
 	}
 }
 

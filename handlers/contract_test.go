@@ -71,6 +71,13 @@ const (
 	jobShape = `id job_id type status(queued|in_progress|completed|error|cancelled) status_detail|null progress{completed,total,percent}|null
 		steps[{name,status(queued|in_progress|completed|error|skipped),error|null,at|null}] resource{type,id,name}|null result|null error{code,message}|null
 		attempts next_attempt_at|null created_by created_at started_at|null updated_at completed_at|null`
+	dmarcReportShape = `id report_id org_name email|null date_begin date_end policy{domain,p(none|quarantine|reject),sp(none|quarantine|reject),adkim(r|s),aspf(r|s),pct}
+		records[{source_ip,count,disposition(none|quarantine|reject),dkim(pass|fail),spf(pass|fail),header_from,envelope_from|null,envelope_to|null,
+		reasons[{type,comment|null}],dkim_results[{domain,selector|null,result}],spf_results[{domain,scope|null,result}]}] records_omitted
+		totals{messages,passed,failed} authenticated received_from|null received_at`
+	tlsReportShape = `id report_id org_name contact|null date_begin date_end policies[{type(sts|tlsa|no-policy-found),domain,strings[],mx_hosts[],
+		successful,failed,failures[{result_type,sessions,sending_ip|null,mx_host|null,receiving_ip|null,reason|null}]}] totals{successful,failed}
+		authenticated received_from|null received_at`
 	suppressionShape = "email reason(bounce|complaint|manual) message_id|null created_at"
 	domainEvent      = "domain_id domain status dns_provider source job_id|null "
 	userEvent        = "user_id email username domain domain_id name "
@@ -112,6 +119,8 @@ var answers = []struct {
 	{"PATCH", "/v1/domains/{builtin}", `{"notes":"n"}`, 200, domainShape},
 	{"GET", "/v1/domains/{builtin}/dns-status", "", 200, dnsStatusShape},
 	{"GET", "/v1/domains/{builtin}/email-users", "", 200, "data[] " + pageShape},
+	{"GET", "/v1/domains/{builtin}/dmarc-reports", "", 200, long(dmarcReportShape)},
+	{"GET", "/v1/domains/{builtin}/tls-reports?org=far&date_from=2026-11-20&date_to=2026-11-20", "", 200, long(tlsReportShape)},
 	{"GET", "/v1/domains/{manual}/dns-status?refresh=true", "", 200, dnsStatusShape},
 	{"GET", "/v1/domains/{manual}/dns-records", "", 200, dnsRecordsShape},
 	{"POST", "/v1/domains/{manual}/verify-dns", "", 200, verifyShape},
@@ -217,6 +226,16 @@ func newContractWorld(t *testing.T) (*sandbox, map[string]string) {
 			"--b\n\nhello\n--b\nContent-Disposition: attachment; filename=a.txt\n\nfile\n--b--\n", mail{})
 	}
 	b.Map(t, b.Owner.AccountID, "<one@boxes.test>", "<two@far.test>")
+	b.patch("/v1/domains/"+ids["builtin"], `{"catch_all":"ben@boxes.test"}`).is(200)
+	for _, file := range []string{servicetest.DMARCFile, servicetest.TLSFile} {
+		for _, id := range []string{"one", "two"} {
+			if err := b.Arrive(t, "", "postmaster@builtin.test", servicetest.ReportMail("noreply@far.test", file, "builtin.test", id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.ReportsRead(t)
+	b.patch("/v1/domains/"+ids["builtin"], `{"catch_all":null}`).is(200)
 	return b, ids
 }
 
@@ -328,7 +347,8 @@ var permitted = []struct{ scope, roles, operations string }{
 	{"read", "owner admin member", `get_account get_usage list_team_users list_tokens list_domains get_domain get_dns_status get_dns_records search_domain
 		search_domains_bulk suggest_domains check_provider list_custom_dns_records list_domain_email_users list_email_users get_email_user generate_names
 		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
-		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions`},
+		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
+		list_dmarc_reports list_tls_reports`},
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
 		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages mark_inbox_message delete_inbox_message
 		retry_message cancel_message create_suppression delete_suppression`},
@@ -410,6 +430,8 @@ var longLists = []struct {
 }{
 	{"/v1/domains", "25", "100"},
 	{"/v1/email-users", "25", "100"},
+	{"/v1/domains/{builtin}/dmarc-reports", "25", "100"},
+	{"/v1/domains/{builtin}/tls-reports", "25", "100"},
 	{"/v1/domains/{hosted}/email-users", "25", "100"},
 	{"/v1/email-users/{ann}/inbox", "25", "100"},
 	{"/v1/inbox", "100", "200"},

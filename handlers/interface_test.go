@@ -55,6 +55,8 @@ POST /v1/email-users/bulk-delete delete_email_users_bulk
 GET /v1/email-users/{user_id} get_email_user
 PATCH /v1/email-users/{user_id} update_email_user
 DELETE /v1/email-users/{user_id} delete_email_user
+GET /v1/domains/{domain_id}/dmarc-reports list_dmarc_reports
+GET /v1/domains/{domain_id}/tls-reports list_tls_reports
 GET /v1/email-user-templates list_templates
 POST /v1/email-user-templates create_template
 GET /v1/email-user-templates/{template_id} get_template

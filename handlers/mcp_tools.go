@@ -24,6 +24,7 @@ var outward = []string{
 	"search_domain", "search_domains_bulk", "suggest_domains", "check_provider", "check_nameservers", "verify_dns", "setup_domain", "connect_domains",
 	"get_dns_status", "send_email", "retry_message", "refresh_email_user_inbox", "refresh_inbox", "list_email_user_inbox", "list_inbox", "get_message", "get_inbox_message",
 	"create_webhook", "update_webhook", "test_webhook", "redeliver_event", "list_webhook_deliveries", "list_messages", "list_events",
+	"list_dmarc_reports", "list_tls_reports",
 }
 
 // destructive are the tools that take something away or cannot be undone, besides those whose method is DELETE.

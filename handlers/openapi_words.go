@@ -130,6 +130,10 @@ const (
 	recordErrors = dnsErrors + " domain_busy invalid_record cname_at_apex managed_record_collision duplicate_record"
 )
 
+// reportsText is about both kinds of reports.
+const reportsText = "Newest first; kept for 90 days. They are taken from mail that reaches any address of the account and is about the domain. Anybody can send one: " +
+	"`authenticated` tells whether the message that brought it is from `received_from`. Dates are of what a report is about; `org` is a part of `org_name`."
+
 var abouts = map[string]about{
 	"get_account":         {group: "Account", summary: "Show the account", text: "Its plan, limits, mail servers, and whose token asks."},
 	"update_account":      {group: "Account", summary: "Change the account's name or warm-up phrases", show: "name warmup_phrases"},
@@ -166,6 +170,8 @@ var abouts = map[string]about{
 	"delete_custom_dns_record": {group: "DNS", summary: "Delete a record", errors: dnsErrors + " domain_busy"},
 	"set_dmarc":                {group: "DNS", summary: "Set a DMARC policy of your own", errors: dnsErrors + " domain_busy invalid_dmarc"},
 	"reset_dmarc":              {group: "DNS", summary: "Go back to the policy p=reject", errors: dnsErrors + " domain_busy"},
+	"list_dmarc_reports":       {group: "DNS", summary: "List what others report about mail in a domain's name", text: reportsText},
+	"list_tls_reports":         {group: "DNS", summary: "List what others report about TLS with a domain's mail hosts", text: reportsText},
 	"set_redirect":             {group: "DNS", summary: "Redirect a domain's website", errors: "domain_busy"},
 	"delete_redirect":          {group: "DNS", summary: "End a redirect", errors: "domain_busy"},
 	"set_forward":              {group: "DNS", summary: "Forward a domain's mail that no mailbox takes", errors: "domain_busy"},

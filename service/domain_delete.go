@@ -95,7 +95,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	for _, step := range []provisionStep{
 		{stepMailboxes, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
 		dns,
-		{stepCustomRecords, func() error { return s.eraseCustomRecords(ctx, d.ID) }},
+		{stepCustomRecords, func() error { return errors.Join(s.eraseCustomRecords(ctx, d.ID), s.eraseReports(ctx, d.ID)) }},
 	} {
 		jobs.Step(ctx, step.name, "in_progress", "")
 		switch err := step.do(); {

@@ -27,6 +27,9 @@ func (s *Service) kinds() []jobs.Kind {
 		s.resignKind(),
 		s.policyKind(),
 		s.tlsReportKind(),
+		s.readKind(),
+		s.reportKind(),
+		s.reportSweepKind(),
 		s.deliverKind(kindDeliver, localLanes, 0, 0),
 		s.deliverKind(kindDirect, directLanes, directMost, directEach),
 		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
@@ -43,6 +46,7 @@ func (s *Service) register() {
 	s.Queue.Every("zones_resign", time.Hour)
 	s.Queue.Every("tls_policies", time.Hour)
 	s.Queue.Every("tls_reports", time.Hour)
+	s.Queue.Every("dmarc_report_sweep", time.Hour) // where reports are off, for those that are counted already
 	if s.Config.ACME != nil {
 		s.Queue.Every("certificate_sweep", time.Hour)
 	}

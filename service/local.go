@@ -70,6 +70,9 @@ func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *mailing, d *dr
 			sender: m.sub.Sender, folder: store.InboxID, received: tx.Now(), genuine: !m.sub.Forward || m.sub.ReportTo != "",
 		})
 	}
+	if err == nil && mayHoldReport(d.summary) {
+		err = s.keepForReading(tx, to.domain.AccountID, d, row.Domain, !m.sub.Forward)
+	}
 	if err != nil {
 		s.giveUp(d)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,43 +154,40 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	if head.hops >= maxHops {
 		return "", smtpErrorf(554, "5.4.6", "The message goes round in circles: it has passed %d servers.", head.hops)
 	}
-	verdict, err := s.judge(ctx, in, head)
+	trace, id := s.Trace(in.Client, onlyOne(in.Recipients))
+	f, err := s.screen(ctx, in, head, id)
 	if err != nil {
 		return "", overStore(err)
 	}
-	if verdict.Policy == auth.PolicyReject {
-		return "", smtpErrorf(550, "5.7.1", "DMARC: %s wants mail rejected that it has not authenticated.", verdict.FromDomain)
-	}
-	trace, id := s.Trace(in.Client, onlyOne(in.Recipients))
-	in.Body.Prepend(append(finalFields(in), append([]byte(verdict.Header), trace...)...))
+	in.Body.Prepend(slices.Concat(finalFields(in), []byte(f.verdict.Header), f.fields, trace))
 	d, err := s.prepare(in.Body, Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.now()})
 	if err != nil {
 		return "", overStore(err)
 	}
-	d.meta.SPF, d.meta.DKIM, d.meta.DMARC = string(verdict.SPF), string(verdict.DKIM), string(verdict.DMARC)
-	err = s.Store.Update(func(tx *store.Tx) error { return s.deliver(tx, in, head, d, verdict) })
+	d.meta.SPF, d.meta.DKIM, d.meta.DMARC = string(f.verdict.SPF), string(f.verdict.DKIM), string(f.verdict.DMARC)
+	err = s.Store.Update(func(tx *store.Tx) error { return s.deliver(tx, in, head, d, f) })
 	s.release(d) // does nothing where it is referred to
 	return id, overStore(err)
 }
 
 // deliver places a message at the destination of every recipient. What they take may have changed since they were named.
-func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, v *auth.Verdict) error {
+func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, f *finding) error {
 	type place struct {
 		mailbox uint32
 		forward string
 		row     string
 	}
-	done := map[place]bool{}
+	done, accounts := map[place]bool{}, map[string]bool{}
 	for _, r := range in.Recipients {
 		to, err := s.receiver(tx, r.address)
 		if err != nil {
 			return err
 		}
 		p := place{forward: to.forward}
-		a := arrival{sender: in.From, folder: store.InboxID, received: tx.Now(), genuine: v.SPF == auth.Pass || v.DMARC == auth.Pass}
+		a := arrival{sender: in.From, folder: store.InboxID, received: tx.Now(), genuine: f.verdict.SPF == auth.Pass || f.verdict.DMARC == auth.Pass}
 		if to.mailbox != nil {
 			p = place{mailbox: to.mailbox.Num}
-			if a.folder, err = folderFor(tx, to.mailbox, v); err != nil {
+			if a.folder, err = folderFor(tx, to.mailbox, f.junk); err != nil {
 				return err
 			}
 		}
@@ -209,14 +207,34 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, v *au
 		if err := s.place(tx, to, d, a); err != nil {
 			return err
 		}
+		accounts[to.domain.AccountID] = true
 	}
-	return nil
+	return s.follows(tx, in, d, f, accounts)
 }
 
-// folderFor is INBOX, or Junk for what its author's domain wants set aside. A mailbox whose user has deleted Junk gets it
-// in INBOX.
-func folderFor(tx *store.Tx, mb *store.Mailbox, v *auth.Verdict) (uint32, error) {
-	if v.Policy != auth.PolicyQuarantine {
+// follows does what follows from a message that is filed: a report that it may hold is read, or it is counted for one, and
+// its author is known from now on.
+func (s *Service) follows(tx *store.Tx, in Incoming, d *draft, f *finding, accounts map[string]bool) error {
+	report := mayHoldReport(d.summary)
+	for id := range accounts {
+		if report {
+			if err := s.keepForReading(tx, id, d, f.verdict.FromDomain, f.verdict.Authentic()); err != nil {
+				return err
+			}
+		}
+		if err := s.noteSender(tx, id, f.verdict, f.junk); err != nil {
+			return err
+		}
+	}
+	if report { // else reports about reports would never end
+		return nil
+	}
+	return s.countDMARC(tx, in, f)
+}
+
+// folderFor is INBOX, or Junk for what is set aside. A mailbox whose user has deleted Junk gets it in INBOX.
+func folderFor(tx *store.Tx, mb *store.Mailbox, junk bool) (uint32, error) {
+	if !junk {
 		return store.InboxID, nil
 	}
 	folders, err := tx.Folders(mb.Num)
@@ -233,7 +251,7 @@ func folderFor(tx *store.Tx, mb *store.Mailbox, v *auth.Verdict) (uint32, error)
 
 // judge finds out whether the message comes from whom it names. DNS that does not answer is no reason to refuse it.
 func (s *Service) judge(ctx context.Context, in Incoming, h *head) (*auth.Verdict, error) {
-	v := auth.Verifier{Resolver: s.Resolver, Now: s.now, Timeout: judgeWithin}
+	v := auth.Verifier{Resolver: s.Resolver, Now: s.now, Timeout: judgeWithin, Pulse: s.screener.pulse}
 	verdict, err := v.Verify(ctx, auth.Request{
 		IP: in.Client.IP, Helo: in.Client.Helo, MailFrom: in.From, AuthservID: s.hostname(),
 		Message: in.Body, Size: in.Body.Size(), HeaderFrom: h.from,

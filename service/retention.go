@@ -44,7 +44,11 @@ func (s *Service) prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		func(tx *store.Tx) (int, error) {
 			return pruneByID(tx, store.Exports, func(e *store.Export) bool { return !now.Before(e.ExpiresAt) }, func(e *store.Export) string { return e.ID })
 		},
+		func(tx *store.Tx) (int, error) {
+			return pruneByID(tx, store.Reports, func(r *store.Report) bool { return now.Sub(r.ReceivedAt) > reportsKept }, func(r *store.Report) string { return r.ID })
+		},
 		func(tx *store.Tx) (int, error) { return pruneReplays(tx, now) },
+		s.pruneScreened,
 	} {
 		if err := s.pruneAll(ctx, step); err != nil {
 			return nil, err

@@ -32,6 +32,7 @@ type Config struct {
 	MXPort      int
 	Relays      []Relay
 	Limits      Limits
+	Spam        Spam
 	Registrars  []registrar.Registrar               // the first one is asked for prices
 	RDAP        RDAP                                // asked where no registrar answers; nil: nobody is
 	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
@@ -127,6 +128,7 @@ type Service struct {
 	looks   chan struct{} // one place for each live look at a domain's DNS
 	reverse reverse
 
+	screener  *screener
 	edgeTurns turns // of the domains at the edge provider
 
 	relays    relays
@@ -159,6 +161,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s.zones.others = s.newSecondaries()
 	s.paces = newPaces(st.Now)
 	s.policies, s.reports = newPolicies(s), s.newReportHTTP()
+	s.screener = newScreener(c.Resolver, st.Now)
 	s.newClients()
 	s.newReaders()
 	s.externals = newExternals(s)

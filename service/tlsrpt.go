@@ -168,13 +168,12 @@ func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target
 	return &tlsLetter{to: to, account: account, domain: from, draft: d}, nil
 }
 
-// reporter is the domain that reports come from, and whose account sends them: the domain of the host's own name, if
-// that is hosted here, so that they are signed; else the bare name, for the first account.
-func (s *Service) reporter() (*store.Domain, string, error) {
-	host := s.Config.Hostname
-	from, account := &store.Domain{Name: host}, ""
-	err := s.Store.View(func(tx *store.Tx) error {
-		for name := host; name != ""; _, name, _ = strings.Cut(name, ".") {
+// reporter is the domain whose postmaster reports to others, and whose account sends them: the domain of the host's own
+// name, if that is hosted here, else the oldest one of the first account, since reports have to be signed by the domain
+// that they come from (RFC 7489 section 7.2.1, RFC 8460 section 3). Where there is none it is the bare name of the host.
+func (s *Service) reporter() (from *store.Domain, account string, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		for name := s.Config.Hostname; name != ""; _, name, _ = strings.Cut(name, ".") {
 			d, err := store.DomainByName.Get(tx, name)
 			if err == nil && d.Status == domainComplete && len(d.DKIM) > 0 {
 				from, account = d, d.AccountID
@@ -184,11 +183,19 @@ func (s *Service) reporter() (*store.Domain, string, error) {
 				return err
 			}
 		}
+		from = &store.Domain{Name: s.Config.Hostname}
 		a, err := findAccount(tx, "")
-		if err == nil {
-			account = a.ID
+		if err != nil {
+			return err
 		}
-		return err
+		account = a.ID
+		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
+			if d.Status == domainComplete && d.DNSProvider != "external" && len(d.DKIM) > 0 {
+				from = d
+				break
+			}
+		}
+		return nil
 	})
 	return from, account, err
 }

@@ -68,10 +68,21 @@ func (tx *Tx) UnrefBlob(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerSubmission}, owner...))
 }
 
-// Kinds of owners of a blob, the first byte of an owner: a message by its key, a submission by its id.
+// RefReport notes that a ReportMail needs the bytes at ref, as RefBlob does for a Submission.
+func (tx *Tx) RefReport(ref BlobRef, owner string) error {
+	return tx.addRef(ref, append([]byte{ownerReport}, owner...))
+}
+
+// UnrefReport takes back what RefReport noted. ref is the ReportMail's Blob as it is stored in this transaction.
+func (tx *Tx) UnrefReport(ref BlobRef, owner string) error {
+	return tx.dropRef(ref, append([]byte{ownerReport}, owner...))
+}
+
+// Kinds of owners of a blob, the first byte of an owner: a message by its key, the others by their ids.
 const (
 	ownerMessage    = 'm'
 	ownerSubmission = 's'
+	ownerReport     = 'r'
 )
 
 func messageOwner(m *Message) []byte {

@@ -252,19 +252,14 @@ func (tx *Tx) owners(ref BlobRef) (owners [][]byte, err error) {
 	return owners, nil
 }
 
-// repointOwner moves the pointer of a message or submission. One that is gone or points elsewhere is damage that Check
-// tells of.
+// repointOwner moves the pointer of a message, submission or report. One that is gone or points elsewhere is damage that
+// Check tells of.
 func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
-	if owner[0] == ownerSubmission {
-		sub, err := Submissions.Get(tx, string(owner[1:]))
-		if errors.Is(err, ErrNotFound) || err == nil && sub.Blob != move.from {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		sub.Blob = move.to
-		return Submissions.Put(tx, sub)
+	switch owner[0] {
+	case ownerSubmission:
+		return repointRecord(tx, Submissions, string(owner[1:]), func(s *Submission) *BlobRef { return &s.Blob }, move)
+	case ownerReport:
+		return repointRecord(tx, ReportMails, string(owner[1:]), func(m *ReportMail) *BlobRef { return &m.Blob }, move)
 	}
 	m, err := tx.ownerMessage(owner)
 	if errors.Is(err, ErrNotFound) || err == nil && m.Blob != move.from {
@@ -276,6 +271,18 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 	m.Blob = move.to
 	key := m.key()
 	return tx.putRow(bktMessage, key[:], m.row())
+}
+
+func repointRecord[T any](tx *Tx, table *Table[T], id string, blob func(*T) *BlobRef, move blobMove) error {
+	rec, err := table.Get(tx, id)
+	if errors.Is(err, ErrNotFound) || err == nil && *blob(rec) != move.from {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	*blob(rec) = move.to
+	return table.Put(tx, rec)
 }
 
 // ownerMessage returns the message that an owner stands for.

@@ -252,14 +252,22 @@ func (c *messageCheck) checkBlobs() {
 // checkOwner verifies that who is noted to refer to a blob does.
 func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	var points BlobRef
-	if owner[0] == ownerSubmission {
+	switch owner[0] {
+	case ownerSubmission:
 		sub, err := Submissions.Get(c.tx, string(owner[1:]))
 		if err != nil {
 			c.add("blob of submission %s: %w", owner[1:], err)
 			return
 		}
 		points = sub.Blob
-	} else {
+	case ownerReport:
+		m, err := ReportMails.Get(c.tx, string(owner[1:]))
+		if err != nil {
+			c.add("blob of report %s: %w", owner[1:], err)
+			return
+		}
+		points = m.Blob
+	default:
 		m, err := c.tx.ownerMessage(owner)
 		if err != nil {
 			c.add("blob of a message: %w", err)
@@ -273,17 +281,24 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	}
 }
 
-// checkSubmissions verifies that every submission's blob is noted as referred to.
+// checkSubmissions verifies that the blob of every submission and report is noted as referred to.
 func (c *messageCheck) checkSubmissions() {
 	for sub := range Submissions.All(c.tx) {
-		if sub.Blob.IsZero() {
-			continue
-		}
-		prefix := blobPrefix(sub.Blob)
-		key := append(append(prefix[:], ownerSubmission), sub.ID...)
-		if string(c.tx.getRow(bktRef, key)) != string(refRow(sub.Blob)) {
-			c.add("submission %s: its blob at %d in segment %08x is not noted as referred to", sub.ID, sub.Blob.Offset, sub.Blob.Segment)
-		}
+		c.checkNoted("submission", ownerSubmission, sub.ID, sub.Blob)
+	}
+	for m := range ReportMails.All(c.tx) {
+		c.checkNoted("report", ownerReport, m.ID, m.Blob)
+	}
+}
+
+func (c *messageCheck) checkNoted(what string, kind byte, id string, blob BlobRef) {
+	if blob.IsZero() {
+		return
+	}
+	prefix := blobPrefix(blob)
+	key := append(append(prefix[:], kind), id...)
+	if string(c.tx.getRow(bktRef, key)) != string(refRow(blob)) {
+		c.add("%s %s: its blob at %d in segment %08x is not noted as referred to", what, id, blob.Offset, blob.Segment)
 	}
 }
 

@@ -20,6 +20,9 @@ var tables = []keeper{
 	Jobs,
 	Webhooks, Events, Deliveries,
 	Submissions, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
+	Submissions, Outgoings, Mappings, Suppressions,
+	ReportMails, Reports, DMARCCounts, DMARCDays,
+	GreyTuples, KnownSenders,
 }
 
 func bucketNames() []string {

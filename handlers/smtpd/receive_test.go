@@ -92,7 +92,7 @@ func TestDeadResolver(t *testing.T) {
 	c.rcpt("ana@example.test")
 	began := time.Now()
 	c.data(mail("dead"), "250")
-	if took := time.Since(began); took > 16*time.Second {
+	if took := time.Since(began); took > 5*time.Second { // a second and the two for the resolver to show that it lives
 		t.Errorf("took %v", took)
 	}
 	if got := h.inbox(t, "ana@example.test", "INBOX"); len(got) != 1 || !strings.Contains(got[0], "spf=temperror") {

@@ -30,6 +30,8 @@ type Chain struct {
 	Reason string // why it is Fail, in a few printable ASCII words
 	Sealer string // d= of the newest seal, in lower-case A-labels; empty without one
 	Sets   int
+
+	results string // what the newest set says that its sealer saw
 }
 
 var (
@@ -112,7 +114,9 @@ func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (C
 	}
 	c := Chain{Result: Pass, Sets: len(sets)}
 	if len(sets) > 0 {
-		c.Sealer, _ = asciiDomain(compact(parseTags(sets[len(sets)-1].seal.value())["d"]))
+		newest := sets[len(sets)-1]
+		c.Sealer, _ = asciiDomain(compact(parseTags(newest.seal.value())["d"]))
+		c.results = newest.results.value()
 	}
 	if err == nil {
 		err = checkSeals(look, sets)

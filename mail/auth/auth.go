@@ -84,8 +84,10 @@ type Signature struct {
 // Verdict is what is known of a message's origin.
 type Verdict struct {
 	// SPF is the result for SPFDomain: the domain of the reverse-path, or of HELO for the null sender.
-	SPF       Result
-	SPFDomain string
+	SPF        Result
+	SPFDomain  string
+	SPFHelo    bool // SPFDomain is that of HELO
+	SPFAligned bool // SPFDomain is aligned with the From domain, whatever SPF is
 	// DKIM is pass when any signature passes, otherwise the result of the most telling one.
 	DKIM       Result
 	Signatures []Signature
@@ -93,6 +95,10 @@ type Verdict struct {
 	// Policy is what the receiver should do for DMARC, after sp= and pct=: PolicyNone, PolicyQuarantine or
 	// PolicyReject; empty when DMARC passes or says nothing about the message.
 	Policy string
+	// SampledOut tells that Policy is milder than what is published, for pct=.
+	SampledOut bool
+	// Published is the record that applies; nil where there is none, or none that can be read.
+	Published *Published
 	// FromDomain is the domain that DMARC was judged for, OrgDomain its organisational domain; empty without one.
 	FromDomain, OrgDomain string
 	// ARC is what those who have forwarded the message say that they saw, if that can be trusted to be theirs.
@@ -111,6 +117,8 @@ type Verifier struct {
 	Rand func(n int) int
 	// MaxVerifications bounds the signatures looked at, the first ones of the header; 0 is 5.
 	MaxVerifications int
+	// Pulse says whether the resolver is dead; nil: nobody knows.
+	Pulse *Pulse
 	// Timeout bounds all DNS of one message, LookupTimeout one look-up, so that one slow name cannot use up the time of
 	// the others; 0 is 20 s and 6 s.
 	Timeout, LookupTimeout time.Duration
@@ -139,10 +147,9 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	verdict := &Verdict{}
 	from := authorsOf(r.HeaderFrom, msg)
 	var found []discovery
-	var heloOnly bool
 	var dkimErr, arcErr error
 	together(
-		func() { verdict.SPF, verdict.SPFDomain, heloOnly = checkSPF(look, r) },
+		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo = checkSPF(look, r) },
 		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, msg) },
 		func() { found = discoverAll(look, from.domains) },
 		func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, msg.fields) },
@@ -155,7 +162,7 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	}
 	verdict.DKIM = overall(verdict.Signatures)
 	v.judge(verdict, from, found)
-	verdict.Header = resultsField(id, verdict, heloOnly)
+	verdict.Header = resultsField(id, verdict)
 	return verdict, nil
 }
 
@@ -184,7 +191,16 @@ func together(fns ...func()) {
 
 func (v *Verifier) lookups(ctx context.Context) (*lookups, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, orDefault(v.Timeout, defaultTimeout))
-	return &lookups{ctx: ctx, resolver: v.Resolver, each: orDefault(v.LookupTimeout, defaultLookupTimeout)}, cancel
+	look := &lookups{ctx: ctx, resolver: v.Resolver, each: orDefault(v.LookupTimeout, defaultLookupTimeout)}
+	if v.Pulse == nil {
+		return look, cancel
+	}
+	look.answered = v.Pulse.answered
+	stop := v.Pulse.watch(ctx, cancel)
+	return look, func() {
+		stop()
+		cancel()
+	}
 }
 
 func (v *Verifier) now() time.Time {

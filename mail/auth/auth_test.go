@@ -180,7 +180,7 @@ func TestResultsFieldCannotBeBrokenOut(t *testing.T) {
 }
 
 func TestResultsFieldOfFailures(t *testing.T) {
-	got := resultsField("mx.here.example", &Verdict{SPF: None, DKIM: None, DMARC: Fail, Policy: PolicyReject, SPFDomain: "h.x.com", FromDomain: "x.com"}, true)
+	got := resultsField("mx.here.example", &Verdict{SPF: None, DKIM: None, DMARC: Fail, Policy: PolicyReject, SPFDomain: "h.x.com", FromDomain: "x.com", SPFHelo: true})
 	want := "Authentication-Results: mx.here.example;\r\n\tspf=none smtp.helo=h.x.com;\r\n\tdkim=none;\r\n\tdmarc=fail policy.dmarc=reject header.from=x.com\r\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

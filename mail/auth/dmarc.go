@@ -10,18 +10,22 @@ import (
 	"sync"
 )
 
-// maxAuthors bounds the From domains that DMARC is judged for.
-const maxAuthors = 5
+const (
+	maxAuthors    = 5 // From domains that DMARC is judged for
+	maxReportURIs = 5 // of one record; RFC 7489 section 6.2 asks for two
+)
 
 // errRecord says that a DMARC record cannot be applied.
 var errRecord = errors.New("malformed DMARC record")
 
-// dmarcRecord is a DMARC record (RFC 7489 section 6.3), without what only reports need.
+// dmarcRecord is a DMARC record (RFC 7489 section 6.3), without what only failure reports need.
 type dmarcRecord struct {
 	policy, subPolicy     string
 	strictDKIM, strictSPF bool
 	percent               int
-	fromOrganisation      bool // published by the organisational domain, so that sp= counts
+	reports               []string // rua=
+	at                    string   // the domain that publishes it
+	fromOrganisation      bool     // that is the organisational domain, so that sp= counts
 }
 
 // parseRecord reads a record that isRecord knows. Only p= and sp= can spoil one, and not even they when there is someone
@@ -34,13 +38,14 @@ func parseRecord(txt string) (dmarcRecord, error) {
 		strictDKIM: strings.EqualFold(tags["adkim"], "s"),
 		strictSPF:  strings.EqualFold(tags["aspf"], "s"),
 		percent:    100,
+		reports:    reportURIs(tags["rua"]),
 	}
 	if pct, err := strconv.ParseUint(tags["pct"], 10, 7); err == nil && pct <= 100 {
 		rec.percent = int(pct)
 	}
 	_, hasSub := tags["sp"]
 	if !isPolicy(rec.policy) || hasSub && !isPolicy(rec.subPolicy) {
-		if !hasReportURI(tags["rua"]) {
+		if len(rec.reports) == 0 {
 			return dmarcRecord{}, errRecord
 		}
 		rec.policy, rec.subPolicy = PolicyNone, PolicyNone
@@ -62,14 +67,16 @@ func isPolicy(s string) bool {
 	return s == PolicyNone || s == PolicyQuarantine || s == PolicyReject
 }
 
-func hasReportURI(list string) bool {
+// reportURIs are the first URIs of a rua= tag, as they are written.
+func reportURIs(list string) (out []string) {
 	for uri := range strings.SplitSeq(list, ",") {
-		u, err := url.Parse(strings.TrimSpace(uri))
-		if err == nil && u.Scheme != "" && (u.Opaque != "" || u.Host != "") {
-			return true
+		uri = strings.TrimSpace(uri)
+		u, err := url.Parse(uri)
+		if err == nil && u.Scheme != "" && (u.Opaque != "" || u.Host != "") && len(out) < maxReportURIs {
+			out = append(out, uri)
 		}
 	}
-	return false
+	return out
 }
 
 // discovery is the record that applies to a From domain, or why there is none: none, temperror or permerror.
@@ -119,6 +126,7 @@ func recordAt(look *lookups, domain string) (dmarcRecord, Result) {
 	if err != nil || len(records) > 1 {
 		return dmarcRecord{}, PermError
 	}
+	rec.at = domain
 	return rec, ""
 }
 
@@ -174,6 +182,36 @@ func (v *Verifier) judge(verdict *Verdict, from authors, found []discovery) {
 		sig := &verdict.Signatures[s]
 		sig.Aligned = i >= 0 && aligned(sig.Domain, verdict.FromDomain, found[i].record.strictDKIM)
 	}
+	if i >= 0 && found[i].failed == "" {
+		rec := found[i].record
+		verdict.Published = rec.published()
+		verdict.SPFAligned = aligned(verdict.SPFDomain, verdict.FromDomain, rec.strictSPF)
+		verdict.SampledOut = verdict.DMARC == Fail && verdict.Policy != rec.asked()
+	}
+}
+
+// Published is the DMARC record that applies to a message, with its defaults filled in.
+type Published struct {
+	Domain                string // that publishes it
+	Policy, SubPolicy     string // p= and sp=
+	StrictDKIM, StrictSPF bool   // adkim= and aspf=
+	Percent               int    // pct=
+	Reports               []string
+}
+
+func (r *dmarcRecord) published() *Published {
+	return &Published{
+		Domain: r.at, Policy: r.policy, SubPolicy: r.subPolicy, StrictDKIM: r.strictDKIM, StrictSPF: r.strictSPF,
+		Percent: r.percent, Reports: r.reports,
+	}
+}
+
+// asked is the policy for the From domain that the record was found for.
+func (r *dmarcRecord) asked() string {
+	if r.fromOrganisation {
+		return r.subPolicy
+	}
+	return r.policy
 }
 
 // judgeDomain judges one From domain by SPF and DKIM (RFC 7489 section 6.6.2).
@@ -208,10 +246,7 @@ func (v *Verifier) judgeDomain(verdict *Verdict, d discovery) (Result, string) {
 // policy is what a record asks for a message that fails. Those that pct= leaves out get the next milder policy (RFC 7489
 // section 6.6.4).
 func (v *Verifier) policy(rec dmarcRecord) string {
-	policy := rec.policy
-	if rec.fromOrganisation {
-		policy = rec.subPolicy
-	}
+	policy := rec.asked()
 	if rec.percent == 100 || v.rand(100) < rec.percent {
 		return policy
 	}

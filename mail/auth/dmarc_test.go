@@ -2,6 +2,7 @@ package auth
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,7 +20,7 @@ func dkimOf(sigs ...Signature) Verdict {
 // signed stands for a signature that was verified with that result.
 func signed(domain string, result Result) Signature { return Signature{Domain: domain, Result: result} }
 
-var dmarcCases = []struct {
+type dmarcCase struct {
 	name   string
 	txt    map[string]string // by From or organisational domain; " | " parts records
 	dead   string            // a name whose server fails
@@ -28,7 +29,9 @@ var dmarcCases = []struct {
 	rand   int
 	result Result
 	policy string
-}{
+}
+
+var dmarcCases = []dmarcCase{
 	{name: "no record", from: "a@x.com", have: spfOf("x.com", Fail), result: None},
 	{name: "SPF passes, same domain", txt: map[string]string{"x.com": rej}, from: "a@x.com", have: spfOf("x.com", Pass), result: Pass},
 	{name: "SPF passes for a subdomain, relaxed", txt: map[string]string{"x.com": rej}, from: "a@x.com", have: spfOf("b.x.com", Pass), result: Pass},
@@ -97,14 +100,18 @@ var dmarcCases = []struct {
 	{name: "quoted local part with an @", txt: map[string]string{"x.com": rej}, from: `"a@evil.com"@x.com`, have: spfOf("evil.com", Pass), result: Fail, policy: "reject"},
 }
 
+func (tc dmarcCase) resolver(t *testing.T) *fakeDNS {
+	dns := &fakeDNS{t: t, txt: map[string][]string{}, servers: map[string]bool{tc.dead: true}}
+	for domain, records := range tc.txt {
+		dns.txt["_dmarc."+domain] = strings.Split(records, " | ")
+	}
+	return dns
+}
+
 func TestDMARCVerdicts(t *testing.T) {
-	for _, tc := range dmarcCases {
+	for _, tc := range slices.Concat(dmarcCases, moreDMARCCases) {
 		t.Run(tc.name, func(t *testing.T) {
-			dns := &fakeDNS{t: t, txt: map[string][]string{}, servers: map[string]bool{tc.dead: true}}
-			for domain, records := range tc.txt {
-				dns.txt["_dmarc."+domain] = strings.Split(records, " | ")
-			}
-			v := &Verifier{Resolver: dns, Rand: func(n int) int {
+			v := &Verifier{Resolver: tc.resolver(t), Rand: func(n int) int {
 				if n != 100 {
 					t.Errorf("Rand(%d), want 100", n)
 				}

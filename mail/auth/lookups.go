@@ -17,39 +17,43 @@ type lookups struct {
 	ctx      context.Context
 	resolver Resolver
 	each     time.Duration
+	answered func() // called when any name was answered; may be nil
 }
 
 func (l *lookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	return lookUp(ctx, l.each, name, l.resolver.LookupTXT)
+	return lookUp(ctx, l, name, l.resolver.LookupTXT)
 }
 
 func (l *lookups) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
-	return lookUp(ctx, l.each, name, l.resolver.LookupMX)
+	return lookUp(ctx, l, name, l.resolver.LookupMX)
 }
 
 func (l *lookups) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
-	return lookUp(ctx, l.each, host, l.resolver.LookupIPAddr)
+	return lookUp(ctx, l, host, l.resolver.LookupIPAddr)
 }
 
 func (l *lookups) LookupAddr(ctx context.Context, addr string) ([]string, error) {
-	return ask(ctx, l.each, addr, l.resolver.LookupAddr)
+	return ask(ctx, l, addr, l.resolver.LookupAddr)
 }
 
-func lookUp[T any](ctx context.Context, each time.Duration, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
+func lookUp[T any](ctx context.Context, l *lookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
 	ascii, ok := asciiDomain(name)
 	if !ok {
 		return nil, &net.DNSError{Err: "not a DNS name", Name: name, IsNotFound: true}
 	}
-	return ask(ctx, each, ascii+".", f)
+	return ask(ctx, l, ascii+".", f)
 }
 
-func ask[T any](ctx context.Context, each time.Duration, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
-	ctx, cancel := context.WithTimeout(ctx, each)
+func ask[T any](ctx context.Context, l *lookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.each)
 	defer cancel()
 	if err := ctx.Err(); err != nil {
 		return nil, &net.DNSError{Err: err.Error(), Name: name, IsTimeout: true, IsTemporary: true}
 	}
 	answers, err := f(ctx, name)
+	if l.answered != nil && (err == nil || notFound(err)) {
+		l.answered()
+	}
 	if err != nil && len(answers) == 0 {
 		return nil, plainDNSError(name, err)
 	}

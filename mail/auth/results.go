@@ -11,8 +11,8 @@ const foldAt = 78
 const maxReason = 80
 
 // resultsField is the Authentication-Results field (RFC 8601) of a verdict.
-func resultsField(id string, v *Verdict, helo bool) string {
-	infos := [][]string{{id}, spfInfo(v, helo)}
+func resultsField(id string, v *Verdict) string {
+	infos := [][]string{{id}, spfInfo(v)}
 	for _, sig := range v.Signatures {
 		infos = append(infos, signatureInfo(sig))
 	}
@@ -40,11 +40,11 @@ func resultsField(id string, v *Verdict, helo bool) string {
 	return f.text.String()
 }
 
-func spfInfo(v *Verdict, helo bool) []string {
+func spfInfo(v *Verdict) []string {
 	words := []string{"spf=" + string(v.SPF)}
 	switch {
 	case v.SPFDomain == "":
-	case helo:
+	case v.SPFHelo:
 		words = append(words, "smtp.helo="+v.SPFDomain)
 	default:
 		words = append(words, "smtp.mailfrom="+v.SPFDomain)

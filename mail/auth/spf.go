@@ -33,6 +33,6 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool
 		heloName = "unknown"
 	}
 	got, _ := spf.CheckHostWithSender(net.IP(r.IP.Unmap().AsSlice()), heloName, sender,
-		spf.WithContext(look.ctx), spf.WithResolver(look))
+		spf.WithContext(look.ctx), spf.WithResolver(spfLookups{look}))
 	return Result(got), domain, helo
 }

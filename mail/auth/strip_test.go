@@ -89,7 +89,7 @@ func TestForgedResultsAreStripped(t *testing.T) {
 }
 
 func TestStripLeavesOurOwnFieldOutToo(t *testing.T) {
-	field := resultsField(ourID, &Verdict{SPF: Pass, SPFDomain: "x.com", DKIM: None, DMARC: Pass, FromDomain: "x.com"}, false)
+	field := resultsField(ourID, &Verdict{SPF: Pass, SPFDomain: "x.com", DKIM: None, DMARC: Pass, FromDomain: "x.com"})
 	if got := strip(t, field+field+testMessage); got != testMessage {
 		t.Errorf("got %q", got)
 	}

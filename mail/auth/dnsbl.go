@@ -1,0 +1,88 @@
+package auth
+
+import (
+	"context"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	dnsblTime = 3 * time.Second
+	maxZones  = 10
+)
+
+// A Listing is an entry of an address in a DNS-based list (RFC 5782).
+type Listing struct {
+	Zone   string // of the list
+	Reason string // as the list gives it, in printable ASCII; "" where it does not
+}
+
+// Listed looks an address up in lists, all at once, and gives the first of them, in their order, that has it. A list that
+// does not answer, in three seconds at most, has nobody in it, and so has one that answers with an address that is no
+// entry: outside of 127.0.0.0/8, as of a domain that is for sale, or in 127.255.255.0/24, where lists tell of errors.
+func Listed(ctx context.Context, r Resolver, zones []string, ip netip.Addr) (Listing, bool) {
+	name := reversed(ip)
+	if name == "" || len(zones) == 0 {
+		return Listing{}, false
+	}
+	zones = zones[:min(len(zones), maxZones)]
+	ctx, cancel := context.WithTimeout(ctx, dnsblTime)
+	defer cancel()
+	look := &lookups{ctx: ctx, resolver: r, each: dnsblTime}
+	found := make([]bool, len(zones))
+	var wg sync.WaitGroup
+	for i, zone := range zones {
+		wg.Go(func() {
+			answers, err := look.LookupIPAddr(ctx, name+"."+zone)
+			for _, a := range answers {
+				entry, ok := netip.AddrFromSlice(a.IP)
+				found[i] = found[i] || err == nil && ok && isEntry(entry.Unmap())
+			}
+		})
+	}
+	wg.Wait()
+	for i, zone := range zones {
+		if found[i] {
+			return Listing{zone, listingReason(look, name+"."+zone)}, true
+		}
+	}
+	return Listing{}, false
+}
+
+func isEntry(ip netip.Addr) bool {
+	if !ip.Is4() {
+		return false
+	}
+	b := ip.As4()
+	return b[0] == 127 && (b[1] != 255 || b[2] != 255)
+}
+
+func listingReason(look *lookups, name string) string {
+	txts, err := look.LookupTXT(look.ctx, name)
+	if err != nil || len(txts) == 0 {
+		return ""
+	}
+	return printable(txts[0])
+}
+
+// reversed is an address as lists have it (RFC 5782 sections 2.1 and 2.4).
+func reversed(ip netip.Addr) string {
+	ip = ip.Unmap()
+	var parts []string
+	switch {
+	case ip.Is4():
+		b := ip.As4()
+		for i := 3; i >= 0; i-- {
+			parts = append(parts, strconv.Itoa(int(b[i])))
+		}
+	case ip.Is6():
+		b := ip.As16()
+		for i := 15; i >= 0; i-- {
+			parts = append(parts, strconv.FormatUint(uint64(b[i]&15), 16), strconv.FormatUint(uint64(b[i]>>4), 16))
+		}
+	}
+	return strings.Join(parts, ".")
+}

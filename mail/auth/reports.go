@@ -1,0 +1,114 @@
+package auth
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// A ReportTarget is an address that aggregate reports go to.
+type ReportTarget struct {
+	Address string // local@domain
+	Most    int64  // bytes that it takes, as they are attached; 0: it has not said
+}
+
+// ReportTargets gives the addresses that reports about a record may be sent to: those of its rua=, of which one in another
+// organisation must have said that it wants them (RFC 7489 section 7.1). waits tells that DNS did not answer about some
+// of them. Only mailto: is known.
+func (v *Verifier) ReportTargets(ctx context.Context, p Published) (targets []ReportTarget, waits bool) {
+	look, cancel := v.lookups(ctx)
+	defer cancel()
+	for _, uri := range p.Reports {
+		target, ok := parseReportURI(uri)
+		if !ok {
+			continue
+		}
+		_, host := splitAddress(target.Address)
+		if orgDomain(host) == orgDomain(p.Domain) {
+			targets = append(targets, target)
+			continue
+		}
+		found, failed := wantsReports(look, p.Domain, host)
+		switch {
+		case failed == TempError:
+			waits = true
+		case failed != "":
+		case len(found.reports) == 0:
+			targets = append(targets, target)
+		default:
+			targets = append(targets, replaced(found.reports, host)...)
+		}
+	}
+	return targets, waits
+}
+
+// wantsReports looks whether a host wants reports about a domain that is not its own. The record there is one of DMARC, of
+// which only the version and rua= count.
+func wantsReports(look *lookups, domain, host string) (dmarcRecord, Result) {
+	txts, err := look.LookupTXT(look.ctx, domain+"._report._dmarc."+host)
+	if err != nil && !notFound(err) {
+		return dmarcRecord{}, TempError
+	}
+	for _, txt := range txts {
+		if isRecord(txt) {
+			return dmarcRecord{reports: reportURIs(parseTags(txt)["rua"])}, ""
+		}
+	}
+	return dmarcRecord{}, None
+}
+
+// replaced are the addresses that a host wants reports at instead, which must be its own.
+func replaced(uris []string, host string) (out []ReportTarget) {
+	for _, uri := range uris {
+		target, ok := parseReportURI(uri)
+		if _, at := splitAddress(target.Address); ok && at == host {
+			out = append(out, target)
+		}
+	}
+	return out
+}
+
+// parseReportURI reads mailto:local@domain!10m (RFC 7489 section 6.2).
+func parseReportURI(uri string) (ReportTarget, bool) {
+	uri, limit, limited := strings.Cut(uri, "!")
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "mailto" {
+		return ReportTarget{}, false
+	}
+	address, err := url.PathUnescape(u.Opaque)
+	local, name := splitAddress(address)
+	domain, ok := asciiDomain(name)
+	if err != nil || !ok || !isLocal(local) {
+		return ReportTarget{}, false
+	}
+	t := ReportTarget{Address: local + "@" + domain}
+	if limited {
+		t.Most, ok = parseSize(limit)
+	}
+	return t, ok
+}
+
+// isLocal tells whether a local part needs no quotes (RFC 5321 section 4.1.2).
+func isLocal(s string) bool {
+	for i := range len(s) {
+		if !isAlnum(s[i]) && !strings.ContainsRune("!#$%&'*+-/=?^_`{|}~.", rune(s[i])) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64 && s[0] != '.' && s[len(s)-1] != '.' && !strings.Contains(s, "..")
+}
+
+// parseSize reads a number of bytes with a unit of powers of 1024; one beyond all reports is none.
+func parseSize(text string) (int64, bool) {
+	number := strings.TrimRight(text, "kKmMgGtT")
+	shift, known := map[string]uint{"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[strings.ToLower(text[len(number):])]
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n <= 0 || !known {
+		return 0, false
+	}
+	if n >= 1<<40>>shift {
+		return 0, true
+	}
+	return n << shift, true
+}

@@ -1,0 +1,397 @@
+// Package milter asks another program what it thinks of a message, by the protocol of Sendmail's filters (version 6), which
+// rspamd, ClamAV and others speak. It does not know mailboxes, nor what is done with the answer.
+//
+// The whole conversation takes place when the message is there. Of what a filter may ask to be changed only new header
+// fields count, and that the message be set aside.
+package milter
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// What a filter can decide.
+const (
+	Accept   = "accept"
+	Reject   = "reject"   // for good
+	TempFail = "tempfail" // for now
+	Discard  = "discard"  // take it and drop it
+)
+
+// A Verdict is what a filter has decided.
+type Verdict struct {
+	Action     string
+	Reply      string // what the client is to be told, beginning with a code, where the filter has said; one line
+	Quarantine string // why the message is to be set aside; "" it is not
+	Fields     []Field
+	Ignored    []string // changes that it asked for and that are not made
+}
+
+// A Field is a header field to be added. Value may be folded, with CRLF.
+type Field struct{ Name, Value string }
+
+// A Message is what a filter is told.
+type Message struct {
+	Hostname  string // ours
+	IP        netip.Addr
+	Port      uint16
+	Helo      string
+	TLS       string // version and cipher; "" without
+	QueueID   string
+	From      string // reverse path
+	To        []string
+	Body      io.ReaderAt // all of it, header included, with CRLF line ends
+	Size      int64
+	MaxHeader int64 // bytes of the header that are shown
+}
+
+// ErrProtocol is wrapped by errors about a filter that does not keep to the protocol or to the bounds.
+var ErrProtocol = errors.New("milter does not keep to the protocol")
+
+// Bounds on what a filter may answer.
+const (
+	maxPacket = 256 << 10
+	maxFields = 100
+	maxValue  = 16 << 10
+	maxText   = 500
+	chunk     = 65535
+)
+
+// What we offer (SMFIF_) and the steps that we know how to leave out (SMFIP_).
+const (
+	version    = 6
+	actions    = 0x1ff
+	steps      = 0x1fffff
+	noConnect  = 1 << 0
+	noHelo     = 1 << 1
+	noMail     = 1 << 2
+	noRcpt     = 1 << 3
+	noBody     = 1 << 4
+	noHeaders  = 1 << 5
+	noEOH      = 1 << 6
+	nrHeader   = 1 << 7
+	noData     = 1 << 9
+	nrConnect  = 1 << 12
+	nrHelo     = 1 << 13
+	nrMail     = 1 << 14
+	nrRcpt     = 1 << 15
+	nrData     = 1 << 16
+	nrEOH      = 1 << 18
+	nrBody     = 1 << 19
+	leadSpaces = 1 << 20
+)
+
+// A Client asks one filter. It is safe for use by several goroutines.
+type Client struct {
+	// Network and Address are where the filter listens: tcp and host:port, or unix and a path.
+	Network, Address string
+	// Timeout bounds a whole conversation; 0 is 10 s.
+	Timeout time.Duration
+	// Dial is used instead of a net.Dialer, where it is set.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Check asks about a message. The error is that of the connection, of reading the message, or wraps ErrProtocol.
+func (c *Client) Check(ctx context.Context, m *Message) (*Verdict, error) {
+	timeout := c.Timeout
+	if timeout <= 0 {
+		timeout = 10 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	dial := c.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	conn, err := dial(ctx, c.Network, c.Address)
+	if err != nil {
+		return nil, fmt.Errorf("connect to milter: %w", err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	t := &talk{w: bufio.NewWriterSize(conn, 32<<10), r: bufio.NewReaderSize(conn, 8<<10), m: m}
+	v, err := t.all()
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, fmt.Errorf("milter %s: %w", c.Address, err)
+	}
+	return v, nil
+}
+
+// talk is one conversation.
+type talk struct {
+	w    *bufio.Writer
+	r    *bufio.Reader
+	m    *Message
+	skip uint32 // steps that the filter does without
+	out  Verdict
+	over bool // it has decided
+}
+
+func (t *talk) all() (*Verdict, error) {
+	if err := t.negotiate(); err != nil {
+		return nil, err
+	}
+	for _, step := range []func() error{t.connect, t.helo, t.mail, t.rcpts, t.data, t.header, t.body} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+		if t.over {
+			break
+		}
+	}
+	if !t.over {
+		if err := t.end(); err != nil {
+			return nil, err
+		}
+	}
+	if t.send('Q', nil) == nil {
+		_ = t.w.Flush() // a farewell
+	}
+	return &t.out, nil
+}
+
+func (t *talk) negotiate() error {
+	var offer [12]byte
+	binary.BigEndian.PutUint32(offer[:], version)
+	binary.BigEndian.PutUint32(offer[4:], actions)
+	binary.BigEndian.PutUint32(offer[8:], steps)
+	if err := t.send('O', offer[:]); err != nil {
+		return err
+	}
+	kind, answer, err := t.receive()
+	if err != nil {
+		return err
+	}
+	if kind != 'O' || len(answer) < 12 {
+		return fmt.Errorf("%w: it answers %q to the negotiation", ErrProtocol, kind)
+	}
+	if v := binary.BigEndian.Uint32(answer); v < 2 || v > version {
+		return fmt.Errorf("%w: it speaks version %d", ErrProtocol, v)
+	}
+	t.skip = binary.BigEndian.Uint32(answer[8:])
+	return nil
+}
+
+// say sends a step unless the filter does without it, and takes the answer unless there is none.
+func (t *talk) say(kind byte, body []byte, without, silent uint32) error {
+	if t.over || t.skip&without != 0 {
+		return nil
+	}
+	if err := t.send(kind, body); err != nil || t.skip&silent != 0 {
+		return err
+	}
+	answer, text, err := t.receive()
+	if err != nil {
+		return err
+	}
+	return t.decide(answer, text, kind)
+}
+
+// decide takes the answer to a step. One about a recipient alone is too late: the client was told already.
+func (t *talk) decide(answer byte, text []byte, step byte) error {
+	if step == 'R' && strings.IndexByte("rtyd", answer) >= 0 {
+		t.ignore("a recipient refused")
+		return nil
+	}
+	switch answer {
+	case 'c', 's':
+	case 'a':
+		t.out.Action, t.over = Accept, true
+	case 'r':
+		t.out.Action, t.over = Reject, true
+	case 't':
+		t.out.Action, t.over = TempFail, true
+	case 'd':
+		t.out.Action, t.over = Discard, true
+	case 'y':
+		t.out.Reply, t.over = oneLine(text), true
+		t.out.Action = Reject
+		if strings.HasPrefix(t.out.Reply, "4") {
+			t.out.Action = TempFail
+		}
+	default:
+		return fmt.Errorf("%w: it answers %q", ErrProtocol, answer)
+	}
+	return nil
+}
+
+func (t *talk) connect() error {
+	host := "[" + t.m.IP.String() + "]"
+	body := zero(nil, host)
+	switch {
+	case t.m.IP.Is4():
+		body = zero(binary.BigEndian.AppendUint16(append(body, '4'), t.m.Port), t.m.IP.String())
+	case t.m.IP.IsValid():
+		body = zero(binary.BigEndian.AppendUint16(append(body, '6'), t.m.Port), t.m.IP.String())
+	default:
+		body = append(body, 'U')
+	}
+	if err := t.macros('C', "j", t.m.Hostname, "{daemon_name}", t.m.Hostname, "v", "Mailstead"); err != nil {
+		return err
+	}
+	return t.say('C', body, noConnect, nrConnect)
+}
+
+func (t *talk) helo() error {
+	if t.m.TLS != "" {
+		protocol, cipher, _ := strings.Cut(t.m.TLS, " ")
+		if err := t.macros('H', "{tls_version}", protocol, "{cipher}", cipher); err != nil {
+			return err
+		}
+	}
+	return t.say('H', zero(nil, t.m.Helo), noHelo, nrHelo)
+}
+
+func (t *talk) mail() error {
+	if err := t.macros('M', "i", t.m.QueueID, "{mail_addr}", t.m.From); err != nil {
+		return err
+	}
+	return t.say('M', zero(nil, "<"+t.m.From+">"), noMail, nrMail)
+}
+
+func (t *talk) rcpts() error {
+	for _, to := range t.m.To {
+		if err := t.macros('R', "{rcpt_addr}", to); err != nil {
+			return err
+		}
+		if err := t.say('R', zero(nil, "<"+to+">"), noRcpt, nrRcpt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *talk) data() error { return t.say('T', nil, noData, nrData) }
+
+// header shows the fields one by one, with LF in folds, as filters know them from Sendmail.
+func (t *talk) header() error {
+	fields, err := readFields(t.m)
+	if err != nil {
+		return err
+	}
+	for _, f := range fields {
+		value := f.Value
+		if t.skip&leadSpaces == 0 {
+			value = strings.TrimPrefix(value, " ")
+		}
+		if err := t.say('L', zero(zero(nil, f.Name), value), noHeaders, nrHeader); err != nil {
+			return err
+		}
+	}
+	return t.say('N', nil, noEOH, nrEOH)
+}
+
+// body shows what follows the header, until the filter has seen enough.
+func (t *talk) body() error {
+	if t.over || t.skip&noBody != 0 {
+		return nil
+	}
+	from, err := bodyOffset(t.m)
+	if err != nil {
+		return err
+	}
+	r := io.NewSectionReader(t.m.Body, from, t.m.Size-from)
+	piece := make([]byte, min(chunk, r.Size()))
+	for !t.over {
+		n, err := io.ReadFull(r, piece)
+		if n == 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("read message: %w", err)
+		}
+		if err := t.send('B', piece[:n]); err != nil {
+			return err
+		}
+		if t.skip&nrBody != 0 {
+			continue
+		}
+		answer, text, err := t.receive()
+		if err != nil || answer == 's' {
+			return err
+		}
+		if err := t.decide(answer, text, 'B'); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end says that this was all, and takes the changes and the verdict.
+func (t *talk) end() error {
+	if err := t.macros('E', "i", t.m.QueueID); err != nil {
+		return err
+	}
+	if err := t.send('E', nil); err != nil {
+		return err
+	}
+	for !t.over {
+		kind, text, err := t.receive()
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case 'h':
+			err = t.add(text)
+		case 'i':
+			if len(text) < 4 {
+				return fmt.Errorf("%w: a field without a place", ErrProtocol)
+			}
+			err = t.add(text[4:])
+		case 'q':
+			reason, _, _ := bytes.Cut(text, []byte{0})
+			if t.out.Quarantine = oneLine(reason); t.out.Quarantine == "" {
+				t.out.Quarantine = "quarantine"
+			}
+		case 'm', 'b', '+', '-', 'e', '2':
+			t.ignore(map[byte]string{'m': "a field changed", 'b': "another body", '+': "another recipient", '-': "a recipient less", 'e': "another sender", '2': "another recipient"}[kind])
+		case 'c': // no objections
+			t.out.Action, t.over = Accept, true
+		default:
+			err = t.decide(kind, text, 'E')
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *talk) ignore(what string) {
+	for _, known := range t.out.Ignored {
+		if known == what {
+			return
+		}
+	}
+	t.out.Ignored = append(t.out.Ignored, what)
+}
+
+// add takes a field to be added.
+func (t *talk) add(text []byte) error {
+	name, rest, ok := bytes.Cut(text, []byte{0})
+	value, _, ended := bytes.Cut(rest, []byte{0})
+	if !ok || !ended {
+		return fmt.Errorf("%w: a field without its end", ErrProtocol)
+	}
+	if len(t.out.Fields) == maxFields || len(value) > maxValue {
+		return fmt.Errorf("%w: too many fields, or one that is too long", ErrProtocol)
+	}
+	if !isName(string(name)) {
+		return fmt.Errorf("%w: a field called %.40q", ErrProtocol, name)
+	}
+	t.out.Fields = append(t.out.Fields, Field{string(name), folded(string(value))})
+	return nil
+}

@@ -1,0 +1,276 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/rua"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	reportFiles      = 3    // of one message that are looked at
+	reportsWaiting   = 1000 // messages of an account that are still to be read; what comes beyond them is only mail
+	reportsOfDomain  = 1000 // of one kind that are kept, of those that are authenticated and of the others
+	reportsKept      = 90 * 24 * time.Hour
+	reportsReadAtOne = 2 // so that reading them never takes more than that of the queue's workers
+)
+
+// mayHoldReport tells whether a message looks like one that brings a report: by the type or name of what is attached.
+func mayHoldReport(sum *msg.Summary) bool {
+	for _, a := range sum.Attachments {
+		if reportFile(&a) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// reportFile says what kind of a report an attachment may be; "" for none.
+func reportFile(a *msg.Attachment) string {
+	if a.Size > 2*rua.MaxPacked {
+		return ""
+	}
+	if a.ContentType == "application/tlsrpt+gzip" || a.ContentType == "application/tlsrpt+json" {
+		return store.ReportTLS
+	}
+	name, packed := strings.CutSuffix(strings.ToLower(a.Filename), ".gz")
+	// receiver "!" domain "!" begin "!" end (RFC 7489 section 7.2.1.1, RFC 8460 section 5.1)
+	if strings.Count(name, "!") < 3 {
+		return ""
+	}
+	switch ext := path.Ext(name); {
+	case ext == ".json":
+		return store.ReportTLS
+	case ext == ".xml", ext == ".zip", packed:
+		return store.ReportDMARC
+	}
+	return ""
+}
+
+// keepForReading has a message from a domain looked through for reports about domains of the account. It is in the
+// transaction that files the message, which may have no other place here than on its way to elsewhere.
+func (s *Service) keepForReading(tx *store.Tx, accountID string, d *draft, from string, authentic bool) error {
+	if store.ReportMailsByAccount.Count(tx, accountID, reportsWaiting) == reportsWaiting {
+		return nil
+	}
+	m := &store.ReportMail{
+		ID: tx.NewID("rpm"), AccountID: accountID, Blob: d.blob, From: from, Authenticated: authentic, ReceivedAt: tx.Now(),
+	}
+	if err := tx.RefReport(m.Blob, m.ID); err != nil {
+		return err
+	}
+	if err := store.ReportMails.Put(tx, m); err != nil {
+		return err
+	}
+	_, err := s.Queue.Add(tx, jobs.New{AccountID: accountID, Kind: "report_read", Lane: "report " + accountID, Args: readArgs{m.ID}})
+	return err
+}
+
+// readArgs is the job of reading one message.
+type readArgs struct {
+	MailID string `json:"mail_id"`
+}
+
+// readKind reads messages that may hold reports.
+func (s *Service) readKind() jobs.Kind {
+	return jobs.Kind{
+		Name: "report_read", Work: s.readReports, Max: 5, Timeout: time.Minute, Most: reportsReadAtOne, MostEach: 1,
+		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
+			args, err := jobs.Args[readArgs](j)
+			if err != nil {
+				return nil // there is no message that it could be about
+			}
+			return dropReportMail(tx, args.MailID)
+		},
+	}
+}
+
+// readReports reads one message and files what it finds.
+func (s *Service) readReports(_ context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[readArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var m *store.ReportMail
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		m, err = store.ReportMails.Get(tx, args.MailID)
+		return err
+	})
+	if isGone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.reportsIn(m)
+	if err != nil {
+		return nil, err
+	}
+	return func(tx *store.Tx, _ *store.Job) error {
+		for _, r := range found {
+			if err := fileReport(tx, m, r); err != nil {
+				return err
+			}
+		}
+		return dropReportMail(tx, m.ID)
+	}, nil
+}
+
+func dropReportMail(tx *store.Tx, id string) error {
+	m, err := store.ReportMails.Get(tx, id)
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := tx.UnrefReport(m.Blob, m.ID); err != nil {
+		return err
+	}
+	return store.ReportMails.Delete(tx, m.ID)
+}
+
+// A foundReport is one about one domain, which may be ours or not.
+type foundReport struct {
+	store.Report
+	domain string
+}
+
+// reportsIn reads the reports of a message. What cannot be read is none.
+func (s *Service) reportsIn(m *store.ReportMail) ([]foundReport, error) {
+	blob, err := s.Store.OpenBlob(m.Blob)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	root, err := msg.Scan(whole(blob))
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	var out []foundReport
+	looked := 0
+	for _, a := range msg.Attachments(root) {
+		kind := reportFile(&a)
+		if kind == "" || looked == reportFiles {
+			continue
+		}
+		looked++
+		packed, err := io.ReadAll(io.LimitReader(msg.Open(blob, a.Part), rua.MaxPacked+1))
+		if err != nil {
+			return nil, fmt.Errorf("read message: %w", err)
+		}
+		found, err := parseReport(kind, packed)
+		if err != nil && !errors.Is(err, rua.ErrReport) {
+			return nil, err
+		}
+		if err != nil {
+			s.Log.Info("what looked like a report is none", "from", m.From, "file", a.Filename, "error", err)
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+// parseReport reads one file.
+func parseReport(kind string, packed []byte) ([]foundReport, error) {
+	if kind == store.ReportDMARC {
+		d, err := rua.ReadDMARC(packed)
+		if err != nil {
+			return nil, err
+		}
+		body, err := json.Marshal(d)
+		return []foundReport{{store.Report{Kind: kind, ReportID: d.ID, Org: d.Org, Begin: d.Begin, End: d.End, Body: body}, d.Policy.Domain}}, err
+	}
+	t, err := rua.ReadTLS(packed)
+	if err != nil {
+		return nil, err
+	}
+	about := map[string][]rua.TLSPolicy{}
+	for _, p := range t.Policies {
+		about[p.Domain] = append(about[p.Domain], p)
+	}
+	var out []foundReport
+	for domain, policies := range about {
+		t.Policies = policies
+		body, err := json.Marshal(t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, foundReport{store.Report{Kind: kind, ReportID: t.ID, Org: t.Org, Begin: t.Begin, End: t.End, Body: body}, domain})
+	}
+	return out, nil
+}
+
+// fileReport keeps a report about a domain of the account whose mail brought it, or about a name below one. One that came
+// before is not kept again; of too many the oldest goes.
+func fileReport(tx *store.Tx, m *store.ReportMail, found foundReport) error {
+	d, err := domainAbove(tx, m.AccountID, found.domain)
+	if d == nil || err != nil {
+		return err
+	}
+	r := found.Report
+	r.ID, r.AccountID, r.DomainID = tx.NewID("rep"), m.AccountID, d.ID
+	r.From, r.Authenticated, r.ReceivedAt = m.From, m.Authenticated, m.ReceivedAt
+	if store.ReportsBySender.Has(tx, store.ReportSender(&r)) {
+		return nil
+	}
+	class := store.ReportClass(&r)
+	if store.ReportsByClass.Count(tx, class, reportsOfDomain) == reportsOfDomain {
+		for _, id := range store.ReportsByClass.Keys(tx, class, "") {
+			if err := store.Reports.Delete(tx, id); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return store.Reports.Put(tx, &r)
+}
+
+// domainAbove gives the account's domain of the name, or the nearest one that the name is in; nil if there is none.
+func domainAbove(tx *store.Tx, accountID, name string) (*store.Domain, error) {
+	for name != "" {
+		d, err := store.DomainByName.Get(tx, name)
+		switch {
+		case err == nil && d.AccountID == accountID && d.Status != "deleting":
+			return d, nil
+		case err == nil:
+			return nil, nil
+		case !isGone(err):
+			return nil, err
+		}
+		_, name, _ = strings.Cut(name, ".")
+	}
+	return nil, nil
+}
+
+// eraseReports deletes the reports about a domain.
+func (s *Service) eraseReports(ctx context.Context, domainID string) error {
+	for n := dropsAtATime; n == dropsAtATime; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := s.Store.Update(func(tx *store.Tx) error {
+			var ids []string
+			for _, id := range store.ReportsByDomain.Keys(tx, domainID, "") {
+				if ids = append(ids, id); len(ids) == dropsAtATime {
+					break
+				}
+			}
+			n = len(ids)
+			return deleteAll(tx, store.Reports, ids)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

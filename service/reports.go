@@ -1,0 +1,221 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/rua"
+	"github.com/mailstead/mailstead/store"
+)
+
+// ListReportsIn is the query of list_dmarc_reports and list_tls_reports. Dates are days that a report is about (UTC),
+// inclusive.
+type ListReportsIn struct {
+	PageIn
+	DomainID string `path:"domain_id"`
+	DateFrom string `query:"date_from"`
+	DateTo   string `query:"date_to"`
+	Org      string `query:"org"` // part of org_name
+}
+
+// A DMARCReport is what another operator has told about mail in a domain's name.
+type DMARCReport struct {
+	ID            string            `json:"id"`
+	ReportID      string            `json:"report_id"`
+	OrgName       string            `json:"org_name"`
+	Email         *string           `json:"email"`
+	DateBegin     Time              `json:"date_begin"`
+	DateEnd       Time              `json:"date_end"`
+	Policy        DMARCReportPolicy `json:"policy"`
+	Records       []DMARCRecord     `json:"records"`
+	RecordsMore   int               `json:"records_omitted"`
+	Totals        DMARCTotals       `json:"totals"`
+	Authenticated bool              `json:"authenticated"`
+	ReceivedFrom  *string           `json:"received_from"`
+	ReceivedAt    Time              `json:"received_at"`
+}
+
+// A DMARCReportPolicy is the policy that the reporter found.
+type DMARCReportPolicy struct {
+	Domain string `json:"domain"`
+	P      string `json:"p" enum:"none|quarantine|reject"`
+	SP     string `json:"sp" enum:"none|quarantine|reject"`
+	ADKIM  string `json:"adkim" enum:"r|s"`
+	ASPF   string `json:"aspf" enum:"r|s"`
+	Pct    int    `json:"pct"`
+}
+
+// A DMARCRecord counts messages that were alike.
+type DMARCRecord struct {
+	SourceIP     string            `json:"source_ip"`
+	Count        int64             `json:"count"`
+	Disposition  string            `json:"disposition"`
+	DKIM         string            `json:"dkim"`
+	SPF          string            `json:"spf"`
+	HeaderFrom   string            `json:"header_from"`
+	EnvelopeFrom *string           `json:"envelope_from"`
+	EnvelopeTo   *string           `json:"envelope_to"`
+	Reasons      []DMARCReason     `json:"reasons"`
+	DKIMResults  []DMARCDKIMResult `json:"dkim_results"`
+	SPFResults   []DMARCSPFResult  `json:"spf_results"`
+}
+
+// A DMARCReason is why something else was done than the policy asks for.
+type DMARCReason struct {
+	Type    string  `json:"type"`
+	Comment *string `json:"comment"`
+}
+
+// A DMARCDKIMResult is what DKIM said by itself.
+type DMARCDKIMResult struct {
+	Domain   string  `json:"domain"`
+	Selector *string `json:"selector"`
+	Result   string  `json:"result"`
+}
+
+// A DMARCSPFResult is what SPF said by itself.
+type DMARCSPFResult struct {
+	Domain string  `json:"domain"`
+	Scope  *string `json:"scope"`
+	Result string  `json:"result"`
+}
+
+// DMARCTotals sum a report up.
+type DMARCTotals struct {
+	Messages int64 `json:"messages"`
+	Passed   int64 `json:"passed"`
+	Failed   int64 `json:"failed"`
+}
+
+// ListDMARCReports lists the aggregate reports about a domain, newest first.
+func (s *Service) ListDMARCReports(_ context.Context, who Actor, in ListReportsIn) (*Page[DMARCReport], error) {
+	l := list[store.Report, DMARCReport]{operation: "dmarc_reports", out: dmarcReportOut}
+	return listReports(s, who, in, store.ReportDMARC, l)
+}
+
+// listReports fills in what the lists of both kinds have in common.
+func listReports[Out any](s *Service, who Actor, in ListReportsIn, kind string, l list[store.Report, Out]) (*Page[Out], error) {
+	from, to, err := days(in.DateFrom, in.DateTo)
+	if err != nil {
+		return nil, err
+	}
+	l.index, l.prefix = store.ReportsByDomain, in.DomainID+kind+"\x00"
+	l.filters = []string{in.DomainID, in.DateFrom, in.DateTo, in.Org}
+	l.keep = func(r *store.Report) bool {
+		return !r.End.Before(from) && (to.IsZero() || r.Begin.Before(to)) && strings.Contains(strings.ToLower(r.Org), strings.ToLower(in.Org))
+	}
+	l.until = func(r *store.Report) bool { return !from.IsZero() && r.ReceivedAt.Before(from.Add(-24*time.Hour)) }
+	l.first = func(tx *store.Tx) error {
+		_, err := domainOf(tx, who, in.DomainID)
+		return err
+	}
+	return l.page(s, who, in.PageIn)
+}
+
+func dmarcReportOut(_ *store.Tx, r *store.Report) (DMARCReport, error) {
+	var d rua.DMARC
+	if err := json.Unmarshal(r.Body, &d); err != nil {
+		return DMARCReport{}, fmt.Errorf("report %s: %w", r.ID, err)
+	}
+	out := DMARCReport{
+		ID: r.ID, ReportID: d.ID, OrgName: d.Org, Email: orNull(d.Email), DateBegin: Time{d.Begin}, DateEnd: Time{d.End},
+		Policy: DMARCReportPolicy(d.Policy), Records: make([]DMARCRecord, 0, len(d.Records)), RecordsMore: d.More,
+		Totals: DMARCTotals(d.Totals), Authenticated: r.Authenticated, ReceivedFrom: orNull(r.From), ReceivedAt: Time{r.ReceivedAt},
+	}
+	for i := range d.Records {
+		out.Records = append(out.Records, dmarcRecordOut(&d.Records[i]))
+	}
+	return out, nil
+}
+
+func dmarcRecordOut(r *rua.Record) DMARCRecord {
+	out := DMARCRecord{
+		SourceIP: r.SourceIP, Count: r.Count, Disposition: r.Disposition, DKIM: r.DKIM, SPF: r.SPF, HeaderFrom: r.HeaderFrom,
+		EnvelopeFrom: orNull(r.EnvelopeFrom), EnvelopeTo: orNull(r.EnvelopeTo),
+		Reasons: []DMARCReason{}, DKIMResults: []DMARCDKIMResult{}, SPFResults: []DMARCSPFResult{},
+	}
+	for _, reason := range r.Reasons {
+		out.Reasons = append(out.Reasons, DMARCReason{reason.Type, orNull(reason.Comment)})
+	}
+	for _, a := range r.DKIMResults {
+		out.DKIMResults = append(out.DKIMResults, DMARCDKIMResult{a.Domain, orNull(a.Selector), a.Result})
+	}
+	for _, a := range r.SPFResults {
+		out.SPFResults = append(out.SPFResults, DMARCSPFResult{a.Domain, orNull(a.Scope), a.Result})
+	}
+	return out
+}
+
+// A TLSReport is what another operator has told about TLS with a domain's hosts.
+type TLSReport struct {
+	ID            string            `json:"id"`
+	ReportID      string            `json:"report_id"`
+	OrgName       string            `json:"org_name"`
+	Contact       *string           `json:"contact"`
+	DateBegin     Time              `json:"date_begin"`
+	DateEnd       Time              `json:"date_end"`
+	Policies      []TLSReportPolicy `json:"policies"`
+	Totals        TLSTotals         `json:"totals"`
+	Authenticated bool              `json:"authenticated"`
+	ReceivedFrom  *string           `json:"received_from"`
+	ReceivedAt    Time              `json:"received_at"`
+}
+
+// A TLSReportPolicy is one that was applied, with what came of it.
+type TLSReportPolicy struct {
+	Type       string             `json:"type" enum:"sts|tlsa|no-policy-found"`
+	Domain     string             `json:"domain"`
+	Strings    []string           `json:"strings"`
+	MXHosts    []string           `json:"mx_hosts"`
+	Successful int64              `json:"successful"`
+	Failed     int64              `json:"failed"`
+	Failures   []TLSReportFailure `json:"failures"`
+}
+
+// A TLSReportFailure is one way in which sessions failed.
+type TLSReportFailure struct {
+	ResultType  string  `json:"result_type"`
+	Sessions    int64   `json:"sessions"`
+	SendingIP   *string `json:"sending_ip"`
+	MXHost      *string `json:"mx_host"`
+	ReceivingIP *string `json:"receiving_ip"`
+	Reason      *string `json:"reason"`
+}
+
+// TLSTotals count the sessions of a report.
+type TLSTotals struct {
+	Successful int64 `json:"successful"`
+	Failed     int64 `json:"failed"`
+}
+
+// ListTLSReports lists the TLS reports about a domain, newest first.
+func (s *Service) ListTLSReports(_ context.Context, who Actor, in ListReportsIn) (*Page[TLSReport], error) {
+	return listReports(s, who, in, store.ReportTLS, list[store.Report, TLSReport]{operation: "tls_reports", out: tlsReportOut})
+}
+
+func tlsReportOut(_ *store.Tx, r *store.Report) (TLSReport, error) {
+	var t rua.TLS
+	if err := json.Unmarshal(r.Body, &t); err != nil {
+		return TLSReport{}, fmt.Errorf("report %s: %w", r.ID, err)
+	}
+	out := TLSReport{
+		ID: r.ID, ReportID: t.ID, OrgName: t.Org, Contact: orNull(t.Contact), DateBegin: Time{t.Begin}, DateEnd: Time{t.End},
+		Policies: []TLSReportPolicy{}, Authenticated: r.Authenticated, ReceivedFrom: orNull(r.From), ReceivedAt: Time{r.ReceivedAt},
+	}
+	for _, p := range t.Policies {
+		o := TLSReportPolicy{
+			Type: p.Type, Domain: p.Domain, Strings: append([]string{}, p.Strings...), MXHosts: append([]string{}, p.MXHosts...),
+			Successful: p.Successful, Failed: p.Failed, Failures: []TLSReportFailure{},
+		}
+		for _, f := range p.Failures {
+			o.Failures = append(o.Failures, TLSReportFailure{f.Result, f.Sessions, orNull(f.SendingIP), orNull(f.MXHost), orNull(f.ReceivingIP), orNull(f.Reason)})
+		}
+		out.Totals.Successful += p.Successful
+		out.Totals.Failed += p.Failed
+		out.Policies = append(out.Policies, o)
+	}
+	return out, nil
+}
