@@ -87,7 +87,7 @@ type filing struct {
 // file puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives counts it and emits
 // email.received, all in the caller's transaction.
 func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*store.Message, error) {
-	a, err := store.Accounts.Get(tx, mb.AccountID)
+	a, err := store.Accounts.Read(tx, mb.AccountID)
 	if err != nil {
 		return nil, err
 	}

@@ -298,7 +298,7 @@ func (w *shower) box(num uint32) (shownBox, error) {
 	if b, ok := w.boxes[num]; ok {
 		return b, nil
 	}
-	mb, err := store.MailboxByNum.Get(w.tx, store.NumKey(num))
+	mb, err := store.MailboxByNum.Read(w.tx, store.NumKey(num))
 	if err != nil {
 		return shownBox{}, fmt.Errorf("mailbox number %d: %w", num, err)
 	}

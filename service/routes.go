@@ -25,7 +25,7 @@ type route struct {
 // route decides how mail that the domain d (nil: one that is gone) sends gets to a recipient: to domains of ours it stays
 // here; else capture wins over everything, then the domain's sending mode counts, then the installation's.
 func (s *Service) route(tx *store.Tx, d *store.Domain, recipient string) (route, error) {
-	to, err := store.DomainByName.Get(tx, domainOfAddress(recipient))
+	to, err := store.DomainByName.Read(tx, domainOfAddress(recipient))
 	switch {
 	case err == nil && to.Status == "complete" && to.DNSProvider != "external":
 		return route{transport: viaLocal}, nil

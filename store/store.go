@@ -44,6 +44,7 @@ type Store struct {
 	closeErr  error
 	committed chan struct{} // closed when the committer has ended
 	failure   failure
+	records   records
 
 	pins    pins
 	compact compactor
@@ -65,6 +66,7 @@ func Open(dir string, o Options) (*Store, error) {
 		writes:    make(chan *write),
 		closing:   make(chan struct{}),
 		committed: make(chan struct{}),
+		records:   newRecords(),
 		pins:      newPins(),
 		compact:   newCompactor(o.Grace),
 	}
