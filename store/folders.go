@@ -304,6 +304,9 @@ func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err er
 			return false, err
 		}
 	}
+	if err := tx.deleteRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox}.key()); err != nil {
+		return false, err
+	}
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], mailbox)
 	return true, tx.deleteRow(bktMailbox, key[:])

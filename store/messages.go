@@ -99,6 +99,11 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 	if err := tx.putRow(bktMeta, key[:], meta); err != nil {
 		return err
 	}
+	if m.Folder == InboxID {
+		if err := tx.textAwaits(m); err != nil {
+			return err
+		}
+	}
 	if err := tx.addAccountUsage(m.Account, 1, int64(m.Blob.Length)); err != nil {
 		return err
 	}
@@ -114,6 +119,11 @@ func (tx *Tx) putMessage(m *Message) error {
 	if m.Folder != InboxID {
 		return nil
 	}
+	return tx.putInbox(m)
+}
+
+// putInbox writes the index entries of a message of INBOX.
+func (tx *Tx) putInbox(m *Message) error {
 	marks := []byte{byte(m.Flags), byte(m.Bits)}
 	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
 	if err := tx.putRow(bktInbox, byAccount[:], marks); err != nil {
@@ -219,10 +229,24 @@ func (tx *Tx) rewrite(old, m *Message) error {
 	m.ModSeq = c.change()
 	c.add(old, -1)
 	c.add(m, 1)
+	if m.Folder == InboxID && m.class() != old.class() {
+		if err := tx.deleteInbox(old); err != nil {
+			return err
+		}
+	}
 	if err := tx.putMessage(m); err != nil {
 		return err
 	}
 	return tx.putCounters(&c)
+}
+
+// deleteInbox deletes the index entries of a message of INBOX.
+func (tx *Tx) deleteInbox(m *Message) error {
+	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
+	if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
+		return err
+	}
+	return tx.deleteRow(bktInboxOf, byMailbox[:])
 }
 
 // DeleteMessage deletes a message. It returns ErrNotFound if it is gone.
@@ -250,11 +274,10 @@ func (tx *Tx) remove(m *Message) error {
 		return err
 	}
 	if m.Folder == InboxID {
-		byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
-		if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
+		if err := tx.deleteInbox(m); err != nil {
 			return err
 		}
-		if err := tx.deleteRow(bktInboxOf, byMailbox[:]); err != nil {
+		if err := tx.textGone(m); err != nil {
 			return err
 		}
 	}

@@ -61,7 +61,9 @@ func TestCheckFindsChangedSharedRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	update(t, s, func(tx *Tx) error { return Accounts.Put(tx, &Account{ID: "acc_1", Num: 1, WarmupPhrases: []string{"a"}}) })
+	update(t, s, func(tx *Tx) error {
+		return Accounts.Put(tx, &Account{ID: "acc_1", Num: 1, WarmupPhrases: []string{"a"}})
+	})
 	err = s.View(func(tx *Tx) error {
 		a, err := Accounts.Read(tx, "acc_1")
 		if err == nil {

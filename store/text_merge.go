@@ -1,0 +1,417 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+const (
+	textFan      = 8         // runs of one size that become one
+	textPiece    = 256 << 10 // bytes that one transaction of a merge writes, so that others wait for a moment only
+	textDropRows = 500       // that one transaction deletes
+	textGoneFor  = 24 * time.Hour
+	textGoneMost = 100_000 // deleted messages that are looked at at a time
+)
+
+// TidyText merges the runs of an account, or of all if that is 0, of which there are too many, and deletes what merges
+// that did not come to their end have left. One call at a time, and no AddText beside it.
+func (s *Store) TidyText(ctx context.Context, account uint32) error {
+	for {
+		var runs []textRun
+		err := s.View(func(tx *Tx) (err error) {
+			runs, err = tx.textRuns(account)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			if r.state != textReady {
+				if err := s.dropTextRun(ctx, &r); err != nil {
+					return err
+				}
+			}
+		}
+		group := textGroup(runs)
+		if len(group) == 0 {
+			return nil
+		}
+		if err := s.mergeText(ctx, group); err != nil {
+			return err
+		}
+	}
+}
+
+// textGroup picks runs of one account and about one size that are to become one; none if there are few.
+func textGroup(runs []textRun) []textRun {
+	type size struct {
+		account uint32
+		level   int
+	}
+	groups := map[size][]textRun{}
+	for _, r := range runs {
+		if r.state != textReady || r.docs >= textRunDocs/2 || r.bytes >= textRunBytes/2 {
+			continue
+		}
+		at := size{r.account, bits.Len(uint(r.docs)) / 3}
+		if groups[at] = append(groups[at], r); len(groups[at]) == textFan {
+			return textFit(groups[at])
+		}
+	}
+	return nil
+}
+
+// textFit gives as many of the first runs as one run can take, which are two at least.
+func textFit(runs []textRun) []textRun {
+	docs, size := 0, int64(0)
+	for i, r := range runs {
+		docs += r.docs
+		size += r.bytes
+		if docs > textRunDocs || size > textRunBytes {
+			return runs[:i]
+		}
+	}
+	return runs
+}
+
+// mergeText makes one run of several, without the messages that are gone.
+func (s *Store) mergeText(ctx context.Context, old []textRun) error {
+	var d *textDraft
+	err := s.View(func(tx *Tx) (err error) {
+		d, err = tx.mergedText(old)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	run, err := s.writeText(ctx, d)
+	if err != nil {
+		return err
+	}
+	err = s.Update(func(tx *Tx) error {
+		if run != nil {
+			run.state = textReady
+			if err := tx.putTextRun(run); err != nil {
+				return err
+			}
+		}
+		for _, r := range old {
+			r.state = textDropping
+			if err := tx.putTextRun(&r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range old {
+		if err := s.dropTextRun(ctx, &r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeText writes the rows of a run, which is not searched yet; nil if it has no messages.
+func (s *Store) writeText(ctx context.Context, d *textDraft) (run *textRun, err error) {
+	if len(d.places) == 0 {
+		return nil, nil
+	}
+	err = s.Update(func(tx *Tx) error {
+		run, err = d.start(tx, textBuilding)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows := d.all(run)
+	for len(rows) > 0 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		n, size := 0, 0
+		for n < len(rows) && size < textPiece {
+			size += len(rows[n].value)
+			n++
+		}
+		if err := s.Update(func(tx *Tx) error { return tx.putTextRows(rows[:n]) }); err != nil {
+			return nil, err
+		}
+		rows = rows[n:]
+	}
+	return run, nil
+}
+
+// dropTextRun deletes a run that is not searched any more.
+func (s *Store) dropTextRun(ctx context.Context, r *textRun) error {
+	for done := false; !done; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := s.Update(func(tx *Tx) (err error) {
+			done, err = tx.dropTextRows(r, textDropRows)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A textMerge is one run as it is merged.
+type textMerge struct {
+	run     *textRun
+	places  [][placeSize]byte
+	numbers []uint16 // of the new run, for each message of this one; textDead if it is gone
+	walk    *textWords
+	more    bool
+}
+
+const textDead = ^uint16(0)
+
+// mergedText reads the runs and gives what they come to together.
+func (tx *Tx) mergedText(runs []textRun) (*textDraft, error) {
+	d := &textDraft{account: runs[0].account}
+	var parts []*textMerge
+	for i := range runs {
+		p := &textMerge{run: &runs[i], walk: tx.textWords(&runs[i], nil)}
+		var err error
+		if p.places, err = tx.allPlaces(p.run); err != nil {
+			return nil, err
+		}
+		if p.more, err = p.walk.next(); err != nil {
+			return nil, err
+		}
+		parts = append(parts, p)
+	}
+	tx.renumber(d, parts)
+	if len(d.places) == 0 {
+		return d, nil
+	}
+	var w textBlockWriter
+	for {
+		word, numbers, err := mergeWord(parts, len(d.places))
+		if err != nil {
+			return nil, fmt.Errorf("merge runs of the text index: %w", err)
+		}
+		if word == nil {
+			break
+		}
+		if len(numbers) > 0 {
+			w.add(word, numbers)
+		}
+	}
+	d.rows = w.finish()
+	d.size = w.size
+	return d, nil
+}
+
+// renumber puts the messages of all parts that are still there into their order.
+func (tx *Tx) renumber(d *textDraft, parts []*textMerge) {
+	type doc struct {
+		place [placeSize]byte
+		part  *textMerge
+		n     int
+	}
+	var docs []doc
+	for _, p := range parts {
+		p.numbers = make([]uint16, len(p.places))
+		for n, place := range p.places {
+			p.numbers[n] = textDead
+			if tx.isInInbox(d.account, place[:]) {
+				docs = append(docs, doc{place, p, n})
+			}
+		}
+	}
+	slices.SortFunc(docs, func(a, b doc) int { return bytes.Compare(b.place[:], a.place[:]) })
+	for _, x := range docs {
+		x.part.numbers[x.n] = uint16(len(d.places))
+		d.places = append(d.places, x.place)
+	}
+}
+
+// isInInbox tells whether the message of a place is there.
+func (tx *Tx) isInInbox(account uint32, place []byte) bool {
+	at := parsePlace(place, 0)
+	key := messageKey(at.Mailbox, InboxID, at.UID)
+	row := tx.getRow(bktMessage, key[:])
+	return len(row) >= messageRowSize && binary.BigEndian.Uint32(row[3:]) == account && bytes.Equal(row[7:15], place[:8])
+}
+
+// mergeWord takes the lowest word off the parts that have it; nil if there is none.
+func mergeWord(parts []*textMerge, docs int) (word []byte, numbers []uint16, err error) {
+	for _, p := range parts {
+		if p.more && (word == nil || bytes.Compare(p.walk.entry().word, word) < 0) {
+			word = p.walk.entry().word
+		}
+	}
+	word = bytes.Clone(word)
+	if word == nil {
+		return nil, nil, nil
+	}
+	for _, p := range parts {
+		if !p.more || !bytes.Equal(p.walk.entry().word, word) {
+			continue
+		}
+		err := p.walk.entry().each(p.run.docs, func(n uint32) {
+			if to := p.numbers[n]; to != textDead {
+				numbers = append(numbers, to)
+			}
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		if p.more, err = p.walk.next(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return word, sortNumbers(numbers, docs), nil
+}
+
+// sortNumbers sorts numbers below docs that differ; many by marking them.
+func sortNumbers(numbers []uint16, docs int) []uint16 {
+	if slices.IsSorted(numbers) {
+		return numbers
+	}
+	if len(numbers) < docs/64 {
+		slices.Sort(numbers)
+		return numbers
+	}
+	set := newTextSet(docs)
+	for _, n := range numbers {
+		set.add(uint32(n))
+	}
+	numbers = numbers[:0]
+	for n, ok := set.from(0); ok; n, ok = set.from(n + 1) {
+		numbers = append(numbers, uint16(n))
+	}
+	return numbers
+}
+
+// PurgeText makes runs anew of which an eighth of the messages is gone, or one has been for a day. One call at a time,
+// and no AddText or TidyText beside it.
+func (s *Store) PurgeText(ctx context.Context) error {
+	var accounts []uint32
+	err := s.View(func(tx *Tx) error {
+		c := tx.messageBucket(bktTextGone).Cursor()
+		for k, _ := c.First(); len(k) >= 4; {
+			account := binary.BigEndian.Uint32(k)
+			accounts = append(accounts, account)
+			if account == ^uint32(0) {
+				break
+			}
+			k, _ = c.Seek(binary.BigEndian.AppendUint32(nil, account+1))
+		}
+		return nil
+	})
+	for _, account := range accounts {
+		if err := s.purgeText(ctx, account); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// purgeText is PurgeText of one account.
+func (s *Store) purgeText(ctx context.Context, account uint32) error {
+	var gone map[[placeSize]byte]time.Time
+	var stale []textRun
+	err := s.View(func(tx *Tx) (err error) {
+		if gone, err = tx.textGoneOf(account); err != nil {
+			return err
+		}
+		stale, err = tx.staleRuns(account, gone)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range stale {
+		if err := s.mergeText(ctx, []textRun{r}); err != nil {
+			return err
+		}
+	}
+	return s.forgetGone(ctx, account, gone)
+}
+
+func (tx *Tx) textGoneOf(account uint32) (map[[placeSize]byte]time.Time, error) {
+	gone := map[[placeSize]byte]time.Time{}
+	prefix := binary.BigEndian.AppendUint32(nil, account)
+	for k, v := range tx.ascend(tx.messageBucket(bktTextGone), prefix) {
+		if !bytes.HasPrefix(k, prefix) || len(gone) == textGoneMost {
+			break
+		}
+		if len(k) != 4+placeSize || len(v) != 8 {
+			return nil, fmt.Errorf("deleted message %x of the text index: %w", k, errDamagedRow)
+		}
+		gone[[placeSize]byte(k[4:])] = time.Unix(int64(binary.BigEndian.Uint64(v)), 0)
+	}
+	return gone, nil
+}
+
+// staleRuns gives the runs to be made anew, and takes the messages of the others out of gone.
+func (tx *Tx) staleRuns(account uint32, gone map[[placeSize]byte]time.Time) (stale []textRun, err error) {
+	runs, err := tx.textRuns(account)
+	if err != nil {
+		return nil, err
+	}
+	before := tx.Now().Add(-textGoneFor)
+	for _, r := range runs {
+		if r.state != textReady {
+			continue
+		}
+		places, err := tx.allPlaces(&r)
+		if err != nil {
+			return nil, err
+		}
+		dead, old := 0, false
+		for _, place := range places {
+			if at, ok := gone[place]; ok {
+				dead++
+				old = old || at.Before(before)
+			}
+		}
+		if dead > 0 && (old || dead*8 >= r.docs) {
+			stale = append(stale, r)
+			continue
+		}
+		for _, place := range places {
+			delete(gone, place)
+		}
+	}
+	return stale, nil
+}
+
+// forgetGone deletes the notes of messages that no run has any more.
+func (s *Store) forgetGone(ctx context.Context, account uint32, gone map[[placeSize]byte]time.Time) error {
+	var keys [][]byte
+	for place := range gone {
+		keys = append(keys, append(binary.BigEndian.AppendUint32(nil, account), place[:]...))
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	for piece := range slices.Chunk(keys, textDropRows) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := s.Update(func(tx *Tx) error {
+			for _, key := range piece {
+				if err := tx.deleteRow(bktTextGone, key); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
