@@ -42,7 +42,7 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}
 	d := &draft{summary: sum, meta: store.Meta{
-		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: env.From, ThreadID: threadID(sum),
+		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: env.From,
 	}}
 	if len(sum.Attachments) > 0 {
 		d.bits |= store.BitAttachments
@@ -59,21 +59,6 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 
 // release gives the bytes of a draft that nobody filed back to compaction.
 func (s *Service) release(d *draft) { s.Store.Release(d.blob) }
-
-// threadID names the conversation by its first message, as far as the message tells.
-func threadID(sum *msg.Summary) string {
-	root := sum.MessageID
-	if sum.InReplyTo != "" {
-		root = sum.InReplyTo
-	}
-	if len(sum.References) > 0 {
-		root = sum.References[0]
-	}
-	if root == "" {
-		return ""
-	}
-	return "thr_" + textHash(root)[:26]
-}
 
 // A filing says how a draft goes into a folder.
 type filing struct {
@@ -102,8 +87,16 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 	if meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.summary); err != nil {
 		return nil, err
 	}
+	if meta.ThreadID, err = thread(tx, mb.AccountNum, d.summary, meta.OriginalMessageID); err != nil {
+		return nil, err
+	}
 	if err := tx.AddMessage(m, &meta); err != nil {
 		return nil, err
+	}
+	if m.Folder != store.InboxID { // those of INBOX are noted when it is indexed
+		if err := noteSubject(tx, mb.AccountNum, d.summary, meta.ThreadID, m.Received); err != nil {
+			return nil, err
+		}
 	}
 	tx.After(func() { s.hub.changed(mb.Num) })
 	if !f.arrived {

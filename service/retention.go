@@ -45,6 +45,7 @@ func (s *Service) prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 			return pruneByID(tx, store.Exports, func(e *store.Export) bool { return !now.Before(e.ExpiresAt) }, func(e *store.Export) string { return e.ID })
 		},
 		func(tx *store.Tx) (int, error) { return pruneReplays(tx, now) },
+		func(tx *store.Tx) (int, error) { return tx.PruneSubjects(pruneAtATime) },
 	} {
 		if err := s.pruneAll(ctx, step); err != nil {
 			return nil, err

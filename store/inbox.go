@@ -222,6 +222,15 @@ func keyCeil(t time.Time) uint64 {
 	return uint64(max(t.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 0))
 }
 
+// Selects tells whether the query finds the message, which is in INBOX of its mailbox or, without one, of its account.
+func (q *InboxQuery) Selects(m *Message) bool {
+	mask, want := q.class()
+	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
+	before := q.before(placeSize)
+	return m.class()&mask == want && bytes.Compare(place[:8], binary.BigEndian.AppendUint64(nil, keyCeil(q.From))) >= 0 &&
+		(before == nil || bytes.Compare(place[:], before) < 0)
+}
+
 // class gives which marks matter, and what they must be.
 func (q *InboxQuery) class() (mask, want byte) {
 	add := func(choice *bool, bit byte) {

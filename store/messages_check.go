@@ -48,6 +48,7 @@ func (tx *Tx) checkMessages(f *findings) {
 	c.beginText()
 	c.checkMailboxes()
 	c.checkText()
+	c.checkThreads()
 	c.checkAccounts()
 	c.checkSizes()
 	c.checkBlobs()

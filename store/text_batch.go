@@ -68,8 +68,9 @@ func (b *TextBatch) draft() *textDraft {
 	return &textDraft{account: b.account, places: b.places, rows: w.finish(), size: w.size}
 }
 
-// AddText makes the messages of the batch searchable and notes what that leaves to do.
-func (s *Store) AddText(b *TextBatch, done []TextTodo) error {
+// AddText makes the messages of the batch searchable and notes what that leaves to do. What also writes, if it is not
+// nil, goes with it.
+func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) error {
 	if b.err != nil {
 		return b.err
 	}
@@ -77,6 +78,11 @@ func (s *Store) AddText(b *TextBatch, done []TextTodo) error {
 	return s.Update(func(tx *Tx) error {
 		for _, t := range done {
 			if err := tx.TextDone(t); err != nil {
+				return err
+			}
+		}
+		if also != nil {
+			if err := also(tx); err != nil {
 				return err
 			}
 		}

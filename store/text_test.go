@@ -96,7 +96,7 @@ func (w *textTwin) index(limit int) {
 		}
 		w.done[p] = true
 	}
-	if err := w.s.AddText(b, todos); err != nil {
+	if err := w.s.AddText(b, todos, nil); err != nil {
 		w.Fatal(err)
 	}
 	if err := w.s.TidyText(context.Background(), textTestAccount); err != nil {
@@ -263,7 +263,7 @@ func TestTextMergesManyRuns(t *testing.T) {
 			}
 			return nil
 		})
-		if err := s.AddText(b, []TextTodo{{1, 1, uint32((i+1)*each + 1)}}); err != nil {
+		if err := s.AddText(b, []TextTodo{{1, 1, uint32((i+1)*each + 1)}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.TidyText(t.Context(), 1); err != nil {
@@ -305,7 +305,7 @@ func TestInterruptedMergeIsForgotten(t *testing.T) {
 		for n := range 2000 {
 			b.Word(fmt.Appendf(nil, "word-%d-%d", i, n))
 		}
-		if err := s.AddText(b, []TextTodo{{1, 1, m.UID + 1}}); err != nil {
+		if err := s.AddText(b, []TextTodo{{1, 1, m.UID + 1}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -346,7 +346,7 @@ func TestTextBatchKeepsOrder(t *testing.T) {
 	b := NewTextBatch(1)
 	b.Message(InboxPos{second(1), 1, 1})
 	b.Message(InboxPos{second(2), 2, 1})
-	if err := s.AddText(b, nil); err != ErrTextOrder {
+	if err := s.AddText(b, nil, nil); err != ErrTextOrder {
 		t.Errorf("error %v, want %v", err, ErrTextOrder)
 	}
 }
@@ -410,7 +410,7 @@ func TestCheckFindsDamagedText(t *testing.T) {
 				b.Message(p)
 				b.Word([]byte("hello"))
 			}
-			if err := s.AddText(b, []TextTodo{{1, 1, 3}}); err != nil {
+			if err := s.AddText(b, []TextTodo{{1, 1, 3}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			update(t, s, func(tx *Tx) error { return tx.DeleteMessage(1, InboxID, 1) })

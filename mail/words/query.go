@@ -8,7 +8,6 @@ import (
 
 const (
 	maxTerms   = 32 // of a query; what is over does not narrow it
-	minPrefix  = 2  // characters of a last word that others may begin with
 	maxPhrases = 8
 )
 
@@ -64,10 +63,10 @@ func (q *Query) words(text string) {
 	}
 }
 
-// open lets a term be the beginning of a word, unless it is too short to mean any. Pairs are whole.
+// open lets a term be the beginning of a word. Pairs are whole.
 func (q *Query) open(t *Term) {
 	r, _ := utf8.DecodeRuneInString(t.Text)
-	t.Prefix = t.Prefix || !dense(r) && utf8.RuneCountInString(t.Text) >= minPrefix
+	t.Prefix = t.Prefix || !dense(r)
 }
 
 // address adds an address, its beginning, or a domain.

@@ -55,7 +55,7 @@ func TestMatches(t *testing.T) {
 		"rep":                                true,
 		"rep quarterly":                      false, // only the last word may be a beginning
 		"quarterly rep":                      true,
-		"r":                                  false,
+		"r":                                  true,
 		"gruesse":                            false,
 		"grusse munchen":                     true,
 		"GRÜSSE":                             true,
