@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -83,6 +84,11 @@ func (p InboxPos) place() (b [placeSize]byte) {
 	binary.BigEndian.PutUint32(b[8:], p.UID)
 	binary.BigEndian.PutUint32(b[12:], p.Mailbox)
 	return b
+}
+
+// comparePos compares by the order of inboxes.
+func comparePos(a, b InboxPos) int {
+	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Mailbox, b.Mailbox))
 }
 
 func parsePlace(b []byte, mailbox uint32) InboxPos {

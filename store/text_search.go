@@ -83,16 +83,8 @@ func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSea
 	if err != nil {
 		return nil, err
 	}
-	s := &InboxSearch{tx: tx, walk: tx.walkInbox(q), most: cost}
+	s := &InboxSearch{tx: tx, walk: tx.walkInbox(q), most: cost, terms: terms}
 	s.open = s.walk.next()
-	// Words are looked up before beginnings of words, which are many words.
-	for _, beginnings := range []bool{false, true} {
-		for _, list := range terms {
-			if slices.ContainsFunc(list, func(t TextTerm) bool { return t.Prefix }) == beginnings {
-				s.terms = append(s.terms, list)
-			}
-		}
-	}
 	for _, r := range runs {
 		if r.state == textReady {
 			s.runs = append(s.runs, searchRun{textRun: r})
@@ -111,7 +103,7 @@ func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 		}
 		want := s.walk.pos.place()
 		found, place, err := s.candidate(want)
-		if err != nil || !found {
+		if err != nil || !found || s.cut {
 			return InboxPos{}, Marks{}, false, err
 		}
 		s.at = s.walk.pos
@@ -153,6 +145,9 @@ func (s *InboxSearch) candidate(most [placeSize]byte) (found bool, best [placeSi
 			continue
 		}
 		if r.set == nil {
+			if s.cutBefore(r, most) {
+				return found, best, nil
+			}
 			if err := s.evaluate(r); err != nil {
 				return false, best, err
 			}
@@ -165,6 +160,23 @@ func (s *InboxSearch) candidate(most [placeSize]byte) (found bool, best [placeSi
 		}
 	}
 	return found, best, nil
+}
+
+// cutBefore ends the search, if it has cost what it may, before a run is looked at all of whose messages are older than
+// the place: what is newer than they has been looked at.
+func (s *InboxSearch) cutBefore(r *searchRun, most [placeSize]byte) bool {
+	if s.cost <= s.most {
+		return false
+	}
+	at := parsePlace(r.newest[:], 0)
+	at.UID, at.Mailbox = at.UID+1, 0 // what comes behind has the run's newest message
+	if comparePos(at, parsePlace(most[:], 0)) > 0 {
+		return false
+	}
+	if s.cut = true; s.at == (InboxPos{}) || comparePos(at, s.at) < 0 {
+		s.at = at
+	}
+	return true
 }
 
 // A searchRun is a run and what a search has found in it.
@@ -183,9 +195,28 @@ type searchRun struct {
 // evaluate looks up which messages of the run have the words.
 func (s *InboxSearch) evaluate(r *searchRun) error {
 	r.set = newTextSet(r.docs)
+	words, err := s.findWords(r)
+	if err != nil || r.done {
+		return err
+	}
 	r.set.fill(r.docs)
+	some := newTextSet(r.docs)
+	for _, e := range words {
+		clear(some)
+		if err := e.addTo(some, r.docs); err != nil {
+			return err
+		}
+		s.cost += 8 * len(some)
+		if r.set.intersect(some); r.set.empty() {
+			r.done = true
+			return nil
+		}
+	}
 	for _, list := range s.terms {
-		some := newTextSet(r.docs)
+		if isWord(list) {
+			continue
+		}
+		clear(some)
 		for _, term := range list {
 			cost, err := s.tx.addTerm(&r.textRun, term, some)
 			s.cost += cost
@@ -201,27 +232,66 @@ func (s *InboxSearch) evaluate(r *searchRun) error {
 	return nil
 }
 
+// isWord tells whether a list of terms is one whole word.
+func isWord(list []TextTerm) bool { return len(list) == 1 && !list[0].Prefix }
+
+// findWords finds the words that all messages must have, the rarest first. A run that lacks one is done.
+func (s *InboxSearch) findWords(r *searchRun) (found []textEntry, err error) {
+	for _, list := range s.terms {
+		if !isWord(list) {
+			continue
+		}
+		word := []byte(list[0].Word)
+		w := s.tx.textWords(&r.textRun, word)
+		more, err := w.seek(word)
+		s.cost += w.cost + textSeekCost
+		if err != nil {
+			return nil, err
+		}
+		if e := w.entry(); !more || !bytes.Equal(e.word, word) {
+			r.done = true
+			return nil, nil
+		}
+		found = append(found, *w.entry())
+	}
+	slices.SortFunc(found, func(a, b textEntry) int { return len(a.data) - len(b.data) })
+	return found, nil
+}
+
+// What reading the index costs besides its bytes, in bytes of it that take as long.
+const (
+	textSeekCost  = 500
+	textEntryCost = 20
+)
+
+// seek moves to the first word that is not before the given one; false if there is none.
+func (w *textWords) seek(word []byte) (bool, error) {
+	for {
+		more, err := w.next()
+		if err != nil || !more || bytes.Compare(w.entry().word, word) >= 0 {
+			return more, err
+		}
+	}
+}
+
 // addTerm adds the messages of a run that have the term.
 func (tx *Tx) addTerm(r *textRun, term TextTerm, to textSet) (cost int, err error) {
 	word := []byte(term.Word)
 	w := tx.textWords(r, word)
-	for {
-		more, err := w.next()
-		if err != nil || !more {
-			return w.cost + 500, err
-		}
+	w.cost += textSeekCost
+	more, err := w.seek(word)
+	for err == nil && more {
 		e := w.entry()
-		switch c := bytes.Compare(e.word, word); {
-		case c < 0:
-			continue
-		case c > 0 && !(term.Prefix && bytes.HasPrefix(e.word, word)):
-			return w.cost + 500, nil
+		if !bytes.Equal(e.word, word) && !(term.Prefix && bytes.HasPrefix(e.word, word)) {
+			break
 		}
 		if err := e.addTo(to, r.docs); err != nil {
 			return w.cost, err
 		}
-		w.cost += len(to) // what a set takes
+		w.cost += textEntryCost
+		more, err = w.next()
 	}
+	return w.cost, err
 }
 
 // skip moves to the newest message that is not newer than the place.

@@ -494,9 +494,9 @@ func FuzzTextBlock(f *testing.F) {
 			}
 			b := appendNumbers(nil, numbers)
 			form, used := binary.Uvarint(b)
-			e := textEntry{data: b[used:], bitmap: form&1 == 1}
+			e := textEntry{data: b[used:], form: byte(form % 4)}
 			set := newTextSet(1000)
-			if err := e.addTo(set, 1000); err != nil || used+int(form/2) != len(b) {
+			if err := e.addTo(set, 1000); err != nil || used+int(form/4) != len(b) {
 				t.Fatalf("%v became %x, %v", numbers, b, err)
 			}
 			var back []uint16
