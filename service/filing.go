@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -103,17 +102,6 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 		return m, nil
 	}
 	return m, s.arrived(tx, mb, m, d, &meta)
-}
-
-// warmup tells whether the message's subject holds one of the account's warm-up phrases.
-func warmup(phrases []string, sum *msg.Summary) bool {
-	subject := strings.ToLower(sum.Subject + "\n" + sum.Preview)
-	for _, p := range phrases {
-		if strings.Contains(subject, strings.ToLower(p)) {
-			return true
-		}
-	}
-	return false
 }
 
 // answered finds the sent message that this one answers: where a relay replaced its Message-ID, the reply names the

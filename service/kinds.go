@@ -24,6 +24,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.retentionKind(),
 		s.compactKind(),
 		s.resignKind(),
+		s.warmupKind(),
 		s.deliverKind(kindDeliver, localLanes, 0, 0),
 		s.deliverKind(kindDirect, directLanes, directMost, directEach),
 		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
