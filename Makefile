@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 20s
 
-.PHONY: build run test race lint fuzz bench peers clean
+.PHONY: build run test race lint fuzz soak bench peers clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -25,6 +25,10 @@ lint:
 
 fuzz:
 	@sh .ci/fuzz $(FUZZTIME)
+
+# The tests of long runs at their full size.
+soak:
+	MAILSTEAD_SOAK=1 go test -run '^TestExternalMailboxes$$' -v -timeout 30m .
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...

@@ -260,7 +260,8 @@ func TestCertificateOutlivesKills(t *testing.T) {
 		i.until(name+" has its certificate", func() bool { return p.shown(i.ready.HTTPTLS, name) != nil })
 	}
 	i.until("the challenges are gone", func() bool { return len(i.challengesOf("garden.test")) == 0 })
-	if n := p.issued(); n > 2 {
+	// One more is pebble's: a late look at a challenge that it has taken already can void an order that it has filled.
+	if n := p.issued(); n > 3 {
 		t.Errorf("two certificates cost %d", n)
 	}
 	i.check()

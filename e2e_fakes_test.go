@@ -32,8 +32,11 @@ type fakeResolver struct {
 	addr string
 	mu   sync.Mutex
 	mute bool                           // it answers nothing
+	ad   bool                           // DNSSEC vouches for its own names, to those who ask
 	auth string                         // where names without an own answer are looked up; "" = NXDOMAIN
 	own  map[string]map[uint16][]dns.RR // by lower-case name with final dot
+	hook func(dns.Question)             // sees each question before it is answered; may be nil
+	held chan struct{}                  // what a hook waits for
 }
 
 func newResolver(t *testing.T) *fakeResolver {
@@ -102,20 +105,29 @@ func (f *fakeResolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	name := strings.ToLower(q.Question[0].Name)
 	byType, known := f.own[name]
 	rrs, has := byType[q.Question[0].Qtype]
-	auth, mute := f.auth, f.mute
+	auth, mute, hook, ad := f.auth, f.mute, f.hook, f.ad
+	vouched := ad && known && q.IsEdns0() != nil && q.IsEdns0().Do()
 	f.mu.Unlock()
+	if hook != nil {
+		hook(q.Question[0])
+	}
 	if mute {
 		return
 	}
 	answer := new(dns.Msg).SetReply(q)
-	answer.RecursionAvailable = true
+	answer.RecursionAvailable, answer.AuthenticatedData = true, vouched
 	switch {
 	case has:
 		answer.Answer = rrs
+	case known && vouched:
 	case auth != "":
 		if real, _, err := new(dns.Client).Exchange(q.Copy(), auth); err == nil {
 			answer = real
 			answer.RecursionAvailable = true
+			if ad && real.Rcode == dns.RcodeRefused { // nobody's name
+				answer = new(dns.Msg).SetRcode(q, dns.RcodeNameError)
+				answer.AuthenticatedData = true
+			}
 		} else {
 			answer.Rcode = dns.RcodeServerFailure
 		}

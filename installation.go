@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/dane"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/store"
 )
@@ -65,7 +66,7 @@ func (in *installation) close() error {
 // answered here, if there is one.
 func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Config, own *ownResolver, err error) {
 	c = service.Config{
-		Hostname: s.Hostname, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), Version: version,
+		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), Version: version,
 		AllowPrivate: bool(s.Private), DNSCheckInterval: s.Zones.CheckInterval.d, Log: log, Limits: serviceLimits(s.Limits),
 	}
 	if c.Hostname == "" {
@@ -77,6 +78,8 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 		c.Relays = append(c.Relays, service.Relay{
 			Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
 			Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
+			NoDKIM:     r.DKIM != nil && !*r.DKIM,
+			ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL,
 		})
 	}
 	if c.PublicIPs, err = publicIPs(s); err != nil {
@@ -89,6 +92,9 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	if l != nil {
 		describe(&c, s, l)
 	}
+	if c.DANE, err = newDANE(s); err != nil {
+		return c, nil, err
+	}
 	switch {
 	case s.Resolver.on():
 		c.Resolver, c.LookupDS = dnsprov.NewResolver(s.Resolver.text), lookupDS(s.Resolver.text)
@@ -98,7 +104,22 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	case !s.Sandbox():
 		c.LookupDS = lookupDS("")
 	}
+	c.Edge = edgeProvider(s.Edge, c)
 	return c, own, nil
+}
+
+// newDANE gives what looks up TLSA records, or nil where no resolver can be believed to have validated them: one on this
+// machine, or one that the operator vouches for. A sandbox asks its own server, which validates nothing, unless it is
+// given a resolver.
+func newDANE(s *settings) (*dane.Resolver, error) {
+	if !s.Resolver.on() && s.Sandbox() {
+		return nil, nil
+	}
+	r, err := dane.NewResolver(s.Resolver.text, s.Zones.TrustResolver)
+	if err != nil && !s.Zones.TrustResolver {
+		return nil, nil // without a resolver there is no DANE, as where none is trusted
+	}
+	return r, err
 }
 
 // lookupDS asks one resolver; "" is the system's.
@@ -128,14 +149,14 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	c.BaseURL = "http://" + addrOf(l.http)
 	switch {
 	case l.httpTLS != nil && !s.Sandbox():
-		c.BaseURL = "https://" + s.Hostname
+		c.BaseURL = "https://" + s.Hostname.text
 		if p := portOf(l.httpTLS); p != 443 {
 			c.BaseURL += fmt.Sprintf(":%d", p)
 		}
 	case l.httpTLS != nil && l.http == nil:
 		c.BaseURL = "https://" + addrOf(l.httpTLS)
 	case !s.Sandbox() && l.http != nil:
-		c.BaseURL = fmt.Sprintf("http://%s:%d", s.Hostname, portOf(l.http))
+		c.BaseURL = fmt.Sprintf("http://%s:%d", s.Hostname.text, portOf(l.http))
 	}
 }
 
@@ -145,7 +166,7 @@ func serviceACME(s *settings) *service.ACME {
 		return nil
 	}
 	return &service.ACME{
-		Directory: s.Directory.text, Email: s.ACMEEmail, EABKeyID: s.EABKeyID, EABKey: s.EABKey.key, Host: s.TLSCert == "",
+		Directory: s.Directory.text, Email: s.ACMEEmail.text, EABKeyID: s.EABKeyID, EABKey: s.EABKey.key, Host: s.TLSCert == "",
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov/registrar"
@@ -25,39 +24,36 @@ type nameComSettings struct {
 	Username  string `toml:"username"`
 	Token     string `toml:"token"`
 	TokenFile string `toml:"token_file"`
-	BaseURL   string `toml:"base_url"`
+	BaseURL   apiURL `toml:"base_url"`
 }
 
 type cloudflareSettings struct {
 	AccountID string `toml:"account_id"`
 	Token     string `toml:"token"`
 	TokenFile string `toml:"token_file"`
-	BaseURL   string `toml:"base_url"`
+	BaseURL   apiURL `toml:"base_url"`
 }
 
 // check fills in secrets that are in files, and finds what is missing.
 func (r *registrarSettings) check() error {
 	if n := r.NameCom; n != nil {
-		if err := checkAccount("namecom", "username", n.Username, &n.Token, n.TokenFile, n.BaseURL); err != nil {
+		if err := checkAccount("namecom", "username", n.Username, &n.Token, n.TokenFile); err != nil {
 			return err
 		}
 	}
 	if c := r.Cloudflare; c != nil {
-		return checkAccount("cloudflare", "account_id", c.AccountID, &c.Token, c.TokenFile, c.BaseURL)
+		return checkAccount("cloudflare", "account_id", c.AccountID, &c.Token, c.TokenFile)
 	}
 	return nil
 }
 
 // checkAccount checks the settings of one registrar, whose account has the name that is called as the setting is.
-func checkAccount(table, setting, account string, token *string, file, base string) error {
+func checkAccount(table, setting, account string, token *string, file string) error {
 	if err := secretOf("token", token, file); err != nil {
 		return fmt.Errorf("[registrar.%s]: %w", table, err)
 	}
 	if account == "" || *token == "" {
 		return fmt.Errorf("[registrar.%s]: %s and token, or token_file, are required", table, setting)
-	}
-	if u, err := url.Parse(base); base != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil) {
-		return fmt.Errorf("[registrar.%s]: base_url %q is no URL such as https://api.example.com", table, base)
 	}
 	return nil
 }
@@ -67,14 +63,14 @@ func registrars(s registrarSettings, c service.Config, st *store.Store) ([]regis
 	var out []registrar.Registrar
 	client := apiClient(c)
 	if n := s.NameCom; n != nil {
-		shop, err := registrar.NewNameCom(registrar.NameComConfig{BaseURL: n.BaseURL, Username: n.Username, Token: n.Token, HTTP: client, Now: st.Now})
+		shop, err := registrar.NewNameCom(registrar.NameComConfig{BaseURL: n.BaseURL.text, Username: n.Username, Token: n.Token, HTTP: client, Now: st.Now})
 		if err != nil {
 			return nil, usageError{err}
 		}
 		out = append(out, shop)
 	}
 	if f := s.Cloudflare; f != nil {
-		out = append(out, registrar.NewCloudflare(registrar.CloudflareConfig{BaseURL: f.BaseURL, AccountID: f.AccountID, Token: f.Token, HTTP: client}))
+		out = append(out, registrar.NewCloudflare(registrar.CloudflareConfig{BaseURL: f.BaseURL.text, AccountID: f.AccountID, Token: f.Token, HTTP: client}))
 	}
 	if s.Sandbox == nil {
 		return out, nil

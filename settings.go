@@ -4,29 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
-	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/pelletier/go-toml/v2"
-	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/pelletier/go-toml/v2"
+	"github.com/urfave/cli/v2"
 )
 
 // settings is everything that can be set: each plain field is a flag, an environment variable and a key of the file,
 // under the one name in its tag.
 type settings struct {
-	Hostname    string   `toml:"hostname" usage:"this host's public name; turns production mode on"`
+	Hostname    hostName `toml:"hostname" usage:"this host's public name; turns production mode on"`
 	HTTP        address  `toml:"http" usage:"where HTTP listens: ADDR, or off"`
 	HTTPTLS     address  `toml:"http_tls" usage:"where HTTPS listens"`
 	SMTP        address  `toml:"smtp" usage:"where SMTP listens for mail from other servers"`
@@ -38,7 +31,7 @@ type settings struct {
 	TLSCert     string   `toml:"tls_cert" usage:"certificate chain of this host's name, a PEM file; without it one is got by ACME"`
 	TLSKey      string   `toml:"tls_key" usage:"the certificate's key, a PEM file"`
 	Directory   acmeURL  `toml:"acme_directory" usage:"directory URL of the certificate authority (ACME), or off; Let's Encrypt in production"`
-	ACMEEmail   string   `toml:"acme_email" usage:"where the certificate authority may write to"`
+	ACMEEmail   contact  `toml:"acme_email" usage:"where the certificate authority may write to"`
 	EABKeyID    string   `toml:"acme_eab_kid"`
 	EABKey      eabKey   `toml:"acme_eab_hmac"`
 	PublicIP    ipList   `toml:"public_ip" usage:"an address that DNS records point to; may be repeated"`
@@ -53,6 +46,7 @@ type settings struct {
 
 	Relay     []relaySettings   `toml:"relay"`
 	Registrar registrarSettings `toml:"registrar"`
+	Edge      edgeSettings      `toml:"cloudflare"`
 	RDAP      rdapSettings      `toml:"rdap"`
 	Limits    limitSettings     `toml:"limits"`
 	Zones     dnsSettings       `toml:"-"`
@@ -72,6 +66,9 @@ type relaySettings struct {
 	WebhookSecret string    `toml:"webhook_secret"`
 	IDPattern     pattern   `toml:"id_pattern"`
 	IDTemplate    string    `toml:"id_template"`
+	DKIM          *bool     `toml:"dkim"`
+	ReturnPath    pathKind  `toml:"return_path"`
+	SNSURL        string    `toml:"sns_url"`
 }
 
 // rdapSettings is the table [rdap].
@@ -85,6 +82,7 @@ type dnsSettings struct {
 	CheckInterval duration            `toml:"check_interval"`
 	Secondaries   []secondarySettings `toml:"secondaries"`
 	Catalog       dnsName             `toml:"catalog"`
+	TrustResolver bool                `toml:"trust_resolver"`
 }
 
 type limitSettings struct {
@@ -116,7 +114,7 @@ func production() settings {
 }
 
 // Sandbox tells whether this is the sandbox: nobody has said what this host is called.
-func (s *settings) Sandbox() bool { return s.Hostname == "" }
+func (s *settings) Sandbox() bool { return s.Hostname.text == "" }
 
 // loadSettings merges the defaults, the file in the data directory and the flags, which know the environment.
 func loadSettings(c *cli.Context) (*settings, error) {
@@ -153,13 +151,22 @@ func mergeSettings(path string, text []byte, c *cli.Context) (*settings, error) 
 	return &s, s.check()
 }
 
-// decodeFile reads the file over what s holds. `dns` is an address or a table.
+// decodeFile reads the file over what s holds.
 func (s *settings) decodeFile(path string, text []byte) error {
+	err := s.decode(string(text))
+	if err == nil {
+		return nil
+	}
+	return usageError{fileError(path, string(text), err)}
+}
+
+// decode reads text over what s holds. `dns` is an address or a table.
+func (s *settings) decode(text string) error {
 	var kind struct {
 		DNS any `toml:"dns"`
 	}
-	_ = toml.Unmarshal(text, &kind) // mistakes are told below
-	d := toml.NewDecoder(strings.NewReader(string(text))).DisallowUnknownFields()
+	_ = toml.Unmarshal([]byte(text), &kind) // mistakes are told below
+	d := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields()
 	var err error
 	if _, table := kind.DNS.(map[string]any); table {
 		in := struct {
@@ -177,14 +184,11 @@ func (s *settings) decodeFile(path string, text []byte) error {
 		}{s, &s.DNS}
 		err = d.Decode(&in)
 	}
-	if err != nil {
-		return usageError{fileError(path, err)}
-	}
-	return nil
+	return err
 }
 
 // fileError says where in the file the mistake is.
-func fileError(path string, err error) error {
+func fileError(path, text string, err error) error {
 	var unknown *toml.StrictMissingError
 	if errors.As(err, &unknown) {
 		row, _ := unknown.Errors[0].Position()
@@ -193,10 +197,38 @@ func fileError(path string, err error) error {
 	var wrong *toml.DecodeError
 	if errors.As(err, &wrong) {
 		row, _ := wrong.Position()
-		plain := strings.NewReplacer("toml: ", "", "main.port", "a port, from 1 to 65535", "main.count", "a count, a whole number that is not negative")
-		return fmt.Errorf("%s, line %d: %s", path, row, plain.Replace(wrong.Error()))
+		return fmt.Errorf("%s, line %d: %s", path, row, withoutTypes(wrong.Error()))
+	}
+	if row := lineOf(text, err); row > 0 {
+		return fmt.Errorf("%s, line %d: %w", path, row, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
+}
+
+// withoutTypes says what the decoder says without the names of our types.
+func withoutTypes(text string) string {
+	text = strings.NewReplacer("toml: ", "", "main.port", "a port, from 1 to 65535", "main.count", "a count, a whole number that is not negative").Replace(text)
+	if given, _, ok := strings.Cut(text, " into struct field "); ok {
+		return "it has the wrong type: " + strings.TrimPrefix(given, "cannot decode TOML ") + " is not possible here"
+	}
+	return text
+}
+
+// lineOf finds the line of a mistake that the decoder tells without it, as it does for numbers where texts belong: the
+// first line up to which the file has that mistake. It is 0 if there is none.
+func lineOf(text string, mistake error) int {
+	end := 0
+	for row := 1; end < len(text); row++ {
+		if next := strings.IndexByte(text[end:], '\n'); next >= 0 {
+			end += next + 1
+		} else {
+			end = len(text)
+		}
+		if err := new(settings).decode(text[:end]); err != nil && err.Error() == mistake.Error() {
+			return row
+		}
+	}
+	return 0
 }
 
 // check finds what is wrong between settings.
@@ -262,6 +294,9 @@ func (r *relaySettings) check() error {
 	}
 	if (r.IDPattern.text == "") != (r.IDTemplate == "") {
 		return errors.New("id_pattern and id_template go together")
+	}
+	if u, err := url.Parse(r.SNSURL); r.SNSURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		return errors.New("sns_url must be https:// and a host")
 	}
 	return secretOf("password", &r.Password, r.PasswordFile)
 }
@@ -345,180 +380,6 @@ func setField(v reflect.Value, text string) error {
 		v.SetString(text)
 	}
 	return nil
-}
-
-// The types below are structs since only those get to check their own text while the file is read, which is what gives
-// a mistake its line.
-
-// An address is HOST:PORT, or off.
-type address struct{ text string }
-
-// on tells whether anything shall listen there.
-func (a address) on() bool { return a.text != "" && a.text != "off" }
-
-// UnmarshalText checks its form.
-func (a *address) UnmarshalText(text []byte) error {
-	a.text = string(text)
-	if !a.on() {
-		return nil
-	}
-	_, p, err := net.SplitHostPort(a.text)
-	if err == nil {
-		_, err = strconv.ParseUint(p, 10, 16)
-	}
-	if err != nil {
-		return fmt.Errorf("%q is no address; write HOST:PORT, :PORT, or off", text)
-	}
-	return nil
-}
-
-// An acmeURL is the directory of a certificate authority, or off.
-type acmeURL struct{ text string }
-
-// on tells whether certificates come from there.
-func (a acmeURL) on() bool { return a.text != "" && a.text != "off" }
-
-// UnmarshalText checks its form.
-func (a *acmeURL) UnmarshalText(text []byte) error {
-	a.text = string(text)
-	u, err := url.Parse(a.text)
-	if a.on() && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
-		return fmt.Errorf("%q is no directory of a certificate authority; write its URL, with https, or off", text)
-	}
-	return nil
-}
-
-// An eabKey is the key of an account that the certificate authority knows from elsewhere.
-type eabKey struct{ key []byte }
-
-// UnmarshalText decodes it.
-func (k *eabKey) UnmarshalText(text []byte) (err error) {
-	if k.key, err = ca.DecodeEABKey(string(text)); err != nil {
-		return errors.New("it is no key in base64url, as the certificate authority shows it")
-	}
-	return nil
-}
-
-// An ipList is a list of IP addresses: a list in the file, with commas on the command line.
-type ipList []netip.Addr
-
-// UnmarshalText reads addresses with commas between them.
-func (l *ipList) UnmarshalText(text []byte) error {
-	*l = nil
-	for _, t := range strings.Split(string(text), ",") {
-		ip, err := netip.ParseAddr(strings.TrimSpace(t))
-		if err != nil {
-			return fmt.Errorf("%q is no IP address", t)
-		}
-		*l = append(*l, ip)
-	}
-	return nil
-}
-
-// A bootstrapURL is where the list of RDAP servers is, or off; empty: nothing was said.
-type bootstrapURL struct{ text string }
-
-// UnmarshalText checks its form.
-func (b *bootstrapURL) UnmarshalText(text []byte) error {
-	b.text = string(text)
-	if b.text == "off" {
-		return nil
-	}
-	u, err := url.Parse(b.text)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
-		return fmt.Errorf("%q is no URL; write it like https://data.iana.org/rdap/dns.json, or off", text)
-	}
-	return nil
-}
-
-// choice gives the text if it is one of the words that are allowed.
-func choice(text []byte, allowed ...string) (string, error) {
-	if slices.Contains(allowed, string(text)) {
-		return string(text), nil
-	}
-	return "", fmt.Errorf("%q is not possible; use one of %s", text, strings.Join(allowed, ", "))
-}
-
-type (
-	outbound  struct{ text string }
-	logForm   struct{ text string }
-	logLevel  struct{ text string }
-	relayKind struct{ text string }
-	relayTLS  struct{ text string }
-	plan      struct{ text string }
-	pattern   struct{ text string }
-	port      uint16
-	count     uint32
-	duration  struct{ d time.Duration }
-	toggle    bool
-)
-
-func (o *outbound) UnmarshalText(t []byte) (err error) {
-	o.text, err = choice(t, "capture", "direct", "relay")
-	return err
-}
-
-func (l *logForm) UnmarshalText(t []byte) (err error) {
-	l.text, err = choice(t, "text", "json")
-	return err
-}
-
-func (l *logLevel) UnmarshalText(t []byte) (err error) {
-	l.text, err = choice(t, "debug", "info", "warn", "error")
-	return err
-}
-
-func (p *plan) UnmarshalText(t []byte) (err error) {
-	p.text, err = choice(t, "startup", "enterprise")
-	return err
-}
-
-func (r *relayTLS) UnmarshalText(t []byte) (err error) {
-	r.text, err = choice(t, "starttls", "tls", "none")
-	return err
-}
-
-func (r *relayKind) UnmarshalText(t []byte) (err error) {
-	r.text, err = choice(t, "ses", "postmark", "mailgun", "sendgrid", "custom")
-	return err
-}
-
-// UnmarshalText checks that the pattern is a regular expression with a group.
-func (p *pattern) UnmarshalText(text []byte) error {
-	re, err := regexp.Compile(string(text))
-	if err != nil {
-		return fmt.Errorf("it is no regular expression: %w", err)
-	}
-	if re.NumSubexp() == 0 {
-		return fmt.Errorf("%q has no group; put what the id is in parentheses", text)
-	}
-	p.text = string(text)
-	return nil
-}
-
-func (p *port) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 10, 16)
-	if err != nil || n == 0 {
-		return fmt.Errorf("%q is no port; use a number from 1 to 65535", text)
-	}
-	*p = port(n)
-	return nil
-}
-
-func (d *duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
-	if err != nil || v <= 0 {
-		return fmt.Errorf("%q is no duration; write it like 1h or 30m", text)
-	}
-	d.d = v
-	return nil
-}
-
-// level is the log level as slog has it.
-func (l logLevel) level() slog.Level {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(l.text)) // choice has checked it
-	return level
 }
 
 // A usageError is a mistake in how the program was called or configured: exit code 2.

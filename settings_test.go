@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,8 @@ listen = "127.0.0.1:5300"
 check_interval = "30m"
 [registrar]
 sandbox = {}
+[cloudflare]
+base_url = "https://edge.example/client/v4"
 [registrar.namecom]
 username = "us"
 token_file = "`+token+`"
@@ -75,15 +78,19 @@ kind = "custom"
 host = "relay.example"
 id_pattern = '250 Ok (\S+)'
 id_template = '<{1}@relay.example>'
+dkim = false
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.RDAP.BootstrapURL.text != "https://mirror.example/dns.json" || s.Zones.CheckInterval.d == 0 ||
-		s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
+		s.Edge.BaseURL.text != "https://edge.example/client/v4" || s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
 	}
-	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL == "" || c.AccountID != "acc" || c.Token != "cf" {
+	if c, _, err := serviceConfig(s, nil, slog.New(slog.DiscardHandler)); err != nil || !c.Relays[0].NoDKIM {
+		t.Errorf("relay %+v, %v", c.Relays, err)
+	}
+	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL.text == "" || c.AccountID != "acc" || c.Token != "cf" {
 		t.Errorf("registrars %+v, %+v", n, c)
 	}
 	for _, file := range []string{"[registrar.namecom]\nusername='u'\ntoken='t'\n[registrar.sandbox]", "registrar.sandbox = {}\n[registrar.namecom]\nusername='u'\ntoken='t'"} {
@@ -93,6 +100,15 @@ id_template = '<{1}@relay.example>'
 	}
 	if s, err = merged(t, `dns = "127.0.0.1:5301"`); err != nil || s.DNS.text != "127.0.0.1:5301" {
 		t.Fatalf("dns as an address: %v, %v", s, err)
+	}
+}
+
+func TestHostnameHasOneForm(t *testing.T) {
+	for given, want := range map[string]string{"Mail.Example.COM.": "mail.example.com", "mail.bücher.example": "mail.xn--bcher-kva.example"} {
+		s, err := merged(t, "", "--hostname", given)
+		if err != nil || s.Hostname.text != want {
+			t.Errorf("%s: %+v, %v", given, s.Hostname, err)
+		}
 	}
 }
 
@@ -127,14 +143,25 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[dns]\ncatalog = 'a catalog'", want: []string{"line 2", "domain name"}},
 		{file: "[registrar]\nsandbx = {}", want: []string{"line 2", `"registrar.sandbx"`}},
 		{file: "[registrar]\nsandbox = {price = 3}", want: []string{"line 2", `price"`}},
+		{file: "[cloudflare]\nbase_url = 'edge.example'", want: []string{"line 2", "https://"}},
+		{file: "[cloudflare]\ntoken = 'x'", want: []string{"line 2", `"cloudflare.token"`}},
 		{file: "[registrar.namecom]\nuser = 'u'", want: []string{"line 2", `"registrar.namecom.user"`}},
 		{file: "[registrar.namecom]\nusername = 'u'", want: []string{"[registrar.namecom]", "username", "token_file"}},
 		{file: "[registrar.namecom]\nusername = 'u'\ntoken = 't'\ntoken_file = 'f'", want: []string{"[registrar.namecom]", "not both"}},
 		{file: "[registrar.namecom]\nusername = 'u'\ntoken_file = '/nowhere/token'", want: []string{"[registrar.namecom]", "/nowhere/token"}},
-		{file: "[registrar.namecom]\nusername = 'u'\ntoken = 't'\nbase_url = 'api.name.com'", want: []string{"[registrar.namecom]", "base_url"}},
+		{file: "[registrar.namecom]\nusername = 'u'\ntoken = 't'\nbase_url = 'api.name.com'", want: []string{"line 4", "https://"}},
 		{file: "[registrar.cloudflare]\ntoken = 't'", want: []string{"[registrar.cloudflare]", "account_id"}},
 		{file: "[rdap]\nbootstrap_url = 'dns.json'", want: []string{"line 2", "https://", "off"}},
 		{file: "[rdap]\nbootstrap_url = 'https://u:p@x/'", want: []string{"line 2"}},
+		{file: "[rdap]\nbootstrap_url = 5", want: []string{"line 2", "https://"}},
+		{file: "smtp = 'off'\ndns = 5\n[limits]\ndomains = 3", want: []string{"line 2", "HOST:PORT"}},
+		{file: "\n[dns]\nlisten = 7\ncheck_interval = '1h'", want: []string{"line 3", "HOST:PORT"}},
+		{file: "[registrar]\nsandbox = 1", want: []string{"line 2", "wrong type", "integer"}},
+		{file: "http_tls = 'off'\nhostname = 'not a name'", want: []string{"line 2", "mail.example.com"}},
+		{file: "hostname = 'mail'", want: []string{"line 1", "mail.example.com"}},
+		{file: "hostname = '192.0.2.1'", want: []string{"line 1", "mail.example.com"}},
+		{args: []string{"--hostname", "*.example.com"}, want: []string{"--hostname", "mail.example.com"}},
+		{file: "acme_email = 'x'", want: []string{"line 1", "e-mail address"}},
 		{file: "hostname = ", want: []string{"line 1"}},
 		{file: "[[relay]]\nname = 'r'", want: []string{"relay", "required"}},
 		{file: "[[relay]]\nname='r'\nkind='pigeon'", want: []string{"line 3", "ses"}},
@@ -247,5 +274,21 @@ func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	}
 	if got := was.differences(was); len(got) != 0 {
 		t.Errorf("the same settings differ in %v", got)
+	}
+}
+
+// TestDANEBelievesOnlyTrustedResolvers: one on this machine, or one that the operator vouches for.
+func TestDANEBelievesOnlyTrustedResolvers(t *testing.T) {
+	for file, want := range map[string]bool{
+		"resolver = '127.0.0.53:53'": true, "resolver = '[::1]:53'": true, "resolver = '192.0.2.53:53'": false, "": false,
+		"resolver = '192.0.2.53:53'\n[dns]\ntrust_resolver = true": true,
+	} {
+		s, err := merged(t, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := newDANE(s); err != nil || (r != nil) != want {
+			t.Errorf("%q: %v, %v", file, r, err)
+		}
 	}
 }

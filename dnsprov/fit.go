@@ -71,8 +71,8 @@ func excludes(h, w Record) bool {
 		return true
 	case w.Purpose == PurposeCustom || w.Purpose == PurposeACME:
 		return false
-	case isHostAddress(w.Type):
-		return isHostAddress(h.Type) // visitors must not come to one host by IPv4 and to another by IPv6
+	case isAddress(w.Type):
+		return isAddress(h.Type) || h.Type == Flattened // visitors must not come to one host by IPv4 and to another by IPv6
 	case w.Purpose == PurposeSPF:
 		return h.Type == "TXT" && isSPF(unquote(h.Value))
 	case w.Purpose == PurposeDMARC:
@@ -80,8 +80,6 @@ func excludes(h, w Record) bool {
 	}
 	return h.Type == w.Type
 }
-
-func isHostAddress(typ string) bool { return typ == "A" || typ == "AAAA" }
 
 // serves tells whether the only rival does what the wanted text would.
 func (f *fitting) serves(w Record, rivals []int) bool {

@@ -142,3 +142,18 @@ func TestConflictNamesTheRecord(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// An alias that is answered with addresses is in nobody's way but that of addresses.
+func TestFitBesideAFlattenedAlias(t *testing.T) {
+	s := testSpec()
+	site := Record{Name: s.Domain, Type: Flattened, Value: "site.test"}
+	want := Wanted(s, Cloudflare)
+	if fits, err := Fit([]Record{site}, want); err != nil || !slices.Equal(fits, want) {
+		t.Errorf("fits %v, %v", fits, err)
+	}
+	s.Redirect = true
+	var c *Conflict
+	if _, err := Fit([]Record{site}, Wanted(s, Cloudflare)); !errors.As(err, &c) || c.Have != site || c.Want.Purpose != PurposeA {
+		t.Errorf("an address beside it: %v", err)
+	}
+}

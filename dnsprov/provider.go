@@ -15,7 +15,7 @@ type Provider interface {
 	Records(ctx context.Context, at Place) ([]Record, error)
 	// Apply makes changes that Plan made from Records, and gives the records that it made or adopted, with their IDs. It
 	// may be cut short anywhere: read, planned and applied again, it comes to the same end. ErrByHand where there is
-	// something to change and only the owner can.
+	// something to change and only the owner can; a Conflict or Refused where it is one record that cannot be.
 	Apply(ctx context.Context, at Place, changes []Change) ([]Record, error)
 }
 
@@ -41,6 +41,17 @@ type Conflict struct {
 func (c *Conflict) Error() string {
 	return fmt.Sprintf("the zone has a record of somebody else's in the place of a needed one: %s %s %q", c.Have.Name, c.Have.Type, c.Have.Value)
 }
+
+// A Refused is an error: the provider does not take one record, whatever else it holds.
+type Refused struct {
+	Want Record
+	Err  error
+}
+
+func (r *Refused) Error() string { return fmt.Sprintf("%s %s: %v", r.Want.Type, r.Want.Name, r.Err) }
+
+// Unwrap gives what the provider said.
+func (r *Refused) Unwrap() error { return r.Err }
 
 // A Wait is an error: the provider wants to be asked again only after some time.
 type Wait struct {

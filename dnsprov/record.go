@@ -18,6 +18,10 @@ type Record struct {
 	ID       string // the provider's own name for it, if it has one; it does not count in a comparison
 }
 
+// Flattened is the Type, in what a provider lists, of a CNAME that it answers with the addresses behind it, so that other
+// records can be at its name. None is ever wanted.
+const Flattened = "CNAME flattened"
+
 // What a record is for.
 const (
 	PurposeNS         = "NS"

@@ -72,7 +72,7 @@ func Wanted(s Spec, provider string) []Record {
 			out = addNew(out, group)
 		}
 	}
-	if provider == Builtin {
+	if provider == Builtin || provider == Cloudflare {
 		out = append(out, s.challenges()...)
 	}
 	for _, r := range s.Custom {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // The contract's field lists, as it writes them: `|null` may be null, `[]` is a list, `(a|b)` are the values that there
@@ -29,11 +31,12 @@ const (
 		nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null
-		dmarc_override{value,updated_at}|null redirect_url|null forward_address|null catch_all|null sending_mode(direct|relay) email_users_count tags[]
+		dmarc_override{value,updated_at}|null redirect_url|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count tags[]
 		notes|null job_id|null created_at updated_at completed_at|null`
 	connectShape = `domains[{domain,domain_id|null,status(created|already_exists|error),dns_provider,nameservers[],error|null}] nameservers[] domains_used
 		domain_limit edge_mode`
-	nsShape = `domains[{domain,domain_id|null,status(verified|failed|not_found|already_complete|error),message,verified,nameservers[],current_ns[]}]
+	customShape = "id record_id name fqdn type(TXT|CNAME|A|AAAA) value ttl status(active|pending|error) error|null created_at updated_at"
+	nsShape     = `domains[{domain,domain_id|null,status(verified|failed|not_found|already_complete|error),message,verified,nameservers[],current_ns[]}]
 		all_verified`
 	dnsStatusShape = `domain_id domain dns_provider status(pending|propagating|complete|failed) ready nameservers{expected[],actual[],verified}
 		records[{purpose(MX|SPF|DKIM|DMARC|A|TRACKING|MTA_STS|TLSRPT|AUTOCONFIG),type,host,critical,verified,expected,actual|null,error|null}]
@@ -42,7 +45,7 @@ const (
 	verifyShape     = "domain all_verified critical_verified records[{type,host,purpose,verified,expected,actual|null}]"
 	userShape       = `id user_id email username domain domain_id name status(pending|active|suspended|error|deleting) error|null type(hosted|external)
 		daily_send_limit|null sent_today smtp_host smtp_port smtp_security(tls|starttls|none) imap_host imap_port imap_security(tls|starttls|none) footer|null
-		forward_to|null quota_bytes|null used_bytes unread_count last_sync_at|null last_login_at|null created_at updated_at`
+		forward_to|null relay|null quota_bytes|null used_bytes unread_count last_sync_at|null last_login_at|null created_at updated_at`
 	bulkShape     = "domain created failed users[{" + userShape + ",password,password_generated}] errors[{index,username,code,message}] job_id|null"
 	bulkGoneShape = "queued failed errors[{user_id|null,code,message}] job_id|null"
 	messageShape  = `id uid uid_validity user_id mailbox folder message_id thread_id in_reply_to|null references[] from from_email from_name|null to[] cc[]
@@ -99,6 +102,13 @@ var answers = []struct {
 	{"POST", "/v1/domains/check-ns", `{"domains":["outside.test","nowhere.test"]}`, 200, nsShape},
 	{"GET", "/v1/domains", "", 200, long(domainShape)},
 	{"GET", "/v1/domains/{builtin}", "", 200, domainShape},
+	{"POST", "/v1/domains/connect", `{"domains":["nozone.test","atedge.test"],"edge_api_token":"edge-token"}`, 200, connectShape},
+	{"GET", "/v1/domains/{edge}", "", 200, domainShape},
+	{"GET", "/v1/domains/{edge}/dns-status", "", 200, dnsStatusShape},
+	{"POST", "/v1/domains/{edge}/custom-dns-records", `{"name":"x","type":"TXT","value":"y"}`, 200, "record{" + customShape + "}"},
+	{"GET", "/v1/domains/{edge}/custom-dns-records", "", 200, "domain dns_provider(cloudflare) records[{" + customShape + "}] dmarc_override{value,updated_at}|null"},
+	{"PUT", "/v1/domains/{edge}/dmarc", `{"value":"v=DMARC1; p=none"}`, 200, "dmarc_override{value,updated_at}"},
+	{"DELETE", "/v1/domains/{edge}/dmarc", "", 200, "reset applied_default"},
 	{"PATCH", "/v1/domains/{builtin}", `{"notes":"n"}`, 200, domainShape},
 	{"GET", "/v1/domains/{builtin}/dns-status", "", 200, dnsStatusShape},
 	{"GET", "/v1/domains/{builtin}/email-users", "", 200, "data[] " + pageShape},
@@ -139,6 +149,7 @@ var answers = []struct {
 	{"POST", "/v1/inbox/refresh", "", 200, "message"},
 	{"DELETE", "/v1/webhooks/{hook}", "", 200, "id deleted message"},
 	{"GET", "/v1/messages", "", 200, long(logShape)},
+	{"GET", "/v1/messages/{sent}", "", 200, logShape + " attempts_log[{at,host|null,ip|null,tls|null,authenticated(dane|mta-sts|certificate|none),code|null,enhanced,reply}]"},
 	{"GET", "/v1/messages/lookup?original_message_id=one@boxes.test", "", 200, lookupShape},
 	{"GET", "/v1/messages/lookup?provider_message_id=none@far.test", "", 200, "original_message_id|null provider_message_ids[] data[] count(0)"},
 	{"POST", "/v1/suppressions", `{"email":"no@far.test"}`, 201, suppressionShape},
@@ -176,6 +187,8 @@ func TestAnswersHaveTheContractsFields(t *testing.T) {
 		case strings.HasSuffix(a.path, "/test"):
 			ids["ping"] = r.text("event_id")
 			b.until("/v1/webhooks/"+ids["hook"]+"/deliveries", "pagination.count", "1")
+		case a.path == "/v1/messages":
+			ids["sent"] = r.text("data.0.id")
 		case strings.HasSuffix(a.path, "/send"):
 			b.until("/v1/email-users/"+ids["ann"]+"/inbox", "pagination.count", "4")
 		case strings.HasPrefix(id, "job_"):
@@ -188,9 +201,11 @@ func TestAnswersHaveTheContractsFields(t *testing.T) {
 
 // newContractWorld makes something of everything that the answers are about.
 func newContractWorld(t *testing.T) (*sandbox, map[string]string) {
-	b, world := newWorld(t, nil)
+	b, world := newWorld(t, servicetest.NewEdge("atedge.test").With(nil))
 	ids := map[string]string{"hosted": b.domain, "builtin": b.complete("builtin.test"), "ann": b.box("ann"), "ben": b.box("ben")}
 	ids["spare"] = b.post("/v1/auth/tokens", nil).is(201).text("id")
+	ids["edge"] = b.post("/v1/domains/connect", `{"domains":["atedge.test"],"edge_api_token":"edge-token"}`).is(200).text("domains.0.domain_id")
+	b.until("/v1/domains/"+ids["edge"], "status", "complete")
 	ids["manual"] = b.post("/v1/domains/connect", `{"domains":["manual.test"],"manual_dns":true}`).is(200).text("domains.0.domain_id")
 	b.until("/v1/domains/"+ids["manual"], "status", "pending_dns_records")
 	world.Tell("MX", "builtin.test", "10 elsewhere.test")
@@ -313,7 +328,7 @@ var permitted = []struct{ scope, roles, operations string }{
 	{"read", "owner admin member", `get_account get_usage list_team_users list_tokens list_domains get_domain get_dns_status get_dns_records search_domain
 		search_domains_bulk suggest_domains check_provider list_custom_dns_records list_domain_email_users list_email_users get_email_user generate_names
 		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
-		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages list_suppressions`},
+		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions`},
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
 		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages mark_inbox_message delete_inbox_message
 		retry_message cancel_message create_suppression delete_suppression`},

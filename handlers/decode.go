@@ -32,8 +32,8 @@ type source struct {
 }
 
 // decode fills the request that in points to from path, query, header and body by the tags of its fields: `path`, `query`,
-// `header` or `json` name the source, `alias` other names, `required`, `min`, `max` and `enum` what must hold. Every field that is
-// wrong is named in the error.
+// `header` or `json` name the source, `alias` other names, `required`, `min`, `max` and `enum` what must hold; of a list
+// with `items:"judged"` the service judges each text by itself. Every field that is wrong is named in the error.
 func decode(in any, src source) error {
 	v := reflect.ValueOf(in).Elem()
 	d := &decoder{source: src}
@@ -256,7 +256,7 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 		d.wrongType(name, v.Type(), err)
 		return
 	}
-	if holdsNUL(raw) {
+	if f.Tag.Get("items") != "judged" && holdsNUL(raw) { // else the service answers for each item
 		d.wrong(placeOfNUL(v, name), "invalid", "must not contain a NUL character")
 		return
 	}
@@ -336,7 +336,7 @@ func (d *decoder) items(v reflect.Value, f reflect.StructField, name string) {
 		return
 	}
 	if m, err := strconv.Atoi(f.Tag.Get("min")); err == nil && v.Len() < m {
-		d.wrong(name, "too_few_items", "must have at least %d items", m)
+		d.wrong(name, "too_few_items", "must have %d or more, not %d", m, v.Len())
 	}
 }
 

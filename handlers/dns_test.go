@@ -201,6 +201,24 @@ func TestDMARC(t *testing.T) {
 	b.remove(path + "/dmarc").is(200)
 }
 
+// More texts at one name than a DNS answer holds would take the SPF record beside them out of the world.
+func TestTextsAtANameFitIntoAnAnswer(t *testing.T) {
+	b, _ := newWorld(t, nil)
+	path := "/v1/domains/" + b.complete("texts.test") + "/custom-dns-records"
+	text := func(n int) map[string]any {
+		return map[string]any{"name": "@", "type": "TXT", "value": fmt.Sprint(n, strings.Repeat("x", 4095))}
+	}
+	for n := range 8 {
+		b.post(path, text(n)).is(200)
+	}
+	b.post(path, text(8)).fails(400, "invalid_record")
+	b.post(path, map[string]any{"name": "other", "type": "TXT", "value": "x"}).is(200)
+	zone, _ := b.Zone("texts.test")
+	if r := zone.Answer(new(dns.Msg).SetQuestion("texts.test.", dns.TypeTXT).SetEdns0(4096, true)); len(r.Answer) != 10 || r.Len() > dns.MaxMsgSize {
+		t.Errorf("%d records in %d bytes", len(r.Answer), r.Len())
+	}
+}
+
 func TestRedirect(t *testing.T) {
 	b, _ := newWorld(t, nil)
 	id := b.complete("moved.test")
@@ -210,7 +228,7 @@ func TestRedirect(t *testing.T) {
 	b.get("/v1/jobs/"+r.text("job_id")+"?wait=10").is(200).has("type", "redirect_update", "status", "completed", "resource.id", id, "progress.percent", "100",
 		"steps.0.name", "verify", "steps.0.status", "completed", "status_detail", "It is in effect: the A records of moved.test lead here.")
 	b.post(path+"/redirect", `{"url":"http://bücher.example:8080/?x=1","permanent":false,"preserve_path":true}`).is(200).has("redirect_url", "http://xn--bcher-kva.example:8080/?x=1")
-	for _, url := range []string{"", "www.example.net", "ftp://example.net/", "https://", "javascript:alert(1)", "https://user:pass@example.net/", "https://moved.test/x", "http://WWW.moved.test/", "https://a b/", "https://example.net/" + strings.Repeat("x", 2048)} {
+	for _, url := range []string{"", "www.example.net", "ftp://example.net/", "https://", "javascript:alert(1)", "https://user:pass@example.net/", "https://moved.test/x", "http://WWW.moved.test/", "https://a b/", "https://example.net:99999/", "https://example.net:0/", "https://a..b/", "https://-a.net/", "https://a_-.net/", "https://пример_.net/", "https://example.net/" + strings.Repeat("x", 2048)} {
 		b.post(path+"/redirect", map[string]any{"redirect_url": url}).fails(400, "validation_error")
 	}
 	b.post(path+"/redirect", `{}`).fails(400, "validation_error")

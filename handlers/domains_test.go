@@ -121,6 +121,30 @@ func TestConnectDomainsRefuses(t *testing.T) {
 	b.with("").post("/v1/domains/connect", names("a.test")).fails(401, "unauthorized")
 }
 
+// A name of a list that is none has an error of its own, whatever is in it, and the others go on.
+func TestABadNameFailsAlone(t *testing.T) {
+	bad := []string{`a\u0000.test`, `a\nb.test`, `\u202ea.test`, ``, `*.a.test`, `http://a.test/`, `x@a.test`, `[::1]`, `a_b.test`, `xn--a.com`, `co.uk`, strings.Repeat("a.", 500) + "test"}
+	body := `{"domains":["boxes.test","` + strings.Join(bad, `","`) + `","good.test"]}`
+	for path, list := range map[string]string{"search-bulk": "results", "connect": "domains", "check-ns": "domains"} {
+		b := newSandbox(t, nil)
+		r := b.post("/v1/domains/"+path, body).is(200).has(list+".0.domain", "boxes.test", list+".13.domain", "good.test")
+		for i := range bad {
+			item := fmt.Sprintf("%s.%d.", list, i+1)
+			why := r.text(item + "error")
+			if path == "check-ns" {
+				r.has(item+"status", "error")
+				why = r.text(item + "message")
+			}
+			if len(why) < 20 || len(why) > 300 {
+				t.Errorf("%s: %q has the error %q", path, bad[i], why)
+			}
+		}
+		if path == "connect" {
+			r.has("domains.0.status", "already_exists", "domains.13.status", "created")
+		}
+	}
+}
+
 func TestConnectWithAnEdgeTokenMakesNothing(t *testing.T) {
 	b := newSandbox(t, nil)
 	r := b.post("/v1/domains/connect", `{"domains":["a.test","boxes.test"],"cloudflare_api_token":"secret-token"}`).is(200).

@@ -87,6 +87,7 @@ POST /v1/webhooks/{id}/deliveries/{event_id}/redeliver redeliver_event
 GET /v1/events list_events
 GET /v1/messages list_messages
 GET /v1/messages/lookup lookup_message
+GET /v1/messages/{id} get_sent_message
 POST /v1/messages/{id}/retry retry_message
 POST /v1/messages/{id}/cancel cancel_message
 GET /v1/suppressions list_suppressions

@@ -122,7 +122,8 @@ func TestExternalEmailUser(t *testing.T) {
 		"imap_port", "993", "imap_security", "tls", "smtp_host", "smtp.elsewhere.test", "smtp_port", "587", "smtp_security", "starttls",
 		"password", "s3cret", "password_generated", "false")
 	b.patch("/v1/email-users/"+r.text("id"), `{"password":"n"}`).is(200)
-	b.post("/v1/email-users/"+r.text("id")+"/inbox/refresh", nil).fails(503, "not_configured")
+	b.post("/v1/email-users/"+r.text("id")+"/inbox/refresh", nil).is(200).has("email", "me@elsewhere.test")
+	b.get("/v1/jobs?type=inbox_sync").has("data.0.resource.id", r.text("id"), "data.0.resource.type", "email_user")
 	if _, err := b.LoginMailbox(t.Context(), "me@elsewhere.test", "s3cret", "127.0.0.1"); err == nil {
 		t.Error("an external mailbox was logged in to here")
 	}

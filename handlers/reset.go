@@ -29,7 +29,7 @@ type resetView struct {
 // resetPassword is the page that a reset link leads to. GET shows a form and uses nothing up, so that programs which look
 // at links do no harm; POST sets the password. The page has no scripts.
 func (s *Server) resetPassword(c *call) {
-	s.resetHeaders(c.w.Header())
+	pageHeaders(c.w.Header(), resetPage)
 	addr := remoteAddr(c.r)
 	if err := s.bad.check(addr, s.now()); err != nil {
 		s.resetFailed(c, addr, err)
@@ -51,9 +51,9 @@ func (s *Server) resetPassword(c *call) {
 	}
 }
 
-// resetHeaders keep the page from being framed, cached, given scripts, and its token from going elsewhere as a referrer.
-func (s *Server) resetHeaders(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src '"+styleHash(resetPage)+"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+// pageHeaders keep a page from being framed, cached, given scripts, and its token from going elsewhere as a referrer.
+func pageHeaders(h http.Header, page string) {
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src '"+styleHash(page)+"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -35,10 +35,12 @@ type Server struct {
 	rates  *rates
 	bad    *badTokens
 	visits *rates // of those who look for mail settings, by address
+	hooks  *hooks
 	replay *replays
 	bodies *bodies
 	now    func() time.Time
-	pages  *template.Template // of the password form
+	pages  *template.Template // the password form
+	leave  *template.Template // the page to unsubscribe at
 
 	description func() *description // of the API, made at its first use
 	assistants  *assistants         // at /mcp
@@ -50,9 +52,11 @@ func New(svc *service.Service) *Server {
 	s.rates = newRates(svc.Config.Limits)
 	s.bad = newBadTokens()
 	s.visits = newRates(service.Limits{})
+	s.hooks = newHooks()
 	s.bodies = newBodies(svc)
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
 	s.pages = template.Must(template.New("").Parse(resetPage))
+	s.leave = template.Must(template.New("").Parse(unsubscribePage))
 	s.description = sync.OnceValue(s.makeDescription)
 	s.assistants = newAssistants(s)
 	s.route()
@@ -172,6 +176,10 @@ func (s *Server) outside(c *call) {
 		s.health(c.w)
 	case path == "/reset":
 		s.resetPassword(c)
+	case strings.HasPrefix(path, hooksPath):
+		s.takeNotice(c)
+	case strings.HasPrefix(path, unsubscribePath):
+		s.unsubscribe(c)
 	case strings.HasPrefix(path, "/export/"):
 		s.download(c)
 	case isDescription(path):

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -74,19 +75,23 @@ func (s *Service) bounce(m *mailing, r deliver.Result) (jobs.Writes, error) {
 			s.giveUp(letter)
 			return err
 		}
-		record(row, m.route, r)
+		if err := record(tx, row, m.route, r); err != nil {
+			return err
+		}
 		if err := s.report(tx, m.sub, letter); err != nil {
 			return err
 		}
-		if err := s.tellBounce(tx, row, r); err != nil {
+		if err := s.tellBounce(tx, row, failureOf(r)); err != nil {
 			return err
 		}
 		return s.close(tx, row, store.OutgoingBounced)
 	}, nil
 }
 
-func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
-	if r.RecipientFault {
+// tellBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
+func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
+	row.BouncedAt = tx.Now()
+	if f.address {
 		if err := suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
 			return err
 		}
@@ -96,12 +101,15 @@ func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, r deliver.Result
 	}
 	_, err := s.emit(tx, row.AccountID, EventEmailBounced, bouncedData{
 		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, UserID: orNull(row.MailboxID),
-		BounceType: bounceType(r.Enhanced), BounceSubtype: bounceSubtype(r.Enhanced), Status: r.Enhanced, Diagnostic: r.Reply,
-		RemoteMTA: orNull(r.Host), Provider: orNull(row.Provider), OriginalMessageID: row.MessageID,
-		ProviderMessageID: orNull(row.ProviderMessageID), Suppressed: r.RecipientFault, BouncedAt: Time{tx.Now()},
+		BounceType: cmp.Or(f.kind, bounceType(f.status)), BounceSubtype: cmp.Or(f.subtype, bounceSubtype(f.status)), Status: f.status,
+		Diagnostic: f.diagnostic, RemoteMTA: orNull(f.host), Provider: orNull(row.Provider), OriginalMessageID: row.MessageID,
+		ProviderMessageID: orNull(row.ProviderMessageID), Suppressed: f.address, BouncedAt: Time{row.BouncedAt},
 	})
 	return err
 }
+
+// maxReturned is how long a message may be to come back whole where RET=FULL asks for it.
+const maxReturned = 1 << 20
 
 // asked tells whether the sender wants to hear of failures or delays (RFC 3461 section 4.1).
 func asked(notify, what string) bool {
@@ -116,6 +124,27 @@ func (s *Service) failureReport(m *mailing, r deliver.Result) (*draft, error) {
 	return s.compose(m, msg.DSNRecipient{
 		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionFailed, Status: r.Enhanced, Diagnostic: r.Reply, RemoteMTA: r.Host,
 	})
+}
+
+// successReport is what tells the sender who asked for it that a message arrived, or that it went on to a host that will
+// not tell (RFC 3461 section 5.2.2, 6.2.7); else nil. That it cannot be written is no reason to send the message again.
+func (s *Service) successReport(m *mailing, o *outcome) *draft {
+	action := msg.ActionRelayed
+	switch {
+	case m.row.Notify == "" || !asked(m.row.Notify, "SUCCESS"):
+		return nil
+	case m.route.transport == viaLocal:
+		action = msg.ActionDelivered
+	case m.route.transport == viaCapture || o.result.DSN:
+		return nil
+	}
+	letter, err := s.compose(m, msg.DSNRecipient{
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: action, Status: o.result.Enhanced, Diagnostic: o.result.Reply, RemoteMTA: o.result.Host,
+	})
+	if err != nil {
+		s.Log.Error("a report of success cannot be written", "message", m.row.ID, "err", err)
+	}
+	return letter
 }
 
 // notice gives when a job must be due so that the sender hears of a delay four hours after the message was queued, and
@@ -154,6 +183,7 @@ func (s *Service) compose(m *mailing, r msg.DSNRecipient) (*draft, error) {
 		ReportingMTA: s.Config.Hostname, From: msg.Address{Name: "Mail Delivery System", Mailbox: "mailer-daemon", Host: s.Config.Hostname},
 		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: []msg.DSNRecipient{r}, Original: whole(m.blob),
 		MessageID: msg.NewMessageID(s.Config.Hostname), Date: m.now, ArrivalDate: m.row.QueuedAt,
+		Full: m.sub.Ret == "FULL" && r.Action == msg.ActionFailed && m.blob.Size() <= maxReturned,
 	}
 	spool := s.Store.NewSpool(MaxMessage)
 	defer spool.Close()

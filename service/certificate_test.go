@@ -353,6 +353,23 @@ func TestFailedRenewalHurries(t *testing.T) {
 	}
 }
 
+// Whoever has the policy sends nothing to a host without a certificate.
+func TestPolicyWaitsForTheHostsCertificate(t *testing.T) {
+	c := newCertified(t)
+	c.domain("builtin")
+	if policy, err := c.STSPolicy("a.test"); policy != "" || err != nil {
+		t.Errorf("before: %q, %v", policy, err)
+	}
+	_ = c.attempt(hostSet)
+	if policy, err := c.STSPolicy("a.test"); policy == "" || err != nil {
+		t.Errorf("after: %q, %v", policy, err)
+	}
+	c.now = c.row(hostSet).NotAfter
+	if policy, err := c.STSPolicy("a.test"); policy != "" || err != nil {
+		t.Errorf("when it has run out: %q, %v", policy, err)
+	}
+}
+
 func TestHostWaitsForItsName(t *testing.T) {
 	c := newCertified(t)
 	c.dns.elsewhere["mail.mailstead.test"] = ""

@@ -3,14 +3,16 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/store"
 )
 
 const (
-	defaultTTL       = 300 // seconds, of a custom record
-	maxCustomRecords = 300 // of one domain
+	defaultTTL       = 300      // seconds, of a custom record
+	maxCustomRecords = 300      // of one domain
+	maxTextsAtName   = 32 << 10 // bytes: no answer has more than 64 KiB, and ours have to fit beside them
 )
 
 // A CustomDNSRecord is a record that a domain's owner added.
@@ -60,7 +62,7 @@ func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 // ourDomain gives a domain of the account whose DNS we can change.
 func ourDomain(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
 	d, err := domainOf(tx, who, id)
-	if err == nil && d.DNSProvider != dnsprov.Builtin {
+	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != providerEdge {
 		return nil, Errorf(503, "dns_provider_unsupported",
 			"The DNS of %s is not in our hands (its dns_provider is %s). Change its records where they are kept.", d.Name, d.DNSProvider)
 	}
@@ -102,24 +104,56 @@ type CreateCustomDNSRecordIn struct {
 	TTL      *int   `json:"ttl" min:"60" max:"86400"`
 }
 
-// CreateCustomDNSRecord adds a record. It is served at once; the store's queue of changes is the only wait.
-func (s *Service) CreateCustomDNSRecord(_ context.Context, who Actor, in CreateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
-	var out *CustomDNSRecordAnswer
-	err := s.Store.Update(func(tx *store.Tx) error {
+// CreateCustomDNSRecord adds a record. Our own server answers with it at once; the edge provider is given a moment.
+func (s *Service) CreateCustomDNSRecord(ctx context.Context, who Actor, in CreateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
+	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*recordChange, error) {
 		d, err := changeableDomain(tx, who, in.DomainID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if store.CustomRecordsByDomain.Count(tx, d.ID, maxCustomRecords) == maxCustomRecords {
-			return Errorf(400, "invalid_record", "%s has %d records of your own, the most there may be. Delete one first.", d.Name, maxCustomRecords)
+			return nil, Errorf(400, "invalid_record", "%s has %d records of your own, the most there may be. Delete one first.", d.Name, maxCustomRecords)
 		}
 		r := &store.CustomRecord{ID: tx.NewID("rec"), DomainID: d.ID, TTL: defaultTTL, CreatedAt: tx.Now()}
 		if in.TTL != nil {
 			r.TTL = *in.TTL
 		}
-		out, err = s.putCustomRecord(tx, d, r, in.Name, in.Type, in.Value)
+		return s.putCustomRecord(tx, d, r, in.Name, in.Type, in.Value)
+	})
+}
+
+// A recordChange is a custom record as a transaction wrote it.
+type recordChange struct {
+	domain *store.Domain
+	record *store.CustomRecord
+	job    string // brings it to the edge provider; "": none does
+}
+
+// changeCustomRecord writes a record, and answers with what has become of it.
+func (s *Service) changeCustomRecord(ctx context.Context, who Actor, change func(*store.Tx) (*recordChange, error)) (*CustomDNSRecordAnswer, error) {
+	var c *recordChange
+	err := s.Store.Update(func(tx *store.Tx) (err error) {
+		c, err = change(tx)
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	out := &CustomDNSRecordAnswer{customRecordOut(c.domain, c.record)}
+	if c.job == "" {
+		return out, nil
+	}
+	s.awaitEdge(ctx, c.job)
+	err = s.Store.View(func(tx *store.Tx) error {
+		d, r, err := customRecordOf(tx, who, c.domain.ID, c.record.ID)
+		if err == nil {
+			out.Record = customRecordOut(d, r)
+		}
+		return err
+	})
+	if _, gone := AsError(err); gone { // deleted by somebody since
+		return out, nil
+	}
 	return out, err
 }
 
@@ -134,15 +168,14 @@ type UpdateCustomDNSRecordIn struct {
 }
 
 // UpdateCustomDNSRecord changes a record; what is not given stays.
-func (s *Service) UpdateCustomDNSRecord(_ context.Context, who Actor, in UpdateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
+func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who Actor, in UpdateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
 	if in.Name == nil && in.Type == nil && in.Value == nil && in.TTL == nil {
 		return nil, Errorf(400, "nothing_to_update", "Give at least one of name, type, value and ttl.")
 	}
-	var out *CustomDNSRecordAnswer
-	err := s.Store.Update(func(tx *store.Tx) error {
+	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*recordChange, error) {
 		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		name, typ, value := r.Name+".", r.Type, r.Value
 		if r.Type == "TXT" {
@@ -156,10 +189,8 @@ func (s *Service) UpdateCustomDNSRecord(_ context.Context, who Actor, in UpdateC
 		if in.TTL != nil {
 			r.TTL = *in.TTL
 		}
-		out, err = s.putCustomRecord(tx, d, r, name, typ, value)
-		return err
+		return s.putCustomRecord(tx, d, r, name, typ, value)
 	})
-	return out, err
 }
 
 // customRecordOf gives a record of a domain that can be changed.
@@ -176,7 +207,7 @@ func customRecordOf(tx *store.Tx, who Actor, domainID, recordID string) (*store.
 }
 
 // putCustomRecord writes a record that says what was given, if there can be such a one, and publishes it.
-func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord, name, typ, value string) (*CustomDNSRecordAnswer, error) {
+func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord, name, typ, value string) (*recordChange, error) {
 	var err error
 	if r.Name, err = dnsprov.CustomName(name, d.Name); err != nil {
 		return nil, invalidRecord("name", err)
@@ -193,13 +224,17 @@ func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.Custom
 		return nil, err
 	}
 	r.UpdatedAt = tx.Now()
+	if d.DNSProvider == providerEdge {
+		r.Status, r.Error = "pending", ""
+	}
 	if err := store.CustomRecords.Put(tx, r); err != nil {
 		return nil, err
 	}
 	if _, err := s.zoneSource(tx, d).zone(); err != nil {
 		return nil, invalidRecord("value", err)
 	}
-	return &CustomDNSRecordAnswer{customRecordOut(d, r)}, s.putZone(tx, d)
+	job, err := s.putZoneBy(tx, d)
+	return &recordChange{d, r, job}, err
 }
 
 func invalidRecord(field string, err error) *Error {
@@ -218,14 +253,21 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 	if r.Type == "CNAME" && r.Value == r.Name {
 		return invalidRecord("value", errors.New("leads to the record itself"))
 	}
+	texts := len(r.Value)
 	for _, o := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		switch {
 		case o.ID == r.ID || o.Name != r.Name:
+			continue
 		case o.Type == r.Type && o.Value == r.Value:
 			return Errorf(409, "duplicate_record", "There is such a record already: %s.", o.ID).With("value", "duplicate_record", "the record "+o.ID+" says the same")
 		case o.Type == "CNAME" || r.Type == "CNAME":
 			return invalidRecord("name", errors.New("has a record already, and a CNAME must be alone at its name (RFC 1034)"))
+		case o.Type == "TXT":
+			texts += len(o.Value)
 		}
+	}
+	if r.Type == "TXT" && texts > maxTextsAtName {
+		return invalidRecord("value", fmt.Errorf("is too much: the texts of your own at one name have at most %d bytes together, or no answer could hold them", maxTextsAtName))
 	}
 	return nil
 }
@@ -251,8 +293,9 @@ type CustomDNSRecordDeleted struct {
 	Deleted string `json:"deleted"`
 }
 
-// DeleteCustomDNSRecord takes a record out of the domain's zone.
-func (s *Service) DeleteCustomDNSRecord(_ context.Context, who Actor, in CustomDNSRecordIn) (*CustomDNSRecordDeleted, error) {
+// DeleteCustomDNSRecord takes a record out of the domain's zone, wherever that is.
+func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who Actor, in CustomDNSRecordIn) (*CustomDNSRecordDeleted, error) {
+	job := ""
 	err := s.Store.Update(func(tx *store.Tx) error {
 		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
 		if err != nil {
@@ -261,10 +304,12 @@ func (s *Service) DeleteCustomDNSRecord(_ context.Context, who Actor, in CustomD
 		if err := store.CustomRecords.Delete(tx, r.ID); err != nil {
 			return err
 		}
-		return s.putZone(tx, d)
+		job, err = s.putZoneBy(tx, d)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.awaitEdge(ctx, job)
 	return &CustomDNSRecordDeleted{in.RecordID}, nil
 }

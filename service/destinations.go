@@ -15,6 +15,9 @@ type destination struct {
 	domain  *store.Domain
 	mailbox *store.Mailbox // nil: none
 	forward string         // who else gets it; "" nobody
+
+	row     *store.Outgoing // whose own address it is; nil: it is an ordinary one
+	rowKind string          // bounceAddress or unsubscribeAddress
 }
 
 // errNotHosted says that mail to an address is not for us to keep.
@@ -36,6 +39,9 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 	}
 	if original, ok := s.srsReverse(local, name); ok {
 		return &destination{domain: d, forward: original}, nil
+	}
+	if to, err := s.rowDestination(tx, d, local); to != nil || err != nil {
+		return to, err
 	}
 	mb, err := findMailbox(tx, local, name)
 	if err != nil {
@@ -107,6 +113,9 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 // takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550 5.7.1 for a forward to an
 // address that must not get mail.
 func (d *destination) takes(tx *store.Tx, size int64) error {
+	if d.row != nil { // see placeTiding
+		return nil
+	}
 	if d.mailbox != nil {
 		left, err := quotaLeft(tx, d.mailbox)
 		if err != nil {
@@ -134,6 +143,13 @@ type arrival struct {
 
 // place files a message that arrives and sends it on, as the destination says.
 func (s *Service) place(tx *store.Tx, to *destination, d *draft, a arrival) error {
+	if to.row != nil {
+		if done, err := s.placeTiding(tx, to, d, a); done || err != nil {
+			return err
+		}
+	} else if err := s.overhear(tx, d); err != nil {
+		return err
+	}
 	if to.mailbox != nil {
 		if _, err := s.file(tx, to.mailbox, d, filing{folder: a.folder, received: a.received, arrived: true}); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -68,13 +69,28 @@ func mailServers(host string, port, beside int, security string) []MailServer {
 	return out
 }
 
-// STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not.
+// STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not, or if nobody who heeds the policy
+// could deliver now.
 func (s *Service) STSPolicy(domain string) (string, error) {
 	d, err := s.hosted(domain)
-	if d == nil || err != nil {
+	if d == nil || err != nil || !s.trusted() {
 		return "", err
 	}
 	return dnsprov.STSPolicy(s.Config.Hostname), nil
+}
+
+// trusted tells whether this host shows mail servers a certificate that holds. A domain may have one before the host
+// does, by another challenge, and the host's may run out. One in a file is the operator's care.
+func (s *Service) trusted() bool {
+	if s.Config.ACME == nil || !s.Config.ACME.Host {
+		return true
+	}
+	cert := s.HostCertificate()
+	if cert == nil {
+		return false
+	}
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	return err == nil && s.now().Before(leaf.NotAfter)
 }
 
 // hosted gives a complete domain whose mail is here; nil if there is none of that name.

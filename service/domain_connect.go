@@ -12,7 +12,7 @@ import (
 
 // ConnectDomainsIn is the body of connect_domains.
 type ConnectDomainsIn struct {
-	Domains      []string `json:"domains" required:"true" min:"1" max:"100"`
+	Domains      []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
 	EdgeAPIToken *string  `json:"edge_api_token" alias:"cloudflare_api_token"`
 	ManualDNS    bool     `json:"manual_dns"`
 	External     bool     `json:"external"`
@@ -22,8 +22,6 @@ type ConnectDomainsIn struct {
 // provider says who is to serve the DNS of the domains.
 func (in *ConnectDomainsIn) provider() (string, error) {
 	switch {
-	case in.EdgeAPIToken != nil && strings.TrimSpace(*in.EdgeAPIToken) == "":
-		return "", Invalid("edge_api_token", "invalid", "is empty; leave it out to use our own nameservers")
 	case in.EdgeAPIToken != nil && in.ManualDNS, in.EdgeAPIToken != nil && in.External:
 		return "", Invalid("edge_api_token", "not_allowed", "excludes manual_dns and external: either the edge provider serves the DNS or somebody else does")
 	case in.ManualDNS && in.External:
@@ -90,7 +88,7 @@ func clip(text string) string {
 
 // ConnectDomains adds domains to the account. A name that cannot be added does not hold up its neighbours; over the
 // account's limit nothing is made.
-func (s *Service) ConnectDomains(_ context.Context, who Actor, in ConnectDomainsIn) (*Connected, error) {
+func (s *Service) ConnectDomains(ctx context.Context, who Actor, in ConnectDomainsIn) (*Connected, error) {
 	provider, err := in.provider()
 	if err != nil {
 		return nil, err
@@ -99,10 +97,18 @@ func (s *Service) ConnectDomains(_ context.Context, who Actor, in ConnectDomains
 	if err != nil {
 		return nil, err
 	}
+	token, err := givenEdgeToken(in.EdgeAPIToken)
+	if err != nil {
+		return nil, err
+	}
 	names := candidates(in.Domains)
+	scouted, err := s.scout(ctx, who, token, names)
+	if err != nil {
+		return nil, err
+	}
 	var out *Connected
 	err = s.Store.Update(func(tx *store.Tx) error {
-		c := &connection{s: s, tx: tx, who: who, provider: provider, tags: tags}
+		c := &connection{s: s, tx: tx, who: who, provider: provider, tags: tags, token: token, scouted: scouted}
 		out = &Connected{
 			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: provider == providerEdge,
 		}
@@ -125,6 +131,18 @@ func (s *Service) ConnectDomains(_ context.Context, who Actor, in ConnectDomains
 	return out, nil
 }
 
+// scout asks the edge provider about new names, if there is a token.
+func (s *Service) scout(ctx context.Context, who Actor, token string, names []candidate) (map[string]string, error) {
+	if token == "" {
+		return nil, nil
+	}
+	fresh, err := s.newNames(who, names)
+	if err != nil || len(fresh) == 0 {
+		return nil, err
+	}
+	return s.scoutEdge(ctx, token, fresh)
+}
+
 func errDomainLimit(limit, used int) *Error {
 	return Errorf(403, "domain_limit_exceeded", "This account may have %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
 }
@@ -136,6 +154,8 @@ type connection struct {
 	who      Actor
 	provider string
 	tags     []string
+	token    string            // of the edge provider
+	scouted  map[string]string // what the edge provider has against each new name, or ""
 	made     int
 }
 
@@ -160,12 +180,13 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	case !errors.Is(err, store.ErrNotFound):
 		return r, err
 	}
-	if c.provider == providerEdge {
-		return refuse("This version of Mailstead cannot set records at the edge provider (not_configured). Connect " + name.name +
-			" without edge_api_token: with our nameservers, or with manual_dns.")
-	}
 	if c.s.operatorsOnly(c.tx, c.who.AccountID, name.name) || c.provider == dnsprov.Builtin && entangled(c.tx, c.who.AccountID, name.name) {
 		return refuse(notAvailable(name.name))
+	}
+	if why, asked := c.scouted[name.name]; why != "" {
+		return refuse(why)
+	} else if c.provider == providerEdge && !asked { // it was deleted since
+		return refuse("upstream_error: " + edgeName + " was not asked about " + name.name + " yet. Try again.")
 	}
 	if d, err = c.make(name.name); err != nil {
 		return r, err
@@ -225,8 +246,11 @@ func (c *connection) make(name string) (*store.Domain, error) {
 		return nil, err
 	}
 	switch c.provider {
-	case providerManual:
+	case providerManual, providerEdge:
 		d.Status, d.NSStatus = domainInProgress, nsNotRequired
+		if c.token != "" {
+			d.EdgeToken = c.s.keys.Seal(edgePlace(d.ID), []byte(c.token))
+		}
 		if err := c.s.addProvision(c.tx, d, c.who.UserID); err != nil {
 			return nil, err
 		}

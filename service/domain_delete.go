@@ -64,10 +64,13 @@ func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobR
 }
 
 func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who Actor) (*store.Job, error) {
+	steps := []string{stepMailboxes, stepDropZone, stepCustomRecords, stepDomain}
+	if d.DNSProvider == providerEdge {
+		steps[1] = stepEdgeRecords
+	}
 	return s.Queue.Add(tx, jobs.New{
 		AccountID: who.AccountID, Kind: "domain_delete", Lane: "delete " + who.AccountID, CreatedBy: who.UserID,
-		Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name},
-		Steps: []string{stepMailboxes, stepDropZone, stepCustomRecords, stepDomain},
+		Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps,
 		Total: store.MailboxesByDomain.Count(tx, d.ID, 0) + 1,
 	})
 }
@@ -85,20 +88,25 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []struct {
-		name string
-		do   func() error
-	}{
+	dns := provisionStep{stepDropZone, func() error { return s.dropZone(d) }}
+	if d.DNSProvider == providerEdge {
+		dns = provisionStep{stepEdgeRecords, func() error { return s.eraseEdgeRecords(ctx, d, j) }}
+	}
+	for _, step := range []provisionStep{
 		{stepMailboxes, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
-		{stepDropZone, func() error { return s.dropZone(d) }},
+		dns,
 		{stepCustomRecords, func() error { return s.eraseCustomRecords(ctx, d.ID) }},
 	} {
 		jobs.Step(ctx, step.name, "in_progress", "")
-		if err := step.do(); err != nil {
-			jobs.Step(ctx, step.name, "error", "It did not succeed. The log of this installation says why.")
+		switch err := step.do(); {
+		case err == nil:
+			jobs.Step(ctx, step.name, "completed", "")
+		case errors.As(err, new(errPartly)):
+			jobs.Step(ctx, step.name, "error", stepText(err))
+		default:
+			jobs.Step(ctx, step.name, "error", stepText(err))
 			return nil, fmt.Errorf("delete %s: %s: %w", d.Name, step.name, err)
 		}
-		jobs.Step(ctx, step.name, "completed", "")
 	}
 	jobs.Step(ctx, stepDomain, "completed", "")
 	jobs.Progress(ctx, j.Total, j.Total, "")

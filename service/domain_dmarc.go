@@ -28,10 +28,11 @@ func dmarcOverride(d *store.Domain) *DMARCOverride {
 }
 
 // SetDMARC publishes the owner's own policy. It stays whatever is set up again.
-func (s *Service) SetDMARC(_ context.Context, who Actor, in SetDMARCIn) (*DMARCSet, error) {
+func (s *Service) SetDMARC(ctx context.Context, who Actor, in SetDMARCIn) (*DMARCSet, error) {
 	value := strings.TrimSpace(in.Value)
 	bad := dnsprov.CheckDMARC(value)
 	var out *DMARCSet
+	job := ""
 	err := s.Store.Update(func(tx *store.Tx) error {
 		d, err := changeableDomain(tx, who, in.DomainID)
 		if err != nil {
@@ -42,9 +43,14 @@ func (s *Service) SetDMARC(_ context.Context, who Actor, in SetDMARCIn) (*DMARCS
 		}
 		d.DMARC, d.DMARCAt = value, tx.Now()
 		out = &DMARCSet{*dmarcOverride(d)}
-		return s.putZone(tx, d)
+		job, err = s.putZoneBy(tx, d)
+		return err
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	s.awaitEdge(ctx, job)
+	return out, nil
 }
 
 // DMARCReset is the answer of reset_dmarc.
@@ -54,17 +60,20 @@ type DMARCReset struct {
 }
 
 // ResetDMARC publishes the default policy again.
-func (s *Service) ResetDMARC(_ context.Context, who Actor, in DomainIn) (*DMARCReset, error) {
+func (s *Service) ResetDMARC(ctx context.Context, who Actor, in DomainIn) (*DMARCReset, error) {
+	job := ""
 	err := s.Store.Update(func(tx *store.Tx) error {
 		d, err := changeableDomain(tx, who, in.DomainID)
 		if err != nil {
 			return err
 		}
 		d.DMARC, d.DMARCAt = "", time.Time{}
-		return s.putZone(tx, d)
+		job, err = s.putZoneBy(tx, d)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.awaitEdge(ctx, job)
 	return &DMARCReset{true, DefaultDMARC}, nil
 }

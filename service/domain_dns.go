@@ -254,7 +254,8 @@ type VerifiedRecord struct {
 	Actual   *string `json:"actual"`
 }
 
-// VerifyDNS looks at the records of a manual domain live; dns-status then says what is wrong with each. When all that mail needs is there, the domain is complete.
+// VerifyDNS looks at the records of a manual domain live; dns-status then says what is wrong with each. When all that mail
+// needs is there, the domain is complete.
 func (s *Service) VerifyDNS(ctx context.Context, who Actor, in DomainIn) (*DNSVerified, error) {
 	d, err := s.manualDomain(who, in.DomainID)
 	switch {

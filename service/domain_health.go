@@ -21,6 +21,7 @@ const (
 	badInARow     = 2                // bad checks that make an episode
 	defaultChecks = time.Hour
 	soon          = 4*time.Minute + 30*time.Second // after a first bad check; with jitter it is under five minutes
+	edgeSettles   = time.Hour                      // of a domain whose records are new at the edge provider: resolvers may remember that there were none
 )
 
 // How far a domain's records have come.
@@ -209,6 +210,7 @@ func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.
 	switch {
 	case l.good():
 		s.endFailure(tx, d, l)
+	case d.DNSProvider == providerEdge && l.at.Sub(d.CompletedAt) < edgeSettles:
 	case d.Status != domainComplete || !l.bad() || d.BadChecks > 0 && l.began.Before(before):
 	default:
 		if d.BadChecks++; d.BadChecks == 1 {

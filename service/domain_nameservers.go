@@ -19,7 +19,7 @@ const (
 
 // CheckNameserversIn is the body of check_nameservers.
 type CheckNameserversIn struct {
-	Domains []string `json:"domains" required:"true" min:"1" max:"100"`
+	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
 }
 
 // NameserversChecked is the answer of check_nameservers.
@@ -87,6 +87,8 @@ func (s *Service) beginNSCheck(tx *store.Tx, who Actor, name candidate, c *Names
 		c.Status, c.Verified, c.Message = "already_complete", true, d.Name+" is complete; nothing is left to do."
 	case d.Status == domainDeleting:
 		c.Message = d.Name + " is being deleted."
+	case d.DNSProvider == providerEdge:
+		c.Message = d.Name + " keeps its nameservers: its records are made at " + edgeName + ". If its job " + d.JobID + " did not succeed, run setup again."
 	case d.DNSProvider != dnsprov.Builtin:
 		c.Message = d.Name + " keeps its nameservers. Enter the records of dns-records where its DNS is, then call verify-dns."
 	case d.Status == domainPending, d.Status == domainInProgress:

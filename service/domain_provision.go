@@ -25,6 +25,8 @@ const (
 	stepRecords = "records" // the list of records that the owner is to enter
 	stepMail    = "mail"    // the keys open, and mailboxes that waited are ready
 	stepVerify  = "verify"  // a live look at the records
+
+	stepEdgeRecords = "edge_records" // the records are at the edge provider
 )
 
 type domainArgs struct {
@@ -37,10 +39,7 @@ func (s *Service) provisionKind() jobs.Kind {
 
 // addProvision queues the provisioning of a domain, whose record the caller writes.
 func (s *Service) addProvision(tx *store.Tx, d *store.Domain, userID string) error {
-	steps := []string{stepKeys, stepZone, stepMail, stepVerify}
-	if d.DNSProvider == providerManual {
-		steps = []string{stepKeys, stepRecords}
-	}
+	steps := provisionSteps(d.DNSProvider)
 	j, err := s.Queue.Add(tx, jobs.New{
 		AccountID: d.AccountID, Kind: "domain_provision", Lane: "provision " + d.AccountID, CreatedBy: userID,
 		Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps, Total: len(steps),
@@ -52,12 +51,32 @@ func (s *Service) addProvision(tx *store.Tx, d *store.Domain, userID string) err
 	return s.tellCreated(tx, d)
 }
 
+// provisionSteps names the steps of a provisioning, in their order.
+func provisionSteps(provider string) []string {
+	switch provider {
+	case providerManual:
+		return []string{stepKeys, stepRecords}
+	case providerEdge:
+		return []string{stepKeys, stepEdgeRecords, stepMail, stepVerify}
+	}
+	return []string{stepKeys, stepZone, stepMail, stepVerify}
+}
+
 // A provisioning is one attempt at the job.
 type provisioning struct {
 	s    *Service
 	ctx  context.Context
 	d    *store.Domain
 	look *look
+
+	edgeSeen time.Time // when the records had changed that are at the edge provider
+}
+
+// steps are the parts of a provisioning by their names.
+func (p *provisioning) steps() map[string]func() error {
+	return map[string]func() error{
+		stepKeys: p.keys, stepZone: p.zone, stepRecords: p.zone, stepEdgeRecords: p.edgeRecords, stepMail: p.mail, stepVerify: p.verify,
+	}
 }
 
 // provision is the work of domain_provision.
@@ -74,17 +93,17 @@ func (s *Service) provision(ctx context.Context, j *store.Job) (jobs.Writes, err
 		return nil, err
 	}
 	p := &provisioning{s: s, ctx: ctx, d: d}
-	steps, end := []provisionStep{{stepKeys, p.keys}, {stepZone, p.zone}, {stepMail, p.mail}, {stepVerify, p.verify}}, p.complete
-	if d.DNSProvider == providerManual {
-		steps, end = []provisionStep{{stepKeys, p.keys}, {stepRecords, p.zone}}, p.records
-	}
-	for i, step := range steps {
-		if err := p.step(step); err != nil {
+	steps := provisionSteps(d.DNSProvider)
+	for i, name := range steps {
+		if err := p.step(provisionStep{name, p.steps()[name]}); err != nil {
 			return nil, err
 		}
 		jobs.Progress(ctx, i+1, len(steps), "")
 	}
-	return end, nil
+	if d.DNSProvider == providerManual {
+		return p.records, nil
+	}
+	return p.complete, nil
 }
 
 // A provisionStep is one named part of the job.
@@ -192,6 +211,20 @@ func (p *provisioning) zone() error {
 	})
 }
 
+// edgeRecords brings the records to the edge provider.
+func (p *provisioning) edgeRecords() error {
+	err := p.s.atEdge(p.ctx, p.d.ID, func(w *edgeWork) error {
+		p.edgeSeen = w.d.ZoneChangedAt
+		err := w.sync(true)
+		p.d = w.d
+		return err
+	})
+	if err != nil {
+		return p.s.edgeOutcome(p.ctx, p.d.Name, err)
+	}
+	return nil
+}
+
 // mail makes sure that the domain can sign, and makes mailboxes ready as long as there are more than fit into the
 // transaction that completes the domain.
 func (p *provisioning) mail() error {
@@ -242,7 +275,16 @@ func (p *provisioning) complete(tx *store.Tx, _ *store.Job) error {
 	if err != nil {
 		return err
 	}
-	return p.s.completeDomain(tx, d, p.look)
+	return p.finish(tx, d)
+}
+
+// finish makes a domain complete. What has changed of its records since they were brought to the edge provider follows.
+func (p *provisioning) finish(tx *store.Tx, d *store.Domain) error {
+	if err := p.s.completeDomain(tx, d, p.look); err != nil || d.ZoneChangedAt.Equal(p.edgeSeen) {
+		return err
+	}
+	_, err := p.s.addEdgeSync(tx, d)
+	return err
 }
 
 // records ends the part of provisioning that comes before the owner's, in the transaction that ends the job.

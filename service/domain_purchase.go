@@ -255,10 +255,18 @@ func (b *purchasing) guard() error {
 	case o.Premium:
 		return b.explain(registrar.ErrPremium)
 	case o.Price <= 0 || total > b.pu.MaxPrice:
-		return b.refuse("price_changed", "%s costs %s for %d years now, and %s were agreed to. Search for it again, and give the new price for one year.",
-			b.pu.Domain, usd(total), b.pu.Years, usd(b.pu.MaxPrice))
+		return b.refuse("price_changed", "%s costs %s for %s now, and %s were agreed to. Search for it again, and give the new price for one year.",
+			b.pu.Domain, usd(total), term(b.pu.Years), usd(b.pu.MaxPrice))
 	}
 	return nil
+}
+
+// term is how long a domain is bought for.
+func term(years int) string {
+	if years == 1 {
+		return "one year"
+	}
+	return fmt.Sprintf("%d years", years)
 }
 
 func usd(cents int64) string { return fmt.Sprintf("%.2f %s", float64(cents)/100, currency) }

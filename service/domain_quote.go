@@ -71,7 +71,7 @@ func (p *setupPlan) quote(o registrar.Offer) (*SetupQuote, error) {
 	case o.Premium || o.Price <= 0:
 		return nil, Invalid("domain", "not_allowed", "%s is sold at a premium price, which is not bought automatically", p.name)
 	case total > limit:
-		return nil, Invalid("price", "out_of_range", "%s costs %s for %d years now, more than the %s that price allows; ask the person about the new price", p.name, usd(total), years, usd(limit))
+		return nil, Invalid("price", "out_of_range", "%s costs %s for %s now, more than the %s that price allows; ask the person about the new price", p.name, usd(total), term(years), usd(limit))
 	}
 	return &SetupQuote{
 		Domain: p.name, Registrar: p.shop.Name(), Years: years, AutoRenew: p.in.AutoRenew,

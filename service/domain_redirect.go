@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -53,10 +55,34 @@ func checkRedirect(text, domain string) (string, error) {
 		text = strings.Replace(text, u.Hostname(), ascii, 1)
 		host = ascii
 	}
+	if !webHost(host) || !webPort(u) {
+		return "", Invalid("redirect_url", "invalid", "names no host or port that there can be; write it like https://www.example.com/")
+	}
 	if host == domain || host == "www."+domain {
 		return "", Invalid("redirect_url", "not_allowed", "leads back to %s, which would be redirected for ever", host)
 	}
 	return text, nil
+}
+
+// webHost tells whether browsers would look for a host of that name: an IP address, or labels of letters, digits, hyphens
+// and, as some have, underscores.
+func webHost(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	odd := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' }
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || strings.HasSuffix(label, "-") || strings.ContainsFunc(label, odd) {
+			return false
+		}
+	}
+	return len(host) <= 253
+}
+
+// webPort tells whether a URL has a port that there is, or none.
+func webPort(u *url.URL) bool {
+	n, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Port() == "" || err == nil && n > 0
 }
 
 // setRedirect writes a redirect into the domain, whose record the caller writes.
@@ -183,18 +209,22 @@ func (s *Service) changeRouting(who Actor, id, kind string, change func(*store.D
 			done(d, nil)
 			return nil
 		}
+		steps, write := []string{stepVerify}, s.putDomain
+		if redirected != (d.RedirectURL != "") { // the zone has a www only with a redirect
+			write = s.serveZone
+		}
+		if kind == "redirect_update" && atEdgeNow(d) {
+			steps = []string{stepEdgeRecords, stepVerify}
+		}
 		j, err := s.Queue.Add(tx, jobs.New{
 			AccountID: d.AccountID, Kind: kind, Key: d.ID, Lane: "routing " + d.AccountID, CreatedBy: who.UserID, Args: domainArgs{d.ID},
-			Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: []string{stepVerify}, Total: 1,
+			Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps, Total: len(steps),
 		})
 		if err != nil {
 			return err
 		}
 		done(d, &j.ID)
-		if redirected != (d.RedirectURL != "") { // the zone has a www only with a redirect
-			return s.putZone(tx, d)
-		}
-		return s.putDomain(tx, d)
+		return write(tx, d)
 	})
 }
 
@@ -219,13 +249,18 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 	if err != nil {
 		return nil, err
 	}
+	if purpose == dnsprov.PurposeA && atEdgeNow(d) {
+		if err := s.redirectAtEdge(ctx, d); err != nil {
+			return nil, err
+		}
+	}
 	jobs.Step(ctx, stepVerify, "in_progress", "")
 	l := s.lookAt(ctx, d)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	jobs.Step(ctx, stepVerify, "completed", "")
-	jobs.Progress(ctx, 1, 1, routingDetail(d, l, purpose))
+	jobs.Progress(ctx, j.Total, j.Total, routingDetail(d, l, purpose))
 	return func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, d.ID)
 		if errors.Is(err, store.ErrNotFound) {

@@ -81,7 +81,7 @@ func registrableName(given string) (string, error) {
 
 // SearchDomainsBulkIn is the body of search_domains_bulk.
 type SearchDomainsBulkIn struct {
-	Domains []string `json:"domains" required:"true" min:"1" max:"100"`
+	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
 }
 
 // SearchedBulk is the answer of search_domains_bulk: one result for each name, in their order.

@@ -49,6 +49,7 @@ type setupArgs struct {
 	Mailboxes  []store.Mailbox `json:"mailboxes,omitempty"`
 	Redirect   string          `json:"redirect,omitempty"`
 	Forward    string          `json:"forward,omitempty"`
+	EdgeToken  []byte          `json:"edge_token,omitempty"` // sealed
 }
 
 // A setupPlan is one setup_domain, checked as far as that goes without the domain's record.
@@ -60,6 +61,7 @@ type setupPlan struct {
 	provider string
 	shop     registrar.Registrar // nil: nothing is bought
 	births   []*birth
+	token    string // of the edge provider; "": none was given
 	args     setupArgs
 }
 
@@ -113,8 +115,14 @@ func (s *Service) planSetup(who Actor, in SetupDomainIn) (*setupPlan, error) {
 	if in.EdgeAPIToken != nil && in.ManualDNS {
 		return nil, Invalid("edge_api_token", "not_allowed", "excludes manual_dns: either the edge provider serves the DNS or somebody else does")
 	}
-	if in.EdgeAPIToken != nil {
-		return nil, Errorf(503, "not_configured", "This version of Mailstead cannot set records at the edge provider. Set %s up without edge_api_token: with our nameservers, or with manual_dns.", p.name)
+	if p.token, err = givenEdgeToken(in.EdgeAPIToken); err != nil {
+		return nil, err
+	}
+	if p.token != "" {
+		p.provider = providerEdge
+	}
+	if p.token != "" && s.Config.Edge == nil {
+		return nil, errNoEdge()
 	}
 	return p, nil
 }
@@ -235,6 +243,8 @@ func (p *setupPlan) find(tx *store.Tx) (*store.Domain, error) {
 		return nil, errBusy(d, "is being deleted")
 	case d.DNSProvider == providerExternal:
 		return nil, Invalid("domain", "not_allowed", "%s is connected as hosted elsewhere, so there is nothing to set up; delete it first to host it here", p.name)
+	case p.token != "" && d.DNSProvider != providerEdge:
+		return nil, Invalid("edge_api_token", "not_allowed", "the DNS of %s is served by %s; delete the domain first to have its records at the edge provider", p.name, d.DNSProvider)
 	case p.in.ManualDNS && d.DNSProvider != providerManual:
 		return nil, Invalid("manual_dns", "not_allowed", "the DNS of %s is served by %s; delete the domain first to keep its records by hand", p.name, d.DNSProvider)
 	}
@@ -278,6 +288,9 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 			return nil, err
 		}
 	}
+	if p.token != "" {
+		args.EdgeToken = p.s.keys.Seal(edgePlace(d.ID), []byte(p.token))
+	}
 	steps := setupSteps(d.DNSProvider, args)
 	j, err := p.s.Queue.Add(tx, jobs.New{
 		AccountID: d.AccountID, Kind: "domain_setup", Lane: "setup " + d.AccountID, CreatedBy: p.who.UserID, Args: args,
@@ -306,7 +319,7 @@ func (p *setupPlan) newDomain(tx *store.Tx) (*store.Domain, error) {
 		ID: tx.NewID("dom"), AccountID: p.who.AccountID, Name: p.name, DNSProvider: p.provider, Source: "connected",
 		NSStatus: nsPending, DNSStatus: dnsPending, CreatedAt: tx.Now(),
 	}
-	if p.provider == providerManual {
+	if p.provider != dnsprov.Builtin {
 		d.NSStatus = nsNotRequired
 	}
 	return d, p.s.giveZoneKey(d)
@@ -320,17 +333,20 @@ func setupSteps(provider string, a setupArgs) []string {
 			out = append(out, names...)
 		}
 	}
-	ours := a.DNS && provider != providerManual
+	ours := a.DNS && provider == dnsprov.Builtin
+	edge := a.DNS && provider == providerEdge
+	add(len(a.EdgeToken) > 0, stepEdgeToken)
 	add(a.PurchaseID != "", stepRegister)
 	add(true, stepKeys)
 	add(ours, stepZone)
-	add(a.DNS && !ours, stepRecords)
+	add(a.DNS && provider == providerManual, stepRecords)
 	add(len(a.Mailboxes) > 0, stepUsers)
 	add(a.Redirect != "", stepRedirect)
 	add(a.Forward != "", stepForward)
 	add(ours, stepDelegate)
-	add(ours && a.Email, stepMail)
-	add(ours, stepVerify)
+	add(edge, stepEdgeRecords)
+	add((ours || edge) && a.Email, stepMail)
+	add(ours || edge, stepVerify)
 	return out
 }
 

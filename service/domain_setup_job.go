@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 
 // Steps of a setup beside those of provisioning. Each can be done again.
 const (
+	stepEdgeToken = "edge_token" // the edge provider takes the new token; it is the domain's from then on
+
 	stepRegister = "register"
 	stepUsers    = "users"
 	stepRedirect = "redirect"
@@ -61,7 +64,7 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := &setup{provisioning{s: s, ctx: ctx, d: d}, args}
+	p := &setup{provisioning: provisioning{s: s, ctx: ctx, d: d}, args: args}
 	steps := setupSteps(d.DNSProvider, args)
 	for i, name := range steps {
 		err := p.step(provisionStep{name, p.steps()[name]})
@@ -83,10 +86,11 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 }
 
 func (p *setup) steps() map[string]func() error {
-	return map[string]func() error{
-		stepRegister: p.register, stepKeys: p.keys, stepZone: p.zone, stepRecords: p.zone, stepUsers: p.users, stepRedirect: p.redirect,
-		stepForward: p.forward, stepDelegate: p.delegate, stepMail: p.mail, stepVerify: p.verify,
-	}
+	all := p.provisioning.steps()
+	maps.Copy(all, map[string]func() error{
+		stepEdgeToken: p.edgeToken, stepRegister: p.register, stepUsers: p.users, stepRedirect: p.redirect, stepForward: p.forward, stepDelegate: p.delegate,
+	})
+	return all
 }
 
 // change writes the domain as change makes it, and gives up quietly on one that is being deleted.
@@ -102,8 +106,24 @@ func (p *setup) change(write func(*store.Tx, *store.Domain) error, change func(*
 	})
 }
 
+// edgeToken looks whether the edge provider takes the token of the request, and keeps it. The zone of a domain that is
+// yet to be bought need not be there.
+func (p *setup) edgeToken() error {
+	provider, err := p.s.edgeProvider(p.d.ID, p.args.EdgeToken)
+	if err != nil {
+		return p.s.edgeOutcome(p.ctx, p.d.Name, err)
+	}
+	if err = checkEdgeToken(p.ctx, provider); err == nil {
+		_, err = provider.Records(p.ctx, dnsprov.Place{Domain: p.d.Name, Mark: p.d.ID})
+	}
+	if err != nil && (p.args.PurchaseID == "" || !errors.Is(err, dnsprov.ErrZoneNotFound)) {
+		return p.s.edgeOutcome(p.ctx, p.d.Name, edgeFault{err})
+	}
+	return p.change(p.s.putDomain, func(d *store.Domain) { d.EdgeToken = p.args.EdgeToken })
+}
+
 func (p *setup) redirect() error {
-	return p.change(p.s.putZone, func(d *store.Domain) { setRedirect(d, p.args.Redirect, true, false) })
+	return p.change(p.s.serveZone, func(d *store.Domain) { setRedirect(d, p.args.Redirect, true, false) })
 }
 
 func (p *setup) forward() error {
@@ -258,15 +278,18 @@ func (p *setup) end(tx *store.Tx, j *store.Job) error {
 	if err != nil {
 		return err
 	}
-	switch manual := d.DNSProvider == providerManual; {
+	switch {
 	case p.look != nil:
-		err = p.s.completeDomain(tx, d, p.look)
+		err = p.finish(tx, d)
 	case d.Status == domainComplete:
-		err = p.s.putDomain(tx, d)
+		err = p.s.putZone(tx, d)
 	default:
 		d.Status = domainPendingNS
-		if manual {
+		if d.DNSProvider != dnsprov.Builtin {
 			d.Status = domainPendingDNS
+		}
+		if d.DNSProvider == providerEdge {
+			d.StatusDetail = "The records of " + d.Name + " are not made, since setup_dns was false. Run setup again without it."
 		}
 		err = p.s.putDomain(tx, d)
 	}

@@ -68,6 +68,8 @@ type Domain struct {
 	ForwardAddress  *string        `json:"forward_address"`
 	CatchAll        *string        `json:"catch_all"`
 	SendingMode     string         `json:"sending_mode" enum:"direct|relay"`
+	Relay           *string        `json:"relay"`
+	ListUnsubscribe bool           `json:"list_unsubscribe"`
 	EmailUsersCount int            `json:"email_users_count"`
 	Tags            []string       `json:"tags"`
 	Notes           *string        `json:"notes"`
@@ -90,7 +92,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		StatusDetail: orNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: orNull(d.Registrar),
 		ExpiresAt: Time{d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
 		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: orNull(d.RedirectURL), ForwardAddress: orNull(d.Forward),
-		CatchAll: orNull(d.CatchAll), SendingMode: s.sendingMode(d), Tags: append([]string{}, d.Tags...), Notes: orNull(d.Notes),
+		CatchAll: orNull(d.CatchAll), SendingMode: s.sendingMode(d), Relay: orNull(d.Relay), ListUnsubscribe: d.ListUnsub, Tags: append([]string{}, d.Tags...), Notes: orNull(d.Notes),
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: orNull(d.JobID),
 		CreatedAt: Time{d.CreatedAt}, UpdatedAt: Time{d.UpdatedAt}, CompletedAt: Time{d.CompletedAt},
 	}
@@ -126,6 +128,8 @@ func (s *Service) sendingMode(d *store.Domain) string {
 	switch {
 	case d.SendingMode != "":
 		return d.SendingMode
+	case d.Relay != "":
+		return viaRelay
 	case c.Outbound == "relay", c.Outbound != "direct" && len(c.Relays) > 0:
 		return "relay"
 	}
@@ -179,20 +183,22 @@ func (s *Service) GetDomain(_ context.Context, who Actor, in DomainIn) (*Domain,
 	return &out, nil
 }
 
-// UpdateDomainIn is the body of update_domain. Null takes the catch-all or the notes away.
+// UpdateDomainIn is the body of update_domain. Null takes the catch-all, the relay or the notes away.
 type UpdateDomainIn struct {
 	DomainID    string      `path:"domain_id"`
 	Tags        *[]string   `json:"tags" max:"50"`
 	AutoRenew   *bool       `json:"auto_renew"`
 	SendingMode *string     `json:"sending_mode" enum:"direct|relay"`
+	Relay       Opt[string] `json:"relay" max:"100"`
+	ListUnsub   *bool       `json:"list_unsubscribe"`
 	CatchAll    Opt[string] `json:"catch_all"`
 	Notes       Opt[string] `json:"notes" max:"5000"`
 }
 
 // check looks at the fields on their own, and brings them into the form in which they are kept.
 func (in *UpdateDomainIn) check(c Config) (err error) {
-	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.CatchAll.Set && !in.Notes.Set {
-		return Errorf(400, "nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, catch_all and notes.")
+	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set {
+		return Errorf(400, "nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all and notes.")
 	}
 	if in.SendingMode != nil && *in.SendingMode == "relay" && len(c.Relays) == 0 && c.Outbound != "capture" {
 		return Invalid("sending_mode", "not_allowed", "cannot be relay: this installation has none; its operator adds one to mailstead.toml")
@@ -230,6 +236,9 @@ func cleanTags(tags []string) ([]string, error) {
 // somebody else's business, and its registrar is told first.
 func (s *Service) UpdateDomain(ctx context.Context, who Actor, in UpdateDomainIn) (*Domain, error) {
 	if err := in.check(s.Config); err != nil {
+		return nil, err
+	}
+	if err := s.relays.check(in.Relay.Value); err != nil {
 		return nil, err
 	}
 	if in.AutoRenew != nil {
@@ -270,6 +279,12 @@ func (in *UpdateDomainIn) apply(tx *store.Tx, d *store.Domain) error {
 	}
 	if in.SendingMode != nil {
 		d.SendingMode = *in.SendingMode
+	}
+	if in.Relay.Set {
+		d.Relay = in.Relay.Value
+	}
+	if in.ListUnsub != nil {
+		d.ListUnsub = *in.ListUnsub
 	}
 	if in.Notes.Set {
 		d.Notes = in.Notes.Value

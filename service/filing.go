@@ -24,6 +24,7 @@ type draft struct {
 	meta    store.Meta
 	bits    store.Bits
 	summary *msg.Summary
+	tiding  *tiding // what it says about a message of ours; nil: nothing
 }
 
 // prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it calls release.
@@ -52,6 +53,12 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 	if sum.Bounce {
 		d.bits |= store.BitBounce
 	}
+	if d.tiding, err = s.readTiding(body, root, sum, env.From); err != nil {
+		return nil, err
+	}
+	if d.tiding != nil && d.tiding.report != nil {
+		d.bits |= store.BitBounce | store.BitAutoReply
+	}
 	d.blob, err = s.Store.Append(envelope, body)
 	return d, err
 }
@@ -65,7 +72,8 @@ type filing struct {
 	received time.Time
 	flags    store.Flags
 	keywords []string
-	arrived  bool // it came from somebody, rather than being put there by the mailbox's owner
+	uid      uint32 // that another server gave; 0: the folder's next
+	arrived  bool   // it came from somebody, rather than being put there by the mailbox's owner
 }
 
 // file puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives counts it and emits
@@ -77,7 +85,11 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 	}
 	m := &store.Message{
 		Account: mb.AccountNum, Mailbox: mb.Num, Folder: f.folder, Blob: d.blob, Received: f.received,
-		Flags: f.flags, Keywords: f.keywords, Bits: d.bits,
+		Flags: f.flags, Keywords: f.keywords, Bits: d.bits, UID: f.uid,
+	}
+	add := tx.AddMessage
+	if f.uid != 0 {
+		add = tx.AddMessageAt
 	}
 	if warmup(a.WarmupPhrases, d.summary) {
 		m.Bits |= store.BitWarmup
@@ -89,7 +101,7 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 	if meta.ThreadID, err = thread(tx, mb.AccountNum, d.summary, meta.OriginalMessageID); err != nil {
 		return nil, err
 	}
-	if err := tx.AddMessage(m, &meta); err != nil {
+	if err := add(m, &meta); err != nil {
 		return nil, err
 	}
 	if m.Folder != store.InboxID { // those of INBOX are noted when it is indexed

@@ -35,6 +35,8 @@ type FlagChange struct {
 	Op       FlagOp
 	Flags    Flags
 	Keywords []string
+	// UnchangedSince, unless nil, keeps messages whose MODSEQ is greater as they are (RFC 7162 section 3.1.3).
+	UnchangedSince *uint64
 }
 
 // A FlagOp is one of the three ways in which IMAP changes flags.
@@ -89,7 +91,7 @@ func checkKeywords(list []string) error {
 }
 
 // ChangeFlags changes the flags of the messages, whose UIDs ascend, and gives their rows as they are then. Messages that
-// are gone are left out.
+// are gone are left out; those that UnchangedSince has kept from the change are marked.
 func (s *Service) ChangeFlags(_ context.Context, u MailboxUser, folder uint32, uids []uint32, c FlagChange) ([]MessageRow, error) {
 	if err := checkKeywords(c.Keywords); err != nil {
 		return nil, err
@@ -104,6 +106,12 @@ func (s *Service) ChangeFlags(_ context.Context, u MailboxUser, folder uint32, u
 				return err
 			}
 			for _, m := range messages {
+				if c.UnchangedSince != nil && m.ModSeq > *c.UnchangedSince {
+					row := rowOf(m)
+					row.Was, row.Kept = m.ModSeq, true
+					changed = append(changed, row)
+					continue
+				}
 				flags, keywords := c.apply(m.Flags, m.Keywords)
 				if err := checkKeywords(keywords); err != nil {
 					return err

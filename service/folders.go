@@ -189,6 +189,9 @@ func createFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 		if err := tx.CreateFolder(f); err != nil {
 			return err
 		}
+		if err := adopt(tx, f); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -231,6 +234,9 @@ func (s *Service) DeleteFolder(_ context.Context, u MailboxUser, name string) er
 			id = f.ID
 			done, err = tx.DeleteFolder(u.Mailbox, f.ID, perWrite)
 			s.changed(tx, u.Mailbox)
+			if err == nil && done && f.Subscribed {
+				err = subscribeName(tx, u.Mailbox, f.Name, true)
+			}
 			return err
 		})
 		if e, ok := AsError(err); ok && id != 0 && e.Code == CodeFolderNotFound {
@@ -308,7 +314,11 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) error {
 		return Errorf(403, CodeFolderLimit, "A mailbox has at most %d folders.", maxFolders)
 	}
 	for _, name := range missing {
-		if err := tx.CreateFolder(&Folder{Mailbox: mailbox, Name: name}); err != nil {
+		f := &Folder{Mailbox: mailbox, Name: name}
+		if err := tx.CreateFolder(f); err != nil {
+			return err
+		}
+		if err := adopt(tx, f); err != nil {
 			return err
 		}
 	}
@@ -321,6 +331,9 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) error {
 			return Errorf(400, CodeFolderName, "The name of a folder below it would be longer than %d bytes.", maxFolderName)
 		}
 		if err := tx.RenameFolder(f, to+rest); err != nil {
+			return err
+		}
+		if err := adopt(tx, f); err != nil {
 			return err
 		}
 	}
@@ -345,22 +358,4 @@ func (s *Service) moveInbox(ctx context.Context, u MailboxUser, to string) error
 	}
 	_, err = s.MoveMessages(ctx, u, store.InboxID, uids, to)
 	return err
-}
-
-// Subscribe says whether clients show the folder.
-func (s *Service) Subscribe(_ context.Context, u MailboxUser, name string, subscribed bool) error {
-	name, err := knownName(name)
-	if err != nil {
-		return err
-	}
-	return s.Store.Update(func(tx *store.Tx) error {
-		if _, err := openMailbox(tx, u); err != nil {
-			return err
-		}
-		f, err := folderByName(tx, u.Mailbox, name)
-		if err != nil {
-			return err
-		}
-		return tx.SetSubscribed(f, subscribed)
-	})
 }

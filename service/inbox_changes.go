@@ -30,17 +30,17 @@ type MessageMarked struct {
 	IsRead    bool   `json:"is_read"`
 }
 
-// MarkMessage marks a message of a mailbox read or unread.
-func (s *Service) MarkMessage(_ context.Context, who Actor, in MarkMessageIn) (*MessageMarked, error) {
-	return s.mark(byUserID(who, in.UserID), in.MessageID, in.IsRead)
+// MarkMessage marks a message of a mailbox read or unread, one of an external mailbox on its server first.
+func (s *Service) MarkMessage(ctx context.Context, who Actor, in MarkMessageIn) (*MessageMarked, error) {
+	return s.mark(ctx, byUserID(who, in.UserID), in.MessageID, in.IsRead)
 }
 
 // MarkInboxMessage is MarkMessage by the mailbox's address.
-func (s *Service) MarkInboxMessage(_ context.Context, who Actor, in MarkInboxMessageIn) (*MessageMarked, error) {
-	return s.mark(byMailbox(who, in.Mailbox), in.MessageID, in.IsRead)
+func (s *Service) MarkInboxMessage(ctx context.Context, who Actor, in MarkInboxMessageIn) (*MessageMarked, error) {
+	return s.mark(ctx, byMailbox(who, in.Mailbox), in.MessageID, in.IsRead)
 }
 
-func (s *Service) mark(pick boxPicker, uid string, read *bool) (*MessageMarked, error) {
+func (s *Service) mark(ctx context.Context, pick boxPicker, uid string, read *bool) (*MessageMarked, error) {
 	if read == nil {
 		return nil, Errorf(400, "nothing_to_update", "Give is_read, true or false.")
 	}
@@ -48,14 +48,30 @@ func (s *Service) mark(pick boxPicker, uid string, read *bool) (*MessageMarked, 
 	if *read {
 		out.Message = "The message is marked read."
 	}
-	err := s.Store.Update(func(tx *store.Tx) error {
+	mb, m, external, err := s.findExternal(pick, uid)
+	if err != nil {
+		return nil, err
+	}
+	out.UID, out.MessageID, out.Mailbox = uidText(m.UID), uidText(m.UID), mb.Email
+	if external {
+		err = s.markRemote(ctx, mb, m.UID, *read)
+	} else {
+		err = s.markHere(pick, uid, *read)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (s *Service) markHere(pick boxPicker, uid string, read bool) error {
+	return s.Store.Update(func(tx *store.Tx) error {
 		mb, m, err := findMessage(tx, pick, uid)
 		if err != nil {
 			return err
 		}
-		out.UID, out.MessageID, out.Mailbox = uidText(m.UID), uidText(m.UID), mb.Email
 		flags := m.Flags &^ store.FlagSeen
-		if *read {
+		if read {
 			flags |= store.FlagSeen
 		}
 		if flags == m.Flags {
@@ -64,10 +80,6 @@ func (s *Service) mark(pick boxPicker, uid string, read *bool) (*MessageMarked, 
 		tx.After(func() { s.hub.changed(mb.Num) })
 		return tx.SetFlags(m, flags, m.Keywords)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // MessageDeleted says that a message is gone. MessageID is the UID.
@@ -78,31 +90,43 @@ type MessageDeleted struct {
 	Mailbox   string `json:"mailbox"`
 }
 
-// DeleteMessage deletes a message of a mailbox for good.
-func (s *Service) DeleteMessage(_ context.Context, who Actor, in MessageIn) (*MessageDeleted, error) {
-	return s.deleteMessage(byUserID(who, in.UserID), in.MessageID)
+// DeleteMessage deletes a message of a mailbox for good, one of an external mailbox on its server first.
+func (s *Service) DeleteMessage(ctx context.Context, who Actor, in MessageIn) (*MessageDeleted, error) {
+	return s.deleteMessage(ctx, byUserID(who, in.UserID), in.MessageID)
 }
 
 // DeleteInboxMessage is DeleteMessage by the mailbox's address.
-func (s *Service) DeleteInboxMessage(_ context.Context, who Actor, in InboxMessageIn) (*MessageDeleted, error) {
-	return s.deleteMessage(byMailbox(who, in.Mailbox), in.MessageID)
+func (s *Service) DeleteInboxMessage(ctx context.Context, who Actor, in InboxMessageIn) (*MessageDeleted, error) {
+	return s.deleteMessage(ctx, byMailbox(who, in.Mailbox), in.MessageID)
 }
 
-func (s *Service) deleteMessage(pick boxPicker, uid string) (*MessageDeleted, error) {
-	out := &MessageDeleted{Message: "The message is deleted."}
-	err := s.Store.Update(func(tx *store.Tx) error {
+func (s *Service) deleteMessage(ctx context.Context, pick boxPicker, uid string) (*MessageDeleted, error) {
+	mb, m, external, err := s.findExternal(pick, uid)
+	switch {
+	case err != nil:
+	case external:
+		var left []uint32
+		if left, err = s.deleteRemote(ctx, mb, []uint32{m.UID}); err == nil && len(left) > 0 {
+			err = notDeleted(mb)
+		}
+	default:
+		err = s.deleteHere(pick, uid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &MessageDeleted{Message: "The message is deleted.", UID: uidText(m.UID), MessageID: uidText(m.UID), Mailbox: mb.Email}, nil
+}
+
+func (s *Service) deleteHere(pick boxPicker, uid string) error {
+	return s.Store.Update(func(tx *store.Tx) error {
 		mb, m, err := findMessage(tx, pick, uid)
 		if err != nil {
 			return err
 		}
-		out.UID, out.MessageID, out.Mailbox = uidText(m.UID), uidText(m.UID), mb.Email
 		tx.After(func() { s.hub.changed(mb.Num) })
 		return tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // BulkDeleteMessagesIn is the body of bulk_delete_messages.
@@ -130,15 +154,25 @@ type MessageDeleteError struct {
 	Error   string `json:"error"`
 }
 
-// BulkDeleteMessages deletes up to 200 messages for good; those that are not there do not hold up the others.
-func (s *Service) BulkDeleteMessages(_ context.Context, who Actor, in BulkDeleteMessagesIn) (*MessagesDeleted, error) {
+// BulkDeleteMessages deletes up to 200 messages for good, those of external mailboxes on their servers first; what is not
+// there, or on a server that does not answer, does not hold up the others.
+func (s *Service) BulkDeleteMessages(ctx context.Context, who Actor, in BulkDeleteMessagesIn) (*MessagesDeleted, error) {
 	if err := checkRefs(in.Messages); err != nil {
 		return nil, err
 	}
 	var out *MessagesDeleted
+	var remote []*remoteGroup
 	err := s.Store.Update(func(tx *store.Tx) error {
-		out = &MessagesDeleted{Errors: []MessageDeleteError{}}
+		out, remote = &MessagesDeleted{Errors: []MessageDeleteError{}}, nil
 		for _, group := range groupRefs(in.Messages) {
+			elsewhere, err := remotePart(tx, who, group)
+			if err != nil {
+				return err
+			}
+			if elsewhere != nil {
+				remote = append(remote, elsewhere)
+				continue
+			}
 			if err := s.deleteGroup(tx, who, group, out); err != nil {
 				return err
 			}
@@ -148,8 +182,44 @@ func (s *Service) BulkDeleteMessages(_ context.Context, who Actor, in BulkDelete
 	if err != nil {
 		return nil, err
 	}
+	s.deleteRemoteGroups(ctx, remote)
+	for _, g := range remote {
+		out.Deleted += g.deleted
+		out.Errors = append(out.Errors, g.failed...)
+	}
 	out.Failed = len(out.Errors)
 	return out, nil
+}
+
+// remotePart is a group of messages of an external mailbox, with those that are not there set aside; nil for others.
+func remotePart(tx *store.Tx, who Actor, group []MessageRef) (*remoteGroup, error) {
+	mb, err := byMailbox(who, group[0].Mailbox)(tx)
+	if _, ours := AsError(err); ours || err == nil && mb.External == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	g := &remoteGroup{mailbox: mb}
+	seen := map[uint32]bool{}
+	for _, r := range group {
+		uid, err := strconv.ParseUint(r.UID, 10, 32)
+		if err == nil && !seen[uint32(uid)] {
+			_, err = tx.Message(mb.Num, store.InboxID, uint32(uid))
+		} else {
+			err = store.ErrNotFound
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			g.failed = append(g.failed, MessageDeleteError{r.UID, r.Mailbox, NotFound("message").Message})
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		seen[uint32(uid)] = true
+		g.refs, g.uids = append(g.refs, r), append(g.uids, uint32(uid))
+	}
+	return g, nil
 }
 
 func checkRefs(refs []MessageRef) error {
@@ -215,13 +285,14 @@ func (s *Service) deleteGroup(tx *store.Tx, who Actor, group []MessageRef, out *
 	return nil
 }
 
-// InboxRefreshed says that the mail of a mailbox is as new as it can be.
+// InboxRefreshed says that the mail of a mailbox is as new as it can be, or is being fetched.
 type InboxRefreshed struct {
 	Message string `json:"message"`
 	Email   string `json:"email"`
 }
 
-// RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted one is there the moment it arrives.
+// RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted one is there the moment it arrives; that of an
+// external one is fetched by a job of type inbox_sync, whether or not the universal inbox is on.
 func (s *Service) RefreshEmailUserInbox(_ context.Context, who Actor, in EmailUserIn) (*InboxRefreshed, error) {
 	out := &InboxRefreshed{}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -229,10 +300,11 @@ func (s *Service) RefreshEmailUserInbox(_ context.Context, who Actor, in EmailUs
 		if err != nil {
 			return err
 		}
-		if mb.External != nil {
-			return Errorf(503, "not_configured", "%s lives on %s, and this server does not fetch mail from elsewhere. Read it there.", mb.Email, mb.External.IMAP.Host)
-		}
 		out.Email = mb.Email
+		if mb.External != nil {
+			out.Message = "New mail is being fetched; a job of type inbox_sync tells how far it is."
+			return s.refreshExternal(tx, who, mb)
+		}
 		out.Message = "The inbox is up to date: mail of this mailbox is here the moment it arrives."
 		mb.LastSyncAt = tx.Now()
 		return store.Mailboxes.Put(tx, mb)
@@ -250,6 +322,7 @@ type Told struct {
 
 // RefreshInbox brings every mailbox of the account up to date, while its universal inbox is on.
 func (s *Service) RefreshInbox(_ context.Context, who Actor) (*Told, error) {
+	out := &Told{"The inbox is up to date: mail of hosted mailboxes is here the moment it arrives."}
 	err := s.Store.Update(func(tx *store.Tx) error {
 		a, err := store.Accounts.Get(tx, who.AccountID)
 		if err != nil {
@@ -258,11 +331,16 @@ func (s *Service) RefreshInbox(_ context.Context, who Actor) (*Told, error) {
 		if !a.UniversalInbox {
 			return Errorf(400, "universal_inbox_disabled", "The universal inbox is off. Switch it on with POST /v1/account/universal-inbox, or refresh one mailbox.")
 		}
+		count, err := s.beginExternals(tx, who.AccountID, who.UserID)
+		if err != nil || count > 0 {
+			out.Message = fmt.Sprintf("New mail of %d external mailboxes is being fetched; mail of hosted ones is here the moment it arrives.", count)
+			return err
+		}
 		a.SyncedAt = tx.Now()
 		return store.Accounts.Put(tx, a)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Told{"The inbox is up to date: mail of hosted mailboxes is here the moment it arrives."}, nil
+	return out, nil
 }

@@ -81,17 +81,12 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 // findWaiting gathers what is not in the index and passes the filters; few is false if that is too much.
 func (x *inboxSearch) findWaiting() (few bool, err error) {
 	q, scanned := &x.l.query, 0
-	for t := range x.tx.TextTodos(q.Account) {
-		if q.Mailbox != 0 && q.Mailbox != t.Mailbox {
-			continue
+	for m := range x.tx.TextWaiting(q.Account, q.Mailbox) {
+		if scanned++; scanned > inboxScan {
+			return false, nil
 		}
-		for m := range x.tx.Messages(t.Mailbox, store.InboxID, t.UID, 1<<32-1) {
-			if scanned++; scanned > inboxScan {
-				return false, nil
-			}
-			if q.Selects(&m) {
-				x.waiting = append(x.waiting, placeOf(&m))
-			}
+		if q.Selects(&m) {
+			x.waiting = append(x.waiting, placeOf(&m))
 		}
 	}
 	slices.SortFunc(x.waiting, func(a, b store.InboxPos) int { return comparePlaces(b, a) })
@@ -110,8 +105,13 @@ func (x *inboxSearch) advance() (err error) {
 
 // next gives the newest message that is left, and whether the index vouches for it.
 func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
-	if len(x.waiting) > 0 && (!x.found || comparePlaces(x.waiting[0], x.at) > 0) {
+	if len(x.waiting) > 0 && (!x.found || comparePlaces(x.waiting[0], x.at) >= 0) {
 		at, x.waiting = x.waiting[0], x.waiting[1:]
+		if x.found && comparePlaces(at, x.at) == 0 { // it came to the place of one that was indexed
+			if err := x.advance(); err != nil {
+				return at, false, false, err
+			}
+		}
 		if end, cut := x.end(); cut && comparePlaces(at, end) < 0 {
 			x.waiting = nil
 			return end, false, false, nil

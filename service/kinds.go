@@ -9,7 +9,7 @@ import (
 
 // kinds lists every kind of job that the service knows how to do.
 func (s *Service) kinds() []jobs.Kind {
-	return []jobs.Kind{
+	return append(s.pullKinds(), []jobs.Kind{
 		s.tellKind(),
 		s.eraseKind("email_user_delete"),
 		s.eraseKind("email_users_bulk_delete"),
@@ -19,16 +19,19 @@ func (s *Service) kinds() []jobs.Kind {
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
 		s.checkKind(),
+		s.edgeSyncKind(),
 		s.certificateKind(),
 		s.certificateSweepKind(),
 		s.retentionKind(),
 		s.compactKind(),
 		s.resignKind(),
 		s.warmupKind(),
+		s.policyKind(),
+		s.tlsReportKind(),
 		s.deliverKind(kindDeliver, localLanes, 0, 0),
 		s.deliverKind(kindDirect, directLanes, directMost, directEach),
 		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
-	}
+	}...)
 }
 
 // register tells the queue every kind, and which of them come again by the clock.
@@ -39,6 +42,8 @@ func (s *Service) register() {
 	s.Queue.Every("retention", time.Hour)
 	s.Queue.Every("compact", time.Hour)
 	s.Queue.Every("zones_resign", time.Hour)
+	s.Queue.Every("tls_policies", time.Hour)
+	s.Queue.Every("tls_reports", time.Hour)
 	if s.Config.ACME != nil {
 		s.Queue.Every("certificate_sweep", time.Hour)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// UpdateEmailUserIn is the body of update_email_user. Null takes a footer, a limit, a forward or a quota away.
+// UpdateEmailUserIn is the body of update_email_user. Null takes a footer, a limit, a forward, a relay or a quota away.
 type UpdateEmailUserIn struct {
 	UserID         string      `path:"user_id"`
 	Name           *string     `json:"name" max:"200"`
@@ -15,19 +15,20 @@ type UpdateEmailUserIn struct {
 	Footer         Opt[string] `json:"footer" max:"10000"`
 	DailySendLimit Opt[int]    `json:"daily_send_limit" min:"0" max:"10000000"`
 	ForwardTo      Opt[string] `json:"forward_to"`
+	Relay          Opt[string] `json:"relay" max:"100"`
 	QuotaBytes     Opt[int64]  `json:"quota_bytes" min:"0" max:"1000000000000000"`
 	Status         *string     `json:"status" enum:"active|suspended"`
 }
 
 func (in *UpdateEmailUserIn) empty() bool {
 	return in.Name == nil && in.Password == nil && in.Status == nil && !in.Footer.Set && !in.DailySendLimit.Set &&
-		!in.ForwardTo.Set && !in.QuotaBytes.Set
+		!in.ForwardTo.Set && !in.Relay.Set && !in.QuotaBytes.Set
 }
 
 // check looks at the fields on their own, and brings forward_to into the form in which it is kept.
 func (in *UpdateEmailUserIn) check() error {
 	if in.empty() {
-		return Errorf(400, "nothing_to_update", "Give at least one of name, password, footer, daily_send_limit, forward_to, quota_bytes and status.")
+		return Errorf(400, "nothing_to_update", "Give at least one of name, password, footer, daily_send_limit, forward_to, relay, quota_bytes and status.")
 	}
 	if in.Name != nil {
 		if err := checkName(*in.Name); err != nil {
@@ -45,6 +46,9 @@ func (in *UpdateEmailUserIn) check() error {
 // UpdateEmailUser changes a mailbox. After a new password or a suspension nobody logs in with what was known before.
 func (s *Service) UpdateEmailUser(_ context.Context, who Actor, in UpdateEmailUserIn) (*EmailUser, error) {
 	if err := in.check(); err != nil {
+		return nil, err
+	}
+	if err := s.relays.check(in.Relay.Value); err != nil {
 		return nil, err
 	}
 	setPassword, err := s.draftPassword(who, in)
@@ -65,6 +69,9 @@ func (s *Service) UpdateEmailUser(_ context.Context, who Actor, in UpdateEmailUs
 		}
 		setPassword(mb)
 		mb.UpdatedAt = tx.Now()
+		if err := s.resumeExternal(tx, mb, in); err != nil {
+			return err
+		}
 		if err := store.Mailboxes.Put(tx, mb); err != nil {
 			return err
 		}
@@ -116,6 +123,9 @@ func (in *UpdateEmailUserIn) apply(mb *store.Mailbox) error {
 	}
 	if in.ForwardTo.Set {
 		mb.ForwardTo = in.ForwardTo.Value
+	}
+	if in.Relay.Set {
+		mb.Relay = in.Relay.Value
 	}
 	if in.DailySendLimit.Set {
 		mb.DailySendLimit = in.DailySendLimit.orNil()

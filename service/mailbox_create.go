@@ -287,6 +287,9 @@ func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
 	if err := store.Mailboxes.Put(tx, mb); err != nil {
 		return err
 	}
+	if err := s.beginExternal(tx, mb); err != nil {
+		return err
+	}
 	return s.emitMailbox(tx, EventEmailUserCreated, mb)
 }
 

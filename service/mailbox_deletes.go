@@ -62,7 +62,10 @@ func (s *Service) DeleteEmailUser(_ context.Context, who Actor, in EmailUserIn) 
 // deleteMailbox takes a mailbox out of use and frees its address. The job calls eraseMailbox for the rest.
 func (s *Service) deleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) error {
 	mb.Status, mb.JobID, mb.UpdatedAt = "deleting", jobID, tx.Now()
-	tx.After(func() { s.hub.changed(mb.Num) })
+	tx.After(func() {
+		s.hub.changed(mb.Num)
+		s.externals.idle.drop(mb.ID)
+	})
 	return store.Mailboxes.Put(tx, mb)
 }
 
@@ -102,7 +105,7 @@ func (s *Service) eraseMailbox(ctx context.Context, id string) error {
 				return err
 			}
 			tx.After(func() { s.hub.changed(mb.Num) })
-			if err := store.Mailboxes.Delete(tx, id); err != nil {
+			if err := errors.Join(store.RemoteBoxes.Delete(tx, id), store.Mailboxes.Delete(tx, id)); err != nil {
 				return err
 			}
 			return s.emitMailbox(tx, EventEmailUserDeleted, mb)

@@ -82,3 +82,40 @@ func (s *Service) replacePassword(mb *store.Mailbox, password string) {
 	}
 	mb.External = &e
 }
+
+// refreshExternal has an external mailbox looked at now, whatever failed before.
+func (s *Service) refreshExternal(tx *store.Tx, who Actor, mb *store.Mailbox) error {
+	if mb.Status != "active" && mb.Status != "error" {
+		return Invalid("user_id", mb.Status, "the mailbox %s is %s, so its mail is not fetched", mb.Email, mb.Status)
+	}
+	tx.After(func() { s.externals.hosts.retry(mb.External.IMAP.Host) })
+	return s.addSync(tx, mb, who.UserID)
+}
+
+// resumeExternal has an external mailbox looked at again after a new password or the end of a suspension, with what was
+// refused before forgotten. The caller writes mb.
+func (s *Service) resumeExternal(tx *store.Tx, mb *store.Mailbox, in UpdateEmailUserIn) error {
+	if mb.External == nil || in.Password == nil && in.Status == nil {
+		return nil
+	}
+	tx.After(func() { s.externals.idle.drop(mb.ID) })
+	if mb.Status == "suspended" {
+		return nil
+	}
+	if mb.Status == "error" {
+		mb.Status, mb.ErrorText = "active", ""
+	}
+	box, err := remoteBox(tx, mb)
+	if err != nil {
+		return err
+	}
+	box.Fails, box.Refusals = 0, 0
+	if err := store.RemoteBoxes.Put(tx, box); err != nil {
+		return err
+	}
+	a, err := store.Accounts.Get(tx, mb.AccountID)
+	if err != nil || !a.UniversalInbox || mb.Status != "active" {
+		return err
+	}
+	return s.addSync(tx, mb, "")
+}

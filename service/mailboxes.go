@@ -32,6 +32,7 @@ type EmailUser struct {
 	IMAPSecurity   string  `json:"imap_security" enum:"tls|starttls|none"`
 	Footer         *string `json:"footer"`
 	ForwardTo      *string `json:"forward_to"`
+	Relay          *string `json:"relay"`
 	QuotaBytes     *int64  `json:"quota_bytes"`
 	UsedBytes      int64   `json:"used_bytes"`
 	UnreadCount    int64   `json:"unread_count"`
@@ -51,7 +52,7 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 	out := EmailUser{
 		ID: mb.ID, UserID: mb.ID, Email: mb.Email, Username: username, Domain: domain, DomainID: mb.DomainID, Name: mb.Name,
 		Status: mb.Status, Error: orNull(mb.ErrorText), Type: mb.Type, DailySendLimit: mb.DailySendLimit,
-		Footer: orNull(mb.Footer), ForwardTo: orNull(mb.ForwardTo), QuotaBytes: mb.QuotaBytes,
+		Footer: orNull(mb.Footer), ForwardTo: orNull(mb.ForwardTo), Relay: orNull(mb.Relay), QuotaBytes: mb.QuotaBytes,
 		UsedBytes: used.Bytes, UnreadCount: used.Unseen, LastSyncAt: Time{mb.LastSyncAt}, LastLoginAt: Time{mb.LastLoginAt},
 		CreatedAt: Time{mb.CreatedAt}, UpdatedAt: Time{mb.UpdatedAt},
 	}

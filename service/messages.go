@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -114,6 +115,51 @@ func days(from, to string) (start, end time.Time, err error) {
 // SentMessageIn names one row of the sending log.
 type SentMessageIn struct {
 	ID string `path:"id"`
+}
+
+// A SentAttempt is one try to hand a message on, over one address of one host.
+type SentAttempt struct {
+	At            Time    `json:"at"`
+	Host          *string `json:"host"`
+	IP            *string `json:"ip"`
+	TLS           *string `json:"tls"`
+	Authenticated string  `json:"authenticated" enum:"dane|mta-sts|certificate|none"`
+	Code          *int    `json:"code"`
+	Enhanced      string  `json:"enhanced"`
+	Reply         string  `json:"reply"`
+}
+
+// A SentMessageDetail is one row of the sending log with its newest attempts, the newest last.
+type SentMessageDetail struct {
+	SentMessage
+	AttemptsLog []SentAttempt `json:"attempts_log"`
+}
+
+// GetSentMessage shows one row of the sending log, with what each attempt came to.
+func (s *Service) GetSentMessage(_ context.Context, who Actor, in SentMessageIn) (*SentMessageDetail, error) {
+	var row *store.Outgoing
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		row, err = store.Outgoings.Get(tx, in.ID)
+		return err
+	})
+	if isGone(err) || err == nil && row.AccountID != who.AccountID {
+		return nil, NotFound("message in the sending log")
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &SentMessageDetail{SentMessage: sentMessageOut(row), AttemptsLog: []SentAttempt{}}
+	for _, a := range row.Log {
+		shown := SentAttempt{
+			At: Time{a.At}, Host: orNull(a.Host), IP: orNull(a.IP), TLS: orNull(a.TLS), Authenticated: cmp.Or(a.Auth, "none"),
+			Enhanced: a.Enhanced, Reply: a.Reply,
+		}
+		if a.Code != 0 {
+			shown.Code = &a.Code
+		}
+		out.AttemptsLog = append(out.AttemptsLog, shown)
+	}
+	return out, nil
 }
 
 // RetryMessage has a message that waits tried again at once.

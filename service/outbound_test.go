@@ -368,6 +368,7 @@ func (i *installation) report(raw []byte) *msg.Report {
 type fakeDNS struct {
 	txt map[string]string
 	mx  map[string]string // host by domain
+	ip  map[string]string // address by host; 127.0.0.1 for those of mx that are not in it
 }
 
 func newFakeDNS() *fakeDNS { return &fakeDNS{txt: map[string]string{}, mx: map[string]string{}} }
@@ -391,6 +392,9 @@ func (f *fakeDNS) LookupMX(_ context.Context, name string) ([]*net.MX, error) {
 }
 
 func (f *fakeDNS) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	if ip := f.ip[strings.TrimSuffix(host, ".")]; ip != "" {
+		return []netip.Addr{netip.MustParseAddr(ip)}, nil
+	}
 	for _, h := range f.mx {
 		if h+"." == host {
 			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
@@ -424,10 +428,12 @@ type host struct {
 	rcpt   func(address string) string // what RCPT gets; nil is 250
 	// during may take over the connection once DATA has begun; it returns false to end it.
 	during func(c net.Conn) bool
+	noDSN  bool // it does not offer DSN
 
-	mu   sync.Mutex
-	took []taken
-	n    int
+	mu    sync.Mutex
+	took  []taken
+	login string // what came with AUTH
+	n     int
 }
 
 type taken struct{ from, to, data string }
@@ -485,8 +491,21 @@ func (h *host) serve(c net.Conn) {
 		verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		path, _, _ := strings.Cut(rest[strings.IndexByte(rest, '<')+1:], ">")
 		switch verb {
+		case "AUTH":
+			say("334 ")
+			if line, err = r.ReadString('\n'); err != nil {
+				return
+			}
+			h.mu.Lock()
+			h.login = strings.TrimSpace(line)
+			h.mu.Unlock()
+			say("235 welcome")
 		case "EHLO":
-			say("250-fake\r\n250-8BITMIME\r\n250-DSN\r\n250-PIPELINING\r\n250 SMTPUTF8")
+			dsn := "250-DSN\r\n"
+			if h.noDSN {
+				dsn = ""
+			}
+			say("250-fake\r\n250-AUTH PLAIN\r\n250-8BITMIME\r\n" + dsn + "250-PIPELINING\r\n250 SMTPUTF8")
 		case "MAIL":
 			m = taken{from: path}
 			say("250 ok")

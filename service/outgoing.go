@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -17,7 +18,7 @@ import (
 
 const (
 	deliverTimeout = 20 * time.Minute // of one attempt with all its hosts
-	keptAttempts   = 20               // in a row of the sending log
+	keptAttempts   = 30               // in a row of the sending log
 	maxAttempts    = 1000             // far beyond what five days hold, so that no job goes on for ever
 )
 
@@ -37,7 +38,7 @@ func (s *Service) deliverKind(name string, lanes, most, each int) jobs.Kind {
 func (s *Service) newClients() {
 	s.direct, s.relayed = s.newClient(), s.newClient()
 	s.direct.Dialer = s.Guard.Dialer(s.Resolver)
-	s.direct.MXPort = s.Config.MXPort
+	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
 	s.relayed.IdlePerHop = relayLanes
 }
 
@@ -57,6 +58,7 @@ type mailing struct {
 	route  route
 	to     *destination // of viaLocal; nil if it takes none
 	refuse error        // why not
+	never  bool         // the recipient has been suppressed since
 	now    time.Time
 }
 
@@ -87,6 +89,10 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 	if m.now.Before(m.row.NextAt) {
 		return s.waitOn(m)
 	}
+	if wait, ok := s.paces.turn(m.lane()); !ok {
+		m.row.NextAt = wait
+		return s.waitOn(m)
+	}
 	o, err := s.attempt(ctx, m)
 	if err != nil {
 		return nil, m.lost(err)
@@ -94,8 +100,12 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 	if ctx.Err() != nil && o.result.Status == deliver.Temporary {
 		return nil, ctx.Err() // we stopped it: not the host's fault
 	}
+	s.paces.tell(m.lane(), o.result)
 	return s.settle(m, j, o)
 }
+
+// lane is where messages with the same next hop wait, and by which they are paced.
+func (m *mailing) lane() string { return m.route.lane(m.row.Recipient) }
 
 // lost is a failure of our own, which is for good once it has lasted as long as any may.
 func (m *mailing) lost(err error) error {
@@ -118,7 +128,10 @@ func (s *Service) mailing(id string) (*mailing, error) {
 		if m.domain, err = store.Domains.Get(tx, m.sub.DomainID); err != nil && !isGone(err) {
 			return err
 		}
-		if m.route, err = s.route(tx, m.domain, m.row.Recipient); err != nil || m.route.transport != viaLocal {
+		if m.never, err = isSuppressed(tx, m.row.AccountID, m.row.Recipient); err != nil {
+			return err
+		}
+		if m.route, err = s.routeOf(tx, m.domain, m.row); err != nil || m.route.transport != viaLocal {
 			return err
 		}
 		return m.look(tx, s)
@@ -145,6 +158,9 @@ func (m *mailing) look(tx *store.Tx, s *Service) error {
 
 // attempt hands the message on, once.
 func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
+	if m.never {
+		return ours(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", suppressedNow), nil
+	}
 	if m.route.transport == viaCapture {
 		return ours(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
 	}
@@ -152,7 +168,7 @@ func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
 		return refused(e), nil
 	}
 	if m.route.transport == viaRelay && m.route.relay == nil {
-		return ours("", deliver.Temporary, "4.3.5", "no relay is configured, and the domain's sending mode is relay"), nil
+		return ours("", deliver.Temporary, "4.3.5", m.route.missing()), nil
 	}
 	content, err := contentOf(m.sub, m.blob)
 	if err != nil {
@@ -191,8 +207,10 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 	var fields []byte
 	var err error
 	switch replaced := m.route.relay.replaces(); {
+	case m.route.relay != nil && m.route.relay.NoDKIM:
+	case m.route.own: // which signs for its domain, with keys that we do not have
 	case !m.sub.Forward:
-		fields, err = s.signer.sign(m.domain, m.sub.ID, again(content), replaced)
+		fields, err = s.signOwn(m, content, replaced)
 	case m.route.transport != viaLocal:
 		fields, err = s.signer.seal(m.domain, again(content), auth.SealOptions{AuthservID: s.hostname(), OmitMessageID: replaced, Now: m.now})
 	}
@@ -200,9 +218,19 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 		return nil, err
 	}
 	if m.route.relay != nil {
-		return append([]byte(m.route.relay.fields), fields...), nil
+		return append([]byte(m.route.relay.head(s, m.row)), fields...), nil
 	}
 	return fields, nil
+}
+
+// signOwn signs a message of ours, with the fields that are for this recipient alone.
+func (s *Service) signOwn(m *mailing, content *io.SectionReader, replaced bool) ([]byte, error) {
+	extra, id := s.unsubscribeFields(m), m.sub.ID
+	if len(extra) > 0 {
+		id = m.row.ID
+	}
+	fields, err := s.signer.sign(m.domain, id, io.MultiReader(bytes.NewReader(extra), again(content)), replaced)
+	return slices.Concat(fields, extra), err
 }
 
 func whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }
@@ -213,11 +241,8 @@ func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.S
 // dial hands the message to another host.
 func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io.SectionReader) *outcome {
 	env := deliver.Envelope{
-		From: m.sub.Sender, To: m.row.Recipient, SMTPUTF8: m.sub.SMTPUTF8, EightBit: m.sub.EightBit,
+		From: s.returnPath(m), To: m.row.Recipient, SMTPUTF8: m.sub.SMTPUTF8, EightBit: m.sub.EightBit,
 		EnvelopeID: m.sub.EnvelopeID, Notify: m.row.Notify, Ret: m.sub.Ret, ORCPT: m.row.ORCPT,
-	}
-	if m.sub.Forward {
-		env.From = s.srsForward(env.From, m.row.Domain)
 	}
 	message := deliver.Message{
 		Size: int64(len(head)) + content.Size(),
@@ -226,13 +251,37 @@ func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io
 		},
 	}
 	if r := m.route.relay; r != nil {
-		o := &outcome{result: s.relayed.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
+		client := s.relayed
+		if m.route.own {
+			client = s.direct // a tenant named the server, not the operator
+		}
+		o := &outcome{result: client.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
 		if o.result.Status == deliver.Delivered {
 			o.provided = r.mint(o.result.Reply)
 		}
 		return o
 	}
-	return &outcome{result: s.direct.Direct(ctx, domainOfAddress(m.row.Recipient), env, message), status: store.OutgoingSent}
+	return s.dialDirect(ctx, m, env, message)
+}
+
+// dialDirect hands the message to the recipient's own hosts, as their domain's policies on TLS ask.
+func (s *Service) dialDirect(ctx context.Context, m *mailing, env deliver.Envelope, message deliver.Message) *outcome {
+	domain := domainOfAddress(m.row.Recipient)
+	if env.TLSOptional = m.sub.TLSReport; env.TLSOptional {
+		o := &outcome{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+		o.result.Sessions = nil // reports are not reported on (RFC 8460 section 3)
+		return o
+	}
+	policy, failed, err := s.policies.of(ctx, domain)
+	if err != nil {
+		return ours("", deliver.Temporary, "4.4.3", "the MTA-STS policy could not be looked up: "+err.Error())
+	}
+	env.STS = policy
+	o := &outcome{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+	if failed != nil {
+		o.result.Sessions = append(o.result.Sessions, *failed)
+	}
+	return o
 }
 
 // ours is an outcome that no other host had a part in.
@@ -255,7 +304,7 @@ func refused(e *SMTPError) *outcome {
 func (s *Service) settle(m *mailing, j *store.Job, o *outcome) (jobs.Writes, error) {
 	switch {
 	case o.result.Status == deliver.Delivered:
-		return s.done(m, o), nil
+		return s.done(m, o, s.successReport(m, o)), nil
 	case o.result.Status == deliver.Permanent:
 		return s.bounce(m, o.result)
 	case !m.now.Before(m.row.QueuedAt.Add(giveUpAfter)):
@@ -273,7 +322,11 @@ func expired(r deliver.Result) deliver.Result {
 
 // putOff makes another attempt later.
 func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, error) {
+	paced := m.route.transport == viaRelay && throttles(o.result) // it asks for patience, which is no failed attempt
 	next := m.now.Add(retryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
+	if paced {
+		next, _ = s.paces.turn(m.lane())
+	}
 	if end := m.row.QueuedAt.Add(giveUpAfter); next.After(end) {
 		next = end
 	}
@@ -292,13 +345,21 @@ func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, err
 		if j.Due.Before(due) { // somebody asked for it
 			row.NextAt = j.Due
 		}
-		record(row, m.route, o.result)
+		if err := record(tx, row, m.route, o.result); err != nil {
+			return err
+		}
+		if paced {
+			row.Attempts--
+		}
 		row.DelayTold = row.DelayTold || notice != nil
 		if err := s.report(tx, m.sub, notice); err != nil {
 			return err
 		}
 		row.UpdatedAt = tx.Now()
 		return store.Outgoings.Put(tx, row)
+	}
+	if paced {
+		return writes, jobs.Snooze(due)
 	}
 	return writes, jobs.RetryAt(due, errors.New(o.result.Reply))
 }
@@ -336,17 +397,24 @@ func (m *mailing) lastStatus() string {
 }
 
 // done closes the row of a message that somebody took, even if its sender has tried to take it back meanwhile.
-func (s *Service) done(m *mailing, o *outcome) jobs.Writes {
+// notice, if there is one, tells the sender.
+func (s *Service) done(m *mailing, o *outcome, notice *draft) jobs.Writes {
 	return func(tx *store.Tx, _ *store.Job) error {
 		row, err := store.Outgoings.Get(tx, m.row.ID)
 		if isGone(err) || err == nil && o.arrived != nil && !row.Waits() {
 			s.giveUp(o.arrived)
+			s.giveUp(notice)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		record(row, m.route, o.result)
+		if err := record(tx, row, m.route, o.result); err != nil {
+			return err
+		}
+		if err := s.report(tx, m.sub, notice); err != nil {
+			return err
+		}
 		if o.arrived != nil {
 			if err := s.placeHere(tx, row, m, o.arrived); err != nil {
 				return err
@@ -393,8 +461,8 @@ func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 // isGone tells that a record is not there, which for one that another refers to means that it was deleted meanwhile.
 func isGone(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
-// record notes an attempt in the row.
-func record(row *store.Outgoing, r route, result deliver.Result) {
+// record notes an attempt in the row, and its TLS sessions for the report to the recipient's domain.
+func record(tx *store.Tx, row *store.Outgoing, r route, result deliver.Result) error {
 	row.Attempts++
 	row.Transport, row.Provider, row.LastResponse = r.transport, "", result.Reply
 	if r.relay != nil {
@@ -402,12 +470,14 @@ func record(row *store.Outgoing, r route, result deliver.Result) {
 	}
 	for _, a := range result.Attempts {
 		row.Log = append(row.Log, store.Attempt{
-			At: a.At.UTC().Truncate(time.Millisecond), Host: cmp.Or(a.Host, a.IP), TLS: a.TLS, Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply,
+			At: a.At.UTC().Truncate(time.Millisecond), Host: cmp.Or(a.Host, a.IP), IP: a.IP, TLS: a.TLS, Auth: a.Authenticated,
+			Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply,
 		})
 	}
 	if over := len(row.Log) - keptAttempts; over > 0 {
 		row.Log = row.Log[over:]
 	}
+	return countTLS(tx, domainOfAddress(row.Recipient), result.Sessions)
 }
 
 // deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged disk can bring it, so
@@ -422,7 +492,7 @@ func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 		return err
 	}
 	row.LastResponse = "given up: " + cause.Error()
-	if err := s.tellBounce(tx, row, deliver.Result{Enhanced: "5.3.0", Reply: row.LastResponse}); err != nil {
+	if err := s.tellBounce(tx, row, failure{status: "5.3.0", diagnostic: row.LastResponse}); err != nil {
 		return err
 	}
 	return s.close(tx, row, store.OutgoingBounced)

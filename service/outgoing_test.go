@@ -130,7 +130,7 @@ func TestDirectMailGoesToTheMX(t *testing.T) {
 		t.Errorf("row %+v", o)
 	}
 	got := h.mails()[0]
-	if got.from != "ann@example.test" || strings.Contains(got.data, "secret") || !strings.HasSuffix(got.data, "\r\n\r\nhello\r\n") {
+	if !strings.HasSuffix(got.from, "@example.test") || i.svc.bouncedRow(got.from) != o.ID || strings.Contains(got.data, "secret") || !strings.HasSuffix(got.data, "\r\n\r\nhello\r\n") {
 		t.Errorf("the host took %+v", got)
 	}
 	if v := i.verify([]byte(got.data)); v.DKIM != auth.Pass || len(v.Signatures) != 2 {

@@ -72,11 +72,12 @@ func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
 	return to, nil
 }
 
-// notHosted takes mail for the host's own postmaster, to whom RFC 5321 section 4.5.1 lets anybody write, and refuses the
-// rest: for now if the domain is about to be ours.
+// notHosted takes mail for the host's own postmaster, to whom RFC 5321 section 4.5.1 lets anybody write, and for feedback@,
+// the address to give to those who send complaints about this host, and refuses the rest: for now if the domain is about to
+// be ours.
 func (s *Service) notHosted(tx *store.Tx, address string) (*destination, error) {
 	local, name, _ := msg.SplitEmail(address)
-	if local == "postmaster" && strings.EqualFold(name, s.Config.Hostname) {
+	if (local == "postmaster" || local == "feedback") && strings.EqualFold(name, s.Config.Hostname) {
 		return s.hostPostmaster(tx)
 	}
 	d, err := store.DomainByName.Get(tx, name)
@@ -176,6 +177,7 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, v *au
 	type place struct {
 		mailbox uint32
 		forward string
+		row     string
 	}
 	done := map[place]bool{}
 	for _, r := range in.Recipients {
@@ -190,6 +192,9 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, v *au
 			if a.folder, err = folderFor(tx, to.mailbox, v); err != nil {
 				return err
 			}
+		}
+		if to.row != nil {
+			p.row = to.row.ID
 		}
 		if done[p] {
 			continue

@@ -8,14 +8,17 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/feedback"
 )
 
 // A relay is a configured Relay with what its kind does to a Message-ID.
 type relay struct {
 	Relay
-	minted   *regexp.Regexp // finds the id in the answer to DATA; nil where the relay keeps ours
-	template string         // the Message-ID made of it
-	fields   string         // header fields that it wants
+	minted   *regexp.Regexp  // finds the id in the answer to DATA; nil where the relay keeps ours
+	template string          // the Message-ID made of it
+	fields   string          // header fields that it wants
+	verp     bool            // mail leaves with a return path for each recipient
+	notices  feedback.Reader // nil: it is not configured for them
 }
 
 // sesAnswer is what Amazon SES says to a message that it takes.
@@ -25,6 +28,14 @@ const sesAnswer = `(?i)^250 (?:2\.\d+\.\d+ )?ok:? ([^\s<>@]+)`
 func newRelay(r Relay) (*relay, error) {
 	out := &relay{Relay: r}
 	var err error
+	// The others write return paths of their own, and look at ours only to see that it is of a sender whom they know.
+	switch out.verp = r.Kind == "custom"; r.ReturnPath {
+	case "":
+	case "verp", "sender":
+		out.verp = r.ReturnPath == "verp"
+	default:
+		return nil, fmt.Errorf("relay %s: return_path is %q, not sender or verp", r.Name, r.ReturnPath)
+	}
 	switch r.Kind {
 	case "ses":
 		out.minted, err = regexp.Compile(sesAnswer)
@@ -116,6 +127,31 @@ func newRelays(list []Relay, log *slog.Logger) relays {
 		out = append(out, made)
 	}
 	return out
+}
+
+// named is the relay of a name; nil if there is none.
+func (r relays) named(name string) *relay {
+	for _, relay := range r {
+		if relay.Name == name {
+			return relay
+		}
+	}
+	return nil
+}
+
+// check says what is wrong with the name of a relay that somebody chose.
+func (r relays) check(name string) error {
+	if name == "" || r.named(name) != nil {
+		return nil
+	}
+	var names []string
+	for _, relay := range r {
+		names = append(names, relay.Name)
+	}
+	if len(names) == 0 {
+		return Invalid("relay", "not_found", "cannot be set: this installation has no relay; its operator adds one to mailstead.toml")
+	}
+	return Invalid("relay", "not_found", "must be one of %s, or null", strings.Join(names, ", "))
 }
 
 // first is the relay that mail goes through; nil if there is none.

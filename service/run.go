@@ -9,6 +9,11 @@ import (
 // Run does what the service does by the clock, until ctx ends. The queue has a Run of its own.
 func (s *Service) Run(ctx context.Context) error {
 	s.makeZones() // so that the first query need not wait for it
+	s.externals.idle.open(ctx)
+	defer s.externals.idle.close()
+	if err := s.wakePolls(); err != nil {
+		s.Log.Error("plan looks at external mailboxes", "error", err)
+	}
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	telling.Go(func() { s.tellSecondaries(ctx) })

@@ -75,6 +75,7 @@ type MessageRow struct {
 	Keywords  []string
 	ModSeq    uint64
 	Was       uint64 // the MODSEQ before the change that ChangeFlags made; the same if it made none
+	Kept      bool   // ChangeFlags has left the message as it was, since it has changed before
 	Received  time.Time
 	Size      int64
 	Structure []byte // for msg.DecodePart; only where it was asked for
@@ -182,9 +183,15 @@ func pickEach(tx *store.Tx, mailbox, folder uint32, uids []uint32, yield func(*s
 	}
 }
 
+// A RowQuery says what MessageRows reads.
+type RowQuery struct {
+	Structure    bool
+	ChangedSince uint64 // leaves out messages whose MODSEQ is not greater
+}
+
 // MessageRows reads the rows of a bounded number of the messages, whose UIDs ascend; rest are the UIDs that it has not come
 // to. Messages that are gone are left out.
-func (s *Service) MessageRows(_ context.Context, u MailboxUser, folder uint32, uids []uint32, structure bool) (rows []MessageRow, rest []uint32, err error) {
+func (s *Service) MessageRows(_ context.Context, u MailboxUser, folder uint32, uids []uint32, q RowQuery) (rows []MessageRow, rest []uint32, err error) {
 	batch := uids[:min(len(uids), maxRows)]
 	rows = make([]MessageRow, 0, len(batch))
 	rest = uids[len(batch):]
@@ -194,8 +201,11 @@ func (s *Service) MessageRows(_ context.Context, u MailboxUser, folder uint32, u
 			if err != nil {
 				return err
 			}
+			if m.ModSeq <= q.ChangedSince {
+				continue
+			}
 			row := rowOf(m)
-			if structure {
+			if q.Structure {
 				meta, err := tx.Meta(u.Mailbox, folder, m.UID)
 				if err != nil {
 					return err

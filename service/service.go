@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/dane"
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/webhooks"
@@ -47,6 +49,7 @@ type Config struct {
 	Catalog     string      // the name of the zone that lists the zones for them (RFC 9432); "": there is none
 
 	Resolver     Resolver       // nil: the system's
+	DANE         *dane.Resolver // looks up what DNSSEC vouches for; nil: nobody does
 	LookupDS     LookupDS       // nil: nobody can be asked
 	RootCAs      *x509.CertPool // nil: the system's
 	AllowPrivate bool           // tenants may name private and loopback addresses
@@ -71,7 +74,10 @@ type Relay struct {
 	Username, Password    string
 	Region, TopicARN      string
 	WebhookSecret         string
+	NoDKIM                bool // what goes through it is not signed here
 	IDPattern, IDTemplate string
+	ReturnPath            string // sender, verp; "": as suits the kind
+	SNSURL                string // ses: where Amazon SNS is asked instead of at its own address
 }
 
 // Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.
@@ -121,10 +127,17 @@ type Service struct {
 	looks   chan struct{} // one place for each live look at a domain's DNS
 	reverse reverse
 
-	relays  relays
-	signer  *signer
-	direct  *deliver.Client // to hosts that strangers name
-	relayed *deliver.Client // to the operator's relays
+	edgeTurns turns // of the domains at the edge provider
+
+	relays    relays
+	signer    *signer
+	externals *externals      // mailboxes that live elsewhere
+	direct    *deliver.Client // to hosts that strangers name
+	relayed   *deliver.Client // to the operator's relays
+
+	paces    *paces
+	policies *policies
+	reports  *http.Client // posts reports on TLS to hosts that strangers name
 }
 
 // New puts a service together, and registers every kind of job with the queue.
@@ -139,12 +152,16 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
 		keys: keys, logins: newLogins(), guesses: newGuesses(), hub: newHub(),
-		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce),
+		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
 	s.zones.others = s.newSecondaries()
+	s.paces = newPaces(st.Now)
+	s.policies, s.reports = newPolicies(s), s.newReportHTTP()
 	s.newClients()
+	s.newReaders()
+	s.externals = newExternals(s)
 	s.register()
 	return s
 }

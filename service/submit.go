@@ -93,6 +93,7 @@ type letter struct {
 	ret        string
 	eightBit   bool
 	utf8       bool
+	starts     bool // a conversation
 }
 
 func (l *letter) close() { _ = l.body.Close() }
@@ -127,7 +128,7 @@ func (s *Service) ready(mailbox string, in Submission) (*letter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.messageID, l.subject = header.messageID, root.Envelope.Subject
+	l.messageID, l.subject, l.starts = header.messageID, root.Envelope.Subject, header.starts
 	if err := s.write(l, header.text, io.NewSectionReader(in.Body, root.BodyOffset, in.Body.Size()-root.BodyOffset)); err != nil {
 		return nil, err
 	}
@@ -175,6 +176,7 @@ var privateFields = []string{"Bcc", "Resent-Bcc", "Return-Path"}
 type header struct {
 	text      []byte
 	messageID string
+	starts    bool // a conversation: it answers nothing, no machine wrote it, and it brings no List-Unsubscribe of its own
 }
 
 // completeHeader checks the author and gives the header with what RFC 5322 and RFC 6409 section 8 want of it.
@@ -196,6 +198,7 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 		}
 	}
 	h := header{text: bytes.Clone(in.Trace), messageID: root.Envelope.MessageID}
+	h.starts = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
 	if h.messageID == "" {
 		_, domain, _ := msg.SplitEmail(mailbox)
 		h.messageID = msg.NewMessageID(domain)
@@ -258,6 +261,7 @@ func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.
 		sub := &store.Submission{
 			AccountID: mb.AccountID, MailboxID: mb.ID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
 			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
+			Starts: l.starts,
 		}
 		rows, err := s.enqueue(tx, sub, d, l.to)
 		if err != nil {
@@ -297,9 +301,9 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 	case d.Status != "complete" || mb.Status == "pending":
 		return nil, nil, overSMTP(451, "4.7.1", Errorf(409, "domain_not_ready",
 			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
-	case mb.Type == "external":
-		return nil, nil, overSMTP(550, "5.7.1", Errorf(503, "not_configured",
-			"Mail of %s is hosted elsewhere. Send it through the server that hosts it.", mb.Email))
+	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
+		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "no_smtp",
+			"mail of %s is hosted elsewhere, and the mailbox was made without smtp, the server that sends for it", mb.Email))
 	case mb.Status != "active" || a.Status == "suspended":
 		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "suspended", "the mailbox %s is %s and cannot send", mb.Email, mb.Status))
 	}
@@ -367,9 +371,12 @@ func (s *Service) enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 	return rows, store.Submissions.Put(tx, sub)
 }
 
+// suppressedNow is why a message is not tried.
+const suppressedNow = "The address is on the account's suppression list."
+
 // addDelivery writes one recipient's row, and its job unless the recipient gets no mail.
 func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain) error {
-	r, err := s.route(tx, d, row.Recipient)
+	r, err := s.routeOf(tx, d, row)
 	if err != nil {
 		return err
 	}
@@ -379,7 +386,7 @@ func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain
 		return err
 	}
 	if suppressed {
-		row.Status, row.LastResponse = store.OutgoingSuppressed, "The address is on the account's suppression list."
+		row.Status, row.LastResponse = store.OutgoingSuppressed, suppressedNow
 		return store.Outgoings.Put(tx, row)
 	}
 	j, err := s.Queue.Add(tx, r.job(row))

@@ -126,7 +126,7 @@ func TestWhoMayNotSend(t *testing.T) {
 		{i.addMailbox(half, "ann", nil), "domain_not_ready"},
 		{i.addMailbox(d, "pending", func(m *store.Mailbox) { m.Status = "pending" }), "domain_not_ready"},
 		{i.addMailbox(d, "sue", func(m *store.Mailbox) { m.Status = "suspended" }), "validation_error"},
-		{i.addMailbox(d, "ext", func(m *store.Mailbox) { m.Type = "external" }), "not_configured"},
+		{i.addMailbox(d, "ext", func(m *store.Mailbox) { m.Type = "external" }), "validation_error"},
 	} {
 		if _, err := i.send(c.mb, SendEmailIn{To: Texts{"x@far.test"}, Subject: "s"}); !hasCode(err, c.code) {
 			t.Errorf("%s by API: %v, want %s", c.mb.Email, err, c.code)

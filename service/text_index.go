@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -120,46 +119,38 @@ func (x *indexer) todo() (accounts []uint32, left int, err error) {
 			if len(accounts) == 0 || accounts[len(accounts)-1] != t.Account {
 				accounts = append(accounts, t.Account)
 			}
-			from := t.UID
-			if err := endOf(tx, &t); err != nil {
-				return err
+			if t.Single {
+				left++
+			} else if f, err := tx.Folder(t.Mailbox, store.InboxID); err == nil && f.UIDNext > t.UID {
+				left += int(f.UIDNext - t.UID)
 			}
-			left += int(t.UID - from)
 		}
 		return nil
 	})
 	return accounts, left, err
 }
 
-// An indexJob is some mail of one account that is indexed together.
-type indexJob struct {
-	messages []store.Message
-	metas    []*store.Meta
-	done     []store.TextTodo
-	full     bool // there is more
-}
-
 // batch indexes some mail of an account; more tells whether that was not all.
 func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err error) {
-	var job indexJob
-	if err := x.s.Store.View(func(tx *store.Tx) error { return job.gather(tx, account) }); err != nil {
+	work, metas, err := x.gather(account)
+	if err != nil {
 		return false, err
 	}
 	b := store.NewTextBatch(account)
-	summaries := make([]*msg.Summary, len(job.messages))
-	for i := range job.messages {
+	summaries := make([]*msg.Summary, len(work.Messages))
+	for i := range work.Messages {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		m := &job.messages[i]
+		m := &work.Messages[i]
 		b.Message(placeOf(m))
-		if summaries[i], err = x.add(b, m, job.metas[i]); err != nil {
+		if summaries[i], err = x.add(b, m, metas[i]); err != nil {
 			return false, fmt.Errorf("index message %d of mailbox %d: %w", m.UID, m.Mailbox, err)
 		}
 	}
-	err = x.s.Store.AddText(b, job.done, func(tx *store.Tx) error {
+	err = x.s.Store.AddText(b, work.Done, func(tx *store.Tx) error {
 		for i := len(summaries) - 1; i >= 0; i-- { // the newest last, which counts
-			if err := noteSubject(tx, account, summaries[i], job.metas[i].ThreadID, job.messages[i].Received); err != nil {
+			if err := noteSubject(tx, account, summaries[i], metas[i].ThreadID, work.Messages[i].Received); err != nil {
 				return err
 			}
 		}
@@ -168,57 +159,27 @@ func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err err
 	if err != nil {
 		return false, err
 	}
-	return job.full, x.s.Store.TidyText(ctx, account)
+	return work.More, x.s.Store.TidyText(ctx, account)
 }
 
-// gather picks the messages, newest first.
-func (j *indexJob) gather(tx *store.Tx, account uint32) error {
-	size := int64(0)
-	for t := range tx.TextTodos(account) {
-		n, cut := 0, false
-		for m := range tx.Messages(t.Mailbox, store.InboxID, t.UID, 1<<32-1) {
-			if cut = n == indexEach || len(j.messages) >= indexMost || size > indexText; cut {
-				j.full = true
-				break
-			}
-			j.messages = append(j.messages, m)
-			size += min(int64(m.Blob.Length), readWhole)
-			t.UID = m.UID + 1
-			n++
-		}
-		if !cut {
-			if err := endOf(tx, &t); err != nil {
-				return err
-			}
-		}
-		j.done = append(j.done, t)
-		if len(j.messages) >= indexMost || size > indexText {
-			j.full = true
-			break
-		}
-	}
-	slices.SortFunc(j.messages, func(a, b store.Message) int { return comparePlaces(placeOf(&b), placeOf(&a)) })
-	for i := range j.messages {
-		m := &j.messages[i]
-		meta, err := tx.Meta(m.Mailbox, m.Folder, m.UID)
+// gather picks the messages, and reads what was found in them when they came.
+func (x *indexer) gather(account uint32) (work *store.TextWork, metas []*store.Meta, err error) {
+	err = x.s.Store.View(func(tx *store.Tx) error {
+		metas = nil
+		work, err = tx.TextWork(account, store.TextLimits{Most: indexMost, Each: indexEach, Bytes: indexText, Message: readWhole})
 		if err != nil {
 			return err
 		}
-		j.metas = append(j.metas, meta)
-	}
-	return nil
-}
-
-// endOf sets t to what is to do when all mail of the mailbox that is there is indexed. A mailbox that is gone has none.
-func endOf(tx *store.Tx, t *store.TextTodo) error {
-	f, err := tx.Folder(t.Mailbox, store.InboxID)
-	if errors.Is(err, store.ErrNotFound) {
+		for _, m := range work.Messages {
+			meta, err := tx.Meta(m.Mailbox, m.Folder, m.UID)
+			if err != nil {
+				return err
+			}
+			metas = append(metas, meta)
+		}
 		return nil
-	}
-	if err == nil {
-		t.UID = f.UIDNext
-	}
-	return err
+	})
+	return work, metas, err
 }
 
 // add adds the words of a message, and gives what its subject is noted by. One whose bytes cannot be read is found by

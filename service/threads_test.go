@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// arrive files a message for the mailbox as one that came in, or puts it into another folder, and gives its thread.
-func (i *installation) arrive(mb *store.Mailbox, folder, message string) string {
+// keep files a message for the mailbox as one that came in, or puts it into another folder, and gives its thread.
+func (i *installation) keep(mb *store.Mailbox, folder, message string) string {
 	i.t.Helper()
 	body := i.st.NewSpool(1 << 20)
 	defer body.Close()
@@ -84,7 +84,7 @@ func letterOf(subject, id string, refs ...string) string {
 func TestThreads(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
-	in := func(message string) string { return i.arrive(ann, "INBOX", message) }
+	in := func(message string) string { return i.keep(ann, "INBOX", message) }
 
 	one := in(letterOf("one", "1@far"))
 	if two := in(letterOf("two", "2@far", "In-Reply-To: <1@far>")); two != one {
@@ -127,17 +127,17 @@ func TestThreads(t *testing.T) {
 func TestThreadsOverSentMail(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
-	sent := i.arrive(ann, "Sent", "From: ann@example.test\nTo: fred@far.test\nSubject: Offer\nMessage-ID: <own@example.test>\n\nx\n")
+	sent := i.keep(ann, "Sent", "From: ann@example.test\nTo: fred@far.test\nSubject: Offer\nMessage-ID: <own@example.test>\n\nx\n")
 	i.update(func(tx *store.Tx) error {
 		return store.Mappings.Put(tx, &store.Mapping{
 			ID: tx.NewID("map"), AccountID: i.account.AccountID, Original: "<own@example.test>", Provided: "<minted@relay.test>", RelayedAt: tx.Now(),
 		})
 	})
-	answer := i.arrive(ann, "INBOX", letterOf("Re: Offer", "5@far", "In-Reply-To: <minted@relay.test>"))
+	answer := i.keep(ann, "INBOX", letterOf("Re: Offer", "5@far", "In-Reply-To: <minted@relay.test>"))
 	if answer != sent {
 		t.Errorf("the answer is in %s, the letter in %s", answer, sent)
 	}
-	again := i.arrive(ann, "INBOX", letterOf("Re: Offer", "6@far", "References: <minted@relay.test> <7@far>"))
+	again := i.keep(ann, "INBOX", letterOf("Re: Offer", "6@far", "References: <minted@relay.test> <7@far>"))
 	if again != sent {
 		t.Errorf("the second answer is in %s, the letter in %s", again, sent)
 	}
@@ -147,11 +147,11 @@ func TestThreadsOverSentMail(t *testing.T) {
 func TestThreadsBySubject(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
-	sent := i.arrive(ann, "Sent", "From: Ann <ann@example.test>\nTo: fred@far.test, gina@far.test\nSubject: Offer  for you\nMessage-ID: <own@example.test>\n\nx\n")
-	if answer := i.arrive(ann, "INBOX", letterOf("AW: offer for you", "5@far")); answer != sent {
+	sent := i.keep(ann, "Sent", "From: Ann <ann@example.test>\nTo: fred@far.test, gina@far.test\nSubject: Offer  for you\nMessage-ID: <own@example.test>\n\nx\n")
+	if answer := i.keep(ann, "INBOX", letterOf("AW: offer for you", "5@far")); answer != sent {
 		t.Errorf("the answer is in %s, the letter in %s", answer, sent)
 	}
-	if next := i.arrive(ann, "INBOX", letterOf("x", "6@far", "In-Reply-To: <5@far>")); next != sent {
+	if next := i.keep(ann, "INBOX", letterOf("x", "6@far", "In-Reply-To: <5@far>")); next != sent {
 		t.Errorf("the answer to the answer is in %s, the letter in %s", next, sent)
 	}
 	for name, message := range map[string]string{
@@ -160,13 +160,13 @@ func TestThreadsBySubject(t *testing.T) {
 		"a stranger":    strings.Replace(letterOf("Re: Offer for you", "9@far"), "fred", "paul", 1),
 		"other subject": letterOf("Re: Offer for them", "10@far"),
 	} {
-		if got := i.arrive(ann, "INBOX", message); got == sent {
+		if got := i.keep(ann, "INBOX", message); got == sent {
 			t.Errorf("%s is in the thread", name)
 		}
 	}
-	received := i.arrive(ann, "INBOX", letterOf("Question", "20@far"))
+	received := i.keep(ann, "INBOX", letterOf("Question", "20@far"))
 	i.index()
-	if answer := i.arrive(ann, "INBOX", letterOf("Re: Question", "21@far")); answer != received {
+	if answer := i.keep(ann, "INBOX", letterOf("Re: Question", "21@far")); answer != received {
 		t.Errorf("the reminder is in %s, the question in %s", answer, received)
 	}
 }

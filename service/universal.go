@@ -35,8 +35,7 @@ func (s *Service) SetUniversalInbox(_ context.Context, who Actor, in UniversalIn
 				return err
 			}
 		}
-		a.UniversalInbox, a.UpdatedAt = out.Enabled, tx.Now()
-		return store.Accounts.Put(tx, a)
+		return s.switchInbox(tx, who, a, out.Enabled)
 	})
 	if err != nil {
 		return nil, err
@@ -46,6 +45,24 @@ func (s *Service) SetUniversalInbox(_ context.Context, who Actor, in UniversalIn
 		out.Message = "The universal inbox is on."
 	}
 	return out, nil
+}
+
+// switchInbox begins or ends the background sync of the account's external mailboxes.
+func (s *Service) switchInbox(tx *store.Tx, who Actor, a *store.Account, on bool) error {
+	was := a.UniversalInbox
+	a.UniversalInbox, a.UpdatedAt = on, tx.Now()
+	if err := store.Accounts.Put(tx, a); err != nil {
+		return err
+	}
+	if !on {
+		tx.After(func() { s.externals.idle.dropAccount(a.ID) })
+		return nil
+	}
+	if was {
+		return nil
+	}
+	_, err := s.beginExternals(tx, a.ID, who.UserID)
+	return err
 }
 
 // inboxNeeded names the enabled endpoints that want email.received.

@@ -15,10 +15,10 @@ func TestWarmupPhrasesMarkStoredMail(t *testing.T) {
 	d := i.addDomain(i.account, "example.test", nil)
 	ann, bob := i.addMailbox(d, "ann", nil), i.addMailbox(d, "bob", nil)
 	for n := range 250 {
-		i.arrive(ann, "INBOX", letterOf(fmt.Sprintf("letter %d BLUE  Bird", n), fmt.Sprintf("%d@far", n)))
+		i.keep(ann, "INBOX", letterOf(fmt.Sprintf("letter %d BLUE  Bird", n), fmt.Sprintf("%d@far", n)))
 	}
-	i.arrive(bob, "INBOX", letterOf("letter", "b1@far"))
-	i.arrive(bob, "Sent", letterOf("blue bird sent", "b2@far"))
+	i.keep(bob, "INBOX", letterOf("letter", "b1@far"))
+	i.keep(bob, "Sent", letterOf("blue bird sent", "b2@far"))
 	i.run()
 	who := Actor{AccountID: i.account.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
 	for _, phrases := range [][]string{{"nothing"}, {"hello"}, {}, {"Blue bird"}} {
@@ -37,7 +37,7 @@ func TestWarmupPhrasesMarkStoredMail(t *testing.T) {
 		t.Errorf("without warm-up mail the inbox shows %v", shown)
 	}
 	events := len(i.events(EventEmailReceived))
-	i.arrive(ann, "INBOX", letterOf("a blue bird", "new@far"))
+	i.keep(ann, "INBOX", letterOf("a blue bird", "new@far"))
 	if n := len(i.events(EventEmailReceived)); n != events {
 		t.Errorf("warm-up mail made %d events", n-events)
 	}
@@ -76,7 +76,7 @@ func TestWarmupJobGoesOnWhereItWas(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
 	for n := range 5 {
-		i.arrive(ann, "INBOX", letterOf("bird", fmt.Sprintf("%d@far", n)))
+		i.keep(ann, "INBOX", letterOf("bird", fmt.Sprintf("%d@far", n)))
 	}
 	i.update(func(tx *store.Tx) error {
 		a, err := store.Accounts.Get(tx, i.account.AccountID)

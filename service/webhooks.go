@@ -152,8 +152,7 @@ func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
 			return err
 		}
 		if !a.UniversalInbox {
-			a.UniversalInbox, a.UpdatedAt = true, tx.Now()
-			if err := store.Accounts.Put(tx, a); err != nil {
+			if err := s.switchInbox(tx, Actor{}, a, true); err != nil {
 				return err
 			}
 		}

@@ -200,9 +200,14 @@ func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
 	spec := s.spec(d)
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
-		spec.Custom = append(spec.Custom, dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)})
+		spec.Custom = append(spec.Custom, ownRecord(r))
 	}
 	return spec
+}
+
+// ownRecord is an owner's record as it is published.
+func ownRecord(r *store.CustomRecord) dnsprov.Record {
+	return dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)}
 }
 
 // spec is what the managed records of a domain are made from.
@@ -234,8 +239,23 @@ func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
 	return store.Domains.Put(tx, d)
 }
 
-// putZone writes a domain whose records have changed, its own or custom ones, and publishes them.
+// putZone writes a domain whose records have changed, its own or custom ones, and publishes them: here, or by a job at
+// the edge provider.
 func (s *Service) putZone(tx *store.Tx, d *store.Domain) error {
+	_, err := s.putZoneBy(tx, d)
+	return err
+}
+
+// putZoneBy does what putZone does, and gives the id of the job that brings the change to the edge provider, or "".
+func (s *Service) putZoneBy(tx *store.Tx, d *store.Domain) (jobID string, err error) {
+	if err := s.serveZone(tx, d); err != nil {
+		return "", err
+	}
+	return s.addEdgeSync(tx, d)
+}
+
+// serveZone does what putZone does, but for the edge provider, which a job of the caller's sees to.
+func (s *Service) serveZone(tx *store.Tx, d *store.Domain) error {
 	known, err := store.Domains.Get(tx, d.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err

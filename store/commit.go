@@ -98,6 +98,7 @@ func (s *Store) commitLoop() {
 		select {
 		case w := <-s.writes:
 			s.commit(s.gather(w))
+			s.resident.trim(s.db)
 		case <-s.closing:
 			ended = true
 			return

@@ -33,6 +33,8 @@ type Domain struct {
 	Forward      string // forward_address
 	CatchAll     string
 	SendingMode  string // direct, relay, or "" for what the installation does
+	Relay        string // the name of the relay that its mail goes through; "" for the first one
+	ListUnsub    bool   // what it sends offers to unsubscribe (RFC 8058)
 	Tags         []string
 	Notes        string
 	JobID        string // the newest job about it

@@ -304,7 +304,10 @@ func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err er
 			return false, err
 		}
 	}
-	if err := tx.deleteRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox}.key()); err != nil {
+	if err := tx.dropTextTodos(account, mailbox); err != nil {
+		return false, err
+	}
+	if err := SubscribedNames.Delete(tx, SubscriptionsID(mailbox)); err != nil {
 		return false, err
 	}
 	var key [4]byte

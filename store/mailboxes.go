@@ -26,6 +26,7 @@ type Mailbox struct {
 	SentDay        string // YYYY-MM-DD that SentToday counts
 	SentToday      int    // recipients
 	ForwardTo      string
+	Relay          string // the name of the relay that its mail goes through; "" for what its domain does
 	QuotaBytes     *int64
 	External       *External
 	LastSyncAt     time.Time

@@ -63,6 +63,11 @@ type Meta struct {
 // has referred to yet, or one that another message or submission refers to in this transaction; else the error is
 // ErrNotFound.
 func (tx *Tx) AddMessage(m *Message, meta *Meta) error {
+	m.UID = 0
+	return tx.add(m, meta)
+}
+
+func (tx *Tx) add(m *Message, meta *Meta) error {
 	if !validKeywords(m.Keywords) {
 		return ErrKeywords
 	}
@@ -76,7 +81,7 @@ func (tx *Tx) AddMessage(m *Message, meta *Meta) error {
 	return tx.insert(m, meta.row())
 }
 
-// insert puts m, whose UID and ModSeq it sets, and its meta row.
+// insert puts m, whose ModSeq and, if it is 0, UID it sets, and its meta row.
 func (tx *Tx) insert(m *Message, meta []byte) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
@@ -85,9 +90,12 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 	if c.in.uidNext == math.MaxUint32 {
 		return ErrFolderFull
 	}
-	m.UID = c.in.uidNext
+	if m.UID == 0 {
+		m.UID = c.in.uidNext
+	}
+	rises := m.UID >= c.in.uidNext
 	m.ModSeq = c.change()
-	c.in.uidNext++
+	c.in.uidNext = max(c.in.uidNext, m.UID+1)
 	c.add(m, 1)
 	if err := tx.addRef(m.Blob, messageOwner(m)); err != nil {
 		return err
@@ -100,7 +108,7 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 		return err
 	}
 	if m.Folder == InboxID {
-		if err := tx.textAwaits(m); err != nil {
+		if err := tx.textAwaits(m, rises); err != nil {
 			return err
 		}
 	}
@@ -303,7 +311,7 @@ func (tx *Tx) CopyMessage(m *Message, folder uint32) (*Message, error) {
 	if meta == nil {
 		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, ErrNotFound)
 	}
-	copied.Folder = folder
+	copied.Folder, copied.UID = folder, 0
 	if err := tx.insert(copied, bytes.Clone(meta)); err != nil { // bbolt owns what it gave
 		return nil, err
 	}

@@ -13,11 +13,13 @@ type Submission struct {
 	Subject    string    `json:",omitzero"`
 	Blob       BlobRef   `json:",omitzero"` // the message, unsigned, with CRLF line ends
 	Forward    bool      `json:",omitzero"` // it arrived here and goes on: not ours to sign, and its sender is rewritten
+	TLSReport  bool      `json:",omitzero"` // a report on failures of TLS, which arrives in spite of them (RFC 8460 section 3)
 	ReportTo   string    `json:",omitzero"` // who is told of failures where that is not the mailbox
 	EightBit   bool      `json:",omitzero"`
 	SMTPUTF8   bool      `json:",omitzero"`
 	EnvelopeID string    `json:",omitzero"` // RFC 3461 ENVID
 	Ret        string    `json:",omitzero"` // RFC 3461 RET
+	Starts     bool      `json:",omitzero"` // a conversation, rather than answering in one, and offers no way out of its list itself
 	Waiting    int       `json:",omitzero"` // recipients that are not done; the submission goes with the last one
 	CreatedAt  time.Time `json:",omitzero"`
 }
@@ -49,6 +51,8 @@ type Outgoing struct {
 	DelayTold         bool      `json:",omitzero"`
 	QueuedAt          time.Time `json:",omitzero"`
 	UpdatedAt         time.Time `json:",omitzero"`
+	BouncedAt         time.Time `json:",omitzero"`  // when email.bounced told of it
+	ComplainedAt      time.Time `json:",omitzero"`  // when email.complained did
 	Log               []Attempt `json:",omitempty"` // newest last, bounded
 }
 
@@ -73,7 +77,9 @@ func (o *Outgoing) Waits() bool { return o.Status == OutgoingQueued || o.Status 
 type Attempt struct {
 	At       time.Time `json:",omitzero"`
 	Host     string    `json:",omitzero"`
-	TLS      string    `json:",omitzero"`
+	IP       string    `json:",omitzero"`
+	TLS      string    `json:",omitzero"` // version and cipher; "" is plain
+	Auth     string    `json:",omitzero"` // what vouched for the host: dane mta-sts certificate; "" is nothing
 	Code     int       `json:",omitzero"`
 	Enhanced string    `json:",omitzero"`
 	Reply    string    `json:",omitzero"`

@@ -46,6 +46,7 @@ type Store struct {
 	failure   failure
 	records   records
 	text      textIndex
+	resident  resident // the committer's
 
 	pins    pins
 	compact compactor

@@ -16,10 +16,10 @@ type keeper interface {
 var tables = []keeper{
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
-	Mailboxes, Templates, Exports,
+	Mailboxes, SubscribedNames, RemoteBoxes, Templates, Exports,
 	Jobs,
 	Webhooks, Events, Deliveries,
-	Submissions, Outgoings, Mappings, Suppressions,
+	Submissions, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
 }
 
 func bucketNames() []string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -18,38 +19,78 @@ import (
 // at each as a whole.
 //
 // What the words of a message are, the caller says, some time after the message came: text_todo knows per mailbox from
-// which UID on none have been given, and changes in the message's own transaction. So nothing is ever missed, and a
-// store that has no index yet is one in which everything is to do.
+// which UID on none have been given, and which messages with lower UIDs came later (those of external mailboxes do), and
+// changes in the message's own transaction. So nothing is ever missed, and a store that has no index yet is one in which
+// everything is to do.
 //
 // A deleted message is found no more, since a search looks whether it is there. Its words stay until its run is made
 // anew, because many of its messages are gone, or because one has been for a day (text_gone).
 
-// A TextTodo says from which UID on the messages in INBOX of a mailbox are not in the text index.
+// A TextTodo says which messages in INBOX of a mailbox are not in the text index: those from UID on, or, if it is Single,
+// the one.
 type TextTodo struct {
 	Account, Mailbox, UID uint32
+	Single                bool
 }
 
 func (t TextTodo) key() []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, t.Account), t.Mailbox)
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 12), t.Account)
+	b = binary.BigEndian.AppendUint32(b, t.Mailbox)
+	if t.Single {
+		b = binary.BigEndian.AppendUint32(b, t.UID)
+	}
+	return b
 }
 
-// textAwaits notes that the message, which is the newest of its folder, has to be indexed.
-func (tx *Tx) textAwaits(m *Message) error {
-	var key [8]byte
-	binary.BigEndian.PutUint32(key[0:], m.Account)
-	binary.BigEndian.PutUint32(key[4:], m.Mailbox)
-	if tx.getRow(bktTextTodo, key[:]) != nil {
+func (t TextTodo) row() []byte {
+	if t.Single {
 		return nil
 	}
-	if wake := tx.s.text.wake; wake != nil {
-		tx.After(func() {
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		})
+	return binary.BigEndian.AppendUint32(nil, t.UID)
+}
+
+// textAwaits notes that the message has to be indexed; rises says that its UID is higher than any before it.
+func (tx *Tx) textAwaits(m *Message, rises bool) error {
+	t := TextTodo{m.Account, m.Mailbox, m.UID, !rises}
+	key := t.key()
+	if rises {
+		if row := tx.getRow(bktTextTodo, key); len(row) == 4 && binary.BigEndian.Uint32(row) <= m.UID {
+			return nil
+		}
 	}
-	return tx.putRow(bktTextTodo, key[:], binary.BigEndian.AppendUint32(nil, m.UID))
+	tx.After(func() {
+		select {
+		case tx.s.text.wake <- struct{}{}:
+		default:
+		}
+	})
+	return tx.putRow(bktTextTodo, key, t.row())
+}
+
+// awaitsText tells whether a message is not in the text index.
+func (tx *Tx) awaitsText(account, mailbox, uid uint32) bool {
+	row := tx.getRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox}.key())
+	return len(row) == 4 && uid >= binary.BigEndian.Uint32(row) ||
+		tx.hasRow(bktTextTodo, TextTodo{account, mailbox, uid, true}.key())
+}
+
+// hasRow tells whether there is a row, which may be empty.
+func (tx *Tx) hasRow(i messageBucket, key []byte) bool {
+	k, _ := tx.messageBucket(i).Cursor().Seek(key)
+	return bytes.Equal(k, key)
+}
+
+func (tx *Tx) dropTextTodos(account, mailbox uint32) error {
+	prefix := TextTodo{Account: account, Mailbox: mailbox}.key()
+	for k := range tx.ascend(tx.messageBucket(bktTextTodo), prefix) {
+		if !bytes.HasPrefix(k, prefix) {
+			return nil
+		}
+		if err := tx.deleteRow(bktTextTodo, bytes.Clone(k)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // textGone notes that the message is deleted, for its run.
@@ -80,19 +121,160 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 			if !bytes.HasPrefix(k, prefix) {
 				return
 			}
-			if len(k) != 8 || len(v) != 4 {
+			t := TextTodo{Account: binary.BigEndian.Uint32(k), Mailbox: binary.BigEndian.Uint32(k[4:]), Single: len(k) == 12}
+			switch {
+			case len(k) == 12 && len(v) == 0:
+				t.UID = binary.BigEndian.Uint32(k[8:])
+			case len(k) == 8 && len(v) == 4:
+				t.UID = binary.BigEndian.Uint32(v)
+			default:
 				tx.fail(fmt.Errorf("what is to be indexed %x: %w", k, errDamagedRow))
 				return
 			}
-			if !yield(TextTodo{binary.BigEndian.Uint32(k), binary.BigEndian.Uint32(k[4:]), binary.BigEndian.Uint32(v)}) {
+			if !yield(t) {
 				return
 			}
 		}
 	}
 }
 
-// TextDone notes that the messages of the mailbox are in the index up to those whose UID is t.UID.
+// TextWaiting walks the messages of an account, or of one mailbox of it if that is not 0, that are not in the text index.
+func (tx *Tx) TextWaiting(account, mailbox uint32) iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		var from TextTodo
+		for t := range tx.TextTodos(account) {
+			if mailbox != 0 && t.Mailbox != mailbox {
+				continue
+			}
+			if !t.Single {
+				from = t
+			} else if from.Mailbox == t.Mailbox && t.UID >= from.UID {
+				continue // it was among those from `from` on
+			}
+			if !tx.textWaiting(t, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (tx *Tx) textWaiting(t TextTodo, yield func(Message) bool) bool {
+	last := uint32(math.MaxUint32)
+	if t.Single {
+		last = t.UID
+	}
+	for m := range tx.Messages(t.Mailbox, InboxID, t.UID, last) {
+		if !yield(m) {
+			return false
+		}
+	}
+	return true
+}
+
+// A TextWork is some messages that are to be indexed together, newest first, and what that leaves to do.
+type TextWork struct {
+	Messages []Message
+	Done     []TextTodo
+	More     bool // there are others
+}
+
+// TextLimits bound a TextWork: its messages, those of one mailbox, and the bytes of them, each counted up to a bound.
+type TextLimits struct {
+	Most, Each int
+	Bytes      int64
+	Message    int64 // what a message counts at most
+}
+
+// TextWork picks what of an account is indexed next.
+func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
+	p := textPicker{tx: tx, limits: l}
+	for t := range tx.TextTodos(account) {
+		if t.Mailbox != p.from.Mailbox {
+			p.from, p.to, p.each = TextTodo{Mailbox: t.Mailbox, UID: math.MaxUint32}, 0, 0
+		}
+		if err := p.pick(t); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(p.work.Messages, func(a, b Message) int {
+		return comparePos(InboxPos{b.Received, b.UID, b.Mailbox}, InboxPos{a.Received, a.UID, a.Mailbox})
+	})
+	return &p.work, tx.err
+}
+
+// A textPicker picks messages of one mailbox after the other.
+type textPicker struct {
+	tx       *Tx
+	limits   TextLimits
+	work     TextWork
+	bytes    int64
+	each     int
+	from     TextTodo // of the mailbox, what is to do from a UID on
+	to       uint32   // up to where, exclusive, that is picked
+	finished bool     // the limits are reached
+}
+
+func (p *textPicker) full() bool {
+	p.finished = p.finished || len(p.work.Messages) >= p.limits.Most || p.bytes >= p.limits.Bytes
+	return p.finished || p.each >= p.limits.Each
+}
+
+func (p *textPicker) add(m Message) {
+	p.work.Messages = append(p.work.Messages, m)
+	p.bytes += min(int64(m.Blob.Length), p.limits.Message)
+	p.each++
+}
+
+func (p *textPicker) pick(t TextTodo) error {
+	switch {
+	case !t.Single:
+		return p.pickFrom(t)
+	case t.UID >= p.from.UID: // it is among those from `from` on
+		if t.UID < p.to {
+			p.work.Done = append(p.work.Done, t)
+		}
+		return nil
+	case p.full():
+		p.work.More = true
+		return nil
+	}
+	p.work.Done = append(p.work.Done, t)
+	for m := range p.tx.Messages(t.Mailbox, InboxID, t.UID, t.UID) {
+		p.add(m)
+	}
+	return nil
+}
+
+// pickFrom picks messages from a UID on.
+func (p *textPicker) pickFrom(t TextTodo) error {
+	p.from, p.to = t, t.UID
+	for m := range p.tx.Messages(t.Mailbox, InboxID, t.UID, math.MaxUint32) {
+		if p.full() {
+			p.work.More = true
+			t.UID = p.to
+			p.work.Done = append(p.work.Done, t)
+			return nil
+		}
+		p.add(m)
+		p.to = m.UID + 1
+	}
+	f, err := p.tx.Folder(t.Mailbox, InboxID)
+	switch {
+	case err == nil:
+		p.to = max(p.to, f.UIDNext)
+	case !errors.Is(err, ErrNotFound):
+		return err
+	}
+	t.UID = p.to
+	p.work.Done = append(p.work.Done, t)
+	return nil
+}
+
+// TextDone notes that what t tells of is in the index: the one message, or those of the mailbox before t.UID.
 func (tx *Tx) TextDone(t TextTodo) error {
+	if t.Single {
+		return tx.deleteRow(bktTextTodo, t.key())
+	}
 	f, err := tx.Folder(t.Mailbox, InboxID)
 	if errors.Is(err, ErrNotFound) || err == nil && t.UID >= f.UIDNext {
 		return tx.deleteRow(bktTextTodo, t.key())
@@ -100,7 +282,7 @@ func (tx *Tx) TextDone(t TextTodo) error {
 	if err != nil {
 		return err
 	}
-	return tx.putRow(bktTextTodo, t.key(), binary.BigEndian.AppendUint32(nil, t.UID))
+	return tx.putRow(bktTextTodo, t.key(), t.row())
 }
 
 // textAll notes that everything is to be indexed.
@@ -114,7 +296,7 @@ func (tx *Tx) textAll() error {
 			continue
 		}
 		for m := range tx.Messages(f.Mailbox, InboxID, 1, math.MaxUint32) {
-			if err := tx.textAwaits(&m); err != nil {
+			if err := tx.textAwaits(&m, true); err != nil {
 				return err
 			}
 			break

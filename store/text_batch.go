@@ -12,7 +12,7 @@ var ErrTextOrder = errors.New("messages of a text batch come newest first, at mo
 // A TextBatch gathers the words of messages in INBOX folders of one account, which become searchable together.
 type TextBatch struct {
 	account uint32
-	places  [][placeSize]byte
+	places  []textPlace
 	index   map[string]int
 	numbers [][]uint16 // of the messages that have each word
 	err     error

@@ -47,7 +47,7 @@ func benchTexts(b testing.TB, s *Store, messages int) (text int64) {
 				batch.Word([]byte("needle"))
 			}
 		}
-		if err := s.AddText(batch, []TextTodo{{1, 1, uint32(from + each + 1)}}, nil); err != nil {
+		if err := s.AddText(batch, []TextTodo{{Account: 1, Mailbox: 1, UID: uint32(from + each + 1)}}, nil); err != nil {
 			b.Fatal(err)
 		}
 		if err := s.TidyText(context.Background(), 1); err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -41,7 +42,7 @@ func (s *Store) TidyText(ctx context.Context, account uint32) error {
 		if len(group) == 0 {
 			return nil
 		}
-		if err := s.mergeText(ctx, group); err != nil {
+		if err := s.mergeText(ctx, group, nil); err != nil {
 			return err
 		}
 	}
@@ -79,11 +80,11 @@ func textFit(runs []textRun) []textRun {
 	return runs
 }
 
-// mergeText makes one run of several, without the messages that are gone.
-func (s *Store) mergeText(ctx context.Context, old []textRun) error {
+// mergeText makes one run of several, without the messages that are gone and those of drop.
+func (s *Store) mergeText(ctx context.Context, old []textRun, drop map[textPlace]bool) error {
 	var d *textDraft
 	err := s.View(func(tx *Tx) (err error) {
-		d, err = tx.mergedText(old)
+		d, err = tx.mergedText(old, drop)
 		return err
 	})
 	if err != nil {
@@ -169,7 +170,7 @@ func (s *Store) dropTextRun(ctx context.Context, r *textRun) error {
 // A textMerge is one run as it is merged.
 type textMerge struct {
 	run     *textRun
-	places  [][placeSize]byte
+	places  []textPlace
 	numbers []uint16 // of the new run, for each message of this one; textDead if it is gone
 	walk    *textWords
 	more    bool
@@ -178,7 +179,7 @@ type textMerge struct {
 const textDead = ^uint16(0)
 
 // mergedText reads the runs and gives what they come to together.
-func (tx *Tx) mergedText(runs []textRun) (*textDraft, error) {
+func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textDraft, error) {
 	d := &textDraft{account: runs[0].account}
 	var parts []*textMerge
 	for i := range runs {
@@ -192,7 +193,7 @@ func (tx *Tx) mergedText(runs []textRun) (*textDraft, error) {
 		}
 		parts = append(parts, p)
 	}
-	tx.renumber(d, parts)
+	tx.renumber(d, parts, drop)
 	if len(d.places) == 0 {
 		return d, nil
 	}
@@ -214,26 +215,30 @@ func (tx *Tx) mergedText(runs []textRun) (*textDraft, error) {
 	return d, nil
 }
 
-// renumber puts the messages of all parts that are still there into their order.
-func (tx *Tx) renumber(d *textDraft, parts []*textMerge) {
+// renumber puts the messages of all parts that are still there into their order. Where several have one, the newest run
+// counts.
+func (tx *Tx) renumber(d *textDraft, parts []*textMerge, drop map[textPlace]bool) {
 	type doc struct {
-		place [placeSize]byte
-		part  *textMerge
+		place textPlace
+		part  int
 		n     int
 	}
 	var docs []doc
-	for _, p := range parts {
+	for i, p := range parts {
 		p.numbers = make([]uint16, len(p.places))
 		for n, place := range p.places {
 			p.numbers[n] = textDead
-			if tx.isInInbox(d.account, place[:]) {
-				docs = append(docs, doc{place, p, n})
+			if !drop[place] && tx.isInInbox(d.account, place[:]) {
+				docs = append(docs, doc{place, i, n})
 			}
 		}
 	}
-	slices.SortFunc(docs, func(a, b doc) int { return bytes.Compare(b.place[:], a.place[:]) })
-	for _, x := range docs {
-		x.part.numbers[x.n] = uint16(len(d.places))
+	slices.SortFunc(docs, func(a, b doc) int { return cmp.Or(bytes.Compare(b.place[:], a.place[:]), cmp.Compare(b.part, a.part)) })
+	for i, x := range docs {
+		if i > 0 && x.place == docs[i-1].place {
+			continue
+		}
+		parts[x.part].numbers[x.n] = uint16(len(d.places))
 		d.places = append(d.places, x.place)
 	}
 }
@@ -322,28 +327,92 @@ func (s *Store) PurgeText(ctx context.Context) error {
 
 // purgeText is PurgeText of one account.
 func (s *Store) purgeText(ctx context.Context, account uint32) error {
-	var gone map[[placeSize]byte]time.Time
-	var stale []textRun
+	p := textPurge{drop: map[uint64]map[textPlace]bool{}}
 	err := s.View(func(tx *Tx) (err error) {
-		if gone, err = tx.textGoneOf(account); err != nil {
+		if p.gone, err = tx.textGoneOf(account); err != nil {
 			return err
 		}
-		stale, err = tx.staleRuns(account, gone)
-		return err
+		runs, err := tx.textRuns(account)
+		if err != nil {
+			return err
+		}
+		return p.look(tx, account, runs)
 	})
 	if err != nil {
 		return err
 	}
-	for _, r := range stale {
-		if err := s.mergeText(ctx, []textRun{r}); err != nil {
+	for _, r := range p.stale {
+		if err := s.mergeText(ctx, []textRun{r}, p.drop[r.id]); err != nil {
 			return err
 		}
 	}
-	return s.forgetGone(ctx, account, gone)
+	return s.forgetGone(ctx, account, p.gone)
 }
 
-func (tx *Tx) textGoneOf(account uint32) (map[[placeSize]byte]time.Time, error) {
-	gone := map[[placeSize]byte]time.Time{}
+// A textPurge finds the runs of an account that are to be made anew.
+type textPurge struct {
+	gone  map[textPlace]time.Time // what was deleted; in the end what no run will have any more
+	stale []textRun
+	drop  map[uint64]map[textPlace]bool // by run, what it must not keep although another message has its place now
+}
+
+// look goes through the runs, the newest first: that is the one to keep what several have.
+func (p *textPurge) look(tx *Tx, account uint32, runs []textRun) error {
+	before := tx.Now().Add(-textGoneFor)
+	again := map[textPlace]bool{}
+	var kept []textPlace
+	for _, r := range slices.Backward(runs) {
+		if r.state != textReady {
+			continue
+		}
+		places, err := tx.allPlaces(&r)
+		if err != nil {
+			return err
+		}
+		var dead []textPlace
+		old, drop := false, map[textPlace]bool{}
+		for _, place := range places {
+			at, gone := p.gone[place]
+			if !gone || tx.isCounted(account, place, again) {
+				continue
+			}
+			dead, drop[place] = append(dead, place), true
+			old = old || at.Before(before)
+		}
+		if len(dead) > 0 && (old || len(dead)*8 >= r.docs) {
+			p.stale = append(p.stale, r)
+			p.drop[r.id] = drop
+			continue
+		}
+		kept = append(kept, dead...)
+	}
+	for _, place := range kept {
+		delete(p.gone, place)
+	}
+	return p.keepWaiting(tx, account)
+}
+
+// isCounted tells whether there is a message in the place again, which no run that was looked at has.
+func (tx *Tx) isCounted(account uint32, place textPlace, again map[textPlace]bool) bool {
+	if again[place] || !tx.isInInbox(account, place[:]) {
+		return false
+	}
+	again[place] = true
+	return true
+}
+
+// keepWaiting keeps the notes of places whose messages of now are not indexed: then a run may have them twice.
+func (p *textPurge) keepWaiting(tx *Tx, account uint32) error {
+	for place := range p.gone {
+		if at := parsePlace(place[:], 0); tx.awaitsText(account, at.Mailbox, at.UID) {
+			delete(p.gone, place)
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) textGoneOf(account uint32) (map[textPlace]time.Time, error) {
+	gone := map[textPlace]time.Time{}
 	prefix := binary.BigEndian.AppendUint32(nil, account)
 	for k, v := range tx.ascend(tx.messageBucket(bktTextGone), prefix) {
 		if !bytes.HasPrefix(k, prefix) || len(gone) == textGoneMost {
@@ -352,46 +421,13 @@ func (tx *Tx) textGoneOf(account uint32) (map[[placeSize]byte]time.Time, error) 
 		if len(k) != 4+placeSize || len(v) != 8 {
 			return nil, fmt.Errorf("deleted message %x of the text index: %w", k, errDamagedRow)
 		}
-		gone[[placeSize]byte(k[4:])] = time.Unix(int64(binary.BigEndian.Uint64(v)), 0)
+		gone[textPlace(k[4:])] = time.Unix(int64(binary.BigEndian.Uint64(v)), 0)
 	}
 	return gone, nil
 }
 
-// staleRuns gives the runs to be made anew, and takes the messages of the others out of gone.
-func (tx *Tx) staleRuns(account uint32, gone map[[placeSize]byte]time.Time) (stale []textRun, err error) {
-	runs, err := tx.textRuns(account)
-	if err != nil {
-		return nil, err
-	}
-	before := tx.Now().Add(-textGoneFor)
-	for _, r := range runs {
-		if r.state != textReady {
-			continue
-		}
-		places, err := tx.allPlaces(&r)
-		if err != nil {
-			return nil, err
-		}
-		dead, old := 0, false
-		for _, place := range places {
-			if at, ok := gone[place]; ok {
-				dead++
-				old = old || at.Before(before)
-			}
-		}
-		if dead > 0 && (old || dead*8 >= r.docs) {
-			stale = append(stale, r)
-			continue
-		}
-		for _, place := range places {
-			delete(gone, place)
-		}
-	}
-	return stale, nil
-}
-
 // forgetGone deletes the notes of messages that no run has any more.
-func (s *Store) forgetGone(ctx context.Context, account uint32, gone map[[placeSize]byte]time.Time) error {
+func (s *Store) forgetGone(ctx context.Context, account uint32, gone map[textPlace]time.Time) error {
 	var keys [][]byte
 	for place := range gone {
 		keys = append(keys, append(binary.BigEndian.AppendUint32(nil, account), place[:]...))

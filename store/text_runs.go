@@ -7,14 +7,17 @@ import (
 	"slices"
 )
 
+// A textPlace is where a message is in the order of inboxes.
+type textPlace [placeSize]byte
+
 // A textRun is the row of a run.
 type textRun struct {
 	account        uint32
 	id             uint64
 	state          byte
 	docs           int
-	bytes          int64           // of its blocks
-	newest, oldest [placeSize]byte // of its messages
+	bytes          int64     // of its blocks
+	newest, oldest textPlace // of its messages
 }
 
 // What a run may be; only a ready one is searched.
@@ -50,7 +53,7 @@ func (r *textRun) decode(key, row []byte) error {
 	*r = textRun{
 		account: binary.BigEndian.Uint32(key), id: binary.BigEndian.Uint64(key[4:]), state: row[1],
 		docs: int(binary.BigEndian.Uint32(row[2:])), bytes: int64(binary.BigEndian.Uint64(row[6:])),
-		newest: [placeSize]byte(row[14:30]), oldest: [placeSize]byte(row[30:46]),
+		newest: textPlace(row[14:30]), oldest: textPlace(row[30:46]),
 	}
 	if r.docs > textRunDocs || r.docs == 0 {
 		return errDamagedRow
@@ -96,15 +99,15 @@ func (tx *Tx) textPlacesFrom(run *textRun, number int) ([]byte, error) {
 }
 
 // allPlaces gives the places of all messages of a run.
-func (tx *Tx) allPlaces(run *textRun) ([][placeSize]byte, error) {
-	places := make([][placeSize]byte, 0, run.docs)
+func (tx *Tx) allPlaces(run *textRun) ([]textPlace, error) {
+	places := make([]textPlace, 0, run.docs)
 	for n := 0; n < run.docs; n += textPlaces {
 		row, err := tx.textPlacesFrom(run, n)
 		if err != nil {
 			return nil, err
 		}
 		for place := range slices.Chunk(row, placeSize) {
-			places = append(places, [placeSize]byte(place))
+			places = append(places, textPlace(place))
 		}
 	}
 	return places, nil
@@ -113,7 +116,7 @@ func (tx *Tx) allPlaces(run *textRun) ([][placeSize]byte, error) {
 // A textDraft is a run that is to be written.
 type textDraft struct {
 	account uint32
-	places  [][placeSize]byte // newest first
+	places  []textPlace // newest first
 	rows    []textBlockRow
 	size    int64
 }

@@ -76,8 +76,8 @@ type InboxSearch struct {
 }
 
 // SearchInbox begins a search in the text index for messages of q that have, for each list of terms, one of the list;
-// q.Account is given always. It takes time for about cost bytes of the index. Messages that TextTodos tells of are not
-// found.
+// q.Account is given always. It takes time for about cost bytes of the index. Messages that TextWaiting tells of are not
+// found, or by the words of others that were in their places.
 func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSearch, error) {
 	runs, err := tx.textRuns(q.Account)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 func (s *InboxSearch) Cut() (InboxPos, bool) { return s.at, s.cut }
 
 // follow moves the inbox to the newest message that is not newer than the place.
-func (s *InboxSearch) follow(place [placeSize]byte) {
+func (s *InboxSearch) follow(place textPlace) {
 	before := append(make([]byte, 0, placeSize+1), place[:s.walk.size]...)
 	if s.walk.mailbox == 0 || s.walk.mailbox <= binary.BigEndian.Uint32(place[placeOfSize:]) {
 		before = append(before, 0) // the place itself counts
@@ -133,7 +133,7 @@ func (s *InboxSearch) follow(place [placeSize]byte) {
 }
 
 // candidate gives the newest message of all runs that has the words and is not newer than the place.
-func (s *InboxSearch) candidate(most [placeSize]byte) (found bool, best [placeSize]byte, err error) {
+func (s *InboxSearch) candidate(most textPlace) (found bool, best textPlace, err error) {
 	for i := range s.runs {
 		r := &s.runs[i]
 		s.cost += 10
@@ -164,7 +164,7 @@ func (s *InboxSearch) candidate(most [placeSize]byte) (found bool, best [placeSi
 
 // cutBefore ends the search, if it has cost what it may, before a run is looked at all of whose messages are older than
 // the place: what is newer than they has been looked at.
-func (s *InboxSearch) cutBefore(r *searchRun, most [placeSize]byte) bool {
+func (s *InboxSearch) cutBefore(r *searchRun, most textPlace) bool {
 	if s.cost <= s.most {
 		return false
 	}
@@ -186,7 +186,7 @@ type searchRun struct {
 	done   bool    // there are no more
 	begun  bool
 	number uint32
-	place  [placeSize]byte // of number
+	place  textPlace // of number
 
 	row   []byte // places from first on
 	first int
@@ -295,7 +295,7 @@ func (tx *Tx) addTerm(r *textRun, term TextTerm, to textSet) (cost int, err erro
 }
 
 // skip moves to the newest message that is not newer than the place.
-func (r *searchRun) skip(tx *Tx, most [placeSize]byte) error {
+func (r *searchRun) skip(tx *Tx, most textPlace) error {
 	if r.done || r.begun && bytes.Compare(r.place[:], most[:]) <= 0 {
 		return nil
 	}
@@ -312,7 +312,7 @@ func (r *searchRun) skip(tx *Tx, most [placeSize]byte) error {
 	if err != nil {
 		return err
 	}
-	r.begun, r.number, r.place = true, number, [placeSize]byte(place)
+	r.begun, r.number, r.place = true, number, textPlace(place)
 	return nil
 }
 

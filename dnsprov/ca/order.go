@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -59,10 +60,25 @@ func (c *Client) Obtain(ctx context.Context, r Request) ([][]byte, error) {
 }
 
 func (c *Client) obtain(ctx context.Context, r Request) ([][]byte, error) {
-	o, err := c.order(ctx, r)
+	if o, err := c.begun(ctx, r); o != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		chain, err := c.follow(ctx, r, o)
+		if !stale(err) {
+			return chain, err
+		}
+		// The authority may have looked while nobody was here to answer: that says nothing of the names.
+	}
+	o, err := c.begin(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+	return c.follow(ctx, r, o)
+}
+
+// follow does what an order still needs.
+func (c *Client) follow(ctx context.Context, r Request, o *acme.Order) ([][]byte, error) {
 	if o.Status == acme.StatusPending {
 		if err := c.authorize(ctx, r, o); err != nil {
 			return nil, err
@@ -75,17 +91,30 @@ func (c *Client) obtain(ctx context.Context, r Request) ([][]byte, error) {
 	return chain, Check(chain, r.Names, r.Key.Public(), c.config.Now())
 }
 
-// order gives the order that was begun before, if it still leads anywhere, or a new one.
-func (c *Client) order(ctx context.Context, r Request) (*acme.Order, error) {
-	if r.Order != "" {
-		o, err := c.acme.GetOrder(ctx, r.Order)
-		if err == nil && o.Status != acme.StatusInvalid && sameNames(o.Identifiers, r.Names) {
-			return o, nil
-		}
-		if e := (*acme.Error)(nil); err != nil && (!errors.As(err, &e) || e.StatusCode >= 500) {
-			return nil, err
-		}
+// stale reports whether an order that was begun before has come to nothing, by its error.
+func stale(err error) bool {
+	var e *acme.Error
+	return errors.As(err, new(*Refusal)) || errors.Is(err, ErrOrder) ||
+		errors.As(err, &e) && e.StatusCode < 500 && e.StatusCode != http.StatusTooManyRequests
+}
+
+// begun gives the order that was begun before; nil if there is none, or it leads nowhere any more.
+func (c *Client) begun(ctx context.Context, r Request) (*acme.Order, error) {
+	if r.Order == "" {
+		return nil, nil
 	}
+	o, err := c.acme.GetOrder(ctx, r.Order)
+	if err == nil && o.Status != acme.StatusInvalid && sameNames(o.Identifiers, r.Names) {
+		return o, nil
+	}
+	if e := (*acme.Error)(nil); err != nil && (!errors.As(err, &e) || e.StatusCode >= 500) {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// begin makes a new order.
+func (c *Client) begin(ctx context.Context, r Request) (*acme.Order, error) {
 	o, err := c.acme.AuthorizeOrder(ctx, acme.DomainIDs(r.Names...))
 	if err != nil {
 		return nil, err
@@ -180,7 +209,7 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 		if p.wire.Status != acme.StatusPending { // it has begun to look before an end of this process
 			continue
 		}
-		if _, err := c.acme.Accept(ctx, p.wire); err != nil {
+		if err := c.accept(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -198,6 +227,18 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 		return refused
 	}
 	return nil
+}
+
+// accept has the authority look. It may have begun to by itself, since it was asked before an end of this process.
+func (c *Client) accept(ctx context.Context, p proof) error {
+	_, err := c.acme.Accept(ctx, p.wire)
+	if err == nil {
+		return nil
+	}
+	if z, lost := c.acme.GetAuthorization(ctx, p.url); lost == nil && z.Status != acme.StatusPending {
+		return nil
+	}
+	return err
 }
 
 // validated waits until the authority has looked. why says what it does not like.

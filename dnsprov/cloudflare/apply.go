@@ -85,6 +85,10 @@ func (w *writer) each(ctx context.Context, changes []dnsprov.Change) error {
 		default:
 			err = w.create(ctx, *ch.Want)
 		}
+		var refused *Error
+		if errors.As(err, &refused) && refused.Status == http.StatusBadRequest && !refused.credential() && ch.Want != nil {
+			return &dnsprov.Refused{Want: *ch.Want, Err: err}
+		}
 		if err != nil {
 			return err
 		}

@@ -135,10 +135,20 @@ func (c *Client) attempt(ctx context.Context, r Request, out any) (Info, error) 
 		return Info{}, &unclear{fmt.Errorf("the answer has more than %d bytes", maxAnswer)}
 	}
 	info, err := decode(resp.StatusCode, resp.Header, body, out)
-	if e := (*Error)(nil); errors.As(err, &e) {
-		e.what = strings.ReplaceAll(e.what, c.token, "…")
+	return info, c.scrubbed(err)
+}
+
+// scrubbed keeps the token out of what the API said.
+func (c *Client) scrubbed(err error) error {
+	var refused *Error
+	var lost *unclear
+	switch {
+	case errors.As(err, &refused):
+		refused.what = strings.ReplaceAll(refused.what, c.token, "…")
+	case errors.As(err, &lost) && strings.Contains(lost.Error(), c.token):
+		return &unclear{errors.New(strings.ReplaceAll(lost.Error(), c.token, "…"))}
 	}
-	return info, err
+	return err
 }
 
 func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {

@@ -195,12 +195,12 @@ func TestTheTokenGoesNowhereElse(t *testing.T) {
 			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 			return
 		}
-		w.WriteHeader(http.StatusBadRequest)
+		w.WriteHeader(map[string]int{http.MethodDelete: http.StatusBadRequest, http.MethodPost: http.StatusInternalServerError}[r.Method])
 		_, _ = w.Write([]byte(`{"success":false,"errors":[{"code":6003,"message":"bad token ` + r.Header.Get("Authorization") + `"}],"messages":[],"result":null}`))
 	}))
 	defer api.Close()
 	c := cloudflare.New(cloudflare.Config{BaseURL: api.URL, Token: testToken, Pause: time.Microsecond})
-	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPost} {
 		_, err := c.Call(t.Context(), cloudflare.Request{Method: method, Path: "/zones", Repeat: true}, nil)
 		if err == nil || strings.Contains(err.Error(), testToken) {
 			t.Errorf("%s: %v", method, err)

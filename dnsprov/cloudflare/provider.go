@@ -47,6 +47,9 @@ func (c *Client) list(ctx context.Context, z *Zone, at dnsprov.Place) ([]dnsprov
 		}
 		for _, r := range found {
 			one := r.common(at.Mark)
+			if one.Type == "CNAME" && one.Name == z.Name { // of the zone itself it always is
+				one.Type = dnsprov.Flattened
+			}
 			if within(one.Name, at.Domain) && plainID(r.ID) && !seen[r.ID] {
 				seen[r.ID] = true
 				out = append(out, one)

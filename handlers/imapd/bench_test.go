@@ -1,6 +1,7 @@
 package imapd
 
 import (
+	"bufio"
 	"fmt"
 	"strings"
 	"sync"
@@ -38,6 +39,7 @@ func BenchmarkTenThousand(b *testing.B) {
 			c := h.login(b)
 			c.conn.SetDeadline(time.Time{})
 			c.ok("SELECT INBOX")
+			c.in = bufio.NewReaderSize(c.conn, 1<<20)
 			for b.Loop() {
 				c.send("b " + command + "\r\n")
 				for {
@@ -73,4 +75,16 @@ func benchmarkIdle(b *testing.B, h *host) {
 		after += time.Since(delivered)
 	}
 	b.ReportMetric(float64(after.Microseconds())/float64(b.N), "µs-after-delivery/op")
+}
+
+// BenchmarkCopy measures how long others wait for a COPY that is there as a whole or not at all.
+func BenchmarkCopy(b *testing.B) {
+	h := serve(b, nil)
+	fill(b, h, 5000)
+	c := h.login(b)
+	c.conn.SetDeadline(time.Time{})
+	c.ok("SELECT INBOX")
+	for b.Loop() {
+		c.ok("COPY 1:5000 Archive")
+	}
 }

@@ -1,6 +1,7 @@
 package imapd
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +50,25 @@ func TestFetchItems(t *testing.T) {
 	c.has(c.ok("FETCH 1:4294967295 FLAGS"), `* 1 FETCH (UID 1 FLAGS (\Seen))`)
 	c.has(c.ok("UID FETCH 999:* FLAGS"), `* 1 FETCH (UID 1 FLAGS (\Seen))`)
 	c.expect("BAD", "FETCH 1 BODY[MIME]")
+}
+
+func TestFetchBinaryRange(t *testing.T) {
+	h := serve(t, nil)
+	h.put(t, "INBOX", mixed, service.FlagSeen)
+	c := h.login(t)
+	c.ok("SELECT INBOX")
+	for command, want := range map[string]string{
+		"BINARY.PEEK[2]<1.3>":                    "* 1 FETCH (BINARY[2]<1> ~{3}|\x01\x02\x03 UID 1)",
+		"(BINARY.PEEK[2]<3.100> MODSEQ)":         "* 1 FETCH (BINARY[2]<3> ~{2}|\x03\x04 MODSEQ (6) UID 1)",
+		"(BINARY[2]<9.9> BINARY.SIZE[2])":        "* 1 FETCH (BINARY[2]<9> ~{0}| UID 1 BINARY.SIZE[2] 5)",
+		"BODY.PEEK[HEADER.FIELDS.NOT (TO)]<0.4>": "* 1 FETCH (BODY[HEADER.FIELDS.NOT (\"TO\")]<0> {4}|From)",
+	} {
+		got := slices.DeleteFunc(c.ok("FETCH 1 %s", command), func(l string) bool { return strings.HasPrefix(l, "* OK [HIGHEST") })
+		want = strings.ReplaceAll(want, "(6)", fmt.Sprintf("(%d)", modSeqOf(t, c.ok("STATUS INBOX (HIGHESTMODSEQ)"))))
+		if strings.Join(got, "|") != want {
+			t.Errorf("FETCH %s: %q, want %q", command, got, want)
+		}
+	}
 }
 
 func TestExamineChangesNothing(t *testing.T) {
@@ -133,6 +153,56 @@ func TestFoldersBySpecialUseAndName(t *testing.T) {
 	}
 	c.expect("NO [USEATTR]", `CREATE Gone (USE (\Sent))`)
 	c.expect("NO [USEATTR]", `CREATE Gone (USE (\All))`)
+}
+
+// TestSubscriptionsOutliveFolders: a name stays subscribed until its owner takes that back (RFC 3501 section 6.3.6).
+func TestSubscriptionsOutliveFolders(t *testing.T) {
+	h := serve(t, nil)
+	c := h.login(t)
+	for _, name := range []string{"INBOX", "Sent", "Drafts", "Junk", "Trash", "Archive"} {
+		c.ok("UNSUBSCRIBE %s", name)
+	}
+	if got := c.ok(`LSUB "" *`); len(got) > 0 {
+		t.Fatalf("LSUB: %q", got)
+	}
+	c.ok("SUBSCRIBE Lists/Go")
+	c.ok("SUBSCRIBE Lists/Go")
+	if got := c.ok(`LSUB "" *`); !slices.Equal(got, []string{`* LSUB (\Noselect) "/" "Lists/Go"`}) {
+		t.Errorf("a name without a folder: %q", got)
+	}
+	if got := c.ok(`LIST (SUBSCRIBED) "" *`); !slices.Equal(got, []string{`* LIST (\NonExistent \Subscribed) "/" "Lists/Go"`}) {
+		t.Errorf("LIST (SUBSCRIBED): %q", got)
+	}
+	c.ok("CREATE Lists/Go")
+	c.has(c.ok(`LIST (SUBSCRIBED) "" *`), `* LIST (\HasNoChildren \Subscribed) "/" "Lists/Go"`)
+	if got := c.ok(`LSUB "" %%`); !slices.Equal(got, []string{`* LSUB (\Noselect) "/" "Lists"`}) {
+		t.Errorf("LSUB of a level: %q", got)
+	}
+	if got := c.ok(`LSUB "" *`); !slices.Equal(got, []string{`* LSUB (\HasNoChildren \Subscribed) "/" "Lists/Go"`}) {
+		t.Errorf("LSUB: %q", got)
+	}
+	c.ok("SUBSCRIBE Other")
+	c.ok("RENAME Lists/Go Other")
+	c.ok("DELETE Other")
+	c.has(c.ok(`LIST (SUBSCRIBED) "" *`), `* LIST (\NonExistent \Subscribed) "/" "Other"`)
+	c.ok("UNSUBSCRIBE Other")
+	if got := c.ok(`LIST (SUBSCRIBED) "" *`); len(got) > 0 {
+		t.Errorf("after UNSUBSCRIBE: %q", got)
+	}
+	c.expect("NO [CANNOT]", `SUBSCRIBE "a*"`)
+}
+
+// TestRenameKeepsRoles: what a folder is for goes with it, UIDs and all.
+func TestRenameKeepsRoles(t *testing.T) {
+	h := serve(t, nil)
+	h.put(t, "Sent", letter("one"), service.FlagSeen)
+	c := h.login(t)
+	c.ok("RENAME Sent Old/Gesendet")
+	c.has(c.ok(`LIST "" Old/*`), `* LIST (\HasNoChildren \Sent) "/" "Old/Gesendet"`)
+	c.has(c.ok("STATUS Old/Gesendet (MESSAGES UIDNEXT)"), "* STATUS \"Old/Gesendet\" (MESSAGES 1 UIDNEXT 2)")
+	c.ok("CREATE INBOX/Below")
+	c.ok("RENAME INBOX Before")
+	c.ok("STATUS INBOX/Below (MESSAGES)") // stays where it is
 }
 
 func TestRenameInboxMovesItsMessages(t *testing.T) {

@@ -1,7 +1,11 @@
 package imapd
 
 import (
+	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
@@ -19,10 +23,12 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 		return err
 	}
 	sel := ss.selected
+	options.UID = options.UID || hasBinaryRange(options) // something must follow it in the answer
 	f := &fetch{session: ss, w: w, options: options, structure: needsStructure(options), blobs: needsBlob(options)}
 	marks := !sel.readOnly && marksSeen(options)
 	for uids := sel.view.pick(set, sel.saved); len(uids) > 0; {
-		rows, rest, err := ss.server.Service.MessageRows(ss.wire.ctx, ss.user, sel.folder, uids, f.structure)
+		rows, rest, err := ss.server.Service.MessageRows(ss.wire.ctx, ss.user, sel.folder, uids,
+			service.RowQuery{Structure: f.structure, ChangedSince: ss.asks.changedSince})
 		if err != nil {
 			return ss.answer(err)
 		}
@@ -48,6 +54,10 @@ func needsStructure(o *imap.FetchOptions) bool {
 
 func needsBlob(o *imap.FetchOptions) bool {
 	return len(o.BodySection)+len(o.BinarySection)+len(o.BinarySectionSize) > 0
+}
+
+func hasBinaryRange(o *imap.FetchOptions) bool {
+	return slices.ContainsFunc(o.BinarySection, func(s *imap.FetchItemBinarySection) bool { return s.Partial != nil })
 }
 
 // marksSeen tells whether any item sets \Seen.
@@ -120,13 +130,20 @@ func (f *fetch) message(row *service.MessageRow, seen map[uint32]service.Message
 		defer blob.Close()
 		s.blob = blob
 	}
-	items, err := f.items(&s)
+	items, ranges, err := f.items(&s)
 	if err != nil {
 		return err
 	}
 	showFlags := f.options.Flags
 	if now, ok := seen[row.UID]; ok {
 		row, showFlags = &now, true
+	}
+	first := string(ranges)
+	if f.session.asks.modSeq || showFlags && !f.options.Flags && f.session.condStore {
+		first += modSeqItem(row.ModSeq)
+	}
+	if first != "" {
+		f.session.wire.amendFetch(first)
 	}
 	m := f.w.CreateMessage(sel.view.seq(row.UID))
 	f.facts(m, row, &s, showFlags)
@@ -171,31 +188,59 @@ type item interface {
 	write(m *imapserver.FetchResponseWriter) error
 }
 
-// items finds those of a message before any of its answer is written, so that what cannot be had is refused in time.
-func (f *fetch) items(s *source) ([]item, error) {
-	var out []item
+// items finds those of a message before any of its answer is written, so that what cannot be had is refused in time. ranges
+// are the ranges of BINARY sections as they stand in the answer.
+func (f *fetch) items(s *source) (out []item, ranges []byte, err error) {
 	for _, section := range f.options.BodySection {
 		r, err := s.section(section)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		out = append(out, bodyItem{section, r})
 	}
 	for _, section := range f.options.BinarySection {
 		c, err := s.binary(section.Part)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		out = append(out, binaryItem{section, c})
+		if section.Partial == nil {
+			out = append(out, binaryItem{section, c})
+		} else if ranges, err = appendRange(ranges, section, c); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, section := range f.options.BinarySectionSize {
 		c, err := s.binary(section.Part)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		out = append(out, sizeItem{section, c.size})
 	}
-	return out, nil
+	return out, ranges, nil
+}
+
+const maxRange = 1 << 20 // bytes of all ranges of BINARY sections in one answer
+
+// appendRange adds a range of a BINARY section with the place where it begins (RFC 3516 section 4.2), which go-imap leaves out.
+func appendRange(to []byte, section *imap.FetchItemBinarySection, c decoded) ([]byte, error) {
+	off, n := partial(section.Partial, c.size)
+	if int64(len(to))+n > maxRange {
+		return nil, refused(imap.ResponseCodeLimit, "Ask for at most 1 MiB of BINARY ranges at a time")
+	}
+	var path []string
+	for _, number := range section.Part {
+		path = append(path, strconv.Itoa(number))
+	}
+	to = fmt.Appendf(to, "BINARY[%s]<%d> ~{%d}\r\n", strings.Join(path, "."), section.Partial.Offset, n)
+	r := c.open()
+	if _, err := io.CopyN(io.Discard, r, off); err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(r, n))
+	if err == nil && int64(len(content)) != n {
+		err = io.ErrUnexpectedEOF
+	}
+	return append(append(to, content...), ' '), err
 }
 
 type bodyItem struct {
@@ -214,12 +259,8 @@ type binaryItem struct {
 }
 
 func (i binaryItem) write(m *imapserver.FetchResponseWriter) error {
-	off, n := partial(i.section.Partial, i.content.size)
-	r := i.content.open()
-	if _, err := io.CopyN(io.Discard, r, off); err != nil {
-		return err
-	}
-	return stream(m.WriteBinarySection(i.section, n), r, n)
+	n := i.content.size
+	return stream(m.WriteBinarySection(i.section, n), i.content.open(), n)
 }
 
 type sizeItem struct {

@@ -1,6 +1,7 @@
 package imapd
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/emersion/go-imap/v2"
@@ -104,19 +105,48 @@ func (ss *session) Store(w *imapserver.FetchWriter, set imap.NumSet, change *ima
 	}
 	uids := sel.view.pick(set, sel.saved)
 	rows, err := ss.server.Service.ChangeFlags(ss.wire.ctx, ss.user, sel.folder, uids,
-		service.FlagChange{Op: flagOps[change.Op], Flags: flags, Keywords: keywords})
-	sel.note(rows)
-	if err == nil && !change.Silent {
-		err = ss.writeFlags(w, rows)
+		service.FlagChange{Op: flagOps[change.Op], Flags: flags, Keywords: keywords, UnchangedSince: ss.asks.unchangedSince})
+	done := slices.DeleteFunc(slices.Clone(rows), func(row service.MessageRow) bool { return row.Kept })
+	sel.note(done)
+	if err == nil && (!change.Silent || ss.condStore) {
+		err = ss.writeFlags(w, done, change.Silent)
+	}
+	if err == nil && len(done) < len(rows) {
+		return ss.modified(set, rows)
 	}
 	return ss.answer(err)
 }
 
-func (ss *session) writeFlags(w *imapserver.FetchWriter, rows []service.MessageRow) error {
+// modified says that a conditional STORE has left some messages as they were (RFC 7162 section 3.1.3).
+func (ss *session) modified(set imap.NumSet, rows []service.MessageRow) error {
+	var nums []uint32
 	for _, row := range rows {
+		if !row.Kept {
+			continue
+		}
+		if _, ok := set.(imap.SeqSet); ok {
+			nums = append(nums, ss.selected.view.seq(row.UID))
+		} else {
+			nums = append(nums, row.UID)
+		}
+	}
+	return &imap.Error{
+		Type: imap.StatusResponseTypeOK, Code: imap.ResponseCode("MODIFIED " + seqSet(nums).String()),
+		Text: "Some messages have changed since",
+	}
+}
+
+// writeFlags tells what messages have now. A client that wants silence is told their MODSEQ alone.
+func (ss *session) writeFlags(w *imapserver.FetchWriter, rows []service.MessageRow, silent bool) error {
+	for _, row := range rows {
+		if ss.condStore {
+			ss.wire.amendFetch(modSeqItem(row.ModSeq))
+		}
 		m := w.CreateMessage(ss.selected.view.seq(row.UID))
 		m.WriteUID(imap.UID(row.UID))
-		m.WriteFlags(flagsOf(&row))
+		if !silent {
+			m.WriteFlags(flagsOf(&row))
+		}
 		if err := m.Close(); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package imapd
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/emersion/go-imap/v2"
@@ -30,6 +31,7 @@ func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.Selec
 		own: map[uint32]uint64{}, keywords: s.Keywords,
 	}
 	ss.selected = sel
+	ss.tellHighest(s.Folder.ModSeq)
 	data := &imap.SelectData{
 		Flags: folderFlags(s.Keywords), PermanentFlags: []imap.Flag{}, NumMessages: uint32(len(s.UIDs)),
 		UIDNext: imap.UID(s.Folder.UIDNext), UIDValidity: s.Folder.UIDValidity,
@@ -102,6 +104,13 @@ func (ss *session) status(f *service.Folder, options *imap.StatusOptions) (*imap
 		Mailbox: f.Name, NumMessages: &f.Messages, NumRecent: &recent, UIDNext: imap.UID(f.UIDNext),
 		UIDValidity: f.UIDValidity, NumUnseen: &f.Unseen, Size: &f.Bytes, AppendLimit: &limit,
 	}
+	if ss.asks.highest {
+		text := " HIGHESTMODSEQ " + strconv.FormatUint(f.ModSeq, 10)
+		if *options == (imap.StatusOptions{}) {
+			text = text[1:]
+		}
+		ss.wire.amendEnd("* STATUS ", ")\r\n", text)
+	}
 	if !options.NumDeleted && !options.DeletedStorage {
 		return data, nil
 	}
@@ -148,7 +157,57 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 			return err
 		}
 	}
+	if options.SelectSubscribed {
+		return ss.listSubscribed(w, match, folders)
+	}
 	return nil
+}
+
+// listSubscribed lists the subscriptions that no folder answers to. LSUB also tells of names above subscribed ones that
+// "%" has stopped at (RFC 3501 section 6.3.9).
+func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, folders []*service.Folder) error {
+	names, err := ss.server.Service.SubscribedNames(ss.wire.ctx, ss.user)
+	if err != nil {
+		return ss.answer(err)
+	}
+	attrs := []imap.MailboxAttr{imap.MailboxAttrNonExistent, imap.MailboxAttrSubscribed}
+	if ss.asks.verb == "LSUB" {
+		attrs = []imap.MailboxAttr{imap.MailboxAttrNoSelect}
+		names = append(names, levelsAbove(names, folders, match)...)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if !match.has(name) {
+			continue
+		}
+		if err := w.WriteList(&imap.ListData{Mailbox: name, Delim: delimiter, Attrs: attrs}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// levelsAbove gives the names above subscribed ones that are not subscribed themselves and at which a pattern stops.
+func levelsAbove(names []string, folders []*service.Folder, match patterns) []string {
+	subscribed := slices.Clone(names)
+	for _, f := range folders {
+		if f.Subscribed {
+			subscribed = append(subscribed, f.Name)
+		}
+	}
+	slices.Sort(subscribed)
+	var above []string
+	for _, name := range subscribed {
+		for i := range name {
+			if name[i] != delimiter || !match.stopsAt(name[:i]) {
+				continue
+			}
+			if _, is := slices.BinarySearch(subscribed, name[:i]); !is {
+				above = append(above, name[:i])
+			}
+		}
+	}
+	return above
 }
 
 func boolRank(b bool) int {

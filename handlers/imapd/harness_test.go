@@ -2,6 +2,7 @@ package imapd
 
 import (
 	"bufio"
+	"compress/flate"
 	"context"
 	"errors"
 	"fmt"
@@ -131,7 +132,7 @@ func dial(t testing.TB, addr string) *talker {
 
 func talk(t testing.TB, conn net.Conn) *talker {
 	conn.SetDeadline(time.Now().Add(30 * time.Second))
-	return &talker{t: t, conn: conn, in: bufio.NewReaderSize(conn, 1<<20)}
+	return &talker{t: t, conn: conn, in: bufio.NewReader(conn)}
 }
 
 // login is dial, the greeting, and a log-in as ann.
@@ -217,4 +218,18 @@ func (c *talker) bye() string {
 		c.t.Fatalf("no BYE in %q", rest)
 	}
 	return strings.TrimSpace(string(rest[i:]))
+}
+
+// flateConn compresses what is written to it.
+type flateConn struct {
+	net.Conn
+	zips *flate.Writer
+}
+
+func (c flateConn) Write(p []byte) (int, error) {
+	n, err := c.zips.Write(p)
+	if err != nil {
+		return n, err
+	}
+	return n, c.zips.Flush()
 }

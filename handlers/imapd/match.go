@@ -3,6 +3,7 @@ package imapd
 import (
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,7 +56,8 @@ func countKeys(c *imap.SearchCriteria) int {
 }
 
 func needsParts(c *imap.SearchCriteria) bool {
-	if len(c.Header)+len(c.Body)+len(c.Text) > 0 || !c.SentSince.IsZero() || !c.SentBefore.IsZero() {
+	fields := slices.ContainsFunc(c.Header, func(h imap.SearchCriteriaHeaderField) bool { return h.Key != modSeqKey })
+	if fields || len(c.Body)+len(c.Text) > 0 || !c.SentSince.IsZero() || !c.SentBefore.IsZero() {
 		return true
 	}
 	return slices.ContainsFunc(c.Not, func(c imap.SearchCriteria) bool { return needsParts(&c) }) ||
@@ -180,6 +182,12 @@ func meetsSent(c *candidate, key *imap.SearchCriteria) (bool, error) {
 
 func meetsHeader(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	for _, h := range key.Header {
+		if h.Key == modSeqKey {
+			if since, err := strconv.ParseUint(h.Value, 10, 64); err != nil || c.row.ModSeq < since {
+				return false, nil
+			}
+			continue
+		}
 		if ok, err := c.hasHeader(h.Key, h.Value); !ok || err != nil {
 			return false, err
 		}

@@ -1,11 +1,14 @@
 package imapd
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
+
+	"github.com/mailstead/mailstead/service"
 )
 
 const searchTime = 30 * time.Second
@@ -15,7 +18,7 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	sel := ss.selected
-	found, err := ss.find(criteria)
+	found, highest, err := ss.find(criteria)
 	if err != nil {
 		if options.ReturnSave {
 			sel.saved = nil // RFC 5182 section 2.1
@@ -35,6 +38,9 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	data := &imap.SearchData{All: seqSet(nums), Count: uint32(len(nums))}
 	if kind == imapserver.NumKindUID {
 		data.All = uidSet(nums)
+	}
+	if len(nums) > 0 && ss.asks.searchModSeq {
+		ss.tellSearchModSeq(highest)
 	}
 	if len(nums) > 0 {
 		data.Min, data.Max = nums[0], nums[len(nums)-1]
@@ -58,19 +64,18 @@ func saved(found []uint32, o *imap.SearchOptions) []uint32 {
 	return slices.Compact(out)
 }
 
-// find gives the UIDs of the messages that meet the criteria.
-func (ss *session) find(criteria *imap.SearchCriteria) ([]uint32, error) {
+// find gives the UIDs of the messages that meet the criteria, and their greatest MODSEQ.
+func (ss *session) find(criteria *imap.SearchCriteria) (found []uint32, highest uint64, err error) {
 	sel := ss.selected
 	q, err := newQuery(criteria, sel.view, sel.saved)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var found []uint32
 	until := time.Now().Add(searchTime)
 	for uids := q.candidates(); len(uids) > 0; {
-		rows, rest, err := ss.server.Service.MessageRows(ss.wire.ctx, ss.user, sel.folder, uids, q.structure)
+		rows, rest, err := ss.server.Service.MessageRows(ss.wire.ctx, ss.user, sel.folder, uids, service.RowQuery{Structure: q.structure})
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		uids = rest
 		for i := range rows {
@@ -78,17 +83,26 @@ func (ss *session) find(criteria *imap.SearchCriteria) ([]uint32, error) {
 			ok, err := q.match(c)
 			c.close()
 			if err != nil && !isGone(err) {
-				return nil, err
+				return nil, 0, err
 			}
 			if ok && err == nil {
-				found = append(found, rows[i].UID)
+				found, highest = append(found, rows[i].UID), max(highest, rows[i].ModSeq)
 			}
 			if time.Now().After(until) {
-				return nil, refused(imap.ResponseCodeLimit, "The search takes too long; search for less")
+				return nil, 0, refused(imap.ResponseCodeLimit, "The search takes too long; search for less")
 			}
 		}
 	}
-	return found, nil
+	return found, highest, nil
+}
+
+// tellSearchModSeq has the answer of a search by MODSEQ say the greatest one that was found (RFC 7162 section 3.1.5).
+func (ss *session) tellSearchModSeq(highest uint64) {
+	if ss.asks.extendedSearch || ss.conn.EnabledCaps().Has(imap.CapIMAP4rev2) {
+		ss.wire.amendEnd("* ESEARCH", "\r\n", fmt.Sprintf(" MODSEQ %d", highest))
+		return
+	}
+	ss.wire.amendEnd("* SEARCH", "\r\n", fmt.Sprintf(" (MODSEQ %d)", highest))
 }
 
 // opener gives the function that opens a message if its bytes must be searched.

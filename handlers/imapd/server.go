@@ -32,12 +32,16 @@ type Server struct {
 	MaxConnections int           // in all
 	MaxPerAddress  int           // from one IPv4 address or IPv6 /64
 	MaxPerMailbox  int           // log-ins at a time
+	MaxCompressed  int           // connections that are compressed, each of which takes 45 KB more
 	LoginTime      time.Duration // from connecting to having logged in
 	IdleTime       time.Duration // between commands
 	Grace          time.Duration // for commands that run when the server stops
 
+	packers *packers
+
 	mu        sync.Mutex
 	total     int
+	packed    int // connections that are compressed
 	addresses map[netip.Prefix]int
 	mailboxes map[uint32]int
 }
@@ -46,13 +50,14 @@ type Server struct {
 func New(s *service.Service) *Server {
 	return &Server{
 		Service: s, Log: slog.Default(),
-		MaxConnections: 5000, MaxPerAddress: 200, MaxPerMailbox: 50,
+		MaxConnections: 5000, MaxPerAddress: 200, MaxPerMailbox: 50, MaxCompressed: 1000,
 		LoginTime: time.Minute, IdleTime: 30 * time.Minute, Grace: 5 * time.Second,
-		addresses: map[netip.Prefix]int{}, mailboxes: map[uint32]int{},
+		packers: newPackers(), addresses: map[netip.Prefix]int{}, mailboxes: map[uint32]int{},
 	}
 }
 
-// caps are what is told on top of what go-imap always does: SASL-IR, LITERAL-, UNSELECT, ENABLE, IDLE, UTF8=ACCEPT.
+// caps are what is told on top of what go-imap always does: SASL-IR, LITERAL-, UNSELECT, ENABLE, IDLE, UTF8=ACCEPT. What
+// go-imap does not know, the wire adds.
 var caps = imap.CapSet{
 	imap.CapIMAP4rev1: {}, imap.CapIMAP4rev2: {}, imap.CapNamespace: {}, imap.CapUIDPlus: {}, imap.CapESearch: {},
 	imap.CapSearchRes: {}, imap.CapListExtended: {}, imap.CapListStatus: {}, imap.CapMove: {}, imap.CapStatusSize: {},
@@ -233,6 +238,23 @@ func (s *Server) logout(mailbox uint32) {
 	if s.mailboxes[mailbox]--; s.mailboxes[mailbox] == 0 {
 		delete(s.mailboxes, mailbox)
 	}
+}
+
+// mayCompress counts a connection that is to be compressed, if the limit allows it.
+func (s *Server) mayCompress() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.packed >= s.MaxCompressed {
+		return false
+	}
+	s.packed++
+	return true
+}
+
+func (s *Server) endCompress() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.packed--
 }
 
 // networkOf is what the limit for one address counts by.

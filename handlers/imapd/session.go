@@ -21,10 +21,15 @@ type session struct {
 	wire   *wire
 	user   service.MailboxUser // MailboxID is "" before log-in
 	failed int
+	asks   asks // of the command that the parser runs
+	// compressing says that the connection counts among those that are compressed.
+	compressing bool
 
 	mu       sync.Mutex // idling may not have ended when the next command comes
 	selected *selected
 	closed   bool
+	// condStore says that changes are told with their MODSEQ (RFC 7162).
+	condStore bool
 }
 
 var (
@@ -38,7 +43,9 @@ func (s *Server) newSession(c *imapserver.Conn) (imapserver.Session, *imapserver
 		return nil, nil, fmt.Errorf("IMAP session on a %T", c.NetConn())
 	}
 	w.setSession(true)
-	return &session{server: s, conn: c, wire: w}, &imapserver.GreetingData{}, nil
+	ss := &session{server: s, conn: c, wire: w}
+	w.front = ss.front
+	return ss, &imapserver.GreetingData{}, nil
 }
 
 // Close ends the session.
@@ -50,6 +57,9 @@ func (ss *session) Close() error {
 	if ss.user.MailboxID != "" {
 		ss.server.logout(ss.user.Mailbox)
 		ss.user = service.MailboxUser{}
+	}
+	if ss.compressing {
+		ss.server.endCompress()
 	}
 	ss.wire.setSession(false)
 	return nil
@@ -110,6 +120,10 @@ func (ss *session) answer(err error) error {
 	if err == nil {
 		return nil
 	}
+	return ss.explain(err)
+}
+
+func (ss *session) explain(err error) *imap.Error {
 	var given *imap.Error
 	if errors.As(err, &given) {
 		return given

@@ -15,9 +15,9 @@ import (
 // capsBeforeTLS: little is taken before TLS, so go-imap's parser comes in only after it.
 func capsBeforeTLS(config *tls.Config) string {
 	if config == nil {
-		return "IMAP4rev2 IMAP4rev1 LOGINDISABLED"
+		return "IMAP4rev2 IMAP4rev1 ID LOGINDISABLED"
 	}
-	return "IMAP4rev2 IMAP4rev1 STARTTLS LOGINDISABLED"
+	return "IMAP4rev2 IMAP4rev1 ID STARTTLS LOGINDISABLED"
 }
 
 const maxPlainCommands = 20
@@ -74,12 +74,12 @@ func handshake(ctx context.Context, conn net.Conn, config *tls.Config, until tim
 	return secure, conn.SetDeadline(time.Time{})
 }
 
-// plainCommand divides a line into tag and verb. A line that announces a non-synchronizing literal is none: the literal
-// would run as commands.
+// plainCommand divides a line into tag and verb. A line that announces a literal is none: a non-synchronizing one
+// would run as commands, and nothing here needs one.
 func plainCommand(line []byte) (tag, verb string, ok bool) {
 	line = bytes.TrimRight(line, "\r\n")
 	fields := strings.Fields(string(line))
-	if len(fields) < 2 || bytes.HasSuffix(line, []byte("+}")) {
+	if len(fields) < 2 || bytes.HasSuffix(line, []byte("}")) {
 		return "", "", false
 	}
 	for _, c := range []byte(fields[0]) {
@@ -96,6 +96,8 @@ func answerPlain(tag, verb string, config *tls.Config) (answer string, goOn bool
 		return "* CAPABILITY " + capsBeforeTLS(config) + "\r\n" + tag + " OK CAPABILITY completed\r\n", true
 	case verb == "NOOP":
 		return tag + " OK NOOP completed\r\n", true
+	case verb == "ID":
+		return "* ID (\"name\" \"Mailstead\")\r\n" + tag + " OK ID completed\r\n", true
 	case verb == "STARTTLS" && config == nil:
 		return tag + " NO This server has no certificate\r\n", true
 	case verb == "STARTTLS":

@@ -71,7 +71,7 @@ func (ss *session) poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 			return err
 		}
 	}
-	return sel.tellFlags(w, changed)
+	return ss.tellFlags(w, changed)
 }
 
 // cut ends the connection, as go-imap does after any error of Poll; first the client is told why.
@@ -110,8 +110,8 @@ func (sel *selected) tellGone(write func(seq uint32) error) error {
 	return nil
 }
 
-func (sel *selected) tellFlags(w *imapserver.UpdateWriter, rows []service.MessageRow) error {
-	fresh := false
+func (ss *session) tellFlags(w *imapserver.UpdateWriter, rows []service.MessageRow) error {
+	sel, fresh := ss.selected, false
 	for _, row := range rows {
 		for _, k := range row.Keywords {
 			if !service.HasKeyword(sel.keywords, k) && len(sel.keywords) < maxToldKeywords {
@@ -129,6 +129,9 @@ func (sel *selected) tellFlags(w *imapserver.UpdateWriter, rows []service.Messag
 		seq := sel.view.seq(row.UID)
 		if seq == 0 {
 			continue
+		}
+		if ss.condStore {
+			ss.wire.amendFetch(modSeqItem(row.ModSeq))
 		}
 		if err := w.WriteMessageFlags(seq, imap.UID(row.UID), flagsOf(&row)); err != nil {
 			return err

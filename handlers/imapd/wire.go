@@ -4,24 +4,23 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"time"
 )
 
 const (
-	maxCommand  = 48 << 10 // bytes of one command without its literals; go-imap goes wrong past 50 KiB
-	maxLiteral  = 4096     // bytes of a literal that is not a message; go-imap takes no more
-	maxLiterals = 64 << 10 // bytes of all such literals of one command
-	outBuffer   = 32 << 10 // bytes of answers that are gathered before they are sent
-	lineTime    = time.Minute
-	writeTime   = time.Minute // for each piece of outBuffer bytes
-	lingerTime  = time.Second
-	lingerSize  = 1 << 20
-	slowest     = 8 << 10 // bytes a second that a message must come in with
+	maxCommand = 48 << 10    // bytes of one command, its strings included; go-imap goes wrong past 50 KiB
+	maxLiteral = 4096        // bytes of a literal that is not a message
+	outBuffer  = 32 << 10    // bytes of answers that are gathered before they are sent
+	lineTime   = time.Minute // for a command from its first byte, without the message of an APPEND
+	writeTime  = time.Minute // for each piece of outBuffer bytes
+	lingerTime = time.Second
+	lingerSize = 1 << 20
+	slowest    = 8 << 10 // bytes a second that a message must come in with
 )
 
 // continuation is what go-imap writes when it accepts a literal.
@@ -30,11 +29,13 @@ const continuation = "+ Ready for literal data\r\n"
 // errBye ends a connection whose client has been told why.
 var errBye = errors.New("connection ended by the server")
 
-// A wire stands between a client and go-imap's parser and makes good what the parser lacks. It hands on one line at a
-// time, checked and of bounded size. It turns each non-synchronizing literal (RFC 7888) into a synchronizing one and
-// answers the parser's go-ahead in the client's place, so that it knows whether the parser has taken the literal: if not, it
-// skips the bytes, which the parser would run as commands. It gathers answers until the parser waits for the client, and
-// it has its own deadlines; the parser's are for whole messages and fail slow lines.
+// A wire stands between a client and go-imap's parser and makes good what the parser lacks. It hands on one command at a
+// time, checked, of bounded size and on one line: literals become quoted strings. Only the message of an APPEND stays a
+// literal; the wire turns a non-synchronizing one (RFC 7888) into a synchronizing one and answers the parser's go-ahead in
+// the client's place, so that it knows whether the parser has taken it: if not, it skips the bytes, which the parser would
+// run as commands. Before the parser, its front sees each command and may answer or change it. The wire gathers answers
+// until the parser waits for the client, adds to them what the parser cannot write, compresses them where that was agreed,
+// and has its own deadlines; the parser's are for whole messages and fail slow lines.
 type wire struct {
 	net.Conn // TLS is undone
 	in       *bufio.Reader
@@ -42,9 +43,10 @@ type wire struct {
 	cancel   context.CancelFunc
 
 	// Of the goroutine that reads.
-	text     []byte // room for a line
-	line     []byte // what the parser has not taken yet
-	literal  int64  // bytes of a literal that it has not taken yet
+	front    func(command []byte) []byte // gives the command as the parser shall see it, nil if it has answered it
+	text     []byte                      // room for a command
+	line     []byte                      // what the parser has not taken yet
+	literal  int64                       // bytes of a literal that it has not taken yet
 	command  command
 	ending   error     // what every further Read gives; the parser asks again after an error
 	loginBy  time.Time // when the client must have logged in; zero once it has
@@ -52,6 +54,11 @@ type wire struct {
 
 	mu       sync.Mutex
 	asked    asked
+	verb     string     // of the command that the parser has
+	prompted bool       // the next line is no command but what the parser has asked for
+	amend    *amendment // of the next answer that it fits
+	caps     string     // capabilities that the parser does not know of
+	packers  *packers   // compress what is sent; nil where that was not agreed
 	out      []byte
 	greeted  bool   // the greeting has been sent, or is not to be
 	waiting  bool   // for the client, so that answers go out at once
@@ -63,11 +70,10 @@ type wire struct {
 
 // A command is what the wire knows of the command that the client is sending.
 type command struct {
-	open     bool // the next line belongs to it
-	size     int  // bytes of its lines
-	literals int64
-	append   bool
-	message  bool // the message of an APPEND has come, only its end is missing
+	open    bool // the next line belongs to it
+	append  bool
+	message bool // the message of an APPEND has come, only its end is missing
+	broken  bool // a string in it cannot be handed on
 }
 
 // asked is the literal that the line given to the parser has announced.
@@ -81,7 +87,7 @@ type asked struct {
 func newWire(conn net.Conn, greeted bool, loginBy time.Time, idle time.Duration, done func()) *wire {
 	w := &wire{
 		Conn: conn, in: bufio.NewReaderSize(conn, 4096),
-		greeted: greeted, loginBy: loginBy, idleTime: idle, done: done,
+		greeted: greeted, loginBy: loginBy, idleTime: idle, done: done, caps: " ID",
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
@@ -97,7 +103,10 @@ func (w *wire) SetReadDeadline(time.Time) error { return nil }
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
 // loggedIn lifts the bound on the time before log-in. It is called while the parser runs a command.
-func (w *wire) loggedIn() { w.loginBy = time.Time{} }
+func (w *wire) loggedIn() {
+	w.loginBy = time.Time{}
+	w.setCaps(capsAfterLogin)
+}
 
 // Read gives the parser at most one line, or the bytes of a literal.
 func (w *wire) Read(p []byte) (int, error) {
@@ -142,7 +151,7 @@ func (w *wire) next() error {
 		}
 		w.command = command{}
 	}
-	return w.readLine()
+	return w.nextCommand()
 }
 
 // skip passes over a literal that was refused and what is left of its command.
@@ -152,11 +161,11 @@ func (w *wire) skip(size int64) error {
 		if _, err := io.CopyN(io.Discard, w.in, size); err != nil {
 			return err
 		}
-		text, err := w.readText()
-		if err != nil {
+		w.text = w.text[:0]
+		if err := w.readText(); err != nil {
 			return w.ended(err)
 		}
-		m, err := scanLine(text)
+		m, err := scanLine(w.text)
 		if err != nil {
 			return w.bye(err.Error())
 		}
@@ -164,7 +173,7 @@ func (w *wire) skip(size int64) error {
 			w.command = command{}
 			return nil // a client that waits to send a synchronizing literal has its answer already
 		}
-		if size = m.size; size > maxLiterals {
+		if size = m.size; size > maxCommand {
 			return w.bye("[TOOBIG] The literal is too large")
 		}
 	}
@@ -177,36 +186,6 @@ func (w *wire) readLiteral(p []byte) (int, error) {
 		w.ending = w.ended(err)
 	}
 	return n, w.ending
-}
-
-// readLine waits for the client's next line and checks it.
-func (w *wire) readLine() error {
-	if err := w.await(); err != nil {
-		return w.ended(err)
-	}
-	text, err := w.readText()
-	if err != nil {
-		return w.ended(err)
-	}
-	m, err := scanLine(text)
-	if err != nil {
-		return w.bye("[CLIENTBUG] " + err.Error())
-	}
-	if err := w.command.take(text, m); err != nil {
-		return w.bye(err.Error())
-	}
-	if m.found {
-		w.mu.Lock()
-		w.asked = asked{pending: true, nonSync: m.nonSync, size: m.size}
-		w.mu.Unlock()
-	} else {
-		w.command.open = false
-	}
-	if m.nonSync {
-		text = append(text[:m.at], "{"+m.digits+"}\r\n"...)
-	}
-	w.line = text
-	return nil
 }
 
 // await waits for the first byte of a line. Between commands that may take long, and what is written meanwhile goes out
@@ -231,32 +210,13 @@ func (w *wire) await() error {
 	w.mu.Lock()
 	w.waiting = false
 	w.mu.Unlock()
-	w.setReadDeadline(time.Now().Add(lineTime))
+	until = time.Now().Add(lineTime) // for the whole command, strings included
+	if !w.loginBy.IsZero() && w.loginBy.Before(until) {
+		until = w.loginBy
+	}
+	w.setReadDeadline(until)
 	return err
 }
-
-// readText reads a line with its line end.
-func (w *wire) readText() ([]byte, error) {
-	if cap(w.text) > 8<<10 {
-		w.text = nil
-	}
-	w.text = w.text[:0]
-	for {
-		part, err := w.in.ReadSlice('\n')
-		w.text = append(w.text, part...)
-		if err == nil {
-			return w.text, nil
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, err
-		}
-		if len(w.text) > maxCommand {
-			return nil, errTooLong
-		}
-	}
-}
-
-var errTooLong = errors.New("[TOOBIG] The command is too long")
 
 // ended tells the client why its connection ends, if it is our side that ends it.
 func (w *wire) ended(err error) error {
@@ -327,19 +287,38 @@ func (w *wire) Write(p []byte) (int, error) {
 		w.greeted = true
 		return len(p), nil
 	}
+	if p[0] == '+' && (w.verb == "IDLE" || w.verb == "AUTHENTICATE") {
+		w.prompted = true
+	}
+	if err := w.put(w.amended(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// tell adds an answer of our own. It must be called between answers of the parser.
+func (w *wire) tell(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = w.put(fmt.Appendf(nil, format+"\r\n", args...))
+	}
+}
+
+func (w *wire) put(p []byte) error {
 	if len(w.out)+len(p) > outBuffer {
 		if err := w.flushLocked(); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	if len(p) >= outBuffer {
-		return len(p), w.send(p)
+		return w.send(p)
 	}
 	w.out = append(w.out, p...)
 	if w.waiting {
-		return len(p), w.flushLocked()
+		return w.flushLocked()
 	}
-	return len(p), nil
+	return nil
 }
 
 func (w *wire) flush() error {
@@ -362,7 +341,11 @@ func (w *wire) send(p []byte) error {
 	for len(p) > 0 && w.err == nil {
 		n := min(len(p), outBuffer)
 		w.Conn.SetWriteDeadline(time.Now().Add(writeTime))
-		_, w.err = w.Conn.Write(p[:n])
+		if w.packers != nil {
+			w.err = w.packers.write(w.Conn, p[:n])
+		} else {
+			_, w.err = w.Conn.Write(p[:n])
+		}
 		p = p[n:]
 	}
 	return w.err
@@ -397,37 +380,4 @@ func (w *wire) setSession(open bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.session = open
-}
-
-// take counts a line and its literal in; the error is what the client is told.
-func (c *command) take(text []byte, m marker) error {
-	if c.size += len(text); c.size > maxCommand {
-		return errTooLong
-	}
-	line := strings.TrimRight(string(text[:m.at]), "\r\n")
-	if c.message && (m.found || line != "" && line != ")") {
-		return errors.New("[CLIENTBUG] One APPEND takes one message")
-	}
-	named := c.open
-	if !c.open {
-		_, rest, _ := strings.Cut(line, " ")
-		verb, args, _ := strings.Cut(rest, " ")
-		c.append = strings.EqualFold(verb, "APPEND")
-		named = strings.TrimSpace(args) != ""
-	}
-	if !m.found {
-		return nil
-	}
-	if c.append && named {
-		c.message = true
-		if m.nonSync && m.size > AppendLimit {
-			return errors.New("[TOOBIG] The message is too large")
-		}
-		return nil
-	}
-	c.literals += m.size
-	if m.size > maxLiteral || c.literals > maxLiterals {
-		return errors.New("[TOOBIG] The literal is too large for this command")
-	}
-	return nil
 }

@@ -36,7 +36,7 @@ var refusedLiterals = map[string]struct{ command, status string }{
 	"two literals":       {literal("s NOOP {%d+}\r\n%s {3+}\r\nabc\r\n", evil), "BAD"},
 	"append: large":      {literal("s APPEND Nowhere {%d+}\r\n%s\r\n", strings.Repeat(evil, 300)), "NO [TRYCREATE]"},
 	"append: flag":       {literal("s APPEND INBOX (\"a\") {%d+}\r\n%s\r\n", evil), "BAD"},
-	"append: date":       {literal("s APPEND INBOX \"yesterday\" {%d+}\r\n%s\r\n", evil), "NO"},
+	"append: date":       {literal("s APPEND INBOX \"yesterday\" {%d+}\r\n%s\r\n", evil), "BAD"},
 	"append: argument":   {literal("s APPEND INBOX FROB {%d+}\r\n%s\r\n", evil), "BAD"},
 	"list":               {literal("s LIST (FROB) {%d+}\r\n%s *\r\n", evil), "BAD"},
 }
@@ -290,12 +290,13 @@ func certificate(t *testing.T) *tls.Config {
 func TestStartTLS(t *testing.T) {
 	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
 	c := dial(t, h.addr)
-	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 STARTTLS LOGINDISABLED] Mailstead is ready" {
+	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 ID STARTTLS LOGINDISABLED] Mailstead is ready" {
 		t.Errorf("greeting: %q", got)
 	}
-	c.has(c.ok("CAPABILITY"), "* CAPABILITY IMAP4rev2 IMAP4rev1 STARTTLS LOGINDISABLED")
+	c.has(c.ok("CAPABILITY"), "* CAPABILITY IMAP4rev2 IMAP4rev1 ID STARTTLS LOGINDISABLED")
 	c.expect("NO [PRIVACYREQUIRED]", "LOGIN %s %q", email, password)
 	c.expect("BAD", "SELECT INBOX")
+	c.has(c.ok(`ID ("name" "iPhone Mail")`), `* ID ("name" "Mailstead")`)
 	c.ok("STARTTLS")
 	secure := talk(t, tls.Client(c.conn, &tls.Config{InsecureSkipVerify: true}))
 	lines := secure.ok("CAPABILITY")
@@ -323,7 +324,7 @@ func TestNothingIsCarriedIntoTLS(t *testing.T) {
 func TestNoLoginWithoutCertificate(t *testing.T) {
 	h := serve(t, func(s *Server) { s.Service = &service.Service{} })
 	c := dial(t, h.addr)
-	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 LOGINDISABLED] Mailstead is ready" {
+	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 ID LOGINDISABLED] Mailstead is ready" {
 		t.Errorf("greeting: %q", got)
 	}
 	c.expect("NO", "STARTTLS")
@@ -387,6 +388,32 @@ func TestSlowMessageIsBoundedByRate(t *testing.T) {
 		}
 		client.Close()
 		<-sent
+	})
+}
+
+// TestDrippedCommandsAreBounded has a client that sends a command of many small strings, each in good time.
+func TestDrippedCommandsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, served := net.Pipe()
+		w := newWire(served, true, time.Time{}, 30*time.Minute, func() {})
+		defer w.Close()
+		go io.Copy(io.Discard, client)
+		begin, ended := time.Now(), make(chan struct{})
+		go func() {
+			defer close(ended)
+			io.WriteString(client, "a SEARCH")
+			for {
+				time.Sleep(20 * time.Second)
+				if _, err := io.WriteString(client, " SUBJECT {1+}\r\nx"); err != nil {
+					return
+				}
+			}
+		}()
+		if _, err := w.Read(make([]byte, 100)); err == nil || time.Since(begin) > 2*lineTime {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		client.Close()
+		<-ended
 	})
 }
 

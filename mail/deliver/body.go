@@ -10,12 +10,14 @@ import (
 const bodyBlock = 32 << 10
 
 // bodyWriter streams a message as DATA wants it (RFC 5321 §4.5.2): every line end is CRLF, a bare CR or LF included, so
-// that no two servers can disagree about where the message ends, and a dot that begins a line is doubled.
+// that no two servers can disagree about where the message ends, and a dot that begins a line is doubled. With chunked it
+// is as BDAT wants it: the same without anything about dots.
 type bodyWriter struct {
-	w   *bufio.Writer
-	cr  bool  // a CR is held back until it is known what follows
-	mid bool  // something stands on the current line
-	err error // the first error of the connection, to tell it from one of the message's source
+	w       *bufio.Writer
+	chunked bool
+	cr      bool  // a CR is held back until it is known what follows
+	mid     bool  // something stands on the current line
+	err     error // the first error of the connection, to tell it from one of the message's source
 }
 
 func (b *bodyWriter) Write(p []byte) (int, error) {
@@ -28,7 +30,7 @@ func (b *bodyWriter) Write(p []byte) (int, error) {
 			}
 			continue
 		}
-		if !b.mid && p[0] == '.' {
+		if !b.mid && p[0] == '.' && !b.chunked {
 			b.putString(".")
 		}
 		i := bytes.IndexAny(p, "\r\n")
@@ -54,7 +56,9 @@ func (b *bodyWriter) finish() error {
 	if b.cr || b.mid {
 		b.endLine()
 	}
-	b.putString(".\r\n")
+	if !b.chunked {
+		b.putString(".\r\n")
+	}
 	if b.err == nil {
 		b.err = b.w.Flush()
 	}

@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/dane"
 )
 
 // Resolver looks names up; *net.Resolver is one. A name that does not exist or has no such record is a *net.DNSError with
@@ -35,6 +37,8 @@ type Client struct {
 	MXPort int
 	// RootCAs verify certificates; nil is the system's set.
 	RootCAs *x509.CertPool
+	// DANE looks up what DNSSEC vouches for (RFC 7672), MX records too; nil does without.
+	DANE *dane.Resolver
 	// Timeouts bound every step; zero fields have defaults.
 	Timeouts Timeouts
 	// Now is the clock of Attempt.At and of certificates; nil is time.Now.
@@ -89,7 +93,8 @@ type Relay struct {
 var errOverall = errors.New("the attempt took longer than it may")
 
 // Direct delivers to the MX hosts of domain, a name in Unicode or ASCII, or an address literal such as "[192.0.2.1]"
-// (RFC 5321 §5.1). TLS is opportunistic (RFC 7435): used where offered, unverified if need be, plain if it fails.
+// (RFC 5321 §5.1). TLS is opportunistic (RFC 7435), used where offered, unverified if need be, plain if it fails, unless
+// DANE or the domain's MTA-STS policy demands more: what they forbid is a temporary failure.
 func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Message) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()

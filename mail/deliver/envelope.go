@@ -6,9 +6,11 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/mtasts"
 )
 
-// Envelope is what SMTP is told about a message beside its content. Addresses are without angle brackets; their domains
+// Envelope is what SMTP is told about a message beside its content, and what is asked of the way. Addresses are without angle brackets; their domains
 // may be in Unicode and go out as A-labels.
 type Envelope struct {
 	From     string // "" is the null reverse path
@@ -22,6 +24,10 @@ type Envelope struct {
 	// ("rfc822;user@example.com") are plain text, xtext is made here; Notify is "NEVER" or some of
 	// "SUCCESS,FAILURE,DELAY"; Ret is "FULL" or "HDRS". A value that cannot be sent is left out.
 	EnvelopeID, Notify, Ret, ORCPT string
+	// STS is the MTA-STS policy of To's domain (RFC 8461), which Direct heeds; nil if there is none.
+	STS *mtasts.Policy
+	// TLSOptional has Direct heed neither DANE nor STS, for a report on their failure must arrive (RFC 8460 section 3).
+	TLSOptional bool
 }
 
 // Message is the content. Size is its exact length in bytes, 0 if it is not known: a message that turns out shorter
@@ -32,11 +38,10 @@ type Message struct {
 }
 
 var (
-	errAddress    = errors.New("not an address that SMTP can carry")
-	errNeedsUTF8  = errors.New("the message needs SMTPUTF8, which the host does not offer")
-	errTooBig     = errors.New("the message is larger than the host takes")
-	errWrongSize  = errors.New("the message is not as long as it was said to be")
-	errNoRelayTLS = errors.New("the relay does not offer STARTTLS")
+	errAddress   = errors.New("not an address that SMTP can carry")
+	errNeedsUTF8 = errors.New("the message needs SMTPUTF8, which the host does not offer")
+	errTooBig    = errors.New("the message is larger than the host takes")
+	errWrongSize = errors.New("the message is not as long as it was said to be")
 )
 
 const maxAddress = 320 // RFC 5321 §4.5.3.1: 64 + "@" + 255

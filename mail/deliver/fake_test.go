@@ -142,6 +142,7 @@ type host struct {
 	log    []string
 	bodies []string
 	conns  int
+	chunks []string // the BDAT commands
 }
 
 // peer is the host's end of one connection.
@@ -150,6 +151,8 @@ type peer struct {
 	conn net.Conn
 	br   *bufio.Reader
 	gone bool
+	rcpt bool            // a recipient was taken
+	part strings.Builder // of a message by BDAT
 }
 
 func (h *host) start(t testing.TB) string {
@@ -233,6 +236,9 @@ func (p *peer) turn() bool {
 	if p.h.hook != nil && p.h.hook(p, verb) {
 		return !p.gone
 	}
+	if verb == "BDAT" {
+		return p.chunk(line)
+	}
 	if answer, ok := p.h.answers[verb]; ok {
 		p.say(answer)
 		return answer[:3] != "421"
@@ -255,8 +261,50 @@ func (p *peer) comply(verb string) bool {
 		p.say("221 bye")
 		return false
 	default:
+		p.rcpt = verb == "RCPT" || p.rcpt && verb != "RSET" && verb != "MAIL"
 		p.say("250 2.0.0 ok")
 	}
+	return true
+}
+
+// chunk reads a chunk by the letter of RFC 3030.
+func (p *peer) chunk(line string) bool {
+	var n int
+	var last string
+	if words, _ := fmt.Sscanf(line, "BDAT %d %s", &n, &last); words < 1 || last != "" && last != "LAST" {
+		p.h.t.Errorf("command %q", line)
+		return false
+	}
+	data := make([]byte, n)
+	if _, err := io.ReadFull(p.br, data); err != nil {
+		return false
+	}
+	p.h.mu.Lock()
+	p.h.chunks = append(p.h.chunks, line)
+	p.h.mu.Unlock()
+	if !p.rcpt {
+		p.say("503 5.5.1 no valid recipients")
+		return true
+	}
+	if answer, ok := p.h.answers["BDAT"]; ok {
+		p.say(answer)
+		return true
+	}
+	p.part.Write(data)
+	if last == "" {
+		p.say("250 2.0.0 go on")
+		return true
+	}
+	body := p.part.String()
+	p.part.Reset()
+	p.rcpt = false
+	if strings.Contains(strings.ReplaceAll(body, "\r\n", ""), "\r") || strings.Contains(strings.ReplaceAll(body, "\r\n", ""), "\n") || body != "" && !strings.HasSuffix(body, "\r\n") {
+		p.h.t.Errorf("a chunked message has a bare CR or LF: %.100q", body)
+	}
+	p.h.mu.Lock()
+	p.h.bodies = append(p.h.bodies, body)
+	p.h.mu.Unlock()
+	p.say("250 2.0.0 queued as 1")
 	return true
 }
 

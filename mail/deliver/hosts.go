@@ -29,6 +29,9 @@ const (
 	tlsNone                           // plain
 	tlsVerified                       // STARTTLS with a certificate for the host
 	tlsImplicit                       // TLS from the first byte with a certificate for the host
+	tlsSTS                            // as tlsVerified, since the domain's MTA-STS policy says so
+	tlsDANE                           // STARTTLS with a certificate that TLSA records vouch for
+	tlsEncrypted                      // STARTTLS with any certificate: there are TLSA records, none of them usable
 )
 
 // hop is a next hop and all that a connection to it depends on, so that equal hops may share connections.
@@ -38,12 +41,17 @@ type hop struct {
 	tls                tlsPolicy
 	relay              bool
 	username, password string
+	tlsa               string // the TLSA records that count, one a line
+	names              string // for which one of them wants a certificate, with blanks between
+	sni                string // the name that TLS asks for; "" is host
 }
 
 // target is a hop with its addresses; nil means that they are still to be looked up.
 type target struct {
-	hop   hop
-	addrs []netip.Addr
+	hop     hop
+	addrs   []netip.Addr
+	secure  bool // DNSSEC vouches for the host's name
+	literal bool // there is no name that anything could vouch for
 }
 
 var errNoAddress = errors.New("the name has no address")
@@ -57,12 +65,12 @@ func (c *Client) targets(ctx context.Context, domain string) ([]target, *failure
 	if err != nil {
 		return nil, unroutable("5.1.2", err)
 	}
-	records, err := c.lookupMX(ctx, name)
+	records, secure, err := c.lookupMX(ctx, name)
 	if err != nil {
 		return nil, &failure{stage: stageConnect, err: fmt.Errorf("look up MX of %s: %w", name, err), enhanced: "4.4.3"}
 	}
 	if len(records) == 0 {
-		return c.implicitMX(ctx, name)
+		return c.implicitMX(ctx, name, secure)
 	}
 	if len(records) == 1 && isNullMX(records[0]) {
 		return nil, unroutable("5.1.10", fmt.Errorf("%s takes no mail: it has a null MX record", name)) // RFC 7505
@@ -76,7 +84,7 @@ func (c *Client) targets(ctx context.Context, domain string) ([]target, *failure
 	}
 	var out []target
 	for _, h := range hosts[:min(len(hosts), maxHosts)] {
-		out = append(out, target{hop: c.mxHop(h)})
+		out = append(out, target{hop: c.mxHop(h), secure: secure})
 	}
 	return out, nil
 }
@@ -100,15 +108,15 @@ func (c *Client) literal(domain string) ([]target, *failure) {
 		return nil, unroutable("5.1.2", fmt.Errorf("%q is not an address literal", domain))
 	}
 	ip = ip.Unmap()
-	return []target{{hop: c.mxHop(ip.String()), addrs: []netip.Addr{ip}}}, nil
+	return []target{{hop: c.mxHop(ip.String()), addrs: []netip.Addr{ip}, literal: true}}, nil
 }
 
 // implicitMX takes the domain for its own MX, since it has none.
-func (c *Client) implicitMX(ctx context.Context, name string) ([]target, *failure) {
+func (c *Client) implicitMX(ctx context.Context, name string, secure bool) ([]target, *failure) {
 	if strings.EqualFold(name, c.Hostname) {
 		return nil, unroutable("5.4.6", fmt.Errorf("mail for %s loops back to us", name))
 	}
-	t := target{hop: c.mxHop(name)}
+	t := target{hop: c.mxHop(name), secure: secure}
 	addrs, err := c.lookupAddrs(ctx, t.hop)
 	switch {
 	case errors.Is(err, errNoAddress):
@@ -120,15 +128,18 @@ func (c *Client) implicitMX(ctx context.Context, name string) ([]target, *failur
 	return []target{t}, nil
 }
 
-// lookupMX returns no records and no error where there are none.
-func (c *Client) lookupMX(ctx context.Context, name string) ([]*net.MX, error) {
+// lookupMX returns no records and no error where there are none, and whether DNSSEC vouches for that.
+func (c *Client) lookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeouts.withDefaults().DNS)
 	defer cancel()
+	if c.DANE != nil {
+		return c.DANE.LookupMX(ctx, name)
+	}
 	records, err := c.resolver().LookupMX(ctx, name+".")
 	if len(records) > 0 || isNotFound(err) {
-		return records, nil // *net.Resolver gives the valid records together with an error about the others
+		return records, false, nil // *net.Resolver gives the valid records together with an error about the others
 	}
-	return nil, err
+	return nil, false, err
 }
 
 // addresses returns where to find a target, bounded, both families in turn.

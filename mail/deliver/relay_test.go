@@ -57,7 +57,7 @@ func TestRelayLogsIn(t *testing.T) {
 			c.RootCAs = pool
 			r := c.Relay(t.Context(), Relay{Host: "relay.example", TLS: tc.tls, Username: "user", Password: "secret"}, envelope(), hello)
 			want(t, r, Delivered, 250, "2.0.0")
-			if r.Reply != "250 Ok 0102018f-abc" || (r.TLS == "TLS 1.3 verified") == (tc.tls == "none") {
+			if r.Reply != "250 Ok 0102018f-abc" || (r.Attempts[0].Authenticated == ByCertificate) == (tc.tls == "none") {
 				t.Errorf("result %+v", r)
 			}
 			got := h.heard()

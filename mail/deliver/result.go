@@ -26,14 +26,16 @@ var ErrOutcomeUnknown = errors.New("no answer to the end of the message; it may 
 
 // Attempt is one address tried.
 type Attempt struct {
-	Host     string // MX host, relay or IP address
-	IP       string // "" if none was found
-	TLS      string // "" is plain; else as "TLS 1.3 verified" or "TLS 1.3 unverified"
-	Code     int    // of the reply that decided, 0 if there was none
-	Enhanced string // never empty
-	Reply    string // the reply or, without one, what went wrong: one printable line of at most 1 KiB
-	At       time.Time
-	Err      error // nil if the host's reply says it all
+	Host string // MX host, relay or IP address
+	IP   string // "" if none was found
+	TLS  string // version and cipher, as "TLS 1.3 TLS_AES_128_GCM_SHA256"; "" is plain
+	// Authenticated says what vouched for the host: ByDANE, BySTS, ByCertificate, or "" for nothing.
+	Authenticated string
+	Code          int    // of the reply that decided, 0 if there was none
+	Enhanced      string // never empty
+	Reply         string // the reply or, without one, what went wrong: one printable line of at most 1 KiB
+	At            time.Time
+	Err           error // nil if the host's reply says it all
 }
 
 // Result is what came of a call. Host, TLS, Code, Enhanced and Reply are those of the attempt that decided.
@@ -45,6 +47,9 @@ type Result struct {
 	Host     string
 	TLS      string
 	Attempts []Attempt
+	Sessions []Session // each fresh connection of Direct, for reports on TLS
+	// DSN says that the host took over the duty to tell the sender of success (RFC 3461 section 5.2.1).
+	DSN bool
 	// RecipientFault says that a permanent failure concerns the address itself, so that nothing more should be sent
 	// there, and not content, policy or connection.
 	RecipientFault bool
@@ -72,6 +77,7 @@ type failure struct {
 	status    Status // where there is no reply; Delivered does not occur
 	enhanced  string // where there is no reply
 	handshake bool   // TLS failed; plain may work
+	tls       string // what a report on TLS calls it (RFC 8460 section 4.3)
 	local     bool   // the message cannot be read; no other host helps
 	fault     bool   // err concerns the recipient's address
 }

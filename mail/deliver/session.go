@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -13,22 +12,27 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/tlsrpt"
 )
 
 // session is one connection to one host. It is used by one goroutine at a time.
 type session struct {
-	hop    hop
-	ip     netip.Addr
-	raw    net.Conn // closed to end everything at once
-	conn   net.Conn // raw, or TLS over it
-	br     *bufio.Reader
-	bw     *bufio.Writer // for message content; nil before the first
-	t      Timeouts
-	ext    extensions
-	tls    string
-	uses   int  // transactions
-	dirty  bool // a transaction is half done: RSET comes first
-	broken bool // what the peer says next cannot be trusted
+	hop  hop
+	ip   netip.Addr
+	raw  net.Conn // closed to end everything at once
+	conn net.Conn // raw, or TLS over it
+	br   *bufio.Reader
+	bw   *bufio.Writer // for message content; nil before the first
+	t    Timeouts
+	ext  extensions
+	tls  string // version and cipher
+	auth string // what vouched for the host
+	// unverified is what is wrong with a certificate that nobody demanded to be right.
+	unverified error
+	uses       int  // transactions
+	dirty      bool // a transaction is half done: RSET comes first
+	broken     bool // what the peer says next cannot be trusted
 
 	unbind func() bool // releases the connection from its context; false if that has ended it
 	timer  *time.Timer // while idle
@@ -38,9 +42,10 @@ var errClosed = errors.New("the host closed the connection")
 
 // extensions are those that the host offers after EHLO.
 type extensions struct {
-	startTLS, pipelining, eightBit, utf8, dsn, size bool
-	maxSize                                         int64 // 0 is no limit
-	auth                                            []string
+	startTLS, pipelining, eightBit, utf8, dsn, size, chunking bool
+
+	maxSize int64 // 0 is no limit
+	auth    []string
 }
 
 // open connects to one address and brings the session to where MAIL may follow.
@@ -132,6 +137,8 @@ func parseExtensions(lines []string) extensions {
 			x.utf8 = true
 		case "DSN":
 			x.dsn = true
+		case "CHUNKING":
+			x.chunking = true
 		case "AUTH":
 			x.auth = append(x.auth, words[1:]...)
 		case "SIZE":
@@ -149,8 +156,8 @@ func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *fai
 	switch {
 	case policy == tlsNone || policy == tlsImplicit:
 		return nil
-	case !s.ext.startTLS && policy == tlsVerified:
-		return &failure{stage: stageHello, err: fmt.Errorf("%s: %w", s.hop.host, errNoRelayTLS), enhanced: "4.7.4"}
+	case !s.ext.startTLS && policy.mandatory():
+		return &failure{stage: stageHello, err: fmt.Errorf("%s: %w", s.hop.host, errNoTLS), enhanced: "4.7.4", tls: tlsResult(errNoTLS)}
 	case !s.ext.startTLS:
 		return nil
 	}
@@ -159,7 +166,10 @@ func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *fai
 		if policy == tlsOpportunistic && !s.broken {
 			return nil // refused, and we are as before (RFC 3207 §4)
 		}
-		f.handshake = err != nil
+		f.handshake, f.tls = err != nil, tlsrpt.Failed
+		if f.err == nil && !s.hop.relay { // its code says nothing about the message
+			f.err, f.enhanced, f.reply = fmt.Errorf("%s: %w: %s", s.hop.host, errTLSRefused, r), "4.7.4", reply{}
+		}
 		return f
 	}
 	if s.br.Buffered() > 0 { // whoever is between put commands there to be taken for protected ones
@@ -171,45 +181,24 @@ func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *fai
 	}
 	f := s.hello(c.Hostname)
 	if f != nil && f.err != nil {
-		f.handshake = true // a TLS 1.3 server's refusal arrives only now
+		f.handshake, f.tls = true, tlsrpt.Failed // a TLS 1.3 server's refusal arrives only now
 	}
 	return f
 }
 
 // handshake turns the connection into a TLS one.
 func (s *session) handshake(ctx context.Context, c *Client, policy tlsPolicy) *failure {
-	config := &tls.Config{ServerName: s.hop.host, RootCAs: c.RootCAs, Time: c.now, MinVersion: tls.VersionTLS12}
-	if policy == tlsOpportunistic {
-		config.InsecureSkipVerify = true     // looked at afterwards: unverified is still better than plain
-		config.MinVersion = tls.VersionTLS10 // RFC 7435 §3: and so is old
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.t.TLS)
 	defer cancel()
 	s.raw.SetDeadline(time.Now().Add(s.t.TLS))
-	conn := tls.Client(s.raw, config)
+	conn := tls.Client(s.raw, c.tlsConfig(s.hop, policy))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		s.broken = true
-		return &failure{stage: stageHello, err: fmt.Errorf("TLS with %s: %w", s.hop.host, err), enhanced: "4.7.5", handshake: true}
+		return &failure{stage: stageHello, err: fmt.Errorf("TLS with %s: %w", s.hop.host, err), enhanced: "4.7.5", handshake: true, tls: tlsResult(err)}
 	}
 	s.conn, s.br = conn, bufio.NewReaderSize(conn, maxReplyLine)
-	state := conn.ConnectionState()
-	s.tls = tls.VersionName(state.Version) + " verified"
-	if policy == tlsOpportunistic && !c.verifies(state, s.hop.host) {
-		s.tls = tls.VersionName(state.Version) + " unverified"
-	}
+	s.note(c, policy, conn.ConnectionState())
 	return nil
-}
-
-func (c *Client) verifies(state tls.ConnectionState, host string) bool {
-	if len(state.PeerCertificates) == 0 {
-		return false
-	}
-	opts := x509.VerifyOptions{DNSName: host, Roots: c.RootCAs, CurrentTime: c.now(), Intermediates: x509.NewCertPool()}
-	for _, cert := range state.PeerCertificates[1:] {
-		opts.Intermediates.AddCert(cert)
-	}
-	_, err := state.PeerCertificates[0].Verify(opts)
-	return err == nil
 }
 
 // command sends one line and reads its reply.

@@ -25,6 +25,20 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	defer content.Close()
 	s.dirty = true
 	s.uses++
+	send := s.data
+	if s.ext.chunking {
+		send = s.chunks
+	}
+	r, f := send(e, m, content)
+	if f != nil {
+		return reply{}, f
+	}
+	s.dirty = false
+	return r, nil
+}
+
+// data sends a message by DATA. On success the reply is that to the final dot.
+func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failure) {
 	if f := s.announce(e, m); f != nil {
 		return reply{}, f
 	}
@@ -35,11 +49,7 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	if err != nil {
 		return reply{}, lost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
-	if f := s.expect(stageEnd, 2, r, nil); f != nil {
-		return reply{}, f
-	}
-	s.dirty = false
-	return r, nil
+	return r, s.expect(stageEnd, 2, r, nil)
 }
 
 // fits refuses at once what the host has said that it cannot take.
@@ -68,20 +78,31 @@ func (s *session) reset() *failure {
 	return f
 }
 
-// announce sends MAIL, RCPT and DATA, in one packet to a host that offers PIPELINING (RFC 2920).
+// step is one command of a transaction and what it must answer.
+type step struct {
+	at    stage
+	line  string
+	class int
+	limit time.Duration
+}
+
+// announce sends MAIL, RCPT and DATA.
 func (s *session) announce(e Envelope, m Message) *failure {
-	steps := []struct {
-		at    stage
-		line  string
-		class int
-		limit time.Duration
-	}{
+	return s.steps([]step{
 		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
 		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
 		{stageData, "DATA\r\n", 3, s.t.DataStart},
-	}
+	})
+}
+
+// steps sends commands, in one packet to a host that offers PIPELINING (RFC 2920).
+func (s *session) steps(steps []step) *failure {
 	if s.ext.pipelining {
-		if err := s.send(steps[0].line + steps[1].line + steps[2].line); err != nil {
+		all := ""
+		for _, step := range steps {
+			all += step.line
+		}
+		if err := s.send(all); err != nil {
 			return s.expect(stageMail, 2, reply{}, err)
 		}
 	}

@@ -12,6 +12,7 @@ type walk struct {
 	env      Envelope
 	message  Message
 	attempts []Attempt
+	sessions []Session
 	best     *Result // what to report if no later host does better
 }
 
@@ -22,12 +23,15 @@ func (w *walk) run(ctx context.Context, targets []target) Result {
 			break
 		}
 	}
-	w.best.Attempts = w.attempts
+	w.best.Attempts, w.best.Sessions = w.attempts, w.sessions
 	return *w.best
 }
 
 // host tries one host; true ends the walk.
 func (w *walk) host(ctx context.Context, t target) bool {
+	if f := w.demand(ctx, &t); f != nil {
+		return w.failed(ctx, t.hop, Attempt{Host: t.hop.host}, w.why(t.hop, f))
+	}
 	if s := w.client.idle.take(t.hop); s != nil {
 		s.bind(ctx)
 		if done, stale := w.reuse(ctx, s); !stale {
@@ -50,12 +54,13 @@ func (w *walk) host(ctx context.Context, t target) bool {
 func (w *walk) address(ctx context.Context, h hop, ip netip.Addr) bool {
 	a := Attempt{Host: h.host, IP: ip.String()}
 	s, f := w.client.open(ctx, h, ip, h.tls)
+	w.count(h, ip, s, f)
 	if f != nil && f.handshake && h.tls == tlsOpportunistic && ctx.Err() == nil {
 		w.log(a, f, Temporary)
 		s, f = w.client.open(ctx, h, ip, tlsNone)
 	}
 	if f != nil {
-		return w.failed(ctx, h, a, f)
+		return w.failed(ctx, h, a, w.why(h, f))
 	}
 	r, f := s.transact(w.env, w.message)
 	w.client.release(s)
@@ -74,13 +79,13 @@ func (w *walk) reuse(ctx context.Context, s *session) (done, stale bool) {
 }
 
 func (w *walk) settle(ctx context.Context, s *session, r reply, f *failure) bool {
-	a := Attempt{Host: s.hop.host, IP: s.ip.String(), TLS: s.tls}
+	a := Attempt{Host: s.hop.host, IP: s.ip.String(), TLS: s.tls, Authenticated: s.auth}
 	if f != nil {
 		return w.failed(ctx, s.hop, a, f)
 	}
 	a.Code, a.Enhanced, a.Reply, a.At = r.code, cmp.Or(r.enhanced(), "2.0.0"), r.String(), w.client.now()
 	w.attempts = append(w.attempts, a)
-	w.report(a, Result{Status: Delivered})
+	w.report(a, Result{Status: Delivered, DSN: s.ext.dsn})
 	return true
 }
 

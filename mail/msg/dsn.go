@@ -3,28 +3,31 @@ package msg
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
 
-// DSN is a delivery status notification to be composed (RFC 3464).
+// DSN is a delivery status notification to be composed (RFC 3464). Its recipients share one kind of action: failed, delayed,
+// or delivered and relayed.
 type DSN struct {
 	ReportingMTA       string  // our host name
 	From               Address // the daemon that reports
 	To                 string  // the envelope sender of the message that is reported on
 	OriginalEnvelopeID string  // the ENVID that the sender gave, as it came
 	Recipients         []DSNRecipient
-	Original           io.Reader // the message or its header; only the header is returned
+	Original           io.Reader // the message or its header
 	MessageID          string
 	Date               time.Time
 	ArrivalDate        time.Time // when the message was taken, zero if unknown
+	Full               bool      // the whole original is returned (RFC 3461 section 4.3), not only its header
 }
 
 // DSNRecipient says what became of one recipient.
 type DSNRecipient struct {
 	Final          string // address
 	Original       string // ORCPT as it came, such as "rfc822;a@b", "" if none
-	Action         string // ActionFailed or ActionDelayed
+	Action         string // one of the Action… constants
 	Status         string // RFC 3463 code, such as 5.1.1
 	Diagnostic     string // the other server's answer, or our own words
 	RemoteMTA      string // host that answered, "" if none did
@@ -35,6 +38,9 @@ type DSNRecipient struct {
 const (
 	ActionFailed  = "failed"
 	ActionDelayed = "delayed"
+
+	ActionDelivered = "delivered"
+	ActionRelayed   = "relayed" // to a host that does not tell what becomes of it
 )
 
 // WriteTo writes the notification as a multipart/report with text for people, the
@@ -52,38 +58,44 @@ func (d *DSN) WriteTo(w io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	failed := d.hasFailed()
-	subject := "Delayed mail (still being retried)"
-	if failed {
-		subject = "Undelivered mail returned to sender"
-	}
+	subject, text := d.words()
 	letter := Draft{From: d.From, To: []Address{to}, Subject: subject, MessageID: d.MessageID, Date: d.Date,
 		Headers: []Header{{"Auto-Submitted", "auto-replied"}}}
 	head, err := letter.header()
 	if err != nil {
 		return 0, err
 	}
-	root := multipart("multipart/report; report-type=delivery-status", textEntity("plain", d.text(failed)), status, returned)
+	root := multipart("multipart/report; report-type=delivery-status", textEntity("plain", d.text(text)), status, returned)
 	return writeMessage(w, root, head)
 }
 
-func (d *DSN) hasFailed() bool {
+// words are the subject, and what people are told first.
+func (d *DSN) words() (subject, text string) {
+	actions := map[string]bool{}
 	for _, r := range d.Recipients {
-		if r.Action == ActionFailed {
-			return true
-		}
+		actions[r.Action] = true
 	}
-	return false
+	switch {
+	case actions[ActionFailed]:
+		return "Undelivered mail returned to sender", "Your message could not be delivered to one or more recipients. Its\n" + d.attached() + " is attached.\n"
+	case actions[ActionDelayed]:
+		return "Delayed mail (still being retried)", "Your message has not been delivered yet. You need not send it again:\nwe keep trying.\n"
+	case actions[ActionDelivered]:
+		return "Mail delivered", "Your message has been delivered.\n"
+	}
+	return "Mail relayed", "Your message was handed on to a system that does not report\ndeliveries. There will be no further notice unless it fails.\n"
 }
 
-func (d *DSN) text(failed bool) string {
-	var out strings.Builder
-	fmt.Fprintf(&out, "This is the mail system at %s.\n\n", d.ReportingMTA)
-	if failed {
-		out.WriteString("Your message could not be delivered to one or more recipients. Its\nheader is attached.\n")
-	} else {
-		out.WriteString("Your message has not been delivered yet. You need not send it again:\nwe keep trying.\n")
+func (d *DSN) attached() string {
+	if d.Full {
+		return "text"
 	}
+	return "header"
+}
+
+func (d *DSN) text(first string) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "This is the mail system at %s.\n\n%s", d.ReportingMTA, first)
 	for _, r := range d.Recipients {
 		fmt.Fprintf(&out, "\n<%s>\n", r.Final)
 		if r.Diagnostic != "" {
@@ -107,7 +119,7 @@ func (d *DSN) status() (*entity, error) {
 	}
 	block.addDate("Arrival-Date", d.ArrivalDate)
 	for _, r := range d.Recipients {
-		if r.Action != ActionFailed && r.Action != ActionDelayed {
+		if !slices.Contains([]string{ActionFailed, ActionDelayed, ActionDelivered, ActionRelayed}, r.Action) {
 			return nil, fmt.Errorf("%w: Action %q", ErrHeader, r.Action)
 		}
 		if statusCode(r.Status) == "" {
@@ -183,8 +195,11 @@ func toASCII(s string) string {
 	}, s)
 }
 
-// returned reads the header of the original up to its empty line.
+// returned reads the original, or its header up to its empty line.
 func (d *DSN) returned() (*entity, error) {
+	if d.Full && d.Original != nil {
+		return wholeEntity(d.Original)
+	}
 	var raw []byte
 	if d.Original != nil {
 		var err error
@@ -199,6 +214,19 @@ func (d *DSN) returned() (*entity, error) {
 	e := &entity{ctype: "text/rfc822-headers; charset=utf-8", content: normalized(header)}
 	if e.encoding = textEncoding(e.content); e.encoding == "base64" || longestLine(e.content) > maxLine {
 		e.encoding = "quoted-printable"
+	}
+	return e, nil
+}
+
+// wholeEntity is a message as a part: it may not be encoded (RFC 2046 section 5.2.1).
+func wholeEntity(r io.Reader) (*entity, error) {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read original message: %w", err)
+	}
+	e := &entity{ctype: "message/rfc822", encoding: "7bit", content: normalized(raw)}
+	if !isASCII(string(raw)) {
+		e.encoding = "8bit"
 	}
 	return e, nil
 }

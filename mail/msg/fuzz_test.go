@@ -12,7 +12,12 @@ import (
 
 func addCorpus(f *testing.F) {
 	f.Helper()
-	names, err := filepath.Glob("testdata/*.eml")
+	addFiles(f, "testdata/*.eml")
+}
+
+func addFiles(f *testing.F, pattern string) {
+	f.Helper()
+	names, err := filepath.Glob(pattern)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -112,6 +117,7 @@ func checkDecoded(t *testing.T, p *Part) {
 // FuzzParseReport reads any bytes as a delivery report.
 func FuzzParseReport(f *testing.F) {
 	addCorpus(f)
+	addFiles(f, "testdata/bounces/*.eml")
 	f.Add([]byte("X-Failed-Recipients: a@b.example\r\n\r\na@b.example\n x\n\n------\nMessage-ID: <x>\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		report, ok := ParseReport(bytes.NewReader(raw), scanBytes(t, raw))

@@ -2,6 +2,7 @@ package msg
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"net/textproto"
 	"strings"
@@ -23,6 +24,7 @@ type Report struct {
 	ArrivalDate        time.Time
 	Recipients         []ReportRecipient
 	OriginalMessageID  string // of the returned message, with brackets, "" if it is not there
+	Returned           []byte // header of the returned message, or what there is of it
 }
 
 // ReportKind is the sort of a report.
@@ -34,27 +36,39 @@ const DeliveryReport ReportKind = "delivery-status"
 // ReportRecipient is what a delivery report says of one recipient (RFC 3464 §2.3).
 type ReportRecipient struct {
 	Final, Original string // addresses, without their type
+	Actual          string // X-Actual-Recipient: where the address was led to
 	Action          string // failed, delayed, delivered, relayed or expanded
-	Status          string // such as 5.1.1, "" if unreadable
+	Status          string // such as 5.1.1, "" if neither the field nor the diagnostic tells one
 	Diagnostic      string // without its type
 	RemoteMTA       string
 	WillRetryUntil  time.Time
 }
 
-// ParseReport reads a delivery report: RFC 3464, or the older form of exim with
-// X-Failed-Recipients. It answers false for other messages, and if r cannot be read.
+// ParseReport reads a delivery report: RFC 3464, or one of the older forms that are
+// text for people (see readPlain). It answers false for other messages, and if r cannot
+// be read.
 func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	var report *Report
-	if status := deliveryStatus(root); status != nil {
+	switch status := deliveryStatus(root); {
+	case status != nil:
 		report = readStatus(r, status)
-	} else {
-		report = readFailedRecipients(r, root)
+	case otherReport(root):
+		return nil, false
+	default:
+		report = readPlain(r, root)
 	}
 	if report == nil || len(report.Recipients) == 0 {
 		return nil, false
 	}
-	report.OriginalMessageID = returnedID(r, root)
+	report.Returned = returnedHeader(r, root)
+	report.OriginalMessageID = idInHeader(report.Returned)
 	return report, true
+}
+
+// otherReport tells that a message says to be a report on something else than delivery.
+func otherReport(root *Part) bool {
+	kind := strings.ToLower(root.Params["report-type"])
+	return root.IsMultipart() && root.Subtype == "report" && kind != "" && kind != "delivery-status"
 }
 
 // deliveryStatus finds the machine's part of a delivery report (RFC 3464, RFC 6533).
@@ -102,6 +116,7 @@ func readRecipient(values map[string]string) ReportRecipient {
 	rcpt := ReportRecipient{
 		Final:          reportAddress(values["final-recipient"]),
 		Original:       reportAddress(values["original-recipient"]),
+		Actual:         reportAddress(values["x-actual-recipient"]),
 		Action:         strings.ToLower(firstWord(values["action"])),
 		Status:         statusCode(values["status"]),
 		Diagnostic:     typedValue(values["diagnostic-code"]),
@@ -111,7 +126,23 @@ func readRecipient(values map[string]string) ReportRecipient {
 	if rcpt.Final == "" {
 		rcpt.Final = rcpt.Original
 	}
+	rcpt.refine()
 	return rcpt
+}
+
+// refine takes from the diagnostic what the fields leave out: exim says 5.0.0 whatever
+// the other server said, and some leave out what is required.
+func (rcpt *ReportRecipient) refine() {
+	class, rest, _ := strings.Cut(rcpt.Status, ".")
+	if rest == "" || rest == "0.0" {
+		told := StatusIn(rcpt.Diagnostic)
+		if class == "" || strings.HasPrefix(told, class+".") {
+			rcpt.Status = cmp.Or(told, rcpt.Status)
+		}
+	}
+	if rcpt.Action == "" && strings.HasPrefix(rcpt.Status, "5.") {
+		rcpt.Action = ActionFailed
+	}
 }
 
 // fieldBlocks divides text at its empty lines.
@@ -196,83 +227,44 @@ func isNumber(s string) bool {
 	return s != "" && len(s) <= 3 && strings.Trim(s, "0123456789") == ""
 }
 
-// readFailedRecipients reads exim's plain bounce, whose header names the recipients and
-// whose text says why.
-func readFailedRecipients(r io.ReaderAt, root *Part) *Report {
-	header, err := RawHeader(r, root)
-	if err != nil {
-		return nil
-	}
-	report := &Report{Kind: DeliveryReport}
-	text := ""
-	for f := range fields(header) {
-		if !strings.EqualFold(string(f.name), "X-Failed-Recipients") {
-			continue
-		}
-		if text == "" {
-			text, _ = leadingText(r, root)
-		}
-		for _, a := range parseAddresses(guessUTF8(unfold(f.value)), maxReportRecipients-len(report.Recipients)) {
-			if email := a.Email(); email != "" {
-				report.Recipients = append(report.Recipients, ReportRecipient{
-					Final: email, Action: "failed", Status: "5.0.0", Diagnostic: reasonFor(email, text)})
-			}
-		}
-	}
-	return report
-}
-
-func leadingText(r io.ReaderAt, root *Part) (string, error) {
-	for _, p := range bodyPieces(root) {
-		if p.text != nil {
-			text, _, err := readText(r, p.text, maxReturned)
-			return text, err
-		}
-	}
-	return "", nil
-}
-
-// reasonFor returns the indented lines that follow the address.
-func reasonFor(email, text string) string {
-	_, rest, ok := strings.Cut(text, email)
-	if !ok {
-		return ""
-	}
-	_, rest, _ = strings.Cut(rest, "\n")
-	reason, _, _ := strings.Cut(rest, "\n\n")
-	return cut(strings.Join(strings.Fields(reason), " "), MaxText)
-}
-
-// returnedID finds the Message-ID of the message that the report is about.
-func returnedID(r io.ReaderAt, root *Part) string {
+// returnedHeader finds the header of the message that a report is about.
+func returnedHeader(r io.ReaderAt, root *Part) []byte {
 	if !root.IsMultipart() {
 		text, _ := leadingText(r, root)
-		return idInHeader([]byte(afterMarker(text)))
+		_, copied := cutCopy(text)
+		return []byte(copied)
 	}
-	id := ""
+	var header []byte
 	walkContent(root, nil, func(p, _ *Part) {
+		if header != nil {
+			return
+		}
+		var err error
 		switch {
-		case id != "":
-		case p.IsMessage():
-			id = p.Envelope.MessageID
-		case p.MediaType() == "text/rfc822-headers" || p.MediaType() == "message/global-headers" || p.MediaType() == "application/octet-stream":
-			// The last is a returned message that came encoded.
-			b, err := io.ReadAll(io.LimitReader(Open(r, p), maxReturned))
-			if err == nil {
-				id = idInHeader(b)
-			}
+		case p.IsMessage() && len(p.Children) == 1:
+			header, err = RawHeader(r, p.Children[0])
+		case isReturnedHeader(p):
+			header, err = io.ReadAll(io.LimitReader(Open(r, p), maxReturned))
+		}
+		if err != nil {
+			header = nil
 		}
 	})
-	return id
+	if header == nil {
+		text, _ := leadingText(r, root)
+		_, copied := cutCopy(text)
+		header = []byte(copied)
+	}
+	return header
 }
 
-// afterMarker returns what follows exim's and others' line of dashes before the copy.
-func afterMarker(text string) string {
-	if i := strings.Index(text, "\n------"); i >= 0 {
-		_, after, _ := strings.Cut(text[i+1:], "\n")
-		return strings.TrimLeft(after, "\n")
+// isReturnedHeader tells what holds a header alone, or a message that came encoded.
+func isReturnedHeader(p *Part) bool {
+	switch p.MediaType() {
+	case "text/rfc822-headers", "text/rfc822-header", "message/rfc822-headers", "message/global-headers", "application/octet-stream":
+		return true
 	}
-	return ""
+	return false
 }
 
 func idInHeader(block []byte) string {
@@ -285,4 +277,16 @@ func idInHeader(block []byte) string {
 		}
 	}
 	return ""
+}
+
+// FieldValues returns the values of the fields of a header block that bear the name, in
+// any letter case, unfolded and decoded, at most 20 of them.
+func FieldValues(block []byte, name string) []string {
+	var out []string
+	for f := range fields(block) {
+		if strings.EqualFold(string(f.name), name) && len(out) < 20 {
+			out = append(out, decodeText(f.value, MaxText))
+		}
+	}
+	return out
 }

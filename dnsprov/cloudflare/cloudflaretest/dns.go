@@ -310,7 +310,7 @@ func (c *call) make(z *zone, in sent, id string) (Record, *reply) {
 		return Record{}, why
 	}
 	for _, r := range z.records {
-		if bad := collides(r, out); bad != nil && r.ID != id {
+		if bad := collides(r, out, z.Name); bad != nil && r.ID != id {
 			return Record{}, bad
 		}
 	}
@@ -392,8 +392,9 @@ func structured(in sent, out *Record) *reply {
 	return nil
 }
 
-// collides tells whether a record can stand beside another.
-func collides(r, with Record) *reply {
+// collides tells whether a record can stand beside another. A CNAME of the zone itself is flattened, so that it is in
+// the way of addresses only.
+func collides(r, with Record, apex string) *reply {
 	if r.Name != with.Name {
 		return nil
 	}
@@ -406,7 +407,7 @@ func collides(r, with Record) *reply {
 		return bad(81057, "The record already exists.")
 	case alias:
 		return bad(81053, "An A, AAAA, or CNAME record with that host already exists.")
-	case r.Type == "CNAME" || with.Type == "CNAME":
+	case r.Type == "CNAME" && (with.Name != apex || with.Type == "A" || with.Type == "AAAA"), with.Type == "CNAME" && with.Name != apex:
 		return bad(81054, "A CNAME record with that host already exists.")
 	case r.Type == "NS" != (with.Type == "NS"):
 		return bad(81056, "NS records with that host already exist.")

@@ -1,0 +1,591 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A dovecot is somebody else's IMAP server, on a port of its own, whose mailboxes are maildirs that tests write.
+type dovecot struct {
+	t    *testing.T
+	path string
+	dir  string
+	port int
+	cmd  *exec.Cmd
+	made int
+}
+
+const dovecotConfig = `base_dir = %[1]s/run
+state_dir = %[1]s/state
+log_path = %[1]s/log
+protocols = imap
+listen = 127.0.0.1
+ssl = no
+disable_plaintext_auth = no
+mail_location = maildir:%[1]s/mail/%%n
+mail_max_userip_connections = 50
+first_valid_uid = 1
+passdb {
+  driver = passwd-file
+  args = scheme=PLAIN %[1]s/users
+}
+userdb {
+  driver = static
+  args = uid=%[3]d gid=%[4]d home=%[1]s/home/%%n
+}
+service imap-login {
+  inet_listener imap {
+    port = %[2]d
+  }
+  inet_listener imaps {
+    port = 0
+  }
+}
+service imap {
+  process_limit = 300
+}
+service anvil {
+  unix_listener anvil-auth-penalty {
+    mode = 0
+  }
+}
+`
+
+// newDovecot starts a server with the users, whose password is "secret".
+func newDovecot(t *testing.T, users []string) *dovecot {
+	t.Helper()
+	d := &dovecot{t: t, path: peer(t, "dovecot")}
+	var err error
+	if d.dir, err = os.MkdirTemp("", "mailstead-dovecot"); err != nil {
+		t.Fatal(err)
+	}
+	uid, gid, own := os.Getuid(), os.Getgid(), ""
+	if uid == 0 {
+		uid, gid = 65534, 65534 // dovecot reads no mail as root
+	} else {
+		own = fmt.Sprintf("default_internal_user = %d\ndefault_login_user = %[1]d\nservice anvil {\n  chroot =\n}\nservice imap-login {\n  chroot =\n}\n", uid)
+	}
+	var logins bytes.Buffer
+	for _, u := range users {
+		fmt.Fprintf(&logins, "%s:secret\n", u)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.port = ln.Addr().(*net.TCPAddr).Port
+	ln.Close()
+	d.write("users", logins.String())
+	d.write("dovecot.conf", fmt.Sprintf(dovecotConfig, d.dir, d.port, uid, gid)+own)
+	for _, dir := range []string{"run", "state", "mail", "home"} {
+		if err := os.Mkdir(filepath.Join(d.dir, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{"", "mail", "home"} {
+		if err := os.Chmod(filepath.Join(d.dir, dir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		d.stop()
+		if t.Failed() {
+			text, _ := os.ReadFile(filepath.Join(d.dir, "log"))
+			t.Logf("dovecot's log:\n%s", text[max(0, len(text)-4000):])
+		}
+		os.RemoveAll(d.dir)
+	})
+	d.start()
+	return d
+}
+
+func (d *dovecot) write(name, text string) {
+	d.t.Helper()
+	if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o644); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *dovecot) start() {
+	d.t.Helper()
+	d.cmd = exec.Command(d.path, "-F", "-c", filepath.Join(d.dir, "dovecot.conf"))
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(d.port))); err == nil {
+			c.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			text, _ := os.ReadFile(filepath.Join(d.dir, "log"))
+			d.t.Fatalf("dovecot does not listen: %s", text)
+		}
+	}
+}
+
+func (d *dovecot) stop() {
+	if d.cmd == nil {
+		return
+	}
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	_ = d.cmd.Wait()
+	d.cmd = nil
+}
+
+// box is a user's maildir; it is made if it is missing.
+func (d *dovecot) box(user string) string {
+	d.t.Helper()
+	dir := filepath.Join(d.dir, "mail", user)
+	for _, sub := range []string{"", "cur", "new", "tmp"} {
+		path := filepath.Join(dir, sub)
+		if err := os.MkdirAll(path, 0o777); err != nil {
+			d.t.Fatal(err)
+		}
+		if err := os.Chmod(path, 0o777); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// put has a message arrive, as a delivery agent does. When is what orders messages.
+func (d *dovecot) put(user, subject string, when, size int) {
+	d.t.Helper()
+	d.made++
+	text := fmt.Sprintf("From: Someone <someone@far.test>\r\nTo: %s@away.test\r\nSubject: %s\r\nMessage-ID: <%s.%s@far.test>\r\nDate: Mon, 02 Nov 2026 10:00:00 +0000\r\n\r\n",
+		user, subject, strings.ReplaceAll(subject, " ", "."), user)
+	for len(text) < size {
+		text += "The quick brown fox jumps over the lazy dog, again and again.\r\n"
+	}
+	dir := d.box(user)
+	name := fmt.Sprintf("%d.%07d.test,S=%d,W=%d", 1_600_000_000+when, d.made, len(text), len(text))
+	tmp := filepath.Join(dir, "tmp", name)
+	if err := os.WriteFile(tmp, []byte(text), 0o666); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.Chmod(tmp, 0o666); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.Rename(tmp, filepath.Join(dir, "new", name)); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// fill writes n messages, "message 0" being the oldest. Those after the first user's share their bytes with them.
+func (d *dovecot) fill(users []string, n int) {
+	d.t.Helper()
+	for k := range n {
+		d.put(users[0], fmt.Sprint("message ", k), k, 600+k%7*700)
+	}
+	from := filepath.Join(d.box(users[0]), "new")
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, u := range users[1:] {
+		to := filepath.Join(d.box(u), "new")
+		for _, e := range entries {
+			if err := os.Link(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// file finds the file of a user's message and its name's flags.
+func (d *dovecot) file(user, subject string) (path, flags string) {
+	d.t.Helper()
+	for _, sub := range []string{"cur", "new"} {
+		dir := filepath.Join(d.box(user), sub)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		for _, e := range slices.Backward(entries) {
+			path := filepath.Join(dir, e.Name())
+			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte("\r\nSubject: "+subject+"\r\n")) {
+				_, flags, _ := strings.Cut(e.Name(), ":2,")
+				return path, flags
+			}
+		}
+	}
+	return "", ""
+}
+
+// renumber gives every mailbox of the server another UIDVALIDITY.
+func (d *dovecot) renumber(users []string) {
+	d.t.Helper()
+	d.stop()
+	for _, u := range users {
+		for _, pattern := range []string{"dovecot*", "subscriptions"} {
+			files, _ := filepath.Glob(filepath.Join(d.dir, "mail", u, pattern))
+			for _, f := range files {
+				if err := os.Remove(f); err != nil {
+					d.t.Fatal(err)
+				}
+			}
+		}
+	}
+	d.start()
+}
+
+// An away is an instance with mailboxes that live on a dovecot.
+type away struct {
+	*instance
+	remote *dovecot
+	users  []string
+	ids    map[string]string // of the mailboxes, by user
+}
+
+// newAway makes the users' mailboxes with n messages each, and has them fetched.
+func newAway(t *testing.T, count, n int) *away {
+	t.Helper()
+	a := &away{ids: map[string]string{}}
+	for k := range count {
+		a.users = append(a.users, fmt.Sprint("user", k))
+	}
+	a.remote = newDovecot(t, a.users)
+	a.remote.fill(a.users, n)
+	a.instance = newInstance(t, generousLimits, "--log-level", "debug")
+	a.want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{"away.test"}, "external": true}, nil)
+	a.want(200, "POST", "/v1/account/universal-inbox", map[string]any{"enabled": true}, nil)
+	for _, u := range a.users {
+		a.add(u, "secret")
+	}
+	return a
+}
+
+func (a *away) add(user, password string) {
+	a.t.Helper()
+	var made struct{ ID string }
+	a.want(201, "POST", "/v1/email-users", map[string]any{
+		"email": user + "@away.test", "type": "external",
+		"imap": map[string]any{"host": "127.0.0.1", "port": a.remote.port, "security": "none", "username": user, "password": password},
+	}, &made)
+	a.ids[user] = made.ID
+}
+
+// stored is how many messages are stored in all.
+func (a *away) stored() int {
+	a.t.Helper()
+	var usage struct{ Storage struct{ Messages int } }
+	a.want(200, "GET", "/v1/account/usage", nil, &usage)
+	return usage.Storage.Messages
+}
+
+// untilStored waits, for as long as it goes on.
+func (a *away) untilStored(n int) {
+	a.t.Helper()
+	last, since := -1, time.Now()
+	for have := a.stored(); have != n; have = a.stored() {
+		if have != last {
+			last, since = have, time.Now()
+		}
+		if time.Since(since) > 30*time.Second {
+			a.t.Fatalf("%d messages are stored and no more come, want %d", have, n)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// told gives the subjects of the account's email.received events.
+func (a *away) told() (subjects []string) {
+	a.t.Helper()
+	var page struct {
+		Data []struct{ Data struct{ Subject string } }
+	}
+	a.want(200, "GET", "/v1/events?type=email.received&limit=100", nil, &page)
+	for _, e := range page.Data {
+		subjects = append(subjects, e.Data.Subject)
+	}
+	return subjects
+}
+
+// A remoteRow is what the tests read of a message.
+type remoteRow struct {
+	UID         string
+	UIDValidity int64 `json:"uid_validity"`
+	Subject     string
+	IsRead      bool `json:"is_read"`
+}
+
+// newest gives the newest messages of a user's inbox.
+func (a *away) newest(user string) []remoteRow {
+	a.t.Helper()
+	var page struct{ Data []remoteRow }
+	a.want(200, "GET", "/v1/email-users/"+a.ids[user]+"/inbox?limit=100", nil, &page)
+	return page.Data
+}
+
+func (a *away) find(user, subject string) *remoteRow {
+	a.t.Helper()
+	for _, r := range a.newest(user) {
+		if r.Subject == subject {
+			return &r
+		}
+	}
+	return nil
+}
+
+// memory watches how much memory the server has at its peak, in MiB: of its own, and with what it reads of its files.
+type memory struct{ own, all int }
+
+func (a *away) watchMemory(m *memory) (stop func()) {
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			m.look(a.ready.PID)
+			select {
+			case <-ended:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(ended); <-done }
+}
+
+func (m *memory) look(pid int) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		kib, _ := strconv.Atoi(f[1])
+		switch f[0] {
+		case "RssAnon:":
+			m.own = max(m.own, kib>>10)
+		case "VmHWM:":
+			m.all = max(m.all, kib>>10)
+		}
+	}
+}
+
+// perMailbox is how many messages each of the 20 mailboxes has: 10 000 by `make soak`.
+func perMailbox() int {
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		return 10_000
+	}
+	return 300
+}
+
+// TestExternalMailboxes: twenty mailboxes are fetched newest first within a bound of memory; a crash in the middle doubles
+// nothing, and nothing of it is told as new.
+func TestExternalMailboxes(t *testing.T) {
+	n := perMailbox()
+	var m memory
+	start := time.Now()
+	a := newAway(t, 20, n)
+	t.Logf("20 mailboxes of %d messages were made in %s", n, time.Since(start))
+	start = time.Now()
+	stop := a.watchMemory(&m)
+	for a.stored() < 20*n/5 {
+		time.Sleep(20 * time.Millisecond)
+	}
+	stop()
+	before := a.stored()
+	a.kill()
+	a.start()
+	stop = a.watchMemory(&m)
+	a.untilStored(20 * n)
+	stop()
+	took := time.Since(start)
+	t.Logf("%d messages after %s, killed at %d; at most %d MiB of its own, %d MiB with mapped files", 20*n, took, before, m.own, m.all)
+	if len(buildArgs) == 0 && m.all >= 200 {
+		t.Errorf("it took %d MiB", m.all)
+	}
+	for _, u := range a.users {
+		seen := map[string]int{}
+		if u != a.users[0] && u != a.users[19] {
+			continue
+		}
+		for _, r := range a.inbox(a.ids[u]) {
+			seen[r.Subject]++
+		}
+		for k := range n {
+			if c := seen[fmt.Sprint("message ", k)]; c != 1 {
+				t.Errorf("%s has message %d %d times", u, k, c)
+			}
+		}
+	}
+	if told := a.told(); len(told) != 0 {
+		t.Errorf("a first pull was told of: %q", told)
+	}
+	var jobs struct {
+		Data []struct {
+			Status   string
+			Progress *struct{ Completed, Total int }
+		}
+	}
+	a.until("every sync is done", func() bool {
+		a.want(200, "GET", "/v1/jobs?type=inbox_sync&limit=100", nil, &jobs)
+		return len(jobs.Data) == 20 && !slices.ContainsFunc(jobs.Data, func(j struct {
+			Status   string
+			Progress *struct{ Completed, Total int }
+		}) bool {
+			return j.Status != "completed"
+		})
+	})
+	for _, j := range jobs.Data {
+		if j.Progress == nil || j.Progress.Completed != n || j.Progress.Total != n {
+			t.Errorf("progress in the end: %+v", j.Progress)
+		}
+	}
+	a.check()
+}
+
+// TestExternalChanges: news come within a second, what is read and deleted goes both ways, a new UIDVALIDITY is survived,
+// and a server that is down refuses changes.
+func TestExternalChanges(t *testing.T) {
+	a := newAway(t, 2, 30)
+	a.untilStored(60)
+	u, path := a.users[0], "/v1/email-users/"+a.ids[a.users[0]]+"/inbox"
+	a.until("sessions wait for both", func() bool { return a.idle() == 2 })
+	a.untilWithin(time.Second, "a push", func() { a.remote.put(u, "news 1", 100, 700) }, func() bool { return a.find(u, "news 1") != nil })
+	if told := a.told(); !slices.Equal(told, []string{"news 1"}) {
+		t.Errorf("told: %q", told)
+	}
+
+	row := a.find(u, "news 1")
+	a.want(200, "PATCH", path+"/"+row.UID, map[string]any{"is_read": true}, nil)
+	if _, flags := a.remote.file(u, "news 1"); flags != "S" {
+		t.Errorf("flags on the server: %q", flags)
+	}
+	a.want(200, "PATCH", "/v1/inbox/"+row.UID+"?mailbox="+u+"@away.test", map[string]any{"is_read": false}, nil)
+	if _, flags := a.remote.file(u, "news 1"); flags != "" || a.find(u, "news 1").IsRead {
+		t.Errorf("flags on the server: %q", flags)
+	}
+	file, _ := a.remote.file(u, "message 29")
+	if err := os.Rename(file, file[:strings.LastIndex(file, ":")]+":2,S"); err != nil {
+		t.Fatal(err)
+	}
+	a.until("the server's flag is here", func() bool { return a.find(u, "message 29").IsRead })
+
+	a.want(200, "DELETE", path+"/"+row.UID, nil, nil)
+	if file, _ := a.remote.file(u, "news 1"); file != "" {
+		t.Error("the server still has what was deleted")
+	}
+	a.want(404, "DELETE", path+"/"+row.UID, nil, nil)
+	if file, _ = a.remote.file(u, "message 28"); os.Remove(file) != nil {
+		t.Fatal("no message 28")
+	}
+	a.until("what the server lacks is gone", func() bool { return a.find(u, "message 28") == nil })
+	var bulk struct{ Deleted, Failed int }
+	a.want(200, "POST", "/v1/inbox/bulk-delete", map[string]any{"messages": []map[string]string{
+		{"uid": a.find(u, "message 27").UID, "mailbox": u + "@away.test"}, {"uid": a.find("user1", "message 27").UID, "mailbox": "user1@away.test"},
+		{"uid": "4000", "mailbox": "user1@away.test"},
+	}}, &bulk)
+	if bulk.Deleted != 2 || bulk.Failed != 1 {
+		t.Errorf("bulk: %+v", bulk)
+	}
+	if one, _ := a.remote.file(u, "message 27"); one != "" {
+		t.Error("the server still has what was deleted with others")
+	}
+
+	a.remote.stop()
+	old := a.newest(u)
+	a.want(502, "PATCH", path+"/"+old[0].UID, map[string]any{"is_read": true}, nil)
+	a.want(502, "DELETE", path+"/"+old[0].UID, nil, nil)
+	if now := a.newest(u); !slices.Equal(now, old) {
+		t.Error("the cache changed without the server")
+	}
+	time.Sleep(time.Second) // a UIDVALIDITY is a time
+	a.remote.renumber(a.users)
+	a.want(200, "POST", path+"/refresh", nil, nil)
+	a.until("the new UIDVALIDITY is taken over", func() bool {
+		rows := a.newest(u)
+		return len(rows) == len(old) && rows[0].UIDValidity != old[0].UIDValidity
+	})
+	if told := a.told(); len(told) != 1 {
+		t.Errorf("told after a new UIDVALIDITY: %q", told)
+	}
+	a.remote.put(u, "news 2", 101, 700)
+	a.want(200, "POST", path+"/refresh", nil, nil)
+	a.until("news after it are told", func() bool { return slices.Contains(a.told(), "news 2") })
+	if told := a.told(); len(told) != 2 {
+		t.Errorf("told in the end: %q", told)
+	}
+	a.check()
+}
+
+// idle is how many sessions wait for news, by the log.
+func (a *away) idle() int {
+	a.t.Helper()
+	text, err := os.ReadFile(a.log.Name())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return bytes.Count(text, []byte("a session waits for mail")) - bytes.Count(text, []byte("a session that waited for mail has ended"))
+}
+
+// untilWithin demands that something follows from something else within a time.
+func (a *away) untilWithin(most time.Duration, what string, do func(), ok func() bool) {
+	a.t.Helper()
+	do()
+	start := time.Now()
+	for !ok() {
+		if time.Since(start) > 10*time.Second {
+			a.t.Fatalf("%s did not come", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	took := time.Since(start)
+	a.t.Logf("%s took %s", what, took)
+	if took > most && len(buildArgs) == 0 {
+		a.t.Errorf("%s took %s, may take %s", what, took, most)
+	}
+}
+
+// TestExternalLogin: a refused password stops the looks and says so; a new one resumes them.
+func TestExternalLogin(t *testing.T) {
+	a := newAway(t, 1, 3)
+	a.untilStored(3)
+	a.remote.box("late")
+	a.remote.put("late", "hello", 1, 700)
+	a.add("late", "wrong")
+	status := func() (status, text string) {
+		var mb struct {
+			Status string
+			Error  *string
+		}
+		a.want(200, "GET", "/v1/email-users/"+a.ids["late"], nil, &mb)
+		if mb.Error != nil {
+			text = *mb.Error
+		}
+		return mb.Status, text
+	}
+	a.until("the mailbox has an error", func() bool {
+		s, text := status()
+		return s == "error" && strings.Contains(text, "refused the user name or password")
+	})
+	a.remote.write("users", "user0:secret\nlate:better\n")
+	a.want(200, "PATCH", "/v1/email-users/"+a.ids["late"], map[string]any{"password": "better"}, nil)
+	a.until("it is read", func() bool { s, text := status(); return s == "active" && text == "" && a.find("late", "hello") != nil })
+	a.want(200, "POST", "/v1/account/universal-inbox", map[string]any{"enabled": false}, nil)
+	a.until("nobody idles", func() bool { return a.idle() == 0 })
+	a.remote.put("late", "unseen", 2, 700)
+	time.Sleep(500 * time.Millisecond)
+	if a.find("late", "unseen") != nil {
+		t.Error("mail was fetched while the universal inbox is off")
+	}
+	a.want(200, "POST", "/v1/email-users/"+a.ids["late"]+"/inbox/refresh", nil, nil)
+	a.until("a refresh fetches all the same", func() bool { return a.find("late", "unseen") != nil })
+	a.want(400, "POST", "/v1/inbox/refresh", nil, nil)
+	a.check()
+}

@@ -1,0 +1,194 @@
+package dane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	tryTimeout = 5 * time.Second // of one try of one server
+	udpSize    = 1232            // bytes that pass everywhere without fragments
+	maxRecords = 32              // of one name
+	maxAliases = 10
+	resolvConf = "/etc/resolv.conf"
+)
+
+// ErrLookup says that a look-up failed. A bogus answer is such a failure too: a validating resolver says SERVFAIL to it.
+var ErrLookup = errors.New("DNS look-up failed")
+
+// A Resolver asks servers that validate DNSSEC, and believes their AD bit: they must be reached over a path that nobody
+// else can write to (RFC 6698 section 4.1).
+type Resolver struct {
+	Servers []string // host:port, asked in turn
+}
+
+// NewResolver gives one that asks addr, host:port or a host for port 53, or the system's servers for "". Without trust it
+// is nil, no error, unless every server is an address of this machine.
+func NewResolver(addr string, trust bool) (*Resolver, error) {
+	servers := []string{addr}
+	if addr == "" {
+		system, err := dns.ClientConfigFromFile(resolvConf)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", resolvConf, err)
+		}
+		servers = system.Servers
+	}
+	r := &Resolver{}
+	for _, s := range servers {
+		if _, _, err := net.SplitHostPort(s); err != nil {
+			s = net.JoinHostPort(s, "53")
+		}
+		host, _, _ := net.SplitHostPort(s)
+		if ip, err := netip.ParseAddr(host); !trust && (err != nil || !ip.Unmap().IsLoopback()) {
+			return nil, nil
+		}
+		r.Servers = append(r.Servers, s)
+	}
+	if len(r.Servers) == 0 {
+		return nil, nil
+	}
+	return r, nil
+}
+
+// An Answer is what was found out about a name; Secure says that DNSSEC vouches for all of it, emptiness included.
+type Answer struct {
+	Name   string // what the question led to by CNAME, without a final dot
+	Secure bool
+	rrs    []dns.RR
+}
+
+// LookupMX gives the MX records of a name; none where it has none or does not exist.
+func (r *Resolver) LookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
+	a, err := r.ask(ctx, name, dns.TypeMX)
+	if err != nil {
+		return nil, false, err
+	}
+	var out []*net.MX
+	for _, rr := range a.rrs {
+		if mx, ok := rr.(*dns.MX); ok {
+			out = append(out, &net.MX{Host: mx.Mx, Pref: mx.Preference})
+		}
+	}
+	return out, a.Secure, nil
+}
+
+// LookupHost gives the addresses of a host, the name that it stands for, and whether both families of answers are secure.
+func (r *Resolver) LookupHost(ctx context.Context, host string) ([]netip.Addr, Answer, error) {
+	var out []netip.Addr
+	all := Answer{Name: host, Secure: true}
+	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		a, err := r.ask(ctx, host, kind)
+		if err != nil {
+			return nil, Answer{}, err
+		}
+		all.Name, all.Secure = a.Name, all.Secure && a.Secure
+		for _, rr := range a.rrs {
+			out = append(out, address(rr)...)
+		}
+	}
+	return out, all, nil
+}
+
+func address(rr dns.RR) []netip.Addr {
+	var ip net.IP
+	switch rr := rr.(type) {
+	case *dns.A:
+		ip = rr.A
+	case *dns.AAAA:
+		ip = rr.AAAA
+	}
+	addr, ok := netip.AddrFromSlice(ip)
+	if !ok {
+		return nil
+	}
+	return []netip.Addr{addr.Unmap()}
+}
+
+// LookupTLSA gives the records for SMTP at a port of a host; only secure ones may be used.
+func (r *Resolver) LookupTLSA(ctx context.Context, host string, port int) ([]Record, bool, error) {
+	a, err := r.ask(ctx, "_"+strconv.Itoa(port)+"._tcp."+host, dns.TypeTLSA)
+	if err != nil {
+		return nil, false, err
+	}
+	var out []Record
+	for _, rr := range a.rrs {
+		tlsa, ok := rr.(*dns.TLSA)
+		if !ok {
+			continue
+		}
+		rec, err := ParseRecord(fmt.Sprintf("%d %d %d %s", tlsa.Usage, tlsa.Selector, tlsa.MatchingType, tlsa.Certificate))
+		if err != nil {
+			rec = Record{Usage: tlsa.Usage, Selector: tlsa.Selector, Match: tlsa.MatchingType} // there, and not usable
+		}
+		out = append(out, rec)
+	}
+	return out, a.Secure, nil
+}
+
+// ask puts a question to the first server that answers. One that answers that it failed has the last word: it may have
+// found the answer bogus, which another that does not validate would believe.
+func (r *Resolver) ask(ctx context.Context, name string, kind uint16) (Answer, error) {
+	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), kind)
+	q.SetEdns0(udpSize, true)
+	q.AuthenticatedData = true // RFC 6840 section 5.7
+	var failed error
+	for i := range 2 * len(r.Servers) {
+		m, err := exchange(ctx, q, r.Servers[i%len(r.Servers)])
+		if err == nil && (m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError) {
+			return read(m, q.Question[0]), nil
+		}
+		if err == nil {
+			failed = fmt.Errorf("the resolver answers %s", dns.RcodeToString[m.Rcode])
+			break
+		}
+		if failed = err; ctx.Err() != nil {
+			break
+		}
+	}
+	return Answer{}, fmt.Errorf("%w: %s %s: %w", ErrLookup, dns.TypeToString[kind], name, failed)
+}
+
+// exchange asks over UDP, and over TCP if the answer did not fit.
+func exchange(ctx context.Context, q *dns.Msg, server string) (*dns.Msg, error) {
+	c := dns.Client{Timeout: tryTimeout}
+	m, _, err := c.ExchangeContext(ctx, q, server)
+	if err == nil && m.Truncated {
+		c.Net = "tcp"
+		m, _, err = c.ExchangeContext(ctx, q, server)
+	}
+	return m, err
+}
+
+// read follows the aliases in an answer to the records that were asked for.
+func read(m *dns.Msg, q dns.Question) Answer {
+	name := canonical(q.Name)
+	for range maxAliases {
+		next := ""
+		for _, rr := range m.Answer {
+			if alias, ok := rr.(*dns.CNAME); ok && canonical(alias.Hdr.Name) == name {
+				next = canonical(alias.Target)
+			}
+		}
+		if next == "" {
+			break
+		}
+		name = next
+	}
+	a := Answer{Name: name, Secure: m.AuthenticatedData}
+	for _, rr := range m.Answer {
+		if h := rr.Header(); h.Rrtype == q.Qtype && canonical(h.Name) == name && len(a.rrs) < maxRecords {
+			a.rrs = append(a.rrs, rr)
+		}
+	}
+	return a
+}
+
+func canonical(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }

@@ -1,0 +1,159 @@
+package deliver
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// chunkSize is how much of a message goes out in one BDAT command. A message that fits into one goes out together with its
+// envelope.
+const chunkSize = 64 << 10
+
+// chunker cuts a message into chunks whose lines end in CRLF.
+type chunker struct {
+	src   io.Reader
+	lines bodyWriter
+	out   bytes.Buffer
+	block []byte
+	read  int64
+	done  bool
+}
+
+func newChunker(src io.Reader) *chunker {
+	c := &chunker{src: src, block: make([]byte, bodyBlock)}
+	c.lines = bodyWriter{w: bufio.NewWriterSize(&c.out, 1<<10), chunked: true}
+	return c
+}
+
+// next gives the next chunk, valid until the one after; last is true with the end of the message.
+func (c *chunker) next() (chunk []byte, last bool, err error) {
+	c.out.Reset()
+	for !c.done && c.out.Len() < chunkSize {
+		n, err := c.src.Read(c.block)
+		c.read += int64(n)
+		_, _ = c.lines.Write(c.block[:n]) // into memory
+		if err == io.EOF {
+			c.done = true
+			err = c.lines.finish()
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	if !c.done {
+		c.lines.err = c.lines.w.Flush()
+	}
+	return c.out.Bytes(), c.done, c.lines.err
+}
+
+// chunks sends a message by BDAT (RFC 3030). On success the reply is that to the last chunk.
+func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *failure) {
+	c := newChunker(content)
+	chunk, last, f := s.cut(c, m)
+	if f != nil {
+		return reply{}, f
+	}
+	if last && s.ext.pipelining {
+		return s.oneChunk(e, m, chunk)
+	}
+	if f := s.envelope(e, m); f != nil {
+		return reply{}, f
+	}
+	for {
+		r, f := s.chunk(chunk, last)
+		if f != nil {
+			s.broken = s.broken || !last // what follows would be taken for another message
+		}
+		if f != nil || last {
+			return r, f
+		}
+		if chunk, last, f = s.cut(c, m); f != nil {
+			s.broken = true
+			return reply{}, f
+		}
+	}
+}
+
+// cut gives the next chunk, or why the message cannot be read.
+func (s *session) cut(c *chunker, m Message) ([]byte, bool, *failure) {
+	chunk, last, err := c.next()
+	if err == nil && last && m.Size > 0 && c.read != m.Size {
+		err = fmt.Errorf("%w: %d bytes of %d", errWrongSize, c.read, m.Size)
+	}
+	if err != nil {
+		return nil, false, &failure{stage: stageBody, err: fmt.Errorf("read the message: %w", err), enhanced: "4.3.0", local: true}
+	}
+	return chunk, last, nil
+}
+
+func bdat(chunk []byte, last bool) string {
+	line := "BDAT " + strconv.Itoa(len(chunk))
+	if last {
+		line += " LAST"
+	}
+	return line + "\r\n"
+}
+
+// envelope sends MAIL and RCPT.
+func (s *session) envelope(e Envelope, m Message) *failure {
+	return s.steps([]step{
+		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
+		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
+	})
+}
+
+// oneChunk sends envelope and message in one go (RFC 3030 section 4.2).
+func (s *session) oneChunk(e Envelope, m Message, chunk []byte) (reply, *failure) {
+	head := e.mailLine(s.ext, m.Size) + "\r\n" + e.rcptLine(s.ext) + "\r\n" + bdat(chunk, true)
+	if s.br.Buffered() > 0 {
+		s.broken = true
+		return reply{}, s.expect(stageMail, 2, reply{}, errUnsolicited)
+	}
+	if _, err := (blockWriter{s.conn, s.t.DataBlock}).Write(append([]byte(head), chunk...)); err != nil {
+		f := s.interrupted(err)
+		f.stage = stageMail // it has answered nothing yet
+		return reply{}, f
+	}
+	var first *failure
+	for _, at := range []stage{stageMail, stageRcpt} {
+		r, err := s.receive(s.t.Command)
+		f := s.expect(at, 2, r, err)
+		if first == nil {
+			first = f
+		}
+		if f != nil && s.broken {
+			return reply{}, first
+		}
+	}
+	r, err := s.receive(s.t.DataEnd)
+	switch {
+	case first != nil:
+		s.broken = s.broken || err != nil || r.class() == 2 // it took a message that has no recipient
+		return reply{}, first
+	case err != nil:
+		return reply{}, lost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
+	}
+	return r, s.expect(stageEnd, 2, r, nil)
+}
+
+// chunk sends one chunk and reads its reply.
+func (s *session) chunk(chunk []byte, last bool) (reply, *failure) {
+	if f := s.expect(stageBody, 2, reply{code: 250}, s.send(bdat(chunk, last))); f != nil {
+		return reply{}, f
+	}
+	if _, err := (blockWriter{s.conn, s.t.DataBlock}).Write(chunk); err != nil {
+		return reply{}, s.interrupted(err)
+	}
+	if !last {
+		r, err := s.receive(s.t.DataBlock)
+		return r, s.expect(stageBody, 2, r, err)
+	}
+	r, err := s.receive(s.t.DataEnd)
+	if err != nil {
+		return reply{}, lost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
+	}
+	return r, s.expect(stageEnd, 2, r, nil)
+}

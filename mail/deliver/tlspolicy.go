@@ -1,0 +1,245 @@
+package deliver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/dane"
+	"github.com/mailstead/mailstead/mail/mtasts"
+	"github.com/mailstead/mailstead/mail/tlsrpt"
+)
+
+// What may vouch for a host, in Attempt.Authenticated.
+const (
+	ByDANE        = "dane"
+	BySTS         = "mta-sts"
+	ByCertificate = "certificate" // it is valid for the name, which nothing but the DNS says is the right one
+)
+
+// A Session is what TLS came to on one fresh connection, or what kept it from being made, as RFC 8460 counts it.
+type Session struct {
+	Policy   string   // tlsrpt.PolicyTLSA, PolicySTS or PolicyNone
+	Strings  []string // the policy as it is published
+	MXHosts  []string // patterns of an MTA-STS policy
+	Host, IP string
+	Result   string // of section 4.3; "" for success
+	Reason   string // in words, for a failure
+}
+
+var (
+	errNoTLS      = errors.New("the host does not offer STARTTLS")
+	errNotInSTS   = errors.New("the MTA-STS policy does not name this MX host")
+	errTLSRefused = errors.New("the host refused STARTTLS")
+)
+
+// mandatory tells that no message goes out without TLS.
+func (p tlsPolicy) mandatory() bool { return p != tlsOpportunistic && p != tlsNone }
+
+// demand settles what TLS a host must show before it gets the message: what DANE says where DNSSEC vouches for it, else
+// what the domain's MTA-STS policy says (RFC 8461 section 2).
+func (w *walk) demand(ctx context.Context, t *target) *failure {
+	if w.env.TLSOptional || t.hop.relay || t.literal {
+		return nil
+	}
+	if t.secure {
+		if f := w.demandDANE(ctx, t); f != nil || t.hop.tls != tlsOpportunistic {
+			return f
+		}
+	}
+	p := w.env.STS
+	if p == nil || p.Mode == mtasts.None {
+		return nil
+	}
+	if p.Matches(t.hop.host) {
+		if p.Mode == mtasts.Enforce {
+			t.hop.tls = tlsSTS
+		}
+		return nil
+	}
+	f := &failure{stage: stageConnect, err: fmt.Errorf("%s: %w", t.hop.host, errNotInSTS), enhanced: "4.7.5", tls: tlsrpt.Failed}
+	w.count(t.hop, netip.Addr{}, nil, f)
+	if p.Mode == mtasts.Testing {
+		return nil
+	}
+	return f
+}
+
+// demandDANE looks the host up with DNSSEC (RFC 7672 section 2.2). Records that are secure and not usable still ask for
+// TLS; a look-up that fails is no permission to do without.
+func (w *walk) demandDANE(ctx context.Context, t *target) *failure {
+	ctx, cancel := context.WithTimeout(ctx, w.client.Timeouts.withDefaults().DNS)
+	defer cancel()
+	addrs, answer, err := w.client.DANE.LookupHost(ctx, t.hop.host)
+	if err != nil {
+		return &failure{stage: stageConnect, err: err, enhanced: "4.4.3"}
+	}
+	if len(addrs) == 0 {
+		return &failure{stage: stageConnect, err: fmt.Errorf("look up %s: %w", t.hop.host, errNoAddress), enhanced: "5.4.4", status: Permanent}
+	}
+	t.addrs = addrs
+	if !answer.Secure {
+		return nil
+	}
+	for _, base := range slices.Compact([]string{answer.Name, t.hop.host}) {
+		records, secure, err := w.client.DANE.LookupTLSA(ctx, base, t.hop.port)
+		if err != nil {
+			f := &failure{stage: stageConnect, err: err, enhanced: "4.7.5", tls: tlsrpt.DNSSECInvalid}
+			t.hop.tls = tlsDANE
+			w.count(t.hop, netip.Addr{}, nil, f)
+			return f
+		}
+		if secure && len(records) > 0 {
+			t.hop.holdTo(records, base, w.domain())
+			return nil
+		}
+	}
+	return nil
+}
+
+// holdTo makes records a demand of the hop. base is the name that they were found for.
+func (h *hop) holdTo(records []dane.Record, base, domain string) {
+	h.tls, h.sni = tlsEncrypted, base
+	var lines []string
+	for _, r := range records {
+		lines = append(lines, r.String())
+		if r.Usable() {
+			h.tls = tlsDANE
+		}
+	}
+	slices.Sort(lines)
+	h.tlsa = strings.Join(lines, "\n")
+	if slices.ContainsFunc(records, func(r dane.Record) bool { return r.Usable() && r.Usage == dane.UsageTA }) {
+		h.names = base + " " + domain // RFC 7672 section 3.2.2
+	}
+}
+
+// records are those that the hop is held to.
+func (h hop) records() []dane.Record {
+	var out []dane.Record
+	for line := range strings.SplitSeq(h.tlsa, "\n") {
+		if r, err := dane.ParseRecord(line); err == nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// tlsConfig is how a handshake with the hop is done under a policy.
+func (c *Client) tlsConfig(h hop, policy tlsPolicy) *tls.Config {
+	config := &tls.Config{ServerName: h.host, RootCAs: c.RootCAs, Time: c.now, MinVersion: tls.VersionTLS12}
+	switch policy {
+	case tlsOpportunistic, tlsEncrypted:
+		config.InsecureSkipVerify = true     // looked at afterwards: unverified is still better than plain
+		config.MinVersion = tls.VersionTLS10 // RFC 7435 section 3: and so is old
+	case tlsDANE:
+		config.InsecureSkipVerify = true // DANE verifies in its own way
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			return dane.Verify(h.records(), state.PeerCertificates, strings.Fields(h.names), c.now())
+		}
+	}
+	if h.sni != "" {
+		config.ServerName = h.sni
+	}
+	return config
+}
+
+// note keeps what a finished handshake has shown.
+func (s *session) note(c *Client, policy tlsPolicy, state tls.ConnectionState) {
+	s.tls = tls.VersionName(state.Version) + " " + tls.CipherSuiteName(state.CipherSuite)
+	switch policy {
+	case tlsDANE:
+		s.auth = ByDANE
+	case tlsSTS:
+		s.auth = BySTS
+	case tlsVerified, tlsImplicit:
+		s.auth = ByCertificate
+	default:
+		if s.unverified = c.verify(state, s.hop.host); s.unverified == nil {
+			s.auth = ByCertificate
+		}
+	}
+}
+
+// verify looks at a certificate as if it had been demanded.
+func (c *Client) verify(state tls.ConnectionState, host string) error {
+	if len(state.PeerCertificates) == 0 {
+		return errors.New("the host showed no certificate")
+	}
+	opts := x509.VerifyOptions{DNSName: host, Roots: c.RootCAs, CurrentTime: c.now(), Intermediates: x509.NewCertPool()}
+	for _, cert := range state.PeerCertificates[1:] {
+		opts.Intermediates.AddCert(cert)
+	}
+	_, err := state.PeerCertificates[0].Verify(opts)
+	return err
+}
+
+// tlsResult names what went wrong in a handshake as a report does (RFC 8460 section 4.3).
+func tlsResult(err error) string {
+	invalid := x509.CertificateInvalidError{}
+	switch {
+	case errors.Is(err, errNoTLS):
+		return tlsrpt.NoSTARTTLS
+	case errors.As(err, &x509.HostnameError{}):
+		return tlsrpt.HostMismatch
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return tlsrpt.Expired
+	case errors.As(err, &x509.UnknownAuthorityError{}), errors.As(err, &invalid):
+		return tlsrpt.NotTrusted
+	case errors.Is(err, dane.ErrMismatch):
+		return tlsrpt.TLSAInvalid
+	}
+	return tlsrpt.Failed
+}
+
+// count notes what TLS came to with a host: a session that was made, or the failure that kept it from being made. Only
+// direct delivery is reported on, and no failure that has nothing to do with TLS.
+func (w *walk) count(h hop, ip netip.Addr, s *session, f *failure) {
+	if h.relay || f != nil && f.tls == "" || s != nil && f == nil && h.tls == tlsNone {
+		return
+	}
+	out := Session{Policy: tlsrpt.PolicyNone, Host: h.host}
+	if ip.IsValid() {
+		out.IP = ip.String()
+	}
+	p := w.env.STS
+	switch {
+	case h.tls == tlsDANE || h.tls == tlsEncrypted:
+		out.Policy, out.Strings = tlsrpt.PolicyTLSA, strings.FieldsFunc(h.tlsa, func(r rune) bool { return r == '\n' })
+	case p != nil && p.Mode != mtasts.None:
+		out.Policy, out.Strings, out.MXHosts = tlsrpt.PolicySTS, p.Lines(), p.MX
+	}
+	switch {
+	case f != nil:
+		out.Result, out.Reason = f.tls, f.text()
+	case s.tls == "":
+		out.Result, out.Reason = tlsrpt.NoSTARTTLS, errNoTLS.Error()
+	case out.Policy == tlsrpt.PolicySTS && s.unverified != nil: // testing: else there would be no session
+		out.Result, out.Reason = tlsResult(s.unverified), bounded(s.unverified.Error(), maxReplyText)
+	}
+	w.sessions = append(w.sessions, out)
+}
+
+// why says what made TLS a demand, before the words about how it failed.
+func (w *walk) why(h hop, f *failure) *failure {
+	if f.tls == "" || f.err == nil {
+		return f
+	}
+	switch {
+	case f.tls == tlsrpt.DNSSECInvalid:
+		f.err = fmt.Errorf("whether DANE is in force for %s cannot be found out: %w", h.host, f.err)
+	case h.tls == tlsSTS:
+		f.err = fmt.Errorf("the MTA-STS policy of %s is enforced: %w", w.domain(), f.err)
+	case h.tls == tlsDANE, h.tls == tlsEncrypted:
+		f.err = fmt.Errorf("DANE is in force for %s: %w", h.host, f.err)
+	}
+	return f
+}
+
+// domain is the recipient's.
+func (w *walk) domain() string { return w.env.To[strings.LastIndexByte(w.env.To, '@')+1:] }

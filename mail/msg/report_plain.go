@@ -1,0 +1,256 @@
+package msg
+
+import (
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	maxPlainLines = 2000 // of a bounce's text that are looked at
+	maxReason     = 12   // lines that say why
+)
+
+// readPlain reads a bounce that only people were meant to read, as qmail, older exim,
+// sendmail and Exchange, Lotus Notes, Gmail and Yahoo write them: it comes from a mail
+// system, says in one of the known ways that something was not delivered, and names
+// addresses on lines of their own. Whatever lacks one of these is no bounce.
+func readPlain(r io.ReaderAt, root *Part) *Report {
+	header, err := RawHeader(r, root)
+	if err != nil {
+		return nil
+	}
+	failed := failedRecipients(header)
+	if len(failed) == 0 && !fromMailSystem(header, root) {
+		return nil
+	}
+	text, err := leadingText(r, root)
+	if err != nil {
+		return nil
+	}
+	text, _ = cutCopy(text)
+	report := &Report{Kind: DeliveryReport}
+	for _, email := range failed {
+		reason := reasonFor(email, text)
+		report.Recipients = append(report.Recipients, ReportRecipient{
+			Final: email, Action: ActionFailed, Status: StatusIn(reason), Diagnostic: reason})
+	}
+	if action := plainAction(text); len(failed) == 0 && action != "" {
+		report.Recipients = plainRecipients(text, action)
+	}
+	if len(report.Recipients) == 1 && report.Recipients[0].Status == "" { // then all of the text is about it
+		_, after, _ := strings.Cut(text, report.Recipients[0].Final)
+		report.Recipients[0].Status = StatusIn(after)
+	}
+	return report
+}
+
+// failedRecipients are those that X-Failed-Recipients names, a field of exim's and Gmail's.
+func failedRecipients(header []byte) []string {
+	var out []string
+	for f := range fields(header) {
+		if !strings.EqualFold(string(f.name), "X-Failed-Recipients") {
+			continue
+		}
+		for _, a := range parseAddresses(guessUTF8(unfold(f.value)), maxReportRecipients-len(out)) {
+			if email := a.Email(); email != "" {
+				out = append(out, email)
+			}
+		}
+	}
+	return out
+}
+
+// fromMailSystem tells whether a message comes from a machine that delivers mail: by its
+// author's address, or by a null return path and an author that sounds like one. People's
+// machines that answer for them have a null return path too.
+func fromMailSystem(header []byte, root *Part) bool {
+	null := slices.ContainsFunc(FieldValues(header, "Return-Path"), func(path string) bool { return strings.ReplaceAll(path, " ", "") == "<>" })
+	if root.Envelope == nil || len(root.Envelope.From) == 0 {
+		return null
+	}
+	from := root.Envelope.From[0]
+	if slices.Contains(mailSystems, strings.ToLower(from.Mailbox)) {
+		return true
+	}
+	name := strings.ToLower(from.Mailbox + " " + from.Name)
+	return null && slices.ContainsFunc(mailSystemWords, func(word string) bool { return strings.Contains(name, word) })
+}
+
+var (
+	mailSystems     = []string{"mailer-daemon", "postmaster", "mail-daemon", "mailerdaemon", "maildaemon", "mdaemon"}
+	mailSystemWords = []string{"daemon", "postmaster", "mailer", "deliver", "administrator", "mail system", "bounce"}
+)
+
+// plainFailures and plainDelays are what mail systems say, in lower case. A text that
+// says both is a failure only if it says that it is for good.
+var (
+	plainFailures = []string{
+		"could not be delivered", "couldn't be delivered", "cannot be delivered", "can't be delivered", "was not delivered",
+		"wasn't able to deliver", "not able to deliver", "unable to deliver", "could not deliver", "cannot deliver", "undeliverable",
+		"did not reach the following", "recipient failed", "recipients failed", "delivery has failed", "delivery failed",
+		"delivery failure", "failed permanently", "permanent fatal errors", "returned to sender", "addresses failed", "address(es) failed",
+		"permanent error",
+	}
+	plainDelays = []string{
+		"has not yet been delivered", "not been delivered yet", "warning message only", "do not need to resend", "will be retried",
+		"attempts will continue", "will continue to be attempted", "will keep trying", "keep trying", "still being retried",
+		"delivery delayed", "is delayed", "has been delayed", "transient non-fatal errors",
+	}
+	plainEnds = []string{"permanent error", "permanent fatal", "given up", "giving up", "failed permanently", "permanent failure"}
+)
+
+// plainAction is what a text says became of a message; "" if it does not say.
+func plainAction(text string) string {
+	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
+	says := func(list []string) bool {
+		return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(text, s) })
+	}
+	switch {
+	case says(plainDelays) && !says(plainEnds):
+		return ActionDelayed
+	case says(plainFailures):
+		return ActionFailed
+	}
+	return ""
+}
+
+// plainRecipients finds the addresses and what is said of each.
+func plainRecipients(text, action string) []ReportRecipient {
+	var out []ReportRecipient
+	var reasons [][]string
+	ended := false // the last one's reason is complete
+	n := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		if n++; n > maxPlainLines {
+			break
+		}
+		line = strings.TrimSpace(line)
+		if email, rest := lineAddress(line); email != "" {
+			if len(out) == maxReportRecipients {
+				break
+			}
+			out, reasons, ended = append(out, ReportRecipient{Final: email, Action: action}), append(reasons, nil), false
+			line = rest
+		}
+		last := len(out) - 1
+		switch {
+		case last < 0 || ended:
+		case line != "" && len(reasons[last]) < maxReason:
+			reasons[last] = append(reasons[last], line)
+		case line == "" && len(reasons[last]) > 0:
+			ended = StatusIn(strings.Join(reasons[last], " ")) != ""
+		}
+	}
+	for i := range out {
+		out[i].Diagnostic = cut(strings.Join(strings.Fields(strings.Join(reasons[i], " ")), " "), MaxText)
+		out[i].Status = StatusIn(out[i].Diagnostic)
+	}
+	return out
+}
+
+// lineAddress takes the address off a line that begins with one: "<a@b>: why", "a@b" alone,
+// or "a@b on Friday".
+func lineAddress(line string) (email, rest string) {
+	if inner, ok := strings.CutPrefix(line, "<"); ok {
+		email, rest, ok = strings.Cut(inner, ">")
+		if !ok {
+			return "", ""
+		}
+	} else {
+		email, rest, _ = strings.Cut(line, " ")
+		email = strings.TrimRight(email, ":,;")
+		rest = strings.TrimSpace(rest)
+		if rest != "" && !strings.HasPrefix(rest, "on ") && !strings.HasPrefix(rest, "(") {
+			return "", ""
+		}
+	}
+	email, err := NormalizeEmail(email)
+	if err != nil {
+		return "", ""
+	}
+	return email, strings.TrimLeft(rest, ": ")
+}
+
+func leadingText(r io.ReaderAt, root *Part) (string, error) {
+	for _, p := range bodyPieces(root) {
+		if p.text != nil {
+			text, _, err := readText(r, p.text, maxReturned)
+			return strings.ReplaceAll(text, "\r\n", "\n"), err
+		}
+	}
+	return "", nil
+}
+
+// reasonFor returns the indented lines that follow the address.
+func reasonFor(email, text string) string {
+	_, rest, ok := strings.Cut(text, email)
+	if !ok {
+		return ""
+	}
+	_, rest, _ = strings.Cut(rest, "\n")
+	reason, more, _ := strings.Cut(rest, "\n\n")
+	if strings.TrimSpace(reason) == "" {
+		reason, _, _ = strings.Cut(more, "\n\n")
+	}
+	return cut(strings.Join(strings.Fields(reason), " "), MaxText)
+}
+
+// copyMarks are what the line of dashes before the copy of a message says.
+var copyMarks = []string{"copy of", "original message", "original header", "unsent message", "returned message", "message header", "message follows"}
+
+// cutCopy divides a bounce's text at the line of dashes before the copy of the message.
+func cutCopy(text string) (said, copied string) {
+	for at := 0; at < len(text); {
+		end := strings.IndexByte(text[at:], '\n')
+		if end < 0 {
+			break
+		}
+		line := strings.ToLower(strings.TrimSpace(text[at : at+end]))
+		next := at + end + 1
+		if strings.HasPrefix(line, "---") && slices.ContainsFunc(copyMarks, func(m string) bool { return strings.Contains(line, m) }) {
+			return text[:at], strings.TrimLeft(text[next:], "\n")
+		}
+		at = next
+	}
+	return text, ""
+}
+
+var (
+	enhancedCode = regexp.MustCompile(`(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?:[^0-9.]|\.?$|\.[^0-9])`)
+	replyCode    = regexp.MustCompile(`(?:^|[\s:>(])([45])[0-5][0-9](?:[ -]|$)`)
+)
+
+// statusWords tell a status where a text has no code, in lower case; the first that fits counts.
+var statusWords = []struct{ status, words string }{
+	{"4.2.2", "mailbox full|mailbox is full|over quota|overquota|quota exceeded|exceeded its quota|exceeded storage|insufficient storage|quota is exceeded"},
+	{"5.1.1", "user unknown|unknown user|no such user|no such recipient|no such mailbox|no mailbox here by that name|mailbox not found|user not found|recipient not found|" +
+		"unknown recipient|unknown local part|unknown address|address unknown|invalid recipient|does not exist|doesn't exist|doesn't have a|not listed in|no such address|unrouteable address|recipientnotfound"},
+	{"5.1.2", "host not found|domain not found|no such domain|unrouteable mail domain|host unknown|couldn't find any host|non-existent hosts|bad destination host"},
+	{"5.2.1", "mailbox disabled|account disabled|account is disabled|has been disabled|inactive user|account is inactive|has been suspended|mailbox is inactive"},
+	{"5.3.4", "message too large|message is too large|message size exceeds|exceeds the maximum|size limit"},
+	{"4.4.7", "retry timeout exceeded|message expired|too long in the queue|in the queue too long|delivery time expired|not delivered within|could not be delivered for"},
+	{"4.4.1", "connection timed out|connection refused|no route to host|not responding|network unreachable"},
+	{"5.7.1", "spam|blacklist|blocklist|blocked|policy|access denied|not authorized|dmarc|rejected due"},
+}
+
+// StatusIn finds a status of RFC 3463 in what a server said: the code itself, else what
+// the words mean, else the class of an SMTP reply as 4.0.0 or 5.0.0; "" if it says nothing.
+func StatusIn(text string) string {
+	if m := enhancedCode.FindStringSubmatch(text); m != nil && m[1][0] != '2' {
+		return m[1]
+	}
+	lower := strings.ToLower(text)
+	for _, s := range statusWords {
+		for words := range strings.SplitSeq(s.words, "|") {
+			if strings.Contains(lower, words) {
+				return s.status
+			}
+		}
+	}
+	if m := replyCode.FindStringSubmatch(text); m != nil {
+		return m[1] + ".0.0"
+	}
+	return ""
+}

@@ -1,0 +1,153 @@
+package msg
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBounceCorpus reads bounces in the shapes of many servers, and messages that look like bounces and are none; each has
+// beside it what must be found.
+func TestBounceCorpus(t *testing.T) {
+	names, err := filepath.Glob("testdata/bounces/*.eml")
+	if err != nil || len(names) < 25 {
+		t.Fatalf("corpus has %d messages, %v", len(names), err)
+	}
+	for _, name := range names {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".eml"), func(t *testing.T) {
+			raw, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := os.ReadFile(strings.TrimSuffix(name, ".eml") + ".want")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := bounceText(raw); got != string(want) {
+				t.Errorf("got\n%swant\n%s", got, want)
+			}
+			bare := bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n"))
+			if got := bounceText(bare); got != string(want) {
+				t.Errorf("with bare line ends got\n%s", got)
+			}
+		})
+	}
+}
+
+func bounceText(raw []byte) string {
+	r := bytes.NewReader(raw)
+	root, err := Scan(bytes.NewReader(raw))
+	if err != nil {
+		return err.Error()
+	}
+	report, ok := ParseReport(r, root)
+	if !ok {
+		return ""
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "original %s\n", report.OriginalMessageID)
+	for _, rcpt := range report.Recipients {
+		status := rcpt.Status
+		if status == "" {
+			status = "-"
+		}
+		fmt.Fprintf(&out, "%s %s %s", rcpt.Action, status, rcpt.Final)
+		if rcpt.Original != "" {
+			fmt.Fprintf(&out, " original=%s", rcpt.Original)
+		}
+		if rcpt.Actual != "" {
+			fmt.Fprintf(&out, " actual=%s", rcpt.Actual)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+func TestStatusIn(t *testing.T) {
+	for text, want := range map[string]string{
+		"550 5.1.1 no such user":                     "5.1.1",
+		"said: 452-4.2.2 over quota":                 "4.2.2",
+		"sorry (#5.7.17)":                            "5.7.17",
+		"all is well at 5.1.1.":                      "5.1.1",
+		"host 5.1.1.7 refuses":                       "",
+		"host 15.1.1 refuses":                        "",
+		"250 2.0.0 ok":                               "",
+		"User unknown in virtual alias table":        "5.1.1",
+		"The mailbox is FULL":                        "4.2.2",
+		"552 I do not want it":                       "5.0.0",
+		"host said: 421 come back":                   "4.0.0",
+		"554":                                        "5.0.0",
+		"it cost 450 dollars-ish":                    "4.0.0",
+		"message 5501 was lost":                      "",
+		"":                                           "",
+		"mail was rejected due to its reputation":    "5.7.1",
+		"5.300.1234 is no code, 4.4.7 is":            "4.4.7",
+		"in the queue too long":                      "4.4.7",
+		"User nobody not listed in Domino Directory": "5.1.1",
+	} {
+		if got := StatusIn(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+const abuseReport = "From: <feedback@fbl.example.com>\r\nTo: <abuse@example.org>\r\nSubject: FW: Earn money\r\nMIME-Version: 1.0\r\n" +
+	"Content-Type: multipart/report; report-type=feedback-report; boundary=\"x\"\r\n\r\n" +
+	"--x\r\nContent-Type: text/plain\r\n\r\nThis is an email abuse report.\r\n" +
+	"--x\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse (spam)\r\nUser-Agent: SomeGenerator/1.0\r\nVersion: 1\r\n" +
+	"Original-Mail-From: <b-1@example.org>\r\nOriginal-Rcpt-To: <user@example.com>\r\nOriginal-Rcpt-To: rfc822; other@example.com\r\n" +
+	"Received-Date: Thu, 8 Mar 2026 14:00:00 EDT\r\nReported-Domain: example.org\r\n\r\n" +
+	"--x\r\nContent-Type: message/rfc822\r\n\r\nReturn-Path: <b-1@example.org>\r\nFrom: ann@example.org\r\nMessage-ID: <o1@example.org>\r\n\r\nbody\r\n--x--\r\n"
+
+func TestComplaint(t *testing.T) {
+	c, ok := ParseComplaint(strings.NewReader(abuseReport), scanBytes(t, []byte(abuseReport)))
+	if !ok {
+		t.Fatal("not seen")
+	}
+	if c.FeedbackType != "abuse" || c.UserAgent != "SomeGenerator/1.0" || c.MailFrom != "b-1@example.org" || c.MessageID != "<o1@example.org>" ||
+		!slices.Equal(c.Recipients, []string{"user@example.com", "other@example.com"}) || !c.ArrivalDate.Equal(time.Date(2026, 3, 8, 18, 0, 0, 0, time.UTC)) {
+		t.Errorf("%+v", c)
+	}
+	if got := FieldValues(c.Returned, "return-path"); !slices.Equal(got, []string{"<b-1@example.org>"}) {
+		t.Errorf("return path %q", got)
+	}
+	for name, text := range map[string]string{
+		"a bounce":  "Content-Type: multipart/report; boundary=x\r\n\r\n--x\r\nContent-Type: message/delivery-status\r\n\r\nFeedback-Type: abuse\r\n--x--\r\n",
+		"no type":   "Content-Type: multipart/report; boundary=x\r\n\r\n--x\r\nContent-Type: message/feedback-report\r\n\r\nVersion: 1\r\n--x--\r\n",
+		"forwarded": "Content-Type: multipart/mixed; boundary=y\r\n\r\n--y\r\nContent-Type: message/rfc822\r\n\r\n" + abuseReport + "\r\n--y--\r\n",
+	} {
+		if c, ok := ParseComplaint(strings.NewReader(text), scanBytes(t, []byte(text))); ok {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// FuzzParseComplaint reads any bytes as a complaint.
+func FuzzParseComplaint(f *testing.F) {
+	f.Add([]byte(abuseReport))
+	f.Add([]byte(strings.Replace(abuseReport, "message/rfc822", "text/rfc822-headers", 1)))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c, ok := ParseComplaint(bytes.NewReader(raw), scanBytes(t, raw))
+		if !ok {
+			return
+		}
+		if c.FeedbackType == "" || len(c.Recipients) > maxReportRecipients || len(c.Returned) > MaxHeader {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// FuzzStatusIn finds nothing but codes of failures.
+func FuzzStatusIn(f *testing.F) {
+	f.Add("550 5.1.1 x")
+	f.Fuzz(func(t *testing.T, text string) {
+		if got := StatusIn(text); got != "" && (statusCode(got) != got || got[0] == '2') {
+			t.Errorf("%q gives %q", text, got)
+		}
+	})
+}

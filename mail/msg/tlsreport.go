@@ -1,0 +1,49 @@
+package msg
+
+import (
+	"io"
+	"strconv"
+	"time"
+)
+
+// A TLSReport is a report about TLS sessions to be sent as mail (RFC 8460 section 5.3).
+type TLSReport struct {
+	From      Address // its domain signs the mail
+	To        string
+	Domain    string // that is reported on
+	Submitter string // the domain that reports
+	ID        string // report-id, without brackets
+	Content   []byte // the report, compressed
+	Start     time.Time
+	End       time.Time
+	MessageID string
+	Date      time.Time
+}
+
+// WriteTo writes the mail, a multipart/report with text for people and the report. Errors are those of Draft.WriteTo.
+func (r *TLSReport) WriteTo(w io.Writer) (int64, error) {
+	to, err := ParseAddress(r.To)
+	if err != nil {
+		return 0, err
+	}
+	letter := Draft{
+		From: r.From, To: []Address{to}, MessageID: r.MessageID, Date: r.Date,
+		Subject: "Report Domain: " + r.Domain + " Submitter: " + r.Submitter + " Report-ID: <" + r.ID + ">",
+		Headers: []Header{{"TLS-Report-Domain", r.Domain}, {"TLS-Report-Submitter", r.Submitter}, {"Auto-Submitted", "auto-generated"}, {"TLS-Required", "No"}},
+	}
+	head, err := letter.header()
+	if err != nil {
+		return 0, err
+	}
+	name := r.Submitter + "!" + r.Domain + "!" + unixText(r.Start) + "!" + unixText(r.End) + ".json.gz" // section 5.1
+	file := DraftAttachment{Filename: name, ContentType: "application/tlsrpt+gzip", Content: r.Content}
+	part, err := file.entity(false)
+	if err != nil {
+		return 0, err
+	}
+	text := textEntity("plain", "This is a report about TLS connections from "+r.Submitter+" to the mail hosts of\n"+r.Domain+
+		" on "+r.Start.Format("2 January 2006")+" (UTC), some of which failed. A TXT record at\n_smtp._tls."+r.Domain+" asks for it (RFC 8460).\n")
+	return writeMessage(w, multipart("multipart/report; report-type=tlsrpt", text, part), head)
+}
+
+func unixText(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }

@@ -1,0 +1,56 @@
+package mtasts
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+const fetchTimeout = 30 * time.Second
+
+// ErrFetch says that the policy of a domain could not be had; ErrCertificate, which comes with it, that this is for the
+// certificate of the host that serves it.
+var (
+	ErrFetch       = errors.New("the MTA-STS policy could not be fetched")
+	ErrCertificate = errors.New("the policy host's certificate is not valid")
+)
+
+// NewHTTP gives a client for Fetch that connects by transport: it follows no redirects (RFC 8461 section 3.3).
+func NewHTTP(transport http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport: transport, Timeout: fetchTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Fetch gets the policy of a domain, an ASCII name, over verified HTTPS. Errors wrap ErrFetch or ErrInvalid.
+func Fetch(ctx context.Context, client *http.Client, domain string) (*Policy, error) {
+	url := "https://mta-sts." + domain + "/.well-known/mta-sts.txt"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFetch, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if errors.As(err, new(*tls.CertificateVerificationError)) {
+			err = fmt.Errorf("%w: %w", ErrCertificate, err)
+		}
+		return nil, fmt.Errorf("%w: %w", ErrFetch, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%w: %s answers %s", ErrFetch, url, resp.Status)
+	}
+	if !isText(resp.Header.Get("Content-Type")) {
+		return nil, fmt.Errorf("%w: %s is not text/plain", ErrInvalid, url)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxPolicy+1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: read %s: %w", ErrFetch, url, err)
+	}
+	return ParsePolicy(text)
+}

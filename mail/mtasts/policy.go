@@ -1,0 +1,155 @@
+// Package mtasts finds out, by RFC 8461, which MX hosts a domain says that it has, and whether mail may go to others.
+// It does not know what is kept between two questions, nor how mail is sent.
+package mtasts
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Modes of a policy (RFC 8461 section 5).
+const (
+	Enforce = "enforce" // no mail to a host that the policy or its certificate does not vouch for
+	Testing = "testing" // what would fail is reported, and mail goes on
+	None    = "none"    // as if there were no policy
+)
+
+const (
+	// MaxAge is the longest time for which a policy holds (RFC 8461 section 3.2).
+	MaxAge    = 31557600 * time.Second
+	maxPolicy = 64 << 10
+	maxHosts  = 256
+	maxID     = 32
+)
+
+// ErrInvalid says that what a domain serves is not a policy.
+var ErrInvalid = errors.New("not a valid MTA-STS policy")
+
+// A Policy is what a domain says about its MX hosts.
+type Policy struct {
+	Mode   string
+	MX     []string // host names, lower-case; one that begins with "*." stands for every name with one label in its place
+	MaxAge time.Duration
+}
+
+// ParseRecord gives the id in the TXT records of _mta-sts.DOMAIN (RFC 8461 section 3.1); ok is false where they name no
+// policy, or more than one.
+func ParseRecord(texts []string) (id string, ok bool) {
+	found := 0
+	for _, text := range texts {
+		fields := strings.Split(text, ";")
+		if strings.TrimRight(fields[0], " \t") != "v=STSv1" {
+			continue
+		}
+		found++
+		for _, f := range fields[1:] {
+			if key, value, _ := strings.Cut(strings.TrimSpace(f), "="); strings.TrimSpace(key) == "id" && id == "" {
+				id = strings.TrimSpace(value)
+			}
+		}
+	}
+	if found != 1 || !isID(id) {
+		return "", false
+	}
+	return id, true
+}
+
+func isID(s string) bool {
+	return s != "" && len(s) <= maxID && strings.IndexFunc(s, func(r rune) bool {
+		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+	}) < 0
+}
+
+// ParsePolicy reads what a domain serves (RFC 8461 section 3.2). The error wraps ErrInvalid.
+func ParsePolicy(text []byte) (*Policy, error) {
+	if len(text) > maxPolicy {
+		return nil, fmt.Errorf("%w: longer than %d bytes", ErrInvalid, maxPolicy)
+	}
+	p, version, age := &Policy{}, "", ""
+	for line := range strings.Lines(string(text)) {
+		key, value, ok := strings.Cut(strings.TrimRight(line, " \t\r\n"), ":")
+		value = strings.Trim(value, " \t")
+		switch {
+		case !ok:
+		case key == "version" && version == "":
+			version = value
+		case key == "mode" && p.Mode == "":
+			p.Mode = value
+		case key == "max_age" && age == "":
+			age = value
+		case key == "mx":
+			host := strings.ToLower(value)
+			if !isPattern(host) {
+				return nil, fmt.Errorf("%w: mx %.100q is no host name", ErrInvalid, value)
+			}
+			if len(p.MX) == maxHosts {
+				return nil, fmt.Errorf("%w: more than %d mx lines", ErrInvalid, maxHosts)
+			}
+			p.MX = append(p.MX, host)
+		}
+	}
+	return p, p.complete(version, age)
+}
+
+func (p *Policy) complete(version, age string) error {
+	seconds, err := strconv.ParseUint(age, 10, 32)
+	switch {
+	case version != "STSv1":
+		return fmt.Errorf("%w: version is %.20q, not STSv1", ErrInvalid, version)
+	case !slices.Contains([]string{Enforce, Testing, None}, p.Mode):
+		return fmt.Errorf("%w: mode is %.20q, not enforce, testing or none", ErrInvalid, p.Mode)
+	case err != nil:
+		return fmt.Errorf("%w: max_age is %.20q, not a number of seconds", ErrInvalid, age)
+	case len(p.MX) == 0 && p.Mode != None:
+		return fmt.Errorf("%w: it names no mx", ErrInvalid)
+	}
+	p.MaxAge = min(time.Duration(seconds)*time.Second, MaxAge)
+	return nil
+}
+
+func isPattern(host string) bool {
+	host = strings.TrimPrefix(host, "*.")
+	if host == "" || len(host) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > 63 {
+			return false
+		}
+	}
+	return strings.IndexFunc(host, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
+	}) < 0
+}
+
+// Matches tells whether the policy names an MX host, given as ASCII without a final dot (RFC 8461 section 4.1).
+func (p *Policy) Matches(host string) bool {
+	host = strings.ToLower(host)
+	_, parent, _ := strings.Cut(host, ".")
+	return slices.ContainsFunc(p.MX, func(pattern string) bool {
+		if wild, ok := strings.CutPrefix(pattern, "*."); ok {
+			return parent == wild
+		}
+		return pattern == host
+	})
+}
+
+// Lines is the policy as it is served, without line ends.
+func (p *Policy) Lines() []string {
+	out := []string{"version: STSv1", "mode: " + p.Mode}
+	for _, host := range p.MX {
+		out = append(out, "mx: "+host)
+	}
+	return append(out, fmt.Sprintf("max_age: %d", int64(p.MaxAge/time.Second)))
+}
+
+// isText tells whether a media type is the one of policies.
+func isText(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && media == "text/plain"
+}

@@ -1,0 +1,120 @@
+package pull
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
+)
+
+// A Message is the beginning of a message, with what the server says of it.
+type Message struct {
+	Row
+	Received time.Time // INTERNALDATE; zero: the server does not tell
+	Size     int64     // as the server says, which may be wrong
+	Content  []byte    // up to 256 KiB; valid during the call only
+	More     bool      // there may be more than Content: see Content
+}
+
+// Fetch reads messages by UID, at most a few dozen at a time, and marks none of them seen. The server answers in its own
+// order, and leaves out those that are gone. After an error of each the others are read past.
+func (s *Session) Fetch(ctx context.Context, uids []uint32, each func(Message) error) error {
+	var failed error
+	err := s.do(ctx, s.bulk(int64(len(uids))*(pieceSize+rowCost)), func() error {
+		cmd := s.client.Fetch(uidSet(uids), &imap.FetchOptions{
+			UID: true, Flags: true, InternalDate: true, RFC822Size: true, BodySection: []*imap.FetchItemBodySection{piece(imap.PartSpecifierNone, 0)},
+		})
+		for data := cmd.Next(); data != nil; data = cmd.Next() {
+			m, err := readMessage(data)
+			if err == nil && failed == nil && m.Content != nil {
+				err = each(m)
+			}
+			if failed == nil {
+				failed = err
+			}
+		}
+		return cmd.Close()
+	})
+	if err == nil {
+		return failed
+	}
+	return fmt.Errorf("fetch %d messages: %w", len(uids), err)
+}
+
+// piece asks for so much of a message that one literal is never long.
+func piece(what imap.PartSpecifier, offset int64) *imap.FetchItemBodySection {
+	return &imap.FetchItemBodySection{Specifier: what, Peek: true, Partial: &imap.SectionPartial{Offset: offset, Size: pieceSize}}
+}
+
+func readMessage(data *imapclient.FetchMessageData) (Message, error) {
+	var m Message
+	for item := data.Next(); item != nil; item = data.Next() {
+		switch item := item.(type) {
+		case imapclient.FetchItemDataUID:
+			m.UID = uint32(item.UID)
+		case imapclient.FetchItemDataFlags:
+			m.Flags = readFlags(item.Flags)
+		case imapclient.FetchItemDataInternalDate:
+			m.Received = item.Time
+		case imapclient.FetchItemDataRFC822Size:
+			m.Size = item.Size
+		case imapclient.FetchItemDataBodySection:
+			if item.Literal == nil || m.Content != nil {
+				skip(item)
+				continue
+			}
+			content, err := io.ReadAll(io.LimitReader(item.Literal, maxLiteral))
+			if err != nil {
+				return m, err
+			}
+			m.Content, m.More = content, len(content) >= pieceSize
+		}
+	}
+	return m, nil
+}
+
+// Content writes a whole message to w, piece by piece, and says how many bytes it has; 0 is one that is gone. An error of w
+// ends it and is wrapped.
+func (s *Session) Content(ctx context.Context, uid uint32, w io.Writer) (int64, error) {
+	var size int64
+	for {
+		n, err := s.onePiece(ctx, uid, piece(imap.PartSpecifierNone, size), w)
+		if size += n; err != nil {
+			return size, fmt.Errorf("fetch message %d: %w", uid, err)
+		}
+		if n < pieceSize {
+			return size, nil
+		}
+	}
+}
+
+// Header writes the header of a message, or its first 256 KiB.
+func (s *Session) Header(ctx context.Context, uid uint32, w io.Writer) (int64, error) {
+	n, err := s.onePiece(ctx, uid, piece(imap.PartSpecifierHeader, 0), w)
+	if err != nil {
+		return 0, fmt.Errorf("fetch header of message %d: %w", uid, err)
+	}
+	return n, nil
+}
+
+func (s *Session) onePiece(ctx context.Context, uid uint32, section *imap.FetchItemBodySection, w io.Writer) (n int64, err error) {
+	var failed error
+	err = s.do(ctx, s.bulk(pieceSize), func() error {
+		cmd := s.client.Fetch(uidSet([]uint32{uid}), &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{section}})
+		for data := cmd.Next(); data != nil; data = cmd.Next() {
+			var m Message
+			if m, failed = readMessage(data); failed == nil && n == 0 {
+				n = int64(len(m.Content))
+				_, failed = w.Write(m.Content)
+			}
+		}
+		return cmd.Close()
+	})
+	if err == nil {
+		err = failed
+	}
+	return n, err
+}

@@ -1,0 +1,381 @@
+// Package pulltest is an IMAP server for tests: one INBOX, and bad manners where a test wants them.
+// It does not know what is tested.
+package pulltest
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Caps are the capabilities of a server that nobody has said anything else about.
+const Caps = "IMAP4rev1 AUTH=PLAIN SASL-IR UIDPLUS IDLE CONDSTORE"
+
+// A Message is one message of INBOX.
+type Message struct {
+	UID    uint32
+	Flags  []string
+	Date   time.Time
+	Text   string
+	modSeq uint64
+}
+
+// A Server is an IMAP server on loopback. Its exported fields are set and read inside Change.
+type Server struct {
+	Port     int
+	Validity uint32
+	UIDNext  uint32
+	Messages []*Message
+	Caps     string
+	TLS      *tls.Config                                          // of STARTTLS
+	Greeting string                                               // "" is a plain OK
+	Login    string                                               // the answer to a log-in; "" is OK
+	Manners  func(tag, verb string, c net.Conn, w io.Writer) bool // sees each command first; true: it was answered
+	Commands []string                                             // that were taken, without their tags
+	Open     int                                                  // connections that are open
+
+	mu      sync.Mutex
+	modSeq  uint64
+	changed chan struct{} // closed with each change
+}
+
+// Serve starts a server on ln, or on a port of its own if that is nil. It ends with the test.
+func Serve(t testing.TB, ln net.Listener) *Server {
+	t.Helper()
+	if ln == nil {
+		var err error
+		if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &Server{
+		Port: ln.Addr().(*net.TCPAddr).Port, Validity: 7, UIDNext: 1, Caps: Caps, modSeq: 10, changed: make(chan struct{}),
+	}
+	var conns sync.Map
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conns.Store(c, true)
+			all.Go(func() {
+				defer c.Close()
+				s.talk(c)
+				conns.Delete(c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		conns.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
+		all.Wait()
+	})
+	return s
+}
+
+// Change changes the server between two commands; sessions that idle are told.
+func (s *Server) Change(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn()
+	s.touch()
+}
+
+func (s *Server) touch() {
+	s.modSeq++
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Add puts a message into INBOX; for use inside Change.
+func (s *Server) Add(text string, flags ...string) *Message {
+	m := &Message{UID: s.UIDNext, Flags: flags, Date: time.Date(2026, 11, 1, 0, 0, int(s.UIDNext), 0, time.UTC), Text: text, modSeq: s.modSeq + 1}
+	s.UIDNext++
+	s.Messages = append(s.Messages, m)
+	return m
+}
+
+// Touch gives a message other flags; for use inside Change.
+func (s *Server) Touch(m *Message, flags ...string) { m.Flags, m.modSeq = flags, s.modSeq+1 }
+
+// Remove takes a message out of INBOX; for use inside Change.
+func (s *Server) Remove(uid uint32) {
+	s.Messages = slices.DeleteFunc(s.Messages, func(m *Message) bool { return m.UID == uid })
+}
+
+// Find gives the message of the UID; nil if there is none.
+func (s *Server) Find(uid uint32) *Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.Messages {
+		if m.UID == uid {
+			return m
+		}
+	}
+	return nil
+}
+
+// Count is how many commands began with the text.
+func (s *Server) Count(prefix string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.Commands {
+		if strings.HasPrefix(c, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// Sessions is how many connections are open.
+func (s *Server) Sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Open
+}
+
+// A talk is one connection.
+type talk struct {
+	*Server
+	c net.Conn
+	r *bufio.Reader
+	w *bufio.Writer
+}
+
+func (s *Server) talk(c net.Conn) {
+	s.Change(func() { s.Open++ })
+	defer s.Change(func() { s.Open-- })
+	t := &talk{Server: s, c: c, r: bufio.NewReader(c), w: bufio.NewWriter(c)}
+	s.mu.Lock()
+	greeting := s.Greeting
+	s.mu.Unlock()
+	if greeting == "" {
+		greeting = "* OK ready"
+	}
+	fmt.Fprintf(t.w, "%s\r\n", greeting)
+	for t.w.Flush() == nil {
+		line, err := t.r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		tag, command, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
+		if !t.answer(tag, command) {
+			_ = t.w.Flush()
+			return
+		}
+	}
+}
+
+// answer does one command; false ends the connection.
+func (t *talk) answer(tag, command string) bool {
+	verb, args, _ := strings.Cut(command, " ")
+	if strings.EqualFold(verb, "UID") {
+		var second string
+		second, args, _ = strings.Cut(args, " ")
+		verb += " " + second
+	}
+	verb = strings.ToUpper(verb)
+	t.mu.Lock()
+	t.Commands = append(t.Commands, strings.ToUpper(command))
+	manners := t.Manners
+	t.mu.Unlock()
+	if manners != nil && manners(tag, verb, t.c, t.w) {
+		return t.w.Flush() == nil
+	}
+	switch verb {
+	case "STARTTLS":
+		return t.startTLS(tag)
+	case "IDLE":
+		return t.idle(tag)
+	case "LOGOUT":
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	result := t.do(verb, args)
+	fmt.Fprintf(t.w, "%s %s\r\n", tag, result)
+	return true
+}
+
+func (t *talk) startTLS(tag string) bool {
+	fmt.Fprintf(t.w, "%s OK begin\r\n", tag)
+	if t.w.Flush() != nil {
+		return false
+	}
+	t.mu.Lock()
+	secured := tls.Server(t.c, t.TLS)
+	t.mu.Unlock()
+	t.c, t.r, t.w = secured, bufio.NewReader(secured), bufio.NewWriter(secured)
+	return secured.Handshake() == nil
+}
+
+// idle tells of each change until DONE.
+func (t *talk) idle(tag string) bool {
+	fmt.Fprint(t.w, "+ idling\r\n")
+	done := make(chan bool, 1)
+	go func() {
+		_, err := t.r.ReadString('\n')
+		done <- err == nil
+	}()
+	for {
+		t.mu.Lock()
+		changed, n := t.changed, len(t.Messages)
+		t.mu.Unlock()
+		_ = t.w.Flush()
+		select {
+		case ok := <-done:
+			fmt.Fprintf(t.w, "%s OK done\r\n", tag)
+			return ok
+		case <-changed:
+			t.mu.Lock()
+			if len(t.Messages) != n {
+				fmt.Fprintf(t.w, "* %d EXISTS\r\n", len(t.Messages))
+			}
+			t.mu.Unlock()
+		}
+	}
+}
+
+// do does a command that has one answer; the lock is held.
+func (t *talk) do(verb, args string) string {
+	switch verb {
+	case "CAPABILITY":
+		fmt.Fprintf(t.w, "* CAPABILITY %s\r\n", t.Caps)
+	case "LOGIN", "AUTHENTICATE":
+		if t.Login != "" {
+			return t.Login
+		}
+		if mechanism, ir, ok := strings.Cut(args, " "); ok && mechanism == "PLAIN" {
+			if _, err := base64.StdEncoding.DecodeString(ir); err != nil {
+				return "BAD base64"
+			}
+		}
+	case "SELECT":
+		fmt.Fprintf(t.w, "* %d EXISTS\r\n* OK [UIDVALIDITY %d] x\r\n", len(t.Messages), t.Validity)
+		if t.UIDNext > 0 {
+			fmt.Fprintf(t.w, "* OK [UIDNEXT %d] x\r\n", t.UIDNext)
+		}
+		if strings.Contains(t.Caps, "CONDSTORE") {
+			fmt.Fprintf(t.w, "* OK [HIGHESTMODSEQ %d] x\r\n", t.modSeq)
+		}
+	case "FETCH", "UID FETCH":
+		t.fetch(args, verb == "UID FETCH")
+	case "UID STORE":
+		t.store(args)
+	case "EXPUNGE", "UID EXPUNGE":
+		t.expunge(args, verb == "UID EXPUNGE")
+	case "UID SEARCH":
+		fmt.Fprint(t.w, "* SEARCH")
+		for _, m := range t.Messages {
+			if slices.Contains(m.Flags, `\Deleted`) {
+				fmt.Fprintf(t.w, " %d", m.UID)
+			}
+		}
+		fmt.Fprint(t.w, "\r\n")
+	case "NOOP":
+	default:
+		return "BAD what?"
+	}
+	return "OK done"
+}
+
+func (t *talk) fetch(args string, byUID bool) {
+	set, items, _ := strings.Cut(args, " ")
+	var since uint64
+	if _, text, ok := strings.Cut(items, "CHANGEDSINCE "); ok {
+		since, _ = strconv.ParseUint(strings.TrimRight(text, ")"), 10, 64)
+	}
+	for i, m := range t.Messages {
+		n := uint32(i + 1)
+		if byUID {
+			n = m.UID
+		}
+		if !within(set, n) || m.modSeq <= since {
+			continue
+		}
+		fmt.Fprintf(t.w, "* %d FETCH (UID %d FLAGS (%s)", i+1, m.UID, strings.Join(m.Flags, " "))
+		if strings.Contains(items, "INTERNALDATE") {
+			fmt.Fprintf(t.w, " INTERNALDATE %q RFC822.SIZE %d", m.Date.Format("_2-Jan-2006 15:04:05 -0700"), len(m.Text))
+		}
+		t.body(m, items)
+		fmt.Fprint(t.w, ")\r\n")
+	}
+}
+
+// body sends the piece of a message that is asked for.
+func (t *talk) body(m *Message, items string) {
+	_, rest, ok := strings.Cut(items, "BODY.PEEK[")
+	if !ok {
+		return
+	}
+	what, span, _ := strings.Cut(rest, "]<")
+	text := m.Text
+	if what == "HEADER" {
+		text = text[:strings.Index(text, "\r\n\r\n")+4]
+	}
+	var offset, size int
+	_, _ = fmt.Sscanf(span, "%d.%d>", &offset, &size)
+	text = text[min(offset, len(text)):]
+	text = text[:min(size, len(text))]
+	fmt.Fprintf(t.w, " BODY[%s]<%d> {%d}\r\n%s", what, offset, len(text), text)
+}
+
+func (t *talk) store(args string) {
+	set, rest, _ := strings.Cut(args, " ")
+	op, list, _ := strings.Cut(rest, " ")
+	flag := strings.Trim(list, "()")
+	for _, m := range t.Messages {
+		if !within(set, m.UID) {
+			continue
+		}
+		m.Flags = slices.DeleteFunc(slices.Clone(m.Flags), func(f string) bool { return strings.EqualFold(f, flag) })
+		if op[0] == '+' {
+			m.Flags = append(m.Flags, flag)
+		}
+		m.modSeq = t.modSeq + 1
+	}
+	t.touch()
+}
+
+func (t *talk) expunge(set string, byUID bool) {
+	kept := t.Messages[:0:0]
+	for _, m := range t.Messages {
+		if slices.Contains(m.Flags, `\Deleted`) && (!byUID || within(set, m.UID)) {
+			fmt.Fprintf(t.w, "* %d EXPUNGE\r\n", len(kept)+1)
+			continue
+		}
+		kept = append(kept, m)
+	}
+	t.Messages = kept
+	t.touch()
+}
+
+// within tells whether a set such as "1:3,7" has the number.
+func within(set string, n uint32) bool {
+	for part := range strings.SplitSeq(set, ",") {
+		from, to, ranged := strings.Cut(part, ":")
+		lo, _ := strconv.ParseUint(from, 10, 32)
+		hi, err := strconv.ParseUint(to, 10, 32)
+		switch {
+		case !ranged:
+			hi = lo
+		case err != nil:
+			hi = 1<<32 - 1
+		}
+		if uint64(n) >= lo && uint64(n) <= hi {
+			return true
+		}
+	}
+	return false
+}

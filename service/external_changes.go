@@ -1,0 +1,173 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	changeTimeout  = 60 * time.Second // of a change by the API on a server
+	changesAtOnce  = 8                // of one request
+	messageUnknown = "Its server has renumbered the mailbox. Read the inbox again."
+)
+
+// onServer changes something on the server of an external mailbox. fn runs in the mailbox's turn, so that no comparison
+// takes what it changes back; what it returns is the answer, and nothing that is stored has changed before. A server that
+// does not do it is a 502.
+func (s *Service) onServer(ctx context.Context, mb *store.Mailbox, fn func(context.Context, *pull.Session) error) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	host := mb.External.IMAP.Host
+	select {
+	case s.externals.acts <- struct{}{}:
+	case <-ctx.Done():
+		return upstream(host, ctx.Err())
+	}
+	defer func() { <-s.externals.acts }()
+	session, err := s.connect(ctx, mb)
+	if err != nil {
+		return upstream(host, err)
+	}
+	defer session.Close()
+	done, err := s.externals.steps.take(ctx, mb.ID)
+	if err != nil {
+		return upstream(host, err)
+	}
+	defer done()
+	remote, err := session.Select(ctx)
+	if err != nil {
+		return upstream(host, err)
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		box, err := remoteBox(tx, mb)
+		if err == nil && box.UIDValidity != remote.UIDValidity {
+			return Errorf(404, "not_found", "%s", messageUnknown)
+		}
+		return err
+	})
+	if err == nil {
+		err = fn(ctx, session)
+	}
+	if _, ours := AsError(err); err == nil || ours || isStoreError(err) {
+		return err
+	}
+	return upstream(host, err)
+}
+
+// upstream is the answer for a server elsewhere that did not do what was asked.
+func upstream(host string, err error) *Error {
+	var f *pullFailure
+	if !errors.As(err, &f) {
+		f = explainPull(host, err)
+	}
+	return Errorf(502, "upstream_error", "%s Nothing was changed here.", f.text).With(host, "upstream_error", "the mailbox's server").Because(err)
+}
+
+// markRemote marks a message of an external mailbox, there first.
+func (s *Service) markRemote(ctx context.Context, mb *store.Mailbox, uid uint32, read bool) error {
+	return s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
+		row, found, err := session.Mark(ctx, uid, read)
+		if err != nil {
+			return err
+		}
+		err = s.Store.Update(func(tx *store.Tx) error {
+			tx.After(func() { s.hub.changed(mb.Num) })
+			if !found {
+				return removeUIDs(tx, mb, []uint32{uid})
+			}
+			return setRow(tx, mb, row)
+		})
+		if err == nil && !found {
+			return NotFound("message")
+		}
+		return err
+	})
+}
+
+// deleteRemote deletes messages of an external mailbox, there first, and says which its server keeps all the same.
+func (s *Service) deleteRemote(ctx context.Context, mb *store.Mailbox, uids []uint32) (left []uint32, err error) {
+	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) (err error) {
+		if left, err = session.Delete(ctx, uids); err != nil {
+			return err
+		}
+		kept := map[uint32]bool{}
+		for _, uid := range left {
+			kept[uid] = true
+		}
+		var gone []uint32
+		for _, uid := range uids {
+			if !kept[uid] {
+				gone = append(gone, uid)
+			}
+		}
+		return s.Store.Update(func(tx *store.Tx) error {
+			tx.After(func() { s.hub.changed(mb.Num) })
+			return removeUIDs(tx, mb, gone)
+		})
+	})
+	return left, err
+}
+
+// notDeleted is said of a message that a server was told to delete and still has.
+func notDeleted(mb *store.Mailbox) *Error {
+	host := mb.External.IMAP.Host
+	return Errorf(502, "upstream_error", "%s keeps the message. Nothing was changed here.", host).With(host, "upstream_error", "the mailbox's server")
+}
+
+// findExternal is findMessage in a snapshot of its own; external says that the message is to be changed on its server.
+func (s *Service) findExternal(pick boxPicker, uid string) (mb *store.Mailbox, m *store.Message, external bool, err error) {
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		mb, m, err = findMessage(tx, pick, uid)
+		return err
+	})
+	return mb, m, err == nil && mb.External != nil, err
+}
+
+// A remoteGroup is what a bulk deletion asks of one external mailbox.
+type remoteGroup struct {
+	mailbox *store.Mailbox
+	refs    []MessageRef // that are stored
+	uids    []uint32     // theirs
+	failed  []MessageDeleteError
+	deleted int
+}
+
+// deleteRemoteGroups deletes messages of external mailboxes on their servers, some mailboxes at a time.
+func (s *Service) deleteRemoteGroups(ctx context.Context, groups []*remoteGroup) {
+	turns := make(chan struct{}, changesAtOnce)
+	var all sync.WaitGroup
+	for _, g := range groups {
+		if len(g.uids) == 0 {
+			continue
+		}
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			s.deleteRemoteGroup(ctx, g)
+		})
+	}
+	all.Wait()
+}
+
+func (s *Service) deleteRemoteGroup(ctx context.Context, g *remoteGroup) {
+	left, err := s.deleteRemote(ctx, g.mailbox, g.uids)
+	kept := map[uint32]bool{}
+	for _, uid := range left {
+		kept[uid] = true
+	}
+	for i, r := range g.refs {
+		switch {
+		case err != nil:
+			g.failed = append(g.failed, MessageDeleteError{r.UID, r.Mailbox, Explain(err).Message})
+		case kept[g.uids[i]]:
+			g.failed = append(g.failed, MessageDeleteError{r.UID, r.Mailbox, notDeleted(g.mailbox).Message})
+		default:
+			g.deleted++
+		}
+	}
+}

@@ -1,0 +1,348 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/pull/pulltest"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/servicetest"
+)
+
+// An elsewhere is a sandbox that runs, with a mailbox on somebody else's server.
+type elsewhere struct {
+	*servicetest.Sandbox
+	t      *testing.T
+	remote *pulltest.Server
+	who    service.Actor
+	id     string
+}
+
+// polling is a server that does not tell what changes.
+const polling = "IMAP4rev1 AUTH=PLAIN SASL-IR UIDPLUS"
+
+func newElsewhere(t *testing.T, caps string, n int) *elsewhere {
+	t.Helper()
+	e := &elsewhere{t: t, remote: pulltest.Serve(t, nil)}
+	e.remote.Change(func() {
+		e.remote.Caps = caps
+		for k := range n {
+			e.remote.Add(mail(fmt.Sprint("old ", k)))
+		}
+	})
+	e.Sandbox = servicetest.New(t, nil)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	e.Domain(t, e.Owner.AccountID, "away.test", "external", "complete")
+	e.who = service.Actor{AccountID: e.Owner.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
+	on := true
+	if _, err := e.SetUniversalInbox(t.Context(), e.who, service.UniversalInboxIn{Enabled: &on}); err != nil {
+		t.Fatal(err)
+	}
+	e.id = e.add("me", "127.0.0.1", e.remote.Port, nil)
+	return e
+}
+
+func (e *elsewhere) add(name, host string, port int, smtp *service.MailServerLogin) string {
+	e.t.Helper()
+	made, err := e.CreateEmailUser(e.t.Context(), e.who, service.CreateEmailUserIn{
+		Email: name + "@away.test", Type: "external", SMTP: smtp,
+		IMAP: &service.MailServerLogin{Host: host, Port: port, Security: "none", Username: name, Password: "secret"},
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return made.ID
+}
+
+func mail(subject string) string {
+	return "From: a@far.test\r\nMessage-ID: <" + strings.ReplaceAll(subject, " ", ".") + "@far.test>\r\nSubject: " + subject + "\r\n\r\nhello\r\n"
+}
+
+// subjects are those of the mailbox's inbox, newest first.
+func (e *elsewhere) subjects(id string) (out []string) {
+	e.t.Helper()
+	page, err := e.ListEmailUserInbox(e.t.Context(), e.who, service.ListEmailUserInboxIn{UserID: id})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, m := range page.Data {
+		out = append(out, m.Subject)
+	}
+	return out
+}
+
+// told are the subjects of email.received events, in their order.
+func (e *elsewhere) told() (out []string) {
+	e.t.Helper()
+	page, err := e.ListEvents(e.t.Context(), e.who, service.ListEventsIn{Type: "email.received"})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, event := range slices.Backward(page.Data) {
+		_, rest, _ := strings.Cut(string(event.Data), `"subject":"`)
+		subject, _, _ := strings.Cut(rest, `"`)
+		out = append(out, subject)
+	}
+	return out
+}
+
+func (e *elsewhere) refresh(id string) {
+	e.t.Helper()
+	if _, err := e.RefreshEmailUserInbox(e.t.Context(), e.who, service.EmailUserIn{UserID: id}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *elsewhere) until(what string, ok func() bool) {
+	e.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			e.t.Fatalf("waited too long until %s", what)
+		}
+	}
+}
+
+func (e *elsewhere) mailbox(id string) *service.EmailUser {
+	e.t.Helper()
+	mb, err := e.GetEmailUser(e.t.Context(), e.who, service.EmailUserIn{UserID: id})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return mb
+}
+
+// TestRemoteNewsAreToldOnce: a server that breaks off again and again in the middle of new mail makes nobody hear of any
+// of it twice, or not at all.
+func TestRemoteNewsAreToldOnce(t *testing.T) {
+	e := newElsewhere(t, polling, 3)
+	e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 3 && e.mailbox(e.id).LastSyncAt.Unix() > 0 })
+	var fetches atomic.Int32
+	hundred := 100
+	var want []string
+	e.remote.Change(func() {
+		for k := range 120 {
+			want = append(want, fmt.Sprint("new ", k))
+			e.remote.Add(mail(want[k]))
+		}
+		e.remote.Manners = func(_, verb string, c net.Conn, _ io.Writer) bool {
+			if verb == "UID FETCH" && fetches.Add(1)%2 == 0 {
+				c.Close()
+				return true
+			}
+			return false
+		}
+	})
+	e.until("all are told", func() bool {
+		e.refresh(e.id)
+		time.Sleep(50 * time.Millisecond)
+		page, err := e.ListEmailUserInbox(t.Context(), e.who, service.ListEmailUserInboxIn{UserID: e.id, PageIn: service.PageIn{Limit: &hundred}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.Data) == 100 && page.Data[0].Subject == "new 119"
+	})
+	seen := map[string]int{}
+	page, err := e.ListEvents(t.Context(), e.who, service.ListEventsIn{Type: "email.received", PageIn: service.PageIn{Limit: &hundred}})
+	for err == nil {
+		for _, event := range page.Data {
+			_, rest, _ := strings.Cut(string(event.Data), `"subject":"`)
+			subject, _, _ := strings.Cut(rest, `"`)
+			seen[subject]++
+		}
+		if page.Pagination.Cursor == nil {
+			break
+		}
+		page, err = e.ListEvents(t.Context(), e.who, service.ListEventsIn{Type: "email.received", PageIn: service.PageIn{Limit: &hundred, Cursor: *page.Pagination.Cursor}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range want {
+		if seen[subject] != 1 {
+			t.Errorf("%s was told %d times", subject, seen[subject])
+		}
+	}
+	if len(seen) != len(want) {
+		t.Errorf("%d were told of %d", len(seen), len(want))
+	}
+}
+
+// TestRemoteChangesAreSeen: flags, deletions and renumbering on the server come here, whatever it offers to find them by.
+func TestRemoteChangesAreSeen(t *testing.T) {
+	for _, caps := range []string{polling, polling + " CONDSTORE", pulltest.Caps} {
+		e := newElsewhere(t, caps, 5)
+		e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 5 && e.mailbox(e.id).LastSyncAt.Unix() > 0 })
+		e.remote.Change(func() {
+			e.remote.Touch(e.remote.Messages[1], `\Seen`, "$Work")
+			e.remote.Remove(1)
+			e.remote.Remove(5)
+			e.remote.Add(mail("new"))
+		})
+		e.refresh(e.id)
+		e.until("the changes are here", func() bool { return slices.Equal(e.subjects(e.id), []string{"new", "old 3", "old 2", "old 1"}) })
+		e.until("the flag is here", func() bool { return e.mailbox(e.id).UnreadCount == 3 })
+		e.remote.Change(func() {
+			e.remote.Validity++
+			e.remote.UIDNext = 1
+			old := e.remote.Messages
+			e.remote.Messages = nil
+			for _, m := range old {
+				e.remote.Add(m.Text)
+			}
+		})
+		e.refresh(e.id)
+		e.until("the new numbers are here", func() bool {
+			m, err := e.GetMessage(t.Context(), e.who, service.MessageIn{UserID: e.id, MessageID: "1"})
+			return err == nil && m.UIDValidity == 8 && len(e.subjects(e.id)) == 4
+		})
+		if told := e.told(); !slices.Equal(told, []string{"new"}) {
+			t.Errorf("%s: told: %q", caps, told)
+		}
+	}
+}
+
+// TestRemoteMessageTooLong: of what is longer than any message here the header is kept, and where the rest is.
+func TestRemoteMessageTooLong(t *testing.T) {
+	e := newElsewhere(t, polling, 0)
+	e.remote.Change(func() {
+		e.remote.Add("Subject: huge\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n" + strings.Repeat("x\r\n", service.MaxMessage/3+1))
+		e.remote.Add("Subject: long\r\n\r\n" + strings.Repeat("0123456789abcdef\r\n", 30_000))
+	})
+	e.refresh(e.id)
+	e.until("both are here", func() bool { return len(e.subjects(e.id)) == 2 })
+	huge, err := e.GetMessage(t.Context(), e.who, service.MessageIn{UserID: e.id, MessageID: "1"})
+	if err != nil || huge.Subject != "huge" || huge.Text == nil || !strings.Contains(*huge.Text, "can be read on 127.0.0.1") || huge.Size > 1000 {
+		t.Errorf("%+v, %v", huge, err)
+	}
+	long, err := e.GetMessage(t.Context(), e.who, service.MessageIn{UserID: e.id, MessageID: "2"})
+	if err != nil || long.Size != 540_017 {
+		t.Errorf("%+v, %v", long, err)
+	}
+}
+
+// TestBrokenServerSlowsNobody: many mailboxes on a server that only listens, and one on a good one.
+func TestBrokenServerSlowsNobody(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.2:0") // the kernel takes the connections
+	if err != nil {
+		t.Skip("there is no 127.0.0.2")
+	}
+	defer silent.Close()
+	e := newElsewhere(t, pulltest.Caps, 0)
+	for k := range 30 {
+		e.add(fmt.Sprint("stuck", k), "127.0.0.2", silent.Addr().(*net.TCPAddr).Port, nil)
+	}
+	time.Sleep(200 * time.Millisecond)
+	good := pulltest.Serve(t, nil)
+	good.Change(func() { good.Add(mail("hello")) })
+	start := time.Now()
+	id := e.add("good", "127.0.0.1", good.Port, nil)
+	e.until("the good one is read", func() bool { return len(e.subjects(id)) == 1 })
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// TestRemoteRefusesChanges: what the server does not do is not done here.
+func TestRemoteRefusesChanges(t *testing.T) {
+	e := newElsewhere(t, polling, 2)
+	e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 2 })
+	e.remote.Change(func() {
+		e.remote.Manners = func(tag, verb string, _ net.Conn, w io.Writer) bool {
+			if verb == "UID STORE" || verb == "UID EXPUNGE" {
+				fmt.Fprintf(w, "%s OK it is not done\r\n", tag)
+			}
+			return verb == "UID STORE" || verb == "UID EXPUNGE"
+		}
+	})
+	yes := true
+	in := service.MessageIn{UserID: e.id, MessageID: "1"}
+	_, err := e.MarkMessage(t.Context(), e.who, service.MarkMessageIn{MessageIn: in, IsRead: &yes})
+	if s, ok := service.AsError(err); !ok || s.Status != 502 || s.Code != "upstream_error" {
+		t.Errorf("mark: %v", err)
+	}
+	_, err = e.DeleteMessage(t.Context(), e.who, in)
+	if s, ok := service.AsError(err); !ok || s.Status != 502 {
+		t.Errorf("delete: %v", err)
+	}
+	if len(e.subjects(e.id)) != 2 || e.mailbox(e.id).UnreadCount != 2 {
+		t.Error("something was changed here")
+	}
+	e.remote.Change(func() { e.remote.Manners, e.remote.Validity = nil, 9 })
+	_, err = e.DeleteMessage(t.Context(), e.who, in)
+	if s, ok := service.AsError(err); !ok || s.Status != 404 {
+		t.Errorf("delete under another UIDVALIDITY: %v", err)
+	}
+	if e.remote.Find(1) == nil {
+		t.Error("a message of another UIDVALIDITY was deleted")
+	}
+}
+
+// TestRemoteQuota: a mailbox takes no more than its quota, and says so.
+func TestRemoteQuota(t *testing.T) {
+	e := newElsewhere(t, polling, 2)
+	e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 2 })
+	in := service.UpdateEmailUserIn{UserID: e.id}
+	in.QuotaBytes.Set, in.QuotaBytes.Value = true, 10
+	if _, err := e.UpdateEmailUser(t.Context(), e.who, in); err != nil {
+		t.Fatal(err)
+	}
+	e.remote.Change(func() { e.remote.Add(mail("too much")) })
+	e.refresh(e.id)
+	e.until("it says so", func() bool {
+		mb := e.mailbox(e.id)
+		return mb.Error != nil && strings.Contains(*mb.Error, "quota_bytes")
+	})
+	if got := e.subjects(e.id); len(got) != 2 {
+		t.Errorf("stored: %q", got)
+	}
+}
+
+// TestIdleSessionsEnd: switching the universal inbox off, suspending and deleting end the sessions that wait.
+func TestIdleSessionsEnd(t *testing.T) {
+	e := newElsewhere(t, pulltest.Caps, 1)
+	waits := func() bool { return e.remote.Sessions() == 1 && e.remote.Count("IDLE") > 0 }
+	e.until("a session waits", waits)
+	suspended, active := "suspended", "active"
+	if _, err := e.UpdateEmailUser(t.Context(), e.who, service.UpdateEmailUserIn{UserID: e.id, Status: &suspended}); err != nil {
+		t.Fatal(err)
+	}
+	e.until("it has ended", func() bool { return e.remote.Sessions() == 0 })
+	if _, err := e.UpdateEmailUser(t.Context(), e.who, service.UpdateEmailUserIn{UserID: e.id, Status: &active}); err != nil {
+		t.Fatal(err)
+	}
+	e.until("another waits", waits)
+	off := false
+	if _, err := e.SetUniversalInbox(t.Context(), e.who, service.UniversalInboxIn{Enabled: &off}); err != nil {
+		t.Fatal(err)
+	}
+	e.until("none waits", func() bool { return e.remote.Sessions() == 0 })
+	e.remote.Change(func() { e.remote.Add(mail("later")) })
+	if _, err := e.SetUniversalInbox(t.Context(), e.who, service.UniversalInboxIn{}); err != nil {
+		t.Fatal(err)
+	}
+	e.until("it is read again", func() bool { return slices.Equal(e.told(), []string{"later"}) })
+	if _, err := e.DeleteEmailUser(t.Context(), e.who, service.EmailUserIn{UserID: e.id}); err != nil {
+		t.Fatal(err)
+	}
+	e.until("it is gone", func() bool { return e.remote.Sessions() == 0 })
+	_, err := e.GetEmailUser(t.Context(), e.who, service.EmailUserIn{UserID: e.id})
+	if s, ok := service.AsError(err); err != nil && (!ok || s.Code != "not_found") {
+		t.Error(errors.Join(err))
+	}
+}

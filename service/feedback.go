@@ -1,0 +1,311 @@
+package service
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Feedback is what others say about mail that left here: bounces and complaints, as mail or as a relay's notice. It counts
+// only if it proves which message it is about, since it keeps mail from an address: by a return path of ours, by our DKIM
+// signature over what is returned, or by the relay's own signature. What proves nothing is mail like any other.
+
+// A tiding is what a message says about one of ours.
+type tiding struct {
+	report    *msg.Report    // nil: it is no bounce
+	complaint *msg.Complaint // nil: it is no complaint
+
+	// What in it proves of which message it speaks, beside the address that it came to.
+	rowID             string
+	domain, messageID string
+}
+
+// readTiding finds out what a message says; nil for one that is not about another.
+func (s *Service) readTiding(body *store.Spool, root *msg.Part, sum *msg.Summary, sender string) (*tiding, error) {
+	t := &tiding{}
+	var returned []byte
+	var paths []string
+	isReport := root.IsMultipart() && root.Subtype == "report"
+	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
+		t.report, returned = report, report.Returned
+	} else if c, ok := msg.ParseComplaint(body, root); ok {
+		t.complaint, returned, paths = c, c.Returned, []string{c.MailFrom}
+	} else {
+		return nil, nil
+	}
+	for _, path := range append(paths, msg.FieldValues(returned, "Return-Path")...) {
+		if t.rowID = s.bouncedRow(path); t.rowID != "" {
+			return t, nil
+		}
+	}
+	return t, s.readSigned(t, returned)
+}
+
+// readSigned looks for a signature of ours over a header that names the message. One of a domain that is gone, or whose
+// key has changed since, proves nothing.
+func (s *Service) readSigned(t *tiding, returned []byte) error {
+	ids := msg.FieldValues(returned, "Message-ID")
+	if len(ids) != 1 {
+		return nil
+	}
+	var failed error
+	signatures := auth.VerifyHeader(returned, func(domain, selector string) (string, bool) {
+		record, err := s.ownKey(domain, selector)
+		failed = cmp.Or(failed, err)
+		return record, record != ""
+	})
+	for _, sig := range signatures {
+		if slices.Contains(sig.Names, "message-id") {
+			t.domain, t.messageID = sig.Domain, bracketed(ids[0])
+		}
+	}
+	return failed
+}
+
+// ownKey is the DKIM record of a domain of ours; "" if it has no such key.
+func (s *Service) ownKey(domain, selector string) (record string, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		d, err := store.DomainByName.Get(tx, domain)
+		if isGone(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, k := range d.DKIM {
+			if k.Selector == selector {
+				record = k.Record
+			}
+		}
+		return nil
+	})
+	return record, err
+}
+
+// row is the row that a message proves to speak of, whatever address it came to; nil if it proves none.
+func (t *tiding) row(tx *store.Tx) (*store.Outgoing, error) {
+	if t.rowID != "" {
+		row, err := store.Outgoings.Get(tx, t.rowID)
+		if isGone(err) || err == nil && tx.Now().Sub(row.QueuedAt) > bouncesFor {
+			return nil, nil
+		}
+		return row, err
+	}
+	if t.messageID == "" {
+		return nil, nil
+	}
+	d, err := store.DomainByName.Get(tx, t.domain)
+	if isGone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The signature says which message, and not which of its recipients: any of them could speak for the others.
+	var found []*store.Outgoing
+	for _, row := range store.OutgoingsByMessageID.Asc(tx, d.AccountID+t.messageID+"\x00", "") {
+		if found = append(found, row); len(found) > 1 {
+			return nil, nil
+		}
+	}
+	if len(found) == 0 || found[0].Domain != d.Name {
+		return nil, nil
+	}
+	return found[0], nil
+}
+
+// heed does what follows from what a message says of a row.
+func (s *Service) heed(tx *store.Tx, row *store.Outgoing, t *tiding) error {
+	if t.complaint != nil {
+		if !isComplaint(t.complaint.FeedbackType) {
+			return nil
+		}
+		return s.complained(tx, row, grievance{kind: t.complaint.FeedbackType, agent: t.complaint.UserAgent, arrived: t.complaint.ArrivalDate})
+	}
+	f := failureIn(t.report, row)
+	if f == nil {
+		return nil
+	}
+	return s.cameBack(tx, row, *f)
+}
+
+// isComplaint leaves out what is reported in the same form and says nothing against the message (RFC 6430, RFC 6591).
+func isComplaint(kind string) bool {
+	return kind != "not-spam" && kind != "auth-failure"
+}
+
+// A failure is why a message was given up.
+type failure struct {
+	kind       string // hard soft undetermined; "": as the status says
+	subtype    string // "": as the status says
+	status     string // RFC 3463
+	diagnostic string
+	host       string // that refused it
+	address    bool   // the address is at fault: nothing more is to go there
+}
+
+func failureOf(r deliver.Result) failure {
+	return failure{status: r.Enhanced, diagnostic: r.Reply, host: r.Host, address: r.RecipientFault}
+}
+
+// failureIn is what a report says went wrong for a row's recipient; nil if nothing has, or not for good. A report to a
+// row's own address is about its recipient, whatever that was turned into on the way.
+func failureIn(report *msg.Report, row *store.Outgoing) *failure {
+	about := slices.DeleteFunc(slices.Clone(report.Recipients), func(r msg.ReportRecipient) bool {
+		return !slices.ContainsFunc([]string{r.Final, r.Original, r.Actual}, func(a string) bool { return sameAddress(a, row.Recipient) })
+	})
+	if len(about) == 0 {
+		about = report.Recipients
+	}
+	i := slices.IndexFunc(about, func(r msg.ReportRecipient) bool { return r.Action == msg.ActionFailed })
+	if i < 0 {
+		return nil
+	}
+	r := about[i]
+	return &failure{status: r.Status, diagnostic: r.Diagnostic, host: r.RemoteMTA, address: addressFault(r.Status)}
+}
+
+// sameAddress compares an address as others write it with one in its one form.
+func sameAddress(theirs, ours string) bool {
+	email, err := msg.NormalizeEmail(strings.Trim(theirs, "<> "))
+	return err == nil && email == ours
+}
+
+// addressFault tells whether a status says that an address is not there, or is not used any more (RFC 3463).
+func addressFault(status string) bool {
+	switch status {
+	case "5.1.7", "5.1.8": // the sender's address
+		return false
+	case "5.2.1":
+		return true
+	}
+	return strings.HasPrefix(status, "5.1.")
+}
+
+// mayComeBack tells whether a message has been handed to others, so that something may be heard of it.
+func mayComeBack(row *store.Outgoing) bool {
+	switch row.Status {
+	case store.OutgoingSent, store.OutgoingRelayed, store.OutgoingBounced, store.OutgoingComplained:
+		return true
+	}
+	return false
+}
+
+// cameBack notes that a message which others had taken was given up by them; once.
+func (s *Service) cameBack(tx *store.Tx, row *store.Outgoing, f failure) error {
+	if !mayComeBack(row) || row.Status == store.OutgoingBounced || !row.BouncedAt.IsZero() {
+		return nil
+	}
+	row.LastResponse, row.UpdatedAt = cmp.Or(f.diagnostic, row.LastResponse), tx.Now()
+	if row.Status != store.OutgoingComplained {
+		row.Status = store.OutgoingBounced
+	}
+	if err := s.tellBounce(tx, row, f); err != nil {
+		return err
+	}
+	return store.Outgoings.Put(tx, row)
+}
+
+// A grievance is what a recipient's mail system said when the recipient called a message spam.
+type grievance struct {
+	kind, agent string
+	arrived     time.Time // when the message came there; zero: unknown
+}
+
+// complainedData is the data of email.complained.
+type complainedData struct {
+	Recipient         string  `json:"recipient"`
+	Sender            string  `json:"sender"`
+	SendingDomain     string  `json:"sending_domain"`
+	FeedbackType      string  `json:"feedback_type"`
+	UserAgent         *string `json:"user_agent"`
+	Provider          *string `json:"provider"`
+	OriginalMessageID string  `json:"original_message_id"`
+	ProviderMessageID *string `json:"provider_message_id"`
+	ArrivalDate       Time    `json:"arrival_date"`
+	ComplainedAt      Time    `json:"complained_at"`
+}
+
+// complained notes that a message's recipient called it spam, and keeps further mail from there; once.
+func (s *Service) complained(tx *store.Tx, row *store.Outgoing, g grievance) error {
+	if !mayComeBack(row) || row.Status == store.OutgoingComplained {
+		return nil
+	}
+	row.Status, row.ComplainedAt, row.UpdatedAt = store.OutgoingComplained, tx.Now(), tx.Now()
+	if err := store.Outgoings.Put(tx, row); err != nil {
+		return err
+	}
+	if err := suppress(tx, row.AccountID, row.Recipient, "complaint", row.MessageID); err != nil {
+		return err
+	}
+	if err := s.count(tx, row.AccountID, func(st *store.DayStat) { st.Complained++ }); err != nil {
+		return err
+	}
+	_, err := s.emit(tx, row.AccountID, EventEmailComplained, complainedData{
+		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, FeedbackType: cmp.Or(g.kind, "abuse"), UserAgent: orNull(g.agent),
+		Provider: orNull(row.Provider), OriginalMessageID: row.MessageID, ProviderMessageID: orNull(row.ProviderMessageID),
+		ArrivalDate: Time{g.arrived}, ComplainedAt: Time{row.ComplainedAt},
+	})
+	return err
+}
+
+// errEarly says that something is heard of a message whose own delivery is not noted yet, or is still tried: whoever tells
+// is to come again.
+func errEarly() *SMTPError {
+	return smtpErrorf(451, "4.2.1", "The message is still being delivered. Try again later.")
+}
+
+// placeTiding takes what came to an address of a row. It tells whether that is all, or the message is to be filed too:
+// reports are, and whatever a person wrote.
+func (s *Service) placeTiding(tx *store.Tx, to *destination, d *draft, a arrival) (done bool, err error) {
+	switch {
+	case to.rowKind == unsubscribeAddress:
+		if a.sender == "" {
+			return true, nil // a machine's answer
+		}
+		return true, suppress(tx, to.row.AccountID, to.row.Recipient, "manual", to.row.MessageID)
+	case d.tiding != nil && to.row.Waits():
+		return false, errEarly()
+	case d.tiding != nil && d.tiding.complaint != nil:
+		return true, s.heed(tx, to.row, d.tiding)
+	case d.tiding != nil:
+		err = s.heed(tx, to.row, d.tiding)
+		return !asked(to.row.Notify, "FAILURE") || !to.hasRoom(tx, d), err
+	case to.mailbox == nil:
+		return false, smtpErrorf(550, "5.1.1", "There is no such mailbox.")
+	}
+	if err := accepting(to.mailbox); err != nil {
+		return false, err
+	}
+	if !to.hasRoom(tx, d) {
+		return false, smtpErrorf(452, "4.2.2", "The mailbox is full.")
+	}
+	return false, nil
+}
+
+// hasRoom tells whether there is a mailbox that a message fits in.
+func (d *destination) hasRoom(tx *store.Tx, m *draft) bool {
+	if d.mailbox == nil {
+		return false
+	}
+	left, err := quotaLeft(tx, d.mailbox)
+	return err == nil && (left < 0 || left >= int64(m.blob.Length))
+}
+
+// overhear looks whether a message to an ordinary address proves to be about one of ours.
+func (s *Service) overhear(tx *store.Tx, d *draft) error {
+	if d.tiding == nil {
+		return nil
+	}
+	row, err := d.tiding.row(tx)
+	if row == nil || err != nil {
+		return err
+	}
+	return s.heed(tx, row, d.tiding)
+}

@@ -1,0 +1,417 @@
+package service
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// arrive brings a message over SMTP, as far as the service sees of it.
+func (i *installation) arrive(from, to, text string) error {
+	i.t.Helper()
+	r, err := i.svc.Accepts(context.Background(), RecipientQuery{From: from, To: to, RemoteIP: netip.MustParseAddr("192.0.2.1")})
+	if err != nil {
+		return err
+	}
+	body, err := i.svc.Spool(strings.NewReader(text))
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer body.Close()
+	in := Incoming{Client: Client{IP: netip.MustParseAddr("192.0.2.1"), Helo: "mx.far.test"}, From: from, Recipients: []Recipient{r}, Body: body}
+	_, err = i.svc.Receive(context.Background(), in)
+	return err
+}
+
+func (i *installation) mustArrive(from, to, text string) {
+	i.t.Helper()
+	if err := i.arrive(from, to, text); err != nil {
+		i.t.Fatalf("to %s: %v", to, err)
+	}
+}
+
+// A correspondence is one message that an MX host has taken from ann for x@far.test.
+type correspondence struct {
+	*installation
+	ann  *store.Mailbox
+	row  *store.Outgoing
+	path string // that it left with
+	data string
+}
+
+func correspond(t *testing.T, c Config, relay func(*host) Relay) *correspondence {
+	t.Helper()
+	h := (&host{}).start(t)
+	if relay != nil {
+		c.Relays = []Relay{relay(h)}
+	}
+	c.MXPort = h.port
+	i := install(t, c)
+	i.dns.mx["far.test"] = "mx.far.test"
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	i.run()
+	i.mustSubmit(ann, plainMessage, "x@far.test")
+	status := store.OutgoingSent
+	if relay != nil {
+		status = store.OutgoingRelayed
+	}
+	row := i.becomes("x@far.test", status)
+	got := h.mails()[0]
+	return &correspondence{i, ann, row, got.from, got.data}
+}
+
+// head is the header of what was sent.
+func (c *correspondence) head() string {
+	head, _, _ := strings.Cut(c.data, "\r\n\r\n")
+	return head + "\r\n"
+}
+
+// dsn is a bounce (RFC 3464) with as much of the original as is given.
+func dsn(action, status, rcpt, original string) string {
+	text := "From: MAILER-DAEMON@mx.far.test\r\nTo: <>\r\nSubject: Undelivered\r\nMIME-Version: 1.0\r\n" +
+		"Content-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n--b\r\n\r\nIt did not work.\r\n" +
+		"--b\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.far.test\r\n\r\nFinal-Recipient: rfc822; " + rcpt +
+		"\r\nAction: " + action + "\r\nStatus: " + status + "\r\nRemote-MTA: dns; inner.far.test\r\nDiagnostic-Code: smtp; 550 " + status + " no\r\n\r\n"
+	if original != "" {
+		text += "--b\r\nContent-Type: text/rfc822-headers\r\n\r\n" + original + "\r\n"
+	}
+	return text + "--b--\r\n"
+}
+
+// arf is a complaint (RFC 5965).
+func arf(kind, fields, original string) string {
+	return "From: fbl@far.test\r\nTo: abuse@example.test\r\nSubject: complaint\r\nMIME-Version: 1.0\r\n" +
+		"Content-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n--b\r\n\r\nSpam.\r\n" +
+		"--b\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: " + kind + "\r\nUser-Agent: FBL/1\r\nVersion: 1\r\n" + fields +
+		"\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n" + original + "\r\nbody\r\n--b--\r\n"
+}
+
+// heard checks what has become of the message: its status, how many events of both kinds, and whether its recipient is
+// suppressed, and why.
+func (c *correspondence) heard(status string, bounced, complained int, reason string) {
+	c.t.Helper()
+	if got := c.installation.row("x@far.test"); got.Status != status {
+		c.t.Errorf("the row is %s, want %s", got.Status, status)
+	}
+	if b, k := len(c.events(EventEmailBounced)), len(c.events(EventEmailComplained)); b != bounced || k != complained {
+		c.t.Errorf("%d email.bounced and %d email.complained, want %d and %d", b, k, bounced, complained)
+	}
+	page, err := c.svc.ListSuppressions(context.Background(), actor(c.account), ListSuppressionsIn{})
+	got := ""
+	if len(page.Data) > 0 {
+		got = page.Data[0].Reason
+	}
+	if err != nil || got != reason {
+		c.t.Errorf("suppressed for %q, want %q; %v", got, reason, err)
+	}
+}
+
+func TestBounceIsKnownByItsReturnPathAlone(t *testing.T) {
+	c := correspond(t, Config{}, nil)
+	if local, _, _ := msg.SplitEmail(c.path); len(local) > maxLocal || c.path != strings.ToLower(c.path) {
+		t.Errorf("return path %s", c.path)
+	}
+	bounce := dsn("failed", "5.1.1", "x@far.test", "")
+	c.mustArrive("", strings.ToUpper(c.path), bounce)
+	c.heard(store.OutgoingBounced, 1, 0, "bounce")
+	e := c.events(EventEmailBounced)[0]
+	for field, want := range map[string]any{
+		"recipient": "x@far.test", "sender": "ann@example.test", "bounce_type": "hard", "bounce_subtype": "no_such_mailbox", "status": "5.1.1",
+		"diagnostic": "550 5.1.1 no", "remote_mta": "inner.far.test", "original_message_id": "<own@example.test>", "suppressed": true,
+	} {
+		if e[field] != want {
+			t.Errorf("%s is %v, want %v", field, e[field], want)
+		}
+	}
+	if inbox := c.folder(c.ann, "INBOX"); len(inbox) != 1 || inbox[0].Bits&store.BitBounce == 0 {
+		t.Errorf("the sender's inbox: %+v", inbox)
+	}
+	c.mustArrive("", c.path, bounce)
+	c.heard(store.OutgoingBounced, 1, 0, "bounce")
+	if _, err := c.svc.DeleteSuppression(context.Background(), actor(c.account), DeleteSuppressionIn{"x@far.test"}); err != nil {
+		t.Error(err)
+	}
+	if again := c.mustSend(c.ann, SendEmailIn{To: Texts{"x@far.test"}, Subject: "again"}); again.Recipients[0].Status != store.OutgoingQueued {
+		t.Errorf("after the suppression was lifted: %+v", again)
+	}
+}
+
+func TestWhatABounceMeans(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text, status string
+		bounced      int
+		kind, reason string
+	}{
+		"soft":               {dsn("failed", "4.4.7", "x@far.test", ""), store.OutgoingBounced, 1, "soft", ""},
+		"policy":             {dsn("failed", "5.7.1", "x@far.test", ""), store.OutgoingBounced, 1, "hard", ""},
+		"led elsewhere":      {dsn("failed", "5.1.1", "y@elsewhere.test", ""), store.OutgoingBounced, 1, "hard", "bounce"},
+		"the sender's fault": {dsn("failed", "5.1.8", "x@far.test", ""), store.OutgoingBounced, 1, "hard", ""},
+		"delayed":            {dsn("delayed", "4.4.1", "x@far.test", ""), store.OutgoingSent, 0, "", ""},
+		"delivered":          {dsn("delivered", "2.0.0", "x@far.test", ""), store.OutgoingSent, 0, "", ""},
+		"text": {"From: MAILER-DAEMON@old.far.test\r\nSubject: failure notice\r\n\r\nHi. I'm afraid I wasn't able to deliver your message to the following addresses.\r\n\r\n<x@far.test>:\r\nThe moon is in the wrong place.\r\n",
+			store.OutgoingBounced, 1, "undetermined", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := correspond(t, Config{}, nil)
+			c.mustArrive("", c.path, tc.text)
+			c.heard(tc.status, tc.bounced, 0, tc.reason)
+			if tc.bounced == 1 && c.events(EventEmailBounced)[0]["bounce_type"] != tc.kind {
+				t.Errorf("event %v", c.events(EventEmailBounced)[0])
+			}
+			if inbox := c.folder(c.ann, "INBOX"); len(inbox) != 1 || inbox[0].Bits&store.BitBounce == 0 {
+				t.Errorf("the sender's inbox: %+v", inbox)
+			}
+		})
+	}
+}
+
+// TestPeopleAnswerToTheReturnPath: an automatic answer goes there (RFC 3834 section 4), and its reader is a person.
+func TestPeopleAnswerToTheReturnPath(t *testing.T) {
+	c := correspond(t, Config{}, nil)
+	c.mustArrive("", c.path, "From: x@far.test\r\nTo: ann@example.test\r\nSubject: away\r\nAuto-Submitted: auto-replied\r\n\r\nI am away. Mail could not be delivered.\r\n\r\n  y@far.test\r\n")
+	c.heard(store.OutgoingSent, 0, 0, "")
+	if inbox := c.folder(c.ann, "INBOX"); len(inbox) != 1 || inbox[0].Bits&store.BitBounce != 0 || inbox[0].Bits&store.BitAutoReply == 0 {
+		t.Errorf("inbox: %+v", inbox)
+	}
+	if got := c.events(EventEmailReceived); len(got) != 1 || got[0]["is_auto_reply"] != true {
+		t.Errorf("email.received: %v", got)
+	}
+}
+
+func TestForgedReturnPathsAreRefused(t *testing.T) {
+	c := correspond(t, Config{}, nil)
+	c.addDomain(c.account, "other.test", nil)
+	local, _, _ := msg.SplitEmail(c.path)
+	c.update(func(tx *store.Tx) error {
+		d, err := store.DomainByName.Get(tx, "example.test")
+		if err != nil {
+			return err
+		}
+		d.CatchAll = c.ann.Email
+		return store.Domains.Put(tx, d)
+	})
+	last := "a"
+	if strings.HasSuffix(local, "a") {
+		last = "b"
+	}
+	bounce := dsn("failed", "5.1.1", "x@far.test", "")
+	for _, to := range []string{
+		local[:len(local)-1] + last + "@example.test", local + "@other.test", "u" + local[1:] + "@example.test",
+		"b-" + strings.Repeat("0", rowIDLen) + local[2+rowIDLen:] + "@example.test",
+	} {
+		if err := c.arrive("", to, bounce); AsSMTPError(err).Code != 550 {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	c.update(func(tx *store.Tx) error {
+		row, err := store.Outgoings.Get(tx, c.row.ID)
+		if err != nil {
+			return err
+		}
+		row.QueuedAt = row.QueuedAt.Add(-bouncesFor - time.Hour)
+		return store.Outgoings.Put(tx, row)
+	})
+	if err := c.arrive("", c.path, bounce); AsSMTPError(err).Code != 550 {
+		t.Errorf("after its time: %v", err)
+	}
+	c.heard(store.OutgoingSent, 0, 0, "")
+}
+
+// TestBounceOfWaitingMailComesAgain: whoever took the first copy bounces it before we know that it was taken.
+func TestBounceOfWaitingMailComesAgain(t *testing.T) {
+	c := correspond(t, Config{}, nil)
+	setStatus := func(status string) {
+		c.update(func(tx *store.Tx) error {
+			row, err := store.Outgoings.Get(tx, c.row.ID)
+			if err != nil {
+				return err
+			}
+			row.Status = status
+			return store.Outgoings.Put(tx, row)
+		})
+	}
+	setStatus(store.OutgoingDeferred)
+	if err := c.arrive("", c.path, dsn("failed", "5.1.1", "x@far.test", "")); AsSMTPError(err).Code != 451 {
+		t.Errorf("while it waits: %v", err)
+	}
+	setStatus(store.OutgoingSent)
+	c.mustArrive("", c.path, dsn("failed", "5.1.1", "x@far.test", ""))
+	c.heard(store.OutgoingBounced, 1, 0, "bounce")
+}
+
+func TestComplaintToTheReturnPath(t *testing.T) {
+	c := correspond(t, Config{}, nil)
+	c.mustArrive("fbl@far.test", c.path, arf("abuse", "Arrival-Date: Fri, 20 Nov 2026 10:00:00 +0000\r\n", "From: somebody\r\n"))
+	c.heard(store.OutgoingComplained, 0, 1, "complaint")
+	e := c.events(EventEmailComplained)[0]
+	for field, want := range map[string]any{
+		"recipient": "x@far.test", "sender": "ann@example.test", "sending_domain": "example.test", "feedback_type": "abuse", "user_agent": "FBL/1",
+		"provider": nil, "original_message_id": "<own@example.test>", "provider_message_id": nil, "arrival_date": "2026-11-20T10:00:00.000Z",
+	} {
+		if e[field] != want {
+			t.Errorf("%s is %v, want %v", field, e[field], want)
+		}
+	}
+	if inbox := c.folder(c.ann, "INBOX"); len(inbox) != 0 {
+		t.Errorf("the complaint was filed: %+v", inbox)
+	}
+	c.mustArrive("fbl@far.test", c.path, arf("abuse", "", "From: somebody\r\n"))
+	c.heard(store.OutgoingComplained, 0, 1, "complaint")
+	usage, err := c.svc.GetUsage(context.Background(), actor(c.account))
+	if err != nil || usage.Messages.Complained30d != 1 {
+		t.Errorf("usage: %+v, %v", usage.Messages, err)
+	}
+}
+
+// TestComplaintsMustProveWhatTheySpeakOf: an ARF counts by our return path in it, or by our signature over the header that
+// it returns, wherever it comes to; it is delivered like other mail all the same.
+func TestComplaintsMustProveWhatTheySpeakOf(t *testing.T) {
+	unsigned := func(c *correspondence) string { return strings.ReplaceAll(c.head(), "DKIM-Signature", "X-Signature") }
+	for name, tc := range map[string]struct {
+		text  func(c *correspondence) string
+		heard bool
+	}{
+		"return path named": {func(c *correspondence) string {
+			return arf("abuse", "Original-Mail-From: <"+c.path+">\r\n", "From: somebody\r\n")
+		}, true},
+		"return path returned": {func(c *correspondence) string {
+			return arf("fraud", "", "Return-Path: <"+c.path+">\r\nFrom: somebody\r\n")
+		}, true},
+		"signed header":   {func(c *correspondence) string { return arf("abuse", "", c.head()) }, true},
+		"not spam":        {func(c *correspondence) string { return arf("not-spam", "", c.head()) }, false},
+		"a DMARC failure": {func(c *correspondence) string { return arf("auth-failure", "", c.head()) }, false},
+		"id alone":        {func(c *correspondence) string { return arf("abuse", "Original-Rcpt-To: <x@far.test>\r\n", unsigned(c)) }, false},
+		"another id": {func(c *correspondence) string {
+			return arf("abuse", "", strings.Replace(c.head(), "<own@example.test>", "<other@example.test>", 1))
+		}, false},
+		"forged path": {func(c *correspondence) string {
+			return arf("abuse", "Original-Mail-From: <"+strings.Replace(c.path, "b-", "b-0", 1)+">\r\n", unsigned(c))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := correspond(t, Config{}, nil)
+			c.update(func(tx *store.Tx) error {
+				d, err := store.DomainByName.Get(tx, "example.test")
+				if err != nil {
+					return err
+				}
+				d.CatchAll = c.ann.Email
+				return store.Domains.Put(tx, d)
+			})
+			c.mustArrive("fbl@far.test", "abuse@example.test", tc.text(c))
+			if tc.heard {
+				c.heard(store.OutgoingComplained, 0, 1, "complaint")
+			} else {
+				c.heard(store.OutgoingSent, 0, 0, "")
+			}
+			if inbox := c.folder(c.ann, "INBOX"); len(inbox) != 1 {
+				t.Errorf("%d messages are filed, want 1", len(inbox))
+			}
+		})
+	}
+}
+
+// TestFeedbackAddressOfTheHost takes complaints about all domains.
+func TestFeedbackAddressOfTheHost(t *testing.T) {
+	c := correspond(t, Config{Outbound: "direct"}, nil)
+	c.mustArrive("fbl@far.test", "feedback@mail.mailstead.test", arf("abuse", "", c.head()))
+	c.heard(store.OutgoingComplained, 0, 1, "complaint")
+	if err := c.arrive("fbl@far.test", "other@mail.mailstead.test", "Subject: x\r\n\r\n"); AsSMTPError(err).Code != 550 {
+		t.Errorf("another address of the host: %v", err)
+	}
+}
+
+// TestSignatureSpeaksForOneRecipientOnly: each recipient has the signed header, and none may speak for the others.
+func TestSignatureSpeaksForOneRecipientOnly(t *testing.T) {
+	c := correspond(t, Config{}, nil)
+	c.mustSubmit(c.ann, plainMessage, "y@far.test")
+	c.becomes("y@far.test", store.OutgoingSent)
+	c.mustArrive("fbl@far.test", c.ann.Email, arf("abuse", "Original-Rcpt-To: <x@far.test>\r\n", c.head()))
+	c.heard(store.OutgoingSent, 0, 0, "")
+}
+
+// TestBounceToTheSenderItself: through a relay that writes its own return path a bounce comes to the mailbox, and counts if
+// it returns our signature.
+func TestBounceToTheSenderItself(t *testing.T) {
+	c := correspond(t, Config{}, func(h *host) Relay { r := h.relay("custom"); r.ReturnPath = "sender"; return r })
+	if c.path != c.ann.Email {
+		t.Fatalf("return path %s", c.path)
+	}
+	c.mustArrive("", c.ann.Email, dsn("failed", "5.1.1", "x@far.test", "Message-ID: <own@example.test>\r\nFrom: ann@example.test\r\n"))
+	c.heard(store.OutgoingRelayed, 0, 0, "")
+	c.mustArrive("", c.ann.Email, dsn("failed", "5.1.1", "x@far.test", c.head()))
+	c.heard(store.OutgoingBounced, 1, 0, "bounce")
+	if e := c.events(EventEmailBounced)[0]; e["provider"] != "r1" {
+		t.Errorf("event %v", e)
+	}
+	if inbox := c.folder(c.ann, "INBOX"); len(inbox) != 2 {
+		t.Errorf("%d messages are filed, want 2", len(inbox))
+	}
+}
+
+func TestReturnPathsByRelay(t *testing.T) {
+	for kind, verp := range map[string]bool{"custom": true, "ses": false, "postmark": false, "mailgun": false, "sendgrid": false} {
+		for _, set := range []string{"", "verp", "sender"} {
+			r, err := newRelay(Relay{Name: "r", Kind: kind, ReturnPath: set})
+			if err != nil || r.verp != (set == "verp" || set == "" && verp) {
+				t.Errorf("%s %q: %+v, %v", kind, set, r, err)
+			}
+		}
+	}
+	if _, err := newRelay(Relay{Name: "r", Kind: "ses", ReturnPath: "x"}); err == nil {
+		t.Error("an unknown return_path was taken")
+	}
+}
+
+func TestSuppressionStopsWhatWaits(t *testing.T) {
+	h := (&host{}).start(t)
+	i := install(t, Config{Relays: []Relay{h.relay("custom")}})
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	i.mustSubmit(ann, plainMessage, "x@far.test")
+	if _, err := i.svc.CreateSuppression(context.Background(), actor(i.account), CreateSuppressionIn{Email: "x@far.test"}); err != nil {
+		t.Fatal(err)
+	}
+	i.run()
+	i.becomes("x@far.test", store.OutgoingSuppressed)
+	if subs, js := i.left(); subs+js != 0 || len(h.mails()) != 0 {
+		t.Errorf("%d submissions and %d jobs are left, %d messages were sent", subs, js, len(h.mails()))
+	}
+}
+
+func TestRowAddressesOfLongDomains(t *testing.T) {
+	i := install(t, Config{})
+	id := i.st.NewID("msg")
+	for n, want := range map[int]bool{10: true, 208: true, 209: false} {
+		row := &store.Outgoing{ID: id, Domain: strings.Repeat("d", n)}
+		address := i.svc.rowAddress(bounceAddress, row)
+		if (address != "") != want || want && i.svc.bouncedRow(address) != id {
+			t.Errorf("%d: %s", n, address)
+		}
+	}
+}
+
+// FuzzRowLocal takes nothing for ours but what we made.
+func FuzzRowLocal(f *testing.F) {
+	keys, err := newKeys(make([]byte, 32))
+	if err != nil {
+		f.Fatal(err)
+	}
+	s := &Service{keys: keys}
+	const id = "msg_01k9a2b3c4d5e6f7g8h9j0k1m2"
+	f.Add(s.rowLocal(bounceAddress, id, "example.test"))
+	f.Add("b-01k9a2b3c4d5e6f7g8h9j0k1m2-aaaaaaaaaaaaaaaa")
+	f.Fuzz(func(t *testing.T, local string) {
+		kind, got := s.readRowLocal(local, "example.test")
+		if got != "" && s.rowLocal(kind, got, "example.test") != strings.ToLower(local) {
+			t.Errorf("%q gives %s %s", local, kind, got)
+		}
+		if tag := s.readTag(local); tag != "" && s.rowLocal(tagAddress, tag, "")[2:] != local {
+			t.Errorf("%q gives %s", local, tag)
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package servicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/service"
+)
+
+// What an edge provider may answer.
+var (
+	ErrCredential = dnsprov.ErrCredential
+	ErrNoAnswer   = errors.New("no answer")
+)
+
+// EdgeWait is an answer of an edge provider that wants to be left alone for a time.
+type EdgeWait = dnsprov.Wait
+
+// An Edge is an edge provider in memory. It refuses to touch what was not made under the mark of who asks, and can be
+// told to fail at any moment: what was done by then stays done.
+type Edge struct {
+	mu      sync.Mutex
+	zones   map[string][]edgeRecord
+	next    int
+	Tokens  map[string]string // to what they may do: edit, read
+	Lossy   bool              // it forgets marks
+	Reads   int
+	Changes int                     // single changes that were made
+	Bad     []string                // what nobody may do
+	Meddle  func(call string) error // before each "check", "records", "apply" and "change", and "applied" after all changes; its error is the answer
+}
+
+type edgeRecord struct {
+	dnsprov.Record
+	mark string
+}
+
+// EdgeToken is one that a new Edge takes.
+const EdgeToken = "edge-token"
+
+// NewEdge makes an edge provider with empty zones.
+func NewEdge(zones ...string) *Edge {
+	e := &Edge{zones: map[string][]edgeRecord{}, Tokens: map[string]string{EdgeToken: "edit"}}
+	for _, z := range zones {
+		e.zones[z] = nil
+	}
+	return e
+}
+
+// With is a change of a configuration that makes it use the edge provider.
+func (e *Edge) With(more func(*service.Config)) func(*service.Config) {
+	return func(c *service.Config) {
+		c.Edge = e.Provider
+		if more != nil {
+			more(c)
+		}
+	}
+}
+
+// Set changes the edge provider.
+func (e *Edge) Set(change func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change()
+}
+
+// AddZone adds an empty zone.
+func (e *Edge) AddZone(name string) { e.Set(func() { e.zones[name] = nil }) }
+
+// DropZone takes a zone away.
+func (e *Edge) DropZone(name string) { e.Set(func() { delete(e.zones, name) }) }
+
+// Add has somebody make a record in a zone. The value of an MX begins with its priority.
+func (e *Edge) Add(zone, typ, name, value string) {
+	r := dnsprov.Record{Name: name, Type: typ, Value: value, TTL: 300}
+	if typ == "MX" {
+		pref, host, _ := strings.Cut(value, " ")
+		n, _ := strconv.Atoi(pref) // of the test
+		r.Priority, r.Value = uint16(n), host
+	}
+	e.Set(func() { e.add(zone, edgeRecord{Record: r}) })
+}
+
+func (e *Edge) add(zone string, r edgeRecord) edgeRecord {
+	e.next++
+	r.ID = "r" + strconv.Itoa(e.next)
+	e.zones[zone] = append(e.zones[zone], r)
+	return r
+}
+
+// Remove has somebody delete every record of a type at a name, whoever made it.
+func (e *Edge) Remove(zone, typ, name string) {
+	e.Set(func() {
+		e.zones[zone] = slices.DeleteFunc(e.zones[zone], func(r edgeRecord) bool { return r.Type == typ && r.Name == name })
+	})
+}
+
+// Ours and Strangers list the records of a zone as "TYPE name value", in order.
+func (e *Edge) Ours(zone string) []string {
+	return e.list(zone, func(r edgeRecord) bool { return r.mark != "" })
+}
+
+// Strangers lists those that nobody of ours made; see Ours.
+func (e *Edge) Strangers(zone string) []string {
+	return e.list(zone, func(r edgeRecord) bool { return r.mark == "" })
+}
+
+func (e *Edge) list(zone string, which func(edgeRecord) bool) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := []string{}
+	for _, r := range e.zones[zone] {
+		if !which(r) {
+			continue
+		}
+		value := r.Value
+		if r.Type == "MX" {
+			value = fmt.Sprintf("%d %s", r.Priority, value)
+		}
+		out = append(out, fmt.Sprintf("%s %s %s", r.Type, r.Name, value))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Provider is what a token opens.
+func (e *Edge) Provider(token string) dnsprov.Provider { return &edgeSession{e, token} }
+
+type edgeSession struct {
+	*Edge
+	token string
+}
+
+// begin lets the test meddle, and gives the zone of a domain. The caller holds the lock.
+func (e *edgeSession) begin(call, right, domain string) (zone string, err error) {
+	if err := e.meddle(call); err != nil {
+		return "", err
+	}
+	may := e.Tokens[e.token]
+	if may == "" || right == "edit" && may != "edit" {
+		return "", fmt.Errorf("%s: %w", call, dnsprov.ErrCredential)
+	}
+	for zone = domain; zone != ""; _, zone, _ = strings.Cut(zone, ".") {
+		if _, ok := e.zones[zone]; ok {
+			return zone, nil
+		}
+	}
+	return "", dnsprov.ErrZoneNotFound
+}
+
+// meddle calls Meddle without the lock, so that it may look around.
+func (e *edgeSession) meddle(call string) error {
+	if e.Meddle == nil {
+		return nil
+	}
+	meddle := e.Meddle
+	e.mu.Unlock()
+	defer e.mu.Lock()
+	return meddle(call)
+}
+
+// Check tells of a bad token.
+func (e *edgeSession) Check(context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.meddle("check"); err != nil {
+		return err
+	}
+	if e.Tokens[e.token] == "" {
+		return dnsprov.ErrCredential
+	}
+	return nil
+}
+
+// Records is one of dnsprov.Provider.
+func (e *edgeSession) Records(_ context.Context, at dnsprov.Place) ([]dnsprov.Record, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	zone, err := e.begin("records", "read", at.Domain)
+	if err != nil {
+		return nil, err
+	}
+	e.Reads++
+	var out []dnsprov.Record
+	for _, r := range e.zones[zone] {
+		if r.Name != at.Domain && !strings.HasSuffix(r.Name, "."+at.Domain) {
+			continue
+		}
+		if r.mark != at.Mark || e.Lossy {
+			r.Purpose = ""
+		}
+		out = append(out, r.Record)
+	}
+	return out, nil
+}
+
+// Apply is one of dnsprov.Provider.
+func (e *edgeSession) Apply(_ context.Context, at dnsprov.Place, changes []dnsprov.Change) ([]dnsprov.Record, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	zone, err := e.begin("apply", "edit", at.Domain)
+	if err != nil {
+		return nil, err
+	}
+	var made []dnsprov.Record
+	for _, c := range changes {
+		if err := e.meddle("change"); err != nil {
+			return made, err
+		}
+		r, err := e.change(zone, at, c)
+		if err != nil {
+			return made, err
+		}
+		if r != nil {
+			made = append(made, *r)
+		}
+	}
+	return made, e.meddle("applied")
+}
+
+func (e *edgeSession) change(zone string, at dnsprov.Place, c dnsprov.Change) (*dnsprov.Record, error) {
+	records := e.zones[zone]
+	if c.Op == dnsprov.Create {
+		for _, h := range records {
+			if h.Same(*c.Want) {
+				return &h.Record, nil
+			}
+			if h.Name == c.Want.Name && (h.Type == "CNAME" || c.Want.Type == "CNAME") {
+				return nil, &dnsprov.Conflict{Have: h.Record, Want: *c.Want}
+			}
+		}
+		e.Changes++
+		r := e.add(zone, edgeRecord{*c.Want, at.Mark})
+		return &r.Record, nil
+	}
+	i := slices.IndexFunc(records, func(r edgeRecord) bool { return r.ID == c.Have.ID })
+	switch {
+	case i < 0 && c.Op == dnsprov.Delete:
+		return nil, nil
+	case i < 0:
+		return nil, errors.New("there is no such record")
+	case records[i].mark != at.Mark:
+		e.Bad = append(e.Bad, fmt.Sprintf("%s of %s %s", c.Op, records[i].Type, records[i].Name))
+		return nil, errors.New("not yours")
+	}
+	e.Changes++
+	if c.Op == dnsprov.Delete {
+		e.zones[zone] = slices.Delete(records, i, i+1)
+		return nil, nil
+	}
+	id := records[i].ID
+	records[i] = edgeRecord{*c.Want, at.Mark}
+	records[i].ID = id
+	return &records[i].Record, nil
+}

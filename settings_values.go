@@ -1,0 +1,226 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/mail"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/ca"
+)
+
+// The values of settings are structs since only those get to check their own text while the file is read, which is what
+// gives a mistake its line.
+
+// An address is HOST:PORT, or off.
+type address struct{ text string }
+
+// on tells whether anything shall listen there.
+func (a address) on() bool { return a.text != "" && a.text != "off" }
+
+// UnmarshalText checks its form.
+func (a *address) UnmarshalText(text []byte) error {
+	a.text = string(text)
+	if !a.on() {
+		return nil
+	}
+	_, p, err := net.SplitHostPort(a.text)
+	if err == nil {
+		_, err = strconv.ParseUint(p, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is no address; write HOST:PORT, :PORT, or off", text)
+	}
+	return nil
+}
+
+// A hostName is the public name of this host in its one form, ASCII and lower-case; empty in the sandbox.
+type hostName struct{ text string }
+
+// UnmarshalText checks its form.
+func (h *hostName) UnmarshalText(text []byte) (err error) {
+	if len(text) == 0 {
+		h.text = ""
+		return nil
+	}
+	if h.text, _, err = dnsprov.NormalizeDomain(string(text)); err != nil {
+		return fmt.Errorf("%q is no name of a host; write it whole, such as mail.example.com", text)
+	}
+	return nil
+}
+
+// A contact is an e-mail address.
+type contact struct{ text string }
+
+// UnmarshalText checks its form.
+func (c *contact) UnmarshalText(text []byte) error {
+	c.text = string(text)
+	if a, err := mail.ParseAddress(c.text); c.text != "" && (err != nil || a.Address != c.text) {
+		return fmt.Errorf("%q is no e-mail address, such as owner@example.com", text)
+	}
+	return nil
+}
+
+// An acmeURL is the directory of a certificate authority, or off.
+type acmeURL struct{ text string }
+
+// on tells whether certificates come from there.
+func (a acmeURL) on() bool { return a.text != "" && a.text != "off" }
+
+// UnmarshalText checks its form.
+func (a *acmeURL) UnmarshalText(text []byte) error {
+	a.text = string(text)
+	u, err := url.Parse(a.text)
+	if a.on() && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		return fmt.Errorf("%q is no directory of a certificate authority; write its URL, with https, or off", text)
+	}
+	return nil
+}
+
+// An eabKey is the key of an account that the certificate authority knows from elsewhere.
+type eabKey struct{ key []byte }
+
+// UnmarshalText decodes it.
+func (k *eabKey) UnmarshalText(text []byte) (err error) {
+	if k.key, err = ca.DecodeEABKey(string(text)); err != nil {
+		return errors.New("it is no key in base64url, as the certificate authority shows it")
+	}
+	return nil
+}
+
+// An ipList is a list of IP addresses: a list in the file, with commas on the command line.
+type ipList []netip.Addr
+
+// UnmarshalText reads addresses with commas between them.
+func (l *ipList) UnmarshalText(text []byte) error {
+	*l = nil
+	for _, t := range strings.Split(string(text), ",") {
+		ip, err := netip.ParseAddr(strings.TrimSpace(t))
+		if err != nil {
+			return fmt.Errorf("%q is no IP address", t)
+		}
+		*l = append(*l, ip)
+	}
+	return nil
+}
+
+// A bootstrapURL is where the list of RDAP servers is, or off; empty: nothing was said.
+type bootstrapURL struct{ text string }
+
+// UnmarshalText checks its form.
+func (b *bootstrapURL) UnmarshalText(text []byte) error {
+	b.text = string(text)
+	if b.text == "off" {
+		return nil
+	}
+	u, err := url.Parse(b.text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
+		return fmt.Errorf("%q is no URL; write it like https://data.iana.org/rdap/dns.json, or off", text)
+	}
+	return nil
+}
+
+// choice gives the text if it is one of the words that are allowed.
+func choice(text []byte, allowed ...string) (string, error) {
+	if slices.Contains(allowed, string(text)) {
+		return string(text), nil
+	}
+	return "", fmt.Errorf("%q is not possible; use one of %s", text, strings.Join(allowed, ", "))
+}
+
+type (
+	outbound  struct{ text string }
+	logForm   struct{ text string }
+	logLevel  struct{ text string }
+	relayKind struct{ text string }
+	pathKind  struct{ text string }
+	relayTLS  struct{ text string }
+	plan      struct{ text string }
+	pattern   struct{ text string }
+	port      uint16
+	count     uint32
+	duration  struct{ d time.Duration }
+	toggle    bool
+)
+
+func (o *outbound) UnmarshalText(t []byte) (err error) {
+	o.text, err = choice(t, "capture", "direct", "relay")
+	return err
+}
+
+func (l *logForm) UnmarshalText(t []byte) (err error) {
+	l.text, err = choice(t, "text", "json")
+	return err
+}
+
+func (l *logLevel) UnmarshalText(t []byte) (err error) {
+	l.text, err = choice(t, "debug", "info", "warn", "error")
+	return err
+}
+
+func (p *plan) UnmarshalText(t []byte) (err error) {
+	p.text, err = choice(t, "startup", "enterprise")
+	return err
+}
+
+func (r *relayTLS) UnmarshalText(t []byte) (err error) {
+	r.text, err = choice(t, "starttls", "tls", "none")
+	return err
+}
+
+func (r *relayKind) UnmarshalText(t []byte) (err error) {
+	r.text, err = choice(t, "ses", "postmark", "mailgun", "sendgrid", "custom")
+	return err
+}
+
+func (p *pathKind) UnmarshalText(t []byte) (err error) {
+	p.text, err = choice(t, "sender", "verp")
+	return err
+}
+
+// UnmarshalText checks that the pattern is a regular expression with a group.
+func (p *pattern) UnmarshalText(text []byte) error {
+	re, err := regexp.Compile(string(text))
+	if err != nil {
+		return fmt.Errorf("it is no regular expression: %w", err)
+	}
+	if re.NumSubexp() == 0 {
+		return fmt.Errorf("%q has no group; put what the id is in parentheses", text)
+	}
+	p.text = string(text)
+	return nil
+}
+
+func (p *port) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q is no port; use a number from 1 to 65535", text)
+	}
+	*p = port(n)
+	return nil
+}
+
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil || v <= 0 {
+		return fmt.Errorf("%q is no duration; write it like 1h or 30m", text)
+	}
+	d.d = v
+	return nil
+}
+
+// level is the log level as slog has it.
+func (l logLevel) level() slog.Level {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.text)) // choice has checked it
+	return level
+}
