@@ -20,9 +20,9 @@ type InboxFilter struct {
 	ExcludeWarmup  bool   `query:"exclude_warmup"`
 	HasAttachments bool   `query:"has_attachments"`
 	IsRead         *bool  `query:"is_read" alias:"read"`
-	Q              string `query:"q" max:"200"`
+	Q              string `query:"q" max:"200" doc:"Words of subject, addresses, attachments' names and text, all of which must be there; the last may be the beginning of one. \"Quoted words\" stand side by side. name@example.com, name@ and @example.com are addresses."`
 	From           string `query:"from" max:"200"`
-	ThreadID       string `query:"thread_id" max:"64"`
+	ThreadID       string `query:"thread_id" max:"64" doc:"Only the messages of this conversation."`
 }
 
 // ListInboxIn is the query of list_inbox.
@@ -165,7 +165,11 @@ func (l *inboxList) page(scope func(*store.Tx) (synced Time, some bool, err erro
 		}
 		l.query.Before = inboxPosition(position)
 		if l.q != "" || l.thread != "" {
-			return l.search(tx)
+			err := l.search(tx)
+			if errors.Is(err, store.ErrTextDamaged) {
+				l.s.rebuildText()
+			}
+			return err
 		}
 		return l.walk(tx)
 	})

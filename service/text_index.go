@@ -30,25 +30,42 @@ func (s *Service) indexTexts(ctx context.Context) {
 	x := &indexer{s: s}
 	purge := time.NewTicker(purgePause)
 	defer purge.Stop()
-	for step := x.tidyAll; ctx.Err() == nil; {
+	for step := indexStep(x.tidyAll); ctx.Err() == nil; {
 		pause, err := step(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.Log.Error("index mail for searches", "error", err)
 			pause = indexRetry
 		}
-		if step = x.round; pause > 0 {
-			sleep(ctx, pause)
-			continue
+		if errors.Is(err, store.ErrTextDamaged) {
+			s.rebuildText()
 		}
-		select {
-		case <-ctx.Done():
-		case <-purge.C:
-			step = x.purge
-		case <-s.Store.TextWake():
-			sleep(ctx, indexPause)
-		}
+		step = x.next(ctx, pause, purge.C)
 	}
 }
+
+// next waits for pause, or without one until there is something to do, and says what comes then.
+func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan time.Time) indexStep {
+	var over <-chan time.Time
+	wake := x.s.Store.TextWake()
+	if pause > 0 {
+		sleep(ctx, pause)
+		over, wake = time.After(0), nil
+	}
+	select {
+	case <-purge:
+		return x.purge
+	case <-x.s.textDamaged:
+		return x.rebuild
+	case <-wake:
+		sleep(ctx, indexPause)
+	case <-over:
+	case <-ctx.Done():
+	}
+	return x.round
+}
+
+// An indexStep is something that is done, and how long to wait then; 0: until there is something to do.
+type indexStep func(ctx context.Context) (time.Duration, error)
 
 // An indexer makes mail searchable.
 type indexer struct {
@@ -59,6 +76,20 @@ type indexer struct {
 
 func (x *indexer) tidyAll(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.TidyText(ctx, 0)
+}
+
+// rebuild has the whole index made anew.
+func (x *indexer) rebuild(context.Context) (time.Duration, error) {
+	x.s.Log.Warn("the index for searches is damaged and is made anew")
+	return time.Nanosecond, x.s.Store.ResetText()
+}
+
+// rebuildText has the index made anew soon.
+func (s *Service) rebuildText() {
+	select {
+	case s.textDamaged <- struct{}{}:
+	default:
+	}
 }
 
 func (x *indexer) purge(ctx context.Context) (time.Duration, error) {

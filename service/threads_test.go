@@ -7,12 +7,24 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/store"
 )
 
 // keep files a message for the mailbox as one that came in, or puts it into another folder, and gives its thread.
 func (i *installation) keep(mb *store.Mailbox, folder, message string) string {
+	i.t.Helper()
+	return i.keepIn(mb, folder, filing{received: i.st.Now(), arrived: folder == "INBOX"}, message)
+}
+
+// keepAt files a message in INBOX with the UID of another server, and with a time that follows from that.
+func (i *installation) keepAt(mb *store.Mailbox, uid uint32, message string) {
+	i.t.Helper()
+	i.keepIn(mb, "INBOX", filing{uid: uid, received: time.Unix(1_800_000_000+int64(uid), 0)}, message)
+}
+
+func (i *installation) keepIn(mb *store.Mailbox, folder string, how filing, message string) string {
 	i.t.Helper()
 	body := i.st.NewSpool(1 << 20)
 	defer body.Close()
@@ -33,12 +45,15 @@ func (i *installation) keep(mb *store.Mailbox, folder, message string) string {
 		if err != nil {
 			return err
 		}
-		m, err := i.svc.file(tx, mb, d, filing{folder: f.ID, received: i.st.Now(), arrived: folder == "INBOX"})
+		how.folder = f.ID
+		m, err := i.svc.file(tx, mb, d, how)
 		if err != nil {
 			return err
 		}
 		meta, err := tx.Meta(mb.Num, f.ID, m.UID)
-		thread = meta.ThreadID
+		if err == nil {
+			thread = meta.ThreadID
+		}
 		return err
 	})
 	return thread

@@ -26,6 +26,9 @@ import (
 // A deleted message is found no more, since a search looks whether it is there. Its words stay until its run is made
 // anew, because many of its messages are gone, or because one has been for a day (text_gone).
 
+// ErrTextDamaged is returned for rows of the text index that cannot have been written; ResetText helps.
+var ErrTextDamaged = fmt.Errorf("the text index: %w", errDamagedRow)
+
 // A TextTodo says which messages in INBOX of a mailbox are not in the text index: those from UID on, or, if it is Single,
 // the one.
 type TextTodo struct {

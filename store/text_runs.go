@@ -48,7 +48,7 @@ func (r *textRun) row() []byte {
 
 func (r *textRun) decode(key, row []byte) error {
 	if len(key) != 12 || len(row) != textRunRowSize || row[0] != rowVersion || row[1] > textDropping {
-		return errDamagedRow
+		return ErrTextDamaged
 	}
 	*r = textRun{
 		account: binary.BigEndian.Uint32(key), id: binary.BigEndian.Uint64(key[4:]), state: row[1],
@@ -56,7 +56,7 @@ func (r *textRun) decode(key, row []byte) error {
 		newest: textPlace(row[14:30]), oldest: textPlace(row[30:46]),
 	}
 	if r.docs > textRunDocs || r.docs == 0 {
-		return errDamagedRow
+		return ErrTextDamaged
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (tx *Tx) textPlacesFrom(run *textRun, number int) ([]byte, error) {
 	key := run.key()
 	row := tx.getRow(bktTextPlace, binary.BigEndian.AppendUint32(key[:], uint32(number)))
 	if want := min(run.docs-number, textPlaces) * placeSize; want <= 0 || len(row) != want {
-		return nil, fmt.Errorf("messages %d of run %x of the text index: %w", number, key, errDamagedRow)
+		return nil, fmt.Errorf("messages %d of run %x of the text index: %w", number, key, ErrTextDamaged)
 	}
 	return row, nil
 }

@@ -22,7 +22,7 @@ import (
 
 const (
 	maxTextWord  = 255
-	textBlock    = 960 // bytes after which a block is full, so that four rows go on a page
+	textBlock    = 1960 // bytes after which a block is full, so that two rows go on a page
 	textRunDocs  = 30_000
 	textRunBytes = 8 << 20 // of blocks; a run that has reached this or half of textRunDocs stays as it is
 )
@@ -174,7 +174,7 @@ func (e *textEntry) addTo(s textSet, docs int) error {
 		return e.each(docs, s.add)
 	}
 	if n := len(e.data); n*8-bits.LeadingZeros8(e.data[n-1]) > docs {
-		return errDamagedRow
+		return ErrTextDamaged
 	}
 	for i, b := range e.data {
 		s[i/8] |= uint64(b) << (i % 8 * 8)
@@ -197,7 +197,7 @@ func (e *textEntry) each(docs int, fn func(n uint32)) error {
 			gap, used = binary.Uvarint(rest)
 		}
 		if used <= 0 || gap >= uint64(docs-last-1) {
-			return errDamagedRow
+			return ErrTextDamaged
 		}
 		last += 1 + int(gap)
 		fn(uint32(last))
@@ -211,7 +211,7 @@ func (e *textEntry) eachBit(docs int, fn func(n uint32)) error {
 		for ; b != 0; b &= b - 1 {
 			n := i*8 + bits.TrailingZeros8(b)
 			if n >= docs {
-				return errDamagedRow
+				return ErrTextDamaged
 			}
 			fn(uint32(n))
 		}
@@ -222,7 +222,7 @@ func (e *textEntry) eachBit(docs int, fn func(n uint32)) error {
 func (e *textEntry) eachRice(docs int, fn func(n uint32)) error {
 	k := int(e.data[0])
 	if k > maxRice {
-		return errDamagedRow
+		return ErrTextDamaged
 	}
 	r, last := bitReader{rest: e.data[1:]}, -1
 	for {
@@ -233,7 +233,7 @@ func (e *textEntry) eachRice(docs int, fn func(n uint32)) error {
 		low, whole := r.bits(k)
 		gap := high<<k | low
 		if !whole || high > docs || gap >= docs-last-1 {
-			return errDamagedRow
+			return ErrTextDamaged
 		}
 		last += 1 + gap
 		fn(uint32(last))
@@ -295,13 +295,13 @@ func (r *textBlockReader) next() (bool, error) {
 	}
 	shared, size, rest, ok := cutWordHead(r.rest)
 	if !ok || shared > uint64(len(r.entry.word)) || size == 0 || shared+size > maxTextWord || size > uint64(len(rest)) {
-		return false, errDamagedRow
+		return false, ErrTextDamaged
 	}
 	word := append(r.entry.word[:shared], rest[:size]...)
 	rest = rest[size:]
 	form, used := binary.Uvarint(rest)
 	if used <= 0 || form/4 == 0 || form/4 > uint64(len(rest)-used) || form%4 > formRice {
-		return false, errDamagedRow
+		return false, ErrTextDamaged
 	}
 	end := used + int(form/4)
 	r.entry = textEntry{word, rest[used:end], byte(form % 4)}
