@@ -187,7 +187,7 @@ func TestRelayThatStallsAndDrops(t *testing.T) {
 		t.Errorf("others waited %s for a relay that stalls", took)
 	}
 	close(release)
-	for attempt := 1; attempt <= 3; attempt++ {
+	for attempt := 1; attempt <= 2; attempt++ {
 		i.until("the attempt has failed", func() bool {
 			r := sendingLog(i)["slow@far.test"]
 			return r.Status == "deferred" && r.Attempts == attempt
@@ -196,8 +196,9 @@ func TestRelayThatStallsAndDrops(t *testing.T) {
 		t.Logf("attempt %d: %s", r.Attempts, *r.LastResponse)
 		i.want(200, "POST", "/v1/messages/"+r.ID+"/retry", nil, nil)
 	}
+	// A relay that is busy is asked again after some seconds, which is no failed attempt.
 	i.until("the message is relayed", func() bool { return sendingLog(i)["slow@far.test"].Status == "relayed" })
-	if r := sendingLog(i)["slow@far.test"]; r.Attempts != 4 || r.LastResponse == nil || !strings.Contains(*r.LastResponse, "Ok id-1") {
+	if r := sendingLog(i)["slow@far.test"]; r.Attempts != 3 || r.LastResponse == nil || !strings.Contains(*r.LastResponse, "Ok id-1") {
 		t.Errorf("the log: %+v", r)
 	}
 	if n := len(relay.good.mails()); n != 1 {

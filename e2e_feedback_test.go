@@ -13,14 +13,12 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/smtp"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,40 +47,21 @@ func TestFeedback(t *testing.T) {
 		t.Fatalf("return paths %s and %s", path, left["spam@far.test"].From)
 	}
 
-	bounce := "From: MAILER-DAEMON@mx.far.test\r\nSubject: failure\r\nMIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n" +
-		"--b\r\n\r\nIt failed.\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.far.test\r\n\r\n" +
-		"Final-Recipient: rfc822; bounce@far.test\r\nAction: failed\r\nStatus: 5.1.1\r\nDiagnostic-Code: smtp; 550 5.1.1 nobody\r\n--b--\r\n"
-	complaint := func(original []byte) string {
-		head, _, _ := bytes.Cut(original, []byte("\r\n\r\n"))
-		return "From: fbl@far.test\r\nSubject: spam\r\nMIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n" +
-			"--b\r\n\r\nSpam.\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\nUser-Agent: FBL/1\r\nVersion: 1\r\n" +
-			"--b\r\nContent-Type: message/rfc822\r\n\r\n" + string(head) + "\r\n\r\nbody\r\n--b--\r\n"
-	}
 	c, err := smtp.Dial(i.ready.SMTP)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Mail(""); err != nil {
-		t.Fatal(err)
-	}
-	for _, forged := range []string{flip(path), strings.Replace(path, "b-", "u-", 1)} {
-		if err := c.Rcpt(forged); err == nil || !strings.HasPrefix(err.Error(), "550") {
-			t.Errorf("%s: %v, want 550", forged, err)
-		}
-	}
-	if err := c.Reset(); err != nil {
-		t.Fatal(err)
-	}
+	refuses(t, c, flip(path), strings.Replace(path, "b-", "u-", 1))
 	spam := left["spam@far.test"].Data
-	deliver(t, c, "fbl@far.test", "ann@example.test", complaint(bytes.Replace(spam, []byte("Message-ID: <"), []byte("Message-ID: <x"), 1)))
-	deliver(t, c, "fbl@far.test", "ann@example.test", complaint(bytes.ReplaceAll(spam, []byte("DKIM-Signature"), []byte("X-Signature"))))
+	deliver(t, c, "fbl@far.test", "ann@example.test", complaintMail(bytes.Replace(spam, []byte("Message-ID: <"), []byte("Message-ID: <x"), 1)))
+	deliver(t, c, "fbl@far.test", "ann@example.test", complaintMail(bytes.ReplaceAll(spam, []byte("DKIM-Signature"), []byte("X-Signature"))))
 	if log := sendingLog(i); log["spam@far.test"].Status != "sent" || log["bounce@far.test"].Status != "sent" {
 		t.Errorf("after forgeries: %+v", log)
 	}
 	for range 2 {
-		deliver(t, c, "", path, bounce)
-		deliver(t, c, "fbl@far.test", "abuse@example.test", complaint(spam))
+		deliver(t, c, "", path, bounceMail)
+		deliver(t, c, "fbl@far.test", "abuse@example.test", complaintMail(spam))
 	}
 	if log := sendingLog(i); log["bounce@far.test"].Status != "bounced" || log["spam@far.test"].Status != "complained" || log["leave@far.test"].Status != "sent" {
 		t.Errorf("the log: %+v", log)
@@ -94,31 +73,26 @@ func TestFeedback(t *testing.T) {
 	_, way, _ := strings.Cut(string(left["leave@far.test"].Data), "List-Unsubscribe: <mailto:")
 	way, _, _ = strings.Cut(way, "?")
 	deliver(t, c, "leave@far.test", way, "From: leave@far.test\r\nSubject: unsubscribe\r\n\r\n")
-	want := map[string]string{"bounce@far.test": "bounce", "spam@far.test": "complaint", "leave@far.test": "manual"}
-	for email, reason := range i.suppressions() {
-		if want[email] != reason {
-			t.Errorf("%s is suppressed for %s", email, reason)
-		}
-		delete(want, email)
-	}
-	if len(want) != 0 {
-		t.Errorf("not suppressed: %v", want)
-	}
-	var usage struct {
-		Messages struct {
-			Bounced    int `json:"bounced_30d"`
-			Complained int `json:"complained_30d"`
-		}
-	}
-	i.want(200, "GET", "/v1/account/usage", nil, &usage)
-	if usage.Messages.Bounced != 1 || usage.Messages.Complained != 1 {
-		t.Errorf("usage: %+v", usage)
-	}
+	i.keepsAway(map[string]string{"bounce@far.test": "bounce", "spam@far.test": "complaint", "leave@far.test": "manual"})
+	i.counts(1, 1)
 	if rows := i.inbox(ann); len(rows) != 6 { // the forged complaints, and twice the bounce and the complaint that was sent to a person
 		t.Errorf("the inbox has %+v", rows)
 	}
 	i.stop()
 	i.check()
+}
+
+// bounceMail is a bounce (RFC 3464) that returns nothing of the message.
+const bounceMail = "From: MAILER-DAEMON@mx.far.test\r\nSubject: failure\r\nMIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n" +
+	"--b\r\n\r\nIt failed.\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.far.test\r\n\r\n" +
+	"Final-Recipient: rfc822; bounce@far.test\r\nAction: failed\r\nStatus: 5.1.1\r\nDiagnostic-Code: smtp; 550 5.1.1 nobody\r\n--b--\r\n"
+
+// complaintMail is a complaint (RFC 5965) with the header of the message.
+func complaintMail(original []byte) string {
+	head, _, _ := bytes.Cut(original, []byte("\r\n\r\n"))
+	return "From: fbl@far.test\r\nSubject: spam\r\nMIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n" +
+		"--b\r\n\r\nSpam.\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\nUser-Agent: FBL/1\r\nVersion: 1\r\n" +
+		"--b\r\nContent-Type: message/rfc822\r\n\r\n" + string(head) + "\r\n\r\nbody\r\n--b--\r\n"
 }
 
 // newOutgoing is an instance with the domain example.test whose mail to far.test goes to an address.
@@ -134,6 +108,22 @@ func newOutgoing(t *testing.T, world *fakeResolver, mx, config string, args ...s
 	return i
 }
 
+// refuses demands a 550 for each recipient of a bounce.
+func refuses(t *testing.T, c *smtp.Client, recipients ...string) {
+	t.Helper()
+	if err := c.Mail(""); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range recipients {
+		if err := c.Rcpt(to); err == nil || !strings.HasPrefix(err.Error(), "550") {
+			t.Errorf("%s: %v, want 550", to, err)
+		}
+	}
+	if err := c.Reset(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // flip changes the last character of a local part.
 func flip(address string) string {
 	local, domain, _ := strings.Cut(address, "@")
@@ -142,6 +132,29 @@ func flip(address string) string {
 		last = "b"
 	}
 	return local[:len(local)-1] + last + "@" + domain
+}
+
+// keepsAway demands that these addresses are suppressed, each for its reason, and no others.
+func (i *instance) keepsAway(want map[string]string) {
+	i.t.Helper()
+	if got := i.suppressions(); !maps.Equal(got, want) {
+		i.t.Errorf("suppressed are %v, want %v", got, want)
+	}
+}
+
+// counts demands what the account's usage tells of bounces and complaints.
+func (i *instance) counts(bounced, complained int) {
+	i.t.Helper()
+	var usage struct {
+		Messages struct {
+			Bounced    int `json:"bounced_30d"`
+			Complained int `json:"complained_30d"`
+		}
+	}
+	i.want(200, "GET", "/v1/account/usage", nil, &usage)
+	if usage.Messages.Bounced != bounced || usage.Messages.Complained != complained {
+		i.t.Errorf("usage: %+v", usage)
+	}
 }
 
 // suppressions gives the reason of each address.
@@ -225,6 +238,16 @@ func (f *fakeSNS) post(i *instance, m map[string]string) int {
 	return resp.StatusCode
 }
 
+func sesNotice(kind, id, rest string) map[string]string {
+	return map[string]string{"Type": "Notification", "TopicArn": snsTopic, "Message": fmt.Sprintf(`{"notificationType":%q,"mail":{"messageId":%q},%s}`, kind, id, rest)}
+}
+
+func snsConfirmation(url string) map[string]string {
+	return map[string]string{
+		"Type": "SubscriptionConfirmation", "TopicArn": snsTopic, "Message": "Subscribe?", "Token": "tok", "SubscribeURL": url + "/?Action=ConfirmSubscription&Token=tok",
+	}
+}
+
 // TestFeedbackOfSES: notices by SNS need the topic's name and a signature by the key that SNS serves; the id that SES gave
 // leads to the message.
 func TestFeedbackOfSES(t *testing.T) {
@@ -246,21 +269,14 @@ func TestFeedbackOfSES(t *testing.T) {
 		id, _, _ := strings.Cut(strings.Trim(*log[email].ProviderMessageID, "<>"), "@")
 		return id
 	}
-	notice := func(kind, id, rest string) map[string]string {
-		return map[string]string{"Type": "Notification", "TopicArn": snsTopic, "Message": fmt.Sprintf(`{"notificationType":%q,"mail":{"messageId":%q},%s}`, kind, id, rest)}
-	}
 	bounce := func() map[string]string {
-		return notice("Bounce", id("x@far.test"), `"bounce":{"bounceType":"Permanent","bounceSubType":"NoEmail","bouncedRecipients":[{"emailAddress":"x@far.test","status":"5.1.1","diagnosticCode":"smtp; 550 5.1.1 nobody"}]}`)
+		return sesNotice("Bounce", id("x@far.test"), `"bounce":{"bounceType":"Permanent","bounceSubType":"NoEmail","bouncedRecipients":[{"emailAddress":"x@far.test","status":"5.1.1","diagnosticCode":"smtp; 550 5.1.1 nobody"}]}`)
 	}
-	spam := notice("Complaint", id("y@far.test"), `"complaint":{"complainedRecipients":[{"emailAddress":"y@far.test"}],"complaintFeedbackType":"abuse"}`)
-
-	confirm := func(url string) map[string]string {
-		return map[string]string{"Type": "SubscriptionConfirmation", "TopicArn": snsTopic, "Message": "Subscribe?", "Token": "tok", "SubscribeURL": url + "/?Action=ConfirmSubscription&Token=tok"}
-	}
-	if got := sns.post(i, confirm(stranger.server.URL)); got != 403 {
+	spam := sesNotice("Complaint", id("y@far.test"), `"complaint":{"complainedRecipients":[{"emailAddress":"y@far.test"}],"complaintFeedbackType":"abuse"}`)
+	if got := sns.post(i, snsConfirmation(stranger.server.URL)); got != 403 {
 		t.Errorf("a foreign SubscribeURL: %d", got)
 	}
-	if got := sns.post(i, confirm(sns.server.URL)); got != 200 || <-sns.confirmed != "tok" {
+	if got := sns.post(i, snsConfirmation(sns.server.URL)); got != 200 || <-sns.confirmed != "tok" {
 		t.Errorf("a confirmation: %d", got)
 	}
 	forged := bounce()
@@ -293,23 +309,18 @@ func TestFeedbackOfSES(t *testing.T) {
 	i.until("both are told of", func() bool {
 		return len(hook.of("email.bounced", "recipient")) == 1 && len(hook.of("email.complained", "recipient")) == 1
 	})
-	if got := i.suppressions(); got["x@far.test"] != "bounce" || got["y@far.test"] != "complaint" {
-		t.Errorf("suppressed: %v", got)
-	}
+	i.keepsAway(map[string]string{"x@far.test": "bounce", "y@far.test": "complaint"})
 }
 
 // TestBouncesOfPostfix sends to a real Postfix that takes everything and then finds that it cannot deliver: its bounces come
 // back to the return path.
 func TestBouncesOfPostfix(t *testing.T) {
 	t.Parallel()
-	postfix := peer(t, "postfix")
-	if os.Geteuid() != 0 {
-		t.Skip("postfix starts as root alone")
-	}
-	port := strconv.Itoa(freePort(t))
-	world := newResolver(t)
-	i := newOutgoing(t, world, net.JoinHostPort("127.0.0.1", port), generousLimits)
-	bouncingPostfix(t, postfix, port, i.ready.SMTP)
+	p := newPostfix(t, strconv.Itoa(freePort(t)))
+	i := newOutgoing(t, newResolver(t), p.addr(), generousLimits)
+	host, port, _ := net.SplitHostPort(i.ready.SMTP)
+	p.write("main.cf", fmt.Sprintf(bouncerMain, p.dir, host, port))
+	p.start()
 	ann := i.addMailbox("ann@example.test", "correct horse")
 	for _, to := range []string{"hard@far.test", "full@far.test"} {
 		i.want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": to, "subject": "s", "text": "hello"}, nil)
@@ -318,9 +329,7 @@ func TestBouncesOfPostfix(t *testing.T) {
 		log := sendingLog(i)
 		return log["hard@far.test"].Status == "bounced" && log["full@far.test"].Status == "bounced"
 	})
-	if got := i.suppressions(); len(got) != 1 || got["hard@far.test"] != "bounce" {
-		t.Errorf("suppressed: %v", got)
-	}
+	i.keepsAway(map[string]string{"hard@far.test": "bounce"})
 	if rows := i.inbox(ann); len(rows) != 2 || !rows[0].IsBounce || !rows[1].IsBounce {
 		t.Errorf("the sender's inbox: %+v", rows)
 	}
@@ -340,71 +349,22 @@ func TestBouncesOfPostfix(t *testing.T) {
 	}
 }
 
-// bouncingPostfix runs an instance of its own on the port, which takes mail for far.test, bounces it, and hands what it writes
-// to our own server.
-func bouncingPostfix(t *testing.T, postfix, port, ours string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "postfix") // its own users must get in
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	host, ourPort, _ := net.SplitHostPort(ours)
-	main := fmt.Sprintf(`compatibility_level = 3.6
+// bouncerMain is main.cf of a Postfix in the directory 1 that takes mail for far.test, cannot deliver it, and hands what it
+// writes about that to the host 2 and its port 3.
+const bouncerMain = `compatibility_level = 3.6
 queue_directory = %[1]s/queue
 data_directory = %[1]s/data
 maillog_file_prefixes = %[1]s
 maillog_file = %[1]s/log
 myhostname = mx.far.test
 mydestination =
-inet_interfaces = 127.0.0.1
+inet_interfaces = loopback-only
 inet_protocols = ipv4
 mynetworks = 127.0.0.0/8
 relay_domains = far.test
 smtpd_relay_restrictions = permit_mynetworks, reject
+smtpd_peername_lookup = no
 transport_maps = inline:{ {hard@far.test = error:5.1.1 no such user} {full@far.test = error:5.2.2 mailbox is full} }
 relayhost = [%[2]s]:%[3]s
 smtp_tls_security_level =
-`, dir, host, ourPort)
-	master := "127.0.0.1:" + port + ` inet n - n - - smtpd
-cleanup unix n - n - 0 cleanup
-qmgr unix n - n 300 1 qmgr
-rewrite unix - - n - - trivial-rewrite
-bounce unix - - n - 0 bounce
-defer unix - - n - 0 bounce
-trace unix - - n - 0 bounce
-error unix - - n - - error
-retry unix - - n - - error
-smtp unix - - n - - smtp
-relay unix - - n - - smtp
-anvil unix - - n - 1 anvil
-scache unix - - n - 1 scache
-proxymap unix - - n - - proxymap
-tlsmgr unix - - n 1000? 1 tlsmgr
-postlog unix-dgram n - n - 1 postlogd
 `
-	for name, text := range map[string]string{"conf/main.cf": main, "conf/master.cf": master, "queue/.keep": "", "data/.keep": ""} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("chown", "-R", "postfix", filepath.Join(dir, "data")).CombinedOutput(); err != nil {
-		t.Fatalf("chown: %v, %s", err, out)
-	}
-	if out, err := exec.Command(postfix, "-c", filepath.Join(dir, "conf"), "start").CombinedOutput(); err != nil {
-		t.Fatalf("postfix start: %v, %s", err, out)
-	}
-	t.Cleanup(func() {
-		_ = exec.Command(postfix, "-c", filepath.Join(dir, "conf"), "stop").Run()
-		if log, err := os.ReadFile(filepath.Join(dir, "log")); err == nil && t.Failed() {
-			t.Logf("postfix:\n%s", log)
-		}
-	})
-}

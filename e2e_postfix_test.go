@@ -86,11 +86,29 @@ postlog unix-dgram n - n - 1 postlogd
 // A postfix is Debian's, at work on a configuration of its own.
 type postfix struct {
 	t         *testing.T
+	program   string
 	dir, port string
 }
 
 // startPostfix runs Postfix until the test ends; ours is where our SMTP listens.
 func startPostfix(t *testing.T, ours, cert, key, ourCert, port string) *postfix {
+	t.Helper()
+	p := newPostfix(t, port)
+	_, ourPort, _ := net.SplitHostPort(ours)
+	p.write("main.cf", fmt.Sprintf(postfixMain, p.dir, ourPort))
+	for name, from := range map[string]string{"cert.pem": cert, "key.pem": key, "ours.pem": ourCert} {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.write(name, string(text))
+	}
+	p.start()
+	return p
+}
+
+// newPostfix makes the directory of one that listens at the port, without its main.cf.
+func newPostfix(t *testing.T, port string) *postfix {
 	t.Helper()
 	program := peer(t, "postfix")
 	if os.Getuid() != 0 {
@@ -100,17 +118,8 @@ func startPostfix(t *testing.T, ours, cert, key, ourCert, port string) *postfix 
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, ourPort, _ := net.SplitHostPort(ours)
-	p := &postfix{t: t, dir: dir, port: port}
-	p.write("main.cf", fmt.Sprintf(postfixMain, dir, ourPort))
+	p := &postfix{t: t, program: program, dir: dir, port: port}
 	p.write("master.cf", fmt.Sprintf(postfixMaster, port))
-	for name, from := range map[string]string{"cert.pem": cert, "key.pem": key, "ours.pem": ourCert} {
-		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.write(name, string(text))
-	}
 	for _, name := range []string{"queue", "data", "mail"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -125,20 +134,25 @@ func startPostfix(t *testing.T, ours, cert, key, ourCert, port string) *postfix 
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(program, "-c", dir, "start").CombinedOutput(); err != nil {
-		t.Fatalf("postfix start: %v: %s\n%s", err, out, p.log())
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			log := p.log()
-			t.Logf("postfix says:\n%s", log[max(0, len(log)-4000):])
-		}
-		if out, err := exec.Command(program, "-c", dir, "stop").CombinedOutput(); err != nil {
-			t.Errorf("postfix stop: %v: %s", err, out)
-		}
-		os.RemoveAll(dir)
-	})
 	return p
+}
+
+// start runs it until the test ends.
+func (p *postfix) start() {
+	p.t.Helper()
+	if out, err := exec.Command(p.program, "-c", p.dir, "start").CombinedOutput(); err != nil {
+		p.t.Fatalf("postfix start: %v: %s\n%s", err, out, p.log())
+	}
+	p.t.Cleanup(func() {
+		if p.t.Failed() {
+			log := p.log()
+			p.t.Logf("postfix says:\n%s", log[max(0, len(log)-4000):])
+		}
+		if out, err := exec.Command(p.program, "-c", p.dir, "stop").CombinedOutput(); err != nil {
+			p.t.Errorf("postfix stop: %v: %s", err, out)
+		}
+		os.RemoveAll(p.dir)
+	})
 }
 
 func (p *postfix) write(name, text string) {

@@ -130,8 +130,7 @@ func (i *instance) start() {
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	file := filepath.Join(i.dir, "ready.json")
-	os.Remove(file)
+	file := filepath.Join(i.t.TempDir(), "ready.json") // not in the data directory, whose disk may be full
 	args := []string{"serve", "--data", i.dir, "--ready-file", file, "--http", "127.0.0.1:0", "--smtp", "127.0.0.1:0",
 		"--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", "127.0.0.1:0"}
 	i.cmd = exec.Command(path, append(args, i.args...)...)

@@ -207,7 +207,7 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 	var fields []byte
 	var err error
 	switch replaced := m.route.relay.replaces(); {
-	case m.route.relay != nil && m.route.relay.NoDKIM:
+	case m.route.relay != nil && m.route.relay.NoDKIM && m.sub.Forward:
 	case m.route.own: // which signs for its domain, with keys that we do not have
 	case !m.sub.Forward:
 		fields, err = s.signOwn(m, content, replaced)
@@ -226,6 +226,9 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 // signOwn signs a message of ours, with the fields that are for this recipient alone.
 func (s *Service) signOwn(m *mailing, content *io.SectionReader, replaced bool) ([]byte, error) {
 	extra, id := s.unsubscribeFields(m), m.sub.ID
+	if m.route.relay != nil && m.route.relay.NoDKIM { // it signs itself
+		return extra, nil
+	}
 	if len(extra) > 0 {
 		id = m.row.ID
 	}
