@@ -40,15 +40,16 @@ func parseThread(id string) (n store.ThreadNode, ok bool) {
 // together they become one, under the name of the elder; the other name leads there too.
 func thread(tx *store.Tx, account uint32, sum *msg.Summary, original string) (string, error) {
 	ids := threadIDs(sum, original)
-	root, known, err := elder(tx, account, ids)
+	root, err := elder(tx, account, ids)
 	if err != nil {
 		return "", err
 	}
 	if len(ids) == 0 {
-		if root, known, err = bySubject(tx, account, sum); err != nil {
+		var found bool
+		if root, found, err = bySubject(tx, account, sum); err != nil {
 			return "", err
 		}
-		if !known {
+		if !found {
 			return ownThread(tx, account, sum.MessageID)
 		}
 	}
@@ -92,16 +93,17 @@ func threadIDs(sum *msg.Summary, original string) []string {
 }
 
 // elder gives the thread of the eldest message that is known, else that of the eldest.
-func elder(tx *store.Tx, account uint32, ids []string) (root store.ThreadNode, known bool, err error) {
+func elder(tx *store.Tx, account uint32, ids []string) (root store.ThreadNode, err error) {
 	for _, id := range ids {
-		if root, known, err = tx.Thread(account, threadNode(id)); known || err != nil {
-			return root, known, err
+		root, known, err := tx.Thread(account, threadNode(id))
+		if known || err != nil {
+			return root, err
 		}
 	}
 	if len(ids) > 0 {
 		root = threadNode(ids[0])
 	}
-	return root, false, nil
+	return root, nil
 }
 
 // bySubject finds the thread of an answer that names no message.

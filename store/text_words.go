@@ -30,20 +30,20 @@ const (
 // A textSet is a set of message numbers of a run.
 type textSet []uint64
 
-func newTextSet(docs int) textSet     { return make(textSet, (docs+63)/64) }
-func (s textSet) add(n uint32)        { s[n/64] |= 1 << (n % 64) }
-func (s textSet) has(n uint32) bool   { return s[n/64]>>(n%64)&1 == 1 }
-func (s textSet) intersect(o textSet) { each(s, o, func(a, b uint64) uint64 { return a & b }) }
-func (s textSet) fill(docs int)       { s.set(docs, ^uint64(0)) }
-func each(s, o textSet, f func(a, b uint64) uint64) {
+func newTextSet(docs int) textSet { return make(textSet, (docs+63)/64) }
+
+func (s textSet) add(n uint32) { s[n/64] |= 1 << (n % 64) }
+
+func (s textSet) intersect(o textSet) {
 	for i := range s {
-		s[i] = f(s[i], o[i])
+		s[i] &= o[i]
 	}
 }
 
-func (s textSet) set(docs int, word uint64) {
+// fill adds all numbers below docs.
+func (s textSet) fill(docs int) {
 	for i := range s {
-		s[i] = word
+		s[i] = ^uint64(0)
 	}
 	if over := len(s)*64 - docs; over > 0 {
 		s[len(s)-1] >>= over
