@@ -210,7 +210,7 @@ func TestListInbox(t *testing.T) {
 		t.Helper()
 		return fmt.Sprint(b.get(query).is(200).list("data", "subject"))
 	}
-	for query, want := range map[string]string{
+	queries := map[string]string{
 		"":                           "[Grüße a3 b3 b2 a1]", // a3 has the higher UID
 		"?mailbox=ann@boxes.test":    "[Grüße a3 a1]",
 		"?mailbox=nobody@boxes.test": "[]",
@@ -225,16 +225,34 @@ func TestListInbox(t *testing.T) {
 		"?date_to=2026-11-02":                      "[b2 a1]",
 		"?date_from=2026-11-02&date_to=2026-11-03": "[a3 b3 b2]",
 		"?date_from=2026-11-03&date_to=2026-11-01": "[]",
-		"?q=GR%C3%9CSSE":                           "[]",
-		"?q=gr%C3%BC%C3%9Fe":                       "[Grüße]",
-		"?q=body+of+b":                             "[b3 b2]",
-		"?from=gina":                               "[b3 b2]",
-		"?from=FRED@far":                           "[Grüße a3 a1]",
+		"?q=GR%C3%9CSSE":                           "[Grüße]",
+		"?q=body+a3":                               "[a3]",
+		"?q=%22body+of+a3%22":                      "[a3]",
+		"?q=%22of+body%22":                         "[]",
+		"?q=gina@far.test":                         "[b3 b2]",
+		"?q=@far.test&is_read=true":                "[b2]",
+		"?q=@far.test&limit=2":                     "[Grüße a3]",
+		"?q=...":                                   "[]",
+		"?q=body+of+b3":                            "[b3]",
+		"?q=body&exclude_warmup=true":              "[b3 b2 a1]",
+		"?q=body&mailbox=bob@boxes.test&date_to=2026-11-02": "[b2]",
+		"?thread_id=thr_no":                         "[]",
+		"?thread_id=thr_00112233445566778899aabbcc": "[]",
+		"?q=gr%C3%BC%C3%9Fe":                        "[Grüße]",
+		"?q=body+of+b":                              "[a3 b3 b2 a1]",
+		"?from=gina":                                "[b3 b2]",
+		"?from=FRED@far":                            "[Grüße a3 a1]",
 		"?from=fred&q=a3&is_read=false&date_from=2026-11-03&mailbox=ann@boxes.test": "[a3]",
 		"?limit=1000": "[Grüße a3 b3 b2 a1]",
-	} {
-		if got := subjects("/v1/inbox" + query); got != want {
-			t.Errorf("%s: %s, want %s", query, got, want)
+	}
+	for _, indexed := range []bool{false, true} {
+		if indexed {
+			b.IndexMail(t)
+		}
+		for query, want := range queries {
+			if got := subjects("/v1/inbox" + query); got != want {
+				t.Errorf("indexed: %v: %s: %s, want %s", indexed, query, got, want)
+			}
 		}
 	}
 	b.get("/v1/inbox").has("pagination.limit", "100", "synced_at", "<nil>", "pagination.cursor", "<nil>", "pagination.has_more", "false")

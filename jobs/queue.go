@@ -266,3 +266,13 @@ func Args[T any](j *store.Job) (T, error) {
 	}
 	return args, nil
 }
+
+// SetArgs has a job that goes back to waiting be done with other arguments, such as how far it is. It is for Writes.
+func SetArgs(j *store.Job, args any) error {
+	data, err := json.Marshal(args)
+	if err != nil {
+		return fmt.Errorf("write arguments of job %s: %w", j.ID, err)
+	}
+	j.Args = data
+	return nil
+}

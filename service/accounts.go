@@ -162,7 +162,7 @@ type UpdateAccountIn struct {
 	WarmupPhrases *[]string `json:"warmup_phrases" max:"100"`
 }
 
-// UpdateAccount changes the account's name and warm-up phrases.
+// UpdateAccount changes the account's name and warm-up phrases, by which stored mail is marked again.
 func (s *Service) UpdateAccount(_ context.Context, who Actor, in UpdateAccountIn) (*Account, error) {
 	if in.Name == nil && in.WarmupPhrases == nil {
 		return nil, Errorf(400, "nothing_to_update", "Give name or warmup_phrases.")
@@ -183,8 +183,11 @@ func (s *Service) UpdateAccount(_ context.Context, who Actor, in UpdateAccountIn
 		if in.Name != nil {
 			a.Name = *in.Name
 		}
-		if in.WarmupPhrases != nil {
+		if in.WarmupPhrases != nil && !slices.Equal(a.WarmupPhrases, phrases) {
 			a.WarmupPhrases = phrases
+			if err := s.planWarmup(tx, a.ID); err != nil {
+				return err
+			}
 		}
 		a.UpdatedAt = tx.Now()
 		if err := store.Accounts.Put(tx, a); err != nil {

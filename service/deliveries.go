@@ -35,7 +35,11 @@ func (s *Service) tellKind() jobs.Kind {
 // announce adds a job for every enabled endpoint of the account that wants to know of the event.
 func (s *Service) announce(tx *store.Tx, e *store.Event) error {
 	var ids []string
-	for _, w := range store.WebhooksByAccount.Asc(tx, e.AccountID, "") {
+	for _, id := range store.WebhooksByAccount.Keys(tx, e.AccountID, "") {
+		w, err := store.Webhooks.Read(tx, id)
+		if err != nil {
+			return err
+		}
 		if w.Status == "enabled" && wants(w, e.Type) {
 			ids = append(ids, w.ID)
 		}

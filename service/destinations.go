@@ -10,6 +10,7 @@ import (
 )
 
 // A destination is where mail to one address of a domain that we host goes: into a mailbox, on to another address, or both.
+// Its records are shared: they are only read.
 type destination struct {
 	domain  *store.Domain
 	mailbox *store.Mailbox // nil: none
@@ -29,7 +30,7 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 	if !ok {
 		return nil, errNotHosted
 	}
-	d, err := store.DomainByName.Get(tx, name)
+	d, err := store.DomainByName.Read(tx, name)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Status != "complete" || d.DNSProvider == "external") {
 		return nil, errNotHosted
 	}
@@ -56,7 +57,7 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 func findMailbox(tx *store.Tx, local, domain string) (*store.Mailbox, error) {
 	base, _, tagged := strings.Cut(local, "+")
 	for _, name := range []string{local, base} {
-		mb, err := store.MailboxByEmail.Get(tx, name+"@"+domain)
+		mb, err := store.MailboxByEmail.Read(tx, name+"@"+domain)
 		switch {
 		case err == nil && mb.Status != "deleting":
 			return mb, nil
@@ -90,7 +91,7 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 		to = d.Forward
 	}
 	if to == "" && required {
-		a, err := store.Accounts.Get(tx, d.AccountID)
+		a, err := store.Accounts.Read(tx, d.AccountID)
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +100,7 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 	if to == "" {
 		return nil, smtpErrorf(550, "5.1.1", "There is no such mailbox.")
 	}
-	mb, err := store.MailboxByEmail.Get(tx, to)
+	mb, err := store.MailboxByEmail.Read(tx, to)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.AccountID != d.AccountID || mb.Type == "external") {
 		return &destination{domain: d, forward: to}, nil
 	}

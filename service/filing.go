@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -43,7 +42,7 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}
 	d := &draft{summary: sum, meta: store.Meta{
-		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: env.From, ThreadID: threadID(sum),
+		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: env.From,
 	}}
 	if len(sum.Attachments) > 0 {
 		d.bits |= store.BitAttachments
@@ -67,21 +66,6 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 // release gives the bytes of a draft that nobody filed back to compaction.
 func (s *Service) release(d *draft) { s.Store.Release(d.blob) }
 
-// threadID names the conversation by its first message, as far as the message tells.
-func threadID(sum *msg.Summary) string {
-	root := sum.MessageID
-	if sum.InReplyTo != "" {
-		root = sum.InReplyTo
-	}
-	if len(sum.References) > 0 {
-		root = sum.References[0]
-	}
-	if root == "" {
-		return ""
-	}
-	return "thr_" + textHash(root)[:26]
-}
-
 // A filing says how a draft goes into a folder.
 type filing struct {
 	folder   uint32
@@ -95,7 +79,7 @@ type filing struct {
 // file puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives counts it and emits
 // email.received, all in the caller's transaction.
 func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*store.Message, error) {
-	a, err := store.Accounts.Get(tx, mb.AccountID)
+	a, err := store.Accounts.Read(tx, mb.AccountID)
 	if err != nil {
 		return nil, err
 	}
@@ -114,25 +98,22 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 	if meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.summary); err != nil {
 		return nil, err
 	}
+	if meta.ThreadID, err = thread(tx, mb.AccountNum, d.summary, meta.OriginalMessageID); err != nil {
+		return nil, err
+	}
 	if err := add(m, &meta); err != nil {
 		return nil, err
+	}
+	if m.Folder != store.InboxID { // those of INBOX are noted when it is indexed
+		if err := noteSubject(tx, mb.AccountNum, d.summary, meta.ThreadID, m.Received); err != nil {
+			return nil, err
+		}
 	}
 	tx.After(func() { s.hub.changed(mb.Num) })
 	if !f.arrived {
 		return m, nil
 	}
 	return m, s.arrived(tx, mb, m, d, &meta)
-}
-
-// warmup tells whether the message's subject holds one of the account's warm-up phrases.
-func warmup(phrases []string, sum *msg.Summary) bool {
-	subject := strings.ToLower(sum.Subject + "\n" + sum.Preview)
-	for _, p := range phrases {
-		if strings.Contains(subject, strings.ToLower(p)) {
-			return true
-		}
-	}
-	return false
 }
 
 // answered finds the sent message that this one answers: where a relay replaced its Message-ID, the reply names the

@@ -13,9 +13,6 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// inboxScan is how many rows one request looks at for a text. A page that this cuts short says where to go on.
-const inboxScan = 2000
-
 // InboxFilter is what lists of inboxes may be narrowed by. Days are UTC and inclusive.
 type InboxFilter struct {
 	DateFrom       string `query:"date_from"`
@@ -23,8 +20,9 @@ type InboxFilter struct {
 	ExcludeWarmup  bool   `query:"exclude_warmup"`
 	HasAttachments bool   `query:"has_attachments"`
 	IsRead         *bool  `query:"is_read" alias:"read"`
-	Q              string `query:"q" max:"200"`
+	Q              string `query:"q" max:"200" doc:"Words of subject, addresses, attachments' names and text, all of which must be there; the last may be the beginning of one. \"Quoted words\" stand side by side. name@example.com, name@ and @example.com are addresses."`
 	From           string `query:"from" max:"200"`
+	ThreadID       string `query:"thread_id" max:"64" doc:"Only the messages of this conversation."`
 }
 
 // ListInboxIn is the query of list_inbox.
@@ -99,7 +97,9 @@ type inboxList struct {
 	filters   []string
 	cursor    string
 	query     store.InboxQuery
-	q, from   string
+	q         string
+	from      string // lower-case
+	thread    string
 	collector collector[InboxMessage]
 }
 
@@ -109,7 +109,7 @@ func (s *Service) newInboxList(who Actor, in PageIn, f InboxFilter, byDefault, m
 		return nil, err
 	}
 	l := &inboxList{
-		s: s, who: who, cursor: in.Cursor, q: strings.ToLower(f.Q), from: strings.ToLower(f.From),
+		s: s, who: who, cursor: in.Cursor, q: f.Q, from: strings.ToLower(f.From), thread: f.ThreadID,
 		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead}, collector: collector[InboxMessage]{limit: limit},
 	}
 	if l.query.From, err = parseDay("date_from", f.DateFrom); err != nil {
@@ -133,7 +133,7 @@ func (s *Service) newInboxList(who Actor, in PageIn, f InboxFilter, byDefault, m
 		read = strconv.FormatBool(*f.IsRead)
 	}
 	l.filters = []string{
-		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), read, f.Q, f.From,
+		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), read, f.Q, f.From, f.ThreadID,
 	}
 	return l, nil
 }
@@ -164,6 +164,13 @@ func (l *inboxList) page(scope func(*store.Tx) (synced Time, some bool, err erro
 			return err
 		}
 		l.query.Before = inboxPosition(position)
+		if l.q != "" || l.thread != "" {
+			err := l.search(tx)
+			if errors.Is(err, store.ErrTextDamaged) {
+				l.s.rebuildText()
+			}
+			return err
+		}
 		return l.walk(tx)
 	})
 	if err != nil {
@@ -180,7 +187,7 @@ func (l *inboxList) walk(tx *store.Tx) error {
 	c, shown, scanned := &l.collector, newShower(tx), 0
 	for at := range tx.Inbox(l.query) {
 		full := len(c.data) == c.limit
-		if scanned == inboxScan || full && l.q == "" && l.from == "" {
+		if scanned == inboxScan || full && l.from == "" {
 			c.more = true
 			return nil
 		}
@@ -201,15 +208,9 @@ func (l *inboxList) walk(tx *store.Tx) error {
 	return nil
 }
 
-// passes looks for the texts that the index does not know.
+// passes looks for the text that the index does not know.
 func (l *inboxList) passes(m *InboxMessage) bool {
-	if l.from != "" && !strings.Contains(strings.ToLower(m.From), l.from) {
-		return false
-	}
-	if l.q == "" {
-		return true
-	}
-	return strings.Contains(strings.ToLower(m.Subject+"\n"+m.From+"\n"+m.BodyPreview), l.q)
+	return l.from == "" || strings.Contains(strings.ToLower(m.From), l.from)
 }
 
 // positionText is a position as cursors carry it; they are authenticated, so that inboxPosition need not check.
@@ -298,7 +299,7 @@ func (w *shower) box(num uint32) (shownBox, error) {
 	if b, ok := w.boxes[num]; ok {
 		return b, nil
 	}
-	mb, err := store.MailboxByNum.Get(w.tx, store.NumKey(num))
+	mb, err := store.MailboxByNum.Read(w.tx, store.NumKey(num))
 	if err != nil {
 		return shownBox{}, fmt.Errorf("mailbox number %d: %w", num, err)
 	}
@@ -330,6 +331,10 @@ func (w *shower) show(b shownBox, m *store.Message) (InboxMessage, *msg.Part, er
 	if err != nil {
 		return InboxMessage{}, nil, err
 	}
+	threadID, err := threadNow(w.tx, m.Account, meta.ThreadID)
+	if err != nil {
+		return InboxMessage{}, nil, err
+	}
 	root, err := msg.DecodePart(meta.Structure)
 	if err != nil {
 		return InboxMessage{}, nil, fmt.Errorf("structure of message %d of %s: %w", m.UID, b.mailbox.Email, err)
@@ -337,7 +342,7 @@ func (w *shower) show(b shownBox, m *store.Message) (InboxMessage, *msg.Part, er
 	out := InboxMessage{
 		ID:  fmt.Sprintf("%s-%d-%d", b.mailbox.ID, b.validity, m.UID),
 		UID: uidText(m.UID), UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
-		ThreadID: meta.ThreadID, BodyPreview: meta.Preview, OriginalMessageID: orNull(meta.OriginalMessageID),
+		ThreadID: threadID, BodyPreview: meta.Preview, OriginalMessageID: orNull(meta.OriginalMessageID),
 		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
 		ReceivedAt: Time{m.Received}, Size: int64(m.Blob.Length),
 		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,

@@ -25,6 +25,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.retentionKind(),
 		s.compactKind(),
 		s.resignKind(),
+		s.warmupKind(),
 		s.policyKind(),
 		s.tlsReportKind(),
 		s.readKind(),

@@ -63,7 +63,7 @@ func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := store.Accounts.Get(tx, to.domain.AccountID)
+	a, err := store.Accounts.Read(tx, to.domain.AccountID)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +94,9 @@ func (s *Service) notHosted(tx *store.Tx, address string) (*destination, error) 
 // hostPostmaster is the owner of the oldest account, who set this server up.
 func (s *Service) hostPostmaster(tx *store.Tx) (*destination, error) {
 	for a := range store.Accounts.All(tx) {
-		mb, err := store.MailboxByEmail.Get(tx, a.Email)
+		mb, err := store.MailboxByEmail.Read(tx, a.Email)
 		if err == nil && mb.Type != "external" {
-			d, err := store.Domains.Get(tx, mb.DomainID)
+			d, err := store.Domains.Read(tx, mb.DomainID)
 			return &destination{domain: d, mailbox: mb, forward: mb.ForwardTo}, errors.Join(err, accepting(mb))
 		}
 		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {

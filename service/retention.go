@@ -49,6 +49,7 @@ func (s *Service) prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		},
 		func(tx *store.Tx) (int, error) { return pruneReplays(tx, now) },
 		s.pruneScreened,
+		func(tx *store.Tx) (int, error) { return tx.PruneSubjects(pruneAtATime) },
 	} {
 		if err := s.pruneAll(ctx, step); err != nil {
 			return nil, err

@@ -30,7 +30,7 @@ type route struct {
 // domains of ours it stays here; else capture wins over everything, then the relay counts that the mailbox chose, then
 // the domain's sending mode and relay, then what the installation does.
 func (s *Service) route(tx *store.Tx, d *store.Domain, mailboxID, recipient string) (route, error) {
-	to, err := store.DomainByName.Get(tx, domainOfAddress(recipient))
+	to, err := store.DomainByName.Read(tx, domainOfAddress(recipient))
 	switch {
 	case err == nil && to.Status == "complete" && to.DNSProvider != "external":
 		return route{transport: viaLocal}, nil

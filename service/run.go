@@ -17,6 +17,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	telling.Go(func() { s.tellSecondaries(ctx) })
+	telling.Go(func() { s.indexTexts(ctx) })
 	if err := s.planHostCertificate(); err != nil {
 		s.Log.Error("plan the certificate of this host", "error", err)
 	}

@@ -128,7 +128,9 @@ type Service struct {
 	looks   chan struct{} // one place for each live look at a domain's DNS
 	reverse reverse
 
-	screener  *screener
+	screener    *screener
+	textDamaged chan struct{} // holds a value when the index for searches is to be made anew
+
 	edgeTurns turns // of the domains at the edge provider
 
 	relays    relays
@@ -158,6 +160,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
+	s.textDamaged = make(chan struct{}, 1)
 	s.zones.others = s.newSecondaries()
 	s.paces = newPaces(st.Now)
 	s.policies, s.reports = newPolicies(s), s.newReportHTTP()

@@ -94,7 +94,7 @@ func BenchmarkAddMessage(b *testing.B) {
 
 // addMany adds n messages to INBOX of mailbox 1, a third of them seen, every 50th with attachments, every 1000th from
 // warm-up.
-func addMany(b *testing.B, s *Store, ref BlobRef, from, n int) {
+func addMany(b testing.TB, s *Store, ref BlobRef, from, n int) {
 	b.Helper()
 	update(b, s, func(tx *Tx) error {
 		for i := from; i < from+n; i++ {

@@ -304,6 +304,9 @@ func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err er
 			return false, err
 		}
 	}
+	if err := tx.dropTextTodos(account, mailbox); err != nil {
+		return false, err
+	}
 	if err := SubscribedNames.Delete(tx, SubscriptionsID(mailbox)); err != nil {
 		return false, err
 	}

@@ -2,10 +2,13 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"iter"
 	"time"
+
+	bolt "go.etcd.io/bbolt"
 )
 
 // An InboxPos is a place in the order of inboxes: Received, then UID, then Mailbox.
@@ -31,69 +34,188 @@ type InboxQuery struct {
 	Seen, Attachments, Warmup *bool // nil: either
 }
 
-func inboxKey(m *Message) (key [20]byte) {
+// A class is the marks that lists filter by, as one byte of the inbox keys: messages of one class lie side by side, so
+// that a list reads what passes its filter and nothing else.
+const (
+	classSeen = 1 << iota
+	classAttachments
+	classWarmup
+	classes
+)
+
+func (m *Message) class() (c byte) {
+	if m.Flags&FlagSeen != 0 {
+		c |= classSeen
+	}
+	if m.Bits&BitAttachments != 0 {
+		c |= classAttachments
+	}
+	if m.Bits&BitWarmup != 0 {
+		c |= classWarmup
+	}
+	return c
+}
+
+func inboxKey(m *Message) (key [21]byte) {
 	binary.BigEndian.PutUint32(key[0:], m.Account)
-	binary.BigEndian.PutUint64(key[4:], uint64(m.Received.UnixMilli()))
-	binary.BigEndian.PutUint32(key[12:], m.UID)
-	binary.BigEndian.PutUint32(key[16:], m.Mailbox)
+	key[4] = m.class()
+	binary.BigEndian.PutUint64(key[5:], uint64(m.Received.UnixMilli()))
+	binary.BigEndian.PutUint32(key[13:], m.UID)
+	binary.BigEndian.PutUint32(key[17:], m.Mailbox)
 	return key
 }
 
-func inboxOfKey(m *Message) (key [16]byte) {
+func inboxOfKey(m *Message) (key [17]byte) {
 	binary.BigEndian.PutUint32(key[0:], m.Mailbox)
-	binary.BigEndian.PutUint64(key[4:], uint64(m.Received.UnixMilli()))
-	binary.BigEndian.PutUint32(key[12:], m.UID)
+	key[4] = m.class()
+	binary.BigEndian.PutUint64(key[5:], uint64(m.Received.UnixMilli()))
+	binary.BigEndian.PutUint32(key[13:], m.UID)
 	return key
+}
+
+// places are the order of inboxes in keys: received ms 8, uid 4, mailbox 4 where the keys are of several mailboxes.
+const (
+	placeSize   = 16
+	placeOfSize = 12
+)
+
+func (p InboxPos) place() (b [placeSize]byte) {
+	binary.BigEndian.PutUint64(b[0:], keyCeil(p.Received))
+	binary.BigEndian.PutUint32(b[8:], p.UID)
+	binary.BigEndian.PutUint32(b[12:], p.Mailbox)
+	return b
+}
+
+// comparePos compares by the order of inboxes.
+func comparePos(a, b InboxPos) int {
+	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Mailbox, b.Mailbox))
+}
+
+func parsePlace(b []byte, mailbox uint32) InboxPos {
+	if len(b) == placeSize {
+		mailbox = binary.BigEndian.Uint32(b[12:])
+	}
+	return InboxPos{msTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), mailbox}
 }
 
 // Inbox walks the messages of INBOX folders that q selects, newest first: by Received, then UID, then Mailbox. It reads
 // the index alone. The position that it yields is the Before of the next page.
 func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[InboxPos, Marks] {
+	return func(yield func(InboxPos, Marks) bool) {
+		w := tx.walkInbox(q)
+		for w.next() {
+			writes := tx.writes
+			if !yield(w.pos, w.marks) {
+				return
+			}
+			if writes != tx.writes {
+				at := w.pos.place()
+				w.seek(at[:w.size])
+			}
+		}
+	}
+}
+
+// An inboxWalk merges the classes that a query selects.
+type inboxWalk struct {
+	tx      *Tx
+	mailbox uint32 // of all that it finds; 0: keys tell
+	size    int    // of places
+	from    []byte // the lowest place
+	heads   []inboxHead
+	pos     InboxPos
+	marks   Marks
+}
+
+// An inboxHead is the newest message of a class that the walk has not had.
+type inboxHead struct {
+	prefix []byte
+	c      *bolt.Cursor
+	key    []byte
+	place  []byte // the end of key; nil: there are no more
+	value  []byte
+}
+
+func (tx *Tx) walkInbox(q InboxQuery) *inboxWalk {
+	w := &inboxWalk{tx: tx, mailbox: q.Mailbox, size: placeSize, from: binary.BigEndian.AppendUint64(nil, keyCeil(q.From))}
 	bucket, owner := bktInbox, q.Account
 	if q.Mailbox != 0 {
-		bucket, owner = bktInboxOf, q.Mailbox
+		bucket, owner, w.size = bktInboxOf, q.Mailbox, placeOfSize
 	}
-	return func(yield func(InboxPos, Marks) bool) {
-		prefix := binary.BigEndian.AppendUint32(nil, owner)
-		from := binary.BigEndian.AppendUint64(bytes.Clone(prefix), keyCeil(q.From))
-		mask, want := q.marks()
-		for k, v := range tx.descend(tx.messageBucket(bucket), prefix, q.before(prefix)) {
-			if bytes.Compare(k, from) < 0 {
-				return
-			}
-			if len(v) != 2 || len(k) < 16 {
-				tx.fail(fmt.Errorf("inbox entry %x: %w", k, errDamagedRow))
-				return
-			}
-			if binary.BigEndian.Uint16(v)&mask != want {
-				continue
-			}
-			if !yield(inboxPos(k, q.Mailbox), Marks{Flags(v[0]), Bits(v[1])}) {
-				return
-			}
+	prefix := binary.BigEndian.AppendUint32(nil, owner)
+	mask, want := q.class()
+	for c := range byte(classes) {
+		if c&mask == want {
+			w.heads = append(w.heads, inboxHead{prefix: append(bytes.Clone(prefix), c), c: tx.messageBucket(bucket).Cursor()})
 		}
 	}
+	w.seek(q.before(w.size))
+	return w
 }
 
-func inboxPos(k []byte, mailbox uint32) InboxPos {
-	if mailbox == 0 && len(k) == 20 {
-		mailbox = binary.BigEndian.Uint32(k[16:])
+// seek has the walk go on before the place `before`; nil: at the newest message.
+func (w *inboxWalk) seek(before []byte) {
+	for i := range w.heads {
+		h := &w.heads[i]
+		end := after(h.prefix)
+		if before != nil {
+			end = append(bytes.Clone(h.prefix), before...)
+		}
+		k, v := seekBefore(h.c, end)
+		w.set(h, k, v)
 	}
-	return InboxPos{msTime(binary.BigEndian.Uint64(k[4:])), binary.BigEndian.Uint32(k[12:]), mailbox}
 }
 
-// before is the key that the walk stays before: the lower one of q.Before and q.To; nil if both are open.
-func (q *InboxQuery) before(prefix []byte) []byte {
+// skip is seek for a place that is not newer than the walk is.
+func (w *inboxWalk) skip(before []byte) {
+	for i := range w.heads {
+		h := &w.heads[i]
+		if h.place == nil || bytes.Compare(h.place, before) < 0 {
+			continue
+		}
+		k, v := seekBefore(h.c, append(bytes.Clone(h.prefix), before...))
+		w.set(h, k, v)
+	}
+}
+
+func (w *inboxWalk) set(h *inboxHead, k, v []byte) {
+	h.place = nil
+	if !bytes.HasPrefix(k, h.prefix) || bytes.Compare(k[len(h.prefix):], w.from) < 0 {
+		return
+	}
+	if len(v) != 2 || len(k) != len(h.prefix)+w.size {
+		w.tx.fail(fmt.Errorf("inbox entry %x: %w", k, errDamagedRow))
+		return
+	}
+	h.key, h.place, h.value = k, k[len(h.prefix):], v
+}
+
+// next sets pos and marks to the newest message that is left; false if there is none.
+func (w *inboxWalk) next() bool {
+	var newest *inboxHead
+	for i := range w.heads {
+		if h := &w.heads[i]; h.place != nil && (newest == nil || bytes.Compare(h.place, newest.place) > 0) {
+			newest = h
+		}
+	}
+	if newest == nil {
+		return false
+	}
+	w.pos, w.marks = parsePlace(newest.place, w.mailbox), Marks{Flags(newest.value[0]), Bits(newest.value[1])}
+	k, v := prev(newest.c, newest.key)
+	w.set(newest, k, v)
+	return true
+}
+
+// before is the place that the walk stays before: the lower one of q.Before and q.To; nil if both are open.
+func (q *InboxQuery) before(size int) []byte {
 	var at, to []byte
 	if q.Before != (InboxPos{}) {
-		at = binary.BigEndian.AppendUint64(bytes.Clone(prefix), keyCeil(q.Before.Received))
-		at = binary.BigEndian.AppendUint32(at, q.Before.UID)
-		if q.Mailbox == 0 {
-			at = binary.BigEndian.AppendUint32(at, q.Before.Mailbox)
-		}
+		place := q.Before.place()
+		at = place[:size]
 	}
 	if !q.To.IsZero() {
-		to = binary.BigEndian.AppendUint64(bytes.Clone(prefix), keyCeil(q.To))
+		to = binary.BigEndian.AppendUint64(nil, keyCeil(q.To))
 	}
 	if at == nil || to != nil && bytes.Compare(to, at) < 0 {
 		return to
@@ -106,9 +228,18 @@ func keyCeil(t time.Time) uint64 {
 	return uint64(max(t.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 0))
 }
 
-// marks gives which bits of an index value matter, and what they must be.
-func (q *InboxQuery) marks() (mask, want uint16) {
-	add := func(choice *bool, bit uint16) {
+// Selects tells whether the query finds the message, which is in INBOX of its mailbox or, without one, of its account.
+func (q *InboxQuery) Selects(m *Message) bool {
+	mask, want := q.class()
+	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
+	before := q.before(placeSize)
+	return m.class()&mask == want && bytes.Compare(place[:8], binary.BigEndian.AppendUint64(nil, keyCeil(q.From))) >= 0 &&
+		(before == nil || bytes.Compare(place[:], before) < 0)
+}
+
+// class gives which marks matter, and what they must be.
+func (q *InboxQuery) class() (mask, want byte) {
+	add := func(choice *bool, bit byte) {
 		if choice == nil {
 			return
 		}
@@ -117,8 +248,8 @@ func (q *InboxQuery) marks() (mask, want uint16) {
 			want |= bit
 		}
 	}
-	add(q.Seen, uint16(FlagSeen)<<8)
-	add(q.Attachments, uint16(BitAttachments))
-	add(q.Warmup, uint16(BitWarmup))
+	add(q.Seen, classSeen)
+	add(q.Attachments, classAttachments)
+	add(q.Warmup, classWarmup)
 	return mask, want
 }

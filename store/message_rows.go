@@ -14,21 +14,31 @@ import (
 type messageBucket int
 
 const (
-	bktMessage    messageBucket = iota // mailbox 4, folder 4, uid 4 → message row
-	bktMeta                            // the same key → meta row
-	bktInbox                           // account 4, received ms 8, uid 4, mailbox 4 → flags 1, bits 1
-	bktInboxOf                         // mailbox 4, received ms 8, uid 4 → flags 1, bits 1
-	bktFolder                          // mailbox 4, folder 4 → folder row
-	bktFolderName                      // mailbox 4, name → folder 4
-	bktMailbox                         // mailbox 4 → mailbox row
-	bktAccount                         // account 4 → account row
-	bktRef                             // segment 4, offset 4, owner → head 4, length 4
-	bktLive                            // segment 4 → bytes 8 of the records that are referred to; its sequence: see keepFound
+	bktMessage      messageBucket = iota // mailbox 4, folder 4, uid 4 → message row
+	bktMeta                              // the same key → meta row
+	bktInbox                             // account 4, class 1, received ms 8, uid 4, mailbox 4 → flags 1, bits 1
+	bktInboxOf                           // mailbox 4, class 1, received ms 8, uid 4 → flags 1, bits 1
+	bktFolder                            // mailbox 4, folder 4 → folder row
+	bktFolderName                        // mailbox 4, name → folder 4
+	bktMailbox                           // mailbox 4 → mailbox row
+	bktAccount                           // account 4 → account row
+	bktRef                               // segment 4, offset 4, owner → head 4, length 4
+	bktLive                              // segment 4 → bytes 8 of the records that are referred to; its sequence: see keepFound
+	bktTextTodo                          // account 4, mailbox 4 → uid 4 of the first message of INBOX that is not in the text index
+	bktTextRun                           // account 4, run 8 → run row; its sequence: the newest run
+	bktTextPlace                         // account 4, run 8, number 4 → places of the messages from that number on, 16 each
+	bktTextWord                          // account 4, run 8, last word → block of words with the messages that have them
+	bktTextGone                          // account 4, received ms 8, uid 4, mailbox 4 → unix seconds 8 of the deletion
+	bktThread                            // account 4, node 13 → node 13 of an elder message, or the same
+	bktThreadJoined                      // account 4, node 13 of a thread, node 13 of one that was joined to it → nothing
+	bktSubject                           // day 2, account 4, subject and people 8 → node 13 of the thread
 )
 
 // messageBuckets names them in their order.
 var messageBuckets = [...]string{
-	"msg", "msg_meta", "inbox", "inbox_mbx", "folder", "folder_name", "mailbox_count", "account_count", "blob_ref", "blob_live",
+	"msg", "msg_meta", "inbox_class", "inbox_mbx_class", "folder", "folder_name", "mailbox_count", "account_count", "blob_ref", "blob_live",
+	"text_todo", "text_run", "text_place", "text_word", "text_gone",
+	"thread", "thread_joined", "thread_subject",
 }
 
 // errDamagedRow is returned for a row that this version cannot have written.

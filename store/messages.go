@@ -93,6 +93,7 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 	if m.UID == 0 {
 		m.UID = c.in.uidNext
 	}
+	rises := m.UID >= c.in.uidNext
 	m.ModSeq = c.change()
 	c.in.uidNext = max(c.in.uidNext, m.UID+1)
 	c.add(m, 1)
@@ -105,6 +106,11 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 	key := m.key()
 	if err := tx.putRow(bktMeta, key[:], meta); err != nil {
 		return err
+	}
+	if m.Folder == InboxID {
+		if err := tx.textAwaits(m, rises); err != nil {
+			return err
+		}
 	}
 	if err := tx.addAccountUsage(m.Account, 1, int64(m.Blob.Length)); err != nil {
 		return err
@@ -121,6 +127,11 @@ func (tx *Tx) putMessage(m *Message) error {
 	if m.Folder != InboxID {
 		return nil
 	}
+	return tx.putInbox(m)
+}
+
+// putInbox writes the index entries of a message of INBOX.
+func (tx *Tx) putInbox(m *Message) error {
 	marks := []byte{byte(m.Flags), byte(m.Bits)}
 	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
 	if err := tx.putRow(bktInbox, byAccount[:], marks); err != nil {
@@ -226,10 +237,24 @@ func (tx *Tx) rewrite(old, m *Message) error {
 	m.ModSeq = c.change()
 	c.add(old, -1)
 	c.add(m, 1)
+	if m.Folder == InboxID && m.class() != old.class() {
+		if err := tx.deleteInbox(old); err != nil {
+			return err
+		}
+	}
 	if err := tx.putMessage(m); err != nil {
 		return err
 	}
 	return tx.putCounters(&c)
+}
+
+// deleteInbox deletes the index entries of a message of INBOX.
+func (tx *Tx) deleteInbox(m *Message) error {
+	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
+	if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
+		return err
+	}
+	return tx.deleteRow(bktInboxOf, byMailbox[:])
 }
 
 // DeleteMessage deletes a message. It returns ErrNotFound if it is gone.
@@ -257,11 +282,10 @@ func (tx *Tx) remove(m *Message) error {
 		return err
 	}
 	if m.Folder == InboxID {
-		byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
-		if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
+		if err := tx.deleteInbox(m); err != nil {
 			return err
 		}
-		if err := tx.deleteRow(bktInboxOf, byMailbox[:]); err != nil {
+		if err := tx.textGone(m); err != nil {
 			return err
 		}
 	}

@@ -38,13 +38,17 @@ type messageCheck struct {
 	messages int
 	inbox    int // messages in INBOX folders
 	accounts map[uint32]Usage
+	text     textCheck
 }
 
 // checkMessages verifies the message index in time and reads in proportion to it, and in memory to the accounts: every
 // row is looked up from the row that it goes with, and each bucket has as many rows as were looked up.
 func (tx *Tx) checkMessages(f *findings) {
 	c := &messageCheck{findings: f, tx: tx, accounts: map[uint32]Usage{}}
+	c.beginText()
 	c.checkMailboxes()
+	c.checkText()
+	c.checkThreads()
 	c.checkAccounts()
 	c.checkSizes()
 	c.checkBlobs()
@@ -160,6 +164,7 @@ func (c *messageCheck) checkMessage(m *Message, f *Folder) {
 		return
 	}
 	c.inbox++
+	c.textMessage(m)
 	marks := string([]byte{byte(m.Flags), byte(m.Bits)})
 	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
 	if string(c.tx.getRow(bktInbox, byAccount[:])) != marks {

@@ -44,6 +44,8 @@ type Store struct {
 	closeErr  error
 	committed chan struct{} // closed when the committer has ended
 	failure   failure
+	records   records
+	text      textIndex
 	resident  resident // the committer's
 
 	pins    pins
@@ -66,6 +68,8 @@ func Open(dir string, o Options) (*Store, error) {
 		writes:    make(chan *write),
 		closing:   make(chan struct{}),
 		committed: make(chan struct{}),
+		records:   newRecords(),
+		text:      newTextIndex(),
 		pins:      newPins(),
 		compact:   newCompactor(o.Grace),
 	}
@@ -127,6 +131,7 @@ func openBolt(path string, wait time.Duration) (*bolt.DB, error) {
 func (s *Store) prepare() error {
 	return s.db.Update(func(b *bolt.Tx) error {
 		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
+		withoutText := b.Bucket([]byte(messageBuckets[bktTextTodo])) == nil
 		for _, name := range bucketNames() {
 			if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
 				return fmt.Errorf("make bucket %s: %w", name, err)
@@ -135,8 +140,39 @@ func (s *Store) prepare() error {
 		if fresh {
 			return s.keepFound(b)
 		}
+		if err := s.sortInbox(b); err != nil {
+			return err
+		}
+		if withoutText {
+			return s.prepareText(b)
+		}
 		return nil
 	})
+}
+
+// sortInbox makes the inbox indexes of stores from before their entries were sorted by class.
+func (s *Store) sortInbox(b *bolt.Tx) error {
+	old := []byte("inbox")
+	if b.Bucket(old) == nil {
+		return nil
+	}
+	tx := &Tx{b: b, s: s, writable: true}
+	for k, row := range tx.ascend(tx.messageBucket(bktMessage), nil) {
+		var m Message
+		if err := m.decode(k, row); err != nil {
+			return fmt.Errorf("message %x: %w", k, err)
+		}
+		if m.Folder != InboxID {
+			continue
+		}
+		if err := tx.putInbox(&m); err != nil {
+			return err
+		}
+	}
+	if err := b.DeleteBucket(old); err != nil {
+		return fmt.Errorf("delete bucket %s: %w", old, err)
+	}
+	return b.DeleteBucket([]byte("inbox_mbx"))
 }
 
 // Close waits for the writes that were taken, and closes every file. It is safe to call twice, and waits for views.

@@ -62,7 +62,7 @@ func (t *Table[T]) decode(id, data []byte) (*T, error) {
 // the value of a unique index.
 func (t *Table[T]) Put(tx *Tx, rec *T) error {
 	id := t.id(rec)
-	old, err := t.Get(tx, id)
+	old, err := t.Read(tx, id)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
@@ -85,7 +85,7 @@ func (t *Table[T]) Put(tx *Tx, rec *T) error {
 
 // Delete removes the record and its index entries. Deleting what is not there is no error.
 func (t *Table[T]) Delete(tx *Tx, id string) error {
-	old, err := t.Get(tx, id)
+	old, err := t.Read(tx, id)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}

@@ -84,6 +84,7 @@ func (s *Store) Check() error {
 			t.check(tx, f)
 		}
 		tx.checkMessages(f)
+		s.records.check(f)
 		return nil
 	})
 	if err == nil {

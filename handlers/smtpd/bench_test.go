@@ -1,6 +1,7 @@
 package smtpd_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,9 +19,32 @@ func BenchmarkReceive(b *testing.B) {
 	}
 }
 
+// BenchmarkReceiveWords takes messages of about 300 words, and does so again while they are indexed for searches.
+func BenchmarkReceiveWords(b *testing.B) {
+	var text strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&text, "word%d", i*i%211)
+		text.WriteString([]string{" ", " ", " ", "\r\n"}[i%4])
+	}
+	b.Run("plain", func(b *testing.B) { take(b, open(b, nil), 8, mail("bench")+text.String()+"\r\n") })
+	b.Run("indexed", func(b *testing.B) {
+		h := open(b, nil)
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- h.Run(ctx) }()
+		take(b, h, 8, mail("bench")+text.String()+"\r\n")
+		stop()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+	})
+}
+
 func receive(b *testing.B, conns int) {
-	h := open(b, nil)
-	text := mail("bench") + strings.Repeat(strings.Repeat("x", 76)+"\r\n", 24)
+	take(b, open(b, nil), conns, mail("bench")+strings.Repeat(strings.Repeat("x", 76)+"\r\n", 24))
+}
+
+func take(b *testing.B, h *house, conns int, text string) {
 	var todo sync.WaitGroup
 	work := make(chan struct{})
 	slowest := make([]time.Duration, conns)

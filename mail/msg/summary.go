@@ -52,7 +52,7 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	s.List = marks.list
 	s.Bounce = marks.isBounce(root, s)
 	isReport := root.IsMultipart() && root.Subtype == "report"
-	s.AutoReply = marks.auto || marks.precedence && !marks.list || s.Bounce || isReport
+	s.AutoReply = marks.auto || marks.precedence && !marks.list || marks.nullPath || s.Bounce || isReport || isAbsence(s.Subject)
 	s.Preview, err = preview(r, root)
 	return s, err
 }
@@ -81,6 +81,9 @@ func (m *automation) read(header []byte) {
 		case "auto-submitted":
 			word := firstWord(strings.ReplaceAll(value(), ";", " "))
 			m.auto = m.auto || word != "" && word != "no"
+		case "x-auto-response-suppress":
+			v := value()
+			m.auto = m.auto || v != "" && v != "none"
 		case "x-autoreply", "x-autorespond", "x-autoresponder", "x-auto-reply", "x-auto-responder", "x-autoreply-from":
 			v := value()
 			m.auto = m.auto || v != "no" && v != "false"

@@ -139,6 +139,30 @@ func (b *Sandbox) FlushUses(t testing.TB) {
 	}
 }
 
+// IndexMail has all mail indexed for searches, as the service does while it runs.
+func (b *Sandbox) IndexMail(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	for todo := 1; todo > 0; time.Sleep(time.Millisecond) {
+		err := b.Store.View(func(tx *store.Tx) error {
+			todo = 0
+			for range tx.TextTodos(0) {
+				todo++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Domain puts a domain of the account into the store as it is once it has come to the status.
 func (b *Sandbox) Domain(t testing.TB, accountID, name, provider, status string) *store.Domain {
 	t.Helper()

@@ -1,0 +1,89 @@
+package service
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// TestSearchSeesMailAtOnce searches while some mail is indexed, some is not, and some is gone.
+func TestSearchSeesMailAtOnce(t *testing.T) {
+	i := install(t, Config{})
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	letter := func(n int) string {
+		return letterOf(fmt.Sprintf("letter%d", n), fmt.Sprintf("%d@far", n)) + fmt.Sprintf("common words of number %d\n", n)
+	}
+	for n := range 6 {
+		i.keep(ann, "INBOX", letter(n))
+		if n%2 == 1 {
+			i.index()
+		}
+	}
+	i.keep(ann, "INBOX", letter(6))
+	i.keep(ann, "INBOX", letter(7))
+	i.update(func(tx *store.Tx) error {
+		for _, uid := range []uint32{2, 8} {
+			if err := tx.DeleteMessage(ann.Num, store.InboxID, uid); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for q, want := range map[string][]string{
+		"common":               {"letter6", "letter5", "letter4", "letter3", "letter2", "letter0"},
+		`"words of number 4"`:  {"letter4"},
+		`"words of number 6"`:  {"letter6"},
+		`"number of words"`:    nil,
+		"letter1":              nil,
+		"letter7":              nil,
+		"fred@far.test number": {"letter6", "letter5", "letter4", "letter3", "letter2", "letter0"},
+		"@far.test letter3":    {"letter3"},
+	} {
+		if got, _ := i.list(InboxFilter{Q: q}); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", q, got, want)
+		}
+	}
+	if _, err := (&indexer{s: i.svc}).rebuild(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := i.list(InboxFilter{Q: "letter3"}); !slices.Equal(got, []string{"letter3"}) {
+		t.Errorf("without an index: %v", got)
+	}
+	i.index()
+	if got, _ := i.list(InboxFilter{Q: "common letter"}); len(got) != 6 {
+		t.Errorf("with one made anew: %v", got)
+	}
+}
+
+// TestSearchOfExternalMail indexes messages whose UIDs another server gave, the newest first, and those that come again.
+func TestSearchOfExternalMail(t *testing.T) {
+	i := install(t, Config{})
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	at := func(uid uint32) {
+		t.Helper()
+		i.keepAt(ann, uid, letterOf(fmt.Sprintf("letter%d", uid), fmt.Sprintf("%d@far", uid)))
+	}
+	find := func(want ...string) {
+		t.Helper()
+		if got, _ := i.list(InboxFilter{Q: "hello"}); !slices.Equal(got, want) {
+			t.Errorf("found %v, want %v", got, want)
+		}
+	}
+	at(9)
+	at(8)
+	i.index()
+	at(5)
+	at(12)
+	at(3)
+	find("letter12", "letter9", "letter8", "letter5", "letter3")
+	i.index()
+	find("letter12", "letter9", "letter8", "letter5", "letter3")
+	i.update(func(tx *store.Tx) error { return tx.DeleteMessage(ann.Num, store.InboxID, 8) })
+	find("letter12", "letter9", "letter5", "letter3")
+	at(8)
+	find("letter12", "letter9", "letter8", "letter5", "letter3")
+	i.index()
+	find("letter12", "letter9", "letter8", "letter5", "letter3")
+}

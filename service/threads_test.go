@@ -1,0 +1,187 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// keep files a message for the mailbox as one that came in, or puts it into another folder, and gives its thread.
+func (i *installation) keep(mb *store.Mailbox, folder, message string) string {
+	i.t.Helper()
+	return i.keepIn(mb, folder, filing{received: i.st.Now(), arrived: folder == "INBOX"}, message)
+}
+
+// keepAt files a message in INBOX with the UID of another server, and with a time that follows from that.
+func (i *installation) keepAt(mb *store.Mailbox, uid uint32, message string) {
+	i.t.Helper()
+	i.keepIn(mb, "INBOX", filing{uid: uid, received: time.Unix(1_800_000_000+int64(uid), 0)}, message)
+}
+
+func (i *installation) keepIn(mb *store.Mailbox, folder string, how filing, message string) string {
+	i.t.Helper()
+	body := i.st.NewSpool(1 << 20)
+	defer body.Close()
+	if _, err := body.Write([]byte(strings.ReplaceAll(message, "\n", "\r\n"))); err != nil {
+		i.t.Fatal(err)
+	}
+	d, err := i.svc.prepare(body, Envelope{Received: i.st.Now()})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	var thread string
+	i.update(func(tx *store.Tx) error {
+		f, err := tx.FolderByName(mb.Num, folder)
+		if errors.Is(err, store.ErrNotFound) {
+			f = &store.Folder{Mailbox: mb.Num, Name: folder}
+			err = tx.CreateFolder(f)
+		}
+		if err != nil {
+			return err
+		}
+		how.folder = f.ID
+		m, err := i.svc.file(tx, mb, d, how)
+		if err != nil {
+			return err
+		}
+		meta, err := tx.Meta(mb.Num, f.ID, m.UID)
+		if err == nil {
+			thread = meta.ThreadID
+		}
+		return err
+	})
+	return thread
+}
+
+// index has all mail indexed.
+func (i *installation) index() {
+	i.t.Helper()
+	x := &indexer{s: i.svc}
+	for {
+		pause, err := x.round(context.Background())
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		if pause == 0 {
+			return
+		}
+	}
+}
+
+// list gives the subjects that an inbox list has, newest first.
+func (i *installation) list(f InboxFilter) (subjects []string, threads []string) {
+	i.t.Helper()
+	who := Actor{AccountID: i.account.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
+	page, err := i.svc.ListInbox(context.Background(), who, ListInboxIn{InboxFilter: f})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	for _, m := range page.Data {
+		subjects, threads = append(subjects, m.Subject), append(threads, m.ThreadID)
+	}
+	return subjects, threads
+}
+
+func letterOf(subject, id string, refs ...string) string {
+	head := fmt.Sprintf("From: fred@far.test\nTo: ann@example.test\nSubject: %s\nMessage-ID: <%s>\n", subject, id)
+	for _, r := range refs {
+		head += r + "\n"
+	}
+	return head + "\nHello.\n"
+}
+
+func TestThreads(t *testing.T) {
+	i := install(t, Config{})
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	in := func(message string) string { return i.keep(ann, "INBOX", message) }
+
+	one := in(letterOf("one", "1@far"))
+	if two := in(letterOf("two", "2@far", "In-Reply-To: <1@far>")); two != one {
+		t.Errorf("an answer is in %s, its question in %s", two, one)
+	}
+	if three := in(letterOf("three", "3@far", "In-Reply-To: <2@far>")); three != one {
+		t.Errorf("an answer to an answer, which names no more, is in %s, not %s", three, one)
+	}
+	if other := in(letterOf("other", "4@far")); other == one || !strings.HasPrefix(other, "thr_") || len(other) != 30 {
+		t.Errorf("another letter is in %s", other)
+	}
+	if nothing := in("From: fred@far.test\nSubject: nothing\n\nx\n"); nothing != "" {
+		t.Errorf("a message without any id is in %s", nothing)
+	}
+
+	// Answers that come before what they answer: the root first is unknown, then the middle ties two together.
+	late := in(letterOf("late answer", "13@far", "References: <12@far>"))
+	if middle := in(letterOf("middle", "12@far", "References: <11@far>")); middle == late {
+		t.Errorf("before they are tied together both are %s", late)
+	}
+	first := in(letterOf("first", "11@far"))
+	want := []string{"first", "middle", "late answer"}
+	for _, indexed := range []bool{false, true} {
+		if indexed {
+			i.index()
+		}
+		for _, name := range []string{first, late} {
+			subjects, threads := i.list(InboxFilter{ThreadID: name})
+			if !slices.Equal(subjects, want) || slices.ContainsFunc(threads, func(s string) bool { return s != first }) {
+				t.Errorf("indexed %v: thread %s has %v of %v, want %v of %s", indexed, name, subjects, threads, want, first)
+			}
+		}
+		if subjects, _ := i.list(InboxFilter{ThreadID: one, Q: "tw"}); !slices.Equal(subjects, []string{"two"}) {
+			t.Errorf("indexed %v: of thread and text there are %v", indexed, subjects)
+		}
+	}
+}
+
+// TestThreadsOverSentMail answers a letter that went out through a relay which gave it another id.
+func TestThreadsOverSentMail(t *testing.T) {
+	i := install(t, Config{})
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	sent := i.keep(ann, "Sent", "From: ann@example.test\nTo: fred@far.test\nSubject: Offer\nMessage-ID: <own@example.test>\n\nx\n")
+	i.update(func(tx *store.Tx) error {
+		return store.Mappings.Put(tx, &store.Mapping{
+			ID: tx.NewID("map"), AccountID: i.account.AccountID, Original: "<own@example.test>", Provided: "<minted@relay.test>", RelayedAt: tx.Now(),
+		})
+	})
+	answer := i.keep(ann, "INBOX", letterOf("Re: Offer", "5@far", "In-Reply-To: <minted@relay.test>"))
+	if answer != sent {
+		t.Errorf("the answer is in %s, the letter in %s", answer, sent)
+	}
+	again := i.keep(ann, "INBOX", letterOf("Re: Offer", "6@far", "References: <minted@relay.test> <7@far>"))
+	if again != sent {
+		t.Errorf("the second answer is in %s, the letter in %s", again, sent)
+	}
+}
+
+// TestThreadsBySubject takes answers that name nothing to the letter of the same subject between the same people.
+func TestThreadsBySubject(t *testing.T) {
+	i := install(t, Config{})
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	sent := i.keep(ann, "Sent", "From: Ann <ann@example.test>\nTo: fred@far.test, gina@far.test\nSubject: Offer  for you\nMessage-ID: <own@example.test>\n\nx\n")
+	if answer := i.keep(ann, "INBOX", letterOf("AW: offer for you", "5@far")); answer != sent {
+		t.Errorf("the answer is in %s, the letter in %s", answer, sent)
+	}
+	if next := i.keep(ann, "INBOX", letterOf("x", "6@far", "In-Reply-To: <5@far>")); next != sent {
+		t.Errorf("the answer to the answer is in %s, the letter in %s", next, sent)
+	}
+	for name, message := range map[string]string{
+		"no answer":     letterOf("Offer for you", "7@far"),
+		"a forward":     letterOf("Fwd: Offer for you", "8@far"),
+		"a stranger":    strings.Replace(letterOf("Re: Offer for you", "9@far"), "fred", "paul", 1),
+		"other subject": letterOf("Re: Offer for them", "10@far"),
+	} {
+		if got := i.keep(ann, "INBOX", message); got == sent {
+			t.Errorf("%s is in the thread", name)
+		}
+	}
+	received := i.keep(ann, "INBOX", letterOf("Question", "20@far"))
+	i.index()
+	if answer := i.keep(ann, "INBOX", letterOf("Re: Question", "21@far")); answer != received {
+		t.Errorf("the reminder is in %s, the question in %s", answer, received)
+	}
+}

@@ -1,0 +1,349 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// The text index finds the messages of INBOX folders by their words. It consists of runs, each of which has the words of
+// some messages of one account and does not change any more: a run numbers its messages, newest first, and keeps for
+// each word the numbers of those that have it, which takes one byte or less for most. Few messages make a small run;
+// small ones are merged into larger ones, so that there are few. A search looks at the runs by time, newest first, and
+// at each as a whole.
+//
+// What the words of a message are, the caller says, some time after the message came: text_todo knows per mailbox from
+// which UID on none have been given, and which messages with lower UIDs came later (those of external mailboxes do), and
+// changes in the message's own transaction. So nothing is ever missed, and a store that has no index yet is one in which
+// everything is to do.
+//
+// A deleted message is found no more, since a search looks whether it is there. Its words stay until its run is made
+// anew, because many of its messages are gone, or because one has been for a day (text_gone).
+
+// ErrTextDamaged is returned for rows of the text index that cannot have been written; ResetText helps.
+var ErrTextDamaged = fmt.Errorf("the text index: %w", errDamagedRow)
+
+// A TextTodo says which messages in INBOX of a mailbox are not in the text index: those from UID on, or, if it is Single,
+// the one.
+type TextTodo struct {
+	Account, Mailbox, UID uint32
+	Single                bool
+}
+
+func (t TextTodo) key() []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 12), t.Account)
+	b = binary.BigEndian.AppendUint32(b, t.Mailbox)
+	if t.Single {
+		b = binary.BigEndian.AppendUint32(b, t.UID)
+	}
+	return b
+}
+
+func (t TextTodo) row() []byte {
+	if t.Single {
+		return nil
+	}
+	return binary.BigEndian.AppendUint32(nil, t.UID)
+}
+
+// textAwaits notes that the message has to be indexed; rises says that its UID is higher than any before it.
+func (tx *Tx) textAwaits(m *Message, rises bool) error {
+	t := TextTodo{m.Account, m.Mailbox, m.UID, !rises}
+	key := t.key()
+	if rises {
+		if row := tx.getRow(bktTextTodo, key); len(row) == 4 && binary.BigEndian.Uint32(row) <= m.UID {
+			return nil
+		}
+	}
+	tx.After(func() {
+		select {
+		case tx.s.text.wake <- struct{}{}:
+		default:
+		}
+	})
+	return tx.putRow(bktTextTodo, key, t.row())
+}
+
+// awaitsText tells whether a message is not in the text index.
+func (tx *Tx) awaitsText(account, mailbox, uid uint32) bool {
+	row := tx.getRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox}.key())
+	return len(row) == 4 && uid >= binary.BigEndian.Uint32(row) ||
+		tx.hasRow(bktTextTodo, TextTodo{account, mailbox, uid, true}.key())
+}
+
+// hasRow tells whether there is a row, which may be empty.
+func (tx *Tx) hasRow(i messageBucket, key []byte) bool {
+	k, _ := tx.messageBucket(i).Cursor().Seek(key)
+	return bytes.Equal(k, key)
+}
+
+func (tx *Tx) dropTextTodos(account, mailbox uint32) error {
+	prefix := TextTodo{Account: account, Mailbox: mailbox}.key()
+	for k := range tx.ascend(tx.messageBucket(bktTextTodo), prefix) {
+		if !bytes.HasPrefix(k, prefix) {
+			return nil
+		}
+		if err := tx.deleteRow(bktTextTodo, bytes.Clone(k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// textGone notes that the message is deleted, for its run.
+func (tx *Tx) textGone(m *Message) error {
+	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
+	key := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+placeSize), m.Account), place[:]...)
+	return tx.putRow(bktTextGone, key, binary.BigEndian.AppendUint64(nil, uint64(tx.Now().Unix())))
+}
+
+// textIndex is what the store knows of its text index besides the rows.
+type textIndex struct {
+	wake chan struct{} // holds a value when there may be something to do
+}
+
+func newTextIndex() textIndex { return textIndex{make(chan struct{}, 1)} }
+
+// TextWake gives a value some time after mail has come that is to be indexed.
+func (s *Store) TextWake() <-chan struct{} { return s.text.wake }
+
+// TextTodos walks what is to be indexed, of one account or, if that is 0, of all.
+func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
+	return func(yield func(TextTodo) bool) {
+		var prefix []byte
+		if account != 0 {
+			prefix = binary.BigEndian.AppendUint32(nil, account)
+		}
+		for k, v := range tx.ascend(tx.messageBucket(bktTextTodo), prefix) {
+			if !bytes.HasPrefix(k, prefix) {
+				return
+			}
+			t := TextTodo{Account: binary.BigEndian.Uint32(k), Mailbox: binary.BigEndian.Uint32(k[4:]), Single: len(k) == 12}
+			switch {
+			case len(k) == 12 && len(v) == 0:
+				t.UID = binary.BigEndian.Uint32(k[8:])
+			case len(k) == 8 && len(v) == 4:
+				t.UID = binary.BigEndian.Uint32(v)
+			default:
+				tx.fail(fmt.Errorf("what is to be indexed %x: %w", k, errDamagedRow))
+				return
+			}
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// TextWaiting walks the messages of an account, or of one mailbox of it if that is not 0, that are not in the text index.
+func (tx *Tx) TextWaiting(account, mailbox uint32) iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		var from TextTodo
+		for t := range tx.TextTodos(account) {
+			if mailbox != 0 && t.Mailbox != mailbox {
+				continue
+			}
+			if !t.Single {
+				from = t
+			} else if from.Mailbox == t.Mailbox && t.UID >= from.UID {
+				continue // it was among those from `from` on
+			}
+			if !tx.textWaiting(t, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (tx *Tx) textWaiting(t TextTodo, yield func(Message) bool) bool {
+	last := uint32(math.MaxUint32)
+	if t.Single {
+		last = t.UID
+	}
+	for m := range tx.Messages(t.Mailbox, InboxID, t.UID, last) {
+		if !yield(m) {
+			return false
+		}
+	}
+	return true
+}
+
+// A TextWork is some messages that are to be indexed together, newest first, and what that leaves to do.
+type TextWork struct {
+	Messages []Message
+	Done     []TextTodo
+	More     bool // there are others
+}
+
+// TextLimits bound a TextWork: its messages, those of one mailbox, and the bytes of them, each counted up to a bound.
+type TextLimits struct {
+	Most, Each int
+	Bytes      int64
+	Message    int64 // what a message counts at most
+}
+
+// TextWork picks what of an account is indexed next.
+func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
+	p := textPicker{tx: tx, limits: l}
+	for t := range tx.TextTodos(account) {
+		if t.Mailbox != p.from.Mailbox {
+			p.from, p.to, p.each = TextTodo{Mailbox: t.Mailbox, UID: math.MaxUint32}, 0, 0
+		}
+		if err := p.pick(t); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(p.work.Messages, func(a, b Message) int {
+		return comparePos(InboxPos{b.Received, b.UID, b.Mailbox}, InboxPos{a.Received, a.UID, a.Mailbox})
+	})
+	return &p.work, tx.err
+}
+
+// A textPicker picks messages of one mailbox after the other.
+type textPicker struct {
+	tx       *Tx
+	limits   TextLimits
+	work     TextWork
+	bytes    int64
+	each     int
+	from     TextTodo // of the mailbox, what is to do from a UID on
+	to       uint32   // up to where, exclusive, that is picked
+	finished bool     // the limits are reached
+}
+
+func (p *textPicker) full() bool {
+	p.finished = p.finished || len(p.work.Messages) >= p.limits.Most || p.bytes >= p.limits.Bytes
+	return p.finished || p.each >= p.limits.Each
+}
+
+func (p *textPicker) add(m Message) {
+	p.work.Messages = append(p.work.Messages, m)
+	p.bytes += min(int64(m.Blob.Length), p.limits.Message)
+	p.each++
+}
+
+func (p *textPicker) pick(t TextTodo) error {
+	switch {
+	case !t.Single:
+		return p.pickFrom(t)
+	case t.UID >= p.from.UID: // it is among those from `from` on
+		if t.UID < p.to {
+			p.work.Done = append(p.work.Done, t)
+		}
+		return nil
+	case p.full():
+		p.work.More = true
+		return nil
+	}
+	p.work.Done = append(p.work.Done, t)
+	for m := range p.tx.Messages(t.Mailbox, InboxID, t.UID, t.UID) {
+		p.add(m)
+	}
+	return nil
+}
+
+// pickFrom picks messages from a UID on.
+func (p *textPicker) pickFrom(t TextTodo) error {
+	p.from, p.to = t, t.UID
+	for m := range p.tx.Messages(t.Mailbox, InboxID, t.UID, math.MaxUint32) {
+		if p.full() {
+			p.work.More = true
+			t.UID = p.to
+			p.work.Done = append(p.work.Done, t)
+			return nil
+		}
+		p.add(m)
+		p.to = m.UID + 1
+	}
+	f, err := p.tx.Folder(t.Mailbox, InboxID)
+	switch {
+	case err == nil:
+		p.to = max(p.to, f.UIDNext)
+	case !errors.Is(err, ErrNotFound):
+		return err
+	}
+	t.UID = p.to
+	p.work.Done = append(p.work.Done, t)
+	return nil
+}
+
+// TextDone notes that what t tells of is in the index: the one message, or those of the mailbox before t.UID.
+func (tx *Tx) TextDone(t TextTodo) error {
+	if t.Single {
+		return tx.deleteRow(bktTextTodo, t.key())
+	}
+	f, err := tx.Folder(t.Mailbox, InboxID)
+	if errors.Is(err, ErrNotFound) || err == nil && t.UID >= f.UIDNext {
+		return tx.deleteRow(bktTextTodo, t.key())
+	}
+	if err != nil {
+		return err
+	}
+	return tx.putRow(bktTextTodo, t.key(), t.row())
+}
+
+// textAll notes that everything is to be indexed.
+func (tx *Tx) textAll() error {
+	for k, row := range tx.ascend(tx.messageBucket(bktFolder), nil) {
+		var f Folder
+		if err := f.decode(k, row); err != nil {
+			return fmt.Errorf("folder %x: %w", k, err)
+		}
+		if f.ID != InboxID || f.Messages == 0 {
+			continue
+		}
+		for m := range tx.Messages(f.Mailbox, InboxID, 1, math.MaxUint32) {
+			if err := tx.textAwaits(&m, true); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return tx.err
+}
+
+// ResetText forgets the text index, so that all of it is to be made anew.
+func (s *Store) ResetText() error {
+	err := s.Update(func(tx *Tx) error {
+		for _, i := range []messageBucket{bktTextTodo, bktTextRun, bktTextPlace, bktTextWord, bktTextGone} {
+			if err := tx.emptyBucket(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.Update(func(tx *Tx) error { return tx.textAll() })
+}
+
+// emptyBucket drops all rows of a bucket at once; its sequence goes on.
+func (tx *Tx) emptyBucket(i messageBucket) error {
+	if !tx.writable {
+		return errReadOnly
+	}
+	tx.writes++
+	name, last := []byte(messageBuckets[i]), tx.messageBucket(i).Sequence()
+	tx.messages[i] = nil
+	if err := tx.b.DeleteBucket(name); err != nil {
+		return fmt.Errorf("empty %s: %w", name, err)
+	}
+	b, err := tx.b.CreateBucket(name)
+	if err != nil {
+		return fmt.Errorf("make bucket %s: %w", name, err)
+	}
+	return b.SetSequence(last)
+}
+
+// prepareText has a store that is older than the text index make one.
+func (s *Store) prepareText(b *bolt.Tx) error {
+	tx := &Tx{b: b, s: s, writable: true}
+	return tx.textAll()
+}

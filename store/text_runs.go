@@ -1,0 +1,186 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// A textPlace is where a message is in the order of inboxes.
+type textPlace [placeSize]byte
+
+// A textRun is the row of a run.
+type textRun struct {
+	account        uint32
+	id             uint64
+	state          byte
+	docs           int
+	bytes          int64     // of its blocks
+	newest, oldest textPlace // of its messages
+}
+
+// What a run may be; only a ready one is searched.
+const (
+	textBuilding = iota // its rows are being written
+	textReady
+	textDropping // its rows are being deleted
+)
+
+// A run row: version 1 | state 1 | docs 4 | bytes 8 | newest place 16 | oldest place 16.
+const textRunRowSize = 46
+
+func textRunKey(account uint32, id uint64) (key [12]byte) {
+	binary.BigEndian.PutUint32(key[0:], account)
+	binary.BigEndian.PutUint64(key[4:], id)
+	return key
+}
+
+func (r *textRun) key() [12]byte { return textRunKey(r.account, r.id) }
+
+func (r *textRun) row() []byte {
+	b := append(make([]byte, 0, textRunRowSize), rowVersion, r.state)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.docs))
+	b = binary.BigEndian.AppendUint64(b, uint64(r.bytes))
+	b = append(b, r.newest[:]...)
+	return append(b, r.oldest[:]...)
+}
+
+func (r *textRun) decode(key, row []byte) error {
+	if len(key) != 12 || len(row) != textRunRowSize || row[0] != rowVersion || row[1] > textDropping {
+		return ErrTextDamaged
+	}
+	*r = textRun{
+		account: binary.BigEndian.Uint32(key), id: binary.BigEndian.Uint64(key[4:]), state: row[1],
+		docs: int(binary.BigEndian.Uint32(row[2:])), bytes: int64(binary.BigEndian.Uint64(row[6:])),
+		newest: textPlace(row[14:30]), oldest: textPlace(row[30:46]),
+	}
+	if r.docs > textRunDocs || r.docs == 0 {
+		return ErrTextDamaged
+	}
+	return nil
+}
+
+// textRuns gives the runs of an account, or of all accounts if that is 0, oldest first.
+func (tx *Tx) textRuns(account uint32) (runs []textRun, err error) {
+	var prefix []byte
+	if account != 0 {
+		prefix = binary.BigEndian.AppendUint32(nil, account)
+	}
+	for k, row := range tx.ascend(tx.messageBucket(bktTextRun), prefix) {
+		if !bytes.HasPrefix(k, prefix) {
+			break
+		}
+		var r textRun
+		if err := r.decode(k, row); err != nil {
+			return nil, fmt.Errorf("run %x of the text index: %w", k, err)
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+func (tx *Tx) putTextRun(r *textRun) error {
+	key := r.key()
+	return tx.putRow(bktTextRun, key[:], r.row())
+}
+
+// textPlaces is how many places one row has, which fill a page.
+const textPlaces = 250
+
+// textPlacesFrom gives the places of the messages of a run from a multiple of textPlaces on.
+func (tx *Tx) textPlacesFrom(run *textRun, number int) ([]byte, error) {
+	key := run.key()
+	row := tx.getRow(bktTextPlace, binary.BigEndian.AppendUint32(key[:], uint32(number)))
+	if want := min(run.docs-number, textPlaces) * placeSize; want <= 0 || len(row) != want {
+		return nil, fmt.Errorf("messages %d of run %x of the text index: %w", number, key, ErrTextDamaged)
+	}
+	return row, nil
+}
+
+// allPlaces gives the places of all messages of a run.
+func (tx *Tx) allPlaces(run *textRun) ([]textPlace, error) {
+	places := make([]textPlace, 0, run.docs)
+	for n := 0; n < run.docs; n += textPlaces {
+		row, err := tx.textPlacesFrom(run, n)
+		if err != nil {
+			return nil, err
+		}
+		for place := range slices.Chunk(row, placeSize) {
+			places = append(places, textPlace(place))
+		}
+	}
+	return places, nil
+}
+
+// A textDraft is a run that is to be written.
+type textDraft struct {
+	account uint32
+	places  []textPlace // newest first
+	rows    []textBlockRow
+	size    int64
+}
+
+// A textRow is one row of a run, with its bucket.
+type textRow struct {
+	bucket     messageBucket
+	key, value []byte
+}
+
+// start gives the run a number and its row.
+func (d *textDraft) start(tx *Tx, state byte) (*textRun, error) {
+	id, err := tx.next(messageBuckets[bktTextRun])
+	if err != nil {
+		return nil, err
+	}
+	r := &textRun{
+		account: d.account, id: id, state: state, docs: len(d.places), bytes: d.size,
+		newest: d.places[0], oldest: d.places[len(d.places)-1],
+	}
+	return r, tx.putTextRun(r)
+}
+
+// all gives the rows that a run has besides its own, each bucket in its order.
+func (d *textDraft) all(r *textRun) (rows []textRow) {
+	key := r.key()
+	for n := 0; n < len(d.places); n += textPlaces {
+		var b []byte
+		for _, place := range d.places[n:min(n+textPlaces, len(d.places))] {
+			b = append(b, place[:]...)
+		}
+		rows = append(rows, textRow{bktTextPlace, binary.BigEndian.AppendUint32(slices.Clone(key[:]), uint32(n)), b})
+	}
+	for _, row := range d.rows {
+		rows = append(rows, textRow{bktTextWord, append(slices.Clone(key[:]), row.last...), row.block})
+	}
+	return rows
+}
+
+func (tx *Tx) putTextRows(rows []textRow) error {
+	for _, row := range rows {
+		tx.messageBucket(row.bucket).FillPercent = 1 // a run's rows come in their order and stay as they are
+		if err := tx.putRow(row.bucket, row.key, row.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropTextRows deletes up to limit rows of a run, and its own row with the last of them.
+func (tx *Tx) dropTextRows(r *textRun, limit int) (done bool, err error) {
+	prefix := r.key()
+	for _, bucket := range []messageBucket{bktTextPlace, bktTextWord} {
+		for k := range tx.ascend(tx.messageBucket(bucket), prefix[:]) {
+			if !bytes.HasPrefix(k, prefix[:]) {
+				break
+			}
+			if limit--; limit < 0 {
+				return false, nil
+			}
+			if err := tx.deleteRow(bucket, bytes.Clone(k)); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, tx.deleteRow(bktTextRun, prefix[:])
+}

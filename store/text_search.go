@@ -1,0 +1,353 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sort"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// A TextTerm is a word that messages have, or, with Prefix, how a word of theirs begins.
+type TextTerm struct {
+	Word   string
+	Prefix bool
+}
+
+// textWords walks the words of a run in their order.
+type textWords struct {
+	prefix [12]byte
+	c      *bolt.Cursor
+	k, v   []byte
+	block  textBlockReader
+	cost   int // bytes read
+}
+
+// textWords begins at the block that has from, or the first word after it.
+func (tx *Tx) textWords(run *textRun, from []byte) *textWords {
+	w := &textWords{prefix: run.key(), c: tx.messageBucket(bktTextWord).Cursor()}
+	w.k, w.v = w.c.Seek(append(w.prefix[:], from...))
+	w.open()
+	return w
+}
+
+// open begins the block that the cursor is at.
+func (w *textWords) open() {
+	w.block.rest = nil
+	if bytes.HasPrefix(w.k, w.prefix[:]) {
+		w.block = textBlockReader{rest: w.v, entry: textEntry{word: w.block.entry.word[:0]}}
+		w.cost += len(w.v)
+	} else {
+		w.k = nil
+	}
+}
+
+// next moves to the next word; false behind the last.
+func (w *textWords) next() (bool, error) {
+	for w.k != nil {
+		more, err := w.block.next()
+		if err != nil {
+			return false, fmt.Errorf("block %x of the text index: %w", w.k, err)
+		}
+		if more {
+			return true, nil
+		}
+		w.k, w.v = w.c.Next()
+		w.open()
+	}
+	return false, nil
+}
+
+func (w *textWords) entry() *textEntry { return &w.block.entry }
+
+// An InboxSearch walks the messages that an InboxQuery selects and that have words, newest first.
+type InboxSearch struct {
+	tx    *Tx
+	terms [][]TextTerm
+	walk  *inboxWalk
+	open  bool // walk has a message
+	runs  []searchRun
+	cost  int
+	most  int
+	cut   bool
+	at    InboxPos // of the inbox's messages the last that was looked at
+}
+
+// SearchInbox begins a search in the text index for messages of q that have, for each list of terms, one of the list;
+// q.Account is given always. It takes time for about cost bytes of the index. Messages that TextWaiting tells of are not
+// found, or by the words of others that were in their places.
+func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSearch, error) {
+	runs, err := tx.textRuns(q.Account)
+	if err != nil {
+		return nil, err
+	}
+	s := &InboxSearch{tx: tx, walk: tx.walkInbox(q), most: cost, terms: terms}
+	s.open = s.walk.next()
+	for _, r := range runs {
+		if r.state == textReady {
+			s.runs = append(s.runs, searchRun{textRun: r})
+		}
+	}
+	slices.SortFunc(s.runs, func(a, b searchRun) int { return bytes.Compare(b.newest[:], a.newest[:]) })
+	return s, nil
+}
+
+// Next gives the next message. Behind the last one, and where the search has cost what it may, ok is false.
+func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
+	for s.open {
+		if s.cost > s.most && s.at != (InboxPos{}) {
+			s.cut = true
+			break
+		}
+		want := s.walk.pos.place()
+		found, place, err := s.candidate(want)
+		if err != nil || !found || s.cut {
+			return InboxPos{}, Marks{}, false, err
+		}
+		s.at = s.walk.pos
+		if place == want {
+			marks = s.walk.marks
+			s.open = s.walk.next()
+			return s.at, marks, true, nil
+		}
+		s.follow(place)
+	}
+	return InboxPos{}, Marks{}, false, nil
+}
+
+// Cut tells whether the search ended because it had cost what it may, and the place that is the Before of the query that
+// goes on.
+func (s *InboxSearch) Cut() (InboxPos, bool) { return s.at, s.cut }
+
+// follow moves the inbox to the newest message that is not newer than the place.
+func (s *InboxSearch) follow(place textPlace) {
+	before := append(make([]byte, 0, placeSize+1), place[:s.walk.size]...)
+	if s.walk.mailbox == 0 || s.walk.mailbox <= binary.BigEndian.Uint32(place[placeOfSize:]) {
+		before = append(before, 0) // the place itself counts
+	}
+	s.walk.skip(before)
+	s.open = s.walk.next()
+	s.cost += 500 // what it takes, as bytes of the index
+}
+
+// candidate gives the newest message of all runs that has the words and is not newer than the place.
+func (s *InboxSearch) candidate(most textPlace) (found bool, best textPlace, err error) {
+	for i := range s.runs {
+		r := &s.runs[i]
+		s.cost += 10
+		if r.done || found && bytes.Compare(best[:], r.newest[:]) >= 0 {
+			continue
+		}
+		if bytes.Compare(r.oldest[:], most[:]) > 0 {
+			r.done = true // and from now on, since places only get older
+			continue
+		}
+		if r.set == nil {
+			if s.cutBefore(r, most) {
+				return found, best, nil
+			}
+			if err := s.evaluate(r); err != nil {
+				return false, best, err
+			}
+		}
+		if err := r.skip(s.tx, most); err != nil {
+			return false, best, err
+		}
+		if !r.done && (!found || bytes.Compare(r.place[:], best[:]) > 0) {
+			found, best = true, r.place
+		}
+	}
+	return found, best, nil
+}
+
+// cutBefore ends the search, if it has cost what it may, before a run is looked at all of whose messages are older than
+// the place: what is newer than they has been looked at.
+func (s *InboxSearch) cutBefore(r *searchRun, most textPlace) bool {
+	if s.cost <= s.most {
+		return false
+	}
+	at := parsePlace(r.newest[:], 0)
+	at.UID, at.Mailbox = at.UID+1, 0 // what comes behind has the run's newest message
+	if comparePos(at, parsePlace(most[:], 0)) > 0 {
+		return false
+	}
+	if s.cut = true; s.at == (InboxPos{}) || comparePos(at, s.at) < 0 {
+		s.at = at
+	}
+	return true
+}
+
+// A searchRun is a run and what a search has found in it.
+type searchRun struct {
+	textRun
+	set    textSet // messages that have the words; nil: not looked up yet
+	done   bool    // there are no more
+	begun  bool
+	number uint32
+	place  textPlace // of number
+
+	row   []byte // places from first on
+	first int
+}
+
+// evaluate looks up which messages of the run have the words.
+func (s *InboxSearch) evaluate(r *searchRun) error {
+	r.set = newTextSet(r.docs)
+	words, err := s.findWords(r)
+	if err != nil || r.done {
+		return err
+	}
+	r.set.fill(r.docs)
+	some := newTextSet(r.docs)
+	for _, e := range words {
+		clear(some)
+		if err := e.addTo(some, r.docs); err != nil {
+			return err
+		}
+		s.cost += 8 * len(some)
+		if r.set.intersect(some); r.set.empty() {
+			r.done = true
+			return nil
+		}
+	}
+	for _, list := range s.terms {
+		if isWord(list) {
+			continue
+		}
+		clear(some)
+		for _, term := range list {
+			cost, err := s.tx.addTerm(&r.textRun, term, some)
+			s.cost += cost
+			if err != nil {
+				return err
+			}
+		}
+		if r.set.intersect(some); r.set.empty() {
+			r.done = true
+			return nil
+		}
+	}
+	return nil
+}
+
+// isWord tells whether a list of terms is one whole word.
+func isWord(list []TextTerm) bool { return len(list) == 1 && !list[0].Prefix }
+
+// findWords finds the words that all messages must have, the rarest first. A run that lacks one is done.
+func (s *InboxSearch) findWords(r *searchRun) (found []textEntry, err error) {
+	for _, list := range s.terms {
+		if !isWord(list) {
+			continue
+		}
+		word := []byte(list[0].Word)
+		w := s.tx.textWords(&r.textRun, word)
+		more, err := w.seek(word)
+		s.cost += w.cost + textSeekCost
+		if err != nil {
+			return nil, err
+		}
+		if e := w.entry(); !more || !bytes.Equal(e.word, word) {
+			r.done = true
+			return nil, nil
+		}
+		found = append(found, *w.entry())
+	}
+	slices.SortFunc(found, func(a, b textEntry) int { return len(a.data) - len(b.data) })
+	return found, nil
+}
+
+// What reading the index costs besides its bytes, in bytes of it that take as long.
+const (
+	textSeekCost  = 500
+	textEntryCost = 20
+)
+
+// seek moves to the first word that is not before the given one; false if there is none.
+func (w *textWords) seek(word []byte) (bool, error) {
+	for {
+		more, err := w.next()
+		if err != nil || !more || bytes.Compare(w.entry().word, word) >= 0 {
+			return more, err
+		}
+	}
+}
+
+// addTerm adds the messages of a run that have the term.
+func (tx *Tx) addTerm(r *textRun, term TextTerm, to textSet) (cost int, err error) {
+	word := []byte(term.Word)
+	w := tx.textWords(r, word)
+	w.cost += textSeekCost
+	more, err := w.seek(word)
+	for err == nil && more {
+		e := w.entry()
+		if !bytes.Equal(e.word, word) && !(term.Prefix && bytes.HasPrefix(e.word, word)) {
+			break
+		}
+		if err := e.addTo(to, r.docs); err != nil {
+			return w.cost, err
+		}
+		w.cost += textEntryCost
+		more, err = w.next()
+	}
+	return w.cost, err
+}
+
+// skip moves to the newest message that is not newer than the place.
+func (r *searchRun) skip(tx *Tx, most textPlace) error {
+	if r.done || r.begun && bytes.Compare(r.place[:], most[:]) <= 0 {
+		return nil
+	}
+	n, err := r.numberOf(tx, most[:])
+	if err != nil {
+		return err
+	}
+	number, ok := r.set.from(uint32(n))
+	if !ok {
+		r.done = true
+		return nil
+	}
+	place, err := r.placeOf(tx, int(number))
+	if err != nil {
+		return err
+	}
+	r.begun, r.number, r.place = true, number, textPlace(place)
+	return nil
+}
+
+// numberOf gives the number of the newest message that is not newer than the place.
+func (r *searchRun) numberOf(tx *Tx, most []byte) (n int, err error) {
+	from := 0
+	if r.begun {
+		from = int(r.number)
+	}
+	if r.begun && from+1 < r.docs { // most often it is the next one
+		place, err := r.placeOf(tx, from+1)
+		if err != nil || bytes.Compare(place, most) <= 0 {
+			return from + 1, err
+		}
+	}
+	n = from + sort.Search(r.docs-from, func(i int) bool {
+		place, e := r.placeOf(tx, from+i)
+		if e != nil {
+			err = e
+			return true
+		}
+		return bytes.Compare(place, most) <= 0
+	})
+	return n, err
+}
+
+// placeOf gives the place of a message of the run.
+func (r *searchRun) placeOf(tx *Tx, number int) ([]byte, error) {
+	if first := number - number%textPlaces; r.row == nil || first != r.first {
+		row, err := tx.textPlacesFrom(&r.textRun, first)
+		if err != nil {
+			return nil, err
+		}
+		r.row, r.first = row, first
+	}
+	at := (number - r.first) * placeSize
+	return r.row[at : at+placeSize], nil
+}

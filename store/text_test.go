@@ -1,0 +1,544 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A textTwin drives a store and knows which words its messages have.
+type textTwin struct {
+	*testing.T
+	rnd   *rand.Rand
+	s     *Store
+	clock time.Time
+	words map[InboxPos][]string // of what is there
+	marks map[InboxPos]*Message
+	done  map[InboxPos]bool // indexed
+	ever  map[InboxPos][]string
+}
+
+const textTestAccount = 7
+
+func (w *textTwin) add() {
+	mailbox := 1 + w.rnd.Uint32N(3)
+	m := addTest(w, w.s, Message{
+		Account: textTestAccount, Mailbox: mailbox, Folder: InboxID, Received: second(w.rnd.Int64N(100)),
+		Flags: Flags(w.rnd.IntN(2)), Bits: Bits(w.rnd.IntN(2)),
+	}, "x")
+	w.note(m)
+}
+
+// addAt files a message with a UID of another server, at a place that may have had one before.
+func (w *textTwin) addAt() {
+	m := &Message{
+		Account: textTestAccount, Mailbox: 1 + w.rnd.Uint32N(3), Folder: InboxID, UID: 1 + w.rnd.Uint32N(60), Blob: appendTest(w, w.s, "x"),
+	}
+	m.Received = second(int64(m.UID))
+	err := w.s.Update(func(tx *Tx) error { return tx.AddMessageAt(m, nil) })
+	if err == nil {
+		w.note(m)
+	} else if !errors.Is(err, ErrExists) {
+		w.Fatal(err)
+	}
+}
+
+func (w *textTwin) note(m *Message) {
+	at := InboxPos{m.Received, m.UID, m.Mailbox}
+	var words []string
+	for range 1 + w.rnd.IntN(6) {
+		words = append(words, fmt.Sprintf("w%d", int(w.rnd.ExpFloat64()*8)))
+	}
+	if w.ever[at] != nil {
+		words = w.ever[at] // who comes again with its UID and time is the same
+	}
+	w.words[at], w.marks[at], w.ever[at] = words, m, words
+}
+
+func (w *textTwin) delete() {
+	if len(w.words) == 0 {
+		return
+	}
+	all := slices.SortedFunc(maps.Keys(w.words), InboxPos.compare)
+	at := all[w.rnd.IntN(len(all))]
+	update(w, w.s, func(tx *Tx) error { return tx.DeleteMessage(at.Mailbox, InboxID, at.UID) })
+	delete(w.words, at)
+	delete(w.marks, at)
+	delete(w.done, at)
+}
+
+func (w *textTwin) flag() {
+	for at, m := range w.marks {
+		update(w, w.s, func(tx *Tx) error { return tx.SetFlags(m, m.Flags^FlagSeen, nil) })
+		w.marks[at] = m
+		return
+	}
+}
+
+// index indexes up to limit messages of each mailbox, as a service does.
+func (w *textTwin) index(limit int) {
+	b := NewTextBatch(textTestAccount)
+	var work *TextWork
+	err := w.s.View(func(tx *Tx) (err error) {
+		work, err = tx.TextWork(textTestAccount, TextLimits{Most: 3 * limit, Each: limit, Bytes: 1 << 40, Message: 1})
+		return err
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, m := range work.Messages {
+		p := InboxPos{m.Received, m.UID, m.Mailbox}
+		b.Message(p)
+		for _, word := range w.words[p] {
+			b.Word([]byte(word))
+		}
+		w.done[p] = true
+	}
+	if err := w.s.AddText(b, work.Done, nil); err != nil {
+		w.Fatal(err)
+	}
+	if err := w.s.TidyText(context.Background(), textTestAccount); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *textTwin) purge() {
+	if err := w.s.PurgeText(context.Background()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// has tells whether one of the words answers one of the terms.
+func has(words []string, list []TextTerm) bool {
+	return slices.ContainsFunc(list, func(t TextTerm) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return word == t.Word || t.Prefix && strings.HasPrefix(word, t.Word) })
+	})
+}
+
+// waiting compares what is not indexed.
+func (w *textTwin) waiting() {
+	var want, got []InboxPos
+	for at := range w.words {
+		if !w.done[at] {
+			want = append(want, at)
+		}
+	}
+	_ = w.s.View(func(tx *Tx) error {
+		for m := range tx.TextWaiting(textTestAccount, 0) {
+			got = append(got, InboxPos{m.Received, m.UID, m.Mailbox})
+		}
+		return nil
+	})
+	slices.SortFunc(want, InboxPos.compare)
+	slices.SortFunc(got, InboxPos.compare)
+	if !slices.Equal(got, want) {
+		w.Fatalf("waiting\n%v, want\n%v", got, want)
+	}
+}
+
+// search compares a random search, page by page, with what the twin finds.
+func (w *textTwin) search() {
+	w.waiting()
+	q := InboxQuery{Account: textTestAccount}
+	if w.rnd.IntN(2) == 0 {
+		q.Mailbox = 1 + w.rnd.Uint32N(3)
+	}
+	if w.rnd.IntN(2) == 0 {
+		seen := w.rnd.IntN(2) == 0
+		q.Seen = &seen
+	}
+	if w.rnd.IntN(3) == 0 {
+		q.From, q.To = second(w.rnd.Int64N(50)), second(50+w.rnd.Int64N(50))
+	}
+	var terms [][]TextTerm
+	for range 1 + w.rnd.IntN(2) {
+		list := []TextTerm{{fmt.Sprintf("w%d", w.rnd.IntN(20)), w.rnd.IntN(3) == 0}}
+		if w.rnd.IntN(3) == 0 {
+			list = append(list, TextTerm{fmt.Sprintf("w%d", w.rnd.IntN(20)), false})
+		}
+		terms = append(terms, list)
+	}
+	var want []InboxPos
+	for at, words := range w.words {
+		if w.done[at] && q.matches(w.marks[at]) && (q.Mailbox == 0 || q.Mailbox == at.Mailbox) &&
+			!slices.ContainsFunc(terms, func(list []TextTerm) bool { return !has(words, list) }) {
+			want = append(want, at)
+		}
+	}
+	slices.SortFunc(want, func(a, b InboxPos) int { return b.compare(a) })
+	got := w.pages(q, terms)
+	// What has come again to a place that a run knows may be found there before it is indexed.
+	got = slices.DeleteFunc(got, func(at InboxPos) bool { return !w.done[at] })
+	if !slices.Equal(got, want) {
+		w.Fatalf("%+v %v finds\n%v, want\n%v", q, terms, got, want)
+	}
+}
+
+// pages searches a few messages at a time, each time with little to spend.
+func (w *textTwin) pages(q InboxQuery, terms [][]TextTerm) (got []InboxPos) {
+	for rounds := 0; ; rounds++ {
+		if rounds > 10_000 {
+			w.Fatal("a search does not end")
+		}
+		more := false
+		err := w.s.View(func(tx *Tx) error {
+			s, err := tx.SearchInbox(q, terms, 3000)
+			if err != nil {
+				return err
+			}
+			for n := 0; n < 5; n++ {
+				at, marks, ok, err := s.Next()
+				if err != nil {
+					return err
+				}
+				if !ok {
+					place, cut := s.Cut()
+					if more = cut; cut {
+						q.Before = place
+					}
+					return nil
+				}
+				if m := w.marks[at]; m == nil || marks != (Marks{m.Flags, m.Bits}) {
+					w.Fatalf("%v has %+v, want %+v", at, marks, m)
+				}
+				got = append(got, at)
+				q.Before = at
+			}
+			more = true
+			return nil
+		})
+		if err != nil {
+			w.Fatal(err)
+		}
+		if !more {
+			return got
+		}
+	}
+}
+
+func TestTextAgreesWithTwin(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			w := &textTwin{
+				T: t, rnd: rand.New(rand.NewPCG(seed, 3)), clock: second(0),
+				words: map[InboxPos][]string{}, marks: map[InboxPos]*Message{}, done: map[InboxPos]bool{}, ever: map[InboxPos][]string{},
+			}
+			w.s = openTest(t, Options{noSync: true, Now: func() time.Time { return w.clock }})
+			addMailbox(t, w.s, 1, 2, 3)
+			ops := []func(){w.add, w.add, w.addAt, w.addAt, w.addAt, w.add, w.add, w.delete, w.flag, func() { w.index(1 + w.rnd.IntN(3)) }, w.purge, w.search, w.search}
+			for n := range 1500 {
+				ops[w.rnd.IntN(len(ops))]()
+				w.clock = w.clock.Add(time.Duration(w.rnd.IntN(2000)) * time.Second)
+				if n%100 == 0 {
+					if err := w.s.Check(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			w.finish()
+		})
+	}
+}
+
+// finish deletes everything; a day later the index is empty.
+func (w *textTwin) finish() {
+	if err := w.s.ResetText(); err != nil {
+		w.Fatal(err)
+	}
+	w.done = map[InboxPos]bool{}
+	w.search()
+	w.index(1 << 30)
+	w.search()
+	for len(w.words) > 0 {
+		w.delete()
+	}
+	w.clock = w.clock.Add(25 * time.Hour)
+	w.purge()
+	_ = w.s.View(func(tx *Tx) error {
+		for _, b := range []messageBucket{bktTextTodo, bktTextRun, bktTextPlace, bktTextWord, bktTextGone} {
+			if n := tx.messageBucket(b).Stats().KeyN; n != 0 {
+				w.Errorf("%s has %d rows of an empty store", messageBuckets[b], n)
+			}
+		}
+		return nil
+	})
+}
+
+// TestTextMergesManyRuns sees to it that runs stay few and messages are not lost when runs are full.
+func TestTextMergesManyRuns(t *testing.T) {
+	s := openTest(t, Options{noSync: true})
+	addMailbox(t, s, 1)
+	ref := appendTest(t, s, "x")
+	const rounds, each = 90, 1000
+	for i := range rounds {
+		b := NewTextBatch(1)
+		for n := each; n > 0; n-- {
+			b.Message(InboxPos{second(int64(i*each + n)), uint32(i*each + n), 1})
+			b.Word([]byte("every"))
+			b.Word(fmt.Appendf(nil, "word%d", n%100))
+		}
+		update(t, s, func(tx *Tx) error {
+			for n := range each {
+				m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: ref, Received: second(int64(i*each + n + 1))}
+				if err := tx.AddMessage(m, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := s.AddText(b, []TextTodo{{Account: 1, Mailbox: 1, UID: uint32((i+1)*each + 1)}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.TidyText(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = s.View(func(tx *Tx) error {
+		runs, err := tx.textRuns(0)
+		if err != nil || len(runs) > 20 {
+			t.Errorf("%d runs, %v", len(runs), err)
+		}
+		for word, want := range map[string]int{"every": rounds * each, "word7": rounds * each / 100, "nothing": 0} {
+			search, err := tx.SearchInbox(InboxQuery{Account: 1}, [][]TextTerm{{{Word: word}}}, 1<<30)
+			if err != nil {
+				return err
+			}
+			n := 0
+			for _, _, ok, err := search.Next(); ok; _, _, ok, err = search.Next() {
+				if n++; err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n != want {
+				t.Errorf("%s: %d messages, want %d", word, n, want)
+			}
+		}
+		return nil
+	})
+}
+
+// TestInterruptedMergeIsForgotten ends a merge at every transaction; nothing is lost and the next one cleans up.
+func TestInterruptedMergeIsForgotten(t *testing.T) {
+	s := openTest(t, Options{noSync: true})
+	addMailbox(t, s, 1)
+	for i := range uint32(textFan) {
+		m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(int64(i))}, "x")
+		b := NewTextBatch(1)
+		b.Message(InboxPos{m.Received, m.UID, 1})
+		for n := range 2000 {
+			b.Word(fmt.Appendf(nil, "word-%d-%d", i, n))
+		}
+		if err := s.AddText(b, []TextTodo{{Account: 1, Mailbox: 1, UID: m.UID + 1}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := int32(1); ; n++ {
+		ctx := &countedContext{Context: t.Context(), left: n}
+		err := s.TidyText(ctx, 0)
+		if check := s.Check(); check != nil {
+			t.Fatalf("ended after %d steps: %v", n, check)
+		}
+		if err == nil {
+			break
+		}
+	}
+	_ = s.View(func(tx *Tx) error {
+		runs, err := tx.textRuns(0)
+		if err != nil || len(runs) != 1 || runs[0].docs != textFan {
+			t.Errorf("runs %+v, %v", runs, err)
+		}
+		return nil
+	})
+}
+
+// A countedContext is cancelled after it was asked a number of times.
+type countedContext struct {
+	context.Context
+	left int32
+}
+
+func (c *countedContext) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestTextBatchKeepsOrder(t *testing.T) {
+	s := openTest(t, Options{})
+	b := NewTextBatch(1)
+	b.Message(InboxPos{second(1), 1, 1})
+	b.Message(InboxPos{second(2), 2, 1})
+	if err := s.AddText(b, nil, nil); err != ErrTextOrder {
+		t.Errorf("error %v, want %v", err, ErrTextOrder)
+	}
+}
+
+// TestCheckFindsDamagedText breaks the text index in every way that Check looks for.
+func TestCheckFindsDamagedText(t *testing.T) {
+	first := func(tx *Tx, b messageBucket) (k, v []byte) {
+		k, v = tx.messageBucket(b).Cursor().First()
+		return bytes.Clone(k), bytes.Clone(v)
+	}
+	flip := func(b messageBucket, at int) func(*Tx) error {
+		return func(tx *Tx) error {
+			k, v := first(tx, b)
+			if at < 0 {
+				at += len(v)
+			}
+			v[at] ^= 0x40
+			return tx.putRow(b, k, v)
+		}
+	}
+	drop := func(b messageBucket) func(*Tx) error {
+		return func(tx *Tx) error {
+			k, _ := first(tx, b)
+			return tx.deleteRow(b, k)
+		}
+	}
+	for name, c := range map[string]struct {
+		damage func(*Tx) error
+		want   string
+	}{
+		"run gone":    {drop(bktTextRun), "should be in the text index"},
+		"run row":     {flip(bktTextRun, 0), "damaged row"},
+		"run docs":    {flip(bktTextRun, 5), "damaged row"},
+		"run bytes":   {flip(bktTextRun, 13), "counts"},
+		"run newest":  {flip(bktTextRun, 29), "of which time"},
+		"places gone": {drop(bktTextPlace), "damaged row"},
+		"place":       {flip(bktTextPlace, 11), "nothing says that message"},
+		"words gone":  {drop(bktTextWord), "counts"},
+		"word":        {flip(bktTextWord, 2), "end with"},
+		"number":      {flip(bktTextWord, -1), "damaged row"},
+		"todo":        {drop(bktTextTodo), "should be in the text index"},
+		"todo too far": {func(tx *Tx) error {
+			return tx.putRow(bktTextTodo, TextTodo{Account: 1, Mailbox: 1}.key(), []byte{0, 0, 0, 9})
+		}, "should be in the text index"},
+		"gone": {drop(bktTextGone), "nothing says that message"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(t.TempDir(), Options{noSync: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			addMailbox(t, s, 1)
+			var at []InboxPos
+			for i := range int64(3) {
+				m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(i)}, "x")
+				at = append(at, InboxPos{m.Received, m.UID, 1})
+			}
+			b := NewTextBatch(1)
+			for _, p := range []InboxPos{at[1], at[0]} {
+				b.Message(p)
+				b.Word([]byte("hello"))
+			}
+			if err := s.AddText(b, []TextTodo{{Account: 1, Mailbox: 1, UID: 3}}, nil); err != nil {
+				t.Fatal(err)
+			}
+			update(t, s, func(tx *Tx) error { return tx.DeleteMessage(1, InboxID, 1) })
+			if err := s.Check(); err != nil {
+				t.Fatalf("before the damage: %v", err)
+			}
+			update(t, s, c.damage)
+			if err := s.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("check says %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestOldStoresGetIndexes takes a store back to what it was before inbox entries had classes and texts an index.
+func TestOldStoresGetIndexes(t *testing.T) {
+	dir := t.TempDir()
+	s := openDir(t, dir, Options{})
+	addMailbox(t, s, 1)
+	for i := range int64(5) {
+		addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(i), Flags: Flags(i % 2)}, "x")
+	}
+	update(t, s, func(tx *Tx) error {
+		for _, name := range []string{"inbox_class", "inbox_mbx_class", "text_todo", "text_run", "text_place", "text_word", "text_gone"} {
+			if err := tx.b.DeleteBucket([]byte(name)); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{"inbox", "inbox_mbx"} {
+			if _, err := tx.b.CreateBucket([]byte(name)); err != nil {
+				return err
+			}
+		}
+		clear(tx.messages[:])
+		tx.writes++
+		return nil
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openDir(t, dir, Options{})
+	defer s.Close()
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.View(func(tx *Tx) error {
+		n := 0
+		for range tx.Inbox(InboxQuery{Account: 1}) {
+			n++
+		}
+		todo := slices.Collect(tx.TextTodos(0))
+		if want := []TextTodo{{Account: 1, Mailbox: 1, UID: 1}}; n != 5 || !slices.Equal(todo, want) {
+			t.Errorf("%d messages, to do %v, want 5 and %v", n, todo, want)
+		}
+		return nil
+	})
+}
+
+func FuzzTextBlock(f *testing.F) {
+	var w textBlockWriter
+	w.add([]byte("hello"), []uint16{0, 1, 7, 300})
+	w.add([]byte("help"), []uint16{0, 1, 2, 3, 4, 5, 6, 7, 8})
+	f.Add(w.finish()[0].block)
+	f.Add([]byte{0, 1, 'a', 2, 0x80})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := textBlockReader{rest: data}
+		var again textBlockWriter
+		for {
+			more, err := r.next()
+			if err != nil || !more {
+				break
+			}
+			var numbers []uint16
+			if err := r.entry.each(1000, func(n uint32) {
+				if n >= 1000 {
+					t.Fatalf("number %d", n)
+				}
+				numbers = append(numbers, uint16(n))
+			}); err != nil || len(numbers) == 0 {
+				continue
+			}
+			b := appendNumbers(nil, numbers)
+			form, used := binary.Uvarint(b)
+			e := textEntry{data: b[used:], form: byte(form % 4)}
+			set := newTextSet(1000)
+			if err := e.addTo(set, 1000); err != nil || used+int(form/4) != len(b) {
+				t.Fatalf("%v became %x, %v", numbers, b, err)
+			}
+			var back []uint16
+			for n, ok := set.from(0); ok; n, ok = set.from(n + 1) {
+				back = append(back, uint16(n))
+			}
+			if !slices.Equal(back, numbers) {
+				t.Fatalf("%v became %v", numbers, back)
+			}
+			again.add(r.entry.word, numbers)
+		}
+		again.finish()
+	})
+}

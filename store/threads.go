@@ -1,0 +1,173 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// A ThreadNode stands for a message id in the threads of an account, and for the thread that begins with it.
+type ThreadNode [threadNodeSize]byte
+
+const (
+	threadNodeSize = 13
+	threadSteps    = 64   // that finding a thread takes at most
+	threadMembers  = 1000 // joined threads of one that are listed
+	subjectKeySize = 8
+)
+
+// SubjectKept is how long subjects are kept, by which an answer that names no message is put to its thread.
+const SubjectKept = 28 * 24 * time.Hour
+
+// Threads are a forest of message ids: rows point from one to an older one. An id without a row stands for itself
+// and is nobody's elder. A root points to itself, so that whoever is put below another later is known to have been one:
+// messages bear its name, and those are found by the notes of which roots went below which.
+
+func threadKey(account uint32, nodes ...ThreadNode) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(nodes)*threadNodeSize), account)
+	for _, n := range nodes {
+		b = append(b, n[:]...)
+	}
+	return b
+}
+
+// Thread gives the thread that a message id belongs to; known is false for one that no thread has had to do with.
+func (tx *Tx) Thread(account uint32, n ThreadNode) (root ThreadNode, known bool, err error) {
+	for range threadSteps {
+		row := tx.getRow(bktThread, threadKey(account, n))
+		if row == nil {
+			return n, known, nil
+		}
+		if len(row) != threadNodeSize {
+			return n, false, fmt.Errorf("thread %x: %w", n, errDamagedRow)
+		}
+		known = true
+		if up := ThreadNode(row); up != n {
+			n = up
+			continue
+		}
+		return n, true, nil
+	}
+	return n, false, fmt.Errorf("thread %x goes round in circles: %w", n, errDamagedRow)
+}
+
+// JoinThread puts a message id, and with it its thread if it has one, into the thread of root.
+func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
+	top, known, err := tx.Thread(account, root)
+	if err != nil {
+		return err
+	}
+	if !known {
+		if err := tx.putThread(account, top, top); err != nil {
+			return err
+		}
+	}
+	below, known, err := tx.Thread(account, n)
+	if err != nil || below == top {
+		return err
+	}
+	if known {
+		if err := tx.putRow(bktThreadJoined, threadKey(account, top, below), nil); err != nil {
+			return err
+		}
+	}
+	return tx.putThread(account, below, top)
+}
+
+func (tx *Tx) putThread(account uint32, n, up ThreadNode) error {
+	return tx.putRow(bktThread, threadKey(account, n), bytes.Clone(up[:]))
+}
+
+// ThreadNames gives all names under which messages of the thread of n may be stored, that of the thread first.
+func (tx *Tx) ThreadNames(account uint32, n ThreadNode) ([]ThreadNode, error) {
+	root, _, err := tx.Thread(account, n)
+	if err != nil {
+		return nil, err
+	}
+	names := []ThreadNode{root}
+	for i := 0; i < len(names) && len(names) < threadMembers; i++ {
+		prefix := threadKey(account, names[i])
+		for k := range tx.ascend(tx.messageBucket(bktThreadJoined), prefix) {
+			if !bytes.HasPrefix(k, prefix) || len(k) != len(prefix)+threadNodeSize {
+				break
+			}
+			names = append(names, ThreadNode(k[len(prefix):]))
+		}
+	}
+	return names, nil
+}
+
+// A SubjectKey stands for a subject between two people.
+type SubjectKey [subjectKeySize]byte
+
+// day is the number of a day since 1970, as keys have it.
+func day(t time.Time) uint16 { return uint16(max(t.Unix()/86400, 0)) }
+
+func subjectKey(day uint16, account uint32, key SubjectKey) []byte {
+	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+4+subjectKeySize), day)
+	return append(binary.BigEndian.AppendUint32(b, account), key[:]...)
+}
+
+// PutSubject notes that a message of the thread came at a time with a subject between two people. What is older than
+// SubjectKept is not noted.
+func (tx *Tx) PutSubject(account uint32, key SubjectKey, at time.Time, thread ThreadNode) error {
+	if age := tx.Now().Sub(at); age > SubjectKept || age < -SubjectKept {
+		return nil
+	}
+	return tx.putRow(bktSubject, subjectKey(day(at), account, key), bytes.Clone(thread[:]))
+}
+
+// FindSubject gives the thread of the newest message with the subject between two people, of the last SubjectKept.
+func (tx *Tx) FindSubject(account uint32, key SubjectKey) (thread ThreadNode, found bool, err error) {
+	today := day(tx.Now())
+	for d := today; d+uint16(SubjectKept/(24*time.Hour)) >= today && d > 0; d-- {
+		row := tx.getRow(bktSubject, subjectKey(d, account, key))
+		if row == nil {
+			continue
+		}
+		if len(row) != threadNodeSize {
+			return thread, false, fmt.Errorf("subject %x: %w", key, errDamagedRow)
+		}
+		return ThreadNode(row), true, nil
+	}
+	return thread, false, nil
+}
+
+// PruneSubjects deletes up to limit subjects that are too old, and says how many that were.
+func (tx *Tx) PruneSubjects(limit int) (n int, err error) {
+	first := binary.BigEndian.AppendUint16(nil, day(tx.Now().Add(-SubjectKept)))
+	for k := range tx.ascend(tx.messageBucket(bktSubject), nil) {
+		if n == limit || bytes.Compare(k, first) >= 0 {
+			break
+		}
+		if err := tx.deleteRow(bktSubject, bytes.Clone(k)); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// checkThreads verifies that every thread is found and every note of a joined one true.
+func (c *messageCheck) checkThreads() {
+	for k, v := range c.tx.ascend(c.tx.messageBucket(bktThread), nil) {
+		if len(k) != 4+threadNodeSize || len(v) != threadNodeSize {
+			c.add("thread %x: %w", k, errDamagedRow)
+			continue
+		}
+		if _, _, err := c.tx.Thread(binary.BigEndian.Uint32(k), ThreadNode(k[4:])); err != nil {
+			c.add("%w", err)
+		}
+	}
+	for k := range c.tx.ascend(c.tx.messageBucket(bktThreadJoined), nil) {
+		if len(k) != 4+2*threadNodeSize {
+			c.add("joined thread %x: %w", k, errDamagedRow)
+			continue
+		}
+		account, top, below := binary.BigEndian.Uint32(k), ThreadNode(k[4:4+threadNodeSize]), ThreadNode(k[4+threadNodeSize:])
+		if up := c.tx.getRow(bktThread, threadKey(account, below)); !bytes.Equal(up, top[:]) {
+			c.add("thread %x is noted as joined to %x, and is not", below, top)
+		}
+	}
+}
