@@ -1,0 +1,11 @@
+// The places of the dashboard. Each folder lists its own.
+import type { ComponentType } from 'preact'
+
+/** A place: a pattern such as /domains/:id and the page that is shown there, which gets the named parts. */
+export interface Place {
+  path: string
+  page: ComponentType<any>
+}
+
+export const places: Place[] = [
+]
