@@ -99,7 +99,11 @@ func accountCommand(c *cli.Context) error {
 }
 
 func printAccount(c *cli.Context, a *service.AccountCreated) error {
-	return printResult(c, a, fmt.Sprintf("account   %s\nowner     %s\npassword  %s\ntoken     %s\n", a.AccountID, a.OwnerEmail, a.OwnerPassword, a.Token))
+	text := fmt.Sprintf("account   %s\nowner     %s\npassword  %s\ntoken     %s\n", a.AccountID, a.OwnerEmail, a.OwnerPassword, a.Token)
+	if a.WelcomeLink != "" {
+		text += fmt.Sprintf("welcome   %s\n          opens once, within 72 hours, to choose address and password in a browser\n", a.WelcomeLink)
+	}
+	return printResult(c, a, text)
 }
 
 func tokenCommand(c *cli.Context) error {
