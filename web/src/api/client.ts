@@ -7,7 +7,7 @@ import type { components, operations as Operations } from './generated/schema'
 export type Schemas = components['schemas']
 export type Operation = keyof typeof operations & keyof Operations
 
-type Filled<T> = T extends object ? T : {}
+type Filled<T> = [T] extends [never] ? {} : T extends object ? T : {}
 type Json<T> = [T] extends [{ content: { 'application/json': infer B } }] ? ([T] extends [never] ? {} : B) : {}
 type Params<O extends Operation> = Operations[O]['parameters']
 type Body<O extends Operation> = Operations[O] extends { requestBody?: infer B } ? Json<NonNullable<B>> : {}

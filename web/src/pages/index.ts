@@ -1,5 +1,6 @@
 // The places of the dashboard. Each folder lists its own.
 import type { ComponentType } from 'preact'
+import { places as overview } from './overview'
 
 /** A place: a pattern such as /domains/:id and the page that is shown there, which gets the named parts. */
 export interface Place {
@@ -8,4 +9,5 @@ export interface Place {
 }
 
 export const places: Place[] = [
+  ...overview,
 ]
