@@ -8,9 +8,9 @@ import { Start } from './start'
 
 export function Overview() {
   const usage = useQuery('get_usage', {})
-  const { user, account } = session.value!
+  const { account, hostname } = session.value!
   return (
-    <Page title="Overview" intro={account.name && `${account.name}${user.name ? `, seen by ${user.name}` : ''}`}>
+    <Page title="Overview" intro={account.name && !account.name.includes('@') ? `${account.name} on ${hostname}` : hostname}>
       <Start />
       <Attention usage={usage.data} />
       <Show of={usage} lines={8}>{(u) => <Traffic usage={u} />}</Show>
