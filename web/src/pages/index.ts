@@ -1,5 +1,7 @@
 // The places of the dashboard. Each folder lists its own.
 import type { ComponentType } from 'preact'
+import { places as account } from './account'
+import { places as jobs } from './jobs'
 import { places as overview } from './overview'
 
 /** A place: a pattern such as /domains/:id and the page that is shown there, which gets the named parts. */
@@ -10,4 +12,6 @@ export interface Place {
 
 export const places: Place[] = [
   ...overview,
+  ...jobs,
+  ...account,
 ]
