@@ -38,6 +38,7 @@ func (s *Server) sessionRoutes() []sessionRoute {
 		{op: op{method: "POST", path: "/session/totp", status: 200, call: plain(s.svc.StartTOTP)}},
 		{op: op{method: "POST", path: "/session/totp/confirm", status: 200, call: with(s.svc.ConfirmTOTP)}},
 		{op: op{method: "DELETE", path: "/session/totp", status: 200, call: with(s.svc.DropTOTP)}},
+		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, open: true},
 		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, open: true},
 		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, open: true},
 	}
@@ -234,4 +235,8 @@ func (s *Server) welcome(ctx context.Context, _ service.Actor, in service.Welcom
 		return nil, s.refused(c, "", err)
 	}
 	return s.began(c, out), nil
+}
+
+func (s *Server) forgot(ctx context.Context, _ service.Actor, in service.ForgotIn) (*service.Said, error) {
+	return s.svc.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
 }
