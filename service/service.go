@@ -121,6 +121,7 @@ type Service struct {
 	logins    *logins
 	guesses   *guesses
 	codes     *throttle // wrong codes of the second factor, by user
+	spent     *throttle // challenges that passkeys have answered
 	forgotten *throttle // questions for a new password, by address and network
 	hub       *hub
 	uses      uses
@@ -157,7 +158,8 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	guard := &webhooks.Guard{AllowPrivate: c.AllowPrivate}
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
-		keys: keys, logins: newLogins(), guesses: newGuesses(), codes: newThrottle(codeWindow, guessKeys), forgotten: newThrottle(forgotWindow, guessKeys), hub: newHub(),
+		keys: keys, logins: newLogins(), guesses: newGuesses(), codes: newThrottle(codeWindow, guessKeys), spent: newThrottle(2*challengeFor, guessKeys),
+		forgotten: newThrottle(forgotWindow, guessKeys), hub: newHub(),
 		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
