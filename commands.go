@@ -44,6 +44,7 @@ func passwordFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "user", Usage: "the team user's address"},
 		&cli.StringFlag{Name: "password", Usage: "the new password; one is made if this is left out"},
+		&cli.BoolFlag{Name: "no-second-factor", Usage: "switch the second factor off and delete the passkeys too"},
 		jsonFlag(),
 	}
 }
@@ -125,7 +126,7 @@ func passwordCommand(c *cli.Context) error {
 		return err
 	}
 	out := new(service.PasswordReset)
-	err := runLocal(c, passwordPath, service.NewPassword{User: c.String("user"), Password: c.String("password")}, out)
+	err := runLocal(c, passwordPath, service.NewPassword{User: c.String("user"), Password: c.String("password"), NoFactor: c.Bool("no-second-factor")}, out)
 	if err != nil {
 		return err
 	}

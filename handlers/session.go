@@ -38,6 +38,12 @@ func (s *Server) sessionRoutes() []sessionRoute {
 		{op: op{method: "POST", path: "/session/totp", status: 200, call: plain(s.svc.StartTOTP)}},
 		{op: op{method: "POST", path: "/session/totp/confirm", status: 200, call: with(s.svc.ConfirmTOTP)}},
 		{op: op{method: "DELETE", path: "/session/totp", status: 200, call: with(s.svc.DropTOTP)}},
+		{op: op{method: "POST", path: "/session/passkeys/options", status: 200, call: plain(s.startPasskey)}},
+		{op: op{method: "POST", path: "/session/passkeys", status: 201, call: with(s.addPasskey)}},
+		{op: op{method: "DELETE", path: "/session/passkeys/{id}", status: 200, call: with(s.svc.DeletePasskey)}},
+		{op: op{method: "POST", path: "/session/passkey/options", status: 200, call: plain(s.offerPasskey)}, open: true},
+		{op: op{method: "POST", path: "/session/passkey", status: 200, call: with(s.usePasskey)}, open: true},
+		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, open: true},
 		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, open: true},
 		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, open: true},
 	}
@@ -234,4 +240,8 @@ func (s *Server) welcome(ctx context.Context, _ service.Actor, in service.Welcom
 		return nil, s.refused(c, "", err)
 	}
 	return s.began(c, out), nil
+}
+
+func (s *Server) forgot(ctx context.Context, _ service.Actor, in service.ForgotIn) (*service.Said, error) {
+	return s.svc.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
 }
