@@ -3,6 +3,7 @@ import type { ComponentType } from 'preact'
 import { places as account } from './account'
 import { places as jobs } from './jobs'
 import { places as overview } from './overview'
+import { places as people } from './people'
 
 /** A place: a pattern such as /domains/:id and the page that is shown there, which gets the named parts. */
 export interface Place {
@@ -14,4 +15,5 @@ export const places: Place[] = [
   ...overview,
   ...jobs,
   ...account,
+  ...people,
 ]
