@@ -4,6 +4,7 @@ import { places as account } from './account'
 import { places as jobs } from './jobs'
 import { places as overview } from './overview'
 import { places as people } from './people'
+import { places as sent } from './sent'
 
 /** A place: a pattern such as /domains/:id and the page that is shown there, which gets the named parts. */
 export interface Place {
@@ -16,4 +17,5 @@ export const places: Place[] = [
   ...jobs,
   ...account,
   ...people,
+  ...sent,
 ]
