@@ -294,7 +294,7 @@ func FuzzSessionCookie(f *testing.F) {
 		r.Header["Cookie"], r.Header["User-Agent"] = []string{cookie}, []string{agent}
 		w := httptest.NewRecorder()
 		b.server.ServeHTTP(w, r)
-		if w.Code != 401 {
+		if w.Code != 401 && w.Code != 429 { // past a number of bad ones
 			t.Errorf("%q is let in: %d", cookie, w.Code)
 		}
 	})
