@@ -150,6 +150,19 @@ func plainly(err error) error {
 	return err
 }
 
+// openAPICommand prints the OpenAPI document, so that clients can be generated without a server.
+func openAPICommand(c *cli.Context) error {
+	if err := takeNoArguments(c); err != nil {
+		return err
+	}
+	text, err := handlers.OpenAPI()
+	if err != nil {
+		return err
+	}
+	_, err = c.App.Writer.Write(append(text, '\n'))
+	return err
+}
+
 // callCommand calls one operation of the API.
 func callCommand(c *cli.Context) error {
 	if c.Bool("list") {
