@@ -229,6 +229,7 @@ func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler)
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	hs.RegisterOnShutdown(s.api.EndStreams)
 	done := make(chan error, 1)
 	go func() { done <- hs.Serve(ln) }()
 	select {

@@ -28,6 +28,8 @@ type Server struct {
 	Log *slog.Logger
 	Web http.Handler // what is not the API; nil answers 404
 
+	Build string // of the dashboard's script: pages compare it with their own
+
 	svc    *service.Service
 	ops    []op
 	fixed  *httprouter.Router
@@ -44,11 +46,14 @@ type Server struct {
 
 	description func() *description // of the API, made at its first use
 	assistants  *assistants         // at /mcp
+
+	ending  chan struct{} // closed when streams are to end
+	endOnce sync.Once
 }
 
 // New makes the API of a service.
 func New(svc *service.Service) *Server {
-	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now}
+	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now, ending: make(chan struct{})}
 	s.rates = newRates(svc.Config.Limits)
 	s.bad = newBadTokens()
 	s.visits = newRates(service.Limits{})
@@ -182,6 +187,8 @@ func (s *Server) outside(c *call) {
 		s.unsubscribe(c)
 	case strings.HasPrefix(path, "/export/"):
 		s.download(c)
+	case path == streamPath:
+		s.signedIn(c, s.stream)
 	case isDescription(path):
 		s.sendDescription(c)
 	case s.Web == nil || isDiscovery(path):
@@ -189,6 +196,19 @@ func (s *Server) outside(c *call) {
 	default:
 		s.Web.ServeHTTP(c.w, c.r)
 	}
+}
+
+// signedIn answers with the handler those who show a token.
+func (s *Server) signedIn(c *call, answer func(*call)) {
+	if err := s.authenticate(c); err != nil {
+		s.fail(c, err)
+		return
+	}
+	if err := s.rates.count(c, s.now()); err != nil {
+		s.fail(c, err)
+		return
+	}
+	answer(c)
 }
 
 // health says whether the store still takes writes.

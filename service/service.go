@@ -121,6 +121,7 @@ type Service struct {
 	logins  *logins
 	guesses *guesses
 	hub     *hub
+	feeds   *feeds
 	uses    uses
 	poster  *webhooks.Poster
 	zones   *zones
@@ -155,7 +156,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	guard := &webhooks.Guard{AllowPrivate: c.AllowPrivate}
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
-		keys: keys, logins: newLogins(), guesses: newGuesses(), hub: newHub(),
+		keys: keys, logins: newLogins(), guesses: newGuesses(), hub: newHub(), feeds: newFeeds(st),
 		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}

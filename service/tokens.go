@@ -72,14 +72,26 @@ func (s *Service) Authenticate(_ context.Context, token, ip string) (Actor, erro
 	return who, err
 }
 
+func tokenRevoked() *Error {
+	return unauthorized("token_revoked", "This token was revoked. Use another one.")
+}
+
+// tokenStands says why a token is of no use any more.
+func tokenStands(t *store.Token, now time.Time) error {
+	if !t.RevokedAt.IsZero() {
+		return tokenRevoked()
+	}
+	if !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt) {
+		return unauthorized("token_expired", "This token has expired. Make a new one.")
+	}
+	return nil
+}
+
 // actorOf checks that the token still stands, and gives whom it acts for.
 func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (Actor, error) {
 	now := tx.Now()
-	if !t.RevokedAt.IsZero() {
-		return Actor{}, unauthorized("token_revoked", "This token was revoked. Use another one.")
-	}
-	if !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt) {
-		return Actor{}, unauthorized("token_expired", "This token has expired. Make a new one.")
+	if err := tokenStands(t, now); err != nil {
+		return Actor{}, err
 	}
 	u, err := store.Users.Get(tx, t.UserID)
 	if err != nil {
@@ -322,7 +334,7 @@ func (s *Service) putToken(ctx context.Context, t *store.Token) (*TokenCreated, 
 	err := s.Store.Update(func(tx *store.Tx) error {
 		_, err := store.Users.Get(tx, t.UserID)
 		if errors.Is(err, store.ErrNotFound) { // deleted since the request was let in
-			return unauthorized("token_revoked", "This token was revoked. Use another one.")
+			return tokenRevoked()
 		}
 		if err != nil {
 			return err
