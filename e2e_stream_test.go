@@ -80,7 +80,7 @@ func (s *stream) forget() {
 // stops, and waits for none of them.
 func TestStream(t *testing.T) {
 	t.Parallel()
-	i := newInstance(t, generousLimits, "--sandbox")
+	i := newInstance(t, generousLimits)
 	other := i.neighbour()
 	page, theirs := i.listen(), other.listen()
 	domain := i.addDomain("example.test")

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/julienschmidt/httprouter"
+
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -20,12 +22,8 @@ const streamPath = "/session/stream"
 // then `change` with a list of kinds and ids, or `reset` when everything is to be read anew. It ends with the token, and
 // when the server stops. Events of the time in which nobody listened are not told later: after another `hello`
 // everything is to be read anew.
-func (s *Server) stream(c *call) {
-	if c.r.Method != http.MethodGet {
-		s.notAllowed(c, []string{http.MethodGet})
-		return
-	}
-	if err := (&op{name: "the stream", scope: "read", roles: everyone}).permit(c.who); err != nil {
+func (s *Server) stream(c *call, _ httprouter.Params) {
+	if err := c.op.permit(c.who); err != nil {
 		s.fail(c, err)
 		return
 	}
@@ -104,8 +102,6 @@ func newEvents(w http.ResponseWriter) *events { return &events{w, http.NewRespon
 func (e *events) begin(first hello) error {
 	h := e.w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Accel-Buffering", "no") // proxies that hold answers back let this one pass
 	if err := e.conn.SetReadDeadline(time.Time{}); err != nil {
 		return err

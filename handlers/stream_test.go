@@ -36,11 +36,17 @@ func (c *client) listen() *ear {
 
 func listen(t testing.TB, hc *http.Client, url, token string) *ear {
 	t.Helper()
+	return listenBy(t, hc, url, "Authorization", "Bearer "+token)
+}
+
+// listenBy shows who asks in a header field.
+func listenBy(t testing.TB, hc *http.Client, url, field, value string) *ear {
+	t.Helper()
 	r, err := http.NewRequest("GET", url+streamPath, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set(field, value)
 	resp, err := hc.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +135,18 @@ func TestStreamTellsWhatChanges(t *testing.T) {
 	e.hears("inbox", ann)
 	job := b.remove("/v1/email-users/" + ann).is(200).text("job_id")
 	e.hears("job", job)
+}
+
+func TestStreamOfASessionEndsWithIt(t *testing.T) {
+	b := newSandbox(t, nil)
+	web, elsewhere := b.browser().signIn(), b.browser().signIn()
+	one, two := listenBy(t, http.DefaultClient, b.url, "Cookie", web.cookie), listenBy(t, http.DefaultClient, b.url, "Cookie", elsewhere.cookie)
+	web.ask("DELETE", "/session", nil).is(200)
+	one.ends("the owner signs out")
+	two.hears("token", "")
+	elsewhere.ask("DELETE", "/session?everywhere=true", nil).is(200)
+	two.ends("the owner signs out everywhere")
+	web.ask("GET", streamPath, nil).fails(401, "unauthorized")
 }
 
 func TestStreamsOfTenantsAreApart(t *testing.T) {

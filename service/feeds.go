@@ -239,25 +239,3 @@ func (f *Feed) Take() (changes []FeedChange, everything bool) {
 func (f *Feed) sees(c store.Change) bool {
 	return c.User == "" || c.User == f.who.UserID || f.who.Role != "member"
 }
-
-// Stands says why the listener may not listen any more: the token was revoked or has expired, its user is gone, or has
-// another role than when the feed began. It is no use of the token.
-func (s *Service) Stands(_ context.Context, who Actor) error {
-	return s.Store.View(func(tx *store.Tx) error {
-		t, err := store.Tokens.Read(tx, who.TokenID)
-		if errors.Is(err, store.ErrNotFound) {
-			return tokenRevoked()
-		}
-		if err != nil {
-			return err
-		}
-		if err := tokenStands(t, tx.Now()); err != nil {
-			return err
-		}
-		u, err := store.Users.Read(tx, t.UserID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && u.Role != who.Role {
-			return tokenRevoked()
-		}
-		return err
-	})
-}
