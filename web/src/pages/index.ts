@@ -1,6 +1,7 @@
 // The places of the dashboard. Each folder lists its own.
 import type { ComponentType } from 'preact'
 import { places as account } from './account'
+import { places as domains } from './domains'
 import { places as jobs } from './jobs'
 import { places as overview } from './overview'
 import { places as people } from './people'
@@ -15,6 +16,7 @@ export interface Place {
 
 export const places: Place[] = [
   ...overview,
+  ...domains,
   ...jobs,
   ...account,
   ...people,
