@@ -7,6 +7,7 @@ import { Button, Card, Empty, Form, LinkButton, Notice, Page, plural, Show, Tabs
 import { Connected } from './connected'
 import { emptyExtras, Extras, hasExtras, usersOf, type ExtrasForm } from './extras'
 import { Buy } from './buy'
+import { EnterSubmits } from './parts'
 import { proposed, Ways, type Way } from './ways'
 import { namesIn } from './words'
 
@@ -38,8 +39,8 @@ function Own({ account }: { account: Schemas['Account'] }) {
   return (
     <Card title="Which domain?" note="The part of your addresses behind the @. Several at once: one in each line.">
       <Form onSubmit={async () => setNames(namesIn(text))} submit="Go on" disabled={namesIn(text).length === 0}>
-        <TextArea label="Domain" name="domains" value={text} onInput={setText} rows={text.includes('\n') ? 6 : 2} placeholder="example.com" autoFocus mono
-          hint={namesIn(text).length > 1 ? plural(namesIn(text).length, 'domain') : 'You can paste up to 100, with spaces, commas or lines between.'} />
+        <EnterSubmits><TextArea label="Domain" name="domains" value={text} onInput={setText} rows={text.includes('\n') ? 6 : 2} placeholder="example.com" autoFocus mono
+          hint={namesIn(text).length > 1 ? plural(namesIn(text).length, 'domain') : 'You can paste up to 100, with spaces, commas or lines between.'} /></EnterSubmits>
       </Form>
     </Card>
   )

@@ -1,8 +1,9 @@
 // Finding and buying a new domain.
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { call, type Schemas } from '../../api/client'
 import { params } from '../../router'
-import { Badge, Button, Card, Empty, Form, LinkButton, Loading, money, Notice, plural, TextArea, TextField } from '../../ui'
+import { Badge, Button, Card, Empty, failed, Form, LinkButton, Loading, money, Notice, plural, TextArea, TextField } from '../../ui'
+import { EnterSubmits } from './parts'
 import { Purchase } from './purchase'
 import { namesIn } from './words'
 
@@ -33,13 +34,16 @@ export function Buy({ account }: { account: Schemas['Account'] }) {
     setBusy(true)
     await find(text, tlds).then(setFound).finally(() => setBusy(false))
   }
+  useEffect(() => {
+    if (text) void search().catch(failed)
+  }, [])
   return (
     <>
       {!shop && <Notice title="This installation sells no domains.">You can look for free names here and buy one at any registrar; then add it as a domain that you own. The operator can configure a registrar.</Notice>}
       <Card title="Find a name" note="Type the name that you want, some words, or several names, one in each line.">
         <Form onSubmit={search} submit="Search" disabled={text.trim() === ''}>
           <div class="domains-search">
-            <TextArea label="Name or words" name="q" value={text} onInput={setText} rows={text.includes('\n') ? 5 : 1} placeholder="sunny bakery" autoFocus />
+            <EnterSubmits><TextArea label="Name or words" name="q" value={text} onInput={setText} rows={text.includes('\n') ? 5 : 1} placeholder="sunny bakery" autoFocus /></EnterSubmits>
             <TextField label="Endings" name="tlds" value={tlds} onInput={setTlds} placeholder="com, org, io" hint="For ideas. Left empty, the common ones." />
           </div>
         </Form>

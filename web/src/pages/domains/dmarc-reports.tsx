@@ -11,7 +11,7 @@ type Report = Schemas['DMARCReport']
 type Row = Schemas['DMARCRecord']
 
 const mostPages = 5 // of a hundred reports each
-const listed = 20
+const listed = 10
 
 interface Read { reports: Report[]; whole: boolean }
 
@@ -132,6 +132,10 @@ function Share({ part, of }: { part: number; of: number }) {
   return <Badge tone="warn">{Math.round((100 * part) / of)} % passed</Badge>
 }
 
+function newest(a: Report, b: Report): number {
+  return (b.date_begin ?? b.received_at).localeCompare(a.date_begin ?? a.received_at)
+}
+
 function ReportList({ reports }: { reports: Report[] }) {
   const [open, setOpen] = useState<Report>()
   const [all, setAll] = useState(false)
@@ -139,7 +143,7 @@ function ReportList({ reports }: { reports: Report[] }) {
     <section class="stack-tight">
       <h3>The reports</h3>
       <div class="rows domains-boxed">
-        {reports.slice(0, all ? undefined : listed).map((r) => (
+        {[...reports].sort(newest).slice(0, all ? undefined : listed).map((r) => (
           <ReportRow key={r.id} org={r.org_name} begin={r.date_begin ?? r.received_at} trusted={r.authenticated} onOpen={() => setOpen(r)}
             text={plural(r.totals.messages, 'message')} bad={r.totals.failed > 0 ? `${count(r.totals.failed)} failed` : undefined} />
         ))}

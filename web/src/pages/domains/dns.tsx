@@ -22,7 +22,7 @@ export function Dns({ domain: d, reload }: TabProps) {
     <>
       {d.dns_provider === 'builtin' && <Nameservers domain={d} status={status.data} reload={reload} />}
       <Card flush title="Records" actions={<Button small icon="refresh" onClick={look}>Check now</Button>}
-        note={<>{introOf(d)} {status.data?.checked_at && <>Looked at <Time of={status.data.checked_at} />{status.data.next_check_at && <>, next <Time of={status.data.next_check_at} /></>}.</>}</>}>
+        note={<>{introOf(d)} {status.data?.checked_at && <>Last look: <Time of={status.data.checked_at} />{status.data.next_check_at && <>; the next: <Time of={status.data.next_check_at} /></>}.</>}</>}>
         <Show of={status} lines={6}>{(s) => <Records status={s} domain={d} />}</Show>
       </Card>
       {d.dns_provider === 'manual' && <ByHand domain={d} />}

@@ -104,7 +104,7 @@ function Row({ domain: d }: { domain: Domain }) {
       <span class="domains-row-text small muted">{text}</span>
       <span class="domains-row-about small muted">
         <span>{d.dns_provider === 'builtin' ? '' : providerNames[d.dns_provider]}</span>
-        <span class="nowrap">{plural(d.email_users_count, 'mailbox', 'mailboxes')}</span>
+        <span class="nowrap">{d.email_users_count === 0 ? 'No mailboxes' : plural(d.email_users_count, 'mailbox', 'mailboxes')}</span>
       </span>
       <Icon name="next" />
     </a>

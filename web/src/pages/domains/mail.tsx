@@ -46,7 +46,7 @@ function CatchAll({ domain: d, reload }: TabProps) {
   }
   return (
     <Card title="Catch-all" note={`Takes mail to every address of ${d.domain_unicode} that has no mailbox.`}>
-      <Form onSubmit={() => save(address.trim())} submit="Save" disabled={address.trim() === '' || address.trim() === d.catch_all} actions={d.catch_all && <Button onClick={() => save(null)}>Take it away</Button>}>
+      <Form onSubmit={() => save(address.trim())} submit="Save" disabled={address.trim() === '' || address.trim() === d.catch_all} actions={d.catch_all && <Button onClick={() => save(null)}>Remove</Button>}>
         <TextField label="Deliver to" name="catch_all" type="email" value={address} onInput={setAddress} placeholder={`hello@${d.domain}`} list={boxes.data?.data.map((b) => b.email)} hint="Handy for a new domain; it also catches spam to made-up addresses." />
       </Form>
     </Card>
@@ -66,8 +66,8 @@ function Forward({ domain: d, reload }: TabProps) {
     await reload()
   }
   return (
-    <Card title="Forward" note="Sends on, to somewhere else, what neither a mailbox nor the catch-all takes.">
-      <Form onSubmit={save} submit="Save" disabled={address.trim() === '' || address.trim() === d.forward_address} actions={d.forward_address && <Button onClick={remove}>Take it away</Button>}>
+    <Card title="Forward" note="Sends on what neither a mailbox nor the catch-all takes.">
+      <Form onSubmit={save} submit="Save" disabled={address.trim() === '' || address.trim() === d.forward_address} actions={d.forward_address && <Button onClick={remove}>Remove</Button>}>
         <TextField label="Forward to" name="forward_address" type="email" value={address} onInput={setAddress} placeholder="me@example.com" hint="An address at another domain. No copy is kept here." />
       </Form>
     </Card>
@@ -118,7 +118,7 @@ function Redirect({ domain: d, reload }: TabProps) {
   }
   return (
     <Card title="Web redirect" note={`Where browsers go that open ${d.domain_unicode} or www.${d.domain_unicode}.`}>
-      <Form onSubmit={save} submit={d.redirect_url ? 'Save anew' : 'Save'} disabled={url.trim() === ''} actions={d.redirect_url && <Button onClick={remove}>Take it away</Button>}>
+      <Form onSubmit={save} submit={d.redirect_url ? 'Save anew' : 'Save'} disabled={url.trim() === ''} actions={d.redirect_url && <Button onClick={remove}>Remove</Button>}>
         <TextField label="Redirect to" name="redirect_url" type="url" value={url} onInput={setUrl} placeholder="https://www.example.com/" />
         <Check checked={permanent} onChange={setPermanent} label="For good" hint="Browsers and search engines remember it (301). Otherwise they ask each time (302)." />
         <Check checked={path} onChange={setPath} label="Keep the rest of the address" hint={`${d.domain_unicode}/page leads to …/page.`} />

@@ -49,7 +49,7 @@ export function Step({ tone, title, children, actions }: { tone: Exclude<Tone, '
 
 function SetNameservers({ domain: d, reload }: TabProps) {
   const [found, setFound] = useState<NsCheck>()
-  const provider = useQuery('check_provider', { domain: d.domain }, { kinds: [] })
+  const provider = useQuery('check_provider', { domain: d.domain }, { kinds: [], when: d.ns_status !== 'verified' })
   const check = async () => {
     const { domains } = await call('check_nameservers', { domains: [d.domain] })
     setFound(domains[0])
@@ -57,6 +57,14 @@ function SetNameservers({ domain: d, reload }: TabProps) {
     await reload()
   }
   const at = provider.data?.registrar
+  if (d.ns_status === 'verified') {
+    return (
+      <Step tone="info" title="The nameservers lead here. Now set the rest up" actions={can('check_nameservers') && <Button look="primary" icon="next" onClick={check}>Go on</Button>}>
+        <p class="muted">Mailstead makes the keys and records, and opens the domain for mail. This takes some seconds.</p>
+        <details><summary class="muted">Which nameservers?</summary><CopyFields of={serversOf(d)} /></details>
+      </Step>
+    )
+  }
   return (
     <Step tone="warn" title="Set these nameservers at your registrar" actions={can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>I have set them, check now</Button>}>
       <ol class="domains-how">
@@ -64,11 +72,15 @@ function SetNameservers({ domain: d, reload }: TabProps) {
         <li>Find “Nameservers” or “DNS” in the settings of the domain, and choose your own or custom nameservers.</li>
         <li>Replace all that are there by these:</li>
       </ol>
-      <CopyFields of={d.nameservers.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />
+      <CopyFields of={serversOf(d)} />
       {found && !found.verified && <Found expected={found.nameservers} actual={found.current_ns} message={found.message} />}
       <p class="muted small">Registrars need some minutes to pass the change on; some need a day. A website or other mail on this domain needs its records here too: add them under <a href={`/domains/${d.id}/records`}>Own records</a> before you switch.</p>
     </Step>
   )
+}
+
+function serversOf(d: Domain): [string, string][] {
+  return d.nameservers.map((ns, i) => [`Nameserver ${i + 1}`, ns])
 }
 
 /** What the DNS says instead of what it should. */
@@ -97,9 +109,9 @@ function AddRecords({ domain: d, reload }: TabProps) {
   const first = records.find((r) => !r.verified)
   const also = records.filter((r) => !r.verified).length - 1
   return (
-    <Step tone="warn" title={first ? `Add this ${first.type} record at your DNS provider` : 'All records are there'}
+    <Step tone={first ? 'warn' : 'info'} title={first ? `Add this ${first.type} record at your DNS provider` : 'All records are there. Now open it for mail'}
       actions={<>
-        {can('verify_dns') && <Button look="primary" icon="refresh" onClick={verify}>I have added it, check now</Button>}
+        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? 'I have added it, check now' : 'Go on'}</Button>}
         {also > 0 && <LinkButton href={`/domains/${d.id}/dns`}>See the other {also}</LinkButton>}
       </>}>
       {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} /></>}
@@ -124,7 +136,7 @@ function Broken({ domain: d, reload }: TabProps) {
       {d.job_id && <LinkButton href={'/jobs/' + d.job_id}>See what was done</LinkButton>}
     </>}>
       <p>{d.error?.message ?? 'It ended with an error.'}</p>
-      {d.error?.code === 'ns_timeout' && <CopyFields of={d.nameservers.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />}
+      {d.error?.code === 'ns_timeout' && <CopyFields of={serversOf(d)} />}
       <p class="muted small">Setting it up again goes on where it ended. Nothing is bought twice, and what is there stays.</p>
     </Step>
   )
@@ -147,7 +159,7 @@ function Mend({ domain: d, reload }: TabProps) {
       <LinkButton href={`/domains/${d.id}/dns`}>{others > 0 ? `See ${plural(others, 'other problem')}` : 'See all records'}</LinkButton>
     </>}>
       <p>{issue.message}{bad && <> Mail has been at risk since <Time of={d.dns_health.failing_since} form="at" />.</>}</p>
-      {issue.purpose === 'NS' && <CopyFields of={d.nameservers.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />}
+      {issue.purpose === 'NS' && <CopyFields of={serversOf(d)} />}
       {issue.purpose === 'NS' && status.data && <Found expected={status.data.nameservers.expected} actual={status.data.nameservers.actual} />}
       {record && <><p class="muted small">{adviceOf(record, d.dns_provider)}</p><RecordFields record={record} domain={d} found /></>}
     </Step>
@@ -176,7 +188,7 @@ function AllWell({ domain: d }: { domain: Domain }) {
   }
   return (
     <Step tone="ok" title="Everything is in order">
-      <p class="muted">{d.dns_provider === 'external' ? 'Its DNS and its mail are hosted elsewhere.' : <>Its records were last looked at <Time of={d.dns_health.checked_at} none="not yet" />; that is done every hour.</>}</p>
+      <p class="muted">{d.dns_provider === 'external' ? 'Its DNS and its mail are hosted elsewhere.' : <>Its records are looked at every hour. The last look: <Time of={d.dns_health.checked_at} none="not yet" />.</>}</p>
     </Step>
   )
 }

@@ -18,6 +18,17 @@ export function CopyFields({ of }: { of: [name: string, value: string, note?: Co
   )
 }
 
+/** Around a text area that mostly holds one line: the Enter key submits the form, unless there are several. */
+export function EnterSubmits({ children }: { children: ComponentChildren }) {
+  const press = (e: KeyboardEvent) => {
+    const area = e.target
+    if (e.key !== 'Enter' || e.shiftKey || e.isComposing || !(area instanceof HTMLTextAreaElement) || area.value.includes('\n')) return
+    e.preventDefault()
+    area.form?.requestSubmit()
+  }
+  return <div onKeyDown={press}>{children}</div>
+}
+
 /** Of an MX, values begin with the priority, which most providers ask for in a field of its own. */
 function split(r: DnsRecord): [priority: string | undefined, value: string] {
   const at = r.expected.indexOf(' ')

@@ -47,7 +47,7 @@ function RecordList({ domain: d }: { domain: Domain }) {
 function RecordTable({ records, domain: d, onEdit, reload }: { records: OwnRecord[]; domain: Domain; onEdit: (r: OwnRecord) => void; reload: () => Promise<void> }) {
   return (
     <div class="table-wrap">
-      <table class="table folds">
+      <table class="table folds domains-middle">
         <thead><tr><th>Name</th><th>Type</th><th>Value</th><th>Lifetime</th><th>State</th><th><span class="visually-hidden">Actions</span></th></tr></thead>
         <tbody>
           {records.map((r) => (

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 import { Badge, Card, Copyable, count, Facts, Icon, Show, Time } from '../../ui'
 import type { TabProps } from './domain'
 import { useDnsStatus } from './status'
-import { providerNames, purposeOf, type DnsStatus, type Domain } from './words'
+import { byNeed, providerNames, purposeOf, type DnsStatus, type Domain } from './words'
 
 export function Overview({ domain: d }: TabProps) {
   return (
@@ -25,14 +25,14 @@ function Elsewhere() {
 function Checks({ domain: d }: { domain: Domain }) {
   const status = useDnsStatus(d)
   return (
-    <Card title="What the world sees" note={status.data?.checked_at && <>Looked at <Time of={status.data.checked_at} /></>} actions={<a href={`/domains/${d.id}/dns`}>All records</a>} flush>
+    <Card title="What the world sees" note={status.data?.checked_at && <>Last look: <Time of={status.data.checked_at} /></>} actions={<a href={`/domains/${d.id}/dns`}>All records</a>} flush>
       {d.status === 'deleting' ? <p class="line muted">It is being deleted.</p> : <Show of={status} lines={5}>{(s) => <CheckList status={s} domain={d} />}</Show>}
     </Card>
   )
 }
 
 function CheckList({ status: s, domain: d }: { status: DnsStatus; domain: Domain }) {
-  const purposes = [...new Set(s.records.map((r) => r.purpose))]
+  const purposes = [...new Set(byNeed(s.records).map((r) => r.purpose))]
   return (
     <div class="rows">
       {s.nameservers.expected.length > 0 && (

@@ -9,6 +9,8 @@ import type { Domain } from './words'
 
 type Report = Schemas['TLSReport']
 
+const listed = 10
+
 export function TlsReports({ domain: d, range }: { domain: Domain; range: Range }) {
   const pages = usePages('list_tls_reports', { domain_id: d.id, limit: 100, date_from: range.from, date_to: range.to, org: range.org || undefined }, (r) => r.id, { kinds: ['inbox'] })
   return (
@@ -23,8 +25,10 @@ export function TlsReports({ domain: d, range }: { domain: Domain; range: Range 
 
 function Figures({ reports, range, more, loadMore }: { reports: Report[]; range: Range; more: boolean; loadMore: () => void }) {
   const [open, setOpen] = useState<Report>()
+  const [all, setAll] = useState(false)
   const good = reports.reduce((n, r) => n + r.totals.successful, 0), bad = reports.reduce((n, r) => n + r.totals.failed, 0)
   const days = daysOf(range)
+  const sorted = [...reports].sort((a, b) => (b.date_begin ?? b.received_at).localeCompare(a.date_begin ?? a.received_at))
   const of = (pick: (r: Report) => number) => days.map((day) => reports.filter((r) => (r.date_begin ?? r.received_at).slice(0, 10) === day).reduce((n, r) => n + pick(r), 0))
   return (
     <div class="stack">
@@ -35,9 +39,9 @@ function Figures({ reports, range, more, loadMore }: { reports: Report[]; range:
       </div>
       <Chart label="Connections by day" height={160} days={days} series={[{ name: 'Encrypted', values: of((r) => r.totals.successful), color: '--ok', fill: true }, { name: 'Failed', values: of((r) => r.totals.failed), color: '--bad' }]} />
       <div class="rows domains-boxed">
-        {reports.map((r) => <ReportRow key={r.id} org={r.org_name} begin={r.date_begin ?? r.received_at} trusted={r.authenticated} onOpen={() => setOpen(r)} text={plural(r.totals.successful + r.totals.failed, 'connection')} bad={r.totals.failed > 0 ? `${count(r.totals.failed)} failed` : undefined} />)}
+        {sorted.slice(0, all ? undefined : listed).map((r) => <ReportRow key={r.id} org={r.org_name} begin={r.date_begin ?? r.received_at} trusted={r.authenticated} onOpen={() => setOpen(r)} text={plural(r.totals.successful + r.totals.failed, 'connection')} bad={r.totals.failed > 0 ? `${count(r.totals.failed)} failed` : undefined} />)}
       </div>
-      {more && <div><Button small onClick={loadMore}>Show more</Button></div>}
+      {(more || !all && sorted.length > listed) && <div><Button small onClick={all ? loadMore : () => setAll(true)}>Show more</Button></div>}
       {open && <ReportDialog report={open} onClose={() => setOpen(undefined)} />}
     </div>
   )

@@ -92,9 +92,16 @@ export function adviceOf(r: DnsRecord, provider: Provider): string {
   return `Change the ${r.type} record to this value.`
 }
 
+const order = ['MX', 'SPF', 'DKIM', 'DMARC', 'A']
+
+function rank(purpose: string): number {
+  const at = order.indexOf(purpose)
+  return at < 0 ? order.length : at
+}
+
 /** Records in the order in which they matter: what mail needs and lacks comes first. */
 export function byNeed(records: DnsRecord[]): DnsRecord[] {
-  const weight = (r: DnsRecord) => (r.verified ? 2 : r.critical && r.error !== 'lookup_failed' ? 0 : 1)
+  const weight = (r: DnsRecord) => (r.verified ? 200 : r.critical && r.error !== 'lookup_failed' ? 0 : 100) + rank(r.purpose)
   return [...records].sort((a, b) => weight(a) - weight(b))
 }
 
