@@ -111,6 +111,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 	c := &call{w: w, r: r, id: s.requestID(r)}
 	w.Header().Set("X-Request-Id", c.id)
 	defer s.recover(c, w)
+	if strings.HasPrefix(r.URL.Path, viewPath) {
+		s.view(c, identify)
+		return
+	}
 	if !isAPI(r.URL.Path) && r.URL.Path != mcpPath {
 		s.outside(c)
 		return
@@ -182,6 +186,8 @@ func (s *Server) outside(c *call) {
 		s.unsubscribe(c)
 	case strings.HasPrefix(path, "/export/"):
 		s.download(c)
+	case strings.HasPrefix(path, imagePath):
+		s.sendImage(c)
 	case isDescription(path):
 		s.sendDescription(c)
 	case s.Web == nil || isDiscovery(path):
