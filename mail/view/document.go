@@ -62,7 +62,7 @@ func page(o Options, body []byte, class string, styles []byte, coloured bool) *D
 	var out bytes.Buffer
 	out.Grow(len(sheet) + len(body) + 1024)
 	out.WriteString("<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">" +
-		"<title>" + html.EscapeString(o.Title) + "</title><style>" + sheet + "</style></head>\n<body" + class + ">\n")
+		"<title>" + html.EscapeString(o.Title) + "</title><style>" + sheet + "</style></head>\n<body" + class + ">") // no line end within, which plain text would show
 	out.Write(body)
 	if len(bytes.TrimSpace(body)) == 0 {
 		out.WriteString(isVoid)
@@ -70,7 +70,7 @@ func page(o Options, body []byte, class string, styles []byte, coloured bool) *D
 	if o.More {
 		out.WriteString(goesOn)
 	}
-	out.WriteString("\n</body></html>\n")
+	out.WriteString("</body></html>")
 	return &Document{HTML: out.Bytes(), StyleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:])}
 }
 

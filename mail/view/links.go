@@ -102,7 +102,10 @@ func linkTarget(href string) (target, host string) {
 }
 
 // hostForm finds what people read as a host: after http:// or www., or a name that stands alone.
-var hostForm = regexp.MustCompile(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://)?((?:[\p{L}\p{N}_-]+\.)+\p{L}+)`)
+var hostForm = regexp.MustCompile(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://|www\.)?((?:[\p{L}\p{N}_-]+\.)+\p{L}+)`)
+
+// stops are the full stops of other scripts, which browsers read as dots in a host (IDNA, UTS 46).
+var stops = strings.NewReplacer("\u3002", ".", "\uff61", ".")
 
 // misleads reports whether a link's text names a host that belongs to others than the one it leads to. A target with a user
 // name is made to be read wrong.
@@ -110,7 +113,7 @@ func misleads(text, target, host string) bool {
 	if u, err := url.Parse(target); err != nil || u.User != nil {
 		return true
 	}
-	for _, m := range hostForm.FindAllStringSubmatch(norm.NFKC.String(turned.Replace(text)), 8) {
+	for _, m := range hostForm.FindAllStringSubmatch(stops.Replace(norm.NFKC.String(turned.Replace(text))), 8) {
 		shown, err := idna.ToASCII(strings.ToLower(m[2]))
 		if err != nil {
 			return true

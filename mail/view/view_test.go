@@ -72,8 +72,8 @@ func TestStyleSheets(t *testing.T) {
 
 func bodyOf(d *Document) string {
 	_, rest, _ := strings.Cut(string(d.HTML), "<body")
-	_, rest, _ = strings.Cut(rest, ">\n")
-	rest, _, _ = strings.Cut(rest, "\n</body>")
+	_, rest, _ = strings.Cut(rest, ">")
+	rest, _, _ = strings.Cut(rest, "</body>")
 	return rest
 }
 
@@ -125,6 +125,8 @@ func TestLinks(t *testing.T) {
 		`<a href="https://evil.test/"><b>a</b>.com</a>`:              `<a href="https://evil.test/` + after + ` title="evil.test" class="odd"><b>a</b>.com</a>`,
 		`<a href="https://evil.test/">Node.js</a>`:                   `<a href="https://evil.test/` + after + ` title="evil.test">Node.js</a>`,
 		`<a href="https://evil.test/">http://node.js</a>`:            `<a href="https://evil.test/` + after + ` title="evil.test" class="odd">http://node.js</a>`,
+		`<a href="https://evil.test/">www.bank.example</a>`:          `<a href="https://evil.test/` + after + ` title="evil.test" class="odd">www.bank.example</a>`,
+		`<a href="https://evil.test/">ａ。com</a>`:                     `<a href="https://evil.test/` + after + ` title="evil.test" class="odd">ａ。com</a>`,
 		`<a href="https://a.com@evil.test/">x</a>`:                   `<a href="https://a.com@evil.test/` + after + ` title="evil.test" class="odd">x</a>`,
 		`<a href="https://bücher.test/">x</a>`:                       `<a href="https://b%C3%BCcher.test/` + after + ` title="xn--bcher-kva.test">x</a>`,
 		"<a href=\"https://evil.test/\">\u202emoc.a\u202c</a>":       `<a href="https://evil.test/` + after + ` title="evil.test">moc.a</a>`,
