@@ -13,15 +13,11 @@ import (
 )
 
 const (
-	viewPath  = "/session/view/"  // {user_id}/{uid}
+	viewPath  = "/session/view/{user_id}/{uid}"
 	imagePath = "/session/image/" // the token of an image
 
-	viewMethods = "GET, HEAD"
-	imageWrite  = time.Minute // for how long a client may take an image
+	imageWrite = time.Minute // for how long a client may take an image
 )
-
-// viewOp is who may see a message as a document: whoever may read it in /v1.
-var viewOp = op{name: "view_message", scope: "read", roles: everyone}
 
 // viewPolicy is what a document of a message may do: nothing but have one style sheet, show images that lead here, and open
 // links in windows of their own. It has no origin, so that it is nobody, even here.
@@ -30,33 +26,13 @@ func viewPolicy(styleHash string) string {
 		"frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 }
 
-// view answers under viewPath, by the rates and rules of /v1.
-func (s *Server) view(c *call, identify func(*call) error) {
-	if err := identify(c); err != nil {
-		s.fail(c, err)
-		return
-	}
-	if err := s.rates.count(c, s.now()); err != nil {
-		s.fail(c, err)
-		return
-	}
-	userID, uid, _ := strings.Cut(strings.TrimPrefix(c.r.URL.Path, viewPath), "/")
-	s.viewMessage(c, httprouter.Params{{Key: "user_id", Value: userID}, {Key: "uid", Value: uid}})
-}
-
 // viewMessage shows a message as a document for a frame. The frame has no scripts, so that it cannot tell how high it is: it
 // scrolls within itself. Header fields say how many images lie elsewhere (X-Images-Remote), how many of these the document
 // only keeps a place for (X-Images-Held), and how many that nobody would see are left out (X-Images-Trackers).
 func (s *Server) viewMessage(c *call, ps httprouter.Params) {
 	h := c.w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
-	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
-		s.notAllowed(c, strings.Split(viewMethods, ", "))
-		return
-	}
-	if err := viewOp.permit(c.who); err != nil {
+	if err := c.op.permit(c.who); err != nil {
 		s.fail(c, err)
 		return
 	}

@@ -23,6 +23,12 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
+// viewOf is where a message is shown.
+func viewOf(userID string, uid uint32) string { return fmt.Sprintf("/session/view/%s/%d", userID, uid) }
+
+// look asks for a document as the dashboard's frame does.
+func (b *browser) look(path string) *reply { b.t.Helper(); return b.ask("GET", path, nil) }
+
 const png = "\x89PNG\r\n\x1a\n"
 
 // TestViewMessage: the document goes out with a policy that lets nothing run, to whoever may read the message.
@@ -30,8 +36,8 @@ func TestViewMessage(t *testing.T) {
 	b := newSandbox(t, nil)
 	id := b.box("ann")
 	uid := b.Put(t, "ann@boxes.test", letter, mail{})
-	path := fmt.Sprintf("%s%s/%d", viewPath, id, uid)
-	r := b.get(path).is(200)
+	path, web := viewOf(id, uid), b.browser().signIn()
+	r := web.look(path).is(200)
 	if !strings.Contains(string(r.raw), "<p>Hello <b>Ann</b></p>") || strings.Contains(string(r.raw), "script") {
 		t.Errorf("document is %s", r.raw)
 	}
@@ -49,10 +55,10 @@ func TestViewMessage(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if head := b.do("HEAD", path, nil).is(200); len(head.raw) > 0 || head.header.Get("X-Images-Held") != "0" {
+	if head := web.ask("HEAD", path, nil).is(200); len(head.raw) > 0 || head.header.Get("X-Images-Held") != "0" {
 		t.Errorf("HEAD answered %d bytes, %v", len(head.raw), head.header)
 	}
-	if dark := b.get(path + "?theme=dark&images=1").is(200); !strings.Contains(string(dark.raw), "color-scheme:dark") {
+	if dark := web.look(path + "?theme=dark&images=1").is(200); !strings.Contains(string(dark.raw), "color-scheme:dark") {
 		t.Errorf("not dark: %s", dark.raw)
 	}
 	if seen := b.get(fmt.Sprintf("/v1/email-users/%s/inbox/%d", id, uid)); seen.text("is_read") != "false" {
@@ -62,23 +68,28 @@ func TestViewMessage(t *testing.T) {
 
 func TestViewMessageRefuses(t *testing.T) {
 	b := newSandbox(t, nil)
-	path := fmt.Sprintf("%s%s/%d", viewPath, b.box("ann"), b.Put(t, "ann@boxes.test", letter, mail{}))
-	b.get(path+"?images=2").fails(400, "validation_error")
-	b.get(path+"?theme=%zz").fails(400, "validation_error")
-	b.get(path+"9").fails(404, "not_found")
-	b.get(path+"/x").fails(404, "not_found")
-	b.get(viewPath+"none/1").fails(404, "not_found")
-	b.get(viewPath).fails(404, "not_found")
-	b.post(path, "{}").fails(405, "method_not_allowed")
-	b.with("").get(path).fails(401, "unauthorized")
-	b.with(b.Account(t, "else@example.test").Token).get(path).fails(404, "not_found")
-	b.with(b.Token(t, b.Owner.AccountID, "member", "read")).get(path).is(200)
+	web := b.browser().signIn()
+	path := viewOf(b.box("ann"), b.Put(t, "ann@boxes.test", letter, mail{}))
+	web.look(path+"?images=2").fails(400, "validation_error")
+	web.look(path+"?theme=%zz").fails(400, "validation_error")
+	web.look(path+"9").fails(404, "not_found")
+	web.look(path+"/x").fails(404, "not_found")
+	web.look("/session/view/none/1").fails(404, "not_found")
+	web.look("/session/view/").fails(404, "not_found")
+	web.ask("POST", path, "{}").fails(405, "method_not_allowed")
+	b.browser().look(path).fails(401, "unauthorized")
+	b.get(path).fails(401, "unauthorized") // by a token
+	b.Account(t, "else@example.test")
+	other := b.browser()
+	other.ask("POST", "/session", map[string]string{"email": "else@example.test", "password": "correct horse"}).is(200)
+	other.look(path).fails(404, "not_found")
+	web.look(path).is(200)
 }
 
 // TestViewHostile: every message of the corpus is shown by the same policy, with the images in it that are images.
 func TestViewHostile(t *testing.T) {
 	b := newSandbox(t, nil)
-	id := b.box("ann")
+	id, web := b.box("ann"), b.browser().signIn()
 	names, err := filepath.Glob("../mail/view/testdata/hostile/*.eml")
 	if err != nil || len(names) < 30 {
 		t.Fatalf("%d messages, %v", len(names), err)
@@ -89,9 +100,8 @@ func TestViewHostile(t *testing.T) {
 			t.Fatal(err)
 		}
 		uid := b.Put(t, "ann@boxes.test", strings.ReplaceAll(string(raw), "\r\n", "\n"), mail{})
-		path := fmt.Sprintf("%s/%d", id, uid)
 		for _, how := range []string{"?images=0", "?images=1&theme=dark"} {
-			r := b.get(viewPath + path + how).is(200)
+			r := web.look(viewOf(id, uid) + how).is(200)
 			if bad := harmful(r.raw); bad != "" {
 				t.Errorf("%s: %s in %s", name, bad, r.raw)
 			}
@@ -147,12 +157,12 @@ func pictured(body string) string {
 // TestInnerImages: images of the message itself are shown without a cookie, as what their bytes are.
 func TestInnerImages(t *testing.T) {
 	b := newSandbox(t, nil)
-	id := b.box("ann")
+	id, web := b.box("ann"), b.browser().signIn()
 	// Put makes line ends of mail of all line feeds, so that the image has its own in base64.
 	text := strings.Replace(pictured(`<img src="cid:one%40x"><img src="cid:two"><img src="cid:three"><img src="cid:four">`),
 		"<one@x>\n\n\x89PNG\x0d\x0a\x1a\x0arest", "<one@x>\nContent-Transfer-Encoding: base64\n\niVBORw0KGgo=", 1)
 	uid := b.Put(t, "ann@boxes.test", text, mail{})
-	images := imagesOf(b.get(fmt.Sprintf("%s%s/%d", viewPath, id, uid)).is(200))
+	images := imagesOf(web.look(viewOf(id, uid)).is(200))
 	if len(images) != 2 {
 		t.Fatalf("images are %v", images)
 	}
@@ -236,7 +246,7 @@ func TestRemoteImages(t *testing.T) {
 		c.RootCAs = x509.NewCertPool()
 		c.RootCAs.AddCert(g.Certificate())
 	})
-	id := b.box("ann")
+	id, web := b.box("ann"), b.browser().signIn()
 	want := map[string]int{
 		"/ok.png": 200, "/avif": 200, "/exact": 200, "/r1": 200, "/r0": 422, "/clear": 422, "/meta": 422,
 		"/page": 422, "/svg": 422, "/empty": 422, "/none": 422, "/large": 422,
@@ -247,13 +257,13 @@ func TestRemoteImages(t *testing.T) {
 		fmt.Fprintf(&body, "<img src=%q>", g.URL+path+"#x")
 	}
 	uid := b.Put(t, "ann@boxes.test", pictured(body.String()+`<img width=1 height=1 src="https://far.test/t">`), mail{})
-	view := fmt.Sprintf("%s%s/%d", viewPath, id, uid)
+	view := viewOf(id, uid)
 
-	held := b.get(view).is(200)
+	held := web.look(view).is(200)
 	if n := fmt.Sprint(len(want)); held.header.Get("X-Images-Held") != n || held.header.Get("X-Images-Remote") != n || held.header.Get("X-Images-Trackers") != "1" || len(imagesOf(held)) > 0 {
 		t.Errorf("held: %v", held.header)
 	}
-	shown := b.get(view + "?images=1").is(200)
+	shown := web.look(view + "?images=1").is(200)
 	images := imagesOf(shown)
 	if shown.header.Get("X-Images-Held") != "0" || len(images) != len(want) || len(g.asked) > 0 || bytes.Contains(shown.raw, []byte(g.URL)) {
 		t.Fatalf("shown: %v, %d images, %d asked", shown.header, len(images), len(g.asked))
@@ -282,9 +292,9 @@ func TestEndlessImage(t *testing.T) {
 		c.RootCAs = x509.NewCertPool()
 		c.RootCAs.AddCert(g.Certificate())
 	})
-	id := b.box("ann")
+	id, web := b.box("ann"), b.browser().signIn()
 	uid := b.Put(t, "ann@boxes.test", pictured(fmt.Sprintf("<img src=%q>", g.URL+"/endless")), mail{})
-	images := imagesOf(b.get(fmt.Sprintf("%s%s/%d?images=1", viewPath, id, uid)).is(200))
+	images := imagesOf(web.look(viewOf(id, uid) + "?images=1").is(200))
 	resp, err := http.Get(b.url + images[0])
 	if err != nil {
 		t.Fatal(err)
@@ -299,9 +309,9 @@ func TestEndlessImage(t *testing.T) {
 // TestPrivateImages: without leave for private addresses no image at one is linked.
 func TestPrivateImages(t *testing.T) {
 	b := newSandbox(t, func(c *service.Config) { c.AllowPrivate = false })
-	id := b.box("ann")
+	id, web := b.box("ann"), b.browser().signIn()
 	uid := b.Put(t, "ann@boxes.test", pictured(`<img src="https://127.0.0.1/a.png"><img src="https://router.lan/b.png"><img src="https://u:p@far.test/c.png">`), mail{})
-	r := b.get(fmt.Sprintf("%s%s/%d?images=1", viewPath, id, uid)).is(200)
+	r := web.look(viewOf(id, uid) + "?images=1").is(200)
 	if images := imagesOf(r); len(images) > 0 || r.header.Get("X-Images-Held") != "3" {
 		t.Errorf("images %v, %v", images, r.header)
 	}
