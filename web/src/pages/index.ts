@@ -5,6 +5,7 @@ import { places as jobs } from './jobs'
 import { places as overview } from './overview'
 import { places as people } from './people'
 import { places as sent } from './sent'
+import { places as webhooks } from './webhooks'
 
 /** A place: a pattern such as /domains/:id and the page that is shown there, which gets the named parts. */
 export interface Place {
@@ -18,4 +19,5 @@ export const places: Place[] = [
   ...account,
   ...people,
   ...sent,
+  ...webhooks,
 ]

@@ -67,7 +67,7 @@ function Details({ of: m }: { of: Detail }) {
 
 function Attempts({ of: m }: { of: Detail }) {
   return (
-    <Card title={plural(m.attempts, 'attempt')} note={m.attempts > m.attempts_log.length ? `The newest ${m.attempts_log.length}.` : undefined}>
+    <Card title={plural(m.attempts, 'attempt')} note={m.attempts_log.length > 0 && m.attempts > m.attempts_log.length ? `The newest ${m.attempts_log.length}.` : undefined}>
       {m.attempts_log.length === 0 ? <p class="muted">{m.last_response ?? 'None was needed yet.'}</p> : (
         <ol class="sent-attempts" reversed>{m.attempts_log.toReversed().map((a, i) => <One key={i} attempt={a} />)}</ol>
       )}
