@@ -200,7 +200,7 @@ func (b *bouncer) sendmail() {
 		b.t.Fatal(err)
 	}
 	j.file("/etc/hosts", "127.0.0.1 localhost\n127.0.0.2 mx.far.test "+host+"\n") // else it sleeps for a minute
-	j.file("/etc/resolv.conf", "nameserver 127.0.0.2\n")                         // nobody
+	j.file("/etc/resolv.conf", "nameserver 127.0.0.2\n")                          // nobody
 	b.dir = j.dir()
 	if err := os.Mkdir(filepath.Join(b.dir, "queue"), 0o700); err != nil {
 		b.t.Fatal(err)
