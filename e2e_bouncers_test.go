@@ -185,6 +185,7 @@ const sendmailMC = "include(`/usr/share/sendmail/cf/m4/cf.m4')\n" +
 	"OSTYPE(`linux')\n" +
 	"define(`confDOMAIN_NAME', `mx.far.test')\ndefine(`confDONT_BLAME_SENDMAIL', `TrustStickyBit,GroupWritableDirPathSafe,MapInUnsafeDirPath')\n" +
 	"define(`confTO_QUEUERETURN', `3s')\ndefine(`confTO_QUEUEWARN', `1s')\ndefine(`confTO_IDENT', `0')\ndefine(`confMIN_QUEUE_AGE', `0')\n" +
+	"define(`confQUEUE_LA', `1000')\ndefine(`confREFUSE_LA', `1000')\n" + // a busy machine is no reason to wait
 	"define(`QUEUE_DIR', `%[1]s/queue')\ndefine(`STATUS_FILE', `')\ndefine(`confPID_FILE', `%[1]s/pid')\ndefine(`ALIAS_FILE', `')\n" +
 	"define(`ESMTP_MAILER_ARGS', `TCP $h %[4]s')\ndefine(`RELAY_MAILER_ARGS', `TCP $h %[3]s')\n" +
 	"FEATURE(`no_default_msa')\nFEATURE(`nocanonify')\nFEATURE(`promiscuous_relay')\nFEATURE(`accept_unresolvable_domains')\n" +
