@@ -124,6 +124,7 @@ type Service struct {
 	spent     *throttle // challenges that passkeys have answered
 	forgotten *throttle // questions for a new password, by address and network
 	hub       *hub
+	feeds     *feeds
 	uses      uses
 	poster    *webhooks.Poster
 	zones     *zones
@@ -145,6 +146,7 @@ type Service struct {
 	paces    *paces
 	policies *policies
 	reports  *http.Client // posts reports on TLS to hosts that strangers name
+	images   *images
 }
 
 // New puts a service together, and registers every kind of job with the queue.
@@ -159,7 +161,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
 		keys: keys, logins: newLogins(), guesses: newGuesses(), codes: newThrottle(codeWindow, guessKeys), spent: newThrottle(2*challengeFor, guessKeys),
-		forgotten: newThrottle(forgotWindow, guessKeys), hub: newHub(),
+		forgotten: newThrottle(forgotWindow, guessKeys), hub: newHub(), feeds: newFeeds(st),
 		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}
@@ -168,6 +170,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s.zones.others = s.newSecondaries()
 	s.paces = newPaces(st.Now)
 	s.policies, s.reports = newPolicies(s), s.newReportHTTP()
+	s.images = s.newImages()
 	s.screener = newScreener(c.Resolver, st.Now)
 	s.newClients()
 	s.newReaders()
@@ -179,6 +182,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 // Close ends the connections that are kept for later. The queue must have stopped.
 func (s *Service) Close() {
 	s.poster.Close()
+	s.images.http.CloseIdleConnections()
 	_ = s.direct.Close() // ends idle connections; there is nothing to lose
 	_ = s.relayed.Close()
 }
