@@ -1,6 +1,7 @@
 // The places of the dashboard. Each folder lists its own.
 import type { ComponentType } from 'preact'
 import { places as account } from './account'
+import { places as inbox } from './inbox'
 import { places as jobs } from './jobs'
 import { places as overview } from './overview'
 
@@ -8,10 +9,13 @@ import { places as overview } from './overview'
 export interface Place {
   path: string
   page: ComponentType<any>
+  /** Places of one name are one page, which stays as it is when the viewer goes from one to the other. */
+  keep?: string
 }
 
 export const places: Place[] = [
   ...overview,
+  ...inbox,
   ...jobs,
   ...account,
 ]
