@@ -40,7 +40,7 @@ const both = new Set(['Shift', 'Ctrl'])
 
 export function Help({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog title="Keyboard" onClose={onClose}>
+    <Dialog title="Keyboard" wide onClose={onClose}>
       <div class="grid-2 inbox-help">
         {groups.map(([name, keys]) => (
           <section key={name} class="stack-tight">

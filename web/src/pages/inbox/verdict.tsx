@@ -1,4 +1,5 @@
 // What the checks of the sender found, in words.
+import { useEffect, useRef } from 'preact/hooks'
 import type { Schemas } from '../../api/client'
 import { Badge, Icon, type Tone } from '../../ui'
 
@@ -11,7 +12,7 @@ const checks = [
 ] as const
 
 const results: Record<string, string> = {
-  pass: 'passed', fail: 'failed', softfail: 'rather failed', neutral: 'says nothing', none: 'not set up by the sender',
+  pass: 'passed', fail: 'failed', softfail: 'rather failed', neutral: 'says nothing', none: 'nothing to check',
   temperror: 'could not be checked at that time', permerror: 'is set up wrongly by the sender',
 }
 
@@ -25,8 +26,24 @@ function overall(a: Auth): [Tone, string, string] {
 
 export function Verdict({ auth, sender }: { auth: Auth; sender: string }) {
   const [tone, text, meaning] = overall(auth)
+  const box = useRef<HTMLDetailsElement>(null)
+  useEffect(() => { // it lies over the message, so it goes once the viewer turns to something else
+    const away = (e: Event) => { if (!box.current?.contains(e.target as Node)) box.current?.removeAttribute('open') }
+    addEventListener('pointerdown', away)
+    addEventListener('focusin', away)
+    return () => {
+      removeEventListener('pointerdown', away)
+      removeEventListener('focusin', away)
+    }
+  }, [])
+  const close = (e: KeyboardEvent) => {
+    if (e.key !== 'Escape' || !box.current?.open) return
+    e.preventDefault()
+    box.current.open = false
+    box.current.querySelector('summary')?.focus()
+  }
   return (
-    <details class="inbox-verdict">
+    <details class="inbox-verdict" ref={box} onKeyDown={close}>
       <summary><Badge tone={tone}>{text} <Icon name="down" /></Badge></summary>
       <div class="inbox-verdict-more">
         <p>{meaning}</p>
