@@ -4,7 +4,7 @@ import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { params } from '../../router'
 import { ask, Button, Icon, IconButton, Notice, plural, TextField, told } from '../../ui'
-import { compose } from './compose/draft'
+import { composeNew } from './compose/draft'
 import { clearFilters, hiddenFilters, isFiltered, setFilter, type FilterName } from './filters'
 import { MailboxPicker, useLate } from './picker'
 
@@ -18,7 +18,7 @@ export function Head({ onHelp }: { onHelp: () => void }) {
         <span class="inbox-head-actions">
           <span class="inbox-only-wide"><IconButton look="ghost" small icon="keyboard" label="Keyboard" onClick={onHelp} /></span>
           <Refresh mailbox={mailbox} />
-          {can('send_email') && <Button look="primary" small icon="pencil" onClick={() => compose('new')}>Write</Button>}
+          {can('send_email') && <Button look="primary" small icon="pencil" onClick={() => composeNew(mailbox)}>Write</Button>}
         </span>
       </div>
       <Search />

@@ -5,7 +5,7 @@ import { usePages } from '../../api/query'
 import { go, params } from '../../router'
 import { Button, Empty, LinkButton, LongList } from '../../ui'
 import { gone, keyOf, mark, markMany, remove, type Message } from './actions'
-import { compose, replyTo, type Way } from './compose/draft'
+import { composeNew, replyTo, type Way } from './compose/draft'
 import { Dock } from './compose/dock'
 import { clearFilters, filters, isFiltered, placeOf } from './filters'
 import { Bulk, Head, UniversalNotice } from './head'
@@ -75,7 +75,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     U: may.mark ? () => void setRead(those(), false) : undefined,
     '#': may.remove ? () => drop(those()) : undefined, Delete: may.remove ? () => drop(those()) : undefined,
     r: () => answer('reply'), a: () => answer('all'), f: () => answer('forward'),
-    c: can('send_email') ? () => compose('new') : undefined,
+    c: can('send_email') ? () => composeNew(params.value.get('mailbox')) : undefined,
     '/': () => document.getElementById('inbox-search')?.focus(), '?': () => setHelp(true),
     Enter: document.activeElement === document.body && cursor && !here ? () => go(placeOf(pages.items.find((m) => keyOf(m) === cursor))) : undefined,
   })
@@ -139,8 +139,8 @@ function useSteps(items: Message[], key: string | undefined): Steps {
   return {
     next: items[is ? from + 1 : Math.max(0, from)], previous: items[from - 1],
     after: (messages) => {
-      const out = new Set(messages)
-      return items.slice(Math.max(0, from)).find((m) => !out.has(m)) ?? items.slice(0, Math.max(0, from)).findLast((m) => !out.has(m))
+      const out = new Set(messages.map(keyOf)), start = Math.max(0, from)
+      return items.slice(start).find((m) => !out.has(keyOf(m))) ?? items.slice(0, start).findLast((m) => !out.has(keyOf(m)))
     },
   }
 }

@@ -29,7 +29,7 @@ export function useSelection(items: Message[]): Selection {
     setChosen(next)
   }
   // What the list has read anew since counts, as whether it is read.
-  const now = new Map(items.map((m) => [keyOf(m), m]))
+  const now = new Map(chosen.size > 0 ? items.map((m) => [keyOf(m), m]) : [])
   const left = [...chosen.values()].filter((m) => !gone.value.has(m.id)).map((m) => now.get(keyOf(m)) ?? m)
   return {
     chosen: left, has: (key) => chosen.has(key), toggle,

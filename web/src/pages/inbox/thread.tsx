@@ -18,9 +18,9 @@ function useSent(m: Detail): Sent[] {
 
 /** Says which sent message this one answers. */
 export function Answered({ message: m }: { message: Detail }) {
-  const id = m.original_message_id
+  const id = m.original_message_id ?? m.in_reply_to
   const row = useSent(m).find((s) => s.message_id === id)
-  if (!id) return null
+  if (!row && m.original_message_id === null) return null
   return (
     <p class="inbox-answers small">
       <Icon name="send" />

@@ -1,6 +1,6 @@
 // Where a message is written beside what one reads.
 import { signal } from '@preact/signals'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { go } from '../../../router'
 import { Icon, IconButton } from '../../../ui'
 import { docked, draftOf } from './draft'
@@ -11,12 +11,17 @@ const last = signal<Sent | null>(null)
 
 export function Dock() {
   const key = docked.value
-  if (key === null) return <Done />
+  return key === null ? <Done /> : <Open key={key} draft={key} />
+}
+
+function Open({ draft: key }: { draft: string }) {
+  const [before] = useState(() => document.activeElement as HTMLElement | null)
+  useEffect(() => () => before?.focus?.(), [])
   const close = () => {
     docked.value = null
   }
   return (
-    <section key={key} class="compose compose-dock" role="dialog" aria-label={draftOf(key).title} onKeyDown={(e) => {
+    <section class="compose compose-dock" role="dialog" aria-label={draftOf(key).title} onKeyDown={(e) => {
       if (e.key !== 'Escape' || e.defaultPrevented) return
       e.stopPropagation()
       close()

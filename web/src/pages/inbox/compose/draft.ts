@@ -1,7 +1,7 @@
 // Messages that are being written. They are kept until they are sent: texts in the session's storage, so that they outlive
 // a reload of the page, files only in its memory.
 import { signal } from '@preact/signals'
-import { call, type Schemas } from '../../../api/client'
+import { call, session, type Schemas } from '../../../api/client'
 import { failed } from '../../../ui'
 import type { Message } from '../actions'
 import { emailOf, nameOf, without } from '../people'
@@ -26,8 +26,8 @@ export interface Draft {
   fetching?: boolean
 }
 
-/** A place where a draft is kept. */
-const place = (key: string) => 'draft ' + key
+/** A place where a draft is kept; each user has their own. */
+const place = (key: string) => `draft ${session.value?.user.id} ${key}`
 const drafts = new Map<string, Draft>()
 
 /** The draft that is open in the dock, by its key. */
@@ -42,10 +42,10 @@ function blank(key: string): Draft {
 
 /** The draft of a key, as it was left, or an empty one. */
 export function draftOf(key: string): Draft {
-  let d = drafts.get(key)
+  let d = drafts.get(place(key))
   if (!d) {
     d = stored(key) ?? blank(key)
-    drafts.set(key, d)
+    drafts.set(place(key), d)
   }
   return d
 }
@@ -61,7 +61,7 @@ function stored(key: string): Draft | undefined {
 
 export function change(key: string, to: Partial<Draft>) {
   const d = { ...draftOf(key), ...to }
-  drafts.set(key, d)
+  drafts.set(place(key), d)
   const { files: _, fetching: __, ...kept } = d
   try {
     sessionStorage.setItem(place(key), JSON.stringify(kept))
@@ -73,7 +73,7 @@ export function change(key: string, to: Partial<Draft>) {
 
 /** Throws a draft away. */
 export function discard(key: string) {
-  drafts.delete(key)
+  drafts.delete(place(key))
   try {
     sessionStorage.removeItem(place(key))
   } catch {
@@ -88,24 +88,25 @@ export function isEmpty(d: Draft): boolean {
   return d.to.length + d.cc.length + d.bcc.length + d.files.length === 0 && d.subject.trim() === '' && d.text.trim() === ''
 }
 
-/** Opens a draft in the dock. */
-export function compose(key: string) {
-  docked.value = key
+/** Opens the draft of a new message in the dock. An empty one is from the mailbox, if one is given. */
+export function composeNew(mailbox: string | null) {
+  if (mailbox && isEmpty(draftOf('new'))) change('new', { from: { user_id: '', email: mailbox } })
+  docked.value = 'new'
 }
 
 /** Begins an answer to a message, or passes it on, unless that was begun before; then it goes on. */
 export async function replyTo(m: Message, way: Way) {
   const key = `${way === 'forward' ? 'forward' : 'reply'} ${m.id}`
-  const before = drafts.get(key) ?? stored(key)
-  if (before) {
-    drafts.set(key, before)
+  const before = draftOf(key)
+  if (!isEmpty(before)) {
     if (way === 'all') change(key, { cc: without([...before.cc, ...othersOf(m)], [...before.to, m.mailbox]) })
-    return compose(key)
+    docked.value = key
+    return
   }
   try {
     const detail = await call('get_message', { user_id: m.user_id, message_id: m.uid })
     change(key, way === 'forward' ? forwardOf(detail) : answerOf(detail, way))
-    compose(key)
+    docked.value = key
     if (way === 'forward' && detail.attachments.length > 0) void fetchFiles(key, detail)
   } catch (error) {
     failed(error)
@@ -148,8 +149,10 @@ function prefixed(with_: string, subject: string): string {
   return new RegExp(`^\\s*${with_}\\s*:`, 'i').test(subject) ? subject : `${with_}: ${subject}`
 }
 
+const mostQuoted = 100_000 // characters
+
 function textOf(m: Detail): string {
-  return (m.text ?? (m.html ? plainOf(m.html) : '')).replace(/\r\n?/g, '\n').trimEnd()
+  return (m.text ?? (m.html ? plainOf(m.html) : '')).replace(/\r\n?/g, '\n').slice(0, mostQuoted).trimEnd()
 }
 
 const when = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
@@ -176,5 +179,5 @@ async function fetchFiles(key: string, m: Detail) {
   } catch (error) {
     failed(error)
   }
-  if (drafts.has(key)) change(key, { fetching: false, files: [...draftOf(key).files, ...files] })
+  if (drafts.has(place(key))) change(key, { fetching: false, files: [...draftOf(key).files, ...files] })
 }

@@ -136,7 +136,7 @@ function Foot({ draft: d, busy, onFiles, onDiscard }: { draft: Draft; busy: bool
   )
 }
 
-/** A new message is sent from the mailbox that was used last, or from the first one. */
+/** A new message is sent from the mailbox that is asked for, or from the newest one. */
 function useFirstMailbox(d: Draft, set: (to: Partial<Draft>) => void) {
   const wanted = d.from.user_id === ''
   const list = useQuery('list_email_users', { q: d.from.email || undefined, status: 'active', limit: 10 }, { when: wanted, kinds: [] })

@@ -1,5 +1,5 @@
 // The page on which a message is written. Its address may name recipients, subject, text and the mailbox that sends.
-import { useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import { can } from '../../../api/client'
 import { params } from '../../../router'
 import { Button, Card, Empty, LinkButton, Page } from '../../../ui'
@@ -9,10 +9,10 @@ import { ComposeForm, type Sent } from './form'
 import { Fates } from './sent'
 
 export function ComposePage() {
-  const key = params.value.get('draft') || 'new'
+  const key = keyOfAddress()
   const [sent, setSent] = useState<Sent>()
   const [round, setRound] = useState(0)
-  useState(() => fill(key))
+  useMemo(() => fill(key), [key])
   const title = draftOf(key).title
   if (!can('send_email')) return <Page title="New message"><Empty icon="ban" title="Your role may not send mail">Ask an owner or admin for a role that may.</Empty></Page>
   return (
@@ -34,12 +34,16 @@ export function ComposePage() {
   )
 }
 
+/** Which draft the address is about. One that says what to write has a draft of its own. */
+function keyOfAddress(): string {
+  return params.value.get('draft') || (params.value.size > 0 ? 'new ' + params.value : 'new')
+}
+
 /** Begins the draft that the address describes, if none was begun. */
 function fill(key: string) {
   const p = params.value
   const people = (name: string) => splitPeople(p.getAll(name).join(','))
   const asked: Partial<Draft> = { to: people('to'), cc: people('cc'), bcc: people('bcc'), subject: p.get('subject') ?? '', text: p.get('text') ?? p.get('body') ?? '' }
   if (p.get('from')) asked.from = { user_id: '', email: p.get('from')! }
-  const any = ['to', 'cc', 'bcc', 'subject', 'text', 'body', 'from'].some((n) => p.has(n))
-  if (any && isEmpty(draftOf(key))) change(key, asked)
+  if (!p.has('draft') && p.size > 0 && isEmpty(draftOf(key))) change(key, asked)
 }
