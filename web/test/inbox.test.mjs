@@ -178,7 +178,7 @@ test('images from elsewhere wait until they are wanted', async (t) => {
   await frame.getByRole('heading', { name: 'Big sale' }).waitFor()
   assert.equal(await p.locator('iframe').getAttribute('sandbox'), 'allow-popups allow-popups-to-escape-sandbox')
   assert.equal(await frame.locator('form, script').count(), 0)
-  await p.getByText('1 image from elsewhere is not loaded').waitFor()
+  await p.getByText('1 image held back').waitFor()
   await shot(p, 'inbox-html')
   await p.getByRole('button', { name: 'Show images' }).click()
   await p.getByRole('button', { name: 'Show images' }).waitFor({ state: 'detached' })

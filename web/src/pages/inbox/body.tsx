@@ -40,7 +40,7 @@ function Frame({ message: m, onPlain }: { message: Detail; onPlain?: () => void 
         <div class="inbox-strip">
           {(show || trackers > 0) && <Icon name="shield" />}
           <span class="grow">
-            {show && `${plural(n, 'image')} from elsewhere ${n === 1 ? 'is' : 'are'} not loaded, so that the sender does not learn that you read this. `}
+            {show && `${plural(n, 'image')} held back: loading ${n === 1 ? 'it' : 'them'} tells the sender that you read this. `}
             {trackers > 0 && `${plural(trackers, 'hidden tracker')} left out.`}
           </span>
           {show && <Button small icon="eye" onClick={() => setImages(true)}>Show images</Button>}
