@@ -1,6 +1,7 @@
 // The places of the dashboard. Each folder lists its own.
 import type { ComponentType } from 'preact'
 import { places as account } from './account'
+import { places as inbox } from './inbox'
 import { places as jobs } from './jobs'
 import { places as mailboxes } from './mailboxes'
 import { places as overview } from './overview'
@@ -12,11 +13,14 @@ import { places as webhooks } from './webhooks'
 export interface Place {
   path: string
   page: ComponentType<any>
+  /** Places of one name are one page, which stays as it is when the viewer goes from one to the other. */
+  keep?: string
 }
 
 export const places: Place[] = [
   ...overview,
   ...mailboxes,
+  ...inbox,
   ...jobs,
   ...account,
   ...people,
