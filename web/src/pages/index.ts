@@ -2,6 +2,7 @@
 import type { ComponentType } from 'preact'
 import { places as account } from './account'
 import { places as jobs } from './jobs'
+import { places as mailboxes } from './mailboxes'
 import { places as overview } from './overview'
 import { places as people } from './people'
 import { places as sent } from './sent'
@@ -15,6 +16,7 @@ export interface Place {
 
 export const places: Place[] = [
   ...overview,
+  ...mailboxes,
   ...jobs,
   ...account,
   ...people,
