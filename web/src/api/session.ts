@@ -28,7 +28,7 @@ export async function signIn(email: string, password: string, code?: string) {
 }
 
 /** Takes what a link for a first sign-in offers. */
-export async function welcome(form: { token: string; email?: string; name?: string; password: string }) {
+export async function welcome(form: { token: string; email?: string; name?: string; password: string; code?: string }) {
   forget()
   return enter(await request('POST', '/session/welcome', form))
 }
