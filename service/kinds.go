@@ -10,6 +10,7 @@ import (
 // kinds lists every kind of job that the service knows how to do.
 func (s *Service) kinds() []jobs.Kind {
 	return append(s.pullKinds(), []jobs.Kind{
+		s.copyKind(),
 		s.tellKind(),
 		s.eraseKind("email_user_delete"),
 		s.eraseKind("email_users_bulk_delete"),

@@ -428,6 +428,11 @@ func (s *Service) done(m *mailing, o *outcome, notice *draft) jobs.Writes {
 				return err
 			}
 		}
+		if m.route.own {
+			if err := s.copySent(tx, row.SubmissionID); err != nil {
+				return err
+			}
+		}
 		return s.close(tx, row, o.status)
 	}
 }
