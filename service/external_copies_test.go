@@ -199,3 +199,48 @@ func TestBounceOfExternalMailbox(t *testing.T) {
 		}
 	}
 }
+
+// TestPlacesAreShared: whoever holds all that one account may have keeps another from nothing.
+func TestPlacesAreShared(t *testing.T) {
+	p := newPlaces(4, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var held []func()
+	for _, account := range []string{"a", "a", "a", "b", "b", "c"} {
+		done, err := p.take(ctx, account)
+		if want := len(held) < 2 || account == "b"; (err == nil) != want {
+			t.Fatalf("%s: %v, with %d held", account, err, len(held))
+		}
+		if err == nil {
+			held = append(held, done)
+		} else {
+			ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+		}
+	}
+	for _, done := range held {
+		done()
+	}
+	if len(p.all) != 0 || len(p.of("a")) != 0 || len(p.of("c")) != 0 {
+		t.Error("places are lost")
+	}
+}
+
+// TestWrongPortIsOnesOwn: a mailbox that names a port where nobody listens keeps no other one at the host waiting.
+func TestWrongPortIsOnesOwn(t *testing.T) {
+	o := newOutpost(t, &host{})
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	wrong := *o.mailbox
+	wrong.External = &store.External{IMAP: store.Server{Host: "127.0.0.1", Port: closed.Addr().(*net.TCPAddr).Port, Security: "none"}}
+	wrong.External.IMAP.PasswordSealed = o.svc.keys.Seal(serverPlace(wrong.ID, "imap"), []byte("x"))
+	if _, err := o.svc.connect(t.Context(), &wrong); err == nil {
+		t.Fatal("somebody listens")
+	}
+	if until := o.svc.downUntil(o.mailbox.ID); !until.IsZero() {
+		t.Errorf("the other is left alone until %s", until)
+	}
+}
