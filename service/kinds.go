@@ -24,6 +24,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.certificateKind(),
 		s.certificateSweepKind(),
 		s.retentionKind(),
+		s.threadPruneKind(),
 		s.compactKind(),
 		s.resignKind(),
 		s.warmupKind(),
@@ -44,6 +45,7 @@ func (s *Service) register() {
 		s.Queue.Handle(k)
 	}
 	s.Queue.Every("retention", time.Hour)
+	s.Queue.Every("thread_prune", 24*time.Hour)
 	s.Queue.Every("compact", time.Hour)
 	s.Queue.Every("zones_resign", time.Hour)
 	s.Queue.Every("tls_policies", time.Hour)
