@@ -72,8 +72,11 @@ func TestAppendIsBounded(t *testing.T) {
 		manners func(tag string, c net.Conn, w io.Writer) bool
 		want    error
 	}{
-		"refuses": {func(tag string, _ net.Conn, w io.Writer) bool { fmt.Fprintf(w, "%s NO [OVERQUOTA] full\r\n", tag); return true }, pull.ErrRefused},
-		"silent":  {func(string, net.Conn, io.Writer) bool { time.Sleep(time.Second); return true }, pull.ErrStalled},
+		"refuses": {func(tag string, _ net.Conn, w io.Writer) bool {
+			fmt.Fprintf(w, "%s NO [OVERQUOTA] full\r\n", tag)
+			return true
+		}, pull.ErrRefused},
+		"silent": {func(string, net.Conn, io.Writer) bool { time.Sleep(time.Second); return true }, pull.ErrStalled},
 		"reads no more": {func(_ string, c net.Conn, _ io.Writer) bool {
 			fmt.Fprint(c, "+ go on\r\n")
 			time.Sleep(2 * time.Second)
