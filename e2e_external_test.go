@@ -39,6 +39,13 @@ passdb {
   driver = passwd-file
   args = scheme=PLAIN %[1]s/users
 }
+namespace inbox {
+  inbox = yes
+  mailbox Sent {
+    special_use = \Sent
+    auto = create
+  }
+}
 userdb {
   driver = static
   args = uid=%[3]d gid=%[4]d home=%[1]s/home/%%n
@@ -249,7 +256,7 @@ type away struct {
 }
 
 // newAway makes the users' mailboxes with n messages each, and has them fetched.
-func newAway(t *testing.T, count, n int) *away {
+func newAway(t *testing.T, count, n int, args ...string) *away {
 	t.Helper()
 	a := &away{ids: map[string]string{}}
 	for k := range count {
@@ -257,7 +264,7 @@ func newAway(t *testing.T, count, n int) *away {
 	}
 	a.remote = newDovecot(t, a.users)
 	a.remote.fill(a.users, n)
-	a.instance = newInstance(t, generousLimits, "--log-level", "debug")
+	a.instance = newInstance(t, generousLimits, append(args, "--log-level", "debug")...)
 	a.want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{"away.test"}, "external": true}, nil)
 	a.want(200, "POST", "/v1/account/universal-inbox", map[string]any{"enabled": true}, nil)
 	for _, u := range a.users {
@@ -266,13 +273,20 @@ func newAway(t *testing.T, count, n int) *away {
 	return a
 }
 
-func (a *away) add(user, password string) {
+func (a *away) add(user, password string) { a.addWith(user, password, 0) }
+
+// addWith adds a mailbox that sends through a server at the port; 0: it does not send.
+func (a *away) addWith(user, password string, smtp int) {
 	a.t.Helper()
 	var made struct{ ID string }
-	a.want(201, "POST", "/v1/email-users", map[string]any{
-		"email": user + "@away.test", "type": "external",
-		"imap": map[string]any{"host": "127.0.0.1", "port": a.remote.port, "security": "none", "username": user, "password": password},
-	}, &made)
+	server := func(port int) map[string]any {
+		return map[string]any{"host": "127.0.0.1", "port": port, "security": "none", "username": user, "password": password}
+	}
+	body := map[string]any{"email": user + "@away.test", "type": "external", "imap": server(a.remote.port)}
+	if smtp != 0 {
+		body["smtp"] = server(smtp)
+	}
+	a.want(201, "POST", "/v1/email-users", body, &made)
 	a.ids[user] = made.ID
 }
 
@@ -587,5 +601,49 @@ func TestExternalLogin(t *testing.T) {
 	a.want(200, "POST", "/v1/email-users/"+a.ids["late"]+"/inbox/refresh", nil, nil)
 	a.until("a refresh fetches all the same", func() bool { return a.find("late", "unseen") != nil })
 	a.want(400, "POST", "/v1/inbox/refresh", nil, nil)
+	a.check()
+}
+
+// TestExternalSentFolder: what goes out through a mailbox's own server is in the folder of sent mail on its IMAP server
+// afterwards, once and as read, and a report on what was refused comes to its INBOX.
+func TestExternalSentFolder(t *testing.T) {
+	refuse := "550 5.7.1 not wanted"
+	smtp := newSMTP(t, true, func(n int) string { return []string{"250 taken", "250 taken", refuse}[min(n, 3)-1] })
+	_, port, err := net.SplitHostPort(smtp.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAway(t, 1, 1, "--outbound", "direct")
+	a.remote.write("users", "user0:secret\nwriter:secret\n")
+	a.remote.box("writer")
+	a.addWith("writer", "secret", number)
+	send := func(subject string, to ...string) {
+		a.want(200, "POST", "/v1/email-users/"+a.ids["writer"]+"/inbox/send", map[string]any{"to": to, "subject": subject, "text": "hello"}, nil)
+	}
+	sent := func() (names []string) {
+		for _, sub := range []string{"cur", "new"} {
+			entries, _ := os.ReadDir(filepath.Join(a.remote.dir, "mail", "writer", ".Sent", sub))
+			for _, e := range entries {
+				names = append(names, e.Name())
+			}
+		}
+		return names
+	}
+	send("two recipients", "x@far.test", "y@far.test")
+	a.until("the copy is in Sent", func() bool { return len(sent()) == 1 })
+	send("refused", "z@far.test")
+	a.until("the report is in INBOX", func() bool {
+		return slices.ContainsFunc(a.newest("writer"), func(r remoteRow) bool { return strings.Contains(strings.ToLower(r.Subject), "undeliver") })
+	})
+	if names := sent(); len(names) != 1 || !strings.HasSuffix(names[0], ":2,S") {
+		t.Errorf("in Sent: %q", names)
+	}
+	if n := len(smtp.mails()); n != 3 {
+		t.Errorf("%d mails were sent", n)
+	}
 	a.check()
 }
