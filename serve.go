@@ -283,6 +283,13 @@ func printFirstStart(w io.Writer, c service.Config, r ready, a *service.AccountC
   curl -H "Authorization: Bearer %s" %s/v1/account
 
 `, c.BaseURL, a.OwnerEmail, a.OwnerPassword, a.Token, a.Token, c.BaseURL)
+	if a.WelcomeLink != "" {
+		fmt.Fprintf(w, `Open this link in a browser to choose your own address and password, once, within 72 hours:
+
+  welcome     %s
+
+`, a.WelcomeLink)
+	}
 	if c.Sandbox {
 		fmt.Fprintf(w, `This is the sandbox: mail to domains that are connected here is delivered, mail to anyone else is
 captured and shown in the sending log.  SMTP %s  submission %s  IMAP %s  DNS %s

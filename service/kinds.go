@@ -23,6 +23,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.edgeSyncKind(),
 		s.certificateKind(),
 		s.certificateSweepKind(),
+		s.forgotKind(),
 		s.retentionKind(),
 		s.threadPruneKind(),
 		s.compactKind(),

@@ -40,7 +40,7 @@ func newGuesses() *guesses {
 
 // delay says how long an attempt waits before it is looked at; refused says that it is not looked at.
 func (g *guesses) delay(email, network string, now time.Time) (wait time.Duration, refused bool) {
-	pair := "pair " + network + " " + email
+	pair := pairKey(email, network)
 	n := g.wrong.seen(pair, now)
 	if n >= pairRefused {
 		return 0, true
@@ -54,16 +54,43 @@ func (g *guesses) delay(email, network string, now time.Time) (wait time.Duratio
 	return min(time.Second<<min(n-pairSlowed, 3), slowestAnswer), false
 }
 
+func pairKey(email, network string) string { return "pair " + network + " " + email }
+
 func (g *guesses) wrongAt(email, network string, now time.Time) {
-	for _, key := range []string{"pair " + network + " " + email, "net " + network, "box " + email} {
+	for _, key := range []string{pairKey(email, network), "net " + network, "box " + email} {
 		g.wrong.count(key, now)
 	}
 }
 
 func (g *guesses) rightAt(email, network string, now time.Time) {
-	pair := "pair " + network + " " + email
+	pair := pairKey(email, network)
 	g.wrong.forget(pair)
 	g.known.count(pair, now)
+}
+
+// enter waits for the turn and the time of an attempt at what the key names, a mailbox or a team user; done ends it. The
+// error is an *Error, 429, where the attempt is not looked at.
+func (g *guesses) enter(ctx context.Context, key, network string, now func() time.Time) (done func(), err error) {
+	if done, err = g.turns.take(ctx, network+" "+key); err != nil {
+		return nil, err
+	}
+	wait, refused := g.delay(key, network, now())
+	if refused {
+		err = tooManyGuesses()
+	} else {
+		err = pause(ctx, wait)
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+func tooManyGuesses() *Error {
+	e := Errorf(429, "rate_limited", "Too many wrong passwords. Wait half an hour, then try again.")
+	e.RetryAfter = guessWindow
+	return e
 }
 
 // turns lets one goroutine at a time work under a key.
@@ -124,18 +151,11 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 		address = email[:min(len(email), 254)] // nobody's, but it is counted and takes its time like any other
 	}
 	from := network(ip)
-	done, err := s.guesses.turns.take(ctx, from+" "+address)
+	done, err := s.guesses.enter(ctx, address, from, s.now)
 	if err != nil {
 		return MailboxUser{}, err
 	}
 	defer done()
-	wait, refused := s.guesses.delay(address, from, s.now())
-	if refused {
-		return MailboxUser{}, Errorf(429, "rate_limited", "Too many wrong passwords. Wait half an hour, then try again.")
-	}
-	if err := pause(ctx, wait); err != nil {
-		return MailboxUser{}, err
-	}
 	mb, account, err := s.loginRecords(address)
 	if err != nil {
 		return MailboxUser{}, err

@@ -60,7 +60,7 @@ func (s *Service) Authenticate(_ context.Context, token, ip string) (Actor, erro
 	var who Actor
 	err := s.Store.View(func(tx *store.Tx) error {
 		t, err := store.TokenByHash.Get(tx, tokenHash(token))
-		if errors.Is(err, store.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind == sessionKind {
 			return invalid
 		}
 		if err != nil {
@@ -78,7 +78,7 @@ func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (Actor, error
 	if !t.RevokedAt.IsZero() {
 		return Actor{}, unauthorized("token_revoked", "This token was revoked. Use another one.")
 	}
-	if !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt) {
+	if t.Kind != sessionKind && !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt) {
 		return Actor{}, unauthorized("token_expired", "This token has expired. Make a new one.")
 	}
 	u, err := store.Users.Get(tx, t.UserID)
@@ -86,6 +86,11 @@ func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (Actor, error
 		return Actor{}, err
 	}
 	a, err := store.Accounts.Get(tx, t.AccountID)
+	permissions := t.Permissions
+	if t.Kind == sessionKind && err == nil {
+		permissions = sessionPermissions(u.Role)
+		a, err = s.standing(tx, t)
+	}
 	if err != nil {
 		return Actor{}, err
 	}
@@ -94,7 +99,7 @@ func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (Actor, error
 	}
 	return Actor{
 		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
-		TokenID: t.ID, TokenKind: t.Kind, Permissions: t.Permissions, IP: ip,
+		TokenID: t.ID, TokenKind: t.Kind, Permissions: permissions, IP: ip,
 	}, nil
 }
 
@@ -113,7 +118,7 @@ func (s *Service) Operator(_ context.Context, account string) (Actor, error) {
 		}
 		who = Actor{
 			AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
-			TokenID: "local", TokenKind: "session", Permissions: []string{"admin"},
+			TokenID: "local", TokenKind: sessionKind, Permissions: []string{"admin"},
 		}
 		return nil
 	})
@@ -221,7 +226,7 @@ func (s *Service) ListTokens(_ context.Context, who Actor) (*List[Token], error)
 	var out []Token
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, t := range store.TokensByAccount.Desc(tx, who.AccountID, "") {
-			if t.RevokedAt.IsZero() && t.Kind != "session" && s.mayTouchToken(tx, who, t) {
+			if t.RevokedAt.IsZero() && t.Kind != sessionKind && s.mayTouchToken(tx, who, t) {
 				out = append(out, tokenOut(t))
 			}
 		}
@@ -355,7 +360,7 @@ type Deleted struct {
 func (s *Service) DeleteToken(_ context.Context, who Actor, in TokenIn) (*Deleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := store.Tokens.Get(tx, in.TokenID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (t.AccountID != who.AccountID || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t)) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && (t.AccountID != who.AccountID || t.Kind == sessionKind || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t)) {
 			return NotFound("token")
 		}
 		if err != nil {

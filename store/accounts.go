@@ -42,9 +42,36 @@ type User struct {
 	InvitedBy    string // a user id, or ""
 	ResetHash    string // SHA-256 of the token that sets a new password, hex; "" while there is none
 	ResetExpires time.Time
+	Forgot       *Forgot   `json:",omitempty"` // nil: nobody has asked for a new password
+	TOTP         *TOTP     `json:",omitempty"` // nil: there is no second factor
+	Passkeys     []Passkey `json:",omitempty"`
 	LastLoginAt  time.Time
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+}
+
+// A Forgot is a link that was sent by mail to somebody who forgot a password.
+type Forgot struct {
+	Hash    string // SHA-256 of its token, hex
+	Expires time.Time
+}
+
+// A TOTP is a second factor by the clock (RFC 6238), and what stands in for it.
+type TOTP struct {
+	Sealed    []byte    // the shared secret, sealed
+	Confirmed bool      // a first code has shown that the user has it too; until then it guards nothing
+	LastStep  int64     // of the last code that was taken, so that none is taken twice
+	Recovery  [][]byte  // HMAC of each recovery code that is left
+	CreatedAt time.Time // of the secret
+}
+
+// A Passkey is a WebAuthn credential.
+type Passkey struct {
+	ID         string // pky_…
+	Name       string
+	Credential []byte // as the service reads it, JSON
+	CreatedAt  time.Time
+	LastUsedAt time.Time
 }
 
 // Users keeps the team users of every account.
@@ -52,8 +79,16 @@ var (
 	Users          = newTable("user", func(u *User) string { return u.ID })
 	UserByEmail    = Users.unique("email", func(u *User) string { return u.Email })
 	UserByReset    = Users.unique("reset", func(u *User) string { return u.ResetHash })
+	UserByForgot   = Users.unique("forgot", forgotHash)
 	UsersByAccount = Users.index("account", func(u *User) string { return u.AccountID })
 )
+
+func forgotHash(u *User) string {
+	if u.Forgot == nil {
+		return ""
+	}
+	return u.Forgot.Hash
+}
 
 // A Token is an API credential. Only the SHA-256 of its value is kept.
 type Token struct {
@@ -69,6 +104,7 @@ type Token struct {
 	ExpiresAt   time.Time // zero: never
 	LastUsedAt  time.Time
 	LastUsedIP  string
+	UserAgent   string    `json:",omitempty"` // of a session: the browser that signed in
 	RevokedAt   time.Time // kept for a while after revocation, so that its use can be told apart
 }
 
@@ -78,7 +114,16 @@ var (
 	TokenByHash     = Tokens.unique("hash", func(t *Token) string { return t.Hash })
 	TokensByAccount = Tokens.index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.index("user", func(t *Token) string { return t.UserID })
+	SessionsByTime  = Tokens.index("session", sessionTime)
 )
+
+// sessionTime is the key of dashboard sessions by their beginning, for pruning.
+func sessionTime(t *Token) string {
+	if t.Kind != "session" {
+		return ""
+	}
+	return TimeKey(t.CreatedAt)
+}
 
 // A DayStat counts an account's traffic on one UTC day.
 type DayStat struct {
