@@ -226,6 +226,27 @@ func TestPlacesAreShared(t *testing.T) {
 	}
 }
 
+// TestLogInThatIsHungUpOnIsOnesOwn: a server that ends the connection instead of refusing a password answers others.
+func TestLogInThatIsHungUpOnIsOnesOwn(t *testing.T) {
+	o := newOutpost(t, &host{})
+	o.imap.Change(func() {
+		o.imap.Manners = func(_, verb string, c net.Conn, _ io.Writer) bool {
+			if verb == "AUTHENTICATE" {
+				c.Close()
+			}
+			return verb == "AUTHENTICATE"
+		}
+	})
+	var mb *store.Mailbox
+	o.update(func(tx *store.Tx) (err error) { mb, err = store.Mailboxes.Get(tx, o.mailbox.ID); return err })
+	if _, err := o.svc.connect(t.Context(), mb); err == nil {
+		t.Fatal("it is logged in")
+	}
+	if until := o.svc.downUntil(mb.ID); !until.IsZero() {
+		t.Errorf("the server is left alone until %s", until)
+	}
+}
+
 // TestWrongPortIsOnesOwn: a mailbox that names a port where nobody listens keeps no other one at the host waiting.
 func TestWrongPortIsOnesOwn(t *testing.T) {
 	o := newOutpost(t, &host{})

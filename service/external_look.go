@@ -69,7 +69,7 @@ func (s *Service) connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 	}
 	session, err := s.externals.client.Connect(ctx, server)
 	if ctx.Err() == nil {
-		answered := err == nil || errors.Is(err, pull.ErrLogin) || errors.Is(err, pull.ErrRefused)
+		answered := err == nil || errors.Is(err, pull.ErrGreeted)
 		s.externals.hosts.note(listenerOf(mb.External.IMAP), answered, s.now())
 	}
 	if err != nil {
