@@ -6,7 +6,6 @@ require (
 	blitiri.com.ar/go/spf v1.6.0
 	github.com/dchest/siphash v1.2.3
 	github.com/descope/virtualwebauthn v1.0.3
-	github.com/descope/virtualwebauthn v1.0.3
 	github.com/emersion/go-imap/v2 v2.0.0-beta.8
 	github.com/emersion/go-msgauth v0.7.0
 	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6

@@ -82,7 +82,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	s.api = handlers.New(s.inst.svc)
-	s.api.Log, s.api.Web = s.log, web.Handler()
+	s.api.Log, s.api.Web, s.api.Build = s.log, web.Handler(), web.Build()
 	return s.run(ctx, dir, created, stdout)
 }
 
@@ -229,6 +229,7 @@ func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler)
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	hs.RegisterOnShutdown(s.api.EndStreams)
 	done := make(chan error, 1)
 	go func() { done <- hs.Serve(ln) }()
 	select {

@@ -28,6 +28,8 @@ type Server struct {
 	Log *slog.Logger
 	Web http.Handler // what is not the API; nil answers 404
 
+	Build string // of the dashboard's script: pages compare it with their own
+
 	svc    *service.Service
 	ops    []op
 	fixed  *httprouter.Router
@@ -47,11 +49,14 @@ type Server struct {
 
 	description func() *description // of the API, made at its first use
 	assistants  *assistants         // at /mcp
+
+	ending  chan struct{} // closed when streams are to end
+	endOnce sync.Once
 }
 
 // New makes the API of a service.
 func New(svc *service.Service) *Server {
-	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now}
+	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now, ending: make(chan struct{})}
 	s.rates = newRates(svc.Config.Limits)
 	s.bad = newBadTokens()
 	s.visits, s.doors = newRates(service.Limits{}), newRates(service.Limits{})

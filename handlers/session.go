@@ -24,6 +24,8 @@ type sessionRoute struct {
 	op
 	open bool                           // for those who are not signed in too
 	raw  func(*call, httprouter.Params) // answers by itself, in place of op.call
+
+	tokens bool // API tokens may ask too
 }
 
 // sessionRoutes is the table.
@@ -32,6 +34,7 @@ func (s *Server) sessionRoutes() []sessionRoute {
 		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, open: true},
 		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
 		{op: op{method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
+		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: everyone}, raw: s.stream, tokens: true},
 		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
 		{op: op{method: "DELETE", path: "/session/list/{id}", status: 200, call: with(s.svc.EndSession)}},
 		{op: op{method: "PATCH", path: "/session/profile", status: 200, call: with(s.svc.UpdateProfile)}},
@@ -85,7 +88,7 @@ func (s *Server) handleSession(row *sessionRoute) httprouter.Handle {
 	return func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
 		c := callOf(r.Context())
 		c.op, ps = &row.op, unescaped(ps, r)
-		if err := s.letIn(c, row.open); err != nil {
+		if err := s.letIn(c, row); err != nil {
 			s.fail(c, err)
 			return
 		}
@@ -104,20 +107,20 @@ func (s *Server) handleSession(row *sessionRoute) httprouter.Handle {
 }
 
 // letIn lets in who is signed in, and at open doors a bounded number of others.
-func (s *Server) letIn(c *call, open bool) error {
+func (s *Server) letIn(c *call, row *sessionRoute) error {
 	if err := sameOrigin(c.r); err != nil {
 		return err
 	}
-	if open {
+	if row.open {
 		return s.atDoor(c)
 	}
-	if s.cookie(c.r) == "" {
+	if s.cookie(c.r) == "" && !row.tokens {
 		return service.Errorf(http.StatusUnauthorized, "unauthorized", "You are not signed in.")
 	}
 	if err := s.authenticate(c); err != nil {
 		return err
 	}
-	if c.who.TokenKind != "session" {
+	if c.who.TokenKind != "session" && !row.tokens {
 		return service.Errorf(http.StatusUnauthorized, "unauthorized", "API tokens are for /v1. Sign in here, and send no Authorization header.")
 	}
 	return s.rates.count(c, s.now())

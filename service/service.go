@@ -124,6 +124,7 @@ type Service struct {
 	spent     *throttle // challenges that passkeys have answered
 	forgotten *throttle // questions for a new password, by address and network
 	hub       *hub
+	feeds     *feeds
 	uses      uses
 	poster    *webhooks.Poster
 	zones     *zones
@@ -159,7 +160,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
 		keys: keys, logins: newLogins(), guesses: newGuesses(), codes: newThrottle(codeWindow, guessKeys), spent: newThrottle(2*challengeFor, guessKeys),
-		forgotten: newThrottle(forgotWindow, guessKeys), hub: newHub(),
+		forgotten: newThrottle(forgotWindow, guessKeys), hub: newHub(), feeds: newFeeds(st),
 		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}

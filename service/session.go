@@ -128,21 +128,6 @@ func sessionEnds(t *store.Token) time.Time {
 	return t.ExpiresAt
 }
 
-// CheckSession tells whether the session that asked stands still: nil, or 401. It counts as no use of it.
-func (s *Service) CheckSession(_ context.Context, who Actor) error {
-	return s.Store.View(func(tx *store.Tx) error {
-		t, err := store.Tokens.Get(tx, who.TokenID)
-		if errors.Is(err, store.ErrNotFound) {
-			return signedOut()
-		}
-		if err != nil {
-			return err
-		}
-		_, err = s.standing(tx, t)
-		return err
-	})
-}
-
 // standing gives the account of a session that has not ended.
 func (s *Service) standing(tx *store.Tx, t *store.Token) (*store.Account, error) {
 	a, err := store.Accounts.Get(tx, t.AccountID)

@@ -15,6 +15,7 @@ await build({
   jsx: 'automatic',
   jsxImportSource: 'preact',
   legalComments: 'none',
+  loader: { '.go': 'text', '.py': 'text', '.sh': 'text' },
   logLevel: 'warning',
 })
 for (const name of ['index.html', 'icon.svg', 'app.webmanifest']) await cp(here(`public/${name}`), `${dist}/${name}`)

@@ -4,6 +4,8 @@ import { places as account } from './account'
 import { places as jobs } from './jobs'
 import { places as overview } from './overview'
 import { places as people } from './people'
+import { places as sent } from './sent'
+import { places as webhooks } from './webhooks'
 
 /** A place: a pattern such as /domains/:id and the page that is shown there, which gets the named parts. */
 export interface Place {
@@ -16,4 +18,6 @@ export const places: Place[] = [
   ...jobs,
   ...account,
   ...people,
+  ...sent,
+  ...webhooks,
 ]
