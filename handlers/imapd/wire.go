@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
 const (
@@ -39,6 +41,7 @@ var errBye = errors.New("connection ended by the server")
 type wire struct {
 	net.Conn // TLS is undone
 	in       *bufio.Reader
+	place    *crowd.Place
 	ctx      context.Context
 	cancel   context.CancelFunc
 
