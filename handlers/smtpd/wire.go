@@ -443,6 +443,7 @@ func (w *wire) flush() error {
 	_, err := w.Conn.Write(w.out)
 	w.out = w.out[:0]
 	if err != nil {
+		w.cut() // there is no use in trying to say goodbye
 		return w.fail(fmt.Errorf("answer %s: %w", w.RemoteAddr(), err))
 	}
 	return nil
