@@ -156,7 +156,7 @@ func (m *mob) hear(conn net.Conn) {
 		m.refused.Add(1)
 	case m.gate.dismiss != "" && strings.Contains(said, m.gate.dismiss):
 		m.dismissed.Add(1)
-	case said == "" && m.gate.dismiss == "":
+	case said == "":
 		m.silenced.Add(1)
 	default:
 		m.mu.Lock()
@@ -179,6 +179,9 @@ func (m *mob) leave() {
 // who comes from elsewhere is served meanwhile, who has logged in before is left alone, and nothing remains of it.
 func TestTenThousandIdleConnections(t *testing.T) {
 	t.Parallel()
+	if len(buildArgs) > 0 {
+		t.Skip("the race detector takes more memory and time than what is measured")
+	}
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Max < idlers+1000 {
 		t.Skipf("this process may have no more than %d open files (%v)", files.Max, err)
@@ -229,13 +232,13 @@ func TestTenThousandIdleConnections(t *testing.T) {
 func visits(t *testing.T, i *instance, p gate) (slowest time.Duration) {
 	for range 20 {
 		start := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		conn, err := dialFrom(ctx, guest, p.addr(i.ready))
 		cancel()
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(start.Add(10 * time.Second))
+		_ = conn.SetDeadline(start.Add(30 * time.Second))
 		if err := p.visit(t, i, conn); err != nil {
 			t.Errorf("a guest was not served: %v", err)
 		}
@@ -267,13 +270,17 @@ func (m *mob) compare(t *testing.T, i *instance) {
 	if len(lines) == 0 || len(lines) > 4 {
 		t.Errorf("%d lines in the log", len(lines))
 	}
-	if m.gate.refusal != "" && refused != int(m.refused.Load()) {
-		t.Errorf("the log counts %d that were refused, %d were told so", refused, m.refused.Load())
+	told, dismissed, silenced := int(m.refused.Load()), int(m.dismissed.Load()), int(m.silenced.Load())
+	if m.gate.refusal != "" && (refused < told || refused > told+silenced) {
+		t.Errorf("the log counts %d that were refused, %d were told so", refused, told)
 	}
-	if m.gate.dismiss != "" && away < int(m.dismissed.Load()) {
-		t.Errorf("the log counts %d that were sent away, %d were told so", away, m.dismissed.Load())
+	if away < dismissed {
+		t.Errorf("the log counts %d that were sent away, %d were told so", away, dismissed)
 	}
-	if least := idlers - m.gate.most; refused+away < least {
-		t.Errorf("the log counts %d refused and %d sent away, want %d at least", refused, away, least)
+	if m.gate.dismiss == "" { // there idle connections end by themselves after ten seconds
+		return
+	}
+	if least := idlers - m.gate.most; refused+away < least || silenced > least/100 {
+		t.Errorf("the log counts %d refused and %d sent away, want %d at least; %d were told nothing", refused, away, least, silenced)
 	}
 }

@@ -217,13 +217,19 @@ func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
 	return zone, true
 }
 
-// serveHTTP answers on one listener until ctx ends, and returns when every request is done or its grace is over.
-func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
+// newHTTPServer makes a server that no client can hold up for long.
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	hs := &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	seat(hs)
+	return hs
+}
+
+// serveHTTP answers on one listener until ctx ends, and returns when every request is done or its grace is over.
+func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
+	hs := newHTTPServer(h, s.log)
 	done := make(chan error, 1)
 	go func() { done <- hs.Serve(ln) }()
 	select {

@@ -135,7 +135,7 @@ func (r *run) accept(ctx context.Context, ln net.Listener) error {
 
 // dismiss cannot wait: the line fits into the buffer of a socket that has sent little.
 func dismiss(conn net.Conn, why string) {
-	conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = conn.Write([]byte("* BYE " + why + "\r\n")) // it has no claim to an answer
 	conn.Close()
 }
