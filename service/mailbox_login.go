@@ -54,10 +54,20 @@ func (g *guesses) delay(email, network string, now time.Time) (wait time.Duratio
 	return min(time.Second<<min(n-pairSlowed, 3), slowestAnswer), false
 }
 
-func (g *guesses) wrongAt(email, network string, now time.Time) {
-	for _, key := range []string{"pair " + network + " " + email, "net " + network, "box " + email} {
-		g.wrong.count(key, now)
+// wrongAt counts a wrong password. shut says what it was too many for: the pair, the network or the mailbox, once each.
+func (g *guesses) wrongAt(email, network string, now time.Time) (shut string) {
+	for _, k := range []struct {
+		key, name string
+		most      int
+	}{
+		{"pair " + network + " " + email, "pair", pairRefused}, {"net " + network, "network", netRefused}, {"box " + email, "mailbox", boxRefused},
+	} {
+		g.wrong.count(k.key, now)
+		if g.wrong.seen(k.key, now) == k.most {
+			shut = k.name
+		}
 	}
+	return shut
 }
 
 func (g *guesses) rightAt(email, network string, now time.Time) {
@@ -141,7 +151,9 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 		return MailboxUser{}, err
 	}
 	if !s.logins.verify(mb.PasswordHash, password, s.now()) {
-		s.guesses.wrongAt(address, from, s.now())
+		if shut := s.guesses.wrongAt(address, from, s.now()); shut != "" {
+			s.Log.Warn("too many wrong passwords: log-ins are refused for half an hour", "for", shut, "mailbox", address, "network", from)
+		}
 		return MailboxUser{}, Errorf(401, "unauthorized", "The address or the password is wrong.")
 	}
 	if mb.Status != "active" || account.Status != "active" {
