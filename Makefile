@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race lint fuzz soak bench peers clean
+.PHONY: build run test race lint fuzz soak bench peers web clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -19,6 +19,10 @@ race: peers
 
 peers:
 	@sh .ci/peers
+
+# Builds web/dist, which is committed, from the dashboard's sources.
+web:
+	@sh .ci/web
 
 lint:
 	@sh .ci/lint

@@ -44,6 +44,7 @@ func passwordFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "user", Usage: "the team user's address"},
 		&cli.StringFlag{Name: "password", Usage: "the new password; one is made if this is left out"},
+		&cli.BoolFlag{Name: "no-second-factor", Usage: "switch the second factor off and delete the passkeys too"},
 		jsonFlag(),
 	}
 }
@@ -99,7 +100,11 @@ func accountCommand(c *cli.Context) error {
 }
 
 func printAccount(c *cli.Context, a *service.AccountCreated) error {
-	return printResult(c, a, fmt.Sprintf("account   %s\nowner     %s\npassword  %s\ntoken     %s\n", a.AccountID, a.OwnerEmail, a.OwnerPassword, a.Token))
+	text := fmt.Sprintf("account   %s\nowner     %s\npassword  %s\ntoken     %s\n", a.AccountID, a.OwnerEmail, a.OwnerPassword, a.Token)
+	if a.WelcomeLink != "" {
+		text += fmt.Sprintf("welcome   %s\n          opens once, within 72 hours, to choose address and password in a browser\n", a.WelcomeLink)
+	}
+	return printResult(c, a, text)
 }
 
 func tokenCommand(c *cli.Context) error {
@@ -121,7 +126,7 @@ func passwordCommand(c *cli.Context) error {
 		return err
 	}
 	out := new(service.PasswordReset)
-	err := runLocal(c, passwordPath, service.NewPassword{User: c.String("user"), Password: c.String("password")}, out)
+	err := runLocal(c, passwordPath, service.NewPassword{User: c.String("user"), Password: c.String("password"), NoFactor: c.Bool("no-second-factor")}, out)
 	if err != nil {
 		return err
 	}
@@ -142,6 +147,19 @@ func plainly(err error) error {
 	if e, ok := service.AsError(err); ok {
 		return errors.New(e.Message)
 	}
+	return err
+}
+
+// openAPICommand prints the OpenAPI document, so that clients can be generated without a server.
+func openAPICommand(c *cli.Context) error {
+	if err := takeNoArguments(c); err != nil {
+		return err
+	}
+	text, err := handlers.OpenAPI()
+	if err != nil {
+		return err
+	}
+	_, err = c.App.Writer.Write(append(text, '\n'))
 	return err
 }
 

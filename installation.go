@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,6 +90,7 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 		return c, nil, err
 	}
 	c.ACME = serviceACME(s)
+	c.BaseURL = plannedURL(s)
 	if l != nil {
 		describe(&c, s, l)
 	}
@@ -158,6 +160,31 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	case !s.Sandbox() && l.http != nil:
 		c.BaseURL = fmt.Sprintf("http://%s:%d", s.Hostname.text, portOf(l.http))
 	}
+}
+
+// plannedURL is where the server will be reached that does not run yet, by its settings.
+func plannedURL(s *settings) string {
+	https, host := s.HTTPTLS.on(), s.Hostname.text
+	at, usual := s.HTTP.text, "80"
+	if https && (!s.Sandbox() || !s.HTTP.on()) {
+		at, usual = s.HTTPTLS.text, "443"
+	} else {
+		https = false
+	}
+	name, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return ""
+	}
+	if host == "" {
+		host = cmp.Or(name, "localhost")
+	}
+	if port != usual {
+		host = net.JoinHostPort(host, port)
+	}
+	if https {
+		return "https://" + host
+	}
+	return "http://" + host
 }
 
 // serviceACME says where certificates come from that are in no file.

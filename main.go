@@ -62,6 +62,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			}},
 			command("call", "call any operation of the API as the owner", "OPERATION [JSON]", callCommand, callFlags()...),
 			command("check", "verify every index, blob and reference of a stopped store", "", checkCommand),
+			command("openapi", "print the description of the API", "", openAPICommand),
 			command("version", "say which version this is", "", versionCommand),
 		},
 	}

@@ -82,7 +82,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	s.api = handlers.New(s.inst.svc)
-	s.api.Log, s.api.Web = s.log, web.Handler()
+	s.api.Log, s.api.Web, s.api.Build = s.log, web.Handler(), web.Build()
 	return s.run(ctx, dir, created, stdout)
 }
 
@@ -230,6 +230,7 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 // serveHTTP answers on one listener until ctx ends, and returns when every request is done or its grace is over.
 func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
 	hs := newHTTPServer(h, s.log)
+	hs.RegisterOnShutdown(s.api.EndStreams)
 	done := make(chan error, 1)
 	go func() { done <- hs.Serve(ln) }()
 	select {
@@ -284,6 +285,13 @@ func printFirstStart(w io.Writer, c service.Config, r ready, a *service.AccountC
   curl -H "Authorization: Bearer %s" %s/v1/account
 
 `, c.BaseURL, a.OwnerEmail, a.OwnerPassword, a.Token, a.Token, c.BaseURL)
+	if a.WelcomeLink != "" {
+		fmt.Fprintf(w, `Open this link in a browser to choose your own address and password, once, within 72 hours:
+
+  welcome     %s
+
+`, a.WelcomeLink)
+	}
 	if c.Sandbox {
 		fmt.Fprintf(w, `This is the sandbox: mail to domains that are connected here is delivered, mail to anyone else is
 captured and shown in the sending log.  SMTP %s  submission %s  IMAP %s  DNS %s

@@ -173,6 +173,8 @@ var answers = []struct {
 	{"GET", "/v1/events?type=email_user.deleted", "", 200, eventList(userEvent + "deleted_at")},
 	{"GET", "/v1/events?type=email.received", "", 200, eventList(receivedEvent)},
 	{"GET", "/v1/events?type=test.ping", "", 200, eventList("webhook_id message sent_at")},
+	{"GET", "/v1/events?event_id={ping}", "", 200, eventList("webhook_id message sent_at")},
+	{"GET", "/v1/events?event_id=evt_none", "", 200, "data[] pagination{cursor|null,has_more,count(0),limit}"},
 	{"GET", "/v1/domains/none", "", 404, errorShape},
 	{"POST", "/v1/email-users", `{}`, 400, errorShape},
 }

@@ -30,7 +30,7 @@ func newSandbox(t testing.TB, change func(*service.Config)) *sandbox {
 	t.Helper()
 	b := servicetest.New(t, change)
 	s := New(b.Service)
-	s.Log = slog.New(slog.DiscardHandler)
+	s.Log, s.Build = slog.New(slog.DiscardHandler), "abc"
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
 	return &sandbox{

@@ -31,6 +31,12 @@ func Operations() []Operation {
 	return out
 }
 
+// OpenAPI is the description of the API as JSON, the same that a server with default settings answers at
+// /v1/openapi.json.
+func OpenAPI() ([]byte, error) {
+	return json.Marshal(describe(operations(&service.Service{}), service.Config{}))
+}
+
 // NewRequest makes the request of an operation from one JSON object that holds path parameters, query parameters and
 // body fields alike. It is for the command line, in-process or over its socket.
 func NewRequest(ctx context.Context, operation, args string) (*http.Request, error) {

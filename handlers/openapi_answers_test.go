@@ -102,6 +102,9 @@ func (c *contract) checkAnswer(method, path string, r *reply) error {
 		}
 		return errors.New("it is no operation")
 	}
+	if r.text("error.code") == "cross_origin" {
+		return nil // to browsers with a session, which are no part of the interface
+	}
 	place := []string{"paths", o.path, strings.ToLower(method), "responses", fmt.Sprint(r.status)}
 	described := c.doc.Paths.get(o.path).get(strings.ToLower(method)).Responses.get(fmt.Sprint(r.status))
 	if described == nil {

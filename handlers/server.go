@@ -28,12 +28,15 @@ type Server struct {
 	Log *slog.Logger
 	Web http.Handler // what is not the API; nil answers 404
 
+	Build string // of the dashboard's script: pages compare it with their own
+
 	svc    *service.Service
 	ops    []op
 	fixed  *httprouter.Router
 	wild   *httprouter.Router
 	rates  *rates
 	bad    *badTokens
+	doors  *rates // of those who are not signed in to the dashboard, by address
 	visits *rates // of those who look for mail settings, by address
 	hooks  *hooks
 	replay *replays
@@ -42,16 +45,21 @@ type Server struct {
 	pages  *template.Template // the password form
 	leave  *template.Template // the page to unsubscribe at
 
+	sessions *httprouter.Router // of /session
+
 	description func() *description // of the API, made at its first use
 	assistants  *assistants         // at /mcp
+
+	ending  chan struct{} // closed when streams are to end
+	endOnce sync.Once
 }
 
 // New makes the API of a service.
 func New(svc *service.Service) *Server {
-	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now}
+	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now, ending: make(chan struct{})}
 	s.rates = newRates(svc.Config.Limits)
 	s.bad = newBadTokens()
-	s.visits = newRates(service.Limits{})
+	s.visits, s.doors = newRates(service.Limits{}), newRates(service.Limits{})
 	s.hooks = newHooks()
 	s.bodies = newBodies(svc)
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
@@ -60,6 +68,7 @@ func New(svc *service.Service) *Server {
 	s.description = sync.OnceValue(s.makeDescription)
 	s.assistants = newAssistants(s)
 	s.route()
+	s.sessions = s.routeSessions()
 	return s
 }
 
@@ -176,6 +185,8 @@ func (s *Server) outside(c *call) {
 		s.health(c.w)
 	case path == "/reset":
 		s.resetPassword(c)
+	case isSession(path):
+		s.session(c)
 	case strings.HasPrefix(path, hooksPath):
 		s.takeNotice(c)
 	case strings.HasPrefix(path, unsubscribePath):
@@ -343,20 +354,37 @@ func remoteAddr(r *http.Request) string {
 	return host
 }
 
-// authenticate finds out whose token the request carries.
+// authenticate finds out whose token the request carries: in the header, or else in the cookie of a dashboard session, which
+// no other site may have sent. Assistants have no sessions.
 func (s *Server) authenticate(c *call) error {
 	addr := remoteAddr(c.r)
 	if err := s.bad.check(addr, s.now()); err != nil {
 		return err
 	}
-	scheme, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		token = ""
+	var who service.Actor
+	var err error
+	token := s.cookie(c.r)
+	if token != "" && len(c.r.Header.Values("Authorization")) == 0 && c.r.URL.Path != mcpPath {
+		if err := sameOrigin(c.r); err != nil {
+			return err
+		}
+		who, err = s.svc.AuthenticateSession(c.r.Context(), token, addr)
+	} else {
+		token = bearer(c.r)
+		who, err = s.svc.Authenticate(c.r.Context(), token, addr)
 	}
-	who, err := s.svc.Authenticate(c.r.Context(), strings.TrimSpace(token), addr)
 	if e := new(service.Error); errors.As(err, &e) && e.Status == http.StatusUnauthorized && token != "" {
 		s.bad.count(addr, s.now())
 	}
 	c.who = who
 	return err
+}
+
+// bearer is the token in the request's header; "" if there is none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
 }

@@ -36,7 +36,7 @@ func RateLimits(l Limits, plan string) (steady, burst int) {
 
 // RateKey names the budget that the actor's requests count against.
 func (a Actor) RateKey() string {
-	if a.TokenKind == "session" {
+	if a.TokenKind == sessionKind {
 		return a.AccountID + " session"
 	}
 	return a.AccountID
@@ -292,7 +292,7 @@ func (s *Service) usageOut(tx *store.Tx, who Actor) (*Usage, error) {
 		AsOf:       Time{tx.Now()},
 	}
 	for _, t := range store.TokensByAccount.Asc(tx, who.AccountID, "") {
-		if t.RevokedAt.IsZero() && t.Kind != "session" {
+		if t.RevokedAt.IsZero() && t.Kind != sessionKind {
 			out.APITokens.Used++
 		}
 	}
@@ -352,6 +352,7 @@ type AccountCreated struct {
 	OwnerEmail    string `json:"owner_email"`
 	OwnerPassword string `json:"owner_password"`
 	Token         string `json:"token"`
+	WelcomeLink   string `json:"welcome_link,omitempty"` // where the owner chooses address and password, once, within 72 hours; "" if the password was given
 }
 
 // CreateAccount makes an account with its owner and an admin token.
@@ -374,10 +375,13 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 	if _, ok := planRates[plan]; !ok {
 		return nil, Invalid("plan", "not_allowed", "must be startup or enterprise")
 	}
-	hash, token := s.logins.hash(password), newToken()
-	out := &AccountCreated{OwnerEmail: email, OwnerPassword: password, Token: token}
+	owner := &store.User{Email: email, Role: "owner", Status: "active", PasswordHash: s.logins.hash(password)}
+	out := &AccountCreated{OwnerEmail: email, OwnerPassword: password, Token: newToken()}
+	if in.OwnerPassword == "" {
+		out.WelcomeLink = s.Config.BaseURL + "/welcome?token=" + s.newResetToken(owner)
+	}
 	err = s.Store.Update(func(tx *store.Tx) error {
-		return s.putAccount(tx, out, in.First, plan, hash)
+		return s.putAccount(tx, out, in.First, plan, owner)
 	})
 	if errors.Is(err, store.ErrExists) {
 		return nil, Errorf(403, "email_already_exists", "%s belongs to an account of this installation already. Use another address.", email)
@@ -388,7 +392,7 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 	return out, nil
 }
 
-func (s *Service) putAccount(tx *store.Tx, out *AccountCreated, first bool, plan, hash string) error {
+func (s *Service) putAccount(tx *store.Tx, out *AccountCreated, first bool, plan string, owner *store.User) error {
 	if _, err := findAccount(tx, ""); first && err == nil {
 		return Errorf(409, "already_initialised", "This data directory has an account already. Use `mailstead account create` for another one.")
 	}
@@ -404,10 +408,8 @@ func (s *Service) putAccount(tx *store.Tx, out *AccountCreated, first bool, plan
 	if err != nil {
 		return err
 	}
-	err = store.Users.Put(tx, &store.User{
-		ID: out.UserID, AccountID: out.AccountID, Email: out.OwnerEmail, Role: "owner", Status: "active", PasswordHash: hash, CreatedAt: now, UpdatedAt: now,
-	})
-	if err != nil {
+	owner.ID, owner.AccountID, owner.CreatedAt, owner.UpdatedAt = out.UserID, out.AccountID, now, now
+	if err = store.Users.Put(tx, owner); err != nil {
 		return err
 	}
 	return store.Tokens.Put(tx, &store.Token{

@@ -2,10 +2,10 @@ package service
 
 import (
 	"context"
-	"time"
-
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mailstead/mailstead/store"
 )
@@ -43,10 +43,15 @@ type ListEventsIn struct {
 	PageIn
 	Type         string `query:"type"`
 	CreatedAfter *Time  `query:"created_after"`
+	EventID      string `query:"event_id" max:"40"`
 }
 
 // ListEvents lists the account's events of the last 30 days, newest first, whether or not an endpoint was told of them.
+// With an event's id the list holds that one, or nothing.
 func (s *Service) ListEvents(_ context.Context, who Actor, in ListEventsIn) (*Page[EventEnvelope], error) {
+	if in.EventID != "" {
+		return s.eventByID(who, in)
+	}
 	var since time.Time
 	if in.CreatedAfter != nil {
 		since = in.CreatedAfter.Time
@@ -58,4 +63,27 @@ func (s *Service) ListEvents(_ context.Context, who Actor, in ListEventsIn) (*Pa
 		out:   func(_ *store.Tx, e *store.Event) (EventEnvelope, error) { return envelopeOf(e, APIVersion), nil },
 	}
 	return l.page(s, who, in.PageIn)
+}
+
+func (s *Service) eventByID(who Actor, in ListEventsIn) (*Page[EventEnvelope], error) {
+	limit, err := in.limit(25, 100)
+	if err != nil {
+		return nil, err
+	}
+	c := collector[EventEnvelope]{limit: limit}
+	err = s.Store.View(func(tx *store.Tx) error {
+		e, err := store.Events.Get(tx, in.EventID)
+		switch {
+		case errors.Is(err, store.ErrNotFound), err == nil && e.AccountID != who.AccountID:
+			return nil
+		case err != nil:
+			return err
+		}
+		c.add(e.ID, envelopeOf(e, APIVersion))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.page(func(string) string { return "" }), nil
 }

@@ -22,6 +22,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.edgeSyncKind(),
 		s.certificateKind(),
 		s.certificateSweepKind(),
+		s.forgotKind(),
 		s.retentionKind(),
 		s.compactKind(),
 		s.resignKind(),

@@ -40,7 +40,7 @@ func newGuesses() *guesses {
 
 // delay says how long an attempt waits before it is looked at; refused says that it is not looked at.
 func (g *guesses) delay(email, network string, now time.Time) (wait time.Duration, refused bool) {
-	pair := "pair " + network + " " + email
+	pair := pairKey(email, network)
 	n := g.wrong.seen(pair, now)
 	if n >= pairRefused {
 		return 0, true
@@ -54,13 +54,15 @@ func (g *guesses) delay(email, network string, now time.Time) (wait time.Duratio
 	return min(time.Second<<min(n-pairSlowed, 3), slowestAnswer), false
 }
 
+func pairKey(email, network string) string { return "pair " + network + " " + email }
+
 // wrongAt counts a wrong password. shut says what it was too many for: the pair, the network or the mailbox, once each.
 func (g *guesses) wrongAt(email, network string, now time.Time) (shut string) {
 	for _, k := range []struct {
 		key, name string
 		most      int
 	}{
-		{"pair " + network + " " + email, "pair", pairRefused}, {"net " + network, "network", netRefused}, {"box " + email, "mailbox", boxRefused},
+		{pairKey(email, network), "pair", pairRefused}, {"net " + network, "network", netRefused}, {"box " + email, "mailbox", boxRefused},
 	} {
 		g.wrong.count(k.key, now)
 		if g.wrong.seen(k.key, now) == k.most {
@@ -71,9 +73,34 @@ func (g *guesses) wrongAt(email, network string, now time.Time) (shut string) {
 }
 
 func (g *guesses) rightAt(email, network string, now time.Time) {
-	pair := "pair " + network + " " + email
+	pair := pairKey(email, network)
 	g.wrong.forget(pair)
 	g.known.count(pair, now)
+}
+
+// enter waits for the turn and the time of an attempt at what the key names, a mailbox or a team user; done ends it. The
+// error is an *Error, 429, where the attempt is not looked at.
+func (g *guesses) enter(ctx context.Context, key, network string, now func() time.Time) (done func(), err error) {
+	if done, err = g.turns.take(ctx, network+" "+key); err != nil {
+		return nil, err
+	}
+	wait, refused := g.delay(key, network, now())
+	if refused {
+		err = tooManyGuesses()
+	} else {
+		err = pause(ctx, wait)
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+func tooManyGuesses() *Error {
+	e := Errorf(429, "rate_limited", "Too many wrong passwords. Wait half an hour, then try again.")
+	e.RetryAfter = guessWindow
+	return e
 }
 
 // turns lets one goroutine at a time work under a key.
@@ -134,26 +161,17 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 		address = email[:min(len(email), 254)] // nobody's, but it is counted and takes its time like any other
 	}
 	from := network(ip)
-	done, err := s.guesses.turns.take(ctx, from+" "+address)
+	done, err := s.guesses.enter(ctx, address, from, s.now)
 	if err != nil {
 		return MailboxUser{}, err
 	}
 	defer done()
-	wait, refused := s.guesses.delay(address, from, s.now())
-	if refused {
-		return MailboxUser{}, Errorf(429, "rate_limited", "Too many wrong passwords. Wait half an hour, then try again.")
-	}
-	if err := pause(ctx, wait); err != nil {
-		return MailboxUser{}, err
-	}
 	mb, account, err := s.loginRecords(address)
 	if err != nil {
 		return MailboxUser{}, err
 	}
 	if !s.logins.verify(mb.PasswordHash, password, s.now()) {
-		if shut := s.guesses.wrongAt(address, from, s.now()); shut != "" {
-			s.Log.Warn("too many wrong passwords: log-ins are refused for half an hour", "for", shut, "mailbox", address, "network", from)
-		}
+		s.wrongPassword(address, from)
 		return MailboxUser{}, Errorf(401, "unauthorized", "The address or the password is wrong.")
 	}
 	if mb.Status != "active" || account.Status != "active" {
@@ -162,6 +180,13 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 	s.guesses.rightAt(address, from, s.now())
 	s.noteLogin(mb)
 	return MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email, IP: ip}, nil
+}
+
+// wrongPassword counts a wrong password for whom it was and where it came from, and tells the log when it was one too many.
+func (s *Service) wrongPassword(whose, from string) {
+	if shut := s.guesses.wrongAt(whose, from, s.now()); shut != "" {
+		s.Log.Warn("too many wrong passwords: log-ins are refused for half an hour", "of", shut, "who", whose, "network", from)
+	}
 }
 
 func unusable(mb *store.Mailbox, a *store.Account) string {

@@ -14,10 +14,17 @@ const resetFor = 72 * time.Hour
 
 // newReset gives the user a fresh link that sets a password, in place of any before. Only the hash of its token is kept.
 func (s *Service) newReset(u *store.User) (link string) {
+	return s.Config.BaseURL + "/reset?token=" + url.QueryEscape(s.newResetToken(u))
+}
+
+func (s *Service) newResetToken(u *store.User) string {
 	token := randomText(43, base62)
 	u.ResetHash, u.ResetExpires = tokenHash(token), s.now().Add(resetFor)
-	return s.Config.BaseURL + "/reset?token=" + url.QueryEscape(token)
+	return token
 }
+
+// dropLinks ends every link that could set the user's password.
+func dropLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }
 
 // CheckReset tells for whom a reset link would set a password, and uses nothing up. A link that was used, has expired or
 // never was is 404.
@@ -54,8 +61,17 @@ func (s *Service) CompleteReset(ctx context.Context, token, password string) err
 }
 
 func userByReset(tx *store.Tx, token string) (*store.User, error) {
-	u, err := store.UserByReset.Get(tx, tokenHash(token))
-	if errors.Is(err, store.ErrNotFound) || err == nil && !tx.Now().Before(u.ResetExpires) {
+	hash, dead := tokenHash(token), true
+	u, err := store.UserByReset.Get(tx, hash)
+	if err == nil {
+		dead = !tx.Now().Before(u.ResetExpires)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		if u, err = store.UserByForgot.Get(tx, hash); err == nil {
+			dead = !tx.Now().Before(u.Forgot.Expires)
+		}
+	}
+	if errors.Is(err, store.ErrNotFound) || err == nil && dead {
 		return nil, Errorf(404, "not_found", "This link was used already, or has expired. Ask whoever invited you to set a password for you.")
 	}
 	return u, err

@@ -74,7 +74,7 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 	if err := c.CompleteReset(t.Context(), c.token, "another horse"); status(err) != http.StatusNotFound {
 		t.Errorf("a second time: %v", err)
 	}
-	if _, err := c.Authenticate(t.Context(), session, ""); status(err) != http.StatusUnauthorized {
+	if _, err := c.AuthenticateSession(t.Context(), session, ""); status(err) != http.StatusUnauthorized {
 		t.Errorf("a session from before the reset: %v", err)
 	}
 }
@@ -82,7 +82,7 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 // session puts a dashboard session of the team user into the store.
 func (c *resetCase) session(t *testing.T) (token string) {
 	t.Helper()
-	made, err := c.putToken(context.Background(), &store.Token{AccountID: c.owner.AccountID, UserID: c.user, Kind: "session", Permissions: []string{"admin"}})
+	made, err := c.putToken(context.Background(), &store.Token{AccountID: c.owner.AccountID, UserID: c.user, Kind: sessionKind, ExpiresAt: c.now.Add(SessionLife)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, err := c.Authenticate(t.Context(), asking, "")
+	who, err := c.AuthenticateSession(t.Context(), asking, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +140,11 @@ func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 	if _, err := c.UpdateTeamUser(t.Context(), who, UpdateTeamUserIn{UserID: c.user, Password: &password}); err != nil {
 		t.Fatal(err)
 	}
-	for token, want := range map[string]int{asking: 0, other: http.StatusUnauthorized, key.Value: 0} {
-		if _, err := c.Authenticate(t.Context(), token, ""); status(err) != want {
+	if _, err := c.Authenticate(t.Context(), key.Value, ""); err != nil {
+		t.Errorf("the API token: %v", err)
+	}
+	for token, want := range map[string]int{asking: 0, other: http.StatusUnauthorized} {
+		if _, err := c.AuthenticateSession(t.Context(), token, ""); status(err) != want {
 			t.Errorf("afterwards: %v, want status %d", err, want)
 		}
 	}

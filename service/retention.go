@@ -48,6 +48,7 @@ func (s *Service) prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 			return pruneByID(tx, store.Reports, func(r *store.Report) bool { return now.Sub(r.ReceivedAt) > reportsKept }, func(r *store.Report) string { return r.ID })
 		},
 		func(tx *store.Tx) (int, error) { return pruneReplays(tx, now) },
+		func(tx *store.Tx) (int, error) { return pruneSessions(tx, now) },
 		s.pruneScreened,
 		func(tx *store.Tx) (int, error) { return tx.PruneSubjects(pruneAtATime) },
 	} {
@@ -103,4 +104,17 @@ func pruneReplays(tx *store.Tx, now time.Time) (int, error) {
 		ids = append(ids, id)
 	}
 	return len(ids), deleteAll(tx, store.Idempotencies, ids)
+}
+
+// pruneSessions deletes sessions that have lasted as long as any may. Those that ended before have gone already, but for
+// idle ones.
+func pruneSessions(tx *store.Tx, now time.Time) (int, error) {
+	var ids []string
+	for key, id := range store.SessionsByTime.Keys(tx, "", "") {
+		if len(ids) == pruneAtATime || now.Sub(store.KeyTime(key)) < SessionLife {
+			break
+		}
+		ids = append(ids, id)
+	}
+	return len(ids), deleteAll(tx, store.Tokens, ids)
 }

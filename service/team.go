@@ -245,7 +245,7 @@ func teamUserOf(tx *store.Tx, who Actor, id string) (*store.User, error) {
 	return u, nil
 }
 
-// revokeTokens revokes those tokens of a user that stand and that which names.
+// revokeTokens revokes those tokens of a user that stand and that which names. Of sessions nothing is left.
 func revokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) error {
 	var all []*store.Token
 	for _, t := range store.TokensByUser.Asc(tx, userID, "") {
@@ -254,10 +254,17 @@ func revokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) er
 		}
 	}
 	for _, t := range all {
-		t.RevokedAt = tx.Now()
-		if err := store.Tokens.Put(tx, t); err != nil {
+		if err := revokeToken(tx, t); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func revokeToken(tx *store.Tx, t *store.Token) error {
+	if t.Kind == sessionKind {
+		return store.Tokens.Delete(tx, t.ID)
+	}
+	t.RevokedAt = tx.Now()
+	return store.Tokens.Put(tx, t)
 }

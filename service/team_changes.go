@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"time"
 
 	"github.com/mailstead/mailstead/store"
 )
@@ -137,8 +136,8 @@ func (s *Service) hashIfFound(password *string, find func(*store.Tx) (*store.Use
 }
 
 func (in *UpdateTeamUserIn) apply(u *store.User) {
-	if in.Email != nil {
-		u.Email = *in.Email
+	if in.Email != nil && u.Email != *in.Email {
+		u.Email, u.Forgot = *in.Email, nil // a link that was sent to the address before is not for whoever has it
 	}
 	if in.FirstName.Set {
 		u.FirstName = in.FirstName.Value
@@ -155,8 +154,8 @@ func (in *UpdateTeamUserIn) apply(u *store.User) {
 // and every session but the asking one, ends.
 func setTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
 	u.PasswordHash, u.Status, u.UpdatedAt = hash, "active", tx.Now()
-	u.ResetHash, u.ResetExpires = "", time.Time{}
-	return revokeTokens(tx, u.ID, func(t *store.Token) bool { return t.Kind == "session" && t.ID != askingToken })
+	dropLinks(u)
+	return revokeTokens(tx, u.ID, func(t *store.Token) bool { return t.Kind == sessionKind && t.ID != askingToken })
 }
 
 func teamUserUpdated(u *store.User) *TeamUserUpdated {

@@ -60,7 +60,7 @@ func (s *Service) Authenticate(_ context.Context, token, ip string) (Actor, erro
 	var who Actor
 	err := s.Store.View(func(tx *store.Tx) error {
 		t, err := store.TokenByHash.Get(tx, tokenHash(token))
-		if errors.Is(err, store.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind == sessionKind {
 			return invalid
 		}
 		if err != nil {
@@ -72,30 +72,67 @@ func (s *Service) Authenticate(_ context.Context, token, ip string) (Actor, erro
 	return who, err
 }
 
-// actorOf checks that the token still stands, and gives whom it acts for.
+func tokenRevoked() *Error {
+	return unauthorized("token_revoked", "This token was revoked. Use another one.")
+}
+
+// actorOf checks that the token still stands, notes its use, and gives whom it acts for.
 func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (Actor, error) {
-	now := tx.Now()
-	if !t.RevokedAt.IsZero() {
-		return Actor{}, unauthorized("token_revoked", "This token was revoked. Use another one.")
+	who, err := s.standingActor(tx, t)
+	if err != nil {
+		return Actor{}, err
 	}
-	if !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt) {
+	if now := tx.Now(); now.Sub(t.LastUsedAt) > time.Minute {
+		s.uses.note(t.ID, now, ip)
+	}
+	who.IP = ip
+	return who, nil
+}
+
+// standingActor is whom a token acts for, if it still stands.
+func (s *Service) standingActor(tx *store.Tx, t *store.Token) (Actor, error) {
+	if !t.RevokedAt.IsZero() {
+		return Actor{}, tokenRevoked()
+	}
+	if t.Kind != sessionKind && !t.ExpiresAt.IsZero() && !tx.Now().Before(t.ExpiresAt) {
 		return Actor{}, unauthorized("token_expired", "This token has expired. Make a new one.")
 	}
-	u, err := store.Users.Get(tx, t.UserID)
+	u, err := store.Users.Read(tx, t.UserID)
 	if err != nil {
 		return Actor{}, err
 	}
-	a, err := store.Accounts.Get(tx, t.AccountID)
+	a, err := store.Accounts.Read(tx, t.AccountID)
+	permissions := t.Permissions
+	if t.Kind == sessionKind && err == nil {
+		permissions = sessionPermissions(u.Role)
+		a, err = s.standing(tx, t)
+	}
 	if err != nil {
 		return Actor{}, err
-	}
-	if now.Sub(t.LastUsedAt) > time.Minute {
-		s.uses.note(t.ID, now, ip)
 	}
 	return Actor{
 		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
-		TokenID: t.ID, TokenKind: t.Kind, Permissions: t.Permissions, IP: ip,
+		TokenID: t.ID, TokenKind: t.Kind, Permissions: permissions,
 	}, nil
+}
+
+// Stands says why the actor's token or session may not be used any more: it was ended or has expired, its user is gone,
+// or has another role than when it was asked with. It is no use of it.
+func (s *Service) Stands(_ context.Context, who Actor) error {
+	return s.Store.View(func(tx *store.Tx) error {
+		t, err := store.Tokens.Read(tx, who.TokenID)
+		if errors.Is(err, store.ErrNotFound) {
+			return tokenRevoked()
+		}
+		if err != nil {
+			return err
+		}
+		now, err := s.standingActor(tx, t)
+		if errors.Is(err, store.ErrNotFound) || err == nil && now.Role != who.Role {
+			return tokenRevoked()
+		}
+		return err
+	})
 }
 
 // Operator is the one who holds the data directory: the owner of the named account (id or owner's email), or of the
@@ -113,7 +150,7 @@ func (s *Service) Operator(_ context.Context, account string) (Actor, error) {
 		}
 		who = Actor{
 			AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
-			TokenID: "local", TokenKind: "session", Permissions: []string{"admin"},
+			TokenID: "local", TokenKind: sessionKind, Permissions: []string{"admin"},
 		}
 		return nil
 	})
@@ -221,7 +258,7 @@ func (s *Service) ListTokens(_ context.Context, who Actor) (*List[Token], error)
 	var out []Token
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, t := range store.TokensByAccount.Desc(tx, who.AccountID, "") {
-			if t.RevokedAt.IsZero() && t.Kind != "session" && s.mayTouchToken(tx, who, t) {
+			if t.RevokedAt.IsZero() && t.Kind != sessionKind && s.mayTouchToken(tx, who, t) {
 				out = append(out, tokenOut(t))
 			}
 		}
@@ -322,7 +359,7 @@ func (s *Service) putToken(ctx context.Context, t *store.Token) (*TokenCreated, 
 	err := s.Store.Update(func(tx *store.Tx) error {
 		_, err := store.Users.Get(tx, t.UserID)
 		if errors.Is(err, store.ErrNotFound) { // deleted since the request was let in
-			return unauthorized("token_revoked", "This token was revoked. Use another one.")
+			return tokenRevoked()
 		}
 		if err != nil {
 			return err
@@ -355,7 +392,7 @@ type Deleted struct {
 func (s *Service) DeleteToken(_ context.Context, who Actor, in TokenIn) (*Deleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := store.Tokens.Get(tx, in.TokenID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (t.AccountID != who.AccountID || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t)) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && (t.AccountID != who.AccountID || t.Kind == sessionKind || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t)) {
 			return NotFound("token")
 		}
 		if err != nil {

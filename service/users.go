@@ -54,6 +54,7 @@ func (s *Service) userByEmail(email string) (u *store.User, err error) {
 type NewPassword struct {
 	User     string
 	Password string // "": made here
+	NoFactor bool   // the second factor and the passkeys go too
 }
 
 // PasswordReset is shown once.
@@ -63,7 +64,7 @@ type PasswordReset struct {
 	Password string `json:"password"`
 }
 
-// ResetPassword gives a team user a new password. It is for the operator, on the server itself.
+// ResetPassword gives a team user a new password, which ends every session and link of theirs. It is for the operator, on the server itself.
 func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordReset, error) {
 	if in.Password == "" {
 		in.Password = newPassword()
@@ -83,6 +84,9 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 		}
 		if err := setTeamPassword(tx, now, hash, ""); err != nil {
 			return err
+		}
+		if in.NoFactor {
+			now.TOTP, now.Passkeys = nil, nil
 		}
 		return store.Users.Put(tx, now)
 	})

@@ -19,7 +19,8 @@ type Account struct {
 
 // Accounts keeps every account of the installation.
 var (
-	Accounts     = newTable("account", func(a *Account) string { return a.ID })
+	Accounts = newTable("account", func(a *Account) string { return a.ID }).
+			tells(func(_ *Tx, a *Account) Change { return Change{Account: a.ID, ID: a.ID} })
 	AccountByNum = Accounts.unique("num", func(a *Account) string { return NumKey(a.Num) })
 )
 
@@ -42,18 +43,54 @@ type User struct {
 	InvitedBy    string // a user id, or ""
 	ResetHash    string // SHA-256 of the token that sets a new password, hex; "" while there is none
 	ResetExpires time.Time
+	Forgot       *Forgot   `json:",omitempty"` // nil: nobody has asked for a new password
+	TOTP         *TOTP     `json:",omitempty"` // nil: there is no second factor
+	Passkeys     []Passkey `json:",omitempty"`
 	LastLoginAt  time.Time
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }
 
+// A Forgot is a link that was sent by mail to somebody who forgot a password.
+type Forgot struct {
+	Hash    string // SHA-256 of its token, hex
+	Expires time.Time
+}
+
+// A TOTP is a second factor by the clock (RFC 6238), and what stands in for it.
+type TOTP struct {
+	Sealed    []byte    // the shared secret, sealed
+	Confirmed bool      // a first code has shown that the user has it too; until then it guards nothing
+	LastStep  int64     // of the last code that was taken, so that none is taken twice
+	Recovery  [][]byte  // HMAC of each recovery code that is left
+	CreatedAt time.Time // of the secret
+}
+
+// A Passkey is a WebAuthn credential.
+type Passkey struct {
+	ID         string // pky_…
+	Name       string
+	Credential []byte // as the service reads it, JSON
+	CreatedAt  time.Time
+	LastUsedAt time.Time
+}
+
 // Users keeps the team users of every account.
 var (
-	Users          = newTable("user", func(u *User) string { return u.ID })
+	Users = newTable("user", func(u *User) string { return u.ID }).
+		tells(func(_ *Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} })
 	UserByEmail    = Users.unique("email", func(u *User) string { return u.Email })
 	UserByReset    = Users.unique("reset", func(u *User) string { return u.ResetHash })
+	UserByForgot   = Users.unique("forgot", forgotHash)
 	UsersByAccount = Users.index("account", func(u *User) string { return u.AccountID })
 )
+
+func forgotHash(u *User) string {
+	if u.Forgot == nil {
+		return ""
+	}
+	return u.Forgot.Hash
+}
 
 // A Token is an API credential. Only the SHA-256 of its value is kept.
 type Token struct {
@@ -69,16 +106,27 @@ type Token struct {
 	ExpiresAt   time.Time // zero: never
 	LastUsedAt  time.Time
 	LastUsedIP  string
+	UserAgent   string    `json:",omitempty"` // of a session: the browser that signed in
 	RevokedAt   time.Time // kept for a while after revocation, so that its use can be told apart
 }
 
 // Tokens keeps the tokens of every account, revoked ones too.
 var (
-	Tokens          = newTable("token", func(t *Token) string { return t.ID })
+	Tokens = newTable("token", func(t *Token) string { return t.ID }).
+		tells(func(_ *Tx, t *Token) Change { return Change{Account: t.AccountID, User: t.UserID, ID: t.ID} })
 	TokenByHash     = Tokens.unique("hash", func(t *Token) string { return t.Hash })
 	TokensByAccount = Tokens.index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.index("user", func(t *Token) string { return t.UserID })
+	SessionsByTime  = Tokens.index("session", sessionTime)
 )
+
+// sessionTime is the key of dashboard sessions by their beginning, for pruning.
+func sessionTime(t *Token) string {
+	if t.Kind != "session" {
+		return ""
+	}
+	return TimeKey(t.CreatedAt)
+}
 
 // A DayStat counts an account's traffic on one UTC day.
 type DayStat struct {

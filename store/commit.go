@@ -22,6 +22,8 @@ type write struct {
 	done  chan error
 	err   error // of fn, kept until what it may have read of its neighbours is on disk
 	after []func()
+
+	changes []Change
 }
 
 // failure remembers the first error after which nothing may be acknowledged.
@@ -160,6 +162,9 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		good = good[:n]
 	}
 	err := s.finish(tx, writes, <-synced)
+	if err == nil {
+		s.tell(good)
+	}
 	answer(good, err)
 	answer(spoilers, err)
 	return rest
@@ -177,7 +182,7 @@ func (s *Store) run(b *bolt.Tx, batch []*write) (n, writes int) {
 	for n, w := range batch {
 		tx := &Tx{b: b, s: s, writable: true}
 		w.err = runOne(tx, w.fn)
-		w.after = tx.after
+		w.after, w.changes = tx.after, tx.changes
 		if w.err != nil && tx.writes > 0 {
 			ended = true
 			return n, writes

@@ -88,7 +88,8 @@ type DNSCheck struct {
 
 // Domains keeps the domains of every account.
 var (
-	Domains          = newTable("domain", func(d *Domain) string { return d.ID })
+	Domains = newTable("domain", func(d *Domain) string { return d.ID }).
+		tells(func(_ *Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} })
 	DomainByName     = Domains.unique("name", func(d *Domain) string { return d.Name })
 	DomainsByAccount = Domains.index("account", func(d *Domain) string { return d.AccountID })
 	// DomainsUnder holds each domain under its labels from the right, each with a dot behind it, so that a domain and all
@@ -120,7 +121,10 @@ type CustomRecord struct {
 
 // CustomRecords keeps them; the set index finds a duplicate.
 var (
-	CustomRecords         = newTable("custom_record", func(r *CustomRecord) string { return r.ID })
+	CustomRecords = newTable("custom_record", func(r *CustomRecord) string { return r.ID }).
+			tells(func(tx *Tx, r *CustomRecord) Change {
+			return Change{Account: accountOfDomain(tx, r.DomainID), ID: r.ID}
+		})
 	CustomRecordsByDomain = CustomRecords.index("domain", func(r *CustomRecord) string { return r.DomainID })
 )
 

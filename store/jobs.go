@@ -82,9 +82,18 @@ func (j *Job) laneKey() string {
 // JobKey is the key of JobByKey.
 func JobKey(kind, key string) string { return kind + "\x00" + key }
 
+// jobChange tells of jobs that people started.
+func jobChange(_ *Tx, j *Job) Change {
+	if !j.Visible {
+		return Change{}
+	}
+	return Change{Account: j.AccountID, ID: j.ID}
+}
+
 // Jobs keeps waiting, running and ended jobs.
 var (
-	Jobs = newTable("job", func(j *Job) string { return j.ID })
+	Jobs = newTable("job", func(j *Job) string { return j.ID }).
+		tells(jobChange)
 	// JobsDue holds what waits and what runs by its due; each key names the lane as JobsByLane does, see DueLane.
 	JobsDue = Jobs.index("due", func(j *Job) string {
 		if j.Ended() {

@@ -52,7 +52,8 @@ type Server struct {
 
 // Mailboxes keeps the mailboxes of every account.
 var (
-	Mailboxes = newTable("mailbox", func(m *Mailbox) string { return m.ID })
+	Mailboxes = newTable("mailbox", func(m *Mailbox) string { return m.ID }).
+			tells(func(_ *Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} })
 	// MailboxByEmail lacks those that are being deleted, so that their addresses are free at once.
 	MailboxByEmail = Mailboxes.unique("email", func(m *Mailbox) string {
 		if m.Status == "deleting" {
@@ -93,6 +94,7 @@ type Template struct {
 
 // Templates keeps the templates of every account.
 var (
-	Templates          = newTable("template", func(t *Template) string { return t.ID })
+	Templates = newTable("template", func(t *Template) string { return t.ID }).
+			tells(func(_ *Tx, t *Template) Change { return Change{Account: t.AccountID, ID: t.ID} })
 	TemplatesByAccount = Templates.index("account", func(t *Template) string { return t.AccountID })
 )

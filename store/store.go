@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -46,6 +47,7 @@ type Store struct {
 	failure   failure
 	records   records
 	text      textIndex
+	observer  atomic.Pointer[func([]Change)]
 	resident  resident // the committer's
 
 	pins    pins

@@ -13,6 +13,7 @@ type Table[T any] struct {
 	name    string
 	id      func(*T) string
 	indexes []*Index[T]
+	change  func(*Tx, *T) Change // nil: nobody is told
 }
 
 // An Index finds records of a table by something else than their id. Its keys are what key answers, followed, unless
@@ -80,7 +81,11 @@ func (t *Table[T]) Put(tx *Tx, rec *T) error {
 			return err
 		}
 	}
-	return tx.put(t.name, []byte(id), data)
+	if err := tx.put(t.name, []byte(id), data); err != nil {
+		return err
+	}
+	t.note(tx, rec)
+	return nil
 }
 
 // Delete removes the record and its index entries. Deleting what is not there is no error.
@@ -97,7 +102,11 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 			return err
 		}
 	}
-	return tx.delete(t.name, []byte(id))
+	if err := tx.delete(t.name, []byte(id)); err != nil {
+		return err
+	}
+	t.note(tx, old)
+	return nil
 }
 
 // All walks the table in the order of ids.

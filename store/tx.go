@@ -16,6 +16,8 @@ type Tx struct {
 	writes   int // counted, so that an error is known to need undoing, and a walk to find its place again
 	err      error
 	after    []func()
+	changes  []Change
+	noted    uint32                            // the mailbox whose INBOX was noted last
 	messages [len(messageBuckets)]*bolt.Bucket // those that were used
 }
 

@@ -1,27 +1,133 @@
-// Package web shows the pages that the binary carries. It is a client of /v1 like any other and knows nothing of the server.
+// Package web holds the dashboard: its sources in src, what they are built to in dist, which the binary carries. It is a
+// client of /v1 in a browser session and knows nothing of the server.
 package web
 
 import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"io/fs"
+	"mime"
 	"net/http"
+	"path"
+	"strings"
+	"time"
 )
 
-//go:embed static
+//go:embed dist
 var files embed.FS
 
-// Handler serves the embedded pages.
+// policy lets the page load its own script, style sheet and messages, and nothing else from anywhere.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"frame-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+
+// A file is one of the dashboard, as it is sent.
+type file struct {
+	kind   string // media type
+	body   []byte
+	zipped []byte // nil where it would not be smaller
+	tag    string
+}
+
+// A site is the dashboard's files by path.
+type site map[string]*file
+
+// Handler serves the dashboard. A path that is no file is a place within it, and gets the page.
 func Handler() http.Handler {
-	static, err := fs.Sub(files, "static")
+	s, err := load()
 	if err != nil {
-		panic(err) // the folder is part of the binary
+		panic(err) // the files are part of the binary
 	}
-	pages := http.FileServerFS(static)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		pages.ServeHTTP(w, r)
+	return s
+}
+
+// Build names the version of the page's script, so that a page that stayed open can tell that there is a newer one.
+func Build() string {
+	s, err := load()
+	if err != nil {
+		panic(err)
+	}
+	return s["/app.js"].tag
+}
+
+func load() (site, error) {
+	s := site{}
+	err := fs.WalkDir(files, "dist", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		body, err := files.ReadFile(name)
+		s[strings.TrimPrefix(name, "dist")] = newFile(name, body)
+		return err
 	})
+	return s, err
+}
+
+func newFile(name string, body []byte) *file {
+	kind := mime.TypeByExtension(path.Ext(name))
+	switch path.Ext(name) { // the system's table may say something else
+	case ".js":
+		kind = "text/javascript; charset=utf-8"
+	case ".css":
+		kind = "text/css; charset=utf-8"
+	case ".html":
+		kind = "text/html; charset=utf-8"
+	case ".svg":
+		kind = "image/svg+xml"
+	case ".webmanifest":
+		kind = "application/manifest+json"
+	}
+	sum := sha256.Sum256(body)
+	f := &file{kind: kind, body: body, tag: hex.EncodeToString(sum[:12])}
+	var zipped bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is one of the package's own
+	_, _ = w.Write(body)                                       // a bytes.Buffer takes all
+	_ = w.Close()
+	if zipped.Len() < len(body) {
+		f.zipped = zipped.Bytes()
+	}
+	return f
+}
+
+func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=()")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	f := s[r.URL.Path]
+	if f == nil && path.Ext(r.URL.Path) != "" && !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.NotFound(w, r)
+		return
+	}
+	if f == nil {
+		f = s["/index.html"]
+	}
+	f.send(w, r)
+}
+
+// send answers with the file; browsers ask each time whether it changed, which costs them an empty 304.
+func (f *file) send(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	body, tag := f.body, f.tag
+	if f.zipped != nil {
+		h.Set("Vary", "Accept-Encoding")
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			body, tag = f.zipped, f.tag+"-gzip"
+			h.Set("Content-Encoding", "gzip")
+		}
+	}
+	h.Set("Content-Type", f.kind)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", `"`+tag+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }

@@ -1,0 +1,250 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// What the dashboard needs beyond /v1 lies under /session: signing in and out, one's own profile, and what only a browser
+// asks for. It is for browsers alone, by cookie, and no part of the API's interface.
+
+const sessionPath = "/session"
+
+// doorEach is how many requests one address may make in a minute without being signed in.
+const doorEach = 120
+
+// A sessionRoute is one row of the table of /session.
+type sessionRoute struct {
+	op
+	open bool                           // for those who are not signed in too
+	raw  func(*call, httprouter.Params) // answers by itself, in place of op.call
+
+	tokens bool // API tokens may ask too
+}
+
+// sessionRoutes is the table.
+func (s *Server) sessionRoutes() []sessionRoute {
+	return []sessionRoute{
+		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, open: true},
+		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
+		{op: op{method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
+		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: everyone}, raw: s.stream, tokens: true},
+		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
+		{op: op{method: "DELETE", path: "/session/list/{id}", status: 200, call: with(s.svc.EndSession)}},
+		{op: op{method: "PATCH", path: "/session/profile", status: 200, call: with(s.svc.UpdateProfile)}},
+		{op: op{method: "POST", path: "/session/totp", status: 200, call: plain(s.svc.StartTOTP)}},
+		{op: op{method: "POST", path: "/session/totp/confirm", status: 200, call: with(s.svc.ConfirmTOTP)}},
+		{op: op{method: "DELETE", path: "/session/totp", status: 200, call: with(s.svc.DropTOTP)}},
+		{op: op{method: "POST", path: "/session/passkeys/options", status: 200, call: plain(s.startPasskey)}},
+		{op: op{method: "POST", path: "/session/passkeys", status: 201, call: with(s.addPasskey)}},
+		{op: op{method: "DELETE", path: "/session/passkeys/{id}", status: 200, call: with(s.svc.DeletePasskey)}},
+		{op: op{method: "POST", path: "/session/passkey/options", status: 200, call: plain(s.offerPasskey)}, open: true},
+		{op: op{method: "POST", path: "/session/passkey", status: 200, call: with(s.usePasskey)}, open: true},
+		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, open: true},
+		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, open: true},
+		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, open: true},
+	}
+}
+
+// isSession tells what is answered by that table.
+func isSession(path string) bool {
+	return path == sessionPath || strings.HasPrefix(path, sessionPath+"/")
+}
+
+// routeSessions makes the router of the table.
+func (s *Server) routeSessions() *httprouter.Router {
+	r := httprouter.New()
+	r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
+	for _, row := range s.sessionRoutes() {
+		row.name = row.method + " " + row.path
+		r.Handle(row.method, routerPath(row.path), s.handleSession(&row))
+	}
+	r.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.notAllowed(callOf(r.Context()), strings.Split(w.Header().Get("Allow"), ", "))
+	})
+	r.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		s.fail(callOf(r.Context()), service.Errorf(404, "not_found", "There is no %s %s.", r.Method, r.URL.Path))
+	})
+	return r
+}
+
+// session answers what lies under /session.
+func (s *Server) session(c *call) {
+	h := c.w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	s.sessions.ServeHTTP(c.w, routed(c.request()))
+}
+
+// handleSession is the way of every row: where it comes from, who asks, body, the service, the answer.
+func (s *Server) handleSession(row *sessionRoute) httprouter.Handle {
+	return func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
+		c := callOf(r.Context())
+		c.op, ps = &row.op, unescaped(ps, r)
+		if err := s.letIn(c, row); err != nil {
+			s.fail(c, err)
+			return
+		}
+		if row.raw != nil {
+			row.raw(c, ps)
+			return
+		}
+		body, done, err := s.bodies.read(c)
+		if err != nil {
+			s.fail(c, err)
+			return
+		}
+		defer done()
+		s.answer(c, ps, body)
+	}
+}
+
+// letIn lets in who is signed in, and at open doors a bounded number of others.
+func (s *Server) letIn(c *call, row *sessionRoute) error {
+	if err := sameOrigin(c.r); err != nil {
+		return err
+	}
+	if row.open {
+		return s.atDoor(c)
+	}
+	if s.cookie(c.r) == "" && !row.tokens {
+		return service.Errorf(http.StatusUnauthorized, "unauthorized", "You are not signed in.")
+	}
+	if err := s.authenticate(c); err != nil {
+		return err
+	}
+	if c.who.TokenKind != "session" && !row.tokens {
+		return service.Errorf(http.StatusUnauthorized, "unauthorized", "API tokens are for /v1. Sign in here, and send no Authorization header.")
+	}
+	return s.rates.count(c, s.now())
+}
+
+// atDoor holds those off who come too often, or in the clear where a password is not to be sent so.
+func (s *Server) atDoor(c *call) error {
+	addr, now := remoteAddr(c.r), s.now()
+	if cookieName(c.r, s.svc.Config.Sandbox) == "" {
+		return service.Errorf(http.StatusForbidden, "https_required", "Signing in needs HTTPS. Open %s/ instead.", s.svc.Config.BaseURL)
+	}
+	if err := s.bad.check(addr, now); err != nil {
+		return err
+	}
+	if s.doors.take(addr, now) <= doorEach {
+		return nil
+	}
+	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many requests came from %s. Wait for the next minute.", addr)
+	e.RetryAfter = now.Truncate(time.Minute).Add(time.Minute).Sub(now)
+	return e
+}
+
+// sameOrigin refuses requests that change something and that another site had the browser send.
+func sameOrigin(r *http.Request) error {
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		return service.Errorf(http.StatusForbidden, "cross_origin", "The request came from another site. Use the dashboard itself.").Because(err)
+	}
+	return nil
+}
+
+// cookieName is the name of the session's cookie on this connection; "" where there is none, since it could be overheard.
+func cookieName(r *http.Request, sandbox bool) string {
+	switch {
+	case r.TLS != nil:
+		return "__Host-mailstead"
+	case sandbox:
+		return "mailstead"
+	}
+	return ""
+}
+
+// cookie is the value of the session's cookie; "" if the request has none.
+func (s *Server) cookie(r *http.Request) string {
+	name := cookieName(r, s.svc.Config.Sandbox)
+	if name == "" {
+		return ""
+	}
+	found, err := r.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return found.Value
+}
+
+// setCookie gives the browser its session, or, with "", takes it away.
+func (s *Server) setCookie(c *call, value string) {
+	cookie := &http.Cookie{
+		Name: cookieName(c.r, s.svc.Config.Sandbox), Value: value, Path: "/", HttpOnly: true, Secure: c.r.TLS != nil,
+		SameSite: http.SameSiteStrictMode, MaxAge: int(service.SessionLife / time.Second),
+	}
+	if value == "" {
+		cookie.MaxAge = -1
+	}
+	http.SetCookie(c.w, cookie)
+}
+
+// visitor is the browser that asks.
+func (s *Server) visitor(c *call) service.Visitor {
+	return service.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), Session: s.cookie(c.r)}
+}
+
+// began answers with a new session and gives the browser its cookie.
+func (s *Server) began(c *call, in *service.SignedIn) *service.Session {
+	s.setCookie(c, in.Cookie)
+	return &in.Session
+}
+
+// refused notes that somebody was not let in.
+func (s *Server) refused(c *call, who string, err error) error {
+	e := service.Explain(err)
+	if e.Status < http.StatusInternalServerError {
+		if !strings.Contains(who, "@") {
+			who = "" // it may be a password in the wrong field
+		}
+		s.Log.Info("sign-in refused", "request_id", c.id, "ip", remoteAddr(c.r), "email", who, "code", e.Code)
+	}
+	return err
+}
+
+func (s *Server) signIn(ctx context.Context, _ service.Actor, in service.SignInIn) (*service.Session, error) {
+	c := callOf(ctx)
+	out, err := s.svc.SignIn(ctx, s.visitor(c), in)
+	if err != nil {
+		return nil, s.refused(c, in.Email, err)
+	}
+	return s.began(c, out), nil
+}
+
+func (s *Server) signOut(ctx context.Context, who service.Actor, in service.SignOutIn) (*service.Said, error) {
+	out, err := s.svc.SignOut(ctx, who, in)
+	if err == nil {
+		s.setCookie(callOf(ctx), "")
+	}
+	return out, err
+}
+
+func (s *Server) checkWelcome(ctx context.Context, who service.Actor, in service.LinkIn) (*service.Welcome, error) {
+	out, err := s.svc.CheckWelcome(ctx, who, in)
+	if err != nil {
+		s.countDead(remoteAddr(callOf(ctx).r), err)
+	}
+	return out, err
+}
+
+func (s *Server) welcome(ctx context.Context, _ service.Actor, in service.WelcomeIn) (*service.Session, error) {
+	c := callOf(ctx)
+	out, err := s.svc.CompleteWelcome(ctx, s.visitor(c), in)
+	if err != nil {
+		s.countDead(remoteAddr(c.r), err)
+		return nil, s.refused(c, "", err)
+	}
+	return s.began(c, out), nil
+}
+
+func (s *Server) forgot(ctx context.Context, _ service.Actor, in service.ForgotIn) (*service.Said, error) {
+	return s.svc.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
+}

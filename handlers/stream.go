@@ -1,0 +1,144 @@
+package handlers
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+const (
+	streamLook = 5 * time.Second  // between looks whether the listener's token still stands, where nothing happens
+	streamPing = 4                // looks between pings
+	streamWait = 10 * time.Second // for a client to take what is written
+)
+
+// streamPath is where the dashboard listens.
+const streamPath = "/session/stream"
+
+// stream tells the caller what changes in the account, as server-sent events (WHATWG HTML section 9.2): first `hello`,
+// then `change` with a list of kinds and ids, or `reset` when everything is to be read anew. It ends with the token, and
+// when the server stops. Events of the time in which nobody listened are not told later: after another `hello`
+// everything is to be read anew.
+func (s *Server) stream(c *call, _ httprouter.Params) {
+	if err := c.op.permit(c.who); err != nil {
+		s.fail(c, err)
+		return
+	}
+	feed, err := s.listen(c)
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	defer feed.Close()
+	out := newEvents(c.w)
+	if err := out.begin(hello{s.svc.Config.Version, s.Build}); err != nil {
+		return
+	}
+	s.follow(c, feed, out)
+}
+
+// hello is what a page needs to know whether it is of the server's own version.
+type hello struct {
+	Version string `json:"version"`
+	Build   string `json:"build"`
+}
+
+func (s *Server) listen(c *call) (*service.Feed, error) {
+	select {
+	case <-s.ending:
+		return nil, service.Errorf(http.StatusServiceUnavailable, "shutting_down", "The server is stopping. Try again in a moment.")
+	default:
+		return s.svc.Listen(c.r.Context(), c.who)
+	}
+}
+
+// follow sends on what the feed tells, until somebody ends it.
+func (s *Server) follow(c *call, feed *service.Feed, out *events) {
+	look := time.NewTicker(streamLook)
+	defer look.Stop()
+	for looks := 1; ; {
+		ping := false
+		select {
+		case <-c.r.Context().Done():
+			return
+		case <-s.ending:
+			return
+		case <-look.C:
+			ping = looks%streamPing == 0
+			looks++
+		case <-feed.Wake():
+		}
+		if s.svc.Stands(c.r.Context(), c.who) != nil {
+			return // the next request is told why
+		}
+		if err := out.pass(feed.Take()); err != nil {
+			return
+		}
+		if !ping {
+			continue
+		}
+		if err := out.write(": ping\n\n"); err != nil {
+			return
+		}
+	}
+}
+
+// EndStreams ends every stream at once, and those that begin later. It is for a server that stops.
+func (s *Server) EndStreams() { s.endOnce.Do(func() { close(s.ending) }) }
+
+// events writes server-sent events to one client.
+type events struct {
+	w    http.ResponseWriter
+	conn *http.ResponseController
+}
+
+func newEvents(w http.ResponseWriter) *events { return &events{w, http.NewResponseController(w)} }
+
+// begin sends the head and the first event. The request's deadline for reading is lifted, past which net/http would take
+// the client for gone.
+func (e *events) begin(first hello) error {
+	h := e.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // proxies that hold answers back let this one pass
+	if err := e.conn.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	return e.send("hello", first)
+}
+
+// pass sends what a feed gave.
+func (e *events) pass(changes []service.FeedChange, everything bool) error {
+	switch {
+	case everything:
+		return e.send("reset", struct{}{})
+	case len(changes) == 0:
+		return nil
+	}
+	return e.send("change", changes)
+}
+
+func (e *events) send(event string, data any) error {
+	text, err := encode(data) // one line, and its end
+	if err != nil {
+		return err
+	}
+	return e.write("event: " + event + "\ndata: " + string(text) + "\n")
+}
+
+// write sends text at once, within a bounded time. Between writes there is no deadline: over HTTP/2 one that passes ends
+// the stream.
+func (e *events) write(text string) error {
+	if err := e.conn.SetWriteDeadline(time.Now().Add(streamWait)); err != nil {
+		return err
+	}
+	if _, err := e.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	if err := e.conn.Flush(); err != nil {
+		return err
+	}
+	return e.conn.SetWriteDeadline(time.Time{})
+}

@@ -1,0 +1,241 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	feedGather = 20 * time.Millisecond  // from the first change to the batch that it is in
+	feedPause  = 250 * time.Millisecond // between batches
+	feedRest   = time.Second            // after a batch that was too large, since everything is read anew then
+	feedBatch  = 500                    // changes in a batch
+	feedQueue  = 8                      // batches that wait for a slow listener
+
+	feedsOfUser    = 10
+	feedsOfAccount = 100
+	feedsInAll     = 4096
+)
+
+// feedKinds are what changed rows are called outside.
+var feedKinds = map[string]string{
+	store.Accounts.Name():      "account",
+	store.Users.Name():         "user",
+	store.Tokens.Name():        "token",
+	store.Domains.Name():       "domain",
+	store.CustomRecords.Name(): "record",
+	store.Mailboxes.Name():     "mailbox",
+	store.InboxName:            "inbox",
+	store.Templates.Name():     "template",
+	store.Exports.Name():       "export",
+	store.Jobs.Name():          "job",
+	store.Outgoings.Name():     "message",
+	store.Suppressions.Name():  "suppression",
+	store.Webhooks.Name():      "webhook",
+	store.Deliveries.Name():    "delivery",
+	store.Events.Name():        "event",
+}
+
+// A FeedChange says what has changed: to know how, it is read. Kind is domain, mailbox, inbox, job, message, webhook,
+// delivery, suppression, token, user, account, template, record, export or event. ID is the thing's own id, of an inbox
+// that of its mailbox, of a suppression the address.
+type FeedChange struct {
+	Kind string `json:"kind"`
+	ID   string `json:"id"`
+}
+
+// feeds tells those who listen what changes in their accounts. While nobody does, the store does not even note it.
+type feeds struct {
+	store     *store.Store
+	mu        sync.Mutex
+	audiences map[string]*audience // by account
+	ofUser    map[string]int
+	count     int
+}
+
+func newFeeds(st *store.Store) *feeds {
+	return &feeds{store: st, audiences: map[string]*audience{}, ofUser: map[string]int{}}
+}
+
+// An audience is who listens to an account, and what is to be told next. Its timer runs from the first change until a
+// pause has brought no more.
+type audience struct {
+	feeds   map[*Feed]struct{}
+	changes []store.Change
+	seen    map[store.Change]struct{} // the same as changes
+	over    bool                      // there were too many
+	timer   *time.Timer
+	running bool
+}
+
+// A Feed is what one listener has yet to be told. It must be closed.
+type Feed struct {
+	all   *feeds
+	who   Actor
+	wake  chan struct{}
+	queue [][]store.Change // batches, shared with others; nil: too much has changed
+}
+
+// Listen begins to note what changes in the actor's account. What was committed before it returns can be read; what comes
+// later is told. Too many listeners are a 429.
+func (s *Service) Listen(_ context.Context, who Actor) (*Feed, error) {
+	f, err := s.feeds.join(who)
+	if err != nil {
+		return nil, err
+	}
+	// What was on its way when the first listener came is waited for, since it was not noted. A store that takes no
+	// writes has nothing on its way.
+	if err := s.Store.Update(func(*store.Tx) error { return nil }); errors.Is(err, store.ErrClosed) {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (fs *feeds) join(who Actor) (*Feed, error) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	a := fs.audiences[who.AccountID]
+	if fs.count >= feedsInAll || fs.ofUser[who.UserID] >= feedsOfUser || a != nil && len(a.feeds) >= feedsOfAccount {
+		e := Errorf(429, "rate_limited", "Too many pages listen for changes at the same time: %d of one person and %d of an account may. Close some of them.", feedsOfUser, feedsOfAccount)
+		e.RetryAfter = 30 * time.Second
+		return nil, e
+	}
+	if a == nil {
+		a = &audience{feeds: map[*Feed]struct{}{}, seen: map[store.Change]struct{}{}}
+		a.timer = time.AfterFunc(time.Hour, func() { fs.flush(a) })
+		a.timer.Stop()
+		fs.audiences[who.AccountID] = a
+	}
+	f := &Feed{all: fs, who: who, wake: make(chan struct{}, 1)}
+	a.feeds[f] = struct{}{}
+	fs.ofUser[who.UserID]++
+	if fs.count++; fs.count == 1 {
+		fs.store.Observe(fs.told)
+	}
+	return f, nil
+}
+
+// Close ends the feed; nothing is noted for it any more.
+func (f *Feed) Close() {
+	fs := f.all
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	a := fs.audiences[f.who.AccountID]
+	if a == nil {
+		return
+	}
+	if _, open := a.feeds[f]; !open {
+		return
+	}
+	if delete(a.feeds, f); len(a.feeds) == 0 {
+		a.timer.Stop()
+		delete(fs.audiences, f.who.AccountID)
+	}
+	if fs.ofUser[f.who.UserID]--; fs.ofUser[f.who.UserID] == 0 {
+		delete(fs.ofUser, f.who.UserID)
+	}
+	if fs.count--; fs.count == 0 {
+		fs.store.Observe(nil)
+	}
+}
+
+// told takes what a transaction has changed, in the committer, which waits for nobody here longer than it takes to note
+// something.
+func (fs *feeds) told(changes []store.Change) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, c := range changes {
+		if a := fs.audiences[c.Account]; a != nil {
+			a.add(c)
+		}
+	}
+}
+
+func (a *audience) add(c store.Change) {
+	if !a.running {
+		a.running = true
+		a.timer.Reset(feedGather)
+	}
+	if a.over {
+		return
+	}
+	if _, known := a.seen[c]; known {
+		return
+	}
+	if len(a.changes) == feedBatch {
+		a.over = true
+		return
+	}
+	a.seen[c] = struct{}{}
+	a.changes = append(a.changes, c)
+}
+
+// flush gives every listener what has changed, and comes again after a pause.
+func (fs *feeds) flush(a *audience) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if len(a.changes) == 0 || len(a.feeds) == 0 {
+		a.running = false
+		return
+	}
+	batch, pause := a.changes, feedPause
+	if a.over {
+		batch, pause = nil, feedRest
+	}
+	a.changes, a.over = nil, false
+	clear(a.seen)
+	for f := range a.feeds {
+		f.offer(batch)
+	}
+	a.timer.Reset(pause)
+}
+
+// offer queues a batch. A listener that has too many is told to read everything instead.
+func (f *Feed) offer(batch []store.Change) {
+	if len(f.queue) == feedQueue {
+		clear(f.queue)
+		f.queue, batch = f.queue[:0], nil
+	}
+	f.queue = append(f.queue, batch)
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Wake gets a value soon after something has changed.
+func (f *Feed) Wake() <-chan struct{} { return f.wake }
+
+// Take gives what has changed since it was last called, each thing once, or says that it is too much to be told: then
+// everything may have changed.
+func (f *Feed) Take() (changes []FeedChange, everything bool) {
+	f.all.mu.Lock()
+	queue := f.queue
+	f.queue = nil
+	f.all.mu.Unlock()
+	seen := map[FeedChange]struct{}{}
+	for _, batch := range queue {
+		if batch == nil {
+			return nil, true
+		}
+		for _, c := range batch {
+			change := FeedChange{feedKinds[c.Table], c.ID}
+			if _, known := seen[change]; known || !f.sees(c) {
+				continue
+			}
+			seen[change] = struct{}{}
+			changes = append(changes, change)
+		}
+	}
+	return changes, len(changes) > feedBatch
+}
+
+// sees tells whether the listener may know of the change: members know of others' tokens and exports nothing.
+func (f *Feed) sees(c store.Change) bool {
+	return c.User == "" || c.User == f.who.UserID || f.who.Role != "member"
+}

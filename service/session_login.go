@@ -1,0 +1,93 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// SignInIn is what somebody signs in with. Code is of the second factor, or a recovery code.
+type SignInIn struct {
+	Email    string `json:"email" required:"true" max:"254"`
+	Password string `json:"password" required:"true" max:"1024"`
+	Code     string `json:"code" max:"64"`
+}
+
+// SignIn begins a session. The errors are 401 invalid_credentials, for an unknown address or a wrong password alike, which
+// take the same time; second_factor_required, where the password is right and a code is missing; invalid_code; 403
+// account_suspended; and 429 after too many wrong ones.
+func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn, error) {
+	address, err := normalizeEmail("email", in.Email)
+	if err != nil {
+		address = in.Email // nobody's, but it is counted and takes its time like any other
+	}
+	key, from := userKey(address), network(v.IP)
+	done, err := s.guesses.enter(ctx, key, from, s.now)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	u, err := s.userToSignIn(address)
+	if err != nil {
+		return nil, err
+	}
+	if !s.logins.verify(u.PasswordHash, in.Password, s.now()) {
+		s.wrongPassword(key, from)
+		return nil, unauthorized("invalid_credentials", "The email address or the password is wrong.")
+	}
+	out, err := s.enter(u, v, in.Code, rightPassword(u.PasswordHash))
+	if err != nil {
+		return nil, err
+	}
+	s.guesses.rightAt(key, from, s.now())
+	s.Log.Info("signed in", "user", u.ID, "ip", v.IP, "how", "password")
+	return out, nil
+}
+
+// userKey names a team user among those whose wrong passwords are counted, apart from a mailbox of the same address.
+func userKey(email string) string { return "user " + email }
+
+// userToSignIn gives an empty record for an address that is nobody's, whose password is then never right.
+func (s *Service) userToSignIn(email string) (u *store.User, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		u, err = store.UserByEmail.Get(tx, email)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return &store.User{}, nil
+	}
+	return u, err
+}
+
+// rightPassword makes sure that the password that was verified outside the transaction is the user's still.
+func rightPassword(hash string) func(*store.User) error {
+	return func(u *store.User) error {
+		if u.PasswordHash != hash {
+			return unauthorized("invalid_credentials", "The password was changed a moment ago. Use the new one.")
+		}
+		return nil
+	}
+}
+
+// enter begins the session of a user whose password was right: once more by the record as it is now, with the second
+// factor where there is one.
+func (s *Service) enter(u *store.User, v Visitor, code string, still func(*store.User) error) (out *SignedIn, err error) {
+	err = s.withCode(u, v.IP, code, func(tx *store.Tx, now *store.User) error {
+		if err := still(now); err != nil {
+			return err
+		}
+		out, err = s.openSession(tx, now, v)
+		return err
+	})
+	return out, err
+}
+
+// notSuspended refuses users whose account is suspended.
+func notSuspended(tx *store.Tx, u *store.User) error {
+	a, err := store.Accounts.Get(tx, u.AccountID)
+	if err == nil && a.Status == "suspended" {
+		return Errorf(403, "account_suspended", "This account is suspended. Ask whoever runs this server.")
+	}
+	return err
+}

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// heard observes a store; each text is a transaction, as "table account id" with commas between.
+type heard struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func hear(s *Store) *heard {
+	h := &heard{}
+	s.Observe(func(changes []Change) {
+		var texts []string
+		for _, c := range changes {
+			texts = append(texts, strings.TrimSpace(fmt.Sprintln(c.Table, c.Account, c.ID, c.User)))
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.all = append(h.all, strings.Join(texts, ", "))
+	})
+	return h
+}
+
+// is checks what was heard since it was last called.
+func (h *heard) is(t *testing.T, want ...string) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.Equal(h.all, want) {
+		t.Errorf("heard %q, want %q", h.all, want)
+	}
+	h.all = nil
+}
+
+func TestOnlyWhatIsCommittedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openTest(t, Options{})
+		h := hear(s)
+		batch(t, s,
+			func(tx *Tx) error { return putAccount(tx, 1) },
+			func(tx *Tx) error { return errors.Join(putAccount(tx, 2), errTest) },
+			func(tx *Tx) error { _ = putAccount(tx, 3); panic("bug") },
+			func(tx *Tx) error { return errors.Join(putAccount(tx, 4), putAccount(tx, 4), putAccount(tx, 5)) },
+			func(*Tx) error { return nil },
+			func(tx *Tx) error { return Accounts.Delete(tx, "acc_1") },
+		)
+		h.is(t, "account acc_1 acc_1", "account acc_4 acc_4, account acc_5 acc_5", "account acc_1 acc_1")
+		s.Observe(nil)
+		update(t, s, func(tx *Tx) error { return putAccount(tx, 6) })
+		h.is(t)
+	})
+}
+
+func TestWhatCannotBeCommittedIsNotTold(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	h := hear(s)
+	s.failure.set(errTest)
+	if err := s.Update(func(tx *Tx) error { return putAccount(tx, 1) }); !errors.Is(err, ErrFailed) {
+		t.Fatalf("Update of a failed store: %v", err)
+	}
+	h.is(t)
+}
+
+// TestChangesNameWhomTheyConcern goes through the rows that are not told of by their id alone, and those that are not
+// told of at all.
+func TestChangesNameWhomTheyConcern(t *testing.T) {
+	s := openTest(t, Options{})
+	h := hear(s)
+	for _, c := range []struct {
+		put  func(tx *Tx) error
+		want []string
+	}{
+		{func(tx *Tx) error {
+			return Domains.Put(tx, &Domain{ID: "dom_1", AccountID: "acc_1", Name: "example.test"})
+		}, []string{"domain acc_1 dom_1"}},
+		{func(tx *Tx) error { return CustomRecords.Put(tx, &CustomRecord{ID: "rec_1", DomainID: "dom_1"}) }, []string{"custom_record acc_1 rec_1"}},
+		{func(tx *Tx) error { return CustomRecords.Delete(tx, "rec_1") }, []string{"custom_record acc_1 rec_1"}},
+		{func(tx *Tx) error { return CustomRecords.Put(tx, &CustomRecord{ID: "rec_2", DomainID: "dom_gone"}) }, nil},
+		{func(tx *Tx) error { return Tokens.Put(tx, &Token{ID: "tok_1", AccountID: "acc_1", UserID: "usr_1"}) }, []string{"token acc_1 tok_1 usr_1"}},
+		{func(tx *Tx) error {
+			return Exports.Put(tx, &Export{ID: "exp_1", AccountID: "acc_1", CreatedBy: "usr_1"})
+		}, []string{"export acc_1 exp_1 usr_1"}},
+		{func(tx *Tx) error { return Suppressions.Put(tx, &Suppression{AccountID: "acc_1", Email: "x@far.test"}) }, []string{"suppression acc_1 x@far.test"}},
+		{func(tx *Tx) error { return Jobs.Put(tx, &Job{ID: "job_1", AccountID: "acc_1", Kind: "k"}) }, nil},
+		{func(tx *Tx) error {
+			return Jobs.Put(tx, &Job{ID: "job_2", AccountID: "acc_1", Kind: "k", Visible: true})
+		}, []string{"job acc_1 job_2"}},
+		{func(tx *Tx) error { return DayStats.Put(tx, &DayStat{AccountID: "acc_1", Date: "2026-11-21"}) }, nil},
+		{func(tx *Tx) error { return Domains.Delete(tx, "dom_gone") }, nil},
+	} {
+		update(t, s, c.put)
+		h.is(t, c.want...)
+	}
+}
+
+func TestChangesOfTheInboxNameItsMailbox(t *testing.T) {
+	s := openTest(t, Options{})
+	addMailbox(t, s, 1, 2)
+	update(t, s, func(tx *Tx) error {
+		return errors.Join(
+			Mailboxes.Put(tx, &Mailbox{ID: "eu_1", Num: 1, AccountID: "acc_1", Email: "ann@example.test"}),
+			Mailboxes.Put(tx, &Mailbox{ID: "eu_2", Num: 2, AccountID: "acc_2", Email: "bob@example.test"}))
+	})
+	ref := appendTest(t, s, "x")
+	h := hear(s)
+	add := func(mailbox, folder uint32) func(tx *Tx) error {
+		return func(tx *Tx) error {
+			return tx.AddMessage(&Message{Account: mailbox, Mailbox: mailbox, Folder: folder, Blob: ref}, nil)
+		}
+	}
+	update(t, s, func(tx *Tx) error { return errors.Join(add(1, InboxID)(tx), add(1, InboxID)(tx), add(2, InboxID)(tx)) })
+	h.is(t, "inbox acc_1 eu_1, inbox acc_2 eu_2")
+	update(t, s, add(1, InboxID+1))
+	h.is(t)
+	for _, change := range []func(tx *Tx) error{
+		func(tx *Tx) error { return tx.SetFlags(&Message{Mailbox: 1, Folder: InboxID, UID: 1}, FlagSeen, nil) },
+		func(tx *Tx) error { return tx.SetBits(&Message{Mailbox: 1, Folder: InboxID, UID: 1}, BitWarmup) },
+		func(tx *Tx) error { return tx.DeleteMessage(1, InboxID, 1) },
+	} {
+		update(t, s, change)
+		h.is(t, "inbox acc_1 eu_1")
+	}
+	update(t, s, func(tx *Tx) error { return tx.SetFlags(&Message{Mailbox: 1, Folder: InboxID, UID: 2}, 0, nil) })
+	h.is(t) // they were like that before
+	update(t, s, func(tx *Tx) error {
+		_, err := tx.DropMailbox(1, 1, 100)
+		return errors.Join(err, Mailboxes.Delete(tx, "eu_1"))
+	})
+	h.is(t, "inbox acc_1 eu_1, mailbox acc_1 eu_1")
+}
+
+// TestNothingIsNotedForNobody holds what every write costs while nobody listens: a look at one pointer.
+func TestNothingIsNotedForNobody(t *testing.T) {
+	s := openTest(t, Options{})
+	tx := &Tx{s: s, writable: true}
+	a := &Account{ID: "acc_1", Num: 1}
+	if n := testing.AllocsPerRun(100, func() {
+		Accounts.note(tx, a)
+		tx.noteInbox(1)
+	}); n != 0 || tx.changes != nil {
+		t.Errorf("%v allocations, and %d changes noted", n, len(tx.changes))
+	}
+}
+
+// BenchmarkObserved is BenchmarkCommit while somebody listens.
+func BenchmarkObserved(b *testing.B) {
+	s := openTest(b, Options{})
+	told := 0
+	s.Observe(func(changes []Change) { told += len(changes) })
+	b.ReportAllocs()
+	inParallel(b, 64, func(i int64) error {
+		return s.Update(func(tx *Tx) error { return putAccount(tx, uint32(i)) })
+	})
+	if told < b.N {
+		b.Errorf("%d of %d changes were told", told, b.N)
+	}
+}

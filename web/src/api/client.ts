@@ -1,0 +1,121 @@
+// Calls of /v1 and /session. Every operation is called by its name with one object that holds path parameters, query
+// parameters and body fields alike, as `mailstead call` does.
+import { signal } from '@preact/signals'
+import { operations } from './generated/operations'
+import type { components, operations as Operations } from './generated/schema'
+
+export type Schemas = components['schemas']
+export type Operation = keyof typeof operations & keyof Operations
+
+type Filled<T> = [T] extends [never] ? {} : T extends object ? T : {}
+type Json<T> = [T] extends [{ content: { 'application/json': infer B } }] ? ([T] extends [never] ? {} : B) : {}
+type Params<O extends Operation> = Operations[O]['parameters']
+type Body<O extends Operation> = Operations[O] extends { requestBody?: infer B } ? Json<NonNullable<B>> : {}
+
+/** What an operation takes. */
+export type Input<O extends Operation> = Filled<Params<O>['path']> & Filled<NonNullable<Params<O>['query']>> & Body<O>
+
+type Answers<O extends Operation> = Operations[O]['responses']
+type Success<R> = R extends { 200: infer A } ? Json<A> : R extends { 201: infer A } ? Json<A> : R extends { 202: infer A } ? Json<A> : unknown
+
+// list_jobs answers one job too, if it is asked for one; pages ask get_job.
+type Listed<T> = [Extract<T, { pagination: unknown }>] extends [never] ? T : Extract<T, { pagination: unknown }>
+
+/** What an operation answers. */
+export type Output<O extends Operation> = Listed<Success<Answers<O>>>
+
+export interface Session {
+  user: {
+    id: string; name: string; email: string; role: 'owner' | 'admin' | 'member'
+    totp_enabled: boolean; recovery_codes_left: number
+    passkeys: { id: string; name: string; created_at: string; last_used_at: string | null }[]
+  }
+  account: { id: string; name: string; plan: string }
+  permissions: string[]
+  sandbox: boolean
+  hostname: string
+  version: string
+  api_base: string
+  expires_at: string
+}
+
+/** Who is signed in: undefined until it is known, null if nobody is. */
+export const session = signal<Session | null | undefined>(undefined)
+
+/** An answer that is no success, in the words of the server. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly details: { field: string; code: string; message: string }[] = [],
+    readonly requestId = '',
+    readonly retryAfter = 0,
+  ) {
+    super(message)
+  }
+
+  /** What is wrong with a field of the form, if the error is about it. */
+  of(field: string): string | undefined {
+    return this.details.find((d) => d.field === field || d.field.startsWith(field + '.') || d.field.startsWith(field + '['))?.message
+  }
+}
+
+/** Tells whether the signed-in user's role lets them use the operation; the server refuses it as well. */
+export function can(operation: Operation): boolean {
+  const s = session.value
+  return !!s && operations[operation][3].includes(s.user.role[0]!)
+}
+
+/** Calls one operation of /v1. */
+export function call<O extends Operation>(operation: O, ...[input]: {} extends Input<O> ? [Input<O>?] : [Input<O>]): Promise<Output<O>> {
+  const [method, template, , , ...queryNames] = operations[operation] as readonly string[]
+  const rest: Record<string, unknown> = { ...input }
+  const path = template!.replace(/\{(\w+)\}/g, (_, name: string) => {
+    const value = encodeURIComponent(String(rest[name]))
+    delete rest[name]
+    return value
+  })
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(rest)) {
+    if (method !== 'GET' && !queryNames.includes(name)) continue
+    delete rest[name]
+    if (value !== undefined && value !== null && value !== '') query.set(name, String(value))
+  }
+  const search = query.size > 0 ? '?' + query : ''
+  const body = method === 'GET' || method === 'DELETE' ? undefined : rest
+  return request(method!, path + search, body) as Promise<Output<O>>
+}
+
+/** Sends one request of the page's own origin and gives its JSON. */
+export async function request(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<unknown> {
+  const headers: Record<string, string> = { Accept: 'application/json' }
+  if (body !== undefined) headers['Content-Type'] = 'application/json'
+  let response: Response
+  try {
+    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: 'same-origin', signal })
+  } catch (cause) {
+    if (signal?.aborted) throw cause
+    throw new ApiError(0, 'offline', 'The server cannot be reached. Check your connection; this page goes on when it is back.')
+  }
+  const text = await response.text()
+  const answer = parse(text)
+  if (response.ok) return answer
+  const error = errorOf(response, answer)
+  if (response.status === 401 && path !== '/session' && !path.startsWith('/session/') && session.value) session.value = null
+  throw error
+}
+
+function parse(text: string): unknown {
+  try {
+    return text === '' ? {} : JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function errorOf(response: Response, answer: unknown): ApiError {
+  const e = (answer as { error?: Schemas['ErrorDetails'] } | undefined)?.error
+  if (!e) return new ApiError(response.status, 'unreadable', `The server answered ${response.status} and no more. Try again.`)
+  return new ApiError(response.status, e.code, e.message, e.details ?? [], e.request_id, e.retry_after ?? 0)
+}

@@ -1,0 +1,212 @@
+// Reads that stay fresh: what a page shows is read again when the stream tells that it changed.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { call, type ApiError, type Input, type Operation, type Output } from './client'
+import { onChange, type Change, type Kind } from './stream'
+
+/** A read: its answer, or why there is none. Both are set when a later read failed. */
+export interface Query<T> {
+  data: T | undefined
+  error: ApiError | undefined
+  loading: boolean
+  reload: () => Promise<void>
+}
+
+interface Options {
+  /** Reads again when one of these changed; by default those that the operation is about. */
+  kinds?: Kind[]
+  /** Narrows to changes of these things. */
+  only?: (change: Change) => boolean
+  /** Reads nothing while false. */
+  when?: boolean
+}
+
+const kindsOf: Partial<Record<Operation, Kind[]>> = {
+  get_account: ['account', 'domain', 'mailbox', 'user', 'webhook'],
+  get_usage: ['account', 'domain', 'mailbox', 'inbox', 'message'],
+  list_domains: ['domain'], get_domain: ['domain'], get_dns_status: ['domain'], get_dns_records: ['domain'],
+  list_custom_dns_records: ['record'],
+  list_email_users: ['mailbox'], list_domain_email_users: ['mailbox'], get_email_user: ['mailbox', 'inbox'],
+  list_templates: ['template'],
+  list_inbox: ['inbox'], list_email_user_inbox: ['inbox'], get_message: ['inbox'],
+  list_messages: ['message'], get_sent_message: ['message'], list_suppressions: ['suppression'],
+  list_webhooks: ['webhook'], get_webhook: ['webhook'], list_webhook_deliveries: ['delivery'],
+  list_jobs: ['job'], get_job: ['job'], list_events: ['event'],
+  list_tokens: ['token'], list_team_users: ['user'],
+}
+
+const answers = new Map<string, unknown>() // the last answer of each read, shown at once when a page is opened again
+const kept = 200
+
+function remember(key: string, answer: unknown) {
+  answers.delete(key)
+  answers.set(key, answer)
+  if (answers.size > kept) answers.delete(answers.keys().next().value!)
+}
+
+/** Forgets all answers, when somebody signs in or out. */
+export function forget() {
+  answers.clear()
+}
+
+/** Reads by one operation, again when what it is about changed. */
+export function useQuery<O extends Operation>(operation: O, input: Input<O>, options: Options = {}): Query<Output<O>> {
+  const key = operation + JSON.stringify(input)
+  return useRead(key, () => call(operation, ...([input] as never)) as Promise<Output<O>>, { kinds: kindsOf[operation], ...options })
+}
+
+/** Reads by a function of one's own. The key says what is read: with another one it is read anew. */
+export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, when = true }: Options = {}): Query<T> {
+  const [state, setState] = useState<{ key: string; data?: T; error?: ApiError; loading: boolean }>({ key: '', loading: true })
+  const latest = useRef({ key, read, only, turn: 0 })
+  latest.current = { key, read, only, turn: latest.current.turn }
+
+  const reload = useMemo(() => async () => {
+    const turn = ++latest.current.turn
+    const { key, read } = latest.current
+    try {
+      const data = await read()
+      remember(key, data)
+      if (turn === latest.current.turn) setState({ key, data, loading: false })
+    } catch (error) {
+      if (turn === latest.current.turn) setState((s) => ({ key, data: s.key === key ? s.data : undefined, error: error as ApiError, loading: false }))
+    }
+  }, [])
+
+  useEffect(() => {
+    if (!when) return
+    void reload()
+    return () => { latest.current.turn++ }
+  }, [key, when])
+  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, reload, when)
+
+  if (state.key === key) return { data: state.data, error: state.error, loading: state.loading, reload }
+  const before = answers.get(key) as T | undefined
+  return { data: before, error: undefined, loading: when && before === undefined, reload }
+}
+
+/** Calls reload soon after changes of the kinds, at most once in half a second. */
+function useFresh(kinds: Kind[] | undefined, only: (change: Change) => boolean, reload: () => void, when: boolean) {
+  const names = kinds?.join() ?? ''
+  useEffect(() => {
+    if (!when || names === '') return
+    let timer: ReturnType<typeof setTimeout> | undefined
+    let last = 0
+    const stop = onChange((changes) => {
+      const concerned = changes === 'all' || changes.some((c) => kinds!.includes(c.kind) && only(c))
+      if (!concerned || timer) return
+      timer = setTimeout(() => {
+        timer = undefined
+        last = Date.now()
+        reload()
+      }, Math.max(0, last + 500 - Date.now()))
+    })
+    return () => {
+      stop()
+      clearTimeout(timer)
+    }
+  }, [names, when])
+}
+
+interface Page<T> { data: T[]; pagination: { cursor: string | null; has_more: boolean } }
+type Item<O extends Operation> = Output<O> extends { data: (infer T)[] } ? T : never
+
+/** A list that is read page by page, as far as it is looked at. */
+export interface Pages<T> {
+  items: T[]
+  error: ApiError | undefined
+  loading: boolean // the first page
+  more: boolean
+  loadMore: () => void
+  reload: () => Promise<void>
+  /** Takes rows out at once, before the server has been asked again. */
+  drop: (ids: Set<string>) => void
+  /** Changes rows at once, likewise. */
+  patch: (ids: Set<string>, change: Partial<T>) => void
+}
+
+interface Loaded<T> { key: string; items: T[]; pages: number; cursor: string | null; error?: ApiError; loading: boolean }
+
+const freshPages = 3 // so many pages are read again when something changed; rows below stay as they were read
+
+/**
+ * Reads a long list page by page. When its kind changed the first pages are read again: new rows appear, changed ones
+ * change, and those that are gone go.
+ */
+export function usePages<O extends Operation>(operation: O, input: Input<O>, idOf: (item: Item<O>) => string, options: Options = {}): Pages<Item<O>> {
+  type T = Item<O>
+  const key = operation + JSON.stringify(input)
+  const { when = true } = options
+  const [state, setState] = useState<Loaded<T>>({ key: '', items: [], pages: 0, cursor: null, loading: true })
+  const latest = useRef({ key, state, turn: 0, busy: false })
+  latest.current = { ...latest.current, key, state }
+  const mine = state.key === key
+
+  const actions = useMemo(() => {
+    const read = (cursor: string | null) => call(operation, ...([{ ...JSON.parse(latest.current.key.slice(operation.length)), cursor: cursor ?? undefined }] as never)) as unknown as Promise<Page<T>>
+
+    /** Reads the first pages, and keeps what lies below them. */
+    async function reload() {
+      const turn = ++latest.current.turn
+      const { key, state: before } = latest.current
+      const loaded = before.key === key ? before : undefined
+      try {
+        const items: T[] = []
+        let cursor: string | null = null
+        let pages = 0
+        do {
+          const page = await read(cursor)
+          items.push(...page.data)
+          cursor = page.pagination.cursor
+          pages++
+        } while (cursor !== null && pages < Math.min(loaded?.pages ?? 1, freshPages))
+        if (turn !== latest.current.turn) return
+        remember(key, items)
+        const below = loaded && loaded.pages > pages && cursor !== null ? loaded.items : []
+        const seen = new Set(items.map(idOf))
+        const kept = below.slice(items.length).filter((item) => !seen.has(idOf(item)))
+        setState({ key, items: [...items, ...kept], pages: Math.max(pages, kept.length > 0 ? loaded!.pages : 0), cursor: kept.length > 0 ? loaded!.cursor : cursor, loading: false })
+      } catch (error) {
+        if (turn === latest.current.turn) setState((s) => ({ ...(s.key === key ? s : { key, items: [], pages: 0, cursor: null }), error: error as ApiError, loading: false }))
+      }
+    }
+
+    async function more() {
+      const { state, key, busy } = latest.current
+      if (busy || state.key !== key || state.cursor === null) return
+      latest.current.busy = true
+      const turn = latest.current.turn
+      try {
+        const page = await read(state.cursor)
+        if (turn !== latest.current.turn) return
+        setState((s) => {
+          const seen = new Set(s.items.map(idOf))
+          return { ...s, items: [...s.items, ...page.data.filter((item) => !seen.has(idOf(item)))], pages: s.pages + 1, cursor: page.pagination.cursor, error: undefined }
+        })
+      } catch (error) {
+        if (turn === latest.current.turn) setState((s) => ({ ...s, error: error as ApiError }))
+      } finally {
+        latest.current.busy = false
+      }
+    }
+
+    return {
+      reload,
+      loadMore: () => void more(),
+      drop: (ids: Set<string>) => setState((s) => ({ ...s, items: s.items.filter((item) => !ids.has(idOf(item))) })),
+      patch: (ids: Set<string>, change: Partial<T>) => setState((s) => ({ ...s, items: s.items.map((item) => (ids.has(idOf(item)) ? { ...(item as object), ...change } as T : item)) })),
+    }
+  }, [operation])
+
+  useEffect(() => {
+    if (!when) return
+    void actions.reload()
+    return () => { latest.current.turn++ }
+  }, [key, when])
+  useFresh(options.kinds ?? kindsOf[operation], options.only ?? (() => true), actions.reload, when)
+
+  const before = mine ? undefined : (answers.get(key) as T[] | undefined)
+  return {
+    items: mine ? state.items : (before ?? []), error: mine ? state.error : undefined,
+    loading: mine ? state.loading : when && before === undefined, more: mine && state.cursor !== null, ...actions,
+  }
+}

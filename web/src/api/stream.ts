@@ -1,0 +1,63 @@
+// What changes on the server, told by one stream of server-sent events.
+import { signal } from '@preact/signals'
+
+export type Kind =
+  | 'domain' | 'mailbox' | 'inbox' | 'job' | 'message' | 'webhook' | 'delivery' | 'suppression' | 'token' | 'user'
+  | 'account' | 'template' | 'record' | 'export' | 'event'
+
+export interface Change { kind: Kind; id: string }
+
+type Listener = (changes: Change[] | 'all') => void
+
+const listeners = new Set<Listener>()
+
+/** Whether changes reach the page at the moment. */
+export const live = signal(false)
+
+/** Set once the server runs another version than the page. */
+export const outdated = signal(false)
+
+/** Calls the listener with what changed; 'all' after a gap, when anything may have. Returns how to stop. */
+export function onChange(listener: Listener): () => void {
+  listeners.add(listener)
+  return () => listeners.delete(listener)
+}
+
+let source: EventSource | undefined
+let build = ''
+let retry: ReturnType<typeof setTimeout> | undefined
+
+/** Opens the stream, if it is not open. */
+export function listen() {
+  if (source) return
+  let greeted = false
+  source = new EventSource('/session/stream')
+  source.addEventListener('hello', (e) => {
+    const hello = JSON.parse(e.data) as { build: string }
+    if (build !== '' && build !== hello.build) outdated.value = true
+    if (build !== '' || greeted) tell('all')
+    build = hello.build
+    greeted = true
+    live.value = true
+  })
+  source.addEventListener('change', (e) => tell(JSON.parse(e.data) as Change[]))
+  source.addEventListener('reset', () => tell('all'))
+  source.onerror = () => {
+    live.value = false
+    if (source?.readyState !== EventSource.CLOSED) return // the browser tries again by itself
+    hush()
+    retry = setTimeout(listen, 5000)
+  }
+}
+
+/** Closes the stream. */
+export function hush() {
+  clearTimeout(retry)
+  source?.close()
+  source = undefined
+  live.value = false
+}
+
+function tell(changes: Change[] | 'all') {
+  for (const listener of [...listeners]) listener(changes)
+}

@@ -1,0 +1,6 @@
+// Texts that the bundler takes in as they are.
+declare module '*.go' { const text: string; export default text }
+declare module '*.py' { const text: string; export default text }
+declare module '*.sh' { const text: string; export default text }
+declare module '*.mjs' { const text: string; export default text }
+declare module '*.css' {}

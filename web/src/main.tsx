@@ -1,0 +1,68 @@
+import './ui/theme.css'
+import './ui/ui.css'
+import './shell.css'
+import { render, Component, type ComponentChildren } from 'preact'
+import { session } from './api/client'
+import { resume } from './api/session'
+import { places } from './pages'
+import { Gate } from './pages/gate'
+import { match, path, startRouter } from './router'
+import { Shell } from './shell'
+import { Button, Empty, LinkButton, Loading, Page } from './ui'
+
+const gates = ['/sign-in', '/forgot', '/welcome']
+
+function find(at: string) {
+  for (const place of places) {
+    const found = match(place.path, at)
+    if (found) return { place, found }
+  }
+}
+
+function App() {
+  const at = path.value
+  if (session.value === undefined) return <Loading />
+  if (session.value === null || at === '/welcome') return <Gate at={at} />
+  const here = find(at)
+  return (
+    <Shell>
+      <Fence key={at}>
+        {here ? <here.place.page key={here.place.path} {...here.found} /> : <NotFound />}
+      </Fence>
+    </Shell>
+  )
+}
+
+function NotFound() {
+  return (
+    <Page title="Not found">
+      <Empty icon="search" title="There is nothing at this address" action={<LinkButton href="/">To the overview</LinkButton>}>
+        The link may be old, or what it led to was deleted.
+      </Empty>
+    </Page>
+  )
+}
+
+/** Keeps a fault of one page from taking the others with it. */
+class Fence extends Component<{ children: ComponentChildren }, { error?: Error }> {
+  static getDerivedStateFromError(error: Error) {
+    return { error }
+  }
+  override componentDidCatch(error: Error) {
+    console.error(error)
+  }
+  render() {
+    if (!this.state.error) return this.props.children
+    return (
+      <Page title="Something went wrong">
+        <Empty icon="alert" title="This page has failed" action={<Button onClick={() => location.reload()}>Load it again</Button>}>
+          {this.state.error.message}
+        </Empty>
+      </Page>
+    )
+  }
+}
+
+startRouter((path) => gates.includes(path) || find(path) !== undefined)
+render(<App />, document.getElementById('app')!)
+resume().catch(() => { /* the gate says that the server cannot be reached when one tries to sign in */ })

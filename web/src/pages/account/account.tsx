@@ -1,0 +1,107 @@
+// The account: its name, what it uses of its limits, and what holds for all of its mailboxes.
+import { useState } from 'preact/hooks'
+import { call, can, type Schemas } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { Bar, bytes, Card, Check, Copyable, count, Facts, Form, Page, Show, TextArea, TextField, Time, told, words } from '../../ui'
+
+type AccountOut = Schemas['Account']
+
+export function Account() {
+  const account = useQuery('get_account', {}), usage = useQuery('get_usage', {})
+  return (
+    <Page title="Account" intro="What belongs to everyone of your team.">
+      <Show of={account}>
+        {(a) => (
+          <>
+            <div class="grid-2">
+              <About account={a} />
+              <Show of={usage}>{(u) => <Limits usage={u} />}</Show>
+            </div>
+            <div class="grid-2">
+              <Universal account={a} />
+              <Warmup key={a.warmup_phrases.join('\n')} account={a} />
+            </div>
+          </>
+        )}
+      </Show>
+    </Page>
+  )
+}
+
+function About({ account: a }: { account: AccountOut }) {
+  const [name, setName] = useState(a.name)
+  return (
+    <Card title="About it">
+      <div class="stack">
+        {can('update_account') && (
+          <Form submit="Rename" disabled={name === a.name} onSubmit={async () => { await call('update_account', { name }); told('The account has a new name.') }}>
+            <TextField label="Name" name="name" value={name} onInput={setName} />
+          </Form>
+        )}
+        <Facts of={[
+          ['Owner', a.email],
+          ['Plan', words(a.plan)],
+          ['Since', <Time of={a.created_at} form="date" />],
+          ['Nameservers', a.nameservers.map((ns) => <div key={ns}><Copyable text={ns} /></div>)],
+          ['Mail host', <Copyable text={a.mail.hostname} />],
+          ['Relay', a.mail.relay ?? 'none: mail goes straight to its recipients’ hosts'],
+          ['Registrars', a.registrars.join(', ') || 'none: domains are bought elsewhere'],
+          ['Requests', `${count(a.rate_limit.per_minute)} a minute, bursts of ${count(a.rate_limit.burst)}`],
+          ['Version', a.version],
+          ['Number', <Copyable text={a.id} />],
+        ]} />
+      </div>
+    </Card>
+  )
+}
+
+function Limits({ usage: u }: { usage: Schemas['Usage'] }) {
+  const rows: [string, { used: number; limit: number | null }][] = [['Domains', u.domains], ['Mailboxes', u.email_users], ['Team users', u.team_users], ['Webhooks', u.webhooks], ['API tokens', u.api_tokens]]
+  return (
+    <Card title="Usage" note={<>As of <Time of={u.as_of} />.</>}>
+      <div class="stack">
+        {rows.map(([name, { used, limit }]) => (
+          <div key={name} class="stack-tight">
+            <div class="row-between"><span>{name}</span><span class="muted">{count(used)}{limit !== null ? ` of ${count(limit)}` : ''}</span></div>
+            {limit !== null && <Bar value={used} of={limit} label={name} />}
+          </div>
+        ))}
+        <div class="row-between"><span>Storage</span><span class="muted">{bytes(u.storage.used_bytes)}{u.storage.limit_bytes !== null ? ` of ${bytes(u.storage.limit_bytes)}` : ''}</span></div>
+      </div>
+    </Card>
+  )
+}
+
+function Universal({ account: a }: { account: AccountOut }) {
+  const on = a.universal_inbox_enabled
+  const turn = async (enabled: boolean) => {
+    const { message } = await call('set_universal_inbox', { enabled })
+    told(message)
+  }
+  const [error, setError] = useState('')
+  return (
+    <Card title="Universal inbox">
+      <Check label="Fetch external mailboxes in the background" checked={on} disabled={!can('set_universal_inbox')}
+        onChange={(enabled) => { setError(''); turn(enabled).catch((e: Error) => setError(e.message)) }}
+        hint="While it is on, mailboxes on other servers are kept in step. What was fetched before stays either way. A webhook that wants received mail needs it." />
+      {error && <p class="small" role="alert" style={{ color: 'var(--bad)' }}>{error}</p>}
+    </Card>
+  )
+}
+
+function Warmup({ account: a }: { account: AccountOut }) {
+  const [phrases, setPhrases] = useState(a.warmup_phrases.join('\n'))
+  const save = async () => {
+    await call('update_account', { warmup_phrases: phrases.split('\n').map((p) => p.trim()).filter(Boolean) })
+    told('Saved. Stored mail is marked again in the background.')
+  }
+  if (!can('update_account')) return null
+  return (
+    <Card title="Warm-up phrases">
+      <Form submit="Save" onSubmit={save} disabled={phrases === a.warmup_phrases.join('\n')}>
+        <TextArea label="One phrase a line" name="warmup_phrases" value={phrases} onInput={setPhrases} rows={5}
+          hint="A message that holds one of them is marked as warm-up: it can be filtered away, and webhooks skip it." />
+      </Form>
+    </Card>
+  )
+}

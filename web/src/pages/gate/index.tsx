@@ -1,0 +1,131 @@
+// What is shown to those who are not signed in.
+import type { ComponentChildren } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { ApiError, request, session } from '../../api/client'
+import { signIn, welcome } from '../../api/session'
+import { useRead } from '../../api/query'
+import { go, params, path } from '../../router'
+import { Card, Failure, Form, Loading, Notice, TextField, Toasts } from '../../ui'
+import { PasskeyButton } from './passkey'
+
+export function Gate({ at }: { at: string }) {
+  if (at === '/welcome') return <Welcome />
+  if (at === '/forgot') return <Forgot />
+  return <SignIn />
+}
+
+function Frame({ title, intro, children }: { title: string; intro?: ComponentChildren; children: ComponentChildren }) {
+  useEffect(() => {
+    document.title = title + ' · Mailstead'
+  }, [title])
+  return (
+    <main class="gate">
+      <div>
+        <span class="brand"><img src="/icon.svg" alt="" /> Mailstead</span>
+        <Card>
+          <div class="stack-tight"><h1>{title}</h1>{intro && <p class="muted">{intro}</p>}</div>
+          {children}
+        </Card>
+      </div>
+      <Toasts />
+    </main>
+  )
+}
+
+/** Where the viewer wanted to go before they had to sign in; only places of this page. */
+function wanted(): string {
+  const next = params.value.get('next') ?? ''
+  if (/^\/(?!\/)/.test(next)) return next
+  return ['/sign-in', '/forgot', '/welcome'].includes(path.value) ? '/' : location.pathname + location.search
+}
+
+function SignIn() {
+  const [email, setEmail] = useState('')
+  const [password, setPassword] = useState('')
+  const [code, setCode] = useState('')
+  const [second, setSecond] = useState(false)
+  const done = () => go(wanted(), { replace: true })
+  const submit = async () => {
+    try {
+      await signIn(email, password, second ? code : undefined)
+    } catch (error) {
+      if (!(error instanceof ApiError && error.code === 'second_factor_required')) throw error
+      setSecond(true)
+      return
+    }
+    done()
+  }
+  return (
+    <Frame title="Sign in">
+      <Form onSubmit={submit} submit="Sign in">
+        {second ? (
+          <TextField label="Code" name="code" hint="From your authenticator app, or one of your recovery codes." value={code} onInput={setCode} autoComplete="one-time-code" autoFocus mono />
+        ) : (
+          <>
+            <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
+            <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />
+          </>
+        )}
+      </Form>
+      {!second && <PasskeyButton onDone={done} />}
+      <p class="small"><a href="/forgot">Forgot your password?</a></p>
+    </Frame>
+  )
+}
+
+function Forgot() {
+  const [email, setEmail] = useState('')
+  const [sent, setSent] = useState(false)
+  const submit = async () => {
+    await request('POST', '/session/forgot', { email })
+    setSent(true)
+  }
+  return (
+    <Frame title="Reset your password" intro="We send you a link with which you set a new one.">
+      {sent ? <Notice tone="ok">If {email} belongs to a team user, a link is on its way. It works once.</Notice> : (
+        <Form onSubmit={submit} submit="Send the link">
+          <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
+        </Form>
+      )}
+      <p class="small"><a href="/sign-in">Back to sign in</a></p>
+    </Frame>
+  )
+}
+
+interface Invited { email: string; name: string; may_change_email: boolean }
+
+function Welcome() {
+  const token = params.value.get('token') ?? ''
+  const { data, error } = useRead('welcome' + token, () => request('GET', '/session/welcome?token=' + encodeURIComponent(token)) as Promise<Invited>)
+  if (error) {
+    return (
+      <Frame title="This link leads nowhere">
+        {error.status === 404 ? <Notice tone="warn">It was used already, or has expired. <a href="/sign-in">Sign in</a>, or ask whoever gave it to you for a new one.</Notice> : <Failure error={error} />}
+      </Frame>
+    )
+  }
+  return (
+    <Frame title="Welcome to Mailstead" intro="Choose how you will sign in.">
+      {data ? <WelcomeForm token={token} invited={data} /> : <Loading lines={3} />}
+    </Frame>
+  )
+}
+
+function WelcomeForm({ token, invited }: { token: string; invited: Invited }) {
+  const [email, setEmail] = useState(invited.may_change_email ? '' : invited.email)
+  const [name, setName] = useState(invited.name)
+  const [password, setPassword] = useState('')
+  const submit = async () => {
+    await welcome({ token, password, name: name || undefined, email: invited.may_change_email ? email || invited.email : undefined })
+    go('/', { replace: true })
+  }
+  return (
+    <Form onSubmit={submit} submit="Start">
+      <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" placeholder={invited.email} disabled={!invited.may_change_email}
+        hint={invited.may_change_email ? `Left empty, it stays ${invited.email}.` : undefined} />
+      <TextField label="Your name" name="name" value={name} onInput={setName} autoComplete="name" />
+      <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" hint="At least 12 characters. A sentence is easy to remember and hard to guess." />
+      {session.value && <Notice>You are signed in as {session.value.user.email}; this signs you in anew.</Notice>}
+    </Form>
+  )
+}

@@ -1,0 +1,22 @@
+// Passkeys: signing in with what the device or its key holds (Web Authentication).
+import { request, session, type Session } from '../../api/client'
+import { resume } from '../../api/session'
+import { Button } from '../../ui'
+
+/** Whether the browser has what passkeys need. */
+export const passkeys = typeof PublicKeyCredential === 'function' && 'parseRequestOptionsFromJSON' in PublicKeyCredential
+
+interface Options { publicKey: PublicKeyCredentialRequestOptionsJSON }
+
+export function PasskeyButton({ onDone }: { onDone: () => void }) {
+  if (!passkeys) return null
+  const enter = async () => {
+    const { publicKey } = (await request('POST', '/session/passkey/options', {})) as Options
+    const credential = (await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey) })) as PublicKeyCredential | null
+    if (!credential) return
+    session.value = (await request('POST', '/session/passkey', { credential: credential.toJSON() })) as Session
+    await resume()
+    onDone()
+  }
+  return <Button icon="key" onClick={enter}>Use a passkey</Button>
+}

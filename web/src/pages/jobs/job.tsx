@@ -1,0 +1,64 @@
+import { useQuery } from '../../api/query'
+import { Bar, Card, Code, Copyable, Facts, Icon, Notice, Page, Show, Time, words } from '../../ui'
+import { deed, JobBadge, placeOf, type Job as JobOut } from './words'
+
+export function Job({ id }: { id: string }) {
+  const job = useQuery('get_job', { job_id: id }, { only: (c) => c.id === id })
+  const title = job.data ? deed(job.data.type) : 'Job'
+  return (
+    <Page title={title} back={{ href: '/jobs', label: 'Jobs' }} heading={job.data ? <span class="row">{title} <JobBadge status={job.data.status} /></span> : title}>
+      <Show of={job}>{(j) => <Details job={j} />}</Show>
+    </Page>
+  )
+}
+
+function Details({ job: j }: { job: JobOut }) {
+  const place = placeOf(j.resource)
+  return (
+    <>
+      {j.error && <Notice tone="bad" title={j.error.message}>{place && <a href={place}>See {j.resource!.name}</a>}</Notice>}
+      <div class="grid-2">
+        <JobSteps job={j} />
+        <Card title="About it">
+          <Facts of={[
+            ['What', place ? <a href={place}>{j.resource!.name}</a> : j.resource?.name],
+            ['Detail', j.status_detail],
+            ['Made', <Time of={j.created_at} form="at" />],
+            ['Begun', j.started_at && <Time of={j.started_at} form="at" />],
+            ['Ended', j.completed_at && <Time of={j.completed_at} form="at" />],
+            ['Attempts', j.attempts],
+            ['Next attempt', j.next_attempt_at && <Time of={j.next_attempt_at} />],
+            ['Number', <Copyable text={j.id} />],
+          ]} />
+        </Card>
+      </div>
+      {j.result !== null && j.result !== undefined && <Card title="Result"><Code label="Result" text={JSON.stringify(j.result, null, 2)} /></Card>}
+    </>
+  )
+}
+
+const marks = { queued: '', in_progress: 'now', completed: 'done', error: 'failed', skipped: '' } as const
+
+/** The steps of a job, as they go on. */
+export function JobSteps({ job: j }: { job: JobOut }) {
+  return (
+    <Card title="Steps">
+      <div class="stack">
+        {j.progress && <Bar value={j.progress.completed} of={j.progress.total} label={`${j.progress.completed} of ${j.progress.total}`} />}
+        {j.steps.length === 0 ? <p class="muted">This job has one step.</p> : (
+          <ol class="steps">
+            {j.steps.map((s) => (
+              <li key={s.name} class={marks[s.status]}>
+                <span class="mark" aria-hidden="true">{s.status === 'completed' ? <Icon name="check" /> : s.status === 'error' ? <Icon name="x" /> : s.status === 'in_progress' ? <span class="spinner" /> : ''}</span>
+                <div class="grow">
+                  {words(s.name)} <span class="muted small">{s.status === 'completed' ? <Time of={s.at} /> : words(s.status).toLowerCase()}</span>
+                  {s.error && <p class="small">{s.error}</p>}
+                </div>
+              </li>
+            ))}
+          </ol>
+        )}
+      </div>
+    </Card>
+  )
+}

@@ -1,0 +1,41 @@
+import type { Input } from '../../api/client'
+import { usePages } from '../../api/query'
+import { params, setParams } from '../../router'
+import { Bar, Card, Empty, LongList, Page, Select, TextField, Time } from '../../ui'
+import { deed, JobBadge, jobTypes, type Job } from './words'
+
+type Status = Job['status'] | ''
+
+const states: [Status, string][] = [['', 'Any state'], ['in_progress', 'Running'], ['queued', 'Waiting'], ['completed', 'Done'], ['error', 'Failed'], ['cancelled', 'Cancelled']]
+
+export function Jobs() {
+  const status = (params.value.get('status') ?? '') as Status, type = params.value.get('type') ?? '', domain = params.value.get('domain') ?? ''
+  const filter: Input<'list_jobs'> = { limit: 50, status: status || undefined, type: type || undefined, domain: domain || undefined }
+  const pages = usePages('list_jobs', filter, (j) => j.id)
+  return (
+    <Page title="Jobs" intro="What Mailstead does in the background. They are kept for 30 days.">
+      <div class="jobs-filters">
+        <Select label="State" value={status} onChange={(status) => setParams({ status })} options={states} />
+        <Select label="Kind" value={type} onChange={(type) => setParams({ type })} options={[['', 'Any kind'], ...jobTypes.map((t) => [t, deed(t)] as const)]} />
+        <TextField label="Domain" type="search" value={domain} onInput={(domain) => setParams({ domain })} placeholder="example.com" />
+      </div>
+      <Card flush>
+        <LongList pages={pages} idOf={(j) => j.id} height={60} narrowHeight={68} label="Jobs" row={(j) => <Row job={j} />}
+          empty={<Empty icon="bolt" title={status || type || domain ? 'No job fits' : 'No job yet'}>Setting up domains, making mailboxes in bulk and the like run here, step by step.</Empty>} />
+      </Card>
+    </Page>
+  )
+}
+
+function Row({ job: j }: { job: Job }) {
+  return (
+    <a class="line jobs-row" href={`/jobs/${j.id}`}>
+      <span class="jobs-state"><JobBadge status={j.status} /></span>
+      <span class="grow truncate">{deed(j.type)} <strong>{j.resource?.name}</strong>
+        {(j.error?.message ?? j.status_detail) && <><br /><span class="muted small truncate">{j.error?.message ?? j.status_detail}</span></>}
+      </span>
+      {j.progress && j.status === 'in_progress' && <span class="jobs-progress"><Bar value={j.progress.completed} of={j.progress.total} label="Progress" /></span>}
+      <span class="jobs-when muted small"><Time of={j.updated_at} /></span>
+    </a>
+  )
+}

@@ -1,0 +1,84 @@
+// What needs the viewer, worst first, each with its one next step.
+import { session, type Schemas } from '../../api/client'
+import { Card, Icon, plural, words } from '../../ui'
+import { useDomains, useEndpoints, useFailedJobs, type Domain, type Endpoint } from './read'
+
+interface Item { key: string; weight: number; title: string; text: string; href: string; step: string }
+
+const shown = 8
+
+/** The next step of a domain that mail does not flow through as it should; nothing if it does. */
+function ofDomain(d: Domain): Item | undefined {
+  const href = `/domains/${d.id}`
+  const name = d.domain_unicode
+  const issue = d.dns_health.issues[0]
+  switch (d.status) {
+    case 'error':
+      return { key: d.id, weight: 90, title: `${name} could not be set up`, text: d.error?.message ?? 'Its set-up ended with an error.', href, step: 'See why, and set it up again' }
+    case 'pending_ns':
+      return { key: d.id, weight: 60, title: `${name} waits for its nameservers`, text: `Set ${d.nameservers.join(' and ')} where you registered it.`, href, step: 'See what to set' }
+    case 'pending_dns_records':
+      return { key: d.id, weight: 60, title: `${name} waits for its DNS records`, text: 'Enter the records at your DNS provider; then have them verified.', href, step: 'See the records' }
+    case 'complete':
+      if (issue && d.dns_health.status === 'failing') return { key: d.id, weight: 80, title: `${name}: mail is at risk`, text: issue.message, href, step: 'Mend the record' }
+      if (issue && d.dns_health.status === 'degraded') return { key: d.id, weight: 50, title: `${name}: a record is not as it should be`, text: issue.message, href, step: 'See the record' }
+  }
+}
+
+function ofEndpoint({ webhook: w, tried, succeeded }: Endpoint): Item | undefined {
+  const href = `/webhooks/${w.id}`
+  if (w.status === 'disabled' && w.disabled_reason !== 'manual') {
+    return { key: w.id, weight: 70, title: 'A webhook was switched off', text: `${w.url}: ${words(w.disabled_reason ?? 'too many failures').toLowerCase()}.`, href, step: 'Mend it and switch it on' }
+  }
+  if (w.consecutive_failures > 0 && succeeded < tried) {
+    return { key: w.id, weight: 40, title: 'A webhook fails', text: `${w.url}: ${plural(w.consecutive_failures, 'event')} in a row could not be delivered.`, href, step: 'See the attempts' }
+  }
+}
+
+function ofUsage(usage: Schemas['Usage']): Item[] {
+  const items: Item[] = []
+  const { sent_30d: sent, bounced_30d: bounced, complained_30d: complained } = usage.messages
+  if (sent >= 100 && bounced / sent > 0.05) {
+    items.push({ key: 'bounces', weight: 55, title: 'Many messages bounce', text: `${plural(bounced, 'message')} of ${sent} in 30 days came back. Providers distrust senders above 5 %.`, href: '/sent?status=bounced', step: 'See which' })
+  }
+  if (sent >= 100 && complained / sent > 0.001) {
+    items.push({ key: 'complaints', weight: 65, title: 'Recipients complain', text: `${plural(complained, 'complaint')} in 30 days. Above 0.1 % providers send mail to spam.`, href: '/sent?status=complained', step: 'See which' })
+  }
+  for (const [name, used] of Object.entries({ domains: usage.domains, mailboxes: usage.email_users, 'team users': usage.team_users, webhooks: usage.webhooks })) {
+    if (used.limit !== null && used.limit > 0 && used.used / used.limit >= 0.9) {
+      items.push({ key: 'limit ' + name, weight: 20, title: `Nearly all ${name} are used`, text: `${used.used} of ${used.limit}.`, href: '/account', step: 'See the limits' })
+    }
+  }
+  return items
+}
+
+export function Attention({ usage }: { usage: Schemas['Usage'] | undefined }) {
+  const domains = useDomains(), endpoints = useEndpoints(), jobs = useFailedJobs()
+  const failed = (jobs.data?.data ?? []).map((j): Item => ({
+    key: j.id, weight: 45, title: `A job failed: ${words(j.type).toLowerCase()}`, text: j.error?.message ?? '', href: `/jobs/${j.id}`, step: 'See what happened',
+  }))
+  const items = [...(domains.data ?? []).map(ofDomain), ...(endpoints.data ?? []).map(ofEndpoint), ...failed, ...(usage ? ofUsage(usage) : []), secondFactor()]
+    .filter((item) => item !== undefined).sort((a, b) => b.weight - a.weight)
+  if (items.length === 0) return null
+  return (
+    <Card title="Needs you" flush>
+      <div class="rows overview-attention">
+        {items.slice(0, shown).map((item) => (
+          <a key={item.key} class={'line' + (item.weight >= 70 ? ' bad' : '')} href={item.href}>
+            <Icon name="alert" />
+            <span class="grow"><strong>{item.title}</strong><br /><span class="muted small">{item.text}</span></span>
+            <span class="small nowrap overview-step">{item.step}</span>
+            <Icon name="next" />
+          </a>
+        ))}
+        {items.length > shown && <p class="line muted">and {items.length - shown} more</p>}
+      </div>
+    </Card>
+  )
+}
+
+function secondFactor(): Item | undefined {
+  const { user, sandbox } = session.value!
+  if (sandbox || user.role === 'member' || user.totp_enabled || user.passkeys.length > 0) return
+  return { key: 'totp', weight: 10, title: 'Your sign-in has one factor', text: 'A stolen password is enough to get in.', href: '/profile', step: 'Add a second factor' }
+}

@@ -1,0 +1,129 @@
+import type { Schemas } from '../../api/client'
+import { session } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { Badge, Bar, bytes, Card, Chart, count, Empty, LinkButton, Page, plural, Show, Stat, words, type Tone } from '../../ui'
+import { Attention } from './attention'
+import { useDomains, useEndpoints, type Domain } from './read'
+import { Start } from './start'
+
+export function Overview() {
+  const usage = useQuery('get_usage', {})
+  const { account, hostname } = session.value!
+  return (
+    <Page title="Overview" intro={account.name && !account.name.includes('@') ? `${account.name} on ${hostname}` : hostname}>
+      <Start />
+      <Attention usage={usage.data} />
+      <Show of={usage} lines={8}>{(u) => <Traffic usage={u} />}</Show>
+      <div class="overview-columns">
+        <div class="stack"><Jobs /><Endpoints /></div>
+        <div class="stack"><Health />{usage.data && <Storage usage={usage.data} />}</div>
+      </div>
+    </Page>
+  )
+}
+
+function Traffic({ usage }: { usage: Schemas['Usage'] }) {
+  const { messages: m, daily } = usage
+  const sum = (what: 'received' | 'sent' | 'bounced' | 'complained') => daily.reduce((n, d) => n + d[what], 0)
+  const series = (name: string, what: 'received' | 'sent' | 'bounced' | 'complained', color: string, fill = false) => ({ name, values: daily.map((d) => d[what]), color, fill })
+  return (
+    <Card title="Mail of the last 30 days">
+      <div class="stack">
+        <div class="overview-stats">
+          <Stat name="Received" href="/inbox" value={count(sum('received'))} />
+          <Stat name="Sent" href="/sent" value={count(sum('sent'))} note={`${count(m.sent_today)} today`} />
+          <Stat name="Bounced" href="/sent?status=bounced" value={count(sum('bounced'))} note={share(sum('bounced'), sum('sent'))} />
+          <Stat name="Complaints" href="/sent?status=complained" value={count(sum('complained'))} note={share(sum('complained'), sum('sent'))} />
+          <Stat name="In the queue" href="/sent?status=queued" value={count(m.queued)} />
+        </div>
+        <Chart days={daily.map((d) => d.date)} label="Messages of the last 30 days"
+          series={[series('Received', 'received', '--accent', true), series('Sent', 'sent', '--info'), series('Bounced', 'bounced', '--warn'), series('Complaints', 'complained', '--bad')]} />
+      </div>
+    </Card>
+  )
+}
+
+function share(part: number, whole: number): string | undefined {
+  if (whole === 0) return
+  return (part / whole).toLocaleString(undefined, { style: 'percent', maximumFractionDigits: 1 }) + ' of sent'
+}
+
+/** Where a domain stands, in one word. */
+function standing(d: Domain): Tone {
+  if (d.status === 'error' || (d.status === 'complete' && d.dns_health.status === 'failing')) return 'bad'
+  if (d.status !== 'complete') return 'none'
+  return d.dns_health.status === 'degraded' ? 'warn' : 'ok'
+}
+
+const standings: [Tone, string][] = [['bad', 'failing'], ['warn', 'with a fault'], ['none', 'being set up'], ['ok', 'healthy']]
+
+function Health() {
+  const domains = useDomains()
+  return (
+    <Card title="Domains" actions={<LinkButton small look="ghost" href="/domains">All domains</LinkButton>}>
+      <Show of={domains} lines={2}>
+        {(all) => {
+          if (all.length === 0) return <p class="muted">There is none yet.</p>
+          const counted = standings.map(([tone, name]) => ({ tone, name, n: all.filter((d) => standing(d) === tone).length })).filter((s) => s.n > 0)
+          return (
+            <div class="stack-tight">
+              <div class="overview-health" aria-hidden="true">{counted.map((s) => <div key={s.tone} class={s.tone} style={{ flexGrow: s.n }} />)}</div>
+              <div class="overview-legend">{counted.map((s) => <Badge key={s.tone} tone={s.tone}>{s.n} {s.name}</Badge>)}</div>
+            </div>
+          )
+        }}
+      </Show>
+    </Card>
+  )
+}
+
+function Storage({ usage: { storage: s } }: { usage: Schemas['Usage'] }) {
+  return (
+    <Card title="Storage">
+      <div class="stack-tight">
+        <Stat name={plural(s.messages, 'message')} value={bytes(s.used_bytes)} note={s.limit_bytes !== null && `of ${bytes(s.limit_bytes)}`} />
+        {s.limit_bytes !== null && <Bar value={s.used_bytes} of={s.limit_bytes} label="Storage used" />}
+      </div>
+    </Card>
+  )
+}
+
+function Jobs() {
+  const running = useQuery('list_jobs', { status: 'in_progress', limit: 6 })
+  return (
+    <Card title="Jobs at work" flush actions={<LinkButton small look="ghost" href="/jobs">All jobs</LinkButton>}>
+      <Show of={running} lines={2}>
+        {({ data }) => data.length === 0 ? <Empty icon="check" title="Nothing is running" /> : (
+          <div class="rows">
+            {data.map((j) => (
+              <a key={j.id} class="line" href={`/jobs/${j.id}`}>
+                <span class="grow truncate">{words(j.type)} <span class="muted">{j.resource?.name}</span></span>
+                {j.progress && <span class="overview-progress"><Bar value={j.progress.completed} of={j.progress.total} label={`Progress of ${words(j.type).toLowerCase()}`} /></span>}
+              </a>
+            ))}
+          </div>
+        )}
+      </Show>
+    </Card>
+  )
+}
+
+function Endpoints() {
+  const endpoints = useEndpoints()
+  return (
+    <Card title="Webhooks" flush actions={<LinkButton small look="ghost" href="/webhooks">All webhooks</LinkButton>}>
+      <Show of={endpoints} lines={2}>
+        {(all) => all.length === 0 ? <Empty icon="hook" title="No webhook yet">A webhook tells your program of each message the moment it arrives.</Empty> : (
+          <div class="rows">
+            {all.map(({ webhook: w, tried, succeeded }) => (
+              <a key={w.id} class="line" href={`/webhooks/${w.id}`}>
+                <span class="grow truncate mono">{w.url}</span>
+                {w.status === 'disabled' ? <Badge tone="bad">off</Badge> : tried === 0 ? <Badge>nothing sent yet</Badge> : <Badge tone={succeeded === tried ? 'ok' : succeeded / tried > 0.9 ? 'warn' : 'bad'}>{Math.round((100 * succeeded) / tried)} % of {tried}</Badge>}
+              </a>
+            ))}
+          </div>
+        )}
+      </Show>
+    </Card>
+  )
+}

@@ -1,0 +1,44 @@
+// What the overview knows of the whole account.
+import { call, type Schemas } from '../../api/client'
+import { useQuery, useRead } from '../../api/query'
+
+export type Domain = Schemas['Domain']
+export type Webhook = Schemas['Webhook']
+
+const mostPages = 6 // of a hundred domains each; the overview counts no more
+
+/** The account's domains, newest first. */
+export function useDomains() {
+  return useRead('overview domains', async () => {
+    const all: Domain[] = []
+    let cursor: string | undefined
+    for (let i = 0; i < mostPages; i++) {
+      const page = await call('list_domains', { limit: 100, cursor })
+      all.push(...page.data)
+      if (!page.pagination.cursor) break
+      cursor = page.pagination.cursor
+    }
+    return all
+  }, { kinds: ['domain'] })
+}
+
+export interface Endpoint { webhook: Webhook; tried: number; succeeded: number }
+
+/** The account's webhooks, with how their newest hundred attempts ended. */
+export function useEndpoints() {
+  return useRead('overview endpoints', async () => {
+    const { data } = await call('list_webhooks')
+    return Promise.all(data.map(async (webhook): Promise<Endpoint> => {
+      const { data } = await call('list_webhook_deliveries', { id: webhook.id, limit: 100 })
+      const ended = data.filter((d) => d.outcome !== 'pending')
+      return { webhook, tried: ended.length, succeeded: ended.filter((d) => d.outcome === 'success').length }
+    }))
+  }, { kinds: ['webhook', 'delivery'] })
+}
+
+/** Jobs that failed within the last day. */
+export function useFailedJobs() {
+  const since = new Date(Date.now() - 86_400_000)
+  since.setMinutes(0, 0, 0) // so that the question stays the same for an hour
+  return useQuery('list_jobs', { status: 'error', created_after: since.toISOString(), limit: 20 })
+}

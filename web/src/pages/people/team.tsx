@@ -1,0 +1,120 @@
+// The people who may sign in here.
+import { useState } from 'preact/hooks'
+import { call, can, session, type Schemas } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { ask, Badge, Button, Card, Code, Dialog, Empty, Form, Menu, Notice, Page, Select, Show, TextField, Time, told } from '../../ui'
+
+type User = Schemas['TeamUser']
+type Role = 'admin' | 'member'
+
+const roles = [['member', 'Member: reads everything, works with mail'], ['admin', 'Admin: also manages domains, mailboxes and members']] as const
+
+/** Whether the signed-in user may change or delete the other: the owner everyone else, admins the members. */
+function governs(other: User): boolean {
+  const me = session.value!.user
+  if (!can('delete_team_user') || other.id === me.id || other.role === 'owner') return false
+  return me.role === 'owner' || other.role === 'member'
+}
+
+export function Team() {
+  const team = useQuery('list_team_users', {})
+  const [inviting, setInviting] = useState(false)
+  const [editing, setEditing] = useState<User>()
+  return (
+    <Page title="Team" intro="Who may sign in here, and what they may do."
+      actions={can('invite_team_user') && <Button look="primary" icon="plus" onClick={() => setInviting(true)}>Invite</Button>}>
+      <Card flush>
+        <Show of={team}>
+          {({ users }) => users.length === 0 ? <Empty icon="team" title="Nobody is here" /> : (
+            <div class="rows">{users.map((u) => <Member key={u.id} user={u} onEdit={() => setEditing(u)} />)}</div>
+          )}
+        </Show>
+      </Card>
+      {inviting && <Invite onClose={() => setInviting(false)} />}
+      {editing && <Edit user={editing} onClose={() => setEditing(undefined)} />}
+    </Page>
+  )
+}
+
+function Member({ user: u, onEdit }: { user: User; onEdit: () => void }) {
+  const me = session.value!.user.id === u.id
+  return (
+    <div class="line">
+      <span class="avatar" aria-hidden="true">{(u.display_name || u.email).charAt(0)}</span>
+      <span class="grow truncate"><strong>{u.display_name || u.email}</strong>{me && <span class="muted"> (you)</span>}<br /><span class="muted small truncate">{u.email}</span></span>
+      <span class="small muted nowrap people-seen">{u.status === 'invited' ? <Badge tone="info">invited</Badge> : <>Last here <Time of={u.last_login_at} /></>}</span>
+      <Badge plain tone={u.role === 'owner' ? 'ok' : 'none'}>{u.role}</Badge>
+      {governs(u) && (
+        <Menu small label={`Actions for ${u.email}`}>
+          <Button look="ghost" small icon="pencil" onClick={onEdit}>Change</Button>
+          <Button look="ghost" small icon="trash" onClick={() => remove(u)}>Remove</Button>
+        </Menu>
+      )}
+    </div>
+  )
+}
+
+function remove(u: User) {
+  ask({
+    title: `Remove ${u.display_name || u.email}?`, action: 'Remove',
+    text: 'They are signed out everywhere, and every API token that they made ends at once. Programs that use one stop working.',
+    run: async () => {
+      await call('delete_team_user', { user_id: u.id })
+      told(`${u.email} was removed.`)
+    },
+  })
+}
+
+function Invite({ onClose }: { onClose: () => void }) {
+  const [email, setEmail] = useState(''), [first, setFirst] = useState(''), [last, setLast] = useState('')
+  const [role, setRole] = useState<Role>('member')
+  const [link, setLink] = useState<string>()
+  if (link !== undefined) {
+    return (
+      <Dialog title={`${email} is invited`} onClose={onClose}>
+        <div class="stack">
+          <Notice tone="warn">Give them this link. It works once, for 72 hours, and is not shown again.</Notice>
+          <Code text={link} label="Link" />
+        </div>
+      </Dialog>
+    )
+  }
+  const mayMakeAdmins = session.value!.user.role === 'owner'
+  const submit = async () => {
+    const made = await call('invite_team_user', { email, first_name: first || undefined, last_name: last || undefined, role })
+    setLink(made.reset_link ?? '')
+  }
+  return (
+    <Dialog title="Invite somebody" onClose={onClose}>
+      <Form submit="Invite" onSubmit={submit}>
+        <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoFocus />
+        <div class="grid-2">
+          <TextField label="First name" name="first_name" value={first} onInput={setFirst} />
+          <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
+        </div>
+        <Select label="Role" name="role" value={role} onChange={setRole} options={mayMakeAdmins ? roles : roles.slice(0, 1)} />
+      </Form>
+    </Dialog>
+  )
+}
+
+function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
+  const [first, setFirst] = useState(u.first_name ?? ''), [last, setLast] = useState(u.last_name ?? '')
+  const [role, setRole] = useState(u.role as Role)
+  const submit = async () => {
+    await call('update_team_user', { user_id: u.id, first_name: first, last_name: last, ...(session.value!.user.role === 'owner' ? { role } : {}) })
+    told(`${u.email} was changed.`)
+    onClose()
+  }
+  return (
+    <Dialog title={u.email} onClose={onClose}>
+      <Form submit="Save" onSubmit={submit}>
+        <div class="grid-2">
+          <TextField label="First name" name="first_name" value={first} onInput={setFirst} autoFocus />
+          <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
+        </div>
+        {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={roles} hint="It holds from their next request on." />}
+      </Form>
+    </Dialog>
+  )
+}

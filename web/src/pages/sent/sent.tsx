@@ -1,0 +1,89 @@
+import { useEffect, useState } from 'preact/hooks'
+import { can, type Input } from '../../api/client'
+import { usePages } from '../../api/query'
+import { params, setParams } from '../../router'
+import { Button, Card, Empty, LinkButton, LongList, Page, Select, TextField, Time } from '../../ui'
+import { StatusBadge, statuses, type Row, type Status } from './words'
+import { SentTabs } from './tabs'
+
+const texts = ['mailbox', 'domain', 'recipient'] as const
+type Text = (typeof texts)[number]
+
+export function Sent() {
+  const filter = filterOf(params.value)
+  const pages = usePages('list_messages', { limit: 50, ...filter }, (m) => m.id)
+  const filtered = Object.values(filter).some(Boolean)
+  return (
+    <Page title="Sent" intro="Each recipient of each message, newest first, and what became of it." tabs={<SentTabs current="log" />}
+      actions={can('send_email') && <LinkButton look="primary" icon="pencil" href="/compose">Write</LinkButton>}>
+      <Filters filtered={filtered} />
+      <Card flush>
+        <LongList pages={pages} idOf={(m) => m.id} height={52} narrowHeight={64} label="Sent messages" row={(m) => <Line row={m} />}
+          empty={filtered
+            ? <Empty icon="search" title="No message fits" action={<Button onClick={clear}>Show all</Button>} />
+            : <Empty icon="send" title="Nothing was sent yet">What is sent by the API, by mail clients and from here shows up here, with every attempt to deliver it.</Empty>} />
+      </Card>
+    </Page>
+  )
+}
+
+function filterOf(p: URLSearchParams): Input<'list_messages'> {
+  const day = (name: string, end = false) => {
+    const text = p.get(name)
+    const at = text ? new Date(text + (end ? 'T23:59:59.999' : 'T00:00:00')) : undefined // in the viewer's zone
+    return at && !isNaN(at.getTime()) ? at.toISOString() : undefined
+  }
+  const status = p.get('status')
+  return {
+    status: status && status in statuses ? (status as Status) : undefined,
+    mailbox: p.get('mailbox') || undefined, domain: p.get('domain') || undefined, recipient: p.get('recipient') || undefined,
+    date_from: day('from'), date_to: day('to', true),
+  }
+}
+
+function clear() {
+  setParams({ status: '', mailbox: '', domain: '', recipient: '', from: '', to: '' })
+}
+
+const labels: Record<Text, [label: string, example: string]> = {
+  recipient: ['Recipient', 'anna@example.com'], mailbox: ['Sender', 'hello@your.domain'], domain: ['Domain', 'your.domain'],
+}
+
+function Filters({ filtered }: { filtered: boolean }) {
+  const p = params.value
+  return (
+    <div class="sent-filters">
+      <Select label="State" value={(p.get('status') ?? '') as Status | ''} onChange={(status) => setParams({ status })}
+        options={[['', 'Any state'], ...Object.keys(statuses).map((s) => [s as Status, s] as const)]} />
+      {texts.map((name) => <Typed key={name} name={name} />)}
+      <TextField label="From" type="date" value={p.get('from') ?? ''} onInput={(from) => setParams({ from })} />
+      <TextField label="To" type="date" value={p.get('to') ?? ''} onInput={(to) => setParams({ to })} />
+      {filtered && <Button look="ghost" icon="x" onClick={clear}>Clear</Button>}
+    </div>
+  )
+}
+
+/** A filter that is applied when the typing pauses. */
+function Typed({ name }: { name: Text }) {
+  const set = params.value.get(name) ?? ''
+  const [text, setText] = useState(set)
+  useEffect(() => setText(set), [set])
+  useEffect(() => {
+    if (text === set) return
+    const timer = setTimeout(() => setParams({ [name]: text.trim() }), 350)
+    return () => clearTimeout(timer)
+  }, [text])
+  const [label, example] = labels[name]
+  return <TextField label={label} type="search" value={text} onInput={setText} placeholder={example} />
+}
+
+function Line({ row: m }: { row: Row }) {
+  return (
+    <a class="line sent-row" href={`/sent/${m.id}`}>
+      <span class="sent-state"><StatusBadge status={m.status} /></span>
+      <span class="sent-to truncate"><strong>{m.recipient}</strong></span>
+      <span class="grow truncate sent-subject">{m.subject || <span class="muted">without a subject</span>} <span class="muted">from {m.sender}</span></span>
+      <span class="sent-when muted small"><Time of={m.queued_at} form="short" /></span>
+    </a>
+  )
+}

@@ -1,0 +1,34 @@
+// The events that a webhook can be told of.
+import type { Schemas } from '../../api/client'
+import { Badge, Check } from '../../ui'
+
+export type Webhook = Schemas['Webhook']
+
+export const eventTypes: [type: string, means: string][] = [
+  ['email.received', 'A message arrived in a mailbox.'],
+  ['message.relayed', 'A relay took a message and gave it its own Message-ID.'],
+  ['email.bounced', 'A message came back.'],
+  ['email.complained', 'A recipient called a message spam.'],
+  ['domain.created', 'A domain was added.'],
+  ['domain.ready', 'A domain is ready for mail.'],
+  ['domain.dns_failed', 'A domain’s records are no longer as they should be.'],
+  ['email_user.created', 'A mailbox was made.'],
+  ['email_user.deleted', 'A mailbox was deleted.'],
+]
+
+export function EventChoice({ chosen, onChange }: { chosen: string[]; onChange: (types: string[]) => void }) {
+  return (
+    <fieldset class="webhooks-events">
+      <legend>Tell it of</legend>
+      {eventTypes.map(([type, means]) => (
+        <Check key={type} label={<code>{type}</code>} hint={means} checked={chosen.includes(type)} onChange={(on) => onChange(on ? [...chosen, type] : chosen.filter((t) => t !== type))} />
+      ))}
+    </fieldset>
+  )
+}
+
+export function WebhookBadge({ webhook: w }: { webhook: Webhook }) {
+  if (w.status === 'disabled') return <Badge tone={w.disabled_reason === 'manual' ? 'none' : 'bad'}>off</Badge>
+  if (w.consecutive_failures > 0) return <Badge tone="warn">failing</Badge>
+  return <Badge tone="ok">on</Badge>
+}

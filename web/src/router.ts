@@ -1,0 +1,64 @@
+// Places of the dashboard and how one gets to them. Links are plain <a href="/...">: a click on one that leads to a place
+// here changes the page without loading it anew.
+import { computed, signal } from '@preact/signals'
+
+const address = signal(location.pathname + location.search)
+
+/** Where the viewer is. */
+export const path = computed(() => address.value.split('?')[0]!)
+
+/** What stands behind the ? of the address. */
+export const params = computed(() => new URLSearchParams(address.value.split('?')[1] ?? ''))
+
+/** Goes to another place. */
+export function go(to: string, { replace = false } = {}) {
+  if (to === address.value) return
+  history[replace ? 'replaceState' : 'pushState'](null, '', to)
+  const moved = to.split('?')[0] !== path.value
+  address.value = to
+  if (moved && !replace) scrollTo(0, 0)
+}
+
+/** Sets parameters of the address; those with an empty value leave it. */
+export function setParams(change: Record<string, string | undefined>, { replace = true } = {}) {
+  const next = new URLSearchParams(params.value)
+  for (const [name, value] of Object.entries(change)) {
+    if (value) next.set(name, value)
+    else next.delete(name)
+  }
+  go(path.value + (next.size > 0 ? '?' + next : ''), { replace })
+}
+
+/** The parts of the path that a pattern such as /domains/:id names, or null if it does not fit. */
+export function match(pattern: string, at: string): Record<string, string> | null {
+  const want = pattern.split('/'), have = at.replace(/(.)\/$/, '$1').split('/')
+  if (want.length !== have.length) return null
+  const found: Record<string, string> = {}
+  for (let i = 0; i < want.length; i++) {
+    const name = want[i]!
+    if (!name.startsWith(':')) {
+      if (name !== have[i]) return null
+      continue
+    }
+    if (have[i] === '') return null
+    try {
+      found[name.slice(1)] = decodeURIComponent(have[i]!)
+    } catch {
+      return null
+    }
+  }
+  return found
+}
+
+/** Starts to follow links and the browser's buttons. known tells which paths are places here. */
+export function startRouter(known: (path: string) => boolean) {
+  addEventListener('popstate', () => { address.value = location.pathname + location.search })
+  document.addEventListener('click', (e) => {
+    const link = (e.target as Element).closest?.('a')
+    if (!link || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return
+    if (link.origin !== location.origin || link.target || link.hasAttribute('download') || !known(link.pathname)) return
+    e.preventDefault()
+    if (link.hash && link.pathname === location.pathname) return
+    go(link.pathname + link.search)
+  })
+}

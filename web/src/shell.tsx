@@ -1,0 +1,126 @@
+// The frame around every page: navigation, who is signed in, and what is true of the whole server.
+import type { ComponentChildren } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { session } from './api/client'
+import { useQuery } from './api/query'
+import { live, outdated } from './api/stream'
+import { signOut } from './api/session'
+import { path } from './router'
+import { theme, turnTheme } from './theme'
+import { Badge, Button, Icon, IconButton, Questions, Toasts, type IconName } from './ui'
+
+const groups: { name: string; links: [href: string, name: string, icon: IconName][] }[] = [
+  { name: '', links: [['/', 'Overview', 'home']] },
+  { name: 'Mail', links: [['/inbox', 'Inbox', 'inbox'], ['/mailboxes', 'Mailboxes', 'mail'], ['/sent', 'Sent', 'send']] },
+  { name: 'Infrastructure', links: [['/domains', 'Domains', 'globe'], ['/webhooks', 'Webhooks', 'hook'], ['/jobs', 'Jobs', 'bolt']] },
+  { name: 'Account', links: [['/team', 'Team', 'team'], ['/tokens', 'API tokens', 'key'], ['/account', 'Account', 'cog'], ['/connect', 'Connect', 'spark']] },
+]
+
+function isWithin(href: string, at: string): boolean {
+  return href === '/' ? at === '/' : at === href || at.startsWith(href + '/')
+}
+
+export function Shell({ children }: { children: ComponentChildren }) {
+  const [open, setOpen] = useState(false)
+  const at = path.value
+  useEffect(() => setOpen(false), [at])
+  return (
+    <>
+      <a class="button skip" href="#main">Skip to the content</a>
+      <div class="shell">
+        <div class={'side' + (open ? ' open' : '')} id="side" onKeyDown={(e) => { if (e.key === 'Escape') setOpen(false) }}>
+          <Brand />
+          <Navigation at={at} />
+          <Foot />
+        </div>
+        <button type="button" class="scrim" aria-label="Close the navigation" tabIndex={-1} onClick={() => setOpen(false)} />
+        <div class="main">
+          <div class="topbar">
+            <IconButton look="ghost" icon="menu" label="Navigation" aria-expanded={open} aria-controls="side" onClick={() => setOpen(!open)} />
+            <Brand />
+          </div>
+          <Banners />
+          <main id="main">{children}</main>
+        </div>
+      </div>
+      <Toasts />
+      <Questions />
+    </>
+  )
+}
+
+function Brand() {
+  return <a class="brand" href="/"><img src="/icon.svg" alt="" /> Mailstead</a>
+}
+
+function Navigation({ at }: { at: string }) {
+  return (
+    <nav aria-label="Main">
+      {groups.map((g) => (
+        <div key={g.name}>
+          {g.name && <h2>{g.name}</h2>}
+          <ul>
+            {g.links.map(([href, name, icon]) => (
+              <li key={href}>
+                <a href={href} aria-current={isWithin(href, at) ? 'page' : undefined}>
+                  <Icon name={icon} /> {name}
+                  {href === '/jobs' && <RunningJobs />}
+                </a>
+              </li>
+            ))}
+          </ul>
+        </div>
+      ))}
+    </nav>
+  )
+}
+
+function RunningJobs() {
+  const { data } = useQuery('list_jobs', { status: 'in_progress', limit: 100 })
+  const n = data?.data.length ?? 0
+  return n > 0 ? <Badge tone="info" plain>{n === 100 ? '100+' : n}<span class="visually-hidden"> running</span></Badge> : null
+}
+
+function Foot() {
+  const { user } = session.value!
+  const next = theme.value === 'dark' ? 'light' : 'dark'
+  return (
+    <div class="side-foot">
+      <a class="who" href="/profile">
+        <span class="avatar" aria-hidden="true">{(user.name || user.email).charAt(0)}</span>
+        <span class="grow truncate"><span class="truncate" style={{ display: 'block' }}>{user.name || user.email}</span><span class="small muted">{user.role}</span></span>
+      </a>
+      <div class="row-between">
+        <IconButton look="ghost" small icon={next === 'dark' ? 'moon' : 'sun'} label={`Use the ${next} theme`} onClick={turnTheme} />
+        <Button look="ghost" small icon="out" onClick={() => signOut()}>Sign out</Button>
+      </div>
+    </div>
+  )
+}
+
+function Banners() {
+  const s = session.value!
+  const offline = useOffline()
+  return (
+    <>
+      {s.sandbox && <div class="banner"><Icon name="info" /> This is the sandbox: mail to other people is captured, not sent.</div>}
+      {offline && <div class="banner" role="status"><Icon name="alert" /> The connection is lost. What you see may be old.</div>}
+      {outdated.value && <div class="banner info" role="status">Mailstead was updated. <Button small look="ghost" onClick={() => location.reload()}>Load the new version</Button></div>}
+    </>
+  )
+}
+
+/** Tells whether changes have not come through for some seconds. */
+function useOffline(): boolean {
+  const [offline, setOffline] = useState(false)
+  const on = live.value
+  useEffect(() => {
+    if (on) {
+      setOffline(false)
+      return
+    }
+    const timer = setTimeout(() => setOffline(true), 6000)
+    return () => clearTimeout(timer)
+  }, [on])
+  return offline
+}

@@ -1,0 +1,72 @@
+import { signal } from '@preact/signals'
+import type { ComponentChildren } from 'preact'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { IconButton } from './button'
+import { Form, TextField } from './form'
+
+interface DialogProps { title: string; onClose: () => void; wide?: boolean; children: ComponentChildren }
+
+/** A dialog that is open as long as it is rendered. */
+export function Dialog({ title, onClose, wide, children }: DialogProps) {
+  const ref = useRef<HTMLDialogElement>(null)
+  const id = useId()
+  useEffect(() => {
+    const dialog = ref.current!
+    const before = document.activeElement as HTMLElement | null
+    if (!dialog.open) dialog.showModal()
+    return () => {
+      dialog.close()
+      before?.focus?.()
+    }
+  }, [])
+  return (
+    <dialog ref={ref} class={'dialog' + (wide ? ' wide' : '')} aria-labelledby={id} onCancel={(e) => { e.preventDefault(); onClose() }}>
+      <header>
+        <h2 id={id}>{title}</h2>
+        <IconButton look="ghost" small icon="x" label="Close" onClick={onClose} />
+      </header>
+      <div class="body">{children}</div>
+    </dialog>
+  )
+}
+
+interface Question {
+  title: string
+  text: ComponentChildren
+  action: string
+  /** What has to be typed before it can be done, for what cannot be undone. */
+  typed?: string
+  danger?: boolean
+  /** Runs while the dialog waits; an error stays in it. */
+  run: () => Promise<unknown>
+}
+
+const asked = signal<Question | null>(null)
+
+/** Asks before something is done. */
+export function ask(question: Question) {
+  asked.value = question
+}
+
+/** The place where questions are shown. */
+export function Questions() {
+  const q = asked.value
+  return q && <QuestionDialog key={q.title} question={q} />
+}
+
+function QuestionDialog({ question: q }: { question: Question }) {
+  const [typed, setTyped] = useState('')
+  const close = () => { asked.value = null }
+  const run = async () => {
+    await q.run()
+    if (asked.value === q) close()
+  }
+  return (
+    <Dialog title={q.title} onClose={close}>
+      <Form onSubmit={run} submit={q.action} danger={q.danger ?? true} disabled={q.typed !== undefined && typed.trim() !== q.typed}>
+        <div>{q.text}</div>
+        {q.typed !== undefined && <TextField label={`Type ${q.typed} to go on`} value={typed} onInput={setTyped} autoFocus mono />}
+      </Form>
+    </Dialog>
+  )
+}

@@ -1,0 +1,144 @@
+// Forms: fields with their label, hint and what is wrong with them.
+import { createContext, type ComponentChildren } from 'preact'
+import { useContext, useId, useRef, useState } from 'preact/hooks'
+import { ApiError } from '../api/client'
+import { Button } from './button'
+import { Notice } from './notice'
+
+const FormError = createContext<ApiError | Error | undefined>(undefined)
+
+interface FormProps {
+  onSubmit: () => Promise<unknown>
+  submit: string
+  /** Beside the button that submits. */
+  actions?: ComponentChildren
+  danger?: boolean
+  disabled?: boolean
+  children?: ComponentChildren
+}
+
+/** A form whose fields show what the server finds wrong with them, by name. */
+export function Form({ onSubmit, submit, actions, danger, disabled, children }: FormProps) {
+  const [error, setError] = useState<Error>()
+  const [busy, setBusy] = useState(false)
+  const form = useRef<HTMLFormElement>(null)
+  const send = async (e: Event) => {
+    e.preventDefault()
+    if (busy) return
+    setBusy(true)
+    setError(undefined)
+    try {
+      await onSubmit()
+    } catch (error) {
+      setError(error as Error)
+      setTimeout(() => form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus())
+    }
+    setBusy(false)
+  }
+  return (
+    <form ref={form} class="form" onSubmit={send} noValidate>
+      <FormError.Provider value={error}>{children}</FormError.Provider>
+      {error && <Notice tone="bad" alert>{error.message}</Notice>}
+      <div class="form-actions">
+        {actions}
+        <Button type="submit" look={danger ? 'danger-solid' : 'primary'} busy={busy} disabled={disabled}>{submit}</Button>
+      </div>
+    </form>
+  )
+}
+
+interface FieldProps { label: string; name?: string; hint?: ComponentChildren; error?: string; hideLabel?: boolean }
+
+interface Ids { id: string; 'aria-describedby'?: string; 'aria-invalid'?: 'true' }
+
+function Field({ label, name, hint, error, hideLabel, children }: FieldProps & { children: (ids: Ids) => ComponentChildren }) {
+  const id = useId()
+  const of = useContext(FormError)
+  const wrong = error ?? (name && of instanceof ApiError ? of.of(name) : undefined)
+  const described = [hint && id + 'h', wrong && id + 'w'].filter(Boolean).join(' ')
+  return (
+    <div class="field">
+      <label for={id} class={hideLabel ? 'visually-hidden' : undefined}>{label}</label>
+      {children({ id, 'aria-describedby': described || undefined, 'aria-invalid': wrong ? 'true' : undefined })}
+      {hint && <span class="hint" id={id + 'h'}>{hint}</span>}
+      {wrong && <span class="wrong" id={id + 'w'}>{capital(wrong)}</span>}
+    </div>
+  )
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
+interface TextProps extends FieldProps {
+  value: string
+  onInput: (value: string) => void
+  type?: 'text' | 'email' | 'password' | 'url' | 'number' | 'search' | 'date' | 'datetime-local'
+  placeholder?: string
+  autoComplete?: string
+  autoFocus?: boolean
+  disabled?: boolean
+  readOnly?: boolean
+  inputMode?: 'numeric' | 'decimal' | 'email' | 'url'
+  maxLength?: number
+  min?: number
+  max?: number
+  list?: string[]
+  after?: ComponentChildren
+  mono?: boolean
+}
+
+export function TextField({ label, name, hint, error, hideLabel, value, onInput, after, list, mono, autoFocus, type = 'text', ...rest }: TextProps) {
+  return (
+    <Field label={label} name={name} hint={hint} error={error} hideLabel={hideLabel}>
+      {(ids) => {
+        const input = (
+          <input {...ids} {...rest} type={type as 'text'} name={name} class={'input' + (mono ? ' mono' : '')} value={value} list={list && ids.id + 'l'} spellcheck={false} autocapitalize="off"
+            ref={autoFocus ? focusOnce : undefined} onInput={(e) => onInput(e.currentTarget.value)} />
+        )
+        return (
+          <>
+            {after ? <div class="affix">{input}<span class="after">{after}</span></div> : input}
+            {list && <datalist id={ids.id + 'l'}>{list.map((text) => <option key={text} value={text} />)}</datalist>}
+          </>
+        )
+      }}
+    </Field>
+  )
+}
+
+function focusOnce(element: HTMLElement | null) {
+  if (element && !element.dataset.met) {
+    element.dataset.met = '1'
+    element.focus()
+  }
+}
+
+export function TextArea({ label, name, hint, error, hideLabel, value, onInput, rows = 4, placeholder, mono, autoFocus }: FieldProps & { value: string; onInput: (value: string) => void; rows?: number; placeholder?: string; mono?: boolean; autoFocus?: boolean }) {
+  return (
+    <Field label={label} name={name} hint={hint} error={error} hideLabel={hideLabel}>
+      {(ids) => <textarea {...ids} name={name} class={'input' + (mono ? ' mono' : '')} rows={rows} placeholder={placeholder} ref={autoFocus ? focusOnce : undefined} value={value} onInput={(e) => onInput(e.currentTarget.value)} />}
+    </Field>
+  )
+}
+
+export function Select<T extends string>({ label, name, hint, error, hideLabel, value, onChange, options, disabled }: FieldProps & { value: T; onChange: (value: T) => void; options: readonly (readonly [T, string])[]; disabled?: boolean }) {
+  return (
+    <Field label={label} name={name} hint={hint} error={error} hideLabel={hideLabel}>
+      {(ids) => (
+        <select {...ids} name={name} class="input" value={value} disabled={disabled} onChange={(e) => onChange(e.currentTarget.value as T)}>
+          {options.map(([v, text]) => <option key={v} value={v} selected={v === value}>{text}</option>)}
+        </select>
+      )}
+    </Field>
+  )
+}
+
+export function Check({ label, hint, checked, onChange, disabled }: { label: ComponentChildren; hint?: ComponentChildren; checked: boolean; onChange: (checked: boolean) => void; disabled?: boolean }) {
+  return (
+    <label class="check">
+      <input type="checkbox" checked={checked} disabled={disabled} onChange={(e) => onChange(e.currentTarget.checked)} />
+      <span>{label}{hint && <span class="hint">{hint}</span>}</span>
+    </label>
+  )
+}

@@ -1,0 +1,66 @@
+// What tells the state of something: notices, badges, and what stands where there is nothing to show.
+import type { ComponentChildren } from 'preact'
+import type { ApiError } from '../api/client'
+import { Button } from './button'
+import { Icon, type IconName } from './icons'
+
+export type Tone = 'ok' | 'warn' | 'bad' | 'info' | 'none'
+
+export function Badge({ tone = 'none', plain, children }: { tone?: Tone; plain?: boolean; children: ComponentChildren }) {
+  return <span class={`badge ${tone} ${plain ? 'plain' : ''}`}>{children}</span>
+}
+
+export function Notice({ tone = 'info', alert, title, children }: { tone?: Exclude<Tone, 'none'>; alert?: boolean; title?: string; children?: ComponentChildren }) {
+  const icon: IconName = tone === 'ok' ? 'check' : tone === 'info' ? 'info' : 'alert'
+  return (
+    <div class={'notice ' + tone} role={alert ? 'alert' : undefined}>
+      <Icon name={icon} />
+      <div>{title && <strong>{title}{children ? ' ' : ''}</strong>}{children}</div>
+    </div>
+  )
+}
+
+/** Stands where a list is empty: what would be here, and the one thing to do about it. */
+export function Empty({ icon, title, children, action }: { icon: IconName; title: string; children?: ComponentChildren; action?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <Icon name={icon} />
+      <h3>{title}</h3>
+      {children && <p>{children}</p>}
+      {action}
+    </div>
+  )
+}
+
+/** Stands where something could not be read. */
+export function Failure({ error, retry }: { error: ApiError; retry?: () => unknown }) {
+  const gone = error.status === 404
+  return (
+    <div class="empty" role="alert">
+      <Icon name={gone ? 'search' : 'alert'} />
+      <h3>{gone ? 'This is not here' : 'This could not be read'}</h3>
+      <p>{error.message}</p>
+      {error.requestId && !gone && <p class="small mono">{error.requestId}</p>}
+      {retry && !gone && <Button icon="refresh" onClick={retry}>Try again</Button>}
+    </div>
+  )
+}
+
+/** Stands where something is being read. */
+export function Loading({ lines = 4 }: { lines?: number }) {
+  return (
+    <div class="stack-tight" role="status" style={{ padding: '1.1rem' }}>
+      <span class="visually-hidden">Loading</span>
+      {Array.from({ length: lines }, (_, i) => <div key={i} class="skeleton" style={{ width: `${92 - ((i * 17) % 40)}%` }} />)}
+    </div>
+  )
+}
+
+interface Read<T> { data: T | undefined; error: ApiError | undefined; loading: boolean; reload: () => unknown }
+
+/** Shows what was read, or that it is on its way, or why it is not there. */
+export function Show<T>({ of, lines, children }: { of: Read<T>; lines?: number; children: (data: T) => ComponentChildren }) {
+  if (of.data !== undefined && !(of.error && of.error.status === 404)) return <>{children(of.data)}</>
+  if (of.error) return <Failure error={of.error} retry={of.reload} />
+  return <Loading lines={lines} />
+}

@@ -1,0 +1,121 @@
+// How values are written: times in the viewer's zone, sizes, counts, secrets and code.
+import { signal } from '@preact/signals'
+import { useState } from 'preact/hooks'
+import { Button, IconButton } from './button'
+import { Notice } from './notice'
+import { failed, told } from './toast'
+
+const minute = signal(Date.now())
+setInterval(() => { minute.value = Date.now() }, 30_000)
+
+const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' })
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' })
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' })
+const dayAndClock = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style: 'short' })
+
+const units: [Intl.RelativeTimeFormatUnit, number][] = [['day', 86_400], ['hour', 3600], ['minute', 60], ['second', 1]]
+
+/** How long ago, or how soon. */
+export function ago(at: Date, now = Date.now()): string {
+  const seconds = Math.round((at.getTime() - now) / 1000)
+  if (Math.abs(seconds) > 6 * 86_400) return day.format(at)
+  const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) ?? ['second', 1]
+  return relative.format(Math.trunc(seconds / size), unit)
+}
+
+/** A time: how long ago by default; `at` gives the time of day, `date` the day alone. The whole time is in the title. */
+export function Time({ of, form = 'ago', none = 'never' }: { of: string | null | undefined; form?: 'ago' | 'at' | 'date' | 'short'; none?: string }) {
+  if (!of) return <span class="muted">{none}</span>
+  const at = new Date(of)
+  return <time dateTime={of} title={full.format(at)}>{written(at, form)}</time>
+}
+
+function written(at: Date, form: string): string {
+  switch (form) {
+    case 'at':
+      return dayAndClock.format(at)
+    case 'date':
+      return day.format(at)
+    case 'short': // the clock for today, the day for earlier
+      return at.toDateString() === new Date(minute.value).toDateString() ? clock.format(at) : day.format(at)
+  }
+  return ago(at, minute.value)
+}
+
+const numbers = new Intl.NumberFormat()
+
+export function count(n: number): string {
+  return numbers.format(n)
+}
+
+/** A number with its noun. */
+export function plural(n: number, one: string, many = one + 's'): string {
+  return `${count(n)} ${n === 1 ? one : many}`
+}
+
+/** A size in binary units. */
+export function bytes(n: number): string {
+  const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+  let i = 0
+  while (n >= 1000 && i < names.length - 1) {
+    n /= 1024
+    i++
+  }
+  return `${i === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${names[i]}`
+}
+
+export function money(amount: number | null, currency: string | null): string {
+  if (amount === null) return 'unknown'
+  return new Intl.NumberFormat(undefined, { style: 'currency', currency: currency || 'USD' }).format(amount)
+}
+
+/** Words for a status or a code. */
+export function words(code: string): string {
+  const text = code.replace(/[_-]/g, ' ')
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
+async function copy(text: string) {
+  try {
+    await navigator.clipboard.writeText(text)
+    told('Copied')
+  } catch {
+    failed(new Error('The browser does not let this page copy. Select the text and copy it by hand.'))
+  }
+}
+
+export function CopyButton({ text, label = 'Copy' }: { text: string; label?: string }) {
+  return <IconButton look="ghost" small icon="copy" label={label} onClick={() => copy(text)} />
+}
+
+/** A short text with a button that copies it. */
+export function Copyable({ text, label }: { text: string; label?: string }) {
+  return <span class="copyable"><code>{text}</code><CopyButton text={text} label={label} /></span>
+}
+
+export function Code({ text, label = 'Code' }: { text: string; label?: string }) {
+  return (
+    <div class="code">
+      <pre tabIndex={0} role="region" aria-label={label}><code>{text}</code></pre>
+      <CopyButton text={text} />
+    </div>
+  )
+}
+
+/** A secret that is shown this once. */
+export function Secret({ name, text }: { name: string; text: string }) {
+  return (
+    <div class="stack-tight">
+      <Notice tone="warn">Copy the {name} now. It is not shown again.</Notice>
+      <Code text={text} label={name} />
+    </div>
+  )
+}
+
+/** A secret that the viewer asks for. */
+export function Hidden({ read, hint }: { read: () => Promise<string>; hint: string }) {
+  const [text, setText] = useState<string>()
+  if (text !== undefined) return <Copyable text={text} />
+  return <span class="row"><code>{hint}</code><Button small icon="eye" onClick={async () => setText(await read())}>Show</Button></span>
+}

@@ -1,0 +1,25 @@
+// Signing in and out.
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { owner, page, shot } from './rig.mjs'
+
+for (const small of [false, true]) {
+  test(`signs in and out ${small ? 'on a phone' : ''}`, async (t) => {
+    const p = await page(t, { phone: small, as: null, expect: [/status of 401/] })
+    await p.open('/jobs')
+    await p.getByLabel('E-mail').fill(owner.email)
+    await p.getByLabel('Password').fill('not the password at all')
+    await p.getByRole('button', { name: 'Sign in', exact: true }).click()
+    await p.getByRole('alert').waitFor()
+    await shot(p, 'sign-in' + (small ? '-phone' : ''))
+    await p.getByLabel('Password').fill(owner.password)
+    await p.getByRole('button', { name: 'Sign in', exact: true }).click()
+    await p.getByRole('main').getByRole('heading', { level: 1, name: 'Sign in' }).waitFor({ state: 'detached' })
+    assert.equal(new URL(p.url()).pathname, '/jobs', 'it leads to where one wanted to go')
+    if (small) await p.getByRole('button', { name: 'Navigation' }).click()
+    await p.getByRole('button', { name: 'Sign out' }).click()
+    await p.getByLabel('E-mail').waitFor()
+    await p.open('/jobs')
+    await p.getByLabel('E-mail').waitFor()
+  })
+}

@@ -1,0 +1,143 @@
+// What the walks through the dashboard share: a browser, a signed-in page that suffers no error, and the API to make what
+// a walk needs. The server is a real one, named by the environment.
+import { connect } from 'node:net'
+import { once } from 'node:events'
+import { mkdir } from 'node:fs/promises'
+import { after } from 'node:test'
+import { chromium } from 'playwright-core'
+
+const env = process.env
+export const base = env.MAILSTEAD_URL
+export const owner = { email: env.MAILSTEAD_OWNER, password: env.MAILSTEAD_PASSWORD }
+
+const desktop = { width: 1280, height: 800 }
+const phone = { width: 390, height: 844 }
+
+let opened
+
+/** The browser, one for all tests of a file. */
+export async function browser() {
+  opened ??= chromium.launch({
+    executablePath: env.MAILSTEAD_CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+  })
+  return opened
+}
+
+after(async () => {
+  if (opened) await (await opened).close()
+})
+
+let cookies // of the owner, signed in once for all tests of a file
+
+/**
+ * A page, signed in as the owner unless told otherwise. An error in its console, a fault of its scripts, a broken policy
+ * or a request to elsewhere fails the test.
+ */
+export async function page(t, { phone: small = false, as = owner, dark = false, expect = [] } = {}) {
+  const context = await (await browser()).newContext({
+    viewport: small ? phone : desktop, hasTouch: small, isMobile: small, colorScheme: dark ? 'dark' : 'light', reducedMotion: 'reduce',
+    locale: 'en-GB', timezoneId: 'Europe/Rome', permissions: ['clipboard-read', 'clipboard-write'],
+  })
+  context.setDefaultTimeout(20_000)
+  const faults = []
+  context.on('console', (m) => { if (m.type() === 'error' || m.type() === 'warning') faults.push(`${m.type()}: ${m.text()} (${m.location().url})`) })
+  context.on('weberror', (e) => faults.push(`fault: ${e.error().stack}`))
+  context.on('request', (r) => { if (!r.url().startsWith(base) && !/^(data|blob|about):/.test(r.url())) faults.push(`request to ${r.url()}`) })
+  t.after(async () => {
+    await context.close()
+    const unexpected = faults.filter((f) => !expect.some((e) => e.test(f)))
+    if (unexpected.length > 0) throw new Error(unexpected.join('\n'))
+  })
+  if (as) {
+    if (as === owner && cookies) await context.addCookies(cookies)
+    else await signIn(context, as)
+    if (as === owner) cookies ??= await context.cookies()
+  }
+  const p = await context.newPage()
+  p.open = (path) => p.goto(base + path)
+  return p
+}
+
+async function signIn(context, { email, password }) {
+  const answer = await context.request.post(base + '/session', { data: { email, password }, headers: { Origin: base } })
+  if (!answer.ok()) throw new Error(`sign in as ${email}: ${answer.status()} ${await answer.text()}`)
+}
+
+/** Calls the API as the owner. */
+export async function api(method, path, body) {
+  const response = await fetch(base + path, {
+    method, body: body && JSON.stringify(body),
+    headers: { Authorization: 'Bearer ' + env.MAILSTEAD_TOKEN, 'Content-Type': 'application/json' },
+  })
+  const text = await response.text()
+  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
+  return text === '' ? {} : JSON.parse(text)
+}
+
+/** Waits until a look gives something true, and gives that. */
+export async function until(what, look, seconds = 30) {
+  for (const end = Date.now() + seconds * 1000; Date.now() < end;) {
+    const found = await look()
+    if (found) return found
+    await new Promise((done) => setTimeout(done, 100))
+  }
+  throw new Error('never: ' + what)
+}
+
+let made = 0
+
+/** A name that no other test uses. */
+export function unique(word) {
+  return `${word}-${process.pid.toString(36)}${(++made).toString(36)}`
+}
+
+/** A domain that is ready for mail. */
+export async function domain(name = unique('walk') + '.test') {
+  const { data } = await api('POST', '/v1/domains/connect', { domains: [name] })
+  await api('POST', '/v1/domains/check-ns', { domains: [name] })
+  const id = data[0].domain_id
+  await until(name + ' is complete', async () => (await api('GET', '/v1/domains/' + id)).status === 'complete')
+  return { id, name }
+}
+
+/** A mailbox of a domain. */
+export async function mailbox(domain, username = unique('box')) {
+  return api('POST', '/v1/email-users', { username, domain: domain.name, name: 'Walk ' + username })
+}
+
+/** Delivers a message by SMTP, as a stranger's server would. */
+export async function deliver(to, message, from = 'stranger@elsewhere.test') {
+  const socket = connect(Number(env.MAILSTEAD_SMTP.split(':').at(-1)), '127.0.0.1')
+  let have = ''
+  socket.setEncoding('utf8').on('data', (text) => { have += text })
+  const answer = async (code) => {
+    while (!/^\d{3} .*\r\n/m.test(have)) await once(socket, 'data')
+    const got = have
+    have = ''
+    if (!got.startsWith(code)) throw new Error(`SMTP answered ${got}`)
+  }
+  const say = async (line, code) => {
+    socket.write(line + '\r\n')
+    await answer(code)
+  }
+  await answer('220')
+  await say('EHLO elsewhere.test', '250')
+  await say(`MAIL FROM:<${from}>`, '250')
+  await say(`RCPT TO:<${to}>`, '250')
+  await say('DATA', '354')
+  await say(message.replace(/\r?\n/g, '\r\n').replace(/^\./gm, '..') + '\r\n.', '250')
+  socket.end('QUIT\r\n')
+}
+
+/** A simple message. */
+export function message({ to, subject, text = 'Hello.', from = 'Stranger <stranger@elsewhere.test>', headers = '' }) {
+  return `From: ${from}\nTo: ${to}\nSubject: ${subject}\nDate: ${new Date().toUTCString()}\nMessage-ID: <${unique('m')}@elsewhere.test>\n${headers}MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\n${text}\n`
+}
+
+/** Takes a picture of the page, where pictures are wanted. */
+export async function shot(p, name) {
+  if (!env.MAILSTEAD_SHOTS) return
+  await mkdir(env.MAILSTEAD_SHOTS, { recursive: true })
+  await p.screenshot({ path: `${env.MAILSTEAD_SHOTS}/${name}.png` })
+}
