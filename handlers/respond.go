@@ -8,6 +8,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -52,8 +53,32 @@ func (s *Server) send(c *call, status int, contentType string, body any) {
 	_, _ = c.w.Write(text) // a client that has gone needs no answer
 }
 
-// sendFile streams a file; it is never shown as a page of ours.
+// sendFile streams a file to be saved, never to be shown as a page of ours.
 func (s *Server) sendFile(c *call, status int, f *service.File) {
+	s.sendBody(c, status, f, disposition(f.Name))
+}
+
+// disposition says under which name a file is to be saved (RFC 6266): in ASCII, and beside it as it is where that differs,
+// for the clients that know no other form than the first.
+func disposition(name string) string {
+	ascii := strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f || strings.ContainsRune(`"\%/`, r) {
+			return '_'
+		}
+		return r
+	}, name)
+	out := mime.FormatMediaType("attachment", map[string]string{"filename": ascii})
+	if name == "" || out == "" {
+		return "attachment"
+	}
+	if ascii != name {
+		out += "; filename*=UTF-8''" + strings.ReplaceAll(url.QueryEscape(strings.ToValidUTF8(name, "_")), "+", "%20")
+	}
+	return out
+}
+
+// sendBody streams a file. Whatever it is, nothing in it runs where a browser shows it.
+func (s *Server) sendBody(c *call, status int, f *service.File, disposition string) {
 	defer f.Body.Close()
 	h := c.w.Header()
 	h.Set("Content-Type", f.ContentType)
@@ -61,9 +86,8 @@ func (s *Server) sendFile(c *call, status int, f *service.File) {
 	if f.Size >= 0 {
 		h.Set("Content-Length", strconv.FormatInt(f.Size, 10))
 	}
-	if f.Name != "" {
-		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": f.Name}))
-	}
+	h.Set("Content-Disposition", disposition)
+	h.Set("X-Content-Type-Options", "nosniff")
 	c.w.WriteHeader(status)
 	if _, err := io.Copy(c.w, f.Body); err != nil {
 		s.Log.Debug("send file", "request_id", c.id, "error", err)

@@ -185,6 +185,8 @@ func (s *Server) outside(c *call) {
 		s.health(c.w)
 	case path == "/reset":
 		s.resetPassword(c)
+	case strings.HasPrefix(path, imagePath):
+		s.sendImage(c)
 	case isSession(path):
 		s.session(c)
 	case strings.HasPrefix(path, hooksPath):

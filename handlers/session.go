@@ -49,6 +49,8 @@ func (s *Server) sessionRoutes() []sessionRoute {
 		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, open: true},
 		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, open: true},
 		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, open: true},
+		{op: op{method: "GET", path: viewPath, scope: "read", roles: everyone}, raw: s.viewMessage},
+		{op: op{method: "HEAD", path: viewPath, scope: "read", roles: everyone}, raw: s.viewMessage},
 	}
 }
 

@@ -97,15 +97,11 @@ type events struct {
 
 func newEvents(w http.ResponseWriter) *events { return &events{w, http.NewResponseController(w)} }
 
-// begin sends the head and the first event. The request's deadline for reading is lifted, past which net/http would take
-// the client for gone.
+// begin sends the head and the first event.
 func (e *events) begin(first hello) error {
 	h := e.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // proxies that hold answers back let this one pass
-	if err := e.conn.SetReadDeadline(time.Time{}); err != nil {
-		return err
-	}
 	return e.send("hello", first)
 }
 

@@ -287,22 +287,21 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// piped runs a server for fn, whose time is not real, and gives it connections that have asked for the stream.
-func piped(t *testing.T, fn func(b *servicetest.Sandbox, connect func(token string) net.Conn)) {
+// piped runs a server for fn, whose time is not real, and gives it connections.
+func piped(t *testing.T, fn func(t *testing.T, b *servicetest.Sandbox, dial func() net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := servicetest.New(t, nil)
 		s := New(b.Service)
-		s.Log = slog.New(slog.DiscardHandler)
+		s.Log, s.Build = slog.New(slog.DiscardHandler), "abc"
 		in := make(pipes)
-		srv := &http.Server{Handler: s, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute}
+		srv := &http.Server{Handler: s, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute, Protocols: new(http.Protocols)}
+		srv.Protocols.SetHTTP1(true)
+		srv.Protocols.SetUnencryptedHTTP2(true)
 		done := make(chan error, 1)
 		go func() { done <- srv.Serve(in) }()
-		fn(b, func(token string) net.Conn {
+		fn(t, b, func() net.Conn {
 			client, server := net.Pipe()
 			in <- server
-			if _, err := fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", streamPath, token); err != nil {
-				t.Fatal(err)
-			}
 			return client
 		})
 		close(in)
@@ -314,30 +313,41 @@ func piped(t *testing.T, fn func(b *servicetest.Sandbox, connect func(token stri
 	})
 }
 
+// asked is a connection on which the stream has been asked for.
+func asked(t *testing.T, conn net.Conn, token string) net.Conn {
+	t.Helper()
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", streamPath, token); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// TestStreamPings listens for longer than any deadline of the server.
 func TestStreamPings(t *testing.T) {
-	piped(t, func(b *servicetest.Sandbox, connect func(token string) net.Conn) {
-		conn := connect(b.Owner.Token)
-		defer conn.Close()
-		began := time.Now()
-		var pings []time.Duration
-		for lines := bufio.NewScanner(conn); len(pings) < 40 && lines.Scan(); {
-			if lines.Text() == ": ping" {
-				pings = append(pings, time.Since(began).Round(time.Second))
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		piped(t, func(t *testing.T, b *servicetest.Sandbox, dial func() net.Conn) {
+			tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil }, Protocols: new(http.Protocols)}
+			tr.Protocols.SetHTTP1(proto == "HTTP/1.1")
+			tr.Protocols.SetUnencryptedHTTP2(proto == "HTTP/2.0")
+			defer tr.CloseIdleConnections()
+			e := listen(t, &http.Client{Transport: tr}, "http://api.test", b.Owner.Token)
+			defer e.body.Close()
+			if e.proto != proto {
+				t.Fatalf("spoke %s, want %s", e.proto, proto)
 			}
-		}
-		for n, at := range pings {
-			if want := time.Duration(n+1) * 20 * time.Second; at != want {
-				t.Errorf("ping %d came after %v, want %v", n, at, want)
+			began := time.Now()
+			for n := range 40 {
+				got, at, want := e.next(), time.Since(began), time.Duration(n+1)*20*time.Second
+				if got != ": ping" || at != want {
+					t.Fatalf("%s: %q came after %v, want a ping after %v", proto, got, at, want)
+				}
 			}
-		}
-		if len(pings) < 40 {
-			t.Errorf("the stream ended after %d pings", len(pings))
-		}
-	})
+		})
+	}
 }
 
 func TestStreamEndsWhenItsTokenExpires(t *testing.T) {
-	piped(t, func(b *servicetest.Sandbox, connect func(token string) net.Conn) {
+	piped(t, func(t *testing.T, b *servicetest.Sandbox, dial func() net.Conn) {
 		owner, err := b.Authenticate(t.Context(), b.Owner.Token, "")
 		if err != nil {
 			t.Fatal(err)
@@ -347,7 +357,7 @@ func TestStreamEndsWhenItsTokenExpires(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn := connect(short.Value)
+		conn := asked(t, dial(), short.Value)
 		defer conn.Close()
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
@@ -364,10 +374,10 @@ func TestStreamEndsWhenItsTokenExpires(t *testing.T) {
 
 // TestStreamLeavesWhoDoesNotRead has a client that asks and never reads: it keeps neither the committer nor its place.
 func TestStreamLeavesWhoDoesNotRead(t *testing.T) {
-	piped(t, func(b *servicetest.Sandbox, connect func(token string) net.Conn) {
+	piped(t, func(t *testing.T, b *servicetest.Sandbox, dial func() net.Conn) {
 		var deaf []net.Conn
 		for range 10 {
-			deaf = append(deaf, connect(b.Owner.Token))
+			deaf = append(deaf, asked(t, dial(), b.Owner.Token))
 		}
 		time.Sleep(time.Second)
 		began := time.Now()
@@ -378,7 +388,7 @@ func TestStreamLeavesWhoDoesNotRead(t *testing.T) {
 			t.Errorf("writes waited %v for listeners", took)
 		}
 		time.Sleep(15 * time.Second)
-		again := connect(b.Owner.Token)
+		again := asked(t, dial(), b.Owner.Token)
 		line, err := bufio.NewReader(again).ReadString('\n')
 		if err != nil || line != "HTTP/1.1 200 OK\r\n" {
 			t.Errorf("after the deaf have been left: %q %v", line, err)

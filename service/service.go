@@ -146,6 +146,7 @@ type Service struct {
 	paces    *paces
 	policies *policies
 	reports  *http.Client // posts reports on TLS to hosts that strangers name
+	images   *images
 }
 
 // New puts a service together, and registers every kind of job with the queue.
@@ -169,6 +170,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s.zones.others = s.newSecondaries()
 	s.paces = newPaces(st.Now)
 	s.policies, s.reports = newPolicies(s), s.newReportHTTP()
+	s.images = s.newImages()
 	s.screener = newScreener(c.Resolver, st.Now)
 	s.newClients()
 	s.newReaders()
@@ -180,6 +182,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 // Close ends the connections that are kept for later. The queue must have stopped.
 func (s *Service) Close() {
 	s.poster.Close()
+	s.images.http.CloseIdleConnections()
 	_ = s.direct.Close() // ends idle connections; there is nothing to lose
 	_ = s.relayed.Close()
 }

@@ -22,6 +22,13 @@ type Body struct {
 // the HTML is sanitised. Of alternatives it takes the plain text and the richest HTML;
 // texts that follow one another, such as a mailing list's footer, are joined.
 func ReadBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
+	b, err := ReadRawBody(r, root, max)
+	b.HTML = SanitizeHTML(b.HTML)
+	return b, err
+}
+
+// ReadRawBody is ReadBody with the HTML as it came, which is not safe to show.
+func ReadRawBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
 	b := bodyReader{r: r, textLeft: max, htmlLeft: max}
 	pieces := bodyPieces(root)
 	for _, p := range pieces {
@@ -34,7 +41,7 @@ func ReadBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
 		}
 	}
 	b.Text = b.text.String()
-	b.HTML = SanitizeHTML(b.html.String())
+	b.HTML = b.html.String()
 	return b.Body, nil
 }
 

@@ -19,8 +19,37 @@ func SanitizeHTML(s string) string {
 	return mailPolicy().Sanitize(s)
 }
 
-// mailPolicy is a table that takes some time to build, so it is built at first use.
-var mailPolicy = sync.OnceValue(func() *bluemonday.Policy {
+// StripHTML lets the same elements and attributes through as SanitizeHTML, and body, but leaves the attributes style,
+// class and id as they came. It is for those who read these themselves: nothing of it may be shown as it is.
+func StripHTML(s string) string {
+	if s == "" {
+		return ""
+	}
+	return bodyPolicy().Sanitize(s)
+}
+
+// The policies are tables that take some time to build, so they are built at first use.
+var (
+	mailPolicy = sync.OnceValue(func() *bluemonday.Policy {
+		p := newPolicy()
+		p.AllowStyles("color", "background-color", "font-family", "font-size", "font-style", "font-weight", "line-height",
+			"text-align", "text-decoration", "vertical-align", "white-space", "width", "height", "max-width",
+			"padding", "padding-top", "padding-right", "padding-bottom", "padding-left",
+			"margin", "margin-top", "margin-right", "margin-bottom", "margin-left",
+			"border", "border-top", "border-right", "border-bottom", "border-left", "border-radius", "border-collapse").
+			Matching(styleValue).Globally()
+		return p
+	})
+	bodyPolicy = sync.OnceValue(func() *bluemonday.Policy {
+		p := newPolicy()
+		p.AllowElements("body")
+		p.AllowAttrs("bgcolor").Matching(simpleValue).OnElements("body")
+		p.AllowAttrs("style", "class", "id").Globally()
+		return p
+	})
+)
+
+func newPolicy() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
 	p.AllowElements("p", "br", "hr", "div", "span", "center", "font", "b", "strong", "i", "em", "u", "s", "strike",
 		"del", "ins", "sub", "sup", "small", "big", "code", "pre", "tt", "kbd", "samp", "blockquote", "q", "cite",
@@ -35,12 +64,6 @@ var mailPolicy = sync.OnceValue(func() *bluemonday.Policy {
 	p.AllowAttrs("href").Matching(linkTarget).OnElements("a")
 	p.AllowAttrs("src").Matching(imageSource).OnElements("img")
 	p.AllowAttrs("alt").OnElements("img")
-	p.AllowStyles("color", "background-color", "font-family", "font-size", "font-style", "font-weight", "line-height",
-		"text-align", "text-decoration", "vertical-align", "white-space", "width", "height", "max-width",
-		"padding", "padding-top", "padding-right", "padding-bottom", "padding-left",
-		"margin", "margin-top", "margin-right", "margin-bottom", "margin-left",
-		"border", "border-top", "border-right", "border-bottom", "border-left", "border-radius", "border-collapse").
-		Matching(styleValue).Globally()
 	p.AllowURLSchemes("http", "https", "mailto", "cid")
 	p.RequireParseableURLs(true)
 	p.RequireNoFollowOnLinks(true)
@@ -48,7 +71,7 @@ var mailPolicy = sync.OnceValue(func() *bluemonday.Policy {
 	p.AddTargetBlankToFullyQualifiedLinks(true)
 	p.SkipElementsContent("title")
 	return p
-})
+}
 
 var (
 	simpleValue = regexp.MustCompile(`^#?[a-zA-Z0-9.]{1,20}%?$`)

@@ -1,0 +1,89 @@
+package handlers
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+const (
+	viewPath  = "/session/view/{user_id}/{uid}"
+	imagePath = "/session/image/" // the token of an image
+
+	imageWrite = time.Minute // for how long a client may take an image
+)
+
+// viewPolicy is what a document of a message may do: nothing but have one style sheet, show images that lead here, and open
+// links in windows of their own. It has no origin, so that it is nobody, even here.
+func viewPolicy(styleHash string) string {
+	return "default-src 'none'; style-src '" + styleHash + "'; img-src 'self'; sandbox allow-popups allow-popups-to-escape-sandbox; " +
+		"frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
+}
+
+// viewMessage shows a message as a document for a frame. The frame has no scripts, so that it cannot tell how high it is: it
+// scrolls within itself. Header fields say how many images lie elsewhere (X-Images-Remote), how many of these the document
+// only keeps a place for (X-Images-Held), and how many that nobody would see are left out (X-Images-Trackers).
+func (s *Server) viewMessage(c *call, ps httprouter.Params) {
+	h := c.w.Header()
+	h.Set("Referrer-Policy", "no-referrer")
+	if err := c.op.permit(c.who); err != nil {
+		s.fail(c, err)
+		return
+	}
+	query, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		s.fail(c, service.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
+		return
+	}
+	var in service.ViewIn
+	if err := decode(&in, source{params: ps, query: query, header: c.r.Header}); err != nil {
+		s.fail(c, err)
+		return
+	}
+	d, err := s.svc.ViewMessage(c.r.Context(), c.who, in)
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	h.Set("X-Images-Remote", strconv.Itoa(d.Remote))
+	h.Set("X-Images-Held", strconv.Itoa(d.Held))
+	h.Set("X-Images-Trackers", strconv.Itoa(d.Trackers))
+	h.Set("Content-Security-Policy", viewPolicy(d.StyleHash))
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(d.HTML)))
+	_, _ = c.w.Write(d.HTML) // a client that has gone needs no answer
+}
+
+// sendImage answers the images of such documents. Their links need no cookie, which a frame without an origin does not send.
+func (s *Server) sendImage(c *call) {
+	token := strings.TrimPrefix(c.r.URL.Path, imagePath)
+	c.r.URL.Path = imagePath + "…" // so that no log and no answer has it
+	h := c.w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	if c.r.Method != http.MethodGet {
+		s.notAllowed(c, []string{http.MethodGet})
+		return
+	}
+	addr := remoteAddr(c.r)
+	if err := s.bad.check(addr, s.now()); err != nil {
+		s.fail(c, err)
+		return
+	}
+	image, err := s.svc.OpenImage(c.r.Context(), token)
+	if err != nil {
+		s.countDead(addr, err)
+		s.fail(c, err)
+		return
+	}
+	h.Set("Cache-Control", "private, max-age="+strconv.Itoa(int(image.MaxAge.Seconds())))
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(imageWrite)) // where there is none, the server's own holds
+	s.sendBody(c, http.StatusOK, &image.File, "inline")
+}

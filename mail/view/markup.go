@@ -1,0 +1,251 @@
+package view
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"github.com/mailstead/mailstead/mail/msg"
+)
+
+// maxClasses is how many different styles the elements of one document may have.
+const maxClasses = 4000
+
+// HTML makes a document of a message's HTML, as it came.
+func HTML(raw string, o Options) *Document {
+	r := &renderer{o: o, sheet: readSheets(styleElements(raw)), classes: map[string]string{}}
+	r.render(msg.StripHTML(raw))
+	var styles []byte
+	if len(r.sheet.out) > 0 {
+		styles = append(append([]byte("@layer message{\n"), r.sheet.out...), "}\n"...)
+	}
+	d := page(o, r.out.Bytes(), r.body, append(styles, r.styles.Bytes()...), r.coloured || r.sheet.paints)
+	d.Remote, d.Held, d.Trackers = r.remote, r.held, r.trackers
+	return d
+}
+
+// styleElements are the contents of the style elements, for all screens.
+func styleElements(raw string) []string {
+	var out []string
+	left := maxSheets
+	z := html.NewTokenizer(strings.NewReader(raw))
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			return out
+		case html.StartTagToken:
+			name, more := z.TagName()
+			if string(name) != "style" || !forScreens(z, more) || z.Next() != html.TextToken {
+				continue
+			}
+			text := z.Raw()
+			text = text[:min(left, len(text))]
+			left -= len(text)
+			out = append(out, string(text))
+		}
+	}
+}
+
+// forScreens reads the attributes of a style element.
+func forScreens(z *html.Tokenizer, more bool) bool {
+	for more {
+		var key, value []byte
+		key, value, more = z.TagAttr()
+		if string(key) == "media" {
+			m := strings.TrimSpace(strings.ToLower(string(value)))
+			return m == "" || m == "all" || m == "screen"
+		}
+	}
+	return true
+}
+
+// A renderer writes what a message has tag by tag: elements and attributes that it knows, each value checked, every element
+// ended in the one that it began in.
+type renderer struct {
+	o     Options
+	sheet *sheet
+
+	out      bytes.Buffer
+	open     []string
+	link     *link  // that is open
+	body     string // attributes of the body
+	coloured bool
+
+	styles  bytes.Buffer
+	classes map[string]string // by what they say
+
+	images, remote, held, trackers int
+}
+
+func (r *renderer) render(safe string) {
+	z := html.NewTokenizer(strings.NewReader(safe))
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			r.close(0)
+			return
+		case html.TextToken:
+			r.text(string(z.Text()))
+		case html.StartTagToken, html.SelfClosingTagToken:
+			r.start(z.Token())
+		case html.EndTagToken:
+			name, _ := z.TagName()
+			r.close(ended(r.open, string(name)))
+		}
+	}
+}
+
+// to is where content goes: into the link that is open, which is written once it is known.
+func (r *renderer) to() *bytes.Buffer {
+	if r.link != nil {
+		return &r.link.content
+	}
+	return &r.out
+}
+
+func (r *renderer) text(s string) {
+	if r.link != nil {
+		s = turned.Replace(s)
+		r.link.see(s)
+	} else {
+		s = overrides.Replace(s)
+	}
+	r.to().WriteString(html.EscapeString(s))
+}
+
+// close ends the elements beyond the first stay ones.
+func (r *renderer) close(stay int) {
+	for i := len(r.open) - 1; i >= stay; i-- {
+		name := r.open[i]
+		if name == "a" {
+			r.endLink()
+		} else {
+			r.to().WriteString("</" + name + ">")
+		}
+	}
+	r.open = r.open[:stay]
+}
+
+func (r *renderer) start(t html.Token) {
+	switch {
+	case t.Data == "body":
+		if r.body == "" {
+			r.body = r.attributes(t, nil)
+		}
+		return
+	case !elements[t.Data] || len(r.open) >= maxDepth && !void[t.Data]:
+		return
+	}
+	r.close(endedBy(r.open, t.Data))
+	switch t.Data {
+	case "a":
+		r.startLink(t)
+		return
+	case "img":
+		r.image(t)
+		return
+	}
+	r.to().WriteString("<" + t.Data + r.attributes(t, nil) + ">")
+	if !void[t.Data] {
+		r.open = append(r.open, t.Data)
+	}
+}
+
+var (
+	number   = regexp.MustCompile(`^[0-9]{1,4}$`)
+	size     = regexp.MustCompile(`^[0-9]{1,4}(?:px)?$|^[0-9]{1,3}(?:\.[0-9]{1,4})?%$`)
+	colour   = regexp.MustCompile(`^#?[0-9a-zA-Z]{1,20}$`)
+	face     = regexp.MustCompile(`^[\p{L}\p{N} ,'_-]{1,80}$`)
+	fontSize = regexp.MustCompile(`^[+-]?[0-9]$`)
+	side     = regexp.MustCompile(`^(?i:left|right|center|justify|top|middle|bottom|baseline)$`)
+	dir      = regexp.MustCompile(`^(?i:ltr|rtl|auto)$`)
+	lang     = regexp.MustCompile(`^[a-zA-Z0-9-]{1,20}$`)
+	anyText  = regexp.MustCompile(`^[^\x00]{0,300}$`)
+
+	// anywhere are attributes of every element, plain ones those of single elements. There are no others, but those of
+	// links and images, and the classes that stand for styles.
+	anywhere = map[string]*regexp.Regexp{"align": side, "valign": side, "dir": dir, "lang": lang, "title": anyText}
+	boxes    = map[string]*regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "border": number, "cellpadding": number, "cellspacing": number, "span": number}
+	cellsOf  = map[string]*regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "colspan": regexp.MustCompile(`^[0-9]{1,2}$`), "rowspan": regexp.MustCompile(`^[0-9]{1,3}$`)}
+	plain    = map[string]map[string]*regexp.Regexp{
+		"table": boxes, "tr": boxes, "thead": boxes, "tbody": boxes, "tfoot": boxes, "col": boxes, "colgroup": boxes, "td": cellsOf, "th": cellsOf,
+		"hr":   {"width": size},
+		"ol":   {"start": number},
+		"body": {"bgcolor": colour},
+		"font": {"color": colour, "face": face, "size": fontSize},
+		"img":  {"width": size, "height": size, "border": number},
+	}
+)
+
+// attributes writes the attributes of a tag: those that are known, and a class for the style and for what the message's
+// style sheets speak of. more are classes of ours.
+func (r *renderer) attributes(t html.Token, more []string) string {
+	var out strings.Builder
+	classes := more
+	for _, a := range t.Attr {
+		switch a.Key {
+		case "class":
+			for name := range strings.FieldsSeq(a.Val) {
+				classes = r.known(classes, classOf(name))
+			}
+		case "id":
+			classes = r.known(classes, idOf(strings.TrimSpace(a.Val)))
+		case "style":
+			if name := r.style(styleAttribute(a.Val)); name != "" {
+				classes = append(classes, name)
+			}
+		default:
+			r.attribute(&out, t.Data, a)
+		}
+	}
+	if len(classes) > 0 {
+		out.WriteString(` class="` + strings.Join(classes, " ") + `"`)
+	}
+	return out.String()
+}
+
+func (r *renderer) attribute(out *strings.Builder, element string, a html.Attribute) {
+	form := plain[element][a.Key]
+	if form == nil && (a.Key != "title" || element != "a") {
+		form = anywhere[a.Key]
+	}
+	if form == nil || !form.MatchString(a.Val) {
+		return
+	}
+	r.coloured = r.coloured || a.Key == "bgcolor" || a.Key == "color"
+	out.WriteString(" " + a.Key + `="` + html.EscapeString(turned.Replace(a.Val)) + `"`)
+}
+
+// known adds a class that the message's style sheets speak of.
+func (r *renderer) known(classes []string, name string) []string {
+	if !r.sheet.names[name] || len(classes) > 20 {
+		return classes
+	}
+	return append(classes, name)
+}
+
+// style is the class that says the same as a style attribute.
+func (r *renderer) style(all []declaration) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var out strings.Builder
+	for _, d := range all {
+		out.WriteString(d.String() + ";")
+		r.coloured = r.coloured || d.paints()
+	}
+	text := out.String()
+	if name, ok := r.classes[text]; ok {
+		return name
+	}
+	if len(r.classes) >= maxClasses {
+		return ""
+	}
+	name := "s" + strconv.Itoa(len(r.classes))
+	r.classes[text] = name
+	r.styles.WriteString("." + name + "{" + text + "}\n")
+	return name
+}

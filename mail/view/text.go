@@ -1,0 +1,129 @@
+package view
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+const (
+	maxQuote    = 6    // levels of quotation that can be told apart
+	maxTextLink = 2048 // bytes of one link
+)
+
+// Text makes a document of a message's plain text: with links, quotations as blocks without their marks, and the signature
+// dimmed.
+func Text(text string, o Options) *Document {
+	w := textWriter{}
+	for line := range strings.Lines(overrides.Replace(text)) {
+		w.line(strings.TrimSuffix(line, "\n"))
+	}
+	w.level(0)
+	if w.signature {
+		w.out.WriteString("</div>")
+	}
+	class := ` class="plain"`
+	if strings.TrimSpace(text) == "" {
+		w.out.Reset()
+	}
+	return page(o, w.out.Bytes(), class, nil, false)
+}
+
+// A textWriter writes lines.
+type textWriter struct {
+	out       bytes.Buffer
+	depth     int
+	signature bool
+}
+
+func (w *textWriter) line(line string) {
+	depth, rest := quotation(line)
+	if depth == 0 && !w.signature && (line == "-- " || line == "--") {
+		w.level(0)
+		w.out.WriteString(`<div class="signature">`)
+		w.signature = true
+	}
+	w.level(depth)
+	w.linked(rest)
+	w.out.WriteByte('\n')
+}
+
+// level begins and ends blocks of quotation.
+func (w *textWriter) level(depth int) {
+	for ; w.depth < depth; w.depth++ {
+		w.out.WriteString(`<div class="quote">`)
+	}
+	for ; w.depth > depth; w.depth-- {
+		w.out.WriteString(`</div>`)
+	}
+}
+
+// quotation counts the marks before a line, and gives what follows them.
+func quotation(line string) (depth int, rest string) {
+	rest = line
+	for depth < maxQuote && strings.HasPrefix(rest, ">") {
+		rest = rest[1:]
+		depth++
+		if next := strings.TrimPrefix(rest, " "); strings.HasPrefix(next, ">") {
+			rest = next
+		}
+	}
+	if depth > 0 {
+		rest = strings.TrimPrefix(rest, " ")
+	}
+	return depth, rest
+}
+
+var textLink = regexp.MustCompile(`(?i)\b(?:https?://|www\.)[^\s<>"\x60]+|\b[a-z0-9._%+-]+@(?:[a-z0-9-]+\.)+[a-z]+\b`)
+
+// linked writes a line with its links.
+func (w *textWriter) linked(line string) {
+	at := 0
+	for _, m := range textLink.FindAllStringIndex(line, -1) {
+		if m[1]-m[0] > maxTextLink {
+			continue
+		}
+		shown := trimLink(line[m[0]:m[1]])
+		target, host := linkTarget(withScheme(shown))
+		if target == "" {
+			continue
+		}
+		w.out.WriteString(html.EscapeString(line[at:m[0]]))
+		attributes := targetAttributes(target, host)
+		if host != "" && misleads(shown, target, host) {
+			attributes += ` class="odd"`
+		}
+		w.out.WriteString("<a" + attributes + ">" + html.EscapeString(turned.Replace(shown)) + "</a>")
+		at = m[0] + len(shown)
+	}
+	w.out.WriteString(html.EscapeString(line[at:]))
+}
+
+func withScheme(shown string) string {
+	switch low := strings.ToLower(shown); {
+	case strings.HasPrefix(low, "http://"), strings.HasPrefix(low, "https://"):
+		return shown
+	case strings.HasPrefix(low, "www."):
+		return "https://" + shown
+	}
+	return "mailto:" + shown
+}
+
+// trimLink leaves out what ends the sentence rather than the link. A bracket is part of it if it was opened there.
+func trimLink(s string) string {
+	for s != "" {
+		last := s[len(s)-1]
+		open, closing := "([{", ")]}"
+		if i := strings.IndexByte(closing, last); i >= 0 {
+			if strings.Count(s, open[i:i+1]) >= strings.Count(s, closing[i:i+1]) {
+				return s
+			}
+		} else if !strings.ContainsRune(".,;:!?'*_", rune(last)) {
+			return s
+		}
+		s = s[:len(s)-1]
+	}
+	return s
+}

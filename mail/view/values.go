@@ -1,0 +1,255 @@
+package view
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/tdewolff/parse/v2"
+	"github.com/tdewolff/parse/v2/css"
+)
+
+// Bounds on what a message may say of its looks.
+const (
+	maxValueTokens = 64   // in one declaration
+	maxLength      = 4000 // of a length in pixels and the like
+	maxEms         = 100  // of a length in ems, inches and the like
+)
+
+// A kind says which values a property takes beside words and lengths.
+type kind uint8
+
+const (
+	colours kind = 1 << iota // #fff, rgb()
+	strs                     // "Open Sans"
+	ground                   // background: of which the colour alone is taken
+)
+
+// properties are those that can change how a message looks, but neither load anything nor take it out of its place.
+// Lengths below zero, and functions other than colours, are no values here.
+var properties = map[string]kind{
+	"color": colours, "background-color": colours, "background": colours | ground,
+	"font": strs, "font-family": strs, "font-size": 0, "font-style": 0, "font-weight": 0, "font-variant": 0, "font-stretch": 0,
+	"line-height": 0, "letter-spacing": 0, "word-spacing": 0, "text-indent": 0, "text-align": 0, "text-transform": 0,
+	"text-decoration": colours, "text-decoration-line": 0, "text-decoration-color": colours, "text-decoration-style": 0,
+	"vertical-align": 0, "white-space": 0, "word-break": 0, "word-wrap": 0, "overflow-wrap": 0, "hyphens": 0,
+	"width": 0, "min-width": 0, "max-width": 0, "height": 0, "min-height": 0, "max-height": 0, "box-sizing": 0,
+	"padding": 0, "padding-top": 0, "padding-right": 0, "padding-bottom": 0, "padding-left": 0,
+	"margin": 0, "margin-top": 0, "margin-right": 0, "margin-bottom": 0, "margin-left": 0,
+	"border": colours, "border-top": colours, "border-right": colours, "border-bottom": colours, "border-left": colours,
+	"border-color": colours, "border-top-color": colours, "border-right-color": colours, "border-bottom-color": colours, "border-left-color": colours,
+	"border-width": 0, "border-top-width": 0, "border-right-width": 0, "border-bottom-width": 0, "border-left-width": 0,
+	"border-style": 0, "border-top-style": 0, "border-right-style": 0, "border-bottom-style": 0, "border-left-style": 0,
+	"border-radius": 0, "border-top-left-radius": 0, "border-top-right-radius": 0, "border-bottom-right-radius": 0, "border-bottom-left-radius": 0,
+	"border-collapse": 0, "border-spacing": 0, "table-layout": 0, "caption-side": 0,
+	"display": 0, "visibility": 0, "overflow": 0, "opacity": 0, "float": 0, "clear": 0,
+	"list-style": 0, "list-style-type": 0, "list-style-position": 0,
+}
+
+var (
+	wordForm   = regexp.MustCompile(`^-?[a-zA-Z][a-zA-Z0-9-]{0,39}$`)
+	colourForm = regexp.MustCompile(`^#[0-9a-fA-F]{3,8}$`)
+	stringForm = regexp.MustCompile(`^[\p{L}\p{N} _.-]{1,80}$`)
+	functions  = map[string]bool{"rgb(": true, "rgba(": true, "hsl(": true, "hsla(": true}
+	units      = map[string]float64{"px": maxLength, "pt": maxLength, "em": maxEms, "rem": maxEms, "ex": maxEms, "ch": maxEms,
+		"in": maxEms, "cm": maxEms, "mm": maxLength, "pc": maxEms}
+)
+
+// A token is one word of a style sheet, as the lexer cut it.
+type token struct {
+	kind css.TokenType
+	text []byte
+}
+
+// A declaration is a property with a value that has been checked and written anew.
+type declaration struct {
+	property, value string
+	important       bool
+}
+
+func (d declaration) String() string {
+	if d.important {
+		return d.property + ":" + d.value + "!important"
+	}
+	return d.property + ":" + d.value
+}
+
+// paints reports whether the declaration gives something a colour, as against a size or a place.
+func (d declaration) paints() bool {
+	return (d.property == "color" || d.property == "background-color") && !plainColour[strings.ToLower(d.value)]
+}
+
+// plainColour are values that leave colours to the page.
+var plainColour = map[string]bool{"inherit": true, "initial": true, "unset": true, "transparent": true, "currentcolor": true}
+
+// styleAttribute reads the value of a style attribute.
+func styleAttribute(s string) []declaration {
+	return declarations(css.NewLexer(parse.NewInputString(s)))
+}
+
+// declarations reads up to the brace that ends a rule, or to the end.
+func declarations(lexer *css.Lexer) []declaration {
+	var out []declaration
+	var one []token
+	depth := 0
+	for {
+		typ, text := lexer.Next()
+		ends := depth == 0 && (typ == css.SemicolonToken || typ == css.RightBraceToken)
+		if ends || typ == css.ErrorToken {
+			if d, ok := readDeclaration(one); ok {
+				out = append(out, d)
+			}
+			one = one[:0]
+			if typ != css.SemicolonToken {
+				return out
+			}
+			continue
+		}
+		depth += nesting(typ)
+		if len(one) <= maxValueTokens { // one too many makes it no declaration
+			one = append(one, token{typ, text})
+		}
+	}
+}
+
+// nesting is how a token changes the depth of brackets.
+func nesting(typ css.TokenType) int {
+	switch typ {
+	case css.LeftBraceToken, css.LeftParenthesisToken, css.LeftBracketToken, css.FunctionToken:
+		return 1
+	case css.RightBraceToken, css.RightParenthesisToken, css.RightBracketToken:
+		return -1
+	}
+	return 0
+}
+
+// readDeclaration checks `property: value`, and writes it out of what was checked.
+func readDeclaration(tokens []token) (declaration, bool) {
+	tokens = withoutSpace(tokens)
+	if len(tokens) < 3 || len(tokens) > maxValueTokens || tokens[0].kind != css.IdentToken || tokens[1].kind != css.ColonToken {
+		return declaration{}, false
+	}
+	d := declaration{property: strings.ToLower(string(tokens[0].text))}
+	takes, known := properties[d.property]
+	if !known {
+		return d, false
+	}
+	value := tokens[2:]
+	if n := len(value); n > 2 && value[n-2].is("!") && strings.EqualFold(string(value[n-1].text), "important") {
+		d.important, value = true, value[:n-2]
+	}
+	if takes&ground != 0 {
+		d.property, value = "background-color", groundColour(value)
+	}
+	w := valueWriter{takes: takes, tokens: value}
+	d.value = w.write()
+	return d, d.value != ""
+}
+
+func withoutSpace(tokens []token) []token {
+	out := tokens[:0]
+	for _, t := range tokens {
+		if t.kind != css.WhitespaceToken && t.kind != css.CommentToken {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (t token) is(delim string) bool { return t.kind == css.DelimToken && string(t.text) == delim }
+
+// groundColour is the colour in the value of `background`: a single word, or what can be nothing else.
+func groundColour(value []token) []token {
+	if len(value) == 1 {
+		return value
+	}
+	for i, t := range value {
+		if t.kind == css.HashToken {
+			return value[i : i+1]
+		}
+		if t.kind == css.FunctionToken && functions[strings.ToLower(string(t.text))] {
+			for j := i; j < len(value); j++ {
+				if value[j].kind == css.RightParenthesisToken {
+					return value[i : j+1]
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// A valueWriter writes a value anew, or "" if anything in it is not known to be harmless.
+type valueWriter struct {
+	takes  kind
+	tokens []token
+	out    strings.Builder
+	inside bool // a function
+}
+
+func (w *valueWriter) write() string {
+	for _, t := range w.tokens {
+		piece, ok := w.piece(t)
+		if !ok {
+			return ""
+		}
+		if last := w.out.String(); last != "" && last[len(last)-1] != '(' && piece != ")" && piece != "," {
+			w.out.WriteByte(' ')
+		}
+		w.out.WriteString(piece)
+	}
+	if w.inside {
+		return ""
+	}
+	return w.out.String()
+}
+
+func (w *valueWriter) piece(t token) (string, bool) {
+	text := string(t.text)
+	switch t.kind {
+	case css.IdentToken:
+		return text, wordForm.MatchString(text) && !w.inside
+	case css.HashToken:
+		return text, w.takes&colours != 0 && colourForm.MatchString(text) && !w.inside
+	case css.StringToken:
+		return quoted(text, w.takes)
+	case css.FunctionToken:
+		text = strings.ToLower(text)
+		ok := w.takes&colours != 0 && functions[text] && !w.inside
+		w.inside = true
+		return text, ok
+	case css.RightParenthesisToken:
+		ok := w.inside
+		w.inside = false
+		return ")", ok
+	case css.NumberToken, css.PercentageToken, css.DimensionToken:
+		return length(text)
+	case css.CommaToken:
+		return ",", true
+	}
+	return "/", t.is("/")
+}
+
+// quoted writes the name of a font.
+func quoted(text string, takes kind) (string, bool) {
+	if takes&strs == 0 || len(text) < 2 || text[len(text)-1] != text[0] {
+		return "", false
+	}
+	name := text[1 : len(text)-1]
+	return `"` + name + `"`, stringForm.MatchString(name)
+}
+
+// length writes a number with its unit, if it is neither below zero nor out of all proportion.
+func length(text string) (string, bool) {
+	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%")
+	unit := strings.ToLower(text[len(digits):])
+	most, known := units[unit]
+	if unit == "" || unit == "%" {
+		most, known = maxLength, true
+	}
+	n, err := strconv.ParseFloat(digits, 64)
+	if err != nil || !known || n < 0 || n > most || math.Signbit(n) || math.IsNaN(n) {
+		return "", false
+	}
+	return strconv.FormatFloat(math.Round(n*1000)/1000, 'f', -1, 64) + unit, true
+}
