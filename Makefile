@@ -2,7 +2,6 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
-FUZZERS ?= 26
 
 .PHONY: build run test race lint fuzz soak bench peers web clean
 
@@ -33,7 +32,7 @@ lint:
 	@sh .ci/lint
 
 fuzz:
-	@.ci/fuzz all $(FUZZTIME) $(FUZZERS)
+	@.ci/fuzz all $(FUZZTIME)
 
 # The tests of long runs at their full size.
 soak:

@@ -63,7 +63,7 @@ func TestSessionsEnd(t *testing.T) {
 		}
 		if day == 6 {
 			c.now = began.Add(sessionIdle - time.Second)
-			who := Actor{TokenID: c.tokenOf(t, idle)}
+			who := Actor{TokenID: c.tokenOf(t, idle), Role: "owner"}
 			if err := c.Stands(t.Context(), who); err != nil {
 				t.Errorf("a second before the week is over: %v", err)
 			}

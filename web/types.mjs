@@ -8,13 +8,13 @@ const methods = ['get', 'post', 'put', 'patch', 'delete']
 const document = JSON.parse(await text(process.stdin))
 const folder = new URL('src/api/generated/', import.meta.url)
 
-// What the types do not need makes the file several times as long.
-function bare(value) {
-  if (Array.isArray(value)) return value.map(bare)
+// What the types do not need makes the file several times as long. The properties of a schema may have any name.
+function bare(value, named = false) {
+  if (Array.isArray(value)) return value.map((v) => bare(v))
   if (value === null || typeof value !== 'object') return value
   const kept = Object.entries(value).filter(([key, v]) =>
-    !(['description', 'summary', 'title'].includes(key) && typeof v === 'string') && !['example', 'examples', 'headers'].includes(key))
-  return Object.fromEntries(kept.map(([key, v]) => [key, bare(v)]))
+    named || !(['description', 'summary', 'title'].includes(key) && typeof v === 'string') && !['example', 'examples', 'headers'].includes(key))
+  return Object.fromEntries(kept.map(([key, v]) => [key, bare(v, key === 'properties' && !named)]))
 }
 
 function parameter(p) {

@@ -26,8 +26,8 @@ function App() {
   const here = find(at)
   return (
     <Shell>
-      <Fence key={at}>
-        {here ? <here.place.page key={here.place.path} {...here.found} /> : <NotFound />}
+      <Fence key={here?.place.keep ?? at}>
+        {here ? <here.place.page key={here.place.keep ?? here.place.path} {...here.found} /> : <NotFound />}
       </Fence>
     </Shell>
   )

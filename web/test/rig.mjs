@@ -94,9 +94,9 @@ export function unique(word) {
 
 /** A domain that is ready for mail. */
 export async function domain(name = unique('walk') + '.test') {
-  const { data } = await api('POST', '/v1/domains/connect', { domains: [name] })
+  const { domains } = await api('POST', '/v1/domains/connect', { domains: [name] })
   await api('POST', '/v1/domains/check-ns', { domains: [name] })
-  const id = data[0].domain_id
+  const id = domains[0].domain_id
   await until(name + ' is complete', async () => (await api('GET', '/v1/domains/' + id)).status === 'complete')
   return { id, name }
 }

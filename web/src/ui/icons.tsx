@@ -44,6 +44,12 @@ const shapes = {
   pencil: 'm4.5 19.5.8-4L16 4.8a1.8 1.8 0 0 1 2.5 0l.7.7a1.8 1.8 0 0 1 0 2.5L8.5 18.7z',
   pause: 'M8.5 5.5v13M15.5 5.5v13',
   play: 'M7.5 5 18.5 12 7.5 19z',
+  forward: 'm14 6 6 6-6 6M20 12h-9c-4 0-7 2.5-7 6.5',
+  'reply-all': 'M12.5 6 6.5 12l6 6M7.5 6l-6 6 6 6M6.5 12H13c4.5 0 8 2.5 8 6.5',
+  'mail-open': 'M4 10.2 12 4.5l8 5.7V19H4zM4.5 10.8 12 16l7.5-5.2',
+  filter: 'M4 6.5h16M7 12h10M10 17.5h4',
+  expand: 'M13.5 4.5h6v6M19.5 4.5l-6.5 6.5M10.5 19.5h-6v-6M4.5 19.5 11 13',
+  keyboard: 'M3.5 6.5h17v11h-17zM7 10h.01M10.3 10h.01M13.7 10h.01M17 10h.01M8 14h8',
 } as const
 
 export type IconName = keyof typeof shapes

@@ -25,6 +25,7 @@ export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, e
   const box = useRef<HTMLDivElement>(null)
   const size = narrow.matches ? narrowHeight : height
   const [from, to] = useWindow(box, size, pages.items.length)
+  useAnchor(box, size, pages.items, idOf)
 
   useLayoutEffect(() => {
     if (pages.more && to >= pages.items.length - spare) pages.loadMore()
@@ -83,6 +84,24 @@ function useWindow(box: { current: HTMLDivElement | null }, size: number, length
     }
   }, [size, length > 0])
   return range
+}
+
+/** Keeps the lines in view where they are when others come or go above them. At the very top the new ones are shown. */
+function useAnchor<T>(box: { current: HTMLDivElement | null }, size: number, items: T[], idOf: (item: T) => string) {
+  const before = useRef(items)
+  useLayoutEffect(() => {
+    const old = before.current
+    before.current = items
+    const element = box.current
+    if (!element || old === items) return
+    const scroller = scrollerOf(element)
+    const top = (scroller?.getBoundingClientRect().top ?? 0) - element.getBoundingClientRect().top
+    const first = Math.floor(top / size)
+    if (top <= 0 || first >= old.length) return
+    const id = idOf(old[first]!)
+    const at = items.findIndex((item) => idOf(item) === id)
+    if (at >= 0 && at !== first) (scroller ?? document.documentElement).scrollTop += (at - first) * size
+  }, [items])
 }
 
 function reveal(element: HTMLElement, top: number, size: number) {

@@ -1,0 +1,89 @@
+// What a message says. HTML is shown in a frame that can do nothing; plain text by the page itself.
+import { useState } from 'preact/hooks'
+import { useRead } from '../../api/query'
+import { theme } from '../../theme'
+import { Button, Icon, Notice, plural } from '../../ui'
+import type { Detail } from './message'
+import { rawOf } from './source'
+
+export function Body({ message: m }: { message: Detail }) {
+  const [plain, setPlain] = useState(false)
+  const rich = m.html !== null && !plain
+  return (
+    <>
+      {m.truncated && <div class="inbox-strip"><Notice tone="info">Only the beginning is shown. <a href={rawOf(m)} download>Download the whole message</a>.</Notice></div>}
+      {rich ? <Frame message={m} onPlain={m.text !== null ? () => setPlain(true) : undefined} /> : (
+        <>
+          {m.html !== null && <div class="inbox-strip"><button type="button" class="inbox-link" onClick={() => setPlain(false)}>Show with its layout</button></div>}
+          <Text text={m.text ?? ''} />
+        </>
+      )}
+    </>
+  )
+}
+
+interface Images { held: number; trackers: number }
+
+function Frame({ message: m, onPlain }: { message: Detail; onPlain?: () => void }) {
+  const [images, setImages] = useState(false)
+  const path = `/session/view/${m.user_id}/${m.uid}?images=`
+  const look = `&theme=${theme.value}`
+  const held = useRead<Images>('images of ' + m.id, async () => {
+    const { headers } = await fetch(path + '0' + look, { method: 'HEAD', credentials: 'same-origin' })
+    return { held: Number(headers.get('X-Images-Held') ?? 0), trackers: Number(headers.get('X-Images-Trackers') ?? 0) }
+  })
+  const { held: n = 0, trackers = 0 } = held.data ?? {}
+  const show = n > 0 && !images
+  return (
+    <>
+      {(show || trackers > 0 || onPlain) && (
+        <div class="inbox-strip">
+          {(show || trackers > 0) && <Icon name="shield" />}
+          <span class="grow">
+            {show && `${plural(n, 'image')} held back: loading ${n === 1 ? 'it' : 'them'} tells the sender that you read this. `}
+            {trackers > 0 && `${plural(trackers, 'hidden tracker')} left out.`}
+          </span>
+          {show && <Button small icon="eye" onClick={() => setImages(true)}>Show images</Button>}
+          {onPlain && <button type="button" class="inbox-link" onClick={onPlain}>Plain text</button>}
+        </div>
+      )}
+      <iframe class="inbox-frame" key={`${images}${theme.value}`} title="What the message says" sandbox="allow-popups allow-popups-to-escape-sandbox" src={path + (images ? '1' : '0') + look} />
+    </>
+  )
+}
+
+interface Block { quoted: boolean; text: string }
+
+/** Splits a text where quoted lines begin and end. */
+function blocksOf(text: string): Block[] {
+  const blocks: Block[] = []
+  for (const line of text.replace(/\r\n?/g, '\n').trimEnd().split('\n')) {
+    const quoted = line.startsWith('>')
+    const last = blocks.at(-1)
+    if (last && last.quoted === quoted) last.text += '\n' + line
+    else blocks.push({ quoted, text: line })
+  }
+  return blocks
+}
+
+const folded = 4 // lines of a quotation that stay open
+
+function Text({ text }: { text: string }) {
+  if (text.trim() === '') return <p class="inbox-text muted">This message has no text.</p>
+  return (
+    <div class="inbox-text">
+      {blocksOf(text).map((b, i) => {
+        const lines = b.text.split('\n').length
+        if (!b.quoted) return <div key={i}><Linked text={b.text} /></div>
+        const quote = <blockquote><Linked text={b.text.replace(/^> ?/gm, '')} /></blockquote>
+        return lines <= folded ? <div key={i}>{quote}</div> : <details key={i}><summary>{plural(lines, 'quoted line')}</summary>{quote}</details>
+      })}
+    </div>
+  )
+}
+
+const link = /(https?:\/\/[^\s<>"']+[^\s<>"'.,;:!?)\]}])/g
+
+function Linked({ text }: { text: string }) {
+  return <>{text.split(link).map((part, i) => (i % 2 === 1 ? <a key={i} href={part} target="_blank" rel="noopener noreferrer nofollow">{part}</a> : part))}</>
+}

@@ -1,0 +1,183 @@
+// Messages that are being written. They are kept until they are sent: texts in the session's storage, so that they outlive
+// a reload of the page, files only in its memory.
+import { signal } from '@preact/signals'
+import { call, session, type Schemas } from '../../../api/client'
+import { failed } from '../../../ui'
+import type { Message } from '../actions'
+import { emailOf, nameOf, without } from '../people'
+import { plainOf } from './quote'
+
+export type Way = 'reply' | 'all' | 'forward'
+
+export interface Draft {
+  key: string
+  title: string
+  /** The mailbox that sends, by id and address. '' is none yet. */
+  from: { user_id: string; email: string }
+  to: string[]
+  cc: string[]
+  bcc: string[]
+  subject: string
+  text: string
+  in_reply_to?: string
+  references?: string[]
+  files: File[]
+  /** Files that are still being fetched. */
+  fetching?: boolean
+}
+
+/** A place where a draft is kept; each user has their own. */
+const place = (key: string) => `draft ${session.value?.user.id} ${key}`
+const drafts = new Map<string, Draft>()
+
+/** The draft that is open in the dock, by its key. */
+export const docked = signal<string | null>(null)
+
+/** Counts changes of drafts, so that who shows one hears of them. */
+export const changed = signal(0)
+
+function blank(key: string): Draft {
+  return { key, title: 'New message', from: { user_id: '', email: '' }, to: [], cc: [], bcc: [], subject: '', text: '', files: [] }
+}
+
+/** The draft of a key, as it was left, or an empty one. */
+export function draftOf(key: string): Draft {
+  let d = drafts.get(place(key))
+  if (!d) {
+    d = stored(key) ?? blank(key)
+    drafts.set(place(key), d)
+  }
+  return d
+}
+
+function stored(key: string): Draft | undefined {
+  try {
+    const text = sessionStorage.getItem(place(key))
+    return text ? { ...blank(key), ...(JSON.parse(text) as Partial<Draft>), files: [] } : undefined
+  } catch {
+    return undefined // storage may be forbidden
+  }
+}
+
+export function change(key: string, to: Partial<Draft>) {
+  const d = { ...draftOf(key), ...to }
+  drafts.set(place(key), d)
+  const { files: _, fetching: __, ...kept } = d
+  try {
+    sessionStorage.setItem(place(key), JSON.stringify(kept))
+  } catch {
+    // full or forbidden: then it lives as long as the page
+  }
+  changed.value++
+}
+
+/** Throws a draft away. */
+export function discard(key: string) {
+  drafts.delete(place(key))
+  try {
+    sessionStorage.removeItem(place(key))
+  } catch {
+    // as above
+  }
+  if (docked.value === key) docked.value = null
+  changed.value++
+}
+
+/** Whether anything would be lost. */
+export function isEmpty(d: Draft): boolean {
+  return d.to.length + d.cc.length + d.bcc.length + d.files.length === 0 && d.subject.trim() === '' && d.text.trim() === ''
+}
+
+/** Opens the draft of a new message in the dock. An empty one is from the mailbox, if one is given. */
+export function composeNew(mailbox: string | null) {
+  if (mailbox && isEmpty(draftOf('new'))) change('new', { from: { user_id: '', email: mailbox } })
+  docked.value = 'new'
+}
+
+/** Begins an answer to a message, or passes it on, unless that was begun before; then it goes on. */
+export async function replyTo(m: Message, way: Way) {
+  const key = `${way === 'forward' ? 'forward' : 'reply'} ${m.id}`
+  const before = draftOf(key)
+  if (!isEmpty(before)) {
+    if (way === 'all') change(key, { cc: without([...before.cc, ...othersOf(m)], [...before.to, m.mailbox]) })
+    docked.value = key
+    return
+  }
+  try {
+    const detail = await call('get_message', { user_id: m.user_id, message_id: m.uid })
+    change(key, way === 'forward' ? forwardOf(detail) : answerOf(detail, way))
+    docked.value = key
+    if (way === 'forward' && detail.attachments.length > 0) void fetchFiles(key, detail)
+  } catch (error) {
+    failed(error)
+  }
+}
+
+type Detail = Schemas['MessageDetail']
+
+function othersOf(m: Message): string[] {
+  return [...m.to, ...m.cc]
+}
+
+function answerOf(m: Detail, way: Way): Partial<Draft> {
+  const to = m.reply_to.length > 0 ? m.reply_to : [m.from]
+  return {
+    title: 'Reply', from: { user_id: m.user_id, email: m.mailbox }, to: without(to, []),
+    cc: way === 'all' ? without(othersOf(m), [...to, m.mailbox]) : [],
+    subject: prefixed('Re', m.subject), text: '\n\n' + quoteOf(m),
+    in_reply_to: m.message_id || undefined, references: referencesOf(m),
+  }
+}
+
+const mostReferences = 20 // the first and the last of long conversations
+
+function referencesOf(m: Detail): string[] {
+  const all = [...(m.references.length > 0 ? m.references : m.in_reply_to ? [m.in_reply_to] : []), m.message_id].filter(Boolean)
+  return all.length <= mostReferences ? all : [all[0]!, ...all.slice(1 - mostReferences)]
+}
+
+function forwardOf(m: Detail): Partial<Draft> {
+  const lines = ['---------- Forwarded message ----------', 'From: ' + m.from, 'Date: ' + timeOf(m), 'Subject: ' + m.subject, 'To: ' + m.to.join(', ')]
+  if (m.cc.length > 0) lines.push('Cc: ' + m.cc.join(', '))
+  return {
+    title: 'Forward', from: { user_id: m.user_id, email: m.mailbox }, subject: prefixed('Fwd', m.subject),
+    text: `\n\n${lines.join('\n')}\n\n${textOf(m)}\n`, references: referencesOf(m),
+  }
+}
+
+function prefixed(with_: string, subject: string): string {
+  return new RegExp(`^\\s*${with_}\\s*:`, 'i').test(subject) ? subject : `${with_}: ${subject}`
+}
+
+const mostQuoted = 100_000 // characters
+
+function textOf(m: Detail): string {
+  return (m.text ?? (m.html ? plainOf(m.html) : '')).replace(/\r\n?/g, '\n').slice(0, mostQuoted).trimEnd()
+}
+
+const when = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+
+function timeOf(m: Detail): string {
+  return when.format(new Date(m.date ?? m.received_at))
+}
+
+function quoteOf(m: Detail): string {
+  const quoted = textOf(m).split('\n').map((line) => (line.startsWith('>') ? '>' + line : line ? '> ' + line : '>'))
+  return `On ${timeOf(m)}, ${nameOf(m.from)} <${emailOf(m.from)}> wrote:\n${quoted.join('\n')}\n`
+}
+
+/** Fetches the files of a message that is passed on. */
+async function fetchFiles(key: string, m: Detail) {
+  change(key, { fetching: true })
+  const files: File[] = []
+  try {
+    for (const a of m.attachments) {
+      const response = await fetch(`/v1/email-users/${m.user_id}/inbox/${m.uid}/attachments/${a.index}`, { credentials: 'same-origin' })
+      if (!response.ok) throw new Error(`${a.filename || 'An attachment'} could not be added. Download it and attach it by hand.`)
+      files.push(new File([await response.blob()], a.filename || `attachment-${a.index + 1}`, { type: a.content_type }))
+    }
+  } catch (error) {
+    failed(error)
+  }
+  if (drafts.has(place(key))) change(key, { fetching: false, files: [...draftOf(key).files, ...files] })
+}

@@ -1,0 +1,179 @@
+// The form in which a message is written.
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { call, type Schemas } from '../../../api/client'
+import { useQuery } from '../../../api/query'
+import { ask, Button, bytes, IconButton, plural } from '../../../ui'
+import { emailOf, isEmail } from '../people'
+import { MailboxPicker } from '../picker'
+import { Chips } from './chips'
+import { change, changed, discard, draftOf, isEmpty, type Draft } from './draft'
+import { DropZone, encode, FileList, FilePicker, mostBytes, sizeOf } from './files'
+import { Refusal, wrongIn, type Wrong } from './refusal'
+
+export type Sent = Schemas['EmailQueued'] & { subject: string }
+
+interface Props { draft: string; onSent: (sent: Sent) => void; onDiscard: () => void }
+
+export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
+  void changed.value
+  const d = draftOf(key)
+  const set = (to: Partial<Draft>) => change(key, to)
+  const [error, setError] = useState<Error>()
+  const [wrong, setWrong] = useState<Wrong>({})
+  const [busy, setBusy] = useState(false)
+  const form = useRef<HTMLFormElement>(null)
+  const [copies, setCopies] = useState({ cc: false, bcc: false })
+  useFirstMailbox(d, set)
+
+  const send = async () => {
+    setBusy(true)
+    setError(undefined)
+    try {
+      const sent = await post(draftOf(key))
+      discard(key)
+      onSent({ ...sent, subject: d.subject })
+    } catch (e) {
+      setError(e as Error)
+      setWrong(wrongIn(e))
+      focusWrong(form.current)
+    }
+    setBusy(false)
+  }
+  const submit = (e: Event) => {
+    e.preventDefault()
+    if (busy || d.fetching) return
+    const found = check(draftOf(key))
+    setWrong(found)
+    setError(undefined)
+    if (Object.keys(found).length > 0) return focusWrong(form.current)
+    if (d.subject.trim() !== '') return void send()
+    ask({ title: 'Send without a subject?', text: 'Messages without a subject are often taken for spam.', action: 'Send it anyway', danger: false, run: send })
+  }
+  const throwAway = () => {
+    if (isEmpty(d)) return drop()
+    ask({ title: 'Discard this draft?', text: 'What you have written is lost.', action: 'Discard it', run: async () => drop() })
+  }
+  const drop = () => {
+    discard(key)
+    onDiscard()
+  }
+  const add = (files: File[]) => set({ files: [...draftOf(key).files, ...files] })
+  const keys = (e: KeyboardEvent) => {
+    if (e.key !== 'Enter' || !(e.ctrlKey || e.metaKey)) return
+    e.preventDefault()
+    setTimeout(() => form.current?.requestSubmit()) // what is typed in a field of people is taken first
+  }
+  return (
+    <form ref={form} class="compose-form" noValidate onSubmit={submit} onKeyDown={keys}>
+      <DropZone onFiles={add}>
+        <div class={'compose-line' + (wrong.from ? ' wrong' : '')}>
+          <span class="label">From</span>
+          <MailboxPicker label="From" value={d.from.email} active onPick={(m) => { if (m) set({ from: { user_id: m.user_id, email: m.email } }) }} />
+          {wrong.from && <span class="compose-wrong">{wrong.from}</span>}
+        </div>
+        <People draft={d} set={set} wrong={wrong} copies={copies} setCopies={setCopies} />
+        <Subject value={d.subject} onInput={(subject) => set({ subject })} wrong={wrong.subject} />
+        <Words value={d.text} onInput={(text) => set({ text })} autoFocus={d.to.length > 0} />
+        <FileList files={d.files} fetching={d.fetching} wrong={wrong.attachments} onRemove={(at) => set({ files: d.files.filter((_, i) => i !== at) })} />
+        <Refusal error={error} from={d.from} known={wrong} />
+      </DropZone>
+      <Foot draft={d} busy={busy} onFiles={add} onDiscard={throwAway} />
+    </form>
+  )
+}
+
+interface PeopleProps { draft: Draft; set: (to: Partial<Draft>) => void; wrong: Wrong; copies: { cc: boolean; bcc: boolean }; setCopies: (to: { cc: boolean; bcc: boolean }) => void }
+
+function People({ draft: d, set, wrong, copies, setCopies }: PeopleProps) {
+  const cc = copies.cc || d.cc.length > 0, bcc = copies.bcc || d.bcc.length > 0
+  const more = (
+    <span class="compose-more">
+      {!cc && <button type="button" class="inbox-link" onClick={() => setCopies({ ...copies, cc: true })}>Cc</button>}
+      {!bcc && <button type="button" class="inbox-link" onClick={() => setCopies({ ...copies, bcc: true })}>Bcc</button>}
+    </span>
+  )
+  return (
+    <>
+      <Chips label="To" people={d.to} onChange={(to) => set({ to })} wrong={wrong.to} autoFocus={d.to.length === 0} after={cc && bcc ? undefined : more} />
+      {cc && <Chips label="Cc" people={d.cc} onChange={(cc) => set({ cc })} wrong={wrong.cc} autoFocus={copies.cc} />}
+      {bcc && <Chips label="Bcc" people={d.bcc} onChange={(bcc) => set({ bcc })} wrong={wrong.bcc} autoFocus={copies.bcc} />}
+    </>
+  )
+}
+
+function Subject({ value, onInput, wrong }: { value: string; onInput: (v: string) => void; wrong?: string }) {
+  const id = useId()
+  return (
+    <div class={'compose-line' + (wrong ? ' wrong' : '')}>
+      <label for={id}>Subject</label>
+      <input id={id} type="text" value={value} maxLength={900} aria-invalid={wrong ? 'true' : undefined} aria-describedby={wrong ? id + 'w' : undefined} onInput={(e) => onInput(e.currentTarget.value)} />
+      {wrong && <span class="compose-wrong" id={id + 'w'}>{wrong}</span>}
+    </div>
+  )
+}
+
+function Words({ value, onInput, autoFocus }: { value: string; onInput: (v: string) => void; autoFocus: boolean }) {
+  const area = useRef<HTMLTextAreaElement>(null)
+  useEffect(() => {
+    if (!autoFocus) return
+    area.current!.focus()
+    area.current!.setSelectionRange(0, 0)
+    area.current!.scrollTop = 0
+  }, [])
+  return <textarea ref={area} class="compose-text" aria-label="Message" placeholder="Write your message" value={value} onInput={(e) => onInput(e.currentTarget.value)} />
+}
+
+function Foot({ draft: d, busy, onFiles, onDiscard }: { draft: Draft; busy: boolean; onFiles: (files: File[]) => void; onDiscard: () => void }) {
+  const size = sizeOf(d.files, d.text)
+  return (
+    <div class="compose-foot">
+      <Button type="submit" look="primary" icon="send" busy={busy} disabled={d.fetching} title="Ctrl + Enter">Send</Button>
+      <FilePicker onFiles={onFiles} />
+      {d.files.length > 0 && <span class={'small ' + (size > mostBytes ? 'compose-wrong' : 'muted')}>{bytes(size)} of {bytes(mostBytes)}</span>}
+      <span class="grow" />
+      <IconButton look="ghost" icon="trash" label="Discard the draft" onClick={onDiscard} />
+    </div>
+  )
+}
+
+/** A new message is sent from the mailbox that is asked for, or from the newest one. */
+function useFirstMailbox(d: Draft, set: (to: Partial<Draft>) => void) {
+  const wanted = d.from.user_id === ''
+  const list = useQuery('list_email_users', { q: d.from.email || undefined, status: 'active', limit: 10 }, { when: wanted, kinds: [] })
+  const found = list.data?.data
+  useEffect(() => {
+    const m = found?.find((x) => x.email === d.from.email) ?? found?.[0]
+    if (wanted && m) set({ from: { user_id: m.user_id, email: m.email } })
+  }, [wanted, found])
+}
+
+const mostPeople = 50
+
+/** What the server would refuse. */
+function check(d: Draft): Wrong {
+  const wrong: Wrong = {}
+  if (!d.from.user_id) wrong.from = 'Choose the mailbox that sends.'
+  for (const field of ['to', 'cc', 'bcc'] as const) {
+    const bad = d[field].find((p) => !isEmail(p))
+    if (bad) wrong[field] = `“${bad}” is no e-mail address. Correct or remove it.`
+  }
+  const n = new Set([...d.to, ...d.cc, ...d.bcc].map((p) => emailOf(p).toLowerCase())).size
+  if (n === 0) wrong.to = 'Name at least one recipient.'
+  if (n > mostPeople) wrong.to = `A message goes to at most ${plural(mostPeople, 'recipient')}. Remove ${n - mostPeople}.`
+  if (sizeOf(d.files, d.text) > mostBytes) wrong.attachments = `A message holds at most ${bytes(mostBytes)}. Remove a file, or send a link to it.`
+  return wrong
+}
+
+async function post(d: Draft): Promise<Schemas['EmailQueued']> {
+  const attachments = []
+  for (const f of d.files) attachments.push(await encode(f))
+  return call('send_email', {
+    user_id: d.from.user_id, to: d.to.length > 0 ? d.to : [], cc: d.cc.length > 0 ? d.cc : undefined, bcc: d.bcc.length > 0 ? d.bcc : undefined,
+    subject: d.subject, text: d.text, in_reply_to: d.in_reply_to, references: d.references?.length ? d.references : undefined,
+    attachments: attachments.length > 0 ? attachments : undefined,
+  })
+}
+
+function focusWrong(form: HTMLFormElement | null) {
+  setTimeout(() => form?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus())
+}

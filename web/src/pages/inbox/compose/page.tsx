@@ -1,0 +1,49 @@
+// The page on which a message is written. Its address may name recipients, subject, text and the mailbox that sends.
+import { useMemo, useState } from 'preact/hooks'
+import { can } from '../../../api/client'
+import { params } from '../../../router'
+import { Button, Card, Empty, LinkButton, Page } from '../../../ui'
+import { splitPeople } from '../people'
+import { change, draftOf, isEmpty, type Draft } from './draft'
+import { ComposeForm, type Sent } from './form'
+import { Fates } from './sent'
+
+export function ComposePage() {
+  const key = keyOfAddress()
+  const [sent, setSent] = useState<Sent>()
+  const [round, setRound] = useState(0)
+  useMemo(() => fill(key), [key])
+  const title = draftOf(key).title
+  if (!can('send_email')) return <Page title="New message"><Empty icon="ban" title="Your role may not send mail">Ask an owner or admin for a role that may.</Empty></Page>
+  return (
+    <Page title={sent ? 'Sent' : title} back={{ href: '/inbox', label: 'Inbox' }}>
+      {sent ? (
+        <Card title={sent.subject || '(no subject)'} note={`From ${sent.from}`}>
+          <div class="stack">
+            <Fates sent={sent} />
+            <div class="row">
+              <Button look="primary" icon="pencil" onClick={() => { setSent(undefined); setRound(round + 1) }}>Write another</Button>
+              <LinkButton href="/inbox">To the inbox</LinkButton>
+            </div>
+          </div>
+        </Card>
+      ) : (
+        <div class="card compose compose-page"><ComposeForm key={key + round} draft={key} onSent={setSent} onDiscard={() => history.back()} /></div>
+      )}
+    </Page>
+  )
+}
+
+/** Which draft the address is about. One that says what to write has a draft of its own. */
+function keyOfAddress(): string {
+  return params.value.get('draft') || (params.value.size > 0 ? 'new ' + params.value : 'new')
+}
+
+/** Begins the draft that the address describes, if none was begun. */
+function fill(key: string) {
+  const p = params.value
+  const people = (name: string) => splitPeople(p.getAll(name).join(','))
+  const asked: Partial<Draft> = { to: people('to'), cc: people('cc'), bcc: people('bcc'), subject: p.get('subject') ?? '', text: p.get('text') ?? p.get('body') ?? '' }
+  if (p.get('from')) asked.from = { user_id: '', email: p.get('from')! }
+  if (!p.has('draft') && p.size > 0 && isEmpty(draftOf(key))) change(key, asked)
+}

@@ -1,0 +1,41 @@
+// Why a message was not sent, and what to do about it.
+import { ApiError } from '../../../api/client'
+import { useQuery } from '../../../api/query'
+import { Notice } from '../../../ui'
+
+/** What is wrong with which field. */
+export type Wrong = Partial<Record<'from' | 'to' | 'cc' | 'bcc' | 'subject' | 'attachments', string>>
+
+const fields = ['to', 'cc', 'bcc', 'subject', 'attachments'] as const
+
+/** What an error says about the fields. */
+export function wrongIn(error: unknown): Wrong {
+  const wrong: Wrong = {}
+  if (!(error instanceof ApiError)) return wrong
+  for (const field of fields) {
+    const text = error.of(field)
+    if (text) wrong[field] = text.charAt(0).toUpperCase() + text.slice(1)
+  }
+  if (error.status === 413) wrong.attachments = error.message
+  return wrong
+}
+
+export function Refusal({ error, from, known }: { error: Error | undefined; from: { user_id: string; email: string }; known: Wrong }) {
+  if (!error || Object.keys(known).length > 0) return null
+  const code = error instanceof ApiError ? error.code : ''
+  return (
+    <div class="compose-refusal">
+      <Notice tone="bad" alert>
+        {error.message}{' '}
+        {code === 'daily_send_limit_reached' && <>The limit is counted by day in UTC. <a href={'/mailboxes/' + from.user_id}>Raise the limit of {from.email}</a>, or send from another mailbox.</>}
+        {code === 'domain_not_ready' && <DomainLink userID={from.user_id} />}
+      </Notice>
+    </div>
+  )
+}
+
+function DomainLink({ userID }: { userID: string }) {
+  const mailbox = useQuery('get_email_user', { user_id: userID }, { kinds: [] })
+  if (!mailbox.data) return null
+  return <><a href={'/domains/' + mailbox.data.domain_id}>See what {mailbox.data.domain} still needs</a>; your draft stays here.</>
+}

@@ -1,0 +1,48 @@
+// What the list is narrowed by. It stands in the address by the names of the API, so that links lead to what one sees.
+import type { Input } from '../../api/client'
+import { params, setParams } from '../../router'
+
+export const filterNames = ['mailbox', 'q', 'from', 'is_read', 'has_attachments', 'exclude_warmup', 'date_from', 'date_to'] as const
+export type FilterName = (typeof filterNames)[number]
+
+/** The filters of the address, as list_inbox takes them. */
+export function filters(): Input<'list_inbox'> {
+  const p = params.value
+  const text = (name: FilterName) => p.get(name) || undefined
+  return {
+    mailbox: text('mailbox'), q: text('q'), from: text('from'),
+    is_read: p.has('is_read') ? p.get('is_read') === 'true' : undefined,
+    has_attachments: p.get('has_attachments') === 'true' || undefined,
+    exclude_warmup: p.get('exclude_warmup') === 'true' || undefined,
+    date_from: day(text('date_from')), date_to: day(text('date_to')),
+  }
+}
+
+function day(text: string | undefined): string | undefined {
+  return text && /^\d{4}-\d\d-\d\d$/.test(text) ? text : undefined
+}
+
+export function setFilter(change: Partial<Record<FilterName, string | undefined>>) {
+  setParams(change)
+}
+
+/** Takes all filters away but the mailbox. */
+export function clearFilters() {
+  setParams(Object.fromEntries(filterNames.filter((n) => n !== 'mailbox').map((n) => [n, undefined])))
+}
+
+/** Whether anything but the mailbox narrows the list. */
+export function isFiltered(): boolean {
+  return filterNames.some((n) => n !== 'mailbox' && params.value.has(n))
+}
+
+/** How many filters are set that the page keeps in its panel. */
+export function hiddenFilters(): number {
+  return (['from', 'date_from', 'date_to'] as const).filter((n) => params.value.has(n)).length
+}
+
+/** The place of a message, or of the list, with the filters of now. */
+export function placeOf(message?: { user_id: string; uid: string }): string {
+  const kept = new URLSearchParams([...params.value].filter(([name]) => (filterNames as readonly string[]).includes(name)))
+  return '/inbox' + (message ? `/${message.user_id}/${message.uid}` : '') + (kept.size > 0 ? '?' + kept : '')
+}

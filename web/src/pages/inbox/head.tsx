@@ -1,0 +1,160 @@
+// What stands above the list: which mailbox, the search, the filters, and what is done to the selected.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { call, can } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { params } from '../../router'
+import { ask, Button, Icon, IconButton, Notice, plural, TextField, told } from '../../ui'
+import { composeNew } from './compose/draft'
+import { clearFilters, hiddenFilters, isFiltered, setFilter, type FilterName } from './filters'
+import { MailboxPicker, useLate } from './picker'
+
+export function Head({ onHelp }: { onHelp: () => void }) {
+  const mailbox = params.value.get('mailbox') ?? ''
+  return (
+    <>
+      <div class="inbox-head-line">
+        <h1 tabIndex={-1}>Inbox</h1>
+        <MailboxPicker label="Mailbox" value={mailbox} all="All mailboxes" onPick={(m) => setFilter({ mailbox: m?.email })} />
+        <span class="inbox-head-actions">
+          <span class="inbox-only-wide"><IconButton look="ghost" small icon="keyboard" label="Keyboard" onClick={onHelp} /></span>
+          <Refresh mailbox={mailbox} />
+          {can('send_email') && <Button look="primary" small icon="pencil" onClick={() => composeNew(mailbox)}>Write</Button>}
+        </span>
+      </div>
+      <Search />
+      <Toggles />
+    </>
+  )
+}
+
+function Refresh({ mailbox }: { mailbox: string }) {
+  const account = useQuery('get_account', {})
+  const off = account.data?.universal_inbox_enabled === false
+  const refresh = async () => {
+    if (mailbox) {
+      const { data } = await call('list_email_users', { q: mailbox, limit: 100 })
+      const found = data.find((m) => m.email === mailbox)
+      if (found) told((await call('refresh_email_user_inbox', { user_id: found.user_id })).message)
+    } else if (off) {
+      askForUniversal()
+    } else {
+      told((await call('refresh_inbox')).message)
+    }
+  }
+  return <IconButton look="ghost" small icon="refresh" label="Fetch new mail" onClick={refresh} />
+}
+
+const universal = 'Mail of your own domains is here the moment it arrives. Mailboxes that are hosted elsewhere are only fetched in the background while the universal inbox is on.'
+
+function askForUniversal() {
+  if (!can('set_universal_inbox')) {
+    told('Mail of your own domains is up to date. An owner or admin can switch the universal inbox on, to fetch mail of external mailboxes too.')
+    return
+  }
+  ask({
+    title: 'The universal inbox is off', text: universal, action: 'Switch it on', danger: false,
+    run: async () => told((await call('set_universal_inbox', { enabled: true })).message),
+  })
+}
+
+/** Says so if mail of external mailboxes is not fetched. Only accounts that have an external domain can have any. */
+export function UniversalNotice() {
+  const account = useQuery('get_account', {})
+  const off = account.data?.universal_inbox_enabled === false
+  const external = useQuery('list_domains', { dns_provider: 'external', limit: 1 }, { when: off })
+  if (!off || !external.data?.data.length) return null
+  return (
+    <div class="inbox-universal">
+      <Notice tone="warn">
+        The universal inbox is off: mail of external mailboxes is only fetched when you ask.{' '}
+        {can('set_universal_inbox') && <button type="button" class="inbox-link" onClick={askForUniversal}>Switch it on</button>}
+      </Notice>
+    </div>
+  )
+}
+
+function Search() {
+  const q = params.value.get('q') ?? ''
+  const [typed, setTyped] = useState(q)
+  const [more, setMore] = useState(hiddenFilters() > 0)
+  const late = useLate(typed, 250)
+  const mine = useRef(q)
+  useEffect(() => { // the address changed by itself, as by the back button
+    if (q !== mine.current) setTyped(q)
+    mine.current = q
+  }, [q])
+  useEffect(() => {
+    if (late.trim() === mine.current) return
+    mine.current = late.trim()
+    setFilter({ q: late.trim() })
+  }, [late])
+  const n = hiddenFilters()
+  return (
+    <>
+      <div class="inbox-search" role="search">
+        <Icon name="search" />
+        <input id="inbox-search" class="input" type="text" inputMode="search" enterkeyhint="search" aria-label="Search messages" placeholder="Search" value={typed} spellcheck={false} maxLength={200} autocapitalize="off"
+          title={'All words must be there. "Quoted words" stand side by side. @example.com finds a domain.'}
+          onInput={(e) => setTyped(e.currentTarget.value)}
+          onKeyDown={(e) => {
+            if (e.key !== 'Escape') return
+            if (typed) setTyped('')
+            else e.currentTarget.blur()
+          }} />
+        {typed ? <IconButton look="ghost" small icon="x" label="Clear the search" onClick={() => { setTyped(''); document.getElementById('inbox-search')?.focus() }} /> : <kbd class="inbox-only-wide" aria-hidden="true">/</kbd>}
+        <Button look="ghost" small icon="filter" aria-label={'Sender and dates' + (n > 0 ? `, ${n} set` : '')} title="Sender and dates" aria-expanded={more} aria-controls="inbox-more" onClick={() => setMore(!more)}>{n > 0 ? n : undefined}</Button>
+      </div>
+      {more && <More />}
+    </>
+  )
+}
+
+function More() {
+  const p = params.value
+  const [from, setFrom] = useState(p.get('from') ?? '')
+  const late = useLate(from, 300)
+  useEffect(() => {
+    if (late.trim() !== (p.get('from') ?? '')) setFilter({ from: late.trim() })
+  }, [late])
+  return (
+    <div class="inbox-more" id="inbox-more">
+      <TextField label="From" value={from} onInput={setFrom} placeholder="Name or address" maxLength={200} />
+      <TextField label="Since" type="date" value={p.get('date_from') ?? ''} onInput={(v) => setFilter({ date_from: v })} />
+      <TextField label="Until" type="date" value={p.get('date_to') ?? ''} onInput={(v) => setFilter({ date_to: v })} hint="Days are counted in UTC." />
+    </div>
+  )
+}
+
+const toggles: [FilterName, string, string][] = [
+  ['is_read', 'false', 'Unread'], ['has_attachments', 'true', 'Attachments'], ['exclude_warmup', 'true', 'No warm-up'],
+]
+
+function Toggles() {
+  return (
+    <div class="inbox-toggles" role="group" aria-label="Filters">
+      {toggles.map(([name, value, text]) => {
+        const on = params.value.get(name) === value
+        return <button key={name} type="button" class="inbox-toggle" aria-pressed={on} onClick={() => setFilter({ [name]: on ? undefined : value })}>{on && <Icon name="check" />}{text}</button>
+      })}
+      {isFiltered() && <button type="button" class="inbox-link" onClick={clearFilters}>Clear</button>}
+    </div>
+  )
+}
+
+interface BulkProps { selected: number; loaded: number; onAll: () => void; onNone: () => void; onMark: (read: boolean) => unknown; onDelete: () => void }
+
+/** Takes the place of the filters while messages are selected. */
+export function Bulk({ selected, loaded, onAll, onNone, onMark, onDelete }: BulkProps) {
+  return (
+    <div class="inbox-bulk" role="toolbar" aria-label="Selected messages">
+      <IconButton look="ghost" small icon="x" label="Select none" onClick={onNone} />
+      <span class="grow" role="status">
+        <strong>{selected}</strong> selected
+        {selected < loaded && <> · <button type="button" class="inbox-link" onClick={onAll}>All {plural(loaded, 'loaded one')}</button></>}
+      </span>
+      {can('mark_message') && <IconButton look="ghost" small icon="mail-open" label="Mark as read" onClick={() => onMark(true)} />}
+      {can('mark_message') && <IconButton look="ghost" small icon="mail" label="Mark as unread" onClick={() => onMark(false)} />}
+      {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label="Delete" onClick={onDelete} />}
+    </div>
+  )
+}

@@ -1,0 +1,167 @@
+// The inbox: the list, and beside it, or after it on a small screen, the message that is read.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { can } from '../../api/client'
+import { usePages } from '../../api/query'
+import { go, params } from '../../router'
+import { Button, Empty, LinkButton, LongList } from '../../ui'
+import { gone, keyOf, mark, markMany, remove, type Message } from './actions'
+import { composeNew, replyTo, type Way } from './compose/draft'
+import { Dock } from './compose/dock'
+import { clearFilters, filters, isFiltered, placeOf } from './filters'
+import { Bulk, Head, UniversalNotice } from './head'
+import { Help, useKeys } from './keys'
+import { Reading } from './message'
+import { Row } from './row'
+import { useSelection } from './selection'
+
+const rowHeight = 86
+
+export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
+  const here = user_id && uid ? keyOf({ user_id, uid }) : undefined
+  const all = usePages('list_inbox', { ...filters(), limit: 50 }, keyOf)
+  const pages = { ...all, items: all.items.filter((m) => !gone.value.has(m.id)) }
+  const [cursor, setCursor] = useState<string | undefined>(here)
+  const [help, setHelp] = useState(false)
+  const selection = useSelection(pages.items)
+  const steps = useSteps(pages.items, here ?? cursor)
+  const open = pages.items.find((m) => keyOf(m) === here)
+  useEffect(() => { if (here) setCursor(here) }, [here])
+  useEffect(() => { if (!here) document.title = 'Inbox · Mailstead' }, [here])
+  useFirstFocus()
+
+  const move = (to: Message | undefined) => {
+    if (!to) return
+    setCursor(keyOf(to))
+    if (here) go(placeOf(to), { replace: true })
+    focusRow(keyOf(to))
+  }
+  const leave = () => {
+    go(placeOf())
+    focusRow(here ?? cursor)
+  }
+  /** What a key acts on: the selected, else the open one, else the one that the keys are at. */
+  const those = (): Message[] => {
+    if (selection.chosen.length > 0) return selection.chosen
+    const one = open ?? pages.items.find((m) => keyOf(m) === cursor)
+    return one ? [one] : []
+  }
+  const drop = (messages: Message[]) => {
+    const next = messages.some((m) => keyOf(m) === here) ? (steps.after(messages) ?? null) : undefined
+    remove(messages)
+    selection.none()
+    if (next) move(next)
+    if (next === null) go(placeOf(), { replace: true })
+  }
+  const setRead = (messages: Message[], read: boolean) => {
+    selection.none()
+    return messages.length === 1 ? mark(all, messages, read) : markMany(all, messages, read)
+  }
+  const answer = (way: Way) => {
+    const one = open ?? pages.items.find((m) => keyOf(m) === cursor)
+    if (one && can('send_email')) void replyTo(one, way)
+  }
+  const may = { mark: can('mark_message'), remove: can('bulk_delete_messages') }
+
+  useKeys({
+    j: () => move(steps.next), k: () => move(steps.previous),
+    ArrowDown: onList() ? () => move(steps.next) : undefined, ArrowUp: onList() ? () => move(steps.previous) : undefined,
+    u: here ? leave : undefined, Escape: selection.chosen.length > 0 ? selection.none : here ? leave : undefined,
+    x: cursor ? () => selection.toggle(cursor, false) : undefined,
+    e: may.mark ? () => {
+      const messages = those()
+      void setRead(messages, true)
+      if (messages.length === 1) move(steps.next)
+    } : undefined,
+    U: may.mark ? () => void setRead(those(), false) : undefined,
+    '#': may.remove ? () => drop(those()) : undefined, Delete: may.remove ? () => drop(those()) : undefined,
+    r: () => answer('reply'), a: () => answer('all'), f: () => answer('forward'),
+    c: can('send_email') ? () => composeNew(params.value.get('mailbox')) : undefined,
+    '/': () => document.getElementById('inbox-search')?.focus(), '?': () => setHelp(true),
+    Enter: document.activeElement === document.body && cursor && !here ? () => go(placeOf(pages.items.find((m) => keyOf(m) === cursor))) : undefined,
+  })
+
+  return (
+    <div class={'inbox' + (here ? ' reading' : '')}>
+      <section class="inbox-list" aria-label="Messages">
+        <header class="inbox-head">
+          <Head onHelp={() => setHelp(true)} />
+          {selection.chosen.length > 0 && (
+            <Bulk selected={selection.chosen.length} loaded={pages.items.length} onAll={selection.all} onNone={selection.none}
+              onMark={(read) => setRead(selection.chosen, read)} onDelete={() => drop(selection.chosen)} />
+          )}
+        </header>
+        <div class={'inbox-rows' + (selection.chosen.length > 0 ? ' selecting' : '')}>
+          <UniversalNotice />
+          <LongList pages={pages} idOf={keyOf} height={rowHeight} label="Messages" current={cursor} empty={<Nothing />}
+            row={(m) => (
+              <Row message={m} open={keyOf(m) === here} cursor={keyOf(m) === cursor} selected={selection.has(keyOf(m))} mixed={!params.value.get('mailbox')}
+                onSelect={(range) => { selection.toggle(keyOf(m), range); setCursor(keyOf(m)) }} onFocus={() => setCursor(keyOf(m))} />
+            )} />
+        </div>
+      </section>
+      {here ? (
+        <Reading key={here} user_id={user_id!} uid={uid!} known={open} steps={steps} move={move} leave={leave} answer={answer}
+          setRead={(m, read) => mark(all, [m], read)} drop={(m) => drop([m])} />
+      ) : <Unopened onHelp={() => setHelp(true)} />}
+      <Dock />
+      {help && <Help onClose={() => setHelp(false)} />}
+    </div>
+  )
+}
+
+function onList(): boolean {
+  return !!document.activeElement?.closest('.inbox-row')
+}
+
+function focusRow(key: string | undefined) {
+  // The list draws the line first, if it was out of view.
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    const row = [...document.querySelectorAll<HTMLElement>('.inbox-row')].find((r) => r.dataset.key === key)
+    row?.querySelector('a')?.focus({ preventScroll: true })
+  }))
+}
+
+function useFirstFocus() {
+  useEffect(() => {
+    if (document.activeElement === document.body || document.activeElement?.closest('nav')) document.querySelector<HTMLElement>('.inbox h1')?.focus({ preventScroll: true })
+  }, [])
+}
+
+export interface Steps { next: Message | undefined; previous: Message | undefined; after: (messages: Message[]) => Message | undefined }
+
+/** The neighbours of a message in the list; of the place where it was, if it is there no more. */
+function useSteps(items: Message[], key: string | undefined): Steps {
+  const place = useRef(-1)
+  const at = items.findIndex((m) => keyOf(m) === key)
+  if (at >= 0) place.current = at
+  const is = at >= 0
+  const from = key ? place.current : -1
+  return {
+    next: items[is ? from + 1 : Math.max(0, from)], previous: items[from - 1],
+    after: (messages) => {
+      const out = new Set(messages.map(keyOf)), start = Math.max(0, from)
+      return items.slice(start).find((m) => !out.has(keyOf(m))) ?? items.slice(0, start).findLast((m) => !out.has(keyOf(m)))
+    },
+  }
+}
+
+function Nothing() {
+  if (isFiltered()) return <Empty icon="search" title="Nothing fits" action={<Button onClick={clearFilters}>Clear the filters</Button>}>No message has all that you ask for. Try fewer words or another mailbox.</Empty>
+  return (
+    <Empty icon="inbox" title="No mail yet" action={<LinkButton href="/mailboxes">Go to the mailboxes</LinkButton>}>
+      What is sent to your mailboxes appears here by itself.
+    </Empty>
+  )
+}
+
+function Unopened({ onHelp }: { onHelp: () => void }) {
+  return (
+    <div class="inbox-reading inbox-unopened">
+      <Empty icon="mail-open" title="No message is open" action={<Button look="ghost" small icon="keyboard" onClick={onHelp}>All keys</Button>}>
+        Choose one from the list, or go through it with <kbd>j</kbd> and <kbd>k</kbd> and open with <kbd>Enter</kbd>.
+      </Empty>
+    </div>
+  )
+}
+
+

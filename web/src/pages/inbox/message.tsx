@@ -1,0 +1,169 @@
+// The reading pane: one message, and what can be done about it.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { can, type Schemas } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { Badge, Button, bytes, Facts, Icon, IconButton, LinkButton, Menu, Show, Time } from '../../ui'
+import { type Message } from './actions'
+import { Avatar } from './avatar'
+import { Body } from './body'
+import type { Way } from './compose/draft'
+import type { Steps } from './inbox'
+import { Headers, Raw, rawOf } from './source'
+import { nameOf } from './people'
+import { Answered, Conversation } from './thread'
+import { Verdict } from './verdict'
+
+export type Detail = Schemas['MessageDetail']
+
+interface Props {
+  user_id: string
+  uid: string
+  /** The message as the list has it, if it is there. */
+  known: Message | undefined
+  steps: Steps
+  move: (to: Message | undefined) => void
+  leave: () => void
+  answer: (way: Way) => void
+  setRead: (m: Message, read: boolean) => Promise<unknown>
+  drop: (m: Message) => void
+}
+
+export function Reading(props: Props) {
+  const { user_id, uid, known } = props
+  const read = useQuery('get_message', { user_id, message_id: uid }, { only: (c) => c.id === user_id })
+  const pane = useRef<HTMLElement>(null)
+  useEffect(() => { // where the list gives way to the message, the focus goes with it
+    if (document.activeElement === document.body || !document.activeElement?.checkVisibility({ visibilityProperty: true })) pane.current?.focus({ preventScroll: true })
+  }, [])
+  const message = known && read.data ? { ...read.data, is_read: known.is_read } : read.data
+  return (
+    <section class="inbox-reading" aria-label="Message" tabIndex={-1} ref={pane}>
+      <Tools {...props} message={message} reload={read.reload} />
+      <Show of={{ ...read, data: message }} lines={8}>{(m) => <Opened message={m} {...props} />}</Show>
+    </section>
+  )
+}
+
+function Tools({ message: m, known, steps, move, leave, answer, setRead, drop, reload }: Props & { message: Detail | undefined; reload: () => Promise<void> }) {
+  const [dialog, setDialog] = useState<'headers' | 'raw'>()
+  const one = m ?? known
+  const turn = async () => {
+    if (!one) return
+    await setRead(one, !one.is_read)
+    await reload()
+  }
+  return (
+    <div class="inbox-tools" role="toolbar" aria-label="Message">
+      <span class="inbox-only-narrow"><IconButton look="ghost" small icon="back" label="Back to the list" onClick={leave} /></span>
+      {can('send_email') && (
+        <>
+          <Tool icon="reply" name="Reply" onClick={() => answer('reply')} disabled={!one} />
+          <Tool icon="reply-all" name="Reply all" onClick={() => answer('all')} disabled={!one} />
+          <Tool icon="forward" name="Forward" onClick={() => answer('forward')} disabled={!one} />
+        </>
+      )}
+      <span class="grow" />
+      {can('mark_message') && <IconButton look="ghost" small icon={one?.is_read === false ? 'mail-open' : 'mail'} label={one?.is_read === false ? 'Mark as read' : 'Mark as unread'} disabled={!one} onClick={turn} />}
+      {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label="Delete" disabled={!one} onClick={() => one && drop(one)} />}
+      {m && (
+        <Menu label="More" small>
+          <Button look="ghost" small icon="menu" onClick={() => setDialog('headers')}>Show the headers</Button>
+          <Button look="ghost" small icon="book" onClick={() => setDialog('raw')}>Show the source</Button>
+          <LinkButton look="ghost" small icon="download" href={rawOf(m)} download>Download as .eml</LinkButton>
+        </Menu>
+      )}
+      <span class="inbox-steps">
+        <span class="up"><IconButton look="ghost" small icon="down" label="Previous message" disabled={!steps.previous} onClick={() => move(steps.previous)} /></span>
+        <IconButton look="ghost" small icon="down" label="Next message" disabled={!steps.next} onClick={() => move(steps.next)} />
+      </span>
+      {m && dialog === 'headers' && <Headers of={m} onClose={() => setDialog(undefined)} />}
+      {m && dialog === 'raw' && <Raw of={m} onClose={() => setDialog(undefined)} />}
+    </div>
+  )
+}
+
+function Tool({ icon, name, disabled, onClick }: { icon: 'reply' | 'reply-all' | 'forward'; name: string; disabled: boolean; onClick: () => void }) {
+  return (
+    <>
+      <span class="inbox-only-roomy"><Button look="ghost" small icon={icon} disabled={disabled} onClick={onClick}>{name}</Button></span>
+      <span class="inbox-only-tight"><IconButton look="ghost" small icon={icon} label={name} disabled={disabled} onClick={onClick} /></span>
+    </>
+  )
+}
+
+const readAfter = 1000 // ms that a message has to be open
+
+function Opened({ message: m, setRead }: Props & { message: Detail }) {
+  useEffect(() => {
+    document.title = (m.subject || '(no subject)') + ' · Mailstead'
+  }, [m.subject])
+  useEffect(() => { // only once: who then marks it unread wants it so
+    if (m.is_read || !can('mark_message')) return
+    const timer = setTimeout(() => void setRead(m, true), readAfter)
+    return () => clearTimeout(timer)
+  }, [])
+  return (
+    <article class="inbox-message">
+      <header class="inbox-message-head">
+        <h2>{m.subject || '(no subject)'}</h2>
+        <Sender message={m} />
+        <Answered message={m} />
+        <Conversation message={m} />
+        <Attachments message={m} />
+      </header>
+      <Body message={m} />
+    </article>
+  )
+}
+
+function Sender({ message: m }: { message: Detail }) {
+  const to = [...m.to, ...m.cc].map(nameOf)
+  return (
+    <div class="inbox-sender">
+      <Avatar name={m.from_name} email={m.from_email} />
+      <div class="inbox-sender-text">
+        <div class="inbox-sender-line">
+          <strong class="truncate">{m.from_name || m.from_email || 'Unknown sender'}</strong>
+          {m.from_name && <span class="muted truncate">{m.from_email}</span>}
+          <span class="muted small when"><Time of={m.received_at} form="at" /></span>
+        </div>
+        <div class="inbox-sender-line">
+          <details class="inbox-to">
+            <summary><span class="truncate">to {to.length > 0 ? to.slice(0, 3).join(', ') : 'nobody named'}{to.length > 3 && ` and ${to.length - 3} more`}</span><Icon name="down" /></summary>
+            <Facts of={[
+              ['From', m.from], ['To', m.to.join(', ')], ['Cc', m.cc.join(', ')], ['Answers go to', m.reply_to.join(', ')],
+              ['In the mailbox', <a href={`/mailboxes/${m.user_id}`}>{m.mailbox}</a>], ['Written', m.date && <Time of={m.date} form="at" />],
+              ['Received', <Time of={m.received_at} form="at" />], ['Size', bytes(m.size)], ['Message-ID', <code>{m.message_id}</code>],
+            ]} />
+          </details>
+        </div>
+        <div class="inbox-badges">
+          <Verdict auth={m.auth} sender={m.from_email} />
+          {m.is_bounce && <Badge tone="bad">Bounce</Badge>}
+          {m.is_auto_reply && <Badge tone="info">Automatic reply</Badge>}
+          {m.is_warmup && <Badge tone="warn">Warm-up</Badge>}
+          {m.is_answered && <Badge tone="none">Answered</Badge>}
+          {m.is_flagged && <Badge tone="none">Flagged</Badge>}
+        </div>
+      </div>
+    </div>
+  )
+}
+
+function Attachments({ message: m }: { message: Detail }) {
+  if (m.attachments.length === 0) return null
+  return (
+    <ul class="inbox-files" aria-label="Attachments">
+      {m.attachments.map((a) => (
+        <li key={a.index}>
+          <a href={`/v1/email-users/${m.user_id}/inbox/${m.uid}/attachments/${a.index}`} download={a.filename || `attachment-${a.index + 1}`}>
+            <Icon name="clip" />
+            <span class="truncate">{a.filename || `Attachment ${a.index + 1}`}</span>
+            <span class="small muted nowrap">{bytes(a.size)}</span>
+            <Icon name="download" />
+          </a>
+        </li>
+      ))}
+    </ul>
+  )
+}

@@ -1,0 +1,58 @@
+// One line of the list.
+import { Icon, Time } from '../../ui'
+import { keyOf, type Message } from './actions'
+import { Avatar } from './avatar'
+import { placeOf } from './filters'
+
+interface Props {
+  message: Message
+  open: boolean
+  cursor: boolean
+  selected: boolean
+  /** Whether messages of many mailboxes are shown, so that it matters which one this is in. */
+  mixed: boolean
+  onSelect: (range: boolean) => void
+  onFocus: () => void
+}
+
+export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFocus }: Props) {
+  const sender = m.from_name || m.from_email || 'Unknown sender'
+  const subject = m.subject || '(no subject)'
+  const click = (e: MouseEvent) => {
+    if (!e.shiftKey) return
+    e.preventDefault()
+    onSelect(true)
+  }
+  return (
+    <div class={`inbox-row ${m.is_read ? '' : 'unread'} ${open ? 'open' : ''} ${cursor ? 'cursor' : ''} ${selected ? 'selected' : ''}`} data-key={keyOf(m)}>
+      <label class="inbox-pick" onMouseDown={(e) => { if (e.shiftKey) e.preventDefault() }}>
+        <Avatar name={m.from_name} email={m.from_email} />
+        <input type="checkbox" checked={selected} aria-label={`Select ${subject} from ${sender}`} onClick={(e) => { e.preventDefault(); onSelect(e.shiftKey) }} />
+      </label>
+      <a href={placeOf(m)} aria-current={open ? 'true' : undefined} onClick={click} onFocus={onFocus} draggable={false}>
+        <span class="inbox-row-top">
+          {!m.is_read && <span class="visually-hidden">Unread. </span>}
+          <span class="sender truncate">{sender}</span>
+          {m.is_answered && <Mark icon="reply" text="Answered" />}
+          {m.is_flagged && <Mark icon="flag" text="Flagged" />}
+          {m.has_attachments && <Mark icon="clip" text="Has attachments" />}
+          <span class="when"><Time of={m.received_at} form="short" /></span>
+        </span>
+        <span class="subject truncate">{subject}</span>
+        <span class="inbox-row-foot">
+          <span class="truncate">{m.body_preview || 'No text'}</span>
+          {tagOf(m) && <span class="tag">{tagOf(m)}</span>}
+          {mixed && <span class="box truncate" title={'In ' + m.mailbox}>{m.mailbox}</span>}
+        </span>
+      </a>
+    </div>
+  )
+}
+
+function tagOf(m: Message): string {
+  return m.is_bounce ? 'Bounce' : m.is_auto_reply ? 'Auto-reply' : m.is_warmup ? 'Warm-up' : ''
+}
+
+function Mark({ icon, text }: { icon: 'reply' | 'flag' | 'clip'; text: string }) {
+  return <span class="mark" title={text}><Icon name={icon} /><span class="visually-hidden">{text}. </span></span>
+}

@@ -1,0 +1,56 @@
+// What a message is underneath: its header fields, and its bytes as they came.
+import { useRead } from '../../api/query'
+import { ApiError } from '../../api/client'
+import { bytes, Code, Dialog, LinkButton, Notice, Show } from '../../ui'
+import type { Detail } from './message'
+
+export function rawOf(m: { user_id: string; uid: string }): string {
+  return `/v1/email-users/${m.user_id}/inbox/${m.uid}/raw`
+}
+
+export function Headers({ of: m, onClose }: { of: Detail; onClose: () => void }) {
+  return (
+    <Dialog title="Headers" wide onClose={onClose}>
+      <dl class="inbox-headers" tabIndex={0}>
+        {m.headers.map((h, i) => <div key={i}><dt>{h.name}</dt><dd><code>{h.value}</code></dd></div>)}
+      </dl>
+    </Dialog>
+  )
+}
+
+const most = 200 * 1024 // bytes of the source that are shown
+
+export function Raw({ of: m, onClose }: { of: Detail; onClose: () => void }) {
+  const read = useRead('source of ' + m.id, () => beginning(rawOf(m)))
+  return (
+    <Dialog title="Source" wide onClose={onClose}>
+      <div class="stack">
+        <div class="row-between">
+          <span class="muted">The message as it came, {bytes(m.size)}.</span>
+          <LinkButton small icon="download" href={rawOf(m)} download>Download as .eml</LinkButton>
+        </div>
+        <Show of={read} lines={10}>{(source) => (
+          <>
+            <Code text={source} label="Source" />
+            {m.size > most && <Notice>Only the first {bytes(most)} are shown.</Notice>}
+          </>
+        )}</Show>
+      </div>
+    </Dialog>
+  )
+}
+
+/** Reads the beginning of a file as text. */
+async function beginning(path: string): Promise<string> {
+  const response = await fetch(path, { credentials: 'same-origin' })
+  if (!response.ok) throw new ApiError(response.status, 'unreadable', 'The source could not be read. Try again.')
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
+  let text = ''
+  while (text.length < most) {
+    const { done, value } = await reader.read()
+    if (done) return text
+    text += value
+  }
+  void reader.cancel()
+  return text.slice(0, most)
+}

@@ -1,0 +1,75 @@
+// The conversation that a message is part of: what came, by the inbox, and what went out, by the sending log.
+import { useQuery } from '../../api/query'
+import type { Schemas } from '../../api/client'
+import { Badge, Icon, plural, Time, words, type Tone } from '../../ui'
+import { keyOf } from './actions'
+import { placeOf } from './filters'
+import type { Detail } from './message'
+
+type Sent = Schemas['SentMessage']
+
+/** The rows of the sending log that may belong to the conversation: what the mailbox sent to who wrote. */
+function useSent(m: Detail): Sent[] {
+  const bounce = m.is_bounce
+  const some = bounce || m.original_message_id !== null || m.in_reply_to !== null || m.is_answered
+  const log = useQuery('list_messages', { mailbox: m.mailbox, recipient: bounce ? undefined : m.from_email, limit: 100 }, { when: some && m.from_email !== '' })
+  return log.data?.data ?? []
+}
+
+/** Says which sent message this one answers. */
+export function Answered({ message: m }: { message: Detail }) {
+  const id = m.original_message_id ?? m.in_reply_to
+  const row = useSent(m).find((s) => s.message_id === id)
+  if (!row && m.original_message_id === null) return null
+  return (
+    <p class="inbox-answers small">
+      <Icon name="send" />
+      <span>{m.is_bounce ? 'This is about' : 'This answers'}{' '}
+        {row ? <a href={'/sent/' + row.id}>{row.subject || '(no subject)'}</a> : <a href={`/sent?mailbox=${encodeURIComponent(m.mailbox)}`}>a message that {m.mailbox} sent</a>}
+        {row && <>, sent to {row.recipient} <Time of={row.queued_at} /></>}
+      </span>
+    </p>
+  )
+}
+
+interface Item { key: string; at: string; href: string; who: string; text: string; sent?: Sent; here: boolean; unread: boolean }
+
+export function Conversation({ message: m }: { message: Detail }) {
+  const thread = useQuery('list_inbox', { thread_id: m.thread_id, limit: 50 }, { only: (c) => c.id === m.user_id })
+  const log = useSent(m)
+  const came = thread.data?.data ?? []
+  const known = new Set([m, ...came].flatMap((x) => [...x.references, x.in_reply_to, x.original_message_id]))
+  const topic = topicOf(m.subject)
+  const went = m.is_bounce ? [] : log.filter((s) => known.has(s.message_id) || (topic !== '' && topicOf(s.subject) === topic))
+  const items: Item[] = [
+    ...came.map((x) => ({ key: keyOf(x), at: x.received_at, href: placeOf(x), who: x.from_name || x.from_email, text: x.body_preview || x.subject, here: x.id === m.id, unread: !x.is_read })),
+    ...went.map((s) => ({ key: s.id, at: s.queued_at, href: '/sent/' + s.id, who: 'You', text: s.subject, sent: s, here: false, unread: false })),
+  ].sort((a, b) => a.at.localeCompare(b.at))
+  if (items.length < 2) return null
+  return (
+    <details class="inbox-thread">
+      <summary><Icon name="next" /> {thread.data?.pagination.has_more ? 'A conversation of more than 50 messages' : `Conversation of ${plural(items.length, 'message')}`}</summary>
+      <ol>
+        {items.map((i) => (
+          <li key={i.key}>
+            <a href={i.href} aria-current={i.here ? 'true' : undefined} class={i.unread ? 'unread' : undefined}>
+              <span class="who truncate">{i.who}</span>
+              <span class="grow truncate muted">{i.text}</span>
+              {i.sent && <Badge tone={tones[i.sent.status] ?? 'none'}>{words(i.sent.status)}</Badge>}
+              <span class="small muted nowrap"><Time of={i.at} form="short" /></span>
+            </a>
+          </li>
+        ))}
+      </ol>
+    </details>
+  )
+}
+
+export const tones: Partial<Record<Sent['status'], Tone>> = {
+  queued: 'info', deferred: 'warn', sent: 'ok', delivered: 'ok', relayed: 'ok', captured: 'info', bounced: 'bad', complained: 'bad', suppressed: 'warn',
+}
+
+/** A subject without what answers put before it. */
+function topicOf(subject: string): string {
+  return subject.replace(/^(\s*(re|aw|fwd?|wg|sv|antw|tr|rif)(\[\d+\])?\s*:)+/i, '').trim().toLowerCase()
+}
