@@ -50,6 +50,23 @@ func newResolver(t *testing.T) *fakeResolver {
 	return f
 }
 
+// at has it answer at another address too.
+func (f *fakeResolver) at(t *testing.T, addr string) {
+	t.Helper()
+	pc, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*dns.Server{{PacketConn: pc, Handler: f}, {Listener: ln, Handler: f}} {
+		go func() { _ = s.ActivateAndServe() }()
+		t.Cleanup(func() { _ = s.Shutdown() })
+	}
+}
+
 // samePort listens on a port that is free for UDP and TCP alike.
 func samePort(t *testing.T) (net.PacketConn, net.Listener) {
 	t.Helper()

@@ -30,6 +30,7 @@ type pebble struct {
 	directory string
 	caFile    string // who vouches for its own HTTPS
 	roots     *x509.CertPool
+	rootFile  string // the same in PEM form
 	mu        sync.Mutex
 	log       bytes.Buffer
 }
@@ -85,6 +86,7 @@ func startPebble(t *testing.T, world *fakeResolver, httpPort, life int, env ...s
 		}
 	})
 	p.directory = "https://" + listen + "/dir"
+	p.rootFile = filepath.Join(dir, "roots.pem")
 	p.roots = p.fetchRoots("https://" + manage + "/roots/0")
 	return p
 }
@@ -106,6 +108,9 @@ func (p *pebble) fetchRoots(url string) *x509.CertPool {
 			pool := x509.NewCertPool()
 			if err != nil || !pool.AppendCertsFromPEM(text) {
 				p.t.Fatalf("the roots of pebble: %v %s", err, text)
+			}
+			if err := os.WriteFile(p.rootFile, text, 0o600); err != nil {
+				p.t.Fatal(err)
 			}
 			return pool
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 const (
@@ -54,6 +55,9 @@ func (s Spec) optional(provider string) [][]Record {
 	if provider == Builtin || provider == Cloudflare {
 		out = append(out, s.services(provider)...)
 	}
+	if provider == Builtin {
+		out = append(out, s.mailKeys())
+	}
 	for _, group := range out {
 		for i := range group {
 			group[i].Critical = false
@@ -97,6 +101,20 @@ func (s Spec) services(provider string) [][]Record {
 			port = httpsPort
 		}
 		out = append(out, []Record{s.service("_autodiscover._tcp", port, 0)})
+	}
+	return out
+}
+
+// mailKeys let senders know the mail host by its keys, whoever certifies them (RFC 7672 section 3.1.1), if its name is in
+// this zone.
+func (s Spec) mailKeys() []Record {
+	host := hostName(s.MailHost)
+	if host != s.Domain && !strings.HasSuffix(host, "."+s.Domain) {
+		return nil
+	}
+	var out []Record
+	for _, key := range s.MailKeys {
+		out = append(out, managed("_25._tcp."+host, "TLSA", "3 1 1 "+key, PurposeDANE))
 	}
 	return out
 }

@@ -120,6 +120,40 @@ func TestHostBelowTheDomainIsNotWantedTwice(t *testing.T) {
 	}
 }
 
+// TestKeysOfTheMailHostAreInItsZoneOnly: nobody else can publish a key before it is used.
+func TestKeysOfTheMailHostAreInItsZoneOnly(t *testing.T) {
+	keys := func(change func(*Spec), provider string) []string {
+		s := testSpec()
+		s.MailHost, s.MailKeys = "mail.example.test", []string{"aa", "bb"}
+		change(&s)
+		var out []string
+		for _, r := range Wanted(s, provider) {
+			if r.Type == "TLSA" {
+				out = append(out, r.Name+" "+r.Value)
+			}
+		}
+		return out
+	}
+	alias := Record{Name: "_25._tcp.mail.example.test", Type: "CNAME", Value: "x.test"}
+	for _, tc := range []struct {
+		about    string
+		change   func(*Spec)
+		provider string
+		want     []string
+	}{
+		{"below the domain", func(*Spec) {}, Builtin, []string{"_25._tcp.mail.example.test 3 1 1 aa", "_25._tcp.mail.example.test 3 1 1 bb"}},
+		{"the domain itself", func(s *Spec) { s.MailHost = "Example.test." }, Builtin, []string{"_25._tcp.example.test 3 1 1 aa", "_25._tcp.example.test 3 1 1 bb"}},
+		{"another's", func(s *Spec) { s.MailHost = "mail.anexample.test" }, Builtin, nil},
+		{"the edge", func(*Spec) {}, Cloudflare, nil},
+		{"by hand", func(*Spec) {}, Manual, nil},
+		{"an alias of the owner's", func(s *Spec) { s.Custom = []Record{alias} }, Builtin, nil},
+	} {
+		if got := keys(tc.change, tc.provider); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q", tc.about, got)
+		}
+	}
+}
+
 func TestChallengesAreInOurZoneOnly(t *testing.T) {
 	s := testSpec()
 	s.Challenges = []Record{{Name: "_acme-challenge.example.test", Type: "TXT", Value: "token"}}

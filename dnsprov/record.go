@@ -7,8 +7,8 @@ import "strings"
 // Record is one DNS record of a domain, the same for every provider.
 type Record struct {
 	Name     string // the whole name, lower-case, without the trailing dot
-	Type     string // NS MX A AAAA TXT CNAME SRV CAA
-	Value    string // an address, a host name as Name, the whole text of a TXT, unquoted and unsplit, or a CAA as 0 issue "ca.example"
+	Type     string // NS MX A AAAA TXT CNAME SRV CAA TLSA
+	Value    string // an address, a host name as Name, the whole text of a TXT, unquoted and unsplit, a CAA as 0 issue "ca.example", or a TLSA as 3 1 1 and hex digits
 	Priority uint16 // of an MX or SRV
 	Weight   uint16 // of an SRV (RFC 2782)
 	Port     uint16 // of an SRV
@@ -33,6 +33,7 @@ const (
 	PurposeMTASTS     = "MTA_STS"    // RFC 8461: the policy's id and the host that serves it
 	PurposeTLSRPT     = "TLSRPT"     // RFC 8460
 	PurposeAutoconfig = "AUTOCONFIG" // where mail clients find their settings: hosts and SRV (RFC 6186)
+	PurposeDANE       = "DANE"       // the keys by which other servers know the mail host (RFC 7672)
 	PurposeACME       = "ACME"       // a challenge of a certificate authority (RFC 8555 section 8.4)
 	PurposeCustom     = "CUSTOM"     // a record that the domain's owner added
 )

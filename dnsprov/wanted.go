@@ -17,10 +17,10 @@ const (
 // DefaultDMARC is the policy of a domain without one of its own.
 const DefaultDMARC = "v=DMARC1; p=reject"
 
-const (
-	managedTTL = 3600 // seconds, of every record that is not custom
-	mxPriority = 10
-)
+// ManagedTTL is the TTL of every record that is not custom, but for challenges, in seconds.
+const ManagedTTL = 3600
+
+const mxPriority = 10
 
 // Spec is what a hosted domain's records are made from. Names are as in Record.Name.
 type Spec struct {
@@ -39,6 +39,7 @@ type Spec struct {
 	IMAP        uint16
 	IMAPS       uint16
 	CAA         string   // the issuer domain of the authority that certifies the hosts below the domain (RFC 8659); empty: any may
+	MailKeys    []string // SHA-256 of the public keys that MailHost shows to other servers, now and next, in hex
 	Challenges  []Record // of certificate authorities, for as long as they take
 	Custom      []Record // the owner's own records; their Purpose is set here
 }
@@ -109,7 +110,7 @@ func addNew(records, more []Record) []Record {
 }
 
 func managed(name, typ, value, purpose string) Record {
-	return Record{Name: name, Type: typ, Value: value, TTL: managedTTL, Purpose: purpose, Critical: true}
+	return Record{Name: name, Type: typ, Value: value, TTL: ManagedTTL, Purpose: purpose, Critical: true}
 }
 
 func (s Spec) addresses(host, purpose string) []Record {

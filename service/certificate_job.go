@@ -27,6 +27,8 @@ type certifying struct {
 	row    *store.Certificate // as it is to be kept
 	issued bool               // row has a new certificate
 	due    bool               // the certificate is to be renewed, or there is none
+
+	prepared bool // row has a new next key
 }
 
 // certify is the work of certificate. Begun again after a crash it goes on with the order that it had begun.
@@ -55,7 +57,7 @@ func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err
 	case len(c.set.names) == 0 && len(names) == 0:
 		return c.idle(j, now)
 	case len(names) == 0, !c.due && c.covers(names):
-		return nil, jobs.Snooze(c.next())
+		return c.rest()
 	}
 	if wait := s.certs.orders.Take(); wait > 0 {
 		return nil, jobs.Snooze(now.Add(wait + time.Duration(s.Rand()*float64(ordersLater))))
@@ -133,6 +135,17 @@ func (c *certifying) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
 		return nil, jobs.Snooze(c.row.NotAfter)
 	}
 	return func(tx *store.Tx, _ *store.Job) error { return c.s.dropCertificate(tx, c.set.id) }, nil
+}
+
+// rest is what to do until the next time. A certificate from before keys were published ahead gets its next key now.
+func (c *certifying) rest() (jobs.Writes, error) {
+	if err := c.prepareKey(); err != nil {
+		return nil, err
+	}
+	if !c.prepared {
+		return nil, jobs.Snooze(c.next())
+	}
+	return c.keep, jobs.Snooze(c.next())
 }
 
 // next is when there is something to do again: the renewal, or another try with a name that was refused.
@@ -228,7 +241,7 @@ func (c *certifying) begin(names []string) (*ecdsa.PrivateKey, error) {
 			return key, nil
 		}
 	}
-	key, sealed, err := c.s.newKey(place)
+	key, sealed, err := c.orderKey()
 	*o = store.CertificateOrder{Names: names, Key: sealed, BegunAt: c.s.now()}
 	return key, err
 }
@@ -266,7 +279,7 @@ func (c *certifying) take(chain [][]byte) error {
 	}
 	c.issued = true
 	c.s.Log.Info("got a certificate", "names", r.Names, "valid_until", r.NotAfter, "renewed_at", r.RenewAt)
-	return nil
+	return c.prepareKey()
 }
 
 // done keeps what was found, and waits for the next time.
@@ -282,6 +295,9 @@ func (c *certifying) keep(tx *store.Tx, _ *store.Job) error {
 	}
 	if err == nil && c.issued {
 		tx.After(func() { c.s.serveCertificate(c.row) })
+	}
+	if err == nil && c.set.id == hostSet && (c.issued || c.prepared) {
+		err = c.s.publishKeys(tx)
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func (s *Service) managedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 		return nil
 	})
 	return slices.DeleteFunc(dnsprov.Wanted(spec, d.DNSProvider), func(r dnsprov.Record) bool {
-		return r.Type == "CAA" || r.Purpose == dnsprov.PurposeNS || r.Purpose == dnsprov.PurposeCustom || r.Purpose == dnsprov.PurposeACME
+		return r.Type == "CAA" || r.Type == "TLSA" || r.Purpose == dnsprov.PurposeNS || r.Purpose == dnsprov.PurposeCustom || r.Purpose == dnsprov.PurposeACME
 	}), err
 }
 

@@ -18,10 +18,10 @@ import (
 func listener(t testing.TB) (*feeds, *Feed) {
 	t.Helper()
 	fs := newFeeds(new(store.Store))
-	return fs, joined(t, fs, Actor{AccountID: "acc_1", UserID: "usr_1", Role: "owner"})
+	return fs, joinedBy(t, fs, Actor{AccountID: "acc_1", UserID: "usr_1", Role: "owner"})
 }
 
-func joined(t testing.TB, fs *feeds, who Actor) *Feed {
+func joinedBy(t testing.TB, fs *feeds, who Actor) *Feed {
 	t.Helper()
 	f, err := fs.join(who)
 	if err != nil {
@@ -107,7 +107,7 @@ func TestTooManyChangesAreAReset(t *testing.T) {
 func TestSlowListenersAreResetAndHoldNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, slow := listener(t)
-		quick := joined(t, fs, Actor{AccountID: "acc_1", UserID: "usr_2", Role: "owner"})
+		quick := joinedBy(t, fs, Actor{AccountID: "acc_1", UserID: "usr_2", Role: "owner"})
 		for round := range 50 {
 			fs.told([]store.Change{jobChanged("acc_1", round)})
 			awoken(quick)
@@ -152,7 +152,7 @@ func TestMembersHearNothingOfOthersTokens(t *testing.T) {
 		fs := newFeeds(new(store.Store))
 		heard := map[string]*Feed{}
 		for _, role := range []string{"owner", "admin", "member"} {
-			heard[role] = joined(t, fs, Actor{AccountID: "acc_1", UserID: "usr_" + role, Role: role})
+			heard[role] = joinedBy(t, fs, Actor{AccountID: "acc_1", UserID: "usr_" + role, Role: role})
 		}
 		fs.told([]store.Change{
 			{Table: "token", Account: "acc_1", User: "usr_owner", ID: "tok_1"},
@@ -369,7 +369,7 @@ func BenchmarkFeeds(b *testing.B) {
 		var open []*Feed
 		before := heapInUse()
 		for n := range accounts * feedsOfAccount {
-			open = append(open, joined(b, fs, Actor{AccountID: fmt.Sprint("acc_", n%accounts), UserID: fmt.Sprint("usr_", n/feedsOfUser, n%accounts)}))
+			open = append(open, joinedBy(b, fs, Actor{AccountID: fmt.Sprint("acc_", n%accounts), UserID: fmt.Sprint("usr_", n/feedsOfUser, n%accounts)}))
 		}
 		began := time.Now()
 		for n := range told {

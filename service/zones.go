@@ -199,6 +199,7 @@ func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 // zoneSpec is what all records of a domain are made from, those of the owner's own too.
 func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
 	spec := s.spec(d)
+	spec.MailKeys = s.mailKeys(tx, d)
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		spec.Custom = append(spec.Custom, ownRecord(r))
 	}

@@ -13,6 +13,10 @@ type Certificate struct {
 	NotAfter  time.Time
 	RenewAt   time.Time
 
+	NextKey    []byte    // of the certificate after this one, PKCS#8, sealed; host only
+	NextDigest []byte    // SHA-256 of its public half (SubjectPublicKeyInfo)
+	NextSince  time.Time // it is in the DNS
+
 	Order    CertificateOrder
 	Refused  map[string]Refusal // names that the authority did not take, by name
 	Failures int                // attempts in a row that came to nothing

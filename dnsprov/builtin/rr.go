@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -34,6 +35,8 @@ func newRR(r dnsprov.Record) (dns.RR, error) {
 		return canonical(&dns.TXT{Hdr: header(name, dns.TypeTXT, r.TTL), Txt: characterStrings(r.Value)})
 	case "CAA":
 		return authorityRR(name, r)
+	case "TLSA":
+		return keyRR(name, r)
 	}
 	target := fqdn(r.Value)
 	if strings.Trim(r.Value, ".") == "" && (r.Type != "SRV" || r.Value != ".") { // ".": no such service (RFC 2782)
@@ -85,6 +88,28 @@ func authorityRR(name string, r dnsprov.Record) (dns.RR, error) {
 		return nil, errors.New("the value is not of printable ASCII without quotes and backslashes")
 	}
 	return canonical(&dns.CAA{Hdr: header(name, dns.TypeCAA, r.TTL), Flag: uint8(flags), Tag: tag, Value: value})
+}
+
+// keyRR reads a TLSA value in the notation of zone files (RFC 6698 section 2.2): three numbers and hex digits.
+func keyRR(name string, r dnsprov.Record) (dns.RR, error) {
+	fields := strings.Fields(r.Value)
+	if len(fields) != 4 {
+		return nil, errors.New("the value is not three numbers and hex digits")
+	}
+	var numbers [3]uint8
+	for i, f := range fields[:3] {
+		n, err := strconv.ParseUint(f, 10, 8)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a number to 255", f)
+		}
+		numbers[i] = uint8(n)
+	}
+	if data, err := hex.DecodeString(fields[3]); err != nil || len(data) == 0 {
+		return nil, fmt.Errorf("%.80q is not hex digits", fields[3])
+	}
+	return canonical(&dns.TLSA{
+		Hdr: header(name, dns.TypeTLSA, r.TTL), Usage: numbers[0], Selector: numbers[1], MatchingType: numbers[2], Certificate: strings.ToLower(fields[3]),
+	})
 }
 
 func fqdn(name string) string { return dns.CanonicalName(name) }

@@ -29,6 +29,15 @@ func TestServicesAndAuthorities(t *testing.T) {
 	}
 }
 
+func TestKeysOfHosts(t *testing.T) {
+	digest := strings.Repeat("0aBc", 16)
+	z := testZone(t, rec("_25._tcp.mail.example.test", "TLSA", "3 1 1 "+digest), rec("_25._tcp.mail.example.test", "TLSA", " 2  0 2\t"+digest+digest))
+	want := "NOERROR | _25._tcp.mail.example.test. TLSA 3 1 1 " + strings.ToLower(digest) + ", _25._tcp.mail.example.test. TLSA 2 0 2 " + strings.ToLower(digest+digest) + " |  | "
+	if _, got := ask(t, z, "_25._tcp.mail.example.test.", dns.TypeTLSA); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
 func TestBadServicesAndAuthorities(t *testing.T) {
 	for _, tc := range []struct {
 		record dnsprov.Record
@@ -46,6 +55,13 @@ func TestBadServicesAndAuthorities(t *testing.T) {
 		{rec("example.test", "CAA", "0 issue \"ca\nexample\""), "value"},
 		{rec("example.test", "CAA", `0 issue "`), "value"},
 		{rec("example.test", "CAA", `0 issue ca\046example`), "value"},
+		{rec("example.test", "TLSA", ""), "three numbers"},
+		{rec("example.test", "TLSA", "3 1 1"), "three numbers"},
+		{rec("example.test", "TLSA", "3 1 1 00 11"), "three numbers"},
+		{rec("example.test", "TLSA", "3 1 256 00"), "255"},
+		{rec("example.test", "TLSA", "3 -1 1 00"), "255"},
+		{rec("example.test", "TLSA", "3 1 1 0"), "hex"},
+		{rec("example.test", "TLSA", "3 1 1 0g"), "hex"},
 		{rec("_s._tcp.example.test", "SRV", ""), "host name"},
 		{rec("_s._tcp.example.test", "SRV", ".."), "host name"},
 		{rec("_s._tcp.example.test", "SRV", "a..b"), "zone example.test"},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"io"
 	"net/textproto"
+	"slices"
 	"strings"
 	"time"
 )
@@ -51,7 +52,9 @@ func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	var report *Report
 	switch status := deliveryStatus(root); {
 	case status != nil:
-		report = readStatus(r, status)
+		if report = readStatus(r, status); report != nil {
+			report.explain(r, root)
+		}
 	case otherReport(root):
 		return nil, false
 	default:
@@ -130,15 +133,40 @@ func readRecipient(values map[string]string) ReportRecipient {
 	return rcpt
 }
 
-// refine takes from the diagnostic what the fields leave out: exim says 5.0.0 whatever
-// the other server said, and some leave out what is required.
+// explain takes from the part for people why there was a failure, where the part for
+// machines does not say: OpenSMTPD writes it there only, and exim of hosts that it could
+// not reach.
+func (report *Report) explain(r io.ReaderAt, root *Part) {
+	unexplained := func(rcpt ReportRecipient) bool { return rcpt.Diagnostic == "" }
+	if !slices.ContainsFunc(report.Recipients, unexplained) {
+		return
+	}
+	text, err := leadingText(r, root)
+	if err != nil {
+		return
+	}
+	reasons := reasonsIn(text)
+	for i := range report.Recipients {
+		if rcpt := &report.Recipients[i]; unexplained(*rcpt) {
+			rcpt.Diagnostic = reasons[strings.ToLower(rcpt.Final)]
+			rcpt.refine()
+		}
+	}
+}
+
+// refine takes from the diagnostic what the fields leave out: exim and OpenSMTPD say 5.0.0
+// whatever the other server said, exim also of what was put off until it gave up, and
+// some leave out what is required.
 func (rcpt *ReportRecipient) refine() {
 	class, rest, _ := strings.Cut(rcpt.Status, ".")
 	if rest == "" || rest == "0.0" {
 		told := StatusIn(rcpt.Diagnostic)
-		if class == "" || strings.HasPrefix(told, class+".") {
+		if class == "" || told == expired || strings.HasPrefix(told, class+".") || strings.HasPrefix(told, replyClass(rcpt.Diagnostic)+".") {
 			rcpt.Status = cmp.Or(told, rcpt.Status)
 		}
+	}
+	if rcpt.Action == ActionDelayed && rcpt.Diagnostic == "Envelope expired" { // OpenSMTPD has given up
+		rcpt.Action = ActionFailed
 	}
 	if rcpt.Action == "" && strings.HasPrefix(rcpt.Status, "5.") {
 		rcpt.Action = ActionFailed

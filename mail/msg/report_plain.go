@@ -197,6 +197,30 @@ func reasonFor(email, text string) string {
 	return cut(strings.Join(strings.Fields(reason), " "), MaxText)
 }
 
+// reasonsIn finds why, by address in lower case: the rest of a line "a@b: why", or the
+// lines below a line "a@b" that are indented deeper.
+func reasonsIn(text string) map[string]string {
+	out := map[string]string{}
+	above, depth := "", 0
+	for line := range strings.Lines(text) {
+		said := strings.TrimSpace(line)
+		indent := strings.Index(line, said)
+		if above != "" && said != "" && indent > depth {
+			out[above] = cut(strings.TrimSpace(out[above]+" "+said), MaxText)
+			continue
+		}
+		email, why, _ := strings.Cut(said, ": ")
+		email = strings.ToLower(strings.Trim(email, "<>"))
+		if above = ""; !strings.Contains(email, "@") || strings.Contains(email, " ") || out[email] != "" || len(out) == maxReportRecipients {
+			continue
+		}
+		if out[email] = cut(strings.TrimSpace(why), MaxText); why == "" {
+			above, depth = email, indent
+		}
+	}
+	return out
+}
+
 // copyMarks are what the line of dashes before the copy of a message says.
 var copyMarks = []string{"copy of", "original message", "original header", "unsent message", "returned message", "message header", "message follows"}
 
@@ -233,6 +257,18 @@ var statusWords = []struct{ status, words string }{
 	{"4.4.7", "retry timeout exceeded|message expired|too long in the queue|in the queue too long|delivery time expired|not delivered within|could not be delivered for"},
 	{"4.4.1", "connection timed out|connection refused|no route to host|not responding|network unreachable"},
 	{"5.7.1", "spam|blacklist|blocklist|blocked|policy|access denied|not authorized|dmarc|rejected due"},
+}
+
+// expired is the status of what was put off until its time was over (RFC 3463 section 3.5).
+const expired = "4.4.7"
+
+// replyClass is the first digit of a text that begins as a reply of SMTP that refuses
+// something, else "".
+func replyClass(text string) string {
+	if m := replyCode.FindStringIndex(text); m == nil || m[0] > 0 {
+		return ""
+	}
+	return text[:1]
 }
 
 // StatusIn finds a status of RFC 3463 in what a server said: the code itself, else what

@@ -3,6 +3,7 @@ import type { ComponentType } from 'preact'
 import { places as account } from './account'
 import { places as inbox } from './inbox'
 import { places as jobs } from './jobs'
+import { places as mailboxes } from './mailboxes'
 import { places as overview } from './overview'
 import { places as people } from './people'
 import { places as sent } from './sent'
@@ -19,6 +20,7 @@ export interface Place {
 export const places: Place[] = [
   ...overview,
   ...inbox,
+  ...mailboxes,
   ...jobs,
   ...account,
   ...people,

@@ -1,0 +1,160 @@
+// Making many mailboxes at once: from generated names, a template, or a pasted list.
+import { useEffect, useState } from 'preact/hooks'
+import { call, can, type Schemas } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { params } from '../../router'
+import { Badge, Button, Card, Empty, Form, LinkButton, Notice, Page, plural, Select, Show, TextArea, TextField } from '../../ui'
+import { csv, wantedOf, type Wanted } from './csv'
+import { DomainChoice } from './domains'
+import { MailboxTabs } from './words'
+
+type Result = Schemas['BulkCreated']
+
+const ways = { list: 'From a list', names: 'From generated names', template: 'From a template' } as const
+type Way = keyof typeof ways
+
+const most = 100 // of mailboxes that one request makes
+
+export function Bulk() {
+  const [way, setWay] = useState<Way>(params.value.get('template') ? 'template' : 'list')
+  const [domain, setDomain] = useState(params.value.get('domain') ?? '')
+  const [wanted, setWanted] = useState<Wanted[]>([])
+  const [result, setResult] = useState<Result>()
+  const make = async () => {
+    const whole: Result = { domain, created: 0, failed: 0, users: [], errors: [], job_id: null }
+    for (let i = 0; i < wanted.length; i += most) {
+      const part = await call('create_email_users_bulk', { domain, users: wanted.slice(i, i + most) }) as Result
+      whole.created += part.created
+      whole.failed += part.failed
+      whole.users.push(...part.users)
+      whole.errors.push(...part.errors.map((e) => ({ ...e, index: e.index + i })))
+    }
+    setResult(whole)
+  }
+  return (
+    <Page title="Many mailboxes at once" heading="Mailboxes" tabs={<MailboxTabs current="bulk" />}>
+      {!can('create_email_users_bulk') ? <Empty icon="shield" title="Your role may not make mailboxes">Ask the account’s owner or an admin.</Empty>
+        : result ? <Results of={result} onAgain={() => { setResult(undefined); setWanted([]) }} /> : (
+          <div class="grid-2">
+            <Card title="Which">
+              <div class="stack">
+                <DomainChoice value={domain} onChange={setDomain} />
+                <div class="mailboxes-ways" role="group" aria-label="Where the names come from">
+                  {(Object.keys(ways) as Way[]).map((w) => <Button key={w} small look={w === way ? 'plain' : 'ghost'} aria-pressed={w === way} onClick={() => { setWay(w); setWanted([]) }}>{ways[w]}</Button>)}
+                </div>
+                {way === 'list' && <FromList onChange={setWanted} />}
+                {way === 'names' && <FromNames domain={domain} onChange={setWanted} />}
+                {way === 'template' && <FromTemplate onChange={setWanted} />}
+              </div>
+            </Card>
+            <Preview wanted={wanted} domain={domain} onChange={setWanted} onMake={make} />
+          </div>
+        )}
+    </Page>
+  )
+}
+
+function FromList({ onChange }: { onChange: (wanted: Wanted[]) => void }) {
+  const [text, setText] = useState('')
+  return (
+    <TextArea label="Paste it here" value={text} onInput={(t) => { setText(t); onChange(wantedOf(t)) }} rows={9} mono placeholder={'username,name,password\nanna,Anna Rossi\nben,Ben Okri'}
+      hint="One mailbox a line: user name or address, name, password. A spreadsheet’s columns or CSV are fine. Without a password a good one is made." />
+  )
+}
+
+function FromNames({ domain, onChange }: { domain: string; onChange: (wanted: Wanted[]) => void }) {
+  const [count, setCount] = useState('10'), [style, setStyle] = useState('first.last'), [locale, setLocale] = useState('')
+  const submit = async () => {
+    const { data } = await call('generate_names', { count: Number(count), domain: domain || undefined, styles: [style as 'first'], locale: locale || undefined })
+    onChange(data.map((n) => ({ username: n.username, name: n.name })))
+  }
+  return (
+    <Form submit="Make names" onSubmit={submit}>
+      <div class="grid-3">
+        <TextField label="How many" name="count" type="number" min={1} max={100} value={count} onInput={setCount} />
+        <Select label="Form" name="styles" value={style} onChange={setStyle} options={[['first.last', 'anna.rossi'], ['first', 'anna'], ['firstlast', 'annarossi'], ['f.last', 'a.rossi'], ['flast', 'arossi'], ['first.l', 'anna.r']]} />
+        <TextField label="Language" name="locale" value={locale} onInput={setLocale} placeholder="en" />
+      </div>
+    </Form>
+  )
+}
+
+function FromTemplate({ onChange }: { onChange: (wanted: Wanted[]) => void }) {
+  const templates = useQuery('list_templates', {})
+  const [id, setID] = useState(params.value.get('template') ?? '')
+  const all = templates.data?.data
+  useEffect(() => {
+    const t = all?.find((t) => t.id === id) ?? all?.[0]
+    if (!t) return
+    setID(t.id)
+    onChange(t.usernames.map((username) => ({ username })))
+  }, [id, all?.length])
+  return (
+    <Show of={templates} lines={1}>
+      {({ data }) => data.length === 0 ? <p class="muted">There is none. <a href="/mailboxes/templates">Make a template</a>.</p>
+        : <Select label="Template" value={id} onChange={setID} options={data.map((t) => [t.id, `${t.name} (${t.usernames.length})`] as const)} />}
+    </Show>
+  )
+}
+
+const wellFormed = /^(?!.*\.\.)[a-z0-9._-]{1,64}$/
+
+/** What is wrong with a wanted mailbox, as far as it can be told before it is made. */
+function fault(w: Wanted, all: Wanted[]): string | undefined {
+  if (!wellFormed.test(w.username)) return 'is no user name'
+  if (all.filter((o) => o.username === w.username).length > 1) return 'stands here twice'
+  if (w.password && (w.password.length < 8 || w.password.length > 128)) return 'has a password that is not 8 to 128 long'
+}
+
+function Preview({ wanted, domain, onChange, onMake }: { wanted: Wanted[]; domain: string; onChange: (wanted: Wanted[]) => void; onMake: () => Promise<void> }) {
+  const faults = wanted.map((w) => fault(w, wanted))
+  const bad = faults.filter(Boolean).length
+  return (
+    <Card title="Preview" note={wanted.length > 0 ? plural(wanted.length, 'mailbox', 'mailboxes') : undefined}>
+      {wanted.length === 0 ? <Empty icon="mail" title="Nothing yet">What will be made shows up here first.</Empty> : (
+        <Form submit={`Make ${plural(wanted.length, 'mailbox', 'mailboxes')}`} onSubmit={onMake} disabled={bad > 0 || !domain}
+          actions={bad > 0 && <Button onClick={() => onChange(wanted.filter((_, i) => !faults[i]))}>Leave out the {bad} that cannot be</Button>}>
+          <div class="mailboxes-preview" tabIndex={0} role="region" aria-label="Preview">
+            <table class="table">
+              <thead><tr><th>Address</th><th>Name</th><th>Password</th></tr></thead>
+              <tbody>
+                {wanted.slice(0, 500).map((w, i) => (
+                  <tr key={i}><td>{w.username}<span class="muted">@{domain}</span>{faults[i] && <div><Badge tone="bad">{faults[i]}</Badge></div>}</td><td>{w.name}</td><td class="muted">{w.password ? 'given' : 'made'}</td></tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </Form>
+      )}
+    </Card>
+  )
+}
+
+function Results({ of: r, onAgain }: { of: Result; onAgain: () => void }) {
+  const [href, setHref] = useState<string>()
+  useEffect(() => {
+    const rows = r.users.map((u) => [u.email, u.name, u.password, u.imap_host, String(u.imap_port), u.smtp_host, String(u.smtp_port)])
+    const url = URL.createObjectURL(new Blob([csv([['email', 'name', 'password', 'imap_host', 'imap_port', 'smtp_host', 'smtp_port'], ...rows])], { type: 'text/csv' }))
+    setHref(url)
+    return () => URL.revokeObjectURL(url)
+  }, [r])
+  return (
+    <Card title={`${plural(r.created, 'mailbox', 'mailboxes')} made`} flush actions={
+      <>
+        {r.created > 0 && href && <LinkButton look="primary" icon="download" href={href} download>Download with passwords</LinkButton>}
+        <Button onClick={onAgain}>Make more</Button>
+        <LinkButton look="ghost" href="/mailboxes">All mailboxes</LinkButton>
+      </>
+    }>
+      <div class="stack" style={{ padding: '0 1.1rem 1.1rem' }}>
+        {r.created > 0 && <Notice tone="warn">Keep the passwords now. They are not shown again.</Notice>}
+        {r.failed > 0 && <Notice tone="bad" title={`${r.failed} could not be made.`}>{r.errors.slice(0, 20).map((e) => <div key={e.index}><strong>{e.username}</strong>: {e.message}</div>)}</Notice>}
+        {r.created > 0 && (
+          <div class="mailboxes-preview" tabIndex={0} role="region" aria-label="Mailboxes made">
+            <table class="table"><thead><tr><th>Address</th><th>Password</th></tr></thead><tbody>{r.users.map((u) => <tr key={u.id}><td>{u.email}</td><td><code>{u.password}</code></td></tr>)}</tbody></table>
+          </div>
+        )}
+      </div>
+    </Card>
+  )
+}

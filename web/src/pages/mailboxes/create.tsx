@@ -1,0 +1,88 @@
+// Making one mailbox, here or of another host.
+import { useState } from 'preact/hooks'
+import { call, type Input, type Output } from '../../api/client'
+import { go } from '../../router'
+import { Button, Check, Dialog, Form, Secret, Select, TextField } from '../../ui'
+import { DomainChoice } from './domains'
+import { fromMiB } from './words'
+
+type Made = Output<'create_email_user'> & { user_id: string; email: string; password?: string }
+
+interface Server { host: string; port: string; security: 'tls' | 'starttls' | 'none'; username: string; password: string }
+
+export function Create({ domain, onClose }: { domain: string; onClose: () => void }) {
+  const [made, setMade] = useState<Made>()
+  if (made) {
+    const close = () => { onClose(); go(`/mailboxes/${made.user_id}`) }
+    return (
+      <Dialog title={made.email} onClose={close}>
+        <div class="stack">
+          {made.password ? <Secret name="password" text={made.password} /> : <p>The mailbox is there.</p>}
+          <div class="form-actions"><Button look="primary" onClick={close}>Open it</Button></div>
+        </div>
+      </Dialog>
+    )
+  }
+  return <Dialog title="Make a mailbox" onClose={onClose}><CreateForm domain={domain} onDone={setMade} /></Dialog>
+}
+
+function CreateForm({ domain: first, onDone }: { domain: string; onDone: (made: Made) => void }) {
+  const [external, setExternal] = useState(false)
+  const [domain, setDomain] = useState(first), [username, setUsername] = useState(''), [name, setName] = useState(''), [password, setPassword] = useState('')
+  const [more, setMore] = useState(false)
+  const [quota, setQuota] = useState(''), [daily, setDaily] = useState(''), [forward, setForward] = useState(''), [footer, setFooter] = useState('')
+  const [imap, setImap] = useState<Server>({ host: '', port: '993', security: 'tls', username: '', password: '' })
+  const [smtp, setSmtp] = useState<Server>({ host: '', port: '465', security: 'tls', username: '', password: '' })
+  const submit = async () => {
+    const limits = { daily_send_limit: daily ? Number(daily) : undefined, footer: footer || undefined }
+    const body: Input<'create_email_user'> = external
+      ? { username, domain, name: name || undefined, type: 'external', imap: login(imap), smtp: smtp.host ? login(smtp, imap) : undefined, ...limits }
+      : { username, domain, name: name || undefined, password: password || undefined, quota_bytes: fromMiB(quota), forward_to: forward || undefined, ...limits }
+    onDone((await call('create_email_user', body)) as Made)
+  }
+  return (
+    <Form submit="Make it" onSubmit={submit} disabled={!domain || !username}>
+      <Select label="Where its mail lives" value={external ? 'external' : 'hosted'} onChange={(v) => setExternal(v === 'external')} options={[['hosted', 'Here'], ['external', 'At another host: fetched by IMAP']]} />
+      <DomainChoice value={domain} onChange={setDomain} external={external} />
+      <TextField label="Name before the @" name="username" value={username} onInput={setUsername} after={'@' + (domain || '…')} autoFocus />
+      <TextField label="Name of the person" name="name" value={name} onInput={setName} hint="It stands in From of what is sent." />
+      {external ? <><Login title="IMAP" prefix="imap" of={imap} onChange={setImap} /><Login title="SMTP, to send" prefix="smtp" of={smtp} onChange={setSmtp} optional /></>
+        : <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" hint="Left empty, a good one is made and shown once." />}
+      <Check label="More settings" checked={more} onChange={setMore} />
+      {more && (
+        <fieldset class="mailboxes-part">
+          <legend class="visually-hidden">More settings</legend>
+          <div class="grid-2">
+            {!external && <TextField label="Quota" name="quota_bytes" type="number" min={1} value={quota} onInput={setQuota} after="MiB" />}
+            <TextField label="Messages a day" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="That it may send." />
+          </div>
+          {!external && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="A copy of what it receives goes there." />}
+          <TextField label="Footer" name="footer" value={footer} onInput={setFooter} hint="Added to what it sends." />
+        </fieldset>
+      )}
+    </Form>
+  )
+}
+
+/** A log-in as the API takes it; what is left empty is that of the other one. */
+function login(s: Server, other?: Server) {
+  return { host: s.host, port: Number(s.port), security: s.security, username: s.username || other?.username || '', password: s.password || other?.password || '' }
+}
+
+function Login({ title, prefix, of: s, onChange, optional }: { title: string; prefix: 'imap' | 'smtp'; of: Server; onChange: (s: Server) => void; optional?: boolean }) {
+  const set = (change: Partial<Server>) => onChange({ ...s, ...change })
+  return (
+    <fieldset class="mailboxes-part">
+      <legend>{title}</legend>
+      <div class="mailboxes-server">
+        <TextField label="Host" name={prefix + '.host'} value={s.host} onInput={(host) => set({ host })} placeholder={`${prefix}.example.com`} hint={optional ? 'Left empty, it only receives.' : undefined} />
+        <TextField label="Port" name={prefix + '.port'} type="number" min={1} max={65535} value={s.port} onInput={(port) => set({ port })} />
+        <Select label="Security" name={prefix + '.security'} value={s.security} onChange={(security) => set({ security })} options={[['tls', 'TLS'], ['starttls', 'STARTTLS'], ['none', 'none']]} />
+      </div>
+      <div class="grid-2">
+        <TextField label="User name" name={prefix + '.username'} value={s.username} onInput={(username) => set({ username })} autoComplete="off" hint={optional ? 'Left empty, that of IMAP.' : undefined} />
+        <TextField label="Password" name={prefix + '.password'} type="password" value={s.password} onInput={(password) => set({ password })} autoComplete="off" />
+      </div>
+    </fieldset>
+  )
+}

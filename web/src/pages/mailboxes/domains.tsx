@@ -1,0 +1,16 @@
+import { useEffect } from 'preact/hooks'
+import { useQuery } from '../../api/query'
+import { Select } from '../../ui'
+
+/** Chooses one of the account's domains, by name. */
+export function DomainChoice({ value, onChange, external }: { value: string; onChange: (domain: string) => void; external?: boolean }) {
+  const domains = useQuery('list_domains', { limit: 100, dns_provider: external ? 'external' : undefined })
+  const fit = (domains.data?.data ?? []).filter((d) => external || d.dns_provider !== 'external')
+  useEffect(() => {
+    if (fit.length > 0 && !fit.some((d) => d.domain === value)) onChange(fit[0]!.domain)
+  }, [fit.length, external])
+  return (
+    <Select label="Domain" name="domain" value={value} onChange={onChange} options={fit.map((d) => [d.domain, d.domain_unicode + (d.status === 'complete' ? '' : ' (not ready yet)')] as const)}
+      hint={domains.data && fit.length === 0 ? <>There is none{external ? ' whose mail is hosted elsewhere' : ''} yet. <a href="/domains/add">Add one</a>.</> : undefined} />
+  )
+}

@@ -1,0 +1,46 @@
+// Credentials of mailboxes as a file for other programs.
+import { useState } from 'preact/hooks'
+import { call, type Input, type Output } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { Dialog, Form, LinkButton, Loading, Notice, plural, Select, TextArea, Time } from '../../ui'
+
+type Format = NonNullable<Input<'create_export'>['format']>
+
+/** Exports the mailboxes of the ids, or those that are chosen. */
+export function Export({ ids, onClose }: { ids: string[]; onClose: () => void }) {
+  const formats = useQuery('list_export_formats', {})
+  const [format, setFormat] = useState<Format>('default')
+  const [which, setWhich] = useState<'ids' | 'all' | 'domains'>(ids.length > 0 ? 'ids' : 'all')
+  const [domains, setDomains] = useState('')
+  const [made, setMade] = useState<Output<'create_export'>>()
+  const submit = async () => {
+    const what = which === 'all' ? { all: true } : which === 'ids' ? { user_ids: ids } : { domains: domains.split(/[\s,]+/).filter(Boolean) }
+    setMade(await call('create_export', { format, ...what }))
+  }
+  return (
+    <Dialog title="Export mailboxes" onClose={onClose}>
+      {made ? <Made of={made as Made} /> : !formats.data ? <Loading lines={3} /> : (
+        <Form submit="Make the file" onSubmit={submit}>
+          <Notice tone="warn">The file holds passwords. Keep it safe, and delete it when it has done its work.</Notice>
+          <Select label="For" value={format} onChange={setFormat} options={formats.data.data.map((f) => [f.id as Format, f.name] as const)} hint={formats.data.data.find((f) => f.id === format)?.columns.join(', ')} />
+          <Select label="Which" value={which} onChange={setWhich} options={[...(ids.length > 0 ? [['ids', `The ${plural(ids.length, 'picked mailbox', 'picked mailboxes')}`] as const] : []), ['all', 'All mailboxes'], ['domains', 'Those of some domains']]} />
+          {which === 'domains' && <TextArea label="Domains" name="domains" value={domains} onInput={setDomains} placeholder="example.com, example.org" rows={2} />}
+        </Form>
+      )}
+    </Dialog>
+  )
+}
+
+interface Made { count: number; filename: string; download_url: string; expires_at: string | null }
+
+function Made({ of: e }: { of: Made }) {
+  const [taken, setTaken] = useState(false)
+  return (
+    <div class="stack">
+      <p>{plural(e.count, 'mailbox', 'mailboxes')} in <code>{e.filename}</code>. The link works once, until <Time of={e.expires_at} form="at" />.</p>
+      <div class="form-actions" onClick={() => setTimeout(() => setTaken(true), 300)}>
+        {taken ? <span class="muted">It was downloaded.</span> : <LinkButton look="primary" icon="download" href={e.download_url} download>Download</LinkButton>}
+      </div>
+    </div>
+  )
+}

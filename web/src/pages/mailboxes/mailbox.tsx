@@ -1,0 +1,166 @@
+// One mailbox: how to connect to it, its limits, and what can be done with it.
+import { useState } from 'preact/hooks'
+import { call, can, session, type Input } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { go } from '../../router'
+import { ask, Badge, Bar, Button, bytes, Card, Copyable, count, Dialog, Facts, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told } from '../../ui'
+import { fromMiB, StatusBadge, toMiB, type MailboxOut } from './words'
+
+export function Mailbox({ id }: { id: string }) {
+  const mailbox = useQuery('get_email_user', { user_id: id }, { only: (c) => c.id === id })
+  const [password, setPassword] = useState(false)
+  const u = mailbox.data
+  return (
+    <Page title={u?.email ?? 'Mailbox'} heading={u && <span class="row">{u.email} <StatusBadge status={u.status} />{u.type === 'external' && <Badge plain tone="info">external</Badge>}</span>}
+      intro={u?.name} back={{ href: '/mailboxes', label: 'Mailboxes' }} actions={u && <Actions of={u} onPassword={() => setPassword(true)} />}>
+      <Show of={mailbox}>
+        {(u) => (
+          <>
+            {u.error && <Notice tone="bad" title="It fails.">{u.error}</Notice>}
+            {u.status === 'pending' && <Notice>It waits for its domain. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
+            {u.status === 'suspended' && <Notice tone="warn">It is suspended: nobody can log in or send. Mail still arrives.</Notice>}
+            <div class="grid-2">
+              {u.type === 'hosted' && <Connection of={u} />}
+              <About of={u} />
+              {can('update_email_user') && <Settings key={u.updated_at} of={u} />}
+            </div>
+            {password && <Password of={u} onClose={() => setPassword(false)} />}
+          </>
+        )}
+      </Show>
+    </Page>
+  )
+}
+
+function Actions({ of: u, onPassword }: { of: MailboxOut; onPassword: () => void }) {
+  const suspended = u.status === 'suspended'
+  const turn = async () => {
+    await call('update_email_user', { user_id: u.id, status: suspended ? 'active' : 'suspended' })
+    told(suspended ? `${u.email} is active again.` : `${u.email} is suspended.`)
+  }
+  const remove = () => ask({
+    title: `Delete ${u.email}?`, action: 'Delete', typed: u.email, text: 'All of its mail is deleted with it. This cannot be taken back.',
+    run: async () => {
+      await call('delete_email_user', { user_id: u.id })
+      go('/mailboxes')
+      told(`${u.email} is being deleted.`)
+    },
+  })
+  return (
+    <>
+      <LinkButton icon="inbox" href={`/inbox?mailbox=${encodeURIComponent(u.email)}`}>Inbox</LinkButton>
+      {can('send_email') && <LinkButton icon="pencil" href={`/compose?from=${u.id}`}>Write</LinkButton>}
+      {can('update_email_user') && (
+        <Menu label="More actions">
+          {u.type === 'hosted' && <Button look="ghost" small icon="key" onClick={onPassword}>New password</Button>}
+          <Button look="ghost" small icon={suspended ? 'play' : 'pause'} onClick={turn}>{suspended ? 'Activate' : 'Suspend'}</Button>
+          <Button look="ghost" small icon="trash" onClick={remove}>Delete</Button>
+        </Menu>
+      )}
+    </>
+  )
+}
+
+const security = { tls: 'TLS', starttls: 'STARTTLS', none: 'not encrypted' } as const
+
+function Connection({ of: u }: { of: MailboxOut }) {
+  const profile = `${session.value!.api_base}/mail/${encodeURIComponent(u.username)}.mobileconfig?email=${encodeURIComponent(u.email)}`
+  return (
+    <Card title="Connect a mail client" note="Most find these settings by themselves from the address.">
+      <div class="mailboxes-connection">
+        <Facts of={[
+          ['User name', <Copyable text={u.email} />],
+          ['Incoming (IMAP)', <><Copyable text={u.imap_host} /><div class="muted small">port {u.imap_port}, {security[u.imap_security]}</div></>],
+          ['Outgoing (SMTP)', <><Copyable text={u.smtp_host} /><div class="muted small">port {u.smtp_port}, {security[u.smtp_security]}</div></>],
+        ]} />
+        <div class="stack-tight">
+          <Qr text={profile} label={`Code for an iPhone or iPad to connect to ${u.email}`} />
+          <span class="small muted">iPhone, iPad: scan it,<br />or open the <a href={profile}>profile</a>.</span>
+        </div>
+      </div>
+    </Card>
+  )
+}
+
+function About({ of: u }: { of: MailboxOut }) {
+  return (
+    <Card title="About it">
+      <div class="stack">
+        <Facts of={[
+          ['Domain', <a href={`/domains/${u.domain_id}`}>{u.domain}</a>],
+          ['Unread', count(u.unread_count)],
+          ['Sent today', `${count(u.sent_today)}${u.daily_send_limit !== null ? ` of ${count(u.daily_send_limit)}` : ''}`],
+          ['Storage', `${bytes(u.used_bytes)}${u.quota_bytes !== null ? ` of ${bytes(u.quota_bytes)}` : ''}`],
+          ['Last log-in', u.type === 'hosted' && <Time of={u.last_login_at} />],
+          ['Last fetched', u.type === 'external' && <Time of={u.last_sync_at} />],
+          ['IMAP', u.type === 'external' && `${u.imap_host}:${u.imap_port}, ${security[u.imap_security]}`],
+          ['SMTP', u.type === 'external' && u.smtp_host && `${u.smtp_host}:${u.smtp_port}, ${security[u.smtp_security]}`],
+          ['Forwards to', u.forward_to],
+          ['Relay', u.relay],
+          ['Since', <Time of={u.created_at} form="date" />],
+          ['Number', <Copyable text={u.id} />],
+        ]} />
+        {u.quota_bytes !== null && <Bar value={u.used_bytes} of={u.quota_bytes} label="Storage used" />}
+        {u.type === 'external' && can('refresh_email_user_inbox') && <div class="form-actions"><Button icon="refresh" onClick={async () => { await call('refresh_email_user_inbox', { user_id: u.id }); told('It is being fetched.') }}>Fetch now</Button></div>}
+      </div>
+    </Card>
+  )
+}
+
+function Settings({ of: u }: { of: MailboxOut }) {
+  const [name, setName] = useState(u.name), [footer, setFooter] = useState(u.footer ?? ''), [forward, setForward] = useState(u.forward_to ?? '')
+  const [quota, setQuota] = useState(toMiB(u.quota_bytes)), [daily, setDaily] = useState(u.daily_send_limit?.toString() ?? ''), [relay, setRelay] = useState(u.relay ?? '')
+  const submit = async () => {
+    const body: Input<'update_email_user'> = { user_id: u.id, name, footer: footer || null, daily_send_limit: daily === '' ? null : Number(daily), relay: relay || null }
+    if (u.type === 'hosted') Object.assign(body, { forward_to: forward || null, quota_bytes: fromMiB(quota) ?? null })
+    await call('update_email_user', body)
+    told('Saved.')
+  }
+  return (
+    <Card title="Settings">
+      <Form submit="Save" onSubmit={submit}>
+        <TextField label="Name of the person" name="name" value={name} onInput={setName} />
+        <div class="grid-2">
+          {u.type === 'hosted' && <TextField label="Quota" name="quota_bytes" type="number" min={1} value={quota} onInput={setQuota} after="MiB" hint="Empty: no limit." />}
+          <TextField label="Messages a day" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="That it may send. Empty: no limit." />
+        </div>
+        {u.type === 'hosted' && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="A copy of what it receives goes there." />}
+        <TextField label="Relay" name="relay" value={relay} onInput={setRelay} hint="Through which it sends. Empty: that of its domain." />
+        <TextArea label="Footer" name="footer" value={footer} onInput={setFooter} rows={3} hint="Added to what it sends." />
+      </Form>
+    </Card>
+  )
+}
+
+function Password({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
+  const [text, setText] = useState(''), [made, setMade] = useState<string>()
+  const submit = async () => {
+    const password = text || generated()
+    await call('update_email_user', { user_id: u.id, password })
+    if (text) {
+      told('The password is changed.')
+      onClose()
+    } else setMade(password)
+  }
+  return (
+    <Dialog title={`New password of ${u.email}`} onClose={onClose}>
+      {made ? <Secret name="password" text={made} /> : (
+        <Form submit="Set it" onSubmit={submit}>
+          <TextField label="Password" name="password" type="password" value={text} onInput={setText} autoComplete="new-password" hint="Left empty, a good one is made and shown once. Clients with the old one are refused." autoFocus />
+        </Form>
+      )}
+    </Dialog>
+  )
+}
+
+const letters = 'ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789'
+
+/** A password of 20 characters that are easy to tell apart. */
+function generated(): string {
+  let text = ''
+  while (text.length < 20) {
+    const [n] = crypto.getRandomValues(new Uint8Array(1))
+    if (n! < letters.length * Math.floor(256 / letters.length)) text += letters[n! % letters.length]
+  }
+  return text
+}

@@ -1,0 +1,28 @@
+import type { Schemas } from '../../api/client'
+import { Badge, Tabs, type Tone } from '../../ui'
+
+export type MailboxOut = Schemas['EmailUser']
+export type Status = MailboxOut['status']
+
+const tones: Record<Status, Tone> = { active: 'ok', pending: 'none', suspended: 'warn', error: 'bad', deleting: 'none' }
+
+export const statuses: [Status | '', string][] = [['', 'Any state'], ['active', 'Active'], ['pending', 'Waiting for the domain'], ['suspended', 'Suspended'], ['error', 'Failing'], ['deleting', 'Being deleted']]
+
+export function StatusBadge({ status }: { status: Status }) {
+  return <Badge tone={tones[status]}>{status}</Badge>
+}
+
+const tabs = [{ id: 'list', href: '/mailboxes', name: 'Mailboxes' }, { id: 'bulk', href: '/mailboxes/bulk', name: 'Many at once' }, { id: 'templates', href: '/mailboxes/templates', name: 'Templates' }]
+
+export function MailboxTabs({ current }: { current: 'list' | 'bulk' | 'templates' }) {
+  return <Tabs label="Mailboxes" tabs={tabs} current={current} />
+}
+
+/** Mebibytes of a form as bytes; nothing if the field is empty. */
+export function fromMiB(text: string): number | undefined {
+  return text.trim() === '' ? undefined : Math.round(Number(text) * 1024 * 1024)
+}
+
+export function toMiB(bytes: number | null): string {
+  return bytes === null ? '' : String(Math.round(bytes / 1024 / 1024))
+}
