@@ -109,12 +109,12 @@ function AddRecords({ domain: d, reload }: TabProps) {
   const first = records.find((r) => !r.verified)
   const also = records.filter((r) => !r.verified).length - 1
   return (
-    <Step tone={first ? 'warn' : 'info'} title={first ? `Add this ${first.type} record at your DNS provider` : 'All records are there. Now open it for mail'}
+    <Step tone={first ? 'warn' : 'info'} title={first ? `${first.actual === null ? 'Add' : 'Change'} this ${first.type} record at your DNS provider` : 'All records are there. Now open it for mail'}
       actions={<>
-        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? 'I have added it, check now' : 'Go on'}</Button>}
+        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? `I have ${first.actual === null ? 'added' : 'changed'} it, check now` : 'Go on'}</Button>}
         {also > 0 && <LinkButton href={`/domains/${d.id}/dns`}>See the other {also}</LinkButton>}
       </>}>
-      {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} /></>}
+      {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} found={first.actual !== null} /></>}
       <p class="muted small">{there} of {plural(records.length, 'record')} {there === 1 ? 'is' : 'are'} there. A new record is mostly seen within minutes.</p>
     </Step>
   )
@@ -152,7 +152,7 @@ function Mend({ domain: d, reload }: TabProps) {
     await status.look()
     await reload()
   }
-  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record ? `Mend this ${record.type} record: ${purposeOf(issue.purpose).name.toLowerCase()}` : 'Something is not as it should be'
+  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record && d.dns_provider === 'manual' ? `Mend this ${record.type} record: ${purposeOf(issue.purpose).name.toLowerCase()}` : `Not as it should be: ${purposeOf(issue.purpose).name.toLowerCase()}`
   return (
     <Step tone={bad ? 'bad' : 'warn'} title={title} actions={<>
       <Button look="primary" icon="refresh" onClick={look}>Check again now</Button>
