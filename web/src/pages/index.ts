@@ -2,6 +2,7 @@
 import type { ComponentType } from 'preact'
 import { places as account } from './account'
 import { places as inbox } from './inbox'
+import { places as domains } from './domains'
 import { places as jobs } from './jobs'
 import { places as mailboxes } from './mailboxes'
 import { places as overview } from './overview'
@@ -21,6 +22,9 @@ export const places: Place[] = [
   ...overview,
   ...inbox,
   ...mailboxes,
+  ...mailboxes,
+  ...inbox,
+  ...domains,
   ...jobs,
   ...account,
   ...people,

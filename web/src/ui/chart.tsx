@@ -13,6 +13,7 @@ export function Chart({ days, series, height = 200, label }: { days: string[]; s
     const style = getComputedStyle(document.documentElement)
     // A canvas knows no light-dark(): the browser works the colour out for an element.
     const probe = element.appendChild(document.createElement('i'))
+    probe.style.transitionProperty = 'none' // a transition, be it of a millisecond, would begin with the colour before
     const color = (name: string) => {
       probe.style.color = style.getPropertyValue(name)
       return getComputedStyle(probe).color

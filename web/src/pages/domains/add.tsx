@@ -1,0 +1,124 @@
+// Adding domains: those that one owns, in the way that fits, or a new one.
+import { useState } from 'preact/hooks'
+import { call, can, type Schemas } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { go, params } from '../../router'
+import { Button, Card, Empty, Form, LinkButton, Notice, Page, plural, Show, Tabs, TextArea, TextField } from '../../ui'
+import { Connected } from './connected'
+import { emptyExtras, Extras, hasExtras, usersOf, type ExtrasForm } from './extras'
+import { Buy } from './buy'
+import { EnterSubmits } from './parts'
+import { proposed, Ways, type Way } from './ways'
+import { namesIn } from './words'
+
+type Connection = Schemas['ConnectResult']
+
+export function Add() {
+  const buying = params.value.get('way') === 'buy'
+  const account = useQuery('get_account', {})
+  const tabs = [{ id: 'own', name: 'A domain that I own', href: '/domains/add' }, { id: 'buy', name: 'A new domain', href: '/domains/add?way=buy' }]
+  return (
+    <Page title="Add a domain" back={{ href: '/domains', label: 'Domains' }} tabs={<Tabs label="What to add" tabs={tabs} current={buying ? 'buy' : 'own'} />}>
+      {can('connect_domains') ? (
+        <Show of={account}>
+          {(a) => a.domains_limit > 0 && a.domains_used >= a.domains_limit
+            ? <Card><Empty icon="globe" title="This account is full" action={<LinkButton href="/domains">To the domains</LinkButton>}>It has {plural(a.domains_used, 'domain')}, as many as it may. Delete one first.</Empty></Card>
+            : buying ? <Buy account={a} /> : <Own account={a} />}
+        </Show>
+      ) : <Card><Empty icon="globe" title="Your role may not add domains">The account’s owner or an admin adds them.</Empty></Card>}
+    </Page>
+  )
+}
+
+function Own({ account }: { account: Schemas['Account'] }) {
+  const [text, setText] = useState(params.value.get('name') ?? '')
+  const [names, setNames] = useState<string[]>(namesIn(text))
+  const [done, setDone] = useState<Connection[]>()
+  if (done) return <Connected of={done} onMore={() => { setDone(undefined); setNames([]); setText('') }} />
+  if (names.length > 0) return <Choose account={account} names={names} onBack={() => setNames([])} onDone={setDone} />
+  return (
+    <Card title="Which domain?" note="The part of your addresses behind the @. Several at once: one in each line.">
+      <Form onSubmit={async () => setNames(namesIn(text))} submit="Go on" disabled={namesIn(text).length === 0}>
+        <EnterSubmits><TextArea label="Domain" name="domains" value={text} onInput={setText} rows={text.includes('\n') ? 6 : 2} placeholder="example.com" autoFocus mono
+          hint={namesIn(text).length > 1 ? plural(namesIn(text).length, 'domain') : 'You can paste up to 100, with spaces, commas or lines between.'} /></EnterSubmits>
+      </Form>
+    </Card>
+  )
+}
+
+function Choose({ account, names, onBack, onDone }: { account: Schemas['Account']; names: string[]; onBack: () => void; onDone: (of: Connection[]) => void }) {
+  const provider = useQuery('check_provider', { domain: names[0]! }, { kinds: [] })
+  const proposal = proposed(provider.data)
+  const [chosen, setWay] = useState<Way>()
+  const [token, setToken] = useState('')
+  const [extras, setExtras] = useState<ExtrasForm>(emptyExtras)
+  const way = chosen ?? proposal
+  const submit = async () => {
+    const results = hasExtras(extras) && way !== 'external' ? await setUpAll(names, way, token, extras) : await connectAll(names, way, token, extras)
+    const good = results.filter((r) => r.status !== 'error')
+    if (results.length === 1 && good.length === 1) go(`/domains/${good[0]!.domain_id}`)
+    else onDone(results)
+  }
+  return (
+    <>
+      <Card title={names.length === 1 ? names[0] : plural(names.length, 'domain')} actions={<Button small onClick={onBack}>Change</Button>}>
+        <div class="stack-tight">
+          {names.length > 1 && <p class="domains-names">{names.slice(0, 12).join(', ')}{names.length > 12 && ` and ${names.length - 12} more`}</p>}
+          <Kept name={names[0]!} several={names.length > 1} provider={provider} />
+        </div>
+      </Card>
+      <Form onSubmit={submit} submit={names.length === 1 ? 'Add the domain' : `Add ${plural(names.length, 'domain')}`} disabled={way === 'cloudflare' && token.trim() === ''}>
+        <Card title="Who is to answer for it in the DNS?" note="The DNS is the public phone book of the internet: it tells other servers where your mail goes. Choose who keeps your page in it.">
+          <Ways value={way} proposal={proposal} onChange={setWay} nameservers={account.nameservers} />
+        </Card>
+        {way === 'cloudflare' && (
+          <Card title="Cloudflare API token">
+            <TextField label="Token" name="edge_api_token" type="password" autoComplete="off" value={token} onInput={setToken} mono
+              hint="At Cloudflare: My profile, API tokens, Create token, “Edit zone DNS”, and choose this domain. It needs Zone: Read and DNS: Edit, and is kept encrypted." />
+          </Card>
+        )}
+        <Extras value={extras} onChange={setExtras} hosted={way !== 'external'} />
+      </Form>
+    </>
+  )
+}
+
+function Kept({ name, several, provider }: { name: string; several: boolean; provider: { data?: Schemas['DomainProvider']; loading: boolean; error?: unknown } }) {
+  if (provider.loading) return <p class="muted small"><span class="spinner domains-inline" /> Looking up where {name} is kept</p>
+  const p = provider.data
+  if (!p) return <p class="muted small">Who keeps {several ? 'them' : 'it'} could not be found out. Choose by what you know.</p>
+  if (!p.registrar && p.nameservers.length === 0) {
+    return <Notice tone="warn">Nobody has registered {name} yet. <a href={`/domains/add?way=buy&name=${encodeURIComponent(name)}`}>See whether you can buy it</a>.</Notice>
+  }
+  return <p class="small"><span class="muted">{name} is registered at</span> {p.registrar ?? 'a registrar that is not named'}<span class="muted">; its DNS is kept by</span> {p.nameservers.slice(0, 2).join(', ') || 'nobody'}</p>
+}
+
+async function connectAll(names: string[], way: Way, token: string, extras: ExtrasForm): Promise<Connection[]> {
+  const { domains } = await call('connect_domains', {
+    domains: names, tags: extras.tags.length > 0 ? extras.tags : undefined,
+    manual_dns: way === 'manual' || undefined, external: way === 'external' || undefined, edge_api_token: way === 'cloudflare' ? token.trim() : undefined,
+  })
+  return domains
+}
+
+/** Sets domains up with mailboxes and the like, one after the other. One that fails does not stop its neighbours. */
+async function setUpAll(names: string[], way: Way, token: string, extras: ExtrasForm): Promise<Connection[]> {
+  const results: Connection[] = []
+  for (const domain of names) {
+    const result: Connection = { domain, domain_id: null, status: 'created', dns_provider: way, nameservers: [], error: null }
+    try {
+      const job = await call('setup_domain', {
+        domain, manual_dns: way === 'manual' || undefined, edge_api_token: way === 'cloudflare' ? token.trim() : undefined,
+        users: usersOf(extras), template_id: extras.template || undefined, redirect_url: extras.redirect.trim() || undefined,
+        forward_address: extras.forward.trim() || undefined, tags: extras.tags.length > 0 ? extras.tags : undefined,
+      })
+      result.domain_id = job.resource?.id ?? null
+    } catch (error) {
+      if (names.length === 1) throw error
+      result.status = 'error'
+      result.error = (error as Error).message
+    }
+    results.push(result)
+  }
+  return results
+}

@@ -1,0 +1,48 @@
+// What came of adding several domains, and what is next for each.
+import type { Schemas } from '../../api/client'
+import { call, can } from '../../api/client'
+import { useRead } from '../../api/query'
+import { Badge, Button, Card, Icon, LinkButton, Notice, plural, told } from '../../ui'
+import { CopyFields } from './parts'
+import { StateBadge, stateOf, type Domain } from './words'
+
+type Connection = Schemas['ConnectResult']
+
+export function Connected({ of, onMore }: { of: Connection[]; onMore: () => void }) {
+  const added = of.filter((c) => c.status === 'created'), there = of.filter((c) => c.status === 'already_exists'), bad = of.filter((c) => c.status === 'error')
+  const good = [...added, ...there]
+  const domains = useRead(['added', ...good.map((c) => c.domain_id)].join(), () => Promise.all(good.map((c) => call('get_domain', { domain_id: c.domain_id! }))), { kinds: ['domain'], when: good.length > 0 })
+  const waiting = (domains.data ?? []).filter((d) => d.status === 'pending_ns')
+  const check = async () => {
+    const { domains: found } = await call('check_nameservers', { domains: waiting.map((d) => d.domain) })
+    told(`${found.filter((f) => f.verified).length} of ${plural(found.length, 'domain')} ${found.length === 1 ? 'leads' : 'lead'} to Mailstead.`)
+    await domains.reload()
+  }
+  return (
+    <>
+      {bad.length > 0 && (
+        <Notice tone="bad" title={`${plural(bad.length, 'domain')} could not be added.`}>
+          <ul class="domains-list">{bad.map((c) => <li key={c.domain}><strong>{c.domain}</strong>: {c.error}</li>)}</ul>
+        </Notice>
+      )}
+      {waiting.length > 0 && (
+        <Card title="Set these nameservers at your registrar" note={`For ${plural(waiting.length, 'domain')}. They replace all that are there.`} actions={can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>I have set them, check now</Button>}>
+          <CopyFields of={waiting[0]!.nameservers.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />
+        </Card>
+      )}
+      <Card flush title={`${plural(added.length, 'domain')} added`} note={there.length > 0 ? `${there.length} ${there.length === 1 ? 'was' : 'were'} here already.` : undefined} actions={<><Button small onClick={onMore}>Add others</Button><LinkButton small href="/domains">All domains</LinkButton></>}>
+        <div class="rows">{good.map((c) => <Line key={c.domain} of={c} domain={domains.data?.find((d) => d.id === c.domain_id)} />)}</div>
+      </Card>
+    </>
+  )
+}
+
+function Line({ of: c, domain: d }: { of: Connection; domain?: Domain }) {
+  return (
+    <a class="line" href={'/domains/' + c.domain_id}>
+      <span class="grow"><strong>{d?.domain_unicode ?? c.domain}</strong>{d && <><br /><span class="muted small">{stateOf(d).text}</span></>}</span>
+      {d ? <StateBadge domain={d} /> : <Badge>…</Badge>}
+      <Icon name="next" />
+    </a>
+  )
+}

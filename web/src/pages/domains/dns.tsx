@@ -1,0 +1,157 @@
+// The records that a domain needs, what is seen of them from outside, and what to do about those that are wrong.
+import { useState } from 'preact/hooks'
+import { call, can, type Schemas } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { Badge, Button, Card, Code, Copyable, Facts, Icon, Notice, Show, Time, told } from '../../ui'
+import type { TabProps } from './domain'
+import { Found } from './next'
+import { CopyFields, RecordFields } from './parts'
+import { useDnsStatus } from './status'
+import { adviceOf, byNeed, faultOf, purposeOf, type DnsRecord, type DnsStatus, type Domain } from './words'
+
+export function Dns({ domain: d, reload }: TabProps) {
+  const status = useDnsStatus(d)
+  const look = async () => {
+    if (d.dns_provider === 'manual' && can('verify_dns') && d.status === 'pending_dns_records') await call('verify_dns', { domain_id: d.id })
+    await status.look()
+    await reload()
+    told('Looked up just now')
+  }
+  if (d.status === 'deleting') return <Notice>This domain is being deleted.</Notice>
+  return (
+    <>
+      {d.dns_provider === 'builtin' && <Nameservers domain={d} status={status.data} reload={reload} />}
+      <Card flush title="Records" actions={<Button small icon="refresh" onClick={look}>Check now</Button>}
+        note={<>{introOf(d)} {status.data?.checked_at && <>Last look: <Time of={status.data.checked_at} />{status.data.next_check_at && <>; the next: <Time of={status.data.next_check_at} /></>}.</>}</>}>
+        <Show of={status} lines={6}>{(s) => <Records status={s} domain={d} />}</Show>
+      </Card>
+      {d.dns_provider === 'manual' && <ByHand domain={d} />}
+      {d.dnssec && <Dnssec of={d.dnssec} />}
+      <Dkim domain={d} status={status.data} />
+    </>
+  )
+}
+
+function introOf(d: Domain): string {
+  switch (d.dns_provider) {
+    case 'builtin':
+      return 'Mailstead serves these itself; there is nothing to enter.'
+    case 'cloudflare':
+      return 'Mailstead makes these at Cloudflare; there is nothing to enter.'
+  }
+  return 'Enter these at your DNS provider.'
+}
+
+function Nameservers({ domain: d, status, reload }: { domain: Domain; status?: DnsStatus; reload: () => unknown }) {
+  const [check, setCheck] = useState<Schemas['NameserverCheck']>()
+  const look = async () => {
+    const { domains } = await call('check_nameservers', { domains: [d.domain] })
+    setCheck(domains[0])
+    await reload()
+  }
+  const expected = status?.nameservers.expected ?? d.nameservers
+  const actual = check?.current_ns.length ? check.current_ns : status?.nameservers.actual ?? []
+  const ok = d.ns_status === 'verified'
+  return (
+    <Card title={<span class="row">Nameservers <Badge tone={ok ? 'ok' : d.ns_status === 'lost' ? 'bad' : 'warn'}>{ok ? 'Lead to Mailstead' : d.ns_status === 'lost' ? 'Lead elsewhere' : 'Not set yet'}</Badge></span>}
+      note="They are set where the domain is registered, and say who answers for it."
+      actions={can('check_nameservers') && <Button small icon="refresh" onClick={look}>Check now</Button>}>
+      <div class="stack">
+        <CopyFields of={expected.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />
+        {(check || !ok) && <Found expected={expected} actual={actual} message={check?.message} />}
+      </div>
+    </Card>
+  )
+}
+
+function Records({ status: s, domain: d }: { status: DnsStatus; domain: Domain }) {
+  if (s.records.length === 0) return <p class="line muted">The records are being worked out. They show here in a moment.</p>
+  return (
+    <div class="domains-records">
+      <div class="domains-records-head" aria-hidden="true"><span>Record</span><span>Type</span><span>Name</span><span>Expected value</span><span>State</span></div>
+      {byNeed(s.records).map((r, i) => <RecordLine key={r.purpose + r.type + r.host + r.expected} record={r} domain={d} open={i === 0 && !r.verified} />)}
+    </div>
+  )
+}
+
+function RecordLine({ record: r, domain: d, open }: { record: DnsRecord; domain: Domain; open: boolean }) {
+  const p = purposeOf(r.purpose)
+  const tone = r.verified ? 'ok' : r.error === 'lookup_failed' ? 'none' : r.critical ? 'bad' : 'warn'
+  return (
+    <details class="domains-record" open={open}>
+      <summary>
+        <span class="domains-record-name"><Icon name="next" /> <strong>{p.name}</strong></span>
+        <span class="mono">{r.type}</span>
+        <span class="mono truncate">{r.host}</span>
+        <span class="mono truncate muted">{r.expected}</span>
+        <Badge tone={tone}>{r.verified ? 'In order' : faultOf(r)}</Badge>
+      </summary>
+      <div class="stack">
+        <p class="muted">{p.about}{!r.critical && ' Mail works without it, but better with it.'}</p>
+        {!r.verified && <p><strong>{adviceOf(r, d.dns_provider)}</strong></p>}
+        <RecordFields record={r} domain={d} found={!r.verified} />
+        {r.verified && r.actual !== null && r.actual !== r.expected && <p class="small"><span class="muted">Found:</span> <code>{r.actual}</code></p>}
+      </div>
+    </details>
+  )
+}
+
+/** The records of a domain whose DNS is elsewhere, as a list and as a file that many providers take. */
+function ByHand({ domain: d }: { domain: Domain }) {
+  const records = useQuery('get_dns_records', { domain_id: d.id }, { only: (c) => c.id === d.id })
+  return (
+    <Card title="All records to enter" note="One by one as above, or all at once: many DNS providers import a zone file.">
+      <Show of={records} lines={4}>
+        {(r) => r.records === null ? <p class="muted">They are being worked out. This takes some seconds.</p> : <Code label="Zone file" text={zoneFile(r.records, d.domain)} />}
+      </Show>
+    </Card>
+  )
+}
+
+function zoneFile(records: Schemas['ManualRecord'][], domain: string): string {
+  const name = (host: string) => (host === '@' ? domain : `${host}.${domain}`) + '.'
+  return records.map((r) => [name(r.host), r.ttl, 'IN', r.type, valueOf(r)].join(' ')).join('\n')
+}
+
+function valueOf(r: Schemas['ManualRecord']): string {
+  const value = r.type === 'TXT' ? (r.value.match(/[^]{1,255}/g) ?? ['']).map((part) => JSON.stringify(part)).join(' ') : r.type === 'CNAME' || r.type === 'MX' || r.type === 'SRV' ? dotted(r.value) : r.value
+  return r.priority === null ? value : `${r.priority} ${value}`
+}
+
+function dotted(name: string): string {
+  return name.endsWith('.') ? name : name + '.'
+}
+
+const dnssecWords = {
+  secure: ['ok', 'On', 'Answers for this domain are signed, and the world checks the signatures.'],
+  unpublished: ['none', 'Off', 'Optional. Give your registrar this DS record, under “DNSSEC”, and nobody can forge answers for this domain.'],
+  bogus: ['bad', 'Wrong record', 'Your registrar has a DS record that is not this one, so a part of the world cannot find the domain. Replace it, or delete it there.'],
+  unknown: ['none', 'Not looked at yet', 'Optional. With this DS record at your registrar nobody can forge answers for this domain.'],
+} as const
+
+function Dnssec({ of: s }: { of: NonNullable<Domain['dnssec']> }) {
+  const [tone, label, text] = dnssecWords[s.status]
+  return (
+    <Card title={<span class="row">Signed DNS (DNSSEC) <Badge tone={tone}>{label}</Badge></span>} note={text}>
+      <div class="stack">
+        {s.ds.map((ds) => (
+          <CopyFields key={ds.value} of={[
+            ['DS record', ds.value], ['Key tag', String(ds.key_tag)], ['Algorithm', String(ds.algorithm), ds.algorithm === 13 && 'ECDSA P-256 with SHA-256'],
+            ['Digest type', String(ds.digest_type), ds.digest_type === 2 && 'SHA-256'], ['Digest', ds.digest],
+          ]} />
+        ))}
+        <details><summary>My registrar asks for the key instead</summary><CopyFields of={[['DNSKEY', s.dnskey]]} /></details>
+      </div>
+    </Card>
+  )
+}
+
+function Dkim({ domain: d, status }: { domain: Domain; status?: DnsStatus }) {
+  const keys = status?.records.filter((r) => r.purpose === 'DKIM') ?? []
+  if (!d.dkim_selector || keys.length === 0) return null
+  return (
+    <Card title="Signing keys (DKIM)" note="Everything that is sent from this domain is signed with these keys. The private halves never leave this server.">
+      <Facts of={keys.map((k) => [k.expected.includes('ed25519') ? 'Ed25519' : 'RSA', <Copyable text={`${k.host}.${d.domain}`} label="Copy the name" />])} />
+    </Card>
+  )
+}

@@ -1,0 +1,55 @@
+// A domain's page: its state, the one next step, and its tabs.
+import type { ComponentType } from 'preact'
+import { can } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { Badge, Empty, LinkButton, Page, Show, Tabs } from '../../ui'
+import { Dmarc } from './dmarc'
+import { Dns } from './dns'
+import { DomainJobs } from './jobs'
+import { DomainMailboxes } from './mailboxes'
+import { MailSettings } from './mail'
+import { NextStep } from './next'
+import { OwnRecords } from './records'
+import { Repairs } from './repair'
+import { Reports } from './reports'
+import { Settings } from './settings'
+import { Overview } from './summary'
+import { StateBadge, type Domain } from './words'
+
+export interface TabProps { domain: Domain; reload: () => Promise<void> }
+
+interface Tab { id: string; name: string; page: ComponentType<TabProps>; hosted?: true }
+
+const tabs: Tab[] = [
+  { id: '', name: 'Overview', page: Overview },
+  { id: 'dns', name: 'DNS', page: Dns, hosted: true },
+  { id: 'records', name: 'Own records', page: OwnRecords, hosted: true },
+  { id: 'dmarc', name: 'DMARC policy', page: Dmarc, hosted: true },
+  { id: 'mail', name: 'Mail and web', page: MailSettings, hosted: true },
+  { id: 'reports', name: 'Reports', page: Reports },
+  { id: 'mailboxes', name: 'Mailboxes', page: DomainMailboxes },
+  { id: 'jobs', name: 'Jobs', page: DomainJobs },
+  { id: 'settings', name: 'Settings', page: Settings },
+]
+
+export function DomainPage({ id, tab = '' }: { id: string; tab?: string }) {
+  const domain = useQuery('get_domain', { domain_id: id }, { only: (c) => c.id === id, kinds: ['domain', 'mailbox'] })
+  const d = domain.data
+  const at = tabs.find((t) => t.id === tab)
+  const shown = tabs.filter((t) => !t.hosted || !d || d.dns_provider !== 'external')
+  const title = (d?.domain_unicode ?? 'Domain') + (tab && at ? ' · ' + at.name : '')
+  return (
+    <Page title={title} back={{ href: '/domains', label: 'Domains' }}
+      heading={d ? <span class="row">{d.domain_unicode} <StateBadge domain={d} />{d.tags.map((t) => <Badge key={t} plain>{t}</Badge>)}</span> : 'Domain'}
+      actions={d && can('create_email_user') && d.status === 'complete' && <LinkButton icon="mail" href={'/mailboxes?domain=' + d.domain}>{d.email_users_count === 0 ? 'Make a mailbox' : 'Mailboxes'}</LinkButton>}
+      tabs={<Tabs label="About this domain" current={tab} tabs={shown.map((t) => ({ id: t.id, name: t.name, href: `/domains/${id}${t.id && '/' + t.id}` }))} />}>
+      <Show of={domain}>
+        {(d) => {
+          if (!at) return <Empty icon="search" title="There is nothing at this address" action={<LinkButton href={'/domains/' + id}>To the domain</LinkButton>} />
+          return <>{tab === '' && <NextStep domain={d} reload={domain.reload} />}<at.page domain={d} reload={domain.reload} /></>
+        }}
+      </Show>
+      <Repairs />
+    </Page>
+  )
+}

@@ -1,0 +1,64 @@
+// What Mailstead does and did for a domain, step by step.
+import { useQuery, usePages } from '../../api/query'
+import { Bar, Card, Empty, Icon, LongList, Show, Time, words } from '../../ui'
+import { deed, JobBadge, type Job } from '../jobs/words'
+import type { TabProps } from './domain'
+import { stepName } from './words'
+
+const marks = { queued: '', in_progress: 'now', completed: 'done', error: 'failed', skipped: '' } as const
+
+/** A job with its steps, as they go on. */
+export function DomainJob({ id }: { id: string }) {
+  const job = useQuery('get_job', { job_id: id }, { only: (c) => c.id === id })
+  return <Show of={job} lines={3}>{(j) => <JobProgress job={j} />}</Show>
+}
+
+export function JobProgress({ job: j }: { job: Job }) {
+  return (
+    <div class="stack">
+      {j.progress && <Bar value={j.progress.completed} of={j.progress.total} label={`${j.progress.completed} of ${j.progress.total} steps`} />}
+      {j.status_detail && <p class="small muted">{j.status_detail}</p>}
+      {j.steps.length > 0 && (
+        <ol class="steps">
+          {j.steps.map((s) => (
+            <li key={s.name} class={marks[s.status]}>
+              <span class="mark" aria-hidden="true">{s.status === 'completed' ? <Icon name="check" /> : s.status === 'error' ? <Icon name="x" /> : s.status === 'in_progress' ? <span class="spinner" /> : ''}</span>
+              <div>
+                {stepName(s.name)} <span class="muted small">{s.status === 'completed' ? <Time of={s.at} /> : s.status === 'queued' ? '' : words(s.status).toLowerCase()}</span>
+                {s.error && <p class="small">{s.error}</p>}
+              </div>
+            </li>
+          ))}
+        </ol>
+      )}
+      {j.next_attempt_at && <p class="small muted">It looks again <Time of={j.next_attempt_at} />.</p>}
+      {j.error && <p class="domains-wrong">{j.error.message}</p>}
+    </div>
+  )
+}
+
+export function DomainJobs({ domain: d }: TabProps) {
+  const pages = usePages('list_jobs', { limit: 50, domain: d.domain }, (j) => j.id)
+  const running = pages.items.filter((j) => j.status === 'in_progress' || j.status === 'queued')
+  return (
+    <>
+      {running.slice(0, 3).map((j) => <Card key={j.id} title={deed(j.type)} actions={<JobBadge status={j.status} />}><JobProgress job={j} /></Card>)}
+      <Card flush title="Jobs" note="What Mailstead did for this domain. Kept for 30 days.">
+        <LongList pages={pages} idOf={(j) => j.id} height={60} narrowHeight={76} label="Jobs of this domain" row={(j) => <Row job={j} />}
+          empty={<Empty icon="bolt" title="No job yet">Setting the domain up, making mailboxes in bulk and the like show here.</Empty>} />
+      </Card>
+    </>
+  )
+}
+
+function Row({ job: j }: { job: Job }) {
+  const detail = j.error?.message ?? j.status_detail
+  return (
+    <a class="line domains-fill" href={'/jobs/' + j.id}>
+      <span class="grow truncate"><strong>{deed(j.type)}</strong>{detail && <><br /><span class="muted small">{detail}</span></>}</span>
+      <JobBadge status={j.status} />
+      <span class="muted small nowrap"><Time of={j.updated_at} /></span>
+      <Icon name="next" />
+    </a>
+  )
+}

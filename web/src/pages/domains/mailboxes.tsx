@@ -1,0 +1,38 @@
+// The mailboxes of a domain.
+import { useState } from 'preact/hooks'
+import { can } from '../../api/client'
+import { usePages } from '../../api/query'
+import { Badge, Card, Empty, LinkButton, LongList, Icon, TextField, Time, words, type Tone } from '../../ui'
+import type { TabProps } from './domain'
+import type { Schemas } from '../../api/client'
+
+type Mailbox = Schemas['EmailUser']
+
+const tones: Record<Mailbox['status'], Tone> = { active: 'ok', pending: 'info', suspended: 'warn', error: 'bad', deleting: 'none' }
+
+export function DomainMailboxes({ domain: d }: TabProps) {
+  const [q, setQ] = useState('')
+  const pages = usePages('list_domain_email_users', { domain_id: d.id, limit: 50, q: q || undefined }, (m) => m.id)
+  const there = '/mailboxes?domain=' + d.domain
+  const make = can('create_email_user') && d.status !== 'deleting' && <LinkButton look="primary" small icon="plus" href={there}>Make mailboxes</LinkButton>
+  const bare = q === '' && pages.items.length === 0
+  return (
+    <Card flush title="Mailboxes" actions={!bare && <><a href={there}>Open in Mailboxes</a>{make}</>}>
+      {!bare && <div class="domains-in"><TextField label="Find a mailbox" hideLabel type="search" value={q} onInput={setQ} placeholder="Find a mailbox" /></div>}
+      <LongList pages={pages} idOf={(m) => m.id} height={60} narrowHeight={72} label="Mailboxes of this domain" row={(m) => <Row mailbox={m} />}
+        empty={q ? <Empty icon="search" title="No mailbox fits" /> : <Empty icon="mail" title="No mailbox yet" action={make}>An address such as hello@{d.domain_unicode} needs a mailbox to receive and send.</Empty>} />
+    </Card>
+  )
+}
+
+function Row({ mailbox: m }: { mailbox: Mailbox }) {
+  return (
+    <a class="line domains-fill" href={'/mailboxes/' + m.id}>
+      <span class="grow truncate"><strong>{m.email}</strong>{m.name && <><br /><span class="muted small">{m.name}</span></>}</span>
+      {m.status !== 'active' && <Badge tone={tones[m.status]}>{words(m.status)}</Badge>}
+      {m.unread_count > 0 && <span class="small nowrap">{m.unread_count} unread</span>}
+      <span class="muted small nowrap domains-wide">signed in <Time of={m.last_login_at} /></span>
+      <Icon name="next" />
+    </a>
+  )
+}

@@ -1,0 +1,194 @@
+// The one next step of a domain.
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
+import { call, can, type Schemas } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { Button, Icon, LinkButton, Loading, plural, Time, told, type Tone } from '../../ui'
+import type { TabProps } from './domain'
+import { DomainJob } from './jobs'
+import { CopyFields, RecordFields } from './parts'
+import { setUpAgain } from './repair'
+import { useDnsStatus } from './status'
+import { adviceOf, byNeed, purposeOf, type Domain } from './words'
+
+type NsCheck = Schemas['NameserverCheck']
+
+export function NextStep(props: TabProps) {
+  const { domain: d } = props
+  switch (d.status) {
+    case 'pending_ns':
+      return <SetNameservers {...props} />
+    case 'pending_dns_records':
+      return <AddRecords {...props} />
+    case 'pending':
+    case 'in_progress':
+      return <Running domain={d} title="Mailstead is setting this domain up" />
+    case 'deleting':
+      return <Running domain={d} title="This domain is being deleted" />
+    case 'error':
+      return <Broken {...props} />
+  }
+  if (d.dns_health.issues.length > 0) return <Mend {...props} />
+  if (d.dnssec?.status === 'bogus') return <ReplaceDs {...props} />
+  return <AllWell domain={d} />
+}
+
+/** How the next step looks: what it is, why, and what to do. */
+export function Step({ tone, title, children, actions }: { tone: Exclude<Tone, 'none'>; title: ComponentChildren; children?: ComponentChildren; actions?: ComponentChildren }) {
+  return (
+    <section class={'card domains-next ' + tone} aria-label="Next step">
+      <Icon name={tone === 'ok' ? 'check' : tone === 'info' ? 'clock' : 'alert'} />
+      <div class="stack">
+        <h2>{title}</h2>
+        {children}
+        {actions && <div class="row">{actions}</div>}
+      </div>
+    </section>
+  )
+}
+
+function SetNameservers({ domain: d, reload }: TabProps) {
+  const [found, setFound] = useState<NsCheck>()
+  const provider = useQuery('check_provider', { domain: d.domain }, { kinds: [], when: d.ns_status !== 'verified' })
+  const check = async () => {
+    const { domains } = await call('check_nameservers', { domains: [d.domain] })
+    setFound(domains[0])
+    if (domains[0]?.verified) told('The nameservers are right. The rest goes on by itself.')
+    await reload()
+  }
+  const at = provider.data?.registrar
+  if (d.ns_status === 'verified') {
+    return (
+      <Step tone="info" title="The nameservers lead here. Now set the rest up" actions={can('check_nameservers') && <Button look="primary" icon="next" onClick={check}>Go on</Button>}>
+        <p class="muted">Mailstead makes the keys and records, and opens the domain for mail. This takes some seconds.</p>
+        <details><summary class="muted">Which nameservers?</summary><CopyFields of={serversOf(d)} /></details>
+      </Step>
+    )
+  }
+  return (
+    <Step tone="warn" title="Set these nameservers at your registrar" actions={can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>I have set them, check now</Button>}>
+      <ol class="domains-how">
+        <li>Sign in where you registered {d.domain_unicode}{at ? <>: that is <strong>{at}</strong></> : ''}.</li>
+        <li>Find “Nameservers” or “DNS” in the settings of the domain, and choose your own or custom nameservers.</li>
+        <li>Replace all that are there by these:</li>
+      </ol>
+      <CopyFields of={serversOf(d)} />
+      {found && !found.verified && <Found expected={found.nameservers} actual={found.current_ns} message={found.message} />}
+      <p class="muted small">Registrars need some minutes to pass the change on; some need a day. A website or other mail on this domain needs its records here too: add them under <a href={`/domains/${d.id}/records`}>Own records</a> before you switch.</p>
+    </Step>
+  )
+}
+
+function serversOf(d: Domain): [string, string][] {
+  return d.nameservers.map((ns, i) => [`Nameserver ${i + 1}`, ns])
+}
+
+/** What the DNS says instead of what it should. */
+export function Found({ expected, actual, message }: { expected: string[]; actual: string[]; message?: string }) {
+  return (
+    <div class="domains-found" role="status">
+      {message && <p>{message}</p>}
+      <dl class="facts">
+        <dt>Expected</dt><dd>{expected.map((ns) => <code key={ns}>{ns}</code>)}</dd>
+        <dt>Found</dt><dd>{actual.length === 0 ? <span class="muted">no nameservers yet</span> : actual.map((ns) => <code key={ns} class={expected.includes(ns) ? undefined : 'domains-wrong'}>{ns}</code>)}</dd>
+      </dl>
+    </div>
+  )
+}
+
+function AddRecords({ domain: d, reload }: TabProps) {
+  const status = useDnsStatus(d)
+  const verify = async () => {
+    const { critical_verified: done, records } = await call('verify_dns', { domain_id: d.id })
+    told(done ? 'All that mail needs is there. The domain is ready.' : `${records.filter((r) => r.verified).length} of ${records.length} records are there.`)
+    await Promise.all([reload(), status.reload()])
+  }
+  if (!status.data) return <Step tone="warn" title="Add the records at your DNS provider"><Loading lines={3} /></Step>
+  const records = byNeed(status.data.records)
+  const there = records.filter((r) => r.verified).length
+  const first = records.find((r) => !r.verified)
+  const also = records.filter((r) => !r.verified).length - 1
+  return (
+    <Step tone={first ? 'warn' : 'info'} title={first ? `Add this ${first.type} record at your DNS provider` : 'All records are there. Now open it for mail'}
+      actions={<>
+        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? 'I have added it, check now' : 'Go on'}</Button>}
+        {also > 0 && <LinkButton href={`/domains/${d.id}/dns`}>See the other {also}</LinkButton>}
+      </>}>
+      {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} /></>}
+      <p class="muted small">{there} of {plural(records.length, 'record')} {there === 1 ? 'is' : 'are'} there. A new record is mostly seen within minutes.</p>
+    </Step>
+  )
+}
+
+function Running({ domain: d, title }: { domain: Domain; title: string }) {
+  return (
+    <Step tone="info" title={title}>
+      {d.status_detail && <p>{d.status_detail}</p>}
+      {d.job_id ? <DomainJob id={d.job_id} /> : <p class="muted">This goes on by itself.</p>}
+    </Step>
+  )
+}
+
+function Broken({ domain: d, reload }: TabProps) {
+  return (
+    <Step tone="bad" title="The set-up failed" actions={<>
+      {can('setup_domain') && <Button look="primary" icon="refresh" onClick={() => setUpAgain(d, reload)}>Set it up again</Button>}
+      {d.job_id && <LinkButton href={'/jobs/' + d.job_id}>See what was done</LinkButton>}
+    </>}>
+      <p>{d.error?.message ?? 'It ended with an error.'}</p>
+      {d.error?.code === 'ns_timeout' && <CopyFields of={serversOf(d)} />}
+      <p class="muted small">Setting it up again goes on where it ended. Nothing is bought twice, and what is there stays.</p>
+    </Step>
+  )
+}
+
+function Mend({ domain: d, reload }: TabProps) {
+  const status = useDnsStatus(d)
+  const issue = d.dns_health.issues[0]!
+  const others = d.dns_health.issues.length - 1
+  const record = status.data?.records.find((r) => !r.verified && r.purpose === issue.purpose && r.host === issue.host)
+  const bad = d.dns_health.status === 'failing'
+  const look = async () => {
+    await status.look()
+    await reload()
+  }
+  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record ? `Mend this ${record.type} record: ${purposeOf(issue.purpose).name.toLowerCase()}` : 'Something is not as it should be'
+  return (
+    <Step tone={bad ? 'bad' : 'warn'} title={title} actions={<>
+      <Button look="primary" icon="refresh" onClick={look}>Check again now</Button>
+      <LinkButton href={`/domains/${d.id}/dns`}>{others > 0 ? `See ${plural(others, 'other problem')}` : 'See all records'}</LinkButton>
+    </>}>
+      <p>{issue.message}{bad && <> Mail has been at risk since <Time of={d.dns_health.failing_since} form="at" />.</>}</p>
+      {issue.purpose === 'NS' && <CopyFields of={serversOf(d)} />}
+      {issue.purpose === 'NS' && status.data && <Found expected={status.data.nameservers.expected} actual={status.data.nameservers.actual} />}
+      {record && <><p class="muted small">{adviceOf(record, d.dns_provider)}</p><RecordFields record={record} domain={d} found /></>}
+    </Step>
+  )
+}
+
+function ReplaceDs({ domain: d, reload }: TabProps) {
+  return (
+    <Step tone="bad" title="Replace the DS record at your registrar" actions={<Button look="primary" icon="refresh" onClick={async () => {
+      await call('get_dns_status', { domain_id: d.id, refresh: true })
+      await reload()
+    }}>Check again now</Button>}>
+      <p>Your registrar has a DS record that is not this domain’s, so a part of the world cannot find it. Replace it by this one, or delete it there.</p>
+      <CopyFields of={d.dnssec!.ds.map((ds) => ['DS record', ds.value])} />
+    </Step>
+  )
+}
+
+function AllWell({ domain: d }: { domain: Domain }) {
+  if (d.email_users_count === 0 && can('create_email_user')) {
+    return (
+      <Step tone="ok" title="Ready. Now make its first mailbox" actions={<LinkButton look="primary" icon="plus" href={'/mailboxes?domain=' + d.domain}>Make a mailbox</LinkButton>}>
+        <p class="muted">{d.dns_provider === 'external' ? 'Connect a mailbox that is hosted elsewhere.' : 'Mail for the domain is accepted as soon as there is a mailbox, a catch-all or a forward.'}</p>
+      </Step>
+    )
+  }
+  return (
+    <Step tone="ok" title="Everything is in order">
+      <p class="muted">{d.dns_provider === 'external' ? 'Its DNS and its mail are hosted elsewhere.' : <>Its records are looked at every hour. The last look: <Time of={d.dns_health.checked_at} none="not yet" />.</>}</p>
+    </Step>
+  )
+}

@@ -1,0 +1,99 @@
+// A domain at a glance.
+import type { ComponentChildren } from 'preact'
+import { Badge, Card, Copyable, count, Facts, Icon, Show, Time } from '../../ui'
+import type { TabProps } from './domain'
+import { useDnsStatus } from './status'
+import { byNeed, providerNames, purposeOf, type DnsStatus, type Domain } from './words'
+
+export function Overview({ domain: d }: TabProps) {
+  return (
+    <div class="domains-columns">
+      {d.dns_provider === 'external' ? <Elsewhere /> : <Checks domain={d} />}
+      <About domain={d} />
+    </div>
+  )
+}
+
+function Elsewhere() {
+  return (
+    <Card title="Hosted elsewhere">
+      <p>Another provider answers for this domain and keeps its mail. Mailstead signs in to its mailboxes there, so that you read and send from here.</p>
+    </Card>
+  )
+}
+
+function Checks({ domain: d }: { domain: Domain }) {
+  const status = useDnsStatus(d)
+  return (
+    <Card title="What the world sees" note={status.data?.checked_at && <>Last look: <Time of={status.data.checked_at} /></>} actions={<a href={`/domains/${d.id}/dns`}>All records</a>} flush>
+      {d.status === 'deleting' ? <p class="line muted">It is being deleted.</p> : <Show of={status} lines={5}>{(s) => <CheckList status={s} domain={d} />}</Show>}
+    </Card>
+  )
+}
+
+function CheckList({ status: s, domain: d }: { status: DnsStatus; domain: Domain }) {
+  const purposes = [...new Set(byNeed(s.records).map((r) => r.purpose))]
+  return (
+    <div class="rows">
+      {s.nameservers.expected.length > 0 && (
+        <Check ok={s.nameservers.verified} name="Nameservers" critical>
+          {s.nameservers.verified ? 'They lead to Mailstead.' : s.nameservers.actual.length > 0 ? `They lead to ${s.nameservers.actual.join(', ')}.` : 'None are set yet.'}
+        </Check>
+      )}
+      {purposes.map((p) => {
+        const records = s.records.filter((r) => r.purpose === p)
+        return <Check key={p} ok={records.every((r) => r.verified)} critical={records.some((r) => r.critical && !r.verified)} name={purposeOf(p).name}>{purposeOf(p).about}</Check>
+      })}
+      {d.dnssec && <DnssecCheck of={d.dnssec} />}
+    </div>
+  )
+}
+
+function DnssecCheck({ of }: { of: NonNullable<Domain['dnssec']> }) {
+  const text = {
+    secure: 'Answers for the domain are signed, and the signatures are checked.', unpublished: 'Optional: give your registrar the DS record, and nobody can forge answers for the domain.',
+    bogus: 'Your registrar has a DS record of others: a part of the world cannot find the domain.', unknown: 'Not looked at yet.',
+  }[of.status]
+  return <Check name="Signed DNS" ok={of.status === 'secure'} critical={of.status === 'bogus'} optional>{text}</Check>
+}
+
+function Check({ ok, critical, optional, name, children }: { ok: boolean; critical?: boolean; optional?: boolean; name: string; children: ComponentChildren }) {
+  const [tone, label] = ok ? ['ok', 'In order'] as const : critical ? ['bad', 'Wrong'] as const : optional ? ['none', 'Off'] as const : ['warn', 'Missing'] as const
+  return (
+    <div class="line domains-check">
+      <span class={'domains-mark ' + tone}><Icon name={ok ? 'check' : critical ? 'x' : 'info'} /></span>
+      <span class="grow"><strong>{name}</strong><br /><span class="muted small">{children}</span></span>
+      <Badge tone={tone} plain>{label}</Badge>
+    </div>
+  )
+}
+
+function About({ domain: d }: { domain: Domain }) {
+  return (
+    <div class="stack">
+      <Card title="About it" actions={<a href={`/domains/${d.id}/settings`}>Change</a>}>
+        <Facts of={[
+          ['DNS', providerNames[d.dns_provider]],
+          ['Mailboxes', <a href={`/domains/${d.id}/mailboxes`}>{count(d.email_users_count)}</a>],
+          ['Written as', d.domain_unicode !== d.domain && <Copyable text={d.domain} />],
+          ['Registered at', d.registrar],
+          ['Paid until', d.expires_at && <><Time of={d.expires_at} form="date" />{d.auto_renew ? ', renewed by itself' : ', not renewed by itself'}</>],
+          ['Added', <Time of={d.created_at} form="date" />],
+          ['Ready since', d.completed_at && <Time of={d.completed_at} form="date" />],
+        ]} />
+      </Card>
+      {d.dns_provider !== 'external' && (
+        <Card title="Mail and web" actions={<a href={`/domains/${d.id}/mail`}>Change</a>}>
+          <Facts of={[
+            ['Sends', d.sending_mode === 'relay' ? `through ${d.relay ?? 'the relay'}` : 'directly'],
+            ['Catch-all', d.catch_all],
+            ['Forwards to', d.forward_address],
+            ['Redirects to', d.redirect_url],
+            ['DMARC', d.dmarc_override ? 'your own policy' : 'Mailstead’s policy'],
+          ]} />
+        </Card>
+      )}
+      {d.notes && <Card title="Notes"><p class="domains-notes">{d.notes}</p></Card>}
+    </div>
+  )
+}
