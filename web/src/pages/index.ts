@@ -20,8 +20,6 @@ export interface Place {
 
 export const places: Place[] = [
   ...overview,
-  ...inbox,
-  ...mailboxes,
   ...mailboxes,
   ...inbox,
   ...domains,
