@@ -1,86 +1,103 @@
 package main
 
 import (
+	"context"
+	"io"
+	"log/slog"
 	"net"
-	"net/netip"
+	"net/http"
 	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
 // maxConnsPerAddress is how many HTTP connections one address, or one IPv6 /64, may have open.
 const maxConnsPerAddress = 256
 
-// A crowd is a listener that keeps one address from taking every connection there is: those past its share are closed
-// at once. Loopback has no share, since a proxy may stand there for everybody.
-type crowd struct {
+// An audience is a listener for HTTP whose connections have places in a crowd. TLS goes around it, since the HTTP server
+// speaks HTTP/2 only where it sees TLS itself.
+type audience struct {
 	net.Listener
-	most int
-	mu   sync.Mutex
-	open map[netip.Prefix]int
+	crowd *crowd.Crowd
+	plain bool // without TLS, so that those who are refused can be told
 }
 
-func newCrowd(ln net.Listener, most int) *crowd {
-	return &crowd{Listener: ln, most: most, open: map[netip.Prefix]int{}}
+func newAudience(ln net.Listener, name string, plain bool, log *slog.Logger) *audience {
+	bounds := crowd.Bounds{All: maxHTTPConns, PerAddress: maxConnsPerAddress}
+	return &audience{Listener: ln, crowd: crowd.New(name, bounds, log), plain: plain}
 }
 
-// Accept waits for a connection whose address has room.
-func (c *crowd) Accept() (net.Conn, error) {
+// full is what a client is told for which there is no room.
+const full = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nConnection: close\r\n" +
+	"Content-Type: text/plain\r\nContent-Length: 21\r\n\r\nToo many connections\n"
+
+// Accept waits for a connection for which there is room.
+func (a *audience) Accept() (net.Conn, error) {
 	for {
-		conn, err := c.Listener.Accept()
+		conn, err := a.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		from, bounded := share(conn.RemoteAddr())
-		if !bounded {
-			return conn, nil
+		if place := a.crowd.Enter(conn.RemoteAddr(), func() { conn.Close() }); place != nil {
+			return &member{Conn: conn, place: place}, nil
 		}
-		if c.enter(from) {
-			return &member{Conn: conn, leave: sync.OnceFunc(func() { c.left(from) })}, nil
+		if a.plain {
+			_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // an empty socket takes a few lines at once
+			_, _ = io.WriteString(conn, full)
 		}
 		conn.Close()
 	}
 }
 
-// share is the network that an address counts as; false for those that are not counted.
-func share(a net.Addr) (netip.Prefix, bool) {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}, false
-	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	bits := 64
-	if ip.Is4() {
-		bits = 32
-	}
-	prefix, err := ip.WithZone("").Prefix(bits)
-	return prefix, err == nil && !ip.IsLoopback()
+// Close ends the listener.
+func (a *audience) Close() error {
+	a.crowd.Close()
+	return a.Listener.Close()
 }
 
-func (c *crowd) enter(from netip.Prefix) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open[from] >= c.most {
-		return false
-	}
-	c.open[from]++
-	return true
-}
-
-func (c *crowd) left(from netip.Prefix) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open[from]--; c.open[from] == 0 {
-		delete(c.open, from)
-	}
-}
-
-// A member is a connection that is counted until it is closed.
+// A member is a connection with a place.
 type member struct {
 	net.Conn
-	leave func()
+	place *crowd.Place
+	leave sync.Once
 }
 
-// Close closes the connection and counts it out.
+// Close closes the connection and gives its place back.
 func (m *member) Close() error {
-	m.leave()
+	m.leave.Do(m.place.Leave)
 	return m.Conn.Close()
+}
+
+type placeKey struct{}
+
+// seat has the server tell each connection's place what the connection does: it waits until a request's header is there, and
+// again when all requests are answered.
+func seat(hs *http.Server) {
+	serve := hs.Handler
+	hs.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, placeKey{}, placeOf(c))
+	}
+	hs.ConnState = func(c net.Conn, state http.ConnState) {
+		if p := placeOf(c); p != nil && state == http.StateIdle {
+			p.Wait()
+		}
+	}
+	hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p, _ := r.Context().Value(placeKey{}).(*crowd.Place); p != nil {
+			p.Work()
+		}
+		serve.ServeHTTP(w, r)
+	})
+}
+
+// placeOf finds the place of a connection, below TLS too; nil if it has none.
+func placeOf(c net.Conn) *crowd.Place {
+	if below, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = below.NetConn()
+	}
+	if m, ok := c.(*member); ok {
+		return m.place
+	}
+	return nil
 }

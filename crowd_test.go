@@ -1,76 +1,146 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
-// fromAnywhere is a listener whose connections come from the addresses that the test names.
-type fromAnywhere struct {
-	net.Listener
-	conns chan net.Conn
-}
-
-func (f *fromAnywhere) Accept() (net.Conn, error) {
-	c, ok := <-f.conns
-	if !ok {
-		return nil, io.EOF
-	}
-	return c, nil
-}
-
-type farConn struct {
-	net.Conn
-	addr   net.Addr
-	closed bool
-}
-
-func (f *farConn) RemoteAddr() net.Addr { return f.addr }
-func (f *farConn) Close() error         { f.closed = true; return nil }
-
-func TestOneAddressCannotTakeEveryConnection(t *testing.T) {
-	f := &fromAnywhere{conns: make(chan net.Conn, 100)}
-	dial := func(ip string) *farConn {
-		c := &farConn{addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}
-		f.conns <- c
-		return c
-	}
-	c := newCrowd(f, 2)
-	accept := func() net.Conn {
-		conn, err := c.Accept()
-		if err != nil {
-			t.Fatal(err)
+// house is an HTTP server whose audience has four places, with a handler that answers /slow when it is told to.
+func house(t *testing.T, secure bool) (s *httptest.Server, working, answer chan struct{}) {
+	t.Helper()
+	working, answer = make(chan struct{}), make(chan struct{})
+	s = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			working <- struct{}{}
+			<-answer
 		}
-		return conn
+		_, _ = io.WriteString(w, r.Proto)
+	}))
+	s.EnableHTTP2 = true
+	ears := newAudience(s.Listener, "http", !secure, slog.New(slog.DiscardHandler))
+	ears.crowd = crowd.New("http", crowd.Bounds{All: 4}, slog.New(slog.DiscardHandler))
+	s.Listener = ears
+	seat(s.Config)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	if secure {
+		s.StartTLS()
+	} else {
+		s.Start()
 	}
-	dial("192.0.2.1")
-	dial("192.0.2.1")
-	first, _ := accept(), accept()
-	refused, other := dial("192.0.2.1"), dial("192.0.2.2")
-	if got := accept(); got.RemoteAddr() != other.addr || !refused.closed {
-		t.Fatalf("past its share the address got %v", got.RemoteAddr())
+	t.Cleanup(s.Close)
+	return s, working, answer
+}
+
+// visitor is a client that connects from an address of this host.
+func visitor(t *testing.T, s *httptest.Server, from string) *http.Client {
+	t.Helper()
+	c := s.Client()
+	transport := c.Transport.(*http.Transport).Clone()
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return dialFrom(ctx, from, addr)
 	}
-	first.Close()
-	first.Close() // counts once
-	again := dial("192.0.2.1")
-	if got := accept(); got.RemoteAddr() != again.addr {
-		t.Fatalf("a place that was left went to %v", got.RemoteAddr())
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+}
+
+func dialFrom(ctx context.Context, from, addr string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 30 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+func get(t *testing.T, c *http.Client, url string) string {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
 	}
-	dial("2001:db8::1")
-	dial("2001:db8::2")
-	accept()
-	accept()
-	same, loop := dial("2001:db8::3"), dial("127.0.0.1")
-	if got := accept(); got.RemoteAddr() != loop.addr || !same.closed {
-		t.Errorf("a /64 past its share got %v", got.RemoteAddr())
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for range 5 {
-		dial("127.0.0.1")
-		accept()
+	return string(text)
+}
+
+// TestIdleConnectionsMakeRoom fills a server from one network, one connection in the middle of a request. Who comes from
+// elsewhere is served, and the request too.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	for name, secure := range map[string]bool{"http": false, "https": true} {
+		t.Run(name, func(t *testing.T) {
+			s, working, answer := house(t, secure)
+			release := sync.OnceFunc(func() { close(answer) })
+			t.Cleanup(release) // before the server closes, which waits for its requests
+			busy := visitor(t, s, "127.0.1.1")
+			answered := make(chan error, 1)
+			go func() {
+				resp, err := busy.Get(s.URL + "/slow")
+				if err == nil {
+					err = resp.Body.Close()
+				}
+				answered <- err
+			}()
+			<-working
+			idle := visitor(t, s, "127.0.1.2")
+			get(t, idle, s.URL) // and keeps its connection
+			for range 2 {
+				silent, err := dialFrom(t.Context(), "127.0.1.3", s.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer silent.Close()
+			}
+			turnedAway(t, s, secure)
+			for range 2 {
+				want := "HTTP/1.1"
+				if secure {
+					want = "HTTP/2.0"
+				}
+				if got := get(t, visitor(t, s, "127.0.2.1"), s.URL); got != want {
+					t.Errorf("answered %q", got)
+				}
+			}
+			release()
+			if err := <-answered; err != nil {
+				t.Errorf("a request was cut: %v", err)
+			}
+		})
 	}
-	close(f.conns)
-	if _, err := c.Accept(); err != io.EOF {
-		t.Errorf("the listener's error became %v", err)
+}
+
+// turnedAway connects from the network that has every place.
+func turnedAway(t *testing.T, s *httptest.Server, secure bool) {
+	t.Helper()
+	conn, err := dialFrom(t.Context(), "127.0.1.4", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	if secure {
+		if err := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake(); err == nil {
+			t.Error("hands were shaken with one too many")
+		}
+		return
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !strings.Contains(string(text), "Too many") {
+		t.Errorf("%d %q, %v", resp.StatusCode, text, err)
 	}
 }

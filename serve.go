@@ -169,11 +169,11 @@ func (s *server) wait(ctx context.Context) error {
 func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
 	l, tlsConfig := s.socks, s.certs.config()
 	if l.http != nil {
-		s.start(ears, "http", func() error { return s.serveHTTP(ctx, limited(l.http), s.api) })
+		s.start(ears, "http", func() error { return s.serveHTTP(ctx, newAudience(l.http, "http", true, s.log), s.api) })
 	}
 	if l.httpTLS != nil {
 		s.start(ears, "https", func() error {
-			return s.serveHTTP(ctx, tls.NewListener(limited(l.httpTLS), httpsConfig(tlsConfig)), s.api)
+			return s.serveHTTP(ctx, tls.NewListener(newAudience(l.httpTLS, "https", false, s.log), httpsConfig(tlsConfig)), s.api)
 		})
 	}
 	mail := smtpd.New(s.inst.svc)
@@ -197,12 +197,6 @@ func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
 	}
 }
 
-// limited bounds the connections of an HTTP listener. TLS goes around it, since the HTTP server speaks HTTP/2 only where it
-// sees TLS itself.
-func limited(ln net.Listener) net.Listener {
-	return netutil.LimitListener(newCrowd(ln, maxConnsPerAddress), maxHTTPConns)
-}
-
 func httpsConfig(c *tls.Config) *tls.Config {
 	c = c.Clone()
 	c.NextProtos = []string{"h2", "http/1.1"}
@@ -223,12 +217,19 @@ func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
 	return zone, true
 }
 
-// serveHTTP answers on one listener until ctx ends, and returns when every request is done or its grace is over.
-func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
+// newHTTPServer makes a server that no client can hold up for long.
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	hs := &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	seat(hs)
+	return hs
+}
+
+// serveHTTP answers on one listener until ctx ends, and returns when every request is done or its grace is over.
+func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
+	hs := newHTTPServer(h, s.log)
 	hs.RegisterOnShutdown(s.api.EndStreams)
 	done := make(chan error, 1)
 	go func() { done <- hs.Serve(ln) }()

@@ -56,10 +56,20 @@ func (g *guesses) delay(email, network string, now time.Time) (wait time.Duratio
 
 func pairKey(email, network string) string { return "pair " + network + " " + email }
 
-func (g *guesses) wrongAt(email, network string, now time.Time) {
-	for _, key := range []string{pairKey(email, network), "net " + network, "box " + email} {
-		g.wrong.count(key, now)
+// wrongAt counts a wrong password. shut says what it was too many for: the pair, the network or the mailbox, once each.
+func (g *guesses) wrongAt(email, network string, now time.Time) (shut string) {
+	for _, k := range []struct {
+		key, name string
+		most      int
+	}{
+		{pairKey(email, network), "pair", pairRefused}, {"net " + network, "network", netRefused}, {"box " + email, "mailbox", boxRefused},
+	} {
+		g.wrong.count(k.key, now)
+		if g.wrong.seen(k.key, now) == k.most {
+			shut = k.name
+		}
 	}
+	return shut
 }
 
 func (g *guesses) rightAt(email, network string, now time.Time) {
@@ -161,7 +171,7 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 		return MailboxUser{}, err
 	}
 	if !s.logins.verify(mb.PasswordHash, password, s.now()) {
-		s.guesses.wrongAt(address, from, s.now())
+		s.wrongPassword(address, from)
 		return MailboxUser{}, Errorf(401, "unauthorized", "The address or the password is wrong.")
 	}
 	if mb.Status != "active" || account.Status != "active" {
@@ -170,6 +180,13 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 	s.guesses.rightAt(address, from, s.now())
 	s.noteLogin(mb)
 	return MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email, IP: ip}, nil
+}
+
+// wrongPassword counts a wrong password for whom it was and where it came from, and tells the log when it was one too many.
+func (s *Service) wrongPassword(whose, from string) {
+	if shut := s.guesses.wrongAt(whose, from, s.now()); shut != "" {
+		s.Log.Warn("too many wrong passwords: log-ins are refused for half an hour", "of", shut, "who", whose, "network", from)
+	}
 }
 
 func unusable(mb *store.Mailbox, a *store.Account) string {

@@ -33,7 +33,7 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 		return nil, err
 	}
 	if !s.logins.verify(u.PasswordHash, in.Password, s.now()) {
-		s.guesses.wrongAt(key, from, s.now())
+		s.wrongPassword(key, from)
 		return nil, unauthorized("invalid_credentials", "The email address or the password is wrong.")
 	}
 	out, err := s.enter(u, v, in.Code, rightPassword(u.PasswordHash))

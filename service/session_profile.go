@@ -161,7 +161,7 @@ func (s *Service) provePassword(ctx context.Context, who Actor, password string)
 		return nil, err
 	}
 	if u.ID != who.UserID || !s.logins.verify(u.PasswordHash, password, s.now()) {
-		s.guesses.wrongAt(key, from, s.now())
+		s.wrongPassword(key, from)
 		return nil, Errorf(403, "wrong_password", "This is not your present password.")
 	}
 	s.guesses.rightAt(key, from, s.now())

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
 // Answerer answers queries about one zone, from many goroutines at once. A nil answer is served as SERVFAIL. One that
@@ -50,7 +52,7 @@ type Server struct {
 
 	Rate            int           // answers per second over UDP to one client network, with bursts of as many; loopback has no limit
 	Conns           int           // TCP connections at once
-	ConnsPerNetwork int           // of these, from one client network
+	ConnsPerNetwork int           // of these, from one /24 (IPv4) or /48 (IPv6)
 	Idle            time.Duration // a TCP connection may take this long for its next query, and to take our answer
 	Grace           time.Duration // what is being answered when Run is told to stop gets this long
 	Now             func() time.Time
@@ -67,6 +69,7 @@ type run struct {
 	trusted     *limiter // of those who are over limits and have a good cookie
 	cookies     *cookies
 	conns       *connTable
+	crowd       *crowd.Crowd
 	secondaries *secondaries
 	transfers   chan struct{} // one place for each transfer
 }
@@ -78,6 +81,7 @@ func (s *Server) Run(ctx context.Context, udp *net.UDPConn, tcp net.Listener) er
 	r.Log.Debug("dns listening", "udp", udp.LocalAddr(), "tcp", tcp.Addr())
 	stop, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	defer r.crowd.Close()
 	answerFromWhereAsked(udp)
 	_ = udp.SetReadBuffer(udpBuffer) // the system gives what it may
 	var wg sync.WaitGroup
@@ -120,7 +124,8 @@ func (s *Server) start() *run {
 	r.limits, r.trusted = newLimiter(r.Rate), newLimiter(r.Rate*trustedShare)
 	r.cookies = newCookies(r.Now())
 	r.secondaries, r.transfers = newSecondaries(r.Secondaries), make(chan struct{}, r.Transfers)
-	r.conns = newConnTable(r.Conns, r.ConnsPerNetwork)
+	r.conns = &connTable{open: make(map[net.Conn]struct{})}
+	r.crowd = crowd.New("dns", crowd.Bounds{All: r.Conns, PerNetwork: r.ConnsPerNetwork, Loopback: true}, r.Log)
 	return r
 }
 

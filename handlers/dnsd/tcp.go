@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
 // serveTCP accepts connections until ctx ends or the listener is lost; each is served on wg.
@@ -30,20 +32,25 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 			continue
 		}
 		wait = retryRead
-		if !r.conns.add(conn) {
-			conn.Close()
+		place := r.crowd.Enter(conn.RemoteAddr(), func() { conn.Close() })
+		if place == nil {
+			conn.Close() // which is all that DNS has to say (RFC 7766 section 6.2.2)
 			continue
 		}
 		wg.Go(func() {
-			defer r.conns.remove(conn)
-			r.serveConn(ctx, conn)
+			defer place.Leave()
+			defer conn.Close()
+			if r.conns.add(conn) {
+				defer r.conns.remove(conn)
+				r.serveConn(ctx, conn, place)
+			}
 		})
 	}
 }
 
 // serveConn answers the queries of one connection, one after the other, so that what a client sends ahead waits in the
 // system's buffer and not in ours (RFC 7766 sections 6.2.1.1 and 6.2.3).
-func (r *run) serveConn(ctx context.Context, conn net.Conn) {
+func (r *run) serveConn(ctx context.Context, conn net.Conn, place *crowd.Place) {
 	from := remote(conn)
 	var in []byte
 	out := make([]byte, udpIn)
@@ -60,6 +67,7 @@ func (r *run) serveConn(ctx context.Context, conn net.Conn) {
 		if _, err := io.ReadFull(conn, in); err != nil {
 			return
 		}
+		place.Work()
 		answer, transfer := r.answer(query{wire: in, from: from, limit: dns.MaxMsgSize - 1, stream: true}, out)
 		switch {
 		case transfer != nil:
@@ -72,6 +80,7 @@ func (r *run) serveConn(ctx context.Context, conn net.Conn) {
 		case writeFrame(conn, answer, time.Now().Add(r.Idle)) != nil:
 			return
 		}
+		place.Wait()
 	}
 }
 
@@ -95,46 +104,27 @@ func remote(conn net.Conn) netip.Addr {
 	return addr.Addr().Unmap()
 }
 
-// connTable bounds the open connections and can end them.
+// connTable knows the open connections and can end them.
 type connTable struct {
-	max, perNetwork int
-
 	mu       sync.Mutex
-	open     map[net.Conn]netip.Prefix
-	networks map[netip.Prefix]int
+	open     map[net.Conn]struct{}
 	stopping bool
 }
 
-func newConnTable(limit, perNetwork int) *connTable {
-	return &connTable{
-		max: limit, perNetwork: perNetwork,
-		open: make(map[net.Conn]netip.Prefix), networks: make(map[netip.Prefix]int),
-	}
-}
-
-// add takes a connection in, unless there are too many already.
+// add takes a connection in, unless all are to end.
 func (t *connTable) add(conn net.Conn) bool {
-	from := network(remote(conn))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.stopping || len(t.open) >= t.max || t.networks[from] >= t.perNetwork {
-		return false
+	if !t.stopping {
+		t.open[conn] = struct{}{}
 	}
-	t.open[conn] = from
-	t.networks[from]++
-	return true
+	return !t.stopping
 }
 
-// remove closes a connection and forgets it.
 func (t *connTable) remove(conn net.Conn) {
-	conn.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	from := t.open[conn]
 	delete(t.open, conn)
-	if t.networks[from]--; t.networks[from] <= 0 {
-		delete(t.networks, from)
-	}
 }
 
 // await sets the time by which the next query must be read, and reports whether there may be one.

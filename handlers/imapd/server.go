@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 
+	"github.com/mailstead/mailstead/handlers/crowd"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -38,11 +38,11 @@ type Server struct {
 	Grace          time.Duration // for commands that run when the server stops
 
 	packers *packers
+	gather  sync.Once // of crowd
+	crowd   *crowd.Crowd
 
 	mu        sync.Mutex
-	total     int
 	packed    int // connections that are compressed
-	addresses map[netip.Prefix]int
 	mailboxes map[uint32]int
 }
 
@@ -52,7 +52,7 @@ func New(s *service.Service) *Server {
 		Service: s, Log: slog.Default(),
 		MaxConnections: 5000, MaxPerAddress: 200, MaxPerMailbox: 50, MaxCompressed: 1000,
 		LoginTime: time.Minute, IdleTime: 30 * time.Minute, Grace: 5 * time.Second,
-		packers: newPackers(), addresses: map[netip.Prefix]int{}, mailboxes: map[uint32]int{},
+		packers: newPackers(), mailboxes: map[uint32]int{},
 	}
 }
 
@@ -70,6 +70,10 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error 
 	if s.TLS == nil && implicit {
 		return errors.New("serve IMAP over TLS: no certificate")
 	}
+	s.gather.Do(func() {
+		s.crowd = crowd.New("imap", crowd.Bounds{All: s.MaxConnections, PerAddress: s.MaxPerAddress, Loopback: true}, s.Log)
+	})
+	defer s.crowd.Close()
 	r := &run{Server: s, implicit: implicit, peers: map[*peer]struct{}{}, parser: newHandover(ln.Addr())}
 	library := imapserver.New(&imapserver.Options{
 		NewSession: s.newSession, Caps: caps, InsecureAuth: true, Logger: libraryLog{s.Log},
@@ -99,9 +103,9 @@ type run struct {
 // A peer is one client from its first byte to its last.
 type peer struct {
 	net.Conn
-	network netip.Prefix
-	wire    *wire // once the parser has it
-	once    sync.Once
+	place *crowd.Place
+	wire  *wire // once the parser has it
+	once  sync.Once
 }
 
 func (r *run) accept(ctx context.Context, ln net.Listener) error {
@@ -120,48 +124,58 @@ func (r *run) accept(ctx context.Context, ln net.Listener) error {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		p := &peer{Conn: conn, network: networkOf(conn.RemoteAddr())}
-		if !r.admit(p) {
-			refuse(conn)
-			continue
+		if p := r.admit(conn); p == nil {
+			dismiss(conn, "[LIMIT] Too many connections")
+		} else {
+			r.wg.Add(1) // until leave
+			go r.welcome(ctx, p)
 		}
-		r.wg.Add(1) // until leave
-		go r.welcome(ctx, p)
 	}
 }
 
-// refuse cannot wait: the line fits into the buffer of a new socket.
-func refuse(conn net.Conn) {
-	conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	_, _ = conn.Write([]byte("* BYE [LIMIT] Too many connections\r\n")) // it has no claim to an answer
+// dismiss cannot wait: the line fits into the buffer of a socket that has sent little.
+func dismiss(conn net.Conn, why string) {
+	conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write([]byte("* BYE " + why + "\r\n")) // it has no claim to an answer
 	conn.Close()
 }
 
-// admit counts a connection in, if the limits allow it.
-func (r *run) admit(p *peer) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.total >= r.MaxConnections || r.addresses[p.network] >= r.MaxPerAddress {
-		return false
-	}
-	r.total++
-	r.addresses[p.network]++
-	r.peersMu.Lock()
+// admit gives a connection its place, if there is room; nil if there is none.
+func (r *run) admit(conn net.Conn) *peer {
+	p := &peer{Conn: conn}
+	r.peersMu.Lock() // until the place is there, which others may want at once
 	defer r.peersMu.Unlock()
+	p.place = r.crowd.Enter(conn.RemoteAddr(), func() { r.sendAway(p) })
+	if p.place == nil {
+		return nil
+	}
 	r.peers[p] = struct{}{}
-	return true
+	return p
+}
+
+// crowded is said to those who make room for others.
+const crowded = "[UNAVAILABLE] Others wait for your place; come again later"
+
+// sendAway ends a connection that has not logged in.
+func (r *run) sendAway(p *peer) {
+	r.peersMu.Lock()
+	w := p.wire
+	r.peersMu.Unlock()
+	switch {
+	case w != nil:
+		w.stop(crowded)
+	case r.implicit:
+		p.Close()
+	default:
+		dismiss(p.Conn, crowded)
+	}
 }
 
 // leave counts a connection out, once.
 func (r *run) leave(p *peer) {
 	p.once.Do(func() {
 		p.Close()
-		r.mu.Lock()
-		r.total--
-		if r.addresses[p.network]--; r.addresses[p.network] == 0 {
-			delete(r.addresses, p.network)
-		}
-		r.mu.Unlock()
+		p.place.Leave()
 		r.peersMu.Lock()
 		delete(r.peers, p)
 		r.peersMu.Unlock()
@@ -186,6 +200,7 @@ func (r *run) welcome(ctx context.Context, p *peer) {
 		return
 	}
 	w := newWire(conn, greeted, until, r.IdleTime, func() { r.leave(p) })
+	w.place = p.place
 	if !r.attach(p, w) || !r.parser.give(w) {
 		w.Close()
 	}
@@ -255,21 +270,6 @@ func (s *Server) endCompress() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.packed--
-}
-
-// networkOf is what the limit for one address counts by.
-func networkOf(addr net.Addr) netip.Prefix {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	bits := 32
-	if ip.Is6() {
-		bits = 64
-	}
-	p, _ := ip.Prefix(bits)
-	return p
 }
 
 // addressOf is the client's IP address as log-ins are throttled by.

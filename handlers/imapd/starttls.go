@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"time"
 )
@@ -36,6 +37,9 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 	in := bufio.NewReaderSize(conn, 1024)
 	for range maxPlainCommands {
 		line, err := in.ReadSlice('\n')
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			dismiss(conn, tooLong)
+		}
 		if err != nil {
 			return nil, err
 		}

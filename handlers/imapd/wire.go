@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
 const (
@@ -26,6 +28,9 @@ const (
 // continuation is what go-imap writes when it accepts a literal.
 const continuation = "+ Ready for literal data\r\n"
 
+// tooLong is said to a client that has not said enough in its time.
+const tooLong = "Nothing came for too long"
+
 // errBye ends a connection whose client has been told why.
 var errBye = errors.New("connection ended by the server")
 
@@ -39,6 +44,7 @@ var errBye = errors.New("connection ended by the server")
 type wire struct {
 	net.Conn // TLS is undone
 	in       *bufio.Reader
+	place    *crowd.Place
 	ctx      context.Context
 	cancel   context.CancelFunc
 
@@ -229,7 +235,7 @@ func (w *wire) ended(err error) error {
 	case errors.Is(err, errTooLong):
 		return w.bye(err.Error())
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return w.bye("Nothing came for too long")
+		return w.bye(tooLong)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return io.EOF
 	}

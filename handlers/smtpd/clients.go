@@ -12,53 +12,25 @@ const (
 	sweepAt       = 8192 // clients known before old ones are looked for
 )
 
-// clients counts what every address and network does. Loopback is not bounded but by the sum of all: a proxy, a test or
-// a mail program on this host stands for many.
+// clients counts what every address and network does. Loopback is not bounded: a proxy, a test or a mail program on this
+// host stands for many.
 type clients struct {
 	limits Limits
 	now    func() time.Time
 
 	mu    sync.Mutex
-	total int
 	swept time.Time
 	by    map[netip.Prefix]*client
 }
 
 // client is one address or network.
 type client struct {
-	conns                        int
 	since                        time.Time // the window that the counts are of
 	messages, recipients, errors int
 }
 
 func newClients(l Limits, now func() time.Time) *clients {
 	return &clients{limits: l, now: now, by: map[netip.Prefix]*client{}}
-}
-
-// enter counts a connection in; leave must be called when it ends. ok is false when there are too many.
-func (c *clients) enter(ip netip.Addr) (leave func(), ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.total >= c.limits.Conns {
-		return nil, false
-	}
-	c.sweep()
-	address, network := c.find(ip)
-	if address.conns >= c.limits.ConnsPerAddress || network.conns >= c.limits.ConnsPerNetwork {
-		if !ip.IsLoopback() {
-			return nil, false
-		}
-	}
-	c.total++
-	address.conns++
-	network.conns++
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.total--
-		address.conns--
-		network.conns--
-	}, true
 }
 
 // An act is something that is counted within a window.
@@ -74,6 +46,7 @@ const (
 func (c *clients) may(ip netip.Addr, a act) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sweep()
 	address, network := c.find(ip)
 	var one, all int
 	var most int
@@ -119,7 +92,7 @@ func (c *clients) get(ip netip.Addr, bits int) *client {
 	return k
 }
 
-// sweep forgets who is not connected and has done nothing in this window.
+// sweep forgets who has done nothing in this window.
 func (c *clients) sweep() {
 	now := c.now()
 	if len(c.by) < sweepAt || now.Sub(c.swept) < time.Second {
@@ -127,7 +100,7 @@ func (c *clients) sweep() {
 	}
 	c.swept = now
 	for key, k := range c.by {
-		if k.conns == 0 && now.Sub(k.since) >= window {
+		if now.Sub(k.since) >= window {
 			delete(c.by, key)
 		}
 	}

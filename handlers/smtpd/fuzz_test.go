@@ -74,7 +74,9 @@ func newStage(f *testing.F) *stage {
 func (st *stage) play(t *testing.T, m Mode, s *script) string {
 	r := st.server.start(t.Context(), m)
 	defer r.cancel()
-	r.serve(newWire(s, &r.limits, r.host, library{r.log}), netip.MustParseAddr("192.0.2.1"))
+	w := newWire(s, &r.limits, r.host, library{r.log})
+	w.take(r.crowd.Enter(s.RemoteAddr(), w.cut))
+	r.serve(w, netip.MustParseAddr("192.0.2.1"))
 	r.taking.Wait()
 	if st.log.Len() > 0 {
 		t.Fatal(st.log.String())

@@ -47,6 +47,7 @@ func (s loginSession) logIn(email, password string) error {
 	if err == nil {
 		s.user = &u
 		s.wire.progress()
+		s.wire.settle()
 		return nil
 	}
 	e := loginAnswer(err)

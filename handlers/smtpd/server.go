@@ -17,6 +17,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"github.com/mailstead/mailstead/handlers/crowd"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -29,6 +30,9 @@ const (
 	Submission              // mail of our users, STARTTLS
 	Submissions             // the same, TLS from the first byte
 )
+
+// String names the service as port lists do.
+func (m Mode) String() string { return [...]string{"smtp", "submission", "submissions"}[m] }
 
 // Server takes mail. Its fields are set before Run, which may be called for several listeners at once.
 type Server struct {
@@ -51,6 +55,7 @@ type run struct {
 	mode    Mode
 	host    string
 	clients *clients
+	crowd   *crowd.Crowd
 
 	ctx    context.Context // of what the service is asked
 	cancel context.CancelFunc
@@ -71,6 +76,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 	}
 	r := s.start(ctx, mode)
 	defer r.cancel()
+	defer r.crowd.Close()
 	unhook := context.AfterFunc(ctx, func() { ln.Close() })
 	defer unhook()
 	var conns sync.WaitGroup
@@ -98,6 +104,9 @@ func (s *Server) start(ctx context.Context, mode Mode) *run {
 	if r.host == "" {
 		r.host = "localhost"
 	}
+	r.crowd = crowd.New(mode.String(), crowd.Bounds{
+		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork,
+	}, r.log)
 	// A message that is being received may be taken after ctx has ended.
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return r
@@ -125,12 +134,11 @@ func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup
 	}
 }
 
-// admit serves a connection unless its client has too many.
+// admit serves a connection if there is room for it.
 func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
-	ip := addressOf(c)
-	leave, ok := r.clients.enter(ip)
-	if !ok {
-		r.log.Info("smtp: too many connections", "ip", ip)
+	w := newWire(c, &r.limits, r.host, library{r.log})
+	place := r.crowd.Enter(c.RemoteAddr(), func() { w.stop(errCrowded) })
+	if place == nil {
 		if r.mode != Submissions {
 			_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // an empty socket takes a line at once
 			fmt.Fprintf(c, "421 4.7.0 %s Too many connections; come again later\r\n", r.host)
@@ -138,16 +146,16 @@ func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 		c.Close()
 		return
 	}
-	w := newWire(c, &r.limits, r.host, library{r.log})
+	w.take(place)
 	if !r.watch(w) {
-		leave()
+		place.Leave()
 		c.Close()
 		return
 	}
 	conns.Go(func() {
-		defer leave()
+		defer place.Leave()
 		defer r.forget(w)
-		r.serve(w, ip)
+		r.serve(w, addressOf(c))
 	})
 }
 
@@ -234,7 +242,7 @@ func (r *run) stop() {
 	defer r.mu.Unlock()
 	r.stopping = true
 	for w := range r.wires {
-		w.stop()
+		w.stop(errStopping)
 	}
 }
 

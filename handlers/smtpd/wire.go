@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+
+	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
 // A wire stands between a connection and go-smtp, and hands it one command at a time. So it knows at every byte whether
@@ -37,6 +39,7 @@ type wire struct {
 	limits   *Limits
 	host     string
 	log      smtp.Logger
+	place    *crowd.Place
 	canTLS   bool // STARTTLS may be given
 	started  time.Time
 
@@ -45,6 +48,7 @@ type wire struct {
 	chunk   int64  // bytes of a BDAT chunk still to come
 	verb    string // of the newest command
 	esmtp   bool   // the newest greeting was EHLO
+	settled bool   // the connection keeps its place
 	wantTLS bool   // STARTTLS was answered; what follows is the handshake
 	tls     string // version and cipher, "" without
 
@@ -61,8 +65,8 @@ type wire struct {
 	pace pace
 
 	mu       sync.Mutex
-	stopping bool
-	busy     bool // within a message, which a stop lets end
+	stopping *farewell // why the connection is to end
+	busy     bool      // within a message, which a stop lets end
 }
 
 // pace measures how fast a message comes.
@@ -79,6 +83,7 @@ func (f *farewell) Error() string { return f.enhanced + " " + f.text }
 var (
 	errTooSlow  = &farewell{"4.4.2", "You took too long"}
 	errStopping = &farewell{"4.3.2", "This server is stopping"}
+	errCrowded  = &farewell{"4.3.2", "Others wait for your place; come again later"}
 	errTooMany  = &farewell{"4.7.0", "Too many commands that lead to nothing"}
 	errLine     = &farewell{"4.5.2", "The line is too long"}
 	errChunk    = &farewell{"4.5.2", "Where the chunk ends cannot be told"}
@@ -94,9 +99,19 @@ const (
 )
 
 func newWire(c net.Conn, l *Limits, host string, log smtp.Logger) *wire {
-	w := &wire{Conn: c, raw: c, limits: l, host: host, log: log, started: time.Now()}
+	return &wire{Conn: c, raw: c, limits: l, host: host, log: log, started: time.Now()}
+}
+
+// take gives the wire its place among the connections, and room for what comes.
+func (w *wire) take(p *crowd.Place) {
+	w.place = p
 	w.in = bufio.NewReaderSize(reads{w}, inBuffer)
-	return w
+}
+
+// settle says that the connection keeps its place whatever happens.
+func (w *wire) settle() {
+	w.settled = true
+	w.place.Work()
 }
 
 // Read gives go-smtp the next of what it waits for.
@@ -257,10 +272,10 @@ func (w *wire) Close() error {
 }
 
 // stop ends the connection as soon as it is not within a message.
-func (w *wire) stop() {
+func (w *wire) stop(why *farewell) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stopping = true
+	w.stopping = why
 	if !w.busy {
 		_ = w.raw.SetReadDeadline(time.Unix(1, 0))
 	}
@@ -305,6 +320,7 @@ func (r reads) Read(p []byte) (int, error) {
 		return 0, w.fail(err)
 	}
 	n, err := w.Conn.Read(p)
+	w.place.Work()
 	if w.busy {
 		w.pace.got += int64(n)
 	}
@@ -326,9 +342,12 @@ func (w *wire) arm() error {
 		if paced.Before(until) {
 			until = paced
 		}
-	case w.stopping:
-		return errStopping
+	case w.stopping != nil:
+		return w.stopping
 	default:
+		if !w.settled {
+			w.place.Wait()
+		}
 		if end := w.started.Add(w.limits.Session); end.Before(until) {
 			until = end
 		}
@@ -340,8 +359,8 @@ func (w *wire) readError(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded) && w.stopping && !w.busy:
-		return errStopping
+	case errors.Is(err, os.ErrDeadlineExceeded) && w.stopping != nil && !w.busy:
+		return w.stopping
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errTooSlow
 	case w.busy:
@@ -364,7 +383,7 @@ func (w *wire) endBody() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy = false
-	if w.stopping {
+	if w.stopping != nil {
 		_ = w.raw.SetReadDeadline(time.Unix(1, 0))
 	}
 }
@@ -424,6 +443,7 @@ func (w *wire) flush() error {
 	_, err := w.Conn.Write(w.out)
 	w.out = w.out[:0]
 	if err != nil {
+		w.cut() // there is no use in trying to say goodbye
 		return w.fail(fmt.Errorf("answer %s: %w", w.RemoteAddr(), err))
 	}
 	return nil

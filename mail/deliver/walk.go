@@ -71,8 +71,9 @@ func (w *walk) address(ctx context.Context, h hop, ip netip.Addr) bool {
 // for a fresh one.
 func (w *walk) reuse(ctx context.Context, s *session) (done, stale bool) {
 	r, f := s.transact(w.env, w.message)
-	w.client.release(s)
-	if f != nil && s.broken && f.stage <= stageMail && ctx.Err() == nil {
+	broken := s.broken
+	w.client.release(s) // from now on it may be somebody else's
+	if f != nil && broken && f.stage <= stageMail && ctx.Err() == nil {
 		return false, true
 	}
 	return w.settle(ctx, s, r, f), false
