@@ -18,7 +18,11 @@ interface Options {
   only?: (change: Change) => boolean
   /** Reads nothing while false. */
   when?: boolean
+  /** The least milliseconds between two reads because of changes. */
+  pause?: number
 }
+
+const usualPause = 2000 // a busy account changes all the time, and requests are limited
 
 const kindsOf: Partial<Record<Operation, Kind[]>> = {
   get_account: ['account', 'domain', 'mailbox', 'user', 'webhook'],
@@ -55,7 +59,7 @@ export function useQuery<O extends Operation>(operation: O, input: Input<O>, opt
 }
 
 /** Reads by a function of one's own. The key says what is read: with another one it is read anew. */
-export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, when = true }: Options = {}): Query<T> {
+export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, when = true, pause }: Options = {}): Query<T> {
   const [state, setState] = useState<{ key: string; data?: T; error?: ApiError; loading: boolean }>({ key: '', loading: true })
   const latest = useRef({ key, read, only, turn: 0 })
   latest.current = { key, read, only, turn: latest.current.turn }
@@ -77,15 +81,15 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
     void reload()
     return () => { latest.current.turn++ }
   }, [key, when])
-  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, reload, when)
+  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, reload, when, pause)
 
   if (state.key === key) return { data: state.data, error: state.error, loading: state.loading, reload }
   const before = answers.get(key) as T | undefined
   return { data: before, error: undefined, loading: when && before === undefined, reload }
 }
 
-/** Calls reload soon after changes of the kinds, at most once in half a second. */
-function useFresh(kinds: Kind[] | undefined, only: (change: Change) => boolean, reload: () => void, when: boolean) {
+/** Calls reload at once after a change of the kinds, and then at most once in a pause. */
+function useFresh(kinds: Kind[] | undefined, only: (change: Change) => boolean, reload: () => void, when: boolean, pause = usualPause) {
   const names = kinds?.join() ?? ''
   useEffect(() => {
     if (!when || names === '') return
@@ -98,7 +102,7 @@ function useFresh(kinds: Kind[] | undefined, only: (change: Change) => boolean, 
         timer = undefined
         last = Date.now()
         reload()
-      }, Math.max(0, last + 500 - Date.now()))
+      }, Math.max(0, last + pause - Date.now()))
     })
     return () => {
       stop()
@@ -202,7 +206,7 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
     void actions.reload()
     return () => { latest.current.turn++ }
   }, [key, when])
-  useFresh(options.kinds ?? kindsOf[operation], options.only ?? (() => true), actions.reload, when)
+  useFresh(options.kinds ?? kindsOf[operation], options.only ?? (() => true), actions.reload, when, options.pause)
 
   const before = mine ? undefined : (answers.get(key) as T[] | undefined)
   return {
