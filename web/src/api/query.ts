@@ -47,9 +47,21 @@ function remember(key: string, answer: unknown) {
   if (answers.size > kept) answers.delete(answers.keys().next().value!)
 }
 
+const begun = new Map<string, { at: number; answer: Promise<unknown> }>()
+const together = 100 // milliseconds within which parts of a page that read the same share one request
+
+function shared<T>(key: string, read: () => Promise<T>): Promise<T> {
+  const other = begun.get(key)
+  if (other && Date.now() - other.at < together) return other.answer as Promise<T>
+  const answer = read().finally(() => { if (begun.get(key)?.answer === answer) begun.delete(key) })
+  begun.set(key, { at: Date.now(), answer })
+  return answer
+}
+
 /** Forgets all answers, when somebody signs in or out. */
 export function forget() {
   answers.clear()
+  begun.clear()
 }
 
 /** Reads by one operation, again when what it is about changed. */
@@ -68,7 +80,7 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
     const turn = ++latest.current.turn
     const { key, read } = latest.current
     try {
-      const data = await read()
+      const data = await shared(key, read)
       remember(key, data)
       if (turn === latest.current.turn) setState({ key, data, loading: false })
     } catch (error) {
