@@ -58,6 +58,9 @@ function shared<T>(key: string, read: () => Promise<T>): Promise<T> {
   return answer
 }
 
+// What was begun before a change may not know of it.
+onChange(() => begun.clear())
+
 /** Forgets all answers, when somebody signs in or out. */
 export function forget() {
   answers.clear()
@@ -76,7 +79,7 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
   const latest = useRef({ key, read, only, turn: 0 })
   latest.current = { key, read, only, turn: latest.current.turn }
 
-  const reload = useMemo(() => async () => {
+  const look = useMemo(() => async () => {
     const turn = ++latest.current.turn
     const { key, read } = latest.current
     try {
@@ -87,13 +90,17 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
       if (turn === latest.current.turn) setState((s) => ({ key, data: s.key === key ? s.data : undefined, error: error as ApiError, loading: false }))
     }
   }, [])
+  const reload = useMemo(() => () => {
+    begun.delete(latest.current.key) // it is called after something was done, which an earlier request may not know of
+    return look()
+  }, [])
 
   useEffect(() => {
     if (!when) return
-    void reload()
+    void look()
     return () => { latest.current.turn++ }
   }, [key, when])
-  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, reload, when, pause)
+  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, look, when, pause)
 
   if (state.key === key) return { data: state.data, error: state.error, loading: state.loading, reload }
   const before = answers.get(key) as T | undefined
@@ -103,12 +110,14 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
 /** Calls reload at once after a change of the kinds, and then at most once in a pause. */
 function useFresh(kinds: Kind[] | undefined, only: (change: Change) => boolean, reload: () => void, when: boolean, pause = usualPause) {
   const names = kinds?.join() ?? ''
+  const narrow = useRef(only)
+  narrow.current = only
   useEffect(() => {
     if (!when || names === '') return
     let timer: ReturnType<typeof setTimeout> | undefined
     let last = 0
     const stop = onChange((changes) => {
-      const concerned = changes === 'all' || changes.some((c) => kinds!.includes(c.kind) && only(c))
+      const concerned = changes === 'all' || changes.some((c) => kinds!.includes(c.kind) && narrow.current(c))
       if (!concerned || timer) return
       timer = setTimeout(() => {
         timer = undefined
@@ -164,7 +173,7 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
     async function reload() {
       const turn = ++latest.current.turn
       const { key, state: before } = latest.current
-      const loaded = before.key === key ? before : undefined
+      const shown = before.key === key ? before.pages : 1
       try {
         const items: T[] = []
         let cursor: string | null = null
@@ -174,13 +183,16 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
           items.push(...page.data)
           cursor = page.pagination.cursor
           pages++
-        } while (cursor !== null && pages < Math.min(loaded?.pages ?? 1, freshPages))
+        } while (cursor !== null && pages < Math.min(shown, freshPages))
         if (turn !== latest.current.turn) return
         remember(key, items)
-        const below = loaded && loaded.pages > pages && cursor !== null ? loaded.items : []
-        const seen = new Set(items.map(idOf))
-        const kept = below.slice(items.length).filter((item) => !seen.has(idOf(item)))
-        setState({ key, items: [...items, ...kept], pages: Math.max(pages, kept.length > 0 ? loaded!.pages : 0), cursor: kept.length > 0 ? loaded!.cursor : cursor, loading: false })
+        setState((s) => { // more may have been read meanwhile
+          const below = s.key === key && s.pages > pages && cursor !== null ? s.items.slice(items.length) : []
+          const seen = new Set(items.map(idOf))
+          const kept = below.filter((item) => !seen.has(idOf(item)))
+          if (kept.length === 0) return { key, items, pages, cursor, loading: false }
+          return { key, items: [...items, ...kept], pages: s.pages, cursor: s.cursor, loading: false }
+        })
       } catch (error) {
         if (turn === latest.current.turn) setState((s) => ({ ...(s.key === key ? s : { key, items: [], pages: 0, cursor: null }), error: error as ApiError, loading: false }))
       }

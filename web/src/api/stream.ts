@@ -17,6 +17,9 @@ export const live = signal(false)
 /** Set once the server runs another version than the page. */
 export const outdated = signal(false)
 
+/** How often the server refused the stream. */
+export const refused = signal(0)
+
 /** Calls the listener with what changed; 'all' after a gap, when anything may have. Returns how to stop. */
 export function onChange(listener: Listener): () => void {
   listeners.add(listener)
@@ -63,6 +66,7 @@ function open() {
     if (source?.readyState !== EventSource.CLOSED) return // the browser tries again by itself
     close()
     retry = setTimeout(open, 5000)
+    refused.value++
   }
 }
 
