@@ -153,6 +153,16 @@ interface Loaded<T> { key: string; items: T[]; pages: number; cursor: string | n
 
 const freshPages = 3 // so many pages are read again when something changed; rows below stay as they were read
 
+const mostKept = 500 // rows that nobody scrolled to but that new ones pushed down
+
+/** The rows of a list that lie below those that were read anew; none if the two do not meet. */
+function below<T>(items: T[], before: T[], idOf: (item: T) => string): T[] {
+  const seen = new Set(items.map(idOf))
+  const places = new Map(before.map((item, i) => [idOf(item), i]))
+  const last = items.findLast((item) => places.has(idOf(item)))
+  return last === undefined ? [] : before.slice(places.get(idOf(last))! + 1).filter((item) => !seen.has(idOf(item)))
+}
+
 /**
  * Reads a long list page by page. When its kind changed the first pages are read again: new rows appear, changed ones
  * change, and those that are gone go.
@@ -169,11 +179,13 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
   const actions = useMemo(() => {
     const read = (cursor: string | null) => call(operation, ...([{ ...JSON.parse(latest.current.key.slice(operation.length)), cursor: cursor ?? undefined }] as never)) as unknown as Promise<Page<T>>
 
-    /** Reads the first pages, and keeps what lies below them. */
+    /** Reads the first pages, and on until one that was known comes; what lies below that is kept. */
     async function reload() {
       const turn = ++latest.current.turn
       const { key, state: before } = latest.current
-      const shown = before.key === key ? before.pages : 1
+      const known = new Set(before.key === key ? before.items.map(idOf) : [])
+      const shown = known.size > 0 ? before.pages : 1
+      const meets = (items: T[]) => known.size === 0 || items.some((item) => known.has(idOf(item)))
       try {
         const items: T[] = []
         let cursor: string | null = null
@@ -183,14 +195,12 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
           items.push(...page.data)
           cursor = page.pagination.cursor
           pages++
-        } while (cursor !== null && pages < Math.min(shown, freshPages))
+        } while (cursor !== null && pages < freshPages && (pages < shown || !meets(items)))
         if (turn !== latest.current.turn) return
         remember(key, items)
         setState((s) => { // more may have been read meanwhile
-          const below = s.key === key && s.pages > pages && cursor !== null ? s.items.slice(items.length) : []
-          const seen = new Set(items.map(idOf))
-          const kept = below.filter((item) => !seen.has(idOf(item)))
-          if (kept.length === 0) return { key, items, pages, cursor, loading: false }
+          const kept = s.key === key && cursor !== null ? below(items, s.items, idOf) : []
+          if (kept.length === 0 || (s.pages <= pages && kept.length > mostKept)) return { key, items, pages, cursor, loading: false }
           return { key, items: [...items, ...kept], pages: s.pages, cursor: s.cursor, loading: false }
         })
       } catch (error) {
