@@ -2,7 +2,7 @@
 import { effect, signal } from '@preact/signals'
 import { forget } from './query'
 import { ApiError, request, session, type Session } from './client'
-import { hush, listen, refused } from './stream'
+import { hush, listen, onChange, refused } from './stream'
 
 function enter(s: unknown): Session {
   session.value = s as Session
@@ -15,6 +15,12 @@ effect(() => {
   if (session.value !== null) return
   hush()
   forget()
+})
+
+// Roles and names change, and people are removed.
+onChange((changes) => {
+  const me = session.value?.user.id
+  if (me && (changes === 'all' || changes.some((c) => c.kind === 'user' && c.id === me))) renew().catch(() => { /* as it was */ })
 })
 
 // The stream is refused when the session is over, and at times for other reasons.
