@@ -3,7 +3,8 @@ import { useRef, useState } from 'preact/hooks'
 import { call, can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go } from '../../router'
-import { ask, Badge, Bar, Button, bytes, Card, Copyable, count, Dialog, Facts, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told } from '../../ui'
+import { ask, Badge, Bar, Button, bytes, Card, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told } from '../../ui'
+import { UniversalNotice } from '../inbox/head'
 import { fromMiB, StatusBadge, toMiB, type MailboxOut } from './words'
 
 export function Mailbox({ id }: { id: string }) {
@@ -17,6 +18,7 @@ export function Mailbox({ id }: { id: string }) {
         {(u) => (
           <>
             {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Its mail cannot be fetched.' : 'It does not work.'}>{u.error}</Notice>}
+            {u.type === 'external' && <UniversalNotice />}
             {u.status === 'pending' && <Notice>It waits for its domain. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
             {u.status === 'suspended' && <Notice tone="warn">It is suspended: nobody can log in or send. Mail still arrives.</Notice>}
             <div class="grid-2">
@@ -142,6 +144,7 @@ function Password({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
   const submit = async () => {
     const password = text || generated()
     await call('update_email_user', { user_id: u.id, password })
+    if (external) call('refresh_email_user_inbox', { user_id: u.id }).catch(failed)
     if (text) {
       told(external ? 'The password is changed. Its mail is fetched again.' : 'The password is changed.')
       onClose()
