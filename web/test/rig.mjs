@@ -166,12 +166,16 @@ export async function shot(p, name) {
 
 let axe
 
-/** Fails on what axe finds serious, and on a page that scrolls sideways. The frame of a message runs no scripts: it is left out. */
-export async function sound(p, where = p.url()) {
+/**
+ * Fails on what axe finds serious, by all of its rules or those that are named, and on a page that scrolls sideways. The
+ * frame of a message runs no scripts: it is left out.
+ */
+export async function sound(p, where = p.url(), rules) {
   axe ??= await readFile(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8')
-  await p.evaluate(axe)
-  const found = await p.evaluate(async () => (await globalThis.axe.run(document, { iframes: false, resultTypes: ['violations'] })).violations
-    .filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(' ')}`))
+  await p.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
+  await p.evaluate(`globalThis.axe || (() => {${axe}})()`)
+  const found = await p.evaluate(async (rules) => (await globalThis.axe.run(document, { iframes: false, resultTypes: ['violations'], runOnly: rules })).violations
+    .filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' ')}`), rules)
   assert.deepEqual(found, [], where)
   assert.ok(await p.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth), 'it scrolls sideways: ' + where)
 }
