@@ -5,8 +5,18 @@ import { hush, listen } from './stream'
 
 function enter(s: unknown): Session {
   session.value = s as Session
-  listen()
+  listen(check)
   return session.value
+}
+
+/** Leaves if the session has ended, elsewhere or by its age. */
+async function check() {
+  try {
+    const here = (await request('GET', '/session/here')) as { session: Session | null }
+    if (!here.session) leave()
+  } catch {
+    // the server cannot be reached, which does not end the session
+  }
 }
 
 /** Finds out who is signed in. */

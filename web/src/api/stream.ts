@@ -31,6 +31,7 @@ let retry: ReturnType<typeof setTimeout> | undefined
 const unseen = 30_000
 let hidden: ReturnType<typeof setTimeout> | undefined
 let wanted = false
+let refused = () => {}
 
 document.addEventListener('visibilitychange', () => {
   clearTimeout(hidden)
@@ -38,9 +39,10 @@ document.addEventListener('visibilitychange', () => {
   else if (wanted) open()
 })
 
-/** Opens the stream, if it is not open, and keeps it open while the page is seen. */
-export function listen() {
+/** Opens the stream, if it is not open, and keeps it open while the page is seen. Calls whenRefused if the server gives none. */
+export function listen(whenRefused: () => void) {
   wanted = true
+  refused = whenRefused
   open()
 }
 
@@ -63,6 +65,7 @@ function open() {
     if (source?.readyState !== EventSource.CLOSED) return // the browser tries again by itself
     close()
     retry = setTimeout(open, 5000)
+    refused()
   }
 }
 
