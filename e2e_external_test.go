@@ -5,240 +5,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
-
-// A dovecot is somebody else's IMAP server, on a port of its own, whose mailboxes are maildirs that tests write.
-type dovecot struct {
-	t    *testing.T
-	path string
-	dir  string
-	port int
-	cmd  *exec.Cmd
-	made int
-}
-
-const dovecotConfig = `base_dir = %[1]s/run
-state_dir = %[1]s/state
-log_path = %[1]s/log
-protocols = imap
-listen = 127.0.0.1
-ssl = no
-disable_plaintext_auth = no
-mail_location = maildir:%[1]s/mail/%%n
-mail_max_userip_connections = 50
-first_valid_uid = 1
-passdb {
-  driver = passwd-file
-  args = scheme=PLAIN %[1]s/users
-}
-userdb {
-  driver = static
-  args = uid=%[3]d gid=%[4]d home=%[1]s/home/%%n
-}
-service imap-login {
-  inet_listener imap {
-    port = %[2]d
-  }
-  inet_listener imaps {
-    port = 0
-  }
-}
-service imap {
-  process_limit = 300
-}
-service anvil {
-  unix_listener anvil-auth-penalty {
-    mode = 0
-  }
-}
-`
-
-// newDovecot starts a server with the users, whose password is "secret".
-func newDovecot(t *testing.T, users []string) *dovecot {
-	t.Helper()
-	d := &dovecot{t: t, path: peer(t, "dovecot")}
-	var err error
-	if d.dir, err = os.MkdirTemp("", "mailstead-dovecot"); err != nil {
-		t.Fatal(err)
-	}
-	uid, gid, own := os.Getuid(), os.Getgid(), ""
-	if uid == 0 {
-		uid, gid = 65534, 65534 // dovecot reads no mail as root
-	} else {
-		own = fmt.Sprintf("default_internal_user = %d\ndefault_login_user = %[1]d\nservice anvil {\n  chroot =\n}\nservice imap-login {\n  chroot =\n}\n", uid)
-	}
-	var logins bytes.Buffer
-	for _, u := range users {
-		fmt.Fprintf(&logins, "%s:secret\n", u)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.port = ln.Addr().(*net.TCPAddr).Port
-	ln.Close()
-	d.write("users", logins.String())
-	d.write("dovecot.conf", fmt.Sprintf(dovecotConfig, d.dir, d.port, uid, gid)+own)
-	for _, dir := range []string{"run", "state", "mail", "home"} {
-		if err := os.Mkdir(filepath.Join(d.dir, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, dir := range []string{"", "mail", "home"} {
-		if err := os.Chmod(filepath.Join(d.dir, dir), 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		d.stop()
-		if t.Failed() {
-			text, _ := os.ReadFile(filepath.Join(d.dir, "log"))
-			t.Logf("dovecot's log:\n%s", text[max(0, len(text)-4000):])
-		}
-		os.RemoveAll(d.dir)
-	})
-	d.start()
-	return d
-}
-
-func (d *dovecot) write(name, text string) {
-	d.t.Helper()
-	if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o644); err != nil {
-		d.t.Fatal(err)
-	}
-}
-
-func (d *dovecot) start() {
-	d.t.Helper()
-	d.cmd = exec.Command(d.path, "-F", "-c", filepath.Join(d.dir, "dovecot.conf"))
-	if err := d.cmd.Start(); err != nil {
-		d.t.Fatal(err)
-	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(d.port))); err == nil {
-			c.Close()
-			return
-		}
-		if time.Now().After(deadline) {
-			text, _ := os.ReadFile(filepath.Join(d.dir, "log"))
-			d.t.Fatalf("dovecot does not listen: %s", text)
-		}
-	}
-}
-
-func (d *dovecot) stop() {
-	if d.cmd == nil {
-		return
-	}
-	_ = d.cmd.Process.Signal(syscall.SIGTERM)
-	_ = d.cmd.Wait()
-	d.cmd = nil
-}
-
-// box is a user's maildir; it is made if it is missing.
-func (d *dovecot) box(user string) string {
-	d.t.Helper()
-	dir := filepath.Join(d.dir, "mail", user)
-	for _, sub := range []string{"", "cur", "new", "tmp"} {
-		path := filepath.Join(dir, sub)
-		if err := os.MkdirAll(path, 0o777); err != nil {
-			d.t.Fatal(err)
-		}
-		if err := os.Chmod(path, 0o777); err != nil {
-			d.t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// put has a message arrive, as a delivery agent does. When is what orders messages.
-func (d *dovecot) put(user, subject string, when, size int) {
-	d.t.Helper()
-	d.made++
-	text := fmt.Sprintf("From: Someone <someone@far.test>\r\nTo: %s@away.test\r\nSubject: %s\r\nMessage-ID: <%s.%s@far.test>\r\nDate: Mon, 02 Nov 2026 10:00:00 +0000\r\n\r\n",
-		user, subject, strings.ReplaceAll(subject, " ", "."), user)
-	for len(text) < size {
-		text += "The quick brown fox jumps over the lazy dog, again and again.\r\n"
-	}
-	dir := d.box(user)
-	name := fmt.Sprintf("%d.%07d.test,S=%d,W=%d", 1_600_000_000+when, d.made, len(text), len(text))
-	tmp := filepath.Join(dir, "tmp", name)
-	if err := os.WriteFile(tmp, []byte(text), 0o666); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := os.Chmod(tmp, 0o666); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, "new", name)); err != nil {
-		d.t.Fatal(err)
-	}
-}
-
-// fill writes n messages, "message 0" being the oldest. Those after the first user's share their bytes with them.
-func (d *dovecot) fill(users []string, n int) {
-	d.t.Helper()
-	for k := range n {
-		d.put(users[0], fmt.Sprint("message ", k), k, 600+k%7*700)
-	}
-	from := filepath.Join(d.box(users[0]), "new")
-	entries, err := os.ReadDir(from)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	for _, u := range users[1:] {
-		to := filepath.Join(d.box(u), "new")
-		for _, e := range entries {
-			if err := os.Link(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
-				d.t.Fatal(err)
-			}
-		}
-	}
-}
-
-// file finds the file of a user's message and its name's flags.
-func (d *dovecot) file(user, subject string) (path, flags string) {
-	d.t.Helper()
-	for _, sub := range []string{"cur", "new"} {
-		dir := filepath.Join(d.box(user), sub)
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		for _, e := range slices.Backward(entries) {
-			path := filepath.Join(dir, e.Name())
-			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte("\r\nSubject: "+subject+"\r\n")) {
-				_, flags, _ := strings.Cut(e.Name(), ":2,")
-				return path, flags
-			}
-		}
-	}
-	return "", ""
-}
-
-// renumber gives every mailbox of the server another UIDVALIDITY.
-func (d *dovecot) renumber(users []string) {
-	d.t.Helper()
-	d.stop()
-	for _, u := range users {
-		for _, pattern := range []string{"dovecot*", "subscriptions"} {
-			files, _ := filepath.Glob(filepath.Join(d.dir, "mail", u, pattern))
-			for _, f := range files {
-				if err := os.Remove(f); err != nil {
-					d.t.Fatal(err)
-				}
-			}
-		}
-	}
-	d.start()
-}
 
 // An away is an instance with mailboxes that live on a dovecot.
 type away struct {
@@ -249,7 +22,7 @@ type away struct {
 }
 
 // newAway makes the users' mailboxes with n messages each, and has them fetched.
-func newAway(t *testing.T, count, n int) *away {
+func newAway(t *testing.T, count, n int, args ...string) *away {
 	t.Helper()
 	a := &away{ids: map[string]string{}}
 	for k := range count {
@@ -257,7 +30,7 @@ func newAway(t *testing.T, count, n int) *away {
 	}
 	a.remote = newDovecot(t, a.users)
 	a.remote.fill(a.users, n)
-	a.instance = newInstance(t, generousLimits, "--log-level", "debug")
+	a.instance = newInstance(t, generousLimits, append(args, "--log-level", "debug")...)
 	a.want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{"away.test"}, "external": true}, nil)
 	a.want(200, "POST", "/v1/account/universal-inbox", map[string]any{"enabled": true}, nil)
 	for _, u := range a.users {
@@ -266,13 +39,20 @@ func newAway(t *testing.T, count, n int) *away {
 	return a
 }
 
-func (a *away) add(user, password string) {
+func (a *away) add(user, password string) { a.addWith(user, password, 0) }
+
+// addWith adds a mailbox that sends through a server at the port; 0: it does not send.
+func (a *away) addWith(user, password string, smtp int) {
 	a.t.Helper()
 	var made struct{ ID string }
-	a.want(201, "POST", "/v1/email-users", map[string]any{
-		"email": user + "@away.test", "type": "external",
-		"imap": map[string]any{"host": "127.0.0.1", "port": a.remote.port, "security": "none", "username": user, "password": password},
-	}, &made)
+	server := func(port int) map[string]any {
+		return map[string]any{"host": "127.0.0.1", "port": port, "security": "none", "username": user, "password": password}
+	}
+	body := map[string]any{"email": user + "@away.test", "type": "external", "imap": server(a.remote.port)}
+	if smtp != 0 {
+		body["smtp"] = server(smtp)
+	}
+	a.want(201, "POST", "/v1/email-users", body, &made)
 	a.ids[user] = made.ID
 }
 
@@ -587,5 +367,49 @@ func TestExternalLogin(t *testing.T) {
 	a.want(200, "POST", "/v1/email-users/"+a.ids["late"]+"/inbox/refresh", nil, nil)
 	a.until("a refresh fetches all the same", func() bool { return a.find("late", "unseen") != nil })
 	a.want(400, "POST", "/v1/inbox/refresh", nil, nil)
+	a.check()
+}
+
+// TestExternalSentFolder: what goes out through a mailbox's own server is in the folder of sent mail on its IMAP server
+// afterwards, once and as read, and a report on what was refused comes to its INBOX.
+func TestExternalSentFolder(t *testing.T) {
+	refuse := "550 5.7.1 not wanted"
+	smtp := newSMTP(t, true, func(n int) string { return []string{"250 taken", "250 taken", refuse}[min(n, 3)-1] })
+	_, port, err := net.SplitHostPort(smtp.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAway(t, 1, 1, "--outbound", "direct")
+	a.remote.write("users", "user0:secret\nwriter:secret\n")
+	a.remote.box("writer")
+	a.addWith("writer", "secret", number)
+	send := func(subject string, to ...string) {
+		a.want(200, "POST", "/v1/email-users/"+a.ids["writer"]+"/inbox/send", map[string]any{"to": to, "subject": subject, "text": "hello"}, nil)
+	}
+	sent := func() (names []string) {
+		for _, sub := range []string{"cur", "new"} {
+			entries, _ := os.ReadDir(filepath.Join(a.remote.dir, "mail", "writer", ".Sent", sub))
+			for _, e := range entries {
+				names = append(names, e.Name())
+			}
+		}
+		return names
+	}
+	send("two recipients", "x@far.test", "y@far.test")
+	a.until("the copy is in Sent", func() bool { return len(sent()) == 1 })
+	send("refused", "z@far.test")
+	a.until("the report is in INBOX", func() bool {
+		return slices.ContainsFunc(a.newest("writer"), func(r remoteRow) bool { return strings.Contains(strings.ToLower(r.Subject), "undeliver") })
+	})
+	if names := sent(); len(names) != 1 || !strings.HasSuffix(names[0], ":2,S") {
+		t.Errorf("in Sent: %q", names)
+	}
+	if n := len(smtp.mails()); n != 3 {
+		t.Errorf("%d mails were sent", n)
+	}
 	a.check()
 }

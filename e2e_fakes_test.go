@@ -253,8 +253,8 @@ func (h *hook) of(kind, field string) map[string][]string {
 	return out
 }
 
-// A fakeSMTP is a strict mail server: a relay that mints ids, or somebody's MX. It wants one recipient in a transaction
-// if it is told so, CRLF everywhere, and keeps what it took.
+// A fakeSMTP is a strict mail server: a relay that mints ids, or somebody's MX. It takes any log-in, wants one recipient in
+// a transaction if it is told so, CRLF everywhere, and keeps what it took.
 type fakeSMTP struct {
 	t       *testing.T
 	addr    string
@@ -316,7 +316,13 @@ func (f *fakeSMTP) serve(c net.Conn) {
 		verb, rest, _ := strings.Cut(line, " ")
 		switch strings.ToUpper(verb) {
 		case "EHLO":
-			say("250-fake\r\n250-8BITMIME\r\n250-PIPELINING\r\n250 SMTPUTF8")
+			say("250-fake\r\n250-8BITMIME\r\n250-PIPELINING\r\n250-AUTH PLAIN\r\n250 SMTPUTF8")
+		case "AUTH":
+			say("334 ")
+			if _, err = r.ReadString('\n'); err != nil {
+				return
+			}
+			say("235 welcome")
 		case "MAIL":
 			m = tookMail{From: between(rest)}
 			say("250 ok")

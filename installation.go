@@ -75,13 +75,8 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	}
 	c.Nameservers = nameservers(c.Hostname)
 	withSecondaries(&c, &s.Zones)
-	for _, r := range s.Relay {
-		c.Relays = append(c.Relays, service.Relay{
-			Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
-			Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
-			NoDKIM:     r.DKIM != nil && !*r.DKIM,
-			ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL,
-		})
+	for i := range s.Relay {
+		c.Relays = append(c.Relays, s.Relay[i].service())
 	}
 	if c.PublicIPs, err = publicIPs(s); err != nil {
 		return c, nil, err

@@ -11,9 +11,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/service"
 )
 
 // settings is everything that can be set: each plain field is a flag, an environment variable and a key of the file,
@@ -296,13 +298,21 @@ func (r *relaySettings) check() error {
 	if r.Kind.text == "ses" && r.Region == "" {
 		return errors.New("kind ses needs its region, such as us-east-1")
 	}
-	if (r.IDPattern.text == "") != (r.IDTemplate == "") {
-		return errors.New("id_pattern and id_template go together")
+	if err := r.service().Check(); err != nil {
+		return err
 	}
 	if u, err := url.Parse(r.SNSURL); r.SNSURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 		return errors.New("sns_url must be https:// and a host")
 	}
 	return secretOf("password", &r.Password, r.PasswordFile)
+}
+
+func (r *relaySettings) service() service.Relay {
+	return service.Relay{
+		Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
+		Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
+		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL,
+	}
 }
 
 // secretOf reads a secret from its file, if it is given as one.

@@ -139,6 +139,24 @@ func QuoteText(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
+// EscapeText writes bytes as they stand in a character string of a zone file (RFC 1035 section 5.1), without the quotes
+// around it: what is not printable ASCII as \DDD.
+func EscapeText(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&b, `\%03d`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
 // UnquoteText joins the quoted character strings of a text in the notation of zone files (RFC 1035 section 5.1). A text
 // in any other form is returned as it is.
 func UnquoteText(s string) string { return unquote(s) }

@@ -14,8 +14,8 @@ type Provider interface {
 	// others are strangers'.
 	Records(ctx context.Context, at Place) ([]Record, error)
 	// Apply makes changes that Plan made from Records, and gives the records that it made or adopted, with their IDs. It
-	// may be cut short anywhere: read, planned and applied again, it comes to the same end. ErrByHand where there is
-	// something to change and only the owner can; a Conflict or Refused where it is one record that cannot be.
+	// may be cut short anywhere: read, planned and applied again, it comes to the same end. A Conflict or Refused says
+	// that it is one record that cannot be.
 	Apply(ctx context.Context, at Place, changes []Change) ([]Record, error)
 }
 
@@ -27,7 +27,6 @@ type Place struct {
 
 // Errors of providers.
 var (
-	ErrByHand       = errors.New("only the owner of the domain can change its records")
 	ErrCredential   = errors.New("the DNS provider does not take this token, or the token lacks a right")
 	ErrZoneNotFound = errors.New("the DNS provider has no zone for the domain that this token may change")
 )

@@ -242,6 +242,9 @@ func TestListInbox(t *testing.T) {
 		"?q=body+of+b":                              "[a3 b3 b2 a1]",
 		"?from=gina":                                "[b3 b2]",
 		"?from=FRED@far":                            "[Grüße a3 a1]",
+		"?from=@far.test&limit=2":                   "[Grüße a3]",
+		"?from=a3":                                  "[]",
+		"?from=%3C%3E":                              "[]",
 		"?from=fred&q=a3&is_read=false&date_from=2026-11-03&mailbox=ann@boxes.test": "[a3]",
 		"?limit=1000": "[Grüße a3 b3 b2 a1]",
 	}

@@ -33,6 +33,7 @@ func (s *Server) sessionRoutes() []sessionRoute {
 	return []sessionRoute{
 		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, open: true},
 		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
+		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.sessionHere)}, open: true},
 		{op: op{method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
 		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: everyone}, raw: s.stream, tokens: true},
 		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
@@ -198,6 +199,24 @@ func (s *Server) visitor(c *call) service.Visitor {
 func (s *Server) began(c *call, in *service.SignedIn) *service.Session {
 	s.setCookie(c, in.Cookie)
 	return &in.Session
+}
+
+// Here is who is signed in at the browser that asks; nobody is no error.
+type Here struct {
+	Session *service.Session `json:"session"`
+}
+
+func (s *Server) sessionHere(ctx context.Context, _ service.Actor) (*Here, error) {
+	c := callOf(ctx)
+	who, err := s.svc.AuthenticateSession(ctx, s.cookie(c.r), remoteAddr(c.r))
+	if e, ours := service.AsError(err); ours && e.Status == http.StatusUnauthorized {
+		return &Here{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	session, err := s.svc.GetSession(ctx, who)
+	return &Here{session}, err
 }
 
 // refused notes that somebody was not let in.

@@ -30,6 +30,7 @@ func TestSessionAnswers(t *testing.T) {
 	b := newSandbox(t, nil)
 	web := b.browser()
 	web.ask("POST", "/session", map[string]string{"email": "owner@example.test", "password": "correct horse"}).is(200).like(sessionShape)
+	web.ask("GET", "/session/here", nil).is(200).like("session" + "{" + sessionShape + "}")
 	web.ask("GET", "/session", nil).is(200).like(sessionShape)
 	web.ask("GET", "/session/list", nil).is(200).like(ownSessionsShape)
 	web.ask("PATCH", "/session/profile", map[string]string{"name": "Ann"}).is(200).like(sessionShape).has("user.name", "Ann")

@@ -92,7 +92,7 @@ type Queue struct {
 
 	kinds   map[string]*Kind
 	every   map[string]time.Duration
-	watches watches
+	watches Watchers[string]
 	round   round
 	wake    chan struct{} // holds a value when the dispatcher has something to look at
 	fatal   chan error    // the first error after which the store takes nothing more
@@ -110,11 +110,10 @@ const (
 func NewQueue(s *store.Store) *Queue {
 	q := &Queue{
 		Store: s, Log: slog.Default(), Rand: rand.Float64, Workers: defaultWorkers, Grace: defaultGrace,
-		kinds:   map[string]*Kind{},
-		every:   map[string]time.Duration{},
-		watches: watches{jobs: map[string]map[chan struct{}]struct{}{}},
-		wake:    make(chan struct{}, 1),
-		fatal:   make(chan error, 1),
+		kinds: map[string]*Kind{},
+		every: map[string]time.Duration{},
+		wake:  make(chan struct{}, 1),
+		fatal: make(chan error, 1),
 	}
 	q.Handle(Kind{Name: pruneKind, Work: q.prune, Max: 5})
 	q.Every(pruneKind, pruneInterval)
@@ -196,7 +195,7 @@ func (q *Queue) put(tx *store.Tx, j *store.Job) error {
 	j.UpdatedAt = tx.Now()
 	id, due, queued := j.ID, j.Due, j.State == store.JobQueued
 	tx.After(func() {
-		q.watches.changed(id)
+		q.watches.Changed(id)
 		if queued {
 			q.round.lower(due)
 			q.signal()

@@ -363,7 +363,7 @@ func TestWait(t *testing.T) {
 		if _, err := q.Wait(t.Context(), "job_none"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("wait for nothing: %v", err)
 		}
-		if n := len(q.watches.jobs); n != 0 {
+		if n := len(q.watches.by); n != 0 {
 			t.Errorf("%d watches are left", n)
 		}
 	})

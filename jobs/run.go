@@ -268,6 +268,18 @@ func (d *dispatcher) claim() error {
 	case err != nil:
 		d.round.giveBack(turns)
 		return fmt.Errorf("claim jobs: %w", err)
+	default:
+		d.expect(b)
 	}
 	return nil
+}
+
+// expect has the queue looked at when the first of the new claims is over, whether or not anything else happens until
+// then. A claim that follows one in its lane is over later, and is seen by that look.
+func (d *dispatcher) expect(b *batch) {
+	for _, t := range b.jobs {
+		if due := t.job.Due; d.next.IsZero() || due.Before(d.next) {
+			d.next = due
+		}
+	}
 }

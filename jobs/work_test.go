@@ -252,6 +252,24 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 	})
 }
 
+// TestLapseIsSeenInAQuietQueue: nothing happens but that work does not come to its end; its claim is over all the same.
+func TestLapseIsSeenInAQuietQueue(t *testing.T) {
+	in(t, func(t *testing.T, q *Queue) {
+		var runs atomic.Int32
+		q.Handle(Kind{Name: "k", Timeout: time.Minute, Visible: true, Work: func(context.Context, *store.Job) (Writes, error) {
+			if runs.Add(1) == 1 {
+				time.Sleep(10 * time.Minute) // deaf to its ctx
+			}
+			return nil, nil
+		}})
+		id := add(t, q, New{Kind: "k"}).ID // so that the first look finds nothing behind it
+		start(t, q)
+		time.Sleep(4 * time.Minute)
+		wantState(t, q, id, store.JobCompleted)
+		time.Sleep(10 * time.Minute)
+	})
+}
+
 func TestLateResultIsDropped(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
 		var committed notes[string]

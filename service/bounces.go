@@ -218,6 +218,9 @@ func (s *Service) report(tx *store.Tx, sub *store.Submission, letter *draft) err
 		s.giveUp(letter)
 		return err
 	}
+	if mb.External != nil { // whose UIDs are its server's to give
+		return s.copyOut(tx, mb, store.RemoteCopy{MessageID: letter.summary.MessageID, Blob: letter.blob}, 0)
+	}
 	_, err = s.file(tx, mb, letter, filing{folder: store.InboxID, received: tx.Now(), arrived: true})
 	return err
 }

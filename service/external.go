@@ -39,17 +39,58 @@ type externals struct {
 	steps  turns // a sync's comparison and a change by the API come one after the other
 	hosts  hosts
 	idle   idlers
-	acts   chan struct{} // one place for each change on a server
+	acts   *places // one for each change on a server
 }
 
-// actsAtOnce is how many changes by the API are made on servers at a time.
-const actsAtOnce = 16
+const (
+	actsAtOnce = 64 // changes by the API that are made on servers at a time
+	actsEach   = 8  // of one account
+)
+
+// places bounds how many work at a time, and how many of them for one account, so that none keeps the others waiting.
+type places struct {
+	each int
+	all  chan struct{}
+
+	mu sync.Mutex
+	by map[string]chan struct{} // by account
+}
+
+func newPlaces(most, each int) *places {
+	return &places{each: each, all: make(chan struct{}, most), by: map[string]chan struct{}{}}
+}
+
+// take waits for a place; done gives it back.
+func (p *places) take(ctx context.Context, account string) (done func(), err error) {
+	own := p.of(account)
+	select {
+	case own <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case p.all <- struct{}{}:
+	case <-ctx.Done():
+		<-own
+		return nil, ctx.Err()
+	}
+	return func() { <-p.all; <-own }, nil
+}
+
+func (p *places) of(account string) chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.by[account] == nil {
+		p.by[account] = make(chan struct{}, p.each)
+	}
+	return p.by[account]
+}
 
 func newExternals(s *Service) *externals {
 	return &externals{
 		client: &pull.Client{Dial: s.Guard.Dialer(s.Resolver), RootCAs: s.Config.RootCAs},
 		looks:  turns{held: map[string]chan struct{}{}}, steps: turns{held: map[string]chan struct{}{}},
-		hosts: hosts{down: map[string]outage{}}, idle: newIdlers(), acts: make(chan struct{}, actsAtOnce),
+		hosts: hosts{down: map[string]outage{}}, idle: newIdlers(), acts: newPlaces(actsAtOnce, actsEach),
 	}
 }
 
@@ -239,7 +280,7 @@ func (s *Service) downUntil(id string) time.Time {
 	if v == nil || err != nil {
 		return time.Time{} // which the look itself will find
 	}
-	until := s.externals.hosts.until(v.mb.External.IMAP.Host, s.now())
+	until := s.externals.hosts.until(listenerOf(v.mb.External.IMAP), s.now())
 	if until.IsZero() {
 		return until
 	}
@@ -289,7 +330,12 @@ func (s *Service) wakePolls() error {
 // hosts remembers which servers do not answer, so that the mailboxes on one wait together rather than each in turn.
 type hosts struct {
 	mu   sync.Mutex
-	down map[string]outage
+	down map[string]outage // by listenerOf
+}
+
+// listenerOf is what all mailboxes that fail together have in common: a wrong port or security is one's own fault.
+func listenerOf(at store.Server) string {
+	return fmt.Sprintf("%s:%d %s", at.Host, at.Port, at.Security)
 }
 
 type outage struct {

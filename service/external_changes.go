@@ -23,12 +23,11 @@ func (s *Service) onServer(ctx context.Context, mb *store.Mailbox, fn func(conte
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	host := mb.External.IMAP.Host
-	select {
-	case s.externals.acts <- struct{}{}:
-	case <-ctx.Done():
-		return upstream(host, ctx.Err())
+	leave, err := s.externals.acts.take(ctx, mb.AccountID)
+	if err != nil {
+		return upstream(host, err)
 	}
-	defer func() { <-s.externals.acts }()
+	defer leave()
 	session, err := s.connect(ctx, mb)
 	if err != nil {
 		return upstream(host, err)

@@ -69,8 +69,8 @@ func (s *Service) connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 	}
 	session, err := s.externals.client.Connect(ctx, server)
 	if ctx.Err() == nil {
-		answered := err == nil || errors.Is(err, pull.ErrLogin) || errors.Is(err, pull.ErrRefused)
-		s.externals.hosts.note(server.Host, answered, s.now())
+		answered := err == nil || errors.Is(err, pull.ErrGreeted)
+		s.externals.hosts.note(listenerOf(mb.External.IMAP), answered, s.now())
 	}
 	if err != nil {
 		return nil, explainPull(server.Host, err)

@@ -165,10 +165,14 @@ func (s *Service) rowOfNotice(tx *store.Tx, from *relay, n feedback.Notice) (*st
 }
 
 // accountsOfNotice are those whose message it may be about: the sender's, or all of them where a relay does not tell who
-// that is.
+// that is, or somebody else's message was forwarded. Where there is no more than a sender to go by, who is nobody here,
+// all accounts would be looked through for each notice about mail of the relay's other users.
 func (s *Service) accountsOfNotice(tx *store.Tx, n feedback.Notice) []string {
 	if d, err := store.DomainByName.Get(tx, strings.ToLower(domainOfAddress(n.Sender))); err == nil {
 		return []string{d.AccountID}
+	}
+	if n.MessageID == "" && n.ProviderID == "" {
+		return nil
 	}
 	var out []string
 	for a := range store.Accounts.All(tx) {

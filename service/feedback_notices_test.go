@@ -46,6 +46,7 @@ func TestNoticesFindTheirMessage(t *testing.T) {
 		"Mailgun, another id":       {"mailgun", feedback.Notice{MessageID: "<other@example.test>", Sender: "ann@example.test"}, false},
 		"Postmark by what it knows": {"postmark", feedback.Notice{Sender: "ann@example.test", Subject: "hello"}, true},
 		"Postmark, another subject": {"postmark", feedback.Notice{Sender: "ann@example.test", Subject: "other"}, false},
+		"Postmark, a stranger":      {"postmark", feedback.Notice{Sender: "ann@nobody.test"}, false},
 		"Postmark, a forged tag":    {"postmark", feedback.Notice{Tag: "01k9a2b3c4d5e6f7g8h9j0k1m2-aaaaaaaaaaaaaaaa"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

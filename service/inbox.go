@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/words"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -21,7 +21,7 @@ type InboxFilter struct {
 	HasAttachments bool   `query:"has_attachments"`
 	IsRead         *bool  `query:"is_read" alias:"read"`
 	Q              string `query:"q" max:"200" doc:"Words of subject, addresses, attachments' names and text, all of which must be there; the last may be the beginning of one. \"Quoted words\" stand side by side. name@example.com, name@ and @example.com are addresses."`
-	From           string `query:"from" max:"200"`
+	From           string `query:"from" max:"200" doc:"The same for the author's name and address alone."`
 	ThreadID       string `query:"thread_id" max:"64" doc:"Only the messages of this conversation."`
 }
 
@@ -98,7 +98,8 @@ type inboxList struct {
 	cursor    string
 	query     store.InboxQuery
 	q         string
-	from      string // lower-case
+	from      string
+	author    *words.Matcher // nil: any
 	thread    string
 	collector collector[InboxMessage]
 }
@@ -109,7 +110,7 @@ func (s *Service) newInboxList(who Actor, in PageIn, f InboxFilter, byDefault, m
 		return nil, err
 	}
 	l := &inboxList{
-		s: s, who: who, cursor: in.Cursor, q: f.Q, from: strings.ToLower(f.From), thread: f.ThreadID,
+		s: s, who: who, cursor: in.Cursor, q: f.Q, from: f.From, thread: f.ThreadID,
 		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead}, collector: collector[InboxMessage]{limit: limit},
 	}
 	if l.query.From, err = parseDay("date_from", f.DateFrom); err != nil {
@@ -164,7 +165,7 @@ func (l *inboxList) page(scope func(*store.Tx) (synced Time, some bool, err erro
 			return err
 		}
 		l.query.Before = inboxPosition(position)
-		if l.q != "" || l.thread != "" {
+		if l.q != "" || l.from != "" || l.thread != "" {
 			err := l.search(tx)
 			if errors.Is(err, store.ErrTextDamaged) {
 				l.s.rebuildText()
@@ -182,12 +183,11 @@ func (l *inboxList) page(scope func(*store.Tx) (synced Time, some bool, err erro
 	return out, nil
 }
 
-// walk fills the page. It goes on behind a full one only as far as it takes to know whether another message passes.
+// walk fills the page. Messages of mailboxes that are being deleted are passed over, a bounded number.
 func (l *inboxList) walk(tx *store.Tx) error {
 	c, shown, scanned := &l.collector, newShower(tx), 0
 	for at := range tx.Inbox(l.query) {
-		full := len(c.data) == c.limit
-		if scanned == inboxScan || full && l.from == "" {
+		if scanned == inboxScan || len(c.data) == c.limit {
 			c.more = true
 			return nil
 		}
@@ -196,21 +196,13 @@ func (l *inboxList) walk(tx *store.Tx) error {
 		if err != nil {
 			return err
 		}
-		switch {
-		case ok && l.passes(&m):
-			if !c.add(positionText(at), m) {
-				return nil
-			}
-		case !full:
+		if ok {
+			c.add(positionText(at), m)
+		} else {
 			c.last = positionText(at)
 		}
 	}
 	return nil
-}
-
-// passes looks for the text that the index does not know.
-func (l *inboxList) passes(m *InboxMessage) bool {
-	return l.from == "" || strings.Contains(strings.ToLower(m.From), l.from)
 }
 
 // positionText is a position as cursors carry it; they are authenticated, so that inboxPosition need not check.

@@ -17,8 +17,9 @@ const (
 // threadWord is how the text index has a thread: words of texts hold no such character.
 func threadWord(id string) string { return "\x01" + id }
 
-// An inboxSearch finds the messages of an inboxList that have words or are of a thread: those in the text index there,
-// and those that are not in it yet by reading them.
+// An inboxSearch finds the messages of an inboxList that have words, are of an author or of a thread: those in the text
+// index there, and those that are not in it yet by reading them. The index does not know where in a message a word stands:
+// whether it is the author's is seen in each that it finds.
 type inboxSearch struct {
 	l       *inboxList
 	tx      *store.Tx
@@ -44,9 +45,15 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 			return nil, false, nil
 		}
 		x.matcher, x.phrases = words.NewMatcher(q), len(q.Phrases) > 0
-		for _, t := range q.Terms {
-			terms = append(terms, []store.TextTerm{{Word: t.Text, Prefix: t.Prefix}})
+		terms = append(terms, termsOf(q)...)
+	}
+	if l.from != "" {
+		q := words.Parse(l.from)
+		if len(q.Terms) == 0 {
+			return nil, false, nil
 		}
+		l.author = words.NewMatcher(q)
+		terms = append(terms, termsOf(q)...)
 	}
 	if l.thread != "" {
 		if x.threads, err = threadNames(tx, l.query.Account, l.thread); err != nil || len(x.threads) == 0 {
@@ -76,6 +83,13 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 		return nil, false, err
 	}
 	return x, true, x.advance()
+}
+
+func termsOf(q words.Query) (terms [][]store.TextTerm) {
+	for _, t := range q.Terms {
+		terms = append(terms, []store.TextTerm{{Word: t.Text, Prefix: t.Prefix}})
+	}
+	return terms
 }
 
 // findWaiting gathers what is not in the index and passes the filters; few is false if that is too much.
@@ -194,7 +208,7 @@ func (x *inboxSearch) message(shown *shower, at store.InboxPos, indexed bool) (o
 		}
 	}
 	out, ok, err = shown.message(at)
-	return out, ok && x.l.passes(&out), err
+	return out, ok && (x.l.author == nil || x.l.author.Matches(out.From)), err
 }
 
 // reads tells from the message itself whether it is one. What cannot be read is none.

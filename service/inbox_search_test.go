@@ -87,3 +87,30 @@ func TestSearchOfExternalMail(t *testing.T) {
 	i.index()
 	find("letter12", "letter9", "letter8", "letter5", "letter3")
 }
+
+// TestAuthorIsFoundBehindManyOthers: a page is not used up by the mail of other authors, however much of it is newer.
+func TestAuthorIsFoundBehindManyOthers(t *testing.T) {
+	i := install(t, Config{})
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	i.keep(ann, "INBOX", "From: Rare Bird <rare@bird.test>\nSubject: found\n\nhello\n")
+	body := i.spool("From: Fred <fred@far.test>\r\nSubject: rare\r\n\r\nhello\r\n")
+	defer body.Close()
+	d, err := i.svc.prepare(body, Envelope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.update(func(tx *store.Tx) error {
+		for range inboxScan + 1 {
+			if _, err := i.svc.file(tx, ann, d, filing{folder: store.InboxID, received: tx.Now()}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	i.index()
+	for _, from := range []string{"rare@bird.test", "@bird.test", "Rare b", "rare@"} {
+		if got, _ := i.list(InboxFilter{From: from}); !slices.Equal(got, []string{"found"}) {
+			t.Errorf("%s: %v", from, got)
+		}
+	}
+}

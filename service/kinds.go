@@ -10,6 +10,7 @@ import (
 // kinds lists every kind of job that the service knows how to do.
 func (s *Service) kinds() []jobs.Kind {
 	return append(s.pullKinds(), []jobs.Kind{
+		s.copyKind(),
 		s.tellKind(),
 		s.eraseKind("email_user_delete"),
 		s.eraseKind("email_users_bulk_delete"),
@@ -24,6 +25,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.certificateSweepKind(),
 		s.forgotKind(),
 		s.retentionKind(),
+		s.threadPruneKind(),
 		s.compactKind(),
 		s.resignKind(),
 		s.warmupKind(),
@@ -44,6 +46,7 @@ func (s *Service) register() {
 		s.Queue.Handle(k)
 	}
 	s.Queue.Every("retention", time.Hour)
+	s.Queue.Every("thread_prune", 24*time.Hour)
 	s.Queue.Every("compact", time.Hour)
 	s.Queue.Every("zones_resign", time.Hour)
 	s.Queue.Every("tls_policies", time.Hour)

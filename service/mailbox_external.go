@@ -88,7 +88,7 @@ func (s *Service) refreshExternal(tx *store.Tx, who Actor, mb *store.Mailbox) er
 	if mb.Status != "active" && mb.Status != "error" {
 		return Invalid("user_id", mb.Status, "the mailbox %s is %s, so its mail is not fetched", mb.Email, mb.Status)
 	}
-	tx.After(func() { s.externals.hosts.retry(mb.External.IMAP.Host) })
+	tx.After(func() { s.externals.hosts.retry(listenerOf(mb.External.IMAP)) })
 	return s.addSync(tx, mb, who.UserID)
 }
 

@@ -89,7 +89,7 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 	if m.now.Before(m.row.NextAt) {
 		return s.waitOn(m)
 	}
-	if wait, ok := s.paces.turn(m.lane()); !ok {
+	if wait, ok := s.paces.turn(m.pace()); !ok {
 		m.row.NextAt = wait
 		return s.waitOn(m)
 	}
@@ -100,12 +100,19 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 	if ctx.Err() != nil && o.result.Status == deliver.Temporary {
 		return nil, ctx.Err() // we stopped it: not the host's fault
 	}
-	s.paces.tell(m.lane(), o.result)
+	s.paces.tell(m.pace(), o.result)
 	return s.settle(m, j, o)
 }
 
-// lane is where messages with the same next hop wait, and by which they are paced.
-func (m *mailing) lane() string { return m.route.lane(m.row.Recipient) }
+// pace names those who are told together that they send too much: all with the same next hop, but at a server that a
+// mailbox logs in to itself that mailbox alone.
+func (m *mailing) pace() string {
+	lane := m.route.lane(m.row.Recipient)
+	if m.route.own {
+		return lane + " " + m.row.MailboxID
+	}
+	return lane
+}
 
 // lost is a failure of our own, which is for good once it has lasted as long as any may.
 func (m *mailing) lost(err error) error {
@@ -328,7 +335,7 @@ func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, err
 	paced := m.route.transport == viaRelay && throttles(o.result) // it asks for patience, which is no failed attempt
 	next := m.now.Add(retryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
 	if paced {
-		next, _ = s.paces.turn(m.lane())
+		next, _ = s.paces.turn(m.pace())
 	}
 	if end := m.row.QueuedAt.Add(giveUpAfter); next.After(end) {
 		next = end
@@ -425,6 +432,11 @@ func (s *Service) done(m *mailing, o *outcome, notice *draft) jobs.Writes {
 		}
 		if o.provided != "" {
 			if err := s.addMapping(tx, row, o.provided); err != nil {
+				return err
+			}
+		}
+		if m.route.own {
+			if err := s.copySent(tx, row.SubmissionID); err != nil {
 				return err
 			}
 		}

@@ -20,7 +20,8 @@ const (
 	keptPaces = 4096                  // next hops
 )
 
-// paces spaces out the messages to next hops that ask for it, one pace for a lane of the queue. A hop that says that it
+// paces spaces out the messages to next hops that ask for it, one pace for a lane of the queue, or for one
+// mailbox at a server that the mailbox logs in to itself. A hop that says that it
 // gets too much is left alone for a while, and then gets one message at a time with a gap between them, which doubles
 // with each such answer and shrinks with each message that is taken. Nothing of it outlives the process.
 type paces struct {
@@ -38,22 +39,21 @@ type pace struct {
 
 func newPaces(now func() time.Time) *paces { return &paces{now: now, lanes: map[string]*pace{}} }
 
-// turn takes a message's turn; if it has none yet, it says when to ask again.
-func (p *paces) turn(lane string) (wait time.Time, ok bool) {
+// turn takes a message's turn, which is at the time now; if it has none yet, at is when to ask again.
+func (p *paces) turn(lane string) (at time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.lanes[lane]
+	l, now := p.lanes[lane], p.now()
 	if l == nil {
-		return time.Time{}, true
+		return now, true
 	}
-	now := p.now()
 	if now.Sub(l.next) > staleGap {
 		delete(p.lanes, lane)
-		return time.Time{}, true
+		return now, true
 	}
 	if !now.Before(l.next) {
 		l.next = now.Add(l.gap)
-		return time.Time{}, true
+		return now, true
 	}
 	if l.tail.Before(l.next) {
 		l.tail = l.next

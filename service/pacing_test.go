@@ -104,6 +104,51 @@ func TestThoseWhoWaitComeInTurn(t *testing.T) {
 	})
 }
 
+// TestTurnIsATime: whoever may go on is told when, which is now.
+func TestTurnIsATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPaces(time.Now)
+		for range 3 {
+			if at, ok := p.turn("a"); !ok || !at.Equal(time.Now()) {
+				t.Errorf("%s, %v", at, ok)
+			}
+			p.tell("a", deliver.Result{Status: deliver.Temporary, Code: 421})
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// TestPaceOfOneMailboxIsNotAnothers: two tenants have mailboxes at the same provider, which has had enough of one of them.
+func TestPaceOfOneMailboxIsNotAnothers(t *testing.T) {
+	provider := &host{answer: func(_ int, m taken) string {
+		if m.from == "greedy@away.test" {
+			return "421 4.7.0 too many messages from you"
+		}
+		return "250 ok"
+	}}
+	provider.start(t)
+	i := install(t, Config{})
+	i.addDomain(i.account, "away.test", func(d *store.Domain) { d.DNSProvider = providerExternal })
+	add := func(name string) *store.Mailbox {
+		server := &MailServerLogin{Host: "127.0.0.1", Port: provider.port, Security: "none", Username: name, Password: "s3cret"}
+		made, err := i.svc.CreateEmailUser(t.Context(), actor(i.account), CreateEmailUserIn{Email: name + "@away.test", Type: "external", IMAP: server, SMTP: server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &store.Mailbox{ID: made.ID, AccountID: i.account.AccountID}
+	}
+	greedy, modest := add("greedy"), add("modest")
+	i.run()
+	i.mustSend(greedy, SendEmailIn{To: Texts{"x@far.test"}, Subject: "s", Text: "s"})
+	i.becomes("x@far.test", store.OutgoingDeferred)
+	start := time.Now()
+	i.mustSend(modest, SendEmailIn{To: Texts{"y@far.test"}, Subject: "s", Text: "s"})
+	i.becomes("y@far.test", store.OutgoingRelayed)
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("the other mailbox waited for %s", took)
+	}
+}
+
 // piped has the clients of a service connect to hosts in memory, by address, so that false time can pass.
 func (i *installation) piped(hosts map[string]func(net.Conn)) {
 	dial := func(_ context.Context, _, addr string) (net.Conn, error) {

@@ -24,6 +24,12 @@ type relay struct {
 // sesAnswer is what Amazon SES says to a message that it takes.
 const sesAnswer = `(?i)^250 (?:2\.\d+\.\d+ )?ok:? ([^\s<>@]+)`
 
+// Check says what is wrong with the relay's configuration.
+func (r Relay) Check() error {
+	_, err := newRelay(r)
+	return err
+}
+
 // newRelay says what is wrong with a configuration that nobody has checked.
 func newRelay(r Relay) (*relay, error) {
 	out := &relay{Relay: r}
@@ -46,7 +52,7 @@ func newRelay(r Relay) (*relay, error) {
 	case "custom":
 		out.template = r.IDTemplate
 		if (r.IDPattern == "") != (r.IDTemplate == "") {
-			return nil, fmt.Errorf("relay %s: id_pattern and id_template come together", r.Name)
+			return nil, fmt.Errorf("relay %s: id_pattern and id_template go together", r.Name)
 		}
 		if r.IDPattern != "" {
 			out.minted, err = regexp.Compile(r.IDPattern)

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -23,6 +24,35 @@ func (s *Service) compactKind() jobs.Kind {
 	return jobs.Kind{
 		Name: "compact", Timeout: time.Hour,
 		Work: func(ctx context.Context, _ *store.Job) (jobs.Writes, error) { return nil, s.Store.Compact(ctx) },
+	}
+}
+
+const threadsAtATime = 5000 // rows that are looked at in one view
+
+// threadPruneKind forgets the rows of threads that no message has had to do with for long.
+func (s *Service) threadPruneKind() jobs.Kind {
+	return jobs.Kind{Name: "thread_prune", Work: s.pruneThreads, Timeout: 30 * time.Minute}
+}
+
+func (s *Service) pruneThreads(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
+	var next []byte
+	for {
+		var old [][]byte
+		err := s.Store.View(func(tx *store.Tx) (err error) {
+			old, next, err = tx.OldThreads(next, threadsAtATime)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for some := range slices.Chunk(old, pruneAtATime) {
+			if err := s.Store.Update(func(tx *store.Tx) error { return tx.DropThreads(some) }); err != nil {
+				return nil, err
+			}
+		}
+		if next == nil || ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 	}
 }
 

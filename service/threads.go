@@ -70,8 +70,12 @@ func ownThread(tx *store.Tx, account uint32, id string) (string, error) {
 	if id == "" {
 		return "", nil
 	}
-	root, _, err := tx.Thread(account, threadNode(id))
-	return threadText(root), err
+	n := threadNode(id)
+	root, _, err := tx.Thread(account, n)
+	if err != nil {
+		return "", err
+	}
+	return threadText(root), tx.TouchThread(account, n)
 }
 
 // threadIDs are what the message refers to, the eldest first. original is the message that it answers if a relay gave

@@ -78,11 +78,22 @@ func (tx *Tx) UnrefReport(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerReport}, owner...))
 }
 
+// RefCopy notes that a RemoteCopy needs the bytes at ref, as RefBlob does for a Submission.
+func (tx *Tx) RefCopy(ref BlobRef, owner string) error {
+	return tx.addRef(ref, append([]byte{ownerCopy}, owner...))
+}
+
+// UnrefCopy takes back what RefCopy noted. ref is the RemoteCopy's Blob as it is stored in this transaction.
+func (tx *Tx) UnrefCopy(ref BlobRef, owner string) error {
+	return tx.dropRef(ref, append([]byte{ownerCopy}, owner...))
+}
+
 // Kinds of owners of a blob, the first byte of an owner: a message by its key, the others by their ids.
 const (
 	ownerMessage    = 'm'
 	ownerSubmission = 's'
 	ownerReport     = 'r'
+	ownerCopy       = 'c'
 )
 
 func messageOwner(m *Message) []byte {

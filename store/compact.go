@@ -252,7 +252,7 @@ func (tx *Tx) owners(ref BlobRef) (owners [][]byte, err error) {
 	return owners, nil
 }
 
-// repointOwner moves the pointer of a message, submission or report. One that is gone or points elsewhere is damage that
+// repointOwner moves the pointer of a message or of a record that has a blob. One that is gone or points elsewhere is damage that
 // Check tells of.
 func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 	switch owner[0] {
@@ -260,6 +260,8 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 		return repointRecord(tx, Submissions, string(owner[1:]), func(s *Submission) *BlobRef { return &s.Blob }, move)
 	case ownerReport:
 		return repointRecord(tx, ReportMails, string(owner[1:]), func(m *ReportMail) *BlobRef { return &m.Blob }, move)
+	case ownerCopy:
+		return repointRecord(tx, RemoteCopies, string(owner[1:]), func(c *RemoteCopy) *BlobRef { return &c.Blob }, move)
 	}
 	m, err := tx.ownerMessage(owner)
 	if errors.Is(err, ErrNotFound) || err == nil && m.Blob != move.from {

@@ -99,7 +99,12 @@ func TestLiveMessagesMoveOutOfHalfDeadSegments(t *testing.T) {
 				return err
 			}
 			id := fmt.Sprint("sub_", m.UID)
-			if err := errors.Join(tx.RefBlob(m.Blob, id), Submissions.Put(tx, &Submission{ID: id, Blob: m.Blob})); err != nil {
+			err := errors.Join(
+				tx.RefBlob(m.Blob, id), Submissions.Put(tx, &Submission{ID: id, Blob: m.Blob}),
+				tx.RefReport(m.Blob, id), ReportMails.Put(tx, &ReportMail{ID: id, Blob: m.Blob}),
+				tx.RefCopy(m.Blob, id), RemoteCopies.Put(tx, &RemoteCopy{ID: id, Blob: m.Blob}),
+			)
+			if err != nil {
 				return err
 			}
 		}
@@ -119,9 +124,13 @@ func TestLiveMessagesMoveOutOfHalfDeadSegments(t *testing.T) {
 		}
 		copied := current(t, s, &Message{Mailbox: 1, Folder: 2, UID: uint32(i + 1)})
 		view(t, s, func(tx *Tx) error {
-			sub, err := Submissions.Get(tx, fmt.Sprint("sub_", m.UID))
-			if err == nil && (copied.Blob != now.Blob || sub.Blob != now.Blob) {
-				t.Errorf("message %d, its copy and its submission are at %v, %v, %v", m.UID, now.Blob, copied.Blob, sub.Blob)
+			id := fmt.Sprint("sub_", m.UID)
+			sub, err1 := Submissions.Get(tx, id)
+			report, err2 := ReportMails.Get(tx, id)
+			remote, err3 := RemoteCopies.Get(tx, id)
+			err := errors.Join(err1, err2, err3)
+			if err == nil && (copied.Blob != now.Blob || sub.Blob != now.Blob || report.Blob != now.Blob || remote.Blob != now.Blob) {
+				t.Errorf("message %d is at %v, others that have its bytes at %v, %v, %v, %v", m.UID, now.Blob, copied.Blob, sub.Blob, report.Blob, remote.Blob)
 			}
 			return err
 		})

@@ -29,6 +29,24 @@ var (
 	RemoteBoxesByAccount = RemoteBoxes.index("account", func(r *RemoteBox) string { return r.AccountID })
 )
 
+// A RemoteCopy is a message that is to be put into a folder on the server of an external mailbox, kept until that is done or
+// given up.
+type RemoteCopy struct {
+	ID        string    `json:",omitzero"` // rcp_…
+	AccountID string    `json:",omitzero"`
+	MailboxID string    `json:",omitzero"`
+	MessageID string    `json:",omitzero"` // RFC 5322, with brackets: what is there already is not put there again
+	Sent      bool      `json:",omitzero"` // into the folder of sent mail, as one that was read; else into INBOX
+	Blob      BlobRef   `json:",omitzero"`
+	CreatedAt time.Time `json:",omitzero"`
+}
+
+// RemoteCopies keeps them; Check counts their blobs among the references.
+var (
+	RemoteCopies          = newTable("remote_copy", func(c *RemoteCopy) string { return c.ID })
+	RemoteCopiesByAccount = RemoteCopies.index("account", func(c *RemoteCopy) string { return c.AccountID })
+)
+
 // AddMessageAt is AddMessage for a message whose UID, that of another server, is given with m. It returns ErrExists where
 // the folder has one of the UID.
 func (tx *Tx) AddMessageAt(m *Message, meta *Meta) error {

@@ -35,9 +35,6 @@ func (s *Store) NewID(prefix string) string {
 	return prefix + "_" + strings.ToLower(id.String())
 }
 
-// IDLen is the length of the ids of a prefix.
-func IDLen(prefix string) int { return len(prefix) + 1 + ulid.EncodedSize }
-
 // IsID tells whether text has the form of an id of the prefix.
 func IsID(prefix, text string) bool {
 	rest, ok := strings.CutPrefix(text, prefix+"_")

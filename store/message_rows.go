@@ -29,7 +29,7 @@ const (
 	bktTextPlace                         // account 4, run 8, number 4 → places of the messages from that number on, 16 each
 	bktTextWord                          // account 4, run 8, last word → block of words with the messages that have them
 	bktTextGone                          // account 4, received ms 8, uid 4, mailbox 4 → unix seconds 8 of the deletion
-	bktThread                            // account 4, node 13 → node 13 of an elder message, or the same
+	bktThread                            // account 4, node 13 → node 13 of an elder message, or the same, day 2
 	bktThreadJoined                      // account 4, node 13 of a thread, node 13 of one that was joined to it → nothing
 	bktSubject                           // day 2, account 4, subject and people 8 → node 13 of the thread
 )

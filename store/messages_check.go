@@ -272,6 +272,13 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 			return
 		}
 		points = m.Blob
+	case ownerCopy:
+		m, err := RemoteCopies.Get(c.tx, string(owner[1:]))
+		if err != nil {
+			c.add("blob of remote copy %s: %w", owner[1:], err)
+			return
+		}
+		points = m.Blob
 	default:
 		m, err := c.tx.ownerMessage(owner)
 		if err != nil {
@@ -286,13 +293,16 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	}
 }
 
-// checkSubmissions verifies that the blob of every submission and report is noted as referred to.
+// checkSubmissions verifies that the blob of every submission, report and remote copy is noted as referred to.
 func (c *messageCheck) checkSubmissions() {
 	for sub := range Submissions.All(c.tx) {
 		c.checkNoted("submission", ownerSubmission, sub.ID, sub.Blob)
 	}
 	for m := range ReportMails.All(c.tx) {
 		c.checkNoted("report", ownerReport, m.ID, m.Blob)
+	}
+	for m := range RemoteCopies.All(c.tx) {
+		c.checkNoted("remote copy", ownerCopy, m.ID, m.Blob)
 	}
 }
 

@@ -20,6 +20,7 @@ type Submission struct {
 	EnvelopeID string    `json:",omitzero"` // RFC 3461 ENVID
 	Ret        string    `json:",omitzero"` // RFC 3461 RET
 	Starts     bool      `json:",omitzero"` // a conversation, rather than answering in one, and offers no way out of its list itself
+	Copied     bool      `json:",omitzero"` // to the folder of sent mail of an external mailbox
 	Waiting    int       `json:",omitzero"` // recipients that are not done; the submission goes with the last one
 	CreatedAt  time.Time `json:",omitzero"`
 }

@@ -309,13 +309,6 @@ func segRemoveDraft(path string) error {
 	return nil
 }
 
-// dirty says whether an append is not known to be on disk yet.
-func (s *segments) dirty() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.written != s.synced
-}
-
 // sync puts on disk every append that returned before the call. Concurrent calls share one sync where they can. When it fails, the
 // segments have failed for good.
 func (s *segments) sync() error {

@@ -15,24 +15,15 @@ type segRange struct {
 	Offset, Length int64
 }
 
-const segMaxRanges = 100 // damaged ranges that an error names; the rest are counted
+const segMaxRanges = 100 // damaged ranges that are noted; the rest are counted
 
-// segDamage is the error of each where a segment has damage. Records outside the ranges are whole and have been given. Bytes in a range
+// segDamage is the damage that a walk over a segment met. Records outside the ranges are whole and have been given. Bytes in a range
 // to which no reference points were never acknowledged.
 type segDamage struct {
 	Segment uint32
 	Ranges  []segRange // ascending, at most 100
 	More    int        // further ranges
 }
-
-// Error names the first range.
-func (d *segDamage) Error() string {
-	first := d.Ranges[0]
-	return fmt.Sprintf("segment %08x: %d damaged ranges, the first of %d bytes at %d", d.Segment, len(d.Ranges)+d.More, first.Length, first.Offset)
-}
-
-// Unwrap gives errSegDamaged.
-func (d *segDamage) Unwrap() error { return errSegDamaged }
 
 func (d *segDamage) add(off, length int64) {
 	if n := len(d.Ranges); n > 0 && d.More == 0 && d.Ranges[n-1].Offset+d.Ranges[n-1].Length == off {
@@ -44,28 +35,6 @@ func (d *segDamage) add(off, length int64) {
 		return
 	}
 	d.Ranges = append(d.Ranges, segRange{off, length})
-}
-
-// each walks the records of a segment in the order of the file and verifies all of each before it calls fn, up to what was appended when
-// it began. env is valid during the call only. It ends with fn's first error. Damage is skipped and given at the end as *segDamage.
-func (s *segments) each(segment uint32, fn func(ref BlobRef, seq uint64, env []byte) error) error {
-	sf, err := s.files.acquire(segment)
-	if err != nil {
-		return err
-	}
-	defer s.files.release(sf)
-	w := newSegWalk(sf.f, sf.size.Load(), sf.head.mark)
-	damage := &segDamage{Segment: segment}
-	if sf.head.number != segment {
-		damage.add(0, segFileHead)
-	}
-	_, err = w.walk(damage, func(off int64, rec segRecord) error {
-		return fn(BlobRef{Segment: segment, Offset: uint32(off), Head: rec.head, Length: uint32(rec.body)}, rec.seq, w.env)
-	})
-	if err == nil && len(damage.Ranges) > 0 {
-		err = damage
-	}
-	return err
 }
 
 // segWalk reads a segment file from its start to its end through a window.

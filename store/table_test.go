@@ -274,7 +274,7 @@ func TestIDsRiseAndAreTold(t *testing.T) {
 			now = second(-100) // a clock that steps back
 		}
 		id := s.NewID("dom")
-		if id <= last || !IsID("dom", id) || len(id) != IDLen("dom") {
+		if id <= last || !IsID("dom", id) || len(id) != len("dom_")+26 {
 			t.Fatalf("id %q after %q", id, last)
 		}
 		last = id

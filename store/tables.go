@@ -16,11 +16,10 @@ type keeper interface {
 var tables = []keeper{
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
-	Mailboxes, SubscribedNames, RemoteBoxes, Templates, Exports,
+	Mailboxes, SubscribedNames, RemoteBoxes, RemoteCopies, Templates, Exports,
 	Jobs,
 	Webhooks, Events, Deliveries,
 	Submissions, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
-	Submissions, Outgoings, Mappings, Suppressions,
 	ReportMails, Reports, DMARCCounts, DMARCDays,
 	GreyTuples, KnownSenders,
 }

@@ -12,13 +12,20 @@ type ThreadNode [threadNodeSize]byte
 
 const (
 	threadNodeSize = 13
-	threadSteps    = 64   // that finding a thread takes at most
-	threadMembers  = 1000 // joined threads of one that are listed
+	threadRowSize  = threadNodeSize + 2 // and the day when a message last had to do with the row
+	threadTouched  = 30                 // days after which that day is written anew
+	threadSteps    = 64                 // that finding a thread takes at most
+	threadMembers  = 1000               // joined threads of one that are listed
 	subjectKeySize = 8
 )
 
 // SubjectKept is how long subjects are kept, by which an answer that names no message is put to its thread.
 const SubjectKept = 28 * 24 * time.Hour
+
+// ThreadKept is how long a row of a thread is kept after the last message that had to do with it. A thread is named by its
+// first message, so that a late answer which names that one gets the same name; what is forgotten is which other names
+// lead there.
+const ThreadKept = 2 * 365 * 24 * time.Hour
 
 // Threads are a forest of message ids: rows point from one to an older one. An id without a row stands for itself
 // and is nobody's elder. A root points to itself, so that whoever is put below another later is known to have been one:
@@ -35,21 +42,51 @@ func threadKey(account uint32, nodes ...ThreadNode) []byte {
 // Thread gives the thread that a message id belongs to; known is false for one that no thread has had to do with.
 func (tx *Tx) Thread(account uint32, n ThreadNode) (root ThreadNode, known bool, err error) {
 	for range threadSteps {
-		row := tx.getRow(bktThread, threadKey(account, n))
-		if row == nil {
-			return n, known, nil
+		up, _, found, err := tx.threadRow(threadKey(account, n))
+		if !found || err != nil {
+			return n, known, err
 		}
-		if len(row) != threadNodeSize {
-			return n, false, fmt.Errorf("thread %x: %w", n, errDamagedRow)
+		if known = true; up == n {
+			return n, true, nil
 		}
-		known = true
-		if up := ThreadNode(row); up != n {
-			n = up
-			continue
-		}
-		return n, true, nil
+		n = up
 	}
 	return n, false, fmt.Errorf("thread %x goes round in circles: %w", n, errDamagedRow)
+}
+
+// threadRow reads a row; seen is the day when a message last had to do with it, 0 in rows from before that was noted.
+func (tx *Tx) threadRow(key []byte) (up ThreadNode, seen uint16, found bool, err error) {
+	switch row := tx.getRow(bktThread, key); len(row) {
+	case threadRowSize:
+		return ThreadNode(row[:threadNodeSize]), binary.BigEndian.Uint16(row[threadNodeSize:]), true, nil
+	case threadNodeSize:
+		return ThreadNode(row), 0, true, nil
+	case 0:
+		return up, 0, false, nil
+	}
+	return up, 0, false, fmt.Errorf("thread %x: %w", key, errDamagedRow)
+}
+
+// TouchThread notes that a message had to do with a message id, so that its rows are kept on. It does nothing for an id
+// that is not known.
+func (tx *Tx) TouchThread(account uint32, n ThreadNode) error {
+	today := day(tx.Now())
+	for range threadSteps {
+		up, seen, found, err := tx.threadRow(threadKey(account, n))
+		if !found || err != nil {
+			return err
+		}
+		if seen+threadTouched <= today {
+			if err := tx.putThread(account, n, up); err != nil {
+				return err
+			}
+		}
+		if up == n {
+			return nil
+		}
+		n = up
+	}
+	return nil
 }
 
 // JoinThread puts a message id, and with it its thread if it has one, into the thread of root.
@@ -64,19 +101,85 @@ func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 		}
 	}
 	below, known, err := tx.Thread(account, n)
-	if err != nil || below == top {
+	if err != nil {
 		return err
 	}
-	if known {
-		if err := tx.putRow(bktThreadJoined, threadKey(account, top, below), nil); err != nil {
+	if below != top {
+		if known {
+			if err := tx.putRow(bktThreadJoined, threadKey(account, top, below), nil); err != nil {
+				return err
+			}
+		}
+		if err := tx.putThread(account, below, top); err != nil {
 			return err
 		}
 	}
-	return tx.putThread(account, below, top)
+	return tx.TouchThread(account, n)
 }
 
 func (tx *Tx) putThread(account uint32, n, up ThreadNode) error {
-	return tx.putRow(bktThread, threadKey(account, n), bytes.Clone(up[:]))
+	row := binary.BigEndian.AppendUint16(bytes.Clone(up[:]), day(tx.Now()))
+	return tx.putRow(bktThread, threadKey(account, n), row)
+}
+
+// OldThreads looks at up to `look` rows of threads behind the key after, nil at first, and gives the keys of those that are
+// to be dropped, and where to go on; next is nil at the end.
+func (tx *Tx) OldThreads(after []byte, look int) (old [][]byte, next []byte, err error) {
+	for k := range tx.ascend(tx.messageBucket(bktThread), after) {
+		if bytes.Equal(k, after) {
+			continue
+		}
+		if look--; look < 0 {
+			return old, next, nil
+		}
+		next = bytes.Clone(k)
+		_, seen, _, err := tx.threadRow(k)
+		if err != nil {
+			return nil, nil, err
+		}
+		if seen == 0 || tx.threadIsOld(seen) {
+			old = append(old, next)
+		}
+	}
+	return old, nil, nil
+}
+
+func (tx *Tx) threadIsOld(seen uint16) bool {
+	return seen < day(tx.Now().Add(-ThreadKept))
+}
+
+// DropThreads deletes rows that OldThreads gave, with the note of one that was joined, unless a message had to do with them
+// since. Rows of which nobody knows how old they are become as old as of today.
+func (tx *Tx) DropThreads(keys [][]byte) error {
+	for _, key := range keys {
+		up, seen, found, err := tx.threadRow(key)
+		if err != nil {
+			return err
+		}
+		account, n := binary.BigEndian.Uint32(key), ThreadNode(key[4:])
+		switch {
+		case !found:
+			continue
+		case seen == 0:
+			err = tx.putThread(account, n, up)
+		case tx.threadIsOld(seen):
+			err = tx.dropThread(account, n, up)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) dropThread(account uint32, n, up ThreadNode) error {
+	joined := threadKey(account, up, n)
+	if tx.messageBucket(bktThreadJoined).Get(joined) != nil {
+		if err := tx.deleteRow(bktThreadJoined, joined); err != nil {
+			return err
+		}
+	}
+	return tx.deleteRow(bktThread, threadKey(account, n))
 }
 
 // ThreadNames gives all names under which messages of the thread of n may be stored, that of the thread first.
@@ -152,7 +255,7 @@ func (tx *Tx) PruneSubjects(limit int) (n int, err error) {
 // checkThreads verifies that every thread is found and every note of a joined one true.
 func (c *messageCheck) checkThreads() {
 	for k, v := range c.tx.ascend(c.tx.messageBucket(bktThread), nil) {
-		if len(k) != 4+threadNodeSize || len(v) != threadNodeSize {
+		if len(k) != 4+threadNodeSize || len(v) != threadRowSize && len(v) != threadNodeSize {
 			c.add("thread %x: %w", k, errDamagedRow)
 			continue
 		}
@@ -166,7 +269,7 @@ func (c *messageCheck) checkThreads() {
 			continue
 		}
 		account, top, below := binary.BigEndian.Uint32(k), ThreadNode(k[4:4+threadNodeSize]), ThreadNode(k[4+threadNodeSize:])
-		if up := c.tx.getRow(bktThread, threadKey(account, below)); !bytes.Equal(up, top[:]) {
+		if up, _, found, err := c.tx.threadRow(threadKey(account, below)); err != nil || !found || up != top {
 			c.add("thread %x is noted as joined to %x, and is not", below, top)
 		}
 	}

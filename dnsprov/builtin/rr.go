@@ -141,26 +141,8 @@ func canonical(rr dns.RR) (dns.RR, error) {
 func characterStrings(text string) []string {
 	var out []string
 	for len(text) > maxString {
-		out = append(out, escape(text[:maxString]))
+		out = append(out, dnsprov.EscapeText(text[:maxString]))
 		text = text[maxString:]
 	}
-	return append(out, escape(text))
-}
-
-// escape writes a string so that the dns package packs exactly its bytes: it reads a backslash as the start of \DDD or
-// of a quoted byte (RFC 1035 section 5.1).
-func escape(s string) string {
-	var b strings.Builder
-	for _, c := range []byte(s) {
-		switch {
-		case c == '"' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, `\%03d`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
+	return append(out, dnsprov.EscapeText(text))
 }

@@ -151,19 +151,7 @@ func quoted(text string) string {
 		if !first {
 			b.WriteByte(' ')
 		}
-		b.WriteByte('"')
-		for _, c := range []byte(part) {
-			switch {
-			case c == '"' || c == '\\':
-				b.WriteByte('\\')
-				b.WriteByte(c)
-			case c < ' ' || c > '~':
-				fmt.Fprintf(&b, `\%03d`, c)
-			default:
-				b.WriteByte(c)
-			}
-		}
-		b.WriteByte('"')
+		b.WriteString(`"` + dnsprov.EscapeText(part) + `"`)
 	}
 	return b.String()
 }

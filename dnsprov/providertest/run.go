@@ -19,15 +19,9 @@ type Case struct {
 	Stranger func(t *testing.T, r dnsprov.Record)
 	// Strangers lists what somebody else has there, past the provider, by name, type and value.
 	Strangers func(t *testing.T) []dnsprov.Record
-	// Owner enters what the provider cannot write; nil: it writes itself.
-	Owner func(t *testing.T, changes []dnsprov.Change)
-	// Wants tells what will be asked for, where the provider cannot list what is there without. nil: it can.
-	Wants func(want []dnsprov.Record)
 	// Cut lets the n-th step of the next Apply, from 0, fail in one of the ways in which steps can; false: there are no
 	// more ways. nil: an Apply is one step.
 	Cut func(t *testing.T, n int) bool
-	// Idle says that the provider keeps nothing at all.
-	Idle bool
 }
 
 // Run holds providers to the rules of dnsprov.Provider. make gives a Case that nobody has used yet.
@@ -68,17 +62,14 @@ func (c Case) wanted(host string) []dnsprov.Record {
 }
 
 // read lists what is there.
-func (c Case) read(t *testing.T, want []dnsprov.Record) ([]dnsprov.Record, error) {
-	if c.Wants != nil {
-		c.Wants(want)
-	}
+func (c Case) read(t *testing.T) ([]dnsprov.Record, error) {
 	return c.Provider.Records(t.Context(), c.Place)
 }
 
-// bring reads, plans and applies, with the owner's hand where there is no other.
+// bring reads, plans and applies.
 func (c Case) bring(t *testing.T, want []dnsprov.Record) error {
 	t.Helper()
-	have, err := c.read(t, want)
+	have, err := c.read(t)
 	if err != nil {
 		return err
 	}
@@ -86,33 +77,14 @@ func (c Case) bring(t *testing.T, want []dnsprov.Record) error {
 	if err != nil {
 		return err
 	}
-	changes := dnsprov.Plan(have, fits)
-	_, err = c.Provider.Apply(t.Context(), c.Place, changes)
-	if !errors.Is(err, dnsprov.ErrByHand) {
-		return err
-	}
-	if len(changes) == 0 {
-		t.Error("there is nothing to do, and it is to be done by hand")
-	}
-	if c.Owner != nil {
-		c.Owner(t, changes)
-	}
-	return nil
+	_, err = c.Provider.Apply(t.Context(), c.Place, dnsprov.Plan(have, fits))
+	return err
 }
 
-// must brings the place to what is wanted. An owner gives way to what is needed.
+// must brings the place to what is wanted.
 func (c Case) must(t *testing.T, want []dnsprov.Record) {
 	t.Helper()
-	err := c.bring(t, want)
-	var conflict *dnsprov.Conflict
-	for range want {
-		if c.Owner == nil || !errors.As(err, &conflict) {
-			break
-		}
-		c.Owner(t, []dnsprov.Change{{Op: dnsprov.Delete, Have: &conflict.Have}})
-		err = c.bring(t, want)
-	}
-	if err != nil {
+	if err := c.bring(t, want); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -120,9 +92,9 @@ func (c Case) must(t *testing.T, want []dnsprov.Record) {
 // settled fails unless everything wanted is there and a plan is empty.
 func (c Case) settled(t *testing.T, want []dnsprov.Record) {
 	t.Helper()
-	have, err := c.read(t, want)
+	have, err := c.read(t)
 	for try := 0; err != nil && try < 5; try++ { // a cut may come this late
-		have, err = c.read(t, want)
+		have, err = c.read(t)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -144,12 +116,6 @@ func secondPlanIsEmpty(t *testing.T, c Case) {
 	if _, err := c.Provider.Apply(t.Context(), c.Place, nil); err != nil {
 		t.Fatalf("no changes: %v", err)
 	}
-	if c.Idle {
-		if err := c.idle(t); err != nil {
-			t.Error(err)
-		}
-		return
-	}
 	first, second := c.wanted("mail.host.test"), c.wanted("mx.host.test")
 	c.must(t, first)
 	c.settled(t, first)
@@ -160,19 +126,7 @@ func secondPlanIsEmpty(t *testing.T, c Case) {
 	c.settled(t, second[:5])
 }
 
-// idle tells whether changes, which nobody should plan there, are refused.
-func (c Case) idle(t *testing.T) error {
-	_, err := c.Provider.Apply(t.Context(), c.Place, dnsprov.Plan(nil, c.wanted("mail.host.test")))
-	if !errors.Is(err, dnsprov.ErrByHand) {
-		return errors.New("changes were made where there is nothing to change")
-	}
-	return nil
-}
-
 func comesBack(t *testing.T, c Case) {
-	if c.Idle {
-		return
-	}
 	want := c.wanted("mail.host.test")
 	c.must(t, want)
 	c.must(t, want[:2])
@@ -246,7 +200,7 @@ func namesConflicts(t *testing.T, c Case) {
 }
 
 func marksAreApart(t *testing.T, c Case) {
-	if c.Stranger == nil || c.Owner != nil {
+	if c.Stranger == nil {
 		return
 	}
 	other := c
@@ -259,9 +213,6 @@ func marksAreApart(t *testing.T, c Case) {
 }
 
 func leavesNothing(t *testing.T, c Case) {
-	if c.Idle {
-		return
-	}
 	c.must(t, c.wanted("mail.host.test"))
 	c.must(t, nil)
 	have, err := c.Provider.Records(t.Context(), c.Place)

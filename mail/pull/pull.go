@@ -36,6 +36,9 @@ var (
 	ErrRefused = errors.New("refused")
 	// ErrClosed is wrapped when the server ends the connection.
 	ErrClosed = errors.New("connection closed by the server")
+	// ErrGreeted is wrapped, beside another, when Connect fails after the server has greeted us: what is wrong may be with one
+	// log-in alone.
+	ErrGreeted = errors.New("after its greeting")
 )
 
 // A LoginError is an answer to a log-in that is not OK.
@@ -118,10 +121,18 @@ func (c *Client) Connect(ctx context.Context, server Server) (*Session, error) {
 	s := newSession(w, t)
 	if err := s.do(ctx, bounds{bytes: smallAnswer, time: t.Connect}, func() error { return s.login(server) }); err != nil {
 		s.Close()
+		if s.greeted {
+			err = greeted{err}
+		}
 		return nil, fmt.Errorf("log in to %s: %w", server.addr(), err)
 	}
 	return s, nil
 }
+
+// greeted is ErrGreeted beside the error that it says nothing about.
+type greeted struct{ error }
+
+func (g greeted) Unwrap() []error { return []error{g.error, ErrGreeted} }
 
 // deadline names what ctx ended for, where that is why err came.
 func deadline(ctx context.Context, err error) error {
@@ -159,6 +170,7 @@ func (s *Session) login(server Server) error {
 	if err := s.client.WaitGreeting(); err != nil {
 		return err
 	}
+	s.greeted = true
 	if s.client.State() != imap.ConnStateNotAuthenticated {
 		return fmt.Errorf("%w: it takes us for somebody before we have logged in", ErrProtocol)
 	}

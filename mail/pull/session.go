@@ -16,6 +16,7 @@ type Session struct {
 	client   *imapclient.Client
 	timeouts Timeouts
 	caps     imap.CapSet
+	greeted  bool
 	news     chan struct{} // holds a value once something has changed by itself
 }
 

@@ -1,4 +1,5 @@
-// Package pulltest is an IMAP server for tests: one INBOX, and bad manners where a test wants them.
+// Package pulltest is an IMAP server for tests: one INBOX, folders to put messages into, and bad manners where a test wants
+// them.
 // It does not know what is tested.
 package pulltest
 
@@ -36,6 +37,7 @@ type Server struct {
 	UIDNext  uint32
 	Messages []*Message
 	Caps     string
+	Folders  []*Folder                                            // beside INBOX
 	TLS      *tls.Config                                          // of STARTTLS
 	Greeting string                                               // "" is a plain OK
 	Login    string                                               // the answer to a log-in; "" is OK
@@ -46,6 +48,12 @@ type Server struct {
 	mu      sync.Mutex
 	modSeq  uint64
 	changed chan struct{} // closed with each change
+}
+
+// A Folder holds what was put into it.
+type Folder struct {
+	Name, Attr string // Attr is such as \Sent
+	Messages   []*Message
 }
 
 // Serve starts a server on ln, or on a port of its own if that is nil. It ends with the test.
@@ -148,9 +156,10 @@ func (s *Server) Sessions() int {
 // A talk is one connection.
 type talk struct {
 	*Server
-	c net.Conn
-	r *bufio.Reader
-	w *bufio.Writer
+	c      net.Conn
+	r      *bufio.Reader
+	w      *bufio.Writer
+	folder *Folder // that is selected; nil: INBOX
 }
 
 func (s *Server) talk(c net.Conn) {
@@ -198,6 +207,8 @@ func (t *talk) answer(tag, command string) bool {
 		return t.startTLS(tag)
 	case "IDLE":
 		return t.idle(tag)
+	case "APPEND":
+		return t.append(tag, args)
 	case "LOGOUT":
 		return false
 	}
@@ -261,7 +272,15 @@ func (t *talk) do(verb, args string) string {
 				return "BAD base64"
 			}
 		}
+	case "LIST":
+		for _, f := range t.Folders {
+			fmt.Fprintf(t.w, "* LIST (%s) \"/\" %q\r\n", f.Attr, f.Name)
+		}
+	case "EXAMINE":
+		t.folder = t.find(args)
+		fmt.Fprint(t.w, "* 0 EXISTS\r\n* OK [UIDVALIDITY 1] x\r\n")
 	case "SELECT":
+		t.folder = nil
 		fmt.Fprintf(t.w, "* %d EXISTS\r\n* OK [UIDVALIDITY %d] x\r\n", len(t.Messages), t.Validity)
 		if t.UIDNext > 0 {
 			fmt.Fprintf(t.w, "* OK [UIDNEXT %d] x\r\n", t.UIDNext)
@@ -276,18 +295,71 @@ func (t *talk) do(verb, args string) string {
 	case "EXPUNGE", "UID EXPUNGE":
 		t.expunge(args, verb == "UID EXPUNGE")
 	case "UID SEARCH":
-		fmt.Fprint(t.w, "* SEARCH")
-		for _, m := range t.Messages {
-			if slices.Contains(m.Flags, `\Deleted`) {
-				fmt.Fprintf(t.w, " %d", m.UID)
-			}
-		}
-		fmt.Fprint(t.w, "\r\n")
+		t.search(args)
 	case "NOOP":
 	default:
 		return "BAD what?"
 	}
 	return "OK done"
+}
+
+// find gives the folder of a quoted or bare name; nil: it is INBOX, or none.
+func (t *talk) find(name string) *Folder {
+	i := slices.IndexFunc(t.Folders, func(f *Folder) bool { return f.Name == strings.Trim(name, `"`) })
+	if i < 0 {
+		return nil
+	}
+	return t.Folders[i]
+}
+
+// search finds what is deleted, or what has a text in it: HEADER "name" "text".
+func (t *talk) search(args string) {
+	messages := t.Messages
+	if t.folder != nil {
+		messages = t.folder.Messages
+	}
+	words := strings.Fields(args)
+	fmt.Fprint(t.w, "* SEARCH")
+	for _, m := range messages {
+		named := len(words) == 3 && strings.Contains(m.Text, strings.Trim(words[2], `"`))
+		if named || len(words) == 1 && slices.Contains(m.Flags, `\Deleted`) {
+			fmt.Fprintf(t.w, " %d", m.UID)
+		}
+	}
+	fmt.Fprint(t.w, "\r\n")
+}
+
+// append takes a message: "folder" (flags) "date" {size}.
+func (t *talk) append(tag, args string) bool {
+	name, rest, _ := strings.Cut(args, " ")
+	flags := ""
+	if strings.HasPrefix(rest, "(") {
+		flags, _, _ = strings.Cut(rest[1:], ")")
+	}
+	_, length, _ := strings.Cut(rest, "{")
+	size, err := strconv.Atoi(strings.TrimSuffix(length, "}"))
+	if err != nil {
+		fmt.Fprintf(t.w, "%s BAD no literal\r\n", tag)
+		return true
+	}
+	fmt.Fprint(t.w, "+ go on\r\n")
+	text := make([]byte, size+2)
+	if t.w.Flush() != nil {
+		return false
+	}
+	if _, err := io.ReadFull(t.r, text); err != nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.find(name); f != nil {
+		f.Messages = append(f.Messages, &Message{UID: uint32(len(f.Messages) + 1), Flags: strings.Fields(flags), Text: string(text[:size])})
+	} else {
+		t.Add(string(text[:size]), strings.Fields(flags)...)
+		t.touch()
+	}
+	fmt.Fprintf(t.w, "%s OK appended\r\n", tag)
+	return true
 }
 
 func (t *talk) fetch(args string, byUID bool) {

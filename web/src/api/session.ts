@@ -1,6 +1,6 @@
 // Signing in and out.
 import { forget } from './query'
-import { ApiError, request, session, type Session } from './client'
+import { request, session, type Session } from './client'
 import { hush, listen } from './stream'
 
 function enter(s: unknown): Session {
@@ -12,10 +12,12 @@ function enter(s: unknown): Session {
 /** Finds out who is signed in. */
 export async function resume() {
   try {
-    enter(await request('GET', '/session'))
+    const here = (await request('GET', '/session/here')) as { session: Session | null }
+    if (here.session) enter(here.session)
+    else session.value = null
   } catch (error) {
     session.value = null
-    if (!(error instanceof ApiError && error.status === 401)) throw error
+    throw error
   }
 }
 
@@ -26,7 +28,7 @@ export async function signIn(email: string, password: string, code?: string) {
 }
 
 /** Takes what a link for a first sign-in offers. */
-export async function welcome(form: { token: string; email?: string; name?: string; password: string }) {
+export async function welcome(form: { token: string; email?: string; name?: string; password: string; code?: string }) {
   forget()
   return enter(await request('POST', '/session/welcome', form))
 }

@@ -27,8 +27,24 @@ let source: EventSource | undefined
 let build = ''
 let retry: ReturnType<typeof setTimeout> | undefined
 
-/** Opens the stream, if it is not open. */
+// A page that nobody sees needs no stream: browsers open few connections to one host over HTTP/1.1.
+const unseen = 30_000
+let hidden: ReturnType<typeof setTimeout> | undefined
+let wanted = false
+
+document.addEventListener('visibilitychange', () => {
+  clearTimeout(hidden)
+  if (document.visibilityState === 'hidden') hidden = setTimeout(close, unseen)
+  else if (wanted) open()
+})
+
+/** Opens the stream, if it is not open, and keeps it open while the page is seen. */
 export function listen() {
+  wanted = true
+  open()
+}
+
+function open() {
   if (source) return
   let greeted = false
   source = new EventSource('/session/stream')
@@ -45,13 +61,18 @@ export function listen() {
   source.onerror = () => {
     live.value = false
     if (source?.readyState !== EventSource.CLOSED) return // the browser tries again by itself
-    hush()
-    retry = setTimeout(listen, 5000)
+    close()
+    retry = setTimeout(open, 5000)
   }
 }
 
-/** Closes the stream. */
+/** Closes the stream for good. */
 export function hush() {
+  wanted = false
+  close()
+}
+
+function close() {
   clearTimeout(retry)
   source?.close()
   source = undefined

@@ -40,7 +40,7 @@ function written(at: Date, form: string): string {
     case 'short': // the clock for today, the day for earlier
       return at.toDateString() === new Date(minute.value).toDateString() ? clock.format(at) : day.format(at)
   }
-  return ago(at, minute.value)
+  return ago(at, Math.max(minute.value, Date.now())) // minute says when to write it anew; it may be older than the time itself
 }
 
 const numbers = new Intl.NumberFormat()

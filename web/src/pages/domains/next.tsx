@@ -6,6 +6,7 @@ import { useQuery } from '../../api/query'
 import { Button, Icon, LinkButton, Loading, plural, Time, told, type Tone } from '../../ui'
 import type { TabProps } from './domain'
 import { DomainJob } from './jobs'
+import { MakeMailbox } from './make'
 import { CopyFields, RecordFields } from './parts'
 import { setUpAgain } from './repair'
 import { useDnsStatus } from './status'
@@ -109,12 +110,12 @@ function AddRecords({ domain: d, reload }: TabProps) {
   const first = records.find((r) => !r.verified)
   const also = records.filter((r) => !r.verified).length - 1
   return (
-    <Step tone={first ? 'warn' : 'info'} title={first ? `Add this ${first.type} record at your DNS provider` : 'All records are there. Now open it for mail'}
+    <Step tone={first ? 'warn' : 'info'} title={first ? `${first.actual === null ? 'Add' : 'Change'} this ${first.type} record at your DNS provider` : 'All records are there. Now open it for mail'}
       actions={<>
-        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? 'I have added it, check now' : 'Go on'}</Button>}
+        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? `I have ${first.actual === null ? 'added' : 'changed'} it, check now` : 'Go on'}</Button>}
         {also > 0 && <LinkButton href={`/domains/${d.id}/dns`}>See the other {also}</LinkButton>}
       </>}>
-      {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} /></>}
+      {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} found={first.actual !== null} /></>}
       <p class="muted small">{there} of {plural(records.length, 'record')} {there === 1 ? 'is' : 'are'} there. A new record is mostly seen within minutes.</p>
     </Step>
   )
@@ -152,7 +153,7 @@ function Mend({ domain: d, reload }: TabProps) {
     await status.look()
     await reload()
   }
-  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record ? `Mend this ${record.type} record: ${purposeOf(issue.purpose).name.toLowerCase()}` : 'Something is not as it should be'
+  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record && d.dns_provider === 'manual' ? `Mend this ${record.type} record: ${purposeOf(issue.purpose).name.toLowerCase()}` : `Not as it should be: ${purposeOf(issue.purpose).name.toLowerCase()}`
   return (
     <Step tone={bad ? 'bad' : 'warn'} title={title} actions={<>
       <Button look="primary" icon="refresh" onClick={look}>Check again now</Button>
@@ -181,8 +182,8 @@ function ReplaceDs({ domain: d, reload }: TabProps) {
 function AllWell({ domain: d }: { domain: Domain }) {
   if (d.email_users_count === 0 && can('create_email_user')) {
     return (
-      <Step tone="ok" title="Ready. Now make its first mailbox" actions={<LinkButton look="primary" icon="plus" href={'/mailboxes?domain=' + d.domain}>Make a mailbox</LinkButton>}>
-        <p class="muted">{d.dns_provider === 'external' ? 'Connect a mailbox that is hosted elsewhere.' : 'Mail for the domain is accepted as soon as there is a mailbox, a catch-all or a forward.'}</p>
+      <Step tone="ok" title={d.dns_provider === 'external' ? 'Ready. Now connect its first mailbox' : 'Ready. Now make its first mailbox'} actions={<MakeMailbox domain={d} />}>
+        <p class="muted">{d.dns_provider === 'external' ? 'Mailstead signs in to it where it is hosted.' : 'Mail for the domain is accepted as soon as there is a mailbox, a catch-all or a forward.'}</p>
       </Step>
     )
   }

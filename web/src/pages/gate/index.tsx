@@ -49,7 +49,7 @@ function SignIn() {
     try {
       await signIn(email, password, second ? code : undefined)
     } catch (error) {
-      if (!(error instanceof ApiError && error.code === 'second_factor_required')) throw error
+      if (!needsCode(error)) throw error
       setSecond(true)
       return
     }
@@ -59,7 +59,7 @@ function SignIn() {
     <Frame title="Sign in">
       <Form onSubmit={submit} submit="Sign in">
         {second ? (
-          <TextField label="Code" name="code" hint="From your authenticator app, or one of your recovery codes." value={code} onInput={setCode} autoComplete="one-time-code" autoFocus mono />
+          <CodeField value={code} onInput={setCode} />
         ) : (
           <>
             <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
@@ -71,6 +71,14 @@ function SignIn() {
       <p class="small"><a href="/forgot">Forgot your password?</a></p>
     </Frame>
   )
+}
+
+function needsCode(error: unknown): boolean {
+  return error instanceof ApiError && error.code === 'second_factor_required'
+}
+
+function CodeField({ value, onInput }: { value: string; onInput: (code: string) => void }) {
+  return <TextField label="Code" name="code" hint="From your authenticator app, or one of your recovery codes." value={value} onInput={onInput} autoComplete="one-time-code" autoFocus mono />
 }
 
 function Forgot() {
@@ -115,8 +123,16 @@ function WelcomeForm({ token, invited }: { token: string; invited: Invited }) {
   const [email, setEmail] = useState(invited.may_change_email ? '' : invited.email)
   const [name, setName] = useState(invited.name)
   const [password, setPassword] = useState('')
+  const [code, setCode] = useState('')
+  const [second, setSecond] = useState(false)
   const submit = async () => {
-    await welcome({ token, password, name: name || undefined, email: invited.may_change_email ? email || invited.email : undefined })
+    try {
+      await welcome({ token, password, name: name || undefined, email: invited.may_change_email ? email || invited.email : undefined, code: second ? code : undefined })
+    } catch (error) {
+      if (!needsCode(error)) throw error
+      setSecond(true)
+      return
+    }
     go('/', { replace: true })
   }
   return (
@@ -124,7 +140,8 @@ function WelcomeForm({ token, invited }: { token: string; invited: Invited }) {
       <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" placeholder={invited.email} disabled={!invited.may_change_email}
         hint={invited.may_change_email ? `Left empty, it stays ${invited.email}.` : undefined} />
       <TextField label="Your name" name="name" value={name} onInput={setName} autoComplete="name" />
-      <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" hint="At least 12 characters. A sentence is easy to remember and hard to guess." />
+      <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" hint="A sentence is easy to remember and hard to guess." />
+      {second && <CodeField value={code} onInput={setCode} />}
       {session.value && <Notice>You are signed in as {session.value.user.email}; this signs you in anew.</Notice>}
     </Form>
   )

@@ -3,8 +3,10 @@ import { request, session, type Session } from '../../api/client'
 import { resume } from '../../api/session'
 import { Button } from '../../ui'
 
-/** Whether the browser has what passkeys need. */
-export const passkeys = typeof PublicKeyCredential === 'function' && 'parseRequestOptionsFromJSON' in PublicKeyCredential
+const isAddress = /^[\d.]+$|^\[/.test(location.hostname) // a passkey belongs to a name, not to an IP address
+
+/** Whether passkeys can be used here, with this browser. */
+export const passkeys = !isAddress && typeof PublicKeyCredential === 'function' && 'parseRequestOptionsFromJSON' in PublicKeyCredential
 
 interface Options { publicKey: PublicKeyCredentialRequestOptionsJSON }
 

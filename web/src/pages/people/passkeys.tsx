@@ -20,7 +20,7 @@ export function Passkeys() {
             <IconButton look="ghost" small icon="trash" label={`Delete the passkey ${k.name}`} onClick={() => drop(k)} />
           </div>
         ))}
-        {passkeys ? <div class="form-actions"><Button icon="plus" onClick={() => setAdding(true)}>Add a passkey</Button></div> : <Notice>This browser has no passkeys.</Notice>}
+        {passkeys ? <div class="form-actions"><Button icon="plus" onClick={() => setAdding(true)}>Add a passkey</Button></div> : <Notice>Passkeys need a browser that knows them, and a name in the address bar: at an IP address there are none.</Notice>}
       </div>
       {adding && <Add onClose={() => setAdding(false)} />}
     </Card>

@@ -1,0 +1,45 @@
+package jobs
+
+import "sync"
+
+// Watchers wakes whoever watches a key when something about it has changed. It says only that, not what: a watcher reads
+// the store again. The zero value is ready.
+type Watchers[K comparable] struct {
+	mu sync.Mutex
+	by map[K]map[chan struct{}]struct{}
+}
+
+// Watch gives a channel that gets a value soon after each change, and a function that ends the watch. Changes while a
+// value waits unread are folded into it.
+func (w *Watchers[K]) Watch(key K) (changed <-chan struct{}, stop func()) {
+	ch := make(chan struct{}, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.by == nil {
+		w.by = map[K]map[chan struct{}]struct{}{}
+	}
+	if w.by[key] == nil {
+		w.by[key] = map[chan struct{}]struct{}{}
+	}
+	w.by[key][ch] = struct{}{}
+	return ch, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.by[key], ch)
+		if len(w.by[key]) == 0 {
+			delete(w.by, key)
+		}
+	}
+}
+
+// Changed wakes the watchers of the key; it never blocks.
+func (w *Watchers[K]) Changed(key K) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ch := range w.by[key] {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}

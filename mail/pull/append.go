@@ -1,0 +1,102 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+)
+
+// capGmail is what Gmail alone offers. Its SMTP server puts what it sends into the folder of sent mail by itself.
+const capGmail = imap.Cap("X-GM-EXT-1")
+
+// sentNames are what servers that do not tell the use of a folder (RFC 6154) call that of sent mail.
+var sentNames = []string{"sent", "sent items", "sent messages", "sent mail"}
+
+// KeepsSent tells whether the server itself files what is sent through its SMTP side.
+func (s *Session) KeepsSent() bool { return s.caps.Has(capGmail) }
+
+// SentFolder gives the name of the folder of sent mail: the one that the server marks as \Sent, else one that bears a usual
+// name; "" where there is none.
+func (s *Session) SentFolder(ctx context.Context) (name string, err error) {
+	var folders []*imap.ListData
+	err = s.short(ctx, func() (err error) {
+		o := &imap.ListOptions{ReturnSpecialUse: s.caps.Has(imap.CapSpecialUse) && s.caps.Has(imap.CapListExtended)}
+		folders, err = s.client.List("", "*", o).Collect()
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("list folders: %w", err)
+	}
+	for _, f := range folders {
+		if slices.Contains(f.Attrs, imap.MailboxAttrSent) {
+			return f.Mailbox, nil
+		}
+	}
+	best := len(sentNames)
+	for _, f := range folders {
+		if i := slices.Index(sentNames, sentName(f)); i >= 0 && i < best && !slices.Contains(f.Attrs, imap.MailboxAttrNoSelect) {
+			best, name = i, f.Mailbox
+		}
+	}
+	return name, nil
+}
+
+// sentName is a folder's name in lower case without INBOX above it, where some servers have all folders.
+func sentName(f *imap.ListData) string {
+	name := strings.ToLower(f.Mailbox)
+	if f.Delim != 0 {
+		name = strings.TrimPrefix(name, "inbox"+string(f.Delim))
+	}
+	return name
+}
+
+// Holds tells whether a folder has a message with the Message-ID. The folder is selected afterwards, and not INBOX.
+func (s *Session) Holds(ctx context.Context, folder, messageID string) (bool, error) {
+	held := false
+	err := s.short(ctx, func() error {
+		if _, err := s.client.Select(folder, &imap.SelectOptions{ReadOnly: true}).Wait(); err != nil {
+			return err
+		}
+		found, err := s.client.UIDSearch(&imap.SearchCriteria{Header: []imap.SearchCriteriaHeaderField{{Key: "Message-ID", Value: messageID}}}, nil).Wait()
+		if err != nil {
+			return err
+		}
+		set, _ := found.All.(imap.UIDSet)
+		held = len(set) > 0
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for a message in %q: %w", folder, err)
+	}
+	return held, nil
+}
+
+// Append puts a message of size bytes into a folder (RFC 9051 section 6.3.12), as one that was read or not.
+func (s *Session) Append(ctx context.Context, folder string, seen bool, at time.Time, size int64, message io.Reader) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeouts.Bulk, ErrStalled) // a server that stops reading says nothing
+	defer cancel()
+	o := &imap.AppendOptions{Time: at}
+	if seen {
+		o.Flags = []imap.Flag{imap.FlagSeen}
+	}
+	err := s.do(ctx, bounds{bytes: smallAnswer, time: s.timeouts.Bulk}, func() error {
+		cmd := s.client.Append(folder, size, o)
+		_, written := io.Copy(cmd, message)
+		closed := cmd.Close()
+		_, err := cmd.Wait()
+		if e := new(imap.Error); errors.As(err, &e) {
+			return err // it refused, and the rest follows from that
+		}
+		return errors.Join(written, closed, err)
+	})
+	if err != nil {
+		return fmt.Errorf("append to %q: %w", folder, err)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+)
+
+func nodeOf(text string) (n ThreadNode) {
+	copy(n[:], text)
+	return n
+}
+
+// forget drops every old row, some at a time.
+func forget(t *testing.T, s *Store) (dropped int) {
+	t.Helper()
+	var next []byte
+	for {
+		var old [][]byte
+		view(t, s, func(tx *Tx) (err error) {
+			old, next, err = tx.OldThreads(next, 2)
+			return err
+		})
+		dropped += len(old)
+		update(t, s, func(tx *Tx) error { return tx.DropThreads(old) })
+		if next == nil {
+			return dropped
+		}
+	}
+}
+
+// TestThreadsAreForgottenInTime: rows that no message has had to do with for long go, with the notes of what was joined;
+// those on the way of an answer stay.
+func TestThreadsAreForgottenInTime(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	s := openTest(t, Options{Now: func() time.Time { return now }})
+	join := func(root, n string) {
+		update(t, s, func(tx *Tx) error { return tx.JoinThread(1, nodeOf(root), nodeOf(n)) })
+	}
+	root := func(n string) (root ThreadNode, known bool) {
+		view(t, s, func(tx *Tx) (err error) {
+			root, known, err = tx.Thread(1, nodeOf(n))
+			return err
+		})
+		return root, known
+	}
+	join("old", "answer")
+	join("live", "second")
+	join("late", "third")
+	join("second", "late") // ties two together
+	if n := forget(t, s); n != 0 {
+		t.Errorf("%d rows of today were dropped", n)
+	}
+	now = now.Add(ThreadKept - 100*24*time.Hour)
+	join("third", "third") // as of an answer that names it
+	join("third", "fourth")
+	now = now.Add(200 * 24 * time.Hour)
+	if n := forget(t, s); n != 3 { // old, answer, second
+		t.Errorf("%d rows were dropped", n)
+	}
+	for n, want := range map[string]string{"third": "live", "fourth": "live", "late": "live", "answer": "answer", "second": "second"} {
+		if got, _ := root(n); got != nodeOf(want) {
+			t.Errorf("%s is in %q, want %s", n, bytes.Trim(got[:], "\x00"), want)
+		}
+	}
+	view(t, s, func(tx *Tx) error {
+		names, err := tx.ThreadNames(1, nodeOf("live"))
+		if err == nil && !slices.Equal(names, []ThreadNode{nodeOf("live"), nodeOf("late")}) {
+			t.Errorf("names: %q", names)
+		}
+		return err
+	})
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+
+	update(t, s, func(tx *Tx) error { // as they were before days were noted
+		n := nodeOf("early")
+		return tx.putRow(bktThread, threadKey(1, n), n[:])
+	})
+	if n := forget(t, s); n != 1 {
+		t.Errorf("%d rows of no age", n)
+	}
+	if _, known := root("early"); !known {
+		t.Error("a row of no age was dropped")
+	}
+	now = now.Add(2 * ThreadKept)
+	forget(t, s)
+	if _, known := root("fourth"); known {
+		t.Error("it is known for ever")
+	}
+}

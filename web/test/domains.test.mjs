@@ -1,0 +1,382 @@
+// Domains: the list, the ways to add one, and all that a domain's page does.
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { gzipSync } from 'node:zlib'
+import test from 'node:test'
+import { api, base, deliver, mailbox, message, page, shot, unique, until } from './rig.mjs'
+
+/** A page, signed in, to which a registry answers that is none, so that nothing is asked of the world. */
+async function open(t, path, options, known = {}) {
+  const p = await page(t, options)
+  await p.route('**/v1/domains/check-provider', (route) => route.fulfill({
+    json: { domain: route.request().postDataJSON().domain, registrar: 'Walk Registrar', nameservers: ['ns1.walk.example', 'ns2.walk.example'], is_edge: false, ...known },
+  }))
+  await p.open(path)
+  return p
+}
+
+/** A name of this file's own. */
+const fresh = (word) => unique('domains-' + word) + '.test'
+
+async function connect(name, more = {}) {
+  const { domains } = await api('POST', '/v1/domains/connect', { domains: [name], ...more })
+  return { id: domains[0].domain_id, name }
+}
+
+/** A domain that is ready for mail. */
+async function ready(word) {
+  const d = await connect(fresh(word))
+  await api('POST', '/v1/domains/check-ns', { domains: [d.name] })
+  await until(d.name + ' is complete', async () => (await api('GET', '/v1/domains/' + d.id)).status === 'complete')
+  return d
+}
+
+const axe = await readFile(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8')
+
+/** Looks for what people who cannot see or point would stumble over, and for sideways scrolling. */
+async function sound(p) {
+  await p.evaluate(axe)
+  const found = await p.evaluate(async () => (await globalThis.axe.run()).violations.filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => v.id + ' ' + v.nodes[0].target))
+  assert.deepEqual(found, [], p.url())
+  assert.equal(await p.evaluate(() => document.documentElement.scrollWidth - innerWidth), 0, 'it scrolls sideways: ' + p.url())
+}
+
+const main = (p) => p.getByRole('main')
+const tab = (p, name) => p.getByRole('navigation', { name: 'About this domain' }).getByRole('link', { name, exact: true })
+
+for (const small of [false, true]) {
+  const at = small ? ' on a phone' : ''
+  const name = (what) => 'domains-' + what + (small ? '-phone' : '')
+
+  test('lists domains and finds them' + at, async (t) => {
+    const tag = unique('tag')
+    const a = await connect(fresh('list'), { tags: [tag] }), b = await connect(fresh('list'), { tags: [tag], external: true })
+    const p = await open(t, '/domains', { phone: small })
+    const list = p.getByRole('list', { name: 'Domains' })
+    await list.getByText(a.name).waitFor()
+    await shot(p, name('list'))
+    await sound(p)
+    await p.getByLabel('Tag').selectOption(tag)
+    await until('two of the tag', async () => (await list.getByRole('listitem').count()) === 2)
+    await p.getByLabel('DNS').selectOption('external')
+    await until('one of it is elsewhere', async () => (await list.getByRole('listitem').count()) === 1)
+    await list.getByText(b.name).waitFor()
+    await p.getByLabel('DNS').selectOption('')
+    await p.getByLabel('Name').fill(a.name)
+    await list.getByText('Waits for you').waitFor()
+    await p.getByLabel('Name').fill('nothing-is-called-so')
+    await main(p).getByRole('button', { name: 'Show all domains' }).click()
+    await p.getByRole('button', { name: /need/ }).click()
+    await list.getByText(a.name).waitFor()
+    await list.getByText(a.name).click()
+    await main(p).getByRole('heading', { level: 1, name: a.name }).waitFor()
+  })
+
+  test('adds a domain, sets its nameservers and is led to the first mailbox' + at, async (t) => {
+    const p = await open(t, '/domains/add', { phone: small }), domain = fresh('add')
+    await p.getByLabel('Domain', { exact: true }).fill(`https://${domain}/about`)
+    await p.keyboard.press('Enter')
+    await p.getByRole('heading', { name: domain }).waitFor()
+    await p.getByText('Walk Registrar').waitFor()
+    await shot(p, name('add'))
+    await sound(p)
+    await p.getByRole('radio', { name: /^Mailstead/ }).check()
+    await p.getByLabel('Tags').fill('walked')
+    await p.getByRole('button', { name: 'Add the domain' }).click()
+    const next = p.getByRole('region', { name: 'Next step' })
+    await next.getByText(/nameservers/).first().waitFor()
+    await shot(p, name('nameservers'))
+    await sound(p)
+    await next.getByRole('button', { name: /check now|Go on/ }).click()
+    await next.getByRole('heading', { name: /first mailbox/ }).waitFor()
+    await main(p).getByText('Healthy').or(main(p).getByText('Ready', { exact: true })).first().waitFor()
+    await shot(p, name('ready'))
+    await sound(p)
+    await next.getByRole('button', { name: 'Make a mailbox' }).click()
+    await p.getByRole('dialog').getByLabel('Name before the @').fill('hello')
+    await p.getByRole('dialog').getByRole('button', { name: 'Make it' }).click()
+    await next.getByRole('heading', { name: 'Everything is in order' }).waitFor()
+    await p.getByRole('dialog', { name: 'hello@' + domain }).getByText('Copy the password now.').waitFor()
+  })
+}
+
+test('adds several at once, and says which cannot be', async (t) => {
+  const p = await open(t, '/domains/add'), names = [fresh('many'), fresh('many')]
+  await p.getByLabel('Domain', { exact: true }).fill(`${names.join('\n')}\nno_domain`)
+  await p.getByRole('button', { name: 'Go on' }).click()
+  await p.getByRole('radio', { name: /^Mailstead/ }).check()
+  await p.getByRole('button', { name: 'Add 3 domains' }).click()
+  await p.getByText('1 domain could not be added.').waitFor()
+  await p.getByRole('heading', { name: '2 domains added' }).waitFor()
+  await p.getByText('ns1.mailstead.test').waitFor()
+  await shot(p, 'domains-several')
+  await sound(p)
+  await p.getByRole('button', { name: /check now/ }).click()
+  await until('both are complete', async () => (await Promise.all(names.map((n) => api('GET', '/v1/domains?q=' + n)))).every((found) => found.data[0].status === 'complete'))
+  await until('the page shows it', async () => (await p.locator('.badge.ok').count()) === 2)
+})
+
+test('adds one by hand with mailboxes, whose records are to be entered', async (t) => {
+  const domain = fresh('hand'), p = await open(t, '/domains/add?name=' + domain)
+  await p.getByRole('radio', { name: /^My present provider/ }).check()
+  await p.getByText('Mailboxes, redirect and forward').click()
+  await p.getByLabel('Mailboxes', { exact: true }).fill('hello\nanna Anna Rossi')
+  await p.getByRole('button', { name: 'Add the domain' }).click()
+  const next = p.getByRole('region', { name: 'Next step' })
+  await next.getByText(/record/).first().waitFor()
+  await tab(p, 'DNS').click()
+  await p.getByRole('region', { name: 'Zone file' }).getByText(`${domain}. 3600 IN MX 10`).waitFor()
+  await shot(p, 'domains-by-hand')
+  await sound(p)
+  await tab(p, 'Mailboxes').click()
+  await p.getByText('anna@' + domain).waitFor()
+  await tab(p, 'Own records').click()
+  await p.getByText('Your DNS provider keeps these').waitFor()
+})
+
+test('proposes Cloudflare for what is there, and buying for what nobody has', async (t) => {
+  const p = await open(t, '/domains/add?name=' + fresh('edge'), {}, { nameservers: ['ada.ns.cloudflare.com', 'bob.ns.cloudflare.com'] })
+  await p.locator('.domains-option', { hasText: 'Fits best' }).getByRole('radio', { name: /^Cloudflare/, checked: true }).waitFor()
+  assert.ok(await p.getByRole('button', { name: 'Add the domain' }).isDisabled(), 'it needs a token')
+  await p.getByLabel('Token', { exact: true }).fill('a-token')
+  await shot(p, 'domains-cloudflare')
+  await sound(p)
+  const q = await open(t, '/domains/add?name=free-name.test', {}, { registrar: null, nameservers: [] })
+  await q.getByText('Nobody has registered free-name.test yet.').waitFor()
+})
+
+test('names the record that is wrong first', async (t) => {
+  const d = await connect(fresh('wrong'), { manual_dns: true })
+  await until('its records are worked out', async () => (await api('GET', '/v1/domains/' + d.id)).status === 'pending_dns_records')
+  const p = await page(t)
+  await p.route('**/dns-status*', async (route) => {
+    const answer = await (await route.fetch()).json()
+    for (const r of answer.records) if (r.purpose === 'SPF') Object.assign(r, { verified: false, actual: 'v=spf1 -all', error: 'mismatch' })
+    await route.fulfill({ json: answer })
+  })
+  await p.open('/domains/' + d.id)
+  const next = p.getByRole('region', { name: 'Next step' })
+  await next.getByRole('heading', { name: 'Change this TXT record at your DNS provider' }).waitFor()
+  await next.getByRole('button', { name: 'Copy value' }).click()
+  assert.match(await p.evaluate(() => navigator.clipboard.readText()), /^v=spf1 /)
+  await shot(p, 'domains-one-record')
+  await tab(p, 'DNS').click()
+  const first = p.locator('details.domains-record').first()
+  await first.getByText('Another value').waitFor()
+  await first.getByText('v=spf1 -all').waitFor()
+  await shot(p, 'domains-dns-wrong')
+  await sound(p)
+})
+
+test('shows a failing domain with what is wrong, and one whose set-up failed', async (t) => {
+  const d = await ready('failing')
+  const p = await page(t)
+  let change = { dns_health: { status: 'failing', checked_at: new Date().toISOString(), failing_since: new Date(Date.now() - 7.2e6).toISOString(), issues: [{ code: 'mismatch', purpose: 'MX', host: '@', message: 'Mail for it goes to others: 5 mx.other.example. Remove that.' }] } }
+  await p.route('**/v1/domains/' + d.id, async (route) => {
+    if (route.request().method() !== 'GET') return route.continue()
+    await route.fulfill({ json: { ...await (await route.fetch()).json(), ...change } })
+  })
+  await p.route('**/dns-status*', async (route) => {
+    const answer = await (await route.fetch()).json()
+    for (const r of answer.records) if (r.purpose === 'MX') Object.assign(r, { verified: false, actual: '5 mx.other.example', error: 'mismatch' })
+    await route.fulfill({ json: answer })
+  })
+  await p.open('/domains/' + d.id)
+  const next = p.getByRole('region', { name: 'Next step' })
+  await next.getByText('goes to others: 5 mx.other.example').waitFor()
+  await next.getByRole('heading', { name: /Not as it should be: incoming mail/ }).waitFor()
+  await shot(p, 'domains-failing')
+  await sound(p)
+  change = { status: 'error', error: { code: 'registrar_error', message: 'The registrar did not set the nameservers.' } }
+  await p.reload()
+  await next.getByText('The registrar did not set the nameservers.').waitFor()
+  await shot(p, 'domains-error')
+  await next.getByRole('button', { name: 'Set it up again' }).click()
+  await until('it is set up again', async () => (await api('GET', '/v1/jobs?type=domain_setup&domain=' + d.name)).data.length === 1)
+})
+
+test('buys a domain, confirmed twice', async (t) => {
+  const { registrars } = await api('GET', '/v1/account')
+  const p = await page(t), name = unique('domains-buy') + '.com'
+  await p.open('/domains/add?way=buy')
+  if (registrars.length === 0) {
+    await p.getByText('This installation sells no domains.').waitFor()
+    return
+  }
+  await p.getByLabel('Name or words').fill(name)
+  await p.keyboard.press('Enter')
+  await shot(p, 'domains-buy')
+  await p.getByRole('button', { name: 'Buy ' + name }).click()
+  const dialog = p.getByRole('dialog')
+  await dialog.getByLabel('For how long').selectOption('2')
+  await dialog.getByLabel('Mailboxes to make at once').fill('hello')
+  await sound(p)
+  await dialog.getByRole('button', { name: 'Go on to the order' }).click()
+  const buy = dialog.getByRole('button', { name: /^Buy for/ })
+  assert.ok(await buy.isDisabled(), 'nothing is bought before it was agreed to')
+  await dialog.getByRole('checkbox').check()
+  await shot(p, 'domains-buy-confirm')
+  await sound(p)
+  await buy.click()
+  await main(p).getByRole('heading', { level: 1, name }).waitFor()
+  await tab(p, 'Settings').click()
+  await p.getByText('bought here').waitFor()
+  await until('it is paid for two years', async () => new Date((await api('GET', '/v1/domains?q=' + name)).data[0].expires_at ?? 0) > Date.now() + 700 * 86_400_000)
+})
+
+test('keeps records of the owner’s own', async (t) => {
+  const d = await ready('records')
+  const p = await page(t, { expect: [/status of 409/] })
+  await p.open(`/domains/${d.id}/records`)
+  await p.getByRole('button', { name: 'Add a record' }).click()
+  let dialog = p.getByRole('dialog')
+  await dialog.getByLabel('Type').selectOption('A')
+  await dialog.getByLabel('Value').fill('999.1.1.1')
+  await dialog.getByText('This is no IPv4 address').waitFor()
+  await dialog.getByLabel('Type').selectOption('TXT')
+  await dialog.getByLabel('Name').fill('_dmarc')
+  await dialog.getByLabel('Value').fill('v=DMARC1; p=none')
+  await dialog.getByRole('button', { name: 'Add the record' }).click()
+  await dialog.getByRole('alert').waitFor()
+  await sound(p)
+  await dialog.getByLabel('Name').fill('')
+  await dialog.getByLabel('Value').fill('site-verification=1')
+  await dialog.getByRole('button', { name: 'Add the record' }).click()
+  await p.getByRole('cell', { name: 'site-verification=1' }).waitFor()
+  await shot(p, 'domains-records')
+  await sound(p)
+  await p.getByRole('button', { name: 'Change TXT @' }).click()
+  dialog = p.getByRole('dialog')
+  await dialog.getByLabel('Value').fill('site-verification=2')
+  await dialog.getByRole('button', { name: 'Save' }).click()
+  await p.getByRole('cell', { name: 'site-verification=2' }).waitFor()
+  await p.getByRole('button', { name: 'Delete TXT @' }).click()
+  await p.getByRole('dialog').getByRole('button', { name: 'Delete the record' }).click()
+  await p.getByText('No records of your own').waitFor()
+})
+
+test('sets the DMARC policy and takes it back', async (t) => {
+  const d = await ready('dmarc')
+  const p = await page(t)
+  await p.open(`/domains/${d.id}/dmarc`)
+  await p.getByRole('radio', { name: /^Quarantine/ }).check()
+  await p.getByLabel('Send reports to').fill('dmarc@' + d.name)
+  await p.getByLabel('For how many messages').fill('25')
+  await sound(p)
+  await p.getByRole('button', { name: 'Publish the policy' }).click()
+  await p.getByText('Your own', { exact: true }).waitFor()
+  const { dmarc_override: override } = await api('GET', '/v1/domains/' + d.id)
+  assert.equal(override.value, `v=DMARC1; p=quarantine; rua=mailto:dmarc@${d.name}; pct=25`)
+  await shot(p, 'domains-dmarc')
+  await p.getByRole('button', { name: 'Use Mailstead’s policy' }).click()
+  await p.getByRole('dialog').getByRole('button', { name: 'Use Mailstead’s policy' }).click()
+  await p.getByText('The policy that every domain gets.').waitFor()
+})
+
+test('routes mail and visitors, tags, notes and deletes', async (t) => {
+  const d = await ready('settings')
+  await mailbox(d, 'hello')
+  const p = await page(t, { expect: [/status of 404/] })
+  const read = () => api('GET', '/v1/domains/' + d.id)
+  await p.open(`/domains/${d.id}/mail`)
+  const card = (title) => p.locator('.card', { has: p.getByRole('heading', { name: title, exact: true }) })
+  await p.getByLabel('Deliver to').fill('hello@' + d.name)
+  await card('Catch-all').getByRole('button', { name: 'Save' }).click()
+  await until('it catches all', async () => (await read()).catch_all === 'hello@' + d.name)
+  await p.getByLabel('Forward to').fill('me@elsewhere.example')
+  await card('Forward').getByRole('button', { name: 'Save' }).click()
+  await until('it forwards', async () => (await read()).forward_address === 'me@elsewhere.example')
+  await p.getByLabel('Redirect to').fill('https://www.example.com/')
+  await card('Web redirect').getByRole('button', { name: 'Save' }).click()
+  await until('it redirects', async () => (await read()).redirect_url === 'https://www.example.com/')
+  await p.getByLabel('Offer one-click unsubscribe').check()
+  await card('How its mail leaves').getByRole('button', { name: 'Save' }).click()
+  await until('it offers to unsubscribe', async () => (await read()).list_unsubscribe)
+  await shot(p, 'domains-mail')
+  await sound(p)
+  await card('Forward').getByRole('button', { name: 'Remove' }).click()
+  await until('it forwards no more', async () => (await read()).forward_address === null)
+
+  await tab(p, 'Settings').click()
+  await p.getByLabel('New tag').fill('walked')
+  await card('Tags').getByRole('button', { name: 'Add' }).click()
+  await p.getByRole('button', { name: 'Remove the tag walked' }).waitFor()
+  await p.getByLabel('Notes').fill('Ask Anna first.')
+  await card('Notes').getByRole('button', { name: 'Save' }).click()
+  await until('the note is kept', async () => (await read()).notes === 'Ask Anna first.')
+  await shot(p, 'domains-settings')
+  await sound(p)
+  await tab(p, 'Jobs').click()
+  await p.getByRole('list', { name: 'Jobs of this domain' }).getByText('Change a redirect').waitFor()
+
+  await tab(p, 'Settings').click()
+  await p.getByRole('button', { name: 'Delete the domain' }).click()
+  const dialog = p.getByRole('dialog'), sure = dialog.getByRole('button', { name: 'Delete the domain' })
+  assert.ok(await sure.isDisabled(), 'the name has to be typed first')
+  await dialog.getByLabel(/^Type /).fill(d.name)
+  await sure.click()
+  await main(p).getByRole('heading', { level: 1, name: 'Domains' }).waitFor()
+  await until('it is gone', async () => (await api('GET', '/v1/domains?q=' + d.name)).data.length === 0)
+})
+
+/** A message that brings a report, as large providers send them. */
+function reportMail(to, filename, type, content) {
+  const [head] = message({ to, subject: 'Report', from: 'Reporter <noreply@reporter.example>' }).split('Content-Type:')
+  return `${head}Content-Type: ${type}; name="${filename}"\nContent-Disposition: attachment; filename="${filename}"\nContent-Transfer-Encoding: base64\n\n${gzipSync(content).toString('base64').replace(/.{76}/g, '$&\n')}\n`
+}
+
+function dmarcReport(domain, day) {
+  const row = (ip, count, result) => `<record><row><source_ip>${ip}</source_ip><count>${count}</count><policy_evaluated><disposition>${result === 'pass' ? 'none' : 'quarantine'}</disposition><dkim>${result}</dkim><spf>${result}</spf></policy_evaluated></row><identifiers><header_from>${domain}</header_from></identifiers><auth_results><spf><domain>${domain}</domain><result>${result}</result></spf></auth_results></record>`
+  return `<?xml version="1.0"?><feedback><report_metadata><org_name>reporter.example</org_name><email>noreply@reporter.example</email><report_id>${unique('r')}</report_id><date_range><begin>${day}</begin><end>${day + 86_399}</end></date_range></report_metadata><policy_published><domain>${domain}</domain><p>reject</p><sp>reject</sp><pct>100</pct></policy_published>${row('192.0.2.1', 90, 'pass')}${row('203.0.113.9', 10, 'fail')}</feedback>`
+}
+
+function tlsReport(domain, day) {
+  const at = new Date(day * 1000).toISOString().slice(0, 10)
+  return JSON.stringify({
+    'organization-name': 'reporter.example', 'date-range': { 'start-datetime': at + 'T00:00:00Z', 'end-datetime': at + 'T23:59:59Z' }, 'contact-info': 'tls@reporter.example', 'report-id': unique('t'),
+    policies: [{ policy: { 'policy-type': 'sts', 'policy-string': ['version: STSv1'], 'policy-domain': domain, 'mx-host': ['mail.mailstead.test'] }, summary: { 'total-successful-session-count': 40, 'total-failure-session-count': 2 }, 'failure-details': [{ 'result-type': 'certificate-expired', 'failed-session-count': 2 }] }],
+  })
+}
+
+test('shows reports as charts, with who sent what', async (t) => {
+  const d = await ready('reports'), box = await mailbox(d, 'dmarc')
+  const day = Math.floor(Date.now() / 86_400_000 - 1) * 86_400
+  const p = await page(t)
+  await p.open(`/domains/${d.id}/reports`)
+  await p.getByText('No reports yet').first().waitFor()
+  await deliver(box.email, reportMail(box.email, `reporter.example!${d.name}!${day}!${day + 86_399}.xml.gz`, 'application/gzip', dmarcReport(d.name, day)), 'noreply@reporter.example')
+  await deliver(box.email, reportMail(box.email, `reporter.example!${d.name}!${day}!${day + 86_399}.json.gz`, 'application/tlsrpt+gzip', tlsReport(d.name, day)), 'noreply@reporter.example')
+  await until('both are read', async () => (await api('GET', `/v1/domains/${d.id}/dmarc-reports`)).data.length === 1 && (await api('GET', `/v1/domains/${d.id}/tls-reports`)).data.length === 1)
+  await p.reload()
+  await p.getByText('90 %').waitFor()
+  const fake = p.getByRole('row', { name: /203\.0\.113\.9/ })
+  assert.equal(await fake.getByText('Failed').count(), 2)
+  await p.locator('.chart canvas').first().waitFor()
+  await shot(p, 'domains-reports')
+  await sound(p)
+  await p.getByRole('button', { name: /reporter\.example.*100 messages/ }).click()
+  await p.getByRole('dialog').getByText('Nothing proves that this report').waitFor()
+  await sound(p)
+  await p.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
+  await p.getByRole('button', { name: /reporter\.example.*42 connections/ }).click()
+  await p.getByRole('dialog').getByText('Certificate expired').waitFor()
+})
+
+test('shows a member no action that the role forbids', async (t) => {
+  const d = await ready('member')
+  const p = await page(t)
+  await p.route('**/session/here', async (route) => {
+    const { session } = await (await route.fetch()).json()
+    await route.fulfill({ json: { session: { ...session, user: { ...session.user, role: 'member' } } } })
+  })
+  await p.open('/domains')
+  await p.getByRole('list', { name: 'Domains' }).getByText(d.name).waitFor()
+  assert.equal(await p.getByRole('link', { name: 'Add a domain' }).count(), 0)
+  for (const place of ['records', 'mail', 'settings', 'dmarc']) {
+    await p.open(`/domains/${d.id}/${place}`)
+    await main(p).getByRole('heading', { level: 2 }).first().waitFor()
+    assert.equal(await main(p).getByRole('button', { name: /^(Add a record|Save|Add|Delete the domain|Set up again|Publish the policy)$/ }).count(), 0, place)
+  }
+  await p.goto(base + '/domains/add')
+  await p.getByText('Your role may not add domains').waitFor()
+})
