@@ -42,6 +42,7 @@ async function sound(p) {
 }
 
 const main = (p) => p.getByRole('main')
+const tab = (p, name) => p.getByRole('navigation', { name: 'About this domain' }).getByRole('link', { name, exact: true })
 
 for (const small of [false, true]) {
   const at = small ? ' on a phone' : ''
@@ -91,6 +92,11 @@ for (const small of [false, true]) {
     await main(p).getByText('Healthy').or(main(p).getByText('Ready', { exact: true })).first().waitFor()
     await shot(p, name('ready'))
     await sound(p)
+    await next.getByRole('button', { name: 'Make a mailbox' }).click()
+    await p.getByRole('dialog').getByLabel('Name before the @').fill('hello')
+    await p.getByRole('dialog').getByRole('button', { name: 'Make it' }).click()
+    await next.getByRole('heading', { name: 'Everything is in order' }).waitFor()
+    await p.getByRole('dialog', { name: 'hello@' + domain }).getByText('Copy the password now.').waitFor()
   })
 }
 
@@ -118,13 +124,13 @@ test('adds one by hand with mailboxes, whose records are to be entered', async (
   await p.getByRole('button', { name: 'Add the domain' }).click()
   const next = p.getByRole('region', { name: 'Next step' })
   await next.getByText(/record/).first().waitFor()
-  await main(p).getByRole('link', { name: 'DNS', exact: true }).click()
+  await tab(p, 'DNS').click()
   await p.getByRole('region', { name: 'Zone file' }).getByText(`${domain}. 3600 IN MX 10`).waitFor()
   await shot(p, 'domains-by-hand')
   await sound(p)
-  await main(p).getByRole('link', { name: 'Mailboxes', exact: true }).first().click()
+  await tab(p, 'Mailboxes').click()
   await p.getByText('anna@' + domain).waitFor()
-  await main(p).getByRole('link', { name: 'Own records' }).click()
+  await tab(p, 'Own records').click()
   await p.getByText('Your DNS provider keeps these').waitFor()
 })
 
@@ -154,7 +160,7 @@ test('names the record that is wrong first', async (t) => {
   await next.getByRole('button', { name: 'Copy value' }).click()
   assert.match(await p.evaluate(() => navigator.clipboard.readText()), /^v=spf1 /)
   await shot(p, 'domains-one-record')
-  await main(p).getByRole('link', { name: 'DNS', exact: true }).click()
+  await tab(p, 'DNS').click()
   const first = p.locator('details.domains-record').first()
   await first.getByText('Another value').waitFor()
   await first.getByText('v=spf1 -all').waitFor()
@@ -213,7 +219,7 @@ test('buys a domain, confirmed twice', async (t) => {
   await sound(p)
   await buy.click()
   await main(p).getByRole('heading', { level: 1, name }).waitFor()
-  await main(p).getByRole('link', { name: 'Settings', exact: true }).click()
+  await tab(p, 'Settings').click()
   await p.getByText('bought here').waitFor()
   await until('it is paid for two years', async () => new Date((await api('GET', '/v1/domains?q=' + name)).data[0].expires_at ?? 0) > Date.now() + 700 * 86_400_000)
 })
@@ -291,7 +297,7 @@ test('routes mail and visitors, tags, notes and deletes', async (t) => {
   await card('Forward').getByRole('button', { name: 'Remove' }).click()
   await until('it forwards no more', async () => (await read()).forward_address === null)
 
-  await main(p).getByRole('link', { name: 'Settings', exact: true }).click()
+  await tab(p, 'Settings').click()
   await p.getByLabel('New tag').fill('walked')
   await card('Tags').getByRole('button', { name: 'Add' }).click()
   await p.getByRole('button', { name: 'Remove the tag walked' }).waitFor()
@@ -300,10 +306,10 @@ test('routes mail and visitors, tags, notes and deletes', async (t) => {
   await until('the note is kept', async () => (await read()).notes === 'Ask Anna first.')
   await shot(p, 'domains-settings')
   await sound(p)
-  await main(p).getByRole('link', { name: 'Jobs', exact: true }).click()
+  await tab(p, 'Jobs').click()
   await p.getByRole('list', { name: 'Jobs of this domain' }).getByText('Change a redirect').waitFor()
 
-  await main(p).getByRole('link', { name: 'Settings', exact: true }).click()
+  await tab(p, 'Settings').click()
   await p.getByRole('button', { name: 'Delete the domain' }).click()
   const dialog = p.getByRole('dialog'), sure = dialog.getByRole('button', { name: 'Delete the domain' })
   assert.ok(await sure.isDisabled(), 'the name has to be typed first')
@@ -359,17 +365,17 @@ test('shows reports as charts, with who sent what', async (t) => {
 test('shows a member no action that the role forbids', async (t) => {
   const d = await ready('member')
   const p = await page(t)
-  await p.route('**/session', async (route) => {
-    const answer = await (await route.fetch()).json()
-    await route.fulfill({ json: { ...answer, user: { ...answer.user, role: 'member' } } })
+  await p.route('**/session/here', async (route) => {
+    const { session } = await (await route.fetch()).json()
+    await route.fulfill({ json: { session: { ...session, user: { ...session.user, role: 'member' } } } })
   })
   await p.open('/domains')
   await p.getByRole('list', { name: 'Domains' }).getByText(d.name).waitFor()
   assert.equal(await p.getByRole('link', { name: 'Add a domain' }).count(), 0)
-  for (const tab of ['records', 'mail', 'settings', 'dmarc']) {
-    await p.open(`/domains/${d.id}/${tab}`)
+  for (const place of ['records', 'mail', 'settings', 'dmarc']) {
+    await p.open(`/domains/${d.id}/${place}`)
     await main(p).getByRole('heading', { level: 2 }).first().waitFor()
-    assert.equal(await main(p).getByRole('button', { name: /^(Add a record|Save|Add|Delete the domain|Set up again|Publish the policy)$/ }).count(), 0, tab)
+    assert.equal(await main(p).getByRole('button', { name: /^(Add a record|Save|Add|Delete the domain|Set up again|Publish the policy)$/ }).count(), 0, place)
   }
   await p.goto(base + '/domains/add')
   await p.getByText('Your role may not add domains').waitFor()

@@ -127,6 +127,20 @@ test('what is deleted can be taken back, until it is gone', async (t) => {
   assert.equal(await row(p, 'Letter 2').count(), 0)
 })
 
+test('a link leads to a message that the list does not show', async (t) => {
+  const box = await filled(2)
+  const { data } = await box.list()
+  const p = await page(t)
+  await p.open(`/inbox/${box.user_id}/${data[1].uid}?mailbox=${encodeURIComponent(box.email)}&q=nothing`)
+  await heading(p, 'Letter 2').waitFor()
+  await p.keyboard.press('f')
+  await p.getByRole('dialog', { name: 'Forward' }).waitFor()
+  await p.keyboard.press('Escape')
+  await reading(p).getByRole('button', { name: 'Delete' }).click()
+  await p.getByRole('heading', { name: 'No message is open' }).waitFor()
+  await until('it is gone', async () => (await box.list()).data.length === 1)
+})
+
 test('new mail appears by itself and moves nothing', async (t) => {
   const box = await filled(40)
   const p = await page(t)
@@ -249,7 +263,7 @@ test('why a message is refused is said with what to do', async (t) => {
   const box = await filled(0)
   await api('PATCH', '/v1/email-users/' + box.user_id, { daily_send_limit: 1 })
   const p = await page(t, { expect: [/status of 403/] })
-  await p.open(`/compose?from=${encodeURIComponent(box.email)}&to=a@elsewhere.test&cc=b@elsewhere.test&subject=Hello&text=Hi`)
+  await p.open(`/compose?from=${box.user_id}&to=a@elsewhere.test&cc=b@elsewhere.test&subject=Hello&text=Hi`)
   await p.getByRole('button', { name: 'From: ' + box.email }).waitFor()
   await p.getByRole('button', { name: 'Send', exact: true }).click()
   await p.getByRole('alert').getByText('The limit is counted by day').waitFor()

@@ -18,7 +18,11 @@ interface Options {
   only?: (change: Change) => boolean
   /** Reads nothing while false. */
   when?: boolean
+  /** The least milliseconds between two reads because of changes. */
+  pause?: number
 }
+
+const usualPause = 2000 // a busy account changes all the time, and requests are limited
 
 const kindsOf: Partial<Record<Operation, Kind[]>> = {
   get_account: ['account', 'domain', 'mailbox', 'user', 'webhook'],
@@ -43,9 +47,21 @@ function remember(key: string, answer: unknown) {
   if (answers.size > kept) answers.delete(answers.keys().next().value!)
 }
 
+const begun = new Map<string, { at: number; answer: Promise<unknown> }>()
+const together = 100 // milliseconds within which parts of a page that read the same share one request
+
+function shared<T>(key: string, read: () => Promise<T>): Promise<T> {
+  const other = begun.get(key)
+  if (other && Date.now() - other.at < together) return other.answer as Promise<T>
+  const answer = read().finally(() => { if (begun.get(key)?.answer === answer) begun.delete(key) })
+  begun.set(key, { at: Date.now(), answer })
+  return answer
+}
+
 /** Forgets all answers, when somebody signs in or out. */
 export function forget() {
   answers.clear()
+  begun.clear()
 }
 
 /** Reads by one operation, again when what it is about changed. */
@@ -55,7 +71,7 @@ export function useQuery<O extends Operation>(operation: O, input: Input<O>, opt
 }
 
 /** Reads by a function of one's own. The key says what is read: with another one it is read anew. */
-export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, when = true }: Options = {}): Query<T> {
+export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, when = true, pause }: Options = {}): Query<T> {
   const [state, setState] = useState<{ key: string; data?: T; error?: ApiError; loading: boolean }>({ key: '', loading: true })
   const latest = useRef({ key, read, only, turn: 0 })
   latest.current = { key, read, only, turn: latest.current.turn }
@@ -64,7 +80,7 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
     const turn = ++latest.current.turn
     const { key, read } = latest.current
     try {
-      const data = await read()
+      const data = await shared(key, read)
       remember(key, data)
       if (turn === latest.current.turn) setState({ key, data, loading: false })
     } catch (error) {
@@ -77,15 +93,15 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
     void reload()
     return () => { latest.current.turn++ }
   }, [key, when])
-  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, reload, when)
+  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, reload, when, pause)
 
   if (state.key === key) return { data: state.data, error: state.error, loading: state.loading, reload }
   const before = answers.get(key) as T | undefined
   return { data: before, error: undefined, loading: when && before === undefined, reload }
 }
 
-/** Calls reload soon after changes of the kinds, at most once in half a second. */
-function useFresh(kinds: Kind[] | undefined, only: (change: Change) => boolean, reload: () => void, when: boolean) {
+/** Calls reload at once after a change of the kinds, and then at most once in a pause. */
+function useFresh(kinds: Kind[] | undefined, only: (change: Change) => boolean, reload: () => void, when: boolean, pause = usualPause) {
   const names = kinds?.join() ?? ''
   useEffect(() => {
     if (!when || names === '') return
@@ -98,7 +114,7 @@ function useFresh(kinds: Kind[] | undefined, only: (change: Change) => boolean, 
         timer = undefined
         last = Date.now()
         reload()
-      }, Math.max(0, last + 500 - Date.now()))
+      }, Math.max(0, last + pause - Date.now()))
     })
     return () => {
       stop()
@@ -202,7 +218,7 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
     void actions.reload()
     return () => { latest.current.turn++ }
   }, [key, when])
-  useFresh(options.kinds ?? kindsOf[operation], options.only ?? (() => true), actions.reload, when)
+  useFresh(options.kinds ?? kindsOf[operation], options.only ?? (() => true), actions.reload, when, options.pause)
 
   const before = mine ? undefined : (answers.get(key) as T[] | undefined)
   return {

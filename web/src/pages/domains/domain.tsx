@@ -1,12 +1,12 @@
 // A domain's page: its state, the one next step, and its tabs.
 import type { ComponentType } from 'preact'
-import { can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Badge, Empty, LinkButton, Page, Show, Tabs } from '../../ui'
 import { Dmarc } from './dmarc'
 import { Dns } from './dns'
 import { DomainJobs } from './jobs'
 import { DomainMailboxes } from './mailboxes'
+import { Making } from './make'
 import { MailSettings } from './mail'
 import { NextStep } from './next'
 import { OwnRecords } from './records'
@@ -33,7 +33,7 @@ const tabs: Tab[] = [
 ]
 
 export function DomainPage({ id, tab = '' }: { id: string; tab?: string }) {
-  const domain = useQuery('get_domain', { domain_id: id }, { only: (c) => c.id === id, kinds: ['domain', 'mailbox'] })
+  const domain = useQuery('get_domain', { domain_id: id }, { only: (c) => c.kind === 'mailbox' || c.id === id, kinds: ['domain', 'mailbox'] })
   const d = domain.data
   const at = tabs.find((t) => t.id === tab)
   const shown = tabs.filter((t) => !t.hosted || !d || d.dns_provider !== 'external')
@@ -41,7 +41,7 @@ export function DomainPage({ id, tab = '' }: { id: string; tab?: string }) {
   return (
     <Page title={title} back={{ href: '/domains', label: 'Domains' }}
       heading={d ? <span class="row">{d.domain_unicode} <StateBadge domain={d} />{d.tags.map((t) => <Badge key={t} plain>{t}</Badge>)}</span> : 'Domain'}
-      actions={d && can('create_email_user') && d.status === 'complete' && <LinkButton icon="mail" href={'/mailboxes?domain=' + d.domain}>{d.email_users_count === 0 ? 'Make a mailbox' : 'Mailboxes'}</LinkButton>}
+      actions={d && d.email_users_count > 0 && <LinkButton icon="mail" href={'/mailboxes?domain=' + d.domain}>Mailboxes</LinkButton>}
       tabs={<Tabs label="About this domain" current={tab} tabs={shown.map((t) => ({ id: t.id, name: t.name, href: `/domains/${id}${t.id && '/' + t.id}` }))} />}>
       <Show of={domain}>
         {(d) => {
@@ -50,6 +50,7 @@ export function DomainPage({ id, tab = '' }: { id: string; tab?: string }) {
         }}
       </Show>
       <Repairs />
+      <Making />
     </Page>
   )
 }

@@ -1,10 +1,10 @@
 // The mailboxes of a domain.
 import { useState } from 'preact/hooks'
-import { can } from '../../api/client'
+import { can, type Schemas } from '../../api/client'
 import { usePages } from '../../api/query'
 import { Badge, Card, Empty, LinkButton, LongList, Icon, TextField, Time, words, type Tone } from '../../ui'
 import type { TabProps } from './domain'
-import type { Schemas } from '../../api/client'
+import { MakeMailbox } from './make'
 
 type Mailbox = Schemas['EmailUser']
 
@@ -14,13 +14,18 @@ export function DomainMailboxes({ domain: d }: TabProps) {
   const [q, setQ] = useState('')
   const pages = usePages('list_domain_email_users', { domain_id: d.id, limit: 50, q: q || undefined }, (m) => m.id)
   const there = '/mailboxes?domain=' + d.domain
-  const make = can('create_email_user') && d.status !== 'deleting' && <LinkButton look="primary" small icon="plus" href={there}>Make mailboxes</LinkButton>
+  const make = can('create_email_user') && d.status !== 'deleting' && (
+    <>
+      {d.dns_provider !== 'external' && <LinkButton small href={'/mailboxes/bulk?domain=' + d.domain}>Several at once</LinkButton>}
+      <MakeMailbox domain={d} small />
+    </>
+  )
   const bare = q === '' && pages.items.length === 0
   return (
     <Card flush title="Mailboxes" actions={!bare && <><a href={there}>Open in Mailboxes</a>{make}</>}>
       {!bare && <div class="domains-in"><TextField label="Find a mailbox" hideLabel type="search" value={q} onInput={setQ} placeholder="Find a mailbox" /></div>}
       <LongList pages={pages} idOf={(m) => m.id} height={60} narrowHeight={72} label="Mailboxes of this domain" row={(m) => <Row mailbox={m} />}
-        empty={q ? <Empty icon="search" title="No mailbox fits" /> : <Empty icon="mail" title="No mailbox yet" action={make}>An address such as hello@{d.domain_unicode} needs a mailbox to receive and send.</Empty>} />
+        empty={q ? <Empty icon="search" title="No mailbox fits" /> : <Empty icon="mail" title="No mailbox yet" action={make && <div class="row">{make}</div>}>An address such as hello@{d.domain_unicode} needs a mailbox to receive and send.</Empty>} />
     </Card>
   )
 }

@@ -6,6 +6,7 @@ import { useQuery } from '../../api/query'
 import { Button, Icon, LinkButton, Loading, plural, Time, told, type Tone } from '../../ui'
 import type { TabProps } from './domain'
 import { DomainJob } from './jobs'
+import { MakeMailbox } from './make'
 import { CopyFields, RecordFields } from './parts'
 import { setUpAgain } from './repair'
 import { useDnsStatus } from './status'
@@ -181,8 +182,8 @@ function ReplaceDs({ domain: d, reload }: TabProps) {
 function AllWell({ domain: d }: { domain: Domain }) {
   if (d.email_users_count === 0 && can('create_email_user')) {
     return (
-      <Step tone="ok" title="Ready. Now make its first mailbox" actions={<LinkButton look="primary" icon="plus" href={'/mailboxes?domain=' + d.domain}>Make a mailbox</LinkButton>}>
-        <p class="muted">{d.dns_provider === 'external' ? 'Connect a mailbox that is hosted elsewhere.' : 'Mail for the domain is accepted as soon as there is a mailbox, a catch-all or a forward.'}</p>
+      <Step tone="ok" title={d.dns_provider === 'external' ? 'Ready. Now connect its first mailbox' : 'Ready. Now make its first mailbox'} actions={<MakeMailbox domain={d} />}>
+        <p class="muted">{d.dns_provider === 'external' ? 'Mailstead signs in to it where it is hosted.' : 'Mail for the domain is accepted as soon as there is a mailbox, a catch-all or a forward.'}</p>
       </Step>
     )
   }

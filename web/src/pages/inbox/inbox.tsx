@@ -25,6 +25,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
   const selection = useSelection(pages.items)
   const steps = useSteps(pages.items, here ?? cursor)
   const open = pages.items.find((m) => keyOf(m) === here)
+  const read = useRef<Message | undefined>(undefined) // the open message, also if the list does not have it
   useEffect(() => { if (here) setCursor(here) }, [here])
   useEffect(() => { if (!here) document.title = 'Inbox · Mailstead' }, [here])
   useFirstFocus()
@@ -39,10 +40,11 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     go(placeOf())
     focusRow(here ?? cursor)
   }
+  const current = () => open ?? (here ? read.current : pages.items.find((m) => keyOf(m) === cursor))
   /** What a key acts on: the selected, else the open one, else the one that the keys are at. */
   const those = (): Message[] => {
     if (selection.chosen.length > 0) return selection.chosen
-    const one = open ?? pages.items.find((m) => keyOf(m) === cursor)
+    const one = current()
     return one ? [one] : []
   }
   const drop = (messages: Message[]) => {
@@ -57,7 +59,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     return messages.length === 1 ? mark(all, messages, read) : markMany(all, messages, read)
   }
   const answer = (way: Way) => {
-    const one = open ?? pages.items.find((m) => keyOf(m) === cursor)
+    const one = current()
     if (one && can('send_email')) void replyTo(one, way)
   }
   const may = { mark: can('mark_message'), remove: can('bulk_delete_messages') }
@@ -100,7 +102,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
         </div>
       </section>
       {here ? (
-        <Reading key={here} user_id={user_id!} uid={uid!} known={open} steps={steps} move={move} leave={leave} answer={answer}
+        <Reading key={here} user_id={user_id!} uid={uid!} known={open} steps={steps} move={move} leave={leave} answer={answer} onRead={(m) => { read.current = m }}
           setRead={(m, read) => mark(all, [m], read)} drop={(m) => drop([m])} />
       ) : <Unopened onHelp={() => setHelp(true)} />}
       <Dock />

@@ -26,6 +26,8 @@ interface Props {
   answer: (way: Way) => void
   setRead: (m: Message, read: boolean) => Promise<unknown>
   drop: (m: Message) => void
+  /** Tells what was read. */
+  onRead: (m: Message | undefined) => void
 }
 
 export function Reading(props: Props) {
@@ -36,6 +38,7 @@ export function Reading(props: Props) {
     if (document.activeElement === document.body || !document.activeElement?.checkVisibility({ visibilityProperty: true })) pane.current?.focus({ preventScroll: true })
   }, [])
   const message = known && read.data ? { ...read.data, is_read: known.is_read } : read.data
+  useEffect(() => props.onRead(message))
   return (
     <section class="inbox-reading" aria-label="Message" tabIndex={-1} ref={pane}>
       <Tools {...props} message={message} reload={read.reload} />

@@ -10,7 +10,7 @@ type Made = Output<'create_email_user'> & { user_id: string; email: string; pass
 
 interface Server { host: string; port: string; security: 'tls' | 'starttls' | 'none'; username: string; password: string }
 
-export function Create({ domain, onClose }: { domain: string; onClose: () => void }) {
+export function Create({ domain, external = false, onClose }: { domain: string; external?: boolean; onClose: () => void }) {
   const [made, setMade] = useState<Made>()
   if (made) {
     const close = () => { onClose(); go(`/mailboxes/${made.user_id}`) }
@@ -23,11 +23,11 @@ export function Create({ domain, onClose }: { domain: string; onClose: () => voi
       </Dialog>
     )
   }
-  return <Dialog title="Make a mailbox" onClose={onClose}><CreateForm domain={domain} onDone={setMade} /></Dialog>
+  return <Dialog title="Make a mailbox" onClose={onClose}><CreateForm domain={domain} external={external} onDone={setMade} /></Dialog>
 }
 
-function CreateForm({ domain: first, onDone }: { domain: string; onDone: (made: Made) => void }) {
-  const [external, setExternal] = useState(false)
+function CreateForm({ domain: first, external: elsewhere, onDone }: { domain: string; external: boolean; onDone: (made: Made) => void }) {
+  const [external, setExternal] = useState(elsewhere)
   const [domain, setDomain] = useState(first), [username, setUsername] = useState(''), [name, setName] = useState(''), [password, setPassword] = useState('')
   const [more, setMore] = useState(false)
   const [quota, setQuota] = useState(''), [daily, setDaily] = useState(''), [forward, setForward] = useState(''), [footer, setFooter] = useState('')

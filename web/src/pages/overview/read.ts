@@ -19,7 +19,7 @@ export function useDomains() {
       cursor = page.pagination.cursor
     }
     return all
-  }, { kinds: ['domain'] })
+  }, { kinds: ['domain'], pause: 15_000 })
 }
 
 export interface Endpoint { webhook: Webhook; tried: number; succeeded: number }
@@ -33,7 +33,7 @@ export function useEndpoints() {
       const ended = data.filter((d) => d.outcome !== 'pending')
       return { webhook, tried: ended.length, succeeded: ended.filter((d) => d.outcome === 'success').length }
     }))
-  }, { kinds: ['webhook', 'delivery'] })
+  }, { kinds: ['webhook', 'delivery'], pause: 15_000 })
 }
 
 /** Jobs that failed within the last day. */

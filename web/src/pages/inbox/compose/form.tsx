@@ -139,6 +139,10 @@ function Foot({ draft: d, busy, onFiles, onDiscard }: { draft: Draft; busy: bool
 /** A new message is sent from the mailbox that is asked for, or from the newest one. */
 function useFirstMailbox(d: Draft, set: (to: Partial<Draft>) => void) {
   const wanted = d.from.user_id === ''
+  const named = useQuery('get_email_user', { user_id: d.from.user_id }, { when: !wanted && d.from.email === '', kinds: [] }).data
+  useEffect(() => {
+    if (named) set({ from: { user_id: named.user_id, email: named.email } })
+  }, [named])
   const list = useQuery('list_email_users', { q: d.from.email || undefined, status: 'active', limit: 10 }, { when: wanted, kinds: [] })
   const found = list.data?.data
   useEffect(() => {

@@ -44,6 +44,7 @@ function fill(key: string) {
   const p = params.value
   const people = (name: string) => splitPeople(p.getAll(name).join(','))
   const asked: Partial<Draft> = { to: people('to'), cc: people('cc'), bcc: people('bcc'), subject: p.get('subject') ?? '', text: p.get('text') ?? p.get('body') ?? '' }
-  if (p.get('from')) asked.from = { user_id: '', email: p.get('from')! }
+  const from = p.get('from')
+  if (from) asked.from = from.includes('@') ? { user_id: '', email: from } : { user_id: from, email: '' }
   if (!p.has('draft') && p.size > 0 && isEmpty(draftOf(key))) change(key, asked)
 }

@@ -18,7 +18,7 @@ export function Fates({ sent }: { sent: Sent }) {
           <li key={r.email}>
             {row ? <a class="truncate" href={'/sent/' + row.id}>{r.email}</a> : <span class="truncate">{r.email}</span>}
             <Badge tone={tones[status] ?? 'none'}>{words(status)}</Badge>
-            {status === 'suppressed' && <span class="small muted">Not sent: this address is on the suppression list.</span>}
+            {status === 'suppressed' && <span class="small muted">Not sent: this address is on the <a href="/sent/suppressions">suppression list</a>.</span>}
           </li>
         )
       })}
