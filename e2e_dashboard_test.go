@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,6 +25,8 @@ func TestDashboard(t *testing.T) {
 	}
 	const password = "the cat sat on the mat"
 	i := newDashboardInstance(t, password)
+	cert, key, _ := testCert(t, "localhost")
+	fresh, welcome := newFreshInstance(t, "--ca-file", cert)
 	walks := os.Getenv("MAILSTEAD_WALK")
 	if walks == "" {
 		walks = "*"
@@ -33,7 +39,8 @@ func TestDashboard(t *testing.T) {
 	defer stop()
 	cmd := exec.CommandContext(ctx, node, append([]string{"--test", "--test-concurrency=2", "--test-reporter=spec"}, files...)...)
 	cmd.Env = append(os.Environ(), "MAILSTEAD_URL=http://"+i.ready.HTTP, "MAILSTEAD_SMTP="+i.ready.SMTP, "MAILSTEAD_TOKEN="+i.token,
-		"MAILSTEAD_OWNER=owner@example.org", "MAILSTEAD_PASSWORD="+password, "MAILSTEAD_CHROMIUM="+chromium)
+		"MAILSTEAD_CERT="+cert, "MAILSTEAD_KEY="+key, "MAILSTEAD_DIR="+i.dir, "MAILSTEAD_BIN="+i.cmd.Path, "MAILSTEAD_FRESH_URL=http://"+fresh.ready.HTTP, "MAILSTEAD_FRESH_SMTP="+fresh.ready.SMTP,
+		"MAILSTEAD_FRESH_DIR="+fresh.dir, "MAILSTEAD_FRESH_WELCOME="+welcome, "MAILSTEAD_OWNER=owner@example.org", "MAILSTEAD_PASSWORD="+password, "MAILSTEAD_CHROMIUM="+chromium)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -41,9 +48,47 @@ func TestDashboard(t *testing.T) {
 
 // newDashboardInstance is a sandbox whose owner has a password.
 func newDashboardInstance(t *testing.T, password string) *instance {
-	i := newInstance(t, "[limits]\nrate_per_minute = 100000\nburst_per_minute = 100000\n")
+	i := newInstance(t, generousLimits)
 	if _, code := mailstead(t, "user", "reset-password", "--data", i.dir, "--user", "owner@example.org", "--password", password); code != 0 {
 		t.Fatal("the owner's password could not be set")
 	}
 	return i
+}
+
+var welcomeLink = regexp.MustCompile(`welcome +(http://\S+)`)
+
+// newFreshInstance is a sandbox that starts in an empty directory, with a relay that refuses gone@ for good and later@ for
+// now, and the link that its first start prints.
+func newFreshInstance(t *testing.T, args ...string) (i *instance, welcome string) {
+	var relay *fakeSMTP
+	relay = newSMTP(t, true, func(n int) string {
+		switch to := relay.mails()[n-1].To[0]; {
+		case strings.HasPrefix(to, "gone@"):
+			return "550 5.1.1 no such user"
+		case strings.HasPrefix(to, "later@"):
+			return "451 4.3.0 not now"
+		}
+		return fmt.Sprintf("250 Ok 0100018f-%d", n)
+	})
+	host, port, err := net.SplitHostPort(relay.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := generousLimits + fmt.Sprintf("[[relay]]\nname='r1'\nkind='custom'\nhost=%q\nport=%s\ntls='none'\n", host, port)
+	if err := os.WriteFile(filepath.Join(dir, "mailstead.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i = startInstance(t, dir, "", append([]string{"--outbound", "relay"}, args...)...)
+	i.until("the first start has printed its link", func() bool {
+		said, err := os.ReadFile(i.log.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := welcomeLink.FindSubmatch(said); found != nil {
+			welcome = string(found[1])
+		}
+		return welcome != ""
+	})
+	return i, welcome
 }

@@ -106,11 +106,17 @@ func newInstanceIn(t *testing.T, dir, config string, args ...string) *instance {
 	if err := json.Unmarshal([]byte(out), &made); err != nil || code != 0 || made.Token == "" {
 		t.Fatalf("init: code %d, %v, %s", code, err, out)
 	}
+	return startInstance(t, dir, made.Token, args...)
+}
+
+// startInstance starts a server on a data directory.
+func startInstance(t *testing.T, dir, token string, args ...string) *instance {
+	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &instance{t: t, dir: dir, args: args, token: made.Token, log: log, http: &http.Client{Timeout: time.Minute}}
+	i := &instance{t: t, dir: dir, args: args, token: token, log: log, http: &http.Client{Timeout: time.Minute}}
 	i.start()
 	t.Cleanup(func() {
 		i.stop()
@@ -134,7 +140,7 @@ func (i *instance) start() {
 	args := []string{"serve", "--data", i.dir, "--ready-file", file, "--http", "127.0.0.1:0", "--smtp", "127.0.0.1:0",
 		"--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", "127.0.0.1:0"}
 	i.cmd = exec.Command(path, append(args, i.args...)...)
-	i.cmd.Stderr = i.log
+	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log
 	if err := i.cmd.Start(); err != nil {
 		i.t.Fatal(err)
 	}

@@ -365,9 +365,9 @@ test('shows reports as charts, with who sent what', async (t) => {
 test('shows a member no action that the role forbids', async (t) => {
   const d = await ready('member')
   const p = await page(t)
-  await p.route('**/session', async (route) => {
-    const answer = await (await route.fetch()).json()
-    await route.fulfill({ json: { ...answer, user: { ...answer.user, role: 'member' } } })
+  await p.route('**/session/here', async (route) => {
+    const { session } = await (await route.fetch()).json()
+    await route.fulfill({ json: { session: { ...session, user: { ...session.user, role: 'member' } } } })
   })
   await p.open('/domains')
   await p.getByRole('list', { name: 'Domains' }).getByText(d.name).waitFor()

@@ -1,14 +1,21 @@
 // What the walks through the dashboard share: a browser, a signed-in page that suffers no error, and the API to make what
 // a walk needs. The server is a real one, named by the environment.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { connect } from 'node:net'
 import { once } from 'node:events'
-import { mkdir } from 'node:fs/promises'
+import { mkdir, readFile } from 'node:fs/promises'
 import { after } from 'node:test'
+import { promisify } from 'node:util'
 import { chromium } from 'playwright-core'
 
 const env = process.env
 export const base = env.MAILSTEAD_URL
 export const owner = { email: env.MAILSTEAD_OWNER, password: env.MAILSTEAD_PASSWORD }
+
+/** The server of most walks, and a second one, which started in an empty directory and whose relay refuses some. */
+export const here = { url: base, smtp: env.MAILSTEAD_SMTP, data: env.MAILSTEAD_DIR }
+export const fresh = { url: env.MAILSTEAD_FRESH_URL, smtp: env.MAILSTEAD_FRESH_SMTP, data: env.MAILSTEAD_FRESH_DIR, welcome: env.MAILSTEAD_FRESH_WELCOME }
 
 const desktop = { width: 1280, height: 800 }
 const phone = { width: 390, height: 844 }
@@ -28,13 +35,13 @@ after(async () => {
   if (opened) await (await opened).close()
 })
 
-let cookies // of the owner, signed in once for all tests of a file
+const cookies = new Map() // of who was signed in, once for all tests of a file
 
 /**
  * A page, signed in as the owner unless told otherwise. An error in its console, a fault of its scripts, a broken policy
  * or a request to elsewhere fails the test.
  */
-export async function page(t, { phone: small = false, as = owner, dark = false, expect = [] } = {}) {
+export async function page(t, { phone: small = false, as = owner, dark = false, expect = [], server = as?.server ?? here } = {}) {
   const context = await (await browser()).newContext({
     viewport: small ? phone : desktop, hasTouch: small, isMobile: small, colorScheme: dark ? 'dark' : 'light', reducedMotion: 'reduce',
     locale: 'en-GB', timezoneId: 'Europe/Rome', permissions: ['clipboard-read', 'clipboard-write'],
@@ -43,32 +50,46 @@ export async function page(t, { phone: small = false, as = owner, dark = false, 
   const faults = []
   context.on('console', (m) => { if (m.type() === 'error' || m.type() === 'warning') faults.push(`${m.type()}: ${m.text()} (${m.location().url})`) })
   context.on('weberror', (e) => faults.push(`fault: ${e.error().stack}`))
-  context.on('request', (r) => { if (!r.url().startsWith(base) && !/^(data|blob|about):/.test(r.url())) faults.push(`request to ${r.url()}`) })
+  context.on('request', (r) => { if (!r.url().startsWith(server.url) && !/^(data|blob|about):/.test(r.url())) faults.push(`request to ${r.url()}`) })
   t.after(async () => {
     await context.close()
     const unexpected = faults.filter((f) => !expect.some((e) => e.test(f)))
     if (unexpected.length > 0) throw new Error(unexpected.join('\n'))
   })
-  if (as) {
-    if (as === owner && cookies) await context.addCookies(cookies)
-    else await signIn(context, as)
-    if (as === owner) cookies ??= await context.cookies()
+  if (as && cookies.has(as)) await context.addCookies(cookies.get(as))
+  else if (as) {
+    await signIn(context, as, server)
+    cookies.set(as, await context.cookies())
   }
   const p = await context.newPage()
-  p.open = (path) => p.goto(base + path)
+  p.open = (path) => p.goto(server.url + path)
   return p
 }
 
-async function signIn(context, { email, password }) {
-  const answer = await context.request.post(base + '/session', { data: { email, password }, headers: { Origin: base } })
+async function signIn(context, { email, password }, server) {
+  const answer = await context.request.post(server.url + '/session', { data: { email, password }, headers: { Origin: server.url } })
   if (!answer.ok()) throw new Error(`sign in as ${email}: ${answer.status()} ${await answer.text()}`)
 }
 
+const run = promisify(execFile)
+
+/** Another account, which no other test knows of; its owner, and the API as they call it. */
+export async function account(email, server = here) {
+  const password = 'a sentence that nobody guesses'
+  const { stdout } = await run(env.MAILSTEAD_BIN, ['account', 'create', '--data', server.data, '--owner-email', email, '--owner-password', password, '--plan', 'enterprise', '--json'])
+  const { token } = JSON.parse(stdout)
+  return { email, password, server, token, api: (method, path, body) => request(server, token, method, path, body) }
+}
+
 /** Calls the API as the owner. */
-export async function api(method, path, body) {
-  const response = await fetch(base + path, {
+export function api(method, path, body) {
+  return request(here, env.MAILSTEAD_TOKEN, method, path, body)
+}
+
+async function request(server, token, method, path, body) {
+  const response = await fetch(server.url + path, {
     method, body: body && JSON.stringify(body),
-    headers: { Authorization: 'Bearer ' + env.MAILSTEAD_TOKEN, 'Content-Type': 'application/json' },
+    headers: { Authorization: 'Bearer ' + token, 'Content-Type': 'application/json' },
   })
   const text = await response.text()
   if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
@@ -93,7 +114,8 @@ export function unique(word) {
 }
 
 /** A domain that is ready for mail. */
-export async function domain(name = unique('walk') + '.test') {
+export async function domain(name = unique('walk') + '.test', of = { api }) {
+  const { api } = of
   const { domains } = await api('POST', '/v1/domains/connect', { domains: [name] })
   await api('POST', '/v1/domains/check-ns', { domains: [name] })
   const id = domains[0].domain_id
@@ -102,13 +124,13 @@ export async function domain(name = unique('walk') + '.test') {
 }
 
 /** A mailbox of a domain. */
-export async function mailbox(domain, username = unique('box')) {
-  return api('POST', '/v1/email-users', { username, domain: domain.name, name: 'Walk ' + username })
+export async function mailbox(domain, username = unique('box'), of = { api }) {
+  return of.api('POST', '/v1/email-users', { username, domain: domain.name, name: 'Walk ' + username })
 }
 
 /** Delivers a message by SMTP, as a stranger's server would. */
-export async function deliver(to, message, from = 'stranger@elsewhere.test') {
-  const socket = connect(Number(env.MAILSTEAD_SMTP.split(':').at(-1)), '127.0.0.1')
+export async function deliver(to, message, from = 'stranger@elsewhere.test', server = here) {
+  const socket = connect(Number(server.smtp.split(':').at(-1)), '127.0.0.1')
   let have = ''
   socket.setEncoding('utf8').on('data', (text) => { have += text })
   const answer = async (code) => {
@@ -140,4 +162,20 @@ export async function shot(p, name) {
   if (!env.MAILSTEAD_SHOTS) return
   await mkdir(env.MAILSTEAD_SHOTS, { recursive: true })
   await p.screenshot({ path: `${env.MAILSTEAD_SHOTS}/${name}.png` })
+}
+
+let axe
+
+/**
+ * Fails on what axe finds serious, by all of its rules or those that are named, and on a page that scrolls sideways. The
+ * frame of a message runs no scripts: it is left out.
+ */
+export async function sound(p, where = p.url(), rules) {
+  axe ??= await readFile(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8')
+  await p.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
+  await p.evaluate(`globalThis.axe || (() => {${axe}})()`)
+  const found = await p.evaluate(async (rules) => (await globalThis.axe.run(document, { iframes: false, resultTypes: ['violations'], runOnly: rules })).violations
+    .filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' ')}`), rules)
+  assert.deepEqual(found, [], where)
+  assert.ok(await p.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth), 'it scrolls sideways: ' + where)
 }

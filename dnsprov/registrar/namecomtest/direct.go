@@ -1,6 +1,7 @@
 package namecomtest
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -19,8 +20,14 @@ func (d Direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	done := make(chan result, 1)
 	in := r.Clone(context.WithoutCancel(r.Context()))
-	if in.Body == nil {
-		in.Body = http.NoBody
+	in.Body = http.NoBody
+	if r.Body != nil { // read here, since a handler that goes on after the client has left must share nothing with it
+		text, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil {
+			return nil, err
+		}
+		in.Body = io.NopCloser(bytes.NewReader(text))
 	}
 	go func() {
 		defer func() {

@@ -2,11 +2,11 @@
 import { effect, signal } from '@preact/signals'
 import { forget } from './query'
 import { ApiError, request, session, type Session } from './client'
-import { hush, listen, onChange, refused } from './stream'
+import { hush, listen, onChange } from './stream'
 
 function enter(s: unknown): Session {
   session.value = s as Session
-  listen()
+  listen(check)
   return session.value
 }
 
@@ -23,10 +23,15 @@ onChange((changes) => {
   if (me && (changes === 'all' || changes.some((c) => c.kind === 'user' && c.id === me))) renew().catch(() => { /* as it was */ })
 })
 
-// The stream is refused when the session is over, and at times for other reasons.
-effect(() => {
-  if (refused.value > 0) renew().catch(() => { /* the stream is tried again */ })
-})
+/** Leaves if the session has ended, elsewhere or by its age. */
+async function check() {
+  try {
+    const here = (await request('GET', '/session/here')) as { session: Session | null }
+    if (!here.session) session.value = null
+  } catch {
+    // the server cannot be reached, which does not end the session
+  }
+}
 
 /** Finds out who is signed in, as often as it takes. */
 export async function resume() {

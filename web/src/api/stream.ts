@@ -17,9 +17,6 @@ export const live = signal(false)
 /** Set once the server runs another version than the page. */
 export const outdated = signal(false)
 
-/** How often the server refused the stream. */
-export const refused = signal(0)
-
 /** Calls the listener with what changed; 'all' after a gap, when anything may have. Returns how to stop. */
 export function onChange(listener: Listener): () => void {
   listeners.add(listener)
@@ -34,6 +31,7 @@ let retry: ReturnType<typeof setTimeout> | undefined
 const unseen = 30_000
 let hidden: ReturnType<typeof setTimeout> | undefined
 let wanted = false
+let refused = () => {}
 
 document.addEventListener('visibilitychange', () => {
   clearTimeout(hidden)
@@ -41,9 +39,10 @@ document.addEventListener('visibilitychange', () => {
   else if (wanted) open()
 })
 
-/** Opens the stream, if it is not open, and keeps it open while the page is seen. */
-export function listen() {
+/** Opens the stream, if it is not open, and keeps it open while the page is seen. Calls whenRefused if the server gives none. */
+export function listen(whenRefused: () => void) {
   wanted = true
+  refused = whenRefused
   open()
 }
 
@@ -66,7 +65,7 @@ function open() {
     if (source?.readyState !== EventSource.CLOSED) return // the browser tries again by itself
     close()
     retry = setTimeout(open, 5000)
-    refused.value++
+    refused()
   }
 }
 

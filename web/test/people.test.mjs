@@ -1,0 +1,180 @@
+// Who may sign in, and how: reset links, the second factor, sessions, invitations, tokens.
+import assert from 'node:assert/strict'
+import { createHmac } from 'node:crypto'
+import { describe, test } from 'node:test'
+import { account, domain, mailbox, page, sound, unique, until } from './rig.mjs'
+
+/** The code that an authenticator app shows, some steps of 30 seconds from now. */
+function totp(secret, step = 0) {
+  const bits = [...secret.replace(/[\s=]/g, '').toUpperCase()].map((c) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(c).toString(2).padStart(5, '0')).join('')
+  const key = Buffer.from(bits.match(/.{8}/g).map((b) => parseInt(b, 2)))
+  const counter = Buffer.alloc(8)
+  counter.writeBigUInt64BE(BigInt(Math.floor(Date.now() / 30_000) + step))
+  const mac = createHmac('sha1', key).update(counter).digest()
+  const at = mac.at(-1) & 15
+  return String((mac.readUInt32BE(at) & 0x7fffffff) % 1_000_000).padStart(6, '0')
+}
+
+/** Sets a password by the link that is given to who was invited, or sent to who forgot theirs. */
+async function choose(p, link, email, password) {
+  await p.goto(link)
+  await sound(p, 'choosing a password')
+  await p.getByLabel('Password').fill(password)
+  await p.getByLabel('The same again').fill(password)
+  await p.getByRole('button', { name: 'Set password' }).click()
+  await p.getByRole('link', { name: 'Go on to sign in' }).click()
+  await signIn(p, email, password)
+  await p.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
+}
+
+async function signIn(p, email, password) {
+  await p.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor()
+  await p.getByLabel('E-mail').fill(email)
+  await p.getByLabel('Password').fill(password)
+  await p.getByRole('button', { name: 'Sign in', exact: true }).click()
+}
+
+async function signOut(p, small) {
+  if (small) await p.getByRole('button', { name: 'Navigation' }).click()
+  await p.getByRole('button', { name: 'Sign out', exact: true }).click()
+  await p.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor()
+}
+
+const inside = (p) => p.getByRole('main').getByRole('heading', { level: 1, name: 'Your profile' }).waitFor()
+
+describe('people', { concurrency: 2 }, () => {
+  for (const small of [false, true]) {
+    const at = small ? ' on a phone' : ''
+
+    test('a second factor is set up, asked for, replaced by a recovery code and taken off' + at, async (t) => {
+      const a = await account(unique('factor') + '@people.test')
+      const p = await page(t, { as: a, phone: small, expect: [/status of 40[01]/] })
+      await p.open('/profile')
+      await p.getByRole('button', { name: 'Set it up' }).click()
+      const dialog = p.getByRole('dialog', { name: 'Set up the second factor' })
+      const secret = (await dialog.locator('.copyable code').textContent()).trim()
+      await dialog.getByLabel('The code that it shows').fill('000000')
+      await dialog.getByRole('button', { name: 'Switch it on' }).click()
+      await dialog.getByRole('alert').waitFor()
+      await dialog.getByLabel('The code that it shows').fill(totp(secret, -1))
+      await dialog.getByRole('button', { name: 'Switch it on' }).click()
+      const codes = p.getByRole('dialog', { name: 'Your recovery codes' })
+      await codes.waitFor()
+      await sound(p, 'recovery codes')
+      const all = await codes.getByRole('listitem').allTextContents()
+      assert.equal(all.length, 10)
+      await codes.getByRole('button', { name: 'I have kept them' }).click()
+
+      for (const code of [() => totp(secret), () => all[0].trim()]) {
+        await signOut(p, small)
+        await signIn(p, a.email, a.password)
+        await p.getByLabel('Code').fill('123456')
+        await p.getByRole('button', { name: 'Sign in', exact: true }).click()
+        await p.getByRole('alert').waitFor()
+        await p.getByLabel('Code').fill(code())
+        await p.getByRole('button', { name: 'Sign in', exact: true }).click()
+        await p.getByLabel('Code').waitFor({ state: 'detached' })
+        await p.open('/profile')
+        await inside(p)
+      }
+      await p.getByText('9 recovery codes left').waitFor()
+      await p.getByRole('button', { name: 'Switch it off' }).click()
+      await p.getByRole('dialog').getByLabel('Your password').fill(a.password)
+      await p.getByRole('dialog').getByRole('button', { name: 'Switch it off' }).click()
+      await p.getByRole('button', { name: 'Set it up' }).waitFor()
+    })
+
+    test('somebody is invited, signs in by the link, and is removed' + at, async (t) => {
+      const a = await account(unique('team') + '@people.test'), email = unique('guest') + '@people.test'
+      const p = await page(t, { as: a, phone: small })
+      await p.open('/team')
+      await p.getByRole('button', { name: 'Invite' }).click()
+      await p.getByLabel('E-mail').fill(email)
+      await p.getByLabel('First name').fill('Guest')
+      await p.getByRole('dialog').getByRole('button', { name: 'Invite' }).click()
+      const link = (await p.getByRole('dialog').locator('pre').textContent()).trim()
+      await sound(p, 'the invitation')
+      await p.keyboard.press('Escape')
+      await p.getByText('invited', { exact: true }).waitFor()
+
+      const g = await page(t, { as: null, phone: small, server: a.server, expect: [/status of 401/] })
+      await choose(g, link, email, 'a guest at the harbour')
+      await g.open('/team')
+      await g.getByText('(you)').waitFor()
+      assert.equal(await g.getByRole('button', { name: 'Invite' }).count(), 0)
+
+      await p.getByText('invited', { exact: true }).waitFor({ state: 'detached' })
+      await p.getByRole('button', { name: 'Actions for ' + email }).click()
+      await p.getByRole('button', { name: 'Remove' }).click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Remove' }).click()
+      await p.getByText(email, { exact: true }).waitFor({ state: 'detached' })
+      await g.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor()
+    })
+  }
+
+  test('a forgotten password is set anew by a link that comes by mail', async (t) => {
+    const name = unique('reset') + '.test'
+    const a = await account('me@' + name)
+    const box = await mailbox(await domain(name, a), 'me', a)
+    const p = await page(t, { as: null, expect: [/status of 401/] })
+    await p.open('/forgot')
+    await p.getByLabel('E-mail').fill(a.email)
+    await p.getByRole('button', { name: 'Send the link' }).click()
+    await p.getByText('a link is on its way').waitFor()
+    const inbox = `/v1/email-users/${box.user_id}/inbox`
+    const letter = await until('the link arrives', async () => (await a.api('GET', inbox)).data[0])
+    const { text } = await a.api('GET', `${inbox}/${letter.uid}`)
+    await choose(p, /http\S+\/reset\?token=\S+/.exec(text)[0], a.email, 'a new sentence to remember')
+    await signOut(p)
+    await signIn(p, a.email, a.password)
+    await p.getByRole('alert').waitFor()
+    await signIn(p, a.email, 'a new sentence to remember')
+    await p.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
+  })
+
+  test('sessions are listed, ended one by one and all at once', async (t) => {
+    const a = await account(unique('sessions') + '@people.test'), again = { ...a }
+    const p = await page(t, { as: a, expect: [/status of 401/] }), other = await page(t, { as: again, expect: [/status of 401/] })
+    await other.open('/profile')
+    await inside(other)
+    await p.open('/profile')
+    await p.getByText('this one').waitFor()
+    await p.getByRole('button', { name: /^End the session of/ }).first().click()
+    await other.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor()
+    await signIn(other, a.email, a.password)
+    await inside(other)
+    await p.getByRole('button', { name: 'Sign out everywhere' }).click()
+    await p.getByRole('dialog').getByRole('button', { name: 'Sign out everywhere' }).click()
+    await p.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor()
+    await other.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor()
+  })
+
+  test('a token is made, shown once, works, and is deleted', async (t) => {
+    const a = await account(unique('tokens') + '@people.test')
+    const p = await page(t, { as: a })
+    await p.open('/tokens')
+    await p.getByRole('button', { name: 'Make a token' }).click()
+    await p.getByLabel('Name').fill('Night script')
+    await p.getByLabel('Write').uncheck()
+    await p.getByRole('button', { name: 'Make it' }).click()
+    const token = (await p.getByRole('dialog').locator('pre').textContent()).trim()
+    const ask = (method, path) => fetch(a.server.url + path, { method, headers: { Authorization: 'Bearer ' + token } })
+    assert.equal((await ask('GET', '/v1/account')).status, 200)
+    assert.equal((await ask('POST', '/v1/domains/connect')).status, 403)
+    await p.keyboard.press('Escape')
+    await p.getByRole('cell', { name: /^Night script/ }).waitFor()
+    assert.equal(await p.getByText(token).count(), 0, 'it is not shown again')
+    await p.getByRole('button', { name: 'Delete Night script' }).click()
+    await p.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
+    await p.getByRole('cell', { name: /^Night script/ }).waitFor({ state: 'detached' })
+    assert.equal((await ask('GET', '/v1/account')).status, 401)
+
+    await p.open('/connect')
+    await p.getByRole('button', { name: 'Make the token' }).click()
+    await p.getByText('Copy the token now').waitFor()
+    await p.open('/account')
+    await p.getByLabel('Name').fill('Night shift')
+    await p.getByRole('button', { name: 'Rename' }).click()
+    await until('it has a new name', async () => (await a.api('GET', '/v1/account')).name === 'Night shift')
+  })
+})
