@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race lint fuzz soak bench peers web clean
+.PHONY: build run test race lint fuzz soak bench peers web screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -28,6 +28,11 @@ peers:
 # Builds web/dist, which is committed, from the dashboard's sources.
 web:
 	@sh .ci/web
+
+# Pictures of every page of the dashboard, at work, into docs/screenshots; those that README shows are committed.
+screenshots: peers
+	MAILSTEAD_SHOTS=$(CURDIR)/docs/screenshots MAILSTEAD_WALK=pages go test -count=1 -run '^TestDashboard$$' .
+	cd docs/screenshots && cp message.png inbox.png && cp message-phone-light.png phone.png
 
 lint:
 	@sh .ci/lint
