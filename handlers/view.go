@@ -62,19 +62,8 @@ func (s *Server) viewMessage(c *call, ps httprouter.Params) {
 
 // sendImage answers the images of such documents. Their links need no cookie, which a frame without an origin does not send.
 func (s *Server) sendImage(c *call) {
-	token := strings.TrimPrefix(c.r.URL.Path, imagePath)
-	c.r.URL.Path = imagePath + "…" // so that no log and no answer has it
-	h := c.w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	if c.r.Method != http.MethodGet {
-		s.notAllowed(c, []string{http.MethodGet})
-		return
-	}
-	addr := remoteAddr(c.r)
-	if err := s.bad.check(addr, s.now()); err != nil {
-		s.fail(c, err)
+	token, addr, ok := s.takeLink(c, imagePath)
+	if !ok {
 		return
 	}
 	image, err := s.svc.OpenImage(c.r.Context(), token)
