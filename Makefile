@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race lint fuzz soak bench peers web clean
+.PHONY: build run test race lint fuzz soak bench peers web screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -29,6 +29,11 @@ peers:
 web:
 	@sh .ci/web
 
+# Pictures of every page of the dashboard, at work, into docs/screenshots; those that README shows are committed.
+screenshots: peers
+	MAILSTEAD_SHOTS=$(CURDIR)/docs/screenshots MAILSTEAD_WALK=pages go test -count=1 -run '^TestDashboard$$' .
+	cd docs/screenshots && cp message.png inbox.png && cp message-phone-light.png phone.png
+
 lint:
 	@sh .ci/lint
 
@@ -38,6 +43,7 @@ fuzz:
 # The tests of long runs at their full size.
 soak:
 	MAILSTEAD_SOAK=1 go test -run '^TestExternalMailboxes$$' -v -timeout 30m .
+	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long go test -count=1 -run '^TestDashboard$$' -v -timeout 30m .
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...

@@ -35,7 +35,11 @@ func TestDashboard(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no walks: %v", err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 8*time.Minute)
+	limit := 9 * time.Minute
+	if os.Getenv("MAILSTEAD_SOAK") == "1" { // lists of full length
+		limit = 28 * time.Minute
+	}
+	ctx, stop := context.WithTimeout(t.Context(), limit)
 	defer stop()
 	cmd := exec.CommandContext(ctx, node, append([]string{"--test", "--test-concurrency=2", "--test-reporter=spec"}, files...)...)
 	cmd.Env = append(os.Environ(), "MAILSTEAD_URL=http://"+i.ready.HTTP, "MAILSTEAD_SMTP="+i.ready.SMTP, "MAILSTEAD_TOKEN="+i.token,

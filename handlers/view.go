@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -72,7 +71,7 @@ func (s *Server) sendImage(c *call) {
 		s.fail(c, err)
 		return
 	}
-	h.Set("Cache-Control", "private, max-age="+strconv.Itoa(int(image.MaxAge.Seconds())))
+	c.w.Header().Set("Cache-Control", "private, max-age="+strconv.Itoa(int(image.MaxAge.Seconds())))
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(imageWrite)) // where there is none, the server's own holds
 	s.sendBody(c, http.StatusOK, &image.File, "inline")
 }

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { deliver, fresh, message, page, shot, sound, unique } from './rig.mjs'
 
 test('first run: the link, a domain, a mailbox, the first message', async (t) => {
-  const p = await page(t, { as: null, server: fresh, expect: [/status of 404/] })
+  const p = await page(t, { as: null, server: fresh, expect: [/status of 40[04]/] })
   await p.route('**/v1/domains/check-provider', (route) => route.fulfill({ json: { domain: route.request().postDataJSON().domain, registrar: 'Walk Registrar', nameservers: ['ns1.walk.example'], is_edge: false } }))
   await p.goto(fresh.welcome)
   await p.getByLabel('E-mail').fill('ada@people.test')
