@@ -23,3 +23,10 @@ for (const small of [false, true]) {
     await p.getByLabel('E-mail').waitFor()
   })
 }
+
+test('whoever is signed in is led on from the gate, and never to elsewhere', async (t) => {
+  const p = await page(t)
+  await p.open('/sign-in?next=/%5Celsewhere.test')
+  await p.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
+  assert.equal(new URL(p.url()).pathname, '/')
+})
