@@ -317,14 +317,14 @@ func (d *decoder) bounds(v reflect.Value, f reflect.StructField, name string) {
 	case reflect.Slice:
 		d.items(v, f, name)
 	case reflect.Int, reflect.Int64:
-		d.between(float64(v.Int()), f, name, "must be")
+		d.between(float64(v.Int()), f, name, "must be", "")
 	case reflect.Float64:
-		d.between(v.Float(), f, name, "must be")
+		d.between(v.Float(), f, name, "must be", "")
 	}
 }
 
 func (d *decoder) text(s string, f reflect.StructField, name string) {
-	d.between(float64(utf8.RuneCountInString(s)), f, name, "must have a number of characters")
+	d.between(float64(utf8.RuneCountInString(s)), f, name, "must have", "characters")
 	if enum := f.Tag.Get("enum"); enum != "" && !strings.Contains("|"+enum+"|", "|"+s+"|") {
 		d.wrong(name, "not_allowed", "must be one of %s", strings.ReplaceAll(strings.Trim(enum, "|"), "|", ", "))
 	}
@@ -340,18 +340,20 @@ func (d *decoder) items(v reflect.Value, f reflect.StructField, name string) {
 	}
 }
 
-func (d *decoder) between(n float64, f reflect.StructField, name, what string) {
+func (d *decoder) between(n float64, f reflect.StructField, name, what, unit string) {
 	low, high := bound(f, "min", math.Inf(-1)), bound(f, "max", math.Inf(1))
 	switch {
 	case n >= low && n <= high:
 	case math.IsInf(high, 1):
-		d.wrong(name, "out_of_range", "%s from %s up", what, plainNumber(low))
+		d.wrong(name, "out_of_range", "%s", sentence(what, "at least", plainNumber(low), unit))
 	case math.IsInf(low, -1):
-		d.wrong(name, "out_of_range", "%s up to %s", what, plainNumber(high))
+		d.wrong(name, "out_of_range", "%s", sentence(what, "at most", plainNumber(high), unit))
 	default:
-		d.wrong(name, "out_of_range", "%s from %s to %s", what, plainNumber(low), plainNumber(high))
+		d.wrong(name, "out_of_range", "%s", sentence(what, "from", plainNumber(low), "to", plainNumber(high), unit))
 	}
 }
+
+func sentence(words ...string) string { return strings.TrimSpace(strings.Join(words, " ")) }
 
 func plainNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 

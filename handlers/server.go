@@ -200,8 +200,24 @@ func (s *Server) outside(c *call) {
 	case s.Web == nil || isDiscovery(path):
 		http.NotFound(c.w, c.r)
 	default:
-		s.Web.ServeHTTP(c.w, c.r)
+		s.dashboard(c)
 	}
+}
+
+// dashboard answers its pages. Nobody can sign in over plain HTTP in production: there it leads to where that can be done,
+// and browsers that were there once go there by themselves.
+func (s *Server) dashboard(c *call) {
+	base := s.svc.Config.BaseURL
+	switch secure := !s.svc.Config.Sandbox && strings.HasPrefix(base, "https://"); {
+	case secure && c.r.TLS == nil && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead):
+		c.w.Header().Set("Cache-Control", "no-store")
+		c.w.Header().Set("Location", base+"/"+strings.TrimLeft(c.r.URL.RequestURI(), "/"))
+		c.w.WriteHeader(http.StatusTemporaryRedirect)
+		return
+	case secure && c.r.TLS != nil && c.r.TLS.ServerName == s.svc.Config.Hostname:
+		c.w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+	}
+	s.Web.ServeHTTP(c.w, c.r)
 }
 
 // health says whether the store still takes writes.

@@ -3,6 +3,7 @@ package handlers
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -248,6 +249,17 @@ func TestPlainHTTP(t *testing.T) {
 	if resp := ask("GET", "/v1/account", "mailstead="+cookie.Value); resp.StatusCode != 401 {
 		t.Errorf("under the sandbox's name: %d", resp.StatusCode)
 	}
+	b.server.Web = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for path, to := range map[string]string{"/welcome?token=x": "/welcome?token=x", "//evil.test/a": "/evil.test/a", "/domains": "/domains"} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+		r.URL = &url.URL{}
+		r.URL.Path, r.URL.RawQuery, _ = strings.Cut(path, "?")
+		if b.server.ServeHTTP(w, r); w.Code != 307 || w.Header().Get("Location") != "https://mail.example.test"+to {
+			t.Errorf("the page %s over plain HTTP: %d %v", path, w.Code, w.Header())
+		}
+	}
+	b.with("").do("GET", "/healthz", nil).is(200)
 	for _, name := range []string{"mailstead=", "__Host-mailstead="} {
 		b.with("").do("GET", "/v1/account", nil, "Cookie", name+cookie.Value).fails(401, "unauthorized")
 	}

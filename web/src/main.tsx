@@ -2,13 +2,14 @@ import './ui/theme.css'
 import './ui/ui.css'
 import './shell.css'
 import { render, Component, type ComponentChildren } from 'preact'
+import { useEffect } from 'preact/hooks'
 import { session } from './api/client'
-import { resume } from './api/session'
+import { resume, unreachable } from './api/session'
 import { places } from './pages'
 import { Gate } from './pages/gate'
-import { match, path, startRouter } from './router'
+import { go, match, path, startRouter } from './router'
 import { Shell } from './shell'
-import { Button, Empty, LinkButton, Loading, Page } from './ui'
+import { Button, Empty, Failure, LinkButton, Loading, Page } from './ui'
 
 const gates = ['/sign-in', '/forgot', '/welcome']
 
@@ -21,8 +22,9 @@ function find(at: string) {
 
 function App() {
   const at = path.value
-  if (session.value === undefined) return <Loading />
+  if (session.value === undefined) return unreachable.value ? <Failure error={unreachable.value} /> : <Loading />
   if (session.value === null || at === '/welcome') return <Gate at={at} />
+  if (gates.includes(at)) return <Elsewhere to="/" />
   const here = find(at)
   return (
     <Shell>
@@ -31,6 +33,12 @@ function App() {
       </Fence>
     </Shell>
   )
+}
+
+/** Leads on from a place that is not for those who are signed in. */
+function Elsewhere({ to }: { to: string }) {
+  useEffect(() => go(to, { replace: true }), [])
+  return <Loading />
 }
 
 function NotFound() {
@@ -65,4 +73,4 @@ class Fence extends Component<{ children: ComponentChildren }, { error?: Error }
 
 startRouter((path) => gates.includes(path) || find(path) !== undefined)
 render(<App />, document.getElementById('app')!)
-resume().catch(() => { /* the gate says that the server cannot be reached when one tries to sign in */ })
+void resume()

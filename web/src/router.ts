@@ -10,8 +10,9 @@ export const path = computed(() => address.value.split('?')[0]!)
 /** What stands behind the ? of the address. */
 export const params = computed(() => new URLSearchParams(address.value.split('?')[1] ?? ''))
 
-/** Goes to another place. */
+/** Goes to another place. What leads elsewhere, such as //elsewhere.test, goes to the overview. */
 export function go(to: string, { replace = false } = {}) {
+  if (new URL(to, location.origin).origin !== location.origin) to = '/'
   if (to === address.value) return
   history[replace ? 'replaceState' : 'pushState'](null, '', to)
   const moved = to.split('?')[0] !== path.value

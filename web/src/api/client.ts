@@ -87,22 +87,26 @@ export function call<O extends Operation>(operation: O, ...[input]: {} extends I
   return request(method!, path + search, body) as Promise<Output<O>>
 }
 
+let leaving = false // then a request goes on without the page
+addEventListener('pagehide', () => { leaving = true }, { capture: true })
+addEventListener('pageshow', () => { leaving = false })
+
 /** Sends one request of the page's own origin and gives its JSON. */
 export async function request(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<unknown> {
   const headers: Record<string, string> = { Accept: 'application/json' }
   if (body !== undefined) headers['Content-Type'] = 'application/json'
-  let response: Response
+  let response: Response, text: string
   try {
-    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: 'same-origin', signal })
+    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: 'same-origin', signal, keepalive: leaving })
+    text = await response.text()
   } catch (cause) {
     if (signal?.aborted) throw cause
     throw new ApiError(0, 'offline', 'The server cannot be reached. Check your connection; this page goes on when it is back.')
   }
-  const text = await response.text()
   const answer = parse(text)
   if (response.ok) return answer
   const error = errorOf(response, answer)
-  if (response.status === 401 && path !== '/session' && !path.startsWith('/session/') && session.value) session.value = null
+  if (error.code === 'unauthorized' && session.value) session.value = null
   throw error
 }
 

@@ -58,6 +58,9 @@ function shared<T>(key: string, read: () => Promise<T>): Promise<T> {
   return answer
 }
 
+// What was begun before a change may not know of it.
+onChange(() => begun.clear())
+
 /** Forgets all answers, when somebody signs in or out. */
 export function forget() {
   answers.clear()
@@ -76,7 +79,7 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
   const latest = useRef({ key, read, only, turn: 0 })
   latest.current = { key, read, only, turn: latest.current.turn }
 
-  const reload = useMemo(() => async () => {
+  const look = useMemo(() => async () => {
     const turn = ++latest.current.turn
     const { key, read } = latest.current
     try {
@@ -87,13 +90,17 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
       if (turn === latest.current.turn) setState((s) => ({ key, data: s.key === key ? s.data : undefined, error: error as ApiError, loading: false }))
     }
   }, [])
+  const reload = useMemo(() => () => {
+    begun.delete(latest.current.key) // it is called after something was done, which an earlier request may not know of
+    return look()
+  }, [])
 
   useEffect(() => {
     if (!when) return
-    void reload()
+    void look()
     return () => { latest.current.turn++ }
   }, [key, when])
-  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, reload, when, pause)
+  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, look, when, pause)
 
   if (state.key === key) return { data: state.data, error: state.error, loading: state.loading, reload }
   const before = answers.get(key) as T | undefined
@@ -103,12 +110,14 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
 /** Calls reload at once after a change of the kinds, and then at most once in a pause. */
 function useFresh(kinds: Kind[] | undefined, only: (change: Change) => boolean, reload: () => void, when: boolean, pause = usualPause) {
   const names = kinds?.join() ?? ''
+  const narrow = useRef(only)
+  narrow.current = only
   useEffect(() => {
     if (!when || names === '') return
     let timer: ReturnType<typeof setTimeout> | undefined
     let last = 0
     const stop = onChange((changes) => {
-      const concerned = changes === 'all' || changes.some((c) => kinds!.includes(c.kind) && only(c))
+      const concerned = changes === 'all' || changes.some((c) => kinds!.includes(c.kind) && narrow.current(c))
       if (!concerned || timer) return
       timer = setTimeout(() => {
         timer = undefined
@@ -144,6 +153,16 @@ interface Loaded<T> { key: string; items: T[]; pages: number; cursor: string | n
 
 const freshPages = 3 // so many pages are read again when something changed; rows below stay as they were read
 
+const mostKept = 500 // rows that nobody scrolled to but that new ones pushed down
+
+/** The rows of a list that lie below those that were read anew; none if the two do not meet. */
+function below<T>(items: T[], before: T[], idOf: (item: T) => string): T[] {
+  const seen = new Set(items.map(idOf))
+  const places = new Map(before.map((item, i) => [idOf(item), i]))
+  const last = items.findLast((item) => places.has(idOf(item)))
+  return last === undefined ? [] : before.slice(places.get(idOf(last))! + 1).filter((item) => !seen.has(idOf(item)))
+}
+
 /**
  * Reads a long list page by page. When its kind changed the first pages are read again: new rows appear, changed ones
  * change, and those that are gone go.
@@ -160,11 +179,13 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
   const actions = useMemo(() => {
     const read = (cursor: string | null) => call(operation, ...([{ ...JSON.parse(latest.current.key.slice(operation.length)), cursor: cursor ?? undefined }] as never)) as unknown as Promise<Page<T>>
 
-    /** Reads the first pages, and keeps what lies below them. */
+    /** Reads the first pages, and on until one that was known comes; what lies below that is kept. */
     async function reload() {
       const turn = ++latest.current.turn
       const { key, state: before } = latest.current
-      const loaded = before.key === key ? before : undefined
+      const known = new Set(before.key === key ? before.items.map(idOf) : [])
+      const shown = known.size > 0 ? before.pages : 1
+      const meets = (items: T[]) => known.size === 0 || items.some((item) => known.has(idOf(item)))
       try {
         const items: T[] = []
         let cursor: string | null = null
@@ -174,13 +195,14 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
           items.push(...page.data)
           cursor = page.pagination.cursor
           pages++
-        } while (cursor !== null && pages < Math.min(loaded?.pages ?? 1, freshPages))
+        } while (cursor !== null && pages < freshPages && (pages < shown || !meets(items)))
         if (turn !== latest.current.turn) return
         remember(key, items)
-        const below = loaded && loaded.pages > pages && cursor !== null ? loaded.items : []
-        const seen = new Set(items.map(idOf))
-        const kept = below.slice(items.length).filter((item) => !seen.has(idOf(item)))
-        setState({ key, items: [...items, ...kept], pages: Math.max(pages, kept.length > 0 ? loaded!.pages : 0), cursor: kept.length > 0 ? loaded!.cursor : cursor, loading: false })
+        setState((s) => { // more may have been read meanwhile
+          const kept = s.key === key && cursor !== null ? below(items, s.items, idOf) : []
+          if (kept.length === 0 || (s.pages <= pages && kept.length > mostKept)) return { key, items, pages, cursor, loading: false }
+          return { key, items: [...items, ...kept], pages: s.pages, cursor: s.cursor, loading: false }
+        })
       } catch (error) {
         if (turn === latest.current.turn) setState((s) => ({ ...(s.key === key ? s : { key, items: [], pages: 0, cursor: null }), error: error as ApiError, loading: false }))
       }

@@ -1,7 +1,8 @@
 // Signing in and out.
+import { effect, signal } from '@preact/signals'
 import { forget } from './query'
-import { request, session, type Session } from './client'
-import { hush, listen } from './stream'
+import { ApiError, request, session, type Session } from './client'
+import { hush, listen, onChange } from './stream'
 
 function enter(s: unknown): Session {
   session.value = s as Session
@@ -9,32 +10,61 @@ function enter(s: unknown): Session {
   return session.value
 }
 
+// Whoever ended the session, here or elsewhere: nothing of it stays in the page.
+effect(() => {
+  if (session.value !== null) return
+  hush()
+  forget()
+})
+
+// Roles and names change, and people are removed.
+onChange((changes) => {
+  const me = session.value?.user.id
+  if (me && (changes === 'all' || changes.some((c) => c.kind === 'user' && c.id === me))) renew().catch(() => { /* as it was */ })
+})
+
 /** Leaves if the session has ended, elsewhere or by its age. */
 async function check() {
   try {
     const here = (await request('GET', '/session/here')) as { session: Session | null }
-    if (!here.session) leave()
+    if (!here.session) session.value = null
   } catch {
     // the server cannot be reached, which does not end the session
   }
 }
 
-/** Finds out who is signed in. */
+/** Finds out who is signed in, as often as it takes. */
 export async function resume() {
-  try {
-    const here = (await request('GET', '/session/here')) as { session: Session | null }
-    if (here.session) enter(here.session)
-    else session.value = null
-  } catch (error) {
-    session.value = null
-    throw error
+  for (let pause = 1000; ; pause = Math.min(2 * pause, 15_000)) {
+    try {
+      const here = (await request('GET', '/session/here')) as { session: Session | null }
+      if (here.session) enter(here.session)
+      else session.value = null
+      return
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.code === 'https_required') { // the gate says so when one tries to sign in
+        session.value = null
+        return
+      }
+      unreachable.value = error
+    }
+    await new Promise((done) => setTimeout(done, pause))
   }
 }
+
+/** Why it is not yet known who is signed in. */
+export const unreachable = signal<ApiError | undefined>(undefined)
 
 /** Signs in. The code is that of the second factor, if there is one. */
 export async function signIn(email: string, password: string, code?: string) {
   forget()
   return enter(await request('POST', '/session', { email, password, code }))
+}
+
+/** Signs in by what the browser answered for a passkey. */
+export async function signInByPasskey(credential: unknown) {
+  forget()
+  return enter(await request('POST', '/session/passkey', { credential }))
 }
 
 /** Takes what a link for a first sign-in offers. */
@@ -51,12 +81,5 @@ export async function renew() {
 /** Signs out here, or everywhere. */
 export async function signOut(everywhere = false) {
   await request('DELETE', '/session' + (everywhere ? '?everywhere=true' : ''))
-  leave()
-}
-
-/** Forgets who was signed in. */
-export function leave() {
-  hush()
-  forget()
   session.value = null
 }

@@ -9,18 +9,21 @@ interface DialogProps { title: string; onClose: () => void; wide?: boolean; chil
 /** A dialog that is open as long as it is rendered. */
 export function Dialog({ title, onClose, wide, children }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null)
+  const left = useRef(false)
   const id = useId()
   useEffect(() => {
     const dialog = ref.current!
     const before = document.activeElement as HTMLElement | null
     if (!dialog.open) dialog.showModal()
     return () => {
+      left.current = true
       dialog.close()
       before?.focus?.()
     }
   }, [])
+  const closed = () => { if (!left.current) onClose() } // browsers close it over our head at a second Escape
   return (
-    <dialog ref={ref} class={'dialog' + (wide ? ' wide' : '')} aria-labelledby={id} onCancel={(e) => { e.preventDefault(); onClose() }}>
+    <dialog ref={ref} class={'dialog' + (wide ? ' wide' : '')} aria-labelledby={id} onCancel={(e) => { e.preventDefault(); onClose() }} onClose={closed}>
       <header>
         <h2 id={id}>{title}</h2>
         <IconButton look="ghost" small icon="x" label="Close" onClick={onClose} />

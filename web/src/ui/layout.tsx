@@ -106,10 +106,14 @@ export function Menu({ label, icon = 'more', small, children }: { label: string;
       removeEventListener('keydown', close)
     }
   }, [open])
+  const chosen = () => {
+    ref.current?.querySelector('button')?.focus() // what opens next gives the focus back to it
+    setOpen(false)
+  }
   return (
     <div class="menu" ref={ref}>
       <IconButton look="ghost" small={small} icon={icon} label={label} aria-expanded={open} onClick={() => setOpen(!open)} />
-      {open && <div class="list" onClick={() => setOpen(false)}>{children}</div>}
+      {open && <div class="list" onClick={chosen}>{children}</div>}
     </div>
   )
 }

@@ -28,8 +28,8 @@ export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, e
   useAnchor(box, size, pages.items, idOf)
 
   useLayoutEffect(() => {
-    if (pages.more && to >= pages.items.length - spare) pages.loadMore()
-  }, [to, pages.items.length, pages.more])
+    if (pages.more && !pages.error && to >= pages.items.length - spare) pages.loadMore()
+  }, [to, pages.items, pages.more]) // the list anew may have cost a read that was under way
   useLayoutEffect(() => {
     const at = current ? pages.items.findIndex((item) => idOf(item) === current) : -1
     if (at >= 0) reveal(box.current!, at * size, size)

@@ -32,10 +32,8 @@ function Frame({ title, intro, children }: { title: string; intro?: ComponentChi
   )
 }
 
-/** Where the viewer wanted to go before they had to sign in; only places of this page. */
+/** Where the viewer wanted to go before they had to sign in. */
 function wanted(): string {
-  const next = params.value.get('next') ?? ''
-  if (/^\/(?!\/)/.test(next)) return next
   return ['/sign-in', '/forgot', '/welcome'].includes(path.value) ? '/' : location.pathname + location.search
 }
 

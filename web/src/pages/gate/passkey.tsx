@@ -1,6 +1,6 @@
 // Passkeys: signing in with what the device or its key holds (Web Authentication).
-import { request, session, type Session } from '../../api/client'
-import { resume } from '../../api/session'
+import { request } from '../../api/client'
+import { signInByPasskey } from '../../api/session'
 import { Button } from '../../ui'
 
 const isAddress = /^[\d.]+$|^\[/.test(location.hostname) // a passkey belongs to a name, not to an IP address
@@ -16,8 +16,7 @@ export function PasskeyButton({ onDone }: { onDone: () => void }) {
     const { publicKey } = (await request('POST', '/session/passkey/options', {})) as Options
     const credential = (await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey) })) as PublicKeyCredential | null
     if (!credential) return
-    session.value = (await request('POST', '/session/passkey', { credential: credential.toJSON() })) as Session
-    await resume()
+    await signInByPasskey(credential.toJSON())
     onDone()
   }
   return <Button icon="key" onClick={enter}>Use a passkey</Button>

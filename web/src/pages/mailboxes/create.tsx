@@ -17,7 +17,7 @@ export function Create({ domain, external = false, onClose }: { domain: string; 
     return (
       <Dialog title={made.email} onClose={close}>
         <div class="stack">
-          {made.password ? <Secret name="password" text={made.password} /> : <p>The mailbox is there.</p>}
+          {made.password_generated ? <Secret name="password" text={made.password} /> : <p>{made.type === 'external' ? 'The mailbox is there, and its mail is being fetched. Its page tells if that fails.' : 'The mailbox is there, with the password that you chose.'}</p>}
           <div class="form-actions"><Button look="primary" onClick={close}>Open it</Button></div>
         </div>
       </Dialog>
@@ -38,7 +38,9 @@ function CreateForm({ domain: first, external: elsewhere, onDone }: { domain: st
     const body: Input<'create_email_user'> = external
       ? { username, domain, name: name || undefined, type: 'external', imap: login(imap), smtp: smtp.host ? login(smtp, imap) : undefined, ...limits }
       : { username, domain, name: name || undefined, password: password || undefined, quota_bytes: fromMiB(quota), forward_to: forward || undefined, ...limits }
-    onDone((await call('create_email_user', body)) as Made)
+    const made = (await call('create_email_user', body)) as Made
+    if (external) call('refresh_email_user_inbox', { user_id: made.user_id }).catch(() => { /* its page says what is wrong */ })
+    onDone(made)
   }
   return (
     <Form submit="Make it" onSubmit={submit} disabled={!domain || !username}>

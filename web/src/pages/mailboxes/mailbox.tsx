@@ -1,9 +1,10 @@
 // One mailbox: how to connect to it, its limits, and what can be done with it.
-import { useState } from 'preact/hooks'
-import { call, can, session, type Input } from '../../api/client'
+import { useRef, useState } from 'preact/hooks'
+import { call, can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go } from '../../router'
-import { ask, Badge, Bar, Button, bytes, Card, Copyable, count, Dialog, Facts, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told } from '../../ui'
+import { ask, Badge, Bar, Button, bytes, Card, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told } from '../../ui'
+import { UniversalNotice } from '../inbox/head'
 import { fromMiB, StatusBadge, toMiB, type MailboxOut } from './words'
 
 export function Mailbox({ id }: { id: string }) {
@@ -16,13 +17,14 @@ export function Mailbox({ id }: { id: string }) {
       <Show of={mailbox}>
         {(u) => (
           <>
-            {u.error && <Notice tone="bad" title="It fails.">{u.error}</Notice>}
+            {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Its mail cannot be fetched.' : 'It does not work.'}>{u.error}</Notice>}
+            {u.type === 'external' && <UniversalNotice />}
             {u.status === 'pending' && <Notice>It waits for its domain. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
             {u.status === 'suspended' && <Notice tone="warn">It is suspended: nobody can log in or send. Mail still arrives.</Notice>}
             <div class="grid-2">
               {u.type === 'hosted' && <Connection of={u} />}
               <About of={u} />
-              {can('update_email_user') && <Settings key={u.updated_at} of={u} />}
+              {can('update_email_user') && <Settings key={u.id} of={u} />}
             </div>
             {password && <Password of={u} onClose={() => setPassword(false)} />}
           </>
@@ -52,7 +54,7 @@ function Actions({ of: u, onPassword }: { of: MailboxOut; onPassword: () => void
       {can('send_email') && <LinkButton icon="pencil" href={`/compose?from=${u.id}`}>Write</LinkButton>}
       {can('update_email_user') && (
         <Menu label="More actions">
-          {u.type === 'hosted' && <Button look="ghost" small icon="key" onClick={onPassword}>New password</Button>}
+          <Button look="ghost" small icon="key" onClick={onPassword}>New password</Button>
           <Button look="ghost" small icon={suspended ? 'play' : 'pause'} onClick={turn}>{suspended ? 'Activate' : 'Suspend'}</Button>
           <Button look="ghost" small icon="trash" onClick={remove}>Delete</Button>
         </Menu>
@@ -98,7 +100,7 @@ function About({ of: u }: { of: MailboxOut }) {
           ['Forwards to', u.forward_to],
           ['Relay', u.relay],
           ['Since', <Time of={u.created_at} form="date" />],
-          ['Number', <Copyable text={u.id} />],
+          ['Id', <Copyable text={u.id} />],
         ]} />
         {u.quota_bytes !== null && <Bar limit value={u.used_bytes} of={u.quota_bytes} label="Storage used" />}
         {u.type === 'external' && can('refresh_email_user_inbox') && <div class="form-actions"><Button icon="refresh" onClick={async () => { await call('refresh_email_user_inbox', { user_id: u.id }); told('It is being fetched.') }}>Fetch now</Button></div>}
@@ -108,13 +110,17 @@ function About({ of: u }: { of: MailboxOut }) {
 }
 
 function Settings({ of: u }: { of: MailboxOut }) {
+  const before = useRef(u)
   const [name, setName] = useState(u.name), [footer, setFooter] = useState(u.footer ?? ''), [forward, setForward] = useState(u.forward_to ?? '')
   const [quota, setQuota] = useState(toMiB(u.quota_bytes)), [daily, setDaily] = useState(u.daily_send_limit?.toString() ?? ''), [relay, setRelay] = useState(u.relay ?? '')
   const submit = async () => {
-    const body: Input<'update_email_user'> = { user_id: u.id, name, footer: footer || null, daily_send_limit: daily === '' ? null : Number(daily), relay: relay || null }
+    const body: Record<string, unknown> = { name, footer: footer || null, daily_send_limit: daily === '' ? null : Number(daily), relay: relay || null }
     if (u.type === 'hosted') Object.assign(body, { forward_to: forward || null, quota_bytes: fromMiB(quota) ?? null })
-    await call('update_email_user', body)
-    told('Saved.')
+    // Only what was changed here: somebody else may have changed the rest meanwhile.
+    const changed = Object.entries(body).filter(([field, value]) => value !== (before.current as Record<string, unknown>)[field])
+    if (changed.length > 0) await call('update_email_user', { user_id: u.id, ...Object.fromEntries(changed) })
+    before.current = { ...before.current, ...Object.fromEntries(changed) }
+    told(changed.length > 0 ? 'Saved.' : 'Nothing was changed.')
   }
   return (
     <Card title="Settings">
@@ -134,19 +140,22 @@ function Settings({ of: u }: { of: MailboxOut }) {
 
 function Password({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
   const [text, setText] = useState(''), [made, setMade] = useState<string>()
+  const external = u.type === 'external'
   const submit = async () => {
     const password = text || generated()
     await call('update_email_user', { user_id: u.id, password })
+    if (external) call('refresh_email_user_inbox', { user_id: u.id }).catch(failed)
     if (text) {
-      told('The password is changed.')
+      told(external ? 'The password is changed. Its mail is fetched again.' : 'The password is changed.')
       onClose()
     } else setMade(password)
   }
   return (
     <Dialog title={`New password of ${u.email}`} onClose={onClose}>
       {made ? <Secret name="password" text={made} /> : (
-        <Form submit="Set it" onSubmit={submit}>
-          <TextField label="Password" name="password" type="password" value={text} onInput={setText} autoComplete="new-password" hint="Left empty, a good one is made and shown once. Clients with the old one are refused." autoFocus />
+        <Form submit="Set it" onSubmit={submit} disabled={external && !text}>
+          <TextField label="Password" name="password" type="password" value={text} onInput={setText} autoComplete={external ? 'off' : 'new-password'} autoFocus
+            hint={external ? `The one that ${u.imap_host} knows now. It is tried at once.` : 'Left empty, a good one is made and shown once. Clients with the old one are refused.'} />
         </Form>
       )}
     </Dialog>

@@ -1,7 +1,7 @@
 // The signed-in user's own name, password, second factor and sessions.
 import { useState } from 'preact/hooks'
 import { request, session } from '../../api/client'
-import { leave, renew, signOut } from '../../api/session'
+import { renew, signOut } from '../../api/session'
 import { useRead } from '../../api/query'
 import { ask, Badge, Button, Card, Form, IconButton, Page, Show, TextField, Time, told } from '../../ui'
 import { Passkeys } from './passkeys'
@@ -68,7 +68,7 @@ function Sessions() {
     await list.reload()
   }
   const everywhere = () => ask({
-    title: 'Sign out everywhere?', action: 'Sign out everywhere', text: 'Here too. API tokens go on working.', run: () => signOut(true).finally(leave),
+    title: 'Sign out everywhere?', action: 'Sign out everywhere', text: 'Here too. API tokens go on working.', run: () => signOut(true),
   })
   return (
     <Card title="Where you are signed in" flush actions={<Button small icon="out" onClick={everywhere}>Sign out everywhere</Button>}>
