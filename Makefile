@@ -32,7 +32,7 @@ web:
 # Pictures of every page of the dashboard, at work, into docs/screenshots; those that README shows are committed.
 screenshots: peers
 	MAILSTEAD_SHOTS=$(CURDIR)/docs/screenshots MAILSTEAD_WALK=pages go test -count=1 -run '^TestDashboard$$' .
-	cd docs/screenshots && cp message.png inbox.png && cp message-phone-light.png phone.png
+	cd docs/screenshots && cp inbox-phone-light.png phone.png && cp message.png inbox.png
 
 lint:
 	@sh .ci/lint

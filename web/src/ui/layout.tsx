@@ -77,11 +77,11 @@ export function Stat({ name, value, note, href }: { name: string; value: Compone
   )
 }
 
-/** A bar that fills; from 90 % on it warns. */
-export function Bar({ value, of, label }: { value: number; of: number; label: string }) {
+/** A bar that fills. That of a limit warns from 90 % on. */
+export function Bar({ value, of, label, limit }: { value: number; of: number; label: string; limit?: boolean }) {
   const part = of > 0 ? Math.min(100, (100 * value) / of) : 0
   return (
-    <div class={'progress' + (part >= 100 ? ' bad' : part >= 90 ? ' warn' : '')} role="progressbar" aria-label={label} aria-valuenow={Math.round(part)} aria-valuemin={0} aria-valuemax={100}>
+    <div class={'progress' + (!limit || part < 90 ? '' : part < 100 ? ' warn' : ' bad')} role="progressbar" aria-label={label} aria-valuenow={Math.round(part)} aria-valuemin={0} aria-valuemax={100}>
       <div style={{ width: part + '%' }} />
     </div>
   )

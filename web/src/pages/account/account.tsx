@@ -63,7 +63,7 @@ function Limits({ usage: u }: { usage: Schemas['Usage'] }) {
         {rows.map(([name, { used, limit }]) => (
           <div key={name} class="stack-tight">
             <div class="row-between"><span>{name}</span><span class="muted">{count(used)}{limit !== null ? ` of ${count(limit)}` : ''}</span></div>
-            {limit !== null && <Bar value={used} of={limit} label={name} />}
+            {limit !== null && <Bar limit value={used} of={limit} label={name} />}
           </div>
         ))}
         <div class="row-between"><span>Storage</span><span class="muted">{bytes(u.storage.used_bytes)}{u.storage.limit_bytes !== null ? ` of ${bytes(u.storage.limit_bytes)}` : ''}</span></div>

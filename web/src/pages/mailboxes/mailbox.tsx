@@ -102,7 +102,7 @@ function About({ of: u }: { of: MailboxOut }) {
           ['Since', <Time of={u.created_at} form="date" />],
           ['Id', <Copyable text={u.id} />],
         ]} />
-        {u.quota_bytes !== null && <Bar value={u.used_bytes} of={u.quota_bytes} label="Storage used" />}
+        {u.quota_bytes !== null && <Bar limit value={u.used_bytes} of={u.quota_bytes} label="Storage used" />}
         {u.type === 'external' && can('refresh_email_user_inbox') && <div class="form-actions"><Button icon="refresh" onClick={async () => { await call('refresh_email_user_inbox', { user_id: u.id }); told('It is being fetched.') }}>Fetch now</Button></div>}
       </div>
     </Card>

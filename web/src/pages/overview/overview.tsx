@@ -82,7 +82,7 @@ function Storage({ usage: { storage: s } }: { usage: Schemas['Usage'] }) {
     <Card title="Storage">
       <div class="stack-tight">
         <Stat name={plural(s.messages, 'message')} value={bytes(s.used_bytes)} note={s.limit_bytes !== null && `of ${bytes(s.limit_bytes)}`} />
-        {s.limit_bytes !== null && <Bar value={s.used_bytes} of={s.limit_bytes} label="Storage used" />}
+        {s.limit_bytes !== null && <Bar limit value={s.used_bytes} of={s.limit_bytes} label="Storage used" />}
       </div>
     </Card>
   )
