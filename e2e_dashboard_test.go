@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -11,11 +12,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store"
 )
 
 // TestDashboard walks through the dashboard with a real browser on the real program; the walks are web/test/*.test.mjs.
-// MAILSTEAD_SHOTS names a folder for pictures of its pages, MAILSTEAD_WALK a pattern of the files to run.
+// MAILSTEAD_SHOTS names a folder for pictures of its pages, MAILSTEAD_WALK the walks to run, with commas between.
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	node, chromium := peer(t, "node"), peer(t, "chromium")
 	if !isFile("web/node_modules/.made") {
 		install := exec.Command(peer(t, "sh"), ".ci/web", "modules")
@@ -25,15 +29,19 @@ func TestDashboard(t *testing.T) {
 	}
 	const password = "the cat sat on the mat"
 	i := newDashboardInstance(t, password)
+	crowded := ""
+	if os.Getenv("MAILSTEAD_SOAK") == "1" {
+		crowded = i.crowd("crowd.test", 1_000_000)
+	}
 	cert, key, _ := testCert(t, "localhost")
 	fresh, welcome := newFreshInstance(t, "--ca-file", cert)
-	walks := os.Getenv("MAILSTEAD_WALK")
-	if walks == "" {
-		walks = "*"
-	}
-	files, err := filepath.Glob("web/test/" + walks + ".test.mjs")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no walks: %v", err)
+	var files []string
+	for walk := range strings.SplitSeq(cmp.Or(os.Getenv("MAILSTEAD_WALK"), "*"), ",") {
+		found, err := filepath.Glob("web/test/" + walk + ".test.mjs")
+		if err != nil || len(found) == 0 {
+			t.Fatalf("there is no walk %q: %v", walk, err)
+		}
+		files = append(files, found...)
 	}
 	limit := 9 * time.Minute
 	if os.Getenv("MAILSTEAD_SOAK") == "1" { // lists of full length
@@ -43,7 +51,7 @@ func TestDashboard(t *testing.T) {
 	defer stop()
 	cmd := exec.CommandContext(ctx, node, append([]string{"--test", "--test-concurrency=2", "--test-reporter=spec"}, files...)...)
 	cmd.Env = append(os.Environ(), "MAILSTEAD_URL=http://"+i.ready.HTTP, "MAILSTEAD_SMTP="+i.ready.SMTP, "MAILSTEAD_TOKEN="+i.token,
-		"MAILSTEAD_CERT="+cert, "MAILSTEAD_KEY="+key, "MAILSTEAD_DIR="+i.dir, "MAILSTEAD_BIN="+i.cmd.Path, "MAILSTEAD_FRESH_URL=http://"+fresh.ready.HTTP, "MAILSTEAD_FRESH_SMTP="+fresh.ready.SMTP,
+		"MAILSTEAD_CROWDED="+crowded, "MAILSTEAD_CERT="+cert, "MAILSTEAD_KEY="+key, "MAILSTEAD_DIR="+i.dir, "MAILSTEAD_BIN="+i.cmd.Path, "MAILSTEAD_FRESH_URL=http://"+fresh.ready.HTTP, "MAILSTEAD_FRESH_SMTP="+fresh.ready.SMTP,
 		"MAILSTEAD_FRESH_DIR="+fresh.dir, "MAILSTEAD_FRESH_WELCOME="+welcome, "MAILSTEAD_OWNER=owner@example.org", "MAILSTEAD_PASSWORD="+password, "MAILSTEAD_CHROMIUM="+chromium)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -95,4 +103,57 @@ func newFreshInstance(t *testing.T, args ...string) (i *instance, welcome string
 		return welcome != ""
 	})
 	return i, welcome
+}
+
+// crowd makes a mailbox with so many messages in its INBOX, all but one of them written straight into the stopped store, and
+// gives its address.
+func (i *instance) crowd(domain string, messages int) string {
+	i.t.Helper()
+	i.addDomain(domain)
+	box := "full@" + domain
+	i.want(201, "POST", "/v1/email-users", map[string]any{"email": box}, nil)
+	deliverFrom(i.t, i.ready.SMTP, "stranger@far.test", box, "From: Stranger <stranger@far.test>\r\nTo: "+box+"\r\nSubject: One of very many\r\n\r\nHello.\r\n")
+	i.stop()
+	st, err := store.Open(i.dir, store.Options{})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer st.Close()
+	const batch = 20_000
+	began := time.Now()
+	for done := 1; done < messages; done += batch {
+		if err := st.Update(func(tx *store.Tx) error { return copyFirst(tx, box, done, min(batch, messages-done)) }); err != nil {
+			i.t.Fatal(err)
+		}
+	}
+	i.t.Logf("%d messages were written in %s", messages, time.Since(began))
+	if err := st.Close(); err != nil {
+		i.t.Fatal(err)
+	}
+	i.start()
+	return box
+}
+
+// copyFirst adds n copies of the first message of a mailbox, a second apart, into the past.
+func copyFirst(tx *store.Tx, box string, from, n int) error {
+	b, err := store.MailboxByEmail.Get(tx, box)
+	if err != nil {
+		return err
+	}
+	first, err := tx.Message(b.Num, store.InboxID, 1)
+	if err != nil {
+		return err
+	}
+	meta, err := tx.Meta(b.Num, store.InboxID, 1)
+	if err != nil {
+		return err
+	}
+	for k := from; k < from+n; k++ {
+		m := *first
+		m.UID, m.ModSeq, m.Received = 0, 0, first.Received.Add(-time.Duration(k)*time.Second)
+		if err := tx.AddMessage(&m, meta); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -168,6 +168,7 @@ func perMailbox() int {
 // TestExternalMailboxes: twenty mailboxes are fetched newest first within a bound of memory; a crash in the middle doubles
 // nothing, and nothing of it is told as new.
 func TestExternalMailboxes(t *testing.T) {
+	t.Parallel()
 	n := perMailbox()
 	var m memory
 	start := time.Now()
@@ -233,6 +234,7 @@ func TestExternalMailboxes(t *testing.T) {
 // TestExternalChanges: news come within a second, what is read and deleted goes both ways, a new UIDVALIDITY is survived,
 // and a server that is down refuses changes.
 func TestExternalChanges(t *testing.T) {
+	t.Parallel()
 	a := newAway(t, 2, 30)
 	a.untilStored(60)
 	u, path := a.users[0], "/v1/email-users/"+a.ids[a.users[0]]+"/inbox"
@@ -334,6 +336,7 @@ func (a *away) untilWithin(most time.Duration, what string, do func(), ok func()
 
 // TestExternalLogin: a refused password stops the looks and says so; a new one resumes them.
 func TestExternalLogin(t *testing.T) {
+	t.Parallel()
 	a := newAway(t, 1, 3)
 	a.untilStored(3)
 	a.remote.box("late")
@@ -373,6 +376,7 @@ func TestExternalLogin(t *testing.T) {
 // TestExternalSentFolder: what goes out through a mailbox's own server is in the folder of sent mail on its IMAP server
 // afterwards, once and as read, and a report on what was refused comes to its INBOX.
 func TestExternalSentFolder(t *testing.T) {
+	t.Parallel()
 	refuse := "550 5.7.1 not wanted"
 	smtp := newSMTP(t, true, func(n int) string { return []string{"250 taken", "250 taken", refuse}[min(n, 3)-1] })
 	_, port, err := net.SplitHostPort(smtp.addr)

@@ -217,6 +217,7 @@ tsig_secret = %q
 // TestSecondariesFollow: what the API changes is at NSD and Knot within seconds, which are told and fetch it, both with a
 // key; Knot learns from the catalog which zones there are.
 func TestSecondariesFollow(t *testing.T) {
+	t.Parallel()
 	nsdPath, knotPath := peer(t, "nsd"), peer(t, "knotd")
 	nsdAddr := net.JoinHostPort("127.53.0.61", freePortOf(t, "127.53.0.61"))
 	knotAddr := net.JoinHostPort("127.53.0.62", freePortOf(t, "127.53.0.62"))

@@ -22,8 +22,9 @@ const doorEach = 120
 // A sessionRoute is one row of the table of /session.
 type sessionRoute struct {
 	op
-	open bool                           // for those who are not signed in too
-	raw  func(*call, httprouter.Params) // answers by itself, in place of op.call
+	open  bool                           // for those who are not signed in too
+	known bool                           // of an open row: whoever is signed in asks as such, not as a stranger
+	raw   func(*call, httprouter.Params) // answers by itself, in place of op.call
 
 	tokens bool // API tokens may ask too
 }
@@ -33,7 +34,7 @@ func (s *Server) sessionRoutes() []sessionRoute {
 	return []sessionRoute{
 		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, open: true},
 		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
-		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.sessionHere)}, open: true},
+		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.sessionHere)}, open: true, known: true},
 		{op: op{method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
 		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: everyone}, raw: s.stream, tokens: true},
 		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
@@ -113,6 +114,12 @@ func (s *Server) handleSession(row *sessionRoute) httprouter.Handle {
 func (s *Server) letIn(c *call, row *sessionRoute) error {
 	if err := sameOrigin(c.r); err != nil {
 		return err
+	}
+	if row.known && s.cookie(c.r) != "" {
+		if who, err := s.svc.AuthenticateSession(c.r.Context(), s.cookie(c.r), remoteAddr(c.r)); err == nil {
+			c.who = who
+			return s.rates.count(c, s.now())
+		}
 	}
 	if row.open {
 		return s.atDoor(c)
@@ -206,14 +213,9 @@ type Here struct {
 	Session *service.Session `json:"session"`
 }
 
-func (s *Server) sessionHere(ctx context.Context, _ service.Actor) (*Here, error) {
-	c := callOf(ctx)
-	who, err := s.svc.AuthenticateSession(ctx, s.cookie(c.r), remoteAddr(c.r))
-	if e, ours := service.AsError(err); ours && e.Status == http.StatusUnauthorized {
+func (s *Server) sessionHere(ctx context.Context, who service.Actor) (*Here, error) {
+	if who.TokenID == "" {
 		return &Here{}, nil
-	}
-	if err != nil {
-		return nil, err
 	}
 	session, err := s.svc.GetSession(ctx, who)
 	return &Here{session}, err
