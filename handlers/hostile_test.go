@@ -28,6 +28,9 @@ var hostileBodies = []string{
 // TestHostileBodies: whatever stands in a body, the answer is the operation's own or an error of the client's, as it is
 // described, and an error has changed nothing.
 func TestHostileBodies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it does one thing after the other, many times")
+	}
 	b := newSandbox(t, func(c *service.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 1_000_000, 1_000_000 })
 	box := b.post("/v1/email-users", `{"email":"ann@boxes.test"}`).is(201).text("user_id")
 	ids := map[string]string{"{domain_id}": b.domain, "{user_id}": box}

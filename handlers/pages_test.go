@@ -18,6 +18,9 @@ type shelf struct {
 
 // TestWalkOverAThousandRows pages through lists while rows come and go: nothing that stays is skipped or seen twice.
 func TestWalkOverAThousandRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it does one thing after the other, many times")
+	}
 	b := newSandbox(t, nil)
 	ann := b.box("ann")
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)

@@ -197,6 +197,9 @@ func TestConnectAtTheEdgeIsBounded(t *testing.T) {
 // Whichever call to the provider fails or kills, before or after it has done its work, the domain becomes complete with
 // each record once; and deleted again it leaves nothing of ours, and all of others'.
 func TestEdgeSurvivesAFaultAtEveryCall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it does one thing after the other, many times")
+	}
 	calls := 0
 	for hit := "-"; hit != ""; calls++ {
 		synctest.Test(t, func(t *testing.T) { hit = edgeWithFault(t, calls+3) }) // connect's own calls are tested elsewhere

@@ -52,6 +52,7 @@ export async function page(t, { phone: small = false, as = owner, dark = false, 
   context.on('weberror', (e) => faults.push(`fault: ${e.error().stack}`))
   context.on('request', (r) => { if (!r.url().startsWith(server.url) && !/^(data|blob|about):/.test(r.url())) faults.push(`request to ${r.url()}`) })
   t.after(async () => {
+    for (const one of [context, ...context.pages()]) await one.unrouteAll({ behavior: 'ignoreErrors' }) // what a mock still waits for
     await context.close()
     const unexpected = faults.filter((f) => !expect.some((e) => e.test(f)))
     if (unexpected.length > 0) throw new Error(unexpected.join('\n'))
