@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -174,6 +175,9 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
+// goNumber fits forms of numbers that Go's strconv knows and C does not.
+var goNumber = regexp.MustCompile(`(?i)^0[bo]|_`)
+
 // aton reads a host as C's inet_aton does, which is what a libc resolver would dial.
 func aton(host string) (netip.Addr, bool) {
 	parts := strings.Split(host, ".")
@@ -184,7 +188,7 @@ func aton(host string) (netip.Addr, bool) {
 	for i, part := range parts {
 		n, err := strconv.ParseUint(part, 0, 32)
 		last := i == len(parts)-1
-		if err != nil || strings.Contains(part, "_") || (!last && n > 255) || (last && n >= 1<<(8*(5-len(parts)))) {
+		if err != nil || goNumber.MatchString(part) || (!last && n > 255) || (last && n >= 1<<(8*(5-len(parts)))) {
 			return netip.Addr{}, false
 		}
 		if last {
