@@ -53,9 +53,11 @@ func TestDashboard(t *testing.T) {
 	cmd.Env = append(os.Environ(), "MAILSTEAD_URL=http://"+i.ready.HTTP, "MAILSTEAD_SMTP="+i.ready.SMTP, "MAILSTEAD_TOKEN="+i.token,
 		"MAILSTEAD_CROWDED="+crowded, "MAILSTEAD_CERT="+cert, "MAILSTEAD_KEY="+key, "MAILSTEAD_DIR="+i.dir, "MAILSTEAD_BIN="+i.cmd.Path, "MAILSTEAD_FRESH_URL=http://"+fresh.ready.HTTP, "MAILSTEAD_FRESH_SMTP="+fresh.ready.SMTP,
 		"MAILSTEAD_FRESH_DIR="+fresh.dir, "MAILSTEAD_FRESH_WELCOME="+welcome, "MAILSTEAD_OWNER=owner@example.org", "MAILSTEAD_PASSWORD="+password, "MAILSTEAD_CHROMIUM="+chromium)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	t.Logf("%s", out)
 }
 
 // newDashboardInstance is a sandbox whose owner has a password.
