@@ -435,7 +435,7 @@ func (s *Service) done(m *mailing, o *outcome, notice *draft) jobs.Writes {
 				return err
 			}
 		}
-		if m.route.own {
+		if m.route.own && o.status == store.OutgoingRelayed {
 			if err := s.copySent(tx, row.SubmissionID); err != nil {
 				return err
 			}
