@@ -20,21 +20,7 @@ type refuser struct{ addr string }
 
 func newRefuser(t *testing.T) *refuser {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go refuse(c)
-		}
-	}()
-	return &refuser{ln.Addr().String()}
+	return &refuser{answering(t, refuse)}
 }
 
 // atRCPT is what a refuser answers to a recipient; others have to wait for the message.
