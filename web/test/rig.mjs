@@ -199,7 +199,7 @@ export async function sound(p, where = p.url(), only) {
 
 /** What is meant to be read or pressed, and lies beside the screen, whole or in part, where scrolling down does not lead. */
 function beyond() {
-  const rolls = (e) => e.closest('pre, .tabs, .side, .visually-hidden, .skip') // these roll sideways, or are out of the way
+  const rolls = (e) => e.closest('pre, .tabs, .visually-hidden, .truncate *') // these roll sideways, are not for the eye, or end in an ellipsis
   const found = [...document.querySelectorAll('main *, dialog[open], dialog[open] *, .toasts *')].filter((e) => {
     const box = e.getBoundingClientRect()
     return box.width > 0 && !rolls(e) && e.checkVisibility({ visibilityProperty: true }) && (box.left < -1 || box.right > innerWidth + 1)
