@@ -21,30 +21,31 @@ import (
 // settings is everything that can be set: each plain field is a flag, an environment variable and a key of the file,
 // under the one name in its tag.
 type settings struct {
-	Hostname    hostName `toml:"hostname" usage:"this host's public name; turns production mode on"`
-	HTTP        address  `toml:"http" usage:"where HTTP listens: ADDR, or off"`
-	HTTPTLS     address  `toml:"http_tls" usage:"where HTTPS listens"`
-	SMTP        address  `toml:"smtp" usage:"where SMTP listens for mail from other servers"`
-	Submission  address  `toml:"submission" usage:"where SMTP listens for mail from our users, with STARTTLS"`
-	Submissions address  `toml:"submissions" usage:"the same with TLS from the start"`
-	IMAP        address  `toml:"imap" usage:"where IMAP listens, with STARTTLS"`
-	IMAPS       address  `toml:"imaps" usage:"the same with TLS from the start"`
-	DNS         address  `toml:"-" flag:"dns" usage:"where DNS listens, over UDP and TCP"`
-	TLSCert     string   `toml:"tls_cert" usage:"certificate chain of this host's name, a PEM file; without it one is got by ACME"`
-	TLSKey      string   `toml:"tls_key" usage:"the certificate's key, a PEM file"`
-	Directory   acmeURL  `toml:"acme_directory" usage:"directory URL of the certificate authority (ACME), or off; Let's Encrypt in production"`
-	ACMEEmail   contact  `toml:"acme_email" usage:"where the certificate authority may write to"`
-	EABKeyID    string   `toml:"acme_eab_kid"`
-	EABKey      eabKey   `toml:"acme_eab_hmac"`
-	PublicIP    ipList   `toml:"public_ip" usage:"an address that DNS records point to; may be repeated"`
-	ReadyFile   string   `toml:"ready_file" usage:"a file to write once every listener accepts"`
-	Outbound    outbound `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
-	Resolver    address  `toml:"resolver" usage:"the DNS resolver for every look-up, instead of the system's"`
-	MXPort      port     `toml:"mx_port" usage:"the port for direct delivery"`
-	CAFile      string   `toml:"ca_file" usage:"extra certificate authorities for outgoing TLS, a PEM file"`
-	Private     toggle   `toml:"allow_private_destinations" usage:"what tenants name may be private and loopback addresses"`
-	LogFormat   logForm  `toml:"log_format" usage:"text or json"`
-	LogLevel    logLevel `toml:"log_level" usage:"debug, info, warn or error"`
+	Hostname     hostName `toml:"hostname" usage:"this host's public name; turns production mode on"`
+	HTTP         address  `toml:"http" usage:"where HTTP listens: ADDR, or off"`
+	HTTPTLS      address  `toml:"http_tls" usage:"where HTTPS listens"`
+	SMTP         address  `toml:"smtp" usage:"where SMTP listens for mail from other servers"`
+	Submission   address  `toml:"submission" usage:"where SMTP listens for mail from our users, with STARTTLS"`
+	Submissions  address  `toml:"submissions" usage:"the same with TLS from the start"`
+	IMAP         address  `toml:"imap" usage:"where IMAP listens, with STARTTLS"`
+	IMAPS        address  `toml:"imaps" usage:"the same with TLS from the start"`
+	DNS          address  `toml:"-" flag:"dns" usage:"where DNS listens, over UDP and TCP"`
+	TLSCert      string   `toml:"tls_cert" usage:"certificate chain of this host's name, a PEM file; without it one is got by ACME"`
+	TLSKey       string   `toml:"tls_key" usage:"the certificate's key, a PEM file"`
+	Directory    acmeURL  `toml:"acme_directory" usage:"directory URL of the certificate authority (ACME), or off; Let's Encrypt in production"`
+	ACMEEmail    contact  `toml:"acme_email" usage:"where the certificate authority may write to"`
+	EABKeyID     string   `toml:"acme_eab_kid"`
+	EABKey       eabKey   `toml:"acme_eab_hmac"`
+	PublicIP     ipList   `toml:"public_ip" usage:"an address that DNS records point to; may be repeated"`
+	TrustedProxy netList  `toml:"trusted_proxy" usage:"a proxy in front whose X-Forwarded-For and X-Forwarded-Proto are believed, as an address or CIDR; may be repeated"`
+	ReadyFile    string   `toml:"ready_file" usage:"a file to write once every listener accepts"`
+	Outbound     outbound `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
+	Resolver     address  `toml:"resolver" usage:"the DNS resolver for every look-up, instead of the system's"`
+	MXPort       port     `toml:"mx_port" usage:"the port for direct delivery"`
+	CAFile       string   `toml:"ca_file" usage:"extra certificate authorities for outgoing TLS, a PEM file"`
+	Private      toggle   `toml:"allow_private_destinations" usage:"what tenants name may be private and loopback addresses"`
+	LogFormat    logForm  `toml:"log_format" usage:"text or json"`
+	LogLevel     logLevel `toml:"log_level" usage:"debug, info, warn or error"`
 
 	Relay     []relaySettings   `toml:"relay"`
 	Registrar registrarSettings `toml:"registrar"`
@@ -359,7 +360,7 @@ func serveFlags() []cli.Flag {
 		switch f.kind {
 		case reflect.TypeFor[toggle]():
 			out = append(out, &cli.BoolFlag{Name: f.name, Usage: f.usage, EnvVars: env})
-		case reflect.TypeFor[ipList]():
+		case reflect.TypeFor[ipList](), reflect.TypeFor[netList]():
 			out = append(out, &cli.StringSliceFlag{Name: f.name, Usage: f.usage, EnvVars: env})
 		default:
 			out = append(out, &cli.StringFlag{Name: f.name, Usage: f.usage, EnvVars: env})
@@ -376,7 +377,7 @@ func flagValues(c *cli.Context, f flagField) []string {
 	switch f.kind {
 	case reflect.TypeFor[toggle]():
 		return []string{strconv.FormatBool(c.Bool(f.name))}
-	case reflect.TypeFor[ipList]():
+	case reflect.TypeFor[ipList](), reflect.TypeFor[netList]():
 		return []string{strings.Join(c.StringSlice(f.name), ",")}
 	}
 	return []string{c.String(f.name)}

@@ -102,7 +102,7 @@ func dialHTTP(t *testing.T, secure bool) net.Conn {
 	})
 	log := slog.New(slog.DiscardHandler)
 	hs, ln := newHTTPServer(h, log), &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
-	var ears net.Listener = newAudience(ln, "http", !secure, log)
+	var ears net.Listener = newAudience(ln, "http", !secure, nil, log)
 	if secure {
 		ears = tls.NewListener(ears, httpsConfig(shortLived(t)))
 	}
