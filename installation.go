@@ -160,7 +160,7 @@ func describe(c *service.Config, s *settings, l *listeners) {
 }
 
 // behindProxy tells whether people reach this host's own name through a proxy, which speaks HTTPS to them.
-func (s *settings) behindProxy() bool { return len(s.TrustedProxy) > 0 && !s.Sandbox() }
+func (s *settings) behindProxy() bool { return len(s.Proxies) > 0 && !s.Sandbox() }
 
 // plannedURL is where the server will be reached that does not run yet, by its settings.
 func plannedURL(s *settings) string {

@@ -117,16 +117,16 @@ func TestTrustedProxies(t *testing.T) {
 		{`trusted_proxy = ["127.0.0.1"]`, []string{"--trusted-proxy", "10.0.0.1", "--trusted-proxy", "::1/128"}, "[10.0.0.1/32 ::1/128]"},
 	} {
 		s, err := merged(t, tc.file, tc.args...)
-		if err != nil || fmt.Sprint(s.TrustedProxy.prefixes()) != tc.want {
+		if err != nil || fmt.Sprint(s.Proxies.prefixes()) != tc.want {
 			t.Errorf("%s %v: %v, %v", tc.file, tc.args, s, err)
 		}
 	}
 	for _, bad := range []string{"here", "10.0.0.0/33", "0.0.0.0/0", "::/0", "", "10.0.0.1:80", "::ffff:10.0.0.0/104"} {
 		if s, err := merged(t, fmt.Sprintf("trusted_proxy = [%q]", bad)); err == nil {
-			t.Errorf("%q: %v", bad, s.TrustedProxy)
+			t.Errorf("%q: %v", bad, s.Proxies)
 		}
 		if s, err := merged(t, "", "--trusted-proxy", bad); err == nil {
-			t.Errorf("--trusted-proxy %q: %v", bad, s.TrustedProxy)
+			t.Errorf("--trusted-proxy %q: %v", bad, s.Proxies)
 		}
 	}
 	for hostname, want := range map[string]string{"": "http://127.0.0.1:8025", "mail.example.com": "https://mail.example.com"} {
