@@ -113,10 +113,13 @@ test('what is deleted can be taken back, until it is gone', async (t) => {
   await p.getByText('3 selected').waitFor()
   await accessible(p, 'a selection')
   await shot(p, 'inbox-selection')
+  const marks = []
+  p.on('request', (r) => { if (r.method() !== 'GET' && r.url().includes('/v1/')) marks.push(new URL(r.url()).pathname) })
   await p.getByRole('toolbar', { name: 'Selected messages' }).getByRole('button', { name: 'Mark as read' }).click()
   await until('three are read', async () => (await unread(box)).join() === 'Letter 4')
   await p.getByRole('button', { name: 'Undo' }).click()
   await until('that was taken back', async () => (await unread(box)).length > 1)
+  assert.deepEqual(marks, ['/v1/inbox/bulk-mark', '/v1/inbox/bulk-mark'], 'many are marked by one request')
 
   await row(p, 'Letter 2').getByRole('checkbox').click()
   await row(p, 'Letter 4').getByRole('checkbox').click()
@@ -125,6 +128,30 @@ test('what is deleted can be taken back, until it is gone', async (t) => {
   assert.equal((await box.list()).data.length, 4, 'nothing goes before the time to take it back is over')
   await until('two are gone', async () => (await box.list()).data.length === 2)
   assert.equal(await row(p, 'Letter 2').count(), 0)
+})
+
+test('messages get a star and lose it', async (t) => {
+  const box = await filled(3)
+  const starred = async () => (await box.list()).data.filter((m) => m.is_flagged).map((m) => m.subject).sort().join()
+  const p = await page(t)
+  await p.open(box.at)
+  await row(p, 'Letter 1').getByRole('button', { name: 'Star Letter 1' }).click()
+  await until('the row gives a star', async () => (await starred()) === 'Letter 1')
+  await row(p, 'Letter 2').getByRole('link').click()
+  await heading(p, 'Letter 2').waitFor()
+  await p.keyboard.press('s')
+  await reading(p).getByRole('button', { name: 'Take the star away' }).waitFor()
+  await row(p, 'Letter 2').getByRole('button', { name: 'Star Letter 2', pressed: true }).waitFor()
+  await until('so does the key', async () => (await starred()) === 'Letter 1,Letter 2')
+  await accessible(p, 'a message with a star')
+  await shot(p, 'inbox-starred')
+  await reading(p).getByRole('button', { name: 'Take the star away' }).click()
+  await until('the message loses it', async () => (await starred()) === 'Letter 1')
+  await p.keyboard.press('u')
+  await p.getByRole('button', { name: 'Starred', exact: true }).click()
+  await row(p, 'Letter 3').waitFor({ state: 'detached' })
+  await row(p, 'Letter 1').waitFor()
+  assert.match(p.url(), /is_flagged=true/)
 })
 
 test('a link leads to a message that the list does not show', async (t) => {
@@ -223,6 +250,7 @@ test('an answer is written, sent and found in the conversation', async (t) => {
   await p.getByRole('heading', { name: 'On its way' }).waitFor()
   await p.getByRole('link', { name: 'writer1@elsewhere.test' }).waitFor()
   const [letter] = (await box.list()).data
+  assert.ok(letter.is_answered, 'what was answered shows it')
   const sent = (await api('GET', '/v1/messages?mailbox=' + encodeURIComponent(box.email))).data[0]
   assert.equal(sent.subject, 'Re: Letter 1')
   await deliver(box.email, message({ to: box.email, subject: 'Re: Letter 1', from: 'Writer 1 <writer1@elsewhere.test>', text: 'Welcome.', headers: `In-Reply-To: ${sent.message_id}\nReferences: ${letter.message_id} ${sent.message_id}\n` }))
