@@ -1,6 +1,7 @@
 // What pages are made of.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { barred } from '../access'
 import { IconButton } from './button'
 import type { IconName } from './icons'
 import { Icon } from './icons'
@@ -51,7 +52,7 @@ export function Card({ title, note, actions, flush, children }: { title?: Compon
 export function Tabs({ tabs, current, label }: { tabs: { href: string; name: string; id: string }[]; current: string; label: string }) {
   return (
     <nav class="tabs" aria-label={label}>
-      {tabs.map((t) => <a key={t.id} href={t.href} aria-current={t.id === current ? 'page' : undefined}>{t.name}</a>)}
+      {tabs.filter((t) => !barred(t.href)).map((t) => <a key={t.id} href={t.href} aria-current={t.id === current ? 'page' : undefined}>{t.name}</a>)}
     </nav>
   )
 }

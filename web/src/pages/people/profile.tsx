@@ -34,7 +34,7 @@ function Name() {
       <Form submit="Save" onSubmit={submit} disabled={name === user.name && !moves}>
         <TextField label="Name" name="name" value={name} onInput={setName} autoComplete="name" />
         <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="email" disabled={user.role !== 'owner'}
-          hint={user.role === 'owner' ? 'You sign in with it.' : 'You sign in with it. The account’s owner can change it.'} />
+          hint={user.role === 'owner' ? 'You sign in with it.' : 'You sign in with it. The account’s owner can change it, under Team.'} />
         {moves && <TextField label="Your password" name="current_password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />}
       </Form>
     </Card>

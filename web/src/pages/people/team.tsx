@@ -100,10 +100,11 @@ function Invite({ onClose }: { onClose: () => void }) {
 
 function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
   const [first, setFirst] = useState(u.first_name ?? ''), [last, setLast] = useState(u.last_name ?? '')
+  const [email, setEmail] = useState(u.email)
   const [role, setRole] = useState(u.role as Role)
   const submit = async () => {
-    await call('update_team_user', { user_id: u.id, first_name: first, last_name: last, ...(session.value!.user.role === 'owner' ? { role } : {}) })
-    told(`${u.email} was changed.`)
+    await call('update_team_user', { user_id: u.id, first_name: first, last_name: last, email: email === u.email ? undefined : email, ...(session.value!.user.role === 'owner' ? { role } : {}) })
+    told(`${email} was changed.`)
     onClose()
   }
   return (
@@ -113,6 +114,7 @@ function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
           <TextField label="First name" name="first_name" value={first} onInput={setFirst} autoFocus />
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
         </div>
+        <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} hint="They sign in with it." />
         {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={roles} hint="It holds from their next request on." />}
       </Form>
     </Dialog>

@@ -16,7 +16,7 @@ export function Webhooks() {
       <Card flush>
         <Show of={webhooks}>
           {({ data }) => data.length === 0
-            ? <Empty icon="hook" title="No webhook yet" action={add}>Give an address of your program, and choose what it is told of.</Empty>
+            ? <Empty icon="hook" title="No webhook yet" action={add}>{can('create_webhook') ? 'Give an address of your program, and choose what it is told of.' : 'The account’s owner or an admin adds them.'}</Empty>
             : <div class="rows">{data.map((w) => <Line key={w.id} of={w} />)}</div>}
         </Show>
       </Card>
