@@ -97,10 +97,13 @@ describe('inbox', { concurrency: 2 }, () => {
       await p.getByText('3 selected').waitFor()
       await sound(p, 'a selection')
       await shot(p, name('inbox-selection'))
+      const marks = []
+      p.on('request', (r) => { if (r.method() !== 'GET' && r.url().includes('/v1/')) marks.push(new URL(r.url()).pathname) })
       await p.getByRole('toolbar', { name: 'Selected messages' }).getByRole('button', { name: 'Mark as read' }).click()
       await until('three are read', async () => (await unread(box)).join() === 'Letter 4')
       await p.getByRole('button', { name: 'Undo' }).click()
       await until('that was taken back', async () => (await unread(box)).length > 1)
+      assert.deepEqual(marks, ['/v1/inbox/bulk-mark', '/v1/inbox/bulk-mark'], 'many are marked by one request')
 
       await row(p, 'Letter 2').getByRole('checkbox').click()
       await row(p, 'Letter 4').getByRole('checkbox').click()
@@ -110,6 +113,30 @@ describe('inbox', { concurrency: 2 }, () => {
       await p.clock.fastForward(7000)
       await until('two are gone', async () => (await box.list()).data.length === 2)
       assert.equal(await row(p, 'Letter 2').count(), 0)
+    })
+
+    test('messages get a star and lose it' + at, async (t) => {
+      const box = await filled(3)
+      const starred = async () => (await box.list()).data.filter((m) => m.is_flagged).map((m) => m.subject).sort().join()
+      const p = await page(t, { phone: small })
+      await p.open(box.at)
+      await row(p, 'Letter 1').getByRole('button', { name: 'Star Letter 1' }).click()
+      await until('the row gives a star', async () => (await starred()) === 'Letter 1')
+      await row(p, 'Letter 2').getByRole('link').click()
+      await heading(p, 'Letter 2').waitFor()
+      if (small) await reading(p).getByRole('button', { name: 'Star', exact: true }).click()
+      else await p.keyboard.press('s')
+      await reading(p).getByRole('button', { name: 'Take the star away' }).waitFor()
+      await until('so does the message', async () => (await starred()) === 'Letter 1,Letter 2')
+      await sound(p, 'a message with a star')
+      await shot(p, name('inbox-starred'))
+      await reading(p).getByRole('button', { name: 'Take the star away' }).click()
+      await until('the message loses it', async () => (await starred()) === 'Letter 1')
+      await back(p, small)
+      await p.getByRole('button', { name: 'Starred', exact: true }).click()
+      await row(p, 'Letter 3').waitFor({ state: 'detached' })
+      await row(p, 'Letter 1').waitFor()
+      assert.match(p.url(), /is_flagged=true/)
     })
 
     test('a link leads to a message that the list does not show' + at, async (t) => {
@@ -220,6 +247,7 @@ describe('inbox', { concurrency: 2 }, () => {
       await p.getByRole('link', { name: 'writer1@elsewhere.test' }).waitFor()
       await sound(p, 'what becomes of it')
       const [letter] = (await box.list()).data
+      assert.ok(letter.is_answered, 'what was answered shows it')
       const sent = (await api('GET', '/v1/messages?mailbox=' + encodeURIComponent(box.email))).data.find((m) => m.recipient === 'writer1@elsewhere.test')
       assert.equal(sent.subject, 'Re: Letter 1')
       await deliver(box.email, message({ to: box.email, subject: 'Re: Letter 1', from: 'Writer 1 <writer1@elsewhere.test>', text: 'Welcome.', headers: `In-Reply-To: ${sent.message_id}\nReferences: ${letter.message_id} ${sent.message_id}\n` }))

@@ -49,11 +49,12 @@ const shapes = {
   'mail-open': 'M4 10.2 12 4.5l8 5.7V19H4zM4.5 10.8 12 16l7.5-5.2',
   filter: 'M4 6.5h16M7 12h10M10 17.5h4',
   expand: 'M13.5 4.5h6v6M19.5 4.5l-6.5 6.5M10.5 19.5h-6v-6M4.5 19.5 11 13',
+  'star-on': 'm12 4 2.5 5.3 5.8.7-4.3 4 1.1 5.8L12 17l-5.1 2.8L8 14 3.7 10l5.8-.7z',
   keyboard: 'M3.5 6.5h17v11h-17zM7 10h.01M10.3 10h.01M13.7 10h.01M17 10h.01M8 14h8',
 } as const
 
 export type IconName = keyof typeof shapes
 
 export function Icon({ name }: { name: IconName }) {
-  return <svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d={shapes[name]} /></svg>
+  return <svg class={name === 'star-on' ? 'icon filled' : 'icon'} viewBox="0 0 24 24" aria-hidden="true"><path d={shapes[name]} /></svg>
 }
