@@ -190,7 +190,7 @@ test('images from elsewhere wait until they are wanted', async (t) => {
   await row(p, 'Sale').getByRole('link').click()
   const frame = p.frameLocator('iframe[title="What the message says"]')
   await frame.getByRole('heading', { name: 'Big sale' }).waitFor()
-  assert.equal(await p.locator('iframe').getAttribute('sandbox'), 'allow-popups allow-popups-to-escape-sandbox')
+  assert.equal(await p.locator('iframe').getAttribute('sandbox'), 'allow-same-origin allow-popups allow-popups-to-escape-sandbox')
   assert.equal(await frame.locator('form, script').count(), 0)
   await p.getByText('1 image held back').waitFor()
   await shot(p, 'inbox-html')
