@@ -98,12 +98,18 @@ function Foot() {
   )
 }
 
+const fates = {
+  capture: 'mail to other people is captured, not sent.',
+  relay: 'but mail to other people is really sent, through its relay.',
+  direct: 'but mail to other people is really sent.',
+}
+
 function Banners() {
   const s = session.value!
   const offline = useOffline()
   return (
     <>
-      {s.sandbox && <div class="banner"><Icon name="info" /> This is the sandbox: mail to other people is captured, not sent.</div>}
+      {(s.sandbox || s.outbound === 'capture') && <div class="banner"><Icon name={s.outbound === 'capture' ? 'info' : 'alert'} /> {s.sandbox ? 'This is the sandbox' : 'This server sends nothing'}: {fates[s.outbound]}</div>}
       {offline && <div class="banner" role="status"><Icon name="alert" /> The connection is lost. What you see may be old.</div>}
       {outdated.value && <div class="banner info" role="status">Mailstead was updated. <Button small look="ghost" onClick={() => location.reload()}>Load the new version</Button></div>}
     </>

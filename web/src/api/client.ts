@@ -33,6 +33,8 @@ export interface Session {
   account: { id: string; name: string; plan: string }
   permissions: string[]
   sandbox: boolean
+  outbound: 'capture' | 'relay' | 'direct'
+  smtp_port: number
   hostname: string
   version: string
   api_base: string
