@@ -78,8 +78,16 @@ export async function renew() {
   session.value = (await request('GET', '/session')) as Session
 }
 
+const leaving: (() => Promise<unknown>)[] = []
+
+/** Does something whenever somebody signs out by their own will. */
+export function onSignOut(act: () => Promise<unknown>) {
+  leaving.push(act)
+}
+
 /** Signs out here, or everywhere. */
 export async function signOut(everywhere = false) {
+  await Promise.all(leaving.map((act) => act()))
   await request('DELETE', '/session' + (everywhere ? '?everywhere=true' : ''))
   session.value = null
 }
