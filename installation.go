@@ -94,12 +94,12 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	}
 	switch {
 	case s.Resolver.on():
-		c.Resolver, c.LookupDS = dnsprov.NewResolver(s.Resolver.text), lookupDS(s.Resolver.text)
+		c.Resolver, c.LookupDS = dnsprov.NewAnyNames(s.Resolver.text), lookupDS(s.Resolver.text)
 	case s.Sandbox() && l != nil && l.dnsTCP != nil:
 		own = &ownResolver{own: dnsprov.NewResolver(l.dnsTCP.Addr().String())}
 		c.Resolver, c.LookupDS = own, lookupDS(l.dnsTCP.Addr().String())
 	case !s.Sandbox():
-		c.LookupDS = lookupDS("")
+		c.Resolver, c.LookupDS = dnsprov.NewAnyNames(""), lookupDS("")
 	}
 	c.Edge = edgeProvider(s.Edge, c)
 	return c, own, nil

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -333,4 +335,75 @@ func TestDANEBelievesOnlyTrustedResolvers(t *testing.T) {
 			t.Errorf("%q: %v, %v", file, r, err)
 		}
 	}
+}
+
+// Whoever configures reads docs/configuration.md: every key of the file stands there.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := keysOf(reflect.TypeFor[settings](), "")
+	keys = append(keys, "dns")
+	keys = append(keys, keysOf(reflect.TypeFor[dnsSettings](), "dns.")...)
+	if len(keys) < 70 {
+		t.Fatalf("only %d keys: %v", len(keys), keys)
+	}
+	for _, key := range keys {
+		name := key[strings.LastIndexByte(key, '.')+1:]
+		table := strings.TrimSuffix(key, "."+name)
+		known := regexp.MustCompile(`(?m)(^|\W)` + name + `\b`).MatchString(string(text))
+		if strings.Contains(string(text), "["+key+"]") {
+			continue // a table without keys
+		}
+		if !known || table != key && !strings.Contains(string(text), "["+table+"]") {
+			t.Errorf("docs/configuration.md does not have %s", key)
+		}
+	}
+}
+
+// What the examples of docs/configuration.md say is taken as it stands.
+func TestExamplesOfTheFileAreTaken(t *testing.T) {
+	text, err := os.ReadFile("docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"ses", "namecom", "cloudflare", "tsig"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocks := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) != 6 {
+		t.Errorf("%d examples", len(blocks))
+	}
+	for _, b := range blocks {
+		file := strings.ReplaceAll(b[1], "/etc/mailstead", dir)
+		for _, args := range [][]string{nil, {"--hostname", "mail.example.com"}} {
+			if _, err := merged(t, file, args...); err != nil {
+				t.Errorf("%v: %v in\n%s", args, err, file)
+			}
+		}
+	}
+}
+
+// keysOf gives the keys of a table and of those in it.
+func keysOf(of reflect.Type, under string) (out []string) {
+	for i := range of.NumField() {
+		field := of.Field(i)
+		name, kind := field.Tag.Get("toml"), field.Type
+		if name == "" || name == "-" {
+			continue
+		}
+		for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
+			kind = kind.Elem()
+		}
+		inner := []string{under + name}
+		if kind.Kind() == reflect.Struct && kind.NumField() > 0 && kind.Field(0).Tag.Get("toml") != "" {
+			inner = keysOf(kind, under+name+".")
+		}
+		out = append(out, inner...)
+	}
+	return out
 }

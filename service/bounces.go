@@ -133,6 +133,8 @@ func (s *Service) successReport(m *mailing, o *outcome) *draft {
 	switch {
 	case m.row.Notify == "" || !asked(m.row.Notify, "SUCCESS"):
 		return nil
+	case o.status == store.OutgoingSuppressed: // nobody got it, as somebody of the account wanted
+		return nil
 	case m.route.transport == viaLocal:
 		action = msg.ActionDelivered
 	case m.route.transport == viaCapture || o.result.DSN:

@@ -129,6 +129,22 @@ func TestSentMailIsFiledOnItsServer(t *testing.T) {
 }
 
 // TestSentMailThatCannotBeFiled is sent all the same, once, and nothing of it is kept.
+// TestSuppressedMailIsNoSentMail: what was suppressed while it waited did not go out, so no copy of it is filed.
+func TestSuppressedMailIsNoSentMail(t *testing.T) {
+	o := newOutpost(t, &host{})
+	if _, err := o.send(o.mailbox, SendEmailIn{To: Texts{"x@far.test"}, Subject: "s", Text: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.svc.CreateSuppression(context.Background(), actor(o.account), CreateSuppressionIn{Email: "x@far.test"}); err != nil {
+		t.Fatal(err)
+	}
+	o.run()
+	o.becomes("x@far.test", store.OutgoingSuppressed)
+	if n := o.copies(); n != 0 {
+		t.Errorf("%d copies wait to be filed", n)
+	}
+}
+
 func TestSentMailThatCannotBeFiled(t *testing.T) {
 	for name, change := range map[string]func(o *outpost){
 		"no such folder": func(o *outpost) { o.imap.Folders = nil },

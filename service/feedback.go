@@ -264,29 +264,44 @@ func errEarly() *SMTPError {
 // placeTiding takes what came to an address of a row. It tells whether that is all, or the message is to be filed too:
 // reports are, and whatever a person wrote.
 func (s *Service) placeTiding(tx *store.Tx, to *destination, d *draft, a arrival) (done bool, err error) {
+	if err := to.takesTiding(tx, d); err != nil {
+		return false, err
+	}
 	switch {
 	case to.rowKind == unsubscribeAddress:
 		if a.sender == "" {
 			return true, nil // a machine's answer
 		}
 		return true, suppress(tx, to.row.AccountID, to.row.Recipient, "manual", to.row.MessageID)
-	case d.tiding != nil && to.row.Waits():
-		return false, errEarly()
-	case d.tiding != nil && d.tiding.complaint != nil:
+	case d.tiding == nil:
+		return false, nil
+	case d.tiding.complaint != nil:
 		return true, s.heed(tx, to.row, d.tiding)
-	case d.tiding != nil:
-		err = s.heed(tx, to.row, d.tiding)
-		return !asked(to.row.Notify, "FAILURE") || !to.hasRoom(tx, d), err
-	case to.mailbox == nil:
-		return false, smtpErrorf(550, "5.1.1", "There is no such mailbox.")
 	}
-	if err := accepting(to.mailbox); err != nil {
-		return false, err
+	err = s.heed(tx, to.row, d.tiding)
+	return !asked(to.row.Notify, "FAILURE") || !to.hasRoom(tx, d), err
+}
+
+// takesTiding says why what came to an address of a row is not taken, as an SMTPError: a report on what is still tried, or a
+// person's message where there is no mailbox for it.
+func (d *destination) takesTiding(tx *store.Tx, m *draft) error {
+	switch {
+	case d.row == nil || d.rowKind == unsubscribeAddress:
+		return nil
+	case m.tiding != nil && d.row.Waits():
+		return errEarly()
+	case m.tiding != nil:
+		return nil
+	case d.mailbox == nil:
+		return smtpErrorf(550, "5.1.1", "There is no such mailbox.")
 	}
-	if !to.hasRoom(tx, d) {
-		return false, smtpErrorf(452, "4.2.2", "The mailbox is full.")
+	if err := accepting(d.mailbox); err != nil {
+		return err
 	}
-	return false, nil
+	if !d.hasRoom(tx, m) {
+		return smtpErrorf(452, "4.2.2", "The mailbox is full.")
+	}
+	return nil
 }
 
 // hasRoom tells whether there is a mailbox that a message fits in.

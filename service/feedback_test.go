@@ -183,6 +183,29 @@ func TestPeopleAnswerToTheReturnPath(t *testing.T) {
 	}
 }
 
+// TestLocalMailToAReturnPathIsRefusedToo: somebody here answers to the address of a row whose mailbox takes no mail any
+// more, and is told as anybody elsewhere would be.
+func TestLocalMailToAReturnPathIsRefusedToo(t *testing.T) {
+	c := correspond(t, Config{}, nil)
+	bob := c.addMailbox(&store.Domain{ID: c.ann.DomainID, AccountID: c.ann.AccountID, Name: "example.test"}, "bob", nil)
+	c.update(func(tx *store.Tx) error {
+		mb, err := store.Mailboxes.Get(tx, c.ann.ID)
+		if err != nil {
+			return err
+		}
+		mb.Status = "suspended"
+		return store.Mailboxes.Put(tx, mb)
+	})
+	c.mustSubmit(bob, strings.ReplaceAll(plainMessage, "ann@", "bob@"), c.path)
+	row := c.becomes(c.path, store.OutgoingBounced)
+	if row.LastResponse != "550 5.2.1 The mailbox takes no mail at present." {
+		t.Errorf("refused with %q", row.LastResponse)
+	}
+	if inbox := c.folder(bob, "INBOX"); len(inbox) != 1 || inbox[0].Bits&store.BitBounce == 0 {
+		t.Errorf("the sender has %+v", inbox)
+	}
+}
+
 func TestForgedReturnPathsAreRefused(t *testing.T) {
 	c := correspond(t, Config{}, nil)
 	c.addDomain(c.account, "other.test", nil)
@@ -372,12 +395,18 @@ func TestSuppressionStopsWhatWaits(t *testing.T) {
 	h := (&host{}).start(t)
 	i := install(t, Config{Relays: []Relay{h.relay("custom")}})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
-	i.mustSubmit(ann, plainMessage, "x@far.test")
+	in := Submission{From: ann.Email, Body: i.spool(plainMessage), To: []Rcpt{{Address: "x@far.test", Notify: "SUCCESS,FAILURE"}}}
+	if _, err := i.svc.Submit(context.Background(), MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := i.svc.CreateSuppression(context.Background(), actor(i.account), CreateSuppressionIn{Email: "x@far.test"}); err != nil {
 		t.Fatal(err)
 	}
 	i.run()
 	i.becomes("x@far.test", store.OutgoingSuppressed)
+	if inbox := i.folder(ann, "INBOX"); len(inbox) != 0 {
+		t.Errorf("%d reports tell of a message that nobody got", len(inbox))
+	}
 	if subs, js := i.left(); subs+js != 0 || len(h.mails()) != 0 {
 		t.Errorf("%d submissions and %d jobs are left, %d messages were sent", subs, js, len(h.mails()))
 	}

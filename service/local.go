@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -32,6 +33,13 @@ func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader
 	spool.Prepend(s.localTrace(m))
 	d, err := s.prepare(spool, Envelope{From: m.sub.Sender, To: []string{m.row.Recipient}, Received: m.now})
 	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.View(func(tx *store.Tx) error { return m.to.takesTiding(tx, d) }); err != nil {
+		s.giveUp(d)
+		if e := new(SMTPError); errors.As(err, &e) {
+			return refused(e), nil
+		}
 		return nil, err
 	}
 	if !m.sub.Forward { // we know who sent it, and that From is its address

@@ -90,8 +90,7 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 		return s.waitOn(m)
 	}
 	if wait, ok := s.paces.turn(m.pace()); !ok {
-		m.row.NextAt = wait
-		return s.waitOn(m)
+		return s.waitTurn(m, wait)
 	}
 	o, err := s.attempt(ctx, m)
 	if err != nil {
@@ -398,6 +397,20 @@ func (s *Service) waitOn(m *mailing) (jobs.Writes, error) {
 	return writes, jobs.Snooze(due)
 }
 
+// waitTurn is for a job whose next hop takes no more now. Its message is given up at its time, which its sender has been
+// told, however many are before it.
+func (s *Service) waitTurn(m *mailing, turn time.Time) (jobs.Writes, error) {
+	end := m.row.QueuedAt.Add(giveUpAfter)
+	if !m.now.Before(end) {
+		answer := cmp.Or(m.row.LastResponse, "none, since the next host takes fewer messages than wait for it")
+		return s.bounce(m, expired(deliver.Result{Reply: answer}))
+	}
+	if m.row.NextAt = turn; turn.After(end) {
+		m.row.NextAt = end
+	}
+	return s.waitOn(m)
+}
+
 // lastStatus is the RFC 3463 status of the newest attempt.
 func (m *mailing) lastStatus() string {
 	if n := len(m.row.Log); n > 0 && m.row.Log[n-1].Enhanced != "" {
@@ -435,7 +448,7 @@ func (s *Service) done(m *mailing, o *outcome, notice *draft) jobs.Writes {
 				return err
 			}
 		}
-		if m.route.own {
+		if m.route.own && o.status == store.OutgoingRelayed {
 			if err := s.copySent(tx, row.SubmissionID); err != nil {
 				return err
 			}

@@ -149,6 +149,25 @@ func TestPaceOfOneMailboxIsNotAnothers(t *testing.T) {
 	}
 }
 
+// TestWaitingForATurnEnds: a message that has waited for five days for its turn at a slow host is given up, whoever else
+// waits there.
+func TestWaitingForATurnEnds(t *testing.T) {
+	h := (&host{}).start(t)
+	i := install(t, Config{Relays: []Relay{h.relay("custom")}})
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	i.mustSubmit(ann, plainMessage, "x@far.test")
+	row := i.row("x@far.test")
+	i.update(func(tx *store.Tx) error {
+		row.QueuedAt, row.DelayTold = tx.Now().Add(-giveUpAfter+time.Second), true
+		return store.Outgoings.Put(tx, row)
+	})
+	i.svc.paces.lanes["relay r1"] = &pace{gap: longGap, next: time.Now().Add(longGap)}
+	i.run()
+	if got := i.becomes("x@far.test", store.OutgoingBounced); !strings.HasPrefix(got.LastResponse, "not delivered within five days") {
+		t.Errorf("given up for %q", got.LastResponse)
+	}
+}
+
 // piped has the clients of a service connect to hosts in memory, by address, so that false time can pass.
 func (i *installation) piped(hosts map[string]func(net.Conn)) {
 	dial := func(_ context.Context, _, addr string) (net.Conn, error) {

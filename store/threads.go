@@ -16,6 +16,7 @@ const (
 	threadTouched  = 30                 // days after which that day is written anew
 	threadSteps    = 64                 // that finding a thread takes at most
 	threadMembers  = 1000               // joined threads of one that are listed
+	threadTied     = 100                // joined threads with which one is joined to another
 	subjectKeySize = 8
 )
 
@@ -89,7 +90,8 @@ func (tx *Tx) TouchThread(account uint32, n ThreadNode) error {
 	return nil
 }
 
-// JoinThread puts a message id, and with it its thread if it has one, into the thread of root.
+// JoinThread puts a message id, and with it its thread if it has one, into the thread of root. A thread that more than
+// threadTied others were joined to stays one of its own: whoever ties more of them than people do wants to make us work.
 func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 	top, known, err := tx.Thread(account, root)
 	if err != nil {
@@ -104,17 +106,44 @@ func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 	if err != nil {
 		return err
 	}
-	if below != top {
-		if known {
-			if err := tx.putRow(bktThreadJoined, threadKey(account, top, below), nil); err != nil {
+	switch {
+	case below == top:
+	case known:
+		err = tx.tieThreads(account, top, below)
+	default:
+		err = tx.putThread(account, below, top)
+	}
+	if err != nil {
+		return err
+	}
+	return tx.TouchThread(account, n)
+}
+
+// tieThreads puts a thread below another one, and so all that were joined to it before: what follows from one to the next
+// would else take as many steps as there are threads that were tied one by one.
+func (tx *Tx) tieThreads(account uint32, top, below ThreadNode) error {
+	names, err := tx.ThreadNames(account, below)
+	if err != nil || len(names) > threadTied {
+		return err
+	}
+	for _, name := range names {
+		up, _, found, err := tx.threadRow(threadKey(account, name))
+		if err != nil {
+			return err
+		}
+		if found && up != name {
+			if err := tx.deleteRow(bktThreadJoined, threadKey(account, up, name)); err != nil {
 				return err
 			}
 		}
-		if err := tx.putThread(account, below, top); err != nil {
+		if err := tx.putRow(bktThreadJoined, threadKey(account, top, name), nil); err != nil {
+			return err
+		}
+		if err := tx.putThread(account, name, top); err != nil {
 			return err
 		}
 	}
-	return tx.TouchThread(account, n)
+	return nil
 }
 
 func (tx *Tx) putThread(account uint32, n, up ThreadNode) error {

@@ -2,7 +2,9 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -90,4 +92,28 @@ func TestThreadsAreForgottenInTime(t *testing.T) {
 	if _, known := root("fourth"); known {
 		t.Error("it is known for ever")
 	}
+}
+
+// TestThreadsThatAreTiedOneByOne: whoever writes messages that tie one thread after the other together makes no chain that
+// takes long to follow, or that cannot be followed at all.
+func TestThreadsThatAreTiedOneByOne(t *testing.T) {
+	s := openTest(t, Options{})
+	name := func(n int) ThreadNode { return nodeOf(strconv.Itoa(n)) }
+	for n := range 300 {
+		update(t, s, func(tx *Tx) error { return tx.JoinThread(1, name(n), nodeOf("answer to "+strconv.Itoa(n))) })
+	}
+	for n := 1; n < 300; n++ {
+		update(t, s, func(tx *Tx) error { return tx.JoinThread(1, name(n), name(n-1)) })
+	}
+	view(t, s, func(tx *Tx) error {
+		for n := range 300 {
+			top, _, err := tx.Thread(1, name(n))
+			names, err2 := tx.ThreadNames(1, name(n))
+			answers, _, err3 := tx.Thread(1, nodeOf("answer to "+strconv.Itoa(n)))
+			if err := errors.Join(err, err2, err3); err != nil || answers != top || !slices.Contains(names, name(n)) || names[0] != top {
+				t.Fatalf("thread %d is %q, its answer's %q, one of %d names: %v", n, top, answers, len(names), err)
+			}
+		}
+		return nil
+	})
 }

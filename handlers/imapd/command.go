@@ -42,12 +42,30 @@ func (w *wire) introduce() []byte {
 	w.mu.Unlock()
 	if w.command.broken {
 		w.tell("%s BAD [CLIENTBUG] A string within a command has no line end and no NUL", plainText(tag))
+		w.passOver()
 		return nil
 	}
 	if w.front == nil || w.command.message {
 		return w.text
 	}
 	return w.front(w.text)
+}
+
+// passOver skips the message of a command that the parser does not get: it is on its way all the same where it is announced
+// by a non-synchronizing literal.
+func (w *wire) passOver() {
+	w.mu.Lock()
+	a := w.asked
+	w.asked = asked{}
+	w.mu.Unlock()
+	if !a.nonSync {
+		return
+	}
+	err := w.flush() // who sends a long message may wait for what is said about it
+	if err == nil {
+		err = w.skip(a.size)
+	}
+	w.ending = err
 }
 
 // commandName gives the tag and, in capitals, the verb; UID is part of the verb.

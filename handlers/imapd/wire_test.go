@@ -30,15 +30,17 @@ const evil = "x DELETE Archive\r\n"
 
 // refusedLiterals are commands that a server refuses although their literal is on its way.
 var refusedLiterals = map[string]struct{ command, status string }{
-	"unknown command":    {literal("s FROB {%d+}\r\n%s\r\n", evil), "BAD"},
-	"argument not asked": {literal("s NOOP {%d+}\r\n%s\r\n", evil), "BAD"},
-	"wrong place":        {literal("s FETCH 1 {%d+}\r\n%s\r\n", evil), "BAD"},
-	"two literals":       {literal("s NOOP {%d+}\r\n%s {3+}\r\nabc\r\n", evil), "BAD"},
-	"append: large":      {literal("s APPEND Nowhere {%d+}\r\n%s\r\n", strings.Repeat(evil, 300)), "NO [TRYCREATE]"},
-	"append: flag":       {literal("s APPEND INBOX (\"a\") {%d+}\r\n%s\r\n", evil), "BAD"},
-	"append: date":       {literal("s APPEND INBOX \"yesterday\" {%d+}\r\n%s\r\n", evil), "BAD"},
-	"append: argument":   {literal("s APPEND INBOX FROB {%d+}\r\n%s\r\n", evil), "BAD"},
-	"list":               {literal("s LIST (FROB) {%d+}\r\n%s *\r\n", evil), "BAD"},
+	"unknown command":       {literal("s FROB {%d+}\r\n%s\r\n", evil), "BAD"},
+	"argument not asked":    {literal("s NOOP {%d+}\r\n%s\r\n", evil), "BAD"},
+	"wrong place":           {literal("s FETCH 1 {%d+}\r\n%s\r\n", evil), "BAD"},
+	"two literals":          {literal("s NOOP {%d+}\r\n%s {3+}\r\nabc\r\n", evil), "BAD"},
+	"append: large":         {literal("s APPEND Nowhere {%d+}\r\n%s\r\n", strings.Repeat(evil, 300)), "NO [TRYCREATE]"},
+	"append: flag":          {literal("s APPEND INBOX (\"a\") {%d+}\r\n%s\r\n", evil), "BAD"},
+	"append: date":          {literal("s APPEND INBOX \"yesterday\" {%d+}\r\n%s\r\n", evil), "BAD"},
+	"append: argument":      {literal("s APPEND INBOX FROB {%d+}\r\n%s\r\n", evil), "BAD"},
+	"append: folder":        {literal("s APPEND {3+}\r\na\x00b {%d+}\r\n%s\r\n", evil), "BAD"},
+	"append: folder, large": {literal("s APPEND {3+}\r\na\nb (\\Seen) {%d+}\r\n%s\r\n", strings.Repeat(evil, 300)), "BAD"},
+	"list":                  {literal("s LIST (FROB) {%d+}\r\n%s *\r\n", evil), "BAD"},
 }
 
 func literal(format, content string) string { return fmt.Sprintf(format, len(content), content) }

@@ -1,7 +1,10 @@
 package auth
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"blitiri.com.ar/go/spf"
@@ -26,13 +29,96 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool
 	if local == "" {
 		local = "postmaster"
 	}
-	// The library cuts a sender at its first @, so a quoted one must not reach it.
-	sender := strings.ReplaceAll(local, "@", "_") + "@" + domain
-	heloName, ok := asciiDomain(r.Helo)
-	if !ok {
-		heloName = "unknown"
-	}
-	got, _ := spf.CheckHostWithSender(net.IP(r.IP.Unmap().AsSlice()), heloName, sender,
-		spf.WithContext(look.ctx), spf.WithResolver(spfLookups{look}))
+	names := &spfLookups{lookups: look, macros: spfMacros{look: look, ip: r.IP.Unmap(), helo: r.Helo, local: local, domain: domain}}
+	got, _ := spf.CheckHostWithSender(net.IP(names.macros.ip.AsSlice()), domain, "postmaster@"+domain, spf.WithContext(look.ctx), spf.WithResolver(names))
 	return Result(got), domain, helo
+}
+
+// spfLookups shows the library the records that keep to the grammar, their macros expanded. The library reads a record as
+// far as the first match, but one that is wrong anywhere is no record (RFC 7208 section 4.6): its author did not write what
+// he meant. Names that it would not carry, such as those with a slash, go by stand-ins.
+type spfLookups struct {
+	*lookups
+	macros spfMacros
+	odd    []string // names behind stand-ins
+}
+
+func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	name = l.meant(name)
+	txts, err := lookUpAny(ctx, l, name, l.resolver.LookupTXT)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(txts))
+	for i, txt := range txts {
+		if out[i] = txt; !isSPF(txt) {
+			continue
+		}
+		if !isSPFRecord(txt) {
+			return nil, errSPFRecord // not of DNS, so that the library takes it for permanent
+		}
+		out[i] = l.expanded(ctx, txt, strings.ToLower(strings.TrimSuffix(name, ".")))
+	}
+	return out, nil
+}
+
+func (l *spfLookups) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
+	return lookUpAny(ctx, l, l.meant(name), l.resolver.LookupMX)
+}
+
+func (l *spfLookups) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
+	return lookUpAny(ctx, l, l.meant(host), l.resolver.LookupIPAddr)
+}
+
+// lookUpAny looks up names too that no host has.
+func lookUpAny[T any](ctx context.Context, l *spfLookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
+	if _, ok := asciiDomain(name); !ok && isOddName(name) {
+		return ask(ctx, l.lookups, strings.TrimSuffix(name, ".")+".", f)
+	}
+	return lookUp(ctx, l.lookups, name, f)
+}
+
+// isOddName tells a name that DNS can carry though no host has it: with any printable characters in its labels (RFC 2181
+// section 11). Macros make such of a sender's local part.
+func isOddName(name string) bool {
+	name = strings.TrimSuffix(name, ".")
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, func(r rune) bool { return r < ' ' || r > '~' || r == '\\' }) {
+			return false
+		}
+	}
+	return len(name) <= maxDomain
+}
+
+// expanded writes a record of domain anew, each name in it as it is meant.
+func (l *spfLookups) expanded(ctx context.Context, txt, domain string) string {
+	terms := strings.Split(txt, " ")
+	for i, term := range terms {
+		before, spec, after := cutSpec(term)
+		if strings.ContainsAny(spec, "%/") {
+			terms[i] = before + l.standIn(l.macros.expandSpec(ctx, spec, domain)) + after
+		}
+	}
+	return strings.Join(terms, " ")
+}
+
+const standIns = ".stand-in.invalid"
+
+// standIn gives what the library calls a name.
+func (l *spfLookups) standIn(name string) string {
+	if _, ok := asciiDomain(name); ok {
+		return name
+	}
+	l.odd = append(l.odd, name)
+	return fmt.Sprint(len(l.odd)-1, standIns)
+}
+
+// meant gives the name that the library calls so.
+func (l *spfLookups) meant(name string) string {
+	number, ok := strings.CutSuffix(name, standIns)
+	i, err := strconv.Atoi(number)
+	if !ok || err != nil || i < 0 || i >= len(l.odd) {
+		return name
+	}
+	return l.odd[i]
 }

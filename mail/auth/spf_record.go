@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"regexp"
@@ -11,23 +10,6 @@ import (
 
 // errSPFRecord says that a record breaks the grammar of RFC 7208 section 12.
 var errSPFRecord = errors.New("malformed SPF record")
-
-// spfLookups shows the library the records that keep to the grammar. It reads a record as far as the first match, but one
-// that is wrong anywhere is no record (RFC 7208 section 4.6): its author did not write what he meant.
-type spfLookups struct{ *lookups }
-
-func (l spfLookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	txts, err := l.lookups.LookupTXT(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	for _, txt := range txts {
-		if isSPF(txt) && !isSPFRecord(txt) {
-			return nil, errSPFRecord // not of DNS, so that the library takes it for permanent
-		}
-	}
-	return txts, nil
-}
 
 // isSPF tells a record by its version (RFC 7208 section 4.5).
 func isSPF(txt string) bool {
@@ -98,6 +80,26 @@ func isDirective(term string) bool {
 		return given && isNetwork(argument, netip.Addr.Is6, 128)
 	}
 	return false
+}
+
+// cutSpec cuts a term that is well formed around the name in it that may hold macros; none if there is none.
+func cutSpec(term string) (before, spec, after string) {
+	if name, value, ok := cutModifier(term); ok {
+		if name != "redirect" {
+			return term, "", ""
+		}
+		return term[:len(term)-len(value)], value, ""
+	}
+	name, argument, ok := strings.Cut(term, ":")
+	switch strings.ToLower(strings.TrimLeft(name, "+-?~")) {
+	case "include", "exists", "ptr":
+		return name + ":", argument, ""
+	case "a", "mx":
+		if rest, _ := cutLengths(argument); ok {
+			return name + ":", rest, argument[len(rest):]
+		}
+	}
+	return term, "", ""
 }
 
 var dualLengths = regexp.MustCompile(`(/[0-9]+)?(//[0-9]+)?$`)
