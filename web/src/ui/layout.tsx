@@ -49,8 +49,13 @@ export function Card({ title, note, actions, flush, children }: { title?: Compon
 }
 
 export function Tabs({ tabs, current, label }: { tabs: { href: string; name: string; id: string }[]; current: string; label: string }) {
+  const nav = useRef<HTMLElement>(null)
+  useEffect(() => { // on a phone it may lie beyond the edge
+    const at = nav.current!.querySelector<HTMLElement>('[aria-current]')
+    if (at) nav.current!.scrollLeft += at.getBoundingClientRect().left - nav.current!.getBoundingClientRect().left - (nav.current!.clientWidth - at.offsetWidth) / 2
+  }, [current, tabs.length])
   return (
-    <nav class="tabs" aria-label={label}>
+    <nav class="tabs" aria-label={label} ref={nav}>
       {tabs.map((t) => <a key={t.id} href={t.href} aria-current={t.id === current ? 'page' : undefined}>{t.name}</a>)}
     </nav>
   )

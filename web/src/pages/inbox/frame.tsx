@@ -48,7 +48,8 @@ function fitting(frame: HTMLIFrameElement, page: Document): () => void {
     root.style.overflowY = 'hidden'
     if (width !== frame.clientWidth) { // a wide message shrinks, as far as one can still read it
       width = frame.clientWidth
-      body.style.zoom = ''
+      body.style.zoom = body.style.margin = ''
+      if (root.scrollWidth > root.clientWidth) body.style.margin = '0'
       zoom = Math.max(least, Math.min(1, root.clientWidth / root.scrollWidth))
       if (zoom < 1) body.style.zoom = String(zoom)
     }
