@@ -146,17 +146,7 @@ type player struct {
 // events.
 func newPlayer(t *testing.T) *player {
 	t.Helper()
-	var relay *fakeSMTP
-	relay = newSMTP(t, true, func(n int) string {
-		switch to := relay.mails()[n-1].To[0]; {
-		case strings.HasPrefix(to, "gone@"):
-			return "550 5.1.1 no such user"
-		case strings.HasPrefix(to, "later@"):
-			return "451 4.3.0 not now"
-		}
-		return fmt.Sprintf("250 Ok 0100018f-%d", n)
-	})
-	host, port, err := net.SplitHostPort(relay.addr)
+	host, port, err := net.SplitHostPort(newPicky(t).addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -272,22 +272,45 @@ type tookMail struct {
 
 func newSMTP(t *testing.T, oneRcpt bool, reply func(n int) string) *fakeSMTP {
 	t.Helper()
+	f := &fakeSMTP{t: t, oneRcpt: oneRcpt, reply: reply}
+	f.addr = answering(t, f.serve)
+	return f
+}
+
+// answering has every connection to an address of this host served until the test ends, and gives the address.
+func answering(t *testing.T, serve func(net.Conn)) (addr string) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close() })
-	f := &fakeSMTP{t: t, addr: ln.Addr().String(), oneRcpt: oneRcpt, reply: reply}
 	go func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
 				return
 			}
-			go f.serve(c)
+			go serve(c)
 		}
 	}()
-	return f
+	return ln.Addr().String()
+}
+
+// newPicky is a relay that refuses gone@ for good and later@ for now, and mints ids as SES does.
+func newPicky(t *testing.T) *fakeSMTP {
+	t.Helper()
+	var relay *fakeSMTP
+	relay = newSMTP(t, true, func(n int) string {
+		switch to := relay.mails()[n-1].To[0]; {
+		case strings.HasPrefix(to, "gone@"):
+			return "550 5.1.1 no such user"
+		case strings.HasPrefix(to, "later@"):
+			return "451 4.3.0 not now"
+		}
+		return fmt.Sprintf("250 Ok 0100018f-%d", n)
+	})
+	return relay
 }
 
 func (f *fakeSMTP) mails() []tookMail {

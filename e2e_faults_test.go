@@ -95,21 +95,7 @@ type moodyRelay struct {
 func newMoodyRelay(t *testing.T, moods ...func(*talk)) *moodyRelay {
 	t.Helper()
 	r := &moodyRelay{good: newSMTP(t, false, func(n int) string { return fmt.Sprintf("250 Ok id-%d", n) }), moods: moods}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	r.addr = ln.Addr().String()
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go r.serve(c)
-		}
-	}()
+	r.addr = answering(t, r.serve)
 	return r
 }
 

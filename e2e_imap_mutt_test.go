@@ -40,21 +40,8 @@ type recorder struct {
 
 func newRecorder(t *testing.T, server string) *recorder {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	r := &recorder{addr: ln.Addr().String()}
-	go func() {
-		for {
-			client, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go r.carry(client, server)
-		}
-	}()
+	r := &recorder{}
+	r.addr = answering(t, func(client net.Conn) { r.carry(client, server) })
 	return r
 }
 

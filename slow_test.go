@@ -18,33 +18,9 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/mailstead/mailstead/service/servicetest"
 )
-
-// pipes is a listener without a network, so that time in a bubble goes on while everybody waits.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	select {
-	case <-p.done:
-	default:
-		close(p.done)
-	}
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 // longest is what an answer has that a client does not take.
 const longest = 8 << 20
@@ -101,7 +77,7 @@ func dialHTTP(t *testing.T, secure bool) net.Conn {
 		}
 	})
 	log := slog.New(slog.DiscardHandler)
-	hs, ln := newHTTPServer(h, log), &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	hs, ln := newHTTPServer(h, log), servicetest.NewPipes()
 	var ears net.Listener = newAudience(ln, "http", !secure, log)
 	if secure {
 		ears = tls.NewListener(ears, httpsConfig(shortLived(t)))
@@ -112,9 +88,8 @@ func dialHTTP(t *testing.T, secure bool) net.Conn {
 		hs.Close()
 		<-ended
 	})
-	client, served := net.Pipe()
+	client := ln.Dial()
 	t.Cleanup(func() { client.Close() })
-	ln.conns <- served
 	return client
 }
 
@@ -133,33 +108,12 @@ func shortLived(t *testing.T) *tls.Config {
 
 // play is the client; it demands that the server ends the connection in time.
 func (s sluggard) play(t *testing.T, conn net.Conn) {
-	start, over, silence := time.Now(), make(chan string, 1), make(chan struct{})
-	go func() {
-		if s.deaf {
-			<-silence
-		}
-		text, _ := io.ReadAll(conn)
-		over <- string(text)
-	}()
-	go func() {
-		defer close(silence)
-		_, err := io.WriteString(conn, s.begin)
-		for err == nil && s.pause > 0 {
-			time.Sleep(s.pause)
-			_, err = io.WriteString(conn, s.drip)
-		}
-		for err == nil && s.deaf { // writing tells when the other side has gone
-			_, err = io.WriteString(conn, "x")
-		}
-	}()
-	text, took := <-over, time.Since(start)
-	conn.Close()
-	<-silence
-	if took < s.after || took > s.after+2*time.Second {
-		t.Errorf("the connection ended after %v, want %v; it was told %.300q", took, s.after, text)
+	client := servicetest.Sluggard{Begin: s.begin, Drip: s.drip, Pause: s.pause, After: s.after}
+	if s.deaf {
+		client.Deaf = "x"
 	}
-	if !strings.HasPrefix(text, s.said) {
-		t.Errorf("it was told %.300q", text)
+	if told := client.Play(t, conn); !strings.HasPrefix(told, s.said) {
+		t.Errorf("it was told %.300q", told)
 	}
 }
 

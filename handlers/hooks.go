@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/feedback"
@@ -20,33 +21,48 @@ const (
 	noticesEach = 3000 // requests from one address in a minute
 	forgedEach  = 100  // refused ones
 	noticesMost = 64   // requests that are read or worked on at a time
+	noticesFrom = 32   // of them from one address, who may be slow to say what he has to
 	noticeWait  = 20 * time.Second
 )
 
 // hooks counts who comes.
 type hooks struct {
 	came, forged *rates // by address
-	turns        chan struct{}
+
+	mu   sync.Mutex
+	all  int            // requests that are read or worked on
+	from map[string]int // of them, by address
 }
 
 func newHooks() *hooks {
-	return &hooks{newRates(service.Limits{}), newRates(service.Limits{}), make(chan struct{}, noticesMost)}
+	return &hooks{came: newRates(service.Limits{}), forged: newRates(service.Limits{}), from: map[string]int{}}
 }
 
-// admit takes a place, or says why there is none.
+// admit takes a place, which leave gives back, or says why there is none.
 func (h *hooks) admit(addr string, now time.Time) error {
 	if h.came.take(addr, now) > noticesEach || h.forged.used(addr, now) > forgedEach {
 		e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many requests came from %s. Wait for the next minute.", addr)
 		e.RetryAfter = now.Truncate(time.Minute).Add(time.Minute).Sub(now)
 		return e
 	}
-	select {
-	case h.turns <- struct{}{}:
-		return nil
-	default:
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == noticesMost || h.from[addr] == noticesFrom {
 		e := service.Errorf(http.StatusServiceUnavailable, "rate_limited", "Too many notices are being taken. Send it again in a moment.")
 		e.RetryAfter = 5 * time.Second
 		return e
+	}
+	h.all++
+	h.from[addr]++
+	return nil
+}
+
+func (h *hooks) leave(addr string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all--
+	if h.from[addr]--; h.from[addr] == 0 {
+		delete(h.from, addr)
 	}
 }
 
@@ -64,11 +80,12 @@ func (s *Server) takeNotice(c *call) {
 		s.noticeFailed(c, service.Errorf(http.StatusMethodNotAllowed, "method_not_allowed", "%s is not possible here. Use POST.", c.r.Method))
 		return
 	}
-	if err := s.hooks.admit(remoteAddr(c.r), s.now()); err != nil {
+	addr := remoteAddr(c.r)
+	if err := s.hooks.admit(addr, s.now()); err != nil {
 		s.noticeFailed(c, err)
 		return
 	}
-	defer func() { <-s.hooks.turns }()
+	defer s.hooks.leave(addr)
 	body, err := readNotice(c)
 	if err == nil {
 		err = s.svc.TakeNotices(c.r.Context(), kind, relay, feedback.Request{Header: c.r.Header, Query: c.r.URL.Query(), Body: body})

@@ -43,9 +43,10 @@ func TestHooksNeedAKnownRelayAndItsProof(t *testing.T) {
 func TestHooksAreBounded(t *testing.T) {
 	h := newHooks()
 	now := time.Date(2026, 11, 2, 10, 0, 20, 0, time.UTC)
-	status := func(err error) int {
+	status := func(addr string, now time.Time) int {
+		err := h.admit(addr, now)
 		if err == nil {
-			<-h.turns
+			h.leave(addr)
 			return 0
 		}
 		e := new(service.Error)
@@ -55,29 +56,41 @@ func TestHooksAreBounded(t *testing.T) {
 		return e.Status
 	}
 	for n := range noticesEach + 1 {
-		if got := status(h.admit("192.0.2.1", now)); (got != 0) != (n == noticesEach) {
+		if got := status("192.0.2.1", now); (got != 0) != (n == noticesEach) {
 			t.Fatalf("request %d: %d", n, got)
 		}
 	}
-	if got := status(h.admit("192.0.2.2", now)); got != 0 {
+	if got := status("192.0.2.2", now); got != 0 {
 		t.Errorf("another address: %d", got)
 	}
 	for range forgedEach + 1 {
 		h.forged.take("192.0.2.3", now)
 	}
-	if got := status(h.admit("192.0.2.3", now)); got != http.StatusTooManyRequests {
+	if got := status("192.0.2.3", now); got != http.StatusTooManyRequests {
 		t.Errorf("a forger: %d", got)
 	}
-	if got := status(h.admit("192.0.2.3", now.Add(time.Minute))); got != 0 {
+	if got := status("192.0.2.3", now.Add(time.Minute)); got != 0 {
 		t.Errorf("a minute later: %d", got)
 	}
-	for range noticesMost {
-		if err := h.admit("192.0.2.4", now); err != nil {
-			t.Fatal(err)
+	for addr := range 2 {
+		slow := "192.0.2." + string(rune('4'+addr))
+		for range noticesFrom {
+			if err := h.admit(slow, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := status(slow, now); got != http.StatusServiceUnavailable {
+			t.Errorf("with all its places: %d", got)
+		}
+		if got := status("192.0.2.2", now); (got != 0) != (addr == 1) {
+			t.Errorf("another address beside %d that are slow: %d", addr+1, got)
 		}
 	}
-	if got := status(h.admit("192.0.2.4", now)); got != http.StatusServiceUnavailable {
-		t.Errorf("without a place: %d", got)
+	for range noticesFrom {
+		h.leave("192.0.2.4")
+	}
+	if got := status("192.0.2.2", now); got != 0 || len(h.from) != 1 {
+		t.Errorf("later: %d, %v", got, h.from)
 	}
 }
 

@@ -2,8 +2,6 @@ package imapd
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -13,32 +11,6 @@ import (
 
 	"github.com/mailstead/mailstead/service/servicetest"
 )
-
-// pipes is a listener without a network, so that time in a bubble goes on while everybody waits.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	select {
-	case <-p.done:
-	default:
-		close(p.done)
-	}
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 // A slowness is a client that takes its time.
 type slowness struct {
@@ -99,7 +71,7 @@ func (s slowness) test(t *testing.T) {
 	if s.secure {
 		h.server.TLS = certificate(t)
 	}
-	ln := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	ln := servicetest.NewPipes()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- h.server.Run(ctx, ln, s.implicit) }()
@@ -109,40 +81,18 @@ func (s slowness) test(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	client, served := net.Pipe()
+	client := ln.Dial()
 	defer client.Close()
-	ln.conns <- served
 	s.play(t, client)
 }
 
 // play is the client; it demands that the server ends the connection in time.
 func (s slowness) play(t *testing.T, conn net.Conn) {
-	start, over, silence := time.Now(), make(chan string, 1), make(chan struct{})
-	go func() {
-		if s.deaf {
-			<-silence
-		}
-		text, _ := io.ReadAll(conn)
-		over <- string(text)
-	}()
-	go func() {
-		defer close(silence)
-		_, err := io.WriteString(conn, s.begin)
-		for err == nil && s.pause > 0 {
-			time.Sleep(s.pause)
-			_, err = io.WriteString(conn, s.drip)
-		}
-		for n := 0; err == nil && s.deaf; n++ { // writing tells when the other side has gone
-			_, err = fmt.Fprintf(conn, "d%d NOOP\r\n", n)
-		}
-	}()
-	text, took := <-over, time.Since(start)
-	conn.Close()
-	<-silence
-	if took < s.after || took > s.after+2*time.Second {
-		t.Errorf("the connection ended after %v, want %v; it was told %q", took, s.after, text)
+	client := servicetest.Sluggard{Begin: s.begin, Drip: s.drip, Pause: s.pause, After: s.after}
+	if s.deaf {
+		client.Deaf = "d NOOP\r\n"
 	}
-	if !strings.HasSuffix(text, s.said) {
-		t.Errorf("it was told %q", text)
+	if told := client.Play(t, conn); !strings.HasSuffix(told, s.said) {
+		t.Errorf("it was told %.300q", told)
 	}
 }

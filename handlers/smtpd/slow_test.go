@@ -3,7 +3,6 @@ package smtpd_test
 import (
 	"context"
 	"encoding/base64"
-	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -15,32 +14,6 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
-
-// pipes is a listener without a network, so that time in a bubble goes on while everybody waits.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	select {
-	case <-p.done:
-	default:
-		close(p.done)
-	}
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 // A slowness is a client that takes its time.
 type slowness struct {
@@ -104,7 +77,7 @@ func (s slowness) test(t *testing.T) {
 	}
 	server := smtpd.New(box.Service)
 	server.Log, server.TLS = slog.New(slog.DiscardHandler), certificate(t)
-	ln := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	ln := servicetest.NewPipes()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx, ln, s.mode) }()
@@ -114,43 +87,18 @@ func (s slowness) test(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	client, served := net.Pipe()
+	client := ln.Dial()
 	defer client.Close()
-	ln.conns <- served
 	s.play(t, client)
 }
 
 // play is the client; it demands that the server ends the connection in time.
 func (s slowness) play(t *testing.T, conn net.Conn) {
-	start, over := time.Now(), make(chan string, 1)
-	silence := make(chan struct{})
-	go func() {
-		if s.deaf {
-			<-silence
-		}
-		text, _ := io.ReadAll(conn)
-		over <- string(text)
-	}()
-	go func() {
-		defer close(silence)
-		_, err := io.WriteString(conn, s.begin)
-		for err == nil && s.pause > 0 {
-			time.Sleep(s.pause)
-			_, err = io.WriteString(conn, s.drip)
-		}
-		if s.deaf { // writing tells when the other side has gone
-			for err == nil {
-				_, err = io.WriteString(conn, "x")
-			}
-		}
-	}()
-	text, took := <-over, time.Since(start)
-	conn.Close()
-	<-silence
-	if took < s.after || took > s.after+2*time.Second {
-		t.Errorf("the connection ended after %v, want %v; it was told %q", took, s.after, text)
+	client := servicetest.Sluggard{Begin: s.begin, Drip: s.drip, Pause: s.pause, After: s.after}
+	if s.deaf {
+		client.Deaf = "x"
 	}
-	if s.said != "" && !strings.HasSuffix(text, s.said) {
-		t.Errorf("it was told %q", text)
+	if told := client.Play(t, conn); !strings.HasSuffix(told, s.said) {
+		t.Errorf("it was told %.300q", told)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
 )
 
 // Status is what came of a message.
@@ -124,7 +126,8 @@ func (f *failure) isLogin() bool {
 }
 
 // recipientFault reads a permanent failure as one of the address (RFC 3463 §3.2, 3.3). A reply to RCPT without a telling
-// enhanced code is judged by its code; at other stages a code says nothing about the address.
+// enhanced code is judged by its code, unless its words speak of something else; at other stages a code says nothing about
+// the address.
 func (f *failure) recipientFault() bool {
 	status := f.reply.enhanced()
 	switch {
@@ -141,7 +144,14 @@ func (f *failure) recipientFault() bool {
 	case status != "" && status != "5.0.0":
 		return false
 	}
-	return f.stage == stageRcpt && (f.reply.code == 550 || f.reply.code == 551 || f.reply.code == 553)
+	return f.stage == stageRcpt && (f.reply.code == 550 || f.reply.code == 551 || f.reply.code == 553) && !f.meansOther()
+}
+
+// meansOther tells whether the words of a reply say that a mailbox is full or that we are not welcome, say: they are about
+// no address that does not exist.
+func (f *failure) meansOther() bool {
+	_, means, _ := strings.Cut(msg.StatusIn(f.reply.String()), ".")
+	return !strings.HasPrefix(means, "1.") && means != "2.1" && means != "0.0"
 }
 
 // enhancedFor returns the enhanced code to report for a status.

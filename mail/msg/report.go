@@ -156,7 +156,7 @@ func (report *Report) explain(r io.ReaderAt, root *Part) {
 
 // refine takes from the diagnostic what the fields leave out: exim and OpenSMTPD say 5.0.0
 // whatever the other server said, exim also of what was put off until it gave up, and
-// some leave out what is required.
+// some leave out what is required. sendmail says 5.1.1 of any 550 that has no status.
 func (rcpt *ReportRecipient) refine() {
 	class, rest, _ := strings.Cut(rcpt.Status, ".")
 	if rest == "" || rest == "0.0" {
@@ -165,12 +165,33 @@ func (rcpt *ReportRecipient) refine() {
 			rcpt.Status = cmp.Or(told, rcpt.Status)
 		}
 	}
+	if rcpt.Status == noSuchMailbox && replyClass(rcpt.Diagnostic) == "5" {
+		rcpt.Status = saidOfMailbox(rcpt.Diagnostic)
+	}
 	if rcpt.Action == ActionDelayed && rcpt.Diagnostic == "Envelope expired" { // OpenSMTPD has given up
 		rcpt.Action = ActionFailed
 	}
 	if rcpt.Action == "" && strings.HasPrefix(rcpt.Status, "5.") {
 		rcpt.Action = ActionFailed
 	}
+}
+
+// noSuchMailbox is the status of an address that does not exist (RFC 3463 section 3.2).
+const noSuchMailbox = "5.1.1"
+
+// saidOfMailbox is the status of a reply that was reported as noSuchMailbox: that, if the reply
+// has a status of its own that begins so, or its words are about the mailbox; else what they
+// are about, for good.
+func saidOfMailbox(reply string) string {
+	told := StatusIn(reply)
+	_, about, _ := strings.Cut(told, ".")
+	switch {
+	case enhancedCode.MatchString(reply), strings.HasPrefix(about, "1."), about == "2.1":
+		return noSuchMailbox
+	case strings.Contains(strings.ToLower(reply), "mailbox unavailable"): // RFC 5321 section 4.2.2 calls it so
+		return noSuchMailbox
+	}
+	return "5." + about
 }
 
 // fieldBlocks divides text at its empty lines.

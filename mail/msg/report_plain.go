@@ -249,7 +249,7 @@ var (
 // statusWords tell a status where a text has no code, in lower case; the first that fits counts.
 var statusWords = []struct{ status, words string }{
 	{"4.2.2", "mailbox full|mailbox is full|over quota|overquota|quota exceeded|exceeded its quota|exceeded storage|insufficient storage|quota is exceeded"},
-	{"5.1.1", "user unknown|unknown user|no such user|no such recipient|no such mailbox|no mailbox here by that name|mailbox not found|user not found|recipient not found|" +
+	{"5.1.1", "user unknown|unknown user|no such user|no such local user|no such person|no such account|no such recipient|no such mailbox|no mailbox here by that name|mailbox not found|user not found|recipient not found|" +
 		"unknown recipient|unknown local part|unknown address|address unknown|invalid recipient|does not exist|doesn't exist|doesn't have a|not listed in|no such address|unrouteable address|recipientnotfound"},
 	{"5.1.2", "host not found|domain not found|no such domain|unrouteable mail domain|host unknown|couldn't find any host|non-existent hosts|bad destination host"},
 	{"5.2.1", "mailbox disabled|account disabled|account is disabled|has been disabled|inactive user|account is inactive|has been suspended|mailbox is inactive"},

@@ -68,6 +68,21 @@ func bounceText(raw []byte) string {
 	return out.String()
 }
 
+// TestStatusThatTheReporterMadeUp: what another server said counts, where the reporter has a status for any 550.
+func TestStatusThatTheReporterMadeUp(t *testing.T) {
+	for diagnostic, want := range map[string]string{
+		"smtp; 550 5.1.1 unknown": "5.1.1", "smtp; 550 5.7.1 go away": "5.1.1", "smtp; 550 no such user here": "5.1.1",
+		"smtp; 550 Requested action not taken: mailbox unavailable": "5.1.1", "X-Notes; nobody of that name": "5.1.1", "": "5.1.1",
+		"smtp; 550 account is disabled": "5.1.1", "smtp; 550 No": "5.0.0", "smtp; 550 unknown": "5.0.0",
+		"smtp; 550 Blocked, see https://bl.example/?ip=192.0.2.1": "5.7.1", "smtp; 550 mailbox full": "5.2.2",
+	} {
+		got := readRecipient(map[string]string{"final-recipient": "rfc822; x@y.test", "action": "failed", "status": "5.1.1", "diagnostic-code": diagnostic})
+		if got.Status != want {
+			t.Errorf("%q: %s, want %s", diagnostic, got.Status, want)
+		}
+	}
+}
+
 func TestStatusIn(t *testing.T) {
 	for text, want := range map[string]string{
 		"550 5.1.1 no such user":                     "5.1.1",

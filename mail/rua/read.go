@@ -55,11 +55,14 @@ func (t *tokens) ReadByte() (byte, error) {
 }
 
 // Read is never called, since there is ReadByte; the decoder only wants to see it.
-func (t *tokens) Read(p []byte) (int, error) {
+func (t *tokens) Read(p []byte) (int, error) { return readOne(t, p) }
+
+// readOne reads a byte, as Read of what has ReadByte.
+func readOne(r io.ByteReader, p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	b, err := t.ReadByte()
+	b, err := r.ReadByte()
 	if err != nil {
 		return 0, err
 	}
@@ -310,14 +313,4 @@ func (l *latin) ReadByte() (byte, error) {
 }
 
 // Read is here for the decoder to see.
-func (l *latin) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	b, err := l.ReadByte()
-	if err != nil {
-		return 0, err
-	}
-	p[0] = b
-	return 1, nil
-}
+func (l *latin) Read(p []byte) (int, error) { return readOne(l, p) }

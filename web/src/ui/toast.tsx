@@ -1,6 +1,8 @@
 // Short messages at the foot of the page, or of the dialog that is open: what lies outside of that cannot be reached.
 import { signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
+import { session } from '../api/client'
+import { beforeSignOut } from '../api/session'
 
 interface Toast { id: number; text: string; bad: boolean; undo?: () => void; over: () => void; left: number }
 
@@ -54,25 +56,28 @@ export function failed(error: unknown) {
 }
 
 /**
- * Does something after some seconds, unless the viewer takes it back before. Leaving the page does it at once.
+ * Does something after some seconds, unless the viewer takes it back before. Leaving the page and signing out do it at
+ * once. Where the session has ended by itself it is not done, least of all in the name of who signs in next.
  */
 export function doLater(text: string, run: () => Promise<unknown>, undo: () => void, seconds = 6) {
+  const who = session.value?.user.id
   let open = true
   const end = () => {
-    const was = open
     open = false
     removeEventListener('pagehide', finish)
+    keep()
     close(id)
-    return was
+    return session.value?.user.id === who
   }
-  const finish = () => {
-    if (!end()) return
-    run().catch((error) => {
+  const finish = async () => {
+    if (!open || !end()) return
+    await run().catch((error) => {
       undo()
       failed(error)
     })
   }
-  const back = () => { if (end()) undo() }
+  const back = () => { if (open && end()) undo() }
+  const keep = beforeSignOut(finish)
   addEventListener('pagehide', finish)
   const id = show({ text, bad: false, undo: back, over: finish }, seconds)
 }

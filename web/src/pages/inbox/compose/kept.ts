@@ -1,6 +1,6 @@
 // Files of messages that are being written, kept in the browser so that they outlive a reload of the page. They go when the
 // message is sent or discarded, when somebody signs out, and after two days.
-import { onSignOut } from '../../../api/session'
+import { beforeSignOut } from '../../../api/session'
 
 const mostBytes = 100 * 1024 * 1024 // of all drafts
 const longest = 48 * 3600 * 1000 // ms
@@ -71,4 +71,4 @@ export function dropFiles(draft: string) {
   void within((store) => store.delete(tab() + draft))
 }
 
-onSignOut(() => within((store) => store.clear()))
+beforeSignOut(() => within((store) => store.clear()))
