@@ -128,6 +128,7 @@ func lookupDS(addr string) service.LookupDS {
 
 // describe notes what mail clients and API clients are told.
 func describe(c *service.Config, s *settings, l *listeners) {
+	c.SMTPPort = portOf(l.smtp)
 	c.SubmissionPort, c.SMTPSecurity = portOf(l.submissions, l.submission), "tls"
 	if l.submissions == nil {
 		c.SMTPSecurity = startTLS(s)

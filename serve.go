@@ -298,10 +298,11 @@ func printFirstStart(w io.Writer, c service.Config, r ready, a *service.AccountC
 `, a.WelcomeLink)
 	}
 	if c.Sandbox {
+		others := map[string]string{"capture": "captured and shown in the sending log", "relay": "sent through the relay", "direct": "sent"}
 		fmt.Fprintf(w, `This is the sandbox: mail to domains that are connected here is delivered, mail to anyone else is
-captured and shown in the sending log.  SMTP %s  submission %s  IMAP %s  DNS %s
+%s.  SMTP %s  submission %s  IMAP %s  DNS %s
 
-`, r.SMTP, r.Submission, r.IMAP, r.DNS)
+`, others[c.Outbound], r.SMTP, r.Submission, r.IMAP, r.DNS)
 	}
 }
 

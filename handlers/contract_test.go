@@ -31,7 +31,7 @@ const (
 		nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null
-		dmarc_override{value,updated_at}|null redirect_url|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count tags[]
+		dmarc_override{value,updated_at}|null redirect_url|null redirect{url,permanent,preserve_path}|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count tags[]
 		notes|null job_id|null created_at updated_at completed_at|null`
 	connectShape = `domains[{domain,domain_id|null,status(created|already_exists|error),dns_provider,nameservers[],error|null}] nameservers[] domains_used
 		domain_limit edge_mode`

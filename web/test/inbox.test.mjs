@@ -209,7 +209,7 @@ describe('inbox', { concurrency: 2 }, () => {
       await row(p, 'Sale').getByRole('link').click()
       const frame = p.frameLocator('iframe[title="What the message says"]')
       await frame.getByRole('heading', { name: 'Big sale' }).waitFor()
-      assert.equal(await p.locator('iframe').getAttribute('sandbox'), 'allow-popups allow-popups-to-escape-sandbox')
+      assert.equal(await p.locator('iframe').getAttribute('sandbox'), 'allow-same-origin allow-popups allow-popups-to-escape-sandbox')
       assert.equal(await frame.locator('form, script').count(), 0)
       await p.getByText('1 image held back').waitFor()
       await sound(p, 'a message with images')

@@ -21,7 +21,7 @@ const shapes = {
   alert: 'M12 4.5 21 19.5H3zM12 10v4.5M12 17h.01',
   info: 'M12 3.5a8.5 8.5 0 1 0 0 17 8.5 8.5 0 0 0 0-17zM12 11v5M12 8h.01',
   trash: 'M4.5 7h15M9.5 7V4.5h5V7M6.5 7l1 13h9l1-13M10 11v5M14 11v5',
-  more: 'M6 12h.01M12 12h.01M18 12h.01',
+  more: 'M5.5 11.5v1h1v-1zM11.5 11.5v1h1v-1zM17.5 11.5v1h1v-1z',
   menu: 'M4 7h16M4 12h16M4 17h16',
   back: 'M11 6l-6 6 6 6M5 12h14',
   next: 'm9 6 6 6-6 6',

@@ -4,7 +4,7 @@ import { can } from '../../api/client'
 import { Badge, Card, Copyable, count, Facts, Icon, Show, Time } from '../../ui'
 import type { TabProps } from './domain'
 import { useDnsStatus } from './status'
-import { byNeed, providerNames, purposeOf, type DnsStatus, type Domain } from './words'
+import { byNeed, providerNames, purposeOf, redirectWords, type DnsStatus, type Domain } from './words'
 
 export function Overview({ domain: d }: TabProps) {
   return (
@@ -89,7 +89,7 @@ function About({ domain: d }: { domain: Domain }) {
             ['Sends', d.sending_mode === 'relay' ? `through ${d.relay ?? 'the relay'}` : 'directly'],
             ['Catch-all', d.catch_all],
             ['Forwards to', d.forward_address],
-            ['Redirects to', d.redirect_url],
+            ['Redirects to', d.redirect && <>{d.redirect.url} <span class="muted">({redirectWords(d.redirect)})</span></>],
             ['DMARC', d.dmarc_override ? 'your own policy' : 'Mailstead’s policy'],
           ]} />
         </Card>

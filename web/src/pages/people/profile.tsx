@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { request, session } from '../../api/client'
 import { renew, signOut } from '../../api/session'
 import { useRead } from '../../api/query'
-import { ask, Badge, Button, Card, Form, IconButton, Page, Show, TextField, Time, told } from '../../ui'
+import { ask, Badge, Button, Card, Form, IconButton, NewPassword, Page, Show, TextField, Time, told } from '../../ui'
 import { Passkeys } from './passkeys'
 import { SecondFactor } from './factor'
 
@@ -53,7 +53,7 @@ function Password() {
     <Card title="Password">
       <Form submit="Change it" onSubmit={submit} disabled={!now || !next}>
         <TextField label="Your password" name="current_password" type="password" value={now} onInput={setNow} autoComplete="current-password" />
-        <TextField label="New password" name="password" type="password" value={next} onInput={setNext} autoComplete="new-password" />
+        <NewPassword label="New password" value={next} onInput={setNext} />
       </Form>
     </Card>
   )

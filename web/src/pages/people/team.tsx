@@ -42,8 +42,10 @@ function Member({ user: u, onEdit }: { user: User; onEdit: () => void }) {
     <div class="line people-member">
       <span class="avatar" aria-hidden="true">{(u.display_name || u.email).charAt(0)}</span>
       <span class="grow truncate"><strong>{u.display_name || u.email}</strong>{me && <span class="muted"> (you)</span>}<br /><span class="muted small truncate">{u.email}</span></span>
-      <span class={'small muted nowrap' + (u.status === 'invited' ? '' : ' people-seen')}>{u.status === 'invited' ? <Badge tone="info">invited</Badge> : <>Last here <Time of={u.last_login_at} /></>}</span>
-      <Badge plain tone={u.role === 'owner' ? 'ok' : 'none'}>{u.role}</Badge>
+      <span class="people-badges">
+        <span class={'small muted nowrap' + (u.status === 'invited' ? '' : ' people-seen')}>{u.status === 'invited' ? <Badge tone="info">invited</Badge> : <>Last here <Time of={u.last_login_at} /></>}</span>
+        <Badge plain tone={u.role === 'owner' ? 'ok' : 'none'}>{u.role}</Badge>
+      </span>
       {governs(u) && (
         <Menu small label={`Actions for ${u.email}`}>
           <Button look="ghost" small icon="pencil" onClick={onEdit}>Change</Button>
