@@ -40,7 +40,7 @@ func TestSessionAnswers(t *testing.T) {
 	web.ask("PATCH", "/session/profile", map[string]string{"name": "Ann"}).is(200).like(sessionShape).has("user.name", "Ann")
 	web.ask("PATCH", "/session/profile", map[string]string{"name": "owner@example.test"}).is(200).has("user.name", "owner@example.test")
 	web.ask("PATCH", "/session/profile", map[string]string{}).fails(400, "nothing_to_update")
-	web.ask("POST", "/session/totp", nil).is(200).like("secret uri")
+	web.ask("POST", "/session/totp", map[string]string{"password": "correct horse"}).is(200).like("secret uri")
 	web.ask("POST", "/session/forgot", map[string]string{"email": "nobody@example.test"}).is(202).like("message")
 	web.ask("GET", "/session/nothing", nil).fails(404, "not_found")
 	web.ask("PUT", "/session", nil).fails(405, "method_not_allowed")

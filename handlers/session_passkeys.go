@@ -15,8 +15,8 @@ func origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-func (s *Server) startPasskey(ctx context.Context, who service.Actor) (any, error) {
-	return s.svc.StartPasskey(ctx, who, origin(callOf(ctx).r))
+func (s *Server) startPasskey(ctx context.Context, who service.Actor, in service.PasswordIn) (any, error) {
+	return s.svc.StartPasskey(ctx, who, origin(callOf(ctx).r), in)
 }
 
 func (s *Server) addPasskey(ctx context.Context, who service.Actor, in service.NewPasskeyIn) (*service.Session, error) {

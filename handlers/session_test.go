@@ -122,13 +122,16 @@ func appCode(t *testing.T, secret string, step int64) string {
 func TestSecondFactor(t *testing.T) {
 	b := newSandbox(t, nil)
 	web, other, step := b.browser().signIn(), b.browser().signIn(), appStep()
-	secret := web.ask("POST", "/session/totp", nil).is(200).text("secret")
+	web.ask("POST", "/session/totp", nil).fails(400, "validation_error")
+	web.ask("POST", "/session/totp", map[string]string{"password": "wrong horse"}).fails(403, "wrong_password")
+	right := map[string]string{"password": "correct horse"}
+	secret := web.ask("POST", "/session/totp", right).is(200).text("secret")
 	web.ask("GET", "/session", nil).is(200).has("user.totp_enabled", "false")
 	web.ask("POST", "/session/totp/confirm", map[string]string{"code": "000"}).fails(400, "invalid_code")
 	codes := web.ask("POST", "/session/totp/confirm", map[string]string{"code": appCode(t, secret, step)}).is(200)
 	other.ask("GET", "/session", nil).fails(401, "unauthorized")
 	web.ask("GET", "/session", nil).is(200).has("user.totp_enabled", "true", "user.recovery_codes_left", "10")
-	web.ask("POST", "/session/totp", nil).fails(409, "totp_enabled")
+	web.ask("POST", "/session/totp", right).fails(409, "totp_enabled")
 
 	in := func(code string) *reply {
 		return b.browser().ask("POST", "/session", map[string]string{"email": "owner@example.test", "password": "correct horse", "code": code})
@@ -148,7 +151,7 @@ func TestSecondFactor(t *testing.T) {
 func TestSecondFactorHoldsGuessersOff(t *testing.T) {
 	b := newSandbox(t, nil)
 	web, step := b.browser().signIn(), appStep()
-	secret := web.ask("POST", "/session/totp", nil).is(200).text("secret")
+	secret := web.ask("POST", "/session/totp", map[string]string{"password": "correct horse"}).is(200).text("secret")
 	web.ask("POST", "/session/totp/confirm", map[string]string{"code": appCode(t, secret, step)}).is(200)
 	ask := func(addr, code string) error {
 		_, err := b.SignIn(t.Context(), service.Visitor{IP: addr}, service.SignInIn{Email: "owner@example.test", Password: "correct horse", Code: code})
@@ -176,13 +179,16 @@ func TestSecondFactorHoldsGuessersOff(t *testing.T) {
 func TestPasskeys(t *testing.T) {
 	b := newSandbox(t, nil)
 	web := b.browser().signIn()
-	web.ask("POST", "/session/passkeys/options", nil).fails(409, "passkeys_unavailable") // at 127.0.0.1
+	right := map[string]string{"password": "correct horse"}
+	web.ask("POST", "/session/passkeys/options", right).fails(409, "passkeys_unavailable") // at 127.0.0.1
 	web.url = strings.Replace(web.url, "127.0.0.1", "localhost", 1)
 	rp := virtualwebauthn.RelyingParty{ID: "localhost", Name: "Mailstead", Origin: web.url}
 	app := virtualwebauthn.NewAuthenticator()
 	key := virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
 
-	offer := web.ask("POST", "/session/passkeys/options", nil).is(200)
+	web.ask("POST", "/session/passkeys/options", nil).fails(400, "validation_error")
+	web.ask("POST", "/session/passkeys/options", map[string]string{"password": "wrong horse"}).fails(403, "wrong_password")
+	offer := web.ask("POST", "/session/passkeys/options", right).is(200)
 	asked, err := virtualwebauthn.ParseAttestationOptions(string(offer.raw))
 	if err != nil || asked.RelyingPartyID != "localhost" {
 		t.Fatalf("options %s: %v", offer.raw, err)

@@ -127,10 +127,13 @@ func creation(rp *webauthn.WebAuthn, u passkeyUser, challenge []byte) (*fido.Cre
 }
 
 // StartPasskey gives the options with which a browser makes a passkey (navigator.credentials.create). Origin is where the
-// dashboard is shown.
-func (s *Service) StartPasskey(_ context.Context, who Actor, origin string) (*fido.CredentialCreation, error) {
+// dashboard is shown. A wrong password is 403 wrong_password.
+func (s *Service) StartPasskey(ctx context.Context, who Actor, origin string, in PasswordIn) (*fido.CredentialCreation, error) {
 	rp, err := s.relyingParty(origin)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := s.provePassword(ctx, who, in.Password); err != nil {
 		return nil, err
 	}
 	u, err := s.ownPasskeys(who)

@@ -118,18 +118,29 @@ type TOTPSecret struct {
 	URI    string `json:"uri"`
 }
 
-// StartTOTP makes a secret for a second factor, which guards nothing until a code of it has come to ConfirmTOTP.
-func (s *Service) StartTOTP(_ context.Context, who Actor) (*TOTPSecret, error) {
+// PasswordIn shows that it is the user who asks, and not whoever found the browser open: those could lock the user out by a
+// second factor of their own, or come back by a passkey.
+type PasswordIn struct {
+	Password string `json:"password" required:"true" max:"1024"`
+}
+
+// StartTOTP makes a secret for a second factor, which guards nothing until a code of it has come to ConfirmTOTP. A wrong
+// password is 403 wrong_password.
+func (s *Service) StartTOTP(ctx context.Context, who Actor, in PasswordIn) (*TOTPSecret, error) {
+	still, err := s.provePassword(ctx, who, in.Password)
+	if err != nil {
+		return nil, err
+	}
 	secret := make([]byte, 20)
 	rand.Read(secret)
 	out := &TOTPSecret{Secret: base32.StdEncoding.EncodeToString(secret)}
-	err := s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
+	err = s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
 		if hasTOTP(u) {
 			return Errorf(409, "totp_enabled", "You have a second factor already. Switch it off before you make another.")
 		}
 		u.TOTP = &store.TOTP{Sealed: s.keys.Seal(totpPlace(u.ID), secret), CreatedAt: tx.Now()}
 		out.URI = totpURI(s.hostname(), u.Email, out.Secret)
-		return nil
+		return still(u)
 	})
 	if err != nil {
 		return nil, err
@@ -184,11 +195,6 @@ func (s *Service) ConfirmTOTP(_ context.Context, who Actor, in TOTPCodeIn) (*Rec
 	}
 	s.Log.Info("second factor switched on", "user", who.UserID, "ip", who.IP)
 	return out, nil
-}
-
-// PasswordIn shows that it is the user who asks, and not whoever found the browser open.
-type PasswordIn struct {
-	Password string `json:"password" required:"true" max:"1024"`
 }
 
 // DropTOTP switches the second factor off. It is no error where there is none. A wrong password is 403 wrong_password.

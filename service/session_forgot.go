@@ -35,11 +35,8 @@ func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Sa
 	if err != nil {
 		return nil, err
 	}
-	now, from := s.now(), network(v.IP)
-	s.forgotten.count("net "+from, now)
-	s.forgotten.count("box "+email, now)
-	if s.forgotten.seen("net "+from, now) > forgotNetwork || s.forgotten.seen("box "+email, now) > forgotAddress {
-		return out, nil
+	if !s.mayForget("net "+network(v.IP), forgotNetwork) || !s.mayForget("box "+email, forgotAddress) {
+		return out, nil // a network that asks too often does not use up what others may for the address
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		_, err := s.Queue.Add(tx, jobs.New{Kind: "password_mail", Lane: "password_mail", Key: email, Args: forgotArgs{email, v.IP}})
@@ -49,6 +46,12 @@ func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Sa
 		return nil, err
 	}
 	return out, nil
+}
+
+// mayForget counts one question, and tells whether it is one of the first most ones in the window.
+func (s *Service) mayForget(key string, most int) bool {
+	s.forgotten.count(key, s.now())
+	return s.forgotten.seen(key, s.now()) <= most
 }
 
 // forgotArgs is the job of sending one link.

@@ -139,6 +139,15 @@ func TestForgottenPasswordsAreThrottled(t *testing.T) {
 	if sent != forgotNetwork {
 		t.Errorf("%d questions from one network were looked at", sent)
 	}
+	if c.forget(t, "192.0.2.3", "victim@example.test") != 1 {
+		t.Error("another network is held off")
+	}
+	for range 2 * forgotAddress {
+		c.forget(t, "192.0.2.2", "ann@example.test")
+	}
+	if c.forget(t, "192.0.2.3", "ann@example.test") != 1 {
+		t.Error("who may not ask any more keeps others from their letters")
+	}
 	c.now = c.now.Add(2 * forgotWindow)
 	if c.forget(t, "192.0.2.1", "owner@example.test") != 1 {
 		t.Error("it stays closed")

@@ -1,6 +1,7 @@
 // Places of the dashboard and how one gets to them. Links are plain <a href="/...">: a click on one that leads to a place
 // here changes the page without loading it anew.
 import { computed, signal } from '@preact/signals'
+import { useEffect, useRef, useState } from 'preact/hooks'
 
 const address = signal(location.pathname + location.search)
 
@@ -28,6 +29,29 @@ export function setParams(change: Record<string, string | undefined>, { replace 
     else next.delete(name)
   }
   go(path.value + (next.size > 0 ? '?' + next : ''), { replace })
+}
+
+const still = 300 // ms without a key
+
+/** A parameter of the address that is typed. The address follows once the typing pauses, and the text where the address changes by itself. */
+export function useTyped(name: string): [text: string, setText: (text: string) => void] {
+  const set = params.value.get(name) ?? ''
+  const [text, setText] = useState(set)
+  const mine = useRef(set)
+  useEffect(() => {
+    if (set !== mine.current) setText(set)
+    mine.current = set
+  }, [set])
+  useEffect(() => {
+    const typed = text.trim()
+    if (typed === mine.current) return
+    const timer = setTimeout(() => {
+      mine.current = typed
+      setParams({ [name]: typed })
+    }, still)
+    return () => clearTimeout(timer)
+  }, [text])
+  return [text, setText]
 }
 
 /** The parts of the path that a pattern such as /domains/:id names, or null if it does not fit. */

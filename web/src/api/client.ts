@@ -69,6 +69,15 @@ export function can(operation: Operation): boolean {
 
 /** Calls one operation of /v1. */
 export function call<O extends Operation>(operation: O, ...[input]: {} extends Input<O> ? [Input<O>?] : [Input<O>]): Promise<Output<O>> {
+  return callBy(operation, input ?? {})
+}
+
+/** Calls one that must not happen twice: a second call with the key gets the first one's answer. */
+export function callOnce<O extends Operation>(key: string, operation: O, input: Input<O>): Promise<Output<O>> {
+  return callBy(operation, input, { 'Idempotency-Key': key })
+}
+
+function callBy<O extends Operation>(operation: O, input: object, headers?: Record<string, string>): Promise<Output<O>> {
   const [method, template, , , ...queryNames] = operations[operation] as readonly string[]
   const rest: Record<string, unknown> = { ...input }
   const path = template!.replace(/\{(\w+)\}/g, (_, name: string) => {
@@ -84,7 +93,7 @@ export function call<O extends Operation>(operation: O, ...[input]: {} extends I
   }
   const search = query.size > 0 ? '?' + query : ''
   const body = method === 'GET' || method === 'DELETE' ? undefined : rest
-  return request(method!, path + search, body) as Promise<Output<O>>
+  return request(method!, path + search, body, headers) as Promise<Output<O>>
 }
 
 let leaving = false // then a request goes on without the page
@@ -92,15 +101,14 @@ addEventListener('pagehide', () => { leaving = true }, { capture: true })
 addEventListener('pageshow', () => { leaving = false })
 
 /** Sends one request of the page's own origin and gives its JSON. */
-export async function request(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<unknown> {
-  const headers: Record<string, string> = { Accept: 'application/json' }
+export async function request(method: string, path: string, body?: unknown, more?: Record<string, string>): Promise<unknown> {
+  const headers: Record<string, string> = { Accept: 'application/json', ...more }
   if (body !== undefined) headers['Content-Type'] = 'application/json'
   let response: Response, text: string
   try {
-    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: 'same-origin', signal, keepalive: leaving })
+    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: 'same-origin', keepalive: leaving })
     text = await response.text()
-  } catch (cause) {
-    if (signal?.aborted) throw cause
+  } catch {
     throw new ApiError(0, 'offline', 'The server cannot be reached. Check your connection; this page goes on when it is back.')
   }
   const answer = parse(text)

@@ -38,13 +38,29 @@ const kindsOf: Partial<Record<Operation, Kind[]>> = {
   list_tokens: ['token'], list_team_users: ['user'],
 }
 
-const answers = new Map<string, unknown>() // the last answer of each read, shown at once when a page is opened again
-const kept = 200
+const answers = new Map<string, { answer: unknown; weight: number }>() // the last one of each read, shown at once when a page is opened again
+const mostAnswers = 200
+const mostWeight = 16_000_000 // of all answers together, in characters: one message may have two million
+let weight = 0
+let epoch = 0 // rises when they are forgotten
 
-function remember(key: string, answer: unknown) {
+/** Keeps the answer to a read that began in an epoch. What was asked by somebody who is gone is not for who comes next. */
+function remember(key: string, answer: unknown, of: number) {
+  if (of !== epoch) return
+  drop(key)
+  answers.set(key, { answer, weight: weigh(answer) })
+  weight += answers.get(key)!.weight
+  while (answers.size > mostAnswers || (weight > mostWeight && answers.size > 1)) drop(answers.keys().next().value!)
+}
+
+function drop(key: string) {
+  weight -= answers.get(key)?.weight ?? 0
   answers.delete(key)
-  answers.set(key, answer)
-  if (answers.size > kept) answers.delete(answers.keys().next().value!)
+}
+
+function weigh(value: unknown): number {
+  if (typeof value === 'string') return value.length
+  return value === null || typeof value !== 'object' ? 4 : Object.values(value).reduce<number>((sum, v) => sum + weigh(v), 16)
 }
 
 const begun = new Map<string, { at: number; answer: Promise<unknown> }>()
@@ -65,6 +81,8 @@ onChange(() => begun.clear())
 export function forget() {
   answers.clear()
   begun.clear()
+  weight = 0
+  epoch++
 }
 
 /** Reads by one operation, again when what it is about changed. */
@@ -82,9 +100,10 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
   const look = useMemo(() => async () => {
     const turn = ++latest.current.turn
     const { key, read } = latest.current
+    const now = epoch
     try {
       const data = await shared(key, read)
-      remember(key, data)
+      remember(key, data, now)
       if (turn === latest.current.turn) setState({ key, data, loading: false })
     } catch (error) {
       if (turn === latest.current.turn) setState((s) => ({ key, data: s.key === key ? s.data : undefined, error: error as ApiError, loading: false }))
@@ -103,7 +122,7 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
   useFresh(kinds, (change) => latest.current.only?.(change) ?? true, look, when, pause)
 
   if (state.key === key) return { data: state.data, error: state.error, loading: state.loading, reload }
-  const before = answers.get(key) as T | undefined
+  const before = answers.get(key)?.answer as T | undefined
   return { data: before, error: undefined, loading: when && before === undefined, reload }
 }
 
@@ -183,6 +202,7 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
     async function reload() {
       const turn = ++latest.current.turn
       const { key, state: before } = latest.current
+      const now = epoch
       const known = new Set(before.key === key ? before.items.map(idOf) : [])
       const shown = known.size > 0 ? before.pages : 1
       const meets = (items: T[]) => known.size === 0 || items.some((item) => known.has(idOf(item)))
@@ -197,7 +217,7 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
           pages++
         } while (cursor !== null && pages < freshPages && (pages < shown || !meets(items)))
         if (turn !== latest.current.turn) return
-        remember(key, items)
+        remember('pages of ' + key, items, now)
         setState((s) => { // more may have been read meanwhile
           const kept = s.key === key && cursor !== null ? below(items, s.items, idOf) : []
           if (kept.length === 0 || (s.pages <= pages && kept.length > mostKept)) return { key, items, pages, cursor, loading: false }
@@ -242,7 +262,7 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
   }, [key, when])
   useFresh(options.kinds ?? kindsOf[operation], options.only ?? (() => true), actions.reload, when, options.pause)
 
-  const before = mine ? undefined : (answers.get(key) as T[] | undefined)
+  const before = mine ? undefined : (answers.get('pages of ' + key)?.answer as T[] | undefined)
   return {
     items: mine ? state.items : (before ?? []), error: mine ? state.error : undefined,
     loading: mine ? state.loading : when && before === undefined, more: mine && state.cursor !== null, ...actions,

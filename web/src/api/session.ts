@@ -4,10 +4,10 @@ import { forget } from './query'
 import { ApiError, request, session, type Session } from './client'
 import { hush, listen, onChange } from './stream'
 
-function enter(s: unknown): Session {
+/** Shows the pages of who is signed in, once they hear of what changes. */
+async function enter(s: unknown) {
+  await listen(check)
   session.value = s as Session
-  listen(check)
-  return session.value
 }
 
 // Whoever ended the session, here or elsewhere: nothing of it stays in the page.
@@ -38,7 +38,7 @@ export async function resume() {
   for (let pause = 1000; ; pause = Math.min(2 * pause, 15_000)) {
     try {
       const here = (await request('GET', '/session/here')) as { session: Session | null }
-      if (here.session) enter(here.session)
+      if (here.session) await enter(here.session)
       else session.value = null
       return
     } catch (error) {
@@ -58,19 +58,19 @@ export const unreachable = signal<ApiError | undefined>(undefined)
 /** Signs in. The code is that of the second factor, if there is one. */
 export async function signIn(email: string, password: string, code?: string) {
   forget()
-  return enter(await request('POST', '/session', { email, password, code }))
+  await enter(await request('POST', '/session', { email, password, code }))
 }
 
 /** Signs in by what the browser answered for a passkey. */
 export async function signInByPasskey(credential: unknown) {
   forget()
-  return enter(await request('POST', '/session/passkey', { credential }))
+  await enter(await request('POST', '/session/passkey', { credential }))
 }
 
 /** Takes what a link for a first sign-in offers. */
 export async function welcome(form: { token: string; email?: string; name?: string; password: string; code?: string }) {
   forget()
-  return enter(await request('POST', '/session/welcome', form))
+  await enter(await request('POST', '/session/welcome', form))
 }
 
 /** Reads the session again after its user changed. */
@@ -78,8 +78,17 @@ export async function renew() {
   session.value = (await request('GET', '/session')) as Session
 }
 
+const unfinished = new Set<() => Promise<unknown>>()
+
+/** Has something done before one signs out. Returns how to take that back. */
+export function beforeSignOut(run: () => Promise<unknown>): () => void {
+  unfinished.add(run)
+  return () => unfinished.delete(run)
+}
+
 /** Signs out here, or everywhere. */
 export async function signOut(everywhere = false) {
+  await Promise.all([...unfinished].map((run) => run()))
   await request('DELETE', '/session' + (everywhere ? '?everywhere=true' : ''))
   session.value = null
 }

@@ -33,17 +33,33 @@ let hidden: ReturnType<typeof setTimeout> | undefined
 let wanted = false
 let refused = () => {}
 
+const patience = 1000 // ms that a page waits for the stream before it reads without
+let late = false
+let greet = () => {}
+
 document.addEventListener('visibilitychange', () => {
   clearTimeout(hidden)
   if (document.visibilityState === 'hidden') hidden = setTimeout(close, unseen)
   else if (wanted) open()
 })
 
-/** Opens the stream, if it is not open, and keeps it open while the page is seen. Calls whenRefused if the server gives none. */
-export function listen(whenRefused: () => void) {
+/**
+ * Opens the stream, if it is not open, and keeps it open while the page is seen. Calls whenRefused if the server gives none.
+ * What is read once the promise is kept is told of all that changes after it; else everything is read anew.
+ */
+export function listen(whenRefused: () => void): Promise<void> {
   wanted = true
   refused = whenRefused
+  late = false
   open()
+  return new Promise((done) => {
+    greet = done
+    if (live.value) done()
+    setTimeout(() => {
+      late = true
+      done()
+    }, patience)
+  })
 }
 
 function open() {
@@ -53,10 +69,11 @@ function open() {
   source.addEventListener('hello', (e) => {
     const hello = JSON.parse(e.data) as { build: string }
     if (build !== '' && build !== hello.build) outdated.value = true
-    if (build !== '' || greeted) tell('all')
+    if (build !== '' || greeted || late) tell('all')
     build = hello.build
     greeted = true
     live.value = true
+    greet()
   })
   source.addEventListener('change', (e) => tell(JSON.parse(e.data) as Change[]))
   source.addEventListener('reset', () => tell('all'))
@@ -65,6 +82,7 @@ function open() {
     if (source?.readyState !== EventSource.CLOSED) return // the browser tries again by itself
     close()
     retry = setTimeout(open, 5000)
+    greet()
     refused()
   }
 }

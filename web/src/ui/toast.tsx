@@ -1,5 +1,7 @@
 // Short messages at the foot of the page.
 import { signal } from '@preact/signals'
+import { session } from '../api/client'
+import { beforeSignOut } from '../api/session'
 
 interface Toast { id: number; text: string; bad: boolean; action?: { label: string; run: () => void } }
 
@@ -27,27 +29,31 @@ export function failed(error: unknown) {
 }
 
 /**
- * Does something after some seconds, unless the viewer takes it back before. Leaving the page does it at once.
+ * Does something after some seconds, unless the viewer takes it back before. Leaving the page and signing out do it at
+ * once. Where the session has ended by itself it is not done, least of all in the name of who signs in next.
  */
 export function doLater(text: string, run: () => Promise<unknown>, undo: () => void, seconds = 6) {
   const id = ++last
+  const who = session.value?.user.id
   let open = true
-  const finish = () => {
-    if (!open) return
+  const end = () => {
     open = false
     removeEventListener('pagehide', finish)
+    keep()
     close(id)
-    run().catch((error) => {
+    return session.value?.user.id === who
+  }
+  const finish = async () => {
+    if (!open || !end()) return
+    await run().catch((error) => {
       undo()
       failed(error)
     })
   }
   const back = () => {
-    open = false
-    removeEventListener('pagehide', finish)
-    close(id)
-    undo()
+    if (end()) undo()
   }
+  const keep = beforeSignOut(finish)
   addEventListener('pagehide', finish)
   toasts.value = [...toasts.value.slice(-2), { id, text, bad: false, action: { label: 'Undo', run: back } }]
   setTimeout(finish, seconds * 1000)

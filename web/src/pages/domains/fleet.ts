@@ -1,8 +1,6 @@
 // What is known of all domains together.
-import { useEffect } from 'preact/hooks'
 import { call } from '../../api/client'
 import { useRead, type Query } from '../../api/query'
-import { onChange } from '../../api/stream'
 import type { Domain } from './words'
 
 const mostPages = 6 // of a hundred domains each
@@ -24,23 +22,7 @@ export function useFleet(): Fleet {
       cursor = page.pagination.cursor
     }
     return { domains, whole: false }
-  })
-  useEffect(() => {
-    let timer: ReturnType<typeof setTimeout> | undefined
-    let last = 0
-    const stop = onChange((changes) => {
-      if (timer || (changes !== 'all' && !changes.some((c) => c.kind === 'domain'))) return
-      timer = setTimeout(() => {
-        timer = undefined
-        last = Date.now()
-        void read.reload()
-      }, Math.max(500, last + pause - Date.now()))
-    })
-    return () => {
-      stop()
-      clearTimeout(timer)
-    }
-  }, [])
+  }, { kinds: ['domain'], pause })
   const tags = [...new Set(read.data?.domains.flatMap((d) => d.tags))].sort((a, b) => a.localeCompare(b))
   return { ...read, data: read.data?.domains, whole: read.data?.whole ?? true, tags }
 }

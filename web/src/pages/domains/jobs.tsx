@@ -1,11 +1,9 @@
 // What Mailstead does and did for a domain, step by step.
 import { useQuery, usePages } from '../../api/query'
-import { Bar, Card, Empty, Icon, LongList, Show, Time, words } from '../../ui'
+import { Card, Empty, Icon, LongList, Show, Time } from '../../ui'
+import { Steps } from '../jobs/steps'
 import { deed, JobBadge, type Job } from '../jobs/words'
 import type { TabProps } from './domain'
-import { stepName } from './words'
-
-const marks = { queued: '', in_progress: 'now', completed: 'done', error: 'failed', skipped: '' } as const
 
 /** A job with its steps, as they go on. */
 export function DomainJob({ id }: { id: string }) {
@@ -16,21 +14,8 @@ export function DomainJob({ id }: { id: string }) {
 export function JobProgress({ job: j }: { job: Job }) {
   return (
     <div class="stack">
-      {j.progress && <Bar value={j.progress.completed} of={j.progress.total} label={`${j.progress.completed} of ${j.progress.total} steps`} />}
+      <Steps of={j} />
       {j.status_detail && <p class="small muted">{j.status_detail}</p>}
-      {j.steps.length > 0 && (
-        <ol class="steps">
-          {j.steps.map((s) => (
-            <li key={s.name} class={marks[s.status]}>
-              <span class="mark" aria-hidden="true">{s.status === 'completed' ? <Icon name="check" /> : s.status === 'error' ? <Icon name="x" /> : s.status === 'in_progress' ? <span class="spinner" /> : ''}</span>
-              <div>
-                {stepName(s.name)} <span class="muted small">{s.status === 'completed' ? <Time of={s.at} /> : s.status === 'queued' ? '' : words(s.status).toLowerCase()}</span>
-                {s.error && <p class="small">{s.error}</p>}
-              </div>
-            </li>
-          ))}
-        </ol>
-      )}
       {j.next_attempt_at && <p class="small muted">It looks again <Time of={j.next_attempt_at} />.</p>}
       {j.error && <p class="domains-wrong">{j.error.message}</p>}
     </div>

@@ -1,7 +1,7 @@
 // All domains, with what is wrong with each.
 import { can } from '../../api/client'
 import { usePages, type Pages } from '../../api/query'
-import { params, setParams } from '../../router'
+import { params, setParams, useTyped } from '../../router'
 import { Badge, Button, Card, Empty, Icon, LinkButton, LongList, Page, plural, Select, TextField } from '../../ui'
 import { useFleet, type Fleet } from './fleet'
 import { needsYou, providerNames, StateBadge, stateOf, type Domain, type Provider } from './words'
@@ -77,9 +77,10 @@ function Summary({ fleet, attention }: { fleet: Fleet; attention: boolean }) {
 }
 
 function Filters({ filter, tags }: { filter: Omit<ReturnType<typeof useFilter>, 'attention'>; tags: string[] }) {
+  const [name, setName] = useTyped('q')
   return (
     <div class="domains-filters" role="search">
-      <div class="grow"><TextField label="Name" type="search" value={filter.q} onInput={(q) => setParams({ q })} placeholder="Find a domain" /></div>
+      <div class="grow"><TextField label="Name" type="search" value={name} onInput={setName} placeholder="Find a domain" /></div>
       <Select label="State" value={filter.status} onChange={(status) => setParams({ status })} options={states} />
       <Select label="DNS" value={filter.dns_provider} onChange={(dns_provider) => setParams({ dns_provider })} options={providers} />
       {(tags.length > 0 || filter.tag) && (

@@ -2,13 +2,12 @@
 import { useState } from 'preact/hooks'
 import { can, type Schemas } from '../../api/client'
 import { usePages } from '../../api/query'
-import { Badge, Card, Empty, LinkButton, LongList, Icon, TextField, Time, words, type Tone } from '../../ui'
+import { Card, Empty, LinkButton, LongList, Icon, TextField, Time } from '../../ui'
+import { StatusBadge } from '../mailboxes/words'
 import type { TabProps } from './domain'
 import { MakeMailbox } from './make'
 
 type Mailbox = Schemas['EmailUser']
-
-const tones: Record<Mailbox['status'], Tone> = { active: 'ok', pending: 'info', suspended: 'warn', error: 'bad', deleting: 'none' }
 
 export function DomainMailboxes({ domain: d }: TabProps) {
   const [q, setQ] = useState('')
@@ -34,7 +33,7 @@ function Row({ mailbox: m }: { mailbox: Mailbox }) {
   return (
     <a class="line domains-fill" href={'/mailboxes/' + m.id}>
       <span class="grow truncate"><strong>{m.email}</strong>{m.name && <><br /><span class="muted small">{m.name}</span></>}</span>
-      {m.status !== 'active' && <Badge tone={tones[m.status]}>{words(m.status)}</Badge>}
+      {m.status !== 'active' && <StatusBadge status={m.status} />}
       {m.unread_count > 0 && <span class="small nowrap">{m.unread_count} unread</span>}
       <span class="muted small nowrap domains-wide">signed in <Time of={m.last_login_at} /></span>
       <Icon name="next" />

@@ -105,17 +105,6 @@ export function byNeed(records: DnsRecord[]): DnsRecord[] {
   return [...records].sort((a, b) => weight(a) - weight(b))
 }
 
-const steps: Record<string, string> = {
-  edge_token: 'Try the Cloudflare token', register: 'Buy the name', keys: 'Make its signing keys', zone: 'Publish its records',
-  records: 'Work out its records', users: 'Make the mailboxes', redirect: 'Set the redirect', forward: 'Set the forward',
-  delegate: 'Wait for the nameservers', edge_records: 'Make the records at Cloudflare', mail: 'Open it for mail', verify: 'Look at the records from outside',
-}
-
-/** A step of a job on a domain. */
-export function stepName(name: string): string {
-  return steps[name] ?? name.charAt(0).toUpperCase() + name.slice(1).replace(/_/g, ' ')
-}
-
 /** The names in what somebody pasted: one for each line, or with commas, or the addresses of web pages. */
 export function namesIn(text: string): string[] {
   const names = text.split(/[\s,;]+/).map((t) => t.trim().toLowerCase().replace(/^[a-z]+:\/\//, '').replace(/[/?#].*$/, '').replace(/\.$/, ''))

@@ -1,12 +1,12 @@
 // What stands above the list: which mailbox, the search, the filters, and what is done to the selected.
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { params } from '../../router'
+import { params, useTyped } from '../../router'
 import { ask, Button, Icon, IconButton, Notice, plural, TextField, told } from '../../ui'
 import { composeNew } from './compose/draft'
 import { clearFilters, hiddenFilters, isFiltered, setFilter, type FilterName } from './filters'
-import { MailboxPicker, useLate } from './picker'
+import { MailboxPicker } from './picker'
 
 export function Head({ onHelp }: { onHelp: () => void }) {
   const mailbox = params.value.get('mailbox') ?? ''
@@ -74,20 +74,8 @@ export function UniversalNotice() {
 }
 
 function Search() {
-  const q = params.value.get('q') ?? ''
-  const [typed, setTyped] = useState(q)
+  const [typed, setTyped] = useTyped('q')
   const [more, setMore] = useState(hiddenFilters() > 0)
-  const late = useLate(typed, 250)
-  const mine = useRef(q)
-  useEffect(() => { // the address changed by itself, as by the back button
-    if (q !== mine.current) setTyped(q)
-    mine.current = q
-  }, [q])
-  useEffect(() => {
-    if (late.trim() === mine.current) return
-    mine.current = late.trim()
-    setFilter({ q: late.trim() })
-  }, [late])
   const n = hiddenFilters()
   return (
     <>
@@ -111,11 +99,7 @@ function Search() {
 
 function More() {
   const p = params.value
-  const [from, setFrom] = useState(p.get('from') ?? '')
-  const late = useLate(from, 300)
-  useEffect(() => {
-    if (late.trim() !== (p.get('from') ?? '')) setFilter({ from: late.trim() })
-  }, [late])
+  const [from, setFrom] = useTyped('from')
   return (
     <div class="inbox-more" id="inbox-more">
       <TextField label="From" value={from} onInput={setFrom} placeholder="Name or address" maxLength={200} />

@@ -1,7 +1,8 @@
 // The conversation that a message is part of: what came, by the inbox, and what went out, by the sending log.
 import { useQuery } from '../../api/query'
 import type { Schemas } from '../../api/client'
-import { Badge, Icon, plural, Time, words, type Tone } from '../../ui'
+import { Icon, plural, Time } from '../../ui'
+import { StatusBadge } from '../sent/words'
 import { keyOf } from './actions'
 import { placeOf } from './filters'
 import type { Detail } from './message'
@@ -55,7 +56,7 @@ export function Conversation({ message: m }: { message: Detail }) {
             <a href={i.href} aria-current={i.here ? 'true' : undefined} class={i.unread ? 'unread' : undefined}>
               <span class="who truncate">{i.who}</span>
               <span class="grow truncate muted">{i.text}</span>
-              {i.sent && <Badge tone={tones[i.sent.status] ?? 'none'}>{words(i.sent.status)}</Badge>}
+              {i.sent && <StatusBadge status={i.sent.status} />}
               <span class="small muted nowrap"><Time of={i.at} form="short" /></span>
             </a>
           </li>
@@ -63,10 +64,6 @@ export function Conversation({ message: m }: { message: Detail }) {
       </ol>
     </details>
   )
-}
-
-export const tones: Partial<Record<Sent['status'], Tone>> = {
-  queued: 'info', deferred: 'warn', sent: 'ok', delivered: 'ok', relayed: 'ok', captured: 'info', bounced: 'bad', complained: 'bad', suppressed: 'warn',
 }
 
 /** A subject without what answers put before it. */

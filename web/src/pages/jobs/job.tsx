@@ -1,5 +1,6 @@
 import { useQuery } from '../../api/query'
-import { Bar, Card, Code, Copyable, Facts, Icon, Notice, Page, Show, Time, words } from '../../ui'
+import { Card, Code, Copyable, Facts, Notice, Page, Show, Time } from '../../ui'
+import { Steps } from './steps'
 import { deed, JobBadge, placeOf, type Job as JobOut } from './words'
 
 export function Job({ id }: { id: string }) {
@@ -18,7 +19,7 @@ function Details({ job: j }: { job: JobOut }) {
     <>
       {j.error && <Notice tone="bad" title={j.error.message}>{place && <a href={place}>See {j.resource!.name}</a>}</Notice>}
       <div class="grid-2">
-        <JobSteps job={j} />
+        <Card title="Steps"><div class="stack"><Steps of={j} />{j.steps.length === 0 && <p class="muted">This job has one step.</p>}</div></Card>
         <Card title="About it">
           <Facts of={[
             ['What', place ? <a href={place}>{j.resource!.name}</a> : j.resource?.name],
@@ -34,31 +35,5 @@ function Details({ job: j }: { job: JobOut }) {
       </div>
       {j.result !== null && j.result !== undefined && <Card title="Result"><Code label="Result" text={JSON.stringify(j.result, null, 2)} /></Card>}
     </>
-  )
-}
-
-const marks = { queued: '', in_progress: 'now', completed: 'done', error: 'failed', skipped: '' } as const
-
-/** The steps of a job, as they go on. */
-export function JobSteps({ job: j }: { job: JobOut }) {
-  return (
-    <Card title="Steps">
-      <div class="stack">
-        {j.progress && <Bar value={j.progress.completed} of={j.progress.total} label={`${j.progress.completed} of ${j.progress.total}`} />}
-        {j.steps.length === 0 ? <p class="muted">This job has one step.</p> : (
-          <ol class="steps">
-            {j.steps.map((s) => (
-              <li key={s.name} class={marks[s.status]}>
-                <span class="mark" aria-hidden="true">{s.status === 'completed' ? <Icon name="check" /> : s.status === 'error' ? <Icon name="x" /> : s.status === 'in_progress' ? <span class="spinner" /> : ''}</span>
-                <div class="grow">
-                  {words(s.name)} <span class="muted small">{s.status === 'completed' ? <Time of={s.at} /> : words(s.status).toLowerCase()}</span>
-                  {s.error && <p class="small">{s.error}</p>}
-                </div>
-              </li>
-            ))}
-          </ol>
-        )}
-      </div>
-    </Card>
   )
 }

@@ -1,6 +1,6 @@
 import type { Input } from '../../api/client'
 import { usePages } from '../../api/query'
-import { params, setParams } from '../../router'
+import { params, setParams, useTyped } from '../../router'
 import { Bar, Card, Empty, LongList, Page, Select, TextField, Time } from '../../ui'
 import { deed, JobBadge, jobTypes, type Job } from './words'
 
@@ -12,12 +12,13 @@ export function Jobs() {
   const status = (params.value.get('status') ?? '') as Status, type = params.value.get('type') ?? '', domain = params.value.get('domain') ?? ''
   const filter: Input<'list_jobs'> = { limit: 50, status: status || undefined, type: type || undefined, domain: domain || undefined }
   const pages = usePages('list_jobs', filter, (j) => j.id)
+  const [typed, setTyped] = useTyped('domain')
   return (
     <Page title="Jobs" intro="What Mailstead does in the background. They are kept for 30 days.">
       <div class="jobs-filters">
         <Select label="State" value={status} onChange={(status) => setParams({ status })} options={states} />
         <Select label="Kind" value={type} onChange={(type) => setParams({ type })} options={[['', 'Any kind'], ...jobTypes.map((t) => [t, deed(t)] as const)]} />
-        <TextField label="Domain" type="search" value={domain} onInput={(domain) => setParams({ domain })} placeholder="example.com" />
+        <TextField label="Domain" type="search" value={typed} onInput={setTyped} placeholder="example.com" />
       </div>
       <Card flush>
         <LongList pages={pages} idOf={(j) => j.id} height={60} narrowHeight={68} label="Jobs" row={(j) => <Row job={j} />}

@@ -15,22 +15,34 @@ type Way = keyof typeof ways
 
 const most = 100 // of mailboxes that one request makes
 
-export function Bulk() {
-  const [way, setWay] = useState<Way>(params.value.get('template') ? 'template' : 'list')
-  const [domain, setDomain] = useState(params.value.get('domain') ?? '')
-  const [wanted, setWanted] = useState<Wanted[]>([])
-  const [result, setResult] = useState<Result>()
-  const make = async () => {
-    const whole: Result = { domain, created: 0, failed: 0, users: [], errors: [], job_id: null }
-    for (let i = 0; i < wanted.length; i += most) {
+/** Makes mailboxes, some at a time. Where a request fails, those before it are given still: their passwords are shown this once. */
+async function makeAll(domain: string, wanted: Wanted[]): Promise<Result> {
+  const whole: Result = { domain, created: 0, failed: 0, users: [], errors: [], job_id: null }
+  for (let i = 0; i < wanted.length; i += most) {
+    try {
       const part = await call('create_email_users_bulk', { domain, users: wanted.slice(i, i + most) }) as Result
       whole.created += part.created
       whole.failed += part.failed
       whole.users.push(...part.users)
       whole.errors.push(...part.errors.map((e) => ({ ...e, index: e.index + i })))
+    } catch (error) {
+      if (whole.created === 0) throw error
+      const { message } = error as Error
+      const left = wanted.slice(i)
+      whole.failed += left.length
+      whole.errors.push(...left.map(({ username }, n) => ({ index: i + n, username, code: '', message })))
+      break
     }
-    setResult(whole)
   }
+  return whole
+}
+
+export function Bulk() {
+  const [way, setWay] = useState<Way>(params.value.get('template') ? 'template' : 'list')
+  const [domain, setDomain] = useState(params.value.get('domain') ?? '')
+  const [wanted, setWanted] = useState<Wanted[]>([])
+  const [result, setResult] = useState<Result>()
+  const make = async () => setResult(await makeAll(domain, wanted))
   return (
     <Page title="Many mailboxes at once" heading="Mailboxes" tabs={<MailboxTabs current="bulk" />}>
       {!can('create_email_users_bulk') ? <Empty icon="shield" title="Your role may not make mailboxes">Ask the account’s owner or an admin.</Empty>

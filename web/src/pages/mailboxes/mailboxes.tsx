@@ -1,7 +1,7 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
 import { usePages } from '../../api/query'
-import { params, setParams } from '../../router'
+import { params, setParams, useTyped } from '../../router'
 import { ask, Badge, Button, bytes, Card, Empty, Icon, LongList, Page, plural, Select, TextField, told } from '../../ui'
 import { Create } from './create'
 import { Export } from './export'
@@ -30,7 +30,7 @@ export function Mailboxes() {
         </>
       }>
       <div class="mailboxes-filters">
-        <Search q={q} />
+        <Search />
         <Select label="State" hideLabel value={status} onChange={(status) => setParams({ status })} options={statuses} />
         {domain && <Button icon="x" small onClick={() => setParams({ domain: '' })}>{domain.startsWith('dom_') ? 'of one domain' : domain}</Button>}
       </div>
@@ -46,14 +46,8 @@ export function Mailboxes() {
   )
 }
 
-function Search({ q }: { q: string }) {
-  const [text, setText] = useState(q)
-  useEffect(() => setText(q), [q])
-  useEffect(() => {
-    if (text === q) return
-    const timer = setTimeout(() => setParams({ q: text.trim() }), 300)
-    return () => clearTimeout(timer)
-  }, [text])
+function Search() {
+  const [text, setText] = useTyped('q')
   return <div class="search"><Icon name="search" /><TextField label="Search by address or name" hideLabel type="search" value={text} onInput={setText} placeholder="Search by address or name" /></div>
 }
 

@@ -2,25 +2,9 @@
 import { call, type Schemas } from '../../api/client'
 import { useQuery, useRead } from '../../api/query'
 
-export type Domain = Schemas['Domain']
-export type Webhook = Schemas['Webhook']
-
-const mostPages = 6 // of a hundred domains each; the overview counts no more
-
-/** The account's domains, newest first. */
-export function useDomains() {
-  return useRead('overview domains', async () => {
-    const all: Domain[] = []
-    let cursor: string | undefined
-    for (let i = 0; i < mostPages; i++) {
-      const page = await call('list_domains', { limit: 100, cursor })
-      all.push(...page.data)
-      if (!page.pagination.cursor) break
-      cursor = page.pagination.cursor
-    }
-    return all
-  }, { kinds: ['domain'], pause: 15_000 })
-}
+export { useFleet as useDomains } from '../domains/fleet'
+export type { Domain } from '../domains/words'
+type Webhook = Schemas['Webhook']
 
 export interface Endpoint { webhook: Webhook; tried: number; succeeded: number }
 

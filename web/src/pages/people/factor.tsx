@@ -8,7 +8,7 @@ interface Start { secret: string; uri: string }
 /** Codes from an authenticator app, asked for after the password. */
 export function SecondFactor() {
   const { user } = session.value!
-  const [start, setStart] = useState<Start>()
+  const [making, setMaking] = useState(false)
   const [codes, setCodes] = useState<string[]>()
   const [ending, setEnding] = useState(false)
   return (
@@ -20,17 +20,36 @@ export function SecondFactor() {
         <div class="form-actions">
           {user.totp_enabled
             ? <Button look="danger" onClick={() => setEnding(true)}>Switch it off</Button>
-            : <Button look="primary" icon="shield" onClick={async () => setStart((await request('POST', '/session/totp', {})) as Start)}>Set it up</Button>}
+            : <Button look="primary" icon="shield" onClick={() => setMaking(true)}>Set it up</Button>}
         </div>
       </div>
-      {start && <SetUp start={start} onClose={() => setStart(undefined)} onDone={(codes) => { setStart(undefined); setCodes(codes) }} />}
+      {making && <SetUp onClose={() => setMaking(false)} onDone={(codes) => { setMaking(false); setCodes(codes) }} />}
       {codes && <Codes codes={codes} onClose={() => setCodes(undefined)} />}
       {ending && <End onClose={() => setEnding(false)} />}
     </Card>
   )
 }
 
-function SetUp({ start, onClose, onDone }: { start: Start; onClose: () => void; onDone: (codes: string[]) => void }) {
+function SetUp({ onClose, onDone }: { onClose: () => void; onDone: (codes: string[]) => void }) {
+  const [start, setStart] = useState<Start>()
+  return (
+    <Dialog title="Set up the second factor" onClose={onClose}>
+      {start ? <Scan start={start} onDone={onDone} /> : <Prove submit="Go on" onProved={async (password) => setStart((await request('POST', '/session/totp', { password })) as Start)} />}
+    </Dialog>
+  )
+}
+
+/** Asks for the password once more, in case somebody found the browser open. */
+function Prove({ submit, danger, onProved }: { submit: string; danger?: boolean; onProved: (password: string) => Promise<void> }) {
+  const [password, setPassword] = useState('')
+  return (
+    <Form submit={submit} danger={danger} onSubmit={() => onProved(password)}>
+      <TextField label="Your password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" autoFocus />
+    </Form>
+  )
+}
+
+function Scan({ start, onDone }: { start: Start; onDone: (codes: string[]) => void }) {
   const [code, setCode] = useState('')
   const submit = async () => {
     const { recovery_codes } = (await request('POST', '/session/totp/confirm', { code })) as { recovery_codes: string[] }
@@ -38,18 +57,16 @@ function SetUp({ start, onClose, onDone }: { start: Start; onClose: () => void; 
     onDone(recovery_codes)
   }
   return (
-    <Dialog title="Set up the second factor" onClose={onClose}>
-      <div class="people-factor">
-        <Qr text={start.uri} label="Code for the authenticator app" />
-        <div class="stack">
-          <p>Scan this with your authenticator app, or enter the key by hand:</p>
-          <Copyable text={start.secret} />
-          <Form submit="Switch it on" onSubmit={submit}>
-            <TextField label="The code that it shows" name="code" value={code} onInput={setCode} inputMode="numeric" autoComplete="one-time-code" autoFocus mono />
-          </Form>
-        </div>
+    <div class="people-factor">
+      <Qr text={start.uri} label="Code for the authenticator app" />
+      <div class="stack">
+        <p>Scan this with your authenticator app, or enter the key by hand:</p>
+        <Copyable text={start.secret} />
+        <Form submit="Switch it on" onSubmit={submit}>
+          <TextField label="The code that it shows" name="code" value={code} onInput={setCode} inputMode="numeric" autoComplete="one-time-code" autoFocus mono />
+        </Form>
       </div>
-    </Dialog>
+    </div>
   )
 }
 
@@ -69,8 +86,7 @@ function Codes({ codes, onClose }: { codes: string[]; onClose: () => void }) {
 }
 
 function End({ onClose }: { onClose: () => void }) {
-  const [password, setPassword] = useState('')
-  const submit = async () => {
+  const end = async (password: string) => {
     await request('DELETE', '/session/totp', { password })
     await renew()
     told('The second factor is off.')
@@ -78,9 +94,7 @@ function End({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="Switch the second factor off?" onClose={onClose}>
-      <Form submit="Switch it off" danger onSubmit={submit}>
-        <TextField label="Your password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" autoFocus />
-      </Form>
+      <Prove submit="Switch it off" danger onProved={end} />
     </Dialog>
   )
 }

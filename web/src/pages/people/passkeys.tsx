@@ -39,9 +39,9 @@ function drop(k: { id: string; name: string }) {
 }
 
 function Add({ onClose }: { onClose: () => void }) {
-  const [name, setName] = useState('')
+  const [name, setName] = useState(''), [password, setPassword] = useState('')
   const submit = async () => {
-    const { publicKey } = (await request('POST', '/session/passkeys/options', {})) as Options
+    const { publicKey } = (await request('POST', '/session/passkeys/options', { password })) as Options
     const credential = (await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(publicKey) })) as PublicKeyCredential | null
     if (!credential) return
     await request('POST', '/session/passkeys', { name: name || 'Passkey', credential: credential.toJSON() })
@@ -53,6 +53,7 @@ function Add({ onClose }: { onClose: () => void }) {
     <Dialog title="Add a passkey" onClose={onClose}>
       <Form submit="Go on" onSubmit={submit}>
         <TextField label="Name" name="name" value={name} onInput={setName} placeholder="My laptop" hint="So that you know it again." autoFocus />
+        <TextField label="Your password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />
       </Form>
     </Dialog>
   )

@@ -1,7 +1,6 @@
-import { useEffect, useState } from 'preact/hooks'
 import { can, type Input } from '../../api/client'
 import { usePages } from '../../api/query'
-import { params, setParams } from '../../router'
+import { params, setParams, useTyped } from '../../router'
 import { Button, Card, Empty, LinkButton, LongList, Page, Select, TextField, Time } from '../../ui'
 import { StatusBadge, statuses, type Row, type Status } from './words'
 import { SentTabs } from './tabs'
@@ -63,16 +62,8 @@ function Filters({ filtered }: { filtered: boolean }) {
   )
 }
 
-/** A filter that is applied when the typing pauses. */
 function Typed({ name }: { name: Text }) {
-  const set = params.value.get(name) ?? ''
-  const [text, setText] = useState(set)
-  useEffect(() => setText(set), [set])
-  useEffect(() => {
-    if (text === set) return
-    const timer = setTimeout(() => setParams({ [name]: text.trim() }), 350)
-    return () => clearTimeout(timer)
-  }, [text])
+  const [text, setText] = useTyped(name)
   const [label, example] = labels[name]
   return <TextField label={label} type="search" value={text} onInput={setText} placeholder={example} />
 }

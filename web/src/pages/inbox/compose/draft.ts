@@ -1,6 +1,6 @@
 // Messages that are being written. They are kept until they are sent: texts in the session's storage, so that they outlive
 // a reload of the page, files only in its memory.
-import { signal } from '@preact/signals'
+import { effect, signal } from '@preact/signals'
 import { call, session, type Schemas } from '../../../api/client'
 import { failed } from '../../../ui'
 import type { Message } from '../actions'
@@ -32,6 +32,10 @@ const drafts = new Map<string, Draft>()
 
 /** The draft that is open in the dock, by its key. */
 export const docked = signal<string | null>(null)
+
+effect(() => {
+  if (session.value === null) docked.value = null // who signs in next has not opened it
+})
 
 /** Counts changes of drafts, so that who shows one hears of them. */
 export const changed = signal(0)

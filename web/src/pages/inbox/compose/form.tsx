@@ -1,6 +1,6 @@
 // The form in which a message is written.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import { call, type Schemas } from '../../../api/client'
+import { ApiError, callOnce, type Schemas } from '../../../api/client'
 import { useQuery } from '../../../api/query'
 import { ask, Button, bytes, IconButton, plural } from '../../../ui'
 import { emailOf, isEmail } from '../people'
@@ -168,10 +168,24 @@ function check(d: Draft): Wrong {
   return wrong
 }
 
+const unsure = new WeakMap<Draft, string>() // drafts that may have been sent, though no answer came: the keys they were sent with
+
+/** Sends a draft; one that was sent before and has not changed since goes out once. */
 async function post(d: Draft): Promise<Schemas['EmailQueued']> {
+  const key = unsure.get(d) ?? [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, '0')).join('')
+  unsure.set(d, key)
+  try {
+    return await postOnce(key, d)
+  } catch (error) {
+    if (!(error instanceof ApiError) || (error.status > 0 && error.status < 500 && error.code !== 'idempotency_in_progress')) unsure.delete(d)
+    throw error
+  }
+}
+
+async function postOnce(key: string, d: Draft): Promise<Schemas['EmailQueued']> {
   const attachments = []
   for (const f of d.files) attachments.push(await encode(f))
-  return call('send_email', {
+  return callOnce(key, 'send_email', {
     user_id: d.from.user_id, to: d.to.length > 0 ? d.to : [], cc: d.cc.length > 0 ? d.cc : undefined, bcc: d.bcc.length > 0 ? d.bcc : undefined,
     subject: d.subject, text: d.text, in_reply_to: d.in_reply_to, references: d.references?.length ? d.references : undefined,
     attachments: attachments.length > 0 ? attachments : undefined,

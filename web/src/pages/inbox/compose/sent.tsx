@@ -1,7 +1,6 @@
 // What becomes of a message that was just sent, as the sending log tells.
 import { useQuery } from '../../../api/query'
-import { Badge, words } from '../../../ui'
-import { tones } from '../thread'
+import { StatusBadge } from '../../sent/words'
 import type { Sent } from './form'
 
 /** The recipients of a message with the state of each, live. */
@@ -17,7 +16,7 @@ export function Fates({ sent }: { sent: Sent }) {
         return (
           <li key={r.email}>
             {row ? <a class="truncate" href={'/sent/' + row.id}>{r.email}</a> : <span class="truncate">{r.email}</span>}
-            <Badge tone={tones[status] ?? 'none'}>{words(status)}</Badge>
+            <StatusBadge status={status} />
             {status === 'suppressed' && <span class="small muted">Not sent: this address is on the <a href="/sent/suppressions">suppression list</a>.</span>}
           </li>
         )
