@@ -106,7 +106,19 @@ func (s *Service) reportOn(ctx context.Context, row *store.TLSCount) error {
 			letters = append(letters, l)
 		}
 	}
-	err := s.Store.Update(func(tx *store.Tx) error {
+	err := ctx.Err() // we stopped it: the report is still to be sent
+	if err == nil {
+		err = s.closeTLSReport(row, letters)
+	}
+	for _, l := range letters {
+		s.release(l.draft) // does nothing where it is referred to
+	}
+	return err
+}
+
+// closeTLSReport puts letters into the queue and forgets what they tell of.
+func (s *Service) closeTLSReport(row *store.TLSCount, letters []*tlsLetter) error {
+	return s.Store.Update(func(tx *store.Tx) error {
 		for _, l := range letters {
 			if _, err := s.enqueue(tx, l.sub(), l.domain, []Rcpt{{Address: l.to}}); err != nil {
 				return err
@@ -114,10 +126,6 @@ func (s *Service) reportOn(ctx context.Context, row *store.TLSCount) error {
 		}
 		return store.TLSCounts.Delete(tx, store.TLSCountID(row.Day, row.Domain))
 	})
-	for _, l := range letters {
-		s.release(l.draft) // does nothing where it is referred to
-	}
-	return err
 }
 
 // A tlsLetter is a report as mail, ready to be put into the queue.

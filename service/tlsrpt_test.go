@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,6 +125,28 @@ func TestTLSReportIsPosted(t *testing.T) {
 		t.Fatalf("%d reports", len(bodies))
 	}
 	checkReport(t, bytes.NewReader(bodies[0]))
+}
+
+// TestTLSReportOutlivesAStop: a post that ends with the program is made again, not forgotten.
+func TestTLSReportOutlivesAStop(t *testing.T) {
+	ctx, stop := context.WithCancel(context.Background())
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else it does not notice that the client leaves
+		stop()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	i := install(t, Config{RootCAs: roots})
+	i.dns.txt["_smtp._tls.far.test"] = "v=TLSRPTv1; rua=" + server.URL + "/tls"
+	i.countYesterday("far.test", untrusted)
+	if _, err := i.svc.reportTLS(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if c := i.tlsCount("far.test"); c.Domain == "" {
+		t.Error("what was counted is forgotten")
+	}
 }
 
 func TestNoReportWhereNoneIsDue(t *testing.T) {

@@ -123,7 +123,7 @@ describe('mail', { concurrency: 2 }, () => {
       await p.evaluate(() => scrollTo(0, document.scrollingElement.scrollHeight))
       const attempts = p.getByRole('list', { name: 'Attempts' })
       await attempts.getByText('failed', { exact: true }).first().waitFor()
-      await attempts.getByRole('button').first().click()
+      await attempts.getByRole('button').filter({ hasText: 'failed' }).first().click() // the next one may wait already
       await p.getByRole('dialog').getByText('The database is asleep.').waitFor()
       await p.getByRole('dialog').getByText('answered 500').waitFor()
       await sound(p, 'an attempt')

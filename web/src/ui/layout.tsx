@@ -1,6 +1,7 @@
 // What pages are made of.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { barred } from '../access'
 import { IconButton } from './button'
 import type { IconName } from './icons'
 import { Icon } from './icons'
@@ -56,7 +57,7 @@ export function Tabs({ tabs, current, label }: { tabs: { href: string; name: str
   }, [current, tabs.length])
   return (
     <nav class="tabs" aria-label={label} ref={bar}>
-      {tabs.map((t) => <a key={t.id} href={t.href} aria-current={t.id === current ? 'page' : undefined}>{t.name}</a>)}
+      {tabs.filter((t) => !barred(t.href)).map((t) => <a key={t.id} href={t.href} aria-current={t.id === current ? 'page' : undefined}>{t.name}</a>)}
     </nav>
   )
 }
