@@ -248,6 +248,7 @@ describe('people', { concurrency: 2 }, () => {
       await p.open('/profile')
       await p.getByRole('button', { name: 'Add a passkey' }).click()
       await p.getByRole('dialog').getByLabel('Name').fill('My thumb')
+      await p.getByRole('dialog').getByLabel('Your password').fill(a.password)
       await p.getByRole('dialog').getByRole('button', { name: 'Go on' }).click()
       await p.getByText('My thumb', { exact: true }).waitFor()
       await sound(p, 'a passkey')
