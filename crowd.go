@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -23,8 +24,9 @@ type audience struct {
 	plain bool // without TLS, so that those who are refused can be told
 }
 
-func newAudience(ln net.Listener, name string, plain bool, log *slog.Logger) *audience {
-	bounds := crowd.Bounds{All: maxHTTPConns, PerAddress: maxConnsPerAddress}
+// newAudience bounds what ln accepts; proxies are networks whose connections stand for many.
+func newAudience(ln net.Listener, name string, plain bool, proxies []netip.Prefix, log *slog.Logger) *audience {
+	bounds := crowd.Bounds{All: maxHTTPConns, PerAddress: maxConnsPerAddress, Proxies: proxies}
 	return &audience{Listener: ln, crowd: crowd.New(name, bounds, log), plain: plain}
 }
 

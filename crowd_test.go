@@ -29,7 +29,7 @@ func house(t *testing.T, secure bool) (s *httptest.Server, working, answer chan 
 		_, _ = io.WriteString(w, r.Proto)
 	}))
 	s.EnableHTTP2 = true
-	ears := newAudience(s.Listener, "http", !secure, slog.New(slog.DiscardHandler))
+	ears := newAudience(s.Listener, "http", !secure, nil, slog.New(slog.DiscardHandler))
 	ears.crowd = crowd.New("http", crowd.Bounds{All: 4}, slog.New(slog.DiscardHandler))
 	s.Listener = ears
 	seat(s.Config)

@@ -245,11 +245,11 @@ func TestExternalChanges(t *testing.T) {
 	}
 
 	row := a.find(u, "news 1")
-	a.want(200, "PATCH", path+"/"+row.UID, map[string]any{"is_read": true}, nil)
-	if _, flags := a.remote.file(u, "news 1"); flags != "S" {
+	a.want(200, "PATCH", path+"/"+row.UID, map[string]any{"is_read": true, "is_flagged": true}, nil)
+	if _, flags := a.remote.file(u, "news 1"); flags != "FS" {
 		t.Errorf("flags on the server: %q", flags)
 	}
-	a.want(200, "PATCH", "/v1/inbox/"+row.UID+"?mailbox="+u+"@away.test", map[string]any{"is_read": false}, nil)
+	a.want(200, "PATCH", "/v1/inbox/"+row.UID+"?mailbox="+u+"@away.test", map[string]any{"is_read": false, "is_flagged": false}, nil)
 	if _, flags := a.remote.file(u, "news 1"); flags != "" || a.find(u, "news 1").IsRead {
 		t.Errorf("flags on the server: %q", flags)
 	}
@@ -268,7 +268,14 @@ func TestExternalChanges(t *testing.T) {
 		t.Fatal("no message 28")
 	}
 	a.until("what the server lacks is gone", func() bool { return a.find(u, "message 28") == nil })
-	var bulk struct{ Deleted, Failed int }
+	var bulk struct{ Deleted, Marked, Failed int }
+	a.want(200, "POST", "/v1/inbox/bulk-mark", map[string]any{"is_flagged": true, "messages": []map[string]string{
+		{"uid": a.find(u, "message 26").UID, "mailbox": u + "@away.test"}, {"uid": a.find("user1", "message 26").UID, "mailbox": "user1@away.test"},
+		{"uid": "4000", "mailbox": "user1@away.test"},
+	}}, &bulk)
+	if _, flags := a.remote.file(u, "message 26"); bulk.Marked != 2 || bulk.Failed != 1 || flags != "F" {
+		t.Errorf("bulk: %+v, flags on the server: %q", bulk, flags)
+	}
 	a.want(200, "POST", "/v1/inbox/bulk-delete", map[string]any{"messages": []map[string]string{
 		{"uid": a.find(u, "message 27").UID, "mailbox": u + "@away.test"}, {"uid": a.find("user1", "message 27").UID, "mailbox": "user1@away.test"},
 		{"uid": "4000", "mailbox": "user1@away.test"},

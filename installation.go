@@ -128,6 +128,7 @@ func lookupDS(addr string) service.LookupDS {
 
 // describe notes what mail clients and API clients are told.
 func describe(c *service.Config, s *settings, l *listeners) {
+	c.SMTPPort = portOf(l.smtp)
 	c.SubmissionPort, c.SMTPSecurity = portOf(l.submissions, l.submission), "tls"
 	if l.submissions == nil {
 		c.SMTPSecurity = startTLS(s)
@@ -145,6 +146,8 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	c.HTTPS, c.HTTPSPort = l.httpTLS != nil, portOf(l.httpTLS)
 	c.BaseURL = "http://" + addrOf(l.http)
 	switch {
+	case s.behindProxy():
+		c.BaseURL = plannedURL(s)
 	case l.httpTLS != nil && !s.Sandbox():
 		c.BaseURL = "https://" + s.Hostname.text
 		if p := portOf(l.httpTLS); p != 443 {
@@ -157,9 +160,15 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	}
 }
 
+// behindProxy tells whether people reach this host's own name through a proxy, which speaks HTTPS to them.
+func (s *settings) behindProxy() bool { return len(s.Proxies) > 0 && !s.Sandbox() }
+
 // plannedURL is where the server will be reached that does not run yet, by its settings.
 func plannedURL(s *settings) string {
 	https, host := s.HTTPTLS.on(), s.Hostname.text
+	if s.behindProxy() {
+		return "https://" + host
+	}
 	at, usual := s.HTTP.text, "80"
 	if https && (!s.Sandbox() || !s.HTTP.on()) {
 		at, usual = s.HTTPTLS.text, "443"

@@ -83,6 +83,9 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	}
 	s.api = handlers.New(s.inst.svc)
 	s.api.Log, s.api.Web, s.api.Build = s.log, web.Handler(), web.Build()
+	if len(s.settings.Proxies) > 0 {
+		s.api.Proxies = handlers.NewProxies(s.settings.Proxies.prefixes(), s.log)
+	}
 	return s.run(ctx, dir, created, stdout)
 }
 
@@ -169,11 +172,13 @@ func (s *server) wait(ctx context.Context) error {
 func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
 	l, tlsConfig := s.socks, s.certs.config()
 	if l.http != nil {
-		s.start(ears, "http", func() error { return s.serveHTTP(ctx, newAudience(l.http, "http", true, s.log), s.api) })
+		s.start(ears, "http", func() error {
+			return s.serveHTTP(ctx, newAudience(l.http, "http", true, s.settings.Proxies.prefixes(), s.log), s.api)
+		})
 	}
 	if l.httpTLS != nil {
 		s.start(ears, "https", func() error {
-			return s.serveHTTP(ctx, tls.NewListener(newAudience(l.httpTLS, "https", false, s.log), httpsConfig(tlsConfig)), s.api)
+			return s.serveHTTP(ctx, tls.NewListener(newAudience(l.httpTLS, "https", false, s.settings.Proxies.prefixes(), s.log), httpsConfig(tlsConfig)), s.api)
 		})
 	}
 	mail := smtpd.New(s.inst.svc)
@@ -293,10 +298,11 @@ func printFirstStart(w io.Writer, c service.Config, r ready, a *service.AccountC
 `, a.WelcomeLink)
 	}
 	if c.Sandbox {
+		others := map[string]string{"capture": "captured and shown in the sending log", "relay": "sent through the relay", "direct": "sent"}
 		fmt.Fprintf(w, `This is the sandbox: mail to domains that are connected here is delivered, mail to anyone else is
-captured and shown in the sending log.  SMTP %s  submission %s  IMAP %s  DNS %s
+%s.  SMTP %s  submission %s  IMAP %s  DNS %s
 
-`, r.SMTP, r.Submission, r.IMAP, r.DNS)
+`, others[c.Outbound], r.SMTP, r.Submission, r.IMAP, r.DNS)
 	}
 }
 

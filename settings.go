@@ -37,6 +37,7 @@ type settings struct {
 	EABKeyID    string   `toml:"acme_eab_kid"`
 	EABKey      eabKey   `toml:"acme_eab_hmac"`
 	PublicIP    ipList   `toml:"public_ip" usage:"an address that DNS records point to; may be repeated"`
+	Proxies     netList  `toml:"trusted_proxy" usage:"a proxy in front whose X-Forwarded-For and X-Forwarded-Proto are believed, by its address or CIDR; may be repeated"`
 	ReadyFile   string   `toml:"ready_file" usage:"a file to write once every listener accepts"`
 	Outbound    outbound `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
 	Resolver    address  `toml:"resolver" usage:"the DNS resolver for every look-up, instead of the system's"`
@@ -359,7 +360,7 @@ func serveFlags() []cli.Flag {
 		switch f.kind {
 		case reflect.TypeFor[toggle]():
 			out = append(out, &cli.BoolFlag{Name: f.name, Usage: f.usage, EnvVars: env})
-		case reflect.TypeFor[ipList]():
+		case reflect.TypeFor[ipList](), reflect.TypeFor[netList]():
 			out = append(out, &cli.StringSliceFlag{Name: f.name, Usage: f.usage, EnvVars: env})
 		default:
 			out = append(out, &cli.StringFlag{Name: f.name, Usage: f.usage, EnvVars: env})
@@ -376,7 +377,7 @@ func flagValues(c *cli.Context, f flagField) []string {
 	switch f.kind {
 	case reflect.TypeFor[toggle]():
 		return []string{strconv.FormatBool(c.Bool(f.name))}
-	case reflect.TypeFor[ipList]():
+	case reflect.TypeFor[ipList](), reflect.TypeFor[netList]():
 		return []string{strings.Join(c.StringSlice(f.name), ",")}
 	}
 	return []string{c.String(f.name)}

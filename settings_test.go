@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -103,6 +104,41 @@ dkim = false
 	}
 	if s, err = merged(t, `dns = "127.0.0.1:5301"`); err != nil || s.DNS.text != "127.0.0.1:5301" {
 		t.Fatalf("dns as an address: %v, %v", s, err)
+	}
+}
+
+func TestTrustedProxies(t *testing.T) {
+	for _, tc := range []struct {
+		file string
+		args []string
+		want string
+	}{
+		{"", nil, "[]"},
+		{`trusted_proxy = ["127.0.0.1", "10.1.2.3/8", "2001:db8::1"]`, nil, "[127.0.0.1/32 10.0.0.0/8 2001:db8::1/128]"},
+		{`trusted_proxy = "::ffff:192.0.2.1"`, nil, "[192.0.2.1/32]"},
+		{`trusted_proxy = ["127.0.0.1"]`, []string{"--trusted-proxy", "10.0.0.1", "--trusted-proxy", "::1/128"}, "[10.0.0.1/32 ::1/128]"},
+	} {
+		s, err := merged(t, tc.file, tc.args...)
+		if err != nil || fmt.Sprint(s.Proxies.prefixes()) != tc.want {
+			t.Errorf("%s %v: %v, %v", tc.file, tc.args, s, err)
+		}
+	}
+	for _, bad := range []string{"here", "10.0.0.0/33", "0.0.0.0/0", "::/0", "", "10.0.0.1:80", "::ffff:10.0.0.0/104"} {
+		if s, err := merged(t, fmt.Sprintf("trusted_proxy = [%q]", bad)); err == nil {
+			t.Errorf("%q: %v", bad, s.Proxies)
+		}
+		if s, err := merged(t, "", "--trusted-proxy", bad); err == nil {
+			t.Errorf("--trusted-proxy %q: %v", bad, s.Proxies)
+		}
+	}
+	for hostname, want := range map[string]string{"": "http://127.0.0.1:8025", "mail.example.com": "https://mail.example.com"} {
+		s, err := merged(t, "", "--hostname", hostname, "--http", "127.0.0.1:8025", "--http-tls", "off", "--trusted-proxy", "127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := plannedURL(s); got != want {
+			t.Errorf("%q is reached at %s, want %s", hostname, got, want)
+		}
 	}
 }
 

@@ -113,6 +113,52 @@ func (l *ipList) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// A network is an address or a CIDR, but not everybody's.
+type network struct{ netip.Prefix }
+
+// UnmarshalText checks its form.
+func (n *network) UnmarshalText(text []byte) (err error) {
+	t := string(text)
+	if ip, none := netip.ParseAddr(t); none == nil {
+		ip = ip.Unmap().WithZone("")
+		n.Prefix = netip.PrefixFrom(ip, ip.BitLen())
+		return nil
+	}
+	n.Prefix, err = netip.ParsePrefix(t)
+	switch {
+	case err != nil || n.Addr().Is4In6():
+		return fmt.Errorf("%q is no network; write an address or CIDR, such as 127.0.0.1 or 10.0.0.0/8", t)
+	case n.Bits() == 0:
+		return fmt.Errorf("%q is everybody, and then anybody could say to be anybody; name the proxy's address", t)
+	}
+	n.Prefix = n.Masked()
+	return nil
+}
+
+// A netList is a list of networks, written as an ipList is.
+type netList []network
+
+// UnmarshalText reads networks with commas between them.
+func (l *netList) UnmarshalText(text []byte) error {
+	*l = nil
+	for _, t := range strings.Split(string(text), ",") {
+		var n network
+		if err := n.UnmarshalText([]byte(strings.TrimSpace(t))); err != nil {
+			return err
+		}
+		*l = append(*l, n)
+	}
+	return nil
+}
+
+// prefixes are the networks as others take them.
+func (l netList) prefixes() (out []netip.Prefix) {
+	for _, n := range l {
+		out = append(out, n.Prefix)
+	}
+	return out
+}
+
 // A bootstrapURL is where the list of RDAP servers is, or off; empty: nothing was said.
 type bootstrapURL struct{ text string }
 

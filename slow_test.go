@@ -78,7 +78,7 @@ func dialHTTP(t *testing.T, secure bool) net.Conn {
 	})
 	log := slog.New(slog.DiscardHandler)
 	hs, ln := newHTTPServer(h, log), servicetest.NewPipes()
-	var ears net.Listener = newAudience(ln, "http", !secure, log)
+	var ears net.Listener = newAudience(ln, "http", !secure, nil, log)
 	if secure {
 		ears = tls.NewListener(ears, httpsConfig(shortLived(t)))
 	}

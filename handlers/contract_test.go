@@ -31,7 +31,7 @@ const (
 		nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null
-		dmarc_override{value,updated_at}|null redirect_url|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count tags[]
+		dmarc_override{value,updated_at}|null redirect_url|null redirect{url,permanent,preserve_path}|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count tags[]
 		notes|null job_id|null created_at updated_at completed_at|null`
 	connectShape = `domains[{domain,domain_id|null,status(created|already_exists|error),dns_provider,nameservers[],error|null}] nameservers[] domains_used
 		domain_limit edge_mode`
@@ -56,7 +56,7 @@ const (
 	detailShape = messageShape + " text|null html|null headers[{name,value}] truncated"
 	sentShape   = `success message_id status(queued) user_id from recipients[{email,status(queued|suppressed),transport}]
 		transport(direct|relay|local|capture|mixed) queued_at`
-	markedShape  = "message message_id uid mailbox is_read"
+	markedShape  = "message message_id uid mailbox is_read is_flagged"
 	removedShape = "message message_id uid mailbox"
 	webhookShape = `id url events[] description|null status(enabled|disabled) disabled_reason(null|manual|consecutive_failures|gone) disabled_at|null
 		consecutive_failures api_version secret_hint last_delivery_at|null last_success_at|null created_at updated_at`
@@ -141,6 +141,8 @@ var answers = []struct {
 	{"GET", "/v1/inbox/1?mailbox=ann@boxes.test", "", 200, detailShape},
 	{"PATCH", "/v1/email-users/{ann}/inbox/1", `{"is_read":true}`, 200, markedShape},
 	{"PATCH", "/v1/inbox/1?mailbox=ann@boxes.test", `{"read":false}`, 200, markedShape},
+	{"PATCH", "/v1/inbox/1?mailbox=ann@boxes.test", `{"is_flagged":true}`, 200, markedShape},
+	{"POST", "/v1/inbox/bulk-mark", `{"messages":[{"uid":"2","mailbox":"ann@boxes.test"},{"uid":"99","mailbox":"ann@boxes.test"}],"is_read":true,"is_flagged":true}`, 200, "marked(1) failed(1) errors[{uid,mailbox,error}]"},
 	{"POST", "/v1/email-users/{ann}/inbox/refresh", "", 200, "message email"},
 	{"POST", "/v1/inbox/bulk-delete", `{"messages":[{"uid":"2","mailbox":"ann@boxes.test"},{"uid":"99","mailbox":"ann@boxes.test"}]}`, 200, "deleted(1) failed(1) errors[{uid,mailbox,error}]"},
 	{"DELETE", "/v1/email-users/{ann}/inbox/1", "", 200, removedShape},
@@ -352,7 +354,7 @@ var permitted = []struct{ scope, roles, operations string }{
 		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
 		list_dmarc_reports list_tls_reports`},
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
-		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages mark_inbox_message delete_inbox_message
+		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages bulk_mark_messages mark_inbox_message delete_inbox_message
 		retry_message cancel_message create_suppression delete_suppression`},
 	{"write", "owner admin", `update_account connect_domains setup_domain update_domain delete_domain create_custom_dns_record update_custom_dns_record
 		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk

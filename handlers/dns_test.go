@@ -224,7 +224,7 @@ func TestRedirect(t *testing.T) {
 	id := b.complete("moved.test")
 	path := "/v1/domains/" + id
 	r := b.post(path+"/redirect", `{"redirect_url":"https://www.example.net/shop"}`).is(200).has("domain", "moved.test", "redirect_url", "https://www.example.net/shop", "queued", "true")
-	b.get(path).has("redirect_url", "https://www.example.net/shop")
+	b.get(path).has("redirect_url", "https://www.example.net/shop", "redirect.url", "https://www.example.net/shop", "redirect.permanent", "true", "redirect.preserve_path", "false")
 	b.get("/v1/jobs/"+r.text("job_id")+"?wait=10").is(200).has("type", "redirect_update", "status", "completed", "resource.id", id, "progress.percent", "100",
 		"steps.0.name", "verify", "steps.0.status", "completed", "status_detail", "It is in effect: the A records of moved.test lead here.")
 	b.post(path+"/redirect", `{"url":"http://bücher.example:8080/?x=1","permanent":false,"preserve_path":true}`).is(200).has("redirect_url", "http://xn--bcher-kva.example:8080/?x=1")
@@ -232,10 +232,10 @@ func TestRedirect(t *testing.T) {
 		b.post(path+"/redirect", map[string]any{"redirect_url": url}).fails(400, "validation_error")
 	}
 	b.post(path+"/redirect", `{}`).fails(400, "validation_error")
-	b.get(path).has("redirect_url", "http://xn--bcher-kva.example:8080/?x=1")
+	b.get(path).has("redirect_url", "http://xn--bcher-kva.example:8080/?x=1", "redirect.permanent", "false", "redirect.preserve_path", "true")
 	job := b.remove(path+"/redirect").is(200).has("queued", "true").text("job_id")
 	b.get("/v1/jobs/"+job+"?wait=10").has("status", "completed")
-	b.get(path).has("redirect_url", "<nil>")
+	b.get(path).has("redirect_url", "<nil>", "redirect", "<nil>")
 	b.remove(path+"/redirect").is(200).has("queued", "false", "job_id", "<nil>")
 }
 

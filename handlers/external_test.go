@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -46,6 +47,27 @@ func TestExternalInbox(t *testing.T) {
 		t.Errorf("flags there: %q", m.Flags)
 	}
 	b.get(inbox+"/4").has("is_read", "true")
+	b.patch(inbox+"/4", `{"is_flagged":true}`).is(200).has("is_flagged", "true", "is_read", "true")
+	b.post("/v1/inbox/bulk-mark", `{"is_read":true,"messages":[{"uid":"1","mailbox":"me@away.test"},{"uid":"2","mailbox":"me@away.test"},
+		{"uid":"2","mailbox":"me@away.test"},{"uid":"9","mailbox":"me@away.test"}]}`).is(200).has("marked", "3", "failed", "1", "errors.0.uid", "9")
+	if got := fmt.Sprint(remote.Find(1).Flags, remote.Find(2).Flags, remote.Find(4).Flags); got != `[\Seen] [\Seen] [\Seen \Flagged]` {
+		t.Errorf("flags there: %s", got)
+	}
+	if n := remote.Count("UID STORE 1:2"); n != 1 {
+		t.Errorf("%d commands marked two messages", n)
+	}
+	remote.Change(func() {
+		remote.Manners = func(tag, verb string, _ net.Conn, w io.Writer) bool {
+			if verb == "UID STORE" { // and changes nothing
+				fmt.Fprintf(w, "%s OK done\r\n", tag)
+			}
+			return verb == "UID STORE"
+		}
+	})
+	b.patch(inbox+"/4", `{"is_flagged":false}`).fails(502, "upstream_error")
+	b.post("/v1/inbox/bulk-mark", `{"is_read":false,"messages":[{"uid":"4","mailbox":"me@away.test"}]}`).is(200).has("marked", "0", "failed", "1")
+	remote.Change(func() { remote.Manners = nil })
+	b.get(inbox+"/4").has("is_flagged", "true", "is_read", "true")
 	b.remove("/v1/inbox/3?mailbox=me@away.test").is(200).has("uid", "3")
 	b.post("/v1/inbox/bulk-delete", `{"messages":[{"uid":"2","mailbox":"me@away.test"},{"uid":"2","mailbox":"me@away.test"},{"uid":"3","mailbox":"me@away.test"}]}`).
 		is(200).has("deleted", "1", "failed", "2")
@@ -58,6 +80,7 @@ func TestExternalInbox(t *testing.T) {
 	b.patch(inbox+"/4", `{"is_read":false}`).fails(502, "upstream_error").has("error.details.0.field", "127.0.0.1")
 	b.remove(inbox+"/4").fails(502, "upstream_error")
 	b.post("/v1/inbox/bulk-delete", `{"messages":[{"uid":"4","mailbox":"me@away.test"}]}`).is(200).has("deleted", "0", "failed", "1")
+	b.post("/v1/inbox/bulk-mark", `{"is_read":false,"messages":[{"uid":"4","mailbox":"me@away.test"}]}`).is(200).has("marked", "0", "failed", "1")
 	b.get(inbox).has("pagination.count", "2", "data.0.is_read", "true")
 	b.post("/v1/email-users/"+id+"/inbox/send", `{"to":"a@far.test","subject":"s","text":"t"}`).fails(400, "validation_error")
 }

@@ -144,7 +144,13 @@ func TestMarkMessage(t *testing.T) {
 	b.patch(path, `{"is_read":true}`).is(200)
 	b.patch("/v1/inbox/1?mailbox=ann@boxes.test", `{"read":false}`).is(200).has("is_read", "false")
 	b.get(path).has("is_read", "false")
+	b.patch(path, `{"is_flagged":true}`).is(200).has("is_flagged", "true", "is_read", "false", "message", "The message is marked flagged.")
+	b.patch(path, `{"is_read":true,"is_flagged":null}`).is(200).has("is_flagged", "true", "is_read", "true")
+	b.get(path).has("is_flagged", "true", "is_read", "true")
+	b.patch("/v1/inbox/1?mailbox=ann@boxes.test", `{"is_read":false,"is_flagged":false}`).is(200).has("is_flagged", "false", "is_read", "false")
+	b.get(path).has("is_flagged", "false", "is_read", "false")
 	b.patch(path, `{}`).fails(400, "nothing_to_update")
+	b.patch(path, `{"is_flagged":"yes"}`).fails(400, "validation_error")
 	b.patch(path, `{"is_read":"yes"}`).fails(400, "validation_error")
 	b.patch(path, `{"is_read":null}`).fails(400, "nothing_to_update")
 	b.patch("/v1/inbox/1", `{"is_read":true}`).fails(400, "mailbox_required")
@@ -194,6 +200,48 @@ func TestBulkDeleteMessages(t *testing.T) {
 	}
 }
 
+func TestBulkMarkMessages(t *testing.T) {
+	b := newSandbox(t, nil)
+	b.box("ann")
+	b.box("bob")
+	for range 3 {
+		b.Put(t, "ann@boxes.test", letter, mail{})
+		b.Put(t, "bob@boxes.test", letter, mail{Seen: true})
+	}
+	marks := func() string {
+		t.Helper()
+		list := b.get("/v1/inbox").is(200)
+		var out []string
+		read, flagged, box := list.list("data", "is_read"), list.list("data", "is_flagged"), list.list("data", "mailbox")
+		for i, uid := range list.list("data", "uid") {
+			out = append(out, box[i][:1]+uid+strings.NewReplacer("true", "+", "false", "-").Replace(read[i]+flagged[i]))
+		}
+		slices.Sort(out)
+		return strings.Join(out, " ")
+	}
+	b.post("/v1/inbox/bulk-mark", `{"is_read":true,"messages":[
+		{"uid":"1","mailbox":"ann@boxes.test"},{"uid":"1","mailbox":"ann@boxes.test"},{"uid":"3","mailbox":"bob@boxes.test"},{"uid":"2","mailbox":"Ann@boxes.test"},
+		{"uid":"9","mailbox":"ann@boxes.test"},{"uid":"x","mailbox":"ann@boxes.test"},{"uid":"1","mailbox":"nobody@boxes.test"}]}`).is(200).
+		has("marked", "4", "failed", "3", "errors.0.uid", "9", "errors.0.error", "There is no such message in this account. Check the id.", "errors.1.uid", "x", "errors.2.mailbox", "nobody@boxes.test")
+	if got, want := marks(), "a1+- a2+- a3-- b1+- b2+- b3+-"; got != want {
+		t.Errorf("marks %s, want %s", got, want)
+	}
+	b.post("/v1/inbox/bulk-mark", `{"read":false,"is_flagged":true,"messages":[{"uid":"1","mailbox":"ann@boxes.test"},{"uid":"1","mailbox":"bob@boxes.test"}]}`).is(200).
+		has("marked", "2", "failed", "0")
+	if got, want := marks(), "a1-+ a2+- a3-- b1-+ b2+- b3+-"; got != want {
+		t.Errorf("marks %s, want %s", got, want)
+	}
+	b.get("/v1/inbox?is_flagged=true&mailbox=ann@boxes.test").has("pagination.count", "1", "data.0.uid", "1")
+	one := `"messages":[{"uid":"1","mailbox":"ann@boxes.test"}]`
+	for body, code := range map[string]string{
+		`{}`: "validation_error", `{` + one + `}`: "nothing_to_update", `{` + one + `,"is_read":null}`: "nothing_to_update", `{"is_read":true}`: "validation_error",
+		`{"is_read":true,"messages":[]}`: "validation_error", `{"is_read":true,"messages":[{"uid":"1"}]}`: "validation_error", `{` + one + `,"is_read":1}`: "validation_error",
+		`{"is_read":true,"messages":[` + strings.Repeat(`{"uid":"1","mailbox":"a@b.c"},`, 200) + `{"uid":"1","mailbox":"a@b.c"}]}`: "too_many_items",
+	} {
+		b.post("/v1/inbox/bulk-mark", body).fails(400, code)
+	}
+}
+
 func TestListInbox(t *testing.T) {
 	b := newSandbox(t, nil)
 	ann, bob := b.box("ann"), b.box("bob")
@@ -206,6 +254,7 @@ func TestListInbox(t *testing.T) {
 	put("bob", "b3", "gina@far.test", mail{Received: day(3)})
 	put("bob", "b2", "Gina <gina@far.test>", mail{Received: day(2), Seen: true})
 	b.Put(t, "ann@boxes.test", letter, mail{Received: day(4)})
+	b.patch("/v1/inbox/1?mailbox=bob@boxes.test", `{"is_flagged":true}`).is(200)
 	subjects := func(query string) string {
 		t.Helper()
 		return fmt.Sprint(b.get(query).is(200).list("data", "subject"))
@@ -215,36 +264,40 @@ func TestListInbox(t *testing.T) {
 		"?mailbox=ann@boxes.test":    "[Grüße a3 a1]",
 		"?mailbox=nobody@boxes.test": "[]",
 		"?filter[mailbox]=BOB@boxes.test&filter[is_read]=false": "[b3]",
-		"?exclude_warmup=true":                     "[Grüße b3 b2 a1]",
-		"?exclude_warmup=false":                    "[Grüße a3 b3 b2 a1]",
-		"?has_attachments=true":                    "[Grüße]",
-		"?has_attachments=false":                   "[Grüße a3 b3 b2 a1]",
-		"?is_read=true":                            "[b2]",
-		"?read=false":                              "[Grüße a3 b3 a1]",
-		"?date_from=2026-11-03":                    "[Grüße a3 b3]",
-		"?date_to=2026-11-02":                      "[b2 a1]",
-		"?date_from=2026-11-02&date_to=2026-11-03": "[a3 b3 b2]",
-		"?date_from=2026-11-03&date_to=2026-11-01": "[]",
-		"?q=GR%C3%9CSSE":                           "[Grüße]",
-		"?q=body+a3":                               "[a3]",
-		"?q=%22body+of+a3%22":                      "[a3]",
-		"?q=%22of+body%22":                         "[]",
-		"?q=gina@far.test":                         "[b3 b2]",
-		"?q=@far.test&is_read=true":                "[b2]",
-		"?q=@far.test&limit=2":                     "[Grüße a3]",
-		"?q=...":                                   "[]",
-		"?q=body+of+b3":                            "[b3]",
-		"?q=body&exclude_warmup=true":              "[b3 b2 a1]",
+		"?exclude_warmup=true":                              "[Grüße b3 b2 a1]",
+		"?exclude_warmup=false":                             "[Grüße a3 b3 b2 a1]",
+		"?has_attachments=true":                             "[Grüße]",
+		"?has_attachments=false":                            "[Grüße a3 b3 b2 a1]",
+		"?is_read=true":                                     "[b2]",
+		"?read=false":                                       "[Grüße a3 b3 a1]",
+		"?is_flagged=true":                                  "[b3]",
+		"?filter[is_flagged]=false":                         "[Grüße a3 b2 a1]",
+		"?is_flagged=true&is_read=true":                     "[]",
+		"?q=body&is_flagged=true":                           "[b3]",
+		"?date_from=2026-11-03":                             "[Grüße a3 b3]",
+		"?date_to=2026-11-02":                               "[b2 a1]",
+		"?date_from=2026-11-02&date_to=2026-11-03":          "[a3 b3 b2]",
+		"?date_from=2026-11-03&date_to=2026-11-01":          "[]",
+		"?q=GR%C3%9CSSE":                                    "[Grüße]",
+		"?q=body+a3":                                        "[a3]",
+		"?q=%22body+of+a3%22":                               "[a3]",
+		"?q=%22of+body%22":                                  "[]",
+		"?q=gina@far.test":                                  "[b3 b2]",
+		"?q=@far.test&is_read=true":                         "[b2]",
+		"?q=@far.test&limit=2":                              "[Grüße a3]",
+		"?q=...":                                            "[]",
+		"?q=body+of+b3":                                     "[b3]",
+		"?q=body&exclude_warmup=true":                       "[b3 b2 a1]",
 		"?q=body&mailbox=bob@boxes.test&date_to=2026-11-02": "[b2]",
-		"?thread_id=thr_no":                         "[]",
-		"?thread_id=thr_00112233445566778899aabbcc": "[]",
-		"?q=gr%C3%BC%C3%9Fe":                        "[Grüße]",
-		"?q=body+of+b":                              "[a3 b3 b2 a1]",
-		"?from=gina":                                "[b3 b2]",
-		"?from=FRED@far":                            "[Grüße a3 a1]",
-		"?from=@far.test&limit=2":                   "[Grüße a3]",
-		"?from=a3":                                  "[]",
-		"?from=%3C%3E":                              "[]",
+		"?thread_id=thr_no":                                 "[]",
+		"?thread_id=thr_00112233445566778899aabbcc":         "[]",
+		"?q=gr%C3%BC%C3%9Fe":                                "[Grüße]",
+		"?q=body+of+b":                                      "[a3 b3 b2 a1]",
+		"?from=gina":                                        "[b3 b2]",
+		"?from=FRED@far":                                    "[Grüße a3 a1]",
+		"?from=@far.test&limit=2":                           "[Grüße a3]",
+		"?from=a3":                                          "[]",
+		"?from=%3C%3E":                                      "[]",
 		"?from=fred&q=a3&is_read=false&date_from=2026-11-03&mailbox=ann@boxes.test": "[a3]",
 		"?limit=1000": "[Grüße a3 b3 b2 a1]",
 	}
@@ -265,7 +318,7 @@ func TestListInbox(t *testing.T) {
 	if got := subjects("/v1/email-users/" + ann + "/inbox?has_attachments=true"); got != "[Grüße]" {
 		t.Errorf("of one mailbox: %s", got)
 	}
-	for _, bad := range []string{"date_from=2026-13-01", "date_to=yesterday", "date_from=2026-11-01T00:00:00Z", "is_read=maybe", "has_attachments=2", "limit=0", "q=%00", "q=%zz"} {
+	for _, bad := range []string{"date_from=2026-13-01", "date_to=yesterday", "date_from=2026-11-01T00:00:00Z", "is_read=maybe", "is_flagged=2", "has_attachments=2", "limit=0", "q=%00", "q=%zz"} {
 		b.get("/v1/inbox?"+bad).fails(400, "validation_error")
 	}
 	b.get("/v1/inbox?cursor=!").fails(400, "invalid_cursor")

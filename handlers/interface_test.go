@@ -73,6 +73,7 @@ PATCH /v1/email-users/{user_id}/inbox/{message_id} mark_message
 GET /v1/inbox list_inbox
 POST /v1/inbox/refresh refresh_inbox
 POST /v1/inbox/bulk-delete bulk_delete_messages
+POST /v1/inbox/bulk-mark bulk_mark_messages
 GET /v1/inbox/{message_id} get_inbox_message
 PATCH /v1/inbox/{message_id} mark_inbox_message
 DELETE /v1/inbox/{message_id} delete_inbox_message

@@ -15,6 +15,7 @@ func inboxOps(s *service.Service) []op {
 		{name: "list_inbox", method: "GET", path: "/v1/inbox", status: 200, scope: "read", roles: everyone, call: with(s.ListInbox)},
 		{name: "refresh_inbox", method: "POST", path: "/v1/inbox/refresh", status: 200, scope: "write", roles: everyone, call: plain(s.RefreshInbox)},
 		{name: "bulk_delete_messages", method: "POST", path: "/v1/inbox/bulk-delete", status: 200, scope: "write", roles: everyone, call: with(s.BulkDeleteMessages)},
+		{name: "bulk_mark_messages", method: "POST", path: "/v1/inbox/bulk-mark", status: 200, scope: "write", roles: everyone, call: with(s.BulkMarkMessages)},
 		{name: "get_inbox_message", method: "GET", path: "/v1/inbox/{message_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetInboxMessage)},
 		{name: "mark_inbox_message", method: "PATCH", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.MarkInboxMessage)},
 		{name: "delete_inbox_message", method: "DELETE", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteInboxMessage)},

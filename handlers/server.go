@@ -7,9 +7,7 @@ import (
 	"errors"
 	"html/template"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"runtime/debug"
@@ -29,6 +27,8 @@ type Server struct {
 	Web http.Handler // what is not the API; nil answers 404
 
 	Build string // of the dashboard's script: pages compare it with their own
+
+	Proxies *Proxies // that stand before this server; nil: none
 
 	svc    *service.Service
 	ops    []op
@@ -75,6 +75,11 @@ func New(svc *service.Service) *Server {
 // ServeHTTP answers clients of the network, who show a token, certificate authorities, who look for their challenges, and
 // mail clients, who look for their settings, and sends visitors of redirected domains on.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r, leave, ok := s.fromProxy(w, r)
+	if !ok {
+		return
+	}
+	defer leave()
 	if token, ok := strings.CutPrefix(r.URL.Path, challengePath); ok {
 		s.proveName(w, r, token)
 		return
@@ -209,12 +214,12 @@ func (s *Server) outside(c *call) {
 func (s *Server) dashboard(c *call) {
 	base := s.svc.Config.BaseURL
 	switch secure := !s.svc.Config.Sandbox && strings.HasPrefix(base, "https://"); {
-	case secure && c.r.TLS == nil && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead):
+	case secure && !isSecure(c.r) && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead):
 		c.w.Header().Set("Cache-Control", "no-store")
 		c.w.Header().Set("Location", base+"/"+strings.TrimLeft(c.r.URL.RequestURI(), "/"))
 		c.w.WriteHeader(http.StatusTemporaryRedirect)
 		return
-	case secure && c.r.TLS != nil && c.r.TLS.ServerName == s.svc.Config.Hostname:
+	case secure && isSecure(c.r) && s.byName(c.r):
 		c.w.Header().Set("Strict-Transport-Security", "max-age=31536000")
 	}
 	s.Web.ServeHTTP(c.w, c.r)
@@ -358,18 +363,6 @@ func (s *Server) requestID(r *http.Request) string {
 		return id
 	}
 	return s.svc.NewRequestID()
-}
-
-// remoteAddr is the client's address without port; "" for a local socket.
-func remoteAddr(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return ""
-	}
-	if a, err := netip.ParseAddr(host); err == nil {
-		return a.Unmap().WithZone("").String()
-	}
-	return host
 }
 
 // authenticate finds out whose token the request carries: in the header, or else in the cookie of a dashboard session, which

@@ -164,7 +164,7 @@ func sameOrigin(r *http.Request) error {
 // cookieName is the name of the session's cookie on this connection; "" where there is none, since it could be overheard.
 func cookieName(r *http.Request, sandbox bool) string {
 	switch {
-	case r.TLS != nil:
+	case isSecure(r):
 		return "__Host-mailstead"
 	case sandbox:
 		return "mailstead"
@@ -188,7 +188,7 @@ func (s *Server) cookie(r *http.Request) string {
 // setCookie gives the browser its session, or, with "", takes it away.
 func (s *Server) setCookie(c *call, value string) {
 	cookie := &http.Cookie{
-		Name: cookieName(c.r, s.svc.Config.Sandbox), Value: value, Path: "/", HttpOnly: true, Secure: c.r.TLS != nil,
+		Name: cookieName(c.r, s.svc.Config.Sandbox), Value: value, Path: "/", HttpOnly: true, Secure: isSecure(c.r),
 		SameSite: http.SameSiteStrictMode, MaxAge: int(service.SessionLife / time.Second),
 	}
 	if value == "" {

@@ -9,7 +9,7 @@ import (
 
 // origin is where the browser shows the dashboard.
 func origin(r *http.Request) string {
-	if r.TLS != nil {
+	if isSecure(r) {
 		return "https://" + r.Host
 	}
 	return "http://" + r.Host

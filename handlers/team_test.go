@@ -234,8 +234,8 @@ func TestResetLinkWorksOnce(t *testing.T) {
 		want string
 		form url.Values
 	}{
-		{"must have 6 to 128", url.Values{"token": {token}, "password": {"short"}}},
-		{"must have 6 to 128", url.Values{"token": {token}}},
+		{"needs at least 6 characters", url.Values{"token": {token}, "password": {"short"}}},
+		{"needs at least 6 characters", url.Values{"token": {token}}},
 		{"are not the same", url.Values{"token": {token}, "password": {"correct horse"}, "again": {"correct hose"}}},
 	} {
 		if page := string(b.sendReset(wrong.form).is(400).raw); !strings.Contains(page, wrong.want) || !strings.Contains(page, token) {

@@ -19,14 +19,18 @@ const (
 )
 
 // viewPolicy is what a document of a message may do: nothing but have one style sheet, show images that lead here, and open
-// links in windows of their own. It has no origin, so that it is nobody, even here.
-func viewPolicy(styleHash string) string {
-	return "default-src 'none'; style-src '" + styleHash + "'; img-src 'self'; sandbox allow-popups allow-popups-to-escape-sandbox; " +
+// links in windows of their own. It has no scripts anywhere. In a tab it has no origin either, so that it is nobody, even
+// here; in a frame, which only our own pages can be around, it keeps ours, so that the page around it can see how high it is.
+func viewPolicy(styleHash string, framed bool) string {
+	origin := ""
+	if framed {
+		origin = "allow-same-origin "
+	}
+	return "default-src 'none'; style-src '" + styleHash + "'; img-src 'self'; sandbox " + origin + "allow-popups allow-popups-to-escape-sandbox; " +
 		"frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 }
 
-// viewMessage shows a message as a document for a frame. The frame has no scripts, so that it cannot tell how high it is: it
-// scrolls within itself. Header fields say how many images lie elsewhere (X-Images-Remote), how many of these the document
+// viewMessage shows a message as a document for a frame, whose height the page around it sets. Header fields say how many images lie elsewhere (X-Images-Remote), how many of these the document
 // only keeps a place for (X-Images-Held), and how many that nobody would see are left out (X-Images-Trackers).
 func (s *Server) viewMessage(c *call, ps httprouter.Params) {
 	h := c.w.Header()
@@ -53,7 +57,8 @@ func (s *Server) viewMessage(c *call, ps httprouter.Params) {
 	h.Set("X-Images-Remote", strconv.Itoa(d.Remote))
 	h.Set("X-Images-Held", strconv.Itoa(d.Held))
 	h.Set("X-Images-Trackers", strconv.Itoa(d.Trackers))
-	h.Set("Content-Security-Policy", viewPolicy(d.StyleHash))
+	h.Set("Content-Security-Policy", viewPolicy(d.StyleHash, c.r.Header.Get("Sec-Fetch-Dest") == "iframe"))
+	h.Add("Vary", "Sec-Fetch-Dest")
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(d.HTML)))
 	_, _ = c.w.Write(d.HTML) // a client that has gone needs no answer

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -22,6 +23,21 @@ type SetRedirectIn struct {
 	RedirectURL  string `json:"redirect_url" alias:"url" required:"true" max:"2048"`
 	Permanent    *bool  `json:"permanent"`
 	PreservePath bool   `json:"preserve_path"`
+}
+
+// A DomainRedirect is how visitors of a domain are redirected, as set_redirect took it.
+type DomainRedirect struct {
+	URL          string `json:"url"`
+	Permanent    bool   `json:"permanent"`
+	PreservePath bool   `json:"preserve_path"`
+}
+
+// redirectOf is the redirect of a domain; nil if there is none.
+func redirectOf(d *store.Domain) *DomainRedirect {
+	if d.RedirectURL == "" {
+		return nil
+	}
+	return &DomainRedirect{d.RedirectURL, d.RedirectCode == http.StatusMovedPermanently, d.RedirectPath}
 }
 
 // RedirectSet is the answer of set_redirect.

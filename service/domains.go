@@ -45,38 +45,39 @@ const (
 
 // A Domain is a mail domain as the API shows it.
 type Domain struct {
-	ID              string         `json:"id"`
-	DomainID        string         `json:"domain_id"`
-	Domain          string         `json:"domain"`
-	DomainUnicode   string         `json:"domain_unicode"`
-	Status          string         `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
-	StatusDetail    *string        `json:"status_detail"`
-	Error           *JobFailure    `json:"error"`
-	DNSProvider     string         `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
-	Source          string         `json:"source" enum:"connected|registered"`
-	Registrar       *string        `json:"registrar"`
-	ExpiresAt       Time           `json:"expires_at"`
-	AutoRenew       bool           `json:"auto_renew"`
-	Nameservers     []string       `json:"nameservers"`
-	NSStatus        string         `json:"ns_status" enum:"pending|verified|lost|not_required"`
-	DNSStatus       string         `json:"dns_status" enum:"pending|propagating|complete|failed"`
-	DNSHealth       DNSHealth      `json:"dns_health"`
-	DKIMSelector    *string        `json:"dkim_selector"`
-	DNSSEC          *DNSSEC        `json:"dnssec"`
-	DMARCOverride   *DMARCOverride `json:"dmarc_override"`
-	RedirectURL     *string        `json:"redirect_url"`
-	ForwardAddress  *string        `json:"forward_address"`
-	CatchAll        *string        `json:"catch_all"`
-	SendingMode     string         `json:"sending_mode" enum:"direct|relay"`
-	Relay           *string        `json:"relay"`
-	ListUnsubscribe bool           `json:"list_unsubscribe"`
-	EmailUsersCount int            `json:"email_users_count"`
-	Tags            []string       `json:"tags"`
-	Notes           *string        `json:"notes"`
-	JobID           *string        `json:"job_id"`
-	CreatedAt       Time           `json:"created_at"`
-	UpdatedAt       Time           `json:"updated_at"`
-	CompletedAt     Time           `json:"completed_at"`
+	ID              string          `json:"id"`
+	DomainID        string          `json:"domain_id"`
+	Domain          string          `json:"domain"`
+	DomainUnicode   string          `json:"domain_unicode"`
+	Status          string          `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
+	StatusDetail    *string         `json:"status_detail"`
+	Error           *JobFailure     `json:"error"`
+	DNSProvider     string          `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Source          string          `json:"source" enum:"connected|registered"`
+	Registrar       *string         `json:"registrar"`
+	ExpiresAt       Time            `json:"expires_at"`
+	AutoRenew       bool            `json:"auto_renew"`
+	Nameservers     []string        `json:"nameservers"`
+	NSStatus        string          `json:"ns_status" enum:"pending|verified|lost|not_required"`
+	DNSStatus       string          `json:"dns_status" enum:"pending|propagating|complete|failed"`
+	DNSHealth       DNSHealth       `json:"dns_health"`
+	DKIMSelector    *string         `json:"dkim_selector"`
+	DNSSEC          *DNSSEC         `json:"dnssec"`
+	DMARCOverride   *DMARCOverride  `json:"dmarc_override"`
+	RedirectURL     *string         `json:"redirect_url"`
+	Redirect        *DomainRedirect `json:"redirect"`
+	ForwardAddress  *string         `json:"forward_address"`
+	CatchAll        *string         `json:"catch_all"`
+	SendingMode     string          `json:"sending_mode" enum:"direct|relay"`
+	Relay           *string         `json:"relay"`
+	ListUnsubscribe bool            `json:"list_unsubscribe"`
+	EmailUsersCount int             `json:"email_users_count"`
+	Tags            []string        `json:"tags"`
+	Notes           *string         `json:"notes"`
+	JobID           *string         `json:"job_id"`
+	CreatedAt       Time            `json:"created_at"`
+	UpdatedAt       Time            `json:"updated_at"`
+	CompletedAt     Time            `json:"completed_at"`
 }
 
 // A DMARCOverride is the policy that the owner chose in place of the default.
@@ -91,7 +92,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		ID: d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: unicodeName(d.Name), Status: d.Status,
 		StatusDetail: orNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: orNull(d.Registrar),
 		ExpiresAt: Time{d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
-		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: orNull(d.RedirectURL), ForwardAddress: orNull(d.Forward),
+		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: orNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: orNull(d.Forward),
 		CatchAll: orNull(d.CatchAll), SendingMode: s.sendingMode(d), Relay: orNull(d.Relay), ListUnsubscribe: d.ListUnsub, Tags: append([]string{}, d.Tags...), Notes: orNull(d.Notes),
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: orNull(d.JobID),
 		CreatedAt: Time{d.CreatedAt}, UpdatedAt: Time{d.UpdatedAt}, CompletedAt: Time{d.CompletedAt},
@@ -124,16 +125,28 @@ func (s *Service) nameserversOf(provider string) []string {
 
 // sendingMode is the domain's own, else what the installation does.
 func (s *Service) sendingMode(d *store.Domain) string {
-	c := s.Config
 	switch {
 	case d.SendingMode != "":
 		return d.SendingMode
 	case d.Relay != "":
 		return viaRelay
-	case c.Outbound == "relay", c.Outbound != "direct" && len(c.Relays) > 0:
-		return "relay"
+	case s.Config.Outbound == viaCapture && len(s.Config.Relays) == 0:
+		return viaDirect
+	case s.Config.Outbound == viaCapture:
+		return viaRelay
 	}
-	return "direct"
+	return s.outbound()
+}
+
+// outbound is where mail to others goes unless its domain says otherwise; if it is captured, no domain does.
+func (s *Service) outbound() string {
+	switch {
+	case s.Config.Outbound != "":
+		return s.Config.Outbound
+	case len(s.Config.Relays) > 0:
+		return viaRelay
+	}
+	return viaDirect
 }
 
 // ListDomainsIn is the query of list_domains.

@@ -3,7 +3,7 @@ package service
 import (
 	"context"
 	"errors"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/pull"
@@ -67,25 +67,42 @@ func upstream(host string, err error) *Error {
 	return Errorf(502, "upstream_error", "%s Nothing was changed here.", f.text).With(host, "upstream_error", "the mailbox's server").Because(err)
 }
 
-// markRemote marks a message of an external mailbox, there first.
-func (s *Service) markRemote(ctx context.Context, mb *store.Mailbox, uid uint32, read bool) error {
-	return s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
-		row, found, err := session.Mark(ctx, uid, read)
+// markRemote marks messages of an external mailbox, there first, and gives the rows of those that are there as they are then.
+func (s *Service) markRemote(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.Marking) (rows map[uint32]pull.Row, err error) {
+	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
+		found, err := session.Mark(ctx, uids, m)
 		if err != nil {
 			return err
 		}
-		err = s.Store.Update(func(tx *store.Tx) error {
-			tx.After(func() { s.hub.changed(mb.Num) })
-			if !found {
-				return removeUIDs(tx, mb, []uint32{uid})
-			}
-			return setRow(tx, mb, row)
-		})
-		if err == nil && !found {
-			return NotFound("message")
+		rows = map[uint32]pull.Row{}
+		for _, r := range found {
+			rows[r.UID] = r
 		}
-		return err
+		gone := slices.DeleteFunc(slices.Clone(uids), func(uid uint32) bool { return rows[uid].UID != 0 })
+		return s.Store.Update(func(tx *store.Tx) error {
+			s.changed(tx, mb.Num)
+			for _, r := range found {
+				if err := setRow(tx, mb, r); err != nil {
+					return err
+				}
+			}
+			return removeUIDs(tx, mb, gone)
+		})
 	})
+	return rows, err
+}
+
+// markRemoteOne is markRemote for one message, and gives its flags.
+func (s *Service) markRemoteOne(ctx context.Context, mb *store.Mailbox, uid uint32, marks MessageMarks) (Flags, error) {
+	rows, err := s.markRemote(ctx, mb, []uint32{uid}, marks.there())
+	if err != nil {
+		return 0, err
+	}
+	if e := notMarked(mb, []uint32{uid}, rows, marks.there())[uid]; e != nil {
+		return 0, e
+	}
+	flags, _ := remoteFlags(rows[uid].Flags)
+	return flags, nil
 }
 
 // deleteRemote deletes messages of an external mailbox, there first, and says which its server keeps all the same.
@@ -125,48 +142,4 @@ func (s *Service) findExternal(pick boxPicker, uid string) (mb *store.Mailbox, m
 		return err
 	})
 	return mb, m, err == nil && mb.External != nil, err
-}
-
-// A remoteGroup is what a bulk deletion asks of one external mailbox.
-type remoteGroup struct {
-	mailbox *store.Mailbox
-	refs    []MessageRef // that are stored
-	uids    []uint32     // theirs
-	failed  []MessageDeleteError
-	deleted int
-}
-
-// deleteRemoteGroups deletes messages of external mailboxes on their servers, some mailboxes at a time.
-func (s *Service) deleteRemoteGroups(ctx context.Context, groups []*remoteGroup) {
-	turns := make(chan struct{}, changesAtOnce)
-	var all sync.WaitGroup
-	for _, g := range groups {
-		if len(g.uids) == 0 {
-			continue
-		}
-		turns <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turns }()
-			s.deleteRemoteGroup(ctx, g)
-		})
-	}
-	all.Wait()
-}
-
-func (s *Service) deleteRemoteGroup(ctx context.Context, g *remoteGroup) {
-	left, err := s.deleteRemote(ctx, g.mailbox, g.uids)
-	kept := map[uint32]bool{}
-	for _, uid := range left {
-		kept[uid] = true
-	}
-	for i, r := range g.refs {
-		switch {
-		case err != nil:
-			g.failed = append(g.failed, MessageDeleteError{r.UID, r.Mailbox, Explain(err).Message})
-		case kept[g.uids[i]]:
-			g.failed = append(g.failed, MessageDeleteError{r.UID, r.Mailbox, notDeleted(g.mailbox).Message})
-		default:
-			g.deleted++
-		}
-	}
 }

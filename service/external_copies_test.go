@@ -64,11 +64,11 @@ func (o *outpost) until(what string, ok func() bool) {
 	}
 }
 
-// hurry has every copy tried now.
+// hurry has everything that waits for another try at the mailbox's server tried now.
 func (o *outpost) hurry() {
 	o.update(func(tx *store.Tx) error {
 		for j := range store.Jobs.All(tx) {
-			if j.Kind == kindRemoteCopy {
+			if j.Kind == kindRemoteCopy || j.Kind == kindRemoteAnswer {
 				if err := o.q.Wake(tx, j.ID, tx.Now()); err != nil {
 					return err
 				}

@@ -272,7 +272,7 @@ func TestRemoteRefusesChanges(t *testing.T) {
 	})
 	yes := true
 	in := service.MessageIn{UserID: e.id, MessageID: "1"}
-	_, err := e.MarkMessage(t.Context(), e.who, service.MarkMessageIn{MessageIn: in, IsRead: &yes})
+	_, err := e.MarkMessage(t.Context(), e.who, service.MarkMessageIn{MessageIn: in, MessageMarks: service.MessageMarks{IsRead: &yes}})
 	if s, ok := service.AsError(err); !ok || s.Status != 502 || s.Code != "upstream_error" {
 		t.Errorf("mark: %v", err)
 	}

@@ -20,6 +20,7 @@ type InboxFilter struct {
 	ExcludeWarmup  bool   `query:"exclude_warmup"`
 	HasAttachments bool   `query:"has_attachments"`
 	IsRead         *bool  `query:"is_read" alias:"read"`
+	IsFlagged      *bool  `query:"is_flagged"`
 	Q              string `query:"q" max:"200" doc:"Words of subject, addresses, attachments' names and text, all of which must be there; the last may be the beginning of one. \"Quoted words\" stand side by side. name@example.com, name@ and @example.com are addresses."`
 	From           string `query:"from" max:"200" doc:"The same for the author's name and address alone."`
 	ThreadID       string `query:"thread_id" max:"64" doc:"Only the messages of this conversation."`
@@ -111,7 +112,7 @@ func (s *Service) newInboxList(who Actor, in PageIn, f InboxFilter, byDefault, m
 	}
 	l := &inboxList{
 		s: s, who: who, cursor: in.Cursor, q: f.Q, from: f.From, thread: f.ThreadID,
-		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead}, collector: collector[InboxMessage]{limit: limit},
+		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead, Flagged: f.IsFlagged}, collector: collector[InboxMessage]{limit: limit},
 	}
 	if l.query.From, err = parseDay("date_from", f.DateFrom); err != nil {
 		return nil, err
@@ -129,12 +130,14 @@ func (s *Service) newInboxList(who Actor, in PageIn, f InboxFilter, byDefault, m
 	if f.ExcludeWarmup {
 		l.query.Warmup = &no
 	}
-	read := "any"
-	if f.IsRead != nil {
-		read = strconv.FormatBool(*f.IsRead)
+	choice := func(is *bool) string {
+		if is == nil {
+			return "any"
+		}
+		return strconv.FormatBool(*is)
 	}
 	l.filters = []string{
-		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), read, f.Q, f.From, f.ThreadID,
+		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), choice(f.IsRead), choice(f.IsFlagged), f.Q, f.From, f.ThreadID,
 	}
 	return l, nil
 }

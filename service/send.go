@@ -103,7 +103,7 @@ type SentRecipient struct {
 	Transport string `json:"transport"`
 }
 
-// SendEmail sends a message as the mailbox and keeps a copy in its Sent folder.
+// SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message that it answers.
 func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*EmailQueued, error) {
 	var mb *store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -121,10 +121,17 @@ func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*Em
 		return nil, err
 	}
 	defer letter.close()
+	answered, err := s.findAnswered(mb, in.InReplyTo)
+	if err != nil {
+		return nil, err
+	}
 	var out *EmailQueued
 	_, err = s.post(who.AccountID, mb.ID, letter, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
 		out = emailQueued(mb, sent)
 		if err := s.keepSent(tx, mb, copied); err != nil {
+			return err
+		}
+		if err := s.markAnswered(tx, mb, answered); err != nil {
 			return err
 		}
 		return s.keepAnswer(ctx, tx, out)

@@ -41,6 +41,7 @@ type Config struct {
 	ACME        *ACME                               // nil: certificates come from files, or there are none
 	Version     string
 
+	SMTPPort                     int    // where other servers bring mail; 0: nowhere
 	SubmissionPort, IMAPPort     int    // what mail clients are told
 	SMTPSecurity, IMAPSecurity   string // tls, starttls, none
 	SubmissionBeside, IMAPBeside int    // ports that offer STARTTLS beside those with TLS from the start; 0: none

@@ -34,6 +34,8 @@ type Session struct {
 	Account     SessionAccount `json:"account"`
 	Permissions []string       `json:"permissions"`
 	Sandbox     bool           `json:"sandbox"`
+	Outbound    string         `json:"outbound"`  // where mail to others goes: capture, relay, direct; domains may choose between the last two
+	SMTPPort    int            `json:"smtp_port"` // where this host takes mail; 0: nowhere
 	Hostname    string         `json:"hostname"`
 	Version     string         `json:"version"`
 	APIBase     string         `json:"api_base"` // to which /v1/… is added
@@ -228,7 +230,7 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 	out := &Session{
 		User:    SessionUser{ID: u.ID, Name: displayName(u), Email: u.Email, Role: u.Role, Passkeys: []Passkey{}},
 		Account: SessionAccount{a.ID, a.Name, a.Plan}, Permissions: sessionPermissions(u.Role),
-		Sandbox: s.Config.Sandbox, Hostname: s.hostname(), Version: s.Config.Version, APIBase: s.Config.BaseURL, ExpiresAt: Time{sessionEnds(&used)},
+		Sandbox: s.Config.Sandbox, Outbound: s.outbound(), SMTPPort: s.Config.SMTPPort, Hostname: s.hostname(), Version: s.Config.Version, APIBase: s.Config.BaseURL, ExpiresAt: Time{sessionEnds(&used)},
 	}
 	if hasTOTP(u) {
 		out.User.TOTPEnabled, out.User.RecoveryCodesLeft = true, len(u.TOTP.Recovery)

@@ -177,7 +177,7 @@ func addressFree(tx *store.Tx, email, id string) error {
 // checkTeamPassword holds for the passwords of team users; those of mailboxes have a rule of their own.
 func checkTeamPassword(field, p string) error {
 	if n := utf8.RuneCountInString(p); n < 6 || n > 128 {
-		return Invalid(field, "out_of_range", "must have 6 to 128 characters")
+		return Invalid(field, "out_of_range", "needs at least 6 characters, and takes at most 128")
 	}
 	return nil
 }

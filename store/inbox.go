@@ -31,7 +31,7 @@ type InboxQuery struct {
 	Before   InboxPos  // only what is older than this place; zero: from the newest
 	From, To time.Time // received from From until before To; zero: open
 
-	Seen, Attachments, Warmup *bool // nil: either
+	Seen, Attachments, Warmup, Flagged *bool // nil: either
 }
 
 // A class is the marks that lists filter by, as one byte of the inbox keys: messages of one class lie side by side, so
@@ -40,6 +40,7 @@ const (
 	classSeen = 1 << iota
 	classAttachments
 	classWarmup
+	classFlagged
 	classes
 )
 
@@ -52,6 +53,9 @@ func (m *Message) class() (c byte) {
 	}
 	if m.Bits&BitWarmup != 0 {
 		c |= classWarmup
+	}
+	if m.Flags&FlagFlagged != 0 {
+		c |= classFlagged
 	}
 	return c
 }
@@ -144,6 +148,7 @@ func (tx *Tx) walkInbox(q InboxQuery) *inboxWalk {
 	}
 	prefix := binary.BigEndian.AppendUint32(nil, owner)
 	mask, want := q.class()
+	w.heads = make([]inboxHead, 0, classes)
 	for c := range byte(classes) {
 		if c&mask == want {
 			w.heads = append(w.heads, inboxHead{prefix: append(bytes.Clone(prefix), c), c: tx.messageBucket(bucket).Cursor()})
@@ -251,5 +256,50 @@ func (q *InboxQuery) class() (mask, want byte) {
 	add(q.Seen, classSeen)
 	add(q.Attachments, classAttachments)
 	add(q.Warmup, classWarmup)
+	add(q.Flagged, classFlagged)
 	return mask, want
+}
+
+// inboxForm is the sequence of the account-wide inbox index where its keys, and those of the mailboxes', tell what is
+// flagged.
+const inboxForm = 1
+
+// moveFlagged gives flagged messages their class, in stores from before there was one.
+func (s *Store) moveFlagged(b *bolt.Tx) error {
+	index := b.Bucket([]byte(messageBuckets[bktInbox]))
+	if index.Sequence() == inboxForm {
+		return nil
+	}
+	tx := &Tx{b: b, s: s, writable: true}
+	var flagged []Message
+	for k, v := range tx.ascend(index, nil) {
+		if len(k) != 21 || len(v) != 2 {
+			return fmt.Errorf("inbox entry %x: %w", k, errDamagedRow)
+		}
+		if Flags(v[0])&FlagFlagged != 0 && k[4]&classFlagged == 0 {
+			at := parsePlace(k[5:], 0)
+			flagged = append(flagged, Message{
+				Account: binary.BigEndian.Uint32(k), Mailbox: at.Mailbox, Folder: InboxID, UID: at.UID, Received: at.Received, Flags: Flags(v[0]), Bits: Bits(v[1]),
+			})
+		}
+	}
+	for i := range flagged {
+		if err := tx.moveFlagged(&flagged[i]); err != nil {
+			return err
+		}
+	}
+	return index.SetSequence(inboxForm)
+}
+
+func (tx *Tx) moveFlagged(m *Message) error {
+	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
+	byAccount[4] &^= classFlagged
+	byMailbox[4] &^= classFlagged
+	if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
+		return err
+	}
+	if err := tx.deleteRow(bktInboxOf, byMailbox[:]); err != nil {
+		return err
+	}
+	return tx.putInbox(m)
 }

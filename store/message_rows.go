@@ -16,7 +16,7 @@ type messageBucket int
 const (
 	bktMessage      messageBucket = iota // mailbox 4, folder 4, uid 4 → message row
 	bktMeta                              // the same key → meta row
-	bktInbox                             // account 4, class 1, received ms 8, uid 4, mailbox 4 → flags 1, bits 1
+	bktInbox                             // account 4, class 1, received ms 8, uid 4, mailbox 4 → flags 1, bits 1; its sequence: see inboxForm
 	bktInboxOf                           // mailbox 4, class 1, received ms 8, uid 4 → flags 1, bits 1
 	bktFolder                            // mailbox 4, folder 4 → folder row
 	bktFolderName                        // mailbox 4, name → folder 4

@@ -469,7 +469,7 @@ func (r *modelRun) query() (q InboxQuery, want []InboxPos) {
 	if r.rnd.IntN(3) == 0 {
 		q.From, q.To = second(r.rnd.Int64N(30)), second(20+r.rnd.Int64N(40)).Add(-time.Nanosecond)
 	}
-	for _, choice := range []**bool{&q.Seen, &q.Attachments, &q.Warmup} {
+	for _, choice := range []**bool{&q.Seen, &q.Attachments, &q.Warmup, &q.Flagged} {
 		if r.rnd.IntN(3) == 0 {
 			yes := r.rnd.IntN(2) == 0
 			*choice = &yes
@@ -497,6 +497,7 @@ func (q *InboxQuery) matches(m *Message) bool {
 	is := func(choice *bool, have bool) bool { return choice == nil || *choice == have }
 	pos := InboxPos{m.Received, m.UID, m.Mailbox}
 	return is(q.Seen, m.Flags&FlagSeen != 0) && is(q.Attachments, m.Bits&BitAttachments != 0) && is(q.Warmup, m.Bits&BitWarmup != 0) &&
+		is(q.Flagged, m.Flags&FlagFlagged != 0) &&
 		(q.From.IsZero() || !m.Received.Before(q.From)) && (q.To.IsZero() || m.Received.Before(q.To)) &&
 		(q.Before == InboxPos{} || pos.compare(q.Before) < 0)
 }

@@ -140,9 +140,12 @@ func (s *Store) prepare() error {
 			}
 		}
 		if fresh {
-			return s.keepFound(b)
+			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFound(b))
 		}
 		if err := s.sortInbox(b); err != nil {
+			return err
+		}
+		if err := s.moveFlagged(b); err != nil {
 			return err
 		}
 		if withoutText {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -495,6 +496,52 @@ func TestOldStoresGetIndexes(t *testing.T) {
 		todo := slices.Collect(tx.TextTodos(0))
 		if want := []TextTodo{{Account: 1, Mailbox: 1, UID: 1}}; n != 5 || !slices.Equal(todo, want) {
 			t.Errorf("%d messages, to do %v, want 5 and %v", n, todo, want)
+		}
+		return nil
+	})
+}
+
+// TestOldStoresFindWhatIsFlagged takes a store back to what it was before flagged messages had a class of their own.
+func TestOldStoresFindWhatIsFlagged(t *testing.T) {
+	dir := t.TempDir()
+	s := openDir(t, dir, Options{})
+	addMailbox(t, s, 1)
+	for i := range int64(6) {
+		addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(i), Flags: FlagFlagged * Flags(i%2), Bits: Bits(i % 3)}, "x")
+	}
+	update(t, s, func(tx *Tx) error {
+		for m := range tx.Messages(1, InboxID, 1, math.MaxUint32) {
+			if err := tx.deleteInbox(&m); err != nil {
+				return err
+			}
+			byAccount, byMailbox := inboxKey(&m), inboxOfKey(&m)
+			byAccount[4] &^= classFlagged
+			byMailbox[4] &^= classFlagged
+			marks := []byte{byte(m.Flags), byte(m.Bits)}
+			if err := errors.Join(tx.putRow(bktInbox, byAccount[:], marks), tx.putRow(bktInboxOf, byMailbox[:], marks)); err != nil {
+				return err
+			}
+		}
+		return tx.messageBucket(bktInbox).SetSequence(0)
+	})
+	if err := s.Check(); err == nil {
+		t.Error("the check finds nothing wrong with entries without the class")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openDir(t, dir, Options{})
+	defer s.Close()
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.View(func(tx *Tx) error {
+		var uids []uint32
+		for at := range tx.Inbox(InboxQuery{Account: 1, Flagged: new(true)}) {
+			uids = append(uids, at.UID)
+		}
+		if !slices.Equal(uids, []uint32{6, 4, 2}) {
+			t.Errorf("flagged are %v", uids)
 		}
 		return nil
 	})

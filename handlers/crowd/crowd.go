@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,8 @@ type Bounds struct {
 	PerAddress int  // of these from one IPv4 address or IPv6 /64
 	PerNetwork int  // of these from one IPv4 /24 or IPv6 /48
 	Loopback   bool // hold PerAddress and PerNetwork for this host too, where a proxy may stand for everybody
+
+	Proxies []netip.Prefix // addresses that stand for many: only All bounds them
 }
 
 // Patience is how long a connection may idle while others are refused for want of room.
@@ -62,13 +65,12 @@ type Place struct {
 // most once, in a goroutine of its own, when the connection idles and its place has gone to another.
 func (c *Crowd) Enter(from net.Addr, away func()) *Place {
 	p := &Place{crowd: c, away: away}
-	var local bool
-	p.address, p.network, local = whence(from)
+	var exempt bool
+	p.address, p.network, exempt = c.whence(from)
 	p.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	bounded := !local || c.bounds.Loopback
-	if bounded && (full(c.addresses[p.address], c.bounds.PerAddress) || full(len(c.networks[p.network]), c.bounds.PerNetwork)) {
+	if !exempt && (full(c.addresses[p.address], c.bounds.PerAddress) || full(len(c.networks[p.network]), c.bounds.PerNetwork)) {
 		c.count(&c.refused)
 		return nil
 	}
@@ -185,11 +187,11 @@ func (c *Crowd) Close() {
 	}
 }
 
-// whence gives what an address counts as.
-func whence(a net.Addr) (address, network netip.Prefix, local bool) {
+// whence gives what an address counts as; exempt ones count in all only.
+func (c *Crowd) whence(a net.Addr) (address, network netip.Prefix, exempt bool) {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
-		return netip.Prefix{}, netip.Prefix{}, true // a socket in the file system, say
+		return netip.Prefix{}, netip.Prefix{}, !c.bounds.Loopback // a socket in the file system, say
 	}
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
 	one, many := 64, 48
@@ -198,5 +200,6 @@ func whence(a net.Addr) (address, network netip.Prefix, local bool) {
 	}
 	address, _ = ip.Prefix(one)
 	network, _ = ip.Prefix(many)
-	return address, network, ip.IsLoopback()
+	proxy := slices.ContainsFunc(c.bounds.Proxies, func(p netip.Prefix) bool { return p.Contains(ip) })
+	return address, network, proxy || ip.IsLoopback() && !c.bounds.Loopback
 }

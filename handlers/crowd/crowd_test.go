@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,6 +88,21 @@ func TestLoopbackIsBoundedWhereAsked(t *testing.T) {
 		p.enter("127.0.0.1")
 		p.refuse("127.0.0.1")
 		p.enter("127.0.0.2")
+	})
+}
+
+// TestProxiesStandForMany: no share of one address or network holds for them.
+func TestProxiesStandForMany(t *testing.T) {
+	proxies := []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("2001:db8::7/128")}
+	within(t, Bounds{All: 9, PerAddress: 1, PerNetwork: 2, Loopback: true, Proxies: proxies}, func(p *party) {
+		for range 3 {
+			p.enter("192.0.2.7")
+			p.enter("2001:db8::7")
+		}
+		p.refuse("192.0.2.8")
+		p.refuse("2001:db8::8")
+		p.enter("127.0.0.1")
+		p.refuse("127.0.0.1")
 	})
 }
 

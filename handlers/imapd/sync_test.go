@@ -26,12 +26,30 @@ func TestIdleTellsOfNewMail(t *testing.T) {
 	// The API's way of marking and deleting.
 	who := service.Actor{AccountID: h.Owner.AccountID, AccountNum: h.user.AccountNum, Permissions: []string{"admin"}}
 	read := true
-	_, err := h.MarkMessage(t.Context(), who, service.MarkMessageIn{MessageIn: service.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}, IsRead: &read})
+	_, err := h.MarkMessage(t.Context(), who, service.MarkMessageIn{MessageIn: service.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}, MessageMarks: service.MessageMarks{IsRead: &read}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := c.line(); got != `* 1 FETCH (UID 1 FLAGS (\Seen))` {
 		t.Errorf("marked: %q", got)
+	}
+	some := []service.MessageRef{{UID: strconv.Itoa(int(uid)), Mailbox: h.user.Email}}
+	marked, err := h.BulkMarkMessages(t.Context(), who, service.BulkMarkMessagesIn{Messages: some, MessageMarks: service.MessageMarks{IsFlagged: &read}})
+	if err != nil || marked.Marked != 1 {
+		t.Fatalf("%+v, %v", marked, err)
+	}
+	if got := c.line(); got != `* 1 FETCH (UID 1 FLAGS (\Flagged \Seen))` {
+		t.Errorf("flagged: %q", got)
+	}
+	other := h.login(t)
+	other.ok("SELECT INBOX")
+	other.ok(`STORE 1 -FLAGS (\Flagged)`)
+	m, err := h.GetMessage(t.Context(), who, service.MessageIn{UserID: h.user.MailboxID, MessageID: some[0].UID})
+	if err != nil || m.IsFlagged || !m.IsRead {
+		t.Errorf("the flag that a client took away: %v, %v", m.IsFlagged, err)
+	}
+	if got := c.line(); got != `* 1 FETCH (UID 1 FLAGS (\Seen))` {
+		t.Errorf("not flagged any more: %q", got)
 	}
 	if _, err := h.DeleteMessage(t.Context(), who, service.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}); err != nil {
 		t.Fatal(err)

@@ -8,26 +8,44 @@ import (
 	"github.com/emersion/go-imap/v2"
 )
 
-// Mark sets or clears \Seen, and gives the message's row as the server has it then; found is false for one that is gone.
-func (s *Session) Mark(ctx context.Context, uid uint32, seen bool) (row Row, found bool, err error) {
-	op := imap.StoreFlagsDel
-	if seen {
-		op = imap.StoreFlagsAdd
+// A Marking says what becomes of the flags of messages: nil leaves a flag as it is.
+type Marking struct{ Seen, Answered, Flagged *bool }
+
+// Holds tells whether flags are as the marking wants them.
+func (m Marking) Holds(f Flags) bool {
+	is := func(want *bool, have bool) bool { return want == nil || *want == have }
+	return is(m.Seen, f.Seen) && is(m.Answered, f.Answered) && is(m.Flagged, f.Flagged)
+}
+
+// flags are those that the marking sets, or those that it clears.
+func (m Marking) flags(set bool) (out []imap.Flag) {
+	for _, f := range []struct {
+		want *bool
+		flag imap.Flag
+	}{{m.Seen, imap.FlagSeen}, {m.Answered, imap.FlagAnswered}, {m.Flagged, imap.FlagFlagged}} {
+		if f.want != nil && *f.want == set {
+			out = append(out, f.flag)
+		}
 	}
-	if err := s.store(ctx, []uint32{uid}, op, imap.FlagSeen); err != nil {
-		return Row{}, false, fmt.Errorf("mark message %d: %w", uid, err)
+	return out
+}
+
+// Mark changes the flags of messages, and gives the rows of those that are there as the server has them then. Whether it did
+// what was asked is for Marking.Holds to say.
+func (s *Session) Mark(ctx context.Context, uids []uint32, m Marking) ([]Row, error) {
+	for op, flags := range map[imap.StoreFlagsOp][]imap.Flag{imap.StoreFlagsAdd: m.flags(true), imap.StoreFlagsDel: m.flags(false)} {
+		if len(flags) == 0 {
+			continue
+		}
+		if err := s.store(ctx, uids, op, flags...); err != nil {
+			return nil, fmt.Errorf("mark %d messages: %w", len(uids), err)
+		}
 	}
-	rows, err := s.rows(ctx, []uint32{uid})
+	rows, err := s.rows(ctx, uids)
 	if err != nil {
-		return Row{}, false, fmt.Errorf("mark message %d: %w", uid, err)
+		return nil, fmt.Errorf("mark %d messages: %w", len(uids), err)
 	}
-	if len(rows) == 0 {
-		return Row{}, false, nil
-	}
-	if rows[0].Flags.Seen != seen {
-		return Row{}, false, fmt.Errorf("mark message %d: %w: the server did not change it", uid, ErrRefused)
-	}
-	return rows[0], true, nil
+	return rows, nil
 }
 
 // Delete deletes messages for good and says which of them the server still has. Those that were gone are not among them.
@@ -104,9 +122,9 @@ func without(set imap.UIDSet, uids []uint32) ([]uint32, error) {
 	return out, nil
 }
 
-func (s *Session) store(ctx context.Context, uids []uint32, op imap.StoreFlagsOp, flag imap.Flag) error {
+func (s *Session) store(ctx context.Context, uids []uint32, op imap.StoreFlagsOp, flags ...imap.Flag) error {
 	return s.short(ctx, func() error {
-		return s.client.Store(uidSet(uids), &imap.StoreFlags{Op: op, Silent: true, Flags: []imap.Flag{flag}}, nil).Close()
+		return s.client.Store(uidSet(uids), &imap.StoreFlags{Op: op, Silent: true, Flags: flags}, nil).Close()
 	})
 }
 

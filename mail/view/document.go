@@ -34,6 +34,10 @@ type Document struct {
 	Trackers  int    // images elsewhere that nobody is to see, which are left out
 }
 
+// The page around a document makes its frame as high as what is in it. So nothing in the document may be as high as its
+// frame: base.css has the height of html and body follow what they hold, which no style of the message overrides, since of
+// important rules those of the first layer win. Then a height in per cent refers to nothing, and units of the window's height
+// are none that we take.
 var (
 	//go:embed base.css
 	baseStyle string

@@ -3,6 +3,7 @@ import './ui/ui.css'
 import './shell.css'
 import { render, Component, type ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
+import { barred } from './access'
 import { session } from './api/client'
 import { resume, unreachable } from './api/session'
 import { places } from './pages'
@@ -25,11 +26,11 @@ function App() {
   if (session.value === undefined) return unreachable.value ? <Failure error={unreachable.value} /> : <Loading />
   if (session.value === null || at === '/welcome') return <Gate at={at} />
   if (gates.includes(at)) return <Elsewhere to="/" />
-  const here = find(at)
+  const here = find(at), deed = barred(at)
   return (
     <Shell>
       <Fence key={here?.place.keep ?? at}>
-        {here ? <here.place.page key={here.place.keep ?? here.place.path} {...here.found} /> : <NotFound />}
+        {deed ? <Barred deed={deed} /> : here ? <here.place.page key={here.place.keep ?? here.place.path} {...here.found} /> : <NotFound />}
       </Fence>
     </Shell>
   )
@@ -46,6 +47,16 @@ function NotFound() {
     <Page title="Not found">
       <Empty icon="search" title="There is nothing at this address" action={<LinkButton href="/">To the overview</LinkButton>}>
         The link may be old, or what it led to was deleted.
+      </Empty>
+    </Page>
+  )
+}
+
+function Barred({ deed }: { deed: string }) {
+  return (
+    <Page title={`Your role may not ${deed}`}>
+      <Empty icon="shield" title="The account’s owner or an admin does this" action={<LinkButton href="/">To the overview</LinkButton>}>
+        Ask one of them: the <a href="/team">team</a> shows who they are.
       </Empty>
     </Page>
   )

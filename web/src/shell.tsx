@@ -1,7 +1,7 @@
 // The frame around every page: navigation, who is signed in, and what is true of the whole server.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { session } from './api/client'
+import { session, type Session } from './api/client'
 import { useQuery } from './api/query'
 import { live, outdated } from './api/stream'
 import { signOut } from './api/session'
@@ -98,12 +98,19 @@ function Foot() {
   )
 }
 
+/** What becomes of mail to other people, where that is not what one would think. */
+function fateOf(s: Session): string {
+  if (!s.sandbox) return 'Mail to other people is captured, not sent.'
+  if (s.outbound === 'capture') return 'This is the sandbox: mail to other people is captured, not sent.'
+  return `This is the sandbox, but mail to other people is really sent${s.outbound === 'relay' ? ', through a relay' : ''}.`
+}
+
 function Banners() {
   const s = session.value!
   const offline = useOffline()
   return (
     <>
-      {s.sandbox && <div class="banner"><Icon name="info" /> This is the sandbox: mail to other people is captured, not sent.</div>}
+      {(s.sandbox || s.outbound === 'capture') && <div class="banner"><Icon name={s.outbound === 'capture' ? 'info' : 'alert'} /> {fateOf(s)}</div>}
       {offline && <div class="banner" role="status"><Icon name="alert" /> The connection is lost. What you see may be old.</div>}
       {outdated.value && <div class="banner info" role="status">Mailstead was updated. <Button small look="ghost" onClick={() => location.reload()}>Load the new version</Button></div>}
     </>

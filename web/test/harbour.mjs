@@ -1,4 +1,4 @@
-// An account with something of everything, on the server whose relay refuses some recipients.
+// An account with something of everything, on the server whose relay refuses some recipients, and the places that show it.
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:https'
@@ -64,4 +64,92 @@ async function send(h) {
   await until('they were tried', async () => await of('bounced') && await of('deferred') && await of('relayed'))
   h.bounced = await of('bounced')
   h.deferred = await of('deferred')
+}
+
+/** The places of the dashboard, with something to show at each; the failed job is one by what ill says. */
+export async function placesOf(h) {
+  const { data: jobs } = await h.api('GET', '/v1/jobs?limit=100')
+  const letter = (await h.api('GET', `/v1/email-users/${h.box.user_id}/inbox`)).data.find((m) => m.subject.startsWith('Keys'))
+  const d = '/domains/' + h.domain.id
+  return {
+    overview: '/', inbox: '/inbox', message: `/inbox/${h.box.user_id}/${letter.uid}`, compose: '/compose',
+    mailboxes: '/mailboxes', mailbox: '/mailboxes/' + h.box.user_id, bulk: '/mailboxes/bulk', templates: '/mailboxes/templates',
+    sent: '/sent', 'sent-bounced': '/sent/' + h.bounced.id, 'sent-deferred': '/sent/' + h.deferred.id, suppressions: '/sent/suppressions', lookup: '/sent/lookup',
+    domains: '/domains', domain: d, 'domain-pending': '/domains/' + h.waiting.domain_id, 'domain-manual': '/domains/' + h.manual.domain_id,
+    'domain-failing': '/domains/' + h.second.id, add: '/domains/add', buy: '/domains/add?way=buy',
+    ...Object.fromEntries(['dns', 'records', 'dmarc', 'mail', 'reports', 'mailboxes', 'jobs', 'settings'].map((tab) => ['domain-' + tab, `${d}/${tab}`])),
+    webhooks: '/webhooks', webhook: '/webhooks/' + h.hook.id, 'webhook-failing': '/webhooks/' + h.failing.id, events: '/webhooks/events',
+    jobs: '/jobs', job: '/jobs/' + jobs.find((j) => j.status === 'completed').id, 'job-failed': '/jobs/' + jobs.find((j) => j.status === 'completed').id + '?failed',
+    team: '/team', tokens: '/tokens', profile: '/profile', account: '/account', connect: '/connect', nowhere: '/nowhere',
+  }
+}
+
+/** What a young server with a healthy network does not have: failures and a past. */
+export async function ill(p, h) {
+  await change(p, '**/v1/domains/' + h.second.id, (d) => Object.assign(d, { dns_health: { status: 'failing', checked_at: new Date().toISOString(), failing_since: new Date(Date.now() - 7.2e6).toISOString(),
+    issues: [{ code: 'mismatch', purpose: 'MX', host: '@', message: 'Mail for it goes to others: 5 mx.other.example. Remove that.' }] } }))
+  await change(p, '**/v1/jobs/*', (j) => p.url().endsWith('?failed') && Object.assign(j, { status: 'error', error: { code: 'ns_timeout', message: 'The nameservers were not changed within 72 hours.' } }))
+  await change(p, '**/v1/account/usage', (u) => u.daily.forEach((day, i) => {
+    const busy = /^(Sat|Sun)/.test(new Date(day.date).toUTCString()) ? 0.3 : 1
+    day.received += Math.round(busy * (60 + 25 * Math.sin(i / 3) + 2 * i))
+    day.sent += Math.round(busy * (30 + 10 * Math.cos(i / 2) + i))
+    day.bounced += i % 9 === 4 ? 3 : 0
+  }))
+  await p.route('**/v1/domains/check-provider', (route) => route.fulfill({ json: { domain: route.request().postDataJSON().domain, registrar: 'Walk Registrar', nameservers: ['ns1.walk.example'], is_edge: false } }))
+}
+
+async function change(p, what, how) {
+  await p.route(what, async (route) => {
+    if (route.request().method() !== 'GET') return route.fallback()
+    const answer = await route.fetch()
+    const json = await answer.json()
+    how(json)
+    await route.fulfill({ response: answer, json })
+  })
+}
+
+/**
+ * What few accounts have: a domain of each kind and state, own records, policy, redirect and forward, a mailbox elsewhere,
+ * a suspended one, a webhook that is off, a template, a second admin. Gives the places that show it.
+ */
+export async function laden(h) {
+  const { api } = h
+  const d = `/v1/domains/${h.domain.id}`
+  const connect = async (rest) => (await api('POST', '/v1/domains/connect', { domains: [unique('laden') + '.test'], ...rest })).domains[0]
+  h.rare = { cloudflare: await connect(), bought: await connect(), broken: await connect(), unsigned: await connect() }
+  h.external = await connect({ external: true })
+  h.remote = await api('POST', '/v1/email-users', { type: 'external', username: 'away', domain: h.external.domain, imap: { host: '127.0.0.1', port: 1, security: 'none', username: 'away', password: 'a secret' } })
+  await api('POST', d + '/custom-dns-records', { name: 'www', type: 'TXT', value: 'hello' })
+  await api('PUT', d + '/dmarc', { value: 'v=DMARC1; p=none' })
+  await api('POST', d + '/redirect', { redirect_url: 'https://elsewhere.example/' })
+  await api('POST', d + '/forward', { forward_address: 'all@elsewhere.example' })
+  await api('PATCH', d, { catch_all: h.box.email, tags: ['north'], notes: 'Ask the harbour master.' })
+  h.off = await api('POST', '/v1/webhooks', { url: 'https://127.0.0.1:1/', events: ['email.received'] })
+  await api('PATCH', '/v1/webhooks/' + h.off.id, { status: 'disabled' })
+  h.asleep = await mailbox(h.domain, 'asleep', h)
+  await api('PATCH', '/v1/email-users/' + h.asleep.user_id, { status: 'suspended' })
+  h.admin = await api('POST', '/v1/account/users/invite', { email: unique('first-mate') + '@harbour.test', role: 'admin' })
+  return {
+    ...Object.fromEntries(Object.entries({ cloudflare: ['', '/settings'], bought: ['/settings'], broken: [''], unsigned: ['', '/dns'] })
+      .flatMap(([name, tabs]) => tabs.map((tab) => [`domain-${name}${tab}`, `/domains/${h.rare[name].domain_id}${tab}`]))),
+    'domain-external': '/domains/' + h.external.domain_id, 'domain-external-mailboxes': `/domains/${h.external.domain_id}/mailboxes`, 'domain-manual-dns': `/domains/${h.manual.domain_id}/dns`, 'domain-manual-dmarc': `/domains/${h.manual.domain_id}/dmarc`,
+    'domain-empty-mailboxes': `/domains/${h.waiting.domain_id}/mailboxes`,
+    'mailbox-external': '/mailboxes/' + h.remote.user_id, 'mailbox-suspended': '/mailboxes/' + h.asleep.user_id, 'webhook-off': '/webhooks/' + h.off.id,
+  }
+}
+
+const rare = {
+  cloudflare: { dns_provider: 'cloudflare', status: 'complete', ns_status: 'not_required' },
+  bought: { status: 'complete', source: 'registered', registrar: 'Walk Registrar', auto_renew: true, expires_at: '2030-01-01T00:00:00.000Z' },
+  broken: { status: 'error', error: { code: 'ns_timeout', message: 'The nameservers were not changed within 72 hours.' } },
+  unsigned: { status: 'complete', dnssec: { status: 'bogus', ds: [{ value: '1 13 2 00', key_tag: 1, algorithm: 13, digest_type: 2, digest: '00' }] } },
+}
+
+/** Has the domains of laden be what no sandbox without a registrar and a provider makes of them, and names be for sale. */
+export async function rarities(p, h) {
+  for (const [name, { domain_id }] of Object.entries(h.rare)) await change(p, '**/v1/domains/' + domain_id, (d) => Object.assign(d, rare[name]))
+  await change(p, '**/v1/account', (a) => Object.assign(a, { registrars: ['Walk Registrar'] }))
+  const offer = (domain) => ({ domain, available: true, price: 9, renewal_price: 12, currency: 'USD', premium: false, registrar: 'Walk Registrar', checked_via: 'registrar', purchasable: true, error: null })
+  await p.route('**/v1/domains/search?*', (route) => route.fulfill({ json: offer(new URL(route.request().url()).searchParams.get('q')) }))
+  await p.route('**/v1/domains/suggest?*', (route) => route.fulfill({ json: { keywords: 'walk', suggestions: [offer('idea.test')], count: 1 } }))
 }

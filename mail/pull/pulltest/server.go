@@ -406,14 +406,16 @@ func (t *talk) body(m *Message, items string) {
 func (t *talk) store(args string) {
 	set, rest, _ := strings.Cut(args, " ")
 	op, list, _ := strings.Cut(rest, " ")
-	flag := strings.Trim(list, "()")
+	flags := strings.Fields(strings.Trim(list, "()"))
 	for _, m := range t.Messages {
 		if !within(set, m.UID) {
 			continue
 		}
-		m.Flags = slices.DeleteFunc(slices.Clone(m.Flags), func(f string) bool { return strings.EqualFold(f, flag) })
+		m.Flags = slices.DeleteFunc(slices.Clone(m.Flags), func(f string) bool {
+			return slices.ContainsFunc(flags, func(flag string) bool { return strings.EqualFold(f, flag) })
+		})
 		if op[0] == '+' {
-			m.Flags = append(m.Flags, flag)
+			m.Flags = append(m.Flags, flags...)
 		}
 		m.modSeq = t.modSeq + 1
 	}

@@ -33,6 +33,8 @@ export interface Session {
   account: { id: string; name: string; plan: string }
   permissions: string[]
   sandbox: boolean
+  outbound: 'capture' | 'relay' | 'direct'
+  smtp_port: number
   hostname: string
   version: string
   api_base: string
@@ -44,6 +46,9 @@ export const session = signal<Session | null | undefined>(undefined)
 
 /** An answer that is no success, in the words of the server. */
 export class ApiError extends Error {
+  /** When what failed is tried again by itself, in ms since 1970; 0 if it is not. */
+  again = 0
+
   constructor(
     readonly status: number,
     readonly code: string,
@@ -128,6 +133,7 @@ function parse(text: string): unknown {
 
 function errorOf(response: Response, answer: unknown): ApiError {
   const e = (answer as { error?: Schemas['ErrorDetails'] } | undefined)?.error
-  if (!e) return new ApiError(response.status, 'unreadable', `The server answered ${response.status} and no more. Try again.`)
-  return new ApiError(response.status, e.code, e.message, e.details ?? [], e.request_id, e.retry_after ?? 0)
+  const wait = e?.retry_after ?? Number(response.headers.get('Retry-After') ?? 0)
+  if (!e) return new ApiError(response.status, 'unreadable', `The server answered ${response.status} and no more. Try again.`, [], '', wait)
+  return new ApiError(response.status, e.code, e.message, e.details ?? [], e.request_id, wait)
 }

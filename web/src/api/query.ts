@@ -1,5 +1,6 @@
 // Reads that stay fresh: what a page shows is read again when the stream tells that it changed.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { Again } from './again'
 import { call, type ApiError, type Input, type Operation, type Output } from './client'
 import { onChange, type Change, type Kind } from './stream'
 
@@ -97,16 +98,22 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
   const latest = useRef({ key, read, only, turn: 0 })
   latest.current = { key, read, only, turn: latest.current.turn }
 
+  const again = useMemo(() => new Again(), [])
   const look = useMemo(() => async () => {
     const turn = ++latest.current.turn
     const { key, read } = latest.current
     const now = epoch
+    again.stop()
     try {
       const data = await shared(key, read)
       remember(key, data, now)
-      if (turn === latest.current.turn) setState({ key, data, loading: false })
+      if (turn !== latest.current.turn) return
+      again.done()
+      setState({ key, data, loading: false })
     } catch (error) {
-      if (turn === latest.current.turn) setState((s) => ({ key, data: s.key === key ? s.data : undefined, error: error as ApiError, loading: false }))
+      if (turn !== latest.current.turn) return
+      again.after(error, look)
+      setState((s) => ({ key, data: s.key === key ? s.data : undefined, error: error as ApiError, loading: false }))
     }
   }, [])
   const reload = useMemo(() => () => {
@@ -117,9 +124,12 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
   useEffect(() => {
     if (!when) return
     void look()
-    return () => { latest.current.turn++ }
+    return () => {
+      latest.current.turn++
+      again.done()
+    }
   }, [key, when])
-  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, look, when, pause)
+  useFresh(kinds, (change) => latest.current.only?.(change) ?? true, () => { if (!again.waits) void look() }, when, pause)
 
   if (state.key === key) return { data: state.data, error: state.error, loading: state.loading, reload }
   const before = answers.get(key)?.answer as T | undefined
@@ -195,12 +205,14 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
   latest.current = { ...latest.current, key, state }
   const mine = state.key === key
 
+  const again = useMemo(() => new Again(), [])
   const actions = useMemo(() => {
     const read = (cursor: string | null) => call(operation, ...([{ ...JSON.parse(latest.current.key.slice(operation.length)), cursor: cursor ?? undefined }] as never)) as unknown as Promise<Page<T>>
 
     /** Reads the first pages, and on until one that was known comes; what lies below that is kept. */
     async function reload() {
       const turn = ++latest.current.turn
+      again.stop()
       const { key, state: before } = latest.current
       const now = epoch
       const known = new Set(before.key === key ? before.items.map(idOf) : [])
@@ -217,6 +229,7 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
           pages++
         } while (cursor !== null && pages < freshPages && (pages < shown || !meets(items)))
         if (turn !== latest.current.turn) return
+        again.done()
         remember('pages of ' + key, items, now)
         setState((s) => { // more may have been read meanwhile
           const kept = s.key === key && cursor !== null ? below(items, s.items, idOf) : []
@@ -224,7 +237,9 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
           return { key, items: [...items, ...kept], pages: s.pages, cursor: s.cursor, loading: false }
         })
       } catch (error) {
-        if (turn === latest.current.turn) setState((s) => ({ ...(s.key === key ? s : { key, items: [], pages: 0, cursor: null }), error: error as ApiError, loading: false }))
+        if (turn !== latest.current.turn) return
+        again.after(error, reload)
+        setState((s) => ({ ...(s.key === key ? s : { key, items: [], pages: 0, cursor: null }), error: error as ApiError, loading: false }))
       }
     }
 
@@ -232,16 +247,20 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
       const { state, key, busy } = latest.current
       if (busy || state.key !== key || state.cursor === null) return
       latest.current.busy = true
+      again.stop()
       const turn = latest.current.turn
       try {
         const page = await read(state.cursor)
         if (turn !== latest.current.turn) return
+        again.done()
         setState((s) => {
           const seen = new Set(s.items.map(idOf))
           return { ...s, items: [...s.items, ...page.data.filter((item) => !seen.has(idOf(item)))], pages: s.pages + 1, cursor: page.pagination.cursor, error: undefined }
         })
       } catch (error) {
-        if (turn === latest.current.turn) setState((s) => ({ ...s, error: error as ApiError }))
+        if (turn !== latest.current.turn) return
+        again.after(error, more)
+        setState((s) => ({ ...s, error: error as ApiError }))
       } finally {
         latest.current.busy = false
       }
@@ -258,9 +277,12 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
   useEffect(() => {
     if (!when) return
     void actions.reload()
-    return () => { latest.current.turn++ }
+    return () => {
+      latest.current.turn++
+      again.done()
+    }
   }, [key, when])
-  useFresh(options.kinds ?? kindsOf[operation], options.only ?? (() => true), actions.reload, when, options.pause)
+  useFresh(options.kinds ?? kindsOf[operation], options.only ?? (() => true), () => { if (!again.waits) void actions.reload() }, when, options.pause)
 
   const before = mine ? undefined : (answers.get('pages of ' + key)?.answer as T[] | undefined)
   return {

@@ -1,5 +1,6 @@
 import type { AriaAttributes, ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
+import { barred } from '../access'
 import { failed } from './toast'
 import { Icon, type IconName } from './icons'
 
@@ -43,8 +44,9 @@ export function IconButton({ label, ...rest }: ButtonProps & { label: string; ic
   return <Button {...rest} aria-label={label} title={label} />
 }
 
-/** A link that looks like a button. */
+/** A link that looks like a button. There is none to a place that the viewer’s role may not open. */
 export function LinkButton({ href, look = 'plain', small, icon, children, ...rest }: { href: string; look?: Look; small?: boolean; icon?: IconName; children: ComponentChildren; download?: boolean; target?: string; rel?: string }) {
+  if (barred(href)) return null
   return (
     <a {...rest} href={href} class={`button ${look} ${small ? 'small' : ''}`}>
       {icon && <Icon name={icon} />}

@@ -1,6 +1,7 @@
 import uPlot from 'uplot'
 import { useEffect, useRef } from 'preact/hooks'
 import 'uplot/dist/uPlot.min.css'
+import { theme } from '../theme'
 
 export interface Series { name: string; values: (number | null)[]; color: string; fill?: boolean }
 
@@ -8,6 +9,7 @@ export interface Series { name: string; values: (number | null)[]; color: string
 export function Chart({ days, series, height = 200, label }: { days: string[]; series: Series[]; height?: number; label: string }) {
   const box = useRef<HTMLDivElement>(null)
   const key = JSON.stringify([days, series])
+  const look = theme.value
   useEffect(() => {
     const element = box.current!
     const style = getComputedStyle(document.documentElement)
@@ -26,7 +28,7 @@ export function Chart({ days, series, height = 200, label }: { days: string[]; s
       watch.disconnect()
       plot.destroy()
     }
-  }, [key, height, document.documentElement.dataset.theme])
+  }, [key, height, look])
   return (
     <figure class="stack-tight">
       <div class="chart" ref={box} aria-hidden="true" />

@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { IconButton } from './button'
 import { Form, TextField } from './form'
+import { dialogs, Toasts } from './toast'
 
 interface DialogProps { title: string; onClose: () => void; wide?: boolean; children: ComponentChildren }
 
@@ -15,8 +16,10 @@ export function Dialog({ title, onClose, wide, children }: DialogProps) {
     const dialog = ref.current!
     const before = document.activeElement as HTMLElement | null
     if (!dialog.open) dialog.showModal()
+    dialogs.value = [...dialogs.value, id]
     return () => {
       left.current = true
+      dialogs.value = dialogs.value.filter((other) => other !== id)
       dialog.close()
       before?.focus?.()
     }
@@ -29,6 +32,7 @@ export function Dialog({ title, onClose, wide, children }: DialogProps) {
         <IconButton look="ghost" small icon="x" label="Close" onClick={onClose} />
       </header>
       <div class="body">{children}</div>
+      <Toasts within={id} />
     </dialog>
   )
 }

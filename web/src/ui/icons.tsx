@@ -21,7 +21,7 @@ const shapes = {
   alert: 'M12 4.5 21 19.5H3zM12 10v4.5M12 17h.01',
   info: 'M12 3.5a8.5 8.5 0 1 0 0 17 8.5 8.5 0 0 0 0-17zM12 11v5M12 8h.01',
   trash: 'M4.5 7h15M9.5 7V4.5h5V7M6.5 7l1 13h9l1-13M10 11v5M14 11v5',
-  more: 'M6 12h.01M12 12h.01M18 12h.01',
+  more: 'M5.5 11.5v1h1v-1zM11.5 11.5v1h1v-1zM17.5 11.5v1h1v-1z',
   menu: 'M4 7h16M4 12h16M4 17h16',
   back: 'M11 6l-6 6 6 6M5 12h14',
   next: 'm9 6 6 6-6 6',
@@ -49,11 +49,12 @@ const shapes = {
   'mail-open': 'M4 10.2 12 4.5l8 5.7V19H4zM4.5 10.8 12 16l7.5-5.2',
   filter: 'M4 6.5h16M7 12h10M10 17.5h4',
   expand: 'M13.5 4.5h6v6M19.5 4.5l-6.5 6.5M10.5 19.5h-6v-6M4.5 19.5 11 13',
+  'star-on': 'm12 4 2.5 5.3 5.8.7-4.3 4 1.1 5.8L12 17l-5.1 2.8L8 14 3.7 10l5.8-.7z',
   keyboard: 'M3.5 6.5h17v11h-17zM7 10h.01M10.3 10h.01M13.7 10h.01M17 10h.01M8 14h8',
 } as const
 
 export type IconName = keyof typeof shapes
 
 export function Icon({ name }: { name: IconName }) {
-  return <svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d={shapes[name]} /></svg>
+  return <svg class={name === 'star-on' ? 'icon filled' : 'icon'} viewBox="0 0 24 24" aria-hidden="true"><path d={shapes[name]} /></svg>
 }

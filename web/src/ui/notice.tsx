@@ -1,5 +1,6 @@
 // What tells the state of something: notices, badges, and what stands where there is nothing to show.
 import type { ComponentChildren } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
 import type { ApiError } from '../api/client'
 import { Button } from './button'
 import { Icon, type IconName } from './icons'
@@ -40,10 +41,22 @@ export function Failure({ error, retry }: { error: ApiError; retry?: () => unkno
       <Icon name={gone ? 'search' : 'alert'} />
       <h3>{gone ? 'This is not here' : 'This could not be read'}</h3>
       <p>{error.message}</p>
+      {error.again > 0 && <Wait until={error.again} />}
       {error.requestId && !gone && <p class="small mono">{error.requestId}</p>}
-      {retry && !gone && <Button icon="refresh" onClick={retry}>Try again</Button>}
+      {retry && !gone && <Button icon="refresh" onClick={retry}>{error.again > 0 ? 'Try now' : 'Try again'}</Button>}
     </div>
   )
+}
+
+/** Counts the seconds until something is tried again. */
+function Wait({ until }: { until: number }) {
+  const [now, setNow] = useState(Date.now())
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000)
+    return () => clearInterval(timer)
+  }, [])
+  const left = Math.max(0, Math.ceil((until - now) / 1000))
+  return <p>It is tried again by itself<span aria-hidden="true">{left > 0 ? ` in ${left} s` : ' now'}</span>.</p>
 }
 
 /** Stands where something is being read. */

@@ -1,21 +1,48 @@
-// Short messages at the foot of the page.
+// Short messages at the foot of the page, or of the dialog that is open: what lies outside of that cannot be reached.
 import { signal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
 import { session } from '../api/client'
 import { beforeSignOut } from '../api/session'
 
-interface Toast { id: number; text: string; bad: boolean; action?: { label: string; run: () => void } }
+interface Toast { id: number; text: string; bad: boolean; undo?: () => void; over: () => void; left: number }
 
 const toasts = signal<Toast[]>([])
+const timers = new Map<number, { timer: ReturnType<typeof setTimeout>; ends: number }>()
+const shortest = 2000 // ms that a toast stays after one has looked at it
 let last = 0
 
+/** The dialogs that are open, the uppermost last. */
+export const dialogs = signal<string[]>([])
+
 function close(id: number) {
+  clearTimeout(timers.get(id)?.timer)
+  timers.delete(id)
   toasts.value = toasts.value.filter((t) => t.id !== id)
 }
 
-function show(toast: Omit<Toast, 'id'>, seconds: number) {
-  const id = ++last
-  toasts.value = [...toasts.value.slice(-2), { ...toast, id }]
-  setTimeout(() => close(id), seconds * 1000)
+/** Shows a toast for some seconds. over is called when it goes by itself or is closed. */
+function show(toast: Pick<Toast, 'text' | 'bad' | 'undo'> & { over?: () => void }, seconds: number): number {
+  const t: Toast = { over: () => close(t.id), ...toast, id: ++last, left: seconds * 1000 }
+  toasts.value = [...toasts.value.slice(-2), t]
+  run(t)
+  return t.id
+}
+
+function run(t: Toast) {
+  timers.set(t.id, { timer: setTimeout(t.over, t.left), ends: Date.now() + t.left })
+}
+
+/** Stops the clock of a toast while somebody is at it. */
+function hold(t: Toast) {
+  const running = timers.get(t.id)
+  if (!running) return
+  clearTimeout(running.timer)
+  timers.delete(t.id)
+  t.left = Math.max(shortest, running.ends - Date.now())
+}
+
+function release(t: Toast) {
+  if (!timers.has(t.id) && toasts.value.includes(t)) run(t)
 }
 
 /** Tells that something was done. */
@@ -33,7 +60,6 @@ export function failed(error: unknown) {
  * once. Where the session has ended by itself it is not done, least of all in the name of who signs in next.
  */
 export function doLater(text: string, run: () => Promise<unknown>, undo: () => void, seconds = 6) {
-  const id = ++last
   const who = session.value?.user.id
   let open = true
   const end = () => {
@@ -50,24 +76,44 @@ export function doLater(text: string, run: () => Promise<unknown>, undo: () => v
       failed(error)
     })
   }
-  const back = () => {
-    if (end()) undo()
-  }
+  const back = () => { if (open && end()) undo() }
   const keep = beforeSignOut(finish)
   addEventListener('pagehide', finish)
-  toasts.value = [...toasts.value.slice(-2), { id, text, bad: false, action: { label: 'Undo', run: back } }]
-  setTimeout(finish, seconds * 1000)
+  const id = show({ text, bad: false, undo: back, over: finish }, seconds)
 }
 
-export function Toasts() {
+const typed = 'input, textarea, select, [contenteditable]'
+
+/** Takes back what was done last, by the keys that do so everywhere. */
+function press(e: KeyboardEvent) {
+  if (e.key !== 'z' || !(e.ctrlKey || e.metaKey) || e.shiftKey || e.altKey || (e.target as Element).matches?.(typed)) return
+  const undo = toasts.value.findLast((t) => t.undo)?.undo
+  if (!undo) return
+  e.preventDefault()
+  undo()
+}
+
+/** Where toasts are shown; within is the dialog that this place is in. */
+export function Toasts({ within }: { within?: string }) {
+  useEffect(() => {
+    if (within !== undefined) return
+    addEventListener('keydown', press)
+    return () => removeEventListener('keydown', press)
+  }, [])
+  const here = dialogs.value.at(-1) === within ? toasts.value : []
   return (
-    <div class="toasts" role="status" aria-live="polite">
-      {toasts.value.map((t) => (
-        <div key={t.id} class={'toast' + (t.bad ? ' bad' : '')}>
-          <span>{t.text}</span>
-          <button type="button" onClick={t.action ? t.action.run : () => close(t.id)}>{t.action?.label ?? 'Close'}</button>
-        </div>
-      ))}
+    <div class="toasts">
+      <div role="status" aria-live="polite">{here.filter((t) => !t.bad).map((t) => <Shown key={t.id} toast={t} />)}</div>
+      {here.filter((t) => t.bad).map((t) => <Shown key={t.id} toast={t} />)}
+    </div>
+  )
+}
+
+function Shown({ toast: t }: { toast: Toast }) {
+  return (
+    <div class={'toast' + (t.bad ? ' bad' : '')} role={t.bad ? 'alert' : undefined} onMouseEnter={() => hold(t)} onMouseLeave={() => release(t)} onFocusIn={() => hold(t)} onFocusOut={() => release(t)}>
+      <span>{t.text}</span>
+      <button type="button" title={t.undo ? 'Ctrl + Z' : undefined} onClick={t.undo ?? t.over}>{t.undo ? 'Undo' : 'Close'}</button>
     </div>
   )
 }

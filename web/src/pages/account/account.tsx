@@ -81,9 +81,10 @@ function Universal({ account: a }: { account: AccountOut }) {
   const [error, setError] = useState('')
   return (
     <Card title="Universal inbox">
-      <Check label="Fetch external mailboxes in the background" checked={on} disabled={!can('set_universal_inbox')}
-        onChange={(enabled) => { setError(''); turn(enabled).catch((e: Error) => setError(e.message)) }}
-        hint="While it is on, mailboxes on other servers are kept in step. What was fetched before stays either way. A webhook that wants received mail needs it." />
+      {can('set_universal_inbox') ? (
+        <Check label="Fetch external mailboxes in the background" checked={on} onChange={(enabled) => { setError(''); turn(enabled).catch((e: Error) => setError(e.message)) }}
+          hint="While it is on, mailboxes on other servers are kept in step. What was fetched before stays either way. A webhook that wants received mail needs it." />
+      ) : <p>It is {on ? 'on: mailboxes on other servers are kept in step' : 'off: mailboxes on other servers are fetched when somebody asks'}. The account’s owner or an admin can change this.</p>}
       {error && <p class="small" role="alert" style={{ color: 'var(--bad)' }}>{error}</p>}
     </Card>
   )

@@ -1,6 +1,6 @@
 // Adding domains: those that one owns, in the way that fits, or a new one.
 import { useState } from 'preact/hooks'
-import { call, can, type Schemas } from '../../api/client'
+import { call, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go, params } from '../../router'
 import { Button, Card, Empty, Form, LinkButton, Notice, Page, plural, Show, Tabs, TextArea, TextField } from '../../ui'
@@ -19,13 +19,11 @@ export function Add() {
   const tabs = [{ id: 'own', name: 'A domain that I own', href: '/domains/add' }, { id: 'buy', name: 'A new domain', href: '/domains/add?way=buy' }]
   return (
     <Page title="Add a domain" back={{ href: '/domains', label: 'Domains' }} tabs={<Tabs label="What to add" tabs={tabs} current={buying ? 'buy' : 'own'} />}>
-      {can('connect_domains') ? (
-        <Show of={account}>
-          {(a) => a.domains_limit > 0 && a.domains_used >= a.domains_limit
-            ? <Card><Empty icon="globe" title="This account is full" action={<LinkButton href="/domains">To the domains</LinkButton>}>It has {plural(a.domains_used, 'domain')}, as many as it may. Delete one first.</Empty></Card>
-            : buying ? <Buy account={a} /> : <Own account={a} />}
-        </Show>
-      ) : <Card><Empty icon="globe" title="Your role may not add domains">The account’s owner or an admin adds them.</Empty></Card>}
+      <Show of={account}>
+        {(a) => a.domains_limit > 0 && a.domains_used >= a.domains_limit
+          ? <Card><Empty icon="globe" title="This account is full" action={<LinkButton href="/domains">To the domains</LinkButton>}>It has {plural(a.domains_used, 'domain')}, as many as it may. Delete one first.</Empty></Card>
+          : buying ? <Buy account={a} /> : <Own account={a} />}
+      </Show>
     </Page>
   )
 }

@@ -21,7 +21,7 @@ export function Dmarc({ domain: d, reload }: TabProps) {
         <>
           <Current domain={d} standard={a.default_dmarc} reload={reload} />
           {d.dns_provider === 'manual' && <Notice>The DNS of this domain is in your hands: to change the policy, change the TXT record <code>_dmarc</code> at your DNS provider. The builder below writes it for you.</Notice>}
-          <Builder key={d.dmarc_override?.value} domain={d} standard={a.default_dmarc} reload={reload} />
+          {d.dns_provider === 'manual' || can('set_dmarc') ? <Builder key={d.dmarc_override?.value} domain={d} standard={a.default_dmarc} reload={reload} /> : <Notice>The account’s owner or an admin can publish another policy.</Notice>}
         </>
       )}
     </Show>
@@ -51,7 +51,7 @@ function Builder({ domain: d, standard, reload }: { domain: Domain; standard: st
   const [value, setValue] = useState(d.dmarc_override?.value ?? standard)
   const tags = dmarcTags(value)
   const set = (tag: string, text: string) => setValue(withTag(value, tag, text))
-  const mayNot = d.dns_provider === 'manual' || !can('set_dmarc')
+  const byHand = d.dns_provider === 'manual'
   const submit = async () => {
     await call('set_dmarc', { domain_id: d.id, value: value.trim() })
     told('The policy is published.')
@@ -79,7 +79,7 @@ function Builder({ domain: d, standard, reload }: { domain: Domain; standard: st
   )
   return (
     <Card title="Your own policy" note="What should others do with mail that pretends to be from you?">
-      {mayNot ? <div class="form">{fields}<Copyable text={dmarcText(tags)} label="Copy the policy" /></div> : <Form onSubmit={submit} submit="Publish the policy" disabled={same}>{fields}</Form>}
+      {byHand ? <div class="form">{fields}<Copyable text={dmarcText(tags)} label="Copy the policy" /></div> : <Form onSubmit={submit} submit="Publish the policy" disabled={same}>{fields}</Form>}
     </Card>
   )
 }

@@ -42,7 +42,7 @@ function Row({ job: j }: { job: Job }) {
     <a class="line domains-fill" href={'/jobs/' + j.id}>
       <span class="grow truncate"><strong>{deed(j.type)}</strong>{detail && <><br /><span class="muted small">{detail}</span></>}</span>
       <JobBadge status={j.status} />
-      <span class="muted small nowrap"><Time of={j.updated_at} /></span>
+      <span class="muted small nowrap domains-wide"><Time of={j.updated_at} /></span>
       <Icon name="next" />
     </a>
   )

@@ -37,7 +37,7 @@ export function Domains() {
   const filtered = attention || Object.values(filter).some(Boolean)
   const bare = !filtered && !pages.loading && !pages.error && pages.items.length === 0
   return (
-    <Page title="Domains" intro="The names that your mail is sent from and arrives at." actions={can('connect_domains') && !bare && <LinkButton look="primary" icon="plus" href="/domains/add">Add a domain</LinkButton>}>
+    <Page title="Domains" intro="The names that your mail is sent from and arrives at." actions={!bare && <LinkButton look="primary" icon="plus" href="/domains/add">Add a domain</LinkButton>}>
       {!bare && <Summary fleet={fleet} attention={attention} />}
       {!bare && !attention && <Filters filter={filter} tags={fleet.tags} />}
       <Card flush>
@@ -51,7 +51,7 @@ function None({ filtered, attention }: { filtered: boolean; attention: boolean }
   if (attention) return <Empty icon="check" title="No domain needs you" action={<Button onClick={() => setParams({ needs: undefined })}>Show all domains</Button>}>All is in order or goes on by itself.</Empty>
   if (filtered) return <Empty icon="search" title="No domain fits" action={<Button onClick={() => setParams({ q: '', status: '', tag: '', dns_provider: '' })}>Show all domains</Button>}>Change the filters to see others.</Empty>
   return (
-    <Empty icon="globe" title="Add your first domain" action={can('connect_domains') && <LinkButton look="primary" icon="plus" href="/domains/add">Add a domain</LinkButton>}>
+    <Empty icon="globe" title="Add your first domain" action={<LinkButton look="primary" icon="plus" href="/domains/add">Add a domain</LinkButton>}>
       A domain is the part behind the @. Bring one that you own, or buy a new one; we show you each step.
       {!can('connect_domains') && ' The account’s owner or an admin adds it.'}
     </Empty>

@@ -1,10 +1,10 @@
 // Where a domain's mail and visitors go, and how its mail leaves.
 import { useState } from 'preact/hooks'
-import { call, can } from '../../api/client'
+import { call, can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Button, Card, Check, Facts, Form, Notice, Select, TextField, told } from '../../ui'
 import type { TabProps } from './domain'
-import type { Domain } from './words'
+import { redirectWords, type Domain } from './words'
 
 export function MailSettings(props: TabProps) {
   const { domain: d } = props
@@ -19,7 +19,7 @@ export function MailSettings(props: TabProps) {
       </div>
       <div class="grid-2">
         <Sending key={'s' + [d.sending_mode, d.relay, d.list_unsubscribe].join()} {...props} />
-        <Redirect key={'r' + d.redirect_url} {...props} />
+        <Redirect key={'r' + JSON.stringify(d.redirect)} {...props} />
       </div>
     </>
   )
@@ -29,7 +29,7 @@ function Read({ domain: d }: { domain: Domain }) {
   return (
     <Card title="Mail and web" note="The account’s owner or an admin changes these.">
       <Facts of={[
-        ['Catch-all', d.catch_all ?? 'none'], ['Forwards to', d.forward_address ?? 'nobody'], ['Redirects to', d.redirect_url ?? 'nowhere'],
+        ['Catch-all', d.catch_all ?? 'none'], ['Forwards to', d.forward_address ?? 'nobody'], ['Redirects to', d.redirect ? `${d.redirect.url} (${redirectWords(d.redirect)})` : 'nowhere'],
         ['Sends', d.sending_mode === 'relay' ? `through ${d.relay ?? 'the relay'}` : 'directly'], ['One-click unsubscribe', d.list_unsubscribe ? 'offered' : 'not offered'],
       ]} />
     </Card>
@@ -94,7 +94,7 @@ function Sending({ domain: d, reload }: TabProps) {
   return (
     <Card title="How its mail leaves" note="Directly, or through a relay: a service that delivers for you.">
       <Form onSubmit={save} submit="Save" disabled={!changed}>
-        <Select label="Way" name="sending_mode" value={mode} onChange={setMode} options={[['direct', 'Directly to the recipients’ servers'], ['relay', 'Through a relay']]} hint={named === null ? 'This installation has no relay; its operator can add one.' : undefined} />
+        <Select label="Way" name="sending_mode" value={mode} onChange={setMode} options={[['direct', 'Directly to the recipients’ servers'], ['relay', 'Through a relay']]} hint={session.value!.outbound === 'capture' ? 'For now this server captures mail to others, whatever stands here.' : named === null ? 'This installation has no relay; its operator can add one.' : undefined} />
         {mode === 'relay' && <TextField label="Relay" name="relay" value={relay} onInput={setRelay} placeholder={named ?? 'the usual one'} list={named ? [named] : undefined} hint="Its name in the configuration. Left empty, the usual one." mono />}
         <Check checked={unsubscribe} onChange={setUnsubscribe} label="Offer one-click unsubscribe" hint="Adds the header that large providers ask of those who send to many." />
       </Form>
@@ -103,9 +103,11 @@ function Sending({ domain: d, reload }: TabProps) {
 }
 
 function Redirect({ domain: d, reload }: TabProps) {
-  const [url, setUrl] = useState(d.redirect_url ?? '')
-  const [permanent, setPermanent] = useState(true)
-  const [path, setPath] = useState(false)
+  const r = d.redirect
+  const [url, setUrl] = useState(r?.url ?? '')
+  const [permanent, setPermanent] = useState(r?.permanent ?? true)
+  const [path, setPath] = useState(r?.preserve_path ?? false)
+  const same = url.trim() === r?.url && permanent === r.permanent && path === r.preserve_path
   const save = async () => {
     await call('set_redirect', { domain_id: d.id, redirect_url: url.trim(), permanent, preserve_path: path })
     told('Visitors are redirected from now on.')
@@ -118,9 +120,9 @@ function Redirect({ domain: d, reload }: TabProps) {
   }
   return (
     <Card title="Web redirect" note={`Where browsers go that open ${d.domain_unicode} or www.${d.domain_unicode}.`}>
-      <Form onSubmit={save} submit={d.redirect_url ? 'Save anew' : 'Save'} disabled={url.trim() === ''} actions={d.redirect_url && <Button onClick={remove}>Remove</Button>}>
+      <Form onSubmit={save} submit="Save" disabled={url.trim() === '' || same} actions={r && <Button onClick={remove}>Remove</Button>}>
         <TextField label="Redirect to" name="redirect_url" type="url" value={url} onInput={setUrl} placeholder="https://www.example.com/" />
-        <Check checked={permanent} onChange={setPermanent} label="For good" hint="Browsers and search engines remember it (301). Otherwise they ask each time (302)." />
+        <Check checked={permanent} onChange={setPermanent} label="Permanent" hint="Browsers and search engines remember it (301). Otherwise they ask each time (302)." />
         <Check checked={path} onChange={setPath} label="Keep the rest of the address" hint={`${d.domain_unicode}/page leads to …/page.`} />
       </Form>
     </Card>

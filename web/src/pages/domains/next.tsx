@@ -75,7 +75,7 @@ function SetNameservers({ domain: d, reload }: TabProps) {
       </ol>
       <CopyFields of={serversOf(d)} />
       {found && !found.verified && <Found expected={found.nameservers} actual={found.current_ns} message={found.message} />}
-      <p class="muted small">Registrars need some minutes to pass the change on; some need a day. A website or other mail on this domain needs its records here too: add them under <a href={`/domains/${d.id}/records`}>Own records</a> before you switch.</p>
+      <p class="muted small">Registrars need some minutes to pass the change on; some need a day. A website or other mail on this domain needs its records here too{can('create_custom_dns_record') ? <>: add them under <a href={`/domains/${d.id}/records`}>Own records</a> before you switch.</> : <>, before you switch: the account’s owner or an admin adds them.</>}</p>
     </Step>
   )
 }
@@ -138,7 +138,7 @@ function Broken({ domain: d, reload }: TabProps) {
     </>}>
       <p>{d.error?.message ?? 'It ended with an error.'}</p>
       {d.error?.code === 'ns_timeout' && <CopyFields of={serversOf(d)} />}
-      <p class="muted small">Setting it up again goes on where it ended. Nothing is bought twice, and what is there stays.</p>
+      <p class="muted small">{!can('setup_domain') && 'The account’s owner or an admin can set it up again. '}Setting it up again goes on where it ended. Nothing is bought twice, and what is there stays.</p>
     </Step>
   )
 }

@@ -1,11 +1,11 @@
 // What a domain is filed under, its registration, setting it up again, and its end.
 import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
-import { Badge, Button, Card, Check, Copyable, Facts, Form, IconButton, Notice, TextArea, TextField, Time, told } from '../../ui'
+import { Badge, Button, Card, Check, Copyable, failed, Facts, Form, IconButton, Notice, TextArea, TextField, Time, told } from '../../ui'
 import type { TabProps } from './domain'
 import { useFleet } from './fleet'
 import { deleteDomain, setUpAgain } from './repair'
-import { providerNames } from './words'
+import { providerNames, type Domain } from './words'
 
 export function Settings(props: TabProps) {
   const { domain: d } = props
@@ -83,11 +83,17 @@ function Registration({ domain: d, reload, mayChange }: TabProps & { mayChange: 
           ['Changed', <Time of={d.updated_at} form="at" />],
           ['Number', <Copyable text={d.id} label="Copy the number" />],
         ]} />
-        {d.source === 'registered'
-          ? <Check checked={d.auto_renew} disabled={!mayChange} onChange={(on) => void renew(on).catch((error: Error) => { told(error.message) })} label="Renew it by itself" hint={`${d.registrar ?? 'The registrar'} charges for another year before it expires. Without it the name is lost then.`} />
-          : <p class="muted small">It was not bought here: whoever you registered it with renews it.</p>}
+        {d.source === 'registered' ? <Renewal domain={d} mayChange={mayChange} onTurn={renew} /> : <p class="muted small">It was not bought here: whoever you registered it with renews it.</p>}
       </div>
     </Card>
+  )
+}
+
+function Renewal({ domain: d, mayChange, onTurn }: { domain: Domain; mayChange: boolean; onTurn: (on: boolean) => Promise<void> }) {
+  if (!can('update_domain')) return <p class="muted small">{d.auto_renew ? 'It is renewed by itself.' : 'It is not renewed by itself.'} The account’s owner or an admin can change this.</p>
+  return (
+    <Check checked={d.auto_renew} disabled={!mayChange} onChange={(on) => void onTurn(on).catch(failed)} label="Renew it by itself"
+      hint={`${d.registrar ?? 'The registrar'} charges for another year before it expires. Without it the name is lost then.`} />
   )
 }
 

@@ -1,9 +1,10 @@
 // A domain at a glance.
 import type { ComponentChildren } from 'preact'
+import { can } from '../../api/client'
 import { Badge, Card, Copyable, count, Facts, Icon, Show, Time } from '../../ui'
 import type { TabProps } from './domain'
 import { useDnsStatus } from './status'
-import { byNeed, providerNames, purposeOf, type DnsStatus, type Domain } from './words'
+import { byNeed, providerNames, purposeOf, redirectWords, type DnsStatus, type Domain } from './words'
 
 export function Overview({ domain: d }: TabProps) {
   return (
@@ -71,7 +72,7 @@ function Check({ ok, critical, optional, name, children }: { ok: boolean; critic
 function About({ domain: d }: { domain: Domain }) {
   return (
     <div class="stack">
-      <Card title="About it" actions={<a href={`/domains/${d.id}/settings`}>Change</a>}>
+      <Card title="About it" actions={can('update_domain') && <a href={`/domains/${d.id}/settings`}>Change</a>}>
         <Facts of={[
           ['DNS', providerNames[d.dns_provider]],
           ['Mailboxes', <a href={`/domains/${d.id}/mailboxes`}>{count(d.email_users_count)}</a>],
@@ -83,12 +84,12 @@ function About({ domain: d }: { domain: Domain }) {
         ]} />
       </Card>
       {d.dns_provider !== 'external' && (
-        <Card title="Mail and web" actions={<a href={`/domains/${d.id}/mail`}>Change</a>}>
+        <Card title="Mail and web" actions={can('update_domain') && <a href={`/domains/${d.id}/mail`}>Change</a>}>
           <Facts of={[
             ['Sends', d.sending_mode === 'relay' ? `through ${d.relay ?? 'the relay'}` : 'directly'],
             ['Catch-all', d.catch_all],
             ['Forwards to', d.forward_address],
-            ['Redirects to', d.redirect_url],
+            ['Redirects to', d.redirect && <>{d.redirect.url} <span class="muted">({redirectWords(d.redirect)})</span></>],
             ['DMARC', d.dmarc_override ? 'your own policy' : 'Mailstead’s policy'],
           ]} />
         </Card>

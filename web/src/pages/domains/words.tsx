@@ -7,6 +7,11 @@ export type DnsStatus = Schemas['DNSStatus']
 export type DnsRecord = Schemas['DNSRecord']
 export type Provider = Domain['dns_provider']
 
+/** How a redirect is done, in a few words. */
+export function redirectWords(r: NonNullable<Domain['redirect']>): string {
+  return (r.permanent ? 'permanent' : 'temporary') + (r.preserve_path ? ', keeps the rest of the address' : '')
+}
+
 /** How a domain does: its badge, and what is wrong or next in one sentence. */
 export interface State { tone: Tone; label: string; text: string }
 

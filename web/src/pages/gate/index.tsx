@@ -5,7 +5,7 @@ import { ApiError, request, session } from '../../api/client'
 import { signIn, welcome } from '../../api/session'
 import { useRead } from '../../api/query'
 import { go, params, path } from '../../router'
-import { Card, Failure, Form, Loading, Notice, TextField, Toasts } from '../../ui'
+import { Card, Failure, Form, Loading, NewPassword, Notice, TextField, Toasts } from '../../ui'
 import { PasskeyButton } from './passkey'
 
 export function Gate({ at }: { at: string }) {
@@ -138,7 +138,7 @@ function WelcomeForm({ token, invited }: { token: string; invited: Invited }) {
       <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" placeholder={invited.email} disabled={!invited.may_change_email}
         hint={invited.may_change_email ? `Left empty, it stays ${invited.email}.` : undefined} />
       <TextField label="Your name" name="name" value={name} onInput={setName} autoComplete="name" />
-      <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" hint="A sentence is easy to remember and hard to guess." />
+      <NewPassword value={password} onInput={setPassword} />
       {second && <CodeField value={code} onInput={setCode} />}
       {session.value && <Notice>You are signed in as {session.value.user.email}; this signs you in anew.</Notice>}
     </Form>

@@ -20,44 +20,49 @@ function setGone(messages: Message[], is: boolean) {
   gone.value = next
 }
 
-const atOnce = 4 // requests under way; the API marks one message at a time
+/** How a message is to be marked: one of the two. */
+export type Change = { is_read: boolean } | { is_flagged: boolean }
 
-async function each(messages: Message[], run: (m: Message) => Promise<unknown>) {
-  const waiting = [...messages]
-  const errors: unknown[] = []
-  await Promise.all(Array.from({ length: atOnce }, async () => {
-    for (let m = waiting.shift(); m; m = waiting.shift()) await run(m).catch((e) => errors.push(e))
-  }))
-  if (errors.length > 0) throw errors[0]
+const mostAtOnce = 200 // that one bulk operation takes
+
+const refOf = (m: Message) => ({ uid: m.uid, mailbox: m.mailbox })
+
+/** Those that are not marked so yet. */
+function differing(messages: Message[], change: Change): Message[] {
+  return messages.filter((m) => ('is_read' in change ? m.is_read !== change.is_read : m.is_flagged !== change.is_flagged))
 }
 
-function patch(pages: Pages<Message>, messages: Message[], is_read: boolean) {
-  pages.patch(new Set(messages.map(keyOf)), { is_read })
-}
-
-/** Marks messages read or unread. */
-export async function mark(pages: Pages<Message>, messages: Message[], is_read: boolean) {
-  const changed = messages.filter((m) => m.is_read !== is_read)
-  patch(pages, changed, is_read)
+/** Marks messages read or unread, starred or not. */
+export async function mark(pages: Pages<Message>, messages: Message[], change: Change) {
+  const changed = differing(messages, change)
+  pages.patch(new Set(changed.map(keyOf)), change)
   try {
-    await each(changed, (m) => call('mark_message', { user_id: m.user_id, message_id: m.uid, is_read }))
+    for (let i = 0; i < changed.length; i += mostAtOnce) {
+      const { errors } = await call('bulk_mark_messages', { messages: changed.slice(i, i + mostAtOnce).map(refOf), ...change })
+      if (errors.length > 0) throw new Error(`${plural(errors.length, 'message')} could not be marked: ${errors[0]!.error}`)
+    }
   } catch (error) {
     failed(error)
     await pages.reload()
   }
 }
 
-/** Marks many, and offers to take it back. */
-export async function markMany(pages: Pages<Message>, messages: Message[], is_read: boolean) {
-  const changed = messages.filter((m) => m.is_read !== is_read)
-  if (changed.length === 0) return
-  const done = mark(pages, changed, is_read)
-  const back = () => void done.then(() => mark(pages, changed.map((m) => ({ ...m, is_read })), !is_read))
-  doLater(`${plural(changed.length, 'message')} marked ${is_read ? 'read' : 'unread'}`, () => done, back)
-  await done
+function markedAs(change: Change): string {
+  if ('is_read' in change) return change.is_read ? 'marked read' : 'marked unread'
+  return change.is_flagged ? 'starred' : 'without a star now'
 }
 
-const mostAtOnce = 200 // that one bulk delete takes
+const opposite = (change: Change): Change => ('is_read' in change ? { is_read: !change.is_read } : { is_flagged: !change.is_flagged })
+
+/** Marks many, and offers to take it back. */
+export async function markMany(pages: Pages<Message>, messages: Message[], change: Change) {
+  const changed = differing(messages, change)
+  if (changed.length === 0) return
+  const done = mark(pages, changed, change)
+  const back = () => void done.then(() => mark(pages, changed.map((m) => ({ ...m, ...change })), opposite(change)))
+  doLater(`${plural(changed.length, 'message')} ${markedAs(change)}`, () => done, back)
+  await done
+}
 
 /** Deletes messages once nobody has taken it back. */
 export function remove(messages: Message[]) {
@@ -70,7 +75,7 @@ export function remove(messages: Message[]) {
 async function removeNow(messages: Message[]) {
   for (let i = 0; i < messages.length; i += mostAtOnce) {
     const some = messages.slice(i, i + mostAtOnce)
-    const { errors } = await call('bulk_delete_messages', { messages: some.map((m) => ({ uid: m.uid, mailbox: m.mailbox })) })
+    const { errors } = await call('bulk_delete_messages', { messages: some.map(refOf) })
     if (errors.length === 0) continue
     setGone(some.filter((m) => errors.some((e) => e.uid === m.uid && e.mailbox === m.mailbox)), false)
     failed(new Error(`${plural(errors.length, 'message')} could not be deleted: ${errors[0]!.error}`))

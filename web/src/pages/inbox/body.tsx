@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { useRead } from '../../api/query'
 import { theme } from '../../theme'
 import { Button, Icon, Notice, plural } from '../../ui'
+import { useFit } from './frame'
 import type { Detail } from './message'
 import { rawOf } from './source'
 
@@ -32,6 +33,7 @@ function Frame({ message: m, onPlain }: { message: Detail; onPlain?: () => void 
     const { headers } = await fetch(path + '0' + look, { method: 'HEAD', credentials: 'same-origin' })
     return { held: Number(headers.get('X-Images-Held') ?? 0), trackers: Number(headers.get('X-Images-Trackers') ?? 0) }
   })
+  const frame = useFit()
   const { held: n = 0, trackers = 0 } = held.data ?? {}
   const show = n > 0 && !images
   return (
@@ -47,7 +49,7 @@ function Frame({ message: m, onPlain }: { message: Detail; onPlain?: () => void 
           {onPlain && <button type="button" class="inbox-link" onClick={onPlain}>Plain text</button>}
         </div>
       )}
-      <iframe class="inbox-frame" key={`${images}${theme.value}`} title="What the message says" sandbox="allow-popups allow-popups-to-escape-sandbox" src={path + (images ? '1' : '0') + look} />
+      <iframe class="inbox-frame" key={`${images}${theme.value}`} ref={frame} title="What the message says" sandbox="allow-same-origin allow-popups allow-popups-to-escape-sandbox" src={path + (images ? '1' : '0') + look} />
     </>
   )
 }

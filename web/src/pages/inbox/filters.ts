@@ -2,7 +2,7 @@
 import type { Input } from '../../api/client'
 import { params, setParams } from '../../router'
 
-export const filterNames = ['mailbox', 'q', 'from', 'is_read', 'has_attachments', 'exclude_warmup', 'date_from', 'date_to'] as const
+export const filterNames = ['mailbox', 'q', 'from', 'is_read', 'is_flagged', 'has_attachments', 'exclude_warmup', 'date_from', 'date_to'] as const
 export type FilterName = (typeof filterNames)[number]
 
 /** The filters of the address, as list_inbox takes them. */
@@ -12,6 +12,7 @@ export function filters(): Input<'list_inbox'> {
   return {
     mailbox: text('mailbox'), q: text('q'), from: text('from'),
     is_read: p.has('is_read') ? p.get('is_read') === 'true' : undefined,
+    is_flagged: p.get('is_flagged') === 'true' || undefined,
     has_attachments: p.get('has_attachments') === 'true' || undefined,
     exclude_warmup: p.get('exclude_warmup') === 'true' || undefined,
     date_from: day(text('date_from')), date_to: day(text('date_to')),

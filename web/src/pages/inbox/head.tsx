@@ -110,7 +110,7 @@ function More() {
 }
 
 const toggles: [FilterName, string, string][] = [
-  ['is_read', 'false', 'Unread'], ['has_attachments', 'true', 'Attachments'], ['exclude_warmup', 'true', 'No warm-up'],
+  ['is_read', 'false', 'Unread'], ['is_flagged', 'true', 'Starred'], ['has_attachments', 'true', 'Attachments'], ['exclude_warmup', 'true', 'No warm-up'],
 ]
 
 function Toggles() {
@@ -125,10 +125,10 @@ function Toggles() {
   )
 }
 
-interface BulkProps { selected: number; loaded: number; onAll: () => void; onNone: () => void; onMark: (read: boolean) => unknown; onDelete: () => void }
+interface BulkProps { selected: number; loaded: number; onAll: () => void; onNone: () => void; onMark: (read: boolean) => unknown; starred: boolean; onStar: () => unknown; onDelete: () => void }
 
 /** Takes the place of the filters while messages are selected. */
-export function Bulk({ selected, loaded, onAll, onNone, onMark, onDelete }: BulkProps) {
+export function Bulk({ selected, loaded, onAll, onNone, onMark, starred, onStar, onDelete }: BulkProps) {
   return (
     <div class="inbox-bulk" role="toolbar" aria-label="Selected messages">
       <IconButton look="ghost" small icon="x" label="Select none" onClick={onNone} />
@@ -138,6 +138,7 @@ export function Bulk({ selected, loaded, onAll, onNone, onMark, onDelete }: Bulk
       </span>
       {can('mark_message') && <IconButton look="ghost" small icon="mail-open" label="Mark as read" onClick={() => onMark(true)} />}
       {can('mark_message') && <IconButton look="ghost" small icon="mail" label="Mark as unread" onClick={() => onMark(false)} />}
+      {can('mark_message') && <IconButton look="ghost" small icon={starred ? 'star-on' : 'star'} label={starred ? 'Take the star away' : 'Star'} onClick={onStar} />}
       {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label="Delete" onClick={onDelete} />}
     </div>
   )

@@ -4,7 +4,7 @@ import { can } from '../../api/client'
 import { usePages } from '../../api/query'
 import { go, params } from '../../router'
 import { Button, Empty, LinkButton, LongList } from '../../ui'
-import { gone, keyOf, mark, markMany, remove, type Message } from './actions'
+import { gone, keyOf, mark, markMany, remove, type Change, type Message } from './actions'
 import { composeNew, replyTo, type Way } from './compose/draft'
 import { Dock } from './compose/dock'
 import { clearFilters, filters, isFiltered, placeOf } from './filters'
@@ -26,6 +26,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
   const steps = useSteps(pages.items, here ?? cursor)
   const open = pages.items.find((m) => keyOf(m) === here)
   const read = useRef<Message | undefined>(undefined) // the open message, also if the list does not have it
+  const reread = useRef<(() => unknown) | undefined>(undefined)
   useEffect(() => { if (here) setCursor(here) }, [here])
   useEffect(() => { if (!here) document.title = 'Inbox · Mailstead' }, [here])
   useFirstFocus()
@@ -54,10 +55,13 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     if (next) move(next)
     if (next === null) go(placeOf(), { replace: true })
   }
-  const setRead = (messages: Message[], read: boolean) => {
+  const set = (messages: Message[], change: Change) => {
     selection.none()
-    return messages.length === 1 ? mark(all, messages, read) : markMany(all, messages, read)
+    return messages.length === 1 ? mark(all, messages, change) : markMany(all, messages, change)
   }
+  const afterwards = (done: Promise<void>) => (here ? done.then(() => reread.current?.()) : done) // the list need not have the open message
+  /** Gives them a star; where all have one, takes it away. */
+  const star = (messages: Message[]) => afterwards(set(messages, { is_flagged: messages.some((m) => !m.is_flagged) }))
   const answer = (way: Way) => {
     const one = current()
     if (one && can('send_email')) void replyTo(one, way)
@@ -71,10 +75,10 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     x: cursor ? () => selection.toggle(cursor, false) : undefined,
     e: may.mark ? () => {
       const messages = those()
-      void setRead(messages, true)
+      void set(messages, { is_read: true })
       if (messages.length === 1) move(steps.next)
     } : undefined,
-    U: may.mark ? () => void setRead(those(), false) : undefined,
+    U: may.mark ? () => void set(those(), { is_read: false }) : undefined, s: may.mark ? () => void star(those()) : undefined,
     '#': may.remove ? () => drop(those()) : undefined, Delete: may.remove ? () => drop(those()) : undefined,
     r: () => answer('reply'), a: () => answer('all'), f: () => answer('forward'),
     c: can('send_email') ? () => composeNew(params.value.get('mailbox')) : undefined,
@@ -89,7 +93,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
           <Head onHelp={() => setHelp(true)} />
           {selection.chosen.length > 0 && (
             <Bulk selected={selection.chosen.length} loaded={pages.items.length} onAll={selection.all} onNone={selection.none}
-              onMark={(read) => setRead(selection.chosen, read)} onDelete={() => drop(selection.chosen)} />
+              onMark={(read) => set(selection.chosen, { is_read: read })} onStar={() => star(selection.chosen)} starred={selection.chosen.every((m) => m.is_flagged)} onDelete={() => drop(selection.chosen)} />
           )}
         </header>
         <div class={'inbox-rows' + (selection.chosen.length > 0 ? ' selecting' : '')}>
@@ -97,13 +101,14 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
           <LongList pages={pages} idOf={keyOf} height={rowHeight} label="Messages" current={cursor} empty={<Nothing />}
             row={(m) => (
               <Row message={m} open={keyOf(m) === here} cursor={keyOf(m) === cursor} selected={selection.has(keyOf(m))} mixed={!params.value.get('mailbox')}
-                onSelect={(range) => { selection.toggle(keyOf(m), range); setCursor(keyOf(m)) }} onFocus={() => setCursor(keyOf(m))} />
+                onSelect={(range) => { selection.toggle(keyOf(m), range); setCursor(keyOf(m)) }} onFocus={() => setCursor(keyOf(m))}
+                onStar={may.mark ? () => afterwards(mark(all, [m], { is_flagged: !m.is_flagged })) : undefined} />
             )} />
         </div>
       </section>
       {here ? (
-        <Reading key={here} user_id={user_id!} uid={uid!} known={open} steps={steps} move={move} leave={leave} answer={answer} onRead={(m) => { read.current = m }}
-          setRead={(m, read) => mark(all, [m], read)} drop={(m) => drop([m])} />
+        <Reading key={here} user_id={user_id!} uid={uid!} known={open} steps={steps} move={move} leave={leave} answer={answer} onRead={(m, reload) => { read.current = m; reread.current = reload }}
+          setRead={(m, read) => mark(all, [m], { is_read: read })} star={(m) => star([m])} drop={(m) => drop([m])} />
       ) : <Unopened onHelp={() => setHelp(true)} />}
       <Dock />
       {help && <Help onClose={() => setHelp(false)} />}

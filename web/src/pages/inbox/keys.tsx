@@ -30,7 +30,7 @@ const groups: [string, [string[], string][]][] = [
     [['/'], 'Search'],
   ]],
   ['This message', [
-    [['r'], 'Reply'], [['a'], 'Reply to all'], [['f'], 'Forward'], [['e'], 'Mark as read and go on'], [['U'], 'Mark as unread'], [['#', 'Del'], 'Delete'],
+    [['r'], 'Reply'], [['a'], 'Reply to all'], [['f'], 'Forward'], [['e'], 'Mark as read and go on'], [['U'], 'Mark as unread'], [['s'], 'Star, or take the star away'], [['#', 'Del'], 'Delete'],
   ]],
   ['Many', [[['x'], 'Select'], [['Shift', 'click'], 'Select up to here'], [['Esc'], 'Select none']]],
   ['Write', [[['c'], 'New message'], [['Ctrl', 'Enter'], 'Send'], [['?'], 'This list']]],

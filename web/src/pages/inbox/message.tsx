@@ -25,9 +25,10 @@ interface Props {
   leave: () => void
   answer: (way: Way) => void
   setRead: (m: Message, read: boolean) => Promise<unknown>
+  star: (m: Message) => unknown
   drop: (m: Message) => void
-  /** Tells what was read. */
-  onRead: (m: Message | undefined) => void
+  /** Tells what was read, and how to read it again. */
+  onRead: (m: Message | undefined, reload: () => unknown) => void
 }
 
 export function Reading(props: Props) {
@@ -37,8 +38,8 @@ export function Reading(props: Props) {
   useEffect(() => { // where the list gives way to the message, the focus goes with it
     if (document.activeElement === document.body || !document.activeElement?.checkVisibility({ visibilityProperty: true })) pane.current?.focus({ preventScroll: true })
   }, [])
-  const message = known && read.data ? { ...read.data, is_read: known.is_read } : read.data
-  useEffect(() => props.onRead(message))
+  const message = known && read.data ? { ...read.data, is_read: known.is_read, is_flagged: known.is_flagged } : read.data
+  useEffect(() => props.onRead(message, read.reload))
   return (
     <section class="inbox-reading" aria-label="Message" tabIndex={-1} ref={pane}>
       <Tools {...props} message={message} reload={read.reload} />
@@ -47,7 +48,7 @@ export function Reading(props: Props) {
   )
 }
 
-function Tools({ message: m, known, steps, move, leave, answer, setRead, drop, reload }: Props & { message: Detail | undefined; reload: () => Promise<void> }) {
+function Tools({ message: m, known, steps, move, leave, answer, setRead, star, drop, reload }: Props & { message: Detail | undefined; reload: () => Promise<void> }) {
   const [dialog, setDialog] = useState<'headers' | 'raw'>()
   const one = m ?? known
   const turn = async () => {
@@ -67,6 +68,7 @@ function Tools({ message: m, known, steps, move, leave, answer, setRead, drop, r
       )}
       <span class="grow" />
       {can('mark_message') && <IconButton look="ghost" small icon={one?.is_read === false ? 'mail-open' : 'mail'} label={one?.is_read === false ? 'Mark as read' : 'Mark as unread'} disabled={!one} onClick={turn} />}
+      {can('mark_message') && <IconButton look="ghost" small icon={one?.is_flagged ? 'star-on' : 'star'} label={one?.is_flagged ? 'Take the star away' : 'Star'} disabled={!one} onClick={() => one && star(one)} />}
       {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label="Delete" disabled={!one} onClick={() => one && drop(one)} />}
       {m && (
         <Menu label="More" small>
@@ -146,7 +148,6 @@ function Sender({ message: m }: { message: Detail }) {
           {m.is_auto_reply && <Badge tone="info">Automatic reply</Badge>}
           {m.is_warmup && <Badge tone="warn">Warm-up</Badge>}
           {m.is_answered && <Badge tone="none">Answered</Badge>}
-          {m.is_flagged && <Badge tone="none">Flagged</Badge>}
         </div>
       </div>
     </div>

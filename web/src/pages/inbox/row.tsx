@@ -13,9 +13,11 @@ interface Props {
   mixed: boolean
   onSelect: (range: boolean) => void
   onFocus: () => void
+  /** Gives it a star or takes it away; not given where that may not be done. */
+  onStar: (() => unknown) | undefined
 }
 
-export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFocus }: Props) {
+export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFocus, onStar }: Props) {
   const sender = m.from_name || m.from_email || 'Unknown sender'
   const subject = m.subject || '(no subject)'
   const click = (e: MouseEvent) => {
@@ -34,7 +36,7 @@ export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFoc
           {!m.is_read && <span class="visually-hidden">Unread. </span>}
           <span class="sender truncate">{sender}</span>
           {m.is_answered && <Mark icon="reply" text="Answered" />}
-          {m.is_flagged && <Mark icon="flag" text="Flagged" />}
+          {m.is_flagged && !onStar && <Mark icon="star-on" text="Starred" />}
           {m.has_attachments && <Mark icon="clip" text="Has attachments" />}
           <span class="when"><Time of={m.received_at} form="short" /></span>
         </span>
@@ -45,6 +47,11 @@ export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFoc
           {mixed && <span class="box truncate" title={'In ' + m.mailbox}>{m.mailbox}</span>}
         </span>
       </a>
+      {onStar && (
+        <button type="button" class="inbox-star" aria-pressed={m.is_flagged} aria-label={`Star ${subject} from ${sender}`} title={m.is_flagged ? 'Take the star away' : 'Star'} onClick={onStar}>
+          <Icon name={m.is_flagged ? 'star-on' : 'star'} />
+        </button>
+      )}
     </div>
   )
 }
@@ -53,6 +60,6 @@ function tagOf(m: Message): string {
   return m.is_bounce ? 'Bounce' : m.is_auto_reply ? 'Auto-reply' : m.is_warmup ? 'Warm-up' : ''
 }
 
-function Mark({ icon, text }: { icon: 'reply' | 'flag' | 'clip'; text: string }) {
+function Mark({ icon, text }: { icon: 'reply' | 'star-on' | 'clip'; text: string }) {
   return <span class="mark" title={text}><Icon name={icon} /><span class="visually-hidden">{text}. </span></span>
 }

@@ -32,8 +32,8 @@ function Row({ job: j }: { job: Job }) {
   return (
     <a class="line jobs-row" href={`/jobs/${j.id}`}>
       <span class="jobs-state"><JobBadge status={j.status} /></span>
-      <span class="grow truncate">{deed(j.type)} <strong>{j.resource?.name}</strong>
-        {(j.error?.message ?? j.status_detail) && <><br /><span class="muted small truncate">{j.error?.message ?? j.status_detail}</span></>}
+      <span class="grow truncate">{deed(j.type)} <strong class="jobs-name">{j.resource?.name}</strong>
+        {(j.error?.message ?? j.status_detail) && <span class="jobs-detail"><br /><span class="muted small truncate">{j.error?.message ?? j.status_detail}</span></span>}
       </span>
       {j.progress && j.status === 'in_progress' && <span class="jobs-progress"><Bar value={j.progress.completed} of={j.progress.total} label="Progress" /></span>}
       <span class="jobs-when muted small"><Time of={j.updated_at} /></span>

@@ -36,7 +36,7 @@ function Line({ of: t, onEdit }: { of: Template; onEdit: () => void }) {
   return (
     <div class="line">
       <span class="grow truncate"><strong>{t.name}</strong> <span class="muted">{plural(t.usernames.length, 'name')}</span><br /><span class="muted small truncate">{t.usernames.join(', ')}</span></span>
-      {can('create_email_users_bulk') && <LinkButton small href={`/mailboxes/bulk?template=${t.id}`}>Use it</LinkButton>}
+      <LinkButton small href={`/mailboxes/bulk?template=${t.id}`}>Use it</LinkButton>
       {can('update_template') && (
         <Menu small label={`Actions for ${t.name}`}>
           <Button look="ghost" small icon="pencil" onClick={onEdit}>Change</Button>

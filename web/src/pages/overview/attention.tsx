@@ -1,5 +1,5 @@
 // What needs the viewer, worst first, each with its one next step.
-import { session, type Schemas } from '../../api/client'
+import { can, session, type Schemas } from '../../api/client'
 import { Card, Icon, plural, words } from '../../ui'
 import { useDomains, useEndpoints, useFailedJobs, type Domain, type Endpoint } from './read'
 
@@ -14,7 +14,7 @@ function ofDomain(d: Domain): Item | undefined {
   const issue = d.dns_health.issues[0]
   switch (d.status) {
     case 'error':
-      return { key: d.id, weight: 90, title: `${name} could not be set up`, text: d.error?.message ?? 'Its set-up ended with an error.', href, step: 'See why, and set it up again' }
+      return { key: d.id, weight: 90, title: `${name} could not be set up`, text: d.error?.message ?? 'Its set-up ended with an error.', href, step: can('setup_domain') ? 'See why, and set it up again' : 'See why' }
     case 'pending_ns':
       return { key: d.id, weight: 60, title: `${name} waits for its nameservers`, text: `Set ${d.nameservers.join(' and ')} where you registered it.`, href, step: 'See what to set' }
     case 'pending_dns_records':
@@ -28,7 +28,7 @@ function ofDomain(d: Domain): Item | undefined {
 function ofEndpoint({ webhook: w, tried, succeeded }: Endpoint): Item | undefined {
   const href = `/webhooks/${w.id}`
   if (w.status === 'disabled' && w.disabled_reason !== 'manual') {
-    return { key: w.id, weight: 70, title: 'A webhook was switched off', text: `${w.url}: ${words(w.disabled_reason ?? 'too many failures').toLowerCase()}.`, href, step: 'Mend it and switch it on' }
+    return { key: w.id, weight: 70, title: 'A webhook was switched off', text: `${w.url}: ${words(w.disabled_reason ?? 'too many failures').toLowerCase()}.`, href, step: can('update_webhook') ? 'Mend it and switch it on' : 'See why' }
   }
   if (w.consecutive_failures > 0 && succeeded < tried) {
     return { key: w.id, weight: 40, title: 'A webhook fails', text: `${w.url}: ${plural(w.consecutive_failures, 'event')} in a row could not be delivered.`, href, step: 'See the attempts' }

@@ -69,14 +69,15 @@ function FirstMailbox({ domain }: { domain: Domain }) {
 }
 
 function FirstMessage({ mailbox }: { mailbox: Mailbox }) {
-  const { sandbox } = session.value!
+  const { sandbox, smtp_port: port } = session.value!
+  const host = location.hostname === 'localhost' ? '127.0.0.1' : location.hostname
   return (
     <div class="stack-tight">
       <p>Write to <Copyable text={mailbox.email} /> from anywhere. The message appears here the moment it arrives.</p>
-      {sandbox && (
+      {sandbox && port > 0 && (
         <>
           <p class="muted small">This sandbox is reachable from your machine only. Send it a message from a terminal:</p>
-          <Code label="Command" text={`swaks --server 127.0.0.1:2525 --from me@example.com --to ${mailbox.email} --header 'Subject: Hello'`} />
+          <Code label="Command" text={`swaks --server ${host}:${port} --from me@example.com --to ${mailbox.email} --header 'Subject: Hello'`} />
         </>
       )}
       <p class="row muted"><span class="spinner" /> Waiting for mail</p>

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { request, session } from '../../api/client'
 import { renew, signOut } from '../../api/session'
 import { useRead } from '../../api/query'
-import { ask, Badge, Button, Card, Form, IconButton, Page, Show, TextField, Time, told } from '../../ui'
+import { ask, Badge, Button, Card, Form, IconButton, NewPassword, Page, Show, TextField, Time, told } from '../../ui'
 import { Passkeys } from './passkeys'
 import { SecondFactor } from './factor'
 
@@ -34,7 +34,7 @@ function Name() {
       <Form submit="Save" onSubmit={submit} disabled={name === user.name && !moves}>
         <TextField label="Name" name="name" value={name} onInput={setName} autoComplete="name" />
         <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="email" disabled={user.role !== 'owner'}
-          hint={user.role === 'owner' ? 'You sign in with it.' : 'You sign in with it. The account’s owner can change it.'} />
+          hint={user.role === 'owner' ? 'You sign in with it.' : 'You sign in with it. The account’s owner can change it, under Team.'} />
         {moves && <TextField label="Your password" name="current_password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />}
       </Form>
     </Card>
@@ -53,7 +53,7 @@ function Password() {
     <Card title="Password">
       <Form submit="Change it" onSubmit={submit} disabled={!now || !next}>
         <TextField label="Your password" name="current_password" type="password" value={now} onInput={setNow} autoComplete="current-password" />
-        <TextField label="New password" name="password" type="password" value={next} onInput={setNext} autoComplete="new-password" />
+        <NewPassword label="New password" value={next} onInput={setNext} />
       </Form>
     </Card>
   )

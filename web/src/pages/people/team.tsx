@@ -39,11 +39,13 @@ export function Team() {
 function Member({ user: u, onEdit }: { user: User; onEdit: () => void }) {
   const me = session.value!.user.id === u.id
   return (
-    <div class="line">
+    <div class="line people-member">
       <span class="avatar" aria-hidden="true">{(u.display_name || u.email).charAt(0)}</span>
       <span class="grow truncate"><strong>{u.display_name || u.email}</strong>{me && <span class="muted"> (you)</span>}<br /><span class="muted small truncate">{u.email}</span></span>
-      <span class={'small muted nowrap' + (u.status === 'invited' ? '' : ' people-seen')}>{u.status === 'invited' ? <Badge tone="info">invited</Badge> : <>Last here <Time of={u.last_login_at} /></>}</span>
-      <Badge plain tone={u.role === 'owner' ? 'ok' : 'none'}>{u.role}</Badge>
+      <span class="people-badges">
+        <span class={'small muted nowrap' + (u.status === 'invited' ? '' : ' people-seen')}>{u.status === 'invited' ? <Badge tone="info">invited</Badge> : <>Last here <Time of={u.last_login_at} /></>}</span>
+        <Badge plain tone={u.role === 'owner' ? 'ok' : 'none'}>{u.role}</Badge>
+      </span>
       {governs(u) && (
         <Menu small label={`Actions for ${u.email}`}>
           <Button look="ghost" small icon="pencil" onClick={onEdit}>Change</Button>
@@ -100,10 +102,11 @@ function Invite({ onClose }: { onClose: () => void }) {
 
 function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
   const [first, setFirst] = useState(u.first_name ?? ''), [last, setLast] = useState(u.last_name ?? '')
+  const [email, setEmail] = useState(u.email)
   const [role, setRole] = useState(u.role as Role)
   const submit = async () => {
-    await call('update_team_user', { user_id: u.id, first_name: first, last_name: last, ...(session.value!.user.role === 'owner' ? { role } : {}) })
-    told(`${u.email} was changed.`)
+    await call('update_team_user', { user_id: u.id, first_name: first, last_name: last, email: email === u.email ? undefined : email, ...(session.value!.user.role === 'owner' ? { role } : {}) })
+    told(`${email} was changed.`)
     onClose()
   }
   return (
@@ -113,6 +116,7 @@ function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
           <TextField label="First name" name="first_name" value={first} onInput={setFirst} autoFocus />
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
         </div>
+        <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} hint="They sign in with it." />
         {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={roles} hint="It holds from their next request on." />}
       </Form>
     </Dialog>

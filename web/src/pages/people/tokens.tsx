@@ -40,7 +40,7 @@ function Table({ tokens }: { tokens: Token[] }) {
   }
   return (
     <div class="table-wrap">
-      <table class="table folds">
+      <table class="table folds people-tokens">
         <thead><tr><th>Name</th><th>May</th><th>Made</th><th>Last used</th><th>Ends</th><th><span class="visually-hidden">Actions</span></th></tr></thead>
         <tbody>
           {tokens.map((t) => (

@@ -17,7 +17,7 @@ export function Sent() {
       actions={can('send_email') && <LinkButton look="primary" icon="pencil" href="/compose">Write</LinkButton>}>
       <Filters filtered={filtered} />
       <Card flush>
-        <LongList pages={pages} idOf={(m) => m.id} height={52} narrowHeight={64} label="Sent messages" row={(m) => <Line row={m} />}
+        <LongList pages={pages} idOf={(m) => m.id} height={52} narrowHeight={68} label="Sent messages" row={(m) => <Line row={m} />}
           empty={filtered
             ? <Empty icon="search" title="No message fits" action={<Button onClick={clear}>Show all</Button>} />
             : <Empty icon="send" title="Nothing was sent yet">What is sent by the API, by mail clients and from here shows up here, with every attempt to deliver it.</Empty>} />
@@ -45,7 +45,7 @@ function clear() {
 }
 
 const labels: Record<Text, [label: string, example: string]> = {
-  recipient: ['Recipient', 'anna@example.com'], mailbox: ['Sender', 'hello@your.domain'], domain: ['Domain', 'your.domain'],
+  recipient: ['Recipient', 'an address'], mailbox: ['Sender', 'an address'], domain: ['Domain', 'a domain'],
 }
 
 function Filters({ filtered }: { filtered: boolean }) {
@@ -72,8 +72,10 @@ function Line({ row: m }: { row: Row }) {
   return (
     <a class="line sent-row" href={`/sent/${m.id}`}>
       <span class="sent-state"><StatusBadge status={m.status} /></span>
-      <span class="sent-to truncate"><strong>{m.recipient}</strong></span>
-      <span class="grow truncate sent-subject">{m.subject || <span class="muted">without a subject</span>} <span class="muted">from {m.sender}</span></span>
+      <span class="sent-what">
+        <span class="sent-to truncate"><strong>{m.recipient}</strong></span>
+        <span class="grow truncate sent-subject">{m.subject || <i>without a subject</i>} <span class="muted">from {m.sender}</span></span>
+      </span>
       <span class="sent-when muted small"><Time of={m.queued_at} form="short" /></span>
     </a>
   )

@@ -10,7 +10,7 @@ export const statuses: Record<Status, { tone: Tone; means: string }> = {
   sent: { tone: 'ok', means: 'The recipient’s host has taken it.' },
   delivered: { tone: 'ok', means: 'It lies in a mailbox here.' },
   relayed: { tone: 'ok', means: 'The relay has taken it and sends it on.' },
-  captured: { tone: 'info', means: 'The sandbox kept it. It was not sent.' },
+  captured: { tone: 'info', means: 'It was kept here and not sent: this server captures mail to others.' },
   deferred: { tone: 'warn', means: 'It could not be sent yet, and is tried again.' },
   bounced: { tone: 'bad', means: 'It could not be delivered. The sender was told.' },
   complained: { tone: 'bad', means: 'The recipient called it spam. Nothing more is sent to them.' },

@@ -24,7 +24,7 @@ export function Attempts({ webhook: w }: { webhook: Webhook }) {
       </>
     }>
       <LongList pages={pages} idOf={(d) => d.id} height={48} label="Attempts" row={(d) => <Line of={d} onOpen={() => setOpen(d)} />}
-        empty={<Empty icon="hook" title={outcome || type ? 'No attempt fits' : 'No attempt yet'}>{outcome || type ? undefined : 'Send a test to see how your program answers.'}</Empty>} />
+        empty={<Empty icon="hook" title={outcome || type ? 'No attempt fits' : 'No attempt yet'}>{outcome || type || !can('test_webhook') ? undefined : 'Send a test to see how your program answers.'}</Empty>} />
       {open && <Attempt of={open} webhook={w} onClose={() => setOpen(undefined)} />}
     </Card>
   )

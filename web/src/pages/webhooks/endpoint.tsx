@@ -19,7 +19,7 @@ export function Endpoint({ id }: { id: string }) {
         {(w) => (
           <>
             {w.status === 'disabled' && w.disabled_reason !== 'manual' && (
-              <Notice tone="bad" title="It was switched off.">{w.disabled_reason === 'gone' ? 'Your program answered 410, which says that it wants no more.' : 'Too many events in a row could not be delivered.'} Mend it, send a test, and switch it on.</Notice>
+              <Notice tone="bad" title="It was switched off.">{w.disabled_reason === 'gone' ? 'Your program answered 410, which says that it wants no more.' : 'Too many events in a row could not be delivered.'} {can('update_webhook') ? 'Mend it, send a test, and switch it on.' : 'Once it is mended, the account’s owner or an admin can switch it on.'}</Notice>
             )}
             <div class="grid-2"><About of={w} /><Verify /></div>
             <Attempts webhook={w} />

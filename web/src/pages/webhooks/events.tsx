@@ -15,9 +15,9 @@ export function Events() {
   const [open, setOpen] = useState<Event>()
   return (
     <Page title="Events" heading="Webhooks" intro="What happened in the last 30 days, whether or not a webhook was told of it." tabs={<WebhookTabs current="events" />}>
-      <div><Select label="Event" value={type} onChange={(type) => setParams({ type })} options={[['', 'Any event'], ...eventTypes.map(([t]) => [t, t] as const)]} /></div>
+      <div class="webhooks-choice"><Select label="Event" value={type} onChange={(type) => setParams({ type })} options={[['', 'Any event'], ...eventTypes.map(([t]) => [t, t] as const)]} /></div>
       <Card flush>
-        <LongList pages={pages} idOf={(e) => e.id} height={48} label="Events" row={(e) => <Line of={e} onOpen={() => setOpen(e)} />} empty={<Empty icon="bolt" title="Nothing has happened" />} />
+        <LongList pages={pages} idOf={(e) => e.id} height={48} narrowHeight={64} label="Events" row={(e) => <Line of={e} onOpen={() => setOpen(e)} />} empty={<Empty icon="bolt" title="Nothing has happened" />} />
       </Card>
       {open && <Dialog title={open.type} wide onClose={() => setOpen(undefined)}><Code label="Event" text={JSON.stringify(open, null, 2)} /></Dialog>}
     </Page>
@@ -27,8 +27,7 @@ export function Events() {
 function Line({ of: e, onOpen }: { of: Event; onOpen: () => void }) {
   return (
     <button type="button" class="line webhooks-row" onClick={onOpen}>
-      <code class="webhooks-type truncate">{e.type}</code>
-      <span class="grow truncate muted webhooks-answer">{about(e.data)}</span>
+      <span class="webhooks-what"><code class="webhooks-type truncate">{e.type}</code><span class="grow truncate muted">{about(e.data)}</span></span>
       <span class="webhooks-when muted small"><Time of={e.created} form="short" /></span>
     </button>
   )

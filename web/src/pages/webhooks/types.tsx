@@ -29,6 +29,6 @@ export function EventChoice({ chosen, onChange }: { chosen: string[]; onChange: 
 
 export function WebhookBadge({ webhook: w }: { webhook: Webhook }) {
   if (w.status === 'disabled') return <Badge tone={w.disabled_reason === 'manual' ? 'none' : 'bad'}>off</Badge>
-  if (w.consecutive_failures > 0) return <Badge tone="warn">failing</Badge>
+  if (w.consecutive_failures > 0 || w.last_delivery_at !== w.last_success_at) return <Badge tone="warn">failing</Badge>
   return <Badge tone="ok">on</Badge>
 }

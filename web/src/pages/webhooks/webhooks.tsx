@@ -16,7 +16,7 @@ export function Webhooks() {
       <Card flush>
         <Show of={webhooks}>
           {({ data }) => data.length === 0
-            ? <Empty icon="hook" title="No webhook yet" action={add}>Give an address of your program, and choose what it is told of.</Empty>
+            ? <Empty icon="hook" title="No webhook yet" action={add}>{can('create_webhook') ? 'Give an address of your program, and choose what it is told of.' : 'The account’s owner or an admin adds them.'}</Empty>
             : <div class="rows">{data.map((w) => <Line key={w.id} of={w} />)}</div>}
         </Show>
       </Card>
@@ -29,7 +29,7 @@ function Line({ of: w }: { of: Webhook }) {
   return (
     <a class="line" href={`/webhooks/${w.id}`}>
       <span class="grow truncate"><strong class="mono">{w.url}</strong><br /><span class="muted small truncate">{w.description ? w.description + ' · ' : ''}{w.events.join(', ')}</span></span>
-      <span class="muted small nowrap">{w.last_delivery_at ? <>told <Time of={w.last_delivery_at} /></> : 'not told anything yet'}</span>
+      <span class="muted small nowrap webhooks-told">{w.last_delivery_at ? <>told <Time of={w.last_delivery_at} /></> : 'not told anything yet'}</span>
       <WebhookBadge webhook={w} />
     </a>
   )

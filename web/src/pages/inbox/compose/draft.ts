@@ -1,10 +1,11 @@
-// Messages that are being written. They are kept until they are sent: texts in the session's storage, so that they outlive
-// a reload of the page, files only in its memory.
+// Messages that are being written. They are kept until they are sent, and outlive a reload of the page: texts in the
+// session's storage, files in a database of the browser.
 import { effect, signal } from '@preact/signals'
 import { call, session, type Schemas } from '../../../api/client'
 import { failed } from '../../../ui'
 import type { Message } from '../actions'
 import { emailOf, nameOf, without } from '../people'
+import { dropFiles, keepFiles, keptFiles } from './kept'
 import { plainOf } from './quote'
 
 export type Way = 'reply' | 'all' | 'forward'
@@ -22,6 +23,10 @@ export interface Draft {
   in_reply_to?: string
   references?: string[]
   files: File[]
+  /** What files there are or are to be, for when the page is loaded again. */
+  had?: { name: string; size: number }[]
+  /** Names of files that were not kept: they have to be attached again. */
+  lost?: string[]
   /** Files that are still being fetched. */
   fetching?: boolean
 }
@@ -57,14 +62,33 @@ export function draftOf(key: string): Draft {
 function stored(key: string): Draft | undefined {
   try {
     const text = sessionStorage.getItem(place(key))
-    return text ? { ...blank(key), ...(JSON.parse(text) as Partial<Draft>), files: [] } : undefined
+    if (!text) return undefined
+    const d: Draft = { ...blank(key), ...(JSON.parse(text) as Partial<Draft>), files: [] }
+    if (d.had?.length) {
+      d.fetching = true
+      void restore(key, d.had)
+    }
+    return d
   } catch {
     return undefined // storage may be forbidden
   }
 }
 
+/** Takes the files of a draft from where they are kept. */
+async function restore(key: string, had: { name: string; size: number }[]) {
+  const files = await keptFiles(place(key))
+  const d = drafts.get(place(key))
+  if (!d) return
+  const lost = had.filter((h) => !files.some((f) => f.name === h.name && (f.size === h.size || h.size < 0))).map((h) => h.name)
+  change(key, { fetching: false, files: [...files, ...d.files], lost: [...(d.lost ?? []), ...lost] })
+}
+
 export function change(key: string, to: Partial<Draft>) {
   const d = { ...draftOf(key), ...to }
+  if (to.files) {
+    if (!d.fetching) d.had = d.files.map(({ name, size }) => ({ name, size }))
+    keepFiles(place(key), d.files)
+  }
   drafts.set(place(key), d)
   const { files: _, fetching: __, ...kept } = d
   try {
@@ -78,6 +102,7 @@ export function change(key: string, to: Partial<Draft>) {
 /** Throws a draft away. */
 export function discard(key: string) {
   drafts.delete(place(key))
+  dropFiles(place(key))
   try {
     sessionStorage.removeItem(place(key))
   } catch {
@@ -89,7 +114,7 @@ export function discard(key: string) {
 
 /** Whether anything would be lost. */
 export function isEmpty(d: Draft): boolean {
-  return d.to.length + d.cc.length + d.bcc.length + d.files.length === 0 && d.subject.trim() === '' && d.text.trim() === ''
+  return d.to.length + d.cc.length + d.bcc.length + d.files.length + (d.lost?.length ?? 0) === 0 && !d.fetching && d.subject.trim() === '' && d.text.trim() === ''
 }
 
 /** Opens the draft of a new message in the dock. An empty one is from the mailbox, if one is given. */
@@ -170,15 +195,19 @@ function quoteOf(m: Detail): string {
   return `On ${timeOf(m)}, ${nameOf(m.from)} <${emailOf(m.from)}> wrote:\n${quoted.join('\n')}\n`
 }
 
+function nameOfFile(a: Detail['attachments'][number]): string {
+  return a.filename || `attachment-${a.index + 1}`
+}
+
 /** Fetches the files of a message that is passed on. */
 async function fetchFiles(key: string, m: Detail) {
-  change(key, { fetching: true })
+  change(key, { fetching: true, had: m.attachments.map((a) => ({ name: nameOfFile(a), size: -1 })) })
   const files: File[] = []
   try {
     for (const a of m.attachments) {
       const response = await fetch(`/v1/email-users/${m.user_id}/inbox/${m.uid}/attachments/${a.index}`, { credentials: 'same-origin' })
       if (!response.ok) throw new Error(`${a.filename || 'An attachment'} could not be added. Download it and attach it by hand.`)
-      files.push(new File([await response.blob()], a.filename || `attachment-${a.index + 1}`, { type: a.content_type }))
+      files.push(new File([await response.blob()], nameOfFile(a), { type: a.content_type }))
     }
   } catch (error) {
     failed(error)

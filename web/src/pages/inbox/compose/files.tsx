@@ -1,12 +1,19 @@
 // Files that go with a message.
 import { useRef, useState } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
-import { bytes, Icon } from '../../../ui'
+import { bytes, Icon, Notice } from '../../../ui'
 
 export const mostBytes = 25 * 1024 * 1024 // of text and files together
 
 export function sizeOf(files: File[], text: string): number {
   return files.reduce((sum, f) => sum + f.size, 0) + new Blob([text]).size
+}
+
+const names = new Intl.ListFormat('en')
+
+/** Names files in a sentence. */
+export function list(files: string[]): string {
+  return names.format(files)
 }
 
 /** The file as send_email takes it. */
@@ -19,8 +26,10 @@ export function encode(file: File): Promise<{ filename: string; content: string;
   })
 }
 
-export function FileList({ files, fetching, wrong, onRemove }: { files: File[]; fetching?: boolean; wrong?: string; onRemove: (at: number) => void }) {
-  if (files.length === 0 && !fetching && !wrong) return null
+interface ListProps { files: File[]; fetching?: boolean; lost?: string[]; wrong?: string; onRemove: (at: number) => void; onForget: () => void }
+
+export function FileList({ files, fetching, lost = [], wrong, onRemove, onForget }: ListProps) {
+  if (files.length === 0 && !fetching && !wrong && lost.length === 0) return null
   return (
     <div class="compose-files">
       <ul class="inbox-files" aria-label="Attachments">
@@ -36,6 +45,11 @@ export function FileList({ files, fetching, wrong, onRemove }: { files: File[]; 
         ))}
         {fetching && <li><span role="status"><span class="spinner" /> Adding the attachments…</span></li>}
       </ul>
+      {lost.length > 0 && (
+        <Notice tone="warn">
+          This browser did not keep {list(lost)}. Attach {lost.length === 1 ? 'it' : 'them'} again. <button type="button" class="inbox-link" onClick={onForget}>Leave {lost.length === 1 ? 'it' : 'them'} out</button>
+        </Notice>
+      )}
       {wrong && <span class="compose-wrong" role="alert">{wrong}</span>}
     </div>
   )

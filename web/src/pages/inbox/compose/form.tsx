@@ -7,7 +7,7 @@ import { emailOf, isEmail } from '../people'
 import { MailboxPicker } from '../picker'
 import { Chips } from './chips'
 import { change, changed, discard, draftOf, isEmpty, type Draft } from './draft'
-import { DropZone, encode, FileList, FilePicker, mostBytes, sizeOf } from './files'
+import { DropZone, encode, FileList, FilePicker, list, mostBytes, sizeOf } from './files'
 import { Refusal, wrongIn, type Wrong } from './refusal'
 
 export type Sent = Schemas['EmailQueued'] & { subject: string }
@@ -46,6 +46,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
     setWrong(found)
     setError(undefined)
     if (Object.keys(found).length > 0) return focusWrong(form.current)
+    if (d.lost?.length) return ask({ title: `Send without ${list(d.lost)}?`, text: 'This browser did not keep what you had attached. Attach it again, or send the rest.', action: 'Send the rest', danger: false, run: send })
     if (d.subject.trim() !== '') return void send()
     ask({ title: 'Send without a subject?', text: 'Messages without a subject are often taken for spam.', action: 'Send it anyway', danger: false, run: send })
   }
@@ -57,7 +58,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
     discard(key)
     onDiscard()
   }
-  const add = (files: File[]) => set({ files: [...draftOf(key).files, ...files] })
+  const add = (files: File[]) => set({ files: [...draftOf(key).files, ...files], lost: draftOf(key).lost?.filter((name) => !files.some((f) => f.name === name)) })
   const keys = (e: KeyboardEvent) => {
     if (e.key !== 'Enter' || !(e.ctrlKey || e.metaKey)) return
     e.preventDefault()
@@ -74,7 +75,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
         <People draft={d} set={set} wrong={wrong} copies={copies} setCopies={setCopies} />
         <Subject value={d.subject} onInput={(subject) => set({ subject })} wrong={wrong.subject} />
         <Words value={d.text} onInput={(text) => set({ text })} autoFocus={d.to.length > 0} />
-        <FileList files={d.files} fetching={d.fetching} wrong={wrong.attachments} onRemove={(at) => set({ files: d.files.filter((_, i) => i !== at) })} />
+        <FileList files={d.files} fetching={d.fetching} lost={d.lost} onForget={() => set({ lost: [] })} wrong={wrong.attachments} onRemove={(at) => set({ files: d.files.filter((_, i) => i !== at) })} />
         <Refusal error={error} from={d.from} known={wrong} />
       </DropZone>
       <Foot draft={d} busy={busy} onFiles={add} onDiscard={throwAway} />

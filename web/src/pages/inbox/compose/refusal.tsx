@@ -1,5 +1,5 @@
 // Why a message was not sent, and what to do about it.
-import { ApiError } from '../../../api/client'
+import { ApiError, can } from '../../../api/client'
 import { useQuery } from '../../../api/query'
 import { Notice } from '../../../ui'
 
@@ -27,7 +27,7 @@ export function Refusal({ error, from, known }: { error: Error | undefined; from
     <div class="compose-refusal">
       <Notice tone="bad" alert>
         {error.message}{' '}
-        {code === 'daily_send_limit_reached' && <>The limit is counted by day in UTC. <a href={'/mailboxes/' + from.user_id}>Raise the limit of {from.email}</a>, or send from another mailbox.</>}
+        {code === 'daily_send_limit_reached' && <>The limit is counted by day in UTC. {can('update_email_user') ? <><a href={'/mailboxes/' + from.user_id}>Raise the limit of {from.email}</a>, or send from another mailbox.</> : 'Send from another mailbox, or ask the account’s owner or an admin to raise it.'}</>}
         {code === 'domain_not_ready' && <DomainLink userID={from.user_id} />}
       </Notice>
     </div>

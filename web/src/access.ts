@@ -1,0 +1,16 @@
+// Places that are for those alone whose role may do what they are for.
+import { can, type Operation } from './api/client'
+import { match } from './router'
+
+interface Gated { path: string; needs: Operation; deed: string }
+
+const gated: Gated[] = [
+  { path: '/domains/add', needs: 'connect_domains', deed: 'add domains' },
+  { path: '/mailboxes/bulk', needs: 'create_email_users_bulk', deed: 'make mailboxes' },
+]
+
+/** What the signed-in user's role may not do, if an address is a place for that; nothing if they may open it. */
+export function barred(href: string): string | undefined {
+  const path = href.split('?')[0]!
+  return gated.find((g) => match(g.path, path) && !can(g.needs))?.deed
+}

@@ -1,0 +1,22 @@
+import { TextField } from './form'
+
+const least = 6 // characters, as the server has it for those who sign in here
+const rule = `At least ${least} characters. A sentence is easy to remember and hard to guess.`
+
+interface Props { label?: string; name?: string; value: string; onInput: (value: string) => void; autoFocus?: boolean }
+
+/** Where somebody chooses the password with which they will sign in here. It advises while they type. */
+export function NewPassword({ label = 'Password', name = 'password', value, onInput, autoFocus }: Props) {
+  return <TextField label={label} name={name} type="password" value={value} onInput={onInput} autoComplete="new-password" maxLength={128} autoFocus={autoFocus} hint={<span aria-live="polite">{adviceOn(value)}</span>} />
+}
+
+/** What to say of a password. Only its length can be wrong; the rest is advice. */
+export function adviceOn(password: string): string {
+  const n = [...password].length
+  if (n === 0) return rule
+  if (n < least) return `It needs at least ${least} characters.`
+  if (new Set(password.toLowerCase()).size < 5 || usual.test(password)) return 'Others try this one first. A sentence of your own is safer.'
+  return n < 12 ? 'Good enough; a few more words make it hard to guess.' : 'Long, and so hard to guess.'
+}
+
+const usual = /^(?=.{0,15}$)\W*(pass(word|wort)?|qwert[yz]\w*|asdf\w*|1?23456\d*|abc\w{0,5}|letmein|welcome|admin\w*|mailstead|iloveyou|secret|changeme|dragon|monkey|football)\W*\d*\W*$/i
