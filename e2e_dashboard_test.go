@@ -35,6 +35,7 @@ func TestDashboard(t *testing.T) {
 	}
 	cert, key, _ := testCert(t, "localhost")
 	fresh, welcome := newFreshInstance(t, "--ca-file", cert)
+	pocket, pocketWelcome := newFreshInstance(t) // whose first run is on a phone
 	var files []string
 	for walk := range strings.SplitSeq(cmp.Or(os.Getenv("MAILSTEAD_WALK"), "*"), ",") {
 		found, err := filepath.Glob("web/test/" + walk + ".test.mjs")
@@ -52,7 +53,9 @@ func TestDashboard(t *testing.T) {
 	cmd := exec.CommandContext(ctx, node, append([]string{"--test", "--test-concurrency=2", "--test-reporter=spec"}, files...)...)
 	cmd.Env = append(os.Environ(), "MAILSTEAD_URL=http://"+i.ready.HTTP, "MAILSTEAD_SMTP="+i.ready.SMTP, "MAILSTEAD_TOKEN="+i.token,
 		"MAILSTEAD_CROWDED="+crowded, "MAILSTEAD_CERT="+cert, "MAILSTEAD_KEY="+key, "MAILSTEAD_DIR="+i.dir, "MAILSTEAD_BIN="+i.cmd.Path, "MAILSTEAD_FRESH_URL=http://"+fresh.ready.HTTP, "MAILSTEAD_FRESH_SMTP="+fresh.ready.SMTP,
-		"MAILSTEAD_FRESH_DIR="+fresh.dir, "MAILSTEAD_FRESH_WELCOME="+welcome, "MAILSTEAD_OWNER=owner@example.org", "MAILSTEAD_PASSWORD="+password, "MAILSTEAD_CHROMIUM="+chromium)
+		"MAILSTEAD_FRESH_DIR="+fresh.dir, "MAILSTEAD_FRESH_WELCOME="+welcome,
+		"MAILSTEAD_POCKET_URL=http://"+pocket.ready.HTTP, "MAILSTEAD_POCKET_SMTP="+pocket.ready.SMTP, "MAILSTEAD_POCKET_WELCOME="+pocketWelcome,
+		"MAILSTEAD_IMAP="+i.ready.IMAP, "MAILSTEAD_OWNER=owner@example.org", "MAILSTEAD_PASSWORD="+password, "MAILSTEAD_CHROMIUM="+chromium)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -60,9 +63,9 @@ func TestDashboard(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// newDashboardInstance is a sandbox whose owner has a password.
+// newDashboardInstance is a sandbox that sells pretend domains, and whose owner has a password.
 func newDashboardInstance(t *testing.T, password string) *instance {
-	i := newInstance(t, generousLimits)
+	i := newInstance(t, generousLimits+"[registrar.sandbox]\n")
 	if _, code := mailstead(t, "user", "reset-password", "--data", i.dir, "--user", "owner@example.org", "--password", password); code != 0 {
 		t.Fatal("the owner's password could not be set")
 	}
@@ -79,7 +82,7 @@ func newFreshInstance(t *testing.T, args ...string) (i *instance, welcome string
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	config := generousLimits + fmt.Sprintf("[[relay]]\nname='r1'\nkind='custom'\nhost=%q\nport=%s\ntls='none'\n", host, port)
+	config := generousLimits + fmt.Sprintf("[[relay]]\nname='r1'\nkind='ses'\nregion='us-east-1'\nhost=%q\nport=%s\ntls='none'\n", host, port)
 	if err := os.WriteFile(filepath.Join(dir, "mailstead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -160,6 +160,7 @@ func imageType(head []byte) string {
 // images fetches images from elsewhere, a bounded number at a time.
 type images struct {
 	http  *http.Client
+	spool func() *Spool
 	all   chan struct{}
 	mu    sync.Mutex
 	lanes map[string]*imageLane // by account, while somebody wants any
@@ -186,7 +187,8 @@ func (s *Service) newImages() *images {
 			TLSClientConfig: &tls.Config{RootCAs: s.Config.RootCAs, MinVersion: tls.VersionTLS12},
 		},
 	}
-	return &images{http: client, all: make(chan struct{}, imagesAtOnce), lanes: map[string]*imageLane{}}
+	spool := func() *Spool { return s.NewSpool(imageLimit) }
+	return &images{http: client, spool: spool, all: make(chan struct{}, imagesAtOnce), lanes: map[string]*imageLane{}}
 }
 
 // take waits for a place among those who fetch; done gives it back.
@@ -245,51 +247,44 @@ func (m *images) fetch(ctx context.Context, account, source string) (io.ReadClos
 	if err != nil {
 		return nil, err
 	}
-	body, err := m.get(ctx, source)
-	if err != nil {
+	whole := m.spool()
+	if err := m.get(ctx, whole, source); err != nil {
+		whole.Close()
 		done()
 		return nil, noImage(err)
 	}
-	return &imageBody{r: body, left: imageLimit, done: sync.OnceFunc(func() {
-		body.Close()
+	return &imageBody{whole.Reader(), sync.OnceFunc(func() {
+		whole.Close()
 		done()
 	})}, nil
 }
 
-func (m *images) get(ctx context.Context, source string) (io.ReadCloser, error) {
+// get fetches the whole image, so that its host is not kept waiting by whoever reads it here.
+func (m *images) get(ctx context.Context, to io.Writer, source string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, source, nil)
 	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", source, err)
+		return fmt.Errorf("image %s: %w", source, err)
 	}
 	req.Header.Set("User-Agent", imageAgent)
 	req.Header.Set("Accept", "image/avif,image/webp,image/png,image/jpeg,image/gif")
 	resp, err := m.http.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || resp.ContentLength > imageLimit {
-		resp.Body.Close()
-		return nil, fmt.Errorf("image %s: status %d, %d bytes", source, resp.StatusCode, resp.ContentLength)
+		return fmt.Errorf("image %s: status %d, %d bytes", source, resp.StatusCode, resp.ContentLength)
 	}
-	return resp.Body, nil
+	if _, err := io.Copy(to, resp.Body); err != nil {
+		return fmt.Errorf("image %s: %w", source, err)
+	}
+	return nil
 }
 
-// errImageSize is that of an image that goes on past the limit.
-var errImageSize = errors.New("the image is larger than 5 MiB")
-
-// An imageBody reads an image up to the limit, and gives its place back when it is closed.
+// An imageBody reads an image, and gives its place back when it is closed.
 type imageBody struct {
-	r    io.Reader
-	left int
+	io.Reader
 	done func()
-}
-
-func (b *imageBody) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p[:min(len(p), b.left+1)])
-	if b.left -= n; b.left < 0 {
-		return 0, errImageSize
-	}
-	return n, err
 }
 
 func (b *imageBody) Close() error {

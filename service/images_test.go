@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,6 +105,47 @@ func TestImagesAtOnce(t *testing.T) {
 		}
 		if len(m.lanes) != 0 || len(m.all) != 0 {
 			t.Errorf("%d lanes and %d places are left", len(m.lanes), len(m.all))
+		}
+	})
+}
+
+// A stillHost answers each request with an image, whose bytes come as long as the request holds.
+type stillHost struct{ bytes int64 }
+
+func (h stillHost) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, ContentLength: -1, Body: io.NopCloser(io.LimitReader(readerOf(func(p []byte) (int, error) {
+		return len(p), r.Context().Err()
+	}), h.bytes))}, nil
+}
+
+type readerOf func([]byte) (int, error)
+
+func (f readerOf) Read(p []byte) (int, error) { return f(p) }
+
+// TestSlowReadersHaveTheImage: how long a host elsewhere may take is not how long a phone may take.
+func TestSlowReadersHaveTheImage(t *testing.T) {
+	i := install(t, Config{}).svc
+	synctest.Test(t, func(t *testing.T) {
+		m := i.newImages()
+		m.http.Transport = stillHost{imageLimit}
+		body, err := m.fetch(t.Context(), "a", "https://far.test/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * imageTimeout)
+		if n, err := io.Copy(io.Discard, body); n != imageLimit || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		if len(m.all) != 1 {
+			t.Errorf("%d places are taken", len(m.all))
+		}
+		body.Close()
+		m.http.Transport = stillHost{imageLimit + 1}
+		if _, err := m.fetch(t.Context(), "a", "https://far.test/"); statusOf(err) != 422 {
+			t.Errorf("past the limit: %v", err)
+		}
+		if len(m.all) != 0 {
+			t.Errorf("%d places are left", len(m.all))
 		}
 	})
 }

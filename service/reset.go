@@ -72,7 +72,7 @@ func userByReset(tx *store.Tx, token string) (*store.User, error) {
 		}
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && dead {
-		return nil, Errorf(404, "not_found", "This link was used already, or has expired. Ask whoever invited you to set a password for you.")
+		return nil, Errorf(404, "not_found", "This link was used already, or has expired. Ask for another where you sign in, or whoever invited you.")
 	}
 	return u, err
 }

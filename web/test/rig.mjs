@@ -14,8 +14,11 @@ export const base = env.MAILSTEAD_URL
 export const owner = { email: env.MAILSTEAD_OWNER, password: env.MAILSTEAD_PASSWORD }
 
 /** The server of most walks, and a second one, which started in an empty directory and whose relay refuses some. */
-export const here = { url: base, smtp: env.MAILSTEAD_SMTP, data: env.MAILSTEAD_DIR }
+export const here = { url: base, smtp: env.MAILSTEAD_SMTP, imap: env.MAILSTEAD_IMAP, data: env.MAILSTEAD_DIR }
 export const fresh = { url: env.MAILSTEAD_FRESH_URL, smtp: env.MAILSTEAD_FRESH_SMTP, data: env.MAILSTEAD_FRESH_DIR, welcome: env.MAILSTEAD_FRESH_WELCOME }
+
+/** A third one, started as the second was, for the first run on a phone. */
+export const pocket = { url: env.MAILSTEAD_POCKET_URL, smtp: env.MAILSTEAD_POCKET_SMTP, welcome: env.MAILSTEAD_POCKET_WELCOME }
 
 const desktop = { width: 1280, height: 800 }
 const phone = { width: 390, height: 844 }
@@ -34,6 +37,15 @@ export async function browser() {
 after(async () => {
   if (opened) await (await opened).close()
 })
+
+const fingers = new WeakSet() // pages that have no mouse
+
+/** Makes a click on a page of a phone a tap. */
+function touch(p) {
+  fingers.add(p)
+  const kind = Object.getPrototypeOf(p.locator('body')), { click } = kind
+  if (!click.taps) kind.click = Object.assign(function (options) { return fingers.has(this.page()) ? this.tap(options) : click.call(this, options) }, { taps: true })
+}
 
 const cookies = new Map() // of who was signed in, once for all tests of a file
 
@@ -63,6 +75,7 @@ export async function page(t, { phone: small = false, as = owner, dark = false, 
     cookies.set(as, await context.cookies())
   }
   const p = await context.newPage()
+  if (small) touch(p)
   p.open = (path) => p.goto(server.url + path)
   return p
 }
@@ -168,15 +181,32 @@ export async function shot(p, name) {
 let axe
 
 /**
- * Fails on what axe finds serious, by all of its rules or those that are named, and on a page that scrolls sideways. The
- * frame of a message runs no scripts: it is left out.
+ * Fails on what axe finds serious, by all of its rules or those that are named, and on a page that scrolls sideways; on a
+ * phone also on targets that a finger misses, and on what lies beyond the edge. The frame of a message runs no scripts: it
+ * is left out.
  */
-export async function sound(p, where = p.url(), rules) {
+export async function sound(p, where = p.url(), only) {
   axe ??= await readFile(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8')
+  const small = fingers.has(p)
   await p.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
   await p.evaluate(`globalThis.axe || (() => {${axe}})()`)
-  const found = await p.evaluate(async (rules) => (await globalThis.axe.run(document, { iframes: false, resultTypes: ['violations'], runOnly: rules })).violations
-    .filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' ')}`), rules)
+  const found = await p.evaluate(async ({ only, small }) => (await globalThis.axe.run(document, { iframes: false, resultTypes: ['violations'], runOnly: only, rules: only ? {} : { 'target-size': { enabled: small } } })).violations
+    .filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' ')}`), { only, small })
   assert.deepEqual(found, [], where)
   assert.ok(await p.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth), 'it scrolls sideways: ' + where)
+  if (small) assert.deepEqual(await p.evaluate(beyond), [], 'beyond the edge: ' + where)
+}
+
+/** What is meant to be read or pressed, and lies beside the screen, whole or in part, where scrolling down does not lead. */
+function beyond() {
+  const rolls = (e) => e.closest('pre, .tabs, .visually-hidden, .truncate *') // these roll sideways, are not for the eye, or end in an ellipsis
+  const found = [...document.querySelectorAll('main *, dialog[open], dialog[open] *, .toasts *')].filter((e) => {
+    const box = e.getBoundingClientRect()
+    return box.width > 0 && !rolls(e) && e.checkVisibility({ visibilityProperty: true }) && (box.left < -1 || box.right > innerWidth + 1)
+  })
+  for (const box of document.querySelectorAll('main *, dialog[open] *')) {
+    if (/auto|scroll/.test(getComputedStyle(box).overflowX) && box.scrollWidth > box.clientWidth + 1 && !rolls(box)) found.push(box)
+  }
+  for (const dialog of document.querySelectorAll('dialog[open]')) if (dialog.getBoundingClientRect().bottom > innerHeight + 1) found.push(dialog)
+  return found.slice(0, 5).map((e) => e.outerHTML.slice(0, 200))
 }

@@ -157,7 +157,7 @@ function ReportList({ reports }: { reports: Report[] }) {
 function ReportDialog({ report: r, onClose }: { report: Report; onClose: () => void }) {
   return (
     <Dialog title={`Report of ${r.org_name}`} onClose={onClose} wide>
-      <div class="stack">
+      <div class="stack" tabIndex={0}>
         {!r.authenticated && <Notice tone="warn">Nothing proves that this report is from {r.org_name}. Anybody can send one.</Notice>}
         <Facts of={[
           ['About', <><Time of={r.date_begin} form="at" /> to <Time of={r.date_end} form="at" /></>],

@@ -52,7 +52,7 @@ const kinds = { sts: 'MTA-STS', tlsa: 'DANE', 'no-policy-found': 'no policy' } a
 function ReportDialog({ report: r, onClose }: { report: Report; onClose: () => void }) {
   return (
     <Dialog title={`TLS report of ${r.org_name}`} onClose={onClose} wide>
-      <div class="stack">
+      <div class="stack" tabIndex={0}>
         {!r.authenticated && <Notice tone="warn">Nothing proves that this report is from {r.org_name}. Anybody can send one.</Notice>}
         <Facts of={[
           ['About', <><Time of={r.date_begin} form="at" /> to <Time of={r.date_end} form="at" /></>],

@@ -39,7 +39,7 @@ export function Team() {
 function Member({ user: u, onEdit }: { user: User; onEdit: () => void }) {
   const me = session.value!.user.id === u.id
   return (
-    <div class="line">
+    <div class="line people-member">
       <span class="avatar" aria-hidden="true">{(u.display_name || u.email).charAt(0)}</span>
       <span class="grow truncate"><strong>{u.display_name || u.email}</strong>{me && <span class="muted"> (you)</span>}<br /><span class="muted small truncate">{u.email}</span></span>
       <span class={'small muted nowrap' + (u.status === 'invited' ? '' : ' people-seen')}>{u.status === 'invited' ? <Badge tone="info">invited</Badge> : <>Last here <Time of={u.last_login_at} /></>}</span>

@@ -27,7 +27,7 @@ export function Webhooks() {
 
 function Line({ of: w }: { of: Webhook }) {
   return (
-    <a class="line" href={`/webhooks/${w.id}`}>
+    <a class="line webhooks-line" href={`/webhooks/${w.id}`}>
       <span class="grow truncate"><strong class="mono">{w.url}</strong><br /><span class="muted small truncate">{w.description ? w.description + ' · ' : ''}{w.events.join(', ')}</span></span>
       <span class="muted small nowrap">{w.last_delivery_at ? <>told <Time of={w.last_delivery_at} /></> : 'not told anything yet'}</span>
       <WebhookBadge webhook={w} />
