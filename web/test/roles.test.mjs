@@ -22,7 +22,7 @@ const ownDeeds = ['Make a token']
 const atLeast = {
   owner: [],
   admin: ['update_account', 'invite_team_user', 'update_team_user', 'delete_team_user', 'create_token', 'delete_token', 'set_universal_inbox', 'PATCH /session/profile'],
-  member: ['send_email', 'mark_message', 'bulk_delete_messages', 'refresh_inbox', 'refresh_email_user_inbox', 'retry_message', 'cancel_message', 'create_suppression', 'delete_suppression',
+  member: ['send_email', 'bulk_mark_messages', 'bulk_delete_messages', 'refresh_inbox', 'refresh_email_user_inbox', 'retry_message', 'cancel_message', 'create_suppression', 'delete_suppression',
     'create_template', 'update_template', 'delete_template', 'check_nameservers', 'verify_dns', 'create_token', 'delete_token', 'PATCH /session/profile'],
 }
 

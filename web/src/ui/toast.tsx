@@ -113,7 +113,7 @@ function Shown({ toast: t }: { toast: Toast }) {
   return (
     <div class={'toast' + (t.bad ? ' bad' : '')} role={t.bad ? 'alert' : undefined} onMouseEnter={() => hold(t)} onMouseLeave={() => release(t)} onFocusIn={() => hold(t)} onFocusOut={() => release(t)}>
       <span>{t.text}</span>
-      <button type="button" title={t.undo ? 'Ctrl + Z' : undefined} onClick={t.undo ?? t.over}>{t.undo ? 'Undo' : 'Close'}</button>
+      <button type="button" title={t.undo ? 'Ctrl + Z' : undefined} onClick={t.undo ?? t.over}>{t.undo ? 'Undo' : 'Dismiss'}</button>
     </div>
   )
 }

@@ -54,10 +54,17 @@ function Choices({ label, value, all, active, onPick, onEscape }: Props & { onEs
   useEffect(() => setAt(0), [q])
   useEffect(() => document.getElementById(id + here)?.scrollIntoView({ block: 'nearest' }), [here])
 
+  const pick = () => { if (here >= 0) onPick(choices[here]!) }
+  const hasty = useRef(false) // Enter came before what was searched for
+  useEffect(() => {
+    if (hasty.current && typed.trim() === q && !list.loading) pick()
+    hasty.current &&= list.loading || typed.trim() !== q
+  })
   const press = (e: KeyboardEvent) => {
     if (e.key === 'ArrowDown') setAt(Math.min(here + 1, choices.length - 1))
     else if (e.key === 'ArrowUp') setAt(Math.max(here - 1, 0))
-    else if (e.key === 'Enter' && here >= 0) onPick(choices[here]!)
+    else if (e.key === 'Enter' && typed.trim() === q && !list.loading) pick()
+    else if (e.key === 'Enter') hasty.current = true
     else if (e.key === 'Escape') onEscape()
     else return
     e.preventDefault()
