@@ -20,7 +20,7 @@ import (
 // MAILSTEAD_SHOTS names a folder for pictures of its pages, MAILSTEAD_WALK the walks to run, with commas between.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	node, chromium := peer(t, "node"), peer(t, "chromium")
+	node, chromium := peer(t, "node"), peer(t, "chromium-headless-shell")
 	if !isFile("web/node_modules/.made") {
 		install := exec.Command(peer(t, "sh"), ".ci/web", "modules")
 		if out, err := install.CombinedOutput(); err != nil {

@@ -27,6 +27,7 @@ for (const small of [false, true]) {
     await p.getByRole('main').getByRole('link', { name: 'Add a domain' }).click()
     await p.getByLabel('Domain').fill(name)
     await p.getByRole('button', { name: 'Go on' }).click()
+    await p.getByText('is registered at').waitFor()
     await p.getByRole('button', { name: 'Add the domain' }).click()
     await p.getByRole('heading', { name: 'Set these nameservers at your registrar' }).waitFor()
     await p.getByRole('button', { name: /check now|Go on/ }).click()

@@ -28,7 +28,7 @@ let opened
 /** The browser, one for all tests of a file. */
 export async function browser() {
   opened ??= chromium.launch({
-    executablePath: env.MAILSTEAD_CHROMIUM ?? '/usr/bin/chromium',
+    executablePath: env.MAILSTEAD_CHROMIUM ?? '/usr/bin/chromium-headless-shell',
     args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
   })
   return opened

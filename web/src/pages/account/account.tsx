@@ -1,5 +1,5 @@
 // The account: its name, what it uses of its limits, and what holds for all of its mailboxes.
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Bar, bytes, Card, Check, Copyable, count, Facts, Form, Page, Show, TextArea, TextField, Time, told, words } from '../../ui'
@@ -73,16 +73,24 @@ function Limits({ usage: u }: { usage: Schemas['Usage'] }) {
 }
 
 function Universal({ account: a }: { account: AccountOut }) {
-  const on = a.universal_inbox_enabled
-  const turn = async (enabled: boolean) => {
-    const { message } = await call('set_universal_inbox', { enabled })
-    told(message)
-  }
+  const [wanted, setWanted] = useState<boolean>()
   const [error, setError] = useState('')
+  const on = wanted ?? a.universal_inbox_enabled
+  const turn = async (enabled: boolean) => {
+    setError('')
+    setWanted(enabled)
+    try {
+      told((await call('set_universal_inbox', { enabled })).message)
+    } catch (error) {
+      setError((error as Error).message)
+      setWanted(undefined)
+    }
+  }
+  useEffect(() => setWanted(undefined), [a.universal_inbox_enabled])
   return (
     <Card title="Universal inbox">
       {can('set_universal_inbox') ? (
-        <Check label="Fetch external mailboxes in the background" checked={on} onChange={(enabled) => { setError(''); turn(enabled).catch((e: Error) => setError(e.message)) }}
+        <Check label="Fetch external mailboxes in the background" checked={on} onChange={turn}
           hint="While it is on, mailboxes on other servers are kept in step. What was fetched before stays either way. A webhook that wants received mail needs it." />
       ) : <p>It is {on ? 'on: mailboxes on other servers are kept in step' : 'off: mailboxes on other servers are fetched when somebody asks'}. The account’s owner or an admin can change this.</p>}
       {error && <p class="small" role="alert" style={{ color: 'var(--bad)' }}>{error}</p>}

@@ -62,7 +62,7 @@ function Choose({ account, names, onBack, onDone }: { account: Schemas['Account'
       <Card title={names.length === 1 ? names[0] : plural(names.length, 'domain')} actions={<Button small onClick={onBack}>Change</Button>}>
         <div class="stack-tight">
           {names.length > 1 && <p class="domains-names">{names.slice(0, 12).join(', ')}{names.length > 12 && ` and ${names.length - 12} more`}</p>}
-          <Kept name={names[0]!} several={names.length > 1} provider={provider} />
+          <div class="domains-kept"><Kept name={names[0]!} several={names.length > 1} provider={provider} /></div>
         </div>
       </Card>
       <Form onSubmit={submit} submit={names.length === 1 ? 'Add the domain' : `Add ${plural(names.length, 'domain')}`} disabled={way === 'cloudflare' && token.trim() === ''}>
