@@ -179,12 +179,12 @@ func buyAmidMisdeeds(t *testing.T, r *rand.Rand) {
 	shop.Lag = time.Duration(r.IntN(2)) * time.Minute
 	shop.Pause = 40 * time.Second // longer than an order may take
 	shop.RetryAfter = time.Duration(r.IntN(8)) * time.Second
-	misdeeds := 5
+	misdeeds, whims := 5, rand.New(rand.NewPCG(r.Uint64(), 5)) // its own, since it is called while r is in use
 	shop.Meddle = func(call, _ string) (fate namecomtest.Fate) {
 		shop.Set(func() {
-			if grave := call == "create" || call == "charged"; misdeeds > 0 && (grave || r.IntN(4) == 0) {
+			if grave := call == "create" || call == "charged"; misdeeds > 0 && (grave || whims.IntN(4) == 0) {
 				misdeeds--
-				fate = namecomtest.Fate(r.IntN(6))
+				fate = namecomtest.Fate(whims.IntN(6))
 			}
 		})
 		return fate

@@ -13,12 +13,9 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// argon2id parameters of new hashes: t=2, 19 MiB, one lane (OWASP's second choice of equal strength).
 const (
-	argonTime   = 2
-	argonMemory = 19 * 1024
-	argonSalt   = 16
-	argonKey    = 32
+	argonSalt = 16
+	argonKey  = 32
 )
 
 // verifiedFor is how long a log-in that was verified is not hashed again; mail clients reconnect all the time.
