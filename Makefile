@@ -43,7 +43,7 @@ fuzz:
 # The tests of long runs at their full size.
 soak:
 	MAILSTEAD_SOAK=1 go test -run '^TestExternalMailboxes$$' -v -timeout 30m .
-	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded go test -count=1 -run '^TestDashboard$$' -v -timeout 30m .
+	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles go test -count=1 -run '^TestDashboard$$' -v -timeout 30m .
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...

@@ -25,12 +25,12 @@ async function settled(p) {
 async function looked(p, name, small) {
   await settled(p)
   await shot(p, name)
-  await sound(p, name)
+  await sound(p, name, { colours: true })
   if (small && !process.env.MAILSTEAD_SHOTS) return
   const [from, to] = small ? ['dark', 'light'] : ['light', 'dark']
   await p.emulateMedia({ colorScheme: to })
   await p.waitForFunction((to) => document.documentElement.dataset.theme === to, to)
-  await sound(p, `${name}, ${to}`, ['color-contrast'])
+  await sound(p, `${name}, ${to}`, { only: ['color-contrast'] })
   await shot(p, `${name}-${to}`)
   await p.emulateMedia({ colorScheme: from })
 }

@@ -183,15 +183,15 @@ let axe
 /**
  * Fails on what axe finds serious, by all of its rules or those that are named, and on a page that scrolls sideways; on a
  * phone also on targets that a finger misses, and on what lies beyond the edge. The frame of a message runs no scripts: it
- * is left out.
+ * is left out. Colours, which take most of the time, are the same at both widths: walks look at them on a wide screen only.
  */
-export async function sound(p, where = p.url(), only) {
+export async function sound(p, where = p.url(), { only, colours = !fingers.has(p) } = {}) {
   axe ??= await readFile(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8')
   const small = fingers.has(p)
   await p.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
   await p.evaluate(`globalThis.axe || (() => {${axe}})()`)
-  const found = await p.evaluate(async ({ only, small }) => (await globalThis.axe.run(document, { iframes: false, resultTypes: ['violations'], runOnly: only, rules: only ? {} : { 'target-size': { enabled: small } } })).violations
-    .filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' ')}`), { only, small })
+  const found = await p.evaluate(async ({ only, small, colours }) => (await globalThis.axe.run(document, { iframes: false, resultTypes: ['violations'], runOnly: only, rules: only ? {} : { 'target-size': { enabled: small }, 'color-contrast': { enabled: colours } } })).violations
+    .filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' ')}`), { only, small, colours })
   assert.deepEqual(found, [], where)
   assert.ok(await p.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth), 'it scrolls sideways: ' + where)
   if (small) assert.deepEqual(await p.evaluate(beyond), [], 'beyond the edge: ' + where)
