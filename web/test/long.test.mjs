@@ -4,7 +4,7 @@ import { describe, test } from 'node:test'
 import { account, deliver, domain, mailbox, message, page, shot, unique, until } from './rig.mjs'
 
 const soak = process.env.MAILSTEAD_SOAK === '1'
-const mailboxes = soak ? 10_000 : 500 // a domain takes a hundred
+const mailboxes = soak ? 10_000 : 200 // a domain takes a hundred
 const messages = soak ? 5000 : 300
 
 /** Scrolls on until so many lines are known, and gives how many were in the page at most. */
