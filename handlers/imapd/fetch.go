@@ -146,6 +146,7 @@ func (f *fetch) message(row *service.MessageRow, seen map[uint32]service.Message
 		f.session.wire.amendFetch(first)
 	}
 	m := f.w.CreateMessage(sel.view.seq(row.UID))
+	defer m.Close() // it holds a lock of go-imap's, whatever comes of the answer
 	f.facts(m, row, &s, showFlags)
 	for _, i := range items {
 		if err := i.write(m); err != nil {

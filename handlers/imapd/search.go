@@ -88,6 +88,9 @@ func (ss *session) find(criteria *imap.SearchCriteria) (found []uint32, highest 
 			if ok && err == nil {
 				found, highest = append(found, rows[i].UID), max(highest, rows[i].ModSeq)
 			}
+			if err := ss.wire.ctx.Err(); err != nil {
+				return nil, 0, err
+			}
 			if time.Now().After(until) {
 				return nil, 0, refused(imap.ResponseCodeLimit, "The search takes too long; search for less")
 			}
