@@ -43,6 +43,11 @@ func (w *wire) introduce() []byte {
 	w.mu.Lock()
 	w.verb, w.amend = verb, nil
 	w.mu.Unlock()
+	if w.command.refused == "" {
+		if w.text = mendNames(verb, w.text); len(w.text) > maxCommand {
+			w.command.refused = "BAD [CLIENTBUG] The command is too long"
+		}
+	}
 	if w.command.refused != "" {
 		w.tell("%s %s", plainText(tag), w.command.refused)
 		w.passOver()

@@ -56,7 +56,7 @@ func TestQuota(t *testing.T) {
 	c.expect("NO [NONEXISTENT]", `GETQUOTA ""`)
 	c.has(c.ok("STATUS INBOX (DELETED DELETED-STORAGE)"), "* STATUS INBOX (DELETED 1 DELETED-STORAGE 3109)")
 	c.expect("BAD", "SETQUOTA mailbox (STORAGE 5)")
-	c.expect("BAD", `GETQUOTAROOT "Entw&APw"`)
+	c.expect("NO [NONEXISTENT]", `GETQUOTAROOT "Entw&APw"`)
 	c.ok("SELECT INBOX")
 	c.ok("COPY 1 INBOX")
 	c.ok("COPY 1 INBOX")

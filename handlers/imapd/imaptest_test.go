@@ -12,6 +12,10 @@ import (
 	"time"
 )
 
+// unmet are scripts that want what we do not have: \Recent, which RFC 9051 has dropped, and the source route of an
+// address in ENVELOPE, which go-imap cannot write.
+var unmet = map[string]bool{"copy": true, "search-flags": true, "select": true, "fetch-envelope": true}
+
 // imaptestLine is how imaptest begins a line about a test that failed.
 var imaptestLine = regexp.MustCompile(`(?m)^\*\*\* Test (\S+)`)
 
@@ -37,11 +41,18 @@ func TestScriptsOfImaptest(t *testing.T) {
 	cmd.Dir = t.TempDir()
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s: %v\n%s", program, err, out)
+	if !strings.Contains(string(out), " test groups: ") || strings.Contains(string(out), "\nError: ") {
+		t.Errorf("%s: %v", program, err)
+	}
 	failed := map[string]bool{}
 	for _, m := range imaptestLine.FindAllStringSubmatch(string(out), -1) {
-		failed[m[1]] = true
+		if failed[m[1]] = true; !unmet[m[1]] {
+			t.Errorf("script %s fails", m[1])
+		}
 	}
-	if err != nil || len(failed) > 0 || !strings.Contains(string(out), "test groups: 0 failed") {
-		t.Errorf("failed: %v, %v", failed, err)
+	for name := range unmet {
+		if !failed[name] {
+			t.Errorf("script %s passes; take it out of the list", name)
+		}
 	}
 }

@@ -586,3 +586,90 @@ func FuzzSession(f *testing.F) {
 		c.ok("LOGOUT")
 	})
 }
+
+// FuzzWire plays a client whose bytes are anything, and a parser that takes every other message. What the parser gets are
+// whole lines of bounded size, and literals only where it has been told of one: those of an APPEND, of the size announced.
+func FuzzWire(f *testing.F) {
+	f.Add([]byte("a LOGIN {3+}\r\nx\"y {3}\r\nabc\r\nb NOOP\r\n"), true)
+	f.Add([]byte("a APPEND INBOX (\\Seen) {3+}\r\nabc {3+}\r\ndef\r\nb APPEND {1+}\r\na UTF8 (~{3+}\r\nabc)\r\n"), true)
+	f.Add([]byte("a SEARCH TEXT {60000+}\r\n"+strings.Repeat("x NOOP\r\n", 7500)+"\r\nb NOOP\r\n"), false)
+	f.Add([]byte("a IDLE\r\n{18+}\r\nx DELETE Archive\r\n\r\n"), false)
+	f.Add([]byte("a SELECT \"&\"\r\nb LIST \"\" (& \"&\" &)\r\nc RENAME a[ &\r\n"), true)
+	f.Fuzz(func(t *testing.T, input []byte, loggedIn bool) {
+		until := time.Now().Add(time.Minute)
+		if loggedIn {
+			until = time.Time{}
+		}
+		w := newWire(&scripted{Reader: bytes.NewReader(input)}, true, until, time.Minute, func() {})
+		defer w.Close()
+		r := bufio.NewReaderSize(w, maxCommand+1000)
+		for n := 0; ; n++ {
+			line, err := r.ReadSlice('\n')
+			if errors.Is(err, bufio.ErrBufferFull) || len(line) > maxCommand {
+				t.Fatalf("a line of %d bytes", len(line))
+			}
+			if err != nil {
+				return
+			}
+			m, err := scanLine(line)
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			if !m.found {
+				continue
+			}
+			if _, verb := commandName(line); verb != "APPEND" || m.nonSync || m.size > AppendLimit {
+				t.Fatalf("the parser is told of a literal: %.100q", line)
+			}
+			if n%2 == 1 {
+				continue // as if it had refused it
+			}
+			if _, err := io.WriteString(w, continuation); err != nil {
+				return
+			}
+			if r.Buffered() > 0 {
+				t.Fatalf("behind a marker comes %d bytes at once", r.Buffered())
+			}
+			if _, err := io.CopyN(io.Discard, r, m.size); err != nil {
+				return
+			}
+			bad := w.checkEnd()
+			if end, err := r.ReadString('\n'); bad == nil && err == nil && strings.Trim(end, " )\r\n") != "" {
+				t.Fatalf("an APPEND ends in %q", end)
+			} else if err == nil && end != "\r\n" && end != ")\r\n" {
+				t.Fatalf("the parser gets %q behind a message", end)
+			}
+		}
+	})
+}
+
+// scripted is a connection on which everything has come at once.
+type scripted struct{ *bytes.Reader }
+
+func (*scripted) Write(p []byte) (int, error)      { return len(p), nil }
+func (*scripted) Close() error                     { return nil }
+func (*scripted) LocalAddr() net.Addr              { return nil }
+func (*scripted) RemoteAddr() net.Addr             { return nil }
+func (*scripted) SetDeadline(time.Time) error      { return nil }
+func (*scripted) SetReadDeadline(time.Time) error  { return nil }
+func (*scripted) SetWriteDeadline(time.Time) error { return nil }
+
+// FuzzMendNames: what comes of a command has names that can be read, in the same places.
+func FuzzMendNames(f *testing.F) {
+	f.Add([]byte("a SELECT \"&\"\r\n"))
+	f.Add([]byte("a LIST \"\" (% &Jjo!- \"&AGE-\") RETURN (STATUS (MESSAGES))\r\n"))
+	f.Add([]byte("a RENAME x[ \"a b\" ] &\r\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if _, err := scanLine(text); err != nil {
+			return
+		}
+		_, verb := commandName(text)
+		once := mendNames(verb, bytes.Clone(text))
+		if twice := mendNames(verb, bytes.Clone(once)); !bytes.Equal(once, twice) {
+			t.Errorf("%q gives %q, and that %q", text, once, twice)
+		}
+		if _, err := scanLine(once); err != nil {
+			t.Errorf("%q gives %q: %v", text, once, err)
+		}
+	})
+}
