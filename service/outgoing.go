@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -180,6 +181,11 @@ func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	content, cleaned, err := s.withoutControls(m.route, content)
+	if err != nil {
+		return nil, err
+	}
+	defer cleaned()
 	head, err := s.signed(m, content)
 	if err != nil {
 		s.Log.Error("sign outgoing mail", "message", m.row.ID, "err", err)
@@ -206,6 +212,26 @@ func contentOf(sub *store.Submission, blob *store.Blob) (*io.SectionReader, erro
 		skip = end + 2
 	}
 	return io.NewSectionReader(blob, int64(skip), blob.Size()-int64(skip)), nil
+}
+
+// withoutControls leaves out what the operator's relay would take as commands, also of a message from outside whose
+// signature covers such a field. What it gives can be read until done is called.
+func (s *Service) withoutControls(r route, content *io.SectionReader) (clean *io.SectionReader, done func(), err error) {
+	done = func() {}
+	if r.relay == nil || r.own {
+		return content, done, nil
+	}
+	found, err := msg.HasFields(again(content), r.relay.controls())
+	if !found || err != nil {
+		return content, done, err
+	}
+	spool := s.Store.NewSpool(content.Size())
+	done = func() { _ = spool.Close() }
+	if _, err := msg.StripFields(spool, again(content), r.relay.controls()); err != nil {
+		done()
+		return nil, nil, fmt.Errorf("copy message: %w", err)
+	}
+	return io.NewSectionReader(spool, 0, spool.Size()), done, nil
 }
 
 // signed gives the header fields that go before the stored message on this route.

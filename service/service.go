@@ -80,6 +80,8 @@ type Relay struct {
 	IDPattern, IDTemplate string
 	ReturnPath            string // sender, verp; "": as suits the kind
 	SNSURL                string // ses: where Amazon SNS is asked instead of at its own address
+	// ControlHeaders are beginnings of header fields that the relay takes as commands, beside those of its kind.
+	ControlHeaders []string
 }
 
 // Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.
