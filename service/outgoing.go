@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
 )
 
 const (
@@ -41,6 +42,8 @@ func (s *Service) newClients() {
 	s.direct.Dialer = s.Guard.Dialer(s.Resolver)
 	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
 	s.relayed.IdlePerHop = relayLanes
+	s.plain = s.newClient()
+	s.plain.Dialer = s.plainGuard().Dialer(s.Resolver)
 }
 
 func (s *Service) newClient() *deliver.Client {
@@ -152,6 +155,9 @@ func (s *Service) mailing(id string) (*mailing, error) {
 // look finds where local mail goes, or why it goes nowhere.
 func (m *mailing) look(tx *store.Tx, s *Service) error {
 	to, err := s.receiver(tx, m.row.Recipient)
+	if err == nil {
+		err = to.admits(m.sub.Sender)
+	}
 	if err == nil {
 		err = to.takes(tx, int64(m.sub.Blob.Length))
 	}
@@ -289,8 +295,14 @@ func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io
 		client := s.relayed
 		if m.route.own {
 			client = s.direct // a tenant named the server, not the operator
+			if r.TLS == "none" {
+				client = s.plain
+			}
 		}
 		o := &outcome{result: client.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
+		if client == s.plain && slices.ContainsFunc(o.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, webhooks.ErrBlocked) }) {
+			return ours("", deliver.Permanent, "5.7.10", r.Host+" was not logged in to: smtp.security "+plainRefused) // RFC 5248: encryption needed
+		}
 		if o.result.Status == deliver.Delivered {
 			o.provided = r.mint(o.result.Reply)
 		}
