@@ -49,6 +49,9 @@ func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, erro
 		if err != nil {
 			return err
 		}
+		if err := to.admits(in.From); err != nil {
+			return err
+		}
 		return to.takes(tx, max(in.Size, 1))
 	})
 	return Recipient{address}, overStore(err)
@@ -200,6 +203,9 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, f *fi
 		done[p] = true
 		if to.forward != "" && head.delivered[r.address] {
 			return smtpErrorf(554, "5.4.6", "The message goes round in circles: it has been at %s before.", r.address)
+		}
+		if err := to.admits(in.From); err != nil {
+			return err
 		}
 		if err := to.takes(tx, int64(d.blob.Length)); err != nil {
 			return err

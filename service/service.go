@@ -80,6 +80,8 @@ type Relay struct {
 	IDPattern, IDTemplate string
 	ReturnPath            string // sender, verp; "": as suits the kind
 	SNSURL                string // ses: where Amazon SNS is asked instead of at its own address
+	// ControlHeaders are beginnings of header fields that the relay takes as commands, beside those of its kind.
+	ControlHeaders []string
 }
 
 // Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.
@@ -143,6 +145,7 @@ type Service struct {
 	externals *externals      // mailboxes that live elsewhere
 	direct    *deliver.Client // to hosts that strangers name
 	relayed   *deliver.Client // to the operator's relays
+	plain     *deliver.Client // to servers without TLS that tenants name
 
 	paces    *paces
 	policies *policies
@@ -186,6 +189,7 @@ func (s *Service) Close() {
 	s.images.http.CloseIdleConnections()
 	_ = s.direct.Close() // ends idle connections; there is nothing to lose
 	_ = s.relayed.Close()
+	_ = s.plain.Close()
 }
 
 func (s *Service) now() time.Time { return s.Store.Now() }

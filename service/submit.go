@@ -212,7 +212,12 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 		drop = append([]string{"Message-ID"}, drop...) // one that is there and holds no id
 	}
 	kept, err := msg.HeaderFields(in.Body, root, drop, true)
-	h.text = append(h.text, kept...)
+	if err != nil {
+		return header{}, err
+	}
+	text := bytes.NewBuffer(h.text)
+	_, err = msg.StripFields(text, bytes.NewReader(kept), s.relays.controls())
+	h.text = text.Bytes()
 	return h, err
 }
 
