@@ -15,18 +15,18 @@ import (
 
 // bouncedData is the data of email.bounced.
 type bouncedData struct {
-	Recipient         string  `json:"recipient"`
-	Sender            string  `json:"sender"`
-	SendingDomain     string  `json:"sending_domain"`
-	UserID            *string `json:"user_id"`
+	Recipient         string  `json:"recipient" words:"theirs"`
+	Sender            string  `json:"sender" words:"theirs"`
+	SendingDomain     string  `json:"sending_domain" words:"ours"`
+	UserID            *string `json:"user_id" words:"ours"`
 	BounceType        string  `json:"bounce_type" enum:"hard|soft|undetermined"`
-	BounceSubtype     string  `json:"bounce_subtype"`
-	Status            string  `json:"status"`
-	Diagnostic        string  `json:"diagnostic"`
-	RemoteMTA         *string `json:"remote_mta"`
-	Provider          *string `json:"provider"`
-	OriginalMessageID string  `json:"original_message_id"`
-	ProviderMessageID *string `json:"provider_message_id"`
+	BounceSubtype     string  `json:"bounce_subtype" words:"theirs"`
+	Status            string  `json:"status" words:"theirs"`
+	Diagnostic        string  `json:"diagnostic" words:"theirs"`
+	RemoteMTA         *string `json:"remote_mta" words:"theirs"`
+	Provider          *string `json:"provider" words:"ours"`
+	OriginalMessageID string  `json:"original_message_id" words:"theirs"`
+	ProviderMessageID *string `json:"provider_message_id" words:"theirs"`
 	Suppressed        bool    `json:"suppressed"`
 	BouncedAt         Time    `json:"bounced_at"`
 }
