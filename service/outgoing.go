@@ -64,6 +64,7 @@ type mailing struct {
 	refuse error        // why not
 	never  bool         // the recipient has been suppressed since
 	now    time.Time
+	drafts []*draft // made for the Writes of the attempt, and released when it is over
 }
 
 // An outcome is what came of an attempt.
@@ -90,6 +91,11 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 		return nil, m.lost(err)
 	}
 	defer m.blob.Close()
+	jobs.Finally(ctx, func() {
+		for _, d := range m.drafts {
+			s.release(d) // does nothing for what was filed
+		}
+	})
 	if m.now.Before(m.row.NextAt) {
 		return s.waitOn(m)
 	}
@@ -385,7 +391,6 @@ func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, err
 	writes := func(tx *store.Tx, j *store.Job) error {
 		row, err := waitingRow(tx, m.row.ID)
 		if row == nil {
-			s.giveUp(notice)
 			return err
 		}
 		row.Status, row.NextAt = store.OutgoingDeferred, next
@@ -423,7 +428,6 @@ func (s *Service) waitOn(m *mailing) (jobs.Writes, error) {
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		row, err := waitingRow(tx, m.row.ID)
 		if row == nil {
-			s.giveUp(notice)
 			return err
 		}
 		row.DelayTold, row.UpdatedAt = true, tx.Now()
@@ -463,8 +467,6 @@ func (s *Service) done(m *mailing, o *outcome, notice *draft) jobs.Writes {
 	return func(tx *store.Tx, _ *store.Job) error {
 		row, err := store.Outgoings.Get(tx, m.row.ID)
 		if isGone(err) || err == nil && o.arrived != nil && !row.Waits() {
-			s.giveUp(o.arrived)
-			s.giveUp(notice)
 			return nil
 		}
 		if err != nil {

@@ -167,9 +167,9 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	if err != nil {
 		return "", overStore(err)
 	}
+	defer s.release(d) // does nothing where it is referred to
 	d.meta.SPF, d.meta.DKIM, d.meta.DMARC = string(f.verdict.SPF), string(f.verdict.DKIM), string(f.verdict.DMARC)
 	err = s.Store.Update(func(tx *store.Tx) error { return s.deliver(tx, in, head, d, f) })
-	s.release(d) // does nothing where it is referred to
 	return id, overStore(err)
 }
 

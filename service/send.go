@@ -121,6 +121,7 @@ func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*Em
 		return nil, err
 	}
 	defer letter.close()
+	defer s.release(copied) // does nothing for what was sent
 	answered, err := s.findAnswered(mb, in.InReplyTo)
 	if err != nil {
 		return nil, err

@@ -257,6 +257,7 @@ func (h *highBytes) Write(p []byte) (int, error) {
 // post writes everything about a letter whose bytes are appended in one transaction; with does more in it. If that
 // fails the bytes are given up.
 func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
 	err := s.Store.Update(func(tx *store.Tx) error {
 		mb, d, err := s.sendable(tx, accountID, mailboxID)
@@ -281,7 +282,6 @@ func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.
 		}
 		return with(tx, mb, out)
 	})
-	s.Store.Release(l.blob) // does nothing where it is referred to
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,13 @@ func (s *Store) appendFailed(err error) error {
 // Release gives up a blob that Append has returned and nothing refers to. For others it does nothing.
 func (s *Store) Release(ref BlobRef) { s.pins.drop(ref) }
 
+// Pinned counts the blobs that Append has returned, that nothing refers to and that are not released.
+func (s *Store) Pinned() int {
+	s.pins.mu.Lock()
+	defer s.pins.mu.Unlock()
+	return len(s.pins.held)
+}
+
 // OpenBlob opens the bytes of a message, which stay readable until it is closed. A reference may be opened for some time
 // (Options.Grace) after it was read; later, when compaction may have moved the bytes, the error may be ErrNotFound.
 func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
