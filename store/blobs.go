@@ -141,7 +141,7 @@ func decodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 // findRef gives the first reference to the bytes at a place, with its head and length; found is false if there is none.
 func (tx *Tx) findRef(at BlobRef) (ref BlobRef, found bool, err error) {
 	prefix := blobPrefix(at)
-	k, row := tx.messageBucket(bktRef).Cursor().Seek(prefix[:])
+	k, row := tx.seek(tx.messageBucket(bktRef), prefix[:])
 	if k == nil || string(k[:min(8, len(k))]) != string(prefix[:]) {
 		return BlobRef{}, false, nil
 	}

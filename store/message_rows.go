@@ -62,6 +62,7 @@ func (tx *Tx) putRow(i messageBucket, key, row []byte) error {
 		return errReadOnly
 	}
 	tx.writes++
+	tx.bytes += len(key) + len(row)
 	if err := tx.messageBucket(i).Put(key, row); err != nil {
 		return fmt.Errorf("put in %s: %w", messageBuckets[i], err)
 	}
@@ -73,6 +74,7 @@ func (tx *Tx) deleteRow(i messageBucket, key []byte) error {
 		return errReadOnly
 	}
 	tx.writes++
+	tx.bytes += len(key)
 	if err := tx.messageBucket(i).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", messageBuckets[i], err)
 	}

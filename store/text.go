@@ -81,7 +81,7 @@ func (tx *Tx) awaitsText(account, mailbox, uid uint32) bool {
 
 // hasRow tells whether there is a row, which may be empty.
 func (tx *Tx) hasRow(i messageBucket, key []byte) bool {
-	k, _ := tx.messageBucket(i).Cursor().Seek(key)
+	k, _ := tx.seek(tx.messageBucket(i), key)
 	return bytes.Equal(k, key)
 }
 

@@ -286,15 +286,17 @@ func TestTextMergesManyRuns(t *testing.T) {
 			b.Word([]byte("every"))
 			b.Word(fmt.Appendf(nil, "word%d", n%100))
 		}
-		update(t, s, func(tx *Tx) error {
-			for n := range each {
-				m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: ref, Received: second(int64(i*each + n + 1))}
-				if err := tx.AddMessage(m, nil); err != nil {
-					return err
+		for from := 0; from < each; from += 500 {
+			update(t, s, func(tx *Tx) error {
+				for n := from; n < from+500; n++ {
+					m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: ref, Received: second(int64(i*each + n + 1))}
+					if err := tx.AddMessage(m, nil); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		})
+				return nil
+			})
+		}
 		if err := s.AddText(b, []TextTodo{{Account: 1, Mailbox: 1, UID: uint32((i+1)*each + 1)}}, nil); err != nil {
 			t.Fatal(err)
 		}
