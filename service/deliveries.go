@@ -297,7 +297,7 @@ func (s *Service) RedeliverEvent(_ context.Context, who Actor, in RedeliverIn) (
 			return err
 		}
 		e, err := store.Events.Get(tx, in.EventID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (e.AccountID != who.AccountID || !store.DeliveriesByEvent.Has(tx, w.ID+e.ID)) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && (e.AccountID != who.AccountID || !inLog(tx, w, e)) {
 			return NotFound("event in this endpoint's log")
 		}
 		if err != nil {
@@ -309,4 +309,17 @@ func (s *Service) RedeliverEvent(_ context.Context, who Actor, in RedeliverIn) (
 		return nil, err
 	}
 	return &Redelivered{in.EventID, in.ID, true, "The event is on its way again, with the same id."}, nil
+}
+
+// inLog tells whether the endpoint was told of the event, or will be: its first attempt may still wait.
+func inLog(tx *store.Tx, w *store.Webhook, e *store.Event) bool {
+	if store.DeliveriesByEvent.Has(tx, w.ID+e.ID) {
+		return true
+	}
+	if e.Type == EventTestPing {
+		var ping pingData
+		return json.Unmarshal(e.Data, &ping) == nil && ping.WebhookID == w.ID
+	}
+	// An endpoint that has not changed since the event is one to which it was announced.
+	return w.Status == "enabled" && wants(w, e.Type) && !w.UpdatedAt.After(e.Created)
 }
