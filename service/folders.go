@@ -311,6 +311,9 @@ func (s *Service) RenameFolder(ctx context.Context, u MailboxUser, from, to stri
 	if from == inboxName {
 		return s.moveInbox(ctx, u, to)
 	}
+	if err := s.moveSubscriptions(u.Mailbox); err != nil {
+		return err
+	}
 	renamed := 0
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if _, err := openMailbox(tx, u); err != nil {

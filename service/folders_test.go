@@ -138,7 +138,9 @@ func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 		uids = append(uids, uid)
 	}
 	for len(uids) < 600 { // of these three
+		var more []uint32
 		i.update(func(tx *store.Tx) error {
+			more = nil
 			m, err := tx.Message(ann.Num, store.InboxID, uids[0])
 			if err != nil {
 				return err
@@ -148,10 +150,11 @@ func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				uids = append(uids, c.UID)
+				more = append(more, c.UID)
 			}
 			return nil
 		})
+		uids = append(uids, more...)
 	}
 	if err := i.svc.CreateFolder(ctx, u, "Trash", ""); err != nil {
 		t.Fatal(err)

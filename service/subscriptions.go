@@ -65,6 +65,20 @@ func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
 	return names, err
 }
 
+// moveSubscriptions has the names of a mailbox in the form of today before an operation that changes many of them.
+func (s *Service) moveSubscriptions(mailbox uint32) error {
+	old := false
+	err := s.Store.View(func(tx *store.Tx) error {
+		_, err := store.SubscribedNames.Read(tx, store.SubscriptionsID(mailbox))
+		old = err == nil
+		return nil
+	})
+	if err != nil || !old {
+		return err
+	}
+	return s.Store.Update(func(tx *store.Tx) error { return tx.MoveSubscriptions(mailbox) })
+}
+
 // adopt says whether a folder that comes to a name is to be subscribed since the name was, and forgets that of the name.
 func adopt(tx *store.Tx, mailbox uint32, name string, names map[string]bool) (bool, error) {
 	if !names[name] {

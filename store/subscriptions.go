@@ -44,7 +44,7 @@ func (tx *Tx) Subscribed(mailbox uint32) (names []string, err error) {
 
 // SetNameSubscribed keeps or forgets the subscription of a name.
 func (tx *Tx) SetNameSubscribed(mailbox uint32, name string, subscribed bool) error {
-	if err := tx.moveSubscriptions(mailbox); err != nil {
+	if err := tx.MoveSubscriptions(mailbox); err != nil {
 		return err
 	}
 	key := subscribedKey(mailbox, name)
@@ -57,8 +57,8 @@ func (tx *Tx) SetNameSubscribed(mailbox uint32, name string, subscribed bool) er
 	return nil
 }
 
-// moveSubscriptions makes rows of a record of before; it had a thousand names at most.
-func (tx *Tx) moveSubscriptions(mailbox uint32) error {
+// MoveSubscriptions makes rows of a record of before, which had a thousand names at most.
+func (tx *Tx) MoveSubscriptions(mailbox uint32) error {
 	old, err := SubscribedNames.Read(tx, SubscriptionsID(mailbox))
 	if errors.Is(err, ErrNotFound) {
 		return nil
