@@ -176,15 +176,15 @@ func (s *Service) hasReader(sub *store.Submission) bool {
 }
 
 // compose writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it has no reader.
-func (s *Service) compose(m *mailing, r msg.DSNRecipient) (*draft, error) {
+func (s *Service) compose(m *mailing, about ...msg.DSNRecipient) (*draft, error) {
 	if !s.hasReader(m.sub) {
 		return nil, nil
 	}
 	dsn := msg.DSN{
 		ReportingMTA: s.Config.Hostname, From: msg.Address{Name: "Mail Delivery System", Mailbox: "mailer-daemon", Host: s.Config.Hostname},
-		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: []msg.DSNRecipient{r}, Original: whole(m.blob),
+		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: about, Original: whole(m.blob),
 		MessageID: msg.NewMessageID(s.Config.Hostname), Date: m.now, ArrivalDate: m.row.QueuedAt,
-		Full: m.sub.Ret == "FULL" && r.Action == msg.ActionFailed && m.blob.Size() <= maxReturned,
+		Full: m.sub.Ret == "FULL" && about[0].Action == msg.ActionFailed && m.blob.Size() <= maxReturned,
 	}
 	spool := s.Store.NewSpool(MaxMessage)
 	defer spool.Close()

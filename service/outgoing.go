@@ -508,13 +508,8 @@ func (s *Service) close(tx *store.Tx, row *store.Outgoing, status string) error 
 	if err != nil {
 		return fmt.Errorf("submission %s: %w", row.SubmissionID, err)
 	}
-	if sub.Waiting--; sub.Waiting > 0 {
-		return store.Submissions.Put(tx, sub)
-	}
-	if err := tx.UnrefBlob(sub.Blob, sub.ID); err != nil {
-		return err
-	}
-	return store.Submissions.Delete(tx, sub.ID)
+	sub.Waiting--
+	return keepSubmission(tx, sub)
 }
 
 // waitingRow gives a row that still waits; nil for one that has been closed meanwhile.

@@ -127,6 +127,9 @@ type Service struct {
 	codes         *throttle // wrong codes of the second factor, by user
 	spent         *throttle // challenges that passkeys have answered
 	forgotten     *throttle // questions for a new password, by address and network
+	refreshes     *throttle // of external mailboxes, by account
+	firstCopy     string    // an id of the time when this process began
+	folderChanges *throttle // commands that changed folders, by mailbox
 	hub           *hub
 	feeds         *feeds
 	uses          uses
@@ -166,7 +169,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
 		keys: keys, logins: newLogins(), guesses: newGuesses(), confirmations: newConfirmations(), codes: newThrottle(codeWindow, guessKeys), spent: newThrottle(2*challengeFor, guessKeys),
-		forgotten: newThrottle(forgotWindow, guessKeys), hub: newHub(), feeds: newFeeds(st),
+		forgotten: newThrottle(forgotWindow, guessKeys), folderChanges: newThrottle(time.Minute, guessKeys), refreshes: newThrottle(refreshPause, guessKeys), firstCopy: st.NewID("cpy"), hub: newHub(), feeds: newFeeds(st),
 		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}

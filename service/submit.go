@@ -348,17 +348,15 @@ func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
 	return out
 }
 
-// enqueue writes a submission with a row and a job for each recipient, in tx. Recipients on the suppression list have a
-// row only. The blob must be one that may be referred to.
+// enqueue writes a submission with a row and a job for each recipient, in tx; those of many recipients come soon after it, by a
+// job, and their rows here are not stored yet. Recipients on the suppression list have a row only. The blob must be one that may
+// be referred to.
 func (s *Service) enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 0
+	now := min(len(to), placesAtATime)
 	rows := make([]*store.Outgoing, 0, len(to))
-	for _, r := range to {
-		row := &store.Outgoing{
-			ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
-			Sender: sub.Sender, Recipient: r.Address, Subject: sub.Subject, Domain: d.Name, Notify: r.Notify, ORCPT: r.ORCPT,
-			QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued,
-		}
+	for _, r := range to[:now] {
+		row := newRow(tx, sub, d.Name, r)
 		if err := s.addDelivery(tx, row, d); err != nil {
 			return nil, err
 		}
@@ -367,13 +365,23 @@ func (s *Service) enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 		}
 		rows = append(rows, row)
 	}
-	if sub.Waiting == 0 {
-		return rows, nil
+	later, err := s.enqueueLater(tx, sub, d, to[now:])
+	if rows = append(rows, later...); err != nil || sub.Waiting == 0 {
+		return rows, err
 	}
 	if err := tx.RefBlob(sub.Blob, sub.ID); err != nil {
 		return nil, err
 	}
 	return rows, store.Submissions.Put(tx, sub)
+}
+
+// newRow is what the sending log says of a recipient before the first attempt.
+func newRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.Outgoing {
+	return &store.Outgoing{
+		ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
+		Sender: sub.Sender, Recipient: r.Address, Subject: sub.Subject, Domain: domain, Notify: r.Notify, ORCPT: r.ORCPT,
+		QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued,
+	}
 }
 
 // suppressedNow is why a message is not tried.
