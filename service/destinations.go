@@ -32,7 +32,7 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 		return nil, errNotHosted
 	}
 	d, err := store.DomainByName.Read(tx, name)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Status != "complete" || d.DNSProvider == "external") {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !takesMail(d) {
 		return nil, errNotHosted
 	}
 	if err != nil {

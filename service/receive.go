@@ -84,12 +84,10 @@ func (s *Service) notHosted(tx *store.Tx, address string) (*destination, error) 
 	if (local == "postmaster" || local == "feedback") && strings.EqualFold(name, s.Config.Hostname) {
 		return s.hostPostmaster(tx)
 	}
-	d, err := store.DomainByName.Get(tx, name)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, err
-	}
-	if err == nil && d.DNSProvider != "external" && d.Status != "deleting" {
-		return nil, smtpErrorf(450, "4.2.1", "The domain is being set up. Try again later.")
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+		if d.DNSProvider != providerExternal && d.Status != domainDeleting && !claimEnded(d) {
+			return nil, smtpErrorf(450, "4.2.1", "The domain is being set up. Try again later.")
+		}
 	}
 	return nil, smtpErrorf(550, "5.7.1", "We do not relay to that domain.")
 }

@@ -303,7 +303,7 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 		return nil, nil, err
 	}
 	switch {
-	case d.Status != "complete" || mb.Status == "pending":
+	case d.Status != "complete" || mb.Status == "pending" || d.DNSProvider != providerExternal && d.Claim != store.ClaimProven:
 		return nil, nil, overSMTP(451, "4.7.1", Errorf(409, "domain_not_ready",
 			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
 	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):

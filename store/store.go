@@ -153,6 +153,7 @@ func openBolt(path string, wait time.Duration) (*bolt.DB, error) {
 func (s *Store) prepare() error {
 	return s.db.Update(func(b *bolt.Tx) error {
 		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
+		withoutClaims := b.Bucket([]byte(DomainsByName.name)) == nil
 		withoutText := b.Bucket([]byte(messageBuckets[bktTextTodo])) == nil
 		for _, name := range bucketNames() {
 			if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
@@ -161,6 +162,11 @@ func (s *Store) prepare() error {
 		}
 		if fresh {
 			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFound(b))
+		}
+		if withoutClaims {
+			if err := s.claimDomains(b); err != nil {
+				return err
+			}
 		}
 		if err := s.sortInbox(b); err != nil {
 			return err
