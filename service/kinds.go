@@ -11,6 +11,8 @@ import (
 func (s *Service) kinds() []jobs.Kind {
 	return append(s.pullKinds(), []jobs.Kind{
 		s.copyKind(),
+		s.arrivalKind(),
+		s.recipientsKind(),
 		s.answerKind(),
 		s.tellKind(),
 		s.eraseKind("email_user_delete"),
@@ -20,6 +22,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.routingKind("redirect_update", dnsprov.PurposeA),
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
+		s.claimKind(),
 		s.checkKind(),
 		s.edgeSyncKind(),
 		s.certificateKind(),

@@ -35,8 +35,8 @@ func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader
 	if err != nil {
 		return nil, err
 	}
+	m.drafts = append(m.drafts, d)
 	if err := s.Store.View(func(tx *store.Tx) error { return m.to.takesTiding(tx, d) }); err != nil {
-		s.giveUp(d)
 		if e := new(SMTPError); errors.As(err, &e) {
 			return refused(e), nil
 		}
@@ -80,9 +80,6 @@ func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *mailing, d *dr
 	}
 	if err == nil && mayHoldReport(d.summary) {
 		err = s.keepForReading(tx, to.domain.AccountID, d, row.Domain, !m.sub.Forward)
-	}
-	if err != nil {
-		s.giveUp(d)
 	}
 	return err
 }

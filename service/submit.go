@@ -212,7 +212,12 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 		drop = append([]string{"Message-ID"}, drop...) // one that is there and holds no id
 	}
 	kept, err := msg.HeaderFields(in.Body, root, drop, true)
-	h.text = append(h.text, kept...)
+	if err != nil {
+		return header{}, err
+	}
+	text := bytes.NewBuffer(h.text)
+	_, err = msg.StripFields(text, bytes.NewReader(kept), s.relays.controls())
+	h.text = text.Bytes()
 	return h, err
 }
 
@@ -252,6 +257,7 @@ func (h *highBytes) Write(p []byte) (int, error) {
 // post writes everything about a letter whose bytes are appended in one transaction; with does more in it. If that
 // fails the bytes are given up.
 func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
 	err := s.Store.Update(func(tx *store.Tx) error {
 		mb, d, err := s.sendable(tx, accountID, mailboxID)
@@ -276,7 +282,6 @@ func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.
 		}
 		return with(tx, mb, out)
 	})
-	s.Store.Release(l.blob) // does nothing where it is referred to
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +303,7 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 		return nil, nil, err
 	}
 	switch {
-	case d.Status != "complete" || mb.Status == "pending":
+	case d.Status != "complete" || mb.Status == "pending" || d.DNSProvider != providerExternal && d.Claim != store.ClaimProven:
 		return nil, nil, overSMTP(451, "4.7.1", Errorf(409, "domain_not_ready",
 			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
 	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
@@ -343,17 +348,15 @@ func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
 	return out
 }
 
-// enqueue writes a submission with a row and a job for each recipient, in tx. Recipients on the suppression list have a
-// row only. The blob must be one that may be referred to.
+// enqueue writes a submission with a row and a job for each recipient, in tx; those of many recipients come soon after it, by a
+// job, and their rows here are not stored yet. Recipients on the suppression list have a row only. The blob must be one that may
+// be referred to.
 func (s *Service) enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 0
+	now := min(len(to), placesAtATime)
 	rows := make([]*store.Outgoing, 0, len(to))
-	for _, r := range to {
-		row := &store.Outgoing{
-			ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
-			Sender: sub.Sender, Recipient: r.Address, Subject: sub.Subject, Domain: d.Name, Notify: r.Notify, ORCPT: r.ORCPT,
-			QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued,
-		}
+	for _, r := range to[:now] {
+		row := newRow(tx, sub, d.Name, r)
 		if err := s.addDelivery(tx, row, d); err != nil {
 			return nil, err
 		}
@@ -362,13 +365,23 @@ func (s *Service) enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 		}
 		rows = append(rows, row)
 	}
-	if sub.Waiting == 0 {
-		return rows, nil
+	later, err := s.enqueueLater(tx, sub, d, to[now:])
+	if rows = append(rows, later...); err != nil || sub.Waiting == 0 {
+		return rows, err
 	}
 	if err := tx.RefBlob(sub.Blob, sub.ID); err != nil {
 		return nil, err
 	}
 	return rows, store.Submissions.Put(tx, sub)
+}
+
+// newRow is what the sending log says of a recipient before the first attempt.
+func newRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.Outgoing {
+	return &store.Outgoing{
+		ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
+		Sender: sub.Sender, Recipient: r.Address, Subject: sub.Subject, Domain: domain, Notify: r.Notify, ORCPT: r.ORCPT,
+		QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued,
+	}
 }
 
 // suppressedNow is why a message is not tried.

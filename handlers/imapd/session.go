@@ -100,6 +100,7 @@ var codes = map[string]imap.ResponseCode{
 	service.CodeFolderExists:      imap.ResponseCodeAlreadyExists,
 	service.CodeFolderHasChildren: imap.ResponseCodeHasChildren,
 	service.CodeFolderLimit:       imap.ResponseCodeLimit,
+	service.CodeFolderRate:        imap.ResponseCodeLimit, // RFC 5530 section 3
 	service.CodeFolderName:        imap.ResponseCodeCannot,
 	service.CodeSpecialUse:        "USEATTR",
 	service.CodeQuota:             imap.ResponseCodeOverQuota,
