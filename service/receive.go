@@ -184,7 +184,7 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, f *fi
 			return err
 		}
 		p := place{forward: to.forward}
-		a := arrival{sender: in.From, folder: store.InboxID, received: tx.Now(), genuine: f.verdict.SPF == auth.Pass || f.verdict.DMARC == auth.Pass}
+		a := arrival{sender: in.From, folder: store.InboxID, received: tx.Now(), genuine: f.verdict.GenuinePath(in.From)}
 		if to.mailbox != nil {
 			p = place{mailbox: to.mailbox.Num}
 			if a.folder, err = folderFor(tx, to.mailbox, f.junk); err != nil {
@@ -264,7 +264,8 @@ func (s *Service) judge(ctx context.Context, in Incoming, h *head) (*auth.Verdic
 
 // A head is what is decided by before a message is stored.
 type head struct {
-	from      []string // addresses
+	from      []string // addresses, as they are shown here
+	authors   []string // the same, as every program reads them; nil where programs differ
 	hops      int
 	delivered map[string]bool // where it has been, by its Delivered-To fields
 }
@@ -281,6 +282,9 @@ func readHead(body *Spool) (*head, error) {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
 	h := &head{delivered: map[string]bool{}}
+	if len(block) < msg.MaxHeader {
+		h.authors = msg.ReadPossibleAuthors(block).Emails
+	}
 	if root.Envelope != nil {
 		for _, a := range root.Envelope.From {
 			if email := a.Email(); email != "" {

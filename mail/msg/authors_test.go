@@ -172,3 +172,12 @@ func TestEnvelopeShowsAuthorsFirst(t *testing.T) {
 		t.Errorf("%d recipients", n)
 	}
 }
+
+// TestHeaderFieldsAddNoEmptyLine: the field behind one that a bare CR ends stays in the header.
+func TestHeaderFieldsAddNoEmptyLine(t *testing.T) {
+	raw := "X: y\rFrom: ann@x.test\r\n\r\nbody"
+	got, err := HeaderFields(strings.NewReader(raw), scanBytes(t, []byte(raw)), nil, true)
+	if want := "X: y\r\nFrom: ann@x.test\r\n\r\n"; err != nil || string(got) != want {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}

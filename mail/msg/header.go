@@ -136,7 +136,10 @@ func HeaderFields(r io.ReaderAt, p *Part, names []string, except bool) ([]byte, 
 			continue
 		}
 		out = append(out, f.whole...)
-		if !bytes.HasSuffix(f.whole, []byte("\n")) {
+		switch {
+		case bytes.HasSuffix(f.whole, []byte("\r")): // a bare CR; with a line end behind it there would be an empty line
+			out = append(out, '\n')
+		case !bytes.HasSuffix(f.whole, []byte("\n")):
 			out = append(out, '\r', '\n')
 		}
 	}
