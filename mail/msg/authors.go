@@ -328,7 +328,7 @@ func (r *authorReader) phrase() (string, bool) {
 // areWords tells whether all that begins like an encoded word is one (RFC 2047 §2), and
 // decodes to text.
 func areWords(s string) bool {
-	if strings.ContainsFunc(decodeWords(s), isUnsafe) {
+	if strings.ContainsFunc(decodeWords(s), func(r rune) bool { return r != 0xfeff && isUnsafe(r) }) {
 		return false
 	}
 	for {

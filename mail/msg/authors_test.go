@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -179,5 +180,24 @@ func TestHeaderFieldsAddNoEmptyLine(t *testing.T) {
 	got, err := HeaderFields(strings.NewReader(raw), scanBytes(t, []byte(raw)), nil, true)
 	if want := "X: y\r\nFrom: ann@x.test\r\n\r\n"; err != nil || string(got) != want {
 		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
+// TestDraftsHaveReadableAuthors: what we write ourselves can be sent, whatever the name is.
+func TestDraftsHaveReadableAuthors(t *testing.T) {
+	for _, name := range append(trickyValues(), "=?x", "?=", ".", "Ann.", ".Ann", "a <b", "\u2028", "a\u2028b", "\ufeffAnn", "=?utf-8?q?=0A?=", "Ä =?x", "Zoë\u0085", strings.Repeat("ä ", 200)) {
+		d := &Draft{From: Address{Name: name, Mailbox: "ann", Host: "x.test"}, To: []Address{{Mailbox: "b", Host: "x.test"}}, MessageID: "<1@x.test>", Date: draftDate}
+		var out bytes.Buffer
+		if _, err := d.WriteTo(&out); err != nil {
+			if !errors.Is(err, ErrHeader) && !errors.Is(err, ErrAddress) {
+				t.Errorf("%q: %v", name, err)
+			}
+			continue
+		}
+		got, err := ReadAuthors(out.Bytes())
+		if err != nil || len(got.From) != 1 || got.From[0].Email() != "ann@x.test" {
+			head, _, _ := strings.Cut(out.String(), "\r\nTo:")
+			t.Errorf("%q: %+v, %v, %q", name, got, err, head)
+		}
 	}
 }
