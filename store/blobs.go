@@ -20,6 +20,9 @@ func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
 	if err := s.failure.get(); err != nil {
 		return BlobRef{}, err
 	}
+	if err := s.room.forMessage(); err != nil {
+		return BlobRef{}, err
+	}
 	done := s.pins.begin()
 	defer done()
 	ref, err := s.seg.append(env, body)

@@ -221,6 +221,9 @@ func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, spoiled boo
 		if err := s.hold(w, one); err != nil && w.err == nil {
 			w.err = err
 		}
+		if err := s.room.forTx(tx); err != nil && w.err == nil {
+			w.err = err
+		}
 		w.after, w.changes = tx.after, tx.changes
 		if w.err != nil && tx.writes > 0 {
 			spoiled = true
@@ -257,9 +260,11 @@ func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
 		rollback(tx)
 		return nil
 	}
+	s.keepFreelist()
 	if err := tx.Commit(); err != nil {
 		return s.commitFailed(err)
 	}
+	s.listless = s.db.NoFreelistSync
 	return nil
 }
 
