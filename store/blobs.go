@@ -38,8 +38,7 @@ func (s *Store) appendFailed(err error) error {
 	case errors.Is(err, os.ErrClosed):
 		return ErrClosed
 	case errors.Is(err, errSegFailed):
-		s.failure.set(err)
-		return s.failure.get()
+		return s.fails(err)
 	case isFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
