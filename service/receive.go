@@ -216,7 +216,7 @@ func (s *Service) destinationFor(tx *store.Tx, from, address string, d *draft) (
 // else the first, and a job goes on with the others. What they take may have changed since they were looked up.
 func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *finding) error {
 	a := &store.Arrival{
-		Blob: d.blob, Sender: in.From, Genuine: f.verdict.SPF == auth.Pass || f.verdict.DMARC == auth.Pass, Junk: f.junk,
+		Blob: d.blob, Sender: in.From, Genuine: f.verdict.GenuinePath(in.From), Junk: f.junk,
 		SPF: d.meta.SPF, DKIM: d.meta.DKIM, DMARC: d.meta.DMARC, From: f.verdict.FromDomain, Authentic: f.verdict.Authentic(),
 		Placed: map[string]bool{}, ReceivedAt: tx.Now(),
 	}
@@ -273,7 +273,8 @@ func (s *Service) judge(ctx context.Context, in Incoming, h *head) (*auth.Verdic
 
 // A head is what is decided by before a message is stored.
 type head struct {
-	from      []string // addresses
+	from      []string // addresses, as they are shown here
+	authors   []string // the same, as every program reads them; nil where programs differ
 	hops      int
 	delivered map[string]bool // where it has been, by its Delivered-To fields
 }
@@ -290,6 +291,9 @@ func readHead(body *Spool) (*head, error) {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
 	h := &head{delivered: map[string]bool{}}
+	if len(block) < msg.MaxHeader {
+		h.authors = msg.ReadPossibleAuthors(block).Emails
+	}
 	if root.Envelope != nil {
 		for _, a := range root.Envelope.From {
 			if email := a.Email(); email != "" {

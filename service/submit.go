@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ type SubmittedRcpt struct {
 
 // Submit takes a message from the user of a mailbox and puts it into the queue, one job for each recipient. When it
 // returns, message and jobs are on disk. Errors are SMTPErrors, with the API's Error behind them: 550 5.7.1 for a sender
-// that is not the mailbox, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552 5.3.4 for the size.
+// that is not the mailbox, 550 5.6.0 for one that programs read differently, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552 5.3.4 for the size.
 func (s *Service) Submit(_ context.Context, u MailboxUser, in Submission) (*Submitted, error) {
 	if len(in.To) > maxRecipients {
 		return nil, smtpErrorf(452, "4.5.3", "A message may have at most %d recipients.", maxRecipients)
@@ -189,14 +190,6 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 	for _, f := range fields {
 		count[strings.ToLower(f.Name)]++
 	}
-	if n := count["from"]; n != 1 || len(root.Envelope.From) == 0 {
-		return header{}, overSMTP(554, "5.6.0", Invalid("from", "required", "a message must have one From field with an address, this one has %d", n))
-	}
-	for _, a := range append(root.Envelope.From, root.Envelope.Sender...) {
-		if _, err := ownAddress(mailbox, a.Email()); err != nil {
-			return header{}, err
-		}
-	}
 	h := header{text: bytes.Clone(in.Trace), messageID: root.Envelope.MessageID}
 	h.starts = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
 	if h.messageID == "" {
@@ -216,9 +209,34 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 		return header{}, err
 	}
 	text := bytes.NewBuffer(h.text)
-	_, err = msg.StripFields(text, bytes.NewReader(kept), s.relays.controls())
+	if _, err = msg.StripFields(text, bytes.NewReader(kept), s.relays.controls()); err != nil {
+		return header{}, err
+	}
 	h.text = text.Bytes()
-	return h, err
+	return h, ownAuthors(mailbox, h.text)
+}
+
+// ownAuthors refuses a header that names anybody but the mailbox as author or sender, or that some program could read so:
+// each address of From, Sender, Resent-From and Resent-Sender must be the mailbox's own. It looks at the lines as they go
+// out.
+func ownAuthors(mailbox string, text []byte) error {
+	var lines bytes.Buffer // takes everything, so there is no error to see
+	w := msg.NormalizeLines(&lines)
+	_, _ = w.Write(text)
+	_ = w.Close()
+	authors, err := msg.ReadAuthors(lines.Bytes())
+	if err != nil {
+		return overSMTP(550, "5.6.0", Invalid("from", "invalid", "%s", err))
+	}
+	for _, a := range slices.Concat(authors.From, authors.Sender, authors.Resent) {
+		if _, err := ownAddress(mailbox, a.Email()); err != nil {
+			return err
+		}
+	}
+	if len(authors.From) > 1 && len(authors.Sender) == 0 { // RFC 5322 section 3.6.2
+		return overSMTP(550, "5.6.0", Invalid("from", "invalid", "a message with several addresses in From must have a Sender"))
+	}
+	return nil
 }
 
 // write puts header and body into a spool of the letter's own, with CRLF at the end of every line.
