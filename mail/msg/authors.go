@@ -337,7 +337,7 @@ func areWords(s string) bool {
 			return true
 		}
 		word := strings.SplitN(rest, "?", 4) // charset, encoding, text, and what follows
-		if len(word) < 4 || word[0] == "" || !strings.EqualFold(word[1], "q") && !strings.EqualFold(word[1], "b") || !strings.HasPrefix(word[3], "=") {
+		if len(word) < 4 || word[0] == "" || word[2] == "" || !strings.EqualFold(word[1], "q") && !strings.EqualFold(word[1], "b") || !strings.HasPrefix(word[3], "=") {
 			return false
 		}
 		s = word[3][1:]
