@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -233,6 +234,7 @@ type InboxMessage struct {
 	UIDValidity       uint32            `json:"uid_validity"`
 	UserID            string            `json:"user_id"`
 	Mailbox           string            `json:"mailbox"`
+	Recipient         string            `json:"recipient"`
 	Folder            string            `json:"folder"`
 	MessageID         string            `json:"message_id"`
 	ThreadID          string            `json:"thread_id"`
@@ -337,6 +339,7 @@ func (w *shower) show(b shownBox, m *store.Message) (InboxMessage, *msg.Part, er
 	out := InboxMessage{
 		ID:  fmt.Sprintf("%s-%d-%d", b.mailbox.ID, b.validity, m.UID),
 		UID: uidText(m.UID), UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
+		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
 		ThreadID: threadID, BodyPreview: meta.Preview, OriginalMessageID: orNull(meta.OriginalMessageID),
 		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
 		ReceivedAt: Time{m.Received}, Size: int64(m.Blob.Length),

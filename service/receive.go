@@ -187,7 +187,7 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, f *fi
 			return err
 		}
 		p := place{forward: to.forward}
-		a := arrival{sender: in.From, folder: store.InboxID, received: tx.Now(), genuine: f.verdict.SPF == auth.Pass || f.verdict.DMARC == auth.Pass}
+		a := arrival{sender: in.From, to: r.address, folder: store.InboxID, received: tx.Now(), genuine: f.verdict.SPF == auth.Pass || f.verdict.DMARC == auth.Pass}
 		if to.mailbox != nil {
 			p = place{mailbox: to.mailbox.Num}
 			if a.folder, err = folderFor(tx, to.mailbox, f.junk); err != nil {

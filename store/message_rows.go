@@ -144,7 +144,8 @@ func (m *Message) decode(key, row []byte) error {
 	return nil
 }
 
-// A meta row: version 1 | structure and texts, each length uvarint and bytes.
+// A meta row: version 1 | structure and texts, each length uvarint and bytes. The recipient follows them where there is
+// one; rows from before it was kept have none.
 
 func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
@@ -152,7 +153,7 @@ func (m *Meta) texts() [7]*string {
 
 func (m *Meta) row() []byte {
 	texts := m.texts()
-	size := 1 + binary.MaxVarintLen32 + len(m.Structure)
+	size := 1 + 2*binary.MaxVarintLen32 + len(m.Structure) + len(m.Recipient)
 	for _, text := range texts {
 		size += binary.MaxVarintLen32 + len(*text)
 	}
@@ -162,6 +163,10 @@ func (m *Meta) row() []byte {
 	for _, text := range texts {
 		b = binary.AppendUvarint(b, uint64(len(*text)))
 		b = append(b, *text...)
+	}
+	if m.Recipient != "" {
+		b = binary.AppendUvarint(b, uint64(len(m.Recipient)))
+		b = append(b, m.Recipient...)
 	}
 	return b
 }
@@ -188,9 +193,14 @@ func (m *Meta) decode(row []byte) error {
 		end := len(all) - len(rest)
 		*text = all[end-len(field) : end]
 	}
-	if len(rest) > 0 {
+	if len(rest) == 0 {
+		return nil
+	}
+	recipient, rest, err := cutField(rest)
+	if err != nil || len(recipient) == 0 || len(rest) > 0 {
 		return errDamagedRow
 	}
+	m.Recipient = all[len(all)-len(recipient):]
 	return nil
 }
 
