@@ -340,7 +340,7 @@ func (w *shower) show(b shownBox, m *store.Message) (InboxMessage, *msg.Part, er
 		ID:  fmt.Sprintf("%s-%d-%d", b.mailbox.ID, b.validity, m.UID),
 		UID: uidText(m.UID), UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
 		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
-		ThreadID: threadID, BodyPreview: meta.Preview, OriginalMessageID: orNull(meta.OriginalMessageID),
+		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: orNull(meta.OriginalMessageID),
 		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
 		ReceivedAt: Time{m.Received}, Size: int64(m.Blob.Length),
 		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,
