@@ -226,7 +226,7 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *f
 		if err != nil {
 			return err
 		}
-		if err := s.placeArrival(tx, a, dest, d); err != nil {
+		if err := s.placeArrival(tx, a, address, dest, d); err != nil {
 			return err
 		}
 	}
