@@ -34,7 +34,7 @@ const (
 type DNSSEC struct {
 	Status string     `json:"status" enum:"unknown|unpublished|secure|bogus"`
 	DS     []DSRecord `json:"ds"`
-	DNSKEY string     `json:"dnskey"`
+	DNSKEY string     `json:"dnskey" words:"ours"`
 }
 
 // A DSRecord is one DS record, in its fields and as a zone file has it.
@@ -42,8 +42,8 @@ type DSRecord struct {
 	KeyTag     int    `json:"key_tag"`
 	Algorithm  int    `json:"algorithm"`
 	DigestType int    `json:"digest_type"`
-	Digest     string `json:"digest"`
-	Value      string `json:"value"`
+	Digest     string `json:"digest" words:"ours"`
+	Value      string `json:"value" words:"ours"`
 }
 
 func dnssecOf(d *store.Domain) *DNSSEC {

@@ -39,7 +39,7 @@ func (in *ConnectDomainsIn) provider() (string, error) {
 // Connected is the answer of connect_domains.
 type Connected struct {
 	Domains     []ConnectResult `json:"domains"`
-	Nameservers []string        `json:"nameservers"`
+	Nameservers []string        `json:"nameservers" words:"ours"`
 	DomainsUsed int             `json:"domains_used"`
 	DomainLimit int             `json:"domain_limit"`
 	EdgeMode    bool            `json:"edge_mode"`
@@ -47,12 +47,12 @@ type Connected struct {
 
 // A ConnectResult says what came of one name.
 type ConnectResult struct {
-	Domain      string   `json:"domain"`
-	DomainID    *string  `json:"domain_id"`
+	Domain      string   `json:"domain" words:"ours"`
+	DomainID    *string  `json:"domain_id" words:"ours"`
 	Status      string   `json:"status" enum:"created|already_exists|error"`
-	DNSProvider string   `json:"dns_provider"`
-	Nameservers []string `json:"nameservers"`
-	Error       *string  `json:"error"`
+	DNSProvider string   `json:"dns_provider" words:"ours"`
+	Nameservers []string `json:"nameservers" words:"ours"`
+	Error       *string  `json:"error" words:"theirs"`
 }
 
 // A candidate is a name that somebody asked about; problem says why it is none.

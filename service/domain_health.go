@@ -270,21 +270,21 @@ func (s *Service) tellFailure(tx *store.Tx, d *store.Domain) error {
 
 // dnsFailure is the data of domain.dns_failed.
 type dnsFailure struct {
-	DomainID     string         `json:"domain_id"`
-	Domain       string         `json:"domain"`
+	DomainID     string         `json:"domain_id" words:"ours"`
+	Domain       string         `json:"domain" words:"ours"`
 	Issues       []failureIssue `json:"issues"`
 	FailingSince Time           `json:"failing_since"`
 	CheckedAt    Time           `json:"checked_at"`
 }
 
 type failureIssue struct {
-	Code     string  `json:"code"`
-	Purpose  string  `json:"purpose"`
-	Type     string  `json:"type"`
-	Host     string  `json:"host"`
-	Expected string  `json:"expected"`
-	Actual   *string `json:"actual"`
-	Message  string  `json:"message"`
+	Code     string  `json:"code" words:"ours"`
+	Purpose  string  `json:"purpose" words:"ours"`
+	Type     string  `json:"type" words:"ours"`
+	Host     string  `json:"host" words:"ours"`
+	Expected string  `json:"expected" words:"ours"`
+	Actual   *string `json:"actual" words:"theirs"`
+	Message  string  `json:"message" words:"theirs"`
 }
 
 // failuresOf lists what is known to be wrong with a domain's DNS. Records without which mail works as well are not in it,
@@ -349,10 +349,10 @@ type DNSHealth struct {
 
 // A DNSIssue is one thing that is wrong.
 type DNSIssue struct {
-	Code    string `json:"code"`
-	Purpose string `json:"purpose"`
-	Host    string `json:"host"`
-	Message string `json:"message"`
+	Code    string `json:"code" words:"ours"`
+	Purpose string `json:"purpose" words:"ours"`
+	Host    string `json:"host" words:"ours"`
+	Message string `json:"message" words:"theirs"`
 }
 
 func (s *Service) healthOf(d *store.Domain) DNSHealth {

@@ -30,13 +30,13 @@ type NameserversChecked struct {
 
 // A NameserverCheck says where one domain is delegated to.
 type NameserverCheck struct {
-	Domain      string   `json:"domain"`
-	DomainID    *string  `json:"domain_id"`
+	Domain      string   `json:"domain" words:"ours"`
+	DomainID    *string  `json:"domain_id" words:"ours"`
 	Status      string   `json:"status" enum:"verified|failed|not_found|already_complete|error"`
-	Message     string   `json:"message"`
+	Message     string   `json:"message" words:"theirs"`
 	Verified    bool     `json:"verified"`
-	Nameservers []string `json:"nameservers"`
-	CurrentNS   []string `json:"current_ns"`
+	Nameservers []string `json:"nameservers" words:"ours"`
+	CurrentNS   []string `json:"current_ns" words:"theirs"`
 
 	look bool // the delegation must be looked up
 
@@ -155,7 +155,9 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 
 // keepDelegations writes what was found in one transaction, and queues what is verified.
 func (s *Service) keepDelegations(who Actor, checks []NameserverCheck) error {
+	found := slices.Clone(checks)
 	return s.Store.Update(func(tx *store.Tx) error {
+		copy(checks, found) // this may run twice
 		for i := range checks {
 			c := &checks[i]
 			if !c.look {

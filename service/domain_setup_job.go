@@ -268,12 +268,12 @@ func awaiting(waited time.Duration, r float64) time.Duration {
 
 // setupResult is what a domain_setup came to.
 type setupResult struct {
-	DomainID   string     `json:"domain_id"`
-	Domain     string     `json:"domain"`
-	Status     string     `json:"status"`
-	Registrar  *string    `json:"registrar"`
+	DomainID   string     `json:"domain_id" words:"ours"`
+	Domain     string     `json:"domain" words:"ours"`
+	Status     string     `json:"status" words:"ours"`
+	Registrar  *string    `json:"registrar" words:"ours"`
 	Price      *float64   `json:"price"`
-	Currency   string     `json:"currency"`
+	Currency   string     `json:"currency" words:"ours"`
 	ExpiresAt  Time       `json:"expires_at"`
 	EmailUsers setupUsers `json:"email_users"`
 }

@@ -11,6 +11,8 @@ import (
 func (s *Service) kinds() []jobs.Kind {
 	return append(s.pullKinds(), []jobs.Kind{
 		s.copyKind(),
+		s.arrivalKind(),
+		s.recipientsKind(),
 		s.answerKind(),
 		s.tellKind(),
 		s.eraseKind("email_user_delete"),

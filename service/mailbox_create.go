@@ -42,7 +42,7 @@ type CreateEmailUserIn struct {
 // EmailUserCreated is a mailbox with its password, which is shown this once.
 type EmailUserCreated struct {
 	EmailUser
-	Password          string `json:"password"`
+	Password          string `json:"password" words:"ours"`
 	PasswordGenerated bool   `json:"password_generated"`
 }
 

@@ -130,3 +130,15 @@ var (
 			tells(func(_ *Tx, t *Template) Change { return Change{Account: t.AccountID, ID: t.ID} })
 	TemplatesByAccount = Templates.index("account", func(t *Template) string { return t.AccountID })
 )
+
+// A CopyIntent says what an IMAP COPY of several transactions has copied so far. It goes with the last of them; one that is
+// found at a start was cut by a crash, and what it names is to be taken back.
+type CopyIntent struct {
+	ID      string // cpy_…
+	Mailbox uint32 // number
+	Folder  uint32
+	Ranges  [][2]uint32 // UIDs, first and last
+}
+
+// CopyIntents keeps them.
+var CopyIntents = newTable("copy_intent", func(c *CopyIntent) string { return c.ID })
