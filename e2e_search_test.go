@@ -74,8 +74,7 @@ func TestSearchByRDAP(t *testing.T) {
 		Domain      string
 		Registrar   *string
 		Nameservers []string
-		IsEdge      bool   `json:"is_edge"`
-		CheckedVia  string `json:"checked_via"`
+		IsEdge      bool `json:"is_edge"`
 	}
 	for name, want := range map[string]string{
 		"www.edge.com": "www.edge.com Cloudflare, Inc. [adam.ns.test lia.ns.test] true", "bücher.co.uk": "xn--bcher-kva.co.uk Other, Ltd [ns1.other.test] false",
@@ -90,10 +89,15 @@ func TestSearchByRDAP(t *testing.T) {
 		t.Errorf("a domain of nobody's: %+v", p)
 	}
 	for _, name := range []string{"a.garbage", "a.lies", "a.dead", "a.limit", "a.none"} {
-		p.CheckedVia = ""
-		i.want(200, "POST", "/v1/domains/check-provider", map[string]string{"domain": name}, &p)
-		if p.Registrar != nil || p.IsEdge || p.CheckedVia != "dns" {
-			t.Errorf("%s: %+v", name, p)
+		var failed struct {
+			Error struct {
+				Code    string
+				Details []struct{ Field string }
+			}
+		}
+		i.want(502, "POST", "/v1/domains/check-provider", map[string]string{"domain": name}, &failed)
+		if failed.Error.Code != "upstream_error" || failed.Error.Details[0].Field != "rdap" {
+			t.Errorf("%s: %+v", name, failed)
 		}
 	}
 	i.want(400, "POST", "/v1/domains/check-provider", map[string]string{"domain": "co.uk"}, nil)
