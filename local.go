@@ -31,6 +31,7 @@ const (
 	passwordPath = "/local/password"
 	accountsPath = "/local/accounts"
 	statusPath   = "/local/account-status"
+	claimPath    = "/local/claim"
 )
 
 // localHandler answers the command line: the API as the owner, and the operator's commands.
@@ -42,6 +43,7 @@ func localHandler(svc *service.Service, api *handlers.Server) http.Handler {
 	mux.Handle(passwordPath, localCommand(svc.ResetPassword))
 	mux.Handle(accountsPath, localCommand(svc.ListAccounts))
 	mux.Handle(statusPath, localCommand(svc.SetAccountStatus))
+	mux.Handle(claimPath, localCommand(svc.DecideClaim))
 	return mux
 }
 

@@ -57,6 +57,9 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 				command("suspend", "keep an account from doing anything: no log-ins, no mail in or out; its zones are served", "", accountStatus("suspended"), accountFlags()...),
 				command("resume", "let a suspended account go on", "", accountStatus("active"), accountFlags()...),
 			}},
+			{Name: "domain", Usage: "domains of this installation", Subcommands: []*cli.Command{
+				command("claim", "decide that a disputed domain is an account's", "DOMAIN", claimCommand, claimFlags()...),
+			}},
 			{Name: "token", Usage: "API tokens", Subcommands: []*cli.Command{
 				command("create", "make a token that acts as a team user", "", tokenCommand, tokenFlags()...),
 			}},

@@ -11,7 +11,7 @@ type word struct {
 
 // glossary explains fields by name, or by schema and name where the name alone does not say it.
 var glossary = map[string]word{
-	"DMARCReset.reset":                   {example: true, about: "Whether there was a policy of your own."},
+	"DMARCReset.reset":                   {example: true, about: "Always true."},
 	"SendEmailRequest.html":              {example: "<p>Hello</p>", about: "HTML, or `true`, which says that `body` is HTML."},
 	"?limit":                             {example: 25, about: "Rows to answer: 25 unless given; more than 100 is taken as 100."},
 	"Pagination.limit":                   {example: 25, about: "The most rows that a page has; what was asked for, within the bounds."},

@@ -68,14 +68,12 @@ func (s *Service) GetDNSStatus(ctx context.Context, who Actor, in GetDNSStatusIn
 		return nil, err
 	}
 	if d.DNSProvider == providerExternal {
-		out := s.dnsStatusOut(d, nil)
-		out.CheckedAt = Time{s.now()}
-		return out, nil
+		return s.externalDNSStatus(ctx, d, in.Refresh)
 	}
 	if !in.Refresh && s.lookHolds(d) {
 		out := s.dnsStatusOut(d, d.Checks)
 		out.Cached = true
-		return out, nil
+		return out, s.addClaimRecord(d, out)
 	}
 	l := s.lookAt(ctx, d)
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
@@ -89,7 +87,46 @@ func (s *Service) GetDNSStatus(ctx context.Context, who Actor, in GetDNSStatusIn
 	}
 	out := s.dnsStatusOut(d, l.checks)
 	out.CheckedAt = Time{l.at}
+	return out, s.addClaimRecord(d, out)
+}
+
+// addClaimRecord adds the record by which a builtin domain is proven that others claim too.
+func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
+	if d.DNSProvider != dnsprov.Builtin || d.Claim == store.ClaimProven {
+		return nil
+	}
+	return s.Store.View(func(tx *store.Tx) error {
+		if contested(tx, d) {
+			out.Records = append(out.Records, claimRecordOut(d))
+		}
+		return nil
+	})
+}
+
+// externalDNSStatus is the status of a domain whose DNS is no matter of ours, but for the record that proves who holds it.
+func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refresh bool) (*DNSStatus, error) {
+	if refresh && d.Claim != store.ClaimProven && d.Status != domainDeleting {
+		by, err := s.claimProof(ctx, d)
+		if err != nil {
+			s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+		}
+		if by != "" {
+			proven, err := s.settleProof(d.ID, by)
+			if err != nil {
+				return nil, err
+			}
+			d = proven
+		}
+	}
+	out := s.dnsStatusOut(d, nil)
+	out.CheckedAt = Time{s.now()}
 	return out, nil
+}
+
+// claimRecordOut is the record that proves an open claim.
+func claimRecordOut(d *store.Domain) DNSRecord {
+	missing := "missing"
+	return DNSRecord{Purpose: "CLAIM", Type: "TXT", Host: claimLabel, Expected: claimText(d), Error: &missing}
 }
 
 func (s *Service) readDomain(who Actor, id string) (*store.Domain, error) {

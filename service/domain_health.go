@@ -43,6 +43,7 @@ type look struct {
 	asksNS bool
 	ns     *dnsprov.Delegation // nil: not asked, or not answered
 	ds     *[]dnsprov.DS       // likewise
+	proof  string              // of the claim, if that was open
 }
 
 // looking does fn when one of the places for live looks is free.
@@ -76,6 +77,11 @@ func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
 			l.checks = append(l.checks, dnsCheck(dnsprov.Check{Record: r, Error: dnsprov.LookupFailed}))
 		}
 	}
+	if d.Claim != store.ClaimProven && d.DNSProvider == dnsprov.Builtin {
+		if l.proof, err = s.proofOfBuiltin(ctx, d, l.ns != nil && l.ns.Verified); err != nil {
+			s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+		}
+	}
 	l.at = s.now()
 	return l
 }
@@ -98,10 +104,14 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *look, records 
 			}
 		})
 	}
-	for _, c := range dnsprov.Verify(ctx, s.Resolver, records) {
+	checks := dnsprov.Verify(ctx, s.Resolver, records)
+	for _, c := range checks {
 		l.checks = append(l.checks, dnsCheck(c))
 	}
 	wg.Wait()
+	if d.Claim != store.ClaimProven && (d.DNSProvider == providerManual || d.DNSProvider == providerEdge) {
+		l.proof = proofIn(d, checks)
+	}
 }
 
 // managedRecords are those that can be looked up, without the owner's own; the delegation is looked at on its own. With an
@@ -176,6 +186,11 @@ func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 		return nil
 	}
 	keepDS(d, l.ds)
+	if l.proof != "" && d.Claim != store.ClaimProven && d.Status != domainDeleting {
+		if won, err := s.prove(tx, d, l.proof); err != nil || !won && claimEnded(d) {
+			return err
+		}
+	}
 	if !l.answered() {
 		return nil
 	}

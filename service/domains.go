@@ -97,6 +97,9 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: orNull(d.JobID),
 		CreatedAt: Time{d.CreatedAt}, UpdatedAt: Time{d.UpdatedAt}, CompletedAt: Time{d.CompletedAt},
 	}
+	if out.StatusDetail == nil {
+		out.StatusDetail = orNull(claimDetail(tx, d))
+	}
 	if d.ErrorCode != "" {
 		out.Error = &JobFailure{d.ErrorCode, d.ErrorMessage}
 	}
@@ -315,7 +318,7 @@ func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 	if _, at, _ := msg.SplitEmail(d.CatchAll); d.CatchAll == "" || at != d.Name {
 		return nil
 	}
-	mb, err := store.MailboxByEmail.Get(tx, d.CatchAll)
+	mb, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, d.CatchAll))
 	if errors.Is(err, store.ErrNotFound) || err == nil && mb.Status == "deleting" {
 		return Invalid("catch_all", "not_found", "%s is no mailbox; make it first, or give an address of another domain", d.CatchAll)
 	}

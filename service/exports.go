@@ -153,7 +153,7 @@ func selectMailboxes(tx *store.Tx, who Actor, in CreateExportIn, e *store.Export
 			return 0, err
 		}
 	case in.Emails != nil:
-		return selectOne(tx, "emails", *in.Emails, getByEmail, e)
+		return selectOne(tx, "emails", *in.Emails, ownAddresses(who), e)
 	case in.UserIDs != nil:
 		return selectOne(tx, "user_ids", *in.UserIDs, store.Mailboxes.Get, e)
 	}

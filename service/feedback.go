@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ type tiding struct {
 }
 
 // readTiding finds out what a message says; nil for one that is not about another.
-func (s *Service) readTiding(body *store.Spool, root *msg.Part, sum *msg.Summary, sender string) (*tiding, error) {
+func (s *Service) readTiding(body io.ReaderAt, root *msg.Part, sum *msg.Summary, sender string) (*tiding, error) {
 	t := &tiding{}
 	var returned []byte
 	var paths []string

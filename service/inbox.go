@@ -61,8 +61,8 @@ func (s *Service) ListInbox(_ context.Context, who Actor, in ListInboxIn) (*Inbo
 			}
 			return Time{a.SyncedAt}, true, nil
 		}
-		mb, err := getByEmail(tx, in.Mailbox)
-		if errors.Is(err, store.ErrNotFound) || err == nil && mb.AccountID != who.AccountID {
+		mb, err := getByEmail(tx, who, in.Mailbox)
+		if errors.Is(err, store.ErrNotFound) {
 			return Time{}, false, nil // a filter that nothing passes
 		}
 		if err != nil {

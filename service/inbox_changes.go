@@ -211,7 +211,15 @@ type Told struct {
 // RefreshInbox brings every mailbox of the account up to date, while its universal inbox is on.
 func (s *Service) RefreshInbox(_ context.Context, who Actor) (*Told, error) {
 	out := &Told{"The inbox is up to date: mail of hosted mailboxes is here the moment it arrives."}
-	err := s.Store.Update(func(tx *store.Tx) error {
+	count := 0
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		count, err = countExternals(tx, who.AccountID)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
 		a, err := store.Accounts.Get(tx, who.AccountID)
 		if err != nil {
 			return err
@@ -219,16 +227,17 @@ func (s *Service) RefreshInbox(_ context.Context, who Actor) (*Told, error) {
 		if !a.UniversalInbox {
 			return Errorf(400, "universal_inbox_disabled", "The universal inbox is off. Switch it on with POST /v1/account/universal-inbox, or refresh one mailbox.")
 		}
-		count, err := s.beginExternals(tx, who.AccountID, who.UserID)
-		if err != nil || count > 0 {
-			out.Message = fmt.Sprintf("New mail of %d external mailboxes is being fetched; mail of hosted ones is here the moment it arrives.", count)
-			return err
+		if count > 0 {
+			return s.beginExternals(tx, who.AccountID, who.UserID)
 		}
 		a.SyncedAt = tx.Now()
 		return store.Accounts.Put(tx, a)
 	})
 	if err != nil {
 		return nil, err
+	}
+	if count > 0 {
+		out.Message = fmt.Sprintf("New mail of %d external mailboxes is being fetched; mail of hosted ones is here the moment it arrives.", count)
 	}
 	return out, nil
 }

@@ -56,8 +56,8 @@ func byMailbox(who Actor, email string) boxPicker {
 			return nil, Errorf(400, "mailbox_required", "Name the mailbox that the message is in: ?mailbox=name@domain.").
 				With("mailbox", "required", "is required")
 		}
-		mb, err := getByEmail(tx, email)
-		if errors.Is(err, store.ErrNotFound) || err == nil && mb.AccountID != who.AccountID {
+		mb, err := getByEmail(tx, who, email)
+		if errors.Is(err, store.ErrNotFound) {
 			return nil, NotFound("email user")
 		}
 		return mb, err

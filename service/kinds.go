@@ -11,6 +11,8 @@ import (
 func (s *Service) kinds() []jobs.Kind {
 	return append(s.pullKinds(), []jobs.Kind{
 		s.whileActive(s.copyKind()),
+		s.arrivalKind(),
+		s.recipientsKind(),
 		s.whileActive(s.answerKind()),
 		s.whileActive(s.tellKind()),
 		s.wakeKind(),
@@ -21,6 +23,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.routingKind("redirect_update", dnsprov.PurposeA),
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
+		s.claimKind(),
 		s.checkKind(),
 		s.edgeSyncKind(),
 		s.certificateKind(),

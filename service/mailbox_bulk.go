@@ -231,7 +231,7 @@ func (s *Service) DeleteEmailUsersBulk(_ context.Context, who Actor, in BulkDele
 func (out *BulkDeleted) find(tx *store.Tx, who Actor, in BulkDeleteIn) ([]*store.Mailbox, error) {
 	names, get := in.UserIDs, store.Mailboxes.Get
 	if names == nil {
-		names, get = in.Emails, getByEmail
+		names, get = in.Emails, ownAddresses(who)
 	}
 	var found []*store.Mailbox
 	for i, name := range *names {
@@ -255,13 +255,18 @@ func (out *BulkDeleted) find(tx *store.Tx, who Actor, in BulkDeleteIn) ([]*store
 	return found, nil
 }
 
-// getByEmail gives the mailbox of an address as a person writes it, or store.ErrNotFound.
-func getByEmail(tx *store.Tx, email string) (*store.Mailbox, error) {
+// getByEmail gives the account's mailbox of an address as a person writes it, or store.ErrNotFound.
+func getByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
 	email, err := normalizeEmail("email", email)
 	if err != nil {
 		return nil, store.ErrNotFound
 	}
-	return store.MailboxByEmail.Get(tx, email)
+	return store.MailboxByEmail.Of(tx, who.AccountID, email)
+}
+
+// ownAddresses finds mailboxes of the account as getByEmail does.
+func ownAddresses(who Actor) func(*store.Tx, string) (*store.Mailbox, error) {
+	return func(tx *store.Tx, email string) (*store.Mailbox, error) { return getByEmail(tx, who, email) }
 }
 
 // queueErasure marks the mailboxes and adds the job that deletes them. If all are marked already, theirs is the job.

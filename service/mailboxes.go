@@ -147,7 +147,7 @@ func findDomain(tx *store.Tx, who Actor, nameOrID string) (*store.Domain, error)
 		if bad != nil {
 			return nil, store.ErrNotFound
 		}
-		d, err = store.DomainByName.Get(tx, name)
+		d, err = store.DomainOfAccount.Get(tx, store.OwnKey(who.AccountID, name))
 	}
 	if err == nil && d.AccountID != who.AccountID {
 		return nil, store.ErrNotFound

@@ -62,11 +62,11 @@ func (s *Service) ListMessages(_ context.Context, who Actor, in ListMessagesIn) 
 		until:   func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
 		out:     func(_ *store.Tx, o *store.Outgoing) (SentMessage, error) { return sentMessageOut(o), nil },
 		first: func(tx *store.Tx) error {
-			mb, err := store.MailboxByEmail.Get(tx, strings.ToLower(in.Mailbox))
+			mb, err := store.MailboxByEmail.Of(tx, who.AccountID, strings.ToLower(in.Mailbox))
 			if isGone(err) {
 				return nil
 			}
-			if err == nil && mb.AccountID == who.AccountID {
+			if err == nil {
 				f.mailboxID = mb.ID
 			}
 			return err

@@ -112,7 +112,7 @@ func (s *Service) addEmails(who Actor, names []SuggestedName, domain string) err
 			if !ours {
 				continue
 			}
-			_, err := store.MailboxByEmail.Get(tx, email)
+			_, err := store.MailboxByEmail.Of(tx, who.AccountID, email)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}

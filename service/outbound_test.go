@@ -81,6 +81,9 @@ func (i *installation) run() {
 func (i *installation) close() {
 	i.stop()
 	i.svc.Close()
+	if n := i.st.Pinned(); n != 0 {
+		i.t.Errorf("%d messages are held that nobody filed or released", n)
+	}
 	if err := i.st.Check(); err != nil {
 		i.t.Errorf("check: %v", err)
 	}

@@ -121,6 +121,7 @@ func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*Em
 		return nil, err
 	}
 	defer letter.close()
+	defer s.release(copied) // does nothing for what was sent
 	answered, err := s.findAnswered(mb, in.InReplyTo)
 	if err != nil {
 		return nil, err
@@ -210,7 +211,7 @@ func (s *Service) draftOf(mb *store.Mailbox, in SendEmailIn) (*msg.Draft, []Rcpt
 	if err := setContent(d, in, mb.Footer); err != nil {
 		return nil, nil, err
 	}
-	return d, to, setHeader(d, in, domainOfAddress(mb.Email))
+	return d, to, setHeader(d, in, domainOfAddress(mb.Email), s.relays.controls())
 }
 
 func localOf(email string) string {
@@ -313,8 +314,8 @@ func addFooter(d *msg.Draft, footer string) {
 	d.HTML = d.HTML[:at] + "<br>\n<div>" + rich + "</div>\n" + d.HTML[at:]
 }
 
-// setHeader fills ids and the request's own header fields.
-func setHeader(d *msg.Draft, in SendEmailIn, domain string) error {
+// setHeader fills ids and the request's own header fields, none of which may be a command to a relay.
+func setHeader(d *msg.Draft, in SendEmailIn, domain string, controls []string) error {
 	d.MessageID = msg.NewMessageID(domain)
 	if in.MessageID != "" {
 		if !validMessageID(in.MessageID) {
@@ -340,6 +341,9 @@ func setHeader(d *msg.Draft, in SendEmailIn, domain string) error {
 		d.References = []string{d.InReplyTo}
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
+		if msg.HasFieldPrefix(strings.TrimSpace(name), controls) {
+			return Invalid("headers", "not_allowed", "%.80q cannot be set here: mail providers take such a field as a command", name)
+		}
 		if structural(name) {
 			return Invalid("headers", "not_allowed", "%.80q cannot be set here: it has a field of its own, or is made by the server", name)
 		}
@@ -368,7 +372,7 @@ func structural(name string) bool {
 	}
 	return slices.Contains([]string{
 		"from", "sender", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references",
-		"mime-version", "return-path", "delivered-to", "x-pm-keepid",
+		"mime-version", "return-path", "delivered-to",
 	}, lower)
 }
 

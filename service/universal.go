@@ -61,8 +61,7 @@ func (s *Service) switchInbox(tx *store.Tx, who Actor, a *store.Account, on bool
 	if was {
 		return nil
 	}
-	_, err := s.beginExternals(tx, a.ID, who.UserID)
-	return err
+	return s.beginExternals(tx, a.ID, who.UserID)
 }
 
 // inboxNeeded names the enabled endpoints that want email.received.

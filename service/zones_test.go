@@ -38,7 +38,12 @@ func zoneService(t testing.TB, dir string, c Config, now func() time.Time) *Serv
 
 func putTestDomain(t testing.TB, s *Service, d *store.Domain) {
 	t.Helper()
-	if err := s.Store.Update(func(tx *store.Tx) error { return s.putZone(tx, d) }); err != nil {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		next := *d
+		tx.After(func() { *d = next })
+		return s.putZone(tx, &next)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

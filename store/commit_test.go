@@ -90,7 +90,7 @@ func TestFailingMembersLeaveTheirNeighbours(t *testing.T) {
 
 func TestNobodyRunsMoreThanTwiceWhateverFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, Options{})
+		s := openTest(t, Options{lenient: true})
 		runs := make([]int, 40)
 		var fns []func(*Tx) error
 		for i := range runs {

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,8 +26,17 @@ type Options struct {
 	Now         func() time.Time // the clock; time.Now if nil
 	Log         *slog.Logger     // told of repairs; slog.Default if nil
 
-	disk   segDisk // the operating system's if zero
-	noSync bool    // bbolt commits without syncing
+	// What one transaction may be: bytes of keys and values written, writes, steps of cursors; 4 MiB, 5 000 and 20 000
+	// where 0. The log is told of a larger one, or it fails with ErrTooMuch.
+	MaxBytes, MaxWrites, MaxSteps int
+	FailLarge                     bool // on in tests, whatever is given
+	// RunTwice runs every function of Update once more, before: what that run has written is undone, and what it gave to
+	// After is dropped. On in tests, whatever is given.
+	RunTwice bool
+
+	lenient bool    // FailLarge and RunTwice are as given even in tests
+	disk    segDisk // the operating system's if zero
+	noSync  bool    // bbolt commits without syncing
 }
 
 // A Store is one open data directory. It is safe for concurrent use.
@@ -49,6 +59,9 @@ type Store struct {
 	text      textIndex
 	observer  atomic.Pointer[func([]Change)]
 	resident  resident // the committer's
+	bounds    bounds
+	report    txReport // the committer's
+	runTwice  bool
 
 	pins    pins
 	compact compactor
@@ -74,6 +87,9 @@ func Open(dir string, o Options) (*Store, error) {
 		text:      newTextIndex(),
 		pins:      newPins(),
 		compact:   newCompactor(o.Grace),
+		bounds:    newBounds(o),
+		report:    newTxReport(),
+		runTwice:  o.RunTwice,
 	}
 	if err := s.openFiles(o); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -97,6 +113,10 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Grace == 0 {
 		o.Grace = time.Minute
+	}
+	o.MaxBytes, o.MaxWrites, o.MaxSteps = cmp.Or(o.MaxBytes, maxTxBytes), cmp.Or(o.MaxWrites, maxTxWrites), cmp.Or(o.MaxSteps, maxTxSteps)
+	if !o.lenient && strict() {
+		o.FailLarge, o.RunTwice = true, true
 	}
 	return o
 }
@@ -133,6 +153,7 @@ func openBolt(path string, wait time.Duration) (*bolt.DB, error) {
 func (s *Store) prepare() error {
 	return s.db.Update(func(b *bolt.Tx) error {
 		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
+		withoutClaims := b.Bucket([]byte(DomainsByName.name)) == nil
 		withoutText := b.Bucket([]byte(messageBuckets[bktTextTodo])) == nil
 		for _, name := range bucketNames() {
 			if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
@@ -141,6 +162,11 @@ func (s *Store) prepare() error {
 		}
 		if fresh {
 			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFound(b))
+		}
+		if withoutClaims {
+			if err := s.claimDomains(b); err != nil {
+				return err
+			}
 		}
 		if err := s.sortInbox(b); err != nil {
 			return err

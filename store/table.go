@@ -175,7 +175,7 @@ func (x *Index[T]) Get(tx *Tx, key string) (*T, error) {
 
 // Has tells whether any record is under the prefix.
 func (x *Index[T]) Has(tx *Tx, prefix string) bool {
-	k, _ := tx.bucket(x.name).Cursor().Seek([]byte(prefix))
+	k, _ := tx.seek(tx.bucket(x.name), []byte(prefix))
 	return k != nil && bytes.HasPrefix(k, []byte(prefix))
 }
 
