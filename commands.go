@@ -99,6 +99,42 @@ func accountCommand(c *cli.Context) error {
 	return printAccount(c, out)
 }
 
+func accountFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "account", Usage: "the account, by id or owner's address"},
+		jsonFlag(),
+	}
+}
+
+// accountStatus makes the command that gives an account a status.
+func accountStatus(status string) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if err := need(c, "account"); err != nil {
+			return err
+		}
+		out := new(service.AccountStatus)
+		if err := runLocal(c, statusPath, service.AccountIn{Account: c.String("account"), Status: status}, out); err != nil {
+			return err
+		}
+		return printResult(c, out, fmt.Sprintf("%s is %s\n", out.AccountID, out.Status))
+	}
+}
+
+func accountsCommand(c *cli.Context) error {
+	if err := takeNoArguments(c); err != nil {
+		return err
+	}
+	out := new(service.List[service.AccountRow])
+	if err := runLocal(c, accountsPath, struct{}{}, out); err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, a := range out.Data {
+		fmt.Fprintf(&text, "%s  %-9s  %-10s  %s\n", a.AccountID, a.Status, a.Plan, a.OwnerEmail)
+	}
+	return printResult(c, out, text.String())
+}
+
 func printAccount(c *cli.Context, a *service.AccountCreated) error {
 	text := fmt.Sprintf("account   %s\nowner     %s\npassword  %s\ntoken     %s\n", a.AccountID, a.OwnerEmail, a.OwnerPassword, a.Token)
 	if a.WelcomeLink != "" {

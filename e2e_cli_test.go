@@ -88,6 +88,25 @@ func TestCommandsWithAndWithoutAServer(t *testing.T) {
 		if out, code = mailstead(t, "user", "reset-password", "--data", i.dir, "--user", email, "--json"); code != 0 || !strings.Contains(out, "password") {
 			t.Errorf("%s: user reset-password: %d %s", when, code, out)
 		}
+		for _, to := range []struct{ verb, status string }{{"suspend", "suspended"}, {"resume", "active"}} {
+			var account struct {
+				AccountID string `json:"account_id"`
+				Status    string
+			}
+			out, code = mailstead(t, "account", to.verb, "--data", i.dir, "--account", email, "--json")
+			if err := json.Unmarshal([]byte(out), &account); err != nil || code != 0 || account.Status != to.status || !strings.HasPrefix(account.AccountID, "acc_") {
+				t.Errorf("%s: account %s: %d %v %s", when, to.verb, code, err, out)
+			}
+			if out, code = mailstead(t, "account", "list", "--data", i.dir); code != 0 || !strings.Contains(out, account.AccountID+"  "+to.status) {
+				t.Errorf("%s: account list: %d %s", when, code, out)
+			}
+		}
+		if _, code = mailstead(t, "account", "suspend", "--data", i.dir); code != 2 {
+			t.Errorf("%s: account suspend of none: exit %d, want 2", when, code)
+		}
+		if _, code = mailstead(t, "account", "suspend", "--data", i.dir, "--account", "nobody@example.net"); code != 1 {
+			t.Errorf("%s: account suspend of nobody: exit %d, want 1", when, code)
+		}
 	}
 	commands("with a server")
 	if _, code := mailstead(t, "check", "--data", i.dir); code != 1 {

@@ -70,7 +70,7 @@ func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.Status == "suspended" {
+	if !mayAct(a) {
 		return nil, smtpErrorf(550, "5.2.1", "The mailbox takes no mail at present.")
 	}
 	return to, nil

@@ -360,7 +360,9 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
 		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "no_smtp",
 			"mail of %s is hosted elsewhere, and the mailbox was made without smtp, the server that sends for it", mb.Email))
-	case mb.Status != "active" || a.Status == "suspended":
+	case !mayAct(a):
+		return nil, nil, overSMTP(550, "5.7.1", errSuspended())
+	case mb.Status != "active":
 		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "suspended", "the mailbox %s is %s and cannot send", mb.Email, mb.Status))
 	}
 	return mb, d, nil
