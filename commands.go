@@ -30,6 +30,11 @@ func ownerFlags() []cli.Flag {
 	}
 }
 
+// initFlags are those of the first owner, and the name that the host will have, which the printed link leads to.
+func initFlags() []cli.Flag {
+	return append(ownerFlags(), &cli.StringFlag{Name: "hostname", Usage: "the host's public name, for the link that is printed", EnvVars: []string{"MAILSTEAD_HOSTNAME"}})
+}
+
 func tokenFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "user", Usage: "the team user's address"},
@@ -136,10 +141,14 @@ func accountsCommand(c *cli.Context) error {
 }
 
 func printAccount(c *cli.Context, a *service.AccountCreated) error {
-	text := fmt.Sprintf("account   %s\nowner     %s\npassword  %s\ntoken     %s\n", a.AccountID, a.OwnerEmail, a.OwnerPassword, a.Token)
+	text := ""
 	if a.WelcomeLink != "" {
-		text += fmt.Sprintf("welcome   %s\n          opens once, within 72 hours, to choose address and password in a browser\n", a.WelcomeLink)
+		text = fmt.Sprintf("welcome   %s\n          Open this link once, within 72 hours, to choose your email address and password.\n", a.WelcomeLink)
 	}
+	if strings.HasPrefix(a.WelcomeLink, "/") {
+		text += "          It continues the dashboard's address, which `mailstead serve` prints.\n"
+	}
+	text += fmt.Sprintf("account   %s\nowner     %s\npassword  %s\ntoken     %s\n", a.AccountID, a.OwnerEmail, a.OwnerPassword, a.Token)
 	return printResult(c, a, text)
 }
 

@@ -50,7 +50,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		},
 		Commands: []*cli.Command{
 			command("serve", "run everything", "", serveCommand, serveFlags()...),
-			command("init", "make the store, an account, its owner and an admin token", "", initCommand, ownerFlags()...),
+			command("init", "make the store, an account, its owner and an admin token", "", initCommand, initFlags()...),
 			{Name: "account", Usage: "accounts of this installation", Subcommands: []*cli.Command{
 				command("create", "make another account", "", accountCommand, ownerFlags()...),
 				command("list", "list the accounts", "", accountsCommand, jsonFlag()),

@@ -181,7 +181,7 @@ var abouts = map[string]about{
 
 	"list_email_users":        {group: "Email users", summary: "List the mailboxes"},
 	"list_domain_email_users": {group: "Email users", summary: "List a domain's mailboxes"},
-	"create_email_user":       {group: "Email users", summary: "Make a mailbox", text: "Give `username` and `domain`, or `email`. Its password is shown this once.", errors: "email_user_exists email_user_limit_exceeded domain_busy", show: "username domain name"},
+	"create_email_user":       {group: "Email users", summary: "Make a mailbox", text: "Give `username` and `domain`, or `email`. The answer holds its password; later an export shows it.", errors: "email_user_exists email_user_limit_exceeded domain_busy", show: "username domain name"},
 	"generate_names":          {group: "Email users", summary: "Make up names and usernames", text: "The same request with the same `seed` has the same answer, but for `available`, which is null unless the domain is yours.", errors: "invalid_domain", show: "count domain"},
 	"create_email_users_bulk": {group: "Email users", summary: "Make up to 100 mailboxes on one domain", text: "Give `users` or `template_id`. One that fails does not stop the others.", errors: "email_user_limit_exceeded domain_busy", show: "domain users"},
 	"delete_email_users_bulk": {group: "Email users", summary: "Delete up to 100 mailboxes", text: "Give `user_ids` or `emails`.", show: "user_ids"},
