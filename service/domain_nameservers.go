@@ -155,7 +155,9 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 
 // keepDelegations writes what was found in one transaction, and queues what is verified.
 func (s *Service) keepDelegations(who Actor, checks []NameserverCheck) error {
+	found := slices.Clone(checks)
 	return s.Store.Update(func(tx *store.Tx) error {
+		copy(checks, found) // this may run twice
 		for i := range checks {
 			c := &checks[i]
 			if !c.look {

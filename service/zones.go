@@ -219,6 +219,7 @@ func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
 	spec := dnsprov.Spec{
 		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.elsewhere(), DMARC: d.DMARC, Redirect: d.RedirectURL != "",
+		DMARCReports: !c.Sandbox,
 	}
 	s.clientPorts(&spec)
 	for _, ip := range c.PublicIPs {

@@ -219,6 +219,20 @@ func TestDeclaredSize(t *testing.T) {
 	}
 }
 
+// TestSubmissionRefusesUnknownRecipients of domains that are hosted here, at once.
+func TestSubmissionRefusesUnknownRecipients(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil)
+	c := dial(t, h.addr[smtpd.Submission])
+	c.ask("EHLO client.test", "250")
+	c.ask(strings.TrimSpace(plain()), "235")
+	c.ask("MAIL FROM:<ana@example.test>", "250")
+	c.ask("RCPT TO:<nobody@example.test>", "550 5.1.1")
+	for _, to := range []string{"ben+tag@example.test", "anybody@catch.test", "x@far.test", "eve@other.test"} {
+		c.ask("RCPT TO:<"+to+">", "250")
+	}
+}
+
 // TestLargeMessage takes 10 MiB, in both ways of sending, without holding it in memory, and refuses what is too large.
 func TestLargeMessage(t *testing.T) {
 	h := open(t, nil)
