@@ -2,6 +2,7 @@ package msg
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,7 +19,7 @@ const (
 	maxAuthors       = 100      // addresses in one From or Resent-From field
 	maxAuthorFields  = 200      // From, Sender, Resent-From and Resent-Sender fields of one header
 	maxAuthorValue   = 64 << 10 // bytes of one of them; of all From fields that are unclear
-	maxAuthorAts     = 1200     // @ in unclear From fields, which are looked at six times
+	maxAuthorAts     = 1400     // @ in unclear From fields, which are looked at seven times
 	maxAuthorDomains = 64       // that they name
 	maxAuthorJoins   = 8        // words behind an @ that may be meant as one domain
 )
@@ -340,8 +341,17 @@ func areWords(s string) bool {
 		if len(word) < 4 || word[0] == "" || word[2] == "" || !strings.EqualFold(word[1], "q") && !strings.EqualFold(word[1], "b") || !strings.HasPrefix(word[3], "=") {
 			return false
 		}
+		if strings.EqualFold(word[1], "b") && !isBase64(word[2]) {
+			return false
+		}
 		s = word[3][1:]
 	}
+}
+
+// isBase64 takes the alphabet and what pads it at the end (RFC 2045 §6.8), or not.
+func isBase64(s string) bool {
+	_, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
+	return err == nil
 }
 
 // quoted reads a quoted string with its quotes (RFC 5322 §3.2.4).
@@ -410,7 +420,7 @@ func (d *domainFinder) read(value string) {
 	decoded := decodeWords(value)
 	bare := strings.NewReplacer(`"`, "", `\`, "").Replace(decoded)
 	broken := strings.NewReplacer(`"`, "", `\`, "", "?=", "").Replace(value) // encoded words that are none
-	for _, text := range []string{value, decoded, bare, withoutParens(bare), broken, anyWords(value)} {
+	for _, text := range []string{value, decoded, bare, without(bare, "(", ")"), without(bare, "<", ">"), broken, anyWords(value)} {
 		for {
 			_, rest, ok := strings.Cut(text, "@")
 			if !ok {
@@ -451,7 +461,7 @@ func domainsAt(s string) []string {
 		}
 		joined += s[:end]
 		whole := strings.ToLower(joined)
-		ascii := strings.TrimRightFunc(whole, func(r rune) bool { return r >= utf8.RuneSelf })
+		ascii := strings.TrimRightFunc(whole, func(r rune) bool { return r >= utf8.RuneSelf || strings.ContainsRune(".-_", r) })
 		for _, name := range []string{whole, ascii} { // some programs end a domain at the last letter or digit of ASCII
 			if name = strings.Trim(name, ".-_"); end > 0 && name != "" && len(name) <= 1024 && !slices.Contains(out, name) {
 				out = append(out, name)
@@ -494,22 +504,21 @@ func anyWords(s string) string {
 		} else {
 			text = appendQ(text, parts[2])
 		}
-		out.WriteByte(0) // ends the word before it, see skipCFWS
-		out.WriteString(strings.ToValidUTF8(string(text), " "))
+		out.WriteString("\x00" + strings.ToValidUTF8(string(text), " ") + "\x00") // which ends words, see skipCFWS
 		s = after
 	}
 }
 
-// withoutParens leaves out comments as programs do that know no comments in comments.
-func withoutParens(s string) string {
+// without leaves out what stands in brackets, as programs do that know no brackets in brackets.
+func without(s, opening, closing string) string {
 	var out strings.Builder
 	for {
-		before, rest, ok := strings.Cut(s, "(")
+		before, rest, ok := strings.Cut(s, opening)
 		out.WriteString(before)
 		if !ok {
 			return out.String()
 		}
-		if _, s, ok = strings.Cut(rest, ")"); !ok {
+		if _, s, ok = strings.Cut(rest, closing); !ok {
 			return out.String()
 		}
 	}

@@ -25,7 +25,7 @@ func trickyValues() []string {
 		"ann(c)@x.test", "ann@x.test.", "ann@x..test", "ann@[192.0.2.1]", "ann@[ceo@y.test]", `"ann"@x.test`, `"ann b"@x.test`, `"ceo@y.test"@x.test`,
 		`"ceo@y.test," ann@x.test`, `"<ceo@y.test>"@x.test`, `Ann <"a b"@x.test>`, `ceo@y.test\, ann@x.test`, `"unclosed <ann@x.test>`, `Ann" <ann@x.test>`,
 		"=?utf-8?q?Ann?= <ann@x.test>", "=?utf-8?q?Ann?=<ann@x.test>", "=?utf-8?q?=3Cceo=40y.test=3E?= <ann@x.test>", `"=?utf-8?q?a=22_=3Cceo=40y.test=3E?=" <ann@x.test>`,
-		"=?utf-8?q?ceo=40y.test?=", "=?utf-8?q?ceo=40y.test=2C?= ann@x.test", "=?utf-8?q?ceo?=@y.test", "<=?utf-8?q?ceo?=@y.test>", "ann@=?utf-8?q?y.test?=",
+		"=?utf-8?q?ceo=40y.test?=", "=?utf-8?q?ceo=40y.test=2C?= ann@x.test", "=?utf-8?q?ceo?=@y.test", "<=?utf-8?q?ceo?=@y.test>", "ann@=?utf-8?q?y.test?=", "ann@(c)=?utf-8?q?y=2Etest?=st?=", "ann@=?ut\r\n f-8?q?y.test?=", "ann@y.tesü x", "ann@y.testü.\u2028 x", "\"ceo@y.te\" <ann@x.test<>st", "=?utf-8?b?QQ=0D=0A==?= <ann@x.test>",
 		"=?utf-8?q?=0D=0A?= <ann@x.test>", "=?utf-8?q?=00?= <ann@x.test>", "=?bad?x?y?= <ann@x.test>", "=?utf-8?q??= <ann@x.test>", "=?utf-8?q?a?= =?utf-8?q?b?= <ann@x.test>",
 		"ö@x.test", "ann@ü.test", "Änn <ann@ü.test>", "ann@ｙ.test", "ann＠y.test", "ann@faß.test", "\ufeffann@x.test", "\u00a0ann@x.test", "ann@x.test\u00a0",
 		"ann@x.test\x00", "ann\x00@x.test", "Ann\x0b<ann@x.test>", "\u0085ceo@y.test", "a\u2028b <ann@x.test>", "a\r\n b <ann@x.test>", "a\n\tb <ann@x.test>",
