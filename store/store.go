@@ -133,7 +133,7 @@ func (s *Store) openFiles(o Options) (err error) {
 	if s.spools, err = openSpools(s.dir); err != nil {
 		return fmt.Errorf("open spool: %w", err)
 	}
-	s.seg, err = openSegments(s.dir, segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk})
+	s.seg, err = openSegments(s.dir, segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk, lastUsed: s.lastUsed})
 	if err != nil {
 		return fmt.Errorf("open segments: %w", err)
 	}
