@@ -92,7 +92,7 @@ func TestDashboardBehindNginx(t *testing.T) {
 	if resp, text := ask("GET", "https://"+name+"/session/stream", ""); resp.StatusCode != 200 || text != "event: hello\n" {
 		t.Errorf("stream: %d %q", resp.StatusCode, text)
 	}
-	if resp, text := ask("GET", "https://"+name+"/", ""); resp.StatusCode != 200 || resp.Header.Get("Strict-Transport-Security") == "" || !strings.Contains(text, "app.js") {
+	if resp, text := ask("GET", "https://"+name+"/", ""); resp.StatusCode != 200 || resp.Header.Get("Strict-Transport-Security") == "" || !strings.Contains(text, "<div id=\"app\">") {
 		t.Errorf("page: %d %v", resp.StatusCode, resp.Header)
 	}
 }

@@ -83,6 +83,7 @@ host = "relay.example"
 id_pattern = '250 Ok (\S+)'
 id_template = '<{1}@relay.example>'
 dkim = false
+control_headers = ["X-MC-"]
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,7 @@ dkim = false
 		s.Edge.BaseURL.text != "https://edge.example/client/v4" || s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
 	}
-	if c, _, err := serviceConfig(s, nil, slog.New(slog.DiscardHandler)); err != nil || !c.Relays[0].NoDKIM {
+	if c, _, err := serviceConfig(s, nil, slog.New(slog.DiscardHandler)); err != nil || !c.Relays[0].NoDKIM || len(c.Relays[0].ControlHeaders) != 1 {
 		t.Errorf("relay %+v, %v", c.Relays, err)
 	}
 	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL.text == "" || c.AccountID != "acc" || c.Token != "cf" {
@@ -195,7 +196,26 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[rdap]\nbootstrap_url = 5", want: []string{"line 2", "https://"}},
 		{file: "smtp = 'off'\ndns = 5\n[limits]\ndomains = 3", want: []string{"line 2", "HOST:PORT"}},
 		{file: "\n[dns]\nlisten = 7\ncheck_interval = '1h'", want: []string{"line 3", "HOST:PORT"}},
-		{file: "[registrar]\nsandbox = 1", want: []string{"line 2", "wrong type", "integer"}},
+		{file: "[registrar]\nsandbox = 1", want: []string{"line 2: registrar.sandbox must be a table, not a whole number"}},
+		{file: "\n[limits]\nplan = 'startup'\ndomains = 'many'", want: []string{"line 4: limits.domains must be a whole number, not a text"}},
+		{file: "[limits]\ndomains = 2.5", want: []string{"line 2: limits.domains must be a whole number, not a number"}},
+		{file: "tls_cert = 5", want: []string{"line 1: tls_cert must be a text, not a whole number"}},
+		{file: "allow_private_destinations = 'yes'", want: []string{"line 1: allow_private_destinations must be true or false, not a text"}},
+		{file: "[spam]\ngreylisting = 1", want: []string{"line 2: spam.greylisting must be true or false, not a whole number"}},
+		{file: "[spam]\ndnsbl = 'zen.example'", want: []string{"line 2: spam.dnsbl must be a list, not a text"}},
+		{file: "[[relay]]\nname = 'r'\n[[relay]]\nname = ['r']", want: []string{"line 4: relay.name must be a text, not a list"}},
+		{file: "[[relay]]\nname = 'r'\ndkim = 'no'", want: []string{"line 3: relay.dkim must be true or false, not a text"}},
+		{file: "limits = {domains = 3, team_users = true}", want: []string{"line 1: limits.team_users must be a whole number, not true or false"}},
+		{file: "limits = 3", want: []string{"line 1: limits must be a table, not a whole number"}},
+		{file: "relay = 'r'", want: []string{"line 1: relay must be a list, not a text"}},
+		{file: "smtp = ['here']", want: []string{"line 1: smtp must be a text, not a list"}},
+		{file: "smtp = true", want: []string{"line 1: smtp must be a text, not true or false"}},
+		{file: "smtp = 25", want: []string{"line 1: smtp:", "HOST:PORT"}},
+		{file: "mx_port = 'x'", want: []string{"line 1: mx_port:", "65535"}},
+		{file: "public_ip = 5", want: []string{"line 1: public_ip must be a list, not a whole number"}},
+		{file: "[dns]\nsecondaries = 3", want: []string{"line 2: dns.secondaries must be a list, not a whole number"}},
+		{file: "[dns]\ncheck_interval = 60", want: []string{"line 2: dns.check_interval:", "1h"}},
+		{file: "[dns]\ntrust_resolver = 2026-11-05", want: []string{"line 2: dns.trust_resolver must be true or false, not a date or a time"}},
 		{file: "http_tls = 'off'\nhostname = 'not a name'", want: []string{"line 2", "mail.example.com"}},
 		{file: "hostname = 'mail'", want: []string{"line 1", "mail.example.com"}},
 		{file: "hostname = '192.0.2.1'", want: []string{"line 1", "mail.example.com"}},
@@ -342,7 +362,7 @@ first_sender_delay = "10s"
 		t.Errorf("switched off: %+v, %v", s.Spam, err)
 	}
 	for file, want := range map[string]string{
-		`milter = "127.0.0.1:11332"`: "line 2: \"127.0.0.1:11332\" is no filter",
+		`milter = "127.0.0.1:11332"`: "line 2: spam.milter: \"127.0.0.1:11332\" is no filter",
 		`milter = "unix:relative"`:   "line 2",
 		`dnsbl = ["not a name"]`:     "is no domain name",
 		`dnsbl_action = "drop"`:      "line 2",

@@ -15,18 +15,18 @@ import (
 
 // bouncedData is the data of email.bounced.
 type bouncedData struct {
-	Recipient         string  `json:"recipient"`
-	Sender            string  `json:"sender"`
-	SendingDomain     string  `json:"sending_domain"`
-	UserID            *string `json:"user_id"`
+	Recipient         string  `json:"recipient" words:"theirs"`
+	Sender            string  `json:"sender" words:"theirs"`
+	SendingDomain     string  `json:"sending_domain" words:"ours"`
+	UserID            *string `json:"user_id" words:"ours"`
 	BounceType        string  `json:"bounce_type" enum:"hard|soft|undetermined"`
-	BounceSubtype     string  `json:"bounce_subtype"`
-	Status            string  `json:"status"`
-	Diagnostic        string  `json:"diagnostic"`
-	RemoteMTA         *string `json:"remote_mta"`
-	Provider          *string `json:"provider"`
-	OriginalMessageID string  `json:"original_message_id"`
-	ProviderMessageID *string `json:"provider_message_id"`
+	BounceSubtype     string  `json:"bounce_subtype" words:"theirs"`
+	Status            string  `json:"status" words:"theirs"`
+	Diagnostic        string  `json:"diagnostic" words:"theirs"`
+	RemoteMTA         *string `json:"remote_mta" words:"theirs"`
+	Provider          *string `json:"provider" words:"ours"`
+	OriginalMessageID string  `json:"original_message_id" words:"theirs"`
+	ProviderMessageID *string `json:"provider_message_id" words:"theirs"`
 	Suppressed        bool    `json:"suppressed"`
 	BouncedAt         Time    `json:"bounced_at"`
 }
@@ -90,6 +90,12 @@ func (s *Service) bounce(m *mailing, r deliver.Result) (jobs.Writes, error) {
 // tellBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
 func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
 	row.BouncedAt = tx.Now()
+	if ours, err := hosted(tx, row.Recipient); ours || err != nil {
+		if err != nil {
+			return err
+		}
+		f.address = false // it is ours to say who is here, and somebody may be tomorrow
+	}
 	if f.address {
 		if err := suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
 			return err
@@ -176,15 +182,15 @@ func (s *Service) hasReader(sub *store.Submission) bool {
 }
 
 // compose writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it has no reader.
-func (s *Service) compose(m *mailing, r msg.DSNRecipient) (*draft, error) {
+func (s *Service) compose(m *mailing, about ...msg.DSNRecipient) (*draft, error) {
 	if !s.hasReader(m.sub) {
 		return nil, nil
 	}
 	dsn := msg.DSN{
 		ReportingMTA: s.Config.Hostname, From: msg.Address{Name: "Mail Delivery System", Mailbox: "mailer-daemon", Host: s.Config.Hostname},
-		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: []msg.DSNRecipient{r}, Original: whole(m.blob),
+		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: about, Original: whole(m.blob),
 		MessageID: msg.NewMessageID(s.Config.Hostname), Date: m.now, ArrivalDate: m.row.QueuedAt,
-		Full: m.sub.Ret == "FULL" && r.Action == msg.ActionFailed && m.blob.Size() <= maxReturned,
+		Full: m.sub.Ret == "FULL" && about[0].Action == msg.ActionFailed && m.blob.Size() <= maxReturned,
 	}
 	spool := s.Store.NewSpool(MaxMessage)
 	defer spool.Close()

@@ -5,16 +5,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
 
-// A destination is where mail to one address of a domain that we host goes: into a mailbox, on to another address, or both.
+// A destination is where mail to one address of a domain that we host goes: into a mailbox, on to another address, to both,
+// or to who reads reports.
 // Its records are shared: they are only read.
 type destination struct {
 	domain  *store.Domain
 	mailbox *store.Mailbox // nil: none
 	forward string         // who else gets it; "" nobody
+	reports bool           // it is the domain's address for reports, which are read and not filed
+	srs     bool           // it is a return path that we rewrote, for reports alone
 
 	row     *store.Outgoing // whose own address it is; nil: it is an ordinary one
 	rowKind string          // bounceAddress or unsubscribeAddress
@@ -31,14 +35,14 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 		return nil, errNotHosted
 	}
 	d, err := store.DomainByName.Read(tx, name)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Status != "complete" || d.DNSProvider == "external") {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !takesMail(d) {
 		return nil, errNotHosted
 	}
 	if err != nil {
 		return nil, err
 	}
 	if original, ok := s.srsReverse(local, name); ok {
-		return &destination{domain: d, forward: original}, nil
+		return &destination{domain: d, forward: original, srs: true}, nil
 	}
 	if to, err := s.rowDestination(tx, d, local); to != nil || err != nil {
 		return to, err
@@ -49,6 +53,9 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 	}
 	if mb != nil {
 		return &destination{domain: d, mailbox: mb, forward: mb.ForwardTo}, accepting(mb)
+	}
+	if base, _, _ := strings.Cut(local, "+"); base == dnsprov.ReportsLocal {
+		return &destination{domain: d, reports: true}, nil
 	}
 	return fallback(tx, d, local)
 }
@@ -110,10 +117,19 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 	return &destination{domain: d, mailbox: mb, forward: mb.ForwardTo}, accepting(mb)
 }
 
+// admits says why a sender may not write to it: a rewritten return path takes reports alone, which come from the null
+// sender (RFC 5321 section 4.5.5), so that it is no way past us to the address behind it.
+func (d *destination) admits(sender string) error {
+	if d.srs && sender != "" {
+		return smtpErrorf(550, "5.7.1", "The address takes reports about failed mail alone, from the null sender.")
+	}
+	return nil
+}
+
 // takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550 5.7.1 for a forward to an
 // address that must not get mail.
 func (d *destination) takes(tx *store.Tx, size int64) error {
-	if d.row != nil { // see placeTiding
+	if d.row != nil || d.reports { // see placeTiding, keepForReading
 		return nil
 	}
 	if d.mailbox != nil {
@@ -136,6 +152,7 @@ func (d *destination) takes(tx *store.Tx, size int64) error {
 // An arrival is how a message came to a destination.
 type arrival struct {
 	sender   string // return path, "" for a report
+	to       string // the address that the envelope named
 	folder   uint32
 	received time.Time
 	genuine  bool // SPF, DKIM or we ourselves vouch for the sender, so that it may be told of failures
@@ -151,7 +168,7 @@ func (s *Service) place(tx *store.Tx, to *destination, d *draft, a arrival) erro
 		return err
 	}
 	if to.mailbox != nil {
-		if _, err := s.file(tx, to.mailbox, d, filing{folder: a.folder, received: a.received, arrived: true}); err != nil {
+		if _, err := s.file(tx, to.mailbox, d, filing{folder: a.folder, received: a.received, arrived: true, recipient: a.to}); err != nil {
 			return err
 		}
 	}

@@ -1,10 +1,12 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -29,7 +31,21 @@ type draft struct {
 
 // prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it calls release.
 func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
-	root, err := msg.Scan(body.Reader())
+	envelope, err := json.Marshal(env)
+	if err != nil {
+		return nil, fmt.Errorf("write envelope: %w", err)
+	}
+	d, err := s.readDraft(body, body.Size(), env.From)
+	if err != nil {
+		return nil, err
+	}
+	d.blob, err = s.Store.Append(envelope, body)
+	return d, err
+}
+
+// readDraft reads a message whose bytes are appended already, or are still to be.
+func (s *Service) readDraft(body io.ReaderAt, size int64, sender string) (*draft, error) {
+	root, err := msg.Scan(io.NewSectionReader(body, 0, size))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
@@ -37,12 +53,8 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	envelope, err := json.Marshal(env)
-	if err != nil {
-		return nil, fmt.Errorf("write envelope: %w", err)
-	}
 	d := &draft{summary: sum, meta: store.Meta{
-		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: env.From,
+		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: sender,
 	}}
 	if len(sum.Attachments) > 0 {
 		d.bits |= store.BitAttachments
@@ -53,14 +65,13 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 	if sum.Bounce {
 		d.bits |= store.BitBounce
 	}
-	if d.tiding, err = s.readTiding(body, root, sum, env.From); err != nil {
+	if d.tiding, err = s.readTiding(body, root, sum, sender); err != nil {
 		return nil, err
 	}
 	if d.tiding != nil && d.tiding.report != nil {
 		d.bits |= store.BitBounce | store.BitAutoReply
 	}
-	d.blob, err = s.Store.Append(envelope, body)
-	return d, err
+	return d, nil
 }
 
 // release gives the bytes of a draft that nobody filed back to compaction.
@@ -74,6 +85,8 @@ type filing struct {
 	keywords []string
 	uid      uint32 // that another server gave; 0: the folder's next
 	arrived  bool   // it came from somebody, rather than being put there by the mailbox's owner
+
+	recipient string // that the envelope named; "" where there was none
 }
 
 // file puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives counts it and emits
@@ -95,6 +108,9 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 		m.Bits |= store.BitWarmup
 	}
 	meta := d.meta
+	if f.recipient != mb.Email {
+		meta.Recipient = f.recipient
+	}
 	if meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.summary); err != nil {
 		return nil, err
 	}
@@ -116,16 +132,28 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 	return m, s.arrived(tx, mb, m, d, &meta)
 }
 
-// answered finds the sent message that this one answers: where a relay replaced its Message-ID, the reply names the
-// relay's, and the mapping leads back to ours.
+// soughtIDs is how many Message-IDs of a reply are looked for among what was sent.
+const soughtIDs = 10
+
+// answered finds the message of the account that this one answers: the one that In-Reply-To names, else the newest of
+// References. Where a relay replaced its Message-ID, the reply names the relay's, and the mapping leads back to ours.
 func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (string, error) {
-	ids := append([]string{sum.InReplyTo}, sum.References...)
-	for i := len(ids) - 1; i >= 0 && i > len(ids)-10; i-- {
-		if ids[i] == "" {
+	ids := []string{sum.InReplyTo}
+	for i := len(sum.References) - 1; i >= 0 && len(ids) < soughtIDs; i-- {
+		ids = append(ids, sum.References[i])
+	}
+	for _, id := range ids {
+		if id == "" {
 			continue
 		}
-		for _, m := range store.MappingsByProvided.Desc(tx, accountID+ids[i]+"\x00", "") {
+		for _, m := range store.MappingsByProvided.Desc(tx, accountID+id+"\x00", "") {
 			return m.Original, nil
+		}
+		for _, row := range store.OutgoingsByMessageID.Desc(tx, accountID+id+"\x00", "") {
+			if domainOfAddress(row.Sender) == row.Domain { // else we forwarded it
+				return id, nil
+			}
+			break
 		}
 	}
 	return "", nil
@@ -139,37 +167,57 @@ func (s *Service) arrived(tx *store.Tx, mb *store.Mailbox, m *store.Message, d *
 	}
 	sum := d.summary
 	_, err = s.emit(tx, mb.AccountID, EventEmailReceived, receivedData{
-		UserID: mb.ID, Mailbox: mb.Email, Recipient: mb.Email,
+		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
 		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
-		To: addressTexts(sum.To), CC: addressTexts(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
-		InReplyTo: orNull(sum.InReplyTo), References: append([]string{}, sum.References...), ThreadID: meta.ThreadID,
+		To: fewTexts(sum.To), ToCount: len(sum.To), CC: fewTexts(sum.Cc), CCCount: len(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
+		InReplyTo: orNull(sum.InReplyTo), References: fewRefs(sum.References), ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
 		UID: uidText(m.UID), ReceivedAt: Time{m.Received}, HasAttachments: m.Bits&store.BitAttachments != 0,
 		Size: int64(m.Blob.Length), IsAutoReply: m.Bits&store.BitAutoReply != 0, OriginalMessageID: orNull(meta.OriginalMessageID),
 	})
 	return err
 }
 
+// Bounds of the lists in events: a message to a thousand mailboxes here has a thousand events.
+const (
+	eventAddresses  = 50
+	eventReferences = 20 // the first and the newest ones
+)
+
+func fewTexts(list []msg.Address) []string {
+	return addressTexts(list[:min(len(list), eventAddresses)])
+}
+
+func fewRefs(refs []string) []string {
+	if over := len(refs) - eventReferences; over > 0 {
+		return append([]string{refs[0]}, refs[1+over:]...)
+	}
+	return append([]string{}, refs...)
+}
+
 // receivedData is the data of email.received.
 type receivedData struct {
-	UserID            string   `json:"user_id"`
-	Mailbox           string   `json:"mailbox"`
-	Recipient         string   `json:"recipient"`
-	Sender            string   `json:"sender"`
-	SenderName        string   `json:"sender_name"`
-	From              string   `json:"from"`
-	To                []string `json:"to"`
-	CC                []string `json:"cc"`
-	Subject           string   `json:"subject"`
-	MessageID         string   `json:"message_id"`
-	InReplyTo         *string  `json:"in_reply_to"`
-	References        []string `json:"references"`
-	ThreadID          string   `json:"thread_id"`
-	UID               string   `json:"uid"`
+	UserID            string   `json:"user_id" words:"ours"`
+	Mailbox           string   `json:"mailbox" words:"ours"`
+	Recipient         string   `json:"recipient" words:"theirs"`
+	Sender            string   `json:"sender" words:"theirs"`
+	SenderName        string   `json:"sender_name" words:"theirs"`
+	From              string   `json:"from" words:"theirs"`
+	To                []string `json:"to" words:"theirs"`
+	ToCount           int      `json:"to_count"`
+	CC                []string `json:"cc" words:"theirs"`
+	CCCount           int      `json:"cc_count"`
+	Subject           string   `json:"subject" words:"theirs"`
+	MessageID         string   `json:"message_id" words:"theirs"`
+	InReplyTo         *string  `json:"in_reply_to" words:"theirs"`
+	References        []string `json:"references" words:"theirs"`
+	ReferencesCount   int      `json:"references_count"`
+	ThreadID          string   `json:"thread_id" words:"ours"`
+	UID               string   `json:"uid" words:"ours"`
 	ReceivedAt        Time     `json:"received_at"`
 	HasAttachments    bool     `json:"has_attachments"`
 	Size              int64    `json:"size"`
 	IsAutoReply       bool     `json:"is_auto_reply"`
-	OriginalMessageID *string  `json:"original_message_id"`
+	OriginalMessageID *string  `json:"original_message_id" words:"theirs"`
 }
 
 func addressTexts(list []msg.Address) []string {

@@ -16,6 +16,24 @@ func isSuppressed(tx *store.Tx, accountID, email string) (bool, error) {
 	return err == nil, err
 }
 
+// hosted tells whether mail to an address stays on this server.
+func hosted(tx *store.Tx, email string) (bool, error) {
+	d, err := store.DomainByName.Read(tx, domainOfAddress(email))
+	if isGone(err) {
+		return false, nil
+	}
+	return err == nil && d.Status == "complete" && d.DNSProvider != providerExternal, err
+}
+
+// lift lets the account send to an address again, since there is a mailbox behind it now.
+func lift(tx *store.Tx, accountID, email string) error {
+	known, err := isSuppressed(tx, accountID, email)
+	if !known || err != nil {
+		return err
+	}
+	return store.Suppressions.Delete(tx, accountID+email)
+}
+
 // suppress keeps the account from sending to an address. One that is suppressed already stays as it is.
 func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
 	if known, err := isSuppressed(tx, accountID, email); known || err != nil {
@@ -26,9 +44,9 @@ func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
 
 // A Suppression is an address that the account does not send to.
 type Suppression struct {
-	Email     string  `json:"email"`
+	Email     string  `json:"email" words:"theirs"`
 	Reason    string  `json:"reason" enum:"bounce|complaint|manual"`
-	MessageID *string `json:"message_id"`
+	MessageID *string `json:"message_id" words:"theirs"`
 	CreatedAt Time    `json:"created_at"`
 }
 
@@ -88,9 +106,9 @@ type DeleteSuppressionIn struct {
 
 // SuppressionDeleted says that an address may get mail again.
 type SuppressionDeleted struct {
-	Email   string `json:"email"`
+	Email   string `json:"email" words:"ours"`
 	Deleted bool   `json:"deleted"`
-	Message string `json:"message"`
+	Message string `json:"message" words:"ours"`
 }
 
 // DeleteSuppression lets the account send to an address again.

@@ -93,6 +93,16 @@ func (tx *Tx) RefCopy(ref BlobRef, owner string) error {
 	return tx.addRef(ref, append([]byte{ownerCopy}, owner...))
 }
 
+// RefArrival notes that an Arrival needs the bytes at ref, as RefBlob does for a Submission.
+func (tx *Tx) RefArrival(ref BlobRef, owner string) error {
+	return tx.addRef(ref, append([]byte{ownerArrival}, owner...))
+}
+
+// UnrefArrival takes back what RefArrival noted. ref is the Arrival's Blob as it is stored in this transaction.
+func (tx *Tx) UnrefArrival(ref BlobRef, owner string) error {
+	return tx.dropRef(ref, append([]byte{ownerArrival}, owner...))
+}
+
 // UnrefCopy takes back what RefCopy noted. ref is the RemoteCopy's Blob as it is stored in this transaction.
 func (tx *Tx) UnrefCopy(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerCopy}, owner...))
@@ -104,6 +114,7 @@ const (
 	ownerSubmission = 's'
 	ownerReport     = 'r'
 	ownerCopy       = 'c'
+	ownerArrival    = 'a'
 )
 
 func messageOwner(m *Message) []byte {
@@ -186,6 +197,11 @@ func (tx *Tx) dropRef(ref BlobRef, owner []byte) error {
 	}
 	if _, found, err := tx.findRef(ref); err != nil || found {
 		return err
+	}
+	if tx.getRow(bktStructure, prefix[:]) != nil {
+		if err := tx.deleteRow(bktStructure, prefix[:]); err != nil {
+			return err
+		}
 	}
 	return tx.addLive(ref.Segment, -ref.Size())
 }

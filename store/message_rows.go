@@ -32,6 +32,8 @@ const (
 	bktThread                            // account 4, node 13 → node 13 of an elder message, or the same, day 2
 	bktThreadJoined                      // account 4, node 13 of a thread, node 13 of one that was joined to it → nothing
 	bktSubject                           // day 2, account 4, subject and people 8 → node 13 of the thread
+	bktSubscribed                        // mailbox 4, name → nothing: subscribed to, and there is no folder of it
+	bktStructure                         // segment 4, offset 4 → structure of the message there, where that is long
 )
 
 // messageBuckets names them in their order.
@@ -39,6 +41,7 @@ var messageBuckets = [...]string{
 	"msg", "msg_meta", "inbox_class", "inbox_mbx_class", "folder", "folder_name", "mailbox_count", "account_count", "blob_ref", "blob_live",
 	"text_todo", "text_run", "text_place", "text_word", "text_gone",
 	"thread", "thread_joined", "thread_subject",
+	"subscribed", "blob_structure",
 }
 
 // errDamagedRow is returned for a row that this version cannot have written.
@@ -147,7 +150,14 @@ func (m *Message) decode(key, row []byte) error {
 	return nil
 }
 
-// A meta row: version 1 | structure and texts, each length uvarint and bytes.
+// A meta row: version 1 | structure and texts, each length uvarint and bytes. The recipient follows them where there is
+// one; rows from before it was kept have none. In version 2 the structure is empty and stands in bktStructure, once for all
+// messages that have the same bytes.
+const metaShared = 2
+
+// maxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand people has more, and may be
+// in a thousand mailboxes.
+const maxOwnStructure = 2 << 10
 
 func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
@@ -155,7 +165,7 @@ func (m *Meta) texts() [7]*string {
 
 func (m *Meta) row() []byte {
 	texts := m.texts()
-	size := 1 + binary.MaxVarintLen32 + len(m.Structure)
+	size := 1 + 2*binary.MaxVarintLen32 + len(m.Structure) + len(m.Recipient)
 	for _, text := range texts {
 		size += binary.MaxVarintLen32 + len(*text)
 	}
@@ -166,12 +176,16 @@ func (m *Meta) row() []byte {
 		b = binary.AppendUvarint(b, uint64(len(*text)))
 		b = append(b, *text...)
 	}
+	if m.Recipient != "" {
+		b = binary.AppendUvarint(b, uint64(len(m.Recipient)))
+		b = append(b, m.Recipient...)
+	}
 	return b
 }
 
-// decode fills m from a row, of which it keeps nothing.
+// decode fills m from a row, of which it keeps nothing. The structure of a shared row is not in it.
 func (m *Meta) decode(row []byte) error {
-	if len(row) == 0 || row[0] != rowVersion {
+	if len(row) == 0 || row[0] != rowVersion && row[0] != metaShared {
 		return errDamagedRow
 	}
 	*m = Meta{}
@@ -191,9 +205,14 @@ func (m *Meta) decode(row []byte) error {
 		end := len(all) - len(rest)
 		*text = all[end-len(field) : end]
 	}
-	if len(rest) > 0 {
+	if len(rest) == 0 {
+		return nil
+	}
+	recipient, rest, err := cutField(rest)
+	if err != nil || len(recipient) == 0 || len(rest) > 0 {
 		return errDamagedRow
 	}
+	m.Recipient = all[len(all)-len(recipient):]
 	return nil
 }
 

@@ -178,6 +178,7 @@ func (s *Store) prepare() error {
 	s.db.NoFreelistSync = false
 	return s.db.Update(func(b *bolt.Tx) error {
 		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
+		withoutClaims := b.Bucket([]byte(DomainsByName.name)) == nil
 		withoutText := b.Bucket([]byte(messageBuckets[bktTextTodo])) == nil
 		for _, name := range bucketNames() {
 			if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
@@ -186,6 +187,11 @@ func (s *Store) prepare() error {
 		}
 		if fresh {
 			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFound(b))
+		}
+		if withoutClaims {
+			if err := s.claimDomains(b); err != nil {
+				return err
+			}
 		}
 		if err := s.sortInbox(b); err != nil {
 			return err

@@ -1,13 +1,37 @@
-// Bundles src into dist: one script, one style sheet, the page and its icon.
-import { cp, mkdir } from 'node:fs/promises'
+// Bundles src into dist: one script, one style sheet, the page, its manifest and its icon. All but the page have a hash
+// of their content in their names, so that browsers keep them for good.
+import { createHash } from 'node:crypto'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { build } from 'esbuild'
 
 const here = (path) => new URL(path, import.meta.url).pathname
 const dist = process.argv[2] ?? here('dist')
+await rm(dist, { recursive: true, force: true }) // files of earlier builds have other names
 await mkdir(dist, { recursive: true })
-await build({
+
+/** Writes a file under its name with the hash of its content, and gives its path in the page. */
+async function put(name, content) {
+  const hash = createHash('sha256').update(content).digest('hex').slice(0, 16)
+  const hashed = name.replace(/\.(?=\w+$)/, `-${hash}.`)
+  await writeFile(`${dist}/${hashed}`, content)
+  return '/' + hashed
+}
+
+/** Puts the hashed paths in place of the plain ones. */
+function link(text, paths) {
+  for (const [plain, hashed] of Object.entries(paths)) {
+    if (!text.includes(`"${plain}"`)) throw new Error(`${plain} is named nowhere`)
+    text = text.replaceAll(`"${plain}"`, `"${hashed}"`)
+  }
+  return text
+}
+
+const icon = await put('icon.svg', await readFile(here('public/icon.svg')))
+const manifest = await put('app.webmanifest', link(await readFile(here('public/app.webmanifest'), 'utf8'), { '/icon.svg': icon }))
+const { outputFiles } = await build({
   entryPoints: { app: here('src/main.tsx') },
   outdir: dist,
+  write: false,
   bundle: true,
   minify: true,
   format: 'esm',
@@ -15,7 +39,13 @@ await build({
   jsx: 'automatic',
   jsxImportSource: 'preact',
   legalComments: 'none',
+  define: { ICON: JSON.stringify(icon) },
   loader: { '.go': 'text', '.py': 'text', '.sh': 'text' },
   logLevel: 'warning',
 })
-for (const name of ['index.html', 'icon.svg', 'app.webmanifest']) await cp(here(`public/${name}`), `${dist}/${name}`)
+const paths = { '/icon.svg': icon, '/app.webmanifest': manifest }
+for (const file of outputFiles) {
+  const name = file.path.split('/').at(-1)
+  paths['/' + name] = await put(name, file.contents)
+}
+await writeFile(`${dist}/index.html`, link(await readFile(here('public/index.html'), 'utf8'), paths))

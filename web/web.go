@@ -29,6 +29,7 @@ type file struct {
 	body   []byte
 	zipped []byte // nil where it would not be smaller
 	tag    string
+	fixed  bool // its name has the hash of its content, so that it never changes
 }
 
 // A site is the dashboard's files by path.
@@ -43,13 +44,14 @@ func Handler() http.Handler {
 	return s
 }
 
-// Build names the version of the page's script, so that a page that stayed open can tell that there is a newer one.
+// Build names the version of the dashboard, so that a page that stayed open can tell that there is a newer one. The page
+// names all its files by their content, and so its own tag changes with any of them.
 func Build() string {
 	s, err := load()
 	if err != nil {
 		panic(err)
 	}
-	return s["/app.js"].tag
+	return s["/index.html"].tag
 }
 
 func load() (site, error) {
@@ -80,7 +82,8 @@ func newFile(name string, body []byte) *file {
 		kind = "application/manifest+json"
 	}
 	sum := sha256.Sum256(body)
-	f := &file{kind: kind, body: body, tag: hex.EncodeToString(sum[:12])}
+	hash := hex.EncodeToString(sum[:])
+	f := &file{kind: kind, body: body, tag: hash[:24], fixed: strings.HasSuffix(name, "-"+hash[:16]+path.Ext(name))}
 	var zipped bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is one of the package's own
 	_, _ = w.Write(body)                                       // a bytes.Buffer takes all
@@ -115,7 +118,8 @@ func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.send(w, r)
 }
 
-// send answers with the file; browsers ask each time whether it changed, which costs them an empty 304.
+// send answers with the file. Browsers keep those with a hash in their name for good, and ask each time whether the page has
+// changed, which costs them an empty 304.
 func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	body, tag := f.body, f.tag
@@ -128,6 +132,9 @@ func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Type", f.kind)
 	h.Set("Cache-Control", "no-cache")
+	if f.fixed {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
 	h.Set("ETag", `"`+tag+`"`)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }

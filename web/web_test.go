@@ -1,8 +1,11 @@
 package web
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 )
@@ -33,12 +36,44 @@ func TestPlacesGetThePage(t *testing.T) {
 	}
 }
 
-func TestFilesAreAskedForOnce(t *testing.T) {
-	first := get("/app.js", "Accept-Encoding", "gzip")
+// TestAssetsAreImmutable: what the page loads has a hash of its content in its name, and is asked for once.
+func TestAssetsAreImmutable(t *testing.T) {
+	s, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(s["/index.html"].body)
+	for name, f := range s {
+		if name == "/index.html" {
+			continue
+		}
+		sum := sha256.Sum256(f.body)
+		if want := "-" + hex.EncodeToString(sum[:8]) + path.Ext(name); !strings.HasSuffix(name, want) {
+			t.Errorf("%s should end in %s", name, want)
+		}
+		if !strings.Contains(page, `"`+name+`"`) {
+			t.Errorf("%s is not named in the page; it may be of an earlier build", name)
+		}
+		if got := get(name).Header.Get("Cache-Control"); got != "public, max-age=31536000, immutable" {
+			t.Errorf("%s: Cache-Control %q", name, got)
+		}
+	}
+	for _, path := range []string{"/", "/domains", "/index.html"} {
+		if got := get(path).Header; got.Get("Cache-Control") != "no-cache" || got.Get("ETag") == "" {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+	if gone := get("/app-0000000000000000.js"); gone.StatusCode != 404 || strings.Contains(gone.Header.Get("Cache-Control"), "immutable") {
+		t.Errorf("a file of another build: %d %v", gone.StatusCode, gone.Header)
+	}
+}
+
+func TestThePageIsAskedForAgain(t *testing.T) {
+	first := get("/", "Accept-Encoding", "gzip")
 	if first.Header.Get("Content-Encoding") != "gzip" || first.Header.Get("ETag") != `"`+Build()+`-gzip"` {
 		t.Fatalf("%v", first.Header)
 	}
-	again := get("/app.js", "Accept-Encoding", "gzip", "If-None-Match", first.Header.Get("ETag"))
+	again := get("/", "Accept-Encoding", "gzip", "If-None-Match", first.Header.Get("ETag"))
 	if again.StatusCode != http.StatusNotModified {
 		t.Errorf("again: %d", again.StatusCode)
 	}
@@ -51,11 +86,7 @@ func TestFirstLoadIsSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	total := 0
-	for _, name := range []string{"/index.html", "/app.js", "/app.css", "/icon.svg"} {
-		f := s[name]
-		if f == nil {
-			t.Fatalf("there is no %s", name)
-		}
+	for _, f := range s {
 		if f.zipped != nil {
 			total += len(f.zipped)
 		} else {

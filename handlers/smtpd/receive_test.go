@@ -196,6 +196,43 @@ func TestQuotaFilledMeanwhile(t *testing.T) {
 	c.data(mail("late"), "550 5.2.1")
 }
 
+// TestDeclaredSize refuses every SIZE that is too large as that (RFC 1870 section 6.1), also one of 20 digits.
+func TestDeclaredSize(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil)
+	for _, mode := range []smtpd.Mode{smtpd.MX, smtpd.Submission} {
+		c := dial(t, h.addr[mode])
+		c.ask("EHLO client.test", "250")
+		if mode == smtpd.Submission {
+			c.ask(strings.TrimSpace(plain()), "235")
+		}
+		for _, line := range []string{
+			"<ana@example.test> SIZE=99999999999", "<ana@example.test> SIZE=4294967296", "<ana@example.test> BODY=8BITMIME size=18446744073709551616",
+			"<ana@example.test> SIZE=99999999999999999999 BODY=7BIT", `<"a SIZE=9999999999 >b"@example.test> SIZE=9999999999`,
+		} {
+			c.ask("MAIL FROM:"+line, "552 5.3.4")
+		}
+		for _, line := range []string{"<ana@example.test> SIZE=999999999999999999999", "<ana@example.test> SIZE=-1", "<ana@example.test> SIZE=", "<ana@example.test> SIZE=1x"} {
+			c.ask("MAIL FROM:"+line, "501")
+		}
+		c.ask(`MAIL FROM:<"a SIZE=99999999999 "@example.test> SIZE=10`, "250")
+	}
+}
+
+// TestSubmissionRefusesUnknownRecipients of domains that are hosted here, at once.
+func TestSubmissionRefusesUnknownRecipients(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil)
+	c := dial(t, h.addr[smtpd.Submission])
+	c.ask("EHLO client.test", "250")
+	c.ask(strings.TrimSpace(plain()), "235")
+	c.ask("MAIL FROM:<ana@example.test>", "250")
+	c.ask("RCPT TO:<nobody@example.test>", "550 5.1.1")
+	for _, to := range []string{"ben+tag@example.test", "anybody@catch.test", "x@far.test", "eve@other.test"} {
+		c.ask("RCPT TO:<"+to+">", "250")
+	}
+}
+
 // TestLargeMessage takes 10 MiB, in both ways of sending, without holding it in memory, and refuses what is too large.
 func TestLargeMessage(t *testing.T) {
 	h := open(t, nil)

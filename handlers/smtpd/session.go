@@ -145,10 +145,10 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	return nil
 }
 
-// rcptOut takes a recipient of a message that is sent. Whether it may be sent is decided when all of it is there.
+// rcptOut takes a recipient of a message that is sent. What else there is against it is decided when all of it is there.
 func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) error {
-	if _, err := msg.NormalizeEmail(address); err != nil {
-		return s.refused(&service.SMTPError{Code: 553, Enhanced: "5.1.3", Message: "That is no address"})
+	if err := s.service.MaySendTo(s.ctx, *s.user, address); err != nil {
+		return s.refused(err)
 	}
 	r := service.Rcpt{Address: address}
 	words := make([]string, 0, len(o.Notify))

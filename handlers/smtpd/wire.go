@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"runtime/debug"
@@ -84,6 +85,7 @@ var (
 	errTooSlow  = &farewell{"4.4.2", "You took too long"}
 	errStopping = &farewell{"4.3.2", "This server is stopping"}
 	errCrowded  = &farewell{"4.3.2", "Others wait for your place; come again later"}
+	errClosed   = &farewell{"4.2.1", "This mailbox is closed"}
 	errTooMany  = &farewell{"4.7.0", "Too many commands that lead to nothing"}
 	errLine     = &farewell{"4.5.2", "The line is too long"}
 	errChunk    = &farewell{"4.5.2", "Where the chunk ends cannot be told"}
@@ -216,6 +218,8 @@ func (w *wire) command(line []byte) error {
 		}
 	case w.verb == "RCPT":
 		w.pending = []byte(withDomain(text, w.host) + "\r\n")
+	case w.verb == "MAIL":
+		w.pending = []byte(boundedSize(text) + "\r\n")
 	}
 	return nil
 }
@@ -230,6 +234,51 @@ func withDomain(line, host string) string {
 		return line
 	}
 	return line[:i] + "<postmaster@" + host + ">" + line[i+len(path):]
+}
+
+// boundedSize lowers a SIZE parameter that go-smtp cannot hold to the largest one that it can. RFC 1870 section 5 allows 20
+// digits; such a message is too large (552 5.3.4, section 6.1), and its command is no syntax error.
+func boundedSize(line string) string {
+	const name = " SIZE="
+	for at := pathEnd(line); at < len(line); at++ {
+		if len(line)-at <= len(name) || !strings.EqualFold(line[at:at+len(name)], name) {
+			continue
+		}
+		digits, rest := line[at+len(name):], ""
+		if end := strings.IndexAny(digits, " \t"); end >= 0 {
+			digits, rest = digits[:end], digits[end:]
+		}
+		if strings.Trim(digits, "0123456789") != "" || len(digits) > maxSizeDigits {
+			return line
+		}
+		if _, err := strconv.ParseUint(digits, 10, 32); err != nil {
+			return line[:at+len(name)] + strconv.FormatUint(math.MaxUint32, 10) + rest
+		}
+		return line
+	}
+	return line
+}
+
+// maxSizeDigits is the length of a size-value (RFC 1870 section 5).
+const maxSizeDigits = 20
+
+// pathEnd gives where the parameters of MAIL begin: behind its path, whose local part may be quoted.
+func pathEnd(line string) int {
+	i := strings.IndexByte(line, '<')
+	if i < 0 {
+		return 0
+	}
+	for quoted := false; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == '>' && !quoted:
+			return i + 1
+		}
+	}
+	return min(i, len(line))
 }
 
 // startTLS answers STARTTLS and ends what was said so far.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -184,11 +185,22 @@ func read(m *dns.Msg, q dns.Question) Answer {
 	}
 	a := Answer{Name: name, Secure: m.AuthenticatedData}
 	for _, rr := range m.Answer {
-		if h := rr.Header(); h.Rrtype == q.Qtype && canonical(h.Name) == name && len(a.rrs) < maxRecords {
+		if h := rr.Header(); h.Rrtype == q.Qtype && canonical(h.Name) == name {
 			a.rrs = append(a.rrs, rr)
 		}
 	}
+	// Mail goes to the best MX first, wherever it stands in the answer (RFC 5321 section 5.1).
+	slices.SortStableFunc(a.rrs, func(x, y dns.RR) int { return preference(x) - preference(y) })
+	a.rrs = a.rrs[:min(len(a.rrs), maxRecords)]
 	return a
+}
+
+// preference is that of an MX record; others have none.
+func preference(rr dns.RR) int {
+	if mx, ok := rr.(*dns.MX); ok {
+		return int(mx.Preference)
+	}
+	return 0
 }
 
 func canonical(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }

@@ -94,6 +94,20 @@ func TestLookups(t *testing.T) {
 	}
 }
 
+// TestBestMXIsKept bounds the MX records of a name only after they are in their order.
+func TestBestMXIsKept(t *testing.T) {
+	z := &zone{records: map[string][]string{}, ad: true, big: true}
+	const key = "many.example. MX"
+	for i := range maxRecords {
+		z.records[key] = append(z.records[key], fmt.Sprintf("many.example. 60 IN MX 20 worse%d.example.", i))
+	}
+	z.records[key] = append(z.records[key], "many.example. 60 IN MX 10 best.example.")
+	mx, _, err := z.start(t).LookupMX(t.Context(), "many.example")
+	if err != nil || len(mx) != maxRecords || mx[0].Host != "best.example." || mx[0].Pref != 10 {
+		t.Errorf("%d records, %v, %v", len(mx), mx, err)
+	}
+}
+
 func TestBogusAnswersAreFailures(t *testing.T) {
 	z := &zone{records: records, ad: true, bogus: map[string]bool{"_25._tcp.mx.them.example. TLSA": true}}
 	r := z.start(t)

@@ -4,3 +4,6 @@ declare module '*.py' { const text: string; export default text }
 declare module '*.sh' { const text: string; export default text }
 declare module '*.mjs' { const text: string; export default text }
 declare module '*.css' {}
+
+// The path of the icon, which the bundler puts in.
+declare const ICON: string

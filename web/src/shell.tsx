@@ -50,7 +50,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
 }
 
 function Brand() {
-  return <a class="brand" href="/"><img src="/icon.svg" alt="" /> Mailstead</a>
+  return <a class="brand" href="/"><img src={ICON} alt="" /> Mailstead</a>
 }
 
 function Navigation({ at }: { at: string }) {

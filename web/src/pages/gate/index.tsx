@@ -21,7 +21,7 @@ function Frame({ title, intro, children }: { title: string; intro?: ComponentChi
   return (
     <main class="gate">
       <div>
-        <span class="brand"><img src="/icon.svg" alt="" /> Mailstead</span>
+        <span class="brand"><img src={ICON} alt="" /> Mailstead</span>
         <Card>
           <div class="stack-tight"><h1>{title}</h1>{intro && <p class="muted">{intro}</p>}</div>
           {children}
