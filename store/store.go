@@ -92,7 +92,7 @@ func Open(dir string, o Options) (*Store, error) {
 		bounds:    newBounds(o),
 		report:    newTxReport(),
 		runTwice:  o.RunTwice,
-		room:      room{dir: dir, free: o.disk.room},
+		room:      room{dir: dir, free: o.disk.room, log: o.Log},
 		listless:  without,
 	}
 	if err := s.openFiles(o); err != nil {
