@@ -55,7 +55,7 @@ func (i *installation) open(c Config) {
 	if i.st, err = store.Open(i.dir, store.Options{Log: c.Log}); err != nil {
 		i.t.Fatal(err)
 	}
-	keys, err := LoadKeys(i.dir)
+	keys, err := OpenKeys(i.st)
 	if err != nil {
 		i.t.Fatal(err)
 	}
