@@ -29,6 +29,7 @@ const (
 	accountPath  = "/local/account"
 	tokenPath    = "/local/token"
 	passwordPath = "/local/password"
+	claimPath    = "/local/claim"
 )
 
 // localHandler answers the command line: the API as the owner, and the operator's commands.
@@ -38,6 +39,7 @@ func localHandler(svc *service.Service, api *handlers.Server) http.Handler {
 	mux.Handle(accountPath, localCommand(svc.CreateAccount))
 	mux.Handle(tokenPath, localCommand(svc.CreateTokenFor))
 	mux.Handle(passwordPath, localCommand(svc.ResetPassword))
+	mux.Handle(claimPath, localCommand(svc.DecideClaim))
 	return mux
 }
 

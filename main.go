@@ -54,6 +54,9 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			{Name: "account", Usage: "accounts of this installation", Subcommands: []*cli.Command{
 				command("create", "make another account", "", accountCommand, ownerFlags()...),
 			}},
+			{Name: "domain", Usage: "domains of this installation", Subcommands: []*cli.Command{
+				command("claim", "decide that a disputed domain is an account's", "DOMAIN", claimCommand, claimFlags()...),
+			}},
 			{Name: "token", Usage: "API tokens", Subcommands: []*cli.Command{
 				command("create", "make a token that acts as a team user", "", tokenCommand, tokenFlags()...),
 			}},

@@ -73,6 +73,8 @@ type relaySettings struct {
 	DKIM          *bool     `toml:"dkim"`
 	ReturnPath    pathKind  `toml:"return_path"`
 	SNSURL        string    `toml:"sns_url"`
+
+	ControlHeaders []string `toml:"control_headers"`
 }
 
 // rdapSettings is the table [rdap].
@@ -312,7 +314,7 @@ func (r *relaySettings) service() service.Relay {
 	return service.Relay{
 		Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
 		Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
-		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL,
+		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL, ControlHeaders: r.ControlHeaders,
 	}
 }
 

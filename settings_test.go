@@ -83,6 +83,7 @@ host = "relay.example"
 id_pattern = '250 Ok (\S+)'
 id_template = '<{1}@relay.example>'
 dkim = false
+control_headers = ["X-MC-"]
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,7 @@ dkim = false
 		s.Edge.BaseURL.text != "https://edge.example/client/v4" || s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
 	}
-	if c, _, err := serviceConfig(s, nil, slog.New(slog.DiscardHandler)); err != nil || !c.Relays[0].NoDKIM {
+	if c, _, err := serviceConfig(s, nil, slog.New(slog.DiscardHandler)); err != nil || !c.Relays[0].NoDKIM || len(c.Relays[0].ControlHeaders) != 1 {
 		t.Errorf("relay %+v, %v", c.Relays, err)
 	}
 	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL.text == "" || c.AccountID != "acc" || c.Token != "cf" {

@@ -211,7 +211,7 @@ func (s *Service) fileSome(id string, read *draft, last bool) (a *store.Arrival,
 		d.blob = a.Blob // compaction may have moved it
 		n := min(len(a.To), placesAtATime)
 		for _, address := range a.To[:n] {
-			to, err := s.destinationFor(tx, address, &d)
+			to, err := s.destinationFor(tx, a.Sender, address, &d)
 			if e := new(SMTPError); errors.As(err, &e) {
 				if e.Temporary() && !last {
 					a.Later = append(a.Later, address)
@@ -241,6 +241,9 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 	if err != nil {
 		return err
 	}
+	if letter != nil {
+		defer s.release(letter) // does nothing where it is referred to
+	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		now, err := store.Arrivals.Get(tx, a.ID)
 		if err != nil {
@@ -262,7 +265,6 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 		}
 		return s.reportAway(tx, &store.Submission{AccountID: d.AccountID, DomainID: d.ID, ReportTo: a.Sender}, letter)
 	})
-	s.giveUp(letter) // does nothing where it is referred to
 	return err
 }
 

@@ -15,6 +15,7 @@ type destination struct {
 	domain  *store.Domain
 	mailbox *store.Mailbox // nil: none
 	forward string         // who else gets it; "" nobody
+	srs     bool           // it is a return path that we rewrote, for reports alone
 
 	row     *store.Outgoing // whose own address it is; nil: it is an ordinary one
 	rowKind string          // bounceAddress or unsubscribeAddress
@@ -31,14 +32,14 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 		return nil, errNotHosted
 	}
 	d, err := store.DomainByName.Read(tx, name)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Status != "complete" || d.DNSProvider == "external") {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !takesMail(d) {
 		return nil, errNotHosted
 	}
 	if err != nil {
 		return nil, err
 	}
 	if original, ok := s.srsReverse(local, name); ok {
-		return &destination{domain: d, forward: original}, nil
+		return &destination{domain: d, forward: original, srs: true}, nil
 	}
 	if to, err := s.rowDestination(tx, d, local); to != nil || err != nil {
 		return to, err
@@ -108,6 +109,15 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 		return nil, err
 	}
 	return &destination{domain: d, mailbox: mb, forward: mb.ForwardTo}, accepting(mb)
+}
+
+// admits says why a sender may not write to it: a rewritten return path takes reports alone, which come from the null
+// sender (RFC 5321 section 4.5.5), so that it is no way past us to the address behind it.
+func (d *destination) admits(sender string) error {
+	if d.srs && sender != "" {
+		return smtpErrorf(550, "5.7.1", "The address takes reports about failed mail alone, from the null sender.")
+	}
+	return nil
 }
 
 // takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550 5.7.1 for a forward to an

@@ -100,7 +100,7 @@ func (s *Service) hosted(domain string) (*store.Domain, error) {
 		d, err = store.DomainByName.Get(tx, domain)
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Status != domainComplete || d.DNSProvider == providerExternal) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !takesMail(d) {
 		return nil, nil
 	}
 	return d, err

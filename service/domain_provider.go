@@ -19,9 +19,9 @@ type CheckProviderIn struct {
 
 // A DomainProvider says where a domain is registered. At the edge provider's registrar nameservers cannot be changed.
 type DomainProvider struct {
-	Domain      string   `json:"domain"`
-	Registrar   *string  `json:"registrar"`
-	Nameservers []string `json:"nameservers"`
+	Domain      string   `json:"domain" words:"ours"`
+	Registrar   *string  `json:"registrar" words:"theirs"`
+	Nameservers []string `json:"nameservers" words:"theirs"`
 	IsEdge      bool     `json:"is_edge"`
 }
 

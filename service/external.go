@@ -38,8 +38,9 @@ const (
 // externals is what is known in memory of mailboxes that live elsewhere.
 type externals struct {
 	client *pull.Client
-	looks  turns // one sync of a mailbox at a time
-	steps  turns // a sync's comparison and a change by the API come one after the other
+	plain  *pull.Client // of servers without TLS
+	looks  turns        // one sync of a mailbox at a time
+	steps  turns        // a sync's comparison and a change by the API come one after the other
 	hosts  hosts
 	idle   idlers
 	acts   *places // one for each change on a server
@@ -91,8 +92,8 @@ func (p *places) of(account string) chan struct{} {
 
 func newExternals(s *Service) *externals {
 	return &externals{
-		client: &pull.Client{Dial: s.Guard.Dialer(s.Resolver), RootCAs: s.Config.RootCAs},
-		looks:  turns{held: map[string]chan struct{}{}}, steps: turns{held: map[string]chan struct{}{}},
+		client: &pull.Client{Dial: s.Guard.Dialer(s.Resolver), RootCAs: s.Config.RootCAs}, plain: &pull.Client{Dial: s.plainGuard().Dialer(s.Resolver)},
+		looks: turns{held: map[string]chan struct{}{}}, steps: turns{held: map[string]chan struct{}{}},
 		hosts: hosts{down: map[string]outage{}}, idle: newIdlers(), acts: newPlaces(actsAtOnce, actsEach),
 	}
 }

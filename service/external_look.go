@@ -67,10 +67,17 @@ func (s *Service) connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 	if err != nil {
 		return nil, err
 	}
-	session, err := s.externals.client.Connect(ctx, server)
+	client := s.externals.client
+	if server.Security == "none" {
+		client = s.externals.plain
+	}
+	session, err := client.Connect(ctx, server)
 	if ctx.Err() == nil {
 		answered := err == nil || errors.Is(err, pull.ErrGreeted)
 		s.externals.hosts.note(listenerOf(mb.External.IMAP), answered, s.now())
+	}
+	if errors.Is(err, webhooks.ErrBlocked) && server.Security == "none" {
+		return nil, &pullFailure{server.Host + " is not asked for mail: imap.security " + plainRefused + ".", err}
 	}
 	if err != nil {
 		return nil, explainPull(server.Host, err)
@@ -92,7 +99,9 @@ func (s *Service) look(ctx context.Context, id string, progress func(done, total
 	}
 	v.progress = progress
 	if v.session, err = s.connect(ctx, v.mb); err == nil {
-		err = v.run(ctx)
+		if err = s.proveByLogin(ctx, v.mb); err == nil {
+			err = v.run(ctx)
+		}
 	}
 	box, kept := s.keepVisit(ctx, v, err)
 	if kept != nil {

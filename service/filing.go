@@ -178,28 +178,28 @@ func fewRefs(refs []string) []string {
 
 // receivedData is the data of email.received.
 type receivedData struct {
-	UserID            string   `json:"user_id"`
-	Mailbox           string   `json:"mailbox"`
-	Recipient         string   `json:"recipient"`
-	Sender            string   `json:"sender"`
-	SenderName        string   `json:"sender_name"`
-	From              string   `json:"from"`
-	To                []string `json:"to"`
+	UserID            string   `json:"user_id" words:"ours"`
+	Mailbox           string   `json:"mailbox" words:"ours"`
+	Recipient         string   `json:"recipient" words:"theirs"`
+	Sender            string   `json:"sender" words:"theirs"`
+	SenderName        string   `json:"sender_name" words:"theirs"`
+	From              string   `json:"from" words:"theirs"`
+	To                []string `json:"to" words:"theirs"`
 	ToCount           int      `json:"to_count"`
-	CC                []string `json:"cc"`
+	CC                []string `json:"cc" words:"theirs"`
 	CCCount           int      `json:"cc_count"`
-	Subject           string   `json:"subject"`
-	MessageID         string   `json:"message_id"`
-	InReplyTo         *string  `json:"in_reply_to"`
-	References        []string `json:"references"`
+	Subject           string   `json:"subject" words:"theirs"`
+	MessageID         string   `json:"message_id" words:"theirs"`
+	InReplyTo         *string  `json:"in_reply_to" words:"theirs"`
+	References        []string `json:"references" words:"theirs"`
 	ReferencesCount   int      `json:"references_count"`
-	ThreadID          string   `json:"thread_id"`
-	UID               string   `json:"uid"`
+	ThreadID          string   `json:"thread_id" words:"ours"`
+	UID               string   `json:"uid" words:"ours"`
 	ReceivedAt        Time     `json:"received_at"`
 	HasAttachments    bool     `json:"has_attachments"`
 	Size              int64    `json:"size"`
 	IsAutoReply       bool     `json:"is_auto_reply"`
-	OriginalMessageID *string  `json:"original_message_id"`
+	OriginalMessageID *string  `json:"original_message_id" words:"theirs"`
 }
 
 func addressTexts(list []msg.Address) []string {

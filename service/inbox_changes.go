@@ -71,10 +71,10 @@ type MarkInboxMessageIn struct {
 
 // MessageMarked says how a message is marked now. MessageID is the UID.
 type MessageMarked struct {
-	Message   string `json:"message"`
-	MessageID string `json:"message_id"`
-	UID       string `json:"uid"`
-	Mailbox   string `json:"mailbox"`
+	Message   string `json:"message" words:"ours"`
+	MessageID string `json:"message_id" words:"ours"`
+	UID       string `json:"uid" words:"ours"`
+	Mailbox   string `json:"mailbox" words:"ours"`
 	IsRead    bool   `json:"is_read"`
 	IsFlagged bool   `json:"is_flagged"`
 }
@@ -128,10 +128,10 @@ func (s *Service) markHere(pick boxPicker, uid string, marks MessageMarks) (m *s
 
 // MessageDeleted says that a message is gone. MessageID is the UID.
 type MessageDeleted struct {
-	Message   string `json:"message"`
-	MessageID string `json:"message_id"`
-	UID       string `json:"uid"`
-	Mailbox   string `json:"mailbox"`
+	Message   string `json:"message" words:"ours"`
+	MessageID string `json:"message_id" words:"ours"`
+	UID       string `json:"uid" words:"ours"`
+	Mailbox   string `json:"mailbox" words:"ours"`
 }
 
 // DeleteMessage deletes a message of a mailbox for good, one of an external mailbox on its server first.
@@ -175,8 +175,8 @@ func (s *Service) deleteHere(pick boxPicker, uid string) error {
 
 // InboxRefreshed says that the mail of a mailbox is as new as it can be, or is being fetched.
 type InboxRefreshed struct {
-	Message string `json:"message"`
-	Email   string `json:"email"`
+	Message string `json:"message" words:"ours"`
+	Email   string `json:"email" words:"ours"`
 }
 
 // RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted one is there the moment it arrives; that of an
@@ -205,7 +205,7 @@ func (s *Service) RefreshEmailUserInbox(_ context.Context, who Actor, in EmailUs
 
 // Told is an answer that only says something.
 type Told struct {
-	Message string `json:"message"`
+	Message string `json:"message" words:"ours"`
 }
 
 // RefreshInbox brings every mailbox of the account up to date, while its universal inbox is on.

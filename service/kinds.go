@@ -22,6 +22,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.routingKind("redirect_update", dnsprov.PurposeA),
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
+		s.claimKind(),
 		s.checkKind(),
 		s.edgeSyncKind(),
 		s.certificateKind(),

@@ -40,7 +40,7 @@ type CreateEmailUserIn struct {
 // EmailUserCreated is a mailbox with its password, which is shown this once.
 type EmailUserCreated struct {
 	EmailUser
-	Password          string `json:"password"`
+	Password          string `json:"password" words:"ours"`
 	PasswordGenerated bool   `json:"password_generated"`
 }
 
@@ -205,7 +205,7 @@ func (b *birth) settle(tx *store.Tx, who Actor) error {
 		return err
 	}
 	b.domain, b.mb.Email = d, b.username+"@"+d.Name
-	if _, err := store.MailboxByEmail.Get(tx, b.mb.Email); !errors.Is(err, store.ErrNotFound) {
+	if _, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, b.mb.Email)); !errors.Is(err, store.ErrNotFound) {
 		if err == nil {
 			err = errExists(b.mb.Email)
 		}

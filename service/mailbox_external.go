@@ -7,6 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
 )
 
 // MailServerLogin is a mail server elsewhere and the log-in to it, as create_email_user takes it.
@@ -54,6 +55,9 @@ func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Serve
 	if in.Security != "tls" && in.Security != "starttls" && in.Security != "none" {
 		return out, Invalid(field+".security", "not_allowed", "must be one of tls, starttls, none")
 	}
+	if ip, err := netip.ParseAddr(out.Host); in.Security == "none" && (!s.plainAllowed() || err == nil && !s.plainGuard().Allowed(ip)) {
+		return out, Invalid(field+".security", "not_allowed", "%s", plainRefused)
+	}
 	if !credential(in.Username) {
 		return out, Invalid(field+".username", "invalid", "must have 1 to 1024 characters and no control characters")
 	}
@@ -63,6 +67,19 @@ func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Serve
 	out.PasswordSealed = s.keys.Seal(serverPlace(id, field), []byte(in.Password))
 	return out, nil
 }
+
+// plainRefused is why a password is not sent without TLS.
+const plainRefused = "must be tls or starttls: with none the password would cross the internet as plain text. " +
+	"Only servers at private addresses may go without TLS, and only where the operator sets allow_private_destinations"
+
+// plainGuard decides which servers of tenants may be logged in to without TLS: in production those at private addresses
+// that the operator allows, in a sandbox all that may be dialled.
+func (s *Service) plainGuard() *webhooks.Guard {
+	return &webhooks.Guard{AllowPrivate: s.Config.AllowPrivate, OnlyPrivate: !s.Config.Sandbox}
+}
+
+// plainAllowed tells whether there are any such servers. Those with a name are judged when they are dialled.
+func (s *Service) plainAllowed() bool { return s.Config.Sandbox || s.Config.AllowPrivate }
 
 // serverPlace is what the password of an external mailbox's server, imap or smtp, is sealed for.
 func serverPlace(id, field string) string { return "mailbox " + id + " " + field }

@@ -199,7 +199,10 @@ func unusable(mb *store.Mailbox, a *store.Account) string {
 // loginRecords gives empty records for an address that is nobody's, whose password is then never right.
 func (s *Service) loginRecords(email string) (mb *store.Mailbox, a *store.Account, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
-		if mb, err = store.MailboxByEmail.Get(tx, email); err != nil {
+		if mb, err = store.MailboxByEmail.Get(tx, email); errors.Is(err, store.ErrNotFound) {
+			mb, err = unprovenMailbox(tx, email)
+		}
+		if err != nil {
 			return err
 		}
 		a, err = store.Accounts.Get(tx, mb.AccountID)
@@ -209,6 +212,27 @@ func (s *Service) loginRecords(email string) (mb *store.Mailbox, a *store.Accoun
 		return &store.Mailbox{}, &store.Account{}, nil
 	}
 	return mb, a, err
+}
+
+// unprovenMailbox gives the mailbox of an address whose domain nobody has proven to hold, if there is just one.
+func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) {
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(domainOfAddress(email)), "") {
+		if claimEnded(d) {
+			continue
+		}
+		of, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, email))
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil || mb != nil {
+			return nil, errors.Join(err, store.ErrNotFound)
+		}
+		mb = of
+	}
+	if mb == nil {
+		return nil, store.ErrNotFound
+	}
+	return mb, nil
 }
 
 // noteLogin keeps the time of a log-in, once an hour. A store that takes no writes is no reason to turn a reader away.

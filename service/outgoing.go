@@ -13,7 +13,9 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
 )
 
 const (
@@ -40,6 +42,8 @@ func (s *Service) newClients() {
 	s.direct.Dialer = s.Guard.Dialer(s.Resolver)
 	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
 	s.relayed.IdlePerHop = relayLanes
+	s.plain = s.newClient()
+	s.plain.Dialer = s.plainGuard().Dialer(s.Resolver)
 }
 
 func (s *Service) newClient() *deliver.Client {
@@ -60,6 +64,7 @@ type mailing struct {
 	refuse error        // why not
 	never  bool         // the recipient has been suppressed since
 	now    time.Time
+	drafts []*draft // made for the Writes of the attempt, and released when it is over
 }
 
 // An outcome is what came of an attempt.
@@ -86,6 +91,11 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 		return nil, m.lost(err)
 	}
 	defer m.blob.Close()
+	jobs.Finally(ctx, func() {
+		for _, d := range m.drafts {
+			s.release(d) // does nothing for what was filed
+		}
+	})
 	if m.now.Before(m.row.NextAt) {
 		return s.waitOn(m)
 	}
@@ -152,6 +162,9 @@ func (s *Service) mailing(id string) (*mailing, error) {
 func (m *mailing) look(tx *store.Tx, s *Service) error {
 	to, err := s.receiver(tx, m.row.Recipient)
 	if err == nil {
+		err = to.admits(m.sub.Sender)
+	}
+	if err == nil {
 		err = to.takes(tx, int64(m.sub.Blob.Length))
 	}
 	if e := new(SMTPError); errors.As(err, &e) {
@@ -180,6 +193,11 @@ func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	content, cleaned, err := s.withoutControls(m.route, content)
+	if err != nil {
+		return nil, err
+	}
+	defer cleaned()
 	head, err := s.signed(m, content)
 	if err != nil {
 		s.Log.Error("sign outgoing mail", "message", m.row.ID, "err", err)
@@ -206,6 +224,26 @@ func contentOf(sub *store.Submission, blob *store.Blob) (*io.SectionReader, erro
 		skip = end + 2
 	}
 	return io.NewSectionReader(blob, int64(skip), blob.Size()-int64(skip)), nil
+}
+
+// withoutControls leaves out what the operator's relay would take as commands, also of a message from outside whose
+// signature covers such a field. What it gives can be read until done is called.
+func (s *Service) withoutControls(r route, content *io.SectionReader) (clean *io.SectionReader, done func(), err error) {
+	done = func() {}
+	if r.relay == nil || r.own {
+		return content, done, nil
+	}
+	found, err := msg.HasFields(again(content), r.relay.controls())
+	if !found || err != nil {
+		return content, done, err
+	}
+	spool := s.Store.NewSpool(content.Size())
+	done = func() { _ = spool.Close() }
+	if _, err := msg.StripFields(spool, again(content), r.relay.controls()); err != nil {
+		done()
+		return nil, nil, fmt.Errorf("copy message: %w", err)
+	}
+	return io.NewSectionReader(spool, 0, spool.Size()), done, nil
 }
 
 // signed gives the header fields that go before the stored message on this route.
@@ -263,8 +301,14 @@ func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io
 		client := s.relayed
 		if m.route.own {
 			client = s.direct // a tenant named the server, not the operator
+			if r.TLS == "none" {
+				client = s.plain
+			}
 		}
 		o := &outcome{result: client.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
+		if client == s.plain && slices.ContainsFunc(o.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, webhooks.ErrBlocked) }) {
+			return ours("", deliver.Permanent, "5.7.10", r.Host+" was not logged in to: smtp.security "+plainRefused) // RFC 5248: encryption needed
+		}
 		if o.result.Status == deliver.Delivered {
 			o.provided = r.mint(o.result.Reply)
 		}
@@ -347,7 +391,6 @@ func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, err
 	writes := func(tx *store.Tx, j *store.Job) error {
 		row, err := waitingRow(tx, m.row.ID)
 		if row == nil {
-			s.giveUp(notice)
 			return err
 		}
 		row.Status, row.NextAt = store.OutgoingDeferred, next
@@ -385,7 +428,6 @@ func (s *Service) waitOn(m *mailing) (jobs.Writes, error) {
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		row, err := waitingRow(tx, m.row.ID)
 		if row == nil {
-			s.giveUp(notice)
 			return err
 		}
 		row.DelayTold, row.UpdatedAt = true, tx.Now()
@@ -425,8 +467,6 @@ func (s *Service) done(m *mailing, o *outcome, notice *draft) jobs.Writes {
 	return func(tx *store.Tx, _ *store.Job) error {
 		row, err := store.Outgoings.Get(tx, m.row.ID)
 		if isGone(err) || err == nil && o.arrived != nil && !row.Waits() {
-			s.giveUp(o.arrived)
-			s.giveUp(notice)
 			return nil
 		}
 		if err != nil {

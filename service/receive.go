@@ -49,6 +49,9 @@ func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, erro
 		if err != nil {
 			return err
 		}
+		if err := to.admits(in.From); err != nil {
+			return err
+		}
 		return to.takes(tx, max(in.Size, 1))
 	})
 	return Recipient{address}, overStore(err)
@@ -81,12 +84,10 @@ func (s *Service) notHosted(tx *store.Tx, address string) (*destination, error) 
 	if (local == "postmaster" || local == "feedback") && strings.EqualFold(name, s.Config.Hostname) {
 		return s.hostPostmaster(tx)
 	}
-	d, err := store.DomainByName.Get(tx, name)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, err
-	}
-	if err == nil && d.DNSProvider != "external" && d.Status != "deleting" {
-		return nil, smtpErrorf(450, "4.2.1", "The domain is being set up. Try again later.")
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+		if d.DNSProvider != providerExternal && d.Status != domainDeleting && !claimEnded(d) {
+			return nil, smtpErrorf(450, "4.2.1", "The domain is being set up. Try again later.")
+		}
 	}
 	return nil, smtpErrorf(550, "5.7.1", "We do not relay to that domain.")
 }
@@ -164,12 +165,12 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	if err != nil {
 		return "", overStore(err)
 	}
+	defer s.release(d) // does nothing where it is referred to
 	d.meta.SPF, d.meta.DKIM, d.meta.DMARC = string(f.verdict.SPF), string(f.verdict.DKIM), string(f.verdict.DMARC)
 	to, err := s.places(in, head, d)
 	if err == nil {
 		err = s.Store.Update(func(tx *store.Tx) error { return s.deliver(tx, in, to, d, f) })
 	}
-	s.release(d) // does nothing where it is referred to
 	return id, overStore(err)
 }
 
@@ -179,7 +180,7 @@ func (s *Service) places(in Incoming, head *head, d *draft) (to []string, err er
 	err = s.Store.View(func(tx *store.Tx) error {
 		seen := map[string]bool{}
 		for _, r := range in.Recipients {
-			dest, err := s.destinationFor(tx, r.address, d)
+			dest, err := s.destinationFor(tx, in.From, r.address, d)
 			if err != nil {
 				return err
 			}
@@ -196,10 +197,13 @@ func (s *Service) places(in Incoming, head *head, d *draft) (to []string, err er
 	return to, err
 }
 
-// destinationFor gives where mail to an address goes that comes from outside, if it takes the message.
-func (s *Service) destinationFor(tx *store.Tx, address string, d *draft) (*destination, error) {
+// destinationFor gives where mail from outside goes, if the address takes this message of this sender.
+func (s *Service) destinationFor(tx *store.Tx, from, address string, d *draft) (*destination, error) {
 	to, err := s.receiver(tx, address)
 	if err != nil {
+		return nil, err
+	}
+	if err := to.admits(from); err != nil {
 		return nil, err
 	}
 	if err := to.takes(tx, int64(d.blob.Length)); err != nil {
@@ -212,13 +216,13 @@ func (s *Service) destinationFor(tx *store.Tx, address string, d *draft) (*desti
 // else the first, and a job goes on with the others. What they take may have changed since they were looked up.
 func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *finding) error {
 	a := &store.Arrival{
-		Blob: d.blob, Sender: in.From, Genuine: f.verdict.SPF == auth.Pass || f.verdict.DMARC == auth.Pass, Junk: f.junk,
+		Blob: d.blob, Sender: in.From, Genuine: f.verdict.GenuinePath(in.From), Junk: f.junk,
 		SPF: d.meta.SPF, DKIM: d.meta.DKIM, DMARC: d.meta.DMARC, From: f.verdict.FromDomain, Authentic: f.verdict.Authentic(),
 		Placed: map[string]bool{}, ReceivedAt: tx.Now(),
 	}
 	now := min(len(to), placesAtATime)
 	for _, address := range to[:now] {
-		dest, err := s.destinationFor(tx, address, d)
+		dest, err := s.destinationFor(tx, in.From, address, d)
 		if err != nil {
 			return err
 		}
@@ -269,7 +273,8 @@ func (s *Service) judge(ctx context.Context, in Incoming, h *head) (*auth.Verdic
 
 // A head is what is decided by before a message is stored.
 type head struct {
-	from      []string // addresses
+	from      []string // addresses, as they are shown here
+	authors   []string // the same, as every program reads them; nil where programs differ
 	hops      int
 	delivered map[string]bool // where it has been, by its Delivered-To fields
 }
@@ -286,6 +291,9 @@ func readHead(body *Spool) (*head, error) {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
 	h := &head{delivered: map[string]bool{}}
+	if len(block) < msg.MaxHeader {
+		h.authors = msg.ReadPossibleAuthors(block).Emails
+	}
 	if root.Envelope != nil {
 		for _, a := range root.Envelope.From {
 			if email := a.Email(); email != "" {

@@ -3,12 +3,15 @@ package service
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/mail/feedback"
+	"github.com/mailstead/mailstead/mail/msg"
 )
 
 // A relay is a configured Relay with what its kind does to a Message-ID.
@@ -19,6 +22,55 @@ type relay struct {
 	fields   string          // header fields that it wants
 	verp     bool            // mail leaves with a return path for each recipient
 	notices  feedback.Reader // nil: it is not configured for them
+}
+
+// relayControls names, for each kind of relay, how the header fields begin that it takes as commands from whoever may send
+// through it: more recipients, another sender of bounces, past its own suppression list. Only the operator may give such
+// commands. SES sends bounces to the address in Return-Path.
+var relayControls = map[string][]string{
+	"ses":      {"x-ses-", "return-path"},
+	"postmark": {"x-pm-", "x-postmark-"},
+	"mailgun":  {"x-mailgun-"},
+	"sendgrid": {"x-smtpapi", "x-sendgrid-", "x-sg-"},
+	"custom":   nil, // control_headers alone
+}
+
+// controls are the beginnings of header fields that the relay must not find in what its users send.
+func (r *relay) controls() []string { return slices.Concat(relayControls[r.Kind], r.ControlHeaders) }
+
+// controls are those of every kind, and what the operator names: a message may go through another relay when it is tried
+// again.
+func (r relays) controls() []string {
+	var out []string
+	for _, kind := range slices.Sorted(maps.Keys(relayControls)) {
+		out = append(out, relayControls[kind]...)
+	}
+	for _, relay := range r {
+		out = append(out, relay.ControlHeaders...)
+	}
+	return out
+}
+
+// neededFields are header fields that a message cannot do without.
+var neededFields = []string{
+	"from", "sender", "to", "cc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references", "received",
+	"mime-version", "content-type", "content-transfer-encoding", "dkim-signature", "list-unsubscribe", "auto-submitted",
+}
+
+// checkControls says what is wrong with the control_headers of a configuration.
+func checkControls(list []string) error {
+	for _, prefix := range list {
+		notName := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ':' } // RFC 5322 section 3.6.8
+		if prefix == "" || len(prefix) > 100 || strings.ContainsFunc(prefix, notName) {
+			return fmt.Errorf("control_headers: %.100q is not the beginning of a header field's name", prefix)
+		}
+		for _, name := range neededFields {
+			if msg.HasFieldPrefix(name, []string{prefix}) {
+				return fmt.Errorf("control_headers: %q would take %s out of every message", prefix, name)
+			}
+		}
+	}
+	return nil
 }
 
 // sesAnswer is what Amazon SES says to a message that it takes.
@@ -41,6 +93,9 @@ func newRelay(r Relay) (*relay, error) {
 		out.verp = r.ReturnPath == "verp"
 	default:
 		return nil, fmt.Errorf("relay %s: return_path is %q, not sender or verp", r.Name, r.ReturnPath)
+	}
+	if err := checkControls(r.ControlHeaders); err != nil {
+		return nil, fmt.Errorf("relay %s: %w", r.Name, err)
 	}
 	switch r.Kind {
 	case "ses":

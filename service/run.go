@@ -24,6 +24,9 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.wakePolls(); err != nil {
 		s.Log.Error("plan looks at external mailboxes", "error", err)
 	}
+	if err := s.wakeClaims(); err != nil {
+		s.Log.Error("plan looks at the claims of domains", "error", err)
+	}
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	telling.Go(func() { s.tellSecondaries(ctx) })

@@ -87,10 +87,10 @@ type SendEmailIn struct {
 // EmailQueued says that a message is on its way.
 type EmailQueued struct {
 	Success    bool            `json:"success"`
-	MessageID  string          `json:"message_id"`
+	MessageID  string          `json:"message_id" words:"ours"`
 	Status     string          `json:"status" enum:"queued"`
-	UserID     string          `json:"user_id"`
-	From       string          `json:"from"`
+	UserID     string          `json:"user_id" words:"ours"`
+	From       string          `json:"from" words:"ours"`
 	Recipients []SentRecipient `json:"recipients"`
 	Transport  string          `json:"transport" enum:"direct|relay|local|capture|mixed"`
 	QueuedAt   Time            `json:"queued_at"`
@@ -98,9 +98,9 @@ type EmailQueued struct {
 
 // A SentRecipient is one recipient of a message that was taken.
 type SentRecipient struct {
-	Email     string `json:"email"`
+	Email     string `json:"email" words:"ours"`
 	Status    string `json:"status" enum:"queued|suppressed"`
-	Transport string `json:"transport"`
+	Transport string `json:"transport" words:"ours"`
 }
 
 // SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message that it answers.
@@ -121,6 +121,7 @@ func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*Em
 		return nil, err
 	}
 	defer letter.close()
+	defer s.release(copied) // does nothing for what was sent
 	answered, err := s.findAnswered(mb, in.InReplyTo)
 	if err != nil {
 		return nil, err
@@ -210,7 +211,7 @@ func (s *Service) draftOf(mb *store.Mailbox, in SendEmailIn) (*msg.Draft, []Rcpt
 	if err := setContent(d, in, mb.Footer); err != nil {
 		return nil, nil, err
 	}
-	return d, to, setHeader(d, in, domainOfAddress(mb.Email))
+	return d, to, setHeader(d, in, domainOfAddress(mb.Email), s.relays.controls())
 }
 
 func localOf(email string) string {
@@ -313,8 +314,8 @@ func addFooter(d *msg.Draft, footer string) {
 	d.HTML = d.HTML[:at] + "<br>\n<div>" + rich + "</div>\n" + d.HTML[at:]
 }
 
-// setHeader fills ids and the request's own header fields.
-func setHeader(d *msg.Draft, in SendEmailIn, domain string) error {
+// setHeader fills ids and the request's own header fields, none of which may be a command to a relay.
+func setHeader(d *msg.Draft, in SendEmailIn, domain string, controls []string) error {
 	d.MessageID = msg.NewMessageID(domain)
 	if in.MessageID != "" {
 		if !validMessageID(in.MessageID) {
@@ -340,6 +341,9 @@ func setHeader(d *msg.Draft, in SendEmailIn, domain string) error {
 		d.References = []string{d.InReplyTo}
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
+		if msg.HasFieldPrefix(strings.TrimSpace(name), controls) {
+			return Invalid("headers", "not_allowed", "%.80q cannot be set here: mail providers take such a field as a command", name)
+		}
 		if structural(name) {
 			return Invalid("headers", "not_allowed", "%.80q cannot be set here: it has a field of its own, or is made by the server", name)
 		}
@@ -368,7 +372,7 @@ func structural(name string) bool {
 	}
 	return slices.Contains([]string{
 		"from", "sender", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references",
-		"mime-version", "return-path", "delivered-to", "x-pm-keepid",
+		"mime-version", "return-path", "delivered-to",
 	}, lower)
 }
 

@@ -80,6 +80,8 @@ type Relay struct {
 	IDPattern, IDTemplate string
 	ReturnPath            string // sender, verp; "": as suits the kind
 	SNSURL                string // ses: where Amazon SNS is asked instead of at its own address
+	// ControlHeaders are beginnings of header fields that the relay takes as commands, beside those of its kind.
+	ControlHeaders []string
 }
 
 // Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.
@@ -121,6 +123,7 @@ type Service struct {
 	keys          *Keys
 	logins        *logins
 	guesses       *guesses
+	confirmations *confirmations
 	codes         *throttle // wrong codes of the second factor, by user
 	spent         *throttle // challenges that passkeys have answered
 	forgotten     *throttle // questions for a new password, by address and network
@@ -146,6 +149,7 @@ type Service struct {
 	externals *externals      // mailboxes that live elsewhere
 	direct    *deliver.Client // to hosts that strangers name
 	relayed   *deliver.Client // to the operator's relays
+	plain     *deliver.Client // to servers without TLS that tenants name
 
 	paces    *paces
 	policies *policies
@@ -164,7 +168,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	guard := &webhooks.Guard{AllowPrivate: c.AllowPrivate}
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
-		keys: keys, logins: newLogins(), guesses: newGuesses(), codes: newThrottle(codeWindow, guessKeys), spent: newThrottle(2*challengeFor, guessKeys),
+		keys: keys, logins: newLogins(), guesses: newGuesses(), confirmations: newConfirmations(), codes: newThrottle(codeWindow, guessKeys), spent: newThrottle(2*challengeFor, guessKeys),
 		forgotten: newThrottle(forgotWindow, guessKeys), folderChanges: newThrottle(time.Minute, guessKeys), refreshes: newThrottle(refreshPause, guessKeys), firstCopy: st.NewID("cpy"), hub: newHub(), feeds: newFeeds(st),
 		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
@@ -189,6 +193,7 @@ func (s *Service) Close() {
 	s.images.http.CloseIdleConnections()
 	_ = s.direct.Close() // ends idle connections; there is nothing to lose
 	_ = s.relayed.Close()
+	_ = s.plain.Close()
 }
 
 func (s *Service) now() time.Time { return s.Store.Now() }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ type SubmittedRcpt struct {
 
 // Submit takes a message from the user of a mailbox and puts it into the queue, one job for each recipient. When it
 // returns, message and jobs are on disk. Errors are SMTPErrors, with the API's Error behind them: 550 5.7.1 for a sender
-// that is not the mailbox, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552 5.3.4 for the size.
+// that is not the mailbox, 550 5.6.0 for one that programs read differently, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552 5.3.4 for the size.
 func (s *Service) Submit(_ context.Context, u MailboxUser, in Submission) (*Submitted, error) {
 	if len(in.To) > maxRecipients {
 		return nil, smtpErrorf(452, "4.5.3", "A message may have at most %d recipients.", maxRecipients)
@@ -189,14 +190,6 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 	for _, f := range fields {
 		count[strings.ToLower(f.Name)]++
 	}
-	if n := count["from"]; n != 1 || len(root.Envelope.From) == 0 {
-		return header{}, overSMTP(554, "5.6.0", Invalid("from", "required", "a message must have one From field with an address, this one has %d", n))
-	}
-	for _, a := range append(root.Envelope.From, root.Envelope.Sender...) {
-		if _, err := ownAddress(mailbox, a.Email()); err != nil {
-			return header{}, err
-		}
-	}
 	h := header{text: bytes.Clone(in.Trace), messageID: root.Envelope.MessageID}
 	h.starts = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
 	if h.messageID == "" {
@@ -212,8 +205,38 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 		drop = append([]string{"Message-ID"}, drop...) // one that is there and holds no id
 	}
 	kept, err := msg.HeaderFields(in.Body, root, drop, true)
-	h.text = append(h.text, kept...)
-	return h, err
+	if err != nil {
+		return header{}, err
+	}
+	text := bytes.NewBuffer(h.text)
+	if _, err = msg.StripFields(text, bytes.NewReader(kept), s.relays.controls()); err != nil {
+		return header{}, err
+	}
+	h.text = text.Bytes()
+	return h, ownAuthors(mailbox, h.text)
+}
+
+// ownAuthors refuses a header that names anybody but the mailbox as author or sender, or that some program could read so:
+// each address of From, Sender, Resent-From and Resent-Sender must be the mailbox's own. It looks at the lines as they go
+// out.
+func ownAuthors(mailbox string, text []byte) error {
+	var lines bytes.Buffer // takes everything, so there is no error to see
+	w := msg.NormalizeLines(&lines)
+	_, _ = w.Write(text)
+	_ = w.Close()
+	authors, err := msg.ReadAuthors(lines.Bytes())
+	if err != nil {
+		return overSMTP(550, "5.6.0", Invalid("from", "invalid", "%s", err))
+	}
+	for _, a := range slices.Concat(authors.From, authors.Sender, authors.Resent) {
+		if _, err := ownAddress(mailbox, a.Email()); err != nil {
+			return err
+		}
+	}
+	if len(authors.From) > 1 && len(authors.Sender) == 0 { // RFC 5322 section 3.6.2
+		return overSMTP(550, "5.6.0", Invalid("from", "invalid", "a message with several addresses in From must have a Sender"))
+	}
+	return nil
 }
 
 // write puts header and body into a spool of the letter's own, with CRLF at the end of every line.
@@ -252,6 +275,7 @@ func (h *highBytes) Write(p []byte) (int, error) {
 // post writes everything about a letter whose bytes are appended in one transaction; with does more in it. If that
 // fails the bytes are given up.
 func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
 	err := s.Store.Update(func(tx *store.Tx) error {
 		mb, d, err := s.sendable(tx, accountID, mailboxID)
@@ -276,7 +300,6 @@ func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.
 		}
 		return with(tx, mb, out)
 	})
-	s.Store.Release(l.blob) // does nothing where it is referred to
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +321,7 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 		return nil, nil, err
 	}
 	switch {
-	case d.Status != "complete" || mb.Status == "pending":
+	case d.Status != "complete" || mb.Status == "pending" || d.DNSProvider != providerExternal && d.Claim != store.ClaimProven:
 		return nil, nil, overSMTP(451, "4.7.1", Errorf(409, "domain_not_ready",
 			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
 	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):

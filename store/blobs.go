@@ -20,6 +20,9 @@ func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
 	if err := s.failure.get(); err != nil {
 		return BlobRef{}, err
 	}
+	if err := s.room.forMessage(); err != nil {
+		return BlobRef{}, err
+	}
 	done := s.pins.begin()
 	defer done()
 	ref, err := s.seg.append(env, body)
@@ -35,8 +38,7 @@ func (s *Store) appendFailed(err error) error {
 	case errors.Is(err, os.ErrClosed):
 		return ErrClosed
 	case errors.Is(err, errSegFailed):
-		s.failure.set(err)
-		return s.failure.get()
+		return s.fails(err)
 	case isFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
@@ -45,6 +47,13 @@ func (s *Store) appendFailed(err error) error {
 
 // Release gives up a blob that Append has returned and nothing refers to. For others it does nothing.
 func (s *Store) Release(ref BlobRef) { s.pins.drop(ref) }
+
+// Pinned counts the blobs that Append has returned, that nothing refers to and that are not released.
+func (s *Store) Pinned() int {
+	s.pins.mu.Lock()
+	defer s.pins.mu.Unlock()
+	return len(s.pins.held)
+}
 
 // OpenBlob opens the bytes of a message, which stay readable until it is closed. A reference may be opened for some time
 // (Options.Grace) after it was read; later, when compaction may have moved the bytes, the error may be ErrNotFound.

@@ -78,6 +78,7 @@ func (tx *Tx) deleteRow(i messageBucket, key []byte) error {
 	if err := tx.messageBucket(i).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", messageBuckets[i], err)
 	}
+	tx.frees = tx.frees || i == bktMessage || i == bktRef || i == bktFolder || i == bktTextRun
 	return nil
 }
 

@@ -70,7 +70,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	}
 	if len(allowed) == 0 {
 		// The address itself stays out of the text, which a tenant reads: it may come from a private zone.
-		return nil, fmt.Errorf("%w: %s has no public address", ErrBlocked, host)
+		return nil, fmt.Errorf("%w: %s has no %s address", ErrBlocked, host, d.guard.wants())
 	}
 	targets := inTurn(allowed)
 	targets = targets[:min(len(targets), maxAddresses)]

@@ -17,6 +17,8 @@ type Guard struct {
 	// AllowPrivate admits loopback, private, shared (RFC 6598), documentation and benchmark networks, and names that
 	// only a local network knows. Link-local addresses, where cloud machines keep their credentials, stay refused.
 	AllowPrivate bool
+	// OnlyPrivate refuses every address but those that AllowPrivate admits: for what must not cross the internet.
+	OnlyPrivate bool
 }
 
 // closed is a range that is not open to tenants; local ones are opened by AllowPrivate.
@@ -116,7 +118,21 @@ func (g *Guard) refusal(ip netip.Addr) string {
 	if ip.Is6() && !globalUnicast.Contains(ip) {
 		return "not a global unicast address"
 	}
+	if g != nil && g.OnlyPrivate {
+		return "a public address"
+	}
 	return ""
+}
+
+// wants is the kind of address that the guard lets through.
+func (g *Guard) wants() string {
+	switch {
+	case g == nil || !g.OnlyPrivate:
+		return "public"
+	case g.AllowPrivate:
+		return "private"
+	}
+	return "allowed"
 }
 
 func (g *Guard) allowPrivate() bool { return g != nil && g.AllowPrivate }

@@ -112,6 +112,22 @@ var verdicts = []struct {
 	{"5f00::1", false, false},
 }
 
+// TestOnlyPrivate lets through what AllowPrivate admits and nothing else.
+func TestOnlyPrivate(t *testing.T) {
+	for ip, want := range map[string]bool{
+		"10.1.2.3": true, "127.0.0.1": true, "::1": true, "fd00::1": true, "::ffff:192.168.1.1": true, "64:ff9b::a00:1": true,
+		"8.8.8.8": false, "2600::1": false, "::ffff:8.8.8.8": false, "64:ff9b::808:808": false, "169.254.169.254": false, "0.0.0.0": false,
+	} {
+		addr := netip.MustParseAddr(ip)
+		if got := (&Guard{AllowPrivate: true, OnlyPrivate: true}).Allowed(addr); got != want {
+			t.Errorf("%s: %v", ip, got)
+		}
+		if (&Guard{OnlyPrivate: true}).Allowed(addr) {
+			t.Errorf("%s, and private ones are not allowed", ip)
+		}
+	}
+}
+
 func TestGuardJudgesEveryAddress(t *testing.T) {
 	strict, lenient := &Guard{}, &Guard{AllowPrivate: true}
 	for _, v := range verdicts {

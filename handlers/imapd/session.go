@@ -133,7 +133,7 @@ func (ss *session) explain(err error) *imap.Error {
 		return given
 	}
 	e := service.Explain(err)
-	if e.Status == 500 {
+	if e.Status == 500 && !ss.wire.failed() { // a client that has gone is no fault
 		ss.server.Log.Error("IMAP command failed", "mailbox", ss.user.Email, "error", err)
 	}
 	code, ok := codes[e.Code]

@@ -1,0 +1,62 @@
+package msg
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+)
+
+// StripFields copies a message from r to w without the fields of its header whose name begins with one of prefixes, in
+// any letter case, and says whether there were such. White space may stand before the colon, and the fields may be
+// folded. Everything else stays byte for byte. It holds one line at most, whatever the length of the header.
+func StripFields(w io.Writer, r io.Reader, prefixes []string) (found bool, err error) {
+	br := bufio.NewReaderSize(r, 16<<10)
+	found, err = stripHeader(w, br, prefixes)
+	if err == nil {
+		_, err = io.Copy(w, br)
+	}
+	return found, err
+}
+
+// HasFields tells whether StripFields would leave anything out. It reads the header alone.
+func HasFields(r io.Reader, prefixes []string) (bool, error) {
+	return stripHeader(io.Discard, bufio.NewReaderSize(r, 16<<10), prefixes)
+}
+
+// stripHeader copies the header with its empty line.
+func stripHeader(w io.Writer, br *bufio.Reader, prefixes []string) (found bool, err error) {
+	lineStart, drop := true, false
+	for {
+		piece, err := br.ReadSlice('\n')
+		if err != nil && err != io.EOF && !errors.Is(err, bufio.ErrBufferFull) {
+			return found, err
+		}
+		if lineStart && (len(piece) == 0 || piece[0] != ' ' && piece[0] != '\t') {
+			drop = HasFieldPrefix(string(piece[:min(len(piece), maxFieldName)]), prefixes)
+			found = found || drop
+		}
+		if !drop {
+			if _, werr := w.Write(piece); werr != nil {
+				return found, werr
+			}
+		}
+		if err == io.EOF || lineStart && len(bytes.TrimRight(piece, "\r\n")) == 0 {
+			return found, nil
+		}
+		lineStart = err == nil
+	}
+}
+
+const maxFieldName = 200 // of which a prefix is sought
+
+// HasFieldPrefix tells whether a field name begins with one of prefixes, in any letter case.
+func HasFieldPrefix(name string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if len(name) >= len(p) && strings.EqualFold(name[:len(p)], p) {
+			return true
+		}
+	}
+	return false
+}
