@@ -209,8 +209,9 @@ func (s *Service) fileSome(id string, read *draft, last bool) (a *store.Arrival,
 		}
 		d := *read
 		d.blob = a.Blob // compaction may have moved it
-		n := min(len(a.To), placesAtATime)
-		for _, address := range a.To[:n] {
+		for n := 0; len(a.To) > 0 && n < placesAtATime && !tx.Large(); n++ {
+			address := a.To[0]
+			a.To = a.To[1:]
 			to, err := s.destinationFor(tx, a.Sender, address, &d)
 			if e := new(SMTPError); errors.As(err, &e) {
 				if e.Temporary() && !last {
@@ -227,7 +228,6 @@ func (s *Service) fileSome(id string, read *draft, last bool) (a *store.Arrival,
 				return err
 			}
 		}
-		a.To = a.To[n:]
 		return store.Arrivals.Put(tx, a)
 	})
 	return a, err
