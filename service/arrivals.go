@@ -15,6 +15,7 @@ import (
 const (
 	kindArrival   = "arrival"
 	placesAtATime = 50 // places of one message that one transaction serves: others wait for it
+	placesInAJob  = 25 // of each of the others: nobody waits for these, and two of them may share a commit
 	arrivalsMost  = 2  // messages that are filed at a time
 )
 
@@ -209,7 +210,7 @@ func (s *Service) fileSome(id string, read *draft, last bool) (a *store.Arrival,
 		}
 		d := *read
 		d.blob = a.Blob // compaction may have moved it
-		for n := 0; len(a.To) > 0 && n < placesAtATime && !tx.Large(); n++ {
+		for n := 0; len(a.To) > 0 && n < placesInAJob && !tx.Large(); n++ {
 			address := a.To[0]
 			a.To = a.To[1:]
 			to, err := s.destinationFor(tx, a.Sender, address, &d)
