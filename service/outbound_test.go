@@ -33,7 +33,9 @@ type installation struct {
 	account *AccountCreated
 	dns     *fakeDNS
 	stop    func() // of the queue
-	cut     bool   // work was left undone: what it held is not released
+
+	maxWrites int  // of a transaction, from the next open on; 0: as ever
+	cut       bool // work was left undone: what it held is not released
 }
 
 // install opens an installation with one account in a fresh directory. Its queue does not run yet.
@@ -52,7 +54,7 @@ func install(t testing.TB, c Config) *installation {
 func (i *installation) open(c Config) {
 	i.t.Helper()
 	var err error
-	if i.st, err = store.Open(i.dir, store.Options{Log: c.Log}); err != nil {
+	if i.st, err = store.Open(i.dir, store.Options{Log: c.Log, MaxWrites: i.maxWrites}); err != nil {
 		i.t.Fatal(err)
 	}
 	keys, err := OpenKeys(i.st)

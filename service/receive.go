@@ -220,8 +220,9 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *f
 		SPF: d.meta.SPF, DKIM: d.meta.DKIM, DMARC: d.meta.DMARC, From: f.verdict.FromDomain, Authentic: f.verdict.Authentic(),
 		Placed: map[string]bool{}, ReceivedAt: tx.Now(),
 	}
-	now := min(len(to), placesAtATime)
-	for _, address := range to[:now] {
+	for n := 0; len(to) > 0 && n < placesAtATime && !tx.Large(); n++ {
+		address := to[0]
+		to = to[1:]
 		dest, err := s.destinationFor(tx, in.From, address, d)
 		if err != nil {
 			return err
@@ -230,7 +231,7 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *f
 			return err
 		}
 	}
-	if a.To = to[now:]; len(a.To) > 0 {
+	if a.To = to; len(a.To) > 0 {
 		if err := s.addArrival(tx, a); err != nil {
 			return err
 		}
