@@ -48,7 +48,7 @@ const (
 		forward_to|null relay|null quota_bytes|null used_bytes unread_count last_sync_at|null last_login_at|null created_at updated_at`
 	bulkShape     = "domain created failed users[{" + userShape + ",password,password_generated}] errors[{index,username,code,message}] job_id|null"
 	bulkGoneShape = "queued failed errors[{user_id|null,code,message}] job_id|null"
-	messageShape  = `id uid uid_validity user_id mailbox folder message_id thread_id in_reply_to|null references[] from from_email from_name|null to[] cc[]
+	messageShape  = `id uid uid_validity user_id mailbox recipient folder message_id thread_id in_reply_to|null references[] from from_email from_name|null to[] cc[]
 		reply_to[] subject body_preview received_at date|null is_read is_answered is_flagged has_attachments
 		attachments[{index,filename,content_type,size,content_id|null}] size is_warmup is_auto_reply is_bounce
 		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror)}
@@ -82,7 +82,7 @@ const (
 	domainEvent      = "domain_id domain status dns_provider source job_id|null "
 	userEvent        = "user_id email username domain domain_id name "
 	receivedEvent    = `user_id mailbox recipient sender sender_name from to[] cc[] subject message_id in_reply_to|null references[] thread_id uid
-		received_at has_attachments size is_auto_reply original_message_id|null`
+		received_at has_attachments size is_auto_reply to_count cc_count references_count original_message_id|null`
 	failedEvent = "domain_id domain issues[{code,purpose,type,host,expected,actual|null,message}] failing_since checked_at"
 )
 

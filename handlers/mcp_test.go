@@ -186,7 +186,7 @@ func TestToolsAreDescribed(t *testing.T) {
 	t.Logf("%d tools in %d bytes", len(tools), size)
 	get := tools["get_message"]
 	schema, _ := json.Marshal(get.InputSchema)
-	if string(schema) != `{"properties":{"message_id":{"description":"In records the Message-ID header, with brackets; in paths, and in answers to marking and deleting, the IMAP UID.","type":"string"},"user_id":{"type":"string"}},"required":["user_id","message_id"],"type":"object"}` {
+	if string(schema) != `{"properties":{"message_id":{"description":"The IMAP UID of the message.","type":"string"},"user_id":{"type":"string"}},"required":["user_id","message_id"],"type":"object"}` {
 		t.Errorf("get_message takes %s", schema)
 	}
 	for name, want := range map[string][4]bool{ // reads, destroys, may be repeated, reaches out

@@ -112,6 +112,7 @@ func (q *Queue) conclude(j *store.Job, o outcome) error {
 	var after *store.Job
 	for {
 		err := q.Store.Update(func(tx *store.Tx) (err error) {
+			tx.MayUseReserve() // or deletions, which are jobs, would wait for room
 			if after, err = q.settle(tx, j, o); err != nil || o.then == nil {
 				return err
 			}

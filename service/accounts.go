@@ -127,7 +127,7 @@ func (s *Service) accountOut(tx *store.Tx, who Actor) (*Account, error) {
 		UniversalInboxEnabled: a.UniversalInbox, WarmupPhrases: append([]string{}, a.WarmupPhrases...),
 		DefaultDMARC: DefaultDMARC, RateLimit: AccountRate{steady, burst},
 		Nameservers: append([]string{}, s.Config.Nameservers...), Registrars: []string{},
-		Mail:     AccountMail{Hostname: s.Config.Hostname, SMTPHost: s.Config.Hostname, SMTPPort: s.Config.SubmissionPort, IMAPHost: s.Config.Hostname, IMAPPort: s.Config.IMAPPort},
+		Mail:     AccountMail{Hostname: s.Config.Hostname, SMTPHost: s.Config.clientHost(), SMTPPort: s.Config.SubmissionPort, IMAPHost: s.Config.clientHost(), IMAPPort: s.Config.IMAPPort},
 		APIToken: AccountToken{ID: who.TokenID, Permissions: who.Permissions},
 		User:     &AccountUser{who.UserID, who.Email, who.Role},
 		Version:  s.Config.Version, CreatedAt: Time{a.CreatedAt},
@@ -352,7 +352,7 @@ type AccountCreated struct {
 	OwnerEmail    string `json:"owner_email"`
 	OwnerPassword string `json:"owner_password"`
 	Token         string `json:"token"`
-	WelcomeLink   string `json:"welcome_link,omitempty"` // where the owner chooses address and password, once, within 72 hours; "" if the password was given
+	WelcomeLink   string `json:"welcome_link,omitempty"` // where the owner chooses address and password, once, within 72 hours, a path alone where the host's name is not known; "" if the password was given
 }
 
 // CreateAccount makes an account with its owner and an admin token.

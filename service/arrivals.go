@@ -77,14 +77,14 @@ func (d *destination) place() string {
 	return "forward " + d.forward + " " + row
 }
 
-// placeArrival places a message at a destination, unless it is there, and once for each account does what follows: a report
+// placeArrival places a message at the destination of an address, unless it is there, and once for each account does what follows: a report
 // that it may hold is read, or its author is known from now on.
-func (s *Service) placeArrival(tx *store.Tx, a *store.Arrival, to *destination, d *draft) (err error) {
+func (s *Service) placeArrival(tx *store.Tx, a *store.Arrival, address string, to *destination, d *draft) (err error) {
 	if a.Placed[to.place()] {
 		return nil
 	}
 	a.Placed[to.place()] = true
-	how := arrival{sender: a.Sender, folder: store.InboxID, received: tx.Now(), genuine: a.Genuine}
+	how := arrival{sender: a.Sender, to: address, folder: store.InboxID, received: tx.Now(), genuine: a.Genuine}
 	if to.mailbox != nil {
 		if how.folder, err = folderFor(tx, to.mailbox, a.Junk); err != nil {
 			return err
@@ -223,7 +223,7 @@ func (s *Service) fileSome(id string, read *draft, last bool) (a *store.Arrival,
 			if err != nil {
 				return err
 			}
-			if err := s.placeArrival(tx, a, to, &d); err != nil {
+			if err := s.placeArrival(tx, a, address, to, &d); err != nil {
 				return err
 			}
 		}

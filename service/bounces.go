@@ -90,6 +90,12 @@ func (s *Service) bounce(m *mailing, r deliver.Result) (jobs.Writes, error) {
 // tellBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
 func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
 	row.BouncedAt = tx.Now()
+	if ours, err := hosted(tx, row.Recipient); ours || err != nil {
+		if err != nil {
+			return err
+		}
+		f.address = false // it is ours to say who is here, and somebody may be tomorrow
+	}
 	if f.address {
 		if err := suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
 			return err

@@ -152,6 +152,7 @@ func (d *destination) takes(tx *store.Tx, size int64) error {
 // An arrival is how a message came to a destination.
 type arrival struct {
 	sender   string // return path, "" for a report
+	to       string // the address that the envelope named
 	folder   uint32
 	received time.Time
 	genuine  bool // SPF, DKIM or we ourselves vouch for the sender, so that it may be told of failures
@@ -167,7 +168,7 @@ func (s *Service) place(tx *store.Tx, to *destination, d *draft, a arrival) erro
 		return err
 	}
 	if to.mailbox != nil {
-		if _, err := s.file(tx, to.mailbox, d, filing{folder: a.folder, received: a.received, arrived: true}); err != nil {
+		if _, err := s.file(tx, to.mailbox, d, filing{folder: a.folder, received: a.received, arrived: true, recipient: a.to}); err != nil {
 			return err
 		}
 	}

@@ -268,7 +268,7 @@ func inBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
 		return nil, err
 	}
 	a, err := store.Accounts.Get(tx, mb.AccountID)
-	if err != nil || !a.UniversalInbox || a.Status == "suspended" {
+	if err != nil || !a.UniversalInbox || !mayAct(a) {
 		return nil, err
 	}
 	return mb, nil

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,6 +85,8 @@ type filing struct {
 	keywords []string
 	uid      uint32 // that another server gave; 0: the folder's next
 	arrived  bool   // it came from somebody, rather than being put there by the mailbox's owner
+
+	recipient string // that the envelope named; "" where there was none
 }
 
 // file puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives counts it and emits
@@ -105,6 +108,9 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 		m.Bits |= store.BitWarmup
 	}
 	meta := d.meta
+	if f.recipient != mb.Email {
+		meta.Recipient = f.recipient
+	}
 	if meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.summary); err != nil {
 		return nil, err
 	}
@@ -126,16 +132,28 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 	return m, s.arrived(tx, mb, m, d, &meta)
 }
 
-// answered finds the sent message that this one answers: where a relay replaced its Message-ID, the reply names the
-// relay's, and the mapping leads back to ours.
+// soughtIDs is how many Message-IDs of a reply are looked for among what was sent.
+const soughtIDs = 10
+
+// answered finds the message of the account that this one answers: the one that In-Reply-To names, else the newest of
+// References. Where a relay replaced its Message-ID, the reply names the relay's, and the mapping leads back to ours.
 func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (string, error) {
-	ids := append([]string{sum.InReplyTo}, sum.References...)
-	for i := len(ids) - 1; i >= 0 && i > len(ids)-10; i-- {
-		if ids[i] == "" {
+	ids := []string{sum.InReplyTo}
+	for i := len(sum.References) - 1; i >= 0 && len(ids) < soughtIDs; i-- {
+		ids = append(ids, sum.References[i])
+	}
+	for _, id := range ids {
+		if id == "" {
 			continue
 		}
-		for _, m := range store.MappingsByProvided.Desc(tx, accountID+ids[i]+"\x00", "") {
+		for _, m := range store.MappingsByProvided.Desc(tx, accountID+id+"\x00", "") {
 			return m.Original, nil
+		}
+		for _, row := range store.OutgoingsByMessageID.Desc(tx, accountID+id+"\x00", "") {
+			if domainOfAddress(row.Sender) == row.Domain { // else we forwarded it
+				return id, nil
+			}
+			break
 		}
 	}
 	return "", nil
@@ -149,7 +167,7 @@ func (s *Service) arrived(tx *store.Tx, mb *store.Mailbox, m *store.Message, d *
 	}
 	sum := d.summary
 	_, err = s.emit(tx, mb.AccountID, EventEmailReceived, receivedData{
-		UserID: mb.ID, Mailbox: mb.Email, Recipient: mb.Email,
+		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
 		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
 		To: fewTexts(sum.To), ToCount: len(sum.To), CC: fewTexts(sum.Cc), CCCount: len(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
 		InReplyTo: orNull(sum.InReplyTo), References: fewRefs(sum.References), ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,

@@ -90,6 +90,13 @@ func openMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.Status == "suspended" || mb.Status == "deleting") {
 		return nil, Errorf(403, CodeMailboxClosed, "This mailbox is closed.")
 	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := store.Accounts.Read(tx, mb.AccountID)
+	if err == nil && !mayAct(a) {
+		return nil, Errorf(403, CodeMailboxClosed, "This mailbox is closed.")
+	}
 	return mb, err
 }
 

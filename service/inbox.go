@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -233,6 +234,7 @@ type InboxMessage struct {
 	UIDValidity       uint32            `json:"uid_validity"`
 	UserID            string            `json:"user_id" words:"ours"`
 	Mailbox           string            `json:"mailbox" words:"ours"`
+	Recipient         string            `json:"recipient" words:"theirs"`
 	Folder            string            `json:"folder" words:"ours"`
 	MessageID         string            `json:"message_id" words:"theirs"`
 	ThreadID          string            `json:"thread_id" words:"ours"`
@@ -337,7 +339,8 @@ func (w *shower) show(b shownBox, m *store.Message) (InboxMessage, *msg.Part, er
 	out := InboxMessage{
 		ID:  fmt.Sprintf("%s-%d-%d", b.mailbox.ID, b.validity, m.UID),
 		UID: uidText(m.UID), UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
-		ThreadID: threadID, BodyPreview: meta.Preview, OriginalMessageID: orNull(meta.OriginalMessageID),
+		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
+		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: orNull(meta.OriginalMessageID),
 		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
 		ReceivedAt: Time{m.Received}, Size: int64(m.Blob.Length),
 		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,

@@ -96,7 +96,7 @@ func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *mailing, d *dr
 	to, err := s.receiver(tx, row.Recipient)
 	if err == nil {
 		err = s.place(tx, to, d, arrival{
-			sender: m.sub.Sender, folder: store.InboxID, received: tx.Now(), genuine: !m.sub.Forward || m.sub.ReportTo != "",
+			sender: m.sub.Sender, to: row.Recipient, folder: store.InboxID, received: tx.Now(), genuine: !m.sub.Forward || m.sub.ReportTo != "",
 		})
 	}
 	if err == nil && mayHoldReport(d.summary) {

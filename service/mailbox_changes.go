@@ -75,6 +75,11 @@ func (s *Service) UpdateEmailUser(_ context.Context, who Actor, in UpdateEmailUs
 		if err := store.Mailboxes.Put(tx, mb); err != nil {
 			return err
 		}
+		if in.Status != nil && mb.Status == "active" {
+			if err := lift(tx, mb.AccountID, mb.Email); err != nil {
+				return err
+			}
+		}
 		tx.After(func() { s.hub.changed(mb.Num) }) // so that sessions look whether they may go on
 		out, err = s.mailboxOut(tx, mb)
 		return err

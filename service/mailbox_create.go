@@ -292,6 +292,9 @@ func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
 	if err := store.Mailboxes.Put(tx, mb); err != nil {
 		return err
 	}
+	if err := lift(tx, mb.AccountID, mb.Email); err != nil {
+		return err
+	}
 	if err := s.beginExternal(tx, mb); err != nil {
 		return err
 	}

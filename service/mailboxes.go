@@ -66,8 +66,8 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 // addServers says where mail clients connect to: to us, or where an external mailbox lives.
 func (s *Service) addServers(out *EmailUser, e *store.External) {
 	c := s.Config
-	imap := store.Server{Host: c.Hostname, Port: c.IMAPPort, Security: c.IMAPSecurity}
-	smtp := store.Server{Host: c.Hostname, Port: c.SubmissionPort, Security: c.SMTPSecurity}
+	imap := store.Server{Host: c.clientHost(), Port: c.IMAPPort, Security: c.IMAPSecurity}
+	smtp := store.Server{Host: c.clientHost(), Port: c.SubmissionPort, Security: c.SMTPSecurity}
 	if e != nil {
 		imap, smtp = e.IMAP, store.Server{Security: "none"}
 		if e.SMTP != nil {

@@ -70,7 +70,7 @@ func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.Status == "suspended" {
+	if !mayAct(a) {
 		return nil, smtpErrorf(550, "5.2.1", "The mailbox takes no mail at present.")
 	}
 	return to, nil
@@ -226,7 +226,7 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *f
 		if err != nil {
 			return err
 		}
-		if err := s.placeArrival(tx, a, dest, d); err != nil {
+		if err := s.placeArrival(tx, a, address, dest, d); err != nil {
 			return err
 		}
 	}

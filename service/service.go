@@ -24,6 +24,7 @@ import (
 // Config is what the operator decided.
 type Config struct {
 	Hostname    string   // this host's public name
+	ClientHost  string   // what our users' mail clients connect to; "": Hostname
 	Nameservers []string // names of our own DNS servers
 	PublicIPs   []netip.Addr
 	Sandbox     bool

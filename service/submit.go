@@ -42,6 +42,39 @@ type Submission struct {
 	SMTPUTF8   bool
 }
 
+// MaySendTo says whether a mailbox may name a recipient. If not, the error is an SMTPError: 550 5.1.1 for an address of a
+// domain of ours that nobody has, 550 5.7.1 for one that takes reports alone. What else may keep a message from its
+// recipient its sender is told later.
+func (s *Service) MaySendTo(_ context.Context, u MailboxUser, address string) error {
+	email, err := msg.NormalizeEmail(address)
+	if err != nil {
+		return smtpErrorf(553, "5.1.3", "That is no address.")
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		mb, err := mailboxOf(tx, Actor{AccountID: u.AccountID}, u.MailboxID)
+		if err != nil {
+			return err
+		}
+		d, err := store.Domains.Get(tx, mb.DomainID)
+		if err != nil {
+			return err
+		}
+		r, err := s.routeOf(tx, d, &store.Outgoing{MailboxID: mb.ID, Recipient: email})
+		if err != nil || r.transport != viaLocal {
+			return err
+		}
+		to, err := s.receiver(tx, email)
+		if e := new(SMTPError); errors.As(err, &e) && e.Enhanced != "5.1.1" {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return to.admits(u.Email)
+	})
+	return overStore(err)
+}
+
 // Submitted says what became of a submission.
 type Submitted struct {
 	ID         string
@@ -327,7 +360,9 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
 		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "no_smtp",
 			"mail of %s is hosted elsewhere, and the mailbox was made without smtp, the server that sends for it", mb.Email))
-	case mb.Status != "active" || a.Status == "suspended":
+	case !mayAct(a):
+		return nil, nil, overSMTP(550, "5.7.1", errSuspended())
+	case mb.Status != "active":
 		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "suspended", "the mailbox %s is %s and cannot send", mb.Email, mb.Status))
 	}
 	return mb, d, nil

@@ -16,6 +16,24 @@ func isSuppressed(tx *store.Tx, accountID, email string) (bool, error) {
 	return err == nil, err
 }
 
+// hosted tells whether mail to an address stays on this server.
+func hosted(tx *store.Tx, email string) (bool, error) {
+	d, err := store.DomainByName.Read(tx, domainOfAddress(email))
+	if isGone(err) {
+		return false, nil
+	}
+	return err == nil && d.Status == "complete" && d.DNSProvider != providerExternal, err
+}
+
+// lift lets the account send to an address again, since there is a mailbox behind it now.
+func lift(tx *store.Tx, accountID, email string) error {
+	known, err := isSuppressed(tx, accountID, email)
+	if !known || err != nil {
+		return err
+	}
+	return store.Suppressions.Delete(tx, accountID+email)
+}
+
 // suppress keeps the account from sending to an address. One that is suppressed already stays as it is.
 func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
 	if known, err := isSuppressed(tx, accountID, email); known || err != nil {

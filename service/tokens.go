@@ -107,6 +107,9 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (Actor, error) {
 		permissions = sessionPermissions(u.Role)
 		a, err = s.standing(tx, t)
 	}
+	if err == nil && !mayAct(a) {
+		err = errSuspended()
+	}
 	if err != nil {
 		return Actor{}, err
 	}

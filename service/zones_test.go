@@ -78,9 +78,8 @@ func TestSerialRisesWithEachChange(t *testing.T) {
 func TestZonesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	s := zoneService(t, dir, Config{}, nil)
-	const chunk = 400 // of domains in a transaction
-	put := func(tx *store.Tx, from int) error {
-		for i := from; i < min(from+chunk, 2*zonesAtATime+1); i++ {
+	for i := range 2*zonesAtATime + 1 {
+		err := s.Store.Update(func(tx *store.Tx) error {
 			d := &store.Domain{ID: tx.NewID("dom"), AccountID: "acc_1", Name: fmt.Sprintf("z%d.test", i), DNSProvider: "builtin"}
 			if i == 0 {
 				err := store.CustomRecords.Put(tx, &store.CustomRecord{ID: "rec_1", DomainID: d.ID, Name: "www.z0.test", Type: "A", Value: "192.0.2.1", TTL: 60})
@@ -91,14 +90,9 @@ func TestZonesAreReadAgain(t *testing.T) {
 			if i == 7 {
 				d.DNSProvider = "manual"
 			}
-			if err := s.putZone(tx, d); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for from := 0; from <= 2*zonesAtATime; from += chunk {
-		if err := s.Store.Update(func(tx *store.Tx) error { return put(tx, from) }); err != nil {
+			return s.putZone(tx, d)
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,6 +20,9 @@ func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
 	if err := s.failure.get(); err != nil {
 		return BlobRef{}, err
 	}
+	if err := s.room.forMessage(); err != nil {
+		return BlobRef{}, err
+	}
 	done := s.pins.begin()
 	defer done()
 	ref, err := s.seg.append(env, body)
@@ -35,8 +38,7 @@ func (s *Store) appendFailed(err error) error {
 	case errors.Is(err, os.ErrClosed):
 		return ErrClosed
 	case errors.Is(err, errSegFailed):
-		s.failure.set(err)
-		return s.failure.get()
+		return s.fails(err)
 	case isFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}

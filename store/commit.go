@@ -31,7 +31,17 @@ type write struct {
 // failure remembers the first error after which nothing may be acknowledged.
 type failure struct{ err atomic.Pointer[error] }
 
-func (f *failure) set(err error) { f.err.CompareAndSwap(nil, &err) }
+// set tells whether err is the first.
+func (f *failure) set(err error) bool { return f.err.CompareAndSwap(nil, &err) }
+
+// fails ends the store's writing for good, and says so once.
+func (s *Store) fails(err error) error {
+	if s.failure.set(err) {
+		s.log.Error("the disk refused to keep what was written; the store takes no more writes until the server is restarted", "error", err)
+	}
+	return s.failure.get()
+}
+
 func (f *failure) get() error {
 	if p := f.err.Load(); p != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, *p)
@@ -221,6 +231,9 @@ func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, spoiled boo
 		if err := s.hold(w, one); err != nil && w.err == nil {
 			w.err = err
 		}
+		if err := s.room.forTx(tx); err != nil && w.err == nil {
+			w.err = err
+		}
 		w.after, w.changes = tx.after, tx.changes
 		if w.err != nil && tx.writes > 0 {
 			spoiled = true
@@ -250,16 +263,17 @@ func runOne(tx *Tx, fn func(*Tx) error) (err error) {
 func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
 	if synced != nil {
 		rollback(tx)
-		s.failure.set(synced)
-		return s.failure.get()
+		return s.fails(synced)
 	}
 	if writes == 0 {
 		rollback(tx)
 		return nil
 	}
+	s.keepFreelist()
 	if err := tx.Commit(); err != nil {
 		return s.commitFailed(err)
 	}
+	s.listless = s.db.NoFreelistSync
 	return nil
 }
 
@@ -273,8 +287,7 @@ func (s *Store) commitFailed(err error) error {
 	if errors.As(err, &refused) && isFull(err) {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
-	s.failure.set(err)
-	return s.failure.get()
+	return s.fails(err)
 }
 
 // isFull tells whether the system refused a write for want of room.

@@ -32,8 +32,15 @@ type Mailbox struct {
 	External       *External
 	LastSyncAt     time.Time
 	LastLoginAt    time.Time
+	Seen           []SeenNetwork `json:",omitempty"` // where it was logged in to from, newest first
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+}
+
+// A SeenNetwork is where somebody has logged in from: an IPv4 address, an IPv6 /64.
+type SeenNetwork struct {
+	Network string
+	At      time.Time
 }
 
 // External says where the mail of a mailbox of type external lives.

@@ -78,6 +78,7 @@ func (tx *Tx) deleteRow(i messageBucket, key []byte) error {
 	if err := tx.messageBucket(i).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", messageBuckets[i], err)
 	}
+	tx.frees = tx.frees || i == bktMessage || i == bktRef || i == bktFolder || i == bktTextRun
 	return nil
 }
 
@@ -149,8 +150,9 @@ func (m *Message) decode(key, row []byte) error {
 	return nil
 }
 
-// A meta row: version 1 | structure and texts, each length uvarint and bytes. In version 2 the structure is empty and stands
-// in bktStructure, once for all messages that have the same bytes.
+// A meta row: version 1 | structure and texts, each length uvarint and bytes. The recipient follows them where there is
+// one; rows from before it was kept have none. In version 2 the structure is empty and stands in bktStructure, once for all
+// messages that have the same bytes.
 const metaShared = 2
 
 // maxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand people has more, and may be
@@ -163,7 +165,7 @@ func (m *Meta) texts() [7]*string {
 
 func (m *Meta) row() []byte {
 	texts := m.texts()
-	size := 1 + binary.MaxVarintLen32 + len(m.Structure)
+	size := 1 + 2*binary.MaxVarintLen32 + len(m.Structure) + len(m.Recipient)
 	for _, text := range texts {
 		size += binary.MaxVarintLen32 + len(*text)
 	}
@@ -173,6 +175,10 @@ func (m *Meta) row() []byte {
 	for _, text := range texts {
 		b = binary.AppendUvarint(b, uint64(len(*text)))
 		b = append(b, *text...)
+	}
+	if m.Recipient != "" {
+		b = binary.AppendUvarint(b, uint64(len(m.Recipient)))
+		b = append(b, m.Recipient...)
 	}
 	return b
 }
@@ -199,9 +205,14 @@ func (m *Meta) decode(row []byte) error {
 		end := len(all) - len(rest)
 		*text = all[end-len(field) : end]
 	}
-	if len(rest) > 0 {
+	if len(rest) == 0 {
+		return nil
+	}
+	recipient, rest, err := cutField(rest)
+	if err != nil || len(recipient) == 0 || len(rest) > 0 {
 		return errDamagedRow
 	}
+	m.Recipient = all[len(all)-len(recipient):]
 	return nil
 }
 

@@ -56,6 +56,7 @@ type Meta struct {
 	OriginalMessageID string
 	ReturnPath        string
 	SPF, DKIM, DMARC  string
+	Recipient         string // that the envelope named; "" is the mailbox's own address
 }
 
 // AddMessage puts a message into a folder that is there. Account, Mailbox, Folder, Blob, Received (zero: now), Flags,

@@ -61,6 +61,8 @@ type Store struct {
 	resident  resident // the committer's
 	bounds    bounds
 	report    txReport // the committer's
+	room      room
+	listless  bool // the file is without the list of free pages; the committer's, then Close's
 	runTwice  bool
 
 	pins    pins
@@ -73,7 +75,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	db, err := openBolt(filepath.Join(dir, "mailstead.db"), o.LockTimeout)
+	db, without, err := openBolt(filepath.Join(dir, "mailstead.db"), o.LockTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +92,8 @@ func Open(dir string, o Options) (*Store, error) {
 		bounds:    newBounds(o),
 		report:    newTxReport(),
 		runTwice:  o.RunTwice,
+		room:      room{dir: dir, free: o.disk.room},
+		listless:  without,
 	}
 	if err := s.openFiles(o); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -110,6 +114,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.LockTimeout == 0 {
 		o.LockTimeout = 5 * time.Second
+	}
+	if o.disk.room == nil {
+		o.disk.room = diskRoom
 	}
 	if o.Grace == 0 {
 		o.Grace = time.Minute
@@ -133,24 +140,42 @@ func (s *Store) openFiles(o Options) (err error) {
 	return nil
 }
 
-func openBolt(path string, wait time.Duration) (*bolt.DB, error) {
+// openBolt opens the database, and says whether it was found without the list of its free pages.
+func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err error) {
 	o := &bolt.Options{Timeout: wait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
 	if runtime.GOOS != "windows" && ^uint(0)>>63 == 1 {
 		// Growing the map needs every reader to leave; a map larger than the file will be never has to grow.
 		o.InitialMmapSize = 16 << 30
 	}
-	db, err := bolt.Open(path, 0o600, o)
+	if without, err = listless(path); err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", path, err)
+	}
+	db, err = bolt.Open(path, 0o600, o)
 	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("open %s: %w", path, ErrInUse)
+		return nil, false, fmt.Errorf("open %s: %w", path, ErrInUse)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, false, fmt.Errorf("open %s: %w", path, err)
 	}
-	return db, nil
+	return db, without, nil
 }
 
 // prepare makes the buckets that are not there yet.
 func (s *Store) prepare() error {
+	ready := false
+	err := s.db.View(func(b *bolt.Tx) error {
+		ready = b.Bucket([]byte(oldInbox)) == nil
+		for _, name := range bucketNames() {
+			ready = ready && b.Bucket([]byte(name)) != nil
+		}
+		ready = ready && b.Bucket([]byte(messageBuckets[bktInbox])).Sequence() == inboxForm
+		return nil
+	})
+	if ready || err != nil {
+		return err
+	}
+	s.listless = false // what is written here has the list
+	s.db.NoFreelistSync = false
 	return s.db.Update(func(b *bolt.Tx) error {
 		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
 		withoutClaims := b.Bucket([]byte(DomainsByName.name)) == nil
@@ -181,9 +206,12 @@ func (s *Store) prepare() error {
 	})
 }
 
+// oldInbox is a bucket that only old stores have.
+const oldInbox = "inbox"
+
 // sortInbox makes the inbox indexes of stores from before their entries were sorted by class.
 func (s *Store) sortInbox(b *bolt.Tx) error {
-	old := []byte("inbox")
+	old := []byte(oldInbox)
 	if b.Bucket(old) == nil {
 		return nil
 	}
@@ -211,6 +239,7 @@ func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
 		<-s.committed
+		s.closeFreelist()
 		s.closeErr = errors.Join(s.seg.close(), s.db.Close())
 	})
 	return s.closeErr

@@ -105,6 +105,7 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 	if err := tx.delete(t.name, []byte(id)); err != nil {
 		return err
 	}
+	tx.frees = true
 	t.note(tx, old)
 	return nil
 }

@@ -348,6 +348,7 @@ func (tx *Tx) emptyBucket(i messageBucket) error {
 		return errReadOnly
 	}
 	tx.writes++
+	tx.frees = true
 	name, last := []byte(messageBuckets[i]), tx.messageBucket(i).Sequence()
 	tx.messages[i] = nil
 	if err := tx.b.DeleteBucket(name); err != nil {

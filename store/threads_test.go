@@ -121,19 +121,19 @@ func TestThreadsThatAreTiedOneByOne(t *testing.T) {
 // TestThreadsThatManyAreTiedTo bounds what a message costs that ties one more conversation to very many.
 func TestThreadsThatManyAreTiedTo(t *testing.T) {
 	s := openTest(t, Options{})
-	update(t, s, func(tx *Tx) error { // as stores from before there was a bound have it
-		top := nodeOf("top")
-		if err := tx.putThread(1, top, top); err != nil {
-			return err
-		}
-		for n := range 5000 {
-			below := nodeOf(strconv.Itoa(n))
-			if err := errors.Join(tx.putThread(1, below, top), tx.putRow(bktThreadJoined, threadKey(1, top, below), nil)); err != nil {
-				return err
+	top := nodeOf("top") // as stores from before there was a bound have it
+	update(t, s, func(tx *Tx) error { return tx.putThread(1, top, top) })
+	for part := range 5 {
+		update(t, s, func(tx *Tx) error {
+			for n := range 1000 {
+				below := nodeOf(strconv.Itoa(1000*part + n))
+				if err := errors.Join(tx.putThread(1, below, top), tx.putRow(bktThreadJoined, threadKey(1, top, below), nil)); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 	update(t, s, func(tx *Tx) error {
 		return errors.Join(tx.JoinThread(1, nodeOf("other"), nodeOf("x")), tx.JoinThread(1, nodeOf("top"), nodeOf("other")), tx.JoinThread(1, nodeOf("other"), nodeOf("top")))
 	})

@@ -13,9 +13,10 @@ type Tx struct {
 	b        *bolt.Tx
 	s        *Store
 	writable bool
-	writes   int // counted, so that an error is known to need undoing, and a walk to find its place again
-	bytes    int // of the keys and values written
-	steps    int // of cursors
+	writes   int  // counted, so that an error is known to need undoing, and a walk to find its place again
+	bytes    int  // of the keys and values written
+	steps    int  // of cursors
+	frees    bool // may use the reserve of the disk
 	err      error
 	after    []func()
 	changes  []Change

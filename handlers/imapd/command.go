@@ -273,7 +273,7 @@ func (w *wire) readText() error {
 // take looks at a line, which begins at from, and its literal.
 func (c *command) take(text []byte, from int, m marker) {
 	if !c.open && from == 0 {
-		_, verb := commandName(text[:m.at])
+		_, verb := commandName(text) // a marker right behind the verb is no argument
 		c.append = verb == "APPEND"
 	}
 	if m.found && c.append && hasArgument(string(text[:m.at])) {

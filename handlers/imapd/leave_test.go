@@ -2,6 +2,7 @@ package imapd
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -54,25 +55,44 @@ func (h *host) stopsInTime(t *testing.T) {
 var deaf = map[string]struct {
 	commands string
 	compress bool
+	secure   bool
 }{
 	"FETCH":            {commands: strings.Repeat("b FETCH 1:* BODY.PEEK[]\r\n", 20)},
 	"FETCH BINARY":     {commands: strings.Repeat("b FETCH 1:* BINARY.PEEK[1]\r\n", 20)},
 	"FETCH, then IDLE": {commands: strings.Repeat("b FETCH 1:* BODY.PEEK[]\r\n", 3) + "c IDLE\r\n"},
 	"compressed FETCH": {commands: strings.Repeat("b FETCH 1:* BODY.PEEK[]\r\n", 20), compress: true},
+	"FETCH under TLS":  {commands: strings.Repeat("b FETCH 1:* BODY.PEEK[]\r\n", 20), secure: true},
 	"short commands":   {commands: strings.Repeat("b FETCH 1:* ENVELOPE\r\nc LIST \"\" *\r\n", 20_000)},
+}
+
+func serveDeaf(t *testing.T, kind string) *host {
+	t.Helper()
+	return serve(t, func(s *Server) {
+		if s.Grace = time.Second; deaf[kind].secure {
+			s.TLS = certificate(t)
+		}
+	})
 }
 
 // deafen starts 24 such clients and returns once the server is stuck with them.
 func (h *host) deafen(t *testing.T, kind string) (conns []net.Conn) {
 	t.Helper()
 	h.put(t, "INBOX", letter("large")+noise(6<<20), 0)
+	if deaf[kind].secure {
+		h.addr, h.stop = h.run(t, true)
+	}
 	for range 24 {
-		c := h.login(t)
-		c.ok("SELECT INBOX")
+		c := dial(t, h.addr)
 		if err := c.conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 			t.Fatal(err)
 		}
 		conns = append(conns, c.conn)
+		if deaf[kind].secure {
+			c = talk(t, tls.Client(c.conn, &tls.Config{InsecureSkipVerify: true}))
+		}
+		c.line()
+		c.ok("LOGIN %s %q", email, password)
+		c.ok("SELECT INBOX")
 		if deaf[kind].compress {
 			c = deflated(t, c)
 		}
@@ -97,7 +117,7 @@ func noise(size int) string {
 func TestDeafClientsLeaveNothing(t *testing.T) {
 	for kind := range deaf {
 		t.Run(kind, func(t *testing.T) {
-			h := serve(t, func(s *Server) { s.Grace = time.Second })
+			h := serveDeaf(t, kind)
 			for _, conn := range h.deafen(t, kind) {
 				conn.Close()
 			}
@@ -111,7 +131,7 @@ func TestDeafClientsLeaveNothing(t *testing.T) {
 func TestStopEndsDeafClients(t *testing.T) {
 	for kind := range deaf {
 		t.Run(kind, func(t *testing.T) {
-			h := serve(t, func(s *Server) { s.Grace = time.Second })
+			h := serveDeaf(t, kind)
 			h.deafen(t, kind)
 			h.stopsInTime(t)
 		})

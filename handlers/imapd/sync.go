@@ -49,6 +49,11 @@ func (ss *session) pollIdle(w *imapserver.UpdateWriter, stop <-chan struct{}) er
 		return nil
 	default:
 	}
+	if ss.selected == nil {
+		if err := ss.server.Service.MailboxOpen(ss.wire.ctx, ss.user); err != nil {
+			return ss.cut(err)
+		}
+	}
 	return ss.poll(w, true)
 }
 

@@ -593,6 +593,7 @@ func FuzzWire(f *testing.F) {
 	f.Add([]byte("a LOGIN {3+}\r\nx\"y {3}\r\nabc\r\nb NOOP\r\n"), true)
 	f.Add([]byte("a APPEND INBOX (\\Seen) {3+}\r\nabc {3+}\r\ndef\r\nb APPEND {1+}\r\na UTF8 (~{3+}\r\nabc)\r\n"), true)
 	f.Add([]byte("a SEARCH TEXT {60000+}\r\n"+strings.Repeat("x NOOP\r\n", 7500)+"\r\nb NOOP\r\n"), false)
+	f.Add([]byte("a APPEND{3+}\r\n00 {0}\r\n"), true)
 	f.Add([]byte("a IDLE\r\n{18+}\r\nx DELETE Archive\r\n\r\n"), false)
 	f.Add([]byte("a SELECT \"&\"\r\nb LIST \"\" (& \"&\" &)\r\nc RENAME a[ &\r\n"), true)
 	f.Fuzz(func(t *testing.T, input []byte, loggedIn bool) {

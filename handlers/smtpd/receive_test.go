@@ -50,6 +50,26 @@ func TestStoredMessage(t *testing.T) {
 	}
 }
 
+// TestOurOwnFaultIsLogged: where mail is put off because our disk is at fault, the operator reads why.
+func TestOurOwnFaultIsLogged(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil)
+	segments := filepath.Join(h.Store.Dir(), "segments")
+	if err := os.Rename(segments, segments+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, h.addr[smtpd.MX])
+	c.ask("EHLO client.test", "250")
+	c.rcpt("ana@example.test")
+	c.data("Subject: large\r\n\r\n"+strings.Repeat("a line that fills a segment of its own\r\n", 250_000), "451 4.3.0")
+	if text := h.log.String(); !strings.Contains(text, "for a fault of our own") || !strings.Contains(text, "segments") || strings.Contains(text, "ana@") {
+		t.Errorf("the log says %q", text)
+	}
+	if err := os.Rename(segments+".gone", segments); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDMARC holds for any domain, hosted ones included; what it sets aside goes to Junk without an event.
 func TestDMARC(t *testing.T) {
 	t.Parallel()
@@ -196,6 +216,20 @@ func TestDeclaredSize(t *testing.T) {
 			c.ask("MAIL FROM:"+line, "501")
 		}
 		c.ask(`MAIL FROM:<"a SIZE=99999999999 "@example.test> SIZE=10`, "250")
+	}
+}
+
+// TestSubmissionRefusesUnknownRecipients of domains that are hosted here, at once.
+func TestSubmissionRefusesUnknownRecipients(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil)
+	c := dial(t, h.addr[smtpd.Submission])
+	c.ask("EHLO client.test", "250")
+	c.ask(strings.TrimSpace(plain()), "235")
+	c.ask("MAIL FROM:<ana@example.test>", "250")
+	c.ask("RCPT TO:<nobody@example.test>", "550 5.1.1")
+	for _, to := range []string{"ben+tag@example.test", "anybody@catch.test", "x@far.test", "eve@other.test"} {
+		c.ask("RCPT TO:<"+to+">", "250")
 	}
 }
 

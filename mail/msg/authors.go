@@ -410,8 +410,7 @@ func (d *domainFinder) read(value string) {
 	decoded := decodeWords(value)
 	bare := strings.NewReplacer(`"`, "", `\`, "").Replace(decoded)
 	broken := strings.NewReplacer(`"`, "", `\`, "", "?=", "").Replace(value) // encoded words that are none
-	single := decodeWords(strings.ReplaceAll(value, "=?", "\x00=?"))         // each encoded word by itself
-	for _, text := range []string{value, decoded, bare, withoutParens(bare), broken, single} {
+	for _, text := range []string{value, decoded, bare, withoutParens(bare), broken, anyWords(value)} {
 		for {
 			_, rest, ok := strings.Cut(text, "@")
 			if !ok {
@@ -452,7 +451,7 @@ func domainsAt(s string) []string {
 		}
 		joined += s[:end]
 		whole := strings.ToLower(joined)
-		ascii, _, _ := strings.Cut(strings.Map(func(r rune) rune { return min(r, utf8.RuneSelf) }, whole), "\u0080")
+		ascii := strings.TrimRightFunc(whole, func(r rune) bool { return r >= utf8.RuneSelf })
 		for _, name := range []string{whole, ascii} { // some programs end a domain at the last letter or digit of ASCII
 			if name = strings.Trim(name, ".-_"); end > 0 && name != "" && len(name) <= 1024 && !slices.Contains(out, name) {
 				out = append(out, name)
@@ -470,6 +469,35 @@ func domainsAt(s string) []string {
 // isNoDomainRune reports what ends a word behind an @.
 func isNoDomainRune(r rune) bool {
 	return r < utf8.RuneSelf && r != '-' && r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || isOddRune(r)
+}
+
+// anyWords decodes whatever a program could take for an encoded word, each by itself: of any
+// charset, and with white space in it (RFC 2047 §2 allows none).
+func anyWords(s string) string {
+	var out strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, "=?")
+		out.WriteString(before)
+		if !ok {
+			return out.String()
+		}
+		s = rest
+		inside, after, ok := strings.Cut(rest, "?=")
+		parts := strings.SplitN(inside, "?", 3)
+		if !ok || len(parts) < 3 || strings.Contains(inside, "=?") {
+			continue
+		}
+		var text []byte
+		if strings.EqualFold(parts[1], "b") {
+			var state base64State
+			text = state.flush(state.append(text, []byte(parts[2])))
+		} else {
+			text = appendQ(text, parts[2])
+		}
+		out.WriteByte(0) // ends the word before it, see skipCFWS
+		out.WriteString(strings.ToValidUTF8(string(text), " "))
+		s = after
+	}
 }
 
 // withoutParens leaves out comments as programs do that know no comments in comments.
