@@ -200,6 +200,11 @@ func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
 	if m.route.transport == viaLocal {
 		return s.deliverHere(m, head, content)
 	}
+	if m.sub.Forward || m.sub.Sender == "" { // of others' words nobody has made sure
+		if m.sub.EightBit, err = hasHighBytes(again(content)); err != nil {
+			return nil, err
+		}
+	}
 	return s.dial(ctx, m, head, content), nil
 }
 

@@ -285,7 +285,6 @@ func TestEnvelopeParameters(t *testing.T) {
 		{"DSN", all, dsn, "MAIL FROM:<> SIZE=25 RET=HDRS ENVID=id+2B1+3Dx", "RCPT TO:<b@them.example> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;old+20b@x.example"},
 		{"DSN that cannot be sent", all, Envelope{To: "b@x", EnvelopeID: "ä", Notify: "NEVER,DELAY", Ret: "ALL", ORCPT: "b@x"}, "MAIL FROM:<> SIZE=25", "RCPT TO:<b@x>"},
 		{"8-bit", all, Envelope{To: "b@x", EightBit: true}, "MAIL FROM:<> SIZE=25 BODY=8BITMIME", "RCPT TO:<b@x>"},
-		{"8-bit, not offered", nil, Envelope{To: "b@x", EightBit: true}, "MAIL FROM:<>", "RCPT TO:<b@x>"},
 		{"UTF-8", all, Envelope{To: "jürgen@bücher.example"}, "MAIL FROM:<> SIZE=25 BODY=8BITMIME SMTPUTF8", "RCPT TO:<jürgen@xn--bcher-kva.example>"},
 		{"IDN only", nil, Envelope{From: "a@bücher.example", To: "b@Bücher.example"}, "MAIL FROM:<a@xn--bcher-kva.example>", "RCPT TO:<b@xn--bcher-kva.example>"},
 		{"quoted", nil, Envelope{To: `"a b> \" \\"@x`}, "MAIL FROM:<>", `RCPT TO:<"a b> \" \\"@x>`},
