@@ -162,6 +162,16 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	if err != nil {
 		return "", overStore(err)
 	}
+	if s.Config.Spam.Milter != nil {
+		clean, err := s.stripped(io.NewSectionReader(in.Body, 0, in.Body.Size()), filterFields)
+		if err != nil {
+			return "", overStore(err)
+		}
+		if clean != nil {
+			defer clean.Close()
+			in.Body = clean
+		}
+	}
 	in.Body.Prepend(slices.Concat(finalFields(in), []byte(f.verdict.Header), f.fields, trace))
 	d, err := s.prepare(in.Body, Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.now()})
 	if err != nil {
@@ -172,6 +182,10 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	s.release(d) // does nothing where it is referred to
 	return id, overStore(err)
 }
+
+// filterFields are how header fields begin that say what a filter thinks of a message. Where there is a filter here, only
+// its own count: mail programs sort by them, so that a sender must not write them.
+var filterFields = []string{"x-spam", "received-spf"}
 
 // deliver places a message at the destination of every recipient. What they take may have changed since they were named.
 func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, f *finding) error {
