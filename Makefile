@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race lint fuzz soak bench peers web screenshots clean
+.PHONY: build run test race lint fuzz soak soak-authors soak-recipients bench peers web screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -44,6 +44,16 @@ fuzz:
 soak:
 	MAILSTEAD_SOAK=1 go test -run '^TestExternalMailboxes$$' -v -timeout 30m .
 	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles go test -count=1 -run '^TestDashboard$$' -v -timeout 30m .
+
+# Messages to a thousand mailboxes at once, and kills in between.
+soak-recipients:
+	MAILSTEAD_SOAK=1 MAILSTEAD_STRICT=0 go test -count=1 -run '^TestManyRecipients$$' -v -timeout 20m .
+
+# Compares who the author of a message is, over made-up headers, with Go's net/mail, Python's email package and nodemailer.
+AUTHORS ?= 1000000
+SEED ?= 2026
+soak-authors: peers
+	MAILSTEAD_AUTHORS=$(AUTHORS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestAuthorsAgree$$' -v -timeout 60m ./mail/msg
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...

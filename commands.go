@@ -30,6 +30,11 @@ func ownerFlags() []cli.Flag {
 	}
 }
 
+// initFlags are those of the first owner, and the name that the host will have, which the printed link leads to.
+func initFlags() []cli.Flag {
+	return append(ownerFlags(), &cli.StringFlag{Name: "hostname", Usage: "the host's public name, for the link that is printed", EnvVars: []string{"MAILSTEAD_HOSTNAME"}})
+}
+
 func tokenFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "user", Usage: "the team user's address"},
@@ -99,11 +104,51 @@ func accountCommand(c *cli.Context) error {
 	return printAccount(c, out)
 }
 
-func printAccount(c *cli.Context, a *service.AccountCreated) error {
-	text := fmt.Sprintf("account   %s\nowner     %s\npassword  %s\ntoken     %s\n", a.AccountID, a.OwnerEmail, a.OwnerPassword, a.Token)
-	if a.WelcomeLink != "" {
-		text += fmt.Sprintf("welcome   %s\n          opens once, within 72 hours, to choose address and password in a browser\n", a.WelcomeLink)
+func accountFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "account", Usage: "the account, by id or owner's address"},
+		jsonFlag(),
 	}
+}
+
+// accountStatus makes the command that gives an account a status.
+func accountStatus(status string) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if err := need(c, "account"); err != nil {
+			return err
+		}
+		out := new(service.AccountStatus)
+		if err := runLocal(c, statusPath, service.AccountIn{Account: c.String("account"), Status: status}, out); err != nil {
+			return err
+		}
+		return printResult(c, out, fmt.Sprintf("%s is %s\n", out.AccountID, out.Status))
+	}
+}
+
+func accountsCommand(c *cli.Context) error {
+	if err := takeNoArguments(c); err != nil {
+		return err
+	}
+	out := new(service.List[service.AccountRow])
+	if err := runLocal(c, accountsPath, struct{}{}, out); err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, a := range out.Data {
+		fmt.Fprintf(&text, "%s  %-9s  %-10s  %s\n", a.AccountID, a.Status, a.Plan, a.OwnerEmail)
+	}
+	return printResult(c, out, text.String())
+}
+
+func printAccount(c *cli.Context, a *service.AccountCreated) error {
+	text := ""
+	if a.WelcomeLink != "" {
+		text = fmt.Sprintf("welcome   %s\n          Open this link once, within 72 hours, to choose your email address and password.\n", a.WelcomeLink)
+	}
+	if strings.HasPrefix(a.WelcomeLink, "/") {
+		text += "          It continues the dashboard's address, which `mailstead serve` prints.\n"
+	}
+	text += fmt.Sprintf("account   %s\nowner     %s\npassword  %s\ntoken     %s\n", a.AccountID, a.OwnerEmail, a.OwnerPassword, a.Token)
 	return printResult(c, a, text)
 }
 

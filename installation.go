@@ -143,6 +143,9 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	if l.imaps != nil {
 		c.IMAPBeside = portOf(l.imap)
 	}
+	if s.Sandbox() && c.SMTPSecurity == "none" && c.IMAPSecurity == "none" {
+		c.ClientHost = reachable(cmp.Or(addrOf(l.imap), addrOf(l.submission)))
+	}
 	c.HTTPS, c.HTTPSPort = l.httpTLS != nil, portOf(l.httpTLS)
 	c.BaseURL = "http://" + addrOf(l.http)
 	switch {
@@ -160,27 +163,40 @@ func describe(c *service.Config, s *settings, l *listeners) {
 	}
 }
 
+// reachable is the host by which programs on this machine reach a listener; "" if nothing listens.
+func reachable(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return "127.0.0.1"
+	}
+	return host
+}
+
 // behindProxy tells whether people reach this host's own name through a proxy, which speaks HTTPS to them.
 func (s *settings) behindProxy() bool { return len(s.Proxies) > 0 && !s.Sandbox() }
 
-// plannedURL is where the server will be reached that does not run yet, by its settings.
+// plannedURL is where the server will be reached that does not run yet, by its settings; "" if it is not known whether it
+// will have a public name.
 func plannedURL(s *settings) string {
 	https, host := s.HTTPTLS.on(), s.Hostname.text
+	if host == "" {
+		return ""
+	}
 	if s.behindProxy() {
 		return "https://" + host
 	}
 	at, usual := s.HTTP.text, "80"
-	if https && (!s.Sandbox() || !s.HTTP.on()) {
+	if https {
 		at, usual = s.HTTPTLS.text, "443"
 	} else {
 		https = false
 	}
-	name, port, err := net.SplitHostPort(at)
+	_, port, err := net.SplitHostPort(at)
 	if err != nil {
 		return ""
-	}
-	if host == "" {
-		host = cmp.Or(name, "localhost")
 	}
 	if port != usual {
 		host = net.JoinHostPort(host, port)

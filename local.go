@@ -29,6 +29,9 @@ const (
 	accountPath  = "/local/account"
 	tokenPath    = "/local/token"
 	passwordPath = "/local/password"
+	accountsPath = "/local/accounts"
+	statusPath   = "/local/account-status"
+	claimPath    = "/local/claim"
 )
 
 // localHandler answers the command line: the API as the owner, and the operator's commands.
@@ -38,6 +41,9 @@ func localHandler(svc *service.Service, api *handlers.Server) http.Handler {
 	mux.Handle(accountPath, localCommand(svc.CreateAccount))
 	mux.Handle(tokenPath, localCommand(svc.CreateTokenFor))
 	mux.Handle(passwordPath, localCommand(svc.ResetPassword))
+	mux.Handle(accountsPath, localCommand(svc.ListAccounts))
+	mux.Handle(statusPath, localCommand(svc.SetAccountStatus))
+	mux.Handle(claimPath, localCommand(svc.DecideClaim))
 	return mux
 }
 

@@ -50,9 +50,15 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		},
 		Commands: []*cli.Command{
 			command("serve", "run everything", "", serveCommand, serveFlags()...),
-			command("init", "make the store, an account, its owner and an admin token", "", initCommand, ownerFlags()...),
+			command("init", "make the store, an account, its owner and an admin token", "", initCommand, initFlags()...),
 			{Name: "account", Usage: "accounts of this installation", Subcommands: []*cli.Command{
 				command("create", "make another account", "", accountCommand, ownerFlags()...),
+				command("list", "list the accounts", "", accountsCommand, jsonFlag()),
+				command("suspend", "keep an account from doing anything: no log-ins, no mail in or out; its zones are served", "", accountStatus("suspended"), accountFlags()...),
+				command("resume", "let a suspended account go on", "", accountStatus("active"), accountFlags()...),
+			}},
+			{Name: "domain", Usage: "domains of this installation", Subcommands: []*cli.Command{
+				command("claim", "decide that a disputed domain is an account's", "DOMAIN", claimCommand, claimFlags()...),
 			}},
 			{Name: "token", Usage: "API tokens", Subcommands: []*cli.Command{
 				command("create", "make a token that acts as a team user", "", tokenCommand, tokenFlags()...),

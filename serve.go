@@ -252,13 +252,13 @@ func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler)
 	return nil
 }
 
-// announce writes the ready file and, on the first start, what its owner must know.
+// announce writes the ready file and says where the dashboard is.
 func (s *server) announce(dir string, created *service.AccountCreated, stdout io.Writer) error {
 	r := s.socks.ready(os.Getpid())
 	s.log.Info("ready", "version", version, "data", dir, "http", r.HTTP, "https", r.HTTPTLS, "smtp", r.SMTP,
 		"submission", r.Submission, "submissions", r.Submissions, "imap", r.IMAP, "imaps", r.IMAPS, "dns", r.DNS)
-	if created != nil {
-		printFirstStart(stdout, s.inst.svc.Config, r, created)
+	if _, err := io.WriteString(stdout, startText(s.inst.svc.Config, r, created)); err != nil {
+		return err
 	}
 	if s.settings.ReadyFile == "" {
 		return nil
@@ -279,31 +279,40 @@ func writeReady(path string, r ready) error {
 	return os.Rename(tmp, path)
 }
 
-func printFirstStart(w io.Writer, c service.Config, r ready, a *service.AccountCreated) {
-	fmt.Fprintf(w, `Mailstead runs. This is shown once:
-
-  dashboard   %s/
-  owner       %s
-  password    %s
-  API token   %s
-
-  curl -H "Authorization: Bearer %s" %s/v1/account
-
-`, c.BaseURL, a.OwnerEmail, a.OwnerPassword, a.Token, a.Token, c.BaseURL)
-	if a.WelcomeLink != "" {
-		fmt.Fprintf(w, `Open this link in a browser to choose your own address and password, once, within 72 hours:
+// startText says where the dashboard is and, on the first start, what its owner must know: the link first, each secret once.
+func startText(c service.Config, r ready, a *service.AccountCreated) string {
+	var w strings.Builder
+	fmt.Fprint(&w, "Mailstead is running.\n\n")
+	if a != nil && a.WelcomeLink != "" {
+		fmt.Fprintf(&w, `Open this link in a browser to choose your email address and password. It works once, within 72 hours:
 
   welcome     %s
 
 `, a.WelcomeLink)
 	}
+	if r.HTTP != "" || r.HTTPTLS != "" {
+		fmt.Fprintf(&w, "  dashboard   %s/\n\n", c.BaseURL)
+	}
+	if a == nil {
+		return w.String()
+	}
+	fmt.Fprintf(&w, `Shown once:
+
+  owner       %s
+  password    %s
+
+  export TOKEN=%s
+  curl -H "Authorization: Bearer $TOKEN" %s/v1/account
+
+`, a.OwnerEmail, a.OwnerPassword, a.Token, c.BaseURL)
 	if c.Sandbox {
 		others := map[string]string{"capture": "captured and shown in the sending log", "relay": "sent through the relay", "direct": "sent"}
-		fmt.Fprintf(w, `This is the sandbox: mail to domains that are connected here is delivered, mail to anyone else is
+		fmt.Fprintf(&w, `This is the sandbox: mail to domains that are connected here is delivered, mail to anyone else is
 %s.  SMTP %s  submission %s  IMAP %s  DNS %s
 
 `, others[c.Outbound], r.SMTP, r.Submission, r.IMAP, r.DNS)
 	}
+	return w.String()
 }
 
 func newLogger(w io.Writer, form string, level slog.Leveler) *slog.Logger {

@@ -200,13 +200,24 @@ func fileError(path, text string, err error) error {
 		row, _ := unknown.Errors[0].Position()
 		return fmt.Errorf("%s, line %d: there is no setting %q; see `mailstead serve --help` for those there are", path, row, strings.Join(unknown.Errors[0].Key(), "."))
 	}
+	keys := fileKeys(text)
 	var wrong *toml.DecodeError
 	if errors.As(err, &wrong) {
 		row, _ := wrong.Position()
+		if k, what := wrongType(keys, row); what != "" {
+			return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
+		}
+		if len(wrong.Key()) > 0 {
+			return fmt.Errorf("%s, line %d: %s: %s", path, row, strings.Join(wrong.Key(), "."), withoutTypes(wrong.Error()))
+		}
 		return fmt.Errorf("%s, line %d: %s", path, row, withoutTypes(wrong.Error()))
 	}
-	if row := lineOf(text, err); row > 0 {
-		return fmt.Errorf("%s, line %d: %w", path, row, err)
+	row := lineOf(text, err)
+	if k, what := wrongType(keys, row); what != "" {
+		return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
+	}
+	if row > 0 {
+		return fmt.Errorf("%s, line %d: %s: %w", path, row, keyAt(keys, row), err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }

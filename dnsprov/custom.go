@@ -22,7 +22,7 @@ const (
 var specialNames = []string{"test", "example", "invalid", "localhost", "local", "onion", "internal"}
 
 // CustomName gives the whole name, as in Record.Name, of what a domain's owner calls a record: "@" for the domain, a name
-// below it in full, or the part of that before the domain. What is plainly a name elsewhere is refused rather than put
+// below it in full, or the part of that before the domain. The first label of a name below may be a * (RFC 4592). What is plainly a name elsewhere is refused rather than put
 // below the domain. Errors are written for the owner.
 func CustomName(given, domain string) (string, error) {
 	name := strings.TrimSpace(given)
@@ -33,9 +33,19 @@ func CustomName(given, domain string) (string, error) {
 		return "", errors.New("must be @ for the domain itself, a label such as www, or a whole name")
 	}
 	absolute := strings.HasSuffix(name, ".")
-	name, err := asciiName(strings.TrimSuffix(name, "."))
-	if err != nil {
-		return "", err
+	name = strings.TrimSuffix(name, ".")
+	wildcard := name == "*" || strings.HasPrefix(name, "*.") // RFC 4592 section 2.1.1
+	below, err := "", error(nil)
+	if name != "*" {
+		if below, err = asciiName(strings.TrimPrefix(name, "*.")); err != nil {
+			return "", err
+		}
+	}
+	switch name = below; {
+	case wildcard && below == "":
+		name = "*"
+	case wildcard:
+		name = "*." + below
 	}
 	inside := name == domain || strings.HasSuffix(name, "."+domain)
 	switch {
@@ -72,7 +82,7 @@ func asciiName(name string) (string, error) {
 			}
 		}
 		if !isLabel(ascii) {
-			return "", fmt.Errorf("has the label %.80q; labels have 1 to %d letters, digits, hyphens and underscores, and wildcards are not served", label, maxLabel)
+			return "", fmt.Errorf("has the label %.80q; labels have 1 to %d letters, digits, hyphens and underscores; a * stands alone, as the first label", label, maxLabel)
 		}
 		labels[i] = ascii
 	}

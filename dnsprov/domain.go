@@ -94,7 +94,8 @@ func registrable(ascii string) error {
 	if err := refuseIP(ascii); err != nil {
 		return err
 	}
-	if suffix, icann := publicsuffix.PublicSuffix(ascii); icann && suffix == ascii {
+	// Suffixes of companies, such as github.io, count too: nobody but the company holds one.
+	if suffix, _ := publicsuffix.PublicSuffix(ascii); suffix == ascii {
 		return fmt.Errorf("%q is a public suffix, which no one person holds: give a name under it, such as example.%s", ascii, ascii)
 	}
 	return nil

@@ -81,6 +81,9 @@ func isTLSRPT(text string) bool {
 func hasTags(there, ours, purpose string) bool {
 	got, well := tags(there)
 	want, _ := tags(ours)
+	if purpose == PurposeDMARC { // who gets reports does not change the policy
+		delete(want, "rua")
+	}
 	if purpose == PurposeDKIM {
 		setDefault(got, "v", "DKIM1")
 		setDefault(got, "k", "rsa")

@@ -17,6 +17,9 @@ const (
 // DefaultDMARC is the policy of a domain without one of its own.
 const DefaultDMARC = "v=DMARC1; p=reject"
 
+// ReportsLocal is the local part of the address, in each domain, at which reports on DMARC are collected.
+const ReportsLocal = "dmarc-reports"
+
 // ManagedTTL is the TTL of every record that is not custom, but for challenges, in seconds.
 const ManagedTTL = 3600
 
@@ -24,24 +27,25 @@ const mxPriority = 10
 
 // Spec is what a hosted domain's records are made from. Names are as in Record.Name.
 type Spec struct {
-	Domain      string
-	MailHost    string   // receives the domain's mail
-	Nameservers []string // ours, in the order in which they are shown
-	IPv4, IPv6  []netip.Addr
-	Elsewhere   map[string][]netip.Addr // of Nameservers that are not this host: their addresses, by name
-	DKIM        []DKIMKey
-	DMARC       string // the policy; empty for DefaultDMARC
-	Redirect    bool   // visitors of the domain and of its www come to this host
-	HTTPS       bool   // this host serves HTTPS, and so policies and settings for mail clients
-	HTTPSPort   uint16 // where; 0: 443
-	Submission  uint16 // ports that mail clients are told, with TLS from the start or by STARTTLS; 0: none
-	Submissions uint16
-	IMAP        uint16
-	IMAPS       uint16
-	CAA         string   // the issuer domain of the authority that certifies the hosts below the domain (RFC 8659); empty: any may
-	MailKeys    []string // SHA-256 of the public keys that MailHost shows to other servers, now and next, in hex
-	Challenges  []Record // of certificate authorities, for as long as they take
-	Custom      []Record // the owner's own records; their Purpose is set here
+	Domain       string
+	MailHost     string   // receives the domain's mail
+	Nameservers  []string // ours, in the order in which they are shown
+	IPv4, IPv6   []netip.Addr
+	Elsewhere    map[string][]netip.Addr // of Nameservers that are not this host: their addresses, by name
+	DKIM         []DKIMKey
+	DMARC        string // the policy; empty for DefaultDMARC
+	DMARCReports bool   // reports on the default policy are collected
+	Redirect     bool   // visitors of the domain and of its www come to this host
+	HTTPS        bool   // this host serves HTTPS, and so policies and settings for mail clients
+	HTTPSPort    uint16 // where; 0: 443
+	Submission   uint16 // ports that mail clients are told, with TLS from the start or by STARTTLS; 0: none
+	Submissions  uint16
+	IMAP         uint16
+	IMAPS        uint16
+	CAA          string   // the issuer domain of the authority that certifies the hosts below the domain (RFC 8659); empty: any may
+	MailKeys     []string // SHA-256 of the public keys that MailHost shows to other servers, now and next, in hex
+	Challenges   []Record // of certificate authorities, for as long as they take
+	Custom       []Record // the owner's own records; their Purpose is set here
 }
 
 // DKIMKey is one published DKIM key.
@@ -94,6 +98,9 @@ func (s Spec) mail() []Record {
 	dmarc := managed("_dmarc."+s.Domain, "TXT", s.DMARC, PurposeDMARC)
 	if dmarc.Value == "" {
 		dmarc.Value = DefaultDMARC
+		if s.DMARCReports {
+			dmarc.Value += "; rua=mailto:" + ReportsLocal + "@" + s.Domain
+		}
 	}
 	dmarc.Critical = false
 	return append(out, dmarc)

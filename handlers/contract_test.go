@@ -82,7 +82,7 @@ const (
 	domainEvent      = "domain_id domain status dns_provider source job_id|null "
 	userEvent        = "user_id email username domain domain_id name "
 	receivedEvent    = `user_id mailbox recipient sender sender_name from to[] cc[] subject message_id in_reply_to|null references[] thread_id uid
-		received_at has_attachments size is_auto_reply original_message_id|null`
+		received_at has_attachments size is_auto_reply to_count cc_count references_count original_message_id|null`
 	failedEvent = "domain_id domain issues[{code,purpose,type,host,expected,actual|null,message}] failing_since checked_at"
 )
 

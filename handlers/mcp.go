@@ -3,7 +3,6 @@ package handlers
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -191,7 +190,7 @@ func (a *assistants) request(c *call, held *heldAnswer, arguments []byte) {
 		s.fail(c, err)
 		return
 	}
-	if c.op.quote.do != nil && !a.confirmed(c, held, args, confirmation) {
+	if c.op.confirm.do != nil && !a.confirmed(c, held, args, confirmation) {
 		return
 	}
 	a.handle(c, c.op, args)
@@ -213,57 +212,4 @@ func (a *assistants) handle(c *call, o *op, args []byte) {
 	r.Header.Set("Content-Type", "application/json")
 	inner := &call{w: c.w, r: r, id: c.id, who: c.who}
 	a.server.handle(o)(c.w, inner.request(), params)
-}
-
-// confirmed tells whether a call may go on, since it buys nothing or carries the confirmation of its quote. Otherwise it
-// has been answered, with the quote or with what is wrong.
-func (a *assistants) confirmed(c *call, held *heldAnswer, args []byte, confirmation string) bool {
-	s, o := a.server, c.op
-	same := canonical(args)
-	if confirmation != "" {
-		if err := s.svc.Confirmed(c.who, o.name, same, confirmation); err != nil {
-			s.fail(c, err)
-			return false
-		}
-		return true
-	}
-	asked := *o
-	asked.call, asked.status = o.quote, http.StatusOK
-	a.handle(c, &asked, args)
-	quote := bytes.TrimSpace(held.body.Bytes())
-	if held.status != http.StatusOK {
-		return false
-	}
-	held.body = bytes.Buffer{}
-	if string(quote) == "null" {
-		return true
-	}
-	token, until := s.svc.Confirmation(c.who, o.name, same)
-	s.sendJSON(c, http.StatusOK, quoted{
-		Message: "Nothing has been bought yet. Show the person this quote; if they agree, call " + o.name +
-			" again with the same arguments and this confirmation_token.",
-		Quote: json.RawMessage(quote), Token: token, ExpiresAt: until,
-	})
-	return false
-}
-
-// canonical spells a JSON value in one way, so that the same arguments can be known again.
-func canonical(args []byte) []byte {
-	var v any
-	if json.Unmarshal(args, &v) != nil {
-		return args
-	}
-	out, err := json.Marshal(v)
-	if err != nil {
-		return args
-	}
-	return out
-}
-
-// quoted is the first answer to a purchase.
-type quoted struct {
-	Message   string          `json:"message"`
-	Quote     json.RawMessage `json:"quote"`
-	Token     string          `json:"confirmation_token"`
-	ExpiresAt service.Time    `json:"expires_at"`
 }

@@ -66,12 +66,7 @@ type buyIn struct {
 }
 
 type buyOut struct {
-	Bought string `json:"bought"`
-}
-
-type buyQuote struct {
-	Name  string  `json:"name"`
-	Price float64 `json:"price"`
+	Bought string `json:"bought" words:"ours"`
 }
 
 // buying is an operation that may cost money.
@@ -82,14 +77,14 @@ func buying(bought *[]string) op {
 			*bought = append(*bought, in.Name)
 			return &buyOut{in.Name}, nil
 		}),
-		quote: with(func(_ context.Context, who service.Actor, in buyIn) (*buyQuote, error) {
+		confirm: askFirst(func(_ context.Context, who service.Actor, in buyIn) (*intent, error) {
 			if !in.Register {
 				return nil, nil
 			}
 			if !who.Can("purchase") {
 				return nil, service.Errorf(403, "insufficient_scope", "No.")
 			}
-			return &buyQuote{in.Name, 11.99}, nil
+			return &intent{Would: "buy " + in.Name, Quote: &service.SetupQuote{Domain: in.Name, Price: new(11.99)}}, nil
 		}),
 	}
 }
@@ -100,7 +95,7 @@ func TestPurchaseTakesTwoCalls(t *testing.T) {
 	b.withOps(buying(&bought))
 	a := b.assistant(b.token)
 	tool := a.tools()["buy"]
-	if schema, _ := json.Marshal(tool.InputSchema); !strings.Contains(string(schema), "confirmation_token") || !*tool.Annotations.OpenWorldHint || tool.Annotations.ReadOnlyHint {
+	if schema, _ := json.Marshal(tool.InputSchema); !strings.Contains(string(schema), "confirmation_token") || tool.Annotations.ReadOnlyHint {
 		t.Errorf("buy is described as %s with %+v", schema, tool.Annotations)
 	}
 	args := func(more ...any) map[string]any {
@@ -110,9 +105,9 @@ func TestPurchaseTakesTwoCalls(t *testing.T) {
 		}
 		return out
 	}
-	quote := a.call("buy", args()).is(200).has("quote.name", "a.test", "bought", "")
+	quote := a.call("buy", args()).is(200).has("quote.domain", "a.test", "bought", "")
 	token := quote.text("confirmation_token")
-	if token == "" || len(bought) != 0 || !strings.Contains(quote.text("message"), "Nothing has been bought") {
+	if token == "" || len(bought) != 0 || !strings.Contains(quote.text("message"), "This would buy a.test.") {
 		t.Fatalf("the first call bought %v and says %s", bought, quote.raw)
 	}
 	field := func(r *reply, code string) {
@@ -134,6 +129,7 @@ func TestPurchaseTakesTwoCalls(t *testing.T) {
 		t.Fatalf("bought %v", bought)
 	}
 	a.call("buy", args("confirmation_token", token)).is(200).has("bought", "a.test")
+	field(a.call("buy", args("confirmation_token", token)), "used")
 	a.call("buy", map[string]any{"name": "free.test"}).is(200).has("bought", "free.test")
 	if !slices.Equal(bought, []string{"a.test", "free.test"}) {
 		t.Errorf("bought %v", bought)

@@ -24,7 +24,7 @@ var outward = []string{
 	"search_domain", "search_domains_bulk", "suggest_domains", "check_provider", "check_nameservers", "verify_dns", "setup_domain", "connect_domains",
 	"get_dns_status", "send_email", "retry_message", "refresh_email_user_inbox", "refresh_inbox", "list_email_user_inbox", "list_inbox", "get_message", "get_inbox_message",
 	"create_webhook", "update_webhook", "test_webhook", "redeliver_event", "list_webhook_deliveries", "list_messages", "list_events",
-	"list_dmarc_reports", "list_tls_reports",
+	"list_dmarc_reports", "list_tls_reports", "set_forward",
 }
 
 // destructive are the tools that take something away or cannot be undone, besides those whose method is DELETE.
@@ -54,6 +54,20 @@ var whereSecretsAre = map[string]string{
 
 const passwordsAre = "A person gets the password from the file behind create_export's link, or in the dashboard."
 
+// confirmTexts begin the sentence that a call takes two.
+var confirmTexts = map[string]string{
+	"setup_domain":            "A purchase, and a forward address,",
+	"update_domain":           "A catch_all",
+	"create_email_user":       "A forward_to",
+	"update_email_user":       "A forward_to",
+	"delete_domain":           "It",
+	"set_forward":             "It",
+	"delete_email_users_bulk": "It",
+	"bulk_delete_messages":    "It",
+	"create_webhook":          "It",
+	"update_webhook":          "It",
+}
+
 // hiddenFields are those that a tool does not take.
 var hiddenFields = map[string]string{"create_export": "inline"}
 
@@ -78,8 +92,8 @@ func describeTools(tools map[string]*op) []*mcp.Tool {
 		if own, ok := toolTexts[name]; ok {
 			text = own
 		}
-		if o.quote.do != nil {
-			text += " A purchase takes two calls: the first answers a quote with a confirmation_token; the second carries it, with the same arguments, once the person has agreed."
+		if o.confirm.do != nil {
+			text += " " + confirmTexts[name] + " takes two calls: the first does nothing and answers what would be done, with a confirmation_token; the second carries it, with the same arguments, once the person has agreed."
 		}
 		out = append(out, &mcp.Tool{
 			Name: name, Title: a.summary, Description: strings.TrimSpace(a.summary + ". " + text),
@@ -96,7 +110,7 @@ func (o *op) hints(title string) *mcp.ToolAnnotations {
 		Title: title, ReadOnlyHint: reads,
 		IdempotentHint:  reads || o.method != http.MethodPost,
 		DestructiveHint: new(!reads && (o.method == http.MethodDelete || slices.Contains(destructive, o.name))),
-		OpenWorldHint:   new(o.quote.do != nil || slices.Contains(outward, o.name)),
+		OpenWorldHint:   new(slices.Contains(outward, o.name)),
 	}
 }
 
@@ -119,8 +133,8 @@ func (d *describer) toolInput(o *op) any {
 			}
 		}
 	}
-	if o.quote.do != nil {
-		in.add("confirmation_token", &schema{Type: "string", Description: "Of the quote that the person has agreed to."}, false)
+	if o.confirm.do != nil {
+		in.add("confirmation_token", &schema{Type: "string", Description: "From the first call's answer, once the person has agreed."}, false)
 	}
 	if in.Properties == nil {
 		return json.RawMessage(`{"type":"object","properties":{}}`)
@@ -158,7 +172,7 @@ func (d *describer) inline(s *schema) *schema {
 	return &out
 }
 
-// arguments reads a tool's arguments into one spelling, and takes the confirmation out of those of a purchase.
+// arguments reads a tool's arguments into one spelling, and takes the confirmation out of those that take one.
 func (o *op) arguments(raw []byte) (args []byte, confirmation string, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		raw = []byte("{}")
@@ -170,7 +184,7 @@ func (o *op) arguments(raw []byte) (args []byte, confirmation string, err error)
 	if hidden := hiddenFields[o.name]; hidden != "" {
 		delete(fields, hidden)
 	}
-	if o.quote.do != nil {
+	if o.confirm.do != nil {
 		confirmation = plainText(fields["confirmation_token"])
 		delete(fields, "confirmation_token")
 	}

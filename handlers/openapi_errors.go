@@ -16,7 +16,7 @@ type failing struct {
 
 // errors are the failings of an operation in rising order: those that follow from its row, and those of its entry in abouts.
 func (o *op) errors(a about) []failing {
-	codes := []string{"validation_error", "unauthorized", "token_expired", "token_revoked", "rate_limited", "internal_error", "shutting_down"}
+	codes := []string{"validation_error", "unauthorized", "token_expired", "token_revoked", "account_suspended", "rate_limited", "internal_error", "shutting_down"}
 	if o.scope != "read" {
 		codes = append(codes, "insufficient_scope")
 	}

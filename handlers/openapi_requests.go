@@ -125,7 +125,7 @@ func (d *describer) example(s *schema) any {
 func (d *describer) members(s *schema) dict[any] {
 	out := dict[any]{}
 	for _, p := range s.Properties {
-		if glossary[p.Name].rare && p.Value.allowsNull() {
+		if p.Value.rare && p.Value.allowsNull() {
 			out.set(p.Name, nil)
 			continue
 		}

@@ -34,6 +34,8 @@ type schema struct {
 	AnyOf                []*schema     `json:"anyOf,omitempty"`
 	AllOf                []*schema     `json:"allOf,omitempty"`
 	Examples             []any         `json:"examples,omitempty"`
+
+	rare bool // null in examples
 }
 
 var (
@@ -222,6 +224,9 @@ func (d *describer) field(owner string, f reflect.StructField, name string, requ
 	p := d.of(f.Type, request)
 	p.limit(f.Tag)
 	g, ok := glossary[owner+"."+name]
+	if !ok && (f.Tag.Get("query") != "" || f.Tag.Get("path") != "") {
+		g, ok = glossary["?"+name]
+	}
 	if !ok {
 		g = glossary[name]
 	}
@@ -233,7 +238,7 @@ func (d *describer) field(owner string, f reflect.StructField, name string, requ
 	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
 		p = nullable(p)
 	}
-	p.Description = g.about
+	p.Description, p.rare = g.about, g.rare
 	if doc := f.Tag.Get("doc"); doc != "" {
 		p.Description = doc
 	}

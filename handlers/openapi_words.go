@@ -63,6 +63,7 @@ var errorCodes = []errorCode{
 	{403, "owner_protected", "the account's owner cannot be changed or deleted"},
 	{403, "user_not_in_account", "the team user belongs to another account"},
 	{403, "daily_send_limit_reached", "the mailbox has sent what it may today"},
+	{403, "account_suspended", "the operator of this installation has suspended the account"},
 	{404, "not_found", "there is no such thing in this account"},
 	{405, "method_not_allowed", "the path has other methods; see the header Allow"},
 	{409, "email_user_exists", "there is a mailbox of this address"},
@@ -82,6 +83,7 @@ var errorCodes = []errorCode{
 	{502, "upstream_error", "a service that we asked did not answer; `details` names it"},
 	{503, "dns_provider_unsupported", "the domain's DNS is not in our hands"},
 	{503, "not_configured", "this installation is not set up for that"},
+	{503, "busy", "too many log-ins wait; try again after Retry-After seconds"},
 	{503, "shutting_down", "the server is stopping; try again in a moment"},
 }
 
@@ -154,7 +156,7 @@ var abouts = map[string]about{
 	"search_domains_bulk": {group: "Domains", summary: "Look whether up to 100 domains can be had", text: "The results are in the order of the names; one bad name does not stop its neighbours."},
 	"suggest_domains":     {group: "Domains", summary: "Suggest domain names for keywords"},
 	"connect_domains":     {group: "Domains", summary: "Connect domains that you own", text: "One bad name does not stop its neighbours. With `edge_api_token` the records are made at Cloudflare; each name is looked at there first.", errors: "domain_limit_exceeded"},
-	"check_provider":      {group: "Domains", summary: "Show who keeps a domain", text: "Our own registrars are asked, else the registry by RDAP, about the name that was registered. A domain that nobody has registered has no registrar and no nameservers. Without an answer it is 502.", errors: "invalid_domain upstream_error"},
+	"check_provider":      {group: "Domains", summary: "Show who keeps a domain", text: "Our own registrars are asked, else the registry by RDAP, about the name that was registered. A domain that nobody has registered has no registrar and no nameservers. Without an answer it is 502; in a sandbox the registrar is null then, and the nameservers are those that the DNS knows.", errors: "invalid_domain upstream_error"},
 	"check_nameservers":   {group: "Domains", summary: "Look whether domains are delegated to us", text: "Those that are go on to be set up."},
 	"setup_domain":        {group: "Domains", summary: "Set a domain up, and buy it if asked to", text: "Buying needs `register: true`, the quoted `price` and the `purchase` permission. Run again it repairs, and never buys twice. Passwords that are not given are made; an export shows them.", errors: "invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy not_configured insufficient_scope forbidden_role"},
 	"get_domain":          {group: "Domains", summary: "Show a domain"},
@@ -179,7 +181,7 @@ var abouts = map[string]about{
 
 	"list_email_users":        {group: "Email users", summary: "List the mailboxes"},
 	"list_domain_email_users": {group: "Email users", summary: "List a domain's mailboxes"},
-	"create_email_user":       {group: "Email users", summary: "Make a mailbox", text: "Give `username` and `domain`, or `email`. Its password is shown this once.", errors: "email_user_exists email_user_limit_exceeded domain_busy", show: "username domain name"},
+	"create_email_user":       {group: "Email users", summary: "Make a mailbox", text: "Give `username` and `domain`, or `email`. The answer holds its password; later an export shows it.", errors: "email_user_exists email_user_limit_exceeded domain_busy", show: "username domain name"},
 	"generate_names":          {group: "Email users", summary: "Make up names and usernames", text: "The same request with the same `seed` has the same answer, but for `available`, which is null unless the domain is yours.", errors: "invalid_domain", show: "count domain"},
 	"create_email_users_bulk": {group: "Email users", summary: "Make up to 100 mailboxes on one domain", text: "Give `users` or `template_id`. One that fails does not stop the others.", errors: "email_user_limit_exceeded domain_busy", show: "domain users"},
 	"delete_email_users_bulk": {group: "Email users", summary: "Delete up to 100 mailboxes", text: "Give `user_ids` or `emails`.", show: "user_ids"},

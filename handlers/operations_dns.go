@@ -9,6 +9,7 @@ func dnsOps(s *service.Service) []op {
 		redirect = "/v1/domains/{domain_id}/redirect"
 		forward  = "/v1/domains/{domain_id}/forward"
 	)
+	i := intents{s}
 	return []op{
 		{name: "list_custom_dns_records", method: "GET", path: records, status: 200, scope: "read", roles: everyone, call: with(s.ListCustomDNSRecords)},
 		{name: "create_custom_dns_record", method: "POST", path: records, status: 200, scope: "write", roles: managers, call: with(s.CreateCustomDNSRecord)},
@@ -20,7 +21,7 @@ func dnsOps(s *service.Service) []op {
 		{name: "list_tls_reports", method: "GET", path: "/v1/domains/{domain_id}/tls-reports", status: 200, scope: "read", roles: everyone, call: with(s.ListTLSReports)},
 		{name: "set_redirect", method: "POST", path: redirect, status: 200, scope: "write", roles: managers, call: with(s.SetRedirect)},
 		{name: "delete_redirect", method: "DELETE", path: redirect, status: 200, scope: "write", roles: managers, call: with(s.DeleteRedirect)},
-		{name: "set_forward", method: "POST", path: forward, status: 200, scope: "write", roles: managers, call: with(s.SetForward)},
+		{name: "set_forward", method: "POST", path: forward, status: 200, scope: "write", roles: managers, call: with(s.SetForward), confirm: askFirst(i.setForward)},
 		{name: "delete_forward", method: "DELETE", path: forward, status: 200, scope: "write", roles: managers, call: with(s.DeleteForward)},
 	}
 }

@@ -3,11 +3,12 @@ package handlers
 import "github.com/mailstead/mailstead/service"
 
 func webhookOps(s *service.Service) []op {
+	i := intents{s}
 	return []op{
 		{name: "list_webhooks", method: "GET", path: "/v1/webhooks", status: 200, scope: "read", roles: everyone, call: plain(s.ListWebhooks)},
-		{name: "create_webhook", method: "POST", path: "/v1/webhooks", status: 201, scope: "write", roles: managers, call: with(s.CreateWebhook)},
+		{name: "create_webhook", method: "POST", path: "/v1/webhooks", status: 201, scope: "write", roles: managers, call: with(s.CreateWebhook), confirm: askFirst(i.createWebhook)},
 		{name: "get_webhook", method: "GET", path: "/v1/webhooks/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetWebhook)},
-		{name: "update_webhook", method: "PATCH", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateWebhook)},
+		{name: "update_webhook", method: "PATCH", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateWebhook), confirm: askFirst(i.updateWebhook)},
 		{name: "delete_webhook", method: "DELETE", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteWebhook)},
 		{name: "get_webhook_secret", method: "GET", path: "/v1/webhooks/{id}/secret", status: 200, scope: "write", roles: managers, call: with(s.GetWebhookSecret)},
 		{name: "rotate_webhook_secret", method: "POST", path: "/v1/webhooks/{id}/rotate-secret", status: 200, scope: "write", roles: managers, call: with(s.RotateWebhookSecret)},

@@ -101,10 +101,10 @@ type errorBody struct {
 }
 
 type problem struct {
-	Code       string           `json:"code"`
-	Message    string           `json:"message"`
+	Code       string           `json:"code" words:"ours"`
+	Message    string           `json:"message" words:"ours"`
 	Details    []service.Detail `json:"details,omitempty"`
-	RequestID  string           `json:"request_id"`
+	RequestID  string           `json:"request_id" words:"ours"`
 	RetryAfter int              `json:"retry_after,omitempty"`
 }
 

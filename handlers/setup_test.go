@@ -150,7 +150,7 @@ func TestSetupRefuses(t *testing.T) {
 		{`{"domain":"not a name"}`, 400, "invalid_domain"},
 		{`{"domain":"com"}`, 400, "invalid_domain"},
 		{`{"domain":"foreign.test"}`, 400, "validation_error"},
-		{`{"domain":"www.foreign.test"}`, 400, "validation_error"},
+		{`{"domain":"github.io"}`, 400, "invalid_domain"},
 		{`{"domain":"away.test"}`, 400, "validation_error"},
 		{`{"domain":"going.test"}`, 409, "domain_busy"},
 		{`{"domain":"boxes.test","manual_dns":true}`, 400, "validation_error"},

@@ -19,7 +19,7 @@ const (
 const streamPath = "/session/stream"
 
 // stream tells the caller what changes in the account, as server-sent events (WHATWG HTML section 9.2): first `hello`,
-// then `change` with a list of kinds and ids, or `reset` when everything is to be read anew. It ends with the token, and
+// then `change` with a list of kinds and ids, or `reset` when everything is to be read anew, and `ping` now and then. It ends with the token, and
 // when the server stops. Events of the time in which nobody listened are not told later: after another `hello`
 // everything is to be read anew.
 func (s *Server) stream(c *call, _ httprouter.Params) {
@@ -80,7 +80,7 @@ func (s *Server) follow(c *call, feed *service.Feed, out *events) {
 		if !ping {
 			continue
 		}
-		if err := out.write(": ping\n\n"); err != nil {
+		if err := out.send("ping", struct{}{}); err != nil { // an event, so that pages can tell silence from a dead network
 			return
 		}
 	}

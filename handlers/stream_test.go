@@ -338,7 +338,7 @@ func TestStreamPings(t *testing.T) {
 			began := time.Now()
 			for n := range 40 {
 				got, at, want := e.next(), time.Since(began), time.Duration(n+1)*20*time.Second
-				if got != ": ping" || at != want {
+				if got != "ping {}" || at != want {
 					t.Fatalf("%s: %q came after %v, want a ping after %v", proto, got, at, want)
 				}
 			}

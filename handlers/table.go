@@ -22,9 +22,9 @@ type op struct {
 	alias  bool  // another way to the operation of the row before
 	strict bool  // an unknown body field is an error, since the operation spends money or sends mail
 
-	// quote says what a call would cost, and nothing (a nil pointer) if it is free. An assistant gets the quote first, and
-	// must confirm it. It takes what call takes, and refuses whom call would refuse.
-	quote caller
+	// confirm says what a call would do that a person must agree to, and nothing (nil) where it needs no agreement. An
+	// assistant gets that first, and must call again to confirm it. It takes what call takes, and answers an *intent.
+	confirm caller
 }
 
 var (

@@ -27,6 +27,7 @@ func (q *Queue) seedRecurring() error {
 	for kind, interval := range q.every {
 		wait := time.Duration(q.Rand() * float64(interval))
 		err := q.Store.Update(func(tx *store.Tx) error {
+			tx.MayUseReserve()
 			_, err := q.Add(tx, New{Kind: kind, Key: everyKey, Due: tx.Now().Add(wait)})
 			return err
 		})

@@ -229,4 +229,5 @@ type claim struct {
 	ctx    context.Context // ends then, and when the job is cancelled
 	cancel context.CancelCauseFunc
 	news   news
+	last   last
 }

@@ -251,6 +251,7 @@ func (d *dispatcher) claim() error {
 	}
 	var b *batch
 	err := d.Store.Update(func(tx *store.Tx) error {
+		tx.MayUseReserve() // or deletions, which are jobs, would wait for room
 		b = &batch{q: d.Queue, tx: tx, now: tx.Now(), budget: free, used: maps.Clone(used), turns: append([]turn(nil), turns...)}
 		if err := b.fill(); err != nil {
 			return err

@@ -57,7 +57,7 @@ func TestCrashUsesUpTheLastAttempt(t *testing.T) {
 		k := Kind{
 			Name: "k", Max: 1, Visible: true,
 			Work:   func(ctx context.Context, _ *store.Job) (Writes, error) { <-ctx.Done(); return nil, ctx.Err() },
-			Failed: func(*store.Tx, *store.Job, error) error { told.Add(1); return nil },
+			Failed: func(tx *store.Tx, _ *store.Job, _ error) error { tx.After(func() { told.Add(1) }); return nil },
 		}
 		q.Handle(k)
 		q.Grace = 0

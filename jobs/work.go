@@ -28,6 +28,7 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 		}
 	}()
 	defer c.cancel(nil)
+	defer c.last.run()
 	writes, err := d.attempt(c)
 	o := outcome{err: err, writes: writes, news: &c.news}
 	o.stopped = errors.Is(context.Cause(c.ctx), errStopped)
@@ -66,6 +67,7 @@ func (q *Queue) attempt(c *claim) (w Writes, err error) {
 	defer recoverAs(&err)
 	j := *c.job
 	q.open(c, &j)
+	ctx = context.WithValue(ctx, lastKey{}, &c.last)
 	return c.kind.Work(context.WithValue(ctx, newsKey{}, &c.news), &j)
 }
 
@@ -110,6 +112,7 @@ func (q *Queue) conclude(j *store.Job, o outcome) error {
 	var after *store.Job
 	for {
 		err := q.Store.Update(func(tx *store.Tx) (err error) {
+			tx.MayUseReserve() // or deletions, which are jobs, would wait for room
 			if after, err = q.settle(tx, j, o); err != nil || o.then == nil {
 				return err
 			}

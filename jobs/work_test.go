@@ -38,7 +38,7 @@ func TestScheduleOverDays(t *testing.T) {
 			Work:    failing(q, &ran, func(run int) error { return coded{"ns_timeout", fmt.Sprintf("try %d", run)} }),
 			Backoff: func(n int, r float64) time.Duration { return Jitter(steps[n-1], r) },
 			Failed: func(tx *store.Tx, j *store.Job, err error) error {
-				gaveUp.add(j.State + " " + err.Error())
+				tx.After(func() { gaveUp.add(j.State + " " + err.Error()) })
 				j.Detail = "told"
 				return nil
 			},
@@ -116,7 +116,8 @@ func TestWritesCommitWithTheState(t *testing.T) {
 		mark := func(fail error) Work {
 			return func(_ context.Context, j *store.Job) (Writes, error) {
 				return func(tx *store.Tx, j *store.Job) error {
-					states.add(j.Kind + " " + j.State)
+					saw := j.Kind + " " + j.State
+					tx.After(func() { states.add(saw) })
 					j.Result = []byte(`{"done":true}`)
 					return store.Domains.Put(tx, &store.Domain{ID: "dom_" + j.Kind, Name: j.Kind})
 				}, fail
@@ -187,24 +188,30 @@ func TestRefusedWritesUndoTheTransaction(t *testing.T) {
 
 func TestJobIsKeptWhileFailedRefuses(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		var told atomic.Int32
+		var asked, told atomic.Int32
+		var ready atomic.Bool
 		q.Handle(Kind{
 			Name: "k", Max: 1, Visible: true,
 			Work: func(context.Context, *store.Job) (Writes, error) { return nil, errors.New("no") },
-			Failed: func(*store.Tx, *store.Job, error) error {
-				if told.Add(1) < 3 {
+			Failed: func(tx *store.Tx, _ *store.Job, _ error) error {
+				asked.Add(1)
+				if !ready.Load() {
 					return errors.New("not now")
 				}
+				tx.After(func() { told.Add(1) })
 				return nil
 			},
 		})
 		start(t, q)
 		id := add(t, q, New{Kind: "k"}).ID
 		time.Sleep(time.Second)
-		wantState(t, q, id, store.JobQueued)
+		if wantState(t, q, id, store.JobQueued); asked.Load() == 0 {
+			t.Error("Failed was not called")
+		}
+		ready.Store(true)
 		time.Sleep(time.Hour)
-		if wantState(t, q, id, store.JobError); told.Load() != 3 {
-			t.Errorf("Failed was called %d times", told.Load())
+		if wantState(t, q, id, store.JobError); told.Load() != 1 {
+			t.Errorf("Failed committed %d times", told.Load())
 		}
 	})
 }
@@ -281,8 +288,8 @@ func TestLateResultIsDropped(t *testing.T) {
 			} else {
 				time.Sleep(30 * time.Second)
 			}
-			return func(_ *store.Tx, j *store.Job) error {
-				committed.add(fmt.Sprintf("run %d attempt %d", n, j.Attempt))
+			return func(tx *store.Tx, j *store.Job) error {
+				tx.After(func() { committed.add(fmt.Sprintf("run %d attempt %d", n, j.Attempt)) })
 				return nil
 			}, nil
 		}})

@@ -44,9 +44,9 @@ func (a Actor) RateKey() string {
 
 // An Account is the account as the API shows it.
 type Account struct {
-	ID                    string       `json:"id"`
-	Name                  string       `json:"name"`
-	Email                 string       `json:"email"`
+	ID                    string       `json:"id" words:"ours"`
+	Name                  string       `json:"name" words:"ours"`
+	Email                 string       `json:"email" words:"ours"`
 	Plan                  string       `json:"plan" enum:"startup|enterprise"`
 	Status                string       `json:"status" enum:"active|suspended"`
 	DomainsLimit          int          `json:"domains_limit"`
@@ -58,15 +58,15 @@ type Account struct {
 	WebhooksLimit         int          `json:"webhooks_limit"`
 	WebhooksUsed          int          `json:"webhooks_used"`
 	UniversalInboxEnabled bool         `json:"universal_inbox_enabled"`
-	WarmupPhrases         []string     `json:"warmup_phrases"`
-	DefaultDMARC          string       `json:"default_dmarc"`
+	WarmupPhrases         []string     `json:"warmup_phrases" words:"ours"`
+	DefaultDMARC          string       `json:"default_dmarc" words:"ours"`
 	RateLimit             AccountRate  `json:"rate_limit"`
-	Nameservers           []string     `json:"nameservers"`
+	Nameservers           []string     `json:"nameservers" words:"ours"`
 	Mail                  AccountMail  `json:"mail"`
-	Registrars            []string     `json:"registrars"`
+	Registrars            []string     `json:"registrars" words:"ours"`
 	APIToken              AccountToken `json:"api_token"`
 	User                  *AccountUser `json:"user"`
-	Version               string       `json:"version"`
+	Version               string       `json:"version" words:"ours"`
 	CreatedAt             Time         `json:"created_at"`
 }
 
@@ -78,26 +78,26 @@ type AccountRate struct {
 
 // AccountMail is what mail clients are told, and the relay's name.
 type AccountMail struct {
-	Hostname string  `json:"hostname"`
-	SMTPHost string  `json:"smtp_host"`
+	Hostname string  `json:"hostname" words:"ours"`
+	SMTPHost string  `json:"smtp_host" words:"ours"`
 	SMTPPort int     `json:"smtp_port"`
-	IMAPHost string  `json:"imap_host"`
+	IMAPHost string  `json:"imap_host" words:"ours"`
 	IMAPPort int     `json:"imap_port"`
-	Relay    *string `json:"relay"`
+	Relay    *string `json:"relay" words:"ours"`
 }
 
 // AccountToken is the token that asks.
 type AccountToken struct {
-	ID          string   `json:"id"`
-	Name        string   `json:"name"`
+	ID          string   `json:"id" words:"ours"`
+	Name        string   `json:"name" words:"ours"`
 	Permissions []string `json:"permissions" enum:"read|write|purchase|admin"`
 	ExpiresAt   Time     `json:"expires_at"`
 }
 
 // AccountUser is the team user that the token acts for.
 type AccountUser struct {
-	ID    string `json:"id"`
-	Email string `json:"email"`
+	ID    string `json:"id" words:"ours"`
+	Email string `json:"email" words:"ours"`
 	Role  string `json:"role" enum:"owner|admin|member"`
 }
 
@@ -127,7 +127,7 @@ func (s *Service) accountOut(tx *store.Tx, who Actor) (*Account, error) {
 		UniversalInboxEnabled: a.UniversalInbox, WarmupPhrases: append([]string{}, a.WarmupPhrases...),
 		DefaultDMARC: DefaultDMARC, RateLimit: AccountRate{steady, burst},
 		Nameservers: append([]string{}, s.Config.Nameservers...), Registrars: []string{},
-		Mail:     AccountMail{Hostname: s.Config.Hostname, SMTPHost: s.Config.Hostname, SMTPPort: s.Config.SubmissionPort, IMAPHost: s.Config.Hostname, IMAPPort: s.Config.IMAPPort},
+		Mail:     AccountMail{Hostname: s.Config.Hostname, SMTPHost: s.Config.clientHost(), SMTPPort: s.Config.SubmissionPort, IMAPHost: s.Config.clientHost(), IMAPPort: s.Config.IMAPPort},
 		APIToken: AccountToken{ID: who.TokenID, Permissions: who.Permissions},
 		User:     &AccountUser{who.UserID, who.Email, who.Role},
 		Version:  s.Config.Version, CreatedAt: Time{a.CreatedAt},
@@ -259,7 +259,7 @@ type RateUsage struct {
 
 // DayUsage is one UTC day's traffic.
 type DayUsage struct {
-	Date       string `json:"date"`
+	Date       string `json:"date" words:"ours"`
 	Sent       int64  `json:"sent"`
 	Received   int64  `json:"received"`
 	Bounced    int64  `json:"bounced"`
@@ -352,7 +352,7 @@ type AccountCreated struct {
 	OwnerEmail    string `json:"owner_email"`
 	OwnerPassword string `json:"owner_password"`
 	Token         string `json:"token"`
-	WelcomeLink   string `json:"welcome_link,omitempty"` // where the owner chooses address and password, once, within 72 hours; "" if the password was given
+	WelcomeLink   string `json:"welcome_link,omitempty"` // where the owner chooses address and password, once, within 72 hours, a path alone where the host's name is not known; "" if the password was given
 }
 
 // CreateAccount makes an account with its owner and an admin token.

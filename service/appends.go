@@ -36,6 +36,7 @@ func (s *Service) AppendMessage(ctx context.Context, u MailboxUser, in Append) (
 	if err != nil {
 		return 0, 0, err
 	}
+	defer s.release(d) // does nothing for what was filed
 	err = s.Store.Update(func(tx *store.Tx) error {
 		mb, err := openMailbox(tx, u)
 		if err != nil {
@@ -57,9 +58,6 @@ func (s *Service) AppendMessage(ctx context.Context, u MailboxUser, in Append) (
 		validity, uid = f.UIDValidity, m.UID
 		return nil
 	})
-	if err != nil {
-		s.release(d)
-	}
 	return validity, uid, err
 }
 

@@ -15,18 +15,18 @@ import (
 
 // bouncedData is the data of email.bounced.
 type bouncedData struct {
-	Recipient         string  `json:"recipient"`
-	Sender            string  `json:"sender"`
-	SendingDomain     string  `json:"sending_domain"`
-	UserID            *string `json:"user_id"`
+	Recipient         string  `json:"recipient" words:"theirs"`
+	Sender            string  `json:"sender" words:"theirs"`
+	SendingDomain     string  `json:"sending_domain" words:"ours"`
+	UserID            *string `json:"user_id" words:"ours"`
 	BounceType        string  `json:"bounce_type" enum:"hard|soft|undetermined"`
-	BounceSubtype     string  `json:"bounce_subtype"`
-	Status            string  `json:"status"`
-	Diagnostic        string  `json:"diagnostic"`
-	RemoteMTA         *string `json:"remote_mta"`
-	Provider          *string `json:"provider"`
-	OriginalMessageID string  `json:"original_message_id"`
-	ProviderMessageID *string `json:"provider_message_id"`
+	BounceSubtype     string  `json:"bounce_subtype" words:"theirs"`
+	Status            string  `json:"status" words:"theirs"`
+	Diagnostic        string  `json:"diagnostic" words:"theirs"`
+	RemoteMTA         *string `json:"remote_mta" words:"theirs"`
+	Provider          *string `json:"provider" words:"ours"`
+	OriginalMessageID string  `json:"original_message_id" words:"theirs"`
+	ProviderMessageID *string `json:"provider_message_id" words:"theirs"`
 	Suppressed        bool    `json:"suppressed"`
 	BouncedAt         Time    `json:"bounced_at"`
 }
@@ -72,7 +72,6 @@ func (s *Service) bounce(m *mailing, r deliver.Result) (jobs.Writes, error) {
 	return func(tx *store.Tx, _ *store.Job) error {
 		row, err := waitingRow(tx, m.row.ID)
 		if row == nil {
-			s.giveUp(letter)
 			return err
 		}
 		if err := record(tx, row, m.route, r); err != nil {
@@ -183,15 +182,15 @@ func (s *Service) hasReader(sub *store.Submission) bool {
 }
 
 // compose writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it has no reader.
-func (s *Service) compose(m *mailing, r msg.DSNRecipient) (*draft, error) {
+func (s *Service) compose(m *mailing, about ...msg.DSNRecipient) (*draft, error) {
 	if !s.hasReader(m.sub) {
 		return nil, nil
 	}
 	dsn := msg.DSN{
 		ReportingMTA: s.Config.Hostname, From: msg.Address{Name: "Mail Delivery System", Mailbox: "mailer-daemon", Host: s.Config.Hostname},
-		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: []msg.DSNRecipient{r}, Original: whole(m.blob),
+		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: about, Original: whole(m.blob),
 		MessageID: msg.NewMessageID(s.Config.Hostname), Date: m.now, ArrivalDate: m.row.QueuedAt,
-		Full: m.sub.Ret == "FULL" && r.Action == msg.ActionFailed && m.blob.Size() <= maxReturned,
+		Full: m.sub.Ret == "FULL" && about[0].Action == msg.ActionFailed && m.blob.Size() <= maxReturned,
 	}
 	spool := s.Store.NewSpool(MaxMessage)
 	defer spool.Close()
@@ -203,14 +202,12 @@ func (s *Service) compose(m *mailing, r msg.DSNRecipient) (*draft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write report: %w", err)
 	}
-	return s.prepare(spool, Envelope{To: []string{m.sub.Sender}, Received: m.now})
-}
-
-// giveUp releases a report that is not sent after all.
-func (s *Service) giveUp(letter *draft) {
-	if letter != nil {
-		s.release(letter)
+	letter, err := s.prepare(spool, Envelope{To: []string{m.sub.Sender}, Received: m.now})
+	if err != nil {
+		return nil, err
 	}
+	m.drafts = append(m.drafts, letter)
+	return letter, nil
 }
 
 // report brings a report to the sender: into the mailbox that sent, or as mail to the sender of what was forwarded.
@@ -223,7 +220,6 @@ func (s *Service) report(tx *store.Tx, sub *store.Submission, letter *draft) err
 	}
 	mb, err := liveMailbox(tx, sub.MailboxID)
 	if mb == nil {
-		s.giveUp(letter)
 		return err
 	}
 	if mb.External != nil { // whose UIDs are its server's to give
@@ -236,7 +232,6 @@ func (s *Service) report(tx *store.Tx, sub *store.Submission, letter *draft) err
 func (s *Service) reportAway(tx *store.Tx, about *store.Submission, letter *draft) error {
 	d, err := store.Domains.Get(tx, about.DomainID)
 	if isGone(err) {
-		s.giveUp(letter)
 		return nil
 	}
 	if err != nil {

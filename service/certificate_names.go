@@ -25,7 +25,7 @@ type nameSet struct {
 
 // hostedNames are the names of a domain at which this host has something to serve.
 func (s *Service) hostedNames(d *store.Domain) []string {
-	if s.Config.ACME == nil || !s.Config.HTTPS || d.Status != domainComplete || d.DNSProvider == providerExternal {
+	if s.Config.ACME == nil || !s.Config.HTTPS || d.Status != domainComplete || d.Claim != store.ClaimProven || d.DNSProvider == providerExternal {
 		return nil
 	}
 	var out []string
@@ -40,19 +40,9 @@ func (s *Service) hostedNames(d *store.Domain) []string {
 // zone leads here; for others, all, since only a look-up can tell. A name that is a domain of its own is not in it.
 func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
 	names := s.hostedNames(d)
-	var failed error
-	names = slices.DeleteFunc(names, func(name string) bool {
-		if name == d.Name {
-			return false
-		}
-		_, err := store.DomainByName.Get(tx, name)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			failed = err
-		}
-		return err == nil
-	})
-	if failed != nil || len(names) == 0 || d.DNSProvider != dnsprov.Builtin {
-		return names, failed
+	names = slices.DeleteFunc(names, func(name string) bool { return name != d.Name && claimedBeside(tx, d.AccountID, name) })
+	if len(names) == 0 || d.DNSProvider != dnsprov.Builtin {
+		return names, nil
 	}
 	if d.NSStatus != nsVerified {
 		return nil, nil

@@ -164,7 +164,7 @@ func (s *Service) sweepCertificates(ctx context.Context, _ *store.Job) (jobs.Wri
 func (s *Service) lackingCertificates(after string) (ids []string, last string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		n := 0
-		for key, d := range store.DomainByName.Asc(tx, "", after) {
+		for key, d := range store.DomainsByName.Asc(tx, "", after) {
 			lacks, err := s.lacksCertificate(tx, d)
 			if err != nil {
 				return err

@@ -17,22 +17,22 @@ const (
 
 // A CustomDNSRecord is a record that a domain's owner added.
 type CustomDNSRecord struct {
-	ID        string  `json:"id"`
-	RecordID  string  `json:"record_id"`
-	Name      string  `json:"name"`
-	FQDN      string  `json:"fqdn"`
+	ID        string  `json:"id" words:"ours"`
+	RecordID  string  `json:"record_id" words:"ours"`
+	Name      string  `json:"name" words:"ours"`
+	FQDN      string  `json:"fqdn" words:"ours"`
 	Type      string  `json:"type" enum:"TXT|CNAME|A|AAAA"`
-	Value     string  `json:"value"`
+	Value     string  `json:"value" words:"ours"`
 	TTL       int     `json:"ttl"`
 	Status    string  `json:"status" enum:"active|pending|error"`
-	Error     *string `json:"error"`
+	Error     *string `json:"error" words:"theirs"`
 	CreatedAt Time    `json:"created_at"`
 	UpdatedAt Time    `json:"updated_at"`
 }
 
 // CustomDNSRecords is the answer of list_custom_dns_records, the oldest record first.
 type CustomDNSRecords struct {
-	Domain        string            `json:"domain"`
+	Domain        string            `json:"domain" words:"ours"`
 	DNSProvider   string            `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
 	Records       []CustomDNSRecord `json:"records"`
 	DMARCOverride *DMARCOverride    `json:"dmarc_override"`
@@ -290,7 +290,7 @@ type CustomDNSRecordIn struct {
 
 // CustomDNSRecordDeleted is the answer of delete_custom_dns_record.
 type CustomDNSRecordDeleted struct {
-	Deleted string `json:"deleted"`
+	Deleted string `json:"deleted" words:"ours"`
 }
 
 // DeleteCustomDNSRecord takes a record out of the domain's zone, wherever that is.

@@ -59,12 +59,12 @@ func (s *Service) addTell(tx *store.Tx, accountID string, args tellArgs) error {
 
 // An EventEnvelope is an event as endpoints and GET /v1/events show it.
 type EventEnvelope struct {
-	ID         string          `json:"id"`
-	Object     string          `json:"object"`
-	Type       string          `json:"type"`
-	APIVersion string          `json:"api_version"`
+	ID         string          `json:"id" words:"ours"`
+	Object     string          `json:"object" words:"ours"`
+	Type       string          `json:"type" words:"ours"`
+	APIVersion string          `json:"api_version" words:"ours"`
 	Created    Time            `json:"created"`
-	AccountID  string          `json:"account_id"`
+	AccountID  string          `json:"account_id" words:"ours"`
 	Data       json.RawMessage `json:"data"`
 }
 
@@ -186,10 +186,10 @@ func disable(w *store.Webhook, reason string, now time.Time) {
 
 // WebhookTested says that a test.ping waits.
 type WebhookTested struct {
-	EventID string `json:"event_id"`
-	Type    string `json:"type"`
+	EventID string `json:"event_id" words:"ours"`
+	Type    string `json:"type" words:"ours"`
 	Queued  bool   `json:"queued"`
-	Message string `json:"message"`
+	Message string `json:"message" words:"ours"`
 }
 
 // TestWebhook sends a test.ping to the endpoint, disabled or not.
@@ -218,24 +218,24 @@ func (s *Service) TestWebhook(_ context.Context, who Actor, in WebhookIn) (*Webh
 }
 
 type pingData struct {
-	WebhookID string `json:"webhook_id"`
-	Message   string `json:"message"`
+	WebhookID string `json:"webhook_id" words:"ours"`
+	Message   string `json:"message" words:"ours"`
 	SentAt    Time   `json:"sent_at"`
 }
 
 // A Delivery is one attempt as the API shows it.
 type Delivery struct {
-	ID              string  `json:"id"`
-	EventID         string  `json:"event_id"`
-	EventType       string  `json:"event_type"`
+	ID              string  `json:"id" words:"ours"`
+	EventID         string  `json:"event_id" words:"ours"`
+	EventType       string  `json:"event_type" words:"ours"`
 	Attempt         int     `json:"attempt"`
 	Outcome         string  `json:"outcome" enum:"success|failed|pending"`
 	HTTPStatus      *int    `json:"http_status"`
-	Error           *string `json:"error"`
+	Error           *string `json:"error" words:"theirs"`
 	ErrorCode       *string `json:"error_code" enum:"timeout|dns|connect|tls|http_status|blocked_address"`
 	DurationMS      int64   `json:"duration_ms"`
-	ResponseExcerpt *string `json:"response_excerpt"`
-	URL             string  `json:"url"`
+	ResponseExcerpt *string `json:"response_excerpt" words:"theirs"`
+	URL             string  `json:"url" words:"ours"`
 	Trigger         string  `json:"trigger" enum:"event|retry|test|redeliver"`
 	AttemptedAt     Time    `json:"attempted_at"`
 	NextAttemptAt   Time    `json:"next_attempt_at"`
@@ -283,10 +283,10 @@ type RedeliverIn struct {
 
 // Redelivered says that an event waits to be sent again.
 type Redelivered struct {
-	EventID   string `json:"event_id"`
-	WebhookID string `json:"webhook_id"`
+	EventID   string `json:"event_id" words:"ours"`
+	WebhookID string `json:"webhook_id" words:"ours"`
 	Queued    bool   `json:"queued"`
-	Message   string `json:"message"`
+	Message   string `json:"message" words:"ours"`
 }
 
 // RedeliverEvent sends an event of the endpoint's log again.

@@ -5,16 +5,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
 
-// A destination is where mail to one address of a domain that we host goes: into a mailbox, on to another address, or both.
+// A destination is where mail to one address of a domain that we host goes: into a mailbox, on to another address, to both,
+// or to who reads reports.
 // Its records are shared: they are only read.
 type destination struct {
 	domain  *store.Domain
 	mailbox *store.Mailbox // nil: none
 	forward string         // who else gets it; "" nobody
+	reports bool           // it is the domain's address for reports, which are read and not filed
 	srs     bool           // it is a return path that we rewrote, for reports alone
 
 	row     *store.Outgoing // whose own address it is; nil: it is an ordinary one
@@ -32,7 +35,7 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 		return nil, errNotHosted
 	}
 	d, err := store.DomainByName.Read(tx, name)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Status != "complete" || d.DNSProvider == "external") {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !takesMail(d) {
 		return nil, errNotHosted
 	}
 	if err != nil {
@@ -50,6 +53,9 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 	}
 	if mb != nil {
 		return &destination{domain: d, mailbox: mb, forward: mb.ForwardTo}, accepting(mb)
+	}
+	if base, _, _ := strings.Cut(local, "+"); base == dnsprov.ReportsLocal {
+		return &destination{domain: d, reports: true}, nil
 	}
 	return fallback(tx, d, local)
 }
@@ -123,7 +129,7 @@ func (d *destination) admits(sender string) error {
 // takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550 5.7.1 for a forward to an
 // address that must not get mail.
 func (d *destination) takes(tx *store.Tx, size int64) error {
-	if d.row != nil { // see placeTiding
+	if d.row != nil || d.reports { // see placeTiding, keepForReading
 		return nil
 	}
 	if d.mailbox != nil {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -38,8 +39,8 @@ func (s *Service) MailSettings(domain string) (*MailSettings, error) {
 	c := s.Config
 	out := &MailSettings{
 		Domain: d.Name, Name: unicodeName(d.Name),
-		IMAP: mailServers(c.Hostname, c.IMAPPort, c.IMAPBeside, c.IMAPSecurity),
-		SMTP: mailServers(c.Hostname, c.SubmissionPort, c.SubmissionBeside, c.SMTPSecurity),
+		IMAP: mailServers(c.clientHost(), c.IMAPPort, c.IMAPBeside, c.IMAPSecurity),
+		SMTP: mailServers(c.clientHost(), c.SubmissionPort, c.SubmissionBeside, c.SMTPSecurity),
 	}
 	if len(out.IMAP) == 0 && len(out.SMTP) == 0 {
 		return nil, nil
@@ -100,7 +101,7 @@ func (s *Service) hosted(domain string) (*store.Domain, error) {
 		d, err = store.DomainByName.Get(tx, domain)
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Status != domainComplete || d.DNSProvider == providerExternal) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !takesMail(d) {
 		return nil, nil
 	}
 	return d, err
@@ -126,6 +127,9 @@ func requestHost(field string) string {
 	return strings.ToLower(strings.TrimSuffix(field, "."))
 }
 
+// clientHost is the host that our users' mail clients connect to.
+func (c *Config) clientHost() string { return cmp.Or(c.ClientHost, c.Hostname) }
+
 // A VisitedHost is what a request's Host field means to mail clients and other mail servers.
 type VisitedHost struct {
 	Label  string // one of dnsprov's for what is served below domains; "" for the domain itself
@@ -135,7 +139,7 @@ type VisitedHost struct {
 // VisitHost says what a Host field means; nil if it is nothing of that kind.
 func (s *Service) VisitHost(field string) (*VisitedHost, error) {
 	host := requestHost(field)
-	if host == s.Config.Hostname {
+	if host == s.Config.Hostname || host == s.Config.ClientHost && host != "" {
 		return &VisitedHost{}, nil
 	}
 	if label, domain, _ := strings.Cut(host, "."); servedLabel(label) {

@@ -93,6 +93,9 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if err != nil {
 		return nil, err
 	}
+	if letter != nil {
+		jobs.Finally(ctx, func() { s.release(letter.draft) }) // does nothing for what was queued
+	}
 	return func(tx *store.Tx, _ *store.Job) error {
 		if letter != nil {
 			if err := s.postReport(tx, letter); err != nil {

@@ -34,7 +34,7 @@ const (
 type DNSSEC struct {
 	Status string     `json:"status" enum:"unknown|unpublished|secure|bogus"`
 	DS     []DSRecord `json:"ds"`
-	DNSKEY string     `json:"dnskey"`
+	DNSKEY string     `json:"dnskey" words:"ours"`
 }
 
 // A DSRecord is one DS record, in its fields and as a zone file has it.
@@ -42,8 +42,8 @@ type DSRecord struct {
 	KeyTag     int    `json:"key_tag"`
 	Algorithm  int    `json:"algorithm"`
 	DigestType int    `json:"digest_type"`
-	Digest     string `json:"digest"`
-	Value      string `json:"value"`
+	Digest     string `json:"digest" words:"ours"`
+	Value      string `json:"value" words:"ours"`
 }
 
 func dnssecOf(d *store.Domain) *DNSSEC {
@@ -132,9 +132,9 @@ func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error)
 		var due []string
 		err := s.Store.View(func(tx *store.Tx) error {
 			n := 0
-			for key, d := range store.DomainByName.Asc(tx, "", after) {
+			for key, d := range store.DomainsByName.Asc(tx, "", after) {
 				after = key
-				if s.resignDue(d) {
+				if s.resignDue(tx, d) {
 					due = append(due, d.ID)
 				}
 				if n++; n == zonesAtATime {
@@ -156,8 +156,8 @@ func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error)
 	return nil, nil
 }
 
-func (s *Service) resignDue(d *store.Domain) bool {
-	if d.DNSSEC == nil || !s.serves(d) || d.Status == domainDeleting {
+func (s *Service) resignDue(tx *store.Tx, d *store.Domain) bool {
+	if d.DNSSEC == nil || d.Status == domainDeleting || !s.serves(tx, d) {
 		return false
 	}
 	h := fnv.New32a()
@@ -170,7 +170,7 @@ func (s *Service) resignThese(ids []string) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		for _, id := range ids {
 			d, err := store.Domains.Get(tx, id)
-			if errors.Is(err, store.ErrNotFound) || err == nil && !s.resignDue(d) {
+			if errors.Is(err, store.ErrNotFound) || err == nil && !s.resignDue(tx, d) {
 				continue
 			}
 			if err != nil {

@@ -39,7 +39,7 @@ func (in *ConnectDomainsIn) provider() (string, error) {
 // Connected is the answer of connect_domains.
 type Connected struct {
 	Domains     []ConnectResult `json:"domains"`
-	Nameservers []string        `json:"nameservers"`
+	Nameservers []string        `json:"nameservers" words:"ours"`
 	DomainsUsed int             `json:"domains_used"`
 	DomainLimit int             `json:"domain_limit"`
 	EdgeMode    bool            `json:"edge_mode"`
@@ -47,12 +47,12 @@ type Connected struct {
 
 // A ConnectResult says what came of one name.
 type ConnectResult struct {
-	Domain      string   `json:"domain"`
-	DomainID    *string  `json:"domain_id"`
+	Domain      string   `json:"domain" words:"ours"`
+	DomainID    *string  `json:"domain_id" words:"ours"`
 	Status      string   `json:"status" enum:"created|already_exists|error"`
-	DNSProvider string   `json:"dns_provider"`
-	Nameservers []string `json:"nameservers"`
-	Error       *string  `json:"error"`
+	DNSProvider string   `json:"dns_provider" words:"ours"`
+	Nameservers []string `json:"nameservers" words:"ours"`
+	Error       *string  `json:"error" words:"theirs"`
 }
 
 // A candidate is a name that somebody asked about; problem says why it is none.
@@ -166,12 +166,10 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 		return r, nil
 	}
 	if name.problem != "" {
-		return refuse(name.problem)
+		return refuse("invalid_domain: " + name.problem)
 	}
-	d, err := store.DomainByName.Get(c.tx, name.name)
+	d, err := claimOf(c.tx, c.who.AccountID, name.name)
 	switch {
-	case err == nil && d.AccountID != c.who.AccountID:
-		return refuse(notAvailable(name.name))
 	case err == nil && d.Status == domainDeleting:
 		return refuse(name.name + " is being deleted. Connect it again when the job " + d.JobID + " has ended.")
 	case err == nil:
@@ -180,8 +178,13 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	case !errors.Is(err, store.ErrNotFound):
 		return r, err
 	}
-	if c.s.operatorsOnly(c.tx, c.who.AccountID, name.name) || c.provider == dnsprov.Builtin && entangled(c.tx, c.who.AccountID, name.name) {
+	if c.s.operatorsOnly(c.tx, c.who.AccountID, name.name) {
 		return refuse(notAvailable(name.name))
+	}
+	if elsewhere, err := provenElsewhere(c.tx, c.who.AccountID, name.name); err != nil {
+		return r, err
+	} else if elsewhere {
+		return refuse(errClaimedElsewhere(name.name).Error())
 	}
 	if why, asked := c.scouted[name.name]; why != "" {
 		return refuse(why)
@@ -215,26 +218,6 @@ func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
 	return true
 }
 
-// entangled tells whether a builtin domain of another account is above or below the name in the tree. Our server answers
-// from the zone that encloses a name most closely, so somebody who connects www.example.com would take that name from
-// the account that example.com is delegated to, with no word from its owner. What was complete before its parent came
-// is there by a delegation of its own, and stays.
-func entangled(tx *store.Tx, accountID, name string) bool {
-	_, parent, found := strings.Cut(name, ".")
-	for ; found; _, parent, found = strings.Cut(parent, ".") {
-		d, err := store.DomainByName.Get(tx, parent)
-		if err == nil && d.AccountID != accountID && d.DNSProvider == dnsprov.Builtin {
-			return true
-		}
-	}
-	for _, d := range store.DomainsUnder.Asc(tx, store.TreeKey(name), "") {
-		if d.AccountID != accountID && d.DNSProvider == dnsprov.Builtin && d.CompletedAt.IsZero() {
-			return true
-		}
-	}
-	return false
-}
-
 // make writes the domain in the state that its provider begins with.
 func (c *connection) make(name string) (*store.Domain, error) {
 	d := &store.Domain{
@@ -242,7 +225,7 @@ func (c *connection) make(name string) (*store.Domain, error) {
 		Status: domainPendingNS, NSStatus: nsPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
 	}
 	c.made++
-	if err := c.s.giveZoneKey(d); err != nil {
+	if err := errors.Join(c.s.giveZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
 		return nil, err
 	}
 	switch c.provider {
@@ -261,5 +244,8 @@ func (c *connection) make(name string) (*store.Domain, error) {
 			return nil, err
 		}
 	}
-	return d, c.s.putZone(c.tx, d)
+	if err := c.s.putZone(c.tx, d); err != nil || !contested(c.tx, d) {
+		return d, err
+	}
+	return d, c.s.claimsChanged(c.tx, d)
 }

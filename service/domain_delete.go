@@ -55,7 +55,10 @@ func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobR
 		}
 		out = jobOut(j)
 		d.Status, d.StatusDetail, d.JobID = domainDeleting, "", j.ID
-		return s.putDomain(tx, d)
+		if err := s.putDomain(tx, d); err != nil || d.Claim != store.ClaimOpen {
+			return err
+		}
+		return s.claimsChanged(tx, d)
 	})
 	if err != nil {
 		return nil, err
@@ -111,11 +114,10 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	jobs.Step(ctx, stepDomain, "completed", "")
 	jobs.Progress(ctx, j.Total, j.Total, "")
 	return func(tx *store.Tx, _ *store.Job) error {
-		tx.After(func() { s.zones.note(d.Name, nil) })
-		if err := s.dropCertificate(tx, d.ID); err != nil {
+		if err := errors.Join(s.dropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID)); err != nil {
 			return err
 		}
-		return store.Domains.Delete(tx, d.ID)
+		return s.claimsChanged(tx, d)
 	}, nil
 }
 

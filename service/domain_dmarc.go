@@ -56,7 +56,7 @@ func (s *Service) SetDMARC(ctx context.Context, who Actor, in SetDMARCIn) (*DMAR
 // DMARCReset is the answer of reset_dmarc.
 type DMARCReset struct {
 	Reset          bool   `json:"reset"`
-	AppliedDefault string `json:"applied_default"`
+	AppliedDefault string `json:"applied_default" words:"ours"`
 }
 
 // ResetDMARC publishes the default policy again.

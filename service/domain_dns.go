@@ -20,8 +20,8 @@ type GetDNSStatusIn struct {
 
 // DNSStatus says what of a domain's records is seen in the DNS.
 type DNSStatus struct {
-	DomainID    string         `json:"domain_id"`
-	Domain      string         `json:"domain"`
+	DomainID    string         `json:"domain_id" words:"ours"`
+	Domain      string         `json:"domain" words:"ours"`
 	DNSProvider string         `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
 	Status      string         `json:"status" enum:"pending|propagating|complete|failed"`
 	Ready       bool           `json:"ready"`
@@ -35,21 +35,21 @@ type DNSStatus struct {
 
 // DNSNameservers says where a domain is delegated to. Nothing is expected of domains that are not served by us.
 type DNSNameservers struct {
-	Expected []string `json:"expected"`
-	Actual   []string `json:"actual"`
+	Expected []string `json:"expected" words:"ours"`
+	Actual   []string `json:"actual" words:"theirs"`
 	Verified bool     `json:"verified"`
 }
 
 // A DNSRecord is one managed record and what was found in its place. Of an MX, values begin with the priority.
 type DNSRecord struct {
-	Purpose  string  `json:"purpose"`
-	Type     string  `json:"type"`
-	Host     string  `json:"host"`
+	Purpose  string  `json:"purpose" words:"ours"`
+	Type     string  `json:"type" words:"ours"`
+	Host     string  `json:"host" words:"ours"`
 	Critical bool    `json:"critical"`
 	Verified bool    `json:"verified"`
-	Expected string  `json:"expected"`
-	Actual   *string `json:"actual"`
-	Error    *string `json:"error"`
+	Expected string  `json:"expected" words:"ours"`
+	Actual   *string `json:"actual" words:"theirs"`
+	Error    *string `json:"error" words:"ours"`
 }
 
 // DNSSummary tells for each purpose whether all its records are verified.
@@ -68,14 +68,12 @@ func (s *Service) GetDNSStatus(ctx context.Context, who Actor, in GetDNSStatusIn
 		return nil, err
 	}
 	if d.DNSProvider == providerExternal {
-		out := s.dnsStatusOut(d, nil)
-		out.CheckedAt = Time{s.now()}
-		return out, nil
+		return s.externalDNSStatus(ctx, d, in.Refresh)
 	}
 	if !in.Refresh && s.lookHolds(d) {
 		out := s.dnsStatusOut(d, d.Checks)
 		out.Cached = true
-		return out, nil
+		return out, s.addClaimRecord(d, out)
 	}
 	l := s.lookAt(ctx, d)
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
@@ -89,7 +87,46 @@ func (s *Service) GetDNSStatus(ctx context.Context, who Actor, in GetDNSStatusIn
 	}
 	out := s.dnsStatusOut(d, l.checks)
 	out.CheckedAt = Time{l.at}
+	return out, s.addClaimRecord(d, out)
+}
+
+// addClaimRecord adds the record by which a builtin domain is proven that others claim too.
+func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
+	if d.DNSProvider != dnsprov.Builtin || d.Claim == store.ClaimProven {
+		return nil
+	}
+	return s.Store.View(func(tx *store.Tx) error {
+		if contested(tx, d) {
+			out.Records = append(out.Records, claimRecordOut(d))
+		}
+		return nil
+	})
+}
+
+// externalDNSStatus is the status of a domain whose DNS is no matter of ours, but for the record that proves who holds it.
+func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refresh bool) (*DNSStatus, error) {
+	if refresh && d.Claim != store.ClaimProven && d.Status != domainDeleting {
+		by, err := s.claimProof(ctx, d)
+		if err != nil {
+			s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+		}
+		if by != "" {
+			proven, err := s.settleProof(d.ID, by)
+			if err != nil {
+				return nil, err
+			}
+			d = proven
+		}
+	}
+	out := s.dnsStatusOut(d, nil)
+	out.CheckedAt = Time{s.now()}
 	return out, nil
+}
+
+// claimRecordOut is the record that proves an open claim.
+func claimRecordOut(d *store.Domain) DNSRecord {
+	missing := "missing"
+	return DNSRecord{Purpose: "CLAIM", Type: "TXT", Host: claimLabel, Expected: claimText(d), Error: &missing}
 }
 
 func (s *Service) readDomain(who Actor, id string) (*store.Domain, error) {
@@ -173,18 +210,18 @@ func verified(checks []store.DNSCheck, purpose string) bool {
 // ManualRecords is the list of records that the owner of a manual domain is to enter; null while they are computed.
 type ManualRecords struct {
 	Status  string         `json:"status" enum:"pending|ready"`
-	Domain  string         `json:"domain"`
+	Domain  string         `json:"domain" words:"ours"`
 	Records []ManualRecord `json:"records" null:"true" doc:"Null while they are computed."`
 }
 
 // A ManualRecord is one record as it is entered at a DNS provider.
 type ManualRecord struct {
-	Type     string  `json:"type"`
-	Host     string  `json:"host"`
-	Value    string  `json:"value"`
+	Type     string  `json:"type" words:"ours"`
+	Host     string  `json:"host" words:"ours"`
+	Value    string  `json:"value" words:"ours"`
 	TTL      int     `json:"ttl"`
 	Priority *uint16 `json:"priority"`
-	Purpose  string  `json:"purpose"`
+	Purpose  string  `json:"purpose" words:"ours"`
 }
 
 // GetDNSRecords lists the records of a manual domain.
@@ -238,7 +275,7 @@ func recordsReady(d *store.Domain) bool {
 
 // DNSVerified is the answer of verify_dns.
 type DNSVerified struct {
-	Domain           string           `json:"domain"`
+	Domain           string           `json:"domain" words:"ours"`
 	AllVerified      bool             `json:"all_verified"`
 	CriticalVerified bool             `json:"critical_verified"`
 	Records          []VerifiedRecord `json:"records"`
@@ -246,12 +283,12 @@ type DNSVerified struct {
 
 // A VerifiedRecord is one record and what was found in its place. Of an MX, values begin with the priority.
 type VerifiedRecord struct {
-	Type     string  `json:"type"`
-	Host     string  `json:"host"`
-	Purpose  string  `json:"purpose"`
+	Type     string  `json:"type" words:"ours"`
+	Host     string  `json:"host" words:"ours"`
+	Purpose  string  `json:"purpose" words:"ours"`
 	Verified bool    `json:"verified"`
-	Expected string  `json:"expected"`
-	Actual   *string `json:"actual"`
+	Expected string  `json:"expected" words:"ours"`
+	Actual   *string `json:"actual" words:"theirs"`
 }
 
 // VerifyDNS looks at the records of a manual domain live; dns-status then says what is wrong with each. When all that mail

@@ -43,6 +43,7 @@ type look struct {
 	asksNS bool
 	ns     *dnsprov.Delegation // nil: not asked, or not answered
 	ds     *[]dnsprov.DS       // likewise
+	proof  string              // of the claim, if that was open
 }
 
 // looking does fn when one of the places for live looks is free.
@@ -76,6 +77,11 @@ func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
 			l.checks = append(l.checks, dnsCheck(dnsprov.Check{Record: r, Error: dnsprov.LookupFailed}))
 		}
 	}
+	if d.Claim != store.ClaimProven && d.DNSProvider == dnsprov.Builtin {
+		if l.proof, err = s.proofOfBuiltin(ctx, d, l.ns != nil && l.ns.Verified); err != nil {
+			s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+		}
+	}
 	l.at = s.now()
 	return l
 }
@@ -98,10 +104,14 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *look, records 
 			}
 		})
 	}
-	for _, c := range dnsprov.Verify(ctx, s.Resolver, records) {
+	checks := dnsprov.Verify(ctx, s.Resolver, records)
+	for _, c := range checks {
 		l.checks = append(l.checks, dnsCheck(c))
 	}
 	wg.Wait()
+	if d.Claim != store.ClaimProven && (d.DNSProvider == providerManual || d.DNSProvider == providerEdge) {
+		l.proof = proofIn(d, checks)
+	}
 }
 
 // managedRecords are those that can be looked up, without the owner's own; the delegation is looked at on its own. With an
@@ -176,6 +186,11 @@ func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 		return nil
 	}
 	keepDS(d, l.ds)
+	if l.proof != "" && d.Claim != store.ClaimProven && d.Status != domainDeleting {
+		if won, err := s.prove(tx, d, l.proof); err != nil || !won && claimEnded(d) {
+			return err
+		}
+	}
 	if !l.answered() {
 		return nil
 	}
@@ -255,21 +270,21 @@ func (s *Service) tellFailure(tx *store.Tx, d *store.Domain) error {
 
 // dnsFailure is the data of domain.dns_failed.
 type dnsFailure struct {
-	DomainID     string         `json:"domain_id"`
-	Domain       string         `json:"domain"`
+	DomainID     string         `json:"domain_id" words:"ours"`
+	Domain       string         `json:"domain" words:"ours"`
 	Issues       []failureIssue `json:"issues"`
 	FailingSince Time           `json:"failing_since"`
 	CheckedAt    Time           `json:"checked_at"`
 }
 
 type failureIssue struct {
-	Code     string  `json:"code"`
-	Purpose  string  `json:"purpose"`
-	Type     string  `json:"type"`
-	Host     string  `json:"host"`
-	Expected string  `json:"expected"`
-	Actual   *string `json:"actual"`
-	Message  string  `json:"message"`
+	Code     string  `json:"code" words:"ours"`
+	Purpose  string  `json:"purpose" words:"ours"`
+	Type     string  `json:"type" words:"ours"`
+	Host     string  `json:"host" words:"ours"`
+	Expected string  `json:"expected" words:"ours"`
+	Actual   *string `json:"actual" words:"theirs"`
+	Message  string  `json:"message" words:"theirs"`
 }
 
 // failuresOf lists what is known to be wrong with a domain's DNS. Records without which mail works as well are not in it,
@@ -334,10 +349,10 @@ type DNSHealth struct {
 
 // A DNSIssue is one thing that is wrong.
 type DNSIssue struct {
-	Code    string `json:"code"`
-	Purpose string `json:"purpose"`
-	Host    string `json:"host"`
-	Message string `json:"message"`
+	Code    string `json:"code" words:"ours"`
+	Purpose string `json:"purpose" words:"ours"`
+	Host    string `json:"host" words:"ours"`
+	Message string `json:"message" words:"theirs"`
 }
 
 func (s *Service) healthOf(d *store.Domain) DNSHealth {

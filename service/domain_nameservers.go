@@ -30,15 +30,19 @@ type NameserversChecked struct {
 
 // A NameserverCheck says where one domain is delegated to.
 type NameserverCheck struct {
-	Domain      string   `json:"domain"`
-	DomainID    *string  `json:"domain_id"`
+	Domain      string   `json:"domain" words:"ours"`
+	DomainID    *string  `json:"domain_id" words:"ours"`
 	Status      string   `json:"status" enum:"verified|failed|not_found|already_complete|error"`
-	Message     string   `json:"message"`
+	Message     string   `json:"message" words:"theirs"`
 	Verified    bool     `json:"verified"`
-	Nameservers []string `json:"nameservers"`
-	CurrentNS   []string `json:"current_ns"`
+	Nameservers []string `json:"nameservers" words:"ours"`
+	CurrentNS   []string `json:"current_ns" words:"theirs"`
 
 	look bool // the delegation must be looked up
+
+	domain    *store.Domain
+	contested bool   // another account claims the name too
+	proof     string // of its claim
 }
 
 // CheckNameservers looks up where domains are delegated to, and queues those that are delegated to us for provisioning.
@@ -73,8 +77,8 @@ func (s *Service) beginNSCheck(tx *store.Tx, who Actor, name candidate, c *Names
 	if name.problem != "" {
 		return nil
 	}
-	d, err := store.DomainByName.Get(tx, name.name)
-	if errors.Is(err, store.ErrNotFound) || err == nil && d.AccountID != who.AccountID {
+	d, err := claimOf(tx, who.AccountID, name.name)
+	if errors.Is(err, store.ErrNotFound) {
 		c.Status, c.Message = "not_found", name.name+" is not a domain of this account. Connect it first."
 		return nil
 	}
@@ -94,7 +98,7 @@ func (s *Service) beginNSCheck(tx *store.Tx, who Actor, name candidate, c *Names
 	case d.Status == domainPending, d.Status == domainInProgress:
 		c.Status, c.Verified, c.Message = "verified", true, d.Name+" is being provisioned by the job "+d.JobID+"."
 	default:
-		c.look = true
+		c.look, c.domain, c.contested = true, d, d.Claim != store.ClaimProven && contested(tx, d)
 	}
 	return nil
 }
@@ -123,6 +127,12 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 	var found dnsprov.Delegation
 	err := s.looking(ctx, func() (err error) {
 		found, err = dnsprov.CheckDelegation(ctx, s.Resolver, c.Domain, s.Config.Nameservers)
+		if err == nil && found.Verified {
+			c.proof = provenByDelegation
+		}
+		if err == nil && c.contested {
+			c.proof, err = s.claimByText(ctx, c.domain)
+		}
 		return err
 	})
 	ours := strings.Join(s.Config.Nameservers, ", ")
@@ -145,7 +155,9 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 
 // keepDelegations writes what was found in one transaction, and queues what is verified.
 func (s *Service) keepDelegations(who Actor, checks []NameserverCheck) error {
+	found := slices.Clone(checks)
 	return s.Store.Update(func(tx *store.Tx) error {
+		copy(checks, found) // this may run twice
 		for i := range checks {
 			c := &checks[i]
 			if !c.look {
@@ -170,6 +182,12 @@ func (s *Service) keepDelegations(who Actor, checks []NameserverCheck) error {
 func (s *Service) keepDelegation(tx *store.Tx, who Actor, d *store.Domain, c *NameserverCheck) error {
 	changed := !slices.Equal(d.CurrentNS, c.CurrentNS)
 	d.CurrentNS = c.CurrentNS
+	if d.Claim != store.ClaimProven {
+		changed = true
+		if err := s.keepProof(tx, d, c); err != nil || claimEnded(d) {
+			return err
+		}
+	}
 	if !c.Verified && !changed {
 		return nil
 	}
@@ -188,4 +206,38 @@ func (s *Service) keepDelegation(tx *store.Tx, who Actor, d *store.Domain, c *Na
 		return err
 	}
 	return s.putDomain(tx, d)
+}
+
+// keepProof brings the claim of a domain to what was looked up, and says in c what is lacking.
+func (s *Service) keepProof(tx *store.Tx, d *store.Domain, c *NameserverCheck) error {
+	elsewhere := func(e *Error) { c.Status, c.Verified, c.Message = "error", false, e.Message }
+	reopened, err := s.reopenClaim(tx, d)
+	if e, lost := AsError(err); lost {
+		elsewhere(e)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if reopened {
+		d.Status, d.StatusDetail, d.ErrorCode, d.ErrorMessage = domainPendingNS, "", "", ""
+		if err := errors.Join(s.putDomain(tx, d), s.claimsChanged(tx, d)); err != nil {
+			return err
+		}
+	}
+	if c.proof != "" {
+		if _, err := s.prove(tx, d, c.proof); err != nil {
+			return err
+		}
+	}
+	switch {
+	case claimEnded(d):
+		elsewhere(errClaimEnded(d))
+	case d.Claim == store.ClaimProven:
+	case c.Verified:
+		c.Status, c.Verified, c.Message = "failed", false, contestedText(d)
+	case contested(tx, d):
+		c.Message += " " + contestedText(d)
+	}
+	return nil
 }

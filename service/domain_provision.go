@@ -95,6 +95,9 @@ func (s *Service) provision(ctx context.Context, j *store.Job) (jobs.Writes, err
 	p := &provisioning{s: s, ctx: ctx, d: d}
 	steps := provisionSteps(d.DNSProvider)
 	for i, name := range steps {
+		if claimEnded(p.d) {
+			return nil, jobs.Permanent(errClaimEnded(p.d))
+		}
 		if err := p.step(provisionStep{name, p.steps()[name]}); err != nil {
 			return nil, err
 		}
@@ -211,18 +214,33 @@ func (p *provisioning) zone() error {
 	})
 }
 
-// edgeRecords brings the records to the edge provider.
+// edgeRecords brings the records to the edge provider. That the token can do it proves the claim of the name, if the
+// provider serves the zone: anybody may make one that nobody asks.
 func (p *provisioning) edgeRecords() error {
+	active := false
 	err := p.s.atEdge(p.ctx, p.d.ID, func(w *edgeWork) error {
 		p.edgeSeen = w.d.ZoneChangedAt
 		err := w.sync(true)
 		p.d = w.d
+		if err == nil && p.d.Claim == store.ClaimOpen {
+			active, err = w.active()
+		}
 		return err
 	})
 	if err != nil {
 		return p.s.edgeOutcome(p.ctx, p.d.Name, err)
 	}
-	return nil
+	if !active {
+		return nil
+	}
+	d, err := p.s.settleProof(p.d.ID, provenByEdge)
+	if _, lost := AsError(err); lost {
+		return jobs.Permanent(err)
+	}
+	if err == nil {
+		p.d = d
+	}
+	return err
 }
 
 // mail makes sure that the domain can sign, and makes mailboxes ready as long as there are more than fit into the
@@ -305,6 +323,15 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *look) error {
 	}
 	if err := s.keepLook(tx, d, l); err != nil {
 		return err
+	}
+	if claimEnded(d) {
+		return nil // which is written
+	}
+	if d.Claim == store.ClaimOpen && d.DNSProvider != providerEdge { // others came to claim it meanwhile
+		if d.Status = domainPendingNS; d.DNSProvider == providerManual {
+			d.Status = domainPendingDNS
+		}
+		return s.putDomain(tx, d)
 	}
 	first := d.CompletedAt.IsZero()
 	d.Status, d.StatusDetail, d.ErrorCode, d.ErrorMessage = domainComplete, "", "", ""

@@ -354,6 +354,10 @@ func (b *purchasing) keep(r *registrar.Registration) error {
 		if err := b.s.tellCreated(tx, d); err != nil {
 			return err
 		}
-		return b.s.putDomain(tx, d)
+		if err := b.s.putDomain(tx, d); err != nil {
+			return err
+		}
+		_, err = b.s.prove(tx, d, provenByPurchase)
+		return err
 	})
 }

@@ -68,7 +68,9 @@ func (l *life) meddle(string) error {
 		return errUnreachable
 	case "crash":
 		l.crashed = filepath.Join(l.t.TempDir(), "data")
-		err := l.s.Store.Update(func(*store.Tx) error { return os.CopyFS(l.crashed, os.DirFS(l.s.Store.Dir())) }) // nothing is written meanwhile
+		err := l.s.Store.Update(func(*store.Tx) error { // nothing is written meanwhile
+			return errors.Join(os.RemoveAll(l.crashed), os.CopyFS(l.crashed, os.DirFS(l.s.Store.Dir())))
+		})
 		if err != nil {
 			l.t.Error(err)
 		}

@@ -11,14 +11,14 @@ import (
 // A SetupQuote is what a setup would buy, and for how much, in USD. Price is of all years, today; nothing above
 // PriceLimit is bought.
 type SetupQuote struct {
-	Domain       string   `json:"domain"`
-	Registrar    string   `json:"registrar"`
+	Domain       string   `json:"domain" words:"ours"`
+	Registrar    string   `json:"registrar" words:"ours"`
 	Years        int      `json:"years"`
 	AutoRenew    bool     `json:"auto_renew"`
 	Price        *float64 `json:"price"`
 	PriceLimit   *float64 `json:"price_limit"`
 	RenewalPrice *float64 `json:"renewal_price"`
-	Currency     string   `json:"currency"`
+	Currency     string   `json:"currency" words:"ours"`
 }
 
 // QuoteSetup says what SetupDomain would buy with the same request; nil if nothing, since it is not asked to or the
@@ -65,7 +65,7 @@ func (p *setupPlan) quote(o registrar.Offer) (*SetupQuote, error) {
 	total, limit := o.Total(years), cents(*p.in.Price)*int64(years)
 	switch {
 	case o.Err != nil:
-		return nil, Invalid("domain", "not_allowed", "%s does not sell %s: %s", p.shop.Name(), p.name, o.Err)
+		return nil, Invalid("domain", "not_allowed", "%s does not sell %s", p.shop.Name(), p.name).Because(o.Err)
 	case !o.Available:
 		return nil, Invalid("domain", "not_allowed", "%s is not available; choose another name", p.name)
 	case o.Premium || o.Price <= 0:

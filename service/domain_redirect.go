@@ -27,7 +27,7 @@ type SetRedirectIn struct {
 
 // A DomainRedirect is how visitors of a domain are redirected, as set_redirect took it.
 type DomainRedirect struct {
-	URL          string `json:"url"`
+	URL          string `json:"url" words:"ours"`
 	Permanent    bool   `json:"permanent"`
 	PreservePath bool   `json:"preserve_path"`
 }
@@ -42,18 +42,18 @@ func redirectOf(d *store.Domain) *DomainRedirect {
 
 // RedirectSet is the answer of set_redirect.
 type RedirectSet struct {
-	Domain      string  `json:"domain"`
-	RedirectURL string  `json:"redirect_url"`
+	Domain      string  `json:"domain" words:"ours"`
+	RedirectURL string  `json:"redirect_url" words:"ours"`
 	Queued      bool    `json:"queued"`
-	Message     string  `json:"message"`
-	JobID       *string `json:"job_id"`
+	Message     string  `json:"message" words:"ours"`
+	JobID       *string `json:"job_id" words:"ours"`
 }
 
 // A Queued says that what was recorded is being applied by a job.
 type Queued struct {
-	Message string  `json:"message"`
+	Message string  `json:"message" words:"ours"`
 	Queued  bool    `json:"queued"`
-	JobID   *string `json:"job_id"`
+	JobID   *string `json:"job_id" words:"ours"`
 }
 
 // checkRedirect gives the URL that a domain may be redirected to.
@@ -157,11 +157,11 @@ type SetForwardIn struct {
 
 // ForwardSet is the answer of set_forward.
 type ForwardSet struct {
-	Domain         string  `json:"domain"`
-	ForwardAddress string  `json:"forward_address"`
+	Domain         string  `json:"domain" words:"ours"`
+	ForwardAddress string  `json:"forward_address" words:"ours"`
 	Queued         bool    `json:"queued"`
-	Message        string  `json:"message"`
-	JobID          *string `json:"job_id"`
+	Message        string  `json:"message" words:"ours"`
+	JobID          *string `json:"job_id" words:"ours"`
 }
 
 // checkDomainForward gives the address that a domain's mail may go on to.

@@ -109,12 +109,11 @@ func TestFixedNameserversAreToldOf(t *testing.T) {
 func sold(t *testing.T, s *service.Service, name, shop string) {
 	t.Helper()
 	err := s.Store.Update(func(tx *store.Tx) error {
-		d, err := store.DomainByName.Get(tx, name)
-		if err != nil {
-			return err
+		for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+			d.Source, d.Registrar = "registered", shop
+			return store.Domains.Put(tx, d)
 		}
-		d.Source, d.Registrar = "registered", shop
-		return store.Domains.Put(tx, d)
+		return store.ErrNotFound
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -41,16 +41,16 @@ type RDAP interface {
 // A SearchResult says whether a domain can be had, and for how much. Prices are of one year. CheckedVia is who answered, or
 // would have been asked first where there was nothing to ask.
 type SearchResult struct {
-	Domain       string   `json:"domain"`
+	Domain       string   `json:"domain" words:"ours"`
 	Available    *bool    `json:"available"`
 	Price        *float64 `json:"price"`
 	RenewalPrice *float64 `json:"renewal_price"`
-	Currency     string   `json:"currency"`
+	Currency     string   `json:"currency" words:"ours"`
 	Premium      bool     `json:"premium"`
-	Registrar    *string  `json:"registrar"`
+	Registrar    *string  `json:"registrar" words:"ours"`
 	CheckedVia   string   `json:"checked_via" enum:"registrar|rdap|dns"`
 	Purchasable  bool     `json:"purchasable"`
-	Error        *string  `json:"error"`
+	Error        *string  `json:"error" words:"theirs"`
 }
 
 // SearchDomainIn is the query of search_domain.

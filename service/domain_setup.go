@@ -203,7 +203,7 @@ func (p *setupPlan) checkRoom(tx *store.Tx, d *store.Domain) error {
 	}
 	fresh := 0
 	for _, b := range p.births {
-		_, err := store.MailboxByEmail.Get(tx, b.username+"@"+p.name)
+		_, err := store.MailboxByEmail.Of(tx, p.who.AccountID, b.username+"@"+p.name)
 		if errors.Is(err, store.ErrNotFound) {
 			fresh++
 		} else if err != nil {
@@ -231,14 +231,12 @@ func (p *setupPlan) hash() {
 
 // find gives the account's domain of the name; nil if it is to be made.
 func (p *setupPlan) find(tx *store.Tx) (*store.Domain, error) {
-	d, err := store.DomainByName.Get(tx, p.name)
+	d, err := claimOf(tx, p.who.AccountID, p.name)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, p.mayMake(tx)
 	case err != nil:
 		return nil, err
-	case d.AccountID != p.who.AccountID:
-		return nil, Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
 	case d.Status == domainDeleting:
 		return nil, errBusy(d, "is being deleted")
 	case d.DNSProvider == providerExternal:
@@ -253,8 +251,13 @@ func (p *setupPlan) find(tx *store.Tx) (*store.Domain, error) {
 
 // mayMake tells whether the account may have the domain.
 func (p *setupPlan) mayMake(tx *store.Tx) error {
-	if p.s.operatorsOnly(tx, p.who.AccountID, p.name) || p.provider == dnsprov.Builtin && entangled(tx, p.who.AccountID, p.name) {
+	if p.s.operatorsOnly(tx, p.who.AccountID, p.name) {
 		return Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
+	}
+	if elsewhere, err := provenElsewhere(tx, p.who.AccountID, p.name); err != nil {
+		return err
+	} else if elsewhere {
+		return Invalid("domain", claimedElsewhere, "%s", errClaimedElsewhere(p.name).Message)
 	}
 	limit := p.s.Config.Limits.Domains
 	if used := store.DomainsByAccount.Count(tx, p.who.AccountID, 0); limit > 0 && used >= limit {
@@ -272,14 +275,19 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 	if err := p.checkRoom(tx, d); err != nil {
 		return nil, err
 	}
-	write := p.s.putDomain
+	write, began := p.s.putDomain, d == nil
 	if d == nil {
 		if d, err = p.newDomain(tx); err != nil {
 			return nil, err
 		}
 		write = p.s.putZone
-	} else if err := p.s.makeIdle(tx, d); err != nil {
-		return nil, err
+	} else {
+		if err := p.s.makeIdle(tx, d); err != nil {
+			return nil, err
+		}
+		if began, err = p.s.reopenClaim(tx, d); err != nil {
+			return nil, err
+		}
 	}
 	args := p.args
 	args.DomainID = d.ID
@@ -311,7 +319,10 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 			return nil, err
 		}
 	}
-	return j, write(tx, d)
+	if err := write(tx, d); err != nil || !began {
+		return j, err
+	}
+	return j, p.s.claimsChanged(tx, d)
 }
 
 func (p *setupPlan) newDomain(tx *store.Tx) (*store.Domain, error) {
@@ -322,7 +333,7 @@ func (p *setupPlan) newDomain(tx *store.Tx) (*store.Domain, error) {
 	if p.provider != dnsprov.Builtin {
 		d.NSStatus = nsNotRequired
 	}
-	return d, p.s.giveZoneKey(d)
+	return d, errors.Join(p.s.giveZoneKey(d), p.s.beginClaim(tx, d))
 }
 
 // setupSteps names the steps of a setup, in their order.

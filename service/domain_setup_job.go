@@ -42,7 +42,10 @@ type setup struct {
 }
 
 // errAwaited says that the domain is not delegated to us yet.
-type errAwaited struct{ current []string }
+type errAwaited struct {
+	current []string
+	claimed bool // it is, and others claim the name too
+}
 
 func (errAwaited) Error() string { return "the domain is not delegated to us yet" }
 
@@ -70,10 +73,13 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 		err := p.step(provisionStep{name, p.steps()[name]})
 		var wait errAwaited
 		if errors.As(err, &wait) {
-			return p.wait(wait.current)
+			return p.wait(wait)
 		}
 		if err != nil && !errors.As(err, new(errPartly)) {
 			return nil, err
+		}
+		if claimEnded(p.d) {
+			return nil, jobs.Permanent(errClaimEnded(p.d))
 		}
 		jobs.Progress(ctx, i+1, len(steps), "")
 	}
@@ -158,7 +164,7 @@ func (p *setup) bear(tx *store.Tx, some []store.Mailbox) error {
 	}
 	left, _ := p.s.roomForMailboxes(tx, d)
 	for _, mb := range some {
-		_, err := store.MailboxByEmail.Get(tx, mb.Email)
+		_, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, mb.Email))
 		if err == nil || left <= 0 {
 			continue
 		}
@@ -183,6 +189,14 @@ func (p *setup) delegate() error {
 		found, err = dnsprov.CheckDelegation(p.ctx, p.s.Resolver, p.d.Name, p.s.Config.Nameservers)
 		return err
 	})
+	if looked == nil && p.d.Claim != store.ClaimProven {
+		if err := p.claim(found.Verified); err != nil {
+			return err
+		}
+		if p.d.Claim != store.ClaimProven {
+			return errAwaited{found.Current, found.Verified}
+		}
+	}
 	switch {
 	case p.ctx.Err() != nil:
 		return p.ctx.Err()
@@ -196,11 +210,27 @@ func (p *setup) delegate() error {
 	case looked != nil && p.d.NSStatus == nsVerified, p.d.Status == domainComplete:
 		return nil // the checks by the clock see to it
 	}
-	return errAwaited{found.Current}
+	return errAwaited{found.Current, false}
+}
+
+// claim proves the claim of a builtin domain if it can.
+func (p *setup) claim(delegated bool) error {
+	by, err := p.s.proofOfBuiltin(p.ctx, p.d, delegated)
+	if err != nil || by == "" {
+		return nil // it is looked at again
+	}
+	d, err := p.s.settleProof(p.d.ID, by)
+	if _, lost := AsError(err); lost {
+		return jobs.Permanent(err)
+	}
+	if err == nil {
+		p.d = d
+	}
+	return err
 }
 
 // wait puts the job off until the next look at the delegation. The longer it has waited, the longer it waits.
-func (p *setup) wait(current []string) (jobs.Writes, error) {
+func (p *setup) wait(awaited errAwaited) (jobs.Writes, error) {
 	now := p.s.now()
 	since := p.d.NSAwaited
 	if since.IsZero() {
@@ -217,13 +247,16 @@ func (p *setup) wait(current []string) (jobs.Writes, error) {
 		next = end
 	}
 	detail := p.d.Name + " waits to be delegated. Set only these nameservers at its registrar: " + ours + "."
+	if awaited.claimed {
+		detail = contestedText(p.d)
+	}
 	jobs.Progress(p.ctx, slices.Index(setupSteps(p.d.DNSProvider, p.args), stepDelegate), len(setupSteps(p.d.DNSProvider, p.args)), detail)
 	return func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
-		if err != nil || d.Status == domainPending || d.Status == domainDeleting { // pending: check-ns was faster
+		if err != nil || d.Status == domainPending || d.Status == domainDeleting || claimEnded(d) { // pending: check-ns was faster
 			return err
 		}
-		d.Status, d.StatusDetail, d.NSAwaited, d.CurrentNS = domainPendingNS, detail, since, current
+		d.Status, d.StatusDetail, d.NSAwaited, d.CurrentNS = domainPendingNS, detail, since, awaited.current
 		return p.s.putDomain(tx, d)
 	}, jobs.Snooze(next)
 }
@@ -235,12 +268,12 @@ func awaiting(waited time.Duration, r float64) time.Duration {
 
 // setupResult is what a domain_setup came to.
 type setupResult struct {
-	DomainID   string     `json:"domain_id"`
-	Domain     string     `json:"domain"`
-	Status     string     `json:"status"`
-	Registrar  *string    `json:"registrar"`
+	DomainID   string     `json:"domain_id" words:"ours"`
+	Domain     string     `json:"domain" words:"ours"`
+	Status     string     `json:"status" words:"ours"`
+	Registrar  *string    `json:"registrar" words:"ours"`
 	Price      *float64   `json:"price"`
-	Currency   string     `json:"currency"`
+	Currency   string     `json:"currency" words:"ours"`
 	ExpiresAt  Time       `json:"expires_at"`
 	EmailUsers setupUsers `json:"email_users"`
 }
@@ -254,7 +287,7 @@ type setupUsers struct {
 
 func (p *setup) countUsers(tx *store.Tx) (r setupUsers, err error) {
 	for _, want := range p.args.Mailboxes {
-		mb, err := store.MailboxByEmail.Get(tx, want.Email)
+		mb, err := store.MailboxByAddress.Get(tx, store.AddressKey(p.d.ID, want.Email))
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			r.Failed++
@@ -279,6 +312,7 @@ func (p *setup) end(tx *store.Tx, j *store.Job) error {
 		return err
 	}
 	switch {
+	case claimEnded(d):
 	case p.look != nil:
 		err = p.finish(tx, d)
 	case d.Status == domainComplete:

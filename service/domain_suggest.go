@@ -36,7 +36,7 @@ type SuggestDomainsIn struct {
 
 // DomainSuggestions is the answer of suggest_domains.
 type DomainSuggestions struct {
-	Keywords    string         `json:"keywords"`
+	Keywords    string         `json:"keywords" words:"ours"`
 	Suggestions []SearchResult `json:"suggestions"`
 	Count       int            `json:"count"`
 }

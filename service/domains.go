@@ -45,36 +45,36 @@ const (
 
 // A Domain is a mail domain as the API shows it.
 type Domain struct {
-	ID              string          `json:"id"`
-	DomainID        string          `json:"domain_id"`
-	Domain          string          `json:"domain"`
-	DomainUnicode   string          `json:"domain_unicode"`
+	ID              string          `json:"id" words:"ours"`
+	DomainID        string          `json:"domain_id" words:"ours"`
+	Domain          string          `json:"domain" words:"ours"`
+	DomainUnicode   string          `json:"domain_unicode" words:"ours"`
 	Status          string          `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
-	StatusDetail    *string         `json:"status_detail"`
+	StatusDetail    *string         `json:"status_detail" words:"theirs"`
 	Error           *JobFailure     `json:"error"`
 	DNSProvider     string          `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
 	Source          string          `json:"source" enum:"connected|registered"`
-	Registrar       *string         `json:"registrar"`
+	Registrar       *string         `json:"registrar" words:"ours"`
 	ExpiresAt       Time            `json:"expires_at"`
 	AutoRenew       bool            `json:"auto_renew"`
-	Nameservers     []string        `json:"nameservers"`
+	Nameservers     []string        `json:"nameservers" words:"ours"`
 	NSStatus        string          `json:"ns_status" enum:"pending|verified|lost|not_required"`
 	DNSStatus       string          `json:"dns_status" enum:"pending|propagating|complete|failed"`
 	DNSHealth       DNSHealth       `json:"dns_health"`
-	DKIMSelector    *string         `json:"dkim_selector"`
+	DKIMSelector    *string         `json:"dkim_selector" words:"ours"`
 	DNSSEC          *DNSSEC         `json:"dnssec"`
 	DMARCOverride   *DMARCOverride  `json:"dmarc_override"`
-	RedirectURL     *string         `json:"redirect_url"`
+	RedirectURL     *string         `json:"redirect_url" words:"ours"`
 	Redirect        *DomainRedirect `json:"redirect"`
-	ForwardAddress  *string         `json:"forward_address"`
-	CatchAll        *string         `json:"catch_all"`
+	ForwardAddress  *string         `json:"forward_address" words:"ours"`
+	CatchAll        *string         `json:"catch_all" words:"ours"`
 	SendingMode     string          `json:"sending_mode" enum:"direct|relay"`
-	Relay           *string         `json:"relay"`
+	Relay           *string         `json:"relay" words:"ours"`
 	ListUnsubscribe bool            `json:"list_unsubscribe"`
 	EmailUsersCount int             `json:"email_users_count"`
-	Tags            []string        `json:"tags"`
-	Notes           *string         `json:"notes"`
-	JobID           *string         `json:"job_id"`
+	Tags            []string        `json:"tags" words:"ours"`
+	Notes           *string         `json:"notes" words:"ours"`
+	JobID           *string         `json:"job_id" words:"ours"`
 	CreatedAt       Time            `json:"created_at"`
 	UpdatedAt       Time            `json:"updated_at"`
 	CompletedAt     Time            `json:"completed_at"`
@@ -82,7 +82,7 @@ type Domain struct {
 
 // A DMARCOverride is the policy that the owner chose in place of the default.
 type DMARCOverride struct {
-	Value     string `json:"value"`
+	Value     string `json:"value" words:"ours"`
 	UpdatedAt Time   `json:"updated_at"`
 }
 
@@ -96,6 +96,9 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		CatchAll: orNull(d.CatchAll), SendingMode: s.sendingMode(d), Relay: orNull(d.Relay), ListUnsubscribe: d.ListUnsub, Tags: append([]string{}, d.Tags...), Notes: orNull(d.Notes),
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: orNull(d.JobID),
 		CreatedAt: Time{d.CreatedAt}, UpdatedAt: Time{d.UpdatedAt}, CompletedAt: Time{d.CompletedAt},
+	}
+	if out.StatusDetail == nil {
+		out.StatusDetail = orNull(claimDetail(tx, d))
 	}
 	if d.ErrorCode != "" {
 		out.Error = &JobFailure{d.ErrorCode, d.ErrorMessage}
@@ -315,7 +318,7 @@ func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 	if _, at, _ := msg.SplitEmail(d.CatchAll); d.CatchAll == "" || at != d.Name {
 		return nil
 	}
-	mb, err := store.MailboxByEmail.Get(tx, d.CatchAll)
+	mb, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, d.CatchAll))
 	if errors.Is(err, store.ErrNotFound) || err == nil && mb.Status == "deleting" {
 		return Invalid("catch_all", "not_found", "%s is no mailbox; make it first, or give an address of another domain", d.CatchAll)
 	}
@@ -361,12 +364,12 @@ func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 
 // domainEvent is the data of domain.created and domain.ready; the time that is not told of is absent.
 type domainEvent struct {
-	DomainID    string  `json:"domain_id"`
-	Domain      string  `json:"domain"`
+	DomainID    string  `json:"domain_id" words:"ours"`
+	Domain      string  `json:"domain" words:"ours"`
 	Status      string  `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
 	DNSProvider string  `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
 	Source      string  `json:"source" enum:"connected|registered"`
-	JobID       *string `json:"job_id"`
+	JobID       *string `json:"job_id" words:"ours"`
 	CreatedAt   *Time   `json:"created_at,omitempty"`
 	ReadyAt     *Time   `json:"ready_at,omitempty"`
 }

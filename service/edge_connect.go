@@ -86,7 +86,13 @@ func (s *Service) newNames(who Actor, names []candidate) ([]string, error) {
 			if c.problem != "" || s.operatorsOnly(tx, who.AccountID, c.name) {
 				continue
 			}
-			_, err := store.DomainByName.Get(tx, c.name)
+			if elsewhere, err := provenElsewhere(tx, who.AccountID, c.name); elsewhere || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			_, err := claimOf(tx, who.AccountID, c.name)
 			if errors.Is(err, store.ErrNotFound) {
 				out = append(out, c.name)
 			} else if err != nil {

@@ -109,6 +109,21 @@ func (w *edgeWork) sync(strict bool) error {
 	}
 }
 
+// active tells whether the provider serves the zone, as far as it says so.
+func (w *edgeWork) active() (bool, error) {
+	p, ok := w.provider.(interface {
+		Delegated(ctx context.Context, domain string) (bool, error)
+	})
+	if !ok {
+		return true, nil
+	}
+	active, err := p.Delegated(w.ctx, w.d.Name)
+	if err != nil {
+		return false, edgeFault{err}
+	}
+	return active, nil
+}
+
 // apply has the provider make changes, if there are any.
 func (w *edgeWork) apply(changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {

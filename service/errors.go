@@ -18,9 +18,9 @@ type Error struct {
 
 // A Detail names one field and what is wrong with it.
 type Detail struct {
-	Field   string `json:"field"`
-	Code    string `json:"code"`
-	Message string `json:"message"`
+	Field   string `json:"field" words:"ours"`
+	Code    string `json:"code" words:"ours"`
+	Message string `json:"message" words:"ours"`
 }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }

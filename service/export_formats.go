@@ -10,9 +10,9 @@ import (
 
 // An ExportFormat is a form of file that create_export can make.
 type ExportFormat struct {
-	ID      string   `json:"id"`
-	Name    string   `json:"name"`
-	Columns []string `json:"columns"`
+	ID      string   `json:"id" words:"ours"`
+	Name    string   `json:"name" words:"ours"`
+	Columns []string `json:"columns" words:"ours"`
 }
 
 // ListExportFormats lists the formats that create_export knows.
@@ -27,27 +27,27 @@ func (s *Service) ListExportFormats(_ context.Context, _ Actor) (*List[ExportFor
 // Credentials are what a mail client needs for one mailbox. Username and password of SMTP and IMAP differ only for
 // mailboxes that live elsewhere; Password is the one that the mailbox was made with.
 type Credentials struct {
-	UserID       string  `json:"user_id"`
-	Email        string  `json:"email"`
-	Username     string  `json:"username"`
-	Domain       string  `json:"domain"`
-	DomainID     string  `json:"domain_id"`
-	Name         string  `json:"name"`
+	UserID       string  `json:"user_id" words:"ours"`
+	Email        string  `json:"email" words:"ours"`
+	Username     string  `json:"username" words:"ours"`
+	Domain       string  `json:"domain" words:"ours"`
+	DomainID     string  `json:"domain_id" words:"ours"`
+	Name         string  `json:"name" words:"ours"`
 	Status       string  `json:"status" enum:"pending|active|suspended|error"`
 	Type         string  `json:"type" enum:"hosted|external"`
-	Password     string  `json:"password"`
-	SMTPHost     string  `json:"smtp_host"`
+	Password     string  `json:"password" words:"ours"`
+	SMTPHost     string  `json:"smtp_host" words:"ours"`
 	SMTPPort     int     `json:"smtp_port"`
 	SMTPSecurity string  `json:"smtp_security" enum:"tls|starttls|none"`
-	SMTPUsername string  `json:"smtp_username"`
-	SMTPPassword string  `json:"smtp_password"`
-	IMAPHost     string  `json:"imap_host"`
+	SMTPUsername string  `json:"smtp_username" words:"ours"`
+	SMTPPassword string  `json:"smtp_password" words:"ours"`
+	IMAPHost     string  `json:"imap_host" words:"ours"`
 	IMAPPort     int     `json:"imap_port"`
 	IMAPSecurity string  `json:"imap_security" enum:"tls|starttls|none"`
-	IMAPUsername string  `json:"imap_username"`
-	IMAPPassword string  `json:"imap_password"`
+	IMAPUsername string  `json:"imap_username" words:"ours"`
+	IMAPPassword string  `json:"imap_password" words:"ours"`
 	DailyLimit   *int    `json:"daily_send_limit"`
-	Footer       *string `json:"footer"`
+	Footer       *string `json:"footer" words:"ours"`
 }
 
 // An exportFormat is one way to write credentials: a table, or without row JSON.

@@ -34,12 +34,12 @@ type CreateExportIn struct {
 
 // An ExportCreated says where a file of credentials can be fetched, once.
 type ExportCreated struct {
-	ExportID    string `json:"export_id"`
+	ExportID    string `json:"export_id" words:"ours"`
 	Format      string `json:"format" enum:"default|smartlead|instantly|emailbison|json"`
 	Count       int    `json:"count"`
-	Filename    string `json:"filename"`
-	ContentType string `json:"content_type"`
-	DownloadURL string `json:"download_url"`
+	Filename    string `json:"filename" words:"ours"`
+	ContentType string `json:"content_type" words:"ours"`
+	DownloadURL string `json:"download_url" words:"ours"`
 	ExpiresIn   int    `json:"expires_in"`
 	ExpiresAt   Time   `json:"expires_at"`
 }
@@ -153,7 +153,7 @@ func selectMailboxes(tx *store.Tx, who Actor, in CreateExportIn, e *store.Export
 			return 0, err
 		}
 	case in.Emails != nil:
-		return selectOne(tx, "emails", *in.Emails, getByEmail, e)
+		return selectOne(tx, "emails", *in.Emails, ownAddresses(who), e)
 	case in.UserIDs != nil:
 		return selectOne(tx, "user_ids", *in.UserIDs, store.Mailboxes.Get, e)
 	}

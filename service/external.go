@@ -18,18 +18,21 @@ import (
 const (
 	kindInboxSync = "inbox_sync" // that somebody asked for, and the first one
 	kindInboxPoll = "inbox_poll" // in the background; one waits for each mailbox
+	kindExternals = "externals"  // adds either for the mailboxes of an account that has many
 )
 
 const (
-	pullsPerHost    = 4  // of a kind
-	pullsMost       = 32 // of a kind
-	pullsEach       = 24 // of one account
-	pullTimeout     = 2 * time.Hour
-	pollSoonest     = time.Minute
-	pollLatest      = 30 * time.Minute
-	pollWhileIdle   = 25 * time.Minute // a look whether the session that idles is still there
-	failureLatest   = time.Hour
-	refusalsAllowed = 3 // in a row, where the server does not say that the password is wrong
+	pullsPerHost     = 4  // of a kind
+	pullsMost        = 32 // of a kind
+	pullsEach        = 24 // of one account
+	pullTimeout      = 2 * time.Hour
+	pollSoonest      = time.Minute
+	pollLatest       = 30 * time.Minute
+	pollWhileIdle    = 25 * time.Minute // a look whether the session that idles is still there
+	failureLatest    = time.Hour
+	externalsAtATime = 50               // mailboxes that one transaction has looked at
+	refreshPause     = 10 * time.Second // in which those who ask for all mailboxes of an account are served together
+	refusalsAllowed  = 3                // in a row, where the server does not say that the password is wrong
 )
 
 // externals is what is known in memory of mailboxes that live elsewhere.
@@ -104,6 +107,7 @@ func (s *Service) pullKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: pullTimeout, Lanes: pullsPerHost, Most: pullsMost, MostEach: pullsEach,
 			Backoff: failureWait, Visible: true},
+		{Name: kindExternals, Work: s.lookAtRest, Timeout: pullTimeout, Most: arrivalsMost},
 		{Name: kindInboxPoll, Work: s.pollInbox, Timeout: pullTimeout, Lanes: pullsPerHost, Most: pullsMost, MostEach: pullsEach},
 	}
 }
@@ -154,26 +158,104 @@ func (s *Service) beginExternal(tx *store.Tx, mb *store.Mailbox) error {
 	return s.addSync(tx, mb, "")
 }
 
-// beginExternals has every external mailbox of an account looked at, since its universal inbox is on now or somebody asked.
-func (s *Service) beginExternals(tx *store.Tx, accountID, by string) (count int, err error) {
-	for _, box := range store.RemoteBoxesByAccount.Asc(tx, accountID, "") {
-		mb, err := store.Mailboxes.Get(tx, box.MailboxID)
+// externalsArgs is the job of having the external mailboxes of an account looked at, from the one behind After on.
+type externalsArgs struct {
+	AccountID string `json:"account_id"`
+	By        string `json:"by"`
+	After     string `json:"after"`
+}
+
+// beginExternals has every external mailbox of an account looked at, since its universal inbox is on now or somebody asked:
+// the first ones in tx, those of an account with many by a job. Calls while that waits fold into it.
+func (s *Service) beginExternals(tx *store.Tx, accountID, by string) error {
+	next, err := s.lookAtSome(tx, externalsArgs{AccountID: accountID, By: by})
+	if err != nil || next == "" {
+		return err
+	}
+	due := tx.Now()
+	if s.refreshes.seen(accountID, due) > 0 { // others that asked are being served
+		due = due.Add(refreshPause)
+	}
+	tx.After(func() { s.refreshes.count(accountID, s.now()) })
+	_, err = s.Queue.Add(tx, jobs.New{
+		AccountID: accountID, Kind: kindExternals, Key: accountID, Lane: "externals " + accountID, Args: externalsArgs{accountID, by, next}, Due: due,
+	})
+	return err
+}
+
+// lookAtSome has the next external mailboxes of an account looked at, and says where to go on; "" at the end.
+func (s *Service) lookAtSome(tx *store.Tx, args externalsArgs) (next string, err error) {
+	seen := 0
+	for key, id := range store.RemoteBoxesByAccount.Keys(tx, args.AccountID, args.After) {
+		if seen++; seen > externalsAtATime {
+			return next, nil
+		}
+		next = key
+		box, err := store.RemoteBoxes.Read(tx, id)
 		if err != nil {
-			return count, fmt.Errorf("mailbox %s: %w", box.MailboxID, err)
+			return "", fmt.Errorf("state of mailbox %s: %w", id, err)
 		}
-		if mb.Status != "active" && mb.Status != "error" {
-			continue
+		mb, err := store.Mailboxes.Read(tx, id)
+		if err != nil {
+			return "", fmt.Errorf("mailbox %s: %w", id, err)
 		}
-		count++
-		add := func() error { return s.addPoll(tx, mb, tx.Now()) }
-		if !box.Done || mb.Status == "error" {
-			add = func() error { return s.addSync(tx, mb, by) }
+		switch {
+		case mb.Status != "active" && mb.Status != "error":
+		case !box.Done || mb.Status == "error":
+			err = s.addSync(tx, mb, args.By)
+		case !duePoll(tx, id):
+			err = s.addPoll(tx, mb, tx.Now())
 		}
-		if err := add(); err != nil {
-			return count, err
+		if err != nil {
+			return "", err
 		}
 	}
-	return count, nil
+	return "", nil
+}
+
+// duePoll tells whether a look at a mailbox in the background waits only for its turn.
+func duePoll(tx *store.Tx, id string) bool {
+	j, err := store.JobByKey.Read(tx, store.JobKey(kindInboxPoll, id))
+	return err == nil && !j.Due.After(tx.Now())
+}
+
+// lookAtRest goes on where beginExternals ended, some mailboxes in each transaction.
+func (s *Service) lookAtRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[externalsArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	for args.After != "" {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		began := time.Now()
+		next := ""
+		err := s.Store.Update(func(tx *store.Tx) (err error) {
+			next, err = s.lookAtSome(tx, args)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		args.After = next
+		sleep(ctx, time.Since(began)) // others go first
+	}
+	return nil, nil
+}
+
+// countExternals says how many external mailboxes of an account are looked at.
+func countExternals(tx *store.Tx, accountID string) (n int, err error) {
+	for _, id := range store.RemoteBoxesByAccount.Keys(tx, accountID, "") {
+		mb, err := store.Mailboxes.Read(tx, id)
+		if err != nil {
+			return 0, fmt.Errorf("mailbox %s: %w", id, err)
+		}
+		if mb.Status == "active" || mb.Status == "error" {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // inBackground tells whether a mailbox is to be looked at without anybody asking.
@@ -186,7 +268,7 @@ func inBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
 		return nil, err
 	}
 	a, err := store.Accounts.Get(tx, mb.AccountID)
-	if err != nil || !a.UniversalInbox || a.Status == "suspended" {
+	if err != nil || !a.UniversalInbox || !mayAct(a) {
 		return nil, err
 	}
 	return mb, nil

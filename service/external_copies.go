@@ -66,7 +66,6 @@ func (s *Service) copySent(tx *store.Tx, submissionID string) error {
 // copyOut has a message put into a folder of an external mailbox's server. Where too many wait already it is left out.
 func (s *Service) copyOut(tx *store.Tx, mb *store.Mailbox, c store.RemoteCopy, wait time.Duration) error {
 	if store.RemoteCopiesByAccount.Count(tx, mb.AccountID, copiesWait) == copiesWait {
-		s.Store.Release(c.Blob) // does nothing where it is referred to
 		return nil
 	}
 	c.ID, c.AccountID, c.MailboxID, c.CreatedAt = tx.NewID("rcp"), mb.AccountID, mb.ID, tx.Now()

@@ -99,7 +99,9 @@ func (s *Service) look(ctx context.Context, id string, progress func(done, total
 	}
 	v.progress = progress
 	if v.session, err = s.connect(ctx, v.mb); err == nil {
-		err = v.run(ctx)
+		if err = s.proveByLogin(ctx, v.mb); err == nil {
+			err = v.run(ctx)
+		}
 	}
 	box, kept := s.keepVisit(ctx, v, err)
 	if kept != nil {

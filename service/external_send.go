@@ -11,8 +11,14 @@ import (
 // to mailboxes here, too, unless this installation sends nothing out.
 func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (route, error) {
 	r, err := s.route(tx, d, row.MailboxID, row.Recipient)
-	if err != nil || d == nil || d.DNSProvider != providerExternal || s.Config.Outbound == viaCapture {
+	if err != nil || d == nil || d.DNSProvider != providerExternal {
 		return r, err
+	}
+	if s.Config.Outbound == viaCapture {
+		if d.Claim != store.ClaimProven { // in whose name nobody here may be written to
+			r = route{transport: viaCapture}
+		}
+		return r, nil
 	}
 	mb, err := store.Mailboxes.Get(tx, row.MailboxID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.External == nil || mb.External.SMTP == nil) {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ type tiding struct {
 }
 
 // readTiding finds out what a message says; nil for one that is not about another.
-func (s *Service) readTiding(body *store.Spool, root *msg.Part, sum *msg.Summary, sender string) (*tiding, error) {
+func (s *Service) readTiding(body io.ReaderAt, root *msg.Part, sum *msg.Summary, sender string) (*tiding, error) {
 	t := &tiding{}
 	var returned []byte
 	var paths []string
@@ -220,14 +221,14 @@ type grievance struct {
 
 // complainedData is the data of email.complained.
 type complainedData struct {
-	Recipient         string  `json:"recipient"`
-	Sender            string  `json:"sender"`
-	SendingDomain     string  `json:"sending_domain"`
-	FeedbackType      string  `json:"feedback_type"`
-	UserAgent         *string `json:"user_agent"`
-	Provider          *string `json:"provider"`
-	OriginalMessageID string  `json:"original_message_id"`
-	ProviderMessageID *string `json:"provider_message_id"`
+	Recipient         string  `json:"recipient" words:"theirs"`
+	Sender            string  `json:"sender" words:"theirs"`
+	SendingDomain     string  `json:"sending_domain" words:"ours"`
+	FeedbackType      string  `json:"feedback_type" words:"theirs"`
+	UserAgent         *string `json:"user_agent" words:"theirs"`
+	Provider          *string `json:"provider" words:"ours"`
+	OriginalMessageID string  `json:"original_message_id" words:"theirs"`
+	ProviderMessageID *string `json:"provider_message_id" words:"theirs"`
 	ArrivalDate       Time    `json:"arrival_date"`
 	ComplainedAt      Time    `json:"complained_at"`
 }

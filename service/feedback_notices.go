@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	noticesAtOnce = 50   // in one transaction
+	noticesAtOnce = 25   // in one transaction
 	noticeSearch  = 2000 // rows that are looked through for a message of which a relay tells no id
 	noticeRace    = 2 * time.Minute
 )
@@ -86,9 +86,13 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 	}
 	early := false
 	for chunk := range slices.Chunk(list, noticesAtOnce) {
-		err := s.Store.Update(func(tx *store.Tx) error {
-			for _, n := range chunk {
-				wait, err := s.heedNotice(tx, from, n)
+		rows, err := s.rowsOfNotices(from, chunk)
+		if err != nil {
+			return err
+		}
+		err = s.Store.Update(func(tx *store.Tx) error {
+			for i, n := range chunk {
+				wait, err := s.heedNotice(tx, rows[i], n)
 				if err != nil {
 					return err
 				}
@@ -106,11 +110,34 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 	return nil
 }
 
+// rowsOfNotices finds the rows that notices are about, "" for none. All accounts may have to be looked through, so that it is
+// done in a snapshot and holds nobody up.
+func (s *Service) rowsOfNotices(from *relay, list []feedback.Notice) (ids []string, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		for _, n := range list {
+			row, err := s.rowOfNotice(tx, from, n)
+			if err != nil {
+				return err
+			}
+			id := ""
+			if row != nil {
+				id = row.ID
+			}
+			ids = append(ids, id)
+		}
+		return nil
+	})
+	return ids, err
+}
+
 // heedNotice does what follows from a notice. It tells whether that is still to come, since the relay's own answer to the
 // message is not noted yet. A notice about a message that is not ours is passed over: relays may have other senders.
-func (s *Service) heedNotice(tx *store.Tx, from *relay, n feedback.Notice) (early bool, err error) {
-	row, err := s.rowOfNotice(tx, from, n)
-	if err != nil || row == nil {
+func (s *Service) heedNotice(tx *store.Tx, rowID string, n feedback.Notice) (early bool, err error) {
+	row, err := store.Outgoings.Get(tx, rowID)
+	if isGone(err) {
+		return false, nil
+	}
+	if err != nil {
 		return false, err
 	}
 	if row.Waits() {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -30,7 +31,21 @@ type draft struct {
 
 // prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it calls release.
 func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
-	root, err := msg.Scan(body.Reader())
+	envelope, err := json.Marshal(env)
+	if err != nil {
+		return nil, fmt.Errorf("write envelope: %w", err)
+	}
+	d, err := s.readDraft(body, body.Size(), env.From)
+	if err != nil {
+		return nil, err
+	}
+	d.blob, err = s.Store.Append(envelope, body)
+	return d, err
+}
+
+// readDraft reads a message whose bytes are appended already, or are still to be.
+func (s *Service) readDraft(body io.ReaderAt, size int64, sender string) (*draft, error) {
+	root, err := msg.Scan(io.NewSectionReader(body, 0, size))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
@@ -38,12 +53,8 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	envelope, err := json.Marshal(env)
-	if err != nil {
-		return nil, fmt.Errorf("write envelope: %w", err)
-	}
 	d := &draft{summary: sum, meta: store.Meta{
-		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: env.From,
+		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: sender,
 	}}
 	if len(sum.Attachments) > 0 {
 		d.bits |= store.BitAttachments
@@ -54,14 +65,13 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 	if sum.Bounce {
 		d.bits |= store.BitBounce
 	}
-	if d.tiding, err = s.readTiding(body, root, sum, env.From); err != nil {
+	if d.tiding, err = s.readTiding(body, root, sum, sender); err != nil {
 		return nil, err
 	}
 	if d.tiding != nil && d.tiding.report != nil {
 		d.bits |= store.BitBounce | store.BitAutoReply
 	}
-	d.blob, err = s.Store.Append(envelope, body)
-	return d, err
+	return d, nil
 }
 
 // release gives the bytes of a draft that nobody filed back to compaction.
@@ -159,35 +169,55 @@ func (s *Service) arrived(tx *store.Tx, mb *store.Mailbox, m *store.Message, d *
 	_, err = s.emit(tx, mb.AccountID, EventEmailReceived, receivedData{
 		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
 		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
-		To: addressTexts(sum.To), CC: addressTexts(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
-		InReplyTo: orNull(sum.InReplyTo), References: append([]string{}, sum.References...), ThreadID: meta.ThreadID,
+		To: fewTexts(sum.To), ToCount: len(sum.To), CC: fewTexts(sum.Cc), CCCount: len(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
+		InReplyTo: orNull(sum.InReplyTo), References: fewRefs(sum.References), ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
 		UID: uidText(m.UID), ReceivedAt: Time{m.Received}, HasAttachments: m.Bits&store.BitAttachments != 0,
 		Size: int64(m.Blob.Length), IsAutoReply: m.Bits&store.BitAutoReply != 0, OriginalMessageID: orNull(meta.OriginalMessageID),
 	})
 	return err
 }
 
+// Bounds of the lists in events: a message to a thousand mailboxes here has a thousand events.
+const (
+	eventAddresses  = 50
+	eventReferences = 20 // the first and the newest ones
+)
+
+func fewTexts(list []msg.Address) []string {
+	return addressTexts(list[:min(len(list), eventAddresses)])
+}
+
+func fewRefs(refs []string) []string {
+	if over := len(refs) - eventReferences; over > 0 {
+		return append([]string{refs[0]}, refs[1+over:]...)
+	}
+	return append([]string{}, refs...)
+}
+
 // receivedData is the data of email.received.
 type receivedData struct {
-	UserID            string   `json:"user_id"`
-	Mailbox           string   `json:"mailbox"`
-	Recipient         string   `json:"recipient"`
-	Sender            string   `json:"sender"`
-	SenderName        string   `json:"sender_name"`
-	From              string   `json:"from"`
-	To                []string `json:"to"`
-	CC                []string `json:"cc"`
-	Subject           string   `json:"subject"`
-	MessageID         string   `json:"message_id"`
-	InReplyTo         *string  `json:"in_reply_to"`
-	References        []string `json:"references"`
-	ThreadID          string   `json:"thread_id"`
-	UID               string   `json:"uid"`
+	UserID            string   `json:"user_id" words:"ours"`
+	Mailbox           string   `json:"mailbox" words:"ours"`
+	Recipient         string   `json:"recipient" words:"theirs"`
+	Sender            string   `json:"sender" words:"theirs"`
+	SenderName        string   `json:"sender_name" words:"theirs"`
+	From              string   `json:"from" words:"theirs"`
+	To                []string `json:"to" words:"theirs"`
+	ToCount           int      `json:"to_count"`
+	CC                []string `json:"cc" words:"theirs"`
+	CCCount           int      `json:"cc_count"`
+	Subject           string   `json:"subject" words:"theirs"`
+	MessageID         string   `json:"message_id" words:"theirs"`
+	InReplyTo         *string  `json:"in_reply_to" words:"theirs"`
+	References        []string `json:"references" words:"theirs"`
+	ReferencesCount   int      `json:"references_count"`
+	ThreadID          string   `json:"thread_id" words:"ours"`
+	UID               string   `json:"uid" words:"ours"`
 	ReceivedAt        Time     `json:"received_at"`
 	HasAttachments    bool     `json:"has_attachments"`
 	Size              int64    `json:"size"`
 	IsAutoReply       bool     `json:"is_auto_reply"`
-	OriginalMessageID *string  `json:"original_message_id"`
+	OriginalMessageID *string  `json:"original_message_id" words:"theirs"`
 }
 
 func addressTexts(list []msg.Address) []string {

@@ -89,7 +89,6 @@ func (s *Service) waitForward(m *mailing, at time.Time) (jobs.Writes, error) {
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		row, err := waitingRow(tx, m.row.ID)
 		if row == nil {
-			tx.After(func() { s.giveUp(notice) })
 			return err
 		}
 		row.NextAt, row.LastResponse, row.UpdatedAt = at, text, tx.Now()

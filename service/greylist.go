@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,19 +26,26 @@ const (
 // greylist tells a sender to come again in some minutes, unless it has.
 func (s *Service) greylist(in Incoming) error {
 	wait := time.Duration(0)
-	err := s.Store.Update(func(tx *store.Tx) error {
-		wait = 0
-		for _, r := range in.Recipients {
-			left, err := s.greyWait(tx, greyKey(in.Client.IP, in.From, r.address))
-			if err != nil {
-				return err
+	for some := range slices.Chunk(in.Recipients, placesAtATime) {
+		longest := time.Duration(0)
+		err := s.Store.Update(func(tx *store.Tx) error {
+			longest = 0
+			for _, r := range some {
+				left, err := s.greyWait(tx, greyKey(in.Client.IP, in.From, r.address))
+				if err != nil {
+					return err
+				}
+				longest = max(longest, left)
 			}
-			wait = max(wait, left)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
+		wait = max(wait, longest)
+	}
+	if wait == 0 {
 		return nil
-	})
-	if err != nil || wait == 0 {
-		return err
 	}
 	return smtpErrorf(451, "4.7.1", "We do not know you yet. Please try again in %d minutes.", int(wait/time.Minute)+1)
 }
@@ -104,18 +112,18 @@ func (s *Service) knowsSender(in Incoming, v *auth.Verdict) (bool, error) {
 }
 
 // noteSender remembers whom an account has authentic mail from. It is in the transaction that files the mail.
-func (s *Service) noteSender(tx *store.Tx, accountID string, v *auth.Verdict, junk bool) error {
+func (s *Service) noteSender(tx *store.Tx, accountID string, a *store.Arrival) error {
 	c := s.Config.Spam
-	if !c.Greylisting && c.FirstDelay <= 0 || junk || !v.Authentic() {
+	if !c.Greylisting && c.FirstDelay <= 0 || a.Junk || !a.Authentic {
 		return nil
 	}
-	k, err := store.KnownSenders.Get(tx, accountID+v.FromDomain)
+	k, err := store.KnownSenders.Get(tx, accountID+a.From)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		if err := makeRoom(tx, &s.screener.known, store.KnownSenders, store.KnownSendersByTime); err != nil {
 			return err
 		}
-		k = &store.KnownSender{AccountID: accountID, Domain: v.FromDomain}
+		k = &store.KnownSender{AccountID: accountID, Domain: a.From}
 	case err != nil:
 		return err
 	case k.Expires.Sub(tx.Now()) > knownKept-touchEvery:

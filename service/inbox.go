@@ -62,8 +62,8 @@ func (s *Service) ListInbox(_ context.Context, who Actor, in ListInboxIn) (*Inbo
 			}
 			return Time{a.SyncedAt}, true, nil
 		}
-		mb, err := getByEmail(tx, in.Mailbox)
-		if errors.Is(err, store.ErrNotFound) || err == nil && mb.AccountID != who.AccountID {
+		mb, err := getByEmail(tx, who, in.Mailbox)
+		if errors.Is(err, store.ErrNotFound) {
 			return Time{}, false, nil // a filter that nothing passes
 		}
 		if err != nil {
@@ -229,25 +229,25 @@ func inboxPosition(text string) store.InboxPos {
 
 // An InboxMessage is a message of an INBOX as lists show it. UID is the IMAP UID, MessageID the header with brackets.
 type InboxMessage struct {
-	ID                string            `json:"id"`
-	UID               string            `json:"uid"`
+	ID                string            `json:"id" words:"ours"`
+	UID               string            `json:"uid" words:"ours"`
 	UIDValidity       uint32            `json:"uid_validity"`
-	UserID            string            `json:"user_id"`
-	Mailbox           string            `json:"mailbox"`
-	Recipient         string            `json:"recipient"`
-	Folder            string            `json:"folder"`
-	MessageID         string            `json:"message_id"`
-	ThreadID          string            `json:"thread_id"`
-	InReplyTo         *string           `json:"in_reply_to"`
-	References        []string          `json:"references"`
-	From              string            `json:"from"`
-	FromEmail         string            `json:"from_email"`
-	FromName          *string           `json:"from_name"`
-	To                []string          `json:"to"`
-	CC                []string          `json:"cc"`
-	ReplyTo           []string          `json:"reply_to"`
-	Subject           string            `json:"subject"`
-	BodyPreview       string            `json:"body_preview"`
+	UserID            string            `json:"user_id" words:"ours"`
+	Mailbox           string            `json:"mailbox" words:"ours"`
+	Recipient         string            `json:"recipient" words:"theirs"`
+	Folder            string            `json:"folder" words:"ours"`
+	MessageID         string            `json:"message_id" words:"theirs"`
+	ThreadID          string            `json:"thread_id" words:"ours"`
+	InReplyTo         *string           `json:"in_reply_to" words:"theirs"`
+	References        []string          `json:"references" words:"theirs"`
+	From              string            `json:"from" words:"theirs"`
+	FromEmail         string            `json:"from_email" words:"theirs"`
+	FromName          *string           `json:"from_name" words:"theirs"`
+	To                []string          `json:"to" words:"theirs"`
+	CC                []string          `json:"cc" words:"theirs"`
+	ReplyTo           []string          `json:"reply_to" words:"theirs"`
+	Subject           string            `json:"subject" words:"theirs"`
+	BodyPreview       string            `json:"body_preview" words:"theirs"`
 	ReceivedAt        Time              `json:"received_at"`
 	Date              Time              `json:"date"`
 	IsRead            bool              `json:"is_read"`
@@ -260,23 +260,23 @@ type InboxMessage struct {
 	IsAutoReply       bool              `json:"is_auto_reply"`
 	IsBounce          bool              `json:"is_bounce"`
 	Auth              InboxAuth         `json:"auth"`
-	OriginalMessageID *string           `json:"original_message_id"`
+	OriginalMessageID *string           `json:"original_message_id" words:"theirs"`
 }
 
 // An InboxAttachment is one attachment; Index is its place in the path that downloads it.
 type InboxAttachment struct {
 	Index       int     `json:"index"`
-	Filename    string  `json:"filename"`
-	ContentType string  `json:"content_type"`
+	Filename    string  `json:"filename" words:"theirs"`
+	ContentType string  `json:"content_type" words:"theirs"`
 	Size        int64   `json:"size"`
-	ContentID   *string `json:"content_id"`
+	ContentID   *string `json:"content_id" words:"theirs"`
 }
 
 // InboxAuth is what the checks of the sender found when the message came.
 type InboxAuth struct {
-	SPF   string `json:"spf"`
-	DKIM  string `json:"dkim"`
-	DMARC string `json:"dmarc"`
+	SPF   string `json:"spf" words:"ours"`
+	DKIM  string `json:"dkim" words:"ours"`
+	DMARC string `json:"dmarc" words:"ours"`
 }
 
 // A shower turns rows into InboxMessages. It remembers the mailboxes of a page, which are few.

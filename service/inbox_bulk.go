@@ -19,9 +19,9 @@ type MessageRef struct {
 
 // A MessageError says why a message was not changed.
 type MessageError struct {
-	UID     string `json:"uid"`
-	Mailbox string `json:"mailbox"`
-	Error   string `json:"error"`
+	UID     string `json:"uid" words:"ours"`
+	Mailbox string `json:"mailbox" words:"ours"`
+	Error   string `json:"error" words:"theirs"`
 }
 
 // BulkDeleteMessagesIn is the body of bulk_delete_messages.

@@ -71,10 +71,10 @@ type MarkInboxMessageIn struct {
 
 // MessageMarked says how a message is marked now. MessageID is the UID.
 type MessageMarked struct {
-	Message   string `json:"message"`
-	MessageID string `json:"message_id"`
-	UID       string `json:"uid"`
-	Mailbox   string `json:"mailbox"`
+	Message   string `json:"message" words:"ours"`
+	MessageID string `json:"message_id" words:"ours"`
+	UID       string `json:"uid" words:"ours"`
+	Mailbox   string `json:"mailbox" words:"ours"`
 	IsRead    bool   `json:"is_read"`
 	IsFlagged bool   `json:"is_flagged"`
 }
@@ -128,10 +128,10 @@ func (s *Service) markHere(pick boxPicker, uid string, marks MessageMarks) (m *s
 
 // MessageDeleted says that a message is gone. MessageID is the UID.
 type MessageDeleted struct {
-	Message   string `json:"message"`
-	MessageID string `json:"message_id"`
-	UID       string `json:"uid"`
-	Mailbox   string `json:"mailbox"`
+	Message   string `json:"message" words:"ours"`
+	MessageID string `json:"message_id" words:"ours"`
+	UID       string `json:"uid" words:"ours"`
+	Mailbox   string `json:"mailbox" words:"ours"`
 }
 
 // DeleteMessage deletes a message of a mailbox for good, one of an external mailbox on its server first.
@@ -175,8 +175,8 @@ func (s *Service) deleteHere(pick boxPicker, uid string) error {
 
 // InboxRefreshed says that the mail of a mailbox is as new as it can be, or is being fetched.
 type InboxRefreshed struct {
-	Message string `json:"message"`
-	Email   string `json:"email"`
+	Message string `json:"message" words:"ours"`
+	Email   string `json:"email" words:"ours"`
 }
 
 // RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted one is there the moment it arrives; that of an
@@ -205,13 +205,21 @@ func (s *Service) RefreshEmailUserInbox(_ context.Context, who Actor, in EmailUs
 
 // Told is an answer that only says something.
 type Told struct {
-	Message string `json:"message"`
+	Message string `json:"message" words:"ours"`
 }
 
 // RefreshInbox brings every mailbox of the account up to date, while its universal inbox is on.
 func (s *Service) RefreshInbox(_ context.Context, who Actor) (*Told, error) {
 	out := &Told{"The inbox is up to date: mail of hosted mailboxes is here the moment it arrives."}
-	err := s.Store.Update(func(tx *store.Tx) error {
+	count := 0
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		count, err = countExternals(tx, who.AccountID)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
 		a, err := store.Accounts.Get(tx, who.AccountID)
 		if err != nil {
 			return err
@@ -219,16 +227,17 @@ func (s *Service) RefreshInbox(_ context.Context, who Actor) (*Told, error) {
 		if !a.UniversalInbox {
 			return Errorf(400, "universal_inbox_disabled", "The universal inbox is off. Switch it on with POST /v1/account/universal-inbox, or refresh one mailbox.")
 		}
-		count, err := s.beginExternals(tx, who.AccountID, who.UserID)
-		if err != nil || count > 0 {
-			out.Message = fmt.Sprintf("New mail of %d external mailboxes is being fetched; mail of hosted ones is here the moment it arrives.", count)
-			return err
+		if count > 0 {
+			return s.beginExternals(tx, who.AccountID, who.UserID)
 		}
 		a.SyncedAt = tx.Now()
 		return store.Accounts.Put(tx, a)
 	})
 	if err != nil {
 		return nil, err
+	}
+	if count > 0 {
+		out.Message = fmt.Sprintf("New mail of %d external mailboxes is being fetched; mail of hosted ones is here the moment it arrives.", count)
 	}
 	return out, nil
 }

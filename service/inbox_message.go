@@ -31,16 +31,16 @@ type InboxMessageIn struct {
 // A MessageDetail is a message with what people read of it. HTML is safe to show.
 type MessageDetail struct {
 	InboxMessage
-	Text      *string         `json:"text"`
-	HTML      *string         `json:"html"`
+	Text      *string         `json:"text" words:"theirs"`
+	HTML      *string         `json:"html" words:"theirs"`
 	Headers   []MessageHeader `json:"headers"`
 	Truncated bool            `json:"truncated"`
 }
 
 // A MessageHeader is one header field, decoded.
 type MessageHeader struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name  string `json:"name" words:"theirs"`
+	Value string `json:"value" words:"theirs"`
 }
 
 // A boxPicker finds the mailbox that a request is about.
@@ -56,8 +56,8 @@ func byMailbox(who Actor, email string) boxPicker {
 			return nil, Errorf(400, "mailbox_required", "Name the mailbox that the message is in: ?mailbox=name@domain.").
 				With("mailbox", "required", "is required")
 		}
-		mb, err := getByEmail(tx, email)
-		if errors.Is(err, store.ErrNotFound) || err == nil && mb.AccountID != who.AccountID {
+		mb, err := getByEmail(tx, who, email)
+		if errors.Is(err, store.ErrNotFound) {
 			return nil, NotFound("email user")
 		}
 		return mb, err

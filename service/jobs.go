@@ -12,11 +12,11 @@ import (
 
 // A JobResponse is a job as the API shows it.
 type JobResponse struct {
-	ID            string          `json:"id"`
-	JobID         string          `json:"job_id"`
-	Type          string          `json:"type"`
+	ID            string          `json:"id" words:"ours"`
+	JobID         string          `json:"job_id" words:"ours"`
+	Type          string          `json:"type" words:"ours"`
 	Status        string          `json:"status" enum:"queued|in_progress|completed|error|cancelled"`
-	StatusDetail  *string         `json:"status_detail"`
+	StatusDetail  *string         `json:"status_detail" words:"theirs"`
 	Progress      *JobProgress    `json:"progress"`
 	Steps         []JobStep       `json:"steps"`
 	Resource      *JobResource    `json:"resource"`
@@ -24,7 +24,7 @@ type JobResponse struct {
 	Error         *JobFailure     `json:"error"`
 	Attempts      int             `json:"attempts"`
 	NextAttemptAt Time            `json:"next_attempt_at"`
-	CreatedBy     string          `json:"created_by"`
+	CreatedBy     string          `json:"created_by" words:"ours"`
 	CreatedAt     Time            `json:"created_at"`
 	StartedAt     Time            `json:"started_at"`
 	UpdatedAt     Time            `json:"updated_at"`
@@ -40,23 +40,23 @@ type JobProgress struct {
 
 // A JobStep is one named part of a job.
 type JobStep struct {
-	Name   string  `json:"name"`
+	Name   string  `json:"name" words:"ours"`
 	Status string  `json:"status" enum:"queued|in_progress|completed|error|skipped"`
-	Error  *string `json:"error"`
+	Error  *string `json:"error" words:"theirs"`
 	At     Time    `json:"at"`
 }
 
 // A JobResource is the thing that a job is about.
 type JobResource struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
-	Name string `json:"name"`
+	Type string `json:"type" words:"ours"`
+	ID   string `json:"id" words:"ours"`
+	Name string `json:"name" words:"ours"`
 }
 
 // A JobFailure says why a job's newest attempt did not succeed.
 type JobFailure struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
+	Code    string `json:"code" words:"ours"`
+	Message string `json:"message" words:"theirs"`
 }
 
 func jobOut(j *store.Job) JobResponse {
@@ -191,4 +191,12 @@ func (s *Service) waitForJob(ctx context.Context, id string, most time.Duration)
 		return nil, NotFound("job")
 	}
 	return j, err
+}
+
+// JobResult is a value of the type that the results of a kind of jobs have; nil for kinds that have none.
+func JobResult(kind string) any {
+	if kind == "domain_setup" {
+		return setupResult{}
+	}
+	return nil
 }

@@ -10,9 +10,12 @@ import (
 // kinds lists every kind of job that the service knows how to do.
 func (s *Service) kinds() []jobs.Kind {
 	return append(s.pullKinds(), []jobs.Kind{
-		s.copyKind(),
-		s.answerKind(),
-		s.tellKind(),
+		s.whileActive(s.copyKind()),
+		s.arrivalKind(),
+		s.recipientsKind(),
+		s.whileActive(s.answerKind()),
+		s.whileActive(s.tellKind()),
+		s.wakeKind(),
 		s.eraseKind("email_user_delete"),
 		s.eraseKind("email_users_bulk_delete"),
 		s.provisionKind(),
@@ -20,6 +23,7 @@ func (s *Service) kinds() []jobs.Kind {
 		s.routingKind("redirect_update", dnsprov.PurposeA),
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
+		s.claimKind(),
 		s.checkKind(),
 		s.edgeSyncKind(),
 		s.certificateKind(),
@@ -32,12 +36,12 @@ func (s *Service) kinds() []jobs.Kind {
 		s.warmupKind(),
 		s.policyKind(),
 		s.tlsReportKind(),
-		s.readKind(),
+		s.whileActive(s.readKind()),
 		s.reportKind(),
 		s.reportSweepKind(),
-		s.deliverKind(kindDeliver, localLanes, 0, 0),
-		s.deliverKind(kindDirect, directLanes, directMost, directEach),
-		s.deliverKind(kindRelay, relayLanes, relayMost, 0),
+		s.whileActive(s.deliverKind(kindDeliver, localLanes, 0, 0)),
+		s.whileActive(s.deliverKind(kindDirect, directLanes, directMost, directEach)),
+		s.whileActive(s.deliverKind(kindRelay, relayLanes, relayMost, 0)),
 	}...)
 }
 

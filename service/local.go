@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -45,15 +47,15 @@ func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader
 	if err != nil {
 		return nil, err
 	}
+	m.drafts = append(m.drafts, d)
 	if err := s.Store.View(func(tx *store.Tx) error { return m.to.takesTiding(tx, d) }); err != nil {
-		s.giveUp(d)
 		if e := new(SMTPError); errors.As(err, &e) {
 			return refused(e), nil
 		}
 		return nil, err
 	}
-	if !m.sub.Forward { // we know who sent it, and that From is its address
-		d.meta.SPF, d.meta.DKIM, d.meta.DMARC = "pass", "none", "pass"
+	if !m.sub.Forward { // we know who sent it
+		d.meta.SPF, d.meta.DKIM, d.meta.DMARC = "pass", "none", string(localAuthors(m.sub, passed))
 		if len(head) > 0 {
 			d.meta.DKIM = "pass"
 		}
@@ -61,6 +63,25 @@ func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader
 	o := ours(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
 	o.result.Code, o.arrived = 250, d
 	return o, nil
+}
+
+// localAuthors says whether the author of a message that was sent here is who sent it, as submission wants it: what lay in
+// the queue when an older release ended may be otherwise. What has no sender we wrote ourselves.
+func localAuthors(sub *store.Submission, h *head) auth.Result {
+	if sub.Sender == "" {
+		return auth.Pass
+	}
+	if h.authors == nil {
+		return auth.PermError
+	}
+	local, domain, _ := msg.SplitEmail(sub.Sender)
+	mailbox, _, _ := strings.Cut(local, "+")
+	for _, email := range h.authors {
+		if _, err := ownAddress(mailbox+"@"+domain, email); err != nil {
+			return auth.Fail
+		}
+	}
+	return auth.Pass
 }
 
 // copyHere copies a message without what its sender claims that we said of it. What goes on after it arrived here has
@@ -90,9 +111,6 @@ func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *mailing, d *dr
 	}
 	if err == nil && mayHoldReport(d.summary) {
 		err = s.keepForReading(tx, to.domain.AccountID, d, row.Domain, !m.sub.Forward)
-	}
-	if err != nil {
-		s.giveUp(d)
 	}
 	return err
 }

@@ -11,14 +11,14 @@ const maxMappings = 1000
 
 // relayedData is the data of message.relayed.
 type relayedData struct {
-	OriginalMessageID string  `json:"original_message_id"`
-	ProviderMessageID string  `json:"provider_message_id"`
-	Provider          string  `json:"provider"`
-	Recipient         string  `json:"recipient"`
-	Sender            string  `json:"sender"`
-	SendingDomain     string  `json:"sending_domain"`
+	OriginalMessageID string  `json:"original_message_id" words:"theirs"`
+	ProviderMessageID string  `json:"provider_message_id" words:"theirs"`
+	Provider          string  `json:"provider" words:"ours"`
+	Recipient         string  `json:"recipient" words:"theirs"`
+	Sender            string  `json:"sender" words:"theirs"`
+	SendingDomain     string  `json:"sending_domain" words:"ours"`
 	RelayedAt         Time    `json:"relayed_at"`
-	UserID            *string `json:"user_id"`
+	UserID            *string `json:"user_id" words:"ours"`
 }
 
 // addMapping notes the Message-ID that a relay minted for one recipient, and tells of it.
@@ -46,20 +46,20 @@ type LookupIn struct {
 
 // A Lookup pairs Message-IDs; it is empty where nothing is known.
 type Lookup struct {
-	OriginalMessageID  *string   `json:"original_message_id"`
-	ProviderMessageIDs []string  `json:"provider_message_ids"`
+	OriginalMessageID  *string   `json:"original_message_id" words:"theirs"`
+	ProviderMessageIDs []string  `json:"provider_message_ids" words:"theirs"`
 	Data               []Mapping `json:"data"`
 	Count              int       `json:"count"`
 }
 
 // A Mapping is one pair, for one recipient.
 type Mapping struct {
-	OriginalMessageID string `json:"original_message_id"`
-	ProviderMessageID string `json:"provider_message_id"`
-	Provider          string `json:"provider"`
-	Recipient         string `json:"recipient"`
-	Sender            string `json:"sender"`
-	SendingDomain     string `json:"sending_domain"`
+	OriginalMessageID string `json:"original_message_id" words:"theirs"`
+	ProviderMessageID string `json:"provider_message_id" words:"theirs"`
+	Provider          string `json:"provider" words:"ours"`
+	Recipient         string `json:"recipient" words:"theirs"`
+	Sender            string `json:"sender" words:"theirs"`
+	SendingDomain     string `json:"sending_domain" words:"ours"`
 	RelayedAt         Time   `json:"relayed_at"`
 }
 

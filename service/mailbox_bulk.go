@@ -28,20 +28,20 @@ type BulkUser struct {
 
 // BulkCreated is what became of each mailbox: made, or an error.
 type BulkCreated struct {
-	Domain  string             `json:"domain"`
+	Domain  string             `json:"domain" words:"ours"`
 	Created int                `json:"created"`
 	Failed  int                `json:"failed"`
 	Users   []EmailUserCreated `json:"users"`
 	Errors  []BulkCreateError  `json:"errors"`
-	JobID   *string            `json:"job_id"`
+	JobID   *string            `json:"job_id" words:"ours"`
 }
 
 // A BulkCreateError says why the user at Index, from 0, was not made.
 type BulkCreateError struct {
 	Index    int    `json:"index"`
-	Username string `json:"username"`
-	Code     string `json:"code"`
-	Message  string `json:"message"`
+	Username string `json:"username" words:"ours"`
+	Code     string `json:"code" words:"ours"`
+	Message  string `json:"message" words:"ours"`
 }
 
 // CreateEmailUsersBulk makes up to 100 mailboxes on one domain; those that cannot be made do not hold up the others.
@@ -196,14 +196,14 @@ type BulkDeleted struct {
 	Queued int               `json:"queued"`
 	Failed int               `json:"failed"`
 	Errors []BulkDeleteError `json:"errors"`
-	JobID  *string           `json:"job_id"`
+	JobID  *string           `json:"job_id" words:"ours"`
 }
 
 // A BulkDeleteError says why a mailbox is not deleted; UserID is null where an address was given.
 type BulkDeleteError struct {
-	UserID  *string `json:"user_id"`
-	Code    string  `json:"code"`
-	Message string  `json:"message"`
+	UserID  *string `json:"user_id" words:"ours"`
+	Code    string  `json:"code" words:"ours"`
+	Message string  `json:"message" words:"ours"`
 }
 
 // DeleteEmailUsersBulk takes up to 100 mailboxes out of use at once; one job deletes them. What is given twice counts once.
@@ -231,7 +231,7 @@ func (s *Service) DeleteEmailUsersBulk(_ context.Context, who Actor, in BulkDele
 func (out *BulkDeleted) find(tx *store.Tx, who Actor, in BulkDeleteIn) ([]*store.Mailbox, error) {
 	names, get := in.UserIDs, store.Mailboxes.Get
 	if names == nil {
-		names, get = in.Emails, getByEmail
+		names, get = in.Emails, ownAddresses(who)
 	}
 	var found []*store.Mailbox
 	for i, name := range *names {
@@ -255,13 +255,18 @@ func (out *BulkDeleted) find(tx *store.Tx, who Actor, in BulkDeleteIn) ([]*store
 	return found, nil
 }
 
-// getByEmail gives the mailbox of an address as a person writes it, or store.ErrNotFound.
-func getByEmail(tx *store.Tx, email string) (*store.Mailbox, error) {
+// getByEmail gives the account's mailbox of an address as a person writes it, or store.ErrNotFound.
+func getByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
 	email, err := normalizeEmail("email", email)
 	if err != nil {
 		return nil, store.ErrNotFound
 	}
-	return store.MailboxByEmail.Get(tx, email)
+	return store.MailboxByEmail.Of(tx, who.AccountID, email)
+}
+
+// ownAddresses finds mailboxes of the account as getByEmail does.
+func ownAddresses(who Actor) func(*store.Tx, string) (*store.Mailbox, error) {
+	return func(tx *store.Tx, email string) (*store.Mailbox, error) { return getByEmail(tx, who, email) }
 }
 
 // queueErasure marks the mailboxes and adds the job that deletes them. If all are marked already, theirs is the job.

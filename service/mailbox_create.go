@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
@@ -18,8 +19,9 @@ var folders = []struct{ name, use string }{
 	{"INBOX", ""}, {"Sent", `\Sent`}, {"Drafts", `\Drafts`}, {"Junk", `\Junk`}, {"Trash", `\Trash`}, {"Archive", `\Archive`},
 }
 
-// reservedNames belong to whoever runs the domain's mail (RFC 2142, RFC 5321 section 4.5.1).
-var reservedNames = []string{"postmaster", "abuse", "mailer-daemon"}
+// reservedNames belong to whoever runs the domain's mail (RFC 2142, RFC 5321 section 4.5.1), and to the reports that are
+// collected.
+var reservedNames = []string{"postmaster", "abuse", "mailer-daemon", dnsprov.ReportsLocal}
 
 // CreateEmailUserIn is the body of create_email_user.
 type CreateEmailUserIn struct {
@@ -40,7 +42,7 @@ type CreateEmailUserIn struct {
 // EmailUserCreated is a mailbox with its password, which is shown this once.
 type EmailUserCreated struct {
 	EmailUser
-	Password          string `json:"password"`
+	Password          string `json:"password" words:"ours"`
 	PasswordGenerated bool   `json:"password_generated"`
 }
 
@@ -183,6 +185,9 @@ func cleanUsername(name string) (string, error) {
 	if strings.Contains(name, "..") || name[0] == '.' || name[len(name)-1] == '.' {
 		return "", Invalid("username", "invalid", "must not begin or end with a dot, nor have two in a row")
 	}
+	if name == dnsprov.ReportsLocal {
+		return "", Invalid("username", "reserved", "%s is reserved: reports on DMARC that come to it are read", name)
+	}
 	if slices.Contains(reservedNames, name) {
 		return "", Invalid("username", "reserved", "%s is reserved: its mail goes to the domain's catch-all, or to the account's owner", name)
 	}
@@ -205,7 +210,7 @@ func (b *birth) settle(tx *store.Tx, who Actor) error {
 		return err
 	}
 	b.domain, b.mb.Email = d, b.username+"@"+d.Name
-	if _, err := store.MailboxByEmail.Get(tx, b.mb.Email); !errors.Is(err, store.ErrNotFound) {
+	if _, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, b.mb.Email)); !errors.Is(err, store.ErrNotFound) {
 		if err == nil {
 			err = errExists(b.mb.Email)
 		}

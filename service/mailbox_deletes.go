@@ -24,9 +24,9 @@ func (s *Service) eraseKind(name string) jobs.Kind {
 
 // EmailUserDeleted says which job deletes a mailbox.
 type EmailUserDeleted struct {
-	Message string `json:"message"`
-	UserID  string `json:"user_id"`
-	JobID   string `json:"job_id"`
+	Message string `json:"message" words:"ours"`
+	UserID  string `json:"user_id" words:"ours"`
+	JobID   string `json:"job_id" words:"ours"`
 }
 
 // DeleteEmailUser takes a mailbox out of use at once; a job deletes its mail and then its record. A second request

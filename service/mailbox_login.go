@@ -3,7 +3,7 @@ package service
 import (
 	"context"
 	"errors"
-	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,10 +14,9 @@ import (
 // from there lately are not held up by what others do to the mailbox or from the network.
 const (
 	guessWindow   = 30 * time.Minute
-	knownFor      = 48 * time.Hour
 	pairSlowed    = 5   // wrong ones of a pair after which each attempt waits
 	pairRefused   = 20  // of a pair
-	netRefused    = 100 // from one network, over all mailboxes
+	netRefused    = 100 // from one network, over all mailboxes; twice as many from an IPv6 /56, four times from a /48
 	boxRefused    = 200 // at one mailbox, from everywhere
 	slowestAnswer = 8 * time.Second
 	guessKeys     = 50_000
@@ -26,26 +25,39 @@ const (
 // guesses remembers wrong passwords, and from where mailboxes were logged in to. Attempts of one pair take turns, so that
 // many at once are held up like one after the other.
 type guesses struct {
-	wrong *throttle
-	known *throttle
+	wrong *throttle // of pairs and their networks
+	wide  *throttle // of mailboxes, and of wider networks: many pairs do not push these out
 	turns turns
+}
+
+// An origin is where an attempt comes from.
+type origin struct {
+	network string // see network
+	known   bool   // whoever it is has logged in from there lately
+}
+
+func (o origin) party() string {
+	if o.known {
+		return o.network
+	}
+	return party(o.network)
 }
 
 func newGuesses() *guesses {
 	return &guesses{
-		wrong: newThrottle(guessWindow, guessKeys), known: newThrottle(knownFor, guessKeys),
+		wrong: newThrottle(guessWindow, guessKeys), wide: newThrottle(guessWindow, guessKeys),
 		turns: turns{held: map[string]chan struct{}{}},
 	}
 }
 
 // delay says how long an attempt waits before it is looked at; refused says that it is not looked at.
-func (g *guesses) delay(email, network string, now time.Time) (wait time.Duration, refused bool) {
-	pair := pairKey(email, network)
-	n := g.wrong.seen(pair, now)
+func (g *guesses) delay(email string, from origin, now time.Time) (wait time.Duration, refused bool) {
+	bounds := g.bounds(email, from.network)
+	n := bounds[0].seen(now)
 	if n >= pairRefused {
 		return 0, true
 	}
-	if g.known.seen(pair, now) == 0 && (g.wrong.seen("net "+network, now) >= netRefused || g.wrong.seen("box "+email, now) >= boxRefused) {
+	if !from.known && slices.ContainsFunc(bounds[1:], func(b guessBound) bool { return b.seen(now) >= b.most }) {
 		return 0, true
 	}
 	if n < pairSlowed {
@@ -54,37 +66,51 @@ func (g *guesses) delay(email, network string, now time.Time) (wait time.Duratio
 	return min(time.Second<<min(n-pairSlowed, 3), slowestAnswer), false
 }
 
+// A guessBound is one of the counts of an attempt, and what it may come to.
+type guessBound struct {
+	*throttle
+	key, name string
+	most      int
+}
+
+func (b guessBound) seen(now time.Time) int { return b.throttle.seen(b.key, now) }
+
+// bounds are those of an attempt, the pair's first.
+func (g *guesses) bounds(email, network string) []guessBound {
+	out := []guessBound{
+		{g.wrong, pairKey(email, network), "pair", pairRefused},
+		{g.wrong, "net " + network, "network", netRefused},
+		{g.wide, "box " + email, "mailbox", boxRefused},
+	}
+	for i, w := range wider(network) {
+		out = append(out, guessBound{g.wide, "net " + w, w, netRefused << (i + 1)})
+	}
+	return out
+}
+
 func pairKey(email, network string) string { return "pair " + network + " " + email }
 
-// wrongAt counts a wrong password. shut says what it was too many for: the pair, the network or the mailbox, once each.
+// wrongAt counts a wrong password. shut says what it was too many for: the pair, the network, a wider one or the
+// mailbox, once each.
 func (g *guesses) wrongAt(email, network string, now time.Time) (shut string) {
-	for _, k := range []struct {
-		key, name string
-		most      int
-	}{
-		{pairKey(email, network), "pair", pairRefused}, {"net " + network, "network", netRefused}, {"box " + email, "mailbox", boxRefused},
-	} {
-		g.wrong.count(k.key, now)
-		if g.wrong.seen(k.key, now) == k.most {
-			shut = k.name
+	for _, b := range g.bounds(email, network) {
+		b.count(b.key, now)
+		if b.seen(now) == b.most {
+			shut = b.name
 		}
 	}
 	return shut
 }
 
-func (g *guesses) rightAt(email, network string, now time.Time) {
-	pair := pairKey(email, network)
-	g.wrong.forget(pair)
-	g.known.count(pair, now)
-}
+func (g *guesses) rightAt(email, network string) { g.wrong.forget(pairKey(email, network)) }
 
 // enter waits for the turn and the time of an attempt at what the key names, a mailbox or a team user; done ends it. The
 // error is an *Error, 429, where the attempt is not looked at.
-func (g *guesses) enter(ctx context.Context, key, network string, now func() time.Time) (done func(), err error) {
-	if done, err = g.turns.take(ctx, network+" "+key); err != nil {
+func (g *guesses) enter(ctx context.Context, key string, from origin, now func() time.Time) (done func(), err error) {
+	if done, err = g.turns.take(ctx, from.network+" "+key); err != nil {
 		return nil, err
 	}
-	wait, refused := g.delay(key, network, now())
+	wait, refused := g.delay(key, from, now())
 	if refused {
 		err = tooManyGuesses()
 	} else {
@@ -136,49 +162,42 @@ func (t *turns) end(key string, mine chan struct{}) {
 	close(mine)
 }
 
-// network is the part of an address that one party has to itself: an IPv4 address, an IPv6 /64.
-func network(ip string) string {
-	a, err := netip.ParseAddr(ip)
-	if err != nil {
-		return ip
-	}
-	a = a.Unmap().WithZone("")
-	if a.Is4() {
-		return a.String()
-	}
-	p, err := a.Prefix(64)
-	if err != nil {
-		return ip
-	}
-	return p.String()
-}
-
 // LoginMailbox checks the log-in of a mail client from the address ip. The error is an *Error: 401 for a wrong address
-// or password, which take the same time, 403 for a mailbox that may not be used, 429 after too many wrong ones.
+// or password, which take the same time, 403 for a mailbox that may not be used, 429 after too many wrong ones, 503 busy
+// where too many wait.
 func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) (MailboxUser, error) {
 	address, err := normalizeEmail("username", email)
 	if err != nil {
 		address = email[:min(len(email), 254)] // nobody's, but it is counted and takes its time like any other
 	}
-	from := network(ip)
+	mb, _, err := s.loginRecords(address)
+	if err != nil {
+		return MailboxUser{}, err
+	}
+	from := origin{network: network(ip)}
+	from.known = isKnown(mb.Seen, from.network, s.now())
 	done, err := s.guesses.enter(ctx, address, from, s.now)
 	if err != nil {
 		return MailboxUser{}, err
 	}
 	defer done()
-	mb, account, err := s.loginRecords(address)
+	mb, account, err := s.loginRecords(address) // as they are after the wait
 	if err != nil {
 		return MailboxUser{}, err
 	}
-	if !s.logins.verify(mb.PasswordHash, password, s.now()) {
-		s.wrongPassword(address, from)
+	right, err := s.logins.verify(ctx, mb.PasswordHash, password, from, s.now())
+	if err != nil {
+		return MailboxUser{}, err
+	}
+	if !right {
+		s.wrongPassword(address, from.network)
 		return MailboxUser{}, Errorf(401, "unauthorized", "The address or the password is wrong.")
 	}
-	if mb.Status != "active" || account.Status != "active" {
+	if mb.Status != "active" || !mayAct(account) {
 		return MailboxUser{}, Errorf(403, "mailbox_unavailable", "%s may not be used now: it is %s.", mb.Email, unusable(mb, account))
 	}
-	s.guesses.rightAt(address, from, s.now())
-	s.noteLogin(mb)
+	s.guesses.rightAt(address, from.network)
+	s.noteLogin(mb, from.network)
 	return MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email, IP: ip}, nil
 }
 
@@ -199,7 +218,10 @@ func unusable(mb *store.Mailbox, a *store.Account) string {
 // loginRecords gives empty records for an address that is nobody's, whose password is then never right.
 func (s *Service) loginRecords(email string) (mb *store.Mailbox, a *store.Account, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
-		if mb, err = store.MailboxByEmail.Get(tx, email); err != nil {
+		if mb, err = store.MailboxByEmail.Get(tx, email); errors.Is(err, store.ErrNotFound) {
+			mb, err = unprovenMailbox(tx, email)
+		}
+		if err != nil {
 			return err
 		}
 		a, err = store.Accounts.Get(tx, mb.AccountID)
@@ -211,9 +233,31 @@ func (s *Service) loginRecords(email string) (mb *store.Mailbox, a *store.Accoun
 	return mb, a, err
 }
 
-// noteLogin keeps the time of a log-in, once an hour. A store that takes no writes is no reason to turn a reader away.
-func (s *Service) noteLogin(mb *store.Mailbox) {
-	if s.now().Sub(mb.LastLoginAt) < time.Hour {
+// unprovenMailbox gives the mailbox of an address whose domain nobody has proven to hold, if there is just one.
+func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) {
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(domainOfAddress(email)), "") {
+		if claimEnded(d) {
+			continue
+		}
+		of, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, email))
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil || mb != nil {
+			return nil, errors.Join(err, store.ErrNotFound)
+		}
+		mb = of
+	}
+	if mb == nil {
+		return nil, store.ErrNotFound
+	}
+	return mb, nil
+}
+
+// noteLogin keeps the time of a log-in, once an hour, and where it came from, once a day. A store that takes no writes is
+// no reason to turn a reader away.
+func (s *Service) noteLogin(mb *store.Mailbox, network string) {
+	if _, fresh := noteNetwork(mb.Seen, network, s.now()); !fresh && s.now().Sub(mb.LastLoginAt) < time.Hour {
 		return
 	}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -221,7 +265,10 @@ func (s *Service) noteLogin(mb *store.Mailbox) {
 		if err != nil {
 			return err
 		}
-		now.LastLoginAt = tx.Now()
+		now.Seen, _ = noteNetwork(now.Seen, network, tx.Now())
+		if tx.Now().Sub(now.LastLoginAt) >= time.Hour {
+			now.LastLoginAt = tx.Now()
+		}
 		return store.Mailboxes.Put(tx, now)
 	})
 	if err != nil {

@@ -12,27 +12,27 @@ import (
 
 // An EmailUser is a mailbox as the API shows it: never with its password.
 type EmailUser struct {
-	ID             string  `json:"id"`
-	UserID         string  `json:"user_id"`
-	Email          string  `json:"email"`
-	Username       string  `json:"username"`
-	Domain         string  `json:"domain"`
-	DomainID       string  `json:"domain_id"`
-	Name           string  `json:"name"`
+	ID             string  `json:"id" words:"ours"`
+	UserID         string  `json:"user_id" words:"ours"`
+	Email          string  `json:"email" words:"ours"`
+	Username       string  `json:"username" words:"ours"`
+	Domain         string  `json:"domain" words:"ours"`
+	DomainID       string  `json:"domain_id" words:"ours"`
+	Name           string  `json:"name" words:"ours"`
 	Status         string  `json:"status" enum:"pending|active|suspended|error|deleting"`
-	Error          *string `json:"error"`
+	Error          *string `json:"error" words:"theirs"`
 	Type           string  `json:"type" enum:"hosted|external"`
 	DailySendLimit *int    `json:"daily_send_limit"`
 	SentToday      int     `json:"sent_today"`
-	SMTPHost       string  `json:"smtp_host"`
+	SMTPHost       string  `json:"smtp_host" words:"ours"`
 	SMTPPort       int     `json:"smtp_port"`
 	SMTPSecurity   string  `json:"smtp_security" enum:"tls|starttls|none"`
-	IMAPHost       string  `json:"imap_host"`
+	IMAPHost       string  `json:"imap_host" words:"ours"`
 	IMAPPort       int     `json:"imap_port"`
 	IMAPSecurity   string  `json:"imap_security" enum:"tls|starttls|none"`
-	Footer         *string `json:"footer"`
-	ForwardTo      *string `json:"forward_to"`
-	Relay          *string `json:"relay"`
+	Footer         *string `json:"footer" words:"ours"`
+	ForwardTo      *string `json:"forward_to" words:"ours"`
+	Relay          *string `json:"relay" words:"ours"`
 	QuotaBytes     *int64  `json:"quota_bytes"`
 	UsedBytes      int64   `json:"used_bytes"`
 	UnreadCount    int64   `json:"unread_count"`
@@ -66,8 +66,8 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 // addServers says where mail clients connect to: to us, or where an external mailbox lives.
 func (s *Service) addServers(out *EmailUser, e *store.External) {
 	c := s.Config
-	imap := store.Server{Host: c.Hostname, Port: c.IMAPPort, Security: c.IMAPSecurity}
-	smtp := store.Server{Host: c.Hostname, Port: c.SubmissionPort, Security: c.SMTPSecurity}
+	imap := store.Server{Host: c.clientHost(), Port: c.IMAPPort, Security: c.IMAPSecurity}
+	smtp := store.Server{Host: c.clientHost(), Port: c.SubmissionPort, Security: c.SMTPSecurity}
 	if e != nil {
 		imap, smtp = e.IMAP, store.Server{Security: "none"}
 		if e.SMTP != nil {
@@ -147,7 +147,7 @@ func findDomain(tx *store.Tx, who Actor, nameOrID string) (*store.Domain, error)
 		if bad != nil {
 			return nil, store.ErrNotFound
 		}
-		d, err = store.DomainByName.Get(tx, name)
+		d, err = store.DomainOfAccount.Get(tx, store.OwnKey(who.AccountID, name))
 	}
 	if err == nil && d.AccountID != who.AccountID {
 		return nil, store.ErrNotFound
@@ -179,12 +179,12 @@ func (s *Service) GetEmailUser(_ context.Context, who Actor, in EmailUserIn) (*E
 
 // mailboxEvent is the data of email_user.created and email_user.deleted; the time that is not told of is absent.
 type mailboxEvent struct {
-	UserID    string `json:"user_id"`
-	Email     string `json:"email"`
-	Username  string `json:"username"`
-	Domain    string `json:"domain"`
-	DomainID  string `json:"domain_id"`
-	Name      string `json:"name"`
+	UserID    string `json:"user_id" words:"ours"`
+	Email     string `json:"email" words:"ours"`
+	Username  string `json:"username" words:"ours"`
+	Domain    string `json:"domain" words:"ours"`
+	DomainID  string `json:"domain_id" words:"ours"`
+	Name      string `json:"name" words:"ours"`
 	CreatedAt *Time  `json:"created_at,omitempty"`
 	DeletedAt *Time  `json:"deleted_at,omitempty"`
 }

@@ -12,18 +12,18 @@ import (
 
 // A SentMessage is one row of the sending log: one message for one recipient.
 type SentMessage struct {
-	ID                string  `json:"id"`
-	MessageID         string  `json:"message_id"`
-	UserID            *string `json:"user_id"`
-	Sender            string  `json:"sender"`
-	Recipient         string  `json:"recipient"`
-	Subject           string  `json:"subject"`
+	ID                string  `json:"id" words:"ours"`
+	MessageID         string  `json:"message_id" words:"theirs"`
+	UserID            *string `json:"user_id" words:"ours"`
+	Sender            string  `json:"sender" words:"theirs"`
+	Recipient         string  `json:"recipient" words:"theirs"`
+	Subject           string  `json:"subject" words:"theirs"`
 	Status            string  `json:"status" enum:"queued|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled"`
-	Transport         string  `json:"transport"`
-	Provider          *string `json:"provider"`
-	ProviderMessageID *string `json:"provider_message_id"`
+	Transport         string  `json:"transport" words:"ours"`
+	Provider          *string `json:"provider" words:"ours"`
+	ProviderMessageID *string `json:"provider_message_id" words:"theirs"`
 	Attempts          int     `json:"attempts"`
-	LastResponse      *string `json:"last_response"`
+	LastResponse      *string `json:"last_response" words:"theirs"`
 	NextAttemptAt     Time    `json:"next_attempt_at"`
 	QueuedAt          Time    `json:"queued_at"`
 	UpdatedAt         Time    `json:"updated_at"`
@@ -62,11 +62,11 @@ func (s *Service) ListMessages(_ context.Context, who Actor, in ListMessagesIn) 
 		until:   func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
 		out:     func(_ *store.Tx, o *store.Outgoing) (SentMessage, error) { return sentMessageOut(o), nil },
 		first: func(tx *store.Tx) error {
-			mb, err := store.MailboxByEmail.Get(tx, strings.ToLower(in.Mailbox))
+			mb, err := store.MailboxByEmail.Of(tx, who.AccountID, strings.ToLower(in.Mailbox))
 			if isGone(err) {
 				return nil
 			}
-			if err == nil && mb.AccountID == who.AccountID {
+			if err == nil {
 				f.mailboxID = mb.ID
 			}
 			return err
@@ -120,13 +120,13 @@ type SentMessageIn struct {
 // A SentAttempt is one try to hand a message on, over one address of one host.
 type SentAttempt struct {
 	At            Time    `json:"at"`
-	Host          *string `json:"host"`
-	IP            *string `json:"ip"`
-	TLS           *string `json:"tls"`
+	Host          *string `json:"host" words:"theirs"`
+	IP            *string `json:"ip" words:"ours"`
+	TLS           *string `json:"tls" words:"ours"`
 	Authenticated string  `json:"authenticated" enum:"dane|mta-sts|certificate|none"`
 	Code          *int    `json:"code"`
-	Enhanced      string  `json:"enhanced"`
-	Reply         string  `json:"reply"`
+	Enhanced      string  `json:"enhanced" words:"ours"`
+	Reply         string  `json:"reply" words:"theirs"`
 }
 
 // A SentMessageDetail is one row of the sending log with its newest attempts, the newest last.

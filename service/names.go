@@ -30,11 +30,11 @@ type GenerateNamesIn struct {
 // A SuggestedName is a person who might be, and a username for them. Email is null without a domain; Available is null
 // as well for a domain that is not the account's.
 type SuggestedName struct {
-	Name      string  `json:"name"`
-	FirstName string  `json:"first_name"`
-	LastName  string  `json:"last_name"`
-	Username  string  `json:"username"`
-	Email     *string `json:"email"`
+	Name      string  `json:"name" words:"ours"`
+	FirstName string  `json:"first_name" words:"ours"`
+	LastName  string  `json:"last_name" words:"ours"`
+	Username  string  `json:"username" words:"ours"`
+	Email     *string `json:"email" words:"ours"`
 	Available *bool   `json:"available"`
 }
 
@@ -112,7 +112,7 @@ func (s *Service) addEmails(who Actor, names []SuggestedName, domain string) err
 			if !ours {
 				continue
 			}
-			_, err := store.MailboxByEmail.Get(tx, email)
+			_, err := store.MailboxByEmail.Of(tx, who.AccountID, email)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}

@@ -33,6 +33,7 @@ type installation struct {
 	account *AccountCreated
 	dns     *fakeDNS
 	stop    func() // of the queue
+	cut     bool   // work was left undone: what it held is not released
 }
 
 // install opens an installation with one account in a fresh directory. Its queue does not run yet.
@@ -61,7 +62,7 @@ func (i *installation) open(c Config) {
 	i.q = jobs.NewQueue(i.st)
 	i.q.Log = c.Log
 	i.svc = New(i.st, i.q, keys, c)
-	i.stop = func() {}
+	i.stop, i.cut = func() {}, false
 }
 
 // run starts the queue; it ends with the test or with stop.
@@ -81,6 +82,9 @@ func (i *installation) run() {
 func (i *installation) close() {
 	i.stop()
 	i.svc.Close()
+	if n := i.st.Pinned(); n != 0 && !i.cut {
+		i.t.Errorf("%d messages are held that nobody filed or released", n)
+	}
 	if err := i.st.Check(); err != nil {
 		i.t.Errorf("check: %v", err)
 	}

@@ -64,6 +64,7 @@ type mailing struct {
 	refuse error        // why not
 	never  bool         // the recipient has been suppressed since
 	now    time.Time
+	drafts []*draft // made for the Writes of the attempt, and released when it is over
 }
 
 // An outcome is what came of an attempt.
@@ -90,6 +91,11 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 		return nil, m.lost(err)
 	}
 	defer m.blob.Close()
+	jobs.Finally(ctx, func() {
+		for _, d := range m.drafts {
+			s.release(d) // does nothing for what was filed
+		}
+	})
 	if m.now.Before(m.row.NextAt) {
 		return s.waitOn(m)
 	}
@@ -406,7 +412,6 @@ func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, err
 	writes := func(tx *store.Tx, j *store.Job) error {
 		row, err := waitingRow(tx, m.row.ID)
 		if row == nil {
-			s.giveUp(notice)
 			return err
 		}
 		row.Status, row.NextAt = store.OutgoingDeferred, next
@@ -444,7 +449,6 @@ func (s *Service) waitOn(m *mailing) (jobs.Writes, error) {
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		row, err := waitingRow(tx, m.row.ID)
 		if row == nil {
-			s.giveUp(notice)
 			return err
 		}
 		row.DelayTold, row.UpdatedAt = true, tx.Now()
@@ -484,8 +488,6 @@ func (s *Service) done(m *mailing, o *outcome, notice *draft) jobs.Writes {
 	return func(tx *store.Tx, _ *store.Job) error {
 		row, err := store.Outgoings.Get(tx, m.row.ID)
 		if isGone(err) || err == nil && o.arrived != nil && !row.Waits() {
-			s.giveUp(o.arrived)
-			s.giveUp(notice)
 			return nil
 		}
 		if err != nil {
@@ -527,13 +529,8 @@ func (s *Service) close(tx *store.Tx, row *store.Outgoing, status string) error 
 	if err != nil {
 		return fmt.Errorf("submission %s: %w", row.SubmissionID, err)
 	}
-	if sub.Waiting--; sub.Waiting > 0 {
-		return store.Submissions.Put(tx, sub)
-	}
-	if err := tx.UnrefBlob(sub.Blob, sub.ID); err != nil {
-		return err
-	}
-	return store.Submissions.Delete(tx, sub.ID)
+	sub.Waiting--
+	return keepSubmission(tx, sub)
 }
 
 // waitingRow gives a row that still waits; nil for one that has been closed meanwhile.

@@ -193,6 +193,7 @@ func TestLocalMailIsFiledOnceOverACrash(t *testing.T) {
 			t.Fatalf("work: %v", err)
 		}
 	}
+	i.cut = true
 	i.reopen()
 	i.run()
 	i.becomes("bob@example.test", store.OutgoingDelivered)

@@ -22,7 +22,7 @@ type Page[T any] struct {
 
 // Pagination says where the next page is; Cursor is null on the last one.
 type Pagination struct {
-	Cursor  *string `json:"cursor"`
+	Cursor  *string `json:"cursor" words:"ours"`
 	HasMore bool    `json:"has_more"`
 	Count   int     `json:"count"`
 	Limit   int     `json:"limit"`

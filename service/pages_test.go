@@ -9,17 +9,20 @@ import (
 // TestFilteredListIsBounded looks for the oldest of many events: the first page is short, but leads there.
 func TestFilteredListIsBounded(t *testing.T) {
 	s, who := newBare(t)
-	update(t, s, func(tx *store.Tx) error {
-		kind := "rare"
-		for range listScan + 5 {
-			e := &store.Event{ID: tx.NewID("evt"), AccountID: who.AccountID, Type: kind, Created: tx.Now(), Data: []byte("{}")}
-			if err := store.Events.Put(tx, e); err != nil {
-				return err
+	for from := 0; from < listScan+5; from += 1000 {
+		update(t, s, func(tx *store.Tx) error {
+			for n := from; n < min(from+1000, listScan+5); n++ {
+				e := &store.Event{ID: tx.NewID("evt"), AccountID: who.AccountID, Type: "common", Created: tx.Now(), Data: []byte("{}")}
+				if n == 0 {
+					e.Type = "rare"
+				}
+				if err := store.Events.Put(tx, e); err != nil {
+					return err
+				}
 			}
-			kind = "common"
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 	first, err := s.ListEvents(t.Context(), who, ListEventsIn{Type: "rare"})
 	if err != nil || len(first.Data) != 0 || !first.Pagination.HasMore {
 		t.Fatalf("first page %+v, %v", first, err)

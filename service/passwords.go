@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -23,14 +24,15 @@ const verifiedFor = 5 * time.Minute
 
 // logins hashes passwords, a bounded number at a time, and remembers for a short while which were right.
 type logins struct {
-	slots  chan struct{}
-	secret [32]byte // keys the cache, so that it holds no password
+	gate   *hashGate
+	derive func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte // argon2id
+	secret [32]byte                                                                              // keys the cache, so that it holds no password
 	mu     sync.Mutex
 	right  map[[32]byte]time.Time
 }
 
 func newLogins() *logins {
-	l := &logins{slots: make(chan struct{}, 2), right: map[[32]byte]time.Time{}}
+	l := &logins{gate: newHashGate(), derive: argon2.IDKey, right: map[[32]byte]time.Time{}}
 	rand.Read(l.secret[:])
 	return l
 }
@@ -39,24 +41,31 @@ func newLogins() *logins {
 func (l *logins) hash(password string) string {
 	salt := make([]byte, argonSalt)
 	rand.Read(salt)
-	l.slots <- struct{}{}
-	key := argon2.IDKey([]byte(password), salt, argonTime, argonMemory, 1, argonKey)
-	<-l.slots
+	if leave, err := l.gate.enter(context.Background(), ownWork, true); err == nil { // it waits for as long as it takes
+		defer leave()
+	}
+	key := l.derive([]byte(password), salt, argonTime, argonMemory, 1, argonKey)
 	b64 := base64.RawStdEncoding
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, argonMemory, argonTime, b64.EncodeToString(salt), b64.EncodeToString(key))
 }
 
-// verify tells whether the password is the one of the hash. An empty hash takes as long and is never right.
-func (l *logins) verify(hash, password string, now time.Time) bool {
+// verify tells whether the password is the one of the hash. An empty hash takes as long and is never right. Who is known
+// at the network does not wait for strangers. The error is busy, or of ctx.
+func (l *logins) verify(ctx context.Context, hash, password string, from origin, now time.Time) (bool, error) {
 	cacheKey := sha256.Sum256([]byte(string(l.secret[:]) + hash + "\x00" + password))
 	l.mu.Lock()
 	until, ok := l.right[cacheKey]
 	l.mu.Unlock()
 	if ok && now.Before(until) {
-		return true
+		return true, nil
 	}
+	leave, err := l.gate.enter(ctx, from.party(), from.known)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
 	if !l.check(hash, password) {
-		return false
+		return false, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,9 +73,10 @@ func (l *logins) verify(hash, password string, now time.Time) bool {
 		clear(l.right)
 	}
 	l.right[cacheKey] = now.Add(verifiedFor)
-	return true
+	return true, nil
 }
 
+// check hashes the password as the hash was made. Whoever calls it has a slot.
 func (l *logins) check(hash, password string) bool {
 	var version, memory, time, threads int
 	fields := strings.Split(hash, "$")
@@ -81,9 +91,7 @@ func (l *logins) check(hash, password string) bool {
 		key, errK = base64.RawStdEncoding.DecodeString(fields[5])
 		known = errV == nil && errP == nil && errS == nil && errK == nil && version == argon2.Version
 	}
-	l.slots <- struct{}{}
-	got := argon2.IDKey([]byte(password), salt, uint32(max(time, 1)), uint32(max(memory, 8)), uint8(max(threads, 1)), uint32(max(len(key), 16)))
-	<-l.slots
+	got := l.derive([]byte(password), salt, uint32(max(time, 1)), uint32(max(memory, 8)), uint8(max(threads, 1)), uint32(max(len(key), 16)))
 	return known && subtle.ConstantTimeCompare(got, key) == 1
 }
 

@@ -70,7 +70,7 @@ func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.Status == "suspended" {
+	if !mayAct(a) {
 		return nil, smtpErrorf(550, "5.2.1", "The mailbox takes no mail at present.")
 	}
 	return to, nil
@@ -84,12 +84,10 @@ func (s *Service) notHosted(tx *store.Tx, address string) (*destination, error) 
 	if (local == "postmaster" || local == "feedback") && strings.EqualFold(name, s.Config.Hostname) {
 		return s.hostPostmaster(tx)
 	}
-	d, err := store.DomainByName.Get(tx, name)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, err
-	}
-	if err == nil && d.DNSProvider != "external" && d.Status != "deleting" {
-		return nil, smtpErrorf(450, "4.2.1", "The domain is being set up. Try again later.")
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+		if d.DNSProvider != providerExternal && d.Status != domainDeleting && !claimEnded(d) {
+			return nil, smtpErrorf(450, "4.2.1", "The domain is being set up. Try again later.")
+		}
 	}
 	return nil, smtpErrorf(550, "5.7.1", "We do not relay to that domain.")
 }
@@ -177,9 +175,12 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	if err != nil {
 		return "", overStore(err)
 	}
+	defer s.release(d) // does nothing where it is referred to
 	d.meta.SPF, d.meta.DKIM, d.meta.DMARC = string(f.verdict.SPF), string(f.verdict.DKIM), string(f.verdict.DMARC)
-	err = s.Store.Update(func(tx *store.Tx) error { return s.deliver(tx, in, head, d, f) })
-	s.release(d) // does nothing where it is referred to
+	to, err := s.places(in, head, d)
+	if err == nil {
+		err = s.Store.Update(func(tx *store.Tx) error { return s.deliver(tx, in, to, d, f) })
+	}
 	return id, overStore(err)
 }
 
@@ -187,66 +188,68 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 // its own count: mail programs sort by them, so that a sender must not write them.
 var filterFields = []string{"x-spam", "received-spf"}
 
-// deliver places a message at the destination of every recipient. What they take may have changed since they were named.
-func (s *Service) deliver(tx *store.Tx, in Incoming, head *head, d *draft, f *finding) error {
-	type place struct {
-		mailbox uint32
-		forward string
-		row     string
+// places gives one address for each place that the recipients lead to, in a snapshot. What one of them does not take refuses
+// the message.
+func (s *Service) places(in Incoming, head *head, d *draft) (to []string, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		seen := map[string]bool{}
+		for _, r := range in.Recipients {
+			dest, err := s.destinationFor(tx, in.From, r.address, d)
+			if err != nil {
+				return err
+			}
+			if p := dest.place(); !seen[p] {
+				seen[p] = true
+				to = append(to, r.address)
+			}
+			if dest.forward != "" && head.delivered[r.address] {
+				return smtpErrorf(554, "5.4.6", "The message goes round in circles: it has been at %s before.", r.address)
+			}
+		}
+		return nil
+	})
+	return to, err
+}
+
+// destinationFor gives where mail from outside goes, if the address takes this message of this sender.
+func (s *Service) destinationFor(tx *store.Tx, from, address string, d *draft) (*destination, error) {
+	to, err := s.receiver(tx, address)
+	if err != nil {
+		return nil, err
 	}
-	done, accounts := map[place]bool{}, map[string]bool{}
-	for _, r := range in.Recipients {
-		to, err := s.receiver(tx, r.address)
+	if err := to.admits(from); err != nil {
+		return nil, err
+	}
+	if err := to.takes(tx, int64(d.blob.Length)); err != nil {
+		return nil, err
+	}
+	return to, to.takesTiding(tx, d)
+}
+
+// deliver places a message at the destinations of the addresses, each of another place: all of them if one transaction can,
+// else the first, and a job goes on with the others. What they take may have changed since they were looked up.
+func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *finding) error {
+	a := &store.Arrival{
+		Blob: d.blob, Sender: in.From, Genuine: f.verdict.GenuinePath(in.From), Junk: f.junk,
+		SPF: d.meta.SPF, DKIM: d.meta.DKIM, DMARC: d.meta.DMARC, From: f.verdict.FromDomain, Authentic: f.verdict.Authentic(),
+		Placed: map[string]bool{}, ReceivedAt: tx.Now(),
+	}
+	now := min(len(to), placesAtATime)
+	for _, address := range to[:now] {
+		dest, err := s.destinationFor(tx, in.From, address, d)
 		if err != nil {
 			return err
 		}
-		p := place{forward: to.forward}
-		a := arrival{sender: in.From, to: r.address, folder: store.InboxID, received: tx.Now(), genuine: f.verdict.SPF == auth.Pass || f.verdict.DMARC == auth.Pass}
-		if to.mailbox != nil {
-			p = place{mailbox: to.mailbox.Num}
-			if a.folder, err = folderFor(tx, to.mailbox, f.junk); err != nil {
-				return err
-			}
-		}
-		if to.row != nil {
-			p.row = to.row.ID
-		}
-		if done[p] {
-			continue
-		}
-		done[p] = true
-		if to.forward != "" && head.delivered[r.address] {
-			return smtpErrorf(554, "5.4.6", "The message goes round in circles: it has been at %s before.", r.address)
-		}
-		if err := to.admits(in.From); err != nil {
-			return err
-		}
-		if err := to.takes(tx, int64(d.blob.Length)); err != nil {
-			return err
-		}
-		if err := s.place(tx, to, d, a); err != nil {
-			return err
-		}
-		accounts[to.domain.AccountID] = true
-	}
-	return s.follows(tx, in, d, f, accounts)
-}
-
-// follows does what follows from a message that is filed: a report that it may hold is read, or it is counted for one, and
-// its author is known from now on.
-func (s *Service) follows(tx *store.Tx, in Incoming, d *draft, f *finding, accounts map[string]bool) error {
-	report := mayHoldReport(d.summary)
-	for id := range accounts {
-		if report {
-			if err := s.keepForReading(tx, id, d, f.verdict.FromDomain, f.verdict.Authentic()); err != nil {
-				return err
-			}
-		}
-		if err := s.noteSender(tx, id, f.verdict, f.junk); err != nil {
+		if err := s.placeArrival(tx, a, address, dest, d); err != nil {
 			return err
 		}
 	}
-	if report { // else reports about reports would never end
+	if a.To = to[now:]; len(a.To) > 0 {
+		if err := s.addArrival(tx, a); err != nil {
+			return err
+		}
+	}
+	if mayHoldReport(d.summary) { // else reports about reports would never end
 		return nil
 	}
 	return s.countDMARC(tx, in, f)
@@ -284,7 +287,8 @@ func (s *Service) judge(ctx context.Context, in Incoming, h *head) (*auth.Verdic
 
 // A head is what is decided by before a message is stored.
 type head struct {
-	from      []string // addresses
+	from      []string // addresses, as they are shown here
+	authors   []string // the same, as every program reads them; nil where programs differ
 	hops      int
 	delivered map[string]bool // where it has been, by its Delivered-To fields
 }
@@ -301,6 +305,9 @@ func readHead(body *Spool) (*head, error) {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
 	h := &head{delivered: map[string]bool{}}
+	if len(block) < msg.MaxHeader {
+		h.authors = msg.ReadPossibleAuthors(block).Emails
+	}
 	if root.Envelope != nil {
 		for _, a := range root.Envelope.From {
 			if email := a.Email(); email != "" {

@@ -36,7 +36,7 @@ func (s *Service) redirected(host string) (*store.Domain, error) {
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, name := range []string{host, strings.TrimPrefix(host, "www.")} {
 			d, err := store.DomainByName.Get(tx, name)
-			if err == nil && d.RedirectURL != "" && d.Status == domainComplete && d.DNSProvider != providerExternal {
+			if err == nil && d.RedirectURL != "" && takesMail(d) {
 				found = d
 			}
 			if err == nil || !errors.Is(err, store.ErrNotFound) {

@@ -238,14 +238,17 @@ func fileReport(tx *store.Tx, m *store.ReportMail, found foundReport) error {
 // domainAbove gives the account's domain of the name, or the nearest one that the name is in; nil if there is none.
 func domainAbove(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	for name != "" {
-		d, err := store.DomainByName.Get(tx, name)
+		d, err := store.DomainOfAccount.Get(tx, store.OwnKey(accountID, name))
 		switch {
-		case err == nil && d.AccountID == accountID && d.Status != "deleting":
+		case err == nil && d.Claim == store.ClaimProven && d.Status != "deleting":
 			return d, nil
 		case err == nil:
 			return nil, nil
 		case !isGone(err):
 			return nil, err
+		}
+		if _, err := store.DomainByName.Get(tx, name); !isGone(err) {
+			return nil, err // another account's, and so is what lies below it
 		}
 		_, name, _ = strings.Cut(name, ".")
 	}

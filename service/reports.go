@@ -23,10 +23,10 @@ type ListReportsIn struct {
 
 // A DMARCReport is what another operator has told about mail in a domain's name.
 type DMARCReport struct {
-	ID            string            `json:"id"`
-	ReportID      string            `json:"report_id"`
-	OrgName       string            `json:"org_name"`
-	Email         *string           `json:"email"`
+	ID            string            `json:"id" words:"ours"`
+	ReportID      string            `json:"report_id" words:"theirs"`
+	OrgName       string            `json:"org_name" words:"theirs"`
+	Email         *string           `json:"email" words:"theirs"`
 	DateBegin     Time              `json:"date_begin"`
 	DateEnd       Time              `json:"date_end"`
 	Policy        DMARCReportPolicy `json:"policy"`
@@ -34,13 +34,13 @@ type DMARCReport struct {
 	RecordsMore   int               `json:"records_omitted"`
 	Totals        DMARCTotals       `json:"totals"`
 	Authenticated bool              `json:"authenticated"`
-	ReceivedFrom  *string           `json:"received_from"`
+	ReceivedFrom  *string           `json:"received_from" words:"theirs"`
 	ReceivedAt    Time              `json:"received_at"`
 }
 
 // A DMARCReportPolicy is the policy that the reporter found.
 type DMARCReportPolicy struct {
-	Domain string `json:"domain"`
+	Domain string `json:"domain" words:"theirs"`
 	P      string `json:"p" enum:"none|quarantine|reject"`
 	SP     string `json:"sp" enum:"none|quarantine|reject"`
 	ADKIM  string `json:"adkim" enum:"r|s"`
@@ -50,14 +50,14 @@ type DMARCReportPolicy struct {
 
 // A DMARCRecord counts messages that were alike.
 type DMARCRecord struct {
-	SourceIP     string            `json:"source_ip"`
+	SourceIP     string            `json:"source_ip" words:"theirs"`
 	Count        int64             `json:"count"`
-	Disposition  string            `json:"disposition"`
-	DKIM         string            `json:"dkim"`
-	SPF          string            `json:"spf"`
-	HeaderFrom   string            `json:"header_from"`
-	EnvelopeFrom *string           `json:"envelope_from"`
-	EnvelopeTo   *string           `json:"envelope_to"`
+	Disposition  string            `json:"disposition" words:"theirs"`
+	DKIM         string            `json:"dkim" words:"theirs"`
+	SPF          string            `json:"spf" words:"theirs"`
+	HeaderFrom   string            `json:"header_from" words:"theirs"`
+	EnvelopeFrom *string           `json:"envelope_from" words:"theirs"`
+	EnvelopeTo   *string           `json:"envelope_to" words:"theirs"`
 	Reasons      []DMARCReason     `json:"reasons"`
 	DKIMResults  []DMARCDKIMResult `json:"dkim_results"`
 	SPFResults   []DMARCSPFResult  `json:"spf_results"`
@@ -65,22 +65,22 @@ type DMARCRecord struct {
 
 // A DMARCReason is why something else was done than the policy asks for.
 type DMARCReason struct {
-	Type    string  `json:"type"`
-	Comment *string `json:"comment"`
+	Type    string  `json:"type" words:"theirs"`
+	Comment *string `json:"comment" words:"theirs"`
 }
 
 // A DMARCDKIMResult is what DKIM said by itself.
 type DMARCDKIMResult struct {
-	Domain   string  `json:"domain"`
-	Selector *string `json:"selector"`
-	Result   string  `json:"result"`
+	Domain   string  `json:"domain" words:"theirs"`
+	Selector *string `json:"selector" words:"theirs"`
+	Result   string  `json:"result" words:"theirs"`
 }
 
 // A DMARCSPFResult is what SPF said by itself.
 type DMARCSPFResult struct {
-	Domain string  `json:"domain"`
-	Scope  *string `json:"scope"`
-	Result string  `json:"result"`
+	Domain string  `json:"domain" words:"theirs"`
+	Scope  *string `json:"scope" words:"theirs"`
+	Result string  `json:"result" words:"theirs"`
 }
 
 // DMARCTotals sum a report up.
@@ -151,25 +151,25 @@ func dmarcRecordOut(r *rua.Record) DMARCRecord {
 
 // A TLSReport is what another operator has told about TLS with a domain's hosts.
 type TLSReport struct {
-	ID            string            `json:"id"`
-	ReportID      string            `json:"report_id"`
-	OrgName       string            `json:"org_name"`
-	Contact       *string           `json:"contact"`
+	ID            string            `json:"id" words:"ours"`
+	ReportID      string            `json:"report_id" words:"theirs"`
+	OrgName       string            `json:"org_name" words:"theirs"`
+	Contact       *string           `json:"contact" words:"theirs"`
 	DateBegin     Time              `json:"date_begin"`
 	DateEnd       Time              `json:"date_end"`
 	Policies      []TLSReportPolicy `json:"policies"`
 	Totals        TLSTotals         `json:"totals"`
 	Authenticated bool              `json:"authenticated"`
-	ReceivedFrom  *string           `json:"received_from"`
+	ReceivedFrom  *string           `json:"received_from" words:"theirs"`
 	ReceivedAt    Time              `json:"received_at"`
 }
 
 // A TLSReportPolicy is one that was applied, with what came of it.
 type TLSReportPolicy struct {
 	Type       string             `json:"type" enum:"sts|tlsa|no-policy-found"`
-	Domain     string             `json:"domain"`
-	Strings    []string           `json:"strings"`
-	MXHosts    []string           `json:"mx_hosts"`
+	Domain     string             `json:"domain" words:"theirs"`
+	Strings    []string           `json:"strings" words:"theirs"`
+	MXHosts    []string           `json:"mx_hosts" words:"theirs"`
 	Successful int64              `json:"successful"`
 	Failed     int64              `json:"failed"`
 	Failures   []TLSReportFailure `json:"failures"`
@@ -177,12 +177,12 @@ type TLSReportPolicy struct {
 
 // A TLSReportFailure is one way in which sessions failed.
 type TLSReportFailure struct {
-	ResultType  string  `json:"result_type"`
+	ResultType  string  `json:"result_type" words:"theirs"`
 	Sessions    int64   `json:"sessions"`
-	SendingIP   *string `json:"sending_ip"`
-	MXHost      *string `json:"mx_host"`
-	ReceivingIP *string `json:"receiving_ip"`
-	Reason      *string `json:"reason"`
+	SendingIP   *string `json:"sending_ip" words:"theirs"`
+	MXHost      *string `json:"mx_host" words:"theirs"`
+	ReceivingIP *string `json:"receiving_ip" words:"theirs"`
+	Reason      *string `json:"reason" words:"theirs"`
 }
 
 // TLSTotals count the sessions of a report.

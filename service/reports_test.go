@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/rua"
 	"github.com/mailstead/mailstead/store"
@@ -361,4 +362,55 @@ func TestReportsAreBounded(t *testing.T) {
 	if count[true] != 1 || count[false] != reportsOfDomain || ids["4false"] || !ids["5false"] {
 		t.Errorf("%v are kept", count)
 	}
+}
+
+// Reports on the default policy are collected without anybody doing anything: read, and not filed.
+func TestReportsAreCollected(t *testing.T) {
+	const address = "dmarc-reports@example.test"
+	for _, sandbox := range []bool{false, true} {
+		i := install(t, Config{Outbound: "capture", Sandbox: sandbox})
+		d := i.addDomain(i.account, "example.test", nil)
+		policy := "v=DMARC1; p=reject; rua=mailto:" + address
+		if sandbox {
+			policy = DefaultDMARC
+		}
+		records, err := i.svc.managedRecords(d)
+		if err != nil || !slices.ContainsFunc(records, func(r dnsprov.Record) bool { return r.Name == "_dmarc.example.test" && r.Value == policy }) {
+			t.Errorf("sandbox %v: %v, %v", sandbox, records, err)
+		}
+	}
+	i, ann := reportWorld(t)
+	i.run()
+	who := Actor{AccountID: ann.AccountID, Role: "owner", Permissions: []string{"admin"}}
+	if _, err := i.svc.CreateEmailUser(t.Context(), who, CreateEmailUserIn{Email: address}); err == nil {
+		t.Error("a mailbox has the reserved address")
+	}
+	for n, to := range []string{address, "dmarc-reports+x@example.test"} {
+		text := strings.ReplaceAll(dmarcMail(fmt.Sprint("r", n)), "\n", "\r\n")
+		if got := codeOf(i.comeIn(stranger, "noreply@far.test", to, text)); got != 250 {
+			t.Fatalf("%s: %d", to, got)
+		}
+	}
+	in := ListReportsIn{DomainID: ann.DomainID}
+	for range 500 {
+		if page, err := i.svc.ListDMARCReports(t.Context(), who, in); err != nil {
+			t.Fatal(err)
+		} else if len(page.Data) == 2 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the reports were not read")
+}
+
+// dmarcMail brings a report about example.test.
+func dmarcMail(id string) string {
+	return "From: noreply@far.test\nTo: dmarc-reports@example.test\nSubject: report\nMIME-Version: 1.0\n" +
+		"Content-Type: text/xml; name=\"far.test!example.test!1795132800!1795219199.xml\"\n" +
+		"Content-Disposition: attachment; filename=\"far.test!example.test!1795132800!1795219199.xml\"\n\n" +
+		"<feedback><report_metadata><org_name>Far</org_name><email>noreply@far.test</email><report_id>" + id + "</report_id><date_range>" +
+		"<begin>1795132800</begin><end>1795219199</end></date_range></report_metadata><policy_published><domain>example.test</domain>" +
+		"<p>reject</p></policy_published><record><row><source_ip>192.0.2.9</source_ip><count>7</count><policy_evaluated>" +
+		"<disposition>none</disposition><dkim>pass</dkim><spf>fail</spf></policy_evaluated></row><identifiers>" +
+		"<header_from>example.test</header_from></identifiers><auth_results/></record></feedback>\n"
 }

@@ -32,7 +32,7 @@ type route struct {
 func (s *Service) route(tx *store.Tx, d *store.Domain, mailboxID, recipient string) (route, error) {
 	to, err := store.DomainByName.Read(tx, domainOfAddress(recipient))
 	switch {
-	case err == nil && to.Status == "complete" && to.DNSProvider != "external":
+	case err == nil && takesMail(to):
 		return route{transport: viaLocal}, nil
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return route{}, err

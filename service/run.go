@@ -11,8 +11,14 @@ func (s *Service) Run(ctx context.Context) error {
 	s.makeZones() // so that the first query need not wait for it
 	s.externals.idle.open(ctx)
 	defer s.externals.idle.close()
+	if err := s.undoCopies(); err != nil {
+		s.Log.Error("take back copies that a crash has cut", "error", err)
+	}
 	if err := s.wakePolls(); err != nil {
 		s.Log.Error("plan looks at external mailboxes", "error", err)
+	}
+	if err := s.wakeClaims(); err != nil {
+		s.Log.Error("plan looks at the claims of domains", "error", err)
 	}
 	var telling sync.WaitGroup
 	defer telling.Wait()

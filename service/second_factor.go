@@ -71,8 +71,8 @@ func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, 
 
 // codeKey is where the wrong codes of a user are counted.
 func (s *Service) codeKey(u *store.User, ip string) string {
-	if from := network(ip); s.guesses.known.seen(pairKey(userKey(u.Email), from), s.now()) > 0 {
-		return u.ID + " " + from
+	if from := s.originOf(u, ip); from.known {
+		return u.ID + " " + from.network
 	}
 	return u.ID
 }

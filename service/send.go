@@ -87,10 +87,10 @@ type SendEmailIn struct {
 // EmailQueued says that a message is on its way.
 type EmailQueued struct {
 	Success    bool            `json:"success"`
-	MessageID  string          `json:"message_id"`
+	MessageID  string          `json:"message_id" words:"ours"`
 	Status     string          `json:"status" enum:"queued"`
-	UserID     string          `json:"user_id"`
-	From       string          `json:"from"`
+	UserID     string          `json:"user_id" words:"ours"`
+	From       string          `json:"from" words:"ours"`
 	Recipients []SentRecipient `json:"recipients"`
 	Transport  string          `json:"transport" enum:"direct|relay|local|capture|mixed"`
 	QueuedAt   Time            `json:"queued_at"`
@@ -98,9 +98,9 @@ type EmailQueued struct {
 
 // A SentRecipient is one recipient of a message that was taken.
 type SentRecipient struct {
-	Email     string `json:"email"`
+	Email     string `json:"email" words:"ours"`
 	Status    string `json:"status" enum:"queued|suppressed"`
-	Transport string `json:"transport"`
+	Transport string `json:"transport" words:"ours"`
 }
 
 // SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message that it answers.
@@ -121,6 +121,7 @@ func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*Em
 		return nil, err
 	}
 	defer letter.close()
+	defer s.release(copied) // does nothing for what was sent
 	answered, err := s.findAnswered(mb, in.InReplyTo)
 	if err != nil {
 		return nil, err

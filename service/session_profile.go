@@ -150,21 +150,28 @@ func (s *Service) provePassword(ctx context.Context, who Actor, password string)
 	if password == "" {
 		return nil, Invalid("current_password", "required", "give your present password")
 	}
-	key, from := userKey(who.Email), network(who.IP)
+	u, err := s.userToSignIn(who.Email)
+	if err != nil {
+		return nil, err
+	}
+	key, from := userKey(who.Email), s.originOf(u, who.IP)
 	done, err := s.guesses.enter(ctx, key, from, s.now)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	u, err := s.userToSignIn(who.Email)
+	if u, err = s.userToSignIn(who.Email); err != nil {
+		return nil, err
+	}
+	right, err := s.logins.verify(ctx, u.PasswordHash, password, from, s.now())
 	if err != nil {
 		return nil, err
 	}
-	if u.ID != who.UserID || !s.logins.verify(u.PasswordHash, password, s.now()) {
-		s.wrongPassword(key, from)
+	if u.ID != who.UserID || !right {
+		s.wrongPassword(key, from.network)
 		return nil, Errorf(403, "wrong_password", "This is not your present password.")
 	}
-	s.guesses.rightAt(key, from, s.now())
+	s.guesses.rightAt(key, from.network)
 	return rightPassword(u.PasswordHash), nil
 }
 

@@ -92,7 +92,7 @@ type SubmittedRcpt struct {
 
 // Submit takes a message from the user of a mailbox and puts it into the queue, one job for each recipient. When it
 // returns, message and jobs are on disk. Errors are SMTPErrors, with the API's Error behind them: 550 5.7.1 for a sender
-// that is not the mailbox, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552 5.3.4 for the size.
+// that is not the mailbox, 550 5.6.0 for one that programs read differently, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552 5.3.4 for the size.
 func (s *Service) Submit(_ context.Context, u MailboxUser, in Submission) (*Submitted, error) {
 	if len(in.To) > maxRecipients {
 		return nil, smtpErrorf(452, "4.5.3", "A message may have at most %d recipients.", maxRecipients)
@@ -223,14 +223,6 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 	for _, f := range fields {
 		count[strings.ToLower(f.Name)]++
 	}
-	if n := count["from"]; n != 1 || len(root.Envelope.From) == 0 {
-		return header{}, overSMTP(554, "5.6.0", Invalid("from", "required", "a message must have one From field with an address, this one has %d", n))
-	}
-	for _, a := range append(root.Envelope.From, root.Envelope.Sender...) {
-		if _, err := ownAddress(mailbox, a.Email()); err != nil {
-			return header{}, err
-		}
-	}
 	h := header{text: bytes.Clone(in.Trace), messageID: root.Envelope.MessageID}
 	h.starts = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
 	if h.messageID == "" {
@@ -250,9 +242,34 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 		return header{}, err
 	}
 	text := bytes.NewBuffer(h.text)
-	_, err = msg.StripFields(text, bytes.NewReader(kept), s.relays.controls())
+	if _, err = msg.StripFields(text, bytes.NewReader(kept), s.relays.controls()); err != nil {
+		return header{}, err
+	}
 	h.text = text.Bytes()
-	return h, err
+	return h, ownAuthors(mailbox, h.text)
+}
+
+// ownAuthors refuses a header that names anybody but the mailbox as author or sender, or that some program could read so:
+// each address of From, Sender, Resent-From and Resent-Sender must be the mailbox's own. It looks at the lines as they go
+// out.
+func ownAuthors(mailbox string, text []byte) error {
+	var lines bytes.Buffer // takes everything, so there is no error to see
+	w := msg.NormalizeLines(&lines)
+	_, _ = w.Write(text)
+	_ = w.Close()
+	authors, err := msg.ReadAuthors(lines.Bytes())
+	if err != nil {
+		return overSMTP(550, "5.6.0", Invalid("from", "invalid", "%s", err))
+	}
+	for _, a := range slices.Concat(authors.From, authors.Sender, authors.Resent) {
+		if _, err := ownAddress(mailbox, a.Email()); err != nil {
+			return err
+		}
+	}
+	if len(authors.From) > 1 && len(authors.Sender) == 0 { // RFC 5322 section 3.6.2
+		return overSMTP(550, "5.6.0", Invalid("from", "invalid", "a message with several addresses in From must have a Sender"))
+	}
+	return nil
 }
 
 // write puts header and body into a spool of the letter's own, with CRLF at the end of every line.
@@ -346,6 +363,7 @@ func hasHighBytes(r io.Reader) (bool, error) {
 // post writes everything about a letter whose bytes are appended in one transaction; with does more in it. If that
 // fails the bytes are given up.
 func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
 	err := s.Store.Update(func(tx *store.Tx) error {
 		mb, d, err := s.sendable(tx, accountID, mailboxID)
@@ -370,7 +388,6 @@ func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.
 		}
 		return with(tx, mb, out)
 	})
-	s.Store.Release(l.blob) // does nothing where it is referred to
 	if err != nil {
 		return nil, err
 	}
@@ -392,13 +409,15 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 		return nil, nil, err
 	}
 	switch {
-	case d.Status != "complete" || mb.Status == "pending":
+	case d.Status != "complete" || mb.Status == "pending" || d.DNSProvider != providerExternal && d.Claim != store.ClaimProven:
 		return nil, nil, overSMTP(451, "4.7.1", Errorf(409, "domain_not_ready",
 			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
 	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
 		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "no_smtp",
 			"mail of %s is hosted elsewhere, and the mailbox was made without smtp, the server that sends for it", mb.Email))
-	case mb.Status != "active" || a.Status == "suspended":
+	case !mayAct(a):
+		return nil, nil, overSMTP(550, "5.7.1", errSuspended())
+	case mb.Status != "active":
 		return nil, nil, overSMTP(550, "5.7.1", Invalid("user_id", "suspended", "the mailbox %s is %s and cannot send", mb.Email, mb.Status))
 	}
 	return mb, d, nil
@@ -437,17 +456,15 @@ func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
 	return out
 }
 
-// enqueue writes a submission with a row and a job for each recipient, in tx. Recipients on the suppression list have a
-// row only. The blob must be one that may be referred to.
+// enqueue writes a submission with a row and a job for each recipient, in tx; those of many recipients come soon after it, by a
+// job, and their rows here are not stored yet. Recipients on the suppression list have a row only. The blob must be one that may
+// be referred to.
 func (s *Service) enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 0
+	now := min(len(to), placesAtATime)
 	rows := make([]*store.Outgoing, 0, len(to))
-	for _, r := range to {
-		row := &store.Outgoing{
-			ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
-			Sender: sub.Sender, Recipient: r.Address, Subject: sub.Subject, Domain: d.Name, Notify: r.Notify, ORCPT: r.ORCPT,
-			QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued,
-		}
+	for _, r := range to[:now] {
+		row := newRow(tx, sub, d.Name, r)
 		if err := s.addDelivery(tx, row, d); err != nil {
 			return nil, err
 		}
@@ -456,13 +473,23 @@ func (s *Service) enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 		}
 		rows = append(rows, row)
 	}
-	if sub.Waiting == 0 {
-		return rows, nil
+	later, err := s.enqueueLater(tx, sub, d, to[now:])
+	if rows = append(rows, later...); err != nil || sub.Waiting == 0 {
+		return rows, err
 	}
 	if err := tx.RefBlob(sub.Blob, sub.ID); err != nil {
 		return nil, err
 	}
 	return rows, store.Submissions.Put(tx, sub)
+}
+
+// newRow is what the sending log says of a recipient before the first attempt.
+func newRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.Outgoing {
+	return &store.Outgoing{
+		ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
+		Sender: sub.Sender, Recipient: r.Address, Subject: sub.Subject, Domain: domain, Notify: r.Notify, ORCPT: r.ORCPT,
+		QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued,
+	}
 }
 
 // suppressedNow is why a message is not tried.

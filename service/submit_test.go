@@ -35,8 +35,8 @@ func TestOnlyTheMailboxMaySendAsItself(t *testing.T) {
 		{"ann@example.test", body("bob@example.test"), 550, "5.7.1"},
 		{"ann@example.test", body("ann@example.test, bob@example.test"), 550, "5.7.1"},
 		{"ann@example.test", "Sender: bob@example.test\r\n" + body("ann@example.test"), 550, "5.7.1"},
-		{"ann@example.test", "From: bob@example.test\r\n" + body("ann@example.test"), 554, "5.6.0"},
-		{"ann@example.test", "Subject: s\r\n\r\nhello\r\n", 554, "5.6.0"},
+		{"ann@example.test", "From: bob@example.test\r\n" + body("ann@example.test"), 550, "5.6.0"},
+		{"ann@example.test", "Subject: s\r\n\r\nhello\r\n", 550, "5.6.0"},
 		{"", body("ann@example.test"), 550, "5.1.7"},
 		{"ann@example.test", strings.Repeat("X: y\r\n", 60000) + body("ann@example.test"), 554, "5.6.0"},
 	} {

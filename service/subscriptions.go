@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/mailstead/mailstead/store"
 )
@@ -14,27 +13,19 @@ func (s *Service) SubscribedNames(_ context.Context, u MailboxUser) (names []str
 		if _, err := openMailbox(tx, u); err != nil {
 			return err
 		}
-		names, err = namesWithout(tx, u.Mailbox)
+		names, err = tx.Subscribed(u.Mailbox)
 		return err
 	})
 	return names, err
-}
-
-func namesWithout(tx *store.Tx, mailbox uint32) ([]string, error) {
-	rec, err := store.SubscribedNames.Get(tx, store.SubscriptionsID(mailbox))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return rec.Names, nil
 }
 
 // Subscribe says whether clients show the folder. A name without a folder may be subscribed to as well.
 func (s *Service) Subscribe(_ context.Context, u MailboxUser, name string, subscribed bool) error {
 	name, err := folderName(name)
 	if err != nil {
+		return err
+	}
+	if err := s.mayChangeFolders(u.Mailbox); err != nil {
 		return err
 	}
 	return s.Store.Update(func(tx *store.Tx) error {
@@ -54,29 +45,44 @@ func (s *Service) Subscribe(_ context.Context, u MailboxUser, name string, subsc
 
 // subscribeName keeps or forgets a name that no folder has.
 func subscribeName(tx *store.Tx, mailbox uint32, name string, subscribed bool) error {
-	names, err := namesWithout(tx, mailbox)
-	if err != nil || slices.Contains(names, name) == subscribed {
+	names, err := subscribedNames(tx, mailbox)
+	if err != nil || names[name] == subscribed {
 		return err
 	}
-	if !subscribed {
-		names = slices.DeleteFunc(names, func(n string) bool { return n == name })
-	} else if names = append(names, name); len(names) > maxFolders {
+	if subscribed && len(names) >= maxFolders {
 		return Errorf(403, CodeFolderLimit, "A mailbox is subscribed to at most %d names without folders.", maxFolders)
 	}
-	if len(names) == 0 {
-		return store.SubscribedNames.Delete(tx, store.SubscriptionsID(mailbox))
-	}
-	return store.SubscribedNames.Put(tx, &store.Subscriptions{Mailbox: mailbox, Names: names})
+	return tx.SetNameSubscribed(mailbox, name, subscribed)
 }
 
-// adopt gives a folder that has come to a name the subscription that the name had.
-func adopt(tx *store.Tx, f *Folder) error {
-	names, err := namesWithout(tx, f.Mailbox)
-	if err != nil || !slices.Contains(names, f.Name) {
+// subscribedNames are the names without folders. An operation that changes several folders reads them once.
+func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
+	list, err := tx.Subscribed(mailbox)
+	names := make(map[string]bool, len(list))
+	for _, name := range list {
+		names[name] = true
+	}
+	return names, err
+}
+
+// moveSubscriptions has the names of a mailbox in the form of today before an operation that changes many of them.
+func (s *Service) moveSubscriptions(mailbox uint32) error {
+	old := false
+	err := s.Store.View(func(tx *store.Tx) error {
+		_, err := store.SubscribedNames.Read(tx, store.SubscriptionsID(mailbox))
+		old = err == nil
+		return nil
+	})
+	if err != nil || !old {
 		return err
 	}
-	if err := subscribeName(tx, f.Mailbox, f.Name, false); err != nil {
-		return err
+	return s.Store.Update(func(tx *store.Tx) error { return tx.MoveSubscriptions(mailbox) })
+}
+
+// adopt says whether a folder that comes to a name is to be subscribed since the name was, and forgets that of the name.
+func adopt(tx *store.Tx, mailbox uint32, name string, names map[string]bool) (bool, error) {
+	if !names[name] {
+		return false, nil
 	}
-	return tx.SetSubscribed(f, true)
+	return true, tx.SetNameSubscribed(mailbox, name, false)
 }

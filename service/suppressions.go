@@ -44,9 +44,9 @@ func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
 
 // A Suppression is an address that the account does not send to.
 type Suppression struct {
-	Email     string  `json:"email"`
+	Email     string  `json:"email" words:"theirs"`
 	Reason    string  `json:"reason" enum:"bounce|complaint|manual"`
-	MessageID *string `json:"message_id"`
+	MessageID *string `json:"message_id" words:"theirs"`
 	CreatedAt Time    `json:"created_at"`
 }
 
@@ -106,9 +106,9 @@ type DeleteSuppressionIn struct {
 
 // SuppressionDeleted says that an address may get mail again.
 type SuppressionDeleted struct {
-	Email   string `json:"email"`
+	Email   string `json:"email" words:"ours"`
 	Deleted bool   `json:"deleted"`
-	Message string `json:"message"`
+	Message string `json:"message" words:"ours"`
 }
 
 // DeleteSuppression lets the account send to an address again.

@@ -14,17 +14,17 @@ import (
 
 // A TeamUser is a person of the account's team as the API shows them.
 type TeamUser struct {
-	ID           string  `json:"id"`
-	Email        string  `json:"email"`
-	DisplayName  string  `json:"display_name"`
-	FirstName    *string `json:"first_name"`
-	LastName     *string `json:"last_name"`
+	ID           string  `json:"id" words:"ours"`
+	Email        string  `json:"email" words:"ours"`
+	DisplayName  string  `json:"display_name" words:"ours"`
+	FirstName    *string `json:"first_name" words:"ours"`
+	LastName     *string `json:"last_name" words:"ours"`
 	Role         string  `json:"role" enum:"owner|admin|member"`
 	IsAdmin      bool    `json:"is_admin"`
 	IsSuperadmin bool    `json:"is_superadmin"`
 	Status       string  `json:"status" enum:"invited|active"`
 	LastLoginAt  Time    `json:"last_login_at"`
-	InvitedBy    *string `json:"invited_by"`
+	InvitedBy    *string `json:"invited_by" words:"ours"`
 	CreatedAt    Time    `json:"created_at"`
 	UpdatedAt    Time    `json:"updated_at"`
 }
@@ -79,13 +79,13 @@ type InviteTeamUserIn struct {
 // TeamUserInvited is a new team user. ResetLink is there if no password was given: whoever has it chooses one, once.
 type TeamUserInvited struct {
 	Success   bool    `json:"success"`
-	ID        string  `json:"id"`
-	Email     string  `json:"email"`
+	ID        string  `json:"id" words:"ours"`
+	Email     string  `json:"email" words:"ours"`
 	Role      string  `json:"role" enum:"admin|member"`
-	FirstName *string `json:"first_name"`
-	LastName  *string `json:"last_name"`
-	ResetLink string  `json:"reset_link,omitempty"`
-	Message   string  `json:"message"`
+	FirstName *string `json:"first_name" words:"ours"`
+	LastName  *string `json:"last_name" words:"ours"`
+	ResetLink string  `json:"reset_link,omitempty" words:"ours"`
+	Message   string  `json:"message" words:"ours"`
 }
 
 // InviteTeamUser adds a person to the team, a member unless a role is given. Admins may add members only.
@@ -197,9 +197,9 @@ type TeamUserIn struct {
 // TeamUserDeleted says that a team user is gone.
 type TeamUserDeleted struct {
 	Success bool   `json:"success"`
-	ID      string `json:"id"`
+	ID      string `json:"id" words:"ours"`
 	Deleted bool   `json:"deleted"`
-	Message string `json:"message"`
+	Message string `json:"message" words:"ours"`
 }
 
 // DeleteTeamUser takes a person out of the team, and revokes their tokens.

@@ -19,15 +19,15 @@ type UpdateTeamUserIn struct {
 // TeamUserUpdated is a team user after a change.
 type TeamUserUpdated struct {
 	Success      bool    `json:"success"`
-	ID           string  `json:"id"`
-	Email        string  `json:"email"`
-	DisplayName  string  `json:"display_name"`
-	FirstName    *string `json:"first_name"`
-	LastName     *string `json:"last_name"`
+	ID           string  `json:"id" words:"ours"`
+	Email        string  `json:"email" words:"ours"`
+	DisplayName  string  `json:"display_name" words:"ours"`
+	FirstName    *string `json:"first_name" words:"ours"`
+	LastName     *string `json:"last_name" words:"ours"`
 	Role         string  `json:"role" enum:"admin|member"`
 	IsAdmin      bool    `json:"is_admin"`
 	IsSuperadmin bool    `json:"is_superadmin"`
-	Message      string  `json:"message"`
+	Message      string  `json:"message" words:"ours"`
 }
 
 // UpdateTeamUser changes a team user. The owner may change everyone but the owner, an admin members, and everyone may

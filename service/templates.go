@@ -14,10 +14,10 @@ const templateLimit = 1000
 
 // A Template is a named set of usernames to make mailboxes from.
 type Template struct {
-	ID         string   `json:"id"`
-	TemplateID string   `json:"template_id"`
-	Name       string   `json:"name"`
-	Usernames  []string `json:"usernames"`
+	ID         string   `json:"id" words:"ours"`
+	TemplateID string   `json:"template_id" words:"ours"`
+	Name       string   `json:"name" words:"ours"`
+	Usernames  []string `json:"usernames" words:"ours"`
 	CreatedAt  Time     `json:"created_at"`
 	UpdatedAt  Time     `json:"updated_at"`
 }
@@ -164,8 +164,8 @@ func (s *Service) UpdateTemplate(_ context.Context, who Actor, in UpdateTemplate
 
 // TemplateDeleted says that a template is gone.
 type TemplateDeleted struct {
-	Message    string `json:"message"`
-	TemplateID string `json:"template_id"`
+	Message    string `json:"message" words:"ours"`
+	TemplateID string `json:"template_id" words:"ours"`
 }
 
 // DeleteTemplate forgets a template. Mailboxes that were made from it stay.

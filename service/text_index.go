@@ -167,19 +167,27 @@ func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err err
 	if err != nil {
 		return false, err
 	}
+	if err := x.index(ctx, account, work, metas); err != nil {
+		return false, err
+	}
+	return work.More, x.s.Store.TidyText(ctx, account)
+}
+
+// index adds gathered mail to the index.
+func (x *indexer) index(ctx context.Context, account uint32, work *store.TextWork, metas []*store.Meta) (err error) {
 	b := store.NewTextBatch(account)
 	summaries := make([]*msg.Summary, len(work.Messages))
 	for i := range work.Messages {
 		if err := ctx.Err(); err != nil {
-			return false, err
+			return err
 		}
 		m := &work.Messages[i]
 		b.Message(placeOf(m))
 		if summaries[i], err = x.add(b, m, metas[i]); err != nil {
-			return false, fmt.Errorf("index message %d of mailbox %d: %w", m.UID, m.Mailbox, err)
+			return fmt.Errorf("index message %d of mailbox %d: %w", m.UID, m.Mailbox, err)
 		}
 	}
-	err = x.s.Store.AddText(b, work.Done, func(tx *store.Tx) error {
+	return x.s.Store.AddText(b, work.Done, func(tx *store.Tx) error {
 		for i := len(summaries) - 1; i >= 0; i-- { // the newest last, which counts
 			if err := noteSubject(tx, account, summaries[i], metas[i].ThreadID, work.Messages[i].Received); err != nil {
 				return err
@@ -187,10 +195,6 @@ func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err err
 		}
 		return nil
 	})
-	if err != nil {
-		return false, err
-	}
-	return work.More, x.s.Store.TidyText(ctx, account)
 }
 
 // gather picks the messages, and reads what was found in them when they came.
@@ -220,6 +224,9 @@ func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*
 		b.Word([]byte(threadWord(meta.ThreadID)))
 	}
 	root, texts, err := x.s.searchTexts(m.Blob, meta.Structure)
+	if errors.Is(err, store.ErrNotFound) {
+		root, texts, err = x.readMoved(m, meta)
+	}
 	if errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrFailed) {
 		return nil, err
 	}
@@ -235,6 +242,22 @@ func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*
 		e = &msg.Envelope{}
 	}
 	return &msg.Summary{Subject: e.Subject, From: people(e.From), To: people(e.To), Cc: people(e.Cc)}, nil
+}
+
+// readMoved reads a message that compaction has moved since its row was gathered.
+func (x *indexer) readMoved(m *store.Message, meta *store.Meta) (*msg.Part, []string, error) {
+	var ref store.BlobRef
+	err := x.s.Store.View(func(tx *store.Tx) error {
+		now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
+		if err == nil {
+			ref = now.Blob
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return x.s.searchTexts(ref, meta.Structure)
 }
 
 // searchTexts gives a message's structure and the texts that it is found by.

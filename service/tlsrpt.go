@@ -183,7 +183,7 @@ func (s *Service) reporter() (from *store.Domain, account string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		for name := s.Config.Hostname; name != ""; _, name, _ = strings.Cut(name, ".") {
 			d, err := store.DomainByName.Get(tx, name)
-			if err == nil && d.Status == domainComplete && len(d.DKIM) > 0 {
+			if err == nil && takesMail(d) && len(d.DKIM) > 0 {
 				from, account = d, d.AccountID
 				return nil
 			}
@@ -198,7 +198,7 @@ func (s *Service) reporter() (from *store.Domain, account string, err error) {
 		}
 		account = a.ID
 		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
-			if d.Status == domainComplete && d.DNSProvider != "external" && len(d.DKIM) > 0 {
+			if takesMail(d) && len(d.DKIM) > 0 {
 				from = d
 				break
 			}

@@ -107,6 +107,9 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (Actor, error) {
 		permissions = sessionPermissions(u.Role)
 		a, err = s.standing(tx, t)
 	}
+	if err == nil && !mayAct(a) {
+		err = errSuspended()
+	}
 	if err != nil {
 		return Actor{}, err
 	}
@@ -220,15 +223,15 @@ func (s *Service) flushUses() error {
 
 // Token is a credential as the API shows it: never its value.
 type Token struct {
-	ID          string   `json:"id"`
-	Name        string   `json:"name"`
-	TokenPrefix string   `json:"token_prefix"`
+	ID          string   `json:"id" words:"ours"`
+	Name        string   `json:"name" words:"ours"`
+	TokenPrefix string   `json:"token_prefix" words:"ours"`
 	Permissions []string `json:"permissions" enum:"read|write|purchase|admin"`
-	CreatedBy   string   `json:"created_by"`
+	CreatedBy   string   `json:"created_by" words:"ours"`
 	CreatedAt   Time     `json:"created_at"`
 	ExpiresAt   Time     `json:"expires_at"`
 	LastUsedAt  Time     `json:"last_used_at"`
-	LastUsedIP  *string  `json:"last_used_ip"`
+	LastUsedIP  *string  `json:"last_used_ip" words:"ours"`
 	Kind        string   `json:"kind" enum:"api|mcp|session"`
 }
 
@@ -291,7 +294,7 @@ type CreateTokenIn struct {
 // TokenCreated is a token with its value, which is shown this once.
 type TokenCreated struct {
 	Token
-	Value string `json:"token"`
+	Value string `json:"token" words:"ours"`
 }
 
 // CreateToken makes a token that acts as its creator. A member's holds read and write at most; nobody's holds more
@@ -384,8 +387,8 @@ type TokenIn struct {
 
 // Deleted says that the thing of the id is gone.
 type Deleted struct {
-	Message string `json:"message"`
-	ID      string `json:"id"`
+	Message string `json:"message" words:"ours"`
+	ID      string `json:"id" words:"ours"`
 }
 
 // DeleteToken revokes a token for good. Tokens of others need admin.

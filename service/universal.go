@@ -14,7 +14,7 @@ type UniversalInboxIn struct {
 // UniversalInboxOut says whether the universal inbox is on.
 type UniversalInboxOut struct {
 	Enabled bool   `json:"universal_inbox_enabled"`
-	Message string `json:"message"`
+	Message string `json:"message" words:"ours"`
 }
 
 // SetUniversalInbox switches the background sync of external mailboxes on or off. It stays on while an enabled endpoint
@@ -61,8 +61,7 @@ func (s *Service) switchInbox(tx *store.Tx, who Actor, a *store.Account, on bool
 	if was {
 		return nil
 	}
-	_, err := s.beginExternals(tx, a.ID, who.UserID)
-	return err
+	return s.beginExternals(tx, a.ID, who.UserID)
 }
 
 // inboxNeeded names the enabled endpoints that want email.received.

@@ -28,16 +28,16 @@ var eventTypes = []string{
 
 // A Webhook is an endpoint as the API shows it, without its secret.
 type Webhook struct {
-	ID                  string   `json:"id"`
-	URL                 string   `json:"url"`
-	Events              []string `json:"events"`
-	Description         *string  `json:"description"`
+	ID                  string   `json:"id" words:"ours"`
+	URL                 string   `json:"url" words:"ours"`
+	Events              []string `json:"events" words:"ours"`
+	Description         *string  `json:"description" words:"ours"`
 	Status              string   `json:"status" enum:"enabled|disabled"`
 	DisabledReason      *string  `json:"disabled_reason" enum:"manual|consecutive_failures|gone"`
 	DisabledAt          Time     `json:"disabled_at"`
 	ConsecutiveFailures int      `json:"consecutive_failures"`
-	APIVersion          string   `json:"api_version"`
-	SecretHint          string   `json:"secret_hint"`
+	APIVersion          string   `json:"api_version" words:"ours"`
+	SecretHint          string   `json:"secret_hint" words:"ours"`
 	LastDeliveryAt      Time     `json:"last_delivery_at"`
 	LastSuccessAt       Time     `json:"last_success_at"`
 	CreatedAt           Time     `json:"created_at"`
@@ -109,7 +109,7 @@ type CreateWebhookIn struct {
 // WebhookCreated is an endpoint with its secret.
 type WebhookCreated struct {
 	Webhook
-	Secret string `json:"secret"`
+	Secret string `json:"secret" words:"ours"`
 }
 
 // CreateWebhook makes an endpoint. One that wants email.received switches the universal inbox on.
@@ -245,9 +245,9 @@ func (in UpdateWebhookIn) apply(w *store.Webhook, events []string, now time.Time
 
 // WebhookDeleted says that an endpoint is gone.
 type WebhookDeleted struct {
-	ID      string `json:"id"`
+	ID      string `json:"id" words:"ours"`
 	Deleted bool   `json:"deleted"`
-	Message string `json:"message"`
+	Message string `json:"message" words:"ours"`
 }
 
 // DeleteWebhook removes an endpoint; what waited for it is not delivered.
@@ -267,8 +267,8 @@ func (s *Service) DeleteWebhook(_ context.Context, who Actor, in WebhookIn) (*We
 
 // A WebhookSecret is an endpoint's signing secret.
 type WebhookSecret struct {
-	ID                      string `json:"id"`
-	Secret                  string `json:"secret"`
+	ID                      string `json:"id" words:"ours"`
+	Secret                  string `json:"secret" words:"ours"`
 	PreviousSecretExpiresAt Time   `json:"previous_secret_expires_at"`
 }
 

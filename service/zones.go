@@ -167,9 +167,9 @@ func (s *Service) readZones() error {
 		more = false
 		err := s.Store.View(func(tx *store.Tx) error {
 			n := 0
-			for key, d := range store.DomainByName.Asc(tx, "", after) {
+			for key, d := range store.DomainsByName.Asc(tx, "", after) {
 				after = key
-				if s.serves(d) {
+				if s.serves(tx, d) {
 					s.makeZone(d.Name, s.zoneSource(tx, d))
 				}
 				if n++; n == zonesAtATime {
@@ -186,11 +186,14 @@ func (s *Service) readZones() error {
 	return nil
 }
 
-// serves tells whether our DNS server answers for a domain: for builtin ones, and in the sandbox, where its own resolver
-// asks it about every name that is connected, for manual ones too, so that they can be completed offline.
-func (s *Service) serves(d *store.Domain) bool {
+// hasZone tells whether a domain is one that our DNS server answers for: builtin ones, and in the sandbox, where its own
+// resolver asks it about every name that is connected, manual ones too, so that they can be completed offline.
+func (s *Service) hasZone(d *store.Domain) bool {
 	return d.DNSProvider == dnsprov.Builtin || d.DNSProvider == providerManual && s.Config.Sandbox
 }
+
+// serves tells whether our DNS server answers for a domain now, as its claim of the name allows.
+func (s *Service) serves(tx *store.Tx, d *store.Domain) bool { return s.hasZone(d) && mayServe(tx, d) }
 
 func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 	return &zoneSource{spec: s.zoneSpec(tx, d), serial: s.zoneSerial(tx, d), key: s.zoneKey(d), below: s.delegations(tx, d)}
@@ -216,6 +219,7 @@ func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
 	spec := dnsprov.Spec{
 		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.elsewhere(), DMARC: d.DMARC, Redirect: d.RedirectURL != "",
+		DMARCReports: !c.Sandbox,
 	}
 	s.clientPorts(&spec)
 	for _, ip := range c.PublicIPs {
@@ -262,7 +266,7 @@ func (s *Service) serveZone(tx *store.Tx, d *store.Domain) error {
 		return err
 	}
 	d.UpdatedAt = tx.Now()
-	if err := s.publish(tx, d); err != nil || !s.serves(d) {
+	if err := s.publish(tx, d); err != nil || !s.serves(tx, d) {
 		return err
 	}
 	if known == nil || !sameKey(known.DNSSEC, d.DNSSEC) {
@@ -279,7 +283,7 @@ func (s *Service) publish(tx *store.Tx, d *store.Domain) error {
 		changed = next
 	}
 	d.ZoneChangedAt = changed
-	if err := store.Domains.Put(tx, d); err != nil || !s.serves(d) {
+	if err := store.Domains.Put(tx, d); err != nil || !s.serves(tx, d) {
 		return err
 	}
 	src := s.zoneSource(tx, d)
@@ -290,12 +294,18 @@ func (s *Service) publish(tx *store.Tx, d *store.Domain) error {
 // publishAbove serves anew the closest zone above a name, which says where the zone of that name is and who signs it.
 func (s *Service) publishAbove(tx *store.Tx, name string) error {
 	for _, parent, more := strings.Cut(name, "."); more; _, parent, more = strings.Cut(parent, ".") {
-		d, err := store.DomainByName.Get(tx, parent)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		if err == nil && s.serves(d) && d.Status != domainDeleting {
+		if d := s.serving(tx, parent); d != nil {
 			return s.publish(tx, d)
+		}
+	}
+	return nil
+}
+
+// serving gives the domain whose zone is served under a name; nil if there is none.
+func (s *Service) serving(tx *store.Tx, name string) *store.Domain {
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+		if d.Status != domainDeleting && s.serves(tx, d) {
+			return d
 		}
 	}
 	return nil
@@ -303,13 +313,7 @@ func (s *Service) publishAbove(tx *store.Tx, name string) error {
 
 // dropZone serves the zone of a domain that is being deleted no more.
 func (s *Service) dropZone(d *store.Domain) error {
-	return s.Store.Update(func(tx *store.Tx) error {
-		tx.After(func() { s.zones.note(d.Name, nil) })
-		if !s.serves(d) {
-			return nil
-		}
-		return s.publishAbove(tx, d.Name)
-	})
+	return s.Store.Update(func(tx *store.Tx) error { return s.claimsChanged(tx, d) })
 }
 
 // delegations are the zones below a domain that are served here too, without those further below.
@@ -320,7 +324,7 @@ func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegatio
 			continue
 		}
 		sub, err := store.Domains.Get(tx, id)
-		if err != nil || sub.Status == domainDeleting || !s.serves(sub) {
+		if err != nil || sub.Name == d.Name || sub.Status == domainDeleting || !s.serves(tx, sub) {
 			continue
 		}
 		if n := len(out); n > 0 && strings.HasSuffix(sub.Name, "."+out[n-1].Name) {

@@ -38,7 +38,12 @@ func zoneService(t testing.TB, dir string, c Config, now func() time.Time) *Serv
 
 func putTestDomain(t testing.TB, s *Service, d *store.Domain) {
 	t.Helper()
-	if err := s.Store.Update(func(tx *store.Tx) error { return s.putZone(tx, d) }); err != nil {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		next := *d
+		tx.After(func() { *d = next })
+		return s.putZone(tx, &next)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -73,8 +78,8 @@ func TestSerialRisesWithEachChange(t *testing.T) {
 func TestZonesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	s := zoneService(t, dir, Config{}, nil)
-	err := s.Store.Update(func(tx *store.Tx) error {
-		for i := range 2*zonesAtATime + 1 {
+	for i := range 2*zonesAtATime + 1 {
+		err := s.Store.Update(func(tx *store.Tx) error {
 			d := &store.Domain{ID: tx.NewID("dom"), AccountID: "acc_1", Name: fmt.Sprintf("z%d.test", i), DNSProvider: "builtin"}
 			if i == 0 {
 				err := store.CustomRecords.Put(tx, &store.CustomRecord{ID: "rec_1", DomainID: d.ID, Name: "www.z0.test", Type: "A", Value: "192.0.2.1", TTL: 60})
@@ -85,14 +90,11 @@ func TestZonesAreReadAgain(t *testing.T) {
 			if i == 7 {
 				d.DNSProvider = "manual"
 			}
-			if err := s.putZone(tx, d); err != nil {
-				return err
-			}
+			return s.putZone(tx, d)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	again := New(s.Store, jobs.NewQueue(s.Store), s.keys, s.Config)
 	defer again.Close()

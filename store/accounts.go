@@ -47,6 +47,7 @@ type User struct {
 	TOTP         *TOTP     `json:",omitempty"` // nil: there is no second factor
 	Passkeys     []Passkey `json:",omitempty"`
 	LastLoginAt  time.Time
+	Seen         []SeenNetwork `json:",omitempty"` // where the user has signed in from, newest first
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }

@@ -20,6 +20,9 @@ func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
 	if err := s.failure.get(); err != nil {
 		return BlobRef{}, err
 	}
+	if err := s.room.forMessage(); err != nil {
+		return BlobRef{}, err
+	}
 	done := s.pins.begin()
 	defer done()
 	ref, err := s.seg.append(env, body)
@@ -35,8 +38,7 @@ func (s *Store) appendFailed(err error) error {
 	case errors.Is(err, os.ErrClosed):
 		return ErrClosed
 	case errors.Is(err, errSegFailed):
-		s.failure.set(err)
-		return s.failure.get()
+		return s.fails(err)
 	case isFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
@@ -45,6 +47,13 @@ func (s *Store) appendFailed(err error) error {
 
 // Release gives up a blob that Append has returned and nothing refers to. For others it does nothing.
 func (s *Store) Release(ref BlobRef) { s.pins.drop(ref) }
+
+// Pinned counts the blobs that Append has returned, that nothing refers to and that are not released.
+func (s *Store) Pinned() int {
+	s.pins.mu.Lock()
+	defer s.pins.mu.Unlock()
+	return len(s.pins.held)
+}
 
 // OpenBlob opens the bytes of a message, which stay readable until it is closed. A reference may be opened for some time
 // (Options.Grace) after it was read; later, when compaction may have moved the bytes, the error may be ErrNotFound.
@@ -83,6 +92,16 @@ func (tx *Tx) RefCopy(ref BlobRef, owner string) error {
 	return tx.addRef(ref, append([]byte{ownerCopy}, owner...))
 }
 
+// RefArrival notes that an Arrival needs the bytes at ref, as RefBlob does for a Submission.
+func (tx *Tx) RefArrival(ref BlobRef, owner string) error {
+	return tx.addRef(ref, append([]byte{ownerArrival}, owner...))
+}
+
+// UnrefArrival takes back what RefArrival noted. ref is the Arrival's Blob as it is stored in this transaction.
+func (tx *Tx) UnrefArrival(ref BlobRef, owner string) error {
+	return tx.dropRef(ref, append([]byte{ownerArrival}, owner...))
+}
+
 // UnrefCopy takes back what RefCopy noted. ref is the RemoteCopy's Blob as it is stored in this transaction.
 func (tx *Tx) UnrefCopy(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerCopy}, owner...))
@@ -94,6 +113,7 @@ const (
 	ownerSubmission = 's'
 	ownerReport     = 'r'
 	ownerCopy       = 'c'
+	ownerArrival    = 'a'
 )
 
 func messageOwner(m *Message) []byte {
@@ -130,7 +150,7 @@ func decodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 // findRef gives the first reference to the bytes at a place, with its head and length; found is false if there is none.
 func (tx *Tx) findRef(at BlobRef) (ref BlobRef, found bool, err error) {
 	prefix := blobPrefix(at)
-	k, row := tx.messageBucket(bktRef).Cursor().Seek(prefix[:])
+	k, row := tx.seek(tx.messageBucket(bktRef), prefix[:])
 	if k == nil || string(k[:min(8, len(k))]) != string(prefix[:]) {
 		return BlobRef{}, false, nil
 	}
@@ -176,6 +196,11 @@ func (tx *Tx) dropRef(ref BlobRef, owner []byte) error {
 	}
 	if _, found, err := tx.findRef(ref); err != nil || found {
 		return err
+	}
+	if tx.getRow(bktStructure, prefix[:]) != nil {
+		if err := tx.deleteRow(bktStructure, prefix[:]); err != nil {
+			return err
+		}
 	}
 	return tx.addLive(ref.Segment, -ref.Size())
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -22,6 +23,7 @@ type write struct {
 	done  chan error
 	err   error // of fn, kept until what it may have read of its neighbours is on disk
 	after []func()
+	from  []uintptr // who called Update, where that is asked for
 
 	changes []Change
 }
@@ -29,7 +31,17 @@ type write struct {
 // failure remembers the first error after which nothing may be acknowledged.
 type failure struct{ err atomic.Pointer[error] }
 
-func (f *failure) set(err error) { f.err.CompareAndSwap(nil, &err) }
+// set tells whether err is the first.
+func (f *failure) set(err error) bool { return f.err.CompareAndSwap(nil, &err) }
+
+// fails ends the store's writing for good, and says so once.
+func (s *Store) fails(err error) error {
+	if s.failure.set(err) {
+		s.log.Error("the disk refused to keep what was written; the store takes no more writes until the server is restarted", "error", err)
+	}
+	return s.failure.get()
+}
+
 func (f *failure) get() error {
 	if p := f.err.Load(); p != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, *p)
@@ -56,6 +68,9 @@ func (s *Store) Update(fn func(*Tx) error) error {
 		return err
 	}
 	w := &write{fn: fn, done: make(chan error, 1)}
+	if s.bounds.fail || s.report.path != "" {
+		w.from = callers()
+	}
 	select {
 	case s.writes <- w:
 	case <-s.closing:
@@ -128,23 +143,42 @@ func (s *Store) commit(batch []*write) {
 	defer func() {
 		answer(unanswered, errEnded) // none are left, unless a function has ended the goroutine
 	}()
+	if s.runTwice {
+		s.rehearse(batch)
+	}
 	for len(unanswered) > 0 {
 		unanswered = s.commitSome(unanswered)
 	}
 }
 
-// commitSome commits the batch up to the first member that has written and then failed, answers those, and returns the
-// members behind it. Running nobody more than twice, it takes time in proportion to the batch whatever fails in it.
+// rehearse runs every function of the batch by itself and undoes it.
+func (s *Store) rehearse(batch []*write) {
+	for _, w := range batch {
+		b, err := s.db.Begin(true)
+		if err != nil {
+			return // the batch itself will say so
+		}
+		func() {
+			defer rollback(b)
+			_ = runOne(&Tx{b: b, s: s, writable: true}, w.fn)
+		}()
+	}
+}
+
+// commitSome commits the batch up to the first member that has written and then failed, or until it has written enough
+// for one commit, answers those, and returns the members behind it. Running nobody more than twice, it takes time in
+// proportion to the batch whatever fails in it.
 func (s *Store) commitSome(batch []*write) (rest []*write) {
 	if err := s.failure.get(); err != nil {
 		answer(batch, err)
 		return nil
 	}
+	began := time.Now()
 	synced := make(chan error, 1)
 	go func() { synced <- s.seg.sync() }()
 	good, spoilers := batch, []*write(nil)
 	var tx *bolt.Tx
-	writes := 0
+	var cost txCost
 	for {
 		var err error
 		if tx, err = s.db.Begin(true); err != nil {
@@ -153,7 +187,10 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 			return nil
 		}
 		var n int
-		if n, writes = s.run(tx, good); n == len(good) {
+		var spoiled bool
+		n, cost, spoiled = s.run(tx, good)
+		if !spoiled {
+			good, rest = good[:n], append(slices.Clone(good[n:]), rest...)
 			break
 		}
 		rollback(tx)
@@ -161,7 +198,11 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		rest = append(slices.Clone(good[n+1:]), rest...)
 		good = good[:n]
 	}
-	err := s.finish(tx, writes, <-synced)
+	err := s.finish(tx, cost.writes, <-synced)
+	if len(good) > 0 {
+		s.report.note("batch_us", cost.took.Microseconds(), good[0].caller)
+		s.report.note("commit_us", time.Since(began).Microseconds(), good[0].caller)
+	}
 	if err == nil {
 		s.tell(good)
 	}
@@ -170,27 +211,39 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 	return rest
 }
 
-// run runs the functions of the batch in one transaction, up to the first that fails after it has written. It returns
-// how many that were, and how many writes they made.
-func (s *Store) run(b *bolt.Tx, batch []*write) (n, writes int) {
+// run runs the functions of the batch in one transaction, up to the first that fails after it has written: then spoiled
+// is true. It ends early when enough is written for one commit. It returns how many functions were right, and what they
+// cost.
+func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, spoiled bool) {
 	ended := false
 	defer func() {
 		if !ended {
 			rollback(b)
 		}
 	}()
-	for n, w := range batch {
+	for n < len(batch) && cost.bytes < batchBytes {
+		w := batch[n]
+		began := time.Now()
 		tx := &Tx{b: b, s: s, writable: true}
 		w.err = runOne(tx, w.fn)
+		one := txCost{tx.bytes, tx.writes, tx.steps, time.Since(began)}
+		s.report.function(w, one)
+		if err := s.hold(w, one); err != nil && w.err == nil {
+			w.err = err
+		}
+		if err := s.room.forTx(tx); err != nil && w.err == nil {
+			w.err = err
+		}
 		w.after, w.changes = tx.after, tx.changes
 		if w.err != nil && tx.writes > 0 {
-			ended = true
-			return n, writes
+			spoiled = true
+			break
 		}
-		writes += tx.writes
+		cost.add(one)
+		n++
 	}
 	ended = true
-	return len(batch), writes
+	return n, cost, spoiled
 }
 
 func runOne(tx *Tx, fn func(*Tx) error) (err error) {
@@ -210,16 +263,17 @@ func runOne(tx *Tx, fn func(*Tx) error) (err error) {
 func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
 	if synced != nil {
 		rollback(tx)
-		s.failure.set(synced)
-		return s.failure.get()
+		return s.fails(synced)
 	}
 	if writes == 0 {
 		rollback(tx)
 		return nil
 	}
+	s.keepFreelist()
 	if err := tx.Commit(); err != nil {
 		return s.commitFailed(err)
 	}
+	s.listless = s.db.NoFreelistSync
 	return nil
 }
 
@@ -233,8 +287,7 @@ func (s *Store) commitFailed(err error) error {
 	if errors.As(err, &refused) && isFull(err) {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
-	s.failure.set(err)
-	return s.failure.get()
+	return s.fails(err)
 }
 
 // isFull tells whether the system refused a write for want of room.

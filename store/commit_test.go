@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -90,7 +92,7 @@ func TestFailingMembersLeaveTheirNeighbours(t *testing.T) {
 
 func TestNobodyRunsMoreThanTwiceWhateverFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, Options{})
+		s := openTest(t, Options{lenient: true})
 		runs := make([]int, 40)
 		var fns []func(*Tx) error
 		for i := range runs {
@@ -228,7 +230,8 @@ func TestCloseKeepsWhatWasAcknowledged(t *testing.T) {
 func TestFailedSyncOfMessagesWritesNoRows(t *testing.T) {
 	dir := t.TempDir()
 	faults := &segFaults{}
-	s := openDir(t, dir, Options{disk: faults.disk()})
+	var log bytes.Buffer
+	s := openDir(t, dir, Options{disk: faults.disk(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	addMailbox(t, s, 1)
 	ref := appendTest(t, s, "lost")
 	faults.set(func() { faults.syncErr = syscall.EIO })
@@ -246,6 +249,9 @@ func TestFailedSyncOfMessagesWritesNoRows(t *testing.T) {
 	}
 	if _, err := s.Append(nil, s.NewSpool(0)); !errors.Is(err, ErrFailed) {
 		t.Errorf("the next append: %v, want %v", err, ErrFailed)
+	}
+	if n := strings.Count(log.String(), "takes no more writes"); n != 1 {
+		t.Errorf("the log tells of it %d times, want once: %s", n, &log)
 	}
 	messages := func(s *Store) (n int) {
 		view(t, s, func(tx *Tx) error {
@@ -298,7 +304,7 @@ func TestOnlyARefusedWriteIsAFullDisk(t *testing.T) {
 		{&fs.PathError{Op: "write", Path: "x", Err: syscall.EIO}, ErrFailed},
 		{syscall.ENOSPC, ErrFailed}, // as bbolt returns it from fdatasync
 	} {
-		var s Store
+		s := Store{log: slog.New(slog.DiscardHandler)}
 		if err := s.commitFailed(c.err); !errors.Is(err, c.want) {
 			t.Errorf("%v: got %v, want %v", c.err, err, c.want)
 		}

@@ -220,6 +220,12 @@ func (tx *Tx) repoint(move blobMove) error {
 	if err != nil || len(owners) == 0 {
 		return err
 	}
+	from, to := blobPrefix(move.from), blobPrefix(move.to)
+	if structure := tx.getRow(bktStructure, from[:]); structure != nil { // its old row goes with the last reference
+		if err := tx.putRow(bktStructure, to[:], bytes.Clone(structure)); err != nil {
+			return err
+		}
+	}
 	for _, owner := range owners {
 		if err := tx.addRef(move.to, owner); err != nil {
 			return err
@@ -262,6 +268,8 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 		return repointRecord(tx, ReportMails, string(owner[1:]), func(m *ReportMail) *BlobRef { return &m.Blob }, move)
 	case ownerCopy:
 		return repointRecord(tx, RemoteCopies, string(owner[1:]), func(c *RemoteCopy) *BlobRef { return &c.Blob }, move)
+	case ownerArrival:
+		return repointRecord(tx, Arrivals, string(owner[1:]), func(a *Arrival) *BlobRef { return &a.Blob }, move)
 	}
 	m, err := tx.ownerMessage(owner)
 	if errors.Is(err, ErrNotFound) || err == nil && m.Blob != move.from {

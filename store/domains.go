@@ -1,17 +1,35 @@
 package store
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	bolt "go.etcd.io/bbolt"
 )
 
-// A Domain is a mail domain of an account. Its name belongs to one account of the installation.
+// What has become of the claim that a Domain is to its name.
+const (
+	ClaimProven  = ""        // the name is this account's alone; so is that of a domain from before there were claims
+	ClaimOpen    = "open"    // to be proven; others may claim the name too
+	ClaimLost    = "lost"    // another account has proven its claim
+	ClaimExpired = "expired" // nothing proved it in time
+)
+
+// A Domain is a mail domain of an account, and its claim of the name. Several accounts may claim a name, each once, and
+// one of them at most has proven its claim.
 type Domain struct {
 	ID           string // dom_…
 	AccountID    string
 	Name         string // ASCII, lower-case
-	Status       string // pending pending_ns pending_dns_records in_progress complete error deleting
+	Claim        string // proven open lost expired
+	ClaimedAt    time.Time
+	ProvenAt     time.Time // zero: not proven, or before there were claims
+	ProvenBy     string    // registered cloudflare dkim login txt delegation operator; "" before there were claims
+	Status       string    // pending pending_ns pending_dns_records in_progress complete error deleting
 	StatusDetail string
 	ErrorCode    string
 	ErrorMessage string
@@ -90,12 +108,83 @@ type DNSCheck struct {
 var (
 	Domains = newTable("domain", func(d *Domain) string { return d.ID }).
 		tells(func(_ *Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} })
-	DomainByName     = Domains.unique("name", func(d *Domain) string { return d.Name })
+	// DomainByName finds the domain whose claim of the name is proven.
+	DomainByName = Domains.unique("name", func(d *Domain) string {
+		if d.Claim != ClaimProven {
+			return ""
+		}
+		return d.Name
+	})
+	// DomainsByName holds every claim of a name; its prefix is ClaimsKey.
+	DomainsByName = Domains.index(claimIndex, func(d *Domain) string { return ClaimsKey(d.Name) })
+	// DomainOfAccount finds an account's claim of a name by OwnKey.
+	DomainOfAccount  = Domains.unique("own", func(d *Domain) string { return OwnKey(d.AccountID, d.Name) })
 	DomainsByAccount = Domains.index("account", func(d *Domain) string { return d.AccountID })
+	// DomainsOpen holds the claims that are to be proven.
+	DomainsOpen = Domains.index("open", func(d *Domain) string {
+		if d.Claim != ClaimOpen {
+			return ""
+		}
+		return d.AccountID
+	})
 	// DomainsUnder holds each domain under its labels from the right, each with a dot behind it, so that a domain and all
 	// that lie below it are neighbours; see TreeKey.
 	DomainsUnder = Domains.index("under", func(d *Domain) string { return TreeKey(d.Name) + "\x00" })
 )
+
+const claimIndex = "claim"
+
+// ClaimsKey is the prefix of DomainsByName under which the claims of a name are.
+func ClaimsKey(name string) string { return name + "\x00" }
+
+// OwnKey is the key of DomainOfAccount.
+func OwnKey(accountID, name string) string { return accountID + "\x00" + name }
+
+// claimDomains turns the domains of a store from before there were claims into claims. Those that are complete, or were
+// bought here, count as proven; external ones only where a log-in to one of their mailboxes has succeeded. The claims of
+// the others begin now. Mailboxes are found by domain and address from then on, since two claims of a name may have the
+// same address.
+func (s *Store) claimDomains(b *bolt.Tx) error {
+	tx := &Tx{b: b, s: s, writable: true}
+	loggedIn := map[string]bool{}
+	for m := range Mailboxes.All(tx) {
+		loggedIn[m.DomainID] = loggedIn[m.DomainID] || !m.LastSyncAt.IsZero()
+		if err := MailboxByAddress.move(tx, nil, m, m.ID); err != nil {
+			return err
+		}
+	}
+	var all []*Domain
+	for d := range Domains.All(tx) {
+		all = append(all, d)
+	}
+	if err := b.DeleteBucket([]byte(DomainByName.name)); err != nil {
+		return err
+	}
+	if _, err := b.CreateBucket([]byte(DomainByName.name)); err != nil {
+		return err
+	}
+	for _, d := range all {
+		external := d.DNSProvider == "external"
+		proven := d.Source == "registered" || external && loggedIn[d.ID] || !external && !d.CompletedAt.IsZero()
+		if d.Claim = ClaimProven; !proven {
+			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()
+		}
+		data, err := json.Marshal(d)
+		if err == nil {
+			err = tx.put(Domains.name, []byte(d.ID), data)
+		}
+		for _, x := range []*Index[Domain]{DomainByName, DomainsByName, DomainOfAccount, DomainsOpen} {
+			err = errors.Join(err, x.move(tx, nil, d, d.ID))
+		}
+		if err != nil {
+			return fmt.Errorf("claim of %s: %w", d.Name, err)
+		}
+	}
+	if old := []byte("mailbox.email"); b.Bucket(old) != nil {
+		return errors.Join(tx.err, b.DeleteBucket(old))
+	}
+	return tx.err
+}
 
 // TreeKey is a name with its labels in reverse, "com.example." for example.com: the prefix of DomainsUnder under which
 // the name and all below it are.

@@ -211,8 +211,9 @@ func (tx *Tx) FolderByName(mailbox uint32, name string) (*Folder, error) {
 	return tx.Folder(mailbox, binary.BigEndian.Uint32(id))
 }
 
-// RenameFolder gives the folder another name; its messages, UIDs and UIDVALIDITY stay. It returns ErrInbox for INBOX and
-// ErrExists when the mailbox has the name. Folders below it by name are the caller's to rename.
+// RenameFolder gives the folder another name and what f says of its subscription; its messages, UIDs and UIDVALIDITY stay. It
+// returns ErrInbox for INBOX and ErrExists when the mailbox has the name. Folders below it by name are the caller's to rename.
+// It makes three writes.
 func (tx *Tx) RenameFolder(f *Folder, name string) error {
 	if name == "" || len(name) > maxFolderName {
 		return ErrFolderName
@@ -233,7 +234,7 @@ func (tx *Tx) RenameFolder(f *Folder, name string) error {
 	if err := tx.deleteRow(bktFolderName, folderName(now.Mailbox, now.Name)); err != nil {
 		return err
 	}
-	now.Name = string(folderName(now.Mailbox, name)[4:])
+	now.Name, now.Subscribed = string(folderName(now.Mailbox, name)[4:]), f.Subscribed
 	*f = *now
 	return tx.putFolder(f)
 }
@@ -307,7 +308,7 @@ func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err er
 	if err := tx.dropTextTodos(account, mailbox); err != nil {
 		return false, err
 	}
-	if err := SubscribedNames.Delete(tx, SubscriptionsID(mailbox)); err != nil {
+	if err := tx.dropSubscriptions(mailbox); err != nil {
 		return false, err
 	}
 	var key [4]byte

@@ -185,6 +185,7 @@ func (w *inboxWalk) skip(before []byte) {
 
 func (w *inboxWalk) set(h *inboxHead, k, v []byte) {
 	h.place = nil
+	w.tx.steps++
 	if !bytes.HasPrefix(k, h.prefix) || bytes.Compare(k[len(h.prefix):], w.from) < 0 {
 		return
 	}

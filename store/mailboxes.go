@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"strings"
 	"time"
 )
 
@@ -31,8 +32,15 @@ type Mailbox struct {
 	External       *External
 	LastSyncAt     time.Time
 	LastLoginAt    time.Time
+	Seen           []SeenNetwork `json:",omitempty"` // where it was logged in to from, newest first
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+}
+
+// A SeenNetwork is where somebody has logged in from: an IPv4 address, an IPv6 /64.
+type SeenNetwork struct {
+	Network string
+	At      time.Time
 }
 
 // External says where the mail of a mailbox of type external lives.
@@ -54,13 +62,16 @@ type Server struct {
 var (
 	Mailboxes = newTable("mailbox", func(m *Mailbox) string { return m.ID }).
 			tells(func(_ *Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} })
-	// MailboxByEmail lacks those that are being deleted, so that their addresses are free at once.
-	MailboxByEmail = Mailboxes.unique("email", func(m *Mailbox) string {
+	// MailboxByAddress finds a mailbox of a domain by AddressKey. It lacks those that are being deleted, so that their
+	// addresses are free at once.
+	MailboxByAddress = Mailboxes.unique("address", func(m *Mailbox) string {
 		if m.Status == "deleting" {
 			return ""
 		}
-		return m.Email
+		return AddressKey(m.DomainID, m.Email)
 	})
+	// MailboxByEmail finds the mailbox that an address leads to: of the domain whose claim of the name is proven.
+	MailboxByEmail     addressFinder
 	MailboxByNum       = Mailboxes.unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
 	MailboxesByAccount = Mailboxes.index("account", func(m *Mailbox) string { return m.AccountID })
 	MailboxesByDomain  = Mailboxes.index("domain", func(m *Mailbox) string { return m.DomainID })
@@ -72,6 +83,34 @@ var (
 		return m.DomainID
 	})
 )
+
+// AddressKey is the key of MailboxByAddress.
+func AddressKey(domainID, email string) string { return domainID + "\x00" + email }
+
+// An addressFinder finds mailboxes by address alone.
+type addressFinder struct{}
+
+// Get returns the mailbox of the address, or ErrNotFound.
+func (addressFinder) Get(tx *Tx, email string) (*Mailbox, error) {
+	return MailboxByAddress.Get(tx, addressKey(tx, email))
+}
+
+// Read is Get for those who only look; see Table.Read.
+func (addressFinder) Read(tx *Tx, email string) (*Mailbox, error) {
+	return MailboxByAddress.Read(tx, addressKey(tx, email))
+}
+
+// Of returns the account's own mailbox of the address, whatever has become of its domain's claim, or ErrNotFound.
+func (addressFinder) Of(tx *Tx, accountID, email string) (*Mailbox, error) {
+	name := email[strings.LastIndexByte(email, '@')+1:]
+	id := tx.bucket(DomainOfAccount.name).Get([]byte(OwnKey(accountID, name)))
+	return MailboxByAddress.Get(tx, AddressKey(string(id), email))
+}
+
+func addressKey(tx *Tx, email string) string {
+	name := email[strings.LastIndexByte(email, '@')+1:]
+	return AddressKey(string(tx.bucket(DomainByName.name).Get([]byte(name))), email)
+}
 
 // NextMailboxNum gives the next short mailbox number.
 func (tx *Tx) NextMailboxNum() (uint32, error) {
@@ -98,3 +137,15 @@ var (
 			tells(func(_ *Tx, t *Template) Change { return Change{Account: t.AccountID, ID: t.ID} })
 	TemplatesByAccount = Templates.index("account", func(t *Template) string { return t.AccountID })
 )
+
+// A CopyIntent says what an IMAP COPY of several transactions has copied so far. It goes with the last of them; one that is
+// found at a start was cut by a crash, and what it names is to be taken back.
+type CopyIntent struct {
+	ID      string // cpy_…
+	Mailbox uint32 // number
+	Folder  uint32
+	Ranges  [][2]uint32 // UIDs, first and last
+}
+
+// CopyIntents keeps them.
+var CopyIntents = newTable("copy_intent", func(c *CopyIntent) string { return c.ID })

@@ -32,6 +32,8 @@ const (
 	bktThread                            // account 4, node 13 → node 13 of an elder message, or the same, day 2
 	bktThreadJoined                      // account 4, node 13 of a thread, node 13 of one that was joined to it → nothing
 	bktSubject                           // day 2, account 4, subject and people 8 → node 13 of the thread
+	bktSubscribed                        // mailbox 4, name → nothing: subscribed to, and there is no folder of it
+	bktStructure                         // segment 4, offset 4 → structure of the message there, where that is long
 )
 
 // messageBuckets names them in their order.
@@ -39,6 +41,7 @@ var messageBuckets = [...]string{
 	"msg", "msg_meta", "inbox_class", "inbox_mbx_class", "folder", "folder_name", "mailbox_count", "account_count", "blob_ref", "blob_live",
 	"text_todo", "text_run", "text_place", "text_word", "text_gone",
 	"thread", "thread_joined", "thread_subject",
+	"subscribed", "blob_structure",
 }
 
 // errDamagedRow is returned for a row that this version cannot have written.
@@ -59,6 +62,7 @@ func (tx *Tx) putRow(i messageBucket, key, row []byte) error {
 		return errReadOnly
 	}
 	tx.writes++
+	tx.bytes += len(key) + len(row)
 	if err := tx.messageBucket(i).Put(key, row); err != nil {
 		return fmt.Errorf("put in %s: %w", messageBuckets[i], err)
 	}
@@ -70,9 +74,11 @@ func (tx *Tx) deleteRow(i messageBucket, key []byte) error {
 		return errReadOnly
 	}
 	tx.writes++
+	tx.bytes += len(key)
 	if err := tx.messageBucket(i).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", messageBuckets[i], err)
 	}
+	tx.frees = tx.frees || i == bktMessage || i == bktRef || i == bktFolder || i == bktTextRun
 	return nil
 }
 
@@ -145,7 +151,13 @@ func (m *Message) decode(key, row []byte) error {
 }
 
 // A meta row: version 1 | structure and texts, each length uvarint and bytes. The recipient follows them where there is
-// one; rows from before it was kept have none.
+// one; rows from before it was kept have none. In version 2 the structure is empty and stands in bktStructure, once for all
+// messages that have the same bytes.
+const metaShared = 2
+
+// maxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand people has more, and may be
+// in a thousand mailboxes.
+const maxOwnStructure = 2 << 10
 
 func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
@@ -171,9 +183,9 @@ func (m *Meta) row() []byte {
 	return b
 }
 
-// decode fills m from a row, of which it keeps nothing.
+// decode fills m from a row, of which it keeps nothing. The structure of a shared row is not in it.
 func (m *Meta) decode(row []byte) error {
-	if len(row) == 0 || row[0] != rowVersion {
+	if len(row) == 0 || row[0] != rowVersion && row[0] != metaShared {
 		return errDamagedRow
 	}
 	*m = Meta{}

@@ -79,7 +79,30 @@ func (tx *Tx) add(m *Message, meta *Meta) error {
 		meta = &Meta{}
 	}
 	m.Received = keyTime(m.Received)
-	return tx.insert(m, meta.row())
+	row, err := tx.metaRow(m.Blob, meta)
+	if err != nil {
+		return err
+	}
+	return tx.insert(m, row)
+}
+
+// metaRow gives the meta row of a message with the bytes at blob. A long structure is put where all that have those bytes
+// share it; it goes with the last reference to them.
+func (tx *Tx) metaRow(blob BlobRef, meta *Meta) ([]byte, error) {
+	if len(meta.Structure) <= maxOwnStructure {
+		return meta.row(), nil
+	}
+	key := blobPrefix(blob)
+	if tx.getRow(bktStructure, key[:]) == nil {
+		if err := tx.putRow(bktStructure, key[:], bytes.Clone(meta.Structure)); err != nil {
+			return nil, err
+		}
+	}
+	rest := *meta
+	rest.Structure = nil
+	row := rest.row()
+	row[0] = metaShared
+	return row, nil
 }
 
 // insert puts m, whose ModSeq and, if it is 0, UID it sets, and its meta row.
@@ -172,6 +195,19 @@ func (tx *Tx) Meta(mailbox, folder, uid uint32) (*Meta, error) {
 	if err := meta.decode(row); err != nil {
 		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
 	}
+	if row[0] != metaShared {
+		return meta, nil
+	}
+	m, err := tx.Message(mailbox, folder, uid)
+	if err != nil {
+		return nil, err
+	}
+	at := blobPrefix(m.Blob)
+	structure := tx.getRow(bktStructure, at[:])
+	if structure == nil {
+		return nil, fmt.Errorf("structure of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, errDamagedRow)
+	}
+	meta.Structure = bytes.Clone(structure) // bbolt owns what it gave
 	return meta, nil
 }
 
@@ -313,7 +349,17 @@ func (tx *Tx) CopyMessage(m *Message, folder uint32) (*Message, error) {
 		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, ErrNotFound)
 	}
 	copied.Folder, copied.UID = folder, 0
-	if err := tx.insert(copied, bytes.Clone(meta)); err != nil { // bbolt owns what it gave
+	row := bytes.Clone(meta)                                // bbolt owns what it gave
+	if row[0] == rowVersion && len(row) > maxOwnStructure { // from before long ones were shared
+		var whole Meta
+		if err := whole.decode(row); err != nil {
+			return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
+		}
+		if row, err = tx.metaRow(m.Blob, &whole); err != nil {
+			return nil, err
+		}
+	}
+	if err := tx.insert(copied, row); err != nil {
 		return nil, err
 	}
 	return copied, nil

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -230,6 +231,13 @@ func (c *messageCheck) checkBlobs() {
 			c.add("blob at %d in segment %08x: references differ in its length", ref.Offset, ref.Segment)
 		}
 	}
+	for k := range c.tx.ascend(c.tx.messageBucket(bktStructure), nil) {
+		if len(k) != 8 {
+			c.add("structure of a blob %x: %w", k, errDamagedRow)
+		} else if r, _ := c.tx.messageBucket(bktRef).Cursor().Seek(k); !bytes.HasPrefix(r, k) {
+			c.add("structure of the blob at %x, which nothing refers to", k)
+		}
+	}
 	there := map[uint32]bool{}
 	for _, info := range c.tx.s.seg.list() {
 		there[info.Number] = true
@@ -279,6 +287,13 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 			return
 		}
 		points = m.Blob
+	case ownerArrival:
+		a, err := Arrivals.Get(c.tx, string(owner[1:]))
+		if err != nil {
+			c.add("blob of arrival %s: %w", owner[1:], err)
+			return
+		}
+		points = a.Blob
 	default:
 		m, err := c.tx.ownerMessage(owner)
 		if err != nil {
@@ -293,7 +308,7 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	}
 }
 
-// checkSubmissions verifies that the blob of every submission, report and remote copy is noted as referred to.
+// checkSubmissions verifies that the blob of every submission, report, remote copy and arrival is noted as referred to.
 func (c *messageCheck) checkSubmissions() {
 	for sub := range Submissions.All(c.tx) {
 		c.checkNoted("submission", ownerSubmission, sub.ID, sub.Blob)
@@ -303,6 +318,9 @@ func (c *messageCheck) checkSubmissions() {
 	}
 	for m := range RemoteCopies.All(c.tx) {
 		c.checkNoted("remote copy", ownerCopy, m.ID, m.Blob)
+	}
+	for a := range Arrivals.All(c.tx) {
+		c.checkNoted("arrival", ownerArrival, a.ID, a.Blob)
 	}
 }
 

@@ -135,3 +135,21 @@ var (
 			tells(func(_ *Tx, s *Suppression) Change { return Change{Account: s.AccountID, ID: s.Email} })
 	SuppressionsByAccount = Suppressions.index("account", func(s *Suppression) string { return s.AccountID + TimeKey(s.CreatedAt) })
 )
+
+// PendingRcpts are the recipients of a submission that have no row and no job yet, since there are more than one transaction
+// makes.
+type PendingRcpts struct {
+	SubmissionID string        `json:",omitzero"`
+	Domain       string        `json:",omitzero"` // of the sender
+	To           []PendingRcpt `json:",omitempty"`
+}
+
+// A PendingRcpt is one of them, with what RFC 3461 lets a client say about it.
+type PendingRcpt struct {
+	Address string `json:",omitzero"`
+	Notify  string `json:",omitzero"`
+	ORCPT   string `json:",omitzero"`
+}
+
+// PendingRecipients keeps them by their submission.
+var PendingRecipients = newTable("pending_rcpt", func(p *PendingRcpts) string { return p.SubmissionID })

@@ -20,10 +20,11 @@ type segDisk struct {
 	writeAt  func(f *os.File, p []byte, off int64) (int, error)
 	datasync func(f *os.File) error
 	syncDir  func(dir string) error
+	room     func(dir string) (free, total int64, err error)
 }
 
 func segOSDisk() segDisk {
-	return segDisk{writeAt: (*os.File).WriteAt, datasync: segDatasync, syncDir: segSyncDir}
+	return segDisk{writeAt: (*os.File).WriteAt, datasync: segDatasync, syncDir: segSyncDir, room: diskRoom}
 }
 
 // segSyncDir puts a directory's entries on disk. Windows cannot open directories for it, and journals them itself.

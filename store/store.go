@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,8 +26,17 @@ type Options struct {
 	Now         func() time.Time // the clock; time.Now if nil
 	Log         *slog.Logger     // told of repairs; slog.Default if nil
 
-	disk   segDisk // the operating system's if zero
-	noSync bool    // bbolt commits without syncing
+	// What one transaction may be: bytes of keys and values written, writes, steps of cursors; 4 MiB, 5 000 and 20 000
+	// where 0. The log is told of a larger one, or it fails with ErrTooMuch.
+	MaxBytes, MaxWrites, MaxSteps int
+	FailLarge                     bool // on in tests, whatever is given
+	// RunTwice runs every function of Update once more, before: what that run has written is undone, and what it gave to
+	// After is dropped. On in tests, whatever is given.
+	RunTwice bool
+
+	lenient bool    // FailLarge and RunTwice are as given even in tests
+	disk    segDisk // the operating system's if zero
+	noSync  bool    // bbolt commits without syncing
 }
 
 // A Store is one open data directory. It is safe for concurrent use.
@@ -49,6 +59,11 @@ type Store struct {
 	text      textIndex
 	observer  atomic.Pointer[func([]Change)]
 	resident  resident // the committer's
+	bounds    bounds
+	report    txReport // the committer's
+	room      room
+	listless  bool // the file is without the list of free pages; the committer's, then Close's
+	runTwice  bool
 
 	pins    pins
 	compact compactor
@@ -60,7 +75,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	db, err := openBolt(filepath.Join(dir, "mailstead.db"), o.LockTimeout)
+	db, without, err := openBolt(filepath.Join(dir, "mailstead.db"), o.LockTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +89,11 @@ func Open(dir string, o Options) (*Store, error) {
 		text:      newTextIndex(),
 		pins:      newPins(),
 		compact:   newCompactor(o.Grace),
+		bounds:    newBounds(o),
+		report:    newTxReport(),
+		runTwice:  o.RunTwice,
+		room:      room{dir: dir, free: o.disk.room},
+		listless:  without,
 	}
 	if err := s.openFiles(o); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -95,8 +115,15 @@ func (o Options) withDefaults() Options {
 	if o.LockTimeout == 0 {
 		o.LockTimeout = 5 * time.Second
 	}
+	if o.disk.room == nil {
+		o.disk.room = diskRoom
+	}
 	if o.Grace == 0 {
 		o.Grace = time.Minute
+	}
+	o.MaxBytes, o.MaxWrites, o.MaxSteps = cmp.Or(o.MaxBytes, maxTxBytes), cmp.Or(o.MaxWrites, maxTxWrites), cmp.Or(o.MaxSteps, maxTxSteps)
+	if !o.lenient && strict() {
+		o.FailLarge, o.RunTwice = true, true
 	}
 	return o
 }
@@ -113,26 +140,45 @@ func (s *Store) openFiles(o Options) (err error) {
 	return nil
 }
 
-func openBolt(path string, wait time.Duration) (*bolt.DB, error) {
+// openBolt opens the database, and says whether it was found without the list of its free pages.
+func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err error) {
 	o := &bolt.Options{Timeout: wait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
 	if runtime.GOOS != "windows" && ^uint(0)>>63 == 1 {
 		// Growing the map needs every reader to leave; a map larger than the file will be never has to grow.
 		o.InitialMmapSize = 16 << 30
 	}
-	db, err := bolt.Open(path, 0o600, o)
+	if without, err = listless(path); err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", path, err)
+	}
+	db, err = bolt.Open(path, 0o600, o)
 	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("open %s: %w", path, ErrInUse)
+		return nil, false, fmt.Errorf("open %s: %w", path, ErrInUse)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, false, fmt.Errorf("open %s: %w", path, err)
 	}
-	return db, nil
+	return db, without, nil
 }
 
 // prepare makes the buckets that are not there yet.
 func (s *Store) prepare() error {
+	ready := false
+	err := s.db.View(func(b *bolt.Tx) error {
+		ready = b.Bucket([]byte(oldInbox)) == nil
+		for _, name := range bucketNames() {
+			ready = ready && b.Bucket([]byte(name)) != nil
+		}
+		ready = ready && b.Bucket([]byte(messageBuckets[bktInbox])).Sequence() == inboxForm
+		return nil
+	})
+	if ready || err != nil {
+		return err
+	}
+	s.listless = false // what is written here has the list
+	s.db.NoFreelistSync = false
 	return s.db.Update(func(b *bolt.Tx) error {
 		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
+		withoutClaims := b.Bucket([]byte(DomainsByName.name)) == nil
 		withoutText := b.Bucket([]byte(messageBuckets[bktTextTodo])) == nil
 		for _, name := range bucketNames() {
 			if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
@@ -141,6 +187,11 @@ func (s *Store) prepare() error {
 		}
 		if fresh {
 			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFound(b))
+		}
+		if withoutClaims {
+			if err := s.claimDomains(b); err != nil {
+				return err
+			}
 		}
 		if err := s.sortInbox(b); err != nil {
 			return err
@@ -155,9 +206,12 @@ func (s *Store) prepare() error {
 	})
 }
 
+// oldInbox is a bucket that only old stores have.
+const oldInbox = "inbox"
+
 // sortInbox makes the inbox indexes of stores from before their entries were sorted by class.
 func (s *Store) sortInbox(b *bolt.Tx) error {
-	old := []byte("inbox")
+	old := []byte(oldInbox)
 	if b.Bucket(old) == nil {
 		return nil
 	}
@@ -185,6 +239,7 @@ func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
 		<-s.committed
+		s.closeFreelist()
 		s.closeErr = errors.Join(s.seg.close(), s.db.Close())
 	})
 	return s.closeErr

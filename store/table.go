@@ -105,6 +105,7 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 	if err := tx.delete(t.name, []byte(id)); err != nil {
 		return err
 	}
+	tx.frees = true
 	t.note(tx, old)
 	return nil
 }
@@ -175,7 +176,7 @@ func (x *Index[T]) Get(tx *Tx, key string) (*T, error) {
 
 // Has tells whether any record is under the prefix.
 func (x *Index[T]) Has(tx *Tx, prefix string) bool {
-	k, _ := tx.bucket(x.name).Cursor().Seek([]byte(prefix))
+	k, _ := tx.seek(tx.bucket(x.name), []byte(prefix))
 	return k != nil && bytes.HasPrefix(k, []byte(prefix))
 }
 

@@ -159,7 +159,7 @@ func offset(desc bool) int {
 
 // TestWalkGoesOnBehindEmptiedPages deletes whole pages and walks in the same transaction.
 func TestWalkGoesOnBehindEmptiedPages(t *testing.T) {
-	s := openTest(t, Options{})
+	s := openTest(t, Options{MaxWrites: 20_000})
 	update(t, s, func(tx *Tx) error {
 		for n := range 5000 {
 			if err := putEvents(tx, "acc_1", n); err != nil {
@@ -197,7 +197,7 @@ func TestWalkGoesOnBehindEmptiedPages(t *testing.T) {
 
 // TestWalkersMayWrite deletes and inserts what is being walked.
 func TestWalkersMayWrite(t *testing.T) {
-	s := openTest(t, Options{})
+	s := openTest(t, Options{MaxWrites: 20_000})
 	update(t, s, func(tx *Tx) error {
 		for n := range 2000 {
 			if err := putEvents(tx, "acc_1", n*2); err != nil {

@@ -16,10 +16,10 @@ type keeper interface {
 var tables = []keeper{
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
-	Mailboxes, SubscribedNames, RemoteBoxes, RemoteCopies, Templates, Exports,
+	Mailboxes, SubscribedNames, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
 	Jobs,
 	Webhooks, Events, Deliveries,
-	Submissions, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
+	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
 	ReportMails, Reports, DMARCCounts, DMARCDays,
 	GreyTuples, KnownSenders,
 }

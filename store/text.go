@@ -30,10 +30,12 @@ import (
 var ErrTextDamaged = fmt.Errorf("the text index: %w", errDamagedRow)
 
 // A TextTodo says which messages in INBOX of a mailbox are not in the text index: those from UID on, or, if it is Single,
-// the one.
+// the one. Validity is the UIDVALIDITY of the UIDs, where TextWork gave it: what was read under another one, which an external
+// mailbox may get meanwhile, is not done.
 type TextTodo struct {
 	Account, Mailbox, UID uint32
 	Single                bool
+	Validity              uint32
 }
 
 func (t TextTodo) key() []byte {
@@ -54,7 +56,7 @@ func (t TextTodo) row() []byte {
 
 // textAwaits notes that the message has to be indexed; rises says that its UID is higher than any before it.
 func (tx *Tx) textAwaits(m *Message, rises bool) error {
-	t := TextTodo{m.Account, m.Mailbox, m.UID, !rises}
+	t := TextTodo{Account: m.Account, Mailbox: m.Mailbox, UID: m.UID, Single: !rises}
 	key := t.key()
 	if rises {
 		if row := tx.getRow(bktTextTodo, key); len(row) == 4 && binary.BigEndian.Uint32(row) <= m.UID {
@@ -74,12 +76,12 @@ func (tx *Tx) textAwaits(m *Message, rises bool) error {
 func (tx *Tx) awaitsText(account, mailbox, uid uint32) bool {
 	row := tx.getRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox}.key())
 	return len(row) == 4 && uid >= binary.BigEndian.Uint32(row) ||
-		tx.hasRow(bktTextTodo, TextTodo{account, mailbox, uid, true}.key())
+		tx.hasRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox, UID: uid, Single: true}.key())
 }
 
 // hasRow tells whether there is a row, which may be empty.
 func (tx *Tx) hasRow(i messageBucket, key []byte) bool {
-	k, _ := tx.messageBucket(i).Cursor().Seek(key)
+	k, _ := tx.seek(tx.messageBucket(i), key)
 	return bytes.Equal(k, key)
 }
 
@@ -193,7 +195,14 @@ func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
 	p := textPicker{tx: tx, limits: l}
 	for t := range tx.TextTodos(account) {
 		if t.Mailbox != p.from.Mailbox {
-			p.from, p.to, p.each = TextTodo{Mailbox: t.Mailbox, UID: math.MaxUint32}, 0, 0
+			p.from, p.to, p.each, p.validity = TextTodo{Mailbox: t.Mailbox, UID: math.MaxUint32}, 0, 0, 0
+			f, err := tx.Folder(t.Mailbox, InboxID)
+			switch {
+			case err == nil:
+				p.validity = f.UIDValidity
+			case !errors.Is(err, ErrNotFound):
+				return nil, err
+			}
 		}
 		if err := p.pick(t); err != nil {
 			return nil, err
@@ -214,6 +223,7 @@ type textPicker struct {
 	each     int
 	from     TextTodo // of the mailbox, what is to do from a UID on
 	to       uint32   // up to where, exclusive, that is picked
+	validity uint32   // UIDVALIDITY of the mailbox's INBOX
 	finished bool     // the limits are reached
 }
 
@@ -228,20 +238,25 @@ func (p *textPicker) add(m Message) {
 	p.each++
 }
 
+func (p *textPicker) done(t TextTodo) {
+	t.Validity = p.validity
+	p.work.Done = append(p.work.Done, t)
+}
+
 func (p *textPicker) pick(t TextTodo) error {
 	switch {
 	case !t.Single:
 		return p.pickFrom(t)
 	case t.UID >= p.from.UID: // it is among those from `from` on
 		if t.UID < p.to {
-			p.work.Done = append(p.work.Done, t)
+			p.done(t)
 		}
 		return nil
 	case p.full():
 		p.work.More = true
 		return nil
 	}
-	p.work.Done = append(p.work.Done, t)
+	p.done(t)
 	for m := range p.tx.Messages(t.Mailbox, InboxID, t.UID, t.UID) {
 		p.add(m)
 	}
@@ -255,7 +270,7 @@ func (p *textPicker) pickFrom(t TextTodo) error {
 		if p.full() {
 			p.work.More = true
 			t.UID = p.to
-			p.work.Done = append(p.work.Done, t)
+			p.done(t)
 			return nil
 		}
 		p.add(m)
@@ -269,16 +284,19 @@ func (p *textPicker) pickFrom(t TextTodo) error {
 		return err
 	}
 	t.UID = p.to
-	p.work.Done = append(p.work.Done, t)
+	p.done(t)
 	return nil
 }
 
 // TextDone notes that what t tells of is in the index: the one message, or those of the mailbox before t.UID.
 func (tx *Tx) TextDone(t TextTodo) error {
+	f, err := tx.Folder(t.Mailbox, InboxID)
+	if err == nil && t.Validity != 0 && t.Validity != f.UIDValidity {
+		return nil
+	}
 	if t.Single {
 		return tx.deleteRow(bktTextTodo, t.key())
 	}
-	f, err := tx.Folder(t.Mailbox, InboxID)
 	if errors.Is(err, ErrNotFound) || err == nil && t.UID >= f.UIDNext {
 		return tx.deleteRow(bktTextTodo, t.key())
 	}
@@ -330,6 +348,7 @@ func (tx *Tx) emptyBucket(i messageBucket) error {
 		return errReadOnly
 	}
 	tx.writes++
+	tx.frees = true
 	name, last := []byte(messageBuckets[i]), tx.messageBucket(i).Sequence()
 	tx.messages[i] = nil
 	if err := tx.b.DeleteBucket(name); err != nil {

@@ -286,15 +286,17 @@ func TestTextMergesManyRuns(t *testing.T) {
 			b.Word([]byte("every"))
 			b.Word(fmt.Appendf(nil, "word%d", n%100))
 		}
-		update(t, s, func(tx *Tx) error {
-			for n := range each {
-				m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: ref, Received: second(int64(i*each + n + 1))}
-				if err := tx.AddMessage(m, nil); err != nil {
-					return err
+		for from := 0; from < each; from += 500 {
+			update(t, s, func(tx *Tx) error {
+				for n := from; n < from+500; n++ {
+					m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: ref, Received: second(int64(i*each + n + 1))}
+					if err := tx.AddMessage(m, nil); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		})
+				return nil
+			})
+		}
 		if err := s.AddText(b, []TextTodo{{Account: 1, Mailbox: 1, UID: uint32((i+1)*each + 1)}}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -327,6 +329,45 @@ func TestTextMergesManyRuns(t *testing.T) {
 }
 
 // TestInterruptedMergeIsForgotten ends a merge at every transaction; nothing is lost and the next one cleans up.
+// TestNewUIDsAreIndexed: an external mailbox gets another UIDVALIDITY while its messages are being indexed.
+func TestNewUIDsAreIndexed(t *testing.T) {
+	s := openTest(t, Options{})
+	addMailbox(t, s, 1)
+	var old []*Message
+	for range 20 {
+		old = append(old, addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "old"))
+	}
+	var work *TextWork
+	view(t, s, func(tx *Tx) (err error) {
+		work, err = tx.TextWork(1, TextLimits{Most: 100, Each: 100, Bytes: 1 << 20, Message: 1 << 10})
+		return err
+	})
+	b := NewTextBatch(1)
+	for _, m := range work.Messages {
+		b.Message(InboxPos{m.Received, m.UID, m.Mailbox})
+		b.Word([]byte("old"))
+	}
+	deleteTest(t, s, old...)
+	update(t, s, func(tx *Tx) error { return tx.AdoptUIDs(1, InboxID, 1_900_000_000) })
+	for uid := uint32(1); uid <= 10; uid++ {
+		m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, UID: uid, Blob: appendTest(t, s, "new")}
+		update(t, s, func(tx *Tx) error { return tx.AddMessageAt(m, &Meta{}) })
+	}
+	if err := s.AddText(b, work.Done, nil); err != nil {
+		t.Fatal(err)
+	}
+	waiting := 0
+	view(t, s, func(tx *Tx) error {
+		for range tx.TextWaiting(1, 0) {
+			waiting++
+		}
+		return nil
+	})
+	if waiting != 10 {
+		t.Errorf("%d of 10 messages are still to be indexed", waiting)
+	}
+}
+
 func TestInterruptedMergeIsForgotten(t *testing.T) {
 	s := openTest(t, Options{noSync: true})
 	addMailbox(t, s, 1)

@@ -15,8 +15,8 @@ const (
 	threadRowSize  = threadNodeSize + 2 // and the day when a message last had to do with the row
 	threadTouched  = 30                 // days after which that day is written anew
 	threadSteps    = 64                 // that finding a thread takes at most
-	threadMembers  = 1000               // joined threads of one that are listed
-	threadTied     = 100                // joined threads with which one is joined to another
+	threadMembers  = 500                // joined threads of one
+	threadTied     = 20                 // joined threads with which one is joined to another
 	subjectKeySize = 8
 )
 
@@ -91,7 +91,8 @@ func (tx *Tx) TouchThread(account uint32, n ThreadNode) error {
 }
 
 // JoinThread puts a message id, and with it its thread if it has one, into the thread of root. A thread that more than
-// threadTied others were joined to stays one of its own: whoever ties more of them than people do wants to make us work.
+// threadTied others were joined to stays one of its own, and so does one that would be the threadMembers-th of root's: whoever
+// ties more of them than people do wants to make us work.
 func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 	top, known, err := tx.Thread(account, root)
 	if err != nil {
@@ -122,8 +123,12 @@ func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 // tieThreads puts a thread below another one, and so all that were joined to it before: what follows from one to the next
 // would else take as many steps as there are threads that were tied one by one.
 func (tx *Tx) tieThreads(account uint32, top, below ThreadNode) error {
-	names, err := tx.ThreadNames(account, below)
+	names, err := tx.threadNames(account, below, threadTied+1)
 	if err != nil || len(names) > threadTied {
+		return err
+	}
+	members, err := tx.threadNames(account, top, threadMembers)
+	if err != nil || len(members)+len(names) > threadMembers {
 		return err
 	}
 	for _, name := range names {
@@ -211,17 +216,22 @@ func (tx *Tx) dropThread(account uint32, n, up ThreadNode) error {
 	return tx.deleteRow(bktThread, threadKey(account, n))
 }
 
-// ThreadNames gives all names under which messages of the thread of n may be stored, that of the thread first.
+// ThreadNames gives the names under which messages of the thread of n may be stored, that of the thread first: all, but of
+// threads from before there was a bound.
 func (tx *Tx) ThreadNames(account uint32, n ThreadNode) ([]ThreadNode, error) {
+	return tx.threadNames(account, n, threadMembers)
+}
+
+func (tx *Tx) threadNames(account uint32, n ThreadNode, most int) ([]ThreadNode, error) {
 	root, _, err := tx.Thread(account, n)
 	if err != nil {
 		return nil, err
 	}
 	names := []ThreadNode{root}
-	for i := 0; i < len(names) && len(names) < threadMembers; i++ {
+	for i := 0; i < len(names) && len(names) < most; i++ {
 		prefix := threadKey(account, names[i])
 		for k := range tx.ascend(tx.messageBucket(bktThreadJoined), prefix) {
-			if !bytes.HasPrefix(k, prefix) || len(k) != len(prefix)+threadNodeSize {
+			if !bytes.HasPrefix(k, prefix) || len(k) != len(prefix)+threadNodeSize || len(names) == most {
 				break
 			}
 			names = append(names, ThreadNode(k[len(prefix):]))

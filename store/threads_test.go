@@ -117,3 +117,34 @@ func TestThreadsThatAreTiedOneByOne(t *testing.T) {
 		return nil
 	})
 }
+
+// TestThreadsThatManyAreTiedTo bounds what a message costs that ties one more conversation to very many.
+func TestThreadsThatManyAreTiedTo(t *testing.T) {
+	s := openTest(t, Options{})
+	top := nodeOf("top") // as stores from before there was a bound have it
+	update(t, s, func(tx *Tx) error { return tx.putThread(1, top, top) })
+	for part := range 5 {
+		update(t, s, func(tx *Tx) error {
+			for n := range 1000 {
+				below := nodeOf(strconv.Itoa(1000*part + n))
+				if err := errors.Join(tx.putThread(1, below, top), tx.putRow(bktThreadJoined, threadKey(1, top, below), nil)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	update(t, s, func(tx *Tx) error {
+		return errors.Join(tx.JoinThread(1, nodeOf("other"), nodeOf("x")), tx.JoinThread(1, nodeOf("top"), nodeOf("other")), tx.JoinThread(1, nodeOf("other"), nodeOf("top")))
+	})
+	view(t, s, func(tx *Tx) error {
+		names, err := tx.ThreadNames(1, nodeOf("top"))
+		if err != nil || len(names) != threadMembers || names[0] != nodeOf("top") {
+			t.Errorf("a search is for %d names, %v", len(names), err)
+		}
+		if root, _, _ := tx.Thread(1, nodeOf("x")); root != nodeOf("other") {
+			t.Errorf("the thread was joined to one that is full: %q", root)
+		}
+		return nil
+	})
+}

@@ -13,7 +13,10 @@ type Tx struct {
 	b        *bolt.Tx
 	s        *Store
 	writable bool
-	writes   int // counted, so that an error is known to need undoing, and a walk to find its place again
+	writes   int  // counted, so that an error is known to need undoing, and a walk to find its place again
+	bytes    int  // of the keys and values written
+	steps    int  // of cursors
+	frees    bool // may use the reserve of the disk
 	err      error
 	after    []func()
 	changes  []Change
@@ -37,6 +40,12 @@ func (tx *Tx) fail(err error) {
 	}
 }
 
+// seek is one step of a cursor to the first key of the bucket that is not before key.
+func (tx *Tx) seek(b *bolt.Bucket, key []byte) (k, v []byte) {
+	tx.steps++
+	return b.Cursor().Seek(key)
+}
+
 func (tx *Tx) bucket(name string) *bolt.Bucket { return tx.b.Bucket([]byte(name)) }
 
 var errReadOnly = errors.New("write in a read transaction")
@@ -46,6 +55,7 @@ func (tx *Tx) put(bucket string, key, value []byte) error {
 		return errReadOnly
 	}
 	tx.writes++
+	tx.bytes += len(key) + len(value)
 	if err := tx.bucket(bucket).Put(key, value); err != nil {
 		return fmt.Errorf("put in %s: %w", bucket, err)
 	}
@@ -57,6 +67,7 @@ func (tx *Tx) delete(bucket string, key []byte) error {
 		return errReadOnly
 	}
 	tx.writes++
+	tx.bytes += len(key)
 	if err := tx.bucket(bucket).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", bucket, err)
 	}

@@ -14,6 +14,7 @@ func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 		c := b.Cursor()
 		k, v := c.Seek(from)
 		for k != nil {
+			tx.steps++
 			writes := tx.writes
 			if !yield(k, v) {
 				return
@@ -39,6 +40,7 @@ func (tx *Tx) descend(b *bolt.Bucket, prefix, before []byte) iter.Seq2[[]byte, [
 		}
 		c := b.Cursor()
 		for k, v := seekBefore(c, before); k != nil && bytes.HasPrefix(k, prefix); {
+			tx.steps++
 			writes := tx.writes
 			if !yield(k, v) {
 				return

@@ -54,8 +54,9 @@ type reply struct {
 	z      *Zone
 	m      *dns.Msg
 	qtype  uint16
-	proven bool  // with signatures
-	err    error // the first that could not be made
+	proven bool   // with signatures
+	closer string // below what a wildcard answers for and no name is; "" where none answers
+	err    error  // the first that could not be made
 }
 
 // follow answers for one name, canonical and as it was asked, and goes on through aliases inside the zone. The status is
@@ -70,10 +71,22 @@ func (r *reply) follow(asked, name string) {
 			r.refer(cut)
 			return
 		case n == nil:
-			r.m.Rcode = dns.RcodeNameError
-			r.nothing(nil, name)
-			return
-		case r.found(n, asked):
+			closest, below := r.z.enclosing(name)
+			wildcard := "*." + closest
+			if n = r.z.nodes[wildcard]; n == nil {
+				r.m.Rcode = dns.RcodeNameError
+				r.absent(closest, below)
+				return
+			}
+			// The wildcard answers (RFC 4592 section 3.3.1); that there is nothing closer is proven with it
+			// (RFC 4035 sections 3.1.3.3 and 3.1.3.4).
+			r.closer = below
+			if r.found(wildcard, n, asked) {
+				r.proveWildcard()
+				return
+			}
+			name = wildcard
+		case r.found(name, n, asked):
 			return
 		}
 		alias := n.set(dns.TypeCNAME)
@@ -82,6 +95,7 @@ func (r *reply) follow(asked, name string) {
 			return
 		}
 		r.m.Answer = join(r.m.Answer, owned(r.records(alias), asked))
+		r.proveWildcard()
 		visited = append(visited, name)
 		asked = alias.rrs[0].(*dns.CNAME).Target
 		name = dns.CanonicalName(asked)
@@ -105,20 +119,23 @@ func (z *Zone) cutAt(name string) *node {
 }
 
 // found answers with what a name has of the type that was asked for, if it has that.
-func (r *reply) found(n *node, asked string) bool {
-	if len(n.sets) == 0 {
+func (r *reply) found(name string, n *node, asked string) bool {
+	signed := r.z.signing != nil
+	if len(n.sets) == 0 && (!signed || r.qtype != dns.TypeNSEC && r.qtype != dns.TypeRRSIG) {
 		return false
 	}
 	set := n.set(r.qtype)
 	switch {
+	case signed && r.qtype == dns.TypeNSEC: // of a name that only leads to others too: the proof that it has nothing is one
+		set = r.z.own(name, n)
 	case set != nil:
 	case r.qtype == dns.TypeANY && r.proven: // made up, it could not be proven: NSEC says that it is not there
 		set = n.sets[0]
 	case r.qtype == dns.TypeANY:
 		r.m.Answer = append(r.m.Answer, &dns.HINFO{Hdr: header(asked, dns.TypeHINFO, anyTTL), Cpu: "RFC8482"})
 		return true
-	case r.qtype == dns.TypeRRSIG && r.z.signing != nil:
-		r.m.Answer = join(r.m.Answer, owned(r.signatures(n), asked))
+	case r.qtype == dns.TypeRRSIG && signed:
+		r.m.Answer = join(r.m.Answer, owned(r.signatures(name, n), asked))
 		return true
 	default:
 		return false
@@ -149,10 +166,10 @@ func (r *reply) refer(cut *node) {
 		r.m.Ns = append(r.m.Ns, r.records(ds)...)
 		return
 	}
-	r.m.Ns = append(r.m.Ns, r.records(cut.nsec)...)
+	r.m.Ns = append(r.m.Ns, r.records(r.z.own(ns.rrs[0].Header().Name, cut))...)
 }
 
-// nothing says that a name does not exist, where n is nil, or has nothing of the type.
+// nothing says that a name has nothing of the type.
 func (r *reply) nothing(n *node, name string) {
 	if !r.proven {
 		r.m.Ns = slices.Clip(r.z.negative)
@@ -163,19 +180,43 @@ func (r *reply) nothing(n *node, name string) {
 		r.err = err
 		return
 	}
-	r.m.Ns = append(make([]dns.RR, 0, 6), soa.negative...)
-	switch {
-	case n != nil && n.nsec != nil:
-		r.m.Ns = append(r.m.Ns, r.records(n.nsec)...)
-	case n != nil: // its NSEC leads from before the name to below it
-		r.m.Ns = append(r.m.Ns, r.records(r.z.covering(name))...)
-	default:
-		cover, wildcard := r.z.covering(name), r.z.coveringWildcard(name)
-		r.m.Ns = append(r.m.Ns, r.records(cover)...)
-		if wildcard != cover {
-			r.m.Ns = append(r.m.Ns, r.records(wildcard)...)
-		}
+	r.m.Ns = append(slices.Clip(r.m.Ns), soa.negative...)
+	r.m.Ns = append(r.m.Ns, r.records(r.z.own(name, n))...)
+	r.proveWildcard()
+}
+
+// absent says that a name does not exist, below the closest one that does, and that no wildcard answers for it (RFC 4035
+// section 3.1.3.2).
+func (r *reply) absent(closest, below string) {
+	if !r.proven {
+		r.m.Ns = slices.Clip(r.z.negative)
+		return
 	}
+	soa, err := r.z.signing.of(r.z.soa, 0)
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.m.Ns = append(slices.Clip(r.m.Ns), soa.negative...)
+	r.closer = below
+	r.proveWildcard()
+	if below != "*."+closest {
+		r.m.Ns = append(r.m.Ns, r.records(r.z.absentWildcard(closest, r.z.nodes[closest]))...)
+	}
+}
+
+// proveWildcard shows that there is no name closer to the one that was asked for than the wildcard that answers.
+func (r *reply) proveWildcard() {
+	if !r.proven || r.closer == "" || r.err != nil {
+		return
+	}
+	set, err := r.z.absent(r.closer)
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.closer = ""
+	r.m.Ns = append(slices.Clip(r.m.Ns), r.records(set)...)
 }
 
 // records are a set as it goes into the reply.
@@ -192,10 +233,10 @@ func (r *reply) records(set *rrset) []dns.RR {
 }
 
 // signatures are those over every set of a name.
-func (r *reply) signatures(n *node) []dns.RR {
+func (r *reply) signatures(name string, n *node) []dns.RR {
 	var out []dns.RR
-	for _, set := range n.sets {
-		if set.unsigned {
+	for _, set := range append(slices.Clip(n.sets), r.z.own(name, n)) {
+		if set.unsigned || set == n.nsec {
 			continue
 		}
 		sig, err := r.z.signing.of(set, 0)

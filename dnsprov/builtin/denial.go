@@ -61,7 +61,8 @@ func newChain(nodes map[string]*node) chain {
 	return c
 }
 
-// link gives every name of the chain an NSEC record (RFC 4034 section 4) that leads to the next.
+// link gives every name of the chain an NSEC record (RFC 4034 section 4) that leads to the next. It is for those who get
+// the whole zone; see own for all others.
 func (c chain) link(apex string) {
 	for i, n := range c.nodes {
 		types := []uint16{dns.TypeNSEC, dns.TypeRRSIG}
@@ -82,27 +83,23 @@ func (c chain) link(apex string) {
 	}
 }
 
-// before returns the node of the last name that is not behind key; the apex is before all.
-func (c chain) before(key []byte) *node {
-	i := sort.Search(len(c.keys), func(i int) bool { return c.keys[i] > string(key) })
-	return c.nodes[max(i-1, 0)]
+// last returns the node of the last name before key; nil if there is none.
+func (c chain) last(key []byte) *node {
+	i := sort.Search(len(c.keys), func(i int) bool { return c.keys[i] >= string(key) })
+	if i == 0 {
+		return nil
+	}
+	return c.nodes[i-1]
 }
 
-// covering returns the NSEC that shows that a name has no records.
-func (z *Zone) covering(name string) *rrset {
-	var space [maxKey]byte
-	return z.chain.before(orderKey(space[:0], name)).nsec
-}
-
-// coveringWildcard returns the NSEC that shows that no wildcard answers for a name that does not exist: there is none
-// below the closest name above it that does (RFC 4035 section 3.1.3.2).
-func (z *Zone) coveringWildcard(name string) *rrset {
+// enclosing returns the closest name above one that does not exist which does, and the name one label below that.
+func (z *Zone) enclosing(name string) (closest, below string) {
+	below = name
 	for at, end := dns.NextLabel(name, 0); !end; at, end = dns.NextLabel(name, at) {
 		if z.nodes[name[at:]] != nil {
-			name = name[at:]
-			break
+			return name[at:], below
 		}
+		below = name[at:]
 	}
-	var space [maxKey]byte
-	return z.chain.before(append(orderKey(space[:0], name), '*', 0)).nsec
+	return z.apex, below
 }

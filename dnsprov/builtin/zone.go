@@ -52,16 +52,20 @@ type Zone struct {
 	chain    chain
 	cuts     bool // there are delegations
 	soa      *rrset
-	negative []dns.RR         // the SOA as it goes with "there is nothing"
-	signing  *signing         // nil: not signed
+	negative []dns.RR // the SOA as it goes with "there is nothing"
+	signing  *signing // nil: not signed
+	lies     lies
 	records  []dnsprov.Record // what a Provider made it from
 }
 
 // node is what a name has. A name that only leads to others, as _domainkey, has no sets.
 type node struct {
 	sets []*rrset
-	nsec *rrset // of a name of a signed zone that has sets
+	nsec *rrset // of a name of a signed zone that has sets; in transfers
 	cut  bool   // another zone begins here
+
+	own        atomic.Pointer[rrset] // the NSEC of the name in answers, once it was asked for
+	noWildcard atomic.Pointer[rrset] // the NSEC that shows that no wildcard is below the name, likewise
 }
 
 // name is that of a node that has sets.
@@ -78,7 +82,8 @@ type rrset struct {
 }
 
 // NewZone makes the zone of origin, a Record.Name, from records. It refuses records outside of the origin, values that
-// do not fit their type, a CNAME beside anything else, wildcards, and a zone without name servers.
+// do not fit their type, a CNAME beside anything else, a wildcard that is not the first label, and a zone without name
+// servers.
 func NewZone(origin string, records []dnsprov.Record, o Options) (*Zone, error) {
 	origin = strings.ToLower(strings.TrimSuffix(origin, "."))
 	b := &builder{apex: dns.Fqdn(origin), nodes: make(map[string]*node)}
@@ -147,8 +152,8 @@ func (b *builder) add(r dnsprov.Record) error {
 	switch {
 	case !dns.IsSubDomain(b.apex, name):
 		return errors.New("the name is outside of the zone")
-	case slices.Contains(dns.SplitDomainName(name), "*"):
-		return errors.New("wildcards are not served")
+	case slices.Contains(dns.SplitDomainName(name)[1:], "*"):
+		return errors.New("a wildcard is a whole label, and the first (RFC 4592 section 2.1.1)")
 	case r.Type == "NS" && name != b.apex:
 		return errors.New("a part of the zone cannot be delegated")
 	}

@@ -207,7 +207,7 @@ func TestNewZoneRefuses(t *testing.T) {
 		{rec("example.test", "CNAME", "b.test"), "alone"},
 		{rec("www.example.test", "A", "192.0.2.1"), "alone"},
 		{rec("www.example.test", "CNAME", "second.test"), "alone"},
-		{rec("*.example.test", "A", "192.0.2.1"), "wildcards"},
+		{rec("a.*.example.test", "A", "192.0.2.1"), "wildcard"},
 		{rec("sub.example.test", "NS", "ns.other.test"), "delegated"},
 		{rec("a.example.test", "NAPTR", "x"), "not served"},
 		{dnsprov.Record{Name: "a.example.test", Type: "A", Value: "192.0.2.1", TTL: 1 << 31}, "TTL"},

@@ -58,14 +58,15 @@ func (w *wire) amended(p []byte) []byte {
 	return blame(p)
 }
 
-// addCaps adds capabilities to an answer that lists them.
+// addCaps adds capabilities to an answer that lists them, and has LITERAL+ in place of LITERAL-, which are never both
+// offered (RFC 7888 section 5).
 func addCaps(p []byte, caps string) []byte {
 	const last = " LITERAL-" // go-imap tells it in every state
 	if i := bytes.Index(p, []byte("CAPABILITY ")); i < 0 || i > 64+maxTag {
 		return p
 	}
 	if i := bytes.Index(p, []byte(last)); i >= 0 {
-		return slices.Concat(p[:i+len(last)], []byte(caps), p[i+len(last):])
+		return slices.Concat(p[:i], []byte(" LITERAL+"+caps), p[i+len(last):])
 	}
 	return p
 }

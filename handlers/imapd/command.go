@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"github.com/emersion/go-imap/v2"
 )
 
 var errTooLong = errors.New("[TOOBIG] The command is too long")
@@ -14,13 +16,14 @@ var errTooLong = errors.New("[TOOBIG] The command is too long")
 func (w *wire) nextCommand() error {
 	for {
 		w.mu.Lock()
-		fresh := !w.prompted && !w.command.open
+		prompted := w.prompted
 		w.prompted = false
 		w.mu.Unlock()
+		w.command.prompted = prompted
 		if err := w.gather(); err != nil {
 			return err
 		}
-		if !fresh {
+		if prompted {
 			w.line = w.text
 			return nil
 		}
@@ -40,8 +43,13 @@ func (w *wire) introduce() []byte {
 	w.mu.Lock()
 	w.verb, w.amend = verb, nil
 	w.mu.Unlock()
-	if w.command.broken {
-		w.tell("%s BAD [CLIENTBUG] A string within a command has no line end and no NUL", plainText(tag))
+	if w.command.refused == "" {
+		if w.text = mendNames(verb, w.text); len(w.text) > maxCommand {
+			w.command.refused = "BAD [CLIENTBUG] The command is too long"
+		}
+	}
+	if w.command.refused != "" {
+		w.tell("%s %s", plainText(tag), w.command.refused)
 		w.passOver()
 		return nil
 	}
@@ -51,8 +59,8 @@ func (w *wire) introduce() []byte {
 	return w.front(w.text)
 }
 
-// passOver skips the message of a command that the parser does not get: it is on its way all the same where it is announced
-// by a non-synchronizing literal.
+// passOver skips the last literal of a command that the parser does not get: it is on its way all the same where it is
+// non-synchronizing.
 func (w *wire) passOver() {
 	w.mu.Lock()
 	a := w.asked
@@ -100,16 +108,16 @@ func (w *wire) gather() error {
 			return w.bye("[CLIENTBUG] " + err.Error())
 		}
 		m.at += from
-		if err := w.command.take(w.text, from, m); err != nil {
-			return w.bye(err.Error())
-		}
+		w.command.take(w.text, from, m)
 		switch {
 		case !m.found:
-			w.command.open = false
 			return nil
+		case w.command.prompted:
+			return w.bye("[CLIENTBUG] No literal is asked for")
 		case w.command.message:
-			w.announce(m)
-			return nil
+			return w.announce(m)
+		case m.size > w.maxString() || int64(len(w.text))+m.size > maxCommand:
+			return w.tooLarge(m, "The literal is too large for this command")
 		}
 		if err := w.readString(m); err != nil {
 			return w.ended(err)
@@ -118,13 +126,86 @@ func (w *wire) gather() error {
 }
 
 // announce leaves the marker of a message to the parser, as one that it may refuse.
-func (w *wire) announce(m marker) {
-	w.mu.Lock()
-	w.asked = asked{pending: true, nonSync: m.nonSync, size: m.size}
-	w.mu.Unlock()
+func (w *wire) announce(m marker) error {
+	if m.size > AppendLimit {
+		return w.tooLarge(m, "The message is too large")
+	}
+	w.ask(m)
 	if m.nonSync {
 		w.text = append(w.text[:m.at], "{"+m.digits+"}\r\n"...)
 	}
+	return nil
+}
+
+func (w *wire) ask(m marker) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = asked{pending: true, nonSync: m.nonSync, size: m.size}
+}
+
+// maxString is the size of the largest literal that may stand in a command and is no message.
+func (w *wire) maxString() int64 {
+	if w.loginBy.IsZero() {
+		return maxCommand
+	}
+	return maxLiteral
+}
+
+// tooLarge refuses a command for its literal. One that is on its way is passed over, unless it is so large that the end of
+// the connection costs less (RFC 7888 section 4).
+func (w *wire) tooLarge(m marker, why string) error {
+	if m.nonSync && m.size > w.maxSkip() {
+		return w.bye("[TOOBIG] " + why)
+	}
+	w.command.refused = "NO [TOOBIG] " + why
+	w.ask(m)
+	return nil
+}
+
+// endMessage reads the line behind the message of an APPEND. The parser gets the end that belongs there in any case, since
+// it has taken the message: what is wrong with the line, the session asks for before it keeps the message.
+func (w *wire) endMessage() error {
+	if err := w.await(); err != nil {
+		return w.ended(err)
+	}
+	w.text, w.command.open = w.text[:0], false
+	if err := w.readText(); err != nil {
+		return w.ended(err)
+	}
+	m, err := scanLine(w.text)
+	if err != nil {
+		return w.bye("[CLIENTBUG] " + err.Error())
+	}
+	if m.found || strings.TrimRight(string(w.text), " \r\n") != w.command.end {
+		w.command.refused = "One APPEND takes one message" // MULTIAPPEND (RFC 3502) is not offered
+	}
+	if m.nonSync {
+		if m.size > w.maxSkip() {
+			return w.bye("[TOOBIG] The literal is too large")
+		}
+		end, why := w.command.end, w.command.refused
+		if err := w.skip(m.size); err != nil {
+			return err
+		}
+		w.command = command{end: end, refused: why}
+	}
+	w.line = []byte(w.command.end + "\r\n")
+	return nil
+}
+
+// checkEnd reads on to the end of an APPEND, whose message the parser has taken, and tells what is wrong with the command.
+// A message that its command does not end behind must not be kept.
+func (w *wire) checkEnd() error {
+	if len(w.line) == 0 && w.ending == nil {
+		w.ending = w.next()
+	}
+	if w.ending != nil {
+		return refused(imap.ResponseCodeClientBug, "The command has no end")
+	}
+	if w.command.refused != "" {
+		return badCommand("%s", w.command.refused)
+	}
+	return nil
 }
 
 // readString puts a literal as a quoted string in the place of its marker. One with a line end or a NUL breaks the command:
@@ -139,12 +220,20 @@ func (w *wire) readString(m marker) error {
 			return err
 		}
 	}
-	content := make([]byte, m.size)
-	if _, err := io.ReadFull(w.in, content); err != nil {
-		return err
+	w.text = append(w.text[:m.at], '"')
+	var piece [512]byte
+	for left := m.size; left > 0; {
+		n, err := io.ReadFull(w.in, piece[:min(left, int64(len(piece)))])
+		if err != nil {
+			return err
+		}
+		if bytes.ContainsAny(piece[:n], "\x00\r\n") {
+			w.command.refused = "BAD [CLIENTBUG] A string within a command has no line end and no NUL"
+		}
+		w.text = appendEscaped(w.text, piece[:n])
+		left -= int64(n)
 	}
-	w.command.broken = w.command.broken || bytes.ContainsAny(content, "\x00\r\n")
-	w.text = appendQuoted(w.text[:m.at], content)
+	w.text = append(w.text, '"')
 	if len(w.text) > maxCommand {
 		return errTooLong
 	}
@@ -152,14 +241,17 @@ func (w *wire) readString(m marker) error {
 }
 
 func appendQuoted(to, content []byte) []byte {
-	to = append(to, '"')
+	return append(appendEscaped(append(to, '"'), content), '"')
+}
+
+func appendEscaped(to, content []byte) []byte {
 	for _, c := range content {
 		if c == '"' || c == '\\' {
 			to = append(to, '\\')
 		}
 		to = append(to, c)
 	}
-	return append(to, '"')
+	return to
 }
 
 // readText adds a line with its line end to w.text.
@@ -178,30 +270,18 @@ func (w *wire) readText() error {
 	}
 }
 
-// take looks at a line, which begins at from, and its literal; the error is what the client is told.
-func (c *command) take(text []byte, from int, m marker) error {
-	line := strings.TrimRight(string(text[from:m.at]), "\r\n")
-	if c.message && (m.found || line != "" && line != ")") {
-		return errors.New("[CLIENTBUG] One APPEND takes one message")
-	}
+// take looks at a line, which begins at from, and its literal.
+func (c *command) take(text []byte, from int, m marker) {
 	if !c.open && from == 0 {
-		_, verb := commandName([]byte(line))
+		_, verb := commandName(text) // a marker right behind the verb is no argument
 		c.append = verb == "APPEND"
 	}
-	if !m.found {
-		return nil
-	}
-	if c.append && hasArgument(string(text[:m.at])) {
+	if m.found && c.append && hasArgument(string(text[:m.at])) {
 		c.message = true
-		if m.nonSync && m.size > AppendLimit {
-			return errors.New("[TOOBIG] The message is too large")
+		if bytes.HasSuffix(text[:m.at], []byte("(~")) { // UTF8 (~{…} (RFC 6855 section 4)
+			c.end = ")"
 		}
-		return nil
 	}
-	if m.size > maxLiteral {
-		return errors.New("[TOOBIG] The literal is too large for this command")
-	}
-	return nil
 }
 
 // hasArgument tells whether a command goes on behind its verb.

@@ -1,6 +1,7 @@
 package imapd
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -38,6 +39,9 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 			if seen, err = ss.markSeen(rows); err != nil {
 				return ss.answer(err)
 			}
+		}
+		if options.Flags || len(seen) > 0 {
+			ss.announce(rows)
 		}
 		for i := range rows {
 			if err := f.message(&rows[i], seen); err != nil {
@@ -146,6 +150,7 @@ func (f *fetch) message(row *service.MessageRow, seen map[uint32]service.Message
 		f.session.wire.amendFetch(first)
 	}
 	m := f.w.CreateMessage(sel.view.seq(row.UID))
+	defer m.Close() // it holds a lock of go-imap's, whatever comes of the answer
 	f.facts(m, row, &s, showFlags)
 	for _, i := range items {
 		if err := i.write(m); err != nil {
@@ -250,7 +255,7 @@ type bodyItem struct {
 
 func (i bodyItem) write(m *imapserver.FetchResponseWriter) error {
 	off, n := partial(i.section.Partial, i.r.Size())
-	return stream(m.WriteBodySection(i.section, n), io.NewSectionReader(i.r, off, n), n)
+	return stream(m.WriteBodySection(i.section, n), withoutNUL{io.NewSectionReader(i.r, off, n)}, n)
 }
 
 type binaryItem struct {
@@ -280,6 +285,23 @@ func stream(w io.WriteCloser, r io.Reader, n int64) error {
 		return err
 	}
 	return w.Close()
+}
+
+// withoutNUL has 0x80 in the place of each NUL: a literal has none (RFC 9051 section 4.3.1), and only BINARY has a literal8
+// (RFC 3516 section 4.2). Sizes and offsets stay true.
+type withoutNUL struct{ r io.Reader }
+
+func (w withoutNUL) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	for i := 0; i < n; {
+		at := bytes.IndexByte(p[i:n], 0)
+		if at < 0 {
+			break
+		}
+		i += at
+		p[i] = 0x80
+	}
+	return n, err
 }
 
 // onlyWriter keeps io.CopyBuffer to the buffer that it was given.

@@ -138,6 +138,9 @@ func (ss *session) modified(set imap.NumSet, rows []service.MessageRow) error {
 
 // writeFlags tells what messages have now. A client that wants silence is told their MODSEQ alone.
 func (ss *session) writeFlags(w *imapserver.FetchWriter, rows []service.MessageRow, silent bool) error {
+	if !silent {
+		ss.announce(rows)
+	}
 	for _, row := range rows {
 		if ss.condStore {
 			ss.wire.amendFetch(modSeqItem(row.ModSeq))

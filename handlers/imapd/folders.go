@@ -139,7 +139,7 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	tree := newTree(folders)
+	tree := newTree(folders, match)
 	for _, f := range folders {
 		if !match.has(f.Name) {
 			continue
@@ -220,16 +220,18 @@ func boolRank(b bool) int {
 // A tree knows what is below each folder.
 type tree struct {
 	children   map[string]bool // has any
-	subscribed map[string]bool // has one, at any depth, that is subscribed
+	subscribed map[string]bool // has one, at any depth, that is subscribed and not listed itself
 }
 
-func newTree(folders []*service.Folder) tree {
+func newTree(folders []*service.Folder, match patterns) tree {
 	t := tree{children: map[string]bool{}, subscribed: map[string]bool{}}
 	for _, f := range folders {
+		// CHILDINFO tells of what the answer does not tell itself (RFC 5258 section 4).
+		hidden := f.Subscribed && !match.has(f.Name)
 		for i := range f.Name {
 			if f.Name[i] == delimiter {
 				t.children[f.Name[:i]] = true
-				t.subscribed[f.Name[:i]] = t.subscribed[f.Name[:i]] || f.Subscribed
+				t.subscribed[f.Name[:i]] = t.subscribed[f.Name[:i]] || hidden
 			}
 		}
 	}

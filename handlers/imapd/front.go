@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/emersion/go-imap/v2"
+
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -150,7 +152,7 @@ func (ss *session) getQuotaRoot(tag string, p *phrase) error {
 	}
 	name, ok := decodeName(given)
 	if !ok {
-		return badCommand("The name of the folder cannot be read")
+		return refused(imap.ResponseCodeNonExistent, "The name of the folder cannot be read")
 	}
 	if _, err := ss.server.Service.FolderByName(ss.wire.ctx, ss.user, name); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 func TestID(t *testing.T) {
 	h := serve(t, nil)
 	c := dial(t, h.addr)
-	if got := c.line(); !strings.Contains(got, " LITERAL- ID AUTH=PLAIN]") {
+	if got := c.line(); !strings.Contains(got, " LITERAL+ ID AUTH=PLAIN]") {
 		t.Errorf("greeting: %q", got)
 	}
 	c.has(c.ok("ID NIL"), `* ID ("name" "Mailstead")`)
@@ -56,7 +56,7 @@ func TestQuota(t *testing.T) {
 	c.expect("NO [NONEXISTENT]", `GETQUOTA ""`)
 	c.has(c.ok("STATUS INBOX (DELETED DELETED-STORAGE)"), "* STATUS INBOX (DELETED 1 DELETED-STORAGE 3109)")
 	c.expect("BAD", "SETQUOTA mailbox (STORAGE 5)")
-	c.expect("BAD", `GETQUOTAROOT "Entw&APw"`)
+	c.expect("NO [NONEXISTENT]", `GETQUOTAROOT "Entw&APw"`)
 	c.ok("SELECT INBOX")
 	c.ok("COPY 1 INBOX")
 	c.ok("COPY 1 INBOX")
@@ -124,7 +124,7 @@ func TestBombsAreBounded(t *testing.T) {
 					}
 				}
 			}()
-			if text, _ := io.ReadAll(io.LimitReader(c.in, 1000)); !strings.HasPrefix(string(text), "* BYE [TOOBIG]") {
+			if text, _ := io.ReadAll(io.LimitReader(c.in, 1000)); !strings.Contains(string(text), "* BYE [TOOBIG]") {
 				t.Errorf("answered %q", text)
 			}
 		})

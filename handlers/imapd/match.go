@@ -195,14 +195,17 @@ func meetsHeader(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	return true, nil
 }
 
-// hasHeader takes what it can from the envelope, which is at hand, and else reads the header. An empty value asks only
-// whether there is such a field.
+// hasHeader takes what it can from the envelope, which is at hand, and else reads the header: comments are only there. An
+// empty value asks only whether there is such a field.
 func (c *candidate) hasHeader(name, value string) (bool, error) {
 	if err := c.parse(); err != nil {
 		return false, err
 	}
-	if texts, ok := envelopeTexts(c.root.Envelope, strings.ToLower(name)); ok && value != "" {
-		return slices.ContainsFunc(texts, func(text string) bool { return holds(text, value) }), nil
+	if value != "" {
+		texts, whole := envelopeTexts(c.root.Envelope, strings.ToLower(name))
+		if found := slices.ContainsFunc(texts, func(text string) bool { return holds(text, value) }); found || whole {
+			return found, nil
+		}
 	}
 	headers, err := c.fields()
 	return slices.ContainsFunc(headers, func(h msg.Header) bool {
@@ -210,18 +213,20 @@ func (c *candidate) hasHeader(name, value string) (bool, error) {
 	}), err
 }
 
-func envelopeTexts(e *msg.Envelope, name string) (texts []string, ok bool) {
+// envelopeTexts gives what the envelope has of a field; whole says that the field has no more than that to search.
+func envelopeTexts(e *msg.Envelope, name string) (texts []string, whole bool) {
 	lists := map[string][]msg.Address{"from": e.From, "sender": e.Sender, "reply-to": e.ReplyTo, "to": e.To, "cc": e.Cc, "bcc": e.Bcc}
-	if list, ok := lists[name]; ok {
-		for _, a := range list {
+	for _, a := range lists[name] {
+		if a.IsGroupMarker() {
+			texts = append(texts, a.Mailbox) // the group's name
+		} else {
 			texts = append(texts, a.Name+" <"+a.Email()+">")
 		}
-		return texts, true
 	}
 	if name == "subject" {
 		return []string{e.Subject}, true
 	}
-	return nil, false
+	return texts, false
 }
 
 // holds tells whether a text has a part, in any case.

@@ -10,39 +10,83 @@ import (
 // modifiedBase64 is that of folder names (RFC 3501 section 5.1.3).
 var modifiedBase64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
 
-// decodeName reads a folder's name as clients write it: in modified UTF-7, or in UTF-8 where that was agreed.
+// unreadable stands for a folder's name that cannot be read: it is the name of no folder and can be none.
+const unreadable = `"#unreadable"`
+
+// nameArgs says where the names of folders stand in a command. Those of LIST may stand anywhere.
+var nameArgs = map[string][]int{
+	"SELECT": {2}, "EXAMINE": {2}, "CREATE": {2}, "DELETE": {2}, "RENAME": {2, 3}, "SUBSCRIBE": {2}, "UNSUBSCRIBE": {2},
+	"STATUS": {2}, "APPEND": {2}, "GETQUOTAROOT": {2}, "COPY": {3}, "MOVE": {3}, "UID COPY": {4}, "UID MOVE": {4},
+}
+
+// mendNames puts a name that no folder has in the place of each that cannot be read. The command is well formed, so its
+// answer is NO, but the parser would refuse it as it refuses what is no command.
+func mendNames(verb string, text []byte) []byte {
+	p, at, other := newPhrase(text), nameArgs[verb], unreadable
+	if verb == "LIST" || verb == "LSUB" {
+		other = quoted(strings.Repeat("#", 256)) // not even with a reference before it
+		for i := 2; i < len(p.list) && p.word(i) != "RETURN"; i++ {
+			at = append(at, i)
+		}
+	}
+	for _, i := range at {
+		name, ok := p.value(i)
+		if !ok {
+			continue
+		}
+		if _, ok := decodeName(name); !ok {
+			p.replace(i, i, other)
+		}
+	}
+	if len(p.edits) == 0 {
+		return text
+	}
+	return p.result()
+}
+
+// decodeName reads a folder's name as clients write it: in modified UTF-7, or in UTF-8 where that was agreed. It takes what
+// go-imap takes.
 func decodeName(text string) (string, bool) {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", false
+	}
 	var out strings.Builder
-	for {
+	for shiftedBefore := false; ; {
 		plain, rest, found := strings.Cut(text, "&")
 		out.WriteString(plain)
 		if !found {
-			return out.String(), utf8.ValidString(out.String())
+			return out.String(), true
 		}
 		shifted, after, closed := strings.Cut(rest, "-")
-		if !closed {
+		switch {
+		case !closed, shifted != "" && shiftedBefore && plain == "": // two shifts in a row could be one
 			return "", false
-		}
-		if shifted == "" {
+		case shifted == "":
 			out.WriteByte('&')
-		} else if !decodeShifted(&out, shifted) {
+		case !decodeShifted(&out, shifted):
 			return "", false
 		}
-		text = after
+		text, shiftedBefore = after, shifted != ""
 	}
 }
 
+// decodeShifted reads UTF-16 in modified base64, of characters that could not stand for themselves.
 func decodeShifted(out *strings.Builder, shifted string) bool {
 	raw, err := modifiedBase64.DecodeString(shifted)
 	if err != nil || len(raw) == 0 || len(raw)%2 != 0 {
 		return false
 	}
-	units := make([]uint16, len(raw)/2)
-	for i := range units {
-		units[i] = uint16(raw[2*i])<<8 | uint16(raw[2*i+1])
-	}
-	for _, r := range utf16.Decode(units) {
-		if r == utf8.RuneError {
+	for i := 0; i < len(raw); i += 2 {
+		r := rune(raw[i])<<8 | rune(raw[i+1])
+		if utf16.IsSurrogate(r) {
+			if i += 2; i == len(raw) {
+				return false
+			}
+			if r = utf16.DecodeRune(r, rune(raw[i])<<8|rune(raw[i+1])); r == utf8.RuneError {
+				return false
+			}
+		}
+		if r >= ' ' && r < 0x7f {
 			return false
 		}
 		out.WriteRune(r)

@@ -18,7 +18,7 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	sel := ss.selected
-	found, highest, err := ss.find(criteria)
+	found, modSeqs, err := ss.find(criteria)
 	if err != nil {
 		if options.ReturnSave {
 			sel.saved = nil // RFC 5182 section 2.1
@@ -40,7 +40,7 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 		data.All = uidSet(nums)
 	}
 	if len(nums) > 0 && ss.asks.searchModSeq {
-		ss.tellSearchModSeq(highest)
+		ss.tellSearchModSeq(told(modSeqs, options))
 	}
 	if len(nums) > 0 {
 		data.Min, data.Max = nums[0], nums[len(nums)-1]
@@ -64,18 +64,34 @@ func saved(found []uint32, o *imap.SearchOptions) []uint32 {
 	return slices.Compact(out)
 }
 
-// find gives the UIDs of the messages that meet the criteria, and their greatest MODSEQ.
-func (ss *session) find(criteria *imap.SearchCriteria) (found []uint32, highest uint64, err error) {
+// told is the MODSEQ that stands in the answer of a search which found something: that of the first or the last message,
+// or the greater one, where nothing else is asked for, else the greatest of all (RFC 7162 section 3.1.10, RFC 4731
+// section 3.2).
+func told(modSeqs []uint64, o *imap.SearchOptions) uint64 {
+	first, last := modSeqs[0], modSeqs[len(modSeqs)-1]
+	switch {
+	case o.ReturnAll || o.ReturnCount:
+		return slices.Max(modSeqs)
+	case !o.ReturnMax:
+		return first
+	case !o.ReturnMin:
+		return last
+	}
+	return max(first, last)
+}
+
+// find gives the UIDs of the messages that meet the criteria, ascending, and the MODSEQ of each.
+func (ss *session) find(criteria *imap.SearchCriteria) (found []uint32, modSeqs []uint64, err error) {
 	sel := ss.selected
 	q, err := newQuery(criteria, sel.view, sel.saved)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	until := time.Now().Add(searchTime)
 	for uids := q.candidates(); len(uids) > 0; {
 		rows, rest, err := ss.server.Service.MessageRows(ss.wire.ctx, ss.user, sel.folder, uids, service.RowQuery{Structure: q.structure})
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 		uids = rest
 		for i := range rows {
@@ -83,26 +99,29 @@ func (ss *session) find(criteria *imap.SearchCriteria) (found []uint32, highest 
 			ok, err := q.match(c)
 			c.close()
 			if err != nil && !isGone(err) {
-				return nil, 0, err
+				return nil, nil, err
 			}
 			if ok && err == nil {
-				found, highest = append(found, rows[i].UID), max(highest, rows[i].ModSeq)
+				found, modSeqs = append(found, rows[i].UID), append(modSeqs, rows[i].ModSeq)
+			}
+			if err := ss.wire.ctx.Err(); err != nil {
+				return nil, nil, err
 			}
 			if time.Now().After(until) {
-				return nil, 0, refused(imap.ResponseCodeLimit, "The search takes too long; search for less")
+				return nil, nil, refused(imap.ResponseCodeLimit, "The search takes too long; search for less")
 			}
 		}
 	}
-	return found, highest, nil
+	return found, modSeqs, nil
 }
 
-// tellSearchModSeq has the answer of a search by MODSEQ say the greatest one that was found (RFC 7162 section 3.1.5).
-func (ss *session) tellSearchModSeq(highest uint64) {
+// tellSearchModSeq has the answer of a search by MODSEQ say which one it found (RFC 7162 section 3.1.5).
+func (ss *session) tellSearchModSeq(modSeq uint64) {
 	if ss.asks.extendedSearch || ss.conn.EnabledCaps().Has(imap.CapIMAP4rev2) {
-		ss.wire.amendEnd("* ESEARCH", "\r\n", fmt.Sprintf(" MODSEQ %d", highest))
+		ss.wire.amendEnd("* ESEARCH", "\r\n", fmt.Sprintf(" MODSEQ %d", modSeq))
 		return
 	}
-	ss.wire.amendEnd("* SEARCH", "\r\n", fmt.Sprintf(" (MODSEQ %d)", highest))
+	ss.wire.amendEnd("* SEARCH", "\r\n", fmt.Sprintf(" (MODSEQ %d)", modSeq))
 }
 
 // opener gives the function that opens a message if its bytes must be searched.

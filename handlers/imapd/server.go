@@ -56,7 +56,7 @@ func New(s *service.Service) *Server {
 	}
 }
 
-// caps are what is told on top of what go-imap always does: SASL-IR, LITERAL-, UNSELECT, ENABLE, IDLE, UTF8=ACCEPT. What
+// caps are what is told on top of what go-imap always does: SASL-IR, LITERAL- (which becomes LITERAL+), UNSELECT, ENABLE, IDLE, UTF8=ACCEPT. What
 // go-imap does not know, the wire adds.
 var caps = imap.CapSet{
 	imap.CapIMAP4rev1: {}, imap.CapIMAP4rev2: {}, imap.CapNamespace: {}, imap.CapUIDPlus: {}, imap.CapESearch: {},
@@ -215,6 +215,17 @@ func (r *run) attach(p *peer, w *wire) bool {
 
 // close ends all connections: those between commands at once, the others within the time of Grace.
 func (r *run) close() {
+	force := time.AfterFunc(r.Grace, func() {
+		r.peersMu.Lock()
+		defer r.peersMu.Unlock()
+		for p := range r.peers {
+			if p.wire != nil {
+				p.wire.cancel()
+			}
+			p.Close()
+		}
+	})
+	defer force.Stop()
 	r.peersMu.Lock()
 	r.closing = true
 	for p := range r.peers {
@@ -225,14 +236,6 @@ func (r *run) close() {
 		}
 	}
 	r.peersMu.Unlock()
-	force := time.AfterFunc(r.Grace, func() {
-		r.peersMu.Lock()
-		defer r.peersMu.Unlock()
-		for p := range r.peers {
-			p.Close()
-		}
-	})
-	defer force.Stop()
 	r.wg.Wait()
 }
 

@@ -100,6 +100,7 @@ var codes = map[string]imap.ResponseCode{
 	service.CodeFolderExists:      imap.ResponseCodeAlreadyExists,
 	service.CodeFolderHasChildren: imap.ResponseCodeHasChildren,
 	service.CodeFolderLimit:       imap.ResponseCodeLimit,
+	service.CodeFolderRate:        imap.ResponseCodeLimit, // RFC 5530 section 3
 	service.CodeFolderName:        imap.ResponseCodeCannot,
 	service.CodeSpecialUse:        "USEATTR",
 	service.CodeQuota:             imap.ResponseCodeOverQuota,
@@ -132,7 +133,7 @@ func (ss *session) explain(err error) *imap.Error {
 		return given
 	}
 	e := service.Explain(err)
-	if e.Status == 500 {
+	if e.Status == 500 && !ss.wire.failed() { // a client that has gone is no fault
 		ss.server.Log.Error("IMAP command failed", "mailbox", ss.user.Email, "error", err)
 	}
 	code, ok := codes[e.Code]

@@ -3,6 +3,7 @@ package imapd
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
@@ -47,6 +48,11 @@ func (ss *session) pollIdle(w *imapserver.UpdateWriter, stop <-chan struct{}) er
 	case <-stop:
 		return nil
 	default:
+	}
+	if ss.selected == nil {
+		if err := ss.server.Service.MailboxOpen(ss.wire.ctx, ss.user); err != nil {
+			return ss.cut(err)
+		}
 	}
 	return ss.poll(w, true)
 }
@@ -110,21 +116,30 @@ func (sel *selected) tellGone(write func(seq uint32) error) error {
 	return nil
 }
 
-func (ss *session) tellFlags(w *imapserver.UpdateWriter, rows []service.MessageRow) error {
-	sel, fresh := ss.selected, false
+// announce tells the client of keywords that are new to it, before a FETCH answer uses them (RFC 3501 section 7.2.6).
+func (ss *session) announce(rows []service.MessageRow) {
+	sel := ss.selected
+	known := len(sel.keywords)
 	for _, row := range rows {
 		for _, k := range row.Keywords {
-			if !service.HasKeyword(sel.keywords, k) && len(sel.keywords) < maxToldKeywords {
+			if len(sel.keywords) < maxToldKeywords && !service.HasKeyword(sel.keywords, k) {
 				sel.keywords = append(sel.keywords, k)
-				fresh = true
 			}
 		}
 	}
-	if fresh {
-		if err := w.WriteMailboxFlags(folderFlags(sel.keywords)); err != nil {
-			return err
-		}
+	if len(sel.keywords) == known {
+		return
 	}
+	var names []string
+	for _, f := range folderFlags(sel.keywords) {
+		names = append(names, string(f))
+	}
+	ss.wire.tell("* FLAGS (%s)", strings.Join(names, " "))
+}
+
+func (ss *session) tellFlags(w *imapserver.UpdateWriter, rows []service.MessageRow) error {
+	sel := ss.selected
+	ss.announce(rows)
 	for _, row := range rows {
 		seq := sel.view.seq(row.UID)
 		if seq == 0 {

@@ -26,6 +26,9 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 	if err == nil && n < r.Size() {
 		err = io.ErrUnexpectedEOF
 	}
+	if err == nil {
+		err = ss.wire.checkEnd()
+	}
 	if err != nil {
 		return nil, ss.answer(err)
 	}

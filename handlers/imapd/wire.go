@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	maxCommand = 48 << 10    // bytes of one command, its strings included; go-imap goes wrong past 50 KiB
-	maxLiteral = 4096        // bytes of a literal that is not a message
-	outBuffer  = 32 << 10    // bytes of answers that are gathered before they are sent
-	lineTime   = time.Minute // for a command from its first byte, without the message of an APPEND
-	writeTime  = time.Minute // for each piece of outBuffer bytes
+	maxCommand = 48 << 10        // bytes of one command, its strings included; go-imap goes wrong past 50 KiB
+	maxLiteral = 4096            // bytes of a literal before log-in; later the command's own bound is the only one
+	maxSkipped = 2 * AppendLimit // bytes of a literal that is refused and passed over; a larger one ends the connection
+	outBuffer  = 32 << 10        // bytes of answers that are gathered before they are sent
+	lineTime   = time.Minute     // for a command from its first byte, without the message of an APPEND
+	writeTime  = time.Minute     // for each piece of outBuffer bytes
 	lingerTime = time.Second
 	lingerSize = 1 << 20
 	slowest    = 8 << 10 // bytes a second that a message must come in with
@@ -38,7 +39,8 @@ var errBye = errors.New("connection ended by the server")
 // time, checked, of bounded size and on one line: literals become quoted strings. Only the message of an APPEND stays a
 // literal; the wire turns a non-synchronizing one (RFC 7888) into a synchronizing one and answers the parser's go-ahead in
 // the client's place, so that it knows whether the parser has taken it: if not, it skips the bytes, which the parser would
-// run as commands. Before the parser, its front sees each command and may answer or change it. The wire gathers answers
+// run as commands. The parser sees no literal whose size the wire has not bounded, so the wire may offer LITERAL+. Before
+// the parser, its front sees each command and may answer or change it. The wire gathers answers
 // until the parser waits for the client, adds to them what the parser cannot write, compresses them where that was agreed,
 // and has its own deadlines; the parser's are for whole messages and fail slow lines.
 type wire struct {
@@ -66,20 +68,25 @@ type wire struct {
 	caps     string     // capabilities that the parser does not know of
 	packers  *packers   // compress what is sent; nil where that was not agreed
 	out      []byte
-	greeted  bool   // the greeting has been sent, or is not to be
-	waiting  bool   // for the client, so that answers go out at once
-	stopping string // why the connection ends when its command is done
-	session  bool   // go-imap has a session on it
+	greeted  bool // the greeting has been sent, or is not to be
+	waiting  bool // for the client, so that answers go out at once
+	session  bool // go-imap has a session on it
 	err      error
 	done     func()
+
+	// A writer holds mu for as long as a slow client takes, so what ends a connection has a lock of its own.
+	stopMu   sync.Mutex
+	stopping string // why the connection ends when its command is done
 }
 
 // A command is what the wire knows of the command that the client is sending.
 type command struct {
-	open    bool // the next line belongs to it
-	append  bool
-	message bool // the message of an APPEND has come, only its end is missing
-	broken  bool // a string in it cannot be handed on
+	open     bool // the message of an APPEND is on its way, and then the line behind it
+	prompted bool // it is no command but a line that the parser has asked for
+	append   bool
+	message  bool   // its last literal is the message of an APPEND
+	end      string // what must stand behind that message, without the line end
+	refused  string // why the parser must not run the command: a status, and a text
 }
 
 // asked is the literal that the line given to the parser has announced.
@@ -143,7 +150,7 @@ func (w *wire) next() error {
 	case a.pending && a.accepted:
 		w.command.open = true
 		if w.literal = a.size; a.size > 0 {
-			w.setReadDeadline(time.Now().Add(lineTime + time.Duration(a.size/slowest)*time.Second))
+			w.allow(lineTime + time.Duration(a.size/slowest)*time.Second)
 			return nil
 		}
 	case a.pending && a.nonSync:
@@ -157,15 +164,18 @@ func (w *wire) next() error {
 		}
 		w.command = command{}
 	}
+	if w.command.open && w.command.message {
+		return w.endMessage()
+	}
 	return w.nextCommand()
 }
 
 // skip passes over a literal that was refused and what is left of its command.
 func (w *wire) skip(size int64) error {
 	for {
-		w.setReadDeadline(time.Now().Add(lineTime + time.Duration(size/slowest)*time.Second))
+		w.allow(lineTime + time.Duration(size/slowest)*time.Second)
 		if _, err := io.CopyN(io.Discard, w.in, size); err != nil {
-			return err
+			return w.ended(err)
 		}
 		w.text = w.text[:0]
 		if err := w.readText(); err != nil {
@@ -179,10 +189,18 @@ func (w *wire) skip(size int64) error {
 			w.command = command{}
 			return nil // a client that waits to send a synchronizing literal has its answer already
 		}
-		if size = m.size; size > maxCommand {
+		if size = m.size; size > w.maxSkip() {
 			return w.bye("[TOOBIG] The literal is too large")
 		}
 	}
+}
+
+// maxSkip is the size of the largest literal that is passed over. A stranger has nothing large to say.
+func (w *wire) maxSkip() int64 {
+	if w.loginBy.IsZero() {
+		return maxSkipped
+	}
+	return maxCommand
 }
 
 func (w *wire) readLiteral(p []byte) (int, error) {
@@ -197,38 +215,29 @@ func (w *wire) readLiteral(p []byte) (int, error) {
 // await waits for the first byte of a line. Between commands that may take long, and what is written meanwhile goes out
 // at once.
 func (w *wire) await() error {
-	w.mu.Lock()
-	until := time.Now().Add(w.idleTime)
+	patience := w.idleTime
 	if w.command.open {
-		until = time.Now().Add(lineTime)
+		patience = lineTime
 	}
-	if !w.loginBy.IsZero() && w.loginBy.Before(until) {
-		until = w.loginBy
-	}
+	w.mu.Lock()
 	err := w.flushLocked()
 	w.out = nil // an idle connection needs no buffer
 	w.waiting = true
 	w.mu.Unlock()
-	w.setReadDeadline(until)
+	w.allow(patience)
 	if err == nil {
 		_, err = w.in.Peek(1)
 	}
 	w.mu.Lock()
 	w.waiting = false
 	w.mu.Unlock()
-	until = time.Now().Add(lineTime) // for the whole command, strings included
-	if !w.loginBy.IsZero() && w.loginBy.Before(until) {
-		until = w.loginBy
-	}
-	w.setReadDeadline(until)
+	w.allow(lineTime) // for the whole command, strings included
 	return err
 }
 
 // ended tells the client why its connection ends, if it is our side that ends it.
 func (w *wire) ended(err error) error {
-	w.mu.Lock()
-	stopping := w.stopping
-	w.mu.Unlock()
+	stopping := w.stopReason()
 	switch {
 	case stopping != "":
 		return w.bye(stopping)
@@ -251,7 +260,7 @@ func (w *wire) bye(why string) error {
 		return err
 	}
 	w.err = errBye
-	if half, ok := w.Conn.(interface{ CloseWrite() error }); ok && w.stopping == "" && half.CloseWrite() == nil {
+	if half, ok := w.Conn.(interface{ CloseWrite() error }); ok && w.stopReason() == "" && half.CloseWrite() == nil {
 		// Closing while bytes of the client are unread would take the BYE away from it.
 		w.Conn.SetReadDeadline(time.Now().Add(lingerTime))
 		_, _ = io.CopyN(io.Discard, w.in, lingerSize) // whatever it is, nobody wants it
@@ -259,21 +268,38 @@ func (w *wire) bye(why string) error {
 	return errBye
 }
 
-// setReadDeadline sets the deadline, unless the server is stopping: then all reading has ended.
-func (w *wire) setReadDeadline(t time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// allow gives the client so much time, or what is left for its log-in. Once the server is stopping, all reading has ended.
+func (w *wire) allow(d time.Duration) {
+	until := time.Now().Add(d)
+	if !w.loginBy.IsZero() && w.loginBy.Before(until) {
+		until = w.loginBy
+	}
+	w.stopMu.Lock()
+	defer w.stopMu.Unlock()
 	if w.stopping == "" {
-		w.Conn.SetReadDeadline(t)
+		w.Conn.SetReadDeadline(until)
 	}
 }
 
-// stop ends the connection when its command is done; a BYE says why.
+// stop ends the connection when its command is done; a BYE says why. It waits for nothing.
 func (w *wire) stop(why string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.stopMu.Lock()
+	defer w.stopMu.Unlock()
 	w.stopping = why
 	w.Conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+func (w *wire) stopReason() string {
+	w.stopMu.Lock()
+	defer w.stopMu.Unlock()
+	return w.stopping
+}
+
+// failed tells whether nothing more can be written.
+func (w *wire) failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err != nil
 }
 
 // Write takes answers of the parser.

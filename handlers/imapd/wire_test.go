@@ -115,10 +115,11 @@ func alone(t *testing.T) *talker {
 // TestConnectionEndsWithBye has what cannot be answered without losing count of what is a command.
 func TestConnectionEndsWithBye(t *testing.T) {
 	for name, text := range map[string]string{
-		"large literal":         "s LOGIN {5000+}\r\nx",
-		"large literal, asked":  "s SEARCH SUBJECT {5000}\r\n",
-		"many literals":         "s SEARCH" + strings.Repeat(" SUBJECT {4096+}\r\n"+strings.Repeat("a", 4096), 17) + "\r\n",
-		"too large a message":   fmt.Sprintf("s APPEND INBOX {%d+}\r\n", AppendLimit+1),
+		"absurd literal":        fmt.Sprintf("s SELECT {%d+}\r\n", maxSkipped+1),
+		"absurd message":        fmt.Sprintf("s APPEND INBOX {%d+}\r\n", maxSkipped+1),
+		"absurd second message": fmt.Sprintf("s APPEND INBOX {1+}\r\na {%d+}\r\n", maxSkipped+1),
+		"literal of quotes":     "s SEARCH SUBJECT {40000+}\r\n" + strings.Repeat(`"`, 40_000) + "\r\n",
+		"literal while idle":    "s IDLE\r\n{18+}\r\nx DELETE Archive\r\n\r\n",
 		"long line":             "s SEARCH SUBJECT " + strings.Repeat("a", 60_000) + "x DELETE Archive\r\n",
 		"no end of line":        strings.Repeat("a", 60_000),
 		"NUL":                   "s NOOP \x00\r\n",
@@ -126,9 +127,7 @@ func TestConnectionEndsWithBye(t *testing.T) {
 		"quoted string":         "s LOGIN \"a\r\nx DELETE Archive\r\n\" b\r\n",
 		"brace":                 "s SELECT {12a}\r\n",
 		"huge number":           "s SELECT {99999999999999999999}\r\n",
-		"two messages":          "s APPEND INBOX {1+}\r\na {1+}\r\nb\r\n",
-		"something after it":    "s APPEND INBOX {1+}\r\na x DELETE Archive\r\n",
-		"literal after refusal": fmt.Sprintf("s NOOP {3+}\r\nabc {%d+}\r\n", 1<<20),
+		"absurd after refusal":  fmt.Sprintf("s NOOP {3+}\r\nabc {%d+}\r\n", maxSkipped+1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := serve(t, nil)
@@ -138,6 +137,120 @@ func TestConnectionEndsWithBye(t *testing.T) {
 			c = h.login(t)
 			c.has(c.ok(`LIST "" Archive`), `* LIST (\HasNoChildren \Archive) "/" "Archive"`)
 		})
+	}
+}
+
+// tooLarge are commands whose literals are refused for their size, and passed over (RFC 7888 section 4).
+var tooLarge = map[string]struct{ command, status string }{
+	"string":              {literal("s SEARCH SUBJECT {%d+}\r\n%s\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
+	"string, synchronous": {"s SEARCH SUBJECT {60000}\r\n", "NO [TOOBIG]"},
+	"many strings": {"s SEARCH" + strings.Repeat(" SUBJECT "+literal("{%d+}\r\n%s", strings.Repeat(evil, 240)), 17) + "\r\n",
+		"NO [TOOBIG]"},
+	"first of two":            {literal("s RENAME {%d+}\r\n%s {3+}\r\nabc\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
+	"last of two":             {literal("s RENAME {3+}\r\nabc {%d+}\r\n%s\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
+	"after NUL":               {literal("s RENAME {3+}\r\na\x00c {%d+}\r\n%s\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
+	"message":                 {literal("s APPEND INBOX {%d+}\r\n%s\r\n", strings.Repeat(evil, AppendLimit/len(evil)+1)), "NO [TOOBIG]"},
+	"message, synchronous":    {fmt.Sprintf("s APPEND INBOX {%d}\r\n", AppendLimit+1), "NO [TOOBIG]"},
+	"two large messages":      {literal("s APPEND INBOX {%d+}\r\n%[2]s {%[1]d+}\r\n%[2]s\r\n", strings.Repeat(evil, AppendLimit/len(evil)+1)), "NO [TOOBIG]"},
+	"ours, not the library's": {literal("s ID (\"name\" {%d+}\r\n%s)\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
+}
+
+// TestLargeLiteralsAreRefused pipelines a command behind each: the connection goes on, and nothing of the literal runs.
+func TestLargeLiteralsAreRefused(t *testing.T) {
+	h := serve(t, nil)
+	for name, tc := range tooLarge {
+		t.Run(name, func(t *testing.T) {
+			c := h.login(t)
+			c.ok("SELECT INBOX")
+			c.send(tc.command + "t NOOP\r\n")
+			if got := c.until("s"); len(got) != 1 || !strings.HasPrefix(got[0], tc.status) {
+				t.Errorf("answered %q, want %s", got, tc.status)
+			}
+			if got := c.until("t"); len(got) != 1 || !strings.HasPrefix(got[0], "OK") {
+				t.Errorf("then %q", got)
+			}
+			c.has(c.ok(`LIST "" Archive`), `* LIST (\HasNoChildren \Archive) "/" "Archive"`)
+			c.has(c.ok("STATUS INBOX (MESSAGES)"), "* STATUS INBOX (MESSAGES 0)")
+		})
+	}
+}
+
+// TestStrangersLiteralsAreSmall: who has not logged in has a password to send and nothing else.
+func TestStrangersLiteralsAreSmall(t *testing.T) {
+	h := serve(t, nil)
+	c := dial(t, h.addr)
+	c.line()
+	c.send(literal("s LOGIN {%d+}\r\n%s x\r\n", strings.Repeat("a", maxLiteral+1)))
+	if got := c.until("s"); !strings.HasPrefix(got[0], "NO [TOOBIG]") {
+		t.Errorf("a name of %d bytes: %q", maxLiteral+1, got)
+	}
+	c.send(literal("s LOGIN {%d+}\r\n%s", email) + literal(" {%d+}\r\n%s\r\n", password))
+	c.until("s")
+	c = dial(t, h.addr)
+	c.line()
+	c.send(fmt.Sprintf("s LOGIN {%d+}\r\n", maxCommand+1))
+	c.bye()
+}
+
+// TestOneAppendTakesOneMessage: MULTIAPPEND (RFC 3502) is not offered, and of a command in error nothing may stay.
+func TestOneAppendTakesOneMessage(t *testing.T) {
+	h := serve(t, nil)
+	for name, command := range map[string]string{
+		"two messages":             "s APPEND INBOX {1+}\r\na {1+}\r\nb\r\n",
+		"two, the second asked":    "s APPEND INBOX {1+}\r\na {1}\r\n",
+		"two with flags":           "s APPEND INBOX (\\Seen) {1+}\r\na (\\Flagged) \"17-Jul-1996 02:44:25 -0700\" {1+}\r\nb\r\n",
+		"three":                    "s APPEND INBOX {1+}\r\na {1+}\r\nb {18+}\r\n" + evil + "\r\n",
+		"a large second":           literal("s APPEND INBOX {1+}\r\na {%d+}\r\n%s\r\n", strings.Repeat(evil, 4000)),
+		"something after it":       "s APPEND INBOX {1+}\r\na x DELETE Archive\r\n",
+		"a parenthesis after it":   "s APPEND INBOX {1+}\r\na)\r\n",
+		"none after UTF8":          "s APPEND INBOX UTF8 (~{1+}\r\na\r\n",
+		"two after UTF8":           "s APPEND INBOX UTF8 (~{1+}\r\na) UTF8 (~{1+}\r\nb)\r\n",
+		"two in a folder not here": "s APPEND Nowhere {1+}\r\na {1+}\r\nb\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := h.login(t)
+			c.send(command + "t NOOP\r\n")
+			if got := c.until("s"); len(got) != 1 || !strings.HasPrefix(got[0], "BAD") && !strings.HasPrefix(got[0], "NO [TRYCREATE]") {
+				t.Errorf("answered %q", got)
+			}
+			if got := c.until("t"); len(got) != 1 || !strings.HasPrefix(got[0], "OK") {
+				t.Errorf("then %q", got)
+			}
+			c.has(c.ok("STATUS INBOX (MESSAGES)"), "* STATUS INBOX (MESSAGES 0)")
+			c.has(c.ok(`LIST "" Archive`), `* LIST (\HasNoChildren \Archive) "/" "Archive"`)
+		})
+	}
+	c := h.login(t)
+	c.send("s APPEND INBOX {1+}\r\na") // and then nothing more
+	if err := c.conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := io.ReadAll(c.in); strings.Contains(string(got), "s OK") {
+		t.Errorf("a command without an end: %q", got)
+	}
+	c = h.login(t)
+	c.has(c.ok("STATUS INBOX (MESSAGES)"), "* STATUS INBOX (MESSAGES 0)")
+}
+
+// TestLiteralPlusIsOffered: in place of LITERAL-, in every state (RFC 7888 section 5).
+func TestLiteralPlusIsOffered(t *testing.T) {
+	h := serve(t, nil)
+	c := dial(t, h.addr)
+	told := []string{c.line()}
+	told = append(told, c.ok("CAPABILITY")...)
+	c.n++
+	told = append(told, c.do("LOGIN %s %q", email, password)...)
+	told = append(told, c.ok("CAPABILITY")...)
+	for _, line := range told {
+		if !strings.Contains(line, " LITERAL+ ") || strings.Contains(line, "LITERAL-") {
+			t.Errorf("told %q", line)
+		}
+	}
+	long := strings.Repeat("a", 40_000)
+	c.ok("SELECT INBOX")
+	c.send(literal("s SEARCH TEXT {%d+}\r\n%s\r\n", long))
+	if got := c.until("s"); got[0] != "* SEARCH" {
+		t.Errorf("a search for 40 000 bytes: %q", got)
 	}
 }
 
@@ -308,7 +421,7 @@ func TestStartTLS(t *testing.T) {
 	c.ok("STARTTLS")
 	secure := talk(t, tls.Client(c.conn, &tls.Config{InsecureSkipVerify: true}))
 	lines := secure.ok("CAPABILITY")
-	if !strings.Contains(lines[0], "AUTH=PLAIN") || strings.Contains(lines[0], "STARTTLS") || strings.Contains(lines[0], "LITERAL+") {
+	if !strings.Contains(lines[0], "AUTH=PLAIN") || strings.Contains(lines[0], "STARTTLS") {
 		t.Errorf("capabilities under TLS: %q", lines)
 	}
 	secure.expect("NO", "STARTTLS")
@@ -471,5 +584,93 @@ func FuzzSession(f *testing.F) {
 		c = h.login(t)
 		c.ok("STATUS Archive (MESSAGES)")
 		c.ok("LOGOUT")
+	})
+}
+
+// FuzzWire plays a client whose bytes are anything, and a parser that takes every other message. What the parser gets are
+// whole lines of bounded size, and literals only where it has been told of one: those of an APPEND, of the size announced.
+func FuzzWire(f *testing.F) {
+	f.Add([]byte("a LOGIN {3+}\r\nx\"y {3}\r\nabc\r\nb NOOP\r\n"), true)
+	f.Add([]byte("a APPEND INBOX (\\Seen) {3+}\r\nabc {3+}\r\ndef\r\nb APPEND {1+}\r\na UTF8 (~{3+}\r\nabc)\r\n"), true)
+	f.Add([]byte("a SEARCH TEXT {60000+}\r\n"+strings.Repeat("x NOOP\r\n", 7500)+"\r\nb NOOP\r\n"), false)
+	f.Add([]byte("a APPEND{3+}\r\n00 {0}\r\n"), true)
+	f.Add([]byte("a IDLE\r\n{18+}\r\nx DELETE Archive\r\n\r\n"), false)
+	f.Add([]byte("a SELECT \"&\"\r\nb LIST \"\" (& \"&\" &)\r\nc RENAME a[ &\r\n"), true)
+	f.Fuzz(func(t *testing.T, input []byte, loggedIn bool) {
+		until := time.Now().Add(time.Minute)
+		if loggedIn {
+			until = time.Time{}
+		}
+		w := newWire(&scripted{Reader: bytes.NewReader(input)}, true, until, time.Minute, func() {})
+		defer w.Close()
+		r := bufio.NewReaderSize(w, maxCommand+1000)
+		for n := 0; ; n++ {
+			line, err := r.ReadSlice('\n')
+			if errors.Is(err, bufio.ErrBufferFull) || len(line) > maxCommand {
+				t.Fatalf("a line of %d bytes", len(line))
+			}
+			if err != nil {
+				return
+			}
+			m, err := scanLine(line)
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			if !m.found {
+				continue
+			}
+			if _, verb := commandName(line); verb != "APPEND" || m.nonSync || m.size > AppendLimit {
+				t.Fatalf("the parser is told of a literal: %.100q", line)
+			}
+			if n%2 == 1 {
+				continue // as if it had refused it
+			}
+			if _, err := io.WriteString(w, continuation); err != nil {
+				return
+			}
+			if r.Buffered() > 0 {
+				t.Fatalf("behind a marker comes %d bytes at once", r.Buffered())
+			}
+			if _, err := io.CopyN(io.Discard, r, m.size); err != nil {
+				return
+			}
+			bad := w.checkEnd()
+			if end, err := r.ReadString('\n'); bad == nil && err == nil && strings.Trim(end, " )\r\n") != "" {
+				t.Fatalf("an APPEND ends in %q", end)
+			} else if err == nil && end != "\r\n" && end != ")\r\n" {
+				t.Fatalf("the parser gets %q behind a message", end)
+			}
+		}
+	})
+}
+
+// scripted is a connection on which everything has come at once.
+type scripted struct{ *bytes.Reader }
+
+func (*scripted) Write(p []byte) (int, error)      { return len(p), nil }
+func (*scripted) Close() error                     { return nil }
+func (*scripted) LocalAddr() net.Addr              { return nil }
+func (*scripted) RemoteAddr() net.Addr             { return nil }
+func (*scripted) SetDeadline(time.Time) error      { return nil }
+func (*scripted) SetReadDeadline(time.Time) error  { return nil }
+func (*scripted) SetWriteDeadline(time.Time) error { return nil }
+
+// FuzzMendNames: what comes of a command has names that can be read, in the same places.
+func FuzzMendNames(f *testing.F) {
+	f.Add([]byte("a SELECT \"&\"\r\n"))
+	f.Add([]byte("a LIST \"\" (% &Jjo!- \"&AGE-\") RETURN (STATUS (MESSAGES))\r\n"))
+	f.Add([]byte("a RENAME x[ \"a b\" ] &\r\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if _, err := scanLine(text); err != nil {
+			return
+		}
+		_, verb := commandName(text)
+		once := mendNames(verb, bytes.Clone(text))
+		if twice := mendNames(verb, bytes.Clone(once)); !bytes.Equal(once, twice) {
+			t.Errorf("%q gives %q, and that %q", text, once, twice)
+		}
+		if _, err := scanLine(once); err != nil {
+			t.Errorf("%q gives %q: %v", text, once, err)
+		}
 	})
 }

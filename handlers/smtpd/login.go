@@ -48,6 +48,7 @@ func (s loginSession) logIn(email, password string) error {
 		s.user = &u
 		s.wire.progress()
 		s.wire.settle()
+		s.endWithMailbox(u)
 		return nil
 	}
 	e := loginAnswer(err)
@@ -56,6 +57,25 @@ func (s loginSession) logIn(email, password string) error {
 		s.wire.hangUp()
 	}
 	return e
+}
+
+// endWithMailbox ends the connection, but for a message that is being received, once its mailbox may not be used any more.
+func (s loginSession) endWithMailbox(u service.MailboxUser) {
+	changes, end := s.service.Watch(s.ctx, u.Mailbox)
+	go func() {
+		defer end()
+		for {
+			select {
+			case <-changes:
+			case <-s.ctx.Done():
+				return
+			}
+			if e, ok := service.AsError(s.service.MailboxOpen(s.ctx, u)); ok && e.Status == 403 {
+				s.wire.stop(errClosed)
+				return
+			}
+		}
+	}()
 }
 
 func loginAnswer(err error) *smtp.SMTPError {

@@ -50,6 +50,26 @@ func TestStoredMessage(t *testing.T) {
 	}
 }
 
+// TestOurOwnFaultIsLogged: where mail is put off because our disk is at fault, the operator reads why.
+func TestOurOwnFaultIsLogged(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil)
+	segments := filepath.Join(h.Store.Dir(), "segments")
+	if err := os.Rename(segments, segments+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, h.addr[smtpd.MX])
+	c.ask("EHLO client.test", "250")
+	c.rcpt("ana@example.test")
+	c.data("Subject: large\r\n\r\n"+strings.Repeat("a line that fills a segment of its own\r\n", 250_000), "451 4.3.0")
+	if text := h.log.String(); !strings.Contains(text, "for a fault of our own") || !strings.Contains(text, "segments") || strings.Contains(text, "ana@") {
+		t.Errorf("the log says %q", text)
+	}
+	if err := os.Rename(segments+".gone", segments); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDMARC holds for any domain, hosted ones included; what it sets aside goes to Junk without an event.
 func TestDMARC(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 		return reply(553, "5.1.7", "That is no address")
 	}
 	if err := s.service.Healthy(); err != nil {
-		return s.last(answer(err))
+		return s.last(s.answer(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) erro
 
 // refused counts a recipient that is not taken. Who guesses names is sent away.
 func (s *session) refused(err error) error {
-	e := answer(err)
+	e := s.answer(err)
 	if e.Code < 500 {
 		return s.last(e)
 	}
@@ -204,12 +204,12 @@ func (s *session) Data(r io.Reader) error {
 	}
 	spool, err := s.service.Spool(newNormal(r))
 	if err != nil {
-		return answer(unread(err))
+		return s.answer(unread(err))
 	}
 	defer spool.Close()
 	id, err := s.take(e, spool)
 	if err != nil {
-		return answer(err)
+		return s.answer(err)
 	}
 	s.wire.progress()
 	return reply(250, "2.0.0", "OK, it is ours: "+id)
@@ -269,9 +269,15 @@ func reply(code int, enhanced, text string) *smtp.SMTPError {
 	return e
 }
 
-// answer is what a client is told of an error.
-func answer(err error) *smtp.SMTPError {
+// answer is what a client is told of an error. What is our own fault goes to the log too, since the client's operator
+// sees of it only that we are busy.
+func (s *session) answer(err error) *smtp.SMTPError {
 	e := service.AsSMTPError(err)
+	switch cause := e.Unwrap(); {
+	case cause == nil, errors.Is(cause, context.Canceled):
+	case e.Code == 421, e.Enhanced == "4.3.0", e.Enhanced == "4.3.1":
+		s.log.Error("smtp: mail is put off for a fault of our own", "ip", s.ip, "answer", e.Error(), "error", cause)
+	}
 	return reply(e.Code, e.Enhanced, strings.Map(func(r rune) rune {
 		if isControl(r) {
 			return ' '

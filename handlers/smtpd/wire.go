@@ -85,6 +85,7 @@ var (
 	errTooSlow  = &farewell{"4.4.2", "You took too long"}
 	errStopping = &farewell{"4.3.2", "This server is stopping"}
 	errCrowded  = &farewell{"4.3.2", "Others wait for your place; come again later"}
+	errClosed   = &farewell{"4.2.1", "This mailbox is closed"}
 	errTooMany  = &farewell{"4.7.0", "Too many commands that lead to nothing"}
 	errLine     = &farewell{"4.5.2", "The line is too long"}
 	errChunk    = &farewell{"4.5.2", "Where the chunk ends cannot be told"}

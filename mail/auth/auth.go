@@ -63,7 +63,8 @@ type Request struct {
 	// Message is the message as received, with CRLF line ends, Size bytes long.
 	Message io.ReaderAt
 	Size    int64
-	// HeaderFrom has the addresses (local@domain) of the From header field, as the caller shows them to people.
+	// HeaderFrom has the addresses (local@domain) of the From header field, as the caller shows them to people. Verify
+	// reads the field itself as well: what other programs show counts, too.
 	HeaderFrom []string
 }
 
@@ -95,6 +96,9 @@ type Verdict struct {
 	// Policy is what the receiver should do for DMARC, after sp= and pct=: PolicyNone, PolicyQuarantine or
 	// PolicyReject; empty when DMARC passes or says nothing about the message.
 	Policy string
+	// TooManyAuthors tells that Policy is PolicyReject since the From field, or what programs may take for one, names
+	// more domains than can be asked.
+	TooManyAuthors bool
 	// SampledOut tells that Policy is milder than what is published, for pct=.
 	SampledOut bool
 	// Published is the record that applies; nil where there is none, or none that can be read.
@@ -137,7 +141,7 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %.100q", ErrAuthservID, r.AuthservID)
 	}
-	msg, err := openMessage(io.NewSectionReader(r.Message, 0, r.Size))
+	m, err := openMessage(io.NewSectionReader(r.Message, 0, r.Size))
 	if err != nil {
 		return nil, err
 	}
@@ -145,14 +149,14 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	defer cancel()
 
 	verdict := &Verdict{}
-	from := authorsOf(r.HeaderFrom, msg)
+	from := authorsOf(r.HeaderFrom, m)
 	var found []discovery
 	var dkimErr, arcErr error
 	together(
 		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo = checkSPF(look, r) },
-		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, msg) },
+		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, m) },
 		func() { found = discoverAll(look, from.domains) },
-		func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, msg.fields) },
+		func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, m.fields) },
 	)
 	if err := errors.Join(dkimErr, arcErr); err != nil {
 		return nil, err

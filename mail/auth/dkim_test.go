@@ -240,7 +240,7 @@ func TestLookalikeFieldNamesShiftNoResults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.DMARC != Fail {
+		if got.DMARC != Fail && got.DMARC != PermError { // such a name ends the header for some programs
 			t.Errorf("%q: dmarc=%s", name, got.DMARC)
 		}
 		for _, s := range got.Signatures {

@@ -8,11 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/mailstead/mailstead/mail/msg"
 )
 
 const (
-	maxAuthors    = 5 // From domains that DMARC is judged for
-	maxReportURIs = 5 // of one record; RFC 7489 section 6.2 asks for two
+	maxAuthors    = 10 // From domains that DMARC is judged for
+	maxReportURIs = 5  // of one record; RFC 7489 section 6.2 asks for two
 )
 
 // errRecord says that a DMARC record cannot be applied.
@@ -130,36 +132,59 @@ func recordAt(look *lookups, domain string) (dmarcRecord, Result) {
 	return rec, ""
 }
 
-// authors are the domains of the From field.
+// authors are the domains of the From field, or all that a program could take for one.
 type authors struct {
 	domains []string
-	present bool // there is a From field
-	unclear bool // it is repeated, or not all of it is addresses at domains
+	unclear bool // programs differ about who the author is, or not all of it is addresses at domains
+	tooMany bool // domains is not complete
 }
 
-func authorsOf(addresses []string, msg *message) authors {
-	fields := len(named(msg.fields, "From"))
-	a := authors{present: fields > 0 || len(addresses) > 0 || msg.tooLarge}
-	a.unclear = fields > 1 || msg.tooLarge || a.present && len(addresses) == 0
-	for _, address := range addresses {
+// authorsOf reads the From field. shown are the addresses that the caller shows to people.
+func authorsOf(shown []string, m *message) authors {
+	possible := msg.ReadPossibleAuthors(m.header)
+	present := possible.Emails != nil || possible.Unclear || m.cut
+	a := authors{
+		unclear: possible.Unclear || m.tooLarge || present && len(shown) == 0,
+		tooMany: possible.TooMany || m.cut,
+	}
+	for _, address := range possible.Emails {
 		_, name := splitAddress(address)
-		domain, ok := asciiDomain(name)
-		switch {
-		case !ok:
+		if !a.add(name) {
 			a.unclear = true
-		case slices.Contains(a.domains, domain):
-		case len(a.domains) == maxAuthors:
+		}
+	}
+	for _, name := range possible.Domains {
+		a.add(name)
+	}
+	for _, address := range shown {
+		_, name := splitAddress(address)
+		before := len(a.domains)
+		if !a.add(name) || len(a.domains) > before {
 			a.unclear = true
-		default:
-			a.domains = append(a.domains, domain)
 		}
 	}
 	return a
 }
 
+// add takes a domain in; false for what is none.
+func (a *authors) add(name string) bool {
+	domain, ok := asciiDomain(name)
+	switch {
+	case !ok:
+		return false
+	case slices.Contains(a.domains, domain):
+	case len(a.domains) == maxAuthors:
+		a.unclear, a.tooMany = true, true
+	default:
+		a.domains = append(a.domains, domain)
+	}
+	return true
+}
+
 // judge fills in DMARC. Of several From domains the strictest policy among those that fail holds (RFC 7489 section
-// 6.6.1). A From field that cannot be judged is permerror and quarantine, since people may be shown any name in it; a
-// message without one shows nothing to be protected, so its permerror asks for nothing.
+// 6.6.1). A From field that cannot be judged is permerror and quarantine at least, since people may be shown any name in it,
+// and reject where not all of its domains can be asked; a message without one shows nothing to be protected, so its
+// permerror asks for nothing.
 func (v *Verifier) judge(verdict *Verdict, from authors, found []discovery) {
 	if len(from.domains) > 0 {
 		verdict.FromDomain = from.domains[0]
@@ -173,6 +198,9 @@ func (v *Verifier) judge(verdict *Verdict, from authors, found []discovery) {
 	}
 	if from.unclear {
 		verdict.DMARC, verdict.Policy = PermError, stricter(verdict.Policy, PolicyQuarantine)
+	}
+	if from.tooMany {
+		verdict.DMARC, verdict.Policy, verdict.TooManyAuthors = PermError, PolicyReject, true
 	}
 	if verdict.FromDomain != "" {
 		verdict.OrgDomain = orgDomain(verdict.FromDomain)

@@ -85,7 +85,7 @@ func FuzzDMARCRecord(f *testing.F) {
 		look, cancel := v.lookups(t.Context())
 		defer cancel()
 		got := Verdict{SPF: Fail, SPFDomain: domain}
-		a := authorsOf([]string{"u@" + domain}, &message{fields: []field{newField("From: x\r\n", 1)}})
+		a := authorsOf([]string{"u@" + domain}, &message{header: []byte("From: u@" + domain + "\r\n")})
 		v.judge(&got, a, discoverAll(look, a.domains))
 		if (got.DMARC == Fail) != isPolicy(got.Policy) || got.DMARC == Pass {
 			t.Errorf("dmarc=%s policy=%q of %q", got.DMARC, got.Policy, txt)

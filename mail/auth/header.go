@@ -45,22 +45,28 @@ func isFold(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n
 
 // message is a message whose header has been read.
 type message struct {
+	header   []byte // without the empty line
 	fields   []field
-	tooLarge bool // fields is incomplete and body does not begin at the body
+	tooLarge bool // fields is incomplete
+	cut      bool // header is, too, and body does not begin at the body
 	body     io.Reader
 }
 
 // openMessage reads the header of r and leaves its body to be read.
 func openMessage(r io.Reader) (*message, error) {
 	br := bufio.NewReaderSize(r, 16<<10)
-	fields, err := readHeader(br)
-	if errors.Is(err, errHeader) {
-		return &message{tooLarge: true, body: br}, nil
-	}
-	if err != nil {
+	header, err := rawHeader(br)
+	if err != nil && !errors.Is(err, errHeader) {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	return &message{fields: fields, body: br}, nil
+	m := &message{header: header, body: br, cut: err != nil, tooLarge: err != nil}
+	if m.cut {
+		return m, nil
+	}
+	if m.fields, err = splitFields(string(header)); err != nil {
+		m.fields, m.tooLarge = nil, true
+	}
+	return m, nil
 }
 
 // is compares names as the DKIM library does. It must find the same signatures: one that only one side sees would shift
@@ -78,23 +84,32 @@ func named(fields []field, name string) []field {
 	return out
 }
 
-// readHeader reads up to and with the empty line, or to the end of a message that has none.
+// readHeader reads the fields up to and with the empty line, or to the end of a message that has none.
 func readHeader(br *bufio.Reader) ([]field, error) {
+	text, err := rawHeader(br)
+	if err != nil {
+		return nil, err
+	}
+	return splitFields(string(text))
+}
+
+// rawHeader is what readHeader reads, without the empty line. With errHeader it gives the beginning of a longer one.
+func rawHeader(br *bufio.Reader) ([]byte, error) {
 	var buf []byte
 	for lineStart := 0; ; {
 		piece, err := br.ReadSlice('\n')
 		if len(buf)+len(piece) > maxHeader {
-			return nil, errHeader
+			return buf, errHeader
 		}
 		buf = append(buf, piece...)
 		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
 			return nil, err
 		}
 		if err == nil && len(bytes.TrimRight(buf[lineStart:], "\r\n")) == 0 {
-			return splitFields(string(buf[:lineStart]))
+			return buf[:lineStart], nil
 		}
 		if err == io.EOF {
-			return splitFields(string(buf))
+			return buf, nil
 		}
 		if err == nil {
 			lineStart = len(buf)

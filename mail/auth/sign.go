@@ -51,6 +51,10 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
+	if len(fields) > 0 && strings.ContainsAny(fields[0].raw[:1], " \t") {
+		// Behind the signature this line would continue the signature (RFC 5322 section 2.2.3).
+		return nil, fmt.Errorf("%w: the header begins with a continuation line", ErrUnsignable)
+	}
 	if n := len(named(fields, "From")); n != 1 {
 		return nil, fmt.Errorf("%w: %d From fields", ErrUnsignable, n)
 	}

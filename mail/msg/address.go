@@ -273,7 +273,7 @@ func (r *addressReader) end() {
 	name, spec := r.phrase.String(), r.angle
 	if !r.inAngle {
 		name, spec = splitBare(r.raw.String(), name)
-		if name == "" {
+		if name == "" && spec != "" { // a comment alone is nobody
 			name = r.comment
 		}
 	}
@@ -329,6 +329,9 @@ func splitBare(raw, phrase string) (name, spec string) {
 
 // addrSpec divides an address at its last @, without route, quotes and space.
 func (r *addressReader) addrSpec(s string) Address {
+	if strings.IndexByte(s, '(') >= 0 {
+		s, r.faulty = withoutComments(s), true
+	}
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return Address{Host: MissingHost}
@@ -350,6 +353,36 @@ func (r *addressReader) addrSpec(s string) Address {
 		r.faulty = r.faulty || host != MissingHost && !isDotAtom(local)
 	}
 	return Address{Mailbox: cleanText(local, 256), Host: cleanText(host, 256)}
+}
+
+// withoutComments takes comments out of an address (RFC 5322 §3.2.2); one that does not end stays.
+func withoutComments(s string) string {
+	var out strings.Builder
+	quoted, depth, began := false, 0, 0
+	for i := 0; i < len(s); i++ {
+		c, from := s[i], i
+		switch {
+		case c == '\\':
+			i = min(i+1, len(s)-1)
+		case c == '"' && depth == 0:
+			quoted = !quoted
+		case c == '(' && !quoted:
+			if depth++; depth == 1 {
+				began = i
+			}
+		case c == ')' && depth > 0:
+			if depth--; depth == 0 {
+				continue
+			}
+		}
+		if depth == 0 {
+			out.WriteString(s[from : i+1])
+		}
+	}
+	if depth > 0 {
+		out.WriteString(s[began:])
+	}
+	return out.String()
 }
 
 func displayName(s string) string {

@@ -136,7 +136,10 @@ func HeaderFields(r io.ReaderAt, p *Part, names []string, except bool) ([]byte, 
 			continue
 		}
 		out = append(out, f.whole...)
-		if !bytes.HasSuffix(f.whole, []byte("\n")) {
+		switch {
+		case bytes.HasSuffix(f.whole, []byte("\r")): // a bare CR; with a line end behind it there would be an empty line
+			out = append(out, '\n')
+		case !bytes.HasSuffix(f.whole, []byte("\n")):
 			out = append(out, '\r', '\n')
 		}
 	}
@@ -178,7 +181,7 @@ func (t *textBudget) keep(s string) string {
 // Where a field stands twice the first one counts, but lists of recipients add up.
 func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest bool) {
 	hasType := false
-	addresses := MaxAddresses
+	var lists addressFields
 	var lower [32]byte
 	for f := range fields(block) {
 		if len(f.name) > len(lower) {
@@ -194,8 +197,11 @@ func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest boo
 			}
 			t.contentField(string(name), p, f.value)
 		} else if env != nil {
-			t.envelopeField(name, env, f.value, &addresses)
+			t.envelopeField(name, env, f.value, &lists)
 		}
+	}
+	if env != nil {
+		t.addressLists(env, &lists)
 	}
 	if !hasType {
 		p.Type, p.Subtype, p.Params = "text", "plain", map[string]string{"charset": "us-ascii"}
@@ -279,7 +285,7 @@ func (t *textBudget) keepParams(params map[string]string) map[string]string {
 	return params
 }
 
-func (t *textBudget) envelopeField(name []byte, env *Envelope, value []byte, room *int) {
+func (t *textBudget) envelopeField(name []byte, env *Envelope, value []byte, lists *addressFields) {
 	switch string(name) {
 	case "date":
 		if env.DateText == "" {
@@ -289,21 +295,13 @@ func (t *textBudget) envelopeField(name []byte, env *Envelope, value []byte, roo
 	case "subject":
 		t.first(&env.Subject, value, MaxText)
 	case "from":
-		if env.From == nil {
-			t.addresses(&env.From, value, room)
-		}
+		lists.from = append(lists.from, value)
 	case "sender":
-		if env.Sender == nil {
-			t.addresses(&env.Sender, value, room)
-		}
+		lists.sender = append(lists.sender, value)
 	case "reply-to":
-		t.addresses(&env.ReplyTo, value, room)
-	case "to":
-		t.addresses(&env.To, value, room)
-	case "cc":
-		t.addresses(&env.Cc, value, room)
-	case "bcc":
-		t.addresses(&env.Bcc, value, room)
+		lists.replyTo = append(lists.replyTo, value)
+	case "to", "cc", "bcc":
+		lists.others = append(lists.others, recipientField{name[0], value})
 	case "message-id":
 		if ids := messageIDs(value); env.MessageID == "" && len(ids) > 0 {
 			env.MessageID = t.keep(ids[0])
@@ -312,6 +310,46 @@ func (t *textBudget) envelopeField(name []byte, env *Envelope, value []byte, roo
 		t.ids(&env.InReplyTo, value)
 	case "references":
 		t.ids(&env.References, value)
+	}
+}
+
+// addressFields holds the fields with addresses until the whole header is known.
+type addressFields struct {
+	from, sender, replyTo [][]byte
+	others                []recipientField
+}
+
+type recipientField struct {
+	initial byte // of to, cc or bcc
+	value   []byte
+}
+
+// addressLists reads who wrote the message before whom it goes to, so that no number of
+// recipients leaves an author out.
+func (t *textBudget) addressLists(env *Envelope, lists *addressFields) {
+	room := MaxAddresses
+	for _, value := range lists.from {
+		if env.From == nil {
+			t.addresses(&env.From, value, &room)
+		}
+	}
+	for _, value := range lists.sender {
+		if env.Sender == nil {
+			t.addresses(&env.Sender, value, &room)
+		}
+	}
+	for _, value := range lists.replyTo {
+		t.addresses(&env.ReplyTo, value, &room)
+	}
+	for _, f := range lists.others {
+		switch f.initial {
+		case 't':
+			t.addresses(&env.To, f.value, &room)
+		case 'c':
+			t.addresses(&env.Cc, f.value, &room)
+		case 'b':
+			t.addresses(&env.Bcc, f.value, &room)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ for (const small of [false, true]) {
     await p.getByText('is registered at').waitFor()
     await p.getByRole('button', { name: 'Add the domain' }).click()
     await p.getByRole('heading', { name: 'Set these nameservers at your registrar' }).waitFor()
-    await p.getByRole('button', { name: /check now|Go on/ }).click()
+    await p.getByRole('button', { name: /check now|Continue|Activate/ }).click()
     await p.getByRole('heading', { name: 'Ready. Now make its first mailbox' }).waitFor()
     if (small) await p.getByRole('button', { name: 'Navigation' }).click()
     await p.getByRole('navigation', { name: 'Main', exact: true }).getByRole('link', { name: 'Overview' }).click()

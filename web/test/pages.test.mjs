@@ -44,7 +44,7 @@ describe('every page', { concurrency: 2 }, () => {
       for (const [name, path] of Object.entries(places)) {
         await p.open(path)
         await looked(p, name + (small ? '-phone' : ''), small).catch((e) => faults.push(e.message))
-        assert.equal(await p.getByRole('main').getByRole('alert').filter({ hasText: 'could not be read' }).count(), 0, name)
+        assert.equal(await p.getByRole('main').getByRole('alert').filter({ hasText: 'Couldn’t load this' }).count(), 0, name)
       }
       assert.deepEqual(faults, [])
     })

@@ -3,6 +3,7 @@
 import { signal } from '@preact/signals'
 import { operations } from './generated/operations'
 import type { components, operations as Operations } from './generated/schema'
+import { mendOf, wordsOf, wrongWith, type Fault, type Mend } from './wording'
 
 export type Schemas = components['schemas']
 export type Operation = keyof typeof operations & keyof Operations
@@ -44,25 +45,29 @@ export interface Session {
 /** Who is signed in: undefined until it is known, null if nobody is. */
 export const session = signal<Session | null | undefined>(undefined)
 
-/** An answer that is no success, in the words of the server. */
+/** An answer that is no success, in the dashboard's words. */
 export class ApiError extends Error {
-  /** When what failed is tried again by itself, in ms since 1970; 0 if it is not. */
+  /** When what failed is tried again automatically, in ms since 1970; 0 if it is not. */
   again = 0
+  readonly code: string
+  readonly details: NonNullable<Fault['details']>
+  readonly requestId: string
+  readonly retryAfter: number
+  readonly mend: Mend | undefined
 
-  constructor(
-    readonly status: number,
-    readonly code: string,
-    message: string,
-    readonly details: { field: string; code: string; message: string }[] = [],
-    readonly requestId = '',
-    readonly retryAfter = 0,
-  ) {
-    super(message)
+  constructor(readonly status: number, fault: Fault) {
+    super(wordsOf(fault))
+    this.code = fault.code
+    this.details = fault.details ?? []
+    this.requestId = fault.requestId ?? ''
+    this.retryAfter = fault.retryAfter ?? 0
+    this.mend = mendOf(fault)
   }
 
   /** What is wrong with a field of the form, if the error is about it. */
   of(field: string): string | undefined {
-    return this.details.find((d) => d.field === field || d.field.startsWith(field + '.') || d.field.startsWith(field + '['))?.message
+    const detail = this.details.find((d) => d.field === field || d.field.startsWith(field + '.') || d.field.startsWith(field + '['))
+    return detail && wrongWith(detail)
   }
 }
 
@@ -114,11 +119,11 @@ export async function request(method: string, path: string, body?: unknown, more
     response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: 'same-origin', keepalive: leaving })
     text = await response.text()
   } catch {
-    throw new ApiError(0, 'offline', 'The server cannot be reached. Check your connection; this page goes on when it is back.')
+    throw new ApiError(0, { code: 'offline', message: '' })
   }
   const answer = parse(text)
   if (response.ok) return answer
-  const error = errorOf(response, answer)
+  const error = errorOf(response, answer, path)
   if (error.code === 'unauthorized' && session.value) session.value = null
   throw error
 }
@@ -131,9 +136,10 @@ function parse(text: string): unknown {
   }
 }
 
-function errorOf(response: Response, answer: unknown): ApiError {
+function errorOf(response: Response, answer: unknown, path: string): ApiError {
   const e = (answer as { error?: Schemas['ErrorDetails'] } | undefined)?.error
-  const wait = e?.retry_after ?? Number(response.headers.get('Retry-After') ?? 0)
-  if (!e) return new ApiError(response.status, 'unreadable', `The server answered ${response.status} and no more. Try again.`, [], '', wait)
-  return new ApiError(response.status, e.code, e.message, e.details ?? [], e.request_id, wait)
+  const retryAfter = e?.retry_after ?? Number(response.headers.get('Retry-After') ?? 0)
+  if (!e) return new ApiError(response.status, { code: 'unreadable', message: '', retryAfter })
+  const code = e.code === 'not_found' && path.startsWith('/session/welcome') ? 'link_expired' : e.code
+  return new ApiError(response.status, { code, message: e.message, details: e.details, requestId: e.request_id, retryAfter })
 }

@@ -37,6 +37,25 @@ const patience = 1000 // ms that a page waits for the stream before it reads wit
 let late = false
 let greet = () => {}
 
+// Once the network is back the stream is opened anew, which reads everything again: the old one may hang for minutes.
+addEventListener('offline', close)
+addEventListener('online', () => {
+  close()
+  if (wanted) open()
+})
+
+const longest = 50_000 // ms of silence; the server sends a ping every 20 s
+let silence: ReturnType<typeof setTimeout> | undefined
+
+/** Opens the stream anew if nothing comes through it, as after a change of networks. */
+function watch() {
+  clearTimeout(silence)
+  silence = setTimeout(() => {
+    close()
+    open()
+  }, longest)
+}
+
 document.addEventListener('visibilitychange', () => {
   clearTimeout(hidden)
   if (document.visibilityState === 'hidden') hidden = setTimeout(close, unseen)
@@ -64,6 +83,8 @@ export function listen(whenRefused: () => void): Promise<void> {
 
 function open() {
   if (source) return
+  clearTimeout(retry)
+  watch()
   let greeted = false
   source = new EventSource('/session/stream')
   source.addEventListener('hello', (e) => {
@@ -74,8 +95,13 @@ function open() {
     greeted = true
     live.value = true
     greet()
+    watch()
   })
-  source.addEventListener('change', (e) => tell(JSON.parse(e.data) as Change[]))
+  source.addEventListener('ping', watch)
+  source.addEventListener('change', (e) => {
+    watch()
+    tell(JSON.parse(e.data) as Change[])
+  })
   source.addEventListener('reset', () => tell('all'))
   source.onerror = () => {
     live.value = false
@@ -95,6 +121,7 @@ export function hush() {
 
 function close() {
   clearTimeout(retry)
+  clearTimeout(silence)
   source?.close()
   source = undefined
   live.value = false

@@ -3,7 +3,7 @@ import { createContext, type ComponentChildren } from 'preact'
 import { useContext, useId, useRef, useState } from 'preact/hooks'
 import { ApiError } from '../api/client'
 import { Button } from './button'
-import { Notice } from './notice'
+import { Notice, Wrong } from './notice'
 
 const FormError = createContext<ApiError | Error | undefined>(undefined)
 
@@ -38,7 +38,7 @@ export function Form({ onSubmit, submit, actions, danger, disabled, children }: 
   return (
     <form ref={form} class="form" onSubmit={send} noValidate>
       <FormError.Provider value={error}>{children}</FormError.Provider>
-      {error && <Notice tone="bad" alert>{error.message}</Notice>}
+      {error && <Notice tone="bad" alert><Wrong of={error} /></Notice>}
       <div class="form-actions">
         {actions}
         <Button type="submit" look={danger ? 'danger-solid' : 'primary'} busy={busy} disabled={disabled}>{submit}</Button>
@@ -61,13 +61,9 @@ function Field({ label, name, hint, error, hideLabel, children }: FieldProps & {
       <label for={id} class={hideLabel ? 'visually-hidden' : undefined}>{label}</label>
       {children({ id, 'aria-describedby': described || undefined, 'aria-invalid': wrong ? 'true' : undefined })}
       {hint && <span class="hint" id={id + 'h'}>{hint}</span>}
-      {wrong && <span class="wrong" id={id + 'w'}>{capital(wrong)}</span>}
+      {wrong && <span class="wrong" id={id + 'w'}>{wrong}</span>}
     </div>
   )
-}
-
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 interface TextProps extends FieldProps {

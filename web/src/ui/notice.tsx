@@ -1,7 +1,9 @@
 // What tells the state of something: notices, badges, and what stands where there is nothing to show.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import type { ApiError } from '../api/client'
+import { barred } from '../access'
+import { ApiError } from '../api/client'
+import { mendOf, wordsOf, type Fault, type Mend } from '../api/wording'
 import { Button } from './button'
 import { Icon, type IconName } from './icons'
 
@@ -33,16 +35,27 @@ export function Empty({ icon, title, children, action }: { icon: IconName; title
   )
 }
 
+/** What went wrong, with the link to where it is mended. */
+export function Wrong({ of }: { of: Error | Fault }) {
+  const text = of instanceof Error ? of.message : wordsOf(of)
+  const mend = of instanceof ApiError ? of.mend : of instanceof Error ? undefined : mendOf(of)
+  return <>{text}<MendLink of={mend} /></>
+}
+
+function MendLink({ of }: { of: Mend | undefined }) {
+  return of && !barred(of.href) ? <> <a href={of.href}>{of.link}</a></> : null
+}
+
 /** Stands where something could not be read. */
 export function Failure({ error, retry }: { error: ApiError; retry?: () => unknown }) {
   const gone = error.status === 404
   return (
     <div class="empty" role="alert">
       <Icon name={gone ? 'search' : 'alert'} />
-      <h3>{gone ? 'This is not here' : 'This could not be read'}</h3>
-      <p>{error.message}</p>
+      <h3>{gone ? 'Not found' : 'Couldn’t load this'}</h3>
+      <p><Wrong of={error} /></p>
       {error.again > 0 && <Wait until={error.again} />}
-      {error.requestId && !gone && <p class="small mono">{error.requestId}</p>}
+      {error.requestId && !gone && !error.message.includes(error.requestId) && <p class="small mono">{error.requestId}</p>}
       {retry && !gone && <Button icon="refresh" onClick={retry}>{error.again > 0 ? 'Try now' : 'Try again'}</Button>}
     </div>
   )
@@ -56,7 +69,7 @@ function Wait({ until }: { until: number }) {
     return () => clearInterval(timer)
   }, [])
   const left = Math.max(0, Math.ceil((until - now) / 1000))
-  return <p>It is tried again by itself<span aria-hidden="true">{left > 0 ? ` in ${left} s` : ' now'}</span>.</p>
+  return <p>This is tried again automatically<span aria-hidden="true">{left > 0 ? ` in ${left} s` : ' now'}</span>.</p>
 }
 
 /** Stands where something is being read. */

@@ -1,10 +1,11 @@
 // Short messages at the foot of the page, or of the dialog that is open: what lies outside of that cannot be reached.
 import { signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
-import { session } from '../api/client'
+import { ApiError, session } from '../api/client'
 import { beforeSignOut } from '../api/session'
+import type { Mend } from '../api/wording'
 
-interface Toast { id: number; text: string; bad: boolean; undo?: () => void; over: () => void; left: number }
+interface Toast { id: number; text: string; bad: boolean; mend?: Mend; undo?: () => void; over: () => void; left: number }
 
 const toasts = signal<Toast[]>([])
 const timers = new Map<number, { timer: ReturnType<typeof setTimeout>; ends: number }>()
@@ -21,7 +22,7 @@ function close(id: number) {
 }
 
 /** Shows a toast for some seconds. over is called when it goes by itself or is closed. */
-function show(toast: Pick<Toast, 'text' | 'bad' | 'undo'> & { over?: () => void }, seconds: number): number {
+function show(toast: Pick<Toast, 'text' | 'bad' | 'mend' | 'undo'> & { over?: () => void }, seconds: number): number {
   const t: Toast = { over: () => close(t.id), ...toast, id: ++last, left: seconds * 1000 }
   toasts.value = [...toasts.value.slice(-2), t]
   run(t)
@@ -52,7 +53,7 @@ export function told(text: string) {
 
 /** Tells why something failed. */
 export function failed(error: unknown) {
-  show({ text: error instanceof Error ? error.message : String(error), bad: true }, 10)
+  show({ text: error instanceof Error ? error.message : String(error), bad: true, mend: error instanceof ApiError ? error.mend : undefined }, 10)
 }
 
 /**
@@ -112,7 +113,7 @@ export function Toasts({ within }: { within?: string }) {
 function Shown({ toast: t }: { toast: Toast }) {
   return (
     <div class={'toast' + (t.bad ? ' bad' : '')} role={t.bad ? 'alert' : undefined} onMouseEnter={() => hold(t)} onMouseLeave={() => release(t)} onFocusIn={() => hold(t)} onFocusOut={() => release(t)}>
-      <span>{t.text}</span>
+      <span>{t.text}{t.mend && <> <a href={t.mend.href} onClick={t.over}>{t.mend.link}</a></>}</span>
       <button type="button" title={t.undo ? 'Ctrl + Z' : undefined} onClick={t.undo ?? t.over}>{t.undo ? 'Undo' : 'Dismiss'}</button>
     </div>
   )

@@ -103,11 +103,11 @@ export function Code({ text, label = 'Code' }: { text: string; label?: string })
   )
 }
 
-/** A secret that is shown this once. */
-export function Secret({ name, text }: { name: string; text: string }) {
+/** A secret that was just made. again says how it can be had later; without that it is shown this once. */
+export function Secret({ name, text, again }: { name: string; text: string; again?: string }) {
   return (
     <div class="stack-tight">
-      <Notice tone="warn">Copy the {name} now. It is not shown again.</Notice>
+      <Notice tone={again ? 'info' : 'warn'}>Copy the {name} now. {again ?? 'It is not shown again.'}</Notice>
       <Code text={text} label={name} />
     </div>
   )

@@ -1,8 +1,8 @@
 // The account: its name, what it uses of its limits, and what holds for all of its mailboxes.
 import { useEffect, useState } from 'preact/hooks'
-import { call, can, type Schemas } from '../../api/client'
+import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Bar, bytes, Card, Check, Copyable, count, Facts, Form, Page, Show, TextArea, TextField, Time, told, words } from '../../ui'
+import { Bar, bytes, Card, Check, Copyable, count, Facts, Form, Page, Show, TextArea, TextField, Time, told, words, Wrong } from '../../ui'
 
 type AccountOut = Schemas['Account']
 
@@ -44,7 +44,7 @@ function About({ account: a }: { account: AccountOut }) {
           ['Since', <Time of={a.created_at} form="date" />],
           ['Nameservers', a.nameservers.map((ns) => <div key={ns}><Copyable text={ns} /></div>)],
           ['Mail host', <Copyable text={a.mail.hostname} />],
-          ['Relay', a.mail.relay ?? 'none: mail goes straight to its recipients’ hosts'],
+          ['Outgoing mail', outgoing(a.mail.relay)],
           ['Registrars', a.registrars.join(', ') || 'none: domains are bought elsewhere'],
           ['Requests', `${count(a.rate_limit.per_minute)} a minute, bursts of ${count(a.rate_limit.burst)}`],
           ['Version', a.version],
@@ -53,6 +53,17 @@ function About({ account: a }: { account: AccountOut }) {
       </div>
     </Card>
   )
+}
+
+/** How mail to other people leaves this server. */
+function outgoing(relay: string | null): string {
+  switch (session.value!.outbound) {
+    case 'capture':
+      return 'captured: mail to other people is not sent'
+    case 'relay':
+      return relay ? `through the relay ${relay}` : 'through a relay'
+  }
+  return 'directly to the recipients’ mail servers'
 }
 
 function Limits({ usage: u }: { usage: Schemas['Usage'] }) {
@@ -74,15 +85,15 @@ function Limits({ usage: u }: { usage: Schemas['Usage'] }) {
 
 function Universal({ account: a }: { account: AccountOut }) {
   const [wanted, setWanted] = useState<boolean>()
-  const [error, setError] = useState('')
+  const [error, setError] = useState<Error>()
   const on = wanted ?? a.universal_inbox_enabled
   const turn = async (enabled: boolean) => {
-    setError('')
+    setError(undefined)
     setWanted(enabled)
     try {
       told((await call('set_universal_inbox', { enabled })).message)
     } catch (error) {
-      setError((error as Error).message)
+      setError(error as Error)
       setWanted(undefined)
     }
   }
@@ -93,7 +104,7 @@ function Universal({ account: a }: { account: AccountOut }) {
         <Check label="Fetch external mailboxes in the background" checked={on} onChange={turn}
           hint="While it is on, mailboxes on other servers are kept in step. What was fetched before stays either way. A webhook that wants received mail needs it." />
       ) : <p>It is {on ? 'on: mailboxes on other servers are kept in step' : 'off: mailboxes on other servers are fetched when somebody asks'}. The account’s owner or an admin can change this.</p>}
-      {error && <p class="small" role="alert" style={{ color: 'var(--bad)' }}>{error}</p>}
+      {error && <p class="small" role="alert" style={{ color: 'var(--bad)' }}><Wrong of={error} /></p>}
     </Card>
   )
 }

@@ -2,7 +2,9 @@
 import type { Schemas } from '../../api/client'
 import { call, can } from '../../api/client'
 import { useRead } from '../../api/query'
+import { plain } from '../../api/wording'
 import { Badge, Button, Card, Icon, LinkButton, Notice, plural, told } from '../../ui'
+import { useSandboxActivation } from './activate'
 import { CopyFields } from './parts'
 import { StateBadge, stateOf, type Domain } from './words'
 
@@ -12,6 +14,7 @@ export function Connected({ of, onMore }: { of: Connection[]; onMore: () => void
   const added = of.filter((c) => c.status === 'created'), there = of.filter((c) => c.status === 'already_exists'), bad = of.filter((c) => c.status === 'error')
   const good = [...added, ...there]
   const domains = useRead(['added', ...good.map((c) => c.domain_id)].join(), () => Promise.all(good.map((c) => call('get_domain', { domain_id: c.domain_id! }))), { kinds: ['domain'], when: good.length > 0 })
+  useSandboxActivation(domains.data)
   const waiting = (domains.data ?? []).filter((d) => d.status === 'pending_ns')
   const check = async () => {
     const { domains: found } = await call('check_nameservers', { domains: waiting.map((d) => d.domain) })
@@ -22,7 +25,7 @@ export function Connected({ of, onMore }: { of: Connection[]; onMore: () => void
     <>
       {bad.length > 0 && (
         <Notice tone="bad" title={`${plural(bad.length, 'domain')} could not be added.`}>
-          <ul class="domains-list">{bad.map((c) => <li key={c.domain}><strong>{c.domain}</strong>: {c.error}</li>)}</ul>
+          <ul class="domains-list">{bad.map((c) => <li key={c.domain}><strong>{c.domain}</strong>: {c.error && (plain(c.error) ?? 'This could not be added.')}</li>)}</ul>
         </Notice>
       )}
       {waiting.length > 0 && (

@@ -4,6 +4,7 @@ import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { ask, Badge, Button, Card, Copyable, Form, Notice, Select, Show, TextArea, TextField, Time, told } from '../../ui'
 import type { TabProps } from './domain'
+import { ReportAddresses } from './report-address'
 import { dmarcText, dmarcTags, type Policy, withTag } from './dmarc-text'
 import type { Domain } from './words'
 
@@ -63,11 +64,12 @@ function Builder({ domain: d, standard, reload }: { domain: Domain; standard: st
       <PolicyChoice value={tags.p as Policy} onChange={(p) => set('p', p)} />
       <div class="grid-2">
         <TextField label="Send reports to" type="email" value={addressOf(tags.rua)} onInput={(a) => set('rua', a && 'mailto:' + a.replace(/\s*,\s*/g, ',mailto:'))} placeholder={`dmarc@${d.domain}`}
-          hint="A mailbox here: its reports then show as a chart under Reports." />
-        <TextField label="For how many messages" type="number" min={0} max={100} value={tags.pct ?? '100'} onInput={(n) => set('pct', n === '100' ? '' : n)} after="%" hint="Begin with few if you are not sure yet." />
+          hint="Use a mailbox on this server: its reports then show as a chart under Reports." />
+        <TextField label="Percentage" type="number" min={0} max={100} value={tags.pct ?? '100'} onInput={(n) => set('pct', n === '100' ? '' : n)} after="%" hint="Begin with few if you are not sure yet." />
       </div>
+      <ReportAddresses rua={tags.rua ?? ''} />
       <details>
-        <summary>Stricter and rarer settings</summary>
+        <summary>Advanced</summary>
         <div class="grid-2">
           <Select label="Names below the domain" value={tags.sp ?? ''} onChange={(v) => set('sp', v)} options={[['', 'As the domain itself'], ['none', 'None'], ['quarantine', 'Quarantine'], ['reject', 'Reject']]} />
           <Select label="Signature must be of" value={tags.adkim ?? 'r'} onChange={(v) => set('adkim', v === 'r' ? '' : v)} options={[['r', 'The domain or one below it'], ['s', 'Exactly the domain']]} />
@@ -91,7 +93,7 @@ function addressOf(rua: string | undefined): string {
 function PolicyChoice({ value, onChange }: { value: Policy | undefined; onChange: (p: Policy) => void }) {
   return (
     <fieldset class="domains-choice">
-      <legend>What to do with fakes</legend>
+      <legend>Policy for unauthenticated mail</legend>
       {policies.map((p) => (
         <label key={p.id} class={'domains-option' + (p.id === value ? ' chosen' : '')}>
           <input type="radio" name="policy" checked={p.id === value} onChange={() => onChange(p.id)} />

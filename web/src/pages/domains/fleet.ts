@@ -1,6 +1,7 @@
 // What is known of all domains together.
 import { call } from '../../api/client'
 import { useRead, type Query } from '../../api/query'
+import { useSandboxActivation } from './activate'
 import type { Domain } from './words'
 
 const mostPages = 6 // of a hundred domains each
@@ -23,6 +24,7 @@ export function useFleet(): Fleet {
     }
     return { domains, whole: false }
   }, { kinds: ['domain'], pause })
+  useSandboxActivation(read.data?.domains)
   const tags = [...new Set(read.data?.domains.flatMap((d) => d.tags))].sort((a, b) => a.localeCompare(b))
   return { ...read, data: read.data?.domains, whole: read.data?.whole ?? true, tags }
 }

@@ -1,6 +1,7 @@
 // What Mailstead does and did for a domain, step by step.
 import { useQuery, usePages } from '../../api/query'
-import { Card, Empty, Icon, LongList, Show, Time } from '../../ui'
+import { wordsOf } from '../../api/wording'
+import { Card, Empty, Icon, LongList, Show, Time, Wrong } from '../../ui'
 import { Steps } from '../jobs/steps'
 import { deed, JobBadge, type Job } from '../jobs/words'
 import type { TabProps } from './domain'
@@ -17,7 +18,7 @@ export function JobProgress({ job: j }: { job: Job }) {
       <Steps of={j} />
       {j.status_detail && <p class="small muted">{j.status_detail}</p>}
       {j.next_attempt_at && <p class="small muted">It looks again <Time of={j.next_attempt_at} />.</p>}
-      {j.error && <p class="domains-wrong">{j.error.message}</p>}
+      {j.error && <p class="domains-wrong"><Wrong of={j.error} /></p>}
     </div>
   )
 }
@@ -37,7 +38,7 @@ export function DomainJobs({ domain: d }: TabProps) {
 }
 
 function Row({ job: j }: { job: Job }) {
-  const detail = j.error?.message ?? j.status_detail
+  const detail = j.error ? wordsOf(j.error) : j.status_detail
   return (
     <a class="line domains-fill" href={'/jobs/' + j.id}>
       <span class="grow truncate"><strong>{deed(j.type)}</strong>{detail && <><br /><span class="muted small">{detail}</span></>}</span>

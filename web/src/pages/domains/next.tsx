@@ -3,8 +3,9 @@ import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Button, Icon, LinkButton, Loading, plural, Time, told, type Tone } from '../../ui'
+import { Button, Icon, LinkButton, Loading, plural, Time, told, Wrong, type Tone } from '../../ui'
 import type { TabProps } from './domain'
+import { useActivation } from './activate'
 import { DomainJob } from './jobs'
 import { MakeMailbox } from './make'
 import { CopyFields, RecordFields } from './parts'
@@ -60,7 +61,7 @@ function SetNameservers({ domain: d, reload }: TabProps) {
   const at = provider.data?.registrar
   if (d.ns_status === 'verified') {
     return (
-      <Step tone="info" title="The nameservers lead here. Now set the rest up" actions={can('check_nameservers') && <Button look="primary" icon="next" onClick={check}>Go on</Button>}>
+      <Step tone="info" title="Nameservers are set. Finish setup" actions={can('check_nameservers') && <Button look="primary" icon="next" onClick={check}>Continue</Button>}>
         <p class="muted">Mailstead makes the keys and records, and opens the domain for mail. This takes some seconds.</p>
         <details><summary class="muted">Which nameservers?</summary><CopyFields of={serversOf(d)} /></details>
       </Step>
@@ -104,15 +105,16 @@ function AddRecords({ domain: d, reload }: TabProps) {
     told(done ? 'All that mail needs is there. The domain is ready.' : `${records.filter((r) => r.verified).length} of ${records.length} records are there.`)
     await Promise.all([reload(), status.reload()])
   }
+  useActivation(d, !!status.data && status.data.records.every((r) => r.verified || !r.critical))
   if (!status.data) return <Step tone="warn" title="Add the records at your DNS provider"><Loading lines={3} /></Step>
   const records = byNeed(status.data.records)
   const there = records.filter((r) => r.verified).length
   const first = records.find((r) => !r.verified)
   const also = records.filter((r) => !r.verified).length - 1
   return (
-    <Step tone={first ? 'warn' : 'info'} title={first ? `${first.actual === null ? 'Add' : 'Change'} this ${first.type} record at your DNS provider` : 'All records are there. Now open it for mail'}
+    <Step tone={first ? 'warn' : 'info'} title={first ? `${first.actual === null ? 'Add' : 'Change'} this ${first.type} record at your DNS provider` : 'All records found. Activate mail'}
       actions={<>
-        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? `I have ${first.actual === null ? 'added' : 'changed'} it, check now` : 'Go on'}</Button>}
+        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? `I have ${first.actual === null ? 'added' : 'changed'} it, check now` : 'Activate mail'}</Button>}
         {also > 0 && <LinkButton href={`/domains/${d.id}/dns`}>See the other {also}</LinkButton>}
       </>}>
       {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} found={first.actual !== null} /></>}
@@ -131,14 +133,16 @@ function Running({ domain: d, title }: { domain: Domain; title: string }) {
 }
 
 function Broken({ domain: d, reload }: TabProps) {
+  const unproven = d.error?.code === 'domain_claimed_elsewhere' || d.error?.code === 'claim_expired'
   return (
-    <Step tone="bad" title="The set-up failed" actions={<>
-      {can('setup_domain') && <Button look="primary" icon="refresh" onClick={() => setUpAgain(d, reload)}>Set it up again</Button>}
+    <Step tone="bad" title={unproven ? 'Prove that this domain is yours' : 'Setup failed'} actions={<>
+      {can('setup_domain') && <Button look="primary" icon="refresh" onClick={() => setUpAgain(d, reload)}>Set up again</Button>}
       {d.job_id && <LinkButton href={'/jobs/' + d.job_id}>See what was done</LinkButton>}
     </>}>
-      <p>{d.error?.message ?? 'It ended with an error.'}</p>
+      <p>{d.error ? <Wrong of={d.error} /> : 'It ended with an error.'}</p>
+      {unproven && <CopyFields of={[['Type', 'TXT'], ['Name', '_mailstead', `some providers want _mailstead.${d.domain}`], ['Value', 'mailstead-claim=' + d.id]]} />}
       {d.error?.code === 'ns_timeout' && <CopyFields of={serversOf(d)} />}
-      <p class="muted small">{!can('setup_domain') && 'The account’s owner or an admin can set it up again. '}Setting it up again goes on where it ended. Nothing is bought twice, and what is there stays.</p>
+      <p class="muted small">{!can('setup_domain') && 'The account’s owner or an admin can set it up again. '}Setup continues where it ended. Nothing is bought twice, and what is there stays.</p>
     </Step>
   )
 }

@@ -1,5 +1,6 @@
 // How domains and their records are spoken of.
 import type { Schemas } from '../../api/client'
+import { wordsOf } from '../../api/wording'
 import { Badge, type Tone } from '../../ui'
 
 export type Domain = Schemas['Domain']
@@ -29,7 +30,7 @@ export function stateOf(d: Domain): State {
     case 'in_progress':
       return { tone: 'info', label: 'Setting up', text: d.status_detail ?? 'This goes on by itself.' }
     case 'error':
-      return { tone: 'bad', label: 'Failed', text: d.error?.message ?? 'Its set-up ended with an error.' }
+      return { tone: 'bad', label: 'Failed', text: d.error ? wordsOf(d.error) : 'The setup failed.' }
     case 'deleting':
       return { tone: 'none', label: 'Deleting', text: 'It is being deleted with all its mail.' }
   }

@@ -2,6 +2,7 @@
 import { signal } from '@preact/signals'
 import { call, type Schemas } from '../../api/client'
 import type { Pages } from '../../api/query'
+import { plain } from '../../api/wording'
 import { doLater, failed, plural } from '../../ui'
 
 export type Message = Schemas['InboxMessage']
@@ -39,7 +40,7 @@ export async function mark(pages: Pages<Message>, messages: Message[], change: C
   try {
     for (let i = 0; i < changed.length; i += mostAtOnce) {
       const { errors } = await call('bulk_mark_messages', { messages: changed.slice(i, i + mostAtOnce).map(refOf), ...change })
-      if (errors.length > 0) throw new Error(`${plural(errors.length, 'message')} could not be marked: ${errors[0]!.error}`)
+      if (errors.length > 0) throw new Error(`${plural(errors.length, 'message')} could not be marked. ${plain(errors[0]!.error) ?? ''}`)
     }
   } catch (error) {
     failed(error)
@@ -78,6 +79,6 @@ async function removeNow(messages: Message[]) {
     const { errors } = await call('bulk_delete_messages', { messages: some.map(refOf) })
     if (errors.length === 0) continue
     setGone(some.filter((m) => errors.some((e) => e.uid === m.uid && e.mailbox === m.mailbox)), false)
-    failed(new Error(`${plural(errors.length, 'message')} could not be deleted: ${errors[0]!.error}`))
+    failed(new Error(`${plural(errors.length, 'message')} could not be deleted. ${plain(errors[0]!.error) ?? ''}`))
   }
 }

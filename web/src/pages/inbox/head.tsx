@@ -4,11 +4,10 @@ import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { params, useTyped } from '../../router'
 import { ask, Button, Icon, IconButton, Notice, plural, TextField, told } from '../../ui'
-import { composeNew } from './compose/draft'
 import { clearFilters, hiddenFilters, isFiltered, setFilter, type FilterName } from './filters'
 import { MailboxPicker } from './picker'
 
-export function Head({ onHelp }: { onHelp: () => void }) {
+export function Head({ onCompose, onHelp }: { onCompose: () => void; onHelp: () => void }) {
   const mailbox = params.value.get('mailbox') ?? ''
   return (
     <>
@@ -18,7 +17,7 @@ export function Head({ onHelp }: { onHelp: () => void }) {
         <span class="inbox-head-actions">
           <span class="inbox-only-wide"><IconButton look="ghost" small icon="keyboard" label="Keyboard" onClick={onHelp} /></span>
           <Refresh mailbox={mailbox} />
-          {can('send_email') && <Button look="primary" small icon="pencil" onClick={() => composeNew(mailbox)}>Write</Button>}
+          {can('send_email') && <Button look="primary" small icon="pencil" onClick={onCompose}>Compose</Button>}
         </span>
       </div>
       <Search />

@@ -66,6 +66,8 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     const one = current()
     if (one && can('send_email')) void replyTo(one, way)
   }
+  /** A new message is from the mailbox in view: that of the list, or of the open message. */
+  const compose = () => composeNew(params.value.get('mailbox') || ((open ?? (here ? read.current : undefined))?.mailbox ?? null))
   const may = { mark: can('mark_message'), remove: can('bulk_delete_messages') }
 
   useKeys({
@@ -81,7 +83,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     U: may.mark ? () => void set(those(), { is_read: false }) : undefined, s: may.mark ? () => void star(those()) : undefined,
     '#': may.remove ? () => drop(those()) : undefined, Delete: may.remove ? () => drop(those()) : undefined,
     r: () => answer('reply'), a: () => answer('all'), f: () => answer('forward'),
-    c: can('send_email') ? () => composeNew(params.value.get('mailbox')) : undefined,
+    c: can('send_email') ? compose : undefined,
     '/': () => document.getElementById('inbox-search')?.focus(), '?': () => setHelp(true),
     Enter: document.activeElement === document.body && cursor && !here ? () => go(placeOf(pages.items.find((m) => keyOf(m) === cursor))) : undefined,
   })
@@ -90,7 +92,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     <div class={'inbox' + (here ? ' reading' : '')}>
       <section class="inbox-list" aria-label="Messages">
         <header class="inbox-head">
-          <Head onHelp={() => setHelp(true)} />
+          <Head onCompose={compose} onHelp={() => setHelp(true)} />
           {selection.chosen.length > 0 && (
             <Bulk selected={selection.chosen.length} loaded={pages.items.length} onAll={selection.all} onNone={selection.none}
               onMark={(read) => set(selection.chosen, { is_read: read })} onStar={() => star(selection.chosen)} starred={selection.chosen.every((m) => m.is_flagged)} onDelete={() => drop(selection.chosen)} />

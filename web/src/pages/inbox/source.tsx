@@ -43,7 +43,7 @@ export function Raw({ of: m, onClose }: { of: Detail; onClose: () => void }) {
 /** Reads the beginning of a file as text. */
 async function beginning(path: string): Promise<string> {
   const response = await fetch(path, { credentials: 'same-origin' })
-  if (!response.ok) throw new ApiError(response.status, 'unreadable', 'The source could not be read. Try again.')
+  if (!response.ok) throw new ApiError(response.status, { code: 'unreadable', message: '' })
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
   let text = ''
   while (text.length < most) {

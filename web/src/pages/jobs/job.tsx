@@ -1,5 +1,5 @@
 import { useQuery } from '../../api/query'
-import { Card, Code, Copyable, Facts, Notice, Page, Show, Time } from '../../ui'
+import { Card, Code, Copyable, Facts, Notice, Page, Show, Time, Wrong } from '../../ui'
 import { Steps } from './steps'
 import { deed, JobBadge, placeOf, type Job as JobOut } from './words'
 
@@ -17,7 +17,7 @@ function Details({ job: j }: { job: JobOut }) {
   const place = placeOf(j.resource)
   return (
     <>
-      {j.error && <Notice tone="bad" title={j.error.message}>{place && <a href={place}>See {j.resource!.name}</a>}</Notice>}
+      {j.error && <Notice tone="bad"><strong><Wrong of={j.error} /></strong> {place && <a href={place}>See {j.resource!.name}</a>}</Notice>}
       <div class="grid-2">
         <Card title="Steps"><div class="stack"><Steps of={j} />{j.steps.length === 0 && <p class="muted">This job has one step.</p>}</div></Card>
         <Card title="About it">

@@ -1,5 +1,6 @@
 import type { Input } from '../../api/client'
 import { usePages } from '../../api/query'
+import { wordsOf } from '../../api/wording'
 import { params, setParams, useTyped } from '../../router'
 import { Bar, Card, Empty, LongList, Page, Select, TextField, Time } from '../../ui'
 import { deed, JobBadge, jobTypes, type Job } from './words'
@@ -29,11 +30,12 @@ export function Jobs() {
 }
 
 function Row({ job: j }: { job: Job }) {
+  const detail = j.error ? wordsOf(j.error) : j.status_detail
   return (
     <a class="line jobs-row" href={`/jobs/${j.id}`}>
       <span class="jobs-state"><JobBadge status={j.status} /></span>
       <span class="grow truncate">{deed(j.type)} <strong class="jobs-name">{j.resource?.name}</strong>
-        {(j.error?.message ?? j.status_detail) && <span class="jobs-detail"><br /><span class="muted small truncate">{j.error?.message ?? j.status_detail}</span></span>}
+        {detail && <span class="jobs-detail"><br /><span class="muted small truncate">{detail}</span></span>}
       </span>
       {j.progress && j.status === 'in_progress' && <span class="jobs-progress"><Bar value={j.progress.completed} of={j.progress.total} label="Progress" /></span>}
       <span class="jobs-when muted small"><Time of={j.updated_at} /></span>

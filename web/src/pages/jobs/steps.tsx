@@ -1,5 +1,6 @@
 // The steps of a job, as they go on.
 import { Bar, Icon, Time, words } from '../../ui'
+import { plain } from '../../api/wording'
 import type { Job } from './words'
 
 const names: Record<string, string> = {
@@ -21,7 +22,7 @@ export function Steps({ of: j }: { of: Job }) {
               <span class="mark" aria-hidden="true">{s.status === 'completed' ? <Icon name="check" /> : s.status === 'error' ? <Icon name="x" /> : s.status === 'in_progress' ? <span class="spinner" /> : ''}</span>
               <div class="grow">
                 {names[s.name] ?? words(s.name)} <span class="muted small">{s.status === 'completed' ? <Time of={s.at} /> : s.status === 'queued' ? '' : words(s.status).toLowerCase()}</span>
-                {s.error && <p class="small">{s.error}</p>}
+                {s.error && plain(s.error) && <p class="small">{s.error}</p>}
               </div>
             </li>
           ))}

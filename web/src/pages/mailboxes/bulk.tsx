@@ -2,11 +2,12 @@
 import { useEffect, useState } from 'preact/hooks'
 import { call, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
+import { wordsOf } from '../../api/wording'
 import { params } from '../../router'
 import { Badge, Button, Card, Empty, Form, LinkButton, Notice, Page, plural, Select, Show, TextArea, TextField } from '../../ui'
 import { csv, wantedOf, type Wanted } from './csv'
 import { DomainChoice } from './domains'
-import { MailboxTabs } from './words'
+import { MailboxTabs, passwordAgain } from './words'
 
 type Result = Schemas['BulkCreated']
 
@@ -15,7 +16,7 @@ type Way = keyof typeof ways
 
 const most = 100 // of mailboxes that one request makes
 
-/** Makes mailboxes, some at a time. Where a request fails, those before it are given still: their passwords are shown this once. */
+/** Makes mailboxes, some at a time. Where a request fails, those before it are given still, with their passwords. */
 async function makeAll(domain: string, wanted: Wanted[]): Promise<Result> {
   const whole: Result = { domain, created: 0, failed: 0, users: [], errors: [], job_id: null }
   for (let i = 0; i < wanted.length; i += most) {
@@ -158,8 +159,8 @@ function Results({ of: r, onAgain }: { of: Result; onAgain: () => void }) {
       </>
     }>
       <div class="stack" style={{ padding: '0 1.1rem 1.1rem' }}>
-        {r.created > 0 && <Notice tone="warn">Keep the passwords now. They are not shown again.</Notice>}
-        {r.failed > 0 && <Notice tone="bad" title={`${r.failed} could not be made.`}>{r.errors.slice(0, 20).map((e) => <div key={e.index}><strong>{e.username}</strong>: {e.message}</div>)}</Notice>}
+        {r.created > 0 && <Notice>Save the passwords now. {passwordAgain()}</Notice>}
+        {r.failed > 0 && <Notice tone="bad" title={`${r.failed} could not be made.`}>{r.errors.slice(0, 20).map((e) => <div key={e.index}><strong>{e.username}</strong>: {wordsOf(e)}</div>)}</Notice>}
         {r.created > 0 && (
           <div class="mailboxes-preview" tabIndex={0} role="region" aria-label="Mailboxes made">
             <table class="table"><thead><tr><th>Address</th><th>Password</th></tr></thead><tbody>{r.users.map((u) => <tr key={u.id}><td>{u.email}</td><td><code>{u.password}</code></td></tr>)}</tbody></table>

@@ -4,31 +4,34 @@ import { call, type Input, type Output } from '../../api/client'
 import { go } from '../../router'
 import { Button, Check, Dialog, Form, Secret, Select, TextField } from '../../ui'
 import { DomainChoice } from './domains'
-import { fromMiB } from './words'
+import { fromMiB, passwordAgain } from './words'
 
 type Made = Output<'create_email_user'> & { user_id: string; email: string; password?: string }
 
 interface Server { host: string; port: string; security: 'tls' | 'starttls' | 'none'; username: string; password: string }
 
-export function Create({ domain, external = false, onClose }: { domain: string; external?: boolean; onClose: () => void }) {
+export function Create({ domain, username = '', external = false, stay, onClose }: { domain: string; username?: string; external?: boolean; stay?: boolean; onClose: () => void }) {
   const [made, setMade] = useState<Made>()
   if (made) {
-    const close = () => { onClose(); go(`/mailboxes/${made.user_id}`) }
+    const close = () => {
+      onClose()
+      if (!stay) go(`/mailboxes/${made.user_id}`)
+    }
     return (
       <Dialog title={made.email} onClose={close}>
         <div class="stack">
-          {made.password_generated ? <Secret name="password" text={made.password} /> : <p>{made.type === 'external' ? 'The mailbox is there, and its mail is being fetched. Its page tells if that fails.' : 'The mailbox is there, with the password that you chose.'}</p>}
-          <div class="form-actions"><Button look="primary" onClick={close}>Open it</Button></div>
+          {made.password_generated ? <Secret name="password" text={made.password} again={passwordAgain()} /> : <p>{made.type === 'external' ? 'The mailbox is there, and its mail is being fetched. Its page tells if that fails.' : 'The mailbox is there, with the password that you chose.'}</p>}
+          <div class="form-actions"><Button look="primary" onClick={close}>{stay ? 'Done' : 'Open it'}</Button></div>
         </div>
       </Dialog>
     )
   }
-  return <Dialog title="Make a mailbox" onClose={onClose}><CreateForm domain={domain} external={external} onDone={setMade} /></Dialog>
+  return <Dialog title="Make a mailbox" onClose={onClose}><CreateForm domain={domain} username={username} external={external} onDone={setMade} /></Dialog>
 }
 
-function CreateForm({ domain: first, external: elsewhere, onDone }: { domain: string; external: boolean; onDone: (made: Made) => void }) {
+function CreateForm({ domain: first, username: proposed, external: elsewhere, onDone }: { domain: string; username: string; external: boolean; onDone: (made: Made) => void }) {
   const [external, setExternal] = useState(elsewhere)
-  const [domain, setDomain] = useState(first), [username, setUsername] = useState(''), [name, setName] = useState(''), [password, setPassword] = useState('')
+  const [domain, setDomain] = useState(first), [username, setUsername] = useState(proposed), [name, setName] = useState(''), [password, setPassword] = useState('')
   const [more, setMore] = useState(false)
   const [quota, setQuota] = useState(''), [daily, setDaily] = useState(''), [forward, setForward] = useState(''), [footer, setFooter] = useState('')
   const [imap, setImap] = useState<Server>({ host: '', port: '993', security: 'tls', username: '', password: '' })
@@ -49,7 +52,7 @@ function CreateForm({ domain: first, external: elsewhere, onDone }: { domain: st
       <TextField label="Name before the @" name="username" value={username} onInput={setUsername} after={'@' + (domain || '…')} autoFocus />
       <TextField label="Name of the person" name="name" value={name} onInput={setName} hint="It stands in From of what is sent." />
       {external ? <><Login title="IMAP" prefix="imap" of={imap} onChange={setImap} /><Login title="SMTP, to send" prefix="smtp" of={smtp} onChange={setSmtp} optional /></>
-        : <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" hint="Left empty, a good one is made and shown once." />}
+        : <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" hint="Leave empty to generate one." />}
       <Check label="More settings" checked={more} onChange={setMore} />
       {more && (
         <fieldset class="mailboxes-part">

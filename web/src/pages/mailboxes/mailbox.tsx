@@ -2,10 +2,11 @@
 import { useRef, useState } from 'preact/hooks'
 import { call, can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
+import { faultOf } from '../../api/wording'
 import { go } from '../../router'
-import { ask, Badge, Bar, Button, bytes, Card, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told } from '../../ui'
+import { ask, Badge, Bar, Button, bytes, Card, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told, Wrong } from '../../ui'
 import { UniversalNotice } from '../inbox/head'
-import { fromMiB, StatusBadge, toMiB, type MailboxOut } from './words'
+import { fromMiB, passwordAgain, StatusBadge, toMiB, type MailboxOut } from './words'
 
 export function Mailbox({ id }: { id: string }) {
   const mailbox = useQuery('get_email_user', { user_id: id }, { only: (c) => c.id === id })
@@ -17,10 +18,10 @@ export function Mailbox({ id }: { id: string }) {
       <Show of={mailbox}>
         {(u) => (
           <>
-            {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Its mail cannot be fetched.' : 'It does not work.'}>{u.error}</Notice>}
+            {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Can’t fetch mail.' : 'Mailbox error.'}><Wrong of={faultOf(u.error)} /></Notice>}
             {u.type === 'external' && <UniversalNotice />}
             {u.status === 'pending' && <Notice>It waits for its domain. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
-            {u.status === 'suspended' && <Notice tone="warn">It is suspended: nobody can log in or send. Mail still arrives.</Notice>}
+            {u.status === 'suspended' && <Notice tone="warn">Suspended: nobody can sign in or send, and incoming mail is refused.</Notice>}
             <div class="grid-2">
               {u.type === 'hosted' && <Connection of={u} />}
               <About of={u} />
@@ -51,7 +52,7 @@ function Actions({ of: u, onPassword }: { of: MailboxOut; onPassword: () => void
   return (
     <>
       <LinkButton icon="inbox" href={`/inbox?mailbox=${encodeURIComponent(u.email)}`}>Inbox</LinkButton>
-      {can('send_email') && <LinkButton icon="pencil" href={`/compose?from=${u.id}`}>Write</LinkButton>}
+      {can('send_email') && <LinkButton icon="pencil" href={`/compose?from=${u.id}`}>Compose</LinkButton>}
       {can('update_email_user') && (
         <Menu label="More actions">
           <Button look="ghost" small icon="key" onClick={onPassword}>New password</Button>
@@ -152,10 +153,10 @@ function Password({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
   }
   return (
     <Dialog title={`New password of ${u.email}`} onClose={onClose}>
-      {made ? <Secret name="password" text={made} /> : (
+      {made ? <Secret name="password" text={made} again={passwordAgain()} /> : (
         <Form submit="Set it" onSubmit={submit} disabled={external && !text}>
           <TextField label="Password" name="password" type="password" value={text} onInput={setText} autoComplete={external ? 'off' : 'new-password'} autoFocus
-            hint={external ? `The one that ${u.imap_host} knows now. It is tried at once.` : 'Left empty, a good one is made and shown once. Clients with the old one are refused.'} />
+            hint={external ? `The one that ${u.imap_host} knows now. It is tried at once.` : 'Leave empty to generate one. Clients with the old one are refused.'} />
         </Form>
       )}
     </Dialog>

@@ -1,4 +1,4 @@
-import type { Schemas } from '../../api/client'
+import { can, type Schemas } from '../../api/client'
 import { Badge, Tabs, type Tone } from '../../ui'
 
 export type MailboxOut = Schemas['EmailUser']
@@ -16,6 +16,11 @@ const tabs = [{ id: 'list', href: '/mailboxes', name: 'Mailboxes' }, { id: 'bulk
 
 export function MailboxTabs({ current }: { current: 'list' | 'bulk' | 'templates' }) {
   return <Tabs label="Mailboxes" tabs={tabs} current={current} />
+}
+
+/** How a mailbox's password can be had after it was shown. */
+export function passwordAgain(): string {
+  return can('create_export') ? 'An export of the mailbox shows its password again.' : 'The account’s owner or an admin can export it again.'
 }
 
 /** Mebibytes of a form as bytes; nothing if the field is empty. */

@@ -6,7 +6,13 @@ export { useFleet as useDomains } from '../domains/fleet'
 export type { Domain } from '../domains/words'
 type Webhook = Schemas['Webhook']
 
-export interface Endpoint { webhook: Webhook; tried: number; succeeded: number }
+export interface Endpoint {
+  webhook: Webhook
+  tried: number
+  succeeded: number
+  /** How many of the newest attempts failed, one after the other. */
+  failing: number
+}
 
 /** The account's webhooks, with how their newest hundred attempts ended. */
 export function useEndpoints() {
@@ -15,7 +21,8 @@ export function useEndpoints() {
     return Promise.all(data.map(async (webhook): Promise<Endpoint> => {
       const { data } = await call('list_webhook_deliveries', { id: webhook.id, limit: 100 })
       const ended = data.filter((d) => d.outcome !== 'pending')
-      return { webhook, tried: ended.length, succeeded: ended.filter((d) => d.outcome === 'success').length }
+      const lastGood = ended.findIndex((d) => d.outcome === 'success') // newest first
+      return { webhook, tried: ended.length, succeeded: ended.filter((d) => d.outcome === 'success').length, failing: lastGood < 0 ? ended.length : lastGood }
     }))
   }, { kinds: ['webhook', 'delivery'], pause: 15_000 })
 }

@@ -2,7 +2,8 @@
 import { useEffect, useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Badge, Card, Code, Copyable, Form, Icon, LinkButton, Secret, TextField, Time } from '../../ui'
+import { Badge, Card, Code, Copyable, Form, Icon, LinkButton, Secret, TextField, Time, Wrong } from '../../ui'
+import { passwordAgain } from '../mailboxes/words'
 import { useDomains, type Domain } from './read'
 
 type Mailbox = Schemas['EmailUser']
@@ -51,7 +52,7 @@ function Step({ n, at, title, children }: { n: number; at: number; title: string
 function NextOfDomain({ domain: d }: { domain: Domain }) {
   const what = d.status === 'pending_ns' ? <>Set the nameservers of <strong>{d.domain_unicode}</strong> to {d.nameservers.map((ns) => <Copyable key={ns} text={ns} />)} where you registered it.</>
     : d.status === 'pending_dns_records' ? <>Enter the records of <strong>{d.domain_unicode}</strong> at your DNS provider.</>
-      : d.status === 'error' ? <>{d.error?.message}</>
+      : d.status === 'error' ? d.error ? <Wrong of={d.error} /> : 'The setup failed.'
         : <>Mailstead is setting up <strong>{d.domain_unicode}</strong>. This goes on by itself.</>
   return <div class="stack-tight"><p>{what}</p><div><LinkButton href={`/domains/${d.id}`}>Open {d.domain_unicode}</LinkButton></div></div>
 }
@@ -59,7 +60,7 @@ function NextOfDomain({ domain: d }: { domain: Domain }) {
 function FirstMailbox({ domain }: { domain: Domain }) {
   const [username, setUsername] = useState('')
   const [made, setMade] = useState<{ email: string; password?: string }>()
-  if (made?.password) return <Secret name={`password of ${made.email}`} text={made.password} />
+  if (made?.password) return <Secret name={`password of ${made.email}`} text={made.password} again={passwordAgain()} />
   if (!can('create_email_user')) return <p>The account’s owner or an admin makes it.</p>
   return (
     <Form submit="Make the mailbox" onSubmit={async () => setMade(await call('create_email_user', { username, domain: domain.domain }) as { email: string; password?: string })}>

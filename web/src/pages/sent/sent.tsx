@@ -14,7 +14,7 @@ export function Sent() {
   const filtered = Object.values(filter).some(Boolean)
   return (
     <Page title="Sent" intro="Each recipient of each message, newest first, and what became of it." tabs={<SentTabs current="log" />}
-      actions={can('send_email') && <LinkButton look="primary" icon="pencil" href="/compose">Write</LinkButton>}>
+      actions={can('send_email') && <LinkButton look="primary" icon="pencil" href="/compose">Compose</LinkButton>}>
       <Filters filtered={filtered} />
       <Card flush>
         <LongList pages={pages} idOf={(m) => m.id} height={52} narrowHeight={68} label="Sent messages" row={(m) => <Line row={m} />}

@@ -81,7 +81,7 @@ function About({ of: w }: { of: Webhook }) {
         ]} />
         {can('rotate_webhook_secret') && <div class="form-actions"><Button icon="refresh" onClick={rotate}>Make a new secret</Button></div>}
       </div>
-      {secret && <Dialog title="The new secret" onClose={() => setSecret(undefined)}><Secret name="signing secret" text={secret} /></Dialog>}
+      {secret && <Dialog title="The new secret" onClose={() => setSecret(undefined)}><Secret name="signing secret" text={secret} again="You can show it again on this page at any time." /></Dialog>}
     </Card>
   )
 }
@@ -96,7 +96,7 @@ function Edit({ of: w, onClose }: { of: Webhook; onClose: () => void }) {
   return (
     <Dialog title="Change the webhook" wide onClose={onClose}>
       <Form submit="Save" disabled={events.length === 0} onSubmit={submit}>
-        <TextField label="Address" name="url" type="url" value={url} onInput={setUrl} mono />
+        <TextField label="Endpoint URL" name="url" type="url" value={url} onInput={setUrl} mono />
         <TextField label="Description" name="description" value={description} onInput={setDescription} />
         <EventChoice chosen={events} onChange={setEvents} />
       </Form>

@@ -12,11 +12,11 @@ export function Webhooks() {
   const full = webhooks.data && webhooks.data.count >= webhooks.data.limit
   const add = can('create_webhook') && <Button look="primary" icon="plus" disabled={!!full} onClick={() => setAdding(true)}>Add a webhook</Button>
   return (
-    <Page title="Webhooks" intro="Mailstead calls your program the moment something happens, signs each call, and tries again when it fails." tabs={<WebhookTabs current="endpoints" />} actions={add}>
+    <Page title="Webhooks" intro="Get an HTTP request for every event, signed and retried." tabs={<WebhookTabs current="endpoints" />} actions={add}>
       <Card flush>
         <Show of={webhooks}>
           {({ data }) => data.length === 0
-            ? <Empty icon="hook" title="No webhook yet" action={add}>{can('create_webhook') ? 'Give an address of your program, and choose what it is told of.' : 'The account’s owner or an admin adds them.'}</Empty>
+            ? <Empty icon="hook" title="No webhooks yet" action={add}>{can('create_webhook') ? 'Give an address of your program, and choose what it is told of.' : 'The account’s owner or an admin adds them.'}</Empty>
             : <div class="rows">{data.map((w) => <Line key={w.id} of={w} />)}</div>}
         </Show>
       </Card>
@@ -29,7 +29,7 @@ function Line({ of: w }: { of: Webhook }) {
   return (
     <a class="line" href={`/webhooks/${w.id}`}>
       <span class="grow truncate"><strong class="mono">{w.url}</strong><br /><span class="muted small truncate">{w.description ? w.description + ' · ' : ''}{w.events.join(', ')}</span></span>
-      <span class="muted small nowrap webhooks-told">{w.last_delivery_at ? <>told <Time of={w.last_delivery_at} /></> : 'not told anything yet'}</span>
+      <span class="muted small nowrap webhooks-told">{w.last_delivery_at ? <>last delivery <Time of={w.last_delivery_at} /></> : 'no deliveries yet'}</span>
       <WebhookBadge webhook={w} />
     </a>
   )
@@ -41,11 +41,11 @@ function Add({ onClose }: { onClose: () => void }) {
   const [made, setMade] = useState<{ id: string; secret: string }>()
   if (made) {
     return (
-      <Dialog title="The webhook is on" onClose={() => { onClose(); go(`/webhooks/${made.id}`) }}>
+      <Dialog title="Webhook enabled" onClose={() => { onClose(); go(`/webhooks/${made.id}`) }}>
         <div class="stack">
-          <Secret name="signing secret" text={made.secret} />
-          <p class="muted">With it your program tells that a call comes from here. Owners and admins can look it up again on its page.</p>
-          <div class="form-actions"><Button look="primary" onClick={() => { onClose(); go(`/webhooks/${made.id}`) }}>Go on</Button></div>
+          <Secret name="signing secret" text={made.secret} again="Owners and admins can show it again on the webhook’s page." />
+          <p class="muted">Your program uses it to verify that a request comes from Mailstead.</p>
+          <div class="form-actions"><Button look="primary" onClick={() => { onClose(); go(`/webhooks/${made.id}`) }}>Continue</Button></div>
         </div>
       </Dialog>
     )
@@ -53,7 +53,7 @@ function Add({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Add a webhook" wide onClose={onClose}>
       <Form submit="Add it" disabled={events.length === 0} onSubmit={async () => setMade(await call('create_webhook', { url, events, description: description || undefined }))}>
-        <TextField label="Address" name="url" type="url" value={url} onInput={setUrl} placeholder="https://app.example.com/hooks/mail" autoFocus mono />
+        <TextField label="Endpoint URL" name="url" type="url" value={url} onInput={setUrl} placeholder="https://app.example.com/hooks/mail" autoFocus mono />
         <TextField label="Description" name="description" value={description} onInput={setDescription} hint="For your team. It may stay empty." />
         <EventChoice chosen={events} onChange={setEvents} />
       </Form>

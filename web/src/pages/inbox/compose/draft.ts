@@ -117,10 +117,29 @@ export function isEmpty(d: Draft): boolean {
   return d.to.length + d.cc.length + d.bcc.length + d.files.length + (d.lost?.length ?? 0) === 0 && !d.fetching && d.subject.trim() === '' && d.text.trim() === ''
 }
 
-/** Opens the draft of a new message in the dock. An empty one is from the mailbox, if one is given. */
+/** Opens the draft of a new message in the dock. An empty one is from the mailbox in view, else from the last that sent. */
 export function composeNew(mailbox: string | null) {
-  if (mailbox && isEmpty(draftOf('new'))) change('new', { from: { user_id: '', email: mailbox } })
+  if (isEmpty(draftOf('new'))) change('new', { from: { user_id: '', email: mailbox ?? '' } })
   docked.value = 'new'
+}
+
+const senderPlace = () => `sender ${session.value?.user.id}`
+
+/** The address that the viewer sent from last, in this browser; '' if it is not known. */
+export function lastSender(): string {
+  try {
+    return localStorage.getItem(senderPlace()) ?? ''
+  } catch {
+    return '' // storage may be forbidden
+  }
+}
+
+export function rememberSender(email: string) {
+  try {
+    localStorage.setItem(senderPlace(), email)
+  } catch {
+    // as above
+  }
 }
 
 /** Begins an answer to a message, or passes it on, unless that was begun before; then it goes on. */

@@ -1,12 +1,11 @@
 // The form in which a message is written.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import { ApiError, callOnce, type Schemas } from '../../../api/client'
-import { useQuery } from '../../../api/query'
+import { ApiError, call, callOnce, type Schemas } from '../../../api/client'
 import { ask, Button, bytes, IconButton, plural } from '../../../ui'
 import { emailOf, isEmail } from '../people'
 import { MailboxPicker } from '../picker'
 import { Chips } from './chips'
-import { change, changed, discard, draftOf, isEmpty, type Draft } from './draft'
+import { change, changed, discard, draftOf, isEmpty, lastSender, rememberSender, type Draft } from './draft'
 import { DropZone, encode, FileList, FilePicker, list, mostBytes, sizeOf } from './files'
 import { Refusal, wrongIn, type Wrong } from './refusal'
 
@@ -29,7 +28,9 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
     setBusy(true)
     setError(undefined)
     try {
+      const { from } = draftOf(key)
       const sent = await post(draftOf(key))
+      rememberSender(from.email)
       discard(key)
       onSent({ ...sent, subject: d.subject })
     } catch (e) {
@@ -52,7 +53,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
   }
   const throwAway = () => {
     if (isEmpty(d)) return drop()
-    ask({ title: 'Discard this draft?', text: 'What you have written is lost.', action: 'Discard it', run: async () => drop() })
+    ask({ title: 'Discard draft?', text: 'It can’t be recovered.', action: 'Discard it', run: async () => drop() })
   }
   const drop = () => {
     discard(key)
@@ -137,19 +138,30 @@ function Foot({ draft: d, busy, onFiles, onDiscard }: { draft: Draft; busy: bool
   )
 }
 
-/** A new message is sent from the mailbox that is asked for, or from the newest one. */
+/** Gives a draft the mailbox that is asked for, else the last that sent, else the newest one. */
 function useFirstMailbox(d: Draft, set: (to: Partial<Draft>) => void) {
-  const wanted = d.from.user_id === ''
-  const named = useQuery('get_email_user', { user_id: d.from.user_id }, { when: !wanted && d.from.email === '', kinds: [] }).data
+  const { user_id, email } = d.from
   useEffect(() => {
-    if (named) set({ from: { user_id: named.user_id, email: named.email } })
-  }, [named])
-  const list = useQuery('list_email_users', { q: d.from.email || undefined, status: 'active', limit: 10 }, { when: wanted, kinds: [] })
-  const found = list.data?.data
-  useEffect(() => {
-    const m = found?.find((x) => x.email === d.from.email) ?? found?.[0]
-    if (wanted && m) set({ from: { user_id: m.user_id, email: m.email } })
-  }, [wanted, found])
+    if (user_id !== '' && email !== '') return
+    let over = false
+    firstMailbox(user_id, email).then((m) => {
+      if (m && !over) set({ from: { user_id: m.user_id, email: m.email } })
+    }).catch(() => { /* the viewer chooses one */ })
+    return () => { over = true }
+  }, [user_id, email])
+}
+
+type Sender = Pick<Schemas['EmailUser'], 'user_id' | 'email'>
+
+async function firstMailbox(userID: string, asked: string): Promise<Sender | undefined> {
+  if (userID !== '') return call('get_email_user', { user_id: userID })
+  for (const email of [asked, lastSender()]) {
+    if (email === '') continue
+    const { data } = await call('list_email_users', { q: email, status: 'active', limit: 100 })
+    const found = data.find((m) => m.email === email)
+    if (found) return found
+  }
+  return (await call('list_email_users', { status: 'active', limit: 1 })).data[0]
 }
 
 const mostPeople = 50

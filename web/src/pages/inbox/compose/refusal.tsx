@@ -1,7 +1,7 @@
 // Why a message was not sent, and what to do about it.
 import { ApiError, can } from '../../../api/client'
 import { useQuery } from '../../../api/query'
-import { Notice } from '../../../ui'
+import { Notice, Wrong } from '../../../ui'
 
 /** What is wrong with which field. */
 export type Wrong = Partial<Record<'from' | 'to' | 'cc' | 'bcc' | 'subject' | 'attachments', string>>
@@ -14,7 +14,7 @@ export function wrongIn(error: unknown): Wrong {
   if (!(error instanceof ApiError)) return wrong
   for (const field of fields) {
     const text = error.of(field)
-    if (text) wrong[field] = text.charAt(0).toUpperCase() + text.slice(1)
+    if (text) wrong[field] = text
   }
   if (error.status === 413) wrong.attachments = error.message
   return wrong
@@ -26,8 +26,8 @@ export function Refusal({ error, from, known }: { error: Error | undefined; from
   return (
     <div class="compose-refusal">
       <Notice tone="bad" alert>
-        {error.message}{' '}
-        {code === 'daily_send_limit_reached' && <>The limit is counted by day in UTC. {can('update_email_user') ? <><a href={'/mailboxes/' + from.user_id}>Raise the limit of {from.email}</a>, or send from another mailbox.</> : 'Send from another mailbox, or ask the account’s owner or an admin to raise it.'}</>}
+        {code === 'domain_not_ready' ? error.message : <Wrong of={error} />}{' '}
+        {code === 'daily_send_limit_reached' && <>{can('update_email_user') ? <><a href={'/mailboxes/' + from.user_id}>Raise the limit of {from.email}</a>, or send from another mailbox.</> : 'Send from another mailbox, or ask the account’s owner or an admin to raise it.'}</>}
         {code === 'domain_not_ready' && <DomainLink userID={from.user_id} />}
       </Notice>
     </div>

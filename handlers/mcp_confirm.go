@@ -1,0 +1,223 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// An intent is what a call would do, in words that follow "This would", and what it would cost.
+type intent struct {
+	Would string              `json:"would"`
+	Quote *service.SetupQuote `json:"quote"`
+}
+
+func would(format string, args ...any) (*intent, error) {
+	return &intent{Would: fmt.Sprintf(format, args...)}, nil
+}
+
+// askFirst makes the caller of a row's confirm.
+func askFirst[In any](says func(context.Context, service.Actor, In) (*intent, error)) caller {
+	return with(says)
+}
+
+// unconfirmed is the first answer to a call that needs a person's agreement.
+type unconfirmed struct {
+	Message   string          `json:"message" words:"ours"`
+	Quote     json.RawMessage `json:"quote,omitempty" words:"ours"`
+	Token     string          `json:"confirmation_token" words:"ours"`
+	ExpiresAt service.Time    `json:"expires_at"`
+}
+
+// confirmed tells whether a call may go on, since it needs no agreement or carries it. Otherwise it has been answered,
+// with what it would do or with what is wrong.
+func (a *assistants) confirmed(c *call, held *heldAnswer, args []byte, confirmation string) bool {
+	s, o := a.server, c.op
+	same := canonical(args)
+	if confirmation != "" {
+		if err := s.svc.Confirmed(c.who, o.name, same, confirmation); err != nil {
+			s.fail(c, err)
+			return false
+		}
+		return true
+	}
+	asked := *o
+	asked.call, asked.status = o.confirm, http.StatusOK
+	a.handle(c, &asked, args)
+	answer := bytes.TrimSpace(held.body.Bytes())
+	if held.status != http.StatusOK {
+		return false
+	}
+	held.body = bytes.Buffer{}
+	var in *struct {
+		Would string          `json:"would"`
+		Quote json.RawMessage `json:"quote"`
+	}
+	if err := json.Unmarshal(answer, &in); err != nil {
+		s.fail(c, fmt.Errorf("read what %s would do: %w", o.name, err))
+		return false
+	}
+	if in == nil {
+		return true
+	}
+	if string(in.Quote) == "null" {
+		in.Quote = nil
+	}
+	token, until := s.svc.Confirmation(c.who, o.name, same)
+	held.form = reflect.TypeFor[unconfirmed]()
+	s.sendJSON(c, http.StatusOK, unconfirmed{
+		Message: "Nothing has been done yet. This would " + in.Would + ". Tell the person so; if they agree, call " + o.name +
+			" again with the same arguments and this confirmation_token.",
+		Quote: in.Quote, Token: token, ExpiresAt: until,
+	})
+	return false
+}
+
+// canonical spells a JSON value in one way, so that the same arguments can be known again.
+func canonical(args []byte) []byte {
+	dec := json.NewDecoder(bytes.NewReader(args))
+	dec.UseNumber() // 1e400 and long numbers stay what they are
+	var v any
+	if dec.Decode(&v) != nil {
+		return args
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		return args
+	}
+	return out
+}
+
+// intents says of operations what they would do. It reads what is there, and changes nothing.
+type intents struct{ s *service.Service }
+
+func (i intents) setupDomain(ctx context.Context, who service.Actor, in service.SetupDomainIn) (*intent, error) {
+	quote, err := i.s.QuoteSetup(ctx, who, in)
+	if err != nil {
+		return nil, err
+	}
+	var deeds []string
+	if quote != nil {
+		deeds = append(deeds, "buy "+quote.Domain)
+	}
+	if in.ForwardAddress != "" {
+		deeds = append(deeds, fmt.Sprintf("forward all mail to %s that no mailbox takes to %s", in.Domain, in.ForwardAddress))
+	}
+	if deeds == nil {
+		return nil, nil
+	}
+	return &intent{Would: strings.Join(deeds, ", and "), Quote: quote}, nil
+}
+
+func (i intents) updateDomain(ctx context.Context, who service.Actor, in service.UpdateDomainIn) (*intent, error) {
+	if in.CatchAll.Value == "" {
+		return nil, nil
+	}
+	d, err := i.s.GetDomain(ctx, who, service.DomainIn{DomainID: in.DomainID})
+	if err != nil {
+		return nil, err
+	}
+	return would("deliver all mail to %s that no mailbox takes to %s", d.Domain, in.CatchAll.Value)
+}
+
+func (i intents) deleteDomain(ctx context.Context, who service.Actor, in service.DomainIn) (*intent, error) {
+	d, err := i.s.GetDomain(ctx, who, in)
+	if err != nil {
+		return nil, err
+	}
+	return would("delete %s for good, with its %s and all mail in them", d.Domain, counted(d.EmailUsersCount, "mailbox", "mailboxes"))
+}
+
+func (i intents) setForward(ctx context.Context, who service.Actor, in service.SetForwardIn) (*intent, error) {
+	d, err := i.s.GetDomain(ctx, who, service.DomainIn{DomainID: in.DomainID})
+	if err != nil {
+		return nil, err
+	}
+	return would("forward all mail to %s that no mailbox takes to %s", d.Domain, in.ForwardAddress)
+}
+
+func (i intents) createEmailUser(_ context.Context, _ service.Actor, in service.CreateEmailUserIn) (*intent, error) {
+	if in.ForwardTo == "" {
+		return nil, nil
+	}
+	address := in.Email
+	if address == "" {
+		address = in.Username + "@" + in.Domain
+	}
+	return would("make the mailbox %s and send a copy of all its mail to %s", address, in.ForwardTo)
+}
+
+func (i intents) updateEmailUser(ctx context.Context, who service.Actor, in service.UpdateEmailUserIn) (*intent, error) {
+	if in.ForwardTo.Value == "" {
+		return nil, nil
+	}
+	mb, err := i.s.GetEmailUser(ctx, who, service.EmailUserIn{UserID: in.UserID})
+	if err != nil {
+		return nil, err
+	}
+	return would("send a copy of all mail to %s to %s", mb.Email, in.ForwardTo.Value)
+}
+
+func (i intents) deleteEmailUsers(ctx context.Context, who service.Actor, in service.BulkDeleteIn) (*intent, error) {
+	var names []string
+	if in.Emails != nil {
+		names = *in.Emails
+	}
+	if in.UserIDs != nil {
+		for _, id := range *in.UserIDs {
+			if mb, err := i.s.GetEmailUser(ctx, who, service.EmailUserIn{UserID: id}); err == nil {
+				id = mb.Email
+			}
+			names = append(names, id)
+		}
+	}
+	return would("delete %s for good, with all mail in them: %s", counted(len(names), "mailbox", "mailboxes"), strings.Join(names, ", "))
+}
+
+func (i intents) deleteMessages(_ context.Context, _ service.Actor, in service.BulkDeleteMessagesIn) (*intent, error) {
+	each := map[string]int{}
+	var order []string
+	for _, m := range in.Messages {
+		if each[m.Mailbox]++; each[m.Mailbox] == 1 {
+			order = append(order, m.Mailbox)
+		}
+	}
+	for n, mailbox := range order {
+		order[n] = fmt.Sprintf("%d of %s", each[mailbox], mailbox)
+	}
+	return would("delete %s for good: %s", counted(len(in.Messages), "message", "messages"), strings.Join(order, ", "))
+}
+
+func (i intents) createWebhook(_ context.Context, _ service.Actor, in service.CreateWebhookIn) (*intent, error) {
+	return would("send events (%s) of this account to %s from now on", strings.Join(in.Events, ", "), in.URL)
+}
+
+func (i intents) updateWebhook(ctx context.Context, who service.Actor, in service.UpdateWebhookIn) (*intent, error) {
+	w, err := i.s.GetWebhook(ctx, who, service.WebhookIn{ID: in.ID})
+	if err != nil {
+		return nil, err
+	}
+	if in.URL != nil {
+		w.URL = *in.URL
+	}
+	if in.Events != nil {
+		w.Events = *in.Events
+	}
+	if in.Status != nil {
+		w.Status = *in.Status
+	}
+	return would("change the webhook endpoint %s, so that it gets events (%s) at %s and is %s", w.ID, strings.Join(w.Events, ", "), w.URL, w.Status)
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

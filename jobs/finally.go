@@ -1,0 +1,33 @@
+package jobs
+
+import (
+	"context"
+	"sync"
+)
+
+// last is what is left to do when an attempt has ended.
+type last struct {
+	mu  sync.Mutex
+	fns []func()
+}
+
+type lastKey struct{}
+
+// Finally has fn run once the attempt that ctx belongs to is over: its Writes were committed, were refused, or were
+// dropped and never called. It is for what Work holds for its Writes. fn must be short; outside of Work it never runs.
+func Finally(ctx context.Context, fn func()) {
+	if l, _ := ctx.Value(lastKey{}).(*last); l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.fns = append(l.fns, fn)
+	}
+}
+
+func (l *last) run() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, fn := range l.fns {
+		fn()
+	}
+	l.fns = nil
+}

@@ -1,0 +1,535 @@
+package msg
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ErrAuthors is wrapped by every error about the authors of a message: a field is missing,
+// stands twice, or has a form that programs read differently. The text names the field.
+var ErrAuthors = errors.New("unclear author")
+
+const (
+	maxAuthors       = 100      // addresses in one From or Resent-From field
+	maxAuthorFields  = 200      // From, Sender, Resent-From and Resent-Sender fields of one header
+	maxAuthorValue   = 64 << 10 // bytes of one of them; of all From fields that are unclear
+	maxAuthorAts     = 1200     // @ in unclear From fields, which are looked at six times
+	maxAuthorDomains = 64       // that they name
+	maxAuthorJoins   = 8        // words behind an @ that may be meant as one domain
+)
+
+// Authors is who wrote and sent a message, as every program reads it.
+type Authors struct {
+	From   []Address // one or more
+	Sender []Address // one, or none without the field
+	Resent []Address // of all Resent-From and Resent-Sender fields, in their order
+}
+
+// ReadAuthors reads From, Sender, Resent-From and Resent-Sender out of a whole header. It does
+// not guess: what two programs could read differently is an error, and the empty line ends
+// the header. Other fields do not count, whatever their number and size. Errors wrap ErrAuthors.
+func ReadAuthors(header []byte) (*Authors, error) {
+	out := &Authors{}
+	fields, ok := authorFields(header)
+	if !ok {
+		return nil, fmt.Errorf("%w: the fields that name authors are too many or too long", ErrAuthors)
+	}
+	for _, f := range fields {
+		list, err := f.addresses()
+		switch {
+		case err != nil:
+			return nil, err
+		case f.name == "From" && out.From != nil, f.name == "Sender" && out.Sender != nil:
+			return nil, f.fault("stands twice")
+		case strings.HasSuffix(f.name, "Sender") && len(list) != 1: // RFC 5322 §3.6.2, §3.6.6
+			return nil, f.fault("has more than one address")
+		case f.name == "From":
+			out.From = list
+		case f.name == "Sender":
+			out.Sender = list
+		default:
+			out.Resent = append(out.Resent, list...)
+		}
+	}
+	if out.From == nil {
+		return nil, fmt.Errorf("%w: the message has no From field", ErrAuthors)
+	}
+	return out, nil
+}
+
+// PossibleAuthors is whom any program could take for the author of a message.
+type PossibleAuthors struct {
+	Emails  []string // of the From field, where every program reads the same
+	Domains []string // otherwise all that a program could find in what it could take for a From field
+	Unclear bool
+	TooMany bool // Domains is not complete
+}
+
+// ReadPossibleAuthors reads the From field of a whole header, and whatever a program could
+// take for one. A header without any gives the zero value.
+func ReadPossibleAuthors(header []byte) PossibleAuthors {
+	fields, complete := authorFields(header)
+	fields = slices.DeleteFunc(fields, func(f authorField) bool { return f.name != "From" })
+	if len(fields) == 1 && complete {
+		list, err := fields[0].addresses()
+		if err != nil {
+			list = fields[0].repeated()
+		}
+		if list != nil {
+			var out PossibleAuthors
+			for _, a := range list {
+				out.Emails = append(out.Emails, a.Email())
+			}
+			return out
+		}
+	}
+	d := domainFinder{ats: maxAuthorAts, room: maxAuthorValue}
+	var values []string
+	for _, f := range fields {
+		d.read(f.value)
+		values = append(values, f.value)
+	}
+	if len(values) > 1 { // some programs read all of them as one, so that comments go on from one to the next
+		d.read(strings.Join(values, ", "))
+	}
+	return PossibleAuthors{Domains: d.found, Unclear: len(fields) > 0 || !complete, TooMany: d.cut || !complete}
+}
+
+// authorField is a field that a program could take for one of those that name an author.
+type authorField struct {
+	name  string // as it should be
+	raw   []byte // value, still folded
+	value string // unfolded; a bare CR stays
+	wrong string // why programs disagree on whether the field is there
+}
+
+func (f authorField) fault(what string) error {
+	return fmt.Errorf("%w: the %s field %s", ErrAuthors, f.name, what)
+}
+
+// authorFields finds the fields up to the first empty line, where some programs end a line at
+// a bare CR by both ways to read it. It answers false if there are too many.
+func authorFields(header []byte) ([]authorField, bool) {
+	out, ok := splitAuthorFields(header)
+	if n := bytes.Count(header, []byte("\r")); n == bytes.Count(header, []byte("\r\n")) || !ok {
+		return out, ok
+	}
+	header = bytes.ReplaceAll(bytes.ReplaceAll(header, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
+	others, ok := splitAuthorFields(header)
+	if slices.EqualFunc(out, others, func(a, b authorField) bool { return a.name == b.name && a.value == b.value && a.wrong == b.wrong }) {
+		return out, ok
+	}
+	out = append(out, others...)
+	for i := range out {
+		out[i].wrong = "stands by a bare CR"
+	}
+	return out, ok
+}
+
+// splitAuthorFields finds the fields with LF or CRLF at the end of lines: also behind lines
+// that end the header for some programs, and under names that only some take for such a field.
+func splitAuthorFields(header []byte) ([]authorField, bool) {
+	var out []authorField
+	open, inField, ended := -1, false, false // open: the index of the field that folded lines belong to
+	start := 0                               // of the open field's value
+	for pos := 0; pos < len(header); {
+		first, begin := pos == 0, pos
+		line, _, _ := bytes.Cut(header[pos:], []byte("\n"))
+		pos = min(pos+len(line)+1, len(header))
+		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) == 0 {
+			break
+		}
+		if inField && (line[0] == ' ' || line[0] == '\t') {
+			if open < 0 {
+				continue
+			}
+			if out[open].raw = header[start : begin+len(line)]; len(out[open].raw) > maxAuthorValue {
+				return out, false
+			}
+			if len(bytes.TrimSpace(line)) == 0 && out[open].wrong == "" {
+				out[open].wrong = "has a blank line in it" // which ends the header for some programs
+			}
+			continue
+		}
+		open = -1
+		name, value, colon := bytes.Cut(line, []byte(":"))
+		if kind := authorName(name); kind != "" {
+			f := authorField{name: kind, raw: value}
+			if ended {
+				f.wrong = "stands behind a line that is no header field"
+			} else if !colon || !strings.EqualFold(string(name), kind) {
+				f.wrong = "has something between its name and the colon, or before the name"
+			}
+			out = append(out, f)
+			open, start = len(out)-1, begin+min(len(name)+1, len(line))
+		}
+		if len(out) > maxAuthorFields || len(value) > maxAuthorValue && open >= 0 {
+			return out, false
+		}
+		inField = colon && fieldName(line) > 0 || open >= 0
+		ended = ended || !inField && !(first && isMboxLine(line))
+	}
+	lineEnds := strings.NewReplacer("\r\n", "", "\n", "")
+	for i := range out {
+		out[i].value = strings.Trim(lineEnds.Replace(string(out[i].raw)), " \t")
+	}
+	return out, true
+}
+
+// authorName returns which field some program could take a name for, "" for none.
+func authorName(name []byte) string {
+	if len(name) < len("from") || len(name) > 64 {
+		return ""
+	}
+	var lower [64]byte
+	n := 0
+	for _, c := range name {
+		if c > ' ' && c < 0x7f {
+			lower[n] = lowerByte(c)
+			n++
+		}
+	}
+	switch string(lower[:n]) {
+	case "from":
+		return "From"
+	case "sender":
+		return "Sender"
+	case "resent-from":
+		return "Resent-From"
+	case "resent-sender":
+		return "Resent-Sender"
+	}
+	return ""
+}
+
+// addresses reads the field's addresses strictly (RFC 5322 §3.4 without groups, domain
+// literals, quoted local parts, comments but at the end, or anything of §4).
+func (f authorField) addresses() ([]Address, error) {
+	if f.wrong != "" {
+		return nil, f.fault(f.wrong)
+	}
+	if !utf8.ValidString(f.value) || strings.ContainsFunc(f.value, isUnsafe) {
+		return nil, f.fault("has control characters or broken UTF-8")
+	}
+	r := authorReader{s: f.value}
+	var out []Address
+	for {
+		a, ok := r.mailbox()
+		if !ok {
+			return nil, f.fault("is not a plain list of addresses, each name@domain or Name <name@domain>")
+		}
+		if out = append(out, a); len(out) > maxAuthors {
+			return nil, f.fault(fmt.Sprintf("has more than %d addresses", maxAuthors))
+		}
+		if r.pos == len(r.s) {
+			return out, nil
+		}
+		if r.s[r.pos] != ',' {
+			return nil, f.fault("has text behind an address")
+		}
+		r.pos++
+	}
+}
+
+// isUnsafe reports what programs cut lines and words at, or pass over.
+func isUnsafe(r rune) bool {
+	return r != '\t' && unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) || r == 0xfeff
+}
+
+// repeated gives the address of "a@b.example <a@b.example>". That is wrong (RFC 5322 §3.2.5)
+// and frequent, and whichever of the two a program takes, it is the same address.
+func (f authorField) repeated() []Address {
+	first, second, ok := strings.Cut(f.value, " <")
+	if !ok || f.wrong != "" || !strings.EqualFold(first+">", second) {
+		return nil
+	}
+	r := authorReader{s: first}
+	a, ok := r.addrSpec()
+	if !ok || r.pos < len(first) || !strings.HasPrefix(second, a.Mailbox+"@") {
+		return nil
+	}
+	return []Address{a}
+}
+
+// authorReader reads mailboxes of one field.
+type authorReader struct {
+	s   string
+	pos int
+}
+
+func (r *authorReader) space() { r.pos += len(r.s[r.pos:]) - len(strings.TrimLeft(r.s[r.pos:], " \t")) }
+
+func (r *authorReader) at(c byte) bool { return r.pos < len(r.s) && r.s[r.pos] == c }
+
+// mailbox reads "a@b", "Name <a@b>" or "<a@b>", each with a comment behind it or without, up
+// to the comma or the end (RFC 5322 §3.4).
+func (r *authorReader) mailbox() (a Address, ok bool) {
+	r.space()
+	start := r.pos
+	if a, ok = r.addrSpec(); !ok {
+		r.pos = start
+		name, ok := r.phrase()
+		if !ok || !r.at('<') {
+			return a, false
+		}
+		r.pos++
+		if a, ok = r.addrSpec(); !ok || !r.at('>') {
+			return a, false
+		}
+		r.pos++
+		a.Name = displayName(name)
+	}
+	r.space()
+	if !r.at('(') {
+		return a, true
+	}
+	end := strings.IndexByte(r.s[r.pos:], ')')
+	if end < 0 || strings.ContainsAny(r.s[r.pos+1:r.pos+end], `(\,"<>`) || !areWords(r.s[r.pos+1:r.pos+end]) {
+		return a, false
+	}
+	if a.Name == "" {
+		a.Name = displayName(r.s[r.pos+1 : r.pos+end])
+	}
+	r.pos += end + 1
+	r.space()
+	return a, true
+}
+
+// phrase reads the display name: atoms, dots behind the first character, and quoted strings
+// (RFC 5322 §3.2.5), with whole encoded words in either.
+func (r *authorReader) phrase() (string, bool) {
+	var name strings.Builder
+	start, plain := r.pos, r.pos // plain: where the characters outside of quotes begin
+	for r.pos < len(r.s) {
+		switch c := r.s[r.pos]; {
+		case c == '"':
+			before := r.s[plain:r.pos]
+			text, ok := r.quoted()
+			if !ok || !areWords(before) || !areWords(text) {
+				return "", false
+			}
+			name.WriteString(text)
+			plain = r.pos
+		case c == ' ' || c == '\t' || isAtomByte(c) || c == '.' && r.pos > start && r.s[start] != '.':
+			name.WriteByte(c)
+			r.pos++
+		default: // of dots before the angle bracket some programs make nothing
+			return name.String(), c == '<' && areWords(r.s[plain:r.pos]) && (r.pos == start || r.s[r.pos-1] != '.')
+		}
+	}
+	return "", false
+}
+
+// areWords tells whether all that begins like an encoded word is one (RFC 2047 §2), and
+// decodes to text.
+func areWords(s string) bool {
+	if strings.ContainsFunc(decodeWords(s), isUnsafe) {
+		return false
+	}
+	for {
+		_, rest, ok := strings.Cut(s, "=?")
+		if !ok {
+			return true
+		}
+		word := strings.SplitN(rest, "?", 4) // charset, encoding, text, and what follows
+		if len(word) < 4 || word[0] == "" || !strings.EqualFold(word[1], "q") && !strings.EqualFold(word[1], "b") || !strings.HasPrefix(word[3], "=") {
+			return false
+		}
+		s = word[3][1:]
+	}
+}
+
+// quoted reads a quoted string with its quotes (RFC 5322 §3.2.4).
+func (r *authorReader) quoted() (string, bool) {
+	for i := r.pos + 1; i < len(r.s); i++ {
+		switch r.s[i] {
+		case '\\':
+			i++
+		case '"':
+			text := unescape(r.s[r.pos+1 : i])
+			r.pos = i + 1
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// addrSpec reads a dot-atom at a domain name (RFC 5322 §3.4.1), without anything that looks
+// like an encoded word, which some programs decode here.
+func (r *authorReader) addrSpec() (Address, bool) {
+	end := strings.IndexAny(r.s[r.pos:], "\t ()<>,:;\"[]\\")
+	if end < 0 {
+		end = len(r.s) - r.pos
+	}
+	spec := r.s[r.pos : r.pos+end]
+	local, domain, ok := strings.Cut(spec, "@")
+	if !ok || strings.Contains(spec, "=?") || strings.Contains(spec, "?=") || !isDotAtom(local) || !isHostname(domain) ||
+		strings.ContainsFunc(local, isOddRune) || len(local) > 256 || len(domain) > 256 {
+		return Address{}, false
+	}
+	r.pos += end
+	return Address{Mailbox: local, Host: domain}, true
+}
+
+// isHostname takes labels of letters, digits, hyphens and underscores (RFC 5890 §2.3.1).
+func isHostname(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || strings.ContainsFunc(label, func(r rune) bool {
+			return r < utf8.RuneSelf && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || isOddRune(r)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// isOddRune reports what beyond ASCII is no letter, mark or digit, such as wide spaces.
+func isOddRune(r rune) bool {
+	return r >= utf8.RuneSelf && !unicode.In(r, unicode.L, unicode.M, unicode.Nd)
+}
+
+// domainFinder collects every domain that a program could find in unclear fields, in lower
+// case: as it stands, with encoded words decoded, without quotes, and with white space and
+// comments left out around its dots (RFC 5322 §4.4).
+type domainFinder struct {
+	found     []string
+	ats, room int // how many @ and bytes are still looked at
+	cut       bool
+}
+
+func (d *domainFinder) read(value string) {
+	if d.room -= len(value); d.room < 0 {
+		d.cut = true
+		return
+	}
+	decoded := decodeWords(value)
+	bare := strings.NewReplacer(`"`, "", `\`, "").Replace(decoded)
+	broken := strings.NewReplacer(`"`, "", `\`, "", "?=", "").Replace(value) // encoded words that are none
+	for _, text := range []string{value, decoded, bare, withoutParens(bare), broken, anyWords(value)} {
+		for {
+			_, rest, ok := strings.Cut(text, "@")
+			if !ok {
+				break
+			}
+			if d.ats--; d.ats < 0 {
+				d.cut = true
+				return
+			}
+			text = rest
+			for _, domain := range domainsAt(rest) {
+				d.add(domain)
+			}
+		}
+	}
+}
+
+func (d *domainFinder) add(domain string) {
+	if slices.Contains(d.found, domain) {
+		return
+	}
+	if len(d.found) == maxAuthorDomains {
+		d.cut = true
+		return
+	}
+	d.found = append(d.found, domain)
+}
+
+// domainsAt returns the names that may be meant at the start of s, which follows an @. Some
+// programs join words across white space and comments.
+func domainsAt(s string) []string {
+	var out []string
+	joined := ""
+	for range 2 * maxAuthorJoins {
+		end := strings.IndexFunc(s, isNoDomainRune)
+		if end < 0 {
+			end = len(s)
+		}
+		joined += s[:end]
+		whole := strings.ToLower(joined)
+		ascii := strings.TrimRightFunc(whole, func(r rune) bool { return r >= utf8.RuneSelf })
+		for _, name := range []string{whole, ascii} { // some programs end a domain at the last letter or digit of ASCII
+			if name = strings.Trim(name, ".-_"); end > 0 && name != "" && len(name) <= 1024 && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+		rest := skipCFWS(s[end:])
+		if len(rest) == len(s)-end || len(out) >= maxAuthorJoins {
+			break
+		}
+		s = rest
+	}
+	return out
+}
+
+// isNoDomainRune reports what ends a word behind an @.
+func isNoDomainRune(r rune) bool {
+	return r < utf8.RuneSelf && r != '-' && r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || isOddRune(r)
+}
+
+// anyWords decodes whatever a program could take for an encoded word, each by itself: of any
+// charset, and with white space in it (RFC 2047 §2 allows none).
+func anyWords(s string) string {
+	var out strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, "=?")
+		out.WriteString(before)
+		if !ok {
+			return out.String()
+		}
+		s = rest
+		inside, after, ok := strings.Cut(rest, "?=")
+		parts := strings.SplitN(inside, "?", 3)
+		if !ok || len(parts) < 3 || strings.Contains(inside, "=?") {
+			continue
+		}
+		var text []byte
+		if strings.EqualFold(parts[1], "b") {
+			var state base64State
+			text = state.flush(state.append(text, []byte(parts[2])))
+		} else {
+			text = appendQ(text, parts[2])
+		}
+		out.WriteByte(0) // ends the word before it, see skipCFWS
+		out.WriteString(strings.ToValidUTF8(string(text), " "))
+		s = after
+	}
+}
+
+// withoutParens leaves out comments as programs do that know no comments in comments.
+func withoutParens(s string) string {
+	var out strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, "(")
+		out.WriteString(before)
+		if !ok {
+			return out.String()
+		}
+		if _, s, ok = strings.Cut(rest, ")"); !ok {
+			return out.String()
+		}
+	}
+}
+
+// skipCFWS passes over comments (RFC 5322 §3.2.2), white space, quotes, and what some programs
+// take for those. A comment that does not end is text.
+func skipCFWS(s string) string {
+	for {
+		s = strings.TrimLeftFunc(s, func(r rune) bool {
+			return strings.ContainsRune("\"\\<>", r) || unicode.IsSpace(r) || isUnsafe(r) || unicode.Is(unicode.Cf, r)
+		})
+		if s == "" || s[0] != '(' {
+			return s
+		}
+		r := addressReader{s: s}
+		end := r.closing(')', '(', &r.noComment)
+		if end == 0 {
+			return s
+		}
+		s = s[end:]
+	}
+}

@@ -1,0 +1,358 @@
+package service_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/pull/pulltest"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// rivals are two accounts of one installation.
+func rivals(t *testing.T) (b *servicetest.Sandbox, w *servicetest.World, a, z service.Actor) {
+	t.Helper()
+	b, w, a = newWorld(t)
+	made := b.Account(t, "rival@example.test")
+	z, err := b.Operator(t.Context(), made.AccountID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, w, a, z
+}
+
+func connectAs(t *testing.T, b *servicetest.Sandbox, who service.Actor, in service.ConnectDomainsIn) service.ConnectResult {
+	t.Helper()
+	out, err := b.ConnectDomains(t.Context(), who, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Domains[0]
+}
+
+func claimCode(d *service.Domain) string {
+	if d.Error == nil {
+		return ""
+	}
+	return d.Error.Code
+}
+
+func checkNS(t *testing.T, b *servicetest.Sandbox, who service.Actor, name string) service.NameserverCheck {
+	t.Helper()
+	out, err := b.CheckNameservers(t.Context(), who, service.CheckNameserversIn{Domains: []string{name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Domains[0]
+}
+
+func accepts(b *servicetest.Sandbox, address string) int {
+	_, err := b.Accepts(context.Background(), service.RecipientQuery{From: "x@far.test", To: address})
+	if e, ok := err.(*service.SMTPError); ok {
+		return e.Code
+	}
+	return 250
+}
+
+// Connecting a name below somebody's domain blocks nobody, and the published key says whose a manual domain is.
+func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, a, z := rivals(t)
+		connectAs(t, b, z, service.ConnectDomainsIn{Domains: []string{"mail.big.test"}})
+		in := service.ConnectDomainsIn{Domains: []string{"big.test"}, ManualDNS: true}
+		first, second := connectAs(t, b, z, in), connectAs(t, b, a, in)
+		time.Sleep(time.Second)
+		if first.Status != "created" || second.Status != "created" || b.HostsName("big.test") {
+			t.Fatalf("%+v %+v, hosted %v", first, second, b.HostsName("big.test"))
+		}
+		records, err := b.GetDNSRecords(t.Context(), a, service.DomainIn{DomainID: *second.DomainID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records.Records {
+			if r.Purpose == "DKIM" {
+				w.Tell("TXT", r.Host+".big.test", r.Value)
+			}
+		}
+		verifyDNS := func(who service.Actor, id string) {
+			if _, err := b.VerifyDNS(t.Context(), who, service.DomainIn{DomainID: id}); err != nil {
+				t.Error(err)
+			}
+		}
+		verifyDNS(z, *first.DomainID)
+		if d := getDomain(t, b.Service, z, *first.DomainID); d.Error != nil {
+			t.Fatalf("a key of somebody else's: %+v", d.Error)
+		}
+		verifyDNS(a, *second.DomainID)
+		if d := getDomain(t, b.Service, z, *first.DomainID); d.Status != "error" || claimCode(d) != "domain_claimed_elsewhere" {
+			t.Errorf("the loser is %s %+v", d.Status, d.Error)
+		}
+		if d := getDomain(t, b.Service, a, *second.DomainID); d.Error != nil || d.Status == "error" {
+			t.Errorf("the winner is %s %+v", d.Status, d.Error)
+		}
+		if r := connectAs(t, b, z, service.ConnectDomainsIn{Domains: []string{"big.test"}}); r.Status != "already_exists" {
+			t.Errorf("%+v", r)
+		}
+		other, err := b.Operator(t.Context(), b.Account(t, "third@example.test").AccountID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := connectAs(t, b, other, in); r.Status != "error" || !strings.HasPrefix(*r.Error, "domain_claimed_elsewhere") {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A contested delegation proves nothing; the TXT record does, and what is unproven takes and serves nothing.
+func TestContestedDelegationTakesTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, a, z := rivals(t)
+		mine := connect(t, b.Service, a, "both.test")
+		theirs := connect(t, b.Service, z, "both.test")
+		w.Tell("NS", "both.test", "ns1.example.test.", "ns2.example.test.")
+		for who, id := range map[*service.Actor]string{&a: mine, &z: theirs} {
+			if c := checkNS(t, b, *who, "both.test"); c.Verified || !strings.Contains(c.Message, "_mailstead.both.test with the value mailstead-claim="+id) {
+				t.Errorf("contested: %+v", c)
+			}
+			if d := getDomain(t, b.Service, *who, id); d.StatusDetail == nil || !strings.Contains(*d.StatusDetail, "mailstead-claim="+id) {
+				t.Errorf("the detail names no record: %v", d.StatusDetail)
+			}
+		}
+		for _, who := range []service.Actor{a, z} { // the same address twice
+			if _, err := b.CreateEmailUser(t.Context(), who, service.CreateEmailUserIn{Email: "ann@both.test"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code := accepts(b, "ann@both.test"); code != 450 || b.HostsName("both.test") {
+			t.Errorf("unproven: %d, hosted %v", code, b.HostsName("both.test"))
+		}
+		st, err := b.GetDNSStatus(t.Context(), a, service.GetDNSStatusIn{DomainID: mine, Refresh: true})
+		if err != nil || st.Records[len(st.Records)-1].Expected != "mailstead-claim="+mine {
+			t.Errorf("dns-status %+v, %v", st, err)
+		}
+		w.Tell("TXT", "_mailstead.both.test", "mailstead-claim="+mine)
+		if c := checkNS(t, b, a, "both.test"); !c.Verified {
+			t.Fatalf("with the record: %+v", c)
+		}
+		time.Sleep(time.Second)
+		if d := getDomain(t, b.Service, a, mine); d.Status != "complete" || d.StatusDetail != nil {
+			t.Errorf("the winner is %s, %v", d.Status, d.StatusDetail)
+		}
+		if d := getDomain(t, b.Service, z, theirs); claimCode(d) != "domain_claimed_elsewhere" || d.Status != "error" {
+			t.Errorf("the loser is %s %+v", d.Status, d.Error)
+		}
+		if code := accepts(b, "ann@both.test"); code != 250 || !b.HostsName("both.test") {
+			t.Errorf("proven: %d, hosted %v", code, b.HostsName("both.test"))
+		}
+		_, err = b.SetupDomain(t.Context(), z, service.SetupDomainIn{Domain: "both.test"})
+		if e, ok := service.AsError(err); !ok || e.Code != "domain_claimed_elsewhere" {
+			t.Errorf("setup of a lost claim: %v", err)
+		}
+
+		// The loser's deletion takes nothing from the winner; the winner's frees the name.
+		if _, err := b.DeleteDomain(t.Context(), a, service.DomainIn{DomainID: mine}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		w.Set(func() { w.Names = nil })
+		w.Tell("NS", "both.test", "ns1.example.test.", "ns2.example.test.")
+		if c := checkNS(t, b, z, "both.test"); !c.Verified {
+			t.Fatalf("the name is not free: %+v", c)
+		}
+		time.Sleep(time.Second)
+		if d := getDomain(t, b.Service, z, theirs); d.Status != "complete" || d.Error != nil || !b.HostsName("both.test") {
+			t.Errorf("after the deletion: %s %+v", d.Status, d.Error)
+		}
+	})
+}
+
+func TestALosersDeletionTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, a, z := rivals(t)
+		connect(t, b.Service, a, "both.test")
+		theirs := connect(t, b.Service, z, "both.test")
+		mine := connect(t, b.Service, a, "other.test")
+		w.Tell("TXT", "_mailstead.both.test", "mailstead-claim="+*connectAs(t, b, a, service.ConnectDomainsIn{Domains: []string{"both.test"}}).DomainID)
+		checkNS(t, b, a, "both.test")
+		if _, err := b.DeleteDomain(t.Context(), z, service.DomainIn{DomainID: theirs}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if !b.HostsName("both.test") || !b.HostsName("other.test") || mine == "" {
+			t.Error("the winner's zone went with the loser")
+		}
+	})
+}
+
+// Each of many who prove at once may win, and one does.
+func TestOneOfTwoProofsWins(t *testing.T) {
+	b, w, a, z := rivals(t)
+	for range 10 {
+		name := strings.ToLower(b.Store.NewID("n")[2:]) + ".test"
+		ids := map[*service.Actor]string{&a: connect(t, b.Service, a, name), &z: connect(t, b.Service, z, name)}
+		w.Tell("TXT", "_mailstead."+name, "mailstead-claim="+ids[&a], "mailstead-claim="+ids[&z])
+		var wg sync.WaitGroup
+		for who := range ids {
+			wg.Go(func() {
+				if _, err := b.CheckNameservers(context.Background(), *who, service.CheckNameserversIn{Domains: []string{name}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		lost := 0
+		for who, id := range ids {
+			if claimCode(getDomain(t, b.Service, *who, id)) == "domain_claimed_elsewhere" {
+				lost++
+			}
+		}
+		if lost != 1 {
+			t.Errorf("%d of two lost", lost)
+		}
+	}
+}
+
+func TestClaimsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, a, z := rivals(t)
+		id := connect(t, b.Service, a, "late.test")
+		away := *connectAs(t, b, a, service.ConnectDomainsIn{Domains: []string{"away.test"}, External: true}).DomainID
+		w.Tell("NS", "late.test", "ns.elsewhere.test.")
+		time.Sleep(14*24*time.Hour - time.Hour)
+		if d := getDomain(t, b.Service, a, id); d.Error != nil {
+			t.Fatalf("too early: %+v", d.Error)
+		}
+		time.Sleep(2 * time.Hour)
+		for _, id := range []string{id, away} {
+			if d := getDomain(t, b.Service, a, id); d.Status != "error" || claimCode(d) != "claim_expired" {
+				t.Errorf("after 14 days: %s %+v", d.Status, d.Error)
+			}
+		}
+		if b.HostsName("late.test") || accepts(b, "ann@late.test") != 550 {
+			t.Error("an expired claim serves")
+		}
+		w.Tell("NS", "late.test", "ns1.example.test.", "ns2.example.test.")
+		other := connect(t, b.Service, z, "late.test") // the name is free
+		if c := checkNS(t, b, z, "late.test"); !c.Verified {
+			t.Errorf("%+v", c)
+		}
+		if c := checkNS(t, b, a, "late.test"); c.Status != "error" {
+			t.Errorf("an expired claim of a name that is proven elsewhere: %+v", c)
+		}
+		w.Tell("TXT", "_mailstead.away.test", "mailstead-claim="+away)
+		if _, err := b.GetDNSStatus(t.Context(), a, service.GetDNSStatusIn{DomainID: away, Refresh: true}); err != nil {
+			t.Fatal(err)
+		}
+		if d := getDomain(t, b.Service, a, away); d.Status != "complete" || d.Error != nil || d.StatusDetail != nil {
+			t.Errorf("a late proof: %s %+v %v", d.Status, d.Error, d.StatusDetail)
+		}
+		_ = other
+	})
+}
+
+// A server that starts finds the claims whose jobs are lost.
+func TestClaimsExpireAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, a, _ := rivals(t)
+		w.Tell("NS", "late.test", "ns.elsewhere.test.")
+		id := connect(t, b.Service, a, "late.test")
+		err := b.Store.Update(func(tx *store.Tx) error {
+			for j := range store.Jobs.All(tx) {
+				if j.Kind == "domain_claim" {
+					return b.Queue.Cancel(tx, j.ID)
+				}
+			}
+			t.Error("no job looks at the claim")
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.FlushUses(t) // which runs the service for a moment
+		time.Sleep(15 * 24 * time.Hour)
+		if d := getDomain(t, b.Service, a, id); claimCode(d) != "claim_expired" {
+			t.Errorf("%s %+v", d.Status, d.Error)
+		}
+	})
+}
+
+func TestTheOperatorDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, a, z := rivals(t)
+		mine, theirs := connect(t, b.Service, a, "both.test"), connect(t, b.Service, z, "both.test")
+		for _, in := range []service.ClaimDecision{{}, {a.AccountID, "none.test"}, {"acc_none", "both.test"}, {a.AccountID, "com"}} {
+			if _, err := b.DecideClaim(t.Context(), in); err == nil {
+				t.Errorf("%+v is decided", in)
+			}
+		}
+		w.Tell("NS", "both.test", "ns1.example.test.", "ns2.example.test.")
+		decide := func(who service.Actor, winner, loser string, other service.Actor) {
+			t.Helper()
+			for range 2 { // again it changes nothing
+				if out, err := b.DecideClaim(t.Context(), service.ClaimDecision{Account: who.AccountID, Domain: "Both.test"}); err != nil || out.DomainID != winner {
+					t.Fatalf("%+v, %v", out, err)
+				}
+			}
+			if c := checkNS(t, b, who, "both.test"); !c.Verified {
+				t.Errorf("%+v", c)
+			}
+			time.Sleep(time.Second)
+			if d := getDomain(t, b.Service, who, winner); d.Status != "complete" || d.Error != nil {
+				t.Errorf("the winner is %s %+v", d.Status, d.Error)
+			}
+			if d := getDomain(t, b.Service, other, loser); d.Status != "error" || claimCode(d) != "domain_claimed_elsewhere" {
+				t.Errorf("the loser is %s %+v", d.Status, d.Error)
+			}
+		}
+		decide(a, mine, theirs, z)
+		user, err := b.CreateEmailUser(t.Context(), a, service.CreateEmailUserIn{Email: "ann@both.test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		decide(z, theirs, mine, a) // a complete domain goes too, with what it served
+		if code := accepts(b, "ann@both.test"); code != 550 {
+			t.Errorf("mail to the loser's mailbox: %d", code)
+		}
+		_, err = b.SendEmail(t.Context(), a, service.SendEmailIn{UserID: user.ID, To: service.Texts{"x@far.test"}, Text: "hello"})
+		if e, ok := service.AsError(err); !ok || e.Code != "domain_not_ready" {
+			t.Errorf("the loser sends: %v", err)
+		}
+	})
+}
+
+// An external claim is complete at once and blocks nobody before a log-in to a mailbox of it.
+func TestExternalClaimsAreProvenByALogin(t *testing.T) {
+	b, _, a, z := rivals(t)
+	remote := pulltest.Serve(t, nil)
+	in := service.ConnectDomainsIn{Domains: []string{"away.test"}, External: true}
+	first, second := connectAs(t, b, z, in), connectAs(t, b, a, in)
+	if first.Status != "created" || second.Status != "created" {
+		t.Fatalf("%+v %+v", first, second)
+	}
+	on := true
+	if _, err := b.SetUniversalInbox(t.Context(), a, service.UniversalInboxIn{Enabled: &on}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.CreateEmailUser(t.Context(), a, service.CreateEmailUserIn{
+		Email: "me@away.test", Type: "external",
+		IMAP: &service.MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		if d := getDomain(t, b.Service, z, *first.DomainID); d.Status == "error" {
+			if claimCode(d) != "domain_claimed_elsewhere" {
+				t.Errorf("%+v", d.Error)
+			}
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the log-in proved nothing")
+}

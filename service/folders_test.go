@@ -1,0 +1,207 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// user is who has logged in to a mailbox.
+func userOf(mb *store.Mailbox) MailboxUser {
+	return MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email}
+}
+
+// TestRenameOfAFullTree renames as many folders as a mailbox may have, each to a name that is subscribed to.
+func TestRenameOfAFullTree(t *testing.T) {
+	i := install(t, Config{})
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	u, ctx := userOf(ann), context.Background()
+	const tree = 990
+	i.update(func(tx *store.Tx) error {
+		rec := &store.Subscriptions{Mailbox: ann.Num} // as stores of before have it
+		for k := range tree {
+			rec.Names = append(rec.Names, fmt.Sprintf("new/%0180d", k))
+			if err := tx.CreateFolder(&store.Folder{Mailbox: ann.Num, Name: fmt.Sprintf("old/%0180d", k)}); err != nil {
+				return err
+			}
+		}
+		rec.Names = append(rec.Names, "elsewhere")
+		if err := tx.CreateFolder(&store.Folder{Mailbox: ann.Num, Name: "old"}); err != nil {
+			return err
+		}
+		return store.SubscribedNames.Put(tx, rec)
+	})
+	names, err := i.svc.SubscribedNames(ctx, u)
+	if err != nil || len(names) != tree+1 {
+		t.Fatalf("%d names of a record of before are read, %v", len(names), err)
+	}
+	began := time.Now()
+	if err := i.svc.RenameFolder(ctx, u, "old", "new"); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	t.Logf("the rename of %d folders took %v", tree+1, took)
+	if took > 500*time.Millisecond { // it was 2 s
+		t.Errorf("the rename took %v", took)
+	}
+	folders, err := i.svc.Folders(ctx, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subscribed := 0
+	for _, f := range folders {
+		if f.Name[:3] == "old" {
+			t.Fatalf("%s is left", f.Name)
+		}
+		if f.Name[:3] == "new" && f.Subscribed {
+			subscribed++
+		}
+	}
+	if names, err = i.svc.SubscribedNames(ctx, u); err != nil || len(names) != 1 || names[0] != "elsewhere" || subscribed != tree {
+		t.Errorf("%d folders are subscribed, and the names %v, %v", subscribed, names, err)
+	}
+	// Ten commands' worth of folders: half a minute of this is not allowed.
+	for n := 2; ; n++ {
+		from, to := "new", "old"
+		if n%2 == 1 {
+			from, to = to, from
+		}
+		if err = i.svc.RenameFolder(ctx, u, from, to); err != nil {
+			break
+		}
+		if n > 60 {
+			t.Fatalf("a tree of %d folders was renamed %d times in a minute", tree, n)
+		}
+	}
+	if e, ok := AsError(err); !ok || e.Code != CodeFolderRate {
+		t.Errorf("the answer is %v, want %s", err, CodeFolderRate)
+	}
+}
+
+func TestFolderCommandsAreCounted(t *testing.T) {
+	i := install(t, Config{})
+	d := i.addDomain(i.account, "example.test", nil)
+	ann, bob := userOf(i.addMailbox(d, "ann", nil)), userOf(i.addMailbox(d, "bob", nil))
+	ctx := context.Background()
+	for k := range 600 {
+		var err error
+		switch k % 5 {
+		case 0:
+			err = i.svc.CreateFolder(ctx, ann, "one", "")
+		case 1:
+			err = i.svc.RenameFolder(ctx, ann, "one", "two")
+		case 2:
+			err = i.svc.Subscribe(ctx, ann, "two", true)
+		case 3:
+			err = i.svc.Subscribe(ctx, ann, "two", false)
+		case 4:
+			err = i.svc.DeleteFolder(ctx, ann, "two")
+		}
+		if err != nil {
+			t.Fatalf("command %d: %v", k+1, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"CREATE": i.svc.CreateFolder(ctx, ann, "one", ""), "DELETE": i.svc.DeleteFolder(ctx, ann, "Trash"),
+		"RENAME": i.svc.RenameFolder(ctx, ann, "Trash", "two"), "SUBSCRIBE": i.svc.Subscribe(ctx, ann, "two", true),
+	} {
+		if e, ok := AsError(err); !ok || e.Code != CodeFolderRate {
+			t.Errorf("%s after 600 commands: %v, want %s", what, err, CodeFolderRate)
+		}
+	}
+	if err := i.svc.CreateFolder(ctx, bob, "one", ""); err != nil {
+		t.Errorf("another mailbox: %v", err)
+	}
+	body := i.spool("Subject: x\r\n\r\nx")
+	defer body.Close()
+	if _, _, err := i.svc.AppendMessage(ctx, ann, Append{Folder: "INBOX", Body: body}); err != nil {
+		t.Errorf("APPEND is limited too: %v", err)
+	}
+}
+
+// TestCopyOfManyIsAllOrNothing cuts a COPY of several transactions, by a full mailbox of UIDs and by a crash.
+func TestCopyOfManyIsAllOrNothing(t *testing.T) {
+	i := install(t, Config{})
+	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
+	u, ctx := userOf(ann), context.Background()
+	var uids []uint32
+	for range 3 {
+		body := i.spool("Subject: x\r\n\r\nx")
+		_, uid, err := i.svc.AppendMessage(ctx, u, Append{Folder: "INBOX", Body: body})
+		body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		uids = append(uids, uid)
+	}
+	for len(uids) < 600 { // of these three
+		var more []uint32
+		i.update(func(tx *store.Tx) error {
+			more = nil
+			m, err := tx.Message(ann.Num, store.InboxID, uids[0])
+			if err != nil {
+				return err
+			}
+			for range 100 {
+				c, err := tx.CopyMessage(m, store.InboxID)
+				if err != nil {
+					return err
+				}
+				more = append(more, c.UID)
+			}
+			return nil
+		})
+		uids = append(uids, more...)
+	}
+	if err := i.svc.CreateFolder(ctx, u, "Trash", ""); err != nil {
+		t.Fatal(err)
+	}
+	got, err := i.svc.CopyMessages(ctx, u, store.InboxID, uids, "Trash")
+	if err != nil || len(got.From) != len(uids) || len(got.To) != len(uids) || got.To[0] != 1 {
+		t.Fatalf("copied %+v, %v", got, err)
+	}
+	trash := func() (n uint32, id uint32) {
+		f, err := i.svc.FolderByName(ctx, u, "Trash")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Messages, f.ID
+	}
+	before, folder := trash()
+	intents := func() (n int) {
+		if err := i.st.View(func(tx *store.Tx) error {
+			for range store.CopyIntents.All(tx) {
+				n++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := intents(); n != 0 || int(before) != len(uids) {
+		t.Fatalf("%d intents and %d copies after a COPY", n, before)
+	}
+	// A crash after the first of its transactions.
+	i.update(func(tx *store.Tx) error {
+		var part Copied
+		if err := i.svc.transferBatch(tx, u, store.InboxID, uids[:perTransfer], folder, false, &part); err != nil {
+			return err
+		}
+		_, err := noteCopy(tx, "", ann.Num, folder, part.To, false)
+		return err
+	})
+	if n, _ := trash(); n != before+perTransfer {
+		t.Fatalf("%d messages", n)
+	}
+	i.reopen()
+	if err := i.svc.undoCopies(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := trash(); n != before || intents() != 0 {
+		t.Errorf("after a crash %d of a COPY's messages are left, and %d intents", n-before, intents())
+	}
+}

@@ -1,0 +1,34 @@
+// The words for errors, without a browser.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { build } from 'esbuild'
+
+const { outputFiles: [file] } = await build({ entryPoints: [new URL('../src/api/wording.ts', import.meta.url).pathname], bundle: true, write: false, format: 'esm' })
+const { faultOf, mendOf, plain, wordsOf, wrongWith } = await import('data:text/javascript,' + encodeURIComponent(file.text))
+
+test('texts that speak of the API are not shown', () => {
+  for (const text of ['Switch it on with POST /v1/account/universal-inbox.', 'Leave edge_api_token out.', 'Give `users`.', 'The body is not one JSON object.', 'Its operator adds one to mailstead.toml.']) assert.equal(plain(text), undefined, text)
+  for (const text of ['must have 8 to 128 characters', 'Mail for a_b.example.test goes to others: 5 mx_1.example.', 'ann_lee@example.test exists already.', 'There is no TXT record at _dmarc.']) assert.equal(plain(text), text)
+})
+
+test('a code has its own words, and the place where it is mended', () => {
+  const message = 'Name the mailbox that the message is in: ?mailbox=name@domain.'
+  assert.equal(wordsOf({ code: 'mailbox_required', message }), 'Choose the mailbox first.')
+  const busy = { code: 'domain_busy', message: 'x.test is being set up. Wait for the job job_1.', details: [{ field: 'job_1', code: 'domain_busy', message: 'works on the domain' }] }
+  assert.deepEqual(mendOf(busy), { href: '/jobs/job_1', link: 'Open the job' })
+  assert.equal(mendOf({ ...busy, details: [] }), undefined)
+  assert.equal(wordsOf({ code: 'rate_limited', message, retryAfter: 1800 }), 'Too many requests or attempts. Try again in 30 minutes.')
+  assert.equal(wordsOf({ code: 'internal_error', message, requestId: 'req_1' }), 'Something went wrong on the server. Try again; if it stays, tell its operator. Request ID: req_1')
+  assert.equal(wordsOf({ code: 'upstream_error', message: 'imap.example.test refused the password' }), 'Another service did not do what was asked. imap.example.test refused the password.')
+  assert.equal(wordsOf({ code: 'upstream_error', message: 'connect it with manual_dns' }), 'Another service did not do what was asked.')
+  assert.equal(wordsOf({ code: 'of_tomorrow', message: 'Set x_y first.' }), 'This did not work. Try again.')
+})
+
+test('what is wrong with a field is said in words', () => {
+  const details = [{ field: 'imap.password', code: 'invalid', message: 'must have 1 to 1024 characters' }, { field: 'forward_address', code: 'required', message: 'is required, unless catch_all is given' }]
+  assert.equal(wordsOf({ code: 'validation_error', message: '', details }), 'Password must have 1 to 1024 characters. Forward address is required.')
+  assert.equal(wrongWith(details[0]), 'Must have 1 to 1024 characters')
+  assert.equal(wrongWith(details[1]), 'Is required')
+  assert.equal(wordsOf({ code: 'validation_error', message: 'users.3.username: is required' }), 'Username is required.')
+  assert.equal(wordsOf(faultOf('The server did not answer.')), 'The server did not answer.')
+})

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A wording is what the dashboard says about an error code, and where that is mended.
+type wording struct {
+	Text, Href, Link string
+	Request          bool
+}
+
+// readWordings reads the table that the dashboard is built with.
+func readWordings(t *testing.T) (codes map[string]wording, parts map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile("web/src/api/wordings.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		Codes   map[string]wording
+		Details map[string]string
+		Fields  map[string]string
+	}
+	if err := json.Unmarshal(text, &table); err != nil {
+		t.Fatal(err)
+	}
+	parts = map[string]string{}
+	for name, text := range table.Details {
+		parts["detail "+name] = text
+	}
+	for name, text := range table.Fields {
+		parts["field "+name] = text
+	}
+	return table.Codes, parts
+}
+
+// Where the sources name a code: the API's list, errors of requests, and those of jobs and domains.
+var codesInSources = regexp.MustCompile(`(?:(?m:^)\t\{\d{3}, |Errorf\((?:\d{3}|http\.\w+), |refuse\(|unauthorized\(|JobFailure\{|(?:RefusedCode|ErrorCode)\b[^"\n]* = (?:[^"\n]*, )?)"([a-z_]+)"`)
+
+// laterCodes are those of the contract that appear with what they are for.
+var laterCodes = strings.Fields("busy standby account_suspended storage_unavailable storage_full domain_claimed_elsewhere claim_expired zone_conflict")
+
+// TestEveryErrorHasWords: the dashboard says what each code means in its own terms.
+func TestEveryErrorHasWords(t *testing.T) {
+	codes, _ := readWordings(t)
+	var files []string
+	for _, pattern := range []string{"service/*.go", "handlers/*.go"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	wanted := map[string]string{"offline": "the dashboard", "unreadable": "the dashboard"}
+	for _, code := range laterCodes {
+		wanted[code] = "the contract"
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range codesInSources.FindAllSubmatch(text, -1) {
+			wanted[string(found[1])] = file
+		}
+	}
+	if len(wanted) < 75 {
+		t.Fatalf("only %d codes were found in the sources", len(wanted))
+	}
+	for code, file := range wanted {
+		if codes[code].Text == "" {
+			t.Errorf("web/src/api/wordings.json has no words for %s of %s", code, file)
+		}
+	}
+}
+
+// inAPITerms finds what a person at a screen has no use for: paths and methods of the API, names of JSON fields.
+var inAPITerms = regexp.MustCompile("/v1\\b|/session\\b|\\b(GET|POST|PUT|PATCH|DELETE)\\b|[A-Za-z0-9]_[a-z]|`|\\bJSON\\b|\\b[Hh]eader|\\bquery\\b|\\bparameter|Retry-After")
+
+var dashboardPlaces = regexp.MustCompile(`path: '([^']+)'`)
+
+// TestWordsOfErrorsAreForPeople: no API paths, no field names, and links lead to places of the dashboard.
+func TestWordsOfErrorsAreForPeople(t *testing.T) {
+	codes, parts := readWordings(t)
+	files, err := filepath.Glob("web/src/pages/*/index.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range dashboardPlaces.FindAllSubmatch(text, -1) {
+			places[regexp.MustCompile(`:\w+`).ReplaceAllString(string(found[1]), "*")] = true
+		}
+	}
+	if len(places) < 20 {
+		t.Fatalf("only %d places were found", len(places))
+	}
+	for code, w := range codes {
+		if found := inAPITerms.FindString(w.Text + " " + w.Link); found != "" {
+			t.Errorf("%s: %q speaks of %q", code, w.Text, found)
+		}
+		if (w.Href == "") != (w.Link == "") {
+			t.Errorf("%s: a link needs an address and words: %q %q", code, w.Href, w.Link)
+		}
+		path, _, _ := strings.Cut(strings.ReplaceAll(w.Href, "{field}", "*"), "?")
+		if w.Href != "" && !places[path] {
+			t.Errorf("%s: %s is no place of the dashboard", code, w.Href)
+		}
+	}
+	for name, text := range parts {
+		if found := inAPITerms.FindString(text); found != "" || text == "" {
+			t.Errorf("%s: %q speaks of %q", name, text, found)
+		}
+	}
+}
