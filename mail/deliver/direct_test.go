@@ -272,6 +272,25 @@ func TestWhatTheHostCannotTakeIsPermanent(t *testing.T) {
 	want(t, c.Direct(t.Context(), "them.example", env, hello), Permanent, 0, "5.6.7")
 }
 
+// TestEightBitNeedsItsExtension: what has bytes beyond ASCII does not go to a host without 8BITMIME (RFC 6152 section 3).
+func TestEightBitNeedsItsExtension(t *testing.T) {
+	for offers, status := range map[string]Status{"": Permanent, "PIPELINING": Permanent, "8BITMIME": Delivered} {
+		h := &host{offers: []string{offers}}
+		n := newInternet(t)
+		n.host("them.example", h)
+		r := n.client().Direct(t.Context(), "them.example", Envelope{To: "b@them.example", EightBit: true}, hello)
+		if status == Delivered {
+			want(t, r, Delivered, 250, "2.0.0")
+			continue
+		}
+		want(t, r, Permanent, 0, "5.6.3")
+		if r.RecipientFault {
+			t.Error("it is the recipient's fault")
+		}
+		want(t, n.client().Direct(t.Context(), "them.example", Envelope{To: "b@them.example"}, hello), Delivered, 250, "2.0.0")
+	}
+}
+
 func TestEnvelopeParameters(t *testing.T) {
 	all := []string{"PIPELINING", "SIZE", "8BITMIME", "SMTPUTF8", "DSN"}
 	dsn := Envelope{From: "", To: "b@them.example", EnvelopeID: "id+1=x", Notify: "SUCCESS,DELAY", Ret: "HDRS", ORCPT: "rfc822;old b@x.example"}
