@@ -59,8 +59,8 @@ func TestWhatWeSignIsASCII(t *testing.T) {
 	}
 }
 
-// TestWhatOthersSignedStaysOrBounces: to a host without 8BITMIME a message that must not be changed does not go (RFC 6152
-// section 3).
+// TestWhatOthersSignedStaysOrBounces: to a host without 8BITMIME a message that must not be changed
+// does not go (RFC 6152 section 3).
 func TestWhatOthersSignedStaysOrBounces(t *testing.T) {
 	for _, no8Bit := range []bool{false, true} {
 		h := (&host{no8Bit: no8Bit}).start(t)

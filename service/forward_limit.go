@@ -10,7 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Bounds of what is forwarded to one address: hosts take who forwards more spam than their users can read for its sender.
+// Bounds of what is forwarded to one address: hosts take who forwards more spam than their users
+// can read for its sender.
 const (
 	forwardMost   = 200
 	forwardWindow = time.Hour
@@ -18,7 +19,8 @@ const (
 	forwardKept   = 10000 // addresses that are remembered
 )
 
-// forwards counts what was forwarded to each address within the last hour. Nothing of it outlives the process.
+// forwards counts what was forwarded to each address within the last hour. Nothing of it outlives
+// the process.
 type forwards struct {
 	mu sync.Mutex
 	to map[string]*forwardTarget
@@ -71,7 +73,8 @@ func (f *forwards) giveBack(address string) {
 	}
 }
 
-// waitForward is for a forwarded message whose address has got too many: it waits, and its row says why.
+// waitForward is for a forwarded message whose address has got too many: it waits, and its row says
+// why.
 func (s *Service) waitForward(m *mailing, at time.Time) (jobs.Writes, error) {
 	end := m.row.QueuedAt.Add(giveUpAfter)
 	if !m.now.Before(end) {

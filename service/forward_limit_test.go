@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestForwardsToOneAddressAreBounded: 200 in any hour, the others one by one after them; other addresses do not wait.
+// TestForwardsToOneAddressAreBounded: 200 in any hour, the others one by one after them; other
+// addresses do not wait.
 func TestForwardsToOneAddressAreBounded(t *testing.T) {
 	f, start := newForwards(), time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	for n := range forwardMost {
@@ -48,7 +49,8 @@ func TestForwardsToOneAddressAreBounded(t *testing.T) {
 	}
 }
 
-// TestForwardsWaitInSight: the row says that it waits, for what and until when, and no attempt is counted.
+// TestForwardsWaitInSight: the row says that it waits, for what and until when, and no attempt is
+// counted.
 func TestForwardsWaitInSight(t *testing.T) {
 	h := (&host{}).start(t)
 	i := install(t, Config{Relays: []Relay{h.relay("custom")}})
