@@ -435,6 +435,7 @@ type host struct {
 	// during may take over the connection once DATA has begun; it returns false to end it.
 	during func(c net.Conn) bool
 	noDSN  bool // it does not offer DSN
+	no8Bit bool // nor 8BITMIME and SMTPUTF8
 
 	mu    sync.Mutex
 	took  []taken
@@ -510,6 +511,10 @@ func (h *host) serve(c net.Conn) {
 			dsn := "250-DSN\r\n"
 			if h.noDSN {
 				dsn = ""
+			}
+			if h.no8Bit {
+				say("250-fake\r\n250-AUTH PLAIN\r\n" + dsn + "250 PIPELINING")
+				break
 			}
 			say("250-fake\r\n250-AUTH PLAIN\r\n250-8BITMIME\r\n" + dsn + "250-PIPELINING\r\n250 SMTPUTF8")
 		case "MAIL":

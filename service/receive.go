@@ -160,6 +160,16 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	if err != nil {
 		return "", overStore(err)
 	}
+	if s.Config.Spam.Milter != nil {
+		clean, err := s.stripped(io.NewSectionReader(in.Body, 0, in.Body.Size()), filterFields)
+		if err != nil {
+			return "", overStore(err)
+		}
+		if clean != nil {
+			defer clean.Close()
+			in.Body = clean
+		}
+	}
 	in.Body.Prepend(slices.Concat(finalFields(in), []byte(f.verdict.Header), f.fields, trace))
 	d, err := s.prepare(in.Body, Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.now()})
 	if err != nil {
@@ -173,6 +183,10 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	}
 	return id, overStore(err)
 }
+
+// filterFields are how header fields begin that say what a filter thinks of a message. Where there is a filter here, only
+// its own count: mail programs sort by them, so that a sender must not write them.
+var filterFields = []string{"x-spam", "received-spf"}
 
 // places gives one address for each place that the recipients lead to, in a snapshot. What one of them does not take refuses
 // the message.
