@@ -103,7 +103,13 @@ func (c *Recoder) look(p *Part) (bool, error) {
 		if body || err != nil || len(p.Children) > 0 {
 			return head && body, err
 		}
-		body, err = c.leaf(p)
+		if body, err = c.leaf(p); body && err == nil { // and lines that are no fields go
+			var fields []byte
+			var l byteLook
+			fields, _, err = c.header(p)
+			_, _ = l.Write(fields)
+			head = l.clean()
+		}
 		return head && body, err
 	}
 	before := len(c.plan)
@@ -200,11 +206,24 @@ func (c *Recoder) header(p *Part) ([]byte, bool, error) {
 	return out, true, nil
 }
 
+// endsBlank tells whether a header ends in an empty line, as one that runs into its body does not.
+func (c *Recoder) endsBlank(p *Part) bool {
+	var end [4]byte
+	n := min(p.BodyOffset-p.HeaderOffset, int64(len(end)))
+	if _, err := c.r.ReadAt(end[:n], p.BodyOffset-n); err != nil {
+		return false
+	}
+	return string(end[:n]) == "\r\n\r\n" || string(end[:n]) == "\r\n"
+}
+
 func (c *Recoder) write(s *sink, p *Part) error {
 	encoding := c.plan[p]
 	if encoding == "" {
 		if err := c.copy(s, p.HeaderOffset, p.BodyOffset); err != nil {
 			return err
+		}
+		if p.IsMessage() && len(p.Children) == 1 && c.plan[p.Children[0]] != "" && !c.endsBlank(p) {
+			s.Write([]byte("\r\n")) // else the fields of the message inside would be this part's
 		}
 	} else {
 		head, _, err := c.header(p)
