@@ -328,7 +328,7 @@ func (r *authorReader) phrase() (string, bool) {
 // areWords tells whether all that begins like an encoded word is one (RFC 2047 §2), and
 // decodes to text.
 func areWords(s string) bool {
-	if strings.ContainsFunc(decodeWords(s), isUnsafe) {
+	if strings.ContainsFunc(decodeWords(s), func(r rune) bool { return r != 0xfeff && isUnsafe(r) }) {
 		return false
 	}
 	for {
@@ -337,7 +337,7 @@ func areWords(s string) bool {
 			return true
 		}
 		word := strings.SplitN(rest, "?", 4) // charset, encoding, text, and what follows
-		if len(word) < 4 || word[0] == "" || !strings.EqualFold(word[1], "q") && !strings.EqualFold(word[1], "b") || !strings.HasPrefix(word[3], "=") {
+		if len(word) < 4 || word[0] == "" || word[2] == "" || !strings.EqualFold(word[1], "q") && !strings.EqualFold(word[1], "b") || !strings.HasPrefix(word[3], "=") {
 			return false
 		}
 		s = word[3][1:]

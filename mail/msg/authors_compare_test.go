@@ -395,7 +395,7 @@ func (g headerMaker) name() string {
 	for range 1 + g.r.IntN(3) {
 		words = append(words, g.pick(
 			"Ann", "B.", "O'Hara", "Ä", "“q”", "x/y", "{b}", "\u3000", "a\xc2\xa0b", "=?utf-8?q?Ann?=", "=?utf-8?q?B=2C_C?=", "=?utf-8?b?Y2VvQHkudGVzdA==?=",
-			"=?utf-8?q?=3Cceo=40y.test=3E?=", "=?iso-8859-1?q?=E4?=", "=?utf-8?q?=22?=", "=?x", "?=", `"Foo, Inc."`, `"a \" b"`, `"\\"`, `"ceo@y.test"`, `"<ceo@y.test>"`,
+			"=?utf-8?q?=3Cceo=40y.test=3E?=", "=?iso-8859-1?q?=E4?=", "=?utf-8?q?=22?=", "=?utf-8?b?77u/QW5u?=", "=?utf-8?q?a=E2=80=A8b?=", "=?x", "?=", `"Foo, Inc."`, `"a \" b"`, `"\\"`, `"ceo@y.test"`, `"<ceo@y.test>"`,
 			`"a (b"`, `"a; b: c"`, `""`, `"=?utf-8?q?c=22=2C?="`, "Ann", "Bob", "=?utf-8?q?a b?=", "=?utf-8?q?a?==?utf-8?q?b?=", "=?UTF-8?Q?=C3=A4?=", "'q'", "-", "a.b"))
 	}
 	return strings.Join(words, g.pick(" ", " ", "  ", "", "\t"))

@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +26,7 @@ func trickyValues() []string {
 		`"ceo@y.test," ann@x.test`, `"<ceo@y.test>"@x.test`, `Ann <"a b"@x.test>`, `ceo@y.test\, ann@x.test`, `"unclosed <ann@x.test>`, `Ann" <ann@x.test>`,
 		"=?utf-8?q?Ann?= <ann@x.test>", "=?utf-8?q?Ann?=<ann@x.test>", "=?utf-8?q?=3Cceo=40y.test=3E?= <ann@x.test>", `"=?utf-8?q?a=22_=3Cceo=40y.test=3E?=" <ann@x.test>`,
 		"=?utf-8?q?ceo=40y.test?=", "=?utf-8?q?ceo=40y.test=2C?= ann@x.test", "=?utf-8?q?ceo?=@y.test", "<=?utf-8?q?ceo?=@y.test>", "ann@=?utf-8?q?y.test?=",
-		"=?utf-8?q?=0D=0A?= <ann@x.test>", "=?utf-8?q?=00?= <ann@x.test>", "=?bad?x?y?= <ann@x.test>", "=?utf-8?q?a?= =?utf-8?q?b?= <ann@x.test>",
+		"=?utf-8?q?=0D=0A?= <ann@x.test>", "=?utf-8?q?=00?= <ann@x.test>", "=?bad?x?y?= <ann@x.test>", "=?utf-8?q??= <ann@x.test>", "=?utf-8?q?a?= =?utf-8?q?b?= <ann@x.test>",
 		"ö@x.test", "ann@ü.test", "Änn <ann@ü.test>", "ann@ｙ.test", "ann＠y.test", "ann@faß.test", "\ufeffann@x.test", "\u00a0ann@x.test", "ann@x.test\u00a0",
 		"ann@x.test\x00", "ann\x00@x.test", "Ann\x0b<ann@x.test>", "\u0085ceo@y.test", "a\u2028b <ann@x.test>", "a\r\n b <ann@x.test>", "a\n\tb <ann@x.test>",
 		"\r\n ann@x.test", "ann@x.test\r\n ", "ann@x.test,\r\n \r\n ceo@y.test", "a\rb <ann@x.test>", "a\r\r\n b <ann@x.test>", "", " ", "Ann", "<>", "Ann <>",
@@ -179,5 +180,24 @@ func TestHeaderFieldsAddNoEmptyLine(t *testing.T) {
 	got, err := HeaderFields(strings.NewReader(raw), scanBytes(t, []byte(raw)), nil, true)
 	if want := "X: y\r\nFrom: ann@x.test\r\n\r\n"; err != nil || string(got) != want {
 		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
+// TestDraftsHaveReadableAuthors: what we write ourselves can be sent, whatever the name is.
+func TestDraftsHaveReadableAuthors(t *testing.T) {
+	for _, name := range append(trickyValues(), "=?x", "?=", ".", "Ann.", ".Ann", "a <b", "\u2028", "a\u2028b", "\ufeffAnn", "=?utf-8?q?=0A?=", "Ä =?x", "Zoë\u0085", strings.Repeat("ä ", 200)) {
+		d := &Draft{From: Address{Name: name, Mailbox: "ann", Host: "x.test"}, To: []Address{{Mailbox: "b", Host: "x.test"}}, MessageID: "<1@x.test>", Date: draftDate}
+		var out bytes.Buffer
+		if _, err := d.WriteTo(&out); err != nil {
+			if !errors.Is(err, ErrHeader) && !errors.Is(err, ErrAddress) {
+				t.Errorf("%q: %v", name, err)
+			}
+			continue
+		}
+		got, err := ReadAuthors(out.Bytes())
+		if err != nil || len(got.From) != 1 || got.From[0].Email() != "ann@x.test" {
+			head, _, _ := strings.Cut(out.String(), "\r\nTo:")
+			t.Errorf("%q: %+v, %v, %q", name, got, err, head)
+		}
 	}
 }

@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// A Recoder writes a message so that SMTP can carry it without 8BITMIME (RFC 5321 section 2.4, RFC 6152 section 3): leaves
-// with bytes beyond ASCII, or with lines over 998 bytes, become quoted-printable or base64, whichever is smaller for
-// text, and base64 for all else, since line ends may change in quoted-printable. Their decoded content stays the same.
+// A Recoder writes a message so that SMTP can carry it without 8BITMIME (RFC 5321 section 2.4, RFC
+// 6152 section 3): leaves with bytes beyond ASCII, or with lines over 998 bytes, become
+// quoted-printable or base64, whichever is smaller for text, and base64 for all else, since line
+// ends may change in quoted-printable. Their decoded content stays the same.
 //
-// Parts below multipart/signed stay byte for byte (RFC 1847 section 2.1), as do header fields, what stands between parts,
-// leaves of type message/* (RFC 2045 section 6.4: they may not be encoded; whole messages are gone into instead), and
-// leaves whose encoding nobody knows. It holds one header block and some buffers in memory, whatever the message's size.
+// Parts below multipart/signed stay byte for byte (RFC 1847 section 2.1), as do header fields, what
+// stands between parts, leaves of type message/* (RFC 2045 section 6.4: they may not be encoded;
+// whole messages are gone into instead), and leaves whose encoding nobody knows. It holds one
+// header block and some buffers in memory, whatever the message's size.
 type Recoder struct {
 	r      io.ReaderAt
 	root   *Part
@@ -24,8 +26,8 @@ type Recoder struct {
 	clean  bool
 }
 
-// NewRecoder looks at a message with CRLF line ends, whose tree is that of Scan. It reads the message once, and leaves
-// that change twice.
+// NewRecoder looks at a message with CRLF line ends, whose tree is that of Scan. It reads the
+// message once, and leaves that change twice.
 func NewRecoder(r io.ReaderAt, root *Part) (*Recoder, error) {
 	c := &Recoder{r: r, root: root, plan: map[*Part]string{}}
 	var err error
@@ -159,8 +161,8 @@ func (c *Recoder) leaf(p *Part) (bool, error) {
 	return true, nil
 }
 
-// header gives the fields of a part but its encoding; false for a part whose header is too long to be written anew, or
-// that is a container which was not gone into.
+// header gives the fields of a part but its encoding; false for a part whose header is too long to
+// be written anew, or that is a container which was not gone into.
 func (c *Recoder) header(p *Part) ([]byte, bool, error) {
 	if p.BodyOffset-p.HeaderOffset >= MaxHeader {
 		return nil, false, nil
@@ -238,7 +240,8 @@ func (c *Recoder) copy(s *sink, from, to int64) error {
 	return err
 }
 
-// writeWrapped writes content as base64 in lines of 76 characters; ended has the last one end in CRLF too.
+// writeWrapped writes content as base64 in lines of 76 characters; ended has the last one end in
+// CRLF too.
 func writeWrapped(s *sink, content io.Reader, ended bool) error {
 	const perLine = 57
 	r := bufio.NewReaderSize(content, 128*perLine)
@@ -269,8 +272,8 @@ func writeWrapped(s *sink, content io.Reader, ended bool) error {
 	return s.err
 }
 
-// writeQuoted writes text as quoted-printable (RFC 2045 section 6.7). No line begins with a dash, so that none is taken
-// for a boundary.
+// writeQuoted writes text as quoted-printable (RFC 2045 section 6.7). No line begins with a dash,
+// so that none is taken for a boundary.
 func writeQuoted(s *sink, content io.Reader) error {
 	r, q := bufio.NewReaderSize(content, 8<<10), &quoter{w: bufio.NewWriterSize(s, 8<<10)}
 	for {

@@ -108,7 +108,8 @@ func leaves(p *Part, to *[]*Part) {
 	}
 }
 
-// FuzzRecode: what people see stays the same, signed parts stay byte for byte, and what is said to be clean is.
+// FuzzRecode: what people see stays the same, signed parts stay byte for byte, and what is said to
+// be clean is.
 func FuzzRecode(f *testing.F) {
 	addCorpus(f)
 	f.Add([]byte("Content-Type: text/plain\n\nGrüße \n-x\n"))
