@@ -98,7 +98,7 @@ func fillAndEmpty(t *testing.T, disk *smallDisk) {
 	i.addDomain("example.test")
 	ann, bob := i.addMailbox("ann@example.test", "correct horse"), i.addMailbox("bob@example.test", "battery staple")
 	acked, listed := map[string]bool{}, 0
-	for _, leave := range []int64{400 << 10, 60 << 10, 0} {
+	for _, leave := range []int64{4 << 20, 400 << 10, 60 << 10, 0} { // the first is beyond the reserve
 		disk.fill(leave)
 		i.fillUp(t, acked)
 		listed += i.fillDatabase(t)
@@ -155,7 +155,7 @@ func (i *instance) fillUp(t *testing.T, acked map[string]bool) {
 func (i *instance) fillDatabase(t *testing.T) (acked int) {
 	t.Helper()
 	var e struct{ Error struct{ Message string } }
-	for n := range 5000 {
+	for n := range 20_000 {
 		address := fmt.Sprintf("%s%d-%d@far.test", strings.Repeat("a", 30), n, time.Now().UnixNano())
 		switch status := i.do("POST", "/v1/suppressions", map[string]any{"email": address}, &e); {
 		case status == 201:
@@ -166,7 +166,7 @@ func (i *instance) fillDatabase(t *testing.T) (acked int) {
 			t.Fatalf("a record on a full disk: %d %+v", status, e)
 		}
 	}
-	t.Error("a full disk took 5000 records")
+	t.Error("a full disk took 20 000 records")
 	return acked
 }
 

@@ -35,7 +35,7 @@ func openInstallation(dir string, s *settings, l *listeners, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	keys, err := service.LoadKeys(dir)
+	keys, err := service.OpenKeys(st)
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}

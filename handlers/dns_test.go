@@ -73,6 +73,16 @@ func TestCustomRecords(t *testing.T) {
 	b.patch(other+"/"+b.get(path).text("records.0.record_id"), `{"ttl":60}`).fails(404, "not_found")
 }
 
+func TestWildcardRecords(t *testing.T) {
+	b, _ := newWorld(t, nil)
+	path := "/v1/domains/" + b.complete("own.test") + "/custom-dns-records"
+	b.post(path, `{"name":"*","type":"TXT","value":"wild"}`).is(200).has("record.name", "*", "record.fqdn", "*.own.test")
+	b.post(path, `{"name":"*.sub.own.test","type":"A","value":"192.0.2.7"}`).is(200).has("record.name", "*.sub")
+	b.wantAnswer(dns.TypeTXT, "any.thing.own.test", `NOERROR 300 "wild"`)
+	b.wantAnswer(dns.TypeA, "x.sub.own.test", "NOERROR 300 192.0.2.7")
+	b.wantAnswer(dns.TypeTXT, "y._domainkey.own.test", "NXDOMAIN")
+}
+
 func TestCustomRecordsRefuse(t *testing.T) {
 	b, _ := newWorld(t, nil)
 	path := "/v1/domains/" + b.complete("own.test") + "/custom-dns-records"

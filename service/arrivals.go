@@ -15,6 +15,7 @@ import (
 const (
 	kindArrival   = "arrival"
 	placesAtATime = 50 // places of one message that one transaction serves: others wait for it
+	placesInAJob  = 25 // of each of the others: nobody waits for these, and two of them may share a commit
 	arrivalsMost  = 2  // messages that are filed at a time
 )
 
@@ -209,8 +210,9 @@ func (s *Service) fileSome(id string, read *draft, last bool) (a *store.Arrival,
 		}
 		d := *read
 		d.blob = a.Blob // compaction may have moved it
-		n := min(len(a.To), placesAtATime)
-		for _, address := range a.To[:n] {
+		for n := 0; len(a.To) > 0 && n < placesInAJob && !tx.Large(); n++ {
+			address := a.To[0]
+			a.To = a.To[1:]
 			to, err := s.destinationFor(tx, a.Sender, address, &d)
 			if e := new(SMTPError); errors.As(err, &e) {
 				if e.Temporary() && !last {
@@ -227,7 +229,6 @@ func (s *Service) fileSome(id string, read *draft, last bool) (a *store.Arrival,
 				return err
 			}
 		}
-		a.To = a.To[n:]
 		return store.Arrivals.Put(tx, a)
 	})
 	return a, err

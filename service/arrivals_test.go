@@ -338,3 +338,18 @@ func TestEventNamesFewOfManyRecipients(t *testing.T) {
 		t.Errorf("references are %v, want the first and the newest 19", refs)
 	}
 }
+
+// TestSlicesEndWithTheirWrites: where each copy takes many writes, fewer share a transaction.
+func TestSlicesEndWithTheirWrites(t *testing.T) {
+	i := install(t, Config{})
+	boxes := i.manyMailboxes(60)
+	i.maxWrites = 300 // fifty copies take more
+	i.reopen()
+	if err := i.receive("far@far.test", manyTo(3), addressesIn(boxes)...); err != nil {
+		t.Fatal(err)
+	}
+	i.run()
+	i.waitFiled(boxes, len(boxes))
+	i.idle()
+	i.eachOnce(boxes)
+}

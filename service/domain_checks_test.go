@@ -186,7 +186,7 @@ func openService(t *testing.T, dir string, c service.Config) (s *service.Service
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := service.LoadKeys(dir)
+	keys, err := service.OpenKeys(st)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func newRegistries(t *testing.T, shop registrar.Registrar, endings ...string) (*
 	client := rdap.New(rdap.Config{BootstrapURL: f.URL(), NoCopy: true, HTTP: f.Client(), Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(client.Close)
 	b := servicetest.New(t, func(c *service.Config) {
-		c.Resolver, c.RDAP = w, client
+		c.Sandbox, c.Resolver, c.RDAP = false, w, client
 		if shop != nil {
 			c.Registrars = append(c.Registrars, shop)
 		}

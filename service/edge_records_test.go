@@ -325,3 +325,16 @@ func TestRegisterAtTheEdge(t *testing.T) {
 		}
 	})
 }
+
+func TestWildcardsAtTheEdge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEdgeWorld(t)
+		id := w.live()
+		for name, value := range map[string]string{"*": "wild.elsewhere.test", "*.sub": "sub.elsewhere.test"} {
+			if r := w.create(id, name, "CNAME", value); r.Status != "active" || r.Name != name {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		w.wantOurs([]string{"CNAME *.edge.test wild.elsewhere.test", "CNAME *.sub.edge.test sub.elsewhere.test"})
+	})
+}

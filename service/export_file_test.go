@@ -209,7 +209,7 @@ func BenchmarkExport(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer st.Close()
-	keys, err := LoadKeys(st.Dir())
+	keys, err := OpenKeys(st)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func jobsService(t *testing.T) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := LoadKeys(dir)
+	keys, err := OpenKeys(st)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,16 @@ const maxHops = 50
 func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader) (*outcome, error) {
 	spool := s.Store.NewSpool(content.Size())
 	defer spool.Close()
+	if s.Config.Spam.Milter != nil && !m.sub.Forward {
+		clean, err := s.stripped(content, filterFields)
+		if err != nil {
+			return nil, err
+		}
+		if clean != nil {
+			defer clean.Close()
+			content = io.NewSectionReader(clean, 0, clean.Size())
+		}
+	}
 	if err := s.copyHere(spool, m.sub, content); err != nil {
 		return nil, fmt.Errorf("copy message: %w", err)
 	}

@@ -23,7 +23,7 @@ func newClocked(t *testing.T, now func() time.Time) (*Service, Actor) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := LoadKeys(st.Dir())
+	keys, err := OpenKeys(st)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,9 @@ type installation struct {
 	account *AccountCreated
 	dns     *fakeDNS
 	stop    func() // of the queue
-	cut     bool   // work was left undone: what it held is not released
+
+	maxWrites int  // of a transaction, from the next open on; 0: as ever
+	cut       bool // work was left undone: what it held is not released
 }
 
 // install opens an installation with one account in a fresh directory. Its queue does not run yet.
@@ -52,10 +54,10 @@ func install(t testing.TB, c Config) *installation {
 func (i *installation) open(c Config) {
 	i.t.Helper()
 	var err error
-	if i.st, err = store.Open(i.dir, store.Options{Log: c.Log}); err != nil {
+	if i.st, err = store.Open(i.dir, store.Options{Log: c.Log, MaxWrites: i.maxWrites}); err != nil {
 		i.t.Fatal(err)
 	}
-	keys, err := LoadKeys(i.dir)
+	keys, err := OpenKeys(i.st)
 	if err != nil {
 		i.t.Fatal(err)
 	}
@@ -433,6 +435,7 @@ type host struct {
 	// during may take over the connection once DATA has begun; it returns false to end it.
 	during func(c net.Conn) bool
 	noDSN  bool // it does not offer DSN
+	no8Bit bool // nor 8BITMIME and SMTPUTF8
 
 	mu    sync.Mutex
 	took  []taken
@@ -508,6 +511,10 @@ func (h *host) serve(c net.Conn) {
 			dsn := "250-DSN\r\n"
 			if h.noDSN {
 				dsn = ""
+			}
+			if h.no8Bit {
+				say("250-fake\r\n250-AUTH PLAIN\r\n" + dsn + "250 PIPELINING")
+				break
 			}
 			say("250-fake\r\n250-AUTH PLAIN\r\n250-8BITMIME\r\n" + dsn + "250-PIPELINING\r\n250 SMTPUTF8")
 		case "MAIL":

@@ -102,7 +102,16 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 	if wait, ok := s.paces.turn(m.pace()); !ok {
 		return s.waitTurn(m, wait)
 	}
+	counted := m.sub.Forward && m.route.transport != viaCapture && !m.never
+	if counted {
+		if at, ok := s.forwards.take(m.row.Recipient, m.now); !ok {
+			return s.waitForward(m, at)
+		}
+	}
 	o, err := s.attempt(ctx, m)
+	if counted && (err != nil || o.result.Status == deliver.Temporary) {
+		s.forwards.giveBack(m.row.Recipient)
+	}
 	if err != nil {
 		return nil, m.lost(err)
 	}
@@ -206,6 +215,11 @@ func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
 	if m.route.transport == viaLocal {
 		return s.deliverHere(m, head, content)
 	}
+	if m.sub.Forward || m.sub.Sender == "" { // of others' words nobody has made sure
+		if m.sub.EightBit, err = hasHighBytes(again(content)); err != nil {
+			return nil, err
+		}
+	}
 	return s.dial(ctx, m, head, content), nil
 }
 
@@ -233,17 +247,24 @@ func (s *Service) withoutControls(r route, content *io.SectionReader) (clean *io
 	if r.relay == nil || r.own {
 		return content, done, nil
 	}
-	found, err := msg.HasFields(again(content), r.relay.controls())
-	if !found || err != nil {
+	spool, err := s.stripped(content, r.relay.controls())
+	if spool == nil || err != nil {
 		return content, done, err
 	}
-	spool := s.Store.NewSpool(content.Size())
-	done = func() { _ = spool.Close() }
-	if _, err := msg.StripFields(spool, again(content), r.relay.controls()); err != nil {
-		done()
-		return nil, nil, fmt.Errorf("copy message: %w", err)
+	return io.NewSectionReader(spool, 0, spool.Size()), func() { _ = spool.Close() }, nil
+}
+
+// stripped copies a message without the fields whose names begin with one of prefixes; nil if it has none.
+func (s *Service) stripped(content *io.SectionReader, prefixes []string) (*store.Spool, error) {
+	found, err := msg.HasFields(again(content), prefixes)
+	if !found || err != nil {
+		return nil, err
 	}
-	return io.NewSectionReader(spool, 0, spool.Size()), done, nil
+	spool := s.Store.NewSpool(content.Size())
+	if _, err := msg.StripFields(spool, again(content), prefixes); err != nil {
+		return nil, errors.Join(fmt.Errorf("copy message: %w", err), spool.Close())
+	}
+	return spool, nil
 }
 
 // signed gives the header fields that go before the stored message on this route.

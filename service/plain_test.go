@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestPasswordsCrossNoNetworkAsPlainText: servers without TLS are for private addresses that the operator allows; a
-// sandbox asks less.
+// TestPasswordsCrossNoNetworkAsPlainText: servers without TLS are for private addresses that the
+// operator allows; a sandbox asks less.
 func TestPasswordsCrossNoNetworkAsPlainText(t *testing.T) {
 	for name, c := range map[string]struct {
 		sandbox, private bool
@@ -43,8 +43,8 @@ func TestPasswordsCrossNoNetworkAsPlainText(t *testing.T) {
 	}
 }
 
-// TestOldMailboxesWithoutTLSSaySo: one that was made before, or whose name leads to a public address, sends its password
-// to nobody.
+// TestOldMailboxesWithoutTLSSaySo: one that was made before, or whose name leads to a public
+// address, sends its password to nobody.
 func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 	h := (&host{}).start(t)
 	i := install(t, Config{Outbound: "relay"})
@@ -103,7 +103,8 @@ func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 	}
 }
 
-// TestRewrittenPathsTakeReportsAlone: they come from the null sender; anybody else would get past us to a stranger.
+// TestRewrittenPathsTakeReportsAlone: they come from the null sender; anybody else would get past
+// us to a stranger.
 func TestRewrittenPathsTakeReportsAlone(t *testing.T) {
 	i := install(t, Config{Outbound: "capture"})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)

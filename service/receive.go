@@ -160,6 +160,16 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	if err != nil {
 		return "", overStore(err)
 	}
+	if s.Config.Spam.Milter != nil {
+		clean, err := s.stripped(io.NewSectionReader(in.Body, 0, in.Body.Size()), filterFields)
+		if err != nil {
+			return "", overStore(err)
+		}
+		if clean != nil {
+			defer clean.Close()
+			in.Body = clean
+		}
+	}
 	in.Body.Prepend(slices.Concat(finalFields(in), []byte(f.verdict.Header), f.fields, trace))
 	d, err := s.prepare(in.Body, Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.now()})
 	if err != nil {
@@ -173,6 +183,10 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	}
 	return id, overStore(err)
 }
+
+// filterFields are how header fields begin that say what a filter thinks of a message. Where there is a filter here, only
+// its own count: mail programs sort by them, so that a sender must not write them.
+var filterFields = []string{"x-spam", "received-spf"}
 
 // places gives one address for each place that the recipients lead to, in a snapshot. What one of them does not take refuses
 // the message.
@@ -220,8 +234,9 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *f
 		SPF: d.meta.SPF, DKIM: d.meta.DKIM, DMARC: d.meta.DMARC, From: f.verdict.FromDomain, Authentic: f.verdict.Authentic(),
 		Placed: map[string]bool{}, ReceivedAt: tx.Now(),
 	}
-	now := min(len(to), placesAtATime)
-	for _, address := range to[:now] {
+	for n := 0; len(to) > 0 && n < placesAtATime && !tx.Large(); n++ {
+		address := to[0]
+		to = to[1:]
 		dest, err := s.destinationFor(tx, in.From, address, d)
 		if err != nil {
 			return err
@@ -230,7 +245,7 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *f
 			return err
 		}
 	}
-	if a.To = to[now:]; len(a.To) > 0 {
+	if a.To = to; len(a.To) > 0 {
 		if err := s.addArrival(tx, a); err != nil {
 			return err
 		}

@@ -64,6 +64,20 @@ func TestTraceWords(t *testing.T) {
 	}
 }
 
+// TestTraceOfUsersTellsNoAddress: what a user sends says nothing of where it was sent from.
+func TestTraceOfUsersTellsNoAddress(t *testing.T) {
+	i := install(t, Config{})
+	c := Client{IP: netip.MustParseAddr("192.0.2.77"), Helo: "[10.1.2.3]", Extended: true, TLS: "TLS 1.3", Authenticated: true}
+	field, id := i.svc.Trace(c, "")
+	if got := string(field); strings.Contains(got, "192.0.2") || strings.Contains(got, "10.1.2") || !strings.HasPrefix(got, "Received: by mail.mailstead.test (TLS 1.3)\r\n\twith ESMTPSA id "+id+";\r\n\t") {
+		t.Errorf("%q", got)
+	}
+	c.Authenticated = false
+	if field, _ := i.svc.Trace(c, ""); !strings.HasPrefix(string(field), "Received: from [10.1.2.3] ([192.0.2.77])\r\n\tby mail.mailstead.test ") {
+		t.Errorf("of a stranger: %q", field)
+	}
+}
+
 // FuzzHead reads the headers of strangers: it never fails, and counts no more hops than there are lines.
 func FuzzHead(f *testing.F) {
 	f.Add("Received: a\r\n\tb\r\nReceived : c\r\nDelivered-To: Ana@Example.Test\r\nFrom: a@b, c@d\r\n\r\nReceived: body\r\n")

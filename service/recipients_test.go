@@ -9,7 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestRecipientIsWhomTheEnvelopeNamed: with its tag, or the address that the catch-all took; in the event and in the inbox.
+// TestRecipientIsWhomTheEnvelopeNamed: with its tag, or the address that the catch-all took; in the
+// event and in the inbox.
 func TestRecipientIsWhomTheEnvelopeNamed(t *testing.T) {
 	i := install(t, Config{Outbound: "capture"})
 	d := i.addDomain(i.account, "example.test", func(d *store.Domain) { d.CatchAll = "ann@example.test" })
@@ -126,7 +127,8 @@ func TestSubmissionKnowsOurRecipients(t *testing.T) {
 	}
 }
 
-// TestRepliesToOurOwnID: a relay that keeps Message-IDs leaves no pair behind, and the reply names ours.
+// TestRepliesToOurOwnID: a relay that keeps Message-IDs leaves no pair behind, and the reply names
+// ours.
 func TestRepliesToOurOwnID(t *testing.T) {
 	h := (&host{}).start(t)
 	i := install(t, Config{Relays: []Relay{h.relay("mailgun")}})

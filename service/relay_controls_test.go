@@ -58,8 +58,8 @@ func TestRelayCommandsOfUsersAreDropped(t *testing.T) {
 	}
 }
 
-// TestRelayCommandsOfStrangersAreDropped: of what is forwarded, for the relay that it goes through, though a signature
-// covers them. What the relay is told by us follows.
+// TestRelayCommandsOfStrangersAreDropped: of what is forwarded, for the relay that it goes through,
+// though a signature covers them. What the relay is told by us follows.
 func TestRelayCommandsOfStrangersAreDropped(t *testing.T) {
 	for kind, own := range map[string][]string{
 		"ses": {"x-ses-", "return-path:"}, "postmark": {"x-pm-message", "keepid: false", "forged"}, "mailgun": {"x-mailgun-"}, "sendgrid": {"x-smtpapi", "x-sg-"}, "custom": {"x-mc-"},

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -11,7 +12,9 @@ import (
 
 const (
 	mappingKept  = 90 * 24 * time.Hour
+	daysKept     = 400 * 24 * time.Hour
 	pruneAtATime = 500
+	pruneLook    = 5000 // rows that are looked at in one view
 )
 
 // retentionKind deletes what is kept for a time only, once an hour, a bounded number in each transaction.
@@ -58,31 +61,38 @@ func (s *Service) pruneThreads(ctx context.Context, _ *store.Job) (jobs.Writes, 
 
 func (s *Service) prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
 	now := s.now()
-	for _, step := range []func(tx *store.Tx) (int, error){
-		func(tx *store.Tx) (int, error) {
-			return pruneByID(tx, store.Events, func(e *store.Event) bool { return now.Sub(e.Created) > logKept }, func(e *store.Event) string { return e.ID })
+	for _, step := range []func() error{
+		func() error {
+			return pruneByID(ctx, s, store.Events, logKept, func(e *store.Event) (string, bool) { return e.ID, now.Sub(e.Created) > logKept })
 		},
-		func(tx *store.Tx) (int, error) {
-			return pruneByID(tx, store.Deliveries, func(d *store.Delivery) bool { return now.Sub(d.At) > logKept }, func(d *store.Delivery) string { return d.ID })
+		func() error {
+			return pruneByID(ctx, s, store.Deliveries, logKept, func(d *store.Delivery) (string, bool) { return d.ID, now.Sub(d.At) > logKept })
 		},
-		func(tx *store.Tx) (int, error) {
-			return pruneByID(tx, store.Mappings, func(m *store.Mapping) bool { return now.Sub(m.RelayedAt) > mappingKept }, func(m *store.Mapping) string { return m.ID })
+		func() error {
+			return pruneByID(ctx, s, store.Mappings, mappingKept, func(m *store.Mapping) (string, bool) { return m.ID, now.Sub(m.RelayedAt) > mappingKept })
 		},
-		func(tx *store.Tx) (int, error) {
-			return pruneByID(tx, store.Outgoings, func(o *store.Outgoing) bool { return now.Sub(o.QueuedAt) > mappingKept && !o.Waits() }, func(o *store.Outgoing) string { return o.ID })
+		func() error {
+			return pruneByID(ctx, s, store.Outgoings, mappingKept, func(o *store.Outgoing) (string, bool) {
+				return o.ID, now.Sub(o.QueuedAt) > mappingKept && !o.Waits()
+			})
 		},
-		func(tx *store.Tx) (int, error) {
-			return pruneByID(tx, store.Exports, func(e *store.Export) bool { return !now.Before(e.ExpiresAt) }, func(e *store.Export) string { return e.ID })
+		func() error {
+			return pruneByID(ctx, s, store.Exports, linkFor, func(e *store.Export) (string, bool) { return e.ID, !now.Before(e.ExpiresAt) })
 		},
-		func(tx *store.Tx) (int, error) {
-			return pruneByID(tx, store.Reports, func(r *store.Report) bool { return now.Sub(r.ReceivedAt) > reportsKept }, func(r *store.Report) string { return r.ID })
+		func() error {
+			return pruneByID(ctx, s, store.Reports, reportsKept, func(r *store.Report) (string, bool) { return r.ID, now.Sub(r.ReceivedAt) > reportsKept })
 		},
-		func(tx *store.Tx) (int, error) { return pruneReplays(tx, now) },
-		func(tx *store.Tx) (int, error) { return pruneSessions(tx, now) },
-		s.pruneScreened,
-		func(tx *store.Tx) (int, error) { return tx.PruneSubjects(pruneAtATime) },
+		func() error { return s.pruneDays(ctx) },
+		func() error { return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return pruneReplays(tx, now) }) },
+		func() error {
+			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return pruneSessions(tx, now) })
+		},
+		func() error { return s.pruneAll(ctx, s.pruneScreened) },
+		func() error {
+			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return tx.PruneSubjects(pruneAtATime) })
+		},
 	} {
-		if err := s.pruneAll(ctx, step); err != nil {
+		if err := step(); err != nil {
 			return nil, err
 		}
 	}
@@ -104,16 +114,94 @@ func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error
 	return ctx.Err()
 }
 
-// pruneByID deletes the first records of a table whose ids rise with time, as long as they are old.
-func pruneByID[T any](tx *store.Tx, table *store.Table[T], old func(*T) bool, id func(*T) string) (int, error) {
-	var ids []string
-	for rec := range table.All(tx) {
-		if len(ids) == pruneAtATime || !old(rec) {
-			break
+// pruneByID deletes the records of a table that old tells of. Their ids rise with time, so that all that are old have an
+// id from before the time of kept; among these may be some that are not old, which are passed over.
+func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], kept time.Duration, old func(*T) (id string, is bool)) error {
+	newest := s.now().Add(-kept)
+	for after, more := "", true; more; {
+		var ids []string
+		err := s.Store.View(func(tx *store.Tx) error {
+			looked := 0
+			more = false
+			for rec := range table.After(tx, after) {
+				id, is := old(rec)
+				if made, ok := store.IDTime(id); ok && made.After(newest) {
+					break
+				}
+				if looked == pruneLook || len(ids) == pruneAtATime {
+					more = true
+					break
+				}
+				looked++
+				after = id
+				if is {
+					ids = append(ids, id)
+				}
+			}
+			return nil
+		})
+		if err == nil && len(ids) > 0 {
+			err = s.Store.Update(func(tx *store.Tx) error { return deleteOld(tx, table, ids, old) })
 		}
-		ids = append(ids, id(rec))
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return err
+		}
 	}
-	return len(ids), deleteAll(tx, table, ids)
+	return nil
+}
+
+// deleteOld deletes the records that are still old.
+func deleteOld[T any](tx *store.Tx, table *store.Table[T], ids []string, old func(*T) (id string, is bool)) error {
+	for _, id := range ids {
+		rec, err := table.Get(tx, id)
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if _, is := old(rec); !is {
+			continue
+		}
+		if err := table.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pruneDays deletes the statistics of days that are long over. It looks at the oldest days of each account alone.
+func (s *Service) pruneDays(ctx context.Context) error {
+	first := s.now().UTC().Add(-daysKept).Format(time.DateOnly)
+	for after, more := "", true; more; {
+		var ids []string
+		err := s.Store.View(func(tx *store.Tx) error {
+			more = false
+			for looked := 0; looked < pruneLook && len(ids) < pruneAtATime; looked++ {
+				more = false
+				for d := range store.DayStats.After(tx, after) {
+					more = true
+					if after = d.AccountID + d.Date; d.Date < first {
+						ids = append(ids, after)
+					} else {
+						after = d.AccountID + "\xff" // behind its last day
+					}
+					break
+				}
+				if !more {
+					break
+				}
+			}
+			return nil
+		})
+		if err == nil && len(ids) > 0 {
+			err = s.Store.Update(func(tx *store.Tx) error { return deleteAll(tx, store.DayStats, ids) })
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func deleteAll[T any](tx *store.Tx, table *store.Table[T], ids []string) error {

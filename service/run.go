@@ -2,8 +2,11 @@ package service
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/store"
 )
 
 // Run does what the service does by the clock, until ctx ends. The queue has a Run of its own.
@@ -11,6 +14,10 @@ func (s *Service) Run(ctx context.Context) error {
 	s.makeZones() // so that the first query need not wait for it
 	s.externals.idle.open(ctx)
 	defer s.externals.idle.close()
+	err := errors.Join(countRows(s.Store, &s.screener.grey, store.GreyTuplesByTime), countRows(s.Store, &s.screener.known, store.KnownSendersByTime))
+	if err != nil {
+		s.Log.Error("count who is known", "error", err)
+	}
 	if err := s.undoCopies(); err != nil {
 		s.Log.Error("take back copies that a crash has cut", "error", err)
 	}

@@ -312,18 +312,28 @@ func TestFilteredMessage(t *testing.T) {
 		}
 	}()
 	i, mb := screened(t, Spam{Milter: &milter.Client{Network: "tcp", Address: ln.Addr().String()}})
-	if err := i.comeIn(stranger, "a@far.test", "ann@example.test", letterFrom("a@far.test")); err != nil {
+	claims := "X-Spam-Flag: NO\r\nx-spam-status : No,\r\n score=-100\r\nReceived-SPF: pass\r\nX-Spam: No\r\nX-Mine: kept\r\n"
+	if err := i.comeIn(stranger, "a@far.test", "ann@example.test", claims+letterFrom("a@far.test")); err != nil {
 		t.Fatal(err)
 	}
 	got := i.folder(mb, "Junk")
+	if len(got) == 1 && (strings.Count(strings.ToLower(string(got[0].raw)), "x-spam") != 1 || strings.Contains(string(got[0].raw), "Received-SPF") || !strings.Contains(string(got[0].raw), "X-Mine: kept")) {
+		t.Errorf("what its sender says of itself stays:\n%s", got[0].raw)
+	}
 	if len(got) != 1 || !strings.Contains(string(got[0].raw), "\r\nX-Spam: Yes\r\nReceived: from client.far.test") {
 		t.Errorf("%d in Junk: %s", len(got), got[0].raw)
 	}
 	if n := len(i.folder(mb, "INBOX")); n != 0 {
 		t.Errorf("%d in INBOX", n)
 	}
-	if n := len(i.events("email.received")); n != 0 {
-		t.Errorf("%d events tell of what is in Junk", n)
+	i.run()
+	i.mustSubmit(mb, claims+plainMessage, mb.Email)
+	i.becomes(mb.Email, store.OutgoingDelivered)
+	if got := i.folder(mb, "INBOX"); len(got) != 1 || strings.Contains(strings.ToLower(string(got[0].raw)), "x-spam") || !strings.Contains(string(got[0].raw), "X-Mine: kept") {
+		t.Errorf("a user's own mail: %s", got[0].raw)
+	}
+	if n := len(i.events("email.received")); n != 1 {
+		t.Errorf("%d events, one of them of what is in INBOX", n)
 	}
 }
 

@@ -151,6 +151,7 @@ type Service struct {
 	direct    *deliver.Client // to hosts that strangers name
 	relayed   *deliver.Client // to the operator's relays
 	plain     *deliver.Client // to servers without TLS that tenants name
+	forwards  *forwards
 
 	paces    *paces
 	policies *policies
@@ -177,7 +178,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	s.relays, s.signer = newRelays(c.Relays, c.Log), newSigner(keys)
 	s.textDamaged = make(chan struct{}, 1)
 	s.zones.others = s.newSecondaries()
-	s.paces = newPaces(st.Now)
+	s.paces, s.forwards = newPaces(st.Now), newForwards()
 	s.policies, s.reports = newPolicies(s), s.newReportHTTP()
 	s.images = s.newImages()
 	s.screener = newScreener(c.Resolver, st.Now)

@@ -275,7 +275,7 @@ func ownAuthors(mailbox string, text []byte) error {
 // write puts header and body into a spool of the letter's own, with CRLF at the end of every line.
 func (s *Service) write(l *letter, head []byte, body io.Reader) error {
 	l.body = s.Store.NewSpool(MaxMessage + msg.MaxHeader)
-	watch := &highBytes{w: l.body}
+	watch := &wireLook{w: l.body}
 	lines := msg.NormalizeLines(watch)
 	_, err := lines.Write(head)
 	if err == nil {
@@ -288,21 +288,76 @@ func (s *Service) write(l *letter, head []byte, body io.Reader) error {
 		}
 		return fmt.Errorf("write message: %w", err)
 	}
-	l.eightBit = watch.seen
+	l.eightBit = watch.high
+	if !watch.high && !watch.long {
+		return nil
+	}
+	if err := s.recode(l); err != nil {
+		l.close()
+		return err
+	}
 	return nil
 }
 
-// highBytes notes whether anything beyond ASCII passes.
-type highBytes struct {
-	w    io.Writer
-	seen bool
+// recode has the letter hold ASCII in lines that every host takes, as far as its parts may be encoded, before it is signed:
+// no host on the way has to do it then, which would break the signature (RFC 6152 section 3).
+func (s *Service) recode(l *letter) error {
+	root, err := msg.Scan(l.body.Reader())
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	c, err := msg.NewRecoder(l.body, root)
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	if !c.Changes() || l.body.Size()+c.Growth() > MaxMessage {
+		return nil
+	}
+	body := s.Store.NewSpool(MaxMessage + msg.MaxHeader)
+	watch := &wireLook{w: body}
+	if _, err := c.WriteTo(watch); err != nil {
+		return errors.Join(fmt.Errorf("write message: %w", err), body.Close())
+	}
+	l.close()
+	l.body, l.eightBit = body, watch.high
+	return nil
 }
 
-func (h *highBytes) Write(p []byte) (int, error) {
-	for i := 0; i < len(p) && !h.seen; i++ {
-		h.seen = p[i] >= 0x80
+// wireLook notes what passes that a host without 8BITMIME cannot take: bytes beyond ASCII, and lines that are too long for
+// SMTP (RFC 5321 section 4.5.3.1.6).
+type wireLook struct {
+	w          io.Writer
+	high, long bool
+	line       int
+}
+
+func (l *wireLook) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if l.line++; b == '\n' {
+			l.line = 0
+		}
+		l.high, l.long = l.high || b >= 0x80, l.long || l.line > maxWireLine
 	}
-	return h.w.Write(p)
+	return l.w.Write(p)
+}
+
+const maxWireLine = 999 // with the CR
+
+// hasHighBytes tells whether anything beyond ASCII is read.
+func hasHighBytes(r io.Reader) (bool, error) {
+	block := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(block)
+		if slices.ContainsFunc(block[:n], func(b byte) bool { return b >= 0x80 }) {
+			return true, nil
+		}
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("read message: %w", err)
+		}
+	}
 }
 
 // post writes everything about a letter whose bytes are appended in one transaction; with does more in it. If that

@@ -8,12 +8,17 @@ import (
 )
 
 // Trace makes the Received field (RFC 5321 section 4.4) of a message that a client hands us, and the name that the
-// message has in it. forWhom is "" where the field must not tell.
+// message has in it. forWhom is "" where the field must not tell. Of a user who has logged in it says neither the address
+// nor what the user's machine calls itself, which are nobody's business outside.
 func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
 	now := s.now()
 	id = s.Store.NewID("rcv")
 	var b strings.Builder
-	fmt.Fprintf(&b, "Received: from %s (%s)\r\n\tby %s", heloWord(c.Helo), addressLiteral(c.IP), s.hostname())
+	b.WriteString("Received: ")
+	if !c.Authenticated {
+		fmt.Fprintf(&b, "from %s (%s)\r\n\t", heloWord(c.Helo), addressLiteral(c.IP))
+	}
+	fmt.Fprintf(&b, "by %s", s.hostname())
 	if c.TLS != "" {
 		fmt.Fprintf(&b, " (%s)", c.TLS)
 	}

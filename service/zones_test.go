@@ -21,7 +21,7 @@ func zoneService(t testing.TB, dir string, c Config, now func() time.Time) *Serv
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := LoadKeys(dir)
+	keys, err := OpenKeys(st)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -180,3 +180,23 @@ func readPage(s *Store, q InboxQuery) error {
 		return nil
 	})
 }
+
+// BenchmarkCommitFreePages is a commit in a database with free pages, whose list is written (900) or is too long (3000).
+func BenchmarkCommitFreePages(b *testing.B) {
+	for _, free := range []int{0, 900, 3000} {
+		b.Run(fmt.Sprint("free=", free), func(b *testing.B) {
+			s := openTest(b, Options{})
+			if free > 0 {
+				fillPages(b, s, free)
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				if err := s.Update(func(tx *Tx) error { return putAccount(tx, uint32(i%100)) }); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(s.db.Stats().FreePageN), "free")
+		})
+	}
+}

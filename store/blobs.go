@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"sync"
 
@@ -231,6 +232,35 @@ func (tx *Tx) addLive(segment uint32, size int64) error {
 	}
 	return tx.putRow(bktLive, key[:], binary.BigEndian.AppendUint64(nil, uint64(live+size)))
 }
+
+// lastUsed gives the newest segment up to `most` that anything refers to, and where the last record of it that is referred
+// to ends; 0 if there is none.
+func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
+	err = s.db.View(func(b *bolt.Tx) error {
+		refs := b.Bucket([]byte(messageBuckets[bktRef]))
+		if refs == nil { // the database is new
+			return nil
+		}
+		c := refs.Cursor()
+		k, row := c.Seek(binary.BigEndian.AppendUint64(nil, (uint64(most)+1)<<32))
+		if most == math.MaxUint32 || k == nil {
+			k, row = c.Last()
+		} else {
+			k, row = c.Prev()
+		}
+		if k == nil {
+			return nil
+		}
+		ref, _, err := decodeRef(k, row)
+		segment, end = ref.Segment, int64(ref.Offset)+ref.Size()
+		return err
+	})
+	return segment, end, err
+}
+
+// Lost says what the disk had lost, when the store was opened, of messages that it had said were kept; nil if nothing.
+// Their rows are there, and their bytes are not.
+func (s *Store) Lost() error { return errors.Join(s.seg.lost...) }
 
 // keepFound notes, when a database begins beside segments that are there already, up to which number they go. Their
 // messages are in no row; compaction would take them for dead.

@@ -99,6 +99,13 @@ func (s *Store) hold(w *write, c txCost) error {
 	return nil
 }
 
+// Large tells whether the transaction has done a third of what it may at most, so that one that does many things ends and
+// leaves the rest to another.
+func (tx *Tx) Large() bool {
+	most := tx.s.bounds.most
+	return 3*tx.bytes > most.bytes || 3*tx.writes > most.writes || 3*tx.steps > most.steps
+}
+
 // callers gives the functions that have called Update, the innermost first.
 func callers() []uintptr {
 	pcs := make([]uintptr, 24)

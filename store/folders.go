@@ -14,6 +14,7 @@ const InboxID = 1
 const (
 	inboxName     = "INBOX"
 	maxFolderName = 1000 // bytes
+	dropTodos     = 1000 // rows of what is to be indexed that one transaction deletes with a mailbox
 )
 
 var (
@@ -305,7 +306,7 @@ func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err er
 			return false, err
 		}
 	}
-	if err := tx.dropTextTodos(account, mailbox); err != nil {
+	if done, err = tx.dropTextTodos(account, mailbox, dropTodos); err != nil || !done {
 		return false, err
 	}
 	if err := tx.dropSubscriptions(mailbox); err != nil {

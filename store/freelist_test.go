@@ -1,14 +1,17 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // hasList tells whether the database file in dir has the list of its free pages.
@@ -37,7 +40,7 @@ func copyStore(t *testing.T, s *Store) string {
 }
 
 // fillPages writes n records of a page each, and deletes some of them, so that pages are free.
-func fillPages(t *testing.T, s *Store, n int) {
+func fillPages(t testing.TB, s *Store, n int) {
 	t.Helper()
 	for from := 0; from < n; from += 500 {
 		update(t, s, func(tx *Tx) error {
@@ -138,7 +141,8 @@ func TestReserveIsKeptForDeletions(t *testing.T) {
 	free := int64(1 << 40)
 	disk := segOSDisk()
 	disk.room = func(string) (int64, int64, error) { return free, 1 << 40, nil }
-	s := openTest(t, Options{disk: disk})
+	var log bytes.Buffer
+	s := openTest(t, Options{disk: disk, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	addMailbox(t, s, 1)
 	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "x")
 	update(t, s, func(tx *Tx) error { return putText(tx, "old", 100) })
@@ -157,7 +161,7 @@ func TestReserveIsKeptForDeletions(t *testing.T) {
 		{"again", 1 << 40, true, true, true, true},
 	} {
 		free = c.free
-		s.room.looked = s.room.looked.AddDate(-1, 0, 0)
+		s.room.looked = time.Time{}
 		want := func(what string, ok bool, err error) {
 			t.Helper()
 			if ok != (err == nil) || err != nil && !errors.Is(err, ErrFull) {
@@ -172,8 +176,11 @@ func TestReserveIsKeptForDeletions(t *testing.T) {
 		want("queue", c.allowed, s.Update(func(tx *Tx) error { tx.MayUseReserve(); return putText(tx, "new", 100) }))
 		want("nothing written", true, s.Update(func(tx *Tx) error { return nil }))
 	}
+	if a, b := strings.Count(log.String(), "almost full"), strings.Count(log.String(), "room on the disk again"); a != 1 || b != 1 {
+		t.Errorf("the log tells %d times of the end and %d times of new room: %s", a, b, &log)
+	}
 	free = 0
-	s.room.looked = s.room.looked.AddDate(-1, 0, 0)
+	s.room.looked = time.Time{}
 	update(t, s, func(tx *Tx) error { return Templates.Delete(tx, "old") })
 	update(t, s, func(tx *Tx) error { return tx.DeleteMessage(1, InboxID, m.UID) })
 }

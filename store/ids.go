@@ -45,6 +45,19 @@ func IsID(prefix, text string) bool {
 	return err == nil
 }
 
+// IDTime is when an id was made, in whole milliseconds; ok is false for what NewID cannot have made.
+func IDTime(id string) (at time.Time, ok bool) {
+	_, text, found := strings.Cut(id, "_")
+	if !found || len(text) != ulid.EncodedSize {
+		return time.Time{}, false
+	}
+	u, err := ulid.ParseStrict(text)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return ulid.Time(u.Time()).UTC(), true
+}
+
 // TimeKey is a time in milliseconds as eight bytes that sort as the times do.
 func TimeKey(t time.Time) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(max(t.UnixMilli(), 0))))

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -21,6 +22,7 @@ const (
 type room struct {
 	dir  string
 	free func(dir string) (free, total int64, err error)
+	log  *slog.Logger
 
 	mu     sync.Mutex
 	looked time.Time
@@ -35,15 +37,26 @@ const (
 	roomLeast            // for deletions
 )
 
-// now looks at the disk, unless that was done a moment ago. Where the system does not tell there is room.
+// now looks at the disk, unless there was enough room a moment ago. Where the system does not tell there is room. The log
+// hears when the reserve is reached, and when there is room again.
 func (r *room) now() roomLevel {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at := time.Now(); at.Sub(r.looked) >= reserveLook {
-		r.looked, r.level = at, roomEnough
-		if free, total, err := r.free(r.dir); err == nil {
-			r.level = levelOf(free, total)
-		}
+	at := time.Now()
+	if r.level == roomEnough && at.Sub(r.looked) < reserveLook {
+		return r.level
+	}
+	before := r.level
+	r.looked, r.level = at, roomEnough
+	free, total, err := r.free(r.dir)
+	if err == nil {
+		r.level = levelOf(free, total)
+	}
+	switch {
+	case before == roomEnough && r.level != roomEnough:
+		r.log.Error("the disk is almost full: new mail and other changes are refused, deletions are not", "directory", r.dir, "free", free)
+	case before != roomEnough && r.level == roomEnough:
+		r.log.Info("there is room on the disk again", "directory", r.dir, "free", free)
 	}
 	return r.level
 }

@@ -24,6 +24,10 @@ type segOptions struct {
 	size int64        // bytes at which the next segment begins, at most 4 GiB - 1; 64 MiB if 0
 	log  *slog.Logger // told about what recovery cut or found damaged; silent if nil
 	disk segDisk      // the operating system's if zero
+
+	// lastUsed gives the newest segment that anything refers to, up to the segment `most`, and where the last record of it
+	// that is referred to ends. It is 0 where there is none; nil if nothing refers to anything.
+	lastUsed func(most uint32) (segment uint32, end int64, err error)
 }
 
 // segments keeps message bytes in append-only files. Records are written one after the other under a lock, so that a crash can tear
@@ -33,6 +37,8 @@ type segments struct {
 	size  int64
 	log   *slog.Logger
 	disk  segDisk
+	used  func(most uint32) (segment uint32, end int64, err error)
+	lost  []error // what the disk has not kept; of openSegments
 	files *segFiles
 	zeros []byte
 
@@ -59,6 +65,7 @@ func openSegments(dir string, o segOptions) (*segments, error) {
 		size:  min(o.size, math.MaxUint32),
 		log:   o.log,
 		disk:  o.disk,
+		used:  o.lastUsed,
 		files: &segFiles{dir: dir, known: map[uint32]*segFile{}},
 		zeros: make([]byte, segAhead),
 		next:  1,

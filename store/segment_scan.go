@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"os"
 	"slices"
 )
@@ -190,7 +191,10 @@ func (s *segments) resume() error {
 	if len(numbers) > 0 {
 		s.next = numbers[len(numbers)-1] + 1
 	}
-	lost := uint64(0) // sequences that may have been given to records that cannot be read
+	lost, err := s.missing() // sequences that may have been given to records that cannot be read
+	if err != nil {
+		return err
+	}
 	for _, number := range slices.Backward(numbers) {
 		sf, err := s.files.open(number, os.O_RDWR)
 		if errors.Is(err, errSegDamaged) {
@@ -201,6 +205,7 @@ func (s *segments) resume() error {
 		if err != nil {
 			return err
 		}
+		before := len(s.lost)
 		found, err := s.resumeFrom(sf)
 		if !found {
 			s.files.release(sf)
@@ -211,9 +216,43 @@ func (s *segments) resume() error {
 		if found {
 			break
 		}
+		if len(s.lost) > before { // new messages begin a segment of their own
+			lost += uint64(s.size) / segRecordHead
+			break
+		}
 	}
 	s.seq += lost
 	return nil
+}
+
+// missing looks for messages in segments behind the last file. Their numbers are not used again: what refers to them would
+// find others' messages. It gives how many sequences they may have had.
+func (s *segments) missing() (sequences uint64, err error) {
+	used, last, err := s.lastUsed(math.MaxUint32)
+	if err != nil || used < s.next {
+		return 0, err
+	}
+	s.lose(nil, "the disk has lost whole segments of messages; what refers to them finds nothing, and their numbers are not used again",
+		"first", fmt.Sprintf("%08x", s.next), "last", fmt.Sprintf("%08x", used))
+	segments := uint64(used-s.next) + 1
+	s.next = used + 1
+	return segments * uint64(max(s.size, last)) / segRecordHead, nil
+}
+
+// lastUsed is segOptions.lastUsed, if there is one.
+func (s *segments) lastUsed(most uint32) (segment uint32, end int64, err error) {
+	if s.used == nil {
+		return 0, 0, nil
+	}
+	return s.used(most)
+}
+
+// lose tells of messages that are gone though they were acknowledged.
+func (s *segments) lose(err error, text string, args ...any) {
+	if err == nil {
+		s.log.Error(text, args...)
+		s.lost = append(s.lost, fmt.Errorf("%s: %v", text, args))
+	}
 }
 
 // resumeFrom takes in what a segment says about the next sequence, and makes it the active one if it can be.
@@ -242,6 +281,11 @@ func (s *segments) resumeFrom(sf *segFile) (bool, error) {
 	}
 	if !intact {
 		return false, nil
+	}
+	if used, last, err := s.lastUsed(sf.number); err != nil || used == sf.number && last > end {
+		s.lose(err, "the disk has lost messages that it had said were kept; what refers to them finds nothing, and their place is not used again",
+			"segment", sf.f.Name(), "kept", end, "used", last)
+		return false, err
 	}
 	return true, s.resumeAt(sf, end)
 }

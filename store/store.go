@@ -92,7 +92,7 @@ func Open(dir string, o Options) (*Store, error) {
 		bounds:    newBounds(o),
 		report:    newTxReport(),
 		runTwice:  o.RunTwice,
-		room:      room{dir: dir, free: o.disk.room},
+		room:      room{dir: dir, free: o.disk.room, log: o.Log},
 		listless:  without,
 	}
 	if err := s.openFiles(o); err != nil {
@@ -133,7 +133,7 @@ func (s *Store) openFiles(o Options) (err error) {
 	if s.spools, err = openSpools(s.dir); err != nil {
 		return fmt.Errorf("open spool: %w", err)
 	}
-	s.seg, err = openSegments(s.dir, segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk})
+	s.seg, err = openSegments(s.dir, segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk, lastUsed: s.lastUsed})
 	if err != nil {
 		return fmt.Errorf("open segments: %w", err)
 	}

@@ -111,9 +111,15 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 }
 
 // All walks the table in the order of ids.
-func (t *Table[T]) All(tx *Tx) iter.Seq[*T] {
+func (t *Table[T]) All(tx *Tx) iter.Seq[*T] { return t.After(tx, "") }
+
+// After walks the records behind the id `after`, which need not be there, in the order of ids.
+func (t *Table[T]) After(tx *Tx, after string) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		for k, v := range tx.ascend(tx.bucket(t.name), nil) {
+		for k, v := range tx.ascend(tx.bucket(t.name), []byte(after)) {
+			if after != "" && string(k) == after {
+				continue
+			}
 			rec, err := t.decode(k, v)
 			if err != nil {
 				tx.fail(err)

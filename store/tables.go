@@ -21,7 +21,7 @@ var tables = []keeper{
 	Webhooks, Events, Deliveries,
 	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
 	ReportMails, Reports, DMARCCounts, DMARCDays,
-	GreyTuples, KnownSenders,
+	GreyTuples, KnownSenders, MasterKeys,
 }
 
 func bucketNames() []string {

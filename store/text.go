@@ -85,17 +85,21 @@ func (tx *Tx) hasRow(i messageBucket, key []byte) bool {
 	return bytes.Equal(k, key)
 }
 
-func (tx *Tx) dropTextTodos(account, mailbox uint32) error {
+// dropTextTodos deletes up to limit rows of a mailbox, of which an external one may have as many as messages.
+func (tx *Tx) dropTextTodos(account, mailbox uint32, limit int) (done bool, err error) {
 	prefix := TextTodo{Account: account, Mailbox: mailbox}.key()
 	for k := range tx.ascend(tx.messageBucket(bktTextTodo), prefix) {
 		if !bytes.HasPrefix(k, prefix) {
-			return nil
+			return true, nil
+		}
+		if limit--; limit < 0 {
+			return false, nil
 		}
 		if err := tx.deleteRow(bktTextTodo, bytes.Clone(k)); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // textGone notes that the message is deleted, for its run.

@@ -368,6 +368,33 @@ func TestNewUIDsAreIndexed(t *testing.T) {
 	}
 }
 
+// TestMailboxWithMuchToIndexIsDroppedInSteps drops an external mailbox whose messages, with falling UIDs, each have a row of their own.
+func TestMailboxWithMuchToIndexIsDroppedInSteps(t *testing.T) {
+	s := openTest(t, Options{})
+	addMailbox(t, s, 1)
+	update(t, s, func(tx *Tx) error {
+		for uid := uint32(1); uid <= 2500; uid++ {
+			if err := tx.putRow(bktTextTodo, TextTodo{Account: 1, Mailbox: 1, UID: uid, Single: true}.key(), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	steps, done := 0, false
+	for ; !done; steps++ {
+		update(t, s, func(tx *Tx) (err error) { done, err = tx.DropMailbox(1, 1, 100); return err })
+	}
+	if steps != 3 {
+		t.Errorf("2500 rows went in %d transactions, want 3", steps)
+	}
+	view(t, s, func(tx *Tx) error {
+		for range tx.TextTodos(1) {
+			t.Fatal("rows are left")
+		}
+		return nil
+	})
+}
+
 func TestInterruptedMergeIsForgotten(t *testing.T) {
 	s := openTest(t, Options{noSync: true})
 	addMailbox(t, s, 1)

@@ -273,9 +273,13 @@ func reply(code int, enhanced, text string) *smtp.SMTPError {
 // sees of it only that we are busy.
 func (s *session) answer(err error) *smtp.SMTPError {
 	e := service.AsSMTPError(err)
-	switch cause := e.Unwrap(); {
+	cause := e.Unwrap()
+	for inner := e; errors.As(cause, &inner) && inner.Unwrap() != nil; {
+		cause = inner.Unwrap()
+	}
+	switch {
 	case cause == nil, errors.Is(cause, context.Canceled):
-	case e.Code == 421, e.Enhanced == "4.3.0", e.Enhanced == "4.3.1":
+	case e.Code == 421, e.Enhanced == "4.3.0": // a full disk, 4.3.1, is the store's to tell of, once
 		s.log.Error("smtp: mail is put off for a fault of our own", "ip", s.ip, "answer", e.Error(), "error", cause)
 	}
 	return reply(e.Code, e.Enhanced, strings.Map(func(r rune) rune {

@@ -272,6 +272,25 @@ func TestWhatTheHostCannotTakeIsPermanent(t *testing.T) {
 	want(t, c.Direct(t.Context(), "them.example", env, hello), Permanent, 0, "5.6.7")
 }
 
+// TestEightBitNeedsItsExtension: what has bytes beyond ASCII does not go to a host without 8BITMIME (RFC 6152 section 3).
+func TestEightBitNeedsItsExtension(t *testing.T) {
+	for offers, status := range map[string]Status{"": Permanent, "PIPELINING": Permanent, "8BITMIME": Delivered} {
+		h := &host{offers: []string{offers}}
+		n := newInternet(t)
+		n.host("them.example", h)
+		r := n.client().Direct(t.Context(), "them.example", Envelope{To: "b@them.example", EightBit: true}, hello)
+		if status == Delivered {
+			want(t, r, Delivered, 250, "2.0.0")
+			continue
+		}
+		want(t, r, Permanent, 0, "5.6.3")
+		if r.RecipientFault {
+			t.Error("it is the recipient's fault")
+		}
+		want(t, n.client().Direct(t.Context(), "them.example", Envelope{To: "b@them.example"}, hello), Delivered, 250, "2.0.0")
+	}
+}
+
 func TestEnvelopeParameters(t *testing.T) {
 	all := []string{"PIPELINING", "SIZE", "8BITMIME", "SMTPUTF8", "DSN"}
 	dsn := Envelope{From: "", To: "b@them.example", EnvelopeID: "id+1=x", Notify: "SUCCESS,DELAY", Ret: "HDRS", ORCPT: "rfc822;old b@x.example"}
@@ -285,7 +304,6 @@ func TestEnvelopeParameters(t *testing.T) {
 		{"DSN", all, dsn, "MAIL FROM:<> SIZE=25 RET=HDRS ENVID=id+2B1+3Dx", "RCPT TO:<b@them.example> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;old+20b@x.example"},
 		{"DSN that cannot be sent", all, Envelope{To: "b@x", EnvelopeID: "ä", Notify: "NEVER,DELAY", Ret: "ALL", ORCPT: "b@x"}, "MAIL FROM:<> SIZE=25", "RCPT TO:<b@x>"},
 		{"8-bit", all, Envelope{To: "b@x", EightBit: true}, "MAIL FROM:<> SIZE=25 BODY=8BITMIME", "RCPT TO:<b@x>"},
-		{"8-bit, not offered", nil, Envelope{To: "b@x", EightBit: true}, "MAIL FROM:<>", "RCPT TO:<b@x>"},
 		{"UTF-8", all, Envelope{To: "jürgen@bücher.example"}, "MAIL FROM:<> SIZE=25 BODY=8BITMIME SMTPUTF8", "RCPT TO:<jürgen@xn--bcher-kva.example>"},
 		{"IDN only", nil, Envelope{From: "a@bücher.example", To: "b@Bücher.example"}, "MAIL FROM:<a@xn--bcher-kva.example>", "RCPT TO:<b@xn--bcher-kva.example>"},
 		{"quoted", nil, Envelope{To: `"a b> \" \\"@x`}, "MAIL FROM:<>", `RCPT TO:<"a b> \" \\"@x>`},

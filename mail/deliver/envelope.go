@@ -16,9 +16,8 @@ type Envelope struct {
 	From     string // "" is the null reverse path
 	To       string
 	SMTPUTF8 bool // the header has UTF-8: a host without SMTPUTF8 is refused for good (RFC 6531)
-	// EightBit says that the content has bytes over 127. It is declared to a host that offers 8BITMIME and sent as it is
-	// to one that does not: RFC 6152 §3 would have it recoded, which breaks signatures, or returned, and in practice
-	// every server passes 8-bit bytes on.
+	// EightBit says that the content has bytes over 127: a host without 8BITMIME is refused for good. Recoding it here would
+	// break signatures (RFC 6152 section 3).
 	EightBit bool
 	// The parameters of RFC 3461, sent only to a host that offers DSN. EnvelopeID and the address in ORCPT
 	// ("rfc822;user@example.com") are plain text, xtext is made here; Notify is "NEVER" or some of
@@ -40,6 +39,7 @@ type Message struct {
 var (
 	errAddress   = errors.New("not an address that SMTP can carry")
 	errNeedsUTF8 = errors.New("the message needs SMTPUTF8, which the host does not offer")
+	errNeeds8Bit = errors.New("the message has bytes beyond ASCII and needs 8BITMIME, which the host does not offer")
 	errTooBig    = errors.New("the message is larger than the host takes")
 	errWrongSize = errors.New("the message is not as long as it was said to be")
 )

@@ -58,6 +58,8 @@ func (s *session) fits(e Envelope, m Message) *failure {
 	switch {
 	case e.SMTPUTF8 && !s.ext.utf8:
 		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNeedsUTF8), "5.6.7"
+	case e.EightBit && !s.ext.eightBit: // conversion required, but not supported (RFC 3463 section 3.7)
+		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNeeds8Bit), "5.6.3"
 	case s.ext.maxSize > 0 && m.Size > s.ext.maxSize:
 		f.err, f.enhanced = fmt.Errorf("%s: %w: %d bytes of %d", s.hop.host, errTooBig, m.Size, s.ext.maxSize), "5.3.4"
 	default:

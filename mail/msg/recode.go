@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// A Recoder writes a message so that SMTP can carry it without 8BITMIME (RFC 5321 section 2.4, RFC 6152 section 3): leaves
-// with bytes beyond ASCII, or with lines over 998 bytes, become quoted-printable or base64, whichever is smaller for
-// text, and base64 for all else, since line ends may change in quoted-printable. Their decoded content stays the same.
+// A Recoder writes a message so that SMTP can carry it without 8BITMIME (RFC 5321 section 2.4, RFC
+// 6152 section 3): leaves with bytes beyond ASCII, or with lines over 998 bytes, become
+// quoted-printable or base64, whichever is smaller for text, and base64 for all else, since line
+// ends may change in quoted-printable. Their decoded content stays the same.
 //
-// Parts below multipart/signed stay byte for byte (RFC 1847 section 2.1), as do header fields, what stands between parts,
-// leaves of type message/* (RFC 2045 section 6.4: they may not be encoded; whole messages are gone into instead), and
-// leaves whose encoding nobody knows. It holds one header block and some buffers in memory, whatever the message's size.
+// Parts below multipart/signed stay byte for byte (RFC 1847 section 2.1), as do header fields, what
+// stands between parts, leaves of type message/* (RFC 2045 section 6.4: they may not be encoded;
+// whole messages are gone into instead), and leaves whose encoding nobody knows. It holds one
+// header block and some buffers in memory, whatever the message's size.
 type Recoder struct {
 	r      io.ReaderAt
 	root   *Part
@@ -24,8 +26,8 @@ type Recoder struct {
 	clean  bool
 }
 
-// NewRecoder looks at a message with CRLF line ends, whose tree is that of Scan. It reads the message once, and leaves
-// that change twice.
+// NewRecoder looks at a message with CRLF line ends, whose tree is that of Scan. It reads the
+// message once, and leaves that change twice.
 func NewRecoder(r io.ReaderAt, root *Part) (*Recoder, error) {
 	c := &Recoder{r: r, root: root, plan: map[*Part]string{}}
 	var err error
@@ -101,7 +103,13 @@ func (c *Recoder) look(p *Part) (bool, error) {
 		if body || err != nil || len(p.Children) > 0 {
 			return head && body, err
 		}
-		body, err = c.leaf(p)
+		if body, err = c.leaf(p); body && err == nil { // and lines that are no fields go
+			var fields []byte
+			var l byteLook
+			fields, _, err = c.header(p)
+			_, _ = l.Write(fields)
+			head = l.clean()
+		}
 		return head && body, err
 	}
 	before := len(c.plan)
@@ -159,8 +167,8 @@ func (c *Recoder) leaf(p *Part) (bool, error) {
 	return true, nil
 }
 
-// header gives the fields of a part but its encoding; false for a part whose header is too long to be written anew, or
-// that is a container which was not gone into.
+// header gives the fields of a part but its encoding; false for a part whose header is too long to
+// be written anew, or that is a container which was not gone into.
 func (c *Recoder) header(p *Part) ([]byte, bool, error) {
 	if p.BodyOffset-p.HeaderOffset >= MaxHeader {
 		return nil, false, nil
@@ -198,11 +206,24 @@ func (c *Recoder) header(p *Part) ([]byte, bool, error) {
 	return out, true, nil
 }
 
+// endsBlank tells whether a header ends in an empty line, as one that runs into its body does not.
+func (c *Recoder) endsBlank(p *Part) bool {
+	var end [4]byte
+	n := min(p.BodyOffset-p.HeaderOffset, int64(len(end)))
+	if _, err := c.r.ReadAt(end[:n], p.BodyOffset-n); err != nil {
+		return false
+	}
+	return string(end[:n]) == "\r\n\r\n" || string(end[:n]) == "\r\n"
+}
+
 func (c *Recoder) write(s *sink, p *Part) error {
 	encoding := c.plan[p]
 	if encoding == "" {
 		if err := c.copy(s, p.HeaderOffset, p.BodyOffset); err != nil {
 			return err
+		}
+		if p.IsMessage() && len(p.Children) == 1 && c.plan[p.Children[0]] != "" && !c.endsBlank(p) {
+			s.Write([]byte("\r\n")) // else the fields of the message inside would be this part's
 		}
 	} else {
 		head, _, err := c.header(p)
@@ -238,7 +259,8 @@ func (c *Recoder) copy(s *sink, from, to int64) error {
 	return err
 }
 
-// writeWrapped writes content as base64 in lines of 76 characters; ended has the last one end in CRLF too.
+// writeWrapped writes content as base64 in lines of 76 characters; ended has the last one end in
+// CRLF too.
 func writeWrapped(s *sink, content io.Reader, ended bool) error {
 	const perLine = 57
 	r := bufio.NewReaderSize(content, 128*perLine)
@@ -269,8 +291,8 @@ func writeWrapped(s *sink, content io.Reader, ended bool) error {
 	return s.err
 }
 
-// writeQuoted writes text as quoted-printable (RFC 2045 section 6.7). No line begins with a dash, so that none is taken
-// for a boundary.
+// writeQuoted writes text as quoted-printable (RFC 2045 section 6.7). No line begins with a dash,
+// so that none is taken for a boundary.
 func writeQuoted(s *sink, content io.Reader) error {
 	r, q := bufio.NewReaderSize(content, 8<<10), &quoter{w: bufio.NewWriterSize(s, 8<<10)}
 	for {

@@ -63,6 +63,10 @@ func TestRecode(t *testing.T) {
 		"message/* may not be encoded":  {"Content-Type: message/delivery-status\n\nFinal: ä\n", "Content-Type: message/delivery-status\n\nFinal: ä\n", false},
 		"an encoding that nobody knows": {"Content-Transfer-Encoding: x-uuencode\n\nä\n", "Content-Transfer-Encoding: x-uuencode\n\nä\n", false},
 		"a header":                      {"Subject: ä\n\nhello\n", "Subject: ä\n\nhello\n", false},
+		"a message without a header, behind a header without an end": {
+			"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: message/rfc822\nno field, only text, and a lot of it \u00e4\n--b--\n",
+			"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: message/rfc822\n\nMIME-Version: 1.0\nContent-Transfer-Encoding: quoted-printable\n\nno field, only text, and a lot of it =C3=A4\n--b--\n", true,
+		},
 		"between parts": {
 			"Content-Type: multipart/mixed; boundary=b\n\nä\n--b\n\nx\n--b--\n", "Content-Type: multipart/mixed; boundary=b\n\nä\n--b\n\nx\n--b--\n", false,
 		},
@@ -108,7 +112,8 @@ func leaves(p *Part, to *[]*Part) {
 	}
 }
 
-// FuzzRecode: what people see stays the same, signed parts stay byte for byte, and what is said to be clean is.
+// FuzzRecode: what people see stays the same, signed parts stay byte for byte, and what is said to
+// be clean is.
 func FuzzRecode(f *testing.F) {
 	addCorpus(f)
 	f.Add([]byte("Content-Type: text/plain\n\nGrüße \n-x\n"))

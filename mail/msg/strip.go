@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// StripFields copies a message from r to w without the fields of its header whose name begins with one of prefixes, in
-// any letter case, and says whether there were such. White space may stand before the colon, and the fields may be
-// folded. Everything else stays byte for byte. It holds one line at most, whatever the length of the header.
+// StripFields copies a message from r to w without the fields of its header whose name begins with
+// one of prefixes, in any letter case, and says whether there were such. White space may stand
+// before the colon, and the fields may be folded. Everything else stays byte for byte. It holds one
+// line at most, whatever the length of the header.
 func StripFields(w io.Writer, r io.Reader, prefixes []string) (found bool, err error) {
 	br := bufio.NewReaderSize(r, 16<<10)
 	found, err = stripHeader(w, br, prefixes)

@@ -36,7 +36,8 @@ func TestStripFields(t *testing.T) {
 	}
 }
 
-// FuzzStripFields compares with the reader that all else goes by: no field with the prefix is left, every other stays.
+// FuzzStripFields compares with the reader that all else goes by: no field with the prefix is left,
+// every other stays.
 func FuzzStripFields(f *testing.F) {
 	f.Add([]byte("A: 1\r\nX-SMTPAPI: {}\r\n b\r\nB: 2\r\n\r\nX-PM-Tag: body\r\n"))
 	f.Add([]byte("X-PM-a : 1\r\n\r\n"))

@@ -29,7 +29,7 @@ func New(t testing.TB, change func(*service.Config)) *Sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := service.LoadKeys(st.Dir())
+	keys, err := service.OpenKeys(st)
 	if err != nil {
 		t.Fatal(err)
 	}

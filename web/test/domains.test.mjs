@@ -284,7 +284,7 @@ describe('domains', { concurrency: 2 }, () => {
       const a = await account(unique('needs') + '@people.test'), names = [fresh('needs'), fresh('needs')]
       await a.api('POST', '/v1/domains/connect', { domains: names })
       const p = await open(t, '/', { as: a, phone: small })
-      const item = main(p).getByRole('link').filter({ hasText: names[1] + ' waits for its nameservers' })
+      const item = main(p).getByRole('link').filter({ hasText: names[1] + ': nameservers not set' })
       await item.getByText('See what to set').waitFor()
       await sound(p)
       await item.click()

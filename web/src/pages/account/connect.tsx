@@ -41,7 +41,7 @@ function Mail() {
               ['Incoming', <Copyable text={`${m.imap_host}:${m.imap_port}`} />],
               ['User name', 'the whole address of the mailbox'],
             ]} />
-            <p class="muted">Most clients find this by themselves from the address. A mailbox’s page has a code for phones.</p>
+            <p class="muted">{session.value!.sandbox ? 'In the sandbox these work for programs on this machine.' : 'Most clients find these settings automatically. A mailbox’s page has a QR code for phones.'}</p>
           </div>
         )}
       </Show>

@@ -1,0 +1,78 @@
+package service
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// TestForwardsToOneAddressAreBounded: 200 in any hour, the others one by one after them; other
+// addresses do not wait.
+func TestForwardsToOneAddressAreBounded(t *testing.T) {
+	f, start := newForwards(), time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	for n := range forwardMost {
+		if _, ok := f.take("a@far.test", start.Add(time.Duration(n)*time.Second)); !ok {
+			t.Fatalf("the %d. waits", n+1)
+		}
+	}
+	now, last := start.Add(10*time.Minute), time.Time{}
+	for n := range 3 {
+		at, ok := f.take("a@far.test", now)
+		if ok || n == 0 && !at.Equal(start.Add(forwardWindow)) || n > 0 && at.Sub(last) != forwardGap {
+			t.Errorf("one more: %v, %v after %v", ok, at, last)
+		}
+		last = at
+	}
+	if _, ok := f.take("b@far.test", now); !ok {
+		t.Error("another address waits")
+	}
+	f.giveBack("a@far.test")
+	if _, ok := f.take("a@far.test", now); !ok {
+		t.Error("what did not go counts")
+	}
+	// Whoever asks when it is told to goes, and no hour has more than 200.
+	var went []time.Time
+	for at := start.Add(forwardWindow); at.Before(start.Add(5 * time.Hour)); at = at.Add(forwardGap / 3) {
+		if _, ok := f.take("a@far.test", at); ok {
+			went = append(went, at)
+		}
+	}
+	for n := forwardMost; n < len(went); n++ {
+		if went[n].Sub(went[n-forwardMost]) < forwardWindow {
+			t.Fatalf("201 messages within %v", went[n].Sub(went[n-forwardMost]))
+		}
+	}
+	if len(went) < 3*forwardMost {
+		t.Errorf("%d went in four hours", len(went))
+	}
+}
+
+// TestForwardsWaitInSight: the row says that it waits, for what and until when, and no attempt is
+// counted.
+func TestForwardsWaitInSight(t *testing.T) {
+	h := (&host{}).start(t)
+	i := install(t, Config{Relays: []Relay{h.relay("custom")}})
+	d := i.addDomain(i.account, "example.test", nil)
+	i.addMailbox(d, "ann", func(mb *store.Mailbox) { mb.ForwardTo = "away@far.test" })
+	i.addMailbox(d, "bob", func(mb *store.Mailbox) { mb.ForwardTo = "free@far.test" })
+	for range forwardMost {
+		i.svc.forwards.take("away@far.test", i.svc.now())
+	}
+	i.run()
+	i.mustArrive("pat@sender.test", "ann@example.test", letterFrom("pat@sender.test"))
+	i.mustArrive("pat@sender.test", "bob@example.test", letterFrom("pat@sender.test"))
+	i.becomes("free@far.test", store.OutgoingRelayed)
+	end := time.Now().Add(20 * time.Second)
+	for i.row("away@far.test").LastResponse == "" && time.Now().Before(end) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	row := i.row("away@far.test")
+	if wait := time.Until(row.NextAt); row.Status != store.OutgoingQueued || row.Attempts != 0 || !strings.Contains(row.LastResponse, "200 messages an hour") || wait < 50*time.Minute || wait > 70*time.Minute {
+		t.Errorf("row %+v", row)
+	}
+	if j := i.deliveryJob(); j == nil || j.Due.Before(row.NextAt) {
+		t.Errorf("job %+v", j)
+	}
+}

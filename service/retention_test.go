@@ -1,0 +1,116 @@
+package service
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/storetest"
+)
+
+// agedService is a service whose clock the test moves.
+func agedService(t *testing.T, now *time.Time) *Service {
+	t.Helper()
+	clock := func() time.Time { return *now }
+	st := storetest.Open(t, store.Options{Now: clock})
+	keys, err := newKeys(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(st, jobs.NewQueue(st), keys, Config{Hostname: "mail.example.test", Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(s.Close)
+	return s
+}
+
+func countOf[T any](t *testing.T, s *Service, table *store.Table[T]) (n int) {
+	t.Helper()
+	err := s.Store.View(func(tx *store.Tx) error {
+		for range table.All(tx) {
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestPruningGoesOnBehindARowThatIsNeverOld: a message that waits for ever is kept, and what was sent after it is not.
+func TestPruningGoesOnBehindARowThatIsNeverOld(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := agedService(t, &now)
+	put := func(status string) {
+		update(t, s, func(tx *store.Tx) error {
+			return store.Outgoings.Put(tx, &store.Outgoing{ID: tx.NewID("msg"), AccountID: "acc_1", Status: status, QueuedAt: tx.Now()})
+		})
+	}
+	put(store.OutgoingQueued)
+	for range 3 {
+		put(store.OutgoingDelivered)
+	}
+	now = now.Add(mappingKept + time.Hour)
+	put(store.OutgoingDelivered)
+	if _, err := s.prune(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := countOf(t, s, store.Outgoings); n != 2 {
+		t.Errorf("%d rows are left, want the one that waits and the new one", n)
+	}
+}
+
+// TestPruningPassesManyRowsThatAreKept: more than are looked at in one view.
+func TestPruningPassesManyRowsThatAreKept(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := agedService(t, &now)
+	for from := 0; from < pruneLook+600; from += 500 {
+		update(t, s, func(tx *store.Tx) error {
+			for n := from; n < from+500; n++ {
+				o := &store.Outgoing{ID: tx.NewID("msg"), AccountID: "acc_1", Status: store.OutgoingQueued, QueuedAt: tx.Now()}
+				if n%2 == 1 {
+					o.Status = store.OutgoingDelivered
+				}
+				if err := store.Outgoings.Put(tx, o); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	before := countOf(t, s, store.Outgoings)
+	now = now.Add(mappingKept + time.Hour)
+	if _, err := s.prune(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := countOf(t, s, store.Outgoings); n != before/2 {
+		t.Errorf("%d of %d rows are left, want half", n, before)
+	}
+}
+
+func TestDayStatisticsAreKeptFor400Days(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	s := agedService(t, &now)
+	for account := range 3 {
+		update(t, s, func(tx *store.Tx) error {
+			for day := range 800 {
+				if day%(account+1) > 0 {
+					continue
+				}
+				d := &store.DayStat{AccountID: fmt.Sprint("acc_", account), Date: now.AddDate(0, 0, -day).Format(time.DateOnly), Sent: 1}
+				if err := store.DayStats.Put(tx, d); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if _, err := s.prune(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := countOf(t, s, store.DayStats); n != 401+201+134 {
+		t.Errorf("%d days are left, want %d", n, 401+201+134)
+	}
+}
