@@ -30,7 +30,8 @@ func ownerFlags() []cli.Flag {
 	}
 }
 
-// initFlags are those of the first owner, and the name that the host will have, which the printed link leads to.
+// initFlags are those of the first owner, and the name that the host will have, which the printed
+// link leads to.
 func initFlags() []cli.Flag {
 	return append(ownerFlags(), &cli.StringFlag{Name: "hostname", Usage: "the host's public name, for the link that is printed", EnvVars: []string{"MAILSTEAD_HOSTNAME"}})
 }

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestDomainClaim: the operator decides whose a disputed domain is, through the socket and on the stopped store.
+// TestDomainClaim: the operator decides whose a disputed domain is, through the socket and on the
+// stopped store.
 func TestDomainClaim(t *testing.T) {
 	t.Parallel()
 	a := newInstance(t, "")

@@ -141,7 +141,8 @@ func TestReadmeWalk(t *testing.T) {
 	}
 }
 
-// TestSandboxTellsClientsAHostThatWorks: a name that only its own DNS knows is of no use to a mail client.
+// TestSandboxTellsClientsAHostThatWorks: a name that only its own DNS knows is of no use to a mail
+// client.
 func TestSandboxTellsClientsAHostThatWorks(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits)

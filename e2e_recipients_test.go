@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TestManyRecipients sends messages to all mailboxes at once, six at a time, beside somebody else's mail, and kills the program
-// while it files them. It runs with 1000 mailboxes by `make soak-recipients`.
+// TestManyRecipients sends messages to all mailboxes at once, six at a time, beside somebody else's
+// mail, and kills the program while it files them. It runs with 1000 mailboxes by `make
+// soak-recipients`.
 func TestManyRecipients(t *testing.T) {
 	mailboxes, kills := 120, 2
 	full := os.Getenv("MAILSTEAD_SOAK") != ""
@@ -115,7 +116,8 @@ func manyHeader(n int) string {
 	return "To: " + strings.Join(to, ",\r\n ") + "\r\n"
 }
 
-// send hands a message over, and gives how long the answer to its end took. The subject may be followed by other fields.
+// send hands a message over, and gives how long the answer to its end took. The subject may be
+// followed by other fields.
 func send(addr, subject string, to ...string) (time.Duration, error) {
 	c, err := smtp.Dial(addr)
 	if err != nil {

@@ -178,8 +178,8 @@ func reachable(addr string) string {
 // behindProxy tells whether people reach this host's own name through a proxy, which speaks HTTPS to them.
 func (s *settings) behindProxy() bool { return len(s.Proxies) > 0 && !s.Sandbox() }
 
-// plannedURL is where the server will be reached that does not run yet, by its settings; "" if it is not known whether it
-// will have a public name.
+// plannedURL is where the server will be reached that does not run yet, by its settings; "" if it
+// is not known whether it will have a public name.
 func plannedURL(s *settings) string {
 	https, host := s.HTTPTLS.on(), s.Hostname.text
 	if host == "" {

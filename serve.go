@@ -279,7 +279,8 @@ func writeReady(path string, r ready) error {
 	return os.Rename(tmp, path)
 }
 
-// startText says where the dashboard is and, on the first start, what its owner must know: the link first, each secret once.
+// startText says where the dashboard is and, on the first start, what its owner must know: the link
+// first, each secret once.
 func startText(c service.Config, r ready, a *service.AccountCreated) string {
 	var w strings.Builder
 	fmt.Fprint(&w, "Mailstead is running.\n\n")

@@ -69,8 +69,8 @@ func keyAt(keys []fileKey, row int) (name string) {
 	return name
 }
 
-// wrongType says of the first key up to the line whose value has another type than the setting what would be right. Values
-// that check their own text say it themselves.
+// wrongType says of the first key up to the line whose value has another type than the setting what
+// would be right. Values that check their own text say it themselves.
 func wrongType(keys []fileKey, row int) (at fileKey, what string) {
 	for _, k := range keys {
 		t := settingType(k.name)

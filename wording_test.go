@@ -83,12 +83,14 @@ func TestEveryErrorHasWords(t *testing.T) {
 	}
 }
 
-// inAPITerms finds what a person at a screen has no use for: paths and methods of the API, names of JSON fields.
+// inAPITerms finds what a person at a screen has no use for: paths and methods of the API, names of
+// JSON fields.
 var inAPITerms = regexp.MustCompile("/v1\\b|/session\\b|\\b(GET|POST|PUT|PATCH|DELETE)\\b|[A-Za-z0-9]_[a-z]|`|\\bJSON\\b|\\b[Hh]eader|\\bquery\\b|\\bparameter|Retry-After")
 
 var dashboardPlaces = regexp.MustCompile(`path: '([^']+)'`)
 
-// TestWordsOfErrorsAreForPeople: no API paths, no field names, and links lead to places of the dashboard.
+// TestWordsOfErrorsAreForPeople: no API paths, no field names, and links lead to places of the
+// dashboard.
 func TestWordsOfErrorsAreForPeople(t *testing.T) {
 	codes, parts := readWordings(t)
 	files, err := filepath.Glob("web/src/pages/*/index.ts")

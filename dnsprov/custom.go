@@ -21,9 +21,10 @@ const (
 // specialNames are top-level names that no registry has (RFC 6761, RFC 6762, RFC 8375).
 var specialNames = []string{"test", "example", "invalid", "localhost", "local", "onion", "internal"}
 
-// CustomName gives the whole name, as in Record.Name, of what a domain's owner calls a record: "@" for the domain, a name
-// below it in full, or the part of that before the domain. The first label of a name below may be a * (RFC 4592). What is plainly a name elsewhere is refused rather than put
-// below the domain. Errors are written for the owner.
+// CustomName gives the whole name, as in Record.Name, of what a domain's owner calls a record: "@"
+// for the domain, a name below it in full, or the part of that before the domain. The first label
+// of a name below may be a * (RFC 4592). What is plainly a name elsewhere is refused rather than
+// put below the domain. Errors are written for the owner.
 func CustomName(given, domain string) (string, error) {
 	name := strings.TrimSpace(given)
 	if name == "@" {

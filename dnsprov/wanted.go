@@ -17,7 +17,8 @@ const (
 // DefaultDMARC is the policy of a domain without one of its own.
 const DefaultDMARC = "v=DMARC1; p=reject"
 
-// ReportsLocal is the local part of the address, in each domain, at which reports on DMARC are collected.
+// ReportsLocal is the local part of the address, in each domain, at which reports on DMARC are
+// collected.
 const ReportsLocal = "dmarc-reports"
 
 // ManagedTTL is the TTL of every record that is not custom, but for challenges, in seconds.

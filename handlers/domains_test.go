@@ -155,7 +155,8 @@ func TestConnectWithAnEdgeTokenMakesNothing(t *testing.T) {
 	}
 }
 
-// Only a proven claim keeps a name from others, and what is not proven takes no name out of another account's zone.
+// Only a proven claim keeps a name from others, and what is not proven takes no name out of another
+// account's zone.
 func TestOnlyProvenClaimsExcludeOthers(t *testing.T) {
 	b, _ := newWorld(t, nil)
 	other := b.with(b.Account(t, "other@example.test").Token)

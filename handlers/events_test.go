@@ -30,7 +30,8 @@ func TestEventIDCombinesWithFilters(t *testing.T) {
 	other.get("/v1/events?event_id="+event).is(200).has("pagination.count", "0")
 }
 
-// TestRedeliverBeforeTheFirstAttempt finds events whose first attempt still waits: a test, and one that was announced.
+// TestRedeliverBeforeTheFirstAttempt finds events whose first attempt still waits: a test, and one
+// that was announced.
 func TestRedeliverBeforeTheFirstAttempt(t *testing.T) {
 	b := newSandbox(t, nil) // its queue does not run
 	hook := func(events ...string) string {

@@ -79,9 +79,10 @@ type upstreamBody struct {
 	} `json:"error"`
 }
 
-// An editor takes out of an answer what an assistant must not see, and marks what it must not believe. It walks the
-// answer beside the type that it was written from: a text is ours if its field has the tag `words:"ours"`, or is one of
-// the field's `enum`. Every other text is marked, also one of a field that nobody has thought of.
+// An editor takes out of an answer what an assistant must not see, and marks what it must not
+// believe. It walks the answer beside the type that it was written from: a text is ours if its
+// field has the tag `words:"ours"`, or is one of the field's `enum`. Every other text is marked,
+// also one of a field that nobody has thought of.
 type editor struct {
 	mark            string // random, so that no mail can end its own mark
 	secret, foreign bool   // met
@@ -166,7 +167,8 @@ func isOurs(text string, t reflect.Type, tags reflect.StructTag) bool {
 
 var rawType = reflect.TypeFor[json.RawMessage]()
 
-// formFor is the type on the wire of a value that was written from the type t: one of its forms, where it has several.
+// formFor is the type on the wire of a value that was written from the type t: one of its forms,
+// where it has several.
 func formFor(t reflect.Type, v any) reflect.Type {
 	if t == nil {
 		return nil
@@ -205,8 +207,8 @@ func hasAll(t reflect.Type, members map[string]any) bool {
 	return true
 }
 
-// memberOf is the type and the tags of an object's member. What is kept as JSON has a type of its own by what it is
-// about; where nobody knows it, all of it is marked.
+// memberOf is the type and the tags of an object's member. What is kept as JSON has a type of its
+// own by what it is about; where nobody knows it, all of it is marked.
 func memberOf(t reflect.Type, members map[string]any, name string) (reflect.Type, reflect.StructTag) {
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil, ""

@@ -35,8 +35,8 @@ type unconfirmed struct {
 	ExpiresAt service.Time    `json:"expires_at"`
 }
 
-// confirmed tells whether a call may go on, since it needs no agreement or carries it. Otherwise it has been answered,
-// with what it would do or with what is wrong.
+// confirmed tells whether a call may go on, since it needs no agreement or carries it. Otherwise it
+// has been answered, with what it would do or with what is wrong.
 func (a *assistants) confirmed(c *call, held *heldAnswer, args []byte, confirmation string) bool {
 	s, o := a.server, c.op
 	same := canonical(args)

@@ -107,7 +107,8 @@ func (a *assistant) call(name string, arguments any) *reply {
 	return out
 }
 
-// agreed calls a tool that needs a person's agreement: once to hear what it would do, then with the confirmation.
+// agreed calls a tool that needs a person's agreement: once to hear what it would do, then with the
+// confirmation.
 func (a *assistant) agreed(name string, arguments map[string]any) *reply {
 	a.t.Helper()
 	again := maps.Clone(arguments)

@@ -172,7 +172,8 @@ func (d *describer) inline(s *schema) *schema {
 	return &out
 }
 
-// arguments reads a tool's arguments into one spelling, and takes the confirmation out of those that take one.
+// arguments reads a tool's arguments into one spelling, and takes the confirmation out of those
+// that take one.
 func (o *op) arguments(raw []byte) (args []byte, confirmation string, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		raw = []byte("{}")

@@ -45,7 +45,8 @@ func describedFields(c *contract) (out []describedField) {
 	return out
 }
 
-// prefixes are the types of ids by the field's name, or by schema and name for those named id alone.
+// prefixes are the types of ids by the field's name, or by schema and name for those named id
+// alone.
 var prefixes = map[string]string{
 	"account_id": "acc", "created_by": "usr", "domain_id": "dom", "event_id": "evt", "export_id": "exp", "invited_by": "usr", "job_id": "job", "record_id": "rec",
 	"request_id": "req", "template_id": "tpl", "token_id": "tok", "webhook_id": "wh", "user_id": "eu|usr", "user_ids": "eu",
@@ -61,8 +62,8 @@ var prefixes = map[string]string{
 // noPrefix are ids that are of another form.
 var noPrefix = []string{"message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "InboxMessage.id", "MessageDetail.id"}
 
-// TestExamplesAreReal compares every example with its schema, and that of an id with the type of what it names. Texts have
-// examples of their own, not a word that stands for any.
+// TestExamplesAreReal compares every example with its schema, and that of an id with the type of
+// what it names. Texts have examples of their own, not a word that stands for any.
 func TestExamplesAreReal(t *testing.T) {
 	c := theContract()
 	d := &describer{doc: c.doc}

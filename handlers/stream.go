@@ -18,10 +18,11 @@ const (
 // streamPath is where the dashboard listens.
 const streamPath = "/session/stream"
 
-// stream tells the caller what changes in the account, as server-sent events (WHATWG HTML section 9.2): first `hello`,
-// then `change` with a list of kinds and ids, or `reset` when everything is to be read anew, and `ping` now and then. It ends with the token, and
-// when the server stops. Events of the time in which nobody listened are not told later: after another `hello`
-// everything is to be read anew.
+// stream tells the caller what changes in the account, as server-sent events (WHATWG HTML section
+// 9.2): first `hello`, then `change` with a list of kinds and ids, or `reset` when everything is to
+// be read anew, and `ping` now and then. It ends with the token, and when the server stops. Events
+// of the time in which nobody listened are not told later: after another `hello` everything is to
+// be read anew.
 func (s *Server) stream(c *call, _ httprouter.Params) {
 	if err := c.op.permit(c.who); err != nil {
 		s.fail(c, err)

@@ -22,8 +22,9 @@ type op struct {
 	alias  bool  // another way to the operation of the row before
 	strict bool  // an unknown body field is an error, since the operation spends money or sends mail
 
-	// confirm says what a call would do that a person must agree to, and nothing (nil) where it needs no agreement. An
-	// assistant gets that first, and must call again to confirm it. It takes what call takes, and answers an *intent.
+	// confirm says what a call would do that a person must agree to, and nothing (nil) where it
+	// needs no agreement. An assistant gets that first, and must call again to confirm it. It takes
+	// what call takes, and answers an *intent.
 	confirm caller
 }
 

@@ -13,8 +13,9 @@ type last struct {
 
 type lastKey struct{}
 
-// Finally has fn run once the attempt that ctx belongs to is over: its Writes were committed, were refused, or were
-// dropped and never called. It is for what Work holds for its Writes. fn must be short; outside of Work it never runs.
+// Finally has fn run once the attempt that ctx belongs to is over: its Writes were committed, were
+// refused, or were dropped and never called. It is for what Work holds for its Writes. fn must be
+// short; outside of Work it never runs.
 func Finally(ctx context.Context, fn func()) {
 	if l, _ := ctx.Value(lastKey{}).(*last); l != nil {
 		l.mu.Lock()

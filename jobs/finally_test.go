@@ -11,7 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestFinallyRunsOnceWhateverBecomesOfWrites: committed, refused, dropped since the job is gone, and after a panic.
+// TestFinallyRunsOnceWhateverBecomesOfWrites: committed, refused, dropped since the job is gone,
+// and after a panic.
 func TestFinallyRunsOnceWhateverBecomesOfWrites(t *testing.T) {
 	for name, work := range map[string]func(*Queue, *store.Job) (Writes, error){
 		"committed": func(*Queue, *store.Job) (Writes, error) {

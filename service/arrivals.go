@@ -78,8 +78,9 @@ func (d *destination) place() string {
 	return "forward " + d.forward + " " + row
 }
 
-// placeArrival places a message at the destination of an address, unless it is there, and once for each account does what follows: a report
-// that it may hold is read, or its author is known from now on.
+// placeArrival places a message at the destination of an address, unless it is there, and once for
+// each account does what follows: a report that it may hold is read, or its author is known from
+// now on.
 func (s *Service) placeArrival(tx *store.Tx, a *store.Arrival, address string, to *destination, d *draft) (err error) {
 	if a.Placed[to.place()] {
 		return nil
@@ -107,8 +108,9 @@ func (s *Service) placeArrival(tx *store.Tx, a *store.Arrival, address string, t
 	return s.noteSender(tx, to.domain.AccountID, a)
 }
 
-// fileArrival files a message for those who have not had it, some in each transaction, so that other mail goes between. What
-// is left to do changes with what is done: after a crash it goes on there.
+// fileArrival files a message for those who have not had it, some in each transaction, so that
+// other mail goes between. What is left to do changes with what is done: after a crash it goes on
+// there.
 func (s *Service) fileArrival(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[arrivalArgs](j)
 	if err != nil {
@@ -147,7 +149,8 @@ func (s *Service) fileArrival(ctx context.Context, j *store.Job) (jobs.Writes, e
 	return s.endArrival(a.ID, float64(j.Jitter)/(1<<16))
 }
 
-// endArrival lets a message go that everybody has, or has the job come again for those who could not take it.
+// endArrival lets a message go that everybody has, or has the job come again for those who could
+// not take it.
 func (s *Service) endArrival(id string, jitter float64) (jobs.Writes, error) {
 	a, err := s.readArrival(id)
 	if isGone(err) {
@@ -198,8 +201,8 @@ func (s *Service) rereadArrival(a *store.Arrival) (*draft, error) {
 	return d, nil
 }
 
-// fileSome serves the next addresses in one transaction, and gives the record as it is then. last says that nobody is left for
-// later any more.
+// fileSome serves the next addresses in one transaction, and gives the record as it is then. last
+// says that nobody is left for later any more.
 func (s *Service) fileSome(id string, read *draft, last bool) (a *store.Arrival, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if a, err = store.Arrivals.Get(tx, id); err != nil {
@@ -234,8 +237,8 @@ func (s *Service) fileSome(id string, read *draft, last bool) (a *store.Arrival,
 	return a, err
 }
 
-// reportRefused tells the sender of those who could not be served, in one report (RFC 5321 section 6.1, RFC 3464), if the
-// sender is known to be genuine.
+// reportRefused tells the sender of those who could not be served, in one report (RFC 5321 section
+// 6.1, RFC 3464), if the sender is known to be genuine.
 func (s *Service) reportRefused(a *store.Arrival) error {
 	about := slices.Clone(a.Refused)
 	letter, err := s.composeRefused(a, about)

@@ -10,7 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestSubmissionNamesItsAuthors: whoever writes as somebody else, in whatever form some program would read that, is refused.
+// TestSubmissionNamesItsAuthors: whoever writes as somebody else, in whatever form some program
+// would read that, is refused.
 func TestSubmissionNamesItsAuthors(t *testing.T) {
 	i, ann := capturing(t, nil)
 	many := "To: " + strings.Repeat("x@far.test,", 998) + "x@far.test\r\n"
@@ -67,7 +68,8 @@ func TestSubmissionNamesItsAuthors(t *testing.T) {
 	i.mustSubmit(ann, "From: "+own+"\r\nno field\r\nFrom: "+ceo+"\r\n\r\nhello\r\n", "text@far.test")
 }
 
-// TestLocalMailPassesForItsAuthorOnly looks at mail that lay in the queue before its author was looked at strictly.
+// TestLocalMailPassesForItsAuthorOnly looks at mail that lay in the queue before its author was
+// looked at strictly.
 func TestLocalMailPassesForItsAuthorOnly(t *testing.T) {
 	for name, c := range map[string]struct{ from, dmarc string }{
 		"own":             {"From: Ann <ann@example.test>\r\n", "pass"},
@@ -101,8 +103,8 @@ func TestLocalMailPassesForItsAuthorOnly(t *testing.T) {
 	}
 }
 
-// TestUnclearAuthorsAreNotBelieved has mail come in whose author programs read differently, in part as one whose domain wants
-// forgeries rejected. The envelope is the sender's own.
+// TestUnclearAuthorsAreNotBelieved has mail come in whose author programs read differently, in part
+// as one whose domain wants forgeries rejected. The envelope is the sender's own.
 func TestUnclearAuthorsAreNotBelieved(t *testing.T) {
 	i, mb := screened(t, Spam{})
 	i.dns.txt["_dmarc.far.test"] = "v=DMARC1; p=reject"

@@ -12,10 +12,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// operatorsOfMX names the mail operators whose servers for mail clients have other names than those for incoming mail.
+// operatorsOfMX names the mail operators whose servers for mail clients have other names than those
+// for incoming mail.
 var operatorsOfMX = map[string]string{"gmail.com": "google.com", "office365.com": "outlook.com"}
 
-// proveByLogin notes that a log-in to a mailbox elsewhere has succeeded, which proves the claim of its domain.
+// proveByLogin notes that a log-in to a mailbox elsewhere has succeeded, which proves the claim of
+// its domain.
 func (s *Service) proveByLogin(ctx context.Context, mb *store.Mailbox) error {
 	d, err := s.domainByID(mb.DomainID)
 	if err != nil || d.Claim == store.ClaimProven || d.Status == domainDeleting || d.DNSProvider != providerExternal {
@@ -31,10 +33,11 @@ func (s *Service) proveByLogin(ctx context.Context, mb *store.Mailbox) error {
 	return err
 }
 
-// isServerOf tells whether the server that a mailbox logs in to is one of its domain's, so that the log-in says something
-// about the domain: an account may name any server, its own too. It is one if its name is at or below the registered
-// domain, or if the domain's MX or SRV records (RFC 6186) lead to the same operator or address and the log-in is by the
-// mailbox's own address. In the sandbox, and at a private address, which the operator must allow, every server is.
+// isServerOf tells whether the server that a mailbox logs in to is one of its domain's, so that the
+// log-in says something about the domain: an account may name any server, its own too. It is one if
+// its name is at or below the registered domain, or if the domain's MX or SRV records (RFC 6186)
+// lead to the same operator or address and the log-in is by the mailbox's own address. In the
+// sandbox, and at a private address, which the operator must allow, every server is.
 func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailbox) bool {
 	at := mb.External.IMAP
 	ctx, cancel := context.WithTimeout(ctx, lookFor)

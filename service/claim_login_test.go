@@ -33,7 +33,8 @@ func (d someDNS) LookupNetIP(_ context.Context, _, name string) ([]netip.Addr, e
 	return []netip.Addr{netip.MustParseAddr(d.ip[name])}, nil
 }
 
-// A log-in says something about a domain only at a server of the domain's: an account may name a server of its own.
+// A log-in says something about a domain only at a server of the domain's: an account may name a
+// server of its own.
 func TestALoginElsewhereProvesNothing(t *testing.T) {
 	dns := someDNS{
 		mx: map[string]string{"big.com.": "aspmx.l.google.com.", "own.com.": "mx.own.com.", "hosted.com.": "mx.host.net."},

@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A domain is an account's claim of a name. Several accounts may claim a name, and names above and below it, at once.
-// The first who proves to hold it excludes the others. All accounts share our name servers, so a delegation alone does
-// not say whose a name is that several claim.
+// A domain is an account's claim of a name. Several accounts may claim a name, and names above and
+// below it, at once. The first who proves to hold it excludes the others. All accounts share our
+// name servers, so a delegation alone does not say whose a name is that several claim.
 
 // What proves a claim.
 const (
@@ -50,14 +50,14 @@ func claimRecord(d *store.Domain) string {
 	return fmt.Sprintf("the TXT record %s.%s with the value %s", claimLabel, d.Name, claimText(d))
 }
 
-// mayServe tells whether a domain may serve: answer in our DNS, take mail and send. One whose claim is still to be proven
-// may as long as nobody else could miss it.
+// mayServe tells whether a domain may serve: answer in our DNS, take mail and send. One whose claim
+// is still to be proven may as long as nobody else could miss it.
 func mayServe(tx *store.Tx, d *store.Domain) bool {
 	return d.Claim == store.ClaimProven || d.Claim == store.ClaimOpen && !contested(tx, d)
 }
 
-// takesMail tells whether the mail of a domain is here: mail from outside and from other domains here goes into its
-// mailboxes, and what they send goes out in its name.
+// takesMail tells whether the mail of a domain is here: mail from outside and from other domains
+// here goes into its mailboxes, and what they send goes out in its name.
 func takesMail(d *store.Domain) bool {
 	return d.Claim == store.ClaimProven && d.Status == domainComplete && d.DNSProvider != providerExternal
 }
@@ -127,7 +127,8 @@ func errClaimExpired(d *store.Domain) *Error {
 	return Errorf(409, claimExpired, "Nothing has proven within %d days that this account holds %s, so others may have the name now. %s", int(claimFor.Hours()/24), d.Name, how)
 }
 
-// claimDetail says how an open claim is proven where that is not what its setup asks for anyway; else "".
+// claimDetail says how an open claim is proven where that is not what its setup asks for anyway;
+// else "".
 func claimDetail(tx *store.Tx, d *store.Domain) string {
 	if d.Claim != store.ClaimOpen || d.Status == domainDeleting || d.Status == domainError {
 		return ""
@@ -154,8 +155,8 @@ func (s *Service) beginClaim(tx *store.Tx, d *store.Domain) error {
 	return s.planClaim(tx, d, claimLookMin)
 }
 
-// reopenClaim begins a claim anew that was lost or has expired, if the name is free again. The caller writes the domain,
-// and then calls claimsChanged if the claim was reopened.
+// reopenClaim begins a claim anew that was lost or has expired, if the name is free again. The
+// caller writes the domain, and then calls claimsChanged if the claim was reopened.
 func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err error) {
 	if d.Claim == store.ClaimProven || d.Claim == store.ClaimOpen {
 		return false, nil
@@ -168,8 +169,8 @@ func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err
 	return true, s.beginClaim(tx, d)
 }
 
-// prove notes that a claim is proven, and ends those of the others. won is false where another account was first: then
-// the domain has lost its claim. Both are written.
+// prove notes that a claim is proven, and ends those of the others. won is false where another
+// account was first: then the domain has lost its claim. Both are written.
 func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err error) {
 	if d.Claim == store.ClaimProven {
 		return true, nil
@@ -241,8 +242,9 @@ func (s *Service) cancelWork(tx *store.Tx, d *store.Domain) error {
 	return s.Queue.Cancel(tx, j.ID)
 }
 
-// claimsChanged serves the zones as they are to be after a claim, which is written, has begun, has been proven or has
-// ended: its own, and those of names above and below it that others claim without proof.
+// claimsChanged serves the zones as they are to be after a claim, which is written, has begun, has
+// been proven or has ended: its own, and those of names above and below it that others claim
+// without proof.
 func (s *Service) claimsChanged(tx *store.Tx, d *store.Domain) error {
 	names := []string{d.Name}
 	add := func(o *store.Domain) {
@@ -279,8 +281,8 @@ func (s *Service) claimsChanged(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// claimProof looks for what proves an open claim: provenBy…, or "" for nothing. An error says that it could not be
-// looked up.
+// claimProof looks for what proves an open claim: provenBy…, or "" for nothing. An error says that
+// it could not be looked up.
 func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, err error) {
 	if d.Claim == store.ClaimProven {
 		return "", nil
@@ -307,8 +309,8 @@ func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, e
 	return found, errors.Join(err, failed)
 }
 
-// proofOfBuiltin says what proves the claim of a domain that our servers are to answer for: that it is delegated to us,
-// or, where others claim it too, its TXT record.
+// proofOfBuiltin says what proves the claim of a domain that our servers are to answer for: that it
+// is delegated to us, or, where others claim it too, its TXT record.
 func (s *Service) proofOfBuiltin(ctx context.Context, d *store.Domain, delegated bool) (by string, err error) {
 	others := false
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -346,7 +348,8 @@ func dkimRecords(spec dnsprov.Spec, provider string) []dnsprov.Record {
 	return slices.DeleteFunc(dnsprov.Wanted(spec, provider), func(r dnsprov.Record) bool { return r.Purpose != dnsprov.PurposeDKIM })
 }
 
-// proofIn tells whether looked-up records prove a claim: a published DKIM record that holds this claim's key.
+// proofIn tells whether looked-up records prove a claim: a published DKIM record that holds this
+// claim's key.
 func proofIn(d *store.Domain, checks []dnsprov.Check) string {
 	for _, c := range checks {
 		if c.Verified && c.Record.Purpose == dnsprov.PurposeDKIM && len(d.DKIM) > 0 {
@@ -368,7 +371,8 @@ func (s *Service) claimByText(ctx context.Context, d *store.Domain) (by string, 
 	return by, err
 }
 
-// claimKind looks at an open claim by the clock until it is proven, and ends it when its time is over.
+// claimKind looks at an open claim by the clock until it is proven, and ends it when its time is
+// over.
 func (s *Service) claimKind() jobs.Kind {
 	return jobs.Kind{Name: "domain_claim", Work: s.checkClaim, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
 }
@@ -461,8 +465,8 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 	return writes, jobs.Snooze(next) // where the claim is proven, that finds nothing left to do
 }
 
-// settleProof notes what proved a claim, outside of any other transaction. The error is domain_claimed_elsewhere, for
-// good, where another account was first.
+// settleProof notes what proved a claim, outside of any other transaction. The error is
+// domain_claimed_elsewhere, for good, where another account was first.
 func (s *Service) settleProof(id, by string) (d *store.Domain, err error) {
 	lost := false
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -493,7 +497,8 @@ type ClaimDecided struct {
 	Status    string `json:"status"`
 }
 
-// DecideClaim gives a name to the account that the operator names, which must have connected it. Whoever has it loses it.
+// DecideClaim gives a name to the account that the operator names, which must have connected it.
+// Whoever has it loses it.
 func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecided, error) {
 	name, _, err := dnsprov.NormalizeDomain(in.Domain)
 	if err != nil {

@@ -59,7 +59,8 @@ func accepts(b *servicetest.Sandbox, address string) int {
 	return 250
 }
 
-// Connecting a name below somebody's domain blocks nobody, and the published key says whose a manual domain is.
+// Connecting a name below somebody's domain blocks nobody, and the published key says whose a
+// manual domain is.
 func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, a, z := rivals(t)
@@ -108,7 +109,8 @@ func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 	})
 }
 
-// A contested delegation proves nothing; the TXT record does, and what is unproven takes and serves nothing.
+// A contested delegation proves nothing; the TXT record does, and what is unproven takes and serves
+// nothing.
 func TestContestedDelegationTakesTheRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, a, z := rivals(t)

@@ -17,8 +17,9 @@ const (
 	confirmHead  = confirmNonce + 8
 )
 
-// confirmations keeps which ones were used, until they would have ended. Nothing else of them is kept: they are
-// authenticated, with a key of this process alone, so that none outlives what is kept here.
+// confirmations keeps which ones were used, until they would have ended. Nothing else of them is
+// kept: they are authenticated, with a key of this process alone, so that none outlives what is
+// kept here.
 type confirmations struct {
 	key   [32]byte
 	mu    sync.Mutex
@@ -51,8 +52,8 @@ func (c *confirmations) use(nonce [confirmNonce]byte, ends, now time.Time) bool 
 	return true
 }
 
-// Confirmation makes the text that confirms one operation with these arguments, for this token alone, once, and until
-// the time that it gives.
+// Confirmation makes the text that confirms one operation with these arguments, for this token
+// alone, once, and until the time that it gives.
 func (s *Service) Confirmation(who Actor, operation string, args []byte) (string, Time) {
 	until := s.now().Add(ConfirmFor).Truncate(time.Second)
 	text := make([]byte, confirmNonce, confirmHead)
@@ -62,7 +63,8 @@ func (s *Service) Confirmation(who Actor, operation string, args []byte) (string
 	return base64.RawURLEncoding.EncodeToString(text), Time{until}
 }
 
-// Confirmed tells whether the text confirms the operation, and uses it up: a 400 says what is wrong with it.
+// Confirmed tells whether the text confirms the operation, and uses it up: a 400 says what is wrong
+// with it.
 func (s *Service) Confirmed(who Actor, operation string, args []byte, text string) error {
 	const again = ". Call without it to get a new one"
 	raw, err := base64.RawURLEncoding.DecodeString(text)

@@ -311,7 +311,8 @@ func (s *Service) RedeliverEvent(_ context.Context, who Actor, in RedeliverIn) (
 	return &Redelivered{in.EventID, in.ID, true, "The event is on its way again, with the same id."}, nil
 }
 
-// inLog tells whether the endpoint was told of the event, or will be: its first attempt may still wait.
+// inLog tells whether the endpoint was told of the event, or will be: its first attempt may still
+// wait.
 func inLog(tx *store.Tx, w *store.Webhook, e *store.Event) bool {
 	if store.DeliveriesByEvent.Has(tx, w.ID+e.ID) {
 		return true

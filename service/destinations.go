@@ -10,9 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A destination is where mail to one address of a domain that we host goes: into a mailbox, on to another address, to both,
-// or to who reads reports.
-// Its records are shared: they are only read.
+// A destination is where mail to one address of a domain that we host goes: into a mailbox, on to
+// another address, to both, or to who reads reports. Its records are shared: they are only read.
 type destination struct {
 	domain  *store.Domain
 	mailbox *store.Mailbox // nil: none
@@ -117,8 +116,9 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 	return &destination{domain: d, mailbox: mb, forward: mb.ForwardTo}, accepting(mb)
 }
 
-// admits says why a sender may not write to it: a rewritten return path takes reports alone, which come from the null
-// sender (RFC 5321 section 4.5.5), so that it is no way past us to the address behind it.
+// admits says why a sender may not write to it: a rewritten return path takes reports alone, which
+// come from the null sender (RFC 5321 section 4.5.5), so that it is no way past us to the address
+// behind it.
 func (d *destination) admits(sender string) error {
 	if d.srs && sender != "" {
 		return smtpErrorf(550, "5.7.1", "The address takes reports about failed mail alone, from the null sender.")

@@ -103,7 +103,8 @@ func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
 	})
 }
 
-// externalDNSStatus is the status of a domain whose DNS is no matter of ours, but for the record that proves who holds it.
+// externalDNSStatus is the status of a domain whose DNS is no matter of ours, but for the record
+// that proves who holds it.
 func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refresh bool) (*DNSStatus, error) {
 	if refresh && d.Claim != store.ClaimProven && d.Status != domainDeleting {
 		by, err := s.claimProof(ctx, d)

@@ -62,8 +62,8 @@ func (s *Service) CheckProvider(ctx context.Context, _ Actor, in CheckProviderIn
 	return s.unknownProvider(ctx, ascii, registered, noProvider(ascii, "the registry's RDAP service gave no answer that can be used").Because(err))
 }
 
-// unknownProvider is the answer without one of RDAP: the error, but in a sandbox, whose names are in no registry, what the
-// DNS knows. The registrar stays unknown.
+// unknownProvider is the answer without one of RDAP: the error, but in a sandbox, whose names are
+// in no registry, what the DNS knows. The registrar stays unknown.
 func (s *Service) unknownProvider(ctx context.Context, asked, registered string, err error) (*DomainProvider, error) {
 	if !s.Config.Sandbox {
 		return nil, err

@@ -214,8 +214,8 @@ func (p *provisioning) zone() error {
 	})
 }
 
-// edgeRecords brings the records to the edge provider. That the token can do it proves the claim of the name, if the
-// provider serves the zone: anybody may make one that nobody asks.
+// edgeRecords brings the records to the edge provider. That the token can do it proves the claim of
+// the name, if the provider serves the zone: anybody may make one that nobody asks.
 func (p *provisioning) edgeRecords() error {
 	active := false
 	err := p.s.atEdge(p.ctx, p.d.ID, func(w *edgeWork) error {

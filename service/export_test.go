@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// SlowHashes has each password take a time of the clock instead of the processor's. Call it before any is set.
+// SlowHashes has each password take a time of the clock instead of the processor's. Call it before
+// any is set.
 func (s *Service) SlowHashes(each time.Duration) {
 	s.logins.derive = func(password, salt []byte, _, _ uint32, _ uint8, n uint32) []byte {
 		time.Sleep(each)

@@ -158,15 +158,17 @@ func (s *Service) beginExternal(tx *store.Tx, mb *store.Mailbox) error {
 	return s.addSync(tx, mb, "")
 }
 
-// externalsArgs is the job of having the external mailboxes of an account looked at, from the one behind After on.
+// externalsArgs is the job of having the external mailboxes of an account looked at, from the one
+// behind After on.
 type externalsArgs struct {
 	AccountID string `json:"account_id"`
 	By        string `json:"by"`
 	After     string `json:"after"`
 }
 
-// beginExternals has every external mailbox of an account looked at, since its universal inbox is on now or somebody asked:
-// the first ones in tx, those of an account with many by a job. Calls while that waits fold into it.
+// beginExternals has every external mailbox of an account looked at, since its universal inbox is
+// on now or somebody asked: the first ones in tx, those of an account with many by a job. Calls
+// while that waits fold into it.
 func (s *Service) beginExternals(tx *store.Tx, accountID, by string) error {
 	next, err := s.lookAtSome(tx, externalsArgs{AccountID: accountID, By: by})
 	if err != nil || next == "" {
@@ -183,7 +185,8 @@ func (s *Service) beginExternals(tx *store.Tx, accountID, by string) error {
 	return err
 }
 
-// lookAtSome has the next external mailboxes of an account looked at, and says where to go on; "" at the end.
+// lookAtSome has the next external mailboxes of an account looked at, and says where to go on; ""
+// at the end.
 func (s *Service) lookAtSome(tx *store.Tx, args externalsArgs) (next string, err error) {
 	seen := 0
 	for key, id := range store.RemoteBoxesByAccount.Keys(tx, args.AccountID, args.After) {

@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestRefreshOfManyExternalMailboxes looks at some of them in the request and at the others in a job, for all who ask.
+// TestRefreshOfManyExternalMailboxes looks at some of them in the request and at the others in a
+// job, for all who ask.
 func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 	i := install(t, Config{})
 	const n = 230

@@ -110,8 +110,8 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 	return nil
 }
 
-// rowsOfNotices finds the rows that notices are about, "" for none. All accounts may have to be looked through, so that it is
-// done in a snapshot and holds nobody up.
+// rowsOfNotices finds the rows that notices are about, "" for none. All accounts may have to be
+// looked through, so that it is done in a snapshot and holds nobody up.
 func (s *Service) rowsOfNotices(from *relay, list []feedback.Notice) (ids []string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		for _, n := range list {

@@ -135,8 +135,9 @@ func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*st
 // soughtIDs is how many Message-IDs of a reply are looked for among what was sent.
 const soughtIDs = 10
 
-// answered finds the message of the account that this one answers: the one that In-Reply-To names, else the newest of
-// References. Where a relay replaced its Message-ID, the reply names the relay's, and the mapping leads back to ours.
+// answered finds the message of the account that this one answers: the one that In-Reply-To names,
+// else the newest of References. Where a relay replaced its Message-ID, the reply names the
+// relay's, and the mapping leads back to ours.
 func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (string, error) {
 	ids := []string{sum.InReplyTo}
 	for i := len(sum.References) - 1; i >= 0 && len(ids) < soughtIDs; i-- {

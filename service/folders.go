@@ -205,7 +205,8 @@ func createFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 	return tx.CreateFolder(f)
 }
 
-// createMissing makes the folders above a name that are missing, if there are no more than most then.
+// createMissing makes the folders above a name that are missing, if there are no more than most
+// then.
 func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string, most int, names map[string]bool) (err error) {
 	missing := missingParents(folders, name)
 	if len(folders)+len(missing) > most {
@@ -345,9 +346,10 @@ func (s *Service) mayChangeFolders(mailbox uint32) error {
 	return nil
 }
 
-// renameFolder renames a folder with all below it in one transaction, so that no client sees half of the tree: of the
-// maxFolders folders that a mailbox may have, with as many subscribed names, that makes some 4 000 writes and takes about as
-// long as filing 50 messages. Folders and names are read once. It says how many folders it renamed.
+// renameFolder renames a folder with all below it in one transaction, so that no client sees half
+// of the tree: of the maxFolders folders that a mailbox may have, with as many subscribed names,
+// that makes some 4 000 writes and takes about as long as filing 50 messages. Folders and names are
+// read once. It says how many folders it renamed.
 func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, err error) {
 	folders, err := tx.Folders(mailbox)
 	if err != nil {
@@ -396,7 +398,8 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, e
 	return len(tree), nil
 }
 
-// moveInbox moves what INBOX has at its beginning into a new folder. INBOX is read outside the writer.
+// moveInbox moves what INBOX has at its beginning into a new folder. INBOX is read outside the
+// writer.
 func (s *Service) moveInbox(ctx context.Context, u MailboxUser, to string) error {
 	var uids []uint32
 	err := s.Store.View(func(tx *store.Tx) error {

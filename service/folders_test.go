@@ -14,7 +14,8 @@ func userOf(mb *store.Mailbox) MailboxUser {
 	return MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email}
 }
 
-// TestRenameOfAFullTree renames as many folders as a mailbox may have, each to a name that is subscribed to.
+// TestRenameOfAFullTree renames as many folders as a mailbox may have, each to a name that is
+// subscribed to.
 func TestRenameOfAFullTree(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
@@ -122,7 +123,8 @@ func TestFolderCommandsAreCounted(t *testing.T) {
 	}
 }
 
-// TestCopyOfManyIsAllOrNothing cuts a COPY of several transactions, by a full mailbox of UIDs and by a crash.
+// TestCopyOfManyIsAllOrNothing cuts a COPY of several transactions, by a full mailbox of UIDs and
+// by a crash.
 func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)

@@ -158,7 +158,8 @@ func makeRoom[T any](tx *store.Tx, c *crowd, table *store.Table[T], byTime *stor
 	return nil
 }
 
-// countRows counts in a snapshot what is there at a start: there may be more rows than a transaction may walk over.
+// countRows counts in a snapshot what is there at a start: there may be more rows than a
+// transaction may walk over.
 func countRows[T any](st *store.Store, c *crowd, byTime *store.Index[T]) error {
 	return st.View(func(tx *store.Tx) error {
 		c.mu.Lock()

@@ -193,7 +193,8 @@ func (s *Service) waitForJob(ctx context.Context, id string, most time.Duration)
 	return j, err
 }
 
-// JobResult is a value of the type that the results of a kind of jobs have; nil for kinds that have none.
+// JobResult is a value of the type that the results of a kind of jobs have; nil for kinds that have
+// none.
 func JobResult(kind string) any {
 	if kind == "domain_setup" {
 		return setupResult{}

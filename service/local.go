@@ -65,8 +65,9 @@ func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader
 	return o, nil
 }
 
-// localAuthors says whether the author of a message that was sent here is who sent it, as submission wants it: what lay in
-// the queue when an older release ended may be otherwise. What has no sender we wrote ourselves.
+// localAuthors says whether the author of a message that was sent here is who sent it, as
+// submission wants it: what lay in the queue when an older release ended may be otherwise. What has
+// no sender we wrote ourselves.
 func localAuthors(sub *store.Submission, h *head) auth.Result {
 	if sub.Sender == "" {
 		return auth.Pass

@@ -10,8 +10,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Bounds on passwords that are hashed or wait for it. Strangers are those who have not logged in lately from where they
-// are: a slot is kept from them, so that a flood of theirs holds nobody else up.
+// Bounds on passwords that are hashed or wait for it. Strangers are those who have not logged in
+// lately from where they are: a slot is kept from them, so that a flood of theirs holds nobody else
+// up.
 const (
 	hashSlots     = 3
 	strangerSlots = 2
@@ -22,7 +23,8 @@ const (
 	ownWork       = "here"           // the network of passwords that are set here
 )
 
-// A hashGate gives slots to hash passwords in. Networks take turns, one each, so that who sends many waits for the own ones.
+// A hashGate gives slots to hash passwords in. Networks take turns, one each, so that who sends
+// many waits for the own ones.
 type hashGate struct {
 	mu        sync.Mutex
 	running   int
@@ -48,7 +50,8 @@ func newHashGate() *hashGate {
 	return &hashGate{known: fairQueue{waiting: map[string][]*hashWaiter{}}, strange: fairQueue{waiting: map[string][]*hashWaiter{}}}
 }
 
-// enter waits for a slot, a log-in no longer than loginPatience; leave gives it back. The error is busy, or of ctx.
+// enter waits for a slot, a log-in no longer than loginPatience; leave gives it back. The error is
+// busy, or of ctx.
 func (g *hashGate) enter(ctx context.Context, network string, known bool) (leave func(), err error) {
 	g.mu.Lock()
 	q := &g.strange
@@ -103,7 +106,8 @@ func (g *hashGate) leave(known bool) {
 	g.grant()
 }
 
-// grant gives free slots away. One is never a stranger's, and the known, however many they are, leave one to strangers.
+// grant gives free slots away. One is never a stranger's, and the known, however many they are,
+// leave one to strangers.
 func (g *hashGate) grant() {
 	for g.running < hashSlots {
 		strange := g.strange.size > 0 && g.strangers < strangerSlots
@@ -128,7 +132,8 @@ func (q *fairQueue) add(w *hashWaiter) {
 	q.size++
 }
 
-// next takes the first waiter of the next network, which goes to the end of the order if it has more.
+// next takes the first waiter of the next network, which goes to the end of the order if it has
+// more.
 func (q *fairQueue) next() *hashWaiter {
 	network := q.order[0]
 	q.order = q.order[1:]
@@ -208,7 +213,8 @@ func isKnown(seen []store.SeenNetwork, network string, now time.Time) bool {
 	return slices.ContainsFunc(seen, func(s store.SeenNetwork) bool { return s.Network == network && now.Sub(s.At) < knownFor })
 }
 
-// noteNetwork notes a log-in from the network, newest first; changed says whether there is something to keep.
+// noteNetwork notes a log-in from the network, newest first; changed says whether there is
+// something to keep.
 func noteNetwork(seen []store.SeenNetwork, network string, now time.Time) (out []store.SeenNetwork, changed bool) {
 	for _, s := range seen {
 		if s.Network == network && now.Sub(s.At) < noteAfter {

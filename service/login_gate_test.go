@@ -12,7 +12,8 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// inFlood runs a test in a bubble where each hash takes 50 ms, with the mailboxes ann, whom the server knows at
+// inFlood runs a test in a bubble where each hash takes 50 ms, with the mailboxes ann, whom the
+// server knows at
 // 192.0.2.1, and bob, whom it knows nowhere.
 func inFlood(t *testing.T, test func(t *testing.T, b *servicetest.Sandbox)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +65,8 @@ func addressesOf(n int, form func(int) string) (out []string) {
 	return out
 }
 
-// TestFloodFromOnePrefix: ten thousand addresses of one /48, each in a /64 of its own, hold up nobody else.
+// TestFloodFromOnePrefix: ten thousand addresses of one /48, each in a /64 of its own, hold up
+// nobody else.
 func TestFloodFromOnePrefix(t *testing.T) {
 	inFlood(t, func(t *testing.T, b *servicetest.Sandbox) {
 		var wg sync.WaitGroup
@@ -83,7 +85,8 @@ func TestFloodFromOnePrefix(t *testing.T) {
 	})
 }
 
-// TestFloodFromManyNetworks: thousands of networks at once, and whoever is known somewhere logs in from there all the same.
+// TestFloodFromManyNetworks: thousands of networks at once, and whoever is known somewhere logs in
+// from there all the same.
 func TestFloodFromManyNetworks(t *testing.T) {
 	inFlood(t, func(t *testing.T, b *servicetest.Sandbox) {
 		var wg sync.WaitGroup
@@ -122,7 +125,8 @@ func TestKnownNetworksEnd(t *testing.T) {
 	})
 }
 
-// TestWiderNetworksAreCounted: a /56 may send twice as many wrong passwords as a /64, a /48 four times as many.
+// TestWiderNetworksAreCounted: a /56 may send twice as many wrong passwords as a /64, a /48 four
+// times as many.
 func TestWiderNetworksAreCounted(t *testing.T) {
 	for _, tc := range []struct {
 		bits, budget  int

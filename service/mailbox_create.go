@@ -19,8 +19,8 @@ var folders = []struct{ name, use string }{
 	{"INBOX", ""}, {"Sent", `\Sent`}, {"Drafts", `\Drafts`}, {"Junk", `\Junk`}, {"Trash", `\Trash`}, {"Archive", `\Archive`},
 }
 
-// reservedNames belong to whoever runs the domain's mail (RFC 2142, RFC 5321 section 4.5.1), and to the reports that are
-// collected.
+// reservedNames belong to whoever runs the domain's mail (RFC 2142, RFC 5321 section 4.5.1), and to
+// the reports that are collected.
 var reservedNames = []string{"postmaster", "abuse", "mailer-daemon", dnsprov.ReportsLocal}
 
 // CreateEmailUserIn is the body of create_email_user.

@@ -72,13 +72,14 @@ func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Serve
 const plainRefused = "must be tls or starttls: with none the password would cross the internet as plain text. " +
 	"Only servers at private addresses may go without TLS, and only where the operator sets allow_private_destinations"
 
-// plainGuard decides which servers of tenants may be logged in to without TLS: in production those at private addresses
-// that the operator allows, in a sandbox all that may be dialled.
+// plainGuard decides which servers of tenants may be logged in to without TLS: in production those
+// at private addresses that the operator allows, in a sandbox all that may be dialled.
 func (s *Service) plainGuard() *webhooks.Guard {
 	return &webhooks.Guard{AllowPrivate: s.Config.AllowPrivate, OnlyPrivate: !s.Config.Sandbox}
 }
 
-// plainAllowed tells whether there are any such servers. Those with a name are judged when they are dialled.
+// plainAllowed tells whether there are any such servers. Those with a name are judged when they are
+// dialled.
 func (s *Service) plainAllowed() bool { return s.Config.Sandbox || s.Config.AllowPrivate }
 
 // serverPlace is what the password of an external mailbox's server, imap or smtp, is sealed for.

@@ -90,8 +90,8 @@ func (g *guesses) bounds(email, network string) []guessBound {
 
 func pairKey(email, network string) string { return "pair " + network + " " + email }
 
-// wrongAt counts a wrong password. shut says what it was too many for: the pair, the network, a wider one or the
-// mailbox, once each.
+// wrongAt counts a wrong password. shut says what it was too many for: the pair, the network, a
+// wider one or the mailbox, once each.
 func (g *guesses) wrongAt(email, network string, now time.Time) (shut string) {
 	for _, b := range g.bounds(email, network) {
 		b.count(b.key, now)
@@ -162,9 +162,9 @@ func (t *turns) end(key string, mine chan struct{}) {
 	close(mine)
 }
 
-// LoginMailbox checks the log-in of a mail client from the address ip. The error is an *Error: 401 for a wrong address
-// or password, which take the same time, 403 for a mailbox that may not be used, 429 after too many wrong ones, 503 busy
-// where too many wait.
+// LoginMailbox checks the log-in of a mail client from the address ip. The error is an *Error: 401
+// for a wrong address or password, which take the same time, 403 for a mailbox that may not be
+// used, 429 after too many wrong ones, 503 busy where too many wait.
 func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) (MailboxUser, error) {
 	address, err := normalizeEmail("username", email)
 	if err != nil {
@@ -233,7 +233,8 @@ func (s *Service) loginRecords(email string) (mb *store.Mailbox, a *store.Accoun
 	return mb, a, err
 }
 
-// unprovenMailbox gives the mailbox of an address whose domain nobody has proven to hold, if there is just one.
+// unprovenMailbox gives the mailbox of an address whose domain nobody has proven to hold, if there
+// is just one.
 func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) {
 	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(domainOfAddress(email)), "") {
 		if claimEnded(d) {
@@ -254,8 +255,8 @@ func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) 
 	return mb, nil
 }
 
-// noteLogin keeps the time of a log-in, once an hour, and where it came from, once a day. A store that takes no writes is
-// no reason to turn a reader away.
+// noteLogin keeps the time of a log-in, once an hour, and where it came from, once a day. A store
+// that takes no writes is no reason to turn a reader away.
 func (s *Service) noteLogin(mb *store.Mailbox, network string) {
 	if _, fresh := noteNetwork(mb.Seen, network, s.now()); !fresh && s.now().Sub(mb.LastLoginAt) < time.Hour {
 		return

@@ -15,10 +15,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// OpenKeys reads the master key beside a store, and makes it, readable by its owner alone, for a new one. The store keeps
-// the key's fingerprint: a key that is missing, or is not the one that the store's secrets are sealed under, is refused,
-// since a new one would make them useless without a word. A store from before fingerprints takes a key that opens one of
-// its secrets.
+// OpenKeys reads the master key beside a store, and makes it, readable by its owner alone, for a
+// new one. The store keeps the key's fingerprint: a key that is missing, or is not the one that the
+// store's secrets are sealed under, is refused, since a new one would make them useless without a
+// word. A store from before fingerprints takes a key that opens one of its secrets.
 func OpenKeys(st *store.Store) (*Keys, error) {
 	path := filepath.Join(st.Dir(), "master.key")
 	known, secrets, err := sealedIn(st)
@@ -125,7 +125,8 @@ type sealed struct {
 // secretsTried bounds how many secrets of each kind are tried.
 const secretsTried = 3
 
-// sealedIn gives the fingerprint that the store keeps, and where it keeps none some of its secrets of each kind.
+// sealedIn gives the fingerprint that the store keeps, and where it keeps none some of its secrets
+// of each kind.
 func sealedIn(st *store.Store) (known string, secrets []sealed, err error) {
 	err = st.View(func(tx *store.Tx) error {
 		k, err := store.MasterKeys.Get(tx, store.MasterKeyID)

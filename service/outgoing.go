@@ -240,8 +240,8 @@ func contentOf(sub *store.Submission, blob *store.Blob) (*io.SectionReader, erro
 	return io.NewSectionReader(blob, int64(skip), blob.Size()-int64(skip)), nil
 }
 
-// withoutControls leaves out what the operator's relay would take as commands, also of a message from outside whose
-// signature covers such a field. What it gives can be read until done is called.
+// withoutControls leaves out what the operator's relay would take as commands, also of a message
+// from outside whose signature covers such a field. What it gives can be read until done is called.
 func (s *Service) withoutControls(r route, content *io.SectionReader) (clean *io.SectionReader, done func(), err error) {
 	done = func() {}
 	if r.relay == nil || r.own {
@@ -254,7 +254,8 @@ func (s *Service) withoutControls(r route, content *io.SectionReader) (clean *io
 	return io.NewSectionReader(spool, 0, spool.Size()), func() { _ = spool.Close() }, nil
 }
 
-// stripped copies a message without the fields whose names begin with one of prefixes; nil if it has none.
+// stripped copies a message without the fields whose names begin with one of prefixes; nil if it
+// has none.
 func (s *Service) stripped(content *io.SectionReader, prefixes []string) (*store.Spool, error) {
 	found, err := msg.HasFields(again(content), prefixes)
 	if !found || err != nil {

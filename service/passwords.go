@@ -49,8 +49,9 @@ func (l *logins) hash(password string) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, argonMemory, argonTime, b64.EncodeToString(salt), b64.EncodeToString(key))
 }
 
-// verify tells whether the password is the one of the hash. An empty hash takes as long and is never right. Who is known
-// at the network does not wait for strangers. The error is busy, or of ctx.
+// verify tells whether the password is the one of the hash. An empty hash takes as long and is
+// never right. Who is known at the network does not wait for strangers. The error is busy, or of
+// ctx.
 func (l *logins) verify(ctx context.Context, hash, password string, from origin, now time.Time) (bool, error) {
 	cacheKey := sha256.Sum256([]byte(string(l.secret[:]) + hash + "\x00" + password))
 	l.mu.Lock()

@@ -7,8 +7,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestDraftsOfDroppedWritesAreReleased has the job of an attempt be gone when its end is to be kept, so that its Writes
-// are never called: the report that they would have filed keeps no segment from compaction.
+// TestDraftsOfDroppedWritesAreReleased has the job of an attempt be gone when its end is to be
+// kept, so that its Writes are never called: the report that they would have filed keeps no segment
+// from compaction.
 func TestDraftsOfDroppedWritesAreReleased(t *testing.T) {
 	h := &host{}
 	var i *installation
@@ -42,7 +43,8 @@ func TestDraftsOfDroppedWritesAreReleased(t *testing.T) {
 	}
 }
 
-// TestFailedSendReleasesItsMessage: of what is refused after its bytes were written nothing is held.
+// TestFailedSendReleasesItsMessage: of what is refused after its bytes were written nothing is
+// held.
 func TestFailedSendReleasesItsMessage(t *testing.T) {
 	i := install(t, Config{Outbound: "capture"})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
@@ -64,8 +66,8 @@ func TestFailedSendReleasesItsMessage(t *testing.T) {
 	}
 }
 
-// TestMovedMessageIsIndexedByItsWords: between the reading of a row and of its bytes, compaction has moved the message and
-// removed the segment that it was in.
+// TestMovedMessageIsIndexedByItsWords: between the reading of a row and of its bytes, compaction
+// has moved the message and removed the segment that it was in.
 func TestMovedMessageIsIndexedByItsWords(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)

@@ -184,12 +184,13 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	return id, overStore(err)
 }
 
-// filterFields are how header fields begin that say what a filter thinks of a message. Where there is a filter here, only
-// its own count: mail programs sort by them, so that a sender must not write them.
+// filterFields are how header fields begin that say what a filter thinks of a message. Where there
+// is a filter here, only its own count: mail programs sort by them, so that a sender must not write
+// them.
 var filterFields = []string{"x-spam", "received-spf"}
 
-// places gives one address for each place that the recipients lead to, in a snapshot. What one of them does not take refuses
-// the message.
+// places gives one address for each place that the recipients lead to, in a snapshot. What one of
+// them does not take refuses the message.
 func (s *Service) places(in Incoming, head *head, d *draft) (to []string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		seen := map[string]bool{}
@@ -211,7 +212,8 @@ func (s *Service) places(in Incoming, head *head, d *draft) (to []string, err er
 	return to, err
 }
 
-// destinationFor gives where mail from outside goes, if the address takes this message of this sender.
+// destinationFor gives where mail from outside goes, if the address takes this message of this
+// sender.
 func (s *Service) destinationFor(tx *store.Tx, from, address string, d *draft) (*destination, error) {
 	to, err := s.receiver(tx, address)
 	if err != nil {
@@ -226,8 +228,9 @@ func (s *Service) destinationFor(tx *store.Tx, from, address string, d *draft) (
 	return to, to.takesTiding(tx, d)
 }
 
-// deliver places a message at the destinations of the addresses, each of another place: all of them if one transaction can,
-// else the first, and a job goes on with the others. What they take may have changed since they were looked up.
+// deliver places a message at the destinations of the addresses, each of another place: all of them
+// if one transaction can, else the first, and a job goes on with the others. What they take may
+// have changed since they were looked up.
 func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *finding) error {
 	a := &store.Arrival{
 		Blob: d.blob, Sender: in.From, Genuine: f.verdict.GenuinePath(in.From), Junk: f.junk,

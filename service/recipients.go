@@ -15,13 +15,14 @@ type recipientsArgs struct {
 	SubmissionID string `json:"submission_id"`
 }
 
-// recipientsKind makes rows and jobs for submissions with more recipients than one transaction makes.
+// recipientsKind makes rows and jobs for submissions with more recipients than one transaction
+// makes.
 func (s *Service) recipientsKind() jobs.Kind {
 	return jobs.Kind{Name: kindRecipients, Work: s.enqueueRest, Timeout: time.Hour, Most: arrivalsMost}
 }
 
-// enqueueLater notes the recipients that are to get their rows by a job, and gives what those will be. They count as waiting
-// from now on, so that the submission stays.
+// enqueueLater notes the recipients that are to get their rows by a job, and gives what those will
+// be. They count as waiting from now on, so that the submission stays.
 func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) (rows []*store.Outgoing, err error) {
 	if len(to) == 0 {
 		return nil, nil
@@ -54,8 +55,8 @@ func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Dom
 	return rows, err
 }
 
-// enqueueRest makes the rows that are not there yet, some in each transaction, so that other mail goes between. A recipient
-// leaves the list in the transaction that makes its row: each gets one.
+// enqueueRest makes the rows that are not there yet, some in each transaction, so that other mail
+// goes between. A recipient leaves the list in the transaction that makes its row: each gets one.
 func (s *Service) enqueueRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[recipientsArgs](j)
 	if err != nil {
@@ -116,7 +117,8 @@ func (s *Service) enqueueSome(tx *store.Tx, id string) (more bool, err error) {
 	return false, keepSubmission(tx, sub)
 }
 
-// keepSubmission writes a submission while any of its recipients waits; it goes, with its bytes, with the last one.
+// keepSubmission writes a submission while any of its recipients waits; it goes, with its bytes,
+// with the last one.
 func keepSubmission(tx *store.Tx, sub *store.Submission) error {
 	if sub.Waiting > 0 {
 		return store.Submissions.Put(tx, sub)

@@ -24,9 +24,10 @@ type relay struct {
 	notices  feedback.Reader // nil: it is not configured for them
 }
 
-// relayControls names, for each kind of relay, how the header fields begin that it takes as commands from whoever may send
-// through it: more recipients, another sender of bounces, past its own suppression list. Only the operator may give such
-// commands. SES sends bounces to the address in Return-Path.
+// relayControls names, for each kind of relay, how the header fields begin that it takes as
+// commands from whoever may send through it: more recipients, another sender of bounces, past its
+// own suppression list. Only the operator may give such commands. SES sends bounces to the address
+// in Return-Path.
 var relayControls = map[string][]string{
 	"ses":      {"x-ses-", "return-path"},
 	"postmark": {"x-pm-", "x-postmark-"},
@@ -38,8 +39,8 @@ var relayControls = map[string][]string{
 // controls are the beginnings of header fields that the relay must not find in what its users send.
 func (r *relay) controls() []string { return slices.Concat(relayControls[r.Kind], r.ControlHeaders) }
 
-// controls are those of every kind, and what the operator names: a message may go through another relay when it is tried
-// again.
+// controls are those of every kind, and what the operator names: a message may go through another
+// relay when it is tried again.
 func (r relays) controls() []string {
 	var out []string
 	for _, kind := range slices.Sorted(maps.Keys(relayControls)) {

@@ -114,8 +114,9 @@ func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error
 	return ctx.Err()
 }
 
-// pruneByID deletes the records of a table that old tells of. Their ids rise with time, so that all that are old have an
-// id from before the time of kept; among these may be some that are not old, which are passed over.
+// pruneByID deletes the records of a table that old tells of. Their ids rise with time, so that all
+// that are old have an id from before the time of kept; among these may be some that are not old,
+// which are passed over.
 func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], kept time.Duration, old func(*T) (id string, is bool)) error {
 	newest := s.now().Add(-kept)
 	for after, more := "", true; more; {
@@ -170,7 +171,8 @@ func deleteOld[T any](tx *store.Tx, table *store.Table[T], ids []string, old fun
 	return nil
 }
 
-// pruneDays deletes the statistics of days that are long over. It looks at the oldest days of each account alone.
+// pruneDays deletes the statistics of days that are long over. It looks at the oldest days of each
+// account alone.
 func (s *Service) pruneDays(ctx context.Context) error {
 	first := s.now().UTC().Add(-daysKept).Format(time.DateOnly)
 	for after, more := "", true; more; {

@@ -39,7 +39,8 @@ func countOf[T any](t *testing.T, s *Service, table *store.Table[T]) (n int) {
 	return n
 }
 
-// TestPruningGoesOnBehindARowThatIsNeverOld: a message that waits for ever is kept, and what was sent after it is not.
+// TestPruningGoesOnBehindARowThatIsNeverOld: a message that waits for ever is kept, and what was
+// sent after it is not.
 func TestPruningGoesOnBehindARowThatIsNeverOld(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := agedService(t, &now)

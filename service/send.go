@@ -314,7 +314,8 @@ func addFooter(d *msg.Draft, footer string) {
 	d.HTML = d.HTML[:at] + "<br>\n<div>" + rich + "</div>\n" + d.HTML[at:]
 }
 
-// setHeader fills ids and the request's own header fields, none of which may be a command to a relay.
+// setHeader fills ids and the request's own header fields, none of which may be a command to a
+// relay.
 func setHeader(d *msg.Draft, in SendEmailIn, domain string, controls []string) error {
 	d.MessageID = msg.NewMessageID(domain)
 	if in.MessageID != "" {

@@ -81,7 +81,8 @@ type Relay struct {
 	IDPattern, IDTemplate string
 	ReturnPath            string // sender, verp; "": as suits the kind
 	SNSURL                string // ses: where Amazon SNS is asked instead of at its own address
-	// ControlHeaders are beginnings of header fields that the relay takes as commands, beside those of its kind.
+	// ControlHeaders are beginnings of header fields that the relay takes as commands, beside those
+	// of its kind.
 	ControlHeaders []string
 }
 

@@ -15,18 +15,20 @@ const (
 	accountSuspended = "suspended"
 )
 
-// mayAct tells whether an account may do anything: ask, read, send and take mail, tell and report. Its zones are served
-// in any case.
+// mayAct tells whether an account may do anything: ask, read, send and take mail, tell and report.
+// Its zones are served in any case.
 func mayAct(a *store.Account) bool { return a.Status != accountSuspended }
 
 func errSuspended() *Error {
 	return Errorf(403, "account_suspended", "This account is suspended. Ask whoever runs this server.")
 }
 
-// suspendedFor is how long a job of a suspended account waits before it is looked at again; resume wakes it sooner.
+// suspendedFor is how long a job of a suspended account waits before it is looked at again; resume
+// wakes it sooner.
 const suspendedFor = time.Hour
 
-// whileActive has the jobs of a kind wait for as long as their account is suspended. That is no attempt.
+// whileActive has the jobs of a kind wait for as long as their account is suspended. That is no
+// attempt.
 func (s *Service) whileActive(k jobs.Kind) jobs.Kind {
 	work := k.Work
 	k.Work = func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
@@ -62,8 +64,8 @@ type AccountStatus struct {
 	Status    string `json:"status"`
 }
 
-// SetAccountStatus suspends an account or resumes it. What it was about to send or tell waits meanwhile; its open
-// connections end. To do it again changes nothing.
+// SetAccountStatus suspends an account or resumes it. What it was about to send or tell waits
+// meanwhile; its open connections end. To do it again changes nothing.
 func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountStatus, error) {
 	if in.Status != accountActive && in.Status != accountSuspended {
 		return nil, Invalid("status", "not_allowed", "must be active or suspended")
@@ -155,8 +157,8 @@ func (s *Service) wakeKind() jobs.Kind {
 	return jobs.Kind{Name: kindAccountWake, Work: s.wakeJobs, Timeout: time.Hour}
 }
 
-// wakeJobs walks all jobs by their lanes' order of due, since no index has them by account; a job that is woken twice is
-// due all the same.
+// wakeJobs walks all jobs by their lanes' order of due, since no index has them by account; a job
+// that is woken twice is due all the same.
 func (s *Service) wakeJobs(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[wakeArgs](j)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestSuspendedAccountWaits: what an account was about to send and to tell waits, its mailboxes are closed, and all goes on
-// after resume.
+// TestSuspendedAccountWaits: what an account was about to send and to tell waits, its mailboxes are
+// closed, and all goes on after resume.
 func TestSuspendedAccountWaits(t *testing.T) {
 	i := install(t, Config{Sandbox: true, Outbound: "capture"})
 	d := i.addDomain(i.account, "example.test", nil)

@@ -42,9 +42,9 @@ type Submission struct {
 	SMTPUTF8   bool
 }
 
-// MaySendTo says whether a mailbox may name a recipient. If not, the error is an SMTPError: 550 5.1.1 for an address of a
-// domain of ours that nobody has, 550 5.7.1 for one that takes reports alone. What else may keep a message from its
-// recipient its sender is told later.
+// MaySendTo says whether a mailbox may name a recipient. If not, the error is an SMTPError: 550
+// 5.1.1 for an address of a domain of ours that nobody has, 550 5.7.1 for one that takes reports
+// alone. What else may keep a message from its recipient its sender is told later.
 func (s *Service) MaySendTo(_ context.Context, u MailboxUser, address string) error {
 	email, err := msg.NormalizeEmail(address)
 	if err != nil {
@@ -90,9 +90,11 @@ type SubmittedRcpt struct {
 	Transport string // direct, relay, local, capture
 }
 
-// Submit takes a message from the user of a mailbox and puts it into the queue, one job for each recipient. When it
-// returns, message and jobs are on disk. Errors are SMTPErrors, with the API's Error behind them: 550 5.7.1 for a sender
-// that is not the mailbox, 550 5.6.0 for one that programs read differently, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552 5.3.4 for the size.
+// Submit takes a message from the user of a mailbox and puts it into the queue, one job for each
+// recipient. When it returns, message and jobs are on disk. Errors are SMTPErrors, with the API's
+// Error behind them: 550 5.7.1 for a sender that is not the mailbox, 550 5.6.0 for one that
+// programs read differently, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552
+// 5.3.4 for the size.
 func (s *Service) Submit(_ context.Context, u MailboxUser, in Submission) (*Submitted, error) {
 	if len(in.To) > maxRecipients {
 		return nil, smtpErrorf(452, "4.5.3", "A message may have at most %d recipients.", maxRecipients)
@@ -249,9 +251,9 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 	return h, ownAuthors(mailbox, h.text)
 }
 
-// ownAuthors refuses a header that names anybody but the mailbox as author or sender, or that some program could read so:
-// each address of From, Sender, Resent-From and Resent-Sender must be the mailbox's own. It looks at the lines as they go
-// out.
+// ownAuthors refuses a header that names anybody but the mailbox as author or sender, or that some
+// program could read so: each address of From, Sender, Resent-From and Resent-Sender must be the
+// mailbox's own. It looks at the lines as they go out.
 func ownAuthors(mailbox string, text []byte) error {
 	var lines bytes.Buffer // takes everything, so there is no error to see
 	w := msg.NormalizeLines(&lines)
@@ -299,8 +301,9 @@ func (s *Service) write(l *letter, head []byte, body io.Reader) error {
 	return nil
 }
 
-// recode has the letter hold ASCII in lines that every host takes, as far as its parts may be encoded, before it is signed:
-// no host on the way has to do it then, which would break the signature (RFC 6152 section 3).
+// recode has the letter hold ASCII in lines that every host takes, as far as its parts may be
+// encoded, before it is signed: no host on the way has to do it then, which would break the
+// signature (RFC 6152 section 3).
 func (s *Service) recode(l *letter) error {
 	root, err := msg.Scan(l.body.Reader())
 	if err != nil {
@@ -323,8 +326,8 @@ func (s *Service) recode(l *letter) error {
 	return nil
 }
 
-// wireLook notes what passes that a host without 8BITMIME cannot take: bytes beyond ASCII, and lines that are too long for
-// SMTP (RFC 5321 section 4.5.3.1.6).
+// wireLook notes what passes that a host without 8BITMIME cannot take: bytes beyond ASCII, and
+// lines that are too long for SMTP (RFC 5321 section 4.5.3.1.6).
 type wireLook struct {
 	w          io.Writer
 	high, long bool
@@ -456,9 +459,9 @@ func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
 	return out
 }
 
-// enqueue writes a submission with a row and a job for each recipient, in tx; those of many recipients come soon after it, by a
-// job, and their rows here are not stored yet. Recipients on the suppression list have a row only. The blob must be one that may
-// be referred to.
+// enqueue writes a submission with a row and a job for each recipient, in tx; those of many
+// recipients come soon after it, by a job, and their rows here are not stored yet. Recipients on
+// the suppression list have a row only. The blob must be one that may be referred to.
 func (s *Service) enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 0
 	now := min(len(to), placesAtATime)

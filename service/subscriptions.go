@@ -55,7 +55,8 @@ func subscribeName(tx *store.Tx, mailbox uint32, name string, subscribed bool) e
 	return tx.SetNameSubscribed(mailbox, name, subscribed)
 }
 
-// subscribedNames are the names without folders. An operation that changes several folders reads them once.
+// subscribedNames are the names without folders. An operation that changes several folders reads
+// them once.
 func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
 	list, err := tx.Subscribed(mailbox)
 	names := make(map[string]bool, len(list))
@@ -65,7 +66,8 @@ func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
 	return names, err
 }
 
-// moveSubscriptions has the names of a mailbox in the form of today before an operation that changes many of them.
+// moveSubscriptions has the names of a mailbox in the form of today before an operation that
+// changes many of them.
 func (s *Service) moveSubscriptions(mailbox uint32) error {
 	old := false
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -79,7 +81,8 @@ func (s *Service) moveSubscriptions(mailbox uint32) error {
 	return s.Store.Update(func(tx *store.Tx) error { return tx.MoveSubscriptions(mailbox) })
 }
 
-// adopt says whether a folder that comes to a name is to be subscribed since the name was, and forgets that of the name.
+// adopt says whether a folder that comes to a name is to be subscribed since the name was, and
+// forgets that of the name.
 func adopt(tx *store.Tx, mailbox uint32, name string, names map[string]bool) (bool, error) {
 	if !names[name] {
 		return false, nil

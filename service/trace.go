@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Trace makes the Received field (RFC 5321 section 4.4) of a message that a client hands us, and the name that the
-// message has in it. forWhom is "" where the field must not tell. Of a user who has logged in it says neither the address
-// nor what the user's machine calls itself, which are nobody's business outside.
+// Trace makes the Received field (RFC 5321 section 4.4) of a message that a client hands us, and
+// the name that the message has in it. forWhom is "" where the field must not tell. Of a user who
+// has logged in it says neither the address nor what the user's machine calls itself, which are
+// nobody's business outside.
 func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
 	now := s.now()
 	id = s.Store.NewID("rcv")

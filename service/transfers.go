@@ -64,11 +64,13 @@ type Copied struct {
 	From, To    []uint32
 }
 
-// perTransfer is how many messages one transaction copies or moves: each takes up to twenty writes, and others wait for it.
+// perTransfer is how many messages one transaction copies or moves: each takes up to twenty writes,
+// and others wait for it.
 const perTransfer = 200
 
-// CopyMessages copies the messages, whose UIDs ascend, into another folder, all or none: what was copied before a failure is
-// taken back, by the next start if a crash has cut it. Until then other sessions see it.
+// CopyMessages copies the messages, whose UIDs ascend, into another folder, all or none: what was
+// copied before a failure is taken back, by the next start if a crash has cut it. Until then other
+// sessions see it.
 func (s *Service) CopyMessages(ctx context.Context, u MailboxUser, folder uint32, uids []uint32, to string) (*Copied, error) {
 	return s.transfer(ctx, u, folder, uids, to, false)
 }
@@ -114,8 +116,9 @@ func (s *Service) transfer(_ context.Context, u MailboxUser, folder uint32, uids
 	return out, nil
 }
 
-// noteCopy notes what a COPY of several transactions has copied so far, so that it is taken back if the last of them is never
-// reached (RFC 3501 section 6.4.7); with the last the note goes. One transaction needs none.
+// noteCopy notes what a COPY of several transactions has copied so far, so that it is taken back if
+// the last of them is never reached (RFC 3501 section 6.4.7); with the last the note goes. One
+// transaction needs none.
 func noteCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, last bool) (string, error) {
 	switch {
 	case last && id == "":

@@ -186,8 +186,9 @@ func (s *Service) readZones() error {
 	return nil
 }
 
-// hasZone tells whether a domain is one that our DNS server answers for: builtin ones, and in the sandbox, where its own
-// resolver asks it about every name that is connected, manual ones too, so that they can be completed offline.
+// hasZone tells whether a domain is one that our DNS server answers for: builtin ones, and in the
+// sandbox, where its own resolver asks it about every name that is connected, manual ones too, so
+// that they can be completed offline.
 func (s *Service) hasZone(d *store.Domain) bool {
 	return d.DNSProvider == dnsprov.Builtin || d.DNSProvider == providerManual && s.Config.Sandbox
 }

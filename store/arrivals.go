@@ -2,8 +2,9 @@ package store
 
 import "time"
 
-// An Arrival is a message from outside that was taken for more recipients than one transaction serves, kept until the last of
-// them has it. What is left to do is in the record, and changes in the transaction that does it: each copy is filed once.
+// An Arrival is a message from outside that was taken for more recipients than one transaction
+// serves, kept until the last of them has it. What is left to do is in the record, and changes in
+// the transaction that does it: each copy is filed once.
 type Arrival struct {
 	ID         string          `json:",omitzero"` // arr_…
 	Blob       BlobRef         `json:",omitzero"` // the message as it is filed
@@ -23,7 +24,8 @@ type Arrival struct {
 	ReceivedAt time.Time       `json:",omitzero"`
 }
 
-// A RefusedRcpt is a recipient that was accepted and could then not be served, with the answer that it would get.
+// A RefusedRcpt is a recipient that was accepted and could then not be served, with the answer that
+// it would get.
 type RefusedRcpt struct {
 	Address  string `json:",omitzero"`
 	Enhanced string `json:",omitzero"`

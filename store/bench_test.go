@@ -181,7 +181,8 @@ func readPage(s *Store, q InboxQuery) error {
 	})
 }
 
-// BenchmarkCommitFreePages is a commit in a database with free pages, whose list is written (900) or is too long (3000).
+// BenchmarkCommitFreePages is a commit in a database with free pages, whose list is written (900)
+// or is too long (3000).
 func BenchmarkCommitFreePages(b *testing.B) {
 	for _, free := range []int{0, 900, 3000} {
 		b.Run(fmt.Sprint("free=", free), func(b *testing.B) {

@@ -49,7 +49,8 @@ func (s *Store) appendFailed(err error) error {
 // Release gives up a blob that Append has returned and nothing refers to. For others it does nothing.
 func (s *Store) Release(ref BlobRef) { s.pins.drop(ref) }
 
-// Pinned counts the blobs that Append has returned, that nothing refers to and that are not released.
+// Pinned counts the blobs that Append has returned, that nothing refers to and that are not
+// released.
 func (s *Store) Pinned() int {
 	s.pins.mu.Lock()
 	defer s.pins.mu.Unlock()
@@ -98,7 +99,8 @@ func (tx *Tx) RefArrival(ref BlobRef, owner string) error {
 	return tx.addRef(ref, append([]byte{ownerArrival}, owner...))
 }
 
-// UnrefArrival takes back what RefArrival noted. ref is the Arrival's Blob as it is stored in this transaction.
+// UnrefArrival takes back what RefArrival noted. ref is the Arrival's Blob as it is stored in this
+// transaction.
 func (tx *Tx) UnrefArrival(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerArrival}, owner...))
 }
@@ -233,8 +235,8 @@ func (tx *Tx) addLive(segment uint32, size int64) error {
 	return tx.putRow(bktLive, key[:], binary.BigEndian.AppendUint64(nil, uint64(live+size)))
 }
 
-// lastUsed gives the newest segment up to `most` that anything refers to, and where the last record of it that is referred
-// to ends; 0 if there is none.
+// lastUsed gives the newest segment up to `most` that anything refers to, and where the last record
+// of it that is referred to ends; 0 if there is none.
 func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 	err = s.db.View(func(b *bolt.Tx) error {
 		refs := b.Bucket([]byte(messageBuckets[bktRef]))
@@ -258,8 +260,8 @@ func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 	return segment, end, err
 }
 
-// Lost says what the disk had lost, when the store was opened, of messages that it had said were kept; nil if nothing.
-// Their rows are there, and their bytes are not.
+// Lost says what the disk had lost, when the store was opened, of messages that it had said were
+// kept; nil if nothing. Their rows are there, and their bytes are not.
 func (s *Store) Lost() error { return errors.Join(s.seg.lost...) }
 
 // keepFound notes, when a database begins beside segments that are there already, up to which number they go. Their

@@ -22,14 +22,16 @@ const (
 // batchBytes ends a batch: what is written beyond it goes into the next commit.
 const batchBytes = 4 << 20
 
-// strictEnv makes a program that a test starts as strict as the test is; "0" makes even a test lenient.
+// strictEnv makes a program that a test starts as strict as the test is; "0" makes even a test
+// lenient.
 const strictEnv = "MAILSTEAD_STRICT"
 
-// reportEnv names a directory: each process adds its largest and its longest transactions to a file there.
+// reportEnv names a directory: each process adds its largest and its longest transactions to a file
+// there.
 const reportEnv = "MAILSTEAD_TX_REPORT"
 
-// strict tells whether transactions are checked: in every test, and in programs that tests start. Benchmarks measure
-// what runs in production.
+// strict tells whether transactions are checked: in every test, and in programs that tests start.
+// Benchmarks measure what runs in production.
 func strict() bool {
 	switch os.Getenv(strictEnv) {
 	case "1":
@@ -44,8 +46,8 @@ func strict() bool {
 	return bench == nil || bench.Value.String() == ""
 }
 
-// exempt are functions that may be over the bounds for now, each with who will mend it. A name fits as part of any
-// function that a transaction came from.
+// exempt are functions that may be over the bounds for now, each with who will mend it. A name fits
+// as part of any function that a transaction came from.
 var exempt = []string{}
 
 // A txCost is what a transaction has cost.
@@ -76,7 +78,8 @@ func (b *bounds) over(c txCost) bool {
 	return c.bytes > b.most.bytes || c.writes > b.most.writes || c.steps > b.most.steps
 }
 
-// hold judges a transaction that has run. Where large ones fail it returns ErrTooMuch, with the numbers and the caller.
+// hold judges a transaction that has run. Where large ones fail it returns ErrTooMuch, with the
+// numbers and the caller.
 func (s *Store) hold(w *write, c txCost) error {
 	if !s.bounds.over(c) {
 		return nil
@@ -99,8 +102,8 @@ func (s *Store) hold(w *write, c txCost) error {
 	return nil
 }
 
-// Large tells whether the transaction has done a third of what it may at most, so that one that does many things ends and
-// leaves the rest to another.
+// Large tells whether the transaction has done a third of what it may at most, so that one that
+// does many things ends and leaves the rest to another.
 func (tx *Tx) Large() bool {
 	most := tx.s.bounds.most
 	return 3*tx.bytes > most.bytes || 3*tx.writes > most.writes || 3*tx.steps > most.steps
@@ -112,7 +115,8 @@ func callers() []uintptr {
 	return pcs[:runtime.Callers(3, pcs)]
 }
 
-// caller names the transaction's function and, where they are known, the next four that asked for it.
+// caller names the transaction's function and, where they are known, the next four that asked for
+// it.
 func (w *write) caller() string {
 	const module = "github.com/mailstead/mailstead/"
 	name := func(s string) string { return strings.TrimPrefix(s, module) }

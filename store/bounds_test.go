@@ -68,7 +68,8 @@ func TestLargeTransactionIsToldOfOnceInProduction(t *testing.T) {
 	}
 }
 
-// TestEveryFunctionRunsTwiceInTests: what the first run has written, and what it gave to After, is undone.
+// TestEveryFunctionRunsTwiceInTests: what the first run has written, and what it gave to After, is
+// undone.
 func TestEveryFunctionRunsTwiceInTests(t *testing.T) {
 	s := openTest(t, Options{})
 	runs, after := 0, 0

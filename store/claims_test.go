@@ -8,7 +8,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Domains of a store from before there were claims are proven where they were complete, and others begin their time.
+// Domains of a store from before there were claims are proven where they were complete, and others
+// begin their time.
 func TestOldDomainsBecomeClaims(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{})

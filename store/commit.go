@@ -165,9 +165,9 @@ func (s *Store) rehearse(batch []*write) {
 	}
 }
 
-// commitSome commits the batch up to the first member that has written and then failed, or until it has written enough
-// for one commit, answers those, and returns the members behind it. Running nobody more than twice, it takes time in
-// proportion to the batch whatever fails in it.
+// commitSome commits the batch up to the first member that has written and then failed, or until it
+// has written enough for one commit, answers those, and returns the members behind it. Running
+// nobody more than twice, it takes time in proportion to the batch whatever fails in it.
 func (s *Store) commitSome(batch []*write) (rest []*write) {
 	if err := s.failure.get(); err != nil {
 		answer(batch, err)
@@ -211,9 +211,9 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 	return rest
 }
 
-// run runs the functions of the batch in one transaction, up to the first that fails after it has written: then spoiled
-// is true. It ends early when enough is written for one commit. It returns how many functions were right, and what they
-// cost.
+// run runs the functions of the batch in one transaction, up to the first that fails after it has
+// written: then spoiled is true. It ends early when enough is written for one commit. It returns
+// how many functions were right, and what they cost.
 func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, spoiled bool) {
 	ended := false
 	defer func() {

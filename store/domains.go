@@ -19,8 +19,8 @@ const (
 	ClaimExpired = "expired" // nothing proved it in time
 )
 
-// A Domain is a mail domain of an account, and its claim of the name. Several accounts may claim a name, each once, and
-// one of them at most has proven its claim.
+// A Domain is a mail domain of an account, and its claim of the name. Several accounts may claim a
+// name, each once, and one of them at most has proven its claim.
 type Domain struct {
 	ID           string // dom_…
 	AccountID    string
@@ -140,10 +140,10 @@ func ClaimsKey(name string) string { return name + "\x00" }
 // OwnKey is the key of DomainOfAccount.
 func OwnKey(accountID, name string) string { return accountID + "\x00" + name }
 
-// claimDomains turns the domains of a store from before there were claims into claims. Those that are complete, or were
-// bought here, count as proven; external ones only where a log-in to one of their mailboxes has succeeded. The claims of
-// the others begin now. Mailboxes are found by domain and address from then on, since two claims of a name may have the
-// same address.
+// claimDomains turns the domains of a store from before there were claims into claims. Those that
+// are complete, or were bought here, count as proven; external ones only where a log-in to one of
+// their mailboxes has succeeded. The claims of the others begin now. Mailboxes are found by domain
+// and address from then on, since two claims of a name may have the same address.
 func (s *Store) claimDomains(b *bolt.Tx) error {
 	tx := &Tx{b: b, s: s, writable: true}
 	loggedIn := map[string]bool{}

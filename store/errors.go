@@ -16,6 +16,7 @@ var (
 	ErrFailed = errors.New("the store takes no writes since the disk refused one; restart after mending the disk")
 	// ErrFull is returned when the disk has no room for a write. Nothing was changed; later writes may succeed.
 	ErrFull = errors.New("the disk is full")
-	// ErrTooMuch is returned for a transaction over Options.MaxBytes, MaxWrites or MaxSteps, where FailLarge is set.
+	// ErrTooMuch is returned for a transaction over Options.MaxBytes, MaxWrites or MaxSteps, where
+	// FailLarge is set.
 	ErrTooMuch = errors.New("the transaction is too large")
 )

@@ -212,9 +212,9 @@ func (tx *Tx) FolderByName(mailbox uint32, name string) (*Folder, error) {
 	return tx.Folder(mailbox, binary.BigEndian.Uint32(id))
 }
 
-// RenameFolder gives the folder another name and what f says of its subscription; its messages, UIDs and UIDVALIDITY stay. It
-// returns ErrInbox for INBOX and ErrExists when the mailbox has the name. Folders below it by name are the caller's to rename.
-// It makes three writes.
+// RenameFolder gives the folder another name and what f says of its subscription; its messages,
+// UIDs and UIDVALIDITY stay. It returns ErrInbox for INBOX and ErrExists when the mailbox has the
+// name. Folders below it by name are the caller's to rename. It makes three writes.
 func (tx *Tx) RenameFolder(f *Folder, name string) error {
 	if name == "" || len(name) > maxFolderName {
 		return ErrFolderName

@@ -10,12 +10,14 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// bbolt keeps the list of its free pages in memory. Without a copy in the file it walks the whole database at Open, and
-// again after each commit that the system refused. A copy costs 8 bytes a free page at each commit, so it is written
-// while the list is short, and always by Close. bbolt looks at NoFreelistSync in Commit alone, which the committer calls:
-// so it may be switched from one commit to the next. A commit that leaves the copy out says so in its meta page.
+// bbolt keeps the list of its free pages in memory. Without a copy in the file it walks the whole
+// database at Open, and again after each commit that the system refused. A copy costs 8 bytes a
+// free page at each commit, so it is written while the list is short, and always by Close. bbolt
+// looks at NoFreelistSync in Commit alone, which the committer calls: so it may be switched from
+// one commit to the next. A commit that leaves the copy out says so in its meta page.
 
-// freelistMost is how many free pages a list that is written at each commit may have: 8 KiB, two pages.
+// freelistMost is how many free pages a list that is written at each commit may have: 8 KiB, two
+// pages.
 const freelistMost = 1000
 
 // keepFreelist decides, before a commit, whether the list of free pages goes with it.
@@ -38,9 +40,9 @@ func (s *Store) closeFreelist() {
 // warmFirst bounds how much of a database is read ahead of a walk.
 const warmFirst = 8 << 30
 
-// listless tells whether a database file is without the list of its free pages, which is after a crash with a long list.
-// bbolt will then read every page, in the order of the trees: all of it is read before, in the order of the file, which
-// disks give many times faster.
+// listless tells whether a database file is without the list of its free pages, which is after a
+// crash with a long list. bbolt will then read every page, in the order of the trees: all of it is
+// read before, in the order of the file, which disks give many times faster.
 func listless(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -69,7 +71,8 @@ type boltMeta struct {
 	txid     uint64
 }
 
-// newestMeta reads the meta page that bbolt will go by; found is false in a file that has none, such as an empty one.
+// newestMeta reads the meta page that bbolt will go by; found is false in a file that has none,
+// such as an empty one.
 func newestMeta(f io.ReaderAt) (newest boltMeta, found bool, err error) {
 	for _, at := range []int64{0, int64(os.Getpagesize())} {
 		var page [80]byte
@@ -85,8 +88,8 @@ func newestMeta(f io.ReaderAt) (newest boltMeta, found bool, err error) {
 	return newest, found, nil
 }
 
-// parseMeta reads a meta: magic 4 | version 4 | page size 4 | flags 4 | root 16 | freelist 8 | pages 8 | txid 8 | FNV-1a 8,
-// in the order of bytes of the machine, as bbolt writes them.
+// parseMeta reads a meta: magic 4 | version 4 | page size 4 | flags 4 | root 16 | freelist 8 |
+// pages 8 | txid 8 | FNV-1a 8, in the order of bytes of the machine, as bbolt writes them.
 func parseMeta(b []byte) (boltMeta, bool) {
 	const magic, version, size = 0xED0CDAED, 2, 64
 	order := binary.NativeEndian

@@ -102,8 +102,9 @@ func TestLongFreeListIsWrittenByClose(t *testing.T) {
 	}
 }
 
-// TestFreeListSwitchesSafely has the list be written at some commits and not at others, amid deletions, a reader and
-// kills. Every store is checked; bbolt's own check finds pages that are lost or used twice.
+// TestFreeListSwitchesSafely has the list be written at some commits and not at others, amid
+// deletions, a reader and kills. Every store is checked; bbolt's own check finds pages that are
+// lost or used twice.
 func TestFreeListSwitchesSafely(t *testing.T) {
 	s := openTest(t, Options{})
 	r := rand.New(rand.NewPCG(1, 2))

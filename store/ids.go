@@ -45,7 +45,8 @@ func IsID(prefix, text string) bool {
 	return err == nil
 }
 
-// IDTime is when an id was made, in whole milliseconds; ok is false for what NewID cannot have made.
+// IDTime is when an id was made, in whole milliseconds; ok is false for what NewID cannot have
+// made.
 func IDTime(id string) (at time.Time, ok bool) {
 	_, text, found := strings.Cut(id, "_")
 	if !found || len(text) != ulid.EncodedSize {

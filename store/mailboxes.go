@@ -62,15 +62,16 @@ type Server struct {
 var (
 	Mailboxes = newTable("mailbox", func(m *Mailbox) string { return m.ID }).
 			tells(func(_ *Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} })
-	// MailboxByAddress finds a mailbox of a domain by AddressKey. It lacks those that are being deleted, so that their
-	// addresses are free at once.
+	// MailboxByAddress finds a mailbox of a domain by AddressKey. It lacks those that are being
+	// deleted, so that their addresses are free at once.
 	MailboxByAddress = Mailboxes.unique("address", func(m *Mailbox) string {
 		if m.Status == "deleting" {
 			return ""
 		}
 		return AddressKey(m.DomainID, m.Email)
 	})
-	// MailboxByEmail finds the mailbox that an address leads to: of the domain whose claim of the name is proven.
+	// MailboxByEmail finds the mailbox that an address leads to: of the domain whose claim of the
+	// name is proven.
 	MailboxByEmail     addressFinder
 	MailboxByNum       = Mailboxes.unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
 	MailboxesByAccount = Mailboxes.index("account", func(m *Mailbox) string { return m.AccountID })
@@ -100,7 +101,8 @@ func (addressFinder) Read(tx *Tx, email string) (*Mailbox, error) {
 	return MailboxByAddress.Read(tx, addressKey(tx, email))
 }
 
-// Of returns the account's own mailbox of the address, whatever has become of its domain's claim, or ErrNotFound.
+// Of returns the account's own mailbox of the address, whatever has become of its domain's claim,
+// or ErrNotFound.
 func (addressFinder) Of(tx *Tx, accountID, email string) (*Mailbox, error) {
 	name := email[strings.LastIndexByte(email, '@')+1:]
 	id := tx.bucket(DomainOfAccount.name).Get([]byte(OwnKey(accountID, name)))
@@ -138,8 +140,9 @@ var (
 	TemplatesByAccount = Templates.index("account", func(t *Template) string { return t.AccountID })
 )
 
-// A CopyIntent says what an IMAP COPY of several transactions has copied so far. It goes with the last of them; one that is
-// found at a start was cut by a crash, and what it names is to be taken back.
+// A CopyIntent says what an IMAP COPY of several transactions has copied so far. It goes with the
+// last of them; one that is found at a start was cut by a crash, and what it names is to be taken
+// back.
 type CopyIntent struct {
 	ID      string // cpy_…
 	Mailbox uint32 // number

@@ -2,7 +2,8 @@ package store
 
 import "time"
 
-// A MasterKey says which master key the secrets of this store are sealed under. The key itself is never in the store.
+// A MasterKey says which master key the secrets of this store are sealed under. The key itself is
+// never in the store.
 type MasterKey struct {
 	ID          string // MasterKeyID
 	Fingerprint string

@@ -150,13 +150,13 @@ func (m *Message) decode(key, row []byte) error {
 	return nil
 }
 
-// A meta row: version 1 | structure and texts, each length uvarint and bytes. The recipient follows them where there is
-// one; rows from before it was kept have none. In version 2 the structure is empty and stands in bktStructure, once for all
-// messages that have the same bytes.
+// A meta row: version 1 | structure and texts, each length uvarint and bytes. The recipient follows
+// them where there is one; rows from before it was kept have none. In version 2 the structure is
+// empty and stands in bktStructure, once for all messages that have the same bytes.
 const metaShared = 2
 
-// maxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand people has more, and may be
-// in a thousand mailboxes.
+// maxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand
+// people has more, and may be in a thousand mailboxes.
 const maxOwnStructure = 2 << 10
 
 func (m *Meta) texts() [7]*string {

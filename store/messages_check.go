@@ -308,7 +308,8 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	}
 }
 
-// checkSubmissions verifies that the blob of every submission, report, remote copy and arrival is noted as referred to.
+// checkSubmissions verifies that the blob of every submission, report, remote copy and arrival is
+// noted as referred to.
 func (c *messageCheck) checkSubmissions() {
 	for sub := range Submissions.All(c.tx) {
 		c.checkNoted("submission", ownerSubmission, sub.ID, sub.Blob)

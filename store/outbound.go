@@ -136,8 +136,8 @@ var (
 	SuppressionsByAccount = Suppressions.index("account", func(s *Suppression) string { return s.AccountID + TimeKey(s.CreatedAt) })
 )
 
-// PendingRcpts are the recipients of a submission that have no row and no job yet, since there are more than one transaction
-// makes.
+// PendingRcpts are the recipients of a submission that have no row and no job yet, since there are
+// more than one transaction makes.
 type PendingRcpts struct {
 	SubmissionID string        `json:",omitzero"`
 	Domain       string        `json:",omitzero"` // of the sender

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// The disk is not written to its end: a commit that the system refuses half-way costs more than one that is not begun, and
-// whoever frees room needs some. From the reserve on, new messages and large transactions are refused; in its second
-// half, every transaction that does not free anything. Refusals are ErrFull.
+// The disk is not written to its end: a commit that the system refuses half-way costs more than one
+// that is not begun, and whoever frees room needs some. From the reserve on, new messages and large
+// transactions are refused; in its second half, every transaction that does not free anything.
+// Refusals are ErrFull.
 
 const (
 	reserveMost  = 64 << 20 // of a disk
@@ -37,8 +38,8 @@ const (
 	roomLeast            // for deletions
 )
 
-// now looks at the disk, unless there was enough room a moment ago. Where the system does not tell there is room. The log
-// hears when the reserve is reached, and when there is room again.
+// now looks at the disk, unless there was enough room a moment ago. Where the system does not tell
+// there is room. The log hears when the reserve is reached, and when there is room again.
 func (r *room) now() roomLevel {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,6 +95,7 @@ func (r *room) forTx(tx *Tx) error {
 	return nil
 }
 
-// MayUseReserve lets the transaction write where the disk has room for deletions only. It is for what deletions depend
-// on, such as the queue of jobs. A transaction that deletes records or messages needs no permission.
+// MayUseReserve lets the transaction write where the disk has room for deletions only. It is for
+// what deletions depend on, such as the queue of jobs. A transaction that deletes records or
+// messages needs no permission.
 func (tx *Tx) MayUseReserve() { tx.frees = true }

@@ -25,8 +25,9 @@ type segOptions struct {
 	log  *slog.Logger // told about what recovery cut or found damaged; silent if nil
 	disk segDisk      // the operating system's if zero
 
-	// lastUsed gives the newest segment that anything refers to, up to the segment `most`, and where the last record of it
-	// that is referred to ends. It is 0 where there is none; nil if nothing refers to anything.
+	// lastUsed gives the newest segment that anything refers to, up to the segment `most`, and
+	// where the last record of it that is referred to ends. It is 0 where there is none; nil if
+	// nothing refers to anything.
 	lastUsed func(most uint32) (segment uint32, end int64, err error)
 }
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// lyingDisk makes a store with messages and gives what a disk has kept of it that has lost some of the segments' bytes,
-// though it had said they were on it.
+// lyingDisk makes a store with messages and gives what a disk has kept of it that has lost some of
+// the segments' bytes, though it had said they were on it.
 func lyingDisk(t *testing.T, size int64, bodies []string, lose func(segments string)) (dir string, refs []BlobRef) {
 	t.Helper()
 	s := openTest(t, Options{SegmentSize: size})
@@ -24,7 +24,8 @@ func lyingDisk(t *testing.T, size int64, bodies []string, lose func(segments str
 	return dir, refs
 }
 
-// reopenLost opens such a store, adds a message and gives its place. What is lost is told of, and no place of it is used.
+// reopenLost opens such a store, adds a message and gives its place. What is lost is told of, and
+// no place of it is used.
 func reopenLost(t *testing.T, dir string, refs []BlobRef, kept []int) BlobRef {
 	t.Helper()
 	var log bytes.Buffer

@@ -225,8 +225,8 @@ func (s *segments) resume() error {
 	return nil
 }
 
-// missing looks for messages in segments behind the last file. Their numbers are not used again: what refers to them would
-// find others' messages. It gives how many sequences they may have had.
+// missing looks for messages in segments behind the last file. Their numbers are not used again:
+// what refers to them would find others' messages. It gives how many sequences they may have had.
 func (s *segments) missing() (sequences uint64, err error) {
 	used, last, err := s.lastUsed(math.MaxUint32)
 	if err != nil || used < s.next {

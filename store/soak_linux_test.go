@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenSoak measures how long a store of a million messages takes to open from a cold disk, after a clean stop and after
-// a kill, with a short list of free pages and with a long one. Without MAILSTEAD_SOAK it has twenty thousand.
+// TestOpenSoak measures how long a store of a million messages takes to open from a cold disk,
+// after a clean stop and after a kill, with a short list of free pages and with a long one. Without
+// MAILSTEAD_SOAK it has twenty thousand.
 func TestOpenSoak(t *testing.T) {
 	rows := 20_000
 	if os.Getenv("MAILSTEAD_SOAK") != "" {
@@ -134,7 +135,8 @@ func sizeOf(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// evict has the kernel forget what it has cached of the files in dir (posix_fadvise, POSIX_FADV_DONTNEED).
+// evict has the kernel forget what it has cached of the files in dir (posix_fadvise,
+// POSIX_FADV_DONTNEED).
 func evict(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -26,12 +26,12 @@ type Options struct {
 	Now         func() time.Time // the clock; time.Now if nil
 	Log         *slog.Logger     // told of repairs; slog.Default if nil
 
-	// What one transaction may be: bytes of keys and values written, writes, steps of cursors; 4 MiB, 5 000 and 20 000
-	// where 0. The log is told of a larger one, or it fails with ErrTooMuch.
+	// What one transaction may be: bytes of keys and values written, writes, steps of cursors; 4
+	// MiB, 5 000 and 20 000 where 0. The log is told of a larger one, or it fails with ErrTooMuch.
 	MaxBytes, MaxWrites, MaxSteps int
 	FailLarge                     bool // on in tests, whatever is given
-	// RunTwice runs every function of Update once more, before: what that run has written is undone, and what it gave to
-	// After is dropped. On in tests, whatever is given.
+	// RunTwice runs every function of Update once more, before: what that run has written is
+	// undone, and what it gave to After is dropped. On in tests, whatever is given.
 	RunTwice bool
 
 	lenient bool    // FailLarge and RunTwice are as given even in tests

@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// Subscriptions are how the names that a mailbox is subscribed to although it has no folders of them were kept, as one record;
-// IMAP keeps such names (RFC 3501 section 6.3.6). Today each is a row of bktSubscribed, and a record becomes rows when one of
-// its mailbox's names changes.
+// Subscriptions are how the names that a mailbox is subscribed to although it has no folders of
+// them were kept, as one record; IMAP keeps such names (RFC 3501 section 6.3.6). Today each is a
+// row of bktSubscribed, and a record becomes rows when one of its mailbox's names changes.
 type Subscriptions struct {
 	Mailbox uint32 // number
 	Names   []string
@@ -22,7 +22,8 @@ var SubscribedNames = newTable("subscribed_names", func(s *Subscriptions) string
 // SubscriptionsID is the id of a mailbox's Subscriptions.
 func SubscriptionsID(mailbox uint32) string { return strconv.FormatUint(uint64(mailbox), 10) }
 
-// Subscribed gives the names that the mailbox is subscribed to and has no folders of, in their order.
+// Subscribed gives the names that the mailbox is subscribed to and has no folders of, in their
+// order.
 func (tx *Tx) Subscribed(mailbox uint32) (names []string, err error) {
 	old, err := SubscribedNames.Read(tx, SubscriptionsID(mailbox))
 	switch {

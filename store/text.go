@@ -29,9 +29,9 @@ import (
 // ErrTextDamaged is returned for rows of the text index that cannot have been written; ResetText helps.
 var ErrTextDamaged = fmt.Errorf("the text index: %w", errDamagedRow)
 
-// A TextTodo says which messages in INBOX of a mailbox are not in the text index: those from UID on, or, if it is Single,
-// the one. Validity is the UIDVALIDITY of the UIDs, where TextWork gave it: what was read under another one, which an external
-// mailbox may get meanwhile, is not done.
+// A TextTodo says which messages in INBOX of a mailbox are not in the text index: those from UID
+// on, or, if it is Single, the one. Validity is the UIDVALIDITY of the UIDs, where TextWork gave
+// it: what was read under another one, which an external mailbox may get meanwhile, is not done.
 type TextTodo struct {
 	Account, Mailbox, UID uint32
 	Single                bool
@@ -85,7 +85,8 @@ func (tx *Tx) hasRow(i messageBucket, key []byte) bool {
 	return bytes.Equal(k, key)
 }
 
-// dropTextTodos deletes up to limit rows of a mailbox, of which an external one may have as many as messages.
+// dropTextTodos deletes up to limit rows of a mailbox, of which an external one may have as many as
+// messages.
 func (tx *Tx) dropTextTodos(account, mailbox uint32, limit int) (done bool, err error) {
 	prefix := TextTodo{Account: account, Mailbox: mailbox}.key()
 	for k := range tx.ascend(tx.messageBucket(bktTextTodo), prefix) {

@@ -328,8 +328,9 @@ func TestTextMergesManyRuns(t *testing.T) {
 	})
 }
 
-// TestInterruptedMergeIsForgotten ends a merge at every transaction; nothing is lost and the next one cleans up.
-// TestNewUIDsAreIndexed: an external mailbox gets another UIDVALIDITY while its messages are being indexed.
+// TestInterruptedMergeIsForgotten ends a merge at every transaction; nothing is lost and the next
+// one cleans up. TestNewUIDsAreIndexed: an external mailbox gets another UIDVALIDITY while its
+// messages are being indexed.
 func TestNewUIDsAreIndexed(t *testing.T) {
 	s := openTest(t, Options{})
 	addMailbox(t, s, 1)
@@ -368,7 +369,8 @@ func TestNewUIDsAreIndexed(t *testing.T) {
 	}
 }
 
-// TestMailboxWithMuchToIndexIsDroppedInSteps drops an external mailbox whose messages, with falling UIDs, each have a row of their own.
+// TestMailboxWithMuchToIndexIsDroppedInSteps drops an external mailbox whose messages, with falling
+// UIDs, each have a row of their own.
 func TestMailboxWithMuchToIndexIsDroppedInSteps(t *testing.T) {
 	s := openTest(t, Options{})
 	addMailbox(t, s, 1)

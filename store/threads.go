@@ -90,9 +90,10 @@ func (tx *Tx) TouchThread(account uint32, n ThreadNode) error {
 	return nil
 }
 
-// JoinThread puts a message id, and with it its thread if it has one, into the thread of root. A thread that more than
-// threadTied others were joined to stays one of its own, and so does one that would be the threadMembers-th of root's: whoever
-// ties more of them than people do wants to make us work.
+// JoinThread puts a message id, and with it its thread if it has one, into the thread of root. A
+// thread that more than threadTied others were joined to stays one of its own, and so does one that
+// would be the threadMembers-th of root's: whoever ties more of them than people do wants to make
+// us work.
 func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 	top, known, err := tx.Thread(account, root)
 	if err != nil {
@@ -216,8 +217,8 @@ func (tx *Tx) dropThread(account uint32, n, up ThreadNode) error {
 	return tx.deleteRow(bktThread, threadKey(account, n))
 }
 
-// ThreadNames gives the names under which messages of the thread of n may be stored, that of the thread first: all, but of
-// threads from before there was a bound.
+// ThreadNames gives the names under which messages of the thread of n may be stored, that of the
+// thread first: all, but of threads from before there was a bound.
 func (tx *Tx) ThreadNames(account uint32, n ThreadNode) ([]ThreadNode, error) {
 	return tx.threadNames(account, n, threadMembers)
 }

@@ -118,7 +118,8 @@ func TestThreadsThatAreTiedOneByOne(t *testing.T) {
 	})
 }
 
-// TestThreadsThatManyAreTiedTo bounds what a message costs that ties one more conversation to very many.
+// TestThreadsThatManyAreTiedTo bounds what a message costs that ties one more conversation to very
+// many.
 func TestThreadsThatManyAreTiedTo(t *testing.T) {
 	s := openTest(t, Options{})
 	top := nodeOf("top") // as stores from before there was a bound have it

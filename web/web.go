@@ -44,8 +44,9 @@ func Handler() http.Handler {
 	return s
 }
 
-// Build names the version of the dashboard, so that a page that stayed open can tell that there is a newer one. The page
-// names all its files by their content, and so its own tag changes with any of them.
+// Build names the version of the dashboard, so that a page that stayed open can tell that there is
+// a newer one. The page names all its files by their content, and so its own tag changes with any
+// of them.
 func Build() string {
 	s, err := load()
 	if err != nil {
@@ -118,8 +119,8 @@ func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.send(w, r)
 }
 
-// send answers with the file. Browsers keep those with a hash in their name for good, and ask each time whether the page has
-// changed, which costs them an empty 304.
+// send answers with the file. Browsers keep those with a hash in their name for good, and ask each
+// time whether the page has changed, which costs them an empty 304.
 func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	body, tag := f.body, f.tag

@@ -36,7 +36,8 @@ func TestPlacesGetThePage(t *testing.T) {
 	}
 }
 
-// TestAssetsAreImmutable: what the page loads has a hash of its content in its name, and is asked for once.
+// TestAssetsAreImmutable: what the page loads has a hash of its content in its name, and is asked
+// for once.
 func TestAssetsAreImmutable(t *testing.T) {
 	s, err := load()
 	if err != nil {

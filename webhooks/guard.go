@@ -17,7 +17,8 @@ type Guard struct {
 	// AllowPrivate admits loopback, private, shared (RFC 6598), documentation and benchmark networks, and names that
 	// only a local network knows. Link-local addresses, where cloud machines keep their credentials, stay refused.
 	AllowPrivate bool
-	// OnlyPrivate refuses every address but those that AllowPrivate admits: for what must not cross the internet.
+	// OnlyPrivate refuses every address but those that AllowPrivate admits: for what must not cross
+	// the internet.
 	OnlyPrivate bool
 }
 

@@ -78,8 +78,8 @@ func (r *reply) follow(asked, name string) {
 				r.absent(closest, below)
 				return
 			}
-			// The wildcard answers (RFC 4592 section 3.3.1); that there is nothing closer is proven with it
-			// (RFC 4035 sections 3.1.3.3 and 3.1.3.4).
+			// The wildcard answers (RFC 4592 section 3.3.1); that there is nothing closer is proven
+			// with it (RFC 4035 sections 3.1.3.3 and 3.1.3.4).
 			r.closer = below
 			if r.found(wildcard, n, asked) {
 				r.proveWildcard()
@@ -185,8 +185,8 @@ func (r *reply) nothing(n *node, name string) {
 	r.proveWildcard()
 }
 
-// absent says that a name does not exist, below the closest one that does, and that no wildcard answers for it (RFC 4035
-// section 3.1.3.2).
+// absent says that a name does not exist, below the closest one that does, and that no wildcard
+// answers for it (RFC 4035 section 3.1.3.2).
 func (r *reply) absent(closest, below string) {
 	if !r.proven {
 		r.m.Ns = slices.Clip(r.z.negative)
@@ -205,7 +205,8 @@ func (r *reply) absent(closest, below string) {
 	}
 }
 
-// proveWildcard shows that there is no name closer to the one that was asked for than the wildcard that answers.
+// proveWildcard shows that there is no name closer to the one that was asked for than the wildcard
+// that answers.
 func (r *reply) proveWildcard() {
 	if !r.proven || r.closer == "" || r.err != nil {
 		return

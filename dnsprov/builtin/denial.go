@@ -61,8 +61,8 @@ func newChain(nodes map[string]*node) chain {
 	return c
 }
 
-// link gives every name of the chain an NSEC record (RFC 4034 section 4) that leads to the next. It is for those who get
-// the whole zone; see own for all others.
+// link gives every name of the chain an NSEC record (RFC 4034 section 4) that leads to the next. It
+// is for those who get the whole zone; see own for all others.
 func (c chain) link(apex string) {
 	for i, n := range c.nodes {
 		types := []uint16{dns.TypeNSEC, dns.TypeRRSIG}
@@ -92,7 +92,8 @@ func (c chain) last(key []byte) *node {
 	return c.nodes[i-1]
 }
 
-// enclosing returns the closest name above one that does not exist which does, and the name one label below that.
+// enclosing returns the closest name above one that does not exist which does, and the name one
+// label below that.
 func (z *Zone) enclosing(name string) (closest, below string) {
 	below = name
 	for at, end := dns.NextLabel(name, 0); !end; at, end = dns.NextLabel(name, at) {

@@ -10,17 +10,20 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Answers that there is nothing hold NSEC records made for the question (RFC 4470), which name nothing but what was
-// asked for: whoever asks cannot walk through a zone. The chain of all names is only in transfers.
+// Answers that there is nothing hold NSEC records made for the question (RFC 4470), which name
+// nothing but what was asked for: whoever asks cannot walk through a zone. The chain of all names
+// is only in transfers.
 
-// Bounds on what strangers can have signed. Whatever exists is signed once; for names that do not, the newest are kept.
+// Bounds on what strangers can have signed. Whatever exists is signed once; for names that do not,
+// the newest are kept.
 const (
 	liesKept   = 16   // of one zone
 	liesASec   = 1000 // of one zone
 	liesAtOnce = 2000
 )
 
-// errTooManyLies says that so many names that do not exist are asked for that their signatures would take too long.
+// errTooManyLies says that so many names that do not exist are asked for that their signatures
+// would take too long.
 var errTooManyLies = errors.New("too many names that do not exist are asked for")
 
 // lies are the newest sets of a zone that show that a name does not exist.
@@ -84,12 +87,14 @@ func (z *Zone) absentWildcard(name string, n *node) *rrset {
 	return n.noWildcard.Load()
 }
 
-// absent returns the NSEC that shows that nothing is at or below a name: the label below the closest name that exists.
+// absent returns the NSEC that shows that nothing is at or below a name: the label below the
+// closest name that exists.
 func (z *Zone) absent(name string) (*rrset, error) {
 	return z.lies.take(name, z.signing.now(), func() *rrset { return z.around(wireName(name)) })
 }
 
-// around makes the NSEC from right before a name to right behind all that is below it (RFC 4471 section 3.1).
+// around makes the NSEC from right before a name to right behind all that is below it (RFC 4471
+// section 3.1).
 func (z *Zone) around(name [][]byte) *rrset {
 	before := nearlyBefore(name)
 	var space [maxKey]byte
@@ -152,7 +157,8 @@ func room(name [][]byte) int {
 
 const maxLabel = 63
 
-// behind is the first name that can be behind a name and all below it; the apex where there is none.
+// behind is the first name that can be behind a name and all below it; the apex where there is
+// none.
 func (z *Zone) behind(name [][]byte) [][]byte {
 	apex := wireName(z.apex)
 	for ; len(name) > len(apex); name = name[1:] {

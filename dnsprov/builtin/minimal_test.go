@@ -133,7 +133,8 @@ func TestAZoneCannotBeWalked(t *testing.T) {
 	}
 }
 
-// However many names are asked for, a bounded number is signed; what exists is answered all the time.
+// However many names are asked for, a bounded number is signed; what exists is answered all the
+// time.
 func TestLiesAreBounded(t *testing.T) {
 	now := time.Now()
 	z, err := NewZone("example.test", []dnsprov.Record{rec("www.example.test", "A", "192.0.2.1")},

@@ -18,8 +18,8 @@ const (
 	backdate    = time.Hour           // one to three of these, for clocks that are behind
 )
 
-// signing makes the signatures of one zone when they are first asked for. There are as many as the zone has sets and
-// names, and a bounded number of those that say that a name does not exist.
+// signing makes the signatures of one zone when they are first asked for. There are as many as the
+// zone has sets and names, and a bounded number of those that say that a name does not exist.
 type signing struct {
 	apex string
 	key  *Key

@@ -81,9 +81,9 @@ type rrset struct {
 	signature atomic.Pointer[signature]
 }
 
-// NewZone makes the zone of origin, a Record.Name, from records. It refuses records outside of the origin, values that
-// do not fit their type, a CNAME beside anything else, a wildcard that is not the first label, and a zone without name
-// servers.
+// NewZone makes the zone of origin, a Record.Name, from records. It refuses records outside of the
+// origin, values that do not fit their type, a CNAME beside anything else, a wildcard that is not
+// the first label, and a zone without name servers.
 func NewZone(origin string, records []dnsprov.Record, o Options) (*Zone, error) {
 	origin = strings.ToLower(strings.TrimSuffix(origin, "."))
 	b := &builder{apex: dns.Fqdn(origin), nodes: make(map[string]*node)}

@@ -84,8 +84,8 @@ func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 	return nil, fmt.Errorf("cloudflare: %w: %s is in none of the zones that it sees (right %s)", dnsprov.ErrZoneNotFound, domain, readZones)
 }
 
-// Delegated tells whether Cloudflare serves the zone of a domain: anybody may make a zone of any name there, and only one
-// that its registry has delegated is Active.
+// Delegated tells whether Cloudflare serves the zone of a domain: anybody may make a zone of any
+// name there, and only one that its registry has delegated is Active.
 func (c *Client) Delegated(ctx context.Context, domain string) (bool, error) {
 	z, err := c.Zone(ctx, domain)
 	if err != nil {

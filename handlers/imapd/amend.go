@@ -58,8 +58,8 @@ func (w *wire) amended(p []byte) []byte {
 	return blame(p)
 }
 
-// addCaps adds capabilities to an answer that lists them, and has LITERAL+ in place of LITERAL-, which are never both
-// offered (RFC 7888 section 5).
+// addCaps adds capabilities to an answer that lists them, and has LITERAL+ in place of LITERAL-,
+// which are never both offered (RFC 7888 section 5).
 func addCaps(p []byte, caps string) []byte {
 	const last = " LITERAL-" // go-imap tells it in every state
 	if i := bytes.Index(p, []byte("CAPABILITY ")); i < 0 || i > 64+maxTag {

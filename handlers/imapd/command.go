@@ -59,8 +59,8 @@ func (w *wire) introduce() []byte {
 	return w.front(w.text)
 }
 
-// passOver skips the last literal of a command that the parser does not get: it is on its way all the same where it is
-// non-synchronizing.
+// passOver skips the last literal of a command that the parser does not get: it is on its way all
+// the same where it is non-synchronizing.
 func (w *wire) passOver() {
 	w.mu.Lock()
 	a := w.asked
@@ -151,8 +151,8 @@ func (w *wire) maxString() int64 {
 	return maxLiteral
 }
 
-// tooLarge refuses a command for its literal. One that is on its way is passed over, unless it is so large that the end of
-// the connection costs less (RFC 7888 section 4).
+// tooLarge refuses a command for its literal. One that is on its way is passed over, unless it is
+// so large that the end of the connection costs less (RFC 7888 section 4).
 func (w *wire) tooLarge(m marker, why string) error {
 	if m.nonSync && m.size > w.maxSkip() {
 		return w.bye("[TOOBIG] " + why)
@@ -162,8 +162,9 @@ func (w *wire) tooLarge(m marker, why string) error {
 	return nil
 }
 
-// endMessage reads the line behind the message of an APPEND. The parser gets the end that belongs there in any case, since
-// it has taken the message: what is wrong with the line, the session asks for before it keeps the message.
+// endMessage reads the line behind the message of an APPEND. The parser gets the end that belongs
+// there in any case, since it has taken the message: what is wrong with the line, the session asks
+// for before it keeps the message.
 func (w *wire) endMessage() error {
 	if err := w.await(); err != nil {
 		return w.ended(err)
@@ -193,8 +194,8 @@ func (w *wire) endMessage() error {
 	return nil
 }
 
-// checkEnd reads on to the end of an APPEND, whose message the parser has taken, and tells what is wrong with the command.
-// A message that its command does not end behind must not be kept.
+// checkEnd reads on to the end of an APPEND, whose message the parser has taken, and tells what is
+// wrong with the command. A message that its command does not end behind must not be kept.
 func (w *wire) checkEnd() error {
 	if len(w.line) == 0 && w.ending == nil {
 		w.ending = w.next()

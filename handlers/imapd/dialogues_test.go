@@ -9,17 +9,18 @@ import (
 	"testing"
 )
 
-// variable is a name in the lines of a dialogue. The first answer that has it says which number it stands for; {tag} stands
-// for the tag of the command.
+// variable is a name in the lines of a dialogue. The first answer that has it says which number it
+// stands for; {tag} stands for the tag of the command.
 var (
 	variable       = regexp.MustCompile(`\{([a-z]+)\}`)
 	quotedVariable = regexp.MustCompile(`\\\{([a-z]+)\\\}`)
 )
 
-// TestDialogues plays the files in testdata/dialogues, each with a mailbox of its own. Of the lines of a file, "message
-// FOLDER" puts the lines up to "." into a folder, "C: …" is a command of the first client and "2: …" one of the second.
-// Behind a command, "S: …" is a line that the answer has; a status need not be whole. "S! …" begins no line of it, or, in
-// quotes, is nowhere in it. Quoted lines are Go strings.
+// TestDialogues plays the files in testdata/dialogues, each with a mailbox of its own. Of the lines
+// of a file, "message FOLDER" puts the lines up to "." into a folder, "C: …" is a command of the
+// first client and "2: …" one of the second. Behind a command, "S: …" is a line that the answer
+// has; a status need not be whole. "S! …" begins no line of it, or, in quotes, is nowhere in it.
+// Quoted lines are Go strings.
 func TestDialogues(t *testing.T) {
 	files, err := filepath.Glob("testdata/dialogues/*.txt")
 	if err != nil || len(files) == 0 {

@@ -287,8 +287,8 @@ func stream(w io.WriteCloser, r io.Reader, n int64) error {
 	return w.Close()
 }
 
-// withoutNUL has 0x80 in the place of each NUL: a literal has none (RFC 9051 section 4.3.1), and only BINARY has a literal8
-// (RFC 3516 section 4.2). Sizes and offsets stay true.
+// withoutNUL has 0x80 in the place of each NUL: a literal has none (RFC 9051 section 4.3.1), and
+// only BINARY has a literal8 (RFC 3516 section 4.2). Sizes and offsets stay true.
 type withoutNUL struct{ r io.Reader }
 
 func (w withoutNUL) Read(p []byte) (int, error) {

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// unmet are scripts that want what we do not have: \Recent, which RFC 9051 has dropped, and the source route of an
-// address in ENVELOPE, which go-imap cannot write.
+// unmet are scripts that want what we do not have: \Recent, which RFC 9051 has dropped, and the
+// source route of an address in ENVELOPE, which go-imap cannot write.
 var unmet = map[string]bool{"copy": true, "search-flags": true, "select": true, "fetch-envelope": true}
 
 // imaptestLine is how imaptest begins a line about a test that failed.
 var imaptestLine = regexp.MustCompile(`(?m)^\*\*\* Test (\S+)`)
 
-// TestScriptsOfImaptest runs Dovecot's imaptest where the variable IMAPTEST names that program. Its scripts are in the
-// directory that IMAPTEST_SCRIPTS names, else in "tests" beside the program.
+// TestScriptsOfImaptest runs Dovecot's imaptest where the variable IMAPTEST names that program. Its
+// scripts are in the directory that IMAPTEST_SCRIPTS names, else in "tests" beside the program.
 func TestScriptsOfImaptest(t *testing.T) {
 	program := os.Getenv("IMAPTEST")
 	if program == "" {

@@ -138,7 +138,8 @@ func TestStopEndsDeafClients(t *testing.T) {
 	}
 }
 
-// TestStopEndsDeafIdlers has clients that idle and do not read while the folder changes all the time.
+// TestStopEndsDeafIdlers has clients that idle and do not read while the folder changes all the
+// time.
 func TestStopEndsDeafIdlers(t *testing.T) {
 	h := serve(t, func(s *Server) { s.Grace = time.Second })
 	var uids []uint32

@@ -195,8 +195,8 @@ func meetsHeader(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	return true, nil
 }
 
-// hasHeader takes what it can from the envelope, which is at hand, and else reads the header: comments are only there. An
-// empty value asks only whether there is such a field.
+// hasHeader takes what it can from the envelope, which is at hand, and else reads the header:
+// comments are only there. An empty value asks only whether there is such a field.
 func (c *candidate) hasHeader(name, value string) (bool, error) {
 	if err := c.parse(); err != nil {
 		return false, err
@@ -213,7 +213,8 @@ func (c *candidate) hasHeader(name, value string) (bool, error) {
 	}), err
 }
 
-// envelopeTexts gives what the envelope has of a field; whole says that the field has no more than that to search.
+// envelopeTexts gives what the envelope has of a field; whole says that the field has no more than
+// that to search.
 func envelopeTexts(e *msg.Envelope, name string) (texts []string, whole bool) {
 	lists := map[string][]msg.Address{"from": e.From, "sender": e.Sender, "reply-to": e.ReplyTo, "to": e.To, "cc": e.Cc, "bcc": e.Bcc}
 	for _, a := range lists[name] {

@@ -10,7 +10,8 @@ import (
 // modifiedBase64 is that of folder names (RFC 3501 section 5.1.3).
 var modifiedBase64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
 
-// unreadable stands for a folder's name that cannot be read: it is the name of no folder and can be none.
+// unreadable stands for a folder's name that cannot be read: it is the name of no folder and can be
+// none.
 const unreadable = `"#unreadable"`
 
 // nameArgs says where the names of folders stand in a command. Those of LIST may stand anywhere.
@@ -19,8 +20,9 @@ var nameArgs = map[string][]int{
 	"STATUS": {2}, "APPEND": {2}, "GETQUOTAROOT": {2}, "COPY": {3}, "MOVE": {3}, "UID COPY": {4}, "UID MOVE": {4},
 }
 
-// mendNames puts a name that no folder has in the place of each that cannot be read. The command is well formed, so its
-// answer is NO, but the parser would refuse it as it refuses what is no command.
+// mendNames puts a name that no folder has in the place of each that cannot be read. The command is
+// well formed, so its answer is NO, but the parser would refuse it as it refuses what is no
+// command.
 func mendNames(verb string, text []byte) []byte {
 	p, at, other := newPhrase(text), nameArgs[verb], unreadable
 	if verb == "LIST" || verb == "LSUB" {
@@ -44,8 +46,8 @@ func mendNames(verb string, text []byte) []byte {
 	return p.result()
 }
 
-// decodeName reads a folder's name as clients write it: in modified UTF-7, or in UTF-8 where that was agreed. It takes what
-// go-imap takes.
+// decodeName reads a folder's name as clients write it: in modified UTF-7, or in UTF-8 where that
+// was agreed. It takes what go-imap takes.
 func decodeName(text string) (string, bool) {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", false

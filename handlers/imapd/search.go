@@ -64,9 +64,9 @@ func saved(found []uint32, o *imap.SearchOptions) []uint32 {
 	return slices.Compact(out)
 }
 
-// told is the MODSEQ that stands in the answer of a search which found something: that of the first or the last message,
-// or the greater one, where nothing else is asked for, else the greatest of all (RFC 7162 section 3.1.10, RFC 4731
-// section 3.2).
+// told is the MODSEQ that stands in the answer of a search which found something: that of the first
+// or the last message, or the greater one, where nothing else is asked for, else the greatest of
+// all (RFC 7162 section 3.1.10, RFC 4731 section 3.2).
 func told(modSeqs []uint64, o *imap.SearchOptions) uint64 {
 	first, last := modSeqs[0], modSeqs[len(modSeqs)-1]
 	switch {
@@ -115,7 +115,8 @@ func (ss *session) find(criteria *imap.SearchCriteria) (found []uint32, modSeqs 
 	return found, modSeqs, nil
 }
 
-// tellSearchModSeq has the answer of a search by MODSEQ say which one it found (RFC 7162 section 3.1.5).
+// tellSearchModSeq has the answer of a search by MODSEQ say which one it found (RFC 7162 section
+// 3.1.5).
 func (ss *session) tellSearchModSeq(modSeq uint64) {
 	if ss.asks.extendedSearch || ss.conn.EnabledCaps().Has(imap.CapIMAP4rev2) {
 		ss.wire.amendEnd("* ESEARCH", "\r\n", fmt.Sprintf(" MODSEQ %d", modSeq))

@@ -56,8 +56,8 @@ func New(s *service.Service) *Server {
 	}
 }
 
-// caps are what is told on top of what go-imap always does: SASL-IR, LITERAL- (which becomes LITERAL+), UNSELECT, ENABLE, IDLE, UTF8=ACCEPT. What
-// go-imap does not know, the wire adds.
+// caps are what is told on top of what go-imap always does: SASL-IR, LITERAL- (which becomes
+// LITERAL+), UNSELECT, ENABLE, IDLE, UTF8=ACCEPT. What go-imap does not know, the wire adds.
 var caps = imap.CapSet{
 	imap.CapIMAP4rev1: {}, imap.CapIMAP4rev2: {}, imap.CapNamespace: {}, imap.CapUIDPlus: {}, imap.CapESearch: {},
 	imap.CapSearchRes: {}, imap.CapListExtended: {}, imap.CapListStatus: {}, imap.CapMove: {}, imap.CapStatusSize: {},

@@ -7,7 +7,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// TestSessionsEndWithTheirAccount ends clients that idle, in a folder and in none, when the account is suspended.
+// TestSessionsEndWithTheirAccount ends clients that idle, in a folder and in none, when the account
+// is suspended.
 func TestSessionsEndWithTheirAccount(t *testing.T) {
 	h := serve(t, nil)
 	inFolder, inNone, busy := h.login(t), h.login(t), h.login(t)

@@ -116,7 +116,8 @@ func (sel *selected) tellGone(write func(seq uint32) error) error {
 	return nil
 }
 
-// announce tells the client of keywords that are new to it, before a FETCH answer uses them (RFC 3501 section 7.2.6).
+// announce tells the client of keywords that are new to it, before a FETCH answer uses them (RFC
+// 3501 section 7.2.6).
 func (ss *session) announce(rows []service.MessageRow) {
 	sel := ss.selected
 	known := len(sel.keywords)

@@ -35,14 +35,16 @@ const tooLong = "Nothing came for too long"
 // errBye ends a connection whose client has been told why.
 var errBye = errors.New("connection ended by the server")
 
-// A wire stands between a client and go-imap's parser and makes good what the parser lacks. It hands on one command at a
-// time, checked, of bounded size and on one line: literals become quoted strings. Only the message of an APPEND stays a
-// literal; the wire turns a non-synchronizing one (RFC 7888) into a synchronizing one and answers the parser's go-ahead in
-// the client's place, so that it knows whether the parser has taken it: if not, it skips the bytes, which the parser would
-// run as commands. The parser sees no literal whose size the wire has not bounded, so the wire may offer LITERAL+. Before
-// the parser, its front sees each command and may answer or change it. The wire gathers answers
-// until the parser waits for the client, adds to them what the parser cannot write, compresses them where that was agreed,
-// and has its own deadlines; the parser's are for whole messages and fail slow lines.
+// A wire stands between a client and go-imap's parser and makes good what the parser lacks. It
+// hands on one command at a time, checked, of bounded size and on one line: literals become quoted
+// strings. Only the message of an APPEND stays a literal; the wire turns a non-synchronizing one
+// (RFC 7888) into a synchronizing one and answers the parser's go-ahead in the client's place, so
+// that it knows whether the parser has taken it: if not, it skips the bytes, which the parser would
+// run as commands. The parser sees no literal whose size the wire has not bounded, so the wire may
+// offer LITERAL+. Before the parser, its front sees each command and may answer or change it. The
+// wire gathers answers until the parser waits for the client, adds to them what the parser cannot
+// write, compresses them where that was agreed, and has its own deadlines; the parser's are for
+// whole messages and fail slow lines.
 type wire struct {
 	net.Conn // TLS is undone
 	in       *bufio.Reader
@@ -74,7 +76,8 @@ type wire struct {
 	err      error
 	done     func()
 
-	// A writer holds mu for as long as a slow client takes, so what ends a connection has a lock of its own.
+	// A writer holds mu for as long as a slow client takes, so what ends a connection has a lock of
+	// its own.
 	stopMu   sync.Mutex
 	stopping string // why the connection ends when its command is done
 }
@@ -195,7 +198,8 @@ func (w *wire) skip(size int64) error {
 	}
 }
 
-// maxSkip is the size of the largest literal that is passed over. A stranger has nothing large to say.
+// maxSkip is the size of the largest literal that is passed over. A stranger has nothing large to
+// say.
 func (w *wire) maxSkip() int64 {
 	if w.loginBy.IsZero() {
 		return maxSkipped
@@ -268,7 +272,8 @@ func (w *wire) bye(why string) error {
 	return errBye
 }
 
-// allow gives the client so much time, or what is left for its log-in. Once the server is stopping, all reading has ended.
+// allow gives the client so much time, or what is left for its log-in. Once the server is stopping,
+// all reading has ended.
 func (w *wire) allow(d time.Duration) {
 	until := time.Now().Add(d)
 	if !w.loginBy.IsZero() && w.loginBy.Before(until) {

@@ -140,7 +140,8 @@ func TestConnectionEndsWithBye(t *testing.T) {
 	}
 }
 
-// tooLarge are commands whose literals are refused for their size, and passed over (RFC 7888 section 4).
+// tooLarge are commands whose literals are refused for their size, and passed over (RFC 7888
+// section 4).
 var tooLarge = map[string]struct{ command, status string }{
 	"string":              {literal("s SEARCH SUBJECT {%d+}\r\n%s\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
 	"string, synchronous": {"s SEARCH SUBJECT {60000}\r\n", "NO [TOOBIG]"},
@@ -155,7 +156,8 @@ var tooLarge = map[string]struct{ command, status string }{
 	"ours, not the library's": {literal("s ID (\"name\" {%d+}\r\n%s)\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
 }
 
-// TestLargeLiteralsAreRefused pipelines a command behind each: the connection goes on, and nothing of the literal runs.
+// TestLargeLiteralsAreRefused pipelines a command behind each: the connection goes on, and nothing
+// of the literal runs.
 func TestLargeLiteralsAreRefused(t *testing.T) {
 	h := serve(t, nil)
 	for name, tc := range tooLarge {
@@ -192,7 +194,8 @@ func TestStrangersLiteralsAreSmall(t *testing.T) {
 	c.bye()
 }
 
-// TestOneAppendTakesOneMessage: MULTIAPPEND (RFC 3502) is not offered, and of a command in error nothing may stay.
+// TestOneAppendTakesOneMessage: MULTIAPPEND (RFC 3502) is not offered, and of a command in error
+// nothing may stay.
 func TestOneAppendTakesOneMessage(t *testing.T) {
 	h := serve(t, nil)
 	for name, command := range map[string]string{
@@ -587,8 +590,9 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// FuzzWire plays a client whose bytes are anything, and a parser that takes every other message. What the parser gets are
-// whole lines of bounded size, and literals only where it has been told of one: those of an APPEND, of the size announced.
+// FuzzWire plays a client whose bytes are anything, and a parser that takes every other message.
+// What the parser gets are whole lines of bounded size, and literals only where it has been told of
+// one: those of an APPEND, of the size announced.
 func FuzzWire(f *testing.F) {
 	f.Add([]byte("a LOGIN {3+}\r\nx\"y {3}\r\nabc\r\nb NOOP\r\n"), true)
 	f.Add([]byte("a APPEND INBOX (\\Seen) {3+}\r\nabc {3+}\r\ndef\r\nb APPEND {1+}\r\na UTF8 (~{3+}\r\nabc)\r\n"), true)

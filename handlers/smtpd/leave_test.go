@@ -16,8 +16,9 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// TestDeafClientsHoldNothing has 24 clients in each mode that send without end, read nothing, and then disconnect or stay: a
-// stop ends the server within its grace period, and no goroutine waits for them.
+// TestDeafClientsHoldNothing has 24 clients in each mode that send without end, read nothing, and
+// then disconnect or stay: a stop ends the server within its grace period, and no goroutine waits
+// for them.
 func TestDeafClientsHoldNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode   smtpd.Mode

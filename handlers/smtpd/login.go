@@ -59,7 +59,8 @@ func (s loginSession) logIn(email, password string) error {
 	return e
 }
 
-// endWithMailbox ends the connection, but for a message that is being received, once its mailbox may not be used any more.
+// endWithMailbox ends the connection, but for a message that is being received, once its mailbox
+// may not be used any more.
 func (s loginSession) endWithMailbox(u service.MailboxUser) {
 	changes, end := s.service.Watch(s.ctx, u.Mailbox)
 	go func() {

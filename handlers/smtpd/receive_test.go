@@ -50,7 +50,8 @@ func TestStoredMessage(t *testing.T) {
 	}
 }
 
-// TestOurOwnFaultIsLogged: where mail is put off because our disk is at fault, the operator reads why.
+// TestOurOwnFaultIsLogged: where mail is put off because our disk is at fault, the operator reads
+// why.
 func TestOurOwnFaultIsLogged(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil)
@@ -196,7 +197,8 @@ func TestQuotaFilledMeanwhile(t *testing.T) {
 	c.data(mail("late"), "550 5.2.1")
 }
 
-// TestDeclaredSize refuses every SIZE that is too large as that (RFC 1870 section 6.1), also one of 20 digits.
+// TestDeclaredSize refuses every SIZE that is too large as that (RFC 1870 section 6.1), also one of
+// 20 digits.
 func TestDeclaredSize(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil)

@@ -145,7 +145,8 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	return nil
 }
 
-// rcptOut takes a recipient of a message that is sent. What else there is against it is decided when all of it is there.
+// rcptOut takes a recipient of a message that is sent. What else there is against it is decided
+// when all of it is there.
 func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) error {
 	if err := s.service.MaySendTo(s.ctx, *s.user, address); err != nil {
 		return s.refused(err)
@@ -269,8 +270,8 @@ func reply(code int, enhanced, text string) *smtp.SMTPError {
 	return e
 }
 
-// answer is what a client is told of an error. What is our own fault goes to the log too, since the client's operator
-// sees of it only that we are busy.
+// answer is what a client is told of an error. What is our own fault goes to the log too, since the
+// client's operator sees of it only that we are busy.
 func (s *session) answer(err error) *smtp.SMTPError {
 	e := service.AsSMTPError(err)
 	cause := e.Unwrap()

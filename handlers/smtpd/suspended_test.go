@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// TestSubmissionEndsWithItsAccount ends connections that are logged in, and takes no mail, when the account is suspended.
+// TestSubmissionEndsWithItsAccount ends connections that are logged in, and takes no mail, when the
+// account is suspended.
 func TestSubmissionEndsWithItsAccount(t *testing.T) {
 	h := open(t, func(c *service.Config, _ *smtpd.Server) { c.Sandbox = true })
 	c := dial(t, h.addr[smtpd.Submission])

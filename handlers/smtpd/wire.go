@@ -236,8 +236,9 @@ func withDomain(line, host string) string {
 	return line[:i] + "<postmaster@" + host + ">" + line[i+len(path):]
 }
 
-// boundedSize lowers a SIZE parameter that go-smtp cannot hold to the largest one that it can. RFC 1870 section 5 allows 20
-// digits; such a message is too large (552 5.3.4, section 6.1), and its command is no syntax error.
+// boundedSize lowers a SIZE parameter that go-smtp cannot hold to the largest one that it can. RFC
+// 1870 section 5 allows 20 digits; such a message is too large (552 5.3.4, section 6.1), and its
+// command is no syntax error.
 func boundedSize(line string) string {
 	const name = " SIZE="
 	for at := pathEnd(line); at < len(line); at++ {
@@ -262,7 +263,8 @@ func boundedSize(line string) string {
 // maxSizeDigits is the length of a size-value (RFC 1870 section 5).
 const maxSizeDigits = 20
 
-// pathEnd gives where the parameters of MAIL begin: behind its path, whose local part may be quoted.
+// pathEnd gives where the parameters of MAIL begin: behind its path, whose local part may be
+// quoted.
 func pathEnd(line string) int {
 	i := strings.IndexByte(line, '<')
 	if i < 0 {

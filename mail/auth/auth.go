@@ -63,8 +63,8 @@ type Request struct {
 	// Message is the message as received, with CRLF line ends, Size bytes long.
 	Message io.ReaderAt
 	Size    int64
-	// HeaderFrom has the addresses (local@domain) of the From header field, as the caller shows them to people. Verify
-	// reads the field itself as well: what other programs show counts, too.
+	// HeaderFrom has the addresses (local@domain) of the From header field, as the caller shows
+	// them to people. Verify reads the field itself as well: what other programs show counts, too.
 	HeaderFrom []string
 }
 
@@ -96,8 +96,8 @@ type Verdict struct {
 	// Policy is what the receiver should do for DMARC, after sp= and pct=: PolicyNone, PolicyQuarantine or
 	// PolicyReject; empty when DMARC passes or says nothing about the message.
 	Policy string
-	// TooManyAuthors tells that Policy is PolicyReject since the From field, or what programs may take for one, names
-	// more domains than can be asked.
+	// TooManyAuthors tells that Policy is PolicyReject since the From field, or what programs may
+	// take for one, names more domains than can be asked.
 	TooManyAuthors bool
 	// SampledOut tells that Policy is milder than what is published, for pct=.
 	SampledOut bool

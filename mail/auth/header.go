@@ -84,7 +84,8 @@ func named(fields []field, name string) []field {
 	return out
 }
 
-// readHeader reads the fields up to and with the empty line, or to the end of a message that has none.
+// readHeader reads the fields up to and with the empty line, or to the end of a message that has
+// none.
 func readHeader(br *bufio.Reader) ([]field, error) {
 	text, err := rawHeader(br)
 	if err != nil {
@@ -93,7 +94,8 @@ func readHeader(br *bufio.Reader) ([]field, error) {
 	return splitFields(string(text))
 }
 
-// rawHeader is what readHeader reads, without the empty line. With errHeader it gives the beginning of a longer one.
+// rawHeader is what readHeader reads, without the empty line. With errHeader it gives the beginning
+// of a longer one.
 func rawHeader(br *bufio.Reader) ([]byte, error) {
 	var buf []byte
 	for lineStart := 0; ; {

@@ -97,9 +97,10 @@ func (v *Verdict) Authentic() bool {
 	return false
 }
 
-// GenuinePath tells whether who sent a message may use its reverse-path, so that a report to it reaches nobody else: SPF
-// passes for the path itself, or DMARC does for an author whose domain is aligned with the path's. An author's signature
-// alone says nothing about the path that a message was sent again with.
+// GenuinePath tells whether who sent a message may use its reverse-path, so that a report to it
+// reaches nobody else: SPF passes for the path itself, or DMARC does for an author whose domain is
+// aligned with the path's. An author's signature alone says nothing about the path that a message
+// was sent again with.
 func (v *Verdict) GenuinePath(mailFrom string) bool {
 	_, name := splitAddress(mailFrom)
 	domain, ok := asciiDomain(name)

@@ -272,7 +272,8 @@ func TestWhatTheHostCannotTakeIsPermanent(t *testing.T) {
 	want(t, c.Direct(t.Context(), "them.example", env, hello), Permanent, 0, "5.6.7")
 }
 
-// TestEightBitNeedsItsExtension: what has bytes beyond ASCII does not go to a host without 8BITMIME (RFC 6152 section 3).
+// TestEightBitNeedsItsExtension: what has bytes beyond ASCII does not go to a host without 8BITMIME
+// (RFC 6152 section 3).
 func TestEightBitNeedsItsExtension(t *testing.T) {
 	for offers, status := range map[string]Status{"": Permanent, "PIPELINING": Permanent, "8BITMIME": Delivered} {
 		h := &host{offers: []string{offers}}

@@ -16,8 +16,8 @@ type Envelope struct {
 	From     string // "" is the null reverse path
 	To       string
 	SMTPUTF8 bool // the header has UTF-8: a host without SMTPUTF8 is refused for good (RFC 6531)
-	// EightBit says that the content has bytes over 127: a host without 8BITMIME is refused for good. Recoding it here would
-	// break signatures (RFC 6152 section 3).
+	// EightBit says that the content has bytes over 127: a host without 8BITMIME is refused for
+	// good. Recoding it here would break signatures (RFC 6152 section 3).
 	EightBit bool
 	// The parameters of RFC 3461, sent only to a host that offers DSN. EnvelopeID and the address in ORCPT
 	// ("rfc822;user@example.com") are plain text, xtext is made here; Notify is "NEVER" or some of

@@ -1,5 +1,5 @@
-// Reads that failed for a reason that passes are done again automatically: those that came too often when the server says,
-// a few times; those that did not reach the server until they do.
+// Reads that failed for a reason that passes are done again automatically: those that came too
+// often when the server says, a few times; those that did not reach the server until they do.
 import { ApiError } from './client'
 
 const most = 5 // in a row, of those that came too often

@@ -37,7 +37,8 @@ const patience = 1000 // ms that a page waits for the stream before it reads wit
 let late = false
 let greet = () => {}
 
-// Once the network is back the stream is opened anew, which reads everything again: the old one may hang for minutes.
+// Once the network is back the stream is opened anew, which reads everything again: the old one may
+// hang for minutes.
 addEventListener('offline', close)
 addEventListener('online', () => {
   close()

@@ -1,4 +1,5 @@
-// What errors are called on screen: one table of codes, in words of the dashboard, with the place where each is mended.
+// What errors are called on screen: one table of codes, in words of the dashboard, with the place
+// where each is mended.
 import table from './wordings.json'
 
 interface Wording { text: string; href?: string; link?: string; request?: boolean }
