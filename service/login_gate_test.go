@@ -13,8 +13,7 @@ import (
 )
 
 // inFlood runs a test in a bubble where each hash takes 50 ms, with the mailboxes ann, whom the
-// server knows at
-// 192.0.2.1, and bob, whom it knows nowhere.
+// server knows at 192.0.2.1, and bob, whom it knows nowhere.
 func inFlood(t *testing.T, test func(t *testing.T, b *servicetest.Sandbox)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := servicetest.New(t, nil)

@@ -44,7 +44,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 			return nil, err
 		}
 		if verdict.TooManyAuthors {
-			return nil, smtpErrorf(550, "5.7.1", "DMARC: the From field cannot be checked: it names too many domains, or the header is too long.")
+			return nil, smtpErrorf(550, "5.7.1", "DMARC: the From field cannot be checked: it names too many domains.")
 		}
 		return nil, smtpErrorf(550, "5.7.1", "DMARC: %s wants mail rejected that it has not authenticated.", verdict.FromDomain)
 	}

@@ -244,7 +244,8 @@ func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 			return nil
 		}
 		c := refs.Cursor()
-		k, row := c.Seek(binary.BigEndian.AppendUint64(nil, (uint64(most)+1)<<32))
+		k, _ := c.Seek(binary.BigEndian.AppendUint64(nil, (uint64(most)+1)<<32))
+		var row []byte
 		if most == math.MaxUint32 || k == nil {
 			k, row = c.Last()
 		} else {

@@ -144,8 +144,8 @@ func authorsOf(shown []string, m *message) authors {
 	possible := msg.ReadPossibleAuthors(m.header)
 	present := possible.Emails != nil || possible.Unclear || m.cut
 	a := authors{
-		unclear: possible.Unclear || m.tooLarge || present && len(shown) == 0,
-		tooMany: possible.TooMany || m.cut,
+		unclear: possible.Unclear || m.tooLarge || m.cut || present && len(shown) == 0,
+		tooMany: possible.TooMany,
 	}
 	for _, address := range possible.Emails {
 		_, name := splitAddress(address)
@@ -182,10 +182,9 @@ func (a *authors) add(name string) bool {
 }
 
 // judge fills in DMARC. Of several From domains the strictest policy among those that fail holds
-// (RFC 7489 section
-// 6.6.1). A From field that cannot be judged is permerror and quarantine at least, since people may
-// be shown any name in it, and reject where not all of its domains can be asked; a message without
-// one shows nothing to be protected, so its permerror asks for nothing.
+// (RFC 7489 section 6.6.1). A From field that cannot be judged is permerror and quarantine at
+// least, since people may be shown any name in it, and reject where not all of its domains can be
+// asked; a message without one shows nothing to be protected, so its permerror asks for nothing.
 func (v *Verifier) judge(verdict *Verdict, from authors, found []discovery) {
 	if len(from.domains) > 0 {
 		verdict.FromDomain = from.domains[0]

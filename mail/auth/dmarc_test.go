@@ -153,7 +153,7 @@ func TestFromFieldsDecide(t *testing.T) {
 		{"two fields", "From: u@x.com\r\nFROM : v@bank.com\r\n\r\nhi\r\n", []string{"u@x.com"}, PermError, "quarantine"},
 		{"no body", "From: u@x.com", []string{"u@x.com"}, Pass, ""},
 		{"header without end", "From: u@x.com\r\n" + strings.Repeat("X: y\r\n", maxFields), []string{"u@x.com"}, PermError, "quarantine"},
-		{"header without measure", "From: u@x.com\r\nX: " + strings.Repeat("y", maxHeader), []string{"u@x.com"}, PermError, "reject"},
+		{"header without measure", "From: u@x.com\r\nX: " + strings.Repeat("y", maxHeader), []string{"u@x.com"}, PermError, "quarantine"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := v.Verify(t.Context(), request(tc.message, tc.from...))

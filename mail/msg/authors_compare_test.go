@@ -77,7 +77,7 @@ func exactFrom(header string) error {
 // sameEmail compares two addresses, the domains without regard to letter case.
 func sameEmail(a, b string) bool {
 	i, j := strings.LastIndexByte(a, '@'), strings.LastIndexByte(b, '@')
-	return i >= 0 && j >= 0 && a[:i] == b[:j] && strings.ToLower(a[i:]) == strings.ToLower(b[j:])
+	return i >= 0 && j >= 0 && a[:i] == b[:j] && strings.EqualFold(a[i:], b[j:])
 }
 
 // domainShown is the domain of an address as another program gives it, if it can be one.
