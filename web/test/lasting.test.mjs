@@ -110,6 +110,6 @@ test('a read that came too often is done again by itself', async (t) => {
   await p.getByText('This is tried again automatically').waitFor()
   await p.getByRole('button', { name: 'Try now' }).waitFor()
   await p.getByText('This is tried again automatically').waitFor({ state: 'detached' })
-  await p.getByRole('heading', { name: 'No webhook yet' }).waitFor()
+  await p.getByRole('heading', { name: 'No webhooks yet' }).waitFor()
   assert.ok(refused >= 3)
 })

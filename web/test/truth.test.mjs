@@ -175,6 +175,7 @@ test('a new message is from the mailbox in view, else from the last that sent', 
   await p.getByLabel('To', { exact: true }).fill('x@far.test')
   await p.getByLabel('Subject').fill('From ann')
   await p.getByRole('button', { name: 'Send', exact: true }).click()
+  await p.getByLabel('Subject').waitFor({ state: 'detached' }) // the page knows that it is sent
   await until('it is sent', async () => (await a.api('GET', '/v1/messages')).data.length === 1)
   await p.open('/inbox')
   await p.getByText('To bob').first().click()

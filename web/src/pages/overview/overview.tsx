@@ -113,7 +113,7 @@ function Endpoints() {
   return (
     <Card title="Webhooks" flush actions={<LinkButton small look="ghost" href="/webhooks">All webhooks</LinkButton>}>
       <Show of={endpoints} lines={2}>
-        {(all) => all.length === 0 ? <Empty icon="hook" title="No webhook yet">A webhook tells your program of each message the moment it arrives.</Empty> : (
+        {(all) => all.length === 0 ? <Empty icon="hook" title="No webhooks yet">A webhook tells your program of each message the moment it arrives.</Empty> : (
           <div class="rows">
             {all.map(({ webhook: w, tried, succeeded }) => (
               <a key={w.id} class="line" href={`/webhooks/${w.id}`}>
