@@ -146,7 +146,7 @@ func TestUnclearAuthorsAreNotBelieved(t *testing.T) {
 		{"From: pat@far.test\r\nno field\r\nFrom: boss@bank.test\r\n", ""},
 		{strings.Repeat("X: y\r\n", 60_000) + "From: boss@bank.test\r\n", ""},
 		{"From: pat@far.test\r\n" + strings.Repeat("X: "+strings.Repeat("y", 900)+"\r\n", 700) + "From: boss@bank.test\r\n", ""},
-		{"From: pat@far.test\r\n" + strings.Repeat("X: "+strings.Repeat("y", 900)+"\r\n", 1300), ""},
+		{"From: pat@far.test\r\n" + strings.Repeat("X: "+strings.Repeat("y", 900)+"\r\n", 1300), "Junk"},
 		{"From: " + strings.Join(padding, ", ") + ", boss@bank.test\r\n", ""},
 		{"From: " + strings.Repeat("pat@far.test ", 2000) + "boss@bank.test\r\n", ""},
 	} {

@@ -75,12 +75,20 @@ func TestBombs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			took := fastest(func() {
+			scan := func() {
 				if _, err := Scan(bytes.NewReader(raw)); err != nil {
 					t.Fatal(err)
 				}
-			})
+			}
+			took := fastest(scan)
 			runtime.ReadMemStats(&after)
+			for range 5 { // the bound is on the work, and others may have the processor
+				if took <= 100*time.Millisecond*slower {
+					break
+				}
+				time.Sleep(200 * time.Millisecond)
+				took = fastest(scan)
+			}
 			if took > 100*time.Millisecond*slower {
 				t.Errorf("Scan of %d bytes took %v", len(raw), took)
 			}

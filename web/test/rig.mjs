@@ -151,7 +151,10 @@ export async function deliver(to, message, from = 'stranger@elsewhere.test', ser
     while (!/^\d{3} .*\r\n/m.test(have)) await once(socket, 'data')
     const got = have
     have = ''
-    if (!got.startsWith(code)) throw new Error(`SMTP answered ${got}`)
+    if (!got.startsWith(code)) {
+      socket.destroy() // an open one would keep the file of tests from ending
+      throw new Error(`SMTP answered ${got}`)
+    }
   }
   const say = async (line, code) => {
     socket.write(line + '\r\n')
