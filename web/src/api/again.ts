@@ -13,7 +13,10 @@ export class Again {
   #asked = false // to wait, by the server
   #online: (() => void) | undefined
 
-  /** Tells whether it waits because the server asked it to: reading before would only be refused as well. */
+  /**
+   * Tells whether it waits because the server asked it to: reading before would only be refused as
+   * well.
+   */
   get waits(): boolean {
     return this.#timer !== undefined && this.#asked
   }

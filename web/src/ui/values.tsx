@@ -103,7 +103,10 @@ export function Code({ text, label = 'Code' }: { text: string; label?: string })
   )
 }
 
-/** A secret that was just made. again says how it can be had later; without that it is shown this once. */
+/**
+ * A secret that was just made. again says how it can be had later; without that it is shown this
+ * once.
+ */
 export function Secret({ name, text, again }: { name: string; text: string; again?: string }) {
   return (
     <div class="stack-tight">

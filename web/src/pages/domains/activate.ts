@@ -21,7 +21,10 @@ export function useActivation(d: Domain, found: boolean) {
 
 const most = 20 // of a list, at once
 
-/** In the sandbox this server answers for every domain, so there is nothing to add by hand: such domains are activated. */
+/**
+ * In the sandbox this server answers for every domain, so there is nothing to add by hand: such
+ * domains are activated.
+ */
 export function useSandboxActivation(domains: Domain[] | undefined) {
   const waiting = session.value?.sandbox ? (domains ?? []).filter((d) => d.dns_provider === 'manual' && d.status === 'pending_dns_records').slice(0, most) : []
   const ids = waiting.map((d) => d.id).join()

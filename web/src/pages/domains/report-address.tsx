@@ -10,7 +10,10 @@ import type { Domain } from './words'
 const reserved = ['postmaster', 'abuse', 'mailer-daemon', 'dmarc-reports'] // every domain receives these
 const pause = 400 // ms without typing before addresses are looked up
 
-/** Warns of report addresses in the account's own domains that receive no mail. Others are not known here. */
+/**
+ * Warns of report addresses in the account's own domains that receive no mail. Others are not known
+ * here.
+ */
 export function ReportAddresses({ rua }: { rua: string }) {
   const fleet = useFleet()
   const settled = useSettled(rua)
@@ -43,7 +46,10 @@ function useSettled(text: string): string {
   return settled
 }
 
-/** The mail addresses of an rua tag (RFC 7489 section 6.2): URIs with commas between, each with a size after "!" at times. */
+/**
+ * The mail addresses of an rua tag (RFC 7489 section 6.2): URIs with commas between, each with a
+ * size after "!" at times.
+ */
 export function addressesOf(rua: string): string[] {
   return rua.split(',').map((uri) => uri.trim().replace(/^mailto:/i, '').replace(/!\d+[kmgt]?$/i, '').toLowerCase()).filter((a) => /^[^@\s]+@[^@\s]+$/.test(a))
 }

@@ -16,7 +16,10 @@ type Way = keyof typeof ways
 
 const most = 100 // of mailboxes that one request makes
 
-/** Makes mailboxes, some at a time. Where a request fails, those before it are given still, with their passwords. */
+/**
+ * Makes mailboxes, some at a time. Where a request fails, those before it are given still, with
+ * their passwords.
+ */
 async function makeAll(domain: string, wanted: Wanted[]): Promise<Result> {
   const whole: Result = { domain, created: 0, failed: 0, users: [], errors: [], job_id: null }
   for (let i = 0; i < wanted.length; i += most) {

@@ -117,7 +117,10 @@ export function isEmpty(d: Draft): boolean {
   return d.to.length + d.cc.length + d.bcc.length + d.files.length + (d.lost?.length ?? 0) === 0 && !d.fetching && d.subject.trim() === '' && d.text.trim() === ''
 }
 
-/** Opens the draft of a new message in the dock. An empty one is from the mailbox in view, else from the last that sent. */
+/**
+ * Opens the draft of a new message in the dock. An empty one is from the mailbox in view, else from
+ * the last that sent.
+ */
 export function composeNew(mailbox: string | null) {
   if (isEmpty(draftOf('new'))) change('new', { from: { user_id: '', email: mailbox ?? '' } })
   docked.value = 'new'
