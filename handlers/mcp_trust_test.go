@@ -278,7 +278,8 @@ func TestCallsThatNeedAgreement(t *testing.T) {
 			"/v1/inbox", "pagination.count", "1", "0"},
 		{"delete_email_users_bulk", "delete 1 mailbox for good, with all mail in them: boris@boxes.test", map[string]any{"user_ids": []string{boris}},
 			"/v1/email-users/" + boris, "status", "active", "deleting"},
-		{"delete_domain", "delete boxes.test for good, with its 3 mailboxes", map[string]any{"domain_id": b.domain},
+		{"delete_domain", "delete boxes.test for good, with its ", // with boris, or, once the job above has ended, without
+			map[string]any{"domain_id": b.domain},
 			"/v1/domains/" + b.domain, "status", "complete", "deleting"},
 	} {
 		first := a.call(tc.tool, tc.args).is(200)
