@@ -498,7 +498,7 @@ func anyWords(s string) string {
 		}
 		encoded, after, ok := strings.Cut(parts[2], "?=")
 		word := s[:len(s)-len(after)]
-		if !ok || strings.Contains(word, "=?") {
+		if !ok || strings.Contains(strings.TrimSuffix(word, "?="), "=?") {
 			continue
 		}
 		text := decodeWords("=?" + word)
