@@ -150,7 +150,7 @@ func setStatus(mb *store.Mailbox, status string) error {
 	case status == "suspended":
 		mb.Status = "suspended"
 	case mb.Ready:
-		mb.Status, mb.ErrorText = "active", ""
+		mb.Status, mb.ErrorCode, mb.ErrorText = "active", "", ""
 	case mb.Status == "suspended":
 		mb.Status = "pending"
 	default:

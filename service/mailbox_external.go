@@ -121,7 +121,7 @@ func (s *Service) resumeExternal(tx *store.Tx, mb *store.Mailbox, in UpdateEmail
 		return nil
 	}
 	if mb.Status == "error" {
-		mb.Status, mb.ErrorText = "active", ""
+		mb.Status, mb.ErrorCode, mb.ErrorText = "active", "", ""
 	}
 	box, err := remoteBox(tx, mb)
 	if err != nil {
