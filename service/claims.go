@@ -139,6 +139,9 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 			d.Name, claimRecord(d))
 	case d.DNSProvider == dnsprov.Builtin && contested(tx, d):
 		return contestedText(d)
+	case d.DNSProvider == providerEdge && d.Status == domainComplete:
+		return fmt.Sprintf("Cloudflare does not serve %s yet, so it is not proven that this account holds it: no mail is taken or sent, and others may connect it too. "+
+			"Set the nameservers that Cloudflare shows for it at its registrar.", d.Name)
 	}
 	return ""
 }
