@@ -17,6 +17,9 @@ import (
 // manyBoxes puts mailboxes u0, u1, … of a domain into the store, with the password "password".
 func manyBoxes(t testing.TB, s *Service, who Actor, domain string, from, count int) {
 	t.Helper()
+	for ; count > 500; from, count = from+500, count-500 {
+		manyBoxes(t, s, who, domain, from, 500)
+	}
 	err := s.Store.Update(func(tx *store.Tx) error {
 		for i := range count {
 			num, err := tx.NextMailboxNum()

@@ -96,6 +96,11 @@ func BenchmarkAddMessage(b *testing.B) {
 // warm-up.
 func addMany(b testing.TB, s *Store, ref BlobRef, from, n int) {
 	b.Helper()
+	const atOnce = 500
+	if n > atOnce {
+		addMany(b, s, ref, from, n-atOnce)
+		from, n = from+n-atOnce, atOnce
+	}
 	update(b, s, func(tx *Tx) error {
 		for i := from; i < from+n; i++ {
 			m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: ref, Received: second(0).Add(time.Duration(i) * time.Millisecond)}

@@ -338,7 +338,7 @@ func areWords(s string) bool {
 			return true
 		}
 		word := strings.SplitN(rest, "?", 4) // charset, encoding, text, and what follows
-		if len(word) < 4 || word[0] == "" || word[2] == "" || !strings.EqualFold(word[1], "q") && !strings.EqualFold(word[1], "b") || !strings.HasPrefix(word[3], "=") {
+		if len(word) < 4 || !isToken(word[0]) || word[2] == "" || !strings.EqualFold(word[1], "q") && !strings.EqualFold(word[1], "b") || !strings.HasPrefix(word[3], "=") {
 			return false
 		}
 		if strings.EqualFold(word[1], "b") && !isBase64(word[2]) {
@@ -492,19 +492,27 @@ func anyWords(s string) string {
 			return out.String()
 		}
 		s = rest
-		inside, after, ok := strings.Cut(rest, "?=")
-		parts := strings.SplitN(inside, "?", 3)
-		if !ok || len(parts) < 3 || strings.Contains(inside, "=?") {
+		parts := strings.SplitN(rest, "?", 3)
+		if len(parts) < 3 {
 			continue
 		}
-		var text []byte
-		if strings.EqualFold(parts[1], "b") {
-			var state base64State
-			text = state.flush(state.append(text, []byte(parts[2])))
-		} else {
-			text = appendQ(text, parts[2])
+		encoded, after, ok := strings.Cut(parts[2], "?=")
+		word := s[:len(s)-len(after)]
+		if !ok || strings.Contains(strings.TrimSuffix(word, "?="), "=?") {
+			continue
 		}
-		out.WriteString("\x00" + strings.ToValidUTF8(string(text), " ") + "\x00") // which ends words, see skipCFWS
+		text := decodeWords("=?" + word)
+		if text == "=?"+word { // of an unknown charset
+			var raw []byte
+			if strings.EqualFold(parts[1], "b") {
+				var state base64State
+				raw = state.flush(state.append(raw, []byte(encoded)))
+			} else {
+				raw = appendQ(raw, encoded)
+			}
+			text = strings.ToValidUTF8(string(raw), " ")
+		}
+		out.WriteString("\x00" + text + "\x00") // which ends words, see skipCFWS
 		s = after
 	}
 }
