@@ -315,8 +315,9 @@ func TestAProofAboveManyClaimsWithinTheBounds(t *testing.T) {
 	}
 }
 
+// A transaction counts the records and does not read them.
 func TestCustomRecordsAtTheirMostWithinTheBounds(t *testing.T) {
-	s, who := newBare(t)
+	s, who := newWith(t, store.Options{MaxSteps: 2 * maxCustomRecords})
 	serveZones(s)
 	d := putDomainRow(t, s, who, "big.test", domainComplete)
 	put := func(i int) *store.CustomRecord {
