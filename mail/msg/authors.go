@@ -513,6 +513,10 @@ func anyWords(s string) string {
 			text = strings.ToValidUTF8(string(raw), " ")
 		}
 		out.WriteString("\x00" + text + "\x00") // which ends words, see skipCFWS
+		// Some programs pass over padding inside.
+		if raw, err := base64.RawStdEncoding.DecodeString(strings.ReplaceAll(encoded, "=", "")); err == nil && strings.EqualFold(parts[1], "b") && string(raw) != text {
+			out.WriteString(strings.ToValidUTF8(string(raw), " ") + "\x00")
+		}
 		s = after
 	}
 }

@@ -24,6 +24,7 @@ func trickyValues() []string {
 		"a <x_y@y.test>, \n\t=?utf-8?b?77u/QW5u?=  @=?UTF-8?Q?=C3=A4?=  =?utf-8?q?a b?=\t<ö@Mail.Z.test>",
 		"=?utf-8?b?Y2VvQHkudGVzdA==?=  =?utf-8?q?a b?= <[x_y@y.t\r\n From: ceo@y.testest> (nn)", "=?t\r\n f-8?b?Y2VvQHkudGVzdA==?=\ta\u00a0b\t=?utf-8?q?=22?= <\"<ann\"@@x(c).test>>",
 		"=?utf-8?b?Y2VvQHkudGVzdA==?=\r\n\t=?utf-8?q?Ann?=\r\n\t<@x..test>\r\n\t(=?x)",
+		"=?utf-8?b?=0D=0AY2VvQHkudGVzdA==?=\"Foo, Inc=?utf-8?q?a b?=?utf-8?q?= <ceo@x_y.test> (\"q\")",
 		"ceo@y.test: ann@x.test;", "Team: ann@x.test, ceo@y.test;", "undisclosed:;", "ann@x.test;", "ann@x.test; ceo@y.test", "ann@x.test, ceo@y.test",
 		"ann@x.test,", ",ann@x.test", "ann@x.test,,ceo@y.test", "<@y.test:ann@x.test>", "<@y.test,@z.test:ann@x.test>", "< ann@x.test >", "<ann@x.test",
 		"ann@x.test>", "<<ann@x.test>>", "<ann@x.test>>", "ann @ x.test", "ann@ x.test", "ann@x. test", "a . b@x.test", "ann@(y.test)x.test",
