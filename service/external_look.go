@@ -99,7 +99,7 @@ func (s *Service) look(ctx context.Context, id string, progress func(done, total
 	}
 	v.progress = progress
 	if v.session, err = s.connect(ctx, v.mb); err == nil {
-		if err = s.proveByLogin(ctx, v.mb); err == nil {
+		if err = s.proveByLogin(ctx, v.mb, v.session.RemoteAddr()); err == nil {
 			err = v.run(ctx)
 		}
 	}
