@@ -135,7 +135,14 @@ func (v *visit) open(tx *store.Tx) (*store.Mailbox, error) {
 	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.External == nil || mb.Status != "active" && mb.Status != "error") {
 		return nil, nil
 	}
-	return mb, err
+	if err != nil {
+		return nil, err
+	}
+	a, err := store.Accounts.Read(tx, mb.AccountID)
+	if err != nil || !mayAct(a) {
+		return nil, err
+	}
+	return mb, nil
 }
 
 // keepVisit writes what a look came to into the mailbox and its state.
