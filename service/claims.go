@@ -134,6 +134,8 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 		return ""
 	}
 	switch {
+	case store.PublicMail(d.Name):
+		return "" // nobody here holds it, and nobody needs to
 	case d.DNSProvider == providerExternal:
 		return fmt.Sprintf("It is not proven yet that this account holds %s, so others may connect it too. A log-in to a mailbox of it at a server that its DNS names proves it; so does %s.",
 			d.Name, claimRecord(d))
@@ -386,7 +388,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 		s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
 	}
 	now, end := s.now(), d.ClaimedAt.Add(claimFor)
-	over := by == "" && !now.Before(end)
+	over := by == "" && !now.Before(end) && !store.PublicMail(d.Name) // that is nobody's, so that it is never free again
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, args.DomainID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (d.Claim != store.ClaimOpen || d.Status == domainDeleting) {

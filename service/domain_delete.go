@@ -65,6 +65,7 @@ func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobR
 			return err
 		}
 		out = jobOut(j)
+		tx.MayUseReserve() // what frees room is the job's
 		d.Status, d.StatusDetail, d.JobID = domainDeleting, "", j.ID
 		if err := s.putDomain(tx, d); err != nil || d.Claim != store.ClaimOpen {
 			return err
