@@ -2,11 +2,8 @@ package imapd
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
-
-	"github.com/mailstead/mailstead/store"
 )
 
 // TestFolderCommandsAreLimited: the 601st command of a minute that changes folders is refused, in
@@ -49,41 +46,9 @@ func TestCopyThatFailsLeavesNothing(t *testing.T) {
 	h := serve(t, nil)
 	uid := h.put(t, "INBOX", letter("one"), 0)
 	const all, left = 600, 300 // messages of INBOX, and UIDs that are left in the folders that it goes to
-	for n := 1; n < all; {
-		if err := h.Store.Update(func(tx *store.Tx) error {
-			m, err := tx.Message(h.user.Mailbox, store.InboxID, uid)
-			for k := 0; k < 100 && n+k < all && err == nil; k++ {
-				_, err = tx.CopyMessage(m, store.InboxID)
-			}
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		n += 100
-	}
-	highest := uint32(math.MaxUint32 - left - 1) // the last UID that they have given
-	if err := h.Store.Update(func(tx *store.Tx) error {
-		m, err := tx.Message(h.user.Mailbox, store.InboxID, uid)
-		if err != nil {
-			return err
-		}
-		meta, err := tx.Meta(m.Mailbox, m.Folder, m.UID)
-		if err != nil {
-			return err
-		}
-		for _, name := range []string{"Archive", "Junk"} {
-			f, err := tx.FolderByName(h.user.Mailbox, name)
-			if err != nil {
-				return err
-			}
-			m.Folder, m.UID = f.ID, highest
-			if err := tx.AddMessageAt(m, meta); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
+	h.Repeat(t, "ann@example.test", uid, all)
+	for _, folder := range []string{"Archive", "Junk"} {
+		h.LeaveUIDs(t, "ann@example.test", uid, folder, left)
 	}
 	c := h.login(t)
 	c.ok("SELECT INBOX")
@@ -93,13 +58,8 @@ func TestCopyThatFailsLeavesNothing(t *testing.T) {
 	}
 	c.has(c.ok("STATUS Archive (MESSAGES)"), "* STATUS \"Archive\" (MESSAGES 1)")
 	c.has(c.ok("STATUS INBOX (MESSAGES)"), fmt.Sprintf("* STATUS INBOX (MESSAGES %d)", all))
-	if err := h.Store.View(func(tx *store.Tx) error {
-		for intent := range store.CopyIntents.All(tx) {
-			t.Errorf("the note %+v stays", intent)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
+	if n := h.CopyIntents(t); n != 0 {
+		t.Errorf("%d notes of a COPY stay", n)
 	}
 	lines = c.do("MOVE 1:* Junk")
 	if got := lines[len(lines)-1]; len(lines) < 2 || !strings.HasPrefix(got, "NO ") || !strings.HasPrefix(lines[0], "* OK [COPYUID ") {
