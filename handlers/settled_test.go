@@ -5,10 +5,12 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
+	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -267,4 +269,52 @@ func TestErrorsOfTheProtocol(t *testing.T) {
 	b.do("POST", mcpPath, `{"jsonrpc":"2.0","id":"a7","method":"nothing"}`, "Accept", "application/json, text/event-stream").is(200).has("id", "a7")
 	b.do("POST", mcpPath, `{"jsonrpc":"1.0","id":7,"method":"ping"}`, "Accept", "application/json, text/event-stream").is(400).has("id", "7")
 	b.do("POST", mcpPath, `{`, "Accept", "application/json, text/event-stream").is(400).has("id", "<nil>")
+}
+
+// TestReportAddress: in production the default DMARC record asks for reports to an address that is
+// reserved and read; the owner's record counts with and without it.
+func TestReportAddress(t *testing.T) {
+	const address = "dmarc-reports@manual.test"
+	b, world := newWorld(t, func(c *service.Config) { c.Sandbox = false })
+	path := "/v1/domains/" + b.post("/v1/domains/connect", `{"domains":["manual.test"],"manual_dns":true}`).is(200).text("domains.0.domain_id")
+	b.until(path, "status", "pending_dns_records")
+	r := b.get(path + "/dns-records").is(200)
+	at := slices.Index(r.list("records", "purpose"), "DMARC")
+	r.has(fmt.Sprintf("records.%d.value", at), "v=DMARC1; p=reject; rua=mailto:"+address)
+	for i := range r.list("records", "purpose") {
+		p := fmt.Sprintf("records.%d.", i)
+		value := r.text(p + "value")
+		if r.text(p+"type") == "MX" {
+			value = r.text(p+"priority") + " " + value
+		}
+		world.Tell(r.text(p+"type"), strings.TrimPrefix(r.text(p+"host")+".manual.test", "@."), value)
+	}
+	for there, want := range map[string]string{
+		"v=DMARC1; p=reject; rua=mailto:" + address:              "true",
+		"v=DMARC1; p=reject":                                     "true",
+		"v=DMARC1;p=reject;rua=mailto:else@reports.test":         "true",
+		"v=DMARC1; p=none; rua=mailto:" + address:                "false",
+		"v=DMARC1; p=quarantine":                                 "false",
+		"v=DMARC1; p=reject; rua=mailto:" + address + "; p=none": "false",
+	} {
+		world.Tell("TXT", "_dmarc.manual.test", there)
+		b.post(path+"/verify-dns", nil).is(200).has("all_verified", want, "critical_verified", "true", fmt.Sprintf("records.%d.verified", at), want)
+		b.get(path+"/dns-status?refresh=true").is(200).has("summary.dmarc", want)
+	}
+	b.until(path, "status", "complete")
+	b.remove(path+"/dmarc").fails(503, "dns_provider_unsupported")
+	b.get("/v1/account").has("default_dmarc", "v=DMARC1; p=reject")
+
+	b.post("/v1/email-users", `{"email":"ann@manual.test"}`).is(201)
+	b.post("/v1/email-users", `{"email":"`+address+`"}`).fails(400, "validation_error").has("error.details.0.code", "reserved")
+	b.post("/v1/email-users/bulk", `{"domain":"manual.test","users":[{"username":"DMARC-Reports"}]}`).is(200).has("created", "0", "errors.0.code", "validation_error")
+	b.post("/v1/email-user-templates", `{"name":"t","usernames":["dmarc-reports"]}`).fails(400, "validation_error")
+	b.patch(path, `{"catch_all":"ann@manual.test"}`).is(200)
+	for _, to := range []string{address, "DMARC-Reports+x@manual.test", "else@manual.test"} {
+		if err := b.Arrive(t, "noreply@far.test", to, "From: noreply@far.test\nSubject: "+to+"\n\nx\n"); err != nil {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	b.get("/v1/inbox").is(200).has("pagination.count", "1", "data.0.recipient", "else@manual.test")
+	b.get("/v1/events?type=email.received").has("pagination.count", "1", "data.0.data.recipient", "else@manual.test", "data.0.data.mailbox", "ann@manual.test")
 }

@@ -280,6 +280,9 @@ func (s *Service) bear(tx *store.Tx, b *birth) (*store.Mailbox, error) {
 	if b.domain.Status == "complete" {
 		return &mb, s.activate(tx, &mb)
 	}
+	if err := lift(tx, mb.AccountID, mb.Email); err != nil {
+		return nil, err
+	}
 	return &mb, store.Mailboxes.Put(tx, &mb)
 }
 
