@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/service"
 )
@@ -116,4 +117,56 @@ func (r *reply) items(path string) []any {
 		r.t.Fatalf("%s is no list in %.500s", path, r.raw)
 	}
 	return list
+}
+
+// TestInboxOfADomain: the filter takes a name or an id, combines with the others, and passes pages on.
+func TestInboxOfADomain(t *testing.T) {
+	b := newSandbox(t, nil)
+	ann := b.box("ann")
+	second := b.Domain(t, b.Owner.AccountID, "second.test", "builtin", "complete").ID
+	cleo := b.post("/v1/email-users", `{"email":"cleo@second.test"}`).is(201).text("id")
+	for n := range 12 {
+		to := map[bool]string{true: "cleo@second.test", false: "ann@boxes.test"}[n%4 == 0]
+		b.Put(t, to, fmt.Sprintf("From: fred@far.test\nSubject: m%d\n\nThe body of %d\n", n, n), mail{Received: time.Date(2026, 11, 1+n, 0, 0, 0, 0, time.UTC)})
+	}
+	for _, indexed := range []bool{false, true} {
+		if indexed {
+			b.IndexMail(t)
+		}
+		for query, want := range map[string]string{
+			"/v1/inbox?domain=Second.test":                                "[m8 m4 m0]",
+			"/v1/inbox?domain=" + second + "&date_from=2026-11-05":        "[m8 m4]",
+			"/v1/inbox?filter[domain]=second.test&q=body":                 "[m8 m4 m0]",
+			"/v1/inbox?domain=boxes.test&q=body+8":                        "[]",
+			"/v1/inbox?domain=boxes.test&from=fred":                       "[m11 m10 m9 m7 m6 m5 m3 m2 m1]",
+			"/v1/inbox?domain=second.test&mailbox=ann@boxes.test":         "[]",
+			"/v1/inbox?domain=second.test&mailbox=cleo@second.test":       "[m8 m4 m0]",
+			"/v1/inbox?domain=nowhere.test":                               "[]",
+			"/v1/inbox?domain=no%20name&q=body":                           "[]",
+			"/v1/email-users/" + cleo + "/inbox?domain=second.test":       "[m8 m4 m0]",
+			"/v1/email-users/" + ann + "/inbox?domain=second.test":        "[]",
+			"/v1/email-users/" + ann + "/inbox?domain=second.test&q=body": "[]",
+		} {
+			if got := fmt.Sprint(b.get(query).is(200).list("data", "subject")); got != want {
+				t.Errorf("indexed %v: %s: %s, want %s", indexed, query, got, want)
+			}
+		}
+		for _, q := range []string{"", "&q=body"} {
+			var got []string
+			for cursor := ""; ; {
+				r := b.get("/v1/inbox?limit=1&domain=second.test" + q + cursor).is(200)
+				got = append(got, r.list("data", "subject")...)
+				if r.text("pagination.has_more") != "true" {
+					break
+				}
+				cursor = "&cursor=" + r.text("pagination.cursor")
+				b.get("/v1/inbox?limit=1&domain=boxes.test"+q+cursor).fails(400, "invalid_cursor")
+			}
+			if fmt.Sprint(got) != "[m8 m4 m0]" {
+				t.Errorf("pages of %q: %v", q, got)
+			}
+		}
+	}
+	other := b.with(b.Account(t, "other@example.test").Token)
+	other.get("/v1/inbox?domain="+second).is(200).has("pagination.count", "0")
 }

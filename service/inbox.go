@@ -25,6 +25,7 @@ type InboxFilter struct {
 	Q              string `query:"q" max:"200" doc:"Words of subject, addresses, attachments' names and text, all of which must be there; the last may be the beginning of one. \"Quoted words\" stand side by side. name@example.com, name@ and @example.com are addresses."`
 	From           string `query:"from" max:"200" doc:"The same for the author's name and address alone."`
 	ThreadID       string `query:"thread_id" max:"64" doc:"Only the messages of this conversation."`
+	Domain         string `query:"domain" doc:"Only the mailboxes of this domain, by its name or id."`
 }
 
 // ListInboxIn is the query of list_inbox.
@@ -103,6 +104,7 @@ type inboxList struct {
 	from      string
 	author    *words.Matcher // nil: any
 	thread    string
+	domain    string // as it was asked for, then its id; "": any
 	collector collector[InboxMessage]
 }
 
@@ -112,7 +114,7 @@ func (s *Service) newInboxList(who Actor, in PageIn, f InboxFilter, byDefault, m
 		return nil, err
 	}
 	l := &inboxList{
-		s: s, who: who, cursor: in.Cursor, q: f.Q, from: f.From, thread: f.ThreadID,
+		s: s, who: who, cursor: in.Cursor, q: f.Q, from: f.From, thread: f.ThreadID, domain: f.Domain,
 		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead, Flagged: f.IsFlagged}, collector: collector[InboxMessage]{limit: limit},
 	}
 	if l.query.From, err = parseDay("date_from", f.DateFrom); err != nil {
@@ -138,7 +140,7 @@ func (s *Service) newInboxList(who Actor, in PageIn, f InboxFilter, byDefault, m
 		return strconv.FormatBool(*is)
 	}
 	l.filters = []string{
-		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), choice(f.IsRead), choice(f.IsFlagged), f.Q, f.From, f.ThreadID,
+		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), choice(f.IsRead), choice(f.IsFlagged), f.Q, f.From, f.ThreadID, f.Domain,
 	}
 	return l, nil
 }
@@ -165,6 +167,9 @@ func (l *inboxList) page(scope func(*store.Tx) (synced Time, some bool, err erro
 	err = l.s.Store.View(func(tx *store.Tx) error {
 		synced, some, err := scope(tx)
 		out.SyncedAt = synced
+		if some && err == nil && l.domain != "" {
+			some, err = l.within(tx)
+		}
 		if err != nil || !some {
 			return err
 		}
@@ -187,13 +192,35 @@ func (l *inboxList) page(scope func(*store.Tx) (synced Time, some bool, err erro
 	return out, nil
 }
 
-// walk fills the page. Messages of mailboxes that are being deleted are passed over, a bounded number.
+// within finds the domain that the list is narrowed to; some is false if the account has none such.
+func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
+	d, err := findDomain(tx, l.who, l.domain)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err == nil {
+		l.domain = d.ID
+	}
+	return true, err
+}
+
+// walk fills the page. Messages of mailboxes that are being deleted, and those of other domains, are passed over, a bounded
+// number.
 func (l *inboxList) walk(tx *store.Tx) error {
-	c, shown, scanned := &l.collector, newShower(tx), 0
+	c, shown, scanned, passed := &l.collector, l.shower(tx), 0, 0
 	for at := range tx.Inbox(l.query) {
-		if scanned == inboxScan || len(c.data) == c.limit {
+		if scanned == inboxScan || passed == inboxPass || len(c.data) == c.limit {
 			c.more = true
 			return nil
+		}
+		in, err := shown.covers(at.Mailbox)
+		if err != nil {
+			return err
+		}
+		if !in {
+			passed++
+			c.last = positionText(at)
+			continue
 		}
 		scanned++
 		m, ok, err := shown.message(at)
@@ -281,8 +308,9 @@ type InboxAuth struct {
 
 // A shower turns rows into InboxMessages. It remembers the mailboxes of a page, which are few.
 type shower struct {
-	tx    *store.Tx
-	boxes map[uint32]shownBox
+	tx     *store.Tx
+	domain string // whose mailboxes alone count; "": all
+	boxes  map[uint32]shownBox
 }
 
 type shownBox struct {
@@ -290,7 +318,23 @@ type shownBox struct {
 	validity uint32
 }
 
-func newShower(tx *store.Tx) *shower { return &shower{tx, map[uint32]shownBox{}} }
+func newShower(tx *store.Tx) *shower { return &shower{tx: tx, boxes: map[uint32]shownBox{}} }
+
+// shower shows what the list covers.
+func (l *inboxList) shower(tx *store.Tx) *shower {
+	w := newShower(tx)
+	w.domain = l.domain
+	return w
+}
+
+// covers tells whether a mailbox is of the domain that counts.
+func (w *shower) covers(mailbox uint32) (bool, error) {
+	if w.domain == "" {
+		return true, nil
+	}
+	b, err := w.box(mailbox)
+	return err == nil && b.mailbox.DomainID == w.domain, err
+}
 
 func (w *shower) box(num uint32) (shownBox, error) {
 	if b, ok := w.boxes[num]; ok {

@@ -10,6 +10,7 @@ import (
 
 const (
 	inboxScan  = 2000     // rows that one request looks at one by one. A page that this cuts short says where to go on
+	inboxPass  = 20000    // rows of other domains that one request passes over
 	searchRead = 16 << 20 // bytes of messages that one request reads
 	searchCost = 12 << 20 // bytes of the text index that one request reads, about
 )
@@ -153,7 +154,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 	if err != nil || !some {
 		return err
 	}
-	c, shown := &l.collector, newShower(tx)
+	c, shown := &l.collector, l.shower(tx)
 	for {
 		at, indexed, ok, err := x.next()
 		if err != nil {
@@ -195,6 +196,9 @@ func (x *inboxSearch) close() error {
 
 // message gives a message if it is one that is searched for.
 func (x *inboxSearch) message(shown *shower, at store.InboxPos, indexed bool) (out InboxMessage, ok bool, err error) {
+	if in, err := shown.covers(at.Mailbox); !in || err != nil {
+		return out, false, err
+	}
 	m, err := x.tx.Message(at.Mailbox, store.InboxID, at.UID)
 	if err != nil {
 		return out, false, err
