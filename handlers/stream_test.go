@@ -229,6 +229,37 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 	}
 }
 
+// TestStreamsEndWithTheirAccount: when the operator suspends an account, every stream of it ends at
+// once, also of one without mailboxes; those of others go on.
+func TestStreamsEndWithTheirAccount(t *testing.T) {
+	b := newSandbox(t, nil)
+	other := b.Account(t, "other@example.test")
+	web := b.browser().signIn()
+	mine := map[string]*ear{"with a token": b.listen(), "in a browser": listenBy(t, http.DefaultClient, b.url, "Cookie", web.cookie)}
+	theirs := b.with(other.Token).listen()
+	set := func(status string) {
+		t.Helper()
+		if _, err := b.SetAccountStatus(t.Context(), service.AccountIn{Account: b.Owner.AccountID, Status: status}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("suspended")
+	began := time.Now()
+	for name, e := range mine {
+		e.ends("the account is suspended, " + name)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the streams ended after %v", took)
+	}
+	b.get(streamPath).fails(403, "account_suspended")
+	web.ask("GET", "/session", nil).fails(403, "account_suspended")
+	b.with(other.Token).post("/v1/email-user-templates", map[string]any{"name": "still here", "usernames": []string{"a"}}).is(200)
+	theirs.hears("template", "")
+	set("active")
+	b.listen()
+	web.ask("GET", "/session", nil).is(200)
+}
+
 // TestStreamOutlivesTheTimeouts has a server whose deadlines for requests are shorter than a stream.
 func TestStreamOutlivesTheTimeouts(t *testing.T) {
 	b := newSandbox(t, nil)

@@ -29,6 +29,9 @@ func (b *batch) fill() error {
 	for progress := true; progress && b.budget > 0; {
 		progress = false
 		for i := range b.turns {
+			if b.tx.Large() {
+				b.budget = 0 // the others are claimed in the next transaction
+			}
 			t := &b.turns[i]
 			if t.over || b.budget == 0 {
 				continue

@@ -259,6 +259,27 @@ func TestMoreLanesThanMemoryHolds(t *testing.T) {
 	})
 }
 
+// Jobs with long arguments, such as setups with a hundred mailboxes, are claimed a few at a time: one
+// transaction of all of them would be over the store's bounds.
+func TestLongJobsAreClaimedAFewAtATime(t *testing.T) {
+	in(t, func(t *testing.T, q *Queue) {
+		var ran notes[string]
+		q.Handle(Kind{Name: "long", Work: func(_ context.Context, j *store.Job) (Writes, error) {
+			ran.add(j.ID)
+			return nil, nil
+		}})
+		const n = 2 * maxClaims
+		for i := range n {
+			add(t, q, New{Kind: "long", Lane: fmt.Sprint("lane ", i), Args: strings.Repeat("x", 100<<10)})
+		}
+		start(t, q)
+		time.Sleep(500 * time.Millisecond)
+		if got := len(ran.all()); got != n {
+			t.Errorf("%d of %d jobs ran at once", got, n)
+		}
+	})
+}
+
 func TestUnknownKindIsPutOff(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
 		q.Handle(Kind{Name: "new", Visible: true, Work: done})

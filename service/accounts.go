@@ -190,9 +190,12 @@ func (s *Service) UpdateAccount(_ context.Context, who Actor, in UpdateAccountIn
 			}
 		}
 		a.UpdatedAt = tx.Now()
-		if err := store.Accounts.Put(tx, a); err != nil {
-			return err
-		}
+		return store.Accounts.Put(tx, a)
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.View(func(tx *store.Tx) (err error) {
 		out, err = s.accountOut(tx, who)
 		return err
 	})

@@ -69,22 +69,31 @@ func (s *Service) withdrawChallenges(domainID string) error {
 }
 
 func (s *Service) setChallenges(domainID string, texts []store.DNSChallenge) error {
-	return s.Store.Update(func(tx *store.Tx) error {
-		d, err := store.Domains.Get(tx, domainID)
-		if errors.Is(err, store.ErrNotFound) && len(texts) == 0 {
-			return nil
+	give := func(put func(*store.Tx, *store.Domain) error) func(tx *store.Tx) error {
+		return func(tx *store.Tx) error {
+			d, err := store.Domains.Get(tx, domainID)
+			if errors.Is(err, store.ErrNotFound) && len(texts) == 0 {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			d.Challenges = texts
+			return put(tx, d)
 		}
-		if err != nil {
-			return err
-		}
-		d.Challenges = texts
-		if len(texts) > 0 {
+	}
+	if len(texts) > 0 {
+		err := s.Store.View(give(func(tx *store.Tx, d *store.Domain) error {
 			if _, err := s.zoneSource(tx, d).zone(); err != nil { // the zone as it is goes on being served
 				return fmt.Errorf("challenges in the zone of %s: %w", d.Name, err)
 			}
+			return nil
+		}))
+		if err != nil {
+			return err
 		}
-		return s.putZone(tx, d)
-	})
+	}
+	return s.Store.Update(give(s.putZone))
 }
 
 // awaitSecondaries waits until every nameserver of ours that is another host answers with the texts. One that does not

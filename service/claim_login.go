@@ -16,14 +16,18 @@ import (
 // for incoming mail.
 var operatorsOfMX = map[string]string{"gmail.com": "google.com", "office365.com": "outlook.com"}
 
-// proveByLogin notes that a log-in to a mailbox elsewhere has succeeded, which proves the claim of
-// its domain.
-func (s *Service) proveByLogin(ctx context.Context, mb *store.Mailbox) error {
+// clientHosts are how operators call their servers for mail clients. Other names below theirs may
+// be their customers' machines.
+var clientHosts = []string{"imap", "imaps", "imap4", "mail", "outlook", "mx", "email", "secure", "imappro"}
+
+// proveByLogin notes that a log-in to a mailbox elsewhere, at the address `at`, has succeeded, which
+// proves the claim of its domain. Of a domain whose mailboxes are anybody's it says nothing.
+func (s *Service) proveByLogin(ctx context.Context, mb *store.Mailbox, at netip.Addr) error {
 	d, err := s.domainByID(mb.DomainID)
 	if err != nil || d.Claim == store.ClaimProven || d.Status == domainDeleting || d.DNSProvider != providerExternal {
 		return err
 	}
-	if !s.isServerOf(ctx, d.Name, mb) {
+	if store.PublicMail(d.Name) || !s.isServerOf(ctx, d.Name, mb, at) {
 		return nil
 	}
 	_, err = s.settleProof(d.ID, provenByLogin)
@@ -33,30 +37,36 @@ func (s *Service) proveByLogin(ctx context.Context, mb *store.Mailbox) error {
 	return err
 }
 
-// isServerOf tells whether the server that a mailbox logs in to is one of its domain's, so that the
-// log-in says something about the domain: an account may name any server, its own too. It is one if
-// its name is at or below the registered domain, or if the domain's MX or SRV records (RFC 6186)
-// lead to the same operator or address and the log-in is by the mailbox's own address. In the
-// sandbox, and at a private address, which the operator must allow, every server is.
-func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailbox) bool {
-	at := mb.External.IMAP
-	ctx, cancel := context.WithTimeout(ctx, lookFor)
-	defer cancel()
-	addresses := s.addressesAt(ctx, at.Host)
-	if s.Config.Sandbox || s.Config.AllowPrivate && len(addresses) > 0 && !slices.ContainsFunc(addresses, isPublic) {
+// isServerOf tells whether the server that a mailbox has logged in to, at the address `at`, is one of
+// its domain's, so that the log-in says something about the domain: an account may name any server,
+// its own too, and have that name lead elsewhere a moment later. It is one if the domain's MX or SRV
+// records (RFC 6186) name it, or if the connection led to the address of one that they name; else if
+// it is called as servers for mail clients are, below the registered domain or right below that of
+// the operator whom those records name. Outside of the domain only the mailbox's own address counts.
+// In the sandbox, and at a private address, which the operator must allow, every server is.
+func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailbox, at netip.Addr) bool {
+	server := mb.External.IMAP
+	if s.Config.Sandbox || s.Config.AllowPrivate && at.IsValid() && !isPublic(at) {
 		return true
 	}
-	if operatorOf(at.Host) == operatorOf(domain) {
-		return at.Security != "none" // else whoever is on the way could answer
-	}
-	if !strings.EqualFold(at.Username, mb.Email) || at.Security == "none" {
+	name := strings.ToLower(strings.TrimSuffix(server.Host, "."))
+	operator := operatorOf(name)
+	inside := operator == operatorOf(domain)
+	if server.Security == "none" || !inside && !strings.EqualFold(server.Username, mb.Email) { // without TLS whoever is on the way could answer
 		return false
 	}
+	first, rest, _ := strings.Cut(name, ".")
+	official := slices.Contains(clientHosts, first) && (rest == operator || rest == domain)
+	if inside && (official || name == operator || name == domain) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
 	for _, host := range s.mailHosts(ctx, domain) {
-		if operatorOf(host) == operatorOf(at.Host) || operatorOf(host) == operatorsOfMX[operatorOf(at.Host)] {
+		if host == name || official && (operatorOf(host) == operator || operatorOf(host) == operatorsOfMX[operator]) {
 			return true
 		}
-		if slices.ContainsFunc(s.addressesAt(ctx, host), func(ip netip.Addr) bool { return slices.Contains(addresses, ip) }) {
+		if slices.Contains(s.addressesAt(ctx, host), at) {
 			return true
 		}
 	}

@@ -134,11 +134,16 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 		return ""
 	}
 	switch {
+	case store.PublicMail(d.Name):
+		return "" // nobody here holds it, and nobody needs to
 	case d.DNSProvider == providerExternal:
 		return fmt.Sprintf("It is not proven yet that this account holds %s, so others may connect it too. A log-in to a mailbox of it at a server that its DNS names proves it; so does %s.",
 			d.Name, claimRecord(d))
 	case d.DNSProvider == dnsprov.Builtin && contested(tx, d):
 		return contestedText(d)
+	case d.DNSProvider == providerEdge && d.Status == domainComplete:
+		return fmt.Sprintf("Cloudflare does not serve %s yet, so it is not proven that this account holds it: no mail is taken or sent, and others may connect it too. "+
+			"Set the nameservers that Cloudflare shows for it at its registrar.", d.Name)
 	}
 	return ""
 }
@@ -169,8 +174,9 @@ func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err
 	return true, s.beginClaim(tx, d)
 }
 
-// prove notes that a claim is proven, and ends those of the others. won is false where another
-// account was first: then the domain has lost its claim. Both are written.
+// prove notes that a claim is proven, and ends those of the others; where they are many, the last of
+// them soon after, by a job: from now on they exclude nobody and are served no more. won is false
+// where another account was first: then the domain has lost its claim. Both are written.
 func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err error) {
 	if d.Claim == store.ClaimProven {
 		return true, nil
@@ -185,19 +191,13 @@ func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err
 	if by == provenByDelegation && contested(tx, d) {
 		return false, nil
 	}
-	var others []*store.Domain
-	for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(d.Name), "") {
-		if o.ID != d.ID && o.Claim == store.ClaimOpen {
-			others = append(others, o)
-		}
+	a := claimArgs{Name: d.Name, But: d.AccountID, Lose: true}
+	rivals, err := s.loseSome(tx, &a, d.ID)
+	if err != nil {
+		return false, err
 	}
-	for _, o := range others {
-		if err := s.loseClaim(tx, o); err != nil {
-			return false, err
-		}
-		if err := s.cancelWork(tx, o); err != nil {
-			return false, err
-		}
+	if rivals {
+		a.But = "" // zones of this account's own may have waited for them to end
 	}
 	if claimEnded(d) && d.Status == domainError {
 		if err := s.resume(tx, d); err != nil {
@@ -210,24 +210,21 @@ func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err
 	}
 	name, account := d.Name, d.AccountID
 	tx.After(func() { s.Log.Info("a claim is proven", "domain", name, "account", account, "by", by) })
-	return true, s.claimsChanged(tx, d)
+	return true, s.changeClaims(tx, a, d)
 }
 
 // loseClaim ends the claim of a domain whose name another account holds, and writes it.
 func (s *Service) loseClaim(tx *store.Tx, d *store.Domain) error {
 	d.Claim, d.ProvenBy, d.ProvenAt = store.ClaimLost, "", time.Time{}
-	return s.endClaim(tx, d, errClaimedElsewhere(d.Name))
+	return errors.Join(s.endClaim(tx, d, errClaimedElsewhere(d.Name)), s.claimsChanged(tx, d))
 }
 
-// endClaim writes a domain whose claim is no more, and why.
+// endClaim writes a domain whose claim is no more, and why. The caller calls claimsChanged.
 func (s *Service) endClaim(tx *store.Tx, d *store.Domain, why *Error) error {
 	if d.Status != domainDeleting {
 		d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode, d.ErrorMessage = domainError, "", time.Time{}, why.Code, why.Message
 	}
-	if err := s.putDomain(tx, d); err != nil {
-		return err
-	}
-	return s.claimsChanged(tx, d)
+	return s.putDomain(tx, d)
 }
 
 // cancelWork ends the job that sets a domain up, whether it runs or waits.
@@ -240,45 +237,6 @@ func (s *Service) cancelWork(tx *store.Tx, d *store.Domain) error {
 		return err
 	}
 	return s.Queue.Cancel(tx, j.ID)
-}
-
-// claimsChanged serves the zones as they are to be after a claim, which is written, has begun, has
-// been proven or has ended: its own, and those of names above and below it that others claim
-// without proof.
-func (s *Service) claimsChanged(tx *store.Tx, d *store.Domain) error {
-	names := []string{d.Name}
-	add := func(o *store.Domain) {
-		if o.AccountID != d.AccountID && o.Claim == store.ClaimOpen && s.hasZone(o) && !slices.Contains(names, o.Name) {
-			names = append(names, o.Name)
-		}
-	}
-	for _, name, more := strings.Cut(d.Name, "."); more; _, name, more = strings.Cut(name, ".") {
-		for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
-			add(o)
-		}
-	}
-	for _, o := range store.DomainsUnder.Asc(tx, store.TreeKey(d.Name), "") {
-		add(o)
-	}
-	for _, name := range names {
-		now := s.serving(tx, name)
-		switch {
-		case now == nil:
-			tx.After(func() { s.zones.note(name, nil) })
-		case now.ID == d.ID: // the caller may write it again
-			if err := s.publish(tx, d); err != nil {
-				return err
-			}
-		default:
-			if err := s.publish(tx, now); err != nil {
-				return err
-			}
-		}
-		if err := s.publishAbove(tx, name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // claimProof looks for what proves an open claim: provenBy…, or "" for nothing. An error says that
@@ -433,7 +391,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 		s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
 	}
 	now, end := s.now(), d.ClaimedAt.Add(claimFor)
-	over := by == "" && !now.Before(end)
+	over := by == "" && !now.Before(end) && !store.PublicMail(d.Name) // that is nobody's, so that it is never free again
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, args.DomainID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (d.Claim != store.ClaimOpen || d.Status == domainDeleting) {
@@ -453,7 +411,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 		if err := s.cancelWork(tx, d); err != nil {
 			return err
 		}
-		return s.endClaim(tx, d, errClaimExpired(d))
+		return errors.Join(s.endClaim(tx, d, errClaimExpired(d)), s.claimsChanged(tx, d))
 	}
 	if over {
 		return writes, nil

@@ -358,3 +358,48 @@ func TestExternalClaimsAreProvenByALogin(t *testing.T) {
 	}
 	t.Error("the log-in proved nothing")
 }
+
+// Anybody gets a mailbox of a public mail service: a log-in to one takes the domain from nobody, and
+// its claims do not end.
+func TestALoginProvesNoPublicMailService(t *testing.T) {
+	b, _, a, z := rivals(t)
+	remote := pulltest.Serve(t, nil)
+	in := service.ConnectDomainsIn{Domains: []string{"gmail.com"}, External: true}
+	first, second := connectAs(t, b, z, in), connectAs(t, b, a, in)
+	made, err := b.CreateEmailUser(t.Context(), a, service.CreateEmailUserIn{
+		Email: "me@gmail.com", Type: "external",
+		IMAP: &service.MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.RefreshEmailUserInbox(t.Context(), a, service.EmailUserIn{UserID: made.UserID}); err != nil {
+		t.Fatal(err)
+	}
+	synced := false
+	for end := time.Now().Add(10 * time.Second); !synced && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		mb, err := b.GetEmailUser(t.Context(), a, service.EmailUserIn{UserID: made.UserID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synced = !mb.LastSyncAt.IsZero()
+	}
+	if !synced {
+		t.Fatal("nobody logged in to the mailbox")
+	}
+	for id, who := range map[string]service.Actor{*first.DomainID: z, *second.DomainID: a} {
+		if d := getDomain(t, b.Service, who, id); d.Status != "complete" || claimCode(d) != "" || d.StatusDetail != nil {
+			t.Errorf("%s %+v", d.Status, d.Error)
+		}
+		err := b.Store.View(func(tx *store.Tx) error {
+			d, err := store.Domains.Get(tx, id)
+			if err == nil && d.Claim != store.ClaimOpen {
+				t.Errorf("claim of %s: %q by %q", d.AccountID, d.Claim, d.ProvenBy)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/store"
@@ -106,19 +107,19 @@ type CreateCustomDNSRecordIn struct {
 
 // CreateCustomDNSRecord adds a record. Our own server answers with it at once; the edge provider is given a moment.
 func (s *Service) CreateCustomDNSRecord(ctx context.Context, who Actor, in CreateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
-	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*recordChange, error) {
+	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
 		d, err := changeableDomain(tx, who, in.DomainID)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if store.CustomRecordsByDomain.Count(tx, d.ID, maxCustomRecords) == maxCustomRecords {
-			return nil, Errorf(400, "invalid_record", "%s has %d records of your own, the most there may be. Delete one first.", d.Name, maxCustomRecords)
+			return nil, nil, Errorf(400, "invalid_record", "%s has %d records of your own, the most there may be. Delete one first.", d.Name, maxCustomRecords)
 		}
 		r := &store.CustomRecord{ID: tx.NewID("rec"), DomainID: d.ID, TTL: defaultTTL, CreatedAt: tx.Now()}
 		if in.TTL != nil {
 			r.TTL = *in.TTL
 		}
-		return s.putCustomRecord(tx, d, r, in.Name, in.Type, in.Value)
+		return d, r, describeRecord(d, r, in.Name, in.Type, in.Value)
 	})
 }
 
@@ -129,11 +130,32 @@ type recordChange struct {
 	job    string // brings it to the edge provider; "": none does
 }
 
-// changeCustomRecord writes a record, and answers with what has become of it.
-func (s *Service) changeCustomRecord(ctx context.Context, who Actor, change func(*store.Tx) (*recordChange, error)) (*CustomDNSRecordAnswer, error) {
+// changeCustomRecord writes the record that draft gives, and answers with what has become of it. The
+// record is checked in a snapshot, which takes its time where there are many others, and once more
+// only if the zone has changed since.
+func (s *Service) changeCustomRecord(ctx context.Context, who Actor, draft func(*store.Tx) (*store.Domain, *store.CustomRecord, error)) (*CustomDNSRecordAnswer, error) {
+	var checked time.Time
+	err := s.Store.View(func(tx *store.Tx) error {
+		d, r, err := draft(tx)
+		if err != nil {
+			return err
+		}
+		checked = d.ZoneChangedAt
+		return s.checkCustomRecord(tx, d, r)
+	})
+	if err != nil {
+		return nil, err
+	}
 	var c *recordChange
-	err := s.Store.Update(func(tx *store.Tx) (err error) {
-		c, err = change(tx)
+	err = s.Store.Update(func(tx *store.Tx) error {
+		d, r, err := draft(tx)
+		if err == nil && !d.ZoneChangedAt.Equal(checked) {
+			err = s.checkCustomRecord(tx, d, r)
+		}
+		if err != nil {
+			return err
+		}
+		c, err = s.putCustomRecord(tx, d, r)
 		return err
 	})
 	if err != nil {
@@ -172,10 +194,10 @@ func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who Actor, in Updat
 	if in.Name == nil && in.Type == nil && in.Value == nil && in.TTL == nil {
 		return nil, Errorf(400, "nothing_to_update", "Give at least one of name, type, value and ttl.")
 	}
-	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*recordChange, error) {
+	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
 		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		name, typ, value := r.Name+".", r.Type, r.Value
 		if r.Type == "TXT" {
@@ -189,7 +211,7 @@ func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who Actor, in Updat
 		if in.TTL != nil {
 			r.TTL = *in.TTL
 		}
-		return s.putCustomRecord(tx, d, r, name, typ, value)
+		return d, r, describeRecord(d, r, name, typ, value)
 	})
 }
 
@@ -206,32 +228,30 @@ func customRecordOf(tx *store.Tx, who Actor, domainID, recordID string) (*store.
 	return d, r, err
 }
 
-// putCustomRecord writes a record that says what was given, if there can be such a one, and publishes it.
-func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord, name, typ, value string) (*recordChange, error) {
-	var err error
+// describeRecord has a record say what was given, if there can be such a one.
+func describeRecord(d *store.Domain, r *store.CustomRecord, name, typ, value string) (err error) {
 	if r.Name, err = dnsprov.CustomName(name, d.Name); err != nil {
-		return nil, invalidRecord("name", err)
+		return invalidRecord("name", err)
 	}
 	if typ == "CNAME" && r.Name == d.Name {
-		return nil, Errorf(400, "cname_at_apex", "%s itself cannot be a CNAME, since it has other records (RFC 1034). Use A and AAAA records, or a redirect.", d.Name).
+		return Errorf(400, "cname_at_apex", "%s itself cannot be a CNAME, since it has other records (RFC 1034). Use A and AAAA records, or a redirect.", d.Name).
 			With("name", "cname_at_apex", "is the domain itself")
 	}
 	r.Type = typ
 	if r.Value, err = dnsprov.CustomValue(typ, value, d.Name); err != nil {
-		return nil, invalidRecord("value", err)
+		return invalidRecord("value", err)
 	}
-	if err := s.checkCustomRecord(tx, d, r); err != nil {
-		return nil, err
-	}
+	return nil
+}
+
+// putCustomRecord writes a record and publishes it.
+func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) (*recordChange, error) {
 	r.UpdatedAt = tx.Now()
 	if d.DNSProvider == providerEdge {
 		r.Status, r.Error = "pending", ""
 	}
 	if err := store.CustomRecords.Put(tx, r); err != nil {
 		return nil, err
-	}
-	if _, err := s.zoneSource(tx, d).zone(); err != nil {
-		return nil, invalidRecord("value", err)
 	}
 	job, err := s.putZoneBy(tx, d)
 	return &recordChange{d, r, job}, err
@@ -241,7 +261,8 @@ func invalidRecord(field string, err error) *Error {
 	return Errorf(400, "invalid_record", "%s: %s", field, err).With(field, "invalid_record", err.Error()).Because(err)
 }
 
-// checkCustomRecord looks for what a record would be in the way of.
+// checkCustomRecord looks for what a record would be in the way of, and whether there can be a zone
+// with it. It reads all records of the domain.
 func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) error {
 	if dnsprov.Managed(s.reservedRecords(tx, d), r.Name, r.Type, r.Value) {
 		e := Errorf(409, "managed_record_collision", "Mailstead keeps the %s records of %s itself. Use another name.", r.Type, r.Name)
@@ -254,9 +275,15 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 		return invalidRecord("value", errors.New("leads to the record itself"))
 	}
 	texts := len(r.Value)
+	zone := s.zoneSource(tx, d)
+	zone.spec.Custom = []dnsprov.Record{ownRecord(r)}
 	for _, o := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
+		if o.ID == r.ID {
+			continue
+		}
+		zone.spec.Custom = append(zone.spec.Custom, ownRecord(o))
 		switch {
-		case o.ID == r.ID || o.Name != r.Name:
+		case o.Name != r.Name:
 			continue
 		case o.Type == r.Type && o.Value == r.Value:
 			return Errorf(409, "duplicate_record", "There is such a record already: %s.", o.ID).With("value", "duplicate_record", "the record "+o.ID+" says the same")
@@ -268,6 +295,9 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 	}
 	if r.Type == "TXT" && texts > maxTextsAtName {
 		return invalidRecord("value", fmt.Errorf("is too much: the texts of your own at one name have at most %d bytes together, or no answer could hold them", maxTextsAtName))
+	}
+	if _, err := zone.zone(); err != nil {
+		return invalidRecord("value", err)
 	}
 	return nil
 }

@@ -32,7 +32,8 @@ func (s *Service) tellKind() jobs.Kind {
 	}
 }
 
-// announce adds a job for every enabled endpoint of the account that wants to know of the event.
+// announce adds a job for every enabled endpoint of the account that wants to know of the event. In
+// a transaction that has done much already it leaves that to another job.
 func (s *Service) announce(tx *store.Tx, e *store.Event) error {
 	var ids []string
 	for _, id := range store.WebhooksByAccount.Keys(tx, e.AccountID, "") {
@@ -44,12 +45,50 @@ func (s *Service) announce(tx *store.Tx, e *store.Event) error {
 			ids = append(ids, w.ID)
 		}
 	}
-	for _, id := range ids {
-		if err := s.addTell(tx, e.AccountID, tellArgs{id, e.ID, "event"}); err != nil {
+	if len(ids) > 1 && tx.Large() {
+		return s.announceLater(tx, e, ids)
+	}
+	return s.addTells(tx, e.AccountID, e.ID, ids)
+}
+
+// addTells adds the job of each endpoint.
+func (s *Service) addTells(tx *store.Tx, accountID, eventID string, webhookIDs []string) error {
+	for _, id := range webhookIDs {
+		if err := s.addTell(tx, accountID, tellArgs{id, eventID, "event"}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+const kindWebhookEvents = "webhook_events"
+
+// announceArgs is the job of adding the jobs of an event's endpoints.
+type announceArgs struct {
+	EventID    string   `json:"event_id"`
+	WebhookIDs []string `json:"webhook_ids"`
+}
+
+// announceKind goes on where a transaction had too many events to add the jobs of all their
+// endpoints itself. The transaction that ends it adds them, so that each is there once.
+func (s *Service) announceKind() jobs.Kind {
+	return jobs.Kind{Name: kindWebhookEvents, Lanes: 4, Work: func(_ context.Context, j *store.Job) (jobs.Writes, error) {
+		args, err := jobs.Args[announceArgs](j)
+		if err != nil {
+			return nil, jobs.Permanent(err)
+		}
+		return func(tx *store.Tx, j *store.Job) error {
+			return s.addTells(tx, j.AccountID, args.EventID, args.WebhookIDs)
+		}, nil
+	}}
+}
+
+// announceLater leaves the jobs of endpoints to one job.
+func (s *Service) announceLater(tx *store.Tx, e *store.Event, webhookIDs []string) error {
+	_, err := s.Queue.Add(tx, jobs.New{
+		AccountID: e.AccountID, Kind: kindWebhookEvents, Lane: "webhook events " + e.AccountID, Args: announceArgs{e.ID, webhookIDs},
+	})
+	return err
 }
 
 func (s *Service) addTell(tx *store.Tx, accountID string, args tellArgs) error {

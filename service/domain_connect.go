@@ -119,9 +119,12 @@ func (s *Service) ConnectDomains(ctx context.Context, who Actor, in ConnectDomai
 			}
 			out.Domains = append(out.Domains, r)
 		}
+		if err := c.serve(); err != nil {
+			return err
+		}
 		out.DomainsUsed = store.DomainsByAccount.Count(tx, who.AccountID, 0)
-		if c.made > 0 && out.DomainLimit > 0 && out.DomainsUsed > out.DomainLimit {
-			return errDomainLimit(out.DomainLimit, out.DomainsUsed-c.made)
+		if len(c.made) > 0 && out.DomainLimit > 0 && out.DomainsUsed > out.DomainLimit {
+			return errDomainLimit(out.DomainLimit, out.DomainsUsed-len(c.made))
 		}
 		return nil
 	})
@@ -156,7 +159,7 @@ type connection struct {
 	tags     []string
 	token    string            // of the edge provider
 	scouted  map[string]string // what the edge provider has against each new name, or ""
-	made     int
+	made     []*store.Domain
 }
 
 func (c *connection) connect(name candidate) (ConnectResult, error) {
@@ -224,7 +227,6 @@ func (c *connection) make(name string) (*store.Domain, error) {
 		ID: c.tx.NewID("dom"), AccountID: c.who.AccountID, Name: name, DNSProvider: c.provider, Source: "connected",
 		Status: domainPendingNS, NSStatus: nsPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
 	}
-	c.made++
 	if err := errors.Join(c.s.giveZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
 		return nil, err
 	}
@@ -244,8 +246,28 @@ func (c *connection) make(name string) (*store.Domain, error) {
 			return nil, err
 		}
 	}
-	if err := c.s.putZone(c.tx, d); err != nil || !contested(c.tx, d) {
-		return d, err
+	c.made = append(c.made, d)
+	d.UpdatedAt = c.tx.Now()
+	return d, c.s.publish(c.tx, d)
+}
+
+// serve serves what the new domains change for others, once for all of them: the zones above theirs,
+// and those of names that others claim without proof.
+func (c *connection) serve() error {
+	var own, around []string
+	for _, d := range c.made {
+		if !contested(c.tx, d) {
+			if c.s.hasZone(d) {
+				own = append(own, d.Name)
+			}
+			continue
+		}
+		names, err := c.s.zonesAroundOf(c.tx, claimArgs{Name: d.Name, But: d.AccountID}, len(around))
+		if err != nil {
+			return err
+		}
+		around = append(around, names...)
 	}
-	return d, c.s.claimsChanged(c.tx, d)
+	slices.Sort(around)
+	return errors.Join(c.s.serveAgain(c.tx, slices.Compact(around), nil), c.s.publishAbove(c.tx, nil, own...))
 }

@@ -34,7 +34,18 @@ func (j *JobResponse) Location() string { return "/v1/jobs/" + j.JobID }
 // domain. A second request answers the same job.
 func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobResponse, error) {
 	var out JobResponse
-	err := s.Store.Update(func(tx *store.Tx) error {
+	mailboxes := 0
+	err := s.Store.View(func(tx *store.Tx) error { // there may be more than a transaction may walk over
+		d, err := domainOf(tx, who, in.DomainID)
+		if err == nil {
+			mailboxes = store.MailboxesByDomain.Count(tx, d.ID, 0)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
 		d, err := domainOf(tx, who, in.DomainID)
 		if err != nil {
 			return err
@@ -49,11 +60,12 @@ func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobR
 			}
 			return err
 		}
-		j, err := s.addDelete(tx, d, who)
+		j, err := s.addDelete(tx, d, who, mailboxes)
 		if err != nil {
 			return err
 		}
 		out = jobOut(j)
+		tx.MayUseReserve() // what frees room is the job's
 		d.Status, d.StatusDetail, d.JobID = domainDeleting, "", j.ID
 		if err := s.putDomain(tx, d); err != nil || d.Claim != store.ClaimOpen {
 			return err
@@ -66,7 +78,7 @@ func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobR
 	return &out, nil
 }
 
-func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who Actor) (*store.Job, error) {
+func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who Actor, mailboxes int) (*store.Job, error) {
 	steps := []string{stepMailboxes, stepDropZone, stepCustomRecords, stepDomain}
 	if d.DNSProvider == providerEdge {
 		steps[1] = stepEdgeRecords
@@ -74,7 +86,7 @@ func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who Actor) (*store.Jo
 	return s.Queue.Add(tx, jobs.New{
 		AccountID: who.AccountID, Kind: "domain_delete", Lane: "delete " + who.AccountID, CreatedBy: who.UserID,
 		Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps,
-		Total: store.MailboxesByDomain.Count(tx, d.ID, 0) + 1,
+		Total: mailboxes + 1,
 	})
 }
 

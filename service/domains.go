@@ -263,6 +263,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who Actor, in UpdateDomainIn
 		}
 	}
 	var out Domain
+	var changed *store.Domain
 	err := s.Store.Update(func(tx *store.Tx) error {
 		d, err := domainOf(tx, who, in.DomainID)
 		if err != nil {
@@ -274,10 +275,14 @@ func (s *Service) UpdateDomain(ctx context.Context, who Actor, in UpdateDomainIn
 		if err := in.apply(tx, d); err != nil {
 			return err
 		}
-		if err := s.putDomain(tx, d); err != nil {
-			return err
-		}
-		out, err = s.domainOut(tx, d)
+		changed = d
+		return s.putDomain(tx, d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.View(func(tx *store.Tx) (err error) { // which counts the mailboxes
+		out, err = s.domainOut(tx, changed)
 		return err
 	})
 	if err != nil {

@@ -256,6 +256,9 @@ func (s *Service) OpenExport(_ context.Context, token string) (*File, error) {
 		if err != nil {
 			return err
 		}
+		if err := notSuspended(tx, u); err != nil {
+			return err
+		}
 		e.Link = ""
 		return store.Exports.Put(tx, e)
 	})

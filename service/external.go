@@ -105,8 +105,8 @@ type pullArgs struct {
 
 func (s *Service) pullKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: pullTimeout, Lanes: pullsPerHost, Most: pullsMost, MostEach: pullsEach,
-			Backoff: failureWait, Visible: true},
+		s.whileActive(jobs.Kind{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: pullTimeout, Lanes: pullsPerHost, Most: pullsMost, MostEach: pullsEach,
+			Backoff: failureWait, Visible: true}),
 		{Name: kindExternals, Work: s.lookAtRest, Timeout: pullTimeout, Most: arrivalsMost},
 		{Name: kindInboxPoll, Work: s.pollInbox, Timeout: pullTimeout, Lanes: pullsPerHost, Most: pullsMost, MostEach: pullsEach},
 	}

@@ -99,7 +99,7 @@ func (s *Service) look(ctx context.Context, id string, progress func(done, total
 	}
 	v.progress = progress
 	if v.session, err = s.connect(ctx, v.mb); err == nil {
-		if err = s.proveByLogin(ctx, v.mb); err == nil {
+		if err = s.proveByLogin(ctx, v.mb, v.session.RemoteAddr()); err == nil {
 			err = v.run(ctx)
 		}
 	}
@@ -135,7 +135,14 @@ func (v *visit) open(tx *store.Tx) (*store.Mailbox, error) {
 	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.External == nil || mb.Status != "active" && mb.Status != "error") {
 		return nil, nil
 	}
-	return mb, err
+	if err != nil {
+		return nil, err
+	}
+	a, err := store.Accounts.Read(tx, mb.AccountID)
+	if err != nil || !mayAct(a) {
+		return nil, err
+	}
+	return mb, nil
 }
 
 // keepVisit writes what a look came to into the mailbox and its state.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/feedback"
@@ -111,11 +112,17 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 }
 
 // rowsOfNotices finds the rows that notices are about, "" for none. All accounts may have to be
-// looked through, so that it is done in a snapshot and holds nobody up.
+// looked through, so that it is done in a snapshot and holds nobody up. They are listed once.
 func (s *Service) rowsOfNotices(from *relay, list []feedback.Notice) (ids []string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
+		everyone := sync.OnceValue(func() (out []string) {
+			for a := range store.Accounts.All(tx) {
+				out = append(out, a.ID)
+			}
+			return out
+		})
 		for _, n := range list {
-			row, err := s.rowOfNotice(tx, from, n)
+			row, err := s.rowOfNotice(tx, from, n, everyone)
 			if err != nil {
 				return err
 			}
@@ -162,7 +169,7 @@ func failureOfNotice(n feedback.Notice) failure {
 
 // rowOfNotice finds the row that a notice is about: by the tag that we sent with it, by the id that the relay gave it, by
 // our own Message-ID, and where a relay tells none of these the newest to that recipient. nil: none, or not which one.
-func (s *Service) rowOfNotice(tx *store.Tx, from *relay, n feedback.Notice) (*store.Outgoing, error) {
+func (s *Service) rowOfNotice(tx *store.Tx, from *relay, n feedback.Notice, everyone func() []string) (*store.Outgoing, error) {
 	recipient, err := msg.NormalizeEmail(n.Recipient)
 	if err != nil {
 		return nil, nil
@@ -180,7 +187,7 @@ func (s *Service) rowOfNotice(tx *store.Tx, from *relay, n feedback.Notice) (*st
 		}
 	}
 	var found []*store.Outgoing
-	for _, account := range s.accountsOfNotice(tx, n) {
+	for _, account := range s.accountsOfNotice(tx, n, everyone) {
 		if row := findNoticed(tx, account, from, n, fits); row != nil {
 			found = append(found, row)
 		}
@@ -194,18 +201,14 @@ func (s *Service) rowOfNotice(tx *store.Tx, from *relay, n feedback.Notice) (*st
 // accountsOfNotice are those whose message it may be about: the sender's, or all of them where a relay does not tell who
 // that is, or somebody else's message was forwarded. Where there is no more than a sender to go by, who is nobody here,
 // all accounts would be looked through for each notice about mail of the relay's other users.
-func (s *Service) accountsOfNotice(tx *store.Tx, n feedback.Notice) []string {
+func (s *Service) accountsOfNotice(tx *store.Tx, n feedback.Notice, everyone func() []string) []string {
 	if d, err := store.DomainByName.Get(tx, strings.ToLower(domainOfAddress(n.Sender))); err == nil {
 		return []string{d.AccountID}
 	}
 	if n.MessageID == "" && n.ProviderID == "" {
 		return nil
 	}
-	var out []string
-	for a := range store.Accounts.All(tx) {
-		out = append(out, a.ID)
-	}
-	return out
+	return everyone()
 }
 
 // findNoticed looks for the message in one account.

@@ -159,6 +159,34 @@ func TestMessageIDOfTwoAccountsSaysNothing(t *testing.T) {
 	}
 }
 
+// TestNoticesDoNotHoldOthersUp: notices about mail of the relay's other users are looked for in all
+// accounts, and no transaction that others wait for does it.
+func TestNoticesDoNotHoldOthersUp(t *testing.T) {
+	c := correspond(t, Config{}, relayOf("mailgun"))
+	const accounts = 1000
+	for n := 0; n < accounts; n += 100 {
+		c.update(func(tx *store.Tx) error {
+			for k := range 100 {
+				a := &store.Account{ID: tx.NewID("acc"), Num: uint32(1000 + n + k), Name: "one of many", Status: accountActive, CreatedAt: tx.Now()}
+				if err := store.Accounts.Put(tx, a); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	list := []feedback.Notice{{Kind: feedback.Bounced, MessageID: "<own@example.test>", Recipient: "x@far.test", Type: feedback.Hard, Status: "5.1.1"}}
+	for n := range noticesAtOnce - 1 {
+		list = append(list, feedback.Notice{Kind: feedback.Bounced, MessageID: fmt.Sprintf("<%d@stranger.test>", n), Recipient: "x@far.test", Type: feedback.Hard})
+	}
+	began := time.Now()
+	if err := c.take("mailgun", list...); err != nil { // as one that takes more than 20 000 steps would
+		t.Fatal(err)
+	}
+	t.Logf("%d notices took %v", len(list), time.Since(began))
+	c.heard(store.OutgoingBounced, 1, 0, "bounce")
+}
+
 func TestReadersOfRelays(t *testing.T) {
 	i := install(t, Config{})
 	for name, tc := range map[string]struct {

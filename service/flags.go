@@ -105,6 +105,9 @@ func (s *Service) ChangeFlags(_ context.Context, u MailboxUser, folder uint32, u
 			if err != nil {
 				return err
 			}
+			if c.Flags&store.FlagDeleted != 0 { // which comes before EXPUNGE
+				tx.MayUseReserve()
+			}
 			for _, m := range messages {
 				if c.UnchangedSince != nil && m.ModSeq > *c.UnchangedSince {
 					row := rowOf(m)

@@ -82,6 +82,43 @@ func TestRenameOfAFullTree(t *testing.T) {
 	}
 }
 
+// TestRefusedRenameOfInboxReadsNoMessages: what it costs does not grow with INBOX.
+func TestRefusedRenameOfInboxReadsNoMessages(t *testing.T) {
+	i := install(t, Config{})
+	d, ctx := i.addDomain(i.account, "example.test", nil), context.Background()
+	few, many := i.addMailbox(d, "few", nil), i.addMailbox(d, "many", nil)
+	cost := map[uint32]float64{}
+	for mb, messages := range map[*store.Mailbox]int{few: 1, many: 500} {
+		u := userOf(mb)
+		if err := i.svc.CreateFolder(ctx, u, "taken", ""); err != nil {
+			t.Fatal(err)
+		}
+		i.keepIn(mb, "INBOX", filing{}, "Subject: x\n\nx")
+		for n := 1; n < messages; n += 100 {
+			i.update(func(tx *store.Tx) error {
+				m, err := tx.Message(mb.Num, store.InboxID, 1)
+				if err == nil {
+					err = tx.SetFlags(m, 0, []string{"kept"}) // for which each reading allocates
+				}
+				for range 100 {
+					if err == nil {
+						_, err = tx.CopyMessage(m, store.InboxID)
+					}
+				}
+				return err
+			})
+		}
+		cost[mb.Num] = testing.AllocsPerRun(50, func() {
+			if e, ok := AsError(i.svc.RenameFolder(ctx, u, "INBOX", "taken")); !ok || e.Code != CodeFolderExists {
+				t.Fatal(e)
+			}
+		})
+	}
+	if one, all := cost[few.Num], cost[many.Num]; all > one+100 {
+		t.Errorf("with 1 message it allocates %v times, with 500 %v times", one, all)
+	}
+}
+
 func TestFolderCommandsAreCounted(t *testing.T) {
 	i := install(t, Config{})
 	d := i.addDomain(i.account, "example.test", nil)

@@ -57,7 +57,7 @@ func (c *certifying) prepareKey() error {
 
 // publishKeys serves the zone anew that has the host's name, if it is one of ours.
 func (s *Service) publishKeys(tx *store.Tx) error {
-	return s.publishAbove(tx, "_tcp."+s.Config.Hostname)
+	return s.publishAbove(tx, nil, "_tcp."+s.Config.Hostname)
 }
 
 // mailKeys are the digests of the keys by which other servers know this host, as its zone has them: that of its

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
 )
 
 // inFlood runs a test in a bubble where each hash takes 50 ms, with the mailboxes ann, whom the
@@ -168,5 +169,52 @@ func TestWaitingLoginEndsWithItsClient(t *testing.T) {
 		if took := time.Since(start); took > 100*time.Millisecond {
 			t.Errorf("they waited for %v after their clients had gone", took)
 		}
+	})
+}
+
+// TestFloodOfTheKnownFromOnePrefix: one tenant, whose mailboxes are known in every /64 of its /48,
+// does not take the places of others who are known.
+func TestFloodOfTheKnownFromOnePrefix(t *testing.T) {
+	inFlood(t, func(t *testing.T, b *servicetest.Sandbox) {
+		const boxes, networks = 515, 8 // which a mailbox is known at, at most
+		err := b.Store.Update(func(tx *store.Tx) error {
+			mb, err := store.MailboxByEmail.Get(tx, "bob@boxes.test")
+			if err != nil {
+				return err
+			}
+			for i := range boxes {
+				more := *mb
+				more.ID, more.Email, more.Seen = tx.NewID("eu"), fmt.Sprintf("u%d@boxes.test", i), nil
+				if more.Num, err = tx.NextMailboxNum(); err != nil {
+					return err
+				}
+				for n := range networks {
+					more.Seen = append(more.Seen, store.SeenNetwork{Network: fmt.Sprintf("2001:db8:7:%x::/64", i*networks+n), At: tx.Now()})
+				}
+				if err := store.Mailboxes.Put(tx, &more); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var wg sync.WaitGroup
+		for i := range boxes {
+			for n := range networks {
+				wg.Go(func() {
+					_, _ = b.LoginMailbox(ctx, fmt.Sprintf("u%d@boxes.test", i), "wrong", fmt.Sprintf("2001:db8:7:%x::1", i*networks+n))
+				})
+			}
+		}
+		synctest.Wait()
+		if status, took := login(t, b, "ann@boxes.test", "password", "192.0.2.1"); status != 200 || took > time.Second {
+			t.Errorf("ann: %d after %v", status, took)
+		}
+		cancel()
+		wg.Wait()
 	})
 }

@@ -19,7 +19,13 @@ func newBare(t *testing.T) (*Service, Actor) {
 // newClocked is newBare with a clock of the test's own.
 func newClocked(t *testing.T, now func() time.Time) (*Service, Actor) {
 	t.Helper()
-	st, err := store.Open(t.TempDir(), store.Options{Now: now})
+	return newWith(t, store.Options{Now: now})
+}
+
+// newWith is newBare on a store with other options.
+func newWith(t *testing.T, o store.Options) (*Service, Actor) {
+	t.Helper()
+	st, err := store.Open(t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

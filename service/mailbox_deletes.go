@@ -61,6 +61,7 @@ func (s *Service) DeleteEmailUser(_ context.Context, who Actor, in EmailUserIn) 
 
 // deleteMailbox takes a mailbox out of use and frees its address. The job calls eraseMailbox for the rest.
 func (s *Service) deleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) error {
+	tx.MayUseReserve() // the mail goes later, by the job
 	mb.Status, mb.JobID, mb.UpdatedAt = "deleting", jobID, tx.Now()
 	tx.After(func() {
 		s.hub.changed(mb.Num)

@@ -36,8 +36,10 @@ type origin struct {
 	known   bool   // whoever it is has logged in from there lately
 }
 
+// party is who takes turns with others for a slot. Of those who are known an IPv4 address is one of
+// its own; a /48 is not, or one tenant who is known in each of its /64s would fill the queue.
 func (o origin) party() string {
-	if o.known {
+	if o.known && wider(o.network) == nil {
 		return o.network
 	}
 	return party(o.network)

@@ -34,8 +34,9 @@ type installation struct {
 	dns     *fakeDNS
 	stop    func() // of the queue
 
-	maxWrites int  // of a transaction, from the next open on; 0: as ever
-	cut       bool // work was left undone: what it held is not released
+	maxWrites int                                         // of a transaction, from the next open on; 0: as ever
+	room      func(string) (free, total int64, err error) // of the disk; nil: as it is
+	cut       bool                                        // work was left undone: what it held is not released
 }
 
 // install opens an installation with one account in a fresh directory. Its queue does not run yet.
@@ -54,7 +55,7 @@ func install(t testing.TB, c Config) *installation {
 func (i *installation) open(c Config) {
 	i.t.Helper()
 	var err error
-	if i.st, err = store.Open(i.dir, store.Options{Log: c.Log, MaxWrites: i.maxWrites}); err != nil {
+	if i.st, err = store.Open(i.dir, store.Options{Log: c.Log, MaxWrites: i.maxWrites, Room: i.room}); err != nil {
 		i.t.Fatal(err)
 	}
 	keys, err := OpenKeys(i.st)

@@ -48,6 +48,20 @@ func (s *Service) CompleteReset(ctx context.Context, token, password string) err
 		return err
 	}
 	hash := s.logins.hash(password)
+	var id string
+	err := s.Store.View(func(tx *store.Tx) error {
+		u, err := userByReset(tx, token)
+		if err == nil {
+			id = u.ID
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.revokeMost(id, sessionsBut("")); err != nil {
+		return err
+	}
 	return s.Store.Update(func(tx *store.Tx) error {
 		u, err := userByReset(tx, token)
 		if err != nil {

@@ -188,7 +188,7 @@ func (s *Service) ConfirmTOTP(_ context.Context, who Actor, in TOTPCodeIn) (*Rec
 		for _, code := range out.Codes {
 			u.TOTP.Recovery = append(u.TOTP.Recovery, s.recoveryHash(u.ID, code))
 		}
-		return revokeTokens(tx, u.ID, func(t *store.Token) bool { return t.Kind == sessionKind && t.ID != who.TokenID })
+		return revokeTokens(tx, u.ID, sessionsBut(who.TokenID))
 	})
 	if err != nil {
 		return nil, err

@@ -158,9 +158,7 @@ func (s *Service) renewZones() error {
 	if err != nil || !changed {
 		return err
 	}
-	for name, src := range z.take() { // these have the serials of before
-		s.makeZone(name, src)
-	}
+	s.makeNoted() // some of these may be gone
 	if err := s.readZones(); err != nil {
 		return err
 	}

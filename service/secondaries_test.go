@@ -188,7 +188,8 @@ func TestSecondariesAreTold(t *testing.T) {
 	if n := members(); n != 2 {
 		t.Errorf("the catalog lists %d zones, want 2", n)
 	}
-	s.zones.note("b.test", nil)
+	update(t, s, func(tx *store.Tx) error { return store.Domains.Delete(tx, "dom_2") })
+	s.zones.note("b.test")
 	heardNotify(t, conn, "catalog.test.")
 	for start := time.Now(); members() != 1; time.Sleep(10 * time.Millisecond) {
 		if time.Since(start) > 20*time.Second {

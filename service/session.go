@@ -276,11 +276,11 @@ type SignOutIn struct {
 
 // SignOut ends the session that asks, or every one of its user.
 func (s *Service) SignOut(_ context.Context, who Actor, in SignOutIn) (*Said, error) {
-	err := s.Store.Update(func(tx *store.Tx) error {
-		return revokeTokens(tx, who.UserID, func(t *store.Token) bool {
-			return t.Kind == sessionKind && (in.Everywhere || t.ID == who.TokenID)
-		})
-	})
+	ends := func(t *store.Token) bool { return t.Kind == sessionKind && (in.Everywhere || t.ID == who.TokenID) }
+	err := s.revokeMost(who.UserID, ends)
+	if err == nil {
+		err = s.Store.Update(func(tx *store.Tx) error { return revokeTokens(tx, who.UserID, ends) })
+	}
 	if err != nil {
 		return nil, err
 	}

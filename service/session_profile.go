@@ -30,6 +30,9 @@ func (s *Service) UpdateProfile(ctx context.Context, who Actor, in ProfileIn) (*
 	}
 	if in.Password != nil {
 		hash = s.logins.hash(*in.Password)
+		if err := s.revokeMost(who.UserID, sessionsBut(who.TokenID)); err != nil {
+			return nil, err
+		}
 	}
 	var out *Session
 	err := s.Store.Update(func(tx *store.Tx) error {

@@ -87,6 +87,9 @@ func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountSta
 		if err := store.Accounts.Put(tx, a); err != nil || !mayAct(a) {
 			return err
 		}
+		if err := s.beginExternals(tx, a.ID, ""); err != nil { // looks have ended meanwhile
+			return err
+		}
 		_, err = s.Queue.Add(tx, jobs.New{Kind: kindAccountWake, Key: a.ID, Args: wakeArgs{AccountID: a.ID}})
 		return err
 	})

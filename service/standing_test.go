@@ -3,9 +3,11 @@ package service
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -100,5 +102,124 @@ func TestSuspendedAccountWaits(t *testing.T) {
 	}
 	if _, err := i.svc.SetAccountStatus(ctx, AccountIn{Status: "suspended"}); code(err) != "validation_error" {
 		t.Errorf("no account named: %v", err)
+	}
+}
+
+// TestSuspendedAccountFetchesNothing: neither a look that somebody asked for before nor one by the
+// clock logs in to an external mailbox of a suspended account; both go on after resume.
+func TestSuspendedAccountFetchesNothing(t *testing.T) {
+	i := install(t, Config{Sandbox: true, Outbound: "capture"})
+	remote := pulltest.Serve(t, nil)
+	ctx := context.Background()
+	who := Actor{AccountID: i.account.AccountID, UserID: i.account.UserID, Role: "owner", Permissions: []string{"admin"}}
+	status := func(to string) {
+		t.Helper()
+		if _, err := i.svc.SetAccountStatus(ctx, AccountIn{Account: i.account.AccountID, Status: to}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := i.svc.ConnectDomains(ctx, who, ConnectDomainsIn{Domains: []string{"away.test"}, External: true}); err != nil {
+		t.Fatal(err)
+	}
+	on := true
+	if _, err := i.svc.SetUniversalInbox(ctx, who, UniversalInboxIn{Enabled: &on}); err != nil {
+		t.Fatal(err)
+	}
+	made, err := i.svc.CreateEmailUser(ctx, who, CreateEmailUserIn{
+		Email: "me@away.test", Type: "external",
+		IMAP: &MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lastSync := func() (at time.Time) {
+		i.update(func(tx *store.Tx) error {
+			mb, err := store.Mailboxes.Get(tx, made.UserID)
+			if err == nil {
+				at = mb.LastSyncAt
+			}
+			return err
+		})
+		return at
+	}
+	jobsOf := func(kind string) (n int) {
+		i.update(func(tx *store.Tx) error {
+			n = 0
+			for j := range store.Jobs.All(tx) {
+				if j.Kind == kind && !j.Ended() {
+					n++
+				}
+			}
+			return nil
+		})
+		return n
+	}
+	eventually := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+		}
+	}
+	status("suspended")
+	i.run()
+	eventually("the look neither waits nor ends", func() bool {
+		n := 0
+		i.update(func(tx *store.Tx) error {
+			n = 0
+			for j := range store.Jobs.All(tx) {
+				if j.Kind == kindInboxSync && (j.Ended() || j.State == store.JobQueued && j.Due.Sub(tx.Now()) > 50*time.Minute) {
+					n++
+				}
+			}
+			return nil
+		})
+		return n == 1 || !lastSync().IsZero()
+	})
+	if !lastSync().IsZero() {
+		t.Fatal("the mailbox of a suspended account was looked at")
+	}
+	status("active")
+	eventually("nobody looks after resume", func() bool { return !lastSync().IsZero() })
+	eventually("no look is planned", func() bool { return jobsOf(kindInboxPoll) == 1 })
+	status("suspended")
+	eventually("no look waits", func() bool { // the next one by the clock, now
+		err := i.st.Update(func(tx *store.Tx) error {
+			j, err := store.JobByKey.Get(tx, store.JobKey(kindInboxPoll, made.UserID))
+			if err != nil {
+				return err
+			}
+			return i.svc.Queue.Wake(tx, j.ID, time.Time{})
+		})
+		return err == nil
+	})
+	eventually("the look by the clock goes on", func() bool { return jobsOf(kindInboxPoll) == 0 })
+	status("active")
+	eventually("no look is planned after resume", func() bool { return jobsOf(kindInboxPoll) == 1 })
+}
+
+// TestSuspendedAccountExportsNothing: a link from before does not give the passwords away.
+func TestSuspendedAccountExportsNothing(t *testing.T) {
+	i := install(t, Config{Sandbox: true, Outbound: "capture"})
+	i.addDomain(i.account, "example.test", nil)
+	ctx := context.Background()
+	who := Actor{AccountID: i.account.AccountID, UserID: i.account.UserID, Role: "owner", Permissions: []string{"admin"}}
+	if _, err := i.svc.CreateEmailUser(ctx, who, CreateEmailUserIn{Email: "ann@example.test"}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := i.svc.CreateExport(ctx, who, CreateExportIn{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := out.Link.DownloadURL[strings.LastIndexByte(out.Link.DownloadURL, '/')+1:]
+	for _, c := range []struct{ status, code string }{{"suspended", "account_suspended"}, {"active", ""}} {
+		if _, err := i.svc.SetAccountStatus(ctx, AccountIn{Account: i.account.AccountID, Status: c.status}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := i.svc.OpenExport(ctx, token)
+		if e, _ := AsError(err); (e == nil) != (c.code == "") || e != nil && e.Code != c.code {
+			t.Errorf("%s: %v", c.status, err)
+		}
 	}
 }

@@ -205,15 +205,30 @@ type TeamUserDeleted struct {
 // DeleteTeamUser takes a person out of the team, and revokes their tokens.
 func (s *Service) DeleteTeamUser(_ context.Context, who Actor, in TeamUserIn) (*TeamUserDeleted, error) {
 	var email string
-	err := s.Store.Update(func(tx *store.Tx) error {
+	all := func(*store.Token) bool { return true }
+	find := func(tx *store.Tx) (*store.User, error) {
 		u, err := teamUserOf(tx, who, in.UserID)
+		if err == nil && who.Role != "owner" && u.Role != "member" {
+			err = membersOnly()
+		}
+		return u, err
+	}
+	err := s.Store.View(func(tx *store.Tx) error {
+		_, err := find(tx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.revokeMost(in.UserID, all); err != nil {
+		return nil, err
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		u, err := find(tx)
 		if err != nil {
 			return err
 		}
-		if who.Role != "owner" && u.Role != "member" {
-			return membersOnly()
-		}
-		if err := revokeTokens(tx, u.ID, func(*store.Token) bool { return true }); err != nil {
+		if err := revokeTokens(tx, u.ID, all); err != nil {
 			return err
 		}
 		email = u.Email
@@ -243,6 +258,39 @@ func teamUserOf(tx *store.Tx, who Actor, id string) (*store.User, error) {
 		return nil, Errorf(403, "owner_protected", "The account's owner can be neither changed nor deleted here.")
 	}
 	return u, nil
+}
+
+// revokeMost revokes tokens as revokeTokens does, some in each transaction, until few are left. It
+// comes before the transaction that revokes the last of them with what that is for.
+func (s *Service) revokeMost(userID string, which func(*store.Token) bool) error {
+	var ids []string
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, t := range store.TokensByUser.Asc(tx, userID, "") {
+			if t.RevokedAt.IsZero() && which(t) {
+				ids = append(ids, t.ID)
+			}
+		}
+		return nil
+	})
+	for ; err == nil && len(ids) > tokensAtATime; ids = ids[tokensAtATime:] {
+		some := ids[:tokensAtATime]
+		err = s.Store.Update(func(tx *store.Tx) error {
+			for _, id := range some {
+				t, err := store.Tokens.Get(tx, id)
+				if isGone(err) || err == nil && !t.RevokedAt.IsZero() {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				if err := revokeToken(tx, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return err
 }
 
 // revokeTokens revokes those tokens of a user that stand and that which names. Of sessions nothing is left.

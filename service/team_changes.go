@@ -53,6 +53,11 @@ func (s *Service) UpdateTeamUser(_ context.Context, who Actor, in UpdateTeamUser
 	if err != nil {
 		return nil, err
 	}
+	if in.Password != nil {
+		if err := s.revokeMost(in.UserID, sessionsBut(who.TokenID)); err != nil {
+			return nil, err
+		}
+	}
 	var out *TeamUserUpdated
 	err = s.Store.Update(func(tx *store.Tx) error {
 		u, err := find(tx)
@@ -155,7 +160,12 @@ func (in *UpdateTeamUserIn) apply(u *store.User) {
 func setTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
 	u.PasswordHash, u.Status, u.UpdatedAt = hash, "active", tx.Now()
 	dropLinks(u)
-	return revokeTokens(tx, u.ID, func(t *store.Token) bool { return t.Kind == sessionKind && t.ID != askingToken })
+	return revokeTokens(tx, u.ID, sessionsBut(askingToken))
+}
+
+// sessionsBut are all sessions but the one of the id.
+func sessionsBut(asking string) func(*store.Token) bool {
+	return func(t *store.Token) bool { return t.Kind == sessionKind && t.ID != asking }
 }
 
 func teamUserUpdated(u *store.User) *TeamUserUpdated {

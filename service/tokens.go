@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,8 @@ import (
 const (
 	tokenPrefix = "mst_"
 	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+	tokensAtATime = 300 // that one transaction changes
 )
 
 // newToken makes a token: mst_, 40 base62 characters, and their CRC-32 in six more, so that scanners can tell one.
@@ -200,25 +203,28 @@ func (u *uses) take() map[string]use {
 // flushUses writes the uses of tokens that were noted.
 func (s *Service) flushUses() error {
 	seen := s.uses.take()
-	if len(seen) == 0 {
-		return nil
-	}
-	return s.Store.Update(func(tx *store.Tx) error {
-		for id, use := range seen {
-			t, err := store.Tokens.Get(tx, id)
-			if errors.Is(err, store.ErrNotFound) {
-				continue
+	for some := range slices.Chunk(slices.Collect(maps.Keys(seen)), tokensAtATime) {
+		err := s.Store.Update(func(tx *store.Tx) error {
+			for _, id := range some {
+				t, err := store.Tokens.Get(tx, id)
+				if errors.Is(err, store.ErrNotFound) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				t.LastUsedAt, t.LastUsedIP = seen[id].at, seen[id].ip
+				if err := store.Tokens.Put(tx, t); err != nil {
+					return err
+				}
 			}
-			if err != nil {
-				return err
-			}
-			t.LastUsedAt, t.LastUsedIP = use.at, use.ip
-			if err := store.Tokens.Put(tx, t); err != nil {
-				return err
-			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Token is a credential as the API shows it: never its value.

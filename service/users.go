@@ -77,6 +77,9 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 		return nil, err
 	}
 	hash := s.logins.hash(in.Password)
+	if err := s.revokeMost(u.ID, sessionsBut("")); err != nil {
+		return nil, err
+	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		now, err := store.Users.Get(tx, u.ID)
 		if err != nil {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"strings"
 	"sync"
@@ -17,7 +18,7 @@ import (
 // zonesAtATime is how many domains one transaction reads when the zones are made.
 const zonesAtATime = 500
 
-// A zoneSource is what a zone is made from, as it was when a transaction committed.
+// A zoneSource is what a zone is made from, as a transaction sees it.
 type zoneSource struct {
 	spec   dnsprov.Spec
 	serial uint32
@@ -25,9 +26,10 @@ type zoneSource struct {
 	below  []builtin.Delegation
 }
 
-// zones are the zones that we serve, in memory: a query never reads the store. What a transaction changed is noted once
-// it has committed, and made into a zone by whoever asks next, so that the committer does not wait for that. A zone that
-// changes a hundred times before somebody asks is made once.
+// zones are the zones that we serve, in memory. What a transaction changed is noted once it has
+// committed. Whoever asks next reads the store and makes the zone, so that the committer does not
+// wait for that; every other query reads memory alone. A zone that changes a hundred times before
+// somebody asks is made once.
 type zones struct {
 	served builtin.Zones
 	host   *builtin.Zone // of the installation's own names, in the sandbox
@@ -38,12 +40,12 @@ type zones struct {
 	loaded bool       // every domain has been read; guarded by making
 
 	mu     sync.Mutex
-	noting bool                   // before the first query there is nothing to keep up to date
-	noted  map[string]*zoneSource // by name; nil: the zone is gone
+	noting bool            // before the first query there is nothing to keep up to date
+	noted  map[string]bool // the names of zones that have changed, or are gone
 }
 
 func newZones(c Config) *zones {
-	z := &zones{noted: map[string]*zoneSource{}, host: hostZone(c)}
+	z := &zones{noted: map[string]bool{}, host: hostZone(c)}
 	z.stale.Store(true)
 	return z
 }
@@ -84,8 +86,26 @@ func (s *Service) makeZones() {
 		}
 		z.loaded = true
 	}
+	s.makeNoted()
+}
+
+// makeNoted makes the zones that have been noted as the store has them now. The caller holds making.
+func (s *Service) makeNoted() {
+	z := s.zones
 	for noted := z.take(); len(noted) > 0; noted = z.take() {
-		for name, src := range noted {
+		for name := range noted {
+			var src *zoneSource
+			err := s.Store.View(func(tx *store.Tx) error {
+				if d := s.serving(tx, name); d != nil {
+					src = s.zoneSource(tx, d)
+				}
+				return nil
+			})
+			if err != nil { // the zones of before are better than none
+				s.Log.Error("read a zone", "domain", name, "error", err)
+				z.putBack(noted)
+				return
+			}
 			s.makeZone(name, src)
 		}
 	}
@@ -93,15 +113,23 @@ func (s *Service) makeZones() {
 
 // take gives what has been noted, and when that is nothing says that the zones are up to date: only then does a query
 // pass by the lock under which they are made.
-func (z *zones) take() map[string]*zoneSource {
+func (z *zones) take() map[string]bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	noted := z.noted
-	z.noted = map[string]*zoneSource{}
+	z.noted = map[string]bool{}
 	z.stale.Store(len(noted) > 0)
 	return noted
 }
 
+// putBack leaves names to whoever asks next.
+func (z *zones) putBack(names map[string]bool) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	maps.Copy(z.noted, names)
+}
+
+// makeZone serves a zone anew; src is nil for one that is gone.
 func (s *Service) makeZone(name string, src *zoneSource) {
 	if src == nil {
 		s.zones.served.Remove(name)
@@ -136,12 +164,12 @@ func (src *zoneSource) publish(served *builtin.Zones) error {
 	return err
 }
 
-// note keeps a change for whoever asks next; src is nil for a zone that is gone. It is called after the commit.
-func (z *zones) note(name string, src *zoneSource) {
+// note tells whoever asks next that a zone has changed, or is gone. It is called after the commit.
+func (z *zones) note(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.noting {
-		z.noted[name] = src
+		z.noted[name] = true
 		z.stale.Store(true)
 		z.others.changed(name)
 	}
@@ -271,7 +299,7 @@ func (s *Service) serveZone(tx *store.Tx, d *store.Domain) error {
 		return err
 	}
 	if known == nil || !sameKey(known.DNSSEC, d.DNSSEC) {
-		return s.publishAbove(tx, d.Name)
+		return s.publishAbove(tx, nil, d.Name)
 	}
 	return nil
 }
@@ -287,16 +315,30 @@ func (s *Service) publish(tx *store.Tx, d *store.Domain) error {
 	if err := store.Domains.Put(tx, d); err != nil || !s.serves(tx, d) {
 		return err
 	}
-	src := s.zoneSource(tx, d)
-	tx.After(func() { s.zones.note(d.Name, src) })
+	name := d.Name
+	tx.After(func() { s.zones.note(name) })
 	return nil
 }
 
-// publishAbove serves anew the closest zone above a name, which says where the zone of that name is and who signs it.
-func (s *Service) publishAbove(tx *store.Tx, name string) error {
-	for _, parent, more := strings.Cut(name, "."); more; _, parent, more = strings.Cut(parent, ".") {
-		if d := s.serving(tx, parent); d != nil {
-			return s.publish(tx, d)
+// publishAbove serves anew the closest zone above each of some names, once: it says where the zones
+// of those names are and who signs them. d, which may be nil, is a record that the caller may write
+// again.
+func (s *Service) publishAbove(tx *store.Tx, d *store.Domain, names ...string) error {
+	seen := map[string]bool{}
+	for _, name := range names {
+		for _, parent, more := strings.Cut(name, "."); more && !seen[parent]; _, parent, more = strings.Cut(parent, ".") {
+			seen[parent] = true
+			above := s.serving(tx, parent)
+			if above == nil {
+				continue
+			}
+			if d != nil && above.ID == d.ID {
+				above = d
+			}
+			if err := s.publish(tx, above); err != nil {
+				return err
+			}
+			break
 		}
 	}
 	return nil
@@ -304,10 +346,23 @@ func (s *Service) publishAbove(tx *store.Tx, name string) error {
 
 // serving gives the domain whose zone is served under a name; nil if there is none.
 func (s *Service) serving(tx *store.Tx, name string) *store.Domain {
-	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
-		if d.Status != domainDeleting && s.serves(tx, d) {
+	if d, err := store.DomainByName.Get(tx, name); err == nil && d.Status != domainDeleting {
+		if s.serves(tx, d) {
 			return d
 		}
+		return nil // it excludes the others
+	}
+	open := ""
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+		switch {
+		case d.Status == domainDeleting || d.Claim == store.ClaimLost || d.Claim == store.ClaimExpired:
+			continue
+		case s.serves(tx, d):
+			return d
+		case open != "" && open != d.AccountID:
+			return nil // they are rivals, and so is whoever else claims it
+		}
+		open = d.AccountID
 	}
 	return nil
 }

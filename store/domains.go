@@ -140,6 +140,21 @@ func ClaimsKey(name string) string { return name + "\x00" }
 // OwnKey is the key of DomainOfAccount.
 func OwnKey(accountID, name string) string { return accountID + "\x00" + name }
 
+// publicMail are domains in which anybody gets a mailbox, so that a log-in to one says nothing about
+// the domain.
+var publicMail = strings.Fields(`
+	gmail.com googlemail.com outlook.com hotmail.com hotmail.co.uk hotmail.de hotmail.fr hotmail.it live.com live.co.uk live.de live.fr
+	msn.com yahoo.com yahoo.co.uk yahoo.de yahoo.fr yahoo.it yahoo.es yahoo.co.in yahoo.co.jp yahoo.com.br ymail.com rocketmail.com
+	aol.com icloud.com me.com mac.com gmx.de gmx.net gmx.at gmx.ch gmx.com web.de mail.com email.com t-online.de freenet.de
+	orange.fr wanadoo.fr free.fr laposte.net sfr.fr libero.it virgilio.it tin.it alice.it uol.com.br bol.com.br terra.com.br
+	mail.ru bk.ru inbox.ru list.ru yandex.ru yandex.com ya.ru rambler.ru ukr.net seznam.cz wp.pl o2.pl onet.pl interia.pl
+	proton.me protonmail.com pm.me zoho.com fastmail.com hey.com tutanota.com posteo.de mailbox.org
+	qq.com foxmail.com 163.com 126.com sina.com naver.com daum.net hanmail.net rediffmail.com
+	comcast.net verizon.net att.net sbcglobal.net bellsouth.net cox.net btinternet.com sky.com virginmedia.com ntlworld.com bluewin.ch`)
+
+// PublicMail tells whether the mailboxes of a domain are anybody's.
+func PublicMail(domain string) bool { return slices.Contains(publicMail, domain) }
+
 // claimDomains turns the domains of a store from before there were claims into claims. Those that
 // are complete, or were bought here, count as proven; external ones only where a log-in to one of
 // their mailboxes has succeeded. The claims of the others begin now. Mailboxes are found by domain
@@ -165,7 +180,7 @@ func (s *Store) claimDomains(b *bolt.Tx) error {
 	}
 	for _, d := range all {
 		external := d.DNSProvider == "external"
-		proven := d.Source == "registered" || external && loggedIn[d.ID] || !external && !d.CompletedAt.IsZero()
+		proven := d.Source == "registered" || external && loggedIn[d.ID] && !PublicMail(d.Name) || !external && !d.CompletedAt.IsZero()
 		if d.Claim = ClaimProven; !proven {
 			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()
 		}

@@ -34,6 +34,10 @@ type Options struct {
 	// undone, and what it gave to After is dropped. On in tests, whatever is given.
 	RunTwice bool
 
+	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks the
+	// operating system.
+	Room func(dir string) (free, total int64, err error)
+
 	lenient bool    // FailLarge and RunTwice are as given even in tests
 	disk    segDisk // the operating system's if zero
 	noSync  bool    // bbolt commits without syncing
@@ -114,6 +118,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.LockTimeout == 0 {
 		o.LockTimeout = 5 * time.Second
+	}
+	if o.Room != nil {
+		o.disk.room = o.Room
 	}
 	if o.disk.room == nil {
 		o.disk.room = diskRoom

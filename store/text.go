@@ -311,24 +311,36 @@ func (tx *Tx) TextDone(t TextTodo) error {
 	return tx.putRow(bktTextTodo, t.key(), t.row())
 }
 
-// textAll notes that everything is to be indexed.
-func (tx *Tx) textAll() error {
-	for k, row := range tx.ascend(tx.messageBucket(bktFolder), nil) {
+// textAllLook is how many folders one transaction of ResetText looks at.
+const textAllLook = 3000
+
+// textAll notes that everything is to be indexed in the folders behind the key after, which it looks
+// at up to limit (0: all of them). It gives the key to go on behind; nil: there are no more.
+func (tx *Tx) textAll(after []byte, limit int) (next []byte, err error) {
+	looked := 0
+	for k, row := range tx.ascend(tx.messageBucket(bktFolder), after) {
+		if bytes.Equal(k, after) {
+			continue
+		}
+		if looked++; limit > 0 && looked > limit {
+			return next, tx.err
+		}
+		next = bytes.Clone(k)
 		var f Folder
 		if err := f.decode(k, row); err != nil {
-			return fmt.Errorf("folder %x: %w", k, err)
+			return nil, fmt.Errorf("folder %x: %w", k, err)
 		}
 		if f.ID != InboxID || f.Messages == 0 {
 			continue
 		}
 		for m := range tx.Messages(f.Mailbox, InboxID, 1, math.MaxUint32) {
 			if err := tx.textAwaits(&m, true); err != nil {
-				return err
+				return nil, err
 			}
 			break
 		}
 	}
-	return tx.err
+	return nil, tx.err
 }
 
 // ResetText forgets the text index, so that all of it is to be made anew.
@@ -344,7 +356,18 @@ func (s *Store) ResetText() error {
 	if err != nil {
 		return err
 	}
-	return s.Update(func(tx *Tx) error { return tx.textAll() })
+	var after []byte
+	for {
+		var next []byte
+		err := s.Update(func(tx *Tx) (err error) {
+			next, err = tx.textAll(after, textAllLook)
+			return err
+		})
+		if err != nil || next == nil {
+			return err
+		}
+		after = next
+	}
 }
 
 // emptyBucket drops all rows of a bucket at once; its sequence goes on.
@@ -369,5 +392,6 @@ func (tx *Tx) emptyBucket(i messageBucket) error {
 // prepareText has a store that is older than the text index make one.
 func (s *Store) prepareText(b *bolt.Tx) error {
 	tx := &Tx{b: b, s: s, writable: true}
-	return tx.textAll()
+	_, err := tx.textAll(nil, 0)
+	return err
 }

@@ -659,3 +659,35 @@ func FuzzTextBlock(f *testing.F) {
 		again.finish()
 	})
 }
+
+// A store may have more mailboxes than one transaction may note for the index.
+func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
+	const mailboxes = 1600
+	s := openTest(t, Options{noSync: true, MaxWrites: mailboxes - 50})
+	ref := appendTest(t, s, "x")
+	for from := uint32(1); from <= mailboxes; from += 100 {
+		for m := range uint32(100) {
+			addMailbox(t, s, from+m)
+		}
+		update(t, s, func(tx *Tx) error {
+			for m := range uint32(100) {
+				if err := tx.AddMessage(&Message{Mailbox: from + m, Account: 1, Folder: InboxID, Blob: ref, Received: second(1)}, &Meta{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := s.ResetText(); err != nil {
+		t.Fatal(err)
+	}
+	err := s.View(func(tx *Tx) error {
+		if n := tx.messageBucket(bktTextTodo).Stats().KeyN; n != mailboxes {
+			t.Errorf("%d of %d mailboxes are to be indexed", n, mailboxes)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
@@ -33,6 +35,14 @@ func (s *Session) tell() {
 	case s.news <- struct{}{}:
 	default:
 	}
+}
+
+// RemoteAddr is the address that the server answered at.
+func (s *Session) RemoteAddr() netip.Addr {
+	if at, ok := s.wire.RemoteAddr().(*net.TCPAddr); ok {
+		return at.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
 }
 
 // Close ends the connection at once; nothing is lost, since every change was confirmed before.

@@ -2,6 +2,7 @@ package servicetest
 
 import (
 	"io"
+	"math"
 	"testing"
 
 	"github.com/mailstead/mailstead/store"
@@ -138,6 +139,61 @@ func (b *Sandbox) Sent(t testing.TB) (recipients []string) {
 		return nil
 	})
 	return recipients
+}
+
+// Repeat copies a message of INBOX within it, until there are so many.
+func (b *Sandbox) Repeat(t testing.TB, email string, uid uint32, count int) {
+	t.Helper()
+	for have := 1; have < count; have += 100 {
+		b.update(t, func(tx *store.Tx) error {
+			m, err := messageOfInbox(tx, email, uid)
+			for n := have; n < min(count, have+100) && err == nil; n++ {
+				_, err = tx.CopyMessage(m, store.InboxID)
+			}
+			return err
+		})
+	}
+}
+
+// LeaveUIDs puts a copy of a message of INBOX into a folder, with a UID that leaves so many.
+func (b *Sandbox) LeaveUIDs(t testing.TB, email string, uid uint32, folder string, left uint32) {
+	t.Helper()
+	b.update(t, func(tx *store.Tx) error {
+		m, err := messageOfInbox(tx, email, uid)
+		if err != nil {
+			return err
+		}
+		meta, err := tx.Meta(m.Mailbox, m.Folder, m.UID)
+		if err != nil {
+			return err
+		}
+		f, err := tx.FolderByName(m.Mailbox, folder)
+		if err != nil {
+			return err
+		}
+		m.Folder, m.UID = f.ID, math.MaxUint32-left-1
+		return tx.AddMessageAt(m, meta)
+	})
+}
+
+func messageOfInbox(tx *store.Tx, email string, uid uint32) (*store.Message, error) {
+	mb, err := store.MailboxByEmail.Get(tx, email)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Message(mb.Num, store.InboxID, uid)
+}
+
+// CopyIntents counts the notes of copies that have not ended.
+func (b *Sandbox) CopyIntents(t testing.TB) (n int) {
+	t.Helper()
+	b.view(t, func(tx *store.Tx) error {
+		for range store.CopyIntents.All(tx) {
+			n++
+		}
+		return nil
+	})
+	return n
 }
 
 func (b *Sandbox) view(t testing.TB, fn func(*store.Tx) error) {
