@@ -352,17 +352,17 @@ func TestExternalLogin(t *testing.T) {
 	status := func() (status, text string) {
 		var mb struct {
 			Status string
-			Error  *string
+			Error  *struct{ Code, Message string }
 		}
 		a.want(200, "GET", "/v1/email-users/"+a.ids["late"], nil, &mb)
 		if mb.Error != nil {
-			text = *mb.Error
+			text = mb.Error.Code + ": " + mb.Error.Message
 		}
 		return mb.Status, text
 	}
 	a.until("the mailbox has an error", func() bool {
 		s, text := status()
-		return s == "error" && strings.Contains(text, "refused the user name or password")
+		return s == "error" && strings.HasPrefix(text, "upstream_error: ") && strings.Contains(text, "refused the user name or password")
 	})
 	a.remote.write("users", "user0:secret\nlate:better\n")
 	a.want(200, "PATCH", "/v1/email-users/"+a.ids["late"], map[string]any{"password": "better"}, nil)

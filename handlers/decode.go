@@ -29,11 +29,12 @@ type source struct {
 	header http.Header
 	body   []byte
 	strict bool
+	patch  bool // null is a value, which only some fields can have; elsewhere it is as good as absent
 }
 
 // decode fills the request that in points to from path, query, header and body by the tags of its fields: `path`, `query`,
 // `header` or `json` name the source, `alias` other names, `required`, `min`, `max` and `enum` what must hold; of a list
-// with `items:"judged"` the service judges each text by itself. Every field that is wrong is named in the error.
+// with `items:"judged"` the service judges each item's texts by itself. Every field that is wrong is named in the error.
 func decode(in any, src source) error {
 	v := reflect.ValueOf(in).Elem()
 	d := &decoder{source: src}
@@ -247,6 +248,10 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 	}
 	_, nullable := v.Addr().Interface().(optional)
 	if raw == nil || string(raw) == "null" && !nullable {
+		if raw != nil && d.patch {
+			d.wrong(name, "wrong_type", "must be %s, not null; leave it out to keep it as it is", typeName(v.Type()))
+			return
+		}
 		if f.Tag.Get("required") != "" {
 			d.wrong(name, "required", "is required")
 		}
@@ -254,6 +259,10 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 	}
 	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
 		d.wrongType(name, v.Type(), err)
+		return
+	}
+	if at := nullAmong(v, raw); at >= 0 {
+		d.wrong(fmt.Sprintf("%s.%d", name, at), "wrong_type", "must be a text, not null")
 		return
 	}
 	if f.Tag.Get("items") != "judged" && holdsNUL(raw) { // else the service answers for each item
@@ -399,6 +408,19 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 			d.wrong(name+"."+inner, "unknown_field", "is not a field of this operation; check its spelling")
 		}
 	})
+}
+
+// nullAmong is the place of the first null in a list of texts, which Go would read as an empty text; -1 if there is none.
+func nullAmong(v reflect.Value, raw []byte) int {
+	v = reflect.Indirect(v)
+	if v.Kind() != reflect.Slice || v.Type().Elem().Kind() != reflect.String || !bytes.Contains(raw, []byte("null")) {
+		return -1
+	}
+	var items []*string
+	if json.Unmarshal(raw, &items) != nil { // one text alone, where both forms are taken
+		return -1
+	}
+	return slices.Index(items, nil)
 }
 
 // placeOfNUL names the item of a list of texts that has a NUL, or else the field.

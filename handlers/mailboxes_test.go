@@ -118,7 +118,7 @@ func TestExternalEmailUser(t *testing.T) {
 	}
 	b.post("/v1/email-users", `{"email":"me@elsewhere.test","type":"external","password":"long enough","imap":`+good+`}`).
 		fails(400, "validation_error").has("error.details.0.field", "password")
-	r := b.post("/v1/email-users", body(good)).is(201).has("type", "external", "status", "active", "imap_host", "imap.elsewhere.test",
+	r := b.post("/v1/email-users", body(good)).is(201).has("type", "external", "status", "pending", "imap_host", "imap.elsewhere.test",
 		"imap_port", "993", "imap_security", "tls", "smtp_host", "smtp.elsewhere.test", "smtp_port", "587", "smtp_security", "starttls",
 		"password", "s3cret", "password_generated", "false")
 	b.patch("/v1/email-users/"+r.text("id"), `{"password":"n"}`).is(200)

@@ -84,6 +84,10 @@ func (a *assistants) serve(c *call, identify func(*call) error) {
 		return
 	}
 	defer done()
+	if fault := judge(body); fault != nil {
+		fault.sendTo(s, c)
+		return
+	}
 	c.r.Body = io.NopCloser(bytes.NewReader(body))
 	a.stream().ServeHTTP(c.w, c.request())
 }
@@ -129,10 +133,6 @@ func (a *assistants) read(c *call) (body []byte, done func(), err error) {
 		done()
 		return nil, nil, err
 	}
-	if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")) {
-		done()
-		return nil, nil, service.Errorf(400, "invalid_json", "Send one message at a time: batches are no longer part of the protocol.")
-	}
 	return body, done, nil
 }
 
@@ -147,9 +147,6 @@ func (a *assistants) guard(next mcp.MethodHandler) mcp.MethodHandler {
 				out, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Something went wrong on our side. Report the request id " + c.id + "."}
 			}
 		}()
-		if method == "subscriptions/listen" {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "There is nothing to listen to here."}
-		}
 		if method != "tools/call" && a.free.take(c.who.RateKey(), a.server.now()) > freeLimit {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "Too many messages in this minute. Wait for the next one."}
 		}

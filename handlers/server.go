@@ -316,7 +316,7 @@ func (s *Server) answer(c *call, ps httprouter.Params, body []byte) {
 		return
 	}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
-		return decode(in, source{params: ps, query: query, header: c.r.Header, body: body, strict: c.op.strict})
+		return decode(in, source{params: ps, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch})
 	})
 	if err != nil {
 		s.fail(c, err)

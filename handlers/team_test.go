@@ -92,7 +92,7 @@ func TestUpdateTeamUser(t *testing.T) {
 	b.patch(path, `{"email":"anna@team.test"}`).is(200) // their own
 	b.patch(path, `{"email":"bob@team.test"}`).fails(403, "email_already_exists")
 	for body, code := range map[string]string{
-		`{}`: "nothing_to_update", ``: "nothing_to_update", `{"id":"x"}`: "nothing_to_update", `{"email":null}`: "nothing_to_update", `[]`: "invalid_json",
+		`{}`: "nothing_to_update", ``: "nothing_to_update", `{"id":"x"}`: "nothing_to_update", `{"email":null}`: "validation_error", `[]`: "invalid_json",
 		`{"email":"x"}`: "validation_error", `{"password":"short"}`: "validation_error", `{"role":"owner"}`: "validation_error", `{"first_name":"a\u0000"}`: "validation_error",
 		`{"first_name":"a\n"}`: "validation_error", `{"last_name":"a\n"}`: "validation_error", `{"role":1}`: "validation_error",
 	} {

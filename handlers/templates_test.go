@@ -58,9 +58,10 @@ func TestTemplatesRefuse(t *testing.T) {
 		b.post(templates, body).fails(400, "validation_error")
 	}
 	b.post(templates, `{"name":"n","usernames":["ok","a b","a..b","postmaster"]}`).has("error.details.2.code", "reserved", "error.details.2.field", "usernames.3")
-	for _, body := range []string{`{}`, ``, `{"name":null}`, `{"template_id":"tpl_x"}`} {
+	for _, body := range []string{`{}`, ``, `{"template_id":"tpl_x"}`} {
 		b.patch(path, body).fails(400, "nothing_to_update")
 	}
+	b.patch(path, `{"name":null}`).fails(400, "validation_error")
 	b.get(templates).has("count", "1", "data.0.name", "Sales")
 }
 

@@ -181,7 +181,7 @@ func (s *Service) lookDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox
 	if mb.Status == "error" {
 		mb.Status = "active"
 	}
-	mb.ErrorText, mb.LastSyncAt = "", tx.Now()
+	mb.ErrorCode, mb.ErrorText, mb.LastSyncAt = "", "", tx.Now()
 	if err := store.Mailboxes.Put(tx, mb); err != nil {
 		return err
 	}
@@ -193,16 +193,19 @@ func (s *Service) lookDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox
 	return store.Accounts.Put(tx, a)
 }
 
+// unreadHere is the error of a look that failed by a fault of this installation.
+const unreadHere = "The mailbox could not be read here. The log of this installation says why."
+
 // lookFailed notes a failure. After a log-in that is refused for good nobody tries again before somebody asks for it:
 // servers lock those out who do.
 func (s *Service) lookFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, cause error) error {
 	box.Fails++
-	text := "The mailbox could not be read here. The log of this installation says why."
+	mb.ErrorCode, mb.ErrorText = "internal_error", unreadHere
 	var f *pullFailure
 	if errors.As(cause, &f) {
-		text = f.text
+		mb.ErrorCode, mb.ErrorText = "upstream_error", f.text
 	} else if e, ok := AsError(cause); ok {
-		text = e.Message
+		mb.ErrorCode, mb.ErrorText = e.Code, e.Message
 	}
 	var login *pull.LoginError
 	if errors.As(cause, &login) {
@@ -214,6 +217,5 @@ func (s *Service) lookFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteB
 	if err := store.RemoteBoxes.Put(tx, box); err != nil {
 		return err
 	}
-	mb.ErrorText = text
 	return store.Mailboxes.Put(tx, mb)
 }

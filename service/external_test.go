@@ -306,7 +306,7 @@ func TestRemoteQuota(t *testing.T) {
 	e.refresh(e.id)
 	e.until("it says so", func() bool {
 		mb := e.mailbox(e.id)
-		return mb.Error != nil && strings.Contains(*mb.Error, "quota_bytes")
+		return mb.Error != nil && mb.Status == "error" && strings.Contains(mb.Error.Message, "quota_bytes") && mb.Error.Code == "quota_exceeded"
 	})
 	if got := e.subjects(e.id); len(got) != 2 {
 		t.Errorf("stored: %q", got)

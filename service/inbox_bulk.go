@@ -26,7 +26,7 @@ type MessageError struct {
 
 // BulkDeleteMessagesIn is the body of bulk_delete_messages.
 type BulkDeleteMessagesIn struct {
-	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200"`
+	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
 }
 
 // MessagesDeleted counts what is gone, and says why the rest is not.
@@ -58,7 +58,7 @@ func (s *Service) BulkDeleteMessages(ctx context.Context, who Actor, in BulkDele
 
 // BulkMarkMessagesIn is the body of bulk_mark_messages.
 type BulkMarkMessagesIn struct {
-	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200"`
+	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
 	MessageMarks
 }
 

@@ -187,8 +187,8 @@ func (b *bulkBirth) bear(tx *store.Tx, d *store.Domain, errs []error) (*BulkCrea
 
 // BulkDeleteIn is the body of delete_email_users_bulk: ids, or addresses.
 type BulkDeleteIn struct {
-	UserIDs *[]string `json:"user_ids" min:"1" max:"100"`
-	Emails  *[]string `json:"emails" min:"1" max:"100"`
+	UserIDs *[]string `json:"user_ids" min:"1" max:"100" items:"judged"`
+	Emails  *[]string `json:"emails" min:"1" max:"100" items:"judged"`
 }
 
 // BulkDeleted says how many mailboxes are being deleted, by which job, and which are not.

@@ -150,7 +150,8 @@ func setStatus(mb *store.Mailbox, status string) error {
 	case status == "suspended":
 		mb.Status = "suspended"
 	case mb.Ready:
-		mb.Status, mb.ErrorText = "active", ""
+		mb.Status = "active"
+		mb.ErrorCode, mb.ErrorText = "", ""
 	case mb.Status == "suspended":
 		mb.Status = "pending"
 	default:

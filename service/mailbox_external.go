@@ -121,7 +121,8 @@ func (s *Service) resumeExternal(tx *store.Tx, mb *store.Mailbox, in UpdateEmail
 		return nil
 	}
 	if mb.Status == "error" {
-		mb.Status, mb.ErrorText = "active", ""
+		mb.Status = "active"
+		mb.ErrorCode, mb.ErrorText = "", ""
 	}
 	box, err := remoteBox(tx, mb)
 	if err != nil {

@@ -257,10 +257,10 @@ func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) 
 	return mb, nil
 }
 
-// noteLogin keeps the time of a log-in, once an hour, and where it came from, once a day. A store
+// noteLogin keeps the time of a log-in, once a minute, and where it came from, once a day. A store
 // that takes no writes is no reason to turn a reader away.
 func (s *Service) noteLogin(mb *store.Mailbox, network string) {
-	if _, fresh := noteNetwork(mb.Seen, network, s.now()); !fresh && s.now().Sub(mb.LastLoginAt) < time.Hour {
+	if _, fresh := noteNetwork(mb.Seen, network, s.now()); !fresh && s.now().Sub(mb.LastLoginAt) < time.Minute {
 		return
 	}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -269,7 +269,7 @@ func (s *Service) noteLogin(mb *store.Mailbox, network string) {
 			return err
 		}
 		now.Seen, _ = noteNetwork(now.Seen, network, tx.Now())
-		if tx.Now().Sub(now.LastLoginAt) >= time.Hour {
+		if tx.Now().Sub(now.LastLoginAt) >= time.Minute {
 			now.LastLoginAt = tx.Now()
 		}
 		return store.Mailboxes.Put(tx, now)

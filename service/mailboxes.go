@@ -12,34 +12,34 @@ import (
 
 // An EmailUser is a mailbox as the API shows it: never with its password.
 type EmailUser struct {
-	ID             string  `json:"id" words:"ours"`
-	UserID         string  `json:"user_id" words:"ours"`
-	Email          string  `json:"email" words:"ours"`
-	Username       string  `json:"username" words:"ours"`
-	Domain         string  `json:"domain" words:"ours"`
-	DomainID       string  `json:"domain_id" words:"ours"`
-	Name           string  `json:"name" words:"ours"`
-	Status         string  `json:"status" enum:"pending|active|suspended|error|deleting"`
-	Error          *string `json:"error" words:"theirs"`
-	Type           string  `json:"type" enum:"hosted|external"`
-	DailySendLimit *int    `json:"daily_send_limit"`
-	SentToday      int     `json:"sent_today"`
-	SMTPHost       string  `json:"smtp_host" words:"ours"`
-	SMTPPort       int     `json:"smtp_port"`
-	SMTPSecurity   string  `json:"smtp_security" enum:"tls|starttls|none"`
-	IMAPHost       string  `json:"imap_host" words:"ours"`
-	IMAPPort       int     `json:"imap_port"`
-	IMAPSecurity   string  `json:"imap_security" enum:"tls|starttls|none"`
-	Footer         *string `json:"footer" words:"ours"`
-	ForwardTo      *string `json:"forward_to" words:"ours"`
-	Relay          *string `json:"relay" words:"ours"`
-	QuotaBytes     *int64  `json:"quota_bytes"`
-	UsedBytes      int64   `json:"used_bytes"`
-	UnreadCount    int64   `json:"unread_count"`
-	LastSyncAt     Time    `json:"last_sync_at"`
-	LastLoginAt    Time    `json:"last_login_at"`
-	CreatedAt      Time    `json:"created_at"`
-	UpdatedAt      Time    `json:"updated_at"`
+	ID             string      `json:"id" words:"ours"`
+	UserID         string      `json:"user_id" words:"ours"`
+	Email          string      `json:"email" words:"ours"`
+	Username       string      `json:"username" words:"ours"`
+	Domain         string      `json:"domain" words:"ours"`
+	DomainID       string      `json:"domain_id" words:"ours"`
+	Name           string      `json:"name" words:"ours"`
+	Status         string      `json:"status" enum:"pending|active|suspended|error|deleting"`
+	Error          *JobFailure `json:"error"`
+	Type           string      `json:"type" enum:"hosted|external"`
+	DailySendLimit *int        `json:"daily_send_limit"`
+	SentToday      int         `json:"sent_today"`
+	SMTPHost       string      `json:"smtp_host" words:"ours"`
+	SMTPPort       int         `json:"smtp_port"`
+	SMTPSecurity   string      `json:"smtp_security" enum:"tls|starttls|none"`
+	IMAPHost       string      `json:"imap_host" words:"ours"`
+	IMAPPort       int         `json:"imap_port"`
+	IMAPSecurity   string      `json:"imap_security" enum:"tls|starttls|none"`
+	Footer         *string     `json:"footer" words:"ours"`
+	ForwardTo      *string     `json:"forward_to" words:"ours"`
+	Relay          *string     `json:"relay" words:"ours"`
+	QuotaBytes     *int64      `json:"quota_bytes"`
+	UsedBytes      int64       `json:"used_bytes"`
+	UnreadCount    int64       `json:"unread_count"`
+	LastSyncAt     Time        `json:"last_sync_at"`
+	LastLoginAt    Time        `json:"last_login_at"`
+	CreatedAt      Time        `json:"created_at"`
+	UpdatedAt      Time        `json:"updated_at"`
 }
 
 // mailboxOut shows a mailbox as it is in tx.
@@ -51,7 +51,7 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 	username, domain, _ := msg.SplitEmail(mb.Email)
 	out := EmailUser{
 		ID: mb.ID, UserID: mb.ID, Email: mb.Email, Username: username, Domain: domain, DomainID: mb.DomainID, Name: mb.Name,
-		Status: mb.Status, Error: orNull(mb.ErrorText), Type: mb.Type, DailySendLimit: mb.DailySendLimit,
+		Status: shownStatus(mb), Error: mailboxFailure(mb), Type: mb.Type, DailySendLimit: mb.DailySendLimit,
 		Footer: orNull(mb.Footer), ForwardTo: orNull(mb.ForwardTo), Relay: orNull(mb.Relay), QuotaBytes: mb.QuotaBytes,
 		UsedBytes: used.Bytes, UnreadCount: used.Unseen, LastSyncAt: Time{mb.LastSyncAt}, LastLoginAt: Time{mb.LastLoginAt},
 		CreatedAt: Time{mb.CreatedAt}, UpdatedAt: Time{mb.UpdatedAt},
@@ -61,6 +61,35 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 	}
 	s.addServers(&out, mb.External)
 	return out, nil
+}
+
+// shownStatus is the status that the API shows. An external mailbox that is in use is pending until its
+// first sync, and error after a failed one, whether or not the next look comes by itself.
+func shownStatus(mb *store.Mailbox) string {
+	switch {
+	case mb.External == nil || mb.Status != "active":
+		return mb.Status
+	case mb.ErrorText != "":
+		return "error"
+	case mb.LastSyncAt.IsZero():
+		return "pending"
+	}
+	return "active"
+}
+
+// mailboxFailure says why the newest look at an external mailbox failed; nil if it did not. Rows of
+// older releases have no code.
+func mailboxFailure(mb *store.Mailbox) *JobFailure {
+	code := mb.ErrorCode
+	switch {
+	case mb.ErrorText == "":
+		return nil
+	case code == "" && mb.ErrorText == unreadHere:
+		code = "internal_error"
+	case code == "":
+		code = "upstream_error"
+	}
+	return &JobFailure{code, mb.ErrorText}
 }
 
 // addServers says where mail clients connect to: to us, or where an external mailbox lives.
@@ -132,7 +161,7 @@ func (s *Service) mailboxList(operation string, index *store.Index[store.Mailbox
 	return list[store.Mailbox, EmailUser]{
 		operation: operation, index: index, prefix: prefix, filters: []string{domain, status, q},
 		keep: func(mb *store.Mailbox) bool {
-			return (status == "" || mb.Status == status) &&
+			return (status == "" || shownStatus(mb) == status) &&
 				(q == "" || strings.Contains(mb.Email, lower) || strings.Contains(strings.ToLower(mb.Name), lower))
 		},
 		out: s.mailboxOut,

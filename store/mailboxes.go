@@ -18,7 +18,8 @@ type Mailbox struct {
 	Status         string // pending active suspended error deleting
 	Ready          bool   // its domain was complete once, and email_user.created has fired
 	JobID          string // the job that deletes it
-	ErrorText      string
+	ErrorCode      string `json:",omitempty"` // "" in rows of older releases, which have the text alone
+	ErrorText      string // why the newest look at an external mailbox failed
 	Type           string // hosted external
 	PasswordHash   string // argon2id, PHC form
 	PasswordSealed []byte // the same password under the master key, for export

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { build } from 'esbuild'
 
 const { outputFiles: [file] } = await build({ entryPoints: [new URL('../src/api/wording.ts', import.meta.url).pathname], bundle: true, write: false, format: 'esm' })
-const { faultOf, mendOf, plain, wordsOf, wrongWith } = await import('data:text/javascript,' + encodeURIComponent(file.text))
+const { mendOf, plain, wordsOf, wrongWith } = await import('data:text/javascript,' + encodeURIComponent(file.text))
 
 test('texts that speak of the API are not shown', () => {
   for (const text of ['Switch it on with POST /v1/account/universal-inbox.', 'Leave edge_api_token out.', 'Give `users`.', 'The body is not one JSON object.', 'Its operator adds one to mailstead.toml.']) assert.equal(plain(text), undefined, text)
@@ -30,5 +30,5 @@ test('what is wrong with a field is said in words', () => {
   assert.equal(wrongWith(details[0]), 'Must have 1 to 1024 characters')
   assert.equal(wrongWith(details[1]), 'Is required')
   assert.equal(wordsOf({ code: 'validation_error', message: 'users.3.username: is required' }), 'Username is required.')
-  assert.equal(wordsOf(faultOf('The server did not answer.')), 'The server did not answer.')
+  assert.equal(wordsOf({ code: '', message: 'The server did not answer.' }), 'The server did not answer.')
 })

@@ -33,11 +33,6 @@ export function wordsOf(f: Fault): string {
   return known.request && f.requestId ? `${text} Request ID: ${f.requestId}` : text || 'This did not work. Try again.'
 }
 
-/** A fault that the server tells by its text alone. */
-export function faultOf(error: string | Fault): Fault {
-  return typeof error === 'string' ? { code: '', message: error } : error
-}
-
 /** Where a fault is mended, if the dashboard has such a place. */
 export function mendOf(f: Fault): Mend | undefined {
   const known = codes[f.code]

@@ -6,6 +6,11 @@ import { count, Icon } from '../../ui'
 
 type Mailbox = Schemas['EmailUser']
 
+/** Tells whether a mailbox can send. The status of an external one is about its incoming mail. */
+export function maySend(m: Mailbox): boolean {
+  return m.status === 'active' || (m.type === 'external' && m.smtp_host !== '' && (m.status === 'pending' || m.status === 'error'))
+}
+
 interface Props {
   label: string
   /** The address that is picked; '' for all. */
@@ -45,8 +50,8 @@ function Choices({ label, value, all, active, onPick, onEscape }: Props & { onEs
   const q = useLate(typed.trim(), 150)
   const [at, setAt] = useState(0)
   const id = useId()
-  const list = useQuery('list_email_users', { q: q || undefined, limit: 30, status: active ? 'active' : undefined }, { kinds: [] })
-  const found = list.data?.data ?? []
+  const list = useQuery('list_email_users', { q: q || undefined, limit: active ? 100 : 30 }, { kinds: [] })
+  const found = (list.data?.data ?? []).filter((m) => !active || maySend(m))
   const choices: (Mailbox | null)[] = all && q === '' ? [null, ...found] : found
   const here = Math.min(at, choices.length - 1)
   const input = useRef<HTMLInputElement>(null)

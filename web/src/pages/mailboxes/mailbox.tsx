@@ -2,7 +2,6 @@
 import { useRef, useState } from 'preact/hooks'
 import { call, can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { faultOf } from '../../api/wording'
 import { go } from '../../router'
 import { ask, Badge, Bar, Button, bytes, Card, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told, Wrong } from '../../ui'
 import { UniversalNotice } from '../inbox/head'
@@ -18,9 +17,10 @@ export function Mailbox({ id }: { id: string }) {
       <Show of={mailbox}>
         {(u) => (
           <>
-            {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Can’t fetch mail.' : 'Mailbox error.'}><Wrong of={faultOf(u.error)} /></Notice>}
+            {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Can’t fetch mail.' : 'Mailbox error.'}><Wrong of={u.error} /></Notice>}
             {u.type === 'external' && <UniversalNotice />}
-            {u.status === 'pending' && <Notice>It waits for its domain. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
+            {u.status === 'pending' && u.type === 'external' && <Notice>Its mail has not been fetched yet.</Notice>}
+            {u.status === 'pending' && u.type === 'hosted' && <Notice>It waits for its domain. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
             {u.status === 'suspended' && <Notice tone="warn">Suspended: nobody can sign in or send, and incoming mail is refused.</Notice>}
             <div class="grid-2">
               {u.type === 'hosted' && <Connection of={u} />}

@@ -6,7 +6,7 @@ export type Status = MailboxOut['status']
 
 const tones: Record<Status, Tone> = { active: 'ok', pending: 'none', suspended: 'warn', error: 'bad', deleting: 'none' }
 
-export const statuses: [Status | '', string][] = [['', 'Any state'], ['active', 'Active'], ['pending', 'Waiting for the domain'], ['suspended', 'Suspended'], ['error', 'Failing'], ['deleting', 'Being deleted']]
+export const statuses: [Status | '', string][] = [['', 'Any state'], ['active', 'Active'], ['pending', 'Waiting'], ['suspended', 'Suspended'], ['error', 'Failing'], ['deleting', 'Being deleted']]
 
 export function StatusBadge({ status }: { status: Status }) {
   return <Badge tone={tones[status]}>{status}</Badge>

@@ -3,7 +3,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { ApiError, call, callOnce, type Schemas } from '../../../api/client'
 import { ask, Button, bytes, IconButton, plural } from '../../../ui'
 import { emailOf, isEmail } from '../people'
-import { MailboxPicker } from '../picker'
+import { MailboxPicker, maySend } from '../picker'
 import { Chips } from './chips'
 import { change, changed, discard, draftOf, isEmpty, lastSender, rememberSender, type Draft } from './draft'
 import { DropZone, encode, FileList, FilePicker, list, mostBytes, sizeOf } from './files'
@@ -157,11 +157,11 @@ async function firstMailbox(userID: string, asked: string): Promise<Sender | und
   if (userID !== '') return call('get_email_user', { user_id: userID })
   for (const email of [asked, lastSender()]) {
     if (email === '') continue
-    const { data } = await call('list_email_users', { q: email, status: 'active', limit: 100 })
-    const found = data.find((m) => m.email === email)
+    const { data } = await call('list_email_users', { q: email, limit: 100 })
+    const found = data.find((m) => m.email === email && maySend(m))
     if (found) return found
   }
-  return (await call('list_email_users', { status: 'active', limit: 1 })).data[0]
+  return (await call('list_email_users', { limit: 100 })).data.find(maySend)
 }
 
 const mostPeople = 50

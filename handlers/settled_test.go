@@ -1,0 +1,270 @@
+package handlers
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/mail/pull/pulltest"
+	"github.com/mailstead/mailstead/service/servicetest"
+)
+
+// TestStatusOfExternalMailboxes: pending until the first sync, error after a failed one, active after
+// a good one; the error has a code.
+func TestStatusOfExternalMailboxes(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := pulltest.Serve(t, ln)
+	remote.Change(func() { remote.Add("From: A <a@far.test>\r\nTo: me@away.test\r\nSubject: m\r\n\r\nhello\r\n") })
+	b := newSandbox(t, nil)
+	b.Domain(t, b.Owner.AccountID, "away.test", "external", "complete")
+	b.box("here")
+	r := b.post("/v1/email-users", fmt.Sprintf(`{"email":"me@away.test","type":"external",
+		"imap":{"host":"127.0.0.1","port":%d,"security":"none","username":"me","password":"s3cret"}}`, remote.Port)).is(201)
+	r.has("status", "pending", "error", "<nil>")
+	path := "/v1/email-users/" + r.text("id")
+	sync := func(status string) *reply {
+		t.Helper()
+		b.post(path+"/inbox/refresh", nil).is(200)
+		return b.until(path, "status", status)
+	}
+	only := func(status string) {
+		t.Helper()
+		for _, other := range []string{"pending", "active", "error"} {
+			want := map[bool]string{true: "1", false: "0"}[other == status]
+			for _, list := range []string{"/v1/email-users?q=me@away&status=", "/v1/domains/" + r.text("domain_id") + "/email-users?status="} {
+				b.get(list+other).is(200).has("pagination.count", want)
+			}
+		}
+	}
+	only("pending")
+	refuse := func(on bool) {
+		remote.Change(func() {
+			remote.Manners = nil
+			if on {
+				remote.Manners = func(tag, verb string, _ net.Conn, w io.Writer) bool {
+					if verb == "LOGIN" || verb == "AUTHENTICATE" {
+						fmt.Fprintf(w, "%s NO [UNAVAILABLE] not now\r\n", tag)
+						return true
+					}
+					return false
+				}
+			}
+		})
+	}
+	failing := func(got *reply) {
+		t.Helper()
+		got.has("status", "error", "error.code", "upstream_error")
+		if !strings.Contains(got.text("error.message"), "not now") {
+			t.Errorf("error %s", got.raw)
+		}
+	}
+	refuse(true)
+	failing(sync("error"))
+	only("error")
+	b.assistant(b.token).call("get_email_user", map[string]any{"user_id": r.text("id")}).is(200).has("status", "error", "error.code", "upstream_error")
+	refuse(false)
+	sync("active").has("status", "active", "error", "<nil>")
+	only("active")
+	refuse(true)
+	failing(sync("error"))
+	refuse(false)
+	sync("active").has("status", "active", "error", "<nil>")
+
+	// Rows of older releases have the text alone.
+	for text, code := range map[string]string{
+		"imap.away.test does not answer in time.":                                    "upstream_error",
+		"The mailbox could not be read here. The log of this installation says why.": "internal_error",
+	} {
+		b.ChangeMailbox(t, "me@away.test", func(m *servicetest.Mailbox) { m.ErrorText = text })
+		b.get(path).is(200).has("status", "error", "error.code", code, "error.message", text)
+	}
+	b.patch(path, `{"status":"suspended"}`).is(200).has("status", "suspended")
+}
+
+// TestTokensOfOthersAreNotThere for a member, whoever made them.
+func TestTokensOfOthersAreNotThere(t *testing.T) {
+	b := newSandbox(t, nil)
+	one := b.with(b.Token(t, b.Owner.AccountID, "member", "read", "write"))
+	two := b.with(b.Token(t, b.Owner.AccountID, "member", "read", "write"))
+	admin := b.with(b.Token(t, b.Owner.AccountID, "admin", "admin"))
+	theirs := map[string]string{
+		"another member's": two.get("/v1/auth/tokens").is(200).text("data.0.id"),
+		"an admin's":       admin.post("/v1/auth/tokens", `{"permissions":["read"]}`).is(201).text("id"),
+		"the owner's":      b.post("/v1/auth/tokens", `{"permissions":["read"]}`).is(201).text("id"),
+		"nobody's":         "tok_00000000000000000000000000",
+	}
+	for whose, id := range theirs {
+		r := one.remove("/v1/auth/tokens/" + id)
+		if r.status != 404 || r.text("error.code") != "not_found" || r.text("error.message") != one.remove("/v1/auth/tokens/tok_x").text("error.message") {
+			t.Errorf("%s: %d %s", whose, r.status, r.raw)
+		}
+	}
+	b.get("/v1/auth/tokens").is(200).has("count", "6")
+}
+
+// TestNullIsNoName: in a list of names it is an error of the request that names its place.
+func TestNullIsNoName(t *testing.T) {
+	b := newSandbox(t, nil)
+	ann := b.box("ann")
+	for path, body := range map[string]string{
+		"/v1/domains/search-bulk":        `{"domains":["a.test",null]}`,
+		"/v1/domains/connect":            `{"domains":["a.test",null]}`,
+		"/v1/domains/check-ns":           `{"domains":["a.test",null]}`,
+		"/v1/domains/connect?":           `{"domains":["a.test"],"tags":["x",null]}`,
+		"/v1/email-users/bulk-delete":    `{"emails":["a@b.test",null]}`,
+		"/v1/email-users/bulk-delete?":   `{"user_ids":["` + ann + `",null]}`,
+		"/v1/email-user-templates":       `{"name":"t","usernames":["a",null]}`,
+		"/v1/auth/tokens":                `{"permissions":["read",null]}`,
+		"/v1/webhooks":                   `{"url":"https://example.com/h","events":["*",null]}`,
+		"/v1/email-users/generate-names": `{"exclude":["a",null]}`,
+	} {
+		r := b.post(path, body).fails(400, "validation_error")
+		if field := r.text("error.details.0.field"); !strings.HasSuffix(field, ".1") {
+			t.Errorf("%s: field %q in %s", path, field, r.raw)
+		}
+	}
+	b.patch("/v1/account", `{"warmup_phrases":["a",null]}`).fails(400, "validation_error").has("error.details.0.field", "warmup_phrases.1")
+	b.patch("/v1/domains/"+b.domain, `{"tags":["a",null]}`).fails(400, "validation_error").has("error.details.0.field", "tags.1")
+	if n := b.get("/v1/domains").text("pagination.count"); n != "1" {
+		t.Errorf("%s domains", n)
+	}
+}
+
+// TestAMalformedMailboxIsItsItemsError in the bulk operations of the inbox.
+func TestAMalformedMailboxIsItsItemsError(t *testing.T) {
+	b := newSandbox(t, nil)
+	b.box("ann")
+	b.Put(t, "ann@boxes.test", "Subject: s\r\n\r\nx\r\n", mail{})
+	bad := []string{`"no address"`, `"a@b@c"`, `"@"`, `" "`, `"ann@boxes.test\u0000"`, `"` + strings.Repeat("x", 3000) + `@boxes.test"`}
+	refs := `{"uid":"1","mailbox":"ann@boxes.test"}`
+	for _, m := range bad {
+		refs += `,{"uid":"1","mailbox":` + m + `}`
+	}
+	b.post("/v1/inbox/bulk-mark", `{"is_read":true,"messages":[`+refs+`]}`).is(200).has("marked", "1", "failed", fmt.Sprint(len(bad)), "errors.0.mailbox", "no address")
+	b.post("/v1/inbox/bulk-delete", `{"messages":[`+refs+`]}`).is(200).has("deleted", "1", "failed", fmt.Sprint(len(bad)), "errors.0.mailbox", "no address")
+}
+
+// TestNullInAPatch: of every field of every PATCH that cannot be null, it is an error that names it;
+// where it can be, it is none.
+func TestNullInAPatch(t *testing.T) {
+	b := newSandbox(t, nil)
+	ann := b.box("ann")
+	b.Put(t, "ann@boxes.test", "Subject: s\r\n\r\nx\r\n", mail{})
+	paths := map[string]string{
+		"update_account": "/v1/account", "update_domain": "/v1/domains/" + b.domain, "update_email_user": "/v1/email-users/" + ann,
+		"mark_message": "/v1/email-users/" + ann + "/inbox/1", "mark_inbox_message": "/v1/inbox/1?mailbox=ann@boxes.test",
+		"update_team_user": "/v1/account/users/" + b.post(users+"/invite", `{"email":"bob@team.test","password":"secret"}`).is(200).text("id"), "update_template": "/v1/email-user-templates/" + b.Template(t, b.Owner.AccountID, "", "ann"),
+		"update_webhook":           "/v1/webhooks/" + b.post("/v1/webhooks", `{"url":"https://example.com/h","events":["*"]}`).is(201).text("id"),
+		"update_custom_dns_record": "/v1/domains/" + b.domain + "/custom-dns-records/" + b.post("/v1/domains/"+b.domain+"/custom-dns-records", `{"name":"x","type":"TXT","value":"y"}`).is(200).text("record.id"),
+	}
+	nullable := map[string]bool{
+		"update_domain.catch_all": true, "update_domain.notes": true, "update_domain.relay": true, "update_webhook.description": true,
+		"update_team_user.first_name": true, "update_team_user.last_name": true, "update_email_user.footer": true, "update_email_user.daily_send_limit": true, "update_email_user.forward_to": true,
+		"update_email_user.quota_bytes": true, "update_email_user.relay": true,
+	}
+	seen := 0
+	for _, o := range b.server.ops {
+		if o.method != "PATCH" {
+			continue
+		}
+		path, ok := paths[o.name]
+		if !ok {
+			t.Errorf("%s is not tried", o.name)
+			continue
+		}
+		for _, f := range reflect.VisibleFields(o.call.in) {
+			name := jsonName(f)
+			if name == "" || f.Anonymous {
+				continue
+			}
+			seen++
+			r := b.patch(path, `{"`+name+`":null}`)
+			if nullable[o.name+"."+name] {
+				r.is(200)
+				continue
+			}
+			if r.status != 400 || r.text("error.code") != "validation_error" || r.text("error.details.0.field") != name {
+				t.Errorf("%s.%s: %d %s", o.name, name, r.status, r.raw)
+			}
+		}
+	}
+	if seen < 30 {
+		t.Errorf("%d fields", seen)
+	}
+	// Beside a change that is right, nothing is changed.
+	b.patch(paths["update_email_user"], `{"name":null,"footer":"f"}`).fails(400, "validation_error").has("error.details.0.field", "name")
+	b.get(paths["update_email_user"]).has("footer", "<nil>")
+	b.assistant(b.token).call("update_email_user", map[string]any{"user_id": ann, "name": nil}).breaks("validation_error")
+	b.post("/v1/auth/tokens", `{"name":null,"expires_in_days":null}`).is(201) // elsewhere null is as good as absent
+}
+
+// TestAReplayedErrorKeepsItsRequestID in the body; the header is that of the new request.
+func TestAReplayedErrorKeepsItsRequestID(t *testing.T) {
+	b := newSandbox(t, nil)
+	for name, accept := range map[string]string{"plain": "*/*", "problem": "application/problem+json"} {
+		ask := func() *reply {
+			return b.do("POST", "/v1/email-users", `{}`, "Idempotency-Key", name, "Accept", accept).is(400)
+		}
+		first, again := ask(), ask()
+		id := first.header.Get("X-Request-Id")
+		if again.header.Get("Idempotent-Replayed") != "true" || string(again.raw) != string(first.raw) || !strings.Contains(string(again.raw), `"`+id+`"`) {
+			t.Errorf("%s: %s, then %s", name, first.raw, again.raw)
+		}
+		if now := again.header.Get("X-Request-Id"); now == id || !strings.HasPrefix(now, "req_") {
+			t.Errorf("%s: header %q after %q", name, now, id)
+		}
+	}
+	r := b.do("POST", "/v1/email-users", `{}`, "Idempotency-Key", "plain", "Accept", "*/*", "X-Request-Id", "my-own")
+	if r.header.Get("X-Request-Id") != "my-own" {
+		t.Errorf("header %v", r.header)
+	}
+}
+
+// TestErrorsOfTheProtocol are those of JSON-RPC 2.0 section 5.1.
+func TestErrorsOfTheProtocol(t *testing.T) {
+	b := newSandbox(t, nil)
+	for body, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":1,"method":"nothing"}`:                                "-32601",
+		`{"jsonrpc":"2.0","id":1,"method":"nothing","params":{}}`:                    "-32601",
+		`{"jsonrpc":"2.0","id":"a","method":"tools/nothing"}`:                        "-32601",
+		`{"jsonrpc":"2.0","id":1,"method":"resources/list"}`:                         "-32601",
+		`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"x"}}`:      "-32601",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"no_tool"}}`: "-32602",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}`:                 "-32602",
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}`:       "-32601",
+		`{}`:                       "-32600",
+		`null`:                     "-32600",
+		`7`:                        "-32600",
+		`"x"`:                      "-32600",
+		`[]`:                       "-32600",
+		`[1]`:                      "-32600",
+		`{"jsonrpc":"2.0"}`:        "-32600",
+		`{"jsonrpc":"2.0","id":1}`: "-32600",
+		`{"jsonrpc":"1.0","id":1,"method":"ping"}`:                  "-32600",
+		`{"id":1,"method":"tools/list"}`:                            "-32600",
+		`{"jsonrpc":"2.0","id":1,"method":7}`:                       "-32600",
+		`{"jsonrpc":"2.0","id":{},"method":"tools/list"}`:           "-32600",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":7}`: "-32600",
+		`x`:          "-32700",
+		`{"jsonrpc"`: "-32700",
+		``:           "-32700",
+	} {
+		r := b.do("POST", mcpPath, body, "Accept", "application/json, text/event-stream")
+		got := ""
+		if r.json != nil {
+			got = r.text("error.code")
+		}
+		if got != want || r.text("jsonrpc") != "2.0" || r.text("error.message") == "" {
+			t.Errorf("%.80s: %d %s %.300s, want %s", body, r.status, r.header.Get("Content-Type"), r.raw, want)
+		}
+	}
+	b.do("POST", mcpPath, `{"jsonrpc":"2.0","id":"a7","method":"nothing"}`, "Accept", "application/json, text/event-stream").is(200).has("id", "a7")
+	b.do("POST", mcpPath, `{"jsonrpc":"1.0","id":7,"method":"ping"}`, "Accept", "application/json, text/event-stream").is(400).has("id", "7")
+	b.do("POST", mcpPath, `{`, "Accept", "application/json, text/event-stream").is(400).has("id", "<nil>")
+}
