@@ -75,6 +75,9 @@ func (d *destination) place() string {
 	if d.mailbox != nil {
 		return fmt.Sprintf("mailbox %d %s", d.mailbox.Num, row)
 	}
+	if d.reports { // each account reads what comes to it
+		return "reports " + d.domain.AccountID
+	}
 	return "forward " + d.forward + " " + row
 }
 

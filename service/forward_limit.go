@@ -56,6 +56,11 @@ func (f *forwards) take(address string, now time.Time) (at time.Time, ok bool) {
 	if t.tail = t.tail.Add(forwardGap); t.tail.Before(free) {
 		t.tail = free
 	}
+	// Those that the tail counts may have been given up or taken back: whoever comes behind very
+	// many of them asks again sooner.
+	if limit := free.Add(forwardWindow); t.tail.After(limit) {
+		t.tail = limit
+	}
 	return t.tail, false
 }
 

@@ -76,3 +76,20 @@ func TestForwardsWaitInSight(t *testing.T) {
 		t.Errorf("job %+v", j)
 	}
 }
+
+// TestForwardsDoNotWaitForAPastFlood: what waited in a flood and is gone keeps nobody for days.
+func TestForwardsDoNotWaitForAPastFlood(t *testing.T) {
+	f, start := newForwards(), time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	for range forwardMost + 100_000 {
+		f.take("a@far.test", start)
+	}
+	later := start.Add(giveUpAfter + time.Hour) // by then the last of them has been given up
+	for range forwardMost {
+		if _, ok := f.take("a@far.test", later); !ok {
+			t.Fatal("a free place is not given")
+		}
+	}
+	if at, ok := f.take("a@far.test", later); ok || at.Sub(later) > 2*forwardWindow {
+		t.Errorf("one more: %v, asked again after %v", ok, at.Sub(later))
+	}
+}

@@ -403,6 +403,31 @@ func TestReportsAreCollected(t *testing.T) {
 	t.Error("the reports were not read")
 }
 
+// TestReportsOfTwoAccounts: one message to the addresses for reports of two accounts is read for each of them.
+func TestReportsOfTwoAccounts(t *testing.T) {
+	i, _ := reportWorld(t)
+	other := i.addAccount("owner@other.test")
+	i.addDomain(other, "second.test", nil)
+	err := i.receive("noreply@far.test", strings.ReplaceAll(dmarcMail("r"), "\n", "\r\n"), "dmarc-reports@example.test", "dmarc-reports@second.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string]int{}
+	if err := i.st.View(func(tx *store.Tx) error {
+		for m := range store.ReportMails.All(tx) {
+			kept[m.AccountID]++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{i.account.AccountID, other.AccountID} {
+		if kept[id] != 1 {
+			t.Errorf("%d messages wait to be read for account %s", kept[id], id)
+		}
+	}
+}
+
 // dmarcMail brings a report about example.test.
 func dmarcMail(id string) string {
 	return "From: noreply@far.test\nTo: dmarc-reports@example.test\nSubject: report\nMIME-Version: 1.0\n" +
