@@ -34,7 +34,8 @@ type source struct {
 
 // decode fills the request that in points to from path, query, header and body by the tags of its fields: `path`, `query`,
 // `header` or `json` name the source, `alias` other names, `required`, `min`, `max` and `enum` what must hold; of a list
-// with `items:"judged"` the service judges each item's texts by itself. Every field that is wrong is named in the error.
+// with `items:"judged"` the service judges each item's texts by itself. Every field that is wrong is
+// named in the error.
 func decode(in any, src source) error {
 	v := reflect.ValueOf(in).Elem()
 	d := &decoder{source: src}
@@ -410,7 +411,8 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 	})
 }
 
-// nullAmong is the place of the first null in a list of texts, which Go would read as an empty text; -1 if there is none.
+// nullAmong is the place of the first null in a list of texts, which Go would read as an empty text;
+// -1 if there is none.
 func nullAmong(v reflect.Value, raw []byte) int {
 	v = reflect.Indirect(v)
 	if v.Kind() != reflect.Slice || v.Type().Elem().Kind() != reflect.String || !bytes.Contains(raw, []byte("null")) {

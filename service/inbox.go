@@ -204,8 +204,8 @@ func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
 	return true, err
 }
 
-// walk fills the page. Messages of mailboxes that are being deleted, and those of other domains, are passed over, a bounded
-// number.
+// walk fills the page. Messages of mailboxes that are being deleted, and those of other domains, are
+// passed over, a bounded number.
 func (l *inboxList) walk(tx *store.Tx) error {
 	c, shown, scanned, passed := &l.collector, l.shower(tx), 0, 0
 	for at := range tx.Inbox(l.query) {

@@ -403,7 +403,7 @@ func TestReportsAreCollected(t *testing.T) {
 	t.Error("the reports were not read")
 }
 
-// TestReportsOfTwoAccounts: one message to the addresses for reports of two accounts is read for each of them.
+// TestReportsOfTwoAccounts: one message to the addresses for reports of two accounts is read for each.
 func TestReportsOfTwoAccounts(t *testing.T) {
 	i, _ := reportWorld(t)
 	other := i.addAccount("owner@other.test")
