@@ -114,7 +114,7 @@ func (i *instance) crowd(domain string, messages int) string {
 		i.t.Fatal(err)
 	}
 	defer st.Close()
-	const batch = 20_000
+	const batch = 500
 	began := time.Now()
 	for done := 1; done < messages; done += batch {
 		if err := st.Update(func(tx *store.Tx) error { return copyFirst(tx, box, done, min(batch, messages-done)) }); err != nil {
