@@ -182,7 +182,14 @@ func TestSuspendedAccountFetchesNothing(t *testing.T) {
 	}
 	status("active")
 	eventually("nobody looks after resume", func() bool { return !lastSync().IsZero() })
-	eventually("no look is planned", func() bool { return jobsOf(kindInboxPoll) == 1 })
+	eventually("no look waits for its time", func() (waits bool) { // one at work would end by itself
+		i.update(func(tx *store.Tx) error {
+			j, err := store.JobByKey.Read(tx, store.JobKey(kindInboxPoll, made.UserID))
+			waits = err == nil && j.State == store.JobQueued && j.Due.Sub(tx.Now()) > 10*time.Second
+			return nil
+		})
+		return waits
+	})
 	status("suspended")
 	eventually("no look waits", func() bool { // the next one by the clock, now
 		err := i.st.Update(func(tx *store.Tx) error {
