@@ -343,31 +343,40 @@ func (tx *Tx) textAll(after []byte, limit int) (next []byte, err error) {
 	return nil, tx.err
 }
 
-// ResetText forgets the text index, so that all of it is to be made anew.
+// textResetting is the sequence of bktTextTodo from ResetText's first transaction to its last, by
+// which TidyText knows one that did not come to its end.
+const textResetting = 1
+
+// ResetText forgets the text index, so that all of it is to be made anew: at first it notes all mail
+// as not indexed, which searches look at message by message, some folders in each transaction, then
+// it drops the index. One call at a time, and neither AddText nor TidyText beside it.
 func (s *Store) ResetText() error {
 	err := s.Update(func(tx *Tx) error {
-		for _, i := range []messageBucket{bktTextTodo, bktTextRun, bktTextPlace, bktTextWord, bktTextGone} {
+		if err := tx.emptyBucket(bktTextTodo); err != nil { // its rows may be what is damaged
+			return err
+		}
+		return tx.messageBucket(bktTextTodo).SetSequence(textResetting)
+	})
+	var after []byte
+	for more := true; more && err == nil; more = after != nil {
+		next := after
+		err = s.Update(func(tx *Tx) (err error) {
+			next, err = tx.textAll(after, textAllLook)
+			return err
+		})
+		after = next
+	}
+	if err != nil {
+		return err
+	}
+	return s.Update(func(tx *Tx) error {
+		for _, i := range []messageBucket{bktTextRun, bktTextPlace, bktTextWord, bktTextGone} {
 			if err := tx.emptyBucket(i); err != nil {
 				return err
 			}
 		}
-		return nil
+		return tx.messageBucket(bktTextTodo).SetSequence(0)
 	})
-	if err != nil {
-		return err
-	}
-	var after []byte
-	for {
-		var next []byte
-		err := s.Update(func(tx *Tx) (err error) {
-			next, err = tx.textAll(after, textAllLook)
-			return err
-		})
-		if err != nil || next == nil {
-			return err
-		}
-		after = next
-	}
 }
 
 // emptyBucket drops all rows of a bucket at once; its sequence goes on.

@@ -17,14 +17,22 @@ const (
 )
 
 // TidyText merges the runs of an account, or of all if that is 0, of which there are too many, and deletes what merges
-// that did not come to their end have left. One call at a time, and no AddText beside it.
+// that did not come to their end have left. A ResetText that did not is done again. One call at a
+// time, and no AddText beside it.
 func (s *Store) TidyText(ctx context.Context, account uint32) error {
 	for {
 		var runs []textRun
+		resetting := false
 		err := s.View(func(tx *Tx) (err error) {
-			runs, err = tx.textRuns(account)
+			resetting = tx.messageBucket(bktTextTodo).Sequence() == textResetting
+			if !resetting {
+				runs, err = tx.textRuns(account)
+			}
 			return err
 		})
+		if resetting {
+			return s.ResetText()
+		}
 		if err != nil {
 			return err
 		}

@@ -681,13 +681,31 @@ func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
 	if err := s.ResetText(); err != nil {
 		t.Fatal(err)
 	}
-	err := s.View(func(tx *Tx) error {
-		if n := tx.messageBucket(bktTextTodo).Stats().KeyN; n != mailboxes {
-			t.Errorf("%d of %d mailboxes are to be indexed", n, mailboxes)
+	allAwait := func(when string) {
+		t.Helper()
+		err := s.View(func(tx *Tx) error {
+			todo := tx.messageBucket(bktTextTodo)
+			if n := todo.Stats().KeyN; n != mailboxes || todo.Sequence() != 0 {
+				t.Errorf("%s %d of %d mailboxes are to be indexed, sequence %d", when, n, mailboxes, todo.Sequence())
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
+	}
+	allAwait("after a reset")
+	update(t, s, func(tx *Tx) error { // as a process leaves it that ended after the first page
+		if err := tx.emptyBucket(bktTextTodo); err != nil {
+			return err
+		}
+		if _, err := tx.textAll(nil, 500); err != nil {
+			return err
+		}
+		return tx.messageBucket(bktTextTodo).SetSequence(textResetting)
 	})
-	if err != nil {
+	if err := s.TidyText(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
+	allAwait("after a reset that was cut short")
 }
