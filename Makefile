@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race lint fuzz soak soak-authors soak-open soak-recipients bench peers web screenshots clean
+.PHONY: build run test race lint fuzz soak soak-authors soak-open soak-recipients bench measure peers web screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -62,6 +62,10 @@ soak-authors: peers
 # At the end stand the largest and longest transactions; a function is to take at most 50 ms.
 bench:
 	@reports=$$(mktemp -d); trap 'rm -rf "$$reports"' EXIT; MAILSTEAD_TX_REPORT=$$reports go test -run '^$$' -bench . -benchmem ./... && .ci/tx-report $$reports
+
+# How the code is cut: lengths of functions, sizes of packages, circles of files, ways of a message.
+measure:
+	@go run ./internal/measure
 
 clean:
 	rm -rf mailstead data

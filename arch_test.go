@@ -5,15 +5,21 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const module = "github.com/mailstead/mailstead"
 
-// importRules says which top folders each top folder may import, and why the others are closed to it.
+// importRules says which folders each folder may import, and why the others are closed to it. A row
+// holds for the folders below it too, unless they have rows of their own; a folder that may be
+// imported may be so with those below it.
 var importRules = map[string]struct {
 	may string
 	why string
@@ -28,6 +34,7 @@ var importRules = map[string]struct {
 	"webhooks": {"", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":      {"", "web is a client of /v1 like any other"},
 	"docs":     {"", "examples show what a client needs, and no client has our packages"},
+	"internal": {"", "internal has small tools that know nothing of mail"},
 }
 
 // breaches lists every import in the tree that importRules forbids, one sentence each.
@@ -47,39 +54,50 @@ func breaches(fset *token.FileSet, root string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		from := topFolder(filepath.ToSlash(filepath.Dir(rel)))
 		file, err := parser.ParseFile(fset, path, nil, parser.ImportsOnly)
 		if err != nil {
 			return err
 		}
-		out = append(out, fileBreaches(rel, from, importPaths(file.Imports))...)
+		out = append(out, fileBreaches(rel, filepath.ToSlash(filepath.Dir(rel)), importPaths(file.Imports))...)
 		return nil
 	})
 	return out, err
 }
 
-func fileBreaches(rel, from string, imports []string) []string {
+func fileBreaches(rel, dir string, imports []string) []string {
+	from := rowOf(dir)
 	rule, known := importRules[from]
 	if !known {
 		return []string{rel + ": folder " + from + " has no row in importRules; add one that says what it may import and why"}
 	}
 	var out []string
-	for _, path := range imports {
-		to, ours := strings.CutPrefix(path, module+"/")
-		if !ours || to == from || strings.HasPrefix(to, from+"/") {
+	for _, imported := range imports {
+		to, ours := strings.CutPrefix(imported, module+"/")
+		if !ours || rowOf(to) == from {
 			continue
 		}
-		if !strings.Contains(" "+rule.may+" ", " "+topFolder(to)+" ") {
+		if !slices.ContainsFunc(strings.Fields(rule.may), func(folder string) bool { return within(to, folder) }) {
 			out = append(out, rel+" imports "+to+", which "+from+" may not: "+rule.why)
 		}
 	}
 	return out
 }
 
-func topFolder(dir string) string {
-	top, _, _ := strings.Cut(dir, "/")
-	return top
+// rowOf is the row of importRules that holds for a folder: that of the folder itself, or of the
+// closest one above it; the top folder where there is none.
+func rowOf(dir string) string {
+	for at := dir; ; at = path.Dir(at) {
+		if _, ok := importRules[at]; ok && (at != "." || dir == ".") {
+			return at
+		}
+		if at == "." || !strings.Contains(at, "/") {
+			return at
+		}
+	}
 }
+
+// within tells whether a folder is another or below it.
+func within(dir, folder string) bool { return dir == folder || strings.HasPrefix(dir, folder+"/") }
 
 func TestImportRules(t *testing.T) {
 	found, err := breaches(token.NewFileSet(), ".")
@@ -123,4 +141,35 @@ func importPaths(specs []*ast.ImportSpec) []string {
 		}
 	}
 	return out
+}
+
+// TestCommentColumns: a comment line has at most 100 columns, a tab being four of them.
+func TestCommentColumns(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "data") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		at := 0
+		for line := range strings.SplitSeq(string(text), "\n") {
+			at++
+			comment := strings.HasPrefix(strings.TrimSpace(line), "// ")
+			if comment && utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")) > 100 {
+				t.Errorf("%s:%d: the comment line has more than 100 columns", path, at)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

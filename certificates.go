@@ -55,8 +55,8 @@ func (c *certificates) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.pick}
 }
 
-// pick gives the certificate of the name that a client asks for. Whoever asks for none, or for one that is not here, gets
-// the host's: it is that which mail servers and clients expect.
+// pick gives the certificate of the name that a client asks for. Whoever asks for none, or for one
+// that is not here, gets the host's: it is that which mail servers and clients expect.
 func (c *certificates) pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if cert := c.byACME(name); cert != nil {
@@ -78,8 +78,8 @@ func (c *certificates) byACME(name string) *tls.Certificate {
 	return c.issued(name)
 }
 
-// selfSigned makes a certificate that nobody trusts, so that mail servers, which do not ask for trust, can use TLS from
-// the first minute.
+// selfSigned makes a certificate that nobody trusts, so that mail servers, which do not ask for
+// trust, can use TLS from the first minute.
 func selfSigned(host string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // maxConnsPerAddress is how many HTTP connections one address, or one IPv6 /64, may have open.
 const maxConnsPerAddress = 256
 
-// An audience is a listener for HTTP whose connections have places in a crowd. TLS goes around it, since the HTTP server
-// speaks HTTP/2 only where it sees TLS itself.
+// An audience is a listener for HTTP whose connections have places in a crowd. TLS goes around it,
+// since the HTTP server speaks HTTP/2 only where it sees TLS itself.
 type audience struct {
 	net.Listener
 	crowd *crowd.Crowd
@@ -73,8 +73,8 @@ func (m *member) Close() error {
 
 type placeKey struct{}
 
-// seat has the server tell each connection's place what the connection does: it waits until a request's header is there, and
-// again when all requests are answered.
+// seat has the server tell each connection's place what the connection does: it waits until a
+// request's header is there, and again when all requests are answered.
 func seat(hs *http.Server) {
 	serve := hs.Handler
 	hs.ConnContext = func(ctx context.Context, c net.Conn) context.Context {

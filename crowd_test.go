@@ -17,7 +17,8 @@ import (
 	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
-// house is an HTTP server whose audience has four places, with a handler that answers /slow when it is told to.
+// house is an HTTP server whose audience has four places, with a handler that answers /slow when it
+// is told to.
 func house(t *testing.T, secure bool) (s *httptest.Server, working, answer chan struct{}) {
 	t.Helper()
 	working, answer = make(chan struct{}), make(chan struct{})
@@ -74,8 +75,8 @@ func get(t *testing.T, c *http.Client, url string) string {
 	return string(text)
 }
 
-// TestIdleConnectionsMakeRoom fills a server from one network, one connection in the middle of a request. Who comes from
-// elsewhere is served, and the request too.
+// TestIdleConnectionsMakeRoom fills a server from one network, one connection in the middle of a
+// request. Who comes from elsewhere is served, and the request too.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	for name, secure := range map[string]bool{"http": false, "https": true} {
 		t.Run(name, func(t *testing.T) {

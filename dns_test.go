@@ -145,7 +145,8 @@ func checkThrough(t *testing.T, r dnsprov.Resolver, spec dnsprov.Spec) {
 	}
 }
 
-// What is wanted is served, and what is served is verified: through Go's resolver, which is not our code.
+// What is wanted is served, and what is served is verified: through Go's resolver, which is not our
+// code.
 func TestDomainVerifiesAgainstItsOwnServer(t *testing.T) {
 	spec := dnsSpec()
 	addr := serveDNS(t, spec)
@@ -171,8 +172,9 @@ func TestDomainVerifiesAgainstItsOwnServer(t *testing.T) {
 	}
 }
 
-// unboundConf binds unbound to an address of the loopback that no other test uses, so that its port stays free, and gives it our server for a root, so that it cannot ask anybody else.
-// Its three gaps are its port and twice our address, IP@port.
+// unboundConf binds unbound to an address of the loopback that no other test uses, so that its port
+// stays free, and gives it our server for a root, so that it cannot ask anybody else. Its three
+// gaps are its port and twice our address, IP@port.
 const unboundConf = `server:
   interface: 127.53.0.53
   port: %s
@@ -207,7 +209,8 @@ func startUnbound(t *testing.T, ours string) (addr string) {
 	return runUnbound(t, func(port string) string { return fmt.Sprintf(unboundConf, port, ours, ours) })
 }
 
-// runUnbound runs unbound with a configuration for a port of 127.53.0.53 until the test ends, and returns its address.
+// runUnbound runs unbound with a configuration for a port of 127.53.0.53 until the test ends, and
+// returns its address.
 func runUnbound(t *testing.T, config func(port string) string) (addr string) {
 	t.Helper()
 	unbound := program(t, "unbound", "/usr/sbin/unbound")

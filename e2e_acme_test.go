@@ -48,7 +48,8 @@ func acmeArgs(p *pebble, world *fakeResolver, httpPort int) []string {
 	}
 }
 
-// shown is the certificate that a TLS listener shows for a name; nil if nobody who trusts the authority would take it.
+// shown is the certificate that a TLS listener shows for a name; nil if nobody who trusts the
+// authority would take it.
 func (p *pebble) shown(addr, name string) *x509.Certificate {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", addr, &tls.Config{RootCAs: p.roots, ServerName: name})
 	if err != nil {
@@ -100,8 +101,8 @@ func overSTARTTLS(t *testing.T, addr string, config *tls.Config) *x509.Certifica
 	return state.PeerCertificates[0]
 }
 
-// TestCertificatesByACME: a host name is enough for TLS everywhere; redirected domains get certificates by HTTP-01 and, where the
-// zone is ours, by DNS-01; a restart orders nothing.
+// TestCertificatesByACME: a host name is enough for TLS everywhere; redirected domains get
+// certificates by HTTP-01 and, where the zone is ours, by DNS-01; a restart orders nothing.
 func TestCertificatesByACME(t *testing.T) {
 	t.Parallel()
 	world, port := acmeWorld(t), freePort(t)
@@ -240,8 +241,8 @@ func TestCertificateRenewsItself(t *testing.T) {
 	})
 }
 
-// TestCertificateOutlivesKills: however often the process ends in the middle, each certificate is made once, and no
-// challenge stays in the zone.
+// TestCertificateOutlivesKills: however often the process ends in the middle, each certificate is
+// made once, and no challenge stays in the zone.
 func TestCertificateOutlivesKills(t *testing.T) {
 	t.Parallel()
 	world, port := acmeWorld(t), freePort(t)
@@ -260,14 +261,16 @@ func TestCertificateOutlivesKills(t *testing.T) {
 		i.until(name+" has its certificate", func() bool { return p.shown(i.ready.HTTPTLS, name) != nil })
 	}
 	i.until("the challenges are gone", func() bool { return len(i.challengesOf("garden.test")) == 0 })
-	// One more of each is pebble's: a late look at a challenge that it has taken already can void an order that it has filled.
+	// One more of each is pebble's: a late look at a challenge that it has taken already can void
+	// an order that it has filled.
 	if n := p.issued(); n > 4 {
 		t.Errorf("two certificates cost %d", n)
 	}
 	i.check()
 }
 
-// TestSIGHUPReadsSettingsAgain: the log level and the certificate's files count at once; a mistake changes nothing.
+// TestSIGHUPReadsSettingsAgain: the log level and the certificate's files count at once; a mistake
+// changes nothing.
 func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// A refuser is the mail server of far.test, behind the one that takes mail for it: what it says depends on the recipient.
+// A refuser is the mail server of far.test, behind the one that takes mail for it: what it says
+// depends on the recipient.
 type refuser struct{ addr string }
 
 func newRefuser(t *testing.T) *refuser {
@@ -66,8 +67,8 @@ func refuse(c net.Conn) {
 	}
 }
 
-// A bouncer is somebody's mail server between us and a refuser: it takes all mail for far.test, finds that it cannot
-// deliver it, and writes about that to us.
+// A bouncer is somebody's mail server between us and a refuser: it takes all mail for far.test,
+// finds that it cannot deliver it, and writes about that to us.
 type bouncer struct {
 	t           *testing.T
 	dir         string
@@ -215,8 +216,8 @@ func (b *bouncer) postfix() {
 // A cameBack is what is told of one recipient.
 type cameBack struct{ kind, status, subtype string }
 
-// TestBouncesOfRealServers: what Debian's mail servers write when the next one refuses, or takes nothing for too long, is
-// understood: for good or not, of whom, why.
+// TestBouncesOfRealServers: what Debian's mail servers write when the next one refuses, or takes
+// nothing for too long, is understood: for good or not, of whom, why.
 func TestBouncesOfRealServers(t *testing.T) {
 	want := map[string]cameBack{
 		"gone@far.test": {"hard", "5.1.1", "no_such_mailbox"}, "full@far.test": {"hard", "5.2.2", "mailbox_full"},
@@ -256,8 +257,9 @@ func TestBouncesOfRealServers(t *testing.T) {
 	}
 }
 
-// bouncesAs sends to each recipient and demands what comes back: one event each, the rows bounced, only those addresses
-// suppressed that are not there, and every notice in the sender's inbox, delays too.
+// bouncesAs sends to each recipient and demands what comes back: one event each, the rows bounced,
+// only those addresses suppressed that are not there, and every notice in the sender's inbox,
+// delays too.
 func (i *instance) bouncesAs(ann string, want map[string]cameBack) {
 	t := i.t
 	t.Helper()

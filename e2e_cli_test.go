@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// TestFirstStart: `serve` in an empty directory makes an account and prints a curl command that works.
+// TestFirstStart: `serve` in an empty directory makes an account and prints a curl command that
+// works.
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
 	curl := peer(t, "curl")
@@ -175,7 +176,8 @@ func TestSandboxTellsClientsAHostThatWorks(t *testing.T) {
 	}
 }
 
-// TestCommandsWithAndWithoutAServer: tokens and calls work over the socket of a running server and on a stopped one.
+// TestCommandsWithAndWithoutAServer: tokens and calls work over the socket of a running server and
+// on a stopped one.
 func TestCommandsWithAndWithoutAServer(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits)

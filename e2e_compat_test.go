@@ -22,13 +22,16 @@ import (
 
 var record = flag.Bool("record", false, "fill in the answers that recordings in testdata/compat still lack")
 
-// recordings are what clients of this major version rely on. A recording that was released is never changed.
+// recordings are what clients of this major version rely on. A recording that was released is never
+// changed.
 const recordings = "testdata/compat/v1"
 
-// notRecorded are operations that no recording covers yet; only ones that nobody could have called so far belong here.
+// notRecorded are operations that no recording covers yet; only ones that nobody could have called
+// so far belong here.
 var notRecorded = []string{}
 
-// An exchange is one recorded request and what came back, with what differs from run to run replaced by its kind.
+// An exchange is one recorded request and what came back, with what differs from run to run
+// replaced by its kind.
 type exchange struct {
 	Operation string            `json:"operation,omitempty"`
 	Method    string            `json:"method,omitempty"`
@@ -50,8 +53,9 @@ type arrival struct {
 	Message []string `json:"message"` // its lines
 }
 
-// TestOldClientsStillWork replays every recording: each request must still be taken, and each answer must still hold
-// every field that it held, of the same type, with the same value where that is not of the moment.
+// TestOldClientsStillWork replays every recording: each request must still be taken, and each
+// answer must still hold every field that it held, of the same type, with the same value where that
+// is not of the moment.
 func TestOldClientsStillWork(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(recordings, "*.json"))
@@ -142,8 +146,8 @@ type player struct {
 	kept map[string]string
 }
 
-// newPlayer starts a program with a registrar, a relay, which refuses gone@ for good and later@ for now, and a receiver of
-// events.
+// newPlayer starts a program with a registrar, a relay, which refuses gone@ for good and later@ for
+// now, and a receiver of events.
 func newPlayer(t *testing.T) *player {
 	t.Helper()
 	host, port, err := net.SplitHostPort(newPicky(t).addr)
@@ -156,7 +160,8 @@ func newPlayer(t *testing.T) *player {
 	return &player{i, map[string]string{"receiver": front.URL}}
 }
 
-// play does what an exchange says; where it says what came back, that must be so again, else it is noted.
+// play does what an exchange says; where it says what came back, that must be so again, else it is
+// noted.
 func (p *player) play(where string, e *exchange) {
 	p.t.Helper()
 	if e.Mail != nil {
@@ -293,8 +298,9 @@ func at(v any, place string) any {
 	return v
 }
 
-// missing says what a recorded value has that the present one lacks; "" if it lacks nothing. Objects may have new
-// members and lists new items; null may have become something, as long as its description allows that.
+// missing says what a recorded value has that the present one lacks; "" if it lacks nothing.
+// Objects may have new members and lists new items; null may have become something, as long as its
+// description allows that.
 func missing(place string, was, is any) string {
 	switch was := was.(type) {
 	case nil:

@@ -13,8 +13,9 @@ const (
 	crashSenders = 500
 )
 
-// TestKillWhileReceiving kills the program in the middle of 500 concurrent deliveries, ten times. Every message that was
-// acknowledged must be there once, told of once, and the store must be whole.
+// TestKillWhileReceiving kills the program in the middle of 500 concurrent deliveries, ten times.
+// Every message that was acknowledged must be there once, told of once, and the store must be
+// whole.
 func TestKillWhileReceiving(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -62,8 +63,8 @@ func TestKillWhileReceiving(t *testing.T) {
 	}
 }
 
-// deliverUntilKilled starts every sender at once, each on a connection of its own, and kills the server once some of
-// their messages were acknowledged.
+// deliverUntilKilled starts every sender at once, each on a connection of its own, and kills the
+// server once some of their messages were acknowledged.
 func deliverUntilKilled(i *instance, round int, acked map[string]bool) {
 	var mu sync.Mutex
 	var senders sync.WaitGroup

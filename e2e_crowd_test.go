@@ -175,9 +175,10 @@ func (m *mob) leave() {
 	m.heard.Wait()
 }
 
-// TestTenThousandIdleConnections: at each port their number is bounded, those too many are refused, told why and counted;
-// who comes from elsewhere is served meanwhile, who has logged in before is left alone, and nothing remains of it. It runs by
-// itself: what it starts here keeps the fakes of other tests from answering in time.
+// TestTenThousandIdleConnections: at each port their number is bounded, those too many are refused,
+// told why and counted; who comes from elsewhere is served meanwhile, who has logged in before is
+// left alone, and nothing remains of it. It runs by itself: what it starts here keeps the fakes of
+// other tests from answering in time.
 func TestTenThousandIdleConnections(t *testing.T) {
 	if len(buildArgs) > 0 {
 		t.Skip("the race detector takes more memory and time than what is measured")

@@ -16,8 +16,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestDashboard walks through the dashboard with a real browser on the real program; the walks are web/test/*.test.mjs.
-// MAILSTEAD_SHOTS names a folder for pictures of its pages, MAILSTEAD_WALK the walks to run, with commas between.
+// TestDashboard walks through the dashboard with a real browser on the real program; the walks are
+// web/test/*.test.mjs. MAILSTEAD_SHOTS names a folder for pictures of its pages, MAILSTEAD_WALK the
+// walks to run, with commas between.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	node, chromium := peer(t, "node"), peer(t, "chromium-headless-shell")
@@ -74,8 +75,8 @@ func newDashboardInstance(t *testing.T, password string) *instance {
 
 var welcomeLink = regexp.MustCompile(`welcome +(http://\S+)`)
 
-// newFreshInstance is a sandbox that starts in an empty directory, with a relay that refuses gone@ for good and later@ for
-// now, and the link that its first start prints.
+// newFreshInstance is a sandbox that starts in an empty directory, with a relay that refuses gone@
+// for good and later@ for now, and the link that its first start prints.
 func newFreshInstance(t *testing.T, args ...string) (i *instance, welcome string) {
 	host, port, err := net.SplitHostPort(newPicky(t).addr)
 	if err != nil {
@@ -100,8 +101,8 @@ func newFreshInstance(t *testing.T, args ...string) (i *instance, welcome string
 	return i, welcome
 }
 
-// crowd makes a mailbox with so many messages in its INBOX, all but one of them written straight into the stopped store, and
-// gives its address.
+// crowd makes a mailbox with so many messages in its INBOX, all but one of them written straight
+// into the stopped store, and gives its address.
 func (i *instance) crowd(domain string, messages int) string {
 	i.t.Helper()
 	i.addDomain(domain)

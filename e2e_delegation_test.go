@@ -12,7 +12,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A rootServer is the root of a small DNS, which delegates one domain to the nameservers of a sandbox.
+// A rootServer is the root of a small DNS, which delegates one domain to the nameservers of a
+// sandbox.
 type rootServer struct{ domain, at string }
 
 func (r rootServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
@@ -34,8 +35,9 @@ func (r rootServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
-// TestUnboundFollowsTheDelegation: a resolver that knows nothing but a root finds the domain by its delegation and glue.
-// Name servers are asked at port 53, so that the test needs the right to listen there.
+// TestUnboundFollowsTheDelegation: a resolver that knows nothing but a root finds the domain by its
+// delegation and glue. Name servers are asked at port 53, so that the test needs the right to
+// listen there.
 func TestUnboundFollowsTheDelegation(t *testing.T) {
 	const root, ours = "127.53.9.1", "127.53.9.2"
 	program(t, "unbound", "/usr/sbin/unbound")

@@ -95,7 +95,8 @@ func (i *instance) dig(dig, name, typ string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// With HTTPS on, the records of a new domain lead mail clients and other servers to documents that are there.
+// With HTTPS on, the records of a new domain lead mail clients and other servers to documents that
+// are there.
 func TestDiscoveryFromTheDNSToTheDocuments(t *testing.T) {
 	dig := peer(t, "dig")
 	cert, key, trust := testCert(t, "mail.mailstead.test", "mta-sts.shop.test", "autoconfig.shop.test", "autodiscover.shop.test")

@@ -173,7 +173,8 @@ func TestDelvValidates(t *testing.T) {
 	}
 }
 
-// A parentZone is the zone test., signed by other code than ours, which delegates domains with what an owner hands in.
+// A parentZone is the zone test., signed by other code than ours, which delegates domains with what
+// an owner hands in.
 type parentZone struct {
 	addr   string
 	signer crypto.Signer
@@ -250,7 +251,8 @@ func (p *parentZone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
-// validatingConf has five gaps: port, anchor, and the addresses of the root (nobody), the parent and ours.
+// validatingConf has five gaps: port, anchor, and the addresses of the root (nobody), the parent
+// and ours.
 const validatingConf = `server:
   interface: 127.53.0.53
   port: %s
@@ -313,7 +315,8 @@ func (p *parentZone) asker(t *testing.T, i *instance) func(name string, typ uint
 	return ask
 }
 
-// unbound follows the chain from the key of the parent over the DS that the owner took from the API.
+// unbound follows the chain from the key of the parent over the DS that the owner took from the
+// API.
 func TestUnboundValidatesThroughTheParent(t *testing.T) {
 	program(t, "unbound", "/usr/sbin/unbound")
 	i := newInstance(t, "")

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// A dovecot is somebody else's IMAP server, on a port of its own, whose mailboxes are maildirs that tests write.
+// A dovecot is somebody else's IMAP server, on a port of its own, whose mailboxes are maildirs that
+// tests write.
 type dovecot struct {
 	t    *testing.T
 	path string
@@ -189,7 +190,8 @@ func (d *dovecot) put(user, subject string, when, size int) {
 	}
 }
 
-// fill writes n messages, "message 0" being the oldest. Those after the first user's share their bytes with them.
+// fill writes n messages, "message 0" being the oldest. Those after the first user's share their
+// bytes with them.
 func (d *dovecot) fill(users []string, n int) {
 	d.t.Helper()
 	for k := range n {

@@ -10,7 +10,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/cloudflare/cloudflaretest"
 )
 
-// TestEdgeFaults: whatever the provider answers, the domain is complete in the end, with each record once.
+// TestEdgeFaults: whatever the provider answers, the domain is complete in the end, with each
+// record once.
 func TestEdgeFaults(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []cloudflaretest.Fault{
@@ -50,8 +51,8 @@ func wantManaged(t *testing.T, f *fakeEdge, zone, when string) {
 	}
 }
 
-// TestEdgeRaces: somebody makes records between our look and our change. One that says the same is adopted, and left when
-// the domain goes; one in the place of ours is a conflict, and stays.
+// TestEdgeRaces: somebody makes records between our look and our change. One that says the same is
+// adopted, and left when the domain goes; one in the place of ours is a conflict, and stays.
 func TestEdgeRaces(t *testing.T) {
 	t.Parallel()
 	f := newFakeEdge(t, "same.test", "other.test")

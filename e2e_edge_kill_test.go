@@ -10,9 +10,9 @@ import (
 	"github.com/miekg/dns"
 )
 
-// TestKillAtTheEdge kills the program while each of its requests to the edge provider is under way, before the provider
-// has done it and after, from the first of a setup to the last of a deletion. In the end each record was there once, and
-// nothing of ours is left.
+// TestKillAtTheEdge kills the program while each of its requests to the edge provider is under way,
+// before the provider has done it and after, from the first of a setup to the last of a deletion.
+// In the end each record was there once, and nothing of ours is left.
 func TestKillAtTheEdge(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -130,7 +130,8 @@ func (k *requestKill) completed(id string) func() bool {
 	}
 }
 
-// addRecord adds a record while the program may die. The error comes when there is an answer or none can come.
+// addRecord adds a record while the program may die. The error comes when there is an answer or
+// none can come.
 func (k *requestKill) addRecord(id string) <-chan error {
 	url, body := "http://"+k.ready.HTTP+"/v1/domains/"+id+"/custom-dns-records", strings.NewReader(`{"name":"own","type":"TXT","value":"x"}`)
 	req, err := http.NewRequest("POST", url, body)
@@ -150,8 +151,8 @@ func (k *requestKill) addRecord(id string) <-chan error {
 	return added
 }
 
-// A moment is when a setup or provisioning is killed: once what the domain shows is so, or once the DNS is asked for
-// something.
+// A moment is when a setup or provisioning is killed: once what the domain shows is so, or once the
+// DNS is asked for something.
 type moment struct {
 	name string
 	now  func(d seenDomain) bool
@@ -177,8 +178,8 @@ var moments = []moment{
 	{name: "in verify", asks: dns.TypeMX},
 }
 
-// TestKillInEveryStep kills the program in the middle of the steps of setup and provisioning, for each way of DNS. The
-// job ends right, nothing is made twice, and everything is told of once.
+// TestKillInEveryStep kills the program in the middle of the steps of setup and provisioning, for
+// each way of DNS. The job ends right, nothing is made twice, and everything is told of once.
 func TestKillInEveryStep(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -175,7 +175,8 @@ type seenRecord struct {
 	}
 }
 
-// TestEdge is the life of domains at the edge provider, from connect to delete, beside what others have there.
+// TestEdge is the life of domains at the edge provider, from connect to delete, beside what others
+// have there.
 func TestEdge(t *testing.T) {
 	t.Parallel()
 	f, world := newFakeEdge(t, "edge.test", "taken.test", "parent.test"), newResolver(t)
@@ -249,8 +250,8 @@ func (i *instance) edgeNames() []edgeResult {
 	return results
 }
 
-// edgeTokens has a token that may only read found out when the first record is made, and a setup with a better one go on.
-// With a dead token the domain goes, and the job says what remains.
+// edgeTokens has a token that may only read found out when the first record is made, and a setup
+// with a better one go on. With a dead token the domain goes, and the job says what remains.
 func (i *instance) edgeTokens(f *fakeEdge) {
 	t := i.t
 	t.Helper()
@@ -276,7 +277,8 @@ func (i *instance) edgeTokens(f *fakeEdge) {
 	}
 }
 
-// edgeRecords makes, changes and deletes records of one's own and the policy, and runs setup over it.
+// edgeRecords makes, changes and deletes records of one's own and the policy, and runs setup over
+// it.
 func (i *instance) edgeRecords(f *fakeEdge, id string) {
 	t, path := i.t, "/v1/domains/"+id+"/custom-dns-records"
 	t.Helper()

@@ -62,7 +62,8 @@ func (e example) run(t *testing.T, i *instance, program, arg string) string {
 	return string(out)
 }
 
-// TestMailboxExamples runs the way from a domain to a message in every language, and looks at what it left.
+// TestMailboxExamples runs the way from a domain to a message in every language, and looks at what
+// it left.
 func TestMailboxExamples(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits)
@@ -91,7 +92,8 @@ func TestMailboxExamples(t *testing.T) {
 	}
 }
 
-// TestWebhookExamples makes, tests, rotates and deletes an endpoint in every language, and pages through the events.
+// TestWebhookExamples makes, tests, rotates and deletes an endpoint in every language, and pages
+// through the events.
 func TestWebhookExamples(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits, "--ca-file", newHook(t).caFile)
@@ -191,8 +193,8 @@ func (r *exampleServer) post(t *testing.T, timestamp, signatures string, body []
 	return resp.StatusCode == http.StatusNoContent
 }
 
-// TestReceiveExamples has the example receivers take real deliveries, also while the secret changes over, and refuse
-// what is not genuine.
+// TestReceiveExamples has the example receivers take real deliveries, also while the secret changes
+// over, and refuse what is not genuine.
 func TestReceiveExamples(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits, "--ca-file", newHook(t).caFile)

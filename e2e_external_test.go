@@ -118,7 +118,8 @@ func (a *away) find(user, subject string) *remoteRow {
 	return nil
 }
 
-// memory watches how much memory the server has at its peak, in MiB: of its own, and with what it reads of its files.
+// memory watches how much memory the server has at its peak, in MiB: of its own, and with what it
+// reads of its files.
 type memory struct{ own, all int }
 
 func (a *away) watchMemory(m *memory) (stop func()) {
@@ -165,8 +166,8 @@ func perMailbox() int {
 	return 300
 }
 
-// TestExternalMailboxes: twenty mailboxes are fetched newest first within a bound of memory; a crash in the middle doubles
-// nothing, and nothing of it is told as new.
+// TestExternalMailboxes: twenty mailboxes are fetched newest first within a bound of memory; a
+// crash in the middle doubles nothing, and nothing of it is told as new.
 func TestExternalMailboxes(t *testing.T) {
 	t.Parallel()
 	n := perMailbox()
@@ -231,8 +232,8 @@ func TestExternalMailboxes(t *testing.T) {
 	a.check()
 }
 
-// TestExternalChanges: news come within a second, what is read and deleted goes both ways, a new UIDVALIDITY is survived,
-// and a server that is down refuses changes.
+// TestExternalChanges: news come within a second, what is read and deleted goes both ways, a new
+// UIDVALIDITY is survived, and a server that is down refuses changes.
 func TestExternalChanges(t *testing.T) {
 	t.Parallel()
 	a := newAway(t, 2, 30)
@@ -380,8 +381,9 @@ func TestExternalLogin(t *testing.T) {
 	a.check()
 }
 
-// TestExternalSentFolder: what goes out through a mailbox's own server is in the folder of sent mail on its IMAP server
-// afterwards, once and as read, and a report on what was refused comes to its INBOX.
+// TestExternalSentFolder: what goes out through a mailbox's own server is in the folder of sent
+// mail on its IMAP server afterwards, once and as read, and a report on what was refused comes to
+// its INBOX.
 func TestExternalSentFolder(t *testing.T) {
 	t.Parallel()
 	refuse := "550 5.7.1 not wanted"

@@ -26,8 +26,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A fakeResolver is the internet's DNS as the tests need it: some names of its own, and delegation of the rest to an
-// authoritative server.
+// A fakeResolver is the internet's DNS as the tests need it: some names of its own, and delegation
+// of the rest to an authoritative server.
 type fakeResolver struct {
 	addr string
 	mu   sync.Mutex
@@ -154,7 +154,8 @@ func (f *fakeResolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(answer)
 }
 
-// A hook is an HTTPS receiver that trusts nobody: it verifies both signatures of every delivery by itself.
+// A hook is an HTTPS receiver that trusts nobody: it verifies both signatures of every delivery by
+// itself.
 type hook struct {
 	t      *testing.T
 	server *httptest.Server
@@ -253,8 +254,9 @@ func (h *hook) of(kind, field string) map[string][]string {
 	return out
 }
 
-// A fakeSMTP is a strict mail server: a relay that mints ids, or somebody's MX. It takes any log-in, wants one recipient in
-// a transaction if it is told so, CRLF everywhere, and keeps what it took.
+// A fakeSMTP is a strict mail server: a relay that mints ids, or somebody's MX. It takes any
+// log-in, wants one recipient in a transaction if it is told so, CRLF everywhere, and keeps what it
+// took.
 type fakeSMTP struct {
 	t       *testing.T
 	addr    string
@@ -277,7 +279,8 @@ func newSMTP(t *testing.T, oneRcpt bool, reply func(n int) string) *fakeSMTP {
 	return f
 }
 
-// answering has every connection to an address of this host served until the test ends, and gives the address.
+// answering has every connection to an address of this host served until the test ends, and gives
+// the address.
 func answering(t *testing.T, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

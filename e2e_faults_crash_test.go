@@ -171,7 +171,8 @@ func TestKillWhileDeletingADomain(t *testing.T) {
 	i.check()
 }
 
-// TestKillWhileIMAPChanges: what was appended is there, what was moved is in one place, what was expunged is gone.
+// TestKillWhileIMAPChanges: what was appended is there, what was moved is in one place, what was
+// expunged is gone.
 func TestKillWhileIMAPChanges(t *testing.T) {
 	t.Parallel()
 	i, _ := alone(t)
@@ -233,8 +234,8 @@ func TestKillWhileIMAPChanges(t *testing.T) {
 	i.check()
 }
 
-// changeOne appends a message and then leaves it, moves it or expunges it. It tells where the message must be by what was
-// acknowledged: "unknown" where the last answer did not come.
+// changeOne appends a message and then leaves it, moves it or expunges it. It tells where the
+// message must be by what was acknowledged: "unknown" where the last answer did not come.
 func changeOne(addr, id string, what int) (where string, err error) {
 	c, err := imapclient.DialInsecure(addr, nil)
 	if err != nil {
@@ -274,7 +275,8 @@ func changeOne(addr, id string, what int) (where string, err error) {
 	return "", nil
 }
 
-// TestKillWhileTelling: every event reaches its receiver, under one id, however often the server dies meanwhile.
+// TestKillWhileTelling: every event reaches its receiver, under one id, however often the server
+// dies meanwhile.
 func TestKillWhileTelling(t *testing.T) {
 	t.Parallel()
 	hook := newHook(t)
@@ -303,7 +305,8 @@ func TestKillWhileTelling(t *testing.T) {
 	i.check()
 }
 
-// TestStopUnderLoad: SIGTERM while mail comes and goes ends the server well and soon, and nothing acknowledged is lost.
+// TestStopUnderLoad: SIGTERM while mail comes and goes ends the server well and soon, and nothing
+// acknowledged is lost.
 func TestStopUnderLoad(t *testing.T) {
 	t.Parallel()
 	i, ann := alone(t)
@@ -383,8 +386,8 @@ func TestStopUnderLoad(t *testing.T) {
 	i.check()
 }
 
-// TestStopWhilePeersHang: a host that stalls, a message and a request that do not end and readers that stay cost no more
-// than the 20 s that what runs is given.
+// TestStopWhilePeersHang: a host that stalls, a message and a request that do not end and readers
+// that stay cost no more than the 20 s that what runs is given.
 func TestStopWhilePeersHang(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes the connections

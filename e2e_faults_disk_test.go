@@ -81,8 +81,8 @@ func (d *smallDisk) empty() {
 	}
 }
 
-// TestFullDisk: on a full disk nothing is acknowledged that is not kept, everybody is told, what is there can be read,
-// and when there is room again all goes on by itself.
+// TestFullDisk: on a full disk nothing is acknowledged that is not kept, everybody is told, what is
+// there can be read, and when there is room again all goes on by itself.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"tmpfs", "ext4"} {
@@ -151,7 +151,8 @@ func (i *instance) fillUp(t *testing.T, acked map[string]bool) {
 	senders.Wait()
 }
 
-// fillDatabase adds records until there is no room for another, and says how many were acknowledged.
+// fillDatabase adds records until there is no room for another, and says how many were
+// acknowledged.
 func (i *instance) fillDatabase(t *testing.T) (acked int) {
 	t.Helper()
 	var e struct{ Error struct{ Message string } }

@@ -17,7 +17,8 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// TestMessagesThatDoNotEnd: what is cut, endless or too large is not stored, and the server goes on.
+// TestMessagesThatDoNotEnd: what is cut, endless or too large is not stored, and the server goes
+// on.
 func TestMessagesThatDoNotEnd(t *testing.T) {
 	t.Parallel()
 	i, box := alone(t)
@@ -90,7 +91,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestNothingIsSmuggled: whatever looks like the end of a message to some servers does not end it here.
+// TestNothingIsSmuggled: whatever looks like the end of a message to some servers does not end it
+// here.
 func TestNothingIsSmuggled(t *testing.T) {
 	t.Parallel()
 	i, box := alone(t)
@@ -238,7 +240,8 @@ func bombs() map[string]string {
 	}
 }
 
-// TestBrokenMail: mail of any form is taken, and served by the API and by IMAP without an error and in time.
+// TestBrokenMail: mail of any form is taken, and served by the API and by IMAP without an error and
+// in time.
 func TestBrokenMail(t *testing.T) {
 	t.Parallel()
 	i, box := alone(t)
@@ -349,7 +352,8 @@ func TestLargeMailTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// TestConnectionsLeaveNothing: connections that come and go leave no descriptors and no memory behind.
+// TestConnectionsLeaveNothing: connections that come and go leave no descriptors and no memory
+// behind.
 func TestConnectionsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	i, _ := alone(t)

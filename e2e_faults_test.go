@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// TestDeadResolver: without DNS mail is taken all the same, within a bound, and says that it could not be judged; what
-// needs DNS says so.
+// TestDeadResolver: without DNS mail is taken all the same, within a bound, and says that it could
+// not be judged; what needs DNS says so.
 func TestDeadResolver(t *testing.T) {
 	t.Parallel()
 	hook, world := newHook(t), newResolver(t)
@@ -84,7 +84,8 @@ func TestDeadResolver(t *testing.T) {
 	}
 }
 
-// A moodyRelay treats each connection in its own way, until the moods are used up; then it takes everything.
+// A moodyRelay treats each connection in its own way, until the moods are used up; then it takes
+// everything.
 type moodyRelay struct {
 	good  *fakeSMTP
 	moods []func(*talk)
@@ -123,8 +124,8 @@ func (c *talk) until(verb string) {
 	}
 }
 
-// TestRelayThatStallsAndDrops: a relay that goes silent or away in the middle of a message, or is busy, gets the message
-// once in the end, and holds nobody else up.
+// TestRelayThatStallsAndDrops: a relay that goes silent or away in the middle of a message, or is
+// busy, gets the message once in the end, and holds nobody else up.
 func TestRelayThatStallsAndDrops(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -205,8 +206,8 @@ func sendingLog(i *instance) map[string]logRow {
 	return out
 }
 
-// TestManyHostsThatStall: hosts that take a connection and say nothing, more of them than there are workers, hold up
-// neither local mail nor what is told.
+// TestManyHostsThatStall: hosts that take a connection and say nothing, more of them than there are
+// workers, hold up neither local mail nor what is told.
 func TestManyHostsThatStall(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes the connections
@@ -258,7 +259,8 @@ func receiver(t *testing.T, answer http.HandlerFunc) (url, caFile string) {
 	return s.URL, caFile
 }
 
-// TestReceiversThatMisbehave: what each receiver does shows in its own log, and none holds another up.
+// TestReceiversThatMisbehave: what each receiver does shows in its own log, and none holds another
+// up.
 func TestReceiversThatMisbehave(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})

@@ -25,8 +25,8 @@ import (
 	"time"
 )
 
-// TestFeedback: what others tell of mail that left here is believed if it proves what it speaks of, counts once, and keeps
-// further mail from those who do not want it; forged, it does nothing.
+// TestFeedback: what others tell of mail that left here is believed if it proves what it speaks of,
+// counts once, and keeps further mail from those who do not want it; forged, it does nothing.
 func TestFeedback(t *testing.T) {
 	t.Parallel()
 	mx, world, hook := newSMTP(t, true, func(int) string { return "250 taken" }), newResolver(t), newHook(t)
@@ -95,7 +95,8 @@ func complaintMail(original []byte) string {
 		"--b\r\nContent-Type: message/rfc822\r\n\r\n" + string(head) + "\r\n\r\nbody\r\n--b--\r\n"
 }
 
-// newOutgoing is an instance with the domain example.test whose mail to far.test goes to an address.
+// newOutgoing is an instance with the domain example.test whose mail to far.test goes to an
+// address.
 func newOutgoing(t *testing.T, world *fakeResolver, mx, config string, args ...string) *instance {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(mx)
@@ -248,8 +249,8 @@ func snsConfirmation(url string) map[string]string {
 	}
 }
 
-// TestFeedbackOfSES: notices by SNS need the topic's name and a signature by the key that SNS serves; the id that SES gave
-// leads to the message.
+// TestFeedbackOfSES: notices by SNS need the topic's name and a signature by the key that SNS
+// serves; the id that SES gave leads to the message.
 func TestFeedbackOfSES(t *testing.T) {
 	t.Parallel()
 	relay, sns, stranger, hook, world := newSMTP(t, true, func(n int) string { return fmt.Sprintf("250 Ok 0100018f-%d", n) }), newFakeSNS(t), newFakeSNS(t), newHook(t), newResolver(t)
@@ -312,8 +313,8 @@ func TestFeedbackOfSES(t *testing.T) {
 	i.keepsAway(map[string]string{"x@far.test": "bounce", "y@far.test": "complaint"})
 }
 
-// TestBouncesOfPostfix sends to a real Postfix that takes everything and then finds that it cannot deliver: its bounces come
-// back to the return path.
+// TestBouncesOfPostfix sends to a real Postfix that takes everything and then finds that it cannot
+// deliver: its bounces come back to the return path.
 func TestBouncesOfPostfix(t *testing.T) {
 	t.Parallel()
 	p := newPostfix(t, strconv.Itoa(freePort(t)))
@@ -349,8 +350,8 @@ func TestBouncesOfPostfix(t *testing.T) {
 	}
 }
 
-// bouncerMain is main.cf of a Postfix in the directory 1 that takes mail for far.test, cannot deliver it, and hands what it
-// writes about that to the host 2 and its port 3.
+// bouncerMain is main.cf of a Postfix in the directory 1 that takes mail for far.test, cannot
+// deliver it, and hands what it writes about that to the host 2 and its port 3.
 const bouncerMain = `compatibility_level = 3.6
 queue_directory = %[1]s/queue
 data_directory = %[1]s/data

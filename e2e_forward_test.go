@@ -12,7 +12,8 @@ import (
 	"github.com/mailstead/mailstead/mail/auth"
 )
 
-// verifiers judge a message as its next server would, with Debian's python3-spf and python3-dkim and live DNS.
+// verifiers judge a message as its next server would, with Debian's python3-spf and python3-dkim
+// and live DNS.
 const verifiers = `
 import json, subprocess, sys
 import dkim, spf
@@ -46,9 +47,10 @@ cv, sets, reason = dkim.arc_verify(message, dnsfunc=key)
 json.dump({"spf": result, "why": why, "arc": cv.decode() if cv else "none", "reason": str(reason), "dkim": dkim.verify(message, dnsfunc=key)}, sys.stdout)
 `
 
-// TestForwardedMailPassesElsewhere: a message from an author whose domain rejects what is not authenticated goes through a
-// domain-wide forward, and verifiers that are not ours pass its SPF, its author's signature and our ARC set; a bounce to
-// the rewritten path finds its way back, and a message that comes round again is refused.
+// TestForwardedMailPassesElsewhere: a message from an author whose domain rejects what is not
+// authenticated goes through a domain-wide forward, and verifiers that are not ours pass its SPF,
+// its author's signature and our ARC set; a bounce to the rewritten path finds its way back, and a
+// message that comes round again is refused.
 func TestForwardedMailPassesElsewhere(t *testing.T) {
 	t.Parallel()
 	peer(t, "dig")

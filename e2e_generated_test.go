@@ -15,8 +15,8 @@ import (
 	_ "github.com/oapi-codegen/runtime" // what TestGeneratedClient compiles needs it
 )
 
-// TestGeneratedClient has a stock generator make a client of the description that the program serves, compiles it, and
-// makes a mailbox with it.
+// TestGeneratedClient has a stock generator make a client of the description that the program
+// serves, compiles it, and makes a mailbox with it.
 func TestGeneratedClient(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits)

@@ -35,7 +35,8 @@ func (g *guesser) dial(addr string) net.Conn {
 	return conn
 }
 
-// overIMAP gives the response code that a log-in is refused with, "" if it is taken, "BYE" if the connection has ended.
+// overIMAP gives the response code that a log-in is refused with, "" if it is taken, "BYE" if the
+// connection has ended.
 func (g *guesser) overIMAP(email, password string) string {
 	g.t.Helper()
 	if g.imap == nil {
@@ -56,7 +57,8 @@ func (g *guesser) overIMAP(email, password string) string {
 	return "BYE"
 }
 
-// bySubmission gives the code that a log-in is refused with, 0 if it is taken, 421 if the connection has ended.
+// bySubmission gives the code that a log-in is refused with, 0 if it is taken, 421 if the
+// connection has ended.
 func (g *guesser) bySubmission(email, password string) int {
 	g.t.Helper()
 	if g.smtp == nil {
@@ -108,8 +110,9 @@ func (g *guesser) guess(n int, email func(int) string) {
 	}
 }
 
-// TestLoginGuessing: who guesses over IMAP and by submission is sent away after some tries, and shut out after more, which
-// count together; an honest user gets in, from where the guesser is if that is where the user has been before.
+// TestLoginGuessing: who guesses over IMAP and by submission is sent away after some tries, and
+// shut out after more, which count together; an honest user gets in, from where the guesser is if
+// that is where the user has been before.
 func TestLoginGuessing(t *testing.T) {
 	t.Parallel()
 	if len(buildArgs) > 0 {

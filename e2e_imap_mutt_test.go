@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestIMAPWithMutt has mutt and neomutt do what their keys do, in a terminal that `script` makes for them.
+// TestIMAPWithMutt has mutt and neomutt do what their keys do, in a terminal that `script` makes
+// for them.
 func TestIMAPWithMutt(t *testing.T) {
 	for _, name := range []string{"mutt", "neomutt"} {
 		t.Run(name, func(t *testing.T) {

@@ -50,7 +50,8 @@ func TestIMAPWithImaplib(t *testing.T) {
 	c.holds("Drafts", `draft \Draft`)
 }
 
-// TestIMAPWithImapflow is the same with imapflow, which npm installs from the lock file in testdata/imap.
+// TestIMAPWithImapflow is the same with imapflow, which npm installs from the lock file in
+// testdata/imap.
 func TestIMAPWithImapflow(t *testing.T) {
 	t.Parallel()
 	node, npm := peer(t, "node"), peer(t, "npm")

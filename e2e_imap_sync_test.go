@@ -91,8 +91,8 @@ func (c *mailClient) change(folder string, commands ...string) {
 	c.play(script)
 }
 
-// TestIMAPWithMbsync lets isync keep a tree and the mailbox alike through changes on both sides: a session of rounds, with
-// compression, as a user has it over days.
+// TestIMAPWithMbsync lets isync keep a tree and the mailbox alike through changes on both sides: a
+// session of rounds, with compression, as a user has it over days.
 func TestIMAPWithMbsync(t *testing.T) {
 	t.Parallel()
 	mbsync := peer(t, "mbsync")

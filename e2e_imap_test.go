@@ -31,8 +31,8 @@ const (
 	annsPassword = "correct horse"
 )
 
-// newMailClient starts a server with the mailbox ann@example.test, and holds at the test's end what the client has done
-// against its row in docs/imap.md.
+// newMailClient starts a server with the mailbox ann@example.test, and holds at the test's end what
+// the client has done against its row in docs/imap.md.
 func newMailClient(t *testing.T, name string) *mailClient {
 	t.Helper()
 	c := &mailClient{instance: newInstance(t, generousLimits), name: name}
@@ -50,7 +50,8 @@ func newMailClient(t *testing.T, name string) *mailClient {
 // did notes operations that the test has seen to have worked.
 func (c *mailClient) did(operations ...string) { c.done = append(c.done, operations...) }
 
-// compareRow demands that the table in docs/imap.md says of the client what it has done, no more and no less.
+// compareRow demands that the table in docs/imap.md says of the client what it has done, no more
+// and no less.
 func (c *mailClient) compareRow(t *testing.T) {
 	text, err := os.ReadFile("docs/imap.md")
 	if err != nil {
@@ -158,8 +159,9 @@ func (c *mailClient) holds(folder string, want ...string) {
 	}
 }
 
-// TestIMAPTranscripts plays sessions in the manner of clients that no test can run. A line "C: " is sent, several in one go
-// if no "S: " comes between; a line "S: " is a pattern that a line of the answer must fit, others before it are passed over.
+// TestIMAPTranscripts plays sessions in the manner of clients that no test can run. A line "C: " is
+// sent, several in one go if no "S: " comes between; a line "S: " is a pattern that a line of the
+// answer must fit, others before it are passed over.
 func TestIMAPTranscripts(t *testing.T) {
 	for file, name := range map[string]string{"thunderbird.txt": "Thunderbird (transcript)", "applemail.txt": "Apple Mail (transcript)"} {
 		t.Run(file, func(t *testing.T) {
@@ -175,7 +177,8 @@ func TestIMAPTranscripts(t *testing.T) {
 	}
 }
 
-// play plays a transcript. "# did: a, b" notes operations; "# new: subject" puts a message into INBOX from elsewhere.
+// play plays a transcript. "# did: a, b" notes operations; "# new: subject" puts a message into
+// INBOX from elsewhere.
 func (c *mailClient) play(script string) {
 	c.t.Helper()
 	conn, err := net.Dial("tcp", c.ready.IMAP)
@@ -205,7 +208,8 @@ func (c *mailClient) play(script string) {
 	}
 }
 
-// await reads up to a line that fits the pattern; a tagged NO or BAD that is not asked for ends the test.
+// await reads up to a line that fits the pattern; a tagged NO or BAD that is not asked for ends the
+// test.
 func (c *mailClient) await(in *bufio.Reader, n int, pattern string) {
 	c.t.Helper()
 	want := regexp.MustCompile("^" + pattern + "$")

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// A jail is a view of the file system that some programs have and nobody else: packages of Debian's that are not
-// installed lie over /usr, and files and directories of the test's in the place of the machine's.
+// A jail is a view of the file system that some programs have and nobody else: packages of Debian's
+// that are not installed lie over /usr, and files and directories of the test's in the place of the
+// machine's.
 type jail struct {
 	t        *testing.T
 	packages []string

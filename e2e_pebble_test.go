@@ -24,7 +24,8 @@ import (
 	"time"
 )
 
-// A pebble is the certificate authority of that name, which refuses nonces, reuses authorizations and sleeps as it likes.
+// A pebble is the certificate authority of that name, which refuses nonces, reuses authorizations
+// and sleeps as it likes.
 type pebble struct {
 	t         *testing.T
 	directory string
@@ -52,8 +53,8 @@ func (p *pebble) said(phrase string) int {
 // issued is how many certificates it has made.
 func (p *pebble) issued() int { return p.said("ssued certificate serial") }
 
-// startPebble starts the authority. It looks names up at the resolver and HTTP challenges on the port; certificates live
-// for so many seconds (0: for years).
+// startPebble starts the authority. It looks names up at the resolver and HTTP challenges on the
+// port; certificates live for so many seconds (0: for years).
 func startPebble(t *testing.T, world *fakeResolver, httpPort, life int, env ...string) *pebble {
 	t.Helper()
 	program, dir := peer(t, "pebble"), t.TempDir()

@@ -22,8 +22,9 @@ import (
 	"time"
 )
 
-// postfixMain is main.cf: a host on an address of the loopback that no other test uses, which takes mail for some domains
-// into one directory, and gives what is for ours to us, over TLS that it verifies.
+// postfixMain is main.cf: a host on an address of the loopback that no other test uses, which takes
+// mail for some domains into one directory, and gives what is for ours to us, over TLS that it
+// verifies.
 const postfixMain = `compatibility_level = 3.6
 queue_directory = %[1]s/queue
 data_directory = %[1]s/data
@@ -264,7 +265,8 @@ func freePortOn(t *testing.T, ip string) string {
 	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
 }
 
-// exchangeSize is how many messages go through Postfix in all; fewer of them where the race detector slows us down.
+// exchangeSize is how many messages go through Postfix in all; fewer of them where the race
+// detector slows us down.
 func exchangeSize(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("MAILSTEAD_TEST_MESSAGES"))
@@ -285,7 +287,8 @@ type mailWorld struct {
 	ann     string // mailbox
 }
 
-// newMailWorld starts both. Their certificate is for mx.them.test and mx.sts.test; port 443 of 127.77.25.2 serves policies.
+// newMailWorld starts both. Their certificate is for mx.them.test and mx.sts.test; port 443 of
+// 127.77.25.2 serves policies.
 func newMailWorld(t *testing.T) *mailWorld {
 	t.Helper()
 	peer(t, "postfix")
@@ -381,8 +384,8 @@ func (w *mailWorld) submitTLS(messages, each int) {
 	}
 }
 
-// TestPostfixBothWays exchanges messages with Postfix over STARTTLS, which verifies our certificate or sends nothing; each
-// arrives once.
+// TestPostfixBothWays exchanges messages with Postfix over STARTTLS, which verifies our certificate
+// or sends nothing; each arrives once.
 func TestPostfixBothWays(t *testing.T) {
 	w := newMailWorld(t)
 	const each = 50
@@ -440,8 +443,8 @@ type detail struct {
 	} `json:"attempts_log"`
 }
 
-// TestPostfixUnderPolicies: with MTA-STS and with DANE mail gets through where what Postfix shows is what was promised, and
-// not where it is not.
+// TestPostfixUnderPolicies: with MTA-STS and with DANE mail gets through where what Postfix shows
+// is what was promised, and not where it is not.
 func TestPostfixUnderPolicies(t *testing.T) {
 	w := newMailWorld(t)
 	port := w.postfix.port

@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// TestDashboardBehindNginx: with the configuration that docs/proxy.md shows people sign in over the proxy's TLS, and their
-// own addresses count, whatever they say to be; who goes around the proxy is believed nothing.
+// TestDashboardBehindNginx: with the configuration that docs/proxy.md shows people sign in over the
+// proxy's TLS, and their own addresses count, whatever they say to be; who goes around the proxy is
+// believed nothing.
 func TestDashboardBehindNginx(t *testing.T) {
 	t.Parallel()
 	nginx := peer(t, "nginx")

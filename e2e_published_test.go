@@ -22,7 +22,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// enforcerMain is main.cf of a Postfix in the directory 1 that looks everything up and delivers to those whom it finds.
+// enforcerMain is main.cf of a Postfix in the directory 1 that looks everything up and delivers to
+// those whom it finds.
 const enforcerMain = `compatibility_level = 3.6
 queue_directory = %[1]s/queue
 data_directory = %[1]s/data
@@ -42,8 +43,9 @@ maximal_backoff_time = 1s
 queue_run_delay = 1s
 %[2]s`
 
-// A published is Mailstead in production on an address of its own, with the ports that others expect, certificates by
-// ACME and a DNS of its own, so that others can find and enforce what it publishes.
+// A published is Mailstead in production on an address of its own, with the ports that others
+// expect, certificates by ACME and a DNS of its own, so that others can find and enforce what it
+// publishes.
 type published struct {
 	*instance
 	world  *fakeResolver
@@ -83,7 +85,8 @@ func (w *published) host(domain string) (id string) {
 	return w.addDomain(domain)
 }
 
-// startSender runs a Postfix that asks a nameserver at port 53, with further settings and files of authorities.
+// startSender runs a Postfix that asks a nameserver at port 53, with further settings and files of
+// authorities.
 func (w *published) startSender(nameserver, settings string, trust ...string) {
 	t := w.t
 	t.Helper()
@@ -149,7 +152,8 @@ func (w *published) delivers(to string) {
 	w.t.Errorf("%s: the message is not here", to)
 }
 
-// keeps demands that Postfix puts a message off, for a reason that it logs, and that nobody gets it.
+// keeps demands that Postfix puts a message off, for a reason that it logs, and that nobody gets
+// it.
 func (w *published) keeps(to, why string, by *impostor) {
 	w.t.Helper()
 	fate := w.sends(to)
@@ -201,7 +205,8 @@ func (im *impostor) Data(r io.Reader) error {
 	return err
 }
 
-// daneConf is unbound's, with three gaps: its address, the trust anchor, ours. It keeps what it has found.
+// daneConf is unbound's, with three gaps: its address, the trust anchor, ours. It keeps what it has
+// found.
 const daneConf = `server:
   interface: %[1]s@53
   outgoing-interface: 127.0.0.1
@@ -226,9 +231,9 @@ stub-zone:
   stub-addr: %[3]s
 `
 
-// TestPostfixEnforcesOurDANE: a Postfix that sends nothing without DANE delivers to the keys that we publish, also to one
-// that was published in advance when all that it has looked up is from before; whoever has our address without our key
-// gets nothing.
+// TestPostfixEnforcesOurDANE: a Postfix that sends nothing without DANE delivers to the keys that
+// we publish, also to one that was published in advance when all that it has looked up is from
+// before; whoever has our address without our key gets nothing.
 func TestPostfixEnforcesOurDANE(t *testing.T) {
 	t.Parallel()
 	const us = "127.77.26"
@@ -265,7 +270,8 @@ func keyShown(t *testing.T, addr string) [32]byte {
 	return sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 }
 
-// age makes the stopped server's certificate due for its renewal, so long after its next key was published.
+// age makes the stopped server's certificate due for its renewal, so long after its next key was
+// published.
 func (w *published) age(by time.Duration) {
 	w.t.Helper()
 	st, err := store.Open(w.dir, store.Options{})
@@ -288,9 +294,10 @@ func (w *published) age(by time.Duration) {
 	}
 }
 
-// TestPostfixEnforcesOurMTASTS: a Postfix with a resolver of policies delivers to us by the policy that we serve over HTTPS.
-// Forged DNS answers do not lead its mail elsewhere: not to a host that the policy does not name, whatever certificate it
-// has, and not to one that takes our name without a certificate for it.
+// TestPostfixEnforcesOurMTASTS: a Postfix with a resolver of policies delivers to us by the policy
+// that we serve over HTTPS. Forged DNS answers do not lead its mail elsewhere: not to a host that
+// the policy does not name, whatever certificate it has, and not to one that takes our name without
+// a certificate for it.
 func TestPostfixEnforcesOurMTASTS(t *testing.T) {
 	t.Parallel()
 	const us, evil = "127.77.28", "mx.evil.test"
@@ -316,7 +323,8 @@ func TestPostfixEnforcesOurMTASTS(t *testing.T) {
 	w.until("what was put off arrives", func() bool { return len(w.inbox(w.ann)) == 2 })
 }
 
-// startPolicies runs Debian's postfix-mta-sts-resolver, which trusts the authority of our certificates.
+// startPolicies runs Debian's postfix-mta-sts-resolver, which trusts the authority of our
+// certificates.
 func (w *published) startPolicies(daemon, ip, nameserver string) {
 	w.t.Helper()
 	j := newJail(w.t)

@@ -91,8 +91,8 @@ func TestBuyAtNameCom(t *testing.T) {
 	}
 }
 
-// The money is taken and the line is cut, the server is killed at that very moment, or hears of an error: what was bought
-// is found, and bought once.
+// The money is taken and the line is cut, the server is killed at that very moment, or hears of an
+// error: what was bought is found, and bought once.
 func TestChargedAndDropped(t *testing.T) {
 	t.Parallel()
 	f, i := aShop(t)
@@ -127,10 +127,10 @@ func TestChargedAndDropped(t *testing.T) {
 	i.check()
 }
 
-// Fifty purchases at a registrar that forgets keys, sells a name as often as it is asked to and answers as it likes, and a
-// server that is killed again and again, at calls and at any moment: no name is paid for twice, and none that was paid for
-// is lost. What was cut before the money was taken waits for the time in which a lost order may show, and is not waited
-// for here.
+// Fifty purchases at a registrar that forgets keys, sells a name as often as it is asked to and
+// answers as it likes, and a server that is killed again and again, at calls and at any moment: no
+// name is paid for twice, and none that was paid for is lost. What was cut before the money was
+// taken waits for the time in which a lost order may show, and is not waited for here.
 func TestKillWhileBuying(t *testing.T) {
 	t.Parallel()
 	f, i := aShop(t)

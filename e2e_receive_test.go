@@ -17,8 +17,9 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// TestReceive walks the main road with the real program: a domain is connected, its delegation checked against a
-// resolver that lies first, its zone asked by dig, and 200 messages are received, listed, fetched, mirrored and told of.
+// TestReceive walks the main road with the real program: a domain is connected, its delegation
+// checked against a resolver that lies first, its zone asked by dig, and 200 messages are received,
+// listed, fetched, mirrored and told of.
 func TestReceive(t *testing.T) {
 	t.Parallel()
 	dig, swaks, mbsync := peer(t, "dig"), peer(t, "swaks"), peer(t, "mbsync")

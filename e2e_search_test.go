@@ -140,7 +140,8 @@ func (i *instance) searchInBulk(f *rdaptest.Fake) {
 	}
 }
 
-// TestSandboxAsksNobodyUnasked shows that only a list which is named makes a sandbox ask registries, and no other than its.
+// TestSandboxAsksNobodyUnasked shows that only a list which is named makes a sandbox ask
+// registries, and no other than its.
 func TestSandboxAsksNobodyUnasked(t *testing.T) {
 	f, world := rdaptest.Start(t, "com"), newResolver(t)
 	f.Behave(rdaptest.Bootstrap, rdaptest.Broken)

@@ -21,8 +21,8 @@ const (
 	knotSecret = "a25vdCBhbmQgd2Ugc2hhcmUgdGhpcyBzZWNyZXQgOi0p"
 )
 
-// nsdConf and knotConf are secondaries. Their gaps are their own address and port, their directory, our address and port,
-// and the secret.
+// nsdConf and knotConf are secondaries. Their gaps are their own address and port, their directory,
+// our address and port, and the secret.
 const nsdConf = `server:
   ip-address: %[1]s@%[2]s
   port: %[2]s
@@ -97,7 +97,8 @@ type copier struct {
 	addr string
 }
 
-// freePortOf finds a port of an address of the loopback that no other test uses, so that it stays free.
+// freePortOf finds a port of an address of the loopback that no other test uses, so that it stays
+// free.
 func freePortOf(t *testing.T, ip string) (port string) {
 	t.Helper()
 	free, err := net.ListenPacket("udp", ip+":0")
@@ -214,8 +215,8 @@ tsig_secret = %q
 `, nsd, nsdSecret, knot, knotSecret)
 }
 
-// TestSecondariesFollow: what the API changes is at NSD and Knot within seconds, which are told and fetch it, both with a
-// key; Knot learns from the catalog which zones there are.
+// TestSecondariesFollow: what the API changes is at NSD and Knot within seconds, which are told and
+// fetch it, both with a key; Knot learns from the catalog which zones there are.
 func TestSecondariesFollow(t *testing.T) {
 	t.Parallel()
 	nsdPath, knotPath := peer(t, "nsd"), peer(t, "knotd")
@@ -272,7 +273,8 @@ const (
 	listedAddress = "127.53.0.65"
 )
 
-// TestOnlySecondariesCopy: a whole zone goes to whoever has a secondary's key, or has none and comes from its address.
+// TestOnlySecondariesCopy: a whole zone goes to whoever has a secondary's key, or has none and
+// comes from its address.
 func TestOnlySecondariesCopy(t *testing.T) {
 	t.Parallel()
 	kdig, dig := peer(t, "kdig"), peer(t, "dig")

@@ -62,7 +62,8 @@ type logRow struct {
 	LastResponse                     *string `json:"last_response"`
 }
 
-// sent waits until no recipient of the account waits any more, and gives the sending log by recipient.
+// sent waits until no recipient of the account waits any more, and gives the sending log by
+// recipient.
 func sent(i *instance) map[string]logRow {
 	i.t.Helper()
 	out := map[string]logRow{}
@@ -81,7 +82,8 @@ func sent(i *instance) map[string]logRow {
 	return out
 }
 
-// TestClientsAreToldTheirPorts: the account names the ports of submission and IMAP that are listened on.
+// TestClientsAreToldTheirPorts: the account names the ports of submission and IMAP that are
+// listened on.
 func TestClientsAreToldTheirPorts(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits)
@@ -97,8 +99,8 @@ func TestClientsAreToldTheirPorts(t *testing.T) {
 	}
 }
 
-// TestSendLocalAndCapture: the sandbox delivers to its own mailboxes and captures everything else, from the API and from
-// submission alike.
+// TestSendLocalAndCapture: the sandbox delivers to its own mailboxes and captures everything else,
+// from the API and from submission alike.
 func TestSendLocalAndCapture(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits)
@@ -133,8 +135,8 @@ func TestSendLocalAndCapture(t *testing.T) {
 	}
 }
 
-// TestSendThroughRelay: a relay mints an id for each recipient; the mapping is told, can be looked up both ways, and
-// leads a reply back to what it answers.
+// TestSendThroughRelay: a relay mints an id for each recipient; the mapping is told, can be looked
+// up both ways, and leads a reply back to what it answers.
 func TestSendThroughRelay(t *testing.T) {
 	t.Parallel()
 	python := peer(t, "python3")
@@ -188,7 +190,8 @@ func TestSendThroughRelay(t *testing.T) {
 	}
 }
 
-// TestSendDirect: without a relay, mail goes to the MX that the resolver names; a permanent refusal comes back as a DSN.
+// TestSendDirect: without a relay, mail goes to the MX that the resolver names; a permanent refusal
+// comes back as a DSN.
 func TestSendDirect(t *testing.T) {
 	t.Parallel()
 	python := peer(t, "python3")
@@ -231,7 +234,8 @@ func TestSendDirect(t *testing.T) {
 	}
 }
 
-// verifyDKIM lets python3-dkim verify every signature of a message, with the keys as our DNS server publishes them.
+// verifyDKIM lets python3-dkim verify every signature of a message, with the keys as our DNS server
+// publishes them.
 func verifyDKIM(t *testing.T, python string, i *instance, message []byte) {
 	t.Helper()
 	keys := map[string]string{}

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestFirstSignIn: the link that init prints sets address and password on the server that starts afterwards; the session
-// works for the API and outlives a restart; the operator's new password ends it.
+// TestFirstSignIn: the link that init prints sets address and password on the server that starts
+// afterwards; the session works for the API and outlives a restart; the operator's new password
+// ends it.
 func TestFirstSignIn(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits)

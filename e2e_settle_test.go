@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// ofTheMoment are the members of answers whose value differs from run to run, or is prose, which may be put better.
+// ofTheMoment are the members of answers whose value differs from run to run, or is prose, which
+// may be put better.
 var ofTheMoment = []string{
 	"cursor", "password", "secret_hint", "token_prefix", "message", "status_detail", "dkim_selector", "diagnostic", "last_response", "smtp_port", "imap_port",
 	"duration_ms", "size", "used_bytes", "uid_validity", "reset", "remaining", "requests", "retry_after", "thread_id", "title", "detail", "instance", "version",

@@ -2,7 +2,8 @@ package main
 
 import "testing"
 
-// The sandbox registrar's books outlive the process: what it has sold is taken, and whose it is stays known.
+// The sandbox registrar's books outlive the process: what it has sold is taken, and whose it is
+// stays known.
 func TestSandboxRegistrarOutlivesAKill(t *testing.T) {
 	i := newInstance(t, "http = \"127.0.0.1:0\"\nsmtp = \"off\"\nsubmission = \"off\"\nimap = \"off\"\ndns = \"127.0.0.1:0\"\n[registrar]\nsandbox = {}\n")
 	offer := func() (out struct {

@@ -126,8 +126,8 @@ func (i *instance) submitter(email, password string) *talk {
 	return c
 }
 
-// TestBusyLogins: where too many log-ins of one network wait, the next is told so at once, over each
-// protocol in its own words, and whoever comes from elsewhere gets in.
+// TestBusyLogins: where too many log-ins of one network wait, the next is told so at once, over
+// each protocol in its own words, and whoever comes from elsewhere gets in.
 func TestBusyLogins(t *testing.T) {
 	t.Parallel()
 	if len(buildArgs) > 0 {

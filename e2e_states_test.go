@@ -21,8 +21,8 @@ type walk struct {
 	id    string
 }
 
-// TestStatesOfDomains walks the state table of the interface for the ways of DNS that need no provider. Everything is
-// told of once, and what is deleted leaves nothing behind.
+// TestStatesOfDomains walks the state table of the interface for the ways of DNS that need no
+// provider. Everything is told of once, and what is deleted leaves nothing behind.
 func TestStatesOfDomains(t *testing.T) {
 	t.Parallel()
 	world := newResolver(t)
@@ -56,7 +56,8 @@ func (w *walk) connect(body map[string]any, status string) {
 	}
 }
 
-// wantStatus wants a domain to be in one of two states that follow each other quickly, or in the only one.
+// wantStatus wants a domain to be in one of two states that follow each other quickly, or in the
+// only one.
 func (w *walk) wantStatus(any ...string) {
 	w.t.Helper()
 	var d struct{ Status string }
@@ -308,7 +309,8 @@ func (w *walk) erase() {
 	w.wantAnswer(w.name, "DNSKEY", "REFUSED")
 }
 
-// wantNothingLeft looks through every row of the stopped store. What tells of the past stays: events, jobs.
+// wantNothingLeft looks through every row of the stopped store. What tells of the past stays:
+// events, jobs.
 func (w *walk) wantNothingLeft() {
 	w.t.Helper()
 	db, err := bbolt.Open(filepath.Join(w.dir, "mailstead.db"), 0o600, &bbolt.Options{ReadOnly: true, Timeout: 5 * time.Second})

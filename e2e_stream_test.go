@@ -76,8 +76,8 @@ func (s *stream) forget() {
 	s.heard = nil
 }
 
-// TestStream has pages of two accounts listen to the real program while mail comes, jobs run and mail goes out; then it
-// stops, and waits for none of them.
+// TestStream has pages of two accounts listen to the real program while mail comes, jobs run and
+// mail goes out; then it stops, and waits for none of them.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits)

@@ -128,7 +128,8 @@ func (i *instance) readMail(email, password string) *imapclient.Client {
 	return c
 }
 
-// memory reads a figure of /proc/PID/status in MiB: VmHWM is the most that the process had, VmRSS what it has.
+// memory reads a figure of /proc/PID/status in MiB: VmHWM is the most that the process had, VmRSS
+// what it has.
 func (i *instance) memory(field string) int {
 	i.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", i.cmd.Process.Pid))

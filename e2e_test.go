@@ -68,7 +68,8 @@ func mailstead(t *testing.T, args ...string) (stdout string, code int) {
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// peer finds a program of somebody else; without it the test is skipped, or fails where CI promises it.
+// peer finds a program of somebody else; without it the test is skipped, or fails where CI promises
+// it.
 func peer(t *testing.T, name string) string {
 	t.Helper()
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin") {

@@ -117,8 +117,8 @@ func stock(t *testing.T, secret string, d delivery) bool {
 	return w.Verify(d.body, d.header) == nil
 }
 
-// TestStockVerifiers: the Standard Webhooks library and ten lines of HMAC take real deliveries, during a rotation with
-// either secret, and nothing else.
+// TestStockVerifiers: the Standard Webhooks library and ten lines of HMAC take real deliveries,
+// during a rotation with either secret, and nothing else.
 func TestStockVerifiers(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits, "--ca-file", newHook(t).caFile)

@@ -31,7 +31,8 @@ func (a *apiURL) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// edgeProvider gives the edge provider as each token opens it. Where it is, the operator decides, so it may be private.
+// edgeProvider gives the edge provider as each token opens it. Where it is, the operator decides,
+// so it may be private.
 func edgeProvider(s edgeSettings, c service.Config) func(token string) dnsprov.Provider {
 	guard := &webhooks.Guard{AllowPrivate: true}
 	client := &http.Client{Transport: &http.Transport{

@@ -63,8 +63,8 @@ func (in *installation) close() error {
 	return in.store.Close()
 }
 
-// serviceConfig turns settings into what the service needs. own is the resolver that must still learn which names are
-// answered here, if there is one.
+// serviceConfig turns settings into what the service needs. own is the resolver that must still
+// learn which names are answered here, if there is one.
 func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Config, own *ownResolver, err error) {
 	c = service.Config{
 		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), Version: version,
@@ -105,9 +105,9 @@ func serviceConfig(s *settings, l *listeners, log *slog.Logger) (c service.Confi
 	return c, own, nil
 }
 
-// newDANE gives what looks up TLSA records, or nil where no resolver can be believed to have validated them: one on this
-// machine, or one that the operator vouches for. A sandbox asks its own server, which validates nothing, unless it is
-// given a resolver.
+// newDANE gives what looks up TLSA records, or nil where no resolver can be believed to have
+// validated them: one on this machine, or one that the operator vouches for. A sandbox asks its own
+// server, which validates nothing, unless it is given a resolver.
 func newDANE(s *settings) (*dane.Resolver, error) {
 	if !s.Resolver.on() && s.Sandbox() {
 		return nil, nil
@@ -175,7 +175,8 @@ func reachable(addr string) string {
 	return host
 }
 
-// behindProxy tells whether people reach this host's own name through a proxy, which speaks HTTPS to them.
+// behindProxy tells whether people reach this host's own name through a proxy, which speaks HTTPS
+// to them.
 func (s *settings) behindProxy() bool { return len(s.Proxies) > 0 && !s.Sandbox() }
 
 // plannedURL is where the server will be reached that does not run yet, by its settings; "" if it
@@ -252,7 +253,8 @@ func nameservers(hostname string) []string {
 	return []string{"ns1." + parent, "ns2." + parent}
 }
 
-// firstStart makes the first account of a sandbox; in production `init` does that, so that nothing secret lands in a log.
+// firstStart makes the first account of a sandbox; in production `init` does that, so that nothing
+// secret lands in a log.
 func (in *installation) firstStart(ctx context.Context, s *settings) (*service.AccountCreated, error) {
 	_, err := in.svc.Operator(ctx, "")
 	if err == nil {

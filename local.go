@@ -24,7 +24,8 @@ import (
 // socketName is the socket of a running server, in the data directory.
 const socketName = "mailstead.sock"
 
-// localPaths are the operator's own commands; they are reached through the socket, or in-process when no server runs.
+// localPaths are the operator's own commands; they are reached through the socket, or in-process
+// when no server runs.
 const (
 	accountPath  = "/local/account"
 	tokenPath    = "/local/token"

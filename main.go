@@ -1,5 +1,5 @@
-// Command mailstead is self-hosted email infrastructure in one binary: SMTP, IMAP, DNS, an HTTP API and webhooks over
-// one data directory.
+// Command mailstead is self-hosted email infrastructure in one binary: SMTP, IMAP, DNS, an HTTP API
+// and webhooks over one data directory.
 package main
 
 import (
@@ -24,7 +24,8 @@ func main() {
 	os.Exit(exitCode(newApp(os.Stdout, os.Stderr).RunContext(ctx, os.Args), os.Stderr))
 }
 
-// exitCode prints the error and gives its code: 1 when something failed, 2 when it was called or configured wrongly.
+// exitCode prints the error and gives its code: 1 when something failed, 2 when it was called or
+// configured wrongly.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0

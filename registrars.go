@@ -13,7 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// registrarSettings is the table [registrar]. The sandbox has no settings of its own; that it is there switches it on.
+// registrarSettings is the table [registrar]. The sandbox has no settings of its own; that it is
+// there switches it on.
 type registrarSettings struct {
 	NameCom    *nameComSettings    `toml:"namecom"`
 	Cloudflare *cloudflareSettings `toml:"cloudflare"`
@@ -47,7 +48,8 @@ func (r *registrarSettings) check() error {
 	return nil
 }
 
-// checkAccount checks the settings of one registrar, whose account has the name that is called as the setting is.
+// checkAccount checks the settings of one registrar, whose account has the name that is called as
+// the setting is.
 func checkAccount(table, setting, account string, token *string, file string) error {
 	if err := secretOf("token", token, file); err != nil {
 		return fmt.Errorf("[registrar.%s]: %w", table, err)
@@ -82,8 +84,8 @@ func registrars(s registrarSettings, c service.Config, st *store.Store) ([]regis
 	return append(out, shop), nil
 }
 
-// apiClient is for the APIs that the operator has an account with. A connection serves one request: there are few, and an
-// order must not go out on one that the other side is about to close.
+// apiClient is for the APIs that the operator has an account with. A connection serves one request:
+// there are few, and an order must not go out on one that the other side is about to close.
 func apiClient(c service.Config) *http.Client {
 	d := &net.Dialer{Timeout: 10 * time.Second}
 	if r, ok := c.Resolver.(*net.Resolver); ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/webhooks"
 )
 
-// newRDAP makes what asks the registries, or nil. A sandbox talks to nobody unasked: it asks only the servers of a list
-// that it was given, and no others where that list cannot be had.
+// newRDAP makes what asks the registries, or nil. A sandbox talks to nobody unasked: it asks only
+// the servers of a list that it was given, and no others where that list cannot be had.
 func newRDAP(s *settings, resolver service.Resolver, roots *x509.CertPool, log *slog.Logger) *rdap.Client {
 	list := s.RDAP.BootstrapURL.text
 	if list == "off" || list == "" && s.Sandbox() {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// reload reads the file and the certificates again (SIGHUP). What can change while the server runs changes, and of the
-// rest it is said that it waits for a restart. A file with a mistake in it changes nothing.
+// reload reads the file and the certificates again (SIGHUP). What can change while the server runs
+// changes, and of the rest it is said that it waits for a restart. A file with a mistake in it
+// changes nothing.
 func (s *server) reload() {
 	fresh, err := s.reread()
 	if err != nil {

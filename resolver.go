@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// An ownResolver asks our own DNS server about the names that are hosted here, and the system about all others, so that
-// a sandbox needs no delegation.
+// An ownResolver asks our own DNS server about the names that are hosted here, and the system about
+// all others, so that a sandbox needs no delegation.
 type ownResolver struct {
 	hosts func(name string) bool // nil: none
 	own   *net.Resolver
 	net.Resolver
 }
 
-// reserved are the top-level names that the world's DNS will never have (RFC 6761), so that nobody is asked about them.
+// reserved are the top-level names that the world's DNS will never have (RFC 6761), so that nobody
+// is asked about them.
 var reserved = []string{"test", "example", "invalid", "localhost"}
 
 // of picks who is asked about a name; nil if it cannot exist.

@@ -18,7 +18,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// secondarySettings is an entry of [[dns.secondaries]], or of the list `secondaries`, where it is an address alone.
+// secondarySettings is an entry of [[dns.secondaries]], or of the list `secondaries`, where it is
+// an address alone.
 type secondarySettings struct {
 	Name       string        `toml:"name"`
 	Address    serverAddress `toml:"address"`

@@ -61,8 +61,8 @@ type server struct {
 	failed   chan error // the first part that ended by itself
 }
 
-// serve opens the store and the sockets, runs every part until ctx ends, and then stops them in turn: nothing new is
-// taken, what runs gets its grace, and the store closes last.
+// serve opens the store and the sockets, runs every part until ctx ends, and then stops them in
+// turn: nothing new is taken, what runs gets its grace, and the store closes last.
 func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer) (err error) {
 	s.level.Set(s.settings.LogLevel.level())
 	s.log = newLogger(stderr, s.settings.LogFormat.text, s.level)
@@ -111,8 +111,8 @@ func (s *server) findCertificates() (err error) {
 
 // run starts every part, says so, waits for the end and stops in two steps.
 func (s *server) run(ctx context.Context, dir string, created *service.AccountCreated, stdout io.Writer) error {
-	// Nothing new is taken once taking has ended, by the queue either; what runs has its grace at the same time
-	// everywhere. What it leaves behind the service keeps last.
+	// Nothing new is taken once taking has ended, by the queue either; what runs has its grace at
+	// the same time everywhere. What it leaves behind the service keeps last.
 	taking, stopTaking := context.WithCancel(context.WithoutCancel(ctx))
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopKeeping()
@@ -151,7 +151,8 @@ func (s *server) start(group *sync.WaitGroup, name string, run func() error) {
 	})
 }
 
-// wait returns when ctx ends or a part has failed; SIGHUP reads the settings and the certificates again.
+// wait returns when ctx ends or a part has failed; SIGHUP reads the settings and the certificates
+// again.
 func (s *server) wait(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -232,7 +233,8 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return hs
 }
 
-// serveHTTP answers on one listener until ctx ends, and returns when every request is done or its grace is over.
+// serveHTTP answers on one listener until ctx ends, and returns when every request is done or its
+// grace is over.
 func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
 	hs := newHTTPServer(h, s.log)
 	hs.RegisterOnShutdown(s.api.EndStreams)
@@ -330,7 +332,8 @@ func (s *server) serveSocket(ctx context.Context, dir string, ears *sync.WaitGro
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	// The store's lock makes this process the only one here, so nobody else has the mask changed under him.
+	// The store's lock makes this process the only one here, so nobody else has the mask changed
+	// under him.
 	old := syscall.Umask(0o177)
 	ln, err := net.Listen("unix", path)
 	syscall.Umask(old)

@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// settings is everything that can be set: each plain field is a flag, an environment variable and a key of the file,
-// under the one name in its tag.
+// settings is everything that can be set: each plain field is a flag, an environment variable and a
+// key of the file, under the one name in its tag.
 type settings struct {
 	Hostname    hostName `toml:"hostname" usage:"this host's public name; turns production mode on"`
 	HTTP        address  `toml:"http" usage:"where HTTP listens: ADDR, or off"`
@@ -101,7 +101,8 @@ type limitSettings struct {
 	BurstPerMinute     count `toml:"burst_per_minute"`
 }
 
-// sandbox and production are the settings of the two ways to run, before file, environment and flags.
+// sandbox and production are the settings of the two ways to run, before file, environment and
+// flags.
 func sandbox() settings {
 	off := address{"off"}
 	return settings{
@@ -122,7 +123,8 @@ func production() settings {
 // Sandbox tells whether this is the sandbox: nobody has said what this host is called.
 func (s *settings) Sandbox() bool { return s.Hostname.text == "" }
 
-// loadSettings merges the defaults, the file in the data directory and the flags, which know the environment.
+// loadSettings merges the defaults, the file in the data directory and the flags, which know the
+// environment.
 func loadSettings(c *cli.Context) (*settings, error) {
 	path := filepath.Join(c.String("data"), "mailstead.toml")
 	text, err := os.ReadFile(path)
@@ -231,8 +233,9 @@ func withoutTypes(text string) string {
 	return text
 }
 
-// lineOf finds the line of a mistake that the decoder tells without it, as it does for numbers where texts belong: the
-// first line up to which the file has that mistake. It is 0 if there is none.
+// lineOf finds the line of a mistake that the decoder tells without it, as it does for numbers
+// where texts belong: the first line up to which the file has that mistake. It is 0 if there is
+// none.
 func lineOf(text string, mistake error) int {
 	end := 0
 	for row := 1; end < len(text); row++ {

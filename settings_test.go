@@ -298,7 +298,8 @@ tsig_secret_file = "`+file+`"
 	}
 }
 
-// A host's name is enough to run: its certificate comes from an authority. The sandbox asks nobody unasked.
+// A host's name is enough to run: its certificate comes from an authority. The sandbox asks nobody
+// unasked.
 func TestCertificatesWithoutFiles(t *testing.T) {
 	s, err := merged(t, "", "--hostname", "mail.example.com")
 	if err != nil || s.Directory.text != ca.LetsEncrypt {

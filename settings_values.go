@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/ca"
 )
 
-// The values of settings are structs since only those get to check their own text while the file is read, which is what
-// gives a mistake its line.
+// The values of settings are structs since only those get to check their own text while the file is
+// read, which is what gives a mistake its line.
 
 // An address is HOST:PORT, or off.
 type address struct{ text string }
@@ -43,7 +43,8 @@ func (a *address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A hostName is the public name of this host in its one form, ASCII and lower-case; empty in the sandbox.
+// A hostName is the public name of this host in its one form, ASCII and lower-case; empty in the
+// sandbox.
 type hostName struct{ text string }
 
 // UnmarshalText checks its form.

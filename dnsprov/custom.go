@@ -71,7 +71,8 @@ func isElsewhere(name string) bool {
 	return icann || slices.Contains(specialNames, last)
 }
 
-// asciiName brings a name to the form of Record.Name. Labels may have underscores, as those of services do.
+// asciiName brings a name to the form of Record.Name. Labels may have underscores, as those of
+// services do.
 func asciiName(name string) (string, error) {
 	labels := strings.Split(name, ".")
 	for i, label := range labels {
@@ -97,8 +98,9 @@ func isLabel(s string) bool {
 	return s != "" && len(s) <= maxLabel && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, odd)
 }
 
-// CustomValue gives the one form of the value of an owner's record of type A, AAAA, CNAME or TXT. A text may come in the
-// quotes of zone files, and is given without. Errors are written for the owner.
+// CustomValue gives the one form of the value of an owner's record of type A, AAAA, CNAME or TXT. A
+// text may come in the quotes of zone files, and is given without. Errors are written for the
+// owner.
 func CustomValue(typ, given, domain string) (string, error) {
 	value := strings.TrimSpace(given)
 	switch typ {
@@ -145,13 +147,14 @@ func textValue(value string) (string, error) {
 	return text, nil
 }
 
-// QuoteText writes a text in the quotes of zone files, from which CustomValue makes the same text again.
+// QuoteText writes a text in the quotes of zone files, from which CustomValue makes the same text
+// again.
 func QuoteText(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-// EscapeText writes bytes as they stand in a character string of a zone file (RFC 1035 section 5.1), without the quotes
-// around it: what is not printable ASCII as \DDD.
+// EscapeText writes bytes as they stand in a character string of a zone file (RFC 1035 section
+// 5.1), without the quotes around it: what is not printable ASCII as \DDD.
 func EscapeText(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -168,6 +171,6 @@ func EscapeText(s string) string {
 	return b.String()
 }
 
-// UnquoteText joins the quoted character strings of a text in the notation of zone files (RFC 1035 section 5.1). A text
-// in any other form is returned as it is.
+// UnquoteText joins the quoted character strings of a text in the notation of zone files (RFC 1035
+// section 5.1). A text in any other form is returned as it is.
 func UnquoteText(s string) string { return unquote(s) }

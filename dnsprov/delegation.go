@@ -17,9 +17,9 @@ type Delegation struct {
 	Verified bool     // at least one of Current is ours, and none is anybody else's
 }
 
-// CheckDelegation looks up which nameservers a domain has and compares them with ours. A domain that does not exist
-// has none; an error means that the look-up itself failed. The servers named have to answer for the domain already,
-// or most resolvers will not tell its nameservers.
+// CheckDelegation looks up which nameservers a domain has and compares them with ours. A domain
+// that does not exist has none; an error means that the look-up itself failed. The servers named
+// have to answer for the domain already, or most resolvers will not tell its nameservers.
 func CheckDelegation(ctx context.Context, r Resolver, domain string, ours []string) (Delegation, error) {
 	ctx, cancel := context.WithTimeout(ctx, delegationTimeout)
 	defer cancel()

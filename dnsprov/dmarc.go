@@ -10,8 +10,8 @@ import (
 
 const maxDMARC = 1024 // bytes
 
-// CheckDMARC tells whether a text is a policy that receivers heed (RFC 7489 section 6.3): the version, then tags, among
-// them p. The error is written for the person who typed it.
+// CheckDMARC tells whether a text is a policy that receivers heed (RFC 7489 section 6.3): the
+// version, then tags, among them p. The error is written for the person who typed it.
 func CheckDMARC(value string) error {
 	switch {
 	case !strings.HasPrefix(value, "v=DMARC1"):
@@ -50,7 +50,8 @@ var dmarcWords = map[string][]string{
 	"adkim": {"r", "s"}, "aspf": {"r", "s"}, "t": {"y", "n"}, "psd": {"y", "n", "u"},
 }
 
-// checkDMARCTag checks one tag. Tags that we do not know are for those who do (RFC 7489 section 6.3).
+// checkDMARCTag checks one tag. Tags that we do not know are for those who do (RFC 7489 section
+// 6.3).
 func checkDMARCTag(name, text string) error {
 	if words := dmarcWords[name]; words != nil && !slices.Contains(words, strings.ToLower(text)) {
 		return fmt.Errorf("has %s=%.40s; it must be one of %s", name, text, strings.Join(words, ", "))

@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// maxDomain leaves 33 of the 253 characters of a DNS name for what mail puts in front of a domain, as in
-	// selector._domainkey.
+	// maxDomain leaves 33 of the 253 characters of a DNS name for what mail puts in front of a
+	// domain, as in selector._domainkey.
 	maxDomain = 220
-	// maxInput bounds the work on a name before it is known to be one; an ASCII form is never shorter than a third.
+	// maxInput bounds the work on a name before it is known to be one; an ASCII form is never
+	// shorter than a third.
 	maxInput = 4 * maxDomain
 	maxLabel = 63
 )
 
-// NormalizeDomain brings what a person typed to a domain's two forms: ASCII, lower-case, without the trailing dot, and
-// the same in Unicode (RFC 5891). It refuses what cannot be a domain of somebody's own; the error is written for the
-// person who typed it.
+// NormalizeDomain brings what a person typed to a domain's two forms: ASCII, lower-case, without
+// the trailing dot, and the same in Unicode (RFC 5891). It refuses what cannot be a domain of
+// somebody's own; the error is written for the person who typed it.
 func NormalizeDomain(s string) (ascii, unicode string, err error) {
 	name := strings.TrimSuffix(strings.TrimSpace(s), ".")
 	if err := plausible(name); err != nil {

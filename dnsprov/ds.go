@@ -21,8 +21,9 @@ func (d DS) String() string {
 	return fmt.Sprintf("%d %d %d %s", d.KeyTag, d.Algorithm, d.DigestType, d.Digest)
 }
 
-// LookupDS asks the resolver at addr, host:port or a host for port 53, which keys the parent of a domain names: none for
-// a domain that is not there too. addr "" is the system's first resolver. An error says that the look-up failed.
+// LookupDS asks the resolver at addr, host:port or a host for port 53, which keys the parent of a
+// domain names: none for a domain that is not there too. addr "" is the system's first resolver. An
+// error says that the look-up failed.
 func LookupDS(ctx context.Context, addr, domain string) ([]DS, error) {
 	m, err := exchange(ctx, addr, dns.Fqdn(domain), dns.TypeDS)
 	if err != nil {

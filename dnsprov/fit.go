@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Fit says which of the wanted records can stand in a zone beside what strangers have there; the others are not to be
-// planned for. Left out are those whose work a stranger's record does already, such as an SPF record that lets our host
-// send too, and optional ones, in groups that are of use only whole, whose name a stranger uses. A *Conflict for each
-// stranger's record in the place of one that is needed, joined; the MX of another name is in nobody's place.
+// Fit says which of the wanted records can stand in a zone beside what strangers have there; the
+// others are not to be planned for. Left out are those whose work a stranger's record does already,
+// such as an SPF record that lets our host send too, and optional ones, in groups that are of use
+// only whole, whose name a stranger uses. A *Conflict for each stranger's record in the place of
+// one that is needed, joined; the MX of another name is in nobody's place.
 func Fit(have, want []Record) ([]Record, error) {
 	f := fitting{want: want}
 	for _, h := range have {
@@ -63,8 +64,8 @@ func (f *fitting) rivals(w Record) []int {
 	return out
 }
 
-// excludes tells whether a stranger's record cannot stay beside a wanted one at its name, or must not since both would
-// count.
+// excludes tells whether a stranger's record cannot stay beside a wanted one at its name, or must
+// not since both would count.
 func excludes(h, w Record) bool {
 	switch {
 	case h.Type == "CNAME" || w.Type == "CNAME":
@@ -90,8 +91,9 @@ func (f *fitting) serves(w Record, rivals []int) bool {
 	return h.Type == "TXT" && matches(w, f.want, []string{unquote(h.Value)})
 }
 
-// needed tells whether a domain is not as it was asked for without a record: what mail depends on, the policy, what the
-// owner entered, and the addresses of the domain itself, at which its visitors are awaited.
+// needed tells whether a domain is not as it was asked for without a record: what mail depends on,
+// the policy, what the owner entered, and the addresses of the domain itself, at which its visitors
+// are awaited.
 func (f *fitting) needed(w Record) bool {
 	switch w.Purpose {
 	case PurposeDMARC, PurposeCustom, PurposeACME:

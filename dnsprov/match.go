@@ -28,8 +28,8 @@ func matches(w Record, wanted []Record, values []string) bool {
 	})
 }
 
-// preferred reports whether mail goes to our host first: it is there with our priority, and nobody else's host comes
-// before or beside it (RFC 5321 section 5.1).
+// preferred reports whether mail goes to our host first: it is there with our priority, and nobody
+// else's host comes before or beside it (RFC 5321 section 5.1).
 func preferred(w Record, values []string) bool {
 	ours := false
 	for _, v := range values {
@@ -48,8 +48,8 @@ func preferred(w Record, values []string) bool {
 	return ours
 }
 
-// sameService reports whether an SRV leads clients to our host and port. Which of several is taken first is the owner's
-// choice. v is "priority weight port target".
+// sameService reports whether an SRV leads clients to our host and port. Which of several is taken
+// first is the owner's choice. v is "priority weight port target".
 func sameService(v string, w Record) bool {
 	fields := strings.Split(v, " ")
 	return len(fields) == 4 && fields[2] == strconv.Itoa(int(w.Port)) && hostName(fields[3]) == w.value()
@@ -68,7 +68,8 @@ func isDMARC(text string) bool {
 	return strings.EqualFold(squeeze(version), "v=DMARC1")
 }
 
-// isSTS reports whether a text is an MTA-STS record; receivers leave out all others (RFC 8461 section 3.1).
+// isSTS reports whether a text is an MTA-STS record; receivers leave out all others (RFC 8461
+// section 3.1).
 func isSTS(text string) bool { return strings.HasPrefix(text, "v=STSv1;") || text == "v=STSv1" }
 
 // isTLSRPT reports whether a text is one about TLS reports (RFC 8460 section 3).
@@ -76,8 +77,9 @@ func isTLSRPT(text string) bool {
 	return strings.HasPrefix(text, "v=TLSRPTv1;") || text == "v=TLSRPTv1"
 }
 
-// hasTags reports whether every tag of ours is there with our value (RFC 6376 section 3.2). Tags that are not ours, as
-// a report address, do no harm. In a DKIM record v and k may be absent (section 3.6.1).
+// hasTags reports whether every tag of ours is there with our value (RFC 6376 section 3.2). Tags
+// that are not ours, as a report address, do no harm. In a DKIM record v and k may be absent
+// (section 3.6.1).
 func hasTags(there, ours, purpose string) bool {
 	got, well := tags(there)
 	want, _ := tags(ours)
@@ -108,7 +110,8 @@ func isTagged(purpose string) bool {
 	return purpose == PurposeDMARC || purpose == PurposeDKIM || purpose == PurposeMTASTS
 }
 
-// reports reports whether a text asks for TLS reports (RFC 8460 section 3), to whomever the owner likes.
+// reports reports whether a text asks for TLS reports (RFC 8460 section 3), to whomever the owner
+// likes.
 func reports(text string) bool {
 	got, well := tags(text)
 	return well && got["rua"] != ""

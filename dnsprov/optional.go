@@ -28,7 +28,8 @@ func STSPolicy(mailHost string) string {
 	return fmt.Sprintf("version: STSv1\r\nmode: enforce\r\nmx: %s\r\nmax_age: %d\r\n", hostName(mailHost), stsMaxAge)
 }
 
-// stsID is an id that changes with the policy, so that senders fetch it again (RFC 8461 section 3.1).
+// stsID is an id that changes with the policy, so that senders fetch it again (RFC 8461 section
+// 3.1).
 func stsID(policy string) string {
 	sum := sha256.Sum256([]byte(policy))
 	return hex.EncodeToString(sum[:])[:stsIDLen]
@@ -66,7 +67,8 @@ func (s Spec) optional(provider string) [][]Record {
 	return out
 }
 
-// host gives the records of a name that this host serves by HTTPS. Only our own server can say who may certify it.
+// host gives the records of a name that this host serves by HTTPS. Only our own server can say who
+// may certify it.
 func (s Spec) host(label, purpose, provider string) []Record {
 	name := label + "." + s.Domain
 	out := s.addresses(name, purpose)
@@ -76,7 +78,8 @@ func (s Spec) host(label, purpose, provider string) []Record {
 	return out
 }
 
-// services tell mail clients the ports, TLS from the start before STARTTLS (RFC 6186, RFC 8314 section 5.1).
+// services tell mail clients the ports, TLS from the start before STARTTLS (RFC 6186, RFC 8314
+// section 5.1).
 func (s Spec) services(provider string) [][]Record {
 	var out [][]Record
 	for _, srv := range []struct {
@@ -91,7 +94,8 @@ func (s Spec) services(provider string) [][]Record {
 		case srv.port != 0:
 			out = append(out, []Record{s.service(srv.name, srv.port, srv.priority)})
 		case srv.other != 0 && provider == Builtin:
-			// It says that there is no use in trying (RFC 6186 section 3.4). Not every edge provider takes it.
+			// It says that there is no use in trying (RFC 6186 section 3.4). Not every edge
+			// provider takes it.
 			out = append(out, []Record{managed(srv.name+"."+s.Domain, "SRV", ".", PurposeAutoconfig)})
 		}
 	}
@@ -105,8 +109,8 @@ func (s Spec) services(provider string) [][]Record {
 	return out
 }
 
-// mailKeys let senders know the mail host by its keys, whoever certifies them (RFC 7672 section 3.1.1), if its name is in
-// this zone.
+// mailKeys let senders know the mail host by its keys, whoever certifies them (RFC 7672 section
+// 3.1.1), if its name is in this zone.
 func (s Spec) mailKeys() []Record {
 	host := hostName(s.MailHost)
 	if host != s.Domain && !strings.HasSuffix(host, "."+s.Domain) {
@@ -125,8 +129,9 @@ func (s Spec) service(name string, port, priority uint16) Record {
 	return r
 }
 
-// occupied reports whether a record of the owner's own is in the place of one of the group. An address of either
-// family is: visitors must not come to the owner's host by one and to ours by the other.
+// occupied reports whether a record of the owner's own is in the place of one of the group. An
+// address of either family is: visitors must not come to the owner's host by one and to ours by the
+// other.
 func (s Spec) occupied(group []Record) bool {
 	return slices.ContainsFunc(group, func(r Record) bool {
 		return slices.ContainsFunc(s.Custom, func(c Record) bool {
@@ -135,7 +140,8 @@ func (s Spec) occupied(group []Record) bool {
 	})
 }
 
-// challenges are the texts for certificate authorities, but where an alias of the owner's sends those elsewhere.
+// challenges are the texts for certificate authorities, but where an alias of the owner's sends
+// those elsewhere.
 func (s Spec) challenges() []Record {
 	var out []Record
 	for _, c := range s.Challenges {

@@ -7,15 +7,17 @@ const (
 	Delete = "delete"
 )
 
-// Change is one step from what a zone has to what it should have. Create has Want, Delete has Have, Update both.
+// Change is one step from what a zone has to what it should have. Create has Want, Delete has Have,
+// Update both.
 type Change struct {
 	Op         string
 	Have, Want *Record
 }
 
-// Plan lists the changes that bring have to want; applied, a second plan is empty. A record in have without a Purpose
-// is a stranger's: one that already says what is wanted is taken as it is, and no other is ever touched. The changes
-// come with deletions first, so that a name is free before something else is put there.
+// Plan lists the changes that bring have to want; applied, a second plan is empty. A record in have
+// without a Purpose is a stranger's: one that already says what is wanted is taken as it is, and no
+// other is ever touched. The changes come with deletions first, so that a name is free before
+// something else is put there.
 func Plan(have, want []Record) []Change {
 	matched := make([]bool, len(have))
 	open := make([]*Record, 0, len(want))

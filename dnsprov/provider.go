@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// A Provider keeps the records of domains at one DNS service. What a domain should have there is Wanted's to say, and
-// what must change Plan's; a Provider only reads and writes. Its methods may be called by any number of goroutines.
+// A Provider keeps the records of domains at one DNS service. What a domain should have there is
+// Wanted's to say, and what must change Plan's; a Provider only reads and writes. Its methods may
+// be called by any number of goroutines.
 type Provider interface {
-	// Records lists what is published at and below a domain. Those that were made under its mark have a Purpose; all
-	// others are strangers'.
+	// Records lists what is published at and below a domain. Those that were made under its mark
+	// have a Purpose; all others are strangers'.
 	Records(ctx context.Context, at Place) ([]Record, error)
-	// Apply makes changes that Plan made from Records, and gives the records that it made or adopted, with their IDs. It
-	// may be cut short anywhere: read, planned and applied again, it comes to the same end. A Conflict or Refused says
-	// that it is one record that cannot be.
+	// Apply makes changes that Plan made from Records, and gives the records that it made or
+	// adopted, with their IDs. It may be cut short anywhere: read, planned and applied again, it
+	// comes to the same end. A Conflict or Refused says that it is one record that cannot be.
 	Apply(ctx context.Context, at Place, changes []Change) ([]Record, error)
 }
 

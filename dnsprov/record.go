@@ -1,5 +1,6 @@
-// Package dnsprov says which DNS records a hosted domain needs, plans the changes that bring a zone there and looks up
-// live whether they are there. It knows nothing of accounts, of where domains are kept and of who asks.
+// Package dnsprov says which DNS records a hosted domain needs, plans the changes that bring a zone
+// there and looks up live whether they are there. It knows nothing of accounts, of where domains
+// are kept and of who asks.
 package dnsprov
 
 import "strings"
@@ -18,8 +19,8 @@ type Record struct {
 	ID       string // the provider's own name for it, if it has one; it does not count in a comparison
 }
 
-// Flattened is the Type, in what a provider lists, of a CNAME that it answers with the addresses behind it, so that other
-// records can be at its name. None is ever wanted.
+// Flattened is the Type, in what a provider lists, of a CNAME that it answers with the addresses
+// behind it, so that other records can be at its name. None is ever wanted.
 const Flattened = "CNAME flattened"
 
 // What a record is for.
@@ -38,7 +39,8 @@ const (
 	PurposeCustom     = "CUSTOM"     // a record that the domain's owner added
 )
 
-// Same reports whether two records publish the same thing; TTL, purpose and the letter case of names do not count.
+// Same reports whether two records publish the same thing; TTL, purpose and the letter case of
+// names do not count.
 func (r Record) Same(o Record) bool {
 	if r.Type != o.Type || hostName(r.Name) != hostName(o.Name) || r.Priority != o.Priority || r.Weight != o.Weight || r.Port != o.Port {
 		return false
@@ -46,7 +48,8 @@ func (r Record) Same(o Record) bool {
 	return r.value() == o.value()
 }
 
-// value is the record's value in the one form that compares: a text unquoted and joined, a name or address lower-case.
+// value is the record's value in the one form that compares: a text unquoted and joined, a name or
+// address lower-case.
 func (r Record) value() string {
 	if r.Type == "TXT" {
 		return unquote(r.Value)
@@ -59,8 +62,8 @@ func hostName(s string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.TrimSpace(s), "."))
 }
 
-// unquote joins the quoted character strings of a TXT value in the notation of zone files (RFC 1035 section 5.1), in
-// which some providers hand them out. Any other text is returned as it is.
+// unquote joins the quoted character strings of a TXT value in the notation of zone files (RFC 1035
+// section 5.1), in which some providers hand them out. Any other text is returned as it is.
 func unquote(s string) string {
 	if len(s) < 2 || s[0] != '"' {
 		return s

@@ -17,7 +17,8 @@ const (
 	resolvConf = "/etc/resolv.conf"
 )
 
-// Resolver looks names up; *net.Resolver is one. Names are given with the trailing dot, so that no search list applies.
+// Resolver looks names up; *net.Resolver is one. Names are given with the trailing dot, so that no
+// search list applies.
 type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
@@ -27,7 +28,8 @@ type Resolver interface {
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// NewResolver returns a resolver that asks only the server at addr, host:port or a host for port 53, over UDP and TCP.
+// NewResolver returns a resolver that asks only the server at addr, host:port or a host for port
+// 53, over UDP and TCP.
 func NewResolver(addr string) *net.Resolver {
 	addr = withPort(addr)
 	return &net.Resolver{
@@ -46,14 +48,15 @@ func withPort(addr string) string {
 	return addr
 }
 
-// AnyNames is a resolver that also finds names which no host has, such as bob+news._spf.example.com. net.Resolver says of
-// those that they do not exist.
+// AnyNames is a resolver that also finds names which no host has, such as
+// bob+news._spf.example.com. net.Resolver says of those that they do not exist.
 type AnyNames struct {
 	*net.Resolver
 	server string
 }
 
-// NewAnyNames returns a resolver that asks only the server at addr, host:port or a host for port 53; "" is the system's.
+// NewAnyNames returns a resolver that asks only the server at addr, host:port or a host for port
+// 53; "" is the system's.
 func NewAnyNames(addr string) *AnyNames {
 	if addr == "" {
 		return &AnyNames{Resolver: net.DefaultResolver}
@@ -113,7 +116,8 @@ func isOdd(name string) bool {
 
 const mostRecords = 100 // of one odd name
 
-// each hands the records of an odd name to take. Its errors are *net.DNSError; none at all is one too.
+// each hands the records of an odd name to take. Its errors are *net.DNSError; none at all is one
+// too.
 func (r *AnyNames) each(ctx context.Context, name string, kind uint16, take func(dns.RR)) error {
 	m, err := exchange(ctx, r.server, escaped(name), kind)
 	if err != nil {
@@ -145,8 +149,9 @@ func escaped(name string) string {
 	return dns.Fqdn(b.String())
 }
 
-// exchange puts a question to the server at addr, host:port or a host for port 53; "" is the system's first. It asks over UDP,
-// once more if nothing comes back, and over TCP if the answer did not fit. What is no answer is an error.
+// exchange puts a question to the server at addr, host:port or a host for port 53; "" is the
+// system's first. It asks over UDP, once more if nothing comes back, and over TCP if the answer did
+// not fit. What is no answer is an error.
 func exchange(ctx context.Context, addr, name string, kind uint16) (*dns.Msg, error) {
 	if addr == "" {
 		system, err := dns.ClientConfigFromFile(resolvConf)

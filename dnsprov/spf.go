@@ -10,7 +10,8 @@ import (
 // MaxSPFLookups is how many terms that cost look-ups receivers follow (RFC 7208 section 4.6.4).
 const MaxSPFLookups = 10
 
-// isSPF reports whether a text is an SPF record: the version, then a space or nothing (RFC 7208 section 4.5).
+// isSPF reports whether a text is an SPF record: the version, then a space or nothing (RFC 7208
+// section 4.5).
 func isSPF(text string) bool {
 	version, _, _ := strings.Cut(text, " ")
 	return strings.EqualFold(version, "v=spf1")
@@ -30,7 +31,8 @@ var (
 	spfLength = regexp.MustCompile(`^(.*?)(/([12]?[0-9]|3[0-2]))?(//([1-9]?[0-9]|1[01][0-9]|12[0-8]))?$`)
 )
 
-// parseSPFTerm reads one term; ok is false for what makes receivers take the whole record for an error.
+// parseSPFTerm reads one term; ok is false for what makes receivers take the whole record for an
+// error.
 func parseSPFTerm(text string) (t spfTerm, ok bool) {
 	parts := spfForm.FindStringSubmatch(text)
 	if parts == nil {
@@ -129,9 +131,9 @@ func parseSPF(text string) spfRecord {
 	return r
 }
 
-// authorizes reports whether the SPF record there lets our host send: before anything else is said of them, it passes
-// the domain's MX, which is our host, or each address that our own record w names. Whatever else it allows is the
-// owner's choice.
+// authorizes reports whether the SPF record there lets our host send: before anything else is said
+// of them, it passes the domain's MX, which is our host, or each address that our own record w
+// names. Whatever else it allows is the owner's choice.
 func authorizes(there string, w Record) bool {
 	r := parseSPF(there)
 	var open []netip.Addr
@@ -173,10 +175,11 @@ func isOwnMX(arg, domain string) bool {
 	return of == "" || hostName(strings.TrimPrefix(of, ":")) == domain
 }
 
-// mergeSPF gives one record that passes whom the records there pass, and our host as w does: there may be only one
-// (RFC 7208 section 3.2). A single record that lets our host send stays as it is. Else what we need comes first, so that
-// nothing denies it, then the terms there in their order, each once, and at the end what the owner says of everybody
-// else. It is empty where no record of a sensible length would do.
+// mergeSPF gives one record that passes whom the records there pass, and our host as w does: there
+// may be only one (RFC 7208 section 3.2). A single record that lets our host send stays as it is.
+// Else what we need comes first, so that nothing denies it, then the terms there in their order,
+// each once, and at the end what the owner says of everybody else. It is empty where no record of a
+// sensible length would do.
 func mergeSPF(there []string, w Record) string {
 	if len(there) == 1 && authorizes(there[0], w) && !mayDeny(there[0]) {
 		return there[0]
@@ -204,7 +207,8 @@ func mergeSPF(there []string, w Record) string {
 	return text
 }
 
-// rest is how a merged record ends. Of several owner's endings the mildest is taken, so that nobody loses mail by it.
+// rest is how a merged record ends. Of several owner's endings the mildest is taken, so that nobody
+// loses mail by it.
 func rest(owners []spfRecord, ours spfRecord) string {
 	if len(owners) == 1 && owners[0].redirect != "" {
 		return "redirect=" + owners[0].redirect
@@ -241,8 +245,8 @@ func (m *spfMerger) hasAll(terms []spfTerm) bool {
 	return !slices.ContainsFunc(terms, func(t spfTerm) bool { return !m.seen[t.key()] })
 }
 
-// text writes the merged record. Where that saves it from asking too much of receivers, our host stands there by its
-// addresses alone.
+// text writes the merged record. Where that saves it from asking too much of receivers, our host
+// stands there by its addresses alone.
 func (m *spfMerger) text(ours spfRecord, end string) string {
 	terms := m.terms
 	byAddress := func(t spfTerm) bool { return t.prefix.IsValid() }
@@ -266,8 +270,8 @@ func lookups(terms []spfTerm, end string) int {
 	return n
 }
 
-// SPFLookups counts the terms of a record that cost receivers look-ups, of which they follow ten; those behind an
-// include come on top (RFC 7208 section 4.6.4).
+// SPFLookups counts the terms of a record that cost receivers look-ups, of which they follow ten;
+// those behind an include come on top (RFC 7208 section 4.6.4).
 func SPFLookups(text string) int {
 	if !isSPF(text) {
 		return 0

@@ -33,8 +33,9 @@ type Check struct {
 	Offer    string // what to publish in place of Record.Value, since others' senders have to stay; empty: nothing else
 }
 
-// Verify looks wanted records up, eight at a time and ten seconds at most in all, and returns one check for each, in
-// order. What is there may say more than what is wanted as long as mail works: see the match functions.
+// Verify looks wanted records up, eight at a time and ten seconds at most in all, and returns one
+// check for each, in order. What is there may say more than what is wanted as long as mail works:
+// see the match functions.
 func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
 	found := lookUp(ctx, r, wanted)
 	out := make([]Check, len(wanted))
@@ -158,7 +159,8 @@ func serviceText(priority, weight, port uint16, target string) string {
 	return fmt.Sprintf("%d %d %d %s", priority, weight, port, target)
 }
 
-// Text is what a record says in one line, as zone files have it: an MX and an SRV with their numbers.
+// Text is what a record says in one line, as zone files have it: an MX and an SRV with their
+// numbers.
 func (r Record) Text() string {
 	switch r.Type {
 	case "MX":

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// zoneFile is a resolver over fixed answers, keyed "TYPE name". A name that is not there does not exist; a value
-// "SERVFAIL" fails.
+// zoneFile is a resolver over fixed answers, keyed "TYPE name". A name that is not there does not
+// exist; a value "SERVFAIL" fails.
 type zoneFile map[string][]string
 
 func (z zoneFile) find(ctx context.Context, typ, name string) ([]string, error) {

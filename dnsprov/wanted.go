@@ -55,8 +55,9 @@ type DKIMKey struct {
 	Record   string // the TXT value, as "v=DKIM1; k=rsa; p=…" (RFC 6376 section 3.6.1)
 }
 
-// Wanted lists every record that a domain has at a provider, in the order in which they are shown. It is the one
-// place that decides this. What is not critical gives way to records of the owner's own.
+// Wanted lists every record that a domain has at a provider, in the order in which they are shown.
+// It is the one place that decides this. What is not critical gives way to records of the owner's
+// own.
 func Wanted(s Spec, provider string) []Record {
 	var out []Record
 	if provider == Builtin {
@@ -146,8 +147,8 @@ func families(ips []netip.Addr) (four, six []netip.Addr) {
 	return four, six
 }
 
-// ownHosts lists the names of this installation and its secondaries that lie inside the domain, so that its zone has to
-// give their addresses: nobody else can.
+// ownHosts lists the names of this installation and its secondaries that lie inside the domain, so
+// that its zone has to give their addresses: nobody else can.
 func (s Spec) ownHosts() []string {
 	var out []string
 	seen := map[string]bool{s.Domain: true} // the apex has its addresses already
@@ -161,9 +162,9 @@ func (s Spec) ownHosts() []string {
 	return out
 }
 
-// spf names the host twice: by address, so that a check costs no look-ups, and as mx, so that the record stays true
-// when the host moves. It ends in ~all because with -all some receivers refuse before they have looked at DKIM, which
-// alone survives a forward; the policy is DMARC's to set.
+// spf names the host twice: by address, so that a check costs no look-ups, and as mx, so that the
+// record stays true when the host moves. It ends in ~all because with -all some receivers refuse
+// before they have looked at DKIM, which alone survives a forward; the policy is DMARC's to set.
 func (s Spec) spf() string {
 	terms := []string{"v=spf1", "mx"}
 	for _, ip := range s.IPv4 {
@@ -175,9 +176,10 @@ func (s Spec) spf() string {
 	return strings.Join(append(terms, "~all"), " ")
 }
 
-// Managed reports whether a custom record would collide with one that wanted manages: the same name and type, a CNAME
-// at a managed name, an address of either family beside an optional one, anything at _dmarc, or a second SPF record at
-// the apex. Other texts at the apex are free, and so is the place of challenges.
+// Managed reports whether a custom record would collide with one that wanted manages: the same name
+// and type, a CNAME at a managed name, an address of either family beside an optional one, anything
+// at _dmarc, or a second SPF record at the apex. Other texts at the apex are free, and so is the
+// place of challenges.
 func Managed(wanted []Record, name, typ, value string) bool {
 	name = hostName(name)
 	for _, w := range wanted {

@@ -25,8 +25,9 @@ const (
 	drainPause = time.Second
 )
 
-// bodies reads what requests carry. A large body takes several times its size while it is decoded and a message is made
-// of it; so it comes to a spool first, however slowly, and waits there for its turn.
+// bodies reads what requests carry. A large body takes several times its size while it is decoded
+// and a message is made of it; so it comes to a spool first, however slowly, and waits there for
+// its turn.
 type bodies struct {
 	svc   *service.Service
 	large *semaphore.Weighted // by bytes
@@ -36,7 +37,8 @@ func newBodies(svc *service.Service) *bodies {
 	return &bodies{svc: svc, large: semaphore.NewWeighted(largeInMemory)}
 }
 
-// read reads the request's body within the operation's bound. done must be called when it is not used any more.
+// read reads the request's body within the operation's bound. done must be called when it is not
+// used any more.
 func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	done = func() {}
 	if c.r.Method == http.MethodGet || c.r.Body == nil {
@@ -96,8 +98,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drain reads on, since many clients see no answer before they have written all of their request. Those that wait for
-// 100 Continue are told at once.
+// drain reads on, since many clients see no answer before they have written all of their request.
+// Those that wait for 100 Continue are told at once.
 func drain(c *call) {
 	if c.r.Header.Get("Expect") != "" {
 		return

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestLargeBodyWaitsForItsTurn: while large bodies fill the memory that is theirs, another one waits and small ones do not.
+// TestLargeBodyWaitsForItsTurn: while large bodies fill the memory that is theirs, another one
+// waits and small ones do not.
 func TestLargeBodyWaitsForItsTurn(t *testing.T) {
 	b := newSandbox(t, nil)
 	path := "/v1/email-users/" + b.box("ann") + "/inbox/send"

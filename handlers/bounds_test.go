@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestOddNamesInPaths asks every operation for things whose names are no names. None is found, and nothing falls over.
+// TestOddNamesInPaths asks every operation for things whose names are no names. None is found, and
+// nothing falls over.
 func TestOddNamesInPaths(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.box("ann")
@@ -34,7 +35,8 @@ func TestOddNamesInPaths(t *testing.T) {
 	b.get("/v1/account").is(200).has("domains_used", "1", "email_users_used", "1", "team_users_used", "1")
 }
 
-// TestMethodsOfHTTP: HEAD and OPTIONS are none of the API's, with the headers of any answer and no body for HEAD.
+// TestMethodsOfHTTP: HEAD and OPTIONS are none of the API's, with the headers of any answer and no
+// body for HEAD.
 func TestMethodsOfHTTP(t *testing.T) {
 	b := newSandbox(t, nil)
 	for _, method := range []string{"HEAD", "OPTIONS", "TRACE", "get", "LIST"} {
@@ -47,7 +49,8 @@ func TestMethodsOfHTTP(t *testing.T) {
 	}
 }
 
-// TestBodiesOnTheWire sends bodies as careless clients and networks do. What is whole counts; what is not changes nothing.
+// TestBodiesOnTheWire sends bodies as careless clients and networks do. What is whole counts; what
+// is not changes nothing.
 func TestBodiesOnTheWire(t *testing.T) {
 	b := newSandbox(t, nil)
 	head := func(version string, fields ...string) string {
@@ -91,8 +94,8 @@ func TestBodiesOnTheWire(t *testing.T) {
 	}
 }
 
-// overTheWire writes the parts with pauses between, ends its side of the connection, and gives the status of the last
-// answer that is no 100.
+// overTheWire writes the parts with pauses between, ends its side of the connection, and gives the
+// status of the last answer that is no 100.
 func overTheWire(t *testing.T, base string, parts []string) int {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))

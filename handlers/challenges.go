@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// challengePath is where certificate authorities look for what we were to put there (RFC 8555 section 8.3). It is never
-// redirected: whoever answers there gets certificates for the name.
+// challengePath is where certificate authorities look for what we were to put there (RFC 8555
+// section 8.3). It is never redirected: whoever answers there gets certificates for the name.
 const challengePath = "/.well-known/acme-challenge/"
 
 // proveName answers a certificate authority that looks whether a name leads here.

@@ -12,8 +12,9 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// The contract's field lists, as it writes them: `|null` may be null, `[]` is a list, `(a|b)` are the values that there
-// are, `{…}` the fields of an object, `?` may be absent. Where it names a record by a long id, `id` is added.
+// The contract's field lists, as it writes them: `|null` may be null, `[]` is a list, `(a|b)` are
+// the values that there are, `{…}` the fields of an object, `?` may be absent. Where it names a
+// record by a long id, `id` is added.
 const (
 	pageShape    = "pagination{cursor|null,has_more,count,limit}"
 	errorShape   = "error{code,message,details?[{field,code,message}],request_id,retry_after?}"
@@ -92,8 +93,8 @@ func eventList(data string) string {
 	return long("id object(event) type api_version created account_id data{" + data + "}")
 }
 
-// answers are requests in the order in which they are sent, with the status and the fields of what comes back. In paths
-// and bodies {name} stands for an id.
+// answers are requests in the order in which they are sent, with the status and the fields of what
+// comes back. In paths and bodies {name} stands for an id.
 var answers = []struct {
 	method, path, body string
 	status             int
@@ -181,8 +182,8 @@ var answers = []struct {
 	{"POST", "/v1/email-users", `{}`, 400, errorShape},
 }
 
-// TestAnswersHaveTheContractsFields sends a request to every operation and finds fields that are missing, extra, or null
-// where the contract has no null.
+// TestAnswersHaveTheContractsFields sends a request to every operation and finds fields that are
+// missing, extra, or null where the contract has no null.
 func TestAnswersHaveTheContractsFields(t *testing.T) {
 	b, ids := newContractWorld(t)
 	for _, a := range answers {
@@ -369,8 +370,8 @@ var holds = map[string]string{"read": "read", "write": "read write", "purchase":
 // ownRules are operations whose permission depends on whom they are about.
 var ownRules = []string{"update_team_user"}
 
-// TestWhoMayDoWhat sends every operation of the table, about things that there are not, with every sort of token of every
-// role.
+// TestWhoMayDoWhat sends every operation of the table, about things that there are not, with every
+// sort of token of every role.
 func TestWhoMayDoWhat(t *testing.T) {
 	b := newSandbox(t, nil)
 	dead := b.Account(t, "expired@example.test").AccountID
@@ -404,7 +405,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// mayDo checks an answer to a token of who: a role and a permission, or what is wrong with it. Scope comes before role.
+// mayDo checks an answer to a token of who: a role and a permission, or what is wrong with it.
+// Scope comes before role.
 func mayDo(t *testing.T, r *reply, o op, who, scope, roles string) {
 	t.Helper()
 	role, kind, _ := strings.Cut(who, " ")
@@ -446,7 +448,8 @@ var longLists = []struct {
 	{"/v1/jobs", "25", "100"},
 }
 
-// TestPagesOfLongLists walks every long list by ones, and shows its cursors to lists that they are not of.
+// TestPagesOfLongLists walks every long list by ones, and shows its cursors to lists that they are
+// not of.
 func TestPagesOfLongLists(t *testing.T) {
 	b, ids := newContractWorld(t)
 	ids["hook"] = b.post("/v1/webhooks", `{"url":"https://127.0.0.1:1/h","events":["domain.ready"]}`).is(201).text("id")

@@ -32,10 +32,10 @@ type source struct {
 	patch  bool // null is a value, which only some fields can have; elsewhere it is as good as absent
 }
 
-// decode fills the request that in points to from path, query, header and body by the tags of its fields: `path`, `query`,
-// `header` or `json` name the source, `alias` other names, `required`, `min`, `max` and `enum` what must hold; of a list
-// with `items:"judged"` the service judges each item's texts by itself. Every field that is wrong is
-// named in the error.
+// decode fills the request that in points to from path, query, header and body by the tags of its
+// fields: `path`, `query`, `header` or `json` name the source, `alias` other names, `required`,
+// `min`, `max` and `enum` what must hold; of a list with `items:"judged"` the service judges each
+// item's texts by itself. Every field that is wrong is named in the error.
 func decode(in any, src source) error {
 	v := reflect.ValueOf(in).Elem()
 	d := &decoder{source: src}
@@ -75,7 +75,8 @@ func (d *decoder) failed() error {
 	return e
 }
 
-// readObject splits the body into its fields. A body is read only for a request that has body fields.
+// readObject splits the body into its fields. A body is read only for a request that has body
+// fields.
 func (d *decoder) readObject(t reflect.Type) error {
 	d.known = map[string]reflect.Type{}
 	if len(d.body) == 0 || t.Kind() != reflect.Struct {
@@ -92,7 +93,8 @@ func (d *decoder) readObject(t reflect.Type) error {
 	return nil
 }
 
-// splitObject parses one JSON object strictly: UTF-8, no name twice in it or in what it holds, nothing after it.
+// splitObject parses one JSON object strictly: UTF-8, no name twice in it or in what it holds,
+// nothing after it.
 func splitObject(body []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("it is not UTF-8")
@@ -307,7 +309,8 @@ func typeName(t reflect.Type) string {
 	return "an object"
 }
 
-// bounds checks the tags min, max and enum: of a text they bound its characters, of a list its items.
+// bounds checks the tags min, max and enum: of a text they bound its characters, of a list its
+// items.
 func (d *decoder) bounds(v reflect.Value, f reflect.StructField, name string) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -375,7 +378,8 @@ func bound(f reflect.StructField, tag string, none float64) float64 {
 	return n
 }
 
-// unknown reports body fields, at the top or in the objects of a list there, that the operation does not have.
+// unknown reports body fields, at the top or in the objects of a list there, that the operation
+// does not have.
 func (d *decoder) unknown() {
 	for _, name := range slices.Sorted(maps.Keys(d.fields)) {
 		t, known := d.known[name]
@@ -411,7 +415,8 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 	})
 }
 
-// nullAmong is the place of the first null in a list of texts, which Go would read as an empty text;
+// nullAmong is the place of the first null in a list of texts, which Go would read as an empty
+// text;
 // -1 if there is none.
 func nullAmong(v reflect.Value, raw []byte) int {
 	v = reflect.Indirect(v)

@@ -88,7 +88,8 @@ func TestDecodeLooksInside(t *testing.T) {
 	}
 }
 
-// TestDecodeNumbersPastTheRange: above the maximum a limit is clamped, every other number is an error.
+// TestDecodeNumbersPastTheRange: above the maximum a limit is clamped, every other number is an
+// error.
 func TestDecodeNumbersPastTheRange(t *testing.T) {
 	var in specimen
 	const huge = "99999999999999999999"

@@ -11,9 +11,9 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// What other mail servers and mail clients look for by the name of the host and a path, without a token: the MTA-STS
-// policy of a domain (RFC 8461), and the settings of mail clients in the forms of Thunderbird, Outlook and Apple. None of
-// them tells whether a mailbox exists.
+// What other mail servers and mail clients look for by the name of the host and a path, without a
+// token: the MTA-STS policy of a domain (RFC 8461), and the settings of mail clients in the forms
+// of Thunderbird, Outlook and Apple. None of them tells whether a mailbox exists.
 
 const (
 	discoveriesEach = 1000      // requests from one address in a minute
@@ -66,8 +66,8 @@ func isProfile(at string) bool {
 	return ok && path.Ext(name) == ".mobileconfig" && !strings.Contains(name, "/")
 }
 
-// discover answers a request for one of the documents, and any other to a host that is there only for them. It tells
-// whether it has.
+// discover answers a request for one of the documents, and any other to a host that is there only
+// for them. It tells whether it has.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request) bool {
 	label, _, _ := strings.Cut(strings.ToLower(r.Host), ".")
 	only := label == stsHost || label == autoconfigHost || label == autodiscoverHost
@@ -111,7 +111,8 @@ func (d *discovery) isAt(to *service.VisitedHost) bool {
 	return slices.Contains(d.below, to.Label)
 }
 
-// isDiscovery tells whether a path is of one of the documents, so that a host that has none says so.
+// isDiscovery tells whether a path is of one of the documents, so that a host that has none says
+// so.
 func isDiscovery(path string) bool {
 	return slices.ContainsFunc(discoveries, func(d discovery) bool { return d.at(path) })
 }
@@ -164,7 +165,8 @@ func (s *Server) sendPolicy(v *visit) error {
 	return nil
 }
 
-// settingsFor gives an address in its one form and its settings, if the host that was asked is there for its domain.
+// settingsFor gives an address in its one form and its settings, if the host that was asked is
+// there for its domain.
 func (s *Server) settingsFor(v *visit, address string) (string, *service.MailSettings, error) {
 	email, settings, err := s.svc.MailSettingsOf(address)
 	if err != nil || settings == nil || v.to.Domain != "" && v.to.Domain != settings.Domain {

@@ -36,7 +36,8 @@ const wholeAddress = "%EMAILADDRESS%"
 
 var socketTypes = map[string]string{"tls": "SSL", "starttls": "STARTTLS", "none": "plain"}
 
-// autoconfig answers with the settings of a domain: that of the host, or under our own name that of the address.
+// autoconfig answers with the settings of a domain: that of the host, or under our own name that of
+// the address.
 func (s *Server) autoconfig(v *visit) error {
 	username, settings, err := s.settingsFor(v, v.r.URL.Query().Get("emailaddress"))
 	if settings == nil && err == nil && v.to.Domain != "" {
@@ -67,8 +68,8 @@ func newClientConfig(settings *service.MailSettings, username string) clientConf
 	return out
 }
 
-// clientServers lists servers, the preferred one first. Passwords go as they are: the log-ins that we have need that, and
-// TLS is around them.
+// clientServers lists servers, the preferred one first. Passwords go as they are: the log-ins that
+// we have need that, and TLS is around them.
 func clientServers(kind string, servers []service.MailServer, username string) []clientServer {
 	var out []clientServer
 	for _, m := range servers {

@@ -48,8 +48,8 @@ type autodiscoverRequest struct {
 
 var errNoRequest = errors.New("this is no Autodiscover request")
 
-// parseAutodiscover reads a request. Only its elements' names count, since clients differ in namespaces. A document type
-// is refused, and with it all entities but XML's own five.
+// parseAutodiscover reads a request. Only its elements' names count, since clients differ in
+// namespaces. A document type is refused, and with it all entities but XML's own five.
 func parseAutodiscover(text []byte) (out autodiscoverRequest, err error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	var at []string
@@ -132,8 +132,8 @@ type outlookError struct {
 	} `xml:"Response>Error"`
 }
 
-// autodiscover answers Outlook. A GET, by which it looks for where to ask, is sent to our own name, which has a
-// certificate if anything has.
+// autodiscover answers Outlook. A GET, by which it looks for where to ask, is sent to our own name,
+// which has a certificate if anything has.
 func (s *Server) autodiscover(v *visit) error {
 	if v.r.Method != http.MethodPost {
 		if at := s.svc.SecureURL(); at != "" && v.to.Domain != "" {
@@ -213,7 +213,8 @@ func (v *visit) sendXML(body any) error {
 	return nil
 }
 
-// autodiscoverJSON tells clients of version 2 where version 1 is. The address is in the path or the query.
+// autodiscoverJSON tells clients of version 2 where version 1 is. The address is in the path or the
+// query.
 func (s *Server) autodiscoverJSON(v *visit) error {
 	protocol, email := valueOf(v.r.URL.Query(), "Protocol"), valueOf(v.r.URL.Query(), "Email")
 	if at := v.r.URL.Path; len(at) > len(autodiscoverV2) {

@@ -14,7 +14,8 @@ import (
 
 const profileMedia = "application/x-apple-aspen-config"
 
-// profile answers with a configuration profile for Apple's Mail, unsigned. It holds no password: the device asks for it.
+// profile answers with a configuration profile for Apple's Mail, unsigned. It holds no password:
+// the device asks for it.
 func (s *Server) profile(v *visit) error {
 	address := v.r.URL.Query().Get("email")
 	if address == "" {
@@ -33,7 +34,8 @@ func (s *Server) profile(v *visit) error {
 	return nil
 }
 
-// newProfile is the profile of an address. Its identifiers stay, so that it replaces the one of before.
+// newProfile is the profile of an address. Its identifiers stay, so that it replaces the one of
+// before.
 func newProfile(settings *service.MailSettings, email, host string) plist {
 	imap, smtp := settings.IMAP[0], settings.SMTP[0]
 	of := strings.Split(host, ".")
@@ -59,8 +61,8 @@ func newProfile(settings *service.MailSettings, email, host string) plist {
 	}
 }
 
-// A plist is a dictionary of a property list, in order. Values are texts, whole numbers, truths, and dictionaries, each
-// of which stands for an array of itself alone.
+// A plist is a dictionary of a property list, in order. Values are texts, whole numbers, truths,
+// and dictionaries, each of which stands for an array of itself alone.
 type plist []struct {
 	key   string
 	value any

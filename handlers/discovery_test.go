@@ -302,7 +302,8 @@ func TestAppleProfile(t *testing.T) {
 	v.status(404, "GET", "boxes.test", "/mail/x.mobileconfig?email=ann@boxes.test")
 }
 
-// RFC 9562 appendix A.4 has another name space; this value is that of Python's uuid5(NAMESPACE_URL, ...).
+// RFC 9562 appendix A.4 has another name space; this value is that of Python's uuid5(NAMESPACE_URL,
+// ...).
 func TestNamesOfProfiles(t *testing.T) {
 	if got := nameUUID("mail.example.test"); got != strings.ToUpper(strings.TrimSpace(run(t, "", "python3", "-c", `import uuid; print(uuid.uuid5(uuid.NAMESPACE_URL, "mail.example.test"))`))) {
 		t.Errorf("%s", got)
@@ -327,7 +328,8 @@ func TestDiscoveryTellsWhatIsOn(t *testing.T) {
 	visitor{t, b.server}.status(404, "GET", "autoconfig.boxes.test", "/mail/config-v1.1.xml")
 }
 
-// A redirect of the domain leaves the documents and the challenges of certificate authorities alone.
+// A redirect of the domain leaves the documents and the challenges of certificate authorities
+// alone.
 func TestRedirectLeavesDiscoveryAlone(t *testing.T) {
 	b := newSandbox(t, withTLS)
 	b.post("/v1/domains/"+b.domain+"/redirect", `{"redirect_url":"https://else.test/"}`).is(200)
@@ -355,7 +357,8 @@ func TestDiscoveryIsLimited(t *testing.T) {
 	v.status(200, "GET", "mta-sts.boxes.test", "/.well-known/mta-sts.txt")
 }
 
-// FuzzAutodiscoverRequest: whatever is posted is refused or has an address, and is read without leaving the text.
+// FuzzAutodiscoverRequest: whatever is posted is refused or has an address, and is read without
+// leaving the text.
 func FuzzAutodiscoverRequest(f *testing.F) {
 	f.Add(`<Autodiscover><Request><EMailAddress>a@b.test</EMailAddress></Request></Autodiscover>`)
 	f.Add(`<!DOCTYPE x [<!ENTITY y SYSTEM "file:///etc/passwd">]><Autodiscover><Request><EMailAddress>&y;</EMailAddress></Request></Autodiscover>`)

@@ -155,8 +155,8 @@ func TestCustomRecordsAreBounded(t *testing.T) {
 	b.post(path, `{"name":"more","type":"A","value":"192.0.2.1"}`).fails(400, "invalid_record")
 }
 
-// A record of a domain that is not complete waits with it, and is served all the same; names of keys that are still to
-// be made are taken.
+// A record of a domain that is not complete waits with it, and is served all the same; names of
+// keys that are still to be made are taken.
 func TestCustomRecordsWaitWithTheirDomain(t *testing.T) {
 	b, _ := newWorld(t, nil)
 	id := b.connect("early.test")
@@ -212,7 +212,8 @@ func TestDMARC(t *testing.T) {
 	b.remove(path + "/dmarc").is(200)
 }
 
-// More texts at one name than a DNS answer holds would take the SPF record beside them out of the world.
+// More texts at one name than a DNS answer holds would take the SPF record beside them out of the
+// world.
 func TestTextsAtANameFitIntoAnAnswer(t *testing.T) {
 	b, _ := newWorld(t, nil)
 	path := "/v1/domains/" + b.complete("texts.test") + "/custom-dns-records"
@@ -275,7 +276,8 @@ func TestForward(t *testing.T) {
 	b.post(away+"/redirect", `{"url":"https://example.net/"}`).fails(400, "validation_error")
 }
 
-// Visitors of a redirected domain are sent on, whatever they ask for; those of the installation are not.
+// Visitors of a redirected domain are sent on, whatever they ask for; those of the installation are
+// not.
 func TestVisitorsAreRedirected(t *testing.T) {
 	b, _ := newWorld(t, nil)
 	path := "/v1/domains/" + b.complete("moved.test")

@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// download sends the file of an export's link, which needs no token and works once. HEAD is refused, so that whoever
-// looks at a link does not use it up.
+// download sends the file of an export's link, which needs no token and works once. HEAD is
+// refused, so that whoever looks at a link does not use it up.
 func (s *Server) download(c *call) {
 	token, addr, ok := s.takeLink(c, "/export/")
 	if !ok {
@@ -30,8 +30,8 @@ func (s *Server) countDead(addr string, err error) {
 	}
 }
 
-// takeLink begins the answer to a link that is its own proof: whoever has it needs no token. It gives the part behind path,
-// and whose address asks; without ok the answer is given.
+// takeLink begins the answer to a link that is its own proof: whoever has it needs no token. It
+// gives the part behind path, and whose address asks; without ok the answer is given.
 func (s *Server) takeLink(c *call, path string) (token, addr string, ok bool) {
 	token = strings.TrimPrefix(c.r.URL.Path, path)
 	c.r.URL.Path = path + "…" // so that no log and no answer has it

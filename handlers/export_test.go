@@ -293,7 +293,8 @@ func TestExportLinkWorksOnce(t *testing.T) {
 	}
 }
 
-// TestExportLinkIsFoundByOne has many follow the same link at once, and many exports be asked for at once.
+// TestExportLinkIsFoundByOne has many follow the same link at once, and many exports be asked for
+// at once.
 func TestExportLinkIsFoundByOne(t *testing.T) {
 	b := newSandbox(t, nil)
 	link, _ := strings.CutPrefix(b.export(`{"all":true}`).text("download_url"), b.Config.BaseURL)

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 )
 
-// TestExternalInbox: a mailbox that lives elsewhere answers as one that lives here, is changed where it lives first, and
-// a server that is down is a 502 that names it.
+// TestExternalInbox: a mailbox that lives elsewhere answers as one that lives here, is changed
+// where it lives first, and a server that is down is a 502 that names it.
 func TestExternalInbox(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -57,7 +57,8 @@ type reply struct {
 	json   any
 }
 
-// do sends a request whose body is a text as it stands, or anything else as JSON, with pairs of header fields.
+// do sends a request whose body is a text as it stands, or anything else as JSON, with pairs of
+// header fields.
 func (c *client) do(method, path string, body any, header ...string) *reply {
 	c.t.Helper()
 	var content []byte

@@ -13,8 +13,9 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// What relays tell of mail that they took comes to POST /hooks/{kind}/{relay}, without a token: each notice proves by itself
-// where it comes from. Nobody may make us work much before that is known.
+// What relays tell of mail that they took comes to POST /hooks/{kind}/{relay}, without a token:
+// each notice proves by itself where it comes from. Nobody may make us work much before that is
+// known.
 
 const (
 	hooksPath   = "/hooks/"

@@ -25,8 +25,8 @@ var hostileBodies = []string{
 	strings.Repeat(`{"a":`, 20_000) + `1` + strings.Repeat("}", 20_000),
 }
 
-// TestHostileBodies: whatever stands in a body, the answer is the operation's own or an error of the client's, as it is
-// described, and an error has changed nothing.
+// TestHostileBodies: whatever stands in a body, the answer is the operation's own or an error of
+// the client's, as it is described, and an error has changed nothing.
 func TestHostileBodies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it does one thing after the other, many times")

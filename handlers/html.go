@@ -9,7 +9,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// explain says what went wrong as a page for people tells it, and notes in the log what is our own fault.
+// explain says what went wrong as a page for people tells it, and notes in the log what is our own
+// fault.
 func (s *Server) explain(c *call, what string, err error) *service.Error {
 	e := service.Explain(err)
 	if e.Status >= http.StatusInternalServerError {

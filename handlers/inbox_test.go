@@ -368,7 +368,8 @@ func number(subject string) (n int) {
 	return n
 }
 
-// TestInboxSearchIsBounded looks for a text that only the oldest message has: pages may be short, but lead there.
+// TestInboxSearchIsBounded looks for a text that only the oldest message has: pages may be short,
+// but lead there.
 func TestInboxSearchIsBounded(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.box("ann")

@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// interfaceRows are the operations that the interface promises, and those that the contract adds to it.
+// interfaceRows are the operations that the interface promises, and those that the contract adds to
+// it.
 const interfaceRows = `
 GET /v1/account get_account
 PATCH /v1/account update_account
@@ -102,8 +103,8 @@ POST /v1/export create_export
 GET /v1/export/formats list_export_formats
 `
 
-// TestInterfaceIsComplete holds that every row of the interface is in the table, that the table has nothing else, and
-// that abouts tells of every row.
+// TestInterfaceIsComplete holds that every row of the interface is in the table, that the table has
+// nothing else, and that abouts tells of every row.
 func TestInterfaceIsComplete(t *testing.T) {
 	have := map[string]bool{}
 	for _, o := range operations(&service.Service{}) {

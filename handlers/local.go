@@ -31,14 +31,15 @@ func Operations() []Operation {
 	return out
 }
 
-// OpenAPI is the description of the API as JSON, the same that a server with default settings answers at
-// /v1/openapi.json.
+// OpenAPI is the description of the API as JSON, the same that a server with default settings
+// answers at /v1/openapi.json.
 func OpenAPI() ([]byte, error) {
 	return json.Marshal(describe(operations(&service.Service{}), service.Config{}))
 }
 
-// NewRequest makes the request of an operation from one JSON object that holds path parameters, query parameters and
-// body fields alike. It is for the command line, in-process or over its socket.
+// NewRequest makes the request of an operation from one JSON object that holds path parameters,
+// query parameters and body fields alike. It is for the command line, in-process or over its
+// socket.
 func NewRequest(ctx context.Context, operation, args string) (*http.Request, error) {
 	for _, o := range operations(&service.Service{}) {
 		if o.name == operation {
@@ -65,7 +66,8 @@ func (o *op) request(ctx context.Context, args string) (*http.Request, error) {
 	return r, nil
 }
 
-// split takes one JSON object of arguments apart: what belongs in the path, in the query and in the body.
+// split takes one JSON object of arguments apart: what belongs in the path, in the query and in the
+// body.
 func (o *op) split(args string) (httprouter.Params, url.Values, []byte, error) {
 	fields := map[string]json.RawMessage{}
 	if args != "" {

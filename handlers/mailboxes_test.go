@@ -228,7 +228,8 @@ func TestListEmailUsers(t *testing.T) {
 	}
 }
 
-// TestPagesKeepWhatStays walks pages while rows come and go: nothing that stays is skipped or repeated.
+// TestPagesKeepWhatStays walks pages while rows come and go: nothing that stays is skipped or
+// repeated.
 func TestPagesKeepWhatStays(t *testing.T) {
 	b := newSandbox(t, nil)
 	var stay, leave []string

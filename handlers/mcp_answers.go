@@ -15,7 +15,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// textShown is how many characters of one text an assistant gets, and of all header fields of a message together.
+// textShown is how many characters of one text an assistant gets, and of all header fields of a
+// message together.
 const textShown = 10_000
 
 // secretFields never reach an assistant.

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// noTools are the operations that are not for assistants: they give or show access, which people decide on, or answer
-// a file.
+// noTools are the operations that are not for assistants: they give or show access, which people
+// decide on, or answer a file.
 var noTools = []string{
 	"create_token", "invite_team_user", "update_team_user", "get_webhook_secret", "rotate_webhook_secret",
 	"get_message_raw", "get_message_attachment",
@@ -27,7 +27,8 @@ var outward = []string{
 	"list_dmarc_reports", "list_tls_reports", "set_forward",
 }
 
-// destructive are the tools that take something away or cannot be undone, besides those whose method is DELETE.
+// destructive are the tools that take something away or cannot be undone, besides those whose
+// method is DELETE.
 var destructive = []string{"bulk_delete_messages", "cancel_message", "send_email", "setup_domain"}
 
 // toolTexts say of some operations what is so for assistants alone, instead of the text of abouts.
@@ -114,7 +115,8 @@ func (o *op) hints(title string) *mcp.ToolAnnotations {
 	}
 }
 
-// toolInput describes the arguments: what the operation takes in its path, its query and its body, as one object.
+// toolInput describes the arguments: what the operation takes in its path, its query and its body,
+// as one object.
 func (d *describer) toolInput(o *op) any {
 	in := &schema{Type: "object"}
 	for _, p := range d.parameters(o) {
@@ -149,7 +151,8 @@ func (s *schema) add(name string, p *schema, required bool) {
 	}
 }
 
-// inline copies a schema with what it refers to, without examples, which assistants pay for and do not need.
+// inline copies a schema with what it refers to, without examples, which assistants pay for and do
+// not need.
 func (d *describer) inline(s *schema) *schema {
 	out := *d.resolve(s)
 	out.Examples = nil

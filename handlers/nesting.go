@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// maxItems bounds the items of a list and the names of an object, whatever the operation makes of them: each costs
-// memory before anything else is known of it.
+// maxItems bounds the items of a list and the names of an object, whatever the operation makes of
+// them: each costs memory before anything else is known of it.
 const maxItems = 100_000
 
 var (
@@ -22,8 +22,9 @@ type nest struct {
 	items int
 }
 
-// walkNames calls visit for every name in raw, which is valid JSON, with the number of objects and lists around it. It
-// fails where an object has a name twice, and where something has more than maxItems items.
+// walkNames calls visit for every name in raw, which is valid JSON, with the number of objects and
+// lists around it. It fails where an object has a name twice, and where something has more than
+// maxItems items.
 func walkNames(raw []byte, visit func(depth int, name string)) error {
 	var open []nest
 	for i := 0; i < len(raw); i++ {

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// A document is the OpenAPI 3.1 description of the API. It is made from the table of operations and the types of their
-// requests and answers alone, so that it cannot say anything else than they do.
+// A document is the OpenAPI 3.1 description of the API. It is made from the table of operations and
+// the types of their requests and answers alone, so that it cannot say anything else than they do.
 type document struct {
 	OpenAPI    string                 `json:"openapi"`
 	Info       documentInfo           `json:"info"`

@@ -85,8 +85,8 @@ func (c *contract) find(method, path string) *op {
 	return found
 }
 
-// checkAnswer tests a real answer of the API against its description: status, headers, media type, form, and that an
-// error's code is one of those that the operation tells of.
+// checkAnswer tests a real answer of the API against its description: status, headers, media type,
+// form, and that an error's code is one of those that the operation tells of.
 func checkAnswer(t testing.TB, method, path string, r *reply) {
 	t.Helper()
 	if err := theContract().checkAnswer(method, path, r); err != nil {

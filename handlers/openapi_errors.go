@@ -14,7 +14,8 @@ type failing struct {
 	codes  []string
 }
 
-// errors are the failings of an operation in rising order: those that follow from its row, and those of its entry in abouts.
+// errors are the failings of an operation in rising order: those that follow from its row, and
+// those of its entry in abouts.
 func (o *op) errors(a about) []failing {
 	codes := []string{"validation_error", "unauthorized", "token_expired", "token_revoked", "account_suspended", "rate_limited", "internal_error", "shutting_down"}
 	if o.scope != "read" {

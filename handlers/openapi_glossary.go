@@ -1,7 +1,7 @@
 package handlers
 
-// A word is what a field's name means wherever it stands: an example, the format of its text, and what is not plain
-// from the name. A field's own `doc` tag comes first.
+// A word is what a field's name means wherever it stands: an example, the format of its text, and
+// what is not plain from the name. A field's own `doc` tag comes first.
 type word struct {
 	example any
 	format  string

@@ -43,8 +43,8 @@ var (
 	envelopeType = reflect.TypeFor[service.EventEnvelope]()
 )
 
-// manyForms is what types implement that stand on the wire in another form than their fields say: it gives a value of
-// each form.
+// manyForms is what types implement that stand on the wire in another form than their fields say:
+// it gives a value of each form.
 type manyForms interface{ Forms() []any }
 
 // formsOf are the types that a value of t can have on the wire.
@@ -67,7 +67,8 @@ func formsOf(t reflect.Type) []reflect.Type {
 	return out
 }
 
-// A describer makes schemas of Go types: of requests as handlers decode them, of answers as they write them.
+// A describer makes schemas of Go types: of requests as handlers decode them, of answers as they
+// write them.
 type describer struct {
 	doc  *document
 	used map[typeUse]string
@@ -166,7 +167,8 @@ func (d *describer) named(t reflect.Type, request bool) *schema {
 	return &schema{Ref: "#/components/schemas/" + name}
 }
 
-// schemaName is the type's name as people read it: Page[service.Token] is TokenPage, CreateTokenIn is CreateTokenRequest.
+// schemaName is the type's name as people read it: Page[service.Token] is TokenPage, CreateTokenIn
+// is CreateTokenRequest.
 func schemaName(t reflect.Type, request bool) string {
 	name, args, _ := strings.Cut(t.Name(), "[")
 	if arg := strings.TrimSuffix(args, "]"); arg != "" {
@@ -218,8 +220,8 @@ func (d *describer) object(owner string, s *schema, t reflect.Type, request bool
 	}
 }
 
-// field describes one field by its type and tags, and by what the glossary says of its name. In answers pointers, most
-// times, and what has the tag `null` may be null.
+// field describes one field by its type and tags, and by what the glossary says of its name. In
+// answers pointers, most times, and what has the tag `null` may be null.
 func (d *describer) field(owner string, f reflect.StructField, name string, request bool) *schema {
 	p := d.of(f.Type, request)
 	p.limit(f.Tag)

@@ -16,7 +16,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// TestDescriptionIsValid lets a foreign library judge the document: its form, its references and its examples.
+// TestDescriptionIsValid lets a foreign library judge the document: its form, its references and
+// its examples.
 func TestDescriptionIsValid(t *testing.T) {
 	c := theContract()
 	for _, odd := range c.doc.odd {
@@ -99,8 +100,8 @@ func TestCodesAreKnown(t *testing.T) {
 	}
 }
 
-// TestGlossaryLeadsSomewhere keeps the words for one field of one schema, or one parameter of one operation, to those
-// that there are.
+// TestGlossaryLeadsSomewhere keeps the words for one field of one schema, or one parameter of one
+// operation, to those that there are.
 func TestGlossaryLeadsSomewhere(t *testing.T) {
 	c := theContract()
 	for key := range glossary {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// toYAML writes a JSON text as YAML 1.2 in block style, members in their order. Texts are quoted as JSON quotes them,
-// which YAML takes.
+// toYAML writes a JSON text as YAML 1.2 in block style, members in their order. Texts are quoted as
+// JSON quotes them, which YAML takes.
 func toYAML(text []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -28,8 +28,8 @@ type yamlWriter struct {
 	out bytes.Buffer
 }
 
-// value writes the next value behind what is there: a scalar on the same line, a collection on lines of its own; but in a
-// list an object begins beside the dash.
+// value writes the next value behind what is there: a scalar on the same line, a collection on
+// lines of its own; but in a list an object begins beside the dash.
 func (y *yamlWriter) value(depth int, inList bool) error {
 	t, err := y.dec.Token()
 	if err != nil {

@@ -16,7 +16,8 @@ type shelf struct {
 	remove      func(n int) // the n-th of those that were added
 }
 
-// TestWalkOverAThousandRows pages through lists while rows come and go: nothing that stays is skipped or seen twice.
+// TestWalkOverAThousandRows pages through lists while rows come and go: nothing that stays is
+// skipped or seen twice.
 func TestWalkOverAThousandRows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it does one thing after the other, many times")
@@ -46,8 +47,8 @@ func TestWalkOverAThousandRows(t *testing.T) {
 	t.Run("suppressions", func(t *testing.T) { suppressions.walk(t, b.client, 0) })
 }
 
-// walk fills the shelf, of which offset rows were added before, and reads it page by page. After each page rows come, and
-// the page's last row and some from anywhere go.
+// walk fills the shelf, of which offset rows were added before, and reads it page by page. After
+// each page rows come, and the page's last row and some from anywhere go.
 func (s shelf) walk(t *testing.T, c *client, offset int) {
 	const rows = 1000
 	for n := range rows {

@@ -12,22 +12,26 @@ import (
 	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
-// maxPerClient is how many requests of one address, or one IPv6 /64, may be under way through proxies.
+// maxPerClient is how many requests of one address, or one IPv6 /64, may be under way through
+// proxies.
 const maxPerClient = 256
 
-// Proxies are those who may say for whom they ask and how they were asked, by X-Forwarded-For and X-Forwarded-Proto.
-// Nobody else's such headers are looked at, and X-Forwarded-Host is nobody's to say. Make them with NewProxies; nil are none.
+// Proxies are those who may say for whom they ask and how they were asked, by X-Forwarded-For and
+// X-Forwarded-Proto. Nobody else's such headers are looked at, and X-Forwarded-Host is nobody's to
+// say. Make them with NewProxies; nil are none.
 type Proxies struct {
 	trusted []netip.Prefix
 	clients *crowd.Crowd // who has requests under way
 }
 
-// NewProxies trusts whoever connects from one of the networks. The log tells of clients that ask for too much at once.
+// NewProxies trusts whoever connects from one of the networks. The log tells of clients that ask
+// for too much at once.
 func NewProxies(trusted []netip.Prefix, log *slog.Logger) *Proxies {
 	return &Proxies{trusted, crowd.New("http through proxies", crowd.Bounds{PerAddress: maxPerClient}, log)}
 }
 
-// An asker is who made a request: the peer of the connection or, where that is a trusted proxy, whom it asks for.
+// An asker is who made a request: the peer of the connection or, where that is a trusted proxy,
+// whom it asks for.
 type asker struct {
 	addr   string // IP address; "" for a local socket
 	secure bool   // over TLS
@@ -58,8 +62,9 @@ func isSecure(r *http.Request) bool { return askerOf(r).secure }
 
 func plainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 
-// admit gives the request with its asker noted, and leave, to be called when it is answered; ok is false where one client
-// has too many requests under way. Connections of a proxy are its own to bound.
+// admit gives the request with its asker noted, and leave, to be called when it is answered; ok is
+// false where one client has too many requests under way. Connections of a proxy are its own to
+// bound.
 func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bool) {
 	if p == nil {
 		return r, func() {}, true
@@ -82,8 +87,8 @@ func (p *Proxies) trusts(ip netip.Addr) bool {
 	return slices.ContainsFunc(p.trusted, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// client follows the hops that proxies have noted, the nearest last, as far as they are trusted: it is the first that is
-// not, and where one noted what is no address, that one itself.
+// client follows the hops that proxies have noted, the nearest last, as far as they are trusted: it
+// is the first that is not, and where one noted what is no address, that one itself.
 func (p *Proxies) client(peer netip.Addr, forwarded []string) netip.Addr {
 	at := peer
 	for _, line := range slices.Backward(forwarded) {
@@ -129,7 +134,8 @@ func parseHop(text string) (netip.Addr, bool) {
 	return plainIP(both.Addr()), err == nil
 }
 
-// secure tells what the nearest proxy says of its own client, and where it says nothing, how it came itself.
+// secure tells what the nearest proxy says of its own client, and where it says nothing, how it
+// came itself.
 func (p *Proxies) secure(r *http.Request) bool {
 	lines := r.Header.Values("X-Forwarded-Proto")
 	if len(lines) == 0 {
@@ -139,7 +145,8 @@ func (p *Proxies) secure(r *http.Request) bool {
 	return strings.EqualFold(last, "https")
 }
 
-// fromProxy finds out who asks, and answers a client that has too many requests under way; ok is false then.
+// fromProxy finds out who asks, and answers a client that has too many requests under way; ok is
+// false then.
 func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Request, leave func(), ok bool) {
 	out, leave, ok = s.Proxies.admit(r)
 	if !ok {

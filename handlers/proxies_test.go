@@ -76,8 +76,8 @@ func TestWhoAsksBehindProxies(t *testing.T) {
 	}
 }
 
-// TestSignInThroughProxy: what a trusted proxy says of TLS counts for cookies, HSTS and the way to HTTPS, and the client's
-// address for everything that goes by addresses.
+// TestSignInThroughProxy: what a trusted proxy says of TLS counts for cookies, HSTS and the way to
+// HTTPS, and the client's address for everything that goes by addresses.
 func TestSignInThroughProxy(t *testing.T) {
 	b := newSandbox(t, func(c *service.Config) { c.Sandbox, c.BaseURL = false, "https://mail.example.test" })
 	b.server.Web = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("page")) })
@@ -116,7 +116,8 @@ func TestSignInThroughProxy(t *testing.T) {
 	}
 }
 
-// TestGuessersBehindProxyAreCountedByThemselves: one who shows bad tokens shuts out nobody else, and cannot pass for others.
+// TestGuessersBehindProxyAreCountedByThemselves: one who shows bad tokens shuts out nobody else,
+// and cannot pass for others.
 func TestGuessersBehindProxyAreCountedByThemselves(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.server.Proxies = trusting("127.0.0.1/32")

@@ -9,7 +9,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// rates counts the requests of each account in fixed windows of one minute. Dashboard sessions have a budget of their own.
+// rates counts the requests of each account in fixed windows of one minute. Dashboard sessions have
+// a budget of their own.
 type rates struct {
 	limits  service.Limits
 	mu      sync.Mutex

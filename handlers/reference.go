@@ -42,7 +42,8 @@ func isDescription(path string) bool {
 	return false
 }
 
-// makeDescription describes the API. It works from what is compiled in alone, so that an error is a bug, which tests find.
+// makeDescription describes the API. It works from what is compiled in alone, so that an error is a
+// bug, which tests find.
 func (s *Server) makeDescription() *description {
 	doc := describe(s.ops, s.svc.Config)
 	text, err := json.Marshal(doc)
@@ -116,7 +117,8 @@ func referencePage(doc *document) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// A pathOperation is an operation with its method and path; for an event the path is the event's type.
+// A pathOperation is an operation with its method and path; for an event the path is the event's
+// type.
 type pathOperation struct {
 	Method, Path string
 	*operation

@@ -10,7 +10,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// replays keeps the answers to requests with an Idempotency-Key, through the service, and knows which still run.
+// replays keeps the answers to requests with an Idempotency-Key, through the service, and knows
+// which still run.
 type replays struct {
 	svc     *service.Service
 	mu      sync.Mutex
@@ -34,7 +35,8 @@ func (p *replays) end(id string) {
 	delete(p.running, id)
 }
 
-// once answers a POST with an Idempotency-Key: the first one runs, later ones get the first one's answer.
+// once answers a POST with an Idempotency-Key: the first one runs, later ones get the first one's
+// answer.
 func (s *Server) once(c *call, ps httprouter.Params, key string, body []byte) {
 	if len(key) > 255 {
 		s.fail(c, service.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))

@@ -24,8 +24,8 @@ type resetView struct {
 	Home                string
 }
 
-// resetPassword is the page that a reset link leads to. GET shows a form and uses nothing up, so that programs which look
-// at links do no harm; POST sets the password. The page has no scripts.
+// resetPassword is the page that a reset link leads to. GET shows a form and uses nothing up, so
+// that programs which look at links do no harm; POST sets the password. The page has no scripts.
 func (s *Server) resetPassword(c *call) {
 	pageHeaders(c.w.Header(), resetPage)
 	addr := remoteAddr(c.r)
@@ -49,7 +49,8 @@ func (s *Server) resetPassword(c *call) {
 	}
 }
 
-// pageHeaders keep a page from being framed, cached, given scripts, and its token from going elsewhere as a referrer.
+// pageHeaders keep a page from being framed, cached, given scripts, and its token from going
+// elsewhere as a referrer.
 func pageHeaders(h http.Header, page string) {
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src '"+styleHash(page)+"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("Referrer-Policy", "same-origin")

@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// sendJSON writes a body with its status; a job's answer says where the job is. JSON has no charset parameter (RFC 8259
-// section 11), and generated clients compare the whole media type.
+// sendJSON writes a body with its status; a job's answer says where the job is. JSON has no charset
+// parameter (RFC 8259 section 11), and generated clients compare the whole media type.
 func (s *Server) sendJSON(c *call, status int, body any) {
 	if at := locationOf(status, body); at != "" {
 		c.w.Header().Set("Location", at)
@@ -58,8 +58,8 @@ func (s *Server) sendFile(c *call, status int, f *service.File) {
 	s.sendBody(c, status, f, disposition(f.Name))
 }
 
-// disposition says under which name a file is to be saved (RFC 6266): in ASCII, and beside it as it is where that differs,
-// for the clients that know no other form than the first.
+// disposition says under which name a file is to be saved (RFC 6266): in ASCII, and beside it as it
+// is where that differs, for the clients that know no other form than the first.
 func disposition(name string) string {
 	ascii := strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f || strings.ContainsRune(`"\%/`, r) {

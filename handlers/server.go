@@ -1,5 +1,5 @@
-// Package handlers listens: it turns HTTP requests into calls of the service by one table of operations, and what the
-// service answers into HTTP. It knows no rules of its own and no store.
+// Package handlers listens: it turns HTTP requests into calls of the service by one table of
+// operations, and what the service answers into HTTP. It knows no rules of its own and no store.
 package handlers
 
 import (
@@ -72,8 +72,9 @@ func New(svc *service.Service) *Server {
 	return s
 }
 
-// ServeHTTP answers clients of the network, who show a token, certificate authorities, who look for their challenges, and
-// mail clients, who look for their settings, and sends visitors of redirected domains on.
+// ServeHTTP answers clients of the network, who show a token, certificate authorities, who look for
+// their challenges, and mail clients, who look for their settings, and sends visitors of redirected
+// domains on.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, leave, ok := s.fromProxy(w, r)
 	if !ok {
@@ -98,8 +99,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, s.authenticate)
 }
 
-// Local answers clients of the local socket, who are the operator: they act as the owner of the first account, or of
-// the one that the header X-Mailstead-Account names.
+// Local answers clients of the local socket, who are the operator: they act as the owner of the
+// first account, or of the one that the header X-Mailstead-Account names.
 func (s *Server) Local() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(c *call) error {
@@ -152,7 +153,8 @@ func (c *call) request() *http.Request {
 	return c.r
 }
 
-// routed is the request as the routers see it: a slash that is part of a name (%2F) does not end it.
+// routed is the request as the routers see it: a slash that is part of a name (%2F) does not end
+// it.
 func routed(r *http.Request) *http.Request {
 	if !strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
 		return r
@@ -209,8 +211,8 @@ func (s *Server) outside(c *call) {
 	}
 }
 
-// dashboard answers its pages. Nobody can sign in over plain HTTP in production: there it leads to where that can be done,
-// and browsers that were there once go there by themselves.
+// dashboard answers its pages. Nobody can sign in over plain HTTP in production: there it leads to
+// where that can be done, and browsers that were there once go there by themselves.
 func (s *Server) dashboard(c *call) {
 	base := s.svc.Config.BaseURL
 	switch secure := !s.svc.Config.Sandbox && strings.HasPrefix(base, "https://"); {
@@ -236,8 +238,8 @@ func (s *Server) health(w http.ResponseWriter) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// route fills the routers. httprouter refuses a fixed path beside a wildcard, so that fixed paths have a router of
-// their own, which falls through to the other.
+// route fills the routers. httprouter refuses a fixed path beside a wildcard, so that fixed paths
+// have a router of their own, which falls through to the other.
 func (s *Server) route() {
 	s.fixed, s.wild = httprouter.New(), httprouter.New()
 	allowed := map[string][]string{}
@@ -270,7 +272,8 @@ func (s *Server) route() {
 	})
 }
 
-// notAllowed names the methods that there are, each once; httprouter adds OPTIONS, which there is not.
+// notAllowed names the methods that there are, each once; httprouter adds OPTIONS, which there is
+// not.
 func (s *Server) notAllowed(c *call, found []string) {
 	methods := slices.Compact(slices.Sorted(slices.Values(found)))
 	methods = slices.DeleteFunc(methods, func(m string) bool { return m == http.MethodOptions })
@@ -329,7 +332,8 @@ func (s *Server) answer(c *call, ps httprouter.Params, body []byte) {
 	s.sendJSON(c, c.op.status, out)
 }
 
-// fileOf is the file that an answer is, or that it holds because the client asked for the file itself; nil if neither.
+// fileOf is the file that an answer is, or that it holds because the client asked for the file
+// itself; nil if neither.
 func fileOf(out any) *service.File {
 	switch v := out.(type) {
 	case *service.File:
@@ -340,8 +344,8 @@ func fileOf(out any) *service.File {
 	return nil
 }
 
-// recover turns a bug into a 500, written to the client itself rather than to what held the answer back, and a line in
-// the log.
+// recover turns a bug into a 500, written to the client itself rather than to what held the answer
+// back, and a line in the log.
 func (s *Server) recover(c *call, w http.ResponseWriter) {
 	v := recover()
 	if v == nil {
@@ -365,8 +369,8 @@ func (s *Server) requestID(r *http.Request) string {
 	return s.svc.NewRequestID()
 }
 
-// authenticate finds out whose token the request carries: in the header, or else in the cookie of a dashboard session, which
-// no other site may have sent. Assistants have no sessions.
+// authenticate finds out whose token the request carries: in the header, or else in the cookie of a
+// dashboard session, which no other site may have sent. Assistants have no sessions.
 func (s *Server) authenticate(c *call) error {
 	addr := remoteAddr(c.r)
 	if err := s.bad.check(addr, s.now()); err != nil {

@@ -193,7 +193,8 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-// TestPanicReachesTheClient has an operation fail in the worst way, with the answer held back for its key, and without.
+// TestPanicReachesTheClient has an operation fail in the worst way, with the answer held back for
+// its key, and without.
 func TestPanicReachesTheClient(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.server.ops = append(b.server.ops, op{

@@ -11,8 +11,9 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// What the dashboard needs beyond /v1 lies under /session: signing in and out, one's own profile, and what only a browser
-// asks for. It is for browsers alone, by cookie, and no part of the API's interface.
+// What the dashboard needs beyond /v1 lies under /session: signing in and out, one's own profile,
+// and what only a browser asks for. It is for browsers alone, by cookie, and no part of the API's
+// interface.
 
 const sessionPath = "/session"
 
@@ -87,7 +88,8 @@ func (s *Server) session(c *call) {
 	s.sessions.ServeHTTP(c.w, routed(c.request()))
 }
 
-// handleSession is the way of every row: where it comes from, who asks, body, the service, the answer.
+// handleSession is the way of every row: where it comes from, who asks, body, the service, the
+// answer.
 func (s *Server) handleSession(row *sessionRoute) httprouter.Handle {
 	return func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
 		c := callOf(r.Context())
@@ -161,7 +163,8 @@ func sameOrigin(r *http.Request) error {
 	return nil
 }
 
-// cookieName is the name of the session's cookie on this connection; "" where there is none, since it could be overheard.
+// cookieName is the name of the session's cookie on this connection; "" where there is none, since
+// it could be overheard.
 func cookieName(r *http.Request, sandbox bool) string {
 	switch {
 	case isSecure(r):

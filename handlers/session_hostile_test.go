@@ -49,7 +49,8 @@ func TestSessionAnswers(t *testing.T) {
 	web.ask("DELETE", "/session?everywhere=true", nil).is(200).like("message")
 }
 
-// TestNoOtherSiteUsesASession: what another site has the browser send changes nothing, neither below /session nor in the API.
+// TestNoOtherSiteUsesASession: what another site has the browser send changes nothing, neither
+// below /session nor in the API.
 func TestNoOtherSiteUsesASession(t *testing.T) {
 	b := newSandbox(t, nil)
 	web := b.browser().signIn()
@@ -108,7 +109,8 @@ func TestForgedCookies(t *testing.T) {
 	web.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Cookie", good).is(401)
 }
 
-// TestNoSessionIsFixed: signing in never goes on with the session that the browser came with, and ends it.
+// TestNoSessionIsFixed: signing in never goes on with the session that the browser came with, and
+// ends it.
 func TestNoSessionIsFixed(t *testing.T) {
 	b := newSandbox(t, nil)
 	attacker := b.browser().signIn()
@@ -147,7 +149,8 @@ func TestSessionsOfOthers(t *testing.T) {
 	again.ask("GET", "/session", nil).fails(401, "unauthorized")
 }
 
-// TestChangesReachSessionsAtOnce: a lower role narrows a session, a new password and a deletion end it.
+// TestChangesReachSessionsAtOnce: a lower role narrows a session, a new password and a deletion end
+// it.
 func TestChangesReachSessionsAtOnce(t *testing.T) {
 	b := newSandbox(t, nil)
 	invite := func(email string) (string, *browser) {
@@ -218,7 +221,8 @@ func TestWelcomeInParallelSetsOnePassword(t *testing.T) {
 	}
 }
 
-// TestPlainHTTP: in production nobody signs in where the password can be overheard, and no cookie is believed there.
+// TestPlainHTTP: in production nobody signs in where the password can be overheard, and no cookie
+// is believed there.
 func TestPlainHTTP(t *testing.T) {
 	b := newSandbox(t, func(c *service.Config) { c.Sandbox, c.BaseURL = false, "https://mail.example.test" })
 	login := map[string]string{"email": "owner@example.test", "password": "correct horse"}

@@ -100,7 +100,8 @@ func TestWelcomeSetsAddressAndPasswordOnce(t *testing.T) {
 	}
 }
 
-// appStep is the present step of the clock. Codes of it and of the next one stay good while a test runs.
+// appStep is the present step of the clock. Codes of it and of the next one stay good while a test
+// runs.
 func appStep() int64 { return time.Now().Unix() / 30 }
 
 // appCode is what an authenticator app shows at a step of the clock.

@@ -30,8 +30,8 @@ func TestZoneConflict(t *testing.T) {
 	}
 }
 
-// TestAMailboxLiftsItsSuppression when it is made, when its domain is complete, and when it is taken
-// back.
+// TestAMailboxLiftsItsSuppression when it is made, when its domain is complete, and when it is
+// taken back.
 func TestAMailboxLiftsItsSuppression(t *testing.T) {
 	b, _ := newWorld(t, func(c *service.Config) { c.Sandbox = false })
 	suppress := func(email string) { t.Helper(); b.post("/v1/suppressions", map[string]any{"email": email}).is(201) }
@@ -119,7 +119,8 @@ func (r *reply) items(path string) []any {
 	return list
 }
 
-// TestInboxOfADomain: the filter takes a name or an id, combines with the others, and passes pages on.
+// TestInboxOfADomain: the filter takes a name or an id, combines with the others, and passes pages
+// on.
 func TestInboxOfADomain(t *testing.T) {
 	b := newSandbox(t, nil)
 	ann := b.box("ann")

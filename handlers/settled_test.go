@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// TestStatusOfExternalMailboxes: pending until the first sync, error after a failed one, active after
-// a good one; the error has a code.
+// TestStatusOfExternalMailboxes: pending until the first sync, error after a failed one, active
+// after a good one; the error has a code.
 func TestStatusOfExternalMailboxes(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -152,8 +152,8 @@ func TestAMalformedMailboxIsItsItemsError(t *testing.T) {
 	b.post("/v1/inbox/bulk-delete", `{"messages":[`+refs+`]}`).is(200).has("deleted", "1", "failed", fmt.Sprint(len(bad)), "errors.0.mailbox", "no address")
 }
 
-// TestNullInAPatch: of every field of every PATCH that cannot be null, it is an error that names it;
-// where it can be, it is none.
+// TestNullInAPatch: of every field of every PATCH that cannot be null, it is an error that names
+// it; where it can be, it is none.
 func TestNullInAPatch(t *testing.T) {
 	b := newSandbox(t, nil)
 	ann := b.box("ann")

@@ -125,8 +125,8 @@ func (e *events) send(event string, data any) error {
 	return e.write("event: " + event + "\ndata: " + string(text) + "\n")
 }
 
-// write sends text at once, within a bounded time. Between writes there is no deadline: over HTTP/2 one that passes ends
-// the stream.
+// write sends text at once, within a bounded time. Between writes there is no deadline: over HTTP/2
+// one that passes ends the stream.
 func (e *events) write(text string) error {
 	if err := e.conn.SetWriteDeadline(time.Now().Add(streamWait)); err != nil {
 		return err

@@ -91,7 +91,8 @@ func (e *ear) next() string {
 	}
 }
 
-// hears waits for a change of the kind and, unless it is "", the id. It returns everything it heard.
+// hears waits for a change of the kind and, unless it is "", the id. It returns everything it
+// heard.
 func (e *ear) hears(kind, id string) (all []service.FeedChange) {
 	e.t.Helper()
 	for {
@@ -260,7 +261,8 @@ func TestStreamsEndWithTheirAccount(t *testing.T) {
 	web.ask("GET", "/session", nil).is(200)
 }
 
-// TestStreamOutlivesTheTimeouts has a server whose deadlines for requests are shorter than a stream.
+// TestStreamOutlivesTheTimeouts has a server whose deadlines for requests are shorter than a
+// stream.
 func TestStreamOutlivesTheTimeouts(t *testing.T) {
 	b := newSandbox(t, nil)
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -403,7 +405,8 @@ func TestStreamEndsWhenItsTokenExpires(t *testing.T) {
 	})
 }
 
-// TestStreamLeavesWhoDoesNotRead has a client that asks and never reads: it keeps neither the committer nor its place.
+// TestStreamLeavesWhoDoesNotRead has a client that asks and never reads: it keeps neither the
+// committer nor its place.
 func TestStreamLeavesWhoDoesNotRead(t *testing.T) {
 	piped(t, func(t *testing.T, b *servicetest.Sandbox, dial func() net.Conn) {
 		var deaf []net.Conn

@@ -9,7 +9,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// An op is one row of the table of operations: from it come the route, the checks and, by its types, the body's form.
+// An op is one row of the table of operations: from it come the route, the checks and, by its
+// types, the body's form.
 type op struct {
 	name   string // operationId, MCP tool, `mailstead call`
 	method string

@@ -131,8 +131,8 @@ func TestDeleteTeamUserRevokesTokens(t *testing.T) {
 	ann.get("/v1/account").fails(401, "token_revoked")
 }
 
-// TestTeamRoles is the contract's row on the team: the owner may do all, an admin touches members only, a member their
-// own name and password.
+// TestTeamRoles is the contract's row on the team: the owner may do all, an admin touches members
+// only, a member their own name and password.
 func TestTeamRoles(t *testing.T) {
 	b := newSandbox(t, nil)
 	admin, second, member, peer := b.invite("admin@team.test", "admin"), b.invite("second@team.test", "admin"), b.invite("member@team.test", "member"), b.invite("peer@team.test", "member")

@@ -24,9 +24,10 @@ type leaveView struct {
 	Said          string
 }
 
-// unsubscribe is where a List-Unsubscribe field leads (RFC 8058). A mail system POSTs for its user, and that is all it takes;
-// its body says nothing that the link does not. GET shows a button and changes nothing, so that programs which look at links
-// do no harm. Cross-site requests are let in: the link itself is what is asked for.
+// unsubscribe is where a List-Unsubscribe field leads (RFC 8058). A mail system POSTs for its user,
+// and that is all it takes; its body says nothing that the link does not. GET shows a button and
+// changes nothing, so that programs which look at links do no harm. Cross-site requests are let in:
+// the link itself is what is asked for.
 func (s *Server) unsubscribe(c *call) {
 	pageHeaders(c.w.Header(), unsubscribePage)
 	now := s.now()

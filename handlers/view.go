@@ -18,9 +18,10 @@ const (
 	imageWrite = time.Minute // for how long a client may take an image
 )
 
-// viewPolicy is what a document of a message may do: nothing but have one style sheet, show images that lead here, and open
-// links in windows of their own. It has no scripts anywhere. In a tab it has no origin either, so that it is nobody, even
-// here; in a frame, which only our own pages can be around, it keeps ours, so that the page around it can see how high it is.
+// viewPolicy is what a document of a message may do: nothing but have one style sheet, show images
+// that lead here, and open links in windows of their own. It has no scripts anywhere. In a tab it
+// has no origin either, so that it is nobody, even here; in a frame, which only our own pages can
+// be around, it keeps ours, so that the page around it can see how high it is.
 func viewPolicy(styleHash string, framed bool) string {
 	origin := ""
 	if framed {
@@ -30,8 +31,10 @@ func viewPolicy(styleHash string, framed bool) string {
 		"frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 }
 
-// viewMessage shows a message as a document for a frame, whose height the page around it sets. Header fields say how many images lie elsewhere (X-Images-Remote), how many of these the document
-// only keeps a place for (X-Images-Held), and how many that nobody would see are left out (X-Images-Trackers).
+// viewMessage shows a message as a document for a frame, whose height the page around it sets.
+// Header fields say how many images lie elsewhere (X-Images-Remote), how many of these the document
+// only keeps a place for (X-Images-Held), and how many that nobody would see are left out
+// (X-Images-Trackers).
 func (s *Server) viewMessage(c *call, ps httprouter.Params) {
 	h := c.w.Header()
 	h.Set("Referrer-Policy", "no-referrer")
@@ -64,7 +67,8 @@ func (s *Server) viewMessage(c *call, ps httprouter.Params) {
 	_, _ = c.w.Write(d.HTML) // a client that has gone needs no answer
 }
 
-// sendImage answers the images of such documents. Their links need no cookie, which a frame without an origin does not send.
+// sendImage answers the images of such documents. Their links need no cookie, which a frame without
+// an origin does not send.
 func (s *Server) sendImage(c *call) {
 	token, addr, ok := s.takeLink(c, imagePath)
 	if !ok {

@@ -31,7 +31,8 @@ func (b *browser) look(path string) *reply { b.t.Helper(); return b.ask("GET", p
 
 const png = "\x89PNG\r\n\x1a\n"
 
-// TestViewMessage: the document goes out with a policy that lets nothing run, to whoever may read the message.
+// TestViewMessage: the document goes out with a policy that lets nothing run, to whoever may read
+// the message.
 func TestViewMessage(t *testing.T) {
 	b := newSandbox(t, nil)
 	id := b.box("ann")
@@ -93,7 +94,8 @@ func TestViewMessageRefuses(t *testing.T) {
 	web.look(path).is(200)
 }
 
-// TestViewHostile: every message of the corpus is shown by the same policy, with the images in it that are images.
+// TestViewHostile: every message of the corpus is shown by the same policy, with the images in it
+// that are images.
 func TestViewHostile(t *testing.T) {
 	b := newSandbox(t, nil)
 	id, web := b.box("ann"), b.browser().signIn()
@@ -161,7 +163,8 @@ func pictured(body string) string {
 		"--b\nContent-Type: image/png\nContent-ID: <three>\n\n<script>alert(1)</script>\n--b--\n"
 }
 
-// TestInnerImages: images of the message itself are shown without a cookie, as what their bytes are.
+// TestInnerImages: images of the message itself are shown without a cookie, as what their bytes
+// are.
 func TestInnerImages(t *testing.T) {
 	b := newSandbox(t, nil)
 	id, web := b.box("ann"), b.browser().signIn()
@@ -246,7 +249,8 @@ func newGallery(t *testing.T) *gallery {
 	return g
 }
 
-// TestRemoteImages: images elsewhere are fetched when they are asked for, by us, with nothing that tells of the reader.
+// TestRemoteImages: images elsewhere are fetched when they are asked for, by us, with nothing that
+// tells of the reader.
 func TestRemoteImages(t *testing.T) {
 	g := newGallery(t)
 	b := newSandbox(t, func(c *service.Config) {

@@ -9,7 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// BenchmarkJobs measures jobs from Add, in transactions of 64, over claim and work to the commit of their end.
+// BenchmarkJobs measures jobs from Add, in transactions of 64, over claim and work to the commit of
+// their end.
 func BenchmarkJobs(b *testing.B) {
 	for _, lanes := range []int{1, 64} {
 		b.Run(fmt.Sprintf("lanes=%d", lanes), func(b *testing.B) { benchmark(b, lanes, 0) })

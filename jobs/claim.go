@@ -126,8 +126,9 @@ func (d *dispatcher) newClaim(j *store.Job, l *lane) *claim {
 	return &claim{job: j, kind: d.kinds[j.Kind], lane: l, base: d.base, ctx: ctx, cancel: cancel}
 }
 
-// follow claims the first job of the lane of a claim that ends in the same transaction, if it is due and of the same
-// kind. As it takes that claim's place, no more of the lane run than before. begun is called once that is committed.
+// follow claims the first job of the lane of a claim that ends in the same transaction, if it is
+// due and of the same kind. As it takes that claim's place, no more of the lane run than before.
+// begun is called once that is committed.
 func (d *dispatcher) follow(tx *store.Tx, c *claim, begun func(*claim)) error {
 	b := &batch{q: d.Queue, tx: tx, now: tx.Now()}
 	id := b.head(c.lane.name)

@@ -14,7 +14,8 @@ type permanent struct{ error }
 
 func (e permanent) Unwrap() error { return e.error }
 
-// Permanent is what Work returns when no other attempt would do better: the job is given up at once.
+// Permanent is what Work returns when no other attempt would do better: the job is given up at
+// once.
 func Permanent(err error) error { return permanent{err} }
 
 type retryAt struct {
@@ -24,14 +25,16 @@ type retryAt struct {
 
 func (e retryAt) Unwrap() error { return e.error }
 
-// RetryAt is what Work returns to be tried again at t instead of after the kind's Backoff. The attempt counts.
+// RetryAt is what Work returns to be tried again at t instead of after the kind's Backoff. The
+// attempt counts.
 func RetryAt(t time.Time, err error) error { return retryAt{err, t} }
 
 type snooze struct{ until time.Time }
 
 func (e snooze) Error() string { return "waits until " + e.until.UTC().Format(time.RFC3339) }
 
-// Snooze is what Work returns when it is too early: the job is due again at t, and the attempt does not count.
+// Snooze is what Work returns when it is too early: the job is due again at t, and the attempt does
+// not count.
 func Snooze(t time.Time) error { return snooze{t} }
 
 var (
@@ -88,7 +91,8 @@ func cut(text string) string {
 	return text[:n]
 }
 
-// Backoff is the wait of kinds that have none of their own: 5 s, doubling up to an hour, each ±10 %.
+// Backoff is the wait of kinds that have none of their own: 5 s, doubling up to an hour, each ±10
+// %.
 func Backoff(attempt int, r float64) time.Duration {
 	d := time.Hour
 	if n := max(attempt, 1) - 1; n < 10 {

@@ -28,8 +28,8 @@ func (l *ledger) enter(lane string, n int) {
 	l.most = max(l.most, l.lanes[lane])
 }
 
-// TestEveryJobIsDoneOnceUnderFire adds and wakes jobs while the queue stops and starts and attempts fail, panic, snooze
-// and are cut: in the end every job's writes were committed once.
+// TestEveryJobIsDoneOnceUnderFire adds and wakes jobs while the queue stops and starts and attempts
+// fail, panic, snooze and are cut: in the end every job's writes were committed once.
 func TestEveryJobIsDoneOnceUnderFire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs, restarts = 600, 6

@@ -14,8 +14,8 @@ const (
 	maxSteps      = 100
 )
 
-// news is what a running work tells of itself. It is kept in memory at the rate of the work, and written at that of
-// progressEvery, for jobs that somebody can see.
+// news is what a running work tells of itself. It is kept in memory at the rate of the work, and
+// written at that of progressEvery, for jobs that somebody can see.
 type news struct {
 	mu        sync.Mutex
 	changed   bool // since the job was claimed
@@ -34,8 +34,9 @@ type news struct {
 
 type newsKey struct{}
 
-// Progress tells how much of a job is done, and says in a few words what goes on ("" leaves that as it was). total 0
-// shows no progress. It may be called at any rate; outside of Work it does nothing.
+// Progress tells how much of a job is done, and says in a few words what goes on ("" leaves that as
+// it was). total 0 shows no progress. It may be called at any rate; outside of Work it does
+// nothing.
 func Progress(ctx context.Context, completed, total int, detail string) {
 	tell(ctx, func(n *news) {
 		n.completed, n.total = completed, total
@@ -45,9 +46,9 @@ func Progress(ctx context.Context, completed, total int, detail string) {
 	})
 }
 
-// Step tells that a named part of a job has come to a status: queued, in_progress, completed, error or skipped. The text
-// of an error is for people; "" is none. Steps that the job was not added with come after those that it was. It may be
-// called at any rate; outside of Work it does nothing.
+// Step tells that a named part of a job has come to a status: queued, in_progress, completed, error
+// or skipped. The text of an error is for people; "" is none. Steps that the job was not added with
+// come after those that it was. It may be called at any rate; outside of Work it does nothing.
 func Step(ctx context.Context, name, status, text string) {
 	tell(ctx, func(n *news) {
 		s := store.JobStep{Name: name, Status: status, Error: cut(text), At: n.now()}

@@ -1,26 +1,28 @@
-// Package jobs is the durable queue: what is added in a transaction is done after it, until it succeeds or is given up.
-// It does not know any kind of work, what arguments mean, or who may see a job.
+// Package jobs is the durable queue: what is added in a transaction is done after it, until it
+// succeeds or is given up. It does not know any kind of work, what arguments mean, or who may see a
+// job.
 //
 // The way of a job:
 //
 //	  Add                 claim: Attempt+1, Due = the claim's end
 //	   │          ┌──────────────────────────────────┐
 //	┌──▼───┐ ─────┘                            ┌─────▼─────┐ ── nil ──────────────────▶ completed
-//	│queued│                                   │in_progress│ ── Permanent, Max used ──▶ error, Kind.Failed
+//	│queued│                                   │in_progress│ ── Permanent, Max used ──▶ error
 //	└──┬───┘ ◀── error: Backoff, RetryAt ───── └───────────┘ ── error after Cancel ───▶ cancelled
 //	   │     ◀── Snooze, stopped: not counted ─────┘
 //	   │     ◀── claim over, crash: counted ───────┘
 //	   └── Cancel ─▶ cancelled
 //
-// Each arrow is one transaction. The world outside sees a job's work at least once; what Work returns as Writes is
-// committed exactly once, with the arrow. There is no other lease than the index of dues: a job whose claim is over is
-// simply due. The queue has its store for itself, so what is in progress when Run starts was cut by a crash and is due
-// at once.
+// Each arrow is one transaction. The world outside sees a job's work at least once; what Work
+// returns as Writes is committed exactly once, with the arrow. There is no other lease than the
+// index of dues: a job whose claim is over is simply due. The queue has its store for itself, so
+// what is in progress when Run starts was cut by a crash and is due at once.
 //
-// Lanes keep one dead peer from holding up others. The dispatcher walks the index of dues once, reading keys alone, and
-// remembers for each name of a lane that it has something due; lanes then take turns, one job each, and the store finds
-// the first job of a lane at once. A lane that runs as many as it may leaves the round until one of them ends. So a job
-// costs the same whether a hundred thousand others wait in its lane or none, and memory holds names of lanes, a bounded
+// Lanes keep one dead peer from holding up others. The dispatcher walks the index of dues once,
+// reading keys alone, and remembers for each name of a lane that it has something due; lanes then
+// take turns, one job each, and the store finds the first job of a lane at once. A lane that runs
+// as many as it may leaves the round until one of them ends. So a job costs the same whether a
+// hundred thousand others wait in its lane or none, and memory holds names of lanes, a bounded
 // number, never of jobs that wait.
 package jobs
 
@@ -38,15 +40,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Work does a job once, outside any transaction. ctx ends when the claim does, when the job is cancelled and when the
-// queue stops. j is a copy: what is to be kept goes into Writes. Work may be called again for a job that it has done,
-// after a crash, so it must be able to find that out. The error decides what comes next: see Permanent, RetryAt and
-// Snooze; any other error is tried again after the kind's Backoff.
+// Work does a job once, outside any transaction. ctx ends when the claim does, when the job is
+// cancelled and when the queue stops. j is a copy: what is to be kept goes into Writes. Work may be
+// called again for a job that it has done, after a crash, so it must be able to find that out. The
+// error decides what comes next: see Permanent, RetryAt and Snooze; any other error is tried again
+// after the kind's Backoff.
 type Work func(ctx context.Context, j *store.Job) (Writes, error)
 
-// Writes is committed together with the job's new state, whichever that is; it may be nil. j has the new State, Due,
-// Err and EndedAt already; Writes may set its Result, Steps and Detail. Like every transaction function it may run
-// twice. An error undoes the transaction and counts as the work's.
+// Writes is committed together with the job's new state, whichever that is; it may be nil. j has
+// the new State, Due, Err and EndedAt already; Writes may set its Result, Steps and Detail. Like
+// every transaction function it may run twice. An error undoes the transaction and counts as the
+// work's.
 type Writes func(tx *store.Tx, j *store.Job) error
 
 // A Kind is one sort of job.
@@ -55,13 +59,14 @@ type Kind struct {
 	Work    Work
 	Max     int           // attempts; 0 = no limit
 	Timeout time.Duration // of one attempt; 5 minutes if 0
-	// Backoff is how long to wait after the attempt (from 1). r, in [0,1), is the same for all attempts of one job, so
-	// that waits which rise without it rise with it. Backoff of 5 s to an hour if nil.
+	// Backoff is how long to wait after the attempt (from 1). r, in [0,1), is the same for all
+	// attempts of one job, so that waits which rise without it rise with it. Backoff of 5 s to an
+	// hour if nil.
 	Backoff func(attempt int, r float64) time.Duration
 	Lanes   int // how many of one lane run at a time; 1 if 0
-	// Most is how many run at a time in all lanes together, and MostEach how many of one account; 0 = no limit. A kind
-	// that waits for strangers has both, so that they cannot have every worker wait for them. Its jobs have lanes of
-	// their own: a lane waits with its first job.
+	// Most is how many run at a time in all lanes together, and MostEach how many of one account; 0
+	// = no limit. A kind that waits for strangers has both, so that they cannot have every worker
+	// wait for them. Its jobs have lanes of their own: a lane waits with its first job.
 	Most, MostEach int
 	Visible        bool // kept for 30 days after its end, and shown in GET /v1/jobs
 	// Failed runs in the transaction that gives the job up, after Writes.
@@ -135,10 +140,10 @@ func (q *Queue) Handle(k Kind) {
 	q.kinds[k.Name] = &k
 }
 
-// Add puts a job into the queue if and only if tx commits. If one of the same Kind and Key waits already, Add folds the
-// new one into it and returns that: the earlier Due wins, all else that New says, but not who created it, is replaced by
-// the new one's; its attempts stay counted. A job that runs is never folded into: what it was given may have changed
-// since it looked.
+// Add puts a job into the queue if and only if tx commits. If one of the same Kind and Key waits
+// already, Add folds the new one into it and returns that: the earlier Due wins, all else that New
+// says, but not who created it, is replaced by the new one's; its attempts stay counted. A job that
+// runs is never folded into: what it was given may have changed since it looked.
 func (q *Queue) Add(tx *store.Tx, n New) (*store.Job, error) {
 	k := q.kinds[n.Kind]
 	if k == nil {
@@ -190,7 +195,8 @@ func (q *Queue) waiting(tx *store.Tx, kind, key string) (*store.Job, error) {
 	return j, err
 }
 
-// put writes a job in its new state, or deletes it if it has ended and nobody is to see it, and tells whoever waits.
+// put writes a job in its new state, or deletes it if it has ended and nobody is to see it, and
+// tells whoever waits.
 func (q *Queue) put(tx *store.Tx, j *store.Job) error {
 	j.UpdatedAt = tx.Now()
 	id, due, queued := j.ID, j.Due, j.State == store.JobQueued
@@ -215,9 +221,9 @@ func (q *Queue) signal() {
 	}
 }
 
-// Cancel ends a waiting job. A running one is told by its ctx, and is cancelled when Work returns an error, at the
-// latest when its claim is over; if Work has succeeded all the same, it is completed. What has ended stays as it is.
-// Cancel returns store.ErrNotFound for what is not there.
+// Cancel ends a waiting job. A running one is told by its ctx, and is cancelled when Work returns
+// an error, at the latest when its claim is over; if Work has succeeded all the same, it is
+// completed. What has ended stays as it is. Cancel returns store.ErrNotFound for what is not there.
 func (q *Queue) Cancel(tx *store.Tx, id string) error {
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil {
@@ -235,8 +241,9 @@ func (q *Queue) Cancel(tx *store.Tx, id string) error {
 	return nil
 }
 
-// Wake makes a waiting job due at due, or now if that is zero or past, unless it is due sooner. A running job that goes
-// back to waiting is due then. What has ended stays as it is. Wake returns store.ErrNotFound for what is not there.
+// Wake makes a waiting job due at due, or now if that is zero or past, unless it is due sooner. A
+// running job that goes back to waiting is due then. What has ended stays as it is. Wake returns
+// store.ErrNotFound for what is not there.
 func (q *Queue) Wake(tx *store.Tx, id string, due time.Time) error {
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil {
@@ -266,7 +273,8 @@ func Args[T any](j *store.Job) (T, error) {
 	return args, nil
 }
 
-// SetArgs has a job that goes back to waiting be done with other arguments, such as how far it is. It is for Writes.
+// SetArgs has a job that goes back to waiting be done with other arguments, such as how far it is.
+// It is for Writes.
 func SetArgs(j *store.Job, args any) error {
 	data, err := json.Marshal(args)
 	if err != nil {

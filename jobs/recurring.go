@@ -17,12 +17,14 @@ const (
 	keepEnded     = 30 * 24 * time.Hour
 )
 
-// Every has a job of the kind, without arguments, done again and again: an interval, up to a tenth less or more, lies
-// between the end of one and the next. There is one at a time, over restarts too; the first comes within an interval.
-// It is called before Run, for a kind that Handle knows by then.
+// Every has a job of the kind, without arguments, done again and again: an interval, up to a tenth
+// less or more, lies between the end of one and the next. There is one at a time, over restarts
+// too; the first comes within an interval. It is called before Run, for a kind that Handle knows by
+// then.
 func (q *Queue) Every(kind string, interval time.Duration) { q.every[kind] = interval }
 
-// seedRecurring sees to it that a job of each recurring kind waits, no later than its interval asks.
+// seedRecurring sees to it that a job of each recurring kind waits, no later than its interval
+// asks.
 func (q *Queue) seedRecurring() error {
 	for kind, interval := range q.every {
 		wait := time.Duration(q.Rand() * float64(interval))

@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A lane is what the round knows of jobs that take turns. It is forgotten when none of them is due or runs.
+// A lane is what the round knows of jobs that take turns. It is forgotten when none of them is due
+// or runs.
 type lane struct {
 	name    string // as store.JobsByLane has it
 	running int
@@ -74,7 +75,8 @@ func (r *round) mark(names []string) {
 	}
 }
 
-// settle puts a lane where it belongs: into the round, aside until one of its jobs ends, or out of memory.
+// settle puts a lane where it belongs: into the round, aside until one of its jobs ends, or out of
+// memory.
 func (r *round) settle(l *lane) {
 	switch {
 	case l.listed:
@@ -96,8 +98,8 @@ func (r *round) push(l *lane) {
 	r.waiting++
 }
 
-// turns takes the lanes whose turn it is out of the round, one for each free worker at most, and says how many workers
-// are free and how much of each share is used.
+// turns takes the lanes whose turn it is out of the round, one for each free worker at most, and
+// says how many workers are free and how much of each share is used.
 func (r *round) turns(workers, most int) (turns []turn, free int, used map[shareKey]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,15 +177,16 @@ func (r *round) finish(c *claim) {
 	}
 }
 
-// mayFollow tells whether the worker of a claim may go on with the lane's next job: only if no lane waits for a worker,
-// or for the claim's place in its share.
+// mayFollow tells whether the worker of a claim may go on with the lane's next job: only if no lane
+// waits for a worker, or for the claim's place in its share.
 func (r *round) mayFollow(c *claim) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return c.lane.due && r.first == nil && !r.waited(c) && r.claims[c.job.ID] == c
 }
 
-// follow puts a claim in the place of one that has ended. Whether more of the lane is due, the dispatcher finds out.
+// follow puts a claim in the place of one that has ended. Whether more of the lane is due, the
+// dispatcher finds out.
 func (r *round) follow(ended, next *claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

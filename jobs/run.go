@@ -19,9 +19,9 @@ const (
 	putOff    = time.Hour // of a job that nobody handles
 )
 
-// Run does the jobs until ctx ends, then claims no more, gives running work Grace to end before its ctx does, and
-// returns after the last of it. It returns an error only if the store takes no more writes, or if a recurring job has no
-// kind.
+// Run does the jobs until ctx ends, then claims no more, gives running work Grace to end before its
+// ctx does, and returns after the last of it. It returns an error only if the store takes no more
+// writes, or if a recurring job has no kind.
 func (q *Queue) Run(ctx context.Context) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -100,7 +100,8 @@ func (d *dispatcher) sleep(ctx context.Context, until time.Time, wake <-chan str
 	return nil
 }
 
-// pass looks for what is due and claims as much of it as may run. again says that there is more to do at once.
+// pass looks for what is due and claims as much of it as may run. again says that there is more to
+// do at once.
 func (d *dispatcher) pass() (again bool, err error) {
 	if !d.begun {
 		if err := d.begin(); err != nil {
@@ -126,8 +127,8 @@ func (d *dispatcher) pass() (again bool, err error) {
 	return more || d.round.ready(d.Workers), nil
 }
 
-// look puts the lanes that have become due into the round, and answers the running jobs whose claim is over. more says
-// that it stopped before the end.
+// look puts the lanes that have become due into the round, and answers the running jobs whose claim
+// is over. more says that it stopped before the end.
 func (d *dispatcher) look(now time.Time) (lapsed []string, more bool, err error) {
 	low, room := d.round.takeLow()
 	if low != "" {
@@ -212,7 +213,8 @@ func (d *dispatcher) begin() error {
 	return d.seedRecurring()
 }
 
-// conclude ends the claims of running jobs from outside: those that are over, or, after a crash, all.
+// conclude ends the claims of running jobs from outside: those that are over, or, after a crash,
+// all.
 func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 	for _, id := range ids {
 		var j *store.Job
@@ -275,8 +277,9 @@ func (d *dispatcher) claim() error {
 	return nil
 }
 
-// expect has the queue looked at when the first of the new claims is over, whether or not anything else happens until
-// then. A claim that follows one in its lane is over later, and is seen by that look.
+// expect has the queue looked at when the first of the new claims is over, whether or not anything
+// else happens until then. A claim that follows one in its lane is over later, and is seen by that
+// look.
 func (d *dispatcher) expect(b *batch) {
 	for _, t := range b.jobs {
 		if due := t.job.Due; d.next.IsZero() || due.Before(d.next) {

@@ -259,8 +259,8 @@ func TestMoreLanesThanMemoryHolds(t *testing.T) {
 	})
 }
 
-// Jobs with long arguments, such as setups with a hundred mailboxes, are claimed a few at a time: one
-// transaction of all of them would be over the store's bounds.
+// Jobs with long arguments, such as setups with a hundred mailboxes, are claimed a few at a time:
+// one transaction of all of them would be over the store's bounds.
 func TestLongJobsAreClaimedAFewAtATime(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
 		var ran notes[string]
@@ -383,7 +383,8 @@ func TestIdleQueueSleeps(t *testing.T) {
 		id := add(t, q, New{Kind: "k", Due: time.Now().Add(10*24*time.Hour + 123*time.Millisecond)}).ID
 		time.Sleep(10 * 24 * time.Hour)
 		wantState(t, q, id, store.JobQueued)
-		// The clock is read some twenty times by each of the 40 jobs that prune meanwhile, and by nothing else.
+		// The clock is read some twenty times by each of the 40 jobs that prune meanwhile, and by
+		// nothing else.
 		if n := looked.Load(); n > 2000 {
 			t.Errorf("the clock was read %d times in ten idle days", n)
 		}

@@ -2,11 +2,12 @@ package jobs
 
 import "github.com/mailstead/mailstead/store"
 
-// maxAside is how many lanes wait aside, in memory, for one share; more are looked for again when those have had it.
+// maxAside is how many lanes wait aside, in memory, for one share; more are looked for again when
+// those have had it.
 const maxAside = 4096
 
-// A share is the part of the workers that one kind, or one account's jobs of it, may have at a time, so that peers who
-// are slow without end leave workers for everything else.
+// A share is the part of the workers that one kind, or one account's jobs of it, may have at a
+// time, so that peers who are slow without end leave workers for everything else.
 type share struct {
 	most   int
 	busy   int     // works of it that have not returned

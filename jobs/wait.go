@@ -6,8 +6,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Wait returns the job once it has ended, or as it is when ctx ends. It returns store.ErrNotFound for what is not there,
-// or is there no more: a job that is not Visible goes when it ends.
+// Wait returns the job once it has ended, or as it is when ctx ends. It returns store.ErrNotFound
+// for what is not there, or is there no more: a job that is not Visible goes when it ends.
 func (q *Queue) Wait(ctx context.Context, id string) (*store.Job, error) {
 	changed, stop := q.watches.Watch(id)
 	defer stop()

@@ -2,15 +2,15 @@ package jobs
 
 import "sync"
 
-// Watchers wakes whoever watches a key when something about it has changed. It says only that, not what: a watcher reads
-// the store again. The zero value is ready.
+// Watchers wakes whoever watches a key when something about it has changed. It says only that, not
+// what: a watcher reads the store again. The zero value is ready.
 type Watchers[K comparable] struct {
 	mu sync.Mutex
 	by map[K]map[chan struct{}]struct{}
 }
 
-// Watch gives a channel that gets a value soon after each change, and a function that ends the watch. Changes while a
-// value waits unread are folded into it.
+// Watch gives a channel that gets a value soon after each change, and a function that ends the
+// watch. Changes while a value waits unread are folded into it.
 func (w *Watchers[K]) Watch(key K) (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	w.mu.Lock()

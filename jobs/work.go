@@ -19,8 +19,8 @@ func (d *dispatcher) work(c *claim) {
 	}
 }
 
-// step does one attempt and commits what it came to. If the lane has another job of the kind, and no other lane waits for
-// a worker, the same transaction claims that, and step returns the claim.
+// step does one attempt and commits what it came to. If the lane has another job of the kind, and
+// no other lane waits for a worker, the same transaction claims that, and step returns the claim.
 func (d *dispatcher) step(c *claim) (next *claim) {
 	defer func() {
 		if next == nil {
@@ -49,7 +49,8 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 	return next
 }
 
-// fail ends Run if the store takes nothing more. After any other error the job is done again when its claim is over.
+// fail ends Run if the store takes nothing more. After any other error the job is done again when
+// its claim is over.
 func (q *Queue) fail(err error) {
 	if !errors.Is(err, store.ErrFailed) && !errors.Is(err, store.ErrClosed) {
 		return
@@ -78,8 +79,8 @@ func recoverAs(err *error) {
 	}
 }
 
-// persist concludes a claim, and does so again while the disk is full and the claim lasts: what was done outside is done
-// twice if it is forgotten.
+// persist concludes a claim, and does so again while the disk is full and the claim lasts: what was
+// done outside is done twice if it is forgotten.
 func (q *Queue) persist(c *claim, o outcome) error {
 	pause := time.Second
 	for {
@@ -106,8 +107,9 @@ type outcome struct {
 	then    func(tx *store.Tx) error // in the same transaction; may be nil
 }
 
-// conclude commits the outcome of the claim that j stands for. It returns errLost if j has been claimed again, or is
-// gone. When Writes or Failed refuse, the attempt counts as failed, without them.
+// conclude commits the outcome of the claim that j stands for. It returns errLost if j has been
+// claimed again, or is gone. When Writes or Failed refuse, the attempt counts as failed, without
+// them.
 func (q *Queue) conclude(j *store.Job, o outcome) error {
 	var after *store.Job
 	for {
@@ -227,8 +229,8 @@ func (q *Queue) again(j *store.Job, err error, now time.Time) time.Time {
 	return now.Add(backoff(j.Attempt, float64(j.Jitter)/(1<<16)))
 }
 
-// requeue lets a job wait again. If another with its key has begun to wait since, that one does the work, at the earlier
-// time of the two, and this one is cancelled.
+// requeue lets a job wait again. If another with its key has begun to wait since, that one does the
+// work, at the earlier time of the two, and this one is cancelled.
 func (q *Queue) requeue(tx *store.Tx, j *store.Job) error {
 	other, err := q.waiting(tx, j.Kind, j.Key)
 	if err != nil {

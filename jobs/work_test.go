@@ -259,7 +259,8 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 	})
 }
 
-// TestLapseIsSeenInAQuietQueue: nothing happens but that work does not come to its end; its claim is over all the same.
+// TestLapseIsSeenInAQuietQueue: nothing happens but that work does not come to its end; its claim
+// is over all the same.
 func TestLapseIsSeenInAQuietQueue(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
 		var runs atomic.Int32

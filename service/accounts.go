@@ -162,7 +162,8 @@ type UpdateAccountIn struct {
 	WarmupPhrases *[]string `json:"warmup_phrases" max:"100"`
 }
 
-// UpdateAccount changes the account's name and warm-up phrases, by which stored mail is marked again.
+// UpdateAccount changes the account's name and warm-up phrases, by which stored mail is marked
+// again.
 func (s *Service) UpdateAccount(_ context.Context, who Actor, in UpdateAccountIn) (*Account, error) {
 	if in.Name == nil && in.WarmupPhrases == nil {
 		return nil, Errorf(400, "nothing_to_update", "Give name or warmup_phrases.")

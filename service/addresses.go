@@ -6,7 +6,8 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// normalizeEmail gives the one form under which an address is kept, or an Invalid that names the field.
+// normalizeEmail gives the one form under which an address is kept, or an Invalid that names the
+// field.
 func normalizeEmail(field, text string) (string, error) {
 	email, err := msg.NormalizeEmail(text)
 	if err != nil {

@@ -20,8 +20,8 @@ const (
 	answeredMost = 500 // messages of a conversation in one mailbox that are looked at, the newest
 )
 
-// findAnswered gives the messages of the mailbox's INBOX that a message which is being sent answers: those of the Message-ID.
-// They are found by their conversation.
+// findAnswered gives the messages of the mailbox's INBOX that a message which is being sent
+// answers: those of the Message-ID. They are found by their conversation.
 func (s *Service) findAnswered(mb *store.Mailbox, id string) (uids []uint32, err error) {
 	if id == "" {
 		return nil, nil
@@ -58,8 +58,8 @@ func (s *Service) findAnswered(mb *store.Mailbox, id string) (uids []uint32, err
 	return uids, nil
 }
 
-// markAnswered marks messages of the mailbox's INBOX as answered by the one that is sent in this transaction. Those of an
-// external mailbox are marked on its server first, by a job.
+// markAnswered marks messages of the mailbox's INBOX as answered by the one that is sent in this
+// transaction. Those of an external mailbox are marked on its server first, by a job.
 func (s *Service) markAnswered(tx *store.Tx, mb *store.Mailbox, uids []uint32) error {
 	var open []uint32
 	for _, uid := range uids {

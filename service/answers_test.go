@@ -36,7 +36,8 @@ func actorNum(a *AccountCreated, num uint32) Actor {
 	return who
 }
 
-// TestAnswersMarkWhatTheyAnswer: in the mailbox that sends alone, with the sending or not at all, indexed or not.
+// TestAnswersMarkWhatTheyAnswer: in the mailbox that sends alone, with the sending or not at all,
+// indexed or not.
 func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
 	i := install(t, Config{Outbound: "capture"})
 	d := i.addDomain(i.account, "example.test", nil)
@@ -87,7 +88,8 @@ func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
 	i.mustSend(ann, answer("<two@far.test>")) // what is gone is no reason not to send
 }
 
-// TestAnswersAreMarkedElsewhere: on the server of an external mailbox first, by a job that outlives a server that is away.
+// TestAnswersAreMarkedElsewhere: on the server of an external mailbox first, by a job that outlives
+// a server that is away.
 func TestAnswersAreMarkedElsewhere(t *testing.T) {
 	o := newOutpost(t, &host{})
 	o.imap.Change(func() {

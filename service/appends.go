@@ -61,7 +61,8 @@ func (s *Service) AppendMessage(ctx context.Context, u MailboxUser, in Append) (
 	return validity, uid, err
 }
 
-// CheckAppend tells, before a message is taken over the network, whether AppendMessage would refuse one of the size.
+// CheckAppend tells, before a message is taken over the network, whether AppendMessage would refuse
+// one of the size.
 func (s *Service) CheckAppend(_ context.Context, u MailboxUser, folder string, size int64) error {
 	name, err := knownName(folder)
 	if err != nil {

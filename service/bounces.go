@@ -62,8 +62,8 @@ func bounceSubtype(status string) string {
 	return "general"
 }
 
-// bounce gives a message up for one recipient: the event, the report to its sender, and where the address itself is at
-// fault the account's suppression of it.
+// bounce gives a message up for one recipient: the event, the report to its sender, and where the
+// address itself is at fault the account's suppression of it.
 func (s *Service) bounce(m *mailing, r deliver.Result) (jobs.Writes, error) {
 	letter, err := s.failureReport(m, r)
 	if err != nil {
@@ -121,7 +121,8 @@ func asked(notify, what string) bool {
 	return notify == "" || strings.Contains(","+notify+",", ","+what+",")
 }
 
-// failureReport is what tells the sender that a message was given up; nil where nobody is to be told.
+// failureReport is what tells the sender that a message was given up; nil where nobody is to be
+// told.
 func (s *Service) failureReport(m *mailing, r deliver.Result) (*draft, error) {
 	if !asked(m.row.Notify, "FAILURE") {
 		return nil, nil
@@ -131,8 +132,9 @@ func (s *Service) failureReport(m *mailing, r deliver.Result) (*draft, error) {
 	})
 }
 
-// successReport is what tells the sender who asked for it that a message arrived, or that it went on to a host that will
-// not tell (RFC 3461 section 5.2.2, 6.2.7); else nil. That it cannot be written is no reason to send the message again.
+// successReport is what tells the sender who asked for it that a message arrived, or that it went
+// on to a host that will not tell (RFC 3461 section 5.2.2, 6.2.7); else nil. That it cannot be
+// written is no reason to send the message again.
 func (s *Service) successReport(m *mailing, o *outcome) *draft {
 	action := msg.ActionRelayed
 	switch {
@@ -154,8 +156,8 @@ func (s *Service) successReport(m *mailing, o *outcome) *draft {
 	return letter
 }
 
-// notice gives when a job must be due so that the sender hears of a delay four hours after the message was queued, and
-// the notice itself once it is time. next is the next attempt.
+// notice gives when a job must be due so that the sender hears of a delay four hours after the
+// message was queued, and the notice itself once it is time. next is the next attempt.
 func (s *Service) notice(m *mailing, next time.Time, status, answer string) (due time.Time, letter *draft, err error) {
 	at := m.row.QueuedAt.Add(noticeAfter)
 	switch {
@@ -175,13 +177,14 @@ func (s *Service) notice(m *mailing, next time.Time, status, answer string) (due
 	return next, letter, err
 }
 
-// hasReader tells whether anybody is to hear of what becomes of a submission. Nobody hears of a report (RFC 5321 section
-// 6.1), nor of a forward whose sender may be forged.
+// hasReader tells whether anybody is to hear of what becomes of a submission. Nobody hears of a
+// report (RFC 5321 section 6.1), nor of a forward whose sender may be forged.
 func (s *Service) hasReader(sub *store.Submission) bool {
 	return sub.Sender != "" && (!sub.Forward || sub.ReportTo != "")
 }
 
-// compose writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it has no reader.
+// compose writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it has
+// no reader.
 func (s *Service) compose(m *mailing, about ...msg.DSNRecipient) (*draft, error) {
 	if !s.hasReader(m.sub) {
 		return nil, nil
@@ -210,7 +213,8 @@ func (s *Service) compose(m *mailing, about ...msg.DSNRecipient) (*draft, error)
 	return letter, nil
 }
 
-// report brings a report to the sender: into the mailbox that sent, or as mail to the sender of what was forwarded.
+// report brings a report to the sender: into the mailbox that sent, or as mail to the sender of
+// what was forwarded.
 func (s *Service) report(tx *store.Tx, sub *store.Submission, letter *draft) error {
 	if letter == nil {
 		return nil

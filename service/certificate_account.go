@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/webhooks"
 )
 
-// authority gives the client that speaks to the certificate authority, with an account that it knows. The account is made
-// once, whoever asks first.
+// authority gives the client that speaks to the certificate authority, with an account that it
+// knows. The account is made once, whoever asks first.
 func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
 	select {
 	case <-s.certs.joining:

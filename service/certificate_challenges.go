@@ -26,7 +26,8 @@ func challengeRecord(c store.DNSChallenge) dnsprov.Record {
 	return dnsprov.Record{Name: c.Name, Type: "TXT", Value: c.Value, TTL: challengeTTL, Purpose: dnsprov.PurposeACME}
 }
 
-// answerChallenges has our HTTP listeners answer challenges until the function that it gives is called.
+// answerChallenges has our HTTP listeners answer challenges until the function that it gives is
+// called.
 func (c *certificates) answerChallenges(all []ca.Challenge) (withdraw func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,8 +43,8 @@ func (c *certificates) answerChallenges(all []ca.Challenge) (withdraw func()) {
 	}
 }
 
-// publishChallenges puts challenges into the zone of a domain that we serve, and waits until other nameservers of the
-// zone have them too.
+// publishChallenges puts challenges into the zone of a domain that we serve, and waits until other
+// nameservers of the zone have them too.
 func (s *Service) publishChallenges(ctx context.Context, domainID string, all []ca.Challenge) error {
 	var texts []store.DNSChallenge
 	for _, ch := range all {
@@ -96,8 +97,9 @@ func (s *Service) setChallenges(domainID string, texts []store.DNSChallenge) err
 	return s.Store.Update(give(s.putZone))
 }
 
-// awaitSecondaries waits until every nameserver of ours that is another host answers with the texts. One that does not
-// for a minute keeps nobody from a certificate: the authority may ask another one.
+// awaitSecondaries waits until every nameserver of ours that is another host answers with the
+// texts. One that does not for a minute keeps nobody from a certificate: the authority may ask
+// another one.
 func (s *Service) awaitSecondaries(ctx context.Context, texts []store.DNSChallenge) {
 	ctx, cancel := context.WithTimeout(ctx, secondariesFor)
 	defer cancel()

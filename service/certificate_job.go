@@ -31,7 +31,8 @@ type certifying struct {
 	prepared bool // row has a new next key
 }
 
-// certify is the work of certificate. Begun again after a crash it goes on with the order that it had begun.
+// certify is the work of certificate. Begun again after a crash it goes on with the order that it
+// had begun.
 func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err error) {
 	args, err := jobs.Args[certificateArgs](j)
 	if err != nil {
@@ -105,8 +106,8 @@ func (c *certifying) find(id string) error {
 	return err
 }
 
-// wanted are the names that a certificate is to be for now: those that lead here, and those that did and could not be
-// looked up, but for those that the authority did not take lately.
+// wanted are the names that a certificate is to be for now: those that lead here, and those that
+// did and could not be looked up, but for those that the authority did not take lately.
 func (c *certifying) wanted(now time.Time) []string {
 	out := slices.Clone(c.set.names)
 	for _, name := range c.set.unsure {
@@ -123,8 +124,8 @@ func (c *certifying) covers(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(c.row.Names, name) })
 }
 
-// idle is what to do while no name of the set leads here. The host's name will; a domain's job ends, but for a
-// certificate that clients may still ask for.
+// idle is what to do while no name of the set leads here. The host's name will; a domain's job
+// ends, but for a certificate that clients may still ask for.
 func (c *certifying) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
 	switch {
 	case c.set.id == hostSet:
@@ -137,7 +138,8 @@ func (c *certifying) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
 	return func(tx *store.Tx, _ *store.Job) error { return c.s.dropCertificate(tx, c.set.id) }, nil
 }
 
-// rest is what to do until the next time. A certificate from before keys were published ahead gets its next key now.
+// rest is what to do until the next time. A certificate from before keys were published ahead gets
+// its next key now.
 func (c *certifying) rest() (jobs.Writes, error) {
 	if err := c.prepareKey(); err != nil {
 		return nil, err
@@ -148,7 +150,8 @@ func (c *certifying) rest() (jobs.Writes, error) {
 	return c.keep, jobs.Snooze(c.next())
 }
 
-// next is when there is something to do again: the renewal, or another try with a name that was refused.
+// next is when there is something to do again: the renewal, or another try with a name that was
+// refused.
 func (c *certifying) next() time.Time {
 	now := c.s.now()
 	var at time.Time
@@ -262,7 +265,8 @@ func (c *certifying) put(tx *store.Tx) error {
 	return store.Certificates.Put(tx, c.row)
 }
 
-// take makes the chain the certificate of the row. The renewal comes when a third of its life is left.
+// take makes the chain the certificate of the row. The renewal comes when a third of its life is
+// left.
 func (c *certifying) take(chain [][]byte) error {
 	leaf, err := x509.ParseCertificate(chain[0])
 	if err != nil {

@@ -36,8 +36,9 @@ func (s *Service) hostedNames(d *store.Domain) []string {
 	return slices.DeleteFunc(out, func(name string) bool { return name == s.Config.Hostname })
 }
 
-// candidates are the hosted names of a domain that may have a certificate: for a domain that we serve, those that its
-// zone leads here; for others, all, since only a look-up can tell. A name that is a domain of its own is not in it.
+// candidates are the hosted names of a domain that may have a certificate: for a domain that we
+// serve, those that its zone leads here; for others, all, since only a look-up can tell. A name
+// that is a domain of its own is not in it.
 func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
 	names := s.hostedNames(d)
 	names = slices.DeleteFunc(names, func(name string) bool { return name != d.Name && claimedBeside(tx, d.AccountID, name) })
@@ -51,7 +52,8 @@ func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return !s.zoneLeadsHere(zone, name) }), nil
 }
 
-// zoneLeadsHere tells whether the records of a zone lead visitors of a name to this host, and leave room for a challenge.
+// zoneLeadsHere tells whether the records of a zone lead visitors of a name to this host, and leave
+// room for a challenge.
 func (s *Service) zoneLeadsHere(zone []dnsprov.Record, name string) bool {
 	here := false
 	for _, r := range zone {
@@ -76,7 +78,8 @@ func (s *Service) ownAddress(ip netip.Addr) bool {
 	return slices.ContainsFunc(s.Config.PublicIPs, func(own netip.Addr) bool { return own.Unmap() == ip.Unmap() })
 }
 
-// domainSet says which names of a domain lead here now. Of a domain that others serve that takes a look-up.
+// domainSet says which names of a domain lead here now. Of a domain that others serve that takes a
+// look-up.
 func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []string) (*nameSet, error) {
 	set := &nameSet{id: d.ID, account: d.AccountID, kind: ca.DNS01, names: candidates}
 	if d.DNSProvider == dnsprov.Builtin {
@@ -109,8 +112,8 @@ func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, e
 	return addrs, err
 }
 
-// hostSetOf is the set of this host's own name. There is a need for it before anybody could look it up, but no use in
-// asking.
+// hostSetOf is the set of this host's own name. There is a need for it before anybody could look it
+// up, but no use in asking.
 func (s *Service) hostSetOf(ctx context.Context) (*nameSet, error) {
 	set := &nameSet{id: hostSet, kind: ca.HTTP01}
 	addrs, err := s.addressesOf(ctx, s.Config.Hostname)

@@ -21,8 +21,9 @@ type certificateArgs struct {
 	Set string `json:"set"`
 }
 
-// certificateKind keeps the certificate of one set of names: each set has a job of its own, which waits for the next
-// time that there is something to do, and ends when nothing of the set leads here any more.
+// certificateKind keeps the certificate of one set of names: each set has a job of its own, which
+// waits for the next time that there is something to do, and ends when nothing of the set leads
+// here any more.
 func (s *Service) certificateKind() jobs.Kind {
 	return jobs.Kind{
 		Name: "certificate", Work: s.certify, Timeout: certifyFor, Most: certifiedAtOnce, MostEach: certifiedAtOnceEach,
@@ -35,8 +36,8 @@ func (s *Service) certificateSweepKind() jobs.Kind {
 	return jobs.Kind{Name: "certificate_sweep", Work: s.sweepCertificates, Max: 3}
 }
 
-// certificateBackoff is how long to wait after so many attempts in a row that came to nothing: from five minutes, so that
-// an authority that takes five failures an hour takes all of them, to a day.
+// certificateBackoff is how long to wait after so many attempts in a row that came to nothing: from
+// five minutes, so that an authority that takes five failures an hour takes all of them, to a day.
 func certificateBackoff(failures int, r float64) time.Duration {
 	wait := 24 * time.Hour
 	if n := max(failures, 1) - 1; n < 9 {
@@ -45,8 +46,8 @@ func certificateBackoff(failures int, r float64) time.Duration {
 	return jobs.Jitter(wait, r)
 }
 
-// planCertificate queues the work on a domain's certificate if there is something to do. The domain's record need not be
-// written yet.
+// planCertificate queues the work on a domain's certificate if there is something to do. The
+// domain's record need not be written yet.
 func (s *Service) planCertificate(tx *store.Tx, d *store.Domain) error {
 	lacks, err := s.lacksCertificate(tx, d)
 	if err != nil || !lacks {
@@ -62,8 +63,8 @@ func (s *Service) addCertificate(tx *store.Tx, set, account string, due time.Tim
 	return err
 }
 
-// lacksCertificate tells whether a domain has names that may lead here and that its certificate is not for, or soon not
-// any more. While a failure is to be waited out it lacks nothing.
+// lacksCertificate tells whether a domain has names that may lead here and that its certificate is
+// not for, or soon not any more. While a failure is to be waited out it lacks nothing.
 func (s *Service) lacksCertificate(tx *store.Tx, d *store.Domain) (bool, error) {
 	names, err := s.candidates(tx, d)
 	if err != nil || len(names) == 0 {
@@ -88,7 +89,8 @@ func (s *Service) lacksCertificate(tx *store.Tx, d *store.Domain) (bool, error) 
 	}), nil
 }
 
-// refusedLately tells whether it is too early to ask again for a name that the authority did not take.
+// refusedLately tells whether it is too early to ask again for a name that the authority did not
+// take.
 func refusedLately(row *store.Certificate, name string, now time.Time) bool {
 	r, ok := row.Refused[name]
 	return ok && now.Before(retryOf(r))
@@ -96,8 +98,8 @@ func refusedLately(row *store.Certificate, name string, now time.Time) bool {
 
 func retryOf(r store.Refusal) time.Time { return r.At.Add(certificateBackoff(r.Times, 0)) }
 
-// planHostCertificate queues the work on the certificate of the host's own name. After a failure it waits as long as it
-// would have without a restart.
+// planHostCertificate queues the work on the certificate of the host's own name. After a failure it
+// waits as long as it would have without a restart.
 func (s *Service) planHostCertificate() error {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return nil
@@ -115,8 +117,8 @@ func (s *Service) planHostCertificate() error {
 	})
 }
 
-// RetryCertificate has the certificate authority asked at once for the certificate of the host's own name, whatever
-// failure was to be waited out, if there is a need for one.
+// RetryCertificate has the certificate authority asked at once for the certificate of the host's
+// own name, whatever failure was to be waited out, if there is a need for one.
 func (s *Service) RetryCertificate() error {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return nil
@@ -160,7 +162,8 @@ func (s *Service) sweepCertificates(ctx context.Context, _ *store.Job) (jobs.Wri
 	return nil, s.planHostCertificate()
 }
 
-// lackingCertificates looks at one page of domains. last is where the next begins; "" after the last one.
+// lackingCertificates looks at one page of domains. last is where the next begins; "" after the
+// last one.
 func (s *Service) lackingCertificates(after string) (ids []string, last string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		n := 0

@@ -80,7 +80,8 @@ func (c *certified) look(kind, name, token string) string {
 	return strings.Join(m.Answer[0].(*dns.TXT).Txt, "")
 }
 
-// attempt does the work of a set once, as the queue would, and gives its error: when it wants to go on, or why not.
+// attempt does the work of a set once, as the queue would, and gives its error: when it wants to go
+// on, or why not.
 func (c *certified) attempt(set string) error {
 	c.t.Helper()
 	args, err := json.Marshal(certificateArgs{set})

@@ -23,8 +23,8 @@ type issued struct {
 	cert *tls.Certificate
 }
 
-// certificates are those that we serve, in memory: a handshake never reads the store. Whoever changes them makes a new
-// map.
+// certificates are those that we serve, in memory: a handshake never reads the store. Whoever
+// changes them makes a new map.
 type certificates struct {
 	index atomic.Pointer[map[string]issued] // by name
 
@@ -54,8 +54,8 @@ func newCertificates(now func() time.Time) *certificates {
 	return c
 }
 
-// CertificateFor gives the certificate that a certificate authority gave us for a name, lower-case, without a trailing
-// dot; nil if there is none.
+// CertificateFor gives the certificate that a certificate authority gave us for a name, lower-case,
+// without a trailing dot; nil if there is none.
 func (s *Service) CertificateFor(name string) *tls.Certificate {
 	return (*s.certs.index.Load())[name].cert
 }
@@ -63,7 +63,8 @@ func (s *Service) CertificateFor(name string) *tls.Certificate {
 // HostCertificate gives the one of this host's own name; nil if there is none.
 func (s *Service) HostCertificate() *tls.Certificate { return s.CertificateFor(s.Config.Hostname) }
 
-// ChallengeAnswer gives what a certificate authority is to find under a token (RFC 8555 section 8.3).
+// ChallengeAnswer gives what a certificate authority is to find under a token (RFC 8555 section
+// 8.3).
 func (s *Service) ChallengeAnswer(token string) (string, bool) {
 	s.certs.mu.Lock()
 	defer s.certs.mu.Unlock()

@@ -20,8 +20,8 @@ var operatorsOfMX = map[string]string{"gmail.com": "google.com", "office365.com"
 // be their customers' machines.
 var clientHosts = []string{"imap", "imaps", "imap4", "mail", "outlook", "mx", "email", "secure", "imappro"}
 
-// proveByLogin notes that a log-in to a mailbox elsewhere, at the address `at`, has succeeded, which
-// proves the claim of its domain. Of a domain whose mailboxes are anybody's it says nothing.
+// proveByLogin notes that a log-in to a mailbox elsewhere, at the address `at`, has succeeded,
+// which proves the claim of its domain. Of a domain whose mailboxes are anybody's it says nothing.
 func (s *Service) proveByLogin(ctx context.Context, mb *store.Mailbox, at netip.Addr) error {
 	d, err := s.domainByID(mb.DomainID)
 	if err != nil || d.Claim == store.ClaimProven || d.Status == domainDeleting || d.DNSProvider != providerExternal {
@@ -37,13 +37,14 @@ func (s *Service) proveByLogin(ctx context.Context, mb *store.Mailbox, at netip.
 	return err
 }
 
-// isServerOf tells whether the server that a mailbox has logged in to, at the address `at`, is one of
-// its domain's, so that the log-in says something about the domain: an account may name any server,
-// its own too, and have that name lead elsewhere a moment later. It is one if the domain's MX or SRV
-// records (RFC 6186) name it, or if the connection led to the address of one that they name; else if
-// it is called as servers for mail clients are, below the registered domain or right below that of
-// the operator whom those records name. Outside of the domain only the mailbox's own address counts.
-// In the sandbox, and at a private address, which the operator must allow, every server is.
+// isServerOf tells whether the server that a mailbox has logged in to, at the address `at`, is one
+// of its domain's, so that the log-in says something about the domain: an account may name any
+// server, its own too, and have that name lead elsewhere a moment later. It is one if the domain's
+// MX or SRV records (RFC 6186) name it, or if the connection led to the address of one that they
+// name; else if it is called as servers for mail clients are, below the registered domain or right
+// below that of the operator whom those records name. Outside of the domain only the mailbox's own
+// address counts. In the sandbox, and at a private address, which the operator must allow, every
+// server is.
 func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailbox, at netip.Addr) bool {
 	server := mb.External.IMAP
 	if s.Config.Sandbox || s.Config.AllowPrivate && at.IsValid() && !isPublic(at) {

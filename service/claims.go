@@ -174,9 +174,9 @@ func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err
 	return true, s.beginClaim(tx, d)
 }
 
-// prove notes that a claim is proven, and ends those of the others; where they are many, the last of
-// them soon after, by a job: from now on they exclude nobody and are served no more. won is false
-// where another account was first: then the domain has lost its claim. Both are written.
+// prove notes that a claim is proven, and ends those of the others; where they are many, the last
+// of them soon after, by a job: from now on they exclude nobody and are served no more. won is
+// false where another account was first: then the domain has lost its claim. Both are written.
 func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err error) {
 	if d.Claim == store.ClaimProven {
 		return true, nil

@@ -74,8 +74,8 @@ func (s *Service) someClaims(tx *store.Tx, a *claimArgs) (more bool, err error) 
 	return true, err
 }
 
-// loseSome ends claims of the name but the holder's, and tells whether there were any. With the last
-// of them Lose is false.
+// loseSome ends claims of the name but the holder's, and tells whether there were any. With the
+// last of them Lose is false.
 func (s *Service) loseSome(tx *store.Tx, a *claimArgs, holder string) (any bool, err error) {
 	var rivals []*store.Domain
 	looked := 0
@@ -106,15 +106,15 @@ func (s *Service) loseSome(tx *store.Tx, a *claimArgs, holder string) (any bool,
 	return len(rivals) > 0 || a.Lose, nil
 }
 
-// claimsChanged serves the zones as they are to be after claims, which are written, have begun, have
-// been proven or have ended: their own, and those of names above and below that others claim without
-// proof.
+// claimsChanged serves the zones as they are to be after claims, which are written, have begun,
+// have been proven or have ended: their own, and those of names above and below that others claim
+// without proof.
 func (s *Service) claimsChanged(tx *store.Tx, d *store.Domain) error {
 	return s.changeClaims(tx, claimArgs{Name: d.Name, But: d.AccountID}, d)
 }
 
-// changeClaims does what claimsChanged does, and leaves rivals that have not lost their claims yet to
-// a job.
+// changeClaims does what claimsChanged does, and leaves rivals that have not lost their claims yet
+// to a job.
 func (s *Service) changeClaims(tx *store.Tx, a claimArgs, d *store.Domain) error {
 	names, err := s.zonesAroundOf(tx, a, 0)
 	if err != nil {

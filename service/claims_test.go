@@ -359,8 +359,8 @@ func TestExternalClaimsAreProvenByALogin(t *testing.T) {
 	t.Error("the log-in proved nothing")
 }
 
-// Anybody gets a mailbox of a public mail service: a log-in to one takes the domain from nobody, and
-// its claims do not end.
+// Anybody gets a mailbox of a public mail service: a log-in to one takes the domain from nobody,
+// and its claims do not end.
 func TestALoginProvesNoPublicMailService(t *testing.T) {
 	b, _, a, z := rivals(t)
 	remote := pulltest.Serve(t, nil)

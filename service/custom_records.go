@@ -105,7 +105,8 @@ type CreateCustomDNSRecordIn struct {
 	TTL      *int   `json:"ttl" min:"60" max:"86400"`
 }
 
-// CreateCustomDNSRecord adds a record. Our own server answers with it at once; the edge provider is given a moment.
+// CreateCustomDNSRecord adds a record. Our own server answers with it at once; the edge provider is
+// given a moment.
 func (s *Service) CreateCustomDNSRecord(ctx context.Context, who Actor, in CreateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
 	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
 		d, err := changeableDomain(tx, who, in.DomainID)
@@ -130,9 +131,9 @@ type recordChange struct {
 	job    string // brings it to the edge provider; "": none does
 }
 
-// changeCustomRecord writes the record that draft gives, and answers with what has become of it. The
-// record is checked in a snapshot, which takes its time where there are many others, and once more
-// only if the zone has changed since.
+// changeCustomRecord writes the record that draft gives, and answers with what has become of it.
+// The record is checked in a snapshot, which takes its time where there are many others, and once
+// more only if the zone has changed since.
 func (s *Service) changeCustomRecord(ctx context.Context, who Actor, draft func(*store.Tx) (*store.Domain, *store.CustomRecord, error)) (*CustomDNSRecordAnswer, error) {
 	var checked time.Time
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -302,8 +303,8 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 	return nil
 }
 
-// reservedRecords are the managed records of a domain, with those whose keys are not made yet, but without those that
-// have given way to records of the owner's: their places are the owner's.
+// reservedRecords are the managed records of a domain, with those whose keys are not made yet, but
+// without those that have given way to records of the owner's: their places are the owner's.
 func (s *Service) reservedRecords(tx *store.Tx, d *store.Domain) []dnsprov.Record {
 	spec := s.zoneSpec(tx, d)
 	if len(spec.DKIM) == 0 {

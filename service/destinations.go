@@ -26,8 +26,9 @@ type destination struct {
 // errNotHosted says that mail to an address is not for us to keep.
 var errNotHosted = errors.New("not an address of a domain of this server")
 
-// findDestination says where mail to an address, as NormalizeEmail gives it, goes. The error is errNotHosted, or an
-// SMTPError: 550 5.1.1 for nobody, 550 5.2.1 and 450 4.2.1 for a mailbox that takes no mail.
+// findDestination says where mail to an address, as NormalizeEmail gives it, goes. The error is
+// errNotHosted, or an SMTPError: 550 5.1.1 for nobody, 550 5.2.1 and 450 4.2.1 for a mailbox that
+// takes no mail.
 func (s *Service) findDestination(tx *store.Tx, address string) (*destination, error) {
 	local, name, ok := msg.SplitEmail(address)
 	if !ok {
@@ -59,7 +60,8 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 	return fallback(tx, d, local)
 }
 
-// findMailbox gives the mailbox of the address, or of the address without its +tag; nil if there is none.
+// findMailbox gives the mailbox of the address, or of the address without its +tag; nil if there is
+// none.
 func findMailbox(tx *store.Tx, local, domain string) (*store.Mailbox, error) {
 	base, _, tagged := strings.Cut(local, "+")
 	for _, name := range []string{local, base} {
@@ -88,8 +90,9 @@ func accepting(mb *store.Mailbox) error {
 	return smtpErrorf(550, "5.2.1", "The mailbox takes no mail at present.")
 }
 
-// fallback is where mail to no mailbox goes: the catch-all, the address that the domain forwards to, and for the two
-// names that every domain must answer (RFC 5321 section 4.5.1, RFC 2142) the account's owner.
+// fallback is where mail to no mailbox goes: the catch-all, the address that the domain forwards
+// to, and for the two names that every domain must answer (RFC 5321 section 4.5.1, RFC 2142) the
+// account's owner.
 func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error) {
 	required := local == "postmaster" || local == "abuse"
 	to := d.CatchAll
@@ -126,8 +129,8 @@ func (d *destination) admits(sender string) error {
 	return nil
 }
 
-// takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550 5.7.1 for a forward to an
-// address that must not get mail.
+// takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550
+// 5.7.1 for a forward to an address that must not get mail.
 func (d *destination) takes(tx *store.Tx, size int64) error {
 	if d.row != nil || d.reports { // see placeTiding, keepForReading
 		return nil

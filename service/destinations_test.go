@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestWhoGetsIt holds the order of the contract: the mailbox, also with a tag, else the catch-all, else the address that the
-// domain forwards to, else nobody; and what postmaster and abuse get.
+// TestWhoGetsIt holds the order of the contract: the mailbox, also with a tag, else the catch-all,
+// else the address that the domain forwards to, else nobody; and what postmaster and abuse get.
 func TestWhoGetsIt(t *testing.T) {
 	i := install(t, Config{})
 	plain := i.addDomain(i.account, "plain.test", nil)

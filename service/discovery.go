@@ -20,8 +20,8 @@ type MailServer struct {
 	Security string // tls, starttls, none
 }
 
-// MailSettings are what mail clients of one domain are told. The preferred server of each kind comes first; a kind that
-// is off has none. The user name is the whole address.
+// MailSettings are what mail clients of one domain are told. The preferred server of each kind
+// comes first; a kind that is off has none. The user name is the whole address.
 type MailSettings struct {
 	Domain string
 	Name   string // of the domain, in its own letters
@@ -29,8 +29,8 @@ type MailSettings struct {
 	SMTP   []MailServer // for submission
 }
 
-// MailSettings gives the settings of a domain whose mail is here; nil if it is not, or if nothing is on. Whether there is
-// a mailbox makes no difference.
+// MailSettings gives the settings of a domain whose mail is here; nil if it is not, or if nothing
+// is on. Whether there is a mailbox makes no difference.
 func (s *Service) MailSettings(domain string) (*MailSettings, error) {
 	d, err := s.hosted(domain)
 	if d == nil || err != nil {
@@ -48,7 +48,8 @@ func (s *Service) MailSettings(domain string) (*MailSettings, error) {
 	return out, nil
 }
 
-// MailSettingsOf gives the settings for an address, in its one form; nil if its domain is not here, or it is no address.
+// MailSettingsOf gives the settings for an address, in its one form; nil if its domain is not here,
+// or it is no address.
 func (s *Service) MailSettingsOf(address string) (email string, out *MailSettings, err error) {
 	email, err = normalizeEmail("email", address)
 	if err != nil {
@@ -70,8 +71,8 @@ func mailServers(host string, port, beside int, security string) []MailServer {
 	return out
 }
 
-// STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not, or if nobody who heeds the policy
-// could deliver now.
+// STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not, or if nobody
+// who heeds the policy could deliver now.
 func (s *Service) STSPolicy(domain string) (string, error) {
 	d, err := s.hosted(domain)
 	if d == nil || err != nil || !s.trusted() {
@@ -80,8 +81,9 @@ func (s *Service) STSPolicy(domain string) (string, error) {
 	return dnsprov.STSPolicy(s.Config.Hostname), nil
 }
 
-// trusted tells whether this host shows mail servers a certificate that holds. A domain may have one before the host
-// does, by another challenge, and the host's may run out. One in a file is the operator's care.
+// trusted tells whether this host shows mail servers a certificate that holds. A domain may have
+// one before the host does, by another challenge, and the host's may run out. One in a file is the
+// operator's care.
 func (s *Service) trusted() bool {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return true
@@ -158,7 +160,8 @@ func servedLabel(label string) bool {
 	return label == dnsprov.STSLabel || label == dnsprov.AutoconfigLabel || label == dnsprov.AutodiscoverLabel
 }
 
-// clientPorts notes in a domain's spec what mail clients find here. Ports without TLS are nobody's to find.
+// clientPorts notes in a domain's spec what mail clients find here. Ports without TLS are nobody's
+// to find.
 func (s *Service) clientPorts(spec *dnsprov.Spec) {
 	c := s.Config
 	spec.HTTPS, spec.HTTPSPort = c.HTTPS, uint16(c.HTTPSPort)

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Bounds on what is counted for aggregate reports: rows of one day in all, and of one domain on that day. What comes when
-// they are full is not reported.
+// Bounds on what is counted for aggregate reports: rows of one day in all, and of one domain on
+// that day. What comes when they are full is not reported.
 const (
 	maxCountsOfDay    = 20_000
 	maxCountsOfDomain = 1_000
@@ -24,8 +24,8 @@ type reportPolicy struct {
 	Reports []string // rua=
 }
 
-// counts tells whether a message is to be counted for a report (RFC 7489 section 7.2): its domain asks for reports, and DMARC
-// was settled.
+// counts tells whether a message is to be counted for a report (RFC 7489 section 7.2): its domain
+// asks for reports, and DMARC was settled.
 func (s *Service) counts(v *auth.Verdict) bool {
 	return s.Config.Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
 }

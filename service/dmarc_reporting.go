@@ -73,8 +73,8 @@ func (s *Service) dropDays(tx *store.Tx, today string) error {
 	return deleteAll(tx, store.DMARCDays, ids)
 }
 
-// sendReport makes a report and queues the message with it, and forgets what it was made of. A domain whose addresses want
-// no report gets none.
+// sendReport makes a report and queues the message with it, and forgets what it was made of. A
+// domain whose addresses want no report gets none.
 func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[reportArgs](j)
 	if err != nil {
@@ -131,7 +131,8 @@ func forgetCounts(tx *store.Tx, args reportArgs) error {
 	return deleteAll(tx, store.DMARCCounts, ids)
 }
 
-// makeReport sums a domain's day up, and says where it wants the report; nil if there is nothing to report.
+// makeReport sums a domain's day up, and says where it wants the report; nil if there is nothing to
+// report.
 func (s *Service) makeReport(args reportArgs) (*rua.DMARC, []string, error) {
 	day, err := time.Parse(time.DateOnly, args.Day)
 	if err != nil {
@@ -167,7 +168,8 @@ type reportLetter struct {
 	to      []Rcpt
 }
 
-// composeReport writes the message with a report; nil if nobody wants it, or no domain is here that it could come from.
+// composeReport writes the message with a report; nil if nobody wants it, or no domain is here that
+// it could come from.
 func (s *Service) composeReport(report *rua.DMARC, targets []auth.ReportTarget) (*reportLetter, error) {
 	from, account, err := s.reporter()
 	if err != nil || len(targets) == 0 {

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// A secondary keeps signatures that hold for ten days at least, and goes on for seven when it cannot reach us: so
-	// it gets new ones before three are over. Domains that changed together are spread over resignSpread.
+	// A secondary keeps signatures that hold for ten days at least, and goes on for seven when it
+	// cannot reach us: so it gets new ones before three are over. Domains that changed together are
+	// spread over resignSpread.
 	resignAfter   = 48 * time.Hour
 	resignSpread  = 12 * time.Hour
 	resignsAtOnce = 50 // zones in one transaction
@@ -30,7 +31,8 @@ const (
 	dnssecBogus       = "bogus" // they name other keys only: resolvers that validate take no answer of ours
 )
 
-// DNSSEC is how a zone that we serve is signed, and what its owner's registrar has to be told for that to count.
+// DNSSEC is how a zone that we serve is signed, and what its owner's registrar has to be told for
+// that to count.
 type DNSSEC struct {
 	Status string     `json:"status" enum:"unknown|unpublished|secure|bogus"`
 	DS     []DSRecord `json:"ds"`
@@ -119,7 +121,8 @@ func sameKey(a, b *store.DNSSECKey) bool {
 	return bytes.Equal(a.Public, b.Public)
 }
 
-// resignKind gives signed zones a new serial from time to time, so that secondaries fetch signatures that hold.
+// resignKind gives signed zones a new serial from time to time, so that secondaries fetch
+// signatures that hold.
 func (s *Service) resignKind() jobs.Kind {
 	return jobs.Kind{Name: "zones_resign", Work: s.resign, Timeout: 30 * time.Minute}
 }

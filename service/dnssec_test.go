@@ -155,7 +155,8 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 	}
 }
 
-// Secondaries get new signatures by a new serial, in time and not all the time, and the owner sees no change.
+// Secondaries get new signatures by a new serial, in time and not all the time, and the owner sees
+// no change.
 func TestZonesAreSignedAgain(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	s := zoneService(t, t.TempDir(), Config{}, func() time.Time { return now })
@@ -200,7 +201,8 @@ func TestZonesAreSignedAgain(t *testing.T) {
 	}
 }
 
-// What the parent says is kept, also when nothing else is answered, as behind a resolver that validates.
+// What the parent says is kept, also when nothing else is answered, as behind a resolver that
+// validates.
 func TestWhatTheParentSays(t *testing.T) {
 	var found []dnsprov.DS
 	var fails error

@@ -179,7 +179,8 @@ func TestChecksAreSpread(t *testing.T) {
 	})
 }
 
-// openService opens a service on a directory, which is checked and closed when the test ends. run starts its queue.
+// openService opens a service on a directory, which is checked and closed when the test ends. run
+// starts its queue.
 func openService(t *testing.T, dir string, c service.Config) (s *service.Service, run func()) {
 	t.Helper()
 	st, err := store.Open(dir, store.Options{Log: c.Log})

@@ -86,8 +86,8 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// ConnectDomains adds domains to the account. A name that cannot be added does not hold up its neighbours; over the
-// account's limit nothing is made.
+// ConnectDomains adds domains to the account. A name that cannot be added does not hold up its
+// neighbours; over the account's limit nothing is made.
 func (s *Service) ConnectDomains(ctx context.Context, who Actor, in ConnectDomainsIn) (*Connected, error) {
 	provider, err := in.provider()
 	if err != nil {
@@ -205,8 +205,8 @@ func notAvailable(name string) string {
 	return name + " cannot be connected to this account. If it is yours, ask the operator of this installation."
 }
 
-// operatorsOnly tells whether a name is, or holds, the name of this host or of its nameservers: whoever has it speaks for
-// the server. Only the oldest account, which set the server up, may.
+// operatorsOnly tells whether a name is, or holds, the name of this host or of its nameservers:
+// whoever has it speaks for the server. Only the oldest account, which set the server up, may.
 func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
 	holds := func(host string) bool {
 		host = strings.ToLower(host)
@@ -251,8 +251,8 @@ func (c *connection) make(name string) (*store.Domain, error) {
 	return d, c.s.publish(c.tx, d)
 }
 
-// serve serves what the new domains change for others, once for all of them: the zones above theirs,
-// and those of names that others claim without proof.
+// serve serves what the new domains change for others, once for all of them: the zones above
+// theirs, and those of names that others claim without proof.
 func (c *connection) serve() error {
 	var own, around []string
 	for _, d := range c.made {

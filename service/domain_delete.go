@@ -30,8 +30,8 @@ func (s *Service) domainDeleteKind() jobs.Kind {
 // Location is where the job's state can be asked for.
 func (j *JobResponse) Location() string { return "/v1/jobs/" + j.JobID }
 
-// DeleteDomain takes a domain out of use at once; a job deletes its mailboxes with their mail, its records and then the
-// domain. A second request answers the same job.
+// DeleteDomain takes a domain out of use at once; a job deletes its mailboxes with their mail, its
+// records and then the domain. A second request answers the same job.
 func (s *Service) DeleteDomain(_ context.Context, who Actor, in DomainIn) (*JobResponse, error) {
 	var out JobResponse
 	mailboxes := 0
@@ -133,8 +133,8 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}, nil
 }
 
-// eraseMailboxesOf deletes the mailboxes of a domain one after the other. Nobody makes new ones on a domain that is being
-// deleted.
+// eraseMailboxesOf deletes the mailboxes of a domain one after the other. Nobody makes new ones on
+// a domain that is being deleted.
 func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *store.Job) error {
 	if err := s.markMailboxesOf(ctx, d.ID, j.ID); err != nil {
 		return err
@@ -157,7 +157,8 @@ func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *stor
 	}
 }
 
-// markMailboxesOf takes every mailbox of a domain out of use, before the mail of the first one is deleted.
+// markMailboxesOf takes every mailbox of a domain out of use, before the mail of the first one is
+// deleted.
 func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) error {
 	after := ""
 	for n := markAtATime; n == markAtATime; {

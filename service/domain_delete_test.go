@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A deletion that was cut in the middle goes on: each mailbox is told of once, and nothing of the domain is left.
+// A deletion that was cut in the middle goes on: each mailbox is told of once, and nothing of the
+// domain is left.
 func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	s, run := openService(t, t.TempDir(), service.Config{
 		Log: slog.New(slog.DiscardHandler), Nameservers: []string{"ns1.example.test"}, Limits: service.Limits{Plan: "startup"},

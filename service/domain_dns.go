@@ -33,14 +33,16 @@ type DNSStatus struct {
 	Cached      bool           `json:"cached"`
 }
 
-// DNSNameservers says where a domain is delegated to. Nothing is expected of domains that are not served by us.
+// DNSNameservers says where a domain is delegated to. Nothing is expected of domains that are not
+// served by us.
 type DNSNameservers struct {
 	Expected []string `json:"expected" words:"ours"`
 	Actual   []string `json:"actual" words:"theirs"`
 	Verified bool     `json:"verified"`
 }
 
-// A DNSRecord is one managed record and what was found in its place. Of an MX, values begin with the priority.
+// A DNSRecord is one managed record and what was found in its place. Of an MX, values begin with
+// the priority.
 type DNSRecord struct {
 	Purpose  string  `json:"purpose" words:"ours"`
 	Type     string  `json:"type" words:"ours"`
@@ -60,8 +62,8 @@ type DNSSummary struct {
 	DMARC bool `json:"dmarc"`
 }
 
-// GetDNSStatus shows what the newest look at a domain's records found; it looks itself when asked to, or when there is no
-// look that still says anything.
+// GetDNSStatus shows what the newest look at a domain's records found; it looks itself when asked
+// to, or when there is no look that still says anything.
 func (s *Service) GetDNSStatus(ctx context.Context, who Actor, in GetDNSStatusIn) (*DNSStatus, error) {
 	d, err := s.readDomain(who, in.DomainID)
 	if err != nil {
@@ -139,7 +141,8 @@ func (s *Service) readDomain(who Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// lookHolds tells whether the newest look covers all records that are wanted now, and is not too old.
+// lookHolds tells whether the newest look covers all records that are wanted now, and is not too
+// old.
 func (s *Service) lookHolds(d *store.Domain) bool {
 	if d.CheckedAt.IsZero() || d.Status != domainComplete && s.now().Sub(d.CheckedAt) > looksKept {
 		return false
@@ -157,7 +160,8 @@ func (s *Service) lookHolds(d *store.Domain) bool {
 	return true
 }
 
-// keepLiveLook keeps a look that somebody asked for. It counts as a check; after a first bad one the second comes soon.
+// keepLiveLook keeps a look that somebody asked for. It counts as a check; after a first bad one
+// the second comes soon.
 func (s *Service) keepLiveLook(tx *store.Tx, d *store.Domain, l *look) error {
 	before := d.BadChecks
 	if err := s.keepLook(tx, d, l); err != nil {
@@ -208,7 +212,8 @@ func verified(checks []store.DNSCheck, purpose string) bool {
 	return found
 }
 
-// ManualRecords is the list of records that the owner of a manual domain is to enter; null while they are computed.
+// ManualRecords is the list of records that the owner of a manual domain is to enter; null while
+// they are computed.
 type ManualRecords struct {
 	Status  string         `json:"status" enum:"pending|ready"`
 	Domain  string         `json:"domain" words:"ours"`
@@ -250,7 +255,8 @@ func (s *Service) GetDNSRecords(_ context.Context, who Actor, in DomainIn) (*Man
 	return out, nil
 }
 
-// valueToEnter is the value of a record, or what is to stand in its place so that others' senders stay.
+// valueToEnter is the value of a record, or what is to stand in its place so that others' senders
+// stay.
 func valueToEnter(d *store.Domain, r dnsprov.Record) string {
 	want := dnsCheck(dnsprov.Check{Record: r})
 	for _, c := range d.Checks {
@@ -269,7 +275,8 @@ func (s *Service) manualDomain(who Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// recordsReady tells whether the records of a manual domain are computed: the job that makes its keys is done.
+// recordsReady tells whether the records of a manual domain are computed: the job that makes its
+// keys is done.
 func recordsReady(d *store.Domain) bool {
 	return len(d.DKIM) > 0 && d.Status != domainPending && d.Status != domainInProgress
 }
@@ -282,7 +289,8 @@ type DNSVerified struct {
 	Records          []VerifiedRecord `json:"records"`
 }
 
-// A VerifiedRecord is one record and what was found in its place. Of an MX, values begin with the priority.
+// A VerifiedRecord is one record and what was found in its place. Of an MX, values begin with the
+// priority.
 type VerifiedRecord struct {
 	Type     string  `json:"type" words:"ours"`
 	Host     string  `json:"host" words:"ours"`
@@ -292,8 +300,8 @@ type VerifiedRecord struct {
 	Actual   *string `json:"actual" words:"theirs"`
 }
 
-// VerifyDNS looks at the records of a manual domain live; dns-status then says what is wrong with each. When all that mail
-// needs is there, the domain is complete.
+// VerifyDNS looks at the records of a manual domain live; dns-status then says what is wrong with
+// each. When all that mail needs is there, the domain is complete.
 func (s *Service) VerifyDNS(ctx context.Context, who Actor, in DomainIn) (*DNSVerified, error) {
 	d, err := s.manualDomain(who, in.DomainID)
 	switch {
@@ -316,7 +324,8 @@ func (s *Service) VerifyDNS(ctx context.Context, who Actor, in DomainIn) (*DNSVe
 	return out, nil
 }
 
-// keepVerified keeps a look at a manual domain, and completes the domain if that was all that it lacked.
+// keepVerified keeps a look at a manual domain, and completes the domain if that was all that it
+// lacked.
 func (s *Service) keepVerified(ctx context.Context, who Actor, d *store.Domain, l *look) error {
 	if l.good() && d.Status != domainComplete {
 		if err := s.activateMany(ctx, d.ID); err != nil {

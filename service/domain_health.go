@@ -57,8 +57,8 @@ func (s *Service) looking(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// lookAt looks the managed records of a domain up, and its delegation where that is to us. What could not be looked up
-// is marked dnsprov.LookupFailed.
+// lookAt looks the managed records of a domain up, and its delegation where that is to us. What
+// could not be looked up is marked dnsprov.LookupFailed.
 func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
@@ -114,8 +114,8 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *look, records 
 	}
 }
 
-// managedRecords are those that can be looked up, without the owner's own; the delegation is looked at on its own. With an
-// error come those that there are without regard to the owner's.
+// managedRecords are those that can be looked up, without the owner's own; the delegation is looked
+// at on its own. With an error come those that there are without regard to the owner's.
 func (s *Service) managedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 	if d.DNSProvider == providerExternal {
 		return nil, nil
@@ -159,8 +159,8 @@ func (l *look) good() bool {
 	return criticalVerified(l.checks)
 }
 
-// bad tells that something that mail needs is wrong. A look-up that failed says nothing about the record: a look can be
-// neither good nor bad.
+// bad tells that something that mail needs is wrong. A look-up that failed says nothing about the
+// record: a look can be neither good nor bad.
 func (l *look) bad() bool {
 	if l.ns != nil && !l.ns.Verified {
 		return true
@@ -179,8 +179,8 @@ func sameRecord(a, b store.DNSCheck) bool {
 	return a.Purpose == b.Purpose && a.Type == b.Type && a.Host == b.Host && a.Expected == b.Expected
 }
 
-// keepLook brings what is known of a domain up to date. What the look could not find out stays as it was known; a look
-// that found out nothing changes nothing.
+// keepLook brings what is known of a domain up to date. What the look could not find out stays as
+// it was known; a look that found out nothing changes nothing.
 func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 	if l.at.Before(d.CheckedAt) { // a newer one was quicker
 		return nil
@@ -219,8 +219,9 @@ func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 	return s.planCertificate(tx, d)
 }
 
-// countLook counts bad looks at a complete domain. The second in a row is told of, once until a good one ends the
-// episode. Two that were made at the same time are one. before is when the look before this one ended.
+// countLook counts bad looks at a complete domain. The second in a row is told of, once until a
+// good one ends the episode. Two that were made at the same time are one. before is when the look
+// before this one ended.
 func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.Time) error {
 	switch {
 	case l.good():
@@ -238,7 +239,8 @@ func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.
 	return nil
 }
 
-// endFailure ends an episode, if there is one, and tells people of it: there is no event that says so.
+// endFailure ends an episode, if there is one, and tells people of it: there is no event that says
+// so.
 func (s *Service) endFailure(tx *store.Tx, d *store.Domain, l *look) {
 	if d.FailureTold {
 		name, since := d.Name, d.FailingSince
@@ -287,8 +289,8 @@ type failureIssue struct {
 	Message  string  `json:"message" words:"theirs"`
 }
 
-// failuresOf lists what is known to be wrong with a domain's DNS. Records without which mail works as well are not in it,
-// but for DMARC.
+// failuresOf lists what is known to be wrong with a domain's DNS. Records without which mail works
+// as well are not in it, but for DMARC.
 func failuresOf(d *store.Domain) []failureIssue {
 	out := []failureIssue{}
 	if d.NSStatus == nsLost {
@@ -310,7 +312,8 @@ func failuresOf(d *store.Domain) []failureIssue {
 	return out
 }
 
-// hostIn is a name as a person enters it at a DNS provider: relative to the domain, "@" for the domain itself.
+// hostIn is a name as a person enters it at a DNS provider: relative to the domain, "@" for the
+// domain itself.
 func hostIn(name, domain string) string {
 	if name == domain {
 		return "@"
@@ -376,14 +379,15 @@ func (s *Service) healthOf(d *store.Domain) DNSHealth {
 	return out
 }
 
-// checkKind looks at one complete domain again and again: each has a job of its own, which waits for the next time, so
-// that checks are spread as the domains' births are and wait for nobody but each other.
+// checkKind looks at one complete domain again and again: each has a job of its own, which waits
+// for the next time, so that checks are spread as the domains' births are and wait for nobody but
+// each other.
 func (s *Service) checkKind() jobs.Kind {
 	return jobs.Kind{Name: "dns_check", Work: s.checkDomain, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
 }
 
-// planCheck has a domain, whose record the caller writes, looked at after a time, or at one that is sooner and planned
-// already.
+// planCheck has a domain, whose record the caller writes, looked at after a time, or at one that is
+// sooner and planned already.
 func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) error {
 	j, err := s.Queue.Add(tx, jobs.New{Kind: "dns_check", Key: d.ID, Lane: "dns checks", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
 	if err != nil {
@@ -407,7 +411,8 @@ func (s *Service) secondLook() time.Duration {
 	return min(jobs.Jitter(soon, s.Rand()), s.checkInterval())
 }
 
-// checkDomain is the work of dns_check. It ends with the domain, and until then waits for the next time.
+// checkDomain is the work of dns_check. It ends with the domain, and until then waits for the next
+// time.
 func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {

@@ -41,7 +41,8 @@ func checkAdvice(c store.DNSCheck) string {
 	return fmt.Sprintf("The %s record at %s is not as expected. Change it to the expected value.", c.Purpose, c.Host)
 }
 
-// mxAdvice names the hosts that take a domain's mail before ours, beside it or in its place, or the priority that is wrong.
+// mxAdvice names the hosts that take a domain's mail before ours, beside it or in its place, or the
+// priority that is wrong.
 func mxAdvice(c store.DNSCheck) string {
 	_, our, _ := strings.Cut(c.Expected, " ")
 	var before, after []string

@@ -65,7 +65,8 @@ func TestRecoveryIsNoted(t *testing.T) {
 	})
 }
 
-// Looks that were made at the same time are one look: a blink of the DNS, seen by several at once, is no episode.
+// Looks that were made at the same time are one look: a blink of the DNS, seen by several at once,
+// is no episode.
 func TestLooksAtTheSameTimeAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, world, who := newWorld(t)
@@ -157,7 +158,8 @@ func TestMergedSPFIsOffered(t *testing.T) {
 	look(nil, false, own, "missing")
 }
 
-// A record of the owner's own that was there before keeps its place, and can be changed; a new one is refused.
+// A record of the owner's own that was there before keeps its place, and can be changed; a new one
+// is refused.
 func TestOwnersRecordsWinOverOptionalOnes(t *testing.T) {
 	b, world, who := newWorld(t)
 	id := connect(t, b.Service, who, "own.test")

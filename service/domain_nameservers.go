@@ -45,7 +45,8 @@ type NameserverCheck struct {
 	proof     string // of its claim
 }
 
-// CheckNameservers looks up where domains are delegated to, and queues those that are delegated to us for provisioning.
+// CheckNameservers looks up where domains are delegated to, and queues those that are delegated to
+// us for provisioning.
 func (s *Service) CheckNameservers(ctx context.Context, who Actor, in CheckNameserversIn) (*NameserversChecked, error) {
 	names := candidates(in.Domains)
 	checks := make([]NameserverCheck, len(names))

@@ -18,7 +18,8 @@ type CheckProviderIn struct {
 	Domain string `json:"domain" required:"true"`
 }
 
-// A DomainProvider says where a domain is registered. At the edge provider's registrar nameservers cannot be changed.
+// A DomainProvider says where a domain is registered. At the edge provider's registrar nameservers
+// cannot be changed.
 type DomainProvider struct {
 	Domain      string   `json:"domain" words:"ours"`
 	Registrar   *string  `json:"registrar" words:"theirs"`
@@ -27,8 +28,9 @@ type DomainProvider struct {
 	CheckedVia  string   `json:"checked_via" enum:"registrar|rdap|dns"`
 }
 
-// CheckProvider says where a domain is registered, or that nobody has registered it: then it has neither registrar nor
-// nameservers. Our own registrars know what is theirs; about anything else its registry is asked by RDAP.
+// CheckProvider says where a domain is registered, or that nobody has registered it: then it has
+// neither registrar nor nameservers. Our own registrars know what is theirs; about anything else
+// its registry is asked by RDAP.
 func (s *Service) CheckProvider(ctx context.Context, _ Actor, in CheckProviderIn) (*DomainProvider, error) {
 	ascii, _, err := dnsprov.NormalizeDomain(in.Domain)
 	if err != nil {

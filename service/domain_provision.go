@@ -154,7 +154,8 @@ func (s *Service) beginProvision(id string) (*store.Domain, error) {
 	return d, err
 }
 
-// keys makes the DKIM keys, outside of any transaction, and the key of the zone, unless the domain has them.
+// keys makes the DKIM keys, outside of any transaction, and the key of the zone, unless the domain
+// has them.
 func (p *provisioning) keys() error {
 	if len(p.d.DKIM) > 0 && !lacksZoneKey(p.d) {
 		return nil
@@ -204,7 +205,8 @@ func (s *Service) newDKIMKeys(domainID string) ([]store.DKIMKey, error) {
 // dkimPlace is what the DKIM keys of a domain are sealed for.
 func dkimPlace(domainID string) string { return "dkim " + domainID }
 
-// zone makes sure that the records make a zone. It was published with the transaction that changed it.
+// zone makes sure that the records make a zone. It was published with the transaction that changed
+// it.
 func (p *provisioning) zone() error {
 	return p.s.Store.View(func(tx *store.Tx) error {
 		if _, err := p.s.zoneSource(tx, p.d).zone(); err != nil {
@@ -243,8 +245,8 @@ func (p *provisioning) edgeRecords() error {
 	return err
 }
 
-// mail makes sure that the domain can sign, and makes mailboxes ready as long as there are more than fit into the
-// transaction that completes the domain.
+// mail makes sure that the domain can sign, and makes mailboxes ready as long as there are more
+// than fit into the transaction that completes the domain.
 func (p *provisioning) mail() error {
 	for _, k := range p.d.DKIM {
 		text, err := p.s.keys.Open(dkimPlace(p.d.ID), k.Sealed)
@@ -279,9 +281,9 @@ func (s *Service) activateMany(ctx context.Context, domainID string) error {
 	return nil
 }
 
-// verify looks at the records live. Whatever it finds, the domain is complete: its zone is served, and receivers that
-// have not seen it yet, or a resolver of ours that does not answer, do not keep mail from flowing. The checks by the
-// clock go on from here.
+// verify looks at the records live. Whatever it finds, the domain is complete: its zone is served,
+// and receivers that have not seen it yet, or a resolver of ours that does not answer, do not keep
+// mail from flowing. The checks by the clock go on from here.
 func (p *provisioning) verify() error {
 	p.look = p.s.lookAt(p.ctx, p.d)
 	return p.ctx.Err()
@@ -296,7 +298,8 @@ func (p *provisioning) complete(tx *store.Tx, _ *store.Job) error {
 	return p.finish(tx, d)
 }
 
-// finish makes a domain complete. What has changed of its records since they were brought to the edge provider follows.
+// finish makes a domain complete. What has changed of its records since they were brought to the
+// edge provider follows.
 func (p *provisioning) finish(tx *store.Tx, d *store.Domain) error {
 	if err := p.s.completeDomain(tx, d, p.look); err != nil || d.ZoneChangedAt.Equal(p.edgeSeen) {
 		return err
@@ -305,7 +308,8 @@ func (p *provisioning) finish(tx *store.Tx, d *store.Domain) error {
 	return err
 }
 
-// records ends the part of provisioning that comes before the owner's, in the transaction that ends the job.
+// records ends the part of provisioning that comes before the owner's, in the transaction that ends
+// the job.
 func (p *provisioning) records(tx *store.Tx, _ *store.Job) error {
 	d, err := store.Domains.Get(tx, p.d.ID)
 	if err != nil || d.Status != domainInProgress {
@@ -315,8 +319,8 @@ func (p *provisioning) records(tx *store.Tx, _ *store.Job) error {
 	return p.s.putDomain(tx, d)
 }
 
-// completeDomain makes a domain complete, with what a live look at it found, and its last waiting mailboxes ready.
-// activateMany has come before.
+// completeDomain makes a domain complete, with what a live look at it found, and its last waiting
+// mailboxes ready. activateMany has come before.
 func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *look) error {
 	if d.Status == domainDeleting {
 		return nil
@@ -363,8 +367,8 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *look) error {
 	return s.tellReady(tx, d)
 }
 
-// provisionFailed shows why a domain is not provisioned. Setting it up again begins anew, and so does checking its
-// nameservers. One that was complete before stays so.
+// provisionFailed shows why a domain is not provisioned. Setting it up again begins anew, and so
+// does checking its nameservers. One that was complete before stays so.
 func (s *Service) provisionFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {

@@ -47,8 +47,8 @@ func (p *setupPlan) planPurchase() error {
 	return nil
 }
 
-// intend writes the intent to buy the domain, or finds the one that there is: what was bought, or may have been, is not
-// bought again.
+// intend writes the intent to buy the domain, or finds the one that there is: what was bought, or
+// may have been, is not bought again.
 func (p *setupPlan) intend(tx *store.Tx) (id string, err error) {
 	years := 1
 	if p.in.Years != nil {
@@ -88,8 +88,8 @@ type purchasing struct {
 	pu   *store.Purchase
 }
 
-// register buys the domain once. What it is about to do is written before it is done; after a try whose outcome is not
-// known, the registrar is asked what came of it before there is another.
+// register buys the domain once. What it is about to do is written before it is done; after a try
+// whose outcome is not known, the registrar is asked what came of it before there is another.
 func (p *setup) register() error {
 	b := &purchasing{setup: p}
 	err := p.s.Store.View(func(tx *store.Tx) (err error) {
@@ -145,8 +145,9 @@ func (b *purchasing) find() (found *registrar.Registration, err error) {
 	return found, err
 }
 
-// ours tells whether a domain of the registrar account came of this purchase. It was for sale when the order went out, so
-// that where the registrar keeps no key only what is older than the intent is somebody else's.
+// ours tells whether a domain of the registrar account came of this purchase. It was for sale when
+// the order went out, so that where the registrar keeps no key only what is older than the intent
+// is somebody else's.
 func (b *purchasing) ours(r *registrar.Registration) bool {
 	return r.Key == b.pu.ID || r.Key == "" && r.RegisteredAt.After(b.pu.CreatedAt.Add(-clocksDiffer))
 }
@@ -156,7 +157,8 @@ func (b *purchasing) mayBeOurs() bool {
 	return b.pu.State == store.PurchaseOrdering && b.s.now().Sub(b.pu.TriedAt) < orderIsLost
 }
 
-// unclear is an error after which it is not known whether the domain was bought. It says what to check.
+// unclear is an error after which it is not known whether the domain was bought. It says what to
+// check.
 func (b *purchasing) unclear(err error) error {
 	if b.ctx.Err() != nil {
 		return b.ctx.Err()
@@ -271,7 +273,8 @@ func term(years int) string {
 
 func usd(cents int64) string { return fmt.Sprintf("%.2f %s", float64(cents)/100, currency) }
 
-// explain turns an error of the registrar into the job's. After those that are known nothing was bought.
+// explain turns an error of the registrar into the job's. After those that are known nothing was
+// bought.
 func (b *purchasing) explain(err error) error {
 	name, shop := b.pu.Domain, b.shop.Name()
 	switch {
@@ -318,7 +321,8 @@ func (b *purchasing) write(change func(*store.Purchase)) error {
 	})
 }
 
-// take keeps what was bought, renewed as it was asked for. Where the registrar cannot be told, the domain shows how it is.
+// take keeps what was bought, renewed as it was asked for. Where the registrar cannot be told, the
+// domain shows how it is.
 func (b *purchasing) take(r *registrar.Registration) error {
 	shop, ok := b.shop.(registrar.AutoRenewer)
 	if ok && r.AutoRenew != b.pu.AutoRenew {

@@ -23,7 +23,8 @@ import (
 
 var errUnreachable = errors.New("the registrar cannot be reached")
 
-// A life is one process: it ends at one of its calls to the registrar, with the data directory as it is then.
+// A life is one process: it ends at one of its calls to the registrar, with the data directory as
+// it is then.
 type life struct {
 	t    *testing.T
 	s    *service.Service
@@ -37,7 +38,8 @@ type life struct {
 	crashed string // the directory as it was; "" while the process lives
 }
 
-// RoundTrip is one of http.RoundTripper: what meddles does so before a request and before its answer.
+// RoundTrip is one of http.RoundTripper: what meddles does so before a request and before its
+// answer.
 func (l *life) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := l.meddle(""); err != nil {
 		return nil, err
@@ -164,8 +166,8 @@ func liveOn(t *testing.T, r *rand.Rand, most int, shop func(*life) registrar.Reg
 	}
 }
 
-// The same at name.com, which takes the money for every order of a name that does not show yet, forgets keys, and does
-// whatever else comes to its mind.
+// The same at name.com, which takes the money for every order of a name that does not show yet,
+// forgets keys, and does whatever else comes to its mind.
 func TestNothingIsBoughtTwiceAtNameCom(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -221,8 +223,8 @@ func makeReady(t *testing.T, s *service.Service, id string) {
 	}
 }
 
-// Where it cannot be found out whether a domain was bought, nothing is tried again, and the job says what to check. The
-// next setup looks first.
+// Where it cannot be found out whether a domain was bought, nothing is tried again, and the job
+// says what to check. The next setup looks first.
 func TestUndecidedPurchaseSaysWhatToCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := servicetest.NewShop()
@@ -259,7 +261,8 @@ func TestUndecidedPurchaseSaysWhatToCheck(t *testing.T) {
 	})
 }
 
-// A proxy on the way that repeats an order has the first one paid for and the second one refused. What was paid for is ours.
+// A proxy on the way that repeats an order has the first one paid for and the second one refused.
+// What was paid for is ours.
 func TestRepeatedOrderIsOurs(t *testing.T) {
 	for _, unseen := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A SetupQuote is what a setup would buy, and for how much, in USD. Price is of all years, today; nothing above
-// PriceLimit is bought.
+// A SetupQuote is what a setup would buy, and for how much, in USD. Price is of all years, today;
+// nothing above PriceLimit is bought.
 type SetupQuote struct {
 	Domain       string   `json:"domain" words:"ours"`
 	Registrar    string   `json:"registrar" words:"ours"`
@@ -21,8 +21,9 @@ type SetupQuote struct {
 	Currency     string   `json:"currency" words:"ours"`
 }
 
-// QuoteSetup says what SetupDomain would buy with the same request; nil if nothing, since it is not asked to or the
-// account has the domain already. It refuses what SetupDomain would refuse, and what is not to be had at the price.
+// QuoteSetup says what SetupDomain would buy with the same request; nil if nothing, since it is not
+// asked to or the account has the domain already. It refuses what SetupDomain would refuse, and
+// what is not to be had at the price.
 func (s *Service) QuoteSetup(ctx context.Context, who Actor, in SetupDomainIn) (*SetupQuote, error) {
 	p, err := s.planSetup(who, in)
 	if err != nil || p.shop == nil {

@@ -80,8 +80,8 @@ func checkRedirect(text, domain string) (string, error) {
 	return text, nil
 }
 
-// webHost tells whether browsers would look for a host of that name: an IP address, or labels of letters, digits, hyphens
-// and, as some have, underscores.
+// webHost tells whether browsers would look for a host of that name: an IP address, or labels of
+// letters, digits, hyphens and, as some have, underscores.
 func webHost(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
@@ -109,7 +109,8 @@ func setRedirect(d *store.Domain, target string, permanent, path bool) {
 	}
 }
 
-// SetRedirect records where visitors of a domain and of its www are sent, and queues the look at whether they come here.
+// SetRedirect records where visitors of a domain and of its www are sent, and queues the look at
+// whether they come here.
 func (s *Service) SetRedirect(_ context.Context, who Actor, in SetRedirectIn) (*RedirectSet, error) {
 	var out *RedirectSet
 	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
@@ -176,7 +177,8 @@ func checkDomainForward(text, domain string) (string, error) {
 	return address, nil
 }
 
-// SetForward records where mail goes that no mailbox of the domain takes. It counts from the next message on.
+// SetForward records where mail goes that no mailbox of the domain takes. It counts from the next
+// message on.
 func (s *Service) SetForward(_ context.Context, who Actor, in SetForwardIn) (*ForwardSet, error) {
 	var out *ForwardSet
 	err := s.changeRouting(who, in.DomainID, "forward_update", func(d *store.Domain) (bool, error) {
@@ -205,8 +207,9 @@ func (s *Service) DeleteForward(_ context.Context, who Actor, in DomainIn) (*Que
 	return out, err
 }
 
-// changeRouting writes a change of a domain's redirect or forward and queues the job that goes with it, if there is a
-// change. done sees the domain as it was written and the job's id, nil if there is none.
+// changeRouting writes a change of a domain's redirect or forward and queues the job that goes with
+// it, if there is a change. done sees the domain as it was written and the job's id, nil if there
+// is none.
 func (s *Service) changeRouting(who Actor, id, kind string, change func(*store.Domain) (bool, error), done func(*store.Domain, *string)) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		d, err := domainOf(tx, who, id)
@@ -251,8 +254,8 @@ func (s *Service) routingKind(name, purpose string) jobs.Kind {
 	}}
 }
 
-// checkRouting is the work of redirect_update and forward_update: a live look at the domain's records, which says in the
-// job whether the change has its effect yet.
+// checkRouting is the work of redirect_update and forward_update: a live look at the domain's
+// records, which says in the job whether the change has its effect yet.
 func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {

@@ -23,8 +23,8 @@ func (s *Service) registrarNamed(name string) registrar.Registrar {
 	return nil
 }
 
-// tellRegistrar has the registrar that the domain was bought from name our nameservers, and their addresses where those
-// lie inside of the domain.
+// tellRegistrar has the registrar that the domain was bought from name our nameservers, and their
+// addresses where those lie inside of the domain.
 func (p *setup) tellRegistrar() error {
 	shop := p.s.registrarNamed(p.d.Registrar)
 	if shop == nil {
@@ -58,7 +58,8 @@ func (p *setup) tellRegistrar() error {
 	return Errorf(502, "registrar_error", "%s did not set the nameservers of %s. It is tried again.", shop.Name(), p.d.Name).Because(err)
 }
 
-// setGlue tells the addresses of nameservers of ours that lie inside of the domain, before it is delegated to them.
+// setGlue tells the addresses of nameservers of ours that lie inside of the domain, before it is
+// delegated to them.
 func (p *setup) setGlue(ctx context.Context, shop registrar.Registrar, found *registrar.Registration) error {
 	c := p.s.Config
 	hosts := inside(p.d.Name, c.Nameservers)
@@ -99,8 +100,8 @@ func sameNames(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// tellRenewal has the registrar of a domain that was bought here renew it or not, before the record says so, if all that
-// is asked for can be done.
+// tellRenewal has the registrar of a domain that was bought here renew it or not, before the record
+// says so, if all that is asked for can be done.
 func (s *Service) tellRenewal(ctx context.Context, who Actor, in UpdateDomainIn) error {
 	var d *store.Domain
 	err := s.Store.View(func(tx *store.Tx) (err error) {

@@ -51,8 +51,8 @@ func setMeddle(f *namecomtest.Fake, meddle func(call string) namecomtest.Fate) {
 	})
 }
 
-// Nameservers inside of a domain get their addresses before it is delegated to them, since the registry takes them only
-// then.
+// Nameservers inside of a domain get their addresses before it is delegated to them, since the
+// registry takes them only then.
 func TestGlueComesBeforeDelegation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, shop := nameCom(t)
@@ -134,7 +134,8 @@ func TestGlueByHand(t *testing.T) {
 	})
 }
 
-// auto_renew is the registrar's before it is the record's, and nothing changes where the registrar does not change it.
+// auto_renew is the registrar's before it is the record's, and nothing changes where the registrar
+// does not change it.
 func TestRenewalIsToldToTheRegistrar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, shop := nameCom(t)
@@ -178,7 +179,8 @@ func TestRenewalIsToldToTheRegistrar(t *testing.T) {
 	})
 }
 
-// A purchase at a registrar that cannot be reached has not been made, says so, and is in nobody's way.
+// A purchase at a registrar that cannot be reached has not been made, says so, and is in nobody's
+// way.
 func TestPurchaseAtADeadRegistrarGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, shop := nameCom(t)
@@ -202,7 +204,8 @@ func TestPurchaseAtADeadRegistrarGivesWay(t *testing.T) {
 	})
 }
 
-// The other way around: an order went out, the domain is deleted while it is looked for, and set up again it is ours.
+// The other way around: an order went out, the domain is deleted while it is looked for, and set up
+// again it is ours.
 func TestDeletionForgetsNoOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, shop := nameCom(t)
@@ -260,8 +263,8 @@ func TestOrderTurnedAwayIsNoDoubt(t *testing.T) {
 	})
 }
 
-// As long as a lost order may show, it is neither given up nor called refused, whatever the registrar says of the name.
-// Afterwards there is a way on.
+// As long as a lost order may show, it is neither given up nor called refused, whatever the
+// registrar says of the name. Afterwards there is a way on.
 func TestALostOrderIsNotRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := servicetest.NewShop()

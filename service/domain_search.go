@@ -32,14 +32,14 @@ const (
 	noAnswer        = "It could not be looked up just now. Try again in a minute."
 )
 
-// RDAP asks registries about domains; *rdap.Client is one. The errors of package rdap say what it was told, any other
-// that it was told nothing.
+// RDAP asks registries about domains; *rdap.Client is one. The errors of package rdap say what it
+// was told, any other that it was told nothing.
 type RDAP interface {
 	Domain(ctx context.Context, name string) (*rdap.Domain, error)
 }
 
-// A SearchResult says whether a domain can be had, and for how much. Prices are of one year. CheckedVia is who answered, or
-// would have been asked first where there was nothing to ask.
+// A SearchResult says whether a domain can be had, and for how much. Prices are of one year.
+// CheckedVia is who answered, or would have been asked first where there was nothing to ask.
 type SearchResult struct {
 	Domain       string   `json:"domain" words:"ours"`
 	Available    *bool    `json:"available"`
@@ -91,7 +91,8 @@ type SearchedBulk struct {
 	AvailableCount int            `json:"available_count"`
 }
 
-// SearchDomainsBulk looks whether up to 100 domains can be had. A bad name does not hold up its neighbours.
+// SearchDomainsBulk looks whether up to 100 domains can be had. A bad name does not hold up its
+// neighbours.
 func (s *Service) SearchDomainsBulk(ctx context.Context, _ Actor, in SearchDomainsBulkIn) (*SearchedBulk, error) {
 	out := &SearchedBulk{Results: make([]SearchResult, len(in.Domains)), Count: len(in.Domains)}
 	var names []string
@@ -133,8 +134,8 @@ func (s *Service) unsearched(name string) SearchResult {
 	return r
 }
 
-// search asks the registrar about names, the registries about those that it does not answer for, and the DNS about what
-// is still open.
+// search asks the registrar about names, the registries about those that it does not answer for,
+// and the DNS about what is still open.
 func (s *Service) search(ctx context.Context, names []string) []SearchResult {
 	ctx, cancel := context.WithTimeout(ctx, searchesFor)
 	defer cancel()
@@ -222,7 +223,8 @@ func dollars(cents int64) *float64 {
 // cents are what dollars come to, without any fraction, so that a bound is never exceeded.
 func cents(dollars float64) int64 { return int64(math.Floor(dollars*100 + 1e-6)) }
 
-// searchDNS can tell that a name is taken: it is delegated. That it is not proves nothing; why says what else is missing.
+// searchDNS can tell that a name is taken: it is delegated. That it is not proves nothing; why says
+// what else is missing.
 func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	var found dnsprov.Delegation

@@ -15,7 +15,8 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// newRegistries makes a sandbox that asks a fake of the world's registries, and a World for the rest.
+// newRegistries makes a sandbox that asks a fake of the world's registries, and a World for the
+// rest.
 func newRegistries(t *testing.T, shop registrar.Registrar, endings ...string) (*servicetest.Sandbox, *rdaptest.Fake, *servicetest.World, service.Actor) {
 	t.Helper()
 	f, w := rdaptest.Start(t, endings...), &servicetest.World{}
@@ -75,7 +76,8 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 }
 
-// TestBadRegistryHoldsNoNeighboursUp asks for 100 names at once, of good and bad registries and no names at all.
+// TestBadRegistryHoldsNoNeighboursUp asks for 100 names at once, of good and bad registries and no
+// names at all.
 func TestBadRegistryHoldsNoNeighboursUp(t *testing.T) {
 	b, f, _, who := newRegistries(t, nil, "com", "net", "slow", "broken", "lies")
 	f.Behave("slow", rdaptest.Slow)

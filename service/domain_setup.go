@@ -33,7 +33,8 @@ type SetupDomainIn struct {
 	Tags           *[]string   `json:"tags" max:"50"`
 }
 
-// A SetupUser is one mailbox that setup_domain makes. Without a password it gets one, which an export shows.
+// A SetupUser is one mailbox that setup_domain makes. Without a password it gets one, which an
+// export shows.
 type SetupUser struct {
 	Username string  `json:"username"`
 	Name     string  `json:"name"`
@@ -65,8 +66,8 @@ type setupPlan struct {
 	args     setupArgs
 }
 
-// SetupDomain makes a domain of the account, buys it if asked to, and sets up its DNS and mail by a job. For a domain
-// that is there it does again whatever is not done.
+// SetupDomain makes a domain of the account, buys it if asked to, and sets up its DNS and mail by a
+// job. For a domain that is there it does again whatever is not done.
 func (s *Service) SetupDomain(_ context.Context, who Actor, in SetupDomainIn) (*JobResponse, error) {
 	p, err := s.planSetup(who, in)
 	if err != nil {
@@ -170,7 +171,8 @@ func (p *setupPlan) look(tx *store.Tx) error {
 	return p.checkRoom(tx, d)
 }
 
-// draft checks the mailboxes on their own. A name of the template that is among the users counts once.
+// draft checks the mailboxes on their own. A name of the template that is among the users counts
+// once.
 func (p *setupPlan) draft(users []SetupUser) error {
 	p.births = nil
 	seen := map[string]bool{}

@@ -112,8 +112,8 @@ func (p *setup) change(write func(*store.Tx, *store.Domain) error, change func(*
 	})
 }
 
-// edgeToken looks whether the edge provider takes the token of the request, and keeps it. The zone of a domain that is
-// yet to be bought need not be there.
+// edgeToken looks whether the edge provider takes the token of the request, and keeps it. The zone
+// of a domain that is yet to be bought need not be there.
 func (p *setup) edgeToken() error {
 	provider, err := p.s.edgeProvider(p.d.ID, p.args.EdgeToken)
 	if err != nil {
@@ -179,7 +179,8 @@ func (p *setup) bear(tx *store.Tx, some []store.Mailbox) error {
 	return nil
 }
 
-// delegate has the registrar name our nameservers, if the domain was bought here, and looks whether the DNS does.
+// delegate has the registrar name our nameservers, if the domain was bought here, and looks whether
+// the DNS does.
 func (p *setup) delegate() error {
 	if err := p.tellRegistrar(); err != nil {
 		return err
@@ -229,7 +230,8 @@ func (p *setup) claim(delegated bool) error {
 	return err
 }
 
-// wait puts the job off until the next look at the delegation. The longer it has waited, the longer it waits.
+// wait puts the job off until the next look at the delegation. The longer it has waited, the longer
+// it waits.
 func (p *setup) wait(awaited errAwaited) (jobs.Writes, error) {
 	now := p.s.now()
 	since := p.d.NSAwaited
@@ -261,7 +263,8 @@ func (p *setup) wait(awaited errAwaited) (jobs.Writes, error) {
 	}, jobs.Snooze(next)
 }
 
-// awaiting is how long to wait for the next look after so long a wait: a fourth of it, from a minute to an hour.
+// awaiting is how long to wait for the next look after so long a wait: a fourth of it, from a
+// minute to an hour.
 func awaiting(waited time.Duration, r float64) time.Duration {
 	return jobs.Jitter(min(max(waited/4, time.Minute), time.Hour), r)
 }

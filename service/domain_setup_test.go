@@ -31,7 +31,8 @@ func getJob(t testing.TB, s *service.Service, who service.Actor, id string) *ser
 	return j
 }
 
-// A domain that is delegated elsewhere is looked at less and less often, and after three days no more.
+// A domain that is delegated elsewhere is looked at less and less often, and after three days no
+// more.
 func TestSetupWaitsForItsDelegation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, world, who := newWorld(t)
@@ -149,8 +150,8 @@ func TestSetupGoesOnWithoutRoomForMailboxes(t *testing.T) {
 	}
 }
 
-// openWorld opens a service whose look-ups are answered by what it serves, and makes its account if it has none. run
-// starts its queue.
+// openWorld opens a service whose look-ups are answered by what it serves, and makes its account if
+// it has none. run starts its queue.
 func openWorld(t *testing.T, dir string, change func(*service.Config)) (s *service.Service, who service.Actor, run func()) {
 	t.Helper()
 	world := &servicetest.World{}

@@ -41,8 +41,8 @@ type DomainSuggestions struct {
 	Count       int            `json:"count"`
 }
 
-// SuggestDomains makes names of keywords. Unless told not to it looks whether they can be had, and leaves out those that
-// cannot.
+// SuggestDomains makes names of keywords. Unless told not to it looks whether they can be had, and
+// leaves out those that cannot.
 func (s *Service) SuggestDomains(ctx context.Context, _ Actor, in SuggestDomainsIn) (*DomainSuggestions, error) {
 	limit, err := PageIn{Limit: in.Limit}.limit(20, 50)
 	if err != nil {
@@ -69,7 +69,8 @@ func (s *Service) SuggestDomains(ctx context.Context, _ Actor, in SuggestDomains
 	return out, nil
 }
 
-// suggestFree leaves out names that are taken, and asks for no more than it takes to find enough that are not.
+// suggestFree leaves out names that are taken, and asks for no more than it takes to find enough
+// that are not.
 func (s *Service) suggestFree(ctx context.Context, names []string, limit int) []SearchResult {
 	ctx, cancel := context.WithTimeout(ctx, searchesFor)
 	defer cancel()
@@ -108,7 +109,8 @@ func suggestTLDs(list string) ([]string, error) {
 	return out, nil
 }
 
-// keywordsOf are the words of a text, each once, lower-case. Of a domain name its ending is none of them.
+// keywordsOf are the words of a text, each once, lower-case. Of a domain name its ending is none of
+// them.
 func keywordsOf(text string) []string {
 	if ascii, _, err := dnsprov.NormalizeDomain(text); err == nil {
 		if _, known := publicsuffix.PublicSuffix(ascii); known {
@@ -129,7 +131,8 @@ func keywordsOf(text string) []string {
 	return out
 }
 
-// suggestNames makes up to limit names, the plainest first: each label under every ending before the next label.
+// suggestNames makes up to limit names, the plainest first: each label under every ending before
+// the next label.
 func suggestNames(words, tlds []string, limit int) []string {
 	var out []string
 	for _, label := range suggestLabels(words) {
@@ -146,7 +149,8 @@ func suggestNames(words, tlds []string, limit int) []string {
 	return out
 }
 
-// mixesScripts tells whether letters of ours and of another script stand together, which no registry takes.
+// mixesScripts tells whether letters of ours and of another script stand together, which no
+// registry takes.
 func mixesScripts(label string) bool {
 	latin := strings.ContainsFunc(label, func(r rune) bool { return unicode.Is(unicode.Latin, r) })
 	return latin && strings.ContainsFunc(label, func(r rune) bool { return unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) })

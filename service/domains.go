@@ -141,7 +141,8 @@ func (s *Service) sendingMode(d *store.Domain) string {
 	return s.outbound()
 }
 
-// outbound is where mail to others goes unless its domain says otherwise; if it is captured, no domain does.
+// outbound is where mail to others goes unless its domain says otherwise; if it is captured, no
+// domain does.
 func (s *Service) outbound() string {
 	switch {
 	case s.Config.Outbound != "":
@@ -199,7 +200,8 @@ func (s *Service) GetDomain(_ context.Context, who Actor, in DomainIn) (*Domain,
 	return &out, nil
 }
 
-// UpdateDomainIn is the body of update_domain. Null takes the catch-all, the relay or the notes away.
+// UpdateDomainIn is the body of update_domain. Null takes the catch-all, the relay or the notes
+// away.
 type UpdateDomainIn struct {
 	DomainID    string      `path:"domain_id"`
 	Tags        *[]string   `json:"tags" max:"50"`
@@ -248,8 +250,8 @@ func cleanTags(tags []string) ([]string, error) {
 	return out, nil
 }
 
-// UpdateDomain changes what about a domain is the owner's choice. Only auto_renew of a domain that was bought here is
-// somebody else's business, and its registrar is told first.
+// UpdateDomain changes what about a domain is the owner's choice. Only auto_renew of a domain that
+// was bought here is somebody else's business, and its registrar is told first.
 func (s *Service) UpdateDomain(ctx context.Context, who Actor, in UpdateDomainIn) (*Domain, error) {
 	if err := in.check(s.Config); err != nil {
 		return nil, err
@@ -317,8 +319,8 @@ func (in *UpdateDomainIn) apply(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// checkCatchAll refuses an address of the domain itself that is no mailbox: mail to it would come back for ever. An
-// address elsewhere is forwarded to, as any other.
+// checkCatchAll refuses an address of the domain itself that is no mailbox: mail to it would come
+// back for ever. An address elsewhere is forwarded to, as any other.
 func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 	if _, at, _ := msg.SplitEmail(d.CatchAll); d.CatchAll == "" || at != d.Name {
 		return nil
@@ -350,8 +352,8 @@ func checkIdle(tx *store.Tx, d *store.Domain) error {
 	return errBusy(d, "is being worked on")
 }
 
-// makeIdle ends the job that waits for a domain's delegation, and a setup that waits for its next try, so that something
-// else can begin. While a job is at work it refuses.
+// makeIdle ends the job that waits for a domain's delegation, and a setup that waits for its next
+// try, so that something else can begin. While a job is at work it refuses.
 func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	busy := checkIdle(tx, d)
 	if busy == nil {
@@ -367,7 +369,8 @@ func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	return s.Queue.Cancel(tx, j.ID)
 }
 
-// domainEvent is the data of domain.created and domain.ready; the time that is not told of is absent.
+// domainEvent is the data of domain.created and domain.ready; the time that is not told of is
+// absent.
 type domainEvent struct {
 	DomainID    string  `json:"domain_id" words:"ours"`
 	Domain      string  `json:"domain" words:"ours"`

@@ -42,7 +42,8 @@ func errNoEdge() *Error {
 	return Errorf(503, "not_configured", "This installation has no edge provider. Leave edge_api_token out, to use our nameservers, or set manual_dns.")
 }
 
-// edgeFailure says to people, in the error of a job or of a name, what became of a question to the edge provider.
+// edgeFailure says to people, in the error of a job or of a name, what became of a question to the
+// edge provider.
 func edgeFailure(domain string, err error) *Error {
 	var (
 		wait    *dnsprov.Wait
@@ -77,8 +78,8 @@ type edgeFault struct{ error }
 
 func (f edgeFault) Unwrap() error { return f.error }
 
-// edgeOutcome is the error of a job that an error of the edge provider leads to: given up at once, at another time, or
-// as the kind has it.
+// edgeOutcome is the error of a job that an error of the edge provider leads to: given up at once,
+// at another time, or as the kind has it.
 func (s *Service) edgeOutcome(ctx context.Context, domain string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

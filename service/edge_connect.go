@@ -29,8 +29,9 @@ func checkEdgeToken(ctx context.Context, p dnsprov.Provider) error {
 	return nil
 }
 
-// scoutEdge asks the edge provider about names that are to be connected by a token, a bounded number at a time and for a
-// bounded time in all. For each name that it asked about it gives why it cannot be connected, or "".
+// scoutEdge asks the edge provider about names that are to be connected by a token, a bounded
+// number at a time and for a bounded time in all. For each name that it asked about it gives why it
+// cannot be connected, or "".
 func (s *Service) scoutEdge(ctx context.Context, token string, names []string) (map[string]string, error) {
 	why := map[string]string{}
 	if s.Config.Edge == nil {

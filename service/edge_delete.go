@@ -17,8 +17,8 @@ const (
 	eraseTriesFailed  = 10 // by any other; three quarters of an hour
 )
 
-// eraseEdgeRecords deletes what we made at the edge provider. If it cannot be had in the end, the domain goes all the
-// same, and the error, an errPartly, says what remains there.
+// eraseEdgeRecords deletes what we made at the edge provider. If it cannot be had in the end, the
+// domain goes all the same, and the error, an errPartly, says what remains there.
 func (s *Service) eraseEdgeRecords(ctx context.Context, d *store.Domain, j *store.Job) error {
 	err := s.atEdge(ctx, d.ID, (*edgeWork).erase)
 	if err == nil || errors.Is(err, errNotAtEdge) {

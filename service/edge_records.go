@@ -21,9 +21,9 @@ const (
 // errNotAtEdge says that a domain has nothing to do with the edge provider any more, or not yet.
 var errNotAtEdge = errors.New("the domain is not kept at the edge provider")
 
-// An edgeWork is one attempt to bring the records of a domain at the edge provider to what they should be. Whoever does
-// it again, after a crash anywhere, comes to the same end: our records there carry the domain's mark, and their IDs are
-// noted too, for the day that a mark is lost.
+// An edgeWork is one attempt to bring the records of a domain at the edge provider to what they
+// should be. Whoever does it again, after a crash anywhere, comes to the same end: our records
+// there carry the domain's mark, and their IDs are noted too, for the day that a mark is lost.
 type edgeWork struct {
 	s         *Service
 	ctx       context.Context
@@ -35,7 +35,8 @@ type edgeWork struct {
 	refused   map[string]string   // custom records that cannot be there, by id, and why
 }
 
-// atEdge does something for a domain at the edge provider while nobody else does anything for it there.
+// atEdge does something for a domain at the edge provider while nobody else does anything for it
+// there.
 func (s *Service) atEdge(ctx context.Context, domainID string, do func(*edgeWork) error) error {
 	ctx, cancel := context.WithTimeout(ctx, edgeWorksFor)
 	defer cancel()
@@ -79,8 +80,9 @@ func (s *Service) edgeProvider(domainID string, sealed []byte) (dnsprov.Provider
 	return s.Config.Edge(string(token)), nil
 }
 
-// sync makes, changes and deletes records until they are as they should be. With strict a conflict of a managed record
-// is its error, before anything has changed; else that record is left out, and w.conflicts tells of it.
+// sync makes, changes and deletes records until they are as they should be. With strict a conflict
+// of a managed record is its error, before anything has changed; else that record is left out, and
+// w.conflicts tells of it.
 func (w *edgeWork) sync(strict bool) error {
 	if w.d.Status == domainDeleting {
 		return errNotAtEdge
@@ -191,8 +193,8 @@ func without(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
 	return out
 }
 
-// refuse notes which custom records the provider refused, by its error, and tells whether that leaves something to do
-// without them.
+// refuse notes which custom records the provider refused, by its error, and tells whether that
+// leaves something to do without them.
 func (w *edgeWork) refuse(err error) (again bool) {
 	for _, c := range conflictsIn(err) {
 		again = w.refuseCustom(c.Want, besideText(c)) || again
@@ -210,7 +212,8 @@ func besideText(c *dnsprov.Conflict) string {
 		recordText(c.Have), edgeName)
 }
 
-// refuseCustom notes that a custom record cannot be there; false if the record is none, or is noted already.
+// refuseCustom notes that a custom record cannot be there; false if the record is none, or is noted
+// already.
 func (w *edgeWork) refuseCustom(r dnsprov.Record, why string) bool {
 	for _, own := range w.customs {
 		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && own.Name == r.Name && own.Type == r.Type && own.Value == r.Value {
@@ -308,8 +311,8 @@ func (w *edgeWork) noteCustoms(tx *store.Tx) error {
 	return nil
 }
 
-// erase deletes what is ours, and looks again until nothing is left: a request that was under way when the process was
-// killed may be done late.
+// erase deletes what is ours, and looks again until nothing is left: a request that was under way
+// when the process was killed may be done late.
 func (w *edgeWork) erase() error {
 	for range edgeEraseMost {
 		have, err := w.read()

@@ -21,7 +21,8 @@ func (w *edgeWorld) live() (id string) {
 	return id
 }
 
-// A record that cannot be beside a stranger's says so; its neighbours are made, and what is there already is adopted.
+// A record that cannot be beside a stranger's says so; its neighbours are made, and what is there
+// already is adopted.
 func TestCustomRecordsAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -75,7 +76,8 @@ func TestCustomRecordsAtTheEdge(t *testing.T) {
 	})
 }
 
-// While the provider does not answer, a change waits without holding the request up for long; then it is made.
+// While the provider does not answer, a change waits without holding the request up for long; then
+// it is made.
 func TestEdgeRecordsWaitForTheProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -121,7 +123,8 @@ func TestEdgeRecordsWaitForTheProvider(t *testing.T) {
 	})
 }
 
-// A record that is added while its domain is being provisioned is there in the end, wherever the provisioning was.
+// A record that is added while its domain is being provisioned is there in the end, wherever the
+// provisioning was.
 func TestEdgeRecordsOfADomainInProgress(t *testing.T) {
 	for _, moment := range []string{"records", "apply", "applied"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -155,8 +158,8 @@ func TestEdgeRecordsOfADomainInProgress(t *testing.T) {
 	}
 }
 
-// The addresses of an edge domain are ours only while it is redirected. A web site that is there stays, and does not
-// keep other records from changing.
+// The addresses of an edge domain are ours only while it is redirected. A web site that is there
+// stays, and does not keep other records from changing.
 func TestRedirectAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -199,7 +202,8 @@ func TestRedirectAtTheEdge(t *testing.T) {
 	})
 }
 
-// A token that is dead, or a zone that is gone, does not keep a domain from going; the job says what remains.
+// A token that is dead, or a zone that is gone, does not keep a domain from going; the job says
+// what remains.
 func TestDeleteWithADeadToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -262,7 +266,8 @@ func TestDeletionWaitsForASync(t *testing.T) {
 	})
 }
 
-// Without its DNS an edge domain waits for another setup; domains whose DNS is elsewhere are not moved.
+// Without its DNS an edge domain waits for another setup; domains whose DNS is elsewhere are not
+// moved.
 func TestEdgeSetupInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -295,8 +300,8 @@ type fixed struct{ servicetest.Registrar }
 
 func (fixed) FixedNameservers() bool { return true }
 
-// A domain that is bought where the edge provider is has its zone from then on. A bad token is found out before anything
-// is paid.
+// A domain that is bought where the edge provider is has its zone from then on. A bad token is
+// found out before anything is paid.
 func TestRegisterAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)

@@ -15,15 +15,16 @@ const (
 	edgeSyncsEach = 8               // of one account
 )
 
-// edgeSyncKind brings the records of a complete domain at the edge provider to what a transaction has made of them here.
+// edgeSyncKind brings the records of a complete domain at the edge provider to what a transaction
+// has made of them here.
 func (s *Service) edgeSyncKind() jobs.Kind {
 	return jobs.Kind{
 		Name: "edge_sync", Work: s.syncEdge, Max: 24, Timeout: 2 * edgeWorksFor, Most: edgeSyncsMost, MostEach: edgeSyncsEach, Failed: s.edgeSyncFailed,
 	}
 }
 
-// addEdgeSync queues it, if the domain is complete: until then its provisioning sees to its records. The job's id is ""
-// if there is none.
+// addEdgeSync queues it, if the domain is complete: until then its provisioning sees to its
+// records. The job's id is "" if there is none.
 func (s *Service) addEdgeSync(tx *store.Tx, d *store.Domain) (id string, err error) {
 	if !atEdgeNow(d) {
 		return "", nil
@@ -92,7 +93,8 @@ func (s *Service) edgeSyncFailed(tx *store.Tx, j *store.Job, cause error) error 
 	return store.Domains.Put(tx, d)
 }
 
-// awaitEdge waits a while for the job that brings a change to the edge provider; what came of it the records say.
+// awaitEdge waits a while for the job that brings a change to the edge provider; what came of it
+// the records say.
 func (s *Service) awaitEdge(ctx context.Context, jobID string) {
 	if jobID == "" {
 		return
@@ -102,8 +104,9 @@ func (s *Service) awaitEdge(ctx context.Context, jobID string) {
 	_, _ = s.Queue.Wait(ctx, jobID)
 }
 
-// redirectAtEdge brings the addresses that a redirect needs to the edge provider, or takes them away. If a web site of
-// somebody else's is in their place, that is the error, and all other records are as they should be.
+// redirectAtEdge brings the addresses that a redirect needs to the edge provider, or takes them
+// away. If a web site of somebody else's is in their place, that is the error, and all other
+// records are as they should be.
 func (s *Service) redirectAtEdge(ctx context.Context, d *store.Domain) error {
 	jobs.Step(ctx, stepEdgeRecords, "in_progress", "")
 	err := s.atEdge(ctx, d.ID, func(w *edgeWork) error {

@@ -109,7 +109,8 @@ var managed = []string{
 	"TXT ms1e._domainkey.edge.test v=DKIM1; k=ed25519",
 }
 
-// wantOurs compares what we have made in the zone edge.test with the managed records, some more, and without some.
+// wantOurs compares what we have made in the zone edge.test with the managed records, some more,
+// and without some.
 func (w *edgeWorld) wantOurs(more []string, without ...string) {
 	w.t.Helper()
 	want := []string{}
@@ -124,7 +125,8 @@ func (w *edgeWorld) wantOurs(more []string, without ...string) {
 	}
 }
 
-// A token, zones and their records are looked at before anything is made; one bad name does not fail its neighbours.
+// A token, zones and their records are looked at before anything is made; one bad name does not
+// fail its neighbours.
 func TestConnectAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -194,8 +196,9 @@ func TestConnectAtTheEdgeIsBounded(t *testing.T) {
 	})
 }
 
-// Whichever call to the provider fails or kills, before or after it has done its work, the domain becomes complete with
-// each record once; and deleted again it leaves nothing of ours, and all of others'.
+// Whichever call to the provider fails or kills, before or after it has done its work, the domain
+// becomes complete with each record once; and deleted again it leaves nothing of ours, and all of
+// others'.
 func TestEdgeSurvivesAFaultAtEveryCall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it does one thing after the other, many times")
@@ -209,7 +212,8 @@ func TestEdgeSurvivesAFaultAtEveryCall(t *testing.T) {
 	}
 }
 
-// edgeWithFault has a domain live at the edge provider while its n-th call fails, and says which that was.
+// edgeWithFault has a domain live at the edge provider while its n-th call fails, and says which
+// that was.
 func edgeWithFault(t *testing.T, n int) (hit string) {
 	w := newEdgeWorld(t)
 	w.edge.Add("edge.test", "A", "edge.test", "192.0.2.1")
@@ -289,8 +293,8 @@ func TestEdgeRecordsAreKnownByTheirIDs(t *testing.T) {
 	})
 }
 
-// Records of others in the place of ours end the job, with all of them named and nothing changed; setup goes on once
-// they are gone.
+// Records of others in the place of ours end the job, with all of them named and nothing changed;
+// setup goes on once they are gone.
 func TestEdgeConflictNamesEveryRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -357,7 +361,8 @@ func TestEdgeWaitsAsItIsTold(t *testing.T) {
 	})
 }
 
-// A token that may read only shows when the first record is made; a better one takes its place once it was checked.
+// A token that may read only shows when the first record is made; a better one takes its place once
+// it was checked.
 func TestEdgeTokenIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -399,7 +404,8 @@ func TestEdgeTokenIsReplaced(t *testing.T) {
 	})
 }
 
-// What disappears or is changed at the provider is brought back by setup, which keeps the policy that was chosen.
+// What disappears or is changed at the provider is brought back by setup, which keeps the policy
+// that was chosen.
 func TestSetupRepairsAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -427,7 +433,8 @@ func TestSetupRepairsAtTheEdge(t *testing.T) {
 	})
 }
 
-// Resolvers remember for a while that there were no records; a domain that is new at the edge provider has not failed.
+// Resolvers remember for a while that there were no records; a domain that is new at the edge
+// provider has not failed.
 func TestNewEdgeDomainHasNotFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t) // in whose DNS nothing is ever seen

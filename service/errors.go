@@ -51,7 +51,8 @@ func NotFound(what string) *Error {
 	return Errorf(404, "not_found", "There is no such %s in this account. Check the id.", what)
 }
 
-// Invalid is a 400 about one field: validation_error, or too_many_items where that is what is wrong.
+// Invalid is a 400 about one field: validation_error, or too_many_items where that is what is
+// wrong.
 func Invalid(field, code, format string, args ...any) *Error {
 	m := fmt.Sprintf(format, args...)
 	e := Errorf(400, "validation_error", "%s: %s", field, m).With(field, code, m)

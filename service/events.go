@@ -23,8 +23,8 @@ const (
 	EventTestPing         = "test.ping"
 )
 
-// emit records that something happened, and the jobs that tell every endpoint which wants to know, in the caller's
-// transaction: the event is there if and only if what it tells of is.
+// emit records that something happened, and the jobs that tell every endpoint which wants to know,
+// in the caller's transaction: the event is there if and only if what it tells of is.
 func (s *Service) emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error) {
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -45,8 +45,9 @@ type ListEventsIn struct {
 	EventID      string `query:"event_id" max:"40"`
 }
 
-// ListEvents lists the account's events of the last 30 days, newest first, whether or not an endpoint was told of them.
-// With an event's id the list holds that one, or nothing where another filter leaves it out.
+// ListEvents lists the account's events of the last 30 days, newest first, whether or not an
+// endpoint was told of them. With an event's id the list holds that one, or nothing where another
+// filter leaves it out.
 func (s *Service) ListEvents(_ context.Context, who Actor, in ListEventsIn) (*Page[EventEnvelope], error) {
 	var since time.Time
 	if in.CreatedAfter != nil {

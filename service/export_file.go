@@ -13,7 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// exportBatch is how many mailboxes are read and written at a time, so that a file of any length takes little memory.
+// exportBatch is how many mailboxes are read and written at a time, so that a file of any length
+// takes little memory.
 const exportBatch = 200
 
 // A mailboxSource is a walk over an index of mailboxes.
@@ -33,7 +34,8 @@ func exportSources(e *store.Export) (out []mailboxSource) {
 	return out
 }
 
-// An exportReader makes the file of an export while it is read, one batch of mailboxes in each snapshot.
+// An exportReader makes the file of an export while it is read, one batch of mailboxes in each
+// snapshot.
 type exportReader struct {
 	s       *Service
 	e       *store.Export
@@ -190,7 +192,8 @@ func (s *Service) credentials(mb *store.Mailbox) (*Credentials, error) {
 	return c, s.externalCredentials(mb, c)
 }
 
-// externalCredentials are those of a mailbox that lives elsewhere; without a server for sending, those of IMAP.
+// externalCredentials are those of a mailbox that lives elsewhere; without a server for sending,
+// those of IMAP.
 func (s *Service) externalCredentials(mb *store.Mailbox, c *Credentials) error {
 	e := mb.External
 	imap, err := s.keys.Open(serverPlace(mb.ID, "imap"), e.IMAP.PasswordSealed)

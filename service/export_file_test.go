@@ -52,7 +52,8 @@ func exportDomain(t *testing.T, count int) (*Service, Actor, string) {
 	return s, who, d.ID
 }
 
-// TestExportIsMadeWhileItIsRead has more mailboxes than a batch, one that goes and others that come in between.
+// TestExportIsMadeWhileItIsRead has more mailboxes than a batch, one that goes and others that come
+// in between.
 func TestExportIsMadeWhileItIsRead(t *testing.T) {
 	for _, format := range []string{"default", "json"} {
 		s, who, domain := exportDomain(t, 2*exportBatch+50)
@@ -109,7 +110,8 @@ func exportedEmails(t *testing.T, format string, file io.Reader) map[string]bool
 	return emails
 }
 
-// TestExportIsNoHalfFile has a password that does not open: an error from the start, or in the middle of reading.
+// TestExportIsNoHalfFile has a password that does not open: an error from the start, or in the
+// middle of reading.
 func TestExportIsNoHalfFile(t *testing.T) {
 	for _, at := range []int{0, exportBatch + 1} {
 		s, who, _ := exportDomain(t, exportBatch+2)
@@ -173,7 +175,8 @@ func TestExportsOfAnAccount(t *testing.T) {
 	}
 }
 
-// FuzzExportTable holds that whatever mailboxes are called comes out of the file as it went in, and is no formula.
+// FuzzExportTable holds that whatever mailboxes are called comes out of the file as it went in, and
+// is no formula.
 func FuzzExportTable(f *testing.F) {
 	f.Add("=cmd()", "a\"b,c;d", "-- \nAnn\r\n")
 	f.Add("\\.", " ", "\t=1")

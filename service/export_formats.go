@@ -24,8 +24,9 @@ func (s *Service) ListExportFormats(_ context.Context, _ Actor) (*List[ExportFor
 	return listOf(out), nil
 }
 
-// Credentials are what a mail client needs for one mailbox. Username and password of SMTP and IMAP differ only for
-// mailboxes that live elsewhere; Password is the one that the mailbox was made with.
+// Credentials are what a mail client needs for one mailbox. Username and password of SMTP and IMAP
+// differ only for mailboxes that live elsewhere; Password is the one that the mailbox was made
+// with.
 type Credentials struct {
 	UserID       string  `json:"user_id" words:"ours"`
 	Email        string  `json:"email" words:"ours"`
@@ -65,8 +66,8 @@ func formatOf(id string) *exportFormat {
 	return &exportFormats[i]
 }
 
-// What other tools shall do with a mailbox beyond its log-in, such as warming it up, is not ours to say: those columns
-// are empty, and no warm-up is switched on.
+// What other tools shall do with a mailbox beyond its log-in, such as warming it up, is not ours to
+// say: those columns are empty, and no warm-up is switched on.
 var exportFormats = []exportFormat{
 	{
 		id: "default", name: "Mailstead CSV",
@@ -117,8 +118,8 @@ var exportFormats = []exportFormat{
 
 func columns(names string) []string { return strings.Split(names, ",") }
 
-// plainCell keeps a text from being taken for a formula by a spreadsheet. Credentials are not changed, since they would
-// no longer be true.
+// plainCell keeps a text from being taken for a formula by a spreadsheet. Credentials are not
+// changed, since they would no longer be true.
 func plainCell(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
 		return "'" + text

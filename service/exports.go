@@ -21,7 +21,8 @@ const (
 	linkFor     = 900 * time.Second
 )
 
-// CreateExportIn is the body of create_export: a format, and exactly one of domains, emails, user_ids and all.
+// CreateExportIn is the body of create_export: a format, and exactly one of domains, emails,
+// user_ids and all.
 type CreateExportIn struct {
 	Format  string    `json:"format" enum:"default|smartlead|instantly|emailbison|json|"`
 	Domains *[]string `json:"domains" min:"1" max:"1000"`
@@ -59,8 +60,8 @@ func (ExportOut) Forms() []any { return []any{ExportCreated{}, []Credentials{}, 
 // Inline is the file, if it is one.
 func (o ExportOut) Inline() *File { return o.File }
 
-// CreateExport exports mailboxes with their passwords: as a link that works once, or at once. An account may do so once
-// in five seconds; a request that is refused does not count.
+// CreateExport exports mailboxes with their passwords: as a link that works once, or at once. An
+// account may do so once in five seconds; a request that is refused does not count.
 func (s *Service) CreateExport(_ context.Context, who Actor, in CreateExportIn) (*ExportOut, error) {
 	given := 0
 	for _, there := range []bool{in.Domains != nil, in.Emails != nil, in.UserIDs != nil, in.All} {
@@ -145,7 +146,8 @@ func exported(mb *store.Mailbox, accountID string) bool {
 	return mb.AccountID == accountID && mb.Status != "deleting"
 }
 
-// selectMailboxes notes in e what was asked for, in short, and counts the mailboxes. What is not there is named.
+// selectMailboxes notes in e what was asked for, in short, and counts the mailboxes. What is not
+// there is named.
 func selectMailboxes(tx *store.Tx, who Actor, in CreateExportIn, e *store.Export) (int, error) {
 	switch {
 	case in.Domains != nil:
@@ -237,8 +239,8 @@ func exportType(e *store.Export) string {
 	return "text/csv; charset=utf-8"
 }
 
-// OpenExport gives the file of a download link, once; a link that was used, has expired or never was is 404. So is that
-// of somebody who may not export any more.
+// OpenExport gives the file of a download link, once; a link that was used, has expired or never
+// was is 404. So is that of somebody who may not export any more.
 func (s *Service) OpenExport(_ context.Context, token string) (*File, error) {
 	var e *store.Export
 	err := s.Store.Update(func(tx *store.Tx) (err error) {

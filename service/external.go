@@ -51,7 +51,8 @@ const (
 	actsEach   = 8  // of one account
 )
 
-// places bounds how many work at a time, and how many of them for one account, so that none keeps the others waiting.
+// places bounds how many work at a time, and how many of them for one account, so that none keeps
+// the others waiting.
 type places struct {
 	each int
 	all  chan struct{}
@@ -112,7 +113,8 @@ func (s *Service) pullKinds() []jobs.Kind {
 	}
 }
 
-// failureWait is how long a server is left alone after it has failed so many times in a row: 1, 2, 4 … 60 min.
+// failureWait is how long a server is left alone after it has failed so many times in a row: 1, 2,
+// 4 … 60 min.
 func failureWait(fails int, r float64) time.Duration {
 	return jobs.Jitter(min(time.Minute<<min(max(fails, 1)-1, 6), failureLatest), r)
 }
@@ -373,7 +375,8 @@ func (s *Service) downUntil(id string) time.Time {
 	return until.Add(time.Duration(s.Rand() * float64(10*time.Second)))
 }
 
-// syncFailure is the error of a job, for people; trying again does not help where a log-in is refused.
+// syncFailure is the error of a job, for people; trying again does not help where a log-in is
+// refused.
 func (s *Service) syncFailure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -389,7 +392,8 @@ func (s *Service) syncFailure(ctx context.Context, err error) error {
 	return public
 }
 
-// wakePolls sees to it at a start that every mailbox is looked at soon, spread a little: what idled before does no more.
+// wakePolls sees to it at a start that every mailbox is looked at soon, spread a little: what idled
+// before does no more.
 func (s *Service) wakePolls() error {
 	var ids []string
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -413,13 +417,15 @@ func (s *Service) wakePolls() error {
 	return err
 }
 
-// hosts remembers which servers do not answer, so that the mailboxes on one wait together rather than each in turn.
+// hosts remembers which servers do not answer, so that the mailboxes on one wait together rather
+// than each in turn.
 type hosts struct {
 	mu   sync.Mutex
 	down map[string]outage // by listenerOf
 }
 
-// listenerOf is what all mailboxes that fail together have in common: a wrong port or security is one's own fault.
+// listenerOf is what all mailboxes that fail together have in common: a wrong port or security is
+// one's own fault.
 func listenerOf(at store.Server) string {
 	return fmt.Sprintf("%s:%d %s", at.Host, at.Port, at.Security)
 }
@@ -429,12 +435,14 @@ type outage struct {
 	until time.Time
 }
 
-// hostLatest is how long mailboxes wait at most for a server that did not answer; one of them then tries.
+// hostLatest is how long mailboxes wait at most for a server that did not answer; one of them then
+// tries.
 const hostLatest = 10 * time.Minute
 
 const hostsKept = 4096
 
-// until says up to when a server is left alone; zero: it is not. Who is let through keeps the others waiting.
+// until says up to when a server is left alone; zero: it is not. Who is let through keeps the
+// others waiting.
 func (h *hosts) until(host string, now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()

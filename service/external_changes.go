@@ -16,9 +16,9 @@ const (
 	messageUnknown = "Its server has renumbered the mailbox. Read the inbox again."
 )
 
-// onServer changes something on the server of an external mailbox. fn runs in the mailbox's turn, so that no comparison
-// takes what it changes back; what it returns is the answer, and nothing that is stored has changed before. A server that
-// does not do it is a 502.
+// onServer changes something on the server of an external mailbox. fn runs in the mailbox's turn,
+// so that no comparison takes what it changes back; what it returns is the answer, and nothing that
+// is stored has changed before. A server that does not do it is a 502.
 func (s *Service) onServer(ctx context.Context, mb *store.Mailbox, fn func(context.Context, *pull.Session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -67,7 +67,8 @@ func upstream(host string, err error) *Error {
 	return Errorf(502, "upstream_error", "%s Nothing was changed here.", f.text).With(host, "upstream_error", "the mailbox's server").Because(err)
 }
 
-// markRemote marks messages of an external mailbox, there first, and gives the rows of those that are there as they are then.
+// markRemote marks messages of an external mailbox, there first, and gives the rows of those that
+// are there as they are then.
 func (s *Service) markRemote(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.Marking) (rows map[uint32]pull.Row, err error) {
 	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
 		found, err := session.Mark(ctx, uids, m)
@@ -105,7 +106,8 @@ func (s *Service) markRemoteOne(ctx context.Context, mb *store.Mailbox, uid uint
 	return flags, nil
 }
 
-// deleteRemote deletes messages of an external mailbox, there first, and says which its server keeps all the same.
+// deleteRemote deletes messages of an external mailbox, there first, and says which its server
+// keeps all the same.
 func (s *Service) deleteRemote(ctx context.Context, mb *store.Mailbox, uids []uint32) (left []uint32, err error) {
 	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) (err error) {
 		if left, err = session.Delete(ctx, uids); err != nil {
@@ -135,7 +137,8 @@ func notDeleted(mb *store.Mailbox) *Error {
 	return Errorf(502, "upstream_error", "%s keeps the message. Nothing was changed here.", host).With(host, "upstream_error", "the mailbox's server")
 }
 
-// findExternal is findMessage in a snapshot of its own; external says that the message is to be changed on its server.
+// findExternal is findMessage in a snapshot of its own; external says that the message is to be
+// changed on its server.
 func (s *Service) findExternal(pick boxPicker, uid string) (mb *store.Mailbox, m *store.Message, external bool, err error) {
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		mb, m, err = findMessage(tx, pick, uid)

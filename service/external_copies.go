@@ -42,8 +42,8 @@ func (s *Service) copyKind() jobs.Kind {
 	}
 }
 
-// copySent has a message that an external mailbox's own server took put into its folder of sent mail, once for all its
-// recipients. The sending does not depend on what becomes of it.
+// copySent has a message that an external mailbox's own server took put into its folder of sent
+// mail, once for all its recipients. The sending does not depend on what becomes of it.
 func (s *Service) copySent(tx *store.Tx, submissionID string) error {
 	sub, err := store.Submissions.Get(tx, submissionID)
 	if isGone(err) || err == nil && sub.Copied {
@@ -63,7 +63,8 @@ func (s *Service) copySent(tx *store.Tx, submissionID string) error {
 	return s.copyOut(tx, mb, store.RemoteCopy{MessageID: sub.MessageID, Sent: true, Blob: sub.Blob}, copyAfter)
 }
 
-// copyOut has a message put into a folder of an external mailbox's server. Where too many wait already it is left out.
+// copyOut has a message put into a folder of an external mailbox's server. Where too many wait
+// already it is left out.
 func (s *Service) copyOut(tx *store.Tx, mb *store.Mailbox, c store.RemoteCopy, wait time.Duration) error {
 	if store.RemoteCopiesByAccount.Count(tx, mb.AccountID, copiesWait) == copiesWait {
 		return nil
@@ -95,8 +96,8 @@ func dropCopy(tx *store.Tx, id string) error {
 	return store.RemoteCopies.Delete(tx, c.ID)
 }
 
-// putCopy puts one message where it belongs, unless it is there already: the server may do so by itself, or an attempt
-// before may have, whose end we did not see.
+// putCopy puts one message where it belongs, unless it is there already: the server may do so by
+// itself, or an attempt before may have, whose end we did not see.
 func (s *Service) putCopy(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[copyArgs](j)
 	if err != nil {

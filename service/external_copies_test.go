@@ -88,8 +88,9 @@ func (o *outpost) filed() (out []pulltest.Message) {
 	return out
 }
 
-// TestSentMailIsFiledOnItsServer: once, whatever the number of recipients, as one that was read; and not again where it is
-// there already, since the server or an attempt that nobody saw the end of has put it there.
+// TestSentMailIsFiledOnItsServer: once, whatever the number of recipients, as one that was read;
+// and not again where it is there already, since the server or an attempt that nobody saw the end
+// of has put it there.
 func TestSentMailIsFiledOnItsServer(t *testing.T) {
 	o := newOutpost(t, &host{})
 	lost := false
@@ -129,7 +130,8 @@ func TestSentMailIsFiledOnItsServer(t *testing.T) {
 }
 
 // TestSentMailThatCannotBeFiled is sent all the same, once, and nothing of it is kept.
-// TestSuppressedMailIsNoSentMail: what was suppressed while it waited did not go out, so no copy of it is filed.
+// TestSuppressedMailIsNoSentMail: what was suppressed while it waited did not go out, so no copy of
+// it is filed.
 func TestSuppressedMailIsNoSentMail(t *testing.T) {
 	o := newOutpost(t, &host{})
 	if _, err := o.send(o.mailbox, SendEmailIn{To: Texts{"x@far.test"}, Subject: "s", Text: "t"}); err != nil {
@@ -172,8 +174,9 @@ func TestSentMailThatCannotBeFiled(t *testing.T) {
 	}
 }
 
-// TestBounceOfExternalMailbox: the report goes to the mailbox's own server. Filed here it would have a UID that the server
-// gives to another message, which then nobody would see, or delete in its place.
+// TestBounceOfExternalMailbox: the report goes to the mailbox's own server. Filed here it would
+// have a UID that the server gives to another message, which then nobody would see, or delete in
+// its place.
 func TestBounceOfExternalMailbox(t *testing.T) {
 	o := newOutpost(t, &host{rcpt: func(string) string { return "550 5.1.1 nobody" }})
 	o.imap.Change(func() { o.imap.Add("Subject: old\r\n\r\n") })
@@ -242,7 +245,8 @@ func TestPlacesAreShared(t *testing.T) {
 	}
 }
 
-// TestLogInThatIsHungUpOnIsOnesOwn: a server that ends the connection instead of refusing a password answers others.
+// TestLogInThatIsHungUpOnIsOnesOwn: a server that ends the connection instead of refusing a
+// password answers others.
 func TestLogInThatIsHungUpOnIsOnesOwn(t *testing.T) {
 	o := newOutpost(t, &host{})
 	o.imap.Change(func() {
@@ -263,7 +267,8 @@ func TestLogInThatIsHungUpOnIsOnesOwn(t *testing.T) {
 	}
 }
 
-// TestWrongPortIsOnesOwn: a mailbox that names a port where nobody listens keeps no other one at the host waiting.
+// TestWrongPortIsOnesOwn: a mailbox that names a port where nobody listens keeps no other one at
+// the host waiting.
 func TestWrongPortIsOnesOwn(t *testing.T) {
 	o := newOutpost(t, &host{})
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

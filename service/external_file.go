@@ -20,8 +20,9 @@ type catch struct {
 	draft    *draft
 }
 
-// file fetches messages and files them with their new Seen in one transaction, and says how many it filed; arrived says
-// that they are news. Those that the server does not give any more are passed over.
+// file fetches messages and files them with their new Seen in one transaction, and says how many it
+// filed; arrived says that they are news. Those that the server does not give any more are passed
+// over.
 func (v *visit) file(ctx context.Context, uids []uint32, arrived bool) (filed int, err error) {
 	catches, err := v.fetch(ctx, uids)
 	defer func() {
@@ -137,8 +138,8 @@ func (v *visit) catch(m pull.Message, spool *store.Spool) (catch, error) {
 	return c, nil
 }
 
-// fetchLong fetches a message piece by piece; of one that is longer than any message here only the header. One that is
-// gone has no draft.
+// fetchLong fetches a message piece by piece; of one that is longer than any message here only the
+// header. One that is gone has no draft.
 func (v *visit) fetchLong(ctx context.Context, m pull.Message) (catch, error) {
 	spool := v.s.Store.NewSpool(MaxMessage)
 	defer func() { _ = spool.Close() }()
@@ -166,7 +167,8 @@ func (v *visit) fetchLong(ctx context.Context, m pull.Message) (catch, error) {
 	return v.catch(m, stub)
 }
 
-// stub is what stands here for a message that is too long: its header, and where the rest is. The caller closes it.
+// stub is what stands here for a message that is too long: its header, and where the rest is. The
+// caller closes it.
 func (v *visit) stub(m pull.Message, header *store.Spool) (*store.Spool, error) {
 	root, err := msg.Scan(header.Reader())
 	if err != nil {

@@ -18,7 +18,8 @@ const (
 	idlePause  = 15 * time.Second       // before a mailbox whose session has ended is looked at again
 )
 
-// idlers are the sessions that wait for news: as many as a small host can hold, of the mailboxes that had mail last.
+// idlers are the sessions that wait for news: as many as a small host can hold, of the mailboxes
+// that had mail last.
 type idlers struct {
 	mu      sync.Mutex
 	base    context.Context // of all of them; nil: nobody may idle
@@ -59,8 +60,8 @@ func (i *idlers) has(mailbox string) bool {
 	return i.seats[mailbox] != nil
 }
 
-// take gives a mailbox a seat, that of the one whose mail is oldest if there is no other and this one's is newer. The
-// context is nil if there is none.
+// take gives a mailbox a seat, that of the one whose mail is oldest if there is no other and this
+// one's is newer. The context is nil if there is none.
 func (i *idlers) take(mailbox, account string, active time.Time) (context.Context, *seat) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -125,8 +126,8 @@ func (i *idlers) dropAccount(account string) {
 	}
 }
 
-// idleOn keeps a session that has just looked at the mailbox, to be told of news; false if the server or the number of
-// sessions does not allow it.
+// idleOn keeps a session that has just looked at the mailbox, to be told of news; false if the
+// server or the number of sessions does not allow it.
 func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {
 	if !session.CanIdle() {
 		return false

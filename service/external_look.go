@@ -60,8 +60,8 @@ func (s *Service) loginOf(mb *store.Mailbox) (pull.Server, error) {
 	return pull.Server{Host: at.Host, Port: at.Port, Security: at.Security, Username: at.Username, Password: string(password)}, nil
 }
 
-// connect opens a session with the mailbox's server and notes whether that answers. Errors of the server are
-// pullFailures.
+// connect opens a session with the mailbox's server and notes whether that answers. Errors of the
+// server are pullFailures.
 func (s *Service) connect(ctx context.Context, mb *store.Mailbox) (*pull.Session, error) {
 	server, err := s.loginOf(mb)
 	if err != nil {
@@ -85,8 +85,8 @@ func (s *Service) connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 	return session, nil
 }
 
-// look brings what is stored of a mailbox in line with its server, over a new connection, which the caller closes. A nil
-// state says that the mailbox is gone or closed. progress may be nil.
+// look brings what is stored of a mailbox in line with its server, over a new connection, which the
+// caller closes. A nil state says that the mailbox is gone or closed. progress may be nil.
 func (s *Service) look(ctx context.Context, id string, progress func(done, total int)) (*pull.Session, *store.RemoteBox, error) {
 	done, err := s.externals.looks.take(ctx, id)
 	if err != nil {
@@ -196,8 +196,8 @@ func (s *Service) lookDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox
 // unreadHere is the error of a look that failed by a fault of this installation.
 const unreadHere = "The mailbox could not be read here. The log of this installation says why."
 
-// lookFailed notes a failure. After a log-in that is refused for good nobody tries again before somebody asks for it:
-// servers lock those out who do.
+// lookFailed notes a failure. After a log-in that is refused for good nobody tries again before
+// somebody asks for it: servers lock those out who do.
 func (s *Service) lookFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, cause error) error {
 	box.Fails++
 	mb.ErrorCode, mb.ErrorText = "internal_error", unreadHere

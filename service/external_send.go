@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// routeOf is route for a row of the sending log: what a mailbox that lives elsewhere sends goes through its own server,
-// to mailboxes here, too, unless this installation sends nothing out.
+// routeOf is route for a row of the sending log: what a mailbox that lives elsewhere sends goes
+// through its own server, to mailboxes here, too, unless this installation sends nothing out.
 func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (route, error) {
 	r, err := s.route(tx, d, row.MailboxID, row.Recipient)
 	if err != nil || d == nil || d.DNSProvider != providerExternal {
@@ -31,7 +31,8 @@ func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (r
 	return route{transport: viaRelay, relay: own, own: true}, err
 }
 
-// ownServer is the server that an external mailbox sends through, as a relay that keeps Message-IDs.
+// ownServer is the server that an external mailbox sends through, as a relay that keeps
+// Message-IDs.
 func (s *Service) ownServer(mb *store.Mailbox) (*relay, error) {
 	at := mb.External.SMTP
 	password, err := s.keys.Open(serverPlace(mb.ID, "smtp"), at.PasswordSealed)

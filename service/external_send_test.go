@@ -10,7 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestExternalMailboxSendsThroughItsOwnServer: to strangers and to mailboxes here alike, with its own log-in, unsigned.
+// TestExternalMailboxSendsThroughItsOwnServer: to strangers and to mailboxes here alike, with its
+// own log-in, unsigned.
 func TestExternalMailboxSendsThroughItsOwnServer(t *testing.T) {
 	own, relay := (&host{}).start(t), (&host{}).start(t)
 	i := install(t, Config{Outbound: "relay", Relays: []Relay{relay.relay("ses")}})

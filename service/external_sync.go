@@ -22,9 +22,10 @@ var errUnwanted = errors.New("the mailbox is not to be looked at any more")
 
 // A visit is one look at a remote INBOX.
 //
-// New mail, with UIDs above box.Seen, is filed upwards, each batch with the new Seen in one transaction: so each message
-// is told of once, whatever dies in between. What was there at the first look, or is missing for another reason, is filed
-// newest first and without events. One walk over the rows serves for that, for flags and for what is gone.
+// New mail, with UIDs above box.Seen, is filed upwards, each batch with the new Seen in one
+// transaction: so each message is told of once, whatever dies in between. What was there at the
+// first look, or is missing for another reason, is filed newest first and without events. One walk
+// over the rows serves for that, for flags and for what is gone.
 type visit struct {
 	s          *Service
 	id         string
@@ -64,7 +65,8 @@ func (v *visit) steps(ctx context.Context) (err error) {
 	return v.compare(ctx)
 }
 
-// adopt begins with a UIDVALIDITY that is new: what is stored under another one goes, and what is there is no news.
+// adopt begins with a UIDVALIDITY that is new: what is stored under another one goes, and what is
+// there is no news.
 func (v *visit) adopt(ctx context.Context) error {
 	top := v.remote.UIDNext
 	if top > 0 {
@@ -110,7 +112,8 @@ func (v *visit) adoptStep(tx *store.Tx, mb *store.Mailbox, top uint32) (done boo
 	return true, store.RemoteBoxes.Put(tx, box)
 }
 
-// update runs a transaction of the look, unless the mailbox is not to be looked at any more, and wakes who watches it.
+// update runs a transaction of the look, unless the mailbox is not to be looked at any more, and
+// wakes who watches it.
 func (v *visit) update(fn func(tx *store.Tx, mb *store.Mailbox) error) error {
 	return v.s.Store.Update(func(tx *store.Tx) error {
 		mb, err := v.open(tx)
@@ -269,7 +272,8 @@ func remoteFlags(f pull.Flags) (Flags, []string) {
 	return flags, keywords
 }
 
-// walk compares every row from the newest down to the sequence number `last`, and files what is missing.
+// walk compares every row from the newest down to the sequence number `last`, and files what is
+// missing.
 func (v *visit) walk(ctx context.Context, last uint32) error {
 	total := int(v.remote.Messages)
 	above := uint64(v.box.Seen) + 1 // what is below is to be compared
@@ -336,8 +340,9 @@ func (v *visit) window(ctx context.Context, rows []pull.Row, from, above uint64,
 	return err
 }
 
-// plan compares the server's rows with what is stored with UIDs from `from` to below `above`: flags are taken over, what
-// the server does not have goes if it showed all it has, and what is not stored is given back.
+// plan compares the server's rows with what is stored with UIDs from `from` to below `above`: flags
+// are taken over, what the server does not have goes if it showed all it has, and what is not
+// stored is given back.
 func (v *visit) plan(rows []pull.Row, from, above uint64, whole bool) (missing []uint32, err error) {
 	if above <= from {
 		return nil, nil

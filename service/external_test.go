@@ -127,8 +127,8 @@ func (e *elsewhere) mailbox(id string) *service.EmailUser {
 	return mb
 }
 
-// TestRemoteNewsAreToldOnce: a server that breaks off again and again in the middle of new mail makes nobody hear of any
-// of it twice, or not at all.
+// TestRemoteNewsAreToldOnce: a server that breaks off again and again in the middle of new mail
+// makes nobody hear of any of it twice, or not at all.
 func TestRemoteNewsAreToldOnce(t *testing.T) {
 	e := newElsewhere(t, polling, 3)
 	e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 3 && e.mailbox(e.id).LastSyncAt.Unix() > 0 })
@@ -183,7 +183,8 @@ func TestRemoteNewsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestRemoteChangesAreSeen: flags, deletions and renumbering on the server come here, whatever it offers to find them by.
+// TestRemoteChangesAreSeen: flags, deletions and renumbering on the server come here, whatever it
+// offers to find them by.
 func TestRemoteChangesAreSeen(t *testing.T) {
 	for _, caps := range []string{polling, polling + " CONDSTORE", pulltest.Caps} {
 		e := newElsewhere(t, caps, 5)
@@ -217,7 +218,8 @@ func TestRemoteChangesAreSeen(t *testing.T) {
 	}
 }
 
-// TestRemoteMessageTooLong: of what is longer than any message here the header is kept, and where the rest is.
+// TestRemoteMessageTooLong: of what is longer than any message here the header is kept, and where
+// the rest is.
 func TestRemoteMessageTooLong(t *testing.T) {
 	e := newElsewhere(t, polling, 0)
 	e.remote.Change(func() {
@@ -313,7 +315,8 @@ func TestRemoteQuota(t *testing.T) {
 	}
 }
 
-// TestIdleSessionsEnd: switching the universal inbox off, suspending and deleting end the sessions that wait.
+// TestIdleSessionsEnd: switching the universal inbox off, suspending and deleting end the sessions
+// that wait.
 func TestIdleSessionsEnd(t *testing.T) {
 	e := newElsewhere(t, pulltest.Caps, 1)
 	waits := func() bool { return e.remote.Sessions() == 1 && e.remote.Count("IDLE") > 0 }

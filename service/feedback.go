@@ -13,9 +13,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Feedback is what others say about mail that left here: bounces and complaints, as mail or as a relay's notice. It counts
-// only if it proves which message it is about, since it keeps mail from an address: by a return path of ours, by our DKIM
-// signature over what is returned, or by the relay's own signature. What proves nothing is mail like any other.
+// Feedback is what others say about mail that left here: bounces and complaints, as mail or as a
+// relay's notice. It counts only if it proves which message it is about, since it keeps mail from
+// an address: by a return path of ours, by our DKIM signature over what is returned, or by the
+// relay's own signature. What proves nothing is mail like any other.
 
 // A tiding is what a message says about one of ours.
 type tiding struct {
@@ -48,8 +49,8 @@ func (s *Service) readTiding(body io.ReaderAt, root *msg.Part, sum *msg.Summary,
 	return t, s.readSigned(t, returned)
 }
 
-// readSigned looks for a signature of ours over a header that names the message. One of a domain that is gone, or whose
-// key has changed since, proves nothing.
+// readSigned looks for a signature of ours over a header that names the message. One of a domain
+// that is gone, or whose key has changed since, proves nothing.
 func (s *Service) readSigned(t *tiding, returned []byte) error {
 	ids := msg.FieldValues(returned, "Message-ID")
 	if len(ids) != 1 {
@@ -89,7 +90,8 @@ func (s *Service) ownKey(domain, selector string) (record string, err error) {
 	return record, err
 }
 
-// row is the row that a message proves to speak of, whatever address it came to; nil if it proves none.
+// row is the row that a message proves to speak of, whatever address it came to; nil if it proves
+// none.
 func (t *tiding) row(tx *store.Tx) (*store.Outgoing, error) {
 	if t.rowID != "" {
 		row, err := store.Outgoings.Get(tx, t.rowID)
@@ -108,7 +110,8 @@ func (t *tiding) row(tx *store.Tx) (*store.Outgoing, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The signature says which message, and not which of its recipients: any of them could speak for the others.
+	// The signature says which message, and not which of its recipients: any of them could speak
+	// for the others.
 	var found []*store.Outgoing
 	for _, row := range store.OutgoingsByMessageID.Asc(tx, d.AccountID+t.messageID+"\x00", "") {
 		if found = append(found, row); len(found) > 1 {
@@ -136,7 +139,8 @@ func (s *Service) heed(tx *store.Tx, row *store.Outgoing, t *tiding) error {
 	return s.cameBack(tx, row, *f)
 }
 
-// isComplaint leaves out what is reported in the same form and says nothing against the message (RFC 6430, RFC 6591).
+// isComplaint leaves out what is reported in the same form and says nothing against the message
+// (RFC 6430, RFC 6591).
 func isComplaint(kind string) bool {
 	return kind != "not-spam" && kind != "auth-failure"
 }
@@ -155,8 +159,9 @@ func failureOf(r deliver.Result) failure {
 	return failure{status: r.Enhanced, diagnostic: r.Reply, host: r.Host, address: r.RecipientFault}
 }
 
-// failureIn is what a report says went wrong for a row's recipient; nil if nothing has, or not for good. A report to a
-// row's own address is about its recipient, whatever that was turned into on the way.
+// failureIn is what a report says went wrong for a row's recipient; nil if nothing has, or not for
+// good. A report to a row's own address is about its recipient, whatever that was turned into on
+// the way.
 func failureIn(report *msg.Report, row *store.Outgoing) *failure {
 	about := slices.DeleteFunc(slices.Clone(report.Recipients), func(r msg.ReportRecipient) bool {
 		return !slices.ContainsFunc([]string{r.Final, r.Original, r.Actual}, func(a string) bool { return sameAddress(a, row.Recipient) })
@@ -178,7 +183,8 @@ func sameAddress(theirs, ours string) bool {
 	return err == nil && email == ours
 }
 
-// addressFault tells whether a status says that an address is not there, or is not used any more (RFC 3463).
+// addressFault tells whether a status says that an address is not there, or is not used any more
+// (RFC 3463).
 func addressFault(status string) bool {
 	switch status {
 	case "5.1.7", "5.1.8": // the sender's address
@@ -189,7 +195,8 @@ func addressFault(status string) bool {
 	return strings.HasPrefix(status, "5.1.")
 }
 
-// mayComeBack tells whether a message has been handed to others, so that something may be heard of it.
+// mayComeBack tells whether a message has been handed to others, so that something may be heard of
+// it.
 func mayComeBack(row *store.Outgoing) bool {
 	switch row.Status {
 	case store.OutgoingSent, store.OutgoingRelayed, store.OutgoingBounced, store.OutgoingComplained:
@@ -233,7 +240,8 @@ type complainedData struct {
 	ComplainedAt      Time    `json:"complained_at"`
 }
 
-// complained notes that a message's recipient called it spam, and keeps further mail from there; once.
+// complained notes that a message's recipient called it spam, and keeps further mail from there;
+// once.
 func (s *Service) complained(tx *store.Tx, row *store.Outgoing, g grievance) error {
 	if !mayComeBack(row) || row.Status == store.OutgoingComplained {
 		return nil
@@ -256,14 +264,14 @@ func (s *Service) complained(tx *store.Tx, row *store.Outgoing, g grievance) err
 	return err
 }
 
-// errEarly says that something is heard of a message whose own delivery is not noted yet, or is still tried: whoever tells
-// is to come again.
+// errEarly says that something is heard of a message whose own delivery is not noted yet, or is
+// still tried: whoever tells is to come again.
 func errEarly() *SMTPError {
 	return smtpErrorf(451, "4.2.1", "The message is still being delivered. Try again later.")
 }
 
-// placeTiding takes what came to an address of a row. It tells whether that is all, or the message is to be filed too:
-// reports are, and whatever a person wrote.
+// placeTiding takes what came to an address of a row. It tells whether that is all, or the message
+// is to be filed too: reports are, and whatever a person wrote.
 func (s *Service) placeTiding(tx *store.Tx, to *destination, d *draft, a arrival) (done bool, err error) {
 	if err := to.takesTiding(tx, d); err != nil {
 		return false, err
@@ -283,8 +291,8 @@ func (s *Service) placeTiding(tx *store.Tx, to *destination, d *draft, a arrival
 	return !asked(to.row.Notify, "FAILURE") || !to.hasRoom(tx, d), err
 }
 
-// takesTiding says why what came to an address of a row is not taken, as an SMTPError: a report on what is still tried, or a
-// person's message where there is no mailbox for it.
+// takesTiding says why what came to an address of a row is not taken, as an SMTPError: a report on
+// what is still tried, or a person's message where there is no mailbox for it.
 func (d *destination) takesTiding(tx *store.Tx, m *draft) error {
 	switch {
 	case d.row == nil || d.rowKind == unsubscribeAddress:

@@ -54,8 +54,8 @@ func (s *Service) newReader(r *relay) (feedback.Reader, error) {
 	return nil, nil
 }
 
-// snsTransport asks SNS for certificates, which is seldom. Its address follows from the topic's name; one that the operator
-// gave instead may be private.
+// snsTransport asks SNS for certificates, which is seldom. Its address follows from the topic's
+// name; one that the operator gave instead may be private.
 func (s *Service) snsTransport(r *relay) http.RoundTripper {
 	guard := s.Guard
 	if r.SNSURL != "" {
@@ -67,9 +67,10 @@ func (s *Service) snsTransport(r *relay) http.RoundTripper {
 	}
 }
 
-// TakeNotices takes what a relay tells of mail that went through it. Errors are 404 for a relay that there is not, or that
-// is not configured for notices, 403 for what does not prove to come from it, 400 for what cannot be read, 502 if its proof
-// could not be had, and 503 for what is to be sent again later.
+// TakeNotices takes what a relay tells of mail that went through it. Errors are 404 for a relay
+// that there is not, or that is not configured for notices, 403 for what does not prove to come
+// from it, 400 for what cannot be read, 502 if its proof could not be had, and 503 for what is to
+// be sent again later.
 func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback.Request) error {
 	i := slices.IndexFunc(s.relays, func(r *relay) bool { return r.Name == name && r.Kind == kind && r.notices != nil })
 	if i < 0 {
@@ -137,8 +138,9 @@ func (s *Service) rowsOfNotices(from *relay, list []feedback.Notice) (ids []stri
 	return ids, err
 }
 
-// heedNotice does what follows from a notice. It tells whether that is still to come, since the relay's own answer to the
-// message is not noted yet. A notice about a message that is not ours is passed over: relays may have other senders.
+// heedNotice does what follows from a notice. It tells whether that is still to come, since the
+// relay's own answer to the message is not noted yet. A notice about a message that is not ours is
+// passed over: relays may have other senders.
 func (s *Service) heedNotice(tx *store.Tx, rowID string, n feedback.Notice) (early bool, err error) {
 	row, err := store.Outgoings.Get(tx, rowID)
 	if isGone(err) {
@@ -167,8 +169,9 @@ func failureOfNotice(n feedback.Notice) failure {
 	}
 }
 
-// rowOfNotice finds the row that a notice is about: by the tag that we sent with it, by the id that the relay gave it, by
-// our own Message-ID, and where a relay tells none of these the newest to that recipient. nil: none, or not which one.
+// rowOfNotice finds the row that a notice is about: by the tag that we sent with it, by the id that
+// the relay gave it, by our own Message-ID, and where a relay tells none of these the newest to
+// that recipient. nil: none, or not which one.
 func (s *Service) rowOfNotice(tx *store.Tx, from *relay, n feedback.Notice, everyone func() []string) (*store.Outgoing, error) {
 	recipient, err := msg.NormalizeEmail(n.Recipient)
 	if err != nil {
@@ -198,9 +201,10 @@ func (s *Service) rowOfNotice(tx *store.Tx, from *relay, n feedback.Notice, ever
 	return found[0], nil
 }
 
-// accountsOfNotice are those whose message it may be about: the sender's, or all of them where a relay does not tell who
-// that is, or somebody else's message was forwarded. Where there is no more than a sender to go by, who is nobody here,
-// all accounts would be looked through for each notice about mail of the relay's other users.
+// accountsOfNotice are those whose message it may be about: the sender's, or all of them where a
+// relay does not tell who that is, or somebody else's message was forwarded. Where there is no more
+// than a sender to go by, who is nobody here, all accounts would be looked through for each notice
+// about mail of the relay's other users.
 func (s *Service) accountsOfNotice(tx *store.Tx, n feedback.Notice, everyone func() []string) []string {
 	if d, err := store.DomainByName.Get(tx, strings.ToLower(domainOfAddress(n.Sender))); err == nil {
 		return []string{d.AccountID}

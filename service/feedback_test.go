@@ -91,8 +91,8 @@ func arf(kind, fields, original string) string {
 		"\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n" + original + "\r\nbody\r\n--b--\r\n"
 }
 
-// heard checks what has become of the message: its status, how many events of both kinds, and whether its recipient is
-// suppressed, and why.
+// heard checks what has become of the message: its status, how many events of both kinds, and
+// whether its recipient is suppressed, and why.
 func (c *correspondence) heard(status string, bounced, complained int, reason string) {
 	c.t.Helper()
 	if got := c.installation.row("x@far.test"); got.Status != status {
@@ -170,7 +170,8 @@ func TestWhatABounceMeans(t *testing.T) {
 	}
 }
 
-// TestPeopleAnswerToTheReturnPath: an automatic answer goes there (RFC 3834 section 4), and its reader is a person.
+// TestPeopleAnswerToTheReturnPath: an automatic answer goes there (RFC 3834 section 4), and its
+// reader is a person.
 func TestPeopleAnswerToTheReturnPath(t *testing.T) {
 	c := correspond(t, Config{}, nil)
 	c.mustArrive("", c.path, "From: x@far.test\r\nTo: ann@example.test\r\nSubject: away\r\nAuto-Submitted: auto-replied\r\n\r\nI am away. Mail could not be delivered.\r\n\r\n  y@far.test\r\n")
@@ -183,8 +184,8 @@ func TestPeopleAnswerToTheReturnPath(t *testing.T) {
 	}
 }
 
-// TestLocalMailToAReturnPathIsRefusedToo: somebody here answers to the address of a row whose mailbox takes no mail any
-// more, and is told as anybody elsewhere would be.
+// TestLocalMailToAReturnPathIsRefusedToo: somebody here answers to the address of a row whose
+// mailbox takes no mail any more, and is told as anybody elsewhere would be.
 func TestLocalMailToAReturnPathIsRefusedToo(t *testing.T) {
 	c := correspond(t, Config{}, nil)
 	bob := c.addMailbox(&store.Domain{ID: c.ann.DomainID, AccountID: c.ann.AccountID, Name: "example.test"}, "bob", nil)
@@ -245,7 +246,8 @@ func TestForgedReturnPathsAreRefused(t *testing.T) {
 	c.heard(store.OutgoingSent, 0, 0, "")
 }
 
-// TestBounceOfWaitingMailComesAgain: whoever took the first copy bounces it before we know that it was taken.
+// TestBounceOfWaitingMailComesAgain: whoever took the first copy bounces it before we know that it
+// was taken.
 func TestBounceOfWaitingMailComesAgain(t *testing.T) {
 	c := correspond(t, Config{}, nil)
 	setStatus := func(status string) {
@@ -291,8 +293,9 @@ func TestComplaintToTheReturnPath(t *testing.T) {
 	}
 }
 
-// TestComplaintsMustProveWhatTheySpeakOf: an ARF counts by our return path in it, or by our signature over the header that
-// it returns, wherever it comes to; it is delivered like other mail all the same.
+// TestComplaintsMustProveWhatTheySpeakOf: an ARF counts by our return path in it, or by our
+// signature over the header that it returns, wherever it comes to; it is delivered like other mail
+// all the same.
 func TestComplaintsMustProveWhatTheySpeakOf(t *testing.T) {
 	unsigned := func(c *correspondence) string { return strings.ReplaceAll(c.head(), "DKIM-Signature", "X-Signature") }
 	for name, tc := range map[string]struct {
@@ -349,7 +352,8 @@ func TestFeedbackAddressOfTheHost(t *testing.T) {
 	}
 }
 
-// TestSignatureSpeaksForOneRecipientOnly: each recipient has the signed header, and none may speak for the others.
+// TestSignatureSpeaksForOneRecipientOnly: each recipient has the signed header, and none may speak
+// for the others.
 func TestSignatureSpeaksForOneRecipientOnly(t *testing.T) {
 	c := correspond(t, Config{}, nil)
 	c.mustSubmit(c.ann, plainMessage, "y@far.test")
@@ -358,8 +362,8 @@ func TestSignatureSpeaksForOneRecipientOnly(t *testing.T) {
 	c.heard(store.OutgoingSent, 0, 0, "")
 }
 
-// TestBounceToTheSenderItself: through a relay that writes its own return path a bounce comes to the mailbox, and counts if
-// it returns our signature.
+// TestBounceToTheSenderItself: through a relay that writes its own return path a bounce comes to
+// the mailbox, and counts if it returns our signature.
 func TestBounceToTheSenderItself(t *testing.T) {
 	c := correspond(t, Config{}, func(h *host) Relay { r := h.relay("custom"); r.ReturnPath = "sender"; return r })
 	if c.path != c.ann.Email {

@@ -40,15 +40,16 @@ var feedKinds = map[string]string{
 	store.Events.Name():        "event",
 }
 
-// A FeedChange says what has changed: to know how, it is read. Kind is domain, mailbox, inbox, job, message, webhook,
-// delivery, suppression, token, user, account, template, record, export or event. ID is the thing's own id, of an inbox
-// that of its mailbox, of a suppression the address.
+// A FeedChange says what has changed: to know how, it is read. Kind is domain, mailbox, inbox, job,
+// message, webhook, delivery, suppression, token, user, account, template, record, export or event.
+// ID is the thing's own id, of an inbox that of its mailbox, of a suppression the address.
 type FeedChange struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
 }
 
-// feeds tells those who listen what changes in their accounts. While nobody does, the store does not even note it.
+// feeds tells those who listen what changes in their accounts. While nobody does, the store does
+// not even note it.
 type feeds struct {
 	store     *store.Store
 	mu        sync.Mutex
@@ -61,8 +62,8 @@ func newFeeds(st *store.Store) *feeds {
 	return &feeds{store: st, audiences: map[string]*audience{}, ofUser: map[string]int{}}
 }
 
-// An audience is who listens to an account, and what is to be told next. Its timer runs from the first change until a
-// pause has brought no more.
+// An audience is who listens to an account, and what is to be told next. Its timer runs from the
+// first change until a pause has brought no more.
 type audience struct {
 	feeds   map[*Feed]struct{}
 	changes []store.Change
@@ -80,15 +81,15 @@ type Feed struct {
 	queue [][]store.Change // batches, shared with others; nil: too much has changed
 }
 
-// Listen begins to note what changes in the actor's account. What was committed before it returns can be read; what comes
-// later is told. Too many listeners are a 429.
+// Listen begins to note what changes in the actor's account. What was committed before it returns
+// can be read; what comes later is told. Too many listeners are a 429.
 func (s *Service) Listen(_ context.Context, who Actor) (*Feed, error) {
 	f, err := s.feeds.join(who)
 	if err != nil {
 		return nil, err
 	}
-	// What was on its way when the first listener came is waited for, since it was not noted. A store that takes no
-	// writes has nothing on its way.
+	// What was on its way when the first listener came is waited for, since it was not noted. A
+	// store that takes no writes has nothing on its way.
 	if err := s.Store.Update(func(*store.Tx) error { return nil }); errors.Is(err, store.ErrClosed) {
 		f.Close()
 		return nil, err
@@ -144,8 +145,8 @@ func (f *Feed) Close() {
 	}
 }
 
-// told takes what a transaction has changed, in the committer, which waits for nobody here longer than it takes to note
-// something.
+// told takes what a transaction has changed, in the committer, which waits for nobody here longer
+// than it takes to note something.
 func (fs *feeds) told(changes []store.Change) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -211,8 +212,8 @@ func (f *Feed) offer(batch []store.Change) {
 // Wake gets a value soon after something has changed.
 func (f *Feed) Wake() <-chan struct{} { return f.wake }
 
-// Take gives what has changed since it was last called, each thing once, or says that it is too much to be told: then
-// everything may have changed.
+// Take gives what has changed since it was last called, each thing once, or says that it is too
+// much to be told: then everything may have changed.
 func (f *Feed) Take() (changes []FeedChange, everything bool) {
 	f.all.mu.Lock()
 	queue := f.queue
@@ -235,7 +236,8 @@ func (f *Feed) Take() (changes []FeedChange, everything bool) {
 	return changes, len(changes) > feedBatch
 }
 
-// sees tells whether the listener may know of the change: members know of others' tokens and exports nothing.
+// sees tells whether the listener may know of the change: members know of others' tokens and
+// exports nothing.
 func (f *Feed) sees(c store.Change) bool {
 	return c.User == "" || c.User == f.who.UserID || f.who.Role != "member"
 }

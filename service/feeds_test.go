@@ -208,7 +208,8 @@ func TestListenersAreBounded(t *testing.T) {
 	}
 }
 
-// TestEveryKindIsTold writes a row of each kind and sees it told, and that no table tells of what has no name outside.
+// TestEveryKindIsTold writes a row of each kind and sees it told, and that no table tells of what
+// has no name outside.
 func TestEveryKindIsTold(t *testing.T) {
 	i := install(t, Config{})
 	f := i.listen(Actor{AccountID: i.account.AccountID, UserID: "usr_x", Role: "owner"})
@@ -275,8 +276,8 @@ func (i *installation) listen(who Actor) *Feed {
 	return f
 }
 
-// TestNobodyMissesWhatWasOnItsWay begins to listen while transactions are committed: whatever cannot be read then must be
-// told later.
+// TestNobodyMissesWhatWasOnItsWay begins to listen while transactions are committed: whatever
+// cannot be read then must be told later.
 func TestNobodyMissesWhatWasOnItsWay(t *testing.T) {
 	i := install(t, Config{})
 	a := i.account.AccountID
@@ -356,8 +357,9 @@ func TestFeedsEndWithTheirToken(t *testing.T) {
 	}
 }
 
-// BenchmarkFeeds has a thousand listeners in ten accounts and ten thousand changes, which the committer hands over one by
-// one. It measures the committer's part, and what the listeners hold when all of them are slow.
+// BenchmarkFeeds has a thousand listeners in ten accounts and ten thousand changes, which the
+// committer hands over one by one. It measures the committer's part, and what the listeners hold
+// when all of them are slow.
 func BenchmarkFeeds(b *testing.B) {
 	const accounts, changes = 10, 10_000
 	var told []store.Change

@@ -20,7 +20,8 @@ type Envelope struct {
 	Received time.Time `json:"received"`
 }
 
-// A draft is a message that was read once and whose bytes are in a segment, ready to be filed in any number of folders.
+// A draft is a message that was read once and whose bytes are in a segment, ready to be filed in
+// any number of folders.
 type draft struct {
 	blob    store.BlobRef
 	meta    store.Meta
@@ -29,7 +30,8 @@ type draft struct {
 	tiding  *tiding // what it says about a message of ours; nil: nothing
 }
 
-// prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it calls release.
+// prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it
+// calls release.
 func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 	envelope, err := json.Marshal(env)
 	if err != nil {
@@ -89,8 +91,8 @@ type filing struct {
 	recipient string // that the envelope named; "" where there was none
 }
 
-// file puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives counts it and emits
-// email.received, all in the caller's transaction.
+// file puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives
+// counts it and emits email.received, all in the caller's transaction.
 func (s *Service) file(tx *store.Tx, mb *store.Mailbox, d *draft, f filing) (*store.Message, error) {
 	a, err := store.Accounts.Read(tx, mb.AccountID)
 	if err != nil {
@@ -277,7 +279,8 @@ type MailboxUser struct {
 	IP         string
 }
 
-// Watch gives a channel that gets a value soon after each change of the mailbox, and a function that ends the watch.
+// Watch gives a channel that gets a value soon after each change of the mailbox, and a function
+// that ends the watch.
 func (s *Service) Watch(_ context.Context, mailbox uint32) (<-chan struct{}, func()) {
 	return s.hub.watch(mailbox)
 }

@@ -35,7 +35,8 @@ type FlagChange struct {
 	Op       FlagOp
 	Flags    Flags
 	Keywords []string
-	// UnchangedSince, unless nil, keeps messages whose MODSEQ is greater as they are (RFC 7162 section 3.1.3).
+	// UnchangedSince, unless nil, keeps messages whose MODSEQ is greater as they are (RFC 7162
+	// section 3.1.3).
 	UnchangedSince *uint64
 }
 
@@ -49,8 +50,8 @@ const (
 	RemoveFlags
 )
 
-// apply gives the flags and keywords that a message has after the change. Keywords are the same in any case; the first
-// spelling stays.
+// apply gives the flags and keywords that a message has after the change. Keywords are the same in
+// any case; the first spelling stays.
 func (c FlagChange) apply(flags Flags, keywords []string) (Flags, []string) {
 	switch c.Op {
 	case AddFlags:
@@ -90,8 +91,9 @@ func checkKeywords(list []string) error {
 	return nil
 }
 
-// ChangeFlags changes the flags of the messages, whose UIDs ascend, and gives their rows as they are then. Messages that
-// are gone are left out; those that UnchangedSince has kept from the change are marked.
+// ChangeFlags changes the flags of the messages, whose UIDs ascend, and gives their rows as they
+// are then. Messages that are gone are left out; those that UnchangedSince has kept from the change
+// are marked.
 func (s *Service) ChangeFlags(_ context.Context, u MailboxUser, folder uint32, uids []uint32, c FlagChange) ([]MessageRow, error) {
 	if err := checkKeywords(c.Keywords); err != nil {
 		return nil, err
@@ -137,7 +139,8 @@ func (s *Service) ChangeFlags(_ context.Context, u MailboxUser, folder uint32, u
 	return rows, nil
 }
 
-// messagesToChange reads those of the messages that are there, and sees to it that watchers are told.
+// messagesToChange reads those of the messages that are there, and sees to it that watchers are
+// told.
 func (s *Service) messagesToChange(tx *store.Tx, u MailboxUser, folder uint32, uids []uint32) ([]*store.Message, error) {
 	if _, err := openMailbox(tx, u); err != nil {
 		return nil, err

@@ -51,7 +51,8 @@ func folderNotFound(name string) *Error {
 	return Errorf(404, CodeFolderNotFound, "There is no folder %q.", name)
 }
 
-// folderName gives the one form under which a folder's name is kept: NFC, INBOX in capitals, no separator at its end.
+// folderName gives the one form under which a folder's name is kept: NFC, INBOX in capitals, no
+// separator at its end.
 func folderName(text string) (string, error) {
 	if !utf8.ValidString(text) {
 		return "", Errorf(400, CodeFolderName, "A folder's name is UTF-8.")
@@ -75,7 +76,8 @@ func folderName(text string) (string, error) {
 	return name, nil
 }
 
-// knownName is folderName for a folder that should be there: what cannot be a name is the name of none.
+// knownName is folderName for a folder that should be there: what cannot be a name is the name of
+// none.
 func knownName(text string) (string, error) {
 	name, err := folderName(text)
 	if err != nil {
@@ -160,7 +162,8 @@ func (s *Service) CountDeleted(_ context.Context, u MailboxUser, folder uint32) 
 	return messages, bytes, err
 }
 
-// CreateFolder makes a folder, and those above it that are missing. specialUse is one of RFC 6154's attributes or "".
+// CreateFolder makes a folder, and those above it that are missing. specialUse is one of RFC 6154's
+// attributes or "".
 func (s *Service) CreateFolder(_ context.Context, u MailboxUser, name, specialUse string) error {
 	name, err := folderName(name)
 	if err != nil {
@@ -224,7 +227,8 @@ func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string,
 	return nil
 }
 
-// missingParents lists the names above name that no folder has, topmost first (RFC 3501 section 6.3.3).
+// missingParents lists the names above name that no folder has, topmost first (RFC 3501 section
+// 6.3.3).
 func missingParents(folders []*Folder, name string) []string {
 	have := map[string]bool{}
 	for _, f := range folders {
@@ -239,7 +243,8 @@ func missingParents(folders []*Folder, name string) []string {
 	return missing
 }
 
-// DeleteFolder deletes a folder and its messages. INBOX stays, and so does a folder with others below it.
+// DeleteFolder deletes a folder and its messages. INBOX stays, and so does a folder with others
+// below it.
 func (s *Service) DeleteFolder(_ context.Context, u MailboxUser, name string) error {
 	name, err := knownName(name)
 	if err != nil {
@@ -303,8 +308,8 @@ func (s *Service) deletable(tx *store.Tx, u MailboxUser, name string) (*Folder, 
 	return found, nil
 }
 
-// RenameFolder gives a folder, and with it all below it, another name. Renaming INBOX moves its messages to a new folder
-// and leaves INBOX empty (RFC 3501 section 6.3.5).
+// RenameFolder gives a folder, and with it all below it, another name. Renaming INBOX moves its
+// messages to a new folder and leaves INBOX empty (RFC 3501 section 6.3.5).
 func (s *Service) RenameFolder(ctx context.Context, u MailboxUser, from, to string) error {
 	from, err := knownName(from)
 	if err != nil {

@@ -2,10 +2,11 @@ package service
 
 import "github.com/mailstead/mailstead/store"
 
-// addForward sends a message that arrives on to the destination's other address. It goes out as it came: not signed by
-// us, so that its author's signature stays what counts, but sealed (RFC 8617), so that what we found out about where it
-// came from goes with it, and with a rewritten return path where another server will look at that (see srsForward).
-// Failures are told to the sender only if it is known to be genuine, since a report to a forged one hits a stranger.
+// addForward sends a message that arrives on to the destination's other address. It goes out as it
+// came: not signed by us, so that its author's signature stays what counts, but sealed (RFC 8617),
+// so that what we found out about where it came from goes with it, and with a rewritten return path
+// where another server will look at that (see srsForward). Failures are told to the sender only if
+// it is known to be genuine, since a report to a forged one hits a stranger.
 func (s *Service) addForward(tx *store.Tx, to *destination, d *draft, a arrival) error {
 	sub := &store.Submission{
 		AccountID: to.domain.AccountID, DomainID: to.domain.ID, MessageID: d.summary.MessageID, Sender: a.sender,

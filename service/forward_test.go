@@ -174,7 +174,8 @@ func TestSRSTakesBackOnlyWhatItMade(t *testing.T) {
 	}
 }
 
-// TestSendersCannotSpeakForUs: what a message claims that this server has found out goes when its own user sends it too.
+// TestSendersCannotSpeakForUs: what a message claims that this server has found out goes when its
+// own user sends it too.
 func TestSendersCannotSpeakForUs(t *testing.T) {
 	i := install(t, Config{})
 	d := i.addDomain(i.account, "example.test", nil)
@@ -187,8 +188,8 @@ func TestSendersCannotSpeakForUs(t *testing.T) {
 	}
 }
 
-// TestSRSOfAnotherForwarder: a path that another forwarder has rewritten, once or twice, leads back to that forwarder in the
-// form SRS0, and does not grow for ever.
+// TestSRSOfAnotherForwarder: a path that another forwarder has rewritten, once or twice, leads back
+// to that forwarder in the form SRS0, and does not grow for ever.
 func TestSRSOfAnotherForwarder(t *testing.T) {
 	i := install(t, Config{})
 	s := i.svc

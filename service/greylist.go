@@ -11,7 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Greylisting (RFC 6647): how long a sender has to wait, and how long is remembered that it has, and that it has not.
+// Greylisting (RFC 6647): how long a sender has to wait, and how long is remembered that it has,
+// and that it has not.
 const (
 	greyWait   = 5 * time.Minute
 	greyWithin = 48 * time.Hour
@@ -87,8 +88,8 @@ func greyKey(ip netip.Addr, from, to string) string {
 	return textHash(network.String() + "\x00" + from + "\x00" + to)[:32]
 }
 
-// knowsSender tells whether all accounts that get a message have had authentic mail from its author's domain before. A
-// message that is not authentic itself is from nobody whom they know.
+// knowsSender tells whether all accounts that get a message have had authentic mail from its
+// author's domain before. A message that is not authentic itself is from nobody whom they know.
 func (s *Service) knowsSender(in Incoming, v *auth.Verdict) (bool, error) {
 	if !v.Authentic() {
 		return false, nil
@@ -111,7 +112,8 @@ func (s *Service) knowsSender(in Incoming, v *auth.Verdict) (bool, error) {
 	return known, err
 }
 
-// noteSender remembers whom an account has authentic mail from. It is in the transaction that files the mail.
+// noteSender remembers whom an account has authentic mail from. It is in the transaction that files
+// the mail.
 func (s *Service) noteSender(tx *store.Tx, accountID string, a *store.Arrival) error {
 	c := s.Config.Spam
 	if !c.Greylisting && c.FirstDelay <= 0 || a.Junk || !a.Authentic {
@@ -141,7 +143,8 @@ type crowd struct {
 	rows  int
 }
 
-// makeRoom counts a row that will be added, and deletes the one that would be forgotten first where there are too many.
+// makeRoom counts a row that will be added, and deletes the one that would be forgotten first where
+// there are too many.
 func makeRoom[T any](tx *store.Tx, c *crowd, table *store.Table[T], byTime *store.Index[T]) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

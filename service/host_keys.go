@@ -15,12 +15,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// keyKnownAfter is how long after it was published a key is in every cache that has records of the host's keys at all
-// (RFC 7671 section 8.1).
+// keyKnownAfter is how long after it was published a key is in every cache that has records of the
+// host's keys at all (RFC 7671 section 8.1).
 const keyKnownAfter = 2 * dnsprov.ManagedTTL * time.Second
 
-// orderKey gives the key for a new order. That of the host's own certificate is one by which other servers know the host
-// already: the one published ahead, and while that is not known everywhere the one in use.
+// orderKey gives the key for a new order. That of the host's own certificate is one by which other
+// servers know the host already: the one published ahead, and while that is not known everywhere
+// the one in use.
 func (c *certifying) orderKey() (*ecdsa.PrivateKey, []byte, error) {
 	place, sealed := certificatePlace(c.set.id), c.row.NextKey
 	if c.s.now().Before(c.row.NextSince.Add(keyKnownAfter)) {
@@ -35,8 +36,8 @@ func (c *certifying) orderKey() (*ecdsa.PrivateKey, []byte, error) {
 	return c.s.newKey(place)
 }
 
-// prepareKey makes the key of the host's certificate after this one, unless there is one, so that it is known before it is
-// used. It is kept, and published, with the row.
+// prepareKey makes the key of the host's certificate after this one, unless there is one, so that
+// it is known before it is used. It is kept, and published, with the row.
 func (c *certifying) prepareKey() error {
 	r := c.row
 	if c.set.id != hostSet || len(r.Chain) == 0 || len(r.NextKey) > 0 && !bytes.Equal(r.NextKey, r.Key) {
@@ -60,9 +61,10 @@ func (s *Service) publishKeys(tx *store.Tx) error {
 	return s.publishAbove(tx, nil, "_tcp."+s.Config.Hostname)
 }
 
-// mailKeys are the digests of the keys by which other servers know this host, as its zone has them: that of its
-// certificate and the next. None while it has no certificate of which we know the next key, such as one from a file, and
-// none for a zone that is not signed or does not have the host's name.
+// mailKeys are the digests of the keys by which other servers know this host, as its zone has them:
+// that of its certificate and the next. None while it has no certificate of which we know the next
+// key, such as one from a file, and none for a zone that is not signed or does not have the host's
+// name.
 func (s *Service) mailKeys(tx *store.Tx, d *store.Domain) []string {
 	host := s.Config.Hostname
 	if s.Config.ACME == nil || !s.Config.ACME.Host || d.DNSSEC == nil || host != d.Name && !strings.HasSuffix(host, "."+d.Name) {

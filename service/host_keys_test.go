@@ -68,7 +68,8 @@ func (c *certified) renew(after time.Duration) {
 	}
 }
 
-// TestKeyIsInTheDNSBeforeItIsUsed: whatever a sender has looked up in the last two hours, it names the key that is shown.
+// TestKeyIsInTheDNSBeforeItIsUsed: whatever a sender has looked up in the last two hours, it names
+// the key that is shown.
 func TestKeyIsInTheDNSBeforeItIsUsed(t *testing.T) {
 	for _, life := range []time.Duration{90 * 24 * time.Hour, 6 * 24 * time.Hour, 100 * time.Minute} {
 		c := newCertified(t)
@@ -103,8 +104,8 @@ func TestKeyIsInTheDNSBeforeItIsUsed(t *testing.T) {
 	}
 }
 
-// TestKeysOfAnOlderStoreArePublishedAhead: a certificate from before there were next keys gets one without a renewal, and
-// nothing is published until then.
+// TestKeysOfAnOlderStoreArePublishedAhead: a certificate from before there were next keys gets one
+// without a renewal, and nothing is published until then.
 func TestKeysOfAnOlderStoreArePublishedAhead(t *testing.T) {
 	c := newCertified(t)
 	_ = c.attempt(hostSet)
@@ -126,8 +127,8 @@ func TestKeysOfAnOlderStoreArePublishedAhead(t *testing.T) {
 	}
 }
 
-// TestKeysThatCannotBeReliedOnAreNotPublished: those of a zone that nobody vouches for, and of a certificate from a file,
-// whose next key is not known here.
+// TestKeysThatCannotBeReliedOnAreNotPublished: those of a zone that nobody vouches for, and of a
+// certificate from a file, whose next key is not known here.
 func TestKeysThatCannotBeReliedOnAreNotPublished(t *testing.T) {
 	c := newCertified(t)
 	c.hostDomain(false)

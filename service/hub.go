@@ -2,12 +2,14 @@ package service
 
 import "github.com/mailstead/mailstead/jobs"
 
-// A hub wakes whoever watches a mailbox, such as an idle IMAP session, when something in it has changed.
+// A hub wakes whoever watches a mailbox, such as an idle IMAP session, when something in it has
+// changed.
 type hub struct{ watchers jobs.Watchers[uint32] }
 
 func newHub() *hub { return &hub{} }
 
-// watch gives a channel that gets a value soon after each change of the mailbox, and a function that ends the watch.
+// watch gives a channel that gets a value soon after each change of the mailbox, and a function
+// that ends the watch.
 func (h *hub) watch(mailbox uint32) (<-chan struct{}, func()) { return h.watchers.Watch(mailbox) }
 
 // changed wakes the watchers of the mailbox; it never blocks.

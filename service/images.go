@@ -48,8 +48,8 @@ func (r imageRef) parts() []string {
 	return []string{r.account, r.mailbox, r.uid, strconv.FormatInt(r.expires, 10), r.source}
 }
 
-// imageToken is a link's text. It lets anybody who has it fetch this one image, since a frame without an origin of its own
-// sends no cookie.
+// imageToken is a link's text. It lets anybody who has it fetch this one image, since a frame
+// without an origin of its own sends no cookie.
 func (s *Service) imageToken(r imageRef) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(strings.Join(r.parts(), "\n")))
 	return text + "." + base64.RawURLEncoding.EncodeToString(s.keys.mac("image", r.parts()...)[:16])
@@ -75,15 +75,16 @@ func (s *Service) readImageToken(token string) (r imageRef, err error) {
 	return r, nil
 }
 
-// An Image is one to be shown: its kind is what its bytes say, and never one that could run anything. MaxAge is for how long
-// its link holds.
+// An Image is one to be shown: its kind is what its bytes say, and never one that could run
+// anything. MaxAge is for how long its link holds.
 type Image struct {
 	File
 	MaxAge time.Duration
 }
 
-// OpenImage opens the image of a link: out of its message, or fetched from where it lies, in at most 10 seconds and up to
-// 5 MiB, without telling there who wants it. What cannot be had, or is no image, is a 422.
+// OpenImage opens the image of a link: out of its message, or fetched from where it lies, in at
+// most 10 seconds and up to 5 MiB, without telling there who wants it. What cannot be had, or is no
+// image, is a 422.
 func (s *Service) OpenImage(ctx context.Context, token string) (*Image, error) {
 	r, err := s.readImageToken(token)
 	if err != nil {
@@ -141,8 +142,8 @@ func (s *Service) openImage(ctx context.Context, r imageRef) (io.ReadCloser, err
 	return blobReader{msg.Open(o.blob, all[i].Part), o.blob}, nil
 }
 
-// imageType tells the images that browsers draw from points by their first bytes (WHATWG MIME Sniffing 6.1, and AVIF); "" is
-// anything else, drawings in SVG among them.
+// imageType tells the images that browsers draw from points by their first bytes (WHATWG MIME
+// Sniffing 6.1, and AVIF); "" is anything else, drawings in SVG among them.
 func imageType(head []byte) string {
 	if len(head) >= 12 && string(head[4:8]) == "ftyp" {
 		if brand := string(head[8:12]); brand == "avif" || brand == "avis" {

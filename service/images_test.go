@@ -52,7 +52,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// TestImageType: what a browser is told an image is comes from its first bytes, and is never more than points.
+// TestImageType: what a browser is told an image is comes from its first bytes, and is never more
+// than points.
 func TestImageType(t *testing.T) {
 	for head, want := range map[string]string{
 		"\x89PNG\r\n\x1a\n": "image/png", "\xff\xd8\xff\xe0": "image/jpeg", "GIF89a...": "image/gif", "RIFF\x00\x00\x00\x00WEBPVP8 ": "image/webp",
@@ -65,7 +66,8 @@ func TestImageType(t *testing.T) {
 	}
 }
 
-// TestImagesAtOnce: an account fetches eight images at a time, waits for the others, and holds nobody else up.
+// TestImagesAtOnce: an account fetches eight images at a time, waits for the others, and holds
+// nobody else up.
 func TestImagesAtOnce(t *testing.T) {
 	i := install(t, Config{}).svc
 	synctest.Test(t, func(t *testing.T) {

@@ -156,8 +156,8 @@ func parseDay(field, text string) (time.Time, error) {
 	return day, nil
 }
 
-// page reads the page in one snapshot. scope narrows the query, and says when what it covers was synced; some is false
-// if it covers nothing.
+// page reads the page in one snapshot. scope narrows the query, and says when what it covers was
+// synced; some is false if it covers nothing.
 func (l *inboxList) page(scope func(*store.Tx) (synced Time, some bool, err error)) (*InboxPage, error) {
 	position, err := l.s.openCursor(l.who, l.operation, l.cursor, l.filters...)
 	if err != nil {
@@ -204,8 +204,8 @@ func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
 	return true, err
 }
 
-// walk fills the page. Messages of mailboxes that are being deleted, and those of other domains, are
-// passed over, a bounded number.
+// walk fills the page. Messages of mailboxes that are being deleted, and those of other domains,
+// are passed over, a bounded number.
 func (l *inboxList) walk(tx *store.Tx) error {
 	c, shown, scanned, passed := &l.collector, l.shower(tx), 0, 0
 	for at := range tx.Inbox(l.query) {
@@ -236,7 +236,8 @@ func (l *inboxList) walk(tx *store.Tx) error {
 	return nil
 }
 
-// positionText is a position as cursors carry it; they are authenticated, so that inboxPosition need not check.
+// positionText is a position as cursors carry it; they are authenticated, so that inboxPosition
+// need not check.
 func positionText(at store.InboxPos) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(at.Received.UnixMilli()))
 	b = binary.BigEndian.AppendUint32(b, at.UID)
@@ -254,7 +255,8 @@ func inboxPosition(text string) store.InboxPos {
 	}
 }
 
-// An InboxMessage is a message of an INBOX as lists show it. UID is the IMAP UID, MessageID the header with brackets.
+// An InboxMessage is a message of an INBOX as lists show it. UID is the IMAP UID, MessageID the
+// header with brackets.
 type InboxMessage struct {
 	ID                string            `json:"id" words:"ours"`
 	UID               string            `json:"uid" words:"ours"`

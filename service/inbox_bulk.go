@@ -36,8 +36,9 @@ type MessagesDeleted struct {
 	Errors  []MessageError `json:"errors"`
 }
 
-// BulkDeleteMessages deletes up to 200 messages for good, those of external mailboxes on their servers first; what is not
-// there, or on a server that does not answer, does not hold up the others.
+// BulkDeleteMessages deletes up to 200 messages for good, those of external mailboxes on their
+// servers first; what is not there, or on a server that does not answer, does not hold up the
+// others.
 func (s *Service) BulkDeleteMessages(ctx context.Context, who Actor, in BulkDeleteMessagesIn) (*MessagesDeleted, error) {
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
 		here: func(tx *store.Tx, mailbox, uid uint32) error { return tx.DeleteMessage(mailbox, store.InboxID, uid) },
@@ -69,9 +70,9 @@ type MessagesMarked struct {
 	Errors []MessageError `json:"errors"`
 }
 
-// BulkMarkMessages marks up to 200 messages read or unread, flagged or not, those of external mailboxes on their servers
-// first; what is not there, or on a server that does not answer, does not hold up the others. One that is marked so already
-// counts as marked.
+// BulkMarkMessages marks up to 200 messages read or unread, flagged or not, those of external
+// mailboxes on their servers first; what is not there, or on a server that does not answer, does
+// not hold up the others. One that is marked so already counts as marked.
 func (s *Service) BulkMarkMessages(ctx context.Context, who Actor, in BulkMarkMessagesIn) (*MessagesMarked, error) {
 	if err := in.check(); err != nil {
 		return nil, err
@@ -96,7 +97,8 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who Actor, in BulkMarkMe
 	return &MessagesMarked{done, len(failed), failed}, nil
 }
 
-// notMarked says which messages a server did not mark: those that are gone, and those that it keeps as they were.
+// notMarked says which messages a server did not mark: those that are gone, and those that it keeps
+// as they were.
 func notMarked(mb *store.Mailbox, uids []uint32, rows map[uint32]pull.Row, want pull.Marking) map[uint32]*Error {
 	out := map[uint32]*Error{}
 	for _, uid := range uids {
@@ -121,8 +123,9 @@ type bulkChange struct {
 	there func(ctx context.Context, mb *store.Mailbox, uids []uint32) (kept map[uint32]*Error, err error)
 }
 
-// changeMany changes the messages, all that are stored here in one transaction and then those of external mailboxes on their
-// servers. It counts those that were changed, and says why the others were not.
+// changeMany changes the messages, all that are stored here in one transaction and then those of
+// external mailboxes on their servers. It counts those that were changed, and says why the others
+// were not.
 func (s *Service) changeMany(ctx context.Context, who Actor, refs []MessageRef, c bulkChange) (done int, failed []MessageError, err error) {
 	if err := checkRefs(refs); err != nil {
 		return 0, nil, err
@@ -173,7 +176,8 @@ func checkRefs(refs []MessageRef) error {
 	return nil
 }
 
-// groupRefs puts what is in one mailbox side by side, in the order in which the mailboxes come first.
+// groupRefs puts what is in one mailbox side by side, in the order in which the mailboxes come
+// first.
 func groupRefs(refs []MessageRef) [][]MessageRef {
 	var out [][]MessageRef
 	at := map[string]int{}
@@ -237,7 +241,8 @@ type remoteRef struct {
 	uid uint32
 }
 
-// remotePart is a group of messages of an external mailbox, with those that are not there set aside; nil for others.
+// remotePart is a group of messages of an external mailbox, with those that are not there set
+// aside; nil for others.
 func remotePart(tx *store.Tx, who Actor, group []MessageRef, repeats bool) (*remoteGroup, error) {
 	mb, err := byMailbox(who, group[0].Mailbox)(tx)
 	if _, ours := AsError(err); ours || err == nil && mb.External == nil {

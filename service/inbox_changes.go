@@ -79,7 +79,8 @@ type MessageMarked struct {
 	IsFlagged bool   `json:"is_flagged"`
 }
 
-// MarkMessage marks a message of a mailbox read or unread, flagged or not, one of an external mailbox on its server first.
+// MarkMessage marks a message of a mailbox read or unread, flagged or not, one of an external
+// mailbox on its server first.
 func (s *Service) MarkMessage(ctx context.Context, who Actor, in MarkMessageIn) (*MessageMarked, error) {
 	return s.mark(ctx, byUserID(who, in.UserID), in.MessageID, in.MessageMarks)
 }
@@ -134,7 +135,8 @@ type MessageDeleted struct {
 	Mailbox   string `json:"mailbox" words:"ours"`
 }
 
-// DeleteMessage deletes a message of a mailbox for good, one of an external mailbox on its server first.
+// DeleteMessage deletes a message of a mailbox for good, one of an external mailbox on its server
+// first.
 func (s *Service) DeleteMessage(ctx context.Context, who Actor, in MessageIn) (*MessageDeleted, error) {
 	return s.deleteMessage(ctx, byUserID(who, in.UserID), in.MessageID)
 }
@@ -179,8 +181,9 @@ type InboxRefreshed struct {
 	Email   string `json:"email" words:"ours"`
 }
 
-// RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted one is there the moment it arrives; that of an
-// external one is fetched by a job of type inbox_sync, whether or not the universal inbox is on.
+// RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted one is there the moment it
+// arrives; that of an external one is fetched by a job of type inbox_sync, whether or not the
+// universal inbox is on.
 func (s *Service) RefreshEmailUserInbox(_ context.Context, who Actor, in EmailUserIn) (*InboxRefreshed, error) {
 	out := &InboxRefreshed{}
 	err := s.Store.Update(func(tx *store.Tx) error {

@@ -195,7 +195,8 @@ type blobReader struct {
 
 func (r blobReader) Close() error { return r.blob.Close() }
 
-// safeType is the type that an attachment is served as: what a browser would run becomes plain bytes.
+// safeType is the type that an attachment is served as: what a browser would run becomes plain
+// bytes.
 func safeType(contentType string) string {
 	const bytes = "application/octet-stream"
 	media, _, err := mime.ParseMediaType(contentType)

@@ -18,9 +18,10 @@ const (
 // threadWord is how the text index has a thread: words of texts hold no such character.
 func threadWord(id string) string { return "\x01" + id }
 
-// An inboxSearch finds the messages of an inboxList that have words, are of an author or of a thread: those in the text
-// index there, and those that are not in it yet by reading them. The index does not know where in a message a word stands:
-// whether it is the author's is seen in each that it finds.
+// An inboxSearch finds the messages of an inboxList that have words, are of an author or of a
+// thread: those in the text index there, and those that are not in it yet by reading them. The
+// index does not know where in a message a word stands: whether it is the author's is seen in each
+// that it finds.
 type inboxSearch struct {
 	l       *inboxList
 	tx      *store.Tx
@@ -93,7 +94,8 @@ func termsOf(q words.Query) (terms [][]store.TextTerm) {
 	return terms
 }
 
-// findWaiting gathers what is not in the index and passes the filters; few is false if that is too much.
+// findWaiting gathers what is not in the index and passes the filters; few is false if that is too
+// much.
 func (x *inboxSearch) findWaiting() (few bool, err error) {
 	q, scanned := &x.l.query, 0
 	for m := range x.tx.TextWaiting(q.Account, q.Mailbox) {

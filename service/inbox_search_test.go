@@ -57,7 +57,8 @@ func TestSearchSeesMailAtOnce(t *testing.T) {
 	}
 }
 
-// TestSearchOfExternalMail indexes messages whose UIDs another server gave, the newest first, and those that come again.
+// TestSearchOfExternalMail indexes messages whose UIDs another server gave, the newest first, and
+// those that come again.
 func TestSearchOfExternalMail(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
@@ -88,7 +89,8 @@ func TestSearchOfExternalMail(t *testing.T) {
 	find("letter12", "letter9", "letter8", "letter5", "letter3")
 }
 
-// TestAuthorIsFoundBehindManyOthers: a page is not used up by the mail of other authors, however much of it is newer.
+// TestAuthorIsFoundBehindManyOthers: a page is not used up by the mail of other authors, however
+// much of it is newer.
 func TestAuthorIsFoundBehindManyOthers(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)

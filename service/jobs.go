@@ -82,7 +82,8 @@ func jobOut(j *store.Job) JobResponse {
 	return out
 }
 
-// jobFailure shows the text of an error that carries a code, which was written for people, and hides that of any other.
+// jobFailure shows the text of an error that carries a code, which was written for people, and
+// hides that of any other.
 func jobFailure(j *store.Job) *JobFailure {
 	switch {
 	case j.Err == "":
@@ -120,8 +121,8 @@ func (o JobsOut) MarshalJSON() ([]byte, error) {
 // Forms says which forms it has on the wire.
 func (JobsOut) Forms() []any { return []any{Page[JobResponse]{}, JobResponse{}} }
 
-// ListJobs lists the jobs that the account's people started in the last 30 days, newest first; with a job_id it answers
-// that job.
+// ListJobs lists the jobs that the account's people started in the last 30 days, newest first; with
+// a job_id it answers that job.
 func (s *Service) ListJobs(ctx context.Context, who Actor, in ListJobsIn) (*JobsOut, error) {
 	if in.JobID != "" {
 		j, err := s.GetJob(ctx, who, GetJobIn{ID: in.JobID})
@@ -146,7 +147,8 @@ func (s *Service) ListJobs(ctx context.Context, who Actor, in ListJobsIn) (*Jobs
 	return &JobsOut{Page: page}, err
 }
 
-// aboutDomain tells whether a job's resource is the domain of the name or id, or a mailbox of that name.
+// aboutDomain tells whether a job's resource is the domain of the name or id, or a mailbox of that
+// name.
 func aboutDomain(r store.JobResource, domain string) bool {
 	if r.Type == "domain" {
 		return r.Name == domain || r.ID == domain

@@ -14,7 +14,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// jobsService is a service with a running queue that knows two kinds: "seen", which takes ten seconds, and "unseen".
+// jobsService is a service with a running queue that knows two kinds: "seen", which takes ten
+// seconds, and "unseen".
 func jobsService(t *testing.T) *Service {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))

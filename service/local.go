@@ -16,8 +16,8 @@ import (
 // maxHops is how many servers a message may have passed; more is a loop (RFC 5321 section 6.3).
 const maxHops = 50
 
-// deliverHere makes mail of a mailbox here mail that arrives at another. It is filed, exactly once, with the end of the
-// job.
+// deliverHere makes mail of a mailbox here mail that arrives at another. It is filed, exactly once,
+// with the end of the job.
 func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader) (*outcome, error) {
 	spool := s.Store.NewSpool(content.Size())
 	defer spool.Close()
@@ -85,8 +85,8 @@ func localAuthors(sub *store.Submission, h *head) auth.Result {
 	return auth.Pass
 }
 
-// copyHere copies a message without what its sender claims that we said of it. What goes on after it arrived here has
-// been freed of that already, and what it says of us is true.
+// copyHere copies a message without what its sender claims that we said of it. What goes on after
+// it arrived here has been freed of that already, and what it says of us is true.
 func (s *Service) copyHere(to io.Writer, sub *store.Submission, content io.Reader) error {
 	if sub.Forward {
 		_, err := io.Copy(to, content)

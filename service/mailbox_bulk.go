@@ -44,7 +44,8 @@ type BulkCreateError struct {
 	Message  string `json:"message" words:"ours"`
 }
 
-// CreateEmailUsersBulk makes up to 100 mailboxes on one domain; those that cannot be made do not hold up the others.
+// CreateEmailUsersBulk makes up to 100 mailboxes on one domain; those that cannot be made do not
+// hold up the others.
 func (s *Service) CreateEmailUsersBulk(_ context.Context, who Actor, in BulkCreateIn) (*BulkCreated, error) {
 	users, domain, err := s.bulkUsers(who, in)
 	if err != nil {
@@ -124,7 +125,8 @@ func (b *bulkBirth) draft(domainID string) {
 	}
 }
 
-// settle checks each birth without an error against the store. An address that is asked for twice goes to the first.
+// settle checks each birth without an error against the store. An address that is asked for twice
+// goes to the first.
 func (b *bulkBirth) settle(tx *store.Tx, errs []error) error {
 	taken := map[string]bool{}
 	for i, birth := range b.births {
@@ -206,7 +208,8 @@ type BulkDeleteError struct {
 	Message string  `json:"message" words:"ours"`
 }
 
-// DeleteEmailUsersBulk takes up to 100 mailboxes out of use at once; one job deletes them. What is given twice counts once.
+// DeleteEmailUsersBulk takes up to 100 mailboxes out of use at once; one job deletes them. What is
+// given twice counts once.
 func (s *Service) DeleteEmailUsersBulk(_ context.Context, who Actor, in BulkDeleteIn) (*BulkDeleted, error) {
 	if (in.UserIDs != nil) == (in.Emails != nil) {
 		return nil, Invalid("user_ids", "required", "give user_ids or emails, and not both")
@@ -269,7 +272,8 @@ func ownAddresses(who Actor) func(*store.Tx, string) (*store.Mailbox, error) {
 	return func(tx *store.Tx, email string) (*store.Mailbox, error) { return getByEmail(tx, who, email) }
 }
 
-// queueErasure marks the mailboxes and adds the job that deletes them. If all are marked already, theirs is the job.
+// queueErasure marks the mailboxes and adds the job that deletes them. If all are marked already,
+// theirs is the job.
 func (s *Service) queueErasure(tx *store.Tx, who Actor, found []*store.Mailbox, out *BulkDeleted) error {
 	out.Queued = len(found)
 	var fresh []*store.Mailbox

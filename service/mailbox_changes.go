@@ -7,7 +7,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// UpdateEmailUserIn is the body of update_email_user. Null takes a footer, a limit, a forward, a relay or a quota away.
+// UpdateEmailUserIn is the body of update_email_user. Null takes a footer, a limit, a forward, a
+// relay or a quota away.
 type UpdateEmailUserIn struct {
 	UserID         string      `path:"user_id"`
 	Name           *string     `json:"name" max:"200"`
@@ -43,7 +44,8 @@ func (in *UpdateEmailUserIn) check() error {
 	return err
 }
 
-// UpdateEmailUser changes a mailbox. After a new password or a suspension nobody logs in with what was known before.
+// UpdateEmailUser changes a mailbox. After a new password or a suspension nobody logs in with what
+// was known before.
 func (s *Service) UpdateEmailUser(_ context.Context, who Actor, in UpdateEmailUserIn) (*EmailUser, error) {
 	if err := in.check(); err != nil {
 		return nil, err
@@ -90,7 +92,8 @@ func (s *Service) UpdateEmailUser(_ context.Context, who Actor, in UpdateEmailUs
 	return &out, nil
 }
 
-// draftPassword checks and hashes the new password, if there is one, and gives what puts it into the record.
+// draftPassword checks and hashes the new password, if there is one, and gives what puts it into
+// the record.
 func (s *Service) draftPassword(who Actor, in UpdateEmailUserIn) (func(*store.Mailbox), error) {
 	var external bool
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -144,7 +147,8 @@ func (in *UpdateEmailUserIn) apply(mb *store.Mailbox) error {
 	return nil
 }
 
-// setStatus suspends a mailbox or takes it back. One whose domain is not complete goes back to pending.
+// setStatus suspends a mailbox or takes it back. One whose domain is not complete goes back to
+// pending.
 func setStatus(mb *store.Mailbox, status string) error {
 	switch {
 	case status == "suspended":

@@ -46,7 +46,8 @@ type EmailUserCreated struct {
 	PasswordGenerated bool   `json:"password_generated"`
 }
 
-// CreateEmailUser makes a mailbox, on a domain that is not complete a pending one. Without a password it makes one.
+// CreateEmailUser makes a mailbox, on a domain that is not complete a pending one. Without a
+// password it makes one.
 func (s *Service) CreateEmailUser(ctx context.Context, who Actor, in CreateEmailUserIn) (*EmailUserCreated, error) {
 	b, err := s.draftMailbox(in)
 	if err != nil {
@@ -85,7 +86,8 @@ func (s *Service) CreateEmailUser(ctx context.Context, who Actor, in CreateEmail
 	return &out, nil
 }
 
-// A birth is a mailbox that is to be: what was asked for, checked as far as that goes without the store.
+// A birth is a mailbox that is to be: what was asked for, checked as far as that goes without the
+// store.
 type birth struct {
 	mb         store.Mailbox // without what only the transaction knows
 	username   string
@@ -242,7 +244,8 @@ func checkForward(to, domain string) error {
 	return nil
 }
 
-// roomForMailboxes says how many more mailboxes the limits of account and domain allow, and the error past that.
+// roomForMailboxes says how many more mailboxes the limits of account and domain allow, and the
+// error past that.
 func (s *Service) roomForMailboxes(tx *store.Tx, d *store.Domain) (int, *Error) {
 	left, full := math.MaxInt, (*Error)(nil)
 	if n := s.Config.Limits.Mailboxes; n > 0 {
@@ -260,7 +263,8 @@ func (s *Service) roomForMailboxes(tx *store.Tx, d *store.Domain) (int, *Error) 
 	return left, full
 }
 
-// bear writes the mailbox of a settled birth with its folders. On a complete domain it is active at once.
+// bear writes the mailbox of a settled birth with its folders. On a complete domain it is active at
+// once.
 func (s *Service) bear(tx *store.Tx, b *birth) (*store.Mailbox, error) {
 	a, err := store.Accounts.Get(tx, b.domain.AccountID)
 	if err != nil {
@@ -304,8 +308,8 @@ func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
 	return s.emitMailbox(tx, EventEmailUserCreated, mb)
 }
 
-// activateMailboxes makes up to limit mailboxes of a domain that has become complete ready; more says that others wait
-// for another transaction.
+// activateMailboxes makes up to limit mailboxes of a domain that has become complete ready; more
+// says that others wait for another transaction.
 func (s *Service) activateMailboxes(tx *store.Tx, domainID string, limit int) (more bool, err error) {
 	var waiting []*store.Mailbox
 	for _, mb := range store.MailboxesWaiting.Asc(tx, domainID, "") {

@@ -55,7 +55,8 @@ func update(t *testing.T, s *Service, fn func(*store.Tx) error) {
 	}
 }
 
-// TestActivationIsChunkedAndTellsOnce has a domain become complete with mailboxes that waited, one of them suspended.
+// TestActivationIsChunkedAndTellsOnce has a domain become complete with mailboxes that waited, one
+// of them suspended.
 func TestActivationIsChunkedAndTellsOnce(t *testing.T) {
 	s, who := newBare(t)
 	d := &store.Domain{ID: s.Store.NewID("dom"), AccountID: who.AccountID, Name: "slow.test", Status: "pending_ns", DNSProvider: "builtin"}

@@ -10,7 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// eraseChunk is how many messages one transaction of a deletion takes, so that others wait for milliseconds only.
+// eraseChunk is how many messages one transaction of a deletion takes, so that others wait for
+// milliseconds only.
 const eraseChunk = 200
 
 // eraseArgs is the job of deleting mailboxes that are marked already.
@@ -29,8 +30,8 @@ type EmailUserDeleted struct {
 	JobID   string `json:"job_id" words:"ours"`
 }
 
-// DeleteEmailUser takes a mailbox out of use at once; a job deletes its mail and then its record. A second request
-// answers the same job.
+// DeleteEmailUser takes a mailbox out of use at once; a job deletes its mail and then its record. A
+// second request answers the same job.
 func (s *Service) DeleteEmailUser(_ context.Context, who Actor, in EmailUserIn) (*EmailUserDeleted, error) {
 	out := &EmailUserDeleted{UserID: in.UserID}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -59,7 +60,8 @@ func (s *Service) DeleteEmailUser(_ context.Context, who Actor, in EmailUserIn) 
 	return out, nil
 }
 
-// deleteMailbox takes a mailbox out of use and frees its address. The job calls eraseMailbox for the rest.
+// deleteMailbox takes a mailbox out of use and frees its address. The job calls eraseMailbox for
+// the rest.
 func (s *Service) deleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) error {
 	tx.MayUseReserve() // the mail goes later, by the job
 	mb.Status, mb.JobID, mb.UpdatedAt = "deleting", jobID, tx.Now()
@@ -70,7 +72,8 @@ func (s *Service) deleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 	return store.Mailboxes.Put(tx, mb)
 }
 
-// eraseMailboxes is the work of both kinds of jobs. Begun again after a crash it goes on where it was.
+// eraseMailboxes is the work of both kinds of jobs. Begun again after a crash it goes on where it
+// was.
 func (s *Service) eraseMailboxes(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[eraseArgs](j)
 	if err != nil {
@@ -85,8 +88,8 @@ func (s *Service) eraseMailboxes(ctx context.Context, j *store.Job) (jobs.Writes
 	return nil, nil
 }
 
-// eraseMailbox deletes the mail of a marked mailbox a bounded number at a time, and with the last of it the record, and
-// tells of it. What is not there is erased.
+// eraseMailbox deletes the mail of a marked mailbox a bounded number at a time, and with the last
+// of it the record, and tells of it. What is not there is erased.
 func (s *Service) eraseMailbox(ctx context.Context, id string) error {
 	for done := false; !done; {
 		if err := ctx.Err(); err != nil {

@@ -89,7 +89,8 @@ func credential(text string) bool {
 	return text != "" && len(text) <= 1024 && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// replacePassword puts a new password of an external mailbox in the place of the old one, for both servers.
+// replacePassword puts a new password of an external mailbox in the place of the old one, for both
+// servers.
 func (s *Service) replacePassword(mb *store.Mailbox, password string) {
 	e := *mb.External
 	e.IMAP.PasswordSealed = s.keys.Seal(serverPlace(mb.ID, "imap"), []byte(password))
@@ -110,8 +111,8 @@ func (s *Service) refreshExternal(tx *store.Tx, who Actor, mb *store.Mailbox) er
 	return s.addSync(tx, mb, who.UserID)
 }
 
-// resumeExternal has an external mailbox looked at again after a new password or the end of a suspension, with what was
-// refused before forgotten. The caller writes mb.
+// resumeExternal has an external mailbox looked at again after a new password or the end of a
+// suspension, with what was refused before forgotten. The caller writes mb.
 func (s *Service) resumeExternal(tx *store.Tx, mb *store.Mailbox, in UpdateEmailUserIn) error {
 	if mb.External == nil || in.Password == nil && in.Status == nil {
 		return nil

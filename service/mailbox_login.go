@@ -10,8 +10,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Bounds on wrong passwords within guessWindow. A pair is one mailbox seen from one network; those that have logged in
-// from there lately are not held up by what others do to the mailbox or from the network.
+// Bounds on wrong passwords within guessWindow. A pair is one mailbox seen from one network; those
+// that have logged in from there lately are not held up by what others do to the mailbox or from
+// the network.
 const (
 	guessWindow   = 30 * time.Minute
 	pairSlowed    = 5   // wrong ones of a pair after which each attempt waits
@@ -22,8 +23,8 @@ const (
 	guessKeys     = 50_000
 )
 
-// guesses remembers wrong passwords, and from where mailboxes were logged in to. Attempts of one pair take turns, so that
-// many at once are held up like one after the other.
+// guesses remembers wrong passwords, and from where mailboxes were logged in to. Attempts of one
+// pair take turns, so that many at once are held up like one after the other.
 type guesses struct {
 	wrong *throttle // of pairs and their networks
 	wide  *throttle // of mailboxes, and of wider networks: many pairs do not push these out
@@ -52,7 +53,8 @@ func newGuesses() *guesses {
 	}
 }
 
-// delay says how long an attempt waits before it is looked at; refused says that it is not looked at.
+// delay says how long an attempt waits before it is looked at; refused says that it is not looked
+// at.
 func (g *guesses) delay(email string, from origin, now time.Time) (wait time.Duration, refused bool) {
 	bounds := g.bounds(email, from.network)
 	n := bounds[0].seen(now)
@@ -106,8 +108,8 @@ func (g *guesses) wrongAt(email, network string, now time.Time) (shut string) {
 
 func (g *guesses) rightAt(email, network string) { g.wrong.forget(pairKey(email, network)) }
 
-// enter waits for the turn and the time of an attempt at what the key names, a mailbox or a team user; done ends it. The
-// error is an *Error, 429, where the attempt is not looked at.
+// enter waits for the turn and the time of an attempt at what the key names, a mailbox or a team
+// user; done ends it. The error is an *Error, 429, where the attempt is not looked at.
 func (g *guesses) enter(ctx context.Context, key string, from origin, now func() time.Time) (done func(), err error) {
 	if done, err = g.turns.take(ctx, from.network+" "+key); err != nil {
 		return nil, err
@@ -203,7 +205,8 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 	return MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email, IP: ip}, nil
 }
 
-// wrongPassword counts a wrong password for whom it was and where it came from, and tells the log when it was one too many.
+// wrongPassword counts a wrong password for whom it was and where it came from, and tells the log
+// when it was one too many.
 func (s *Service) wrongPassword(whose, from string) {
 	if shut := s.guesses.wrongAt(whose, from, s.now()); shut != "" {
 		s.Log.Warn("too many wrong passwords: log-ins are refused for half an hour", "of", shut, "who", whose, "network", from)
@@ -217,7 +220,8 @@ func unusable(mb *store.Mailbox, a *store.Account) string {
 	return mb.Status
 }
 
-// loginRecords gives empty records for an address that is nobody's, whose password is then never right.
+// loginRecords gives empty records for an address that is nobody's, whose password is then never
+// right.
 func (s *Service) loginRecords(email string) (mb *store.Mailbox, a *store.Account, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		if mb, err = store.MailboxByEmail.Get(tx, email); errors.Is(err, store.ErrNotFound) {

@@ -91,7 +91,8 @@ func lastLogin(t *testing.T, b *servicetest.Sandbox, id string) (at time.Time) {
 	return at
 }
 
-// TestWrongPasswordsAreSlowedThenRefused follows one network at one mailbox; everybody else is untouched.
+// TestWrongPasswordsAreSlowedThenRefused follows one network at one mailbox; everybody else is
+// untouched.
 func TestWrongPasswordsAreSlowedThenRefused(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
 		for i := range 20 {
@@ -123,7 +124,8 @@ func TestWrongPasswordsAreSlowedThenRefused(t *testing.T) {
 	})
 }
 
-// TestManyGuessesAtOnceAreNoFaster sends them side by side, as a guesser would who wants to pass before being counted.
+// TestManyGuessesAtOnceAreNoFaster sends them side by side, as a guesser would who wants to pass
+// before being counted.
 func TestManyGuessesAtOnceAreNoFaster(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
 		var mu sync.Mutex

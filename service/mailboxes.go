@@ -63,8 +63,8 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 	return out, nil
 }
 
-// shownStatus is the status that the API shows. An external mailbox that is in use is pending until its
-// first sync, and error after a failed one, whether or not the next look comes by itself.
+// shownStatus is the status that the API shows. An external mailbox that is in use is pending until
+// its first sync, and error after a failed one, whether or not the next look comes by itself.
 func shownStatus(mb *store.Mailbox) string {
 	switch {
 	case mb.External == nil || mb.Status != "active":
@@ -206,7 +206,8 @@ func (s *Service) GetEmailUser(_ context.Context, who Actor, in EmailUserIn) (*E
 	return &out, nil
 }
 
-// mailboxEvent is the data of email_user.created and email_user.deleted; the time that is not told of is absent.
+// mailboxEvent is the data of email_user.created and email_user.deleted; the time that is not told
+// of is absent.
 type mailboxEvent struct {
 	UserID    string `json:"user_id" words:"ours"`
 	Email     string `json:"email" words:"ours"`

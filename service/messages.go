@@ -37,7 +37,8 @@ func sentMessageOut(o *store.Outgoing) SentMessage {
 	}
 }
 
-// ListMessagesIn is the query of list_messages. Dates are of the day on which the message was queued (UTC), inclusive.
+// ListMessagesIn is the query of list_messages. Dates are of the day on which the message was
+// queued (UTC), inclusive.
 type ListMessagesIn struct {
 	PageIn
 	Status    string `query:"status" enum:"queued|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|"`
@@ -173,7 +174,8 @@ func (s *Service) RetryMessage(_ context.Context, who Actor, in SentMessageIn) (
 	})
 }
 
-// CancelMessage takes a message that waits back. One that a host takes at this very moment is sent all the same.
+// CancelMessage takes a message that waits back. One that a host takes at this very moment is sent
+// all the same.
 func (s *Service) CancelMessage(_ context.Context, who Actor, in SentMessageIn) (*SentMessage, error) {
 	return s.changeWaiting(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
 		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !isGone(err) {

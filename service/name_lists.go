@@ -1,8 +1,9 @@
 package service
 
-// A nameList is what people of a language are called. The lists were compiled for this project from what is commonly
-// known of frequent names, and copied from no collection; facts of this kind belong to nobody, and the choice of them is
-// under this project's own licence. Surnames that change with the sex of their bearer are left out.
+// A nameList is what people of a language are called. The lists were compiled for this project from
+// what is commonly known of frequent names, and copied from no collection; facts of this kind
+// belong to nobody, and the choice of them is under this project's own licence. Surnames that
+// change with the sex of their bearer are left out.
 type nameList struct {
 	first string   // comma-separated
 	last  string   // the same
@@ -131,8 +132,8 @@ var nameLists = map[string]nameList{
 	},
 }
 
-// rudeWords must not come about where a name and a style meet. It is no list of all bad words: it holds those that
-// initials and surnames run into, in the languages above.
+// rudeWords must not come about where a name and a style meet. It is no list of all bad words: it
+// holds those that initials and surnames run into, in the languages above.
 var rudeWords = []string{
 	"anus", "arsch", "asshole", "bastard", "bitch", "bollock", "boob", "cazzo", "clit", "cock", "coglion", "connard", "crap", "cum", "cunt",
 	"dick", "dildo", "dumb", "fag", "fart", "ficke", "fitta", "foder", "fotze", "fuck", "hitler", "hoer", "hure", "idiot", "jizz", "kike",

@@ -27,8 +27,8 @@ type GenerateNamesIn struct {
 	Seed      *int64    `json:"seed"`
 }
 
-// A SuggestedName is a person who might be, and a username for them. Email is null without a domain; Available is null
-// as well for a domain that is not the account's.
+// A SuggestedName is a person who might be, and a username for them. Email is null without a
+// domain; Available is null as well for a domain that is not the account's.
 type SuggestedName struct {
 	Name      string  `json:"name" words:"ours"`
 	FirstName string  `json:"first_name" words:"ours"`
@@ -38,7 +38,8 @@ type SuggestedName struct {
 	Available *bool   `json:"available"`
 }
 
-// A usernameStyle is a form that usernames are made in, of the first and last name in plain letters.
+// A usernameStyle is a form that usernames are made in, of the first and last name in plain
+// letters.
 type usernameStyle struct {
 	name string
 	make func(first, last string) string
@@ -53,8 +54,9 @@ var usernameStyles = []usernameStyle{
 	{"first.l", func(f, l string) string { return f + "." + l[:1] }},
 }
 
-// GenerateNames makes up people and usernames for them, no username twice. The same request with the same seed has the
-// same answer, but for what is available. There are fewer than asked for only if exclude leaves no more.
+// GenerateNames makes up people and usernames for them, no username twice. The same request with
+// the same seed has the same answer, but for what is available. There are fewer than asked for only
+// if exclude leaves no more.
 func (s *Service) GenerateNames(_ context.Context, who Actor, in GenerateNamesIn) (*List[SuggestedName], error) {
 	n, err := newNamer(in)
 	if err != nil {
@@ -275,7 +277,8 @@ func (n *namer) plain(name string) string {
 	return out.String()
 }
 
-// rude tells whether a name and a style came together badly. A word that is in the caller's own name is not counted.
+// rude tells whether a name and a style came together badly. A word that is in the caller's own
+// name is not counted.
 func (n *namer) rude(username string) bool {
 	joined := strings.ReplaceAll(username, ".", "")
 	return slices.ContainsFunc(rudeWords, func(w string) bool { return strings.Contains(joined, w) && !strings.Contains(n.own, w) })

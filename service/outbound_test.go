@@ -324,7 +324,8 @@ func (i *installation) events(kind string) []map[string]any {
 	return out
 }
 
-// left counts what an installation with nothing to send must not have: submissions, and delivery jobs.
+// left counts what an installation with nothing to send must not have: submissions, and delivery
+// jobs.
 func (i *installation) left() (submissions, deliveries int) {
 	i.t.Helper()
 	err := i.st.View(func(tx *store.Tx) error {
@@ -426,11 +427,13 @@ func (f *fakeDNS) LookupAddr(_ context.Context, addr string) ([]string, error) {
 	return nil, noSuchName(addr)
 }
 
-// A host is a strict SMTP server: one recipient in a transaction, CRLF at the end of every line. It misbehaves as told.
+// A host is a strict SMTP server: one recipient in a transaction, CRLF at the end of every line. It
+// misbehaves as told.
 type host struct {
 	t    testing.TB
 	port int
-	// answer is what the final dot of the n-th message (from 1) gets; a nil answer is "250 Ok id-n".
+	// answer is what the final dot of the n-th message (from 1) gets; a nil answer is "250 Ok
+	// id-n".
 	answer func(n int, m taken) string
 	rcpt   func(address string) string // what RCPT gets; nil is 250
 	// during may take over the connection once DATA has begun; it returns false to end it.

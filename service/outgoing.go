@@ -36,7 +36,8 @@ func (s *Service) deliverKind(name string, lanes, most, each int) jobs.Kind {
 	}
 }
 
-// newClients makes those that dial out: to hosts that strangers name, and to the operator's relays, which may be anywhere.
+// newClients makes those that dial out: to hosts that strangers name, and to the operator's relays,
+// which may be anywhere.
 func (s *Service) newClients() {
 	s.direct, s.relayed = s.newClient(), s.newClient()
 	s.direct.Dialer = s.Guard.Dialer(s.Resolver)
@@ -75,9 +76,9 @@ type outcome struct {
 	arrived  *draft // to be filed where a local message goes
 }
 
-// handOn makes one attempt. What it does to the world may be done again after a crash, so that a relay or a host may get
-// a message twice if we die between its answer and our commit (RFC 5321 section 4.5.4.1 asks no less); what it writes,
-// mail for mailboxes here included, is written once.
+// handOn makes one attempt. What it does to the world may be done again after a crash, so that a
+// relay or a host may get a message twice if we die between its answer and our commit (RFC 5321
+// section 4.5.4.1 asks no less); what it writes, mail for mailboxes here included, is written once.
 func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {
@@ -122,8 +123,8 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 	return s.settle(m, j, o)
 }
 
-// pace names those who are told together that they send too much: all with the same next hop, but at a server that a
-// mailbox logs in to itself that mailbox alone.
+// pace names those who are told together that they send too much: all with the same next hop, but
+// at a server that a mailbox logs in to itself that mailbox alone.
 func (m *mailing) pace() string {
 	lane := m.route.lane(m.row.Recipient)
 	if m.route.own {
@@ -223,8 +224,8 @@ func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
 	return s.dial(ctx, m, head, content), nil
 }
 
-// contentOf is the message as it goes on. What was delivered here before has a Return-Path on top, which is for the
-// mailbox alone (RFC 5321 section 4.4).
+// contentOf is the message as it goes on. What was delivered here before has a Return-Path on top,
+// which is for the mailbox alone (RFC 5321 section 4.4).
 func contentOf(sub *store.Submission, blob *store.Blob) (*io.SectionReader, error) {
 	if !sub.Forward {
 		return whole(blob), nil
@@ -461,8 +462,8 @@ func (s *Service) waitOn(m *mailing) (jobs.Writes, error) {
 	return writes, jobs.Snooze(due)
 }
 
-// waitTurn is for a job whose next hop takes no more now. Its message is given up at its time, which its sender has been
-// told, however many are before it.
+// waitTurn is for a job whose next hop takes no more now. Its message is given up at its time,
+// which its sender has been told, however many are before it.
 func (s *Service) waitTurn(m *mailing, turn time.Time) (jobs.Writes, error) {
 	end := m.row.QueuedAt.Add(giveUpAfter)
 	if !m.now.Before(end) {
@@ -483,8 +484,8 @@ func (m *mailing) lastStatus() string {
 	return "4.0.0"
 }
 
-// done closes the row of a message that somebody took, even if its sender has tried to take it back meanwhile.
-// notice, if there is one, tells the sender.
+// done closes the row of a message that somebody took, even if its sender has tried to take it back
+// meanwhile. notice, if there is one, tells the sender.
 func (s *Service) done(m *mailing, o *outcome, notice *draft) jobs.Writes {
 	return func(tx *store.Tx, _ *store.Job) error {
 		row, err := store.Outgoings.Get(tx, m.row.ID)
@@ -543,10 +544,12 @@ func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 	return row, err
 }
 
-// isGone tells that a record is not there, which for one that another refers to means that it was deleted meanwhile.
+// isGone tells that a record is not there, which for one that another refers to means that it was
+// deleted meanwhile.
 func isGone(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
-// record notes an attempt in the row, and its TLS sessions for the report to the recipient's domain.
+// record notes an attempt in the row, and its TLS sessions for the report to the recipient's
+// domain.
 func record(tx *store.Tx, row *store.Outgoing, r route, result deliver.Result) error {
 	row.Attempts++
 	row.Transport, row.Provider, row.LastResponse = r.transport, "", result.Reply
@@ -565,8 +568,8 @@ func record(tx *store.Tx, row *store.Outgoing, r route, result deliver.Result) e
 	return countTLS(tx, domainOfAddress(row.Recipient), result.Sessions)
 }
 
-// deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged disk can bring it, so
-// that nobody waits for it.
+// deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged
+// disk can bring it, so that nobody waits for it.
 func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {

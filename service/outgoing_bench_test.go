@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// BenchmarkSubmissionToRelay counts messages of 2 KiB from Submit, by eight clients, to the relay's 250.
+// BenchmarkSubmissionToRelay counts messages of 2 KiB from Submit, by eight clients, to the relay's
+// 250.
 func BenchmarkSubmissionToRelay(b *testing.B) {
 	var got atomic.Int64
 	all := make(chan struct{})

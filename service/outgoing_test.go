@@ -180,8 +180,8 @@ func TestCaptureWinsOverEverythingButLocal(t *testing.T) {
 	}
 }
 
-// TestLocalMailIsFiledOnceOverACrash does the work of a delivery twice without its writes, as if the process had died
-// in between, and then starts again.
+// TestLocalMailIsFiledOnceOverACrash does the work of a delivery twice without its writes, as if
+// the process had died in between, and then starts again.
 func TestLocalMailIsFiledOnceOverACrash(t *testing.T) {
 	i := install(t, Config{Outbound: "capture"})
 	d := i.addDomain(i.account, "example.test", nil)
@@ -244,7 +244,8 @@ func TestRelayThatDropsTheConnectionIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestStalledRelayHoldsNobodyElseUp has a relay that says nothing after DATA, and stops the queue meanwhile.
+// TestStalledRelayHoldsNobodyElseUp has a relay that says nothing after DATA, and stops the queue
+// meanwhile.
 func TestStalledRelayHoldsNobodyElseUp(t *testing.T) {
 	h := &host{}
 	stalled := make(chan struct{})

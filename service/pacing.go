@@ -20,10 +20,11 @@ const (
 	keptPaces = 4096                  // next hops
 )
 
-// paces spaces out the messages to next hops that ask for it, one pace for a lane of the queue, or for one
-// mailbox at a server that the mailbox logs in to itself. A hop that says that it
-// gets too much is left alone for a while, and then gets one message at a time with a gap between them, which doubles
-// with each such answer and shrinks with each message that is taken. Nothing of it outlives the process.
+// paces spaces out the messages to next hops that ask for it, one pace for a lane of the queue, or
+// for one mailbox at a server that the mailbox logs in to itself. A hop that says that it gets too
+// much is left alone for a while, and then gets one message at a time with a gap between them,
+// which doubles with each such answer and shrinks with each message that is taken. Nothing of it
+// outlives the process.
 type paces struct {
 	now func() time.Time
 
@@ -39,7 +40,8 @@ type pace struct {
 
 func newPaces(now func() time.Time) *paces { return &paces{now: now, lanes: map[string]*pace{}} }
 
-// turn takes a message's turn, which is at the time now; if it has none yet, at is when to ask again.
+// turn takes a message's turn, which is at the time now; if it has none yet, at is when to ask
+// again.
 func (p *paces) turn(lane string) (at time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +104,8 @@ func (p *paces) slower(lane string, l *pace) {
 // tooMuch is how hosts say that they get too much at a time.
 var tooMuch = regexp.MustCompile(`(?i)throttl|\brate\b|\blimit|too (many|much|fast|quick|frequent)|slow down|try (again )?later|temporarily deferred|exceeded|busy`)
 
-// throttles tells an answer that asks for less mail from one about a message or a mailbox: 421, and 45x that says so.
+// throttles tells an answer that asks for less mail from one about a message or a mailbox: 421, and
+// 45x that says so.
 func throttles(r deliver.Result) bool {
 	switch {
 	case r.Status != deliver.Temporary, strings.HasPrefix(r.Enhanced, "4.1."), strings.HasPrefix(r.Enhanced, "4.2."):
@@ -115,5 +118,6 @@ func throttles(r deliver.Result) bool {
 	return false
 }
 
-// greylists is how hosts say that a sender who comes back is welcome, which is no matter of how much comes.
+// greylists is how hosts say that a sender who comes back is welcome, which is no matter of how
+// much comes.
 var greylists = regexp.MustCompile(`(?i)gr[ea]y.?list`)

@@ -42,7 +42,8 @@ func TestThrottles(t *testing.T) {
 	}
 }
 
-// TestPaceFallsAndRecovers sends against a host that takes one message in two seconds, and then as many as come.
+// TestPaceFallsAndRecovers sends against a host that takes one message in two seconds, and then as
+// many as come.
 func TestPaceFallsAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
@@ -118,7 +119,8 @@ func TestTurnIsATime(t *testing.T) {
 	})
 }
 
-// TestPaceOfOneMailboxIsNotAnothers: two tenants have mailboxes at the same provider, which has had enough of one of them.
+// TestPaceOfOneMailboxIsNotAnothers: two tenants have mailboxes at the same provider, which has had
+// enough of one of them.
 func TestPaceOfOneMailboxIsNotAnothers(t *testing.T) {
 	provider := &host{answer: func(_ int, m taken) string {
 		if m.from == "greedy@away.test" {
@@ -149,8 +151,8 @@ func TestPaceOfOneMailboxIsNotAnothers(t *testing.T) {
 	}
 }
 
-// TestWaitingForATurnEnds: a message that has waited for five days for its turn at a slow host is given up, whoever else
-// waits there.
+// TestWaitingForATurnEnds: a message that has waited for five days for its turn at a slow host is
+// given up, whoever else waits there.
 func TestWaitingForATurnEnds(t *testing.T) {
 	h := (&host{}).start(t)
 	i := install(t, Config{Relays: []Relay{h.relay("custom")}})
@@ -168,7 +170,8 @@ func TestWaitingForATurnEnds(t *testing.T) {
 	}
 }
 
-// piped has the clients of a service connect to hosts in memory, by address, so that false time can pass.
+// piped has the clients of a service connect to hosts in memory, by address, so that false time can
+// pass.
 func (i *installation) piped(hosts map[string]func(net.Conn)) {
 	dial := func(_ context.Context, _, addr string) (net.Conn, error) {
 		ip, _, _ := net.SplitHostPort(addr)
@@ -223,7 +226,8 @@ func TestThrottlingRelayPacesAndNothingFails(t *testing.T) {
 	})
 }
 
-// TestStallingHostHoldsNobodyElseUp: 500 messages wait for a host that takes connections and says nothing.
+// TestStallingHostHoldsNobodyElseUp: 500 messages wait for a host that takes connections and says
+// nothing.
 func TestStallingHostHoldsNobodyElseUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -69,7 +69,8 @@ func cursorScope(who Actor, operation string, filters []string) string {
 	return who.AccountID + "\x00" + operation + "\x00" + strings.Join(filters, "\x00")
 }
 
-// A collector gathers one page: it takes rows until the page is full and one more has shown that there is a next page.
+// A collector gathers one page: it takes rows until the page is full and one more has shown that
+// there is a next page.
 type collector[T any] struct {
 	data  []T
 	limit int
@@ -137,7 +138,8 @@ func (l list[R, Out]) page(s *Service, who Actor, in PageIn) (*Page[Out], error)
 	return c.page(func(position string) string { return s.sealCursor(who, l.operation, position, l.filters...) }), nil
 }
 
-// listScan is how many records one request looks at. A page that this cuts short says where to go on.
+// listScan is how many records one request looks at. A page that this cuts short says where to go
+// on.
 const listScan = 10_000
 
 func (l list[R, Out]) walk(tx *store.Tx, before string, c *collector[Out]) error {

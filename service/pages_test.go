@@ -6,7 +6,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestFilteredListIsBounded looks for the oldest of many events: the first page is short, but leads there.
+// TestFilteredListIsBounded looks for the oldest of many events: the first page is short, but leads
+// there.
 func TestFilteredListIsBounded(t *testing.T) {
 	s, who := newBare(t)
 	for from := 0; from < listScan+5; from += 1000 {

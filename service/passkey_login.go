@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// assertion gives what an authenticator is asked to sign in with, with a challenge of the caller's. Which user it is for it
-// says itself, so that nothing tells who has passkeys here.
+// assertion gives what an authenticator is asked to sign in with, with a challenge of the caller's.
+// Which user it is for it says itself, so that nothing tells who has passkeys here.
 func assertion(rp *webauthn.WebAuthn, challenge []byte) (*fido.CredentialAssertion, *webauthn.SessionData, error) {
 	return rp.BeginDiscoverableLogin(func(o *fido.PublicKeyCredentialRequestOptions) error {
 		o.Challenge = challenge
@@ -39,8 +39,9 @@ type UsePasskeyIn struct {
 	Credential json.RawMessage `json:"credential" required:"true"`
 }
 
-// UsePasskey begins the session of the user whose passkey it is: 401 invalid_credentials where it does not fit, was made for
-// another site, or was sent before. It needs no second factor, being two.
+// UsePasskey begins the session of the user whose passkey it is: 401 invalid_credentials where it
+// does not fit, was made for another site, or was sent before. It needs no second factor, being
+// two.
 func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in UsePasskeyIn) (*SignedIn, error) {
 	rp, err := s.relyingParty(origin)
 	if err != nil {
@@ -76,7 +77,8 @@ func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in U
 	return out, nil
 }
 
-// enterByPasskey verifies what was signed by the record as it is, notes the passkey's use, and begins the session.
+// enterByPasskey verifies what was signed by the record as it is, notes the passkey's use, and
+// begins the session.
 func (s *Service) enterByPasskey(rp *webauthn.WebAuthn, session *webauthn.SessionData, parsed *fido.ParsedCredentialAssertionData, v Visitor) (out *SignedIn, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		u, err := store.Users.Get(tx, string(parsed.Response.UserHandle))

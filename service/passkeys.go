@@ -52,8 +52,8 @@ func newPasskeyUser(u *store.User) (passkeyUser, error) {
 	return out, nil
 }
 
-// relyingParty is who we are to an authenticator: in production this host, in the sandbox the name under which the browser
-// found it, since that has many. Browsers take names alone, no addresses.
+// relyingParty is who we are to an authenticator: in production this host, in the sandbox the name
+// under which the browser found it, since that has many. Browsers take names alone, no addresses.
 func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 	id := s.hostname()
 	if s.Config.Sandbox {
@@ -85,8 +85,8 @@ func noPasskeys(where string) *Error {
 	return Errorf(409, "passkeys_unavailable", "Browsers have no passkeys %s.", where)
 }
 
-// challenge makes the text that an authenticator signs. It says itself until when and for what it holds, so that nobody who
-// asks for many fills our memory.
+// challenge makes the text that an authenticator signs. It says itself until when and for what it
+// holds, so that nobody who asks for many fills our memory.
 func (s *Service) challenge(purpose, rpID string) []byte {
 	out := make([]byte, challengeNonce, challengeNonce+8+32)
 	rand.Read(out)
@@ -98,7 +98,8 @@ func (s *Service) challengeMAC(text []byte, purpose, rpID string) []byte {
 	return s.keys.mac("passkey challenge", string(text), purpose, rpID)
 }
 
-// checkChallenge gives the challenge that a browser sends back, if it is one of ours that holds still.
+// checkChallenge gives the challenge that a browser sends back, if it is one of ours that holds
+// still.
 func (s *Service) checkChallenge(text, purpose, rpID string) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	const signed = challengeNonce + 8
@@ -126,8 +127,9 @@ func creation(rp *webauthn.WebAuthn, u passkeyUser, challenge []byte) (*fido.Cre
 	})
 }
 
-// StartPasskey gives the options with which a browser makes a passkey (navigator.credentials.create). Origin is where the
-// dashboard is shown. A wrong password is 403 wrong_password.
+// StartPasskey gives the options with which a browser makes a passkey
+// (navigator.credentials.create). Origin is where the dashboard is shown. A wrong password is 403
+// wrong_password.
 func (s *Service) StartPasskey(ctx context.Context, who Actor, origin string, in PasswordIn) (*fido.CredentialCreation, error) {
 	rp, err := s.relyingParty(origin)
 	if err != nil {

@@ -19,10 +19,12 @@ const (
 	argonKey  = 32
 )
 
-// verifiedFor is how long a log-in that was verified is not hashed again; mail clients reconnect all the time.
+// verifiedFor is how long a log-in that was verified is not hashed again; mail clients reconnect
+// all the time.
 const verifiedFor = 5 * time.Minute
 
-// logins hashes passwords, a bounded number at a time, and remembers for a short while which were right.
+// logins hashes passwords, a bounded number at a time, and remembers for a short while which were
+// right.
 type logins struct {
 	gate   *hashGate
 	derive func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte // argon2id
@@ -96,7 +98,8 @@ func (l *logins) check(hash, password string) bool {
 	return known && subtle.ConstantTimeCompare(got, key) == 1
 }
 
-// passwordAlphabet has no characters that look alike, and none with which a spreadsheet begins a formula.
+// passwordAlphabet has no characters that look alike, and none with which a spreadsheet begins a
+// formula.
 const passwordAlphabet = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 // newPassword makes a password of 20 characters, 115 bits.

@@ -37,8 +37,9 @@ type Recipient struct {
 // String is the address.
 func (r Recipient) String() string { return r.address }
 
-// Accepts says whether mail to an address is taken. If not, the error is an SMTPError: 550 5.1.1 for nobody, 550 5.7.1 for
-// a domain that is not ours, 550 5.2.1 and 450 4.2.1 for a mailbox that takes no mail, 452 4.2.2 for a full one.
+// Accepts says whether mail to an address is taken. If not, the error is an SMTPError: 550 5.1.1
+// for nobody, 550 5.7.1 for a domain that is not ours, 550 5.2.1 and 450 4.2.1 for a mailbox that
+// takes no mail, 452 4.2.2 for a full one.
 func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, error) {
 	address, err := msg.NormalizeEmail(in.To)
 	if err != nil {
@@ -76,9 +77,9 @@ func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
 	return to, nil
 }
 
-// notHosted takes mail for the host's own postmaster, to whom RFC 5321 section 4.5.1 lets anybody write, and for feedback@,
-// the address to give to those who send complaints about this host, and refuses the rest: for now if the domain is about to
-// be ours.
+// notHosted takes mail for the host's own postmaster, to whom RFC 5321 section 4.5.1 lets anybody
+// write, and for feedback@, the address to give to those who send complaints about this host, and
+// refuses the rest: for now if the domain is about to be ours.
 func (s *Service) notHosted(tx *store.Tx, address string) (*destination, error) {
 	local, name, _ := msg.SplitEmail(address)
 	if (local == "postmaster" || local == "feedback") && strings.EqualFold(name, s.Config.Hostname) {
@@ -126,8 +127,9 @@ type Incoming struct {
 	Body       *Spool // as Spool made it; the caller closes it
 }
 
-// Spool reads a message with CRLF line ends to its end, without what it claims that we said of it (RFC 8601 section 5).
-// The error is that of r, or an SMTPError: 552 5.3.4 for more than MaxMessage bytes, 452 4.3.1 for a full disk.
+// Spool reads a message with CRLF line ends to its end, without what it claims that we said of it
+// (RFC 8601 section 5). The error is that of r, or an SMTPError: 552 5.3.4 for more than MaxMessage
+// bytes, 452 4.3.1 for a full disk.
 func (s *Service) Spool(r io.Reader) (*Spool, error) {
 	body := s.Store.NewSpool(MaxMessage)
 	if err := auth.StripResults(body, r, s.hostname()); err != nil {
@@ -144,9 +146,10 @@ func (s *Service) hostname() string {
 	return s.Config.Hostname
 }
 
-// Receive judges a message and files it for all its recipients at once, or for none: when it returns nil, message, rows,
-// events and forwards are on disk. A mailbox that several of the recipients lead to gets the message once. It gives the
-// name under which the message stands in its Received field. Errors are SMTPErrors.
+// Receive judges a message and files it for all its recipients at once, or for none: when it
+// returns nil, message, rows, events and forwards are on disk. A mailbox that several of the
+// recipients lead to gets the message once. It gives the name under which the message stands in its
+// Received field. Errors are SMTPErrors.
 func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	head, err := readHead(in.Body)
 	if err != nil {
@@ -259,7 +262,8 @@ func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *draft, f *f
 	return s.countDMARC(tx, in, f)
 }
 
-// folderFor is INBOX, or Junk for what is set aside. A mailbox whose user has deleted Junk gets it in INBOX.
+// folderFor is INBOX, or Junk for what is set aside. A mailbox whose user has deleted Junk gets it
+// in INBOX.
 func folderFor(tx *store.Tx, mb *store.Mailbox, junk bool) (uint32, error) {
 	if !junk {
 		return store.InboxID, nil
@@ -276,7 +280,8 @@ func folderFor(tx *store.Tx, mb *store.Mailbox, junk bool) (uint32, error) {
 	return store.InboxID, nil
 }
 
-// judge finds out whether the message comes from whom it names. DNS that does not answer is no reason to refuse it.
+// judge finds out whether the message comes from whom it names. DNS that does not answer is no
+// reason to refuse it.
 func (s *Service) judge(ctx context.Context, in Incoming, h *head) (*auth.Verdict, error) {
 	v := auth.Verifier{Resolver: s.Resolver, Now: s.now, Timeout: judgeWithin, Pulse: s.screener.pulse}
 	verdict, err := v.Verify(ctx, auth.Request{
@@ -359,9 +364,9 @@ func (h *head) read(fields []byte) {
 	}
 }
 
-// finalFields are those that only a final delivery writes: Return-Path (RFC 5321 section 4.4), and Delivered-To, by which
-// a message that comes back is known. With several recipients that would tell each of the others, and what comes back
-// from a forward has one.
+// finalFields are those that only a final delivery writes: Return-Path (RFC 5321 section 4.4), and
+// Delivered-To, by which a message that comes back is known. With several recipients that would
+// tell each of the others, and what comes back from a forward has one.
 func finalFields(in Incoming) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Return-Path: <%s>\r\n", in.From)

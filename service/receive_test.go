@@ -12,7 +12,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestStoreErrorsOverSMTP has a client come back when the disk is full or has failed, and never lets it read why.
+// TestStoreErrorsOverSMTP has a client come back when the disk is full or has failed, and never
+// lets it read why.
 func TestStoreErrorsOverSMTP(t *testing.T) {
 	for _, tc := range []struct {
 		err      error
@@ -78,7 +79,8 @@ func TestTraceOfUsersTellsNoAddress(t *testing.T) {
 	}
 }
 
-// FuzzHead reads the headers of strangers: it never fails, and counts no more hops than there are lines.
+// FuzzHead reads the headers of strangers: it never fails, and counts no more hops than there are
+// lines.
 func FuzzHead(f *testing.F) {
 	f.Add("Received: a\r\n\tb\r\nReceived : c\r\nDelivered-To: Ana@Example.Test\r\nFrom: a@b, c@d\r\n\r\nReceived: body\r\n")
 	f.Add("no header")

@@ -15,8 +15,8 @@ type Redirect struct {
 	Code int // 301, 302
 }
 
-// RedirectOf says where visitors of a host, as a request names it, are sent; nil if they are at the right place. A
-// redirect of a domain is one of its www too.
+// RedirectOf says where visitors of a host, as a request names it, are sent; nil if they are at the
+// right place. A redirect of a domain is one of its www too.
 func (s *Service) RedirectOf(host string, at *url.URL) (*Redirect, error) {
 	host = requestHost(host)
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || !strings.Contains(host, ".") || host == s.Config.Hostname {
@@ -29,8 +29,8 @@ func (s *Service) RedirectOf(host string, at *url.URL) (*Redirect, error) {
 	return &Redirect{redirectTarget(d, at), d.RedirectCode}, nil
 }
 
-// redirected gives the domain whose redirect a host has; nil if there is none. A domain that nobody has proved to hold
-// redirects nothing, since the host may be the operator's.
+// redirected gives the domain whose redirect a host has; nil if there is none. A domain that nobody
+// has proved to hold redirects nothing, since the host may be the operator's.
 func (s *Service) redirected(host string) (*store.Domain, error) {
 	var found *store.Domain
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -48,7 +48,8 @@ func (s *Service) redirected(host string) (*store.Domain, error) {
 	return found, err
 }
 
-// redirectTarget is the redirect's URL, with path and query of the request behind it where they are kept.
+// redirectTarget is the redirect's URL, with path and query of the request behind it where they are
+// kept.
 func redirectTarget(d *store.Domain, at *url.URL) string {
 	to, err := url.Parse(d.RedirectURL)
 	if err != nil || !d.RedirectPath {

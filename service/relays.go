@@ -87,7 +87,8 @@ func (r Relay) Check() error {
 func newRelay(r Relay) (*relay, error) {
 	out := &relay{Relay: r}
 	var err error
-	// The others write return paths of their own, and look at ours only to see that it is of a sender whom they know.
+	// The others write return paths of their own, and look at ours only to see that it is of a
+	// sender whom they know.
 	switch out.verp = r.Kind == "custom"; r.ReturnPath {
 	case "":
 	case "verp", "sender":
@@ -134,13 +135,15 @@ func sesHost(r Relay) string {
 	return region + ".amazonses.com"
 }
 
-// replaces tells whether recipients see another Message-ID than ours, so that a signature must not cover it.
+// replaces tells whether recipients see another Message-ID than ours, so that a signature must not
+// cover it.
 func (r *relay) replaces() bool { return r != nil && r.minted != nil }
 
 // maxMinted bounds a Message-ID that a relay makes (RFC 5322 section 2.1.1).
 const maxMinted = 900
 
-// mint gives the Message-ID that recipients see, made of the relay's answer to the message; "" if it tells none.
+// mint gives the Message-ID that recipients see, made of the relay's answer to the message; "" if
+// it tells none.
 func (r *relay) mint(answer string) string {
 	if !r.replaces() {
 		return ""

@@ -41,7 +41,8 @@ func textHash(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// A Once is a request with an Idempotency-Key, which is to be done once however often it comes, over a crash too.
+// A Once is a request with an Idempotency-Key, which is to be done once however often it comes,
+// over a crash too.
 type Once struct {
 	ID string // see ReplayID
 	// Answer gives the answer that the client gets when the operation answers out.
@@ -64,7 +65,8 @@ func (o *Once) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, onceKey{}, o)
 }
 
-// Replay gives the kept answer to a request, nil if there is none. Another body under the same key is an error.
+// Replay gives the kept answer to a request, nil if there is none. Another body under the same key
+// is an error.
 func (s *Service) Replay(o *Once) (*Replayed, error) {
 	var rec *store.Idempotency
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -95,8 +97,9 @@ func (s *Service) KeepReplay(o *Once, r Replayed) error {
 	return s.Store.Update(func(tx *store.Tx) error { return s.putReplay(tx, o, r) })
 }
 
-// keepAnswer keeps an operation's answer for the Idempotency-Key of its request, if that has one, in the transaction that
-// does what was asked for. Kept afterwards, it would be lost with a crash in between, and the operation be done again.
+// keepAnswer keeps an operation's answer for the Idempotency-Key of its request, if that has one,
+// in the transaction that does what was asked for. Kept afterwards, it would be lost with a crash
+// in between, and the operation be done again.
 func (s *Service) keepAnswer(ctx context.Context, tx *store.Tx, out any) error {
 	o, _ := ctx.Value(onceKey{}).(*Once)
 	if o == nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAnswerIsKeptWithWhatItAnswersFor: nothing happens between the transaction of an operation and the crash, and yet
-// its answer is there.
+// TestAnswerIsKeptWithWhatItAnswersFor: nothing happens between the transaction of an operation and
+// the crash, and yet its answer is there.
 func TestAnswerIsKeptWithWhatItAnswersFor(t *testing.T) {
 	i, answers := install(t, Config{Outbound: viaCapture}), 0
 	s := i.svc

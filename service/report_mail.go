@@ -24,7 +24,8 @@ const (
 	reportsReadAtOne = 2 // so that reading them never takes more than that of the queue's workers
 )
 
-// mayHoldReport tells whether a message looks like one that brings a report: by the type or name of what is attached.
+// mayHoldReport tells whether a message looks like one that brings a report: by the type or name of
+// what is attached.
 func mayHoldReport(sum *msg.Summary) bool {
 	for _, a := range sum.Attachments {
 		if reportFile(&a) != "" {
@@ -56,8 +57,9 @@ func reportFile(a *msg.Attachment) string {
 	return ""
 }
 
-// keepForReading has a message from a domain looked through for reports about domains of the account. It is in the
-// transaction that files the message, which may have no other place here than on its way to elsewhere.
+// keepForReading has a message from a domain looked through for reports about domains of the
+// account. It is in the transaction that files the message, which may have no other place here than
+// on its way to elsewhere.
 func (s *Service) keepForReading(tx *store.Tx, accountID string, d *draft, from string, authentic bool) error {
 	if store.ReportMailsByAccount.Count(tx, accountID, reportsWaiting) == reportsWaiting {
 		return nil
@@ -210,8 +212,8 @@ func parseReport(kind string, packed []byte) ([]foundReport, error) {
 	return out, nil
 }
 
-// fileReport keeps a report about a domain of the account whose mail brought it, or about a name below one. One that came
-// before is not kept again; of too many the oldest goes.
+// fileReport keeps a report about a domain of the account whose mail brought it, or about a name
+// below one. One that came before is not kept again; of too many the oldest goes.
 func fileReport(tx *store.Tx, m *store.ReportMail, found foundReport) error {
 	d, err := domainAbove(tx, m.AccountID, found.domain)
 	if d == nil || err != nil {
@@ -235,7 +237,8 @@ func fileReport(tx *store.Tx, m *store.ReportMail, found foundReport) error {
 	return store.Reports.Put(tx, &r)
 }
 
-// domainAbove gives the account's domain of the name, or the nearest one that the name is in; nil if there is none.
+// domainAbove gives the account's domain of the name, or the nearest one that the name is in; nil
+// if there is none.
 func domainAbove(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	for name != "" {
 		d, err := store.DomainOfAccount.Get(tx, store.OwnKey(accountID, name))

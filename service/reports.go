@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ListReportsIn is the query of list_dmarc_reports and list_tls_reports. Dates are days that a report is about (UTC),
-// inclusive.
+// ListReportsIn is the query of list_dmarc_reports and list_tls_reports. Dates are days that a
+// report is about (UTC), inclusive.
 type ListReportsIn struct {
 	PageIn
 	DomainID string `path:"domain_id"`

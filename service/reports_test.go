@@ -271,8 +271,8 @@ func (i *installation) dmarcReports(d *store.Domain) []DMARCReport {
 	return out.Data
 }
 
-// TestReportsComeIn reads what is about domains of the account that got it, at whichever address, and tells what is
-// authenticated; what is forged stands in nobody's way.
+// TestReportsComeIn reads what is about domains of the account that got it, at whichever address,
+// and tells what is authenticated; what is forged stands in nobody's way.
 func TestReportsComeIn(t *testing.T) {
 	i, _ := reportWorld(t)
 	mine := i.addDomain(i.account, "mine.test", nil) // its postmaster is elsewhere: the mail only passes through
@@ -403,7 +403,8 @@ func TestReportsAreCollected(t *testing.T) {
 	t.Error("the reports were not read")
 }
 
-// TestReportsOfTwoAccounts: one message to the addresses for reports of two accounts is read for each.
+// TestReportsOfTwoAccounts: one message to the addresses for reports of two accounts is read for
+// each.
 func TestReportsOfTwoAccounts(t *testing.T) {
 	i, _ := reportWorld(t)
 	other := i.addAccount("owner@other.test")

@@ -12,7 +12,8 @@ import (
 // resetFor is how long a link that sets a password lives.
 const resetFor = 72 * time.Hour
 
-// newReset gives the user a fresh link that sets a password, in place of any before. Only the hash of its token is kept.
+// newReset gives the user a fresh link that sets a password, in place of any before. Only the hash
+// of its token is kept.
 func (s *Service) newReset(u *store.User) (link string) {
 	return s.Config.BaseURL + "/reset?token=" + url.QueryEscape(s.newResetToken(u))
 }
@@ -26,8 +27,8 @@ func (s *Service) newResetToken(u *store.User) string {
 // dropLinks ends every link that could set the user's password.
 func dropLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }
 
-// CheckReset tells for whom a reset link would set a password, and uses nothing up. A link that was used, has expired or
-// never was is 404.
+// CheckReset tells for whom a reset link would set a password, and uses nothing up. A link that was
+// used, has expired or never was is 404.
 func (s *Service) CheckReset(_ context.Context, token string) (email string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		u, err := userByReset(tx, token)

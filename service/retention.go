@@ -17,7 +17,8 @@ const (
 	pruneLook    = 5000 // rows that are looked at in one view
 )
 
-// retentionKind deletes what is kept for a time only, once an hour, a bounded number in each transaction.
+// retentionKind deletes what is kept for a time only, once an hour, a bounded number in each
+// transaction.
 func (s *Service) retentionKind() jobs.Kind {
 	return jobs.Kind{Name: "retention", Work: s.prune, Timeout: 30 * time.Minute}
 }
@@ -226,8 +227,8 @@ func pruneReplays(tx *store.Tx, now time.Time) (int, error) {
 	return len(ids), deleteAll(tx, store.Idempotencies, ids)
 }
 
-// pruneSessions deletes sessions that have lasted as long as any may. Those that ended before have gone already, but for
-// idle ones.
+// pruneSessions deletes sessions that have lasted as long as any may. Those that ended before have
+// gone already, but for idle ones.
 func pruneSessions(tx *store.Tx, now time.Time) (int, error) {
 	var ids []string
 	for key, id := range store.SessionsByTime.Keys(tx, "", "") {

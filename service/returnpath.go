@@ -10,9 +10,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A row of the sending log has addresses of its own, in the domain that sent: b-id-mac is the return path that its message
-// leaves with, so that whatever comes back is known by that alone, and u-id-mac takes its recipient off the list. The MAC
-// makes them nobody else's to invent. They are in lower case, since addresses come back in any.
+// A row of the sending log has addresses of its own, in the domain that sent: b-id-mac is the
+// return path that its message leaves with, so that whatever comes back is known by that alone, and
+// u-id-mac takes its recipient off the list. The MAC makes them nobody else's to invent. They are
+// in lower case, since addresses come back in any.
 const (
 	bounceAddress      = "b"
 	unsubscribeAddress = "u"
@@ -40,8 +41,8 @@ func (s *Service) rowLocal(kind, id, domain string) string {
 	return kind + "-" + id + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(mac[:rowMACLen*5/8]))
 }
 
-// readRowLocal takes a local part of the domain apart. kind is "" for one that has not the form; id is "" for one that we
-// did not make.
+// readRowLocal takes a local part of the domain apart. kind is "" for one that has not the form; id
+// is "" for one that we did not make.
 func (s *Service) readRowLocal(local, domain string) (kind, id string) {
 	local = strings.ToLower(local)
 	if len(local) != rowPathLen || local[1] != '-' || local[2+rowIDLen] != '-' {
@@ -57,7 +58,8 @@ func (s *Service) readRowLocal(local, domain string) (kind, id string) {
 	return kind, id
 }
 
-// bouncedRow gives the id of the row whose return path an address is; "" if it is none that we made.
+// bouncedRow gives the id of the row whose return path an address is; "" if it is none that we
+// made.
 func (s *Service) bouncedRow(address string) string {
 	local, domain, _ := msg.SplitEmail(strings.Trim(address, "<> "))
 	kind, id := s.readRowLocal(local, strings.ToLower(domain))
@@ -67,8 +69,8 @@ func (s *Service) bouncedRow(address string) string {
 	return id
 }
 
-// rowDestination is where mail to an address of a row goes: it is read, and the mailbox that sent gets it if it is for
-// people. nil, nil says that the local part is of another kind.
+// rowDestination is where mail to an address of a row goes: it is read, and the mailbox that sent
+// gets it if it is for people. nil, nil says that the local part is of another kind.
 func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*destination, error) {
 	kind, id := s.readRowLocal(local, d.Name)
 	if kind == "" {

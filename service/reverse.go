@@ -27,7 +27,8 @@ const (
 	reverseWait = 5 * time.Minute // after one that was not answered
 )
 
-// reverse is what the reverse DNS says of this host's addresses. It is the installation's, the same for every domain.
+// reverse is what the reverse DNS says of this host's addresses. It is the installation's, the same
+// for every domain.
 type reverse struct {
 	looking sync.Mutex // whoever looks; others go on with what is known
 	mu      sync.Mutex
@@ -74,8 +75,9 @@ func (s *Service) findReverseIssues(ctx context.Context) ([]DNSIssue, error) {
 	return out, nil
 }
 
-// reverseIssue says what is wrong with the names of an address, nil if nothing is: one of them has to lead back to it,
-// since many receivers refuse mail from where that is not so (RFC 1912 section 2.1).
+// reverseIssue says what is wrong with the names of an address, nil if nothing is: one of them has
+// to lead back to it, since many receivers refuse mail from where that is not so (RFC 1912 section
+// 2.1).
 func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, error) {
 	if ip.IsPrivate() || !ip.IsGlobalUnicast() {
 		return nil, nil
@@ -106,7 +108,8 @@ func isNotFound(err error) bool {
 	return errors.As(err, &e) && e.IsNotFound
 }
 
-// reverseIssues are those that concern a domain: its mail goes out from this host, and not through a relay.
+// reverseIssues are those that concern a domain: its mail goes out from this host, and not through
+// a relay.
 func (s *Service) reverseIssues(d *store.Domain) []DNSIssue {
 	if d.DNSProvider == providerExternal || s.sendingMode(d) != viaDirect {
 		return nil

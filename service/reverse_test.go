@@ -11,7 +11,8 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// What is wrong with the names of this host's addresses is shown at domains that send from it; it fails none of them.
+// What is wrong with the names of this host's addresses is shown at domains that send from it; it
+// fails none of them.
 func TestReverseDNSIsShownAndFailsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &servicetest.World{}

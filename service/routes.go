@@ -26,9 +26,10 @@ type route struct {
 	wants     string // the name of the relay that the mailbox or domain chose; "" where it did not
 }
 
-// route decides how mail that a mailbox ("": none) of the domain d (nil: one that is gone) sends gets to a recipient: to
-// domains of ours it stays here; else capture wins over everything, then the relay counts that the mailbox chose, then
-// the domain's sending mode and relay, then what the installation does.
+// route decides how mail that a mailbox ("": none) of the domain d (nil: one that is gone) sends
+// gets to a recipient: to domains of ours it stays here; else capture wins over everything, then
+// the relay counts that the mailbox chose, then the domain's sending mode and relay, then what the
+// installation does.
 func (s *Service) route(tx *store.Tx, d *store.Domain, mailboxID, recipient string) (route, error) {
 	to, err := store.DomainByName.Read(tx, domainOfAddress(recipient))
 	switch {
@@ -53,8 +54,8 @@ func (s *Service) route(tx *store.Tx, d *store.Domain, mailboxID, recipient stri
 	return route{transport: viaDirect}, nil
 }
 
-// chosen is the sending mode ("": relay where there is one) and the relay ("": the first) that a mailbox and its domain
-// ask for.
+// chosen is the sending mode ("": relay where there is one) and the relay ("": the first) that a
+// mailbox and its domain ask for.
 func (s *Service) chosen(tx *store.Tx, d *store.Domain, mailboxID string) (mode, relay string, err error) {
 	if mailboxID != "" {
 		mb, err := store.Mailboxes.Get(tx, mailboxID)
@@ -84,8 +85,9 @@ func (r route) missing() string {
 	return "no relay is configured, and the domain's sending mode is relay"
 }
 
-// Kinds of delivery jobs. They differ in how many of one lane, that is to one next hop, run at a time, and in how many of
-// the queue's workers they may have: what waits for others must not keep mail from its mailbox.
+// Kinds of delivery jobs. They differ in how many of one lane, that is to one next hop, run at a
+// time, and in how many of the queue's workers they may have: what waits for others must not keep
+// mail from its mailbox.
 const (
 	kindDeliver = "deliver" // to mailboxes here, and to nowhere
 	kindDirect  = "direct"  // to strangers' hosts, which are to be treated gently
@@ -102,8 +104,8 @@ const (
 	relayMost  = 48
 )
 
-// job is the delivery of a row on this route. Its lane is the next hop, so that a slow one holds up nobody else; which
-// way it goes is decided again at each attempt.
+// job is the delivery of a row on this route. Its lane is the next hop, so that a slow one holds up
+// nobody else; which way it goes is decided again at each attempt.
 func (r route) job(row *store.Outgoing) jobs.New {
 	kinds := map[string]string{viaRelay: kindRelay, viaDirect: kindDirect}
 	if r.own { // a tenant named the host

@@ -72,7 +72,8 @@ func TestUnknownRelaysAreRefused(t *testing.T) {
 	}
 }
 
-// TestMailWaitsForTheRelayThatWasChosen: one that the operator took away is no reason to go another way.
+// TestMailWaitsForTheRelayThatWasChosen: one that the operator took away is no reason to go another
+// way.
 func TestMailWaitsForTheRelayThatWasChosen(t *testing.T) {
 	h := (&host{}).start(t)
 	i := install(t, Config{Relays: []Relay{h.relay("ses")}})
@@ -98,7 +99,8 @@ func TestDirectWinsOverTheDomainsRelay(t *testing.T) {
 	i.becomes("y@far.test", store.OutgoingRelayed)
 }
 
-// TestWhatEachRelayGets sends the same message through every kind: which fields it wants, what is signed, what it minted.
+// TestWhatEachRelayGets sends the same message through every kind: which fields it wants, what is
+// signed, what it minted.
 func TestWhatEachRelayGets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change   func(r *Relay)
@@ -155,8 +157,8 @@ func (i *installation) notified(mb *store.Mailbox, to, notify, ret string) {
 	}
 }
 
-// TestSenderHearsOfSuccessWhereItAsked (RFC 3461 sections 5.2.2 and 6.2.7): of a delivery here, and of a host that takes
-// no such duty over.
+// TestSenderHearsOfSuccessWhereItAsked (RFC 3461 sections 5.2.2 and 6.2.7): of a delivery here, and
+// of a host that takes no such duty over.
 func TestSenderHearsOfSuccessWhereItAsked(t *testing.T) {
 	for name, tc := range map[string]struct {
 		to, notify, status string

@@ -8,9 +8,9 @@ const (
 	lastWait    = 8 * time.Hour
 )
 
-// retryWait is how long to wait after the attempt (from 1) of a delivery that failed for now: 1, 5, 15, 30 minutes, 1, 2,
-// 4, 6 hours, then 8 hours each time, up to a tenth less or more as r goes from 0 to 1. Where r stays the same the waits
-// never fall.
+// retryWait is how long to wait after the attempt (from 1) of a delivery that failed for now: 1, 5,
+// 15, 30 minutes, 1, 2, 4, 6 hours, then 8 hours each time, up to a tenth less or more as r goes
+// from 0 to 1. Where r stays the same the waits never fall.
 func retryWait(attempt int, r float64) time.Duration {
 	waits := [...]time.Duration{
 		time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour,

@@ -85,7 +85,8 @@ func TestFiveDaysOfRetries(t *testing.T) {
 
 func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
 
-// checkTries wants the waits of the contract, and the last try at the date that the notice promised.
+// checkTries wants the waits of the contract, and the last try at the date that the notice
+// promised.
 func checkTries(t *testing.T, tries []time.Duration) {
 	t.Helper()
 	at := time.Duration(0)

@@ -23,7 +23,8 @@ type finding struct {
 	id      string // the message's name in its Received field
 }
 
-// screen judges a message and decides whether it is taken. The error of one that is not is an SMTPError.
+// screen judges a message and decides whether it is taken. The error of one that is not is an
+// SMTPError.
 func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (*finding, error) {
 	listed := make(chan auth.Listing, 1)
 	go func() {
@@ -61,16 +62,16 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 	return f, nil
 }
 
-// trusts tells whether the message came by way of somebody whom the operator believes that it was authentic before he had
-// to change it (RFC 8617 section 7.2.1).
+// trusts tells whether the message came by way of somebody whom the operator believes that it was
+// authentic before he had to change it (RFC 8617 section 7.2.1).
 func (s *Service) trusts(v *auth.Verdict) bool {
 	asked := v.Policy == auth.PolicyReject || v.Policy == auth.PolicyQuarantine
 	return asked && v.DMARC == auth.Fail && v.ARC.Result == auth.Pass && slices.Contains(s.Config.Spam.TrustedSealers, v.ARC.Sealer) &&
 		v.ARC.Vouches(v.FromDomain)
 }
 
-// screenListed refuses who is in one of the operator's lists. Postmasters hear from everybody (RFC 5321 section 4.5.1), so
-// that one who is listed can ask why.
+// screenListed refuses who is in one of the operator's lists. Postmasters hear from everybody (RFC
+// 5321 section 4.5.1), so that one who is listed can ask why.
 func (s *Service) screenListed(in Incoming, f *finding, l auth.Listing) error {
 	if l.Zone == "" {
 		return nil
@@ -93,7 +94,8 @@ func toPostmasters(list []Recipient) bool {
 	})
 }
 
-// screenUnknown has senders wait, or come again, of whom nobody among the recipients has had authentic mail.
+// screenUnknown has senders wait, or come again, of whom nobody among the recipients has had
+// authentic mail.
 func (s *Service) screenUnknown(ctx context.Context, in Incoming, f *finding) error {
 	c := s.Config.Spam
 	if !c.Greylisting && c.FirstDelay <= 0 {
@@ -174,7 +176,8 @@ func (s *Service) follow(f *finding, v *milter.Verdict) error {
 	return nil
 }
 
-// filterAnswer is the filter's own reply, where it is one: "554 5.7.1 text", with or without the status in the middle.
+// filterAnswer is the filter's own reply, where it is one: "554 5.7.1 text", with or without the
+// status in the middle.
 func filterAnswer(v *milter.Verdict) *SMTPError {
 	e := smtpErrorf(550, "5.7.1", "This server does not want the message.")
 	if v.Action == milter.TempFail {

@@ -31,8 +31,8 @@ func screened(t *testing.T, spam Spam) (*installation, *store.Mailbox) {
 	return i, mb
 }
 
-// TestTrustedSealers lets a list's mail pass that had to break its author's signature, if the operator trusts the list and
-// the list says that the signature was good.
+// TestTrustedSealers lets a list's mail pass that had to break its author's signature, if the
+// operator trusts the list and the list says that the signature was good.
 func TestTrustedSealers(t *testing.T) {
 	author := "From: Pat <pat@strict.test>\r\nTo: list@list.test\r\nSubject: hello\r\n\r\nhello\r\n"
 	for name, tc := range map[string]struct {
@@ -78,8 +78,8 @@ func TestTrustedSealers(t *testing.T) {
 	}
 }
 
-// TestGreylisting has strangers come again, remembers over a restart who has, and lets those pass whom the account has had
-// authentic mail from.
+// TestGreylisting has strangers come again, remembers over a restart who has, and lets those pass
+// whom the account has had authentic mail from.
 func TestGreylisting(t *testing.T) {
 	i, mb := screened(t, Spam{Greylisting: true})
 	from := func(ip, path, author string) int {

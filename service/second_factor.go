@@ -15,8 +15,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Bounds on wrong codes of one user in a day: a code is short, and whoever guesses has the password already. Networks from
-// which the user has signed in lately count by themselves, so that a stranger cannot lock the user out.
+// Bounds on wrong codes of one user in a day: a code is short, and whoever guesses has the password
+// already. Networks from which the user has signed in lately count by themselves, so that a
+// stranger cannot lock the user out.
 const (
 	codeWindow = 24 * time.Hour
 	codesWrong = 20
@@ -27,9 +28,9 @@ const (
 
 func hasTOTP(u *store.User) bool { return u.TOTP != nil && u.TOTP.Confirmed }
 
-// withCode runs fn in a transaction for a user as the record is now, once the code of the second factor was found right, if
-// the user has one; the code is used up by the same transaction. The errors are 401 second_factor_required and
-// invalid_code, 403 account_suspended, 429.
+// withCode runs fn in a transaction for a user as the record is now, once the code of the second
+// factor was found right, if the user has one; the code is used up by the same transaction. The
+// errors are 401 second_factor_required and invalid_code, 403 account_suspended, 429.
 func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, *store.User) error) error {
 	key := s.codeKey(who, ip)
 	if code != "" { // before it is looked at, so that many at once are no way around
@@ -118,14 +119,14 @@ type TOTPSecret struct {
 	URI    string `json:"uri"`
 }
 
-// PasswordIn shows that it is the user who asks, and not whoever found the browser open: those could lock the user out by a
-// second factor of their own, or come back by a passkey.
+// PasswordIn shows that it is the user who asks, and not whoever found the browser open: those
+// could lock the user out by a second factor of their own, or come back by a passkey.
 type PasswordIn struct {
 	Password string `json:"password" required:"true" max:"1024"`
 }
 
-// StartTOTP makes a secret for a second factor, which guards nothing until a code of it has come to ConfirmTOTP. A wrong
-// password is 403 wrong_password.
+// StartTOTP makes a secret for a second factor, which guards nothing until a code of it has come to
+// ConfirmTOTP. A wrong password is 403 wrong_password.
 func (s *Service) StartTOTP(ctx context.Context, who Actor, in PasswordIn) (*TOTPSecret, error) {
 	still, err := s.provePassword(ctx, who, in.Password)
 	if err != nil {
@@ -166,7 +167,8 @@ type RecoveryCodes struct {
 	Codes []string `json:"recovery_codes"`
 }
 
-// ConfirmTOTP switches the second factor on. Every other session of the user ends, since it was begun without.
+// ConfirmTOTP switches the second factor on. Every other session of the user ends, since it was
+// begun without.
 func (s *Service) ConfirmTOTP(_ context.Context, who Actor, in TOTPCodeIn) (*RecoveryCodes, error) {
 	out := &RecoveryCodes{}
 	for range recoveryCodes {
@@ -197,7 +199,8 @@ func (s *Service) ConfirmTOTP(_ context.Context, who Actor, in TOTPCodeIn) (*Rec
 	return out, nil
 }
 
-// DropTOTP switches the second factor off. It is no error where there is none. A wrong password is 403 wrong_password.
+// DropTOTP switches the second factor off. It is no error where there is none. A wrong password is
+// 403 wrong_password.
 func (s *Service) DropTOTP(ctx context.Context, who Actor, in PasswordIn) (*Said, error) {
 	still, err := s.provePassword(ctx, who, in.Password)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// renewCopies is how often every zone gets a new serial, so that secondaries fetch new signatures: those in a transfer
-// hold for ten days.
+// renewCopies is how often every zone gets a new serial, so that secondaries fetch new signatures:
+// those in a transfer hold for ten days.
 const renewCopies = 4 * 24 * time.Hour
 
 // A Secondary is a name server elsewhere that copies our zones.
@@ -35,7 +35,8 @@ func (c Config) elsewhere() map[string][]netip.Addr {
 	return out
 }
 
-// secondaries are told about changes, and by a catalog which zones there are. A nil one tells nobody.
+// secondaries are told about changes, and by a catalog which zones there are. A nil one tells
+// nobody.
 type secondaries struct {
 	notifier *builtin.Notifier
 	catalog  *builtin.Catalog // nil: there is none
@@ -71,8 +72,8 @@ func (o *secondaries) list(origin string, member bool) {
 	}
 }
 
-// tellSecondaries tells every secondary about every zone, since they may have missed changes, and then about each change
-// until ctx ends.
+// tellSecondaries tells every secondary about every zone, since they may have missed changes, and
+// then about each change until ctx ends.
 func (s *Service) tellSecondaries(ctx context.Context) {
 	if s.zones.others == nil {
 		return
@@ -107,7 +108,8 @@ func (s *Service) Catalog() (*builtin.Catalog, bool) {
 	return o.catalog, true
 }
 
-// zoneSerial is the serial of a domain's zone: the time of its last change, moved on by what all zones have had in common.
+// zoneSerial is the serial of a domain's zone: the time of its last change, moved on by what all
+// zones have had in common.
 func (s *Service) zoneSerial(tx *store.Tx, d *store.Domain) uint32 {
 	serial := uint32(d.ZoneChangedAt.Unix())
 	if base, err := store.ZoneBases.Get(tx, store.ZoneBaseID); err == nil {
@@ -116,8 +118,9 @@ func (s *Service) zoneSerial(tx *store.Tx, d *store.Domain) uint32 {
 	return serial
 }
 
-// keepZoneBase notes when what all zones have in common has changed, as the addresses of this host, or when signatures at
-// secondaries are to be renewed: serials must rise then, or secondaries would keep what was before.
+// keepZoneBase notes when what all zones have in common has changed, as the addresses of this host,
+// or when signatures at secondaries are to be renewed: serials must rise then, or secondaries would
+// keep what was before.
 func (s *Service) keepZoneBase() (changed bool, err error) {
 	digest, err := s.zoneDigest()
 	if err != nil {
@@ -166,7 +169,8 @@ func (s *Service) renewZones() error {
 	return nil
 }
 
-// zoneDigest is a hash of all that zones are made from beside the domains: this program and its settings.
+// zoneDigest is a hash of all that zones are made from beside the domains: this program and its
+// settings.
 func (s *Service) zoneDigest() (string, error) {
 	sample := dnsprov.Wanted(s.spec(&store.Domain{Name: "domain.invalid"}), dnsprov.Builtin)
 	text, err := json.Marshal([]any{s.Config.Version, s.Config.Nameservers, s.Config.elsewhere(), sample})

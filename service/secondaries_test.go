@@ -29,7 +29,8 @@ func restarted(t *testing.T, s *Service, change func(*Config)) *Service {
 	return again
 }
 
-// What all zones have in common moves every serial on when it changes, or secondaries would keep what was before.
+// What all zones have in common moves every serial on when it changes, or secondaries would keep
+// what was before.
 func TestSerialsRiseWithWhatZonesShare(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	s := zoneService(t, t.TempDir(), Config{PublicIPs: testIPs}, func() time.Time { return now })
@@ -66,7 +67,8 @@ func TestSerialsRiseWithWhatZonesShare(t *testing.T) {
 	}
 }
 
-// Signatures at secondaries run out: each few days every zone gets a new serial, while the server runs and over restarts.
+// Signatures at secondaries run out: each few days every zone gets a new serial, while the server
+// runs and over restarts.
 func TestCopiesAreRenewed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	with := Config{Secondaries: []Secondary{listedSecondary("127.0.0.1:9", "")}}
@@ -152,7 +154,8 @@ func heardNotify(t *testing.T, conn net.PacketConn, name string) {
 	}
 }
 
-// A secondary is told about every zone after the start, and about each that comes, changes or, by the catalog, goes.
+// A secondary is told about every zone after the start, and about each that comes, changes or, by
+// the catalog, goes.
 func TestSecondariesAreTold(t *testing.T) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

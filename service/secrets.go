@@ -10,7 +10,8 @@ import (
 	"fmt"
 )
 
-// Keys seals secrets and authenticates what we hand out, under one master key that is kept outside the database.
+// Keys seals secrets and authenticates what we hand out, under one master key that is kept outside
+// the database.
 type Keys struct {
 	seal cipher.AEAD
 	root []byte
@@ -36,7 +37,8 @@ func newKeys(master []byte) (*Keys, error) {
 	return &Keys{seal: aead, root: root}, nil
 }
 
-// Seal encrypts a secret for the record named by place, such as a record's id; it opens only with the same place.
+// Seal encrypts a secret for the record named by place, such as a record's id; it opens only with
+// the same place.
 func (k *Keys) Seal(place string, secret []byte) []byte {
 	nonce := make([]byte, k.seal.NonceSize(), k.seal.NonceSize()+len(secret)+k.seal.Overhead())
 	rand.Read(nonce)

@@ -122,7 +122,8 @@ func (s *Service) FolderChanges(_ context.Context, u MailboxUser, k Known) (*Fol
 		for m := range tx.Messages(u.Mailbox, f.ID, k.UIDNext, maxUID) {
 			c.New = append(c.New, m.UID)
 		}
-		// Every change takes one MODSEQ, so if these are all, nothing has happened to the messages before.
+		// Every change takes one MODSEQ, so if these are all, nothing has happened to the messages
+		// before.
 		if f.ModSeq != k.ModSeq+uint64(len(c.New)+k.Own) {
 			c.compare(tx, u.Mailbox, k)
 		}
@@ -189,8 +190,8 @@ type RowQuery struct {
 	ChangedSince uint64 // leaves out messages whose MODSEQ is not greater
 }
 
-// MessageRows reads the rows of a bounded number of the messages, whose UIDs ascend; rest are the UIDs that it has not come
-// to. Messages that are gone are left out.
+// MessageRows reads the rows of a bounded number of the messages, whose UIDs ascend; rest are the
+// UIDs that it has not come to. Messages that are gone are left out.
 func (s *Service) MessageRows(_ context.Context, u MailboxUser, folder uint32, uids []uint32, q RowQuery) (rows []MessageRow, rest []uint32, err error) {
 	batch := uids[:min(len(uids), maxRows)]
 	rows = make([]MessageRow, 0, len(batch))

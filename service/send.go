@@ -103,7 +103,8 @@ type SentRecipient struct {
 	Transport string `json:"transport" words:"ours"`
 }
 
-// SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message that it answers.
+// SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message
+// that it answers.
 func (s *Service) SendEmail(ctx context.Context, who Actor, in SendEmailIn) (*EmailQueued, error) {
 	var mb *store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -353,7 +354,8 @@ func setHeader(d *msg.Draft, in SendEmailIn, domain string, controls []string) e
 	return nil
 }
 
-// validMessageID tells whether text is a Message-ID (RFC 5322 section 3.6.4) that no header or log can misread.
+// validMessageID tells whether text is a Message-ID (RFC 5322 section 3.6.4) that no header or log
+// can misread.
 func validMessageID(text string) bool {
 	id := strings.TrimSuffix(strings.TrimPrefix(text, "<"), ">")
 	left, right, ok := strings.Cut(id, "@")
@@ -363,7 +365,8 @@ func validMessageID(text string) bool {
 	return !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>(),;:"\`, r) })
 }
 
-// structural tells whether a header field says how a message is sent, signed or built, so that a request may not set it.
+// structural tells whether a header field says how a message is sent, signed or built, so that a
+// request may not set it.
 func structural(name string) bool {
 	lower := strings.ToLower(name)
 	for _, prefix := range []string{"content-", "resent-", "arc-", "dkim-", "authentication-", "received"} {
@@ -377,7 +380,8 @@ func structural(name string) bool {
 	}, lower)
 }
 
-// keepSent files a sent message, as one that was read, in the Sent folder, which it makes if there is none.
+// keepSent files a sent message, as one that was read, in the Sent folder, which it makes if there
+// is none.
 func (s *Service) keepSent(tx *store.Tx, mb *store.Mailbox, d *draft) error {
 	folder, err := sentFolder(tx, mb.Num)
 	if err != nil {

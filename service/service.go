@@ -1,5 +1,5 @@
-// Package service decides: every rule of Mailstead stands here once, one file per noun.
-// It does not know who is asking, over HTTP, SMTP, IMAP or DNS, nor how records are laid out on disk.
+// Package service decides: every rule of Mailstead stands here once, one file per noun. It does not
+// know who is asking, over HTTP, SMTP, IMAP or DNS, nor how records are laid out on disk.
 package service
 
 import (

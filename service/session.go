@@ -11,7 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A session of the dashboard is a token of this kind, which a browser keeps in a cookie. It acts with its user's whole role.
+// A session of the dashboard is a token of this kind, which a browser keeps in a cookie. It acts
+// with its user's whole role.
 const (
 	sessionKind  = "session"
 	sessionIdle  = 7 * 24 * time.Hour // without a request
@@ -88,7 +89,8 @@ func sessionPermissions(role string) []string {
 	return slices.Clone(Scopes)
 }
 
-// AuthenticateSession finds out for whom the cookie of a session acts. ip is remembered as its last use.
+// AuthenticateSession finds out for whom the cookie of a session acts. ip is remembered as its last
+// use.
 func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (Actor, error) {
 	if !wellFormedToken(value) {
 		return Actor{}, signedOut()
@@ -142,8 +144,9 @@ func (s *Service) standing(tx *store.Tx, t *store.Token) (*store.Account, error)
 	return a, nil
 }
 
-// openSession begins a session in the transaction that found out who it is for, and keeps the user with it. It is always
-// a new one, whatever the browser held before, and links that could set the password end: it is known.
+// openSession begins a session in the transaction that found out who it is for, and keeps the user
+// with it. It is always a new one, whatever the browser held before, and links that could set the
+// password end: it is known.
 func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor) (*SignedIn, error) {
 	if err := endSession(tx, v.Session); err != nil {
 		return nil, err

@@ -27,8 +27,8 @@ type ForgotIn struct {
 	Email string `json:"email" required:"true" max:"254"`
 }
 
-// ForgotPassword has a link that sets a password sent to the address, if it is a team user's. What it answers, and how
-// long it takes, is the same for every address: a job finds out whose it is.
+// ForgotPassword has a link that sets a password sent to the address, if it is a team user's. What
+// it answers, and how long it takes, is the same for every address: a job finds out whose it is.
 func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Said, error) {
 	out := &Said{"If somebody here has this address, a letter with a link is on its way to it. The link works once, within two hours."}
 	email, err := normalizeEmail("email", in.Email)
@@ -64,8 +64,8 @@ func (s *Service) forgotKind() jobs.Kind {
 	return jobs.Kind{Name: "password_mail", Work: s.sendForgot, Max: 5, Timeout: time.Minute}
 }
 
-// sendForgot makes the link and queues the letter with it. Each attempt makes a link of its own: none is kept that could be
-// sent again.
+// sendForgot makes the link and queues the letter with it. Each attempt makes a link of its own:
+// none is kept that could be sent again.
 func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[forgotArgs](j)
 	if err != nil {
@@ -110,7 +110,8 @@ func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, erro
 	return nil, nil
 }
 
-// composeForgot writes the letter with the link, from the postmaster of the domain that speaks for this host.
+// composeForgot writes the letter with the link, from the postmaster of the domain that speaks for
+// this host.
 func (s *Service) composeForgot(from *store.Domain, args forgotArgs, token string) (*draft, error) {
 	local, domain, ok := msg.SplitEmail(args.Email)
 	if !ok {

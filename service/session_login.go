@@ -14,9 +14,10 @@ type SignInIn struct {
 	Code     string `json:"code" max:"64"`
 }
 
-// SignIn begins a session. The errors are 401 invalid_credentials, for an unknown address or a wrong password alike, which
-// take the same time; second_factor_required, where the password is right and a code is missing; invalid_code; 403
-// account_suspended; 429 after too many wrong ones; and 503 busy where too many wait.
+// SignIn begins a session. The errors are 401 invalid_credentials, for an unknown address or a
+// wrong password alike, which take the same time; second_factor_required, where the password is
+// right and a code is missing; invalid_code; 403 account_suspended; 429 after too many wrong ones;
+// and 503 busy where too many wait.
 func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn, error) {
 	address, err := normalizeEmail("email", in.Email)
 	if err != nil {
@@ -59,10 +60,12 @@ func (s *Service) originOf(u *store.User, ip string) origin {
 	return from
 }
 
-// userKey names a team user among those whose wrong passwords are counted, apart from a mailbox of the same address.
+// userKey names a team user among those whose wrong passwords are counted, apart from a mailbox of
+// the same address.
 func userKey(email string) string { return "user " + email }
 
-// userToSignIn gives an empty record for an address that is nobody's, whose password is then never right.
+// userToSignIn gives an empty record for an address that is nobody's, whose password is then never
+// right.
 func (s *Service) userToSignIn(email string) (u *store.User, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		u, err = store.UserByEmail.Get(tx, email)
@@ -74,7 +77,8 @@ func (s *Service) userToSignIn(email string) (u *store.User, err error) {
 	return u, err
 }
 
-// rightPassword makes sure that the password that was verified outside the transaction is the user's still.
+// rightPassword makes sure that the password that was verified outside the transaction is the
+// user's still.
 func rightPassword(hash string) func(*store.User) error {
 	return func(u *store.User) error {
 		if u.PasswordHash != hash {
@@ -84,8 +88,8 @@ func rightPassword(hash string) func(*store.User) error {
 	}
 }
 
-// enter begins the session of a user whose password was right: once more by the record as it is now, with the second
-// factor where there is one.
+// enter begins the session of a user whose password was right: once more by the record as it is
+// now, with the second factor where there is one.
 func (s *Service) enter(u *store.User, v Visitor, code string, still func(*store.User) error) (out *SignedIn, err error) {
 	err = s.withCode(u, v.IP, code, func(tx *store.Tx, now *store.User) error {
 		if err := still(now); err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ProfileIn changes the profile of who asks. What is absent stays; an empty name, or the address, takes the name away.
+// ProfileIn changes the profile of who asks. What is absent stays; an empty name, or the address,
+// takes the name away.
 type ProfileIn struct {
 	Name            *string `json:"name" max:"200"`
 	Email           *string `json:"email" max:"254"`
@@ -15,8 +16,9 @@ type ProfileIn struct {
 	CurrentPassword string  `json:"current_password" max:"1024"`
 }
 
-// UpdateProfile changes the name, the address or the password of who asks; the latter two need the present password (403
-// wrong_password), and the address of others than the owner is the owner's to change. A new password ends all other sessions.
+// UpdateProfile changes the name, the address or the password of who asks; the latter two need the
+// present password (403 wrong_password), and the address of others than the owner is the owner's to
+// change. A new password ends all other sessions.
 func (s *Service) UpdateProfile(ctx context.Context, who Actor, in ProfileIn) (*Session, error) {
 	if err := in.check(who); err != nil {
 		return nil, err
@@ -147,8 +149,9 @@ func moveUser(tx *store.Tx, u *store.User, email string) error {
 	return store.Accounts.Put(tx, a)
 }
 
-// provePassword verifies the password of who is signed in; still makes sure, in the transaction that follows, that it is
-// the password by then. A wrong one is 403 wrong_password, and counts like one at the door.
+// provePassword verifies the password of who is signed in; still makes sure, in the transaction
+// that follows, that it is the password by then. A wrong one is 403 wrong_password, and counts like
+// one at the door.
 func (s *Service) provePassword(ctx context.Context, who Actor, password string) (still func(*store.User) error, err error) {
 	if password == "" {
 		return nil, Invalid("current_password", "required", "give your present password")

@@ -171,8 +171,8 @@ func TestASuspendedAccountHasNoSessions(t *testing.T) {
 	}
 }
 
-// TestSignInIsThrottled: twenty wrong ones from one network, then nothing is looked at for half an hour; where the user has
-// signed in before goes on.
+// TestSignInIsThrottled: twenty wrong ones from one network, then nothing is looked at for half an
+// hour; where the user has signed in before goes on.
 func TestSignInIsThrottled(t *testing.T) {
 	c := newSessionCase(t)
 	c.here(t)

@@ -34,10 +34,12 @@ func (s *Service) CheckWelcome(_ context.Context, _ Actor, in LinkIn) (*Welcome,
 	return out, err
 }
 
-// mayChooseEmail tells whether the link of a first start is for somebody whose address was made up, or typed in haste.
+// mayChooseEmail tells whether the link of a first start is for somebody whose address was made up,
+// or typed in haste.
 func mayChooseEmail(u *store.User) bool { return u.Role == "owner" && u.LastLoginAt.IsZero() }
 
-// WelcomeIn sets the password of the one whose link it is. Code is of the second factor, where there is one.
+// WelcomeIn sets the password of the one whose link it is. Code is of the second factor, where
+// there is one.
 type WelcomeIn struct {
 	Token    string  `json:"token" required:"true" max:"100"`
 	Email    *string `json:"email" max:"254"`
@@ -46,8 +48,9 @@ type WelcomeIn struct {
 	Code     string  `json:"code" max:"64"`
 }
 
-// CompleteWelcome sets password, name and, for an owner who was never signed in, the address; uses the link up; ends every
-// session of the user, and begins one. Of two at once one wins, and the other finds a dead link, 404.
+// CompleteWelcome sets password, name and, for an owner who was never signed in, the address; uses
+// the link up; ends every session of the user, and begins one. Of two at once one wins, and the
+// other finds a dead link, 404.
 func (s *Service) CompleteWelcome(_ context.Context, v Visitor, in WelcomeIn) (*SignedIn, error) {
 	var u *store.User
 	err := s.Store.View(func(tx *store.Tx) (err error) {

@@ -17,8 +17,8 @@ const (
 	keptSigners    = 1024
 )
 
-// A signer makes DKIM signatures for what domains send. It keeps the newest ones, since a message to many is signed alike
-// for each, and the keys that it has opened.
+// A signer makes DKIM signatures for what domains send. It keeps the newest ones, since a message
+// to many is signed alike for each, and the keys that it has opened.
 type signer struct {
 	keys  *Keys
 	turns chan struct{} // held while signing: an RSA signature takes a core for a millisecond, and the store needs one too
@@ -50,8 +50,8 @@ func newSigner(keys *Keys) *signer {
 	return &signer{keys: keys, turns: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, made: map[signatureID]*signature{}}
 }
 
-// sign gives the DKIM-Signature fields for a submission's message; none for a domain without keys and for a message that
-// cannot be signed. omitID leaves Message-ID out of what is signed.
+// sign gives the DKIM-Signature fields for a submission's message; none for a domain without keys
+// and for a message that cannot be signed. omitID leaves Message-ID out of what is signed.
 func (s *signer) sign(d *store.Domain, submission string, message io.Reader, omitID bool) ([]byte, error) {
 	if d == nil || len(d.DKIM) == 0 {
 		return nil, nil
@@ -101,8 +101,8 @@ func (s *signer) make(d *store.Domain, message io.Reader, omitID bool) ([]byte, 
 	return fields, err
 }
 
-// seal gives the ARC set for a message that a domain forwards; none for a domain without an RSA key and for a message that
-// cannot be sealed, such as one whose chain was broken when it came.
+// seal gives the ARC set for a message that a domain forwards; none for a domain without an RSA key
+// and for a message that cannot be sealed, such as one whose chain was broken when it came.
 func (s *signer) seal(d *store.Domain, message io.Reader, o auth.SealOptions) ([]byte, error) {
 	if d == nil || len(d.DKIM) == 0 {
 		return nil, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An SMTPError is an answer to an SMTP client: what refuses a recipient or a message. Where the API would refuse the same,
-// the Error that it answers is behind it.
+// An SMTPError is an answer to an SMTP client: what refuses a recipient or a message. Where the API
+// would refuse the same, the Error that it answers is behind it.
 type SMTPError struct {
 	Code     int    // RFC 5321 section 4.2
 	Enhanced string // RFC 3463, such as "5.1.1"
@@ -33,9 +33,9 @@ func overSMTP(code int, enhanced string, e *Error) *SMTPError {
 	return &SMTPError{Code: code, Enhanced: enhanced, Message: e.Message, cause: e}
 }
 
-// AsSMTPError gives the SMTP answer behind err: the service's own, 452 4.3.1 for a full disk, 421 4.3.2 for one that has
-// failed and for a server that stops, 552 5.3.4 for a message beyond MaxMessage. What is not for the client's eyes is
-// 451 4.3.0.
+// AsSMTPError gives the SMTP answer behind err: the service's own, 452 4.3.1 for a full disk, 421
+// 4.3.2 for one that has failed and for a server that stops, 552 5.3.4 for a message beyond
+// MaxMessage. What is not for the client's eyes is 451 4.3.0.
 func AsSMTPError(err error) *SMTPError {
 	var e *SMTPError
 	if errors.As(overStore(err), &e) {
@@ -44,7 +44,8 @@ func AsSMTPError(err error) *SMTPError {
 	return &SMTPError{Code: 451, Enhanced: "4.3.0", Message: "Something went wrong on our side. Try again later.", cause: err}
 }
 
-// overStore gives an error the form that an SMTP client understands: the disk's and the server's troubles pass.
+// overStore gives an error the form that an SMTP client understands: the disk's and the server's
+// troubles pass.
 func overStore(err error) error {
 	switch {
 	case err == nil:

@@ -11,7 +11,8 @@ import (
 	"github.com/mailstead/mailstead/mail/milter"
 )
 
-// Spam is what the operator has decided about mail from outside. All but Reports is off unless it is set.
+// Spam is what the operator has decided about mail from outside. All but Reports is off unless it
+// is set.
 type Spam struct {
 	TrustedSealers []string       // domains whose ARC seals may stand for a DMARC pass
 	Reports        bool           // aggregate reports are sent to domains that ask for them
@@ -22,8 +23,8 @@ type Spam struct {
 	FirstDelay     time.Duration  // unknown senders wait for so long
 }
 
-// Bounds of the first-sender delay: longer than a minute is more than some senders wait, and each that waits holds a
-// connection.
+// Bounds of the first-sender delay: longer than a minute is more than some senders wait, and each
+// that waits holds a connection.
 const (
 	maxFirstDelay = time.Minute
 	mostDelayed   = 200
@@ -45,8 +46,8 @@ func newScreener(r Resolver, now func() time.Time) *screener {
 	}
 }
 
-// probe asks the resolver for the servers of the root, which everybody has and no sender has a hand in. That it knows of
-// none, or that they do not answer it, is an answer too.
+// probe asks the resolver for the servers of the root, which everybody has and no sender has a hand
+// in. That it knows of none, or that they do not answer it, is an answer too.
 func probe(ctx context.Context, r Resolver) error {
 	_, err := r.LookupNS(ctx, ".")
 	var dns *net.DNSError

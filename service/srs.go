@@ -9,11 +9,12 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// A forward goes out with a return path in the forwarding domain, so that SPF passes, from which a bounce finds its way
-// back to the first sender (the Sender Rewriting Scheme): SRS0=mac=day=domain=local. What another forwarder has rewritten
-// becomes SRS1=mac=forwarder=rest, where rest begins with the other's separator: a bounce goes back to that forwarder,
-// who knows the first sender, so that paths do not grow with each. The MAC makes that no open relay: we send back only to
-// senders that we rewrote ourselves.
+// A forward goes out with a return path in the forwarding domain, so that SPF passes, from which a
+// bounce finds its way back to the first sender (the Sender Rewriting Scheme):
+// SRS0=mac=day=domain=local. What another forwarder has rewritten becomes SRS1=mac=forwarder=rest,
+// where rest begins with the other's separator: a bounce goes back to that forwarder, who knows the
+// first sender, so that paths do not grow with each. The MAC makes that no open relay: we send back
+// only to senders that we rewrote ourselves.
 const (
 	srsFirst = "srs0"
 	srsAgain = "srs1"
@@ -22,8 +23,8 @@ const (
 	maxLocal = 64 // RFC 5321 section 4.5.3.1.1
 )
 
-// srsForward rewrites a sender into the domain. A sender whose new local part would be too long stays as it is, as do
-// the null sender and one of the domain itself.
+// srsForward rewrites a sender into the domain. A sender whose new local part would be too long
+// stays as it is, as do the null sender and one of the domain itself.
 func (s *Service) srsForward(sender, domain string) string {
 	local, from, ok := msg.SplitEmail(sender)
 	if !ok || from == domain {
@@ -40,8 +41,8 @@ func (s *Service) srsForward(sender, domain string) string {
 	return text + "@" + domain
 }
 
-// srsOf takes a path that a forwarder has rewritten apart: which forwarder knows the sender, and what it is to be given
-// behind the word SRS0.
+// srsOf takes a path that a forwarder has rewritten apart: which forwarder knows the sender, and
+// what it is to be given behind the word SRS0.
 func srsOf(local, from string) (hop, rest string, ok bool) {
 	switch word, text := srsWord(local); word {
 	case srsFirst:
@@ -63,8 +64,9 @@ func srsWord(local string) (word, rest string) {
 	return strings.ToLower(local[:len(srsFirst)]), local[len(srsFirst):]
 }
 
-// srsReverse gives whom a bounce goes back to, behind a local part of the domain that srsForward made: the first sender,
-// for three weeks, or the forwarder before us, who looks at the time itself.
+// srsReverse gives whom a bounce goes back to, behind a local part of the domain that srsForward
+// made: the first sender, for three weeks, or the forwarder before us, who looks at the time
+// itself.
 func (s *Service) srsReverse(local, domain string) (sender string, ok bool) {
 	word, text := srsWord(local)
 	if word == srsAgain {

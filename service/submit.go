@@ -215,7 +215,8 @@ type header struct {
 	starts    bool // a conversation: it answers nothing, no machine wrote it, and it brings no List-Unsubscribe of its own
 }
 
-// completeHeader checks the author and gives the header with what RFC 5322 and RFC 6409 section 8 want of it.
+// completeHeader checks the author and gives the header with what RFC 5322 and RFC 6409 section 8
+// want of it.
 func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) (header, error) {
 	fields, err := msg.Headers(in.Body, root)
 	if err != nil {
@@ -363,8 +364,8 @@ func hasHighBytes(r io.Reader) (bool, error) {
 	}
 }
 
-// post writes everything about a letter whose bytes are appended in one transaction; with does more in it. If that
-// fails the bytes are given up.
+// post writes everything about a letter whose bytes are appended in one transaction; with does more
+// in it. If that fails the bytes are given up.
 func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
 	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
@@ -426,7 +427,8 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 	return mb, d, nil
 }
 
-// countSent counts the recipients that mail goes to against the mailbox's daily limit and in the account's traffic.
+// countSent counts the recipients that mail goes to against the mailbox's daily limit and in the
+// account's traffic.
 func (s *Service) countSent(tx *store.Tx, mb *store.Mailbox, rows []*store.Outgoing) error {
 	n := 0
 	for _, r := range rows {

@@ -142,8 +142,8 @@ func TestWhoMayNotSend(t *testing.T) {
 	}
 }
 
-// TestOtherAccountsGetMailOnlyByAddress: what one account sends to another's mailbox arrives there as anybody's mail
-// would, and nothing of it is the receiver's to see but the message.
+// TestOtherAccountsGetMailOnlyByAddress: what one account sends to another's mailbox arrives there
+// as anybody's mail would, and nothing of it is the receiver's to see but the message.
 func TestOtherAccountsGetMailOnlyByAddress(t *testing.T) {
 	i, ann := capturing(t, nil)
 	other := i.addAccount("other@elsewhere.test")

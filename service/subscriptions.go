@@ -19,7 +19,8 @@ func (s *Service) SubscribedNames(_ context.Context, u MailboxUser) (names []str
 	return names, err
 }
 
-// Subscribe says whether clients show the folder. A name without a folder may be subscribed to as well.
+// Subscribe says whether clients show the folder. A name without a folder may be subscribed to as
+// well.
 func (s *Service) Subscribe(_ context.Context, u MailboxUser, name string, subscribed bool) error {
 	name, err := folderName(name)
 	if err != nil {

@@ -34,7 +34,8 @@ func lift(tx *store.Tx, accountID, email string) error {
 	return store.Suppressions.Delete(tx, accountID+email)
 }
 
-// suppress keeps the account from sending to an address. One that is suppressed already stays as it is.
+// suppress keeps the account from sending to an address. One that is suppressed already stays as it
+// is.
 func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
 	if known, err := isSuppressed(tx, accountID, email); known || err != nil {
 		return err
@@ -75,7 +76,8 @@ type CreateSuppressionIn struct {
 	Email string `json:"email" required:"true" max:"254"`
 }
 
-// CreateSuppression keeps the account from sending to an address. For one that is suppressed already it answers that.
+// CreateSuppression keeps the account from sending to an address. For one that is suppressed
+// already it answers that.
 func (s *Service) CreateSuppression(_ context.Context, who Actor, in CreateSuppressionIn) (*Suppression, error) {
 	email, err := normalizeEmail("email", in.Email)
 	if err != nil {

@@ -76,7 +76,8 @@ type InviteTeamUserIn struct {
 	Role      *string `json:"role" enum:"admin|member"`
 }
 
-// TeamUserInvited is a new team user. ResetLink is there if no password was given: whoever has it chooses one, once.
+// TeamUserInvited is a new team user. ResetLink is there if no password was given: whoever has it
+// chooses one, once.
 type TeamUserInvited struct {
 	Success   bool    `json:"success"`
 	ID        string  `json:"id" words:"ours"`
@@ -88,7 +89,8 @@ type TeamUserInvited struct {
 	Message   string  `json:"message" words:"ours"`
 }
 
-// InviteTeamUser adds a person to the team, a member unless a role is given. Admins may add members only.
+// InviteTeamUser adds a person to the team, a member unless a role is given. Admins may add members
+// only.
 func (s *Service) InviteTeamUser(_ context.Context, who Actor, in InviteTeamUserIn) (*TeamUserInvited, error) {
 	u, err := s.draftUser(who, in)
 	if err != nil {
@@ -150,7 +152,8 @@ func (s *Service) draftUser(who Actor, in InviteTeamUserIn) (*store.User, error)
 	return u, err
 }
 
-// roomForUser checks that the address is free in the whole installation, and that the team may grow.
+// roomForUser checks that the address is free in the whole installation, and that the team may
+// grow.
 func (s *Service) roomForUser(tx *store.Tx, u *store.User) error {
 	if err := addressFree(tx, u.Email, ""); err != nil {
 		return err
@@ -174,7 +177,8 @@ func addressFree(tx *store.Tx, email, id string) error {
 	return Errorf(403, "email_already_exists", "%s belongs to a team user already. Use another address.", email).With("email", "email_already_exists", "is taken")
 }
 
-// checkTeamPassword holds for the passwords of team users; those of mailboxes have a rule of their own.
+// checkTeamPassword holds for the passwords of team users; those of mailboxes have a rule of their
+// own.
 func checkTeamPassword(field, p string) error {
 	if n := utf8.RuneCountInString(p); n < 6 || n > 128 {
 		return Invalid(field, "out_of_range", "needs at least 6 characters, and takes at most 128")
@@ -293,7 +297,8 @@ func (s *Service) revokeMost(userID string, which func(*store.Token) bool) error
 	return err
 }
 
-// revokeTokens revokes those tokens of a user that stand and that which names. Of sessions nothing is left.
+// revokeTokens revokes those tokens of a user that stand and that which names. Of sessions nothing
+// is left.
 func revokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) error {
 	var all []*store.Token
 	for _, t := range store.TokensByUser.Asc(tx, userID, "") {

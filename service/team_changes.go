@@ -30,8 +30,9 @@ type TeamUserUpdated struct {
 	Message      string  `json:"message" words:"ours"`
 }
 
-// UpdateTeamUser changes a team user. The owner may change everyone but the owner, an admin members, and everyone may
-// change their own name and password. A new password ends the user's sessions.
+// UpdateTeamUser changes a team user. The owner may change everyone but the owner, an admin
+// members, and everyone may change their own name and password. A new password ends the user's
+// sessions.
 func (s *Service) UpdateTeamUser(_ context.Context, who Actor, in UpdateTeamUserIn) (*TeamUserUpdated, error) {
 	if err := in.permit(who); err != nil {
 		return nil, err
@@ -80,8 +81,8 @@ func (s *Service) UpdateTeamUser(_ context.Context, who Actor, in UpdateTeamUser
 	return out, nil
 }
 
-// permit is what the table of operations cannot say: others need the admin scope and a role above member, and of
-// themselves people may change their name and password only.
+// permit is what the table of operations cannot say: others need the admin scope and a role above
+// member, and of themselves people may change their name and password only.
 func (in *UpdateTeamUserIn) permit(who Actor) error {
 	switch {
 	case who.Role == "owner" && (who.Can("admin") || in.UserID == who.UserID):
@@ -125,7 +126,8 @@ func (in *UpdateTeamUserIn) check() error {
 	return err
 }
 
-// hashIfFound hashes a new password, if there is one, once it is known that there is somebody who may have it.
+// hashIfFound hashes a new password, if there is one, once it is known that there is somebody who
+// may have it.
 func (s *Service) hashIfFound(password *string, find func(*store.Tx) (*store.User, error)) (hash string, err error) {
 	if password == nil {
 		return "", nil
@@ -155,8 +157,8 @@ func (in *UpdateTeamUserIn) apply(u *store.User) {
 	}
 }
 
-// setTeamPassword gives a user a password that somebody chose. What could set or replace the one before, the reset link
-// and every session but the asking one, ends.
+// setTeamPassword gives a user a password that somebody chose. What could set or replace the one
+// before, the reset link and every session but the asking one, ends.
 func setTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
 	u.PasswordHash, u.Status, u.UpdatedAt = hash, "active", tx.Now()
 	dropLinks(u)

@@ -76,7 +76,8 @@ func (s *Service) CreateTemplate(_ context.Context, who Actor, in CreateTemplate
 	return templateOut(t), nil
 }
 
-// cleanUsernames brings each into the form in which mailboxes have it, and names every one that cannot be.
+// cleanUsernames brings each into the form in which mailboxes have it, and names every one that
+// cannot be.
 func cleanUsernames(in []string) ([]string, error) {
 	bad := Errorf(400, "validation_error", "Some usernames cannot be used; details names them.")
 	out := make([]string, 0, len(in))
@@ -123,7 +124,8 @@ type UpdateTemplateIn struct {
 	Usernames  *[]string `json:"usernames" min:"1" max:"50"`
 }
 
-// UpdateTemplate changes a template's name, its usernames or both. Mailboxes that were made from it stay as they are.
+// UpdateTemplate changes a template's name, its usernames or both. Mailboxes that were made from it
+// stay as they are.
 func (s *Service) UpdateTemplate(_ context.Context, who Actor, in UpdateTemplateIn) (*Template, error) {
 	if in.Name == nil && in.Usernames == nil {
 		return nil, Errorf(400, "nothing_to_update", "Give name, usernames or both.")

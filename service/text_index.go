@@ -24,8 +24,8 @@ const (
 	purgePause = time.Hour
 )
 
-// indexTexts makes mail searchable soon after it came, until ctx ends; in a store without index all mail is to do. What
-// is not done yet, searches look at message by message.
+// indexTexts makes mail searchable soon after it came, until ctx ends; in a store without index all
+// mail is to do. What is not done yet, searches look at message by message.
 func (s *Service) indexTexts(ctx context.Context) {
 	x := &indexer{s: s}
 	purge := time.NewTicker(purgePause)
@@ -64,7 +64,8 @@ func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan ti
 	return x.round
 }
 
-// An indexStep is something that is done, and how long to wait then; 0: until there is something to do.
+// An indexStep is something that is done, and how long to wait then; 0: until there is something to
+// do.
 type indexStep func(ctx context.Context) (time.Duration, error)
 
 // An indexer makes mail searchable.
@@ -96,8 +97,8 @@ func (x *indexer) purge(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.PurgeText(ctx)
 }
 
-// round indexes some mail of each account in turn, so that one with much does not hold up the others. It says how long to
-// wait before the next; 0 if there is nothing to do.
+// round indexes some mail of each account in turn, so that one with much does not hold up the
+// others. It says how long to wait before the next; 0 if there is nothing to do.
 func (x *indexer) round(ctx context.Context) (time.Duration, error) {
 	accounts, left, err := x.todo()
 	if err != nil || len(accounts) == 0 {
@@ -217,8 +218,8 @@ func (x *indexer) gather(account uint32) (work *store.TextWork, metas []*store.M
 	return work, metas, err
 }
 
-// add adds the words of a message, and gives what its subject is noted by. One whose bytes cannot be read is found by
-// its thread alone.
+// add adds the words of a message, and gives what its subject is noted by. One whose bytes cannot
+// be read is found by its thread alone.
 func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*msg.Summary, error) {
 	if meta.ThreadID != "" {
 		b.Word([]byte(threadWord(meta.ThreadID)))

@@ -34,10 +34,11 @@ func parseThread(id string) (n store.ThreadNode, ok bool) {
 	return n, err == nil
 }
 
-// thread gives the conversation that a message which is being filed belongs to, "" if nothing tells. It is named by its
-// first message. What the message refers to decides; one that claims to be an answer and refers to nothing goes to the
-// newest conversation of its subject between the same people. Where a message comes late and ties two conversations
-// together they become one, under the name of the elder; the other name leads there too.
+// thread gives the conversation that a message which is being filed belongs to, "" if nothing
+// tells. It is named by its first message. What the message refers to decides; one that claims to
+// be an answer and refers to nothing goes to the newest conversation of its subject between the
+// same people. Where a message comes late and ties two conversations together they become one,
+// under the name of the elder; the other name leads there too.
 func thread(tx *store.Tx, account uint32, sum *msg.Summary, original string) (string, error) {
 	ids := threadIDs(sum, original)
 	root, err := elder(tx, account, ids)
@@ -65,7 +66,8 @@ func thread(tx *store.Tx, account uint32, sum *msg.Summary, original string) (st
 	return threadText(root), err
 }
 
-// ownThread is that of a message that refers to nothing; others may have referred to it before it came.
+// ownThread is that of a message that refers to nothing; others may have referred to it before it
+// came.
 func ownThread(tx *store.Tx, account uint32, id string) (string, error) {
 	if id == "" {
 		return "", nil
@@ -78,8 +80,8 @@ func ownThread(tx *store.Tx, account uint32, id string) (string, error) {
 	return threadText(root), tx.TouchThread(account, n)
 }
 
-// threadIDs are what the message refers to, the eldest first. original is the message that it answers if a relay gave
-// that another id.
+// threadIDs are what the message refers to, the eldest first. original is the message that it
+// answers if a relay gave that another id.
 func threadIDs(sum *msg.Summary, original string) []string {
 	var ids []string
 	if original != "" {
@@ -165,7 +167,8 @@ func threadNow(tx *store.Tx, account uint32, id string) (string, error) {
 	return threadText(root), err
 }
 
-// threadNames are the names under which messages of a thread may be filed; none for what is no thread's.
+// threadNames are the names under which messages of a thread may be filed; none for what is no
+// thread's.
 func threadNames(tx *store.Tx, account uint32, id string) ([]string, error) {
 	n, ok := parseThread(id)
 	if !ok {

@@ -12,13 +12,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// keep files a message for the mailbox as one that came in, or puts it into another folder, and gives its thread.
+// keep files a message for the mailbox as one that came in, or puts it into another folder, and
+// gives its thread.
 func (i *installation) keep(mb *store.Mailbox, folder, message string) string {
 	i.t.Helper()
 	return i.keepIn(mb, folder, filing{received: i.st.Now(), arrived: folder == "INBOX"}, message)
 }
 
-// keepAt files a message in INBOX with the UID of another server, and with a time that follows from that.
+// keepAt files a message in INBOX with the UID of another server, and with a time that follows from
+// that.
 func (i *installation) keepAt(mb *store.Mailbox, uid uint32, message string) {
 	i.t.Helper()
 	i.keepIn(mb, "INBOX", filing{uid: uid, received: time.Unix(1_800_000_000+int64(uid), 0)}, message)
@@ -115,7 +117,8 @@ func TestThreads(t *testing.T) {
 		t.Errorf("a message without any id is in %s", nothing)
 	}
 
-	// Answers that come before what they answer: the root first is unknown, then the middle ties two together.
+	// Answers that come before what they answer: the root first is unknown, then the middle ties
+	// two together.
 	late := in(letterOf("late answer", "13@far", "References: <12@far>"))
 	if middle := in(letterOf("middle", "12@far", "References: <11@far>")); middle == late {
 		t.Errorf("before they are tied together both are %s", late)
@@ -158,7 +161,8 @@ func TestThreadsOverSentMail(t *testing.T) {
 	}
 }
 
-// TestThreadsBySubject takes answers that name nothing to the letter of the same subject between the same people.
+// TestThreadsBySubject takes answers that name nothing to the letter of the same subject between
+// the same people.
 func TestThreadsBySubject(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)

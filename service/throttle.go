@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A throttle counts events by key over about one window, two generations of half of it: what is older than both is
-// forgotten, and so is the older half when more keys come than memory is given to.
+// A throttle counts events by key over about one window, two generations of half of it: what is
+// older than both is forgotten, and so is the older half when more keys come than memory is given
+// to.
 type throttle struct {
 	half  time.Duration
 	most  int // keys of one generation

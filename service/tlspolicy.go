@@ -26,8 +26,9 @@ const (
 	refreshAtOnce = 8
 )
 
-// policies knows the MTA-STS policies of domains elsewhere (RFC 8461): those that were fetched are in the store, and count
-// until they expire, also when nobody can be asked; when a domain was last looked at is in memory.
+// policies knows the MTA-STS policies of domains elsewhere (RFC 8461): those that were fetched are
+// in the store, and count until they expire, also when nobody can be asked; when a domain was last
+// looked at is in memory.
 type policies struct {
 	svc  *Service
 	http *http.Client
@@ -52,7 +53,8 @@ func newPolicies(s *Service) *policies {
 	})}
 }
 
-// of gives the policy of a domain, an ASCII name, that counts now; nil if there is none. failed is to be counted.
+// of gives the policy of a domain, an ASCII name, that counts now; nil if there is none. failed is
+// to be counted.
 func (p *policies) of(ctx context.Context, domain string) (policy *mtasts.Policy, failed *deliver.Session, err error) {
 	if strings.HasPrefix(domain, "[") {
 		return nil, nil, nil
@@ -121,8 +123,9 @@ func (p *policies) kept(domain string) (*store.TLSPolicy, error) {
 	return row, err
 }
 
-// renew gives the policy that counts now: the one that is kept (nil: none) where the domain's record still has its id or
-// nothing newer can be had, else the one that the domain serves. With anew it is fetched whatever the id.
+// renew gives the policy that counts now: the one that is kept (nil: none) where the domain's
+// record still has its id or nothing newer can be had, else the one that the domain serves. With
+// anew it is fetched whatever the id.
 func (p *policies) renew(ctx context.Context, domain string, kept *store.TLSPolicy, anew bool) (*store.TLSPolicy, error) {
 	texts, err := p.svc.Resolver.LookupTXT(ctx, "_mta-sts."+domain+".")
 	id, ok := mtasts.ParseRecord(texts)
@@ -182,8 +185,8 @@ func policyFailure(domain string, err error) *deliver.Session {
 	return out
 }
 
-// policyKind fetches the policies that are in use again, long before they run out (RFC 8461 section 3.3), and forgets
-// the others.
+// policyKind fetches the policies that are in use again, long before they run out (RFC 8461 section
+// 3.3), and forgets the others.
 func (s *Service) policyKind() jobs.Kind {
 	return jobs.Kind{Name: "tls_policies", Work: s.refreshPolicies, Timeout: 30 * time.Minute}
 }

@@ -79,7 +79,8 @@ func (i *installation) tlsCount(domain string) *store.TLSCount {
 	return out
 }
 
-// policyNow is the mode of the policy that counts for far.test now, "" for none, and the failure that was found.
+// policyNow is the mode of the policy that counts for far.test now, "" for none, and the failure
+// that was found.
 func (i *installation) policyNow() (mode, failed string) {
 	i.t.Helper()
 	p, f, err := i.svc.policies.of(context.Background(), "far.test")
@@ -154,7 +155,8 @@ func TestPolicyIsFetchedOnceForAll(t *testing.T) {
 	}
 }
 
-// TestPoliciesAreRefreshed: one that is in use is fetched long before it runs out, one that is not is forgotten.
+// TestPoliciesAreRefreshed: one that is in use is fetched long before it runs out, one that is not
+// is forgotten.
 func TestPoliciesAreRefreshed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := install(t, Config{})

@@ -27,8 +27,8 @@ const (
 	reportTimeout = 30 * time.Second
 )
 
-// tlsReportKind tells domains that ask for it how TLS with their hosts failed the day before (RFC 8460). Where nothing
-// failed there is no report.
+// tlsReportKind tells domains that ask for it how TLS with their hosts failed the day before (RFC
+// 8460). Where nothing failed there is no report.
 func (s *Service) tlsReportKind() jobs.Kind {
 	return jobs.Kind{Name: "tls_reports", Work: s.reportTLS, Timeout: 30 * time.Minute}
 }
@@ -60,7 +60,8 @@ func (s *Service) reportTLS(ctx context.Context, _ *store.Job) (jobs.Writes, err
 	return nil, nil
 }
 
-// dueTLSCounts are those of days that are over, each some hours after midnight, so that not all reports go out at once.
+// dueTLSCounts are those of days that are over, each some hours after midnight, so that not all
+// reports go out at once.
 func (s *Service) dueTLSCounts() ([]*store.TLSCount, error) {
 	now := s.now().UTC()
 	var out []*store.TLSCount
@@ -176,9 +177,10 @@ func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target
 	return &tlsLetter{to: to, account: account, domain: from, draft: d}, nil
 }
 
-// reporter is the domain whose postmaster reports to others, and whose account sends them: the domain of the host's own
-// name, if that is hosted here, else the oldest one of the first account, since reports have to be signed by the domain
-// that they come from (RFC 7489 section 7.2.1, RFC 8460 section 3). Where there is none it is the bare name of the host.
+// reporter is the domain whose postmaster reports to others, and whose account sends them: the
+// domain of the host's own name, if that is hosted here, else the oldest one of the first account,
+// since reports have to be signed by the domain that they come from (RFC 7489 section 7.2.1, RFC
+// 8460 section 3). Where there is none it is the bare name of the host.
 func (s *Service) reporter() (from *store.Domain, account string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		for name := s.Config.Hostname; name != ""; _, name, _ = strings.Cut(name, ".") {

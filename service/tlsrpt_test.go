@@ -46,7 +46,8 @@ var (
 	fine      = deliver.Session{Policy: tlsrpt.PolicySTS, Strings: []string{"version: STSv1"}, MXHosts: []string{"*.far.test"}, Host: "mx.far.test"}
 )
 
-// TestTLSReportArrives: it is mail that we sign, and gets through where the policy that it tells of would hold mail back.
+// TestTLSReportArrives: it is mail that we sign, and gets through where the policy that it tells of
+// would hold mail back.
 func TestTLSReportArrives(t *testing.T) {
 	h := (&host{}).start(t)
 	i := install(t, Config{MXPort: h.port})

@@ -22,7 +22,8 @@ const (
 	tokensAtATime = 300 // that one transaction changes
 )
 
-// newToken makes a token: mst_, 40 base62 characters, and their CRC-32 in six more, so that scanners can tell one.
+// newToken makes a token: mst_, 40 base62 characters, and their CRC-32 in six more, so that
+// scanners can tell one.
 func newToken() string {
 	secret := randomText(40, base62)
 	return tokenPrefix + secret + tokenChecksum(secret)
@@ -122,8 +123,8 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (Actor, error) {
 	}, nil
 }
 
-// Stands says why the actor's token or session may not be used any more: it was ended or has expired, its user is gone,
-// or has another role than when it was asked with. It is no use of it.
+// Stands says why the actor's token or session may not be used any more: it was ended or has
+// expired, its user is gone, or has another role than when it was asked with. It is no use of it.
 func (s *Service) Stands(_ context.Context, who Actor) error {
 	return s.Store.View(func(tx *store.Tx) error {
 		t, err := store.Tokens.Read(tx, who.TokenID)
@@ -141,8 +142,8 @@ func (s *Service) Stands(_ context.Context, who Actor) error {
 	})
 }
 
-// Operator is the one who holds the data directory: the owner of the named account (id or owner's email), or of the
-// first one.
+// Operator is the one who holds the data directory: the owner of the named account (id or owner's
+// email), or of the first one.
 func (s *Service) Operator(_ context.Context, account string) (Actor, error) {
 	var who Actor
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -261,8 +262,8 @@ func listOf[T any](data []T) *List[T] {
 	return &List[T]{data, len(data)}
 }
 
-// ListTokens lists the tokens that the actor may see: all of them for the owner, all but the owner's for an admin, a
-// member's own.
+// ListTokens lists the tokens that the actor may see: all of them for the owner, all but the
+// owner's for an admin, a member's own.
 func (s *Service) ListTokens(_ context.Context, who Actor) (*List[Token], error) {
 	var out []Token
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -303,8 +304,8 @@ type TokenCreated struct {
 	Value string `json:"token" words:"ours"`
 }
 
-// CreateToken makes a token that acts as its creator. A member's holds read and write at most; nobody's holds more
-// than the token that makes it, unless that is an admin's.
+// CreateToken makes a token that acts as its creator. A member's holds read and write at most;
+// nobody's holds more than the token that makes it, unless that is an admin's.
 func (s *Service) CreateToken(ctx context.Context, who Actor, in CreateTokenIn) (*TokenCreated, error) {
 	t, err := s.draftToken(who, in)
 	if err != nil {

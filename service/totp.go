@@ -31,8 +31,8 @@ func hotp(secret []byte, counter uint64, digits int) string {
 	return fmt.Sprintf("%0*d", digits, n%mod)
 }
 
-// totpStep is the newest step of the clock, within the skew, whose code is the given one, spaces left out; -1 if there is
-// none.
+// totpStep is the newest step of the clock, within the skew, whose code is the given one, spaces
+// left out; -1 if there is none.
 func totpStep(secret []byte, code string, now time.Time) int64 {
 	code, found := strings.ReplaceAll(code, " ", ""), int64(-1)
 	for step := now.Unix()/totpPeriod - totpSkew; step <= now.Unix()/totpPeriod+totpSkew; step++ {

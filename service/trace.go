@@ -31,7 +31,8 @@ func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
 	return []byte(b.String()), id
 }
 
-// heloWord keeps of what a client calls itself what cannot be mistaken for anything else in the field.
+// heloWord keeps of what a client calls itself what cannot be mistaken for anything else in the
+// field.
 func heloWord(helo string) string {
 	word := strings.Map(func(r rune) rune {
 		switch {

@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ExpungeMessages deletes those of the messages, whose UIDs ascend, that have FlagDeleted, and says which.
+// ExpungeMessages deletes those of the messages, whose UIDs ascend, that have FlagDeleted, and says
+// which.
 func (s *Service) ExpungeMessages(_ context.Context, u MailboxUser, folder uint32, uids []uint32) ([]uint32, error) {
 	marked, err := s.markedDeleted(u, folder, uids)
 	if err != nil {
@@ -42,7 +43,8 @@ func (s *Service) ExpungeMessages(_ context.Context, u MailboxUser, folder uint3
 	return gone, nil
 }
 
-// markedDeleted reads which messages have FlagDeleted, so that an EXPUNGE of nothing writes nothing.
+// markedDeleted reads which messages have FlagDeleted, so that an EXPUNGE of nothing writes
+// nothing.
 func (s *Service) markedDeleted(u MailboxUser, folder uint32, uids []uint32) (marked []uint32, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		for m, err := range pick(tx, u.Mailbox, folder, uids) {
@@ -75,8 +77,8 @@ func (s *Service) CopyMessages(ctx context.Context, u MailboxUser, folder uint32
 	return s.transfer(ctx, u, folder, uids, to, false)
 }
 
-// MoveMessages moves the messages, whose UIDs ascend, into another folder. After an error, those that it names have been
-// moved and the others have not (RFC 6851 section 3.3).
+// MoveMessages moves the messages, whose UIDs ascend, into another folder. After an error, those
+// that it names have been moved and the others have not (RFC 6851 section 3.3).
 func (s *Service) MoveMessages(ctx context.Context, u MailboxUser, folder uint32, uids []uint32, to string) (*Copied, error) {
 	return s.transfer(ctx, u, folder, uids, to, true)
 }
@@ -190,7 +192,8 @@ func (s *Service) undoCopies() error {
 	return err
 }
 
-// roomFor gives the folder that messages shall go to, if the quota allows it: a copy counts once more, a move does not.
+// roomFor gives the folder that messages shall go to, if the quota allows it: a copy counts once
+// more, a move does not.
 func (s *Service) roomFor(u MailboxUser, folder uint32, uids []uint32, name string, move bool) (dest *Folder, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := openMailbox(tx, u)

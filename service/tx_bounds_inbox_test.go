@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// Two hundred messages, each in another mailbox and with a long subject, are the most that a request
-// marks or deletes.
+// Two hundred messages, each in another mailbox and with a long subject, are the most that a
+// request marks or deletes.
 func TestBulkChangesOfMessagesWithinTheBounds(t *testing.T) {
 	b, _, who := newWorld(t)
 	var refs []service.MessageRef

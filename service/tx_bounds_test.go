@@ -51,7 +51,8 @@ func putDomainRow(t *testing.T, s *Service, who Actor, name, status string) *sto
 	return d
 }
 
-// runJobs does the jobs of some kinds, by the queue's rules but without its clock, until none waits.
+// runJobs does the jobs of some kinds, by the queue's rules but without its clock, until none
+// waits.
 func runJobs(t *testing.T, s *Service, kinds ...string) {
 	t.Helper()
 	work := map[string]jobs.Kind{}

@@ -17,8 +17,8 @@ type UniversalInboxOut struct {
 	Message string `json:"message" words:"ours"`
 }
 
-// SetUniversalInbox switches the background sync of external mailboxes on or off. It stays on while an enabled endpoint
-// wants email.received.
+// SetUniversalInbox switches the background sync of external mailboxes on or off. It stays on while
+// an enabled endpoint wants email.received.
 func (s *Service) SetUniversalInbox(_ context.Context, who Actor, in UniversalInboxIn) (*UniversalInboxOut, error) {
 	out := &UniversalInboxOut{}
 	err := s.Store.Update(func(tx *store.Tx) error {

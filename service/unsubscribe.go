@@ -14,9 +14,10 @@ import (
 // unsubscribePath is where the links lead.
 const unsubscribePath = "/unsubscribe/"
 
-// unsubscribeFields offer a recipient a way out (RFC 2369, RFC 8058), where the sending domain asks for that: in what it
-// sends to others, but for answers in a conversation, what machines wrote, and messages that have a way out of their own.
-// The link is offered only where this host is reached over HTTPS, as RFC 8058 demands; the address always.
+// unsubscribeFields offer a recipient a way out (RFC 2369, RFC 8058), where the sending domain asks
+// for that: in what it sends to others, but for answers in a conversation, what machines wrote, and
+// messages that have a way out of their own. The link is offered only where this host is reached
+// over HTTPS, as RFC 8058 demands; the address always.
 func (s *Service) unsubscribeFields(m *mailing) []byte {
 	d := m.domain
 	if d == nil || !d.ListUnsub || !m.sub.Starts || m.sub.Sender == "" || domainOfAddress(m.row.Recipient) == d.Name {
@@ -39,8 +40,8 @@ func (s *Service) unsubscribeFields(m *mailing) []byte {
 	return fmt.Appendf(nil, "List-Unsubscribe: %s\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n", link)
 }
 
-// unsubscribeToken names a recipient and a domain that writes to it. It holds for as long as the domain is the account's,
-// since people leave when they will.
+// unsubscribeToken names a recipient and a domain that writes to it. It holds for as long as the
+// domain is the account's, since people leave when they will.
 func (s *Service) unsubscribeToken(d *store.Domain, recipient string) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(d.Name + "\n" + recipient))
 	return text + "." + base64.RawURLEncoding.EncodeToString(s.unsubscribeMAC(d, recipient))
@@ -92,7 +93,8 @@ func (s *Service) readUnsubscribe(tx *store.Tx, token string) (*store.Domain, *U
 	return d, &Unsubscription{recipient, domain}, nil
 }
 
-// Unsubscribe keeps the account of a link's domain from writing to its recipient again. Again it changes nothing.
+// Unsubscribe keeps the account of a link's domain from writing to its recipient again. Again it
+// changes nothing.
 func (s *Service) Unsubscribe(_ context.Context, token string) (*Unsubscription, error) {
 	var out *Unsubscription
 	err := s.Store.Update(func(tx *store.Tx) error {

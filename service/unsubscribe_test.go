@@ -10,7 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// leaving sends a message to x@far.test from a domain that asks for List-Unsubscribe, and gives that field of what went out.
+// leaving sends a message to x@far.test from a domain that asks for List-Unsubscribe, and gives
+// that field of what went out.
 func leaving(t *testing.T, base, message, to string) (i *installation, field, data string) {
 	t.Helper()
 	h := (&host{}).start(t)

@@ -15,7 +15,8 @@ type TokenFor struct {
 	ExpiresInDays int
 }
 
-// CreateTokenFor makes a token that acts as a team user. It is for the operator, on the server itself.
+// CreateTokenFor makes a token that acts as a team user. It is for the operator, on the server
+// itself.
 func (s *Service) CreateTokenFor(ctx context.Context, in TokenFor) (*TokenCreated, error) {
 	u, err := s.userByEmail(in.User)
 	if err != nil {
@@ -64,7 +65,8 @@ type PasswordReset struct {
 	Password string `json:"password"`
 }
 
-// ResetPassword gives a team user a new password, which ends every session and link of theirs. It is for the operator, on the server itself.
+// ResetPassword gives a team user a new password, which ends every session and link of theirs. It
+// is for the operator, on the server itself.
 func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordReset, error) {
 	if in.Password == "" {
 		in.Password = newPassword()

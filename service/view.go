@@ -37,7 +37,8 @@ func (s *Service) ViewMessage(_ context.Context, who Actor, in ViewIn) (*view.Do
 	return view.Text(body.Text, shown), nil
 }
 
-// imageLinks gives the addresses of the images of a message: those within it, and, if remote says so, those elsewhere.
+// imageLinks gives the addresses of the images of a message: those within it, and, if remote says
+// so, those elsewhere.
 func (s *Service) imageLinks(who Actor, o *openedMessage, remote bool) func(src string) string {
 	inner := map[string]int{}
 	for _, a := range msg.Attachments(o.root) {

@@ -23,7 +23,8 @@ func (s *Service) warmupKind() jobs.Kind {
 	return jobs.Kind{Name: "warmup_marks", Work: s.markWarmup, Timeout: time.Hour}
 }
 
-// warmupArgs is whose mail is to be marked, and from where on: every attempt goes on where the last one was.
+// warmupArgs is whose mail is to be marked, and from where on: every attempt goes on where the last
+// one was.
 type warmupArgs struct {
 	AccountID string `json:"account_id"`
 	MailboxID string `json:"mailbox_id,omitempty"` // the first that is not done
@@ -31,8 +32,8 @@ type warmupArgs struct {
 	UID       uint32 `json:"uid,omitempty"`
 }
 
-// planWarmup has the account's stored mail marked by its phrases. One job after the other does that; a phrase that
-// changes while one runs is for the next.
+// planWarmup has the account's stored mail marked by its phrases. One job after the other does
+// that; a phrase that changes while one runs is for the next.
 func (s *Service) planWarmup(tx *store.Tx, accountID string) error {
 	_, err := s.Queue.Add(tx, jobs.New{
 		AccountID: accountID, Kind: "warmup_marks", Key: accountID, Lane: "warmup " + accountID, Args: warmupArgs{AccountID: accountID},
@@ -65,7 +66,8 @@ type warmupChange struct {
 	bits                 store.Bits
 }
 
-// markSome looks at some messages from at on, changes the marks that are wrong and moves at behind them.
+// markSome looks at some messages from at on, changes the marks that are wrong and moves at behind
+// them.
 func (s *Service) markSome(at *warmupArgs) (done bool, err error) {
 	var changes []warmupChange
 	from := *at
@@ -189,7 +191,8 @@ func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChan
 	return nil
 }
 
-// storedWarmup tells whether a stored message is warm-up traffic, by what is known of it without its bytes.
+// storedWarmup tells whether a stored message is warm-up traffic, by what is known of it without
+// its bytes.
 func storedWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, error) {
 	if len(phrases) == 0 {
 		return false, nil
@@ -209,7 +212,8 @@ func storedWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, error
 	return hasPhrase(phrases, subject, meta.Preview), nil
 }
 
-// warmup tells whether the subject or the beginning of the text of a message holds one of the account's warm-up phrases.
+// warmup tells whether the subject or the beginning of the text of a message holds one of the
+// account's warm-up phrases.
 func warmup(phrases []string, sum *msg.Summary) bool {
 	return len(phrases) > 0 && hasPhrase(foldPhrases(phrases), sum.Subject, sum.Preview)
 }

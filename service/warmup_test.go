@@ -9,7 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestWarmupPhrasesMarkStoredMail changes the phrases again and again; in the end the marks are those of the last.
+// TestWarmupPhrasesMarkStoredMail changes the phrases again and again; in the end the marks are
+// those of the last.
 func TestWarmupPhrasesMarkStoredMail(t *testing.T) {
 	i := install(t, Config{})
 	d := i.addDomain(i.account, "example.test", nil)

@@ -11,7 +11,8 @@ import (
 	"github.com/mailstead/mailstead/webhooks"
 )
 
-// APIVersion is the form of event envelopes that new endpoints get; an endpoint keeps the one it was made with.
+// APIVersion is the form of event envelopes that new endpoints get; an endpoint keeps the one it
+// was made with.
 const APIVersion = "2026-11-01"
 
 const (
@@ -144,7 +145,8 @@ func (s *Service) CreateWebhook(ctx context.Context, who Actor, in CreateWebhook
 	return out, nil
 }
 
-// putWebhook keeps an endpoint; while it is enabled and wants email.received, the universal inbox is on.
+// putWebhook keeps an endpoint; while it is enabled and wants email.received, the universal inbox
+// is on.
 func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
 	if w.Status == "enabled" && wants(w, EventEmailReceived) {
 		a, err := store.Accounts.Get(tx, w.AccountID)

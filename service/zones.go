@@ -50,8 +50,8 @@ func newZones(c Config) *zones {
 	return z
 }
 
-// Zone gives the zone that encloses a name most closely and is served here. The name is lower-case, in the notation of
-// the dns package.
+// Zone gives the zone that encloses a name most closely and is served here. The name is lower-case,
+// in the notation of the dns package.
 func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	z := s.zones
 	if z.stale.Load() {
@@ -67,8 +67,8 @@ func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	return nil, false
 }
 
-// HostsName tells whether our own DNS server answers for a name: one at or below a domain that is connected here, or, in
-// the sandbox, one of the installation's own.
+// HostsName tells whether our own DNS server answers for a name: one at or below a domain that is
+// connected here, or, in the sandbox, one of the installation's own.
 func (s *Service) HostsName(name string) bool {
 	_, ok := s.Zone(name)
 	return ok
@@ -89,7 +89,8 @@ func (s *Service) makeZones() {
 	s.makeNoted()
 }
 
-// makeNoted makes the zones that have been noted as the store has them now. The caller holds making.
+// makeNoted makes the zones that have been noted as the store has them now. The caller holds
+// making.
 func (s *Service) makeNoted() {
 	z := s.zones
 	for noted := z.take(); len(noted) > 0; noted = z.take() {
@@ -111,8 +112,8 @@ func (s *Service) makeNoted() {
 	}
 }
 
-// take gives what has been noted, and when that is nothing says that the zones are up to date: only then does a query
-// pass by the lock under which they are made.
+// take gives what has been noted, and when that is nothing says that the zones are up to date: only
+// then does a query pass by the lock under which they are made.
 func (z *zones) take() map[string]bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -175,8 +176,8 @@ func (z *zones) note(name string) {
 	}
 }
 
-// loadZones makes the zones for the first time. What changes meanwhile is noted; both are the newest state, or something
-// newer is on its way.
+// loadZones makes the zones for the first time. What changes meanwhile is noted; both are the
+// newest state, or something newer is on its way.
 func (s *Service) loadZones() error {
 	if _, err := s.keepZoneBase(); err != nil {
 		return err
@@ -273,14 +274,15 @@ func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
 	return store.Domains.Put(tx, d)
 }
 
-// putZone writes a domain whose records have changed, its own or custom ones, and publishes them: here, or by a job at
-// the edge provider.
+// putZone writes a domain whose records have changed, its own or custom ones, and publishes them:
+// here, or by a job at the edge provider.
 func (s *Service) putZone(tx *store.Tx, d *store.Domain) error {
 	_, err := s.putZoneBy(tx, d)
 	return err
 }
 
-// putZoneBy does what putZone does, and gives the id of the job that brings the change to the edge provider, or "".
+// putZoneBy does what putZone does, and gives the id of the job that brings the change to the edge
+// provider, or "".
 func (s *Service) putZoneBy(tx *store.Tx, d *store.Domain) (jobID string, err error) {
 	if err := s.serveZone(tx, d); err != nil {
 		return "", err
@@ -304,8 +306,8 @@ func (s *Service) serveZone(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// publish writes a domain and serves its zone as it is now. The SOA serial rises each time, also with two changes in one
-// second or when the clock is set back.
+// publish writes a domain and serves its zone as it is now. The SOA serial rises each time, also
+// with two changes in one second or when the clock is set back.
 func (s *Service) publish(tx *store.Tx, d *store.Domain) error {
 	changed := tx.Now().Truncate(time.Second)
 	if next := d.ZoneChangedAt.Add(time.Second); changed.Before(next) {
@@ -395,8 +397,8 @@ func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegatio
 	return out
 }
 
-// hostZone is the zone of the installation's own names in the sandbox, where nobody else serves them: the host and the
-// nameservers below the host's parent. nil if there is none.
+// hostZone is the zone of the installation's own names in the sandbox, where nobody else serves
+// them: the host and the nameservers below the host's parent. nil if there is none.
 func hostZone(c Config) *builtin.Zone {
 	_, parent, ok := strings.Cut(c.Hostname, ".")
 	if !c.Sandbox || !ok || len(c.Nameservers) == 0 {

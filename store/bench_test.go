@@ -53,7 +53,8 @@ var benchMeta = &Meta{
 	ReturnPath: "sender@example.com", SPF: "pass", DKIM: "pass", DMARC: "pass",
 }
 
-// BenchmarkAccept is what a message costs until it may be acknowledged: 4 KiB appended, its rows committed, all on disk.
+// BenchmarkAccept is what a message costs until it may be acknowledged: 4 KiB appended, its rows
+// committed, all on disk.
 func BenchmarkAccept(b *testing.B) {
 	for _, connections := range []int{1, 64} {
 		b.Run(fmt.Sprint("connections=", connections), func(b *testing.B) {
@@ -92,8 +93,8 @@ func BenchmarkAddMessage(b *testing.B) {
 	}
 }
 
-// addMany adds n messages to INBOX of mailbox 1, a third of them seen, every 50th with attachments, every 1000th from
-// warm-up.
+// addMany adds n messages to INBOX of mailbox 1, a third of them seen, every 50th with attachments,
+// every 1000th from warm-up.
 func addMany(b testing.TB, s *Store, ref BlobRef, from, n int) {
 	b.Helper()
 	const atOnce = 500
@@ -121,7 +122,8 @@ func addMany(b testing.TB, s *Store, ref BlobRef, from, n int) {
 	})
 }
 
-// BenchmarkInbox reads pages of 100 of an account's inbox with a million messages, or MAILSTEAD_BENCH_ROWS, or, with
+// BenchmarkInbox reads pages of 100 of an account's inbox with a million messages, or
+// MAILSTEAD_BENCH_ROWS, or, with
 // -short, a hundred thousand.
 func BenchmarkInbox(b *testing.B) {
 	rows := 1_000_000

@@ -13,10 +13,10 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Append writes a message with its envelope, at most 64 KiB that the store does not read, to the segments. It is on disk
-// once an Update that refers to it (AddMessage, RefBlob) has returned; Release it if none will. All references to it must
-// be made in one transaction, or while another reference stands. It returns ErrFull, having written nothing, when the
-// disk has no room.
+// Append writes a message with its envelope, at most 64 KiB that the store does not read, to the
+// segments. It is on disk once an Update that refers to it (AddMessage, RefBlob) has returned;
+// Release it if none will. All references to it must be made in one transaction, or while another
+// reference stands. It returns ErrFull, having written nothing, when the disk has no room.
 func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
 	if err := s.failure.get(); err != nil {
 		return BlobRef{}, err
@@ -46,7 +46,8 @@ func (s *Store) appendFailed(err error) error {
 	return err
 }
 
-// Release gives up a blob that Append has returned and nothing refers to. For others it does nothing.
+// Release gives up a blob that Append has returned and nothing refers to. For others it does
+// nothing.
 func (s *Store) Release(ref BlobRef) { s.pins.drop(ref) }
 
 // Pinned counts the blobs that Append has returned, that nothing refers to and that are not
@@ -57,8 +58,9 @@ func (s *Store) Pinned() int {
 	return len(s.pins.held)
 }
 
-// OpenBlob opens the bytes of a message, which stay readable until it is closed. A reference may be opened for some time
-// (Options.Grace) after it was read; later, when compaction may have moved the bytes, the error may be ErrNotFound.
+// OpenBlob opens the bytes of a message, which stay readable until it is closed. A reference may be
+// opened for some time (Options.Grace) after it was read; later, when compaction may have moved the
+// bytes, the error may be ErrNotFound.
 func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
 	blob, err := s.seg.open(ref)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,14 +69,15 @@ func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
 	return blob, err
 }
 
-// RefBlob notes that a Submission, whose id is owner and whose Blob is ref, needs the bytes at ref. Of which blobs it may
-// be is said at AddMessage.
+// RefBlob notes that a Submission, whose id is owner and whose Blob is ref, needs the bytes at ref.
+// Of which blobs it may be is said at AddMessage.
 func (tx *Tx) RefBlob(ref BlobRef, owner string) error {
 	return tx.addRef(ref, append([]byte{ownerSubmission}, owner...))
 }
 
-// UnrefBlob takes back what RefBlob noted. ref is the Submission's Blob as it is stored in this transaction, since
-// compaction changes it; it returns ErrNotFound where there is no such reference.
+// UnrefBlob takes back what RefBlob noted. ref is the Submission's Blob as it is stored in this
+// transaction, since compaction changes it; it returns ErrNotFound where there is no such
+// reference.
 func (tx *Tx) UnrefBlob(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerSubmission}, owner...))
 }
@@ -84,7 +87,8 @@ func (tx *Tx) RefReport(ref BlobRef, owner string) error {
 	return tx.addRef(ref, append([]byte{ownerReport}, owner...))
 }
 
-// UnrefReport takes back what RefReport noted. ref is the ReportMail's Blob as it is stored in this transaction.
+// UnrefReport takes back what RefReport noted. ref is the ReportMail's Blob as it is stored in this
+// transaction.
 func (tx *Tx) UnrefReport(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerReport}, owner...))
 }
@@ -105,12 +109,14 @@ func (tx *Tx) UnrefArrival(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerArrival}, owner...))
 }
 
-// UnrefCopy takes back what RefCopy noted. ref is the RemoteCopy's Blob as it is stored in this transaction.
+// UnrefCopy takes back what RefCopy noted. ref is the RemoteCopy's Blob as it is stored in this
+// transaction.
 func (tx *Tx) UnrefCopy(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerCopy}, owner...))
 }
 
-// Kinds of owners of a blob, the first byte of an owner: a message by its key, the others by their ids.
+// Kinds of owners of a blob, the first byte of an owner: a message by its key, the others by their
+// ids.
 const (
 	ownerMessage    = 'm'
 	ownerSubmission = 's'
@@ -150,7 +156,8 @@ func decodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 	}, key[8:], nil
 }
 
-// findRef gives the first reference to the bytes at a place, with its head and length; found is false if there is none.
+// findRef gives the first reference to the bytes at a place, with its head and length; found is
+// false if there is none.
 func (tx *Tx) findRef(at BlobRef) (ref BlobRef, found bool, err error) {
 	prefix := blobPrefix(at)
 	k, row := tx.seek(tx.messageBucket(bktRef), prefix[:])
@@ -161,7 +168,8 @@ func (tx *Tx) findRef(at BlobRef) (ref BlobRef, found bool, err error) {
 	return ref, err == nil, err
 }
 
-// addRef notes that owner needs the blob. One that nothing refers to and that is not pinned may be gone at any time.
+// addRef notes that owner needs the blob. One that nothing refers to and that is not pinned may be
+// gone at any time.
 func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
 	known, found, err := tx.findRef(ref)
 	if err != nil {
@@ -265,8 +273,8 @@ func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 // kept; nil if nothing. Their rows are there, and their bytes are not.
 func (s *Store) Lost() error { return errors.Join(s.seg.lost...) }
 
-// keepFound notes, when a database begins beside segments that are there already, up to which number they go. Their
-// messages are in no row; compaction would take them for dead.
+// keepFound notes, when a database begins beside segments that are there already, up to which
+// number they go. Their messages are in no row; compaction would take them for dead.
 func (s *Store) keepFound(b *bolt.Tx) error {
 	segments := s.seg.list()
 	if len(segments) == 0 {
@@ -278,8 +286,8 @@ func (s *Store) keepFound(b *bolt.Tx) error {
 	return b.Bucket([]byte(messageBuckets[bktLive])).SetSequence(uint64(last))
 }
 
-// pins are the blobs that were appended and that no committed transaction refers to yet. Compaction leaves their
-// segments alone.
+// pins are the blobs that were appended and that no committed transaction refers to yet. Compaction
+// leaves their segments alone.
 type pins struct {
 	mu       sync.Mutex
 	held     map[BlobRef]struct{}
@@ -305,8 +313,8 @@ func (p *pins) begin() (done func()) {
 	}
 }
 
-// settle waits until every append that has begun has ended, so that in segments that were full before all blobs are
-// held, referred to, or dead.
+// settle waits until every append that has begun has ended, so that in segments that were full
+// before all blobs are held, referred to, or dead.
 func (p *pins) settle(ctx context.Context) error {
 	p.mu.Lock()
 	var running []chan struct{}

@@ -25,7 +25,8 @@ type Certificate struct {
 	TriedAt  time.Time
 }
 
-// A CertificateOrder is one that was begun at the authority and has no end yet; it has no URL if there is none.
+// A CertificateOrder is one that was begun at the authority and has no end yet; it has no URL if
+// there is none.
 type CertificateOrder struct {
 	URL     string
 	Names   []string

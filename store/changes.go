@@ -14,16 +14,17 @@ const InboxName = "inbox"
 // Name is what the table is called in a Change.
 func (t *Table[T]) Name() string { return t.name }
 
-// tells has observers told of the table's rows. change answers whose a row is and which; one without an Account is not
-// told of.
+// tells has observers told of the table's rows. change answers whose a row is and which; one
+// without an Account is not told of.
 func (t *Table[T]) tells(change func(*Tx, *T) Change) *Table[T] {
 	t.change = change
 	return t
 }
 
-// Observe has fn told, from now on, what each transaction has changed once it is on disk; another fn takes the place of
-// this one, and nil ends it. fn runs in the committer: it must be short, must not call the store and must not keep the
-// slice. Of a transaction that ran before nothing is told, though it may not be on disk yet: an empty Update waits for it.
+// Observe has fn told, from now on, what each transaction has changed once it is on disk; another
+// fn takes the place of this one, and nil ends it. fn runs in the committer: it must be short, must
+// not call the store and must not keep the slice. Of a transaction that ran before nothing is told,
+// though it may not be on disk yet: an empty Update waits for it.
 func (s *Store) Observe(fn func([]Change)) {
 	if fn == nil {
 		s.observer.Store(nil)
@@ -42,8 +43,8 @@ func (t *Table[T]) note(tx *Tx, rec *T) {
 	tx.note(c)
 }
 
-// noteInbox remembers that messages in the INBOX of a mailbox have changed. One that is being dropped has no record any
-// more, and nobody who would look at it.
+// noteInbox remembers that messages in the INBOX of a mailbox have changed. One that is being
+// dropped has no record any more, and nobody who would look at it.
 func (tx *Tx) noteInbox(mailbox uint32) {
 	if mailbox == tx.noted || tx.s.observer.Load() == nil {
 		return

@@ -74,8 +74,8 @@ func TestWhatCannotBeCommittedIsNotTold(t *testing.T) {
 	h.is(t)
 }
 
-// TestChangesNameWhomTheyConcern goes through the rows that are not told of by their id alone, and those that are not
-// told of at all.
+// TestChangesNameWhomTheyConcern goes through the rows that are not told of by their id alone, and
+// those that are not told of at all.
 func TestChangesNameWhomTheyConcern(t *testing.T) {
 	s := openTest(t, Options{})
 	h := hear(s)
@@ -142,7 +142,8 @@ func TestChangesOfTheInboxNameItsMailbox(t *testing.T) {
 	h.is(t, "inbox acc_1 eu_1, mailbox acc_1 eu_1")
 }
 
-// TestNothingIsNotedForNobody holds what every write costs while nobody listens: a look at one pointer.
+// TestNothingIsNotedForNobody holds what every write costs while nobody listens: a look at one
+// pointer.
 func TestNothingIsNotedForNobody(t *testing.T) {
 	s := openTest(t, Options{})
 	tx := &Tx{s: s, writable: true}

@@ -49,7 +49,8 @@ func (f *failure) get() error {
 	return nil
 }
 
-// errEnded is returned by Update when its function ended the goroutine that ran it, as testing.T.FailNow does.
+// errEnded is returned by Update when its function ended the goroutine that ran it, as
+// testing.T.FailNow does.
 var errEnded = errors.New("the transaction function ended its goroutine")
 
 // panicked carries a panic of a transaction function back to the goroutine that called Update.
@@ -60,9 +61,10 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
 
-// Update runs fn in a transaction and returns once everything that it wrote, and every blob appended before, is on
-// disk. If fn returns an error nothing is written and Update returns that error. fn shares its commit with whoever else
-// waits, may run more than once, and must not wait for anything.
+// Update runs fn in a transaction and returns once everything that it wrote, and every blob
+// appended before, is on disk. If fn returns an error nothing is written and Update returns that
+// error. fn shares its commit with whoever else waits, may run more than once, and must not wait
+// for anything.
 func (s *Store) Update(fn func(*Tx) error) error {
 	if err := s.failure.get(); err != nil {
 		return err
@@ -84,7 +86,8 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	return err
 }
 
-// View runs fn on a snapshot. fn must not write to a network peer: a forgotten reader keeps every old page alive.
+// View runs fn on a snapshot. fn must not write to a network peer: a forgotten reader keeps every
+// old page alive.
 func (s *Store) View(fn func(*Tx) error) error {
 	err := s.db.View(func(b *bolt.Tx) error {
 		tx := &Tx{b: b, s: s}
@@ -280,8 +283,9 @@ func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
 // rollback cannot fail on a transaction that is open; its error says only that it was not.
 func rollback(tx *bolt.Tx) { _ = tx.Rollback() }
 
-// commitFailed tells a full disk, which refused the write of a page and after which bbolt has rolled back and may go
-// on, from everything else: when a sync has failed, for want of room too, nobody knows what the disk holds.
+// commitFailed tells a full disk, which refused the write of a page and after which bbolt has
+// rolled back and may go on, from everything else: when a sync has failed, for want of room too,
+// nobody knows what the disk holds.
 func (s *Store) commitFailed(err error) error {
 	var refused *fs.PathError
 	if errors.As(err, &refused) && isFull(err) {
@@ -293,7 +297,8 @@ func (s *Store) commitFailed(err error) error {
 // isFull tells whether the system refused a write for want of room.
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// answer ends the members' waiting: with err, if the commit failed, else with what their functions returned.
+// answer ends the members' waiting: with err, if the commit failed, else with what their functions
+// returned.
 func answer(batch []*write, err error) {
 	for _, w := range batch {
 		var p *panicked

@@ -23,8 +23,8 @@ func putAccount(tx *Tx, num uint32) error {
 	return Accounts.Put(tx, &Account{ID: fmt.Sprint("acc_", num), Num: num})
 }
 
-// batch makes the committer take all functions in one batch and in this order, and returns what Update answered to each.
-// A panic is answered as an error.
+// batch makes the committer take all functions in one batch and in this order, and returns what
+// Update answered to each. A panic is answered as an error.
 func batch(t *testing.T, s *Store, fns ...func(*Tx) error) []error {
 	t.Helper()
 	errs := make([]error, len(fns))

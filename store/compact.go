@@ -37,10 +37,10 @@ func (c *compactor) enter(ctx context.Context) error {
 
 func (c *compactor) leave() { <-c.turn }
 
-// Compact frees the room of messages that are gone: it copies what is live out of segments that are less than half
-// live, and removes segments that have been dead for Options.Grace. It may run beside everything else, end at any point,
-// and be called as often as one likes. A segment with damage is kept and told of in the error; the others are compacted
-// all the same.
+// Compact frees the room of messages that are gone: it copies what is live out of segments that are
+// less than half live, and removes segments that have been dead for Options.Grace. It may run
+// beside everything else, end at any point, and be called as often as one likes. A segment with
+// damage is kept and told of in the error; the others are compacted all the same.
 func (s *Store) Compact(ctx context.Context) error {
 	if err := s.compact.enter(ctx); err != nil {
 		return err
@@ -65,7 +65,8 @@ func (s *Store) Compact(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// fullSegments gives the segments that take no more messages and of which every blob is pinned, referred to, or dead.
+// fullSegments gives the segments that take no more messages and of which every blob is pinned,
+// referred to, or dead.
 func (s *Store) fullSegments(ctx context.Context) ([]segInfo, error) {
 	full := s.seg.list()
 	if err := s.pins.settle(ctx); err != nil {
@@ -79,8 +80,8 @@ func (s *Store) fullSegments(ctx context.Context) ([]segInfo, error) {
 	return full, err
 }
 
-// bury removes a segment that has been dead for the time of grace. What is dead stays so, since nothing can refer to a
-// blob that is neither pinned nor referred to.
+// bury removes a segment that has been dead for the time of grace. What is dead stays so, since
+// nothing can refer to a blob that is neither pinned nor referred to.
 func (s *Store) bury(_ context.Context, info segInfo) error {
 	if s.pins.in(info.Number) {
 		return nil
@@ -167,8 +168,8 @@ func (s *Store) liveBlobs(segment, from uint32) (blobs []BlobRef, err error) {
 // A blobMove is a blob's old place and its new one.
 type blobMove struct{ from, to BlobRef }
 
-// moveBlobs copies the blobs and then, in one transaction, makes all that refers to them refer to the copies. Damaged
-// blobs stay where they are, and are told of.
+// moveBlobs copies the blobs and then, in one transaction, makes all that refers to them refer to
+// the copies. Damaged blobs stay where they are, and are told of.
 func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 	var errs []error
 	var moves []blobMove
@@ -214,7 +215,8 @@ func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
 	return to, nil
 }
 
-// repoint moves every reference to a blob, and what it stands for, to its copy. A blob that has died meanwhile has none.
+// repoint moves every reference to a blob, and what it stands for, to its copy. A blob that has
+// died meanwhile has none.
 func (tx *Tx) repoint(move blobMove) error {
 	owners, err := tx.owners(move.from)
 	if err != nil || len(owners) == 0 {
@@ -258,8 +260,8 @@ func (tx *Tx) owners(ref BlobRef) (owners [][]byte, err error) {
 	return owners, nil
 }
 
-// repointOwner moves the pointer of a message or of a record that has a blob. One that is gone or points elsewhere is damage that
-// Check tells of.
+// repointOwner moves the pointer of a message or of a record that has a blob. One that is gone or
+// points elsewhere is damage that Check tells of.
 func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 	switch owner[0] {
 	case ownerSubmission:

@@ -232,7 +232,8 @@ func TestCompactionOnAFullDiskLosesNothing(t *testing.T) {
 	}
 }
 
-// TestSegmentsFoundByANewDatabaseStay is what happens when the database is lost and the segments are not.
+// TestSegmentsFoundByANewDatabaseStay is what happens when the database is lost and the segments
+// are not.
 func TestSegmentsFoundByANewDatabaseStay(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{SegmentSize: 4000, Grace: -1}
@@ -260,7 +261,8 @@ func TestSegmentsFoundByANewDatabaseStay(t *testing.T) {
 	}
 }
 
-// TestCompactionBesideEverythingElse also copies the directory as a crash would leave it, again and again.
+// TestCompactionBesideEverythingElse also copies the directory as a crash would leave it, again and
+// again.
 func TestCompactionBesideEverythingElse(t *testing.T) {
 	s := compactStore(t, Options{noSync: true, Grace: time.Minute})
 	addMailbox(t, s, 2, 3, 4)
@@ -308,15 +310,16 @@ func TestCompactionBesideEverythingElse(t *testing.T) {
 	busy.Wait()
 }
 
-// crash copies the directory between two commits, while segments change, and opens the copy. All that was acknowledged
-// must be whole there.
+// crash copies the directory between two commits, while segments change, and opens the copy. All
+// that was acknowledged must be whole there.
 func crash(t *testing.T, s *Store, acknowledged []*Message) {
 	t.Helper()
 	dir := t.TempDir()
 	update(t, s, func(*Tx) error {
 		return copyFile(filepath.Join(dir, "mailstead.db"), filepath.Join(s.dir, "mailstead.db"))
 	})
-	// The segments are copied later: what was appended since then is garbage to the copy, and what was removed it must not need.
+	// The segments are copied later: what was appended since then is garbage to the copy, and what
+	// was removed it must not need.
 	names, err := filepath.Glob(filepath.Join(s.dir, "segments", "*"))
 	if err != nil {
 		t.Fatal(err)

@@ -83,14 +83,16 @@ type DKIMKey struct {
 	Record   string // the TXT value
 }
 
-// A DNSSECKey is the one key that signs a zone (RFC 6781 section 3.1, combined signing key); the private half is sealed.
+// A DNSSECKey is the one key that signs a zone (RFC 6781 section 3.1, combined signing key); the
+// private half is sealed.
 type DNSSECKey struct {
 	Sealed []byte
 	Public []byte // as in a DNSKEY record (RFC 6605 section 4)
 	Status string // unpublished secure bogus, as the parent's DS records say; "" before they have been looked up
 }
 
-// A DNSChallenge is a text that proves to a certificate authority who holds a domain (RFC 8555 section 8.4).
+// A DNSChallenge is a text that proves to a certificate authority who holds a domain (RFC 8555
+// section 8.4).
 type DNSChallenge struct {
 	Name  string // FQDN, lower-case, no trailing dot
 	Value string
@@ -127,8 +129,8 @@ var (
 		}
 		return d.AccountID
 	})
-	// DomainsUnder holds each domain under its labels from the right, each with a dot behind it, so that a domain and all
-	// that lie below it are neighbours; see TreeKey.
+	// DomainsUnder holds each domain under its labels from the right, each with a dot behind it, so
+	// that a domain and all that lie below it are neighbours; see TreeKey.
 	DomainsUnder = Domains.index("under", func(d *Domain) string { return TreeKey(d.Name) + "\x00" })
 )
 
@@ -140,8 +142,8 @@ func ClaimsKey(name string) string { return name + "\x00" }
 // OwnKey is the key of DomainOfAccount.
 func OwnKey(accountID, name string) string { return accountID + "\x00" + name }
 
-// publicMail are domains in which anybody gets a mailbox, so that a log-in to one says nothing about
-// the domain.
+// publicMail are domains in which anybody gets a mailbox, so that a log-in to one says nothing
+// about the domain.
 var publicMail = strings.Fields(`
 	gmail.com googlemail.com outlook.com hotmail.com hotmail.co.uk hotmail.de hotmail.fr hotmail.it live.com live.co.uk live.de live.fr
 	msn.com yahoo.com yahoo.co.uk yahoo.de yahoo.fr yahoo.it yahoo.es yahoo.co.in yahoo.co.jp yahoo.com.br ymail.com rocketmail.com
@@ -201,8 +203,8 @@ func (s *Store) claimDomains(b *bolt.Tx) error {
 	return tx.err
 }
 
-// TreeKey is a name with its labels in reverse, "com.example." for example.com: the prefix of DomainsUnder under which
-// the name and all below it are.
+// TreeKey is a name with its labels in reverse, "com.example." for example.com: the prefix of
+// DomainsUnder under which the name and all below it are.
 func TreeKey(name string) string {
 	labels := strings.Split(name, ".")
 	slices.Reverse(labels)

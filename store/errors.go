@@ -11,10 +11,11 @@ var (
 	ErrInUse = errors.New("the store is in use by another process")
 	// ErrClosed is returned by Update once Close has begun.
 	ErrClosed = errors.New("the store is closed")
-	// ErrFailed is returned by every write after the disk has refused a sync: what it then holds is not known,
-	// so nothing more is acknowledged until the process starts again.
+	// ErrFailed is returned by every write after the disk has refused a sync: what it then holds is
+	// not known, so nothing more is acknowledged until the process starts again.
 	ErrFailed = errors.New("the store takes no writes since the disk refused one; restart after mending the disk")
-	// ErrFull is returned when the disk has no room for a write. Nothing was changed; later writes may succeed.
+	// ErrFull is returned when the disk has no room for a write. Nothing was changed; later writes
+	// may succeed.
 	ErrFull = errors.New("the disk is full")
 	// ErrTooMuch is returned for a transaction over Options.MaxBytes, MaxWrites or MaxSteps, where
 	// FailLarge is set.

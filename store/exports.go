@@ -2,7 +2,8 @@ package store
 
 import "time"
 
-// An Export says which mailboxes a file of credentials holds. The file itself is never kept: it is made while it is sent.
+// An Export says which mailboxes a file of credentials holds. The file itself is never kept: it is
+// made while it is sent.
 type Export struct {
 	ID        string // exp_…
 	AccountID string

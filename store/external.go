@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A RemoteBox is how far the INBOX of an external mailbox has been read. UIDs and UIDVALIDITY are the remote server's.
+// A RemoteBox is how far the INBOX of an external mailbox has been read. UIDs and UIDVALIDITY are
+// the remote server's.
 type RemoteBox struct {
 	MailboxID   string
 	AccountID   string
@@ -29,8 +30,8 @@ var (
 	RemoteBoxesByAccount = RemoteBoxes.index("account", func(r *RemoteBox) string { return r.AccountID })
 )
 
-// A RemoteCopy is a message that is to be put into a folder on the server of an external mailbox, kept until that is done or
-// given up.
+// A RemoteCopy is a message that is to be put into a folder on the server of an external mailbox,
+// kept until that is done or given up.
 type RemoteCopy struct {
 	ID        string    `json:",omitzero"` // rcp_…
 	AccountID string    `json:",omitzero"`
@@ -47,8 +48,8 @@ var (
 	RemoteCopiesByAccount = RemoteCopies.index("account", func(c *RemoteCopy) string { return c.AccountID })
 )
 
-// AddMessageAt is AddMessage for a message whose UID, that of another server, is given with m. It returns ErrExists where
-// the folder has one of the UID.
+// AddMessageAt is AddMessage for a message whose UID, that of another server, is given with m. It
+// returns ErrExists where the folder has one of the UID.
 func (tx *Tx) AddMessageAt(m *Message, meta *Meta) error {
 	if m.UID == 0 || m.UID == math.MaxUint32 {
 		return ErrFolderFull

@@ -22,7 +22,8 @@ var (
 	ErrInbox = errors.New("INBOX stays")
 	// ErrFolderName is returned for an empty folder name and for one over 1000 bytes.
 	ErrFolderName = errors.New("not a folder name")
-	// ErrFolderFull is returned by an insertion into a folder that has given out all of its 2³² - 1 UIDs.
+	// ErrFolderFull is returned by an insertion into a folder that has given out all of its 2³² - 1
+	// UIDs.
 	ErrFolderFull = errors.New("the folder has no UIDs left")
 )
 
@@ -41,10 +42,12 @@ type Folder struct {
 	Bytes       int64
 }
 
-// A folder row: version 1 | subscribed 1 | validity 4 | counters 28 | name, special use, each length uvarint and text.
+// A folder row: version 1 | subscribed 1 | validity 4 | counters 28 | name, special use, each
+// length uvarint and text.
 const folderRowHead = 34
 
-// folderCounts is what changes in a folder with its messages: uidnext 4 | modseq 8 | messages 4 | unseen 4 | bytes 8.
+// folderCounts is what changes in a folder with its messages: uidnext 4 | modseq 8 | messages 4 |
+// unseen 4 | bytes 8.
 type folderCounts struct {
 	uidNext  uint32
 	modSeq   uint64
@@ -131,8 +134,9 @@ func folderName(mailbox uint32, name string) []byte {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(name)), mailbox), name...)
 }
 
-// CreateFolder makes a folder of f's Mailbox, Name, SpecialUse and Subscribed, and sets the rest of f. A folder named
-// INBOX, in any case, has the id InboxID. The error is ErrExists where the mailbox has the name.
+// CreateFolder makes a folder of f's Mailbox, Name, SpecialUse and Subscribed, and sets the rest of
+// f. A folder named INBOX, in any case, has the id InboxID. The error is ErrExists where the
+// mailbox has the name.
 func (tx *Tx) CreateFolder(f *Folder) error {
 	if f.Name == "" || len(f.Name) > maxFolderName {
 		return ErrFolderName
@@ -203,7 +207,8 @@ func (tx *Tx) Folder(mailbox, id uint32) (*Folder, error) {
 	return f, nil
 }
 
-// FolderByName returns the folder of the name, or ErrNotFound. INBOX is found in any case, other names as they were given.
+// FolderByName returns the folder of the name, or ErrNotFound. INBOX is found in any case, other
+// names as they were given.
 func (tx *Tx) FolderByName(mailbox uint32, name string) (*Folder, error) {
 	id := tx.getRow(bktFolderName, folderName(mailbox, name))
 	if len(id) != 4 {
@@ -255,8 +260,9 @@ func (tx *Tx) SetSubscribed(f *Folder, subscribed bool) error {
 	return tx.putFolder(f)
 }
 
-// DeleteFolder deletes up to limit messages of the folder, and the folder with the last of them: call it again, in other
-// transactions, until it is done. limit is at least 1. It returns ErrInbox for INBOX.
+// DeleteFolder deletes up to limit messages of the folder, and the folder with the last of them:
+// call it again, in other transactions, until it is done. limit is at least 1. It returns ErrInbox
+// for INBOX.
 func (tx *Tx) DeleteFolder(mailbox, id uint32, limit int) (done bool, err error) {
 	if id == InboxID {
 		return false, ErrInbox
@@ -269,8 +275,9 @@ func (tx *Tx) DeleteFolder(mailbox, id uint32, limit int) (done bool, err error)
 	return done, err
 }
 
-// emptyFolder deletes up to limit messages of the folder, and the folder once it has none. It says how many of limit
-// are left. A message of another account than the given one ends it, unless that is 0.
+// emptyFolder deletes up to limit messages of the folder, and the folder once it has none. It says
+// how many of limit are left. A message of another account than the given one ends it, unless that
+// is 0.
 func (tx *Tx) emptyFolder(f *Folder, account uint32, limit int) (done bool, left int, err error) {
 	for m := range tx.Messages(f.Mailbox, f.ID, 1, math.MaxUint32) {
 		if limit <= 0 {
@@ -294,8 +301,9 @@ func (tx *Tx) emptyFolder(f *Folder, account uint32, limit int) (done bool, left
 	return true, limit, tx.deleteRow(bktFolderName, folderName(f.Mailbox, f.Name))
 }
 
-// DropMailbox deletes up to limit messages of the account's mailbox, and its folders with the last of them: call it again,
-// in other transactions, until it is done. limit is at least 1. Dropping what is not there is done at once.
+// DropMailbox deletes up to limit messages of the account's mailbox, and its folders with the last
+// of them: call it again, in other transactions, until it is done. limit is at least 1. Dropping
+// what is not there is done at once.
 func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err error) {
 	folders, err := tx.Folders(mailbox)
 	if err != nil {

@@ -34,8 +34,8 @@ type InboxQuery struct {
 	Seen, Attachments, Warmup, Flagged *bool // nil: either
 }
 
-// A class is the marks that lists filter by, as one byte of the inbox keys: messages of one class lie side by side, so
-// that a list reads what passes its filter and nothing else.
+// A class is the marks that lists filter by, as one byte of the inbox keys: messages of one class
+// lie side by side, so that a list reads what passes its filter and nothing else.
 const (
 	classSeen = 1 << iota
 	classAttachments
@@ -77,7 +77,8 @@ func inboxOfKey(m *Message) (key [17]byte) {
 	return key
 }
 
-// places are the order of inboxes in keys: received ms 8, uid 4, mailbox 4 where the keys are of several mailboxes.
+// places are the order of inboxes in keys: received ms 8, uid 4, mailbox 4 where the keys are of
+// several mailboxes.
 const (
 	placeSize   = 16
 	placeOfSize = 12
@@ -102,8 +103,9 @@ func parsePlace(b []byte, mailbox uint32) InboxPos {
 	return InboxPos{msTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), mailbox}
 }
 
-// Inbox walks the messages of INBOX folders that q selects, newest first: by Received, then UID, then Mailbox. It reads
-// the index alone. The position that it yields is the Before of the next page.
+// Inbox walks the messages of INBOX folders that q selects, newest first: by Received, then UID,
+// then Mailbox. It reads the index alone. The position that it yields is the Before of the next
+// page.
 func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[InboxPos, Marks] {
 	return func(yield func(InboxPos, Marks) bool) {
 		w := tx.walkInbox(q)
@@ -213,7 +215,8 @@ func (w *inboxWalk) next() bool {
 	return true
 }
 
-// before is the place that the walk stays before: the lower one of q.Before and q.To; nil if both are open.
+// before is the place that the walk stays before: the lower one of q.Before and q.To; nil if both
+// are open.
 func (q *InboxQuery) before(size int) []byte {
 	var at, to []byte
 	if q.Before != (InboxPos{}) {
@@ -234,7 +237,8 @@ func keyCeil(t time.Time) uint64 {
 	return uint64(max(t.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 0))
 }
 
-// Selects tells whether the query finds the message, which is in INBOX of its mailbox or, without one, of its account.
+// Selects tells whether the query finds the message, which is in INBOX of its mailbox or, without
+// one, of its account.
 func (q *InboxQuery) Selects(m *Message) bool {
 	mask, want := q.class()
 	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
@@ -261,8 +265,8 @@ func (q *InboxQuery) class() (mask, want byte) {
 	return mask, want
 }
 
-// inboxForm is the sequence of the account-wide inbox index where its keys, and those of the mailboxes', tell what is
-// flagged.
+// inboxForm is the sequence of the account-wide inbox index where its keys, and those of the
+// mailboxes', tell what is flagged.
 const inboxForm = 1
 
 // moveFlagged gives flagged messages their class, in stores from before there was one.

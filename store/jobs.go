@@ -66,7 +66,8 @@ const RunningLane = "r"
 // Ended tells whether nothing will happen to the job any more.
 func (j *Job) Ended() bool { return j.State != JobQueued && j.State != JobRunning }
 
-// laneKey is where a job waits: in its lane, with others of its kind if it has none, or among the running.
+// laneKey is where a job waits: in its lane, with others of its kind if it has none, or among the
+// running.
 func (j *Job) laneKey() string {
 	switch {
 	case j.Ended():
@@ -94,14 +95,16 @@ func jobChange(_ *Tx, j *Job) Change {
 var (
 	Jobs = newTable("job", func(j *Job) string { return j.ID }).
 		tells(jobChange)
-	// JobsDue holds what waits and what runs by its due; each key names the lane as JobsByLane does, see DueLane.
+	// JobsDue holds what waits and what runs by its due; each key names the lane as JobsByLane
+	// does, see DueLane.
 	JobsDue = Jobs.index("due", func(j *Job) string {
 		if j.Ended() {
 			return ""
 		}
 		return TimeKey(j.Due) + j.laneKey() + "\x00"
 	})
-	// JobsByLane holds the same by lane, "\x00" and due, so that the first of a lane is found at once.
+	// JobsByLane holds the same by lane, "\x00" and due, so that the first of a lane is found at
+	// once.
 	JobsByLane = Jobs.index("lane", func(j *Job) string {
 		if j.Ended() {
 			return ""

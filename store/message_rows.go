@@ -9,8 +9,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A messageBucket is one bucket of the message index. Integers in keys and rows are big-endian, so that keys sort as
-// their numbers do; they rise, so that new ones go to the end.
+// A messageBucket is one bucket of the message index. Integers in keys and rows are big-endian, so
+// that keys sort as their numbers do; they rise, so that new ones go to the end.
 type messageBucket int
 
 const (
@@ -85,7 +85,8 @@ func (tx *Tx) deleteRow(i messageBucket, key []byte) error {
 // Every row but the smallest begins with the version of its form.
 const rowVersion = 1
 
-// A message row: version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8 | blob 16 | keywords, each length 1 and text.
+// A message row: version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8 | blob 16 |
+// keywords, each length 1 and text.
 const (
 	messageRowSize = 39
 	maxKeywords    = 128

@@ -33,10 +33,12 @@ const (
 	BitBounce
 )
 
-// ErrKeywords is returned for an empty keyword, for one over 255 bytes, and for more than 128 of them.
+// ErrKeywords is returned for an empty keyword, for one over 255 bytes, and for more than 128 of
+// them.
 var ErrKeywords = errors.New("not keywords that a message can have")
 
-// A Message is one message in one folder. Its bytes are Blob, of Blob.Length bytes; what was found in them is its Meta.
+// A Message is one message in one folder. Its bytes are Blob, of Blob.Length bytes; what was found
+// in them is its Meta.
 type Message struct {
 	Account, Mailbox uint32 // numbers
 	Folder, UID      uint32
@@ -59,10 +61,10 @@ type Meta struct {
 	Recipient         string // that the envelope named; "" is the mailbox's own address
 }
 
-// AddMessage puts a message into a folder that is there. Account, Mailbox, Folder, Blob, Received (zero: now), Flags,
-// Keywords and Bits are given; UID and ModSeq are set. The blob must be one that Append has returned and no transaction
-// has referred to yet, or one that another message or submission refers to in this transaction; else the error is
-// ErrNotFound.
+// AddMessage puts a message into a folder that is there. Account, Mailbox, Folder, Blob, Received
+// (zero: now), Flags, Keywords and Bits are given; UID and ModSeq are set. The blob must be one
+// that Append has returned and no transaction has referred to yet, or one that another message or
+// submission refers to in this transaction; else the error is ErrNotFound.
 func (tx *Tx) AddMessage(m *Message, meta *Meta) error {
 	m.UID = 0
 	return tx.add(m, meta)
@@ -211,8 +213,8 @@ func (tx *Tx) Meta(mailbox, folder, uid uint32) (*Meta, error) {
 	return meta, nil
 }
 
-// Messages walks the messages of a folder whose UIDs are from `from` to `to`, both inclusive, upwards. Whoever walks may
-// change and delete messages of the folder.
+// Messages walks the messages of a folder whose UIDs are from `from` to `to`, both inclusive,
+// upwards. Whoever walks may change and delete messages of the folder.
 func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		first, last := messageKey(mailbox, folder, from), messageKey(mailbox, folder, to)
@@ -232,8 +234,8 @@ func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[Message] {
 	}
 }
 
-// SetFlags replaces the flags and keywords of a message, and sets m to what is then stored. ModSeq rises if that is a
-// change. It returns ErrNotFound if the message is gone.
+// SetFlags replaces the flags and keywords of a message, and sets m to what is then stored. ModSeq
+// rises if that is a change. It returns ErrNotFound if the message is gone.
 func (tx *Tx) SetFlags(m *Message, flags Flags, keywords []string) error {
 	if !validKeywords(keywords) {
 		return ErrKeywords
@@ -250,8 +252,8 @@ func (tx *Tx) SetFlags(m *Message, flags Flags, keywords []string) error {
 	return tx.rewrite(now, m)
 }
 
-// SetBits replaces the bits of a message, and sets m to what is then stored. ModSeq rises if that is a change. It returns
-// ErrNotFound if the message is gone.
+// SetBits replaces the bits of a message, and sets m to what is then stored. ModSeq rises if that
+// is a change. It returns ErrNotFound if the message is gone.
 func (tx *Tx) SetBits(m *Message, bits Bits) error {
 	now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
 	if err != nil {
@@ -265,7 +267,8 @@ func (tx *Tx) SetBits(m *Message, bits Bits) error {
 	return tx.rewrite(now, m)
 }
 
-// rewrite puts m, whose ModSeq it sets, in the place of old, which differs in flags, keywords and bits only.
+// rewrite puts m, whose ModSeq it sets, in the place of old, which differs in flags, keywords and
+// bits only.
 func (tx *Tx) rewrite(old, m *Message) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
@@ -303,7 +306,8 @@ func (tx *Tx) DeleteMessage(mailbox, folder, uid uint32) error {
 	return tx.remove(m)
 }
 
-// remove deletes the rows, index entries and reference of a message as it is stored, and counts it out.
+// remove deletes the rows, index entries and reference of a message as it is stored, and counts it
+// out.
 func (tx *Tx) remove(m *Message) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
@@ -336,8 +340,9 @@ func (tx *Tx) remove(m *Message) error {
 	return tx.putCounters(&c)
 }
 
-// CopyMessage copies a message, as it is stored now, into another folder of its mailbox, or the same, and returns the
-// copy. Its bytes are shared. It returns ErrNotFound if the message or the folder is gone.
+// CopyMessage copies a message, as it is stored now, into another folder of its mailbox, or the
+// same, and returns the copy. Its bytes are shared. It returns ErrNotFound if the message or the
+// folder is gone.
 func (tx *Tx) CopyMessage(m *Message, folder uint32) (*Message, error) {
 	copied, err := tx.Message(m.Mailbox, m.Folder, m.UID)
 	if err != nil {

@@ -42,8 +42,9 @@ type messageCheck struct {
 	text     textCheck
 }
 
-// checkMessages verifies the message index in time and reads in proportion to it, and in memory to the accounts: every
-// row is looked up from the row that it goes with, and each bucket has as many rows as were looked up.
+// checkMessages verifies the message index in time and reads in proportion to it, and in memory to
+// the accounts: every row is looked up from the row that it goes with, and each bucket has as many
+// rows as were looked up.
 func (tx *Tx) checkMessages(f *findings) {
 	c := &messageCheck{findings: f, tx: tx, accounts: map[uint32]Usage{}}
 	c.beginText()
@@ -199,7 +200,8 @@ func (c *messageCheck) checkAccounts() {
 	}
 }
 
-// checkSizes compares how many rows buckets have with how many were looked up: one more is an orphan.
+// checkSizes compares how many rows buckets have with how many were looked up: one more is an
+// orphan.
 func (c *messageCheck) checkSizes() {
 	for _, want := range []struct {
 		bucket messageBucket
@@ -336,8 +338,9 @@ func (c *messageCheck) checkNoted(what string, kind byte, id string, blob BlobRe
 	}
 }
 
-// verifyBlobs reads every blob that is referred to, some at a time, so that no snapshot lasts as long as that takes.
-// Compaction waits meanwhile: what is referred to at one time can be read a little later.
+// verifyBlobs reads every blob that is referred to, some at a time, so that no snapshot lasts as
+// long as that takes. Compaction waits meanwhile: what is referred to at one time can be read a
+// little later.
 func (s *Store) verifyBlobs(f *findings) error {
 	for _, info := range s.seg.list() {
 		for from := uint32(0); ; {

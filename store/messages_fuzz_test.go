@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A rowCodec is one form of row: decode of any bytes ends without panic, and what it takes survives being written.
+// A rowCodec is one form of row: decode of any bytes ends without panic, and what it takes survives
+// being written.
 type rowCodec interface{ row() []byte }
 
 func checkCodec[T rowCodec](t *testing.T, row []byte, decode func([]byte) (T, error)) {

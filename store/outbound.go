@@ -100,7 +100,8 @@ var (
 	OutgoingsByMessageID = Outgoings.index("message_id", func(o *Outgoing) string { return o.AccountID + o.MessageID + "\x00" })
 )
 
-// A Mapping pairs the Message-ID that a sender gave with the one that a relay minted for one recipient.
+// A Mapping pairs the Message-ID that a sender gave with the one that a relay minted for one
+// recipient.
 type Mapping struct {
 	ID            string    `json:",omitzero"` // map_…
 	AccountID     string    `json:",omitzero"`

@@ -2,8 +2,8 @@ package store
 
 import "time"
 
-// A Purchase is the intent to buy a domain, and what came of it. It is written before the registrar is asked, and stays
-// when the domain is deleted, so that nothing is bought twice.
+// A Purchase is the intent to buy a domain, and what came of it. It is written before the registrar
+// is asked, and stays when the domain is deleted, so that nothing is bought twice.
 type Purchase struct {
 	ID          string // pur_…; the key of the order
 	AccountID   string

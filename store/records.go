@@ -11,8 +11,9 @@ import (
 // recordSlots bounds how many decoded records are kept: one for each slot that ids fall into.
 const recordSlots = 4096
 
-// records keeps decoded records, so that those which every message needs are not parsed for each of them. A record
-// counts only where the bytes that the transaction sees are those that it was decoded from: no write has to tell.
+// records keeps decoded records, so that those which every message needs are not parsed for each of
+// them. A record counts only where the bytes that the transaction sees are those that it was
+// decoded from: no write has to tell.
 type records struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[decodedRecord]
@@ -34,8 +35,8 @@ func (r *records) slot(id []byte) *atomic.Pointer[decodedRecord] {
 	return &r.slots[maphash.Bytes(r.seed, id)%recordSlots]
 }
 
-// Read is Get for those who only look: the record is shared with others, and neither it nor what it refers to may be
-// changed.
+// Read is Get for those who only look: the record is shared with others, and neither it nor what it
+// refers to may be changed.
 func (t *Table[T]) Read(tx *Tx, id string) (*T, error) { return t.read(tx, []byte(id)) }
 
 func (t *Table[T]) read(tx *Tx, id []byte) (*T, error) {

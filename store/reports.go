@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A ReportMail is a message that may hold a report about domains of the account, kept until it has been read.
+// A ReportMail is a message that may hold a report about domains of the account, kept until it has
+// been read.
 type ReportMail struct {
 	ID            string    `json:",omitzero"` // rpm_…
 	AccountID     string    `json:",omitzero"`
@@ -43,13 +44,15 @@ type Report struct {
 	ReceivedAt    time.Time       `json:",omitzero"`
 }
 
-// Reports keeps them for 90 days. Ids rise with time, so that pruning takes the first ones. ReportsBySender finds one that
-// came before; what is authenticated and what is not never meet there, so that a forged one stands in no one's way.
+// Reports keeps them for 90 days. Ids rise with time, so that pruning takes the first ones.
+// ReportsBySender finds one that came before; what is authenticated and what is not never meet
+// there, so that a forged one stands in no one's way.
 var (
 	Reports         = newTable("report", func(r *Report) string { return r.ID })
 	ReportsByDomain = Reports.index("domain", func(r *Report) string { return r.DomainID + r.Kind + "\x00" })
 	ReportsBySender = Reports.index("sender", func(r *Report) string { return ReportSender(r) })
-	// ReportsByClass parts the authenticated ones of a domain from the others, so that each have their own room.
+	// ReportsByClass parts the authenticated ones of a domain from the others, so that each have
+	// their own room.
 	ReportsByClass = Reports.index("class", func(r *Report) string { return ReportClass(r) })
 )
 
@@ -66,7 +69,8 @@ func ReportClass(r *Report) string {
 	return r.DomainID + r.Kind + "\x00u"
 }
 
-// A DMARCCount counts messages of one day that DMARC judged alike, until they have been reported to who asks for reports.
+// A DMARCCount counts messages of one day that DMARC judged alike, until they have been reported to
+// who asks for reports.
 type DMARCCount struct {
 	ID     string          `json:",omitzero"`  // of the day, the domain and what is alike
 	Day    string          `json:",omitzero"`  // YYYY-MM-DD, UTC

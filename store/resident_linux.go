@@ -15,8 +15,9 @@ const (
 	residentLook = 200 * time.Millisecond
 )
 
-// A resident keeps the pages of the database that were touched once, as by an import, from counting as this process's
-// memory for ever. The kernel still has them cached for as long as nobody else needs the room.
+// A resident keeps the pages of the database that were touched once, as by an import, from counting
+// as this process's memory for ever. The kernel still has them cached for as long as nobody else
+// needs the room.
 type resident struct{ looked time.Time }
 
 // trim gives the pages back if there are many. It is called between two commits.
@@ -36,7 +37,8 @@ func (r *resident) trim(db *bolt.DB) {
 	})
 }
 
-// mappedBytes is how much of mapped files is in memory for this process; 0 if the kernel does not tell (proc(5), statm).
+// mappedBytes is how much of mapped files is in memory for this process; 0 if the kernel does not
+// tell (proc(5), statm).
 func mappedBytes() int {
 	text, err := os.ReadFile("/proc/self/statm")
 	fields := bytes.Fields(text)

@@ -10,12 +10,15 @@ import (
 
 // Layout of a segment file, integers big-endian:
 //
-//	file:   magic 8 | version 1 | flags 1 | 0 0 | number 4 | first sequence 8 | mark 8 | crc32c 4 | records…
-//	record: mark 8 | version 1 | encoding 1 | 0 0 | head length 4 | body length 8 | sequence 8 | body crc32c 4 | head crc32c 4 | envelope | body
+//	file:   magic 8 | version 1 | flags 1 | 0 0 | number 4 | first sequence 8 | mark 8 | crc32c 4
+//	        | records…
+//	record: mark 8 | version 1 | encoding 1 | 0 0 | head length 4 | body length 8 | sequence 8
+//	        | body crc32c 4 | head crc32c 4 | envelope | body
 //
-// The head is everything before the body. Its checksum covers the body's checksum, so that together they cover the whole record, and a
-// head can be trusted without reading the body. The mark is 64 random bits of the file: a search for records behind damage looks for
-// it, and no message can contain a forged record, since its sender cannot know the mark.
+// The head is everything before the body. Its checksum covers the body's checksum, so that together
+// they cover the whole record, and a head can be trusted without reading the body. The mark is 64
+// random bits of the file: a search for records behind damage looks for it, and no message can
+// contain a forged record, since its sender cannot know the mark.
 const (
 	segMagic      = "\x89MSTSEG\n"
 	segVersion    = 1
@@ -30,9 +33,11 @@ const (
 )
 
 var (
-	// errSegFailed is returned by every append and sync after a sync has failed: what the disk holds is then unknown.
+	// errSegFailed is returned by every append and sync after a sync has failed: what the disk
+	// holds is then unknown.
 	errSegFailed = errors.New("message segments failed a sync and take no more messages")
-	// errSegDamaged is returned where the bytes at a reference or in a range are not a whole record.
+	// errSegDamaged is returned where the bytes at a reference or in a range are not a whole
+	// record.
 	errSegDamaged = errors.New("damaged record")
 	// errSegNewer is returned for a file or record that this version cannot read.
 	errSegNewer = errors.New("written by a newer version")
@@ -46,8 +51,8 @@ var (
 
 var segTable = crc32.MakeTable(crc32.Castagnoli)
 
-// BlobRef says where a message's bytes are: the record at Offset of a segment, with Head bytes of header and envelope before Length bytes
-// of message. The zero BlobRef refers to nothing.
+// BlobRef says where a message's bytes are: the record at Offset of a segment, with Head bytes of
+// header and envelope before Length bytes of message. The zero BlobRef refers to nothing.
 type BlobRef struct {
 	Segment uint32
 	Offset  uint32
@@ -60,7 +65,8 @@ const blobRefSize = 16
 // IsZero says whether the reference refers to nothing.
 func (r BlobRef) IsZero() bool { return r == BlobRef{} }
 
-// Size is the bytes that the whole record takes in its segment; the live share of a segment is counted in these.
+// Size is the bytes that the whole record takes in its segment; the live share of a segment is
+// counted in these.
 func (r BlobRef) Size() int64 { return int64(r.Head) + int64(r.Length) }
 
 // AppendTo appends the 16 bytes of the reference to b.
@@ -154,7 +160,8 @@ func segHeadSum(head []byte) uint32 {
 	return crc32.Update(sum, segTable, head[segRecordHead:])
 }
 
-// parseSegRecord reads the fixed part at the start of b; the record's checksum is verified by verifySegHead, once its length is known.
+// parseSegRecord reads the fixed part at the start of b; the record's checksum is verified by
+// verifySegHead, once its length is known.
 func parseSegRecord(mark segMark, b []byte) (segRecord, error) {
 	if len(b) < segRecordHead || segMark(b[:8]) != mark {
 		return segRecord{}, fmt.Errorf("record head: %w", errSegDamaged)
@@ -173,7 +180,8 @@ func parseSegRecord(mark segMark, b []byte) (segRecord, error) {
 	return r, nil
 }
 
-// verifySegHead verifies the checksum over a whole head, fixed part and envelope, and that this version can read it.
+// verifySegHead verifies the checksum over a whole head, fixed part and envelope, and that this
+// version can read it.
 func verifySegHead(head []byte) error {
 	if segHeadSum(head) != binary.BigEndian.Uint32(head[36:]) {
 		return fmt.Errorf("record head checksum: %w", errSegDamaged)

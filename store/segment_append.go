@@ -31,9 +31,10 @@ type segOptions struct {
 	lastUsed func(most uint32) (segment uint32, end int64, err error)
 }
 
-// segments keeps message bytes in append-only files. Records are written one after the other under a lock, so that a crash can tear
-// only the end of the newest file; a message over an eighth of a segment is written to a file of its own, outside the lock, so that it
-// holds no other up. All methods may be called concurrently.
+// segments keeps message bytes in append-only files. Records are written one after the other under
+// a lock, so that a crash can tear only the end of the newest file; a message over an eighth of a
+// segment is written to a file of its own, outside the lock, so that it holds no other up. All
+// methods may be called concurrently.
 type segments struct {
 	size  int64
 	log   *slog.Logger
@@ -58,8 +59,10 @@ type segments struct {
 	synced  uint64   // how many of them are on disk
 }
 
-// openSegments opens the segments of the data directory dir; they are in dir/segments, which is made if it is missing. The newest segment is scanned: an unfinished record at its
-// end is cut and reported to the log. Others are trusted until each or verify reads them. One process may have a directory open.
+// openSegments opens the segments of the data directory dir; they are in dir/segments, which is
+// made if it is missing. The newest segment is scanned: an unfinished record at its end is cut and
+// reported to the log. Others are trusted until each or verify reads them. One process may have a
+// directory open.
 func openSegments(dir string, o segOptions) (*segments, error) {
 	dir = filepath.Join(dir, "segments")
 	s := &segments{
@@ -109,9 +112,9 @@ func (s *segments) fail(cause error) error {
 	return s.failure()
 }
 
-// append stores one message with its envelope, at most 64 KiB that mean nothing to this code. It is on disk after the next sync, or at
-// once if it has a segment of its own. An error, a full disk for one, leaves nothing behind and later appends may succeed, unless it is
-// errSegFailed.
+// append stores one message with its envelope, at most 64 KiB that mean nothing to this code. It is
+// on disk after the next sync, or at once if it has a segment of its own. An error, a full disk for
+// one, leaves nothing behind and later appends may succeed, unless it is errSegFailed.
 func (s *segments) append(env []byte, body *Spool) (BlobRef, error) {
 	if body.err != nil {
 		return BlobRef{}, body.err
@@ -119,8 +122,8 @@ func (s *segments) append(env []byte, body *Spool) (BlobRef, error) {
 	return s.appendFrom(env, segRecord{body: body.Size()}, body)
 }
 
-// copyRecord appends the record at ref once more, verified on the way, with its envelope and its sequence: after a crash both copies
-// have the same sequence.
+// copyRecord appends the record at ref once more, verified on the way, with its envelope and its
+// sequence: after a crash both copies have the same sequence.
 func (s *segments) copyRecord(ref BlobRef) (BlobRef, error) {
 	blob, head, err := s.openHead(ref)
 	if err != nil {
@@ -134,7 +137,8 @@ func (s *segments) copyRecord(ref BlobRef) (BlobRef, error) {
 	return copied, nil
 }
 
-// appendFrom appends a record; its sequence and its body's checksum are filled in if the sequence is 0, else the checksum is verified.
+// appendFrom appends a record; its sequence and its body's checksum are filled in if the sequence
+// is 0, else the checksum is verified.
 func (s *segments) appendFrom(env []byte, rec segRecord, body io.ReaderAt) (BlobRef, error) {
 	switch {
 	case len(env) > segMaxEnv:
@@ -185,14 +189,16 @@ func (s *segments) appendActive(d *segDraft) (BlobRef, error) {
 	return ref, nil
 }
 
-// retract takes back what a failed write has left behind the last record. Should even that fail, the next record replaces it.
+// retract takes back what a failed write has left behind the last record. Should even that fail,
+// the next record replaces it.
 func (s *segments) retract(cause error) error {
 	s.zeroed = s.end
 	return errors.Join(fmt.Errorf("append to segment %08x: %w", s.active.number, cause), s.active.f.Truncate(s.end))
 }
 
-// zeroAhead fills the file with zeros ahead of the records: a sync of bytes within the file's length needs no journal commit, which
-// halves its time on ext4. Without room for them on the disk, records simply lengthen the file.
+// zeroAhead fills the file with zeros ahead of the records: a sync of bytes within the file's
+// length needs no journal commit, which halves its time on ext4. Without room for them on the disk,
+// records simply lengthen the file.
 func (s *segments) zeroAhead() {
 	ahead := min(s.end+segAhead, s.size)
 	if s.end <= s.zeroed || ahead <= s.end {
@@ -207,8 +213,8 @@ func (s *segments) zeroAhead() {
 	}
 }
 
-// makeRoom begins a new segment if there is none or the active one has no room for n bytes. The old one is on disk before, so that
-// only the newest can be torn.
+// makeRoom begins a new segment if there is none or the active one has no room for n bytes. The old
+// one is on disk before, so that only the newest can be torn.
 func (s *segments) makeRoom(n int64) error {
 	if s.active != nil && s.end+n <= s.size {
 		return nil
@@ -264,8 +270,8 @@ func (s *segments) appendSingle(d *segDraft) (BlobRef, error) {
 	return d.ref(number, segFileHead), nil
 }
 
-// create makes a segment file, with the record of d if that is not nil, and gives it its name when it is whole and on disk. The caller
-// has its first use.
+// create makes a segment file, with the record of d if that is not nil, and gives it its name when
+// it is whole and on disk. The caller has its first use.
 func (s *segments) create(head segHeader, d *segDraft) (*segFile, error) {
 	rand.Read(head.mark[:])
 	path := s.files.path(head.number)
@@ -317,8 +323,8 @@ func segRemoveDraft(path string) error {
 	return nil
 }
 
-// sync puts on disk every append that returned before the call. Concurrent calls share one sync where they can. When it fails, the
-// segments have failed for good.
+// sync puts on disk every append that returned before the call. Concurrent calls share one sync
+// where they can. When it fails, the segments have failed for good.
 func (s *segments) sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Blob is the bytes of one stored message. Any number of goroutines may read it until it is closed; its bytes stay readable while the
-// segment around it is removed.
+// Blob is the bytes of one stored message. Any number of goroutines may read it until it is closed;
+// its bytes stay readable while the segment around it is removed.
 type Blob struct {
 	files  *segFiles
 	sf     *segFile
@@ -17,8 +17,9 @@ type Blob struct {
 	closed atomic.Bool
 }
 
-// open gives the message at ref. The record's head and bounds are verified, its body is not (verify does that). Where there is no such
-// record the error is errSegDamaged, where there is no such segment fs.ErrNotExist.
+// open gives the message at ref. The record's head and bounds are verified, its body is not (verify
+// does that). Where there is no such record the error is errSegDamaged, where there is no such
+// segment fs.ErrNotExist.
 func (s *segments) open(ref BlobRef) (*Blob, error) {
 	blob, _, err := s.openHead(ref)
 	return blob, err

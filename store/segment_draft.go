@@ -7,14 +7,16 @@ import (
 	"slices"
 )
 
-// segDraft is a record on its way into a file: its head and the first piece of its body in memory, the rest where it comes from.
+// segDraft is a record on its way into a file: its head and the first piece of its body in memory,
+// the rest where it comes from.
 type segDraft struct {
 	rec  segRecord
 	buf  []byte
 	body io.ReaderAt
 }
 
-// fill takes in a record. A new one, with sequence 0, gets its body's checksum; that of a copied one is verified.
+// fill takes in a record. A new one, with sequence 0, gets its body's checksum; that of a copied
+// one is verified.
 func (d *segDraft) fill(env []byte, rec segRecord, body io.ReaderAt) error {
 	rec.head = uint32(segRecordHead + len(env))
 	d.body = body
@@ -62,7 +64,8 @@ func (d *segDraft) ref(segment uint32, off int64) BlobRef {
 	return BlobRef{Segment: segment, Offset: uint32(off), Head: d.rec.head, Length: uint32(d.rec.body)}
 }
 
-// segSum computes the checksum of the first size bytes of r, in pieces of buf. Up to one piece is then in buf.
+// segSum computes the checksum of the first size bytes of r, in pieces of buf. Up to one piece is
+// then in buf.
 func segSum(r io.ReaderAt, buf []byte, size int64) (uint32, error) {
 	var sum uint32
 	for off := int64(0); off < size; off += int64(len(buf)) {

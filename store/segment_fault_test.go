@@ -31,7 +31,8 @@ func (d *segFaults) set(change func()) {
 	change()
 }
 
-// writeAt writes what there is room for, as the system does before ENOSPC. Room is taken by the bytes written, not by the file's length.
+// writeAt writes what there is room for, as the system does before ENOSPC. Room is taken by the
+// bytes written, not by the file's length.
 func (d *segFaults) writeAt(f *os.File, p []byte, off int64) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -27,7 +27,8 @@ func segOSDisk() segDisk {
 	return segDisk{writeAt: (*os.File).WriteAt, datasync: segDatasync, syncDir: segSyncDir, room: diskRoom}
 }
 
-// segSyncDir puts a directory's entries on disk. Windows cannot open directories for it, and journals them itself.
+// segSyncDir puts a directory's entries on disk. Windows cannot open directories for it, and
+// journals them itself.
 func segSyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -159,7 +160,8 @@ func (s *segFiles) openLocked(sf *segFile, flag int) error {
 	return nil
 }
 
-// readSegHeader reads a file's header. If that is damaged, the mark is taken from the first record, if that is whole; number is then 0.
+// readSegHeader reads a file's header. If that is damaged, the mark is taken from the first record,
+// if that is whole; number is then 0.
 func readSegHeader(f io.ReaderAt) (segHeader, error) {
 	var b [segFileHead + segRecordHead]byte
 	n, err := f.ReadAt(b[:], 0)
@@ -202,8 +204,8 @@ func (s *segFiles) release(sf *segFile) {
 	}
 }
 
-// unhold ends one use and gives the file that is to be closed for it: closing the last use of an unlinked segment frees its blocks,
-// which is too slow for the lock.
+// unhold ends one use and gives the file that is to be closed for it: closing the last use of an
+// unlinked segment frees its blocks, which is too slow for the lock.
 func (s *segFiles) unhold(sf *segFile) *os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -306,7 +308,8 @@ func (s *segments) list() []segInfo {
 	return out
 }
 
-// remove unlinks a segment; readers that hold it go on reading. The active one is refused with errSegActive.
+// remove unlinks a segment; readers that hold it go on reading. The active one is refused with
+// errSegActive.
 func (s *segments) remove(number uint32) error {
 	s.mu.Lock()
 	err := s.failure()

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzSegmentFile opens a directory whose newest segment has foreign bytes behind a good header, or foreign bytes only.
+// FuzzSegmentFile opens a directory whose newest segment has foreign bytes behind a good header, or
+// foreign bytes only.
 func FuzzSegmentFile(f *testing.F) {
 	head := segHeader{number: 1, firstSeq: 1, mark: segMark{'m', 'a', 'r', 'k'}}
 	d := &segDraft{}

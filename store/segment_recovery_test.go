@@ -177,7 +177,8 @@ func segFlip(t *testing.T, path string, off int64) {
 	}
 }
 
-// A sender may have seen a record of another segment, in a backup say, and hope that recovery takes it for a message.
+// A sender may have seen a record of another segment, in a backup say, and hope that recovery takes
+// it for a message.
 func TestForgedRecordInMessageIsNotFound(t *testing.T) {
 	other := newSegBench(t, segOptions{})
 	ref := other.mustPut(t, []byte("to somebody else"), []byte("forged"))

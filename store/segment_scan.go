@@ -18,8 +18,8 @@ type segRange struct {
 
 const segMaxRanges = 100 // damaged ranges that are noted; the rest are counted
 
-// segDamage is the damage that a walk over a segment met. Records outside the ranges are whole and have been given. Bytes in a range
-// to which no reference points were never acknowledged.
+// segDamage is the damage that a walk over a segment met. Records outside the ranges are whole and
+// have been given. Bytes in a range to which no reference points were never acknowledged.
 type segDamage struct {
 	Segment uint32
 	Ranges  []segRange // ascending, at most 100
@@ -52,7 +52,8 @@ func newSegWalk(r io.ReaderAt, size int64, mark segMark) *segWalk {
 	return &segWalk{r: r, size: size, mark: mark, buf: make([]byte, 0, segChunk)}
 }
 
-// window gives the n bytes at off, fewer at the end of the file, valid until the next call. n is at most segChunk.
+// window gives the n bytes at off, fewer at the end of the file, valid until the next call. n is at
+// most segChunk.
 func (w *segWalk) window(off int64, n int) ([]byte, error) {
 	n = int(min(int64(n), w.size-off))
 	if off < w.at || off+int64(n) > w.at+int64(len(w.buf)) {
@@ -66,8 +67,8 @@ func (w *segWalk) window(off int64, n int) ([]byte, error) {
 	return w.buf[off-w.at:][:n], nil
 }
 
-// walk calls fn for every whole record and adds the ranges between them to damage. It returns the end of the last whole record. Zeros at
-// the end of the file are unused space.
+// walk calls fn for every whole record and adds the ranges between them to damage. It returns the
+// end of the last whole record. Zeros at the end of the file are unused space.
 func (w *segWalk) walk(damage *segDamage, fn func(off int64, rec segRecord) error) (int64, error) {
 	off, end := int64(segFileHead), int64(segFileHead)
 	for off < w.size {
@@ -99,7 +100,8 @@ func (w *segWalk) walk(damage *segDamage, fn func(off int64, rec segRecord) erro
 	return end, nil
 }
 
-// record reads and verifies the record at off. With errSegDamaged the record is the zero one unless its head is whole.
+// record reads and verifies the record at off. With errSegDamaged the record is the zero one unless
+// its head is whole.
 func (w *segWalk) record(off int64) (segRecord, error) {
 	rec, err := w.head(off)
 	if err != nil {
@@ -120,7 +122,8 @@ func (w *segWalk) record(off int64) (segRecord, error) {
 	return rec, nil
 }
 
-// head reads and verifies the head at off, and that the record ends within the file. It leaves the envelope in env.
+// head reads and verifies the head at off, and that the record ends within the file. It leaves the
+// envelope in env.
 func (w *segWalk) head(off int64) (segRecord, error) {
 	fixed, err := w.window(off, segRecordHead)
 	if err != nil {
@@ -144,7 +147,8 @@ func (w *segWalk) head(off int64) (segRecord, error) {
 	return rec, nil
 }
 
-// skip finds where the walk goes on behind damage at off: behind the record if its head is whole, else at the next head that is whole.
+// skip finds where the walk goes on behind damage at off: behind the record if its head is whole,
+// else at the next head that is whole.
 func (w *segWalk) skip(off int64, rec segRecord) (int64, error) {
 	if rec.head != 0 {
 		return off + rec.size(), nil
@@ -184,8 +188,8 @@ func (w *segWalk) zero(off, end int64) (bool, error) {
 	return true, nil
 }
 
-// resume finds the next number and sequence, and makes the newest segment the active one again. Files of single messages are passed by:
-// they are whole, and their header has their sequence.
+// resume finds the next number and sequence, and makes the newest segment the active one again.
+// Files of single messages are passed by: they are whole, and their header has their sequence.
 func (s *segments) resume() error {
 	numbers := s.files.numbers()
 	if len(numbers) > 0 {
@@ -255,7 +259,8 @@ func (s *segments) lose(err error, text string, args ...any) {
 	}
 }
 
-// resumeFrom takes in what a segment says about the next sequence, and makes it the active one if it can be.
+// resumeFrom takes in what a segment says about the next sequence, and makes it the active one if
+// it can be.
 func (s *segments) resumeFrom(sf *segFile) (bool, error) {
 	if sf.head.single {
 		s.seq = max(s.seq, sf.head.firstSeq+1)

@@ -18,8 +18,9 @@ func (d *segDamage) Error() string {
 // Unwrap gives errSegDamaged.
 func (d *segDamage) Unwrap() error { return errSegDamaged }
 
-// each walks the records of a segment in the order of the file and verifies all of each before it calls fn, up to what was appended when
-// it began. env is valid during the call only. It ends with fn's first error. Damage is skipped and given at the end as *segDamage.
+// each walks the records of a segment in the order of the file and verifies all of each before it
+// calls fn, up to what was appended when it began. env is valid during the call only. It ends with
+// fn's first error. Damage is skipped and given at the end as *segDamage.
 func (s *segments) each(segment uint32, fn func(ref BlobRef, seq uint64, env []byte) error) error {
 	sf, err := s.files.acquire(segment)
 	if err != nil {

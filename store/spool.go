@@ -16,7 +16,8 @@ const (
 	spoolPrefix = "spool-"
 )
 
-// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by every later Write.
+// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by every
+// later Write.
 var ErrTooLarge = errors.New("message is too large")
 
 // spools makes Spools that share buffers and a directory for what exceeds them.
@@ -26,7 +27,8 @@ type spools struct {
 	writeAt func(f *os.File, p []byte, off int64) (int, error)
 }
 
-// openSpools makes dir/spool of the data directory dir if it is missing, and removes what a crash has left there.
+// openSpools makes dir/spool of the data directory dir if it is missing, and removes what a crash
+// has left there.
 func openSpools(dir string) (*spools, error) {
 	dir = filepath.Join(dir, "spool")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -52,8 +54,8 @@ func openSpools(dir string) (*spools, error) {
 // new gives an empty Spool for a message of at most limit bytes. It must be closed.
 func (s *spools) new(limit int64) *Spool { return &Spool{home: s, limit: limit} }
 
-// Spool holds one message while it arrives: up to 256 KiB in memory, the rest in a temporary file without a name. One goroutine writes;
-// when writing has ended, any number may read until Close.
+// Spool holds one message while it arrives: up to 256 KiB in memory, the rest in a temporary file
+// without a name. One goroutine writes; when writing has ended, any number may read until Close.
 type Spool struct {
 	home  *spools
 	limit int64
@@ -68,8 +70,9 @@ type Spool struct {
 	err error
 }
 
-// Write appends to the message. When p does not fit under the maximum, nothing of p is taken and ErrTooLarge is returned; after any
-// error every later Write returns the same error, and the Spool cannot be stored. On a full disk the error is ErrFull.
+// Write appends to the message. When p does not fit under the maximum, nothing of p is taken and
+// ErrTooLarge is returned; after any error every later Write returns the same error, and the Spool
+// cannot be stored. On a full disk the error is ErrFull.
 func (s *Spool) Write(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
@@ -131,8 +134,8 @@ func spoolFailed(err error) error {
 	return fmt.Errorf("spool message: %w", err)
 }
 
-// Prepend puts p, whole header fields with their line ends, before the message and before what earlier calls have put there. It does not
-// count against the maximum. p is copied.
+// Prepend puts p, whole header fields with their line ends, before the message and before what
+// earlier calls have put there. It does not count against the maximum. p is copied.
 func (s *Spool) Prepend(p []byte) {
 	head := make([]byte, 0, len(p)+len(s.head))
 	s.head = append(append(head, p...), s.head...)

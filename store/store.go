@@ -1,5 +1,6 @@
-// Package store keeps Mailstead's records in bbolt and its message bytes in append-only segments, all in one directory.
-// It does not know what the records mean, who may see them, or what happens next.
+// Package store keeps Mailstead's records in bbolt and its message bytes in append-only segments,
+// all in one directory. It does not know what the records mean, who may see them, or what happens
+// next.
 package store
 
 import (
@@ -34,8 +35,8 @@ type Options struct {
 	// undone, and what it gave to After is dropped. On in tests, whatever is given.
 	RunTwice bool
 
-	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks the
-	// operating system.
+	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks
+	// the operating system.
 	Room func(dir string) (free, total int64, err error)
 
 	lenient bool    // FailLarge and RunTwice are as given even in tests
@@ -73,7 +74,8 @@ type Store struct {
 	compact compactor
 }
 
-// Open opens the store in dir, and makes it if there is none. It returns ErrInUse while another process has it open.
+// Open opens the store in dir, and makes it if there is none. It returns ErrInUse while another
+// process has it open.
 func Open(dir string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -135,7 +137,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// openFiles opens what is not in bbolt; the lock on the database keeps other processes away from it.
+// openFiles opens what is not in bbolt; the lock on the database keeps other processes away from
+// it.
 func (s *Store) openFiles(o Options) (err error) {
 	if s.spools, err = openSpools(s.dir); err != nil {
 		return fmt.Errorf("open spool: %w", err)
@@ -151,7 +154,8 @@ func (s *Store) openFiles(o Options) (err error) {
 func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err error) {
 	o := &bolt.Options{Timeout: wait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
 	if runtime.GOOS != "windows" && ^uint(0)>>63 == 1 {
-		// Growing the map needs every reader to leave; a map larger than the file will be never has to grow.
+		// Growing the map needs every reader to leave; a map larger than the file will be never has
+		// to grow.
 		o.InitialMmapSize = 16 << 30
 	}
 	if without, err = listless(path); err != nil {
@@ -241,7 +245,8 @@ func (s *Store) sortInbox(b *bolt.Tx) error {
 	return b.DeleteBucket([]byte("inbox_mbx"))
 }
 
-// Close waits for the writes that were taken, and closes every file. It is safe to call twice, and waits for views.
+// Close waits for the writes that were taken, and closes every file. It is safe to call twice, and
+// waits for views.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
@@ -258,5 +263,6 @@ func (s *Store) Dir() string { return s.dir }
 // Now is the store's clock in UTC, cut to the millisecond that records and keys can hold.
 func (s *Store) Now() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// NewSpool returns a place for a message of at most limit bytes while it arrives. It must be closed.
+// NewSpool returns a place for a message of at most limit bytes while it arrives. It must be
+// closed.
 func (s *Store) NewSpool(limit int64) *Spool { return s.spools.new(limit) }

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// openTest opens a store in a directory of its own; when the test ends the store is checked and closed.
+// openTest opens a store in a directory of its own; when the test ends the store is checked and
+// closed.
 func openTest(t testing.TB, o Options) *Store {
 	t.Helper()
 	return openDir(t, t.TempDir(), o)

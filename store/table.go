@@ -8,7 +8,8 @@ import (
 	"iter"
 )
 
-// A Table keeps the records of one type as JSON under their ids, and every index of them with each change.
+// A Table keeps the records of one type as JSON under their ids, and every index of them with each
+// change.
 type Table[T any] struct {
 	name    string
 	id      func(*T) string
@@ -16,9 +17,9 @@ type Table[T any] struct {
 	change  func(*Tx, *T) Change // nil: nobody is told
 }
 
-// An Index finds records of a table by something else than their id. Its keys are what key answers, followed, unless
-// the index is unique, by the id; a record for which key answers "" is not in it. Keys of changing length that others
-// may begin with end in "\x00".
+// An Index finds records of a table by something else than their id. Its keys are what key answers,
+// followed, unless the index is unique, by the id; a record for which key answers "" is not in it.
+// Keys of changing length that others may begin with end in "\x00".
 type Index[T any] struct {
 	table  *Table[T]
 	name   string
@@ -59,8 +60,8 @@ func (t *Table[T]) decode(id, data []byte) (*T, error) {
 	return rec, nil
 }
 
-// Put writes the record and its index entries. It returns ErrExists, having written nothing, when another record has
-// the value of a unique index.
+// Put writes the record and its index entries. It returns ErrExists, having written nothing, when
+// another record has the value of a unique index.
 func (t *Table[T]) Put(tx *Tx, rec *T) error {
 	id := t.id(rec)
 	old, err := t.Read(tx, id)
@@ -197,8 +198,8 @@ func (x *Index[T]) Count(tx *Tx, prefix string, limit int) int {
 	return n
 }
 
-// Keys walks the entries under the prefix upwards, from the first one that is after the key `after` ("": from the
-// start), and yields each entry's key and id without reading the record.
+// Keys walks the entries under the prefix upwards, from the first one that is after the key `after`
+// ("": from the start), and yields each entry's key and id without reading the record.
 func (x *Index[T]) Keys(tx *Tx, prefix, after string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for k, id := range tx.ascend(tx.bucket(x.name), []byte(max(prefix, after))) {
@@ -212,8 +213,9 @@ func (x *Index[T]) Keys(tx *Tx, prefix, after string) iter.Seq2[string, string] 
 	}
 }
 
-// Asc walks the records under the prefix upwards, from the first one whose key is after `after` ("": from the start).
-// It yields each entry's key, which is where the next page goes on, and its record.
+// Asc walks the records under the prefix upwards, from the first one whose key is after `after`
+// ("": from the start). It yields each entry's key, which is where the next page goes on, and its
+// record.
 func (x *Index[T]) Asc(tx *Tx, prefix, after string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		for k, id := range x.Keys(tx, prefix, after) {
@@ -224,8 +226,8 @@ func (x *Index[T]) Asc(tx *Tx, prefix, after string) iter.Seq2[string, *T] {
 	}
 }
 
-// Desc walks the records under the prefix downwards, newest first where keys rise with time, from the last one whose
-// key is before `before` ("": from the end).
+// Desc walks the records under the prefix downwards, newest first where keys rise with time, from
+// the last one whose key is before `before` ("": from the end).
 func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		for k, id := range tx.descend(tx.bucket(x.name), []byte(prefix), []byte(before)) {

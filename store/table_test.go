@@ -84,7 +84,8 @@ func putEvents(tx *Tx, account string, nums ...int) error {
 	return nil
 }
 
-// TestPagesMissNothingThatStays reads in pages while others insert and delete: what is there all the time is seen once.
+// TestPagesMissNothingThatStays reads in pages while others insert and delete: what is there all
+// the time is seen once.
 func TestPagesMissNothingThatStays(t *testing.T) {
 	s := openTest(t, Options{})
 	rnd := rand.New(rand.NewPCG(1, 2))

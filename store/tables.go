@@ -70,8 +70,9 @@ func (t *Table[T]) check(tx *Tx, f *findings) {
 	}
 }
 
-// Check verifies every table, index, counter and reference in one snapshot, and then the bytes of every message, while
-// others write and compaction waits. nil means that all is well; of faults it names the first hundred.
+// Check verifies every table, index, counter and reference in one snapshot, and then the bytes of
+// every message, while others write and compaction waits. nil means that all is well; of faults it
+// names the first hundred.
 func (s *Store) Check() error {
 	if err := s.compact.enter(context.Background()); err != nil {
 		return err

@@ -12,21 +12,24 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// The text index finds the messages of INBOX folders by their words. It consists of runs, each of which has the words of
-// some messages of one account and does not change any more: a run numbers its messages, newest first, and keeps for
-// each word the numbers of those that have it, which takes one byte or less for most. Few messages make a small run;
-// small ones are merged into larger ones, so that there are few. A search looks at the runs by time, newest first, and
-// at each as a whole.
+// The text index finds the messages of INBOX folders by their words. It consists of runs, each of
+// which has the words of some messages of one account and does not change any more: a run numbers
+// its messages, newest first, and keeps for each word the numbers of those that have it, which
+// takes one byte or less for most. Few messages make a small run; small ones are merged into larger
+// ones, so that there are few. A search looks at the runs by time, newest first, and at each as a
+// whole.
 //
-// What the words of a message are, the caller says, some time after the message came: text_todo knows per mailbox from
-// which UID on none have been given, and which messages with lower UIDs came later (those of external mailboxes do), and
-// changes in the message's own transaction. So nothing is ever missed, and a store that has no index yet is one in which
-// everything is to do.
+// What the words of a message are, the caller says, some time after the message came: text_todo
+// knows per mailbox from which UID on none have been given, and which messages with lower UIDs came
+// later (those of external mailboxes do), and changes in the message's own transaction. So nothing
+// is ever missed, and a store that has no index yet is one in which everything is to do.
 //
-// A deleted message is found no more, since a search looks whether it is there. Its words stay until its run is made
-// anew, because many of its messages are gone, or because one has been for a day (text_gone).
+// A deleted message is found no more, since a search looks whether it is there. Its words stay
+// until its run is made anew, because many of its messages are gone, or because one has been for a
+// day (text_gone).
 
-// ErrTextDamaged is returned for rows of the text index that cannot have been written; ResetText helps.
+// ErrTextDamaged is returned for rows of the text index that cannot have been written; ResetText
+// helps.
 var ErrTextDamaged = fmt.Errorf("the text index: %w", errDamagedRow)
 
 // A TextTodo says which messages in INBOX of a mailbox are not in the text index: those from UID
@@ -54,7 +57,8 @@ func (t TextTodo) row() []byte {
 	return binary.BigEndian.AppendUint32(nil, t.UID)
 }
 
-// textAwaits notes that the message has to be indexed; rises says that its UID is higher than any before it.
+// textAwaits notes that the message has to be indexed; rises says that its UID is higher than any
+// before it.
 func (tx *Tx) textAwaits(m *Message, rises bool) error {
 	t := TextTodo{Account: m.Account, Mailbox: m.Mailbox, UID: m.UID, Single: !rises}
 	key := t.key()
@@ -148,7 +152,8 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 	}
 }
 
-// TextWaiting walks the messages of an account, or of one mailbox of it if that is not 0, that are not in the text index.
+// TextWaiting walks the messages of an account, or of one mailbox of it if that is not 0, that are
+// not in the text index.
 func (tx *Tx) TextWaiting(account, mailbox uint32) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		var from TextTodo
@@ -181,14 +186,16 @@ func (tx *Tx) textWaiting(t TextTodo, yield func(Message) bool) bool {
 	return true
 }
 
-// A TextWork is some messages that are to be indexed together, newest first, and what that leaves to do.
+// A TextWork is some messages that are to be indexed together, newest first, and what that leaves
+// to do.
 type TextWork struct {
 	Messages []Message
 	Done     []TextTodo
 	More     bool // there are others
 }
 
-// TextLimits bound a TextWork: its messages, those of one mailbox, and the bytes of them, each counted up to a bound.
+// TextLimits bound a TextWork: its messages, those of one mailbox, and the bytes of them, each
+// counted up to a bound.
 type TextLimits struct {
 	Most, Each int
 	Bytes      int64
@@ -293,7 +300,8 @@ func (p *textPicker) pickFrom(t TextTodo) error {
 	return nil
 }
 
-// TextDone notes that what t tells of is in the index: the one message, or those of the mailbox before t.UID.
+// TextDone notes that what t tells of is in the index: the one message, or those of the mailbox
+// before t.UID.
 func (tx *Tx) TextDone(t TextTodo) error {
 	f, err := tx.Folder(t.Mailbox, InboxID)
 	if err == nil && t.Validity != 0 && t.Validity != f.UIDValidity {
@@ -314,8 +322,8 @@ func (tx *Tx) TextDone(t TextTodo) error {
 // textAllLook is how many folders one transaction of ResetText looks at.
 const textAllLook = 3000
 
-// textAll notes that everything is to be indexed in the folders behind the key after, which it looks
-// at up to limit (0: all of them). It gives the key to go on behind; nil: there are no more.
+// textAll notes that everything is to be indexed in the folders behind the key after, which it
+// looks at up to limit (0: all of them). It gives the key to go on behind; nil: there are no more.
 func (tx *Tx) textAll(after []byte, limit int) (next []byte, err error) {
 	looked := 0
 	for k, row := range tx.ascend(tx.messageBucket(bktFolder), after) {
@@ -347,9 +355,9 @@ func (tx *Tx) textAll(after []byte, limit int) (next []byte, err error) {
 // which TidyText knows one that did not come to its end.
 const textResetting = 1
 
-// ResetText forgets the text index, so that all of it is to be made anew: at first it notes all mail
-// as not indexed, which searches look at message by message, some folders in each transaction, then
-// it drops the index. One call at a time, and neither AddText nor TidyText beside it.
+// ResetText forgets the text index, so that all of it is to be made anew: at first it notes all
+// mail as not indexed, which searches look at message by message, some folders in each transaction,
+// then it drops the index. One call at a time, and neither AddText nor TidyText beside it.
 func (s *Store) ResetText() error {
 	err := s.Update(func(tx *Tx) error {
 		if err := tx.emptyBucket(bktTextTodo); err != nil { // its rows may be what is damaged

@@ -9,7 +9,8 @@ import (
 // ErrTextOrder is returned for messages of a batch that do not come newest first, or are too many.
 var ErrTextOrder = errors.New("messages of a text batch come newest first, at most 30000")
 
-// A TextBatch gathers the words of messages in INBOX folders of one account, which become searchable together.
+// A TextBatch gathers the words of messages in INBOX folders of one account, which become
+// searchable together.
 type TextBatch struct {
 	account uint32
 	places  []textPlace
@@ -23,7 +24,8 @@ func NewTextBatch(account uint32) *TextBatch {
 	return &TextBatch{account: account, index: map[string]int{}}
 }
 
-// Message says which message the words that follow are of. Messages come newest first, in the order of InboxPos.
+// Message says which message the words that follow are of. Messages come newest first, in the order
+// of InboxPos.
 func (b *TextBatch) Message(at InboxPos) {
 	place := at.place()
 	if n := len(b.places); n == textRunDocs || n > 0 && bytes.Compare(place[:], b.places[n-1][:]) >= 0 {
@@ -33,7 +35,8 @@ func (b *TextBatch) Message(at InboxPos) {
 	b.places = append(b.places, place)
 }
 
-// Word adds a word of the message, of which the first 255 bytes count. It may come as often as it likes.
+// Word adds a word of the message, of which the first 255 bytes count. It may come as often as it
+// likes.
 func (b *TextBatch) Word(word []byte) {
 	if len(b.places) == 0 || len(word) == 0 {
 		return
@@ -68,8 +71,8 @@ func (b *TextBatch) draft() *textDraft {
 	return &textDraft{account: b.account, places: b.places, rows: w.finish(), size: w.size}
 }
 
-// AddText makes the messages of the batch searchable and notes what that leaves to do. What also writes, if it is not
-// nil, goes with it.
+// AddText makes the messages of the batch searchable and notes what that leaves to do. What also
+// writes, if it is not nil, goes with it.
 func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) error {
 	if b.err != nil {
 		return b.err

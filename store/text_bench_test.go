@@ -20,8 +20,8 @@ func benchWord(rank uint64) []byte {
 	return strconv.AppendUint(append(b, letters[rank%26]), rank%7, 10)
 }
 
-// benchTexts indexes messages of 300 words each, which are distributed as those of a language are, and three that no
-// other message has. It gives the bytes of their texts.
+// benchTexts indexes messages of 300 words each, which are distributed as those of a language are,
+// and three that no other message has. It gives the bytes of their texts.
 func benchTexts(b testing.TB, s *Store, messages int) (text int64) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(rnd, 1.12, 4, 150_000)

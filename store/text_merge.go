@@ -16,9 +16,9 @@ const (
 	textDropRows = 500       // that one transaction deletes
 )
 
-// TidyText merges the runs of an account, or of all if that is 0, of which there are too many, and deletes what merges
-// that did not come to their end have left. A ResetText that did not is done again. One call at a
-// time, and no AddText beside it.
+// TidyText merges the runs of an account, or of all if that is 0, of which there are too many, and
+// deletes what merges that did not come to their end have left. A ResetText that did not is done
+// again. One call at a time, and no AddText beside it.
 func (s *Store) TidyText(ctx context.Context, account uint32) error {
 	for {
 		var runs []textRun
@@ -53,7 +53,8 @@ func (s *Store) TidyText(ctx context.Context, account uint32) error {
 	}
 }
 
-// textGroup picks runs of one account and about one size that are to become one; none if there are few.
+// textGroup picks runs of one account and about one size that are to become one; none if there are
+// few.
 func textGroup(runs []textRun) []textRun {
 	type size struct {
 		account uint32
@@ -220,8 +221,8 @@ func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textDraft, e
 	return d, nil
 }
 
-// renumber puts the messages of all parts that are still there into their order. Where several have one, the newest run
-// counts.
+// renumber puts the messages of all parts that are still there into their order. Where several have
+// one, the newest run counts.
 func (tx *Tx) renumber(d *textDraft, parts []*textMerge, drop map[textPlace]bool) {
 	type doc struct {
 		place textPlace

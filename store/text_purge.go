@@ -14,8 +14,8 @@ const (
 	textGoneMost = 100_000 // deleted messages that are looked at at a time
 )
 
-// PurgeText makes runs anew of which an eighth of the messages is gone, or one has been for a day. One call at a time,
-// and no AddText or TidyText beside it.
+// PurgeText makes runs anew of which an eighth of the messages is gone, or one has been for a day.
+// One call at a time, and no AddText or TidyText beside it.
 func (s *Store) PurgeText(ctx context.Context) error {
 	var accounts []uint32
 	err := s.View(func(tx *Tx) error {
@@ -105,7 +105,8 @@ func (p *textPurge) look(tx *Tx, account uint32, runs []textRun) error {
 	return p.keepWaiting(tx, account)
 }
 
-// isCounted tells whether there is a message in the place again, which no run that was looked at has.
+// isCounted tells whether there is a message in the place again, which no run that was looked at
+// has.
 func (tx *Tx) isCounted(account uint32, place textPlace, again map[textPlace]bool) bool {
 	if again[place] || !tx.isInInbox(account, place[:]) {
 		return false
@@ -114,7 +115,8 @@ func (tx *Tx) isCounted(account uint32, place textPlace, again map[textPlace]boo
 	return true
 }
 
-// keepWaiting keeps the notes of places whose messages of now are not indexed: then a run may have them twice.
+// keepWaiting keeps the notes of places whose messages of now are not indexed: then a run may have
+// them twice.
 func (p *textPurge) keepWaiting(tx *Tx, account uint32) error {
 	for place := range p.gone {
 		if at := parsePlace(place[:], 0); tx.awaitsText(account, at.Mailbox, at.UID) {

@@ -75,9 +75,10 @@ type InboxSearch struct {
 	at    InboxPos // of the inbox's messages the last that was looked at
 }
 
-// SearchInbox begins a search in the text index for messages of q that have, for each list of terms, one of the list;
-// q.Account is given always. It takes time for about cost bytes of the index. Messages that TextWaiting tells of are not
-// found, or by the words of others that were in their places.
+// SearchInbox begins a search in the text index for messages of q that have, for each list of
+// terms, one of the list; q.Account is given always. It takes time for about cost bytes of the
+// index. Messages that TextWaiting tells of are not found, or by the words of others that were in
+// their places.
 func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSearch, error) {
 	runs, err := tx.textRuns(q.Account)
 	if err != nil {
@@ -94,7 +95,8 @@ func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSea
 	return s, nil
 }
 
-// Next gives the next message. Behind the last one, and where the search has cost what it may, ok is false.
+// Next gives the next message. Behind the last one, and where the search has cost what it may, ok
+// is false.
 func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 	for s.open {
 		if s.cost > s.most && s.at != (InboxPos{}) {
@@ -117,8 +119,8 @@ func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 	return InboxPos{}, Marks{}, false, nil
 }
 
-// Cut tells whether the search ended because it had cost what it may, and the place that is the Before of the query that
-// goes on.
+// Cut tells whether the search ended because it had cost what it may, and the place that is the
+// Before of the query that goes on.
 func (s *InboxSearch) Cut() (InboxPos, bool) { return s.at, s.cut }
 
 // follow moves the inbox to the newest message that is not newer than the place.
@@ -132,7 +134,8 @@ func (s *InboxSearch) follow(place textPlace) {
 	s.cost += 500 // what it takes, as bytes of the index
 }
 
-// candidate gives the newest message of all runs that has the words and is not newer than the place.
+// candidate gives the newest message of all runs that has the words and is not newer than the
+// place.
 func (s *InboxSearch) candidate(most textPlace) (found bool, best textPlace, err error) {
 	for i := range s.runs {
 		r := &s.runs[i]
@@ -162,8 +165,8 @@ func (s *InboxSearch) candidate(most textPlace) (found bool, best textPlace, err
 	return found, best, nil
 }
 
-// cutBefore ends the search, if it has cost what it may, before a run is looked at all of whose messages are older than
-// the place: what is newer than they has been looked at.
+// cutBefore ends the search, if it has cost what it may, before a run is looked at all of whose
+// messages are older than the place: what is newer than they has been looked at.
 func (s *InboxSearch) cutBefore(r *searchRun, most textPlace) bool {
 	if s.cost <= s.most {
 		return false
@@ -235,7 +238,8 @@ func (s *InboxSearch) evaluate(r *searchRun) error {
 // isWord tells whether a list of terms is one whole word.
 func isWord(list []TextTerm) bool { return len(list) == 1 && !list[0].Prefix }
 
-// findWords finds the words that all messages must have, the rarest first. A run that lacks one is done.
+// findWords finds the words that all messages must have, the rarest first. A run that lacks one is
+// done.
 func (s *InboxSearch) findWords(r *searchRun) (found []textEntry, err error) {
 	for _, list := range s.terms {
 		if !isWord(list) {

@@ -273,7 +273,8 @@ func (w *textTwin) finish() {
 	})
 }
 
-// TestTextMergesManyRuns sees to it that runs stay few and messages are not lost when runs are full.
+// TestTextMergesManyRuns sees to it that runs stay few and messages are not lost when runs are
+// full.
 func TestTextMergesManyRuns(t *testing.T) {
 	s := openTest(t, Options{noSync: true})
 	addMailbox(t, s, 1)
@@ -527,7 +528,8 @@ func TestCheckFindsDamagedText(t *testing.T) {
 	}
 }
 
-// TestOldStoresGetIndexes takes a store back to what it was before inbox entries had classes and texts an index.
+// TestOldStoresGetIndexes takes a store back to what it was before inbox entries had classes and
+// texts an index.
 func TestOldStoresGetIndexes(t *testing.T) {
 	dir := t.TempDir()
 	s := openDir(t, dir, Options{})
@@ -571,7 +573,8 @@ func TestOldStoresGetIndexes(t *testing.T) {
 	})
 }
 
-// TestOldStoresFindWhatIsFlagged takes a store back to what it was before flagged messages had a class of their own.
+// TestOldStoresFindWhatIsFlagged takes a store back to what it was before flagged messages had a
+// class of their own.
 func TestOldStoresFindWhatIsFlagged(t *testing.T) {
 	dir := t.TempDir()
 	s := openDir(t, dir, Options{})

@@ -7,18 +7,21 @@ import (
 	"slices"
 )
 
-// A block is a stretch of the words of a run in their order, each with the numbers of the messages that have it:
+// A block is a stretch of the words of a run in their order, each with the numbers of the messages
+// that have it:
 //
 //	shared·16+rest 1 | rest of the word | numbers
 //	0 | shared uvarint | rest uvarint | rest of the word | numbers
 //
-// where shared is how many bytes the word has in common with the one before it in the block, and rest how many it has
-// besides. The first form is for those below 15. Numbers are, whichever is shortest:
+// where shared is how many bytes the word has in common with the one before it in the block, and
+// rest how many it has besides. The first form is for those below 15. Numbers are, whichever is
+// shortest:
 //
-//	size·4 uvarint | the first number, then the distance less one to each next, uvarints of size bytes together
+//	size·4 uvarint | the first number, then the distance less one to each next,
+//	as uvarints, which are size bytes together
 //	size·4+1 uvarint | a bitmap of size bytes, lowest bit first, without zeros at its end
-//	size·4+2 uvarint | k 1 | bits, lowest first: of the first number, and the distances less one, as many zeros as it
-//	has 2ᵏ, a one and the k bits below; zeros fill the last byte (Rice's code)
+//	size·4+2 uvarint | k 1 | bits, lowest first: of the first number and the distances less one,
+//	as many zeros as it has 2ᵏ, a one and the k bits below; zeros fill the last byte (Rice's code)
 
 const (
 	maxTextWord  = 255
@@ -254,7 +257,8 @@ func (r *bitReader) fill() {
 	}
 }
 
-// zeros counts zeros up to a one, which it takes too, or until they are more than most; false where no one is left.
+// zeros counts zeros up to a one, which it takes too, or until they are more than most; false where
+// no one is left.
 func (r *bitReader) zeros(most int) (n int, more bool) {
 	for n <= most {
 		r.fill()
@@ -312,7 +316,8 @@ func (r *textBlockReader) next() (bool, error) {
 // packedWord bounds what is packed into the one byte before a word.
 const packedWord = 15
 
-// cutWordHead cuts off how many bytes of a word are shared with the one before, and how many follow.
+// cutWordHead cuts off how many bytes of a word are shared with the one before, and how many
+// follow.
 func cutWordHead(b []byte) (shared, size uint64, rest []byte, ok bool) {
 	if b[0] != 0 {
 		return uint64(b[0] >> 4), uint64(b[0] & 15), b[1:], true

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A ThreadNode stands for a message id in the threads of an account, and for the thread that begins with it.
+// A ThreadNode stands for a message id in the threads of an account, and for the thread that begins
+// with it.
 type ThreadNode [threadNodeSize]byte
 
 const (
@@ -20,17 +21,19 @@ const (
 	subjectKeySize = 8
 )
 
-// SubjectKept is how long subjects are kept, by which an answer that names no message is put to its thread.
+// SubjectKept is how long subjects are kept, by which an answer that names no message is put to its
+// thread.
 const SubjectKept = 28 * 24 * time.Hour
 
-// ThreadKept is how long a row of a thread is kept after the last message that had to do with it. A thread is named by its
-// first message, so that a late answer which names that one gets the same name; what is forgotten is which other names
-// lead there.
+// ThreadKept is how long a row of a thread is kept after the last message that had to do with it. A
+// thread is named by its first message, so that a late answer which names that one gets the same
+// name; what is forgotten is which other names lead there.
 const ThreadKept = 2 * 365 * 24 * time.Hour
 
-// Threads are a forest of message ids: rows point from one to an older one. An id without a row stands for itself
-// and is nobody's elder. A root points to itself, so that whoever is put below another later is known to have been one:
-// messages bear its name, and those are found by the notes of which roots went below which.
+// Threads are a forest of message ids: rows point from one to an older one. An id without a row
+// stands for itself and is nobody's elder. A root points to itself, so that whoever is put below
+// another later is known to have been one: messages bear its name, and those are found by the notes
+// of which roots went below which.
 
 func threadKey(account uint32, nodes ...ThreadNode) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(nodes)*threadNodeSize), account)
@@ -40,7 +43,8 @@ func threadKey(account uint32, nodes ...ThreadNode) []byte {
 	return b
 }
 
-// Thread gives the thread that a message id belongs to; known is false for one that no thread has had to do with.
+// Thread gives the thread that a message id belongs to; known is false for one that no thread has
+// had to do with.
 func (tx *Tx) Thread(account uint32, n ThreadNode) (root ThreadNode, known bool, err error) {
 	for range threadSteps {
 		up, _, found, err := tx.threadRow(threadKey(account, n))
@@ -55,7 +59,8 @@ func (tx *Tx) Thread(account uint32, n ThreadNode) (root ThreadNode, known bool,
 	return n, false, fmt.Errorf("thread %x goes round in circles: %w", n, errDamagedRow)
 }
 
-// threadRow reads a row; seen is the day when a message last had to do with it, 0 in rows from before that was noted.
+// threadRow reads a row; seen is the day when a message last had to do with it, 0 in rows from
+// before that was noted.
 func (tx *Tx) threadRow(key []byte) (up ThreadNode, seen uint16, found bool, err error) {
 	switch row := tx.getRow(bktThread, key); len(row) {
 	case threadRowSize:
@@ -68,8 +73,8 @@ func (tx *Tx) threadRow(key []byte) (up ThreadNode, seen uint16, found bool, err
 	return up, 0, false, fmt.Errorf("thread %x: %w", key, errDamagedRow)
 }
 
-// TouchThread notes that a message had to do with a message id, so that its rows are kept on. It does nothing for an id
-// that is not known.
+// TouchThread notes that a message had to do with a message id, so that its rows are kept on. It
+// does nothing for an id that is not known.
 func (tx *Tx) TouchThread(account uint32, n ThreadNode) error {
 	today := day(tx.Now())
 	for range threadSteps {
@@ -121,8 +126,9 @@ func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 	return tx.TouchThread(account, n)
 }
 
-// tieThreads puts a thread below another one, and so all that were joined to it before: what follows from one to the next
-// would else take as many steps as there are threads that were tied one by one.
+// tieThreads puts a thread below another one, and so all that were joined to it before: what
+// follows from one to the next would else take as many steps as there are threads that were tied
+// one by one.
 func (tx *Tx) tieThreads(account uint32, top, below ThreadNode) error {
 	names, err := tx.threadNames(account, below, threadTied+1)
 	if err != nil || len(names) > threadTied {
@@ -157,8 +163,8 @@ func (tx *Tx) putThread(account uint32, n, up ThreadNode) error {
 	return tx.putRow(bktThread, threadKey(account, n), row)
 }
 
-// OldThreads looks at up to `look` rows of threads behind the key after, nil at first, and gives the keys of those that are
-// to be dropped, and where to go on; next is nil at the end.
+// OldThreads looks at up to `look` rows of threads behind the key after, nil at first, and gives
+// the keys of those that are to be dropped, and where to go on; next is nil at the end.
 func (tx *Tx) OldThreads(after []byte, look int) (old [][]byte, next []byte, err error) {
 	for k := range tx.ascend(tx.messageBucket(bktThread), after) {
 		if bytes.Equal(k, after) {
@@ -183,8 +189,9 @@ func (tx *Tx) threadIsOld(seen uint16) bool {
 	return seen < day(tx.Now().Add(-ThreadKept))
 }
 
-// DropThreads deletes rows that OldThreads gave, with the note of one that was joined, unless a message had to do with them
-// since. Rows of which nobody knows how old they are become as old as of today.
+// DropThreads deletes rows that OldThreads gave, with the note of one that was joined, unless a
+// message had to do with them since. Rows of which nobody knows how old they are become as old as
+// of today.
 func (tx *Tx) DropThreads(keys [][]byte) error {
 	for _, key := range keys {
 		up, seen, found, err := tx.threadRow(key)
@@ -252,8 +259,8 @@ func subjectKey(day uint16, account uint32, key SubjectKey) []byte {
 	return append(binary.BigEndian.AppendUint32(b, account), key[:]...)
 }
 
-// PutSubject notes that a message of the thread came at a time with a subject between two people. What is older than
-// SubjectKept is not noted.
+// PutSubject notes that a message of the thread came at a time with a subject between two people.
+// What is older than SubjectKept is not noted.
 func (tx *Tx) PutSubject(account uint32, key SubjectKey, at time.Time, thread ThreadNode) error {
 	if age := tx.Now().Sub(at); age > SubjectKept || age < -SubjectKept {
 		return nil
@@ -261,7 +268,8 @@ func (tx *Tx) PutSubject(account uint32, key SubjectKey, at time.Time, thread Th
 	return tx.putRow(bktSubject, subjectKey(day(at), account, key), bytes.Clone(thread[:]))
 }
 
-// FindSubject gives the thread of the newest message with the subject between two people, of the last SubjectKept.
+// FindSubject gives the thread of the newest message with the subject between two people, of the
+// last SubjectKept.
 func (tx *Tx) FindSubject(account uint32, key SubjectKey) (thread ThreadNode, found bool, err error) {
 	today := day(tx.Now())
 	for d := today; d+uint16(SubjectKept/(24*time.Hour)) >= today && d > 0; d-- {

@@ -32,8 +32,8 @@ func forget(t *testing.T, s *Store) (dropped int) {
 	}
 }
 
-// TestThreadsAreForgottenInTime: rows that no message has had to do with for long go, with the notes of what was joined;
-// those on the way of an answer stay.
+// TestThreadsAreForgottenInTime: rows that no message has had to do with for long go, with the
+// notes of what was joined; those on the way of an answer stay.
 func TestThreadsAreForgottenInTime(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := openTest(t, Options{Now: func() time.Time { return now }})
@@ -94,8 +94,8 @@ func TestThreadsAreForgottenInTime(t *testing.T) {
 	}
 }
 
-// TestThreadsThatAreTiedOneByOne: whoever writes messages that tie one thread after the other together makes no chain that
-// takes long to follow, or that cannot be followed at all.
+// TestThreadsThatAreTiedOneByOne: whoever writes messages that tie one thread after the other
+// together makes no chain that takes long to follow, or that cannot be followed at all.
 func TestThreadsThatAreTiedOneByOne(t *testing.T) {
 	s := openTest(t, Options{})
 	name := func(n int) ThreadNode { return nodeOf(strconv.Itoa(n)) }

@@ -17,7 +17,8 @@ type TLSPolicy struct {
 // TLSPolicies keeps one for a domain.
 var TLSPolicies = newTable("tls_policy", func(p *TLSPolicy) string { return p.Domain })
 
-// A TLSCount counts the TLS sessions with a domain's hosts in one day, for a report to it (RFC 8460).
+// A TLSCount counts the TLS sessions with a domain's hosts in one day, for a report to it (RFC
+// 8460).
 type TLSCount struct {
 	Day      string // YYYY-MM-DD, UTC
 	Domain   string // ASCII

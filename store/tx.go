@@ -8,7 +8,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A Tx is one transaction: a snapshot for View, the only writer for Update. It must not outlive its function.
+// A Tx is one transaction: a snapshot for View, the only writer for Update. It must not outlive its
+// function.
 type Tx struct {
 	b        *bolt.Tx
 	s        *Store
@@ -27,10 +28,12 @@ type Tx struct {
 // Now is the store's clock.
 func (tx *Tx) Now() time.Time { return tx.s.Now() }
 
-// NewID makes an id of the prefix, such as "dom", from the store's clock; later ids of one process sort after earlier ones.
+// NewID makes an id of the prefix, such as "dom", from the store's clock; later ids of one process
+// sort after earlier ones.
 func (tx *Tx) NewID(prefix string) string { return tx.s.NewID(prefix) }
 
-// After runs fn once the transaction is on disk, in the committer: it must be short and must not call the store.
+// After runs fn once the transaction is on disk, in the committer: it must be short and must not
+// call the store.
 func (tx *Tx) After(fn func()) { tx.after = append(tx.after, fn) }
 
 // fail remembers the first damage that an iterator met, since an iterator has no error to return.

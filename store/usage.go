@@ -13,7 +13,8 @@ type Usage struct {
 	Unseen   int64 // messages of INBOX that are not seen; 0 in what AccountUsage gives
 }
 
-// mailboxRow is what changes in a mailbox with its messages: version 1 | next folder 4 | validity 4 | modseq 8 | messages 8 | bytes 8.
+// mailboxRow is what changes in a mailbox with its messages: version 1 | next folder 4 | validity 4
+// | modseq 8 | messages 8 | bytes 8.
 type mailboxRow struct {
 	nextFolder uint32 // id of the next folder
 	validity   uint32 // the newest UIDVALIDITY

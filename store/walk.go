@@ -7,8 +7,9 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// ascend walks a bucket upwards from the first key that is not before from. Whoever walks may write to the bucket: the
-// walk then finds its place again by the key, since writes move what a bbolt cursor points at.
+// ascend walks a bucket upwards from the first key that is not before from. Whoever walks may write
+// to the bucket: the walk then finds its place again by the key, since writes move what a bbolt
+// cursor points at.
 func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		c := b.Cursor()
@@ -31,8 +32,9 @@ func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// descend walks a bucket downwards, from the last key under the prefix, or from the last one before `before` if that is
-// not empty, to the first key under the prefix. Whoever walks may write to the bucket.
+// descend walks a bucket downwards, from the last key under the prefix, or from the last one before
+// `before` if that is not empty, to the first key under the prefix. Whoever walks may write to the
+// bucket.
 func (tx *Tx) descend(b *bolt.Bucket, prefix, before []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		if len(before) == 0 {
@@ -61,15 +63,16 @@ func seekBefore(c *bolt.Cursor, end []byte) (k, v []byte) {
 			return prev(c, k)
 		}
 	}
-	// bbolt's Last never returns from a bucket whose pages this transaction has emptied, all of them.
+	// bbolt's Last never returns from a bucket whose pages this transaction has emptied, all of
+	// them.
 	if k, _ = c.First(); k == nil {
 		return nil, nil
 	}
 	return c.Last()
 }
 
-// prev moves c, which is at the key `at`, to the key before it. A page that this transaction has emptied looks to
-// bbolt's Prev like the start of the bucket; behind it the walk goes on.
+// prev moves c, which is at the key `at`, to the key before it. A page that this transaction has
+// emptied looks to bbolt's Prev like the start of the bucket; behind it the walk goes on.
 func prev(c *bolt.Cursor, at []byte) (k, v []byte) {
 	if k, v = c.Prev(); k != nil || !c.Bucket().Writable() {
 		return k, v

@@ -1,5 +1,5 @@
-// Package web holds the dashboard: its sources in src, what they are built to in dist, which the binary carries. It is a
-// client of /v1 in a browser session and knows nothing of the server.
+// Package web holds the dashboard: its sources in src, what they are built to in dist, which the
+// binary carries. It is a client of /v1 in a browser session and knows nothing of the server.
 package web
 
 import (
@@ -19,7 +19,8 @@ import (
 //go:embed dist
 var files embed.FS
 
-// policy lets the page load its own script, style sheet and messages, and nothing else from anywhere.
+// policy lets the page load its own script, style sheet and messages, and nothing else from
+// anywhere.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"frame-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 

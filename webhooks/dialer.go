@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// ErrResolve is returned by a guarded dialer when a name has no address or the resolver gives no answer in time.
+// ErrResolve is returned by a guarded dialer when a name has no address or the resolver gives no
+// answer in time.
 var ErrResolve = errors.New("name not resolved")
 
 const (
@@ -27,10 +28,11 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Dialer returns a dial function for network "tcp", "tcp4" or "tcp6" and addr "host:port" with a numeric port. It
-// resolves host with resolver (nil is the system's), leaves out the addresses that are not allowed, and tries at most 8
-// others a quarter of a second apart, families in turn (RFC 8305); the first connection wins. Errors wrap ErrBlocked
-// when no address is allowed and ErrResolve when there is none. A look-up ends after 5 s and a connect after 30 s, or with ctx.
+// Dialer returns a dial function for network "tcp", "tcp4" or "tcp6" and addr "host:port" with a
+// numeric port. It resolves host with resolver (nil is the system's), leaves out the addresses that
+// are not allowed, and tries at most 8 others a quarter of a second apart, families in turn (RFC
+// 8305); the first connection wins. Errors wrap ErrBlocked when no address is allowed and
+// ErrResolve when there is none. A look-up ends after 5 s and a connect after 30 s, or with ctx.
 func (g *Guard) Dialer(resolver Resolver) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if resolver == nil {
 		resolver = net.DefaultResolver
@@ -69,7 +71,8 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		}
 	}
 	if len(allowed) == 0 {
-		// The address itself stays out of the text, which a tenant reads: it may come from a private zone.
+		// The address itself stays out of the text, which a tenant reads: it may come from a
+		// private zone.
 		return nil, fmt.Errorf("%w: %s has no %s address", ErrBlocked, host, d.guard.wants())
 	}
 	targets := inTurn(allowed)
@@ -122,8 +125,8 @@ type attempt struct {
 	err  error
 }
 
-// race starts a connection to the next target when the one before failed or took attemptDelay. It returns the first
-// connection, or every error, once all attempts have ended.
+// race starts a connection to the next target when the one before failed or took attemptDelay. It
+// returns the first connection, or every error, once all attempts have ended.
 func race(ctx context.Context, targets []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,7 +162,8 @@ func race(ctx context.Context, targets []netip.Addr, connect func(context.Contex
 	return nil, errors.Join(failures...)
 }
 
-// closeLate waits for the attempts that lost, whose context has ended, and closes those that connected all the same.
+// closeLate waits for the attempts that lost, whose context has ended, and closes those that
+// connected all the same.
 func closeLate(done <-chan attempt, running int) {
 	for range running {
 		if a := <-done; a.conn != nil {

@@ -225,7 +225,8 @@ func TestDialerRefusals(t *testing.T) {
 	}
 }
 
-// TestRebindingGainsNothing: a name that is public when somebody looks and private when it is dialled reaches nobody.
+// TestRebindingGainsNothing: a name that is public when somebody looks and private when it is
+// dialled reaches nobody.
 func TestRebindingGainsNothing(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,11 +11,12 @@ import (
 // ErrBlocked is returned when the Guard refuses an address, or every address of a name.
 var ErrBlocked = errors.New("address not allowed")
 
-// Guard decides which addresses tenants may make this server dial. Its zero value, and a nil Guard, allow public unicast
-// addresses only. It is safe for concurrent use once set.
+// Guard decides which addresses tenants may make this server dial. Its zero value, and a nil Guard,
+// allow public unicast addresses only. It is safe for concurrent use once set.
 type Guard struct {
-	// AllowPrivate admits loopback, private, shared (RFC 6598), documentation and benchmark networks, and names that
-	// only a local network knows. Link-local addresses, where cloud machines keep their credentials, stay refused.
+	// AllowPrivate admits loopback, private, shared (RFC 6598), documentation and benchmark
+	// networks, and names that only a local network knows. Link-local addresses, where cloud
+	// machines keep their credentials, stay refused.
 	AllowPrivate bool
 	// OnlyPrivate refuses every address but those that AllowPrivate admits: for what must not cross
 	// the internet.
@@ -75,14 +76,16 @@ var (
 	nat64         = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052 §2.1
 )
 
-// Allowed reports whether tenants may make us dial ip. An IPv4-mapped or NAT64 (64:ff9b::/96) address is judged by the
-// IPv4 address it reaches, since resolvers answer with both; one with a zone is refused.
+// Allowed reports whether tenants may make us dial ip. An IPv4-mapped or NAT64 (64:ff9b::/96)
+// address is judged by the IPv4 address it reaches, since resolvers answer with both; one with a
+// zone is refused.
 func (g *Guard) Allowed(ip netip.Addr) bool {
 	return g.refusal(ip) == ""
 }
 
-// Control is for net.Dialer.Control: it sees the very address that is about to be connected to, so that a name which
-// resolves anew between a check and the dial gains nothing. The error wraps ErrBlocked.
+// Control is for net.Dialer.Control: it sees the very address that is about to be connected to, so
+// that a name which resolves anew between a check and the dial gains nothing. The error wraps
+// ErrBlocked.
 func (g *Guard) Control(network, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || !strings.HasPrefix(network, "tcp") {

@@ -69,11 +69,12 @@ type Result struct {
 	Gone       bool   // 410: the receiver wants no more deliveries
 }
 
-// Poster posts deliveries over connections that it keeps and reuses. The fields are set before the first Post; the zero
-// value posts to public addresses with the system's resolver and roots. It is safe for concurrent use.
+// Poster posts deliveries over connections that it keeps and reuses. The fields are set before the
+// first Post; the zero value posts to public addresses with the system's resolver and roots. It is
+// safe for concurrent use.
 //
-// Connections per host are not bounded here, since tenants share hosts and one's slow receiver would hold the others' up:
-// the caller bounds deliveries per endpoint.
+// Connections per host are not bounded here, since tenants share hosts and one's slow receiver
+// would hold the others' up: the caller bounds deliveries per endpoint.
 type Poster struct {
 	Guard     *Guard
 	Resolver  Resolver
@@ -86,8 +87,9 @@ type Poster struct {
 	transport *http.Transport
 }
 
-// Post makes one attempt: a POST signed for this moment. It follows no redirect, uses no proxy, reads at most 1 KiB of
-// the answer's body, and returns within Timeout. The answer's status decides: a body that breaks or never ends changes nothing.
+// Post makes one attempt: a POST signed for this moment. It follows no redirect, uses no proxy,
+// reads at most 1 KiB of the answer's body, and returns within Timeout. The answer's status
+// decides: a body that breaks or never ends changes nothing.
 func (p *Poster) Post(ctx context.Context, d Delivery) Result {
 	start := p.now()
 	result := p.exchange(ctx, d, start)
@@ -110,16 +112,18 @@ func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result
 	}
 	req.Header = Headers(d, now)
 	req.Header.Set("User-Agent", p.userAgent())
-	// Present but empty, this key is not sent: it lets the transport repeat the request when a kept connection turns out to
-	// be dead, which is no worse than the retry that would follow.
+	// Present but empty, this key is not sent: it lets the transport repeat the request when a kept
+	// connection turns out to be dead, which is no worse than the retry that would follow.
 	req.Header["Idempotency-Key"] = []string{}
-	// RoundTrip rather than Client.Do: the latter fails on a redirect with a bad Location, though none is followed.
+	// RoundTrip rather than Client.Do: the latter fails on a redirect with a bad Location, though
+	// none is followed.
 	resp, err := p.connections().RoundTrip(req)
 	if err != nil {
 		return p.failure(ctx, limited, err)
 	}
 	defer resp.Body.Close()
-	// One byte more than is shown, so that a body of just the limit is seen to end and its connection can be kept.
+	// One byte more than is shown, so that a body of just the limit is seen to end and its
+	// connection can be kept.
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, excerptLimit+1)) // the status has decided; see Post
 	return answered(resp.StatusCode, clip(string(raw), excerptLimit))
 }
@@ -161,13 +165,15 @@ func failed(code, text string) Result {
 	return Result{Outcome: Failed, ErrorCode: code, Error: clip(text, errorLimit)}
 }
 
-// timedOut is about limits other than the delivery's: the kernel's, and that of a dial begun for an earlier delivery.
+// timedOut is about limits other than the delivery's: the kernel's, and that of a dial begun for an
+// earlier delivery.
 func timedOut(err error) bool {
 	var limit net.Error
 	return errors.As(err, &limit) && limit.Timeout()
 }
 
-// reason is err without the addresses of this machine and its resolver, which are not the tenant's to know.
+// reason is err without the addresses of this machine and its resolver, which are not the tenant's
+// to know.
 func reason(err error) string {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
@@ -228,8 +234,9 @@ func (p *Poster) connections() *http.Transport {
 	return p.transport
 }
 
-// dialTLS marks the errors of the handshake, so that they can be told from those of the connection. The transport lets a
-// dial outlive its request and serve the next, so it has its own limit, which comes after the request's.
+// dialTLS marks the errors of the handshake, so that they can be told from those of the connection.
+// The transport lets a dial outlive its request and serve the next, so it has its own limit, which
+// comes after the request's.
 func (p *Poster) dialTLS() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	dial := p.Guard.Dialer(p.Resolver)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {

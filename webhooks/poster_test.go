@@ -133,7 +133,8 @@ func TestInterruptedAttemptBlamesNobody(t *testing.T) {
 	}
 }
 
-// TestEndlessBody: the answer is in, and what follows can neither undo it nor hold the delivery longer than the time-out.
+// TestEndlessBody: the answer is in, and what follows can neither undo it nor hold the delivery
+// longer than the time-out.
 func TestEndlessBody(t *testing.T) {
 	out := newWorld(t)
 	out.poster.Timeout = 500 * time.Millisecond
@@ -239,7 +240,8 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
-// TestDeadKeptConnectionCostsNoAttempt: the receiver closes a kept connection just when it is used again.
+// TestDeadKeptConnectionCostsNoAttempt: the receiver closes a kept connection just when it is used
+// again.
 func TestDeadKeptConnectionCostsNoAttempt(t *testing.T) {
 	out := newWorld(t)
 	var requests atomic.Int64

@@ -155,7 +155,8 @@ func delivery(url string, secrets ...string) Delivery {
 	}
 }
 
-// strict is a receiver that answers 400 with its reason unless the request is to the letter of the contract.
+// strict is a receiver that answers 400 with its reason unless the request is to the letter of the
+// contract.
 func strict(secret string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

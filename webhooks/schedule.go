@@ -7,8 +7,9 @@ var waits = [...]time.Duration{
 	5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 }
 
-// Schedule returns how long to wait after failed attempt number attempt (1 is the first), spread by ±10 % with r in
-// [0,1): 0 is 10 % early, 0.5 exact. It is false when the attempts, 7 in all, are used up.
+// Schedule returns how long to wait after failed attempt number attempt (1 is the first), spread by
+// ±10 % with r in [0,1): 0 is 10 % early, 0.5 exact. It is false when the attempts, 7 in all, are
+// used up.
 func Schedule(attempt int, r float64) (time.Duration, bool) {
 	if attempt < 1 || attempt > len(waits) {
 		return 0, false

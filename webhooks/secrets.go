@@ -1,6 +1,6 @@
-// Package webhooks signs events, posts them to the HTTPS endpoints that tenants name, and guards which addresses tenants
-// may make this server dial. It does not know accounts, endpoint records, the job queue or the store: its callers keep
-// those and act on its results.
+// Package webhooks signs events, posts them to the HTTPS endpoints that tenants name, and guards
+// which addresses tenants may make this server dial. It does not know accounts, endpoint records,
+// the job queue or the store: its callers keep those and act on its results.
 package webhooks
 
 import (
@@ -15,14 +15,16 @@ const (
 	hintLength   = 4
 )
 
-// NewSecret returns a fresh endpoint secret: "whsec_" and the standard base64 of 32 random bytes, 50 characters in all.
+// NewSecret returns a fresh endpoint secret: "whsec_" and the standard base64 of 32 random bytes,
+// 50 characters in all.
 func NewSecret() string {
 	key := make([]byte, secretBytes)
 	rand.Read(key) // never fails: crypto/rand ends the process instead
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// SecretHint returns the last 4 characters of a secret, which let people tell two secrets apart without showing either.
+// SecretHint returns the last 4 characters of a secret, which let people tell two secrets apart
+// without showing either.
 func SecretHint(secret string) string {
 	return secret[max(0, len(secret)-hintLength):]
 }

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// verifies is a receiver written from the interface and the Standard Webhooks text alone: which schemes accept secret.
+// verifies is a receiver written from the interface and the Standard Webhooks text alone: which
+// schemes accept secret.
 func verifies(h http.Header, body []byte, secret string) (service, standard bool) {
 	mac := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(mac, "%s.%s", h.Get("X-Service-Timestamp"), body)

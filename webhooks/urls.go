@@ -19,16 +19,17 @@ const (
 	maxLabel      = 63
 )
 
-// localSuffixes end names that only a local network or this machine can resolve (RFC 6761, RFC 6762, RFC 8375, and
-// ICANN's "internal" with the common habits beside it).
+// localSuffixes end names that only a local network or this machine can resolve (RFC 6761, RFC
+// 6762, RFC 8375, and ICANN's "internal" with the common habits beside it).
 var localSuffixes = []string{
 	"localhost", "localdomain", "local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa",
 }
 
-// CheckURL says whether raw may be the URL of an endpoint: https, a host, no user info, no fragment, a port from 1 to
-// 65535, at most 2048 characters. A host that is an address must be allowed and written in its usual form; a name must
-// be one that the public DNS can know, unless AllowPrivate is set. Addresses behind names are checked when they are
-// dialled. The error is a sentence for the person who gave the URL; refused hosts wrap ErrBlocked.
+// CheckURL says whether raw may be the URL of an endpoint: https, a host, no user info, no
+// fragment, a port from 1 to 65535, at most 2048 characters. A host that is an address must be
+// allowed and written in its usual form; a name must be one that the public DNS can know, unless
+// AllowPrivate is set. Addresses behind names are checked when they are dialled. The error is a
+// sentence for the person who gave the URL; refused hosts wrap ErrBlocked.
 func (g *Guard) CheckURL(raw string) error {
 	if len(raw) > maxURLLength {
 		return fmt.Errorf("url is longer than %d characters", maxURLLength)
@@ -80,7 +81,8 @@ func (g *Guard) checkHost(u *url.URL) error {
 	return g.checkName(strings.TrimSuffix(name, "."))
 }
 
-// checkLiteral6 refuses the forms that hide an IPv4 address even where that address is allowed: nobody needs them.
+// checkLiteral6 refuses the forms that hide an IPv4 address even where that address is allowed:
+// nobody needs them.
 func (g *Guard) checkLiteral6(host string) error {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || !ip.Is6() {
@@ -109,8 +111,9 @@ func (g *Guard) checkName(name string) error {
 	return nil
 }
 
-// numeric reports whether a last label makes C libraries and browsers read the host as an IPv4 address: 2130706433,
-// 0x7f000001, 0177.0.0.1, 127.1. No top-level domain looks like this (RFC 3696 §2).
+// numeric reports whether a last label makes C libraries and browsers read the host as an IPv4
+// address: 2130706433, 0x7f000001, 0177.0.0.1, 127.1. No top-level domain looks like this (RFC 3696
+// §2).
 func numeric(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
@@ -124,7 +127,8 @@ func badLabel(label string) bool {
 		strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != ""
 }
 
-// asciiName is host in lower case and ASCII, mapped as the HTTP client maps it: full-width digits may become an address.
+// asciiName is host in lower case and ASCII, mapped as the HTTP client maps it: full-width digits
+// may become an address.
 func asciiName(host string) (string, error) {
 	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return idna.Lookup.ToASCII(host)

@@ -12,10 +12,11 @@ const maxChain = 8
 // anyTTL is the TTL of the answer to ANY, in seconds: the longer it is kept, the fewer ask.
 const anyTTL = 3600
 
-// Answer answers the one question of q from the zone, authoritatively. A name outside of the zone is REFUSED, one of a
-// delegated zone gets its name servers. ANY gets the minimal answer of RFC 8482. The letter case of the question is kept,
-// which resolvers use as a check. A signed zone adds signatures and proofs for who asks for them by the DO bit (RFC 4035
-// section 3.1); nil if they cannot be made.
+// Answer answers the one question of q from the zone, authoritatively. A name outside of the zone
+// is REFUSED, one of a delegated zone gets its name servers. ANY gets the minimal answer of RFC
+// 8482. The letter case of the question is kept, which resolvers use as a check. A signed zone adds
+// signatures and proofs for who asks for them by the DO bit (RFC 4035 section 3.1); nil if they
+// cannot be made.
 func (z *Zone) Answer(q *dns.Msg) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetReply(q)
@@ -59,8 +60,8 @@ type reply struct {
 	err    error  // the first that could not be made
 }
 
-// follow answers for one name, canonical and as it was asked, and goes on through aliases inside the zone. The status is
-// that of the last name (RFC 6604 section 3).
+// follow answers for one name, canonical and as it was asked, and goes on through aliases inside
+// the zone. The status is that of the last name (RFC 6604 section 3).
 func (r *reply) follow(asked, name string) {
 	visited := make([]string, 0, maxChain)
 	for len(visited) < maxChain && !slices.Contains(visited, name) {
@@ -258,7 +259,8 @@ func join(section, rrs []dns.RR) []dns.RR {
 	return append(section, rrs...)
 }
 
-// owned returns records under the name as it was asked. The zone's own are shared, since nobody changes them.
+// owned returns records under the name as it was asked. The zone's own are shared, since nobody
+// changes them.
 func owned(rrs []dns.RR, asked string) []dns.RR {
 	if len(rrs) == 0 || rrs[0].Header().Name == asked {
 		return slices.Clip(rrs)

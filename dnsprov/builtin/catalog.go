@@ -14,8 +14,8 @@ import (
 // memberLabel is the length of the label of a member in a catalog, in bytes of a hash.
 const memberLabel = 16
 
-// Catalog is a zone that lists other zones (RFC 9432): secondaries read in it which ones they are to copy. It is for
-// them alone.
+// Catalog is a zone that lists other zones (RFC 9432): secondaries read in it which ones they are
+// to copy. It is for them alone.
 type Catalog struct {
 	apex string // with the trailing dot
 	now  func() time.Time
@@ -40,7 +40,8 @@ func NewCatalog(origin string, now func() time.Time) *Catalog {
 // Origin is the catalog's name, lower-case, without the trailing dot.
 func (c *Catalog) Origin() string { return c.apex[:len(c.apex)-1] }
 
-// Set puts the zone of origin into the catalog or takes it out, and tells whether that changed anything.
+// Set puts the zone of origin into the catalog or takes it out, and tells whether that changed
+// anything.
 func (c *Catalog) Set(origin string, member bool) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +57,8 @@ func (c *Catalog) Set(origin string, member bool) (changed bool) {
 	return true
 }
 
-// listing gives the catalog of now. Its serial is the time, so that it rises over restarts too, and rises only with what
-// somebody has seen, so that it does not run ahead of the time.
+// listing gives the catalog of now. Its serial is the time, so that it rises over restarts too, and
+// rises only with what somebody has seen, so that it does not run ahead of the time.
 func (c *Catalog) listing() *listing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +77,8 @@ func (c *Catalog) listing() *listing {
 // Hidden says that only secondaries may ask (RFC 9432 section 7).
 func (c *Catalog) Hidden() bool { return true }
 
-// Answer answers what secondaries ask before a transfer: SOA and NS of the catalog. Anything else is REFUSED.
+// Answer answers what secondaries ask before a transfer: SOA and NS of the catalog. Anything else
+// is REFUSED.
 func (c *Catalog) Answer(q *dns.Msg) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetReply(q)

@@ -7,8 +7,9 @@ import (
 	"github.com/miekg/dns"
 )
 
-// chain holds the names of a zone that have records, in canonical order (RFC 4034 section 6.1). Names that only lead to
-// others are not in it: they exist, but have no NSEC of their own (RFC 4035 section 2.3).
+// chain holds the names of a zone that have records, in canonical order (RFC 4034 section 6.1).
+// Names that only lead to others are not in it: they exist, but have no NSEC of their own (RFC 4035
+// section 2.3).
 type chain struct {
 	keys  []string // orderKey of each name
 	nodes []*node
@@ -17,8 +18,9 @@ type chain struct {
 // maxKey is the length that an orderKey cannot exceed: each byte of a name in two.
 const maxKey = 2 * maxString
 
-// orderKey appends to dst what orders as the name does in canonical order, byte by byte: its labels from the right, each
-// with a zero behind it, so that a name comes before those below it. The name is canonical.
+// orderKey appends to dst what orders as the name does in canonical order, byte by byte: its labels
+// from the right, each with a zero behind it, so that a name comes before those below it. The name
+// is canonical.
 func orderKey(dst []byte, name string) []byte {
 	var wire [maxString + 1]byte
 	end, err := dns.PackDomainName(name, wire[:], 0, nil, false)

@@ -20,8 +20,9 @@ import (
 const (
 	// coalesceFor is how long a change waits for more changes of its zone.
 	coalesceFor = 100 * time.Millisecond
-	// firstWait is how long an answer may take before the zone is told about again; each next wait is twice as long
-	// (RFC 1996 section 3.6), up to maxTells tellings, which is about four minutes.
+	// firstWait is how long an answer may take before the zone is told about again; each next wait
+	// is twice as long (RFC 1996 section 3.6), up to maxTells tellings, which is about four
+	// minutes.
 	firstWait = 2 * time.Second
 	maxTells  = 7
 	// tellEvery paces what one secondary gets, as after a start, when it is told about every zone.
@@ -291,8 +292,9 @@ func (l *line) listen() {
 	}
 }
 
-// hear takes an answer. Any answer to what was asked ends the telling (RFC 1996 section 3.6), since a secondary that
-// refuses will refuse again; with a key it must be signed, or anybody could end it.
+// hear takes an answer. Any answer to what was asked ends the telling (RFC 1996 section 3.6), since
+// a secondary that refuses will refuse again; with a key it must be signed, or anybody could end
+// it.
 func (h *herald) hear(wire []byte) {
 	m := new(dns.Msg)
 	if m.Unpack(wire) != nil || !m.Response || m.Opcode != dns.OpcodeNotify || len(m.Question) != 1 {
@@ -328,7 +330,8 @@ func keyTrouble(m *dns.Msg, err error) string {
 	return "its answer is not signed as it should be: " + err.Error()
 }
 
-// report logs a trouble when it is another than before: a secondary that is down would fill the log with every zone.
+// report logs a trouble when it is another than before: a secondary that is down would fill the log
+// with every zone.
 func (h *herald) report(trouble, origin string) {
 	if h.said == trouble {
 		return

@@ -20,8 +20,9 @@ const (
 	keyFlags = 257  // a zone key that a DS at the parent names (RFC 4034 section 2.1.1)
 )
 
-// A Key signs a zone with ECDSA P-256 and SHA-256, algorithm 13 (RFC 6605): one key for its records and for the set of
-// its keys (RFC 6781 section 3.1), since a parent has to be told of a new one either way.
+// A Key signs a zone with ECDSA P-256 and SHA-256, algorithm 13 (RFC 6605): one key for its records
+// and for the set of its keys (RFC 6781 section 3.1), since a parent has to be told of a new one
+// either way.
 type Key struct {
 	public  PublicKey
 	private func() (*ecdsa.PrivateKey, error)
@@ -43,8 +44,8 @@ func GenerateKey() (private []byte, public PublicKey, err error) {
 	return private, public, err
 }
 
-// NewKey gives the key with this public half. open is called for the private half, once, when first something is to be
-// signed; its error is an answer's.
+// NewKey gives the key with this public half. open is called for the private half, once, when first
+// something is to be signed; its error is an answer's.
 func NewKey(public PublicKey, open func() ([]byte, error)) *Key {
 	return &Key{public: public, private: sync.OnceValues(func() (*ecdsa.PrivateKey, error) {
 		secret, err := open()
@@ -87,7 +88,8 @@ func (k PublicKey) String() string {
 	return fmt.Sprintf("%d 3 %d %s", keyFlags, dns.ECDSAP256SHA256, base64.StdEncoding.EncodeToString(k))
 }
 
-// DS is what the parent of domain, a Record.Name, has to say for the key to count: its SHA-256 (RFC 4509).
+// DS is what the parent of domain, a Record.Name, has to say for the key to count: its SHA-256 (RFC
+// 4509).
 func (k PublicKey) DS(domain string) dnsprov.DS {
 	ds := k.record(fqdn(domain)).ToDS(dns.SHA256)
 	return dnsprov.DS{KeyTag: ds.KeyTag, Algorithm: ds.Algorithm, DigestType: ds.DigestType, Digest: strings.ToLower(ds.Digest)}

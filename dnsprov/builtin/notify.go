@@ -32,14 +32,16 @@ type Copied interface {
 	Transfer() iter.Seq[dns.RR]
 }
 
-// Notifier tells secondaries that zones have changed (RFC 1996), each at its own pace: one that is dead does not delay
-// the others. What it holds is the set of zones that a secondary is still to be told about.
+// Notifier tells secondaries that zones have changed (RFC 1996), each at its own pace: one that is
+// dead does not delay the others. What it holds is the set of zones that a secondary is still to be
+// told about.
 type Notifier struct {
 	heralds []*herald
 }
 
-// NewNotifier makes a Notifier that looks zones up with find, by their origin, at the moment at which it tells about
-// them. A zone that is gone is not told about: in DNS a secondary is not told to forget one.
+// NewNotifier makes a Notifier that looks zones up with find, by their origin, at the moment at
+// which it tells about them. A zone that is gone is not told about: in DNS a secondary is not told
+// to forget one.
 func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *slog.Logger) *Notifier {
 	n := &Notifier{}
 	for _, one := range all {
@@ -48,7 +50,8 @@ func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *
 	return n
 }
 
-// Changed notes that zones have changed. It never waits, and may be called from any goroutine, also before Run.
+// Changed notes that zones have changed. It never waits, and may be called from any goroutine, also
+// before Run.
 func (n *Notifier) Changed(origins ...string) {
 	now := time.Now()
 	for _, h := range n.heralds {

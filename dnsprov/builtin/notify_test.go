@@ -32,7 +32,8 @@ func (z toldZone) Transfer() iter.Seq[dns.RR] {
 	}
 }
 
-// A fakeSecondary answers NOTIFY as answer says, nil for not at all, and notes what it hears and when.
+// A fakeSecondary answers NOTIFY as answer says, nil for not at all, and notes what it hears and
+// when.
 type fakeSecondary struct {
 	t      *testing.T
 	start  time.Time
@@ -104,7 +105,8 @@ func packedMsg(m *dns.Msg) []byte {
 func accept(q *dns.Msg) []byte { return packedMsg(replyTo(q, dns.RcodeSuccess)) }
 func silent(*dns.Msg) []byte   { return nil }
 
-// notified runs test with a Notifier that tells fakes, in the time of a bubble. Its zones are those of the map.
+// notified runs test with a Notifier that tells fakes, in the time of a bubble. Its zones are those
+// of the map.
 func notified(t *testing.T, zones map[string]uint32, key *TSIGKey, test func(n *Notifier, log *bytes.Buffer), fakes ...*fakeSecondary) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

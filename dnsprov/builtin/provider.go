@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// Provider keeps the records of a domain as a zone that is served here. Whoever uses it for one domain does so from one
-// goroutine at a time.
+// Provider keeps the records of a domain as a zone that is served here. Whoever uses it for one
+// domain does so from one goroutine at a time.
 type Provider struct {
 	Zones   *Zones
 	Options Options // of the zones that it makes
@@ -23,8 +23,8 @@ func (p *Provider) Records(_ context.Context, at dnsprov.Place) ([]dnsprov.Recor
 	return slices.Clone(z.records), nil
 }
 
-// Apply makes the zone anew, also when nothing has changed but the options, and has it served in place of the one before.
-// With an error that one stays. The records have no IDs.
+// Apply makes the zone anew, also when nothing has changed but the options, and has it served in
+// place of the one before. With an error that one stays. The records have no IDs.
 func (p *Provider) Apply(ctx context.Context, at dnsprov.Place, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	records, err := p.Records(ctx, at)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 // maxString is the length of one character string on the wire, in bytes (RFC 1035 section 3.3).
 const maxString = 255
 
-// maxRecord leaves room in an answer, 64 KiB at most, for what stands beside a record. In bytes on the wire.
+// maxRecord leaves room in an answer, 64 KiB at most, for what stands beside a record. In bytes on
+// the wire.
 const maxRecord = 32 << 10
 
 func header(name string, typ uint16, ttl uint32) dns.RR_Header {
@@ -68,7 +69,8 @@ func addressRR(name string, r dnsprov.Record) (dns.RR, error) {
 	return nil, fmt.Errorf("%s is not an address of this type", r.Value)
 }
 
-// authorityRR reads a CAA value in the notation of zone files (RFC 8659 section 4.1.1): flags, tag, quoted value.
+// authorityRR reads a CAA value in the notation of zone files (RFC 8659 section 4.1.1): flags, tag,
+// quoted value.
 func authorityRR(name string, r dnsprov.Record) (dns.RR, error) {
 	number, rest, _ := strings.Cut(strings.TrimSpace(r.Value), " ")
 	tag, value, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
@@ -90,7 +92,8 @@ func authorityRR(name string, r dnsprov.Record) (dns.RR, error) {
 	return canonical(&dns.CAA{Hdr: header(name, dns.TypeCAA, r.TTL), Flag: uint8(flags), Tag: tag, Value: value})
 }
 
-// keyRR reads a TLSA value in the notation of zone files (RFC 6698 section 2.2): three numbers and hex digits.
+// keyRR reads a TLSA value in the notation of zone files (RFC 6698 section 2.2): three numbers and
+// hex digits.
 func keyRR(name string, r dnsprov.Record) (dns.RR, error) {
 	fields := strings.Fields(r.Value)
 	if len(fields) != 4 {
@@ -114,8 +117,8 @@ func keyRR(name string, r dnsprov.Record) (dns.RR, error) {
 
 func fqdn(name string) string { return dns.CanonicalName(name) }
 
-// canonical sends a record once through the wire form: what cannot be packed is refused here and never in an answer,
-// and each name comes back in the one notation that names of queries have.
+// canonical sends a record once through the wire form: what cannot be packed is refused here and
+// never in an answer, and each name comes back in the one notation that names of queries have.
 func canonical(rr dns.RR) (dns.RR, error) {
 	if _, ok := dns.IsDomainName(rr.Header().Name); !ok {
 		return nil, errors.New("the name is not a DNS name")
@@ -137,7 +140,8 @@ func canonical(rr dns.RR) (dns.RR, error) {
 	return out, nil
 }
 
-// characterStrings splits a text over as many strings as it takes, in the escaped notation of the dns package.
+// characterStrings splits a text over as many strings as it takes, in the escaped notation of the
+// dns package.
 func characterStrings(text string) []string {
 	var out []string
 	for len(text) > maxString {

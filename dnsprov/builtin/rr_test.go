@@ -73,7 +73,8 @@ func TestBadServicesAndAuthorities(t *testing.T) {
 	}
 }
 
-// FuzzCAA reads whatever an owner may write: what is taken survives the wire and is read again to the same.
+// FuzzCAA reads whatever an owner may write: what is taken survives the wire and is read again to
+// the same.
 func FuzzCAA(f *testing.F) {
 	f.Add(`0 issue "ca.example"`)
 	f.Add(`128 iodef mailto:a@b.test`)

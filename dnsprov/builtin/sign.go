@@ -10,7 +10,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// How long signatures hold. The older half of a signature's life is a reserve for when nobody can make new ones.
+// How long signatures hold. The older half of a signature's life is a reserve for when nobody can
+// make new ones.
 const (
 	validity    = 14 * 24 * time.Hour
 	renewal     = 7 * 24 * time.Hour  // after this, up to a tenth earlier or later, a signature is made anew
@@ -38,7 +39,8 @@ type signature struct {
 	from, renew, until time.Time
 }
 
-// lasts reports whether a signature can be given out, to somebody who may keep it for as long as left.
+// lasts reports whether a signature can be given out, to somebody who may keep it for as long as
+// left.
 func (s *signature) lasts(now time.Time, left time.Duration) bool {
 	return s != nil && !now.Before(s.from) && now.Before(s.renew) && !now.Add(left).After(s.until)
 }

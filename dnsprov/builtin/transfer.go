@@ -9,9 +9,10 @@ import (
 // Serial is the serial number of the zone's SOA record.
 func (z *Zone) Serial() uint32 { return z.soa.rrs[0].(*dns.SOA).Serial }
 
-// Transfer lists the whole zone as a secondary gets it (RFC 5936 section 2.2): the SOA, all other sets in canonical
-// order, each with its signature, and the SOA again. Signatures hold for 10 days at least. If one cannot be made the
-// list ends early, without the second SOA, which no secondary takes for a zone.
+// Transfer lists the whole zone as a secondary gets it (RFC 5936 section 2.2): the SOA, all other
+// sets in canonical order, each with its signature, and the SOA again. Signatures hold for 10 days
+// at least. If one cannot be made the list ends early, without the second SOA, which no secondary
+// takes for a zone.
 func (z *Zone) Transfer() iter.Seq[dns.RR] {
 	return func(yield func(dns.RR) bool) {
 		if !z.transfer(z.soa, yield) {

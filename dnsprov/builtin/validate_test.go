@@ -12,8 +12,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A validator checks answers as a resolver does that trusts one key (RFC 4035 section 5). It shares no code with what
-// makes the answers.
+// A validator checks answers as a resolver does that trusts one key (RFC 4035 section 5). It shares
+// no code with what makes the answers.
 type validator struct {
 	key  *dns.DNSKEY
 	apex string
@@ -132,7 +132,8 @@ func (v validator) covers(nsec *dns.NSEC, name string) bool {
 	return compareNames(nsec.Hdr.Name, name) < 0 && (compareNames(name, nsec.NextDomain) < 0 || dns.CanonicalName(nsec.NextDomain) == v.apex)
 }
 
-// absent checks the proof that a name does not exist and that no wildcard answers for it (RFC 4035 section 5.4).
+// absent checks the proof that a name does not exist and that no wildcard answers for it (RFC 4035
+// section 5.4).
 func (v validator) absent(m *dns.Msg, name string) error {
 	proofs := nsecs(m)
 	at := slices.IndexFunc(proofs, func(n *dns.NSEC) bool { return v.covers(n, name) })
@@ -240,7 +241,8 @@ func names(data string) []string {
 	return out
 }
 
-// FuzzDenial makes a zone of some names and asks for others: whatever does not exist is proven not to.
+// FuzzDenial makes a zone of some names and asks for others: whatever does not exist is proven not
+// to.
 func FuzzDenial(f *testing.F) {
 	f.Add("\x00\xff\x01\x00\xff\x02\x03\x04", "\x00\xff\x05\xff\x00\x00\x00")
 	f.Add("\x07\xff\x08\xff\x09\xff\x0a\xff\x0b\xff\x07\x08", "\x08\x07\xff\x0c\xff\x0d\xff\x0b\x0b")

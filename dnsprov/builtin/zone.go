@@ -1,5 +1,5 @@
-// Package builtin keeps the zones that Mailstead serves itself and answers queries from them (RFC 1034 section 4.3.2).
-// It does not know where zones are stored, who asks, or over what transport.
+// Package builtin keeps the zones that Mailstead serves itself and answers queries from them (RFC
+// 1034 section 4.3.2). It does not know where zones are stored, who asks, or over what transport.
 package builtin
 
 import (
@@ -17,7 +17,8 @@ import (
 const (
 	soaTTL      = 3600 // seconds, of SOA and of name servers that no record names
 	negativeTTL = 300  // seconds that a resolver may remember that there is nothing (RFC 2308)
-	// delegationTTL is that of DS, in seconds: for so long a zone below is lost that has got a new key.
+	// delegationTTL is that of DS, in seconds: for so long a zone below is lost that has got a new
+	// key.
 	delegationTTL = 300
 	refresh       = 3600   // seconds; this and the next two are for secondaries
 	retry         = 600    // seconds
@@ -35,16 +36,16 @@ type Options struct {
 	Now         func() time.Time // nil: time.Now
 }
 
-// A Delegation is a zone below this one that has name servers of its own. Records at and below its name are its matter,
-// and are left out here.
+// A Delegation is a zone below this one that has name servers of its own. Records at and below its
+// name are its matter, and are left out here.
 type Delegation struct {
 	Name        string // as Record.Name
 	Nameservers []string
 	Key         PublicKey // nil: it is not signed
 }
 
-// Zone is one zone, ready to answer. Its records never change after it is made, and signatures are made by who needs them
-// first, so any number of goroutines may ask it.
+// Zone is one zone, ready to answer. Its records never change after it is made, and signatures are
+// made by who needs them first, so any number of goroutines may ask it.
 type Zone struct {
 	Origin   string // the domain, lower-case, without the trailing dot
 	apex     string // the same with the dot
@@ -71,7 +72,8 @@ type node struct {
 // name is that of a node that has sets.
 func (n *node) name() string { return n.sets[0].rrs[0].Header().Name }
 
-// rrset holds the records of one type; glue are the addresses, in this zone, of the hosts that they name.
+// rrset holds the records of one type; glue are the addresses, in this zone, of the hosts that they
+// name.
 type rrset struct {
 	typ       uint16
 	rrs       []dns.RR
@@ -161,7 +163,8 @@ func (b *builder) add(r dnsprov.Record) error {
 	return nil
 }
 
-// put files a record under its name, once. All records of a set get the smallest TTL (RFC 2181 section 5.2).
+// put files a record under its name, once. All records of a set get the smallest TTL (RFC 2181
+// section 5.2).
 func (b *builder) put(rr dns.RR) {
 	set := b.node(rr.Header().Name).grow(rr.Header().Rrtype)
 	for _, have := range set.rrs {
@@ -173,8 +176,8 @@ func (b *builder) put(rr dns.RR) {
 	}
 }
 
-// node returns the node of name, and makes it and those between it and the apex, which exist without records of their
-// own (RFC 4592 section 2.2.2).
+// node returns the node of name, and makes it and those between it and the apex, which exist
+// without records of their own (RFC 4592 section 2.2.2).
 func (b *builder) node(name string) *node {
 	for at := name; ; {
 		if b.nodes[at] == nil {

@@ -44,7 +44,8 @@ func testZone(t testing.TB, more ...dnsprov.Record) *Zone {
 	return z
 }
 
-// ask has the zone answer a query and writes each section on one line, without TTLs. The answer must survive the wire.
+// ask has the zone answer a query and writes each section on one line, without TTLs. The answer
+// must survive the wire.
 func ask(t testing.TB, z *Zone, name string, typ uint16) (*dns.Msg, string) {
 	t.Helper()
 	q := new(dns.Msg)
@@ -282,7 +283,8 @@ func TestZonesFindTheClosest(t *testing.T) {
 	}
 }
 
-// FuzzAnswer asks whatever unpacks: the answer must fit on the wire, and say only what belongs to the question.
+// FuzzAnswer asks whatever unpacks: the answer must fit on the wire, and say only what belongs to
+// the question.
 func FuzzAnswer(f *testing.F) {
 	z := testZone(f)
 	for _, name := range []string{"example.test.", "www.example.test.", "loop1.EXAMPLE.test.", `\000.example.test.`, "."} {

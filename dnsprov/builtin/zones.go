@@ -9,13 +9,15 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Zones are the zones that one server answers for; a change shows in the next answer. The zero value has none.
+// Zones are the zones that one server answers for; a change shows in the next answer. The zero
+// value has none.
 type Zones struct {
 	mu       sync.RWMutex
 	byOrigin map[string]*Zone
 }
 
-// Put adds a zone, in place of one with the same origin, whose signatures it takes over where the records are the same.
+// Put adds a zone, in place of one with the same origin, whose signatures it takes over where the
+// records are the same.
 func (z *Zones) Put(zone *Zone) {
 	z.mu.RLock()
 	before := z.byOrigin[zone.Origin]
@@ -43,8 +45,8 @@ func (z *Zones) Origins() []string {
 	return slices.Collect(maps.Keys(z.byOrigin))
 }
 
-// Zone returns the zone that encloses name most closely. The name is lower-case, without the trailing dot, in the
-// notation of the dns package, in which a dot inside a label is escaped.
+// Zone returns the zone that encloses name most closely. The name is lower-case, without the
+// trailing dot, in the notation of the dns package, in which a dot inside a label is escaped.
 func (z *Zones) Zone(name string) (*Zone, bool) {
 	z.mu.RLock()
 	defer z.mu.RUnlock()

@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// bounded keeps an authority from filling the memory, and us from asking it in a hurry, whatever it answers.
+// bounded keeps an authority from filling the memory, and us from asking it in a hurry, whatever it
+// answers.
 type bounded struct {
 	next http.RoundTripper
 	pace *Pace
 }
 
-// RoundTrip waits for its turn and passes a request on. An answer that is longer than maxBody is cut.
+// RoundTrip waits for its turn and passes a request on. An answer that is longer than maxBody is
+// cut.
 func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := b.pace.Wait(r.Context()); err != nil {
 		return nil, err

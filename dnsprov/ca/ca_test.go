@@ -120,7 +120,8 @@ func TestWaitIsTheAuthoritysWithinBounds(t *testing.T) {
 	}
 }
 
-// Whatever an authority in trouble answers, it costs neither memory nor patience, and says something short.
+// Whatever an authority in trouble answers, it costs neither memory nor patience, and says
+// something short.
 func TestTroubleIsAnError(t *testing.T) {
 	for _, m := range []catest.Manners{{Down: 500}, {Garbage: true}, {Endless: true}} {
 		_, err := newStand(t, m).obtain(ca.HTTP01, "a.test")
@@ -138,7 +139,8 @@ func TestUnknownAccountIsTold(t *testing.T) {
 	}
 }
 
-// An order that is stuck is not waited for for ever, and gone on with later: its certificate is made once.
+// An order that is stuck is not waited for for ever, and gone on with later: its certificate is
+// made once.
 func TestStuckOrderIsTakenUpAgain(t *testing.T) {
 	s := newStand(t, catest.Manners{Stuck: true})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

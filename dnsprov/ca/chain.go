@@ -13,8 +13,9 @@ const (
 	clockOff = time.Hour // by which an authority's clock may be before ours
 )
 
-// Check tells whether a chain can be used: its leaf is for every name and for the key, every certificate of it is valid
-// now, and each is signed by the next. Whether the root is trusted is for clients to say. Errors wrap ErrUnfit.
+// Check tells whether a chain can be used: its leaf is for every name and for the key, every
+// certificate of it is valid now, and each is signed by the next. Whether the root is trusted is
+// for clients to say. Errors wrap ErrUnfit.
 func Check(chain [][]byte, names []string, key crypto.PublicKey, now time.Time) error {
 	if len(chain) == 0 || len(chain) > maxChain {
 		return fmt.Errorf("%w: its chain has %d certificates", ErrUnfit, len(chain))

@@ -1,5 +1,6 @@
-// Package ca gets certificates from a certificate authority by ACME (RFC 8555): accounts, orders, authorizations, and
-// what comes back. It does not know who wants a certificate, how a challenge is published, or where anything is kept.
+// Package ca gets certificates from a certificate authority by ACME (RFC 8555): accounts, orders,
+// authorizations, and what comes back. It does not know who wants a certificate, how a challenge is
+// published, or where anything is kept.
 package ca
 
 import (
@@ -36,7 +37,8 @@ type Account struct {
 	URL string        // the authority's name for it; "" before Register
 }
 
-// A Client speaks to one authority as one account. Its methods may be called by any number of goroutines.
+// A Client speaks to one authority as one account. Its methods may be called by any number of
+// goroutines.
 type Client struct {
 	config Config
 	acme   *acme.Client
@@ -63,8 +65,9 @@ func New(c Config, a Account) *Client {
 	}}
 }
 
-// backoff is how long one request waits before it is sent again. Nonces get stale without anybody's fault (RFC 8555
-// section 6.5); an authority in trouble gets a second chance at once, and then the caller's patience.
+// backoff is how long one request waits before it is sent again. Nonces get stale without anybody's
+// fault (RFC 8555 section 6.5); an authority in trouble gets a second chance at once, and then the
+// caller's patience.
 func backoff(n int, _ *http.Request, resp *http.Response) time.Duration {
 	switch {
 	case resp.StatusCode == http.StatusBadRequest && n <= nonceTries:
@@ -94,7 +97,8 @@ func (c *Client) Register(ctx context.Context) (string, error) {
 	return string(c.acme.KID), nil
 }
 
-// DecodeEABKey reads the key of an external account as authorities hand it out: base64url, with or without padding.
+// DecodeEABKey reads the key of an external account as authorities hand it out: base64url, with or
+// without padding.
 func DecodeEABKey(text string) ([]byte, error) {
 	key, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "="))
 	if err == nil && len(key) == 0 {
@@ -107,8 +111,8 @@ func DecodeEABKey(text string) ([]byte, error) {
 var (
 	// ErrNoAccount says that the authority does not know the account; Register makes it again.
 	ErrNoAccount = errors.New("the certificate authority does not know our account")
-	// ErrUnfit is what a certificate is that must not be used: for other names or another key, not valid now, or in a
-	// chain that does not hold together.
+	// ErrUnfit is what a certificate is that must not be used: for other names or another key, not
+	// valid now, or in a chain that does not hold together.
 	ErrUnfit = errors.New("the certificate authority sent a certificate that cannot be used")
 	// ErrOrder says that an order came to nothing, or is none; another may do better.
 	ErrOrder = errors.New("the order came to nothing")
@@ -125,7 +129,8 @@ func (w *Wait) Error() string { return fmt.Sprintf("%v; ask again in %s", w.Err,
 // Unwrap gives what the authority said.
 func (w *Wait) Unwrap() error { return w.Err }
 
-// A Refusal is an error: the authority gives no certificate for some of the names. Without them it may give one.
+// A Refusal is an error: the authority gives no certificate for some of the names. Without them it
+// may give one.
 type Refusal struct{ Names map[string]string } // why, by name
 
 func (r *Refusal) Error() string {
@@ -162,7 +167,8 @@ func (c *Client) explain(err error) error {
 	return err
 }
 
-// waitFor reads a Retry-After (RFC 9110 section 10.2.3). What it does not say, or says absurdly, is kept within bounds.
+// waitFor reads a Retry-After (RFC 9110 section 10.2.3). What it does not say, or says absurdly, is
+// kept within bounds.
 func (c *Client) waitFor(after string) time.Duration {
 	wait := time.Hour
 	if n, err := strconv.ParseUint(after, 10, 31); err == nil {

@@ -34,10 +34,11 @@ type Request struct {
 	Key   crypto.Signer // of the certificate
 	Kind  string        // HTTP01, DNS01
 	Order string        // the URL of an order of the same names and key that was begun before; "" = none
-	// Begun notes the URL of a new order before anything is done for it, so that an end of the process in the middle does
-	// not waste it.
+	// Begun notes the URL of a new order before anything is done for it, so that an end of the
+	// process in the middle does not waste it.
 	Begun func(order string) error
-	// Publish lets the world see every challenge. The caller takes them away when Obtain has returned.
+	// Publish lets the world see every challenge. The caller takes them away when Obtain has
+	// returned.
 	Publish func(ctx context.Context, all []Challenge) error
 }
 
@@ -49,8 +50,9 @@ const (
 	tokenLetters  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 )
 
-// Obtain gets a certificate, the leaf first and its chain behind it. Names that the authority refuses are a *Refusal, too
-// many requests a *Wait, an unknown account ErrNoAccount. It may be called again after it was cut short.
+// Obtain gets a certificate, the leaf first and its chain behind it. Names that the authority
+// refuses are a *Refusal, too many requests a *Wait, an unknown account ErrNoAccount. It may be
+// called again after it was cut short.
 func (c *Client) Obtain(ctx context.Context, r Request) ([][]byte, error) {
 	chain, err := c.obtain(ctx, r)
 	if err != nil {
@@ -68,7 +70,8 @@ func (c *Client) obtain(ctx context.Context, r Request) ([][]byte, error) {
 		if !stale(err) {
 			return chain, err
 		}
-		// The authority may have looked while nobody was here to answer: that says nothing of the names.
+		// The authority may have looked while nobody was here to answer: that says nothing of the
+		// names.
 	}
 	o, err := c.begin(ctx, r)
 	if err != nil {
@@ -229,7 +232,8 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 	return nil
 }
 
-// accept has the authority look. It may have begun to by itself, since it was asked before an end of this process.
+// accept has the authority look. It may have begun to by itself, since it was asked before an end
+// of this process.
 func (c *Client) accept(ctx context.Context, p proof) error {
 	_, err := c.acme.Accept(ctx, p.wire)
 	if err == nil {

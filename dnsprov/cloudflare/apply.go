@@ -22,7 +22,8 @@ type bareID struct {
 	ID string `json:"id"`
 }
 
-// batch sends changes as one. The API deletes first, then overwrites, then makes, all of it or nothing.
+// batch sends changes as one. The API deletes first, then overwrites, then makes, all of it or
+// nothing.
 func (w *writer) batch(ctx context.Context, changes []dnsprov.Change) error {
 	var body struct {
 		Deletes []bareID `json:"deletes,omitempty"`
@@ -105,8 +106,8 @@ func (w *writer) delete(ctx context.Context, have *dnsprov.Record) error {
 	return err
 }
 
-// update overwrites a record of ours, or makes it anew if it is gone. Where what is wanted stands beside it already, it
-// goes.
+// update overwrites a record of ours, or makes it anew if it is gone. Where what is wanted stands
+// beside it already, it goes.
 func (w *writer) update(ctx context.Context, have *dnsprov.Record, want dnsprov.Record) error {
 	err := w.write(ctx, Request{Method: http.MethodPut, Path: w.zone.records() + "/" + have.ID, Repeat: true, Needs: editRecords}, want)
 	var refused *Error
@@ -145,7 +146,8 @@ func (w *writer) write(ctx context.Context, r Request, want dnsprov.Record) erro
 	return w.note([]dnsprov.Record{want}, []record{got})
 }
 
-// adopt looks what is in the way of a wanted record. If it says the same, it is taken as it is; else it is a conflict.
+// adopt looks what is in the way of a wanted record. If it says the same, it is taken as it is;
+// else it is a conflict.
 func (w *writer) adopt(ctx context.Context, want dnsprov.Record, refused error) error {
 	have, err := w.list(ctx, w.zone, w.at)
 	if err != nil {

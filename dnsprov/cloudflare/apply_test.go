@@ -60,7 +60,8 @@ func TestSomebodyElseIsFaster(t *testing.T) {
 	}
 }
 
-// TestGoneMeanwhile: what somebody deleted between reading and writing is neither missed nor in the way.
+// TestGoneMeanwhile: what somebody deleted between reading and writing is neither missed nor in the
+// way.
 func TestGoneMeanwhile(t *testing.T) {
 	api, c := start()
 	old := mx("old.host.test", 10, dnsprov.PurposeMX)
@@ -135,7 +136,8 @@ func TestNothingOfStrangersIsTouched(t *testing.T) {
 	}
 }
 
-// TestLostComments: where comments are forgotten, what was made is known by the IDs that Apply gave.
+// TestLostComments: where comments are forgotten, what was made is known by the IDs that Apply
+// gave.
 func TestLostComments(t *testing.T) {
 	api, c := start(func(s *cloudflaretest.Server) { s.LoseComments = true })
 	made, err := bring(t, c, wanted())
@@ -164,7 +166,8 @@ func TestLostComments(t *testing.T) {
 	}
 }
 
-// TestProxiedIsPutRight: a record of ours that somebody has had proxied is published as it is again.
+// TestProxiedIsPutRight: a record of ours that somebody has had proxied is published as it is
+// again.
 func TestProxiedIsPutRight(t *testing.T) {
 	api, c := start()
 	want := []dnsprov.Record{{Name: testDomain, Type: "A", Value: "192.0.2.1", TTL: 3600, Purpose: dnsprov.PurposeA}}

@@ -1,5 +1,5 @@
-// Package cloudflare keeps DNS records at Cloudflare through version 4 of its API. It does not know which records a
-// domain should have, whose token it was given, nor where that is kept.
+// Package cloudflare keeps DNS records at Cloudflare through version 4 of its API. It does not know
+// which records a domain should have, whose token it was given, nor where that is kept.
 package cloudflare
 
 import (
@@ -31,7 +31,8 @@ const (
 	longestWait = time.Hour
 )
 
-// Config is what a Client needs. The zero values of BaseURL and HTTP stand for Cloudflare and http.DefaultClient.
+// Config is what a Client needs. The zero values of BaseURL and HTTP stand for Cloudflare and
+// http.DefaultClient.
 type Config struct {
 	BaseURL string
 	Token   string // an API token of a user or of an account; never a global key
@@ -39,7 +40,8 @@ type Config struct {
 	Pause   time.Duration // before the second attempt, and longer before each other; 0: half a second
 }
 
-// A Client speaks to the API with one token. It is a dnsprov.Provider, and any number of goroutines may use it.
+// A Client speaks to the API with one token. It is a dnsprov.Provider, and any number of goroutines
+// may use it.
 type Client struct {
 	base  string
 	token string
@@ -80,8 +82,9 @@ type Info struct {
 	Cursor     string `json:"cursor"` // of the next page, in lists that have one
 }
 
-// Call makes a request and decodes the result of its answer into out. The errors are dnsprov.ErrCredential, an *Error
-// where the API refused, a *dnsprov.Wait, and others after which it is not known whether anything was done.
+// Call makes a request and decodes the result of its answer into out. The errors are
+// dnsprov.ErrCredential, an *Error where the API refused, a *dnsprov.Wait, and others after which
+// it is not known whether anything was done.
 func (c *Client) Call(ctx context.Context, r Request, out any) (Info, error) {
 	if err := c.checkToken(); err != nil {
 		return Info{}, err

@@ -139,7 +139,8 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatMayBeRepeatedIs: a reading is tried three times, a batch once, whatever happens to it.
+// TestOnlyWhatMayBeRepeatedIs: a reading is tried three times, a batch once, whatever happens to
+// it.
 func TestOnlyWhatMayBeRepeatedIs(t *testing.T) {
 	for _, kind := range []string{
 		cloudflaretest.Broken, cloudflaretest.Garbage, cloudflaretest.Empty, cloudflaretest.Endless, cloudflaretest.Cut, cloudflaretest.CutAfter,
@@ -185,7 +186,8 @@ func TestTheCallersEndIsTheEnd(t *testing.T) {
 	})
 }
 
-// TestTheTokenGoesNowhereElse: a redirect is not followed, and what the API repeats of the token is not passed on.
+// TestTheTokenGoesNowhereElse: a redirect is not followed, and what the API repeats of the token is
+// not passed on.
 func TestTheTokenGoesNowhereElse(t *testing.T) {
 	seen := 0
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen++ }))

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// FuzzAnswer decodes whatever comes as an answer with records: what it gives can be planned with, and errors are of one
-// line.
+// FuzzAnswer decodes whatever comes as an answer with records: what it gives can be planned with,
+// and errors are of one line.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		`{"success":true,"errors":[],"result":[{"id":"a","type":"MX","name":"A.test","content":"M.test.","priority":10,"ttl":1,"comment":"mailstead:m:MX"}],"result_info":{"total_pages":1}}`,

@@ -19,7 +19,8 @@ const (
 	maxBatch = 200 // changes in one batch, in a zone without a paid plan
 )
 
-// Records lists what the zone has at the domain and below it. Those with the comment of the mark are ours.
+// Records lists what the zone has at the domain and below it. Those with the comment of the mark
+// are ours.
 func (c *Client) Records(ctx context.Context, at dnsprov.Place) ([]dnsprov.Record, error) {
 	z, err := c.Zone(ctx, at.Domain)
 	if err != nil {
@@ -67,9 +68,10 @@ func within(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, "."+domain)
 }
 
-// Apply makes the changes as one batch, and where the API refuses that, one after the other, so that what is there
-// already, or gone already, stops nothing. The records that it gives have the ID and Purpose of ours; one of a stranger
-// that turned out to be the same as a wanted one has no Purpose. With an error come those that were made before it.
+// Apply makes the changes as one batch, and where the API refuses that, one after the other, so
+// that what is there already, or gone already, stops nothing. The records that it gives have the ID
+// and Purpose of ours; one of a stranger that turned out to be the same as a wanted one has no
+// Purpose. With an error come those that were made before it.
 func (c *Client) Apply(ctx context.Context, at dnsprov.Place, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil

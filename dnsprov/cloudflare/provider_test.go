@@ -16,8 +16,8 @@ const (
 
 var place = dnsprov.Place{Domain: testDomain, Mark: testMark}
 
-// start makes a fake with one zone and a client of it, without a network between them. The fields of the fake are set by
-// change.
+// start makes a fake with one zone and a client of it, without a network between them. The fields
+// of the fake are set by change.
 func start(change ...func(*cloudflaretest.Server)) (*cloudflaretest.Server, *cloudflare.Client) {
 	api := cloudflaretest.New()
 	api.AddToken(testToken, cloudflaretest.Token{Rights: cloudflaretest.DNS})

@@ -46,8 +46,9 @@ type caaData struct {
 // comment is what tells our records from others: whose they are and what they are for.
 func comment(mark, purpose string) string { return sign + mark + ":" + purpose }
 
-// common gives the record in the form that all providers share, with a Purpose if it was made under the mark. One of
-// ours that somebody has had proxied since has the TTL 1, which is never wanted, so that a plan puts it right.
+// common gives the record in the form that all providers share, with a Purpose if it was made under
+// the mark. One of ours that somebody has had proxied since has the TTL 1, which is never wanted,
+// so that a plan puts it right.
 func (r record) common(mark string) dnsprov.Record {
 	out := dnsprov.Record{Name: host(r.Name), Type: r.Type, Value: r.Content, TTL: r.TTL, ID: r.ID}
 	if purpose, ours := strings.CutPrefix(r.Comment, comment(mark, "")); ours {
@@ -78,7 +79,8 @@ func (r record) common(mark string) dnsprov.Record {
 	return out
 }
 
-// readSRV takes the parts of an SRV from its data, or, where there are none, from its content: weight, port, target.
+// readSRV takes the parts of an SRV from its data, or, where there are none, from its content:
+// weight, port, target.
 func (r record) readSRV(out *dnsprov.Record) {
 	var d srvData
 	if json.Unmarshal(r.Data, &d) != nil || d.Target == "" {
@@ -92,8 +94,8 @@ func (r record) readSRV(out *dnsprov.Record) {
 	out.Priority, out.Weight, out.Port, out.Value = d.Priority, d.Weight, d.Port, host(d.Target)
 }
 
-// ours makes what is sent to the API for a record that is wanted. It is never proxied: what is published then would be
-// addresses of Cloudflare's, at which no mail is taken.
+// ours makes what is sent to the API for a record that is wanted. It is never proxied: what is
+// published then would be addresses of Cloudflare's, at which no mail is taken.
 func ours(w dnsprov.Record, mark string) (record, error) {
 	out := record{Type: w.Type, Name: w.Name, TTL: w.TTL, Comment: comment(mark, w.Purpose)}
 	if len(out.Comment) > maxComment {
@@ -142,7 +144,8 @@ func parseCAA(value string) (caaData, error) {
 	return caaData{Flags: uint8(flags), Tag: parts[1], Value: dnsprov.UnquoteText(parts[2])}, nil
 }
 
-// quoted writes a text as character strings in quotes (RFC 1035 section 5.1), which is how the API wants it.
+// quoted writes a text as character strings in quotes (RFC 1035 section 5.1), which is how the API
+// wants it.
 func quoted(text string) string {
 	var b strings.Builder
 	for first := true; first || text != ""; first = false {
@@ -156,7 +159,8 @@ func quoted(text string) string {
 	return b.String()
 }
 
-// host brings a name to the form of dnsprov.Record.Name. The root, which means "none" in an MX or SRV, stays a dot.
+// host brings a name to the form of dnsprov.Record.Name. The root, which means "none" in an MX or
+// SRV, stays a dot.
 func host(s string) string {
 	if s == "." {
 		return s

@@ -18,8 +18,8 @@ const (
 	editRecords = "Zone: DNS: Edit"
 )
 
-// Active is the Status of a zone that its registry has delegated to Cloudflare. The records of others can be kept, but
-// nobody sees them yet.
+// Active is the Status of a zone that its registry has delegated to Cloudflare. The records of
+// others can be kept, but nobody sees them yet.
 const Active = "active"
 
 // A Zone holds the records of a domain and of the names below it.
@@ -33,8 +33,8 @@ type Zone struct {
 	} `json:"account"`
 }
 
-// Check asks whether the token is good and may read zones; dnsprov.ErrCredential if not. Whether it may change records
-// shows only when some are changed.
+// Check asks whether the token is good and may read zones; dnsprov.ErrCredential if not. Whether it
+// may change records shows only when some are changed.
 func (c *Client) Check(ctx context.Context) error {
 	personal := c.verify(ctx, "/user/tokens/verify")
 	if personal != nil && !errors.Is(personal, dnsprov.ErrCredential) {
@@ -45,7 +45,8 @@ func (c *Client) Check(ctx context.Context) error {
 	if err != nil || personal == nil {
 		return err
 	}
-	// A token that belongs to an account is not known under /user. Its account is that of the zones.
+	// A token that belongs to an account is not known under /user. Its account is that of the
+	// zones.
 	if len(zones) == 0 || !plainID(zones[0].Account.ID) {
 		return personal
 	}
@@ -64,8 +65,9 @@ func (c *Client) verify(ctx context.Context, path string) error {
 	return err
 }
 
-// Zone finds the zone that encloses a domain most closely, of several with one name the one that is Active.
-// dnsprov.ErrZoneNotFound if the token sees none. One that is not Active yet can be filled; Status tells.
+// Zone finds the zone that encloses a domain most closely, of several with one name the one that is
+// Active. dnsprov.ErrZoneNotFound if the token sees none. One that is not Active yet can be filled;
+// Status tells.
 func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 	for name := domain; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
 		var found []Zone

@@ -9,18 +9,19 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// A Case is one provider with an empty place for the records of a domain. Those of the suite have at least a minute as
-// their TTL and are of the types that every provider has.
+// A Case is one provider with an empty place for the records of a domain. Those of the suite have
+// at least a minute as their TTL and are of the types that every provider has.
 type Case struct {
 	Provider dnsprov.Provider
 	Place    dnsprov.Place
 
-	// Stranger puts a record of somebody else's there, past the provider. nil: there are no strangers.
+	// Stranger puts a record of somebody else's there, past the provider. nil: there are no
+	// strangers.
 	Stranger func(t *testing.T, r dnsprov.Record)
 	// Strangers lists what somebody else has there, past the provider, by name, type and value.
 	Strangers func(t *testing.T) []dnsprov.Record
-	// Cut lets the n-th step of the next Apply, from 0, fail in one of the ways in which steps can; false: there are no
-	// more ways. nil: an Apply is one step.
+	// Cut lets the n-th step of the next Apply, from 0, fail in one of the ways in which steps can;
+	// false: there are no more ways. nil: an Apply is one step.
 	Cut func(t *testing.T, n int) bool
 }
 
@@ -226,7 +227,8 @@ func leavesNothing(t *testing.T, c Case) {
 	}
 }
 
-// survivesCuts lets every step of two changes fail in every way; again and again, it comes to the end.
+// survivesCuts lets every step of two changes fail in every way; again and again, it comes to the
+// end.
 func survivesCuts(t *testing.T, make func(t *testing.T) Case) {
 	for n := 0; ; n++ {
 		c := make(t)

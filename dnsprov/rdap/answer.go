@@ -34,8 +34,8 @@ type Domain struct {
 	ExpiresAt    time.Time // zero: not told
 }
 
-// A domainObject is an answer (RFC 9083 §5.3). Servers are less strict than it is: a single thing stands for a list, and
-// numbers for texts.
+// A domainObject is an answer (RFC 9083 §5.3). Servers are less strict than it is: a single thing
+// stands for a list, and numbers for texts.
 type domainObject struct {
 	Class       text            `json:"objectClassName"`
 	LDHName     text            `json:"ldhName"`
@@ -69,7 +69,8 @@ type publicID struct {
 	Identifier text `json:"identifier"`
 }
 
-// readDomain reads an answer about one name. Anything that is not a domain object about just that is an error.
+// readDomain reads an answer about one name. Anything that is not a domain object about just that
+// is an error.
 func readDomain(body []byte, name string) (*Domain, error) {
 	var o domainObject
 	if err := json.Unmarshal(body, &o); err != nil {

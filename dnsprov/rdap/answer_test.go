@@ -146,7 +146,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForLong shows that a server without an answer holds a few questions, and refuses the others in time.
+// TestNobodyWaitsForLong shows that a server without an answer holds a few questions, and refuses
+// the others in time.
 func TestNobodyWaitsForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, began := newServer("a.example"), time.Now()
@@ -172,8 +173,8 @@ func TestNobodyWaitsForLong(t *testing.T) {
 	})
 }
 
-// TestSilenceIsTrustedAtOnce shows that one question without an answer closes a server, unless it has answered others
-// since that was put.
+// TestSilenceIsTrustedAtOnce shows that one question without an answer closes a server, unless it
+// has answered others since that was put.
 func TestSilenceIsTrustedAtOnce(t *testing.T) {
 	s, put := newServer("a.example"), time.Now()
 	late := put.Add(answerFor)

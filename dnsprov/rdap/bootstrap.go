@@ -17,8 +17,8 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// copyOfIANA is IANA's registry as it was published on 2026-06-26. Endings whose registries came to RDAP since are not in
-// it; those that moved are asked at the old place.
+// copyOfIANA is IANA's registry as it was published on 2026-06-26. Endings whose registries came to
+// RDAP since are not in it; those that moved are asked at the old place.
 //
 //go:embed dns.json
 var copyOfIANA []byte
@@ -72,8 +72,8 @@ func (c *Client) current() (held registry, stale time.Time, err error) {
 	return r.held, r.stale, r.err
 }
 
-// registry gives the bootstrap registry. One caller at a time fetches it when it is due; while there is an old one, the
-// others go on with that.
+// registry gives the bootstrap registry. One caller at a time fetches it when it is due; while
+// there is an old one, the others go on with that.
 func (c *Client) registry(ctx context.Context) (registry, error) {
 	r := &c.registries
 	held, stale, err := c.current()
@@ -102,7 +102,8 @@ func (c *Client) registry(ctx context.Context) (registry, error) {
 
 // renew fetches the registry. Where that fails, the one that there is stays.
 func (c *Client) renew(ctx context.Context) (registry, error) {
-	// The others wait for it too: it must not end with the request of the one who happened to come first.
+	// The others wait for it too: it must not end with the request of the one who happened to come
+	// first.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootstrapFor)
 	defer cancel()
 	fetched, lifetime, err := c.fetch(ctx)
@@ -151,8 +152,8 @@ func lifetime(h http.Header, now time.Time) time.Duration {
 
 func bounded(d time.Duration) time.Duration { return min(max(d, minLifetime), maxLifetime) }
 
-// parseRegistry reads a bootstrap file (RFC 9224 §3). What is odd in it is left out; one without a single server is an
-// error.
+// parseRegistry reads a bootstrap file (RFC 9224 §3). What is odd in it is left out; one without a
+// single server is an error.
 func parseRegistry(body []byte) (registry, error) {
 	var file struct {
 		Services many[many[many[text]]] `json:"services"`

@@ -1,5 +1,6 @@
-// Package rdap asks the registries' RDAP servers about domains (RFC 7480 to 7484, 9082, 9083, 9224). It does not know
-// who wants to know, nor whether a name that nobody has registered can be bought.
+// Package rdap asks the registries' RDAP servers about domains (RFC 7480 to 7484, 9082, 9083,
+// 9224). It does not know who wants to know, nor whether a name that nobody has registered can be
+// bought.
 package rdap
 
 import (
@@ -18,12 +19,13 @@ const IANABootstrap = "https://data.iana.org/rdap/dns.json"
 
 // Errors of Domain that say something; after any other nothing is known about the domain.
 var (
-	// ErrNotFound is returned when the registry's server answered that it has no such domain (404): it is probably free.
+	// ErrNotFound is returned when the registry's server answered that it has no such domain (404):
+	// it is probably free.
 	ErrNotFound = errors.New("the registry knows no such domain")
 	// ErrNoServer is returned for names whose registry has no RDAP server that is known here.
 	ErrNoServer = errors.New("no RDAP server is known for names of this ending")
-	// ErrBusy is returned when the registry's server was not asked: too many questions wait for it, it has asked for a
-	// pause, or it failed several times just now.
+	// ErrBusy is returned when the registry's server was not asked: too many questions wait for it,
+	// it has asked for a pause, or it failed several times just now.
 	ErrBusy = errors.New("the RDAP server is left alone for now")
 )
 
@@ -36,20 +38,22 @@ const (
 
 // Config is how to ask.
 type Config struct {
-	// BootstrapURL is where the list of servers is fetched, in the form of RFC 9224; "" is IANABootstrap.
+	// BootstrapURL is where the list of servers is fetched, in the form of RFC 9224; "" is
+	// IANABootstrap.
 	BootstrapURL string
-	// NoCopy is for a BootstrapURL that shall be believed alone. Otherwise the copy of IANA's list that is built in, of
-	// June 2026, stands in for it until it has been fetched.
+	// NoCopy is for a BootstrapURL that shall be believed alone. Otherwise the copy of IANA's list
+	// that is built in, of June 2026, stands in for it until it has been fetched.
 	NoCopy bool
-	// HTTP makes the connections. Servers, and whom they redirect to, are named by others: its dialer has to keep away
-	// from addresses that they have no business with. Its CheckRedirect and Jar are not used.
+	// HTTP makes the connections. Servers, and whom they redirect to, are named by others: its
+	// dialer has to keep away from addresses that they have no business with. Its CheckRedirect and
+	// Jar are not used.
 	HTTP *http.Client
 	Log  *slog.Logger     // nil: slog.Default
 	Now  func() time.Time // nil: time.Now
 }
 
-// A Client asks RDAP servers, each at a pace that does not burden it. Its methods may be called by any number of
-// goroutines. Make it with New.
+// A Client asks RDAP servers, each at a pace that does not burden it. Its methods may be called by
+// any number of goroutines. Make it with New.
 type Client struct {
 	config Config
 	http   http.Client
@@ -84,8 +88,9 @@ func New(c Config) *Client {
 // Close ends the connections that are kept for later.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Domain asks the registry about a domain, which is given in ASCII; case and a trailing dot do not matter. The answer
-// comes within half a minute, or with ctx. Errors wrap ErrNotFound, ErrNoServer or ErrBusy, or say that nothing is known.
+// Domain asks the registry about a domain, which is given in ASCII; case and a trailing dot do not
+// matter. The answer comes within half a minute, or with ctx. Errors wrap ErrNotFound, ErrNoServer
+// or ErrBusy, or say that nothing is known.
 func (c *Client) Domain(ctx context.Context, name string) (*Domain, error) {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	if !plausible(name) {
@@ -152,7 +157,8 @@ func (c *Client) question(ctx context.Context, base, name string) (*Domain, erro
 	case a.status == http.StatusTooManyRequests, a.status == http.StatusServiceUnavailable && a.retryAfter != "":
 		return nil, &pauseError{a.status, pause(a.retryAfter, c.now())}
 	default:
-		// A web page with status 404 is what stands where a service has moved away from; it says nothing about a domain.
+		// A web page with status 404 is what stands where a service has moved away from; it says
+		// nothing about a domain.
 		return nil, &statusError{a.status, a.page}
 	}
 }

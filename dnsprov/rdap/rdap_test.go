@@ -76,7 +76,8 @@ func TestDomain(t *testing.T) {
 	}
 }
 
-// TestBadManners shows that no bad answer is ever taken for a domain that exists, or for one that does not.
+// TestBadManners shows that no bad answer is ever taken for a domain that exists, or for one that
+// does not.
 func TestBadManners(t *testing.T) {
 	t.Parallel()
 	manners := []rdaptest.Manner{
@@ -167,7 +168,8 @@ func TestServerThatFailsIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestHangingUpIsNotTheServersFault shows that requests which their askers gave up close no server to others.
+// TestHangingUpIsNotTheServersFault shows that requests which their askers gave up close no server
+// to others.
 func TestHangingUpIsNotTheServersFault(t *testing.T) {
 	f := rdaptest.Start(t, "com")
 	c := newClient(t, f, nil)

@@ -85,7 +85,8 @@ func (c *Client) get(ctx context.Context, url, accept string, limit int64) (*ans
 	return a, err
 }
 
-// checkRedirect follows a few redirects (RFC 7480 §5.2): to https, or on the same host without a step down from https.
+// checkRedirect follows a few redirects (RFC 7480 §5.2): to https, or on the same host without a
+// step down from https.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	last := via[len(via)-1].URL
 	switch {

@@ -75,7 +75,8 @@ func (s *server) idle(now time.Time) bool {
 	return s.failures == 0 && len(s.places) == 0 && !now.Before(s.next) && !now.Before(s.shut)
 }
 
-// turn waits until the server may be asked. Whoever has got the turn gives its place back with leave.
+// turn waits until the server may be asked. Whoever has got the turn gives its place back with
+// leave.
 func (s *server) turn(ctx context.Context, now func() time.Time) error {
 	enough := time.NewTimer(maxWaiting)
 	defer enough.Stop()
@@ -136,9 +137,9 @@ func (s *server) open(now time.Time) error {
 	return nil
 }
 
-// note remembers what became of a question that was put at the time put. An answer that makes no sense counts as a
-// failure, one that refuses this question alone does not. A server that has said nothing to anybody since is not kept
-// waiting for three times.
+// note remembers what became of a question that was put at the time put. An answer that makes no
+// sense counts as a failure, one that refuses this question alone does not. A server that has said
+// nothing to anybody since is not kept waiting for three times.
 func (s *server) note(err error, put, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

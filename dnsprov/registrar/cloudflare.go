@@ -28,8 +28,9 @@ const (
 	editDomains = "Account: Registrar: Domains Edit"
 )
 
-// CloudflareConfig is the account at Cloudflare Registrar that domains are bought with. It needs a payment method and a
-// default entry in its address book, which becomes the registrant; both are set in Cloudflare's dashboard.
+// CloudflareConfig is the account at Cloudflare Registrar that domains are bought with. It needs a
+// payment method and a default entry in its address book, which becomes the registrant; both are
+// set in Cloudflare's dashboard.
 type CloudflareConfig struct {
 	BaseURL   string // "" is cloudflare.BaseURL
 	AccountID string
@@ -37,8 +38,9 @@ type CloudflareConfig struct {
 	HTTP      *http.Client // nil: http.DefaultClient
 }
 
-// Cloudflare is Cloudflare Registrar. It keeps no keys of orders, since it sells each name once, and its domains stay
-// with the nameservers of Cloudflare's DNS. Premium names are not sold by its API.
+// Cloudflare is Cloudflare Registrar. It keeps no keys of orders, since it sells each name once,
+// and its domains stay with the nameservers of Cloudflare's DNS. Premium names are not sold by its
+// API.
 type Cloudflare struct {
 	api  *cloudflare.Client
 	path string // of the account's part of the API
@@ -168,7 +170,8 @@ type registration struct {
 	ExpiresAt *time.Time `json:"expires_at"` // nil while it is being registered
 }
 
-// Register checks the price, which the order itself cannot name, orders, and asks until the order has come to its end.
+// Register checks the price, which the order itself cannot name, orders, and asks until the order
+// has come to its end.
 func (r *Cloudflare) Register(ctx context.Context, o Order) (*Registration, error) {
 	if err := r.guard(ctx, o); err != nil {
 		return nil, err
@@ -190,7 +193,8 @@ func (r *Cloudflare) Register(ctx context.Context, o Order) (*Registration, erro
 	return w.Context.Registration.as(o.Domain)
 }
 
-// guard refuses what is not to be had for what was agreed to. Whatever its error, nothing was bought.
+// guard refuses what is not to be had for what was agreed to. Whatever its error, nothing was
+// bought.
 func (r *Cloudflare) guard(ctx context.Context, o Order) error {
 	if o.Years < 1 || o.Years > cloudflareYears {
 		return fmt.Errorf("%w: not for %d years", ErrBadDomain, o.Years)
@@ -214,7 +218,8 @@ func (r *Cloudflare) guard(ctx context.Context, o Order) error {
 	return nil
 }
 
-// refusal is an error of this package where it is certain that an order was not taken on. Any other stays what it is.
+// refusal is an error of this package where it is certain that an order was not taken on. Any other
+// stays what it is.
 func refusal(err error) error {
 	var (
 		said   *cloudflare.Error
@@ -288,8 +293,8 @@ func (g *registration) as(domain string) (*Registration, error) {
 	return &Registration{Domain: domain, AutoRenew: g.AutoRenew, RegisteredAt: g.CreatedAt, ExpiresAt: *g.ExpiresAt}, nil
 }
 
-// Find gives a domain of the account. While one is being registered it is neither there nor not, which is another error
-// than ErrNotFound.
+// Find gives a domain of the account. While one is being registered it is neither there nor not,
+// which is another error than ErrNotFound.
 func (r *Cloudflare) Find(ctx context.Context, domain string) (*Registration, error) {
 	var g registration
 	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.domain(domain), Repeat: true, Needs: readDomains}, &g)
@@ -312,7 +317,8 @@ func (r *Cloudflare) Find(ctx context.Context, domain string) (*Registration, er
 	return nil, fmt.Errorf("cloudflare is registering %s (%.20q)", domain, w.State)
 }
 
-// absent tells whether the API said that there is no such domain, rather than no such account or operation.
+// absent tells whether the API said that there is no such domain, rather than no such account or
+// operation.
 func absent(err error) bool {
 	var said *cloudflare.Error
 	const noRoute, badIdentifier = 7000, 7003

@@ -17,7 +17,8 @@ func (s saying) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(string(s)))}, nil
 }
 
-// FuzzCloudflareAnswers: whatever comes, a name that is offered has a price, and a domain that is found has an end.
+// FuzzCloudflareAnswers: whatever comes, a name that is offered has a price, and a domain that is
+// found has an end.
 func FuzzCloudflareAnswers(f *testing.F) {
 	for _, seed := range []string{
 		`{"success":true,"result":{"domains":[{"name":"a.com","registrable":true,"tier":"standard","pricing":{"currency":"USD","registration_cost":"10.44","renewal_cost":"10"}}]}}`,

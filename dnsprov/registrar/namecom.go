@@ -23,19 +23,24 @@ const (
 	checkBeforeFor = 10 * time.Second
 )
 
-// A NameCom sells domains through name.com's Core API, version 1 (docs.name.com, OpenAPI description 1.27):
+// A NameCom sells domains through name.com's Core API, version 1 (docs.name.com, OpenAPI
+// description 1.27):
 //
-//	POST  /core/v1/domains:checkAvailability          {domainNames: [≤ 50]} → {results: [nameComResult]}, in any order
-//	GET   /core/v1/domains/{name}:getPricing?years=N  → {premium, purchasePrice: number|null}, the price of all N years
-//	POST  /core/v1/domains                            {domain, purchasePrice, purchaseType, years}, X-Idempotency-Key
-//	                                                  → {domain, order, totalPaid}; keys are known for 12 hours
+//	POST  /core/v1/domains:checkAvailability  {domainNames: [≤ 50]}
+//	    → {results: [nameComResult]}, in any order
+//	GET   /core/v1/domains/{name}:getPricing?years=N
+//	    → {premium, purchasePrice: number|null}, the price of all N years
+//	POST  /core/v1/domains  {domain, purchasePrice, purchaseType, years}, X-Idempotency-Key
+//	    → {domain, order, totalPaid}; keys are known for 12 hours
 //	GET   /core/v1/domains/{name}                     → nameComDomain
 //	PATCH /core/v1/domains/{name}                     {autorenewEnabled} → nameComDomain
 //	POST  /core/v1/domains/{name}:setNameservers      {nameservers} → nameComDomain
-//	GET   /core/v1/domains/{name}/vanity_nameservers/{host}; PUT there {ips}; POST …/vanity_nameservers {hostname, ips}
+//	GET   /core/v1/domains/{name}/vanity_nameservers/{host}; PUT there {ips}
+//	POST  /core/v1/domains/{name}/vanity_nameservers  {hostname, ips}
 //
-// Authentication is Basic, with the user name and an API token. Prices are numbers in US dollars; a VAT may be added to
-// what is paid. It sends a price with every order, so that nothing is bought at another one. Make it with NewNameCom.
+// Authentication is Basic, with the user name and an API token. Prices are numbers in US dollars; a
+// VAT may be added to what is paid. It sends a price with every order, so that nothing is bought at
+// another one. Make it with NewNameCom.
 type NameCom struct {
 	base, username, token string
 	http                  *http.Client
@@ -89,7 +94,8 @@ func domainPath(name string) (string, error) {
 	return "/core/v1/domains/" + name, nil
 }
 
-// Quote asks in batches, several at once. A batch that is not answered is the error of its names, unless none is.
+// Quote asks in batches, several at once. A batch that is not answered is the error of its names,
+// unless none is.
 func (n *NameCom) Quote(ctx context.Context, names []string) ([]Offer, error) {
 	out := make([]Offer, len(names))
 	var wg sync.WaitGroup
@@ -118,8 +124,9 @@ func (n *NameCom) Quote(ctx context.Context, names []string) ([]Offer, error) {
 	return out, nil
 }
 
-// check fills offers for the names that are in them. Where the API refuses a list for one of its names, or cannot reach
-// one of the registries, halves of it are asked about, as long as the budget lasts.
+// check fills offers for the names that are in them. Where the API refuses a list for one of its
+// names, or cannot reach one of the registries, halves of it are asked about, as long as the budget
+// lasts.
 func (n *NameCom) check(ctx context.Context, offers []Offer, budget *int) {
 	results, err := n.availability(ctx, offers)
 	status := answered(err)
@@ -165,7 +172,8 @@ func (n *NameCom) availability(ctx context.Context, offers []Offer) (map[string]
 	results := make(map[string]nameComResult, len(out.Results))
 	for _, r := range out.Results {
 		name := strings.ToLower(r.DomainName)
-		// A name may be for sale in several ways; plain registration is the one that can be bought here.
+		// A name may be for sale in several ways; plain registration is the one that can be bought
+		// here.
 		if had, ok := results[name]; !ok || !had.Purchasable || r.PurchaseType == plainPurchase {
 			results[name] = r
 		}
@@ -173,7 +181,8 @@ func (n *NameCom) availability(ctx context.Context, offers []Offer) (map[string]
 	return results, nil
 }
 
-// Register buys a domain at the price that name.com tells just before, if that is not above o.MaxPrice.
+// Register buys a domain at the price that name.com tells just before, if that is not above
+// o.MaxPrice.
 func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) {
 	if _, err := domainPath(o.Domain); err != nil {
 		return nil, err
@@ -213,8 +222,8 @@ func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) 
 	return r, nil
 }
 
-// price makes sure that the name can be had, and tells what all the years cost. Whatever its error, nothing was bought by
-// this order.
+// price makes sure that the name can be had, and tells what all the years cost. Whatever its error,
+// nothing was bought by this order.
 func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkBeforeFor)
 	defer cancel()
@@ -257,8 +266,8 @@ func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
 	return total, nil
 }
 
-// orderError is an error of this package where the answer to an order plainly says that nothing was bought. Any other
-// stays what it is: not known.
+// orderError is an error of this package where the answer to an order plainly says that nothing was
+// bought. Any other stays what it is: not known.
 func orderError(err error) error {
 	var e *nameComError
 	if !errors.As(err, &e) || !e.told {
@@ -285,8 +294,8 @@ func orderError(err error) error {
 	return err
 }
 
-// badOrder tells from its texts why an order was refused. They are written for people and may change, so that only what
-// cannot mean anything else counts.
+// badOrder tells from its texts why an order was refused. They are written for people and may
+// change, so that only what cannot mean anything else counts.
 func badOrder(e *nameComError, as func(error) error) error {
 	switch {
 	case e.says("required for premium domains"):
@@ -303,7 +312,8 @@ func badOrder(e *nameComError, as func(error) error) error {
 	return e
 }
 
-// Find gives a domain of the account. A 404 that the API did not write, as of a proxy before it, is no answer.
+// Find gives a domain of the account. A 404 that the API did not write, as of a proxy before it, is
+// no answer.
 func (n *NameCom) Find(ctx context.Context, domain string) (*Registration, error) {
 	path, err := domainPath(domain)
 	if err != nil {

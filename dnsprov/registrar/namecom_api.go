@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// NameComURL is where name.com's API is; its test environment is NameComTestURL, with a user name that ends in -test.
+// NameComURL is where name.com's API is; its test environment is NameComTestURL, with a user name
+// that ends in -test.
 const (
 	NameComURL     = "https://api.name.com"
 	NameComTestURL = "https://api.dev.name.com"
@@ -66,8 +67,8 @@ func answered(err error) int {
 	return 0
 }
 
-// call asks one thing, and reads the answer into out. key is the idempotency key; "" for none. 429 is waited for if that
-// does not take long: whatever was asked for has not been done then.
+// call asks one thing, and reads the answer into out. key is the idempotency key; "" for none. 429
+// is waited for if that does not take long: whatever was asked for has not been done then.
 func (n *NameCom) call(ctx context.Context, method, path, key string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
@@ -127,8 +128,9 @@ func (n *NameCom) request(ctx context.Context, method, path, key string, in any)
 	if err != nil {
 		return nil, fmt.Errorf("write a request to name.com: %w", err)
 	}
-	// net/http sends a request with an idempotency key again by itself when a connection breaks, if it can read the body
-	// a second time. Whether there is a second try is decided after a look-up, and not there.
+	// net/http sends a request with an idempotency key again by itself when a connection breaks, if
+	// it can read the body a second time. Whether there is a second try is decided after a look-up,
+	// and not there.
 	req.GetBody = nil
 	req.SetBasicAuth(n.username, n.token)
 	req.Header.Set("Accept", "application/json")
@@ -175,8 +177,8 @@ func (n *NameCom) scrubbed(err error) error {
 
 func (n *NameCom) scrub(text string) string { return n.secrets.Replace(text) }
 
-// pause is what the headers of a 429 ask for: Retry-After, or the time in x-ratelimit-reset, in Unix seconds. It is a
-// second where they do not say.
+// pause is what the headers of a 429 ask for: Retry-After, or the time in x-ratelimit-reset, in
+// Unix seconds. It is a second where they do not say.
 func (n *NameCom) pause(h http.Header) time.Duration {
 	if v, err := strconv.ParseUint(h.Get("Retry-After"), 10, 31); err == nil {
 		return time.Duration(v) * time.Second
@@ -224,8 +226,8 @@ func (d nameComDomain) registration(name string) (*Registration, error) {
 	return r, nil
 }
 
-// A nameComResult is what checkAvailability says about a name. What concerns a purchase is absent where it is not
-// purchasable.
+// A nameComResult is what checkAvailability says about a name. What concerns a purchase is absent
+// where it is not purchasable.
 type nameComResult struct {
 	DomainName    string  `json:"domainName"`
 	Purchasable   bool    `json:"purchasable"`
@@ -236,8 +238,8 @@ type nameComResult struct {
 	Reason        string  `json:"reason"`
 }
 
-// offer turns a result into an Offer. What is not for plain registration, such as a name that its owner sells, is at a
-// premium.
+// offer turns a result into an Offer. What is not for plain registration, such as a name that its
+// owner sells, is at a premium.
 func (r nameComResult) offer(name string) Offer {
 	o := Offer{Domain: name}
 	if !r.Purchasable {
@@ -256,8 +258,8 @@ func (r nameComResult) offer(name string) Offer {
 	return o
 }
 
-// A nameComGlue is a vanity nameserver. Its hostname is the whole name in answers, and only what comes before the domain
-// when it is made.
+// A nameComGlue is a vanity nameserver. Its hostname is the whole name in answers, and only what
+// comes before the domain when it is made.
 type nameComGlue struct {
 	Hostname string       `json:"hostname,omitempty"`
 	IPs      []netip.Addr `json:"ips"`

@@ -32,7 +32,8 @@ func newNameCom(t testing.TB, c registrar.NameComConfig) *registrar.NameCom {
 	return n
 }
 
-// over serves a handler on loopback, and gives a client of it that keeps its connections, as a default one does.
+// over serves a handler on loopback, and gives a client of it that keeps its connections, as a
+// default one does.
 func over(t testing.TB, h http.Handler) *registrar.NameCom {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -68,8 +69,9 @@ func TestNameCom(t *testing.T) {
 	}
 }
 
-// Whatever an order's answer is, it is known or it is not, and one order is one purchase: also where the connection breaks
-// that net/http would send a request with an idempotency key over once more.
+// Whatever an order's answer is, it is known or it is not, and one order is one purchase: also
+// where the connection breaks that net/http would send a request with an idempotency key over once
+// more.
 func TestNameComOrders(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -248,7 +250,8 @@ func TestNameComThatAnswersLate(t *testing.T) {
 	})
 }
 
-// What no API of name.com has written proves nothing: not that a domain is not there, nor that an order was refused.
+// What no API of name.com has written proves nothing: not that a domain is not there, nor that an
+// order was refused.
 func TestNameComBehindSomethingElse(t *testing.T) {
 	status, body := 0, ""
 	n := over(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -328,7 +331,8 @@ func TestNameComSettings(t *testing.T) {
 	}
 }
 
-// FuzzNameComAnswers: no answer makes a registration of something else, nor an offer without its price.
+// FuzzNameComAnswers: no answer makes a registration of something else, nor an offer without its
+// price.
 func FuzzNameComAnswers(f *testing.F) {
 	f.Add(200, `{"results":[{"domainName":"alpha.com","purchasable":true,"purchasePrice":10.99,"renewalPrice":12.99}]}`)
 	f.Add(200, `{"domain":{"domainName":"alpha.com","createDate":"2026-01-01T00:00:00Z","expireDate":"2027-01-01T00:00:00Z"},"totalPaid":1e300}`)

@@ -1,5 +1,6 @@
-// Package registrar asks registrars for domains and buys them. It does not know for whom, nor what has been bought
-// before: whoever calls Register keeps the intent first, and asks Find before a second try.
+// Package registrar asks registrars for domains and buys them. It does not know for whom, nor what
+// has been bought before: whoever calls Register keeps the intent first, and asks Find before a
+// second try.
 package registrar
 
 import (
@@ -9,16 +10,16 @@ import (
 	"time"
 )
 
-// A Registrar sells domains. Names are ASCII, lower-case, without the trailing dot. Prices are in cents of US dollars.
-// Its methods may be called by any number of goroutines.
+// A Registrar sells domains. Names are ASCII, lower-case, without the trailing dot. Prices are in
+// cents of US dollars. Its methods may be called by any number of goroutines.
 type Registrar interface {
 	// Name is what people call it by in the configuration and in the API.
 	Name() string
-	// Quote says for each name, in their order, whether it can be had. The error is of the registrar as a whole; what
-	// concerns one name is in its Offer.
+	// Quote says for each name, in their order, whether it can be had. The error is of the
+	// registrar as a whole; what concerns one name is in its Offer.
 	Quote(ctx context.Context, names []string) ([]Offer, error)
-	// Register buys a domain, for Order.MaxPrice at most. The errors of this package say that nothing was bought; after
-	// any other error that is not known, and Find tells.
+	// Register buys a domain, for Order.MaxPrice at most. The errors of this package say that
+	// nothing was bought; after any other error that is not known, and Find tells.
 	Register(ctx context.Context, o Order) (*Registration, error)
 	// Find gives a domain of this registrar account, or ErrNotFound.
 	Find(ctx context.Context, domain string) (*Registration, error)
@@ -26,21 +27,24 @@ type Registrar interface {
 	Delegate(ctx context.Context, domain string, nameservers []string) error
 }
 
-// A GlueSetter is a Registrar that tells the registry the addresses of nameservers whose names lie inside of the domain
-// that they serve, since nobody could look those up (RFC 1034 section 4.2.1). Setting the same again changes nothing.
+// A GlueSetter is a Registrar that tells the registry the addresses of nameservers whose names lie
+// inside of the domain that they serve, since nobody could look those up (RFC 1034 section 4.2.1).
+// Setting the same again changes nothing.
 type GlueSetter interface {
-	// SetGlue sets the addresses of a host inside of a domain of this registrar account, or gives ErrNotFound.
+	// SetGlue sets the addresses of a host inside of a domain of this registrar account, or gives
+	// ErrNotFound.
 	SetGlue(ctx context.Context, domain, host string, ips []netip.Addr) error
 }
 
-// An AutoRenewer is a Registrar that can be told whether a domain is to be renewed without being asked.
+// An AutoRenewer is a Registrar that can be told whether a domain is to be renewed without being
+// asked.
 type AutoRenewer interface {
 	// SetAutoRenew changes a domain of this registrar account, or gives ErrNotFound.
 	SetAutoRenew(ctx context.Context, domain string, on bool) error
 }
 
-// A Fixed is a Registrar that may be unable to change nameservers: its domains stay with its own DNS, and Delegate gives
-// ErrFixedNameservers.
+// A Fixed is a Registrar that may be unable to change nameservers: its domains stay with its own
+// DNS, and Delegate gives ErrFixedNameservers.
 type Fixed interface {
 	FixedNameservers() bool
 }
@@ -94,10 +98,12 @@ var (
 	ErrPremium   = errors.New("the domain is sold at a premium price")
 	ErrNoFunds   = errors.New("the registrar account has not enough funds")
 	ErrBadDomain = errors.New("the registrar does not take this name")
-	// ErrNotNow says that the order was not taken for a reason that is not the order's: it never left this host, the
-	// credentials are wrong, or it is one of too many. The same order may do better later.
+	// ErrNotNow says that the order was not taken for a reason that is not the order's: it never
+	// left this host, the credentials are wrong, or it is one of too many. The same order may do
+	// better later.
 	ErrNotNow = errors.New("the registrar takes no orders now")
 )
 
-// ErrFixedNameservers is what Delegate gives where domains stay with the registrar's own nameservers.
+// ErrFixedNameservers is what Delegate gives where domains stay with the registrar's own
+// nameservers.
 var ErrFixedNameservers = errors.New("the registrar does not let nameservers be changed")

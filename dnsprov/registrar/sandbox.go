@@ -11,7 +11,8 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// SandboxName is the name of the sandbox registrar, so that whatever comes of it can be told from the real thing.
+// SandboxName is the name of the sandbox registrar, so that whatever comes of it can be told from
+// the real thing.
 const SandboxName = "sandbox"
 
 // sandboxPrices are those of the first year and of the others, in cents.
@@ -19,9 +20,10 @@ var sandboxPrices = map[string][2]int64{
 	"com": {1100, 1100}, "net": {1300, 1300}, "org": {1000, 1200}, "io": {3500, 4500}, "dev": {1200, 1200},
 }
 
-// A Sandbox sells pretend names to try things out with. Nothing is paid and nothing is registered anywhere. Names that
-// begin with "taken-" are somebody else's, those with "premium-" have a premium price; example.com, .net and .org are
-// taken, as they are in the world. Make it with NewSandbox.
+// A Sandbox sells pretend names to try things out with. Nothing is paid and nothing is registered
+// anywhere. Names that begin with "taken-" are somebody else's, those with "premium-" have a
+// premium price; example.com, .net and .org are taken, as they are in the world. Make it with
+// NewSandbox.
 type Sandbox struct {
 	now  func() time.Time
 	keep func(Registration) error
@@ -30,8 +32,8 @@ type Sandbox struct {
 	sold map[string]Registration
 }
 
-// NewSandbox makes a sandbox that has sold these names already. keep makes what it sells last; nil: it is forgotten with
-// the process.
+// NewSandbox makes a sandbox that has sold these names already. keep makes what it sells last; nil:
+// it is forgotten with the process.
 func NewSandbox(now func() time.Time, sold []Registration, keep func(Registration) error) *Sandbox {
 	s := &Sandbox{now: now, keep: keep, sold: map[string]Registration{}}
 	for _, r := range sold {

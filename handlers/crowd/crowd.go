@@ -1,6 +1,6 @@
-// Package crowd bounds the connections of a server: in all, and from one address or network. When there are as many as
-// there may be, networks that have many make room for those that have few, and who idles for who comes.
-// It does not know what is spoken on a connection.
+// Package crowd bounds the connections of a server: in all, and from one address or network. When
+// there are as many as there may be, networks that have many make room for those that have few, and
+// who idles for who comes. It does not know what is spoken on a connection.
 package crowd
 
 import (
@@ -61,8 +61,9 @@ type Place struct {
 	left             bool         // under the crowd's mutex
 }
 
-// Enter gives a connection from an address its place, or nil if there is none. away ends the connection; it is called at
-// most once, in a goroutine of its own, when the connection idles and its place has gone to another.
+// Enter gives a connection from an address its place, or nil if there is none. away ends the
+// connection; it is called at most once, in a goroutine of its own, when the connection idles and
+// its place has gone to another.
 func (c *Crowd) Enter(from net.Addr, away func()) *Place {
 	p := &Place{crowd: c, away: away}
 	var exempt bool
@@ -95,8 +96,8 @@ func (c *Crowd) Enter(from net.Addr, away func()) *Place {
 
 func full(n, most int) bool { return most > 0 && n >= most }
 
-// idler finds who makes room for a newcomer whose network has n connections: of the largest network that has at least two
-// more, or as many where Patience is at its end, who has waited longest.
+// idler finds who makes room for a newcomer whose network has n connections: of the largest network
+// that has at least two more, or as many where Patience is at its end, who has waited longest.
 func (c *Crowd) idler(n int) *Place {
 	var found *Place
 	most, since, now := 0, int64(0), time.Now()

@@ -106,7 +106,8 @@ func TestProxiesStandForMany(t *testing.T) {
 	})
 }
 
-// TestManyMakeRoomForFew fills the crowd from two networks; those who come from elsewhere get in until all have as many.
+// TestManyMakeRoomForFew fills the crowd from two networks; those who come from elsewhere get in
+// until all have as many.
 func TestManyMakeRoomForFew(t *testing.T) {
 	within(t, Bounds{All: 12}, func(p *party) {
 		var first []*Place

@@ -20,8 +20,8 @@ const (
 	cookieVersion = 1
 	cookiePast    = time.Hour // how old a cookie may be (RFC 9018 section 4.3)
 	cookieFuture  = 5 * time.Minute
-	// secretFor is how long cookies are made with one secret. Those of the one before are taken until the next, far
-	// longer than they live.
+	// secretFor is how long cookies are made with one secret. Those of the one before are taken
+	// until the next, far longer than they live.
 	secretFor = 24 * time.Hour
 )
 
@@ -76,8 +76,8 @@ func (c *cookies) secrets(now time.Time) *secrets {
 	return s
 }
 
-// read checks the cookie of a query from an address, and gives the option that goes into the answer, nil for none. Of
-// several cookies the first counts (RFC 7873 section 5.2).
+// read checks the cookie of a query from an address, and gives the option that goes into the
+// answer, nil for none. Of several cookies the first counts (RFC 7873 section 5.2).
 func (c *cookies) read(opt *dns.OPT, from netip.Addr, now time.Time) (proof, *dns.EDNS0_COOKIE) {
 	sent := cookieOf(opt)
 	if sent == nil {
@@ -135,8 +135,9 @@ func (s secret) hash(cookie []byte, from netip.Addr) []byte {
 	return binary.LittleEndian.AppendUint64(cookie, sum)
 }
 
-// holds tells whether a cookie of full length was made with s for this address, not long ago. The reserved bytes are
-// hashed as they came, since another server of our operator's may fill them (RFC 9018 section 4.2).
+// holds tells whether a cookie of full length was made with s for this address, not long ago. The
+// reserved bytes are hashed as they came, since another server of our operator's may fill them (RFC
+// 9018 section 4.2).
 func (s secret) holds(cookie []byte, from netip.Addr, now time.Time) bool {
 	if cookie[clientCookie] != cookieVersion {
 		return false

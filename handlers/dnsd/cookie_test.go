@@ -23,7 +23,8 @@ func withCookie(cookie string) *dns.OPT {
 	return &dns.OPT{Option: []dns.EDNS0{&dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: cookie}}}
 }
 
-// The vectors of RFC 9018 appendix A: who sends what at which time, whether that holds, and what he gets.
+// The vectors of RFC 9018 appendix A: who sends what at which time, whether that holds, and what he
+// gets.
 func TestCookieVectors(t *testing.T) {
 	const first, second = "e5e973e5a6b2a43f48e7dc849e37bfcf", "445536bcd2513298075a5d379663c962"
 	for _, tc := range []struct {
@@ -121,7 +122,8 @@ func TestAnswersCarryACookie(t *testing.T) {
 	}
 }
 
-// Over the rate a good cookie is a way in, up to a rate of its own; a client's half of one is told the other half.
+// Over the rate a good cookie is a way in, up to a rate of its own; a client's half of one is told
+// the other half.
 func TestCookiesOpenTheRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := (&Server{Zones: stubZone{"a.test"}, Rate: 10}).start()

@@ -7,15 +7,17 @@ import (
 	"time"
 )
 
-// slots bounds the memory of a limiter (512 KiB). Networks that meet in a slot share its rate; which ones do is random.
+// slots bounds the memory of a limiter (512 KiB). Networks that meet in a slot share its rate;
+// which ones do is random.
 const slots = 1 << 16
 
-// slipEvery is how many refused queries come to one that is told to use TCP, or its cookie: whoever really asks from an
-// address that an attacker forges still gets through.
+// slipEvery is how many refused queries come to one that is told to use TCP, or its cookie: whoever
+// really asks from an address that an attacker forges still gets through.
 const slipEvery = 2
 
-// limiter bounds what is sent to one network over UDP, where anybody can ask in the name of another (response-rate
-// limiting). Each slot is a leaky bucket in one word: the time at which it would be empty, in nanoseconds.
+// limiter bounds what is sent to one network over UDP, where anybody can ask in the name of another
+// (response-rate limiting). Each slot is a leaky bucket in one word: the time at which it would be
+// empty, in nanoseconds.
 type limiter struct {
 	seed    maphash.Seed
 	every   int64 // nanoseconds that one answer costs

@@ -42,9 +42,9 @@ type request struct {
 	sig    *signature        // nil: the query is not signed
 }
 
-// answer returns the wire form of the answer to q, made in out if that is long enough, or nil if q gets none: it is no
-// query, or so broken that there is nothing to answer to, or its network has asked too much. A transfer is instead of
-// an answer and must be served.
+// answer returns the wire form of the answer to q, made in out if that is long enough, or nil if q
+// gets none: it is no query, or so broken that there is nothing to answer to, or its network has
+// asked too much. A transfer is instead of an answer and must be served.
 func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
 	if len(q.wire) < headerSize || flags(q.wire)&flagQR != 0 {
 		return nil, nil // never answer an answer: two servers would go on for ever
@@ -94,8 +94,8 @@ func read(q query) (*request, int) {
 
 func flags(wire []byte) uint16 { return binary.BigEndian.Uint16(wire[2:]) }
 
-// screen judges a query by its header alone, which bounds the work on the rest: one question, and beside it no more than
-// the SOA of an IXFR, an OPT and a TSIG.
+// screen judges a query by its header alone, which bounds the work on the rest: one question, and
+// beside it no more than the SOA of an IXFR, an OPT and a TSIG.
 func screen(wire []byte) int {
 	if flags(wire)>>opcodeAt&opcodeAll != dns.OpcodeQuery {
 		return dns.RcodeNotImplemented
@@ -132,8 +132,8 @@ func onlyOPT(msg *dns.Msg) (*dns.OPT, bool) {
 	return found, true
 }
 
-// ourOPT answers a client's OPT record: our size and version, its DO bit (RFC 3225 section 3), and a cookie if it sent
-// one.
+// ourOPT answers a client's OPT record: our size and version, its DO bit (RFC 3225 section 3), and
+// a cookie if it sent one.
 func ourOPT(theirs *dns.OPT, cookie *dns.EDNS0_COOKIE) *dns.OPT {
 	opt := &dns.OPT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT}}
 	opt.SetUDPSize(ednsUDP)
@@ -146,8 +146,8 @@ func ourOPT(theirs *dns.OPT, cookie *dns.EDNS0_COOKIE) *dns.OPT {
 	return opt
 }
 
-// reply judges who asks, and then answers what is asked. The reply is without an OPT record; nil is for none, or for a
-// transfer.
+// reply judges who asks, and then answers what is asked. The reply is without an OPT record; nil is
+// for none, or for a transfer.
 func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 	spoken := req.opt == nil || req.opt.Version() == 0
 	proof := noCookie
@@ -179,9 +179,9 @@ func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 	return r.find(req)
 }
 
-// overRate decides about a query from a network that has had its share. Who has a cookie of ours is where he says that
-// he is, and gets a larger share; of the others some are told how to come back, over TCP or with the cookie in this
-// answer (RFC 7873 section 5.2.3), and most are dropped.
+// overRate decides about a query from a network that has had its share. Who has a cookie of ours is
+// where he says that he is, and gets a larger share; of the others some are told how to come back,
+// over TCP or with the cookie in this answer (RFC 7873 section 5.2.3), and most are dropped.
 func (r *run) overRate(req *request, proof proof) (refused *dns.Msg, ok bool) {
 	switch {
 	case proof == proven:
@@ -221,8 +221,8 @@ func (r *run) find(req *request) (*dns.Msg, *transfer) {
 	return reply, nil
 }
 
-// zone finds the zone that answers a question: the closest, but for a delegation's DS the one above it, if that is here
-// too (RFC 4035 section 3.1.4.1).
+// zone finds the zone that answers a question: the closest, but for a delegation's DS the one above
+// it, if that is here too (RFC 4035 section 3.1.4.1).
 func (r *run) zone(asked dns.Question) (Answerer, bool) {
 	name := strings.TrimSuffix(dns.CanonicalName(asked.Name), ".")
 	if asked.Qtype == dns.TypeDS {
@@ -279,8 +279,9 @@ func (r *run) pack(req *request, reply *dns.Msg, out []byte) ([]byte, error) {
 	return req.sig.sign(reply, now)
 }
 
-// fit cuts a reply to what fits in limit bytes on the wire: glue goes first, and if that is not enough the client is
-// told to come again over TCP and gets nothing that it might take for the whole (RFC 2181 section 9).
+// fit cuts a reply to what fits in limit bytes on the wire: glue goes first, and if that is not
+// enough the client is told to come again over TCP and gets nothing that it might take for the
+// whole (RFC 2181 section 9).
 func fit(reply *dns.Msg, limit int, out []byte) ([]byte, error) {
 	answer, err := reply.PackBuffer(out)
 	if err == nil && len(answer) <= limit {

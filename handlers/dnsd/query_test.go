@@ -15,7 +15,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// stubZone answers for one domain: "big" with n long texts and glue, anything else with one address.
+// stubZone answers for one domain: "big" with n long texts and glue, anything else with one
+// address.
 type stubZone struct{ origin string }
 
 func (z stubZone) Zone(name string) (Answerer, bool) {
@@ -292,8 +293,8 @@ func TestRateLimitTellsTheHonestToUseTCP(t *testing.T) {
 	})
 }
 
-// FuzzPacket sends raw bytes in over both transports: whatever they are, an answer is a well-formed one to this query
-// and fits.
+// FuzzPacket sends raw bytes in over both transports: whatever they are, an answer is a well-formed
+// one to this query and fits.
 func FuzzPacket(f *testing.F) {
 	for _, m := range []*dns.Msg{
 		question("a.test.", dns.TypeA), question("big.a.test.", dns.TypeTXT), question(".", dns.TypeAXFR),

@@ -1,5 +1,6 @@
-// Package dnsd listens for DNS queries over UDP and TCP and sends back what the zones answer (RFC 1035, 6891, 7766), and
-// whole zones to secondaries (RFC 5936). It does not know what a zone holds, and it never asks another server.
+// Package dnsd listens for DNS queries over UDP and TCP and sends back what the zones answer (RFC
+// 1035, 6891, 7766), and whole zones to secondaries (RFC 5936). It does not know what a zone holds,
+// and it never asks another server.
 package dnsd
 
 import (
@@ -17,17 +18,19 @@ import (
 	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
-// Answerer answers queries about one zone, from many goroutines at once. A nil answer is served as SERVFAIL. One that
-// also has Transfer() iter.Seq[dns.RR], each record of the zone with the SOA first and last, can be copied by
-// secondaries; one that has Hidden() bool, and it is true, answers nobody else.
+// Answerer answers queries about one zone, from many goroutines at once. A nil answer is served as
+// SERVFAIL. One that also has Transfer() iter.Seq[dns.RR], each record of the zone with the SOA
+// first and last, can be copied by secondaries; one that has Hidden() bool, and it is true, answers
+// nobody else.
 type Answerer interface {
 	Answer(q *dns.Msg) *dns.Msg
 }
 
 // Zones finds zones.
 type Zones interface {
-	// Zone returns the zone that encloses name most closely. The name is lower-case, without the trailing dot, in the
-	// notation of the dns package: a dot inside a label is \. and a byte outside of ASCII is \DDD.
+	// Zone returns the zone that encloses name most closely. The name is lower-case, without the
+	// trailing dot, in the notation of the dns package: a dot inside a label is \. and a byte
+	// outside of ASCII is \DDD.
 	Zone(name string) (Answerer, bool)
 }
 
@@ -42,7 +45,8 @@ const (
 	defaultTransferFor     = 5 * time.Minute
 )
 
-// trustedShare is how much more than others a client gets over UDP that has proved with a cookie where it is.
+// trustedShare is how much more than others a client gets over UDP that has proved with a cookie
+// where it is.
 const trustedShare = 10
 
 // Server is an authoritative name server. Set the fields before Run; only Zones has to be set.
@@ -74,8 +78,9 @@ type run struct {
 	transfers   chan struct{} // one place for each transfer
 }
 
-// Run answers queries on both sockets until ctx ends, then stops reading, lets what is being answered finish, and
-// returns nil after its last goroutine has ended. It returns an error if a socket fails. Both sockets are closed.
+// Run answers queries on both sockets until ctx ends, then stops reading, lets what is being
+// answered finish, and returns nil after its last goroutine has ended. It returns an error if a
+// socket fails. Both sockets are closed.
 func (s *Server) Run(ctx context.Context, udp *net.UDPConn, tcp net.Listener) error {
 	r := s.start()
 	r.Log.Debug("dns listening", "udp", udp.LocalAddr(), "tcp", tcp.Addr())
@@ -135,7 +140,8 @@ func orElse[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// wind stops in two steps: no new queries, then, for those who do not end in time, no more connection.
+// wind stops in two steps: no new queries, then, for those who do not end in time, no more
+// connection.
 func (r *run) wind(udp *net.UDPConn, tcp net.Listener, wg *sync.WaitGroup) {
 	tcp.Close()
 	udp.SetReadDeadline(time.Unix(1, 0))

@@ -317,7 +317,8 @@ func TestRunFailsWithItsSockets(t *testing.T) {
 	}
 }
 
-// Answers must come from the address that was asked, which a socket on all addresses has to be told.
+// Answers must come from the address that was asked, which a socket on all addresses has to be
+// told.
 func TestAnswerComesFromTheAddressAsked(t *testing.T) {
 	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -347,7 +348,8 @@ func TestAnswerComesFromTheAddressAsked(t *testing.T) {
 	if _, _, err := server.WriteMsgUDPAddrPort([]byte("y"), src, from); err != nil {
 		t.Fatalf("write with control message %x: %v", src, err)
 	}
-	// What the system reads as the source is what we set: it sits in the second field of in_pktinfo.
+	// What the system reads as the source is what we set: it sits in the second field of
+	// in_pktinfo.
 	want := (&ipv4.ControlMessage{Src: net.IPv4(127, 0, 0, 1)}).Marshal()
 	if string(src) != string(want) {
 		t.Errorf("source control message %x, want %x", src, want)
@@ -361,7 +363,8 @@ func TestAnswerComesFromTheAddressAsked(t *testing.T) {
 	}
 }
 
-// BenchmarkUDP measures whole exchanges over the loopback: four clients that keep 16 queries under way each.
+// BenchmarkUDP measures whole exchanges over the loopback: four clients that keep 16 queries under
+// way each.
 func BenchmarkUDP(b *testing.B) {
 	addr := serve(b, &Server{Zones: stubZone{"a.test"}})
 	wire := packed(b, change("a.test.", dns.TypeA, func(m *dns.Msg) { m.SetEdns0(1232, false) }))

@@ -48,8 +48,8 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 	}
 }
 
-// serveConn answers the queries of one connection, one after the other, so that what a client sends ahead waits in the
-// system's buffer and not in ours (RFC 7766 sections 6.2.1.1 and 6.2.3).
+// serveConn answers the queries of one connection, one after the other, so that what a client sends
+// ahead waits in the system's buffer and not in ours (RFC 7766 sections 6.2.1.1 and 6.2.3).
 func (r *run) serveConn(ctx context.Context, conn net.Conn, place *crowd.Place) {
 	from := remote(conn)
 	var in []byte

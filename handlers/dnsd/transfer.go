@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// transferSize is about how much of a zone goes into one message: names are compressed by pointers that reach no
-	// further (RFC 1035 section 4.1.4).
+	// transferSize is about how much of a zone goes into one message: names are compressed by
+	// pointers that reach no further (RFC 1035 section 4.1.4).
 	transferSize = 16 << 10
 	// transfersEach is how many transfers one secondary has at once; more of them wait.
 	transfersEach = 8
 )
 
-// Secondary is a name server elsewhere that may copy our zones. It is known by its key or, if it has none, by its
-// address.
+// Secondary is a name server elsewhere that may copy our zones. It is known by its key or, if it
+// has none, by its address.
 type Secondary struct {
 	Name string // for the log
 	Addr netip.Addr
@@ -56,7 +56,8 @@ func newSecondaries(all []Secondary) *secondaries {
 	return s
 }
 
-// find returns the secondary that a query comes from, or nil if it is none of ours. The signature has been verified.
+// find returns the secondary that a query comes from, or nil if it is none of ours. The signature
+// has been verified.
 func (s *secondaries) find(req *request) *secondary {
 	if req.sig != nil {
 		return s.byKey[req.sig.key]
@@ -64,7 +65,8 @@ func (s *secondaries) find(req *request) *secondary {
 	return s.byAddr[req.from.Unmap()]
 }
 
-// copied is a zone that can be copied: every record of it, its SOA first and last (RFC 5936 section 2.2).
+// copied is a zone that can be copied: every record of it, its SOA first and last (RFC 5936 section
+// 2.2).
 type copied interface {
 	Transfer() iter.Seq[dns.RR]
 }
@@ -88,8 +90,9 @@ type transfer struct {
 	records int
 }
 
-// startTransfer answers AXFR and IXFR: with a transfer, or with a reply if there is nothing to transfer. There are no
-// differences between versions of a zone here, so that IXFR gets the whole of it (RFC 1995 section 4).
+// startTransfer answers AXFR and IXFR: with a transfer, or with a reply if there is nothing to
+// transfer. There are no differences between versions of a zone here, so that IXFR gets the whole
+// of it (RFC 1995 section 4).
 func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
 	to := r.secondaries.find(req)
 	if to == nil {
@@ -184,8 +187,8 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 	return nil
 }
 
-// enter waits for a free place: first among the transfers of this secondary, so that one that has many does not keep
-// others from theirs.
+// enter waits for a free place: first among the transfers of this secondary, so that one that has
+// many does not keep others from theirs.
 func (t *transfer) enter(ctx context.Context) (leave func(), err error) {
 	patience, cancel := context.WithTimeout(ctx, t.run.Idle)
 	defer cancel()
@@ -202,8 +205,8 @@ func (t *transfer) enter(ctx context.Context) (leave func(), err error) {
 	return func() { <-t.run.transfers; <-t.to.slots }, nil
 }
 
-// add puts a record into the message, which goes out first if it is full. The SOA alone never does: a client that asked
-// for IXFR would take it for all there is (RFC 1995 section 4).
+// add puts a record into the message, which goes out first if it is full. The SOA alone never does:
+// a client that asked for IXFR would take it for all there is (RFC 1995 section 4).
 func (t *transfer) add(rr dns.RR) error {
 	size, least := dns.Len(rr), 1
 	if t.records == len(t.message.Answer) { // this is the first message
@@ -220,7 +223,8 @@ func (t *transfer) add(rr dns.RR) error {
 	return nil
 }
 
-// flush sends the message and begins the next one, which needs no question (RFC 5936 section 2.2.1).
+// flush sends the message and begins the next one, which needs no question (RFC 5936 section
+// 2.2.1).
 func (t *transfer) flush() error {
 	wire, err := t.pack()
 	if err != nil {

@@ -281,7 +281,8 @@ func TestSlowReadersAreCutOff(t *testing.T) {
 	}
 }
 
-// More transfers than there are places wait for their turn; those of one secondary do not take all places.
+// More transfers than there are places wait for their turn; those of one secondary do not take all
+// places.
 func TestTransfersTakeTurns(t *testing.T) {
 	zone := newCopyZone(1_000_000, 200)
 	addr := serve(t, &Server{

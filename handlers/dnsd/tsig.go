@@ -21,7 +21,8 @@ const tsigFudge = 300
 // maxMAC is the length of the longest message authentication code, in bytes.
 const maxMAC = sha512.Size
 
-// digests are the algorithms of TSIG keys (RFC 8945 section 6), without those that may not be used any more.
+// digests are the algorithms of TSIG keys (RFC 8945 section 6), without those that may not be used
+// any more.
 var digests = map[string]func() hash.Hash{
 	dns.HmacSHA1: sha1.New, dns.HmacSHA224: sha256.New224, dns.HmacSHA256: sha256.New,
 	dns.HmacSHA384: sha512.New384, dns.HmacSHA512: sha512.New,
@@ -50,8 +51,8 @@ func (k *Key) Generate(msg []byte, t *dns.TSIG) ([]byte, error) {
 	return mac.Sum(nil), nil
 }
 
-// Verify compares the MAC of a message with what stands in t, in constant time. It may be cut to half (RFC 8945
-// section 5.2.2.1).
+// Verify compares the MAC of a message with what stands in t, in constant time. It may be cut to
+// half (RFC 8945 section 5.2.2.1).
 func (k *Key) Verify(msg []byte, t *dns.TSIG) error {
 	want, err := k.Generate(msg, t)
 	if err != nil {
@@ -79,8 +80,8 @@ type signature struct {
 	code   uint16 // the error that answers tell
 }
 
-// tsigOf returns a query's TSIG record, or nil; it must be the last record and the only one of its kind (RFC 8945
-// section 5.1).
+// tsigOf returns a query's TSIG record, or nil; it must be the last record and the only one of its
+// kind (RFC 8945 section 5.1).
 func tsigOf(msg *dns.Msg) (tsig *dns.TSIG, ok bool) {
 	for i, rr := range msg.Extra {
 		t, isTSIG := rr.(*dns.TSIG)
@@ -95,8 +96,8 @@ func tsigOf(msg *dns.Msg) (tsig *dns.TSIG, ok bool) {
 	return tsig, true
 }
 
-// verify checks a query's signature (RFC 8945 section 5.2). The answer is signed with what it returns, also when the
-// status says that the query was not taken.
+// verify checks a query's signature (RFC 8945 section 5.2). The answer is signed with what it
+// returns, also when the status says that the query was not taken.
 func (r *run) verify(wire []byte, tsig *dns.TSIG) (*signature, int) {
 	key := r.secondaries.keys[dns.CanonicalName(tsig.Hdr.Name)]
 	s := &signature{key: key, query: tsig, mac: tsig.MAC}
@@ -138,7 +139,8 @@ func (s *signature) record(id uint16, now time.Time) *dns.TSIG {
 // room is what a signature takes at most, in bytes.
 func (s *signature) room(id uint16, now time.Time) int { return dns.Len(s.record(id, now)) + maxMAC }
 
-// sign brings an answer to the wire with its signature. Errors about key or MAC go out without a MAC (section 5.3.2).
+// sign brings an answer to the wire with its signature. Errors about key or MAC go out without a
+// MAC (section 5.3.2).
 func (s *signature) sign(m *dns.Msg, now time.Time) ([]byte, error) {
 	m.Extra = append(m.Extra, s.record(m.Id, now))
 	wire, mac, err := dns.TsigGenerateWithProvider(m, s.key, s.mac, s.timers)

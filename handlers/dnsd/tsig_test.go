@@ -123,8 +123,9 @@ func TestStatusOfSignedQueries(t *testing.T) {
 	}
 }
 
-// checkSignedError verifies the MAC of an answer with an error, which the library refuses to do for its status: with the
-// status taken out, a good MAC is one that is made again over the same message.
+// checkSignedError verifies the MAC of an answer with an error, which the library refuses to do for
+// its status: with the status taken out, a good MAC is one that is made again over the same
+// message.
 func checkSignedError(t *testing.T, name string, out []byte, queryMAC string) {
 	t.Helper()
 	m := new(dns.Msg)

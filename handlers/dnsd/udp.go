@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// udpIn holds any query that is worth answering; the rest of a longer datagram is lost, and it is refused as malformed.
+	// udpIn holds any query that is worth answering; the rest of a longer datagram is lost, and it
+	// is refused as malformed.
 	udpIn = 4096
 	// controlIn holds the control message that names the address a datagram came to.
 	controlIn = 128
@@ -20,8 +21,9 @@ const (
 	retryRead = 10 * time.Millisecond
 )
 
-// answerFromWhereAsked makes a socket that listens on all addresses tell to which of them a query came. An answer from
-// another one is not taken. A socket on one address needs nothing, and a system that cannot do this answers as it can.
+// answerFromWhereAsked makes a socket that listens on all addresses tell to which of them a query
+// came. An answer from another one is not taken. A socket on one address needs nothing, and a
+// system that cannot do this answers as it can.
 func answerFromWhereAsked(conn *net.UDPConn) {
 	if local, ok := conn.LocalAddr().(*net.UDPAddr); ok && !local.IP.IsUnspecified() {
 		return
@@ -29,14 +31,16 @@ func answerFromWhereAsked(conn *net.UDPConn) {
 	tellDestination(conn)
 }
 
-// tellDestination asks the system for the control messages that source reads. A socket has one family or both.
+// tellDestination asks the system for the control messages that source reads. A socket has one
+// family or both.
 func tellDestination(conn *net.UDPConn) bool {
 	err6 := ipv6.NewPacketConn(conn).SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true)
 	err4 := ipv4.NewPacketConn(conn).SetControlMessage(ipv4.FlagDst|ipv4.FlagInterface, true)
 	return err6 == nil || err4 == nil
 }
 
-// source turns the control message of a query into that of its answer, or nil to leave the choice to the system.
+// source turns the control message of a query into that of its answer, or nil to leave the choice
+// to the system.
 func source(control []byte) []byte {
 	if len(control) == 0 {
 		return nil

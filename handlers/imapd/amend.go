@@ -39,8 +39,8 @@ func (w *wire) setCaps(caps string) {
 	w.caps = caps
 }
 
-// amended gives what goes out for a piece of the parser's answers. The parser writes each answer from the beginning of a
-// piece, so nothing in the content of a message is taken for one.
+// amended gives what goes out for a piece of the parser's answers. The parser writes each answer
+// from the beginning of a piece, so nothing in the content of a message is taken for one.
 func (w *wire) amended(p []byte) []byte {
 	if a := w.amend; a != nil {
 		out, done := a.apply(p)
@@ -71,8 +71,8 @@ func addCaps(p []byte, caps string) []byte {
 	return p
 }
 
-// blame corrects what go-imap says about arguments that it cannot read: the fault is not ours. Every error of our own
-// comes with an answer.
+// blame corrects what go-imap says about arguments that it cannot read: the fault is not ours.
+// Every error of our own comes with an answer.
 func blame(p []byte) []byte {
 	tag, found := bytes.CutSuffix(p, []byte(" NO [SERVERBUG] Internal server error\r\n"))
 	if !found || len(tag) > maxTag {

@@ -27,7 +27,8 @@ func fill(b *testing.B, h *host, n int) {
 	wg.Wait()
 }
 
-// BenchmarkTenThousand measures what a client does first in a folder of 10 000 messages, over loopback.
+// BenchmarkTenThousand measures what a client does first in a folder of 10 000 messages, over
+// loopback.
 func BenchmarkTenThousand(b *testing.B) {
 	h := serve(b, nil)
 	fill(b, h, 10_000)
@@ -58,7 +59,8 @@ func BenchmarkTenThousand(b *testing.B) {
 	b.Run("IDLE_wake", func(b *testing.B) { benchmarkIdle(b, h) })
 }
 
-// benchmarkIdle measures from the start of a delivery to the EXISTS; the delivery's own time is told apart.
+// benchmarkIdle measures from the start of a delivery to the EXISTS; the delivery's own time is
+// told apart.
 func benchmarkIdle(b *testing.B, h *host) {
 	c := h.login(b)
 	c.conn.SetDeadline(time.Time{})

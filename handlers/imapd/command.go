@@ -12,7 +12,8 @@ import (
 
 var errTooLong = errors.New("[TOOBIG] The command is too long")
 
-// nextCommand waits for the client's next command, or the next line of what it is sending, and shows it to the front.
+// nextCommand waits for the client's next command, or the next line of what it is sending, and
+// shows it to the front.
 func (w *wire) nextCommand() error {
 	for {
 		w.mu.Lock()
@@ -37,7 +38,8 @@ func (w *wire) nextCommand() error {
 	}
 }
 
-// introduce notes what the command is and gives it as the parser shall see it; nil: it has been answered.
+// introduce notes what the command is and gives it as the parser shall see it; nil: it has been
+// answered.
 func (w *wire) introduce() []byte {
 	tag, verb := commandName(w.text)
 	w.mu.Lock()
@@ -89,7 +91,8 @@ func commandName(text []byte) (tag, verb string) {
 	return tag, verb
 }
 
-// gather reads a command into w.text, its literals as quoted strings, up to its end or to the message of an APPEND.
+// gather reads a command into w.text, its literals as quoted strings, up to its end or to the
+// message of an APPEND.
 func (w *wire) gather() error {
 	if err := w.await(); err != nil {
 		return w.ended(err)
@@ -209,8 +212,9 @@ func (w *wire) checkEnd() error {
 	return nil
 }
 
-// readString puts a literal as a quoted string in the place of its marker. One with a line end or a NUL breaks the command:
-// where the parser gives a command up, it would go on behind the line end as if that began another.
+// readString puts a literal as a quoted string in the place of its marker. One with a line end or a
+// NUL breaks the command: where the parser gives a command up, it would go on behind the line end
+// as if that began another.
 func (w *wire) readString(m marker) error {
 	if !m.nonSync {
 		w.mu.Lock()

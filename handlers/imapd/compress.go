@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// packers compress what goes to clients (RFC 4978). A packer takes 1.2 MB, so connections borrow one for each piece that
-// they send and begin afresh with it: an idle connection holds none, and a peer's inflater does not see the difference.
+// packers compress what goes to clients (RFC 4978). A packer takes 1.2 MB, so connections borrow
+// one for each piece that they send and begin afresh with it: an idle connection holds none, and a
+// peer's inflater does not see the difference.
 type packers struct{ pool sync.Pool }
 
 type packer struct {
@@ -42,8 +43,8 @@ func (ps *packers) write(w io.Writer, piece []byte) error {
 	return err
 }
 
-// compress has all that comes after the answer be compressed, both ways. What comes out of the inflater is bounded as any
-// other input is: by line, by literal and by time.
+// compress has all that comes after the answer be compressed, both ways. What comes out of the
+// inflater is bounded as any other input is: by line, by literal and by time.
 func (w *wire) compress(ps *packers, answer string) error {
 	w.tell("%s", answer)
 	w.mu.Lock()

@@ -155,7 +155,8 @@ func TestFoldersBySpecialUseAndName(t *testing.T) {
 	c.expect("NO [USEATTR]", `CREATE Gone (USE (\All))`)
 }
 
-// TestSubscriptionsOutliveFolders: a name stays subscribed until its owner takes that back (RFC 3501 section 6.3.6).
+// TestSubscriptionsOutliveFolders: a name stays subscribed until its owner takes that back (RFC
+// 3501 section 6.3.6).
 func TestSubscriptionsOutliveFolders(t *testing.T) {
 	h := serve(t, nil)
 	c := h.login(t)

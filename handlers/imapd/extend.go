@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// asks is what a command asks for that go-imap's parser does not know (RFC 7162). The front takes it out of the command
-// and leaves it here for the session's method, which runs next.
+// asks is what a command asks for that go-imap's parser does not know (RFC 7162). The front takes
+// it out of the command and leaves it here for the session's method, which runs next.
 type asks struct {
 	verb           string
 	modSeq         bool // FETCH MODSEQ
@@ -29,11 +29,12 @@ var extended = map[string][]string{
 	"STATUS": {"HIGHESTMODSEQ"}, "LIST": {"HIGHESTMODSEQ"},
 }
 
-// modSeqKey stands for MODSEQ in a SEARCH that the parser gets: a field of this name no message can have.
+// modSeqKey stands for MODSEQ in a SEARCH that the parser gets: a field of this name no message can
+// have.
 const modSeqKey = "MODSEQ:"
 
-// extend gives a command without what the parser does not know, and what that was. A command that has it in the wrong form
-// stays as it is, for the parser to refuse.
+// extend gives a command without what the parser does not know, and what that was. A command that
+// has it in the wrong form stays as it is, for the parser to refuse.
 func extend(verb string, text []byte) ([]byte, asks) {
 	plain := asks{verb: verb}
 	if !mentions(text, extended[verb]) {
@@ -156,8 +157,9 @@ var searchKeys = map[string]int{
 	"SINCE": 1, "BEFORE": 1, "ON": 1, "SENTSINCE": 1, "SENTBEFORE": 1, "SENTON": 1, "LARGER": 1, "UID": 1, "HEADER": 2,
 }
 
-// searchArgs reads the keys MODSEQ and SMALLER wherever they stand. go-imap loses a SMALLER that another key of size or
-// date follows, and takes SMALLER 0 for none; on its own within NOT NOT it is kept.
+// searchArgs reads the keys MODSEQ and SMALLER wherever they stand. go-imap loses a SMALLER that
+// another key of size or date follows, and takes SMALLER 0 for none; on its own within NOT NOT it
+// is kept.
 func (p *phrase) searchArgs(at int, a *asks) bool {
 	if p.word(at) == "RETURN" && p.is(at+1, '(') {
 		end, ok := p.closing(at + 1)
@@ -190,8 +192,8 @@ func (p *phrase) searchArgs(at int, a *asks) bool {
 	return len(p.edits) > 0
 }
 
-// modSeqValue reads what follows MODSEQ: a number, before which an entry's name and type may stand. There is one number for
-// all of a message, so they change nothing.
+// modSeqValue reads what follows MODSEQ: a number, before which an entry's name and type may stand.
+// There is one number for all of a message, so they change nothing.
 func (p *phrase) modSeqValue(i int) (last int, ok bool) {
 	if p.is(i, 'q') {
 		switch p.word(i + 1) {

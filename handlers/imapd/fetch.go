@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// Fetch answers FETCH (RFC 9051 section 6.4.5): batch by batch is read from the store and then written, so that no
-// transaction waits for a slow client.
+// Fetch answers FETCH (RFC 9051 section 6.4.5): batch by batch is read from the store and then
+// written, so that no transaction waits for a slow client.
 func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *imap.FetchOptions) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -188,13 +188,14 @@ func (f *fetch) facts(m *imapserver.FetchResponseWriter, row *service.MessageRow
 	}
 }
 
-// An item is one part of an answer that is read from the message; its size is known before the answer begins.
+// An item is one part of an answer that is read from the message; its size is known before the
+// answer begins.
 type item interface {
 	write(m *imapserver.FetchResponseWriter) error
 }
 
-// items finds those of a message before any of its answer is written, so that what cannot be had is refused in time. ranges
-// are the ranges of BINARY sections as they stand in the answer.
+// items finds those of a message before any of its answer is written, so that what cannot be had is
+// refused in time. ranges are the ranges of BINARY sections as they stand in the answer.
 func (f *fetch) items(s *source) (out []item, ranges []byte, err error) {
 	for _, section := range f.options.BodySection {
 		r, err := s.section(section)
@@ -226,7 +227,8 @@ func (f *fetch) items(s *source) (out []item, ranges []byte, err error) {
 
 const maxRange = 1 << 20 // bytes of all ranges of BINARY sections in one answer
 
-// appendRange adds a range of a BINARY section with the place where it begins (RFC 3516 section 4.2), which go-imap leaves out.
+// appendRange adds a range of a BINARY section with the place where it begins (RFC 3516 section
+// 4.2), which go-imap leaves out.
 func appendRange(to []byte, section *imap.FetchItemBinarySection, c decoded) ([]byte, error) {
 	off, n := partial(section.Partial, c.size)
 	if int64(len(to))+n > maxRange {

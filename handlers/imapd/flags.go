@@ -58,7 +58,8 @@ func folderFlags(keywords []string) []imap.Flag {
 	return list
 }
 
-// parseFlags divides flags of a client into system flags and keywords. \Recent is ours alone to set, and no longer used.
+// parseFlags divides flags of a client into system flags and keywords. \Recent is ours alone to
+// set, and no longer used.
 func parseFlags(list []imap.Flag) (flags service.Flags, keywords []string, err error) {
 	for _, f := range list {
 		bit := systemBit(f)
@@ -117,7 +118,8 @@ func (ss *session) Store(w *imapserver.FetchWriter, set imap.NumSet, change *ima
 	return ss.answer(err)
 }
 
-// modified says that a conditional STORE has left some messages as they were (RFC 7162 section 3.1.3).
+// modified says that a conditional STORE has left some messages as they were (RFC 7162 section
+// 3.1.3).
 func (ss *session) modified(set imap.NumSet, rows []service.MessageRow) error {
 	var nums []uint32
 	for _, row := range rows {

@@ -163,8 +163,8 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 	return nil
 }
 
-// listSubscribed lists the subscriptions that no folder answers to. LSUB also tells of names above subscribed ones that
-// "%" has stopped at (RFC 3501 section 6.3.9).
+// listSubscribed lists the subscriptions that no folder answers to. LSUB also tells of names above
+// subscribed ones that "%" has stopped at (RFC 3501 section 6.3.9).
 func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, folders []*service.Folder) error {
 	names, err := ss.server.Service.SubscribedNames(ss.wire.ctx, ss.user)
 	if err != nil {
@@ -187,7 +187,8 @@ func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, fold
 	return nil
 }
 
-// levelsAbove gives the names above subscribed ones that are not subscribed themselves and at which a pattern stops.
+// levelsAbove gives the names above subscribed ones that are not subscribed themselves and at which
+// a pattern stops.
 func levelsAbove(names []string, folders []*service.Folder, match patterns) []string {
 	subscribed := slices.Clone(names)
 	for _, f := range folders {

@@ -40,8 +40,8 @@ func TestFolderCommandsAreLimited(t *testing.T) {
 }
 
 // TestCopyThatFailsLeavesNothing: a COPY of several transactions whose second one fails takes back
-// what the first has done, and says NO (RFC 9051 section 6.4.7). A MOVE tells what it has moved (RFC
-// 6851 section 3.3).
+// what the first has done, and says NO (RFC 9051 section 6.4.7). A MOVE tells what it has moved
+// (RFC 6851 section 3.3).
 func TestCopyThatFailsLeavesNothing(t *testing.T) {
 	h := serve(t, nil)
 	uid := h.put(t, "INBOX", letter("one"), 0)

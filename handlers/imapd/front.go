@@ -18,8 +18,8 @@ const (
 // quotaRoot is the name of what a mailbox's quota is counted over: all of its folders.
 const quotaRoot = "mailbox"
 
-// front sees each command before go-imap's parser does. It answers those that the parser does not know, and takes from the
-// others what the session's methods then find in ss.asks.
+// front sees each command before go-imap's parser does. It answers those that the parser does not
+// know, and takes from the others what the session's methods then find in ss.asks.
 func (ss *session) front(text []byte) []byte {
 	tag, verb := commandName(text)
 	ss.asks = asks{verb: verb}
@@ -144,7 +144,8 @@ func (ss *session) getQuota(tag string, p *phrase) error {
 	return nil
 }
 
-// getQuotaRoot answers GETQUOTAROOT (RFC 9208 section 4.1.2). A mailbox without a quota has no root.
+// getQuotaRoot answers GETQUOTAROOT (RFC 9208 section 4.1.2). A mailbox without a quota has no
+// root.
 func (ss *session) getQuotaRoot(tag string, p *phrase) error {
 	given, ok := p.value(2)
 	if !ok || len(p.list) != 3 {
@@ -179,7 +180,8 @@ func (ss *session) tellQuota(q service.Quota) {
 // quoted writes a string of a client's that the parser has taken as one.
 func quoted(s string) string { return string(appendQuoted(nil, []byte(s))) }
 
-// enable turns CONDSTORE on, from which time every FETCH answer that tells of a change has a MODSEQ (RFC 7162 section 3.1).
+// enable turns CONDSTORE on, from which time every FETCH answer that tells of a change has a MODSEQ
+// (RFC 7162 section 3.1).
 func (ss *session) enable(a asks) {
 	if !a.enable || ss.user.MailboxID == "" {
 		return

@@ -106,7 +106,8 @@ func TestCompress(t *testing.T) {
 	t.Error("a place that a client left is never free again")
 }
 
-// TestBombsAreBounded sends what inflates a thousandfold: a line that does not end, and a message over the limit.
+// TestBombsAreBounded sends what inflates a thousandfold: a line that does not end, and a message
+// over the limit.
 func TestBombsAreBounded(t *testing.T) {
 	for name, begin := range map[string]string{
 		"line":    "s SEARCH SUBJECT ",

@@ -15,8 +15,8 @@ func inUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// TestIdleConnectionsAreCheap measures a thousand clients that idle, the test's own end of each included. Their number is
-// bounded, so this bounds what they take.
+// TestIdleConnectionsAreCheap measures a thousand clients that idle, the test's own end of each
+// included. Their number is bounded, so this bounds what they take.
 func TestIdleConnectionsAreCheap(t *testing.T) {
 	for name, tc := range map[string]struct {
 		compress bool

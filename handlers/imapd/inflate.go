@@ -15,9 +15,10 @@ const (
 
 var errDeflate = errors.New("the compressed data are damaged")
 
-// An inflater undoes DEFLATE (RFC 1951) as a stream that goes back and forth needs it: it gives every byte as soon as the
-// peer's flush makes it known, be it aligned to a byte or not. The one of compress/flate waits for an empty stored block,
-// which clients that use zlib's partial flush never send. It takes 35 KB and does not grow.
+// An inflater undoes DEFLATE (RFC 1951) as a stream that goes back and forth needs it: it gives
+// every byte as soon as the peer's flush makes it known, be it aligned to a byte or not. The one of
+// compress/flate waits for an empty stored block, which clients that use zlib's partial flush never
+// send. It takes 35 KB and does not grow.
 type inflater struct {
 	in   *bufio.Reader
 	bits uint64 // not yet used, the next one lowest
@@ -61,8 +62,8 @@ func (z *inflater) Read(p []byte) (int, error) {
 	return 0, z.err
 }
 
-// blocked tells whether a further step may have to wait for the peer although there is something to give. A step takes at
-// most 48 bits, or is the header of a block.
+// blocked tells whether a further step may have to wait for the peer although there is something to
+// give. A step takes at most 48 bits, or is the header of a block.
 func (z *inflater) blocked(n int) bool {
 	if n == 0 {
 		return false

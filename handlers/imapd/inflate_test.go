@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// FuzzInflate compares the inflater with compress/flate, over anything and over what is rightly compressed.
+// FuzzInflate compares the inflater with compress/flate, over anything and over what is rightly
+// compressed.
 func FuzzInflate(f *testing.F) {
 	f.Add([]byte("a NOOP\r\n"), 6)
 	f.Add([]byte(strings.Repeat("the same again, ", 5000)), 9)
@@ -41,7 +42,8 @@ func FuzzInflate(f *testing.F) {
 	})
 }
 
-// partFlushed is what zlib makes of three commands with a partial flush behind each, which ends within a byte.
+// partFlushed is what zlib makes of three commands with a partial flush behind each, which ends
+// within a byte.
 var partFlushed = [...]struct{ packed, text string }{
 	{"\x4a\x54\xf0\xf3\xf7\x0f\xe0\xe5\x02\x08", "a NOOP\r\n"},
 	{"\xa0\x24\x28\x0d\x10", "b NOOP\r\n"},

@@ -11,8 +11,8 @@ type token struct {
 	from, to int
 }
 
-// tokens divides a command, which has no literals. What stands between brackets is part of an atom, spaces included, so
-// that BODY[HEADER.FIELDS (TO)] is one.
+// tokens divides a command, which has no literals. What stands between brackets is part of an atom,
+// spaces included, so that BODY[HEADER.FIELDS (TO)] is one.
 func tokens(text []byte) []token {
 	end := len(bytes.TrimRight(text, "\r\n"))
 	var list []token

@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// A marker is the "{123}" or "{123+}" at the end of a line that announces a literal (RFC 3501 section 4.3, RFC 7888).
+// A marker is the "{123}" or "{123+}" at the end of a line that announces a literal (RFC 3501
+// section 4.3, RFC 7888).
 type marker struct {
 	found   bool
 	at      int // where it begins; without one, the line's length
@@ -14,9 +15,9 @@ type marker struct {
 	nonSync bool
 }
 
-// scanLine checks one line of a command and finds the marker at its end. It refuses whatever go-imap's parser could take
-// to end a command somewhere else than we do: it reads quoted strings over line ends, ends a line at a bare CR, and goes
-// on behind a malformed marker.
+// scanLine checks one line of a command and finds the marker at its end. It refuses whatever
+// go-imap's parser could take to end a command somewhere else than we do: it reads quoted strings
+// over line ends, ends a line at a bare CR, and goes on behind a malformed marker.
 func scanLine(line []byte) (marker, error) {
 	end := len(line)
 	if end > 0 && line[end-1] == '\n' {

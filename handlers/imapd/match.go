@@ -64,7 +64,8 @@ func needsParts(c *imap.SearchCriteria) bool {
 		slices.ContainsFunc(c.Or, func(c [2]imap.SearchCriteria) bool { return needsParts(&c[0]) || needsParts(&c[1]) })
 }
 
-// candidates are the messages of the view that can meet the criteria at all, by the first set of numbers.
+// candidates are the messages of the view that can meet the criteria at all, by the first set of
+// numbers.
 func (q *query) candidates() []uint32 {
 	switch c := q.criteria; {
 	case len(c.UID) > 0:

@@ -105,7 +105,8 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// FuzzSection takes any section of any message: it must lie within the message, and a partial one within the whole.
+// FuzzSection takes any section of any message: it must lie within the message, and a partial one
+// within the whole.
 func FuzzSection(f *testing.F) {
 	f.Add([]byte(strings.ReplaceAll(mixed, "\n", "\r\n")), []byte{3, 2}, byte(1), int64(3), int64(10))
 	f.Add([]byte("Content-Type: multipart/mixed\n\n--\n"), []byte{1}, byte(3), int64(0), int64(1)<<62)

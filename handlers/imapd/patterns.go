@@ -41,8 +41,9 @@ func (p patterns) stopsAt(name string) bool {
 	return p.has(name) && !p.has(name+string(delimiter)+"x")
 }
 
-// matches tells whether a name fits a pattern, in which "*" stands for any text and "%" for any without a separator
-// (RFC 3501 section 6.3.8). It takes time in proportion to the product of the lengths; backtracking would take far more.
+// matches tells whether a name fits a pattern, in which "*" stands for any text and "%" for any
+// without a separator (RFC 3501 section 6.3.8). It takes time in proportion to the product of the
+// lengths; backtracking would take far more.
 func matches(pattern, name string) bool {
 	// at[i] says that the pattern so far fits name[:i].
 	at := make([]bool, len(name)+1)

@@ -48,8 +48,8 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	return data, nil
 }
 
-// saved is what "$" stands for after a search: all, unless only the first or the last were asked for (RFC 5182
-// section 2.1).
+// saved is what "$" stands for after a search: all, unless only the first or the last were asked
+// for (RFC 5182 section 2.1).
 func saved(found []uint32, o *imap.SearchOptions) []uint32 {
 	if o.ReturnAll || o.ReturnCount || len(found) == 0 {
 		return found

@@ -14,7 +14,8 @@ const (
 	maxFieldNames = 200 // in one HEADER.FIELDS
 )
 
-// A source is a message that sections are taken from: its structure, which was found when it came, and its bytes.
+// A source is a message that sections are taken from: its structure, which was found when it came,
+// and its bytes.
 type source struct {
 	root *msg.Part
 	blob interface {
@@ -70,8 +71,8 @@ func fieldsOf(r io.ReaderAt, part *msg.Part, names []string, except bool) (*io.S
 	return io.NewSectionReader(bytes.NewReader(fields), 0, int64(len(fields))), err
 }
 
-// find walks down to the part of a number such as 2.1 (RFC 9051 section 6.4.5.1); no number is the message itself.
-// nil says that there is no such part.
+// find walks down to the part of a number such as 2.1 (RFC 9051 section 6.4.5.1); no number is the
+// message itself. nil says that there is no such part.
 func find(root *msg.Part, path []int) *msg.Part {
 	at, message := root, true // message: a number counts the parts of the message at; else of the part at
 	for _, n := range path {
@@ -131,7 +132,8 @@ func (s *source) binary(path []int) (decoded, error) {
 	case "7bit", "8bit", "binary":
 		return decoded{open, part.Size()}, nil
 	case "base64", "quoted-printable":
-		// The size that the structure has is exact only where the encoding is flawless, and a literal must be exact.
+		// The size that the structure has is exact only where the encoding is flawless, and a
+		// literal must be exact.
 		n, err := io.Copy(io.Discard, open())
 		return decoded{open, n}, err
 	}

@@ -1,5 +1,6 @@
-// Package imapd lets mail clients read and keep the mailboxes over IMAP4rev1 (RFC 3501) and IMAP4rev2 (RFC 9051).
-// It does not know how messages are stored, nor what a mailbox may hold: the service decides.
+// Package imapd lets mail clients read and keep the mailboxes over IMAP4rev1 (RFC 3501) and
+// IMAP4rev2 (RFC 9051). It does not know how messages are stored, nor what a mailbox may hold: the
+// service decides.
 package imapd
 
 import (
@@ -64,8 +65,9 @@ var caps = imap.CapSet{
 	imap.CapBinary: {}, imap.CapChildren: {}, imap.CapSpecialUse: {}, imap.CapCreateSpecialUse: {},
 }
 
-// Run serves the listener, with TLS from the start if implicit is set, until ctx ends. Then clients between commands get a
-// BYE, commands get the time of Grace to end, and Run returns when the last connection has ended.
+// Run serves the listener, with TLS from the start if implicit is set, until ctx ends. Then clients
+// between commands get a BYE, commands get the time of Grace to end, and Run returns when the last
+// connection has ended.
 func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error {
 	if s.TLS == nil && implicit {
 		return errors.New("serve IMAP over TLS: no certificate")
@@ -323,7 +325,8 @@ func (h *handover) Close() error {
 // Addr is that of the listener outside.
 func (h *handover) Addr() net.Addr { return h.addr }
 
-// libraryLog takes what go-imap logs: panics, errors that sessions return, and connections that end.
+// libraryLog takes what go-imap logs: panics, errors that sessions return, and connections that
+// end.
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(format string, args ...any) {

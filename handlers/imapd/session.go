@@ -14,7 +14,8 @@ import (
 
 const maxLogins = 5 // that fail on one connection
 
-// A session is what one connection knows. go-imap calls it from one goroutine, and from another while it idles.
+// A session is what one connection knows. go-imap calls it from one goroutine, and from another
+// while it idles.
 type session struct {
 	server *Server
 	conn   *imapserver.Conn

@@ -52,8 +52,8 @@ var slow = map[string]slowness{
 	"never reads before TLS":     {secure: true, deaf: true, after: time.Minute},
 }
 
-// TestSlowClientsAreSentAway holds the usual limits to the second, in false time: no way to be slow keeps a connection
-// longer than they say.
+// TestSlowClientsAreSentAway holds the usual limits to the second, in false time: no way to be slow
+// keeps a connection longer than they say.
 func TestSlowClientsAreSentAway(t *testing.T) {
 	for name, s := range slow {
 		t.Run(name, func(t *testing.T) {

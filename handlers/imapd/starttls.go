@@ -25,8 +25,8 @@ const maxPlainCommands = 20
 
 var errNoTLS = errors.New("the client did not start TLS")
 
-// startTLS talks to a client until it has started TLS (RFC 3501 section 6.2.1), within the time until `until`. Without a
-// config it cannot start TLS, and so not log in.
+// startTLS talks to a client until it has started TLS (RFC 3501 section 6.2.1), within the time
+// until `until`. Without a config it cannot start TLS, and so not log in.
 func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time.Time) (net.Conn, error) {
 	if err := conn.SetDeadline(until); err != nil {
 		return nil, err
@@ -49,7 +49,8 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 		}
 		answer, goOn := answerPlain(tag, verb, config)
 		starts := verb == "STARTTLS" && config != nil
-		// What comes with STARTTLS in one go would seem to have come after it, under its protection.
+		// What comes with STARTTLS in one go would seem to have come after it, under its
+		// protection.
 		if starts && in.Buffered() > 0 {
 			break
 		}
@@ -78,8 +79,8 @@ func handshake(ctx context.Context, conn net.Conn, config *tls.Config, until tim
 	return secure, conn.SetDeadline(time.Time{})
 }
 
-// plainCommand divides a line into tag and verb. A line that announces a literal is none: a non-synchronizing one
-// would run as commands, and nothing here needs one.
+// plainCommand divides a line into tag and verb. A line that announces a literal is none: a
+// non-synchronizing one would run as commands, and nothing here needs one.
 func plainCommand(line []byte) (tag, verb string, ok bool) {
 	line = bytes.TrimRight(line, "\r\n")
 	fields := strings.Fields(string(line))

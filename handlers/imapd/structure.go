@@ -37,7 +37,8 @@ func addressesOf(list []msg.Address) []imap.Address {
 	return out
 }
 
-// structureOf writes a part in go-imap's form, with the extension data that BODYSTRUCTURE has and BODY leaves out.
+// structureOf writes a part in go-imap's form, with the extension data that BODYSTRUCTURE has and
+// BODY leaves out.
 func structureOf(p *msg.Part) imap.BodyStructure {
 	if p.IsMultipart() {
 		out := &imap.BodyStructureMultiPart{Subtype: p.Subtype, Extended: &imap.BodyStructureMultiPartExt{
@@ -73,7 +74,8 @@ func dispositionOf(p *msg.Part) *imap.BodyStructureDisposition {
 	return &imap.BodyStructureDisposition{Value: asciiText(p.Disposition), Params: paramsOf(p.DispositionParams)}
 }
 
-// paramsOf writes parameters that are not ASCII as RFC 2231 does, since that is what clients expect in a structure.
+// paramsOf writes parameters that are not ASCII as RFC 2231 does, since that is what clients expect
+// in a structure.
 func paramsOf(params map[string]string) map[string]string {
 	plain := true
 	for k, v := range params {

@@ -11,7 +11,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// Poll tells the client what others have done to the folder. go-imap allows expunges where RFC 3501 section 7.4.1 does.
+// Poll tells the client what others have done to the folder. go-imap allows expunges where RFC 3501
+// section 7.4.1 does.
 func (ss *session) Poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -92,7 +93,8 @@ func (ss *session) cut(err error) error {
 	return ss.wire.bye(why)
 }
 
-// take brings the view up to date, but for messages that are gone, and gives the rows that the client has not seen.
+// take brings the view up to date, but for messages that are gone, and gives the rows that the
+// client has not seen.
 func (sel *selected) take(c *service.FolderChanges) []service.MessageRow {
 	changed := slices.DeleteFunc(c.Changed, func(row service.MessageRow) bool { return sel.own[row.UID] == row.ModSeq })
 	sel.view = append(sel.view, c.New...)
@@ -104,7 +106,8 @@ func (sel *selected) take(c *service.FolderChanges) []service.MessageRow {
 	return changed
 }
 
-// tellGone tells the client of messages that are gone, the last first, so that each number is right when it comes.
+// tellGone tells the client of messages that are gone, the last first, so that each number is right
+// when it comes.
 func (sel *selected) tellGone(write func(seq uint32) error) error {
 	for _, uid := range slices.Backward(sel.gone) {
 		if err := write(sel.view.seq(uid)); err != nil {

@@ -75,7 +75,8 @@ func TestIdleWithoutDoneIsAnError(t *testing.T) {
 	c.has(c.ok("NOOP"), "* 1 EXISTS")
 }
 
-// TestExpungesWaitForTheirTime: no number may change under FETCH, STORE and SEARCH (RFC 3501 section 7.4.1).
+// TestExpungesWaitForTheirTime: no number may change under FETCH, STORE and SEARCH (RFC 3501
+// section 7.4.1).
 func TestExpungesWaitForTheirTime(t *testing.T) {
 	h := serve(t, nil)
 	for _, s := range []string{"one", "two", "three"} {
@@ -117,7 +118,8 @@ func TestNewKeywordsAreTold(t *testing.T) {
 	}
 }
 
-// TestSilentStoreStillTellsOthersChanges: a client that asked for silence knows only its own change.
+// TestSilentStoreStillTellsOthersChanges: a client that asked for silence knows only its own
+// change.
 func TestSilentStoreStillTellsOthersChanges(t *testing.T) {
 	h := serve(t, nil)
 	h.put(t, "INBOX", letter("one"), 0)
@@ -194,8 +196,8 @@ func scan(line, form string, to ...any) bool {
 	return err == nil && n == len(to)
 }
 
-// TestSequenceNumbersAgainstModel has three sessions do what they like to one folder. Each must be able to follow by the
-// answers alone, and at the end all must see what is stored.
+// TestSequenceNumbersAgainstModel has three sessions do what they like to one folder. Each must be
+// able to follow by the answers alone, and at the end all must see what is stored.
 func TestSequenceNumbersAgainstModel(t *testing.T) {
 	h := serve(t, nil)
 	seed := uint64(time.Now().UnixNano())

@@ -61,7 +61,8 @@ func copyData(c *service.Copied) *imap.CopyData {
 	return &imap.CopyData{UIDValidity: c.UIDValidity, SourceUIDs: uidSet(c.From), DestUIDs: uidSet(c.To)}
 }
 
-// Move moves messages to another folder (RFC 6851). What has been moved before an error is told all the same.
+// Move moves messages to another folder (RFC 6851). What has been moved before an error is told all
+// the same.
 func (ss *session) Move(w *imapserver.MoveWriter, set imap.NumSet, dest string) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -104,7 +105,8 @@ func merge(a, b []uint32) []uint32 {
 	return append(append(out, a...), b...)
 }
 
-// Expunge deletes the messages that are marked. go-imap calls it for CLOSE as well, with a writer that is empty.
+// Expunge deletes the messages that are marked. go-imap calls it for CLOSE as well, with a writer
+// that is empty.
 func (ss *session) Expunge(w *imapserver.ExpungeWriter, uids *imap.UIDSet) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// A view is the messages of a folder as one client knows them: the sequence number of a message is its place, from 1.
-// A message that is gone keeps its place until the client has been told (RFC 3501 section 5.5).
+// A view is the messages of a folder as one client knows them: the sequence number of a message is
+// its place, from 1. A message that is gone keeps its place until the client has been told (RFC
+// 3501 section 5.5).
 type view []uint32
 
 // seq gives the sequence number of a message, 0 if the view has no such message.
@@ -25,8 +26,8 @@ func (v view) seq(uid uint32) uint32 {
 // A span is a part of a view, from the first place up to but without the second.
 type span struct{ from, to int }
 
-// pick gives the UIDs, ascending, of those messages of the view that the set names. saved is what "$" stands for
-// (RFC 5182). Sets are met as ranges, since 1:4294967295 is one.
+// pick gives the UIDs, ascending, of those messages of the view that the set names. saved is what
+// "$" stands for (RFC 5182). Sets are met as ranges, since 1:4294967295 is one.
 func (v view) pick(set imap.NumSet, saved []uint32) []uint32 {
 	if imap.IsSearchRes(set) {
 		return v.only(saved)
@@ -52,7 +53,8 @@ func (v view) pick(set imap.NumSet, saved []uint32) []uint32 {
 	return v.join(spans)
 }
 
-// bounds puts a range in order; 0 is "*", the largest number in use (RFC 3501 section 9, seq-range).
+// bounds puts a range in order; 0 is "*", the largest number in use (RFC 3501 section 9,
+// seq-range).
 func bounds(start, stop, last uint32) (lo, hi uint32) {
 	if start == 0 {
 		start = last

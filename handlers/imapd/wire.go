@@ -216,8 +216,8 @@ func (w *wire) readLiteral(p []byte) (int, error) {
 	return n, w.ending
 }
 
-// await waits for the first byte of a line. Between commands that may take long, and what is written meanwhile goes out
-// at once.
+// await waits for the first byte of a line. Between commands that may take long, and what is
+// written meanwhile goes out at once.
 func (w *wire) await() error {
 	patience := w.idleTime
 	if w.command.open {
@@ -255,7 +255,8 @@ func (w *wire) ended(err error) error {
 	return err
 }
 
-// bye tells the client why its connection ends; nothing is written after it. It must be called between answers.
+// bye tells the client why its connection ends; nothing is written after it. It must be called
+// between answers.
 func (w *wire) bye(why string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -373,7 +374,8 @@ func (w *wire) flushLocked() error {
 	return err
 }
 
-// send writes to the client, piece by piece, so that a slow line has time for each and a dead one holds nobody.
+// send writes to the client, piece by piece, so that a slow line has time for each and a dead one
+// holds nobody.
 func (w *wire) send(p []byte) error {
 	for len(p) > 0 && w.err == nil {
 		n := min(len(p), outBuffer)

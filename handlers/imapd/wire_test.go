@@ -49,8 +49,8 @@ var brokenNames = map[string]struct{ command, status string }{
 
 func literal(format, content string) string { return fmt.Sprintf(format, len(content), content) }
 
-// TestRefusedLiteralsDoNotRun proves that the bytes of a literal are never commands, whatever the parser thinks of the
-// command that announces it (RFC 7888 section 4).
+// TestRefusedLiteralsDoNotRun proves that the bytes of a literal are never commands, whatever the
+// parser thinks of the command that announces it (RFC 7888 section 4).
 func TestRefusedLiteralsDoNotRun(t *testing.T) {
 	for _, table := range []map[string]struct{ command, status string }{refusedLiterals, brokenNames} {
 		for name, tc := range table {
@@ -66,8 +66,8 @@ func TestRefusedLiteralsDoNotRun(t *testing.T) {
 	}
 }
 
-// TestParserAloneRunsThem shows what the wire is for: go-imap's own server runs every one of these literals. When this
-// test fails, the library has learnt it and the wire can do less.
+// TestParserAloneRunsThem shows what the wire is for: go-imap's own server runs every one of these
+// literals. When this test fails, the library has learnt it and the wire can do less.
 func TestParserAloneRunsThem(t *testing.T) {
 	for name, tc := range refusedLiterals {
 		t.Run(name, func(t *testing.T) {
@@ -432,7 +432,8 @@ func TestStartTLS(t *testing.T) {
 	secure.ok("SELECT INBOX")
 }
 
-// TestNothingIsCarriedIntoTLS: a command sent in the clear with STARTTLS must not run as if it had come under TLS.
+// TestNothingIsCarriedIntoTLS: a command sent in the clear with STARTTLS must not run as if it had
+// come under TLS.
 func TestNothingIsCarriedIntoTLS(t *testing.T) {
 	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
 	c := dial(t, h.addr)
@@ -515,7 +516,8 @@ func TestSlowMessageIsBoundedByRate(t *testing.T) {
 	})
 }
 
-// TestDrippedCommandsAreBounded has a client that sends a command of many small strings, each in good time.
+// TestDrippedCommandsAreBounded has a client that sends a command of many small strings, each in
+// good time.
 func TestDrippedCommandsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, served := net.Pipe()

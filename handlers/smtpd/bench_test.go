@@ -19,7 +19,8 @@ func BenchmarkReceive(b *testing.B) {
 	}
 }
 
-// BenchmarkReceiveWords takes messages of about 300 words, and does so again while they are indexed for searches.
+// BenchmarkReceiveWords takes messages of about 300 words, and does so again while they are indexed
+// for searches.
 func BenchmarkReceiveWords(b *testing.B) {
 	var text strings.Builder
 	for i := range 300 {

@@ -9,7 +9,8 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// maxLine is the longest line of a message that is taken; RFC 5321 section 4.5.3.1.6 asks for 1000 bytes.
+// maxLine is the longest line of a message that is taken; RFC 5321 section 4.5.3.1.6 asks for 1000
+// bytes.
 const maxLine = 64 << 10
 
 // errLongLine is returned for a message with a line over maxLine.
@@ -18,8 +19,9 @@ var errLongLine = errors.New("the message has a line that is too long")
 // errEndless is returned for a message that goes on long after it was refused.
 var errEndless = errors.New("the message does not end")
 
-// body reads the message after DATA up to CRLF.CRLF, without the dots of RFC 5321 section 4.5.2. Lines that end in a bare
-// LF or CR are no lines here: they neither end the message nor have dots taken.
+// body reads the message after DATA up to CRLF.CRLF, without the dots of RFC 5321 section 4.5.2.
+// Lines that end in a bare LF or CR are no lines here: they neither end the message nor have dots
+// taken.
 type body struct {
 	w       *wire
 	started bool
@@ -128,8 +130,8 @@ func (b *body) take(piece []byte) error {
 	return nil
 }
 
-// normal reads from r with every line end as CRLF and without NUL, so that no two readers of what is stored see
-// different lines in it.
+// normal reads from r with every line end as CRLF and without NUL, so that no two readers of what
+// is stored see different lines in it.
 type normal struct {
 	r     io.Reader
 	lines io.WriteCloser

@@ -14,7 +14,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// mailBombs are messages of about a megabyte that cost a careless server time or memory out of proportion.
+// mailBombs are messages of about a megabyte that cost a careless server time or memory out of
+// proportion.
 func mailBombs() map[string]string {
 	const size = 1 << 20
 	fill := func(head, unit, tail string) string {
@@ -143,7 +144,8 @@ func TestEndlessLine(t *testing.T) {
 	}
 }
 
-// TestInjection keeps what a client says of itself and of its mail from becoming header fields or commands of ours.
+// TestInjection keeps what a client says of itself and of its mail from becoming header fields or
+// commands of ours.
 func TestInjection(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil)
@@ -180,7 +182,8 @@ func TestInjection(t *testing.T) {
 	}
 }
 
-// TestSmuggling puts a second message behind everything that another server may take for the end of the first.
+// TestSmuggling puts a second message behind everything that another server may take for the end of
+// the first.
 func TestSmuggling(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil)

@@ -41,7 +41,8 @@ func newClient(t testing.TB, conn net.Conn) *client {
 	return &client{t: t, conn: conn, r: bufio.NewReader(conn)}
 }
 
-// send writes bytes as they are. A server that has hung up is seen by what it says, or by its silence.
+// send writes bytes as they are. A server that has hung up is seen by what it says, or by its
+// silence.
 func (c *client) send(text string) {
 	_, _ = io.WriteString(c.conn, text)
 }

@@ -12,8 +12,8 @@ const (
 	sweepAt       = 8192 // clients known before old ones are looked for
 )
 
-// clients counts what every address and network does. Loopback is not bounded: a proxy, a test or a mail program on this
-// host stands for many.
+// clients counts what every address and network does. Loopback is not bounded: a proxy, a test or a
+// mail program on this host stands for many.
 type clients struct {
 	limits Limits
 	now    func() time.Time

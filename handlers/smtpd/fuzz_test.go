@@ -89,8 +89,8 @@ func (st *stage) stored(t *testing.T) (uid uint32, sent int) {
 	return st.NextUID(t, "ana@example.test") - 1, len(st.Sent(t))
 }
 
-// FuzzSession lets clients say anything. Nothing panics, every session ends, nobody who is not here gets mail, and what is
-// stored was answered with 250.
+// FuzzSession lets clients say anything. Nothing panics, every session ends, nobody who is not here
+// gets mail, and what is stored was answered with 250.
 func FuzzSession(f *testing.F) {
 	const full = "EHLO a\r\nMAIL FROM:<b@c.test> SIZE=10\r\nRCPT TO:<ana@example.test>\r\n"
 	for _, said := range []string{
@@ -125,8 +125,8 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// FuzzData holds that a message ends at the first CRLF.CRLF and nowhere else, and that what is stored is what was sent, with
-// its line ends put right.
+// FuzzData holds that a message ends at the first CRLF.CRLF and nowhere else, and that what is
+// stored is what was sent, with its line ends put right.
 func FuzzData(f *testing.F) {
 	for _, text := range []string{
 		"x\r\n", "\n.\n", "\r.\r", "\n.\r\n", "\r\n.\n", "\r\n.\rx", "\r\n.\r\r\n", "\r\r\n.\r\n", "\r\n..\r\n", "..\r\n", ".", ".\r\nQUIT\r\n", "\x00.\r\n", "\r\n\x00.\r\n",

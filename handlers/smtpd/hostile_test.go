@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// TestCutMessages hangs up in the middle of a message, in each way of sending, over TCP and TLS, with and without saying
-// so. Nothing of it is kept.
+// TestCutMessages hangs up in the middle of a message, in each way of sending, over TCP and TLS,
+// with and without saying so. Nothing of it is kept.
 func TestCutMessages(t *testing.T) {
 	t.Parallel()
 	h := open(t, production(t))
@@ -146,7 +146,8 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestCommandLimits ends a connection in which nothing is achieved, one with endless lines, and one that has sent enough.
+// TestCommandLimits ends a connection in which nothing is achieved, one with endless lines, and one
+// that has sent enough.
 func TestCommandLimits(t *testing.T) {
 	t.Parallel()
 	h := open(t, func(_ *service.Config, s *smtpd.Server) {
@@ -173,7 +174,8 @@ func TestCommandLimits(t *testing.T) {
 	c.ended()
 }
 
-// TestTooManyConnections refuses what is over the bound of all, and takes the next when one has gone.
+// TestTooManyConnections refuses what is over the bound of all, and takes the next when one has
+// gone.
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
 	h := open(t, func(_ *service.Config, s *smtpd.Server) { s.Limits.Conns = 2 })

@@ -17,7 +17,8 @@ func (s loginSession) AuthMechanisms() []string {
 	return []string{sasl.Plain, sasl.Login}
 }
 
-// mayLogIn tells whether passwords may be sent. The sandbox is on this host and may have no certificate.
+// mayLogIn tells whether passwords may be sent. The sandbox is on this host and may have no
+// certificate.
 func (s loginSession) mayLogIn() bool {
 	return s.wire.tls != "" || s.service.Config.Sandbox
 }
@@ -93,7 +94,8 @@ func loginAnswer(err error) *smtp.SMTPError {
 	return reply(454, "4.7.0", "Log-ins fail for the moment; try again later")
 }
 
-// loginServer is the server's side of LOGIN, which go-sasl lacks. It asks for the name, then for the password.
+// loginServer is the server's side of LOGIN, which go-sasl lacks. It asks for the name, then for
+// the password.
 type loginServer struct {
 	logIn    func(username, password string) error
 	username []byte

@@ -17,7 +17,8 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// TestStoredMessage takes a message with everything that a stranger may get wrong, and looks at what is kept of it.
+// TestStoredMessage takes a message with everything that a stranger may get wrong, and looks at
+// what is kept of it.
 func TestStoredMessage(t *testing.T) {
 	t.Parallel()
 	h := open(t, production(t))
@@ -71,7 +72,8 @@ func TestOurOwnFaultIsLogged(t *testing.T) {
 	}
 }
 
-// TestDMARC holds for any domain, hosted ones included; what it sets aside goes to Junk without an event.
+// TestDMARC holds for any domain, hosted ones included; what it sets aside goes to Junk without an
+// event.
 func TestDMARC(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil)
@@ -141,7 +143,8 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// TestForward keeps a copy for the mailbox and sends one on, with a return path that comes back to us.
+// TestForward keeps a copy for the mailbox and sends one on, with a return path that comes back to
+// us.
 func TestForward(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil)
@@ -175,7 +178,8 @@ func TestManyRecipients(t *testing.T) {
 	}
 }
 
-// TestQuotaFilledMeanwhile takes nothing for anybody when a mailbox has become full since it was named.
+// TestQuotaFilledMeanwhile takes nothing for anybody when a mailbox has become full since it was
+// named.
 func TestQuotaFilledMeanwhile(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil)
@@ -235,7 +239,8 @@ func TestSubmissionRefusesUnknownRecipients(t *testing.T) {
 	}
 }
 
-// TestLargeMessage takes 10 MiB, in both ways of sending, without holding it in memory, and refuses what is too large.
+// TestLargeMessage takes 10 MiB, in both ways of sending, without holding it in memory, and refuses
+// what is too large.
 func TestLargeMessage(t *testing.T) {
 	h := open(t, nil)
 	line := strings.Repeat("m", 76) + "\r\n"
@@ -373,7 +378,8 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// TestSwaks lets another program send: plain, UTF-8, SMTPUTF8, an attachment, over TLS with a log-in.
+// TestSwaks lets another program send: plain, UTF-8, SMTPUTF8, an attachment, over TLS with a
+// log-in.
 func TestSwaks(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("swaks"); err != nil {

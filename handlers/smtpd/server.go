@@ -1,5 +1,6 @@
-// Package smtpd listens for mail: as MX on port 25, and for the users of our mailboxes on 587 and 465 (RFC 5321, 6409).
-// It does not know who has a mailbox, what a message is worth or where it goes: the service does.
+// Package smtpd listens for mail: as MX on port 25, and for the users of our mailboxes on 587 and
+// 465 (RFC 5321, 6409). It does not know who has a mailbox, what a message is worth or where it
+// goes: the service does.
 package smtpd
 
 import (
@@ -34,7 +35,8 @@ const (
 // String names the service as port lists do.
 func (m Mode) String() string { return [...]string{"smtp", "submission", "submissions"}[m] }
 
-// Server takes mail. Its fields are set before Run, which may be called for several listeners at once.
+// Server takes mail. Its fields are set before Run, which may be called for several listeners at
+// once.
 type Server struct {
 	Log    *slog.Logger // nil: slog.Default
 	TLS    *tls.Config  // nil: no TLS
@@ -68,8 +70,8 @@ type run struct {
 
 var errNoTLS = errors.New("a listener for TLS needs a certificate")
 
-// Run serves the connections of ln until ctx ends, lets what is being received come to its end, and returns nil after
-// its last goroutine has ended. It returns an error if ln fails. ln is closed.
+// Run serves the connections of ln until ctx ends, lets what is being received come to its end, and
+// returns nil after its last goroutine has ended. It returns an error if ln fails. ln is closed.
 func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 	if mode == Submissions && s.TLS == nil {
 		return errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), errNoTLS), ln.Close())
@@ -193,7 +195,8 @@ func (r *run) serve(w *wire, ip netip.Addr) {
 	}
 }
 
-// speak lets go-smtp serve a connection, and returns when it has ended, or when TLS is to begin on it.
+// speak lets go-smtp serve a connection, and returns when it has ended, or when TLS is to begin on
+// it.
 func (r *run) speak(w *wire, ip netip.Addr) {
 	srv := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) { return r.newSession(w, c, ip), nil }))
 	srv.Domain = r.host
@@ -284,8 +287,9 @@ func (l library) Printf(format string, args ...any) {
 	l.log.Debug(text)
 }
 
-// tooLate recognises the one panic that go-smtp has by itself: its goroutine for chunks begins when the session has ended
-// already, and finds none. Nothing was asked of us then, so our code is not on its stack.
+// tooLate recognises the one panic that go-smtp has by itself: its goroutine for chunks begins when
+// the session has ended already, and finds none. Nothing was asked of us then, so our code is not
+// on its stack.
 func tooLate(text string) bool {
 	return strings.Contains(text, "go-smtp.(*Conn).handleBdat.func1(") && !strings.Contains(text, "/handlers/smtpd.")
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// A session is what go-smtp calls for one greeting. It puts the service's answers into SMTP's words and decides nothing
-// but when a client has had enough.
+// A session is what go-smtp calls for one greeting. It puts the service's answers into SMTP's words
+// and decides nothing but when a client has had enough.
 //
-// go-smtp calls Data in a goroutine of its own when a message comes in chunks, and may call Reset and Logout meanwhile;
-// so what Data needs is taken from the session when it begins.
+// go-smtp calls Data in a goroutine of its own when a message comes in chunks, and may call Reset
+// and Logout meanwhile; so what Data needs is taken from the session when it begins.
 type session struct {
 	*run
 	wire *wire
@@ -100,8 +100,8 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	return nil
 }
 
-// reversePath gives a sender as it was written, with the quotes that go-smtp has taken off. More is let pass than for a
-// recipient, since it only has to name somebody else's mailbox.
+// reversePath gives a sender as it was written, with the quotes that go-smtp has taken off. More is
+// let pass than for a recipient, since it only has to name somebody else's mailbox.
 func reversePath(from string) (string, bool) {
 	if from == "" {
 		return "", true
@@ -200,7 +200,8 @@ func (s *session) Data(r io.Reader) error {
 	}
 	defer done()
 	if _, inChunks := r.(*io.PipeReader); !inChunks {
-		// The library's reader does not find the end behind CR CR LF; what this one leaves to it is the end alone.
+		// The library's reader does not find the end behind CR CR LF; what this one leaves to it is
+		// the end alone.
 		r = s.wire.message()
 	}
 	spool, err := s.service.Spool(newNormal(r))

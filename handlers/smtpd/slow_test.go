@@ -57,8 +57,8 @@ func plain() string {
 	return "AUTH PLAIN " + base64.StdEncoding.EncodeToString([]byte("\x00ana@example.test\x00"+password)) + "\r\n"
 }
 
-// TestSlowClientsAreSentAway holds the limits of a public server to the second, in false time: no way to be slow keeps a
-// connection longer than they say.
+// TestSlowClientsAreSentAway holds the limits of a public server to the second, in false time: no
+// way to be slow keeps a connection longer than they say.
 func TestSlowClientsAreSentAway(t *testing.T) {
 	for name, s := range slow {
 		t.Run(name, func(t *testing.T) {

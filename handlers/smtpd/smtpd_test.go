@@ -33,7 +33,8 @@ type house struct {
 	log    *logBook
 }
 
-// open makes a house whose listeners run until the test ends. change may be nil; it sees the server before Run.
+// open makes a house whose listeners run until the test ends. change may be nil; it sees the server
+// before Run.
 func open(t testing.TB, change func(*service.Config, *smtpd.Server)) *house {
 	t.Helper()
 	h := &house{zone: &zone{txt: map[string]string{}}, addr: map[smtpd.Mode]string{}, log: &logBook{}}

@@ -22,18 +22,21 @@ import (
 	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
-// A wire stands between a connection and go-smtp, and hands it one command at a time. So it knows at every byte whether
-// that is a command, a log-in's answer, a chunk or a message, and holds what the library does not:
+// A wire stands between a connection and go-smtp, and hands it one command at a time. So it knows
+// at every byte whether that is a command, a log-in's answer, a chunk or a message, and holds what
+// the library does not:
 //
-//   - the end of a message is CRLF.CRLF and nothing else, also after CR CR LF, which the library reads on behind;
+//   - the end of a message is CRLF.CRLF and nothing else, also after CR CR LF, which the library
+//     reads on behind;
 //   - a chunk that is cut short is an error, not the end of the message;
-//   - after a chunk whose size nobody can read, and after any error in a message, nothing more is a command;
+//   - after a chunk whose size nobody can read, and after any error in a message, nothing more is a
+//     command;
 //   - time is bounded for a whole command and by rate for a message, not for a read of any size;
 //   - STARTTLS begins a session anew, with nothing that came before it (RFC 3207 section 4.2);
 //   - <Postmaster> needs no domain (RFC 5321 section 4.1.1.3).
 //
-// go-smtp's goroutine for the connection is the only one that reads and writes; end, cut and progress may come from
-// others.
+// go-smtp's goroutine for the connection is the only one that reads and writes; end, cut and
+// progress may come from others.
 type wire struct {
 	net.Conn          // TLS, or raw
 	raw      net.Conn // TCP
@@ -132,7 +135,8 @@ func (w *wire) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// recovered keeps a panic here, which go-smtp does not catch, from ending more than this connection.
+// recovered keeps a panic here, which go-smtp does not catch, from ending more than this
+// connection.
 func (w *wire) recovered(err *error) {
 	if v := recover(); v != nil {
 		w.log.Printf("panic serving %v: %v\n%s", w.RemoteAddr(), v, debug.Stack())
@@ -299,7 +303,8 @@ func (w *wire) startTLS(text string) error {
 	return w.fail(io.EOF)
 }
 
-// beginChunk reads the size of a chunk just as go-smtp does. Without it nobody knows where the next command begins.
+// beginChunk reads the size of a chunk just as go-smtp does. Without it nobody knows where the next
+// command begins.
 func (w *wire) beginChunk(arg string) error {
 	args := strings.Fields(arg)
 	if len(args) == 0 || len(args) > 2 || len(args) == 2 && !strings.EqualFold(args[1], "LAST") || w.verb != "BDAT" {

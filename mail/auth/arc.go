@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// maxSets bounds the sets of a chain. RFC 8617 section 4.2.1 wants ten handled at least; each costs a look-up.
+// maxSets bounds the sets of a chain. RFC 8617 section 4.2.1 wants ten handled at least; each costs
+// a look-up.
 const maxSets = 20
 
 // The fields of an ARC set (RFC 8617 section 4.1).
@@ -23,8 +24,8 @@ const (
 	arcSeal    = "ARC-Seal"
 )
 
-// A Chain is the outcome of a message's Authenticated Received Chain (RFC 8617 section 5.2): what those who have
-// forwarded it say that they saw.
+// A Chain is the outcome of a message's Authenticated Received Chain (RFC 8617 section 5.2): what
+// those who have forwarded it say that they saw.
 type Chain struct {
 	Result Result // None, Pass, Fail, or TempError when DNS did not answer
 	Reason string // why it is Fail, in a few printable ASCII words
@@ -58,7 +59,8 @@ func (s *arcSet) part(f field) *field {
 	return nil
 }
 
-// arcSets gives the sets of a header in order. Each must be there once and whole, from 1 on without a gap.
+// arcSets gives the sets of a header in order. Each must be there once and whole, from 1 on without
+// a gap.
 func arcSets(fields []field) ([]arcSet, error) {
 	var sets [maxSets]arcSet
 	found, highest := 0, 0
@@ -197,7 +199,8 @@ func sealedText(sets []arcSet) string {
 	return b.String()
 }
 
-// checkMessage validates the newest ARC-Message-Signature, which is a DKIM signature in all but its name and its version.
+// checkMessage validates the newest ARC-Message-Signature, which is a DKIM signature in all but its
+// name and its version.
 func checkMessage(ctx context.Context, look *lookups, f field, msg *message) error {
 	tags := parseTags(f.value())
 	names := strings.Split(strings.ToLower(compact(tags["h"])), ":")
@@ -223,13 +226,15 @@ func checkMessage(ctx context.Context, look *lookups, f field, msg *message) err
 	return checkBody(ctx, msg.body, relaxedBody, compact(tags["bh"]))
 }
 
-// canonicalName reads one half of c=, which is simple where it is absent, and tells whether it is relaxed.
+// canonicalName reads one half of c=, which is simple where it is absent, and tells whether it is
+// relaxed.
 func canonicalName(name string) (relaxed, ok bool) {
 	return name == "relaxed", name == "relaxed" || name == "simple" || name == ""
 }
 
-// signedText is what a signature over fields of a header signs (RFC 6376 section 3.7): of a name that stands several
-// times in h=, the fields from the bottom up. It tells whether that is small enough to be made.
+// signedText is what a signature over fields of a header signs (RFC 6376 section 3.7): of a name
+// that stands several times in h=, the fields from the bottom up. It tells whether that is small
+// enough to be made.
 func signedText(fields []field, names []string, signature field, relaxed bool) (string, bool) {
 	form := func(f field) string { return f.raw }
 	if relaxed {

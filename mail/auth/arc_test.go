@@ -10,7 +10,8 @@ import (
 
 const arcHost = "mx.here.example"
 
-// forward does what a forwarder does: it judges a message, puts what it found before it, and seals that.
+// forward does what a forwarder does: it judges a message, puts what it found before it, and seals
+// that.
 func forward(t *testing.T, keys testKeys, message string) string {
 	t.Helper()
 	judged := judgeARC(t, keys, message).Header + message
@@ -38,7 +39,8 @@ func judgeARC(t *testing.T, keys testKeys, message string) *Verdict {
 	return verdict
 }
 
-// TestChainsGrow forwards each message three times; strip is what a server does with results that claim to be its own.
+// TestChainsGrow forwards each message three times; strip is what a server does with results that
+// claim to be its own.
 func TestChainsGrow(t *testing.T) {
 	keys := newTestKeys(t)
 	for name, message := range messages() {
@@ -185,7 +187,8 @@ json.dump(out, sys.stdout)
 	}
 }
 
-// TestWeVerifyDKIMPysChains validates what python3-dkim has sealed, over plain messages and over a chain of ours.
+// TestWeVerifyDKIMPysChains validates what python3-dkim has sealed, over plain messages and over a
+// chain of ours.
 func TestWeVerifyDKIMPysChains(t *testing.T) {
 	keys := newTestKeys(t)
 	given := map[string]string{}
@@ -218,7 +221,8 @@ json.dump(out, sys.stdout)
 	}
 }
 
-// FuzzChain holds chains of foreign bytes to their bounds: no panic, no pass without a signature by the key.
+// FuzzChain holds chains of foreign bytes to their bounds: no panic, no pass without a signature by
+// the key.
 func FuzzChain(f *testing.F) {
 	f.Add("ARC-Seal: i=1; a=rsa-sha256; cv=none; d=x.com; s=rsa; b=AAAA\r\nARC-Message-Signature: i=1; a=rsa-sha256; c=relaxed/simple; d=x.com; s=rsa; h=from; bh=; b=\r\nARC-Authentication-Results: i=1; x; spf=pass\r\nFrom: a@b\r\n\r\n x \r\n\r\n")
 	f.Add("ARC-Seal: i=1\r\nARC-Seal: i=21\r\narc-seal :b=;i=2;b\r\n\r\n")

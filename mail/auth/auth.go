@@ -1,5 +1,6 @@
-// Package auth judges where mail comes from (SPF, DKIM, DMARC, Authentication-Results) and signs what goes out (DKIM).
-// It does not know mailboxes, accounts or what is done with a verdict: its caller refuses, files or delivers.
+// Package auth judges where mail comes from (SPF, DKIM, DMARC, Authentication-Results) and signs
+// what goes out (DKIM). It does not know mailboxes, accounts or what is done with a verdict: its
+// caller refuses, files or delivers.
 package auth
 
 import (
@@ -14,8 +15,8 @@ import (
 	"time"
 )
 
-// Result is the outcome of one method, in the words of RFC 8601 section 2.7. The value "policy" of that RFC is written
-// as neutral with a reason.
+// Result is the outcome of one method, in the words of RFC 8601 section 2.7. The value "policy" of
+// that RFC is written as neutral with a reason.
 type Result string
 
 // The results that a verdict can bear.
@@ -36,13 +37,14 @@ const (
 	PolicyReject     = "reject"
 )
 
-// ErrAuthservID is returned by Verify and StripResults when the authserv-id they are given is no host name.
+// ErrAuthservID is returned by Verify and StripResults when the authserv-id they are given is no
+// host name.
 var ErrAuthservID = errors.New("authserv-id is not a host name")
 
-// Resolver is what every verdict needs of DNS; *net.Resolver is one. The names it is asked for are absolute, with a
-// final dot, so that no search list of the host applies; LookupAddr gets an address. A method must return once its
-// context has ended. A *net.DNSError with IsNotFound says that a name or type does not exist, every other error is
-// taken as temporary.
+// Resolver is what every verdict needs of DNS; *net.Resolver is one. The names it is asked for are
+// absolute, with a final dot, so that no search list of the host applies; LookupAddr gets an
+// address. A method must return once its context has ended. A *net.DNSError with IsNotFound says
+// that a name or type does not exist, every other error is taken as temporary.
 type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
@@ -58,7 +60,8 @@ type Request struct {
 	Helo string
 	// MailFrom is the reverse-path without angle brackets; empty for the null sender.
 	MailFrom string
-	// AuthservID is our host name, the authserv-id of the header field that is made (RFC 8601 section 2.2).
+	// AuthservID is our host name, the authserv-id of the header field that is made (RFC 8601
+	// section 2.2).
 	AuthservID string
 	// Message is the message as received, with CRLF line ends, Size bytes long.
 	Message io.ReaderAt
@@ -75,7 +78,8 @@ type Signature struct {
 	Result           Result
 	// Reason says in a few printable ASCII words why Result is not pass; empty with pass.
 	Reason string
-	// Aligned tells whether Domain is aligned with the From domain (RFC 7489 section 3.1.1), whatever Result is.
+	// Aligned tells whether Domain is aligned with the From domain (RFC 7489 section 3.1.1),
+	// whatever Result is.
 	Aligned bool
 
 	algorithm string // a=, when it is a plain token
@@ -84,7 +88,8 @@ type Signature struct {
 
 // Verdict is what is known of a message's origin.
 type Verdict struct {
-	// SPF is the result for SPFDomain: the domain of the reverse-path, or of HELO for the null sender.
+	// SPF is the result for SPFDomain: the domain of the reverse-path, or of HELO for the null
+	// sender.
 	SPF        Result
 	SPFDomain  string
 	SPFHelo    bool // SPFDomain is that of HELO
@@ -93,8 +98,8 @@ type Verdict struct {
 	DKIM       Result
 	Signatures []Signature
 	DMARC      Result
-	// Policy is what the receiver should do for DMARC, after sp= and pct=: PolicyNone, PolicyQuarantine or
-	// PolicyReject; empty when DMARC passes or says nothing about the message.
+	// Policy is what the receiver should do for DMARC, after sp= and pct=: PolicyNone,
+	// PolicyQuarantine or PolicyReject; empty when DMARC passes or says nothing about the message.
 	Policy string
 	// TooManyAuthors tells that Policy is PolicyReject since the From field, or what programs may
 	// take for one, names more domains than can be asked.
@@ -103,19 +108,22 @@ type Verdict struct {
 	SampledOut bool
 	// Published is the record that applies; nil where there is none, or none that can be read.
 	Published *Published
-	// FromDomain is the domain that DMARC was judged for, OrgDomain its organisational domain; empty without one.
+	// FromDomain is the domain that DMARC was judged for, OrgDomain its organisational domain;
+	// empty without one.
 	FromDomain, OrgDomain string
-	// ARC is what those who have forwarded the message say that they saw, if that can be trusted to be theirs.
+	// ARC is what those who have forwarded the message say that they saw, if that can be trusted to
+	// be theirs.
 	ARC Chain
-	// Header is the whole Authentication-Results field with its final CRLF, folded, ready to be put before the message.
+	// Header is the whole Authentication-Results field with its final CRLF, folded, ready to be put
+	// before the message.
 	Header string
 }
 
 // Verifier judges messages. It is safe for use by several goroutines once its fields are set.
 type Verifier struct {
 	Resolver Resolver
-	// Now is the clock that expired signatures are judged by; nil is time.Now. It can only make a signature expire
-	// sooner, since the library that verifies looks at the real clock as well.
+	// Now is the clock that expired signatures are judged by; nil is time.Now. It can only make a
+	// signature expire sooner, since the library that verifies looks at the real clock as well.
 	Now func() time.Time
 	// Rand returns a number from 0 to n-1, to sample by pct=; nil is math/rand/v2.IntN.
 	Rand func(n int) int
@@ -123,8 +131,8 @@ type Verifier struct {
 	MaxVerifications int
 	// Pulse says whether the resolver is dead; nil: nobody knows.
 	Pulse *Pulse
-	// Timeout bounds all DNS of one message, LookupTimeout one look-up, so that one slow name cannot use up the time of
-	// the others; 0 is 20 s and 6 s.
+	// Timeout bounds all DNS of one message, LookupTimeout one look-up, so that one slow name
+	// cannot use up the time of the others; 0 is 20 s and 6 s.
 	Timeout, LookupTimeout time.Duration
 }
 
@@ -134,8 +142,8 @@ const (
 	defaultLookupTimeout = 6 * time.Second
 )
 
-// Verify judges a message. A dead resolver gives temperror results and no policy, never an error. An error is the end of
-// ctx, a message that cannot be read, or ErrAuthservID.
+// Verify judges a message. A dead resolver gives temperror results and no policy, never an error.
+// An error is the end of ctx, a message that cannot be read, or ErrAuthservID.
 func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	id, ok := asciiDomain(r.AuthservID)
 	if !ok {
@@ -170,8 +178,9 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	return verdict, nil
 }
 
-// together runs the functions at once. A panic of one of them comes up here, where the caller can catch it: in a goroutine
-// of its own it would end the process, for a message that any stranger can write.
+// together runs the functions at once. A panic of one of them comes up here, where the caller can
+// catch it: in a goroutine of its own it would end the process, for a message that any stranger can
+// write.
 func together(fns ...func()) {
 	panics := make(chan any, len(fns))
 	var wg sync.WaitGroup

@@ -5,13 +5,15 @@ import (
 	"strings"
 )
 
-// relaxed is the field by the relaxed header canonicalisation (RFC 6376 section 3.4.2), with its CRLF.
+// relaxed is the field by the relaxed header canonicalisation (RFC 6376 section 3.4.2), with its
+// CRLF.
 func (f field) relaxed() string {
 	name, value, _ := strings.Cut(f.raw, ":")
 	return strings.ToLower(strings.TrimSpace(name)) + ":" + oneLine(value) + "\r\n"
 }
 
-// withoutSignature is the field with an empty b= tag, as it is signed itself (RFC 6376 section 3.5).
+// withoutSignature is the field with an empty b= tag, as it is signed itself (RFC 6376 section
+// 3.5).
 func (f field) withoutSignature() field {
 	name, value, _ := strings.Cut(f.raw, ":")
 	parts := strings.Split(value, ";")
@@ -23,8 +25,9 @@ func (f field) withoutSignature() field {
 	return newField(name+":"+strings.Join(parts, ";"), f.lines)
 }
 
-// A canonicalBody passes a body on in its canonical form (RFC 6376 sections 3.4.3 and 3.4.4). It holds line ends back
-// as a number until text follows them, so that those at the end of the body cost nothing.
+// A canonicalBody passes a body on in its canonical form (RFC 6376 sections 3.4.3 and 3.4.4). It
+// holds line ends back as a number until text follows them, so that those at the end of the body
+// cost nothing.
 type canonicalBody struct {
 	to      io.Writer
 	relaxed bool

@@ -12,8 +12,9 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 )
 
-// Bounds of what the DKIM library is given. It joins folded lines one by one, looks through all fields for each name in
-// h=, and keeps a run of empty lines in memory until the next text: each of them costs the square of its input.
+// Bounds of what the DKIM library is given. It joins folded lines one by one, looks through all
+// fields for each name in h=, and keeps a run of empty lines in memory until the next text: each of
+// them costs the square of its input.
 const (
 	maxSignature   = 16 << 10  // bytes of one DKIM-Signature field
 	maxSignedNames = 200       // names in its h=
@@ -23,13 +24,15 @@ const (
 	maxKeyRecord   = 4 << 10   // a key record; an RSA key of 16 384 bits has 2.8 KiB
 )
 
-// errKeyRecord says that a key record is beyond maxKeyRecord: verifying by a key that large is work for the sender's ask.
+// errKeyRecord says that a key record is beyond maxKeyRecord: verifying by a key that large is work
+// for the sender's ask.
 var errKeyRecord = errors.New("key record too large")
 
 // errEmptyRun ends the reading of a body that has too many line ends in a row.
 var errEmptyRun = errors.New("too many empty lines in a row")
 
-// checkDKIM verifies the first signatures of a message (RFC 6376 section 6). The error is that of reading the body.
+// checkDKIM verifies the first signatures of a message (RFC 6376 section 6). The error is that of
+// reading the body.
 func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message) ([]Signature, error) {
 	if msg.tooLarge {
 		return []Signature{{Result: PermError, Reason: errHeader.Error()}}, nil
@@ -73,8 +76,8 @@ func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message) (
 	return sigs, nil
 }
 
-// takeResults fills in what the library found. It saw the same signatures in the same order, but for those that describe
-// has already judged.
+// takeResults fills in what the library found. It saw the same signatures in the same order, but
+// for those that describe has already judged.
 func (v *Verifier) takeResults(sigs []Signature, tags []map[string]string, got []*dkim.Verification, keys *keyRecords) {
 	for i := range sigs {
 		if sigs[i].Result != "" {
@@ -98,7 +101,8 @@ func (v *Verifier) outcome(tags map[string]string, got *dkim.Verification, keys 
 	case got.Err != nil && dkim.IsPermFail(got.Err):
 		return PermError, reason(got.Err)
 	case partial:
-		// RFC 8601 section 2.7.1 calls it "policy": whatever follows the signed length could be anyone's.
+		// RFC 8601 section 2.7.1 calls it "policy": whatever follows the signed length could be
+		// anyone's.
 		return Neutral, "body length tag (l=) is not trusted"
 	case got.Err != nil:
 		return Fail, reason(got.Err)
@@ -111,8 +115,8 @@ func (v *Verifier) outcome(tags map[string]string, got *dkim.Verification, keys 
 	return Pass, ""
 }
 
-// describe reads what can be told of a signature before it is verified. Its Result is empty unless it must not be
-// verified at all.
+// describe reads what can be told of a signature before it is verified. Its Result is empty unless
+// it must not be verified at all.
 func describe(f field) (Signature, map[string]string) {
 	if len(f.raw) > maxSignature || strings.Count(f.raw, ":") > maxSignedNames {
 		return Signature{Result: PermError, Reason: "signature field too large"}, nil
@@ -135,9 +139,9 @@ func relaxesHeader(tags map[string]string) bool {
 	return header == "relaxed"
 }
 
-// headerText is the header for the library, without the signatures that describe turns away, and whether it is small
-// enough for signatures with that many names in h=. When all of them are relaxed the fields are unfolded, which those
-// cannot tell from the original.
+// headerText is the header for the library, without the signatures that describe turns away, and
+// whether it is small enough for signatures with that many names in h=. When all of them are
+// relaxed the fields are unfolded, which those cannot tell from the original.
 func headerText(fields []field, relaxed bool, names int) (string, bool) {
 	var b strings.Builder
 	work := 0
@@ -178,14 +182,15 @@ func overall(sigs []Signature) Result {
 	return None
 }
 
-// reason is the library's error up to the details, which can name our resolver or repeat the sender's bytes.
+// reason is the library's error up to the details, which can name our resolver or repeat the
+// sender's bytes.
 func reason(err error) string {
 	text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "dkim: "), ": ")
 	return printable(text)
 }
 
-// keyRecords looks up keys for one message and remembers which of them have the flag t=s. The library calls it from
-// several goroutines.
+// keyRecords looks up keys for one message and remembers which of them have the flag t=s. The
+// library calls it from several goroutines.
 type keyRecords struct {
 	look   *lookups
 	mu     sync.Mutex
@@ -222,9 +227,10 @@ func (k *keyRecords) isStrict(tags map[string]string) bool {
 	return k.strict[compact(tags["s"])+"._domainkey."+compact(tags["d"])]
 }
 
-// bodyGuard reads a body for the DKIM library. It ends early, as a clean end, and keeps the error for itself: the library
-// leaves goroutines behind when a read fails. Only the caller's context can end it, never the time limit of DNS, or a
-// sender could turn the verdict on a forged signature into temperror with a slow name of its own.
+// bodyGuard reads a body for the DKIM library. It ends early, as a clean end, and keeps the error
+// for itself: the library leaves goroutines behind when a read fails. Only the caller's context can
+// end it, never the time limit of DNS, or a sender could turn the verdict on a forged signature
+// into temperror with a slow name of its own.
 type bodyGuard struct {
 	ctx context.Context
 	r   io.Reader
@@ -249,8 +255,8 @@ func (g *bodyGuard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// emptyRun refuses, with errEmptyRun, a body that has more than maxEmptyRun bytes of line ends with nothing but white
-// space between them. It is the number of those seen last.
+// emptyRun refuses, with errEmptyRun, a body that has more than maxEmptyRun bytes of line ends with
+// nothing but white space between them. It is the number of those seen last.
 type emptyRun int
 
 func (run *emptyRun) Write(p []byte) (int, error) {

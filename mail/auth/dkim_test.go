@@ -24,7 +24,8 @@ const testMessage = "From: User <user@x.com>\r\nTo: you@here.example\r\nSubject:
 // relaxedTestBody is the body of testMessage by RFC 6376 section 3.4.4, worked out by hand.
 const relaxedTestBody = "Hello you\r\n\r\nBye\r\n"
 
-// handSign signs the From field of testMessage with the tags given, without the library: bh= and b= are added.
+// handSign signs the From field of testMessage with the tags given, without the library: bh= and b=
+// are added.
 func handSign(t testing.TB, key crypto.Signer, hash crypto.Hash, tags string) string {
 	t.Helper()
 	return handSignAs(t, "DKIM-Signature", key, hash, tags)
@@ -226,8 +227,8 @@ func TestOnlyTheFirstSignaturesAreVerified(t *testing.T) {
 	}
 }
 
-// The library takes names to be equal that differ in their bytes (U+017F and s, U+212A and K). A forger's good signature
-// under such a name must not lend its result to the forged one after it.
+// The library takes names to be equal that differ in their bytes (U+017F and s, U+212A and K). A
+// forger's good signature under such a name must not lend its result to the forged one after it.
 func TestLookalikeFieldNamesShiftNoResults(t *testing.T) {
 	keys := newTestKeys(t)
 	dns := keys.dns(t)
@@ -272,7 +273,8 @@ func TestOversizedSignatureLeavesTheOthersAlone(t *testing.T) {
 	}
 }
 
-// costly messages make a naive verifier quadratic in their size; each must be judged within seconds, also with the race detector.
+// costly messages make a naive verifier quadratic in their size; each must be judged within
+// seconds, also with the race detector.
 func TestCostlyMessagesAreCheap(t *testing.T) {
 	keys := newTestKeys(t)
 	v := &Verifier{Resolver: keys.dns(t)}

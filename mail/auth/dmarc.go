@@ -30,8 +30,9 @@ type dmarcRecord struct {
 	fromOrganisation      bool     // that is the organisational domain, so that sp= counts
 }
 
-// parseRecord reads a record that isRecord knows. Only p= and sp= can spoil one, and not even they when there is someone
-// to report to (RFC 7489 section 6.6.3, step 6); anything else that is malformed has its default.
+// parseRecord reads a record that isRecord knows. Only p= and sp= can spoil one, and not even they
+// when there is someone to report to (RFC 7489 section 6.6.3, step 6); anything else that is
+// malformed has its default.
 func parseRecord(txt string) (dmarcRecord, error) {
 	tags := parseTags(txt)
 	rec := dmarcRecord{
@@ -81,7 +82,8 @@ func reportURIs(list string) (out []string) {
 	return out
 }
 
-// discovery is the record that applies to a From domain, or why there is none: none, temperror or permerror.
+// discovery is the record that applies to a From domain, or why there is none: none, temperror or
+// permerror.
 type discovery struct {
 	domain string
 	record dmarcRecord
@@ -271,8 +273,8 @@ func (v *Verifier) judgeDomain(verdict *Verdict, d discovery) (Result, string) {
 	return Fail, v.policy(d.record)
 }
 
-// policy is what a record asks for a message that fails. Those that pct= leaves out get the next milder policy (RFC 7489
-// section 6.6.4).
+// policy is what a record asks for a message that fails. Those that pct= leaves out get the next
+// milder policy (RFC 7489 section 6.6.4).
 func (v *Verifier) policy(rec dmarcRecord) string {
 	policy := rec.asked()
 	if rec.percent == 100 || v.rand(100) < rec.percent {
@@ -296,7 +298,8 @@ func stricter(a, b string) string {
 	return order[max(slices.Index(order, a), slices.Index(order, b))]
 }
 
-// severity orders the outcomes of several From domains: the strictest policy first, then the least settled result.
+// severity orders the outcomes of several From domains: the strictest policy first, then the least
+// settled result.
 func severity(result Result, policy string) int {
 	policies := []string{"", PolicyNone, PolicyQuarantine, PolicyReject}
 	results := []Result{Pass, None, PermError, TempError, Fail}

@@ -10,8 +10,9 @@ import (
 // maxDomain is the longest DNS name in text form (RFC 1035 section 2.3.4).
 const maxDomain = 253
 
-// asciiDomain returns name in lower-case A-labels without a final dot, and whether it is a DNS name that mail can use:
-// letters, digits, hyphens and underscores (selectors and return paths have those) in labels of 1 to 63 bytes.
+// asciiDomain returns name in lower-case A-labels without a final dot, and whether it is a DNS name
+// that mail can use: letters, digits, hyphens and underscores (selectors and return paths have
+// those) in labels of 1 to 63 bytes.
 func asciiDomain(name string) (string, bool) {
 	name = strings.TrimSuffix(name, ".")
 	if len(name) > 4*maxDomain {
@@ -66,8 +67,9 @@ func splitAddress(address string) (local, domain string) {
 	return address[:at], address[at+1:]
 }
 
-// orgDomain returns the organisational domain (RFC 7489 section 3.2): the public suffix and one label, or the name
-// itself when it is a public suffix. Private suffixes such as github.io count, so that their tenants do not align.
+// orgDomain returns the organisational domain (RFC 7489 section 3.2): the public suffix and one
+// label, or the name itself when it is a public suffix. Private suffixes such as github.io count,
+// so that their tenants do not align.
 func orgDomain(domain string) string {
 	org, err := publicsuffix.EffectiveTLDPlusOne(domain)
 	if err != nil {
@@ -76,7 +78,8 @@ func orgDomain(domain string) string {
 	return org
 }
 
-// aligned compares an authenticated domain with the From domain (RFC 7489 section 3.1), both as asciiDomain gives them.
+// aligned compares an authenticated domain with the From domain (RFC 7489 section 3.1), both as
+// asciiDomain gives them.
 func aligned(authenticated, from string, strict bool) bool {
 	if authenticated == "" || from == "" {
 		return false

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzStripResults holds StripResults to a slow twin that has the whole message: it removes whole fields, only those of
-// that name, never one of another server, and nothing is left to remove.
+// FuzzStripResults holds StripResults to a slow twin that has the whole message: it removes whole
+// fields, only those of that name, never one of another server, and nothing is left to remove.
 func FuzzStripResults(f *testing.F) {
 	for _, seed := range []string{
 		"Authentication-Results: mx.here.example; spf=pass\r\nFrom: x\r\n\r\nbody",
@@ -67,7 +67,8 @@ func bodyOf(message []byte) []byte {
 	return nil
 }
 
-// FuzzDMARCRecord holds that a record asks for one of three policies whatever it says, and never for more than it says.
+// FuzzDMARCRecord holds that a record asks for one of three policies whatever it says, and never
+// for more than it says.
 func FuzzDMARCRecord(f *testing.F) {
 	for _, seed := range []string{"v=DMARC1; p=reject; sp=none; pct=20; adkim=s; aspf=r; rua=mailto:a@b.c!10m", "v=DMARC1", "v = DMARC1 ;p=x;rua=x:y", "=;v=DMARC1", "v=DMARC1; p=none; p=reject"} {
 		f.Add(seed, "mail.x.co.uk")
@@ -96,8 +97,8 @@ func FuzzDMARCRecord(f *testing.F) {
 	})
 }
 
-// FuzzVerify holds that nothing that is not signed by x.com's key passes for x.com, and that the field made of it can be
-// read back.
+// FuzzVerify holds that nothing that is not signed by x.com's key passes for x.com, and that the
+// field made of it can be read back.
 func FuzzVerify(f *testing.F) {
 	_, key, err := GenerateEd25519()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Bounds of a header: far above real mail (a few hundred fields, under 200 KiB), low enough that nothing below costs
-// more than some tens of milliseconds.
+// Bounds of a header: far above real mail (a few hundred fields, under 200 KiB), low enough that
+// nothing below costs more than some tens of milliseconds.
 const (
 	maxHeader = 1 << 20
 	maxFields = 4096
@@ -32,8 +32,9 @@ func (f field) value() string {
 	return value
 }
 
-// unfolded is the field on one line with single spaces: by the relaxed header canonicalisation (RFC 6376 section 3.4.2)
-// the same as the field itself, and linear to read for a library that joins lines one by one.
+// unfolded is the field on one line with single spaces: by the relaxed header canonicalisation (RFC
+// 6376 section 3.4.2) the same as the field itself, and linear to read for a library that joins
+// lines one by one.
 func (f field) unfolded() string {
 	name, value, _ := strings.Cut(f.raw, ":")
 	return oneLine(name) + ": " + oneLine(value) + "\r\n"
@@ -69,8 +70,8 @@ func openMessage(r io.Reader) (*message, error) {
 	return m, nil
 }
 
-// is compares names as the DKIM library does. It must find the same signatures: one that only one side sees would shift
-// the results of the others.
+// is compares names as the DKIM library does. It must find the same signatures: one that only one
+// side sees would shift the results of the others.
 func (f field) is(name string) bool { return strings.EqualFold(f.name, name) }
 
 // named returns the fields of that name, from the top.
@@ -119,7 +120,8 @@ func rawHeader(br *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// splitFields cuts header text into fields; a line that begins with white space belongs to the field before it.
+// splitFields cuts header text into fields; a line that begins with white space belongs to the
+// field before it.
 func splitFields(text string) ([]field, error) {
 	var out []field
 	start, lines := 0, 0
@@ -153,8 +155,8 @@ func newField(raw string, lines int) field {
 	return field{name: strings.TrimSpace(name), raw: raw, lines: lines}
 }
 
-// parseTags reads a tag-list (RFC 6376 section 3.2, RFC 7489 section 6.4). Of a repeated tag the first counts, what is
-// no tag is passed over.
+// parseTags reads a tag-list (RFC 6376 section 3.2, RFC 7489 section 6.4). Of a repeated tag the
+// first counts, what is no tag is passed over.
 func parseTags(list string) map[string]string {
 	tags := make(map[string]string)
 	for part := range strings.SplitSeq(list, ";") {

@@ -18,8 +18,8 @@ const (
 	maxRSABits = 4096 // what RFC 8301 asks of every verifier
 )
 
-// ErrKey is returned by ParseKey and Sign for a key that is not PKCS#8 PEM of an ed25519 key or an RSA key of 1024 to
-// 4096 bits.
+// ErrKey is returned by ParseKey and Sign for a key that is not PKCS#8 PEM of an ed25519 key or an
+// RSA key of 1024 to 4096 bits.
 var ErrKey = errors.New("not a DKIM key")
 
 // Key signs for a domain; its KeyRecord stands at <Selector>._domainkey.<Domain>.
@@ -84,8 +84,9 @@ func canSign(key crypto.Signer) bool {
 	return false
 }
 
-// KeyRecord is the TXT value that publishes the key (RFC 6376 section 3.6.1, RFC 8463 section 4), one string of up to 736
-// bytes that DNS splits at 255. It is empty for a key that is not RSA or ed25519.
+// KeyRecord is the TXT value that publishes the key (RFC 6376 section 3.6.1, RFC 8463 section 4),
+// one string of up to 736 bytes that DNS splits at 255. It is empty for a key that is not RSA or
+// ed25519.
 func KeyRecord(key crypto.Signer) string {
 	switch public := key.Public().(type) {
 	case *rsa.PublicKey:

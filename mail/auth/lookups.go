@@ -10,9 +10,9 @@ import (
 // maxAnswers bounds what is taken from one DNS answer.
 const maxAnswers = 100
 
-// lookups is a Resolver for one message: it asks for absolute names only, bounds each look-up and gives its errors the
-// plain form that the SPF and DKIM libraries tell apart. They compare types without unwrapping, and take the end of a
-// context for a permanent error.
+// lookups is a Resolver for one message: it asks for absolute names only, bounds each look-up and
+// gives its errors the plain form that the SPF and DKIM libraries tell apart. They compare types
+// without unwrapping, and take the end of a context for a permanent error.
 type lookups struct {
 	ctx      context.Context
 	resolver Resolver
@@ -60,7 +60,8 @@ func ask[T any](ctx context.Context, l *lookups, name string, f func(context.Con
 	return answers[:min(len(answers), maxAnswers)], nil
 }
 
-// plainDNSError makes every error but "not found" temporary (RFC 7208 section 2.6.6, RFC 6376 section 6.1.2).
+// plainDNSError makes every error but "not found" temporary (RFC 7208 section 2.6.6, RFC 6376
+// section 6.1.2).
 func plainDNSError(name string, err error) *net.DNSError {
 	if notFound(err) {
 		return &net.DNSError{Err: "no such record", Name: name, IsNotFound: true}

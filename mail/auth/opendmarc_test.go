@@ -14,8 +14,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// libopendmarc asks Debian's libopendmarc, which opendmarc itself is built on, for its verdicts. It looks records up in the
-// DNS server that it is given, as we do.
+// libopendmarc asks Debian's libopendmarc, which opendmarc itself is built on, for its verdicts. It
+// looks records up in the DNS server that it is given, as we do.
 const libopendmarc = `
 import ctypes, json, socket, struct, sys
 lib = ctypes.CDLL("libopendmarc.so.2")
@@ -49,7 +49,8 @@ for c in json.load(sys.stdin):
 json.dump(out, sys.stdout)
 `
 
-// moreDMARCCases are what was added to dmarcCases so that 60 of them are such as opendmarc can be asked about.
+// moreDMARCCases are what was added to dmarcCases so that 60 of them are such as opendmarc can be
+// asked about.
 var moreDMARCCases = []dmarcCase{
 	{name: "quarantine, nothing passes", txt: map[string]string{"x.com": "v=DMARC1; p=quarantine"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "quarantine"},
 	{name: "quarantine, SPF of another", txt: map[string]string{"x.com": "v=DMARC1; p=quarantine"}, from: "a@x.com", have: spfOf("evil.org", Pass), result: Fail, policy: "quarantine"},
@@ -83,7 +84,8 @@ var moreDMARCCases = []dmarcCase{
 	{name: "aligned under com.au", txt: map[string]string{"a.com.au": rej}, from: "a@m.a.com.au", have: dkimOf(signed("a.com.au", Pass)), result: Pass},
 }
 
-// differently are the cases in which opendmarc 1.4 does not do what RFC 7489 says, or what it cannot be told.
+// differently are the cases in which opendmarc 1.4 does not do what RFC 7489 says, or what it
+// cannot be told.
 var differently = map[string]string{
 	"SPF passes for a subdomain, strict":  "it takes an organisational domain in From for aligned with all below it, strict or not",
 	"DKIM of a subdomain, strict":         "the same",
@@ -103,8 +105,8 @@ var differently = map[string]string{
 	"From at a public suffix itself":      "it takes a public suffix for aligned with all below it",
 }
 
-// TestOpendmarcAgrees asks Debian's opendmarc about every case that it can be asked about. pct= is compared as it was read,
-// since each draws for itself.
+// TestOpendmarcAgrees asks Debian's opendmarc about every case that it can be asked about. pct= is
+// compared as it was read, since each draws for itself.
 func TestOpendmarcAgrees(t *testing.T) {
 	if _, err := os.Stat("/usr/share/publicsuffix/public_suffix_list.dat"); err != nil {
 		missing(t, err)
@@ -161,8 +163,8 @@ func opinionOf(v *Verdict) opinion {
 	return o
 }
 
-// askOpendmarc gives opendmarc's opinions. It takes domains whose first label is a letter for public suffixes, so names
-// are made longer for it.
+// askOpendmarc gives opendmarc's opinions. It takes domains whose first label is a letter for
+// public suffixes, so names are made longer for it.
 func askOpendmarc(t *testing.T, cases []dmarcCase) []opinion {
 	t.Helper()
 	type signature struct {

@@ -15,10 +15,11 @@ type HeaderSignature struct {
 	Names    []string // h=, in lower case
 }
 
-// VerifyHeader verifies the DKIM signatures of a header alone, by the key records that record knows of a domain and a
-// selector. It is for what comes back to us of a message, often without its body or with another: a signature covers the
-// body only by a hash that stands in it, so that the header of one that verifies is as its signer wrote it. Of the
-// signatures the first 5 count; those that expired are as good as others, since a report may take its time.
+// VerifyHeader verifies the DKIM signatures of a header alone, by the key records that record knows
+// of a domain and a selector. It is for what comes back to us of a message, often without its body
+// or with another: a signature covers the body only by a hash that stands in it, so that the header
+// of one that verifies is as its signer wrote it. Of the signatures the first 5 count; those that
+// expired are as good as others, since a report may take its time.
 func VerifyHeader(block []byte, record func(domain, selector string) (string, bool)) []HeaderSignature {
 	fields, err := readHeader(bufio.NewReader(bytes.NewReader(block)))
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestVerifyHeaderNeedsNoBody: the header alone shows that it was signed, and nothing that was changed in it passes.
+// TestVerifyHeaderNeedsNoBody: the header alone shows that it was signed, and nothing that was
+// changed in it passes.
 func TestVerifyHeaderNeedsNoBody(t *testing.T) {
 	keys := newTestKeys(t)
 	dns := keys.dns(t)

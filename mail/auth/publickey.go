@@ -19,8 +19,8 @@ var (
 	errSignature = errors.New("signature did not verify")
 )
 
-// publicKey looks the key of a signature up (RFC 6376 section 3.6) and gives it for the algorithm a=. An error that is
-// none of this file's is temporary.
+// publicKey looks the key of a signature up (RFC 6376 section 3.6) and gives it for the algorithm
+// a=. An error that is none of this file's is temporary.
 func publicKey(look *lookups, tags map[string]string) (crypto.PublicKey, error) {
 	domain, isDomain := asciiDomain(compact(tags["d"]))
 	selector, isSelector := asciiDomain(compact(tags["s"]))
@@ -63,7 +63,8 @@ func parsePublicKey(record, algorithm string) (crypto.PublicKey, error) {
 	return parseRSA(der)
 }
 
-// parseRSA reads both forms in which RSA keys are published (RFC 6376 section 3.6.1 and its erratum).
+// parseRSA reads both forms in which RSA keys are published (RFC 6376 section 3.6.1 and its
+// erratum).
 func parseRSA(der []byte) (crypto.PublicKey, error) {
 	key, err := x509.ParsePKCS1PublicKey(der)
 	if err != nil {

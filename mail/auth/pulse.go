@@ -12,13 +12,15 @@ const (
 	pulseKept  = 10 * time.Second // how long a dead one is taken for dead before it is asked again
 )
 
-// A Pulse knows whether the resolver answers at all, so that mail need not wait for one that is dead. It believes no
-// name of the mail's own: those are in the hands of senders, who could keep them from being answered to have look-ups
-// given up that would prove them forgers. Only when Probe is not answered either is the resolver dead, until anything is
-// answered. It is shared by all messages and safe for use by several goroutines.
+// A Pulse knows whether the resolver answers at all, so that mail need not wait for one that is
+// dead. It believes no name of the mail's own: those are in the hands of senders, who could keep
+// them from being answered to have look-ups given up that would prove them forgers. Only when Probe
+// is not answered either is the resolver dead, until anything is answered. It is shared by all
+// messages and safe for use by several goroutines.
 type Pulse struct {
-	// Probe asks the resolver for something that no sender has a hand in. Any answer, a failure of other servers that the
-	// resolver tells of too, is life; the error is the context's or that of a resolver that cannot be reached.
+	// Probe asks the resolver for something that no sender has a hand in. Any answer, a failure of
+	// other servers that the resolver tells of too, is life; the error is the context's or that of
+	// a resolver that cannot be reached.
 	Probe func(ctx context.Context) error
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -62,7 +64,8 @@ func (p *Pulse) watch(ctx context.Context, cancel context.CancelFunc) (stop func
 	return stop
 }
 
-// alive asks the resolver, unless it was found dead a moment ago: then it has pulseWait to come back.
+// alive asks the resolver, unless it was found dead a moment ago: then it has pulseWait to come
+// back.
 func (p *Pulse) alive(ctx context.Context) bool {
 	if p.foundDead() {
 		sleep(ctx, pulseWait)

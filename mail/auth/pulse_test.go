@@ -21,7 +21,8 @@ func (s *slowDNS) LookupTXT(ctx context.Context, name string) ([]string, error) 
 	return s.fakeDNS.LookupTXT(ctx, name)
 }
 
-// TestDeadResolverIsNotWaitedFor gives look-ups up soon when nothing at all is answered, and takes up again when it is.
+// TestDeadResolverIsNotWaitedFor gives look-ups up soon when nothing at all is answered, and takes
+// up again when it is.
 func TestDeadResolverIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns := &slowDNS{fakeDNS: &fakeDNS{t: t, txt: map[string][]string{"_dmarc.x.com": {rej}, "x.com": {"v=spf1 -all"}}}}
@@ -45,7 +46,8 @@ func TestDeadResolverIsNotWaitedFor(t *testing.T) {
 			}
 		}
 		judge("x.com", Fail, 0, 0)
-		// A name of the sender's that is slow does not make the resolver dead, nor its look-ups shorter.
+		// A name of the sender's that is slow does not make the resolver dead, nor its look-ups
+		// shorter.
 		judge("slow.x.com", TempError, 6*time.Second, 21*time.Second)
 		if v.Pulse.Dead() || probes.Load() != 1 {
 			t.Errorf("dead: %v, %d probes", v.Pulse.Dead(), probes.Load())

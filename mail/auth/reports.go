@@ -13,9 +13,9 @@ type ReportTarget struct {
 	Most    int64  // bytes that it takes, as they are attached; 0: it has not said
 }
 
-// ReportTargets gives the addresses that reports about a record may be sent to: those of its rua=, of which one in another
-// organisation must have said that it wants them (RFC 7489 section 7.1). waits tells that DNS did not answer about some
-// of them. Only mailto: is known.
+// ReportTargets gives the addresses that reports about a record may be sent to: those of its rua=,
+// of which one in another organisation must have said that it wants them (RFC 7489 section 7.1).
+// waits tells that DNS did not answer about some of them. Only mailto: is known.
 func (v *Verifier) ReportTargets(ctx context.Context, p Published) (targets []ReportTarget, waits bool) {
 	look, cancel := v.lookups(ctx)
 	defer cancel()
@@ -43,8 +43,8 @@ func (v *Verifier) ReportTargets(ctx context.Context, p Published) (targets []Re
 	return targets, waits
 }
 
-// wantsReports looks whether a host wants reports about a domain that is not its own. The record there is one of DMARC, of
-// which only the version and rua= count.
+// wantsReports looks whether a host wants reports about a domain that is not its own. The record
+// there is one of DMARC, of which only the version and rua= count.
 func wantsReports(look *lookups, domain, host string) (dmarcRecord, Result) {
 	txts, err := look.LookupTXT(look.ctx, domain+"._report._dmarc."+host)
 	if err != nil && !notFound(err) {

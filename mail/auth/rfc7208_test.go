@@ -17,7 +17,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// An spfScenario is one document of the openspf.org test suite for RFC 7208: cases, and the names that they look up.
+// An spfScenario is one document of the openspf.org test suite for RFC 7208: cases, and the names
+// that they look up.
 type spfScenario struct {
 	Description string
 	Tests       map[string]struct {
@@ -28,8 +29,8 @@ type spfScenario struct {
 	Zonedata map[string][]any
 }
 
-// TestRFC7208Suite runs the suite (release 2014.04, beside the library that evaluates SPF in the module cache) through our
-// own resolver, bounds and reading of the envelope.
+// TestRFC7208Suite runs the suite (release 2014.04, beside the library that evaluates SPF in the
+// module cache) through our own resolver, bounds and reading of the envelope.
 func TestRFC7208Suite(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "blitiri.com.ar/go/spf").Output()
 	if err != nil {
@@ -83,7 +84,8 @@ type suiteZone struct {
 	slow    map[string]bool
 }
 
-// newSuiteZone reads zonedata. Records of the type SPF, which RFC 7208 has given up, stand for TXT where a name has none.
+// newSuiteZone reads zonedata. Records of the type SPF, which RFC 7208 has given up, stand for TXT
+// where a name has none.
 func newSuiteZone(t *testing.T, data map[string][]any) *suiteZone {
 	z := &suiteZone{records: map[string]map[string][][]string{}, slow: map[string]bool{}}
 	for name, list := range data {

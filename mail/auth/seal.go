@@ -16,16 +16,17 @@ import (
 	"time"
 )
 
-// ErrUnsealable is returned by Seal for a message whose chain did not pass, or is as long as chains may be, that bears
-// no Authentication-Results of ours, or whose header is beyond 1 MiB or 4096 fields.
+// ErrUnsealable is returned by Seal for a message whose chain did not pass, or is as long as chains
+// may be, that bears no Authentication-Results of ours, or whose header is beyond 1 MiB or 4096
+// fields.
 var ErrUnsealable = errors.New("message cannot be sealed")
 
 // SealOptions says how Seal seals.
 type SealOptions struct {
 	// Key is an RSA key: few verifiers of chains know ed25519.
 	Key Key
-	// AuthservID is our host name, by which our Authentication-Results field is known. The message must have passed
-	// StripResults before that was added.
+	// AuthservID is our host name, by which our Authentication-Results field is known. The message
+	// must have passed StripResults before that was added.
 	AuthservID string
 	// OmitMessageID keeps Message-ID and Date out of the signature, for relays that replace them.
 	OmitMessageID bool
@@ -37,9 +38,9 @@ var sealed = []string{"From", "Reply-To", "Subject", "Date", "To", "Cc", "Messag
 	"MIME-Version", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition", "List-Id", "List-Unsubscribe",
 	"List-Unsubscribe-Post", "Resent-From", "Resent-To", "Resent-Date", "DKIM-Signature"}
 
-// Seal reads a message with CRLF line ends to its end and returns the ARC set (RFC 8617 section 5.1) that says what our
-// Authentication-Results field on it says, folded and with CRLF, to be put before it as it is. Errors wrap ErrUnsealable,
-// ErrKey or what reading met.
+// Seal reads a message with CRLF line ends to its end and returns the ARC set (RFC 8617 section
+// 5.1) that says what our Authentication-Results field on it says, folded and with CRLF, to be put
+// before it as it is. Errors wrap ErrUnsealable, ErrKey or what reading met.
 func Seal(message io.Reader, o SealOptions) ([]byte, error) {
 	domain, isDomain := asciiDomain(o.Key.Domain)
 	selector, isSelector := asciiDomain(o.Key.Selector)
@@ -151,7 +152,8 @@ func (s *sealing) seal(body []byte) ([]byte, error) {
 
 func (s *sealing) time() string { return "t=" + strconv.FormatInt(s.o.Now.Unix(), 10) }
 
-// signedNames are the names for h=, once for each field that there is, as long as they are not too many.
+// signedNames are the names for h=, once for each field that there is, as long as they are not too
+// many.
 func (s *sealing) signedNames() []string {
 	var names []string
 	size := 0
@@ -186,7 +188,8 @@ func (s *sealing) sign(f *field, text string) error {
 	return nil
 }
 
-// folded is a field of tags, folded between them, and in a list of names where a line would be too long.
+// folded is a field of tags, folded between them, and in a list of names where a line would be too
+// long.
 func folded(name string, tags ...string) string {
 	f := folder{}
 	f.text.WriteString(name + ":")

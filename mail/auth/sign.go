@@ -11,26 +11,27 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 )
 
-// ErrUnsignable is returned by Sign for a message whose header is beyond 1 MiB or 4096 fields, that does not have
-// exactly one From field, that repeats fields so often that their names fill a line, or whose body has more than 64 KiB
-// of line ends in a row.
+// ErrUnsignable is returned by Sign for a message whose header is beyond 1 MiB or 4096 fields, that
+// does not have exactly one From field, that repeats fields so often that their names fill a line,
+// or whose body has more than 64 KiB of line ends in a row.
 var ErrUnsignable = errors.New("message cannot be signed")
 
-// maxNames bounds h= in bytes. The library writes it without a fold, and a line holds 998 (RFC 5322 section 2.1.1); all
-// names that are signed, once each and oversigned, take about 500.
+// maxNames bounds h= in bytes. The library writes it without a fold, and a line holds 998 (RFC 5322
+// section 2.1.1); all names that are signed, once each and oversigned, take about 500.
 const maxNames = 900
 
 // SignOptions says how Sign signs.
 type SignOptions struct {
 	// Keys each give one signature, in this order.
 	Keys []Key
-	// OmitMessageID keeps Message-ID and Date out of the signature, for relays that replace them (Amazon SES writes both
-	// anew).
+	// OmitMessageID keeps Message-ID and Date out of the signature, for relays that replace them
+	// (Amazon SES writes both anew).
 	OmitMessageID bool
 }
 
-// oversigned fields are named once more than they occur, so that one that is added later breaks the signature (RFC 6376
-// section 8.15). Those that relays and lists may add in good faith are signed only where they are.
+// oversigned fields are named once more than they occur, so that one that is added later breaks the
+// signature (RFC 6376 section 8.15). Those that relays and lists may add in good faith are signed
+// only where they are.
 var (
 	oversigned = []string{"From", "Reply-To", "Subject", "Date", "To", "Cc", "Message-ID", "In-Reply-To", "References",
 		"MIME-Version", "Content-Type", "Content-Transfer-Encoding"}
@@ -39,9 +40,10 @@ var (
 		"List-Unsubscribe-Post", "List-Subscribe", "List-Post", "List-Owner", "List-Archive", "Auto-Submitted", "Feedback-ID"}
 )
 
-// Sign reads a message with CRLF line ends to its end and returns its DKIM-Signature fields (relaxed/relaxed, SHA-256),
-// one per key, folded and with CRLF, to be put before it as they are. It reads the body once for all keys and keeps none
-// of it. Errors wrap ErrUnsignable, ErrKey or what reading met.
+// Sign reads a message with CRLF line ends to its end and returns its DKIM-Signature fields
+// (relaxed/relaxed, SHA-256), one per key, folded and with CRLF, to be put before it as they are.
+// It reads the body once for all keys and keeps none of it. Errors wrap ErrUnsignable, ErrKey or
+// what reading met.
 func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	br := bufio.NewReaderSize(message, 32<<10)
 	fields, err := readHeader(br)
@@ -76,7 +78,8 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	return out, nil
 }
 
-// signedPart returns the names for h= and the fields that they stand for, which are all that a signer needs to see.
+// signedPart returns the names for h= and the fields that they stand for, which are all that a
+// signer needs to see.
 func signedPart(fields []field, omitMessageID bool) (names []string, header string) {
 	var b strings.Builder
 	add := func(name string, more int) {
@@ -128,7 +131,8 @@ func newSigner(k Key, names []string) (*dkim.Signer, error) {
 	return s, nil
 }
 
-// feed writes header and body to all signers and closes them, whatever happens: an open one leaves a goroutine behind.
+// feed writes header and body to all signers and closes them, whatever happens: an open one leaves
+// a goroutine behind.
 func feed(signers []*dkim.Signer, header string, body io.Reader) error {
 	writers := make([]io.Writer, len(signers))
 	for i, s := range signers {

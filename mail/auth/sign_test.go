@@ -198,8 +198,8 @@ func TestParseKeyRefusesOthers(t *testing.T) {
 	}
 }
 
-// runDKIMPy runs a script on the DKIM implementation of Debian's python3-dkim, which CI must have. It hands it in as JSON
-// and reads out as JSON.
+// runDKIMPy runs a script on the DKIM implementation of Debian's python3-dkim, which CI must have.
+// It hands it in as JSON and reads out as JSON.
 func runDKIMPy(t *testing.T, script string, in, out any) {
 	t.Helper()
 	missing := t.Skipf

@@ -10,8 +10,8 @@ import (
 	"blitiri.com.ar/go/spf"
 )
 
-// checkSPF evaluates SPF for the reverse-path, or for postmaster@helo with the null sender (RFC 7208 section 2.4). It
-// returns the domain that was judged, and whether that is the one of HELO.
+// checkSPF evaluates SPF for the reverse-path, or for postmaster@helo with the null sender (RFC
+// 7208 section 2.4). It returns the domain that was judged, and whether that is the one of HELO.
 func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool) {
 	local, name := splitAddress(r.MailFrom)
 	if name == "" {
@@ -34,9 +34,10 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool
 	return Result(got), domain, helo
 }
 
-// spfLookups shows the library the records that keep to the grammar, their macros expanded. The library reads a record as
-// far as the first match, but one that is wrong anywhere is no record (RFC 7208 section 4.6): its author did not write what
-// he meant. Names that it would not carry, such as those with a slash, go by stand-ins.
+// spfLookups shows the library the records that keep to the grammar, their macros expanded. The
+// library reads a record as far as the first match, but one that is wrong anywhere is no record
+// (RFC 7208 section 4.6): its author did not write what he meant. Names that it would not carry,
+// such as those with a slash, go by stand-ins.
 type spfLookups struct {
 	*lookups
 	macros spfMacros
@@ -78,8 +79,8 @@ func lookUpAny[T any](ctx context.Context, l *spfLookups, name string, f func(co
 	return lookUp(ctx, l.lookups, name, f)
 }
 
-// isOddName tells a name that DNS can carry though no host has it: with any printable characters in its labels (RFC 2181
-// section 11). Macros make such of a sender's local part.
+// isOddName tells a name that DNS can carry though no host has it: with any printable characters in
+// its labels (RFC 2181 section 11). Macros make such of a sender's local part.
 func isOddName(name string) bool {
 	name = strings.TrimSuffix(name, ".")
 	for label := range strings.SplitSeq(name, ".") {

@@ -23,8 +23,8 @@ type spfMacros struct {
 	looked        bool
 }
 
-// expandSpec gives the name that a well-formed domain-spec in the record of domain stands for. One that is too long loses
-// labels on the left (RFC 7208 section 7.3).
+// expandSpec gives the name that a well-formed domain-spec in the record of domain stands for. One
+// that is too long loses labels on the left (RFC 7208 section 7.3).
 func (m *spfMacros) expandSpec(ctx context.Context, spec, domain string) string {
 	name := strings.TrimSuffix(macro.ReplaceAllStringFunc(spec, func(s string) string { return m.expand(ctx, s, domain) }), ".")
 	for len(name) > maxDomain {
@@ -57,7 +57,8 @@ func (m *spfMacros) expand(ctx context.Context, s, domain string) string {
 	return value
 }
 
-// value gives what a letter stands for (RFC 7208 section 7.2); c, r and t are for explanations only.
+// value gives what a letter stands for (RFC 7208 section 7.2); c, r and t are for explanations
+// only.
 func (m *spfMacros) value(ctx context.Context, letter, domain string) string {
 	switch letter {
 	case "s":
@@ -93,7 +94,8 @@ func dotted(ip netip.Addr) string {
 	return strings.Join(nibbles, ".")
 }
 
-// transformed splits a value at delimiters, turns it round if told to, and keeps as many of the last parts as are asked for.
+// transformed splits a value at delimiters, turns it round if told to, and keeps as many of the
+// last parts as are asked for.
 func transformed(value, transformers string) string {
 	digits := strings.TrimLeft(transformers, "0123456789")
 	keep, _ := strconv.Atoi(transformers[:len(transformers)-len(digits)])
@@ -125,8 +127,8 @@ func urlEscaped(s string) string {
 	return b.String()
 }
 
-// validated gives a name of the client that leads back to its address: the domain's own, else one under it, else any
-// (RFC 7208 section 7.3).
+// validated gives a name of the client that leads back to its address: the domain's own, else one
+// under it, else any (RFC 7208 section 7.3).
 func (m *spfMacros) validated(ctx context.Context, domain string) string {
 	if !m.looked {
 		m.looked = true

@@ -17,7 +17,8 @@ func isSPF(txt string) bool {
 	return strings.EqualFold(version, "v=spf1")
 }
 
-// isSPFRecord tells whether all terms of a record are well formed, and its modifiers there once (RFC 7208 section 6).
+// isSPFRecord tells whether all terms of a record are well formed, and its modifiers there once
+// (RFC 7208 section 6).
 func isSPFRecord(txt string) bool {
 	_, terms, _ := strings.Cut(txt, " ")
 	seen := map[string]bool{}
@@ -82,7 +83,8 @@ func isDirective(term string) bool {
 	return false
 }
 
-// cutSpec cuts a term that is well formed around the name in it that may hold macros; none if there is none.
+// cutSpec cuts a term that is well formed around the name in it that may hold macros; none if there
+// is none.
 func cutSpec(term string) (before, spec, after string) {
 	if name, value, ok := cutModifier(term); ok {
 		if name != "redirect" {
@@ -140,8 +142,8 @@ var (
 
 func isMacroString(s string) bool { return macroString.MatchString(s) && !zeroLabels.MatchString(s) }
 
-// isDomainSpec checks a name with macros (RFC 7208 section 7.1), which ends in a macro or in a label that may be at the
-// top: one with anything but digits.
+// isDomainSpec checks a name with macros (RFC 7208 section 7.1), which ends in a macro or in a
+// label that may be at the top: one with anything but digits.
 func isDomainSpec(s string) bool {
 	if !isMacroString(s) || forExp.MatchString(s) {
 		return false

@@ -14,10 +14,10 @@ const maxResults = 16 << 10
 
 var resultsName = []byte("authentication-results")
 
-// StripResults copies a message from r to w without the Authentication-Results fields of its header that bear our
-// authserv-id, which only a forger can have written (RFC 8601 section 5). A malformed one that could pass for it goes as
-// well. Everything else stays byte for byte. It needs memory for a fixed part of one field only. The error is that of
-// reading or writing, or ErrAuthservID.
+// StripResults copies a message from r to w without the Authentication-Results fields of its header
+// that bear our authserv-id, which only a forger can have written (RFC 8601 section 5). A malformed
+// one that could pass for it goes as well. Everything else stays byte for byte. It needs memory for
+// a fixed part of one field only. The error is that of reading or writing, or ErrAuthservID.
 func StripResults(w io.Writer, r io.Reader, authservID string) error {
 	id, ok := asciiDomain(authservID)
 	if !ok {
@@ -133,8 +133,9 @@ func (s *stripper) decide(extra int) error {
 	return err
 }
 
-// claims tells whether the value of an Authentication-Results field bears our authserv-id, or may do so for a careless
-// reader: comments that do not end within maxResults, or our name put together from pieces.
+// claims tells whether the value of an Authentication-Results field bears our authserv-id, or may
+// do so for a careless reader: comments that do not end within maxResults, or our name put together
+// from pieces.
 func claims(value, ours string) bool {
 	bare, ok := uncomment(value)
 	if !ok {
@@ -147,8 +148,8 @@ func claims(value, ours string) bool {
 	return strings.HasPrefix(strings.ToLower(bare), ours)
 }
 
-// authservIDOf reads the authserv-id at the start of a value: comments and folding, a token or a quoted string, a
-// version, a semicolon (RFC 8601 section 2.2). It is false for anything else.
+// authservIDOf reads the authserv-id at the start of a value: comments and folding, a token or a
+// quoted string, a version, a semicolon (RFC 8601 section 2.2). It is false for anything else.
 func authservIDOf(value string) (string, bool) {
 	rest := skipCFWS(value)
 	if rest == "" {
@@ -175,7 +176,8 @@ func authservIDOf(value string) (string, bool) {
 	return id, strings.HasPrefix(rest, ";")
 }
 
-// skipCFWS passes over white space and whole comments, nested ones and quoted pairs too (RFC 5322 section 3.2.2).
+// skipCFWS passes over white space and whole comments, nested ones and quoted pairs too (RFC 5322
+// section 3.2.2).
 func skipCFWS(s string) string {
 	depth := 0
 	for i := 0; i < len(s); i++ {
@@ -193,8 +195,8 @@ func skipCFWS(s string) string {
 	return ""
 }
 
-// uncomment drops comments, quotation marks and white space from the part of s before the first semicolon. It is false
-// without a semicolon, as when a comment or a quoted string does not end.
+// uncomment drops comments, quotation marks and white space from the part of s before the first
+// semicolon. It is false without a semicolon, as when a comment or a quoted string does not end.
 func uncomment(s string) (string, bool) {
 	var b strings.Builder
 	depth, inQuotes := 0, false

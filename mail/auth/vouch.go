@@ -2,9 +2,10 @@ package auth
 
 import "strings"
 
-// Vouches tells whether the newest sealer of a chain that passes says that the message was authentic for the From domain
-// when it had it: DMARC passed for it, or SPF or DKIM did for an aligned domain. What that is worth depends on who the
-// sealer is (RFC 8617 section 7.2): anybody can seal what he has made up.
+// Vouches tells whether the newest sealer of a chain that passes says that the message was
+// authentic for the From domain when it had it: DMARC passed for it, or SPF or DKIM did for an
+// aligned domain. What that is worth depends on who the sealer is (RFC 8617 section 7.2): anybody
+// can seal what he has made up.
 func (c Chain) Vouches(from string) bool {
 	if c.Result != Pass || from == "" {
 		return false
@@ -47,8 +48,8 @@ func alignedProperty(words []string, from string, names ...string) bool {
 	return false
 }
 
-// withoutComments drops comments, nested ones too (RFC 5322 section 3.2.2), and what is quoted with white space or a
-// semicolon in it, such as reasons; false where one does not end.
+// withoutComments drops comments, nested ones too (RFC 5322 section 3.2.2), and what is quoted with
+// white space or a semicolon in it, such as reasons; false where one does not end.
 func withoutComments(s string) (string, bool) {
 	var b strings.Builder
 	depth, quoted := 0, -1
@@ -76,8 +77,8 @@ func withoutComments(s string) (string, bool) {
 	return b.String(), depth == 0 && quoted < 0
 }
 
-// Authentic tells whether a message is from the domain in its From field: DMARC passes, or, where the domain has no policy,
-// SPF or DKIM does for an aligned domain.
+// Authentic tells whether a message is from the domain in its From field: DMARC passes, or, where
+// the domain has no policy, SPF or DKIM does for an aligned domain.
 func (v *Verdict) Authentic() bool {
 	switch v.DMARC {
 	case Pass:

@@ -1,5 +1,5 @@
-// Package dane finds out which certificates the DNS vouches for (RFC 7672), and judges those that a host shows by it. It
-// does not know how mail is sent, nor what follows from its answers.
+// Package dane finds out which certificates the DNS vouches for (RFC 7672), and judges those that a
+// host shows by it. It does not know how mail is sent, nor what follows from its answers.
 package dane
 
 import (
@@ -56,7 +56,8 @@ func ParseRecord(text string) (Record, error) {
 	return Record{n[0], n[1], n[2], data}, nil
 }
 
-// Usable tells whether mail can be held to the record: DANE-TA and DANE-EE alone, and parameters that have a meaning.
+// Usable tells whether mail can be held to the record: DANE-TA and DANE-EE alone, and parameters
+// that have a meaning.
 func (r Record) Usable() bool {
 	size := map[uint8]int{1: sha256.Size, 2: sha512.Size}
 	known := (r.Usage == UsageTA || r.Usage == UsageEE) && r.Selector <= 1 && r.Match <= 2
@@ -80,9 +81,10 @@ func (r Record) matches(cert *x509.Certificate) bool {
 	return bytes.Equal(r.Data, data)
 }
 
-// Verify judges the chain that a host showed, its own certificate first, by the usable ones of the records. DANE-EE binds
-// the key alone; name and dates do not count (RFC 7672 section 3.1.1). DANE-TA wants a valid chain from the authority to a
-// certificate for one of the names (section 3.1.2, 3.2.2). The error wraps ErrMismatch, or is what x509 says of the chain.
+// Verify judges the chain that a host showed, its own certificate first, by the usable ones of the
+// records. DANE-EE binds the key alone; name and dates do not count (RFC 7672 section 3.1.1).
+// DANE-TA wants a valid chain from the authority to a certificate for one of the names (section
+// 3.1.2, 3.2.2). The error wraps ErrMismatch, or is what x509 says of the chain.
 func Verify(records []Record, chain []*x509.Certificate, names []string, now time.Time) error {
 	if len(chain) == 0 {
 		return ErrMismatch
@@ -106,7 +108,8 @@ func Verify(records []Record, chain []*x509.Certificate, names []string, now tim
 	return verifyChain(chain, roots, names, now)
 }
 
-// authorities are the certificates that a DANE-TA record names: of the chain, or in the record itself.
+// authorities are the certificates that a DANE-TA record names: of the chain, or in the record
+// itself.
 func (r Record) authorities(chain []*x509.Certificate) []*x509.Certificate {
 	var out []*x509.Certificate
 	for _, cert := range chain {

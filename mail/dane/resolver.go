@@ -22,17 +22,18 @@ const (
 	resolvConf = "/etc/resolv.conf"
 )
 
-// ErrLookup says that a look-up failed. A bogus answer is such a failure too: a validating resolver says SERVFAIL to it.
+// ErrLookup says that a look-up failed. A bogus answer is such a failure too: a validating resolver
+// says SERVFAIL to it.
 var ErrLookup = errors.New("DNS look-up failed")
 
-// A Resolver asks servers that validate DNSSEC, and believes their AD bit: they must be reached over a path that nobody
-// else can write to (RFC 6698 section 4.1).
+// A Resolver asks servers that validate DNSSEC, and believes their AD bit: they must be reached
+// over a path that nobody else can write to (RFC 6698 section 4.1).
 type Resolver struct {
 	Servers []string // host:port, asked in turn
 }
 
-// NewResolver gives one that asks addr, host:port or a host for port 53, or the system's servers for "". Without trust it
-// is nil, no error, unless every server is an address of this machine.
+// NewResolver gives one that asks addr, host:port or a host for port 53, or the system's servers
+// for "". Without trust it is nil, no error, unless every server is an address of this machine.
 func NewResolver(addr string, trust bool) (*Resolver, error) {
 	servers := []string{addr}
 	if addr == "" {
@@ -59,7 +60,8 @@ func NewResolver(addr string, trust bool) (*Resolver, error) {
 	return r, nil
 }
 
-// An Answer is what was found out about a name; Secure says that DNSSEC vouches for all of it, emptiness included.
+// An Answer is what was found out about a name; Secure says that DNSSEC vouches for all of it,
+// emptiness included.
 type Answer struct {
 	Name   string // what the question led to by CNAME, without a final dot
 	Secure bool
@@ -81,7 +83,8 @@ func (r *Resolver) LookupMX(ctx context.Context, name string) ([]*net.MX, bool, 
 	return out, a.Secure, nil
 }
 
-// LookupHost gives the addresses of a host, the name that it stands for, and whether both families of answers are secure.
+// LookupHost gives the addresses of a host, the name that it stands for, and whether both families
+// of answers are secure.
 func (r *Resolver) LookupHost(ctx context.Context, host string) ([]netip.Addr, Answer, error) {
 	var out []netip.Addr
 	all := Answer{Name: host, Secure: true}
@@ -134,8 +137,9 @@ func (r *Resolver) LookupTLSA(ctx context.Context, host string, port int) ([]Rec
 	return out, a.Secure, nil
 }
 
-// ask puts a question to the first server that answers. One that answers that it failed has the last word: it may have
-// found the answer bogus, which another that does not validate would believe.
+// ask puts a question to the first server that answers. One that answers that it failed has the
+// last word: it may have found the answer bogus, which another that does not validate would
+// believe.
 func (r *Resolver) ask(ctx context.Context, name string, kind uint16) (Answer, error) {
 	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), kind)
 	q.SetEdns0(udpSize, true)

@@ -11,7 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// zone is a resolver on loopback: by "name TYPE" the records in zone-file form; ad says whether DNSSEC vouches for them.
+// zone is a resolver on loopback: by "name TYPE" the records in zone-file form; ad says whether
+// DNSSEC vouches for them.
 type zone struct {
 	records map[string][]string
 	bogus   map[string]bool

@@ -9,9 +9,10 @@ import (
 
 const bodyBlock = 32 << 10
 
-// bodyWriter streams a message as DATA wants it (RFC 5321 §4.5.2): every line end is CRLF, a bare CR or LF included, so
-// that no two servers can disagree about where the message ends, and a dot that begins a line is doubled. With chunked it
-// is as BDAT wants it: the same without anything about dots.
+// bodyWriter streams a message as DATA wants it (RFC 5321 §4.5.2): every line end is CRLF, a bare
+// CR or LF included, so that no two servers can disagree about where the message ends, and a dot
+// that begins a line is doubled. With chunked it is as BDAT wants it: the same without anything
+// about dots.
 type bodyWriter struct {
 	w       *bufio.Writer
 	chunked bool

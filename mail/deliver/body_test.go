@@ -53,8 +53,8 @@ func TestBodyIsNormalisedAndStuffed(t *testing.T) {
 	}
 }
 
-// FuzzBody: whatever is sent, only its end reads as the end of the message, by any reading of line ends, and it is the
-// same message but for its line ends.
+// FuzzBody: whatever is sent, only its end reads as the end of the message, by any reading of line
+// ends, and it is the same message but for its line ends.
 func FuzzBody(f *testing.F) {
 	for _, s := range []string{"", ".", "a\r\n.\r\nb", "a\n.\r\nb\r.\r", "\r\r\n\n.."} {
 		f.Add([]byte(s), 1)

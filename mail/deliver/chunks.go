@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// chunkSize is how much of a message goes out in one BDAT command. A message that fits into one goes out together with its
-// envelope.
+// chunkSize is how much of a message goes out in one BDAT command. A message that fits into one
+// goes out together with its envelope.
 const chunkSize = 64 << 10
 
 // chunker cuts a message into chunks whose lines end in CRLF.

@@ -45,7 +45,8 @@ func TestChunking(t *testing.T) {
 	}
 }
 
-// TestRefusedRecipientOfAChunk: the message has gone out before its recipient is refused, and the connection serves the next.
+// TestRefusedRecipientOfAChunk: the message has gone out before its recipient is refused, and the
+// connection serves the next.
 func TestRefusedRecipientOfAChunk(t *testing.T) {
 	for _, offers := range [][]string{{"PIPELINING"}, nil} {
 		var known atomic.Bool
@@ -79,7 +80,8 @@ func TestRefusedChunkEndsTheMessage(t *testing.T) {
 	}
 }
 
-// TestShortChunkedMessageIsNotCompleted: nothing of a message that cannot be read to its end may count as one.
+// TestShortChunkedMessageIsNotCompleted: nothing of a message that cannot be read to its end may
+// count as one.
 func TestShortChunkedMessageIsNotCompleted(t *testing.T) {
 	for _, size := range []int{10, 200000} {
 		h := &host{}

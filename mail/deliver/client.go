@@ -1,5 +1,6 @@
-// Package deliver hands one message to another server by SMTP, direct to the MX hosts of a domain or through a relay.
-// It does not know accounts, queues, retries or stores: one call is one attempt, and its Result says what came of it.
+// Package deliver hands one message to another server by SMTP, direct to the MX hosts of a domain
+// or through a relay. It does not know accounts, queues, retries or stores: one call is one
+// attempt, and its Result says what came of it.
 package deliver
 
 import (
@@ -16,22 +17,25 @@ import (
 	"github.com/mailstead/mailstead/mail/dane"
 )
 
-// Resolver looks names up; *net.Resolver is one. A name that does not exist or has no such record is a *net.DNSError with
-// IsNotFound; any other error counts as a failure of DNS. Names of MX look-ups and MX hosts come with a final dot, so that no
-// search list applies to them; the host of a relay comes as it was configured.
+// Resolver looks names up; *net.Resolver is one. A name that does not exist or has no such record
+// is a *net.DNSError with IsNotFound; any other error counts as a failure of DNS. Names of MX
+// look-ups and MX hosts come with a final dot, so that no search list applies to them; the host of
+// a relay comes as it was configured.
 type Resolver interface {
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Client delivers messages. Its exported fields are set before the first use; it is safe for concurrent use after that.
+// Client delivers messages. Its exported fields are set before the first use; it is safe for
+// concurrent use after that.
 type Client struct {
 	// Hostname is our name in EHLO, and what an MX record must name to be a loop.
 	Hostname string
 	// Resolver answers every look-up; nil is net.DefaultResolver.
 	Resolver Resolver
-	// Dialer connects to addr, always a literal ip:port that Client resolved itself; nil is a plain net.Dialer. A guard
-	// against forbidden addresses belongs here: its error counts as a host that cannot be reached.
+	// Dialer connects to addr, always a literal ip:port that Client resolved itself; nil is a plain
+	// net.Dialer. A guard against forbidden addresses belongs here: its error counts as a host that
+	// cannot be reached.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// MXPort is the port of direct delivery; 0 is 25.
 	MXPort int
@@ -43,7 +47,8 @@ type Client struct {
 	Timeouts Timeouts
 	// Now is the clock of Attempt.At and of certificates; nil is time.Now.
 	Now func() time.Time
-	// IdlePerHop is how many idle connections are kept for one next hop; 0 is 4, negative keeps none.
+	// IdlePerHop is how many idle connections are kept for one next hop; 0 is 4, negative keeps
+	// none.
 	IdlePerHop int
 	// IdleTotal is how many idle connections are kept in all; 0 is 64.
 	IdleTotal int
@@ -53,8 +58,9 @@ type Client struct {
 	idle pool
 }
 
-// Timeouts bound the steps of an attempt. They follow RFC 5321 §4.5.3.2, shorter where a server that needs that long
-// will be tried again anyway, and not shorter where impatience makes duplicates (DataEnd).
+// Timeouts bound the steps of an attempt. They follow RFC 5321 §4.5.3.2, shorter where a server
+// that needs that long will be tried again anyway, and not shorter where impatience makes
+// duplicates (DataEnd).
 type Timeouts struct {
 	DNS       time.Duration // one look-up: 20 s
 	Connect   time.Duration // one address: 30 s
@@ -92,9 +98,10 @@ type Relay struct {
 
 var errOverall = errors.New("the attempt took longer than it may")
 
-// Direct delivers to the MX hosts of domain, a name in Unicode or ASCII, or an address literal such as "[192.0.2.1]"
-// (RFC 5321 §5.1). TLS is opportunistic (RFC 7435), used where offered, unverified if need be, plain if it fails, unless
-// DANE or the domain's MTA-STS policy demands more: what they forbid is a temporary failure.
+// Direct delivers to the MX hosts of domain, a name in Unicode or ASCII, or an address literal such
+// as "[192.0.2.1]" (RFC 5321 §5.1). TLS is opportunistic (RFC 7435), used where offered, unverified
+// if need be, plain if it fails, unless DANE or the domain's MTA-STS policy demands more: what they
+// forbid is a temporary failure.
 func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Message) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()
@@ -110,9 +117,10 @@ func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Mess
 	return w.run(ctx, targets)
 }
 
-// Relay delivers through r, over verified TLS unless r.TLS is "none". A relay that cannot be reached, trusted or logged
-// in to is a temporary failure whatever code it answers with, since that is for the operator to mend. Result.Reply is
-// the answer to the message, such as "250 Ok 0102018f-abc".
+// Relay delivers through r, over verified TLS unless r.TLS is "none". A relay that cannot be
+// reached, trusted or logged in to is a temporary failure whatever code it answers with, since that
+// is for the operator to mend. Result.Reply is the answer to the message, such as "250 Ok
+// 0102018f-abc".
 func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()
@@ -128,7 +136,8 @@ func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Re
 	return w.run(ctx, []target{t})
 }
 
-// Close ends all idle connections and keeps no more. Calls still under way end with their own context.
+// Close ends all idle connections and keeps no more. Calls still under way end with their own
+// context.
 func (c *Client) Close() error {
 	c.idle.close()
 	return nil

@@ -199,7 +199,8 @@ func (tc replyCase) check(t *testing.T, offers []string) {
 	}
 }
 
-// TestTemporaryOutweighsPermanent: a greeting that refuses for good says nothing while another host may come back.
+// TestTemporaryOutweighsPermanent: a greeting that refuses for good says nothing while another host
+// may come back.
 func TestTemporaryOutweighsPermanent(t *testing.T) {
 	n := newInternet(t)
 	n.host("mx1.example", &host{greeting: "450 4.3.2 later"})

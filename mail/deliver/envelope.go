@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/mail/mtasts"
 )
 
-// Envelope is what SMTP is told about a message beside its content, and what is asked of the way. Addresses are without angle brackets; their domains
-// may be in Unicode and go out as A-labels.
+// Envelope is what SMTP is told about a message beside its content, and what is asked of the way.
+// Addresses are without angle brackets; their domains may be in Unicode and go out as A-labels.
 type Envelope struct {
 	From     string // "" is the null reverse path
 	To       string
@@ -19,18 +19,22 @@ type Envelope struct {
 	// EightBit says that the content has bytes over 127: a host without 8BITMIME is refused for
 	// good. Recoding it here would break signatures (RFC 6152 section 3).
 	EightBit bool
-	// The parameters of RFC 3461, sent only to a host that offers DSN. EnvelopeID and the address in ORCPT
-	// ("rfc822;user@example.com") are plain text, xtext is made here; Notify is "NEVER" or some of
-	// "SUCCESS,FAILURE,DELAY"; Ret is "FULL" or "HDRS". A value that cannot be sent is left out.
+	// The parameters of RFC 3461, sent only to a host that offers DSN. EnvelopeID and the address
+	// in ORCPT ("rfc822;user@example.com") are plain text, xtext is made here; Notify is "NEVER" or
+	// some of "SUCCESS,FAILURE,DELAY"; Ret is "FULL" or "HDRS". A value that cannot be sent is left
+	// out.
 	EnvelopeID, Notify, Ret, ORCPT string
-	// STS is the MTA-STS policy of To's domain (RFC 8461), which Direct heeds; nil if there is none.
+	// STS is the MTA-STS policy of To's domain (RFC 8461), which Direct heeds; nil if there is
+	// none.
 	STS *mtasts.Policy
-	// TLSOptional has Direct heed neither DANE nor STS, for a report on their failure must arrive (RFC 8460 section 3).
+	// TLSOptional has Direct heed neither DANE nor STS, for a report on their failure must arrive
+	// (RFC 8460 section 3).
 	TLSOptional bool
 }
 
-// Message is the content. Size is its exact length in bytes, 0 if it is not known: a message that turns out shorter
-// or longer is not completed. Open may be called more than once, one call for each host tried.
+// Message is the content. Size is its exact length in bytes, 0 if it is not known: a message that
+// turns out shorter or longer is not completed. Open may be called more than once, one call for
+// each host tried.
 type Message struct {
 	Size int64
 	Open func() (io.ReadCloser, error)
@@ -76,7 +80,8 @@ func asciiAddress(addr string) (string, error) {
 	return addr, nil
 }
 
-// isPath reports whether addr can stand between angle brackets without being taken for anything else.
+// isPath reports whether addr can stand between angle brackets without being taken for anything
+// else.
 func isPath(addr string) bool {
 	if len(addr) > maxAddress || !utf8.ValidString(addr) {
 		return false

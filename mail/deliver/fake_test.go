@@ -22,7 +22,8 @@ import (
 	"time"
 )
 
-// internet is a small world of names and SMTP hosts; every host listens on loopback and has a public address.
+// internet is a small world of names and SMTP hosts; every host listens on loopback and has a
+// public address.
 type internet struct {
 	t    testing.TB
 	mx   map[string][]*net.MX
@@ -316,7 +317,8 @@ func (p *peer) keywords() []string {
 	return out
 }
 
-// body reads a message by the letter of RFC 5321: only CRLF ends a line, only CRLF.CRLF the message.
+// body reads a message by the letter of RFC 5321: only CRLF ends a line, only CRLF.CRLF the
+// message.
 func (p *peer) body() {
 	var b strings.Builder
 	for {

@@ -22,7 +22,8 @@ func oneHost(t testing.TB, h *host) *internet {
 	return n
 }
 
-// misbehave makes a host that does act in place of answering verb ("" is the greeting), and then hangs up.
+// misbehave makes a host that does act in place of answering verb ("" is the greeting), and then
+// hangs up.
 func misbehave(verb string, act func(p *peer)) *host {
 	return &host{hook: func(p *peer, v string) bool {
 		if v != verb {
@@ -107,7 +108,8 @@ func TestUnexpectedSuccess(t *testing.T) {
 	}
 }
 
-// TestRepliesBeforeCommands: a host that answers ahead would have its old answers taken for new ones.
+// TestRepliesBeforeCommands: a host that answers ahead would have its old answers taken for new
+// ones.
 func TestRepliesBeforeCommands(t *testing.T) {
 	h := &host{answers: map[string]string{"MAIL": "250 ok\r\n250 ok\r\n354 go\r\n250 delivered"}}
 	r := oneHost(t, h).client().Direct(t.Context(), "them.example", envelope(), hello)
@@ -244,7 +246,8 @@ func newPipeNet(t *testing.T, serve func(conn net.Conn)) (*Client, *pipeNet) {
 	}}, n
 }
 
-// TestSilentHostsTimeOut holds the defaults of Timeouts, and that a host which trickles gains no time.
+// TestSilentHostsTimeOut holds the defaults of Timeouts, and that a host which trickles gains no
+// time.
 func TestSilentHostsTimeOut(t *testing.T) {
 	trickle := func(conn net.Conn) {
 		for {

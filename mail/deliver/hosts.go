@@ -34,7 +34,8 @@ const (
 	tlsEncrypted                      // STARTTLS with any certificate: there are TLSA records, none of them usable
 )
 
-// hop is a next hop and all that a connection to it depends on, so that equal hops may share connections.
+// hop is a next hop and all that a connection to it depends on, so that equal hops may share
+// connections.
 type hop struct {
 	host               string
 	port               int
@@ -128,7 +129,8 @@ func (c *Client) implicitMX(ctx context.Context, name string, secure bool) ([]ta
 	return []target{t}, nil
 }
 
-// lookupMX returns no records and no error where there are none, and whether DNSSEC vouches for that.
+// lookupMX returns no records and no error where there are none, and whether DNSSEC vouches for
+// that.
 func (c *Client) lookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeouts.withDefaults().DNS)
 	defer cancel()
@@ -175,8 +177,8 @@ func (c *Client) lookupAddrs(ctx context.Context, h hop) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// alternate takes IPv4 and IPv6 in turn, beginning with the family that the resolver put first, so that the bound
-// never leaves out a family.
+// alternate takes IPv4 and IPv6 in turn, beginning with the family that the resolver put first, so
+// that the bound never leaves out a family.
 func alternate(addrs []netip.Addr) []netip.Addr {
 	var first, second []netip.Addr
 	for _, a := range addrs {
@@ -199,8 +201,8 @@ func alternate(addrs []netip.Addr) []netip.Addr {
 	return out[:min(len(out), maxAddrs)]
 }
 
-// rank orders MX hosts by preference, at random among equals, without those that are no better than ourselves; loop
-// says that there were such (RFC 5321 §5.1).
+// rank orders MX hosts by preference, at random among equals, without those that are no better than
+// ourselves; loop says that there were such (RFC 5321 §5.1).
 func rank(records []*net.MX, self string) (hosts []string, loop bool) {
 	sorted := slices.Clone(records)
 	rand.Shuffle(len(sorted), func(i, j int) { sorted[i], sorted[j] = sorted[j], sorted[i] })
@@ -227,7 +229,8 @@ func isNotFound(err error) bool {
 	return errors.As(err, &dns) && dns.IsNotFound
 }
 
-// asciiDomain returns the form of a domain that DNS and old servers know: lower case, A-labels, no final dot.
+// asciiDomain returns the form of a domain that DNS and old servers know: lower case, A-labels, no
+// final dot.
 func asciiDomain(domain string) (string, error) {
 	profile := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false))
 	name, err := profile.ToASCII(strings.TrimSuffix(domain, "."))

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// maxPerConnection is how many messages one connection carries; many servers close it after a hundred.
+// maxPerConnection is how many messages one connection carries; many servers close it after a
+// hundred.
 const maxPerConnection = 100
 
 // pool keeps idle sessions by next hop. The zero pool is ready.
@@ -19,7 +20,8 @@ type pool struct {
 	ending sync.WaitGroup
 }
 
-// release takes a session back after a transaction: it is kept for the next message if it is sound and there is room.
+// release takes a session back after a transaction: it is kept for the next message if it is sound
+// and there is room.
 func (c *Client) release(s *session) {
 	if s.broken || s.uses >= maxPerConnection {
 		c.end(s)

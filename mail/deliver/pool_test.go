@@ -66,7 +66,8 @@ func quietly(h *host) *host {
 	return h
 }
 
-// TestNoMessageWithoutRecipient: a pipelining host that refuses RCPT and yet says 354 gets nothing, not even a dot.
+// TestNoMessageWithoutRecipient: a pipelining host that refuses RCPT and yet says 354 gets nothing,
+// not even a dot.
 func TestNoMessageWithoutRecipient(t *testing.T) {
 	h := &host{offers: []string{"PIPELINING"}, answers: map[string]string{"RCPT": "550 5.1.1 unknown"}}
 	c := oneHost(t, h).client()
@@ -77,7 +78,8 @@ func TestNoMessageWithoutRecipient(t *testing.T) {
 	}
 }
 
-// TestDeadIdleConnectionIsReplaced: whatever became of a connection while it was idle, the message goes over a fresh one.
+// TestDeadIdleConnectionIsReplaced: whatever became of a connection while it was idle, the message
+// goes over a fresh one.
 func TestDeadIdleConnectionIsReplaced(t *testing.T) {
 	for name, after := range map[string]func(p *peer){
 		"closed":     func(p *peer) {},

@@ -85,7 +85,8 @@ func TestRelayPorts(t *testing.T) {
 	}
 }
 
-// TestOperatorsMistakesBounceNothing: whatever is wrong with relay or login is temporary, and said clearly.
+// TestOperatorsMistakesBounceNothing: whatever is wrong with relay or login is temporary, and said
+// clearly.
 func TestOperatorsMistakesBounceNothing(t *testing.T) {
 	config, pool := certificate(t, "relay.example")
 	login := Relay{Host: "relay.example", TLS: "starttls", Username: "user", Password: "secret"}

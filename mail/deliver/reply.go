@@ -29,8 +29,8 @@ type reply struct {
 	lines []string
 }
 
-// readReply reads one reply, of one line or several, and never more than maxReplyBytes. Lines may end in a bare LF.
-// br's buffer must hold maxReplyLine bytes.
+// readReply reads one reply, of one line or several, and never more than maxReplyBytes. Lines may
+// end in a bare LF. br's buffer must hold maxReplyLine bytes.
 func readReply(br *bufio.Reader) (reply, error) {
 	var r reply
 	for total := 0; ; {
@@ -82,7 +82,8 @@ func parseReplyLine(line string) (code int, more bool, text string, ok bool) {
 
 func (r reply) class() int { return r.code / 100 }
 
-// enhanced returns the status code of RFC 3463 that the reply begins with, if it fits the reply's class.
+// enhanced returns the status code of RFC 3463 that the reply begins with, if it fits the reply's
+// class.
 func (r reply) enhanced() string {
 	if len(r.lines) == 0 {
 		return ""
@@ -100,8 +101,8 @@ func (r reply) enhanced() string {
 	return status
 }
 
-// String is the reply on one printable line of at most maxReplyText bytes, the code in front and what each line
-// repeats left out.
+// String is the reply on one printable line of at most maxReplyText bytes, the code in front and
+// what each line repeats left out.
 func (r reply) String() string {
 	status := r.enhanced()
 	var b strings.Builder
@@ -118,7 +119,8 @@ func (r reply) String() string {
 	return bounded(b.String(), maxReplyText)
 }
 
-// bounded makes foreign text fit for logs and people: one line, printable, valid UTF-8, at most limit bytes.
+// bounded makes foreign text fit for logs and people: one line, printable, valid UTF-8, at most
+// limit bytes.
 func bounded(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

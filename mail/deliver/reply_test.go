@@ -43,7 +43,8 @@ func TestLongReplyTextIsCutBetweenRunes(t *testing.T) {
 	}
 }
 
-// FuzzReply: no bytes of a host break the parser, its bounds, or the one printable line that people see.
+// FuzzReply: no bytes of a host break the parser, its bounds, or the one printable line that people
+// see.
 func FuzzReply(f *testing.F) {
 	for _, s := range []string{"250 ok\r\n", "250-a\r\n250 b\r\n", "550 5.1.1 no\n", "250-a\r\n550 b\r\n", "999\r\n", "250", "250-\xff\u2028\r\n250\r\n"} {
 		f.Add([]byte(s))

@@ -22,8 +22,9 @@ func (s Status) String() string {
 	return [...]string{"temporary", "delivered", "permanent"}[s]
 }
 
-// ErrOutcomeUnknown is in an Attempt whose connection was lost between the end of the message and its answer: the host may
-// have taken it. It counts as temporary, since a duplicate is better than a loss (RFC 5321 §4.2.5).
+// ErrOutcomeUnknown is in an Attempt whose connection was lost between the end of the message and
+// its answer: the host may have taken it. It counts as temporary, since a duplicate is better than
+// a loss (RFC 5321 §4.2.5).
 var ErrOutcomeUnknown = errors.New("no answer to the end of the message; it may have been delivered")
 
 // Attempt is one address tried.
@@ -31,7 +32,8 @@ type Attempt struct {
 	Host string // MX host, relay or IP address
 	IP   string // "" if none was found
 	TLS  string // version and cipher, as "TLS 1.3 TLS_AES_128_GCM_SHA256"; "" is plain
-	// Authenticated says what vouched for the host: ByDANE, BySTS, ByCertificate, or "" for nothing.
+	// Authenticated says what vouched for the host: ByDANE, BySTS, ByCertificate, or "" for
+	// nothing.
 	Authenticated string
 	Code          int    // of the reply that decided, 0 if there was none
 	Enhanced      string // never empty
@@ -40,7 +42,8 @@ type Attempt struct {
 	Err           error // nil if the host's reply says it all
 }
 
-// Result is what came of a call. Host, TLS, Code, Enhanced and Reply are those of the attempt that decided.
+// Result is what came of a call. Host, TLS, Code, Enhanced and Reply are those of the attempt that
+// decided.
 type Result struct {
 	Status   Status
 	Code     int    // SMTP reply code; 0 means that Reply is our own finding, no server's
@@ -50,10 +53,11 @@ type Result struct {
 	TLS      string
 	Attempts []Attempt
 	Sessions []Session // each fresh connection of Direct, for reports on TLS
-	// DSN says that the host took over the duty to tell the sender of success (RFC 3461 section 5.2.1).
+	// DSN says that the host took over the duty to tell the sender of success (RFC 3461 section
+	// 5.2.1).
 	DSN bool
-	// RecipientFault says that a permanent failure concerns the address itself, so that nothing more should be sent
-	// there, and not content, policy or connection.
+	// RecipientFault says that a permanent failure concerns the address itself, so that nothing
+	// more should be sent there, and not content, policy or connection.
 	RecipientFault bool
 }
 
@@ -71,7 +75,8 @@ const (
 	stageEnd  // the final dot has been sent
 )
 
-// failure is why an attempt did not deliver: a reply of the host, or err with a status and code of our own.
+// failure is why an attempt did not deliver: a reply of the host, or err with a status and code of
+// our own.
 type failure struct {
 	stage     stage
 	reply     reply
@@ -125,9 +130,9 @@ func (f *failure) isLogin() bool {
 	return f.reply.enhanced() == "5.7.8"
 }
 
-// recipientFault reads a permanent failure as one of the address (RFC 3463 §3.2, 3.3). A reply to RCPT without a telling
-// enhanced code is judged by its code, unless its words speak of something else; at other stages a code says nothing about
-// the address.
+// recipientFault reads a permanent failure as one of the address (RFC 3463 §3.2, 3.3). A reply to
+// RCPT without a telling enhanced code is judged by its code, unless its words speak of something
+// else; at other stages a code says nothing about the address.
 func (f *failure) recipientFault() bool {
 	status := f.reply.enhanced()
 	switch {
@@ -147,8 +152,8 @@ func (f *failure) recipientFault() bool {
 	return f.stage == stageRcpt && (f.reply.code == 550 || f.reply.code == 551 || f.reply.code == 553) && !f.meansOther()
 }
 
-// meansOther tells whether the words of a reply say that a mailbox is full or that we are not welcome, say: they are about
-// no address that does not exist.
+// meansOther tells whether the words of a reply say that a mailbox is full or that we are not
+// welcome, say: they are about no address that does not exist.
 func (f *failure) meansOther() bool {
 	_, means, _ := strings.Cut(msg.StatusIn(f.reply.String()), ".")
 	return !strings.HasPrefix(means, "1.") && means != "2.1" && means != "0.0"

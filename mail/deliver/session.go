@@ -209,7 +209,8 @@ func (s *session) command(line string) (reply, error) {
 	return s.receive(s.t.Command)
 }
 
-// send writes complete command lines. Bytes that the peer sent unasked mean that replies no longer belong to commands.
+// send writes complete command lines. Bytes that the peer sent unasked mean that replies no longer
+// belong to commands.
 func (s *session) send(lines string) error {
 	if s.br.Buffered() > 0 {
 		s.broken = true
@@ -249,8 +250,8 @@ func (s *session) expect(at stage, class int, r reply, err error) *failure {
 	return &failure{stage: at, err: fmt.Errorf("%s: unexpected reply: %s", s.hop.host, r), enhanced: "4.5.0"}
 }
 
-// end closes a session that will not be used again, with QUIT if the peer is in a state to hear it. Its 221 is not
-// awaited, since nothing depends on it.
+// end closes a session that will not be used again, with QUIT if the peer is in a state to hear it.
+// Its 221 is not awaited, since nothing depends on it.
 func (c *Client) end(s *session) {
 	if s.unbind() && !s.broken {
 		s.quit()

@@ -112,7 +112,8 @@ func TestRefusedSTARTTLSGoesOnInPlain(t *testing.T) {
 	}
 }
 
-// TestInjectedRepliesAreRefused: what comes in plain after the answer to STARTTLS must not count as said under TLS.
+// TestInjectedRepliesAreRefused: what comes in plain after the answer to STARTTLS must not count as
+// said under TLS.
 func TestInjectedRepliesAreRefused(t *testing.T) {
 	config, pool := certificate(t, "mx.example")
 	h := &host{tls: config}

@@ -22,7 +22,8 @@ const (
 	ByCertificate = "certificate" // it is valid for the name, which nothing but the DNS says is the right one
 )
 
-// A Session is what TLS came to on one fresh connection, or what kept it from being made, as RFC 8460 counts it.
+// A Session is what TLS came to on one fresh connection, or what kept it from being made, as RFC
+// 8460 counts it.
 type Session struct {
 	Policy   string   // tlsrpt.PolicyTLSA, PolicySTS or PolicyNone
 	Strings  []string // the policy as it is published
@@ -41,8 +42,8 @@ var (
 // mandatory tells that no message goes out without TLS.
 func (p tlsPolicy) mandatory() bool { return p != tlsOpportunistic && p != tlsNone }
 
-// demand settles what TLS a host must show before it gets the message: what DANE says where DNSSEC vouches for it, else
-// what the domain's MTA-STS policy says (RFC 8461 section 2).
+// demand settles what TLS a host must show before it gets the message: what DANE says where DNSSEC
+// vouches for it, else what the domain's MTA-STS policy says (RFC 8461 section 2).
 func (w *walk) demand(ctx context.Context, t *target) *failure {
 	if w.env.TLSOptional || t.hop.relay || t.literal {
 		return nil
@@ -70,8 +71,8 @@ func (w *walk) demand(ctx context.Context, t *target) *failure {
 	return f
 }
 
-// demandDANE looks the host up with DNSSEC (RFC 7672 section 2.2). Records that are secure and not usable still ask for
-// TLS; a look-up that fails is no permission to do without.
+// demandDANE looks the host up with DNSSEC (RFC 7672 section 2.2). Records that are secure and not
+// usable still ask for TLS; a look-up that fails is no permission to do without.
 func (w *walk) demandDANE(ctx context.Context, t *target) *failure {
 	ctx, cancel := context.WithTimeout(ctx, w.client.Timeouts.withDefaults().DNS)
 	defer cancel()
@@ -197,8 +198,9 @@ func tlsResult(err error) string {
 	return tlsrpt.Failed
 }
 
-// count notes what TLS came to with a host: a session that was made, or the failure that kept it from being made. Only
-// direct delivery is reported on, and no failure that has nothing to do with TLS.
+// count notes what TLS came to with a host: a session that was made, or the failure that kept it
+// from being made. Only direct delivery is reported on, and no failure that has nothing to do with
+// TLS.
 func (w *walk) count(h hop, ip netip.Addr, s *session, f *failure) {
 	if h.relay || f != nil && f.tls == "" || s != nil && f == nil && h.tls == tlsNone {
 		return

@@ -196,7 +196,8 @@ func TestDANETrustAnchor(t *testing.T) {
 	}
 }
 
-// TestNoConnectionIsSharedAcrossPolicies: one that was made when nobody demanded anything is not used under DANE.
+// TestNoConnectionIsSharedAcrossPolicies: one that was made when nobody demanded anything is not
+// used under DANE.
 func TestNoConnectionIsSharedAcrossPolicies(t *testing.T) {
 	c, d, h := signedHost(t, "mx.them.example")
 	for i, records := range [][]string{nil, right(t, h), right(t, h), nil} {
@@ -261,7 +262,8 @@ func TestMTASTS(t *testing.T) {
 	}
 }
 
-// TestTestingReportsAnotherMX: an MX host that a policy under test does not name is reported, and gets the message.
+// TestTestingReportsAnotherMX: an MX host that a policy under test does not name is reported, and
+// gets the message.
 func TestTestingReportsAnotherMX(t *testing.T) {
 	c, _, h := signedHost(t, "mx.them.example")
 	e := envelope()

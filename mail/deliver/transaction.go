@@ -68,8 +68,8 @@ func (s *session) fits(e Envelope, m Message) *failure {
 	return f
 }
 
-// reset clears what a failed transaction left. A host that does not answer with 250 is of no more use, and says nothing
-// about the message by it.
+// reset clears what a failed transaction left. A host that does not answer with 250 is of no more
+// use, and says nothing about the message by it.
 func (s *session) reset() *failure {
 	if !s.dirty {
 		return nil
@@ -119,7 +119,8 @@ func (s *session) steps(steps []step) *failure {
 			r, err = s.receive(step.limit)
 		}
 		if first != nil {
-			// The host is ready for a message that has no recipient: leave, rather than send it an empty one.
+			// The host is ready for a message that has no recipient: leave, rather than send it an
+			// empty one.
 			s.broken = s.broken || r.class() == 3
 		} else {
 			first = s.expect(step.at, step.class, r, err)
@@ -131,8 +132,8 @@ func (s *session) steps(steps []step) *failure {
 	return first
 }
 
-// body sends the content and the final dot. A failure before the dot leaves the message unfinished, so that the host
-// throws it away.
+// body sends the content and the final dot. A failure before the dot leaves the message unfinished,
+// so that the host throws it away.
 func (s *session) body(content io.Reader, size int64) *failure {
 	out := blockWriter{conn: s.conn, limit: s.t.DataBlock}
 	if s.bw == nil {
@@ -154,7 +155,8 @@ func (s *session) body(content io.Reader, size int64) *failure {
 	return s.interrupted(w.err)
 }
 
-// interrupted explains why the host stopped taking the message: with its reply, if it gave one before it hung up.
+// interrupted explains why the host stopped taking the message: with its reply, if it gave one
+// before it hung up.
 func (s *session) interrupted(err error) *failure {
 	r, rerr := s.receive(graceReply)
 	s.broken = true

@@ -67,8 +67,8 @@ func (w *walk) address(ctx context.Context, h hop, ip netip.Addr) bool {
 	return w.settle(ctx, s, r, f)
 }
 
-// reuse tries an idle connection. One that turns out to be dead before MAIL is accepted counts for nothing: stale asks
-// for a fresh one.
+// reuse tries an idle connection. One that turns out to be dead before MAIL is accepted counts for
+// nothing: stale asks for a fresh one.
 func (w *walk) reuse(ctx context.Context, s *session) (done, stale bool) {
 	r, f := s.transact(w.env, w.message)
 	broken := s.broken
@@ -103,8 +103,8 @@ func (w *walk) failed(ctx context.Context, h hop, a Attempt, f *failure) bool {
 	return !next || ctx.Err() != nil || len(w.attempts) >= maxAttempts
 }
 
-// better says which of several failures to report when no host settled the matter: a temporary one before a permanent
-// one, since trying again may help, and a host's own words before our finding.
+// better says which of several failures to report when no host settled the matter: a temporary one
+// before a permanent one, since trying again may help, and a host's own words before our finding.
 func (w *walk) better(a Attempt, status Status) bool {
 	switch {
 	case w.best == nil:

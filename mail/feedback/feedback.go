@@ -1,6 +1,6 @@
-// Package feedback reads what relays tell over HTTPS about mail that they took: bounces and complaints, in each provider's
-// form and with its own proof of where they come from.
-// It does not know which messages were sent, nor what follows from a notice.
+// Package feedback reads what relays tell over HTTPS about mail that they took: bounces and
+// complaints, in each provider's form and with its own proof of where they come from. It does not
+// know which messages were sent, nor what follows from a notice.
 package feedback
 
 import (
@@ -15,17 +15,20 @@ import (
 	"time"
 )
 
-// MaxBody is the most bytes of one request that a Reader is to be given. SNS sends at most 256 KiB, SendGrid 768.
+// MaxBody is the most bytes of one request that a Reader is to be given. SNS sends at most 256 KiB,
+// SendGrid 768.
 const MaxBody = 1 << 20
 
 // maxNotices bounds what is read out of one request; no provider sends more.
 const maxNotices = 2000
 
-// Errors of Read. Those that are none of them are of reaching the provider, and the same request may be right later.
+// Errors of Read. Those that are none of them are of reaching the provider, and the same request
+// may be right later.
 var (
 	// ErrForged is returned for a request that does not prove to come from the provider.
 	ErrForged = errors.New("the notice does not prove where it comes from")
-	// ErrMalformed is returned for a request that proves where it comes from, or could, and cannot be read.
+	// ErrMalformed is returned for a request that proves where it comes from, or could, and cannot
+	// be read.
 	ErrMalformed = errors.New("the notice cannot be read")
 )
 
@@ -75,8 +78,8 @@ type Notice struct {
 	ArrivedAt    time.Time // when the message came to the recipient's host; zero if unknown
 }
 
-// A Reader reads the notices of one relay, and is safe for concurrent use. Of what it has seen it tells again what comes
-// again: whoever acts on notices must bear that.
+// A Reader reads the notices of one relay, and is safe for concurrent use. Of what it has seen it
+// tells again what comes again: whoever acts on notices must bear that.
 type Reader interface {
 	Read(ctx context.Context, r Request) ([]Notice, error)
 }

@@ -18,8 +18,9 @@ const (
 	keptTokens = 8192
 )
 
-// Mailgun reads the webhooks of Mailgun, signed by an HMAC over a time and a token with the account's signing key. That
-// signature does not cover what they say: so a token counts with the body that it first came with alone.
+// Mailgun reads the webhooks of Mailgun, signed by an HMAC over a time and a token with the
+// account's signing key. That signature does not cover what they say: so a token counts with the
+// body that it first came with alone.
 type Mailgun struct {
 	secret string
 	now    func() time.Time

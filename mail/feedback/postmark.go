@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// PostmarkTag is the header field whose value Postmark gives back as a Notice's Tag: it tells of a message neither the
-// Message-ID nor what it answered when it took it.
+// PostmarkTag is the header field whose value Postmark gives back as a Notice's Tag: it tells of a
+// message neither the Message-ID nor what it answered when it took it.
 const PostmarkTag = "X-PM-Metadata-" + postmarkKey
 
 const postmarkKey = "mailstead-id"
 
-// Postmark reads the webhooks of Postmark. It signs nothing: the secret comes as the password of Basic authentication, as
-// "user:password", in the header field X-Webhook-Secret, or as secret= behind the address.
+// Postmark reads the webhooks of Postmark. It signs nothing: the secret comes as the password of
+// Basic authentication, as "user:password", in the header field X-Webhook-Secret, or as secret=
+// behind the address.
 type Postmark struct {
 	secret string
 }
@@ -69,7 +70,8 @@ func (p *Postmark) Read(_ context.Context, r Request) ([]Notice, error) {
 	return []Notice{out}, nil
 }
 
-// postmarkType tells hard from soft by Postmark's names, and whether it is a bounce: Postmark calls so many other answers.
+// postmarkType tells hard from soft by Postmark's names, and whether it is a bounce: Postmark calls
+// so many other answers.
 func (n *Notice) postmarkType(name string) bool {
 	switch name {
 	case "HardBounce":

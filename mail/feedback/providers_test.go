@@ -63,8 +63,8 @@ func TestMailgun(t *testing.T) {
 	}
 }
 
-// TestMailgunTokenHoldsForOneBody: Mailgun's signature says nothing of what it says; so a notice can be repeated, and its
-// signature not be used for another.
+// TestMailgunTokenHoldsForOneBody: Mailgun's signature says nothing of what it says; so a notice
+// can be repeated, and its signature not be used for another.
 func TestMailgunTokenHoldsForOneBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMailgun("key", time.Now)

@@ -23,7 +23,8 @@ type SendGrid struct {
 	key *ecdsa.PublicKey
 }
 
-// NewSendGrid makes a reader for a verification key: base64 of DER, as SendGrid shows it, or the same as PEM.
+// NewSendGrid makes a reader for a verification key: base64 of DER, as SendGrid shows it, or the
+// same as PEM.
 func NewSendGrid(key string) (*SendGrid, error) {
 	bare := strings.NewReplacer("-----BEGIN PUBLIC KEY-----", "", "-----END PUBLIC KEY-----", "").Replace(key)
 	der, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(bare), ""))

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A sesNotice is what SES puts into an SNS message: as a notice of an identity (notificationType), or as an event of a
-// configuration set (eventType).
+// A sesNotice is what SES puts into an SNS message: as a notice of an identity (notificationType),
+// or as an event of a configuration set (eventType).
 type sesNotice struct {
 	NotificationType string `json:"notificationType"`
 	EventType        string `json:"eventType"`
@@ -40,7 +40,8 @@ type sesNotice struct {
 	} `json:"complaint"`
 }
 
-// sesNotices reads one. Deliveries and what is not about mail, such as the greeting of a new topic, are none.
+// sesNotices reads one. Deliveries and what is not about mail, such as the greeting of a new topic,
+// are none.
 func sesNotices(text []byte) ([]Notice, error) {
 	if !strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
 		return nil, nil // "Successfully validated SNS topic for Amazon SES event publishing."

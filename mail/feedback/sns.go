@@ -32,9 +32,9 @@ const (
 	minKeyBits     = 2048
 )
 
-// SES reads the notices of Amazon SES, which come as messages of an SNS topic. A message counts if it bears the topic's
-// name and a signature by a key that the SNS of the topic's own region serves over HTTPS; a subscription is confirmed under
-// the same terms.
+// SES reads the notices of Amazon SES, which come as messages of an SNS topic. A message counts if
+// it bears the topic's name and a signature by a key that the SNS of the topic's own region serves
+// over HTTPS; a subscription is confirmed under the same terms.
 type SES struct {
 	topic  string
 	origin string // scheme and host of the region's SNS
@@ -51,8 +51,9 @@ type signingKey struct {
 	until  time.Time
 }
 
-// NewSES makes a reader for a topic. ask is what certificates and confirmations are fetched with; it must verify
-// certificates. origin is asked in place of the region's SNS if it is not "": https and a host, with nothing behind it.
+// NewSES makes a reader for a topic. ask is what certificates and confirmations are fetched with;
+// it must verify certificates. origin is asked in place of the region's SNS if it is not "": https
+// and a host, with nothing behind it.
 func NewSES(topic, origin string, ask http.RoundTripper, now func() time.Time) (*SES, error) {
 	own, err := snsOrigin(topic)
 	if err != nil {
@@ -207,8 +208,9 @@ func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
 	return public, nil
 }
 
-// fetchKey asks SNS for a certificate. That it comes from SNS is shown by the connection, whose own certificate is
-// verified; the file has no chain with it, so that the one in it shows nothing more than its key and its time.
+// fetchKey asks SNS for a certificate. That it comes from SNS is shown by the connection, whose own
+// certificate is verified; the file has no chain with it, so that the one in it shows nothing more
+// than its key and its time.
 func (s *SES) fetchKey(ctx context.Context, address string) (*rsa.PublicKey, time.Time, error) {
 	text, err := s.get(ctx, address, maxCertificate)
 	if err != nil {

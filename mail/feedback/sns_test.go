@@ -229,7 +229,8 @@ func TestSNSConfirmation(t *testing.T) {
 	}
 }
 
-// TestSNSFetchesAreBounded: whoever makes names of certificates up makes us ask for a few of them only.
+// TestSNSFetchesAreBounded: whoever makes names of certificates up makes us ask for a few of them
+// only.
 func TestSNSFetchesAreBounded(t *testing.T) {
 	f := newSNS(t)
 	s := f.reader(t)

@@ -1,8 +1,9 @@
-// Package milter asks another program what it thinks of a message, by the protocol of Sendmail's filters (version 6), which
-// rspamd, ClamAV and others speak. It does not know mailboxes, nor what is done with the answer.
+// Package milter asks another program what it thinks of a message, by the protocol of Sendmail's
+// filters (version 6), which rspamd, ClamAV and others speak. It does not know mailboxes, nor what
+// is done with the answer.
 //
-// The whole conversation takes place when the message is there. Of what a filter may ask to be changed only new header
-// fields count, and that the message be set aside.
+// The whole conversation takes place when the message is there. Of what a filter may ask to be
+// changed only new header fields count, and that the message be set aside.
 package milter
 
 import (
@@ -54,7 +55,8 @@ type Message struct {
 	MaxHeader int64 // bytes of the header that are shown
 }
 
-// ErrProtocol is wrapped by errors about a filter that does not keep to the protocol or to the bounds.
+// ErrProtocol is wrapped by errors about a filter that does not keep to the protocol or to the
+// bounds.
 var ErrProtocol = errors.New("milter does not keep to the protocol")
 
 // Bounds on what a filter may answer.
@@ -100,7 +102,8 @@ type Client struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Check asks about a message. The error is that of the connection, of reading the message, or wraps ErrProtocol.
+// Check asks about a message. The error is that of the connection, of reading the message, or wraps
+// ErrProtocol.
 func (c *Client) Check(ctx context.Context, m *Message) (*Verdict, error) {
 	timeout := c.Timeout
 	if timeout <= 0 {
@@ -200,7 +203,8 @@ func (t *talk) say(kind byte, body []byte, without, silent uint32) error {
 	return t.decide(answer, text, kind)
 }
 
-// decide takes the answer to a step. One about a recipient alone is too late: the client was told already.
+// decide takes the answer to a step. One about a recipient alone is too late: the client was told
+// already.
 func (t *talk) decide(answer byte, text []byte, step byte) error {
 	if step == 'R' && strings.IndexByte("rtyd", answer) >= 0 {
 		t.ignore("a recipient refused")

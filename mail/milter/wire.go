@@ -66,7 +66,8 @@ func zero(b []byte, text string) []byte {
 	return append(append(b, strings.ReplaceAll(text, "\x00", "")...), 0)
 }
 
-// readHead gives the header with the end of its last line, as far as it is shown, and where the body begins.
+// readHead gives the header with the end of its last line, as far as it is shown, and where the
+// body begins.
 func readHead(m *Message) (head []byte, body int64, err error) {
 	most := m.Size
 	if m.MaxHeader > 0 {
@@ -129,7 +130,8 @@ func isName(s string) bool {
 	return s != "" && len(s) <= 100
 }
 
-// folded is a value that stays one field: each line after the first begins with white space, and none is empty.
+// folded is a value that stays one field: each line after the first begins with white space, and
+// none is empty.
 func folded(value string) string {
 	var lines []string
 	for line := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == '\n' || r == '\r' }) {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// isAbsence tells whether a subject is one that the large mail services and programs give to answers that they send for
-// people who are away. Not all of them say so in the header.
+// isAbsence tells whether a subject is one that the large mail services and programs give to
+// answers that they send for people who are away. Not all of them say so in the header.
 func isAbsence(subject string) bool {
 	s := strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
 	if absences[strings.TrimRight(s, " .!")] {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// DSN is a delivery status notification to be composed (RFC 3464). Its recipients share one kind of action: failed, delayed,
-// or delivered and relayed.
+// DSN is a delivery status notification to be composed (RFC 3464). Its recipients share one kind of
+// action: failed, delayed, or delivered and relayed.
 type DSN struct {
 	ReportingMTA       string  // our host name
 	From               Address // the daemon that reports

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestBounceCorpus reads bounces in the shapes of many servers, and messages that look like bounces and are none; each has
-// beside it what must be found.
+// TestBounceCorpus reads bounces in the shapes of many servers, and messages that look like bounces
+// and are none; each has beside it what must be found.
 func TestBounceCorpus(t *testing.T) {
 	names, err := filepath.Glob("testdata/bounces/*.eml")
 	if err != nil || len(names) < 25 {
@@ -68,7 +68,8 @@ func bounceText(raw []byte) string {
 	return out.String()
 }
 
-// TestStatusThatTheReporterMadeUp: what another server said counts, where the reporter has a status for any 550.
+// TestStatusThatTheReporterMadeUp: what another server said counts, where the reporter has a status
+// for any 550.
 func TestStatusThatTheReporterMadeUp(t *testing.T) {
 	for diagnostic, want := range map[string]string{
 		"smtp; 550 5.1.1 unknown": "5.1.1", "smtp; 550 5.7.1 go away": "5.1.1", "smtp; 550 no such user here": "5.1.1",

@@ -19,8 +19,9 @@ func SanitizeHTML(s string) string {
 	return mailPolicy().Sanitize(s)
 }
 
-// StripHTML lets the same elements and attributes through as SanitizeHTML, and body, but leaves the attributes style,
-// class and id as they came. It is for those who read these themselves: nothing of it may be shown as it is.
+// StripHTML lets the same elements and attributes through as SanitizeHTML, and body, but leaves the
+// attributes style, class and id as they came. It is for those who read these themselves: nothing
+// of it may be shown as it is.
 func StripHTML(s string) string {
 	if s == "" {
 		return ""

@@ -12,8 +12,8 @@ const (
 	stubText   = 200       // characters; plain text that is shorter may only say that there is HTML
 )
 
-// SearchTexts returns the texts that a message is found by: the subject, each person with name and address, the names of
-// attachments, and what people read, without markup, at most 64 KiB of that.
+// SearchTexts returns the texts that a message is found by: the subject, each person with name and
+// address, the names of attachments, and what people read, without markup, at most 64 KiB of that.
 func SearchTexts(r io.ReaderAt, root *Part) ([]string, error) {
 	var out []string
 	if e := root.Envelope; e != nil {

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// BaseSubject takes off a subject what mail programs and mailing lists put around it (RFC 5256 section 2.1, in the
-// languages of many programs), folds case and space, and says whether that was the mark of an answer.
+// BaseSubject takes off a subject what mail programs and mailing lists put around it (RFC 5256
+// section 2.1, in the languages of many programs), folds case and space, and says whether that was
+// the mark of an answer.
 func BaseSubject(subject string) (base string, answer bool) {
 	base = strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
 	for {
@@ -21,7 +22,8 @@ func BaseSubject(subject string) (base string, answer bool) {
 	}
 }
 
-// cutMark takes one mark off the front: a word with a colon, or a list's name in brackets with more behind it.
+// cutMark takes one mark off the front: a word with a colon, or a list's name in brackets with more
+// behind it.
 func cutMark(s string) (rest, mark string) {
 	if strings.HasPrefix(s, "[") {
 		name, after, ok := strings.Cut(s[1:], "]")

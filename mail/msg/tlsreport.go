@@ -20,7 +20,8 @@ type TLSReport struct {
 	Date      time.Time
 }
 
-// WriteTo writes the mail, a multipart/report with text for people and the report. Errors are those of Draft.WriteTo.
+// WriteTo writes the mail, a multipart/report with text for people and the report. Errors are those
+// of Draft.WriteTo.
 func (r *TLSReport) WriteTo(w io.Writer) (int64, error) {
 	to, err := ParseAddress(r.To)
 	if err != nil {

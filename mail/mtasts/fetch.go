@@ -12,14 +12,15 @@ import (
 
 const fetchTimeout = 30 * time.Second
 
-// ErrFetch says that the policy of a domain could not be had; ErrCertificate, which comes with it, that this is for the
-// certificate of the host that serves it.
+// ErrFetch says that the policy of a domain could not be had; ErrCertificate, which comes with it,
+// that this is for the certificate of the host that serves it.
 var (
 	ErrFetch       = errors.New("the MTA-STS policy could not be fetched")
 	ErrCertificate = errors.New("the policy host's certificate is not valid")
 )
 
-// NewHTTP gives a client for Fetch that connects by transport: it follows no redirects (RFC 8461 section 3.3).
+// NewHTTP gives a client for Fetch that connects by transport: it follows no redirects (RFC 8461
+// section 3.3).
 func NewHTTP(transport http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport: transport, Timeout: fetchTimeout,
@@ -27,7 +28,8 @@ func NewHTTP(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// Fetch gets the policy of a domain, an ASCII name, over verified HTTPS. Errors wrap ErrFetch or ErrInvalid.
+// Fetch gets the policy of a domain, an ASCII name, over verified HTTPS. Errors wrap ErrFetch or
+// ErrInvalid.
 func Fetch(ctx context.Context, client *http.Client, domain string) (*Policy, error) {
 	url := "https://mta-sts." + domain + "/.well-known/mta-sts.txt"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

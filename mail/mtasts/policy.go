@@ -1,5 +1,5 @@
-// Package mtasts finds out, by RFC 8461, which MX hosts a domain says that it has, and whether mail may go to others.
-// It does not know what is kept between two questions, nor how mail is sent.
+// Package mtasts finds out, by RFC 8461, which MX hosts a domain says that it has, and whether mail
+// may go to others. It does not know what is kept between two questions, nor how mail is sent.
 package mtasts
 
 import (
@@ -37,8 +37,8 @@ type Policy struct {
 	MaxAge time.Duration
 }
 
-// ParseRecord gives the id in the TXT records of _mta-sts.DOMAIN (RFC 8461 section 3.1); ok is false where they name no
-// policy, or more than one.
+// ParseRecord gives the id in the TXT records of _mta-sts.DOMAIN (RFC 8461 section 3.1); ok is
+// false where they name no policy, or more than one.
 func ParseRecord(texts []string) (id string, ok bool) {
 	found := 0
 	for _, text := range texts {
@@ -127,7 +127,8 @@ func isPattern(host string) bool {
 	}) < 0
 }
 
-// Matches tells whether the policy names an MX host, given as ASCII without a final dot (RFC 8461 section 4.1).
+// Matches tells whether the policy names an MX host, given as ASCII without a final dot (RFC 8461
+// section 4.1).
 func (p *Policy) Matches(host string) bool {
 	host = strings.ToLower(host)
 	_, parent, _ := strings.Cut(host, ".")

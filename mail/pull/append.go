@@ -12,17 +12,19 @@ import (
 	"github.com/emersion/go-imap/v2"
 )
 
-// capGmail is what Gmail alone offers. Its SMTP server puts what it sends into the folder of sent mail by itself.
+// capGmail is what Gmail alone offers. Its SMTP server puts what it sends into the folder of sent
+// mail by itself.
 const capGmail = imap.Cap("X-GM-EXT-1")
 
-// sentNames are what servers that do not tell the use of a folder (RFC 6154) call that of sent mail.
+// sentNames are what servers that do not tell the use of a folder (RFC 6154) call that of sent
+// mail.
 var sentNames = []string{"sent", "sent items", "sent messages", "sent mail"}
 
 // KeepsSent tells whether the server itself files what is sent through its SMTP side.
 func (s *Session) KeepsSent() bool { return s.caps.Has(capGmail) }
 
-// SentFolder gives the name of the folder of sent mail: the one that the server marks as \Sent, else one that bears a usual
-// name; "" where there is none.
+// SentFolder gives the name of the folder of sent mail: the one that the server marks as \Sent,
+// else one that bears a usual name; "" where there is none.
 func (s *Session) SentFolder(ctx context.Context) (name string, err error) {
 	var folders []*imap.ListData
 	err = s.short(ctx, func() (err error) {
@@ -47,7 +49,8 @@ func (s *Session) SentFolder(ctx context.Context) (name string, err error) {
 	return name, nil
 }
 
-// sentName is a folder's name in lower case without INBOX above it, where some servers have all folders.
+// sentName is a folder's name in lower case without INBOX above it, where some servers have all
+// folders.
 func sentName(f *imap.ListData) string {
 	name := strings.ToLower(f.Mailbox)
 	if f.Delim != 0 {
@@ -56,7 +59,8 @@ func sentName(f *imap.ListData) string {
 	return name
 }
 
-// Holds tells whether a folder has a message with the Message-ID. The folder is selected afterwards, and not INBOX.
+// Holds tells whether a folder has a message with the Message-ID. The folder is selected
+// afterwards, and not INBOX.
 func (s *Session) Holds(ctx context.Context, folder, messageID string) (bool, error) {
 	held := false
 	err := s.short(ctx, func() error {
@@ -77,7 +81,8 @@ func (s *Session) Holds(ctx context.Context, folder, messageID string) (bool, er
 	return held, nil
 }
 
-// Append puts a message of size bytes into a folder (RFC 9051 section 6.3.12), as one that was read or not.
+// Append puts a message of size bytes into a folder (RFC 9051 section 6.3.12), as one that was read
+// or not.
 func (s *Session) Append(ctx context.Context, folder string, seen bool, at time.Time, size int64, message io.Reader) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeouts.Bulk, ErrStalled) // a server that stops reading says nothing
 	defer cancel()

@@ -14,7 +14,8 @@ import (
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 )
 
-// TestSentFolder: the server's own mark counts before any name; where there is neither, there is no such folder.
+// TestSentFolder: the server's own mark counts before any name; where there is neither, there is no
+// such folder.
 func TestSentFolder(t *testing.T) {
 	for _, tc := range []struct {
 		folders []*pulltest.Folder

@@ -30,8 +30,8 @@ func (m Marking) flags(set bool) (out []imap.Flag) {
 	return out
 }
 
-// Mark changes the flags of messages, and gives the rows of those that are there as the server has them then. Whether it did
-// what was asked is for Marking.Holds to say.
+// Mark changes the flags of messages, and gives the rows of those that are there as the server has
+// them then. Whether it did what was asked is for Marking.Holds to say.
 func (s *Session) Mark(ctx context.Context, uids []uint32, m Marking) ([]Row, error) {
 	for op, flags := range map[imap.StoreFlagsOp][]imap.Flag{imap.StoreFlagsAdd: m.flags(true), imap.StoreFlagsDel: m.flags(false)} {
 		if len(flags) == 0 {
@@ -48,7 +48,8 @@ func (s *Session) Mark(ctx context.Context, uids []uint32, m Marking) ([]Row, er
 	return rows, nil
 }
 
-// Delete deletes messages for good and says which of them the server still has. Those that were gone are not among them.
+// Delete deletes messages for good and says which of them the server still has. Those that were
+// gone are not among them.
 func (s *Session) Delete(ctx context.Context, uids []uint32) (left []uint32, err error) {
 	if err := s.store(ctx, uids, imap.StoreFlagsAdd, imap.FlagDeleted); err != nil {
 		return nil, fmt.Errorf("delete %d messages: %w", len(uids), err)
@@ -71,8 +72,8 @@ func (s *Session) Delete(ctx context.Context, uids []uint32) (left []uint32, err
 	return left, nil
 }
 
-// expungeOnly deletes messages where EXPUNGE cannot name them (no RFC 4315): what others have marked for deletion loses
-// its mark for as long as it takes.
+// expungeOnly deletes messages where EXPUNGE cannot name them (no RFC 4315): what others have
+// marked for deletion loses its mark for as long as it takes.
 func (s *Session) expungeOnly(ctx context.Context, uids []uint32) error {
 	var others []uint32
 	err := s.short(ctx, func() error {

@@ -19,8 +19,9 @@ type Message struct {
 	More     bool      // there may be more than Content: see Content
 }
 
-// Fetch reads messages by UID, at most a few dozen at a time, and marks none of them seen. The server answers in its own
-// order, and leaves out those that are gone. After an error of each the others are read past.
+// Fetch reads messages by UID, at most a few dozen at a time, and marks none of them seen. The
+// server answers in its own order, and leaves out those that are gone. After an error of each the
+// others are read past.
 func (s *Session) Fetch(ctx context.Context, uids []uint32, each func(Message) error) error {
 	var failed error
 	err := s.do(ctx, s.bulk(int64(len(uids))*(pieceSize+rowCost)), func() error {
@@ -76,8 +77,8 @@ func readMessage(data *imapclient.FetchMessageData) (Message, error) {
 	return m, nil
 }
 
-// Content writes a whole message to w, piece by piece, and says how many bytes it has; 0 is one that is gone. An error of w
-// ends it and is wrapped.
+// Content writes a whole message to w, piece by piece, and says how many bytes it has; 0 is one
+// that is gone. An error of w ends it and is wrapped.
 func (s *Session) Content(ctx context.Context, uid uint32, w io.Writer) (int64, error) {
 	var size int64
 	for {

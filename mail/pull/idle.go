@@ -11,8 +11,9 @@ import (
 // idleBytes is what a server may say by itself before we look.
 const idleBytes = 1 << 20
 
-// Idle waits until the server says that something has changed, or most is over (RFC 2177; servers end sessions that are
-// silent for 30 minutes). News that came during the last command ends it at once.
+// Idle waits until the server says that something has changed, or most is over (RFC 2177; servers
+// end sessions that are silent for 30 minutes). News that came during the last command ends it at
+// once.
 func (s *Session) Idle(ctx context.Context, most time.Duration) error {
 	var cmd *imapclient.IdleCommand
 	err := s.short(ctx, func() (err error) {

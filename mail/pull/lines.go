@@ -12,16 +12,16 @@ const (
 	maxWord    = 16 // bytes of what an answer is called
 )
 
-// answers are what a server may say unasked or to what we ask; the library reads others too, and can be had to read them
-// for ever.
+// answers are what a server may say unasked or to what we ask; the library reads others too, and
+// can be had to read them for ever.
 var answers = map[string]bool{
 	"OK": true, "NO": true, "BAD": true, "BYE": true, "PREAUTH": true, "CAPABILITY": true, "FLAGS": true, "EXISTS": true,
 	"RECENT": true, "FETCH": true, "EXPUNGE": true, "SEARCH": true, "ESEARCH": true, "LIST": true,
 }
 
-// A lineScanner sees what a server says before the library does, and finds what that must not see: lines and literals that
-// are longer than they may be, lists that are too deep, answers that nobody asks for, and lists among capabilities, of
-// which the library never comes to the end.
+// A lineScanner sees what a server says before the library does, and finds what that must not see:
+// lines and literals that are longer than they may be, lists that are too deep, answers that nobody
+// asks for, and lists among capabilities, of which the library never comes to the end.
 type lineScanner struct {
 	line    int   // bytes of the line so far
 	depth   int   // of lists
@@ -110,7 +110,8 @@ func (l *lineScanner) name(b byte) {
 	}
 }
 
-// wordEnds judges a word at the beginning of a line: "*", perhaps a number, and what the answer is called.
+// wordEnds judges a word at the beginning of a line: "*", perhaps a number, and what the answer is
+// called.
 func (l *lineScanner) wordEnds() {
 	word := bytes.ToUpper(l.word)
 	l.word = l.word[:0]

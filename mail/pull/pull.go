@@ -1,8 +1,10 @@
-// Package pull reads the INBOX of somebody else's IMAP server: rows, flags and raw messages, newest first or by UID, and
-// marks and deletes there. It does not know accounts, schedules or stores: what it reads it hands to its caller.
+// Package pull reads the INBOX of somebody else's IMAP server: rows, flags and raw messages, newest
+// first or by UID, and marks and deletes there. It does not know accounts, schedules or stores:
+// what it reads it hands to its caller.
 //
-// The server may be anybody's. Every command has a bound on time, on silence and on bytes, and no line and no literal is
-// longer than it may be, so that a server that stalls, trickles or talks without end costs one connection for a while.
+// The server may be anybody's. Every command has a bound on time, on silence and on bytes, and no
+// line and no literal is longer than it may be, so that a server that stalls, trickles or talks
+// without end costs one connection for a while.
 package pull
 
 import (
@@ -22,11 +24,13 @@ import (
 )
 
 var (
-	// ErrLogin is wrapped when the server does not take the user name and password; a *LoginError says more.
+	// ErrLogin is wrapped when the server does not take the user name and password; a *LoginError
+	// says more.
 	ErrLogin = errors.New("log-in refused")
 	// ErrTLS is wrapped when no trusted TLS connection comes about.
 	ErrTLS = errors.New("no trusted TLS connection")
-	// ErrStalled is wrapped when the server does not answer, or not to the end, in the time that a command has.
+	// ErrStalled is wrapped when the server does not answer, or not to the end, in the time that a
+	// command has.
 	ErrStalled = errors.New("no answer in time")
 	// ErrTooMuch is wrapped when the server sends more than the command can ask for.
 	ErrTooMuch = errors.New("more data than was asked for")
@@ -36,8 +40,8 @@ var (
 	ErrRefused = errors.New("refused")
 	// ErrClosed is wrapped when the server ends the connection.
 	ErrClosed = errors.New("connection closed by the server")
-	// ErrGreeted is wrapped, beside another, when Connect fails after the server has greeted us: what is wrong may be with one
-	// log-in alone.
+	// ErrGreeted is wrapped, beside another, when Connect fails after the server has greeted us:
+	// what is wrong may be with one log-in alone.
 	ErrGreeted = errors.New("after its greeting")
 )
 
@@ -68,7 +72,8 @@ type Server struct {
 
 func (s Server) addr() string { return net.JoinHostPort(s.Host, strconv.Itoa(s.Port)) }
 
-// A Client connects to servers. Its fields are set before the first use; it is safe for concurrent use after that.
+// A Client connects to servers. Its fields are set before the first use; it is safe for concurrent
+// use after that.
 type Client struct {
 	// Dial connects to addr, "host:port". A guard against forbidden addresses belongs here.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -99,8 +104,8 @@ func (t Timeouts) withDefaults() Timeouts {
 	return t
 }
 
-// Connect opens a connection and logs in, with AUTHENTICATE PLAIN where that is offered (RFC 4616), else with LOGIN. It is
-// ended by Session.Close.
+// Connect opens a connection and logs in, with AUTHENTICATE PLAIN where that is offered (RFC 4616),
+// else with LOGIN. It is ended by Session.Close.
 func (c *Client) Connect(ctx context.Context, server Server) (*Session, error) {
 	t := c.Timeouts.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, t.Connect, ErrStalled)

@@ -182,7 +182,8 @@ func TestWindowsAndPieces(t *testing.T) {
 	}
 }
 
-// TestDeleteTakesNothingElse: what others have marked for deletion stays, and stays marked, with and without UIDPLUS.
+// TestDeleteTakesNothingElse: what others have marked for deletion stays, and stays marked, with
+// and without UIDPLUS.
 func TestDeleteTakesNothingElse(t *testing.T) {
 	for _, caps := range []string{pulltest.Caps, "IMAP4rev1"} {
 		s := pulltest.Serve(t, nil)
@@ -235,7 +236,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestBadManners: whatever the server does instead of answering, the call ends soon, with little memory.
+// TestBadManners: whatever the server does instead of answering, the call ends soon, with little
+// memory.
 func TestBadManners(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(tag string, c net.Conn, w io.Writer)

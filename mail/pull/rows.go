@@ -25,11 +25,12 @@ type Row struct {
 	Flags Flags
 }
 
-// Window reads the rows whose sequence numbers are from lo to hi, both inclusive, upwards. whole says that the server
-// showed every one of them, so that a UID between theirs which is not among them is gone.
+// Window reads the rows whose sequence numbers are from lo to hi, both inclusive, upwards. whole
+// says that the server showed every one of them, so that a UID between theirs which is not among
+// them is gone.
 //
-// Sequence numbers only fall, and only when a message below is deleted: whoever reads windows downwards, each ending where
-// the one before began, meets some rows twice but misses none.
+// Sequence numbers only fall, and only when a message below is deleted: whoever reads windows
+// downwards, each ending where the one before began, meets some rows twice but misses none.
 func (s *Session) Window(ctx context.Context, lo, hi uint32) (rows []Row, whole bool, err error) {
 	count := int64(hi) - int64(lo) + 1
 	err = s.do(ctx, s.bulk(count*rowCost), func() error {
@@ -51,8 +52,8 @@ func (s *Session) Window(ctx context.Context, lo, hi uint32) (rows []Row, whole 
 	return rows, int64(len(rows)) == count, nil
 }
 
-// Changed reads the rows with UIDs up to last that have changed since a HIGHESTMODSEQ, in batches (RFC 7162). most is how
-// many there can be.
+// Changed reads the rows with UIDs up to last that have changed since a HIGHESTMODSEQ, in batches
+// (RFC 7162). most is how many there can be.
 func (s *Session) Changed(ctx context.Context, since uint64, last, most uint32, each func([]Row) error) error {
 	if last == 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// A Session is a connection that is logged in. It is one goroutine's at a time. After an error that does not wrap
-// ErrRefused it is of no more use but to Close.
+// A Session is a connection that is logged in. It is one goroutine's at a time. After an error that
+// does not wrap ErrRefused it is of no more use but to Close.
 type Session struct {
 	wire     *wire
 	client   *imapclient.Client
@@ -88,7 +88,8 @@ type Box struct {
 	ModSeq      uint64 // HIGHESTMODSEQ (RFC 7162); 0: the server has none
 }
 
-// Select opens INBOX. Every other method but CanIdle needs it; a second call tells how things are then.
+// Select opens INBOX. Every other method but CanIdle needs it; a second call tells how things are
+// then.
 func (s *Session) Select(ctx context.Context) (Box, error) {
 	var box Box
 	select { // what it tells comes in the answer, too

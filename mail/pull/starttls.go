@@ -11,8 +11,8 @@ const (
 	plainLines = 20
 )
 
-// startTLS asks for TLS on a connection that has just been opened (RFC 9051 section 6.2.1). It reads byte by byte, so that
-// nothing that came in the clear is taken for what comes encrypted.
+// startTLS asks for TLS on a connection that has just been opened (RFC 9051 section 6.2.1). It
+// reads byte by byte, so that nothing that came in the clear is taken for what comes encrypted.
 func startTLS(conn net.Conn) error {
 	greeting, err := readLine(conn)
 	if err != nil {

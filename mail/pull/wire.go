@@ -22,8 +22,8 @@ type bounds struct {
 	silence time.Duration // 0: as long as time
 }
 
-// A wire is a connection that keeps the bounds of the command under way. The library's own deadlines, which begin anew
-// with each response, are not heard.
+// A wire is a connection that keeps the bounds of the command under way. The library's own
+// deadlines, which begin anew with each response, are not heard.
 type wire struct {
 	net.Conn
 	greeting []byte // to be read first

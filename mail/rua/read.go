@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// ReadDMARC reads an aggregate report as it was attached: XML, alone or in a gzip or zip file. Elements are known by their
-// place and name, whatever their order and namespace; what is not known is passed over. Errors wrap ErrReport.
+// ReadDMARC reads an aggregate report as it was attached: XML, alone or in a gzip or zip file.
+// Elements are known by their place and name, whatever their order and namespace; what is not known
+// is passed over. Errors wrap ErrReport.
 func ReadDMARC(packed []byte) (*DMARC, error) {
 	r, err := unpack(packed, ".xml", MaxUnpacked)
 	if err != nil {
@@ -70,8 +71,8 @@ func readOne(r io.ByteReader, p []byte) (int, error) {
 	return 1, nil
 }
 
-// parser follows the elements. It uses raw tokens, so that no stack but its own grows with what comes; entities other than
-// XML's own are not resolved.
+// parser follows the elements. It uses raw tokens, so that no stack but its own grows with what
+// comes; entities other than XML's own are not resolved.
 type parser struct {
 	report *DMARC
 	record *Record
@@ -282,8 +283,8 @@ func unixTime(text string) time.Time {
 	return time.Unix(n, 0).UTC()
 }
 
-// recode reads text whose XML declaration names an encoding: UTF-8 and ASCII as they are, all others as ISO 8859-1, which is
-// wrong for letters at most.
+// recode reads text whose XML declaration names an encoding: UTF-8 and ASCII as they are, all
+// others as ISO 8859-1, which is wrong for letters at most.
 func recode(label string, in *tokens) io.Reader {
 	switch strings.ToLower(label) {
 	case "utf-8", "utf8", "us-ascii", "ascii":

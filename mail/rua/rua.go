@@ -1,6 +1,6 @@
-// Package rua writes and reads the reports that mail operators send each other about a domain: DMARC aggregate reports
-// (RFC 7489 appendix C), and TLS reports (RFC 8460), which it only reads. It does not know whose domains are hosted, what
-// is counted or how a report travels.
+// Package rua writes and reads the reports that mail operators send each other about a domain:
+// DMARC aggregate reports (RFC 7489 appendix C), and TLS reports (RFC 8460), which it only reads.
+// It does not know whose domains are hosted, what is counted or how a report travels.
 package rua
 
 import (
@@ -27,7 +27,8 @@ const (
 	maxCount   = 1_000_000_000_000
 )
 
-// ErrReport is wrapped by every error about a report that cannot be read: it is no report, damaged, or beyond the bounds.
+// ErrReport is wrapped by every error about a report that cannot be read: it is no report, damaged,
+// or beyond the bounds.
 var ErrReport = errors.New("not a report that can be read")
 
 // DMARC is an aggregate report.
@@ -66,7 +67,8 @@ type Record struct {
 // A Reason is why the disposition is not what the policy asks for.
 type Reason struct{ Type, Comment string }
 
-// An AuthResult is what DKIM or SPF said by itself. Selector is of DKIM, Scope of SPF: helo or mfrom.
+// An AuthResult is what DKIM or SPF said by itself. Selector is of DKIM, Scope of SPF: helo or
+// mfrom.
 type AuthResult struct{ Domain, Selector, Scope, Result string }
 
 // Totals sum a report's records up, those that are not kept included.

@@ -258,7 +258,8 @@ func TestTLSReports(t *testing.T) {
 	}
 }
 
-// FuzzReadDMARC holds reports of strangers to their bounds; what is read can be written and read again.
+// FuzzReadDMARC holds reports of strangers to their bounds; what is read can be written and read
+// again.
 func FuzzReadDMARC(f *testing.F) {
 	for _, text := range []string{minimal, gzipped(minimal), zipped("r.xml", minimal), "<feedback><record>"} {
 		f.Add([]byte(text))

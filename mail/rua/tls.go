@@ -42,7 +42,8 @@ type TLSFailure struct {
 // list is an array of which one piece after the other is read, as many as are wanted.
 type list []json.RawMessage
 
-// UnmarshalJSON takes anything; a text alone stands for an array of it, and what is neither is empty.
+// UnmarshalJSON takes anything; a text alone stands for an array of it, and what is neither is
+// empty.
 func (l *list) UnmarshalJSON(text []byte) error {
 	var all []json.RawMessage
 	switch {
@@ -78,7 +79,8 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// ReadTLS reads a TLS report as it was attached: JSON, alone or in a gzip or zip file. Errors wrap ErrReport.
+// ReadTLS reads a TLS report as it was attached: JSON, alone or in a gzip or zip file. Errors wrap
+// ErrReport.
 func ReadTLS(packed []byte) (*TLS, error) {
 	r, err := unpack(packed, ".json", MaxJSON)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// unpack opens a report that may be in a gzip or zip file, as its first bytes tell. What is read of it ends with an error
-// after most bytes.
+// unpack opens a report that may be in a gzip or zip file, as its first bytes tell. What is read of
+// it ends with an error after most bytes.
 func unpack(packed []byte, suffix string, most int64) (io.Reader, error) {
 	if len(packed) > MaxPacked {
 		return nil, fmt.Errorf("%w: %d bytes", ErrReport, len(packed))

@@ -11,12 +11,14 @@ import (
 // MediaType is that of a report that is sent.
 const MediaType = "application/gzip"
 
-// Filename is what a report's file is called (RFC 7489 section 7.2.1.1). receiver is the host that sends it.
+// Filename is what a report's file is called (RFC 7489 section 7.2.1.1). receiver is the host that
+// sends it.
 func (d *DMARC) Filename(receiver string) string {
 	return fmt.Sprintf("%s!%s!%d!%d.xml.gz", receiver, d.Policy.Domain, d.Begin.Unix(), d.End.Unix())
 }
 
-// Subject is that of the message with the report (RFC 7489 section 7.2.1.1). submitter is the host that sends it.
+// Subject is that of the message with the report (RFC 7489 section 7.2.1.1). submitter is the host
+// that sends it.
 func (d *DMARC) Subject(submitter string) string {
 	return fmt.Sprintf("Report Domain: %s Submitter: %s Report-ID: <%s>", d.Policy.Domain, submitter, d.ID)
 }

@@ -1,5 +1,5 @@
-// Package tlsrpt writes and reads reports about TLS in mail (RFC 8460), and the records that ask for them. It does not
-// know what is counted, nor how a report travels.
+// Package tlsrpt writes and reads reports about TLS in mail (RFC 8460), and the records that ask
+// for them. It does not know what is counted, nor how a report travels.
 package tlsrpt
 
 import (
@@ -97,8 +97,8 @@ func (r *Report) Gzip() ([]byte, error) {
 
 const maxTargets = 5 // of one record
 
-// ParseRecord gives where the TXT records of _smtp._tls.DOMAIN want reports, mailto: and https: addresses in their order
-// (RFC 8460 section 3); none where there is no record, or more than one.
+// ParseRecord gives where the TXT records of _smtp._tls.DOMAIN want reports, mailto: and https:
+// addresses in their order (RFC 8460 section 3); none where there is no record, or more than one.
 func ParseRecord(texts []string) []string {
 	var out []string
 	found := 0

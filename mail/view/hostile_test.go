@@ -34,8 +34,8 @@ func ways() map[string]Options {
 	}
 }
 
-// TestHostile shows each message of the corpus in every way. Nothing but known elements and attributes may come out, and
-// the words that are meant for people must.
+// TestHostile shows each message of the corpus in every way. Nothing but known elements and
+// attributes may come out, and the words that are meant for people must.
 func TestHostile(t *testing.T) {
 	names, err := filepath.Glob("testdata/hostile/*.eml")
 	if err != nil || len(names) < 30 {
@@ -233,7 +233,8 @@ func attr(n *html.Node, key string) string {
 	return ""
 }
 
-// FuzzHTML wants documents of known elements and attributes alone, and the same again when a body is read once more.
+// FuzzHTML wants documents of known elements and attributes alone, and the same again when a body
+// is read once more.
 func FuzzHTML(f *testing.F) {
 	names, err := filepath.Glob("testdata/hostile/*.eml")
 	if err != nil {
@@ -260,7 +261,8 @@ func FuzzHTML(f *testing.F) {
 
 var classes = regexp.MustCompile(` class="[^"]*"`)
 
-// bareBody is what stands in the body of a document, without the classes, which mean nothing in another.
+// bareBody is what stands in the body of a document, without the classes, which mean nothing in
+// another.
 func bareBody(raw string) string {
 	r := &renderer{sheet: readSheets(nil), classes: map[string]string{}}
 	r.render(msg.StripHTML(raw))

@@ -18,8 +18,8 @@ const maxLinkText = 2048
 // linkAttributes go with every link: it opens a page that knows nothing of where it was opened.
 const linkAttributes = ` target="_blank" rel="noopener noreferrer nofollow"`
 
-// A link is one that has begun, and is written when it ends, since only then is known what people read there. One that
-// leads nowhere is no link.
+// A link is one that has begun, and is written when it ends, since only then is known what people
+// read there. One that leads nowhere is no link.
 type link struct {
 	token   html.Token
 	seen    strings.Builder
@@ -79,8 +79,8 @@ func targetAttributes(target, host string) string {
 	return out
 }
 
-// linkTarget reads what a link leads to; "" if it is neither a page nor an address. host is the page's host in the letters
-// that the DNS knows, so that nobody takes one name for another.
+// linkTarget reads what a link leads to; "" if it is neither a page nor an address. host is the
+// page's host in the letters that the DNS knows, so that nobody takes one name for another.
 func linkTarget(href string) (target, host string) {
 	u, err := url.Parse(strings.TrimSpace(href))
 	if err != nil || len(href) > 8192 {
@@ -107,8 +107,8 @@ var hostForm = regexp.MustCompile(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://|www\.)?(
 // stops are the full stops of other scripts, which browsers read as dots in a host (IDNA, UTS 46).
 var stops = strings.NewReplacer("\u3002", ".", "\uff61", ".")
 
-// misleads reports whether a link's text names a host that belongs to others than the one it leads to. A target with a user
-// name is made to be read wrong.
+// misleads reports whether a link's text names a host that belongs to others than the one it leads
+// to. A target with a user name is made to be read wrong.
 func misleads(text, target, host string) bool {
 	if u, err := url.Parse(target); err != nil || u.User != nil {
 		return true

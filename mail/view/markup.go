@@ -62,8 +62,8 @@ func forScreens(z *html.Tokenizer, more bool) bool {
 	return true
 }
 
-// A renderer writes what a message has tag by tag: elements and attributes that it knows, each value checked, every element
-// ended in the one that it began in.
+// A renderer writes what a message has tag by tag: elements and attributes that it knows, each
+// value checked, every element ended in the one that it began in.
 type renderer struct {
 	o     Options
 	sheet *sheet
@@ -165,8 +165,8 @@ var (
 	lang     = regexp.MustCompile(`^[a-zA-Z0-9-]{1,20}$`)
 	anyText  = regexp.MustCompile(`^[^\x00]{0,300}$`)
 
-	// anywhere are attributes of every element, plain ones those of single elements. There are no others, but those of
-	// links and images, and the classes that stand for styles.
+	// anywhere are attributes of every element, plain ones those of single elements. There are no
+	// others, but those of links and images, and the classes that stand for styles.
 	anywhere = map[string]*regexp.Regexp{"align": side, "valign": side, "dir": dir, "lang": lang, "title": anyText}
 	boxes    = map[string]*regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "border": number, "cellpadding": number, "cellspacing": number, "span": number}
 	cellsOf  = map[string]*regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "colspan": regexp.MustCompile(`^[0-9]{1,2}$`), "rowspan": regexp.MustCompile(`^[0-9]{1,3}$`)}
@@ -180,8 +180,8 @@ var (
 	}
 )
 
-// attributes writes the attributes of a tag: those that are known, and a class for the style and for what the message's
-// style sheets speak of. more are classes of ours.
+// attributes writes the attributes of a tag: those that are known, and a class for the style and
+// for what the message's style sheets speak of. more are classes of ours.
 func (r *renderer) attributes(t html.Token, more []string) string {
 	var out strings.Builder
 	classes := more

@@ -1,6 +1,7 @@
 package view
 
-// maxDepth is how many elements lie in one another; the tags of deeper ones are left out. Browsers stop at 512.
+// maxDepth is how many elements lie in one another; the tags of deeper ones are left out. Browsers
+// stop at 512.
 const maxDepth = 200
 
 // elements are what a document of a message may have, void ones included.
@@ -12,7 +13,8 @@ var elements = set("a", "p", "br", "hr", "div", "span", "center", "font", "b", "
 
 var void = set("br", "hr", "img", "col")
 
-// An ending says which open elements a start tag ends, the outermost of them within the nearest of some others.
+// An ending says which open elements a start tag ends, the outermost of them within the nearest of
+// some others.
 type ending struct {
 	ends   map[string]bool
 	within map[string]bool
@@ -67,7 +69,8 @@ func endedBy(open []string, name string) int {
 	return stay
 }
 
-// ended is how many elements of open stay open when an end tag of this name comes; all, if there is none that it ends.
+// ended is how many elements of open stay open when an end tag of this name comes; all, if there is
+// none that it ends.
 func ended(open []string, name string) int {
 	for i := len(open) - 1; i >= 0; i-- {
 		if open[i] == name {

@@ -16,8 +16,8 @@ const (
 	maxCompounds = 3   // in one selector: `.a td a`
 )
 
-// A sheet is what a message's style sheets say once they are checked: rules of simple selectors and known properties, and
-// widths of the page that they hold for.
+// A sheet is what a message's style sheets say once they are checked: rules of simple selectors and
+// known properties, and widths of the page that they hold for.
 type sheet struct {
 	out    []byte
 	names  map[string]bool // classes and ids that its selectors name, as they are written in the page
@@ -185,11 +185,13 @@ func selectorList(tokens []token) (selectors, names []string) {
 
 var nameForm = regexp.MustCompile(`^[a-zA-Z_-][a-zA-Z0-9_-]{0,59}$`)
 
-// classOf and idOf are the classes that stand in the page for those of the message, so that they are never ours.
+// classOf and idOf are the classes that stand in the page for those of the message, so that they
+// are never ours.
 func classOf(name string) string { return "m-" + name }
 func idOf(name string) string    { return "i-" + name }
 
-// A selectorReader writes one selector anew: types, classes and ids, side by side or one in another.
+// A selectorReader writes one selector anew: types, classes and ids, side by side or one in
+// another.
 type selectorReader struct {
 	out       strings.Builder
 	names     []string

@@ -13,8 +13,8 @@ const (
 	maxTextLink = 2048 // bytes of one link
 )
 
-// Text makes a document of a message's plain text: with links, quotations as blocks without their marks, and the signature
-// dimmed.
+// Text makes a document of a message's plain text: with links, quotations as blocks without their
+// marks, and the signature dimmed.
 func Text(text string, o Options) *Document {
 	w := textWriter{}
 	for line := range strings.Lines(overrides.Replace(text)) {
@@ -111,7 +111,8 @@ func withScheme(shown string) string {
 	return "mailto:" + shown
 }
 
-// trimLink leaves out what ends the sentence rather than the link. A bracket is part of it if it was opened there.
+// trimLink leaves out what ends the sentence rather than the link. A bracket is part of it if it
+// was opened there.
 func trimLink(s string) string {
 	for s != "" {
 		last := s[len(s)-1]

@@ -26,8 +26,8 @@ const (
 	ground                   // background: of which the colour alone is taken
 )
 
-// properties are those that can change how a message looks, but neither load anything nor take it out of its place.
-// Lengths below zero, and functions other than colours, are no values here.
+// properties are those that can change how a message looks, but neither load anything nor take it
+// out of its place. Lengths below zero, and functions other than colours, are no values here.
 var properties = map[string]kind{
 	"color": colours, "background-color": colours, "background": colours | ground,
 	"font": strs, "font-family": strs, "font-size": 0, "font-style": 0, "font-weight": 0, "font-variant": 0, "font-stretch": 0,
@@ -159,7 +159,8 @@ func withoutSpace(tokens []token) []token {
 
 func (t token) is(delim string) bool { return t.kind == css.DelimToken && string(t.text) == delim }
 
-// groundColour is the colour in the value of `background`: a single word, or what can be nothing else.
+// groundColour is the colour in the value of `background`: a single word, or what can be nothing
+// else.
 func groundColour(value []token) []token {
 	if len(value) == 1 {
 		return value

@@ -77,7 +77,8 @@ func bodyOf(d *Document) string {
 	return rest
 }
 
-// TestStylesAreClasses: equal styles share a class, and only classes that a style sheet speaks of stay.
+// TestStylesAreClasses: equal styles share a class, and only classes that a style sheet speaks of
+// stay.
 func TestStylesAreClasses(t *testing.T) {
 	d := HTML(`<style>.a{color:red} #b{color:blue}</style><body style="color:green"><p style="color:red" class="a x held" id=b>1</p>`+
 		`<p style="COLOR : red">2</p><p style="position:fixed" class=x>3</p>`, Options{})
@@ -92,7 +93,8 @@ func TestStylesAreClasses(t *testing.T) {
 	}
 }
 
-// TestNesting: every element ends in the one that it began in, as HTML that leaves out tags means it.
+// TestNesting: every element ends in the one that it began in, as HTML that leaves out tags means
+// it.
 func TestNesting(t *testing.T) {
 	for in, want := range map[string]string{
 		"<p>a<p>b":                                     "<p>a</p><p>b</p>",
@@ -114,7 +116,8 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// TestLinks says which links are there, and which of them are shown to lead elsewhere than they seem to.
+// TestLinks says which links are there, and which of them are shown to lead elsewhere than they
+// seem to.
 func TestLinks(t *testing.T) {
 	const after = `" target="_blank" rel="noopener noreferrer nofollow"`
 	for in, want := range map[string]string{

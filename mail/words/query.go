@@ -17,16 +17,17 @@ type Term struct {
 	Prefix bool
 }
 
-// A Query is what a text is searched for: all of Terms, and the words of each phrase one after the other. The words of
-// phrases are among Terms.
+// A Query is what a text is searched for: all of Terms, and the words of each phrase one after the
+// other. The words of phrases are among Terms.
 type Query struct {
 	Terms   []Term
 	Phrases [][]string
 }
 
-// Parse reads a query: words, all of which must be there, in any order; the last may be the beginning of a word.
-// Between quotation marks stand phrases. name@domain is an address, name@ the beginning of one and @domain everybody
-// there. A query without any word matches nothing: its Terms are empty.
+// Parse reads a query: words, all of which must be there, in any order; the last may be the
+// beginning of a word. Between quotation marks stand phrases. name@domain is an address, name@ the
+// beginning of one and @domain everybody there. A query without any word matches nothing: its Terms
+// are empty.
 func Parse(text string) Query {
 	var q Query
 	for i, piece := range strings.Split(straightQuotes.Replace(text), `"`) {
@@ -109,7 +110,8 @@ func (q *Query) add(t Term) {
 	q.Terms = append(q.Terms, t)
 }
 
-// alone tells whether a word is one character of a script without spaces, with which pairs begin in texts.
+// alone tells whether a word is one character of a script without spaces, with which pairs begin in
+// texts.
 func alone(word string) bool {
 	r, size := utf8.DecodeRuneInString(word)
 	return dense(r) && len(word) == size
@@ -126,7 +128,8 @@ type Matcher struct {
 // NewMatcher makes a matcher of a query.
 func NewMatcher(q Query) *Matcher { return &Matcher{q: q, missing: make([]bool, len(q.Terms))} }
 
-// Matches tells whether the texts of one message answer the query together; each phrase must stand in one of them.
+// Matches tells whether the texts of one message answer the query together; each phrase must stand
+// in one of them.
 func (m *Matcher) Matches(texts ...string) bool {
 	if len(m.q.Terms) == 0 {
 		return false
@@ -177,8 +180,8 @@ func (m *Matcher) hasPhrase(phrase []string) bool {
 	return false
 }
 
-// samePhrase compares the words in front. The last character of a phrase in a script without spaces stands alone there,
-// and begins a pair in the text.
+// samePhrase compares the words in front. The last character of a phrase in a script without spaces
+// stands alone there, and begins a pair in the text.
 func samePhrase(text, phrase []string) bool {
 	for i, word := range phrase {
 		if text[i] == word {

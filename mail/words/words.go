@@ -24,10 +24,10 @@ type Splitter struct {
 	folds []byte
 }
 
-// Split calls each with the words of text in their order. Runs of letters, digits and marks are words (the simple part
-// of Unicode's annex 29); of scripts that are written without spaces each two neighbours are one, and the last alone.
-// After the words of an e-mail address come, with whole set, the address and "@" with its domain. What each is given
-// counts until it returns.
+// Split calls each with the words of text in their order. Runs of letters, digits and marks are
+// words (the simple part of Unicode's annex 29); of scripts that are written without spaces each
+// two neighbours are one, and the last alone. After the words of an e-mail address come, with whole
+// set, the address and "@" with its domain. What each is given counts until it returns.
 func (s *Splitter) Split(text string, each func(word []byte, whole bool)) {
 	for i := 0; i < len(text); {
 		if c := text[i]; c < utf8.RuneSelf && !asciiWord[c] {
@@ -98,7 +98,8 @@ func lower(c byte) byte {
 // maxRun bounds the bytes of one unbroken run of letters that is looked at piece by piece.
 const maxRun = 8 << 10
 
-// unicode folds a run of letters, and divides it where scripts change between those with spaces and those without.
+// unicode folds a run of letters, and divides it where scripts change between those with spaces and
+// those without.
 func (s *Splitter) unicode(run string, each func([]byte, bool)) {
 	for len(run) > maxRun {
 		cut := maxRun
@@ -187,7 +188,8 @@ func (s *Splitter) fold(r rune) {
 	}
 }
 
-// dense tells whether r is of a script that is written without spaces, or whose words take endings as these do.
+// dense tells whether r is of a script that is written without spaces, or whose words take endings
+// as these do.
 func dense(r rune) bool {
 	return r >= 0xe00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
 		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
@@ -204,7 +206,8 @@ func denseEnd(text []byte) (n int) {
 	return n
 }
 
-// pairs gives each two neighbours, and the last character alone, so that every character begins a word.
+// pairs gives each two neighbours, and the last character alone, so that every character begins a
+// word.
 func pairs(text []byte, each func([]byte, bool)) {
 	for len(text) > 0 {
 		_, one := utf8.DecodeRune(text)

@@ -10,7 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Arrive has a message come in from a stranger at 192.0.2.1, as SMTP hands it over, and gives what it answers.
+// Arrive has a message come in from a stranger at 192.0.2.1, as SMTP hands it over, and gives what
+// it answers.
 func (b *Sandbox) Arrive(t testing.TB, from, to, message string) error {
 	t.Helper()
 	return b.ArriveFrom(t, netip.MustParseAddr("192.0.2.1"), from, to, message)

@@ -22,8 +22,8 @@ var (
 // EdgeWait is an answer of an edge provider that wants to be left alone for a time.
 type EdgeWait = dnsprov.Wait
 
-// An Edge is an edge provider in memory. It refuses to touch what was not made under the mark of who asks, and can be
-// told to fail at any moment: what was done by then stays done.
+// An Edge is an edge provider in memory. It refuses to touch what was not made under the mark of
+// who asks, and can be told to fail at any moment: what was done by then stays done.
 type Edge struct {
 	mu      sync.Mutex
 	zones   map[string][]edgeRecord

@@ -8,8 +8,9 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 )
 
-// A Registry answers RDAP for the world: its keys are the domains that there are, its values the numbers of their
-// registrars at IANA, "" where the registry does not tell. It gives no answer about names that end in .bad.
+// A Registry answers RDAP for the world: its keys are the domains that there are, its values the
+// numbers of their registrars at IANA, "" where the registry does not tell. It gives no answer
+// about names that end in .bad.
 type Registry map[string]string
 
 // Domain is one of service.RDAP.

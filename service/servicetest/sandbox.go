@@ -1,5 +1,5 @@
-// Package servicetest makes services for tests: a store in a temporary directory, a queue that runs, an account, domains
-// and mail. It does not know what is tested.
+// Package servicetest makes services for tests: a store in a temporary directory, a queue that
+// runs, an account, domains and mail. It does not know what is tested.
 package servicetest
 
 import (
@@ -22,7 +22,8 @@ type Sandbox struct {
 	Owner *service.AccountCreated
 }
 
-// New makes a sandbox whose queue runs. change may be nil; it sees the configuration before the service does.
+// New makes a sandbox whose queue runs. change may be nil; it sees the configuration before the
+// service does.
 func New(t testing.TB, change func(*service.Config)) *Sandbox {
 	t.Helper()
 	st, err := store.Open(t.TempDir(), store.Options{Log: slog.New(slog.DiscardHandler)})
@@ -75,8 +76,9 @@ func (b *Sandbox) Account(t testing.TB, owner string) *service.AccountCreated {
 	return a
 }
 
-// Token makes a team user of the role in the account, and a token of theirs that has the permissions, which may be more
-// than the role could give it: so is one whose owner lost a higher role.
+// Token makes a team user of the role in the account, and a token of theirs that has the
+// permissions, which may be more than the role could give it: so is one whose owner lost a higher
+// role.
 func (b *Sandbox) Token(t testing.TB, accountID, role string, permissions ...string) string {
 	t.Helper()
 	id := b.Store.NewID("usr")

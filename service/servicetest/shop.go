@@ -9,8 +9,9 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 )
 
-// A Shop is a registrar with the sandbox's prices that takes money for every order, whatever it has sold before and
-// whatever the order's key, so that buying twice shows. It can be told to misbehave.
+// A Shop is a registrar with the sandbox's prices that takes money for every order, whatever it has
+// sold before and whatever the order's key, so that buying twice shows. It can be told to
+// misbehave.
 type Shop struct {
 	mu      sync.Mutex
 	prices  *registrar.Sandbox
@@ -41,7 +42,8 @@ func (s *Shop) Charges(name string) int {
 	return s.Charged[name]
 }
 
-// Registrar gives the shop as one installation sees it; what meddles with the calls is that installation's alone.
+// Registrar gives the shop as one installation sees it; what meddles with the calls is that
+// installation's alone.
 func (s *Shop) Registrar(meddle func(call string) error) registrar.Registrar {
 	return &counter{s, meddle}
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Pipes is a listener without a network, so that the time of a synctest bubble goes on while everybody waits.
+// Pipes is a listener without a network, so that the time of a synctest bubble goes on while
+// everybody waits.
 type Pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -55,7 +56,8 @@ type Sluggard struct {
 	After time.Duration // when the server is to end the connection, to two seconds
 }
 
-// Play is the client. It demands that the server ends the connection in time, and gives what it was told.
+// Play is the client. It demands that the server ends the connection in time, and gives what it was
+// told.
 func (s Sluggard) Play(t *testing.T, conn net.Conn) (told string) {
 	t.Helper()
 	start, over, silence := time.Now(), make(chan string, 1), make(chan struct{})

@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Mailbox and Domain are the records that tests change in ways for which the service has no operation.
+// Mailbox and Domain are the records that tests change in ways for which the service has no
+// operation.
 type (
 	Mailbox = store.Mailbox
 	Domain  = store.Domain

@@ -13,7 +13,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// A World is the DNS as seen from the installation: what a server of ours answers, unless a name is told otherwise.
+// A World is the DNS as seen from the installation: what a server of ours answers, unless a name is
+// told otherwise.
 type World struct {
 	mu     sync.Mutex
 	Ours   *service.Service    // answers for what it hosts; nil: nobody does

@@ -9,8 +9,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Open opens a store in a temporary directory, with at most one Options. When the test ends the store is checked and
-// closed; a fault in any record, index, counter or message fails the test. A test may close the store itself.
+// Open opens a store in a temporary directory, with at most one Options. When the test ends the
+// store is checked and closed; a fault in any record, index, counter or message fails the test. A
+// test may close the store itself.
 func Open(t testing.TB, options ...store.Options) *store.Store {
 	t.Helper()
 	return open(t, t.TempDir(), options)

@@ -1,5 +1,5 @@
-// This program uses a client that oapi-codegen made of the API's description: it connects a domain, waits until it is set
-// up, makes a mailbox, and is refused one without a name.
+// This program uses a client that oapi-codegen made of the API's description: it connects a domain,
+// waits until it is set up, makes a mailbox, and is refused one without a name.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package catest is a certificate authority for tests: strict about ACME (RFC 8555), and ill-mannered where it is told to.
-// It does not know who asks it.
+// Package catest is a certificate authority for tests: strict about ACME (RFC 8555), and
+// ill-mannered where it is told to. It does not know who asks it.
 package catest
 
 import (
@@ -38,8 +38,8 @@ type Manners struct {
 	Life       time.Duration     // of certificates; 90 days if 0
 }
 
-// An Authority answers at URL. Look says what the world sees of a challenge: the body of the http-01 file of a token, or
-// the text of the dns-01 record of a name.
+// An Authority answers at URL. Look says what the world sees of a challenge: the body of the
+// http-01 file of a token, or the text of the dns-01 record of a name.
 type Authority struct {
 	URL  string
 	Look func(kind, name, token string) string

@@ -13,7 +13,8 @@ import (
 	"slices"
 )
 
-// open verifies a signed request (RFC 8555 section 6.2) and gives the account that signed it. why says what is wrong.
+// open verifies a signed request (RFC 8555 section 6.2) and gives the account that signed it. why
+// says what is wrong.
 func (a *Authority) open(r *http.Request) (account string, payload []byte, why string) {
 	var jws struct{ Protected, Payload, Signature string }
 	text, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))

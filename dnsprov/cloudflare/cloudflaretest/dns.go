@@ -69,7 +69,8 @@ func (s *Server) RemoveZone(name string) {
 	s.zones = slices.DeleteFunc(s.zones, func(z *zone) bool { return z.Name == name })
 }
 
-// Put adds records that somebody made in the dashboard, without looking at them, to the zone of a name.
+// Put adds records that somebody made in the dashboard, without looking at them, to the zone of a
+// name.
 func (s *Server) Put(zone string, records ...Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +304,8 @@ func (c *call) batch(z *zone) reply {
 	return ok(done)
 }
 
-// make checks what a client wants to be there and gives the record; id is that of the one that it replaces.
+// make checks what a client wants to be there and gives the record; id is that of the one that it
+// replaces.
 func (c *call) make(z *zone, in sent, id string) (Record, *reply) {
 	out := Record{ID: id, Type: in.Type, Name: strings.ToLower(strings.TrimSuffix(in.Name, ".")), Content: in.Content, Priority: in.Priority, TTL: in.TTL, Proxied: in.Proxied}
 	if why := c.invalid(z, in, &out); why != nil {
@@ -392,8 +394,8 @@ func structured(in sent, out *Record) *reply {
 	return nil
 }
 
-// collides tells whether a record can stand beside another. A CNAME of the zone itself is flattened, so that it is in
-// the way of addresses only.
+// collides tells whether a record can stand beside another. A CNAME of the zone itself is
+// flattened, so that it is in the way of addresses only.
 func collides(r, with Record, apex string) *reply {
 	if r.Name != with.Name {
 		return nil

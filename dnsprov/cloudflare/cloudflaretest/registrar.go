@@ -46,8 +46,8 @@ func (s *Server) Purchases() []Purchase {
 	return out
 }
 
-// registrarCall answers what is asked about domains. Names that begin with "taken-" are somebody else's, those with
-// "premium-" have a premium price.
+// registrarCall answers what is asked about domains. Names that begin with "taken-" are somebody
+// else's, those with "premium-" have a premium price.
 func (c *call) registrarCall() reply {
 	reads := c.r.Method == http.MethodGet || len(c.parts) == 4 && c.parts[3] == "domain-check"
 	if c.parts[1] != AccountID || reads && !c.may(ReadDomains) || !reads && !c.may(BuyDomains) {

@@ -1,5 +1,5 @@
-// Package cloudflaretest is a strict and ill-mannered stand-in for version 4 of Cloudflare's API, for tests of whatever
-// speaks to it. It does not know who does.
+// Package cloudflaretest is a strict and ill-mannered stand-in for version 4 of Cloudflare's API,
+// for tests of whatever speaks to it. It does not know who does.
 package cloudflaretest
 
 import (
@@ -47,7 +47,8 @@ const (
 	Elsewhere = "redirect elsewhere" // 302 to another host
 )
 
-// A Fault meets requests of one method, "" for any, whose path contains a text, Skip times not and then Times times.
+// A Fault meets requests of one method, "" for any, whose path contains a text, Skip times not and
+// then Times times.
 type Fault struct {
 	Kind   string
 	Method string
@@ -65,7 +66,8 @@ type Call struct {
 	Status int // of the answer; 0: there was none
 }
 
-// A Server is an http.Handler with everything below /client/v4. Set the fields before the first request.
+// A Server is an http.Handler with everything below /client/v4. Set the fields before the first
+// request.
 type Server struct {
 	MaxPerPage    int         // 0: 100; a larger per_page is refused
 	LoseComments  bool        // it takes comments and forgets them

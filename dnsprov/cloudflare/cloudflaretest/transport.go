@@ -6,7 +6,8 @@ import (
 	"net/http/httptest"
 )
 
-// HTTP is a client whose requests come to the server without a network, for tests in which the time is not the real one.
+// HTTP is a client whose requests come to the server without a network, for tests in which the time
+// is not the real one.
 func (s *Server) HTTP() *http.Client { return &http.Client{Transport: transport{s}} }
 
 type transport struct{ s *Server }

@@ -1,5 +1,6 @@
-// Package rdaptest is the world's RDAP for tests: a bootstrap file and a registry for each ending, strict with those who
-// ask and as ill-mannered as it is told to be. It does not know what is tested.
+// Package rdaptest is the world's RDAP for tests: a bootstrap file and a registry for each ending,
+// strict with those who ask and as ill-mannered as it is told to be. It does not know what is
+// tested.
 package rdaptest
 
 import (
@@ -55,7 +56,8 @@ type Domain struct {
 	ExpiresAt   time.Time
 }
 
-// A Fake is the world's RDAP. It serves /dns.json, and /ENDING/domain/NAME for every ending that has been added.
+// A Fake is the world's RDAP. It serves /dns.json, and /ENDING/domain/NAME for every ending that
+// has been added.
 type Fake struct {
 	RetryAfter string // of Busy; set before the first question
 

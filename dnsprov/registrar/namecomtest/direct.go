@@ -8,8 +8,8 @@ import (
 	"net/http/httptest"
 )
 
-// A Direct is a transport that calls a handler without a network, so that a test's time may be false. Like a server it
-// goes on with what it does when the client has gone.
+// A Direct is a transport that calls a handler without a network, so that a test's time may be
+// false. Like a server it goes on with what it does when the client has gone.
 type Direct struct{ http.Handler }
 
 // RoundTrip is one of http.RoundTripper.

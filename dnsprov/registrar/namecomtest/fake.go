@@ -1,5 +1,5 @@
-// Package namecomtest is a name.com to test against: strict about what it is asked, and ill-mannered when it is told to.
-// It does not know its clients.
+// Package namecomtest is a name.com to test against: strict about what it is asked, and
+// ill-mannered when it is told to. It does not know its clients.
 package namecomtest
 
 import (
@@ -33,8 +33,9 @@ type Price struct {
 	MinYears       int
 }
 
-// A Fake is one account at a name.com. Names that begin with "taken-" or whose label is "example" are somebody else's,
-// those with "premium-" have a premium price. Fields are set before it is used, or with Set.
+// A Fake is one account at a name.com. Names that begin with "taken-" or whose label is "example"
+// are somebody else's, those with "premium-" have a premium price. Fields are set before it is
+// used, or with Set.
 type Fake struct {
 	Username, Token string
 	Prices          map[string]Price
@@ -47,9 +48,10 @@ type Fake struct {
 	Raise           int64         // cents by which names became dearer after they were checked
 	Down            []string      // endings whose registry cannot be reached
 
-	// Meddle decides what becomes of a call about a domain ("" where there are many): check, pricing, create, get, update,
-	// nameservers, glue; and, when a domain has just been paid for, charged. nil: all go well. An order whose key is known
-	// is not asked about; it is counted as replay.
+	// Meddle decides what becomes of a call about a domain ("" where there are many): check,
+	// pricing, create, get, update, nameservers, glue; and, when a domain has just been paid for,
+	// charged. nil: all go well. An order whose key is known is not asked about; it is counted as
+	// replay.
 	Meddle func(call, domain string) Fate
 
 	mu      sync.Mutex

@@ -1,7 +1,7 @@
 // Package registrartest holds what every registrar must do. It does not know any of them.
 //
-// What only some can do, and what a test environment can show, is tested where it is there: registrar.GlueSetter,
-// registrar.AutoRenewer, registrar.Fixed, Names.Cut.
+// What only some can do, and what a test environment can show, is tested where it is there:
+// registrar.GlueSetter, registrar.AutoRenewer, registrar.Fixed, Names.Cut.
 package registrartest
 
 import (
@@ -20,8 +20,8 @@ type Names struct {
 	Premium string // "": none is known
 	NotSold string
 
-	// Cut has the next order end without an answer: refused, before anything was done for it, or taken and paid for. nil:
-	// the environment cannot.
+	// Cut has the next order end without an answer: refused, before anything was done for it, or
+	// taken and paid for. nil: the environment cannot.
 	Cut func(taken bool)
 	// Paid is how often a name was paid for; nil: the environment does not tell.
 	Paid func(name string) int

@@ -1,6 +1,5 @@
-// Package pulltest is an IMAP server for tests: one INBOX, folders to put messages into, and bad manners where a test wants
-// them.
-// It does not know what is tested.
+// Package pulltest is an IMAP server for tests: one INBOX, folders to put messages into, and bad
+// manners where a test wants them. It does not know what is tested.
 package pulltest
 
 import (

@@ -1,4 +1,5 @@
-// Mailbox leads from a domain to a message that was read. Usage: mailbox DOMAIN, with MAILSTEAD_URL and MAILSTEAD_TOKEN set.
+// Mailbox leads from a domain to a message that was read. Usage: mailbox DOMAIN, with MAILSTEAD_URL
+// and MAILSTEAD_TOKEN set.
 package main
 
 import (
@@ -12,7 +13,8 @@ import (
 	"time"
 )
 
-// api calls the API and decodes the answer into out, which may be nil. The error of a refusal says what to do.
+// api calls the API and decodes the answer into out, which may be nil. The error of a refusal says
+// what to do.
 func api(method, path string, body, out any, header ...string) error {
 	var content bytes.Buffer
 	if body != nil {
@@ -52,7 +54,8 @@ func api(method, path string, body, out any, header ...string) error {
 
 // setUp connects a domain and waits until it is ready.
 func setUp(domain string) (status string, err error) {
-	// Delegate the domain to the nameservers of the answer, then have the delegation checked: a job sets it up.
+	// Delegate the domain to the nameservers of the answer, then have the delegation checked: a job
+	// sets it up.
 	var connected struct {
 		Domains []struct {
 			ID string `json:"domain_id"`
@@ -122,7 +125,8 @@ func run(domain string) error {
 	}
 	fmt.Printf("domain %s: %s\n", domain, status)
 
-	// With a key the request can be repeated without making a second mailbox. The answer alone has the password.
+	// With a key the request can be repeated without making a second mailbox. The answer alone has
+	// the password.
 	address := "ann@" + domain
 	var mailbox struct {
 		UserID          string `json:"user_id"`

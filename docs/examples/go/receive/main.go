@@ -1,4 +1,5 @@
-// Receive takes events. It listens on 127.0.0.1:PORT (8000), behind a proxy that does HTTPS; MAILSTEAD_SECRET is the secret.
+// Receive takes events. It listens on 127.0.0.1:PORT (8000), behind a proxy that does HTTPS;
+// MAILSTEAD_SECRET is the secret.
 package main
 
 import (
@@ -18,7 +19,8 @@ import (
 	"time"
 )
 
-// genuine says whether a delivery comes from Mailstead: body is what came, byte for byte, before anything reads it.
+// genuine says whether a delivery comes from Mailstead: body is what came, byte for byte, before
+// anything reads it.
 func genuine(secret, timestamp, signatures string, body []byte) bool {
 	sent, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil || time.Since(time.Unix(sent, 0)).Abs() > 300*time.Second {

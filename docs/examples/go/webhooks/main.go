@@ -1,4 +1,5 @@
-// Webhooks makes an endpoint for events and takes it to its end. Usage: webhooks URL, with MAILSTEAD_URL and MAILSTEAD_TOKEN set.
+// Webhooks makes an endpoint for events and takes it to its end. Usage: webhooks URL, with
+// MAILSTEAD_URL and MAILSTEAD_TOKEN set.
 package main
 
 import (
@@ -12,7 +13,8 @@ import (
 	"time"
 )
 
-// api calls the API and decodes the answer into out, which may be nil. The error of a refusal says what to do.
+// api calls the API and decodes the answer into out, which may be nil. The error of a refusal says
+// what to do.
 func api(method, path string, body, out any) error {
 	var content bytes.Buffer
 	if body != nil {
@@ -104,7 +106,8 @@ func run(target string) error {
 	}
 	fmt.Println("test", outcome)
 
-	// For 24 hours deliveries carry a signature with each secret, so the receiver can change over at leisure.
+	// For 24 hours deliveries carry a signature with each secret, so the receiver can change over
+	// at leisure.
 	var rotated struct {
 		Secret string
 		Ends   time.Time `json:"previous_secret_expires_at"`
