@@ -195,8 +195,11 @@ func (s *Service) rereadArrival(a *store.Arrival) (*draft, error) {
 		return nil, err
 	}
 	defer blob.Close()
-	d, err := s.readDraft(blob, blob.Size(), a.Sender)
+	d, err := readDraft(blob, blob.Size(), a.Sender)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.readProof(d.tiding); err != nil {
 		return nil, err
 	}
 	d.blob = a.Blob

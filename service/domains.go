@@ -256,7 +256,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who Actor, in UpdateDomainIn
 	if err := in.check(s.Config); err != nil {
 		return nil, err
 	}
-	if err := s.relays.check(in.Relay.Value); err != nil {
+	if err := s.checkRelay(in.Relay.Value); err != nil {
 		return nil, err
 	}
 	if in.AutoRenew != nil {

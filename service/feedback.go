@@ -2,7 +2,6 @@ package service
 
 import (
 	"cmp"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -18,35 +17,24 @@ import (
 // an address: by a return path of ours, by our DKIM signature over what is returned, or by the
 // relay's own signature. What proves nothing is mail like any other.
 
-// A tiding is what a message says about one of ours.
-type tiding struct {
-	report    *msg.Report    // nil: it is no bounce
-	complaint *msg.Complaint // nil: it is no complaint
-
-	// What in it proves of which message it speaks, beside the address that it came to.
-	rowID             string
-	domain, messageID string
-}
-
-// readTiding finds out what a message says; nil for one that is not about another.
-func (s *Service) readTiding(body io.ReaderAt, root *msg.Part, sum *msg.Summary, sender string) (*tiding, error) {
-	t := &tiding{}
+// readProof finds out which message of ours a report or complaint proves to be about.
+func (s *Service) readProof(t *tiding) error {
+	if t == nil {
+		return nil
+	}
 	var returned []byte
 	var paths []string
-	isReport := root.IsMultipart() && root.Subtype == "report"
-	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
-		t.report, returned = report, report.Returned
-	} else if c, ok := msg.ParseComplaint(body, root); ok {
-		t.complaint, returned, paths = c, c.Returned, []string{c.MailFrom}
+	if t.report != nil {
+		returned = t.report.Returned
 	} else {
-		return nil, nil
+		returned, paths = t.complaint.Returned, []string{t.complaint.MailFrom}
 	}
 	for _, path := range append(paths, msg.FieldValues(returned, "Return-Path")...) {
 		if t.rowID = s.bouncedRow(path); t.rowID != "" {
-			return t, nil
+			return nil
 		}
 	}
-	return t, s.readSigned(t, returned)
+	return s.readSigned(t, returned)
 }
 
 // readSigned looks for a signature of ours over a header that names the message. One of a domain
@@ -90,9 +78,9 @@ func (s *Service) ownKey(domain, selector string) (record string, err error) {
 	return record, err
 }
 
-// row is the row that a message proves to speak of, whatever address it came to; nil if it proves
-// none.
-func (t *tiding) row(tx *store.Tx) (*store.Outgoing, error) {
+// provenRow is the row that a message proves to speak of, whatever address it came to; nil if it
+// proves none.
+func provenRow(tx *store.Tx, t *tiding) (*store.Outgoing, error) {
 	if t.rowID != "" {
 		row, err := store.Outgoings.Get(tx, t.rowID)
 		if isGone(err) || err == nil && tx.Now().Sub(row.QueuedAt) > bouncesFor {
@@ -327,7 +315,7 @@ func (s *Service) overhear(tx *store.Tx, d *draft) error {
 	if d.tiding == nil {
 		return nil
 	}
-	row, err := d.tiding.row(tx)
+	row, err := provenRow(tx, d.tiding)
 	if row == nil || err != nil {
 		return err
 	}

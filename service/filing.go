@@ -30,6 +30,29 @@ type draft struct {
 	tiding  *tiding // what it says about a message of ours; nil: nothing
 }
 
+// A tiding is what a message says about one of ours.
+type tiding struct {
+	report    *msg.Report    // nil: it is no bounce
+	complaint *msg.Complaint // nil: it is no complaint
+
+	// What in it proves of which message it speaks, beside the address that it came to. Only mail
+	// that is delivered is looked through for it.
+	rowID             string
+	domain, messageID string
+}
+
+// readTiding finds out what a message says; nil for one that is not about another.
+func readTiding(body io.ReaderAt, root *msg.Part, sum *msg.Summary, sender string) *tiding {
+	isReport := root.IsMultipart() && root.Subtype == "report"
+	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
+		return &tiding{report: report}
+	}
+	if c, ok := msg.ParseComplaint(body, root); ok {
+		return &tiding{complaint: c}
+	}
+	return nil
+}
+
 // prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it
 // calls release.
 func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
@@ -37,7 +60,7 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}
-	d, err := s.readDraft(body, body.Size(), env.From)
+	d, err := readDraft(body, body.Size(), env.From)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +69,7 @@ func (s *Service) prepare(body *store.Spool, env Envelope) (*draft, error) {
 }
 
 // readDraft reads a message whose bytes are appended already, or are still to be.
-func (s *Service) readDraft(body io.ReaderAt, size int64, sender string) (*draft, error) {
+func readDraft(body io.ReaderAt, size int64, sender string) (*draft, error) {
 	root, err := msg.Scan(io.NewSectionReader(body, 0, size))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
@@ -67,10 +90,7 @@ func (s *Service) readDraft(body io.ReaderAt, size int64, sender string) (*draft
 	if sum.Bounce {
 		d.bits |= store.BitBounce
 	}
-	if d.tiding, err = s.readTiding(body, root, sum, sender); err != nil {
-		return nil, err
-	}
-	if d.tiding != nil && d.tiding.report != nil {
+	if d.tiding = readTiding(body, root, sum, sender); d.tiding != nil && d.tiding.report != nil {
 		d.bits |= store.BitBounce | store.BitAutoReply
 	}
 	return d, nil

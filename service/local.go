@@ -48,6 +48,9 @@ func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader
 		return nil, err
 	}
 	m.drafts = append(m.drafts, d)
+	if err := s.readProof(d.tiding); err != nil {
+		return nil, err
+	}
 	if err := s.Store.View(func(tx *store.Tx) error { return m.to.takesTiding(tx, d) }); err != nil {
 		if e := new(SMTPError); errors.As(err, &e) {
 			return refused(e), nil

@@ -50,7 +50,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who Actor, in UpdateEmailUs
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	if err := s.relays.check(in.Relay.Value); err != nil {
+	if err := s.checkRelay(in.Relay.Value); err != nil {
 		return nil, err
 	}
 	setPassword, err := s.draftPassword(who, in)
@@ -71,8 +71,10 @@ func (s *Service) UpdateEmailUser(_ context.Context, who Actor, in UpdateEmailUs
 		}
 		setPassword(mb)
 		mb.UpdatedAt = tx.Now()
-		if err := s.resumeExternal(tx, mb, in); err != nil {
-			return err
+		if mb.External != nil && (in.Password != nil || in.Status != nil) {
+			if err := s.resumeExternal(tx, mb); err != nil {
+				return err
+			}
 		}
 		if err := store.Mailboxes.Put(tx, mb); err != nil {
 			return err

@@ -113,10 +113,7 @@ func (s *Service) refreshExternal(tx *store.Tx, who Actor, mb *store.Mailbox) er
 
 // resumeExternal has an external mailbox looked at again after a new password or the end of a
 // suspension, with what was refused before forgotten. The caller writes mb.
-func (s *Service) resumeExternal(tx *store.Tx, mb *store.Mailbox, in UpdateEmailUserIn) error {
-	if mb.External == nil || in.Password == nil && in.Status == nil {
-		return nil
-	}
+func (s *Service) resumeExternal(tx *store.Tx, mb *store.Mailbox) error {
 	tx.After(func() { s.externals.idle.drop(mb.ID) })
 	if mb.Status == "suspended" {
 		return nil

@@ -179,6 +179,9 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 		return "", overStore(err)
 	}
 	defer s.release(d) // does nothing where it is referred to
+	if err := s.readProof(d.tiding); err != nil {
+		return "", overStore(err)
+	}
 	d.meta.SPF, d.meta.DKIM, d.meta.DMARC = string(f.verdict.SPF), string(f.verdict.DKIM), string(f.verdict.DMARC)
 	to, err := s.places(in, head, d)
 	if err == nil {

@@ -205,13 +205,13 @@ func (r relays) named(name string) *relay {
 }
 
 // check says what is wrong with the name of a relay that somebody chose.
-func (r relays) check(name string) error {
-	if name == "" || r.named(name) != nil {
-		return nil
-	}
+func (s *Service) checkRelay(name string) error {
 	var names []string
-	for _, relay := range r {
+	for _, relay := range s.Config.Relays {
 		names = append(names, relay.Name)
+	}
+	if name == "" || slices.Contains(names, name) {
+		return nil
 	}
 	if len(names) == 0 {
 		return Invalid("relay", "not_found", "cannot be set: this installation has no relay; its operator adds one to mailstead.toml")
