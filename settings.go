@@ -315,7 +315,7 @@ func (r *relaySettings) check() error {
 	if r.Kind.text == "ses" && r.Region == "" {
 		return errors.New("kind ses needs its region, such as us-east-1")
 	}
-	if err := r.service().Check(); err != nil {
+	if err := service.CheckRelay(r.service()); err != nil {
 		return err
 	}
 	if u, err := url.Parse(r.SNSURL); r.SNSURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {

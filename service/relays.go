@@ -77,8 +77,8 @@ func checkControls(list []string) error {
 // sesAnswer is what Amazon SES says to a message that it takes.
 const sesAnswer = `(?i)^250 (?:2\.\d+\.\d+ )?ok:? ([^\s<>@]+)`
 
-// Check says what is wrong with the relay's configuration.
-func (r Relay) Check() error {
+// CheckRelay says what is wrong with the configuration of a relay.
+func CheckRelay(r Relay) error {
 	_, err := newRelay(r)
 	return err
 }
