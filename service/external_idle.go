@@ -106,6 +106,9 @@ func (i *idlers) touch(s *seat, active time.Time) {
 	s.active = active
 }
 
+// endIdle ends the session that waits for changes of an external mailbox, if there is one.
+func (s *Service) endIdle(mailboxID string) { s.externals.idle.drop(mailboxID) }
+
 // drop ends the session of a mailbox.
 func (i *idlers) drop(mailbox string) {
 	i.mu.Lock()

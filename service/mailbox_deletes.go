@@ -67,7 +67,7 @@ func (s *Service) deleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 	mb.Status, mb.JobID, mb.UpdatedAt = "deleting", jobID, tx.Now()
 	tx.After(func() {
 		s.hub.changed(mb.Num)
-		s.externals.idle.drop(mb.ID)
+		s.endIdle(mb.ID)
 	})
 	return store.Mailboxes.Put(tx, mb)
 }

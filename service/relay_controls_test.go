@@ -105,7 +105,7 @@ const feedbackTag = "X-PM-Metadata-mailstead-id: 0"
 
 func TestControlHeadersOfTheConfiguration(t *testing.T) {
 	for _, bad := range []string{"", "X:", "X A", "fr", "Content-", "Message-ID", "d", "é-"} {
-		if err := (Relay{Name: "r", Kind: "custom", ControlHeaders: []string{"X-MC-", bad}}).Check(); err == nil {
+		if err := CheckRelay(Relay{Name: "r", Kind: "custom", ControlHeaders: []string{"X-MC-", bad}}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}
