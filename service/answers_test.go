@@ -72,7 +72,7 @@ func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("sessions are not told")
 	}
-	i.index()
+	index(i)
 	i.mustSend(ann, answer("one@far.test"))
 	i.mustSend(ann, answer("<one@far.test>"))
 	i.mustSend(ann, answer("<copy@far.test>"))

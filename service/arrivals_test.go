@@ -109,7 +109,7 @@ func addressesIn(boxes []*store.Mailbox) (out []string) {
 }
 
 // idle waits until no job is left.
-func (i *installation) idle() {
+func idle(i *installation) {
 	i.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		n := 0
@@ -164,7 +164,7 @@ func TestMessageToManyMailboxes(t *testing.T) {
 	}
 	i.run()
 	i.waitFiled(boxes, len(boxes))
-	i.idle()
+	idle(i)
 	i.eachOnce(boxes)
 	for _, e := range i.events(EventEmailReceived) {
 		if n := len(fmt.Sprint(e)); n > 16<<10 {
@@ -198,7 +198,7 @@ func TestArrivalGoesOnAfterACrash(t *testing.T) {
 		}
 	}
 	i.run()
-	i.idle()
+	idle(i)
 	i.eachOnce(boxes)
 	if left := i.arrivals(); len(left) != 0 {
 		t.Errorf("%d arrivals are left", len(left))
@@ -254,7 +254,7 @@ func TestArrivalTellsOfWhoCannotBeServed(t *testing.T) {
 		return store.Mailboxes.Put(tx, full)
 	})
 	i.run()
-	i.idle()
+	idle(i)
 	if got := i.counts(boxes); got[58] != 0 || got[59] != 1 || total(got) != 59 {
 		t.Errorf("copies: %v", got)
 	}
@@ -350,6 +350,6 @@ func TestSlicesEndWithTheirWrites(t *testing.T) {
 	}
 	i.run()
 	i.waitFiled(boxes, len(boxes))
-	i.idle()
+	idle(i)
 	i.eachOnce(boxes)
 }

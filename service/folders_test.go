@@ -93,7 +93,7 @@ func TestRefusedRenameOfInboxReadsNoMessages(t *testing.T) {
 		if err := i.svc.CreateFolder(ctx, u, "taken", ""); err != nil {
 			t.Fatal(err)
 		}
-		i.keepIn(mb, "INBOX", filing{}, "Subject: x\n\nx")
+		keepIn(i, mb, "INBOX", filing{}, "Subject: x\n\nx")
 		for n := 1; n < messages; n += 100 {
 			i.update(func(tx *store.Tx) error {
 				m, err := tx.Message(mb.Num, store.InboxID, 1)

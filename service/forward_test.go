@@ -112,14 +112,14 @@ func TestDestinations(t *testing.T) {
 		"x@cross.test":                           " + eve@stranger.test",
 		"srs0=aaaaaaaa=aa=far.test=x@plain.test": "550 5.1.1",
 	} {
-		if got := i.where(address); got != want {
+		if got := where(i, address); got != want {
 			t.Errorf("%s goes to %q, want %q", address, got, want)
 		}
 	}
 }
 
 // where is a destination in words.
-func (i *installation) where(address string) (text string) {
+func where(i *installation, address string) (text string) {
 	i.t.Helper()
 	err := i.st.View(func(tx *store.Tx) error {
 		to, err := i.svc.findDestination(tx, address)

@@ -16,13 +16,13 @@ func TestSearchSeesMailAtOnce(t *testing.T) {
 		return letterOf(fmt.Sprintf("letter%d", n), fmt.Sprintf("%d@far", n)) + fmt.Sprintf("common words of number %d\n", n)
 	}
 	for n := range 6 {
-		i.keep(ann, "INBOX", letter(n))
+		keep(i, ann, "INBOX", letter(n))
 		if n%2 == 1 {
-			i.index()
+			index(i)
 		}
 	}
-	i.keep(ann, "INBOX", letter(6))
-	i.keep(ann, "INBOX", letter(7))
+	keep(i, ann, "INBOX", letter(6))
+	keep(i, ann, "INBOX", letter(7))
 	i.update(func(tx *store.Tx) error {
 		for _, uid := range []uint32{2, 8} {
 			if err := tx.DeleteMessage(ann.Num, store.InboxID, uid); err != nil {
@@ -41,18 +41,18 @@ func TestSearchSeesMailAtOnce(t *testing.T) {
 		"fred@far.test number": {"letter6", "letter5", "letter4", "letter3", "letter2", "letter0"},
 		"@far.test letter3":    {"letter3"},
 	} {
-		if got, _ := i.list(InboxFilter{Q: q}); !slices.Equal(got, want) {
+		if got, _ := listed(i, InboxFilter{Q: q}); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", q, got, want)
 		}
 	}
 	if _, err := (&indexer{s: i.svc}).rebuild(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := i.list(InboxFilter{Q: "letter3"}); !slices.Equal(got, []string{"letter3"}) {
+	if got, _ := listed(i, InboxFilter{Q: "letter3"}); !slices.Equal(got, []string{"letter3"}) {
 		t.Errorf("without an index: %v", got)
 	}
-	i.index()
-	if got, _ := i.list(InboxFilter{Q: "common letter"}); len(got) != 6 {
+	index(i)
+	if got, _ := listed(i, InboxFilter{Q: "common letter"}); len(got) != 6 {
 		t.Errorf("with one made anew: %v", got)
 	}
 }
@@ -64,28 +64,28 @@ func TestSearchOfExternalMail(t *testing.T) {
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
 	at := func(uid uint32) {
 		t.Helper()
-		i.keepAt(ann, uid, letterOf(fmt.Sprintf("letter%d", uid), fmt.Sprintf("%d@far", uid)))
+		keepAt(i, ann, uid, letterOf(fmt.Sprintf("letter%d", uid), fmt.Sprintf("%d@far", uid)))
 	}
 	find := func(want ...string) {
 		t.Helper()
-		if got, _ := i.list(InboxFilter{Q: "hello"}); !slices.Equal(got, want) {
+		if got, _ := listed(i, InboxFilter{Q: "hello"}); !slices.Equal(got, want) {
 			t.Errorf("found %v, want %v", got, want)
 		}
 	}
 	at(9)
 	at(8)
-	i.index()
+	index(i)
 	at(5)
 	at(12)
 	at(3)
 	find("letter12", "letter9", "letter8", "letter5", "letter3")
-	i.index()
+	index(i)
 	find("letter12", "letter9", "letter8", "letter5", "letter3")
 	i.update(func(tx *store.Tx) error { return tx.DeleteMessage(ann.Num, store.InboxID, 8) })
 	find("letter12", "letter9", "letter5", "letter3")
 	at(8)
 	find("letter12", "letter9", "letter8", "letter5", "letter3")
-	i.index()
+	index(i)
 	find("letter12", "letter9", "letter8", "letter5", "letter3")
 }
 
@@ -94,7 +94,7 @@ func TestSearchOfExternalMail(t *testing.T) {
 func TestAuthorIsFoundBehindManyOthers(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
-	i.keep(ann, "INBOX", "From: Rare Bird <rare@bird.test>\nSubject: found\n\nhello\n")
+	keep(i, ann, "INBOX", "From: Rare Bird <rare@bird.test>\nSubject: found\n\nhello\n")
 	body := i.spool("From: Fred <fred@far.test>\r\nSubject: rare\r\n\r\nhello\r\n")
 	defer body.Close()
 	d, err := i.svc.prepare(body, Envelope{})
@@ -111,9 +111,9 @@ func TestAuthorIsFoundBehindManyOthers(t *testing.T) {
 			return nil
 		})
 	}
-	i.index()
+	index(i)
 	for _, from := range []string{"rare@bird.test", "@bird.test", "Rare b", "rare@"} {
-		if got, _ := i.list(InboxFilter{From: from}); !slices.Equal(got, []string{"found"}) {
+		if got, _ := listed(i, InboxFilter{From: from}); !slices.Equal(got, []string{"found"}) {
 			t.Errorf("%s: %v", from, got)
 		}
 	}

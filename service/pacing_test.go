@@ -172,7 +172,7 @@ func TestWaitingForATurnEnds(t *testing.T) {
 
 // piped has the clients of a service connect to hosts in memory, by address, so that false time can
 // pass.
-func (i *installation) piped(hosts map[string]func(net.Conn)) {
+func piped(i *installation, hosts map[string]func(net.Conn)) {
 	dial := func(_ context.Context, _, addr string) (net.Conn, error) {
 		ip, _, _ := net.SplitHostPort(addr)
 		serve := hosts[ip]
@@ -203,7 +203,7 @@ func TestThrottlingRelayPacesAndNothingFails(t *testing.T) {
 			return fmt.Sprintf("250 Ok id-%d", n)
 		}}
 		i := install(t, Config{Relays: []Relay{h.relay("ses")}})
-		i.piped(map[string]func(net.Conn){"127.0.0.1": h.serve})
+		piped(i, map[string]func(net.Conn){"127.0.0.1": h.serve})
 		ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
 		var to []string
 		for n := range 60 {
@@ -244,7 +244,7 @@ func TestStallingHostHoldsNobodyElseUp(t *testing.T) {
 		}
 		h := &host{t: t}
 		i := install(t, Config{})
-		i.piped(map[string]func(net.Conn){"127.0.0.2": stall, "127.0.0.1": h.serve})
+		piped(i, map[string]func(net.Conn){"127.0.0.2": stall, "127.0.0.1": h.serve})
 		i.dns.ip = map[string]string{"mx.slow.test": "127.0.0.2"}
 		i.dns.mx["slow.test"] = "mx.slow.test"
 		ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)

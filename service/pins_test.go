@@ -71,7 +71,7 @@ func TestFailedSendReleasesItsMessage(t *testing.T) {
 func TestMovedMessageIsIndexedByItsWords(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
-	i.keep(ann, "INBOX", "From: a@far.test\nSubject: hello\n\nwalrus\n")
+	keep(i, ann, "INBOX", "From: a@far.test\nSubject: hello\n\nwalrus\n")
 	x := &indexer{s: i.svc}
 	work, metas, err := x.gather(ann.AccountNum)
 	if err != nil || len(work.Messages) != 1 {
@@ -81,7 +81,7 @@ func TestMovedMessageIsIndexedByItsWords(t *testing.T) {
 	if err := x.index(t.Context(), ann.AccountNum, work, metas); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := i.list(InboxFilter{Q: "walrus"}); !slices.Equal(got, []string{"hello"}) {
+	if got, _ := listed(i, InboxFilter{Q: "walrus"}); !slices.Equal(got, []string{"hello"}) {
 		t.Errorf("the message is indexed without its words: %v", got)
 	}
 }

@@ -25,7 +25,7 @@ func TestRecipientIsWhomTheEnvelopeNamed(t *testing.T) {
 		i.mustSubmit(bob, strings.ReplaceAll(plainMessage, "ann@example.test", "bob@example.test"), to)
 		i.becomes(to, store.OutgoingDelivered)
 	}
-	i.keep(ann, "INBOX", letterFrom("pat@sender.test")) // without an envelope
+	keep(i, ann, "INBOX", letterFrom("pat@sender.test")) // without an envelope
 	page, err := i.svc.ListEmailUserInbox(context.Background(), actorNum(i.account, ann.AccountNum), ListEmailUserInboxIn{UserID: ann.ID})
 	if err != nil {
 		t.Fatal(err)

@@ -14,19 +14,19 @@ import (
 
 // keep files a message for the mailbox as one that came in, or puts it into another folder, and
 // gives its thread.
-func (i *installation) keep(mb *store.Mailbox, folder, message string) string {
+func keep(i *installation, mb *store.Mailbox, folder, message string) string {
 	i.t.Helper()
-	return i.keepIn(mb, folder, filing{received: i.st.Now(), arrived: folder == "INBOX"}, message)
+	return keepIn(i, mb, folder, filing{received: i.st.Now(), arrived: folder == "INBOX"}, message)
 }
 
 // keepAt files a message in INBOX with the UID of another server, and with a time that follows from
 // that.
-func (i *installation) keepAt(mb *store.Mailbox, uid uint32, message string) {
+func keepAt(i *installation, mb *store.Mailbox, uid uint32, message string) {
 	i.t.Helper()
-	i.keepIn(mb, "INBOX", filing{uid: uid, received: time.Unix(1_800_000_000+int64(uid), 0)}, message)
+	keepIn(i, mb, "INBOX", filing{uid: uid, received: time.Unix(1_800_000_000+int64(uid), 0)}, message)
 }
 
-func (i *installation) keepIn(mb *store.Mailbox, folder string, how filing, message string) string {
+func keepIn(i *installation, mb *store.Mailbox, folder string, how filing, message string) string {
 	i.t.Helper()
 	body := i.st.NewSpool(1 << 20)
 	defer body.Close()
@@ -62,7 +62,7 @@ func (i *installation) keepIn(mb *store.Mailbox, folder string, how filing, mess
 }
 
 // index has all mail indexed.
-func (i *installation) index() {
+func index(i *installation) {
 	i.t.Helper()
 	x := &indexer{s: i.svc}
 	for {
@@ -77,7 +77,7 @@ func (i *installation) index() {
 }
 
 // list gives the subjects that an inbox list has, newest first.
-func (i *installation) list(f InboxFilter) (subjects []string, threads []string) {
+func listed(i *installation, f InboxFilter) (subjects []string, threads []string) {
 	i.t.Helper()
 	who := Actor{AccountID: i.account.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
 	page, err := i.svc.ListInbox(context.Background(), who, ListInboxIn{InboxFilter: f})
@@ -101,7 +101,7 @@ func letterOf(subject, id string, refs ...string) string {
 func TestThreads(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
-	in := func(message string) string { return i.keep(ann, "INBOX", message) }
+	in := func(message string) string { return keep(i, ann, "INBOX", message) }
 
 	one := in(letterOf("one", "1@far"))
 	if two := in(letterOf("two", "2@far", "In-Reply-To: <1@far>")); two != one {
@@ -127,15 +127,15 @@ func TestThreads(t *testing.T) {
 	want := []string{"first", "middle", "late answer"}
 	for _, indexed := range []bool{false, true} {
 		if indexed {
-			i.index()
+			index(i)
 		}
 		for _, name := range []string{first, late} {
-			subjects, threads := i.list(InboxFilter{ThreadID: name})
+			subjects, threads := listed(i, InboxFilter{ThreadID: name})
 			if !slices.Equal(subjects, want) || slices.ContainsFunc(threads, func(s string) bool { return s != first }) {
 				t.Errorf("indexed %v: thread %s has %v of %v, want %v of %s", indexed, name, subjects, threads, want, first)
 			}
 		}
-		if subjects, _ := i.list(InboxFilter{ThreadID: one, Q: "tw"}); !slices.Equal(subjects, []string{"two"}) {
+		if subjects, _ := listed(i, InboxFilter{ThreadID: one, Q: "tw"}); !slices.Equal(subjects, []string{"two"}) {
 			t.Errorf("indexed %v: of thread and text there are %v", indexed, subjects)
 		}
 	}
@@ -145,17 +145,17 @@ func TestThreads(t *testing.T) {
 func TestThreadsOverSentMail(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
-	sent := i.keep(ann, "Sent", "From: ann@example.test\nTo: fred@far.test\nSubject: Offer\nMessage-ID: <own@example.test>\n\nx\n")
+	sent := keep(i, ann, "Sent", "From: ann@example.test\nTo: fred@far.test\nSubject: Offer\nMessage-ID: <own@example.test>\n\nx\n")
 	i.update(func(tx *store.Tx) error {
 		return store.Mappings.Put(tx, &store.Mapping{
 			ID: tx.NewID("map"), AccountID: i.account.AccountID, Original: "<own@example.test>", Provided: "<minted@relay.test>", RelayedAt: tx.Now(),
 		})
 	})
-	answer := i.keep(ann, "INBOX", letterOf("Re: Offer", "5@far", "In-Reply-To: <minted@relay.test>"))
+	answer := keep(i, ann, "INBOX", letterOf("Re: Offer", "5@far", "In-Reply-To: <minted@relay.test>"))
 	if answer != sent {
 		t.Errorf("the answer is in %s, the letter in %s", answer, sent)
 	}
-	again := i.keep(ann, "INBOX", letterOf("Re: Offer", "6@far", "References: <minted@relay.test> <7@far>"))
+	again := keep(i, ann, "INBOX", letterOf("Re: Offer", "6@far", "References: <minted@relay.test> <7@far>"))
 	if again != sent {
 		t.Errorf("the second answer is in %s, the letter in %s", again, sent)
 	}
@@ -166,11 +166,11 @@ func TestThreadsOverSentMail(t *testing.T) {
 func TestThreadsBySubject(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
-	sent := i.keep(ann, "Sent", "From: Ann <ann@example.test>\nTo: fred@far.test, gina@far.test\nSubject: Offer  for you\nMessage-ID: <own@example.test>\n\nx\n")
-	if answer := i.keep(ann, "INBOX", letterOf("AW: offer for you", "5@far")); answer != sent {
+	sent := keep(i, ann, "Sent", "From: Ann <ann@example.test>\nTo: fred@far.test, gina@far.test\nSubject: Offer  for you\nMessage-ID: <own@example.test>\n\nx\n")
+	if answer := keep(i, ann, "INBOX", letterOf("AW: offer for you", "5@far")); answer != sent {
 		t.Errorf("the answer is in %s, the letter in %s", answer, sent)
 	}
-	if next := i.keep(ann, "INBOX", letterOf("x", "6@far", "In-Reply-To: <5@far>")); next != sent {
+	if next := keep(i, ann, "INBOX", letterOf("x", "6@far", "In-Reply-To: <5@far>")); next != sent {
 		t.Errorf("the answer to the answer is in %s, the letter in %s", next, sent)
 	}
 	for name, message := range map[string]string{
@@ -179,13 +179,13 @@ func TestThreadsBySubject(t *testing.T) {
 		"a stranger":    strings.Replace(letterOf("Re: Offer for you", "9@far"), "fred", "paul", 1),
 		"other subject": letterOf("Re: Offer for them", "10@far"),
 	} {
-		if got := i.keep(ann, "INBOX", message); got == sent {
+		if got := keep(i, ann, "INBOX", message); got == sent {
 			t.Errorf("%s is in the thread", name)
 		}
 	}
-	received := i.keep(ann, "INBOX", letterOf("Question", "20@far"))
-	i.index()
-	if answer := i.keep(ann, "INBOX", letterOf("Re: Question", "21@far")); answer != received {
+	received := keep(i, ann, "INBOX", letterOf("Question", "20@far"))
+	index(i)
+	if answer := keep(i, ann, "INBOX", letterOf("Re: Question", "21@far")); answer != received {
 		t.Errorf("the reminder is in %s, the question in %s", answer, received)
 	}
 }

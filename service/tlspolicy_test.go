@@ -54,7 +54,7 @@ func TestEnforcedPolicyHoldsMailBack(t *testing.T) {
 	if !strings.Contains(o.LastResponse, "the MTA-STS policy of far.test is enforced") || !strings.Contains(o.LastResponse, "does not offer STARTTLS") || len(h.mails()) != 0 {
 		t.Errorf("row %+v", o)
 	}
-	c := i.tlsCount("far.test")
+	c := tlsCount(i, "far.test")
 	if len(c.Policies) != 1 || c.Policies[0].Type != tlsrpt.PolicySTS || c.Policies[0].Failed != 2 || len(c.Policies[0].Failures) != 1 ||
 		c.Policies[0].Failures[0].Result != tlsrpt.NoSTARTTLS || c.Policies[0].Failures[0].Sessions != 2 || c.Policies[0].Failures[0].Host != "mx.far.test" {
 		t.Errorf("counted %+v", c)
@@ -62,7 +62,7 @@ func TestEnforcedPolicyHoldsMailBack(t *testing.T) {
 }
 
 // tlsCount is the only count of a domain.
-func (i *installation) tlsCount(domain string) *store.TLSCount {
+func tlsCount(i *installation, domain string) *store.TLSCount {
 	i.t.Helper()
 	out := &store.TLSCount{}
 	err := i.st.View(func(tx *store.Tx) error {
@@ -81,7 +81,7 @@ func (i *installation) tlsCount(domain string) *store.TLSCount {
 
 // policyNow is the mode of the policy that counts for far.test now, "" for none, and the failure
 // that was found.
-func (i *installation) policyNow() (mode, failed string) {
+func policyNow(i *installation) (mode, failed string) {
 	i.t.Helper()
 	p, f, err := i.svc.policies.of(context.Background(), "far.test")
 	if err != nil {
@@ -130,7 +130,7 @@ func TestPolicyIsKept(t *testing.T) {
 			}
 			record(step.record)
 			p.text = step.text
-			if mode, failed := i.policyNow(); mode != step.mode || failed != step.failed || p.asked.Load() != step.asked {
+			if mode, failed := policyNow(i); mode != step.mode || failed != step.failed || p.asked.Load() != step.asked {
 				t.Errorf("%s: mode %q, failure %q after %d fetches; want %q, %q after %d", step.what, mode, failed, p.asked.Load(), step.mode, step.failed, step.asked)
 			}
 		}
@@ -144,7 +144,7 @@ func TestPolicyIsFetchedOnceForAll(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			if mode, _ := i.policyNow(); mode != "enforce" {
+			if mode, _ := policyNow(i); mode != "enforce" {
 				t.Errorf("mode %q", mode)
 			}
 		})
@@ -162,7 +162,7 @@ func TestPoliciesAreRefreshed(t *testing.T) {
 		i := install(t, Config{})
 		p := (&policyHost{text: enforced}).serve(i)
 		i.dns.txt["_mta-sts.far.test"] = "v=STSv1; id=1"
-		i.policyNow()
+		policyNow(i)
 		refresh := func(wait time.Duration) {
 			t.Helper()
 			time.Sleep(wait)
@@ -182,7 +182,7 @@ func TestPoliciesAreRefreshed(t *testing.T) {
 		}
 		delete(i.dns.txt, "_mta-sts.far.test")
 		time.Sleep(10*24*time.Hour - time.Minute)
-		if mode, _ := i.policyNow(); mode != "enforce" {
+		if mode, _ := policyNow(i); mode != "enforce" {
 			t.Errorf("it ran out with the fetch before: %q", mode)
 		}
 		refresh(time.Hour)

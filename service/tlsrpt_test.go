@@ -23,7 +23,7 @@ import (
 )
 
 // countYesterday counts sessions as if they were of the day before yesterday.
-func (i *installation) countYesterday(domain string, sessions ...deliver.Session) {
+func countYesterday(i *installation, domain string, sessions ...deliver.Session) {
 	i.t.Helper()
 	i.update(func(tx *store.Tx) error {
 		row := &store.TLSCount{Day: tx.Now().UTC().AddDate(0, 0, -2).Format(time.DateOnly), Domain: domain}
@@ -34,7 +34,7 @@ func (i *installation) countYesterday(domain string, sessions ...deliver.Session
 	})
 }
 
-func (i *installation) reportTLS() {
+func reportTLS(i *installation) {
 	i.t.Helper()
 	if _, err := i.svc.reportTLS(context.Background(), nil); err != nil {
 		i.t.Fatal(err)
@@ -55,9 +55,9 @@ func TestTLSReportArrives(t *testing.T) {
 	i.dns.mx["far.test"], i.dns.txt["_mta-sts.far.test"] = "mx.far.test", "v=STSv1; id=1;"
 	i.dns.txt["_smtp._tls.far.test"] = "v=TLSRPTv1; rua=mailto:tls@far.test"
 	i.addDomain(i.account, "mailstead.test", nil)
-	i.countYesterday("far.test", untrusted, untrusted, fine)
+	countYesterday(i, "far.test", untrusted, untrusted, fine)
 	i.run()
-	i.reportTLS()
+	reportTLS(i)
 	i.becomes("tls@far.test", store.OutgoingSent)
 	got := h.mails()
 	if len(got) != 1 || got[0].from != "" {
@@ -78,10 +78,10 @@ func TestTLSReportArrives(t *testing.T) {
 	_, body, _ = strings.Cut(body, "\r\n\r\n")
 	body, _, _ = strings.Cut(body, "\r\n--")
 	checkReport(t, base64.NewDecoder(base64.StdEncoding, strings.NewReader(body)))
-	if c := i.tlsCount("far.test"); c.Domain != "" {
+	if c := tlsCount(i, "far.test"); c.Domain != "" {
 		t.Errorf("after the report there is %+v", c)
 	}
-	i.reportTLS()
+	reportTLS(i)
 	if subs, _ := i.left(); subs != 0 || len(h.mails()) != 1 {
 		t.Error("it is reported again")
 	}
@@ -120,8 +120,8 @@ func TestTLSReportIsPosted(t *testing.T) {
 	roots.AddCert(server.Certificate())
 	i := install(t, Config{RootCAs: roots})
 	i.dns.txt["_smtp._tls.far.test"] = "v=TLSRPTv1; rua=" + server.URL + "/tls"
-	i.countYesterday("far.test", untrusted, untrusted, fine)
-	i.reportTLS()
+	countYesterday(i, "far.test", untrusted, untrusted, fine)
+	reportTLS(i)
 	if len(bodies) != 1 {
 		t.Fatalf("%d reports", len(bodies))
 	}
@@ -141,11 +141,11 @@ func TestTLSReportOutlivesAStop(t *testing.T) {
 	roots.AddCert(server.Certificate())
 	i := install(t, Config{RootCAs: roots})
 	i.dns.txt["_smtp._tls.far.test"] = "v=TLSRPTv1; rua=" + server.URL + "/tls"
-	i.countYesterday("far.test", untrusted)
+	countYesterday(i, "far.test", untrusted)
 	if _, err := i.svc.reportTLS(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if c := i.tlsCount("far.test"); c.Domain == "" {
+	if c := tlsCount(i, "far.test"); c.Domain == "" {
 		t.Error("what was counted is forgotten")
 	}
 }
@@ -155,14 +155,14 @@ func TestNoReportWhereNoneIsDue(t *testing.T) {
 	for _, d := range []string{"fine.test", "today.test"} {
 		i.dns.txt["_smtp._tls."+d] = "v=TLSRPTv1; rua=mailto:tls@" + d
 	}
-	i.countYesterday("fine.test", fine)
-	i.countYesterday("silent.test", untrusted)
+	countYesterday(i, "fine.test", fine)
+	countYesterday(i, "silent.test", untrusted)
 	i.update(func(tx *store.Tx) error { return countTLS(tx, "today.test", []deliver.Session{untrusted}) })
-	i.reportTLS()
+	reportTLS(i)
 	if subs, js := i.left(); subs+js != 0 {
 		t.Errorf("%d submissions, %d jobs", subs, js)
 	}
-	if i.tlsCount("fine.test").Domain != "" || i.tlsCount("silent.test").Domain != "" || i.tlsCount("today.test").Domain == "" {
+	if tlsCount(i, "fine.test").Domain != "" || tlsCount(i, "silent.test").Domain != "" || tlsCount(i, "today.test").Domain == "" {
 		t.Error("counts of days that are over are to go, and only those")
 	}
 }

@@ -94,7 +94,7 @@ func runJobs(t *testing.T, s *Service, kinds ...string) {
 }
 
 // toldOf gives how many events of a type there are, and how many endpoints wait for each of them.
-func toldOf(t *testing.T, s *Service, kind string) (events, tells int) {
+func toldOf(t *testing.T, s *Service, kind string) (happened, tells int) {
 	t.Helper()
 	waits := map[string]map[string]int{}
 	err := s.Store.View(func(tx *store.Tx) error {

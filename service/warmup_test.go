@@ -16,10 +16,10 @@ func TestWarmupPhrasesMarkStoredMail(t *testing.T) {
 	d := i.addDomain(i.account, "example.test", nil)
 	ann, bob := i.addMailbox(d, "ann", nil), i.addMailbox(d, "bob", nil)
 	for n := range 250 {
-		i.keep(ann, "INBOX", letterOf(fmt.Sprintf("letter %d BLUE  Bird", n), fmt.Sprintf("%d@far", n)))
+		keep(i, ann, "INBOX", letterOf(fmt.Sprintf("letter %d BLUE  Bird", n), fmt.Sprintf("%d@far", n)))
 	}
-	i.keep(bob, "INBOX", letterOf("letter", "b1@far"))
-	i.keep(bob, "Sent", letterOf("blue bird sent", "b2@far"))
+	keep(i, bob, "INBOX", letterOf("letter", "b1@far"))
+	keep(i, bob, "Sent", letterOf("blue bird sent", "b2@far"))
 	i.run()
 	who := Actor{AccountID: i.account.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
 	for _, phrases := range [][]string{{"nothing"}, {"hello"}, {}, {"Blue bird"}} {
@@ -34,13 +34,13 @@ func TestWarmupPhrasesMarkStoredMail(t *testing.T) {
 			t.Fatalf("marked %v, want %v", i.marked(ann, bob), want)
 		}
 	}
-	if shown, _ := i.list(InboxFilter{ExcludeWarmup: true}); len(shown) != 1 {
+	if shown, _ := listed(i, InboxFilter{ExcludeWarmup: true}); len(shown) != 1 {
 		t.Errorf("without warm-up mail the inbox shows %v", shown)
 	}
-	events := len(i.events(EventEmailReceived))
-	i.keep(ann, "INBOX", letterOf("a blue bird", "new@far"))
-	if n := len(i.events(EventEmailReceived)); n != events {
-		t.Errorf("warm-up mail made %d events", n-events)
+	before := len(i.events(EventEmailReceived))
+	keep(i, ann, "INBOX", letterOf("a blue bird", "new@far"))
+	if n := len(i.events(EventEmailReceived)); n != before {
+		t.Errorf("warm-up mail made %d events", n-before)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestWarmupJobGoesOnWhereItWas(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
 	for n := range 5 {
-		i.keep(ann, "INBOX", letterOf("bird", fmt.Sprintf("%d@far", n)))
+		keep(i, ann, "INBOX", letterOf("bird", fmt.Sprintf("%d@far", n)))
 	}
 	i.update(func(tx *store.Tx) error {
 		a, err := store.Accounts.Get(tx, i.account.AccountID)
