@@ -59,7 +59,7 @@ func getDomain(t testing.TB, s *service.Service, who service.Actor, id string) *
 }
 
 // events gives the data of the account's events of a type, newest first.
-func events(t testing.TB, s *service.Service, who service.Actor, kind string) []json.RawMessage {
+func eventsOf(t testing.TB, s *service.Service, who service.Actor, kind string) []json.RawMessage {
 	t.Helper()
 	page, err := s.ListEvents(t.Context(), who, service.ListEventsIn{Type: kind})
 	if err != nil {
@@ -81,7 +81,7 @@ func TestDNSFailureIsToldOnceAnEpisode(t *testing.T) {
 		health := func(status string, told int) *service.Domain {
 			t.Helper()
 			d := getDomain(t, b.Service, who, id)
-			if n := len(events(t, b.Service, who, service.EventDomainDNSFailed)); d.DNSHealth.Status != status || n != told {
+			if n := len(eventsOf(t, b.Service, who, service.EventDomainDNSFailed)); d.DNSHealth.Status != status || n != told {
 				t.Fatalf("health is %+v with %d events, want %s with %d", d.DNSHealth, n, status, told)
 			}
 			return d
@@ -148,7 +148,7 @@ func TestOneBadCheckIsForgiven(t *testing.T) {
 				t.Fatalf("after a good look: %+v", d.DNSHealth)
 			}
 		}
-		if told := events(t, b.Service, who, service.EventDomainDNSFailed); len(told) > 0 {
+		if told := eventsOf(t, b.Service, who, service.EventDomainDNSFailed); len(told) > 0 {
 			t.Fatalf("told of %s", told)
 		}
 	})
@@ -273,7 +273,7 @@ func TestProvisioningGoesOnAfterACrash(t *testing.T) {
 		t.Errorf("keys %q became %q", before, got)
 	}
 	for _, kind := range []string{service.EventDomainCreated, service.EventDomainReady} {
-		if n := len(events(t, s, who, kind)); n != 1 {
+		if n := len(eventsOf(t, s, who, kind)); n != 1 {
 			t.Errorf("%d events %s", n, kind)
 		}
 	}

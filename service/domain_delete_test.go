@@ -36,7 +36,7 @@ func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	if job, err = s.GetJob(t.Context(), who, service.GetJobIn{ID: job.JobID, Wait: new(10)}); err != nil || job.Status != "completed" || job.Attempts != 2 {
 		t.Errorf("job %+v, %v", job, err)
 	}
-	if told := events(t, s, who, service.EventEmailUserDeleted); len(told) != len(boxes) {
+	if told := eventsOf(t, s, who, service.EventEmailUserDeleted); len(told) != len(boxes) {
 		t.Errorf("told of %d mailboxes: %s", len(told), told)
 	}
 	err = s.Store.View(func(tx *store.Tx) error {

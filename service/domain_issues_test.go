@@ -88,7 +88,7 @@ func TestLooksAtTheSameTimeAreOne(t *testing.T) {
 		time.Sleep(time.Second)
 		close(hang)
 		all.Wait()
-		if d := getDomain(t, b.Service, who, id); d.DNSHealth.Status != "degraded" || len(events(t, b.Service, who, service.EventDomainDNSFailed)) != 0 {
+		if d := getDomain(t, b.Service, who, id); d.DNSHealth.Status != "degraded" || len(eventsOf(t, b.Service, who, service.EventDomainDNSFailed)) != 0 {
 			t.Errorf("one blink: %+v", d.DNSHealth)
 		}
 		time.Sleep(5 * time.Minute)

@@ -91,7 +91,7 @@ func TestCheckNameserversWakesASetup(t *testing.T) {
 		if d := getDomain(t, b.Service, who, job.Resource.ID); d.Status != "complete" || *d.JobID != job.JobID || j.Status != "completed" || d.StatusDetail != nil {
 			t.Errorf("domain %+v, job %+v", d, j)
 		}
-		if n := len(events(t, b.Service, who, service.EventDomainCreated)); n != 1 {
+		if n := len(eventsOf(t, b.Service, who, service.EventDomainCreated)); n != 1 {
 			t.Errorf("created %d times", n)
 		}
 	})

@@ -65,7 +65,7 @@ func TestReverseDNSIsShownAndFailsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("healthy", "")
-		if n := len(events(t, b.Service, who, service.EventDomainDNSFailed)); n != 0 {
+		if n := len(eventsOf(t, b.Service, who, service.EventDomainDNSFailed)); n != 0 {
 			t.Errorf("%d events", n)
 		}
 	})
