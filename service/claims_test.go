@@ -287,7 +287,7 @@ func TestTheOperatorDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, a, z := rivals(t)
 		mine, theirs := connect(t, b.Service, a, "both.test"), connect(t, b.Service, z, "both.test")
-		for _, in := range []service.ClaimDecision{{}, {a.AccountID, "none.test"}, {"acc_none", "both.test"}, {a.AccountID, "com"}} {
+		for _, in := range []service.ClaimDecision{{}, {Account: a.AccountID, Domain: "none.test"}, {Account: "acc_none", Domain: "both.test"}, {Account: a.AccountID, Domain: "com"}} {
 			if _, err := b.DecideClaim(t.Context(), in); err == nil {
 				t.Errorf("%+v is decided", in)
 			}
