@@ -386,7 +386,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	c := newCertified(t)
 	d := c.domain(providerManual)
 	_, _ = c.attempt(hostSet), c.attempt(d.ID)
-	c.certs = newCertificates(c.Service.now)
+	c.SetCertificates(newCertificates(c.Service.now))
 	c.servesNot("a.test")
 	if err := c.LoadCertificates(); err != nil {
 		t.Fatal(err)

@@ -77,17 +77,16 @@ func TestTheKeysStepMakesWhatIsMissing(t *testing.T) {
 	had := []store.DKIMKey{{Selector: "old", Record: "v=DKIM1; p=AA"}}
 	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin", DKIM: had}
 	putTestDomain(t, s, d)
-	p := &provisioning{s: s, ctx: t.Context(), d: d}
 	for range 2 {
-		if err := p.keys(); err != nil {
+		if err := s.MakeKeys(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p.d.DNSSEC == nil || len(p.d.DKIM) != 1 || p.d.DKIM[0].Selector != "old" {
-		t.Errorf("keys %+v, %+v", p.d.DKIM, p.d.DNSSEC)
+	if d.DNSSEC == nil || len(d.DKIM) != 1 || d.DKIM[0].Selector != "old" {
+		t.Errorf("keys %+v, %+v", d.DKIM, d.DNSSEC)
 	}
-	first := p.d.DNSSEC.Public
-	if err := p.keys(); err != nil || string(p.d.DNSSEC.Public) != string(first) {
+	first := d.DNSSEC.Public
+	if err := s.MakeKeys(t.Context(), d); err != nil || string(d.DNSSEC.Public) != string(first) {
 		t.Errorf("the key changed: %v", err)
 	}
 	if m := zoneAnswer(t, s, "a.test", "a.test", dns.TypeMX); len(m.Answer) != 2 {

@@ -45,7 +45,7 @@ func TestSearchSeesMailAtOnce(t *testing.T) {
 			t.Errorf("%s: %v, want %v", q, got, want)
 		}
 	}
-	if _, err := (&indexer{s: i.svc}).rebuild(t.Context()); err != nil {
+	if _, err := i.svc.Indexer().rebuild(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := listed(i, InboxFilter{Q: "letter3"}); !slices.Equal(got, []string{"letter3"}) {

@@ -72,7 +72,7 @@ func TestMovedMessageIsIndexedByItsWords(t *testing.T) {
 	i := install(t, Config{})
 	ann := i.addMailbox(i.addDomain(i.account, "example.test", nil), "ann", nil)
 	keep(i, ann, "INBOX", "From: a@far.test\nSubject: hello\n\nwalrus\n")
-	x := &indexer{s: i.svc}
+	x := i.svc.Indexer()
 	work, metas, err := x.gather(ann.AccountNum)
 	if err != nil || len(work.Messages) != 1 {
 		t.Fatalf("%d messages, %v", len(work.Messages), err)

@@ -64,7 +64,7 @@ func keepIn(i *installation, mb *store.Mailbox, folder string, how filing, messa
 // index has all mail indexed.
 func index(i *installation) {
 	i.t.Helper()
-	x := &indexer{s: i.svc}
+	x := i.svc.Indexer()
 	for {
 		pause, err := x.round(context.Background())
 		if err != nil {

@@ -475,7 +475,7 @@ func TestManyNoticesWithinTheBounds(t *testing.T) {
 			Recipient: fmt.Sprintf("%s%d@far.test", long, i), Diagnostic: strings.Repeat("d", 1000),
 		})
 	}
-	s.relays = append(s.relays, &relay{Relay: Relay{Name: "r1", Kind: "sendgrid"}, notices: list})
+	s.AddRelay(Relay{Name: "r1", Kind: "sendgrid"}, list)
 	if err := s.TakeNotices(t.Context(), "sendgrid", "r1", feedback.Request{}); err != nil {
 		t.Fatal(err)
 	}
