@@ -33,6 +33,7 @@ var importRules = map[string]struct {
 	"dnsprov":  {"dnsprov", "dnsprov speaks to DNS and registrars; it knows no accounts"},
 	"webhooks": {"", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":      {"", "web is a client of /v1 like any other"},
+	"e2e":      {"store dnsprov handlers/dnsd mail/auth", "end-to-end tests drive the built program; of its packages they need the fakes, and those that they hold against DNS software of others"},
 	"docs":     {"", "examples show what a client needs, and no client has our packages"},
 	"internal": {"", "internal has small tools that know nothing of mail"},
 }
