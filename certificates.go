@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/mailstead/mailstead/config"
 )
 
 // certificates picks the certificate of every TLS handshake.
@@ -24,8 +26,8 @@ type certificates struct {
 }
 
 // newCertificates reads the files of the settings; nil if TLS is off. issued is set later.
-func newCertificates(s *settings, host string) (*certificates, error) {
-	if s.TLSCert == "" && !s.Directory.on() {
+func newCertificates(s *config.Settings, host string) (*certificates, error) {
+	if !s.TLS() {
 		return nil, nil
 	}
 	c := &certificates{host: host}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/mailstead/mailstead/config"
 )
 
 // listeners are the open sockets; those that are off are nil.
@@ -13,21 +15,21 @@ type listeners struct {
 }
 
 // listen opens every socket that is not off, or none.
-func listen(s *settings) (*listeners, error) {
+func listen(s *config.Settings) (*listeners, error) {
 	l := &listeners{}
 	for _, one := range []struct {
 		name string
-		at   address
+		at   config.Address
 		to   *net.Listener
 	}{
 		{"http", s.HTTP, &l.http}, {"http-tls", s.HTTPTLS, &l.httpTLS}, {"smtp", s.SMTP, &l.smtp},
 		{"submission", s.Submission, &l.submission}, {"submissions", s.Submissions, &l.submissions},
 		{"imap", s.IMAP, &l.imap}, {"imaps", s.IMAPS, &l.imaps},
 	} {
-		if !one.at.on() {
+		if !one.at.On() {
 			continue
 		}
-		ln, err := net.Listen("tcp", one.at.text)
+		ln, err := net.Listen("tcp", one.at.String())
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("listen for --%s: %w", one.name, err), l.close())
 		}
@@ -42,11 +44,11 @@ func listen(s *settings) (*listeners, error) {
 // dnsTries is how often a port is tried that must be free for UDP and TCP alike.
 const dnsTries = 20
 
-func (l *listeners) listenDNS(at address) error {
-	if !at.on() {
+func (l *listeners) listenDNS(at config.Address) error {
+	if !at.On() {
 		return nil
 	}
-	addr, err := net.ResolveUDPAddr("udp", at.text)
+	addr, err := net.ResolveUDPAddr("udp", at.String())
 	if err != nil {
 		return err
 	}

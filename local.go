@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/store"
@@ -93,13 +95,13 @@ func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 }
 
 // offlineSettings are the file's, for commands that open the store themselves.
-func offlineSettings(c *cli.Context) (*settings, error) {
-	s, err := loadSettings(c)
+func offlineSettings(c *cli.Context) (*config.Settings, error) {
+	s, err := config.Load(c)
 	if err != nil {
 		return nil, err
 	}
 	if len(s.PublicIP) == 0 && !s.Sandbox() {
-		_ = s.PublicIP.UnmarshalText([]byte("127.0.0.1")) // nothing listens, so nothing is published
+		s.PublicIP = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} // nothing listens, so nothing is published
 	}
 	return s, nil
 }

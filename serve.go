@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/net/netutil"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/handlers/dnsd"
 	"github.com/mailstead/mailstead/handlers/imapd"
@@ -40,18 +40,18 @@ func serveCommand(c *cli.Context) error {
 	if err := takeNoArguments(c); err != nil {
 		return err
 	}
-	s, err := loadSettings(c)
+	s, err := config.Load(c)
 	if err != nil {
 		return err
 	}
-	srv := &server{settings: s, reread: func() (*settings, error) { return loadSettings(c) }, level: new(slog.LevelVar), failed: make(chan error, 1)}
+	srv := &server{settings: s, reread: func() (*config.Settings, error) { return config.Load(c) }, level: new(slog.LevelVar), failed: make(chan error, 1)}
 	return srv.serve(c.Context, c.String("data"), c.App.Writer, c.App.ErrWriter)
 }
 
 // A server is everything that runs, in the order in which it was started.
 type server struct {
-	settings *settings
-	reread   func() (*settings, error) // the settings as they are now
+	settings *config.Settings
+	reread   func() (*config.Settings, error) // the settings as they are now
 	log      *slog.Logger
 	level    *slog.LevelVar
 	certs    *certificates
@@ -64,8 +64,8 @@ type server struct {
 // serve opens the store and the sockets, runs every part until ctx ends, and then stops them in
 // turn: nothing new is taken, what runs gets its grace, and the store closes last.
 func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer) (err error) {
-	s.level.Set(s.settings.LogLevel.level())
-	s.log = newLogger(stderr, s.settings.LogFormat.text, s.level)
+	s.level.Set(s.settings.LogLevel.Level())
+	s.log = newLogger(stderr, s.settings.LogFormat.String(), s.level)
 	if s.socks, err = listen(s.settings); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	s.api = handlers.New(s.inst.svc)
 	s.api.Log, s.api.Web, s.api.Build = s.log, web.Handler(), web.Build()
 	if len(s.settings.Proxies) > 0 {
-		s.api.Proxies = handlers.NewProxies(s.settings.Proxies.prefixes(), s.log)
+		s.api.Proxies = handlers.NewProxies(s.settings.Proxies.Prefixes(), s.log)
 	}
 	return s.run(ctx, dir, created, stdout)
 }
@@ -174,12 +174,12 @@ func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
 	l, tlsConfig := s.socks, s.certs.config()
 	if l.http != nil {
 		s.start(ears, "http", func() error {
-			return s.serveHTTP(ctx, newAudience(l.http, "http", true, s.settings.Proxies.prefixes(), s.log), s.api)
+			return s.serveHTTP(ctx, newAudience(l.http, "http", true, s.settings.Proxies.Prefixes(), s.log), s.api)
 		})
 	}
 	if l.httpTLS != nil {
 		s.start(ears, "https", func() error {
-			return s.serveHTTP(ctx, tls.NewListener(newAudience(l.httpTLS, "https", false, s.settings.Proxies.prefixes(), s.log), httpsConfig(tlsConfig)), s.api)
+			return s.serveHTTP(ctx, tls.NewListener(newAudience(l.httpTLS, "https", false, s.settings.Proxies.Prefixes(), s.log), httpsConfig(tlsConfig)), s.api)
 		})
 	}
 	mail := smtpd.New(s.inst.svc)
@@ -198,7 +198,7 @@ func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
 		s.start(ears, "imaps", func() error { return boxes.Run(ctx, l.imaps, true) })
 	}
 	if l.dnsUDP != nil {
-		names := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: copiers(s.inst.svc.Config)}
+		names := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: s.inst.svc.Config.Secondaries}
 		s.start(ears, "dns", func() error { return names.Run(ctx, l.dnsUDP, l.dnsTCP) })
 	}
 }
@@ -344,29 +344,4 @@ func (s *server) serveSocket(ctx context.Context, dir string, ears *sync.WaitGro
 		return s.serveHTTP(ctx, netutil.LimitListener(ln, maxHTTPConns), localHandler(s.inst.svc, s.api))
 	})
 	return path, nil
-}
-
-// publicIPs are the addresses of this host that others can reach, unless they are set.
-func publicIPs(s *settings) ([]netip.Addr, error) {
-	if len(s.PublicIP) > 0 {
-		return s.PublicIP, nil
-	}
-	if s.Sandbox() {
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("find this host's addresses: %w", err)
-	}
-	var out []netip.Addr
-	for _, a := range addrs {
-		prefix, err := netip.ParsePrefix(a.String())
-		if ip := prefix.Addr().Unmap(); err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate() {
-			out = append(out, ip)
-		}
-	}
-	if len(out) == 0 {
-		return nil, usageError{errors.New("this host has no public address of its own: give --public-ip")}
-	}
-	return out, nil
 }

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov"
 )
 
 const (

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov"
 )
 
 func TestServicesAndAuthorities(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov"
 )
 
 // testKey is a key and what it was made from.

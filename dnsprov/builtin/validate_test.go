@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov"
 )
 
 // A validator checks answers as a resolver does that trusts one key (RFC 4035 section 5). It shares

@@ -10,8 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov"
 )
 
 const (

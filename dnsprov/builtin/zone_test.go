@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/miekg/dns"
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/mailstead/mailstead/dnsprov"
 )
 
 func testOptions() Options {

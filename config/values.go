@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -16,21 +16,28 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/service"
 )
 
 // The values of settings are structs since only those get to check their own text while the file is
 // read, which is what gives a mistake its line.
 
-// An address is HOST:PORT, or off.
-type address struct{ text string }
+// checked is the text of a value whose form has been checked.
+type checked struct{ text string }
 
-// on tells whether anything shall listen there.
-func (a address) on() bool { return a.text != "" && a.text != "off" }
+// String is the text; "" if nothing was said.
+func (c checked) String() string { return c.text }
+
+// An Address is HOST:PORT, or off.
+type Address struct{ checked }
+
+// On tells whether anything shall listen there.
+func (a Address) On() bool { return a.text != "" && a.text != "off" }
 
 // UnmarshalText checks its form.
-func (a *address) UnmarshalText(text []byte) error {
+func (a *Address) UnmarshalText(text []byte) error {
 	a.text = string(text)
-	if !a.on() {
+	if !a.On() {
 		return nil
 	}
 	_, p, err := net.SplitHostPort(a.text)
@@ -45,7 +52,7 @@ func (a *address) UnmarshalText(text []byte) error {
 
 // A hostName is the public name of this host in its one form, ASCII and lower-case; empty in the
 // sandbox.
-type hostName struct{ text string }
+type hostName struct{ checked }
 
 // UnmarshalText checks its form.
 func (h *hostName) UnmarshalText(text []byte) (err error) {
@@ -60,7 +67,7 @@ func (h *hostName) UnmarshalText(text []byte) (err error) {
 }
 
 // A contact is an e-mail address.
-type contact struct{ text string }
+type contact struct{ checked }
 
 // UnmarshalText checks its form.
 func (c *contact) UnmarshalText(text []byte) error {
@@ -72,16 +79,16 @@ func (c *contact) UnmarshalText(text []byte) error {
 }
 
 // An acmeURL is the directory of a certificate authority, or off.
-type acmeURL struct{ text string }
+type acmeURL struct{ checked }
 
-// on tells whether certificates come from there.
-func (a acmeURL) on() bool { return a.text != "" && a.text != "off" }
+// On tells whether certificates come from there.
+func (a acmeURL) On() bool { return a.text != "" && a.text != "off" }
 
 // UnmarshalText checks its form.
 func (a *acmeURL) UnmarshalText(text []byte) error {
 	a.text = string(text)
 	u, err := url.Parse(a.text)
-	if a.on() && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+	if a.On() && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
 		return fmt.Errorf("%q is no directory of a certificate authority; write its URL, with https, or off", text)
 	}
 	return nil
@@ -152,28 +159,12 @@ func (l *netList) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// prefixes are the networks as others take them.
-func (l netList) prefixes() (out []netip.Prefix) {
+// Prefixes are the networks as others take them.
+func (l netList) Prefixes() (out []netip.Prefix) {
 	for _, n := range l {
 		out = append(out, n.Prefix)
 	}
 	return out
-}
-
-// A bootstrapURL is where the list of RDAP servers is, or off; empty: nothing was said.
-type bootstrapURL struct{ text string }
-
-// UnmarshalText checks its form.
-func (b *bootstrapURL) UnmarshalText(text []byte) error {
-	b.text = string(text)
-	if b.text == "off" {
-		return nil
-	}
-	u, err := url.Parse(b.text)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
-		return fmt.Errorf("%q is no URL; write it like https://data.iana.org/rdap/dns.json, or off", text)
-	}
-	return nil
 }
 
 // choice gives the text if it is one of the words that are allowed.
@@ -185,14 +176,14 @@ func choice(text []byte, allowed ...string) (string, error) {
 }
 
 type (
-	outbound  struct{ text string }
-	logForm   struct{ text string }
-	logLevel  struct{ text string }
-	relayKind struct{ text string }
-	pathKind  struct{ text string }
-	relayTLS  struct{ text string }
-	plan      struct{ text string }
-	pattern   struct{ text string }
+	outbound  struct{ checked }
+	logForm   struct{ checked }
+	logLevel  struct{ checked }
+	relayKind struct{ checked }
+	pathKind  struct{ checked }
+	relayTLS  struct{ checked }
+	plan      struct{ checked }
+	pattern   struct{ checked }
 	port      uint16
 	count     uint32
 	duration  struct{ d time.Duration }
@@ -225,7 +216,7 @@ func (r *relayTLS) UnmarshalText(t []byte) (err error) {
 }
 
 func (r *relayKind) UnmarshalText(t []byte) (err error) {
-	r.text, err = choice(t, "ses", "postmark", "mailgun", "sendgrid", "custom")
+	r.text, err = choice(t, service.RelayKinds()...)
 	return err
 }
 
@@ -265,8 +256,8 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// level is the log level as slog has it.
-func (l logLevel) level() slog.Level {
+// Level is the log level as slog has it.
+func (l logLevel) Level() slog.Level {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(l.text)) // choice has checked it
 	return level

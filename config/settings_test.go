@@ -1,9 +1,8 @@
-package main
+package config
 
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,16 +15,15 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/dnsprov/ca"
-	"github.com/mailstead/mailstead/service"
 )
 
 // merged runs the flags through the real parser and merges them with a file.
-func merged(t *testing.T, file string, args ...string) (*settings, error) {
+func merged(t *testing.T, file string, args ...string) (*Settings, error) {
 	t.Helper()
-	var got *settings
+	var got *Settings
 	var failed error
-	app := &cli.App{Flags: append(serveFlags(), &cli.StringFlag{Name: "data"}), Action: func(c *cli.Context) error {
-		got, failed = mergeSettings("mailstead.toml", []byte(file), c)
+	app := &cli.App{Flags: append(Flags(), &cli.StringFlag{Name: "data"}), Action: func(c *cli.Context) error {
+		got, failed = merge("mailstead.toml", file, c)
 		return nil
 	}}
 	if err := app.Run(append([]string{"mailstead"}, args...)); err != nil {
@@ -92,8 +90,8 @@ control_headers = ["X-MC-"]
 		s.Edge.BaseURL.text != "https://edge.example/client/v4" || s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
 	}
-	if c, _, err := serviceConfig(s, nil, slog.New(slog.DiscardHandler)); err != nil || !c.Relays[0].NoDKIM || len(c.Relays[0].ControlHeaders) != 1 {
-		t.Errorf("relay %+v, %v", c.Relays, err)
+	if c := s.Service(); !c.Relays[0].NoDKIM || len(c.Relays[0].ControlHeaders) != 1 {
+		t.Errorf("relay %+v", c.Relays)
 	}
 	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL.text == "" || c.AccountID != "acc" || c.Token != "cf" {
 		t.Errorf("registrars %+v, %+v", n, c)
@@ -120,7 +118,7 @@ func TestTrustedProxies(t *testing.T) {
 		{`trusted_proxy = ["127.0.0.1"]`, []string{"--trusted-proxy", "10.0.0.1", "--trusted-proxy", "::1/128"}, "[10.0.0.1/32 ::1/128]"},
 	} {
 		s, err := merged(t, tc.file, tc.args...)
-		if err != nil || fmt.Sprint(s.Proxies.prefixes()) != tc.want {
+		if err != nil || fmt.Sprint(s.Proxies.Prefixes()) != tc.want {
 			t.Errorf("%s %v: %v, %v", tc.file, tc.args, s, err)
 		}
 	}
@@ -137,7 +135,7 @@ func TestTrustedProxies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := plannedURL(s); got != want {
+		if got := s.PlannedURL(); got != want {
 			t.Errorf("%q is reached at %s, want %s", hostname, got, want)
 		}
 	}
@@ -265,17 +263,17 @@ func TestSecondaries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c service.Config
-	withSecondaries(&c, &s.Zones)
+	c := s.Service()
 	if len(c.Secondaries) != 2 || c.Secondaries[0].Addr.String() != "192.0.2.53:53" || c.Secondaries[1].Addr.String() != "[2001:db8::53]:5353" ||
-		c.Secondaries[0].Name != "192.0.2.53:53" || c.Secondaries[0].Key != nil || c.Nameservers != nil {
+		c.Secondaries[0].Name != "192.0.2.53:53" || c.Secondaries[0].Key != nil || !slices.Equal(c.Nameservers, []string{"ns1.mailstead.test", "ns2.mailstead.test"}) {
 		t.Fatalf("addresses: %+v", c)
 	}
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte("MDEyMzQ1Njc4OWFiY2RlZg==\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err = merged(t, `dns.catalog = "Catalog.example."
+	s, err = merged(t, `hostname = "mail.example.com"
+dns.catalog = "Catalog.example."
 [[dns.secondaries]]
 name = "b"
 address = "192.0.2.53"
@@ -286,15 +284,11 @@ tsig_secret_file = "`+file+`"
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = service.Config{Nameservers: []string{"ns1.example.com"}}
-	withSecondaries(&c, &s.Zones)
+	c = s.Service()
 	one := c.Secondaries[0]
 	if c.Catalog != "catalog.example" || one.Name != "b" || one.Key.Name != "key.example" || one.Key.Algorithm != "hmac-sha256" ||
-		string(one.Key.Secret) != "0123456789abcdef" || !slices.Equal(c.Nameservers, []string{"ns1.example.com", "ns3.other.example"}) {
+		string(one.Key.Secret) != "0123456789abcdef" || !slices.Equal(c.Nameservers, []string{"ns1.example.com", "ns2.example.com", "ns3.other.example"}) {
 		t.Fatalf("got %+v", c)
-	}
-	if got := copiers(c); len(got) != 1 || got[0].Key == nil || got[0].Addr.String() != "192.0.2.53" {
-		t.Fatalf("for dnsd: %+v", got)
 	}
 }
 
@@ -305,17 +299,17 @@ func TestCertificatesWithoutFiles(t *testing.T) {
 	if err != nil || s.Directory.text != ca.LetsEncrypt {
 		t.Fatalf("production: %v, %v", s, err)
 	}
-	if acme := serviceACME(s); acme == nil || !acme.Host {
+	if acme := s.Service().ACME; acme == nil || !acme.Host {
 		t.Errorf("production: %+v", acme)
 	}
-	if s, err = merged(t, "tls_cert = 'a'\ntls_key = 'b'", "--hostname", "mail.example.com"); err != nil || serviceACME(s) == nil || serviceACME(s).Host {
+	if s, err = merged(t, "tls_cert = 'a'\ntls_key = 'b'", "--hostname", "mail.example.com"); err != nil || s.Service().ACME == nil || s.Service().ACME.Host {
 		t.Errorf("with a file for the host's name: %v, %v", s, err)
 	}
-	if s, err = merged(t, ""); err != nil || serviceACME(s) != nil || startTLS(s) != "none" {
+	if s, err = merged(t, ""); err != nil || s.Service().ACME != nil || s.TLS() {
 		t.Errorf("sandbox: %v, %v", s, err)
 	}
 	s, err = merged(t, "acme_directory = 'https://127.0.0.1/dir'\nacme_eab_kid = 'k'\nacme_eab_hmac = 'AQID'", "--http-tls", ":0")
-	if err != nil || serviceACME(s) == nil || startTLS(s) != "starttls" || !bytes.Equal(serviceACME(s).EABKey, []byte{1, 2, 3}) {
+	if err != nil || s.Service().ACME == nil || !s.TLS() || !bytes.Equal(s.Service().ACME.EABKey, []byte{1, 2, 3}) {
 		t.Errorf("sandbox with an authority: %v, %v", s, err)
 	}
 }
@@ -329,10 +323,10 @@ func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := was.differences(is), []string{"smtp", "dns", "tls_cert", "tls_key", "limits"}; !slices.Equal(got, want) {
+	if got, want := was.NeedRestart(is), []string{"smtp", "dns", "tls_cert", "tls_key", "limits"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := was.differences(was); len(got) != 0 {
+	if got := was.NeedRestart(was); len(got) != 0 {
 		t.Errorf("the same settings differ in %v", got)
 	}
 }
@@ -351,15 +345,15 @@ first_sender_delay = "10s"
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := s.Spam.service()
+	got := s.Service().Spam
 	if got.Reports || !got.DNSBLJunk || !got.Greylisting || got.FirstDelay != 10*time.Second || !slices.Equal(got.DNSBL, []string{"zen.example", "bl.example"}) ||
 		!slices.Equal(got.TrustedSealers, []string{"lists.example.org"}) || got.Milter.Network != "tcp" || got.Milter.Address != "127.0.0.1:11332" || got.Milter.Timeout != 3*time.Second {
 		t.Errorf("%+v", got)
 	}
-	if s, err = merged(t, `hostname = "mail.example.com"`); err != nil || !s.Spam.service().Reports || s.Spam.service().Milter != nil {
+	if s, err = merged(t, `hostname = "mail.example.com"`); err != nil || !s.Service().Spam.Reports || s.Service().Spam.Milter != nil {
 		t.Errorf("production: %+v, %v", s.Spam, err)
 	}
-	if s, err = merged(t, "hostname = \"mail.example.com\"\n[spam]\ndmarc_reports = false"); err != nil || s.Spam.service().Reports {
+	if s, err = merged(t, "hostname = \"mail.example.com\"\n[spam]\ndmarc_reports = false"); err != nil || s.Service().Spam.Reports {
 		t.Errorf("switched off: %+v, %v", s.Spam, err)
 	}
 	for file, want := range map[string]string{
@@ -378,29 +372,13 @@ first_sender_delay = "10s"
 	}
 }
 
-// TestDANEBelievesOnlyTrustedResolvers: one on this machine, or one that the operator vouches for.
-func TestDANEBelievesOnlyTrustedResolvers(t *testing.T) {
-	for file, want := range map[string]bool{
-		"resolver = '127.0.0.53:53'": true, "resolver = '[::1]:53'": true, "resolver = '192.0.2.53:53'": false, "": false,
-		"resolver = '192.0.2.53:53'\n[dns]\ntrust_resolver = true": true,
-	} {
-		s, err := merged(t, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r, err := newDANE(s); err != nil || (r != nil) != want {
-			t.Errorf("%q: %v, %v", file, r, err)
-		}
-	}
-}
-
 // Whoever configures reads docs/configuration.md: every key of the file stands there.
 func TestEveryKeyIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("docs/configuration.md")
+	text, err := os.ReadFile("../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := keysOf(reflect.TypeFor[settings](), "")
+	keys := keysOf(reflect.TypeFor[Settings](), "")
 	keys = append(keys, "dns")
 	keys = append(keys, keysOf(reflect.TypeFor[dnsSettings](), "dns.")...)
 	if len(keys) < 70 {
@@ -421,7 +399,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 
 // What the examples of docs/configuration.md say is taken as it stands.
 func TestExamplesOfTheFileAreTaken(t *testing.T) {
-	text, err := os.ReadFile("docs/configuration.md")
+	text, err := os.ReadFile("../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,100 @@
-package main
+package config
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 
+	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
+
+// decode reads text over what s holds. `dns` is an address or a table.
+func (s *Settings) decode(text string) error {
+	var kind struct {
+		DNS any `toml:"dns"`
+	}
+	_ = toml.Unmarshal([]byte(text), &kind) // mistakes are told below
+	d := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields()
+	var err error
+	if _, table := kind.DNS.(map[string]any); table {
+		in := struct {
+			*Settings
+			DNS *dnsSettings `toml:"dns"`
+		}{s, &s.Zones}
+		err = d.Decode(&in)
+		if s.Zones.Listen.text != "" {
+			s.DNS = s.Zones.Listen
+		}
+	} else {
+		in := struct {
+			*Settings
+			DNS *Address `toml:"dns"`
+		}{s, &s.DNS}
+		err = d.Decode(&in)
+	}
+	return err
+}
+
+// fileError says where in the file the mistake is.
+func fileError(path, text string, err error) error {
+	var unknown *toml.StrictMissingError
+	if errors.As(err, &unknown) {
+		row, _ := unknown.Errors[0].Position()
+		return fmt.Errorf("%s, line %d: there is no setting %q; see `mailstead serve --help` for those there are", path, row, strings.Join(unknown.Errors[0].Key(), "."))
+	}
+	keys := fileKeys(text)
+	var wrong *toml.DecodeError
+	if errors.As(err, &wrong) {
+		row, _ := wrong.Position()
+		if k, what := wrongType(keys, row); what != "" {
+			return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
+		}
+		if len(wrong.Key()) > 0 {
+			return fmt.Errorf("%s, line %d: %s: %s", path, row, strings.Join(wrong.Key(), "."), withoutTypes(wrong.Error()))
+		}
+		return fmt.Errorf("%s, line %d: %s", path, row, withoutTypes(wrong.Error()))
+	}
+	row := lineOf(text, err)
+	if k, what := wrongType(keys, row); what != "" {
+		return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
+	}
+	if row > 0 {
+		return fmt.Errorf("%s, line %d: %s: %w", path, row, keyAt(keys, row), err)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// withoutTypes says what the decoder says without the names of our types.
+func withoutTypes(text string) string {
+	text = strings.NewReplacer("toml: ", "",
+		reflect.TypeFor[port]().String(), "a port, from 1 to 65535",
+		reflect.TypeFor[count]().String(), "a count, a whole number that is not negative").Replace(text)
+	if given, _, ok := strings.Cut(text, " into struct field "); ok {
+		return "it has the wrong type: " + strings.TrimPrefix(given, "cannot decode TOML ") + " is not possible here"
+	}
+	return text
+}
+
+// lineOf finds the line of a mistake that the decoder tells without it, as it does for numbers
+// where texts belong: the first line up to which the file has that mistake. It is 0 if there is
+// none.
+func lineOf(text string, mistake error) int {
+	end := 0
+	for row := 1; end < len(text); row++ {
+		if next := strings.IndexByte(text[end:], '\n'); next >= 0 {
+			end += next + 1
+		} else {
+			end = len(text)
+		}
+		if err := new(Settings).decode(text[:end]); err != nil && err.Error() == mistake.Error() {
+			return row
+		}
+	}
+	return 0
+}
 
 // A fileKey is a key of the file with its line and its value's type, as the parser saw them.
 type fileKey struct {
@@ -86,7 +173,7 @@ func wrongType(keys []fileKey, row int) (at fileKey, what string) {
 
 // settingType is the type of the setting with the name; nil if there is none.
 func settingType(name string) reflect.Type {
-	t := reflect.TypeFor[settings]()
+	t := reflect.TypeFor[Settings]()
 	for i, part := range strings.Split(name, ".") {
 		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 			t = t.Elem()

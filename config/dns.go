@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"encoding/base64"
@@ -14,9 +14,16 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/mailstead/mailstead/dnsprov/builtin"
-	"github.com/mailstead/mailstead/handlers/dnsd"
-	"github.com/mailstead/mailstead/service"
 )
+
+// dnsSettings is the table [dns]; `listen` in it is what `dns = ADDR` is without the table.
+type dnsSettings struct {
+	Listen        Address             `toml:"listen"`
+	CheckInterval duration            `toml:"check_interval"`
+	Secondaries   []secondarySettings `toml:"secondaries"`
+	Catalog       dnsName             `toml:"catalog"`
+	TrustResolver bool                `toml:"trust_resolver"`
+}
 
 // secondarySettings is an entry of [[dns.secondaries]], or of the list `secondaries`, where it is
 // an address alone.
@@ -39,22 +46,22 @@ func (d *dnsSettings) check() error {
 	for i := range d.Secondaries {
 		s := &d.Secondaries[i]
 		if err := s.check(); err != nil {
-			return usageError{fmt.Errorf("[[dns.secondaries]] number %d: %w", i+1, err)}
+			return fmt.Errorf("[[dns.secondaries]] number %d: %w", i+1, err)
 		}
 		same := func(o secondarySettings) bool { return o.Name == s.Name || o.Address == s.Address }
 		if slices.ContainsFunc(d.Secondaries[:i], same) {
-			return usageError{fmt.Errorf("[[dns.secondaries]] number %d: the name %s or the address %s is there already", i+1, s.Name, s.Address.at)}
+			return fmt.Errorf("[[dns.secondaries]] number %d: the name %s or the address %s is there already", i+1, s.Name, s.Address.at)
 		}
 		if s.TSIGName.text == "" {
 			continue
 		}
 		if other := keys[s.TSIGName.text]; other != nil && (other.Algorithm != s.Algorithm || !slices.Equal(other.Secret.bytes, s.Secret.bytes)) {
-			return usageError{fmt.Errorf("[[dns.secondaries]] number %d: the key %s is another than that of %s; give it another name", i+1, s.TSIGName.text, other.Name)}
+			return fmt.Errorf("[[dns.secondaries]] number %d: the key %s is another than that of %s; give it another name", i+1, s.TSIGName.text, other.Name)
 		}
 		keys[s.TSIGName.text] = s
 	}
 	if d.Catalog.text != "" && len(d.Secondaries) == 0 {
-		return usageError{errors.New("[dns] catalog is for secondaries: list them as [[dns.secondaries]]")}
+		return errors.New("[dns] catalog is for secondaries: list them as [[dns.secondaries]]")
 	}
 	return nil
 }
@@ -90,29 +97,13 @@ func (s *secondarySettings) check() error {
 	return nil
 }
 
-// withSecondaries puts the secondaries into the service's configuration.
-func withSecondaries(c *service.Config, d *dnsSettings) {
-	c.Catalog = d.Catalog.text
+// secondaries are those of the table, as the program knows them.
+func (d *dnsSettings) secondaries() []builtin.Secondary {
+	var out []builtin.Secondary
 	for _, s := range d.Secondaries {
-		one := service.Secondary{Nameserver: s.Nameserver.text}
-		one.Name, one.Addr = s.Name, s.Address.at
+		one := builtin.Secondary{Name: s.Name, Addr: s.Address.at, Nameserver: s.Nameserver.text}
 		if s.TSIGName.text != "" {
 			one.Key = &builtin.TSIGKey{Name: s.TSIGName.text, Algorithm: s.Algorithm.text, Secret: s.Secret.bytes}
-		}
-		c.Secondaries = append(c.Secondaries, one)
-		if one.Nameserver != "" && !slices.Contains(c.Nameservers, one.Nameserver) {
-			c.Nameservers = append(c.Nameservers, one.Nameserver)
-		}
-	}
-}
-
-// copiers are the secondaries as dnsd knows them.
-func copiers(c service.Config) []dnsd.Secondary {
-	var out []dnsd.Secondary
-	for _, s := range c.Secondaries {
-		one := dnsd.Secondary{Name: s.Name, Addr: s.Addr.Addr()}
-		if s.Key != nil {
-			one.Key = &dnsd.Key{Name: s.Key.Name, Algorithm: s.Key.Algorithm, Secret: s.Key.Secret}
 		}
 		out = append(out, one)
 	}
@@ -140,7 +131,7 @@ func (a *serverAddress) UnmarshalText(text []byte) error {
 }
 
 // A dnsName is a host name or the name of a key, lower-case, without a trailing dot.
-type dnsName struct{ text string }
+type dnsName struct{ checked }
 
 // UnmarshalText checks the name.
 func (d *dnsName) UnmarshalText(text []byte) error {
@@ -156,7 +147,7 @@ func (d *dnsName) UnmarshalText(text []byte) error {
 }
 
 // A tsigAlgorithm is one of those that RFC 8945 lets be used.
-type tsigAlgorithm struct{ text string }
+type tsigAlgorithm struct{ checked }
 
 // UnmarshalText checks that it is one of them.
 func (a *tsigAlgorithm) UnmarshalText(text []byte) (err error) {

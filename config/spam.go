@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -29,11 +29,11 @@ const maxLists = 10
 func (s *spamSettings) check() error {
 	switch {
 	case len(s.DNSBL) > maxLists:
-		return usageError{fmt.Errorf("[spam] dnsbl: at most %d lists, since every message waits for all of them", maxLists)}
+		return fmt.Errorf("[spam] dnsbl: at most %d lists, since every message waits for all of them", maxLists)
 	case s.FirstSenderDelay.d < 0 || s.FirstSenderDelay.d > time.Minute:
-		return usageError{errors.New("[spam] first_sender_delay: from 0s to 1m")}
+		return errors.New("[spam] first_sender_delay: from 0s to 1m")
 	case s.MilterTimeout.d < 0 || s.MilterTimeout.d > 5*time.Minute:
-		return usageError{errors.New("[spam] milter_timeout: from 1s to 5m; senders do not wait much longer")}
+		return errors.New("[spam] milter_timeout: from 1s to 5m; senders do not wait much longer")
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (m *milterAddr) UnmarshalText(text []byte) error {
 }
 
 // A dnsblAction is what becomes of mail from addresses that a list has.
-type dnsblAction struct{ text string }
+type dnsblAction struct{ checked }
 
 // UnmarshalText checks the word.
 func (a *dnsblAction) UnmarshalText(text []byte) (err error) {
