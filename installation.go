@@ -27,7 +27,7 @@ type installation struct {
 	rdap  *rdap.Client // nil: registries are not asked
 }
 
-// openInstallation opens the data directory. l may be nil, when nothing listens.
+// openInstallation opens the data directory. l is nil if nothing listens.
 func openInstallation(dir string, s *config.Settings, l *listeners, log *slog.Logger) (*installation, error) {
 	c, own, err := serviceConfig(s, l, log)
 	if err != nil {
@@ -44,13 +44,13 @@ func openInstallation(dir string, s *config.Settings, l *listeners, log *slog.Lo
 	if c.Registrars, err = registrars(s, c, st); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	asks := newRDAP(s, c.Resolver, c.RootCAs, log)
-	if asks != nil {
-		c.RDAP = asks // a nil client would not be a nil interface
+	registries := newRDAP(s, c.Resolver, c.RootCAs, log)
+	if registries != nil {
+		c.RDAP = registries // a nil client would not be a nil interface
 	}
 	q := jobs.NewQueue(st)
 	q.Log = log
-	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: asks}
+	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries}
 	if own != nil {
 		own.hosts = in.svc.HostsName
 	}
@@ -65,8 +65,8 @@ func (in *installation) close() error {
 	return in.store.Close()
 }
 
-// serviceConfig turns settings into what the service needs. own is the resolver that must still
-// learn which names are answered here, if there is one.
+// serviceConfig makes the configuration of the service. own is the resolver of the sandbox, which
+// must still be told which names are hosted here; else it is nil.
 func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c service.Config, own *ownResolver, err error) {
 	c = s.Service()
 	c.Version, c.Log = version, log
@@ -77,7 +77,7 @@ func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c servic
 		return c, nil, err
 	}
 	if l != nil {
-		describe(&c, s, l)
+		addListeners(&c, s, l)
 	}
 	if c.DANE, err = newDANE(s); err != nil {
 		return c, nil, err
@@ -95,7 +95,7 @@ func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c servic
 	return c, own, nil
 }
 
-// publicIPs are the addresses of this host that others can reach, unless they are set.
+// publicIPs are the addresses of the settings, or the public addresses of this host.
 func publicIPs(s *config.Settings) ([]netip.Addr, error) {
 	if len(s.PublicIP) > 0 {
 		return s.PublicIP, nil
@@ -120,29 +120,29 @@ func publicIPs(s *config.Settings) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// newDANE gives what looks up TLSA records, or nil where no resolver can be believed to have
-// validated them: one on this machine, or one that the operator vouches for. A sandbox asks its own
-// server, which validates nothing, unless it is given a resolver.
+// newDANE makes the resolver for TLSA records. It is nil if no resolver is trusted to validate
+// DNSSEC: trusted are those on this machine, and one that the operator vouches for. The sandbox
+// asks its own server, which validates nothing, unless a resolver is set.
 func newDANE(s *config.Settings) (*dane.Resolver, error) {
 	if !s.Resolver.On() && s.Sandbox() {
 		return nil, nil
 	}
 	r, err := dane.NewResolver(s.Resolver.String(), s.Zones.TrustResolver)
 	if err != nil && !s.Zones.TrustResolver {
-		return nil, nil // without a resolver there is no DANE, as where none is trusted
+		return nil, nil // a system without a resolver has none to trust
 	}
 	return r, err
 }
 
-// lookupDS asks one resolver; "" is the system's.
+// lookupDS looks up DS records through the resolver at addr; "" is the system's.
 func lookupDS(addr string) service.LookupDS {
 	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) {
 		return dnsprov.LookupDS(ctx, addr, domain)
 	}
 }
 
-// describe notes what mail clients and API clients are told.
-func describe(c *service.Config, s *config.Settings, l *listeners) {
+// addListeners adds the ports and URLs that clients are told.
+func addListeners(c *service.Config, s *config.Settings, l *listeners) {
 	startTLS := "none"
 	if s.TLS() {
 		startTLS = "starttls"
@@ -163,7 +163,7 @@ func describe(c *service.Config, s *config.Settings, l *listeners) {
 		c.IMAPBeside = portOf(l.imap)
 	}
 	if s.Sandbox() && c.SMTPSecurity == "none" && c.IMAPSecurity == "none" {
-		c.ClientHost = reachable(cmp.Or(addrOf(l.imap), addrOf(l.submission)))
+		c.ClientHost = localHost(cmp.Or(addrOf(l.imap), addrOf(l.submission)))
 	}
 	c.HTTPS, c.HTTPSPort = l.httpTLS != nil, portOf(l.httpTLS)
 	c.BaseURL = "http://" + addrOf(l.http)
@@ -182,8 +182,9 @@ func describe(c *service.Config, s *config.Settings, l *listeners) {
 	}
 }
 
-// reachable is the host by which programs on this machine reach a listener; "" if nothing listens.
-func reachable(addr string) string {
+// localHost is the host under which programs on this machine reach a listener; "" if nothing
+// listens.
+func localHost(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return ""
@@ -194,8 +195,8 @@ func reachable(addr string) string {
 	return host
 }
 
-// firstStart makes the first account of a sandbox; in production `init` does that, so that nothing
-// secret lands in a log.
+// firstStart makes the first account of a sandbox. In production `init` makes it, so that no secret
+// is written to a log.
 func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*service.AccountCreated, error) {
 	_, err := in.svc.Operator(ctx, "")
 	if err == nil {

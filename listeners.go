@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/config"
 )
 
-// listeners are the open sockets; those that are off are nil.
+// listeners are the open sockets. One that is off is nil.
 type listeners struct {
 	http, httpTLS, smtp, submission, submissions, imap, imaps, dnsTCP net.Listener
 	dnsUDP                                                            *net.UDPConn
@@ -41,8 +41,8 @@ func listen(s *config.Settings) (*listeners, error) {
 	return l, nil
 }
 
-// dnsTries is how often a port is tried that must be free for UDP and TCP alike.
-const dnsTries = 20
+// maxDNSTries is how many ports are tried, since one must be free for both UDP and TCP.
+const maxDNSTries = 20
 
 func (l *listeners) listenDNS(at config.Address) error {
 	if !at.On() {
@@ -52,7 +52,7 @@ func (l *listeners) listenDNS(at config.Address) error {
 	if err != nil {
 		return err
 	}
-	for range dnsTries {
+	for range maxDNSTries {
 		if l.dnsUDP, err = net.ListenUDP("udp", addr); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (l *listeners) close() error {
 	return errors.Join(errs...)
 }
 
-// ready is what the ready file says.
+// ready is the content of the ready file: the process, and the address of each open listener.
 type ready struct {
 	PID         int    `json:"pid"`
 	HTTP        string `json:"http,omitempty"`

@@ -26,8 +26,8 @@ import (
 // socketName is the socket of a running server, in the data directory.
 const socketName = "mailstead.sock"
 
-// localPaths are the operator's own commands; they are reached through the socket, or in-process
-// when no server runs.
+// The paths of the operator's own commands. A command goes through the socket, or is answered
+// in-process if no server runs.
 const (
 	accountPath  = "/local/account"
 	tokenPath    = "/local/token"
@@ -94,7 +94,7 @@ func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 	return rec.Result(), err
 }
 
-// offlineSettings are the file's, for commands that open the store themselves.
+// offlineSettings are the settings for commands that open the store themselves.
 func offlineSettings(c *cli.Context) (*config.Settings, error) {
 	s, err := config.Load(c)
 	if err != nil {
@@ -111,7 +111,7 @@ func overSocket(path string, r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body)) // for whoever comes second
+	r.Body = io.NopCloser(bytes.NewReader(body)) // so that it can be sent again
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		return nil, err

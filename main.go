@@ -93,8 +93,8 @@ func versionCommand(c *cli.Context) error {
 	return err
 }
 
-// takeNoArguments refuses what would be ignored.
-func takeNoArguments(c *cli.Context) error {
+// noArguments refuses arguments, which the command would ignore.
+func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
 		return usageError{fmt.Errorf("%q is not expected; run `mailstead %s --help`", c.Args().First(), c.Command.FullName())}
 	}

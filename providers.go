@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/webhooks"
 )
 
-// registrars are those of the settings, the real ones first.
+// registrars makes the clients of the registrars that are set, the sandbox last.
 func registrars(s *config.Settings, c service.Config, st *store.Store) ([]registrar.Registrar, error) {
 	var out []registrar.Registrar
 	client := apiClient(c)
@@ -43,8 +43,8 @@ func registrars(s *config.Settings, c service.Config, st *store.Store) ([]regist
 	return append(out, shop), nil
 }
 
-// apiClient is for the APIs that the operator has an account with. A connection serves one request:
-// there are few, and an order must not go out on one that the other side is about to close.
+// apiClient makes the HTTP client for registrars. A connection serves one request: requests are
+// few, and an order must not be sent on a connection that the registrar is about to close.
 func apiClient(c service.Config) *http.Client {
 	d := &net.Dialer{Timeout: 10 * time.Second}
 	if r, ok := c.Resolver.(*net.Resolver); ok {
@@ -56,7 +56,7 @@ func apiClient(c service.Config) *http.Client {
 	}}
 }
 
-// sandboxRegistrar keeps its books in the store.
+// sandboxRegistrar makes a registrar that sells pretend names and records its sales in the store.
 func sandboxRegistrar(st *store.Store, log *slog.Logger) (registrar.Registrar, error) {
 	log.Warn("the registrar sandbox is on: it sells pretend names, which nobody else knows")
 	var sold []registrar.Registration
@@ -83,14 +83,14 @@ func sandboxRegistrar(st *store.Store, log *slog.Logger) (registrar.Registrar, e
 	return registrar.NewSandbox(st.Now, sold, keep), nil
 }
 
-// newRDAP makes what asks the registries, or nil. A sandbox talks to nobody unasked: it asks only
-// the servers of a list that it was given, and no others where that list cannot be had.
+// newRDAP makes the client of the registries, or nil if they are not asked. A sandbox asks only the
+// servers in a list that it was given, and none if it cannot get that list.
 func newRDAP(s *config.Settings, resolver service.Resolver, roots *x509.CertPool, log *slog.Logger) *rdap.Client {
 	list := s.RDAP.BootstrapURL.String()
 	if list == "off" || list == "" && s.Sandbox() {
 		return nil
 	}
-	// A list of the operator's own may name servers of the operator's own.
+	// A list of the operator may name the operator's own servers, which may be private.
 	guard := &webhooks.Guard{AllowPrivate: bool(s.Private) || list != "" && list != rdap.IANABootstrap}
 	return rdap.New(rdap.Config{
 		BootstrapURL: list, NoCopy: s.Sandbox(), Log: log,
@@ -103,8 +103,8 @@ func newRDAP(s *config.Settings, resolver service.Resolver, roots *x509.CertPool
 	})
 }
 
-// edgeProvider gives the edge provider as each token opens it. Where it is, the operator decides,
-// so it may be private.
+// edgeProvider gives the edge provider for a token. Its address is the operator's choice, so it may
+// be private.
 func edgeProvider(s *config.Settings, c service.Config) func(token string) dnsprov.Provider {
 	guard := &webhooks.Guard{AllowPrivate: true}
 	client := &http.Client{Transport: &http.Transport{

@@ -2,11 +2,11 @@ package main
 
 import "github.com/mailstead/mailstead/config"
 
-// reload reads the file and the certificates again (SIGHUP). What can change while the server runs
-// changes, and of the rest it is said that it waits for a restart. A file with a mistake in it
-// changes nothing.
+// reload reads the settings and the certificates again (SIGHUP). It applies what can change while
+// the server runs, and logs which other settings need a restart. A file with a mistake changes
+// nothing.
 func (s *server) reload() {
-	fresh, err := s.reread()
+	fresh, err := s.loadSettings()
 	if err != nil {
 		s.log.Error("SIGHUP: the settings stay as they were", "error", err)
 		return
@@ -21,7 +21,7 @@ func (s *server) reload() {
 	s.log.Info("SIGHUP: read the settings again", "log_level", fresh.LogLevel.String())
 }
 
-// reloadCertificates reads the certificate's files, or asks for the one that they do not hold.
+// reloadCertificates reads the certificate from its files, or asks the certificate authority again.
 func (s *server) reloadCertificates(fresh *config.Settings) error {
 	if s.certs == nil {
 		return nil

@@ -40,7 +40,7 @@ type secondarySettings struct {
 // UnmarshalText takes an address alone.
 func (s *secondarySettings) UnmarshalText(text []byte) error { return s.Address.UnmarshalText(text) }
 
-// check fills what secondaries leave out, and finds what is wrong with them and between them.
+// check fills in what secondaries leave out, and finds what is wrong with one, or between two.
 func (d *dnsSettings) check() error {
 	keys := map[string]*secondarySettings{}
 	for i := range d.Secondaries {
@@ -97,7 +97,7 @@ func (s *secondarySettings) check() error {
 	return nil
 }
 
-// secondaries are those of the table, as the program knows them.
+// secondaries are the entries in the shape that the rest of the program uses.
 func (d *dnsSettings) secondaries() []builtin.Secondary {
 	var out []builtin.Secondary
 	for _, s := range d.Secondaries {
@@ -146,7 +146,7 @@ func (d *dnsName) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A tsigAlgorithm is one of those that RFC 8945 lets be used.
+// A tsigAlgorithm is one that RFC 8945 section 6 allows.
 type tsigAlgorithm struct{ checked }
 
 // UnmarshalText checks that it is one of them.
@@ -155,13 +155,13 @@ func (a *tsigAlgorithm) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// minSecret is the shortest secret that is taken, in bytes.
+// minSecret is the length of the shortest secret that is accepted, in bytes.
 const minSecret = 16
 
 // A tsigSecret is a secret, in base64 in the file.
 type tsigSecret struct{ bytes []byte }
 
-// UnmarshalText decodes it; an error does not repeat it.
+// UnmarshalText decodes it. An error does not contain the secret.
 func (s *tsigSecret) UnmarshalText(text []byte) (err error) {
 	s.bytes, err = base64.StdEncoding.DecodeString(string(text))
 	if err != nil || len(s.bytes) < minSecret {

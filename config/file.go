@@ -11,12 +11,12 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// decode reads text over what s holds. `dns` is an address or a table.
+// decode reads text into s; what the text does not have stays. `dns` is an address or a table.
 func (s *Settings) decode(text string) error {
 	var kind struct {
 		DNS any `toml:"dns"`
 	}
-	_ = toml.Unmarshal([]byte(text), &kind) // mistakes are told below
+	_ = toml.Unmarshal([]byte(text), &kind) // the next decoding reports mistakes
 	d := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields()
 	var err error
 	if _, table := kind.DNS.(map[string]any); table {
@@ -67,7 +67,7 @@ func fileError(path, text string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// withoutTypes says what the decoder says without the names of our types.
+// withoutTypes gives the decoder's message without the names of Go types.
 func withoutTypes(text string) string {
 	text = strings.NewReplacer("toml: ", "",
 		reflect.TypeFor[port]().String(), "a port, from 1 to 65535",
@@ -78,9 +78,9 @@ func withoutTypes(text string) string {
 	return text
 }
 
-// lineOf finds the line of a mistake that the decoder tells without it, as it does for numbers
-// where texts belong: the first line up to which the file has that mistake. It is 0 if there is
-// none.
+// lineOf finds the line of a mistake for which the decoder gives none, such as a number where a
+// text belongs: the beginning of the file up to this line is the shortest with the mistake. It is 0
+// if there is none.
 func lineOf(text string, mistake error) int {
 	end := 0
 	for row := 1; end < len(text); row++ {
@@ -156,8 +156,8 @@ func keyAt(keys []fileKey, row int) (name string) {
 	return name
 }
 
-// wrongType says of the first key up to the line whose value has another type than the setting what
-// would be right. Values that check their own text say it themselves.
+// wrongType finds the first key, up to the line, whose value has the wrong type, and says which
+// type is right. Values that check their own text report it themselves.
 func wrongType(keys []fileKey, row int) (at fileKey, what string) {
 	for _, k := range keys {
 		t := settingType(k.name)
@@ -202,7 +202,7 @@ func settingType(name string) reflect.Type {
 	return t
 }
 
-// wantedKind says what a value of the type is, if the kind is none of it.
+// wantedKind says what a value of the type must be; "" if the kind is right.
 func wantedKind(t reflect.Type, kind unstable.Kind) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

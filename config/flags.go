@@ -78,7 +78,7 @@ func setField(v reflect.Value, text string) error {
 	return nil
 }
 
-// setFlags sets what was said on the command line or in the environment.
+// setFlags applies the command line and the environment.
 func (s *Settings) setFlags(c *cli.Context) error {
 	for _, f := range flagFields() {
 		if !c.IsSet(f.name) {

@@ -5,8 +5,8 @@ import (
 	"net/url"
 )
 
-// registrarSettings is the table [registrar]. The sandbox has no settings of its own; that it is
-// there switches it on.
+// registrarSettings is the table [registrar]. The sandbox has no settings; its presence switches it
+// on.
 type registrarSettings struct {
 	NameCom    *nameComSettings    `toml:"namecom"`
 	Cloudflare *cloudflareSettings `toml:"cloudflare"`
@@ -40,8 +40,8 @@ func (r *registrarSettings) check() error {
 	return nil
 }
 
-// checkAccount checks the settings of one registrar, whose account has the name that is called as
-// the setting is.
+// checkAccount checks the settings of one registrar. setting is the name of the key that names the
+// account.
 func checkAccount(table, setting, account string, token *string, file string) error {
 	if err := secretOf("token", token, file); err != nil {
 		return fmt.Errorf("[registrar.%s]: %w", table, err)
@@ -52,12 +52,12 @@ func checkAccount(table, setting, account string, token *string, file string) er
 	return nil
 }
 
-// edgeSettings is the table [cloudflare]; the tokens are those of the owners of domains.
+// edgeSettings is the table [cloudflare]. It has no token, since owners of domains give their own.
 type edgeSettings struct {
 	BaseURL apiURL `toml:"base_url"`
 }
 
-// An apiURL is where an API is, with the part of the path that its calls have in common.
+// An apiURL is the base URL of an API.
 type apiURL struct{ checked }
 
 // UnmarshalText checks its form.
@@ -75,7 +75,7 @@ type rdapSettings struct {
 	BootstrapURL bootstrapURL `toml:"bootstrap_url"`
 }
 
-// A bootstrapURL is where the list of RDAP servers is, or off; empty: nothing was said.
+// A bootstrapURL is the URL of the list of RDAP servers, or off; empty if it is not set.
 type bootstrapURL struct{ checked }
 
 // UnmarshalText checks its form.

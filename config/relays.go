@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
+// relaySettings is an entry of [[relay]].
 type relaySettings struct {
 	Name          string    `toml:"name"`
 	Kind          relayKind `toml:"kind"`
@@ -31,7 +32,7 @@ type relaySettings struct {
 	ControlHeaders []string `toml:"control_headers"`
 }
 
-// check fills what a relay leaves out, and finds what is missing.
+// check fills in what a relay leaves out, and finds what is missing or wrong.
 func (r *relaySettings) check() error {
 	if r.Name == "" || r.Kind.text == "" || r.Host == "" {
 		return errors.New("name, kind and host are required")
@@ -62,7 +63,7 @@ func (r *relaySettings) service() service.Relay {
 	}
 }
 
-// secretOf reads a secret from its file, if it is given as one.
+// secretOf reads a secret from its file, if a file is given.
 func secretOf(name string, secret *string, file string) error {
 	if file == "" {
 		return nil

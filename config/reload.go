@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// live are the settings that a running server takes on by itself.
+// live are the settings that a running server can change.
 const live = " log_level tls_cert tls_key "
 
-// NeedRestart names the settings that are others in fresh and that a running server cannot take on.
+// NeedRestart names the settings that have changed in fresh and need a restart.
 func (s *Settings) NeedRestart(fresh *Settings) []string {
 	var out []string
 	was, is := reflect.ValueOf(s).Elem(), reflect.ValueOf(fresh).Elem()
@@ -18,7 +18,7 @@ func (s *Settings) NeedRestart(fresh *Settings) []string {
 		if name == "-" { // both forms of dns
 			name = "dns"
 		}
-		// Whether the certificate is in a file at all decides who is asked for it.
+		// A certificate from files instead of by ACME, or the other way round, needs a restart.
 		needsRestart := !strings.Contains(live, " "+name+" ") || was.Field(i).IsZero() != is.Field(i).IsZero()
 		if slices.Contains(out, name) {
 			continue

@@ -10,11 +10,11 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// sandboxHost is what the sandbox calls this host.
+// sandboxHost is the host name of the sandbox.
 const sandboxHost = "mail.mailstead.test"
 
-// Service gives the settings as the service takes them. What depends on the running server is left
-// out: resolvers, listeners, certificate authorities, the host's own addresses.
+// Service gives the configuration of the service. What depends on the running server is not set:
+// resolvers, ports, certificate authorities, the host's addresses.
 func (s *Settings) Service() service.Config {
 	c := service.Config{
 		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), AllowPrivate: bool(s.Private),
@@ -51,7 +51,7 @@ func nameservers(hostname string, secondaries []builtin.Secondary) []string {
 // TLS.
 func (s *Settings) TLS() bool { return s.TLSCert != "" || s.Directory.On() }
 
-// acme says where certificates come from that are in no file; nil: from nowhere.
+// acme says which certificate authority gives certificates that are in no file; nil: none.
 func (s *Settings) acme() *service.ACME {
 	if !s.Directory.On() {
 		return nil
@@ -61,8 +61,8 @@ func (s *Settings) acme() *service.ACME {
 	}
 }
 
-// BehindProxy tells whether people reach this host's own name through a proxy, which speaks HTTPS
-// to them.
+// BehindProxy tells whether clients reach this host's name through a proxy, which speaks HTTPS to
+// them.
 func (s *Settings) BehindProxy() bool { return len(s.Proxies) > 0 && !s.Sandbox() }
 
 // PlannedURL is where a server with these settings will be reached; "" in the sandbox, whose port

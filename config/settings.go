@@ -85,7 +85,7 @@ func defaults() (s Settings) {
 	return s
 }
 
-// Sandbox tells whether this is the sandbox: nobody has said what this host is called.
+// Sandbox tells whether this is the sandbox: no host name is set.
 func (s *Settings) Sandbox() bool { return s.Hostname.text == "" }
 
 // Load merges the defaults of the sandbox or of production, mailstead.toml in the directory of the
@@ -114,7 +114,7 @@ func merge(path, text string, c *cli.Context) (*Settings, error) {
 	var named struct {
 		Hostname string `toml:"hostname"`
 	}
-	_ = toml.Unmarshal([]byte(text), &named) // mistakes are told below
+	_ = toml.Unmarshal([]byte(text), &named) // decode reports mistakes
 	s := production()
 	if c.String("hostname") == "" && named.Hostname == "" {
 		s = sandbox()
@@ -131,7 +131,7 @@ func merge(path, text string, c *cli.Context) (*Settings, error) {
 	return &s, nil
 }
 
-// check finds what is wrong between settings.
+// check finds settings that contradict each other, and fills in what tables leave out.
 func (s *Settings) check() error {
 	if (s.TLSCert == "") != (s.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key go together: give both or neither")
@@ -163,7 +163,7 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// checkTLS finds listeners that have no certificate and would get none.
+// checkTLS finds listeners that need a certificate and cannot get one.
 func (s *Settings) checkTLS() error {
 	if s.TLSCert != "" {
 		return nil

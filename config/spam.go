@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// spamSettings is the table [spam]: what is done about mail from outside.
+// spamSettings is the table [spam]: how mail from outside is screened.
 type spamSettings struct {
 	TrustedSealers   []dnsName   `toml:"trusted_sealers"`
 	DMARCReports     bool        `toml:"dmarc_reports"`
@@ -25,7 +25,7 @@ type spamSettings struct {
 
 const maxLists = 10
 
-// check finds what is beyond the bounds.
+// check finds values that are out of bounds.
 func (s *spamSettings) check() error {
 	switch {
 	case len(s.DNSBL) > maxLists:
@@ -38,7 +38,7 @@ func (s *spamSettings) check() error {
 	return nil
 }
 
-// service gives the settings as the service takes them.
+// service gives the settings in the shape that the service uses.
 func (s *spamSettings) service() service.Spam {
 	out := service.Spam{
 		Reports: s.DMARCReports, DNSBLJunk: s.DNSBLAction.text == "junk", Greylisting: s.Greylisting, FirstDelay: s.FirstSenderDelay.d,
@@ -76,7 +76,7 @@ func (m *milterAddr) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no filter; write inet:HOST:PORT or unix:/PATH", text)
 }
 
-// A dnsblAction is what becomes of mail from addresses that a list has.
+// A dnsblAction is what happens to mail from an address on a DNSBL.
 type dnsblAction struct{ checked }
 
 // UnmarshalText checks the word.

@@ -19,19 +19,19 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// The values of settings are structs since only those get to check their own text while the file is
-// read, which is what gives a mistake its line.
+// The values of settings are structs, since the decoder lets only structs check their own text
+// while it reads the file, and so reports the line of a mistake.
 
 // checked is the text of a value whose form has been checked.
 type checked struct{ text string }
 
-// String is the text; "" if nothing was said.
+// String is the text; "" if it is not set.
 func (c checked) String() string { return c.text }
 
 // An Address is HOST:PORT, or off.
 type Address struct{ checked }
 
-// On tells whether anything shall listen there.
+// On tells whether it is set and not off.
 func (a Address) On() bool { return a.text != "" && a.text != "off" }
 
 // UnmarshalText checks its form.
@@ -50,7 +50,7 @@ func (a *Address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A hostName is the public name of this host in its one form, ASCII and lower-case; empty in the
+// A hostName is the public name of this host, normalised to ASCII and lower case; empty in the
 // sandbox.
 type hostName struct{ checked }
 
@@ -81,7 +81,7 @@ func (c *contact) UnmarshalText(text []byte) error {
 // An acmeURL is the directory of a certificate authority, or off.
 type acmeURL struct{ checked }
 
-// On tells whether certificates come from there.
+// On tells whether it is set and not off.
 func (a acmeURL) On() bool { return a.text != "" && a.text != "off" }
 
 // UnmarshalText checks its form.
@@ -94,7 +94,7 @@ func (a *acmeURL) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// An eabKey is the key of an account that the certificate authority knows from elsewhere.
+// An eabKey is the key of external account binding (RFC 8555 section 7.3.4).
 type eabKey struct{ key []byte }
 
 // UnmarshalText decodes it.
@@ -121,7 +121,7 @@ func (l *ipList) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A network is an address or a CIDR, but not everybody's.
+// A network is an address or a CIDR prefix that does not hold all addresses.
 type network struct{ netip.Prefix }
 
 // UnmarshalText checks its form.
@@ -159,7 +159,7 @@ func (l *netList) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Prefixes are the networks as others take them.
+// Prefixes are the networks as net/netip has them.
 func (l netList) Prefixes() (out []netip.Prefix) {
 	for _, n := range l {
 		out = append(out, n.Prefix)
@@ -167,7 +167,7 @@ func (l netList) Prefixes() (out []netip.Prefix) {
 	return out
 }
 
-// choice gives the text if it is one of the words that are allowed.
+// choice gives the text if it is one of the allowed words.
 func choice(text []byte, allowed ...string) (string, error) {
 	if slices.Contains(allowed, string(text)) {
 		return string(text), nil
@@ -256,7 +256,7 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Level is the log level as slog has it.
+// Level is the level as log/slog has it.
 func (l logLevel) Level() slog.Level {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(l.text)) // choice has checked it

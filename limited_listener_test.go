@@ -17,9 +17,9 @@ import (
 	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
-// house is an HTTP server whose audience has four places, with a handler that answers /slow when it
-// is told to.
-func house(t *testing.T, secure bool) (s *httptest.Server, working, answer chan struct{}) {
+// limitedServer is an HTTP server that takes four connections. Its handler says on working that it
+// has a request for /slow, and answers it when answer is closed.
+func limitedServer(t *testing.T, secure bool) (s *httptest.Server, working, answer chan struct{}) {
 	t.Helper()
 	working, answer = make(chan struct{}), make(chan struct{})
 	s = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,10 +30,10 @@ func house(t *testing.T, secure bool) (s *httptest.Server, working, answer chan 
 		_, _ = io.WriteString(w, r.Proto)
 	}))
 	s.EnableHTTP2 = true
-	ears := newAudience(s.Listener, "http", !secure, nil, slog.New(slog.DiscardHandler))
-	ears.crowd = crowd.New("http", crowd.Bounds{All: 4}, slog.New(slog.DiscardHandler))
-	s.Listener = ears
-	seat(s.Config)
+	ln := limitListener(s.Listener, "http", !secure, nil, slog.New(slog.DiscardHandler))
+	ln.limiter = crowd.New("http", crowd.Bounds{All: 4}, slog.New(slog.DiscardHandler))
+	s.Listener = ln
+	trackConns(s.Config)
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	if secure {
 		s.StartTLS()
@@ -44,8 +44,8 @@ func house(t *testing.T, secure bool) (s *httptest.Server, working, answer chan 
 	return s, working, answer
 }
 
-// visitor is a client that connects from an address of this host.
-func visitor(t *testing.T, s *httptest.Server, from string) *http.Client {
+// clientFrom is a client that connects from an address of this host.
+func clientFrom(t *testing.T, s *httptest.Server, from string) *http.Client {
 	t.Helper()
 	c := s.Client()
 	transport := c.Transport.(*http.Transport).Clone()
@@ -80,10 +80,10 @@ func get(t *testing.T, c *http.Client, url string) string {
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	for name, secure := range map[string]bool{"http": false, "https": true} {
 		t.Run(name, func(t *testing.T) {
-			s, working, answer := house(t, secure)
+			s, working, answer := limitedServer(t, secure)
 			release := sync.OnceFunc(func() { close(answer) })
 			t.Cleanup(release) // before the server closes, which waits for its requests
-			busy := visitor(t, s, "127.0.1.1")
+			busy := clientFrom(t, s, "127.0.1.1")
 			answered := make(chan error, 1)
 			go func() {
 				resp, err := busy.Get(s.URL + "/slow")
@@ -93,7 +93,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 				answered <- err
 			}()
 			<-working
-			idle := visitor(t, s, "127.0.1.2")
+			idle := clientFrom(t, s, "127.0.1.2")
 			get(t, idle, s.URL) // and keeps its connection
 			for range 2 {
 				silent, err := dialFrom(t.Context(), "127.0.1.3", s.Listener.Addr().String())
@@ -102,13 +102,13 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 				}
 				defer silent.Close()
 			}
-			turnedAway(t, s, secure)
+			wantRefused(t, s, secure)
 			for range 2 {
 				want := "HTTP/1.1"
 				if secure {
 					want = "HTTP/2.0"
 				}
-				if got := get(t, visitor(t, s, "127.0.2.1"), s.URL); got != want {
+				if got := get(t, clientFrom(t, s, "127.0.2.1"), s.URL); got != want {
 					t.Errorf("answered %q", got)
 				}
 			}
@@ -120,8 +120,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// turnedAway connects from the network that has every place.
-func turnedAway(t *testing.T, s *httptest.Server, secure bool) {
+// wantRefused connects from the network that has every slot.
+func wantRefused(t *testing.T, s *httptest.Server, secure bool) {
 	t.Helper()
 	conn, err := dialFrom(t.Context(), "127.0.1.4", s.Listener.Addr().String())
 	if err != nil {
