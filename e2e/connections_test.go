@@ -24,7 +24,7 @@ import (
 // idlers is how many connections come that say nothing.
 const idlers = 10_000
 
-// guest is an address in a network where no idler is.
+// guest is an address in a network where none of the idle clients is.
 const guest = "127.200.0.1"
 
 // A gate is a server as idlers and guests see it.
@@ -249,7 +249,7 @@ func visits(t *testing.T, i *instance, p gate) (slowest time.Duration) {
 	return slowest
 }
 
-var crowdLine = regexp.MustCompile(`msg="too many connections" server=(\S+) refused=(\d+) sent_away=(\d+)`)
+var refusedLine = regexp.MustCompile(`msg="too many connections" server=(\S+) refused=(\d+) sent_away=(\d+)`)
 
 // compare holds the server's log against what the idlers heard.
 func (m *mob) compare(t *testing.T, i *instance) {
@@ -257,7 +257,7 @@ func (m *mob) compare(t *testing.T, i *instance) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := crowdLine.FindAllStringSubmatch(string(text), -1)
+	lines := refusedLine.FindAllStringSubmatch(string(text), -1)
 	var refused, away int
 	for _, l := range lines {
 		if l[1] != m.gate.name {
