@@ -11,9 +11,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/miekg/dns"
-
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/miekg/dns"
 )
 
 const (

@@ -3,10 +3,9 @@ package builtin
 import (
 	"testing"
 
-	"github.com/miekg/dns"
-
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/providertest"
+	"github.com/miekg/dns"
 )
 
 func TestProviderConformance(t *testing.T) {

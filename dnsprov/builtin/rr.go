@@ -8,9 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/miekg/dns"
-
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/miekg/dns"
 )
 
 // maxString is the length of one character string on the wire, in bytes (RFC 1035 section 3.3).

@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/miekg/dns"
-
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/miekg/dns"
 )
 
 func TestServicesAndAuthorities(t *testing.T) {

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/miekg/dns"
-
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/miekg/dns"
 )
 
 // testKey is a key and what it was made from.

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/miekg/dns"
-
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/miekg/dns"
 )
 
 // A validator checks answers as a resolver does that trusts one key (RFC 4035 section 5). It shares

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/miekg/dns"
 	"golang.org/x/net/dns/dnsmessage"
-
-	"github.com/mailstead/mailstead/dnsprov"
 )
 
 func testOptions() Options {
