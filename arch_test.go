@@ -24,17 +24,20 @@ var importRules = map[string]struct {
 	may string
 	why string
 }{
-	".":        {"handlers service jobs store mail dnsprov webhooks web", "the root wires everything together"},
-	"handlers": {"handlers service mail", "handlers listen; rules belong in service and records in store"},
-	"service":  {"service jobs store mail dnsprov webhooks", "service decides; it must not know who is asking, over HTTP, SMTP or IMAP"},
-	"jobs":     {"store", "jobs repeat work without knowing what kind of work it is"},
-	"store":    {"", "store keeps records and knows nobody"},
-	"mail":     {"mail", "mail dials out and reads messages; decisions and records are not its business"},
-	"dnsprov":  {"dnsprov", "dnsprov speaks to DNS and registrars; it knows no accounts"},
-	"webhooks": {"", "webhooks signs and posts; it knows no accounts and no store"},
-	"web":      {"", "web is a client of /v1 like any other"},
-	"docs":     {"", "examples show what a client needs, and no client has our packages"},
-	"internal": {"", "internal has small tools that know nothing of mail"},
+	".":             {"config handlers service jobs store mail dnsprov webhooks web", "the root wires everything together"},
+	"handlers":      {"handlers service mail", "handlers listen; rules belong in service and records in store"},
+	"handlers/dnsd": {"handlers dnsprov", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
+	"service":       {"service jobs store mail dnsprov webhooks", "service decides; it must not know who is asking, over HTTP, SMTP or IMAP"},
+	"jobs":          {"store", "jobs repeat work without knowing what kind of work it is"},
+	"store":         {"", "store keeps records and knows nobody"},
+	"mail":          {"mail", "mail dials out and reads messages; decisions and records are not its business"},
+	"dnsprov":       {"dnsprov", "dnsprov speaks to DNS and registrars; it knows no accounts"},
+	"webhooks":      {"", "webhooks signs and posts; it knows no accounts and no store"},
+	"web":           {"", "web is a client of /v1 like any other"},
+	"e2e":           {"store dnsprov handlers/dnsd mail/auth", "end-to-end tests drive the built program; of its packages they need the fakes, and those that they hold against DNS software of others"},
+	"config":        {"service dnsprov mail", "config knows the shapes that settings are checked and handed on in; it starts nothing, and nothing below it asks for settings"},
+	"docs":          {"", "examples show what a client needs, and no client has our packages"},
+	"internal":      {"", "internal has small tools that know nothing of mail"},
 }
 
 // breaches lists every import in the tree that importRules forbids, one sentence each.

@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/store"
@@ -24,8 +26,8 @@ import (
 // socketName is the socket of a running server, in the data directory.
 const socketName = "mailstead.sock"
 
-// localPaths are the operator's own commands; they are reached through the socket, or in-process
-// when no server runs.
+// The paths of the operator's own commands. A command goes through the socket, or is answered
+// in-process if no server runs.
 const (
 	accountPath  = "/local/account"
 	tokenPath    = "/local/token"
@@ -92,14 +94,14 @@ func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 	return rec.Result(), err
 }
 
-// offlineSettings are the file's, for commands that open the store themselves.
-func offlineSettings(c *cli.Context) (*settings, error) {
-	s, err := loadSettings(c)
+// offlineSettings are the settings for commands that open the store themselves.
+func offlineSettings(c *cli.Context) (*config.Settings, error) {
+	s, err := config.Load(c)
 	if err != nil {
 		return nil, err
 	}
 	if len(s.PublicIP) == 0 && !s.Sandbox() {
-		_ = s.PublicIP.UnmarshalText([]byte("127.0.0.1")) // nothing listens, so nothing is published
+		s.PublicIP = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} // nothing listens, so nothing is published
 	}
 	return s, nil
 }
@@ -109,7 +111,7 @@ func overSocket(path string, r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body)) // for whoever comes second
+	r.Body = io.NopCloser(bytes.NewReader(body)) // so that it can be sent again
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		return nil, err
