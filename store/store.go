@@ -1,6 +1,3 @@
-// Package store keeps Mailstead's records in bbolt and its message bytes in append-only segments,
-// all in one directory. It does not know what the records mean, who may see them, or what happens
-// next.
 package store
 
 import (
