@@ -286,11 +286,8 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 }
 
 func repointRecord[T any](tx *Tx, table *Table[T], id string, blob func(*T) *BlobRef, move blobMove) error {
-	rec, err := table.Get(tx, id)
-	if errors.Is(err, ErrNotFound) || err == nil && *blob(rec) != move.from {
-		return nil
-	}
-	if err != nil {
+	rec, err := table.Find(tx, id)
+	if err != nil || rec == nil || *blob(rec) != move.from {
 		return err
 	}
 	*blob(rec) = move.to

@@ -97,6 +97,16 @@ func (addressFinder) Get(tx *Tx, email string) (*Mailbox, error) {
 	return MailboxByAddress.Get(tx, addressKey(tx, email))
 }
 
+// Find returns the mailbox of the address, or nil without an error if there is none.
+func (addressFinder) Find(tx *Tx, email string) (*Mailbox, error) {
+	return MailboxByAddress.Find(tx, addressKey(tx, email))
+}
+
+// FindShared is Find for those who only look; see Table.FindShared.
+func (addressFinder) FindShared(tx *Tx, email string) (*Mailbox, error) {
+	return MailboxByAddress.FindShared(tx, addressKey(tx, email))
+}
+
 // Read is Get for those who only look; see Table.Read.
 func (addressFinder) Read(tx *Tx, email string) (*Mailbox, error) {
 	return MailboxByAddress.Read(tx, addressKey(tx, email))
