@@ -8,14 +8,29 @@ type Account struct {
 	Num            uint32 // short form for message keys, from 1
 	Name           string
 	Email          string // the owner's address
-	Plan           string // startup, enterprise
-	Status         string // active, suspended
+	Plan           string // one of the AccountPlan… constants
+	Status         string // one of the Account… constants
 	UniversalInbox bool
 	WarmupPhrases  []string
 	SyncedAt       time.Time // of the newest refresh of every mailbox
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
+
+// States of an account.
+const (
+	AccountActive    = "active"
+	AccountSuspended = "suspended" // by the operator: it may do nothing, and its zones are served on
+)
+
+// Plans of an account.
+const (
+	AccountPlanStartup    = "startup"
+	AccountPlanEnterprise = "enterprise" // with higher limits on requests
+)
+
+// MayAct tells whether an account may do anything: ask, read, send and take mail, tell and report.
+func (a *Account) MayAct() bool { return a.Status != AccountSuspended }
 
 // Accounts keeps every account of the installation.
 var (
@@ -37,8 +52,8 @@ type User struct {
 	Email        string // lower-case
 	FirstName    string
 	LastName     string
-	Role         string // owner, admin, member
-	Status       string // invited, active
+	Role         string // one of the UserRole… constants
+	Status       string // one of the User… constants
 	PasswordHash string // argon2id, PHC form; "" while none is set
 	InvitedBy    string // a user id, or ""
 	ResetHash    string // SHA-256 of the token that sets a new password, hex; "" while there is none
@@ -51,6 +66,19 @@ type User struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }
+
+// States of a user.
+const (
+	UserInvited = "invited" // has no password yet
+	UserActive  = "active"
+)
+
+// Roles of a user, each with what the next one may and more.
+const (
+	UserRoleOwner  = "owner"  // the one to whom the account belongs
+	UserRoleAdmin  = "admin"  // manages the team and its tokens, but for owners and other admins
+	UserRoleMember = "member" // works with domains and mail
+)
 
 // A Forgot is a link that was sent by mail to somebody who forgot a password.
 type Forgot struct {
@@ -102,7 +130,7 @@ type Token struct {
 	Hash        string // SHA-256 of the whole token, hex
 	Prefix      string // first 12 characters of the token
 	Permissions []string
-	Kind        string // api, mcp, session
+	Kind        string // one of the TokenKind… constants
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // zero: never
 	LastUsedAt  time.Time
@@ -110,6 +138,13 @@ type Token struct {
 	UserAgent   string    `json:",omitempty"` // of a session: the browser that signed in
 	RevokedAt   time.Time // kept for a while after revocation, so that its use can be told apart
 }
+
+// Kinds of a token.
+const (
+	TokenKindAPI     = "api"
+	TokenKindMCP     = "mcp"     // for a model's client
+	TokenKindSession = "session" // of the dashboard; the only kind that a browser has
+)
 
 // Tokens keeps the tokens of every account, revoked ones too.
 var (
@@ -123,7 +158,7 @@ var (
 
 // sessionTime is the key of dashboard sessions by their beginning, for pruning.
 func sessionTime(t *Token) string {
-	if t.Kind != "session" {
+	if t.Kind != TokenKindSession {
 		return ""
 	}
 	return TimeKey(t.CreatedAt)

@@ -2,7 +2,11 @@
 // all in one directory. It does not know what the records mean, who may see them, or what happens
 // next.
 //
-// This page is the format: the files, and every bucket of the database with its keys and values.
+// What follows is the format: the files, and every bucket of the database with its keys and values.
+//
+// States and types of records are strings, and have constants beside the record: its name and the
+// value, as in MailboxActive, with the field between them where it is not the Status or State, as
+// in MailboxTypeHosted. A predicate that several rules ask is a method of the record.
 //
 // # Files
 //

@@ -42,7 +42,7 @@ type Outgoing struct {
 	Notify            string    `json:",omitzero"` // RFC 3461 NOTIFY
 	ORCPT             string    `json:",omitzero"` // RFC 3461 ORCPT
 	Status            string    `json:",omitzero"` // one of the Outgoing… constants
-	Transport         string    `json:",omitzero"` // direct relay local capture
+	Transport         string    `json:",omitzero"` // one of the OutgoingTransport… constants
 	Provider          string    `json:",omitzero"` // the relay's name
 	ProviderMessageID string    `json:",omitzero"`
 	Attempts          int       `json:",omitzero"`
@@ -69,6 +69,14 @@ const (
 	OutgoingComplained = "complained" // taken, and called spam
 	OutgoingSuppressed = "suppressed" // never tried, since the address is known to be bad or unwilling
 	OutgoingCancelled  = "cancelled"  // taken back by its sender
+)
+
+// How a message goes to a recipient.
+const (
+	OutgoingTransportDirect  = "direct"  // to the MX hosts of the recipient's domain
+	OutgoingTransportRelay   = "relay"   // through a relay
+	OutgoingTransportLocal   = "local"   // into a mailbox of this server
+	OutgoingTransportCapture = "capture" // nowhere
 )
 
 // Waits tells whether the message is still to be handed on.
@@ -125,10 +133,17 @@ var (
 type Suppression struct {
 	AccountID string
 	Email     string
-	Reason    string // bounce complaint manual
+	Reason    string // one of the Suppression… constants
 	MessageID string
 	CreatedAt time.Time
 }
+
+// Why an address is suppressed.
+const (
+	SuppressionBounce    = "bounce"
+	SuppressionComplaint = "complaint"
+	SuppressionManual    = "manual" // somebody of the account asked for it, or the recipient has unsubscribed
+)
 
 // Suppressions keeps one for an account and address.
 var (

@@ -12,8 +12,8 @@ type Webhook struct {
 	URL            string
 	Events         []string
 	Description    string
-	Status         string // enabled disabled
-	DisabledReason string // "" manual consecutive_failures gone
+	Status         string // one of the Webhook… constants
+	DisabledReason string // one of the WebhookDisabled… constants; "" while it is enabled
 	DisabledAt     time.Time
 	Failures       int    // consecutive failed events
 	Secret         []byte // sealed
@@ -26,6 +26,19 @@ type Webhook struct {
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
+
+// States of a webhook.
+const (
+	WebhookEnabled  = "enabled"
+	WebhookDisabled = "disabled"
+)
+
+// Why a webhook is disabled.
+const (
+	WebhookDisabledManual   = "manual"
+	WebhookDisabledFailures = "consecutive_failures"
+	WebhookDisabledGone     = "gone" // the endpoint answered 410
+)
 
 // Webhooks keeps the endpoints of every account.
 var (
@@ -58,17 +71,31 @@ type Delivery struct {
 	EventID    string
 	EventType  string
 	Attempt    int
-	Outcome    string // success failed pending
+	Outcome    string // one of the Delivery… constants
 	HTTPStatus int
 	Error      string
 	ErrorCode  string
 	DurationMS int64
 	Excerpt    string
 	URL        string
-	Trigger    string // event retry test redeliver
+	Trigger    string // one of the DeliveryTrigger… constants
 	At         time.Time
 	NextAt     time.Time
 }
+
+// Outcomes of a delivery.
+const (
+	DeliverySuccess = "success"
+	DeliveryFailed  = "failed"
+)
+
+// What had a delivery made.
+const (
+	DeliveryTriggerEvent     = "event"
+	DeliveryTriggerRetry     = "retry"
+	DeliveryTriggerTest      = "test"      // somebody tries the endpoint
+	DeliveryTriggerRedeliver = "redeliver" // somebody asks for it once more
+)
 
 // Deliveries keeps the attempt log for 30 days.
 var (
