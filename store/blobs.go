@@ -11,7 +11,18 @@ import (
 	"sync"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
+
+// A BlobRef says where a message's bytes are; a Blob is those bytes, opened.
+type (
+	BlobRef = segment.Ref
+	Blob    = segment.Blob
+)
+
+// A Spool is a message while it arrives, until Append.
+type Spool = segment.Spool
 
 // Append writes a message with its envelope, at most 64 KiB that the store does not read, to the
 // segments. It is on disk once an Update that refers to it (AddMessage, RefBlob) has returned;
@@ -26,7 +37,7 @@ func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
 	}
 	done := s.pins.begin()
 	defer done()
-	ref, err := s.seg.append(env, body)
+	ref, err := s.seg.Append(env, body)
 	if err != nil {
 		return BlobRef{}, s.appendFailed(err)
 	}
@@ -38,9 +49,9 @@ func (s *Store) appendFailed(err error) error {
 	switch {
 	case errors.Is(err, os.ErrClosed):
 		return ErrClosed
-	case errors.Is(err, errSegFailed):
+	case errors.Is(err, segment.ErrFailed):
 		return s.fails(err)
-	case isFull(err):
+	case segment.IsFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	return err
@@ -62,7 +73,7 @@ func (s *Store) Pinned() int {
 // opened for some time (Options.Grace) after it was read; later, when compaction may have moved the
 // bytes, the error may be ErrNotFound.
 func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
-	blob, err := s.seg.open(ref)
+	blob, err := s.seg.Open(ref)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
 	}
@@ -271,12 +282,12 @@ func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 
 // Lost says what the disk had lost, when the store was opened, of messages that it had said were
 // kept; nil if nothing. Their rows are there, and their bytes are not.
-func (s *Store) Lost() error { return errors.Join(s.seg.lost...) }
+func (s *Store) Lost() error { return s.seg.Lost() }
 
 // keepFound notes, when a database begins beside segments that are there already, up to which
 // number they go. Their messages are in no row; compaction would take them for dead.
 func (s *Store) keepFound(b *bolt.Tx) error {
-	segments := s.seg.list()
+	segments := s.seg.List()
 	if len(segments) == 0 {
 		return nil
 	}

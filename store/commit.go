@@ -7,11 +7,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 // maxBatch bounds how many transactions one commit carries.
@@ -178,7 +179,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 	}
 	began := time.Now()
 	synced := make(chan error, 1)
-	go func() { synced <- s.seg.sync() }()
+	go func() { synced <- s.seg.Sync() }()
 	good, spoilers := batch, []*write(nil)
 	var tx *bolt.Tx
 	var cost txCost
@@ -288,14 +289,11 @@ func rollback(tx *bolt.Tx) { _ = tx.Rollback() }
 // nobody knows what the disk holds.
 func (s *Store) commitFailed(err error) error {
 	var refused *fs.PathError
-	if errors.As(err, &refused) && isFull(err) {
+	if errors.As(err, &refused) && segment.IsFull(err) {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	return s.fails(err)
 }
-
-// isFull tells whether the system refused a write for want of room.
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // answer ends the members' waiting: with err, if the commit failed, else with what their functions
 // returned.

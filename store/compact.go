@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 const (
@@ -52,7 +54,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	}
 	var errs []error
 	// The dead ones first: the copies may need their room.
-	for _, step := range []func(context.Context, segInfo) error{s.bury, s.evacuate} {
+	for _, step := range []func(context.Context, segment.Info) error{s.bury, s.evacuate} {
 		for _, info := range full {
 			if err := ctx.Err(); err != nil {
 				return errors.Join(append(errs, err)...)
@@ -67,14 +69,14 @@ func (s *Store) Compact(ctx context.Context) error {
 
 // fullSegments gives the segments that take no more messages and of which every blob is pinned,
 // referred to, or dead.
-func (s *Store) fullSegments(ctx context.Context) ([]segInfo, error) {
-	full := s.seg.list()
+func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
+	full := s.seg.List()
 	if err := s.pins.settle(ctx); err != nil {
 		return nil, err
 	}
 	err := s.View(func(tx *Tx) error {
 		kept := tx.messageBucket(bktLive).Sequence() // see keepFound
-		full = slices.DeleteFunc(full, func(i segInfo) bool { return i.Active || uint64(i.Number) <= kept })
+		full = slices.DeleteFunc(full, func(i segment.Info) bool { return i.Active || uint64(i.Number) <= kept })
 		return nil
 	})
 	return full, err
@@ -82,7 +84,7 @@ func (s *Store) fullSegments(ctx context.Context) ([]segInfo, error) {
 
 // bury removes a segment that has been dead for the time of grace. What is dead stays so, since
 // nothing can refer to a blob that is neither pinned nor referred to.
-func (s *Store) bury(_ context.Context, info segInfo) error {
+func (s *Store) bury(_ context.Context, info segment.Info) error {
 	if s.pins.in(info.Number) {
 		return nil
 	}
@@ -105,11 +107,11 @@ func (s *Store) bury(_ context.Context, info segInfo) error {
 		return nil
 	}
 	delete(s.compact.dead, info.Number)
-	return s.seg.remove(info.Number)
+	return s.seg.Remove(info.Number)
 }
 
 // evacuate moves every live blob out of a segment that is less than half live.
-func (s *Store) evacuate(ctx context.Context, info segInfo) error {
+func (s *Store) evacuate(ctx context.Context, info segment.Info) error {
 	if s.pins.in(info.Number) {
 		return nil
 	}
@@ -132,7 +134,7 @@ func (s *Store) evacuate(ctx context.Context, info segInfo) error {
 		}
 		if err := s.moveBlobs(ctx, blobs); err != nil {
 			errs = append(errs, err)
-			if !errors.Is(err, errSegDamaged) {
+			if !errors.Is(err, segment.ErrDamaged) {
 				return errors.Join(errs...)
 			}
 		}
@@ -183,7 +185,7 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 			return err
 		}
 		to, err := s.copyBlob(from)
-		if errors.Is(err, errSegDamaged) {
+		if errors.Is(err, segment.ErrDamaged) {
 			errs = append(errs, err)
 			continue
 		}
@@ -207,7 +209,7 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
 	done := s.pins.begin()
 	defer done()
-	to, err := s.seg.copyRecord(from)
+	to, err := s.seg.Copy(from)
 	if err != nil {
 		return BlobRef{}, s.appendFailed(err)
 	}

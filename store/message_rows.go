@@ -7,6 +7,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 // A messageBucket is one bucket of the message index. doc.go draws their keys and values.
@@ -140,7 +142,7 @@ func (m *Message) decode(key, row []byte) error {
 	if len(key) != 12 || len(row) < messageRowSize || row[0] != rowVersion {
 		return errDamagedRow
 	}
-	blob, err := parseBlobRef(row[23:messageRowSize])
+	blob, err := segment.ParseRef(row[23:messageRowSize])
 	if err != nil {
 		return err
 	}

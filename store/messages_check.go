@@ -241,7 +241,7 @@ func (c *messageCheck) checkBlobs() {
 		}
 	}
 	there := map[uint32]bool{}
-	for _, info := range c.tx.s.seg.list() {
+	for _, info := range c.tx.s.seg.List() {
 		there[info.Number] = true
 	}
 	for segment, sum := range live {
@@ -342,7 +342,7 @@ func (c *messageCheck) checkNoted(what string, kind byte, id string, blob BlobRe
 // long as that takes. Compaction waits meanwhile: what is referred to at one time can be read a
 // little later.
 func (s *Store) verifyBlobs(f *findings) error {
-	for _, info := range s.seg.list() {
+	for _, info := range s.seg.List() {
 		for from := uint32(0); ; {
 			blobs, err := s.liveBlobs(info.Number, from)
 			if err != nil {
@@ -352,7 +352,7 @@ func (s *Store) verifyBlobs(f *findings) error {
 				break
 			}
 			for _, ref := range blobs {
-				if err := s.seg.verify(ref); err != nil {
+				if err := s.seg.Verify(ref); err != nil {
 					f.add("blob: %w", err)
 				}
 			}

@@ -14,6 +14,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 // Options are what a store may be opened with. The zero value is right for production.
@@ -36,17 +38,17 @@ type Options struct {
 	// the operating system.
 	Room func(dir string) (free, total int64, err error)
 
-	lenient bool    // FailLarge and RunTwice are as given even in tests
-	disk    segDisk // the operating system's if zero
-	noSync  bool    // bbolt commits without syncing
+	lenient bool         // FailLarge and RunTwice are as given even in tests
+	disk    segment.Disk // the operating system's if nil
+	noSync  bool         // bbolt commits without syncing
 }
 
 // A Store is one open data directory. It is safe for concurrent use.
 type Store struct {
 	dir    string
 	db     *bolt.DB
-	seg    *segments
-	spools *spools
+	seg    *segment.Store
+	spools *segment.Spools
 	now    func() time.Time
 	log    *slog.Logger
 	ids    idSource
@@ -95,14 +97,14 @@ func Open(dir string, o Options) (*Store, error) {
 		bounds:    newBounds(o),
 		report:    newTxReport(),
 		runTwice:  o.RunTwice,
-		room:      room{dir: dir, free: o.disk.room, log: o.Log},
+		room:      room{dir: dir, free: o.Room, log: o.Log},
 		listless:  without,
 	}
 	if err := s.openFiles(o); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	if err := s.prepare(); err != nil {
-		return nil, errors.Join(err, s.seg.close(), db.Close())
+		return nil, errors.Join(err, s.seg.Close(), db.Close())
 	}
 	go s.commitLoop()
 	return s, nil
@@ -118,11 +120,8 @@ func (o Options) withDefaults() Options {
 	if o.LockTimeout == 0 {
 		o.LockTimeout = 5 * time.Second
 	}
-	if o.Room != nil {
-		o.disk.room = o.Room
-	}
-	if o.disk.room == nil {
-		o.disk.room = diskRoom
+	if o.Room == nil {
+		o.Room = diskRoom
 	}
 	if o.Grace == 0 {
 		o.Grace = time.Minute
@@ -137,10 +136,10 @@ func (o Options) withDefaults() Options {
 // openFiles opens what is not in bbolt; the lock on the database keeps other processes away from
 // it.
 func (s *Store) openFiles(o Options) (err error) {
-	if s.spools, err = openSpools(s.dir); err != nil {
+	if s.spools, err = segment.OpenSpools(s.dir); err != nil {
 		return fmt.Errorf("open spool: %w", err)
 	}
-	s.seg, err = openSegments(s.dir, segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk, lastUsed: s.lastUsed})
+	s.seg, err = segment.Open(s.dir, segment.Options{Size: o.SegmentSize, Log: o.Log, Disk: o.disk, LastUsed: s.lastUsed})
 	if err != nil {
 		return fmt.Errorf("open segments: %w", err)
 	}
@@ -249,7 +248,7 @@ func (s *Store) Close() error {
 		close(s.closing)
 		<-s.committed
 		s.closeFreelist()
-		s.closeErr = errors.Join(s.seg.close(), s.db.Close())
+		s.closeErr = errors.Join(s.seg.Close(), s.db.Close())
 	})
 	return s.closeErr
 }
@@ -262,4 +261,4 @@ func (s *Store) Now() time.Time { return s.now().UTC().Truncate(time.Millisecond
 
 // NewSpool returns a place for a message of at most limit bytes while it arrives. It must be
 // closed.
-func (s *Store) NewSpool(limit int64) *Spool { return s.spools.new(limit) }
+func (s *Store) NewSpool(limit int64) *Spool { return s.spools.New(limit) }
