@@ -36,7 +36,8 @@ var importRules = map[string]struct {
 	"docs":     {"", "examples show what a client needs, and no client has our packages"},
 	"internal": {"", "internal has small tools that know nothing of mail"},
 
-	"store/segment": {"", "segments keep bytes, and do not know the records that refer to them"},
+	"store/segment":  {"", "segments keep bytes, and do not know the records that refer to them"},
+	"store/postings": {"", "postings encodes and merges lists of numbers; it does not know where they are stored"},
 }
 
 // breaches lists every import in the tree that importRules forbids, one sentence each.

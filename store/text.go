@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // The text index finds the messages of INBOX folders by their words. It consists of runs, each of
@@ -30,7 +32,7 @@ import (
 
 // ErrTextDamaged is returned for rows of the text index that cannot have been written; ResetText
 // helps.
-var ErrTextDamaged = fmt.Errorf("the text index: %w", errDamagedRow)
+var ErrTextDamaged = postings.ErrDamaged
 
 // A TextTodo says which messages in INBOX of a mailbox are not in the text index: those from UID
 // on, or, if it is Single, the one. Validity is the UIDVALIDITY of the UIDs, where TextWork gave

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // ErrTextOrder is returned for messages of a batch that do not come newest first, or are too many.
@@ -41,7 +43,7 @@ func (b *TextBatch) Word(word []byte) {
 	if len(b.places) == 0 || len(word) == 0 {
 		return
 	}
-	word = word[:min(len(word), maxTextWord)]
+	word = word[:min(len(word), postings.MaxWord)]
 	number := uint16(len(b.places) - 1)
 	i, known := b.index[string(word)]
 	if !known {
@@ -64,11 +66,13 @@ func (b *TextBatch) draft() *textDraft {
 		words = append(words, word)
 	}
 	slices.Sort(words)
-	var w textBlockWriter
+	var w postings.BlockWriter
 	for _, word := range words {
-		w.add([]byte(word), b.numbers[b.index[word]])
+		w.Add([]byte(word), b.numbers[b.index[word]])
 	}
-	return &textDraft{account: b.account, places: b.places, rows: w.finish(), size: w.size}
+	d := &textDraft{account: b.account, places: b.places}
+	d.blocks, d.size = w.Finish()
+	return d
 }
 
 // AddText makes the messages of the batch searchable and notes what that leaves to do. What also

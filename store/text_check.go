@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/maphash"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // A textCheck adds up the messages that should be in the text index, and those that are.
@@ -126,11 +128,12 @@ func (c *messageCheck) checkTextWords(r *textRun) (blocks int) {
 		}
 		blocks++
 		size += int64(len(v))
-		block := textBlockReader{rest: v}
+		var block postings.BlockReader
+		block.Reset(v)
 		for {
-			more, err := block.next()
+			more, err := block.Next()
 			if err == nil && more {
-				err = block.entry.each(r.docs, func(uint32) {})
+				err = block.Entry().Each(r.docs, func(uint32) {})
 			}
 			if err != nil {
 				c.add("run %d of the text index: words up to %q: %w", r.id, k[12:], err)
@@ -139,10 +142,10 @@ func (c *messageCheck) checkTextWords(r *textRun) (blocks int) {
 			if !more {
 				break
 			}
-			if bytes.Compare(block.entry.word, last) <= 0 {
-				c.add("run %d of the text index: word %q is out of order", r.id, block.entry.word)
+			if bytes.Compare(block.Entry().Word, last) <= 0 {
+				c.add("run %d of the text index: word %q is out of order", r.id, block.Entry().Word)
 			}
-			last = append(last[:0], block.entry.word...)
+			last = append(last[:0], block.Entry().Word...)
 		}
 		if !bytes.Equal(last, k[12:]) {
 			c.add("run %d of the text index: words up to %q end with %q", r.id, k[12:], last)

@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // A textPlace is where a message is in the order of inboxes.
-type textPlace [placeSize]byte
+type textPlace = postings.Place
 
 // A textRun is the row of a run.
 type textRun struct {
@@ -117,7 +119,7 @@ func (tx *Tx) allPlaces(run *textRun) ([]textPlace, error) {
 type textDraft struct {
 	account uint32
 	places  []textPlace // newest first
-	rows    []textBlockRow
+	blocks  []postings.Block
 	size    int64
 }
 
@@ -150,8 +152,8 @@ func (d *textDraft) all(r *textRun) (rows []textRow) {
 		}
 		rows = append(rows, textRow{bktTextPlace, binary.BigEndian.AppendUint32(slices.Clone(key[:]), uint32(n)), b})
 	}
-	for _, row := range d.rows {
-		rows = append(rows, textRow{bktTextWord, append(slices.Clone(key[:]), row.last...), row.block})
+	for _, block := range d.blocks {
+		rows = append(rows, textRow{bktTextWord, append(slices.Clone(key[:]), block.Last...), block.Data})
 	}
 	return rows
 }
