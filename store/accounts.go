@@ -35,7 +35,7 @@ func (a *Account) MayAct() bool { return a.Status != AccountSuspended }
 // Accounts keeps every account of the installation.
 var (
 	Accounts = newTable("account", func(a *Account) string { return a.ID }).
-			tells(func(_ *Tx, a *Account) Change { return Change{Account: a.ID, ID: a.ID} })
+			watched(func(_ *Tx, a *Account) Change { return Change{Account: a.ID, ID: a.ID} })
 	AccountByNum = Accounts.unique("num", func(a *Account) string { return NumKey(a.Num) })
 )
 
@@ -107,7 +107,7 @@ type Passkey struct {
 // Users keeps the team users of every account.
 var (
 	Users = newTable("user", func(u *User) string { return u.ID }).
-		tells(func(_ *Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} })
+		watched(func(_ *Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} })
 	UserByEmail    = Users.unique("email", func(u *User) string { return u.Email })
 	UserByReset    = Users.unique("reset", func(u *User) string { return u.ResetHash })
 	UserByForgot   = Users.unique("forgot", forgotHash)
@@ -149,7 +149,7 @@ const (
 // Tokens keeps the tokens of every account, revoked ones too.
 var (
 	Tokens = newTable("token", func(t *Token) string { return t.ID }).
-		tells(func(_ *Tx, t *Token) Change { return Change{Account: t.AccountID, User: t.UserID, ID: t.ID} })
+		watched(func(_ *Tx, t *Token) Change { return Change{Account: t.AccountID, User: t.UserID, ID: t.ID} })
 	TokenByHash     = Tokens.unique("hash", func(t *Token) string { return t.Hash })
 	TokensByAccount = Tokens.index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.index("user", func(t *Token) string { return t.UserID })

@@ -147,33 +147,33 @@ func TestLiveMessagesMoveOutOfHalfDeadSegments(t *testing.T) {
 
 func TestAppendedBlobsStayUntilReleased(t *testing.T) {
 	s := compactStore(t, Options{})
-	pinned := []BlobRef{appendTest(t, s, "used later"), appendTest(t, s, "released")}
+	leased := []BlobRef{appendTest(t, s, "used later"), appendTest(t, s, "released")}
 	deleteTest(t, s, fill(t, s, 40)...)
 	compact(t, s)
-	if got := readTest(t, s, pinned[0]); got != "used later" {
+	if got := readTest(t, s, leased[0]); got != "used later" {
 		t.Fatalf("an appended blob is %q after compaction", got)
 	}
-	s.Release(pinned[1])
-	if err := s.Update(func(tx *Tx) error { return tx.RefBlob(pinned[1], "sub_1") }); !errors.Is(err, ErrNotFound) {
+	s.Release(leased[1])
+	if err := s.Update(func(tx *Tx) error { return tx.RefBlob(leased[1], "sub_1") }); !errors.Is(err, ErrNotFound) {
 		t.Errorf("reference to a released blob: %v, want %v", err, ErrNotFound)
 	}
 	failed := s.Update(func(tx *Tx) error {
-		return errors.Join(tx.AddMessage(&Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: pinned[0]}, nil), errTest)
+		return errors.Join(tx.AddMessage(&Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: leased[0]}, nil), errTest)
 	})
-	if compact(t, s); !errors.Is(failed, errTest) || !hasSegment(s, pinned[0].Segment) {
-		t.Fatalf("a transaction that failed (%v) has unpinned its blob", failed)
+	if compact(t, s); !errors.Is(failed, errTest) || !hasSegment(s, leased[0].Segment) {
+		t.Fatalf("a transaction that failed (%v) has released its blob", failed)
 	}
-	m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: pinned[0]}
+	m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: leased[0]}
 	update(t, s, func(tx *Tx) error { return tx.AddMessage(m, nil) })
 	compact(t, s)
-	if hasSegment(s, pinned[0].Segment) || readTest(t, s, current(t, s, m).Blob) != "used later" {
+	if hasSegment(s, leased[0].Segment) || readTest(t, s, current(t, s, m).Blob) != "used later" {
 		t.Error("the blob has not moved once a message referred to it")
 	}
 }
 
 func TestCompactionWaitsForAppendsUnderWay(t *testing.T) {
 	s := compactStore(t, Options{})
-	done := s.pins.begin()
+	done := s.leases.beginAppend()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
 	if err := s.Compact(ctx); !errors.Is(err, context.Canceled) {
@@ -227,8 +227,8 @@ func TestCompactionOnAFullDiskLosesNothing(t *testing.T) {
 	for _, m := range kept {
 		readTest(t, s, current(t, s, m).Blob)
 	}
-	if len(s.pins.held) != 0 || len(s.pins.segments) != 0 {
-		t.Errorf("%v are still pinned", s.pins.held)
+	if len(s.leases.held) != 0 || len(s.leases.segments) != 0 {
+		t.Errorf("%v are still leased", s.leases.held)
 	}
 	compact(t, s)
 	if n := len(s.seg.List()); n > 2 {

@@ -193,7 +193,7 @@ type DNSCheck struct {
 // Domains keeps the domains of every account.
 var (
 	Domains = newTable("domain", func(d *Domain) string { return d.ID }).
-		tells(func(_ *Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} })
+		watched(func(_ *Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} })
 	// DomainByName finds the domain whose claim of the name is proven.
 	DomainByName = Domains.unique("name", func(d *Domain) string {
 		if d.Claim != ClaimProven {
@@ -319,7 +319,7 @@ const (
 // CustomRecords keeps them; the set index finds a duplicate.
 var (
 	CustomRecords = newTable("custom_record", func(r *CustomRecord) string { return r.ID }).
-			tells(func(tx *Tx, r *CustomRecord) Change {
+			watched(func(tx *Tx, r *CustomRecord) Change {
 			return Change{Account: accountOfDomain(tx, r.DomainID), ID: r.ID}
 		})
 	CustomRecordsByDomain = CustomRecords.index("domain", func(r *CustomRecord) string { return r.DomainID })

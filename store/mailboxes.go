@@ -106,7 +106,7 @@ const (
 // Mailboxes keeps the mailboxes of every account.
 var (
 	Mailboxes = newTable("mailbox", func(m *Mailbox) string { return m.ID }).
-			tells(func(_ *Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} })
+			watched(func(_ *Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} })
 	// MailboxByAddress finds a mailbox of a domain by AddressKey. It lacks those that are being
 	// deleted, so that their addresses are free at once.
 	MailboxByAddress = Mailboxes.unique("address", func(m *Mailbox) string {
@@ -191,7 +191,7 @@ type Template struct {
 // Templates keeps the templates of every account.
 var (
 	Templates = newTable("template", func(t *Template) string { return t.ID }).
-			tells(func(_ *Tx, t *Template) Change { return Change{Account: t.AccountID, ID: t.ID} })
+			watched(func(_ *Tx, t *Template) Change { return Change{Account: t.AccountID, ID: t.ID} })
 	TemplatesByAccount = Templates.index("account", func(t *Template) string { return t.AccountID })
 )
 

@@ -97,7 +97,7 @@ type Attempt struct {
 // Outgoings keeps the sending log. Ids rise with time, so that pruning takes the first ones.
 var (
 	Outgoings = newTable("outgoing", func(o *Outgoing) string { return o.ID }).
-			tells(func(_ *Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
+			watched(func(_ *Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
 	OutgoingsByAccount = Outgoings.index("account", func(o *Outgoing) string { return o.AccountID })
 	OutgoingsWaiting   = Outgoings.index("waiting", func(o *Outgoing) string {
 		if !o.Waits() {
@@ -148,7 +148,7 @@ const (
 // Suppressions keeps one for an account and address.
 var (
 	Suppressions = newTable("suppression", func(s *Suppression) string { return s.AccountID + s.Email }).
-			tells(func(_ *Tx, s *Suppression) Change { return Change{Account: s.AccountID, ID: s.Email} })
+			watched(func(_ *Tx, s *Suppression) Change { return Change{Account: s.AccountID, ID: s.Email} })
 	SuppressionsByAccount = Suppressions.index("account", func(s *Suppression) string { return s.AccountID + TimeKey(s.CreatedAt) })
 )
 

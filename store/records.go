@@ -78,14 +78,14 @@ func (x *Index[T]) FindShared(tx *Tx, key string) (*T, error) {
 }
 
 // check reports shared records that somebody has changed.
-func (r *records) check(f *findings) {
+func (r *records) check(p *problems) {
 	for i := range r.slots {
 		known := r.slots[i].Load()
 		if known == nil {
 			continue
 		}
 		if again, err := known.fresh(); err != nil || !reflect.DeepEqual(again, known.rec) {
-			f.add("the shared record %s of %s was changed in memory", known.raw, known.table)
+			p.add("the shared record %s of %s was changed in memory", known.raw, known.table)
 		}
 	}
 }

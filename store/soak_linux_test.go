@@ -59,7 +59,7 @@ func TestOpenSoak(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	update(t, s, func(tx *Tx) error { return putAccount(tx, 1) })
 	sync()
-	short := !s.listless
+	short := !s.freelistMissing
 	kill(s)
 	s = cold(fmt.Sprintf("kill, list of free pages written: %v", short), 5*time.Second)
 	for range 40 {
@@ -74,7 +74,7 @@ func TestOpenSoak(t *testing.T) {
 		})
 	}
 	sync()
-	long := s.listless
+	long := s.freelistMissing
 	kill(s)
 	if rows == 1_000_000 && !long {
 		t.Error("the list of free pages is not long")

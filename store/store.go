@@ -53,23 +53,23 @@ type Store struct {
 	log    *slog.Logger
 	ids    idSource
 
-	writes    chan *write
-	closing   chan struct{}
-	closeOnce sync.Once
-	closeErr  error
-	committed chan struct{} // closed when the committer has ended
-	failure   failure
-	records   records
-	text      textIndex
-	observer  atomic.Pointer[func([]Change)]
-	resident  resident // the committer's
-	bounds    bounds
-	report    txReport // the committer's
-	room      room
-	listless  bool // the file is without the list of free pages; the committer's, then Close's
-	runTwice  bool
+	writes          chan *write
+	closing         chan struct{}
+	closeOnce       sync.Once
+	closeErr        error
+	committed       chan struct{} // closed when the committer has ended
+	failure         failure
+	records         records
+	text            textIndex
+	onCommit        atomic.Pointer[func([]Change)]
+	mmapTrim        mmapTrim // the committer's
+	bounds          bounds
+	report          txReport // the committer's
+	room            room
+	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
+	runTwice        bool
 
-	pins    pins
+	leases  blobLeases
 	compact compactor
 }
 
@@ -87,18 +87,18 @@ func Open(dir string, o Options) (*Store, error) {
 	db.NoSync = o.noSync
 	s := &Store{
 		dir: dir, db: db, now: o.Now, log: o.Log,
-		writes:    make(chan *write),
-		closing:   make(chan struct{}),
-		committed: make(chan struct{}),
-		records:   newRecords(),
-		text:      newTextIndex(),
-		pins:      newPins(),
-		compact:   newCompactor(o.Grace),
-		bounds:    newBounds(o),
-		report:    newTxReport(),
-		runTwice:  o.RunTwice,
-		room:      room{dir: dir, free: o.Room, log: o.Log},
-		listless:  without,
+		writes:          make(chan *write),
+		closing:         make(chan struct{}),
+		committed:       make(chan struct{}),
+		records:         newRecords(),
+		text:            newTextIndex(),
+		leases:          newBlobLeases(),
+		compact:         newCompactor(o.Grace),
+		bounds:          newBounds(o),
+		report:          newTxReport(),
+		runTwice:        o.RunTwice,
+		room:            room{dir: dir, free: o.Room, log: o.Log},
+		freelistMissing: without,
 	}
 	if err := s.openFiles(o); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -154,7 +154,7 @@ func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err e
 		// to grow.
 		o.InitialMmapSize = 16 << 30
 	}
-	if without, err = listless(path); err != nil {
+	if without, err = lacksFreelist(path); err != nil {
 		return nil, false, fmt.Errorf("read %s: %w", path, err)
 	}
 	db, err = bolt.Open(path, 0o600, o)
@@ -181,7 +181,7 @@ func (s *Store) prepare() error {
 	if ready || err != nil {
 		return err
 	}
-	s.listless = false // what is written here has the list
+	s.freelistMissing = false // what is written here has the list
 	s.db.NoFreelistSync = false
 	return s.db.Update(func(b *bolt.Tx) error {
 		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
@@ -193,7 +193,7 @@ func (s *Store) prepare() error {
 			}
 		}
 		if fresh {
-			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFound(b))
+			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFoundSegments(b))
 		}
 		if withoutClaims {
 			if err := s.claimDomains(b); err != nil {
@@ -207,7 +207,9 @@ func (s *Store) prepare() error {
 			return err
 		}
 		if withoutText {
-			return s.prepareText(b)
+			tx := &Tx{b: b, s: s, writable: true}
+			_, err := tx.markAllUnindexed(nil, 0)
+			return err
 		}
 		return nil
 	})

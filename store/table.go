@@ -95,7 +95,7 @@ func (t *Table[T]) Put(tx *Tx, rec *T) error {
 	if err := tx.put(t.name, []byte(id), data); err != nil {
 		return err
 	}
-	t.note(tx, rec)
+	t.recordChange(tx, rec)
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 		return err
 	}
 	tx.frees = true
-	t.note(tx, old)
+	t.recordChange(tx, old)
 	return nil
 }
 

@@ -59,8 +59,8 @@ func (b *TextBatch) Word(word []byte) {
 // Len is how many messages the batch has.
 func (b *TextBatch) Len() int { return len(b.places) }
 
-// draft does what can be done before the transaction.
-func (b *TextBatch) draft() *textDraft {
+// run does what can be done before the transaction.
+func (b *TextBatch) run() *textRunData {
 	words := make([]string, 0, len(b.index))
 	for word := range b.index {
 		words = append(words, word)
@@ -70,7 +70,7 @@ func (b *TextBatch) draft() *textDraft {
 	for _, word := range words {
 		w.Add([]byte(word), b.numbers[b.index[word]])
 	}
-	d := &textDraft{account: b.account, places: b.places}
+	d := &textRunData{account: b.account, places: b.places}
 	d.blocks, d.size = w.Finish()
 	return d
 }
@@ -81,7 +81,7 @@ func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) err
 	if b.err != nil {
 		return b.err
 	}
-	d := b.draft()
+	d := b.run()
 	return s.Update(func(tx *Tx) error {
 		for _, t := range done {
 			if err := tx.TextDone(t); err != nil {

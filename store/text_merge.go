@@ -69,14 +69,14 @@ func textGroup(runs []textRun) []textRun {
 		}
 		at := size{r.account, bits.Len(uint(r.docs)) / 3}
 		if groups[at] = append(groups[at], r); len(groups[at]) == textFan {
-			return textFit(groups[at])
+			return textGroupFits(groups[at])
 		}
 	}
 	return nil
 }
 
-// textFit gives as many of the first runs as one run can take, which are two at least.
-func textFit(runs []textRun) []textRun {
+// textGroupFits gives as many of the first runs as one run can take, which are two at least.
+func textGroupFits(runs []textRun) []textRun {
 	docs, size := 0, int64(0)
 	for i, r := range runs {
 		docs += r.docs
@@ -90,7 +90,7 @@ func textFit(runs []textRun) []textRun {
 
 // mergeText makes one run of several, without the messages that are gone and those of drop.
 func (s *Store) mergeText(ctx context.Context, old []textRun, drop map[textPlace]bool) error {
-	var d *textDraft
+	var d *textRunData
 	err := s.View(func(tx *Tx) (err error) {
 		d, err = tx.mergedText(old, drop)
 		return err
@@ -129,7 +129,7 @@ func (s *Store) mergeText(ctx context.Context, old []textRun, drop map[textPlace
 }
 
 // writeText writes the rows of a run, which is not searched yet; nil if it has no messages.
-func (s *Store) writeText(ctx context.Context, d *textDraft) (run *textRun, err error) {
+func (s *Store) writeText(ctx context.Context, d *textRunData) (run *textRun, err error) {
 	if len(d.places) == 0 {
 		return nil, nil
 	}
@@ -176,8 +176,8 @@ func (s *Store) dropTextRun(ctx context.Context, r *textRun) error {
 }
 
 // mergedText reads the runs and gives what they come to together.
-func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textDraft, error) {
-	d := &textDraft{account: runs[0].account}
+func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textRunData, error) {
+	d := &textRunData{account: runs[0].account}
 	var parts []*postings.Part
 	for i := range runs {
 		places, err := tx.allPlaces(&runs[i])

@@ -115,8 +115,8 @@ func (tx *Tx) allPlaces(run *textRun) ([]textPlace, error) {
 	return places, nil
 }
 
-// A textDraft is a run that is to be written.
-type textDraft struct {
+// textRunData is a run that is to be written.
+type textRunData struct {
 	account uint32
 	places  []textPlace // newest first
 	blocks  []postings.Block
@@ -130,7 +130,7 @@ type textRow struct {
 }
 
 // start gives the run a number and its row.
-func (d *textDraft) start(tx *Tx, state byte) (*textRun, error) {
+func (d *textRunData) start(tx *Tx, state byte) (*textRun, error) {
 	id, err := tx.next(messageBuckets[bktTextRun])
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (d *textDraft) start(tx *Tx, state byte) (*textRun, error) {
 }
 
 // all gives the rows that a run has besides its own, each bucket in its order.
-func (d *textDraft) all(r *textRun) (rows []textRow) {
+func (d *textRunData) all(r *textRun) (rows []textRow) {
 	key := r.key()
 	for n := 0; n < len(d.places); n += textPlaces {
 		var b []byte

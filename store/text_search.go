@@ -117,7 +117,7 @@ func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 			s.open = s.walk.next()
 			return s.at, marks, true, nil
 		}
-		s.follow(place)
+		s.skipTo(place)
 	}
 	return InboxPos{}, Marks{}, false, nil
 }
@@ -126,8 +126,8 @@ func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 // Before of the query that goes on.
 func (s *InboxSearch) Cut() (InboxPos, bool) { return s.at, s.cut }
 
-// follow moves the inbox to the newest message that is not newer than the place.
-func (s *InboxSearch) follow(place textPlace) {
+// skipTo moves the inbox to the newest message that is not newer than the place.
+func (s *InboxSearch) skipTo(place textPlace) {
 	before := append(make([]byte, 0, placeSize+1), place[:s.walk.size]...)
 	if s.walk.mailbox == 0 || s.walk.mailbox <= binary.BigEndian.Uint32(place[placeOfSize:]) {
 		before = append(before, 0) // the place itself counts

@@ -658,7 +658,7 @@ func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
 		if err := tx.emptyBucket(bktTextTodo); err != nil {
 			return err
 		}
-		if _, err := tx.textAll(nil, 500); err != nil {
+		if _, err := tx.markAllUnindexed(nil, 500); err != nil {
 			return err
 		}
 		return tx.messageBucket(bktTextTodo).SetSequence(textResetting)

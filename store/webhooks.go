@@ -43,7 +43,7 @@ const (
 // Webhooks keeps the endpoints of every account.
 var (
 	Webhooks = newTable("webhook", func(w *Webhook) string { return w.ID }).
-			tells(func(_ *Tx, w *Webhook) Change { return Change{Account: w.AccountID, ID: w.ID} })
+			watched(func(_ *Tx, w *Webhook) Change { return Change{Account: w.AccountID, ID: w.ID} })
 	WebhooksByAccount = Webhooks.index("account", func(w *Webhook) string { return w.AccountID })
 )
 
@@ -59,7 +59,7 @@ type Event struct {
 // Events keeps them; ids rise with time, so that pruning takes the first ones.
 var (
 	Events = newTable("event", func(e *Event) string { return e.ID }).
-		tells(func(_ *Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
+		watched(func(_ *Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
 	EventsByAccount = Events.index("account", func(e *Event) string { return e.AccountID })
 )
 
@@ -100,7 +100,7 @@ const (
 // Deliveries keeps the attempt log for 30 days.
 var (
 	Deliveries = newTable("delivery", func(d *Delivery) string { return d.ID }).
-			tells(func(_ *Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })
+			watched(func(_ *Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })
 	DeliveriesByWebhook = Deliveries.index("webhook", func(d *Delivery) string { return d.WebhookID })
 	DeliveriesByEvent   = Deliveries.index("event", func(d *Delivery) string { return d.WebhookID + d.EventID })
 )
