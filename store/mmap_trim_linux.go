@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	residentMost = 96 << 20 // bytes of mapped files that count as this process's memory
-	residentLook = 200 * time.Millisecond
+	mappedMost       = 96 << 20 // bytes of mapped files that count as this process's memory
+	mmapTrimInterval = 200 * time.Millisecond
 )
 
-// A resident keeps the pages of the database that were touched once, as by an import, from counting
-// as this process's memory for ever. The kernel still has them cached for as long as nobody else
-// needs the room.
-type resident struct{ looked time.Time }
+// An mmapTrim keeps the pages of the database that were touched once, as by an import, from
+// counting as this process's memory for ever. The kernel still has them cached for as long as
+// nobody else needs the room.
+type mmapTrim struct{ looked time.Time }
 
 // trim gives the pages back if there are many. It is called between two commits.
-func (r *resident) trim(db *bolt.DB) {
+func (r *mmapTrim) trim(db *bolt.DB) {
 	now := time.Now()
-	if now.Sub(r.looked) < residentLook {
+	if now.Sub(r.looked) < mmapTrimInterval {
 		return
 	}
 	r.looked = now
-	if mappedBytes() < residentMost {
+	if mappedBytes() < mappedMost {
 		return
 	}
 	_ = db.View(func(tx *bolt.Tx) error { // keeps the map where it is

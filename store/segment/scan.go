@@ -1,4 +1,4 @@
-package store
+package segment
 
 import (
 	"bytes"
@@ -11,55 +11,55 @@ import (
 	"slices"
 )
 
-// segRange is bytes of a segment that are not part of any whole record.
-type segRange struct {
+// A byteRange is bytes of a segment that are not part of any whole record.
+type byteRange struct {
 	Offset, Length int64
 }
 
-const segMaxRanges = 100 // damaged ranges that are noted; the rest are counted
+const maxRanges = 100 // damaged ranges that are noted; the rest are counted
 
-// segDamage is the damage that a walk over a segment met. Records outside the ranges are whole and
-// have been given. Bytes in a range to which no reference points were never acknowledged.
-type segDamage struct {
+// A damageReport is the damage that a walk over a segment met. Records outside the ranges are whole
+// and have been given. Bytes in a range to which no reference points were never acknowledged.
+type damageReport struct {
 	Segment uint32
-	Ranges  []segRange // ascending, at most 100
-	More    int        // further ranges
+	Ranges  []byteRange // ascending, at most 100
+	More    int         // further ranges
 }
 
-func (d *segDamage) add(off, length int64) {
+func (d *damageReport) add(off, length int64) {
 	if n := len(d.Ranges); n > 0 && d.More == 0 && d.Ranges[n-1].Offset+d.Ranges[n-1].Length == off {
 		d.Ranges[n-1].Length += length
 		return
 	}
-	if len(d.Ranges) == segMaxRanges {
+	if len(d.Ranges) == maxRanges {
 		d.More++
 		return
 	}
-	d.Ranges = append(d.Ranges, segRange{off, length})
+	d.Ranges = append(d.Ranges, byteRange{off, length})
 }
 
-// segWalk reads a segment file from its start to its end through a window.
-type segWalk struct {
+// A scanner reads a segment file from its start to its end through a window.
+type scanner struct {
 	r    io.ReaderAt
 	size int64
-	mark segMark
+	mark fileMark
 	env  []byte // of the record that was read last
 	buf  []byte
 	at   int64 // of buf in the file
 }
 
-func newSegWalk(r io.ReaderAt, size int64, mark segMark) *segWalk {
-	return &segWalk{r: r, size: size, mark: mark, buf: make([]byte, 0, segChunk)}
+func newScanner(r io.ReaderAt, size int64, mark fileMark) *scanner {
+	return &scanner{r: r, size: size, mark: mark, buf: make([]byte, 0, chunkSize)}
 }
 
 // window gives the n bytes at off, fewer at the end of the file, valid until the next call. n is at
-// most segChunk.
-func (w *segWalk) window(off int64, n int) ([]byte, error) {
+// most chunkSize.
+func (w *scanner) window(off int64, n int) ([]byte, error) {
 	n = int(min(int64(n), w.size-off))
 	if off < w.at || off+int64(n) > w.at+int64(len(w.buf)) {
-		want := min(segChunk, w.size-off)
+		want := min(chunkSize, w.size-off)
 		w.at, w.buf = off, w.buf[:want]
-		if err := segReadFull(w.r, w.buf, off); err != nil {
+		if err := readFull(w.r, w.buf, off); err != nil {
 			w.buf = w.buf[:0]
 			return nil, err
 		}
@@ -69,8 +69,8 @@ func (w *segWalk) window(off int64, n int) ([]byte, error) {
 
 // walk calls fn for every whole record and adds the ranges between them to damage. It returns the
 // end of the last whole record. Zeros at the end of the file are unused space.
-func (w *segWalk) walk(damage *segDamage, fn func(off int64, rec segRecord) error) (int64, error) {
-	off, end := int64(segFileHead), int64(segFileHead)
+func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) error) (int64, error) {
+	off, end := int64(fileHead), int64(fileHead)
 	for off < w.size {
 		rec, err := w.record(off)
 		if err == nil {
@@ -81,7 +81,7 @@ func (w *segWalk) walk(damage *segDamage, fn func(off int64, rec segRecord) erro
 			end = off
 			continue
 		}
-		if !errors.Is(err, errSegDamaged) {
+		if !errors.Is(err, ErrDamaged) {
 			return end, err
 		}
 		next, err := w.skip(off, rec)
@@ -100,62 +100,62 @@ func (w *segWalk) walk(damage *segDamage, fn func(off int64, rec segRecord) erro
 	return end, nil
 }
 
-// record reads and verifies the record at off. With errSegDamaged the record is the zero one unless
+// record reads and verifies the record at off. With ErrDamaged the record is the zero one unless
 // its head is whole.
-func (w *segWalk) record(off int64) (segRecord, error) {
+func (w *scanner) record(off int64) (record, error) {
 	rec, err := w.head(off)
 	if err != nil {
-		return segRecord{}, err
+		return record{}, err
 	}
 	var sum uint32
 	for pos := off + int64(rec.head); pos < off+rec.size(); {
-		piece, err := w.window(pos, int(min(segChunk, off+rec.size()-pos)))
+		piece, err := w.window(pos, int(min(chunkSize, off+rec.size()-pos)))
 		if err != nil {
-			return segRecord{}, err
+			return record{}, err
 		}
-		sum = crc32.Update(sum, segTable, piece)
+		sum = crc32.Update(sum, castagnoli, piece)
 		pos += int64(len(piece))
 	}
 	if sum != rec.bodySum {
-		return rec, fmt.Errorf("body checksum: %w", errSegDamaged)
+		return rec, fmt.Errorf("body checksum: %w", ErrDamaged)
 	}
 	return rec, nil
 }
 
 // head reads and verifies the head at off, and that the record ends within the file. It leaves the
 // envelope in env.
-func (w *segWalk) head(off int64) (segRecord, error) {
-	fixed, err := w.window(off, segRecordHead)
+func (w *scanner) head(off int64) (record, error) {
+	fixed, err := w.window(off, recordHead)
 	if err != nil {
-		return segRecord{}, err
+		return record{}, err
 	}
-	rec, err := parseSegRecord(w.mark, fixed)
+	rec, err := parseRecord(w.mark, fixed)
 	if err != nil {
-		return segRecord{}, err
+		return record{}, err
 	}
 	if off+rec.size() > w.size {
-		return segRecord{}, fmt.Errorf("record beyond the end: %w", errSegDamaged)
+		return record{}, fmt.Errorf("record beyond the end: %w", ErrDamaged)
 	}
 	head, err := w.window(off, int(rec.head))
 	if err != nil {
-		return segRecord{}, err
+		return record{}, err
 	}
-	if err := verifySegHead(head); err != nil {
-		return segRecord{}, err
+	if err := verifyHead(head); err != nil {
+		return record{}, err
 	}
-	w.env = append(w.env[:0], head[segRecordHead:]...)
+	w.env = append(w.env[:0], head[recordHead:]...)
 	return rec, nil
 }
 
 // skip finds where the walk goes on behind damage at off: behind the record if its head is whole,
 // else at the next head that is whole.
-func (w *segWalk) skip(off int64, rec segRecord) (int64, error) {
+func (w *scanner) skip(off int64, rec record) (int64, error) {
 	if rec.head != 0 {
 		return off + rec.size(), nil
 	}
 	off++
-	for w.size-off >= segRecordHead {
-		piece, err := w.window(off, segChunk)
+	for w.size-off >= recordHead {
+		piece, err := w.window(off, chunkSize)
 		if err != nil {
 			return 0, err
 		}
@@ -165,7 +165,7 @@ func (w *segWalk) skip(off int64, rec segRecord) (int64, error) {
 			continue
 		}
 		off += int64(i)
-		if _, err := w.head(off); !errors.Is(err, errSegDamaged) {
+		if _, err := w.head(off); !errors.Is(err, ErrDamaged) {
 			return off, err
 		}
 		off++
@@ -174,9 +174,9 @@ func (w *segWalk) skip(off int64, rec segRecord) (int64, error) {
 }
 
 // zero says whether the bytes from off to end are all zero.
-func (w *segWalk) zero(off, end int64) (bool, error) {
+func (w *scanner) zero(off, end int64) (bool, error) {
 	for off < end {
-		piece, err := w.window(off, int(min(segChunk, end-off)))
+		piece, err := w.window(off, int(min(chunkSize, end-off)))
 		if err != nil {
 			return false, err
 		}
@@ -190,20 +190,20 @@ func (w *segWalk) zero(off, end int64) (bool, error) {
 
 // resume finds the next number and sequence, and makes the newest segment the active one again.
 // Files of single messages are passed by: they are whole, and their header has their sequence.
-func (s *segments) resume() error {
+func (s *Store) resume() error {
 	numbers := s.files.numbers()
 	if len(numbers) > 0 {
 		s.next = numbers[len(numbers)-1] + 1
 	}
-	lost, err := s.missing() // sequences that may have been given to records that cannot be read
+	lost, err := s.findMissing() // sequences that may have been given to records that cannot be read
 	if err != nil {
 		return err
 	}
 	for _, number := range slices.Backward(numbers) {
 		sf, err := s.files.open(number, os.O_RDWR)
-		if errors.Is(err, errSegDamaged) {
+		if errors.Is(err, ErrDamaged) {
 			s.log.Error("message segment cannot be read", "segment", s.files.path(number), "err", err)
-			lost += uint64(s.files.known[number].size.Load()) / segRecordHead
+			lost += uint64(s.files.known[number].size.Load()) / recordHead
 			continue
 		}
 		if err != nil {
@@ -221,7 +221,7 @@ func (s *segments) resume() error {
 			break
 		}
 		if len(s.lost) > before { // new messages begin a segment of their own
-			lost += uint64(s.size) / segRecordHead
+			lost += uint64(s.size) / recordHead
 			break
 		}
 	}
@@ -229,30 +229,31 @@ func (s *segments) resume() error {
 	return nil
 }
 
-// missing looks for messages in segments behind the last file. Their numbers are not used again:
-// what refers to them would find others' messages. It gives how many sequences they may have had.
-func (s *segments) missing() (sequences uint64, err error) {
+// findMissing looks for messages in segments behind the last file. Their numbers are not used
+// again: what refers to them would find others' messages. It gives how many sequences they may have
+// had.
+func (s *Store) findMissing() (sequences uint64, err error) {
 	used, last, err := s.lastUsed(math.MaxUint32)
 	if err != nil || used < s.next {
 		return 0, err
 	}
-	s.lose(nil, "the disk has lost whole segments of messages; what refers to them finds nothing, and their numbers are not used again",
+	s.reportLost(nil, "the disk has lost whole segments of messages; what refers to them finds nothing, and their numbers are not used again",
 		"first", fmt.Sprintf("%08x", s.next), "last", fmt.Sprintf("%08x", used))
-	segments := uint64(used-s.next) + 1
+	Store := uint64(used-s.next) + 1
 	s.next = used + 1
-	return segments * uint64(max(s.size, last)) / segRecordHead, nil
+	return Store * uint64(max(s.size, last)) / recordHead, nil
 }
 
-// lastUsed is segOptions.lastUsed, if there is one.
-func (s *segments) lastUsed(most uint32) (segment uint32, end int64, err error) {
+// lastUsed is Options.LastUsed, if there is one.
+func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 	if s.used == nil {
 		return 0, 0, nil
 	}
 	return s.used(most)
 }
 
-// lose tells of messages that are gone though they were acknowledged.
-func (s *segments) lose(err error, text string, args ...any) {
+// reportLost tells of messages that are gone though they were acknowledged.
+func (s *Store) reportLost(err error, text string, args ...any) {
 	if err == nil {
 		s.log.Error(text, args...)
 		s.lost = append(s.lost, fmt.Errorf("%s: %v", text, args))
@@ -261,15 +262,15 @@ func (s *segments) lose(err error, text string, args ...any) {
 
 // resumeFrom takes in what a segment says about the next sequence, and makes it the active one if
 // it can be.
-func (s *segments) resumeFrom(sf *segFile) (bool, error) {
+func (s *Store) resumeFrom(sf *segmentFile) (bool, error) {
 	if sf.head.single {
 		s.seq = max(s.seq, sf.head.firstSeq+1)
 		return false, nil
 	}
 	s.seq = max(s.seq, sf.head.firstSeq)
-	w := newSegWalk(sf.f, sf.size.Load(), sf.head.mark)
-	damage := &segDamage{Segment: sf.number}
-	end, err := w.walk(damage, func(_ int64, rec segRecord) error {
+	w := newScanner(sf.f, sf.size.Load(), sf.head.mark)
+	damage := &damageReport{Segment: sf.number}
+	end, err := w.walk(damage, func(_ int64, rec record) error {
 		s.seq = max(s.seq, rec.seq+1)
 		return nil
 	})
@@ -288,19 +289,19 @@ func (s *segments) resumeFrom(sf *segFile) (bool, error) {
 		return false, nil
 	}
 	if used, last, err := s.lastUsed(sf.number); err != nil || used == sf.number && last > end {
-		s.lose(err, "the disk has lost messages that it had said were kept; what refers to them finds nothing, and their place is not used again",
+		s.reportLost(err, "the disk has lost messages that it had said were kept; what refers to them finds nothing, and their place is not used again",
 			"segment", sf.f.Name(), "kept", end, "used", last)
 		return false, err
 	}
 	return true, s.resumeAt(sf, end)
 }
 
-func (s *segments) resumeAt(sf *segFile, end int64) error {
+func (s *Store) resumeAt(sf *segmentFile, end int64) error {
 	if end < sf.size.Load() {
 		if err := sf.f.Truncate(end); err != nil {
 			return err
 		}
-		if err := s.disk.datasync(sf.f); err != nil {
+		if err := s.disk.Datasync(sf.f); err != nil {
 			return err
 		}
 	}

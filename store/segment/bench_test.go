@@ -1,11 +1,11 @@
-package store
+package segment
 
 import (
 	"sync"
 	"testing"
 )
 
-func segBenchAppend(tb testing.TB, b *segBench, body []byte) {
+func benchAppend(tb testing.TB, b *bench, body []byte) {
 	if _, err := b.put(body[:200], body); err != nil {
 		tb.Error(err)
 	}
@@ -17,11 +17,11 @@ func BenchmarkSegmentAppend(b *testing.B) {
 		bytes int
 	}{{"4KiB", 4 << 10}, {"200KiB", 200 << 10}} {
 		b.Run(size.name, func(b *testing.B) {
-			s, body := newSegBench(b, segOptions{}), make([]byte, size.bytes)
+			s, body := newBench(b, Options{}), make([]byte, size.bytes)
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				segBenchAppend(b, s, body)
+				benchAppend(b, s, body)
 			}
 		})
 	}
@@ -29,20 +29,20 @@ func BenchmarkSegmentAppend(b *testing.B) {
 
 func BenchmarkSegmentAppendSync(b *testing.B) {
 	b.Run("1", func(b *testing.B) {
-		s, body := newSegBench(b, segOptions{}), make([]byte, 4<<10)
+		s, body := newBench(b, Options{}), make([]byte, 4<<10)
 		for b.Loop() {
-			segBenchAppend(b, s, body)
-			if err := s.sync(); err != nil {
+			benchAppend(b, s, body)
+			if err := s.Sync(); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
-	b.Run("64", func(b *testing.B) { segBenchGroup(b, 64) })
+	b.Run("64", func(b *testing.B) { benchGroup(b, 64) })
 }
 
-// segBenchGroup appends from n goroutines; one goroutine syncs for all that wait.
-func segBenchGroup(b *testing.B, n int) {
-	s, body := newSegBench(b, segOptions{}), make([]byte, 4<<10)
+// benchGroup appends from n goroutines; one goroutine syncs for all that wait.
+func benchGroup(b *testing.B, n int) {
+	s, body := newBench(b, Options{}), make([]byte, 4<<10)
 	waiting := make(chan chan error, n)
 	var syncer, writers sync.WaitGroup
 	syncer.Go(func() {
@@ -51,7 +51,7 @@ func segBenchGroup(b *testing.B, n int) {
 			for len(waiting) > 0 {
 				group = append(group, <-waiting)
 			}
-			err := s.sync()
+			err := s.Sync()
 			for _, c := range group {
 				c <- err
 			}
@@ -62,7 +62,7 @@ func segBenchGroup(b *testing.B, n int) {
 		writers.Go(func() {
 			done := make(chan error)
 			for i := g; i < b.N; i += n {
-				segBenchAppend(b, s, body)
+				benchAppend(b, s, body)
 				waiting <- done
 				if err := <-done; err != nil {
 					b.Error(err)
@@ -76,12 +76,12 @@ func segBenchGroup(b *testing.B, n int) {
 }
 
 func BenchmarkSegmentOpenRead(b *testing.B) {
-	s, body := newSegBench(b, segOptions{}), make([]byte, 4<<10)
+	s, body := newBench(b, Options{}), make([]byte, 4<<10)
 	ref := s.mustPut(b, body[:200], body)
 	p := make([]byte, len(body))
 	b.ReportAllocs()
 	for b.Loop() {
-		blob, err := s.open(ref)
+		blob, err := s.Open(ref)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -93,12 +93,12 @@ func BenchmarkSegmentOpenRead(b *testing.B) {
 }
 
 func BenchmarkSegmentReopen64MiB(b *testing.B) {
-	s, body := newSegBench(b, segOptions{}), make([]byte, 4<<10)
-	for s.end+5000 < segDefaultSize {
-		segBenchAppend(b, s, body)
+	s, body := newBench(b, Options{}), make([]byte, 4<<10)
+	for s.end+5000 < defaultSize {
+		benchAppend(b, s, body)
 	}
 	s.crash()
-	b.SetBytes(segDefaultSize)
+	b.SetBytes(defaultSize)
 	for b.Loop() {
 		s.start(b)
 		s.crash()

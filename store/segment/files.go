@@ -1,4 +1,4 @@
-package store
+package segment
 
 import (
 	"errors"
@@ -15,21 +15,22 @@ import (
 	"sync/atomic"
 )
 
-// segDisk is the file operations that a full or dying disk makes fail; tests replace them.
-type segDisk struct {
-	writeAt  func(f *os.File, p []byte, off int64) (int, error)
-	datasync func(f *os.File) error
-	syncDir  func(dir string) error
-	room     func(dir string) (free, total int64, err error)
+// A Disk is the file operations that a full or dying disk makes fail; tests replace them.
+type Disk interface {
+	WriteAt(f *os.File, p []byte, off int64) (int, error)
+	Datasync(f *os.File) error // puts the file's bytes and length on disk
+	SyncDir(dir string) error  // puts a directory's entries on disk
 }
 
-func segOSDisk() segDisk {
-	return segDisk{writeAt: (*os.File).WriteAt, datasync: segDatasync, syncDir: segSyncDir, room: diskRoom}
-}
+// osDisk is the operating system's.
+type osDisk struct{}
 
-// segSyncDir puts a directory's entries on disk. Windows cannot open directories for it, and
-// journals them itself.
-func segSyncDir(dir string) error {
+func (osDisk) WriteAt(f *os.File, p []byte, off int64) (int, error) { return f.WriteAt(p, off) }
+
+func (osDisk) Datasync(f *os.File) error { return datasync(f) }
+
+// SyncDir does nothing on Windows, which cannot open directories for it, and journals them itself.
+func (osDisk) SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
@@ -40,52 +41,52 @@ func segSyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// segMakeDir makes dir if it is missing, and puts its name on disk.
-func segMakeDir(dir string, disk segDisk) error {
+// makeDir makes dir if it is missing, and puts its name on disk.
+func makeDir(dir string, disk Disk) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return disk.syncDir(filepath.Dir(dir))
+	return disk.SyncDir(filepath.Dir(dir))
 }
 
-// segMaxIdle bounds the file descriptors that are kept open for the next reader.
-const segMaxIdle = 64
+// maxIdle bounds the file descriptors that are kept open for the next reader.
+const maxIdle = 64
 
-// segFile is one segment, opened while someone uses it and for a while longer.
-type segFile struct {
+// A segmentFile is one segment, opened while someone uses it and for a while longer.
+type segmentFile struct {
 	number uint32
 	size   atomic.Int64 // bytes that readers may see
 
-	// Guarded by segFiles.mu; f and head do not change while refs > 0.
+	// Guarded by fileSet.mu; f and head do not change while refs > 0.
 	f    *os.File
-	head segHeader
+	head header
 	refs int
 	gone bool // unlinked: closed with its last reader
 }
 
-// segFiles knows every segment of a directory and shares their open files.
-type segFiles struct {
+// A fileSet knows every segment of a directory and shares their open files.
+type fileSet struct {
 	dir string
 
 	mu    sync.Mutex
-	known map[uint32]*segFile
-	idle  []*segFile // open without users, longest first
+	known map[uint32]*segmentFile
+	idle  []*segmentFile // open without users, longest first
 }
 
 const (
-	segSuffix      = ".seg"
-	segDraftSuffix = ".tmp"
+	fileSuffix = ".seg"
+	tempSuffix = ".tmp"
 )
 
-func (s *segFiles) path(number uint32) string {
-	return filepath.Join(s.dir, fmt.Sprintf("%08x%s", number, segSuffix))
+func (s *fileSet) path(number uint32) string {
+	return filepath.Join(s.dir, fmt.Sprintf("%08x%s", number, fileSuffix))
 }
 
 // find makes the segments in the directory known and removes those that were not finished.
-func (s *segFiles) find() error {
+func (s *fileSet) find() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err
@@ -98,16 +99,16 @@ func (s *segFiles) find() error {
 	return nil
 }
 
-func (s *segFiles) findOne(e fs.DirEntry) error {
-	name, draft := strings.CutSuffix(e.Name(), segDraftSuffix)
-	if draft {
-		_, draft = segNumber(name)
+func (s *fileSet) findOne(e fs.DirEntry) error {
+	name, temp := strings.CutSuffix(e.Name(), tempSuffix)
+	if temp {
+		_, temp = parseNumber(name)
 	}
-	if draft {
+	if temp {
 		return os.Remove(filepath.Join(s.dir, e.Name()))
 	}
-	name, found := strings.CutSuffix(e.Name(), segSuffix)
-	number, valid := segNumber(name)
+	name, found := strings.CutSuffix(e.Name(), fileSuffix)
+	number, valid := parseNumber(name)
 	if !found || !valid {
 		return nil
 	}
@@ -115,22 +116,22 @@ func (s *segFiles) findOne(e fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
-	sf := &segFile{number: number}
+	sf := &segmentFile{number: number}
 	sf.size.Store(info.Size())
 	s.known[number] = sf
 	return nil
 }
 
-// segNumber reads the 8 hexadecimal digits of a segment's name.
-func segNumber(name string) (uint32, bool) {
+// parseNumber reads the 8 hexadecimal digits of a segment's name.
+func parseNumber(name string) (uint32, bool) {
 	number, err := strconv.ParseUint(name, 16, 32)
 	return uint32(number), err == nil && number != 0 && name == fmt.Sprintf("%08x", number)
 }
 
 // acquire opens a segment for reading or shares its open file; release must follow.
-func (s *segFiles) acquire(number uint32) (*segFile, error) { return s.open(number, os.O_RDONLY) }
+func (s *fileSet) acquire(number uint32) (*segmentFile, error) { return s.open(number, os.O_RDONLY) }
 
-func (s *segFiles) open(number uint32, flag int) (*segFile, error) {
+func (s *fileSet) open(number uint32, flag int) (*segmentFile, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sf := s.known[number]
@@ -146,12 +147,12 @@ func (s *segFiles) open(number uint32, flag int) (*segFile, error) {
 	return sf, nil
 }
 
-func (s *segFiles) openLocked(sf *segFile, flag int) error {
+func (s *fileSet) openLocked(sf *segmentFile, flag int) error {
 	f, err := os.OpenFile(s.path(sf.number), flag, 0)
 	if err != nil {
 		return err
 	}
-	head, err := readSegHeader(f)
+	head, err := readHeader(f)
 	if err != nil {
 		f.Close()
 		return fmt.Errorf("open %s: %w", s.path(sf.number), err)
@@ -160,45 +161,45 @@ func (s *segFiles) openLocked(sf *segFile, flag int) error {
 	return nil
 }
 
-// readSegHeader reads a file's header. If that is damaged, the mark is taken from the first record,
+// readHeader reads a file's header. If that is damaged, the mark is taken from the first record,
 // if that is whole; number is then 0.
-func readSegHeader(f io.ReaderAt) (segHeader, error) {
-	var b [segFileHead + segRecordHead]byte
+func readHeader(f io.ReaderAt) (header, error) {
+	var b [fileHead + recordHead]byte
 	n, err := f.ReadAt(b[:], 0)
 	if err != nil && err != io.EOF {
-		return segHeader{}, err
+		return header{}, err
 	}
-	head, err := parseSegHeader(b[:min(n, segFileHead)])
-	if !errors.Is(err, errSegDamaged) || n < len(b) {
+	head, err := parseHeader(b[:min(n, fileHead)])
+	if !errors.Is(err, ErrDamaged) || n < len(b) {
 		return head, err
 	}
-	mark := segMark(b[segFileHead:])
-	rec, recErr := parseSegRecord(mark, b[segFileHead:])
+	mark := fileMark(b[fileHead:])
+	rec, recErr := parseRecord(mark, b[fileHead:])
 	if recErr != nil {
-		return segHeader{}, err
+		return header{}, err
 	}
 	record := make([]byte, rec.head)
-	if _, readErr := f.ReadAt(record, segFileHead); readErr != nil || verifySegHead(record) != nil {
-		return segHeader{}, err
+	if _, readErr := f.ReadAt(record, fileHead); readErr != nil || verifyHead(record) != nil {
+		return header{}, err
 	}
-	return segHeader{mark: mark}, nil
+	return header{mark: mark}, nil
 }
 
 // hold takes one more use of a segment that is in use.
-func (s *segFiles) hold(sf *segFile) {
+func (s *fileSet) hold(sf *segmentFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holdLocked(sf)
 }
 
-func (s *segFiles) holdLocked(sf *segFile) {
+func (s *fileSet) holdLocked(sf *segmentFile) {
 	if sf.refs == 0 {
-		s.idle = slices.DeleteFunc(s.idle, func(other *segFile) bool { return other == sf })
+		s.idle = slices.DeleteFunc(s.idle, func(other *segmentFile) bool { return other == sf })
 	}
 	sf.refs++
 }
 
-func (s *segFiles) release(sf *segFile) {
+func (s *fileSet) release(sf *segmentFile) {
 	if f := s.unhold(sf); f != nil {
 		f.Close()
 	}
@@ -206,7 +207,7 @@ func (s *segFiles) release(sf *segFile) {
 
 // unhold ends one use and gives the file that is to be closed for it: closing the last use of an
 // unlinked segment frees its blocks, which is too slow for the lock.
-func (s *segFiles) unhold(sf *segFile) *os.File {
+func (s *fileSet) unhold(sf *segmentFile) *os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sf.refs--
@@ -217,7 +218,7 @@ func (s *segFiles) unhold(sf *segFile) *os.File {
 		return sf.f
 	}
 	s.idle = append(s.idle, sf)
-	if len(s.idle) <= segMaxIdle {
+	if len(s.idle) <= maxIdle {
 		return nil
 	}
 	f := s.idle[0].f
@@ -227,8 +228,8 @@ func (s *segFiles) unhold(sf *segFile) *os.File {
 }
 
 // add makes a new file known. The caller holds its first use.
-func (s *segFiles) add(f *os.File, head segHeader, size int64) *segFile {
-	sf := &segFile{number: head.number, f: f, head: head, refs: 1}
+func (s *fileSet) add(f *os.File, head header, size int64) *segmentFile {
+	sf := &segmentFile{number: head.number, f: f, head: head, refs: 1}
 	sf.size.Store(size)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +238,7 @@ func (s *segFiles) add(f *os.File, head segHeader, size int64) *segFile {
 }
 
 // unlink removes a segment's name; its bytes go with its last reader.
-func (s *segFiles) unlink(number uint32) error {
+func (s *fileSet) unlink(number uint32) error {
 	s.mu.Lock()
 	sf := s.known[number]
 	delete(s.known, number)
@@ -256,16 +257,16 @@ func (s *segFiles) unlink(number uint32) error {
 	return nil
 }
 
-func (s *segFiles) forgetLocked(sf *segFile) {
+func (s *fileSet) forgetLocked(sf *segmentFile) {
 	sf.gone = true
 	if sf.refs == 0 && sf.f != nil {
-		s.idle = slices.DeleteFunc(s.idle, func(other *segFile) bool { return other == sf })
+		s.idle = slices.DeleteFunc(s.idle, func(other *segmentFile) bool { return other == sf })
 		sf.f.Close()
 	}
 }
 
 // close forgets every segment; files in use are closed by their last user.
-func (s *segFiles) close() {
+func (s *fileSet) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sf := range s.known {
@@ -275,7 +276,7 @@ func (s *segFiles) close() {
 }
 
 // numbers gives the numbers of all segments, ascending.
-func (s *segFiles) numbers() []uint32 {
+func (s *fileSet) numbers() []uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]uint32, 0, len(s.known))
@@ -286,35 +287,35 @@ func (s *segFiles) numbers() []uint32 {
 	return out
 }
 
-// segInfo is one segment as list gives it.
-type segInfo struct {
+// An Info is one segment as List gives it.
+type Info struct {
 	Number uint32
 	Size   int64 // bytes, file header included
 	Active bool  // takes the next message; cannot be removed
 }
 
-// list gives all segments, ascending by number.
-func (s *segments) list() []segInfo {
+// List gives all segments, ascending by number.
+func (s *Store) List() []Info {
 	s.mu.Lock()
 	active := s.active
 	s.mu.Unlock()
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()
-	out := make([]segInfo, 0, len(s.files.known))
+	out := make([]Info, 0, len(s.files.known))
 	for number, sf := range s.files.known {
-		out = append(out, segInfo{Number: number, Size: sf.size.Load(), Active: sf == active})
+		out = append(out, Info{Number: number, Size: sf.size.Load(), Active: sf == active})
 	}
-	slices.SortFunc(out, func(a, b segInfo) int { return int(int64(a.Number) - int64(b.Number)) })
+	slices.SortFunc(out, func(a, b Info) int { return int(int64(a.Number) - int64(b.Number)) })
 	return out
 }
 
-// remove unlinks a segment; readers that hold it go on reading. The active one is refused with
-// errSegActive.
-func (s *segments) remove(number uint32) error {
+// Remove unlinks a segment; readers that hold it go on reading. The active one is refused with
+// ErrActive.
+func (s *Store) Remove(number uint32) error {
 	s.mu.Lock()
 	err := s.failure()
 	if err == nil && s.active != nil && s.active.number == number {
-		err = fmt.Errorf("remove segment %08x: %w", number, errSegActive)
+		err = fmt.Errorf("remove segment %08x: %w", number, ErrActive)
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -323,7 +324,7 @@ func (s *segments) remove(number uint32) error {
 	if err := s.files.unlink(number); err != nil {
 		return err
 	}
-	if err := s.disk.syncDir(s.files.dir); err != nil {
+	if err := s.disk.SyncDir(s.files.dir); err != nil {
 		return s.fail(err)
 	}
 	return nil

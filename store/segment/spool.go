@@ -1,4 +1,4 @@
-package store
+package segment
 
 import (
 	"errors"
@@ -16,20 +16,16 @@ const (
 	spoolPrefix = "spool-"
 )
 
-// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by every
-// later Write.
-var ErrTooLarge = errors.New("message is too large")
-
-// spools makes Spools that share buffers and a directory for what exceeds them.
-type spools struct {
+// Spools make a Spool for each message, which share buffers and a directory for what exceeds them.
+type Spools struct {
 	dir     string
 	chunks  sync.Pool // of *[spoolChunk]byte
 	writeAt func(f *os.File, p []byte, off int64) (int, error)
 }
 
-// openSpools makes dir/spool of the data directory dir if it is missing, and removes what a crash
+// OpenSpools makes dir/spool of the data directory dir if it is missing, and removes what a crash
 // has left there.
-func openSpools(dir string) (*spools, error) {
+func OpenSpools(dir string) (*Spools, error) {
 	dir = filepath.Join(dir, "spool")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -46,18 +42,18 @@ func openSpools(dir string) (*spools, error) {
 			return nil, err
 		}
 	}
-	s := &spools{dir: dir, writeAt: (*os.File).WriteAt}
+	s := &Spools{dir: dir, writeAt: (*os.File).WriteAt}
 	s.chunks.New = func() any { return new([spoolChunk]byte) }
 	return s, nil
 }
 
-// new gives an empty Spool for a message of at most limit bytes. It must be closed.
-func (s *spools) new(limit int64) *Spool { return &Spool{home: s, limit: limit} }
+// New gives an empty Spool for a message of at most limit bytes. It must be closed.
+func (s *Spools) New(limit int64) *Spool { return &Spool{home: s, limit: limit} }
 
 // Spool holds one message while it arrives: up to 256 KiB in memory, the rest in a temporary file
 // without a name. One goroutine writes; when writing has ended, any number may read until Close.
 type Spool struct {
-	home  *spools
+	home  *Spools
 	limit int64
 	head  []byte
 
@@ -128,7 +124,7 @@ func (s *Spool) flush() error {
 }
 
 func spoolFailed(err error) error {
-	if isFull(err) {
+	if IsFull(err) {
 		return fmt.Errorf("spool message: %w: %w", ErrFull, err)
 	}
 	return fmt.Errorf("spool message: %w", err)

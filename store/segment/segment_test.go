@@ -1,4 +1,4 @@
-package store
+package segment
 
 import (
 	"bytes"
@@ -16,49 +16,49 @@ import (
 	"testing"
 )
 
-// segBench is segments and spools over one temporary directory.
-type segBench struct {
-	*segments
-	spools *spools
+// bench is segments and spools over one temporary directory.
+type bench struct {
+	*Store
+	spools *Spools
 	dir    string
-	opts   segOptions
+	opts   Options
 }
 
-func newSegBench(tb testing.TB, o segOptions) *segBench {
+func newBench(tb testing.TB, o Options) *bench {
 	tb.Helper()
-	b := &segBench{dir: tb.TempDir(), opts: o}
+	b := &bench{dir: tb.TempDir(), opts: o}
 	var err error
-	if b.spools, err = openSpools(b.dir); err != nil {
+	if b.spools, err = OpenSpools(b.dir); err != nil {
 		tb.Fatal(err)
 	}
 	b.start(tb)
-	tb.Cleanup(func() { b.segments.close() })
+	tb.Cleanup(func() { b.Store.Close() })
 	return b
 }
 
-func (b *segBench) segDir() string { return filepath.Join(b.dir, "segments") }
+func (b *bench) segDir() string { return filepath.Join(b.dir, "segments") }
 
-func (b *segBench) start(tb testing.TB) {
+func (b *bench) start(tb testing.TB) {
 	tb.Helper()
 	var err error
-	if b.segments, err = openSegments(b.dir, b.opts); err != nil {
+	if b.Store, err = Open(b.dir, b.opts); err != nil {
 		tb.Fatal(err)
 	}
 }
 
 // crash forgets everything in memory, as a killed process does.
-func (b *segBench) crash() { b.files.close() }
+func (b *bench) crash() { b.files.close() }
 
-func (b *segBench) put(env, body []byte) (BlobRef, error) {
-	sp := b.spools.new(int64(len(body)))
+func (b *bench) put(env, body []byte) (Ref, error) {
+	sp := b.spools.New(int64(len(body)))
 	defer sp.Close()
 	if _, err := sp.Write(body); err != nil {
-		return BlobRef{}, err
+		return Ref{}, err
 	}
-	return b.append(env, sp)
+	return b.Append(env, sp)
 }
 
-func (b *segBench) mustPut(tb testing.TB, env, body []byte) BlobRef {
+func (b *bench) mustPut(tb testing.TB, env, body []byte) Ref {
 	tb.Helper()
 	ref, err := b.put(env, body)
 	if err != nil {
@@ -67,8 +67,8 @@ func (b *segBench) mustPut(tb testing.TB, env, body []byte) BlobRef {
 	return ref
 }
 
-func (b *segBench) get(ref BlobRef) ([]byte, error) {
-	blob, err := b.open(ref)
+func (b *bench) get(ref Ref) ([]byte, error) {
+	blob, err := b.Open(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (b *segBench) get(ref BlobRef) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(blob, 0, blob.Size()))
 }
 
-func (b *segBench) wantBody(tb testing.TB, ref BlobRef, want []byte) {
+func (b *bench) wantBody(tb testing.TB, ref Ref, want []byte) {
 	tb.Helper()
 	got, err := b.get(ref)
 	if err != nil {
@@ -85,12 +85,12 @@ func (b *segBench) wantBody(tb testing.TB, ref BlobRef, want []byte) {
 	if !bytes.Equal(got, want) {
 		tb.Fatalf("message at %+v has %d bytes that differ from the %d stored", ref, len(got), len(want))
 	}
-	if err := b.verify(ref); err != nil {
+	if err := b.Verify(ref); err != nil {
 		tb.Fatalf("verify %+v: %v", ref, err)
 	}
 }
 
-func segBytes(r *rand.Rand, n int) []byte {
+func randomBytes(r *rand.Rand, n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
 		p[i] = byte(r.Uint32())
@@ -98,17 +98,17 @@ func segBytes(r *rand.Rand, n int) []byte {
 	return p
 }
 
-// segTwin is what a segBench should hold.
-type segTwin struct {
+// twinRecord is what a bench should hold.
+type twinRecord struct {
 	env, body []byte
 	seq       uint64
 }
 
-func segWantTwin(t *testing.T, b *segBench, twin map[BlobRef]segTwin) {
+func wantTwin(t *testing.T, b *bench, twin map[Ref]twinRecord) {
 	t.Helper()
 	seen := 0
-	for _, info := range b.list() {
-		err := b.each(info.Number, func(ref BlobRef, seq uint64, env []byte) error {
+	for _, info := range b.List() {
+		err := b.each(info.Number, func(ref Ref, seq uint64, env []byte) error {
 			want, ok := twin[ref]
 			if !ok {
 				return fmt.Errorf("unexpected record %+v", ref)
@@ -129,17 +129,17 @@ func segWantTwin(t *testing.T, b *segBench, twin map[BlobRef]segTwin) {
 }
 
 func TestSegmentsAgreeWithTwin(t *testing.T) {
-	sizes := []int{0, 1, 40, 900, 4096, 7000, 9000, 70_000, segChunk - 1, segChunk, segChunk + 1, 700_000}
+	sizes := []int{0, 1, 40, 900, 4096, 7000, 9000, 70_000, chunkSize - 1, chunkSize, chunkSize + 1, 700_000}
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		b := newSegBench(t, segOptions{size: 64 << 10})
-		twin := map[BlobRef]segTwin{}
+		b := newBench(t, Options{Size: 64 << 10})
+		twin := map[Ref]twinRecord{}
 		seq := uint64(1)
 		for range 400 {
 			switch n := r.IntN(100); {
 			case n < 60:
-				env, body := segBytes(r, r.IntN(300)), segBytes(r, sizes[r.IntN(len(sizes))])
-				twin[b.mustPut(t, env, body)] = segTwin{env, body, seq}
+				env, body := randomBytes(r, r.IntN(300)), randomBytes(r, sizes[r.IntN(len(sizes))])
+				twin[b.mustPut(t, env, body)] = twinRecord{env, body, seq}
 				seq++
 			case n < 85:
 				for ref, want := range twin {
@@ -147,73 +147,73 @@ func TestSegmentsAgreeWithTwin(t *testing.T) {
 					break
 				}
 			case n < 90:
-				if err := b.sync(); err != nil || b.dirty() {
+				if err := b.Sync(); err != nil || b.dirty() {
 					t.Fatalf("sync: %v, dirty %v", err, b.dirty())
 				}
 			case n < 94:
-				segCompactOne(t, b, r, twin)
+				compactOne(t, b, r, twin)
 			case n < 97:
 				b.crash()
 				b.start(t)
 			default:
-				if err := b.close(); err != nil {
+				if err := b.Close(); err != nil {
 					t.Fatal(err)
 				}
 				b.start(t)
 			}
 		}
-		segWantTwin(t, b, twin)
+		wantTwin(t, b, twin)
 	}
 }
 
-// segCompactOne moves all records out of one segment and removes it.
-func segCompactOne(t *testing.T, b *segBench, r *rand.Rand, twin map[BlobRef]segTwin) {
+// compactOne moves all records out of one segment and removes it.
+func compactOne(t *testing.T, b *bench, r *rand.Rand, twin map[Ref]twinRecord) {
 	t.Helper()
-	infos := slices.DeleteFunc(b.list(), func(i segInfo) bool { return i.Active })
+	infos := slices.DeleteFunc(b.List(), func(i Info) bool { return i.Active })
 	if len(infos) == 0 {
 		return
 	}
 	number := infos[r.IntN(len(infos))].Number
-	var refs []BlobRef
-	if err := b.each(number, func(ref BlobRef, _ uint64, _ []byte) error {
+	var refs []Ref
+	if err := b.each(number, func(ref Ref, _ uint64, _ []byte) error {
 		refs = append(refs, ref)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, ref := range refs {
-		copied, err := b.copyRecord(ref)
+		copied, err := b.Copy(ref)
 		if err != nil {
 			t.Fatal(err)
 		}
 		twin[copied] = twin[ref]
 		delete(twin, ref)
 	}
-	if err := errors.Join(b.sync(), b.remove(number)); err != nil {
+	if err := errors.Join(b.Sync(), b.Remove(number)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestBlobRefCodec(t *testing.T) {
-	want := BlobRef{Segment: 1, Offset: 2, Head: 3, Length: 1 << 31}
+	want := Ref{Segment: 1, Offset: 2, Head: 3, Length: 1 << 31}
 	p := want.AppendTo([]byte("x"))[1:]
-	got, err := parseBlobRef(p)
-	if err != nil || got != want || len(p) != blobRefSize || got.IsZero() || got.Size() != 3+1<<31 {
+	got, err := ParseRef(p)
+	if err != nil || got != want || len(p) != refSize || got.IsZero() || got.Size() != 3+1<<31 {
 		t.Errorf("%+v becomes %+v (%v) by way of %x", want, got, err, p)
 	}
-	if _, err := parseBlobRef(p[:blobRefSize-1]); !errors.Is(err, errBlobRef) {
+	if _, err := ParseRef(p[:refSize-1]); !errors.Is(err, ErrRef) {
 		t.Errorf("a short reference gives %v", err)
 	}
 }
 
 func TestEnvelopeOver64KiBIsRefused(t *testing.T) {
-	b := newSegBench(t, segOptions{})
-	if _, err := b.put(make([]byte, segMaxEnv+1), nil); !errors.Is(err, errSegEnvelope) {
+	b := newBench(t, Options{})
+	if _, err := b.put(make([]byte, maxEnvelope+1), nil); !errors.Is(err, ErrEnvelope) {
 		t.Errorf("append gives %v", err)
 	}
-	env := bytes.Repeat([]byte("e"), segMaxEnv)
+	env := bytes.Repeat([]byte("e"), maxEnvelope)
 	b.mustPut(t, env, []byte("body"))
-	if err := b.each(1, func(_ BlobRef, _ uint64, got []byte) error {
+	if err := b.each(1, func(_ Ref, _ uint64, got []byte) error {
 		if !bytes.Equal(got, env) {
 			return errors.New("another envelope")
 		}
@@ -224,50 +224,50 @@ func TestEnvelopeOver64KiBIsRefused(t *testing.T) {
 }
 
 func TestWrongReferencesAreRefused(t *testing.T) {
-	b := newSegBench(t, segOptions{})
+	b := newBench(t, Options{})
 	ref := b.mustPut(t, []byte("env"), make([]byte, 1000))
 	b.mustPut(t, []byte("env"), make([]byte, 1000))
-	if _, err := b.open(BlobRef{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := b.Open(Ref{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("open of no reference gives %v", err)
 	}
-	for _, change := range []func(*BlobRef){
-		func(r *BlobRef) { r.Offset++ },
-		func(r *BlobRef) { r.Offset = 1 << 31 },
-		func(r *BlobRef) { r.Head-- },
-		func(r *BlobRef) { r.Head = 1 << 31 },
-		func(r *BlobRef) { r.Head = 0 },
-		func(r *BlobRef) { r.Length-- },
-		func(r *BlobRef) { r.Length = 1<<32 - 1 },
+	for _, change := range []func(*Ref){
+		func(r *Ref) { r.Offset++ },
+		func(r *Ref) { r.Offset = 1 << 31 },
+		func(r *Ref) { r.Head-- },
+		func(r *Ref) { r.Head = 1 << 31 },
+		func(r *Ref) { r.Head = 0 },
+		func(r *Ref) { r.Length-- },
+		func(r *Ref) { r.Length = 1<<32 - 1 },
 	} {
 		wrong := ref
 		change(&wrong)
-		if _, err := b.open(wrong); !errors.Is(err, errSegDamaged) {
+		if _, err := b.Open(wrong); !errors.Is(err, ErrDamaged) {
 			t.Errorf("open %+v gives %v", wrong, err)
 		}
 	}
 }
 
 func TestReadersKeepRemovedSegment(t *testing.T) {
-	b := newSegBench(t, segOptions{size: 4096})
+	b := newBench(t, Options{Size: 4096})
 	body := bytes.Repeat([]byte("b"), 300)
 	ref := b.mustPut(t, nil, body)
-	if err := b.remove(ref.Segment); !errors.Is(err, errSegActive) {
+	if err := b.Remove(ref.Segment); !errors.Is(err, ErrActive) {
 		t.Errorf("remove of the active segment gives %v", err)
 	}
-	blob, err := b.open(ref)
+	blob, err := b.Open(ref)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 40 {
 		b.mustPut(t, nil, body)
 	}
-	if err := b.remove(ref.Segment); err != nil {
+	if err := b.Remove(ref.Segment); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.open(ref); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := b.Open(ref); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("open after remove gives %v", err)
 	}
-	if err := b.remove(ref.Segment); !errors.Is(err, fs.ErrNotExist) {
+	if err := b.Remove(ref.Segment); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("second remove gives %v", err)
 	}
 	got := make([]byte, 300)
@@ -286,9 +286,9 @@ func TestReadersKeepRemovedSegment(t *testing.T) {
 }
 
 func TestIdleFilesAreBounded(t *testing.T) {
-	b := newSegBench(t, segOptions{size: 512})
-	var refs []BlobRef
-	for range segMaxIdle + 40 {
+	b := newBench(t, Options{Size: 512})
+	var refs []Ref
+	for range maxIdle + 40 {
 		refs = append(refs, b.mustPut(t, nil, make([]byte, 200)))
 	}
 	for range 2 {
@@ -296,15 +296,15 @@ func TestIdleFilesAreBounded(t *testing.T) {
 			b.wantBody(t, ref, make([]byte, 200))
 		}
 	}
-	if n := len(b.files.idle); n != segMaxIdle {
-		t.Errorf("%d idle files are open, want %d", n, segMaxIdle)
+	if n := len(b.files.idle); n != maxIdle {
+		t.Errorf("%d idle files are open, want %d", n, maxIdle)
 	}
 }
 
 func TestHugeMessageTakesConstantMemory(t *testing.T) {
-	b := newSegBench(t, segOptions{})
+	b := newBench(t, Options{})
 	const size = 70 << 20
-	sp := b.spools.new(size)
+	sp := b.spools.New(size)
 	defer sp.Close()
 	line := bytes.Repeat([]byte("0123456789abcdef"), 2048)
 	var before, after runtime.MemStats
@@ -315,11 +315,11 @@ func TestHugeMessageTakesConstantMemory(t *testing.T) {
 		}
 	}
 	sp.Prepend([]byte("Received: here\r\n"))
-	ref, err := b.append([]byte("env"), sp)
+	ref, err := b.Append([]byte("env"), sp)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.verify(ref); err != nil {
+	if err := b.Verify(ref); err != nil {
 		t.Error(err)
 	}
 	runtime.ReadMemStats(&after)
@@ -335,22 +335,22 @@ func TestHugeMessageTakesConstantMemory(t *testing.T) {
 	}
 	b.crash()
 	b.start(t)
-	if err := errors.Join(b.verify(ref), b.verify(small)); err != nil {
+	if err := errors.Join(b.Verify(ref), b.Verify(small)); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAppendSyncReadRemoveTogether(t *testing.T) {
-	b := newSegBench(t, segOptions{size: 256 << 10})
+	b := newBench(t, Options{Size: 256 << 10})
 	var wg sync.WaitGroup
 	var done atomic.Bool
 	wg.Go(func() {
 		for !done.Load() {
-			if err := b.sync(); err != nil {
+			if err := b.Sync(); err != nil {
 				t.Error(err)
 			}
-			for _, info := range b.list() {
-				if err := b.each(info.Number, func(BlobRef, uint64, []byte) error { return nil }); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			for _, info := range b.List() {
+				if err := b.each(info.Number, func(Ref, uint64, []byte) error { return nil }); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					t.Error(err)
 				}
 			}
@@ -358,34 +358,34 @@ func TestAppendSyncReadRemoveTogether(t *testing.T) {
 	})
 	var writers sync.WaitGroup
 	for g := range 8 {
-		writers.Go(func() { segWriteAndRead(t, b, uint64(g)) })
+		writers.Go(func() { writeAndRead(t, b, uint64(g)) })
 	}
 	writers.Wait()
 	done.Store(true)
 	wg.Wait()
 }
 
-func segWriteAndRead(t *testing.T, b *segBench, seed uint64) {
+func writeAndRead(t *testing.T, b *bench, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	for i := range 60 {
 		n := 4096
 		if i%20 == 0 {
 			n = 300 << 10
 		}
-		body := segBytes(r, n)
+		body := randomBytes(r, n)
 		ref, err := b.put([]byte("env"), body)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		if err := b.sync(); err != nil {
+		if err := b.Sync(); err != nil {
 			t.Error(err)
 		}
 		if got, err := b.get(ref); err != nil || !bytes.Equal(got, body) {
 			t.Errorf("message at %+v: %v", ref, err)
 		}
 		if n > 4096 {
-			if err := b.remove(ref.Segment); err != nil {
+			if err := b.Remove(ref.Segment); err != nil {
 				t.Error(err)
 			}
 		}

@@ -1,4 +1,4 @@
-package store
+package segment
 
 import (
 	"bytes"
@@ -11,11 +11,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/mailstead/mailstead/store/segment/disktest"
 )
 
-func newTestSpools(t *testing.T) *spools {
+func newTestSpools(t *testing.T) *Spools {
 	t.Helper()
-	s, err := openSpools(t.TempDir())
+	s, err := OpenSpools(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,8 +30,8 @@ func TestSpoolAgreesWithTwin(t *testing.T) {
 	const memory = spoolChunk * spoolChunks
 	for _, size := range []int{0, 1, spoolChunk - 1, spoolChunk, spoolChunk + 1, memory - 1, memory, memory + 1, 3*memory + 77} {
 		for _, piece := range []int{1 + size, 1000, 32 << 10, memory + 5} {
-			want := segBytes(r, size)
-			s := spools.new(int64(size))
+			want := randomBytes(r, size)
+			s := spools.New(int64(size))
 			for part := range slices.Chunk(want, piece) {
 				if n, err := s.Write(part); n != len(part) || err != nil {
 					t.Fatalf("Write gives %d, %v", n, err)
@@ -41,7 +43,7 @@ func TestSpoolAgreesWithTwin(t *testing.T) {
 			if s.Size() != int64(len(want)) {
 				t.Errorf("Size is %d, want %d", s.Size(), len(want))
 			}
-			segWantSpool(t, s, r, want)
+			wantSpool(t, s, r, want)
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
@@ -49,7 +51,7 @@ func TestSpoolAgreesWithTwin(t *testing.T) {
 	}
 }
 
-func segWantSpool(t *testing.T, s *Spool, r *rand.Rand, want []byte) {
+func wantSpool(t *testing.T, s *Spool, r *rand.Rand, want []byte) {
 	t.Helper()
 	if got, err := io.ReadAll(s.Reader()); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("Reader gives %d bytes that differ from the %d written (%v)", len(got), len(want), err)
@@ -68,7 +70,7 @@ func segWantSpool(t *testing.T, s *Spool, r *rand.Rand, want []byte) {
 }
 
 func TestSpoolRefusesMoreThanItsMaximum(t *testing.T) {
-	s := newTestSpools(t).new(10)
+	s := newTestSpools(t).New(10)
 	defer s.Close()
 	if n, err := s.Write([]byte("12345678")); n != 8 || err != nil {
 		t.Fatalf("Write gives %d, %v", n, err)
@@ -82,17 +84,17 @@ func TestSpoolRefusesMoreThanItsMaximum(t *testing.T) {
 	if err != nil || string(got) != "12345678" {
 		t.Errorf("the spool has %q, %v", got, err)
 	}
-	b := newSegBench(t, segOptions{})
-	if _, err := b.append(nil, s); !errors.Is(err, ErrTooLarge) {
+	b := newBench(t, Options{})
+	if _, err := b.Append(nil, s); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("append of a cut message gives %v", err)
 	}
 }
 
 func TestSpoolReportsFullDisk(t *testing.T) {
 	spools := newTestSpools(t)
-	faults := &segFaults{writeErr: syscall.ENOSPC, room: 100_000}
-	spools.writeAt = faults.writeAt
-	s := spools.new(1 << 30)
+	faults := &disktest.Faults{WriteErr: syscall.ENOSPC, Room: 100_000}
+	spools.writeAt = faults.WriteAt
+	s := spools.New(1 << 30)
 	defer s.Close()
 	_, err := io.Copy(s, io.LimitReader(zeroReader{}, 1<<20))
 	if !errors.Is(err, syscall.ENOSPC) {
@@ -113,10 +115,10 @@ func TestSpoolLeavesNoNames(t *testing.T) {
 	if err := os.WriteFile(leftover, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openSpools(filepath.Dir(spools.dir)); err != nil {
+	if _, err := OpenSpools(filepath.Dir(spools.dir)); err != nil {
 		t.Fatal(err)
 	}
-	s := spools.new(1 << 20)
+	s := spools.New(1 << 20)
 	if _, err := s.Write(make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +137,8 @@ func TestSpoolLeavesNoNames(t *testing.T) {
 }
 
 func TestSpoolHasManyReaders(t *testing.T) {
-	want := segBytes(rand.New(rand.NewPCG(1, 1)), 600_000)
-	s := newTestSpools(t).new(1 << 20)
+	want := randomBytes(rand.New(rand.NewPCG(1, 1)), 600_000)
+	s := newTestSpools(t).New(1 << 20)
 	defer s.Close()
 	if _, err := s.Write(want); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,8 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -73,7 +75,8 @@ func TestLostTailIsToldOfAndItsPlaceIsNotUsed(t *testing.T) {
 			if err := lose(path, int64(refs[1].Offset)); err != nil {
 				t.Fatal(err)
 			}
-			if at := reopenLost(t, dir, refs, []int{0}); at.Segment == refs[0].Segment {
+			at := reopenLost(t, dir, refs, []int{0})
+			if at.Segment == refs[0].Segment {
 				t.Errorf("the new message is at %+v", at)
 			}
 			s, err := Open(dir, Options{SegmentSize: 8 << 10})
@@ -81,11 +84,26 @@ func TestLostTailIsToldOfAndItsPlaceIsNotUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			if seq := s.seg.seq; seq < 4 {
-				t.Errorf("the next sequence is %d, which a lost message had", seq)
+			if seq := sequenceOf(t, s, at); seq < 4 {
+				t.Errorf("the new message has the sequence %d, which a lost one had", seq)
 			}
 		})
 	}
+}
+
+// sequenceOf reads the sequence in the head of a message's record.
+func sequenceOf(t *testing.T, s *Store, ref BlobRef) uint64 {
+	t.Helper()
+	whole, err := os.ReadFile(segmentPath(s, ref.Segment))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary.BigEndian.Uint64(whole[ref.Offset+24:])
+}
+
+// segmentPath is the file of a segment.
+func segmentPath(s *Store, number uint32) string {
+	return filepath.Join(s.dir, "segments", fmt.Sprintf("%08x.seg", number))
 }
 
 func TestLostSegmentsNumberIsNotUsed(t *testing.T) {

@@ -1,4 +1,4 @@
-package store
+package segment
 
 import (
 	"bytes"
@@ -15,10 +15,10 @@ import (
 
 func TestTornTailIsCutAtEveryByte(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	b := newSegBench(t, segOptions{})
-	first, second := segBytes(r, 500), segBytes(r, 300)
+	b := newBench(t, Options{})
+	first, second := randomBytes(r, 500), randomBytes(r, 300)
 	ref := b.mustPut(t, []byte("env"), first)
-	last := b.mustPut(t, []byte("env of the last"), segBytes(r, 200))
+	last := b.mustPut(t, []byte("env of the last"), randomBytes(r, 200))
 	path := b.files.path(ref.Segment)
 	b.crash()
 	whole, err := os.ReadFile(path)
@@ -51,7 +51,7 @@ func TestTornTailIsCutAtEveryByte(t *testing.T) {
 			b.crash()
 			b.start(t)
 			b.wantBody(t, again, second)
-			if err := b.each(1, func(BlobRef, uint64, []byte) error { return nil }); err != nil {
+			if err := b.each(1, func(Ref, uint64, []byte) error { return nil }); err != nil {
 				t.Fatalf("cut at byte %d: %v", cut, err)
 			}
 			b.crash()
@@ -61,7 +61,7 @@ func TestTornTailIsCutAtEveryByte(t *testing.T) {
 
 func TestTornTailIsReported(t *testing.T) {
 	var out bytes.Buffer
-	b := newSegBench(t, segOptions{log: slog.New(slog.NewTextHandler(&out, nil))})
+	b := newBench(t, Options{Log: slog.New(slog.NewTextHandler(&out, nil))})
 	b.mustPut(t, nil, []byte("one"))
 	last := b.mustPut(t, nil, []byte("two"))
 	b.crash()
@@ -80,12 +80,12 @@ func TestTornTailIsReported(t *testing.T) {
 }
 
 func TestEveryFlippedByteIsFound(t *testing.T) {
-	b := newSegBench(t, segOptions{})
-	var refs []BlobRef
+	b := newBench(t, Options{})
+	var refs []Ref
 	for i := range 3 {
 		refs = append(refs, b.mustPut(t, fmt.Appendf(nil, "envelope %d", i), bytes.Repeat([]byte{byte(i)}, 60)))
 	}
-	if err := b.close(); err != nil {
+	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	path := b.files.path(1)
@@ -99,22 +99,22 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 		if err := os.WriteFile(path, file, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		segs := &segments{files: &segFiles{dir: b.segDir(), known: map[uint32]*segFile{}}}
+		segs := &Store{files: &fileSet{dir: b.segDir(), known: map[uint32]*segmentFile{}}}
 		if err := segs.files.find(); err != nil {
 			t.Fatal(err)
 		}
-		var found []BlobRef
-		err := segs.each(1, func(ref BlobRef, _ uint64, _ []byte) error {
+		var found []Ref
+		err := segs.each(1, func(ref Ref, _ uint64, _ []byte) error {
 			found = append(found, ref)
 			return nil
 		})
-		var damage *segDamage
+		var damage *damageReport
 		if !errors.As(err, &damage) || len(damage.Ranges) != 1 {
 			t.Fatalf("byte %d flipped: each gives %v", i, err)
 		}
 		for _, ref := range refs {
 			hit := i >= int(ref.Offset) && i < int(ref.Offset)+int(ref.Size())
-			if verifyErr := segs.verify(ref); (verifyErr != nil) != hit || (verifyErr != nil && !errors.Is(verifyErr, errSegDamaged)) {
+			if verifyErr := segs.Verify(ref); (verifyErr != nil) != hit || (verifyErr != nil && !errors.Is(verifyErr, ErrDamaged)) {
 				t.Fatalf("byte %d flipped: verify %+v gives %v", i, ref, verifyErr)
 			}
 			if slices.Contains(found, ref) == hit {
@@ -128,8 +128,8 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 	}
 }
 
-func (s *segments) openHeadOnly(ref BlobRef) (int64, error) {
-	blob, err := s.open(ref)
+func (s *Store) openHeadOnly(ref Ref) (int64, error) {
+	blob, err := s.Open(ref)
 	if err != nil {
 		return 0, err
 	}
@@ -137,18 +137,18 @@ func (s *segments) openHeadOnly(ref BlobRef) (int64, error) {
 }
 
 func TestDamageBeforeWholeRecordsIsKept(t *testing.T) {
-	b := newSegBench(t, segOptions{})
-	var refs []BlobRef
+	b := newBench(t, Options{})
+	var refs []Ref
 	for i := range 5 {
 		refs = append(refs, b.mustPut(t, nil, bytes.Repeat([]byte{byte(i)}, 3000)))
 	}
 	b.crash()
 	for _, hit := range []uint32{refs[1].Offset, refs[3].Offset + 1000} { // a head, a body
-		segFlip(t, b.files.path(1), int64(hit))
+		flipByte(t, b.files.path(1), int64(hit))
 	}
 	b.start(t)
 	for i := range refs {
-		err := b.verify(refs[i])
+		err := b.Verify(refs[i])
 		if damaged := i == 1 || i == 3; (err != nil) != damaged {
 			t.Errorf("verify record %d: %v", i, err)
 		}
@@ -157,12 +157,12 @@ func TestDamageBeforeWholeRecordsIsKept(t *testing.T) {
 	if int64(next.Offset) != int64(refs[4].Offset)+refs[4].Size() {
 		t.Errorf("next record at %d overwrites or skips", next.Offset)
 	}
-	if err := b.each(1, func(BlobRef, uint64, []byte) error { return nil }); !errors.Is(err, errSegDamaged) || !strings.Contains(err.Error(), "2 damaged ranges") {
+	if err := b.each(1, func(Ref, uint64, []byte) error { return nil }); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "2 damaged ranges") {
 		t.Errorf("each gives %v", err)
 	}
 }
 
-func segFlip(t *testing.T, path string, off int64) {
+func flipByte(t *testing.T, path string, off int64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -180,53 +180,53 @@ func segFlip(t *testing.T, path string, off int64) {
 // A sender may have seen a record of another segment, in a backup say, and hope that recovery takes
 // it for a message.
 func TestForgedRecordInMessageIsNotFound(t *testing.T) {
-	other := newSegBench(t, segOptions{})
+	other := newBench(t, Options{})
 	ref := other.mustPut(t, []byte("to somebody else"), []byte("forged"))
 	forged, err := os.ReadFile(other.files.path(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	forged = forged[ref.Offset:][:ref.Size()]
-	b := newSegBench(t, segOptions{})
+	b := newBench(t, Options{})
 	victim := b.mustPut(t, nil, bytes.Repeat(forged, 100))
 	after := b.mustPut(t, nil, []byte("after"))
 	b.crash()
-	segFlip(t, b.files.path(1), int64(victim.Offset)+20)
+	flipByte(t, b.files.path(1), int64(victim.Offset)+20)
 	b.start(t)
-	var found []BlobRef
-	err = b.each(1, func(ref BlobRef, _ uint64, _ []byte) error {
+	var found []Ref
+	err = b.each(1, func(ref Ref, _ uint64, _ []byte) error {
 		found = append(found, ref)
 		return nil
 	})
-	if !errors.Is(err, errSegDamaged) || len(found) != 1 || found[0] != after {
+	if !errors.Is(err, ErrDamaged) || len(found) != 1 || found[0] != after {
 		t.Errorf("each gives %v and %+v, want only %+v", err, found, after)
 	}
 }
 
 func TestOlderSegmentsAreTrustedUntilRead(t *testing.T) {
-	b := newSegBench(t, segOptions{size: 4096})
-	var refs []BlobRef
+	b := newBench(t, Options{Size: 4096})
+	var refs []Ref
 	for range 60 {
 		refs = append(refs, b.mustPut(t, nil, make([]byte, 400)))
 	}
-	if len(b.list()) < 5 {
-		t.Fatalf("%d segments are too few for this test", len(b.list()))
+	if len(b.List()) < 5 {
+		t.Fatalf("%d segments are too few for this test", len(b.List()))
 	}
 	b.crash()
-	segFlip(t, b.files.path(1), int64(refs[0].Offset)+100)
-	b.opts.disk = segOSDisk()
+	flipByte(t, b.files.path(1), int64(refs[0].Offset)+100)
+	b.opts.Disk = osDisk{}
 	b.start(t)
 	if opened := len(b.files.idle); opened > 1 {
 		t.Errorf("open has read %d older segments", opened)
 	}
-	if err := b.verify(refs[0]); !errors.Is(err, errSegDamaged) {
+	if err := b.Verify(refs[0]); !errors.Is(err, ErrDamaged) {
 		t.Errorf("verify gives %v", err)
 	}
 	b.wantBody(t, refs[1], make([]byte, 400))
 }
 
 func TestSequenceGoesOnAfterReopen(t *testing.T) {
-	b := newSegBench(t, segOptions{size: 4096})
+	b := newBench(t, Options{Size: 4096})
 	seqs := map[uint64]int{}
 	for i := range 40 {
 		size := 100
@@ -240,16 +240,16 @@ func TestSequenceGoesOnAfterReopen(t *testing.T) {
 			b.start(t)
 		case 20: // the header of the newest segment is lost, its first record is whole
 			b.crash()
-			segFlip(t, b.files.path(b.newest()), 16)
+			flipByte(t, b.files.path(b.newest()), 16)
 			b.start(t)
 		}
 	}
-	for _, info := range b.list() {
-		err := b.each(info.Number, func(_ BlobRef, seq uint64, _ []byte) error {
+	for _, info := range b.List() {
+		err := b.each(info.Number, func(_ Ref, seq uint64, _ []byte) error {
 			seqs[seq]++
 			return nil
 		})
-		if err != nil && !errors.Is(err, errSegDamaged) {
+		if err != nil && !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
 		}
 	}
@@ -258,17 +258,17 @@ func TestSequenceGoesOnAfterReopen(t *testing.T) {
 	}
 }
 
-func (s *segBench) newest() uint32 {
-	infos, err := filepath.Glob(filepath.Join(s.segDir(), "*"+segSuffix))
+func (s *bench) newest() uint32 {
+	infos, err := filepath.Glob(filepath.Join(s.segDir(), "*"+fileSuffix))
 	if err != nil || len(infos) == 0 {
 		return 0
 	}
-	number, _ := segNumber(strings.TrimSuffix(filepath.Base(slices.Max(infos)), segSuffix))
+	number, _ := parseNumber(strings.TrimSuffix(filepath.Base(slices.Max(infos)), fileSuffix))
 	return number
 }
 
 func TestSegmentWithoutHeaderIsLeftAlone(t *testing.T) {
-	b := newSegBench(t, segOptions{})
+	b := newBench(t, Options{})
 	b.mustPut(t, nil, []byte("one"))
 	b.crash()
 	foreign := bytes.Repeat([]byte("not a segment "), 300)
@@ -281,17 +281,17 @@ func TestSegmentWithoutHeaderIsLeftAlone(t *testing.T) {
 	if got, err := os.ReadFile(b.files.path(7)); err != nil || !bytes.Equal(got, foreign) {
 		t.Errorf("the foreign file has changed (%v)", err)
 	}
-	if err := b.each(7, func(BlobRef, uint64, []byte) error { return nil }); !errors.Is(err, errSegDamaged) {
+	if err := b.each(7, func(Ref, uint64, []byte) error { return nil }); !errors.Is(err, ErrDamaged) {
 		t.Errorf("each of it gives %v", err)
 	}
 }
 
 func TestNewerFormatIsRefused(t *testing.T) {
-	b := newSegBench(t, segOptions{})
+	b := newBench(t, Options{})
 	b.mustPut(t, nil, []byte("one"))
 	sf := b.active
-	d := &segDraft{}
-	if err := d.fill(nil, segRecord{encoding: 9, body: 3}, strings.NewReader("new")); err != nil {
+	d := &recordWriter{}
+	if err := d.fill(nil, record{encoding: 9, body: 3}, strings.NewReader("new")); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.writeTo(b.disk, sf, b.end); err != nil {
@@ -299,7 +299,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	}
 	before, _ := os.ReadFile(b.files.path(1))
 	b.crash()
-	if _, err := openSegments(b.dir, segOptions{}); !errors.Is(err, errSegNewer) {
+	if _, err := Open(b.dir, Options{}); !errors.Is(err, ErrNewer) {
 		t.Errorf("open gives %v", err)
 	}
 	if after, _ := os.ReadFile(b.files.path(1)); !bytes.Equal(before, after) {
@@ -308,7 +308,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 }
 
 func TestUnfinishedFilesAreRemovedAtOpen(t *testing.T) {
-	b := newSegBench(t, segOptions{})
+	b := newBench(t, Options{})
 	b.crash()
 	for _, name := range []string{"00000009.tmp", "keep.tmp", "notes.txt"} {
 		if err := os.WriteFile(filepath.Join(b.segDir(), name), []byte("x"), 0o600); err != nil {

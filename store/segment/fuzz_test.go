@@ -1,4 +1,4 @@
-package store
+package segment
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 // FuzzSegmentFile opens a directory whose newest segment has foreign bytes behind a good header, or
 // foreign bytes only.
 func FuzzSegmentFile(f *testing.F) {
-	head := segHeader{number: 1, firstSeq: 1, mark: segMark{'m', 'a', 'r', 'k'}}
-	d := &segDraft{}
+	head := header{number: 1, firstSeq: 1, mark: fileMark{'m', 'a', 'r', 'k'}}
+	d := &recordWriter{}
 	record := func(env, body string) []byte {
-		if err := d.fill([]byte(env), segRecord{body: int64(len(body))}, bytes.NewReader([]byte(body))); err != nil {
+		if err := d.fill([]byte(env), record{body: int64(len(body))}, bytes.NewReader([]byte(body))); err != nil {
 			f.Fatal(err)
 		}
 		d.rec.seal(head.mark, d.buf[:d.rec.head])
@@ -27,7 +27,7 @@ func FuzzSegmentFile(f *testing.F) {
 	f.Add(true, append(two, one[:20]...))
 	f.Add(true, append(two, make([]byte, 100)...))
 	f.Add(false, head.appendTo(nil))
-	f.Add(false, []byte(segMagic))
+	f.Add(false, []byte(magic))
 	f.Fuzz(func(t *testing.T, withHead bool, data []byte) {
 		if withHead {
 			data = append(head.appendTo(nil), data...)
@@ -37,27 +37,27 @@ func FuzzSegmentFile(f *testing.F) {
 		if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		s, err := openSegments(dir, segOptions{})
+		s, err := Open(dir, Options{})
 		if err != nil {
-			if !errors.Is(err, errSegNewer) {
+			if !errors.Is(err, ErrNewer) {
 				t.Fatal(err)
 			}
 			return
 		}
-		defer s.close()
+		defer s.Close()
 		before := fuzzRecords(t, s)
-		spools, err := openSpools(dir)
+		spools, err := OpenSpools(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sp := spools.new(100)
+		sp := spools.New(100)
 		defer sp.Close()
 		sp.Prepend([]byte("message"))
-		ref, err := s.append([]byte("env"), sp)
+		ref, err := s.Append([]byte("env"), sp)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.verify(ref); err != nil {
+		if err := s.Verify(ref); err != nil {
 			t.Fatal(err)
 		}
 		if after := fuzzRecords(t, s); after != before+1 {
@@ -67,25 +67,25 @@ func FuzzSegmentFile(f *testing.F) {
 }
 
 // fuzzRecords counts the whole records, each of which must open.
-func fuzzRecords(t *testing.T, s *segments) int {
+func fuzzRecords(t *testing.T, s *Store) int {
 	n := 0
-	for _, info := range s.list() {
-		err := s.each(info.Number, func(ref BlobRef, _ uint64, _ []byte) error {
+	for _, info := range s.List() {
+		err := s.each(info.Number, func(ref Ref, _ uint64, _ []byte) error {
 			n++
-			return s.verify(ref)
+			return s.Verify(ref)
 		})
-		if err != nil && !errors.Is(err, errSegDamaged) {
+		if err != nil && !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
 		}
 	}
 	return n
 }
 
-func FuzzParseBlobRef(f *testing.F) {
-	f.Add(BlobRef{1, 2, 3, 4}.AppendTo(nil))
+func FuzzParseRef(f *testing.F) {
+	f.Add(Ref{1, 2, 3, 4}.AppendTo(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ref, err := parseBlobRef(data)
-		if err == nil && !bytes.Equal(ref.AppendTo(nil), data[:blobRefSize]) {
+		ref, err := ParseRef(data)
+		if err == nil && !bytes.Equal(ref.AppendTo(nil), data[:refSize]) {
 			t.Errorf("%x becomes %+v", data, ref)
 		}
 	})
