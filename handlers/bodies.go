@@ -16,7 +16,7 @@ import (
 
 const (
 	defaultBody   = 1 << 20
-	largeInMemory = sendBody    // bytes of bodies over defaultBody that are in memory at a time
+	largeInMemory = largestSend // bytes of bodies over defaultBody that are in memory at a time
 	largeWait     = time.Minute // that one waits for its turn
 
 	// Of a body that is too large, this much is thrown away before the answer, while it comes.

@@ -59,7 +59,7 @@ func (a *assistants) makeStream() http.Handler {
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true,
 		DisableLocalhostProtection: true, // ownOrigin is ours, and fits a proxy on the same host too
-		MaxRequestBodyBytes:        sendBody + envelope,
+		MaxRequestBodyBytes:        largestSend + envelope,
 	})
 }
 
