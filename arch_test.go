@@ -24,17 +24,18 @@ var importRules = map[string]struct {
 	may string
 	why string
 }{
-	".":        {"handlers service jobs store mail dnsprov webhooks web", "the root wires everything together"},
-	"handlers": {"handlers service mail", "handlers listen; rules belong in service and records in store"},
-	"service":  {"service jobs store mail dnsprov webhooks", "service decides; it must not know who is asking, over HTTP, SMTP or IMAP"},
-	"jobs":     {"store", "jobs repeat work without knowing what kind of work it is"},
-	"store":    {"", "store keeps records and knows nobody"},
-	"mail":     {"mail", "mail dials out and reads messages; decisions and records are not its business"},
-	"dnsprov":  {"dnsprov", "dnsprov speaks to DNS and registrars; it knows no accounts"},
-	"webhooks": {"", "webhooks signs and posts; it knows no accounts and no store"},
-	"web":      {"", "web is a client of /v1 like any other"},
-	"docs":     {"", "examples show what a client needs, and no client has our packages"},
-	"internal": {"", "internal has small tools that know nothing of mail"},
+	".":                   {"handlers service jobs store mail dnsprov webhooks web", "the root wires everything together"},
+	"handlers":            {"handlers service mail", "handlers listen; rules belong in service and records in store"},
+	"handlers/autoconfig": {"service", "autoconfig writes documents; who asks, and how often, is for handlers to say"},
+	"service":             {"service jobs store mail dnsprov webhooks", "service decides; it must not know who is asking, over HTTP, SMTP or IMAP"},
+	"jobs":                {"store", "jobs repeat work without knowing what kind of work it is"},
+	"store":               {"", "store keeps records and knows nobody"},
+	"mail":                {"mail", "mail dials out and reads messages; decisions and records are not its business"},
+	"dnsprov":             {"dnsprov", "dnsprov speaks to DNS and registrars; it knows no accounts"},
+	"webhooks":            {"", "webhooks signs and posts; it knows no accounts and no store"},
+	"web":                 {"", "web is a client of /v1 like any other"},
+	"docs":                {"", "examples show what a client needs, and no client has our packages"},
+	"internal":            {"", "internal has small tools that know nothing of mail"},
 }
 
 // breaches lists every import in the tree that importRules forbids, one sentence each.

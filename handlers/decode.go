@@ -17,14 +17,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/mailstead/mailstead/service"
 )
 
 // A source is where the fields of a request come from.
 type source struct {
-	params httprouter.Params
+	path   map[string]string // its parameters
 	query  url.Values
 	header http.Header
 	body   []byte
@@ -152,7 +150,7 @@ func (d *decoder) fill(v reflect.Value) {
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:
 			d.fill(v.Field(i))
 		case f.Tag.Get("path") != "":
-			v.Field(i).SetString(d.params.ByName(f.Tag.Get("path")))
+			v.Field(i).SetString(d.path[f.Tag.Get("path")])
 		case f.Tag.Get("query") != "":
 			d.fromQuery(v.Field(i), f)
 		case f.Tag.Get("header") != "":

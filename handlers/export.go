@@ -10,7 +10,7 @@ import (
 // download sends the file of an export's link, which needs no token and works once. HEAD is
 // refused, so that whoever looks at a link does not use it up.
 func (s *Server) download(c *call) {
-	token, addr, ok := s.takeLink(c, "/export/")
+	token, addr, ok := s.takeLink(c, exportPath)
 	if !ok {
 		return
 	}
@@ -26,7 +26,7 @@ func (s *Server) download(c *call) {
 // countDead counts a link that leads nowhere like a bad token, so that nobody can guess for long.
 func (s *Server) countDead(addr string, err error) {
 	if e, ours := service.AsError(err); ours && e.Status == http.StatusNotFound {
-		s.bad.count(addr, s.now())
+		s.badTokens.count(addr, s.now())
 	}
 }
 
@@ -44,7 +44,7 @@ func (s *Server) takeLink(c *call, path string) (token, addr string, ok bool) {
 		return "", "", false
 	}
 	addr = remoteAddr(c.r)
-	if err := s.bad.check(addr, s.now()); err != nil {
+	if err := s.badTokens.check(addr, s.now()); err != nil {
 		s.fail(c, err)
 		return "", "", false
 	}

@@ -18,7 +18,6 @@ import (
 // known.
 
 const (
-	hooksPath   = "/hooks/"
 	noticesEach = 3000 // requests from one address in a minute
 	forgedEach  = 100  // refused ones
 	noticesMost = 64   // requests that are read or worked on at a time

@@ -10,8 +10,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -50,13 +48,13 @@ func NewRequest(ctx context.Context, operation, args string) (*http.Request, err
 }
 
 func (o *op) request(ctx context.Context, args string) (*http.Request, error) {
-	params, query, body, err := o.split(args)
+	values, query, body, err := o.split(args)
 	if err != nil {
 		return nil, err
 	}
 	path := o.path
-	for _, p := range params {
-		path = strings.ReplaceAll(path, "{"+p.Key+"}", url.PathEscape(p.Value))
+	for name, value := range values {
+		path = strings.ReplaceAll(path, "{"+name+"}", url.PathEscape(value))
 	}
 	r, err := http.NewRequestWithContext(ctx, o.method, path+"?"+query.Encode(), bytes.NewReader(body))
 	if err != nil {
@@ -68,15 +66,14 @@ func (o *op) request(ctx context.Context, args string) (*http.Request, error) {
 
 // split takes one JSON object of arguments apart: what belongs in the path, in the query and in the
 // body.
-func (o *op) split(args string) (httprouter.Params, url.Values, []byte, error) {
+func (o *op) split(args string) (path map[string]string, query url.Values, body []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if args != "" {
-		var err error
 		if fields, err = splitObject([]byte(args)); err != nil {
 			return nil, nil, nil, fmt.Errorf("the arguments are not one JSON object: %w", err)
 		}
 	}
-	var params httprouter.Params
+	path = map[string]string{}
 	for part := range strings.SplitSeq(o.path, "/") {
 		name, ok := strings.CutPrefix(part, "{")
 		if !ok {
@@ -87,10 +84,10 @@ func (o *op) split(args string) (httprouter.Params, url.Values, []byte, error) {
 		if text == "" {
 			return nil, nil, nil, fmt.Errorf("%s needs %s", o.name, name)
 		}
-		params = append(params, httprouter.Param{Key: name, Value: text})
+		path[name] = text
 		delete(fields, name)
 	}
-	query := url.Values{}
+	query = url.Values{}
 	for name, raw := range fields {
 		if o.method != http.MethodGet && !isQuery(o.call.in, name) {
 			continue
@@ -101,10 +98,10 @@ func (o *op) split(args string) (httprouter.Params, url.Values, []byte, error) {
 		delete(fields, name)
 	}
 	if o.method == http.MethodGet {
-		return params, query, nil, nil
+		return path, query, nil, nil
 	}
-	body, err := json.Marshal(fields)
-	return params, query, body, err
+	body, err = json.Marshal(fields)
+	return path, query, body, err
 }
 
 // plainText is a JSON text without its quotes, and any other value as it is written.

@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	mcpPath     = "/mcp"
 	envelope    = 64 << 10        // bytes of a message around its arguments
 	toolTimeout = 2 * time.Minute // of one call
 	freeLimit   = 1000            // messages that cost nothing, of one account in a minute
@@ -64,13 +63,15 @@ func (a *assistants) makeStream() http.Handler {
 }
 
 // serve answers one HTTP request: who may ask at all, then one message of the protocol.
-func (a *assistants) serve(c *call, identify func(*call) error) {
+func (a *assistants) serve(c *call) {
 	s := a.server
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	if err := a.ownOrigin(c.r); err != nil {
 		s.fail(c, err)
 		return
 	}
-	if err := identify(c); err != nil {
+	if err := c.identify(c); err != nil {
 		s.fail(c, err)
 		return
 	}
@@ -89,7 +90,7 @@ func (a *assistants) serve(c *call, identify func(*call) error) {
 		return
 	}
 	c.r.Body = io.NopCloser(bytes.NewReader(body))
-	a.stream().ServeHTTP(c.w, c.request())
+	a.stream().ServeHTTP(c.w, c.r)
 }
 
 // ownOrigin refuses browsers that show a page which is not ours, and pages that reached us by a
@@ -199,7 +200,7 @@ func (a *assistants) request(c *call, held *heldAnswer, arguments []byte) {
 
 // handle gives arguments to the handler of an operation.
 func (a *assistants) handle(c *call, o *op, args []byte) {
-	params, query, body, err := o.split(string(args))
+	path, query, body, err := o.split(string(args))
 	if err != nil {
 		a.server.fail(c, service.Errorf(400, "validation_error", "%s.", err))
 		return
@@ -209,8 +210,9 @@ func (a *assistants) handle(c *call, o *op, args []byte) {
 		a.server.fail(c, fmt.Errorf("make request of %s: %w", o.name, err))
 		return
 	}
-	r.URL = &url.URL{Path: o.path, RawQuery: query.Encode()} // its names are in params
+	r.URL = &url.URL{Path: o.path, RawQuery: query.Encode()} // its parameters are in path
 	r.Header.Set("Content-Type", "application/json")
-	inner := &call{w: c.w, r: r, id: c.id, who: c.who}
-	a.server.handle(o)(c.w, inner.request(), params)
+	inner := newCall(c.w, r, c.id)
+	inner.who = c.who
+	a.server.run(inner, o, path)
 }

@@ -97,7 +97,7 @@ func checkAnswer(t testing.TB, method, path string, r *reply) {
 func (c *contract) checkAnswer(method, path string, r *reply) error {
 	o := c.find(method, path)
 	if o == nil {
-		if !isAPI(path) || r.status >= 400 {
+		if !strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/v1/openapi.") || r.status >= 400 {
 			return nil // there is no such operation
 		}
 		return errors.New("it is no operation")

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/julienschmidt/httprouter"
 
 	"github.com/mailstead/mailstead/service"
 )
@@ -127,11 +126,11 @@ func TestExamplesAreTaken(t *testing.T) {
 	c := theContract()
 	for _, o := range c.ops {
 		described := c.doc.Paths.get(o.path).get(strings.ToLower(o.method))
-		src := source{query: url.Values{}, strict: true}
+		src := source{path: map[string]string{}, query: url.Values{}, strict: true}
 		d := &describer{doc: c.doc}
 		for _, p := range described.Parameters {
 			if p.In == "path" {
-				src.params = append(src.params, httprouter.Param{Key: p.Name, Value: "x"})
+				src.path[p.Name] = "x"
 			}
 			if p.In == "query" {
 				text, _ := json.Marshal(d.example(p.Schema))
@@ -249,7 +248,7 @@ func TestReferencePage(t *testing.T) {
 			}
 			continue
 		}
-		if !isDescription(link) {
+		if !slices.Contains([]string{"/v1/openapi.json", "/v1/openapi.yaml", "/docs", "/docs/reference.css"}, link) {
 			t.Errorf("the page asks for %s", link)
 		}
 	}

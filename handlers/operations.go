@@ -5,8 +5,8 @@ import "github.com/mailstead/mailstead/service"
 // largestSend is the most bytes of a request that sends a message, whose files are in base64.
 const largestSend = 35 << 20
 
-// operations is the table: every operation of the interface, one row each. The routes, the checks of
-// scope and role, the tools of assistants and the OpenAPI description all come from it.
+// operations is the table: every operation of the interface, one row each. The routes, the checks
+// of scope and role, the tools of assistants and the OpenAPI description all come from it.
 func operations(s *service.Service) []op {
 	i := intents{s}
 	return []op{

@@ -126,7 +126,7 @@ func TestGuessersBehindProxyAreCountedByThemselves(t *testing.T) {
 		return c.do("GET", "/v1/account", nil, "X-Forwarded-For", ip)
 	}
 	for range badTokenLimit + 1 {
-		b.server.bad.count("198.51.100.7", b.server.now())
+		b.server.badTokens.count("198.51.100.7", b.server.now())
 	}
 	for range 3 {
 		if r := from(b.client, "198.51.100.7"); r.status == 429 {
@@ -136,7 +136,7 @@ func TestGuessersBehindProxyAreCountedByThemselves(t *testing.T) {
 			return
 		}
 		for range badTokenLimit + 1 { // the minute was over
-			b.server.bad.count("198.51.100.7", b.server.now())
+			b.server.badTokens.count("198.51.100.7", b.server.now())
 		}
 	}
 	t.Error("a guesser is never refused")

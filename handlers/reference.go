@@ -34,14 +34,6 @@ func newPage(contentType string, body []byte) page {
 // A description is what is served about the API, by path.
 type description map[string]page
 
-func isDescription(path string) bool {
-	switch path {
-	case "/v1/openapi.json", "/v1/openapi.yaml", "/docs", "/docs/reference.css":
-		return true
-	}
-	return false
-}
-
 // makeDescription describes the API. It works from what is compiled in alone, so that an error is a
 // bug, which tests find.
 func (s *Server) makeDescription() *description {

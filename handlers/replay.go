@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -35,9 +33,9 @@ func (p *replays) end(id string) {
 	delete(p.running, id)
 }
 
-// once answers a POST with an Idempotency-Key: the first one runs, later ones get the first one's
-// answer.
-func (s *Server) once(c *call, ps httprouter.Params, key string, body []byte) {
+// idempotent answers a POST with an Idempotency-Key: the first one runs, later ones get the first
+// one's answer.
+func (s *Server) idempotent(c *call, path map[string]string, key string, body []byte) {
 	if len(key) > 255 {
 		s.fail(c, service.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
 		return
@@ -63,7 +61,7 @@ func (s *Server) once(c *call, ps httprouter.Params, key string, body []byte) {
 	}
 	rec := &recorder{ResponseWriter: c.w, status: http.StatusOK}
 	c.w, c.r = rec, c.r.WithContext(once.Context(c.r.Context()))
-	s.answer(c, ps, body)
+	s.answer(c, path, body)
 	s.keep(c, once, rec)
 	rec.ResponseWriter.WriteHeader(rec.status)
 	_, _ = rec.ResponseWriter.Write(rec.body.Bytes())

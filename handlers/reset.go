@@ -14,8 +14,8 @@ import (
 //go:embed reset.html
 var resetPage string
 
-// resetForm is the most bytes of the form with which a password is set.
-const resetForm = 16 << 10
+// maxResetForm is the most bytes of the form with which a password is set.
+const maxResetForm = 16 << 10
 
 // A resetView is what the page says: a form with what was wrong with it, or how it ended.
 type resetView struct {
@@ -29,7 +29,7 @@ type resetView struct {
 func (s *Server) resetPassword(c *call) {
 	pageHeaders(c.w.Header(), resetPage)
 	addr := remoteAddr(c.r)
-	if err := s.bad.check(addr, s.now()); err != nil {
+	if err := s.badTokens.check(addr, s.now()); err != nil {
 		s.resetFailed(c, addr, err)
 		return
 	}
@@ -77,7 +77,7 @@ func (s *Server) takeReset(c *call, addr string) {
 		s.resetFailed(c, addr, service.Errorf(http.StatusUnsupportedMediaType, "unsupported_media_type", "Use the form of the link."))
 		return
 	}
-	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, resetForm)
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetForm)
 	if err := c.r.ParseForm(); err != nil {
 		s.resetFailed(c, addr, service.Errorf(http.StatusBadRequest, "validation_error", "The form could not be read. Open the link again."))
 		return
@@ -114,4 +114,4 @@ func (s *Server) resetFailed(c *call, addr string, err error) {
 	s.showReset(c, e.Status, resetView{Done: e.Message})
 }
 
-func (s *Server) showReset(c *call, status int, v resetView) { s.showPage(c, s.pages, status, v) }
+func (s *Server) showReset(c *call, status int, v resetView) { s.showPage(c, s.resetForm, status, v) }

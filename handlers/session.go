@@ -2,11 +2,11 @@ package handlers
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/julienschmidt/httprouter"
 
 	"github.com/mailstead/mailstead/service"
 )
@@ -15,24 +15,22 @@ import (
 // and what only a browser asks for. It is for browsers alone, by cookie, and no part of the API's
 // interface.
 
-const sessionPath = "/session"
-
-// doorEach is how many requests one address may make in a minute without being signed in.
-const doorEach = 120
+// anonymousEach is how many requests one address may make in a minute without being signed in.
+const anonymousEach = 120
 
 // A sessionRoute is one row of the table of /session.
 type sessionRoute struct {
 	op
-	open  bool                           // for those who are not signed in too
-	known bool                           // of an open row: whoever is signed in asks as such, not as a stranger
-	raw   func(*call, httprouter.Params) // answers by itself, in place of op.call
-
-	tokens bool // API tokens may ask too
+	open   bool        // for those who are not signed in too
+	known  bool        // of an open row: whoever is signed in asks as such, not as a stranger
+	tokens bool        // API tokens may ask too
+	raw    func(*call) // answers by itself, in place of op.call
 }
 
-// sessionRoutes is the table.
-func (s *Server) sessionRoutes() []sessionRoute {
-	return []sessionRoute{
+// sessionRoutes is the table, by path and method.
+func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
+	routes := map[string]map[string]*sessionRoute{}
+	for _, row := range []sessionRoute{
 		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, open: true},
 		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
 		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.sessionHere)}, open: true, known: true},
@@ -54,52 +52,33 @@ func (s *Server) sessionRoutes() []sessionRoute {
 		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, open: true},
 		{op: op{method: "GET", path: viewPath, scope: "read", roles: everyone}, raw: s.viewMessage},
 		{op: op{method: "HEAD", path: viewPath, scope: "read", roles: everyone}, raw: s.viewMessage},
-	}
-}
-
-// isSession tells what is answered by that table.
-func isSession(path string) bool {
-	return path == sessionPath || strings.HasPrefix(path, sessionPath+"/")
-}
-
-// routeSessions makes the router of the table.
-func (s *Server) routeSessions() *httprouter.Router {
-	r := httprouter.New()
-	r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
-	for _, row := range s.sessionRoutes() {
+	} {
 		row.name = row.method + " " + row.path
-		r.Handle(row.method, routerPath(row.path), s.handleSession(&row))
+		if routes[row.path] == nil {
+			routes[row.path] = map[string]*sessionRoute{}
+		}
+		routes[row.path][row.method] = &row
 	}
-	r.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.notAllowed(callOf(r.Context()), strings.Split(w.Header().Get("Allow"), ", "))
-	})
-	r.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		s.fail(callOf(r.Context()), service.Errorf(404, "not_found", "There is no %s %s.", r.Method, r.URL.Path))
-	})
-	return r
+	return routes
 }
 
-// session answers what lies under /session.
-func (s *Server) session(c *call) {
-	h := c.w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin")
-	s.sessions.ServeHTTP(c.w, routed(c.request()))
-}
-
-// handleSession is the way of every row: where it comes from, who asks, body, the service, the
+// session makes the handler of a path: where it comes from, who asks, body, the service, the
 // answer.
-func (s *Server) handleSession(row *sessionRoute) httprouter.Handle {
-	return func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
-		c := callOf(r.Context())
-		c.op, ps = &row.op, unescaped(ps, r)
-		if err := s.letIn(c, row); err != nil {
+func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
+	return func(c *call) {
+		sessionHeaders(c.w.Header())
+		row := rows[c.r.Method]
+		if row == nil {
+			s.notAllowed(c, slices.Collect(maps.Keys(rows)))
+			return
+		}
+		c.op = &row.op
+		if err := s.authorizeSession(c, row); err != nil {
 			s.fail(c, err)
 			return
 		}
 		if row.raw != nil {
-			row.raw(c, ps)
+			row.raw(c)
 			return
 		}
 		body, done, err := s.bodies.read(c)
@@ -108,12 +87,24 @@ func (s *Server) handleSession(row *sessionRoute) httprouter.Handle {
 			return
 		}
 		defer done()
-		s.answer(c, ps, body)
+		s.answer(c, map[string]string{"id": c.r.PathValue("id")}, body)
 	}
 }
 
-// letIn lets in who is signed in, and at open doors a bounded number of others.
-func (s *Server) letIn(c *call, row *sessionRoute) error {
+// noSessionRoute answers what is below /session and in no row.
+func (s *Server) noSessionRoute(c *call) {
+	sessionHeaders(c.w.Header())
+	s.fail(c, service.Errorf(404, "not_found", "There is no %s %s.", c.r.Method, c.r.URL.Path))
+}
+
+func sessionHeaders(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+}
+
+// authorizeSession lets in whoever is signed in, and to open routes a bounded number of others.
+func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if err := sameOrigin(c.r); err != nil {
 		return err
 	}
@@ -124,7 +115,7 @@ func (s *Server) letIn(c *call, row *sessionRoute) error {
 		}
 	}
 	if row.open {
-		return s.atDoor(c)
+		return s.limitAnonymous(c)
 	}
 	if s.cookie(c.r) == "" && !row.tokens {
 		return service.Errorf(http.StatusUnauthorized, "unauthorized", "You are not signed in.")
@@ -138,16 +129,16 @@ func (s *Server) letIn(c *call, row *sessionRoute) error {
 	return s.rates.count(c, s.now())
 }
 
-// atDoor holds those off who come too often, or in the clear where a password is not to be sent so.
-func (s *Server) atDoor(c *call) error {
+// limitAnonymous refuses those who come too often, or without TLS where a password needs it.
+func (s *Server) limitAnonymous(c *call) error {
 	addr, now := remoteAddr(c.r), s.now()
 	if cookieName(c.r, s.svc.Config.Sandbox) == "" {
 		return service.Errorf(http.StatusForbidden, "https_required", "Signing in needs HTTPS. Open %s/ instead.", s.svc.Config.BaseURL)
 	}
-	if err := s.bad.check(addr, now); err != nil {
+	if err := s.badTokens.check(addr, now); err != nil {
 		return err
 	}
-	if s.doors.take(addr, now) <= doorEach {
+	if s.anonymousRate.take(addr, now) <= anonymousEach {
 		return nil
 	}
 	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many requests came from %s. Wait for the next minute.", addr)

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -23,7 +21,7 @@ const streamPath = "/session/stream"
 // be read anew, and `ping` now and then. It ends with the token, and when the server stops. Events
 // of the time in which nobody listened are not told later: after another `hello` everything is to
 // be read anew.
-func (s *Server) stream(c *call, _ httprouter.Params) {
+func (s *Server) stream(c *call) {
 	if err := c.op.permit(c.who); err != nil {
 		s.fail(c, err)
 		return

@@ -13,10 +13,8 @@ import (
 //go:embed unsubscribe.html
 var unsubscribePage string
 
-const (
-	unsubscribePath  = "/unsubscribe/"
-	unsubscribesEach = 600 // requests from one address in a minute
-)
+// unsubscribesEach is how many requests one address may make in a minute.
+const unsubscribesEach = 600
 
 // A leaveView is what the page says: a button, or how it ended.
 type leaveView struct {
@@ -65,4 +63,4 @@ func (s *Server) leaveFailed(c *call, err error) {
 	s.showLeave(c, e.Status, leaveView{Said: e.Message})
 }
 
-func (s *Server) showLeave(c *call, status int, v leaveView) { s.showPage(c, s.leave, status, v) }
+func (s *Server) showLeave(c *call, status int, v leaveView) { s.showPage(c, s.leaveForm, status, v) }

@@ -6,15 +6,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/mailstead/mailstead/service"
 )
 
 const (
-	viewPath  = "/session/view/{user_id}/{uid}"
-	imagePath = "/session/image/" // the token of an image
-
+	viewPath   = "/session/view/{user_id}/{uid}"
 	imageWrite = time.Minute // for how long a client may take an image
 )
 
@@ -35,7 +31,7 @@ func viewPolicy(styleHash string, framed bool) string {
 // Header fields say how many images lie elsewhere (X-Images-Remote), how many of these the document
 // only keeps a place for (X-Images-Held), and how many that nobody would see are left out
 // (X-Images-Trackers).
-func (s *Server) viewMessage(c *call, ps httprouter.Params) {
+func (s *Server) viewMessage(c *call) {
 	h := c.w.Header()
 	h.Set("Referrer-Policy", "no-referrer")
 	if err := c.op.permit(c.who); err != nil {
@@ -47,8 +43,9 @@ func (s *Server) viewMessage(c *call, ps httprouter.Params) {
 		s.fail(c, service.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
 		return
 	}
+	path := map[string]string{"user_id": c.r.PathValue("user_id"), "uid": c.r.PathValue("uid")}
 	var in service.ViewIn
-	if err := decode(&in, source{params: ps, query: query, header: c.r.Header}); err != nil {
+	if err := decode(&in, source{path: path, query: query, header: c.r.Header}); err != nil {
 		s.fail(c, err)
 		return
 	}

@@ -1,4 +1,4 @@
-package handlers
+package autoconfig
 
 import (
 	"encoding/xml"
@@ -36,26 +36,26 @@ const wholeAddress = "%EMAILADDRESS%"
 
 var socketTypes = map[string]string{"tls": "SSL", "starttls": "STARTTLS", "none": "plain"}
 
-// autoconfig answers with the settings of a domain: that of the host, or under our own name that of
-// the address.
-func (s *Server) autoconfig(v *visit) error {
-	username, settings, err := s.settingsFor(v, v.r.URL.Query().Get("emailaddress"))
-	if settings == nil && err == nil && v.to.Domain != "" {
+// writeClientConfig answers with the settings of a domain: that of the host, or under our own name
+// that of the address.
+func (s *Server) writeClientConfig(q *request) error {
+	username, settings, err := s.settingsFor(q, q.r.URL.Query().Get("emailaddress"))
+	if settings == nil && err == nil && q.host.Domain != "" {
 		username = wholeAddress
-		settings, err = s.svc.MailSettings(v.to.Domain)
+		settings, err = s.Service.MailSettings(q.host.Domain)
 	}
 	if err != nil {
 		return err
 	}
 	if settings == nil {
-		http.NotFound(v.w, v.r)
+		http.NotFound(q.w, q.r)
 		return nil
 	}
 	text, err := xml.MarshalIndent(newClientConfig(settings, username), "", "  ")
 	if err != nil {
 		return err
 	}
-	v.send(xmlMedia, append([]byte(xml.Header), append(text, '\n')...))
+	q.send(xmlMedia, append([]byte(xml.Header), append(text, '\n')...))
 	return nil
 }
 

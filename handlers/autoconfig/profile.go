@@ -1,4 +1,4 @@
-package handlers
+package autoconfig
 
 import (
 	"bytes"
@@ -12,25 +12,28 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-const profileMedia = "application/x-apple-aspen-config"
+const (
+	profilePath  = "/mail/profile.mobileconfig"
+	profileMedia = "application/x-apple-aspen-config"
+)
 
-// profile answers with a configuration profile for Apple's Mail, unsigned. It holds no password:
-// the device asks for it.
-func (s *Server) profile(v *visit) error {
-	address := v.r.URL.Query().Get("email")
+// writeProfile answers with a configuration profile for Apple's Mail, unsigned. It holds no
+// password: the device asks for it.
+func (s *Server) writeProfile(q *request) error {
+	address := q.r.URL.Query().Get("email")
 	if address == "" {
-		http.Error(v.w, "say whose: ?email=ADDRESS", http.StatusBadRequest)
+		http.Error(q.w, "say whose: ?email=ADDRESS", http.StatusBadRequest)
 		return nil
 	}
-	email, settings, err := s.settingsFor(v, address)
+	email, settings, err := s.settingsFor(q, address)
 	if err != nil {
 		return err
 	}
 	if settings == nil || len(settings.IMAP) == 0 || len(settings.SMTP) == 0 { // a profile must have both
-		http.NotFound(v.w, v.r)
+		http.NotFound(q.w, q.r)
 		return nil
 	}
-	v.send(profileMedia, newProfile(settings, email, s.svc.Config.Hostname).document())
+	q.send(profileMedia, newProfile(settings, email, s.Service.Config.Hostname).document())
 	return nil
 }
 
