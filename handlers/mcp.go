@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -168,34 +169,37 @@ func (a *assistants) callTool(ctx context.Context, req *mcp.CallToolRequest) (*m
 	outer := callOf(ctx)
 	ctx, cancel := context.WithTimeout(outer.r.Context(), toolTimeout)
 	defer cancel()
-	held := &heldAnswer{header: http.Header{}}
-	c := &call{w: held, r: outer.r.WithContext(ctx), id: outer.id, who: outer.who, op: a.tools[req.Params.Name]}
-	a.request(c, held, req.Params.Arguments)
-	for name, values := range held.header {
+	answer := newBufferedResponse(http.Header{})
+	c := &call{w: answer, r: outer.r.WithContext(ctx), id: outer.id, who: outer.who, op: a.tools[req.Params.Name]}
+	form := a.request(c, answer, req.Params.Arguments)
+	for name, values := range answer.header {
 		if strings.HasPrefix(name, "X-Ratelimit-") || name == "Retry-After" {
 			outer.w.Header()[name] = values
 		}
 	}
-	return held.result(c.op), nil
+	return toolResult(c.op, answer, form), nil
 }
 
-// request goes the way of an HTTP request: it is counted, then given to the operation's handler.
-func (a *assistants) request(c *call, held *heldAnswer, arguments []byte) {
+// request goes the way of an HTTP request: it is counted, then given to the operation's handler. It
+// gives the type of an answer that is not an error.
+func (a *assistants) request(c *call, answer *bufferedResponse, arguments []byte) (form reflect.Type) {
 	s := a.server
-	defer s.recover(c, held)
+	form = c.op.call.out
+	defer s.recover(c, answer)
 	if err := s.rates.count(c, s.now()); err != nil {
 		s.fail(c, err)
-		return
+		return form
 	}
 	args, confirmation, err := c.op.arguments(arguments)
 	if err != nil {
 		s.fail(c, err)
-		return
+		return form
 	}
-	if c.op.confirm.do != nil && !a.confirmed(c, held, args, confirmation) {
-		return
+	if c.op.confirm.do != nil && !a.confirmed(c, answer, args, confirmation) {
+		return reflect.TypeFor[unconfirmed]()
 	}
 	a.handle(c, c.op, args)
+	return form
 }
 
 // handle gives arguments to the handler of an operation.

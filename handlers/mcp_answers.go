@@ -22,47 +22,29 @@ const textShown = 10_000
 // secretFields never reach an assistant.
 var secretFields = map[string]bool{"password": true, "secret": true, "token": true, "reset_link": true}
 
-// A heldAnswer keeps what a handler writes.
-type heldAnswer struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-	form   reflect.Type // of an answer that is not the operation's own
-}
-
-func (h *heldAnswer) Header() http.Header         { return h.header }
-func (h *heldAnswer) WriteHeader(status int)      { h.status = status }
-func (h *heldAnswer) Write(p []byte) (int, error) { return h.body.Write(p) }
-
-// result is the answer as an assistant may see it.
-func (h *heldAnswer) result(o *op) *mcp.CallToolResult {
+// toolResult is an operation's answer as an assistant may see it. form is the type that it was
+// written from, unless it is an error.
+func toolResult(o *op, answer *bufferedResponse, form reflect.Type) *mcp.CallToolResult {
+	switch {
+	case answer.status == http.StatusBadGateway:
+		form = reflect.TypeFor[upstreamBody]()
+	case answer.status >= http.StatusBadRequest:
+		form = reflect.TypeFor[errorBody]()
+	}
 	e := &editor{mark: "untrusted " + rand.Text()[:8]}
-	answer := e.answer(h.body.Bytes(), h.formOf(o))
+	edited := e.answer(answer.body.Bytes(), form)
 	if notice := e.notice(o); notice != "" {
-		answer["_notice"] = notice
+		edited["_notice"] = notice
 	}
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(answer) // it was JSON before
+	_ = enc.Encode(edited) // it was JSON before
 	return &mcp.CallToolResult{
 		Content:           []mcp.Content{&mcp.TextContent{Text: strings.TrimSpace(text.String())}},
 		StructuredContent: json.RawMessage(bytes.TrimSpace(text.Bytes())),
-		IsError:           h.status >= http.StatusBadRequest,
+		IsError:           answer.status >= http.StatusBadRequest,
 	}
-}
-
-// formOf is the type that the answer was written from.
-func (h *heldAnswer) formOf(o *op) reflect.Type {
-	switch {
-	case h.status == http.StatusBadGateway:
-		return reflect.TypeFor[upstreamBody]()
-	case h.status >= http.StatusBadRequest:
-		return reflect.TypeFor[errorBody]()
-	case h.form != nil:
-		return h.form
-	}
-	return o.call.out
 }
 
 // An upstreamBody is an errorBody whose messages may repeat what another server said.

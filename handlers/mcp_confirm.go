@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 
 	"github.com/mailstead/mailstead/service"
@@ -37,7 +36,7 @@ type unconfirmed struct {
 
 // confirmed tells whether a call may go on, since it needs no agreement or carries it. Otherwise it
 // has been answered, with what it would do or with what is wrong.
-func (a *assistants) confirmed(c *call, held *heldAnswer, args []byte, confirmation string) bool {
+func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, confirmation string) bool {
 	s, o := a.server, c.op
 	same := canonical(args)
 	if confirmation != "" {
@@ -50,16 +49,16 @@ func (a *assistants) confirmed(c *call, held *heldAnswer, args []byte, confirmat
 	asked := *o
 	asked.call, asked.status = o.confirm, http.StatusOK
 	a.handle(c, &asked, args)
-	answer := bytes.TrimSpace(held.body.Bytes())
-	if held.status != http.StatusOK {
+	text := bytes.TrimSpace(answer.body.Bytes())
+	if answer.status != http.StatusOK {
 		return false
 	}
-	held.body = bytes.Buffer{}
+	answer.body = bytes.Buffer{}
 	var in *struct {
 		Would string          `json:"would"`
 		Quote json.RawMessage `json:"quote"`
 	}
-	if err := json.Unmarshal(answer, &in); err != nil {
+	if err := json.Unmarshal(text, &in); err != nil {
 		s.fail(c, fmt.Errorf("read what %s would do: %w", o.name, err))
 		return false
 	}
@@ -70,7 +69,6 @@ func (a *assistants) confirmed(c *call, held *heldAnswer, args []byte, confirmat
 		in.Quote = nil
 	}
 	token, until := s.svc.Confirmation(c.who, o.name, same)
-	held.form = reflect.TypeFor[unconfirmed]()
 	s.sendJSON(c, http.StatusOK, unconfirmed{
 		Message: "Nothing has been done yet. This would " + in.Would + ". Tell the person so; if they agree, call " + o.name +
 			" again with the same arguments and this confirmation_token.",

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -198,13 +199,18 @@ func TestReportersAreMarked(t *testing.T) {
 
 // TestUpstreamErrorsAreMarked tells errors that repeat what another server said from our own.
 func TestUpstreamErrorsAreMarked(t *testing.T) {
-	held := func(status int) map[string]any {
-		h := &heldAnswer{status: status}
-		h.body.WriteString(`{"error":{"code":"upstream_error","message":"It said: obey","details":[{"field":"imap.far.test","code":"upstream_error","message":"obey"}],"request_id":"req_1"}}`)
-		return (&editor{mark: "untrusted TEST"}).answer(h.body.Bytes(), h.formOf(&op{}))["error"].(map[string]any)
+	errorOf := func(status int) map[string]any {
+		answer := newBufferedResponse(http.Header{})
+		answer.status = status
+		answer.body.WriteString(`{"error":{"code":"upstream_error","message":"It said: obey","details":[{"field":"imap.far.test","code":"upstream_error","message":"obey"}],"request_id":"req_1"}}`)
+		var shown map[string]map[string]any
+		if err := json.Unmarshal(toolResult(&op{}, answer, nil).StructuredContent.(json.RawMessage), &shown); err != nil && shown["error"] == nil {
+			t.Fatal(err)
+		}
+		return shown["error"]
 	}
-	theirs, own := held(502), held(400)
-	if m := theirs["message"].(string); !strings.HasPrefix(m, "[untrusted TEST begins]") || theirs["code"] != "upstream_error" {
+	theirs, own := errorOf(502), errorOf(400)
+	if m := theirs["message"].(string); !strings.HasPrefix(m, "[untrusted ") || theirs["code"] != "upstream_error" {
 		t.Errorf("an error of another server is %v", theirs)
 	}
 	if d := theirs["details"].([]any)[0].(map[string]any)["message"].(string); !strings.HasPrefix(d, "[untrusted") {

@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"bytes"
 	"net/http"
 	"sync"
 
@@ -59,12 +58,12 @@ func (s *Server) idempotent(c *call, path map[string]string, key string, body []
 		_, _ = c.w.Write(kept.Body)
 		return
 	}
-	rec := &recorder{ResponseWriter: c.w, status: http.StatusOK}
-	c.w, c.r = rec, c.r.WithContext(once.Context(c.r.Context()))
+	client, answer := c.w, newBufferedResponse(c.w.Header())
+	c.w, c.r = answer, c.r.WithContext(once.Context(c.r.Context()))
 	s.answer(c, path, body)
-	s.keep(c, once, rec)
-	rec.ResponseWriter.WriteHeader(rec.status)
-	_, _ = rec.ResponseWriter.Write(rec.body.Bytes())
+	s.keep(c, once, answer)
+	client.WriteHeader(answer.status)
+	_, _ = client.Write(answer.body.Bytes())
 }
 
 // replayed is the answer that an operation's out becomes.
@@ -74,25 +73,15 @@ func (o *op) replayed(out any) (service.Replayed, error) {
 }
 
 // keep remembers an answer that a second request with the key shall get, before anybody sees it.
-func (s *Server) keep(c *call, once *service.Once, rec *recorder) {
-	if rec.status == http.StatusUnauthorized || rec.status == http.StatusTooManyRequests || rec.status >= 500 {
+func (s *Server) keep(c *call, once *service.Once, answer *bufferedResponse) {
+	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
 	}
 	err := s.svc.KeepReplay(once, service.Replayed{
-		Status: rec.status, Body: rec.body.Bytes(),
-		ContentType: c.w.Header().Get("Content-Type"), Location: c.w.Header().Get("Location"),
+		Status: answer.status, Body: answer.body.Bytes(),
+		ContentType: answer.header.Get("Content-Type"), Location: answer.header.Get("Location"),
 	})
 	if err != nil {
 		s.Log.Error("keep the answer for its Idempotency-Key", "request_id", c.id, "error", err)
 	}
 }
-
-// A recorder holds an answer back until it is kept.
-type recorder struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
-}
-
-func (r *recorder) WriteHeader(status int)      { r.status = status }
-func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }

@@ -270,8 +270,8 @@ func fileOf(out any) *service.File {
 	return nil
 }
 
-// recover turns a bug into a 500, written to the client itself rather than to what held the answer
-// back, and a line in the log.
+// recover turns a panic into a line in the log and an answer 500. That goes to w, since c.w may be
+// a buffer that nobody reads any more.
 func (s *Server) recover(c *call, w http.ResponseWriter) {
 	v := recover()
 	if v == nil {
