@@ -26,6 +26,7 @@ var importRules = map[string]struct {
 }{
 	".":                   {"handlers service jobs store mail dnsprov webhooks web", "the root wires everything together"},
 	"handlers":            {"handlers service mail", "handlers listen; rules belong in service and records in store"},
+	"handlers/openapi":    {"service", "openapi describes what handlers give it; it reads no requests"},
 	"handlers/autoconfig": {"service", "autoconfig writes documents; who asks, and how often, is for handlers to say"},
 	"service":             {"service jobs store mail dnsprov webhooks", "service decides; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"jobs":                {"store", "jobs repeat work without knowing what kind of work it is"},

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -155,7 +156,7 @@ func (d *decoder) fill(v reflect.Value) {
 			d.fromQuery(v.Field(i), f)
 		case f.Tag.Get("header") != "":
 			v.Field(i).SetString(strings.Join(d.header.Values(f.Tag.Get("header")), ","))
-		case jsonName(f) != "":
+		case openapi.JSONName(f) != "":
 			d.fromBody(v.Field(i), f)
 		}
 	}
@@ -163,14 +164,6 @@ func (d *decoder) fill(v reflect.Value) {
 
 // optional is what every service.Opt is: it tells null from absent itself.
 type optional interface{ OptOf() any }
-
-func jsonName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if name == "-" {
-		return ""
-	}
-	return name
-}
 
 // names are a field's name and its aliases.
 func names(name string, f reflect.StructField) []string {
@@ -239,7 +232,7 @@ func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text str
 }
 
 func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
-	name := jsonName(f)
+	name := openapi.JSONName(f)
 	var raw json.RawMessage
 	for _, n := range names(name, f) {
 		d.known[n] = v.Type()
@@ -403,7 +396,7 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 	}
 	fields := map[string]bool{}
 	for _, f := range reflect.VisibleFields(t) {
-		fields[jsonName(f)] = true
+		fields[openapi.JSONName(f)] = true
 	}
 	// What walkNames can find wrong, it has found when the body was split.
 	_ = walkNames(d.fields[name], func(at int, inner string) {

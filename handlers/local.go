@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -32,7 +33,7 @@ func Operations() []Operation {
 // OpenAPI is the description of the API as JSON, the same that a server with default settings
 // answers at /v1/openapi.json.
 func OpenAPI() ([]byte, error) {
-	return json.Marshal(describe(operations(&service.Service{}), service.Config{}))
+	return openapi.Describe(describedAPI(operations(&service.Service{}), "")).JSON()
 }
 
 // NewRequest makes the request of an operation from one JSON object that holds path parameters,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -148,7 +149,11 @@ func isOurs(text string, t reflect.Type, tags reflect.StructTag) bool {
 	return enum != "" && slices.Contains(strings.Split(enum, "|"), text)
 }
 
-var rawType = reflect.TypeFor[json.RawMessage]()
+var (
+	rawType      = reflect.TypeFor[json.RawMessage]()
+	fileType     = reflect.TypeFor[*service.File]()
+	envelopeType = reflect.TypeFor[service.EventEnvelope]()
+)
 
 // formFor is the type on the wire of a value that was written from the type t: one of its forms,
 // where it has several.
@@ -156,7 +161,7 @@ func formFor(t reflect.Type, v any) reflect.Type {
 	if t == nil {
 		return nil
 	}
-	for _, form := range formsOf(t) {
+	for _, form := range openapi.FormsOf(t) {
 		for form != fileType && form.Kind() == reflect.Pointer {
 			form = form.Elem()
 		}
@@ -179,8 +184,8 @@ func formFor(t reflect.Type, v any) reflect.Type {
 // hasAll tells whether a struct has a field for every member of an object.
 func hasAll(t reflect.Type, members map[string]any) bool {
 	known := map[string]bool{}
-	for _, f := range flatten(t) {
-		known[jsonName(f)] = true
+	for _, f := range openapi.Fields(t) {
+		known[openapi.JSONName(f)] = true
 	}
 	for name := range members {
 		if !known[name] {
@@ -208,8 +213,8 @@ func memberOf(t reflect.Type, members map[string]any, name string) (reflect.Type
 	case t == reflect.TypeFor[service.JobResponse]() && name == "result":
 		return reflect.TypeOf(service.JobResult(kind)), ""
 	}
-	for _, f := range flatten(t) {
-		if jsonName(f) == name {
+	for _, f := range openapi.Fields(t) {
+		if openapi.JSONName(f) == name {
 			return f.Type, f.Tag
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
+const jsonMedia = "application/json"
+
 // sendJSON writes a body with its status; a job's answer says where the job is. JSON has no charset
 // parameter (RFC 8259 section 11), and generated clients compare the whole media type.
 func (s *Server) sendJSON(c *call, status int, body any) {
