@@ -55,7 +55,7 @@ func (s *Server) listen(c *call) (*service.Feed, error) {
 }
 
 // follow sends on what the feed tells, until somebody ends it.
-func (s *Server) follow(c *call, feed *service.Feed, out *events) {
+func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
 	look := time.NewTicker(streamLook)
 	defer look.Stop()
 	for looks := 1; ; {
@@ -88,16 +88,16 @@ func (s *Server) follow(c *call, feed *service.Feed, out *events) {
 // EndStreams ends every stream at once, and those that begin later. It is for a server that stops.
 func (s *Server) EndStreams() { s.endOnce.Do(func() { close(s.ending) }) }
 
-// events writes server-sent events to one client.
-type events struct {
+// An eventStream writes server-sent events to one client.
+type eventStream struct {
 	w    http.ResponseWriter
 	conn *http.ResponseController
 }
 
-func newEvents(w http.ResponseWriter) *events { return &events{w, http.NewResponseController(w)} }
+func newEvents(w http.ResponseWriter) *eventStream { return &eventStream{w, http.NewResponseController(w)} }
 
 // begin sends the head and the first event.
-func (e *events) begin(first hello) error {
+func (e *eventStream) begin(first hello) error {
 	h := e.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // proxies that hold answers back let this one pass
@@ -105,7 +105,7 @@ func (e *events) begin(first hello) error {
 }
 
 // pass sends what a feed gave.
-func (e *events) pass(changes []service.FeedChange, everything bool) error {
+func (e *eventStream) pass(changes []service.FeedChange, everything bool) error {
 	switch {
 	case everything:
 		return e.send("reset", struct{}{})
@@ -115,7 +115,7 @@ func (e *events) pass(changes []service.FeedChange, everything bool) error {
 	return e.send("change", changes)
 }
 
-func (e *events) send(event string, data any) error {
+func (e *eventStream) send(event string, data any) error {
 	text, err := encode(data) // one line, and its end
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (e *events) send(event string, data any) error {
 
 // write sends text at once, within a bounded time. Between writes there is no deadline: over HTTP/2
 // one that passes ends the stream.
-func (e *events) write(text string) error {
+func (e *eventStream) write(text string) error {
 	if err := e.conn.SetWriteDeadline(time.Now().Add(streamWait)); err != nil {
 		return err
 	}
