@@ -7,6 +7,11 @@ const largestSend = 35 << 20
 
 // operations is the table: every operation of the interface, one row each. The routes, the checks
 // of scope and role, the tools of assistants and the OpenAPI description all come from it.
+//
+// scope and roles are the coarse permission: what the token and the role of the caller must allow,
+// whatever the call is about. op.permit asks for it once, before the body is read. Whether this
+// caller may do it to this very object (a token of somebody else, the owner of the account, a field
+// that costs money) is the second question. Only the service asks that, since it has the object.
 func operations(s *service.Service) []op {
 	i := intents{s}
 	return []op{

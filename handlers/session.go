@@ -18,7 +18,8 @@ import (
 // anonymousEach is how many requests one address may make in a minute without being signed in.
 const anonymousEach = 120
 
-// A sessionRoute is one row of the table of /session.
+// A sessionRoute is one row of the table of /session. Only rows that show what belongs to the
+// account have a scope.
 type sessionRoute struct {
 	op
 	open   bool        // for those who are not signed in too
@@ -126,7 +127,10 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if c.who.TokenKind != "session" && !row.tokens {
 		return service.Errorf(http.StatusUnauthorized, "unauthorized", "API tokens are for /v1. Sign in here, and send no Authorization header.")
 	}
-	return s.rates.count(c, s.now())
+	if err := s.rates.count(c, s.now()); err != nil || row.scope == "" {
+		return err
+	}
+	return row.permit(c.who)
 }
 
 // limitAnonymous refuses those who come too often, or without TLS where a password needs it.

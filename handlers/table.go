@@ -64,7 +64,7 @@ func plain[Out any](method func(context.Context, service.Actor) (Out, error)) ca
 	return with(func(ctx context.Context, who service.Actor, _ nothing) (Out, error) { return method(ctx, who) })
 }
 
-// permit is the one place where scopes and roles are enforced.
+// permit is the one place where the coarse permission of a row is asked for, see operations.
 func (o *op) permit(who service.Actor) error {
 	if !who.Can(o.scope) {
 		return service.Errorf(http.StatusForbidden, "insufficient_scope",

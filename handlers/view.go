@@ -34,10 +34,6 @@ func viewPolicy(styleHash string, framed bool) string {
 func (s *Server) viewMessage(c *call) {
 	h := c.w.Header()
 	h.Set("Referrer-Policy", "no-referrer")
-	if err := c.op.permit(c.who); err != nil {
-		s.fail(c, err)
-		return
-	}
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
 		s.fail(c, service.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
