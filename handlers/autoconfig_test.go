@@ -55,8 +55,8 @@ func TestDiscoveryIsLimited(t *testing.T) {
 	v := visitor{t, b.server}
 	now := time.Date(2030, 1, 1, 0, 0, 15, 0, time.UTC)
 	b.server.now = func() time.Time { return now }
-	for range autoconfigEach {
-		b.server.autoconfigRate.take("198.51.100.7", now)
+	for range autoconfigPerMinute {
+		b.server.autoconfigRate.add("198.51.100.7", now)
 	}
 	if resp := v.status(429, "GET", "mta-sts.boxes.test", "/.well-known/mta-sts.txt"); resp.Header.Get("Retry-After") != "45" {
 		t.Errorf("Retry-After %q", resp.Header.Get("Retry-After"))

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// A bufferedResponse keeps an answer in memory, until it is known what is to become of it.
+// A bufferedResponse is an http.ResponseWriter that keeps the answer in memory.
 type bufferedResponse struct {
 	header http.Header
 	status int
@@ -21,7 +21,7 @@ func (b *bufferedResponse) Header() http.Header         { return b.header }
 func (b *bufferedResponse) WriteHeader(status int)      { b.status = status }
 func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p) }
 
-// Do has a handler answer a request without a network.
+// Do gives a handler a request and returns its answer, without a network.
 func Do(h http.Handler, r *http.Request) *http.Response {
 	b := newBufferedResponse(http.Header{})
 	h.ServeHTTP(b, r)

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/openapi"
 )
 
-// describedAPI is what the package openapi needs to know of the operations.
+// describedAPI is the table of operations as the package openapi takes it.
 func describedAPI(ops []op, url string) openapi.API {
 	api := openapi.API{URL: url, Errors: exampleErrors}
 	for i := range ops {
@@ -37,7 +37,7 @@ func exampleErrors(status int, code, message, requestID string) (own, rfc9457 an
 	return errorBody{p}, problemBody{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: message, Instance: "/v1/…", problem: p}
 }
 
-// A page is a body that never changes while the server runs, and its ETag.
+// A page is a body that never changes while the server runs, with its ETag.
 type page struct {
 	contentType string
 	body        []byte
@@ -57,8 +57,8 @@ func newPage(contentType string, body []byte) page {
 // A description is what is served about the API, by path.
 type description map[string]page
 
-// makeDescription describes the API. It works from what is compiled in alone, so that an error is a
-// bug, which tests find.
+// makeDescription describes the API. Its only input is what is compiled in, so an error is a bug,
+// and tests find it.
 func (s *Server) makeDescription() *description {
 	doc := openapi.Describe(describedAPI(s.ops, s.svc.Config.BaseURL))
 	text, err := doc.JSON()
@@ -81,7 +81,7 @@ func (s *Server) makeDescription() *description {
 	}
 }
 
-// sendDescription answers GET and HEAD of a part of the description; it needs no token.
+// sendDescription answers GET and HEAD of a page of the description.
 func (s *Server) sendDescription(c *call) {
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		s.notAllowed(c, []string{"GET", "HEAD"})

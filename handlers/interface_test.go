@@ -105,7 +105,7 @@ GET /v1/export/formats list_export_formats
 `
 
 // TestInterfaceIsComplete holds that every row of the interface is in the table, that the table has
-// nothing else, and that abouts tells of every row.
+// nothing else, and that every row is described.
 func TestInterfaceIsComplete(t *testing.T) {
 	have := map[string]bool{}
 	for _, o := range operations(&service.Service{}) {

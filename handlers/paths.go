@@ -11,35 +11,35 @@ import (
 	"github.com/mailstead/mailstead/handlers/autoconfig"
 )
 
-// Paths that more than the table below knows.
+// Paths that other files use.
 const (
-	imagePath       = "/session/image/" // and the token of an image
-	exportPath      = "/export/"        // and the token of an export
-	unsubscribePath = "/unsubscribe/"   // and the token of a recipient
-	hooksPath       = "/hooks/"         // and the kind of a relay, and its name
+	imagePath       = "/session/image/" // then the token of an image
+	exportPath      = "/export/"        // then the token of an export
+	unsubscribePath = "/unsubscribe/"   // then the token of a recipient
+	hooksPath       = "/hooks/"         // then the kind of a relay and its name
 	mcpPath         = "/mcp"
 
-	// Certificate authorities look here for the answers to their challenges (RFC 8555 section 8.3).
-	// It is never redirected: whoever answers there gets certificates for the name.
+	// Certificate authorities fetch the answers to their challenges here (RFC 8555 section 8.3). It
+	// is never redirected: whoever answers here gets certificates for the name.
 	challengePath = "/.well-known/acme-challenge/"
 )
 
-// autoconfigEach is how many requests one address may make in a minute for what autoconfig has.
-const autoconfigEach = 1000
+// autoconfigPerMinute is how many requests for mail settings one address may make in a minute.
+const autoconfigPerMinute = 1000
 
-// publicPaths is every path of the listeners on the network.
+// publicPaths has the paths of listeners on the network.
 func (s *Server) publicPaths() *http.ServeMux {
 	mux := s.paths(s.authenticate, s.answerForHost)
 	mux.HandleFunc(challengePath, s.answerChallenge)
 	return mux
 }
 
-// paths is every path that is answered, with its handler; below /v1 the table of operations says
-// more. A path that ends in a slash stands for all below it. What "/" would do for a path without
-// the slash is said too, since ServeMux would send the client to the one with it.
+// paths has every path and its handler; below /v1 the table of operations goes on. A path that ends
+// in a slash stands for all below it. Its parent without the slash has a row too, because ServeMux
+// would redirect it otherwise.
 //
-// before may answer a request because of the host that it names; it gets the document of
-// autoconfig that has the path, or nil.
+// before may answer a request because of its host. It gets the document that autoconfig has at the
+// path, or nil.
 func (s *Server) paths(identify func(*call) error, before func(http.ResponseWriter, *http.Request, *autoconfig.Document) bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(path string, document *autoconfig.Document, answer func(*call)) {
@@ -74,7 +74,7 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 
 		// For other programs.
 		"/healthz": s.health,
-		hooksPath:  s.takeNotice,
+		hooksPath:  s.receiveNotice,
 		"/hooks":   s.dashboard,
 	} {
 		handle(path, nil, answer)
@@ -88,13 +88,13 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 	return mux
 }
 
-// dispatch gives a request to the handler of its path. The mux is asked as if for CONNECT, since it
-// redirects other requests whose path has "//" or "..", of which "/" or a path that ends in a slash
-// is to answer.
+// dispatch gives a request to the handler of its path. It looks the path up as if for CONNECT,
+// because ServeMux redirects other methods from paths such as "//x" and "/x/../y". Here they have
+// answers.
 func dispatch(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	path := autoconfig.PathOf(r.URL.Path)
 	if !strings.HasPrefix(path, "/") {
-		path = "/" // of "*", or of a request for a host alone
+		path = "/" // from "*", or a URL without a path
 	}
 	h, pattern := mux.Handler(&http.Request{Method: http.MethodConnect, URL: &url.URL{Path: path}})
 	if strings.Contains(pattern, "{") {
@@ -108,8 +108,8 @@ func dispatch(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-// answerForHost answers a request whose host is there for mail clients and other mail servers, or
-// for visitors who are sent elsewhere.
+// answerForHost answers a request whose host is not the dashboard's: one with documents for mail
+// clients and servers, or one that is redirected.
 func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document *autoconfig.Document) bool {
 	if document != nil || autoconfig.IsHost(r.Host) {
 		if !s.limitAutoconfig(w, r) {
@@ -137,10 +137,11 @@ func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document 
 	return true
 }
 
-// limitAutoconfig counts a request by its address, and refuses it if there were too many.
+// limitAutoconfig counts a request by its address; it answers and returns false if there were too
+// many.
 func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
 	now := s.now()
-	if s.autoconfigRate.take(remoteAddr(r), now) <= autoconfigEach {
+	if s.autoconfigRate.add(remoteAddr(r), now) <= autoconfigPerMinute {
 		return true
 	}
 	wait := now.Truncate(time.Minute).Add(time.Minute).Sub(now)
@@ -149,7 +150,7 @@ func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// answerChallenge answers a certificate authority that looks whether a name leads here.
+// answerChallenge gives a certificate authority the answer to its challenge.
 func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
 	answer, ok := s.svc.ChallengeAnswer(strings.TrimPrefix(r.URL.Path, challengePath))
 	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -163,8 +164,8 @@ func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// dashboard answers its pages. Nobody can sign in over plain HTTP in production: there it leads to
-// where that can be done, and browsers that were there once go there by themselves.
+// dashboard serves the pages of the dashboard. In production nobody can sign in over plain HTTP, so
+// it redirects to HTTPS, and browsers remember that (HSTS).
 func (s *Server) dashboard(c *call) {
 	if s.Web == nil {
 		http.NotFound(c.w, c.r)
@@ -183,7 +184,7 @@ func (s *Server) dashboard(c *call) {
 	s.Web.ServeHTTP(c.w, c.r)
 }
 
-// health says whether the store still takes writes.
+// health answers whether the store takes writes.
 func (s *Server) health(c *call) {
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if err := s.svc.Healthy(); err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// rates counts the requests of each account in fixed windows of one minute. Dashboard sessions have
-// a budget of their own.
+// rates counts requests by key, in fixed windows of one minute.
 type rates struct {
 	limits  service.Limits
 	mu      sync.Mutex
@@ -22,10 +21,11 @@ type window struct{ used int }
 
 func newRates(l service.Limits) *rates { return &rates{limits: l, windows: map[string]*window{}} }
 
-// count takes one request and sets the headers; past the burst cap it is an error.
+// count counts one request of the caller's account and sets the headers. Past the burst cap it is
+// an error. Dashboard sessions are counted apart from tokens.
 func (r *rates) count(c *call, now time.Time) error {
 	steady, burst := service.RateLimits(r.limits, c.who.Plan)
-	used := r.take(c.who.RateKey(), now)
+	used := r.add(c.who.RateKey(), now)
 	reset := now.Truncate(time.Minute).Add(time.Minute)
 	c.who.Rate = service.RateUsage{Limit: steady, Remaining: max(steady-used, 0), Reset: reset.Unix()}
 	h := c.w.Header()
@@ -41,8 +41,8 @@ func (r *rates) count(c *call, now time.Time) error {
 	return e
 }
 
-// take counts one request in the key's window and says how many that makes.
-func (r *rates) take(key string, now time.Time) int {
+// add counts one request of a key and returns how many that makes in this minute.
+func (r *rates) add(key string, now time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if minute := now.Unix() / 60; minute != r.minute {
@@ -58,7 +58,7 @@ func (r *rates) take(key string, now time.Time) int {
 	return w.used
 }
 
-// used says how many requests of this minute an account has made.
+// used returns how many requests of a key there were in this minute.
 func (r *rates) used(key string, now time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,18 +68,18 @@ func (r *rates) used(key string, now time.Time) int {
 	return 0
 }
 
-// badTokenLimit is how many bad tokens one address may show in a minute.
-const badTokenLimit = 1000
+// badTokensPerMinute is how many bad tokens one address may show in a minute.
+const badTokensPerMinute = 1000
 
 // badTokens counts bad tokens by address, so that nobody can guess for long.
 type badTokens struct{ rates }
 
 func newBadTokens() *badTokens { return &badTokens{*newRates(service.Limits{})} }
 
-func (b *badTokens) count(addr string, now time.Time) { b.take(addr, now) }
+func (b *badTokens) count(addr string, now time.Time) { b.add(addr, now) }
 
 func (b *badTokens) check(addr string, now time.Time) error {
-	if b.used(addr, now) <= badTokenLimit {
+	if b.used(addr, now) <= badTokensPerMinute {
 		return nil
 	}
 	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many bad tokens came from %s. Wait for the next minute.", addr)

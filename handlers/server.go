@@ -25,11 +25,11 @@ import (
 // A Server answers the HTTP API. Make it with New; its exported fields are set before use.
 type Server struct {
 	Log *slog.Logger
-	Web http.Handler // what is not the API; nil answers 404
+	Web http.Handler // the dashboard; nil answers 404
 
-	Build string // of the dashboard's script: pages compare it with their own
+	Build string // of the dashboard's script: pages compare it with theirs
 
-	Proxies *Proxies // that stand before this server; nil: none
+	Proxies *Proxies // in front of this server; nil: none
 
 	svc    *service.Service
 	now    func() time.Time
@@ -38,15 +38,15 @@ type Server struct {
 	fixed  *httprouter.Router // of operations whose path has no parameter
 	wild   *httprouter.Router // of the others
 
-	rates          *rates     // of accounts
-	badTokens      *badTokens // by address
-	anonymousRate  *rates     // of those who are not signed in to the dashboard, by address
-	autoconfigRate *rates     // of those who look for mail settings, by address
-	hooks          *hooks
-	replay         *replays
-	bodies         *bodies
-	resetForm      *template.Template
-	leaveForm      *template.Template // to unsubscribe
+	rates           *rates     // of accounts
+	badTokens       *badTokens // by address
+	anonymousRate   *rates     // of those who are not signed in to the dashboard, by address
+	autoconfigRate  *rates     // of those who look for mail settings, by address
+	hooks           *hooks
+	replay          *replays
+	bodies          *bodies
+	resetForm       *template.Template
+	unsubscribeForm *template.Template
 
 	autoconfig  *autoconfig.Server
 	description func() *description // of the API, made at its first use
@@ -66,7 +66,7 @@ func New(svc *service.Service) *Server {
 	s.bodies = newBodies(svc)
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
 	s.resetForm = template.Must(template.New("").Parse(resetPage))
-	s.leaveForm = template.Must(template.New("").Parse(unsubscribePage))
+	s.unsubscribeForm = template.Must(template.New("").Parse(unsubscribePage))
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
 	s.description = sync.OnceValue(s.makeDescription)
 	s.assistants = newAssistants(s)
@@ -75,9 +75,7 @@ func New(svc *service.Service) *Server {
 	return s
 }
 
-// ServeHTTP answers clients of the network, who show a token, certificate authorities, who look for
-// their challenges, and mail clients, who look for their settings, and sends visitors of redirected
-// domains on.
+// ServeHTTP answers requests of the network.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, leave, ok := s.fromProxy(w, r)
 	if !ok {
@@ -87,8 +85,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	dispatch(s.public, w, r)
 }
 
-// Local answers clients of the local socket, who are the operator: they act as the owner of the
-// first account, or of the one that the header X-Mailstead-Account names.
+// Local answers requests of the local socket. Their sender is the operator, who acts as the owner
+// of the first account, or of the account in the header X-Mailstead-Account.
 func (s *Server) Local() http.Handler {
 	mux := s.paths(func(c *call) error {
 		who, err := s.svc.Operator(c.r.Context(), c.r.Header.Get("X-Mailstead-Account"))

@@ -15,26 +15,26 @@ import (
 // and what only a browser asks for. It is for browsers alone, by cookie, and no part of the API's
 // interface.
 
-// anonymousEach is how many requests one address may make in a minute without being signed in.
-const anonymousEach = 120
+// anonymousPerMinute is how many requests one address may make in a minute without being signed in.
+const anonymousPerMinute = 120
 
 // A sessionRoute is one row of the table of /session. Only rows that show what belongs to the
 // account have a scope.
 type sessionRoute struct {
 	op
-	open   bool        // for those who are not signed in too
-	known  bool        // of an open row: whoever is signed in asks as such, not as a stranger
-	tokens bool        // API tokens may ask too
-	raw    func(*call) // answers by itself, in place of op.call
+	anonymous bool        // nobody needs to be signed in
+	optional  bool        // of an anonymous row: it gets the user if one is signed in
+	tokens    bool        // API tokens are accepted too
+	raw       func(*call) // writes the answer itself, in place of op.call
 }
 
 // sessionRoutes is the table, by path and method.
 func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 	routes := map[string]map[string]*sessionRoute{}
 	for _, row := range []sessionRoute{
-		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, open: true},
+		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, anonymous: true},
 		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
-		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.sessionHere)}, open: true, known: true},
+		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.currentSession)}, anonymous: true, optional: true},
 		{op: op{method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
 		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: everyone}, raw: s.stream, tokens: true},
 		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
@@ -46,11 +46,11 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{op: op{method: "POST", path: "/session/passkeys/options", status: 200, call: with(s.startPasskey)}},
 		{op: op{method: "POST", path: "/session/passkeys", status: 201, call: with(s.addPasskey)}},
 		{op: op{method: "DELETE", path: "/session/passkeys/{id}", status: 200, call: with(s.svc.DeletePasskey)}},
-		{op: op{method: "POST", path: "/session/passkey/options", status: 200, call: plain(s.offerPasskey)}, open: true},
-		{op: op{method: "POST", path: "/session/passkey", status: 200, call: with(s.usePasskey)}, open: true},
-		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, open: true},
-		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, open: true},
-		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, open: true},
+		{op: op{method: "POST", path: "/session/passkey/options", status: 200, call: plain(s.offerPasskey)}, anonymous: true},
+		{op: op{method: "POST", path: "/session/passkey", status: 200, call: with(s.usePasskey)}, anonymous: true},
+		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, anonymous: true},
+		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, anonymous: true},
+		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, anonymous: true},
 		{op: op{method: "GET", path: viewPath, scope: "read", roles: everyone}, raw: s.viewMessage},
 		{op: op{method: "HEAD", path: viewPath, scope: "read", roles: everyone}, raw: s.viewMessage},
 	} {
@@ -104,18 +104,19 @@ func sessionHeaders(h http.Header) {
 	h.Set("Referrer-Policy", "same-origin")
 }
 
-// authorizeSession lets in whoever is signed in, and to open routes a bounded number of others.
+// authorizeSession accepts whoever is signed in, and at anonymous routes a limited number of
+// others.
 func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if err := sameOrigin(c.r); err != nil {
 		return err
 	}
-	if row.known && s.cookie(c.r) != "" {
+	if row.optional && s.cookie(c.r) != "" {
 		if who, err := s.svc.AuthenticateSession(c.r.Context(), s.cookie(c.r), remoteAddr(c.r)); err == nil {
 			c.who = who
 			return s.rates.count(c, s.now())
 		}
 	}
-	if row.open {
+	if row.anonymous {
 		return s.limitAnonymous(c)
 	}
 	if s.cookie(c.r) == "" && !row.tokens {
@@ -133,7 +134,7 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	return row.permit(c.who)
 }
 
-// limitAnonymous refuses those who come too often, or without TLS where a password needs it.
+// limitAnonymous refuses requests that come too often, or without TLS where a password needs it.
 func (s *Server) limitAnonymous(c *call) error {
 	addr, now := remoteAddr(c.r), s.now()
 	if cookieName(c.r, s.svc.Config.Sandbox) == "" {
@@ -142,7 +143,7 @@ func (s *Server) limitAnonymous(c *call) error {
 	if err := s.badTokens.check(addr, now); err != nil {
 		return err
 	}
-	if s.anonymousRate.take(addr, now) <= anonymousEach {
+	if s.anonymousRate.add(addr, now) <= anonymousPerMinute {
 		return nil
 	}
 	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many requests came from %s. Wait for the next minute.", addr)
@@ -200,27 +201,27 @@ func (s *Server) visitor(c *call) service.Visitor {
 	return service.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), Session: s.cookie(c.r)}
 }
 
-// began answers with a new session and gives the browser its cookie.
-func (s *Server) began(c *call, in *service.SignedIn) *service.Session {
+// setSession answers with a new session and gives the browser its cookie.
+func (s *Server) setSession(c *call, in *service.SignedIn) *service.Session {
 	s.setCookie(c, in.Cookie)
 	return &in.Session
 }
 
-// Here is who is signed in at the browser that asks; nobody is no error.
-type Here struct {
+// CurrentSession is who is signed in at the browser that asks; nobody is no error.
+type CurrentSession struct {
 	Session *service.Session `json:"session"`
 }
 
-func (s *Server) sessionHere(ctx context.Context, who service.Actor) (*Here, error) {
+func (s *Server) currentSession(ctx context.Context, who service.Actor) (*CurrentSession, error) {
 	if who.TokenID == "" {
-		return &Here{}, nil
+		return &CurrentSession{}, nil
 	}
 	session, err := s.svc.GetSession(ctx, who)
-	return &Here{session}, err
+	return &CurrentSession{session}, err
 }
 
-// refused notes that somebody was not let in.
-func (s *Server) refused(c *call, who string, err error) error {
+// logRefusal logs a failed sign-in.
+func (s *Server) logRefusal(c *call, who string, err error) error {
 	e := service.Explain(err)
 	if e.Status < http.StatusInternalServerError {
 		if !strings.Contains(who, "@") {
@@ -235,9 +236,9 @@ func (s *Server) signIn(ctx context.Context, _ service.Actor, in service.SignInI
 	c := callOf(ctx)
 	out, err := s.svc.SignIn(ctx, s.visitor(c), in)
 	if err != nil {
-		return nil, s.refused(c, in.Email, err)
+		return nil, s.logRefusal(c, in.Email, err)
 	}
-	return s.began(c, out), nil
+	return s.setSession(c, out), nil
 }
 
 func (s *Server) signOut(ctx context.Context, who service.Actor, in service.SignOutIn) (*service.Said, error) {
@@ -251,7 +252,7 @@ func (s *Server) signOut(ctx context.Context, who service.Actor, in service.Sign
 func (s *Server) checkWelcome(ctx context.Context, who service.Actor, in service.LinkIn) (*service.Welcome, error) {
 	out, err := s.svc.CheckWelcome(ctx, who, in)
 	if err != nil {
-		s.countDead(remoteAddr(callOf(ctx).r), err)
+		s.countBadLink(remoteAddr(callOf(ctx).r), err)
 	}
 	return out, err
 }
@@ -260,10 +261,10 @@ func (s *Server) welcome(ctx context.Context, _ service.Actor, in service.Welcom
 	c := callOf(ctx)
 	out, err := s.svc.CompleteWelcome(ctx, s.visitor(c), in)
 	if err != nil {
-		s.countDead(remoteAddr(c.r), err)
-		return nil, s.refused(c, "", err)
+		s.countBadLink(remoteAddr(c.r), err)
+		return nil, s.logRefusal(c, "", err)
 	}
-	return s.began(c, out), nil
+	return s.setSession(c, out), nil
 }
 
 func (s *Server) forgot(ctx context.Context, _ service.Actor, in service.ForgotIn) (*service.Said, error) {

@@ -269,7 +269,7 @@ func TestDeadLinksAreBounded(t *testing.T) {
 	if n := b.server.badTokens.used("127.0.0.1", now); n != 2 {
 		t.Errorf("counted %d, want 2", n)
 	}
-	for range badTokenLimit {
+	for range badTokensPerMinute {
 		b.server.badTokens.count("127.0.0.1", now)
 	}
 	stranger.get("/export/x").fails(429, "rate_limited")

@@ -31,7 +31,7 @@ const (
 	noSuchAddress  = 500
 )
 
-// An autodiscoverRequest is what counts of a request.
+// An autodiscoverRequest is what is read of a request.
 type autodiscoverRequest struct {
 	Email  string
 	Schema string // of the response that the client understands; "" if it does not say
@@ -39,8 +39,8 @@ type autodiscoverRequest struct {
 
 var errNoRequest = errors.New("this is no Autodiscover request")
 
-// parseAutodiscover reads a request. Only its elements' names count, since clients differ in
-// namespaces. A document type is refused, and with it all entities but XML's own five.
+// parseAutodiscover reads a request. It ignores namespaces, in which clients differ. It refuses a
+// document type, and so all entities but the five of XML.
 func parseAutodiscover(text []byte) (out autodiscoverRequest, err error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	var at []string
@@ -69,7 +69,7 @@ func parseAutodiscover(text []byte) (out autodiscoverRequest, err error) {
 	return out, nil
 }
 
-// take keeps a text if its element is one that counts. A text may come in pieces.
+// take keeps the text of an element that is read. A text may come in pieces.
 func (r *autodiscoverRequest) take(at []string, text string) {
 	if len(at) != 3 || at[0] != "Autodiscover" || at[1] != "Request" {
 		return
@@ -123,8 +123,8 @@ type outlookError struct {
 	} `xml:"Response>Error"`
 }
 
-// writeAutodiscover answers Outlook. A GET, by which it looks for where to ask, is sent to our own
-// name, which has a certificate if anything has.
+// writeAutodiscover answers Outlook. A GET, with which it looks for the server to ask, is
+// redirected to our own name, which is the likeliest to have a certificate.
 func (s *Server) writeAutodiscover(q *request) error {
 	if q.r.Method != http.MethodPost {
 		if at := s.Service.SecureURL(); at != "" && q.host.Domain != "" {
@@ -193,7 +193,7 @@ func (s *Server) refuseOutlook(q *request, code int, message string) error {
 	return q.sendXML(out)
 }
 
-// sendXML answers one POST, which nobody keeps.
+// sendXML answers a POST, which nobody caches.
 func (q *request) sendXML(body any) error {
 	text, err := xml.MarshalIndent(body, "", "  ")
 	if err != nil {
@@ -246,7 +246,7 @@ func (q *request) refuseJSON(status int, code, message string) error {
 	return nil
 }
 
-// valueOf is a value of the query, whose names clients write in several ways.
+// valueOf is a value of the query, ignoring the case of its name.
 func valueOf(query url.Values, name string) string {
 	for key, values := range query {
 		if strings.EqualFold(key, name) && len(values) > 0 {

@@ -37,8 +37,8 @@ func (s *Server) writeProfile(q *request) error {
 	return nil
 }
 
-// newProfile is the profile of an address. Its identifiers stay, so that it replaces the one of
-// before.
+// newProfile is the profile of an address. Its identifiers are always the same, so that it replaces
+// an older one.
 func newProfile(settings *service.MailSettings, email, host string) plist {
 	imap, smtp := settings.IMAP[0], settings.SMTP[0]
 	of := strings.Split(host, ".")
@@ -64,8 +64,8 @@ func newProfile(settings *service.MailSettings, email, host string) plist {
 	}
 }
 
-// A plist is a dictionary of a property list, in order. Values are texts, whole numbers, truths,
-// and dictionaries, each of which stands for an array of itself alone.
+// A plist is a dictionary of a property list, in order. Values are strings, integers, booleans and
+// dictionaries; a dictionary is written as an array with one item.
 type plist []struct {
 	key   string
 	value any
@@ -106,7 +106,7 @@ func element(b *bytes.Buffer, name, text string) {
 	b.WriteString("</" + name + ">\n")
 }
 
-// nameUUID is the same for the same name, always (RFC 9562 section 5.5, in the name space of URLs).
+// nameUUID is the UUID of a name (version 5, RFC 9562 section 5.5, name space URL).
 func nameUUID(name string) string {
 	space := []byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8")
 	sum := sha1.Sum(append(space, name...)) //nolint:gosec // see the import

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// A failing is one status that an operation can answer with, and the codes that it can carry.
-type failing struct {
+// An errorStatus is one status that an operation can answer with, and the codes that it can carry.
+type errorStatus struct {
 	status int
 	codes  []string
 }
 
-// errors are the failings of an operation in rising order: those that follow from its row, and
-// those of its entry in abouts.
-func (o *Operation) errors(a about) []failing {
+// errors lists the error statuses of an operation in rising order: those that follow from its row,
+// and those of its text.
+func (o *Operation) errors(a operationText) []errorStatus {
 	codes := []string{"validation_error", "unauthorized", "token_expired", "token_revoked", "account_suspended", "rate_limited", "internal_error", "shutting_down"}
 	if o.Scope != "read" {
 		codes = append(codes, "insufficient_scope")
@@ -56,7 +56,7 @@ func listType(t reflect.Type) bool {
 }
 
 // byStatus sorts codes to their statuses, in the order of errorCodes.
-func byStatus(codes []string) (out []failing) {
+func byStatus(codes []string) (out []errorStatus) {
 	for _, c := range errorCodes {
 		if !slices.Contains(codes, c.Code) {
 			continue
@@ -65,13 +65,13 @@ func byStatus(codes []string) (out []failing) {
 			out[n-1].codes = append(out[n-1].codes, c.Code)
 			continue
 		}
-		out = append(out, failing{c.Status, []string{c.Code}})
+		out = append(out, errorStatus{c.Status, []string{c.Code}})
 	}
 	return out
 }
 
-// failure refers to the answer of a status with these codes, which operations share.
-func (d *describer) failure(status int, codes []string) *response {
+// errorRef refers to the answer of a status with these codes, which operations share.
+func (d *describer) errorRef(status int, codes []string) *response {
 	name := strings.ReplaceAll(http.StatusText(status), " ", "")
 	for _, m := range d.doc.Components.Responses {
 		if base, _, _ := strings.Cut(m.Name, "_"); base == name && slices.Equal(m.Value.codes, codes) {
@@ -131,15 +131,15 @@ func (d *describer) errorSchemas() {
 	}
 }
 
-// checkWords finds what the package says of operations, codes and fields that there are not.
+// checkWords finds texts about operations, codes and fields that do not exist.
 func (d *describer) checkWords() {
 	names := map[string]*Operation{}
 	for i := range d.api.Operations {
 		names[d.api.Operations[i].Name] = &d.api.Operations[i]
 	}
-	for name, a := range abouts {
+	for name, a := range operationTexts {
 		if names[name] == nil {
-			d.problem("abouts tells of %s, which is no operation", name)
+			d.problem("there is a text about %s, which is no operation", name)
 		}
 		for _, code := range strings.Fields(a.errors) {
 			if !slices.ContainsFunc(errorCodes, func(c errorCode) bool { return c.Code == code }) {

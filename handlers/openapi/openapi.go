@@ -167,7 +167,7 @@ func (d Dict[T]) Get(name string) (value T) {
 	return value
 }
 
-// set adds a member, or replaces the one of that name.
+// Set adds a member, or replaces the one of that name.
 func (d *Dict[T]) Set(name string, value T) {
 	for i := range *d {
 		if (*d)[i].Name == name {
@@ -222,9 +222,9 @@ func Describe(api API) *Document {
 
 // operation describes one row of the table.
 func (d *describer) operation(o *Operation) *operationObject {
-	a, ok := abouts[o.Name]
+	a, ok := operationTexts[o.Name]
 	if !ok {
-		d.problem("operation %s has no entry in abouts", o.Name)
+		d.problem("operation %s has no text", o.Name)
 	}
 	out := &operationObject{OperationID: o.Name, Summary: a.summary, Tags: []string{a.group}, Scope: o.Scope, Roles: o.Roles}
 	if o.Alias {
@@ -237,7 +237,7 @@ func (d *describer) operation(o *Operation) *operationObject {
 	}
 	out.Responses.Set(fmt.Sprint(o.Status), d.success(o, a))
 	for _, r := range o.errors(a) {
-		out.Responses.Set(fmt.Sprint(r.status), d.failure(r.status, r.codes))
+		out.Responses.Set(fmt.Sprint(r.status), d.errorRef(r.status, r.codes))
 	}
 	return out
 }
@@ -255,7 +255,7 @@ func (o *Operation) needs() string {
 }
 
 // success describes the answer of an operation that did what was asked.
-func (d *describer) success(o *Operation, a about) *response {
+func (d *describer) success(o *Operation, a operationText) *response {
 	r := &response{Description: http.StatusText(o.Status), Headers: headerRefs("X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")}
 	if o.Status == http.StatusAccepted {
 		r.Headers = append(r.Headers, headerRefs("Location")...)
@@ -268,7 +268,7 @@ func (d *describer) success(o *Operation, a about) *response {
 }
 
 // content lists the media types of an answer. Most have one; an export may be JSON or a file.
-func (d *describer) content(r *response, o *Operation, a about) {
+func (d *describer) content(r *response, o *Operation, a operationText) {
 	var forms []*Schema
 	for _, t := range FormsOf(o.Out) {
 		if t == fileType {

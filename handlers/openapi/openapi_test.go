@@ -32,7 +32,7 @@ func TestWordsOfNothingAreFound(t *testing.T) {
 		},
 	})
 	all := strings.Join(doc.Problems, "\n")
-	for _, want := range []string{"operation get_weather has no entry in abouts", "abouts tells of list_domains, which is no operation", "the glossary tells of Domain.id, which is nowhere"} {
+	for _, want := range []string{"operation get_weather has no text", "there is a text about list_domains, which is no operation", "the glossary tells of Domain.id, which is nowhere"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not among the problems:\n%s", want, all)
 		}

@@ -30,7 +30,7 @@ func (d *describer) parameters(o *Operation) []*Parameter {
 }
 
 // request describes the body of an operation; nil if it takes none.
-func (d *describer) request(o *Operation, a about) *requestBody {
+func (d *describer) request(o *Operation, a operationText) *requestBody {
 	if o.Method == http.MethodGet || !hasBody(o.In) {
 		return nil
 	}

@@ -43,8 +43,8 @@ var (
 	envelopeType = reflect.TypeFor[service.EventEnvelope]()
 )
 
-// manyForms is what types implement that stand on the wire in another form than their fields say:
-// it gives a value of each form.
+// manyForms is implemented by types whose JSON differs from their fields. It gives a value of each
+// form.
 type manyForms interface{ Forms() []any }
 
 // FormsOf are the types that a value of t can have on the wire.
@@ -84,7 +84,7 @@ func (d *describer) problem(format string, args ...any) {
 	d.doc.Problems = append(d.doc.Problems, fmt.Sprintf(format, args...))
 }
 
-// of describes a type; null is the business of the field that has it.
+// of describes a type. Whether it may be null depends on the field that has it.
 func (d *describer) of(t reflect.Type, request bool) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -230,8 +230,8 @@ func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool
 	}
 }
 
-// field describes one field by its type and tags, and by what the glossary says of its name. In
-// answers pointers, most times, and what has the tag `null` may be null.
+// field describes one field by its type, its tags and the glossary. In answers pointers, unset
+// times and fields with the tag `null` may be null.
 func (d *describer) field(owner string, f reflect.StructField, name string, request bool) *Schema {
 	p := d.of(f.Type, request)
 	p.limit(f.Tag)

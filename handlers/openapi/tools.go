@@ -7,7 +7,7 @@ import (
 
 // About gives the summary of an operation, and what is to be known of it beyond its row.
 func About(operation string) (summary, text string) {
-	a := abouts[operation]
+	a := operationTexts[operation]
 	return a.summary, a.text
 }
 

@@ -116,8 +116,8 @@ var alwaysKnown = []string{
 	"created_at", "updated_at", "created", "as_of", "queued_at", "received_at", "attempted_at", "sent_at", "relayed_at", "bounced_at", "complained_at", "deleted_at", "ready_at",
 }
 
-// An about is what people want to know of an operation beyond its row.
-type about struct {
+// An operationText says of an operation what its row does not.
+type operationText struct {
 	group   string
 	summary string
 	text    string
@@ -136,7 +136,7 @@ const (
 const reportsText = "Newest first; kept for 90 days. They are taken from mail that reaches any address of the account and is about the domain. Anybody can send one: " +
 	"`authenticated` tells whether the message that brought it is from `received_from`. Dates are of what a report is about; `org` is a part of `org_name`."
 
-var abouts = map[string]about{
+var operationTexts = map[string]operationText{
 	"get_account":         {group: "Account", summary: "Show the account", text: "Its plan, limits, mail servers, and whose token asks."},
 	"update_account":      {group: "Account", summary: "Change the account's name or warm-up phrases", show: "name warmup_phrases"},
 	"get_usage":           {group: "Account", summary: "Show the use of limits, storage and traffic"},

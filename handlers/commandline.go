@@ -14,12 +14,12 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// An Operation is one row of the table, as others see it.
+// An Operation is one row of the table of operations.
 type Operation struct {
 	Name, Method, Path string
 }
 
-// Operations lists all operations, for the command line.
+// Operations lists all operations for the command line.
 func Operations() []Operation {
 	var out []Operation
 	for _, o := range operations(&service.Service{}) {
@@ -30,15 +30,14 @@ func Operations() []Operation {
 	return out
 }
 
-// OpenAPI is the description of the API as JSON, the same that a server with default settings
-// answers at /v1/openapi.json.
+// OpenAPI is the description of the API as JSON, as a server with default settings serves it at
+// /v1/openapi.json.
 func OpenAPI() ([]byte, error) {
 	return openapi.Describe(describedAPI(operations(&service.Service{}), "")).JSON()
 }
 
-// NewRequest makes the request of an operation from one JSON object that holds path parameters,
-// query parameters and body fields alike. It is for the command line, in-process or over its
-// socket.
+// NewRequest makes the request of an operation from one JSON object with its path parameters, query
+// parameters and body fields. The command line uses it.
 func NewRequest(ctx context.Context, operation, args string) (*http.Request, error) {
 	for _, o := range operations(&service.Service{}) {
 		if o.name == operation {
@@ -65,8 +64,7 @@ func (o *op) request(ctx context.Context, args string) (*http.Request, error) {
 	return r, nil
 }
 
-// split takes one JSON object of arguments apart: what belongs in the path, in the query and in the
-// body.
+// split divides one JSON object of arguments into path parameters, query and body.
 func (o *op) split(args string) (path map[string]string, query url.Values, body []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if args != "" {

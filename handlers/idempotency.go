@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// replays keeps the answers to requests with an Idempotency-Key, through the service, and knows
-// which still run.
+// replays has the answers to requests with an Idempotency-Key, which the service keeps, and knows
+// which requests still run.
 type replays struct {
 	svc     *service.Service
 	mu      sync.Mutex
@@ -32,8 +32,7 @@ func (p *replays) end(id string) {
 	delete(p.running, id)
 }
 
-// idempotent answers a POST with an Idempotency-Key: the first one runs, later ones get the first
-// one's answer.
+// idempotent answers a POST with an Idempotency-Key: the first one runs, later ones get its answer.
 func (s *Server) idempotent(c *call, path map[string]string, key string, body []byte) {
 	if len(key) > 255 {
 		s.fail(c, service.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
@@ -61,19 +60,19 @@ func (s *Server) idempotent(c *call, path map[string]string, key string, body []
 	client, answer := c.w, newBufferedResponse(c.w.Header())
 	c.w, c.r = answer, c.r.WithContext(once.Context(c.r.Context()))
 	s.answer(c, path, body)
-	s.keep(c, once, answer)
+	s.keepAnswer(c, once, answer)
 	client.WriteHeader(answer.status)
 	_, _ = client.Write(answer.body.Bytes())
 }
 
-// replayed is the answer that an operation's out becomes.
+// replayed makes the answer of an operation's result.
 func (o *op) replayed(out any) (service.Replayed, error) {
 	body, err := encode(out)
 	return service.Replayed{Status: o.status, ContentType: jsonMedia, Location: locationOf(o.status, out), Body: body}, err
 }
 
-// keep remembers an answer that a second request with the key shall get, before anybody sees it.
-func (s *Server) keep(c *call, once *service.Once, answer *bufferedResponse) {
+// keepAnswer stores an answer for later requests with the same key, before the client sees it.
+func (s *Server) keepAnswer(c *call, once *service.Once, answer *bufferedResponse) {
 	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
 	}
