@@ -40,9 +40,7 @@ func newHooks() *hooks {
 // acquire takes a slot, which release gives back, or says why there is none.
 func (h *hooks) acquire(addr string, now time.Time) error {
 	if h.requests.add(addr, now) > noticesPerMinute || h.refused.used(addr, now) > refusedPerMinute {
-		e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many requests came from %s. Wait for the next minute.", addr)
-		e.RetryAfter = now.Truncate(time.Minute).Add(time.Minute).Sub(now)
-		return e
+		return rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/handlers/autoconfig"
 )
@@ -144,8 +143,7 @@ func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
 	if s.autoconfigRate.add(remoteAddr(r), now) <= autoconfigPerMinute {
 		return true
 	}
-	wait := now.Truncate(time.Minute).Add(time.Minute).Sub(now)
-	w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(wait)))
+	w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(untilNextMinute(now))))
 	http.Error(w, "too many requests from this address: wait for the next minute", http.StatusTooManyRequests)
 	return false
 }

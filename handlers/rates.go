@@ -11,15 +11,13 @@ import (
 
 // rates counts requests by key, in fixed windows of one minute.
 type rates struct {
-	limits  service.Limits
-	mu      sync.Mutex
-	windows map[string]*window
-	minute  int64
+	limits service.Limits
+	mu     sync.Mutex
+	counts map[string]int // in the minute
+	minute int64
 }
 
-type window struct{ used int }
-
-func newRates(l service.Limits) *rates { return &rates{limits: l, windows: map[string]*window{}} }
+func newRates(l service.Limits) *rates { return &rates{limits: l, counts: map[string]int{}} }
 
 // count counts one request of the caller's account and sets the headers. Past the burst cap it is
 // an error. Dashboard sessions are counted apart from tokens.
@@ -35,10 +33,7 @@ func (r *rates) count(c *call, now time.Time) error {
 	if used <= burst {
 		return nil
 	}
-	e := service.Errorf(http.StatusTooManyRequests, "rate_limited",
-		"This account has used its %d requests of this minute. Wait for the next one.", burst)
-	e.RetryAfter = reset.Sub(now)
-	return e
+	return rateLimited(now, "This account has used its %d requests of this minute. Wait for the next one.", burst)
 }
 
 // add counts one request of a key and returns how many that makes in this minute.
@@ -47,25 +42,31 @@ func (r *rates) add(key string, now time.Time) int {
 	defer r.mu.Unlock()
 	if minute := now.Unix() / 60; minute != r.minute {
 		r.minute = minute
-		clear(r.windows)
+		clear(r.counts)
 	}
-	w := r.windows[key]
-	if w == nil {
-		w = &window{}
-		r.windows[key] = w
-	}
-	w.used++
-	return w.used
+	r.counts[key]++
+	return r.counts[key]
 }
 
 // used returns how many requests of a key there were in this minute.
 func (r *rates) used(key string, now time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.windows[key]; w != nil && r.minute == now.Unix()/60 {
-		return w.used
+	if r.minute != now.Unix()/60 {
+		return 0
 	}
-	return 0
+	return r.counts[key]
+}
+
+// rateLimited is the error for a client that must wait for the next minute.
+func rateLimited(now time.Time, format string, args ...any) *service.Error {
+	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", format, args...)
+	e.RetryAfter = untilNextMinute(now)
+	return e
+}
+
+func untilNextMinute(now time.Time) time.Duration {
+	return now.Truncate(time.Minute).Add(time.Minute).Sub(now)
 }
 
 // badTokensPerMinute is how many bad tokens one address may show in a minute.
@@ -82,7 +83,5 @@ func (b *badTokens) check(addr string, now time.Time) error {
 	if b.used(addr, now) <= badTokensPerMinute {
 		return nil
 	}
-	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many bad tokens came from %s. Wait for the next minute.", addr)
-	e.RetryAfter = now.Truncate(time.Minute).Add(time.Minute).Sub(now)
-	return e
+	return rateLimited(now, "Too many bad tokens came from %s. Wait for the next minute.", addr)
 }

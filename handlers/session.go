@@ -143,12 +143,10 @@ func (s *Server) limitAnonymous(c *call) error {
 	if err := s.badTokens.check(addr, now); err != nil {
 		return err
 	}
-	if s.anonymousRate.add(addr, now) <= anonymousPerMinute {
-		return nil
+	if s.anonymousRate.add(addr, now) > anonymousPerMinute {
+		return rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
 	}
-	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many requests came from %s. Wait for the next minute.", addr)
-	e.RetryAfter = now.Truncate(time.Minute).Add(time.Minute).Sub(now)
-	return e
+	return nil
 }
 
 // sameOrigin refuses requests that change something and that another site had the browser send.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/service"
 )
@@ -30,9 +29,7 @@ func (s *Server) unsubscribe(c *call) {
 	pageHeaders(c.w.Header(), unsubscribePage)
 	now := s.now()
 	if s.hooks.requests.add("unsubscribe "+remoteAddr(c.r), now) > unsubscribesPerMinute {
-		e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many requests came from where you are. Wait for a minute.")
-		e.RetryAfter = now.Truncate(time.Minute).Add(time.Minute).Sub(now)
-		s.unsubscribeFailed(c, e)
+		s.unsubscribeFailed(c, rateLimited(now, "Too many requests came from where you are. Wait for a minute."))
 		return
 	}
 	token := strings.TrimPrefix(c.r.URL.Path, unsubscribePath)
