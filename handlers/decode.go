@@ -23,7 +23,7 @@ import (
 
 // A source is where the fields of a request come from.
 type source struct {
-	path   map[string]string // its parameters
+	path   func(name string) string // gives a parameter of the path; nil: there is none
 	query  url.Values
 	header http.Header
 	body   []byte
@@ -151,7 +151,9 @@ func (d *decoder) fill(v reflect.Value) {
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:
 			d.fill(v.Field(i))
 		case f.Tag.Get("path") != "":
-			v.Field(i).SetString(d.path[f.Tag.Get("path")])
+			if d.path != nil {
+				v.Field(i).SetString(d.path(f.Tag.Get("path")))
+			}
 		case f.Tag.Get("query") != "":
 			d.fromQuery(v.Field(i), f)
 		case f.Tag.Get("header") != "":

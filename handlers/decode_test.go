@@ -106,7 +106,7 @@ func TestDecodeNumbersPastTheRange(t *testing.T) {
 func TestDecodeFills(t *testing.T) {
 	var in specimen
 	err := decode(&in, source{
-		path:  map[string]string{"id": "x"},
+		path:  func(string) string { return "x" },
 		query: url.Values{"filter[limit]": {"3"}, "flag": {"false"}, "since": {"2026-11-01"}, "word": {"a"}},
 		body:  []byte(`{"name":"Ann","count":5,"note":null,"number":2,"tags":["t"],"boxes":null,"unknown":1}`),
 	})

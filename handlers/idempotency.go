@@ -33,7 +33,7 @@ func (p *replays) end(id string) {
 }
 
 // idempotent answers a POST with an Idempotency-Key: the first one runs, later ones get its answer.
-func (s *Server) idempotent(c *call, path map[string]string, key string, body []byte) {
+func (s *Server) idempotent(c *call, path func(name string) string, key string, body []byte) {
 	if len(key) > 255 {
 		s.fail(c, service.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
 		return

@@ -217,5 +217,5 @@ func (a *assistants) handle(c *call, o *op, args []byte) {
 	r.Header.Set("Content-Type", "application/json")
 	inner := newCall(c.w, r, c.id)
 	inner.who = c.who
-	a.server.run(inner, o, path)
+	a.server.run(inner, o, func(name string) string { return path[name] })
 }

@@ -153,16 +153,18 @@ func routed(r *http.Request) *http.Request {
 	return &escaped
 }
 
-// pathValues gives the parameters of a path, unescaped where the routers saw them escaped.
-func pathValues(ps httprouter.Params, r *http.Request) map[string]string {
-	out := make(map[string]string, len(ps))
-	for _, p := range ps {
-		out[p.Key] = p.Value
-		if value, err := url.PathUnescape(p.Value); err == nil && r.URL.Path == r.URL.RawPath {
-			out[p.Key] = value
-		}
+// pathValues gives the parameters of a path by name, unescaped where the routers saw them escaped.
+func pathValues(ps httprouter.Params, r *http.Request) func(name string) string {
+	if r.URL.Path != r.URL.RawPath {
+		return ps.ByName
 	}
-	return out
+	return func(name string) string {
+		value, err := url.PathUnescape(ps.ByName(name))
+		if err != nil {
+			return ps.ByName(name)
+		}
+		return value
+	}
 }
 
 // route fills the routers. httprouter refuses a fixed path beside a wildcard, so that fixed paths
@@ -216,7 +218,7 @@ func routerPath(path string) string {
 }
 
 // run is the way of every operation: scope and role, body, the service, the answer.
-func (s *Server) run(c *call, o *op, path map[string]string) {
+func (s *Server) run(c *call, o *op, path func(name string) string) {
 	c.op = o
 	if err := o.permit(c.who); err != nil {
 		s.fail(c, err)
@@ -236,7 +238,7 @@ func (s *Server) run(c *call, o *op, path map[string]string) {
 }
 
 // answer decodes, calls the service and writes what it says.
-func (s *Server) answer(c *call, path map[string]string, body []byte) {
+func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
 		s.fail(c, service.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))

@@ -88,7 +88,7 @@ func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
 			return
 		}
 		defer done()
-		s.answer(c, map[string]string{"id": c.r.PathValue("id")}, body)
+		s.answer(c, c.r.PathValue, body)
 	}
 }
 

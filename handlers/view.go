@@ -37,9 +37,8 @@ func (s *Server) viewMessage(c *call) {
 		s.fail(c, service.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
 		return
 	}
-	path := map[string]string{"user_id": c.r.PathValue("user_id"), "uid": c.r.PathValue("uid")}
 	var in service.ViewIn
-	if err := decode(&in, source{path: path, query: query, header: c.r.Header}); err != nil {
+	if err := decode(&in, source{path: c.r.PathValue, query: query, header: c.r.Header}); err != nil {
 		s.fail(c, err)
 		return
 	}
