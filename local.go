@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -83,15 +82,14 @@ func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec := httptest.NewRecorder()
 	err = withInstallation(dir, s, func(in *installation) error {
-		localHandler(in.svc, handlers.New(in.svc)).ServeHTTP(rec, r)
+		resp = handlers.Do(localHandler(in.svc, handlers.New(in.svc)), r)
 		return nil
 	})
 	if errors.Is(err, store.ErrInUse) {
 		return nil, fmt.Errorf("a server uses %s, but its socket does not answer: %w", dir, err)
 	}
-	return rec.Result(), err
+	return resp, err
 }
 
 // offlineSettings are the settings for commands that open the store themselves.
@@ -132,7 +130,10 @@ func runLocal(c *cli.Context, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	r := httptest.NewRequestWithContext(c.Context, http.MethodPost, path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(c.Context, http.MethodPost, path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
 	resp, err := local(c, r)
 	if err != nil {
 		return err

@@ -1,17 +1,14 @@
 package handlers
 
 import (
-	"bytes"
 	"net/http"
 	"sync"
-
-	"github.com/julienschmidt/httprouter"
 
 	"github.com/mailstead/mailstead/service"
 )
 
-// replays keeps the answers to requests with an Idempotency-Key, through the service, and knows
-// which still run.
+// replays has the answers to requests with an Idempotency-Key, which the service keeps, and knows
+// which requests still run.
 type replays struct {
 	svc     *service.Service
 	mu      sync.Mutex
@@ -35,9 +32,8 @@ func (p *replays) end(id string) {
 	delete(p.running, id)
 }
 
-// once answers a POST with an Idempotency-Key: the first one runs, later ones get the first one's
-// answer.
-func (s *Server) once(c *call, ps httprouter.Params, key string, body []byte) {
+// idempotent answers a POST with an Idempotency-Key: the first one runs, later ones get its answer.
+func (s *Server) idempotent(c *call, path func(name string) string, key string, body []byte) {
 	if len(key) > 255 {
 		s.fail(c, service.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
 		return
@@ -61,40 +57,30 @@ func (s *Server) once(c *call, ps httprouter.Params, key string, body []byte) {
 		_, _ = c.w.Write(kept.Body)
 		return
 	}
-	rec := &recorder{ResponseWriter: c.w, status: http.StatusOK}
-	c.w, c.r = rec, c.r.WithContext(once.Context(c.r.Context()))
-	s.answer(c, ps, body)
-	s.keep(c, once, rec)
-	rec.ResponseWriter.WriteHeader(rec.status)
-	_, _ = rec.ResponseWriter.Write(rec.body.Bytes())
+	client, answer := c.w, newBufferedResponse(c.w.Header())
+	c.w, c.r = answer, c.r.WithContext(once.Context(c.r.Context()))
+	s.answer(c, path, body)
+	s.keepAnswer(c, once, answer)
+	client.WriteHeader(answer.status)
+	_, _ = client.Write(answer.body.Bytes())
 }
 
-// replayed is the answer that an operation's out becomes.
+// replayed makes the answer of an operation's result.
 func (o *op) replayed(out any) (service.Replayed, error) {
 	body, err := encode(out)
 	return service.Replayed{Status: o.status, ContentType: jsonMedia, Location: locationOf(o.status, out), Body: body}, err
 }
 
-// keep remembers an answer that a second request with the key shall get, before anybody sees it.
-func (s *Server) keep(c *call, once *service.Once, rec *recorder) {
-	if rec.status == http.StatusUnauthorized || rec.status == http.StatusTooManyRequests || rec.status >= 500 {
+// keepAnswer stores an answer for later requests with the same key, before the client sees it.
+func (s *Server) keepAnswer(c *call, once *service.Once, answer *bufferedResponse) {
+	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
 	}
 	err := s.svc.KeepReplay(once, service.Replayed{
-		Status: rec.status, Body: rec.body.Bytes(),
-		ContentType: c.w.Header().Get("Content-Type"), Location: c.w.Header().Get("Location"),
+		Status: answer.status, Body: answer.body.Bytes(),
+		ContentType: answer.header.Get("Content-Type"), Location: answer.header.Get("Location"),
 	})
 	if err != nil {
 		s.Log.Error("keep the answer for its Idempotency-Key", "request_id", c.id, "error", err)
 	}
 }
-
-// A recorder holds an answer back until it is kept.
-type recorder struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
-}
-
-func (r *recorder) WriteHeader(status int)      { r.status = status }
-func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }

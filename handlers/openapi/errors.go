@@ -1,4 +1,4 @@
-package handlers
+package openapi
 
 import (
 	"net/http"
@@ -8,35 +8,35 @@ import (
 	"strings"
 )
 
-// A failing is one status that an operation can answer with, and the codes that it can carry.
-type failing struct {
+// An errorStatus is one status that an operation can answer with, and the codes that it can carry.
+type errorStatus struct {
 	status int
 	codes  []string
 }
 
-// errors are the failings of an operation in rising order: those that follow from its row, and
-// those of its entry in abouts.
-func (o *op) errors(a about) []failing {
+// errors lists the error statuses of an operation in rising order: those that follow from its row,
+// and those of its text.
+func (o *Operation) errors(a operationText) []errorStatus {
 	codes := []string{"validation_error", "unauthorized", "token_expired", "token_revoked", "account_suspended", "rate_limited", "internal_error", "shutting_down"}
-	if o.scope != "read" {
+	if o.Scope != "read" {
 		codes = append(codes, "insufficient_scope")
 	}
-	if !slices.Equal(o.roles, everyone) {
+	if o.Restricted {
 		codes = append(codes, "forbidden_role")
 	}
-	if strings.Contains(o.path, "{") {
+	if strings.Contains(o.Path, "{") {
 		codes = append(codes, "not_found")
 	}
-	if o.method != http.MethodGet {
+	if o.Method != http.MethodGet {
 		codes = append(codes, "invalid_json", "payload_too_large", "unsupported_media_type")
 	}
-	if o.method == http.MethodPost {
+	if o.Method == http.MethodPost {
 		codes = append(codes, "idempotency_in_progress", "idempotency_key_reused")
 	}
-	if o.method == http.MethodPatch {
+	if o.Method == http.MethodPatch {
 		codes = append(codes, "nothing_to_update")
 	}
-	for _, f := range flatten(o.call.in) {
+	for _, f := range Fields(o.In) {
 		if f.Tag.Get("query") == "cursor" {
 			codes = append(codes, "invalid_cursor")
 		}
@@ -56,7 +56,7 @@ func listType(t reflect.Type) bool {
 }
 
 // byStatus sorts codes to their statuses, in the order of errorCodes.
-func byStatus(codes []string) (out []failing) {
+func byStatus(codes []string) (out []errorStatus) {
 	for _, c := range errorCodes {
 		if !slices.Contains(codes, c.Code) {
 			continue
@@ -65,24 +65,24 @@ func byStatus(codes []string) (out []failing) {
 			out[n-1].codes = append(out[n-1].codes, c.Code)
 			continue
 		}
-		out = append(out, failing{c.Status, []string{c.Code}})
+		out = append(out, errorStatus{c.Status, []string{c.Code}})
 	}
 	return out
 }
 
-// failure refers to the answer of a status with these codes, which operations share.
-func (d *describer) failure(status int, codes []string) *response {
+// errorRef refers to the answer of a status with these codes, which operations share.
+func (d *describer) errorRef(status int, codes []string) *response {
 	name := strings.ReplaceAll(http.StatusText(status), " ", "")
 	for _, m := range d.doc.Components.Responses {
 		if base, _, _ := strings.Cut(m.Name, "_"); base == name && slices.Equal(m.Value.codes, codes) {
 			return &response{Ref: "#/components/responses/" + m.Name, codes: codes}
 		}
 	}
-	for n := 1; d.doc.Components.Responses.get(name) != nil; n++ {
+	for n := 1; d.doc.Components.Responses.Get(name) != nil; n++ {
 		base, _, _ := strings.Cut(name, "_")
 		name = base + "_" + strconv.Itoa(n+1)
 	}
-	d.doc.Components.Responses.set(name, d.errorResponse(status, codes))
+	d.doc.Components.Responses.Set(name, d.errorResponse(status, codes))
 	return &response{Ref: "#/components/responses/" + name, codes: codes}
 }
 
@@ -101,35 +101,60 @@ func (d *describer) errorResponse(status int, codes []string) *response {
 	case http.StatusTooManyRequests:
 		r.Headers = append(r.Headers, headerRefs("Retry-After")...)
 	}
-	e := problem{Code: codes[0], Message: errorExample(codes[0]), RequestID: glossary["request_id"].example.(string)}
-	if status == http.StatusTooManyRequests {
-		e.RetryAfter = 17
-	}
-	r.Content = dict[*mediaType]{
-		{jsonMedia, &mediaType{Schema: d.of(reflect.TypeFor[errorBody](), false), Example: errorBody{e}}},
-		{problemMedia, &mediaType{Schema: d.of(reflect.TypeFor[problemBody](), false), Example: problemBody{
-			Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: e.Message, Instance: "/v1/…", problem: e,
-		}}},
+	own, rfc9457 := d.errorExamples(status, codes[0])
+	r.Content = Dict[*mediaType]{
+		{jsonMedia, &mediaType{Schema: d.of(reflect.TypeOf(own), false), Example: own}},
+		{problemMedia, &mediaType{Schema: d.of(reflect.TypeOf(rfc9457), false), Example: rfc9457}},
 	}
 	return r
 }
 
-func errorExample(code string) string {
+func (d *describer) errorExamples(status int, code string) (own, rfc9457 any) {
+	message := ""
 	for _, c := range errorCodes {
 		if c.Code == code {
-			return strings.ToUpper(c.Means[:1]) + c.Means[1:] + "."
+			message = strings.ToUpper(c.Means[:1]) + c.Means[1:] + "."
 		}
 	}
-	return ""
+	return d.api.Errors(status, code, message, glossary["request_id"].example.(string))
 }
 
 // errorSchemas names the forms of errors before anything else does, and says which codes there are.
 func (d *describer) errorSchemas() {
-	d.of(reflect.TypeFor[errorBody](), false)
-	d.of(reflect.TypeFor[problemBody](), false)
+	own, rfc9457 := d.errorExamples(errorCodes[0].Status, errorCodes[0].Code)
+	d.of(reflect.TypeOf(own), false)
+	d.of(reflect.TypeOf(rfc9457), false)
 	for _, name := range []string{"ErrorDetails", "ProblemDetails"} {
-		code := d.doc.Components.Schemas.get(name).Properties.get("code")
+		code := d.doc.Components.Schemas.Get(name).Properties.Get("code")
 		code.Description = "What went wrong, for programs. More codes may come."
 		code.Examples = []any{errorCodes[0].Code}
+	}
+}
+
+// checkWords finds texts about operations, codes and fields that do not exist.
+func (d *describer) checkWords() {
+	names := map[string]*Operation{}
+	for i := range d.api.Operations {
+		names[d.api.Operations[i].Name] = &d.api.Operations[i]
+	}
+	for name, a := range operationTexts {
+		if names[name] == nil {
+			d.problem("there is a text about %s, which is no operation", name)
+		}
+		for _, code := range strings.Fields(a.errors) {
+			if !slices.ContainsFunc(errorCodes, func(c errorCode) bool { return c.Code == code }) {
+				d.problem("%s tells of the code %s, which is none", name, code)
+			}
+		}
+	}
+	for key := range glossary {
+		owner, field, ok := strings.Cut(key, ".")
+		if s := d.doc.Components.Schemas.Get(owner); !ok || s != nil && s.Properties.Get(field) != nil {
+			continue
+		}
+		hasParameter := func(f reflect.StructField) bool { return f.Tag.Get("query") == field || f.Tag.Get("path") == field }
+		if o := names[owner]; o == nil || !slices.ContainsFunc(Fields(o.In), hasParameter) {
+			d.problem("the glossary tells of %s, which is nowhere", key)
+		}
 	}
 }

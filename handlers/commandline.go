@@ -10,17 +10,16 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 )
 
-// An Operation is one row of the table, as others see it.
+// An Operation is one row of the table of operations.
 type Operation struct {
 	Name, Method, Path string
 }
 
-// Operations lists all operations, for the command line.
+// Operations lists all operations for the command line.
 func Operations() []Operation {
 	var out []Operation
 	for _, o := range operations(&service.Service{}) {
@@ -31,15 +30,14 @@ func Operations() []Operation {
 	return out
 }
 
-// OpenAPI is the description of the API as JSON, the same that a server with default settings
-// answers at /v1/openapi.json.
+// OpenAPI is the description of the API as JSON, as a server with default settings serves it at
+// /v1/openapi.json.
 func OpenAPI() ([]byte, error) {
-	return json.Marshal(describe(operations(&service.Service{}), service.Config{}))
+	return openapi.Describe(describedAPI(operations(&service.Service{}), "")).JSON()
 }
 
-// NewRequest makes the request of an operation from one JSON object that holds path parameters,
-// query parameters and body fields alike. It is for the command line, in-process or over its
-// socket.
+// NewRequest makes the request of an operation from one JSON object with its path parameters, query
+// parameters and body fields. The command line uses it.
 func NewRequest(ctx context.Context, operation, args string) (*http.Request, error) {
 	for _, o := range operations(&service.Service{}) {
 		if o.name == operation {
@@ -50,13 +48,13 @@ func NewRequest(ctx context.Context, operation, args string) (*http.Request, err
 }
 
 func (o *op) request(ctx context.Context, args string) (*http.Request, error) {
-	params, query, body, err := o.split(args)
+	values, query, body, err := o.split(args)
 	if err != nil {
 		return nil, err
 	}
 	path := o.path
-	for _, p := range params {
-		path = strings.ReplaceAll(path, "{"+p.Key+"}", url.PathEscape(p.Value))
+	for name, value := range values {
+		path = strings.ReplaceAll(path, "{"+name+"}", url.PathEscape(value))
 	}
 	r, err := http.NewRequestWithContext(ctx, o.method, path+"?"+query.Encode(), bytes.NewReader(body))
 	if err != nil {
@@ -66,17 +64,15 @@ func (o *op) request(ctx context.Context, args string) (*http.Request, error) {
 	return r, nil
 }
 
-// split takes one JSON object of arguments apart: what belongs in the path, in the query and in the
-// body.
-func (o *op) split(args string) (httprouter.Params, url.Values, []byte, error) {
+// split divides one JSON object of arguments into path parameters, query and body.
+func (o *op) split(args string) (path map[string]string, query url.Values, body []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if args != "" {
-		var err error
 		if fields, err = splitObject([]byte(args)); err != nil {
 			return nil, nil, nil, fmt.Errorf("the arguments are not one JSON object: %w", err)
 		}
 	}
-	var params httprouter.Params
+	path = map[string]string{}
 	for part := range strings.SplitSeq(o.path, "/") {
 		name, ok := strings.CutPrefix(part, "{")
 		if !ok {
@@ -87,10 +83,10 @@ func (o *op) split(args string) (httprouter.Params, url.Values, []byte, error) {
 		if text == "" {
 			return nil, nil, nil, fmt.Errorf("%s needs %s", o.name, name)
 		}
-		params = append(params, httprouter.Param{Key: name, Value: text})
+		path[name] = text
 		delete(fields, name)
 	}
-	query := url.Values{}
+	query = url.Values{}
 	for name, raw := range fields {
 		if o.method != http.MethodGet && !isQuery(o.call.in, name) {
 			continue
@@ -101,10 +97,10 @@ func (o *op) split(args string) (httprouter.Params, url.Values, []byte, error) {
 		delete(fields, name)
 	}
 	if o.method == http.MethodGet {
-		return params, query, nil, nil
+		return path, query, nil, nil
 	}
-	body, err := json.Marshal(fields)
-	return params, query, body, err
+	body, err = json.Marshal(fields)
+	return path, query, body, err
 }
 
 // plainText is a JSON text without its quotes, and any other value as it is written.

@@ -1,4 +1,4 @@
-package handlers
+package openapi
 
 const idempotencyText = "Up to 255 characters of your choice. A second POST with the same key within 24 hours gets the first one's answer, and does nothing."
 
@@ -87,19 +87,19 @@ var errorCodes = []errorCode{
 	{503, "shutting_down", "the server is stopping; try again in a moment"},
 }
 
-var apiHeaders = dict[*header]{
-	{"X-Request-Id", &header{Description: "The request's id: your own, if you sent one of up to 64 letters, digits, dots, underscores and hyphens.", Schema: &schema{Type: "string", Examples: []any{"req_01k9a2b3c4d5e6f7g8h9j0k1m2"}}}},
-	{"X-RateLimit-Limit", &header{Description: "Requests a minute of the account's plan.", Schema: &schema{Type: "integer"}}},
-	{"X-RateLimit-Remaining", &header{Description: "Requests left in this window, counted against the steady rate: 0 comes before anything is refused.", Schema: &schema{Type: "integer"}}},
-	{"X-RateLimit-Reset", &header{Description: "When the window ends, in Unix seconds.", Schema: &schema{Type: "integer"}}},
-	{"Retry-After", &header{Description: "Seconds to wait.", Schema: &schema{Type: "integer"}}},
-	{"Location", &header{Description: "The job: /v1/jobs/{job_id}.", Schema: &schema{Type: "string"}}},
-	{"Idempotent-Replayed", &header{Description: "`true` when this is the answer to an earlier request with the same Idempotency-Key.", Schema: &schema{Type: "string", Enum: []any{"true"}}}},
-	{"WWW-Authenticate", &header{Description: "How to authenticate: `Bearer`.", Schema: &schema{Type: "string"}}},
+var apiHeaders = Dict[*header]{
+	{"X-Request-Id", &header{Description: "The request's id: your own, if you sent one of up to 64 letters, digits, dots, underscores and hyphens.", Schema: &Schema{Type: "string", Examples: []any{"req_01k9a2b3c4d5e6f7g8h9j0k1m2"}}}},
+	{"X-RateLimit-Limit", &header{Description: "Requests a minute of the account's plan.", Schema: &Schema{Type: "integer"}}},
+	{"X-RateLimit-Remaining", &header{Description: "Requests left in this window, counted against the steady rate: 0 comes before anything is refused.", Schema: &Schema{Type: "integer"}}},
+	{"X-RateLimit-Reset", &header{Description: "When the window ends, in Unix seconds.", Schema: &Schema{Type: "integer"}}},
+	{"Retry-After", &header{Description: "Seconds to wait.", Schema: &Schema{Type: "integer"}}},
+	{"Location", &header{Description: "The job: /v1/jobs/{job_id}.", Schema: &Schema{Type: "string"}}},
+	{"Idempotent-Replayed", &header{Description: "`true` when this is the answer to an earlier request with the same Idempotency-Key.", Schema: &Schema{Type: "string", Enum: []any{"true"}}}},
+	{"WWW-Authenticate", &header{Description: "How to authenticate: `Bearer`.", Schema: &Schema{Type: "string"}}},
 }
 
 // deliveryHeaders are those of every request to an endpoint.
-var deliveryHeaders = []member[string]{
+var deliveryHeaders = []Member[string]{
 	{"X-Service-Timestamp", "When it was sent, in Unix seconds. Refuse what is more than 300 seconds away."},
 	{"X-Service-Signature", "`v1=` and the hexadecimal HMAC-SHA256, keyed with the endpoint's secret, of timestamp, dot and body. Two values, with a comma between, for 24 hours after a rotation: accept either."},
 	{"X-Service-Event", "The event's type."},
@@ -116,8 +116,8 @@ var alwaysKnown = []string{
 	"created_at", "updated_at", "created", "as_of", "queued_at", "received_at", "attempted_at", "sent_at", "relayed_at", "bounced_at", "complained_at", "deleted_at", "ready_at",
 }
 
-// An about is what people want to know of an operation beyond its row.
-type about struct {
+// An operationText says of an operation what its row does not.
+type operationText struct {
 	group   string
 	summary string
 	text    string
@@ -136,7 +136,7 @@ const (
 const reportsText = "Newest first; kept for 90 days. They are taken from mail that reaches any address of the account and is about the domain. Anybody can send one: " +
 	"`authenticated` tells whether the message that brought it is from `received_from`. Dates are of what a report is about; `org` is a part of `org_name`."
 
-var abouts = map[string]about{
+var operationTexts = map[string]operationText{
 	"get_account":         {group: "Account", summary: "Show the account", text: "Its plan, limits, mail servers, and whose token asks."},
 	"update_account":      {group: "Account", summary: "Change the account's name or warm-up phrases", show: "name warmup_phrases"},
 	"get_usage":           {group: "Account", summary: "Show the use of limits, storage and traffic"},

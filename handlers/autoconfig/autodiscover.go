@@ -1,4 +1,4 @@
-package handlers
+package autoconfig
 
 import (
 	"bytes"
@@ -19,7 +19,6 @@ import (
 const (
 	autodiscoverPath  = "/autodiscover/autodiscover.xml"
 	autodiscoverV2    = "/autodiscover/autodiscover.json"
-	responseSpace     = "http://schemas.microsoft.com/exchange/autodiscover/responseschema/2006"
 	outlookSpace      = "http://schemas.microsoft.com/exchange/autodiscover/outlook/responseschema/2006a"
 	autodiscoverLimit = 16 << 10 // bytes of a request
 	xmlMedia          = "text/xml; charset=utf-8"
@@ -32,15 +31,7 @@ const (
 	noSuchAddress  = 500
 )
 
-// Outlook writes the paths in several ways.
-func isAutodiscover(path string) bool { return strings.EqualFold(path, autodiscoverPath) }
-
-func isAutodiscoverJSON(path string) bool {
-	path = strings.ToLower(path)
-	return path == autodiscoverV2 || strings.HasPrefix(path, autodiscoverV2+"/v1.0/")
-}
-
-// An autodiscoverRequest is what counts of a request.
+// An autodiscoverRequest is what is read of a request.
 type autodiscoverRequest struct {
 	Email  string
 	Schema string // of the response that the client understands; "" if it does not say
@@ -48,8 +39,8 @@ type autodiscoverRequest struct {
 
 var errNoRequest = errors.New("this is no Autodiscover request")
 
-// parseAutodiscover reads a request. Only its elements' names count, since clients differ in
-// namespaces. A document type is refused, and with it all entities but XML's own five.
+// parseAutodiscover reads a request. It ignores namespaces, in which clients differ. It refuses a
+// document type, and so all entities but the five of XML.
 func parseAutodiscover(text []byte) (out autodiscoverRequest, err error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	var at []string
@@ -78,7 +69,7 @@ func parseAutodiscover(text []byte) (out autodiscoverRequest, err error) {
 	return out, nil
 }
 
-// take keeps a text if its element is one that counts. A text may come in pieces.
+// take keeps the text of an element that is read. A text may come in pieces.
 func (r *autodiscoverRequest) take(at []string, text string) {
 	if len(at) != 3 || at[0] != "Autodiscover" || at[1] != "Request" {
 		return
@@ -132,38 +123,38 @@ type outlookError struct {
 	} `xml:"Response>Error"`
 }
 
-// autodiscover answers Outlook. A GET, by which it looks for where to ask, is sent to our own name,
-// which has a certificate if anything has.
-func (s *Server) autodiscover(v *visit) error {
-	if v.r.Method != http.MethodPost {
-		if at := s.svc.SecureURL(); at != "" && v.to.Domain != "" {
-			http.Redirect(v.w, v.r, at+autodiscoverPath, http.StatusFound)
+// writeAutodiscover answers Outlook. A GET, with which it looks for the server to ask, is
+// redirected to our own name, which is the likeliest to have a certificate.
+func (s *Server) writeAutodiscover(q *request) error {
+	if q.r.Method != http.MethodPost {
+		if at := s.Service.SecureURL(); at != "" && q.host.Domain != "" {
+			http.Redirect(q.w, q.r, at+autodiscoverPath, http.StatusFound)
 			return nil
 		}
-		v.w.Header().Set("Allow", http.MethodPost)
-		http.Error(v.w, "method not allowed", http.StatusMethodNotAllowed)
+		q.w.Header().Set("Allow", http.MethodPost)
+		http.Error(q.w, "method not allowed", http.StatusMethodNotAllowed)
 		return nil
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(v.w, v.r.Body, autodiscoverLimit))
+	text, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, autodiscoverLimit))
 	if err != nil {
-		http.Error(v.w, "the request is too long, or came only in part", http.StatusRequestEntityTooLarge)
+		http.Error(q.w, "the request is too long, or came only in part", http.StatusRequestEntityTooLarge)
 		return nil
 	}
 	asked, err := parseAutodiscover(text)
 	if err != nil {
-		return s.refuseOutlook(v, invalidRequest, "Invalid Request")
+		return s.refuseOutlook(q, invalidRequest, "Invalid Request")
 	}
 	if asked.Schema != "" && asked.Schema != outlookSpace {
-		return s.refuseOutlook(v, noSuchSchema, "Provider is not available")
+		return s.refuseOutlook(q, noSuchSchema, "Provider is not available")
 	}
-	email, settings, err := s.settingsFor(v, asked.Email)
+	email, settings, err := s.settingsFor(q, asked.Email)
 	if err != nil {
 		return err
 	}
 	if settings == nil {
-		return s.refuseOutlook(v, noSuchAddress, "The email address can't be found.")
+		return s.refuseOutlook(q, noSuchAddress, "The email address can't be found.")
 	}
-	return v.sendXML(newOutlookAnswer(settings, email))
+	return q.sendXML(newOutlookAnswer(settings, email))
 }
 
 func newOutlookAnswer(settings *service.MailSettings, email string) outlookAnswer {
@@ -195,67 +186,67 @@ func newOutlookProtocol(kind string, m service.MailServer, email string) outlook
 	return out
 }
 
-func (s *Server) refuseOutlook(v *visit, code int, message string) error {
+func (s *Server) refuseOutlook(q *request, code int, message string) error {
 	var out outlookError
-	out.Error.Time, out.Error.ID = s.now().UTC().Format("15:04:05.0000000"), crc32.ChecksumIEEE([]byte(s.svc.Config.Hostname))
+	out.Error.Time, out.Error.ID = s.Now().UTC().Format("15:04:05.0000000"), crc32.ChecksumIEEE([]byte(s.Service.Config.Hostname))
 	out.Error.Code, out.Error.Message = code, message
-	return v.sendXML(out)
+	return q.sendXML(out)
 }
 
-// sendXML answers one POST, which nobody keeps.
-func (v *visit) sendXML(body any) error {
+// sendXML answers a POST, which nobody caches.
+func (q *request) sendXML(body any) error {
 	text, err := xml.MarshalIndent(body, "", "  ")
 	if err != nil {
 		return err
 	}
-	v.w.Header().Set("Cache-Control", "no-store")
-	v.write(http.StatusOK, xmlMedia, append([]byte(xml.Header), append(text, '\n')...))
+	q.w.Header().Set("Cache-Control", "no-store")
+	q.write(http.StatusOK, xmlMedia, append([]byte(xml.Header), append(text, '\n')...))
 	return nil
 }
 
-// autodiscoverJSON tells clients of version 2 where version 1 is. The address is in the path or the
-// query.
-func (s *Server) autodiscoverJSON(v *visit) error {
-	protocol, email := valueOf(v.r.URL.Query(), "Protocol"), valueOf(v.r.URL.Query(), "Email")
-	if at := v.r.URL.Path; len(at) > len(autodiscoverV2) {
+// writeAutodiscoverV2 tells clients of version 2 where version 1 is. The address is in the path or
+// the query.
+func (s *Server) writeAutodiscoverV2(q *request) error {
+	protocol, email := valueOf(q.r.URL.Query(), "Protocol"), valueOf(q.r.URL.Query(), "Email")
+	if at := q.r.URL.Path; len(at) > len(autodiscoverV2) {
 		email = at[len(autodiscoverV2+"/v1.0/"):]
 	}
-	_, settings, err := s.settingsFor(v, email)
+	_, settings, err := s.settingsFor(q, email)
 	switch {
 	case err != nil:
 		return err
 	case email == "":
-		return v.refuseJSON(http.StatusBadRequest, "MandatoryParameterMissing", "A valid value must be provided for the query parameter 'Email'.")
+		return q.refuseJSON(http.StatusBadRequest, "MandatoryParameterMissing", "A valid value must be provided for the query parameter 'Email'.")
 	case protocol == "":
-		return v.refuseJSON(http.StatusBadRequest, "MandatoryParameterMissing", "A valid value must be provided for the query parameter 'Protocol'.")
+		return q.refuseJSON(http.StatusBadRequest, "MandatoryParameterMissing", "A valid value must be provided for the query parameter 'Protocol'.")
 	case !strings.EqualFold(protocol, "AutodiscoverV1"):
-		return v.refuseJSON(http.StatusBadRequest, "ProtocolNotSupported", "The only protocol here is 'AutodiscoverV1'.")
+		return q.refuseJSON(http.StatusBadRequest, "ProtocolNotSupported", "The only protocol here is 'AutodiscoverV1'.")
 	case settings == nil:
-		return v.refuseJSON(http.StatusNotFound, "UserNotFound", "There are no settings for this address here.")
+		return q.refuseJSON(http.StatusNotFound, "UserNotFound", "There are no settings for this address here.")
 	}
-	at := s.svc.SecureURL()
+	at := s.Service.SecureURL()
 	if at == "" {
-		at = s.svc.Config.BaseURL
+		at = s.Service.Config.BaseURL
 	}
 	text, err := json.Marshal(struct{ Protocol, Url string }{"AutodiscoverV1", at + autodiscoverPath}) //nolint:staticcheck // the protocol's spelling
 	if err != nil {
 		return err
 	}
-	v.send(jsonMedia, text)
+	q.send("application/json", text)
 	return nil
 }
 
-func (v *visit) refuseJSON(status int, code, message string) error {
+func (q *request) refuseJSON(status int, code, message string) error {
 	text, err := json.Marshal(struct{ ErrorCode, ErrorMessage string }{code, message})
 	if err != nil {
 		return err
 	}
-	v.w.Header().Set("Cache-Control", "no-store")
-	v.write(status, jsonMedia, text)
+	q.w.Header().Set("Cache-Control", "no-store")
+	q.write(status, "application/json", text)
 	return nil
 }
 
-// valueOf is a value of the query, whose names clients write in several ways.
+// valueOf is a value of the query, ignoring the case of its name.
 func valueOf(query url.Values, name string) string {
 	for key, values := range query {
 		if strings.EqualFold(key, name) && len(values) > 0 {

@@ -1,4 +1,4 @@
-package handlers
+package openapi
 
 // A word is what a field's name means wherever it stands: an example, the format of its text, and
 // what is not plain from the name. A field's own `doc` tag comes first.

@@ -1,4 +1,4 @@
-package handlers
+package autoconfig
 
 import (
 	"bytes"
@@ -12,30 +12,33 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-const profileMedia = "application/x-apple-aspen-config"
+const (
+	profilePath  = "/mail/profile.mobileconfig"
+	profileMedia = "application/x-apple-aspen-config"
+)
 
-// profile answers with a configuration profile for Apple's Mail, unsigned. It holds no password:
-// the device asks for it.
-func (s *Server) profile(v *visit) error {
-	address := v.r.URL.Query().Get("email")
+// writeProfile answers with a configuration profile for Apple's Mail, unsigned. It holds no
+// password: the device asks for it.
+func (s *Server) writeProfile(q *request) error {
+	address := q.r.URL.Query().Get("email")
 	if address == "" {
-		http.Error(v.w, "say whose: ?email=ADDRESS", http.StatusBadRequest)
+		http.Error(q.w, "say whose: ?email=ADDRESS", http.StatusBadRequest)
 		return nil
 	}
-	email, settings, err := s.settingsFor(v, address)
+	email, settings, err := s.settingsFor(q, address)
 	if err != nil {
 		return err
 	}
 	if settings == nil || len(settings.IMAP) == 0 || len(settings.SMTP) == 0 { // a profile must have both
-		http.NotFound(v.w, v.r)
+		http.NotFound(q.w, q.r)
 		return nil
 	}
-	v.send(profileMedia, newProfile(settings, email, s.svc.Config.Hostname).document())
+	q.send(profileMedia, newProfile(settings, email, s.Service.Config.Hostname).document())
 	return nil
 }
 
-// newProfile is the profile of an address. Its identifiers stay, so that it replaces the one of
-// before.
+// newProfile is the profile of an address. Its identifiers are always the same, so that it replaces
+// an older one.
 func newProfile(settings *service.MailSettings, email, host string) plist {
 	imap, smtp := settings.IMAP[0], settings.SMTP[0]
 	of := strings.Split(host, ".")
@@ -61,8 +64,8 @@ func newProfile(settings *service.MailSettings, email, host string) plist {
 	}
 }
 
-// A plist is a dictionary of a property list, in order. Values are texts, whole numbers, truths,
-// and dictionaries, each of which stands for an array of itself alone.
+// A plist is a dictionary of a property list, in order. Values are strings, integers, booleans and
+// dictionaries; a dictionary is written as an array with one item.
 type plist []struct {
 	key   string
 	value any
@@ -103,7 +106,7 @@ func element(b *bytes.Buffer, name, text string) {
 	b.WriteString("</" + name + ">\n")
 }
 
-// nameUUID is the same for the same name, always (RFC 9562 section 5.5, in the name space of URLs).
+// nameUUID is the UUID of a name (version 5, RFC 9562 section 5.5, name space URL).
 func nameUUID(name string) string {
 	space := []byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8")
 	sum := sha1.Sum(append(space, name...)) //nolint:gosec // see the import

@@ -1,4 +1,4 @@
-package handlers
+package openapi
 
 import (
 	"encoding/json"
@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// A schema is the part of JSON Schema 2020-12 that the description uses.
-type schema struct {
+// A Schema is the part of JSON Schema 2020-12 that the description uses.
+type Schema struct {
 	Ref                  string        `json:"$ref,omitempty"`
 	Type                 any           `json:"type,omitempty"` // a name, or a list with "null"
 	Format               string        `json:"format,omitempty"`
@@ -27,12 +27,12 @@ type schema struct {
 	MaxLength            *int          `json:"maxLength,omitempty"`
 	MinItems             *int          `json:"minItems,omitempty"`
 	MaxItems             *int          `json:"maxItems,omitempty"`
-	Items                *schema       `json:"items,omitempty"`
-	Properties           dict[*schema] `json:"properties,omitempty"`
+	Items                *Schema       `json:"items,omitempty"`
+	Properties           Dict[*Schema] `json:"properties,omitempty"`
 	Required             []string      `json:"required,omitempty"`
-	AdditionalProperties *schema       `json:"additionalProperties,omitempty"`
-	AnyOf                []*schema     `json:"anyOf,omitempty"`
-	AllOf                []*schema     `json:"allOf,omitempty"`
+	AdditionalProperties *Schema       `json:"additionalProperties,omitempty"`
+	AnyOf                []*Schema     `json:"anyOf,omitempty"`
+	AllOf                []*Schema     `json:"allOf,omitempty"`
 	Examples             []any         `json:"examples,omitempty"`
 
 	rare bool // null in examples
@@ -43,12 +43,12 @@ var (
 	envelopeType = reflect.TypeFor[service.EventEnvelope]()
 )
 
-// manyForms is what types implement that stand on the wire in another form than their fields say:
-// it gives a value of each form.
+// manyForms is implemented by types whose JSON differs from their fields. It gives a value of each
+// form.
 type manyForms interface{ Forms() []any }
 
-// formsOf are the types that a value of t can have on the wire.
-func formsOf(t reflect.Type) []reflect.Type {
+// FormsOf are the types that a value of t can have on the wire.
+func FormsOf(t reflect.Type) []reflect.Type {
 	bare := t
 	for bare != fileType && bare.Kind() == reflect.Pointer {
 		bare = bare.Elem()
@@ -70,7 +70,8 @@ func formsOf(t reflect.Type) []reflect.Type {
 // A describer makes schemas of Go types: of requests as handlers decode them, of answers as they
 // write them.
 type describer struct {
-	doc  *document
+	api  API
+	doc  *Document
 	used map[typeUse]string
 }
 
@@ -79,52 +80,52 @@ type typeUse struct {
 	request bool
 }
 
-func (d *describer) oddly(format string, args ...any) {
-	d.doc.odd = append(d.doc.odd, fmt.Sprintf(format, args...))
+func (d *describer) problem(format string, args ...any) {
+	d.doc.Problems = append(d.doc.Problems, fmt.Sprintf(format, args...))
 }
 
-// of describes a type; null is the business of the field that has it.
-func (d *describer) of(t reflect.Type, request bool) *schema {
+// of describes a type. Whether it may be null depends on the field that has it.
+func (d *describer) of(t reflect.Type, request bool) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if forms := formsOf(t); len(forms) != 1 || forms[0] != t {
+	if forms := FormsOf(t); len(forms) != 1 || forms[0] != t {
 		return d.anyOf(forms, request)
 	}
 	switch t {
 	case reflect.TypeFor[service.Time](), reflect.TypeFor[time.Time]():
-		return &schema{Type: "string", Format: "date-time"}
+		return &Schema{Type: "string", Format: "date-time"}
 	case reflect.TypeFor[json.RawMessage]():
-		return &schema{}
+		return &Schema{}
 	}
-	if o, ok := reflect.New(t).Interface().(optional); ok {
+	if o, ok := reflect.New(t).Interface().(interface{ OptOf() any }); ok {
 		return nullable(d.of(reflect.TypeOf(o.OptOf()), request))
 	}
 	if p := reflect.PointerTo(t); t.PkgPath() != "" && (p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[json.Unmarshaler]())) {
-		d.oddly("%s writes or reads its own JSON, but does not say in Forms what that is", t)
+		d.problem("%s writes or reads its own JSON, but does not say in Forms what that is", t)
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return &schema{Type: "string"}
+		return &Schema{Type: "string"}
 	case reflect.Bool:
-		return &schema{Type: "boolean"}
+		return &Schema{Type: "boolean"}
 	case reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint32:
-		return &schema{Type: "integer", Format: "int64"}
+		return &Schema{Type: "integer", Format: "int64"}
 	case reflect.Float64:
-		return &schema{Type: "number"}
+		return &Schema{Type: "number"}
 	case reflect.Slice:
-		return &schema{Type: "array", Items: d.of(t.Elem(), request)}
+		return &Schema{Type: "array", Items: d.of(t.Elem(), request)}
 	case reflect.Map:
-		return &schema{Type: "object", AdditionalProperties: d.of(t.Elem(), request)}
+		return &Schema{Type: "object", AdditionalProperties: d.of(t.Elem(), request)}
 	case reflect.Struct:
 		return d.named(t, request)
 	}
-	d.oddly("%s cannot be described", t)
-	return &schema{}
+	d.problem("%s cannot be described", t)
+	return &Schema{}
 }
 
-func (d *describer) anyOf(forms []reflect.Type, request bool) *schema {
-	out := &schema{}
+func (d *describer) anyOf(forms []reflect.Type, request bool) *Schema {
+	out := &Schema{}
 	for _, t := range forms {
 		out.AnyOf = append(out.AnyOf, d.of(t, request))
 	}
@@ -132,7 +133,7 @@ func (d *describer) anyOf(forms []reflect.Type, request bool) *schema {
 }
 
 // nullable allows null beside what s allows.
-func nullable(s *schema) *schema {
+func nullable(s *Schema) *Schema {
 	switch t := s.Type.(type) {
 	case string:
 		s.Type = []string{t, "null"}
@@ -141,30 +142,30 @@ func nullable(s *schema) *schema {
 		}
 	case nil:
 		if s.Ref != "" || s.AnyOf != nil {
-			return &schema{AnyOf: append([]*schema{s}, &schema{Type: "null"})}
+			return &Schema{AnyOf: append([]*Schema{s}, &Schema{Type: "null"})}
 		}
 	}
 	return s
 }
 
 // named refers to a struct's schema, and makes it at its first use.
-func (d *describer) named(t reflect.Type, request bool) *schema {
+func (d *describer) named(t reflect.Type, request bool) *Schema {
 	use := typeUse{t, request}
 	name, ok := d.used[use]
 	if !ok {
 		name = schemaName(t, request)
-		if d.doc.Components.Schemas.get(name) != nil {
+		if d.doc.Components.Schemas.Get(name) != nil {
 			name += map[bool]string{true: "Input", false: "Output"}[request]
 		}
-		if d.doc.Components.Schemas.get(name) != nil {
-			d.oddly("two types have the name %s", name)
+		if d.doc.Components.Schemas.Get(name) != nil {
+			d.problem("two types have the name %s", name)
 		}
 		d.used[use] = name
-		s := &schema{Type: "object"}
-		d.doc.Components.Schemas.set(name, s)
+		s := &Schema{Type: "object"}
+		d.doc.Components.Schemas.Set(name, s)
 		d.object(name, s, t, request)
 	}
-	return &schema{Ref: "#/components/schemas/" + name}
+	return &Schema{Ref: "#/components/schemas/" + name}
 }
 
 // schemaName is the type's name as people read it: Page[service.Token] is TokenPage, CreateTokenIn
@@ -192,12 +193,12 @@ func schemaName(t reflect.Type, request bool) string {
 	return string(r)
 }
 
-// flatten lists a struct's fields with those of the structs that it embeds.
-func flatten(t reflect.Type) (out []reflect.StructField) {
+// Fields lists a struct's fields with those of the structs that it embeds.
+func Fields(t reflect.Type) (out []reflect.StructField) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Anonymous && f.Type.Kind() == reflect.Struct && f.Tag.Get("json") == "" {
-			out = append(out, flatten(f.Type)...)
+			out = append(out, Fields(f.Type)...)
 		} else {
 			out = append(out, f)
 		}
@@ -205,24 +206,33 @@ func flatten(t reflect.Type) (out []reflect.StructField) {
 	return out
 }
 
+// JSONName is the name of a field in JSON; "" if it has none.
+func JSONName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if name == "-" {
+		return ""
+	}
+	return name
+}
+
 // object fills in the properties of a struct.
-func (d *describer) object(owner string, s *schema, t reflect.Type, request bool) {
-	for _, f := range flatten(t) {
-		name := jsonName(f)
+func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool) {
+	for _, f := range Fields(t) {
+		name := JSONName(f)
 		if name == "" || !f.IsExported() {
 			continue
 		}
 		p := d.field(owner, f, name, request)
-		s.Properties.set(name, p)
+		s.Properties.Set(name, p)
 		if required := f.Tag.Get("required") != ""; request && required || !request && !strings.Contains(f.Tag.Get("json"), "omitempty") {
 			s.Required = append(s.Required, name)
 		}
 	}
 }
 
-// field describes one field by its type and tags, and by what the glossary says of its name. In
-// answers pointers, most times, and what has the tag `null` may be null.
-func (d *describer) field(owner string, f reflect.StructField, name string, request bool) *schema {
+// field describes one field by its type, its tags and the glossary. In answers pointers, unset
+// times and fields with the tag `null` may be null.
+func (d *describer) field(owner string, f reflect.StructField, name string, request bool) *Schema {
 	p := d.of(f.Type, request)
 	p.limit(f.Tag)
 	g, ok := glossary[owner+"."+name]
@@ -254,7 +264,7 @@ func (d *describer) field(owner string, f reflect.StructField, name string, requ
 }
 
 // limit applies the tags that decode enforces.
-func (s *schema) limit(tags reflect.StructTag) {
+func (s *Schema) limit(tags reflect.StructTag) {
 	for _, form := range s.AnyOf {
 		if form.Items != nil {
 			form.limit(tags)
@@ -262,11 +272,11 @@ func (s *schema) limit(tags reflect.StructTag) {
 	}
 	low, high := tags.Get("min"), tags.Get("max")
 	switch {
-	case s.is("string"):
+	case s.Is("string"):
 		s.MinLength, s.MaxLength = whole(low), whole(high)
-	case s.is("array"):
+	case s.Is("array"):
 		s.MinItems, s.MaxItems = whole(low), whole(high)
-	case s.is("integer"), s.is("number"):
+	case s.Is("integer"), s.Is("number"):
 		s.Minimum, s.Maximum = float(low), float(high)
 	}
 	enum := tags.Get("enum")
@@ -281,7 +291,7 @@ func (s *schema) limit(tags reflect.StructTag) {
 			s.Enum = append(s.Enum, v)
 		}
 	}
-	if s.is("null") {
+	if s.Is("null") {
 		s.Enum = append(s.Enum, nil)
 	}
 }
@@ -302,8 +312,8 @@ func float(text string) *float64 {
 	return &n
 }
 
-// is tells whether the schema allows the type.
-func (s *schema) is(name string) bool {
+// Is tells whether the schema allows the type.
+func (s *Schema) Is(name string) bool {
 	switch t := s.Type.(type) {
 	case string:
 		return t == name
@@ -314,7 +324,7 @@ func (s *schema) is(name string) bool {
 }
 
 // fit makes an example of the glossary one of this schema, or nil if it is of another kind.
-func (s *schema) fit(v any) any {
+func (s *Schema) fit(v any) any {
 	if s.Enum != nil {
 		return nil
 	}
@@ -324,18 +334,18 @@ func (s *schema) fit(v any) any {
 	fits := false
 	switch v := v.(type) {
 	case string:
-		fits = s.is("string")
+		fits = s.Is("string")
 	case bool:
-		fits = s.is("boolean")
+		fits = s.Is("boolean")
 	case int, float64:
-		fits = s.is("number") || s.is("integer") && reflect.TypeOf(v).Kind() == reflect.Int
+		fits = s.Is("number") || s.Is("integer") && reflect.TypeOf(v).Kind() == reflect.Int
 	case []string:
-		fits = s.is("array") && s.Items.is("string") && s.Items.Enum == nil
+		fits = s.Is("array") && s.Items.Is("string") && s.Items.Enum == nil
 	}
 	if fits {
 		return v
 	}
-	if text, ok := v.(string); ok && s.is("array") && s.Items.is("string") && s.Items.Enum == nil {
+	if text, ok := v.(string); ok && s.Is("array") && s.Items.Is("string") && s.Items.Enum == nil {
 		return []string{text}
 	}
 	return nil

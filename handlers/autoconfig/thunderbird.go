@@ -1,4 +1,4 @@
-package handlers
+package autoconfig
 
 import (
 	"encoding/xml"
@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// A clientConfig is the document that Thunderbird and others after it look for, of version 1.1
+// A clientConfig is the document of Thunderbird and other clients, version 1.1
 // (draft-ietf-mailmaint-autoconfig).
 type clientConfig struct {
 	XMLName  xml.Name `xml:"clientConfig"`
@@ -31,31 +31,31 @@ type clientServer struct {
 	Username       string `xml:"username"`
 }
 
-// wholeAddress is what clients replace by the address that they were given.
+// wholeAddress is a placeholder for the address, which clients replace.
 const wholeAddress = "%EMAILADDRESS%"
 
 var socketTypes = map[string]string{"tls": "SSL", "starttls": "STARTTLS", "none": "plain"}
 
-// autoconfig answers with the settings of a domain: that of the host, or under our own name that of
-// the address.
-func (s *Server) autoconfig(v *visit) error {
-	username, settings, err := s.settingsFor(v, v.r.URL.Query().Get("emailaddress"))
-	if settings == nil && err == nil && v.to.Domain != "" {
+// writeClientConfig answers with the settings of a domain: the one of the host, or of the address
+// if the host is our own.
+func (s *Server) writeClientConfig(q *request) error {
+	username, settings, err := s.settingsFor(q, q.r.URL.Query().Get("emailaddress"))
+	if settings == nil && err == nil && q.host.Domain != "" {
 		username = wholeAddress
-		settings, err = s.svc.MailSettings(v.to.Domain)
+		settings, err = s.Service.MailSettings(q.host.Domain)
 	}
 	if err != nil {
 		return err
 	}
 	if settings == nil {
-		http.NotFound(v.w, v.r)
+		http.NotFound(q.w, q.r)
 		return nil
 	}
 	text, err := xml.MarshalIndent(newClientConfig(settings, username), "", "  ")
 	if err != nil {
 		return err
 	}
-	v.send(xmlMedia, append([]byte(xml.Header), append(text, '\n')...))
+	q.send(xmlMedia, append([]byte(xml.Header), append(text, '\n')...))
 	return nil
 }
 
@@ -68,8 +68,8 @@ func newClientConfig(settings *service.MailSettings, username string) clientConf
 	return out
 }
 
-// clientServers lists servers, the preferred one first. Passwords go as they are: the log-ins that
-// we have need that, and TLS is around them.
+// clientServers lists servers, the preferred one first. Clients send the password itself, inside
+// TLS.
 func clientServers(kind string, servers []service.MailServer, username string) []clientServer {
 	var out []clientServer
 	for _, m := range servers {

@@ -1,4 +1,4 @@
-package handlers
+package autoconfig
 
 import (
 	"encoding/json"
@@ -15,20 +15,45 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// visitor asks for documents by host, without a token.
+// A sandbox is a service with a domain, boxes.test.
+type sandbox struct{ *servicetest.Sandbox }
+
+func newSandbox(t *testing.T, change func(*service.Config)) *sandbox {
+	t.Helper()
+	b := servicetest.New(t, change)
+	b.Domain(t, b.Owner.AccountID, "boxes.test", "builtin", "complete")
+	return &sandbox{b}
+}
+
+// visitor asks for documents by host.
 type visitor struct {
 	t *testing.T
 	s *Server
 }
 
+func (b *sandbox) visitor(t *testing.T) visitor { return visitor{t, &Server{b.Service, time.Now}} }
+
+// ask does what the HTTP server does with a request.
 func (v visitor) ask(method, host, uri, body string) *http.Response {
 	v.t.Helper()
 	r := httptest.NewRequestWithContext(v.t.Context(), method, "http://"+host+uri, strings.NewReader(body))
-	r.RemoteAddr = "198.51.100.7:1"
 	w := httptest.NewRecorder()
-	v.s.ServeHTTP(w, r)
+	var document *Document
+	for _, d := range Documents() {
+		if d.Path == PathOf(r.URL.Path) {
+			document = d
+		}
+	}
+	answered, err := v.s.Answer(w, r, document)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if !answered {
+		http.NotFound(w, r)
+	}
 	return w.Result()
 }
 
@@ -102,7 +127,7 @@ const ours, outlookSchema = "mail.example.test", "http://schemas.microsoft.com/e
 
 func TestMTASTSPolicy(t *testing.T) {
 	b := newSandbox(t, withTLS)
-	v := visitor{t, b.server}
+	v := b.visitor(t)
 	got := v.get("MTA-STS.boxes.test:8080", "/.well-known/mta-sts.txt", "text/plain; charset=utf-8")
 	if want := "version: STSv1\r\nmode: enforce\r\nmx: mail.example.test\r\nmax_age: 604800\r\n"; got != want {
 		t.Errorf("policy %q", got)
@@ -125,7 +150,7 @@ func TestMTASTSPolicy(t *testing.T) {
 func TestAutoconfig(t *testing.T) {
 	b := newSandbox(t, withTLS)
 	b.Domain(t, b.Owner.AccountID, "xn--mnchen-3ya.test", "builtin", "complete")
-	v := visitor{t, b.server}
+	v := b.visitor(t)
 	for _, at := range []struct{ host, uri, user, domain string }{
 		{"autoconfig.boxes.test", "/mail/config-v1.1.xml", "%EMAILADDRESS%", "boxes.test"},
 		{"autoconfig.boxes.test", "/mail/config-v1.1.xml?emailaddress=Ann%40boxes.test", "ann@boxes.test", "boxes.test"},
@@ -171,8 +196,14 @@ func asJSON(t *testing.T, v any) string {
 // Whether a mailbox exists shows nowhere.
 func TestDiscoveryDoesNotTellMailboxes(t *testing.T) {
 	b := newSandbox(t, withTLS)
-	b.post("/v1/email-users", `{"email":"real@boxes.test"}`).is(201)
-	v := visitor{t, b.server}
+	who, err := b.Operator(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.CreateEmailUser(t.Context(), who, service.CreateEmailUserIn{Email: "real@boxes.test"}); err != nil {
+		t.Fatal(err)
+	}
+	v := b.visitor(t)
 	same := func(a, b string) {
 		t.Helper()
 		if strings.ReplaceAll(a, "real@", "fake@") != b {
@@ -188,7 +219,7 @@ func TestDiscoveryDoesNotTellMailboxes(t *testing.T) {
 
 func TestOutlookAutodiscover(t *testing.T) {
 	b := newSandbox(t, withTLS)
-	v := visitor{t, b.server}
+	v := b.visitor(t)
 	valid := func(text string) string {
 		t.Helper()
 		run(t, text, "xmllint", "--noout", "--nonet", "--schema", filepath.Join("testdata", "autodiscover.xsd"), "-")
@@ -230,7 +261,7 @@ func TestOutlookAutodiscover(t *testing.T) {
 
 func TestAutodiscoverJSON(t *testing.T) {
 	b := newSandbox(t, withTLS)
-	v := visitor{t, b.server}
+	v := b.visitor(t)
 	const at = "/autodiscover/autodiscover.json"
 	for _, uri := range []string{at + "?Email=ann@boxes.test&Protocol=AutodiscoverV1&RedirectCount=1", "/Autodiscover/Autodiscover.json?email=x@boxes.test&protocol=autodiscoverv1", at + "/v1.0/ann@boxes.test?Protocol=Autodiscoverv1"} {
 		if got := v.get("autodiscover.boxes.test", uri, "application/json"); got != `{"Protocol":"AutodiscoverV1","Url":"https://mail.example.test/autodiscover/autodiscover.xml"}` {
@@ -248,7 +279,7 @@ print(json.dumps(plistlib.loads(sys.stdin.buffer.read())))`
 
 func TestAppleProfile(t *testing.T) {
 	b := newSandbox(t, withTLS)
-	v := visitor{t, b.server}
+	v := b.visitor(t)
 	text := v.get("autoconfig.boxes.test", "/mail/boxes.mobileconfig?email=Ann@boxes.test", "application/x-apple-aspen-config")
 	if again := v.get(ours, "/mail/any.mobileconfig?email=ann@boxes.test", "application/x-apple-aspen-config"); again != text {
 		t.Errorf("it changes:\n%s\n%s", text, again)
@@ -313,7 +344,7 @@ func TestNamesOfProfiles(t *testing.T) {
 // What is off is left out, and what has no TLS is told as such.
 func TestDiscoveryTellsWhatIsOn(t *testing.T) {
 	b := newSandbox(t, func(c *service.Config) { c.IMAPPort = 0 }) // submission without TLS
-	v := visitor{t, b.server}
+	v := b.visitor(t)
 	text := v.get("autoconfig.boxes.test", "/mail/config-v1.1.xml", "text/xml; charset=utf-8")
 	if strings.Contains(text, "incomingServer") || !strings.Contains(text, "<port>2587</port>") || !strings.Contains(text, "<socketType>plain</socketType>") {
 		t.Errorf("%s", text)
@@ -325,36 +356,7 @@ func TestDiscoveryTellsWhatIsOn(t *testing.T) {
 	v.status(404, "GET", "autoconfig.boxes.test", "/mail/x.mobileconfig?email=a@boxes.test")
 	v.status(405, "GET", "autodiscover.boxes.test", "/autodiscover/autodiscover.xml") // nowhere to send it to
 	b = newSandbox(t, func(c *service.Config) { c.IMAPPort, c.SubmissionPort = 0, 0 })
-	visitor{t, b.server}.status(404, "GET", "autoconfig.boxes.test", "/mail/config-v1.1.xml")
-}
-
-// A redirect of the domain leaves the documents and the challenges of certificate authorities
-// alone.
-func TestRedirectLeavesDiscoveryAlone(t *testing.T) {
-	b := newSandbox(t, withTLS)
-	b.post("/v1/domains/"+b.domain+"/redirect", `{"redirect_url":"https://else.test/"}`).is(200)
-	v := visitor{t, b.server}
-	v.status(301, "GET", "boxes.test", "/")
-	v.status(301, "GET", "www.boxes.test", "/autodiscover/autodiscover.xml")
-	v.status(301, "GET", "boxes.test", "/.well-known/mta-sts.txt")
-	v.get("boxes.test", "/.well-known/autoconfig/mail/config-v1.1.xml", "text/xml; charset=utf-8")
-	v.outlook("boxes.test", "/autodiscover/autodiscover.xml", "a@boxes.test", "")
-	v.get("mta-sts.boxes.test", "/.well-known/mta-sts.txt", "text/plain; charset=utf-8")
-}
-
-func TestDiscoveryIsLimited(t *testing.T) {
-	b := newSandbox(t, withTLS)
-	v := visitor{t, b.server}
-	now := time.Date(2030, 1, 1, 0, 0, 15, 0, time.UTC)
-	b.server.now = func() time.Time { return now }
-	for range discoveriesEach {
-		b.server.visits.take("198.51.100.7", now)
-	}
-	if resp := v.status(429, "GET", "mta-sts.boxes.test", "/.well-known/mta-sts.txt"); resp.Header.Get("Retry-After") != "45" {
-		t.Errorf("Retry-After %q", resp.Header.Get("Retry-After"))
-	}
-	now = now.Add(time.Minute)
-	v.status(200, "GET", "mta-sts.boxes.test", "/.well-known/mta-sts.txt")
+	b.visitor(t).status(404, "GET", "autoconfig.boxes.test", "/mail/config-v1.1.xml")
 }
 
 // FuzzAutodiscoverRequest: whatever is posted is refused or has an address, and is read without
