@@ -1,7 +1,7 @@
-// Package rua writes and reads the reports that mail operators send each other about a domain:
-// DMARC aggregate reports (RFC 7489 appendix C), and TLS reports (RFC 8460), which it only reads.
-// It does not know whose domains are hosted, what is counted or how a report travels.
-package rua
+// Package dmarcreport writes and reads the reports that mail operators send each other about a
+// domain: DMARC aggregate reports (RFC 7489 appendix C), and TLS reports (RFC 8460), which it only
+// reads. It does not know whose domains are hosted, what is counted or how a report travels.
+package dmarcreport
 
 import (
 	"errors"

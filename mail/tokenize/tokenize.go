@@ -1,6 +1,6 @@
-// Package words splits texts into the words that mail is searched by: case folded, without accents.
-// It does not know where the texts come from or how their words are kept.
-package words
+// Package tokenize splits texts into the words that mail is searched by: case folded, without
+// accents. It does not know where the texts come from or how their words are kept.
+package tokenize
 
 import (
 	"bytes"

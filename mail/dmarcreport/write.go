@@ -1,4 +1,4 @@
-package rua
+package dmarcreport
 
 import (
 	"bytes"
