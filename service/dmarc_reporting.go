@@ -133,12 +133,12 @@ func forgetCounts(tx *store.Tx, args reportArgs) error {
 
 // makeReport sums a domain's day up, and says where it wants the report; nil if there is nothing to
 // report.
-func (s *Service) makeReport(args reportArgs) (*dmarcreport.DMARC, []string, error) {
+func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, error) {
 	day, err := time.Parse(time.DateOnly, args.Day)
 	if err != nil {
 		return nil, nil, jobs.Permanent(err)
 	}
-	d := &dmarcreport.DMARC{
+	d := &dmarcreport.Report{
 		Org: s.hostname(), ID: args.Day + "." + textHash(args.Domain)[:12] + "@" + s.hostname(), Begin: day, End: day.Add(24*time.Hour - time.Second),
 	}
 	var policy reportPolicy
@@ -170,7 +170,7 @@ type reportLetter struct {
 
 // composeReport writes the message with a report; nil if nobody wants it, or no domain is here that
 // it could come from.
-func (s *Service) composeReport(report *dmarcreport.DMARC, targets []auth.ReportTarget) (*reportLetter, error) {
+func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.ReportTarget) (*reportLetter, error) {
 	from, account, err := s.reporter()
 	if err != nil || len(targets) == 0 {
 		return nil, err
@@ -197,7 +197,7 @@ func (s *Service) composeReport(report *dmarcreport.DMARC, targets []auth.Report
 	return &reportLetter{d, from, account, to}, nil
 }
 
-func (s *Service) reportDraft(report *dmarcreport.DMARC, from *store.Domain, to []Rcpt, file []byte) *msg.Draft {
+func (s *Service) reportDraft(report *dmarcreport.Report, from *store.Domain, to []Rcpt, file []byte) *msg.Draft {
 	host := s.hostname()
 	d := &msg.Draft{
 		From: msg.Address{Name: host, Mailbox: "postmaster", Host: from.Name}, Subject: report.Subject(host),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/dmarcreport"
+	"github.com/mailstead/mailstead/mail/tlsrpt"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -116,7 +117,7 @@ func listReports[Out any](s *Service, who Actor, in ListReportsIn, kind string, 
 }
 
 func dmarcReportOut(_ *store.Tx, r *store.Report) (DMARCReport, error) {
-	var d dmarcreport.DMARC
+	var d dmarcreport.Report
 	if err := json.Unmarshal(r.Body, &d); err != nil {
 		return DMARCReport{}, fmt.Errorf("report %s: %w", r.ID, err)
 	}
@@ -197,7 +198,7 @@ func (s *Service) ListTLSReports(_ context.Context, who Actor, in ListReportsIn)
 }
 
 func tlsReportOut(_ *store.Tx, r *store.Report) (TLSReport, error) {
-	var t dmarcreport.TLS
+	var t tlsrpt.Report
 	if err := json.Unmarshal(r.Body, &t); err != nil {
 		return TLSReport{}, fmt.Errorf("report %s: %w", r.ID, err)
 	}

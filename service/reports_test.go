@@ -163,7 +163,7 @@ func TestReportSaysWhatWasDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err = dmarcreport.ReadDMARC(packed); err != nil {
+	if d, err = dmarcreport.Read(packed); err != nil {
 		t.Fatal(err)
 	}
 	if d.Policy != (dmarcreport.Policy{Domain: "far.test", P: "reject", SP: "quarantine", ADKIM: "r", ASPF: "r", Pct: 100}) || d.Totals != (dmarcreport.Totals{Messages: 4, Passed: 2, Failed: 2}) {
@@ -232,7 +232,7 @@ func reportLetterOf(t *testing.T, author, filename, kind string, content []byte)
 func aggregate(t *testing.T, domain, id string) []byte {
 	t.Helper()
 	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
-	d := &dmarcreport.DMARC{
+	d := &dmarcreport.Report{
 		Org: "Far", ID: id, Begin: day, End: day.Add(24*time.Hour - time.Second), Policy: dmarcreport.Policy{Domain: domain, P: "none", SP: "none", ADKIM: "r", ASPF: "r", Pct: 100},
 		Records: []dmarcreport.Record{{SourceIP: "192.0.2.1", Count: 3, Disposition: "none", DKIM: "pass", SPF: "fail", HeaderFrom: domain}},
 	}

@@ -9,33 +9,35 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/reportfile"
 )
 
-// ReadDMARC reads an aggregate report as it was attached: XML, alone or in a gzip or zip file.
+// Read reads an aggregate report as it was attached: XML, alone or in a gzip or zip file.
 // Elements are known by their place and name, whatever their order and namespace; what is not known
-// is passed over. Errors wrap ErrReport.
-func ReadDMARC(packed []byte) (*DMARC, error) {
-	r, err := unpack(packed, ".xml", MaxUnpacked)
+// is passed over. Errors wrap reportfile.ErrReport.
+func Read(packed []byte) (*Report, error) {
+	r, err := reportfile.Unpack(packed, ".xml", MaxUnpacked)
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{report: &DMARC{Policy: Policy{P: "none", Pct: 100}}}
-	if err := p.read(&tokens{r: bufio.NewReaderSize(r, 32<<10)}); errors.Is(err, ErrReport) {
+	p := &parser{report: &Report{Policy: Policy{P: "none", Pct: 100}}}
+	if err := p.read(&tokens{r: bufio.NewReaderSize(r, 32<<10)}); errors.Is(err, reportfile.ErrReport) {
 		return nil, err
 	} else if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrReport, err)
+		return nil, fmt.Errorf("%w: %w", reportfile.ErrReport, err)
 	}
 	d := p.report
 	switch {
 	case d.Policy.Domain == "" || d.ID == "":
-		return nil, fmt.Errorf("%w: it names no domain or has no id", ErrReport)
+		return nil, fmt.Errorf("%w: it names no domain or has no id", reportfile.ErrReport)
 	case !d.Begin.Before(d.End) || d.End.Sub(d.Begin) > 60*24*time.Hour:
-		return nil, fmt.Errorf("%w: it is of no span of time", ErrReport)
+		return nil, fmt.Errorf("%w: it is of no span of time", reportfile.ErrReport)
 	}
 	if d.Policy.SP == "" {
 		d.Policy.SP = d.Policy.P
 	}
-	d.Policy.ADKIM, d.Policy.ASPF = word(d.Policy.ADKIM, "r", "s"), word(d.Policy.ASPF, "r", "s")
+	d.Policy.ADKIM, d.Policy.ASPF = reportfile.Keyword(d.Policy.ADKIM, "r", "s"), reportfile.Keyword(d.Policy.ASPF, "r", "s")
 	return d, nil
 }
 
@@ -74,7 +76,7 @@ func readOne(r io.ByteReader, p []byte) (int, error) {
 // parser follows the elements. It uses raw tokens, so that no stack but its own grows with what
 // comes; entities other than XML's own are not resolved.
 type parser struct {
-	report *DMARC
+	report *Report
 	record *Record
 	reason *Reason
 	auth   *AuthResult
@@ -112,7 +114,7 @@ func (p *parser) take(t xml.Token) error {
 			return err
 		}
 	case xml.CharData:
-		if room := 4*maxText - p.text.Len(); room > 0 {
+		if room := 4*reportfile.MaxText - p.text.Len(); room > 0 {
 			p.text.Write(t[:min(len(t), room)])
 		}
 	case xml.EndElement:
@@ -165,27 +167,27 @@ func (p *parser) end(path, text string) {
 	r := p.report
 	switch path {
 	case "report_metadata/org_name":
-		r.Org = plain(text)
+		r.Org = reportfile.Text(text)
 	case "report_metadata/email":
-		r.Email = plain(text)
+		r.Email = reportfile.Text(text)
 	case "report_metadata/extra_contact_info":
-		r.Contact = plain(text)
+		r.Contact = reportfile.Text(text)
 	case "report_metadata/report_id":
-		r.ID = plain(text)
+		r.ID = reportfile.Text(text)
 	case "report_metadata/date_range/begin":
 		r.Begin = unixTime(text)
 	case "report_metadata/date_range/end":
 		r.End = unixTime(text)
 	case "policy_published/domain":
-		r.Policy.Domain = name(text)
+		r.Policy.Domain = reportfile.DomainName(text)
 	case "policy_published/adkim":
 		r.Policy.ADKIM = text
 	case "policy_published/aspf":
 		r.Policy.ASPF = text
 	case "policy_published/p":
-		r.Policy.P = word(text, "none", "quarantine", "reject")
+		r.Policy.P = reportfile.Keyword(text, "none", "quarantine", "reject")
 	case "policy_published/sp":
-		r.Policy.SP = word(text, "none", "quarantine", "reject")
+		r.Policy.SP = reportfile.Keyword(text, "none", "quarantine", "reject")
 	case "policy_published/pct":
 		if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil && n >= 0 && n <= 100 {
 			r.Policy.Pct = n
@@ -209,26 +211,26 @@ func (p *parser) endInRecord(path, text string) {
 		}
 		p.record = nil
 	case "row/source_ip":
-		r.SourceIP = plain(text)
+		r.SourceIP = reportfile.Text(text)
 	case "row/count":
 		r.Count = count(text)
 	case "row/policy_evaluated/disposition":
-		r.Disposition = word(text, "none", "quarantine", "reject")
+		r.Disposition = reportfile.Keyword(text, "none", "quarantine", "reject")
 	case "row/policy_evaluated/dkim":
-		r.DKIM = word(text, "fail", "pass")
+		r.DKIM = reportfile.Keyword(text, "fail", "pass")
 	case "row/policy_evaluated/spf":
-		r.SPF = word(text, "fail", "pass")
+		r.SPF = reportfile.Keyword(text, "fail", "pass")
 	case "row/policy_evaluated/reason":
-		if p.reason != nil && len(r.Reasons) < maxAuth {
+		if p.reason != nil && len(r.Reasons) < maxResults {
 			r.Reasons = append(r.Reasons, *p.reason)
 		}
 		p.reason = nil
 	case "identifiers/header_from":
-		r.HeaderFrom = name(text)
+		r.HeaderFrom = reportfile.DomainName(text)
 	case "identifiers/envelope_from":
-		r.EnvelopeFrom = name(text)
+		r.EnvelopeFrom = reportfile.DomainName(text)
 	case "identifiers/envelope_to":
-		r.EnvelopeTo = name(text)
+		r.EnvelopeTo = reportfile.DomainName(text)
 	default:
 		p.endInside(path, text)
 	}
@@ -239,28 +241,28 @@ func (p *parser) endInside(path, text string) {
 	r := p.record
 	switch {
 	case p.reason != nil && path == "row/policy_evaluated/reason/type":
-		p.reason.Type = plain(text)
+		p.reason.Type = reportfile.Text(text)
 	case p.reason != nil && path == "row/policy_evaluated/reason/comment":
-		p.reason.Comment = plain(text)
+		p.reason.Comment = reportfile.Text(text)
 	case p.auth == nil:
 	case path == "auth_results/dkim":
-		if len(r.DKIMResults) < maxAuth {
+		if len(r.DKIMResults) < maxResults {
 			r.DKIMResults = append(r.DKIMResults, *p.auth)
 		}
 		p.auth = nil
 	case path == "auth_results/spf":
-		if len(r.SPFResults) < maxAuth {
+		if len(r.SPFResults) < maxResults {
 			r.SPFResults = append(r.SPFResults, *p.auth)
 		}
 		p.auth = nil
 	case strings.HasSuffix(path, "/domain"):
-		p.auth.Domain = name(text)
+		p.auth.Domain = reportfile.DomainName(text)
 	case strings.HasSuffix(path, "/selector"):
-		p.auth.Selector = plain(text)
+		p.auth.Selector = reportfile.Text(text)
 	case strings.HasSuffix(path, "/scope"):
-		p.auth.Scope = plain(text)
+		p.auth.Scope = reportfile.Text(text)
 	case strings.HasSuffix(path, "/result"):
-		p.auth.Result = strings.ToLower(plain(text))
+		p.auth.Result = strings.ToLower(reportfile.Text(text))
 	}
 }
 
@@ -270,7 +272,7 @@ func count(text string) int64 {
 	if err != nil || n < 0 {
 		return 0
 	}
-	return min(n, maxCount)
+	return min(n, reportfile.MaxCount)
 }
 
 // unixTime reads seconds since 1970; zero for what is none, and beyond this century.

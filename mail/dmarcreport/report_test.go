@@ -14,11 +14,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/reportfile"
 )
 
-func sample() *DMARC {
+func sample() *Report {
 	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-	return &DMARC{
+	return &Report{
 		Org: "Here & There <GmbH>", Email: "postmaster@here.example", Contact: "https://here.example/", ID: "20261120.7@here.example",
 		Begin: day, End: day.Add(24*time.Hour - time.Second),
 		Policy: Policy{"x.com", "reject", "quarantine", "r", "s", 50},
@@ -37,13 +39,13 @@ func sample() *DMARC {
 	}
 }
 
-func TestDMARCSurvivesItsWay(t *testing.T) {
+func TestReportSurvivesItsWay(t *testing.T) {
 	d := sample()
 	packed, err := d.Gzip()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := ReadDMARC(packed)
+	again, err := Read(packed)
 	if err != nil || !reflect.DeepEqual(again, d) {
 		t.Errorf("%+v\n%+v, %v", d, again, err)
 	}
@@ -123,7 +125,7 @@ func TestForeignReports(t *testing.T) {
 			packed = strings.ReplaceAll(packed, "\x00", "</d:")
 			packed = strings.Replace(packed, "<d:feedback>", `<d:feedback xmlns:d="urn:x">`, 1)
 		}
-		d, err := ReadDMARC([]byte(packed))
+		d, err := Read([]byte(packed))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -176,12 +178,12 @@ func TestPoisonedReports(t *testing.T) {
 		"bomb of comments": bomb("<feedback><!--", "x", 400),
 		"crossed":          with("</org_name>", "</email>"),
 		"entities":         laughs + with("<org_name>o<", "<org_name>&c;&c;&c;<") + "x",
-		"too much":         strings.Repeat(" ", MaxPacked+1),
+		"too much":         strings.Repeat(" ", reportfile.MaxPacked+1),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		began := time.Now()
-		d, err := ReadDMARC([]byte(packed))
+		d, err := Read([]byte(packed))
 		took := time.Since(began)
 		runtime.ReadMemStats(&after)
 		if name == "entities" { // they are left alone
@@ -190,7 +192,7 @@ func TestPoisonedReports(t *testing.T) {
 			}
 			continue
 		}
-		if !errors.Is(err, ErrReport) {
+		if !errors.Is(err, reportfile.ErrReport) {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 		if took > 10*time.Second {
@@ -204,101 +206,41 @@ func TestPoisonedReports(t *testing.T) {
 func TestReportOfMany(t *testing.T) {
 	d := sample()
 	for i := range 3 * MaxRecords {
-		d.Records = append(d.Records, Record{SourceIP: fmt.Sprintf("192.0.2.%d", i%256), Count: maxCount / 2, DKIM: "fail", SPF: "pass"})
+		d.Records = append(d.Records, Record{SourceIP: fmt.Sprintf("192.0.2.%d", i%256), Count: reportfile.MaxCount / 2, DKIM: "fail", SPF: "pass"})
 	}
 	packed, err := d.Gzip()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := ReadDMARC(packed)
-	if err != nil || len(again.Records) != MaxRecords || again.More != 2*MaxRecords+2 || again.Totals != (Totals{maxCount, maxCount, 3}) {
+	again, err := Read(packed)
+	if err != nil || len(again.Records) != MaxRecords || again.More != 2*MaxRecords+2 || again.Totals != (Totals{reportfile.MaxCount, reportfile.MaxCount, 3}) {
 		t.Errorf("%d records and %d more, %+v, %v", len(again.Records), again.More, again.Totals, err)
 	}
 }
 
-const tlsSample = `{"organization-name":"Company-X","date-range":{"start-datetime":"2026-11-20T00:00:00Z","end-datetime":"2026-11-20T23:59:59Z"},
-"contact-info":"sts@x.com","report-id":"5065427c","policies":[{"policy":{"policy-type":"sts","policy-string":["version: STSv1","mode: testing"],
-"policy-domain":"y.com","mx-host":["*.mail.y.com"]},"summary":{"total-successful-session-count":5326,"total-failure-session-count":"303"},
-"failure-details":[{"result-type":"certificate-expired","sending-mta-ip":"2001:db8:abcd:12::1","receiving-mx-hostname":"mx1.mail.y.com",
-"failed-session-count":100},{"result-type":"starttls-not-supported","receiving-ip":"203.0.113.56","failed-session-count":203,"failure-reason-code":"X"}]}]}`
-
-func TestTLSReports(t *testing.T) {
-	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-	want := &TLS{
-		Org: "Company-X", Contact: "sts@x.com", ID: "5065427c", Begin: day, End: day.Add(24*time.Hour - time.Second),
-		Policies: []TLSPolicy{{
-			Type: "sts", Domain: "y.com", Strings: []string{"version: STSv1", "mode: testing"}, MXHosts: []string{"*.mail.y.com"},
-			Successful: 5326, Failed: 303, Failures: []TLSFailure{
-				{Result: "certificate-expired", SendingIP: "2001:db8:abcd:12::1", MXHost: "mx1.mail.y.com", Sessions: 100},
-				{Result: "starttls-not-supported", ReceivingIP: "203.0.113.56", Sessions: 203, Reason: "X"},
-			},
-		}},
-	}
-	for name, packed := range map[string]string{
-		"bare": tlsSample, "gzip": gzipped(tlsSample), "zip": zipped("r.json", tlsSample),
-		"host alone": strings.Replace(tlsSample, `["*.mail.y.com"]`, `"*.mail.y.com"`, 1),
-		"odd types":  strings.Replace(tlsSample, `"report-id"`, `"x":{"y":[1,null]},"report-id"`, 1),
-	} {
-		got, err := ReadTLS([]byte(packed))
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
-	}
-	for name, packed := range map[string]string{
-		"empty": "", "no object": "[]", "no policies": `{"report-id":"1"}`, "no id": strings.Replace(tlsSample, `"report-id":"5065427c",`, "", 1),
-		"no time":   strings.Replace(tlsSample, "2026-11-20T23:59:59Z", "tomorrow", 1),
-		"deep":      strings.Repeat("[", 100_000),
-		"bomb":      gzipped(`{"policies":[` + strings.Repeat("{},", MaxJSON)),
-		"many":      gzipped(`{"report-id":"1","policies":[` + strings.Repeat("{},", 600_000) + `{}]}`),
-		"no domain": strings.Replace(tlsSample, `"policy-domain":"y.com",`, "", 1),
-	} {
-		if got, err := ReadTLS([]byte(packed)); !errors.Is(err, ErrReport) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
-	}
-}
-
-// FuzzReadDMARC holds reports of strangers to their bounds; what is read can be written and read
+// FuzzRead holds reports of strangers to their bounds; what is read can be written and read
 // again.
-func FuzzReadDMARC(f *testing.F) {
+func FuzzRead(f *testing.F) {
 	for _, text := range []string{minimal, gzipped(minimal), zipped("r.xml", minimal), "<feedback><record>"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, packed []byte) {
-		d, err := ReadDMARC(packed)
+		d, err := Read(packed)
 		if err != nil {
-			if !errors.Is(err, ErrReport) {
+			if !errors.Is(err, reportfile.ErrReport) {
 				t.Error(err)
 			}
 			return
 		}
-		if len(d.Records) > MaxRecords || len(d.Org) > maxText || d.Totals.Messages < 0 || d.Policy.Domain == "" {
+		if len(d.Records) > MaxRecords || len(d.Org) > reportfile.MaxText || d.Totals.Messages < 0 || d.Policy.Domain == "" {
 			t.Errorf("%+v", d)
 		}
 		again, err := d.Gzip()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadDMARC(again); err != nil {
+		if _, err := Read(again); err != nil {
 			t.Errorf("%v: %+v", err, d)
-		}
-	})
-}
-
-// FuzzReadTLS does the same with TLS reports.
-func FuzzReadTLS(f *testing.F) {
-	f.Add([]byte(tlsSample))
-	f.Add([]byte(gzipped(tlsSample)))
-	f.Fuzz(func(t *testing.T, packed []byte) {
-		r, err := ReadTLS(packed)
-		if err != nil {
-			if !errors.Is(err, ErrReport) {
-				t.Error(err)
-			}
-			return
-		}
-		if len(r.Policies) > MaxPolicies || len(r.Org) > maxText || r.ID == "" {
-			t.Errorf("%+v", r)
 		}
 	})
 }

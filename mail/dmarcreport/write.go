@@ -13,18 +13,18 @@ const MediaType = "application/gzip"
 
 // Filename is what a report's file is called (RFC 7489 section 7.2.1.1). receiver is the host that
 // sends it.
-func (d *DMARC) Filename(receiver string) string {
+func (d *Report) Filename(receiver string) string {
 	return fmt.Sprintf("%s!%s!%d!%d.xml.gz", receiver, d.Policy.Domain, d.Begin.Unix(), d.End.Unix())
 }
 
 // Subject is that of the message with the report (RFC 7489 section 7.2.1.1). submitter is the host
 // that sends it.
-func (d *DMARC) Subject(submitter string) string {
+func (d *Report) Subject(submitter string) string {
 	return fmt.Sprintf("Report Domain: %s Submitter: %s Report-ID: <%s>", d.Policy.Domain, submitter, d.ID)
 }
 
 // Gzip is the report as it is sent.
-func (d *DMARC) Gzip() ([]byte, error) {
+func (d *Report) Gzip() ([]byte, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	fmt.Fprint(z, xml.Header) // errors come again at Close
@@ -88,7 +88,7 @@ type (
 	}
 )
 
-func (d *DMARC) wire() feedback {
+func (d *Report) wire() feedback {
 	f := feedback{
 		Version:  "1.0",
 		Metadata: metadata{d.Org, d.Email, d.Contact, d.ID, d.Begin.Unix(), d.End.Unix()},

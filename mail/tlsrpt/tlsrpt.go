@@ -1,12 +1,8 @@
-// Package tlsrpt writes and reads reports about TLS in mail (RFC 8460), and the records that ask
-// for them. It does not know what is counted, nor how a report travels.
+// Package tlsrpt writes and reads reports about TLS in mail (RFC 8460), and reads the records that
+// ask for them. It does not know what is counted, nor how a report travels.
 package tlsrpt
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/json"
-	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -36,63 +32,35 @@ const (
 // MediaType is that of a report (RFC 8460 section 6.5).
 const MediaType = "application/tlsrpt+gzip"
 
-// A Report tells a domain how TLS fared with its hosts in a span of time.
+// A Report tells a domain how TLS fared with its hosts in a span of time (RFC 8460 section 4). It
+// is stored as JSON under the names of its fields.
 type Report struct {
-	Organization string   `json:"organization-name"`
-	Range        Range    `json:"date-range"`
-	Contact      string   `json:"contact-info"`
-	ID           string   `json:"report-id"`
-	Policies     []Policy `json:"policies"`
-}
-
-// A Range is a span of time, inclusive.
-type Range struct {
-	Start time.Time `json:"start-datetime"`
-	End   time.Time `json:"end-datetime"`
+	Org, Contact string
+	ID           string
+	Begin, End   time.Time // UTC, inclusive
+	Policies     []Policy
 }
 
 // A Policy is one that was applied, with what came of it.
 type Policy struct {
-	Policy   PolicyText `json:"policy"`
-	Summary  Summary    `json:"summary"`
-	Failures []Failure  `json:"failure-details,omitempty"`
-}
-
-// A PolicyText is the policy as it was published.
-type PolicyText struct {
-	Type    string   `json:"policy-type"`
-	Strings []string `json:"policy-string,omitempty"`
-	Domain  string   `json:"policy-domain"`
-	MXHost  []string `json:"mx-host,omitempty"`
-}
-
-// A Summary counts sessions.
-type Summary struct {
-	Successful int64 `json:"total-successful-session-count"`
-	Failed     int64 `json:"total-failure-session-count"`
+	Type               string // sts tlsa no-policy-found
+	Domain             string
+	Strings            []string // the policy as it was published
+	MXHosts            []string
+	Successful, Failed int64 // sessions
+	Failures           []Failure
 }
 
 // A Failure is one way in which sessions failed.
 type Failure struct {
-	Result      string `json:"result-type"`
-	SendingIP   string `json:"sending-mta-ip,omitempty"`
-	MXHost      string `json:"receiving-mx-hostname,omitempty"`
-	ReceivingIP string `json:"receiving-ip,omitempty"`
-	Sessions    int64  `json:"failed-session-count"`
-	Reason      string `json:"failure-reason-code,omitempty"`
-}
-
-// Gzip is the report as it is sent.
-func (r *Report) Gzip() ([]byte, error) {
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	if err := json.NewEncoder(w).Encode(r); err != nil {
-		return nil, fmt.Errorf("write TLS report: %w", err)
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("compress TLS report: %w", err)
-	}
-	return out.Bytes(), nil
+	Result      string
+	SendingIP   string
+	MXHost      string
+	MXHelo      string
+	ReceivingIP string
+	Sessions    int64
+	Reason      string
+	Information string
 }
 
 const maxTargets = 5 // of one record
