@@ -3,6 +3,8 @@ package dnsprov
 import (
 	"errors"
 	"slices"
+
+	"github.com/mailstead/mailstead/mail/spf"
 )
 
 // Fit says which of the wanted records can stand in a zone beside what strangers have there; the
@@ -75,7 +77,7 @@ func excludes(h, w Record) bool {
 	case isAddress(w.Type):
 		return isAddress(h.Type) || h.Type == Flattened // visitors must not come to one host by IPv4 and to another by IPv6
 	case w.Purpose == PurposeSPF:
-		return h.Type == "TXT" && isSPF(unquote(h.Value))
+		return h.Type == "TXT" && spf.IsRecord(unquote(h.Value))
 	case w.Purpose == PurposeDMARC:
 		return h.Type == "TXT" && isDMARC(unquote(h.Value))
 	}

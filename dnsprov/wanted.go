@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/spf"
 )
 
 // Who serves a domain's DNS.
@@ -166,14 +168,14 @@ func (s Spec) ownHosts() []string {
 // record stays true when the host moves. It ends in ~all because with -all some receivers refuse
 // before they have looked at DKIM, which alone survives a forward; the policy is DMARC's to set.
 func (s Spec) spf() string {
-	terms := []string{"v=spf1", "mx"}
+	terms := []spf.Term{{Qualifier: '+', Name: "mx"}}
 	for _, ip := range s.IPv4 {
-		terms = append(terms, "ip4:"+ip.String())
+		terms = append(terms, spf.Term{Qualifier: '+', Name: "ip4", Value: ip.String()})
 	}
 	for _, ip := range s.IPv6 {
-		terms = append(terms, "ip6:"+ip.String())
+		terms = append(terms, spf.Term{Qualifier: '+', Name: "ip6", Value: ip.String()})
 	}
-	return strings.Join(append(terms, "~all"), " ")
+	return spf.Record{Terms: append(terms, spf.Term{Qualifier: '~', Name: "all"})}.String()
 }
 
 // Managed reports whether a custom record would collide with one that wanted manages: the same name
@@ -190,7 +192,7 @@ func Managed(wanted []Record, name, typ, value string) bool {
 		case w.Purpose == PurposeDMARC, typ == "CNAME":
 			return true
 		case w.Purpose == PurposeSPF:
-			if typ == "TXT" && isSPF(unquote(value)) {
+			if typ == "TXT" && spf.IsRecord(unquote(value)) {
 				return true
 			}
 		case w.Type == typ, !w.Critical && isAddress(w.Type) && isAddress(typ):

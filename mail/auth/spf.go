@@ -2,13 +2,19 @@ package auth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
 
-	"blitiri.com.ar/go/spf"
+	evaluator "blitiri.com.ar/go/spf"
+
+	"github.com/mailstead/mailstead/mail/spf"
 )
+
+// errSPFRecord says that a record breaks the grammar.
+var errSPFRecord = errors.New("malformed SPF record")
 
 // checkSPF evaluates SPF for the reverse-path, or for postmaster@helo with the null sender (RFC
 // 7208 section 2.4). It returns the domain that was judged, and whether that is the one of HELO.
@@ -30,7 +36,7 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool
 		local = "postmaster"
 	}
 	names := &spfLookups{lookups: look, macros: spfMacros{look: look, ip: r.IP.Unmap(), helo: r.Helo, local: local, domain: domain}}
-	got, _ := spf.CheckHostWithSender(net.IP(names.macros.ip.AsSlice()), domain, "postmaster@"+domain, spf.WithContext(look.ctx), spf.WithResolver(names))
+	got, _ := evaluator.CheckHostWithSender(net.IP(names.macros.ip.AsSlice()), domain, "postmaster@"+domain, evaluator.WithContext(look.ctx), evaluator.WithResolver(names))
 	return Result(got), domain, helo
 }
 
@@ -52,13 +58,15 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 	}
 	out := make([]string, len(txts))
 	for i, txt := range txts {
-		if out[i] = txt; !isSPF(txt) {
+		if out[i] = txt; !spf.IsRecord(txt) {
 			continue
 		}
-		if !isSPFRecord(txt) {
+		record := spf.Parse(txt)
+		if !record.WellFormed {
 			return nil, errSPFRecord // not of DNS, so that the library takes it for permanent
 		}
-		out[i] = l.expanded(ctx, txt, strings.ToLower(strings.TrimSuffix(name, ".")))
+		l.expand(ctx, record, strings.ToLower(strings.TrimSuffix(name, ".")))
+		out[i] = record.String()
 	}
 	return out, nil
 }
@@ -91,16 +99,13 @@ func isOddName(name string) bool {
 	return len(name) <= maxDomain
 }
 
-// expanded writes a record of domain anew, each name in it as it is meant.
-func (l *spfLookups) expanded(ctx context.Context, txt, domain string) string {
-	terms := strings.Split(txt, " ")
-	for i, term := range terms {
-		before, spec, after := cutSpec(term)
-		if strings.ContainsAny(spec, "%/") {
-			terms[i] = before + l.standIn(l.macros.expandSpec(ctx, spec, domain)) + after
+// expand replaces each name in a record of domain by what it stands for.
+func (l *spfLookups) expand(ctx context.Context, record spf.Record, domain string) {
+	for i, t := range record.Terms {
+		if t.Asks() && strings.ContainsAny(t.Value, "%/") {
+			record.Terms[i].Value = l.standIn(l.macros.expandName(ctx, t.Value, domain))
 		}
 	}
-	return strings.Join(terms, " ")
 }
 
 const standIns = ".stand-in.invalid"
