@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
@@ -79,7 +80,7 @@ func excludes(h, w Record) bool {
 	case w.Purpose == PurposeSPF:
 		return h.Type == "TXT" && spf.IsRecord(unquote(h.Value))
 	case w.Purpose == PurposeDMARC:
-		return h.Type == "TXT" && isDMARC(unquote(h.Value))
+		return h.Type == "TXT" && dmarc.IsRecord(unquote(h.Value))
 	}
 	return h.Type == w.Type
 }

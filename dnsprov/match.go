@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/mailstead/mailstead/mail/taglist"
 )
 
 // matches reports whether the values found do what w wants.
@@ -62,12 +64,6 @@ func reaches(w Record, wanted []Record, values []string) bool {
 	})
 }
 
-// isDMARC reports whether a text is a DMARC record (RFC 7489 section 6.3: the version comes first).
-func isDMARC(text string) bool {
-	version, _, _ := strings.Cut(text, ";")
-	return strings.EqualFold(squeeze(version), "v=DMARC1")
-}
-
 // isSTS reports whether a text is an MTA-STS record; receivers leave out all others (RFC 8461
 // section 3.1).
 func isSTS(text string) bool { return strings.HasPrefix(text, "v=STSv1;") || text == "v=STSv1" }
@@ -123,20 +119,9 @@ func setDefault(m map[string]string, name, value string) {
 	}
 }
 
-// tags splits a tag list; white space does not count. It reports whether the list is well formed.
-func tags(text string) (map[string]string, bool) {
-	out, well := make(map[string]string), true
-	for part := range strings.SplitSeq(squeeze(text), ";") {
-		if part == "" {
-			continue
-		}
-		name, value, ok := strings.Cut(part, "=")
-		_, twice := out[name]
-		well = well && ok && !twice
-		out[name] = value
-	}
-	return out, well
-}
+// tags splits a tag list; white space does not count, not even inside of values. It reports whether
+// the list is well formed.
+func tags(text string) (map[string]string, bool) { return taglist.Parse(squeeze(text)) }
 
 // squeeze takes all white space out of a text.
 func squeeze(text string) string {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
@@ -214,7 +215,7 @@ func check(w Record, wanted []Record, a answer) Check {
 
 // relevant leaves out the texts at a name that are not of the record's kind.
 func relevant(w Record, values []string) []string {
-	is := map[string]func(string) bool{PurposeSPF: spf.IsRecord, PurposeDMARC: isDMARC, PurposeMTASTS: isSTS, PurposeTLSRPT: isTLSRPT}[w.Purpose]
+	is := map[string]func(string) bool{PurposeSPF: spf.IsRecord, PurposeDMARC: dmarc.IsRecord, PurposeMTASTS: isSTS, PurposeTLSRPT: isTLSRPT}[w.Purpose]
 	if is == nil || w.Type != "TXT" {
 		return values
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/dmarcreport"
 	"github.com/mailstead/mailstead/store"
 )
@@ -93,7 +94,7 @@ func recordOf(in Incoming, f *finding) dmarcreport.Record {
 	r := dmarcreport.Record{
 		SourceIP: in.Client.IP.String(), Disposition: "none", DKIM: "fail", SPF: "fail", HeaderFrom: v.FromDomain, EnvelopeFrom: domainOfAddress(in.From),
 	}
-	if f.policy == auth.PolicyReject || f.policy == auth.PolicyQuarantine {
+	if f.policy == dmarc.PolicyReject || f.policy == dmarc.PolicyQuarantine {
 		r.Disposition = f.policy
 	}
 	switch {

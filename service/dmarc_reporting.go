@@ -85,7 +85,7 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 		return nil, err
 	}
 	v := auth.Verifier{Resolver: s.Resolver, Now: s.now, Timeout: judgeWithin}
-	targets, waits := v.ReportTargets(ctx, auth.Published{Domain: args.Domain, Reports: to})
+	targets, waits := v.ReportTargets(ctx, args.Domain, to)
 	if waits && j.Attempt < dmarcTries {
 		return nil, fmt.Errorf("report to %s: DNS does not say who wants it", args.Domain)
 	}

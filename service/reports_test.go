@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/dmarcreport"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
@@ -372,7 +373,7 @@ func TestReportsAreCollected(t *testing.T) {
 		d := i.addDomain(i.account, "example.test", nil)
 		policy := "v=DMARC1; p=reject; rua=mailto:" + address
 		if sandbox {
-			policy = DefaultDMARC
+			policy = dmarc.Default
 		}
 		records, err := i.svc.managedRecords(d)
 		if err != nil || !slices.ContainsFunc(records, func(r dnsprov.Record) bool { return r.Name == "_dmarc.example.test" && r.Value == policy }) {

@@ -30,13 +30,6 @@ const (
 	PermError Result = "permerror"
 )
 
-// The policies that a verdict can ask for (RFC 7489 section 6.3).
-const (
-	PolicyNone       = "none"
-	PolicyQuarantine = "quarantine"
-	PolicyReject     = "reject"
-)
-
 // ErrAuthservID is returned by Verify and StripResults when the authserv-id they are given is no
 // host name.
 var ErrAuthservID = errors.New("authserv-id is not a host name")
@@ -98,10 +91,10 @@ type Verdict struct {
 	DKIM       Result
 	Signatures []Signature
 	DMARC      Result
-	// Policy is what the receiver should do for DMARC, after sp= and pct=: PolicyNone,
+	// Policy is what the receiver should do for DMARC, after sp= and pct=: dmarc.PolicyNone,
 	// PolicyQuarantine or PolicyReject; empty when DMARC passes or says nothing about the message.
 	Policy string
-	// TooManyAuthors tells that Policy is PolicyReject since the From field, or what programs may
+	// TooManyAuthors tells that Policy is reject since the From field, or what programs may
 	// take for one, names more domains than can be asked.
 	TooManyAuthors bool
 	// SampledOut tells that Policy is milder than what is published, for pct=.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
 )
 
 const rej = "v=DMARC1; p=reject"
@@ -171,9 +173,9 @@ func TestUnsampledPolicyIsDrawn(t *testing.T) {
 	v := &Verifier{}
 	seen := map[string]int{}
 	for range 2000 {
-		seen[v.policy(dmarcRecord{policy: PolicyReject, percent: 50})]++
+		seen[v.policy(foundRecord{Record: dmarc.Record{Policy: dmarc.PolicyReject, Percent: 50}})]++
 	}
-	if seen[PolicyReject] < 800 || seen[PolicyQuarantine] < 800 || len(seen) != 2 {
+	if seen[dmarc.PolicyReject] < 800 || seen[dmarc.PolicyQuarantine] < 800 || len(seen) != 2 {
 		t.Errorf("pct=50 drew %v of 2000", seen)
 	}
 }

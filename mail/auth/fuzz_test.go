@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
 )
 
 // FuzzStripResults holds StripResults to a slow twin that has the whole message: it removes whole
@@ -88,10 +90,10 @@ func FuzzDMARCRecord(f *testing.F) {
 		got := Verdict{SPF: Fail, SPFDomain: domain}
 		a := authorsOf([]string{"u@" + domain}, &message{header: []byte("From: u@" + domain + "\r\n")})
 		v.judge(&got, a, discoverAll(look, a.domains))
-		if (got.DMARC == Fail) != isPolicy(got.Policy) || got.DMARC == Pass {
+		if (got.DMARC == Fail) != dmarc.IsPolicy(got.Policy) || got.DMARC == Pass {
 			t.Errorf("dmarc=%s policy=%q of %q", got.DMARC, got.Policy, txt)
 		}
-		if got.Policy != "" && got.Policy != PolicyNone && !strings.Contains(strings.ToLower(txt), got.Policy) {
+		if got.Policy != "" && got.Policy != dmarc.PolicyNone && !strings.Contains(strings.ToLower(txt), got.Policy) {
 			t.Errorf("policy=%q of %q", got.Policy, txt)
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
 )
 
 func TestReportTargets(t *testing.T) {
@@ -41,12 +43,11 @@ func TestReportTargets(t *testing.T) {
 		{"mailto:d@x.com%0d%0aBcc:evil@x.com, mailto:a%20b@x.com, mailto:%22@x.com, mailto:@x.com, mailto:x", "", false},
 		{strings.Repeat("mailto:d@x.com,", 30), "d@x.com 0, d@x.com 0, d@x.com 0, d@x.com 0, d@x.com 0", false},
 	} {
-		rec, err := parseRecord("v=DMARC1; p=none; rua=" + tc.rua)
+		rec, err := dmarc.Parse("v=DMARC1; p=none; rua=" + tc.rua)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec.at = "x.com"
-		targets, waits := (&Verifier{Resolver: dns}).ReportTargets(t.Context(), *rec.published())
+		targets, waits := (&Verifier{Resolver: dns}).ReportTargets(t.Context(), "x.com", rec.Reports)
 		var got []string
 		for _, one := range targets {
 			got = append(got, fmt.Sprint(one.Address, " ", one.Most))

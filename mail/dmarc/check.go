@@ -1,4 +1,4 @@
-package dnsprov
+package dmarc
 
 import (
 	"errors"
@@ -8,16 +8,17 @@ import (
 	"strings"
 )
 
-const maxDMARC = 1024 // bytes
+const maxRecord = 1024 // bytes
 
-// CheckDMARC tells whether a text is a policy that receivers heed (RFC 7489 section 6.3): the
-// version, then tags, among them p. The error is written for the person who typed it.
-func CheckDMARC(value string) error {
+// Check tells whether a text that somebody wants to publish is a record that all receivers follow:
+// the version, then tags, among them p. It is stricter than Parse, which reads what is published.
+// The error is written for the person who typed it.
+func Check(value string) error {
 	switch {
 	case !strings.HasPrefix(value, "v=DMARC1"):
 		return errors.New("must start with v=DMARC1, as in v=DMARC1; p=reject")
-	case len(value) > maxDMARC:
-		return fmt.Errorf("must have at most %d characters", maxDMARC)
+	case len(value) > maxRecord:
+		return fmt.Errorf("must have at most %d characters", maxRecord)
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
 		return errors.New("must consist of printable ASCII characters")
 	}
@@ -34,7 +35,7 @@ func CheckDMARC(value string) error {
 			return errors.New("must have a semicolon after v=DMARC1, as in v=DMARC1; p=reject")
 		}
 		seen[name] = true
-		if err := checkDMARCTag(name, text); err != nil {
+		if err := checkTag(name, text); err != nil {
 			return err
 		}
 	}
@@ -44,17 +45,19 @@ func CheckDMARC(value string) error {
 	return nil
 }
 
-// dmarcWords are the tags whose values are one of a few words.
-var dmarcWords = map[string][]string{
-	"p": {"none", "quarantine", "reject"}, "sp": {"none", "quarantine", "reject"}, "np": {"none", "quarantine", "reject"},
+var policies = []string{PolicyNone, PolicyQuarantine, PolicyReject}
+
+// keywords are the tags whose values are one of a few keywords.
+var keywords = map[string][]string{
+	"p": policies, "sp": policies, "np": policies,
 	"adkim": {"r", "s"}, "aspf": {"r", "s"}, "t": {"y", "n"}, "psd": {"y", "n", "u"},
 }
 
-// checkDMARCTag checks one tag. Tags that we do not know are for those who do (RFC 7489 section
+// checkTag checks one tag. Tags that we do not know are for those who do (RFC 7489 section
 // 6.3).
-func checkDMARCTag(name, text string) error {
-	if words := dmarcWords[name]; words != nil && !slices.Contains(words, strings.ToLower(text)) {
-		return fmt.Errorf("has %s=%.40s; it must be one of %s", name, text, strings.Join(words, ", "))
+func checkTag(name, text string) error {
+	if allowed := keywords[name]; allowed != nil && !slices.Contains(allowed, strings.ToLower(text)) {
+		return fmt.Errorf("has %s=%.40s; it must be one of %s", name, text, strings.Join(allowed, ", "))
 	}
 	switch name {
 	case "pct":
