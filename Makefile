@@ -19,8 +19,8 @@ test: peers
 # at once.
 RACY = ^Test(Receive|Send|Stop|TwoAccounts|Connections|TooMany|EdgeRaces|ExternalChanges|Feedback|Relay|ManyHosts|DeadResolver)
 race: peers
-	go test -race -short $$(go list ./... | grep -vE '/(mailstead|mail/(dmarcreport|msg|tokenize|view))$$')
-	go test -race -short -run '$(RACY)' .
+	go test -race -short $$(go list ./... | grep -vE '/(e2e|mail/(dmarcreport|msg|tokenize|view))$$')
+	go test -race -short -run '$(RACY)' ./e2e
 
 peers:
 	@sh .ci/peers
@@ -31,7 +31,7 @@ web:
 
 # Pictures of every page of the dashboard, at work, into docs/screenshots; those that README shows are committed.
 screenshots: peers
-	MAILSTEAD_SHOTS=$(CURDIR)/docs/screenshots MAILSTEAD_WALK=pages go test -count=1 -run '^TestDashboard$$' .
+	MAILSTEAD_SHOTS=$(CURDIR)/docs/screenshots MAILSTEAD_WALK=pages go test -count=1 -run '^TestDashboard$$' ./e2e
 	cd docs/screenshots && cp inbox-phone-light.png phone.png && cp message.png inbox.png
 
 lint:
@@ -42,8 +42,8 @@ fuzz:
 
 # The tests of long runs at their full size.
 soak:
-	MAILSTEAD_SOAK=1 go test -run '^TestExternalMailboxes$$' -v -timeout 30m .
-	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles go test -count=1 -run '^TestDashboard$$' -v -timeout 30m .
+	MAILSTEAD_SOAK=1 go test -run '^TestExternalMailboxes$$' -v -timeout 30m ./e2e
+	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles go test -count=1 -run '^TestDashboard$$' -v -timeout 30m ./e2e
 
 # How long a store of a million messages takes to open, with nothing of it cached.
 soak-open:
@@ -51,7 +51,7 @@ soak-open:
 
 # Messages to a thousand mailboxes at once, and kills in between.
 soak-recipients:
-	MAILSTEAD_SOAK=1 MAILSTEAD_STRICT=0 go test -count=1 -run '^TestManyRecipients$$' -v -timeout 20m .
+	MAILSTEAD_SOAK=1 MAILSTEAD_STRICT=0 go test -count=1 -run '^TestManyRecipients$$' -v -timeout 20m ./e2e
 
 # Compares who the author of a message is, over made-up headers, with Go's net/mail, Python's email package and nodemailer.
 AUTHORS ?= 1000000

@@ -13,19 +13,21 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/mailstead/mailstead/config"
 )
 
 // certificates picks the certificate of every TLS handshake.
 type certificates struct {
-	file      atomic.Pointer[tls.Certificate]    // this host's, from the operator's files; nil: it comes by ACME
-	makeshift *tls.Certificate                   // until there is one; nil if there is a file
-	issued    func(name string) *tls.Certificate // by ACME; nil: nobody asks for any
-	host      string
+	file     atomic.Pointer[tls.Certificate]    // the host's, from files; nil: it comes by ACME
+	fallback *tls.Certificate                   // the host's until ACME has given one; nil if it comes from files
+	issued   func(name string) *tls.Certificate // by ACME; nil: ACME is off
+	host     string
 }
 
 // newCertificates reads the files of the settings; nil if TLS is off. issued is set later.
-func newCertificates(s *settings, host string) (*certificates, error) {
-	if s.TLSCert == "" && !s.Directory.on() {
+func newCertificates(s *config.Settings, host string) (*certificates, error) {
+	if !s.TLS() {
 		return nil, nil
 	}
 	c := &certificates{host: host}
@@ -33,11 +35,11 @@ func newCertificates(s *settings, host string) (*certificates, error) {
 		return c, c.read(s.TLSCert, s.TLSKey)
 	}
 	var err error
-	c.makeshift, err = selfSigned(host)
+	c.fallback, err = selfSigned(host)
 	return c, err
 }
 
-// read takes the host's certificate from the files; the one before stays if they are bad.
+// read loads the host's certificate from files. On an error the previous certificate stays.
 func (c *certificates) read(certFile, keyFile string) error {
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
@@ -55,8 +57,8 @@ func (c *certificates) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.pick}
 }
 
-// pick gives the certificate of the name that a client asks for. Whoever asks for none, or for one
-// that is not here, gets the host's: it is that which mail servers and clients expect.
+// pick gives the certificate for the server name of a handshake (SNI). Without a name, or for a
+// name without a certificate, it is the host's, which mail servers and clients expect.
 func (c *certificates) pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if cert := c.byACME(name); cert != nil {
@@ -68,7 +70,7 @@ func (c *certificates) pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	if cert := c.byACME(c.host); cert != nil {
 		return cert, nil
 	}
-	return c.makeshift, nil
+	return c.fallback, nil
 }
 
 func (c *certificates) byACME(name string) *tls.Certificate {
@@ -78,8 +80,8 @@ func (c *certificates) byACME(name string) *tls.Certificate {
 	return c.issued(name)
 }
 
-// selfSigned makes a certificate that nobody trusts, so that mail servers, which do not ask for
-// trust, can use TLS from the first minute.
+// selfSigned makes a self-signed certificate. Most mail servers do not verify certificates, so with
+// it they can use TLS at once.
 func selfSigned(host string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -98,7 +100,7 @@ func selfSigned(host string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// rootCAs are the system's authorities and those of the file; nil means just the system's.
+// rootCAs are the certificate authorities of the system and of the file; nil: only the system's.
 func rootCAs(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil

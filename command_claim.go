@@ -17,7 +17,7 @@ func claimFlags() []cli.Flag {
 	}
 }
 
-// claimCommand decides whose a domain is. Flags may stand behind the domain too.
+// claimCommand decides which account a domain belongs to. Flags may also follow the domain.
 func claimCommand(c *cli.Context) error {
 	domain, err := takeDomain(c)
 	if err != nil {
@@ -33,7 +33,7 @@ func claimCommand(c *cli.Context) error {
 	return printResult(c, out, fmt.Sprintf("domain   %s (%s)\naccount  %s\nstatus   %s\n", out.Domain, out.DomainID, out.AccountID, out.Status))
 }
 
-// takeDomain gives the one argument of the command, and sets the flags that stand behind it.
+// takeDomain gives the one argument of the command, and sets the flags that follow it.
 func takeDomain(c *cli.Context) (domain string, err error) {
 	for rest := c.Args().Slice(); len(rest) > 0; rest = rest[1:] {
 		name, flag := strings.CutPrefix(rest[0], "-")

@@ -30,8 +30,7 @@ func ownerFlags() []cli.Flag {
 	}
 }
 
-// initFlags are those of the first owner, and the name that the host will have, which the printed
-// link leads to.
+// initFlags are the flags of the first owner, and the host's name, which the printed link needs.
 func initFlags() []cli.Flag {
 	return append(ownerFlags(), &cli.StringFlag{Name: "hostname", Usage: "the host's public name, for the link that is printed", EnvVars: []string{"MAILSTEAD_HOSTNAME"}})
 }
@@ -62,17 +61,17 @@ func callFlags() []cli.Flag {
 	}
 }
 
-// need refuses a command whose flag is missing.
-func need(c *cli.Context, flag string) error {
+// requireFlag refuses a command whose flag is missing, and any arguments.
+func requireFlag(c *cli.Context, flag string) error {
 	if c.String(flag) == "" {
 		return usageError{fmt.Errorf("--%s is required", flag)}
 	}
-	return takeNoArguments(c)
+	return noArguments(c)
 }
 
-// initCommand makes the store. It opens it itself: a server that runs has been initialised.
+// initCommand makes the store. It opens the store itself, since a running server has one already.
 func initCommand(c *cli.Context) error {
-	if err := need(c, "owner-email"); err != nil {
+	if err := requireFlag(c, "owner-email"); err != nil {
 		return err
 	}
 	s, err := offlineSettings(c)
@@ -82,7 +81,7 @@ func initCommand(c *cli.Context) error {
 	var out *service.AccountCreated
 	err = withInstallation(c.String("data"), s, func(in *installation) (err error) {
 		out, err = in.svc.CreateAccount(c.Context, newAccount(c, true))
-		return plainly(err)
+		return withoutCode(err)
 	})
 	if err != nil {
 		return err
@@ -95,7 +94,7 @@ func newAccount(c *cli.Context, first bool) service.NewAccount {
 }
 
 func accountCommand(c *cli.Context) error {
-	if err := need(c, "owner-email"); err != nil {
+	if err := requireFlag(c, "owner-email"); err != nil {
 		return err
 	}
 	out := new(service.AccountCreated)
@@ -115,7 +114,7 @@ func accountFlags() []cli.Flag {
 // accountStatus makes the command that gives an account a status.
 func accountStatus(status string) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		if err := need(c, "account"); err != nil {
+		if err := requireFlag(c, "account"); err != nil {
 			return err
 		}
 		out := new(service.AccountStatus)
@@ -127,7 +126,7 @@ func accountStatus(status string) cli.ActionFunc {
 }
 
 func accountsCommand(c *cli.Context) error {
-	if err := takeNoArguments(c); err != nil {
+	if err := noArguments(c); err != nil {
 		return err
 	}
 	out := new(service.List[service.AccountRow])
@@ -154,7 +153,7 @@ func printAccount(c *cli.Context, a *service.AccountCreated) error {
 }
 
 func tokenCommand(c *cli.Context) error {
-	if err := need(c, "user"); err != nil {
+	if err := requireFlag(c, "user"); err != nil {
 		return err
 	}
 	out := new(service.TokenCreated)
@@ -168,7 +167,7 @@ func tokenCommand(c *cli.Context) error {
 }
 
 func passwordCommand(c *cli.Context) error {
-	if err := need(c, "user"); err != nil {
+	if err := requireFlag(c, "user"); err != nil {
 		return err
 	}
 	out := new(service.PasswordReset)
@@ -188,8 +187,8 @@ func printResult(c *cli.Context, v any, text string) error {
 	return json.NewEncoder(c.App.Writer).Encode(v)
 }
 
-// plainly gives an error of the service without its code.
-func plainly(err error) error {
+// withoutCode gives only the message of an error of the service.
+func withoutCode(err error) error {
 	if e, ok := service.AsError(err); ok {
 		return errors.New(e.Message)
 	}
@@ -198,7 +197,7 @@ func plainly(err error) error {
 
 // openAPICommand prints the OpenAPI document, so that clients can be generated without a server.
 func openAPICommand(c *cli.Context) error {
-	if err := takeNoArguments(c); err != nil {
+	if err := noArguments(c); err != nil {
 		return err
 	}
 	text, err := handlers.OpenAPI()
@@ -249,7 +248,7 @@ func callCommand(c *cli.Context) error {
 
 // checkCommand verifies a stopped store.
 func checkCommand(c *cli.Context) error {
-	if err := takeNoArguments(c); err != nil {
+	if err := noArguments(c); err != nil {
 		return err
 	}
 	dir := c.String("data")
@@ -267,5 +266,5 @@ func checkCommand(c *cli.Context) error {
 	return err
 }
 
-// isRefused tells whether nobody listens on a socket that is left over.
+// isRefused tells whether a socket is left over from a server that does not run.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

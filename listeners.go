@@ -4,30 +4,32 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/mailstead/mailstead/config"
 )
 
-// listeners are the open sockets; those that are off are nil.
+// listeners are the open sockets. One that is off is nil.
 type listeners struct {
 	http, httpTLS, smtp, submission, submissions, imap, imaps, dnsTCP net.Listener
 	dnsUDP                                                            *net.UDPConn
 }
 
 // listen opens every socket that is not off, or none.
-func listen(s *settings) (*listeners, error) {
+func listen(s *config.Settings) (*listeners, error) {
 	l := &listeners{}
 	for _, one := range []struct {
 		name string
-		at   address
+		at   config.Address
 		to   *net.Listener
 	}{
 		{"http", s.HTTP, &l.http}, {"http-tls", s.HTTPTLS, &l.httpTLS}, {"smtp", s.SMTP, &l.smtp},
 		{"submission", s.Submission, &l.submission}, {"submissions", s.Submissions, &l.submissions},
 		{"imap", s.IMAP, &l.imap}, {"imaps", s.IMAPS, &l.imaps},
 	} {
-		if !one.at.on() {
+		if !one.at.On() {
 			continue
 		}
-		ln, err := net.Listen("tcp", one.at.text)
+		ln, err := net.Listen("tcp", one.at.String())
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("listen for --%s: %w", one.name, err), l.close())
 		}
@@ -39,18 +41,18 @@ func listen(s *settings) (*listeners, error) {
 	return l, nil
 }
 
-// dnsTries is how often a port is tried that must be free for UDP and TCP alike.
-const dnsTries = 20
+// maxDNSTries is how many ports are tried, since one must be free for both UDP and TCP.
+const maxDNSTries = 20
 
-func (l *listeners) listenDNS(at address) error {
-	if !at.on() {
+func (l *listeners) listenDNS(at config.Address) error {
+	if !at.On() {
 		return nil
 	}
-	addr, err := net.ResolveUDPAddr("udp", at.text)
+	addr, err := net.ResolveUDPAddr("udp", at.String())
 	if err != nil {
 		return err
 	}
-	for range dnsTries {
+	for range maxDNSTries {
 		if l.dnsUDP, err = net.ListenUDP("udp", addr); err != nil {
 			return err
 		}
@@ -89,7 +91,7 @@ func (l *listeners) close() error {
 	return errors.Join(errs...)
 }
 
-// ready is what the ready file says.
+// ready is the content of the ready file: the process, and the address of each open listener.
 type ready struct {
 	PID         int    `json:"pid"`
 	HTTP        string `json:"http,omitempty"`

@@ -9,13 +9,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/store"
@@ -24,8 +25,8 @@ import (
 // socketName is the socket of a running server, in the data directory.
 const socketName = "mailstead.sock"
 
-// localPaths are the operator's own commands; they are reached through the socket, or in-process
-// when no server runs.
+// The paths of the operator's own commands. A command goes through the socket, or is answered
+// in-process if no server runs.
 const (
 	accountPath  = "/local/account"
 	tokenPath    = "/local/token"
@@ -81,25 +82,24 @@ func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec := httptest.NewRecorder()
 	err = withInstallation(dir, s, func(in *installation) error {
-		localHandler(in.svc, handlers.New(in.svc)).ServeHTTP(rec, r)
+		resp = handlers.Do(localHandler(in.svc, handlers.New(in.svc)), r)
 		return nil
 	})
 	if errors.Is(err, store.ErrInUse) {
 		return nil, fmt.Errorf("a server uses %s, but its socket does not answer: %w", dir, err)
 	}
-	return rec.Result(), err
+	return resp, err
 }
 
-// offlineSettings are the file's, for commands that open the store themselves.
-func offlineSettings(c *cli.Context) (*settings, error) {
-	s, err := loadSettings(c)
+// offlineSettings are the settings for commands that open the store themselves.
+func offlineSettings(c *cli.Context) (*config.Settings, error) {
+	s, err := config.Load(c)
 	if err != nil {
 		return nil, err
 	}
 	if len(s.PublicIP) == 0 && !s.Sandbox() {
-		_ = s.PublicIP.UnmarshalText([]byte("127.0.0.1")) // nothing listens, so nothing is published
+		s.PublicIP = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} // nothing listens, so nothing is published
 	}
 	return s, nil
 }
@@ -109,7 +109,7 @@ func overSocket(path string, r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body)) // for whoever comes second
+	r.Body = io.NopCloser(bytes.NewReader(body)) // so that it can be sent again
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		return nil, err
@@ -130,7 +130,10 @@ func runLocal(c *cli.Context, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	r := httptest.NewRequestWithContext(c.Context, http.MethodPost, path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(c.Context, http.MethodPost, path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
 	resp, err := local(c, r)
 	if err != nil {
 		return err

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
 )
 
 // version is set by the linker.
@@ -31,7 +33,7 @@ func exitCode(err error, stderr io.Writer) int {
 		return 0
 	}
 	fmt.Fprintln(stderr, "mailstead:", err)
-	if errors.As(err, new(usageError)) {
+	if errors.As(err, new(usageError)) || errors.As(err, new(config.Error)) {
 		return 2
 	}
 	return 1
@@ -50,7 +52,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			command("serve", "run everything", "", serveCommand, serveFlags()...),
+			command("serve", "run everything", "", serveCommand, config.Flags()...),
 			command("init", "make the store, an account, its owner and an admin token", "", initCommand, initFlags()...),
 			{Name: "account", Usage: "accounts of this installation", Subcommands: []*cli.Command{
 				command("create", "make another account", "", accountCommand, ownerFlags()...),
@@ -91,10 +93,15 @@ func versionCommand(c *cli.Context) error {
 	return err
 }
 
-// takeNoArguments refuses what would be ignored.
-func takeNoArguments(c *cli.Context) error {
+// noArguments refuses arguments, which the command would ignore.
+func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
 		return usageError{fmt.Errorf("%q is not expected; run `mailstead %s --help`", c.Args().First(), c.Command.FullName())}
 	}
 	return nil
 }
+
+// A usageError is a mistake in how the program was called: exit code 2.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }

@@ -1,32 +1,28 @@
 package main
 
-import (
-	"reflect"
-	"slices"
-	"strings"
-)
+import "github.com/mailstead/mailstead/config"
 
-// reload reads the file and the certificates again (SIGHUP). What can change while the server runs
-// changes, and of the rest it is said that it waits for a restart. A file with a mistake in it
-// changes nothing.
+// reload reads the settings and the certificates again (SIGHUP). It applies what can change while
+// the server runs, and logs which other settings need a restart. A file with a mistake changes
+// nothing.
 func (s *server) reload() {
-	fresh, err := s.reread()
+	fresh, err := s.loadSettings()
 	if err != nil {
 		s.log.Error("SIGHUP: the settings stay as they were", "error", err)
 		return
 	}
-	s.level.Set(fresh.LogLevel.level())
+	s.level.Set(fresh.LogLevel.Level())
 	if err := s.reloadCertificates(fresh); err != nil {
 		s.log.Error("SIGHUP: the certificates before stay in use", "error", err)
 	}
-	if changed := s.settings.differences(fresh); len(changed) > 0 {
+	if changed := s.settings.NeedRestart(fresh); len(changed) > 0 {
 		s.log.Warn("SIGHUP: some settings have changed that need a restart", "settings", changed)
 	}
-	s.log.Info("SIGHUP: read the settings again", "log_level", fresh.LogLevel.text)
+	s.log.Info("SIGHUP: read the settings again", "log_level", fresh.LogLevel.String())
 }
 
-// reloadCertificates reads the certificate's files, or asks for the one that they do not hold.
-func (s *server) reloadCertificates(fresh *settings) error {
+// reloadCertificates reads the certificate from its files, or asks the certificate authority again.
+func (s *server) reloadCertificates(fresh *config.Settings) error {
 	if s.certs == nil {
 		return nil
 	}
@@ -36,28 +32,4 @@ func (s *server) reloadCertificates(fresh *settings) error {
 		}
 	}
 	return s.inst.svc.RetryCertificate()
-}
-
-// live are the settings that reload puts into effect by itself.
-const live = " log_level tls_cert tls_key "
-
-// differences names the settings that differ and need a restart.
-func (s *settings) differences(fresh *settings) []string {
-	var out []string
-	was, is := reflect.ValueOf(s).Elem(), reflect.ValueOf(fresh).Elem()
-	for i := range was.NumField() {
-		name, _, _ := strings.Cut(was.Type().Field(i).Tag.Get("toml"), ",")
-		if name == "-" { // both forms of dns
-			name = "dns"
-		}
-		// Whether the certificate is in a file at all decides who is asked for it.
-		needsRestart := !strings.Contains(live, " "+name+" ") || was.Field(i).IsZero() != is.Field(i).IsZero()
-		if slices.Contains(out, name) {
-			continue
-		}
-		if needsRestart && !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
-			out = append(out, name)
-		}
-	}
-	return out
 }

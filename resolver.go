@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// An ownResolver asks our own DNS server about the names that are hosted here, and the system about
-// all others, so that a sandbox needs no delegation.
+// An ownResolver asks our own DNS server about the names that are hosted here, and the system's
+// resolver about all others. So a sandbox needs no delegation.
 type ownResolver struct {
-	hosts func(name string) bool // nil: none
+	hosts func(name string) bool // tells whether a name is hosted here; nil: none is
 	own   *net.Resolver
 	net.Resolver
 }
 
-// reserved are the top-level names that the world's DNS will never have (RFC 6761), so that nobody
-// is asked about them.
+// reserved are the top-level domains that the public DNS will never have (RFC 6761). No resolver is
+// asked about them.
 var reserved = []string{"test", "example", "invalid", "localhost"}
 
-// of picks who is asked about a name; nil if it cannot exist.
-func (r *ownResolver) of(name string) (*net.Resolver, error) {
+// resolverFor picks the resolver for a name. The error says that the name cannot exist.
+func (r *ownResolver) resolverFor(name string) (*net.Resolver, error) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if r.hosts != nil && r.hosts(name) {
 		return r.own, nil
@@ -32,9 +32,9 @@ func (r *ownResolver) of(name string) (*net.Resolver, error) {
 	return &r.Resolver, nil
 }
 
-// ask puts one question to whom it belongs.
+// ask makes one look-up through the resolver for the name.
 func ask[T any](r *ownResolver, name string, lookup func(*net.Resolver) (T, error)) (T, error) {
-	to, err := r.of(name)
+	to, err := r.resolverFor(name)
 	if err != nil {
 		var none T
 		return none, err

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/net/netutil"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/handlers/dnsd"
 	"github.com/mailstead/mailstead/handlers/imapd"
@@ -37,40 +37,40 @@ const (
 )
 
 func serveCommand(c *cli.Context) error {
-	if err := takeNoArguments(c); err != nil {
+	if err := noArguments(c); err != nil {
 		return err
 	}
-	s, err := loadSettings(c)
+	s, err := config.Load(c)
 	if err != nil {
 		return err
 	}
-	srv := &server{settings: s, reread: func() (*settings, error) { return loadSettings(c) }, level: new(slog.LevelVar), failed: make(chan error, 1)}
+	srv := &server{settings: s, loadSettings: func() (*config.Settings, error) { return config.Load(c) }, level: new(slog.LevelVar), failed: make(chan error, 1)}
 	return srv.serve(c.Context, c.String("data"), c.App.Writer, c.App.ErrWriter)
 }
 
-// A server is everything that runs, in the order in which it was started.
+// A server is everything that runs, in the order of its start.
 type server struct {
-	settings *settings
-	reread   func() (*settings, error) // the settings as they are now
-	log      *slog.Logger
-	level    *slog.LevelVar
-	certs    *certificates
-	socks    *listeners
-	inst     *installation
-	api      *handlers.Server
-	failed   chan error // the first part that ended by itself
+	settings     *config.Settings
+	loadSettings func() (*config.Settings, error) // reads the file and the environment again
+	log          *slog.Logger
+	level        *slog.LevelVar
+	certs        *certificates
+	listeners    *listeners
+	inst         *installation
+	api          *handlers.Server
+	failed       chan error // the first part that ended by itself
 }
 
-// serve opens the store and the sockets, runs every part until ctx ends, and then stops them in
-// turn: nothing new is taken, what runs gets its grace, and the store closes last.
+// serve opens the sockets and the store, runs every part until ctx ends, and then stops them in
+// turn: it accepts nothing new, lets what runs end within stopGrace, and closes the store last.
 func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer) (err error) {
-	s.level.Set(s.settings.LogLevel.level())
-	s.log = newLogger(stderr, s.settings.LogFormat.text, s.level)
-	if s.socks, err = listen(s.settings); err != nil {
+	s.level.Set(s.settings.LogLevel.Level())
+	s.log = newLogger(stderr, s.settings.LogFormat.String(), s.level)
+	if s.listeners, err = listen(s.settings); err != nil {
 		return err
 	}
-	defer s.socks.close()
-	if s.inst, err = openInstallation(dir, s.settings, s.socks, s.log); err != nil {
+	defer s.listeners.close()
+	if s.inst, err = openInstallation(dir, s.settings, s.listeners, s.log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.inst.close()) }()
@@ -84,12 +84,12 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	s.api = handlers.New(s.inst.svc)
 	s.api.Log, s.api.Web, s.api.Build = s.log, web.Handler(), web.Build()
 	if len(s.settings.Proxies) > 0 {
-		s.api.Proxies = handlers.NewProxies(s.settings.Proxies.prefixes(), s.log)
+		s.api.Proxies = handlers.NewProxies(s.settings.Proxies.Prefixes(), s.log)
 	}
 	return s.run(ctx, dir, created, stdout)
 }
 
-// findCertificates has every handshake find its certificate.
+// findCertificates loads the certificates that TLS handshakes need.
 func (s *server) findCertificates() (err error) {
 	svc := s.inst.svc
 	if s.certs, err = newCertificates(s.settings, svc.Config.Hostname); err != nil {
@@ -109,32 +109,33 @@ func (s *server) findCertificates() (err error) {
 	return nil
 }
 
-// run starts every part, says so, waits for the end and stops in two steps.
+// run starts every part, reports that the server is ready, waits for the end and stops in two
+// steps.
 func (s *server) run(ctx context.Context, dir string, created *service.AccountCreated, stdout io.Writer) error {
-	// Nothing new is taken once taking has ended, by the queue either; what runs has its grace at
-	// the same time everywhere. What it leaves behind the service keeps last.
-	taking, stopTaking := context.WithCancel(context.WithoutCancel(ctx))
-	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopKeeping()
-	defer stopTaking()
+	// When accepting ends, the listeners and the queue start nothing new, and everything that runs
+	// has the same time to end. The service ends after them, since it stores what they leave.
+	accepting, stopAccepting := context.WithCancel(context.WithoutCancel(ctx))
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	defer stopAccepting()
 	var last, work sync.WaitGroup
-	s.start(&last, "service", func() error { return s.inst.svc.Run(keeping) })
-	s.start(&work, "queue", func() error { return s.inst.queue.Run(taking) })
-	s.listenAll(taking, &work)
-	socket, err := s.serveSocket(taking, dir, &work)
+	s.start(&last, "service", func() error { return s.inst.svc.Run(serving) })
+	s.start(&work, "queue", func() error { return s.inst.queue.Run(accepting) })
+	s.listenAll(accepting, &work)
+	socket, err := s.serveSocket(accepting, dir, &work)
 	if err != nil {
 		s.log.Warn("the command line cannot reach this server while it runs", "error", err)
 	} else {
 		defer os.Remove(socket)
 	}
-	err = s.announce(dir, created, stdout)
+	err = s.reportReady(dir, created, stdout)
 	if err == nil {
 		err = s.wait(ctx)
 	}
 	s.log.Info("stopping")
-	stopTaking()
+	stopAccepting()
 	work.Wait()
-	stopKeeping()
+	stopServing()
 	last.Wait()
 	return err
 }
@@ -151,8 +152,8 @@ func (s *server) start(group *sync.WaitGroup, name string, run func() error) {
 	})
 }
 
-// wait returns when ctx ends or a part has failed; SIGHUP reads the settings and the certificates
-// again.
+// wait returns when ctx ends or a part has failed. On SIGHUP it reads the settings and the
+// certificates again.
 func (s *server) wait(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -169,37 +170,37 @@ func (s *server) wait(ctx context.Context) error {
 	}
 }
 
-// listenAll starts a server on every socket that is open.
-func (s *server) listenAll(ctx context.Context, ears *sync.WaitGroup) {
-	l, tlsConfig := s.socks, s.certs.config()
+// listenAll starts a server on every open socket.
+func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
+	l, tlsConfig := s.listeners, s.certs.config()
 	if l.http != nil {
-		s.start(ears, "http", func() error {
-			return s.serveHTTP(ctx, newAudience(l.http, "http", true, s.settings.Proxies.prefixes(), s.log), s.api)
+		s.start(group, "http", func() error {
+			return s.serveHTTP(ctx, limitListener(l.http, "http", true, s.settings.Proxies.Prefixes(), s.log), s.api)
 		})
 	}
 	if l.httpTLS != nil {
-		s.start(ears, "https", func() error {
-			return s.serveHTTP(ctx, tls.NewListener(newAudience(l.httpTLS, "https", false, s.settings.Proxies.prefixes(), s.log), httpsConfig(tlsConfig)), s.api)
+		s.start(group, "https", func() error {
+			return s.serveHTTP(ctx, tls.NewListener(limitListener(l.httpTLS, "https", false, s.settings.Proxies.Prefixes(), s.log), httpsConfig(tlsConfig)), s.api)
 		})
 	}
-	mail := smtpd.New(s.inst.svc)
-	mail.Log, mail.TLS = s.log, tlsConfig
+	smtpServer := smtpd.New(s.inst.svc)
+	smtpServer.Log, smtpServer.TLS = s.log, tlsConfig
 	for mode, ln := range map[smtpd.Mode]net.Listener{smtpd.MX: l.smtp, smtpd.Submission: l.submission, smtpd.Submissions: l.submissions} {
 		if ln != nil {
-			s.start(ears, "smtp", func() error { return mail.Run(ctx, ln, mode) })
+			s.start(group, "smtp", func() error { return smtpServer.Run(ctx, ln, mode) })
 		}
 	}
-	boxes := imapd.New(s.inst.svc)
-	boxes.Log, boxes.TLS = s.log, tlsConfig
+	imapServer := imapd.New(s.inst.svc)
+	imapServer.Log, imapServer.TLS = s.log, tlsConfig
 	if l.imap != nil {
-		s.start(ears, "imap", func() error { return boxes.Run(ctx, l.imap, false) })
+		s.start(group, "imap", func() error { return imapServer.Run(ctx, l.imap, false) })
 	}
 	if l.imaps != nil {
-		s.start(ears, "imaps", func() error { return boxes.Run(ctx, l.imaps, true) })
+		s.start(group, "imaps", func() error { return imapServer.Run(ctx, l.imaps, true) })
 	}
 	if l.dnsUDP != nil {
-		names := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: copiers(s.inst.svc.Config)}
-		s.start(ears, "dns", func() error { return names.Run(ctx, l.dnsUDP, l.dnsTCP) })
+		dnsServer := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: s.inst.svc.Config.Secondaries}
+		s.start(group, "dns", func() error { return dnsServer.Run(ctx, l.dnsUDP, l.dnsTCP) })
 	}
 }
 
@@ -223,18 +224,18 @@ func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
 	return zone, true
 }
 
-// newHTTPServer makes a server that no client can hold up for long.
+// newHTTPServer makes a server with timeouts, so that no client holds a connection for long.
 func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	hs := &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	seat(hs)
+	trackConns(hs)
 	return hs
 }
 
-// serveHTTP answers on one listener until ctx ends, and returns when every request is done or its
-// grace is over.
+// serveHTTP answers on one listener until ctx ends. It returns when every request is done, or after
+// stopGrace.
 func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
 	hs := newHTTPServer(h, s.log)
 	hs.RegisterOnShutdown(s.api.EndStreams)
@@ -254,9 +255,9 @@ func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler)
 	return nil
 }
 
-// announce writes the ready file and says where the dashboard is.
-func (s *server) announce(dir string, created *service.AccountCreated, stdout io.Writer) error {
-	r := s.socks.ready(os.Getpid())
+// reportReady writes the ready file and prints where the dashboard is.
+func (s *server) reportReady(dir string, created *service.AccountCreated, stdout io.Writer) error {
+	r := s.listeners.ready(os.Getpid())
 	s.log.Info("ready", "version", version, "data", dir, "http", r.HTTP, "https", r.HTTPTLS, "smtp", r.SMTP,
 		"submission", r.Submission, "submissions", r.Submissions, "imap", r.IMAP, "imaps", r.IMAPS, "dns", r.DNS)
 	if _, err := io.WriteString(stdout, startText(s.inst.svc.Config, r, created)); err != nil {
@@ -268,7 +269,7 @@ func (s *server) announce(dir string, created *service.AccountCreated, stdout io
 	return writeReady(s.settings.ReadyFile, r)
 }
 
-// writeReady writes the file so that whoever waits for it never sees half of it.
+// writeReady replaces the file at once, so that a reader never sees half of it.
 func writeReady(path string, r ready) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -281,8 +282,8 @@ func writeReady(path string, r ready) error {
 	return os.Rename(tmp, path)
 }
 
-// startText says where the dashboard is and, on the first start, what its owner must know: the link
-// first, each secret once.
+// startText says where the dashboard is. On the first start it also has the welcome link, the
+// password and the token, which are shown only once.
 func startText(c service.Config, r ready, a *service.AccountCreated) string {
 	var w strings.Builder
 	fmt.Fprint(&w, "Mailstead is running.\n\n")
@@ -326,47 +327,23 @@ func newLogger(w io.Writer, form string, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// serveSocket answers the command line on a socket that only the directory's owner can open.
-func (s *server) serveSocket(ctx context.Context, dir string, ears *sync.WaitGroup) (string, error) {
+// serveSocket answers the command line on a Unix socket that only the owner of the directory can
+// open.
+func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGroup) (string, error) {
 	path := filepath.Join(dir, socketName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	// The store's lock makes this process the only one here, so nobody else has the mask changed
-	// under him.
+	// The store's lock makes this the only server on the directory, so no other one changes the
+	// umask at the same time.
 	old := syscall.Umask(0o177)
 	ln, err := net.Listen("unix", path)
 	syscall.Umask(old)
 	if err != nil {
 		return "", fmt.Errorf("listen on %s: %w", path, err)
 	}
-	s.start(ears, "socket", func() error {
+	s.start(group, "socket", func() error {
 		return s.serveHTTP(ctx, netutil.LimitListener(ln, maxHTTPConns), localHandler(s.inst.svc, s.api))
 	})
 	return path, nil
-}
-
-// publicIPs are the addresses of this host that others can reach, unless they are set.
-func publicIPs(s *settings) ([]netip.Addr, error) {
-	if len(s.PublicIP) > 0 {
-		return s.PublicIP, nil
-	}
-	if s.Sandbox() {
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("find this host's addresses: %w", err)
-	}
-	var out []netip.Addr
-	for _, a := range addrs {
-		prefix, err := netip.ParsePrefix(a.String())
-		if ip := prefix.Addr().Unmap(); err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate() {
-			out = append(out, ip)
-		}
-	}
-	if len(out) == 0 {
-		return nil, usageError{errors.New("this host has no public address of its own: give --public-ip")}
-	}
-	return out, nil
 }

@@ -25,8 +25,8 @@ import (
 // longest is what an answer has that a client does not take.
 const longest = 8 << 20
 
-// A sluggard is an HTTP client that takes its time.
-type sluggard struct {
+// A slowClient is an HTTP client that takes its time.
+type slowClient struct {
 	secure bool
 	begin  string        // is said at once
 	drip   string        // comes after each pause, again and again
@@ -41,7 +41,7 @@ const (
 	chunks = "POST /take HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
 
-var sluggards = map[string]sluggard{
+var slowClients = map[string]slowClient{
 	"says nothing":          {after: 10 * time.Second},
 	"drips a request line":  {begin: "GET /", drip: "x", pause: time.Second, after: 10 * time.Second},
 	"drips header fields":   {begin: "GET / HTTP/1.1\r\nHost: x\r\n", drip: "X: y\r\n", pause: time.Second, after: 10 * time.Second},
@@ -59,7 +59,7 @@ var sluggards = map[string]sluggard{
 
 // TestSlowHTTPClientsAreSentAway holds the limits of the HTTP server to the second, in false time.
 func TestSlowHTTPClientsAreSentAway(t *testing.T) {
-	for name, s := range sluggards {
+	for name, s := range slowClients {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { s.play(t, dialHTTP(t, s.secure)) })
 		})
@@ -78,12 +78,12 @@ func dialHTTP(t *testing.T, secure bool) net.Conn {
 	})
 	log := slog.New(slog.DiscardHandler)
 	hs, ln := newHTTPServer(h, log), servicetest.NewPipes()
-	var ears net.Listener = newAudience(ln, "http", !secure, nil, log)
+	var limited net.Listener = limitListener(ln, "http", !secure, nil, log)
 	if secure {
-		ears = tls.NewListener(ears, httpsConfig(shortLived(t)))
+		limited = tls.NewListener(limited, httpsConfig(shortLived(t)))
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- hs.Serve(ears) }()
+	go func() { ended <- hs.Serve(limited) }()
 	t.Cleanup(func() {
 		hs.Close()
 		<-ended
@@ -107,7 +107,7 @@ func shortLived(t *testing.T) *tls.Config {
 }
 
 // play is the client; it demands that the server ends the connection in time.
-func (s sluggard) play(t *testing.T, conn net.Conn) {
+func (s slowClient) play(t *testing.T, conn net.Conn) {
 	client := servicetest.Sluggard{Begin: s.begin, Drip: s.drip, Pause: s.pause, After: s.after}
 	if s.deaf {
 		client.Deaf = "x"

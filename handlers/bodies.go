@@ -15,30 +15,31 @@ import (
 )
 
 const (
-	defaultBody   = 1 << 20
-	largeInMemory = sendBody    // bytes of bodies over defaultBody that are in memory at a time
-	largeWait     = time.Minute // that one waits for its turn
+	defaultBody      = 1 << 20
+	maxLargeInMemory = largestSend // bytes that all bodies larger than defaultBody may take at a time
+	largeTimeout     = time.Minute // that a large body waits for memory
 
-	// Of a body that is too large, this much is thrown away before the answer, while it comes.
-	drainMost  = 64 << 20
-	drainFor   = 30 * time.Second
-	drainPause = time.Second
+	// How much of a body that is too large is read and discarded before the answer, and for how
+	// long.
+	maxDrain         = 64 << 20
+	drainTimeout     = 30 * time.Second
+	drainIdleTimeout = time.Second
 )
 
-// bodies reads what requests carry. A large body takes several times its size while it is decoded
-// and a message is made of it; so it comes to a spool first, however slowly, and waits there for
-// its turn.
+// bodies reads the bodies of requests. While a large body is decoded and made a message it takes
+// several times its size, so it is read into a spool first, however slowly it comes, and waits
+// there until there is memory for it.
 type bodies struct {
 	svc   *service.Service
 	large *semaphore.Weighted // by bytes
 }
 
 func newBodies(svc *service.Service) *bodies {
-	return &bodies{svc: svc, large: semaphore.NewWeighted(largeInMemory)}
+	return &bodies{svc: svc, large: semaphore.NewWeighted(maxLargeInMemory)}
 }
 
-// read reads the request's body within the operation's bound. done must be called when it is not
-// used any more.
+// read reads a request's body up to the limit of its operation. done must be called when the body
+// is no longer used.
 func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	done = func() {}
 	if c.r.Method == http.MethodGet || c.r.Body == nil {
@@ -50,14 +51,14 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 		return nil, done, tooLarge(c.op, most)
 	}
 	if most == defaultBody {
-		body, err = io.ReadAll(&bounded{c.r.Body, most})
+		body, err = io.ReadAll(&limitedReader{c.r.Body, most})
 	} else {
 		body, done, err = b.readLarge(c, most)
 	}
-	if errors.Is(err, errOver) {
+	if errors.Is(err, errTooLarge) {
 		drain(c)
 	}
-	if err = unreadable(c.op, most, err); err != nil {
+	if err = bodyError(c.op, most, err); err != nil {
 		done()
 		return nil, func() {}, err
 	}
@@ -76,37 +77,37 @@ func tooLarge(o *op, most int64) error {
 }
 
 var (
-	errCutBody = errors.New("the body was cut")      // it did not come whole
-	errOver    = errors.New("the body is too large") // it has more than was allowed
+	errCutBody  = errors.New("the body was cut")      // the connection ended first
+	errTooLarge = errors.New("the body is too large") // it is larger than its limit
 )
 
-// A bounded reader reads at most left bytes, and fails where there are more.
-type bounded struct {
+// A limitedReader reads at most left bytes, and fails where there are more.
+type limitedReader struct {
 	r    io.Reader
 	left int64
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *limitedReader) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
 	}
 	n, err := b.r.Read(p)
 	if int64(n) > b.left {
-		return int(b.left), errOver
+		return int(b.left), errTooLarge
 	}
 	b.left -= int64(n)
 	return n, err
 }
 
-// drain reads on, since many clients see no answer before they have written all of their request.
-// Those that wait for 100 Continue are told at once.
+// drain reads the rest of a body and discards it, since many clients read no answer before they
+// have written their request. A client that waits for 100 Continue needs none of this.
 func drain(c *call) {
 	if c.r.Header.Get("Expect") != "" {
 		return
 	}
-	body, conn := io.LimitReader(c.r.Body, drainMost), http.NewResponseController(c.w)
-	for began := time.Now(); time.Since(began) < drainFor; {
-		if err := conn.SetReadDeadline(time.Now().Add(drainPause)); err != nil {
+	body, conn := io.LimitReader(c.r.Body, maxDrain), http.NewResponseController(c.w)
+	for began := time.Now(); time.Since(began) < drainTimeout; {
+		if err := conn.SetReadDeadline(time.Now().Add(drainIdleTimeout)); err != nil {
 			return
 		}
 		if _, err := io.CopyN(io.Discard, body, 64<<10); err != nil {
@@ -115,9 +116,9 @@ func drain(c *call) {
 	}
 }
 
-// unreadable is what the client is told of a body that could not be read.
-func unreadable(o *op, most int64, err error) error {
-	if errors.Is(err, errOver) {
+// bodyError is the error for the client when its body could not be read.
+func bodyError(o *op, most int64, err error) error {
+	if errors.Is(err, errTooLarge) {
 		return tooLarge(o, most)
 	}
 	if errors.Is(err, errCutBody) || err != nil && most == defaultBody {
@@ -130,11 +131,11 @@ func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err e
 	done = func() {}
 	spool := b.svc.NewSpool(most + 1)
 	defer spool.Close()
-	if _, err := io.Copy(spool, cutReader{&bounded{c.r.Body, most}}); err != nil {
+	if _, err := io.Copy(spool, clientReader{&limitedReader{c.r.Body, most}}); err != nil {
 		return nil, done, fmt.Errorf("keep the body: %w", err)
 	}
 	if spool.Size() > defaultBody {
-		if done, err = b.enter(c.r.Context(), spool.Size()); err != nil {
+		if done, err = b.acquire(c.r.Context(), spool.Size()); err != nil {
 			return nil, func() {}, err
 		}
 	}
@@ -146,11 +147,11 @@ func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err e
 	return body, done, err
 }
 
-// enter waits for a large body's turn.
-func (b *bodies) enter(ctx context.Context, size int64) (leave func(), err error) {
-	limited, cancel := context.WithTimeout(ctx, largeWait)
+// acquire waits until there is memory for a large body.
+func (b *bodies) acquire(ctx context.Context, size int64) (leave func(), err error) {
+	limited, cancel := context.WithTimeout(ctx, largeTimeout)
 	defer cancel()
-	size = min(size, largeInMemory)
+	size = min(size, maxLargeInMemory)
 	err = b.large.Acquire(limited, size)
 	switch {
 	case err == nil:
@@ -163,12 +164,12 @@ func (b *bodies) enter(ctx context.Context, size int64) (leave func(), err error
 	return nil, e
 }
 
-// A cutReader tells errors of the client's connection from those of the disk.
-type cutReader struct{ io.Reader }
+// A clientReader tells errors of the connection from errors of the disk.
+type clientReader struct{ io.Reader }
 
-func (r cutReader) Read(p []byte) (int, error) {
+func (r clientReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if err != nil && err != io.EOF && !errors.Is(err, errOver) {
+	if err != nil && err != io.EOF && !errors.Is(err, errTooLarge) {
 		err = errors.Join(errCutBody, err)
 	}
 	return n, err

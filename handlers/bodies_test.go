@@ -16,7 +16,7 @@ func TestLargeBodyWaitsForItsTurn(t *testing.T) {
 	send := func(size int) *reply {
 		return b.do("POST", path, fmt.Sprintf(`{"to":"x@far.test","subject":"s","text":%q}`, strings.Repeat("long ", size/5)))
 	}
-	if err := b.server.bodies.large.Acquire(context.Background(), largeInMemory); err != nil {
+	if err := b.server.bodies.large.Acquire(context.Background(), maxLargeInMemory); err != nil {
 		t.Fatal(err)
 	}
 	came := make(chan *reply, 1)
@@ -27,10 +27,10 @@ func TestLargeBodyWaitsForItsTurn(t *testing.T) {
 		t.Fatal("a large body did not wait")
 	case <-time.After(100 * time.Millisecond):
 	}
-	b.server.bodies.large.Release(largeInMemory)
+	b.server.bodies.large.Release(maxLargeInMemory)
 	(<-came).is(200)
 	send(40<<20).fails(413, "payload_too_large")
-	if !b.server.bodies.large.TryAcquire(largeInMemory) {
+	if !b.server.bodies.large.TryAcquire(maxLargeInMemory) {
 		t.Error("a body that was answered still has its place")
 	}
 }

@@ -17,25 +17,24 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 )
 
 // A source is where the fields of a request come from.
 type source struct {
-	params httprouter.Params
+	path   func(name string) string // gives a parameter of the path; nil: there is none
 	query  url.Values
 	header http.Header
 	body   []byte
 	strict bool
-	patch  bool // null is a value, which only some fields can have; elsewhere it is as good as absent
+	patch  bool // of a PATCH: null is a value, which only some fields take; otherwise it is the same as absent
 }
 
-// decode fills the request that in points to from path, query, header and body by the tags of its
-// fields: `path`, `query`, `header` or `json` name the source, `alias` other names, `required`,
-// `min`, `max` and `enum` what must hold; of a list with `items:"judged"` the service judges each
-// item's texts by itself. Every field that is wrong is named in the error.
+// decode fills the request that in points to. The tags of its fields say where a value comes from
+// (`path`, `query`, `header` or `json`), under which other names (`alias`), and what must hold
+// (`required`, `min`, `max` and `enum`). Texts in a list with `items:"judged"` are checked by the
+// service, item by item. The error names every wrong field.
 func decode(in any, src source) error {
 	v := reflect.ValueOf(in).Elem()
 	d := &decoder{source: src}
@@ -93,8 +92,8 @@ func (d *decoder) readObject(t reflect.Type) error {
 	return nil
 }
 
-// splitObject parses one JSON object strictly: UTF-8, no name twice in it or in what it holds,
-// nothing after it.
+// splitObject parses one JSON object strictly: it must be UTF-8, with no duplicate names at any
+// depth and nothing after it.
 func splitObject(body []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("it is not UTF-8")
@@ -152,27 +151,21 @@ func (d *decoder) fill(v reflect.Value) {
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:
 			d.fill(v.Field(i))
 		case f.Tag.Get("path") != "":
-			v.Field(i).SetString(d.params.ByName(f.Tag.Get("path")))
+			if d.path != nil {
+				v.Field(i).SetString(d.path(f.Tag.Get("path")))
+			}
 		case f.Tag.Get("query") != "":
 			d.fromQuery(v.Field(i), f)
 		case f.Tag.Get("header") != "":
 			v.Field(i).SetString(strings.Join(d.header.Values(f.Tag.Get("header")), ","))
-		case jsonName(f) != "":
+		case openapi.JSONName(f) != "":
 			d.fromBody(v.Field(i), f)
 		}
 	}
 }
 
-// optional is what every service.Opt is: it tells null from absent itself.
+// optional is implemented by every service.Opt, which tells null from absent.
 type optional interface{ OptOf() any }
-
-func jsonName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if name == "-" {
-		return ""
-	}
-	return name
-}
 
 // names are a field's name and its aliases.
 func names(name string, f reflect.StructField) []string {
@@ -201,7 +194,7 @@ func (d *decoder) fromQuery(v reflect.Value, f reflect.StructField) {
 
 // setText sets a field from a query's text.
 func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text string) {
-	if name != "cursor" && (strings.ContainsRune(text, 0) || !utf8.ValidString(text)) { // a cursor has an error of its own
+	if name != "cursor" && (strings.ContainsRune(text, 0) || !utf8.ValidString(text)) { // a cursor that is wrong has another error
 		d.wrong(name, "invalid", "must be UTF-8 text without NUL")
 		return
 	}
@@ -225,7 +218,7 @@ func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text str
 		v.SetBool(b)
 	case reflect.Int, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) { // past the range n is its end, which the bounds judge
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // out of range, n is the largest number, which fails the bounds
 			d.wrong(name, "wrong_type", "must be a whole number")
 			return
 		}
@@ -241,7 +234,7 @@ func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text str
 }
 
 func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
-	name := jsonName(f)
+	name := openapi.JSONName(f)
 	var raw json.RawMessage
 	for _, n := range names(name, f) {
 		d.known[n] = v.Type()
@@ -268,7 +261,7 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 		d.wrong(fmt.Sprintf("%s.%d", name, at), "wrong_type", "must be a text, not null")
 		return
 	}
-	if f.Tag.Get("items") != "judged" && holdsNUL(raw) { // else the service answers for each item
+	if f.Tag.Get("items") != "judged" && holdsNUL(raw) { // otherwise the service checks each item
 		d.wrong(placeOfNUL(v, name), "invalid", "must not contain a NUL character")
 		return
 	}
@@ -378,8 +371,8 @@ func bound(f reflect.StructField, tag string, none float64) float64 {
 	return n
 }
 
-// unknown reports body fields, at the top or in the objects of a list there, that the operation
-// does not have.
+// unknown reports body fields that the operation does not have, at the top or in objects one level
+// below.
 func (d *decoder) unknown() {
 	for _, name := range slices.Sorted(maps.Keys(d.fields)) {
 		t, known := d.known[name]
@@ -405,9 +398,9 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 	}
 	fields := map[string]bool{}
 	for _, f := range reflect.VisibleFields(t) {
-		fields[jsonName(f)] = true
+		fields[openapi.JSONName(f)] = true
 	}
-	// What walkNames can find wrong, it has found when the body was split.
+	// Its errors were found when the body was split.
 	_ = walkNames(d.fields[name], func(at int, inner string) {
 		if at == depth && !fields[inner] {
 			d.wrong(name+"."+inner, "unknown_field", "is not a field of this operation; check its spelling")
@@ -415,16 +408,15 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 	})
 }
 
-// nullAmong is the place of the first null in a list of texts, which Go would read as an empty
-// text;
-// -1 if there is none.
+// nullAmong is the index of the first null in a list of texts, which Go would read as an empty
+// text; -1 if there is none.
 func nullAmong(v reflect.Value, raw []byte) int {
 	v = reflect.Indirect(v)
 	if v.Kind() != reflect.Slice || v.Type().Elem().Kind() != reflect.String || !bytes.Contains(raw, []byte("null")) {
 		return -1
 	}
 	var items []*string
-	if json.Unmarshal(raw, &items) != nil { // one text alone, where both forms are taken
+	if json.Unmarshal(raw, &items) != nil { // a single text, which some fields take too
 		return -1
 	}
 	return slices.Index(items, nil)

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -108,9 +106,9 @@ func TestDecodeNumbersPastTheRange(t *testing.T) {
 func TestDecodeFills(t *testing.T) {
 	var in specimen
 	err := decode(&in, source{
-		params: httprouter.Params{{Key: "id", Value: "x"}},
-		query:  url.Values{"filter[limit]": {"3"}, "flag": {"false"}, "since": {"2026-11-01"}, "word": {"a"}},
-		body:   []byte(`{"name":"Ann","count":5,"note":null,"number":2,"tags":["t"],"boxes":null,"unknown":1}`),
+		path:  func(string) string { return "x" },
+		query: url.Values{"filter[limit]": {"3"}, "flag": {"false"}, "since": {"2026-11-01"}, "word": {"a"}},
+		body:  []byte(`{"name":"Ann","count":5,"note":null,"number":2,"tags":["t"],"boxes":null,"unknown":1}`),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,34 +7,35 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// download sends the file of an export's link, which needs no token and works once. HEAD is
-// refused, so that whoever looks at a link does not use it up.
+// download sends the file of an export link, which needs no token and works once. HEAD is refused,
+// so that a program that checks links does not use it up.
 func (s *Server) download(c *call) {
-	token, addr, ok := s.takeLink(c, "/export/")
+	token, addr, ok := s.beginLink(c, exportPath)
 	if !ok {
 		return
 	}
 	f, err := s.svc.OpenExport(c.r.Context(), token)
 	if err != nil {
-		s.countDead(addr, err)
+		s.countBadLink(addr, err)
 		s.fail(c, err)
 		return
 	}
 	s.sendFile(c, http.StatusOK, f)
 }
 
-// countDead counts a link that leads nowhere like a bad token, so that nobody can guess for long.
-func (s *Server) countDead(addr string, err error) {
+// countBadLink counts a link that leads nowhere like a bad token, so that nobody can guess for
+// long.
+func (s *Server) countBadLink(addr string, err error) {
 	if e, ours := service.AsError(err); ours && e.Status == http.StatusNotFound {
-		s.bad.count(addr, s.now())
+		s.badTokens.count(addr, s.now())
 	}
 }
 
-// takeLink begins the answer to a link that is its own proof: whoever has it needs no token. It
-// gives the part behind path, and whose address asks; without ok the answer is given.
-func (s *Server) takeLink(c *call, path string) (token, addr string, ok bool) {
+// beginLink starts the answer to a link that needs no token, since it holds one. It returns that
+// token and the client's address. Without ok the request has been answered.
+func (s *Server) beginLink(c *call, path string) (token, addr string, ok bool) {
 	token = strings.TrimPrefix(c.r.URL.Path, path)
-	c.r.URL.Path = path + "…" // so that no log and no answer has it
+	c.r.URL.Path = path + "…" // keeps the token out of logs and answers
 	h := c.w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -44,7 +45,7 @@ func (s *Server) takeLink(c *call, path string) (token, addr string, ok bool) {
 		return "", "", false
 	}
 	addr = remoteAddr(c.r)
-	if err := s.bad.check(addr, s.now()); err != nil {
+	if err := s.badTokens.check(addr, s.now()); err != nil {
 		s.fail(c, err)
 		return "", "", false
 	}

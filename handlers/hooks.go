@@ -13,62 +13,58 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// What relays tell of mail that they took comes to POST /hooks/{kind}/{relay}, without a token:
-// each notice proves by itself where it comes from. Nobody may make us work much before that is
-// known.
+// Relays report on mail that they took with POST /hooks/{kind}/{relay}, without a token: each
+// notice proves its own origin. Until that is checked, a client can cause little work.
 
 const (
-	hooksPath   = "/hooks/"
-	noticesEach = 3000 // requests from one address in a minute
-	forgedEach  = 100  // refused ones
-	noticesMost = 64   // requests that are read or worked on at a time
-	noticesFrom = 32   // of them from one address, who may be slow to say what he has to
-	noticeWait  = 20 * time.Second
+	noticesPerMinute    = 3000 // requests of one address
+	refusedPerMinute    = 100  // refused requests of one address
+	maxNotices          = 64   // notices in work at a time
+	maxNoticesOfAddress = 32   // of one address, which may send them slowly
+	noticeTimeout       = 20 * time.Second
 )
 
-// hooks counts who comes.
+// hooks counts requests and the notices in work.
 type hooks struct {
-	came, forged *rates // by address
+	requests, refused *rates // by address
 
-	mu   sync.Mutex
-	all  int            // requests that are read or worked on
-	from map[string]int // of them, by address
+	mu        sync.Mutex
+	running   int            // notices in work
+	runningOf map[string]int // notices in work, by address
 }
 
 func newHooks() *hooks {
-	return &hooks{came: newRates(service.Limits{}), forged: newRates(service.Limits{}), from: map[string]int{}}
+	return &hooks{requests: newRates(service.Limits{}), refused: newRates(service.Limits{}), runningOf: map[string]int{}}
 }
 
-// admit takes a place, which leave gives back, or says why there is none.
-func (h *hooks) admit(addr string, now time.Time) error {
-	if h.came.take(addr, now) > noticesEach || h.forged.used(addr, now) > forgedEach {
-		e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many requests came from %s. Wait for the next minute.", addr)
-		e.RetryAfter = now.Truncate(time.Minute).Add(time.Minute).Sub(now)
-		return e
+// acquire takes a slot, which release gives back, or says why there is none.
+func (h *hooks) acquire(addr string, now time.Time) error {
+	if h.requests.add(addr, now) > noticesPerMinute || h.refused.used(addr, now) > refusedPerMinute {
+		return rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.all == noticesMost || h.from[addr] == noticesFrom {
+	if h.running == maxNotices || h.runningOf[addr] == maxNoticesOfAddress {
 		e := service.Errorf(http.StatusServiceUnavailable, "rate_limited", "Too many notices are being taken. Send it again in a moment.")
 		e.RetryAfter = 5 * time.Second
 		return e
 	}
-	h.all++
-	h.from[addr]++
+	h.running++
+	h.runningOf[addr]++
 	return nil
 }
 
-func (h *hooks) leave(addr string) {
+func (h *hooks) release(addr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all--
-	if h.from[addr]--; h.from[addr] == 0 {
-		delete(h.from, addr)
+	h.running--
+	if h.runningOf[addr]--; h.runningOf[addr] == 0 {
+		delete(h.runningOf, addr)
 	}
 }
 
-// takeNotice answers one request of a relay.
-func (s *Server) takeNotice(c *call) {
+// receiveNotice answers the notice of a relay.
+func (s *Server) receiveNotice(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	kind, relay, ok := strings.Cut(strings.TrimPrefix(c.r.URL.Path, hooksPath), "/")
@@ -82,11 +78,11 @@ func (s *Server) takeNotice(c *call) {
 		return
 	}
 	addr := remoteAddr(c.r)
-	if err := s.hooks.admit(addr, s.now()); err != nil {
+	if err := s.hooks.acquire(addr, s.now()); err != nil {
 		s.noticeFailed(c, err)
 		return
 	}
-	defer s.hooks.leave(addr)
+	defer s.hooks.release(addr)
 	body, err := readNotice(c)
 	if err == nil {
 		err = s.svc.TakeNotices(c.r.Context(), kind, relay, feedback.Request{Header: c.r.Header, Query: c.r.URL.Query(), Body: body})
@@ -104,11 +100,11 @@ func readNotice(c *call) ([]byte, error) {
 	if c.r.ContentLength > feedback.MaxBody {
 		return nil, tooLarge
 	}
-	// What cannot be told when to end is bounded by the server's own limits.
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(noticeWait))
-	body, err := io.ReadAll(&bounded{c.r.Body, feedback.MaxBody})
+	// Where the connection takes no deadline, the server's own limits hold.
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(noticeTimeout))
+	body, err := io.ReadAll(&limitedReader{c.r.Body, feedback.MaxBody})
 	switch {
-	case errors.Is(err, errOver):
+	case errors.Is(err, errTooLarge):
 		return nil, tooLarge
 	case err != nil:
 		return nil, service.Errorf(http.StatusBadRequest, "invalid_json", "The notice did not come whole.").Because(err)
@@ -116,12 +112,13 @@ func readNotice(c *call) ([]byte, error) {
 	return body, nil
 }
 
-// noticeFailed answers in a line of text, which is what providers show, and counts what was forged.
+// noticeFailed answers with a line of text, which is what providers show, and counts refused
+// requests.
 func (s *Server) noticeFailed(c *call, err error) {
 	e := service.Explain(err)
 	addr := remoteAddr(c.r)
 	if e.Status == http.StatusForbidden {
-		s.hooks.forged.take(addr, s.now())
+		s.hooks.refused.add(addr, s.now())
 	}
 	switch {
 	case e.Status >= http.StatusInternalServerError:

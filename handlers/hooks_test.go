@@ -44,9 +44,9 @@ func TestHooksAreBounded(t *testing.T) {
 	h := newHooks()
 	now := time.Date(2026, 11, 2, 10, 0, 20, 0, time.UTC)
 	status := func(addr string, now time.Time) int {
-		err := h.admit(addr, now)
+		err := h.acquire(addr, now)
 		if err == nil {
-			h.leave(addr)
+			h.release(addr)
 			return 0
 		}
 		e := new(service.Error)
@@ -55,16 +55,16 @@ func TestHooksAreBounded(t *testing.T) {
 		}
 		return e.Status
 	}
-	for n := range noticesEach + 1 {
-		if got := status("192.0.2.1", now); (got != 0) != (n == noticesEach) {
+	for n := range noticesPerMinute + 1 {
+		if got := status("192.0.2.1", now); (got != 0) != (n == noticesPerMinute) {
 			t.Fatalf("request %d: %d", n, got)
 		}
 	}
 	if got := status("192.0.2.2", now); got != 0 {
 		t.Errorf("another address: %d", got)
 	}
-	for range forgedEach + 1 {
-		h.forged.take("192.0.2.3", now)
+	for range refusedPerMinute + 1 {
+		h.refused.add("192.0.2.3", now)
 	}
 	if got := status("192.0.2.3", now); got != http.StatusTooManyRequests {
 		t.Errorf("a forger: %d", got)
@@ -74,8 +74,8 @@ func TestHooksAreBounded(t *testing.T) {
 	}
 	for addr := range 2 {
 		slow := "192.0.2." + string(rune('4'+addr))
-		for range noticesFrom {
-			if err := h.admit(slow, now); err != nil {
+		for range maxNoticesOfAddress {
+			if err := h.acquire(slow, now); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -86,11 +86,11 @@ func TestHooksAreBounded(t *testing.T) {
 			t.Errorf("another address beside %d that are slow: %d", addr+1, got)
 		}
 	}
-	for range noticesFrom {
-		h.leave("192.0.2.4")
+	for range maxNoticesOfAddress {
+		h.release("192.0.2.4")
 	}
-	if got := status("192.0.2.2", now); got != 0 || len(h.from) != 1 {
-		t.Errorf("later: %d, %v", got, h.from)
+	if got := status("192.0.2.2", now); got != 0 || len(h.runningOf) != 1 {
+		t.Errorf("later: %d, %v", got, h.runningOf)
 	}
 }
 
@@ -141,8 +141,8 @@ func TestUnsubscribePage(t *testing.T) {
 	b.patch(path, `{"list_unsubscribe":false}`).is(200).has("list_unsubscribe", "false")
 	now := time.Now()
 	b.server.now = func() time.Time { return now }
-	for range unsubscribesEach {
-		b.server.hooks.came.take("unsubscribe 127.0.0.1", now)
+	for range unsubscribesPerMinute {
+		b.server.hooks.requests.add("unsubscribe 127.0.0.1", now)
 	}
 	if r := stranger.get(link).is(429); r.header.Get("Retry-After") == "" {
 		t.Errorf("headers %v", r.header)

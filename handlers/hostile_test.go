@@ -64,11 +64,11 @@ func TestHostileBodies(t *testing.T) {
 // hostileFields puts every hostile value into every field of the operation's example.
 func (b *sandbox) hostileFields(t *testing.T, o *op, path string) {
 	c := theContract()
-	described := c.doc.Paths.get(o.path).get(strings.ToLower(o.method))
+	described := c.doc.Paths.Get(o.path).Get(strings.ToLower(o.method))
 	if described.RequestBody == nil {
 		return
 	}
-	text, err := json.Marshal(described.RequestBody.Content.get(jsonMedia).Example)
+	text, err := json.Marshal(described.RequestBody.Content.Get(jsonMedia).Example)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// explain says what went wrong as a page for people tells it, and notes in the log what is our own
-// fault.
-func (s *Server) explain(c *call, what string, err error) *service.Error {
+// explainError gives the error that a page shows, and logs it if it is our fault.
+func (s *Server) explainError(c *call, what string, err error) *service.Error {
 	e := service.Explain(err)
 	if e.Status >= http.StatusInternalServerError {
 		s.Log.Error(what, "request_id", c.id, "error", err)
@@ -22,7 +21,7 @@ func (s *Server) explain(c *call, what string, err error) *service.Error {
 	return e
 }
 
-// showPage answers with a page for people.
+// showPage answers with a page of HTML.
 func (s *Server) showPage(c *call, form *template.Template, status int, view any) {
 	var page bytes.Buffer
 	if err := form.Execute(&page, view); err != nil {

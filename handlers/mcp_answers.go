@@ -12,57 +12,40 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 )
 
-// textShown is how many characters of one text an assistant gets, and of all header fields of a
+// maxShownText is how many characters of one text an assistant gets, and of all header fields of a
 // message together.
-const textShown = 10_000
+const maxShownText = 10_000
 
 // secretFields never reach an assistant.
 var secretFields = map[string]bool{"password": true, "secret": true, "token": true, "reset_link": true}
 
-// A heldAnswer keeps what a handler writes.
-type heldAnswer struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-	form   reflect.Type // of an answer that is not the operation's own
-}
-
-func (h *heldAnswer) Header() http.Header         { return h.header }
-func (h *heldAnswer) WriteHeader(status int)      { h.status = status }
-func (h *heldAnswer) Write(p []byte) (int, error) { return h.body.Write(p) }
-
-// result is the answer as an assistant may see it.
-func (h *heldAnswer) result(o *op) *mcp.CallToolResult {
+// toolResult is an operation's answer as an assistant may see it. form is the type that it was
+// written from, unless it is an error.
+func toolResult(o *op, answer *bufferedResponse, form reflect.Type) *mcp.CallToolResult {
+	switch {
+	case answer.status == http.StatusBadGateway:
+		form = reflect.TypeFor[upstreamBody]()
+	case answer.status >= http.StatusBadRequest:
+		form = reflect.TypeFor[errorBody]()
+	}
 	e := &editor{mark: "untrusted " + rand.Text()[:8]}
-	answer := e.answer(h.body.Bytes(), h.formOf(o))
+	edited := e.answer(answer.body.Bytes(), form)
 	if notice := e.notice(o); notice != "" {
-		answer["_notice"] = notice
+		edited["_notice"] = notice
 	}
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(answer) // it was JSON before
+	_ = enc.Encode(edited) // it was JSON before
 	return &mcp.CallToolResult{
 		Content:           []mcp.Content{&mcp.TextContent{Text: strings.TrimSpace(text.String())}},
 		StructuredContent: json.RawMessage(bytes.TrimSpace(text.Bytes())),
-		IsError:           h.status >= http.StatusBadRequest,
+		IsError:           answer.status >= http.StatusBadRequest,
 	}
-}
-
-// formOf is the type that the answer was written from.
-func (h *heldAnswer) formOf(o *op) reflect.Type {
-	switch {
-	case h.status == http.StatusBadGateway:
-		return reflect.TypeFor[upstreamBody]()
-	case h.status >= http.StatusBadRequest:
-		return reflect.TypeFor[errorBody]()
-	case h.form != nil:
-		return h.form
-	}
-	return o.call.out
 }
 
 // An upstreamBody is an errorBody whose messages may repeat what another server said.
@@ -80,20 +63,20 @@ type upstreamBody struct {
 	} `json:"error"`
 }
 
-// An editor takes out of an answer what an assistant must not see, and marks what it must not
-// believe. It walks the answer beside the type that it was written from: a text is ours if its
-// field has the tag `words:"ours"`, or is one of the field's `enum`. Every other text is marked,
-// also one of a field that nobody has thought of.
+// An editor removes secrets from an answer and marks text that an assistant must not trust. It
+// walks the answer beside the Go type that it was written from. A text is trusted if its field has
+// the tag `words:"ours"`, or if it is one of the field's `enum`. All other text is marked, also in
+// fields that nobody thought of.
 type editor struct {
 	mark            string // random, so that no mail can end its own mark
-	secret, foreign bool   // met
+	secret, foreign bool   // found
 }
 
 func (e *editor) answer(body []byte, form reflect.Type) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	var v any
-	_ = dec.Decode(&v) // an answer that is no JSON is none for an assistant
+	_ = dec.Decode(&v) // what is no JSON is not shown
 	v = e.edit(v, form, "")
 	if object, ok := v.(map[string]any); ok {
 		return object
@@ -134,9 +117,9 @@ func (e *editor) object(members map[string]any, t reflect.Type, tags reflect.Str
 			innerTags = tags // of all that is in it
 		}
 		if list, ok := v.([]any); ok && name == "headers" {
-			v = firstOf(list)
+			v = limitHeaders(list)
 		}
-		if text, ok := v.(string); ok && utf8.RuneCountInString(text) > textShown && !isOurs(text, inner, innerTags) {
+		if text, ok := v.(string); ok && utf8.RuneCountInString(text) > maxShownText && !isOurs(text, inner, innerTags) {
 			cut = true
 		}
 		members[name] = e.edit(v, inner, innerTags)
@@ -147,8 +130,8 @@ func (e *editor) object(members map[string]any, t reflect.Type, tags reflect.Str
 }
 
 func (e *editor) text(text string, ours bool) string {
-	if utf8.RuneCountInString(text) > textShown {
-		text = string([]rune(text)[:textShown])
+	if utf8.RuneCountInString(text) > maxShownText {
+		text = string([]rune(text)[:maxShownText])
 	}
 	if ours || text == "" {
 		return text
@@ -157,7 +140,7 @@ func (e *editor) text(text string, ours bool) string {
 	return "[" + e.mark + " begins]\n" + text + "\n[" + e.mark + " ends]"
 }
 
-// isOurs tells whether a text of a field was written here, or by the account's own people.
+// isOurs tells whether the text of a field comes from this program or the account's own people.
 func isOurs(text string, t reflect.Type, tags reflect.StructTag) bool {
 	if t == reflect.TypeFor[service.Time]() || tags.Get("words") == "ours" {
 		return true
@@ -166,15 +149,19 @@ func isOurs(text string, t reflect.Type, tags reflect.StructTag) bool {
 	return enum != "" && slices.Contains(strings.Split(enum, "|"), text)
 }
 
-var rawType = reflect.TypeFor[json.RawMessage]()
+var (
+	rawType      = reflect.TypeFor[json.RawMessage]()
+	fileType     = reflect.TypeFor[*service.File]()
+	envelopeType = reflect.TypeFor[service.EventEnvelope]()
+)
 
-// formFor is the type on the wire of a value that was written from the type t: one of its forms,
-// where it has several.
+// formFor is the Go type that a JSON value was written from: t, or one of its forms if it has
+// several.
 func formFor(t reflect.Type, v any) reflect.Type {
 	if t == nil {
 		return nil
 	}
-	for _, form := range formsOf(t) {
+	for _, form := range openapi.FormsOf(t) {
 		for form != fileType && form.Kind() == reflect.Pointer {
 			form = form.Elem()
 		}
@@ -197,8 +184,8 @@ func formFor(t reflect.Type, v any) reflect.Type {
 // hasAll tells whether a struct has a field for every member of an object.
 func hasAll(t reflect.Type, members map[string]any) bool {
 	known := map[string]bool{}
-	for _, f := range flatten(t) {
-		known[jsonName(f)] = true
+	for _, f := range openapi.Fields(t) {
+		known[openapi.JSONName(f)] = true
 	}
 	for name := range members {
 		if !known[name] {
@@ -208,8 +195,8 @@ func hasAll(t reflect.Type, members map[string]any) bool {
 	return true
 }
 
-// memberOf is the type and the tags of an object's member. What is kept as JSON has a type of its
-// own by what it is about; where nobody knows it, all of it is marked.
+// memberOf is the type and the tags of an object's member. The type of an event's data or a job's
+// result depends on the kind of event or job; all text of an unknown one is marked.
 func memberOf(t reflect.Type, members map[string]any, name string) (reflect.Type, reflect.StructTag) {
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil, ""
@@ -226,17 +213,17 @@ func memberOf(t reflect.Type, members map[string]any, name string) (reflect.Type
 	case t == reflect.TypeFor[service.JobResponse]() && name == "result":
 		return reflect.TypeOf(service.JobResult(kind)), ""
 	}
-	for _, f := range flatten(t) {
-		if jsonName(f) == name {
+	for _, f := range openapi.Fields(t) {
+		if openapi.JSONName(f) == name {
 			return f.Type, f.Tag
 		}
 	}
 	return nil, ""
 }
 
-// firstOf leaves as many header fields as may be shown.
-func firstOf(headers []any) []any {
-	left := textShown
+// limitHeaders keeps as many header fields as may be shown.
+func limitHeaders(headers []any) []any {
+	left := maxShownText
 	for i, h := range headers {
 		field, _ := h.(map[string]any)
 		value, _ := field["value"].(string)
@@ -247,7 +234,7 @@ func firstOf(headers []any) []any {
 	return headers
 }
 
-// notice is what an assistant should know of an answer.
+// notice warns an assistant of what is in an answer.
 func (e *editor) notice(o *op) string {
 	var parts []string
 	if e.foreign {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 
 	"github.com/mailstead/mailstead/service"
@@ -22,7 +21,7 @@ func would(format string, args ...any) (*intent, error) {
 	return &intent{Would: fmt.Sprintf(format, args...)}, nil
 }
 
-// askFirst makes the caller of a row's confirm.
+// askFirst makes the confirm of a row.
 func askFirst[In any](says func(context.Context, service.Actor, In) (*intent, error)) caller {
 	return with(says)
 }
@@ -35,9 +34,9 @@ type unconfirmed struct {
 	ExpiresAt service.Time    `json:"expires_at"`
 }
 
-// confirmed tells whether a call may go on, since it needs no agreement or carries it. Otherwise it
-// has been answered, with what it would do or with what is wrong.
-func (a *assistants) confirmed(c *call, held *heldAnswer, args []byte, confirmation string) bool {
+// confirmed tells whether a call may go on, because it needs no agreement or carries one. Otherwise
+// it has been answered.
+func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, confirmation string) bool {
 	s, o := a.server, c.op
 	same := canonical(args)
 	if confirmation != "" {
@@ -50,16 +49,16 @@ func (a *assistants) confirmed(c *call, held *heldAnswer, args []byte, confirmat
 	asked := *o
 	asked.call, asked.status = o.confirm, http.StatusOK
 	a.handle(c, &asked, args)
-	answer := bytes.TrimSpace(held.body.Bytes())
-	if held.status != http.StatusOK {
+	text := bytes.TrimSpace(answer.body.Bytes())
+	if answer.status != http.StatusOK {
 		return false
 	}
-	held.body = bytes.Buffer{}
+	answer.body = bytes.Buffer{}
 	var in *struct {
 		Would string          `json:"would"`
 		Quote json.RawMessage `json:"quote"`
 	}
-	if err := json.Unmarshal(answer, &in); err != nil {
+	if err := json.Unmarshal(text, &in); err != nil {
 		s.fail(c, fmt.Errorf("read what %s would do: %w", o.name, err))
 		return false
 	}
@@ -70,7 +69,6 @@ func (a *assistants) confirmed(c *call, held *heldAnswer, args []byte, confirmat
 		in.Quote = nil
 	}
 	token, until := s.svc.Confirmation(c.who, o.name, same)
-	held.form = reflect.TypeFor[unconfirmed]()
 	s.sendJSON(c, http.StatusOK, unconfirmed{
 		Message: "Nothing has been done yet. This would " + in.Would + ". Tell the person so; if they agree, call " + o.name +
 			" again with the same arguments and this confirmation_token.",
@@ -79,7 +77,7 @@ func (a *assistants) confirmed(c *call, held *heldAnswer, args []byte, confirmat
 	return false
 }
 
-// canonical spells a JSON value in one way, so that the same arguments can be known again.
+// canonical writes a JSON value in one spelling, so that equal arguments are equal bytes.
 func canonical(args []byte) []byte {
 	dec := json.NewDecoder(bytes.NewReader(args))
 	dec.UseNumber() // 1e400 and long numbers stay what they are
@@ -94,7 +92,8 @@ func canonical(args []byte) []byte {
 	return out
 }
 
-// intents says of operations what they would do. It reads what is there, and changes nothing.
+// intents has a function for each operation that needs agreement. It says what the call would do,
+// and changes nothing.
 type intents struct{ s *service.Service }
 
 func (i intents) setupDomain(ctx context.Context, who service.Actor, in service.SetupDomainIn) (*intent, error) {
@@ -131,7 +130,7 @@ func (i intents) deleteDomain(ctx context.Context, who service.Actor, in service
 	if err != nil {
 		return nil, err
 	}
-	return would("delete %s for good, with its %s and all mail in them", d.Domain, counted(d.EmailUsersCount, "mailbox", "mailboxes"))
+	return would("delete %s for good, with its %s and all mail in them", d.Domain, plural(d.EmailUsersCount, "mailbox", "mailboxes"))
 }
 
 func (i intents) setForward(ctx context.Context, who service.Actor, in service.SetForwardIn) (*intent, error) {
@@ -177,7 +176,7 @@ func (i intents) deleteEmailUsers(ctx context.Context, who service.Actor, in ser
 			names = append(names, id)
 		}
 	}
-	return would("delete %s for good, with all mail in them: %s", counted(len(names), "mailbox", "mailboxes"), strings.Join(names, ", "))
+	return would("delete %s for good, with all mail in them: %s", plural(len(names), "mailbox", "mailboxes"), strings.Join(names, ", "))
 }
 
 func (i intents) deleteMessages(_ context.Context, _ service.Actor, in service.BulkDeleteMessagesIn) (*intent, error) {
@@ -191,7 +190,7 @@ func (i intents) deleteMessages(_ context.Context, _ service.Actor, in service.B
 	for n, mailbox := range order {
 		order[n] = fmt.Sprintf("%d of %s", each[mailbox], mailbox)
 	}
-	return would("delete %s for good: %s", counted(len(in.Messages), "message", "messages"), strings.Join(order, ", "))
+	return would("delete %s for good: %s", plural(len(in.Messages), "message", "messages"), strings.Join(order, ", "))
 }
 
 func (i intents) createWebhook(_ context.Context, _ service.Actor, in service.CreateWebhookIn) (*intent, error) {
@@ -215,7 +214,7 @@ func (i intents) updateWebhook(ctx context.Context, who service.Actor, in servic
 	return would("change the webhook endpoint %s, so that it gets events (%s) at %s and is %s", w.ID, strings.Join(w.Events, ", "), w.URL, w.Status)
 }
 
-func counted(n int, one, many string) string {
+func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

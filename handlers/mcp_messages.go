@@ -9,13 +9,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// methods are those that a server of tools has. The library knows more, and would answer them as if
-// there were resources and prompts.
+// methods are those of a server that has tools only. The library knows more, and would answer them
+// as if there were resources and prompts.
 var methods = map[string]bool{
 	"initialize": true, "ping": true, "server/discover": true, "tools/call": true, "tools/list": true,
 }
 
-// maxMessageID is as much of an id as an answer of our own repeats, in bytes.
+// maxMessageID is the most bytes of an id that our own answers repeat.
 const maxMessageID = 200
 
 // A valuePart is the beginning of a JSON value: enough to know its type, or a short value.
@@ -29,16 +29,16 @@ func (p *valuePart) UnmarshalJSON(data []byte) error {
 // is tells whether the value begins with one of the characters.
 func (p valuePart) is(begin string) bool { return p != "" && strings.IndexByte(begin, p[0]) >= 0 }
 
-// A messageFault is a message that is not for the library, which answers such ones in plain text.
+// A messageFault is an error in a message. The library would answer it in plain text.
 type messageFault struct {
 	status int
 	id     json.RawMessage
 	why    *jsonrpc.Error
 }
 
-// judge checks a message's form (JSON-RPC 2.0 sections 4 and 5.1) and whether there is its method;
-// nil if the library may have it.
-func judge(body []byte) *messageFault {
+// checkMessage checks the form of a message (JSON-RPC 2.0 sections 4 and 5.1) and its method; nil
+// if the library may have it.
+func checkMessage(body []byte) *messageFault {
 	const letters, digits = `"`, "-0123456789"
 	wrong := func(id valuePart, code int64, text string) *messageFault {
 		f := &messageFault{http.StatusBadRequest, json.RawMessage("null"), &jsonrpc.Error{Code: code, Message: text}}
@@ -84,8 +84,8 @@ func judge(body []byte) *messageFault {
 	return f
 }
 
-// sendTo answers with the fault, as JSON-RPC has it.
-func (f *messageFault) sendTo(s *Server, c *call) {
+// send answers with the error in the form of JSON-RPC.
+func (f *messageFault) send(s *Server, c *call) {
 	s.send(c, f.status, jsonMedia, struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`

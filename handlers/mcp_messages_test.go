@@ -19,7 +19,7 @@ func FuzzJudge(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		fault := judge(body)
+		fault := checkMessage(body)
 		if fault == nil {
 			var m map[string]json.RawMessage
 			if err := json.Unmarshal(body, &m); err != nil {

@@ -401,8 +401,8 @@ func TestMessagesThatAreFreeAreBounded(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.server.now = func() time.Time { return time.Unix(1793871000, 0) }
 	a := b.assistant(b.token)
-	for range freeLimit {
-		b.server.assistants.free.take(b.Owner.AccountID, b.server.now())
+	for range freePerMinute {
+		b.server.assistants.free.add(b.Owner.AccountID, b.server.now())
 	}
 	if _, err := a.session.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "Too many messages") {
 		t.Errorf("ListTools: %v", err)
@@ -529,14 +529,14 @@ func TestLargeMailIsSent(t *testing.T) {
 		{"filename": "big.bin", "content": strings.Repeat("QUJD", 1<<20)},
 	}}).is(200)
 	r.has("transport", "capture")
-	if !b.server.assistants.bodies.large.TryAcquire(largeInMemory) {
+	if !b.server.assistants.bodies.large.TryAcquire(maxLargeInMemory) {
 		t.Error("its turn has not ended")
 	}
 }
 
 func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 	b := newSandbox(t, nil)
-	if err := b.server.assistants.bodies.large.Acquire(t.Context(), largeInMemory); err != nil {
+	if err := b.server.assistants.bodies.large.Acquire(t.Context(), maxLargeInMemory); err != nil {
 		t.Fatal(err)
 	}
 	a := b.assistant(b.token)
@@ -551,7 +551,7 @@ func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 		t.Fatalf("a large message did not wait: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	b.server.assistants.bodies.large.Release(largeInMemory)
+	b.server.assistants.bodies.large.Release(maxLargeInMemory)
 	if err := <-came; err != nil {
 		t.Error(err)
 	}
@@ -566,7 +566,7 @@ func (b *sandbox) withOps(ops ...op) {
 func TestPanicOfAToolIsAnError(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.withOps(op{name: "burst", method: "GET", path: "/v1/burst", status: 200, scope: "read", roles: everyone,
-		call: plain(func(context.Context, service.Actor) (*nothing, error) { panic("on purpose") })})
+		call: plain(func(context.Context, service.Actor) (*noInput, error) { panic("on purpose") })})
 	a := b.assistant(b.token)
 	a.call("burst", nil).breaks("internal_error")
 	a.call("get_account", nil).is(200)
@@ -576,7 +576,7 @@ func TestToolEndsWithItsClient(t *testing.T) {
 	b := newSandbox(t, nil)
 	began, ended := make(chan struct{}), make(chan error, 1)
 	b.withOps(op{name: "linger", method: "GET", path: "/v1/linger", status: 200, scope: "read", roles: everyone,
-		call: plain(func(ctx context.Context, _ service.Actor) (*nothing, error) {
+		call: plain(func(ctx context.Context, _ service.Actor) (*noInput, error) {
 			close(began)
 			<-ctx.Done()
 			ended <- ctx.Err()

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// maxItems bounds the items of a list and the names of an object, whatever the operation makes of
-// them: each costs memory before anything else is known of it.
+// maxItems bounds the items of a list and the names of an object in any operation, since each costs
+// memory before it is checked.
 const maxItems = 100_000
 
 var (

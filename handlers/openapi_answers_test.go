@@ -3,7 +3,6 @@ package handlers
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -14,12 +13,13 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 )
 
 // A contract is the description with its schemas ready to check answers with.
 type contract struct {
-	doc      *document
+	doc      *openapi.Document
 	ops      []op
 	text     []byte
 	compiler *jsonschema.Compiler
@@ -32,9 +32,9 @@ const contractURL = "https://mailstead.test/openapi.json"
 // theContract is made once for all tests.
 var theContract = sync.OnceValue(func() *contract {
 	c := &contract{ops: operations(&service.Service{}), compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
-	c.doc = describe(c.ops, service.Config{})
+	c.doc = openapi.Describe(describedAPI(c.ops, ""))
 	var err error
-	if c.text, err = json.Marshal(c.doc); err != nil {
+	if c.text, err = c.doc.JSON(); err != nil {
 		panic(err)
 	}
 	resource, err := jsonschema.UnmarshalJSON(bytes.NewReader(c.text))
@@ -97,7 +97,7 @@ func checkAnswer(t testing.TB, method, path string, r *reply) {
 func (c *contract) checkAnswer(method, path string, r *reply) error {
 	o := c.find(method, path)
 	if o == nil {
-		if !isAPI(path) || r.status >= 400 {
+		if !strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/v1/openapi.") || r.status >= 400 {
 			return nil // there is no such operation
 		}
 		return errors.New("it is no operation")
@@ -106,16 +106,16 @@ func (c *contract) checkAnswer(method, path string, r *reply) error {
 		return nil // to browsers with a session, which are no part of the interface
 	}
 	place := []string{"paths", o.path, strings.ToLower(method), "responses", fmt.Sprint(r.status)}
-	described := c.doc.Paths.get(o.path).get(strings.ToLower(method)).Responses.get(fmt.Sprint(r.status))
+	described := c.doc.Paths.Get(o.path).Get(strings.ToLower(method)).Responses.Get(fmt.Sprint(r.status))
 	if described == nil {
 		return fmt.Errorf("%s has no answer %d", o.name, r.status)
 	}
-	if code := cmp.Or(r.text("error.code"), r.text("code")); r.status >= 400 && !slices.Contains(described.codes, code) {
+	if code := cmp.Or(r.text("error.code"), r.text("code")); r.status >= 400 && !slices.Contains(described.Codes(), code) {
 		return fmt.Errorf("%s does not tell of the code %q with %d", o.name, code, r.status)
 	}
 	if described.Ref != "" {
-		place = []string{"components", "responses", refName(described.Ref)}
-		described = c.doc.Components.Responses.get(refName(described.Ref))
+		place = []string{"components", "responses", openapi.RefName(described.Ref)}
+		described = c.doc.Components.Responses.Get(openapi.RefName(described.Ref))
 	}
 	for _, h := range described.Headers {
 		if h.Name != "Idempotent-Replayed" && r.header.Get(h.Name) == "" {
@@ -123,8 +123,8 @@ func (c *contract) checkAnswer(method, path string, r *reply) error {
 		}
 	}
 	media, _, _ := strings.Cut(r.header.Get("Content-Type"), ";")
-	if described.Content.get(media) == nil {
-		if described.Content.get("application/octet-stream") != nil {
+	if described.Content.Get(media) == nil {
+		if described.Content.Get("application/octet-stream") != nil {
 			return nil // a file of any type
 		}
 		return fmt.Errorf("%s does not tell of the media type %q", o.name, media)

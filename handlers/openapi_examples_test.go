@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -16,7 +17,7 @@ import (
 type describedField struct {
 	owner, name string
 	query       bool
-	schema      *schema
+	schema      *openapi.Schema
 	siblings    []string
 }
 
@@ -66,17 +67,16 @@ var noPrefix = []string{"message_id", "original_message_id", "provider_message_i
 // what it names. Texts have examples of their own, not a word that stands for any.
 func TestExamplesAreReal(t *testing.T) {
 	c := theContract()
-	d := &describer{doc: c.doc}
 	for _, f := range describedFields(c) {
 		at := f.owner + "." + f.name
-		example := d.example(f.schema)
-		if s := d.resolve(f.schema); s.is("string") && len(s.Examples) == 0 && s.Enum == nil && s.Const == "" && s.Format != "date-time" && s.Format != "binary" && !isPathID(f) {
+		example := c.doc.Example(f.schema)
+		if s := c.doc.Resolve(f.schema); s.Is("string") && len(s.Examples) == 0 && s.Enum == nil && s.Const == "" && s.Format != "date-time" && s.Format != "binary" && !isPathID(f) {
 			t.Errorf("%s has no example", at)
 		}
-		if s := f.schema; s.is("array") && s.Items.is("string") && len(s.Examples) == 0 && s.Items.Enum == nil {
+		if s := f.schema; s.Is("array") && s.Items.Is("string") && len(s.Examples) == 0 && s.Items.Enum == nil {
 			t.Errorf("%s has no example", at)
 		}
-		if err := checkExample(d, f.schema, example); err != nil {
+		if err := checkExample(c.doc, f.schema, example); err != nil {
 			t.Errorf("the example of %s is %v: %v", at, example, err)
 		}
 		isID := f.name == "id" || strings.HasSuffix(f.name, "_id") || strings.HasSuffix(f.name, "_ids") || prefixes[f.name] != "" || prefixes[at] != ""
@@ -101,10 +101,10 @@ func TestExamplesAreReal(t *testing.T) {
 func isPathID(f describedField) bool { return f.query && len(f.schema.Examples) == 0 }
 
 // checkExample compares an example with its schema.
-func checkExample(d *describer, s *schema, example any) error {
-	s = d.resolve(s)
+func checkExample(doc *openapi.Document, s *openapi.Schema, example any) error {
+	s = doc.Resolve(s)
 	if example == nil {
-		if s.allowsNull() || s.Type == nil {
+		if s.AllowsNull() || s.Type == nil {
 			return nil
 		}
 		return fmt.Errorf("null is not allowed")
@@ -114,7 +114,7 @@ func checkExample(d *describer, s *schema, example any) error {
 	}
 	switch v := example.(type) {
 	case string:
-		if s.Type != nil && !s.is("string") {
+		if s.Type != nil && !s.Is("string") {
 			return fmt.Errorf("a text is not %v", s.Type)
 		}
 		if s.MaxLength != nil && len(v) > *s.MaxLength || s.MinLength != nil && len(v) < *s.MinLength {
@@ -122,7 +122,7 @@ func checkExample(d *describer, s *schema, example any) error {
 		}
 	case int, float64:
 		n := reflect.ValueOf(v)
-		if s.Type != nil && !s.is("integer") && !s.is("number") {
+		if s.Type != nil && !s.Is("integer") && !s.Is("number") {
 			return fmt.Errorf("a number is not %v", s.Type)
 		}
 		value := 0.0
@@ -143,7 +143,7 @@ func TestDescriptionsFitTheirFields(t *testing.T) {
 	c := theContract()
 	same := regexp.MustCompile("^The same as ([a-z_]+)[.]$|; the same as ([a-z_]+)[.]$")
 	inList := regexp.MustCompile("How many (?:rows|names) are in `([a-z]+)`")
-	kinds := map[string]map[string][]string{} // of each text of a plain name: the types of the fields that have it
+	kinds := map[string]map[string][]string{} // of each name and text: the types of the fields that have it
 	for _, f := range describedFields(c) {
 		at, about := f.owner+"."+f.name, f.schema.Description
 		if m := same.FindStringSubmatch(about); m != nil && !f.query {
@@ -157,26 +157,27 @@ func TestDescriptionsFitTheirFields(t *testing.T) {
 		if (strings.HasPrefix(about, "Rows to answer") || strings.HasPrefix(about, "Names to answer")) && !f.query {
 			t.Errorf("%s is no parameter, but is said to be one: %q", at, about)
 		}
-		if strings.HasPrefix(about, "Seconds") && !f.schema.is("integer") && !f.schema.is("number") {
+		if strings.HasPrefix(about, "Seconds") && !f.schema.Is("integer") && !f.schema.Is("number") {
 			t.Errorf("%s is no number of seconds", at)
 		}
-		if strings.HasPrefix(about, "Whether") && !f.schema.is("boolean") {
+		if strings.HasPrefix(about, "Whether") && !f.schema.Is("boolean") {
 			t.Errorf("%s is neither true nor false: %q", at, about)
 		}
 		if strings.Contains(about, "IMAP UID") && f.name != "uid" && f.name != "message_id" {
 			t.Errorf("%s is no UID: %q", at, about)
 		}
-		if about != "" && glossary[f.name].about == about {
-			if kinds[f.name] == nil {
-				kinds[f.name] = map[string][]string{}
+		if about != "" {
+			text := f.name + ": " + about
+			if kinds[text] == nil {
+				kinds[text] = map[string][]string{}
 			}
 			kind := strings.Trim(strings.ReplaceAll(fmt.Sprint(f.schema.Type), "null", ""), "[] ")
-			kinds[f.name][kind] = append(kinds[f.name][kind], at)
+			kinds[text][kind] = append(kinds[text][kind], at)
 		}
 	}
-	for name, k := range kinds {
+	for text, k := range kinds {
 		if len(k) > 1 {
-			t.Errorf("one description of %s stands at fields of different types: %v", name, k)
+			t.Errorf("one description stands at fields of different types: %s: %v", text, k)
 		}
 	}
 }
@@ -184,11 +185,11 @@ func TestDescriptionsFitTheirFields(t *testing.T) {
 // TestExamplesAreExact names some that were wrong.
 func TestExamplesAreExact(t *testing.T) {
 	c := theContract()
-	text, err := json.Marshal(c.doc.Paths.get("/v1/domains/{domain_id}").get("get").Responses.get("200").Content.get(jsonMedia).Example)
+	text, err := json.Marshal(c.doc.Paths.Get("/v1/domains/{domain_id}").Get("get").Responses.Get("200").Content.Get(jsonMedia).Example)
 	if err != nil || !strings.Contains(string(text), `"id":"dom_`) || strings.Contains(string(text), `"text"`) {
 		t.Errorf("a domain is %s, %v", text, err)
 	}
-	if got := c.doc.Components.Schemas.get("Used").Properties.get("limit").Description; strings.Contains(got, "Rows") {
+	if got := c.doc.Components.Schemas.Get("Used").Properties.Get("limit").Description; strings.Contains(got, "Rows") {
 		t.Errorf("Used.limit is %q", got)
 	}
 	_ = operations(&service.Service{})

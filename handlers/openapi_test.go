@@ -11,8 +11,9 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/julienschmidt/httprouter"
+	"go.yaml.in/yaml/v3"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -20,8 +21,8 @@ import (
 // its examples.
 func TestDescriptionIsValid(t *testing.T) {
 	c := theContract()
-	for _, odd := range c.doc.odd {
-		t.Error(odd)
+	for _, problem := range c.doc.Problems {
+		t.Error(problem)
 	}
 	doc, err := openapi3.NewLoader().LoadFromData(c.text)
 	if err != nil {
@@ -40,7 +41,7 @@ func TestDescriptionIsLinted(t *testing.T) {
 	c := theContract()
 	ids := map[string]bool{}
 	for _, g := range c.doc.Tags {
-		for _, o := range inGroup(c.doc, g.Name) {
+		for _, o := range c.doc.InGroup(g.Name) {
 			if ids[o.OperationID] {
 				t.Errorf("operationId %s is given twice", o.OperationID)
 			}
@@ -49,7 +50,7 @@ func TestDescriptionIsLinted(t *testing.T) {
 				t.Errorf("%s has no summary", o.OperationID)
 			}
 			for _, hole := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(o.Path, -1) {
-				declared := func(p *parameter) bool { return p.In == "path" && p.Name == hole[1] }
+				declared := func(p *openapi.Parameter) bool { return p.In == "path" && p.Name == hole[1] }
 				if !slices.ContainsFunc(o.Parameters, declared) {
 					t.Errorf("%s does not declare its path parameter %s", o.OperationID, hole[1])
 				}
@@ -62,13 +63,13 @@ func TestDescriptionIsLinted(t *testing.T) {
 	defined := func(kind, name string) bool {
 		switch kind {
 		case "schemas":
-			return c.doc.Components.Schemas.get(name) != nil
+			return c.doc.Components.Schemas.Get(name) != nil
 		case "responses":
-			return c.doc.Components.Responses.get(name) != nil
+			return c.doc.Components.Responses.Get(name) != nil
 		case "headers":
-			return c.doc.Components.Headers.get(name) != nil
+			return c.doc.Components.Headers.Get(name) != nil
 		}
-		return c.doc.Components.Parameters.get(name) != nil
+		return c.doc.Components.Parameters.Get(name) != nil
 	}
 	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/(\w+)/([^"]+)"`).FindAllStringSubmatch(string(c.text), -1) {
 		if !defined(ref[1], ref[2]) {
@@ -77,69 +78,20 @@ func TestDescriptionIsLinted(t *testing.T) {
 	}
 }
 
-// TestCodesAreKnown keeps abouts to operations and error codes that there are.
-func TestCodesAreKnown(t *testing.T) {
-	codes := map[string]bool{}
-	for i, c := range errorCodes {
-		codes[c.Code] = true
-		if i > 0 && c.Status < errorCodes[i-1].Status {
-			t.Errorf("%s is not in the order of statuses", c.Code)
-		}
-	}
-	for name, a := range abouts {
-		for _, code := range strings.Fields(a.errors) {
-			if !codes[code] {
-				t.Errorf("%s tells of the code %s, which is none", name, code)
-			}
-		}
-	}
-	for _, o := range operations(&service.Service{}) {
-		if _, ok := abouts[o.name]; !ok {
-			t.Errorf("%s has no entry in abouts", o.name)
-		}
-	}
-}
-
-// TestGlossaryLeadsSomewhere keeps the words for one field of one schema, or one parameter of one
-// operation, to those that there are.
-func TestGlossaryLeadsSomewhere(t *testing.T) {
-	c := theContract()
-	for key := range glossary {
-		owner, field, ok := strings.Cut(key, ".")
-		if !ok {
-			continue
-		}
-		if s := c.doc.Components.Schemas.get(owner); s != nil && s.Properties.get(field) != nil {
-			continue
-		}
-		named := func(o op) bool {
-			has := func(f reflect.StructField) bool { return f.Tag.Get("query") == field || f.Tag.Get("path") == field }
-			return o.name == owner && slices.ContainsFunc(flatten(o.call.in), has)
-		}
-		if !slices.ContainsFunc(c.ops, named) {
-			t.Errorf("%s is nowhere", key)
-		}
-	}
-}
-
 // TestExamplesAreTaken sends every example of a request through the decoder that the handlers use.
 func TestExamplesAreTaken(t *testing.T) {
 	c := theContract()
 	for _, o := range c.ops {
-		described := c.doc.Paths.get(o.path).get(strings.ToLower(o.method))
-		src := source{query: url.Values{}, strict: true}
-		d := &describer{doc: c.doc}
+		described := c.doc.Paths.Get(o.path).Get(strings.ToLower(o.method))
+		src := source{path: func(string) string { return "x" }, query: url.Values{}, strict: true}
 		for _, p := range described.Parameters {
-			if p.In == "path" {
-				src.params = append(src.params, httprouter.Param{Key: p.Name, Value: "x"})
-			}
 			if p.In == "query" {
-				text, _ := json.Marshal(d.example(p.Schema))
+				text, _ := json.Marshal(c.doc.Example(p.Schema))
 				src.query.Set(p.Name, plainText(text))
 			}
 		}
 		if described.RequestBody != nil {
-			src.body, _ = json.Marshal(described.RequestBody.Content.get(jsonMedia).Example)
+			src.body, _ = json.Marshal(described.RequestBody.Content.Get(jsonMedia).Example)
 			if string(src.body) == "null" {
 				t.Errorf("%s has no example of its body", o.name)
 			}
@@ -147,6 +99,36 @@ func TestExamplesAreTaken(t *testing.T) {
 		if err := decode(reflect.New(o.call.in).Interface(), src); err != nil {
 			t.Errorf("the example of %s is refused: %v: %s %v", o.name, err, src.body, src.query)
 		}
+	}
+}
+
+// TestYAMLSaysTheSame reads the description in both its forms.
+func TestYAMLSaysTheSame(t *testing.T) {
+	c := theContract()
+	text, err := c.doc.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fromYAML, fromJSON any
+	if err := yaml.Unmarshal(text, &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(c.text, &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(fromYAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(fromJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(again, want) {
+		t.Error("YAML differs from JSON")
+	}
+	if !bytes.HasPrefix(text, []byte("openapi: \"3.1.0\"\ninfo:\n  title: ")) {
+		t.Errorf("it begins with %.100s", text)
 	}
 }
 
@@ -249,7 +231,7 @@ func TestReferencePage(t *testing.T) {
 			}
 			continue
 		}
-		if !isDescription(link) {
+		if !slices.Contains([]string{"/v1/openapi.json", "/v1/openapi.yaml", "/docs", "/docs/reference.css"}, link) {
 			t.Errorf("the page asks for %s", link)
 		}
 	}

@@ -1,35 +1,130 @@
 package handlers
 
-import (
-	"slices"
+import "github.com/mailstead/mailstead/service"
 
-	"github.com/mailstead/mailstead/service"
-)
+// largestSend is the most bytes of a request that sends a message, whose files are in base64.
+const largestSend = 35 << 20
 
-// operations is the table: every operation of the interface, one row each, by noun.
+// operations is the table: every operation of the interface, one row each. The routes, the checks
+// of scope and role, the tools of assistants and the OpenAPI description all come from it.
+//
+// scope and roles are the coarse permission: what the token and the role of the caller must allow,
+// whatever the call is about. op.permit asks for it once, before the body is read. Whether this
+// caller may do it to this very object (a token of somebody else, the owner of the account, a field
+// that costs money) is the second question. Only the service asks that, since it has the object.
 func operations(s *service.Service) []op {
-	return slices.Concat(
-		accountOps(s),
-		teamOps(s),
-		domainOps(s),
-		dnsOps(s),
-		webhookOps(s),
-		jobOps(s),
-		mailboxOps(s),
-		templateOps(s),
-		exportOps(s),
-		inboxOps(s),
-		outboundOps(s),
-	)
-}
-
-func accountOps(s *service.Service) []op {
+	i := intents{s}
 	return []op{
+		// The account and its tokens.
 		{name: "get_account", method: "GET", path: "/v1/account", status: 200, scope: "read", roles: everyone, call: plain(s.GetAccount)},
 		{name: "update_account", method: "PATCH", path: "/v1/account", status: 200, scope: "write", roles: managers, call: with(s.UpdateAccount)},
 		{name: "get_usage", method: "GET", path: "/v1/account/usage", status: 200, scope: "read", roles: everyone, call: plain(s.GetUsage)},
 		{name: "list_tokens", method: "GET", path: "/v1/auth/tokens", status: 200, scope: "read", roles: everyone, call: plain(s.ListTokens)},
 		{name: "create_token", method: "POST", path: "/v1/auth/tokens", status: 201, scope: "write", roles: everyone, call: with(s.CreateToken)},
 		{name: "delete_token", method: "DELETE", path: "/v1/auth/tokens/{token_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteToken)},
+
+		// The people who share the account.
+		{name: "list_team_users", method: "GET", path: "/v1/account/users", status: 200, scope: "read", roles: everyone, call: plain(s.ListTeamUsers)},
+		{name: "invite_team_user", method: "POST", path: "/v1/account/users/invite", status: 200, scope: "admin", roles: managers, call: with(s.InviteTeamUser)},
+		{name: "update_team_user", method: "PATCH", path: "/v1/account/users/{user_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTeamUser)},
+		{name: "delete_team_user", method: "DELETE", path: "/v1/account/users/{user_id}", status: 200, scope: "admin", roles: managers, call: with(s.DeleteTeamUser)},
+
+		// Domains.
+		{name: "list_domains", method: "GET", path: "/v1/domains", status: 200, scope: "read", roles: everyone, call: with(s.ListDomains)},
+		{name: "search_domain", method: "GET", path: "/v1/domains/search", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomain)},
+		{name: "search_domains_bulk", method: "POST", path: "/v1/domains/search-bulk", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomainsBulk)},
+		{name: "suggest_domains", method: "GET", path: "/v1/domains/suggest", status: 200, scope: "read", roles: everyone, call: with(s.SuggestDomains)},
+		{name: "connect_domains", method: "POST", path: "/v1/domains/connect", status: 200, scope: "write", roles: managers, call: with(s.ConnectDomains), strict: true},
+		{name: "check_provider", method: "POST", path: "/v1/domains/check-provider", status: 200, scope: "read", roles: everyone, call: with(s.CheckProvider)},
+		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers)},
+		{name: "setup_domain", method: "POST", path: "/v1/domains/setup", status: 202, scope: "write", roles: managers, call: with(s.SetupDomain), strict: true, confirm: askFirst(i.setupDomain)},
+		{name: "get_domain", method: "GET", path: "/v1/domains/{domain_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetDomain)},
+		{name: "update_domain", method: "PATCH", path: "/v1/domains/{domain_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateDomain), confirm: askFirst(i.updateDomain)},
+		{name: "delete_domain", method: "DELETE", path: "/v1/domains/{domain_id}", status: 202, scope: "write", roles: managers, call: with(s.DeleteDomain), confirm: askFirst(i.deleteDomain)},
+		{name: "get_dns_status", method: "GET", path: "/v1/domains/{domain_id}/dns-status", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSStatus)},
+		{name: "get_dns_records", method: "GET", path: "/v1/domains/{domain_id}/dns-records", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSRecords)},
+		{name: "verify_dns", method: "POST", path: "/v1/domains/{domain_id}/verify-dns", status: 200, scope: "write", roles: everyone, call: with(s.VerifyDNS)},
+
+		// A domain's own records, DMARC, reports, redirect and forward.
+		{name: "list_custom_dns_records", method: "GET", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "read", roles: everyone, call: with(s.ListCustomDNSRecords)},
+		{name: "create_custom_dns_record", method: "POST", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "write", roles: managers, call: with(s.CreateCustomDNSRecord)},
+		{name: "update_custom_dns_record", method: "PATCH", path: "/v1/domains/{domain_id}/custom-dns-records/{record_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateCustomDNSRecord)},
+		{name: "delete_custom_dns_record", method: "DELETE", path: "/v1/domains/{domain_id}/custom-dns-records/{record_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteCustomDNSRecord)},
+		{name: "set_dmarc", method: "PUT", path: "/v1/domains/{domain_id}/dmarc", status: 200, scope: "write", roles: managers, call: with(s.SetDMARC)},
+		{name: "reset_dmarc", method: "DELETE", path: "/v1/domains/{domain_id}/dmarc", status: 200, scope: "write", roles: managers, call: with(s.ResetDMARC)},
+		{name: "list_dmarc_reports", method: "GET", path: "/v1/domains/{domain_id}/dmarc-reports", status: 200, scope: "read", roles: everyone, call: with(s.ListDMARCReports)},
+		{name: "list_tls_reports", method: "GET", path: "/v1/domains/{domain_id}/tls-reports", status: 200, scope: "read", roles: everyone, call: with(s.ListTLSReports)},
+		{name: "set_redirect", method: "POST", path: "/v1/domains/{domain_id}/redirect", status: 200, scope: "write", roles: managers, call: with(s.SetRedirect)},
+		{name: "delete_redirect", method: "DELETE", path: "/v1/domains/{domain_id}/redirect", status: 200, scope: "write", roles: managers, call: with(s.DeleteRedirect)},
+		{name: "set_forward", method: "POST", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.SetForward), confirm: askFirst(i.setForward)},
+		{name: "delete_forward", method: "DELETE", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.DeleteForward)},
+
+		// Webhooks and events.
+		{name: "list_webhooks", method: "GET", path: "/v1/webhooks", status: 200, scope: "read", roles: everyone, call: plain(s.ListWebhooks)},
+		{name: "create_webhook", method: "POST", path: "/v1/webhooks", status: 201, scope: "write", roles: managers, call: with(s.CreateWebhook), confirm: askFirst(i.createWebhook)},
+		{name: "get_webhook", method: "GET", path: "/v1/webhooks/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetWebhook)},
+		{name: "update_webhook", method: "PATCH", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateWebhook), confirm: askFirst(i.updateWebhook)},
+		{name: "delete_webhook", method: "DELETE", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteWebhook)},
+		{name: "get_webhook_secret", method: "GET", path: "/v1/webhooks/{id}/secret", status: 200, scope: "write", roles: managers, call: with(s.GetWebhookSecret)},
+		{name: "rotate_webhook_secret", method: "POST", path: "/v1/webhooks/{id}/rotate-secret", status: 200, scope: "write", roles: managers, call: with(s.RotateWebhookSecret)},
+		{name: "test_webhook", method: "POST", path: "/v1/webhooks/{id}/test", status: 200, scope: "write", roles: managers, call: with(s.TestWebhook)},
+		{name: "list_webhook_deliveries", method: "GET", path: "/v1/webhooks/{id}/deliveries", status: 200, scope: "read", roles: everyone, call: with(s.ListWebhookDeliveries)},
+		{name: "redeliver_event", method: "POST", path: "/v1/webhooks/{id}/deliveries/{event_id}/redeliver", status: 200, scope: "write", roles: managers, call: with(s.RedeliverEvent)},
+		{name: "list_events", method: "GET", path: "/v1/events", status: 200, scope: "read", roles: everyone, call: with(s.ListEvents)},
+		{name: "set_universal_inbox", method: "POST", path: "/v1/account/universal-inbox", status: 200, scope: "write", roles: managers, call: with(s.SetUniversalInbox)},
+
+		// Jobs.
+		{name: "list_jobs", method: "GET", path: "/v1/jobs", status: 200, scope: "read", roles: everyone, call: with(s.ListJobs)},
+		{name: "get_job", method: "GET", path: "/v1/jobs/{job_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetJob)},
+
+		// Mailboxes, which the interface calls email users.
+		{name: "list_email_users", method: "GET", path: "/v1/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListEmailUsers)},
+		{name: "create_email_user", method: "POST", path: "/v1/email-users", status: 201, scope: "write", roles: managers, call: with(s.CreateEmailUser), confirm: askFirst(i.createEmailUser)},
+		{name: "generate_names", method: "POST", path: "/v1/email-users/generate-names", status: 200, scope: "read", roles: everyone, call: with(s.GenerateNames)},
+		{name: "create_email_users_bulk", method: "POST", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.CreateEmailUsersBulk)},
+		{name: "delete_email_users_bulk", method: "DELETE", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), confirm: askFirst(i.deleteEmailUsers)},
+		{name: "delete_email_users_bulk", method: "POST", path: "/v1/email-users/bulk-delete", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), alias: true, confirm: askFirst(i.deleteEmailUsers)},
+		{name: "get_email_user", method: "GET", path: "/v1/email-users/{user_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetEmailUser)},
+		{name: "update_email_user", method: "PATCH", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateEmailUser), confirm: askFirst(i.updateEmailUser)},
+		{name: "delete_email_user", method: "DELETE", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUser)},
+		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers)},
+
+		// Templates of mailboxes.
+		{name: "list_templates", method: "GET", path: "/v1/email-user-templates", status: 200, scope: "read", roles: everyone, call: plain(s.ListTemplates)},
+		{name: "create_template", method: "POST", path: "/v1/email-user-templates", status: 200, scope: "write", roles: everyone, call: with(s.CreateTemplate)},
+		{name: "get_template", method: "GET", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetTemplate)},
+		{name: "update_template", method: "PATCH", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTemplate)},
+		{name: "delete_template", method: "DELETE", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteTemplate)},
+
+		// Exports.
+		{name: "create_export", method: "POST", path: "/v1/export", status: 200, scope: "write", roles: managers, call: with(s.CreateExport)},
+		{name: "list_export_formats", method: "GET", path: "/v1/export/formats", status: 200, scope: "read", roles: everyone, call: plain(s.ListExportFormats)},
+
+		// Mail in mailboxes.
+		{name: "list_email_user_inbox", method: "GET", path: "/v1/email-users/{user_id}/inbox", status: 200, scope: "read", roles: everyone, call: with(s.ListEmailUserInbox)},
+		{name: "refresh_email_user_inbox", method: "POST", path: "/v1/email-users/{user_id}/inbox/refresh", status: 200, scope: "write", roles: everyone, call: with(s.RefreshEmailUserInbox)},
+		{name: "get_message", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetMessage)},
+		{name: "get_message_raw", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/raw", status: 200, scope: "read", roles: everyone, call: with(s.GetMessageRaw)},
+		{name: "get_message_attachment", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/attachments/{index}", status: 200, scope: "read", roles: everyone, call: with(s.GetMessageAttachment)},
+		{name: "mark_message", method: "PATCH", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.MarkMessage)},
+		{name: "delete_message", method: "DELETE", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteMessage)},
+		{name: "list_inbox", method: "GET", path: "/v1/inbox", status: 200, scope: "read", roles: everyone, call: with(s.ListInbox)},
+		{name: "refresh_inbox", method: "POST", path: "/v1/inbox/refresh", status: 200, scope: "write", roles: everyone, call: plain(s.RefreshInbox)},
+		{name: "bulk_delete_messages", method: "POST", path: "/v1/inbox/bulk-delete", status: 200, scope: "write", roles: everyone, call: with(s.BulkDeleteMessages), confirm: askFirst(i.deleteMessages)},
+		{name: "bulk_mark_messages", method: "POST", path: "/v1/inbox/bulk-mark", status: 200, scope: "write", roles: everyone, call: with(s.BulkMarkMessages)},
+		{name: "get_inbox_message", method: "GET", path: "/v1/inbox/{message_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetInboxMessage)},
+		{name: "mark_inbox_message", method: "PATCH", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.MarkInboxMessage)},
+		{name: "delete_inbox_message", method: "DELETE", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteInboxMessage)},
+
+		// Sent mail.
+		{name: "send_email", method: "POST", path: "/v1/email-users/{user_id}/inbox/send", status: 200, scope: "write", roles: everyone, call: with(s.SendEmail), body: largestSend, strict: true},
+		{name: "lookup_message", method: "GET", path: "/v1/messages/lookup", status: 200, scope: "read", roles: everyone, call: with(s.LookupMessage)},
+		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: everyone, call: with(s.ListMessages)},
+		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetSentMessage)},
+		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: everyone, call: with(s.RetryMessage)},
+		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: everyone, call: with(s.CancelMessage)},
+		{name: "list_suppressions", method: "GET", path: "/v1/suppressions", status: 200, scope: "read", roles: everyone, call: with(s.ListSuppressions)},
+		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression)},
+		{name: "delete_suppression", method: "DELETE", path: "/v1/suppressions/{email}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteSuppression)},
 	}
 }

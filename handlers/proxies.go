@@ -12,59 +12,58 @@ import (
 	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
-// maxPerClient is how many requests of one address, or one IPv6 /64, may be under way through
+// maxPerClient is how many requests of one address, or one IPv6 /64, may run at a time through
 // proxies.
 const maxPerClient = 256
 
-// Proxies are those who may say for whom they ask and how they were asked, by X-Forwarded-For and
-// X-Forwarded-Proto. Nobody else's such headers are looked at, and X-Forwarded-Host is nobody's to
-// say. Make them with NewProxies; nil are none.
+// Proxies are the addresses that may say in X-Forwarded-For and X-Forwarded-Proto for whom they
+// ask, and how. These headers are ignored from all others, and X-Forwarded-Host from everybody.
+// Make them with NewProxies; nil trusts nobody.
 type Proxies struct {
 	trusted []netip.Prefix
 	clients *crowd.Crowd // who has requests under way
 }
 
-// NewProxies trusts whoever connects from one of the networks. The log tells of clients that ask
-// for too much at once.
+// NewProxies trusts whoever connects from one of the networks.
 func NewProxies(trusted []netip.Prefix, log *slog.Logger) *Proxies {
 	return &Proxies{trusted, crowd.New("http through proxies", crowd.Bounds{PerAddress: maxPerClient}, log)}
 }
 
-// An asker is who made a request: the peer of the connection or, where that is a trusted proxy,
-// whom it asks for.
-type asker struct {
+// A requestClient is who made a request: the peer of the connection, or its client if the peer is a
+// trusted proxy.
+type requestClient struct {
 	addr   string // IP address; "" for a local socket
 	secure bool   // over TLS
 }
 
-type askerKey struct{}
+type requestClientKey struct{}
 
-// askerOf tells who made the request.
-func askerOf(r *http.Request) asker {
-	if a, ok := r.Context().Value(askerKey{}).(asker); ok {
+// clientOf gives the client of a request.
+func clientOf(r *http.Request) requestClient {
+	if a, ok := r.Context().Value(requestClientKey{}).(requestClient); ok {
 		return a
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
-		return asker{"", r.TLS != nil}
+		return requestClient{"", r.TLS != nil}
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		host = plainIP(ip).String()
 	}
-	return asker{host, r.TLS != nil}
+	return requestClient{host, r.TLS != nil}
 }
 
 // remoteAddr is the client's address without port; "" for a local socket.
-func remoteAddr(r *http.Request) string { return askerOf(r).addr }
+func remoteAddr(r *http.Request) string { return clientOf(r).addr }
 
 // isSecure tells whether the client speaks TLS, to us or to a trusted proxy.
-func isSecure(r *http.Request) bool { return askerOf(r).secure }
+func isSecure(r *http.Request) bool { return clientOf(r).secure }
 
 func plainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 
-// admit gives the request with its asker noted, and leave, to be called when it is answered; ok is
-// false where one client has too many requests under way. Connections of a proxy are its own to
-// bound.
+// admit adds its client to a request. leave must be called when it has been answered. ok is false
+// if the client has too many requests at once. How many connections a proxy has is for the proxy to
+// limit.
 func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bool) {
 	if p == nil {
 		return r, func() {}, true
@@ -74,12 +73,12 @@ func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bo
 		return r, func() {}, true
 	}
 	client := p.client(plainIP(peer.Addr()), r.Header.Values("X-Forwarded-For"))
-	a := asker{client.String(), p.secure(r)}
+	a := requestClient{client.String(), p.secure(r)}
 	place := p.clients.Enter(net.TCPAddrFromAddrPort(netip.AddrPortFrom(client, 0)), func() {})
 	if place == nil {
 		return r, nil, false
 	}
-	return r.WithContext(context.WithValue(r.Context(), askerKey{}, a)), place.Leave, true
+	return r.WithContext(context.WithValue(r.Context(), requestClientKey{}, a)), place.Leave, true
 }
 
 func (p *Proxies) trusts(ip netip.Addr) bool {
@@ -87,8 +86,8 @@ func (p *Proxies) trusts(ip netip.Addr) bool {
 	return slices.ContainsFunc(p.trusted, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// client follows the hops that proxies have noted, the nearest last, as far as they are trusted: it
-// is the first that is not, and where one noted what is no address, that one itself.
+// client walks the addresses that proxies have added, the nearest first, and returns the first that
+// is not trusted. Where a trusted proxy added something that is no address, it is that proxy.
 func (p *Proxies) client(peer netip.Addr, forwarded []string) netip.Addr {
 	at := peer
 	for _, line := range slices.Backward(forwarded) {
@@ -134,8 +133,8 @@ func parseHop(text string) (netip.Addr, bool) {
 	return plainIP(both.Addr()), err == nil
 }
 
-// secure tells what the nearest proxy says of its own client, and where it says nothing, how it
-// came itself.
+// secure tells whether the client used HTTPS, by the word of the nearest proxy, or else by the
+// connection itself.
 func (p *Proxies) secure(r *http.Request) bool {
 	lines := r.Header.Values("X-Forwarded-Proto")
 	if len(lines) == 0 {
@@ -145,8 +144,8 @@ func (p *Proxies) secure(r *http.Request) bool {
 	return strings.EqualFold(last, "https")
 }
 
-// fromProxy finds out who asks, and answers a client that has too many requests under way; ok is
-// false then.
+// fromProxy finds the client of a request, and answers one that has too many at once; then ok is
+// false.
 func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Request, leave func(), ok bool) {
 	out, leave, ok = s.Proxies.admit(r)
 	if !ok {

@@ -27,34 +27,34 @@ func TestWhoAsksBehindProxies(t *testing.T) {
 		peer      string
 		forwarded []string
 		proto     []string
-		want      asker
+		want      requestClient
 	}{
-		{"192.0.2.1:5", []string{"198.51.100.7"}, []string{"https"}, asker{"198.51.100.7", true}},
-		{"192.0.2.2:5", []string{"198.51.100.7"}, []string{"https"}, asker{"192.0.2.2", false}},                  // a stranger
-		{"[::ffff:192.0.2.1]:5", []string{"198.51.100.7"}, []string{"HTTPS"}, asker{"198.51.100.7", true}},       // the proxy on a socket for both
-		{"192.0.2.1:5", []string{"203.0.113.9, 198.51.100.7"}, []string{"https"}, asker{"198.51.100.7", true}},   // made up by the client
-		{"192.0.2.1:5", []string{"203.0.113.9", "198.51.100.7"}, []string{"https"}, asker{"198.51.100.7", true}}, // the same in two fields
-		{"192.0.2.1:5", []string{"198.51.100.7, 10.1.2.3", "10.9.9.9"}, nil, asker{"198.51.100.7", false}},       // three proxies in a row
-		{"192.0.2.1:5", []string{"10.4.4.4, 10.1.2.3"}, nil, asker{"10.4.4.4", false}},                           // from within
-		{"192.0.2.1:5", nil, nil, asker{"192.0.2.1", false}},                                                     // the proxy itself
-		{"192.0.2.1:5", []string{"", " , ,"}, []string{""}, asker{"192.0.2.1", false}},
-		{"192.0.2.1:5", []string{"198.51.100.7:4711"}, []string{"http"}, asker{"198.51.100.7", false}},
-		{"192.0.2.1:5", []string{"[2001:db8:1::7]:4711"}, []string{"https"}, asker{"2001:db8:1::7", true}},
-		{"192.0.2.1:5", []string{"[2001:db8:1::7]"}, []string{"https"}, asker{"2001:db8:1::7", true}},
-		{"[2001:db8::1]:5", []string{"2001:DB8:1::7"}, []string{"https"}, asker{"2001:db8:1::7", true}},
-		{"[2001:db8::1%eth0]:5", []string{"fe80::7%eth1"}, nil, asker{"fe80::7", false}},
-		{"192.0.2.1:5", []string{"::ffff:198.51.100.7"}, []string{"https"}, asker{"198.51.100.7", true}},
-		{"192.0.2.1:5", []string{"::ffff:10.0.0.1, 198.51.100.7, ::ffff:10.0.0.1"}, nil, asker{"198.51.100.7", false}}, // a proxy that writes so
-		{"192.0.2.1:5", []string{"198.51.100.7, unknown"}, []string{"https"}, asker{"192.0.2.1", true}},                // no address: the one who says so
-		{"192.0.2.1:5", []string{"198.51.100.7, unix:, 10.0.0.2"}, nil, asker{"10.0.0.2", false}},
-		{"192.0.2.1:5", []string{"198.51.100.7, 999.1.1.1"}, nil, asker{"192.0.2.1", false}},
-		{"192.0.2.1:5", []string{"198.51.100.7, [::1"}, nil, asker{"192.0.2.1", false}},
-		{"192.0.2.1:5", []string{"198.51.100.7"}, []string{"https", "http"}, asker{"198.51.100.7", false}}, // made up by the client
-		{"192.0.2.1:5", []string{"198.51.100.7"}, []string{"https, http"}, asker{"198.51.100.7", false}},
-		{"192.0.2.1:5", []string{"198.51.100.7"}, []string{"http,https "}, asker{"198.51.100.7", true}},
-		{"192.0.2.1:5", []string{"198.51.100.7"}, []string{"httpss"}, asker{"198.51.100.7", false}},
-		{"@", []string{"198.51.100.7"}, []string{"https"}, asker{"", false}}, // a socket in the file system
-		{"", []string{"198.51.100.7"}, []string{"https"}, asker{"", false}},
+		{"192.0.2.1:5", []string{"198.51.100.7"}, []string{"https"}, requestClient{"198.51.100.7", true}},
+		{"192.0.2.2:5", []string{"198.51.100.7"}, []string{"https"}, requestClient{"192.0.2.2", false}},                  // a stranger
+		{"[::ffff:192.0.2.1]:5", []string{"198.51.100.7"}, []string{"HTTPS"}, requestClient{"198.51.100.7", true}},       // the proxy on a socket for both
+		{"192.0.2.1:5", []string{"203.0.113.9, 198.51.100.7"}, []string{"https"}, requestClient{"198.51.100.7", true}},   // made up by the client
+		{"192.0.2.1:5", []string{"203.0.113.9", "198.51.100.7"}, []string{"https"}, requestClient{"198.51.100.7", true}}, // the same in two fields
+		{"192.0.2.1:5", []string{"198.51.100.7, 10.1.2.3", "10.9.9.9"}, nil, requestClient{"198.51.100.7", false}},       // three proxies in a row
+		{"192.0.2.1:5", []string{"10.4.4.4, 10.1.2.3"}, nil, requestClient{"10.4.4.4", false}},                           // from within
+		{"192.0.2.1:5", nil, nil, requestClient{"192.0.2.1", false}},                                                     // the proxy itself
+		{"192.0.2.1:5", []string{"", " , ,"}, []string{""}, requestClient{"192.0.2.1", false}},
+		{"192.0.2.1:5", []string{"198.51.100.7:4711"}, []string{"http"}, requestClient{"198.51.100.7", false}},
+		{"192.0.2.1:5", []string{"[2001:db8:1::7]:4711"}, []string{"https"}, requestClient{"2001:db8:1::7", true}},
+		{"192.0.2.1:5", []string{"[2001:db8:1::7]"}, []string{"https"}, requestClient{"2001:db8:1::7", true}},
+		{"[2001:db8::1]:5", []string{"2001:DB8:1::7"}, []string{"https"}, requestClient{"2001:db8:1::7", true}},
+		{"[2001:db8::1%eth0]:5", []string{"fe80::7%eth1"}, nil, requestClient{"fe80::7", false}},
+		{"192.0.2.1:5", []string{"::ffff:198.51.100.7"}, []string{"https"}, requestClient{"198.51.100.7", true}},
+		{"192.0.2.1:5", []string{"::ffff:10.0.0.1, 198.51.100.7, ::ffff:10.0.0.1"}, nil, requestClient{"198.51.100.7", false}}, // a proxy that writes so
+		{"192.0.2.1:5", []string{"198.51.100.7, unknown"}, []string{"https"}, requestClient{"192.0.2.1", true}},                // no address: the one who says so
+		{"192.0.2.1:5", []string{"198.51.100.7, unix:, 10.0.0.2"}, nil, requestClient{"10.0.0.2", false}},
+		{"192.0.2.1:5", []string{"198.51.100.7, 999.1.1.1"}, nil, requestClient{"192.0.2.1", false}},
+		{"192.0.2.1:5", []string{"198.51.100.7, [::1"}, nil, requestClient{"192.0.2.1", false}},
+		{"192.0.2.1:5", []string{"198.51.100.7"}, []string{"https", "http"}, requestClient{"198.51.100.7", false}}, // made up by the client
+		{"192.0.2.1:5", []string{"198.51.100.7"}, []string{"https, http"}, requestClient{"198.51.100.7", false}},
+		{"192.0.2.1:5", []string{"198.51.100.7"}, []string{"http,https "}, requestClient{"198.51.100.7", true}},
+		{"192.0.2.1:5", []string{"198.51.100.7"}, []string{"httpss"}, requestClient{"198.51.100.7", false}},
+		{"@", []string{"198.51.100.7"}, []string{"https"}, requestClient{"", false}}, // a socket in the file system
+		{"", []string{"198.51.100.7"}, []string{"https"}, requestClient{"", false}},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = tc.peer
@@ -67,7 +67,7 @@ func TestWhoAsksBehindProxies(t *testing.T) {
 			t.Fatalf("%s %q: refused", tc.peer, tc.forwarded)
 		}
 		leave()
-		if got := askerOf(out); got != tc.want || out.Host != "example.com" {
+		if got := clientOf(out); got != tc.want || out.Host != "example.com" {
 			t.Errorf("%s %q %q: %+v, want %+v; host %s", tc.peer, tc.forwarded, tc.proto, got, tc.want, out.Host)
 		}
 		if out, _, _ = (*Proxies)(nil).admit(r); out != r {
@@ -125,8 +125,8 @@ func TestGuessersBehindProxyAreCountedByThemselves(t *testing.T) {
 		t.Helper()
 		return c.do("GET", "/v1/account", nil, "X-Forwarded-For", ip)
 	}
-	for range badTokenLimit + 1 {
-		b.server.bad.count("198.51.100.7", b.server.now())
+	for range badTokensPerMinute + 1 {
+		b.server.badTokens.count("198.51.100.7", b.server.now())
 	}
 	for range 3 {
 		if r := from(b.client, "198.51.100.7"); r.status == 429 {
@@ -135,8 +135,8 @@ func TestGuessersBehindProxyAreCountedByThemselves(t *testing.T) {
 			b.get("/v1/account").is(200)
 			return
 		}
-		for range badTokenLimit + 1 { // the minute was over
-			b.server.bad.count("198.51.100.7", b.server.now())
+		for range badTokensPerMinute + 1 { // the minute was over
+			b.server.badTokens.count("198.51.100.7", b.server.now())
 		}
 	}
 	t.Error("a guesser is never refused")

@@ -9,23 +9,21 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// rates counts the requests of each account in fixed windows of one minute. Dashboard sessions have
-// a budget of their own.
+// rates counts requests by key, in fixed windows of one minute.
 type rates struct {
-	limits  service.Limits
-	mu      sync.Mutex
-	windows map[string]*window
-	minute  int64
+	limits service.Limits
+	mu     sync.Mutex
+	counts map[string]int // in the minute
+	minute int64
 }
 
-type window struct{ used int }
+func newRates(l service.Limits) *rates { return &rates{limits: l, counts: map[string]int{}} }
 
-func newRates(l service.Limits) *rates { return &rates{limits: l, windows: map[string]*window{}} }
-
-// count takes one request and sets the headers; past the burst cap it is an error.
+// count counts one request of the caller's account and sets the headers. Past the burst cap it is
+// an error. Dashboard sessions are counted apart from tokens.
 func (r *rates) count(c *call, now time.Time) error {
 	steady, burst := service.RateLimits(r.limits, c.who.Plan)
-	used := r.take(c.who.RateKey(), now)
+	used := r.add(c.who.RateKey(), now)
 	reset := now.Truncate(time.Minute).Add(time.Minute)
 	c.who.Rate = service.RateUsage{Limit: steady, Remaining: max(steady-used, 0), Reset: reset.Unix()}
 	h := c.w.Header()
@@ -35,54 +33,55 @@ func (r *rates) count(c *call, now time.Time) error {
 	if used <= burst {
 		return nil
 	}
-	e := service.Errorf(http.StatusTooManyRequests, "rate_limited",
-		"This account has used its %d requests of this minute. Wait for the next one.", burst)
-	e.RetryAfter = reset.Sub(now)
-	return e
+	return rateLimited(now, "This account has used its %d requests of this minute. Wait for the next one.", burst)
 }
 
-// take counts one request in the key's window and says how many that makes.
-func (r *rates) take(key string, now time.Time) int {
+// add counts one request of a key and returns how many that makes in this minute.
+func (r *rates) add(key string, now time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if minute := now.Unix() / 60; minute != r.minute {
 		r.minute = minute
-		clear(r.windows)
+		clear(r.counts)
 	}
-	w := r.windows[key]
-	if w == nil {
-		w = &window{}
-		r.windows[key] = w
-	}
-	w.used++
-	return w.used
+	r.counts[key]++
+	return r.counts[key]
 }
 
-// used says how many requests of this minute an account has made.
+// used returns how many requests of a key there were in this minute.
 func (r *rates) used(key string, now time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.windows[key]; w != nil && r.minute == now.Unix()/60 {
-		return w.used
+	if r.minute != now.Unix()/60 {
+		return 0
 	}
-	return 0
+	return r.counts[key]
 }
 
-// badTokenLimit is how many bad tokens one address may show in a minute.
-const badTokenLimit = 1000
+// rateLimited is the error for a client that must wait for the next minute.
+func rateLimited(now time.Time, format string, args ...any) *service.Error {
+	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", format, args...)
+	e.RetryAfter = untilNextMinute(now)
+	return e
+}
+
+func untilNextMinute(now time.Time) time.Duration {
+	return now.Truncate(time.Minute).Add(time.Minute).Sub(now)
+}
+
+// badTokensPerMinute is how many bad tokens one address may show in a minute.
+const badTokensPerMinute = 1000
 
 // badTokens counts bad tokens by address, so that nobody can guess for long.
 type badTokens struct{ rates }
 
 func newBadTokens() *badTokens { return &badTokens{*newRates(service.Limits{})} }
 
-func (b *badTokens) count(addr string, now time.Time) { b.take(addr, now) }
+func (b *badTokens) count(addr string, now time.Time) { b.add(addr, now) }
 
 func (b *badTokens) check(addr string, now time.Time) error {
-	if b.used(addr, now) <= badTokenLimit {
+	if b.used(addr, now) <= badTokensPerMinute {
 		return nil
 	}
-	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many bad tokens came from %s. Wait for the next minute.", addr)
-	e.RetryAfter = now.Truncate(time.Minute).Add(time.Minute).Sub(now)
-	return e
+	return rateLimited(now, "Too many bad tokens came from %s. Wait for the next minute.", addr)
 }

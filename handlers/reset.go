@@ -14,22 +14,22 @@ import (
 //go:embed reset.html
 var resetPage string
 
-// resetForm is the most bytes of the form with which a password is set.
-const resetForm = 16 << 10
+// maxResetForm is the most bytes of the form with which a password is set.
+const maxResetForm = 16 << 10
 
-// A resetView is what the page says: a form with what was wrong with it, or how it ended.
+// A resetView is what the page shows: a form, perhaps with an error, or the end.
 type resetView struct {
 	Email, Token, Wrong string
 	Done                string
 	Home                string
 }
 
-// resetPassword is the page that a reset link leads to. GET shows a form and uses nothing up, so
-// that programs which look at links do no harm; POST sets the password. The page has no scripts.
+// resetPassword is the page of a reset link. GET shows a form and does not use the link up, so that
+// programs that check links do no harm; POST sets the password. The page has no scripts.
 func (s *Server) resetPassword(c *call) {
 	pageHeaders(c.w.Header(), resetPage)
 	addr := remoteAddr(c.r)
-	if err := s.bad.check(addr, s.now()); err != nil {
+	if err := s.badTokens.check(addr, s.now()); err != nil {
 		s.resetFailed(c, addr, err)
 		return
 	}
@@ -43,14 +43,13 @@ func (s *Server) resetPassword(c *call) {
 		}
 		s.showReset(c, http.StatusOK, resetView{Email: email, Token: token})
 	case http.MethodPost:
-		s.takeReset(c, addr)
+		s.submitReset(c, addr)
 	default:
 		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
 	}
 }
 
-// pageHeaders keep a page from being framed, cached, given scripts, and its token from going
-// elsewhere as a referrer.
+// pageHeaders forbid framing, caching and scripts, and keep the token in the URL from other sites.
 func pageHeaders(h http.Header, page string) {
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src '"+styleHash(page)+"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("Referrer-Policy", "same-origin")
@@ -59,7 +58,7 @@ func pageHeaders(h http.Header, page string) {
 	h.Set("X-Frame-Options", "DENY")
 }
 
-// styleHash is how a policy names the one style sheet within a page.
+// styleHash is the name of the style sheet of a page in a Content-Security-Policy.
 func styleHash(page string) string {
 	_, rest, _ := strings.Cut(page, "<style>")
 	sheet, _, _ := strings.Cut(rest, "</style>")
@@ -67,8 +66,8 @@ func styleHash(page string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// takeReset sets the password that the form holds.
-func (s *Server) takeReset(c *call, addr string) {
+// submitReset sets the password of the form.
+func (s *Server) submitReset(c *call, addr string) {
 	if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
 		s.resetFailed(c, addr, service.Errorf(http.StatusForbidden, "forbidden", "The form was sent from another site. Open the link again and use the form there."))
 		return
@@ -77,7 +76,7 @@ func (s *Server) takeReset(c *call, addr string) {
 		s.resetFailed(c, addr, service.Errorf(http.StatusUnsupportedMediaType, "unsupported_media_type", "Use the form of the link."))
 		return
 	}
-	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, resetForm)
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetForm)
 	if err := c.r.ParseForm(); err != nil {
 		s.resetFailed(c, addr, service.Errorf(http.StatusBadRequest, "validation_error", "The form could not be read. Open the link again."))
 		return
@@ -107,11 +106,11 @@ func (s *Server) takeReset(c *call, addr string) {
 	s.showReset(c, http.StatusOK, resetView{Email: v.Email, Done: "Your password is set. You can sign in with it now.", Home: s.svc.Config.BaseURL + "/"})
 }
 
-// resetFailed says on the page what went wrong.
+// resetFailed shows an error on the page.
 func (s *Server) resetFailed(c *call, addr string, err error) {
-	s.countDead(addr, err)
-	e := s.explain(c, "reset page", err)
+	s.countBadLink(addr, err)
+	e := s.explainError(c, "reset page", err)
 	s.showReset(c, e.Status, resetView{Done: e.Message})
 }
 
-func (s *Server) showReset(c *call, status int, v resetView) { s.showPage(c, s.pages, status, v) }
+func (s *Server) showReset(c *call, status int, v resetView) { s.showPage(c, s.resetForm, status, v) }

@@ -16,8 +16,10 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// sendJSON writes a body with its status; a job's answer says where the job is. JSON has no charset
-// parameter (RFC 8259 section 11), and generated clients compare the whole media type.
+const jsonMedia = "application/json"
+
+// sendJSON writes a body with its status; the answer with a job has its Location. JSON has no
+// charset parameter (RFC 8259 section 11), and generated clients compare the whole media type.
 func (s *Server) sendJSON(c *call, status int, body any) {
 	if at := locationOf(status, body); at != "" {
 		c.w.Header().Set("Location", at)
@@ -53,13 +55,13 @@ func (s *Server) send(c *call, status int, contentType string, body any) {
 	_, _ = c.w.Write(text) // a client that has gone needs no answer
 }
 
-// sendFile streams a file to be saved, never to be shown as a page of ours.
+// sendFile streams a file to be saved, not shown.
 func (s *Server) sendFile(c *call, status int, f *service.File) {
 	s.sendBody(c, status, f, disposition(f.Name))
 }
 
-// disposition says under which name a file is to be saved (RFC 6266): in ASCII, and beside it as it
-// is where that differs, for the clients that know no other form than the first.
+// disposition is the header field that names a file to be saved (RFC 6266): in ASCII for old
+// clients, and in UTF-8 where that differs.
 func disposition(name string) string {
 	ascii := strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f || strings.ContainsRune(`"\%/`, r) {
@@ -77,7 +79,7 @@ func disposition(name string) string {
 	return out
 }
 
-// sendBody streams a file. Whatever it is, nothing in it runs where a browser shows it.
+// sendBody streams a file. Its policy lets nothing in it run in a browser.
 func (s *Server) sendBody(c *call, status int, f *service.File, disposition string) {
 	defer f.Body.Close()
 	h := c.w.Header()
@@ -91,7 +93,7 @@ func (s *Server) sendBody(c *call, status int, f *service.File, disposition stri
 	c.w.WriteHeader(status)
 	if _, err := io.Copy(c.w, f.Body); err != nil {
 		s.Log.Debug("send file", "request_id", c.id, "error", err)
-		panic(http.ErrAbortHandler) // the client must not take half a file for a whole one
+		panic(http.ErrAbortHandler) // or the client would take half a file for a whole one
 	}
 }
 
@@ -108,7 +110,7 @@ type problem struct {
 	RetryAfter int              `json:"retry_after,omitempty"`
 }
 
-// A problemBody is the same by RFC 9457.
+// A problemBody is the form of RFC 9457.
 type problemBody struct {
 	Type     string `json:"type"`
 	Title    string `json:"title"`
@@ -118,7 +120,7 @@ type problemBody struct {
 	problem
 }
 
-// fail writes an error, and logs those that are our own fault.
+// fail answers with an error, and logs it if it is our fault.
 func (s *Server) fail(c *call, err error) {
 	e := service.Explain(err)
 	if e.Status >= 500 && e.Status != http.StatusServiceUnavailable {
@@ -142,7 +144,7 @@ func (s *Server) fail(c *call, err error) {
 	s.send(c, e.Status, jsonMedia, errorBody{p})
 }
 
-// retrySeconds are the whole seconds after which it is not too early.
+// retrySeconds rounds up to whole seconds.
 func retrySeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 func wantsProblem(r *http.Request) bool {

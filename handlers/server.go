@@ -18,35 +18,37 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/mailstead/mailstead/handlers/autoconfig"
 	"github.com/mailstead/mailstead/service"
 )
 
 // A Server answers the HTTP API. Make it with New; its exported fields are set before use.
 type Server struct {
 	Log *slog.Logger
-	Web http.Handler // what is not the API; nil answers 404
+	Web http.Handler // the dashboard; nil answers 404
 
-	Build string // of the dashboard's script: pages compare it with their own
+	Build string // of the dashboard's script: pages compare it with theirs
 
-	Proxies *Proxies // that stand before this server; nil: none
+	Proxies *Proxies // in front of this server; nil: none
 
 	svc    *service.Service
-	ops    []op
-	fixed  *httprouter.Router
-	wild   *httprouter.Router
-	rates  *rates
-	bad    *badTokens
-	doors  *rates // of those who are not signed in to the dashboard, by address
-	visits *rates // of those who look for mail settings, by address
-	hooks  *hooks
-	replay *replays
-	bodies *bodies
 	now    func() time.Time
-	pages  *template.Template // the password form
-	leave  *template.Template // the page to unsubscribe at
+	public *http.ServeMux // of the network
+	ops    []op
+	fixed  *httprouter.Router // of operations whose path has no parameter
+	wild   *httprouter.Router // of the others
 
-	sessions *httprouter.Router // of /session
+	rates           *rates     // of accounts
+	badTokens       *badTokens // by address
+	anonymousRate   *rates     // of those who are not signed in to the dashboard, by address
+	autoconfigRate  *rates     // of those who look for mail settings, by address
+	hooks           *hooks
+	replay          *replays
+	bodies          *bodies
+	resetForm       *template.Template
+	unsubscribeForm *template.Template
 
+	autoconfig  *autoconfig.Server
 	description func() *description // of the API, made at its first use
 	assistants  *assistants         // at /mcp
 
@@ -58,85 +60,76 @@ type Server struct {
 func New(svc *service.Service) *Server {
 	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now, ending: make(chan struct{})}
 	s.rates = newRates(svc.Config.Limits)
-	s.bad = newBadTokens()
-	s.visits, s.doors = newRates(service.Limits{}), newRates(service.Limits{})
+	s.badTokens = newBadTokens()
+	s.autoconfigRate, s.anonymousRate = newRates(service.Limits{}), newRates(service.Limits{})
 	s.hooks = newHooks()
 	s.bodies = newBodies(svc)
 	s.replay = &replays{svc: svc, running: map[string]bool{}}
-	s.pages = template.Must(template.New("").Parse(resetPage))
-	s.leave = template.Must(template.New("").Parse(unsubscribePage))
+	s.resetForm = template.Must(template.New("").Parse(resetPage))
+	s.unsubscribeForm = template.Must(template.New("").Parse(unsubscribePage))
+	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
 	s.description = sync.OnceValue(s.makeDescription)
 	s.assistants = newAssistants(s)
 	s.route()
-	s.sessions = s.routeSessions()
+	s.public = s.publicPaths()
 	return s
 }
 
-// ServeHTTP answers clients of the network, who show a token, certificate authorities, who look for
-// their challenges, and mail clients, who look for their settings, and sends visitors of redirected
-// domains on.
+// ServeHTTP answers requests of the network.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, leave, ok := s.fromProxy(w, r)
 	if !ok {
 		return
 	}
 	defer leave()
-	if token, ok := strings.CutPrefix(r.URL.Path, challengePath); ok {
-		s.proveName(w, r, token)
-		return
-	}
-	if s.discover(w, r) {
-		return
-	}
-	if to, err := s.svc.RedirectOf(r.Host, r.URL); err != nil {
-		s.Log.Error("look for a redirect", "host", r.Host, "error", err)
-	} else if to != nil {
-		w.Header().Set("Cache-Control", "max-age=300") // so that a change is seen soon
-		w.Header().Set("Location", to.URL)
-		w.WriteHeader(to.Code)
-		return
-	}
-	s.serve(w, r, s.authenticate)
+	dispatch(s.public, w, r)
 }
 
-// Local answers clients of the local socket, who are the operator: they act as the owner of the
-// first account, or of the one that the header X-Mailstead-Account names.
+// Local answers requests of the local socket. Their sender is the operator, who acts as the owner
+// of the first account, or of the account in the header X-Mailstead-Account.
 func (s *Server) Local() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.serve(w, r, func(c *call) error {
-			who, err := s.svc.Operator(c.r.Context(), c.r.Header.Get("X-Mailstead-Account"))
-			c.who = who
-			return err
-		})
-	})
+	mux := s.paths(func(c *call) error {
+		who, err := s.svc.Operator(c.r.Context(), c.r.Header.Get("X-Mailstead-Account"))
+		c.who = who
+		return err
+	}, nil)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { dispatch(mux, w, r) })
 }
 
 // A call is one request on its way through the server.
 type call struct {
-	w   http.ResponseWriter
-	r   *http.Request
-	id  string
-	who service.Actor
-	op  *op
+	w        http.ResponseWriter
+	r        *http.Request // its context leads back to the call, see callOf
+	id       string
+	identify func(*call) error // finds out who asks, and sets who
+	who      service.Actor
+	op       *op
 }
 
 type callKey struct{}
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error) {
-	c := &call{w: w, r: r, id: s.requestID(r)}
+// serve makes a call of a request and has it answered.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error, answer func(*call)) {
+	c := newCall(w, r, s.requestID(r))
+	c.identify = identify
 	w.Header().Set("X-Request-Id", c.id)
 	defer s.recover(c, w)
-	if !isAPI(r.URL.Path) && r.URL.Path != mcpPath {
-		s.outside(c)
-		return
-	}
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if r.URL.Path == mcpPath {
-		s.assistants.serve(c, identify)
-		return
-	}
-	if err := identify(c); err != nil {
+	answer(c)
+}
+
+func newCall(w http.ResponseWriter, r *http.Request, id string) *call {
+	c := &call{w: w, id: id}
+	c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+	return c
+}
+
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// api answers what is below /v1.
+func (s *Server) api(c *call) {
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.Header().Set("X-Content-Type-Options", "nosniff")
+	if err := c.identify(c); err != nil {
 		s.fail(c, err)
 		return
 	}
@@ -144,13 +137,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 		s.fail(c, err)
 		return
 	}
-	s.fixed.ServeHTTP(w, routed(c.request()))
-}
-
-// request is the call's request, which leads handlers back to the call.
-func (c *call) request() *http.Request {
-	c.r = c.r.WithContext(context.WithValue(c.r.Context(), callKey{}, c))
-	return c.r
+	s.fixed.ServeHTTP(c.w, routed(c.r))
 }
 
 // routed is the request as the routers see it: a slash that is part of a name (%2F) does not end
@@ -166,76 +153,18 @@ func routed(r *http.Request) *http.Request {
 	return &escaped
 }
 
-// unescaped gives the parts of a path as they are meant, where the routers saw them escaped.
-func unescaped(ps httprouter.Params, r *http.Request) httprouter.Params {
+// pathValues gives the parameters of a path by name, unescaped where the routers saw them escaped.
+func pathValues(ps httprouter.Params, r *http.Request) func(name string) string {
 	if r.URL.Path != r.URL.RawPath {
-		return ps
+		return ps.ByName
 	}
-	out := slices.Clone(ps)
-	for i := range out {
-		if value, err := url.PathUnescape(out[i].Value); err == nil {
-			out[i].Value = value
+	return func(name string) string {
+		value, err := url.PathUnescape(ps.ByName(name))
+		if err != nil {
+			return ps.ByName(name)
 		}
+		return value
 	}
-	return out
-}
-
-// isAPI tells what needs a token.
-func isAPI(path string) bool {
-	return (path == "/v1" || strings.HasPrefix(path, "/v1/")) && !isDescription(path)
-}
-
-// outside answers what needs no token.
-func (s *Server) outside(c *call) {
-	switch path := c.r.URL.Path; {
-	case path == "/healthz":
-		s.health(c.w)
-	case path == "/reset":
-		s.resetPassword(c)
-	case strings.HasPrefix(path, imagePath):
-		s.sendImage(c)
-	case isSession(path):
-		s.session(c)
-	case strings.HasPrefix(path, hooksPath):
-		s.takeNotice(c)
-	case strings.HasPrefix(path, unsubscribePath):
-		s.unsubscribe(c)
-	case strings.HasPrefix(path, "/export/"):
-		s.download(c)
-	case isDescription(path):
-		s.sendDescription(c)
-	case s.Web == nil || isDiscovery(path):
-		http.NotFound(c.w, c.r)
-	default:
-		s.dashboard(c)
-	}
-}
-
-// dashboard answers its pages. Nobody can sign in over plain HTTP in production: there it leads to
-// where that can be done, and browsers that were there once go there by themselves.
-func (s *Server) dashboard(c *call) {
-	base := s.svc.Config.BaseURL
-	switch secure := !s.svc.Config.Sandbox && strings.HasPrefix(base, "https://"); {
-	case secure && !isSecure(c.r) && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead):
-		c.w.Header().Set("Cache-Control", "no-store")
-		c.w.Header().Set("Location", base+"/"+strings.TrimLeft(c.r.URL.RequestURI(), "/"))
-		c.w.WriteHeader(http.StatusTemporaryRedirect)
-		return
-	case secure && isSecure(c.r) && s.byName(c.r):
-		c.w.Header().Set("Strict-Transport-Security", "max-age=31536000")
-	}
-	s.Web.ServeHTTP(c.w, c.r)
-}
-
-// health says whether the store still takes writes.
-func (s *Server) health(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if err := s.svc.Healthy(); err != nil {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = w.Write([]byte("failed: the store takes no writes\n"))
-		return
-	}
-	_, _ = w.Write([]byte("ok\n"))
 }
 
 // route fills the routers. httprouter refuses a fixed path beside a wildcard, so that fixed paths
@@ -255,7 +184,9 @@ func (s *Server) route() {
 		} else {
 			allowed[path] = append(allowed[path], o.method)
 		}
-		router.Handle(o.method, path, s.handle(o))
+		router.Handle(o.method, path, func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
+			s.run(callOf(r.Context()), o, pathValues(ps, r))
+		})
 	}
 	s.fixed.HandleMethodNotAllowed = false
 	s.fixed.NotFound = s.wild
@@ -281,45 +212,40 @@ func (s *Server) notAllowed(c *call, found []string) {
 	s.fail(c, service.Errorf(405, "method_not_allowed", "%s is not possible here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }
 
-func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
-
 // routerPath turns {domain_id} into :domain_id.
 func routerPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-// handle is the way of every operation: scope and role, body, the service, the answer.
-func (s *Server) handle(o *op) httprouter.Handle {
-	return func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
-		c := callOf(r.Context())
-		c.op, ps = o, unescaped(ps, r)
-		if err := o.permit(c.who); err != nil {
-			s.fail(c, err)
-			return
-		}
-		body, done, err := s.bodies.read(c)
-		if err != nil {
-			s.fail(c, err)
-			return
-		}
-		defer done()
-		if key := r.Header.Get("Idempotency-Key"); key != "" && r.Method == http.MethodPost {
-			s.once(c, ps, key, body)
-			return
-		}
-		s.answer(c, ps, body)
+// run is the way of every operation: scope and role, body, the service, the answer.
+func (s *Server) run(c *call, o *op, path func(name string) string) {
+	c.op = o
+	if err := o.permit(c.who); err != nil {
+		s.fail(c, err)
+		return
 	}
+	body, done, err := s.bodies.read(c)
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	defer done()
+	if key := c.r.Header.Get("Idempotency-Key"); key != "" && c.r.Method == http.MethodPost {
+		s.idempotent(c, path, key, body)
+		return
+	}
+	s.answer(c, path, body)
 }
 
 // answer decodes, calls the service and writes what it says.
-func (s *Server) answer(c *call, ps httprouter.Params, body []byte) {
+func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
 		s.fail(c, service.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
 		return
 	}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
-		return decode(in, source{params: ps, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch})
+		return decode(in, source{path: path, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch})
 	})
 	if err != nil {
 		s.fail(c, err)
@@ -344,8 +270,8 @@ func fileOf(out any) *service.File {
 	return nil
 }
 
-// recover turns a bug into a 500, written to the client itself rather than to what held the answer
-// back, and a line in the log.
+// recover turns a panic into a line in the log and an answer 500. That goes to w, since c.w may be
+// a buffer that nobody reads any more.
 func (s *Server) recover(c *call, w http.ResponseWriter) {
 	v := recover()
 	if v == nil {
@@ -373,7 +299,7 @@ func (s *Server) requestID(r *http.Request) string {
 // dashboard session, which no other site may have sent. Assistants have no sessions.
 func (s *Server) authenticate(c *call) error {
 	addr := remoteAddr(c.r)
-	if err := s.bad.check(addr, s.now()); err != nil {
+	if err := s.badTokens.check(addr, s.now()); err != nil {
 		return err
 	}
 	var who service.Actor
@@ -389,7 +315,7 @@ func (s *Server) authenticate(c *call) error {
 		who, err = s.svc.Authenticate(c.r.Context(), token, addr)
 	}
 	if e := new(service.Error); errors.As(err, &e) && e.Status == http.StatusUnauthorized && token != "" {
-		s.bad.count(addr, s.now())
+		s.badTokens.count(addr, s.now())
 	}
 	c.who = who
 	return err

@@ -141,13 +141,13 @@ func TestBadTokensAreBounded(t *testing.T) {
 	b := newSandbox(t, nil)
 	now := time.Date(2026, 11, 2, 10, 0, 20, 0, time.UTC)
 	b.server.now = func() time.Time { return now }
-	for range badTokenLimit + 1 {
-		b.server.bad.count("127.0.0.1", now)
+	for range badTokensPerMinute + 1 {
+		b.server.badTokens.count("127.0.0.1", now)
 	}
 	b.with("mst_bad").get("/v1/account").fails(429, "rate_limited").has("error.retry_after", "40")
 	now = now.Add(time.Minute)
 	b.with("mst_bad").get("/v1/account").fails(401, "unauthorized")
-	if n := b.server.bad.used("127.0.0.1", now); n != 1 {
+	if n := b.server.badTokens.used("127.0.0.1", now); n != 1 {
 		t.Errorf("counted %d bad tokens, want 1", n)
 	}
 }

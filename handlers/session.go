@@ -2,11 +2,11 @@ package handlers
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/julienschmidt/httprouter"
 
 	"github.com/mailstead/mailstead/service"
 )
@@ -15,27 +15,26 @@ import (
 // and what only a browser asks for. It is for browsers alone, by cookie, and no part of the API's
 // interface.
 
-const sessionPath = "/session"
+// anonymousPerMinute is how many requests one address may make in a minute without being signed in.
+const anonymousPerMinute = 120
 
-// doorEach is how many requests one address may make in a minute without being signed in.
-const doorEach = 120
-
-// A sessionRoute is one row of the table of /session.
+// A sessionRoute is one row of the table of /session. Only rows that show what belongs to the
+// account have a scope.
 type sessionRoute struct {
 	op
-	open  bool                           // for those who are not signed in too
-	known bool                           // of an open row: whoever is signed in asks as such, not as a stranger
-	raw   func(*call, httprouter.Params) // answers by itself, in place of op.call
-
-	tokens bool // API tokens may ask too
+	anonymous bool        // nobody needs to be signed in
+	optional  bool        // of an anonymous row: it gets the user if one is signed in
+	tokens    bool        // API tokens are accepted too
+	raw       func(*call) // writes the answer itself, in place of op.call
 }
 
-// sessionRoutes is the table.
-func (s *Server) sessionRoutes() []sessionRoute {
-	return []sessionRoute{
-		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, open: true},
+// sessionRoutes is the table, by path and method.
+func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
+	routes := map[string]map[string]*sessionRoute{}
+	for _, row := range []sessionRoute{
+		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, anonymous: true},
 		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
-		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.sessionHere)}, open: true, known: true},
+		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.currentSession)}, anonymous: true, optional: true},
 		{op: op{method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
 		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: everyone}, raw: s.stream, tokens: true},
 		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
@@ -47,59 +46,40 @@ func (s *Server) sessionRoutes() []sessionRoute {
 		{op: op{method: "POST", path: "/session/passkeys/options", status: 200, call: with(s.startPasskey)}},
 		{op: op{method: "POST", path: "/session/passkeys", status: 201, call: with(s.addPasskey)}},
 		{op: op{method: "DELETE", path: "/session/passkeys/{id}", status: 200, call: with(s.svc.DeletePasskey)}},
-		{op: op{method: "POST", path: "/session/passkey/options", status: 200, call: plain(s.offerPasskey)}, open: true},
-		{op: op{method: "POST", path: "/session/passkey", status: 200, call: with(s.usePasskey)}, open: true},
-		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, open: true},
-		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, open: true},
-		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, open: true},
+		{op: op{method: "POST", path: "/session/passkey/options", status: 200, call: plain(s.offerPasskey)}, anonymous: true},
+		{op: op{method: "POST", path: "/session/passkey", status: 200, call: with(s.usePasskey)}, anonymous: true},
+		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, anonymous: true},
+		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, anonymous: true},
+		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, anonymous: true},
 		{op: op{method: "GET", path: viewPath, scope: "read", roles: everyone}, raw: s.viewMessage},
 		{op: op{method: "HEAD", path: viewPath, scope: "read", roles: everyone}, raw: s.viewMessage},
-	}
-}
-
-// isSession tells what is answered by that table.
-func isSession(path string) bool {
-	return path == sessionPath || strings.HasPrefix(path, sessionPath+"/")
-}
-
-// routeSessions makes the router of the table.
-func (s *Server) routeSessions() *httprouter.Router {
-	r := httprouter.New()
-	r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
-	for _, row := range s.sessionRoutes() {
+	} {
 		row.name = row.method + " " + row.path
-		r.Handle(row.method, routerPath(row.path), s.handleSession(&row))
+		if routes[row.path] == nil {
+			routes[row.path] = map[string]*sessionRoute{}
+		}
+		routes[row.path][row.method] = &row
 	}
-	r.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.notAllowed(callOf(r.Context()), strings.Split(w.Header().Get("Allow"), ", "))
-	})
-	r.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		s.fail(callOf(r.Context()), service.Errorf(404, "not_found", "There is no %s %s.", r.Method, r.URL.Path))
-	})
-	return r
+	return routes
 }
 
-// session answers what lies under /session.
-func (s *Server) session(c *call) {
-	h := c.w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin")
-	s.sessions.ServeHTTP(c.w, routed(c.request()))
-}
-
-// handleSession is the way of every row: where it comes from, who asks, body, the service, the
+// session makes the handler of a path: where it comes from, who asks, body, the service, the
 // answer.
-func (s *Server) handleSession(row *sessionRoute) httprouter.Handle {
-	return func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
-		c := callOf(r.Context())
-		c.op, ps = &row.op, unescaped(ps, r)
-		if err := s.letIn(c, row); err != nil {
+func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
+	return func(c *call) {
+		sessionHeaders(c.w.Header())
+		row := rows[c.r.Method]
+		if row == nil {
+			s.notAllowed(c, slices.Collect(maps.Keys(rows)))
+			return
+		}
+		c.op = &row.op
+		if err := s.authorizeSession(c, row); err != nil {
 			s.fail(c, err)
 			return
 		}
 		if row.raw != nil {
-			row.raw(c, ps)
+			row.raw(c)
 			return
 		}
 		body, done, err := s.bodies.read(c)
@@ -108,23 +88,36 @@ func (s *Server) handleSession(row *sessionRoute) httprouter.Handle {
 			return
 		}
 		defer done()
-		s.answer(c, ps, body)
+		s.answer(c, c.r.PathValue, body)
 	}
 }
 
-// letIn lets in who is signed in, and at open doors a bounded number of others.
-func (s *Server) letIn(c *call, row *sessionRoute) error {
+// noSessionRoute answers what is below /session and in no row.
+func (s *Server) noSessionRoute(c *call) {
+	sessionHeaders(c.w.Header())
+	s.fail(c, service.Errorf(404, "not_found", "There is no %s %s.", c.r.Method, c.r.URL.Path))
+}
+
+func sessionHeaders(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+}
+
+// authorizeSession accepts whoever is signed in, and at anonymous routes a limited number of
+// others.
+func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if err := sameOrigin(c.r); err != nil {
 		return err
 	}
-	if row.known && s.cookie(c.r) != "" {
+	if row.optional && s.cookie(c.r) != "" {
 		if who, err := s.svc.AuthenticateSession(c.r.Context(), s.cookie(c.r), remoteAddr(c.r)); err == nil {
 			c.who = who
 			return s.rates.count(c, s.now())
 		}
 	}
-	if row.open {
-		return s.atDoor(c)
+	if row.anonymous {
+		return s.limitAnonymous(c)
 	}
 	if s.cookie(c.r) == "" && !row.tokens {
 		return service.Errorf(http.StatusUnauthorized, "unauthorized", "You are not signed in.")
@@ -135,24 +128,25 @@ func (s *Server) letIn(c *call, row *sessionRoute) error {
 	if c.who.TokenKind != "session" && !row.tokens {
 		return service.Errorf(http.StatusUnauthorized, "unauthorized", "API tokens are for /v1. Sign in here, and send no Authorization header.")
 	}
-	return s.rates.count(c, s.now())
+	if err := s.rates.count(c, s.now()); err != nil || row.scope == "" {
+		return err
+	}
+	return row.permit(c.who)
 }
 
-// atDoor holds those off who come too often, or in the clear where a password is not to be sent so.
-func (s *Server) atDoor(c *call) error {
+// limitAnonymous refuses requests that come too often, or without TLS where a password needs it.
+func (s *Server) limitAnonymous(c *call) error {
 	addr, now := remoteAddr(c.r), s.now()
 	if cookieName(c.r, s.svc.Config.Sandbox) == "" {
 		return service.Errorf(http.StatusForbidden, "https_required", "Signing in needs HTTPS. Open %s/ instead.", s.svc.Config.BaseURL)
 	}
-	if err := s.bad.check(addr, now); err != nil {
+	if err := s.badTokens.check(addr, now); err != nil {
 		return err
 	}
-	if s.doors.take(addr, now) <= doorEach {
-		return nil
+	if s.anonymousRate.add(addr, now) > anonymousPerMinute {
+		return rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
 	}
-	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many requests came from %s. Wait for the next minute.", addr)
-	e.RetryAfter = now.Truncate(time.Minute).Add(time.Minute).Sub(now)
-	return e
+	return nil
 }
 
 // sameOrigin refuses requests that change something and that another site had the browser send.
@@ -205,27 +199,27 @@ func (s *Server) visitor(c *call) service.Visitor {
 	return service.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), Session: s.cookie(c.r)}
 }
 
-// began answers with a new session and gives the browser its cookie.
-func (s *Server) began(c *call, in *service.SignedIn) *service.Session {
+// setSession answers with a new session and gives the browser its cookie.
+func (s *Server) setSession(c *call, in *service.SignedIn) *service.Session {
 	s.setCookie(c, in.Cookie)
 	return &in.Session
 }
 
-// Here is who is signed in at the browser that asks; nobody is no error.
-type Here struct {
+// CurrentSession is who is signed in at the browser that asks; nobody is no error.
+type CurrentSession struct {
 	Session *service.Session `json:"session"`
 }
 
-func (s *Server) sessionHere(ctx context.Context, who service.Actor) (*Here, error) {
+func (s *Server) currentSession(ctx context.Context, who service.Actor) (*CurrentSession, error) {
 	if who.TokenID == "" {
-		return &Here{}, nil
+		return &CurrentSession{}, nil
 	}
 	session, err := s.svc.GetSession(ctx, who)
-	return &Here{session}, err
+	return &CurrentSession{session}, err
 }
 
-// refused notes that somebody was not let in.
-func (s *Server) refused(c *call, who string, err error) error {
+// logRefusal logs a failed sign-in.
+func (s *Server) logRefusal(c *call, who string, err error) error {
 	e := service.Explain(err)
 	if e.Status < http.StatusInternalServerError {
 		if !strings.Contains(who, "@") {
@@ -240,9 +234,9 @@ func (s *Server) signIn(ctx context.Context, _ service.Actor, in service.SignInI
 	c := callOf(ctx)
 	out, err := s.svc.SignIn(ctx, s.visitor(c), in)
 	if err != nil {
-		return nil, s.refused(c, in.Email, err)
+		return nil, s.logRefusal(c, in.Email, err)
 	}
-	return s.began(c, out), nil
+	return s.setSession(c, out), nil
 }
 
 func (s *Server) signOut(ctx context.Context, who service.Actor, in service.SignOutIn) (*service.Said, error) {
@@ -256,7 +250,7 @@ func (s *Server) signOut(ctx context.Context, who service.Actor, in service.Sign
 func (s *Server) checkWelcome(ctx context.Context, who service.Actor, in service.LinkIn) (*service.Welcome, error) {
 	out, err := s.svc.CheckWelcome(ctx, who, in)
 	if err != nil {
-		s.countDead(remoteAddr(callOf(ctx).r), err)
+		s.countBadLink(remoteAddr(callOf(ctx).r), err)
 	}
 	return out, err
 }
@@ -265,10 +259,10 @@ func (s *Server) welcome(ctx context.Context, _ service.Actor, in service.Welcom
 	c := callOf(ctx)
 	out, err := s.svc.CompleteWelcome(ctx, s.visitor(c), in)
 	if err != nil {
-		s.countDead(remoteAddr(c.r), err)
-		return nil, s.refused(c, "", err)
+		s.countBadLink(remoteAddr(c.r), err)
+		return nil, s.logRefusal(c, "", err)
 	}
-	return s.began(c, out), nil
+	return s.setSession(c, out), nil
 }
 
 func (s *Server) forgot(ctx context.Context, _ service.Actor, in service.ForgotIn) (*service.Said, error) {

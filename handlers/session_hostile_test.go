@@ -293,7 +293,7 @@ func TestSessionsHaveABudgetOfTheirOwn(t *testing.T) {
 func TestDoorIsBounded(t *testing.T) {
 	b := newSandbox(t, nil)
 	web := b.browser()
-	for i := range doorEach {
+	for i := range anonymousPerMinute {
 		if r := web.ask("GET", "/session/welcome?token=none", nil); r.status != 404 {
 			t.Fatalf("request %d: %d", i, r.status)
 		}

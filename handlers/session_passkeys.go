@@ -31,7 +31,7 @@ func (s *Server) usePasskey(ctx context.Context, _ service.Actor, in service.Use
 	c := callOf(ctx)
 	out, err := s.svc.UsePasskey(ctx, s.visitor(c), origin(c.r), in)
 	if err != nil {
-		return nil, s.refused(c, "", err)
+		return nil, s.logRefusal(c, "", err)
 	}
-	return s.began(c, out), nil
+	return s.setSession(c, out), nil
 }

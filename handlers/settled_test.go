@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/servicetest"
@@ -181,7 +182,7 @@ func TestNullInAPatch(t *testing.T) {
 			continue
 		}
 		for _, f := range reflect.VisibleFields(o.call.in) {
-			name := jsonName(f)
+			name := openapi.JSONName(f)
 			if name == "" || f.Anonymous {
 				continue
 			}

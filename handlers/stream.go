@@ -4,15 +4,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/mailstead/mailstead/service"
 )
 
 const (
-	streamLook = 5 * time.Second  // between looks whether the listener's token still stands, where nothing happens
-	streamPing = 4                // looks between pings
-	streamWait = 10 * time.Second // for a client to take what is written
+	streamCheck        = 5 * time.Second  // between checks of the listener's token while nothing happens
+	checksPerPing      = 4                // a ping goes out at every so many checks
+	streamWriteTimeout = 10 * time.Second // for a client to read what is written
 )
 
 // streamPath is where the dashboard listens.
@@ -23,11 +21,7 @@ const streamPath = "/session/stream"
 // be read anew, and `ping` now and then. It ends with the token, and when the server stops. Events
 // of the time in which nobody listened are not told later: after another `hello` everything is to
 // be read anew.
-func (s *Server) stream(c *call, _ httprouter.Params) {
-	if err := c.op.permit(c.who); err != nil {
-		s.fail(c, err)
-		return
-	}
+func (s *Server) stream(c *call) {
 	feed, err := s.listen(c)
 	if err != nil {
 		s.fail(c, err)
@@ -41,7 +35,7 @@ func (s *Server) stream(c *call, _ httprouter.Params) {
 	s.follow(c, feed, out)
 }
 
-// hello is what a page needs to know whether it is of the server's own version.
+// hello is the first event. By it a page knows whether it is of the server's version.
 type hello struct {
 	Version string `json:"version"`
 	Build   string `json:"build"`
@@ -56,9 +50,9 @@ func (s *Server) listen(c *call) (*service.Feed, error) {
 	}
 }
 
-// follow sends on what the feed tells, until somebody ends it.
-func (s *Server) follow(c *call, feed *service.Feed, out *events) {
-	look := time.NewTicker(streamLook)
+// follow sends what the feed has until somebody ends it.
+func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
+	look := time.NewTicker(streamCheck)
 	defer look.Stop()
 	for looks := 1; ; {
 		ping := false
@@ -68,46 +62,48 @@ func (s *Server) follow(c *call, feed *service.Feed, out *events) {
 		case <-s.ending:
 			return
 		case <-look.C:
-			ping = looks%streamPing == 0
+			ping = looks%checksPerPing == 0
 			looks++
 		case <-feed.Wake():
 		}
 		if s.svc.Stands(c.r.Context(), c.who) != nil {
-			return // the next request is told why
+			return // the next request gets the reason
 		}
-		if err := out.pass(feed.Take()); err != nil {
+		if err := out.sendChanges(feed.Take()); err != nil {
 			return
 		}
 		if !ping {
 			continue
 		}
-		if err := out.send("ping", struct{}{}); err != nil { // an event, so that pages can tell silence from a dead network
+		if err := out.send("ping", struct{}{}); err != nil { // an event, so that pages notice a dead network
 			return
 		}
 	}
 }
 
-// EndStreams ends every stream at once, and those that begin later. It is for a server that stops.
+// EndStreams ends every stream, and every later one at its start, because the server stops.
 func (s *Server) EndStreams() { s.endOnce.Do(func() { close(s.ending) }) }
 
-// events writes server-sent events to one client.
-type events struct {
+// An eventStream writes server-sent events to one client.
+type eventStream struct {
 	w    http.ResponseWriter
 	conn *http.ResponseController
 }
 
-func newEvents(w http.ResponseWriter) *events { return &events{w, http.NewResponseController(w)} }
+func newEvents(w http.ResponseWriter) *eventStream {
+	return &eventStream{w, http.NewResponseController(w)}
+}
 
 // begin sends the head and the first event.
-func (e *events) begin(first hello) error {
+func (e *eventStream) begin(first hello) error {
 	h := e.w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // proxies that hold answers back let this one pass
+	h.Set("X-Accel-Buffering", "no") // tells proxies not to buffer
 	return e.send("hello", first)
 }
 
-// pass sends what a feed gave.
-func (e *events) pass(changes []service.FeedChange, everything bool) error {
+// sendChanges sends what a feed gave.
+func (e *eventStream) sendChanges(changes []service.FeedChange, everything bool) error {
 	switch {
 	case everything:
 		return e.send("reset", struct{}{})
@@ -117,7 +113,7 @@ func (e *events) pass(changes []service.FeedChange, everything bool) error {
 	return e.send("change", changes)
 }
 
-func (e *events) send(event string, data any) error {
+func (e *eventStream) send(event string, data any) error {
 	text, err := encode(data) // one line, and its end
 	if err != nil {
 		return err
@@ -127,8 +123,8 @@ func (e *events) send(event string, data any) error {
 
 // write sends text at once, within a bounded time. Between writes there is no deadline: over HTTP/2
 // one that passes ends the stream.
-func (e *events) write(text string) error {
-	if err := e.conn.SetWriteDeadline(time.Now().Add(streamWait)); err != nil {
+func (e *eventStream) write(text string) error {
+	if err := e.conn.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
 		return err
 	}
 	if _, err := e.w.Write([]byte(text)); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// An op is one row of the table of operations: from it come the route, the checks and, by its
-// types, the body's form.
+// An op is one row of the table of operations. Its route, its checks and the form of its body come
+// from it.
 type op struct {
 	name   string // operationId, MCP tool, `mailstead call`
 	method string
@@ -23,9 +23,9 @@ type op struct {
 	alias  bool  // another way to the operation of the row before
 	strict bool  // an unknown body field is an error, since the operation spends money or sends mail
 
-	// confirm says what a call would do that a person must agree to, and nothing (nil) where it
-	// needs no agreement. An assistant gets that first, and must call again to confirm it. It takes
-	// what call takes, and answers an *intent.
+	// confirm says what a call would do that a person must agree to; nil if this call needs no
+	// agreement. An assistant gets that answer first, and must call again with a confirmation. It
+	// takes what call takes, and answers an *intent.
 	confirm caller
 }
 
@@ -56,15 +56,15 @@ func with[In, Out any](method func(context.Context, service.Actor, In) (Out, err
 	}
 }
 
-// nothing is the request of an operation that takes none.
-type nothing struct{}
+// noInput is the request of an operation that takes none.
+type noInput struct{}
 
-// plain makes a caller of a method that takes nothing but who asks.
+// plain makes a caller of a method without a request.
 func plain[Out any](method func(context.Context, service.Actor) (Out, error)) caller {
-	return with(func(ctx context.Context, who service.Actor, _ nothing) (Out, error) { return method(ctx, who) })
+	return with(func(ctx context.Context, who service.Actor, _ noInput) (Out, error) { return method(ctx, who) })
 }
 
-// permit is the one place where scopes and roles are enforced.
+// permit is the one place where the coarse permission of a row is asked for, see operations.
 func (o *op) permit(who service.Actor) error {
 	if !who.Can(o.scope) {
 		return service.Errorf(http.StatusForbidden, "insufficient_scope",

@@ -266,11 +266,11 @@ func TestDeadLinksAreBounded(t *testing.T) {
 	stranger := b.with("")
 	stranger.get("/reset?token=x").is(404)
 	stranger.get("/export/x").fails(404, "not_found")
-	if n := b.server.bad.used("127.0.0.1", now); n != 2 {
+	if n := b.server.badTokens.used("127.0.0.1", now); n != 2 {
 		t.Errorf("counted %d, want 2", n)
 	}
-	for range badTokenLimit {
-		b.server.bad.count("127.0.0.1", now)
+	for range badTokensPerMinute {
+		b.server.badTokens.count("127.0.0.1", now)
 	}
 	stranger.get("/export/x").fails(429, "rate_limited")
 	if r := stranger.get("/reset?token=x").is(http.StatusTooManyRequests); r.header.Get("Retry-After") != "40" {

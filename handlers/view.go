@@ -6,22 +6,17 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/mailstead/mailstead/service"
 )
 
 const (
-	viewPath  = "/session/view/{user_id}/{uid}"
-	imagePath = "/session/image/" // the token of an image
-
-	imageWrite = time.Minute // for how long a client may take an image
+	viewPath     = "/session/view/{user_id}/{uid}"
+	imageTimeout = time.Minute // for a client to read an image
 )
 
-// viewPolicy is what a document of a message may do: nothing but have one style sheet, show images
-// that lead here, and open links in windows of their own. It has no scripts anywhere. In a tab it
-// has no origin either, so that it is nobody, even here; in a frame, which only our own pages can
-// be around, it keeps ours, so that the page around it can see how high it is.
+// viewPolicy is the Content-Security-Policy of a shown message: one style sheet, images from here,
+// links that open new windows, and no scripts. In a tab of its own it has no origin. In a frame,
+// which only our pages can have around it, it keeps ours, so that they can measure its height.
 func viewPolicy(styleHash string, framed bool) string {
 	origin := ""
 	if framed {
@@ -31,24 +26,19 @@ func viewPolicy(styleHash string, framed bool) string {
 		"frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 }
 
-// viewMessage shows a message as a document for a frame, whose height the page around it sets.
-// Header fields say how many images lie elsewhere (X-Images-Remote), how many of these the document
-// only keeps a place for (X-Images-Held), and how many that nobody would see are left out
-// (X-Images-Trackers).
-func (s *Server) viewMessage(c *call, ps httprouter.Params) {
+// viewMessage shows a message as a document for a frame. Header fields count its images: those on
+// other servers (X-Images-Remote), those of them that are not loaded (X-Images-Held), and those
+// that were removed because nobody would see them (X-Images-Trackers).
+func (s *Server) viewMessage(c *call) {
 	h := c.w.Header()
 	h.Set("Referrer-Policy", "no-referrer")
-	if err := c.op.permit(c.who); err != nil {
-		s.fail(c, err)
-		return
-	}
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
 		s.fail(c, service.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
 		return
 	}
 	var in service.ViewIn
-	if err := decode(&in, source{params: ps, query: query, header: c.r.Header}); err != nil {
+	if err := decode(&in, source{path: c.r.PathValue, query: query, header: c.r.Header}); err != nil {
 		s.fail(c, err)
 		return
 	}
@@ -67,20 +57,20 @@ func (s *Server) viewMessage(c *call, ps httprouter.Params) {
 	_, _ = c.w.Write(d.HTML) // a client that has gone needs no answer
 }
 
-// sendImage answers the images of such documents. Their links need no cookie, which a frame without
-// an origin does not send.
+// sendImage sends an image of such a document. Its link has a token, since a frame without an
+// origin sends no cookie.
 func (s *Server) sendImage(c *call) {
-	token, addr, ok := s.takeLink(c, imagePath)
+	token, addr, ok := s.beginLink(c, imagePath)
 	if !ok {
 		return
 	}
 	image, err := s.svc.OpenImage(c.r.Context(), token)
 	if err != nil {
-		s.countDead(addr, err)
+		s.countBadLink(addr, err)
 		s.fail(c, err)
 		return
 	}
 	c.w.Header().Set("Cache-Control", "private, max-age="+strconv.Itoa(int(image.MaxAge.Seconds())))
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(imageWrite)) // where there is none, the server's own holds
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(imageTimeout)) // otherwise the server's own deadline holds
 	s.sendBody(c, http.StatusOK, &image.File, "inline")
 }

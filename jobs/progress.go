@@ -119,17 +119,17 @@ func (q *Queue) flush(c *claim) {
 		return
 	}
 	err := q.Store.Update(func(tx *store.Tx) error {
-		j, err := store.Jobs.Get(tx, c.job.ID)
+		j, err := store.Jobs.Find(tx, c.job.ID)
 		if err != nil {
 			return err
 		}
-		if j.State != store.JobRunning || j.Attempt != c.job.Attempt {
+		if j == nil || j.State != store.JobRunning || j.Attempt != c.job.Attempt {
 			return errLost
 		}
 		n.write(j)
 		return q.put(tx, j)
 	})
-	if err != nil && !errors.Is(err, errLost) && !errors.Is(err, store.ErrNotFound) {
+	if err != nil && !errors.Is(err, errLost) {
 		q.Log.Warn("a job's progress was not kept", "job", c.job.ID, "err", err)
 	}
 }

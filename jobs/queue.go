@@ -29,7 +29,6 @@ package jobs
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -188,11 +187,7 @@ func (q *Queue) waiting(tx *store.Tx, kind, key string) (*store.Job, error) {
 	if key == "" {
 		return nil, nil
 	}
-	j, err := store.JobByKey.Get(tx, store.JobKey(kind, key))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	return j, err
+	return store.JobByKey.Find(tx, store.JobKey(kind, key))
 }
 
 // put writes a job in its new state, or deletes it if it has ended and nobody is to see it, and

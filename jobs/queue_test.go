@@ -78,10 +78,10 @@ func get(t testing.TB, q *Queue, id string) *store.Job {
 	t.Helper()
 	var j *store.Job
 	err := q.Store.View(func(tx *store.Tx) (err error) {
-		j, err = store.Jobs.Get(tx, id)
+		j, err = store.Jobs.Find(tx, id)
 		return err
 	})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err != nil {
 		t.Fatal(err)
 	}
 	return j

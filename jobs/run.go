@@ -219,16 +219,13 @@ func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 	for _, id := range ids {
 		var j *store.Job
 		err := d.Store.View(func(tx *store.Tx) (err error) {
-			j, err = store.Jobs.Get(tx, id)
+			j, err = store.Jobs.Find(tx, id)
 			return err
 		})
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
 		if err != nil {
 			return err
 		}
-		if j.State != store.JobRunning || (cause == errLapsed && j.Due.After(now)) {
+		if j == nil || j.State != store.JobRunning || (cause == errLapsed && j.Due.After(now)) {
 			continue
 		}
 		err = d.Queue.conclude(j, outcome{err: cause})

@@ -133,14 +133,11 @@ func (q *Queue) conclude(j *store.Job, o outcome) error {
 
 // settle brings a job into the state that follows from the outcome of its claim.
 func (q *Queue) settle(tx *store.Tx, claimed *store.Job, o outcome) (*store.Job, error) {
-	j, err := store.Jobs.Get(tx, claimed.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, errLost
-	}
+	j, err := store.Jobs.Find(tx, claimed.ID)
 	if err != nil {
 		return nil, err
 	}
-	if j.State != store.JobRunning || j.Attempt != claimed.Attempt {
+	if j == nil || j.State != store.JobRunning || j.Attempt != claimed.Attempt {
 		return nil, errLost
 	}
 	if o.news != nil {

@@ -139,7 +139,7 @@ func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, er
 		return nil, nil, jobs.Permanent(err)
 	}
 	d := &dmarcreport.Report{
-		Org: s.hostname(), ID: args.Day + "." + textHash(args.Domain)[:12] + "@" + s.hostname(), Begin: day, End: day.Add(24*time.Hour - time.Second),
+		Org: s.Hostname(), ID: args.Day + "." + textHash(args.Domain)[:12] + "@" + s.Hostname(), Begin: day, End: day.Add(24*time.Hour - time.Second),
 	}
 	var policy reportPolicy
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -198,7 +198,7 @@ func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.Repor
 }
 
 func (s *Service) reportDraft(report *dmarcreport.Report, from *store.Domain, to []Rcpt, file []byte) *msg.Draft {
-	host := s.hostname()
+	host := s.Hostname()
 	d := &msg.Draft{
 		From: msg.Address{Name: host, Mailbox: "postmaster", Host: from.Name}, Subject: report.Subject(host),
 		MessageID: msg.NewMessageID(host), Date: s.now(), Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-generated"}},

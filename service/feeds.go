@@ -116,7 +116,7 @@ func (fs *feeds) join(who Actor) (*Feed, error) {
 	a.feeds[f] = struct{}{}
 	fs.ofUser[who.UserID]++
 	if fs.count++; fs.count == 1 {
-		fs.store.Observe(fs.told)
+		fs.store.OnCommit(fs.told)
 	}
 	return f, nil
 }
@@ -141,7 +141,7 @@ func (f *Feed) Close() {
 		delete(fs.ofUser, f.who.UserID)
 	}
 	if fs.count--; fs.count == 0 {
-		fs.store.Observe(nil)
+		fs.store.OnCommit(nil)
 	}
 }
 

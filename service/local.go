@@ -92,14 +92,14 @@ func (s *Service) copyHere(to io.Writer, sub *store.Submission, content io.Reade
 		_, err := io.Copy(to, content)
 		return err
 	}
-	return auth.StripResults(to, content, s.hostname())
+	return auth.StripResults(to, content, s.Hostname())
 }
 
 // localTrace is what a final delivery puts on top.
 func (s *Service) localTrace(m *mailing) []byte {
 	final := finalFields(Incoming{From: m.sub.Sender, Recipients: []Recipient{{m.row.Recipient}}})
 	return fmt.Appendf(final, "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
-		s.hostname(), m.row.ID, m.row.Recipient, m.now.Format(time.RFC1123Z))
+		s.Hostname(), m.row.ID, m.row.Recipient, m.now.Format(time.RFC1123Z))
 }
 
 // placeHere files a local message where its recipient's mail goes now.

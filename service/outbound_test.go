@@ -85,7 +85,7 @@ func (i *installation) run() {
 func (i *installation) close() {
 	i.stop()
 	i.svc.Close()
-	if n := i.st.Pinned(); n != 0 && !i.cut {
+	if n := i.st.Leased(); n != 0 && !i.cut {
 		i.t.Errorf("%d messages are held that nobody filed or released", n)
 	}
 	if err := i.st.Check(); err != nil {

@@ -279,7 +279,7 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 	case !m.sub.Forward:
 		fields, err = s.signOwn(m, content, replaced)
 	case m.route.transport != viaLocal:
-		fields, err = s.signer.seal(m.domain, again(content), auth.SealOptions{AuthservID: s.hostname(), OmitMessageID: replaced, Now: m.now})
+		fields, err = s.signer.seal(m.domain, again(content), auth.SealOptions{AuthservID: s.Hostname(), OmitMessageID: replaced, Now: m.now})
 	}
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func newPasskeyUser(u *store.User) (passkeyUser, error) {
 // relyingParty is who we are to an authenticator: in production this host, in the sandbox the name
 // under which the browser found it, since that has many. Browsers take names alone, no addresses.
 func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
-	id := s.hostname()
+	id := s.Hostname()
 	if s.Config.Sandbox {
 		u, err := url.Parse(origin)
 		if err != nil {

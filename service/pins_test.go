@@ -38,7 +38,7 @@ func TestDraftsOfDroppedWritesAreReleased(t *testing.T) {
 	i.mustSubmit(ann, plainMessage, "x@far.test")
 	<-answered
 	i.stop()
-	if n := i.st.Pinned(); n != 0 {
+	if n := i.st.Leased(); n != 0 {
 		t.Errorf("%d messages are held that nobody will file", n)
 	}
 }
@@ -61,7 +61,7 @@ func TestFailedSendReleasesItsMessage(t *testing.T) {
 	if _, err := i.send(ann, in); !hasCode(err, "daily_send_limit_reached") {
 		t.Errorf("got %v", err)
 	}
-	if n := i.st.Pinned(); n != 0 {
+	if n := i.st.Leased(); n != 0 {
 		t.Errorf("%d messages are held that nobody will send", n)
 	}
 }

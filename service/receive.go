@@ -132,14 +132,14 @@ type Incoming struct {
 // bytes, 452 4.3.1 for a full disk.
 func (s *Service) Spool(r io.Reader) (*Spool, error) {
 	body := s.Store.NewSpool(MaxMessage)
-	if err := auth.StripResults(body, r, s.hostname()); err != nil {
+	if err := auth.StripResults(body, r, s.Hostname()); err != nil {
 		return nil, errors.Join(overStore(err), body.Close())
 	}
 	return body, nil
 }
 
-// hostname is our name in header fields.
-func (s *Service) hostname() string {
+// Hostname is our name where we introduce ourselves, and in header fields.
+func (s *Service) Hostname() string {
 	if s.Config.Hostname == "" {
 		return "localhost"
 	}
@@ -285,7 +285,7 @@ func folderFor(tx *store.Tx, mb *store.Mailbox, junk bool) (uint32, error) {
 func (s *Service) judge(ctx context.Context, in Incoming, h *head) (*auth.Verdict, error) {
 	v := auth.Verifier{Resolver: s.Resolver, Now: s.now, Timeout: judgeWithin, Pulse: s.screener.pulse}
 	verdict, err := v.Verify(ctx, auth.Request{
-		IP: in.Client.IP, Helo: in.Client.Helo, MailFrom: in.From, AuthservID: s.hostname(),
+		IP: in.Client.IP, Helo: in.Client.Helo, MailFrom: in.From, AuthservID: s.Hostname(),
 		Message: in.Body, Size: in.Body.Size(), HeaderFrom: h.from,
 	})
 	if err != nil {

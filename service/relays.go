@@ -3,7 +3,6 @@ package service
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,27 +23,47 @@ type relay struct {
 	notices  feedback.Reader // nil: it is not configured for them
 }
 
-// relayControls names, for each kind of relay, how the header fields begin that it takes as
-// commands from whoever may send through it: more recipients, another sender of bounces, past its
-// own suppression list. Only the operator may give such commands. SES sends bounces to the address
-// in Return-Path.
-var relayControls = map[string][]string{
-	"ses":      {"x-ses-", "return-path"},
-	"postmark": {"x-pm-", "x-postmark-"},
-	"mailgun":  {"x-mailgun-"},
-	"sendgrid": {"x-smtpapi", "x-sendgrid-", "x-sg-"},
-	"custom":   nil, // control_headers alone
+// relayKinds are the kinds of relays. For each, controls names how the header fields begin that it
+// takes as commands from whoever may send through it: more recipients, another sender of bounces,
+// past its own suppression list. Only the operator may give such commands. SES sends bounces to the
+// address in Return-Path.
+var relayKinds = []struct {
+	name     string
+	controls []string
+}{
+	{"ses", []string{"x-ses-", "return-path"}},
+	{"postmark", []string{"x-pm-", "x-postmark-"}},
+	{"mailgun", []string{"x-mailgun-"}},
+	{"sendgrid", []string{"x-smtpapi", "x-sendgrid-", "x-sg-"}},
+	{"custom", nil}, // control_headers alone
+}
+
+// RelayKinds names the kinds of relays.
+func RelayKinds() []string {
+	var out []string
+	for _, kind := range relayKinds {
+		out = append(out, kind.name)
+	}
+	return out
 }
 
 // controls are the beginnings of header fields that the relay must not find in what its users send.
-func (r *relay) controls() []string { return slices.Concat(relayControls[r.Kind], r.ControlHeaders) }
+func (r *relay) controls() []string {
+	var out []string
+	for _, kind := range relayKinds {
+		if kind.name == r.Kind {
+			out = append(out, kind.controls...)
+		}
+	}
+	return append(out, r.ControlHeaders...)
+}
 
 // controls are those of every kind, and what the operator names: a message may go through another
 // relay when it is tried again.
 func (r relays) controls() []string {
 	var out []string
-	for _, kind := range slices.Sorted(maps.Keys(relayControls)) {
-		out = append(out, relayControls[kind]...)
+	for _, kind := range relayKinds {
+		out = append(out, kind.controls...)
 	}
 	for _, relay := range r {
 		out = append(out, relay.ControlHeaders...)
@@ -99,13 +118,15 @@ func newRelay(r Relay) (*relay, error) {
 	if err := checkControls(r.ControlHeaders); err != nil {
 		return nil, fmt.Errorf("relay %s: %w", r.Name, err)
 	}
+	if !slices.Contains(RelayKinds(), r.Kind) {
+		return nil, fmt.Errorf("relay %s: kind is %q, not one of %s", r.Name, r.Kind, strings.Join(RelayKinds(), ", "))
+	}
 	switch r.Kind {
 	case "ses":
 		out.minted, err = regexp.Compile(sesAnswer)
 		out.template = "<{1}@" + sesHost(r) + ">"
 	case "postmark":
 		out.fields = "X-PM-KeepID: true\r\n"
-	case "mailgun", "sendgrid":
 	case "custom":
 		out.template = r.IDTemplate
 		if (r.IDPattern == "") != (r.IDTemplate == "") {
@@ -114,8 +135,6 @@ func newRelay(r Relay) (*relay, error) {
 		if r.IDPattern != "" {
 			out.minted, err = regexp.Compile(r.IDPattern)
 		}
-	default:
-		return nil, fmt.Errorf("relay %s: kind is %q, not ses, postmark, mailgun, sendgrid or custom", r.Name, r.Kind)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("relay %s: id_pattern: %w", r.Name, err)

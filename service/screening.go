@@ -141,7 +141,7 @@ func (s *Service) screenFiltered(ctx context.Context, in Incoming, f *finding) e
 		return nil
 	}
 	v, err := filter.Check(ctx, &milter.Message{
-		Hostname: s.hostname(), IP: in.Client.IP, Helo: in.Client.Helo, TLS: in.Client.TLS, QueueID: f.id, From: in.From,
+		Hostname: s.Hostname(), IP: in.Client.IP, Helo: in.Client.Helo, TLS: in.Client.TLS, QueueID: f.id, From: in.From,
 		To: addressesOf(in.Recipients), Body: in.Body, Size: in.Body.Size(), MaxHeader: msg.MaxHeader,
 	})
 	if err != nil {

@@ -140,7 +140,7 @@ func (s *Service) StartTOTP(ctx context.Context, who Actor, in PasswordIn) (*TOT
 			return Errorf(409, "totp_enabled", "You have a second factor already. Switch it off before you make another.")
 		}
 		u.TOTP = &store.TOTP{Sealed: s.keys.Seal(totpPlace(u.ID), secret), CreatedAt: tx.Now()}
-		out.URI = totpURI(s.hostname(), u.Email, out.Secret)
+		out.URI = totpURI(s.Hostname(), u.Email, out.Secret)
 		return still(u)
 	})
 	if err != nil {

@@ -18,12 +18,6 @@ import (
 // those in a transfer hold for ten days.
 const renewCopies = 4 * 24 * time.Hour
 
-// A Secondary is a name server elsewhere that copies our zones.
-type Secondary struct {
-	builtin.Secondary
-	Nameserver string // its name in the NS records of zones, one of Config.Nameservers; "": it is not shown to the world
-}
-
 // elsewhere gives the addresses of the nameservers that are not this host, by name.
 func (c Config) elsewhere() map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
@@ -47,11 +41,7 @@ func (s *Service) newSecondaries() *secondaries {
 	if len(c.Secondaries) == 0 {
 		return nil
 	}
-	var all []builtin.Secondary
-	for _, one := range c.Secondaries {
-		all = append(all, one.Secondary)
-	}
-	o := &secondaries{notifier: builtin.NewNotifier(all, s.copied, s.Log)}
+	o := &secondaries{notifier: builtin.NewNotifier(c.Secondaries, s.copied, s.Log)}
 	if c.Catalog != "" {
 		o.catalog = builtin.NewCatalog(c.Catalog, s.now)
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // listedSecondary is a secondary at an address of the loopback.
-func listedSecondary(addr, nameserver string) Secondary {
-	return Secondary{Secondary: builtin.Secondary{Name: "s", Addr: netip.MustParseAddrPort(addr)}, Nameserver: nameserver}
+func listedSecondary(addr, nameserver string) builtin.Secondary {
+	return builtin.Secondary{Name: "s", Addr: netip.MustParseAddrPort(addr), Nameserver: nameserver}
 }
 
 // restarted is another service on the same store, with its settings changed.
@@ -49,8 +49,10 @@ func TestSerialsRiseWithWhatZonesShare(t *testing.T) {
 		{"another address", func(c *Config) { c.PublicIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1")} }, 1},
 		{"nothing again", func(*Config) {}, 0},
 		{"a nameserver more", func(c *Config) { c.Nameservers = append(c.Nameservers, "ns3.elsewhere.test") }, 1},
-		{"a secondary without a name", func(c *Config) { c.Secondaries = []Secondary{listedSecondary("192.0.2.53:53", "")} }, 0},
-		{"a secondary with a name", func(c *Config) { c.Secondaries = []Secondary{listedSecondary("192.0.2.53:53", "ns3.elsewhere.test")} }, 1},
+		{"a secondary without a name", func(c *Config) { c.Secondaries = []builtin.Secondary{listedSecondary("192.0.2.53:53", "")} }, 0},
+		{"a secondary with a name", func(c *Config) {
+			c.Secondaries = []builtin.Secondary{listedSecondary("192.0.2.53:53", "ns3.elsewhere.test")}
+		}, 1},
 		{"another version", func(c *Config) { c.Version = "2" }, 1},
 		{"back to none", func(c *Config) { c.Secondaries = nil }, 1},
 	} {
@@ -71,7 +73,7 @@ func TestSerialsRiseWithWhatZonesShare(t *testing.T) {
 // runs and over restarts.
 func TestCopiesAreRenewed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	with := Config{Secondaries: []Secondary{listedSecondary("127.0.0.1:9", "")}}
+	with := Config{Secondaries: []builtin.Secondary{listedSecondary("127.0.0.1:9", "")}}
 	for name, tc := range map[string]struct {
 		c     Config
 		rises uint32
@@ -103,7 +105,7 @@ func TestCopiesAreRenewed(t *testing.T) {
 
 // A nameserver that is another host has that host's address, wherever its name lies.
 func TestNameserversElsewhere(t *testing.T) {
-	s := zoneService(t, t.TempDir(), Config{Sandbox: true, PublicIPs: testIPs, Secondaries: []Secondary{
+	s := zoneService(t, t.TempDir(), Config{Sandbox: true, PublicIPs: testIPs, Secondaries: []builtin.Secondary{
 		listedSecondary("192.0.2.53:53", "ns3.a.test"), listedSecondary("[2001:db8::53]:53", "ns3.a.test"), listedSecondary("192.0.2.54:53", "ns4.mailstead.test"),
 	}}, nil)
 	s = restarted(t, s, func(c *Config) { c.Nameservers = append(c.Nameservers, "ns3.a.test", "ns4.mailstead.test") })
@@ -162,7 +164,7 @@ func TestSecondariesAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	s := zoneService(t, t.TempDir(), Config{Catalog: "catalog.test", Secondaries: []Secondary{listedSecondary(conn.LocalAddr().String(), "")}}, nil)
+	s := zoneService(t, t.TempDir(), Config{Catalog: "catalog.test", Secondaries: []builtin.Secondary{listedSecondary(conn.LocalAddr().String(), "")}}, nil)
 	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"}
 	putTestDomain(t, s, d)
 	ctx, cancel := context.WithCancel(t.Context())

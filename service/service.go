@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/dane"
@@ -48,8 +49,8 @@ type Config struct {
 	SubmissionBeside, IMAPBeside int    // ports that offer STARTTLS beside those with TLS from the start; 0: none
 	DNSCheckInterval             time.Duration
 
-	Secondaries []Secondary // name servers elsewhere that copy our zones
-	Catalog     string      // the name of the zone that lists the zones for them (RFC 9432); "": there is none
+	Secondaries []builtin.Secondary // name servers elsewhere that copy our zones
+	Catalog     string              // the name of the zone that lists the zones for them (RFC 9432); "": there is none
 
 	Resolver     Resolver       // nil: the system's
 	DANE         *dane.Resolver // looks up what DNSSEC vouches for; nil: nobody does
@@ -70,7 +71,7 @@ type ACME struct {
 
 // A Relay is a provider that outgoing mail may go through.
 type Relay struct {
-	Name, Kind            string // kind: ses postmark mailgun sendgrid custom
+	Name, Kind            string // kind: one of RelayKinds
 	Host                  string
 	Port                  int
 	TLS                   string // starttls tls none

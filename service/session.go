@@ -234,7 +234,7 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 	out := &Session{
 		User:    SessionUser{ID: u.ID, Name: displayName(u), Email: u.Email, Role: u.Role, Passkeys: []Passkey{}},
 		Account: SessionAccount{a.ID, a.Name, a.Plan}, Permissions: sessionPermissions(u.Role),
-		Sandbox: s.Config.Sandbox, Outbound: s.outbound(), SMTPPort: s.Config.SMTPPort, Hostname: s.hostname(), Version: s.Config.Version, APIBase: s.Config.BaseURL, ExpiresAt: Time{sessionEnds(&used)},
+		Sandbox: s.Config.Sandbox, Outbound: s.outbound(), SMTPPort: s.Config.SMTPPort, Hostname: s.Hostname(), Version: s.Config.Version, APIBase: s.Config.BaseURL, ExpiresAt: Time{sessionEnds(&used)},
 	}
 	if hasTOTP(u) {
 		out.User.TOTPEnabled, out.User.RecoveryCodesLeft = true, len(u.TOTP.Recovery)

@@ -124,7 +124,7 @@ func (s *Service) composeForgot(from *store.Domain, args forgotArgs, token strin
 		Text: fmt.Sprintf("Somebody at %s asked for a new password for %s on %s.\n\n"+
 			"If that was you, choose one here within two hours:\n\n%s\n\n"+
 			"If it was not, do nothing: your password stays as it is.\n",
-			args.IP, args.Email, s.hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token)),
+			args.IP, args.Email, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token)),
 	}
 	spool := s.Store.NewSpool(MaxMessage)
 	defer spool.Close()

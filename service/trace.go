@@ -19,7 +19,7 @@ func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
 	if !c.Authenticated {
 		fmt.Fprintf(&b, "from %s (%s)\r\n\t", heloWord(c.Helo), addressLiteral(c.IP))
 	}
-	fmt.Fprintf(&b, "by %s", s.hostname())
+	fmt.Fprintf(&b, "by %s", s.Hostname())
 	if c.TLS != "" {
 		fmt.Fprintf(&b, " (%s)", c.TLS)
 	}

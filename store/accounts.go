@@ -8,8 +8,8 @@ type Account struct {
 	Num            uint32 // short form for message keys, from 1
 	Name           string
 	Email          string // the owner's address
-	Plan           string // startup, enterprise
-	Status         string // active, suspended
+	Plan           string // one of the AccountPlan… constants
+	Status         string // one of the Account… constants
 	UniversalInbox bool
 	WarmupPhrases  []string
 	SyncedAt       time.Time // of the newest refresh of every mailbox
@@ -17,10 +17,25 @@ type Account struct {
 	UpdatedAt      time.Time
 }
 
+// States of an account.
+const (
+	AccountActive    = "active"
+	AccountSuspended = "suspended" // by the operator: it may do nothing, and its zones are served on
+)
+
+// Plans of an account.
+const (
+	AccountPlanStartup    = "startup"
+	AccountPlanEnterprise = "enterprise" // with higher limits on requests
+)
+
+// MayAct tells whether an account may do anything: ask, read, send and take mail, tell and report.
+func (a *Account) MayAct() bool { return a.Status != AccountSuspended }
+
 // Accounts keeps every account of the installation.
 var (
 	Accounts = newTable("account", func(a *Account) string { return a.ID }).
-			tells(func(_ *Tx, a *Account) Change { return Change{Account: a.ID, ID: a.ID} })
+			watched(func(_ *Tx, a *Account) Change { return Change{Account: a.ID, ID: a.ID} })
 	AccountByNum = Accounts.unique("num", func(a *Account) string { return NumKey(a.Num) })
 )
 
@@ -37,8 +52,8 @@ type User struct {
 	Email        string // lower-case
 	FirstName    string
 	LastName     string
-	Role         string // owner, admin, member
-	Status       string // invited, active
+	Role         string // one of the UserRole… constants
+	Status       string // one of the User… constants
 	PasswordHash string // argon2id, PHC form; "" while none is set
 	InvitedBy    string // a user id, or ""
 	ResetHash    string // SHA-256 of the token that sets a new password, hex; "" while there is none
@@ -51,6 +66,19 @@ type User struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }
+
+// States of a user.
+const (
+	UserInvited = "invited" // has no password yet
+	UserActive  = "active"
+)
+
+// Roles of a user, each with what the next one may and more.
+const (
+	UserRoleOwner  = "owner"  // the one to whom the account belongs
+	UserRoleAdmin  = "admin"  // manages the team and its tokens, but for owners and other admins
+	UserRoleMember = "member" // works with domains and mail
+)
 
 // A Forgot is a link that was sent by mail to somebody who forgot a password.
 type Forgot struct {
@@ -79,7 +107,7 @@ type Passkey struct {
 // Users keeps the team users of every account.
 var (
 	Users = newTable("user", func(u *User) string { return u.ID }).
-		tells(func(_ *Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} })
+		watched(func(_ *Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} })
 	UserByEmail    = Users.unique("email", func(u *User) string { return u.Email })
 	UserByReset    = Users.unique("reset", func(u *User) string { return u.ResetHash })
 	UserByForgot   = Users.unique("forgot", forgotHash)
@@ -102,7 +130,7 @@ type Token struct {
 	Hash        string // SHA-256 of the whole token, hex
 	Prefix      string // first 12 characters of the token
 	Permissions []string
-	Kind        string // api, mcp, session
+	Kind        string // one of the TokenKind… constants
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // zero: never
 	LastUsedAt  time.Time
@@ -111,10 +139,17 @@ type Token struct {
 	RevokedAt   time.Time // kept for a while after revocation, so that its use can be told apart
 }
 
+// Kinds of a token.
+const (
+	TokenKindAPI     = "api"
+	TokenKindMCP     = "mcp"     // for a model's client
+	TokenKindSession = "session" // of the dashboard; the only kind that a browser has
+)
+
 // Tokens keeps the tokens of every account, revoked ones too.
 var (
 	Tokens = newTable("token", func(t *Token) string { return t.ID }).
-		tells(func(_ *Tx, t *Token) Change { return Change{Account: t.AccountID, User: t.UserID, ID: t.ID} })
+		watched(func(_ *Tx, t *Token) Change { return Change{Account: t.AccountID, User: t.UserID, ID: t.ID} })
 	TokenByHash     = Tokens.unique("hash", func(t *Token) string { return t.Hash })
 	TokensByAccount = Tokens.index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.index("user", func(t *Token) string { return t.UserID })
@@ -123,7 +158,7 @@ var (
 
 // sessionTime is the key of dashboard sessions by their beginning, for pruning.
 func sessionTime(t *Token) string {
-	if t.Kind != "session" {
+	if t.Kind != TokenKindSession {
 		return ""
 	}
 	return TimeKey(t.CreatedAt)

@@ -11,7 +11,18 @@ import (
 	"sync"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
+
+// A BlobRef says where a message's bytes are; a Blob is those bytes, opened.
+type (
+	BlobRef = segment.Ref
+	Blob    = segment.Blob
+)
+
+// A Spool is a message while it arrives, until Append.
+type Spool = segment.Spool
 
 // Append writes a message with its envelope, at most 64 KiB that the store does not read, to the
 // segments. It is on disk once an Update that refers to it (AddMessage, RefBlob) has returned;
@@ -24,13 +35,13 @@ func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
 	if err := s.room.forMessage(); err != nil {
 		return BlobRef{}, err
 	}
-	done := s.pins.begin()
+	done := s.leases.beginAppend()
 	defer done()
-	ref, err := s.seg.append(env, body)
+	ref, err := s.seg.Append(env, body)
 	if err != nil {
 		return BlobRef{}, s.appendFailed(err)
 	}
-	s.pins.hold(ref)
+	s.leases.add(ref)
 	return ref, nil
 }
 
@@ -38,9 +49,9 @@ func (s *Store) appendFailed(err error) error {
 	switch {
 	case errors.Is(err, os.ErrClosed):
 		return ErrClosed
-	case errors.Is(err, errSegFailed):
-		return s.fails(err)
-	case isFull(err):
+	case errors.Is(err, segment.ErrFailed):
+		return s.fail(err)
+	case segment.IsFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	return err
@@ -48,21 +59,21 @@ func (s *Store) appendFailed(err error) error {
 
 // Release gives up a blob that Append has returned and nothing refers to. For others it does
 // nothing.
-func (s *Store) Release(ref BlobRef) { s.pins.drop(ref) }
+func (s *Store) Release(ref BlobRef) { s.leases.release(ref) }
 
-// Pinned counts the blobs that Append has returned, that nothing refers to and that are not
+// Leased counts the blobs that Append has returned, that nothing refers to and that are not
 // released.
-func (s *Store) Pinned() int {
-	s.pins.mu.Lock()
-	defer s.pins.mu.Unlock()
-	return len(s.pins.held)
+func (s *Store) Leased() int {
+	s.leases.mu.Lock()
+	defer s.leases.mu.Unlock()
+	return len(s.leases.held)
 }
 
 // OpenBlob opens the bytes of a message, which stay readable until it is closed. A reference may be
 // opened for some time (Options.Grace) after it was read; later, when compaction may have moved the
 // bytes, the error may be ErrNotFound.
 func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
-	blob, err := s.seg.open(ref)
+	blob, err := s.seg.Open(ref)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
 	}
@@ -168,15 +179,15 @@ func (tx *Tx) findRef(at BlobRef) (ref BlobRef, found bool, err error) {
 	return ref, err == nil, err
 }
 
-// addRef notes that owner needs the blob. One that nothing refers to and that is not pinned may be
+// addRef notes that owner needs the blob. One that nothing refers to and that has no lease may be
 // gone at any time.
 func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
 	known, found, err := tx.findRef(ref)
 	if err != nil {
 		return err
 	}
-	pinned := tx.s.pins.has(ref)
-	if !pinned && (!found || known != ref) {
+	leased := tx.s.leases.has(ref)
+	if !leased && (!found || known != ref) {
 		return fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
 	}
 	if !found {
@@ -184,8 +195,8 @@ func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
 			return err
 		}
 	}
-	if pinned {
-		tx.After(func() { tx.s.pins.drop(ref) })
+	if leased {
+		tx.After(func() { tx.s.leases.release(ref) })
 	}
 	return tx.putRef(ref, owner)
 }
@@ -271,12 +282,12 @@ func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 
 // Lost says what the disk had lost, when the store was opened, of messages that it had said were
 // kept; nil if nothing. Their rows are there, and their bytes are not.
-func (s *Store) Lost() error { return errors.Join(s.seg.lost...) }
+func (s *Store) Lost() error { return s.seg.Lost() }
 
-// keepFound notes, when a database begins beside segments that are there already, up to which
-// number they go. Their messages are in no row; compaction would take them for dead.
-func (s *Store) keepFound(b *bolt.Tx) error {
-	segments := s.seg.list()
+// keepFoundSegments notes, when a database begins beside segments that are there already, up to
+// which number they go. Their messages are in no row; compaction would take them for dead.
+func (s *Store) keepFoundSegments(b *bolt.Tx) error {
+	segments := s.seg.List()
 	if len(segments) == 0 {
 		return nil
 	}
@@ -286,42 +297,42 @@ func (s *Store) keepFound(b *bolt.Tx) error {
 	return b.Bucket([]byte(messageBuckets[bktLive])).SetSequence(uint64(last))
 }
 
-// pins are the blobs that were appended and that no committed transaction refers to yet. Compaction
-// leaves their segments alone.
-type pins struct {
+// blobLeases are the blobs that were appended and that no committed transaction refers to yet.
+// Compaction leaves their segments alone.
+type blobLeases struct {
 	mu       sync.Mutex
 	held     map[BlobRef]struct{}
 	segments map[uint32]int             // how many are held in each
 	appends  map[chan struct{}]struct{} // that are under way; closed when they end
 }
 
-func newPins() pins {
-	return pins{held: map[BlobRef]struct{}{}, segments: map[uint32]int{}, appends: map[chan struct{}]struct{}{}}
+func newBlobLeases() blobLeases {
+	return blobLeases{held: map[BlobRef]struct{}{}, segments: map[uint32]int{}, appends: map[chan struct{}]struct{}{}}
 }
 
-// begin announces an append whose blob will be held before done is called.
-func (p *pins) begin() (done func()) {
+// beginAppend announces an append whose blob will be added before done is called.
+func (l *blobLeases) beginAppend() (done func()) {
 	ended := make(chan struct{})
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.appends[ended] = struct{}{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.appends[ended] = struct{}{}
 	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.appends, ended)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.appends, ended)
 		close(ended)
 	}
 }
 
-// settle waits until every append that has begun has ended, so that in segments that were full
+// waitAppends waits until every append that has begun has ended, so that in segments that were full
 // before all blobs are held, referred to, or dead.
-func (p *pins) settle(ctx context.Context) error {
-	p.mu.Lock()
+func (l *blobLeases) waitAppends(ctx context.Context) error {
+	l.mu.Lock()
 	var running []chan struct{}
-	for ended := range p.appends {
+	for ended := range l.appends {
 		running = append(running, ended)
 	}
-	p.mu.Unlock()
+	l.mu.Unlock()
 	for _, ended := range running {
 		select {
 		case <-ended:
@@ -332,35 +343,35 @@ func (p *pins) settle(ctx context.Context) error {
 	return nil
 }
 
-func (p *pins) hold(ref BlobRef) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held[ref] = struct{}{}
-	p.segments[ref.Segment]++
+func (l *blobLeases) add(ref BlobRef) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[ref] = struct{}{}
+	l.segments[ref.Segment]++
 }
 
-func (p *pins) drop(ref BlobRef) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, held := p.held[ref]; !held {
+func (l *blobLeases) release(ref BlobRef) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, held := l.held[ref]; !held {
 		return
 	}
-	delete(p.held, ref)
-	if p.segments[ref.Segment]--; p.segments[ref.Segment] == 0 {
-		delete(p.segments, ref.Segment)
+	delete(l.held, ref)
+	if l.segments[ref.Segment]--; l.segments[ref.Segment] == 0 {
+		delete(l.segments, ref.Segment)
 	}
 }
 
-func (p *pins) has(ref BlobRef) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, held := p.held[ref]
+func (l *blobLeases) has(ref BlobRef) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, held := l.held[ref]
 	return held
 }
 
-// in tells whether a blob of the segment is held.
-func (p *pins) in(segment uint32) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.segments[segment] > 0
+// inSegment tells whether a blob of the segment is held.
+func (l *blobLeases) inSegment(segment uint32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.segments[segment] > 0
 }

@@ -78,9 +78,9 @@ func (b *bounds) over(c txCost) bool {
 	return c.bytes > b.most.bytes || c.writes > b.most.writes || c.steps > b.most.steps
 }
 
-// hold judges a transaction that has run. Where large ones fail it returns ErrTooMuch, with the
-// numbers and the caller.
-func (s *Store) hold(w *write, c txCost) error {
+// checkBounds checks a transaction that has run. Where large ones fail it returns ErrTooMuch, with
+// the numbers and the caller.
+func (s *Store) checkBounds(w *write, c txCost) error {
 	if !s.bounds.over(c) {
 		return nil
 	}

@@ -14,49 +14,49 @@ const InboxName = "inbox"
 // Name is what the table is called in a Change.
 func (t *Table[T]) Name() string { return t.name }
 
-// tells has observers told of the table's rows. change answers whose a row is and which; one
+// watched has OnCommit tell of the table's rows. change answers whose a row is and which; one
 // without an Account is not told of.
-func (t *Table[T]) tells(change func(*Tx, *T) Change) *Table[T] {
+func (t *Table[T]) watched(change func(*Tx, *T) Change) *Table[T] {
 	t.change = change
 	return t
 }
 
-// Observe has fn told, from now on, what each transaction has changed once it is on disk; another
+// OnCommit has fn told, from now on, what each transaction has changed once it is on disk; another
 // fn takes the place of this one, and nil ends it. fn runs in the committer: it must be short, must
 // not call the store and must not keep the slice. Of a transaction that ran before nothing is told,
 // though it may not be on disk yet: an empty Update waits for it.
-func (s *Store) Observe(fn func([]Change)) {
+func (s *Store) OnCommit(fn func([]Change)) {
 	if fn == nil {
-		s.observer.Store(nil)
+		s.onCommit.Store(nil)
 		return
 	}
-	s.observer.Store(&fn)
+	s.onCommit.Store(&fn)
 }
 
-// note remembers that a row was written or deleted, if somebody wants to know.
-func (t *Table[T]) note(tx *Tx, rec *T) {
-	if t.change == nil || tx.s.observer.Load() == nil {
+// recordChange remembers that a row was written or deleted, if somebody wants to know.
+func (t *Table[T]) recordChange(tx *Tx, rec *T) {
+	if t.change == nil || tx.s.onCommit.Load() == nil {
 		return
 	}
 	c := t.change(tx, rec)
 	c.Table = t.name
-	tx.note(c)
+	tx.recordChange(c)
 }
 
-// noteInbox remembers that messages in the INBOX of a mailbox have changed. One that is being
-// dropped has no record any more, and nobody who would look at it.
-func (tx *Tx) noteInbox(mailbox uint32) {
-	if mailbox == tx.noted || tx.s.observer.Load() == nil {
+// recordInboxChange remembers that messages in the INBOX of a mailbox have changed. One that is
+// being dropped has no record any more, and nobody who would look at it.
+func (tx *Tx) recordInboxChange(mailbox uint32) {
+	if mailbox == tx.inboxRecorded || tx.s.onCommit.Load() == nil {
 		return
 	}
 	if mb, err := MailboxByNum.Read(tx, NumKey(mailbox)); err == nil {
-		tx.noted = mailbox
-		tx.note(Change{Table: InboxName, Account: mb.AccountID, ID: mb.ID})
+		tx.inboxRecorded = mailbox
+		tx.recordChange(Change{Table: InboxName, Account: mb.AccountID, ID: mb.ID})
 	}
 }
 
-// note keeps a change, but not twice in a row.
-func (tx *Tx) note(c Change) {
+// recordChange keeps a change, but not twice in a row.
+func (tx *Tx) recordChange(c Change) {
 	n := len(tx.changes)
 	if c.Account == "" || n > 0 && tx.changes[n-1] == c {
 		return
@@ -64,9 +64,9 @@ func (tx *Tx) note(c Change) {
 	tx.changes = append(tx.changes, c)
 }
 
-// tell tells the observer what the batch, which is on disk, has changed.
-func (s *Store) tell(batch []*write) {
-	fn := s.observer.Load()
+// reportChanges tells who asked by OnCommit what the batch, which is on disk, has changed.
+func (s *Store) reportChanges(batch []*write) {
+	fn := s.onCommit.Load()
 	if fn == nil {
 		return
 	}

@@ -18,7 +18,7 @@ type heard struct {
 
 func hear(s *Store) *heard {
 	h := &heard{}
-	s.Observe(func(changes []Change) {
+	s.OnCommit(func(changes []Change) {
 		var texts []string
 		for _, c := range changes {
 			texts = append(texts, strings.TrimSpace(fmt.Sprintln(c.Table, c.Account, c.ID, c.User)))
@@ -54,7 +54,7 @@ func TestOnlyWhatIsCommittedIsTold(t *testing.T) {
 			func(tx *Tx) error { return Accounts.Delete(tx, "acc_1") },
 		)
 		h.is(t, "account acc_1 acc_1", "account acc_4 acc_4, account acc_5 acc_5", "account acc_1 acc_1")
-		s.Observe(nil)
+		s.OnCommit(nil)
 		update(t, s, func(tx *Tx) error { return putAccount(tx, 6) })
 		h.is(t)
 	})
@@ -149,8 +149,8 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 	tx := &Tx{s: s, writable: true}
 	a := &Account{ID: "acc_1", Num: 1}
 	if n := testing.AllocsPerRun(100, func() {
-		Accounts.note(tx, a)
-		tx.noteInbox(1)
+		Accounts.recordChange(tx, a)
+		tx.recordInboxChange(1)
 	}); n != 0 || tx.changes != nil {
 		t.Errorf("%v allocations, and %d changes noted", n, len(tx.changes))
 	}
@@ -160,7 +160,7 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 func BenchmarkObserved(b *testing.B) {
 	s := openTest(b, Options{})
 	told := 0
-	s.Observe(func(changes []Change) { told += len(changes) })
+	s.OnCommit(func(changes []Change) { told += len(changes) })
 	b.ReportAllocs()
 	inParallel(b, 64, func(i int64) error {
 		return s.Update(func(tx *Tx) error { return putAccount(tx, uint32(i)) })

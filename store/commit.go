@@ -7,11 +7,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 // maxBatch bounds how many transactions one commit carries.
@@ -34,8 +35,8 @@ type failure struct{ err atomic.Pointer[error] }
 // set tells whether err is the first.
 func (f *failure) set(err error) bool { return f.err.CompareAndSwap(nil, &err) }
 
-// fails ends the store's writing for good, and says so once.
-func (s *Store) fails(err error) error {
+// fail ends the store's writing for good, and says so once.
+func (s *Store) fail(err error) error {
 	if s.failure.set(err) {
 		s.log.Error("the disk refused to keep what was written; the store takes no more writes until the server is restarted", "error", err)
 	}
@@ -117,8 +118,8 @@ func (s *Store) commitLoop() {
 	for {
 		select {
 		case w := <-s.writes:
-			s.commit(s.gather(w))
-			s.resident.trim(s.db)
+			s.commit(s.collectBatch(w))
+			s.mmapTrim.trim(s.db)
 		case <-s.closing:
 			ended = true
 			return
@@ -126,8 +127,8 @@ func (s *Store) commitLoop() {
 	}
 }
 
-// gather takes whatever waits by now. No timer: while one commit syncs, the next batch forms.
-func (s *Store) gather(first *write) []*write {
+// collectBatch takes whatever waits by now. No timer: while one commit syncs, the next batch forms.
+func (s *Store) collectBatch(first *write) []*write {
 	batch := []*write{first}
 	for len(batch) < maxBatch {
 		select {
@@ -147,15 +148,15 @@ func (s *Store) commit(batch []*write) {
 		answer(unanswered, errEnded) // none are left, unless a function has ended the goroutine
 	}()
 	if s.runTwice {
-		s.rehearse(batch)
+		s.dryRun(batch)
 	}
 	for len(unanswered) > 0 {
 		unanswered = s.commitSome(unanswered)
 	}
 }
 
-// rehearse runs every function of the batch by itself and undoes it.
-func (s *Store) rehearse(batch []*write) {
+// dryRun runs every function of the batch by itself and undoes it.
+func (s *Store) dryRun(batch []*write) {
 	for _, w := range batch {
 		b, err := s.db.Begin(true)
 		if err != nil {
@@ -178,8 +179,8 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 	}
 	began := time.Now()
 	synced := make(chan error, 1)
-	go func() { synced <- s.seg.sync() }()
-	good, spoilers := batch, []*write(nil)
+	go func() { synced <- s.seg.Sync() }()
+	good, failed := batch, []*write(nil)
 	var tx *bolt.Tx
 	var cost txCost
 	for {
@@ -190,14 +191,14 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 			return nil
 		}
 		var n int
-		var spoiled bool
-		n, cost, spoiled = s.run(tx, good)
-		if !spoiled {
+		var stopped bool
+		n, cost, stopped = s.run(tx, good)
+		if !stopped {
 			good, rest = good[:n], append(slices.Clone(good[n:]), rest...)
 			break
 		}
 		rollback(tx)
-		spoilers = append(spoilers, good[n])
+		failed = append(failed, good[n])
 		rest = append(slices.Clone(good[n+1:]), rest...)
 		good = good[:n]
 	}
@@ -207,17 +208,17 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		s.report.note("commit_us", time.Since(began).Microseconds(), good[0].caller)
 	}
 	if err == nil {
-		s.tell(good)
+		s.reportChanges(good)
 	}
 	answer(good, err)
-	answer(spoilers, err)
+	answer(failed, err)
 	return rest
 }
 
 // run runs the functions of the batch in one transaction, up to the first that fails after it has
-// written: then spoiled is true. It ends early when enough is written for one commit. It returns
+// written: then stopped is true. It ends early when enough is written for one commit. It returns
 // how many functions were right, and what they cost.
-func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, spoiled bool) {
+func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, stopped bool) {
 	ended := false
 	defer func() {
 		if !ended {
@@ -231,7 +232,7 @@ func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, spoiled boo
 		w.err = runOne(tx, w.fn)
 		one := txCost{tx.bytes, tx.writes, tx.steps, time.Since(began)}
 		s.report.function(w, one)
-		if err := s.hold(w, one); err != nil && w.err == nil {
+		if err := s.checkBounds(w, one); err != nil && w.err == nil {
 			w.err = err
 		}
 		if err := s.room.forTx(tx); err != nil && w.err == nil {
@@ -239,14 +240,14 @@ func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, spoiled boo
 		}
 		w.after, w.changes = tx.after, tx.changes
 		if w.err != nil && tx.writes > 0 {
-			spoiled = true
+			stopped = true
 			break
 		}
 		cost.add(one)
 		n++
 	}
 	ended = true
-	return n, cost, spoiled
+	return n, cost, stopped
 }
 
 func runOne(tx *Tx, fn func(*Tx) error) (err error) {
@@ -266,7 +267,7 @@ func runOne(tx *Tx, fn func(*Tx) error) (err error) {
 func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
 	if synced != nil {
 		rollback(tx)
-		return s.fails(synced)
+		return s.fail(synced)
 	}
 	if writes == 0 {
 		rollback(tx)
@@ -276,7 +277,7 @@ func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
 	if err := tx.Commit(); err != nil {
 		return s.commitFailed(err)
 	}
-	s.listless = s.db.NoFreelistSync
+	s.freelistMissing = s.db.NoFreelistSync
 	return nil
 }
 
@@ -288,14 +289,11 @@ func rollback(tx *bolt.Tx) { _ = tx.Rollback() }
 // nobody knows what the disk holds.
 func (s *Store) commitFailed(err error) error {
 	var refused *fs.PathError
-	if errors.As(err, &refused) && isFull(err) {
+	if errors.As(err, &refused) && segment.IsFull(err) {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
-	return s.fails(err)
+	return s.fail(err)
 }
-
-// isFull tells whether the system refused a write for want of room.
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // answer ends the members' waiting: with err, if the commit failed, else with what their functions
 // returned.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mailstead/mailstead/store/segment/disktest"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -229,12 +230,12 @@ func TestCloseKeepsWhatWasAcknowledged(t *testing.T) {
 
 func TestFailedSyncOfMessagesWritesNoRows(t *testing.T) {
 	dir := t.TempDir()
-	faults := &segFaults{}
+	faults := &disktest.Faults{}
 	var log bytes.Buffer
-	s := openDir(t, dir, Options{disk: faults.disk(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s := openDir(t, dir, Options{disk: faults, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	addMailbox(t, s, 1)
 	ref := appendTest(t, s, "lost")
-	faults.set(func() { faults.syncErr = syscall.EIO })
+	faults.Set(func() { faults.SyncErr = syscall.EIO })
 	ran := false
 	err := s.Update(func(tx *Tx) error {
 		tx.After(func() { ran = true })
@@ -243,7 +244,7 @@ func TestFailedSyncOfMessagesWritesNoRows(t *testing.T) {
 	if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) || ran {
 		t.Errorf("got %v (after: %v), want %v", err, ran, ErrFailed)
 	}
-	faults.set(func() { faults.syncErr = nil })
+	faults.Set(func() { faults.SyncErr = nil })
 	if err := s.Update(func(tx *Tx) error { return putAccount(tx, 1) }); !errors.Is(err, ErrFailed) {
 		t.Errorf("the next write: %v, want %v", err, ErrFailed)
 	}
@@ -274,11 +275,11 @@ func TestFailedSyncOfMessagesWritesNoRows(t *testing.T) {
 }
 
 func TestFullDiskIsToldAndPasses(t *testing.T) {
-	faults := &segFaults{}
-	s := openTest(t, Options{disk: faults.disk()})
+	faults := &disktest.Faults{}
+	s := openTest(t, Options{disk: faults})
 	addMailbox(t, s, 1)
 	addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "before")
-	faults.set(func() { faults.writeErr, faults.room = syscall.ENOSPC, 10 })
+	faults.Set(func() { faults.WriteErr, faults.Room = syscall.ENOSPC, 10 })
 	spool := s.NewSpool(100)
 	defer spool.Close()
 	if _, err := spool.Write([]byte("no room for this")); err != nil {
@@ -287,7 +288,7 @@ func TestFullDiskIsToldAndPasses(t *testing.T) {
 	if _, err := s.Append(nil, spool); !errors.Is(err, ErrFull) {
 		t.Errorf("got %v, want %v", err, ErrFull)
 	}
-	faults.set(func() { faults.writeErr = nil })
+	faults.Set(func() { faults.WriteErr = nil })
 	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "after")
 	if got := readTest(t, s, m.Blob); got != "after" {
 		t.Errorf("got %q", got)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 const (
@@ -17,42 +19,42 @@ const (
 
 // compactor is what compaction remembers.
 type compactor struct {
-	turn  chan struct{} // taken by the one compaction or check that runs
-	grace time.Duration
-	dead  map[uint32]time.Time // segments without live bytes, and when that was seen
+	running chan struct{} // held by the one compaction or check that runs
+	grace   time.Duration
+	dead    map[uint32]time.Time // segments without live bytes, and when that was seen
 }
 
 func newCompactor(grace time.Duration) compactor {
-	return compactor{turn: make(chan struct{}, 1), grace: grace, dead: map[uint32]time.Time{}}
+	return compactor{running: make(chan struct{}, 1), grace: grace, dead: map[uint32]time.Time{}}
 }
 
-func (c *compactor) enter(ctx context.Context) error {
+func (c *compactor) lock(ctx context.Context) error {
 	select {
-	case c.turn <- struct{}{}:
+	case c.running <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (c *compactor) leave() { <-c.turn }
+func (c *compactor) unlock() { <-c.running }
 
 // Compact frees the room of messages that are gone: it copies what is live out of segments that are
 // less than half live, and removes segments that have been dead for Options.Grace. It may run
 // beside everything else, end at any point, and be called as often as one likes. A segment with
 // damage is kept and told of in the error; the others are compacted all the same.
 func (s *Store) Compact(ctx context.Context) error {
-	if err := s.compact.enter(ctx); err != nil {
+	if err := s.compact.lock(ctx); err != nil {
 		return err
 	}
-	defer s.compact.leave()
+	defer s.compact.unlock()
 	full, err := s.fullSegments(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	// The dead ones first: the copies may need their room.
-	for _, step := range []func(context.Context, segInfo) error{s.bury, s.evacuate} {
+	for _, step := range []func(context.Context, segment.Info) error{s.removeDead, s.moveLive} {
 		for _, info := range full {
 			if err := ctx.Err(); err != nil {
 				return errors.Join(append(errs, err)...)
@@ -65,25 +67,25 @@ func (s *Store) Compact(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// fullSegments gives the segments that take no more messages and of which every blob is pinned,
+// fullSegments gives the segments that take no more messages and of which every blob has a lease,
 // referred to, or dead.
-func (s *Store) fullSegments(ctx context.Context) ([]segInfo, error) {
-	full := s.seg.list()
-	if err := s.pins.settle(ctx); err != nil {
+func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
+	full := s.seg.List()
+	if err := s.leases.waitAppends(ctx); err != nil {
 		return nil, err
 	}
 	err := s.View(func(tx *Tx) error {
-		kept := tx.messageBucket(bktLive).Sequence() // see keepFound
-		full = slices.DeleteFunc(full, func(i segInfo) bool { return i.Active || uint64(i.Number) <= kept })
+		kept := tx.messageBucket(bktLive).Sequence() // see keepFoundSegments
+		full = slices.DeleteFunc(full, func(i segment.Info) bool { return i.Active || uint64(i.Number) <= kept })
 		return nil
 	})
 	return full, err
 }
 
-// bury removes a segment that has been dead for the time of grace. What is dead stays so, since
-// nothing can refer to a blob that is neither pinned nor referred to.
-func (s *Store) bury(_ context.Context, info segInfo) error {
-	if s.pins.in(info.Number) {
+// removeDead removes a segment that has been dead for the time of grace. What is dead stays so,
+// since nothing can refer to a blob that is neither leased nor referred to.
+func (s *Store) removeDead(_ context.Context, info segment.Info) error {
+	if s.leases.inSegment(info.Number) {
 		return nil
 	}
 	var live int64
@@ -105,12 +107,12 @@ func (s *Store) bury(_ context.Context, info segInfo) error {
 		return nil
 	}
 	delete(s.compact.dead, info.Number)
-	return s.seg.remove(info.Number)
+	return s.seg.Remove(info.Number)
 }
 
-// evacuate moves every live blob out of a segment that is less than half live.
-func (s *Store) evacuate(ctx context.Context, info segInfo) error {
-	if s.pins.in(info.Number) {
+// moveLive moves every live blob out of a segment that is less than half live.
+func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
+	if s.leases.inSegment(info.Number) {
 		return nil
 	}
 	var live int64
@@ -132,13 +134,13 @@ func (s *Store) evacuate(ctx context.Context, info segInfo) error {
 		}
 		if err := s.moveBlobs(ctx, blobs); err != nil {
 			errs = append(errs, err)
-			if !errors.Is(err, errSegDamaged) {
+			if !errors.Is(err, segment.ErrDamaged) {
 				return errors.Join(errs...)
 			}
 		}
 		from = blobs[len(blobs)-1].Offset + 1
 	}
-	return errors.Join(append(errs, s.bury(ctx, info))...)
+	return errors.Join(append(errs, s.removeDead(ctx, info))...)
 }
 
 // liveBlobs gives the next blobs of a segment that are referred to, from an offset on.
@@ -175,7 +177,7 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 	var moves []blobMove
 	defer func() {
 		for _, move := range moves {
-			s.pins.drop(move.to)
+			s.leases.release(move.to)
 		}
 	}()
 	for _, from := range blobs {
@@ -183,7 +185,7 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 			return err
 		}
 		to, err := s.copyBlob(from)
-		if errors.Is(err, errSegDamaged) {
+		if errors.Is(err, segment.ErrDamaged) {
 			errs = append(errs, err)
 			continue
 		}
@@ -203,15 +205,15 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// copyBlob appends a copy of a blob. It is pinned.
+// copyBlob appends a copy of a blob. It has a lease.
 func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
-	done := s.pins.begin()
+	done := s.leases.beginAppend()
 	defer done()
-	to, err := s.seg.copyRecord(from)
+	to, err := s.seg.Copy(from)
 	if err != nil {
 		return BlobRef{}, s.appendFailed(err)
 	}
-	s.pins.hold(to)
+	s.leases.add(to)
 	return to, nil
 }
 
@@ -286,11 +288,8 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 }
 
 func repointRecord[T any](tx *Tx, table *Table[T], id string, blob func(*T) *BlobRef, move blobMove) error {
-	rec, err := table.Get(tx, id)
-	if errors.Is(err, ErrNotFound) || err == nil && *blob(rec) != move.from {
-		return nil
-	}
-	if err != nil {
+	rec, err := table.Find(tx, id)
+	if err != nil || rec == nil || *blob(rec) != move.from {
 		return err
 	}
 	*blob(rec) = move.to

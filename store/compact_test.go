@@ -13,6 +13,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/segment/disktest"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 // compactStore opens a store with small segments and no grace, with one mailbox.
@@ -56,7 +60,7 @@ func compact(t testing.TB, s *Store) {
 }
 
 func hasSegment(s *Store, number uint32) bool {
-	return slices.ContainsFunc(s.seg.list(), func(i segInfo) bool { return i.Number == number })
+	return slices.ContainsFunc(s.seg.List(), func(i segment.Info) bool { return i.Number == number })
 }
 
 // current reads a message as it is now.
@@ -84,7 +88,7 @@ func TestDeadSegmentsGoAfterTheGrace(t *testing.T) {
 	if _, err := s.OpenBlob(first); !errors.Is(err, ErrNotFound) {
 		t.Errorf("after the grace: %v, want %v", err, ErrNotFound)
 	}
-	if left := s.seg.list(); len(left) != 1 || !left[0].Active {
+	if left := s.seg.List(); len(left) != 1 || !left[0].Active {
 		t.Errorf("segments %v are left, want the active one", left)
 	}
 }
@@ -111,9 +115,9 @@ func TestLiveMessagesMoveOutOfHalfDeadSegments(t *testing.T) {
 		return nil
 	})
 	deleteTest(t, s, slices.DeleteFunc(slices.Clone(all), func(m *Message) bool { return m.UID%4 == 0 })...)
-	before := len(s.seg.list())
+	before := len(s.seg.List())
 	compact(t, s)
-	if after := len(s.seg.list()); after > before/2 {
+	if after := len(s.seg.List()); after > before/2 {
 		t.Errorf("%d segments of %d are left", after, before)
 	}
 	for i, m := range kept {
@@ -143,33 +147,33 @@ func TestLiveMessagesMoveOutOfHalfDeadSegments(t *testing.T) {
 
 func TestAppendedBlobsStayUntilReleased(t *testing.T) {
 	s := compactStore(t, Options{})
-	pinned := []BlobRef{appendTest(t, s, "used later"), appendTest(t, s, "released")}
+	leased := []BlobRef{appendTest(t, s, "used later"), appendTest(t, s, "released")}
 	deleteTest(t, s, fill(t, s, 40)...)
 	compact(t, s)
-	if got := readTest(t, s, pinned[0]); got != "used later" {
+	if got := readTest(t, s, leased[0]); got != "used later" {
 		t.Fatalf("an appended blob is %q after compaction", got)
 	}
-	s.Release(pinned[1])
-	if err := s.Update(func(tx *Tx) error { return tx.RefBlob(pinned[1], "sub_1") }); !errors.Is(err, ErrNotFound) {
+	s.Release(leased[1])
+	if err := s.Update(func(tx *Tx) error { return tx.RefBlob(leased[1], "sub_1") }); !errors.Is(err, ErrNotFound) {
 		t.Errorf("reference to a released blob: %v, want %v", err, ErrNotFound)
 	}
 	failed := s.Update(func(tx *Tx) error {
-		return errors.Join(tx.AddMessage(&Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: pinned[0]}, nil), errTest)
+		return errors.Join(tx.AddMessage(&Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: leased[0]}, nil), errTest)
 	})
-	if compact(t, s); !errors.Is(failed, errTest) || !hasSegment(s, pinned[0].Segment) {
-		t.Fatalf("a transaction that failed (%v) has unpinned its blob", failed)
+	if compact(t, s); !errors.Is(failed, errTest) || !hasSegment(s, leased[0].Segment) {
+		t.Fatalf("a transaction that failed (%v) has released its blob", failed)
 	}
-	m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: pinned[0]}
+	m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: leased[0]}
 	update(t, s, func(tx *Tx) error { return tx.AddMessage(m, nil) })
 	compact(t, s)
-	if hasSegment(s, pinned[0].Segment) || readTest(t, s, current(t, s, m).Blob) != "used later" {
+	if hasSegment(s, leased[0].Segment) || readTest(t, s, current(t, s, m).Blob) != "used later" {
 		t.Error("the blob has not moved once a message referred to it")
 	}
 }
 
 func TestCompactionWaitsForAppendsUnderWay(t *testing.T) {
 	s := compactStore(t, Options{})
-	done := s.pins.begin()
+	done := s.leases.beginAppend()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
 	if err := s.Compact(ctx); !errors.Is(err, context.Canceled) {
@@ -184,7 +188,7 @@ func TestDamagedMessageKeepsItsSegment(t *testing.T) {
 	all := fill(t, s, 24)
 	damaged, whole := all[1], all[2]
 	deleteTest(t, s, slices.DeleteFunc(slices.Clone(all), func(m *Message) bool { return m == damaged || m == whole })...)
-	f, err := os.OpenFile(s.seg.files.path(damaged.Blob.Segment), os.O_RDWR, 0)
+	f, err := os.OpenFile(segmentPath(s, damaged.Blob.Segment), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +198,7 @@ func TestDamagedMessageKeepsItsSegment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := s.Compact(t.Context()); !errors.Is(err, errSegDamaged) {
+		if err := s.Compact(t.Context()); !errors.Is(err, segment.ErrDamaged) {
 			t.Errorf("compaction of a damaged message: %v", err)
 		}
 	}
@@ -210,24 +214,24 @@ func TestDamagedMessageKeepsItsSegment(t *testing.T) {
 }
 
 func TestCompactionOnAFullDiskLosesNothing(t *testing.T) {
-	faults := &segFaults{}
-	s := compactStore(t, Options{disk: faults.disk()})
+	faults := &disktest.Faults{}
+	s := compactStore(t, Options{disk: faults})
 	all := fill(t, s, 40)
 	kept := []*Message{all[3], all[13]}
 	deleteTest(t, s, slices.DeleteFunc(slices.Clone(all), func(m *Message) bool { return slices.Contains(kept, m) })...)
-	faults.set(func() { faults.writeErr, faults.room = syscall.ENOSPC, 500 })
+	faults.Set(func() { faults.WriteErr, faults.Room = syscall.ENOSPC, 500 })
 	if err := s.Compact(t.Context()); !errors.Is(err, ErrFull) {
 		t.Errorf("got %v, want %v", err, ErrFull)
 	}
-	faults.set(func() { faults.writeErr = nil })
+	faults.Set(func() { faults.WriteErr = nil })
 	for _, m := range kept {
 		readTest(t, s, current(t, s, m).Blob)
 	}
-	if len(s.pins.held) != 0 || len(s.pins.segments) != 0 {
-		t.Errorf("%v are still pinned", s.pins.held)
+	if len(s.leases.held) != 0 || len(s.leases.segments) != 0 {
+		t.Errorf("%v are still leased", s.leases.held)
 	}
 	compact(t, s)
-	if n := len(s.seg.list()); n > 2 {
+	if n := len(s.seg.List()); n > 2 {
 		t.Errorf("%d segments are left", n)
 	}
 }

@@ -25,22 +25,22 @@ type Domain struct {
 	ID           string // dom_…
 	AccountID    string
 	Name         string // ASCII, lower-case
-	Claim        string // proven open lost expired
+	Claim        string // one of the Claim… constants
 	ClaimedAt    time.Time
 	ProvenAt     time.Time // zero: not proven, or before there were claims
-	ProvenBy     string    // registered cloudflare dkim login txt delegation operator; "" before there were claims
-	Status       string    // pending pending_ns pending_dns_records in_progress complete error deleting
+	ProvenBy     string    // one of the DomainProvenBy… constants; "" before there were claims
+	Status       string    // one of DomainPending to DomainDeleting
 	StatusDetail string
 	ErrorCode    string
 	ErrorMessage string
-	DNSProvider  string // builtin cloudflare manual external
-	Source       string // connected registered
+	DNSProvider  string // one of the DomainProvider… constants
+	Source       string // one of the DomainSource… constants
 	Registrar    string
 	ExpiresAt    time.Time
 	AutoRenew    bool
-	NSStatus     string    // pending verified lost not_required
+	NSStatus     string    // one of the DomainNS… constants
 	NSAwaited    time.Time // since when its setup waits for its delegation; zero: it does not
-	DNSStatus    string    // pending propagating complete failed
+	DNSStatus    string    // one of the DomainDNS… constants
 
 	DKIM         []DKIMKey // what signs outgoing mail; the RSA key comes first
 	DMARC        string    // the override; "" for the default policy
@@ -50,7 +50,7 @@ type Domain struct {
 	RedirectPath bool
 	Forward      string // forward_address
 	CatchAll     string
-	SendingMode  string // direct, relay, or "" for what the installation does
+	SendingMode  string // one of the DomainSending… constants, or "" for what the installation does
 	Relay        string // the name of the relay that its mail goes through; "" for the first one
 	ListUnsub    bool   // what it sends offers to unsubscribe (RFC 8058)
 	Tags         []string
@@ -76,6 +76,90 @@ type Domain struct {
 	ZoneChangedAt time.Time // when the records last changed, for the SOA serial
 }
 
+// States of a domain.
+const (
+	DomainPending    = "pending"             // a job waits to set it up
+	DomainPendingNS  = "pending_ns"          // its owner must change the nameservers
+	DomainPendingDNS = "pending_dns_records" // its owner must publish records
+	DomainInProgress = "in_progress"         // a job sets it up
+	DomainComplete   = "complete"
+	DomainError      = "error"    // its setup or its claim has failed
+	DomainDeleting   = "deleting" // a job deletes it
+)
+
+// Who serves a domain's DNS.
+const (
+	DomainProviderBuiltin    = "builtin"    // this server
+	DomainProviderCloudflare = "cloudflare" // which is told what to serve, by an API token of the owner's
+	DomainProviderManual     = "manual"     // somebody else; the owner enters the records there
+	DomainProviderExternal   = "external"   // somebody else, and the mail is elsewhere too
+)
+
+// Where a domain comes from.
+const (
+	DomainSourceConnected  = "connected"  // its owner has it from somewhere else
+	DomainSourceRegistered = "registered" // it was bought here
+)
+
+// Where a domain's nameservers stand.
+const (
+	DomainNSPending     = "pending"
+	DomainNSVerified    = "verified"     // they are this server's
+	DomainNSLost        = "lost"         // they were this server's once
+	DomainNSNotRequired = "not_required" // somebody else serves its DNS
+)
+
+// How far a domain's records have come.
+const (
+	DomainDNSPending     = "pending"
+	DomainDNSPropagating = "propagating" // some are found
+	DomainDNSComplete    = "complete"
+	DomainDNSFailed      = "failed"
+)
+
+// What has proven a domain's claim of its name.
+const (
+	DomainProvenByPurchase   = "registered" // the name was bought here
+	DomainProvenByCloudflare = "cloudflare" // the token edits its zone
+	DomainProvenByDKIM       = "dkim"       // the published record holds this claim's key
+	DomainProvenByLogin      = "login"      // to a mailbox of it elsewhere
+	DomainProvenByTXT        = "txt"        // a TXT record with the claim's text
+	DomainProvenByDelegation = "delegation" // to this server, of a name that nobody else claims
+	DomainProvenByOperator   = "operator"
+)
+
+// How a domain's mail goes out.
+const (
+	DomainSendingDirect = "direct" // to the MX hosts of its recipients
+	DomainSendingRelay  = "relay"  // through a relay
+)
+
+// What the parent's DS records say of a signed zone.
+const (
+	DNSSECUnpublished = "unpublished" // there are none: the zone counts as unsigned
+	DNSSECSecure      = "secure"
+	DNSSECBogus       = "bogus" // they name other keys only: resolvers that validate take no answer
+)
+
+// Hosted tells whether the mail of a domain is here and live: mail from outside and from other
+// domains here goes into its mailboxes, and what they send goes out in its name.
+func (d *Domain) Hosted() bool {
+	return d.Claim == ClaimProven && d.Status == DomainComplete && d.DNSProvider != DomainProviderExternal
+}
+
+// MaySend tells whether mailboxes of a domain may send. Those of an external one send through its
+// own server, which knows whose the name is, so that its claim does not matter.
+func (d *Domain) MaySend() bool {
+	return d.Status == DomainComplete && (d.DNSProvider == DomainProviderExternal || d.Claim == ClaimProven)
+}
+
+// ClaimEnded tells whether a domain's claim was lost or has expired.
+func (d *Domain) ClaimEnded() bool { return d.Claim == ClaimLost || d.Claim == ClaimExpired }
+
+// Gone tells whether a domain is being deleted: it is not there for anybody but the job that
+// deletes it.
+func (d *Domain) Gone() bool { return d.Status == DomainDeleting }
+
 // A DKIMKey is one signing key; the private half is sealed.
 type DKIMKey struct {
 	Selector string
@@ -88,7 +172,7 @@ type DKIMKey struct {
 type DNSSECKey struct {
 	Sealed []byte
 	Public []byte // as in a DNSKEY record (RFC 6605 section 4)
-	Status string // unpublished secure bogus, as the parent's DS records say; "" before they have been looked up
+	Status string // one of the DNSSEC… constants; "" before the DS records have been looked up
 }
 
 // A DNSChallenge is a text that proves to a certificate authority who holds a domain (RFC 8555
@@ -109,7 +193,7 @@ type DNSCheck struct {
 // Domains keeps the domains of every account.
 var (
 	Domains = newTable("domain", func(d *Domain) string { return d.ID }).
-		tells(func(_ *Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} })
+		watched(func(_ *Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} })
 	// DomainByName finds the domain whose claim of the name is proven.
 	DomainByName = Domains.unique("name", func(d *Domain) string {
 		if d.Claim != ClaimProven {
@@ -181,8 +265,8 @@ func (s *Store) claimDomains(b *bolt.Tx) error {
 		return err
 	}
 	for _, d := range all {
-		external := d.DNSProvider == "external"
-		proven := d.Source == "registered" || external && loggedIn[d.ID] && !PublicMail(d.Name) || !external && !d.CompletedAt.IsZero()
+		external := d.DNSProvider == DomainProviderExternal
+		proven := d.Source == DomainSourceRegistered || external && loggedIn[d.ID] && !PublicMail(d.Name) || !external && !d.CompletedAt.IsZero()
 		if d.Claim = ClaimProven; !proven {
 			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()
 		}
@@ -219,16 +303,23 @@ type CustomRecord struct {
 	Type      string // TXT CNAME A AAAA
 	Value     string
 	TTL       int
-	Status    string // active pending error
+	Status    string // one of the CustomRecord… constants; "" where the domain is not at Cloudflare
 	Error     string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
+// States of a custom record at Cloudflare.
+const (
+	CustomRecordActive  = "active"
+	CustomRecordPending = "pending" // it is to be written there
+	CustomRecordError   = "error"   // it was refused there
+)
+
 // CustomRecords keeps them; the set index finds a duplicate.
 var (
 	CustomRecords = newTable("custom_record", func(r *CustomRecord) string { return r.ID }).
-			tells(func(tx *Tx, r *CustomRecord) Change {
+			watched(func(tx *Tx, r *CustomRecord) Change {
 			return Change{Account: accountOfDomain(tx, r.DomainID), ID: r.ID}
 		})
 	CustomRecordsByDomain = CustomRecords.index("domain", func(r *CustomRecord) string { return r.DomainID })

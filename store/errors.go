@@ -1,6 +1,10 @@
 package store
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/mailstead/mailstead/store/segment"
+)
 
 var (
 	// ErrNotFound is returned when no record has the key.
@@ -16,7 +20,10 @@ var (
 	ErrFailed = errors.New("the store takes no writes since the disk refused one; restart after mending the disk")
 	// ErrFull is returned when the disk has no room for a write. Nothing was changed; later writes
 	// may succeed.
-	ErrFull = errors.New("the disk is full")
+	ErrFull = segment.ErrFull
+	// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by
+	// every later Write.
+	ErrTooLarge = segment.ErrTooLarge
 	// ErrTooMuch is returned for a transaction over Options.MaxBytes, MaxWrites or MaxSteps, where
 	// FailLarge is set.
 	ErrTooMuch = errors.New("the transaction is too large")

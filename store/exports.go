@@ -20,7 +20,7 @@ type Export struct {
 // Exports keeps them while their links live.
 var (
 	Exports = newTable("export", func(e *Export) string { return e.ID }).
-		tells(func(_ *Tx, e *Export) Change { return Change{Account: e.AccountID, User: e.CreatedBy, ID: e.ID} })
+		watched(func(_ *Tx, e *Export) Change { return Change{Account: e.AccountID, User: e.CreatedBy, ID: e.ID} })
 	ExportByLink     = Exports.unique("link", func(e *Export) string { return e.Link })
 	ExportsByAccount = Exports.index("account", func(e *Export) string { return e.AccountID })
 )

@@ -28,7 +28,7 @@ func (s *Store) keepFreelist() {
 
 // closeFreelist writes the list of free pages if the last commit has not.
 func (s *Store) closeFreelist() {
-	if !s.listless || s.failure.get() != nil {
+	if !s.freelistMissing || s.failure.get() != nil {
 		return
 	}
 	s.db.NoFreelistSync = false
@@ -37,13 +37,13 @@ func (s *Store) closeFreelist() {
 	}
 }
 
-// warmFirst bounds how much of a database is read ahead of a walk.
-const warmFirst = 8 << 30
+// readAheadMost bounds how much of a database is read ahead of a walk.
+const readAheadMost = 8 << 30
 
-// listless tells whether a database file is without the list of its free pages, which is after a
-// crash with a long list. bbolt will then read every page, in the order of the trees: all of it is
-// read before, in the order of the file, which disks give many times faster.
-func listless(path string) (bool, error) {
+// lacksFreelist tells whether a database file is without the list of its free pages, which is after
+// a crash with a long list. bbolt will then read every page, in the order of the trees: all of it
+// is read before, in the order of the file, which disks give many times faster.
+func lacksFreelist(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -57,7 +57,7 @@ func listless(path string) (bool, error) {
 		return false, err
 	}
 	buf := make([]byte, 1<<20)
-	_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{io.LimitReader(f, min(warmFirst, meta.size))}, buf)
+	_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{io.LimitReader(f, min(readAheadMost, meta.size))}, buf)
 	return true, err
 }
 

@@ -140,10 +140,9 @@ func TestFreeListSwitchesSafely(t *testing.T) {
 
 func TestReserveIsKeptForDeletions(t *testing.T) {
 	free := int64(1 << 40)
-	disk := segOSDisk()
-	disk.room = func(string) (int64, int64, error) { return free, 1 << 40, nil }
+	room := func(string) (int64, int64, error) { return free, 1 << 40, nil }
 	var log bytes.Buffer
-	s := openTest(t, Options{disk: disk, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s := openTest(t, Options{Room: room, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	addMailbox(t, s, 1)
 	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "x")
 	update(t, s, func(tx *Tx) error { return putText(tx, "old", 100) })

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // An InboxPos is a place in the order of inboxes: Received, then UID, then Mailbox.
@@ -80,7 +82,7 @@ func inboxOfKey(m *Message) (key [17]byte) {
 // places are the order of inboxes in keys: received ms 8, uid 4, mailbox 4 where the keys are of
 // several mailboxes.
 const (
-	placeSize   = 16
+	placeSize   = postings.PlaceSize
 	placeOfSize = 12
 )
 

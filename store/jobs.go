@@ -13,7 +13,7 @@ type Job struct {
 	Key       string          `json:",omitzero"` // folds waiting duplicates of one kind; "" folds nothing
 	Lane      string          `json:",omitzero"` // jobs of one lane run a bounded number at a time; "" is unbounded
 	Args      json.RawMessage `json:",omitempty"`
-	State     string          `json:",omitzero"` // queued in_progress completed error cancelled
+	State     string          `json:",omitzero"` // one of the Job… constants
 	Due       time.Time       `json:",omitzero"` // when it may be claimed; while it runs, when its claim ends
 	WakeAt    time.Time       `json:",omitzero"` // while it runs: the time that somebody asked it to be due at
 	Cancel    bool            `json:",omitzero"` // while it runs: somebody asked for its end
@@ -41,17 +41,20 @@ const (
 	JobQueued    = "queued"
 	JobRunning   = "in_progress"
 	JobCompleted = "completed"
-	JobError     = "error"
-	JobCancelled = "cancelled"
+	JobError     = "error"     // given up
+	JobCancelled = "cancelled" // somebody asked for its end
 )
 
 // A JobStep is one named part of a job.
 type JobStep struct {
 	Name   string    `json:",omitzero"`
-	Status string    `json:",omitzero"` // queued in_progress completed error skipped
+	Status string    `json:",omitzero"` // one of the Job… constants, or JobStepSkipped
 	Error  string    `json:",omitzero"`
 	At     time.Time `json:",omitzero"`
 }
+
+// JobStepSkipped is the status of a step that was not needed.
+const JobStepSkipped = "skipped"
 
 // A JobResource is the thing that a job is about.
 type JobResource struct {
@@ -94,7 +97,7 @@ func jobChange(_ *Tx, j *Job) Change {
 // Jobs keeps waiting, running and ended jobs.
 var (
 	Jobs = newTable("job", func(j *Job) string { return j.ID }).
-		tells(jobChange)
+		watched(jobChange)
 	// JobsDue holds what waits and what runs by its due; each key names the lane as JobsByLane
 	// does, see DueLane.
 	JobsDue = Jobs.index("due", func(j *Job) string {

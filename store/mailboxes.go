@@ -15,12 +15,12 @@ type Mailbox struct {
 	DomainID       string
 	Email          string // lower-case
 	Name           string
-	Status         string // pending active suspended error deleting
+	Status         string // one of MailboxPending to MailboxDeleting
 	Ready          bool   // its domain was complete once, and email_user.created has fired
 	JobID          string // the job that deletes it
 	ErrorCode      string `json:",omitempty"` // "" in rows of older releases, which have the text alone
 	ErrorText      string // why the newest look at an external mailbox failed
-	Type           string // hosted external
+	Type           string // one of the MailboxType… constants
 	PasswordHash   string // argon2id, PHC form
 	PasswordSealed []byte // the same password under the master key, for export
 	Footer         string
@@ -38,6 +38,43 @@ type Mailbox struct {
 	UpdatedAt      time.Time
 }
 
+// States of a mailbox.
+const (
+	MailboxPending   = "pending" // until its domain is complete
+	MailboxActive    = "active"
+	MailboxSuspended = "suspended" // by its account
+	MailboxError     = "error"     // external: its server refuses the log-in, so nothing looks there by itself
+	MailboxDeleting  = "deleting"  // a job deletes it
+)
+
+// Types of a mailbox.
+const (
+	MailboxTypeHosted   = "hosted"
+	MailboxTypeExternal = "external" // its mail lives at another server
+)
+
+// MayLogIn tells whether a mailbox may be logged in to, as far as it is for the mailbox to say.
+func (m *Mailbox) MayLogIn() bool { return m.Status == MailboxActive }
+
+// MayReceive tells whether mail may be put into a mailbox for an address of it.
+func (m *Mailbox) MayReceive() bool { return m.Status == MailboxActive }
+
+// MaySend tells whether a mailbox may send, as far as it is for the mailbox to say. An external one
+// needs a server that sends for it.
+func (m *Mailbox) MaySend() bool {
+	return m.Status == MailboxActive && (m.Type != MailboxTypeExternal || m.External != nil && m.External.SMTP != nil)
+}
+
+// MayFetch tells whether the mail of an external mailbox may be fetched where somebody asks for it.
+// Nothing fetches by itself in MailboxError.
+func (m *Mailbox) MayFetch() bool {
+	return m.External != nil && (m.Status == MailboxActive || m.Status == MailboxError)
+}
+
+// Gone tells whether a mailbox is being deleted: it is not there for anybody but the job that
+// deletes it.
+func (m *Mailbox) Gone() bool { return m.Status == MailboxDeleting }
+
 // A SeenNetwork is where somebody has logged in from: an IPv4 address, an IPv6 /64.
 type SeenNetwork struct {
 	Network string
@@ -54,19 +91,26 @@ type External struct {
 type Server struct {
 	Host           string
 	Port           int
-	Security       string // tls starttls none
+	Security       string // one of the ServerSecurity… constants
 	Username       string
 	PasswordSealed []byte
 }
 
+// How the connection to a server is encrypted.
+const (
+	ServerSecurityTLS      = "tls" // from its beginning
+	ServerSecuritySTARTTLS = "starttls"
+	ServerSecurityNone     = "none"
+)
+
 // Mailboxes keeps the mailboxes of every account.
 var (
 	Mailboxes = newTable("mailbox", func(m *Mailbox) string { return m.ID }).
-			tells(func(_ *Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} })
+			watched(func(_ *Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} })
 	// MailboxByAddress finds a mailbox of a domain by AddressKey. It lacks those that are being
 	// deleted, so that their addresses are free at once.
 	MailboxByAddress = Mailboxes.unique("address", func(m *Mailbox) string {
-		if m.Status == "deleting" {
+		if m.Gone() {
 			return ""
 		}
 		return AddressKey(m.DomainID, m.Email)
@@ -79,7 +123,7 @@ var (
 	MailboxesByDomain  = Mailboxes.index("domain", func(m *Mailbox) string { return m.DomainID })
 	// MailboxesWaiting holds by domain those that are not ready yet.
 	MailboxesWaiting = Mailboxes.index("waiting", func(m *Mailbox) string {
-		if m.Ready || m.Status == "deleting" {
+		if m.Ready || m.Gone() {
 			return ""
 		}
 		return m.DomainID
@@ -95,6 +139,16 @@ type addressFinder struct{}
 // Get returns the mailbox of the address, or ErrNotFound.
 func (addressFinder) Get(tx *Tx, email string) (*Mailbox, error) {
 	return MailboxByAddress.Get(tx, addressKey(tx, email))
+}
+
+// Find returns the mailbox of the address, or nil without an error if there is none.
+func (addressFinder) Find(tx *Tx, email string) (*Mailbox, error) {
+	return MailboxByAddress.Find(tx, addressKey(tx, email))
+}
+
+// FindShared is Find for those who only look; see Table.FindShared.
+func (addressFinder) FindShared(tx *Tx, email string) (*Mailbox, error) {
+	return MailboxByAddress.FindShared(tx, addressKey(tx, email))
 }
 
 // Read is Get for those who only look; see Table.Read.
@@ -137,7 +191,7 @@ type Template struct {
 // Templates keeps the templates of every account.
 var (
 	Templates = newTable("template", func(t *Template) string { return t.ID }).
-			tells(func(_ *Tx, t *Template) Change { return Change{Account: t.AccountID, ID: t.ID} })
+			watched(func(_ *Tx, t *Template) Change { return Change{Account: t.AccountID, ID: t.ID} })
 	TemplatesByAccount = Templates.index("account", func(t *Template) string { return t.AccountID })
 )
 

@@ -7,41 +7,58 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
 
-// A messageBucket is one bucket of the message index. Integers in keys and rows are big-endian, so
-// that keys sort as their numbers do; they rise, so that new ones go to the end.
+// A messageBucket is one bucket of the message index. doc.go draws their keys and values.
 type messageBucket int
 
 const (
-	bktMessage      messageBucket = iota // mailbox 4, folder 4, uid 4 → message row
-	bktMeta                              // the same key → meta row
-	bktInbox                             // account 4, class 1, received ms 8, uid 4, mailbox 4 → flags 1, bits 1; its sequence: see inboxForm
-	bktInboxOf                           // mailbox 4, class 1, received ms 8, uid 4 → flags 1, bits 1
-	bktFolder                            // mailbox 4, folder 4 → folder row
-	bktFolderName                        // mailbox 4, name → folder 4
-	bktMailbox                           // mailbox 4 → mailbox row
-	bktAccount                           // account 4 → account row
-	bktRef                               // segment 4, offset 4, owner → head 4, length 4
-	bktLive                              // segment 4 → bytes 8 of the records that are referred to; its sequence: see keepFound
-	bktTextTodo                          // account 4, mailbox 4 → uid 4 of the first message of INBOX that is not in the text index
-	bktTextRun                           // account 4, run 8 → run row; its sequence: the newest run
-	bktTextPlace                         // account 4, run 8, number 4 → places of the messages from that number on, 16 each
-	bktTextWord                          // account 4, run 8, last word → block of words with the messages that have them
-	bktTextGone                          // account 4, received ms 8, uid 4, mailbox 4 → unix seconds 8 of the deletion
-	bktThread                            // account 4, node 13 → node 13 of an elder message, or the same, day 2
-	bktThreadJoined                      // account 4, node 13 of a thread, node 13 of one that was joined to it → nothing
-	bktSubject                           // day 2, account 4, subject and people 8 → node 13 of the thread
-	bktSubscribed                        // mailbox 4, name → nothing: subscribed to, and there is no folder of it
-	bktStructure                         // segment 4, offset 4 → structure of the message there, where that is long
+	bktMessage messageBucket = iota
+	bktMeta
+	bktInbox
+	bktInboxOf
+	bktFolder
+	bktFolderName
+	bktMailbox
+	bktAccount
+	bktRef
+	bktLive
+	bktTextTodo
+	bktTextRun
+	bktTextPlace
+	bktTextWord
+	bktTextGone
+	bktThread
+	bktThreadJoined
+	bktSubject
+	bktSubscribed
+	bktStructure
 )
 
-// messageBuckets names them in their order.
+// messageBuckets are their names.
 var messageBuckets = [...]string{
-	"msg", "msg_meta", "inbox_class", "inbox_mbx_class", "folder", "folder_name", "mailbox_count", "account_count", "blob_ref", "blob_live",
-	"text_todo", "text_run", "text_place", "text_word", "text_gone",
-	"thread", "thread_joined", "thread_subject",
-	"subscribed", "blob_structure",
+	bktMessage:      "msg",
+	bktMeta:         "msg_meta",
+	bktInbox:        "inbox_class",
+	bktInboxOf:      "inbox_mbx_class",
+	bktFolder:       "folder",
+	bktFolderName:   "folder_name",
+	bktMailbox:      "mailbox_count",
+	bktAccount:      "account_count",
+	bktRef:          "blob_ref",
+	bktLive:         "blob_live",
+	bktTextTodo:     "text_todo",
+	bktTextRun:      "text_run",
+	bktTextPlace:    "text_place",
+	bktTextWord:     "text_word",
+	bktTextGone:     "text_gone",
+	bktThread:       "thread",
+	bktThreadJoined: "thread_joined",
+	bktSubject:      "thread_subject",
+	bktSubscribed:   "subscribed",
+	bktStructure:    "blob_structure",
 }
 
 // errDamagedRow is returned for a row that this version cannot have written.
@@ -125,7 +142,7 @@ func (m *Message) decode(key, row []byte) error {
 	if len(key) != 12 || len(row) < messageRowSize || row[0] != rowVersion {
 		return errDamagedRow
 	}
-	blob, err := parseBlobRef(row[23:messageRowSize])
+	blob, err := segment.ParseRef(row[23:messageRowSize])
 	if err != nil {
 		return err
 	}

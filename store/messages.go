@@ -134,7 +134,7 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 		return err
 	}
 	if m.Folder == InboxID {
-		if err := tx.textAwaits(m, rises); err != nil {
+		if err := tx.markUnindexed(m, rises); err != nil {
 			return err
 		}
 	}
@@ -326,7 +326,7 @@ func (tx *Tx) remove(m *Message) error {
 		if err := tx.deleteInbox(m); err != nil {
 			return err
 		}
-		if err := tx.textGone(m); err != nil {
+		if err := tx.markTextGone(m); err != nil {
 			return err
 		}
 	}

@@ -7,33 +7,33 @@ import (
 	"fmt"
 )
 
-// maxFindings bounds what Check lists.
-const maxFindings = 100
+// maxProblems bounds what Check lists.
+const maxProblems = 100
 
-// findings are what a check has found to be wrong, the first of them by name.
-type findings struct {
+// problems are what a check has found to be wrong, the first of them by name.
+type problems struct {
 	errs []error
 	more int
 }
 
-func (f *findings) add(format string, args ...any) {
-	if len(f.errs) == maxFindings {
-		f.more++
+func (p *problems) add(format string, args ...any) {
+	if len(p.errs) == maxProblems {
+		p.more++
 		return
 	}
-	f.errs = append(f.errs, fmt.Errorf(format, args...))
+	p.errs = append(p.errs, fmt.Errorf(format, args...))
 }
 
-func (f *findings) join() error {
-	if f.more > 0 {
-		return errors.Join(append(f.errs, fmt.Errorf("and %d more", f.more))...)
+func (p *problems) join() error {
+	if p.more > 0 {
+		return errors.Join(append(p.errs, fmt.Errorf("and %d more", p.more))...)
 	}
-	return errors.Join(f.errs...)
+	return errors.Join(p.errs...)
 }
 
 // A messageCheck holds what is counted while the message index is checked.
 type messageCheck struct {
-	*findings
+	*problems
 	tx       *Tx
 	folders  int
 	messages int
@@ -45,8 +45,8 @@ type messageCheck struct {
 // checkMessages verifies the message index in time and reads in proportion to it, and in memory to
 // the accounts: every row is looked up from the row that it goes with, and each bucket has as many
 // rows as were looked up.
-func (tx *Tx) checkMessages(f *findings) {
-	c := &messageCheck{findings: f, tx: tx, accounts: map[uint32]Usage{}}
+func (tx *Tx) checkMessages(p *problems) {
+	c := &messageCheck{problems: p, tx: tx, accounts: map[uint32]Usage{}}
 	c.beginText()
 	c.checkMailboxes()
 	c.checkText()
@@ -166,7 +166,7 @@ func (c *messageCheck) checkMessage(m *Message, f *Folder) {
 		return
 	}
 	c.inbox++
-	c.textMessage(m)
+	c.countTextMessage(m)
 	marks := string([]byte{byte(m.Flags), byte(m.Bits)})
 	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
 	if string(c.tx.getRow(bktInbox, byAccount[:])) != marks {
@@ -241,7 +241,7 @@ func (c *messageCheck) checkBlobs() {
 		}
 	}
 	there := map[uint32]bool{}
-	for _, info := range c.tx.s.seg.list() {
+	for _, info := range c.tx.s.seg.List() {
 		there[info.Number] = true
 	}
 	for segment, sum := range live {
@@ -314,20 +314,20 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 // noted as referred to.
 func (c *messageCheck) checkSubmissions() {
 	for sub := range Submissions.All(c.tx) {
-		c.checkNoted("submission", ownerSubmission, sub.ID, sub.Blob)
+		c.checkReferenced("submission", ownerSubmission, sub.ID, sub.Blob)
 	}
 	for m := range ReportMails.All(c.tx) {
-		c.checkNoted("report", ownerReport, m.ID, m.Blob)
+		c.checkReferenced("report", ownerReport, m.ID, m.Blob)
 	}
 	for m := range RemoteCopies.All(c.tx) {
-		c.checkNoted("remote copy", ownerCopy, m.ID, m.Blob)
+		c.checkReferenced("remote copy", ownerCopy, m.ID, m.Blob)
 	}
 	for a := range Arrivals.All(c.tx) {
-		c.checkNoted("arrival", ownerArrival, a.ID, a.Blob)
+		c.checkReferenced("arrival", ownerArrival, a.ID, a.Blob)
 	}
 }
 
-func (c *messageCheck) checkNoted(what string, kind byte, id string, blob BlobRef) {
+func (c *messageCheck) checkReferenced(what string, kind byte, id string, blob BlobRef) {
 	if blob.IsZero() {
 		return
 	}
@@ -341,8 +341,8 @@ func (c *messageCheck) checkNoted(what string, kind byte, id string, blob BlobRe
 // verifyBlobs reads every blob that is referred to, some at a time, so that no snapshot lasts as
 // long as that takes. Compaction waits meanwhile: what is referred to at one time can be read a
 // little later.
-func (s *Store) verifyBlobs(f *findings) error {
-	for _, info := range s.seg.list() {
+func (s *Store) verifyBlobs(p *problems) error {
+	for _, info := range s.seg.List() {
 		for from := uint32(0); ; {
 			blobs, err := s.liveBlobs(info.Number, from)
 			if err != nil {
@@ -352,8 +352,8 @@ func (s *Store) verifyBlobs(f *findings) error {
 				break
 			}
 			for _, ref := range blobs {
-				if err := s.seg.verify(ref); err != nil {
-					f.add("blob: %w", err)
+				if err := s.seg.Verify(ref); err != nil {
+					p.add("blob: %w", err)
 				}
 			}
 			from = blobs[len(blobs)-1].Offset + 1

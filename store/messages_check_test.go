@@ -129,7 +129,7 @@ func TestCheckReadsEveryMessage(t *testing.T) {
 	defer s.Close()
 	addMailbox(t, s, 1)
 	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "hello")
-	f, err := os.OpenFile(s.seg.files.path(m.Blob.Segment), os.O_RDWR, 0)
+	f, err := os.OpenFile(segmentPath(s, m.Blob.Segment), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestCheckMissesALostSegment(t *testing.T) {
 	s := openDir(t, dir, Options{})
 	addMailbox(t, s, 1)
 	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "hello")
-	path := s.seg.files.path(m.Blob.Segment)
+	path := segmentPath(s, m.Blob.Segment)
 	closeTest(t, s)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

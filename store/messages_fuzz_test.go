@@ -24,7 +24,7 @@ func checkCodec[T rowCodec](t *testing.T, row []byte, decode func([]byte) (T, er
 
 func FuzzMessageRow(f *testing.F) {
 	full := &Message{
-		Account: 1, Mailbox: 2, Folder: 3, UID: 4, Blob: BlobRef{5, 6, 7, 8}, Received: second(9),
+		Account: 1, Mailbox: 2, Folder: 3, UID: 4, Blob: BlobRef{Segment: 5, Offset: 6, Head: 7, Length: 8}, Received: second(9),
 		Flags: 31, Bits: 15, ModSeq: 10, Keywords: []string{"a", "bc"},
 	}
 	f.Add(full.row())

@@ -42,7 +42,7 @@ type Outgoing struct {
 	Notify            string    `json:",omitzero"` // RFC 3461 NOTIFY
 	ORCPT             string    `json:",omitzero"` // RFC 3461 ORCPT
 	Status            string    `json:",omitzero"` // one of the Outgoing… constants
-	Transport         string    `json:",omitzero"` // direct relay local capture
+	Transport         string    `json:",omitzero"` // one of the OutgoingTransport… constants
 	Provider          string    `json:",omitzero"` // the relay's name
 	ProviderMessageID string    `json:",omitzero"`
 	Attempts          int       `json:",omitzero"`
@@ -71,6 +71,14 @@ const (
 	OutgoingCancelled  = "cancelled"  // taken back by its sender
 )
 
+// How a message goes to a recipient.
+const (
+	OutgoingTransportDirect  = "direct"  // to the MX hosts of the recipient's domain
+	OutgoingTransportRelay   = "relay"   // through a relay
+	OutgoingTransportLocal   = "local"   // into a mailbox of this server
+	OutgoingTransportCapture = "capture" // nowhere
+)
+
 // Waits tells whether the message is still to be handed on.
 func (o *Outgoing) Waits() bool { return o.Status == OutgoingQueued || o.Status == OutgoingDeferred }
 
@@ -89,7 +97,7 @@ type Attempt struct {
 // Outgoings keeps the sending log. Ids rise with time, so that pruning takes the first ones.
 var (
 	Outgoings = newTable("outgoing", func(o *Outgoing) string { return o.ID }).
-			tells(func(_ *Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
+			watched(func(_ *Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
 	OutgoingsByAccount = Outgoings.index("account", func(o *Outgoing) string { return o.AccountID })
 	OutgoingsWaiting   = Outgoings.index("waiting", func(o *Outgoing) string {
 		if !o.Waits() {
@@ -125,15 +133,22 @@ var (
 type Suppression struct {
 	AccountID string
 	Email     string
-	Reason    string // bounce complaint manual
+	Reason    string // one of the Suppression… constants
 	MessageID string
 	CreatedAt time.Time
 }
 
+// Why an address is suppressed.
+const (
+	SuppressionBounce    = "bounce"
+	SuppressionComplaint = "complaint"
+	SuppressionManual    = "manual" // somebody of the account asked for it, or the recipient has unsubscribed
+)
+
 // Suppressions keeps one for an account and address.
 var (
 	Suppressions = newTable("suppression", func(s *Suppression) string { return s.AccountID + s.Email }).
-			tells(func(_ *Tx, s *Suppression) Change { return Change{Account: s.AccountID, ID: s.Email} })
+			watched(func(_ *Tx, s *Suppression) Change { return Change{Account: s.AccountID, ID: s.Email} })
 	SuppressionsByAccount = Suppressions.index("account", func(s *Suppression) string { return s.AccountID + TimeKey(s.CreatedAt) })
 )
 

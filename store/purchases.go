@@ -12,7 +12,7 @@ type Purchase struct {
 	Years       int
 	MaxPrice    int64 // cents, of all years
 	AutoRenew   bool
-	State       string // intended ordering bought refused
+	State       string // one of the Purchase… constants
 	RefusedCode string
 	RefusedWhy  string
 	TriedAt     time.Time

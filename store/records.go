@@ -37,12 +37,15 @@ func (r *records) slot(id []byte) *atomic.Pointer[decodedRecord] {
 
 // Read is Get for those who only look: the record is shared with others, and neither it nor what it
 // refers to may be changed.
-func (t *Table[T]) Read(tx *Tx, id string) (*T, error) { return t.read(tx, []byte(id)) }
+func (t *Table[T]) Read(tx *Tx, id string) (*T, error) { return orNotFound(t.FindShared(tx, id)) }
 
-func (t *Table[T]) read(tx *Tx, id []byte) (*T, error) {
+// FindShared is Find for those who only look: the record is shared as that of Read is.
+func (t *Table[T]) FindShared(tx *Tx, id string) (*T, error) { return t.findShared(tx, []byte(id)) }
+
+func (t *Table[T]) findShared(tx *Tx, id []byte) (*T, error) {
 	data := tx.bucket(t.name).Get(id)
 	if data == nil {
-		return nil, ErrNotFound
+		return nil, nil
 	}
 	slot := tx.s.records.slot(id)
 	if known := slot.Load(); known != nil && known.table == t.name && bytes.Equal(known.raw, data) {
@@ -63,23 +66,26 @@ func (t *Table[T]) read(tx *Tx, id []byte) (*T, error) {
 }
 
 // Read is Get for those who only look; see Table.Read.
-func (x *Index[T]) Read(tx *Tx, key string) (*T, error) {
+func (x *Index[T]) Read(tx *Tx, key string) (*T, error) { return orNotFound(x.FindShared(tx, key)) }
+
+// FindShared is Find for those who only look; see Table.FindShared.
+func (x *Index[T]) FindShared(tx *Tx, key string) (*T, error) {
 	id := tx.bucket(x.name).Get([]byte(key))
 	if id == nil {
-		return nil, ErrNotFound
+		return nil, nil
 	}
-	return x.table.read(tx, id)
+	return orNotFound(x.table.findShared(tx, id))
 }
 
 // check reports shared records that somebody has changed.
-func (r *records) check(f *findings) {
+func (r *records) check(p *problems) {
 	for i := range r.slots {
 		known := r.slots[i].Load()
 		if known == nil {
 			continue
 		}
 		if again, err := known.fresh(); err != nil || !reflect.DeepEqual(again, known.rec) {
-			f.add("the shared record %s of %s was changed in memory", known.raw, known.table)
+			p.add("the shared record %s of %s was changed in memory", known.raw, known.table)
 		}
 	}
 }

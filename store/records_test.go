@@ -16,10 +16,10 @@ func TestReadSharesWhatIsStored(t *testing.T) {
 	read := func() (a *Account) {
 		t.Helper()
 		err := s.View(func(tx *Tx) (err error) {
-			a, err = AccountByNum.Read(tx, NumKey(1))
+			a, err = AccountByNum.FindShared(tx, NumKey(1))
 			return err
 		})
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		if err != nil {
 			t.Fatal(err)
 		}
 		return a

@@ -1,6 +1,3 @@
-// Package store keeps Mailstead's records in bbolt and its message bytes in append-only segments,
-// all in one directory. It does not know what the records mean, who may see them, or what happens
-// next.
 package store
 
 import (
@@ -17,6 +14,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 // Options are what a store may be opened with. The zero value is right for production.
@@ -39,38 +38,38 @@ type Options struct {
 	// the operating system.
 	Room func(dir string) (free, total int64, err error)
 
-	lenient bool    // FailLarge and RunTwice are as given even in tests
-	disk    segDisk // the operating system's if zero
-	noSync  bool    // bbolt commits without syncing
+	lenient bool         // FailLarge and RunTwice are as given even in tests
+	disk    segment.Disk // the operating system's if nil
+	noSync  bool         // bbolt commits without syncing
 }
 
 // A Store is one open data directory. It is safe for concurrent use.
 type Store struct {
 	dir    string
 	db     *bolt.DB
-	seg    *segments
-	spools *spools
+	seg    *segment.Store
+	spools *segment.Spools
 	now    func() time.Time
 	log    *slog.Logger
 	ids    idSource
 
-	writes    chan *write
-	closing   chan struct{}
-	closeOnce sync.Once
-	closeErr  error
-	committed chan struct{} // closed when the committer has ended
-	failure   failure
-	records   records
-	text      textIndex
-	observer  atomic.Pointer[func([]Change)]
-	resident  resident // the committer's
-	bounds    bounds
-	report    txReport // the committer's
-	room      room
-	listless  bool // the file is without the list of free pages; the committer's, then Close's
-	runTwice  bool
+	writes          chan *write
+	closing         chan struct{}
+	closeOnce       sync.Once
+	closeErr        error
+	committed       chan struct{} // closed when the committer has ended
+	failure         failure
+	records         records
+	text            textIndex
+	onCommit        atomic.Pointer[func([]Change)]
+	mmapTrim        mmapTrim // the committer's
+	bounds          bounds
+	report          txReport // the committer's
+	room            room
+	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
+	runTwice        bool
 
-	pins    pins
+	leases  blobLeases
 	compact compactor
 }
 
@@ -88,24 +87,24 @@ func Open(dir string, o Options) (*Store, error) {
 	db.NoSync = o.noSync
 	s := &Store{
 		dir: dir, db: db, now: o.Now, log: o.Log,
-		writes:    make(chan *write),
-		closing:   make(chan struct{}),
-		committed: make(chan struct{}),
-		records:   newRecords(),
-		text:      newTextIndex(),
-		pins:      newPins(),
-		compact:   newCompactor(o.Grace),
-		bounds:    newBounds(o),
-		report:    newTxReport(),
-		runTwice:  o.RunTwice,
-		room:      room{dir: dir, free: o.disk.room, log: o.Log},
-		listless:  without,
+		writes:          make(chan *write),
+		closing:         make(chan struct{}),
+		committed:       make(chan struct{}),
+		records:         newRecords(),
+		text:            newTextIndex(),
+		leases:          newBlobLeases(),
+		compact:         newCompactor(o.Grace),
+		bounds:          newBounds(o),
+		report:          newTxReport(),
+		runTwice:        o.RunTwice,
+		room:            room{dir: dir, free: o.Room, log: o.Log},
+		freelistMissing: without,
 	}
 	if err := s.openFiles(o); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	if err := s.prepare(); err != nil {
-		return nil, errors.Join(err, s.seg.close(), db.Close())
+		return nil, errors.Join(err, s.seg.Close(), db.Close())
 	}
 	go s.commitLoop()
 	return s, nil
@@ -121,11 +120,8 @@ func (o Options) withDefaults() Options {
 	if o.LockTimeout == 0 {
 		o.LockTimeout = 5 * time.Second
 	}
-	if o.Room != nil {
-		o.disk.room = o.Room
-	}
-	if o.disk.room == nil {
-		o.disk.room = diskRoom
+	if o.Room == nil {
+		o.Room = diskRoom
 	}
 	if o.Grace == 0 {
 		o.Grace = time.Minute
@@ -140,10 +136,10 @@ func (o Options) withDefaults() Options {
 // openFiles opens what is not in bbolt; the lock on the database keeps other processes away from
 // it.
 func (s *Store) openFiles(o Options) (err error) {
-	if s.spools, err = openSpools(s.dir); err != nil {
+	if s.spools, err = segment.OpenSpools(s.dir); err != nil {
 		return fmt.Errorf("open spool: %w", err)
 	}
-	s.seg, err = openSegments(s.dir, segOptions{size: o.SegmentSize, log: o.Log, disk: o.disk, lastUsed: s.lastUsed})
+	s.seg, err = segment.Open(s.dir, segment.Options{Size: o.SegmentSize, Log: o.Log, Disk: o.disk, LastUsed: s.lastUsed})
 	if err != nil {
 		return fmt.Errorf("open segments: %w", err)
 	}
@@ -158,7 +154,7 @@ func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err e
 		// to grow.
 		o.InitialMmapSize = 16 << 30
 	}
-	if without, err = listless(path); err != nil {
+	if without, err = lacksFreelist(path); err != nil {
 		return nil, false, fmt.Errorf("read %s: %w", path, err)
 	}
 	db, err = bolt.Open(path, 0o600, o)
@@ -185,7 +181,7 @@ func (s *Store) prepare() error {
 	if ready || err != nil {
 		return err
 	}
-	s.listless = false // what is written here has the list
+	s.freelistMissing = false // what is written here has the list
 	s.db.NoFreelistSync = false
 	return s.db.Update(func(b *bolt.Tx) error {
 		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
@@ -197,7 +193,7 @@ func (s *Store) prepare() error {
 			}
 		}
 		if fresh {
-			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFound(b))
+			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFoundSegments(b))
 		}
 		if withoutClaims {
 			if err := s.claimDomains(b); err != nil {
@@ -211,7 +207,9 @@ func (s *Store) prepare() error {
 			return err
 		}
 		if withoutText {
-			return s.prepareText(b)
+			tx := &Tx{b: b, s: s, writable: true}
+			_, err := tx.markAllUnindexed(nil, 0)
+			return err
 		}
 		return nil
 	})
@@ -252,7 +250,7 @@ func (s *Store) Close() error {
 		close(s.closing)
 		<-s.committed
 		s.closeFreelist()
-		s.closeErr = errors.Join(s.seg.close(), s.db.Close())
+		s.closeErr = errors.Join(s.seg.Close(), s.db.Close())
 	})
 	return s.closeErr
 }
@@ -265,4 +263,4 @@ func (s *Store) Now() time.Time { return s.now().UTC().Truncate(time.Millisecond
 
 // NewSpool returns a place for a message of at most limit bytes while it arrives. It must be
 // closed.
-func (s *Store) NewSpool(limit int64) *Spool { return s.spools.new(limit) }
+func (s *Store) NewSpool(limit int64) *Spool { return s.spools.New(limit) }

@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"strconv"
 )
@@ -25,12 +24,12 @@ func SubscriptionsID(mailbox uint32) string { return strconv.FormatUint(uint64(m
 // Subscribed gives the names that the mailbox is subscribed to and has no folders of, in their
 // order.
 func (tx *Tx) Subscribed(mailbox uint32) (names []string, err error) {
-	old, err := SubscribedNames.Read(tx, SubscriptionsID(mailbox))
-	switch {
-	case err == nil:
-		names = slices.Clone(old.Names)
-	case !errors.Is(err, ErrNotFound):
+	old, err := SubscribedNames.FindShared(tx, SubscriptionsID(mailbox))
+	if err != nil {
 		return nil, err
+	}
+	if old != nil {
+		names = slices.Clone(old.Names)
 	}
 	prefix := subscribedKey(mailbox, "")
 	for k := range tx.ascend(tx.messageBucket(bktSubscribed), prefix) {
@@ -60,11 +59,8 @@ func (tx *Tx) SetNameSubscribed(mailbox uint32, name string, subscribed bool) er
 
 // MoveSubscriptions makes rows of a record of before, which had a thousand names at most.
 func (tx *Tx) MoveSubscriptions(mailbox uint32) error {
-	old, err := SubscribedNames.Read(tx, SubscriptionsID(mailbox))
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	old, err := SubscribedNames.FindShared(tx, SubscriptionsID(mailbox))
+	if old == nil || err != nil {
 		return err
 	}
 	for _, name := range old.Names {

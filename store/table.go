@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 )
@@ -44,12 +43,23 @@ func (t *Table[T]) unique(name string, key func(*T) string) *Index[T] {
 }
 
 // Get returns the record of the id, or ErrNotFound.
-func (t *Table[T]) Get(tx *Tx, id string) (*T, error) {
+func (t *Table[T]) Get(tx *Tx, id string) (*T, error) { return orNotFound(t.Find(tx, id)) }
+
+// Find returns the record of the id, or nil without an error if there is none.
+func (t *Table[T]) Find(tx *Tx, id string) (*T, error) {
 	data := tx.bucket(t.name).Get([]byte(id))
 	if data == nil {
-		return nil, ErrNotFound
+		return nil, nil
 	}
 	return t.decode([]byte(id), data)
+}
+
+// orNotFound makes ErrNotFound of what Find and FindShared return where there is no record.
+func orNotFound[T any](rec *T, err error) (*T, error) {
+	if rec == nil && err == nil {
+		return nil, ErrNotFound
+	}
+	return rec, err
 }
 
 func (t *Table[T]) decode(id, data []byte) (*T, error) {
@@ -64,8 +74,8 @@ func (t *Table[T]) decode(id, data []byte) (*T, error) {
 // another record has the value of a unique index.
 func (t *Table[T]) Put(tx *Tx, rec *T) error {
 	id := t.id(rec)
-	old, err := t.Read(tx, id)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	old, err := t.FindShared(tx, id)
+	if err != nil {
 		return err
 	}
 	for _, x := range t.indexes {
@@ -85,17 +95,14 @@ func (t *Table[T]) Put(tx *Tx, rec *T) error {
 	if err := tx.put(t.name, []byte(id), data); err != nil {
 		return err
 	}
-	t.note(tx, rec)
+	t.recordChange(tx, rec)
 	return nil
 }
 
 // Delete removes the record and its index entries. Deleting what is not there is no error.
 func (t *Table[T]) Delete(tx *Tx, id string) error {
-	old, err := t.Read(tx, id)
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	old, err := t.FindShared(tx, id)
+	if old == nil || err != nil {
 		return err
 	}
 	for _, x := range t.indexes {
@@ -107,7 +114,7 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 		return err
 	}
 	tx.frees = true
-	t.note(tx, old)
+	t.recordChange(tx, old)
 	return nil
 }
 
@@ -173,10 +180,14 @@ func (x *Index[T]) move(tx *Tx, old, rec *T, id string) error {
 }
 
 // Get returns the record with the key of a unique index, or ErrNotFound.
-func (x *Index[T]) Get(tx *Tx, key string) (*T, error) {
+func (x *Index[T]) Get(tx *Tx, key string) (*T, error) { return orNotFound(x.Find(tx, key)) }
+
+// Find returns the record with the key of a unique index, or nil without an error if there is none.
+// An entry whose record is missing is damage: the error is then ErrNotFound.
+func (x *Index[T]) Find(tx *Tx, key string) (*T, error) {
 	id := tx.bucket(x.name).Get([]byte(key))
 	if id == nil {
-		return nil, ErrNotFound
+		return nil, nil
 	}
 	return x.table.Get(tx, string(id))
 }

@@ -12,6 +12,62 @@ import (
 	"time"
 )
 
+// TestFindGivesNilForWhatIsAbsent: absence is no error of Find, and damage is.
+func TestFindGivesNilForWhatIsAbsent(t *testing.T) {
+	s := openTest(t, Options{})
+	update(t, s, func(tx *Tx) error { return Accounts.Put(tx, &Account{ID: "acc_1", Num: 1, Name: "one"}) })
+	finders := map[string]func(tx *Tx, num uint32) (*Account, error){
+		"table": func(tx *Tx, num uint32) (*Account, error) {
+			return Accounts.Find(tx, fmt.Sprintf("acc_%d", num))
+		},
+		"table, shared": func(tx *Tx, num uint32) (*Account, error) {
+			return Accounts.FindShared(tx, fmt.Sprintf("acc_%d", num))
+		},
+		"index":         func(tx *Tx, num uint32) (*Account, error) { return AccountByNum.Find(tx, NumKey(num)) },
+		"index, shared": func(tx *Tx, num uint32) (*Account, error) { return AccountByNum.FindShared(tx, NumKey(num)) },
+	}
+	undone := errors.New("undone")
+	for name, find := range finders {
+		view(t, s, func(tx *Tx) error {
+			if a, err := find(tx, 1); err != nil || a == nil || a.Name != "one" {
+				t.Errorf("%s: what is there is %v, %v", name, a, err)
+			}
+			if a, err := find(tx, 2); a != nil || err != nil {
+				t.Errorf("%s: what is absent is %v, %v", name, a, err)
+			}
+			return nil
+		})
+		err := s.Update(func(tx *Tx) error {
+			if err := tx.put(Accounts.name, []byte("acc_1"), []byte("{")); err != nil {
+				return err
+			}
+			if a, err := find(tx, 1); a != nil || err == nil {
+				t.Errorf("%s: a damaged record is %v, %v", name, a, err)
+			}
+			if err := tx.delete(Accounts.name, []byte("acc_1")); err != nil {
+				return err
+			}
+			a, err := find(tx, 1)
+			if missing := strings.HasPrefix(name, "index"); a != nil || errors.Is(err, ErrNotFound) != missing {
+				t.Errorf("%s: a record that is gone is %v, %v", name, a, err)
+			}
+			return undone
+		})
+		if !errors.Is(err, undone) {
+			t.Fatal(err)
+		}
+	}
+	view(t, s, func(tx *Tx) error {
+		if mb, err := MailboxByEmail.Find(tx, "a@nowhere.test"); mb != nil || err != nil {
+			t.Errorf("an address of nobody: %v, %v", mb, err)
+		}
+		if mb, err := MailboxByEmail.FindShared(tx, "a@nowhere.test"); mb != nil || err != nil {
+			t.Errorf("an address of nobody, shared: %v, %v", mb, err)
+		}
+		return nil
+	})
+}
+
 func TestIndexFollowsItsRecord(t *testing.T) {
 	s := openTest(t, Options{})
 	j := &Job{ID: "job_1", AccountID: "acc_1", Kind: "k", Key: "x", State: "queued", Due: second(5), Visible: true}

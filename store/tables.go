@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// A keeper is a table seen without its record type.
-type keeper interface {
+// A tableCheck is a table seen without its record type.
+type tableCheck interface {
 	buckets() []string
-	check(tx *Tx, f *findings)
+	check(tx *Tx, p *problems)
 }
 
 // tables lists every table; what is not here is neither made nor checked.
-var tables = []keeper{
+var tables = []tableCheck{
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
 	Mailboxes, SubscribedNames, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
@@ -41,16 +41,16 @@ func (t *Table[T]) buckets() []string {
 }
 
 // check reports every record that an index lacks and every index entry that no record explains.
-func (t *Table[T]) check(tx *Tx, f *findings) {
+func (t *Table[T]) check(tx *Tx, p *problems) {
 	want := make([]int, len(t.indexes))
 	for k, v := range tx.ascend(tx.bucket(t.name), nil) {
 		rec, err := t.decode(k, v)
 		if err != nil {
-			f.add("%w", err)
+			p.add("%w", err)
 			continue
 		}
 		if t.id(rec) != string(k) {
-			f.add("%s %s: stored under %s", t.name, t.id(rec), k)
+			p.add("%s %s: stored under %s", t.name, t.id(rec), k)
 		}
 		for i, x := range t.indexes {
 			key := x.entry(rec, string(k))
@@ -59,13 +59,13 @@ func (t *Table[T]) check(tx *Tx, f *findings) {
 			}
 			want[i]++
 			if id := tx.bucket(x.name).Get([]byte(key)); string(id) != string(k) {
-				f.add("%s %s: index %s lacks it", t.name, k, x.name)
+				p.add("%s %s: index %s lacks it", t.name, k, x.name)
 			}
 		}
 	}
 	for i, x := range t.indexes {
 		if have := tx.bucket(x.name).Stats().KeyN; have != want[i] {
-			f.add("index %s has %d entries, its table explains %d", x.name, have, want[i])
+			p.add("index %s has %d entries, its table explains %d", x.name, have, want[i])
 		}
 	}
 }
@@ -74,21 +74,21 @@ func (t *Table[T]) check(tx *Tx, f *findings) {
 // every message, while others write and compaction waits. nil means that all is well; of faults it
 // names the first hundred.
 func (s *Store) Check() error {
-	if err := s.compact.enter(context.Background()); err != nil {
+	if err := s.compact.lock(context.Background()); err != nil {
 		return err
 	}
-	defer s.compact.leave()
-	f := &findings{}
+	defer s.compact.unlock()
+	p := &problems{}
 	err := s.View(func(tx *Tx) error {
 		for _, t := range tables {
-			t.check(tx, f)
+			t.check(tx, p)
 		}
-		tx.checkMessages(f)
-		s.records.check(f)
+		tx.checkMessages(p)
+		s.records.check(p)
 		return nil
 	})
 	if err == nil {
-		err = s.verifyBlobs(f)
+		err = s.verifyBlobs(p)
 	}
-	return errors.Join(f.join(), err)
+	return errors.Join(p.join(), err)
 }

@@ -9,7 +9,7 @@ import (
 	"math"
 	"slices"
 
-	bolt "go.etcd.io/bbolt"
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // The text index finds the messages of INBOX folders by their words. It consists of runs, each of
@@ -30,7 +30,7 @@ import (
 
 // ErrTextDamaged is returned for rows of the text index that cannot have been written; ResetText
 // helps.
-var ErrTextDamaged = fmt.Errorf("the text index: %w", errDamagedRow)
+var ErrTextDamaged = postings.ErrDamaged
 
 // A TextTodo says which messages in INBOX of a mailbox are not in the text index: those from UID
 // on, or, if it is Single, the one. Validity is the UIDVALIDITY of the UIDs, where TextWork gave
@@ -57,9 +57,9 @@ func (t TextTodo) row() []byte {
 	return binary.BigEndian.AppendUint32(nil, t.UID)
 }
 
-// textAwaits notes that the message has to be indexed; rises says that its UID is higher than any
-// before it.
-func (tx *Tx) textAwaits(m *Message, rises bool) error {
+// markUnindexed notes that the message has to be indexed; rises says that its UID is higher than
+// any before it.
+func (tx *Tx) markUnindexed(m *Message, rises bool) error {
 	t := TextTodo{Account: m.Account, Mailbox: m.Mailbox, UID: m.UID, Single: !rises}
 	key := t.key()
 	if rises {
@@ -76,8 +76,8 @@ func (tx *Tx) textAwaits(m *Message, rises bool) error {
 	return tx.putRow(bktTextTodo, key, t.row())
 }
 
-// awaitsText tells whether a message is not in the text index.
-func (tx *Tx) awaitsText(account, mailbox, uid uint32) bool {
+// isUnindexed tells whether a message is not in the text index.
+func (tx *Tx) isUnindexed(account, mailbox, uid uint32) bool {
 	row := tx.getRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox}.key())
 	return len(row) == 4 && uid >= binary.BigEndian.Uint32(row) ||
 		tx.hasRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox, UID: uid, Single: true}.key())
@@ -107,8 +107,8 @@ func (tx *Tx) dropTextTodos(account, mailbox uint32, limit int) (done bool, err 
 	return true, nil
 }
 
-// textGone notes that the message is deleted, for its run.
-func (tx *Tx) textGone(m *Message) error {
+// markTextGone notes that the message is deleted, for its run.
+func (tx *Tx) markTextGone(m *Message) error {
 	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
 	key := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+placeSize), m.Account), place[:]...)
 	return tx.putRow(bktTextGone, key, binary.BigEndian.AppendUint64(nil, uint64(tx.Now().Unix())))
@@ -319,12 +319,13 @@ func (tx *Tx) TextDone(t TextTodo) error {
 	return tx.putRow(bktTextTodo, t.key(), t.row())
 }
 
-// textAllLook is how many folders one transaction of ResetText looks at.
-const textAllLook = 3000
+// unindexedFolders is how many folders one transaction of ResetText looks at.
+const unindexedFolders = 3000
 
-// textAll notes that everything is to be indexed in the folders behind the key after, which it
-// looks at up to limit (0: all of them). It gives the key to go on behind; nil: there are no more.
-func (tx *Tx) textAll(after []byte, limit int) (next []byte, err error) {
+// markAllUnindexed notes that everything is to be indexed in the folders behind the key after,
+// which it looks at up to limit (0: all of them). It gives the key to go on behind; nil: there are
+// no more.
+func (tx *Tx) markAllUnindexed(after []byte, limit int) (next []byte, err error) {
 	looked := 0
 	for k, row := range tx.ascend(tx.messageBucket(bktFolder), after) {
 		if bytes.Equal(k, after) {
@@ -342,7 +343,7 @@ func (tx *Tx) textAll(after []byte, limit int) (next []byte, err error) {
 			continue
 		}
 		for m := range tx.Messages(f.Mailbox, InboxID, 1, math.MaxUint32) {
-			if err := tx.textAwaits(&m, true); err != nil {
+			if err := tx.markUnindexed(&m, true); err != nil {
 				return nil, err
 			}
 			break
@@ -369,7 +370,7 @@ func (s *Store) ResetText() error {
 	for more := true; more && err == nil; more = after != nil {
 		next := after
 		err = s.Update(func(tx *Tx) (err error) {
-			next, err = tx.textAll(after, textAllLook)
+			next, err = tx.markAllUnindexed(after, unindexedFolders)
 			return err
 		})
 		after = next
@@ -404,11 +405,4 @@ func (tx *Tx) emptyBucket(i messageBucket) error {
 		return fmt.Errorf("make bucket %s: %w", name, err)
 	}
 	return b.SetSequence(last)
-}
-
-// prepareText has a store that is older than the text index make one.
-func (s *Store) prepareText(b *bolt.Tx) error {
-	tx := &Tx{b: b, s: s, writable: true}
-	_, err := tx.textAll(nil, 0)
-	return err
 }

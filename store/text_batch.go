@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // ErrTextOrder is returned for messages of a batch that do not come newest first, or are too many.
@@ -41,7 +43,7 @@ func (b *TextBatch) Word(word []byte) {
 	if len(b.places) == 0 || len(word) == 0 {
 		return
 	}
-	word = word[:min(len(word), maxTextWord)]
+	word = word[:min(len(word), postings.MaxWord)]
 	number := uint16(len(b.places) - 1)
 	i, known := b.index[string(word)]
 	if !known {
@@ -57,18 +59,20 @@ func (b *TextBatch) Word(word []byte) {
 // Len is how many messages the batch has.
 func (b *TextBatch) Len() int { return len(b.places) }
 
-// draft does what can be done before the transaction.
-func (b *TextBatch) draft() *textDraft {
+// run does what can be done before the transaction.
+func (b *TextBatch) run() *textRunData {
 	words := make([]string, 0, len(b.index))
 	for word := range b.index {
 		words = append(words, word)
 	}
 	slices.Sort(words)
-	var w textBlockWriter
+	var w postings.BlockWriter
 	for _, word := range words {
-		w.add([]byte(word), b.numbers[b.index[word]])
+		w.Add([]byte(word), b.numbers[b.index[word]])
 	}
-	return &textDraft{account: b.account, places: b.places, rows: w.finish(), size: w.size}
+	d := &textRunData{account: b.account, places: b.places}
+	d.blocks, d.size = w.Finish()
+	return d
 }
 
 // AddText makes the messages of the batch searchable and notes what that leaves to do. What also
@@ -77,7 +81,7 @@ func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) err
 	if b.err != nil {
 		return b.err
 	}
-	d := b.draft()
+	d := b.run()
 	return s.Update(func(tx *Tx) error {
 		for _, t := range done {
 			if err := tx.TextDone(t); err != nil {

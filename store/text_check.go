@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/maphash"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // A textCheck adds up the messages that should be in the text index, and those that are.
@@ -31,17 +33,17 @@ func (c *messageCheck) beginText() {
 	}
 }
 
-// textMessage counts a message of INBOX.
-func (c *messageCheck) textMessage(m *Message) {
-	if c.tx.awaitsText(m.Account, m.Mailbox, m.UID) {
+// countTextMessage counts a message of INBOX.
+func (c *messageCheck) countTextMessage(m *Message) {
+	if c.tx.isUnindexed(m.Account, m.Mailbox, m.UID) {
 		return
 	}
 	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
 	c.text.add(&c.text.want, m.Account, place[:])
 }
 
-// textPlace counts a message that a run has.
-func (c *messageCheck) textPlace(r *textRun, place []byte) {
+// countTextPlace counts a message that a run has.
+func (c *messageCheck) countTextPlace(r *textRun, place []byte) {
 	key := append(binary.BigEndian.AppendUint32(nil, r.account), place...)
 	noted := c.tx.getRow(bktTextGone, key) != nil
 	at := parsePlace(place, 0)
@@ -51,7 +53,7 @@ func (c *messageCheck) textPlace(r *textRun, place []byte) {
 			c.add("run %d of the text index: nothing says that message %d of mailbox %d is gone", r.id, at.UID, at.Mailbox)
 		}
 		return
-	case noted && c.text.again[string(key)], noted && c.tx.awaitsText(r.account, at.Mailbox, at.UID):
+	case noted && c.text.again[string(key)], noted && c.tx.isUnindexed(r.account, at.Mailbox, at.UID):
 		return // another message was in its place before
 	case noted:
 		c.text.again[string(key)] = true
@@ -100,7 +102,7 @@ func (c *messageCheck) checkTextRun(r *textRun) (places, words int) {
 		if i > 0 && bytes.Compare(place[:], all[i-1][:]) >= 0 {
 			c.add("run %d of the text index: message %d is out of order", r.id, i)
 		}
-		c.textPlace(r, place[:])
+		c.countTextPlace(r, place[:])
 	}
 	return (len(all) + textPlaces - 1) / textPlaces, c.checkTextWords(r)
 }
@@ -126,11 +128,12 @@ func (c *messageCheck) checkTextWords(r *textRun) (blocks int) {
 		}
 		blocks++
 		size += int64(len(v))
-		block := textBlockReader{rest: v}
+		var block postings.BlockReader
+		block.Reset(v)
 		for {
-			more, err := block.next()
+			more, err := block.Next()
 			if err == nil && more {
-				err = block.entry.each(r.docs, func(uint32) {})
+				err = block.Entry().Each(r.docs, func(uint32) {})
 			}
 			if err != nil {
 				c.add("run %d of the text index: words up to %q: %w", r.id, k[12:], err)
@@ -139,10 +142,10 @@ func (c *messageCheck) checkTextWords(r *textRun) (blocks int) {
 			if !more {
 				break
 			}
-			if bytes.Compare(block.entry.word, last) <= 0 {
-				c.add("run %d of the text index: word %q is out of order", r.id, block.entry.word)
+			if bytes.Compare(block.Entry().Word, last) <= 0 {
+				c.add("run %d of the text index: word %q is out of order", r.id, block.Entry().Word)
 			}
-			last = append(last[:0], block.entry.word...)
+			last = append(last[:0], block.Entry().Word...)
 		}
 		if !bytes.Equal(last, k[12:]) {
 			c.add("run %d of the text index: words up to %q end with %q", r.id, k[12:], last)

@@ -2,15 +2,17 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
-	"slices"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 const (
+	textRunDocs  = 30_000
+	textRunBytes = 8 << 20   // of blocks; a run that has reached this or half of textRunDocs stays as it is
 	textFan      = 8         // runs of one size that become one
 	textPiece    = 256 << 10 // bytes that one transaction of a merge writes, so that others wait for a moment only
 	textDropRows = 500       // that one transaction deletes
@@ -67,14 +69,14 @@ func textGroup(runs []textRun) []textRun {
 		}
 		at := size{r.account, bits.Len(uint(r.docs)) / 3}
 		if groups[at] = append(groups[at], r); len(groups[at]) == textFan {
-			return textFit(groups[at])
+			return textGroupFits(groups[at])
 		}
 	}
 	return nil
 }
 
-// textFit gives as many of the first runs as one run can take, which are two at least.
-func textFit(runs []textRun) []textRun {
+// textGroupFits gives as many of the first runs as one run can take, which are two at least.
+func textGroupFits(runs []textRun) []textRun {
 	docs, size := 0, int64(0)
 	for i, r := range runs {
 		docs += r.docs
@@ -88,7 +90,7 @@ func textFit(runs []textRun) []textRun {
 
 // mergeText makes one run of several, without the messages that are gone and those of drop.
 func (s *Store) mergeText(ctx context.Context, old []textRun, drop map[textPlace]bool) error {
-	var d *textDraft
+	var d *textRunData
 	err := s.View(func(tx *Tx) (err error) {
 		d, err = tx.mergedText(old, drop)
 		return err
@@ -127,7 +129,7 @@ func (s *Store) mergeText(ctx context.Context, old []textRun, drop map[textPlace
 }
 
 // writeText writes the rows of a run, which is not searched yet; nil if it has no messages.
-func (s *Store) writeText(ctx context.Context, d *textDraft) (run *textRun, err error) {
+func (s *Store) writeText(ctx context.Context, d *textRunData) (run *textRun, err error) {
 	if len(d.places) == 0 {
 		return nil, nil
 	}
@@ -173,80 +175,25 @@ func (s *Store) dropTextRun(ctx context.Context, r *textRun) error {
 	return nil
 }
 
-// A textMerge is one run as it is merged.
-type textMerge struct {
-	run     *textRun
-	places  []textPlace
-	numbers []uint16 // of the new run, for each message of this one; textDead if it is gone
-	walk    *textWords
-	more    bool
-}
-
-const textDead = ^uint16(0)
-
 // mergedText reads the runs and gives what they come to together.
-func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textDraft, error) {
-	d := &textDraft{account: runs[0].account}
-	var parts []*textMerge
+func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textRunData, error) {
+	d := &textRunData{account: runs[0].account}
+	var parts []*postings.Part
 	for i := range runs {
-		p := &textMerge{run: &runs[i], walk: tx.textWords(&runs[i], nil)}
-		var err error
-		if p.places, err = tx.allPlaces(p.run); err != nil {
-			return nil, err
-		}
-		if p.more, err = p.walk.next(); err != nil {
-			return nil, err
-		}
-		parts = append(parts, p)
-	}
-	tx.renumber(d, parts, drop)
-	if len(d.places) == 0 {
-		return d, nil
-	}
-	var w textBlockWriter
-	for {
-		word, numbers, err := mergeWord(parts, len(d.places))
+		places, err := tx.allPlaces(&runs[i])
 		if err != nil {
-			return nil, fmt.Errorf("merge runs of the text index: %w", err)
+			return nil, err
 		}
-		if word == nil {
-			break
-		}
-		if len(numbers) > 0 {
-			w.add(word, numbers)
-		}
+		parts = append(parts, &postings.Part{Words: tx.textWords(&runs[i], nil), Places: places})
 	}
-	d.rows = w.finish()
-	d.size = w.size
+	var err error
+	d.places, d.blocks, d.size, err = postings.Merge(parts, func(place textPlace) bool {
+		return !drop[place] && tx.isInInbox(d.account, place[:])
+	})
+	if err != nil {
+		return nil, fmt.Errorf("merge runs of the text index: %w", err)
+	}
 	return d, nil
-}
-
-// renumber puts the messages of all parts that are still there into their order. Where several have
-// one, the newest run counts.
-func (tx *Tx) renumber(d *textDraft, parts []*textMerge, drop map[textPlace]bool) {
-	type doc struct {
-		place textPlace
-		part  int
-		n     int
-	}
-	var docs []doc
-	for i, p := range parts {
-		p.numbers = make([]uint16, len(p.places))
-		for n, place := range p.places {
-			p.numbers[n] = textDead
-			if !drop[place] && tx.isInInbox(d.account, place[:]) {
-				docs = append(docs, doc{place, i, n})
-			}
-		}
-	}
-	slices.SortFunc(docs, func(a, b doc) int { return cmp.Or(bytes.Compare(b.place[:], a.place[:]), cmp.Compare(b.part, a.part)) })
-	for i, x := range docs {
-		if i > 0 && x.place == docs[i-1].place {
-			continue
-		}
-		parts[x.part].numbers[x.n] = uint16(len(d.places))
-		d.places = append(d.places, x.place)
-	}
 }
 
 // isInInbox tells whether the message of a place is there.
@@ -255,54 +202,4 @@ func (tx *Tx) isInInbox(account uint32, place []byte) bool {
 	key := messageKey(at.Mailbox, InboxID, at.UID)
 	row := tx.getRow(bktMessage, key[:])
 	return len(row) >= messageRowSize && binary.BigEndian.Uint32(row[3:]) == account && bytes.Equal(row[7:15], place[:8])
-}
-
-// mergeWord takes the lowest word off the parts that have it; nil if there is none.
-func mergeWord(parts []*textMerge, docs int) (word []byte, numbers []uint16, err error) {
-	for _, p := range parts {
-		if p.more && (word == nil || bytes.Compare(p.walk.entry().word, word) < 0) {
-			word = p.walk.entry().word
-		}
-	}
-	word = bytes.Clone(word)
-	if word == nil {
-		return nil, nil, nil
-	}
-	for _, p := range parts {
-		if !p.more || !bytes.Equal(p.walk.entry().word, word) {
-			continue
-		}
-		err := p.walk.entry().each(p.run.docs, func(n uint32) {
-			if to := p.numbers[n]; to != textDead {
-				numbers = append(numbers, to)
-			}
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		if p.more, err = p.walk.next(); err != nil {
-			return nil, nil, err
-		}
-	}
-	return word, sortNumbers(numbers, docs), nil
-}
-
-// sortNumbers sorts numbers below docs that differ; many by marking them.
-func sortNumbers(numbers []uint16, docs int) []uint16 {
-	if slices.IsSorted(numbers) {
-		return numbers
-	}
-	if len(numbers) < docs/64 {
-		slices.Sort(numbers)
-		return numbers
-	}
-	set := newTextSet(docs)
-	for _, n := range numbers {
-		set.add(uint32(n))
-	}
-	numbers = numbers[:0]
-	for n, ok := set.from(0); ok; n, ok = set.from(n + 1) {
-		numbers = append(numbers, uint16(n))
-	}
-	return numbers
 }

@@ -49,7 +49,7 @@ func (s *Store) purgeText(ctx context.Context, account uint32) error {
 		if err != nil {
 			return err
 		}
-		return p.look(tx, account, runs)
+		return p.findStale(tx, account, runs)
 	})
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (s *Store) purgeText(ctx context.Context, account uint32) error {
 			return err
 		}
 	}
-	return s.forgetGone(ctx, account, p.gone)
+	return s.deleteTextGone(ctx, account, p.gone)
 }
 
 // A textPurge finds the runs of an account that are to be made anew.
@@ -69,8 +69,8 @@ type textPurge struct {
 	drop  map[uint64]map[textPlace]bool // by run, what it must not keep although another message has its place now
 }
 
-// look goes through the runs, the newest first: that is the one to keep what several have.
-func (p *textPurge) look(tx *Tx, account uint32, runs []textRun) error {
+// findStale goes through the runs, the newest first: that is the one to keep what several have.
+func (p *textPurge) findStale(tx *Tx, account uint32, runs []textRun) error {
 	before := tx.Now().Add(-textGoneFor)
 	again := map[textPlace]bool{}
 	var kept []textPlace
@@ -86,7 +86,11 @@ func (p *textPurge) look(tx *Tx, account uint32, runs []textRun) error {
 		old, drop := false, map[textPlace]bool{}
 		for _, place := range places {
 			at, gone := p.gone[place]
-			if !gone || tx.isCounted(account, place, again) {
+			if !gone {
+				continue
+			}
+			if !again[place] && tx.isInInbox(account, place[:]) {
+				again[place] = true // there is a message in the place again, and this is the first run that has it
 				continue
 			}
 			dead, drop[place] = append(dead, place), true
@@ -102,24 +106,9 @@ func (p *textPurge) look(tx *Tx, account uint32, runs []textRun) error {
 	for _, place := range kept {
 		delete(p.gone, place)
 	}
-	return p.keepWaiting(tx, account)
-}
-
-// isCounted tells whether there is a message in the place again, which no run that was looked at
-// has.
-func (tx *Tx) isCounted(account uint32, place textPlace, again map[textPlace]bool) bool {
-	if again[place] || !tx.isInInbox(account, place[:]) {
-		return false
-	}
-	again[place] = true
-	return true
-}
-
-// keepWaiting keeps the notes of places whose messages of now are not indexed: then a run may have
-// them twice.
-func (p *textPurge) keepWaiting(tx *Tx, account uint32) error {
+	// The notes of places whose messages of now are not indexed stay: a run may have them twice.
 	for place := range p.gone {
-		if at := parsePlace(place[:], 0); tx.awaitsText(account, at.Mailbox, at.UID) {
+		if at := parsePlace(place[:], 0); tx.isUnindexed(account, at.Mailbox, at.UID) {
 			delete(p.gone, place)
 		}
 	}
@@ -141,8 +130,8 @@ func (tx *Tx) textGoneOf(account uint32) (map[textPlace]time.Time, error) {
 	return gone, nil
 }
 
-// forgetGone deletes the notes of messages that no run has any more.
-func (s *Store) forgetGone(ctx context.Context, account uint32, gone map[textPlace]time.Time) error {
+// deleteTextGone deletes the notes of messages that no run has any more.
+func (s *Store) deleteTextGone(ctx context.Context, account uint32, gone map[textPlace]time.Time) error {
 	var keys [][]byte
 	for place := range gone {
 		keys = append(keys, append(binary.BigEndian.AppendUint32(nil, account), place[:]...))

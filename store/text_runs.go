@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // A textPlace is where a message is in the order of inboxes.
-type textPlace [placeSize]byte
+type textPlace = postings.Place
 
 // A textRun is the row of a run.
 type textRun struct {
@@ -113,11 +115,11 @@ func (tx *Tx) allPlaces(run *textRun) ([]textPlace, error) {
 	return places, nil
 }
 
-// A textDraft is a run that is to be written.
-type textDraft struct {
+// textRunData is a run that is to be written.
+type textRunData struct {
 	account uint32
 	places  []textPlace // newest first
-	rows    []textBlockRow
+	blocks  []postings.Block
 	size    int64
 }
 
@@ -128,7 +130,7 @@ type textRow struct {
 }
 
 // start gives the run a number and its row.
-func (d *textDraft) start(tx *Tx, state byte) (*textRun, error) {
+func (d *textRunData) start(tx *Tx, state byte) (*textRun, error) {
 	id, err := tx.next(messageBuckets[bktTextRun])
 	if err != nil {
 		return nil, err
@@ -141,7 +143,7 @@ func (d *textDraft) start(tx *Tx, state byte) (*textRun, error) {
 }
 
 // all gives the rows that a run has besides its own, each bucket in its order.
-func (d *textDraft) all(r *textRun) (rows []textRow) {
+func (d *textRunData) all(r *textRun) (rows []textRow) {
 	key := r.key()
 	for n := 0; n < len(d.places); n += textPlaces {
 		var b []byte
@@ -150,8 +152,8 @@ func (d *textDraft) all(r *textRun) (rows []textRow) {
 		}
 		rows = append(rows, textRow{bktTextPlace, binary.BigEndian.AppendUint32(slices.Clone(key[:]), uint32(n)), b})
 	}
-	for _, row := range d.rows {
-		rows = append(rows, textRow{bktTextWord, append(slices.Clone(key[:]), row.last...), row.block})
+	for _, block := range d.blocks {
+		rows = append(rows, textRow{bktTextWord, append(slices.Clone(key[:]), block.Last...), block.Data})
 	}
 	return rows
 }

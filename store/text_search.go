@@ -8,6 +8,8 @@ import (
 	"sort"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // A TextTerm is a word that messages have, or, with Prefix, how a word of theirs begins.
@@ -21,7 +23,7 @@ type textWords struct {
 	prefix [12]byte
 	c      *bolt.Cursor
 	k, v   []byte
-	block  textBlockReader
+	block  postings.BlockReader
 	cost   int // bytes read
 }
 
@@ -35,19 +37,19 @@ func (tx *Tx) textWords(run *textRun, from []byte) *textWords {
 
 // open begins the block that the cursor is at.
 func (w *textWords) open() {
-	w.block.rest = nil
-	if bytes.HasPrefix(w.k, w.prefix[:]) {
-		w.block = textBlockReader{rest: w.v, entry: textEntry{word: w.block.entry.word[:0]}}
-		w.cost += len(w.v)
-	} else {
+	if !bytes.HasPrefix(w.k, w.prefix[:]) {
 		w.k = nil
+		w.block.Reset(nil)
+		return
 	}
+	w.block.Reset(w.v)
+	w.cost += len(w.v)
 }
 
-// next moves to the next word; false behind the last.
-func (w *textWords) next() (bool, error) {
+// Next moves to the next word; false behind the last.
+func (w *textWords) Next() (bool, error) {
 	for w.k != nil {
-		more, err := w.block.next()
+		more, err := w.block.Next()
 		if err != nil {
 			return false, fmt.Errorf("block %x of the text index: %w", w.k, err)
 		}
@@ -60,7 +62,8 @@ func (w *textWords) next() (bool, error) {
 	return false, nil
 }
 
-func (w *textWords) entry() *textEntry { return &w.block.entry }
+// Entry is the word that Next has moved to.
+func (w *textWords) Entry() *postings.Entry { return w.block.Entry() }
 
 // An InboxSearch walks the messages that an InboxQuery selects and that have words, newest first.
 type InboxSearch struct {
@@ -114,7 +117,7 @@ func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 			s.open = s.walk.next()
 			return s.at, marks, true, nil
 		}
-		s.follow(place)
+		s.skipTo(place)
 	}
 	return InboxPos{}, Marks{}, false, nil
 }
@@ -123,8 +126,8 @@ func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 // Before of the query that goes on.
 func (s *InboxSearch) Cut() (InboxPos, bool) { return s.at, s.cut }
 
-// follow moves the inbox to the newest message that is not newer than the place.
-func (s *InboxSearch) follow(place textPlace) {
+// skipTo moves the inbox to the newest message that is not newer than the place.
+func (s *InboxSearch) skipTo(place textPlace) {
 	before := append(make([]byte, 0, placeSize+1), place[:s.walk.size]...)
 	if s.walk.mailbox == 0 || s.walk.mailbox <= binary.BigEndian.Uint32(place[placeOfSize:]) {
 		before = append(before, 0) // the place itself counts
@@ -185,8 +188,8 @@ func (s *InboxSearch) cutBefore(r *searchRun, most textPlace) bool {
 // A searchRun is a run and what a search has found in it.
 type searchRun struct {
 	textRun
-	set    textSet // messages that have the words; nil: not looked up yet
-	done   bool    // there are no more
+	set    postings.Set // messages that have the words; nil: not looked up yet
+	done   bool         // there are no more
 	begun  bool
 	number uint32
 	place  textPlace // of number
@@ -197,20 +200,20 @@ type searchRun struct {
 
 // evaluate looks up which messages of the run have the words.
 func (s *InboxSearch) evaluate(r *searchRun) error {
-	r.set = newTextSet(r.docs)
+	r.set = postings.NewSet(r.docs)
 	words, err := s.findWords(r)
 	if err != nil || r.done {
 		return err
 	}
-	r.set.fill(r.docs)
-	some := newTextSet(r.docs)
+	r.set.Fill(r.docs)
+	some := postings.NewSet(r.docs)
 	for _, e := range words {
 		clear(some)
-		if err := e.addTo(some, r.docs); err != nil {
+		if err := e.AddTo(some, r.docs); err != nil {
 			return err
 		}
 		s.cost += 8 * len(some)
-		if r.set.intersect(some); r.set.empty() {
+		if r.set.Intersect(some); r.set.Empty() {
 			r.done = true
 			return nil
 		}
@@ -227,7 +230,7 @@ func (s *InboxSearch) evaluate(r *searchRun) error {
 				return err
 			}
 		}
-		if r.set.intersect(some); r.set.empty() {
+		if r.set.Intersect(some); r.set.Empty() {
 			r.done = true
 			return nil
 		}
@@ -240,7 +243,7 @@ func isWord(list []TextTerm) bool { return len(list) == 1 && !list[0].Prefix }
 
 // findWords finds the words that all messages must have, the rarest first. A run that lacks one is
 // done.
-func (s *InboxSearch) findWords(r *searchRun) (found []textEntry, err error) {
+func (s *InboxSearch) findWords(r *searchRun) (found []postings.Entry, err error) {
 	for _, list := range s.terms {
 		if !isWord(list) {
 			continue
@@ -252,13 +255,13 @@ func (s *InboxSearch) findWords(r *searchRun) (found []textEntry, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if e := w.entry(); !more || !bytes.Equal(e.word, word) {
+		if e := w.Entry(); !more || !bytes.Equal(e.Word, word) {
 			r.done = true
 			return nil, nil
 		}
-		found = append(found, *w.entry())
+		found = append(found, *w.Entry())
 	}
-	slices.SortFunc(found, func(a, b textEntry) int { return len(a.data) - len(b.data) })
+	slices.SortFunc(found, func(a, b postings.Entry) int { return a.Size() - b.Size() })
 	return found, nil
 }
 
@@ -271,29 +274,29 @@ const (
 // seek moves to the first word that is not before the given one; false if there is none.
 func (w *textWords) seek(word []byte) (bool, error) {
 	for {
-		more, err := w.next()
-		if err != nil || !more || bytes.Compare(w.entry().word, word) >= 0 {
+		more, err := w.Next()
+		if err != nil || !more || bytes.Compare(w.Entry().Word, word) >= 0 {
 			return more, err
 		}
 	}
 }
 
 // addTerm adds the messages of a run that have the term.
-func (tx *Tx) addTerm(r *textRun, term TextTerm, to textSet) (cost int, err error) {
+func (tx *Tx) addTerm(r *textRun, term TextTerm, to postings.Set) (cost int, err error) {
 	word := []byte(term.Word)
 	w := tx.textWords(r, word)
 	w.cost += textSeekCost
 	more, err := w.seek(word)
 	for err == nil && more {
-		e := w.entry()
-		if !bytes.Equal(e.word, word) && !(term.Prefix && bytes.HasPrefix(e.word, word)) {
+		e := w.Entry()
+		if !bytes.Equal(e.Word, word) && !(term.Prefix && bytes.HasPrefix(e.Word, word)) {
 			break
 		}
-		if err := e.addTo(to, r.docs); err != nil {
+		if err := e.AddTo(to, r.docs); err != nil {
 			return w.cost, err
 		}
 		w.cost += textEntryCost
-		more, err = w.next()
+		more, err = w.Next()
 	}
 	return w.cost, err
 }
@@ -307,7 +310,7 @@ func (r *searchRun) skip(tx *Tx, most textPlace) error {
 	if err != nil {
 		return err
 	}
-	number, ok := r.set.from(uint32(n))
+	number, ok := r.set.From(uint32(n))
 	if !ok {
 		r.done = true
 		return nil

@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -620,49 +619,6 @@ func TestOldStoresFindWhatIsFlagged(t *testing.T) {
 	})
 }
 
-func FuzzTextBlock(f *testing.F) {
-	var w textBlockWriter
-	w.add([]byte("hello"), []uint16{0, 1, 7, 300})
-	w.add([]byte("help"), []uint16{0, 1, 2, 3, 4, 5, 6, 7, 8})
-	f.Add(w.finish()[0].block)
-	f.Add([]byte{0, 1, 'a', 2, 0x80})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r := textBlockReader{rest: data}
-		var again textBlockWriter
-		for {
-			more, err := r.next()
-			if err != nil || !more {
-				break
-			}
-			var numbers []uint16
-			if err := r.entry.each(1000, func(n uint32) {
-				if n >= 1000 {
-					t.Fatalf("number %d", n)
-				}
-				numbers = append(numbers, uint16(n))
-			}); err != nil || len(numbers) == 0 {
-				continue
-			}
-			b := appendNumbers(nil, numbers)
-			form, used := binary.Uvarint(b)
-			e := textEntry{data: b[used:], form: byte(form % 4)}
-			set := newTextSet(1000)
-			if err := e.addTo(set, 1000); err != nil || used+int(form/4) != len(b) {
-				t.Fatalf("%v became %x, %v", numbers, b, err)
-			}
-			var back []uint16
-			for n, ok := set.from(0); ok; n, ok = set.from(n + 1) {
-				back = append(back, uint16(n))
-			}
-			if !slices.Equal(back, numbers) {
-				t.Fatalf("%v became %v", numbers, back)
-			}
-			again.add(r.entry.word, numbers)
-		}
-		again.finish()
-	})
-}
-
 // A store may have more mailboxes than one transaction may note for the index.
 func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
 	const mailboxes = 1600
@@ -702,7 +658,7 @@ func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
 		if err := tx.emptyBucket(bktTextTodo); err != nil {
 			return err
 		}
-		if _, err := tx.textAll(nil, 500); err != nil {
+		if _, err := tx.markAllUnindexed(nil, 500); err != nil {
 			return err
 		}
 		return tx.messageBucket(bktTextTodo).SetSequence(textResetting)

@@ -12,13 +12,13 @@ import (
 type ThreadNode [threadNodeSize]byte
 
 const (
-	threadNodeSize = 13
-	threadRowSize  = threadNodeSize + 2 // and the day when a message last had to do with the row
-	threadTouched  = 30                 // days after which that day is written anew
-	threadSteps    = 64                 // that finding a thread takes at most
-	threadMembers  = 500                // joined threads of one
-	threadTied     = 20                 // joined threads with which one is joined to another
-	subjectKeySize = 8
+	threadNodeSize  = 13
+	threadRowSize   = threadNodeSize + 2 // and the day when a message last had to do with the row
+	threadTouched   = 30                 // days after which that day is written anew
+	threadSteps     = 64                 // that finding a thread takes at most
+	threadMembers   = 500                // joined threads of one
+	threadMergeMost = 20                 // joined threads with which one is joined to another
+	subjectKeySize  = 8
 )
 
 // SubjectKept is how long subjects are kept, by which an answer that names no message is put to its
@@ -96,9 +96,9 @@ func (tx *Tx) TouchThread(account uint32, n ThreadNode) error {
 }
 
 // JoinThread puts a message id, and with it its thread if it has one, into the thread of root. A
-// thread that more than threadTied others were joined to stays one of its own, and so does one that
-// would be the threadMembers-th of root's: whoever ties more of them than people do wants to make
-// us work.
+// thread that more than threadMergeMost others were joined to stays one of its own, and so does one
+// that would be the threadMembers-th of root's: whoever ties more of them than people do wants to
+// make us work.
 func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 	top, known, err := tx.Thread(account, root)
 	if err != nil {
@@ -116,7 +116,7 @@ func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 	switch {
 	case below == top:
 	case known:
-		err = tx.tieThreads(account, top, below)
+		err = tx.mergeThreads(account, top, below)
 	default:
 		err = tx.putThread(account, below, top)
 	}
@@ -126,12 +126,12 @@ func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 	return tx.TouchThread(account, n)
 }
 
-// tieThreads puts a thread below another one, and so all that were joined to it before: what
+// mergeThreads puts a thread below another one, and so all that were joined to it before: what
 // follows from one to the next would else take as many steps as there are threads that were tied
 // one by one.
-func (tx *Tx) tieThreads(account uint32, top, below ThreadNode) error {
-	names, err := tx.threadNames(account, below, threadTied+1)
-	if err != nil || len(names) > threadTied {
+func (tx *Tx) mergeThreads(account uint32, top, below ThreadNode) error {
+	names, err := tx.threadNames(account, below, threadMergeMost+1)
+	if err != nil || len(names) > threadMergeMost {
 		return err
 	}
 	members, err := tx.threadNames(account, top, threadMembers)

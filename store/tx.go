@@ -11,18 +11,18 @@ import (
 // A Tx is one transaction: a snapshot for View, the only writer for Update. It must not outlive its
 // function.
 type Tx struct {
-	b        *bolt.Tx
-	s        *Store
-	writable bool
-	writes   int  // counted, so that an error is known to need undoing, and a walk to find its place again
-	bytes    int  // of the keys and values written
-	steps    int  // of cursors
-	frees    bool // may use the reserve of the disk
-	err      error
-	after    []func()
-	changes  []Change
-	noted    uint32                            // the mailbox whose INBOX was noted last
-	messages [len(messageBuckets)]*bolt.Bucket // those that were used
+	b             *bolt.Tx
+	s             *Store
+	writable      bool
+	writes        int  // counted, so that an error is known to need undoing, and a walk to find its place again
+	bytes         int  // of the keys and values written
+	steps         int  // of cursors
+	frees         bool // may use the reserve of the disk
+	err           error
+	after         []func()
+	changes       []Change
+	inboxRecorded uint32                            // the mailbox whose INBOX was recorded last
+	messages      [len(messageBuckets)]*bolt.Bucket // those that were used
 }
 
 // Now is the store's clock.

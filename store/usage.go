@@ -163,7 +163,7 @@ func (c *counters) add(m *Message, sign int) {
 
 func (tx *Tx) putCounters(c *counters) error {
 	if c.folder == InboxID {
-		tx.noteInbox(c.mailbox)
+		tx.recordInboxChange(c.mailbox)
 	}
 	key := folderKey(c.mailbox, c.folder)
 	row := append(make([]byte, 0, len(c.row)), c.row...)

@@ -12,8 +12,8 @@ type Webhook struct {
 	URL            string
 	Events         []string
 	Description    string
-	Status         string // enabled disabled
-	DisabledReason string // "" manual consecutive_failures gone
+	Status         string // one of the Webhook… constants
+	DisabledReason string // one of the WebhookDisabled… constants; "" while it is enabled
 	DisabledAt     time.Time
 	Failures       int    // consecutive failed events
 	Secret         []byte // sealed
@@ -27,10 +27,23 @@ type Webhook struct {
 	UpdatedAt      time.Time
 }
 
+// States of a webhook.
+const (
+	WebhookEnabled  = "enabled"
+	WebhookDisabled = "disabled"
+)
+
+// Why a webhook is disabled.
+const (
+	WebhookDisabledManual   = "manual"
+	WebhookDisabledFailures = "consecutive_failures"
+	WebhookDisabledGone     = "gone" // the endpoint answered 410
+)
+
 // Webhooks keeps the endpoints of every account.
 var (
 	Webhooks = newTable("webhook", func(w *Webhook) string { return w.ID }).
-			tells(func(_ *Tx, w *Webhook) Change { return Change{Account: w.AccountID, ID: w.ID} })
+			watched(func(_ *Tx, w *Webhook) Change { return Change{Account: w.AccountID, ID: w.ID} })
 	WebhooksByAccount = Webhooks.index("account", func(w *Webhook) string { return w.AccountID })
 )
 
@@ -46,7 +59,7 @@ type Event struct {
 // Events keeps them; ids rise with time, so that pruning takes the first ones.
 var (
 	Events = newTable("event", func(e *Event) string { return e.ID }).
-		tells(func(_ *Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
+		watched(func(_ *Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
 	EventsByAccount = Events.index("account", func(e *Event) string { return e.AccountID })
 )
 
@@ -58,22 +71,36 @@ type Delivery struct {
 	EventID    string
 	EventType  string
 	Attempt    int
-	Outcome    string // success failed pending
+	Outcome    string // one of the Delivery… constants
 	HTTPStatus int
 	Error      string
 	ErrorCode  string
 	DurationMS int64
 	Excerpt    string
 	URL        string
-	Trigger    string // event retry test redeliver
+	Trigger    string // one of the DeliveryTrigger… constants
 	At         time.Time
 	NextAt     time.Time
 }
 
+// Outcomes of a delivery.
+const (
+	DeliverySuccess = "success"
+	DeliveryFailed  = "failed"
+)
+
+// What had a delivery made.
+const (
+	DeliveryTriggerEvent     = "event"
+	DeliveryTriggerRetry     = "retry"
+	DeliveryTriggerTest      = "test"      // somebody tries the endpoint
+	DeliveryTriggerRedeliver = "redeliver" // somebody asks for it once more
+)
+
 // Deliveries keeps the attempt log for 30 days.
 var (
 	Deliveries = newTable("delivery", func(d *Delivery) string { return d.ID }).
-			tells(func(_ *Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })
+			watched(func(_ *Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })
 	DeliveriesByWebhook = Deliveries.index("webhook", func(d *Delivery) string { return d.WebhookID })
 	DeliveriesByEvent   = Deliveries.index("event", func(d *Delivery) string { return d.WebhookID + d.EventID })
 )

@@ -12,18 +12,13 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Secondary is a name server elsewhere that copies our zones.
+// Secondary is a name server elsewhere that copies our zones. It is known by its key or, if it has
+// none, by its address.
 type Secondary struct {
-	Name string // as its operator calls it, for the log
-	Addr netip.AddrPort
-	Key  *TSIGKey // nil: what is sent to it is not signed
-}
-
-// TSIGKey is a secret that is shared with a secondary (RFC 8945).
-type TSIGKey struct {
-	Name      string // a domain name
-	Algorithm string // hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512
-	Secret    []byte
+	Name       string         // as its operator calls it, for the log
+	Addr       netip.AddrPort // where it takes notices
+	Nameserver string         // its name in the NS records of zones; "": it is not shown to the world
+	Key        *TSIGKey       // nil: nothing between it and us is signed
 }
 
 // Copied is a zone that secondaries copy.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/handlers/crowd"
 )
 
@@ -61,9 +62,9 @@ type Server struct {
 	Grace           time.Duration // what is being answered when Run is told to stop gets this long
 	Now             func() time.Time
 
-	Secondaries []Secondary   // who may copy zones; nobody else
-	Transfers   int           // zones on their way to them at once; more wait, for Idle
-	TransferFor time.Duration // one transfer may take this long
+	Secondaries []builtin.Secondary // who may copy zones; nobody else
+	Transfers   int                 // zones on their way to them at once; more wait, for Idle
+	TransferFor time.Duration       // one transfer may take this long
 }
 
 // run is one Run of a server.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov/builtin"
 )
 
 const (
@@ -21,36 +23,28 @@ const (
 	transfersEach = 8
 )
 
-// Secondary is a name server elsewhere that may copy our zones. It is known by its key or, if it
-// has none, by its address.
-type Secondary struct {
-	Name string // for the log
-	Addr netip.Addr
-	Key  *Key
-}
-
 // secondary is a Secondary at work.
 type secondary struct {
-	Secondary
+	builtin.Secondary
 	slots chan struct{} // one place for each of its transfers
 }
 
 // secondaries finds who asks.
 type secondaries struct {
-	keys   map[string]*Key // by canonical name
-	byKey  map[*Key]*secondary
+	keys   map[string]*builtin.TSIGKey // by canonical name
+	byKey  map[*builtin.TSIGKey]*secondary
 	byAddr map[netip.Addr]*secondary
 }
 
-func newSecondaries(all []Secondary) *secondaries {
-	s := &secondaries{keys: make(map[string]*Key), byKey: make(map[*Key]*secondary), byAddr: make(map[netip.Addr]*secondary)}
+func newSecondaries(all []builtin.Secondary) *secondaries {
+	s := &secondaries{keys: make(map[string]*builtin.TSIGKey), byKey: make(map[*builtin.TSIGKey]*secondary), byAddr: make(map[netip.Addr]*secondary)}
 	for _, one := range all {
 		known := &secondary{Secondary: one, slots: make(chan struct{}, transfersEach)}
 		if one.Key == nil {
-			s.byAddr[one.Addr.Unmap()] = known
+			s.byAddr[one.Addr.Addr().Unmap()] = known
 			continue
 		}
-		key := &Key{Name: dns.CanonicalName(one.Key.Name), Algorithm: dns.CanonicalName(one.Key.Algorithm), Secret: one.Key.Secret}
+		key := &builtin.TSIGKey{Name: dns.CanonicalName(one.Key.Name), Algorithm: dns.CanonicalName(one.Key.Algorithm), Secret: one.Key.Secret}
 		s.keys[key.Name], s.byKey[key] = key, known
 	}
 	return s

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov/builtin"
 )
 
 // copyZone is a zone of n texts that can be copied. It counts those who are reading it.
@@ -66,10 +68,10 @@ func (z *copyZone) Transfer() iter.Seq[dns.RR] {
 }
 
 // loopbackSecondaries has one secondary with a key, and 127.0.0.1 without one if open is set.
-func loopbackSecondaries(open bool) []Secondary {
-	all := []Secondary{{Name: "keyed", Addr: netip.MustParseAddr("192.0.2.53"), Key: testKey}}
+func loopbackSecondaries(open bool) []builtin.Secondary {
+	all := []builtin.Secondary{{Name: "keyed", Addr: netip.MustParseAddrPort("192.0.2.53:53"), Key: testKey}}
 	if open {
-		all = append(all, Secondary{Name: "open", Addr: netip.MustParseAddr("127.0.0.1")})
+		all = append(all, builtin.Secondary{Name: "open", Addr: netip.MustParseAddrPort("127.0.0.1:53")})
 	}
 	return all
 }
@@ -217,7 +219,7 @@ func TestTransfersAreForSecondaries(t *testing.T) {
 		if n, _, err := fetch(t, addr, axfr(), secret); err != nil || n != 7 {
 			t.Errorf("%s to the key: %d records, %v", name, n, err)
 		}
-		if n, _, err := fetch(t, addr, axfr(), base64Of(&Key{Secret: make([]byte, 32)})); err == nil || n != 0 {
+		if n, _, err := fetch(t, addr, axfr(), base64Of(&builtin.TSIGKey{Secret: make([]byte, 32)})); err == nil || n != 0 {
 			t.Errorf("%s to a wrong key: %d records", name, n)
 		}
 	}

@@ -2,17 +2,14 @@ package dnsd
 
 import (
 	"bytes"
-	"crypto/hmac"
-	"crypto/sha1"
-	"crypto/sha256"
 	"crypto/sha512"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov/builtin"
 )
 
 // tsigFudge is how far the clocks of two servers may be apart, in seconds (RFC 8945 section 10).
@@ -21,59 +18,9 @@ const tsigFudge = 300
 // maxMAC is the length of the longest message authentication code, in bytes.
 const maxMAC = sha512.Size
 
-// digests are the algorithms of TSIG keys (RFC 8945 section 6), without those that may not be used
-// any more.
-var digests = map[string]func() hash.Hash{
-	dns.HmacSHA1: sha1.New, dns.HmacSHA224: sha256.New224, dns.HmacSHA256: sha256.New,
-	dns.HmacSHA384: sha512.New384, dns.HmacSHA512: sha512.New,
-}
-
-// Key is a secret that a secondary shares with us (RFC 8945).
-type Key struct {
-	Name      string // a domain name
-	Algorithm string // hmac-sha256 or another of its kind; one that is unknown signs nothing
-	Secret    []byte
-}
-
-var (
-	errAlgorithm = errors.New("unknown algorithm")
-	errMACSize   = errors.New("the MAC is too short or too long")
-)
-
-// Generate is the MAC of a message; together with Verify it makes Key a dns.TsigProvider.
-func (k *Key) Generate(msg []byte, t *dns.TSIG) ([]byte, error) {
-	digest := digests[dns.CanonicalName(t.Algorithm)]
-	if digest == nil {
-		return nil, errAlgorithm
-	}
-	mac := hmac.New(digest, k.Secret)
-	mac.Write(msg)
-	return mac.Sum(nil), nil
-}
-
-// Verify compares the MAC of a message with what stands in t, in constant time. It may be cut to
-// half (RFC 8945 section 5.2.2.1).
-func (k *Key) Verify(msg []byte, t *dns.TSIG) error {
-	want, err := k.Generate(msg, t)
-	if err != nil {
-		return err
-	}
-	have, err := hex.DecodeString(t.MAC)
-	if err != nil {
-		return err
-	}
-	if len(have) > len(want) || len(have) < max(10, len(want)/2) {
-		return errMACSize
-	}
-	if !hmac.Equal(want[:len(have)], have) {
-		return dns.ErrSig
-	}
-	return nil
-}
-
 // signature is how the answers to a signed query are signed.
 type signature struct {
-	key    *Key
+	key    *builtin.TSIGKey
 	query  *dns.TSIG
 	mac    string // of the query, and then of the answer before, which the next one covers
 	timers bool   // there has been an answer: the next covers less (RFC 8945 section 5.3.1)
@@ -112,7 +59,7 @@ func (r *run) verify(wire []byte, tsig *dns.TSIG) (*signature, int) {
 		return s.failed(dns.RcodeBadTime)
 	case err != nil:
 		return nil, dns.RcodeFormatError
-	case int(tsig.MACSize) < digests[key.Algorithm]().Size(): // we take none that is cut
+	case int(tsig.MACSize) < key.MACSize(): // we take none that is cut
 		return s.failed(dns.RcodeBadTrunc)
 	}
 	return s, dns.RcodeSuccess

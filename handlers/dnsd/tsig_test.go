@@ -9,17 +9,19 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov/builtin"
 )
 
-var testKey = &Key{Name: "Key.test", Algorithm: "hmac-sha256", Secret: []byte("0123456789abcdef0123456789abcdef")}
+var testKey = &builtin.TSIGKey{Name: "Key.test", Algorithm: "hmac-sha256", Secret: []byte("0123456789abcdef0123456789abcdef")}
 
-func base64Of(k *Key) string { return base64.StdEncoding.EncodeToString(k.Secret) }
+func base64Of(k *builtin.TSIGKey) string { return base64.StdEncoding.EncodeToString(k.Secret) }
 
 // signedRun has one secondary with a key and one with an address.
 func signedRun() *run {
-	return (&Server{Zones: stubZone{"a.test"}, Log: slog.New(slog.DiscardHandler), Secondaries: []Secondary{
-		{Name: "one", Addr: netip.MustParseAddr("192.0.2.53"), Key: testKey},
-		{Name: "two", Addr: netip.MustParseAddr("192.0.2.54")},
+	return (&Server{Zones: stubZone{"a.test"}, Log: slog.New(slog.DiscardHandler), Secondaries: []builtin.Secondary{
+		{Name: "one", Addr: netip.MustParseAddrPort("192.0.2.53:53"), Key: testKey},
+		{Name: "two", Addr: netip.MustParseAddrPort("192.0.2.54:53")},
 	}}).start()
 }
 

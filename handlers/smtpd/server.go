@@ -97,14 +97,11 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 
 func (s *Server) start(ctx context.Context, mode Mode) *run {
 	r := &run{
-		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Config.Hostname,
+		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Hostname(),
 		clients: newClients(s.Limits, time.Now), wires: map[*wire]struct{}{},
 	}
 	if r.log == nil {
 		r.log = slog.Default()
-	}
-	if r.host == "" {
-		r.host = "localhost"
 	}
 	r.crowd = crowd.New(mode.String(), crowd.Bounds{
 		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork,

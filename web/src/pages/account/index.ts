@@ -1,4 +1,4 @@
-import type { Place } from '../index'
+import type { Place } from '../types'
 import { Account } from './account'
 import { Connect } from './connect'
 

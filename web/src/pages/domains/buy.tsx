@@ -5,9 +5,8 @@ import { params } from '../../router'
 import { Badge, Button, Card, Empty, failed, Form, LinkButton, Loading, money, Notice, plural, TextArea, TextField } from '../../ui'
 import { EnterSubmits } from './parts'
 import { Purchase } from './purchase'
+import type { Offer } from './types'
 import { namesIn } from './words'
-
-export type Offer = Schemas['SearchResult']
 
 interface Found { asked: Offer[]; ideas: Offer[] }
 

@@ -4,7 +4,7 @@ import { call, type Schemas } from '../../api/client'
 import { useRead } from '../../api/query'
 import { Badge, Button, Card, Chart, count, Dialog, Empty, Facts, LinkButton, Notice, plural, Show, Stat, Time } from '../../ui'
 import { ReportRow } from './report-row'
-import { daysOf, type Range } from './reports'
+import { daysOf, type Range } from './range'
 import type { Domain } from './words'
 
 type Report = Schemas['DMARCReport']

@@ -14,9 +14,8 @@ import { Repairs } from './repair'
 import { Reports } from './reports'
 import { Settings } from './settings'
 import { Overview } from './summary'
-import { StateBadge, type Domain } from './words'
-
-export interface TabProps { domain: Domain; reload: () => Promise<void> }
+import type { TabProps } from './types'
+import { StateBadge } from './words'
 
 interface Tab { id: string; name: string; page: ComponentType<TabProps>; hosted?: true }
 

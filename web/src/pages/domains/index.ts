@@ -1,5 +1,5 @@
 import './domains.css'
-import type { Place } from '..'
+import type { Place } from '../types'
 import { Add } from './add'
 import { DomainPage } from './domain'
 import { Domains } from './list'

@@ -4,7 +4,7 @@ import { wordsOf } from '../../api/wording'
 import { Card, Empty, Icon, LongList, Show, Time, Wrong } from '../../ui'
 import { Steps } from '../jobs/steps'
 import { deed, JobBadge, type Job } from '../jobs/words'
-import type { TabProps } from './domain'
+import type { TabProps } from './types'
 
 /** A job with its steps, as they go on. */
 export function DomainJob({ id }: { id: string }) {

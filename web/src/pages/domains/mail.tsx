@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Button, Card, Check, Facts, Form, Notice, Select, TextField, told } from '../../ui'
-import type { TabProps } from './domain'
+import type { TabProps } from './types'
 import { redirectWords, type Domain } from './words'
 
 export function MailSettings(props: TabProps) {

@@ -4,7 +4,7 @@ import { can, type Schemas } from '../../api/client'
 import { usePages } from '../../api/query'
 import { Card, Empty, LinkButton, LongList, Icon, TextField, Time } from '../../ui'
 import { StatusBadge } from '../mailboxes/words'
-import type { TabProps } from './domain'
+import type { TabProps } from './types'
 import { MakeMailbox } from './make'
 
 type Mailbox = Schemas['EmailUser']

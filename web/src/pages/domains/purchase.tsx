@@ -4,7 +4,7 @@ import { call } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go } from '../../router'
 import { Button, Check, Dialog, Facts, Form, money, Notice, plural, Select, Show, TextField, told } from '../../ui'
-import type { Offer } from './buy'
+import type { Offer } from './types'
 import { emptyExtras, usersOf, type ExtrasForm } from './extras'
 
 interface Order { years: string; renew: boolean; registrar: string; token: string; manual: boolean; extras: ExtrasForm }

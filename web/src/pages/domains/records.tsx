@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { ask, Badge, Button, Card, CopyButton, Dialog, Empty, Form, IconButton, LinkButton, Select, Show, TextArea, TextField, told } from '../../ui'
-import type { TabProps } from './domain'
+import type { TabProps } from './types'
 import type { Domain } from './words'
 
 type OwnRecord = Schemas['CustomDNSRecord']

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
 import { Badge, Button, Card, Check, Copyable, failed, Facts, Form, IconButton, Notice, TextArea, TextField, Time, told } from '../../ui'
-import type { TabProps } from './domain'
+import type { TabProps } from './types'
 import { useFleet } from './fleet'
 import { deleteDomain, setUpAgain } from './repair'
 import { providerNames, type Domain } from './words'

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { can } from '../../api/client'
 import { Badge, Card, Copyable, count, Facts, Icon, Show, Time } from '../../ui'
-import type { TabProps } from './domain'
+import type { TabProps } from './types'
 import { useDnsStatus } from './status'
 import { byNeed, providerNames, purposeOf, redirectWords, type DnsStatus, type Domain } from './words'
 

@@ -4,7 +4,7 @@ import type { Schemas } from '../../api/client'
 import { usePages } from '../../api/query'
 import { Badge, Button, Card, Chart, count, Dialog, Empty, Facts, Failure, Loading, Notice, plural, Stat, Time, words } from '../../ui'
 import { ReportRow } from './report-row'
-import { daysOf, type Range } from './reports'
+import { daysOf, type Range } from './range'
 import type { Domain } from './words'
 
 type Report = Schemas['TLSReport']

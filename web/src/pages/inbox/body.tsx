@@ -4,7 +4,7 @@ import { useRead } from '../../api/query'
 import { theme } from '../../theme'
 import { Button, Icon, Notice, plural } from '../../ui'
 import { useFit } from './frame'
-import type { Detail } from './message'
+import type { Detail } from './types'
 import { rawOf } from './source'
 
 export function Body({ message: m }: { message: Detail }) {

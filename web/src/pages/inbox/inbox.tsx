@@ -13,6 +13,7 @@ import { Help, useKeys } from './keys'
 import { Reading } from './message'
 import { Row } from './row'
 import { useSelection } from './selection'
+import type { Steps } from './types'
 
 const rowHeight = 86
 
@@ -135,8 +136,6 @@ function useFirstFocus() {
     if (document.activeElement === document.body || document.activeElement?.closest('nav')) document.querySelector<HTMLElement>('.inbox h1')?.focus({ preventScroll: true })
   }, [])
 }
-
-export interface Steps { next: Message | undefined; previous: Message | undefined; after: (messages: Message[]) => Message | undefined }
 
 /** The neighbours of a message in the list; of the place where it was, if it is there no more. */
 function useSteps(items: Message[], key: string | undefined): Steps {

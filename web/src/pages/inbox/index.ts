@@ -1,7 +1,7 @@
 import './inbox.css'
 import './message.css'
 import './compose/compose.css'
-import type { Place } from '..'
+import type { Place } from '../types'
 import { ComposePage } from './compose/page'
 import { Inbox } from './inbox'
 

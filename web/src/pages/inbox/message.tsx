@@ -1,19 +1,17 @@
 // The reading pane: one message, and what can be done about it.
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { can, type Schemas } from '../../api/client'
+import { can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Badge, Button, bytes, Facts, Icon, IconButton, LinkButton, Menu, Show, Time } from '../../ui'
 import { type Message } from './actions'
 import { Avatar } from './avatar'
 import { Body } from './body'
 import type { Way } from './compose/draft'
-import type { Steps } from './inbox'
 import { Headers, Raw, rawOf } from './source'
 import { nameOf } from './people'
 import { Answered, Conversation } from './thread'
+import type { Detail, Steps } from './types'
 import { Verdict } from './verdict'
-
-export type Detail = Schemas['MessageDetail']
 
 interface Props {
   user_id: string

@@ -2,7 +2,7 @@
 import { useRead } from '../../api/query'
 import { ApiError } from '../../api/client'
 import { bytes, Code, Dialog, LinkButton, Notice, Show } from '../../ui'
-import type { Detail } from './message'
+import type { Detail } from './types'
 
 export function rawOf(m: { user_id: string; uid: string }): string {
   return `/v1/email-users/${m.user_id}/inbox/${m.uid}/raw`

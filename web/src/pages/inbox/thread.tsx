@@ -5,7 +5,7 @@ import { Icon, plural, Time } from '../../ui'
 import { StatusBadge } from '../sent/words'
 import { keyOf } from './actions'
 import { placeOf } from './filters'
-import type { Detail } from './message'
+import type { Detail } from './types'
 
 type Sent = Schemas['SentMessage']
 

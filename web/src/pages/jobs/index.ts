@@ -1,5 +1,5 @@
 import './jobs.css'
-import type { Place } from '../index'
+import type { Place } from '../types'
 import { Job } from './job'
 import { Jobs } from './jobs'
 

@@ -1,5 +1,5 @@
 import './mailboxes.css'
-import type { Place } from '../index'
+import type { Place } from '../types'
 import { Bulk } from './bulk'
 import { Mailbox } from './mailbox'
 import { Mailboxes } from './mailboxes'

@@ -1,5 +1,5 @@
 import './people.css'
-import type { Place } from '../index'
+import type { Place } from '../types'
 import { Profile } from './profile'
 import { Team } from './team'
 import { Tokens } from './tokens'

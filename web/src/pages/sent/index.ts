@@ -1,5 +1,5 @@
 import './sent.css'
-import type { Place } from '../index'
+import type { Place } from '../types'
 import { Lookup } from './lookup'
 import { Message } from './message'
 import { Sent } from './sent'

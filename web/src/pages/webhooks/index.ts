@@ -1,5 +1,5 @@
 import './webhooks.css'
-import type { Place } from '../index'
+import type { Place } from '../types'
 import { Endpoint } from './endpoint'
 import { Events } from './events'
 import { Webhooks } from './webhooks'

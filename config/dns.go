@@ -1,0 +1,172 @@
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov/builtin"
+)
+
+// dnsSettings is the table [dns]; `listen` in it is what `dns = ADDR` is without the table.
+type dnsSettings struct {
+	Listen        Address             `toml:"listen"`
+	CheckInterval duration            `toml:"check_interval"`
+	Secondaries   []secondarySettings `toml:"secondaries"`
+	Catalog       dnsName             `toml:"catalog"`
+	TrustResolver bool                `toml:"trust_resolver"`
+}
+
+// secondarySettings is an entry of [[dns.secondaries]], or of the list `secondaries`, where it is
+// an address alone.
+type secondarySettings struct {
+	Name       string        `toml:"name"`
+	Address    serverAddress `toml:"address"`
+	Nameserver dnsName       `toml:"nameserver"`
+	TSIGName   dnsName       `toml:"tsig_name"`
+	Algorithm  tsigAlgorithm `toml:"tsig_algorithm"`
+	Secret     tsigSecret    `toml:"tsig_secret"`
+	SecretFile string        `toml:"tsig_secret_file"`
+}
+
+// UnmarshalText takes an address alone.
+func (s *secondarySettings) UnmarshalText(text []byte) error { return s.Address.UnmarshalText(text) }
+
+// check fills in what secondaries leave out, and finds what is wrong with one, or between two.
+func (d *dnsSettings) check() error {
+	keys := map[string]*secondarySettings{}
+	for i := range d.Secondaries {
+		s := &d.Secondaries[i]
+		if err := s.check(); err != nil {
+			return fmt.Errorf("[[dns.secondaries]] number %d: %w", i+1, err)
+		}
+		same := func(o secondarySettings) bool { return o.Name == s.Name || o.Address == s.Address }
+		if slices.ContainsFunc(d.Secondaries[:i], same) {
+			return fmt.Errorf("[[dns.secondaries]] number %d: the name %s or the address %s is there already", i+1, s.Name, s.Address.at)
+		}
+		if s.TSIGName.text == "" {
+			continue
+		}
+		if other := keys[s.TSIGName.text]; other != nil && (other.Algorithm != s.Algorithm || !slices.Equal(other.Secret.bytes, s.Secret.bytes)) {
+			return fmt.Errorf("[[dns.secondaries]] number %d: the key %s is another than that of %s; give it another name", i+1, s.TSIGName.text, other.Name)
+		}
+		keys[s.TSIGName.text] = s
+	}
+	if d.Catalog.text != "" && len(d.Secondaries) == 0 {
+		return errors.New("[dns] catalog is for secondaries: list them as [[dns.secondaries]]")
+	}
+	return nil
+}
+
+func (s *secondarySettings) check() error {
+	if !s.Address.at.IsValid() {
+		return errors.New("its address is required, as 192.0.2.53 or 192.0.2.53:53")
+	}
+	if s.Name == "" {
+		s.Name = s.Address.at.String()
+	}
+	if s.SecretFile != "" {
+		if s.Secret.bytes != nil {
+			return errors.New("give tsig_secret or tsig_secret_file, not both")
+		}
+		text, err := os.ReadFile(s.SecretFile)
+		if err != nil {
+			return err
+		}
+		if err := s.Secret.UnmarshalText([]byte(strings.TrimSpace(string(text)))); err != nil {
+			return fmt.Errorf("%s: %w", s.SecretFile, err)
+		}
+	}
+	if (s.TSIGName.text == "") != (s.Secret.bytes == nil) {
+		return errors.New("tsig_name and tsig_secret (or tsig_secret_file) go together")
+	}
+	if s.TSIGName.text == "" && s.Algorithm.text != "" {
+		return errors.New("tsig_algorithm is of a key: give tsig_name and tsig_secret too")
+	}
+	if s.Algorithm.text == "" {
+		s.Algorithm.text = "hmac-sha256"
+	}
+	return nil
+}
+
+// secondaries are the entries in the shape that the rest of the program uses.
+func (d *dnsSettings) secondaries() []builtin.Secondary {
+	var out []builtin.Secondary
+	for _, s := range d.Secondaries {
+		one := builtin.Secondary{Name: s.Name, Addr: s.Address.at, Nameserver: s.Nameserver.text}
+		if s.TSIGName.text != "" {
+			one.Key = &builtin.TSIGKey{Name: s.TSIGName.text, Algorithm: s.Algorithm.text, Secret: s.Secret.bytes}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// A serverAddress is an IP address with a port, 53 if it has none.
+type serverAddress struct{ at netip.AddrPort }
+
+// UnmarshalText reads the address.
+func (a *serverAddress) UnmarshalText(text []byte) error {
+	host, port := string(text), "53"
+	if _, err := netip.ParseAddr(host); err != nil {
+		if host, port, err = net.SplitHostPort(host); err != nil {
+			return fmt.Errorf("%q is no IP address; write it as 192.0.2.53 or 192.0.2.53:5353", text)
+		}
+	}
+	ip, err := netip.ParseAddr(host)
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || portErr != nil || n == 0 || ip.IsUnspecified() {
+		return fmt.Errorf("%q is no IP address; write it as 192.0.2.53 or 192.0.2.53:5353", text)
+	}
+	a.at = netip.AddrPortFrom(ip.Unmap(), uint16(n))
+	return nil
+}
+
+// A dnsName is a host name or the name of a key, lower-case, without a trailing dot.
+type dnsName struct{ checked }
+
+// UnmarshalText checks the name.
+func (d *dnsName) UnmarshalText(text []byte) error {
+	name := strings.TrimSuffix(strings.ToLower(string(text)), ".")
+	odd := strings.ContainsFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
+	})
+	if _, ok := dns.IsDomainName(name); !ok || odd || name == "" {
+		return fmt.Errorf("%q is no domain name", text)
+	}
+	d.text = name
+	return nil
+}
+
+// A tsigAlgorithm is one that RFC 8945 section 6 allows.
+type tsigAlgorithm struct{ checked }
+
+// UnmarshalText checks that it is one of them.
+func (a *tsigAlgorithm) UnmarshalText(text []byte) (err error) {
+	a.text, err = choice(text, "hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha224", "hmac-sha1")
+	return err
+}
+
+// minSecret is the length of the shortest secret that is accepted, in bytes.
+const minSecret = 16
+
+// A tsigSecret is a secret, in base64 in the file.
+type tsigSecret struct{ bytes []byte }
+
+// UnmarshalText decodes it. An error does not contain the secret.
+func (s *tsigSecret) UnmarshalText(text []byte) (err error) {
+	s.bytes, err = base64.StdEncoding.DecodeString(string(text))
+	if err != nil || len(s.bytes) < minSecret {
+		s.bytes = nil
+		return fmt.Errorf("it must be base64 of %d bytes or more, such as `openssl rand -base64 32` prints", minSecret)
+	}
+	return nil
+}

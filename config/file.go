@@ -1,0 +1,254 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// decode reads text into s; what the text does not have stays. `dns` is an address or a table.
+func (s *Settings) decode(text string) error {
+	var kind struct {
+		DNS any `toml:"dns"`
+	}
+	_ = toml.Unmarshal([]byte(text), &kind) // the next decoding reports mistakes
+	d := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields()
+	var err error
+	if _, table := kind.DNS.(map[string]any); table {
+		in := struct {
+			*Settings
+			DNS *dnsSettings `toml:"dns"`
+		}{s, &s.Zones}
+		err = d.Decode(&in)
+		if s.Zones.Listen.text != "" {
+			s.DNS = s.Zones.Listen
+		}
+	} else {
+		in := struct {
+			*Settings
+			DNS *Address `toml:"dns"`
+		}{s, &s.DNS}
+		err = d.Decode(&in)
+	}
+	return err
+}
+
+// fileError says where in the file the mistake is.
+func fileError(path, text string, err error) error {
+	var unknown *toml.StrictMissingError
+	if errors.As(err, &unknown) {
+		row, _ := unknown.Errors[0].Position()
+		return fmt.Errorf("%s, line %d: there is no setting %q; see `mailstead serve --help` for those there are", path, row, strings.Join(unknown.Errors[0].Key(), "."))
+	}
+	keys := fileKeys(text)
+	var wrong *toml.DecodeError
+	if errors.As(err, &wrong) {
+		row, _ := wrong.Position()
+		if k, what := wrongType(keys, row); what != "" {
+			return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
+		}
+		if len(wrong.Key()) > 0 {
+			return fmt.Errorf("%s, line %d: %s: %s", path, row, strings.Join(wrong.Key(), "."), withoutTypes(wrong.Error()))
+		}
+		return fmt.Errorf("%s, line %d: %s", path, row, withoutTypes(wrong.Error()))
+	}
+	row := lineOf(text, err)
+	if k, what := wrongType(keys, row); what != "" {
+		return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
+	}
+	if row > 0 {
+		return fmt.Errorf("%s, line %d: %s: %w", path, row, keyAt(keys, row), err)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// withoutTypes gives the decoder's message without the names of Go types.
+func withoutTypes(text string) string {
+	text = strings.NewReplacer("toml: ", "",
+		reflect.TypeFor[port]().String(), "a port, from 1 to 65535",
+		reflect.TypeFor[count]().String(), "a count, a whole number that is not negative").Replace(text)
+	if given, _, ok := strings.Cut(text, " into struct field "); ok {
+		return "it has the wrong type: " + strings.TrimPrefix(given, "cannot decode TOML ") + " is not possible here"
+	}
+	return text
+}
+
+// lineOf finds the line of a mistake for which the decoder gives none, such as a number where a
+// text belongs: the beginning of the file up to this line is the shortest with the mistake. It is 0
+// if there is none.
+func lineOf(text string, mistake error) int {
+	end := 0
+	for row := 1; end < len(text); row++ {
+		if next := strings.IndexByte(text[end:], '\n'); next >= 0 {
+			end += next + 1
+		} else {
+			end = len(text)
+		}
+		if err := new(Settings).decode(text[:end]); err != nil && err.Error() == mistake.Error() {
+			return row
+		}
+	}
+	return 0
+}
+
+// A fileKey is a key of the file with its line and its value's type, as the parser saw them.
+type fileKey struct {
+	row  int
+	name string // with the tables around it
+	kind unstable.Kind
+}
+
+// fileKeys lists the keys in the order of the file, as far as it can be parsed.
+func fileKeys(text string) (out []fileKey) {
+	p := &unstable.Parser{}
+	p.Reset([]byte(text))
+	var table []string
+	for p.NextExpression() {
+		e := p.Expression()
+		switch e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table, _ = keyOf(p, e)
+		case unstable.KeyValue:
+			out = addKey(out, p, e, table)
+		}
+	}
+	return out
+}
+
+// keyOf is a node's name in its parts, and the line where it stands.
+func keyOf(p *unstable.Parser, n *unstable.Node) (parts []string, row int) {
+	for it := n.Key(); it.Next(); {
+		part := it.Node()
+		if row == 0 {
+			row = p.Shape(part.Raw).Start.Line
+		}
+		parts = append(parts, string(part.Data))
+	}
+	return parts, row
+}
+
+// addKey adds a key, and those of the table that is its value.
+func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, around []string) []fileKey {
+	parts, row := keyOf(p, n)
+	parts = append(append([]string{}, around...), parts...)
+	value := n.Value()
+	out = append(out, fileKey{row, strings.Join(parts, "."), value.Kind})
+	if value.Kind == unstable.InlineTable {
+		for it := value.Children(); it.Next(); {
+			out = addKey(out, p, it.Node(), parts)
+		}
+	}
+	return out
+}
+
+// keyAt is the last key that begins on the line or before it; "" if there is none.
+func keyAt(keys []fileKey, row int) (name string) {
+	for _, k := range keys {
+		if k.row <= row {
+			name = k.name
+		}
+	}
+	return name
+}
+
+// wrongType finds the first key, up to the line, whose value has the wrong type, and says which
+// type is right. Values that check their own text report it themselves.
+func wrongType(keys []fileKey, row int) (at fileKey, what string) {
+	for _, k := range keys {
+		t := settingType(k.name)
+		if t == nil || row > 0 && k.row > row {
+			continue
+		}
+		if want := wantedKind(t, k.kind); want != "" {
+			return k, fmt.Sprintf("must be %s, not %s", want, kindName(k.kind))
+		}
+	}
+	return fileKey{}, ""
+}
+
+// settingType is the type of the setting with the name; nil if there is none.
+func settingType(name string) reflect.Type {
+	t := reflect.TypeFor[Settings]()
+	for i, part := range strings.Split(name, ".") {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		if i == 0 && part == "dns" {
+			t = reflect.TypeFor[dnsSettings]()
+			continue
+		}
+		if t.Kind() != reflect.Struct {
+			return nil
+		}
+		var found reflect.Type
+		for j := range t.NumField() {
+			if t.Field(j).Tag.Get("toml") == part {
+				found = t.Field(j).Type
+			}
+		}
+		if found == nil {
+			return nil
+		}
+		t = found
+	}
+	if name == "dns" {
+		return nil // an address or a table
+	}
+	return t
+}
+
+// wantedKind says what a value of the type must be; "" if the kind is right.
+func wantedKind(t reflect.Type, kind unstable.Kind) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	checksText := reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+	switch t.Kind() {
+	case reflect.Bool:
+		return unless(kind == unstable.Bool, "true or false")
+	case reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint32:
+		return unless(kind == unstable.Integer || checksText && kind == unstable.String, "a whole number")
+	case reflect.Float64:
+		return unless(kind == unstable.Float || kind == unstable.Integer, "a number")
+	case reflect.String:
+		return unless(kind == unstable.String, "a text")
+	case reflect.Slice:
+		return unless(kind == unstable.Array || checksText && kind == unstable.String, "a list")
+	case reflect.Struct:
+		if checksText {
+			return unless(kind != unstable.Array && kind != unstable.InlineTable && kind != unstable.Bool, "a text")
+		}
+		return unless(kind == unstable.InlineTable, "a table")
+	}
+	return ""
+}
+
+func unless(fits bool, want string) string {
+	if fits {
+		return ""
+	}
+	return want
+}
+
+func kindName(k unstable.Kind) string {
+	switch k {
+	case unstable.String:
+		return "a text"
+	case unstable.Bool:
+		return "true or false"
+	case unstable.Integer:
+		return "a whole number"
+	case unstable.Float:
+		return "a number"
+	case unstable.Array:
+		return "a list"
+	case unstable.InlineTable:
+		return "a table"
+	}
+	return "a date or a time"
+}

@@ -1,0 +1,181 @@
+// Package config reads the settings of the program: the file mailstead.toml, environment variables
+// and flags of the command line, over the defaults of the sandbox or of production. It says where a
+// mistake is, and gives the settings in the shapes in which the service takes them. It does not
+// know what is done with them: it opens no socket and no store, and asks nobody.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/dnsprov/ca"
+)
+
+// Settings is everything that can be set: each plain field is a flag, an environment variable and a
+// key of the file, under the one name in its tag.
+type Settings struct {
+	Hostname    hostName `toml:"hostname" usage:"this host's public name; turns production mode on"`
+	HTTP        Address  `toml:"http" usage:"where HTTP listens: ADDR, or off"`
+	HTTPTLS     Address  `toml:"http_tls" usage:"where HTTPS listens"`
+	SMTP        Address  `toml:"smtp" usage:"where SMTP listens for mail from other servers"`
+	Submission  Address  `toml:"submission" usage:"where SMTP listens for mail from our users, with STARTTLS"`
+	Submissions Address  `toml:"submissions" usage:"the same with TLS from the start"`
+	IMAP        Address  `toml:"imap" usage:"where IMAP listens, with STARTTLS"`
+	IMAPS       Address  `toml:"imaps" usage:"the same with TLS from the start"`
+	DNS         Address  `toml:"-" flag:"dns" usage:"where DNS listens, over UDP and TCP"`
+	TLSCert     string   `toml:"tls_cert" usage:"certificate chain of this host's name, a PEM file; without it one is got by ACME"`
+	TLSKey      string   `toml:"tls_key" usage:"the certificate's key, a PEM file"`
+	Directory   acmeURL  `toml:"acme_directory" usage:"directory URL of the certificate authority (ACME), or off; Let's Encrypt in production"`
+	ACMEEmail   contact  `toml:"acme_email" usage:"where the certificate authority may write to"`
+	EABKeyID    string   `toml:"acme_eab_kid"`
+	EABKey      eabKey   `toml:"acme_eab_hmac"`
+	PublicIP    ipList   `toml:"public_ip" usage:"an address that DNS records point to; may be repeated"`
+	Proxies     netList  `toml:"trusted_proxy" usage:"a proxy in front whose X-Forwarded-For and X-Forwarded-Proto are believed, by its address or CIDR; may be repeated"`
+	ReadyFile   string   `toml:"ready_file" usage:"a file to write once every listener accepts"`
+	Outbound    outbound `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
+	Resolver    Address  `toml:"resolver" usage:"the DNS resolver for every look-up, instead of the system's"`
+	MXPort      port     `toml:"mx_port" usage:"the port for direct delivery"`
+	CAFile      string   `toml:"ca_file" usage:"extra certificate authorities for outgoing TLS, a PEM file"`
+	Private     toggle   `toml:"allow_private_destinations" usage:"what tenants name may be private and loopback addresses"`
+	LogFormat   logForm  `toml:"log_format" usage:"text or json"`
+	LogLevel    logLevel `toml:"log_level" usage:"debug, info, warn or error"`
+
+	Relay     []relaySettings   `toml:"relay"`
+	Registrar registrarSettings `toml:"registrar"`
+	Edge      edgeSettings      `toml:"cloudflare"`
+	RDAP      rdapSettings      `toml:"rdap"`
+	Limits    limitSettings     `toml:"limits"`
+	Spam      spamSettings      `toml:"spam"`
+	Zones     dnsSettings       `toml:"-"`
+}
+
+// sandbox and production are the settings of the two ways to run, before file, environment and
+// flags.
+func sandbox() Settings {
+	off := Address{checked{"off"}}
+	s := defaults()
+	s.HTTP.text, s.HTTPTLS = "127.0.0.1:8080", off
+	s.SMTP.text, s.Submission.text, s.Submissions = "127.0.0.1:2525", "127.0.0.1:2587", off
+	s.IMAP.text, s.IMAPS = "127.0.0.1:2143", off
+	s.DNS.text = "127.0.0.1:2053"
+	s.Outbound.text, s.Private = "capture", true
+	return s
+}
+
+func production() Settings {
+	s := defaults()
+	s.HTTP.text, s.HTTPTLS.text = ":80", ":443"
+	s.SMTP.text, s.Submission.text, s.Submissions.text = ":25", ":587", ":465"
+	s.IMAP.text, s.IMAPS.text = ":143", ":993"
+	s.DNS.text = ":53"
+	s.Directory.text = ca.LetsEncrypt
+	s.Spam.DMARCReports = true
+	return s
+}
+
+// defaults are what both have in common.
+func defaults() (s Settings) {
+	s.MXPort, s.LogFormat.text, s.LogLevel.text = 25, "text", "info"
+	return s
+}
+
+// Sandbox tells whether this is the sandbox: no host name is set.
+func (s *Settings) Sandbox() bool { return s.Hostname.text == "" }
+
+// Load merges the defaults of the sandbox or of production, mailstead.toml in the directory of the
+// flag "data", and the flags, which know the environment. Each wins over those before it. The error
+// is an Error if something is wrong with what was set.
+func Load(c *cli.Context) (*Settings, error) {
+	path := filepath.Join(c.String("data"), "mailstead.toml")
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	s, err := merge(path, string(text), c)
+	if err != nil {
+		return nil, Error{err}
+	}
+	return s, nil
+}
+
+// An Error is a mistake in the settings; it says where.
+type Error struct{ error }
+
+// Unwrap gives what went wrong, such as an *fs.PathError.
+func (e Error) Unwrap() error { return e.error }
+
+func merge(path, text string, c *cli.Context) (*Settings, error) {
+	var named struct {
+		Hostname string `toml:"hostname"`
+	}
+	_ = toml.Unmarshal([]byte(text), &named) // decode reports mistakes
+	s := production()
+	if c.String("hostname") == "" && named.Hostname == "" {
+		s = sandbox()
+	}
+	if err := s.decode(text); err != nil {
+		return nil, fileError(path, text, err)
+	}
+	if err := s.setFlags(c); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// check finds settings that contradict each other, and fills in what tables leave out.
+func (s *Settings) check() error {
+	if (s.TLSCert == "") != (s.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key go together: give both or neither")
+	}
+	if err := s.checkTLS(); err != nil {
+		return err
+	}
+	if (s.EABKeyID == "") != (s.EABKey.key == nil) {
+		return errors.New("acme_eab_kid and acme_eab_hmac go together")
+	}
+	if s.Outbound.text == "relay" && len(s.Relay) == 0 {
+		return errors.New("--outbound relay needs a [[relay]] in mailstead.toml")
+	}
+	seen := map[string]bool{}
+	for i := range s.Relay {
+		if err := s.Relay[i].check(); err != nil {
+			return fmt.Errorf("[[relay]] number %d: %w", i+1, err)
+		}
+		if seen[s.Relay[i].Name] {
+			return fmt.Errorf("[[relay]] number %d: the name %q is taken", i+1, s.Relay[i].Name)
+		}
+		seen[s.Relay[i].Name] = true
+	}
+	for _, check := range []func() error{s.Registrar.check, s.Spam.check, s.Zones.check} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTLS finds listeners that need a certificate and cannot get one.
+func (s *Settings) checkTLS() error {
+	if s.TLSCert != "" {
+		return nil
+	}
+	for name, a := range map[string]Address{"http-tls": s.HTTPTLS, "submissions": s.Submissions, "imaps": s.IMAPS} {
+		switch {
+		case !a.On() || s.Directory.On() && s.HTTP.On():
+		case s.Directory.On():
+			return fmt.Errorf("--%s needs a certificate, and the certificate authority looks for its challenge over HTTP: set --http, or give --tls-cert and --tls-key", name)
+		default:
+			return fmt.Errorf("--%s needs a certificate: give --tls-cert and --tls-key, set --acme-directory, or set --%s off", name, name)
+		}
+	}
+	return nil
+}

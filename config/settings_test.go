@@ -1,0 +1,444 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/dnsprov/ca"
+)
+
+// merged runs the flags through the real parser and merges them with a file.
+func merged(t *testing.T, file string, args ...string) (*Settings, error) {
+	t.Helper()
+	var got *Settings
+	var failed error
+	app := &cli.App{Flags: append(Flags(), &cli.StringFlag{Name: "data"}), Action: func(c *cli.Context) error {
+		got, failed = merge("mailstead.toml", file, c)
+		return nil
+	}}
+	if err := app.Run(append([]string{"mailstead"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	return got, failed
+}
+
+func TestFlagWinsOverEnvironmentOverFile(t *testing.T) {
+	s, err := merged(t, `smtp = "127.0.0.1:1"`)
+	if err != nil || s.SMTP.text != "127.0.0.1:1" {
+		t.Fatalf("file: %v, %v", s, err)
+	}
+	t.Setenv("MAILSTEAD_SMTP", "127.0.0.1:2")
+	if s, err = merged(t, `smtp = "127.0.0.1:1"`); err != nil || s.SMTP.text != "127.0.0.1:2" {
+		t.Fatalf("environment: %v, %v", s, err)
+	}
+	if s, err = merged(t, `smtp = "127.0.0.1:1"`, "--smtp", "127.0.0.1:3"); err != nil || s.SMTP.text != "127.0.0.1:3" {
+		t.Fatalf("flag: %v, %v", s, err)
+	}
+}
+
+func TestFileSettings(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("nc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := merged(t, `
+public_ip = ["192.0.2.1", "2001:db8::1"]
+mx_port = 2526
+allow_private_destinations = false
+[dns]
+listen = "127.0.0.1:5300"
+check_interval = "30m"
+[registrar]
+sandbox = {}
+[cloudflare]
+base_url = "https://edge.example/client/v4"
+[registrar.namecom]
+username = "us"
+token_file = "`+token+`"
+base_url = "https://api.dev.name.com"
+[registrar.cloudflare]
+account_id = "acc"
+token = "cf"
+[rdap]
+bootstrap_url = "https://mirror.example/dns.json"
+[limits]
+domains = 3
+plan = "enterprise"
+[[relay]]
+name = "r1"
+kind = "custom"
+host = "relay.example"
+id_pattern = '250 Ok (\S+)'
+id_template = '<{1}@relay.example>'
+dkim = false
+control_headers = ["X-MC-"]
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.RDAP.BootstrapURL.text != "https://mirror.example/dns.json" || s.Zones.CheckInterval.d == 0 ||
+		s.Edge.BaseURL.text != "https://edge.example/client/v4" || s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
+		t.Fatalf("got %+v", s)
+	}
+	if c := s.Service(); !c.Relays[0].NoDKIM || len(c.Relays[0].ControlHeaders) != 1 {
+		t.Errorf("relay %+v", c.Relays)
+	}
+	if n, c := s.Registrar.NameCom, s.Registrar.Cloudflare; n.Username != "us" || n.Token != "nc" || n.BaseURL.text == "" || c.AccountID != "acc" || c.Token != "cf" {
+		t.Errorf("registrars %+v, %+v", n, c)
+	}
+	for _, file := range []string{"[registrar.namecom]\nusername='u'\ntoken='t'\n[registrar.sandbox]", "registrar.sandbox = {}\n[registrar.namecom]\nusername='u'\ntoken='t'"} {
+		if s, err = merged(t, file); err != nil || s.Registrar.Sandbox == nil || s.Registrar.NameCom == nil {
+			t.Errorf("%s: %+v, %v", file, s, err)
+		}
+	}
+	if s, err = merged(t, `dns = "127.0.0.1:5301"`); err != nil || s.DNS.text != "127.0.0.1:5301" {
+		t.Fatalf("dns as an address: %v, %v", s, err)
+	}
+}
+
+func TestTrustedProxies(t *testing.T) {
+	for _, tc := range []struct {
+		file string
+		args []string
+		want string
+	}{
+		{"", nil, "[]"},
+		{`trusted_proxy = ["127.0.0.1", "10.1.2.3/8", "2001:db8::1"]`, nil, "[127.0.0.1/32 10.0.0.0/8 2001:db8::1/128]"},
+		{`trusted_proxy = "::ffff:192.0.2.1"`, nil, "[192.0.2.1/32]"},
+		{`trusted_proxy = ["127.0.0.1"]`, []string{"--trusted-proxy", "10.0.0.1", "--trusted-proxy", "::1/128"}, "[10.0.0.1/32 ::1/128]"},
+	} {
+		s, err := merged(t, tc.file, tc.args...)
+		if err != nil || fmt.Sprint(s.Proxies.Prefixes()) != tc.want {
+			t.Errorf("%s %v: %v, %v", tc.file, tc.args, s, err)
+		}
+	}
+	for _, bad := range []string{"here", "10.0.0.0/33", "0.0.0.0/0", "::/0", "", "10.0.0.1:80", "::ffff:10.0.0.0/104"} {
+		if s, err := merged(t, fmt.Sprintf("trusted_proxy = [%q]", bad)); err == nil {
+			t.Errorf("%q: %v", bad, s.Proxies)
+		}
+		if s, err := merged(t, "", "--trusted-proxy", bad); err == nil {
+			t.Errorf("--trusted-proxy %q: %v", bad, s.Proxies)
+		}
+	}
+	for hostname, want := range map[string]string{"": "", "mail.example.com": "https://mail.example.com"} {
+		s, err := merged(t, "", "--hostname", hostname, "--http", "127.0.0.1:8025", "--http-tls", "off", "--trusted-proxy", "127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.PlannedURL(); got != want {
+			t.Errorf("%q is reached at %s, want %s", hostname, got, want)
+		}
+	}
+}
+
+func TestHostnameHasOneForm(t *testing.T) {
+	for given, want := range map[string]string{"Mail.Example.COM.": "mail.example.com", "mail.bücher.example": "mail.xn--bcher-kva.example"} {
+		s, err := merged(t, "", "--hostname", given)
+		if err != nil || s.Hostname.text != want {
+			t.Errorf("%s: %+v, %v", given, s.Hostname, err)
+		}
+	}
+}
+
+func TestBadSettingsNameTheirPlace(t *testing.T) {
+	for _, tc := range []struct {
+		file string
+		args []string
+		want []string
+	}{
+		{file: "smtpp = 'x'", want: []string{"line 1", `"smtpp"`}},
+		{file: "\n[limits]\ndomain = 3", want: []string{"line 3", `"limits.domain"`}},
+		{file: "\n\nsmtp = 'here'", want: []string{"line 3", "HOST:PORT"}},
+		{file: "outbound = 'maybe'", want: []string{"line 1", "capture, direct, relay"}},
+		{file: "mx_port = 70000", want: []string{"line 1", "65535"}},
+		{file: "mx_port = 'x'", want: []string{"line 1", "65535"}},
+		{file: "[limits]\ndomains = -1", want: []string{"line 2", "not negative"}},
+		{file: "hostname = 3", want: []string{"line 1"}},
+		{file: "[dns]\ncheck_interval = 'soon'", want: []string{"line 2", "1h"}},
+		{file: "[dns]\nsecondaries = ['192.0.2.53', 'ns.example']", want: []string{"line 2", "192.0.2.53"}},
+		{file: "[dns]\nsecondaries = 3", want: []string{"line 2"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_key = 'x'", want: []string{"line 3", `"dns.secondaries.tsig_key"`}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53:0'", want: []string{"line 2", "no IP address"}},
+		{file: "[[dns.secondaries]]\nname = 'b'", want: []string{"number 1", "address is required"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_name = 'k'", want: []string{"number 1", "go together"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_algorithm = 'hmac-sha256'", want: []string{"number 1", "tsig_name"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_algorithm = 'hmac-md5'", want: []string{"line 3", "hmac-sha256"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_secret = 'c2hvcnQ='", want: []string{"line 3", "16 bytes"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_name = 'k'\ntsig_secret_file = '/no/such'", want: []string{"number 1", "/no/such"}},
+		{file: "[dns]\nsecondaries = ['192.0.2.53', '192.0.2.53:53']", want: []string{"number 2", "already"}},
+		{file: twoKeys, want: []string{"number 2", "another name"}},
+		{file: "[dns]\ncatalog = 'catalog.example'", want: []string{"catalog", "secondaries"}},
+		{file: "[dns]\ncatalog = 'a catalog'", want: []string{"line 2", "domain name"}},
+		{file: "[registrar]\nsandbx = {}", want: []string{"line 2", `"registrar.sandbx"`}},
+		{file: "[registrar]\nsandbox = {price = 3}", want: []string{"line 2", `price"`}},
+		{file: "[cloudflare]\nbase_url = 'edge.example'", want: []string{"line 2", "https://"}},
+		{file: "[cloudflare]\ntoken = 'x'", want: []string{"line 2", `"cloudflare.token"`}},
+		{file: "[registrar.namecom]\nuser = 'u'", want: []string{"line 2", `"registrar.namecom.user"`}},
+		{file: "[registrar.namecom]\nusername = 'u'", want: []string{"[registrar.namecom]", "username", "token_file"}},
+		{file: "[registrar.namecom]\nusername = 'u'\ntoken = 't'\ntoken_file = 'f'", want: []string{"[registrar.namecom]", "not both"}},
+		{file: "[registrar.namecom]\nusername = 'u'\ntoken_file = '/nowhere/token'", want: []string{"[registrar.namecom]", "/nowhere/token"}},
+		{file: "[registrar.namecom]\nusername = 'u'\ntoken = 't'\nbase_url = 'api.name.com'", want: []string{"line 4", "https://"}},
+		{file: "[registrar.cloudflare]\ntoken = 't'", want: []string{"[registrar.cloudflare]", "account_id"}},
+		{file: "[rdap]\nbootstrap_url = 'dns.json'", want: []string{"line 2", "https://", "off"}},
+		{file: "[rdap]\nbootstrap_url = 'https://u:p@x/'", want: []string{"line 2"}},
+		{file: "[rdap]\nbootstrap_url = 5", want: []string{"line 2", "https://"}},
+		{file: "smtp = 'off'\ndns = 5\n[limits]\ndomains = 3", want: []string{"line 2", "HOST:PORT"}},
+		{file: "\n[dns]\nlisten = 7\ncheck_interval = '1h'", want: []string{"line 3", "HOST:PORT"}},
+		{file: "[registrar]\nsandbox = 1", want: []string{"line 2: registrar.sandbox must be a table, not a whole number"}},
+		{file: "\n[limits]\nplan = 'startup'\ndomains = 'many'", want: []string{"line 4: limits.domains must be a whole number, not a text"}},
+		{file: "[limits]\ndomains = 2.5", want: []string{"line 2: limits.domains must be a whole number, not a number"}},
+		{file: "tls_cert = 5", want: []string{"line 1: tls_cert must be a text, not a whole number"}},
+		{file: "allow_private_destinations = 'yes'", want: []string{"line 1: allow_private_destinations must be true or false, not a text"}},
+		{file: "[spam]\ngreylisting = 1", want: []string{"line 2: spam.greylisting must be true or false, not a whole number"}},
+		{file: "[spam]\ndnsbl = 'zen.example'", want: []string{"line 2: spam.dnsbl must be a list, not a text"}},
+		{file: "[[relay]]\nname = 'r'\n[[relay]]\nname = ['r']", want: []string{"line 4: relay.name must be a text, not a list"}},
+		{file: "[[relay]]\nname = 'r'\ndkim = 'no'", want: []string{"line 3: relay.dkim must be true or false, not a text"}},
+		{file: "limits = {domains = 3, team_users = true}", want: []string{"line 1: limits.team_users must be a whole number, not true or false"}},
+		{file: "limits = 3", want: []string{"line 1: limits must be a table, not a whole number"}},
+		{file: "relay = 'r'", want: []string{"line 1: relay must be a list, not a text"}},
+		{file: "smtp = ['here']", want: []string{"line 1: smtp must be a text, not a list"}},
+		{file: "smtp = true", want: []string{"line 1: smtp must be a text, not true or false"}},
+		{file: "smtp = 25", want: []string{"line 1: smtp:", "HOST:PORT"}},
+		{file: "mx_port = 'x'", want: []string{"line 1: mx_port:", "65535"}},
+		{file: "public_ip = 5", want: []string{"line 1: public_ip must be a list, not a whole number"}},
+		{file: "[dns]\nsecondaries = 3", want: []string{"line 2: dns.secondaries must be a list, not a whole number"}},
+		{file: "[dns]\ncheck_interval = 60", want: []string{"line 2: dns.check_interval:", "1h"}},
+		{file: "[dns]\ntrust_resolver = 2026-11-05", want: []string{"line 2: dns.trust_resolver must be true or false, not a date or a time"}},
+		{file: "http_tls = 'off'\nhostname = 'not a name'", want: []string{"line 2", "mail.example.com"}},
+		{file: "hostname = 'mail'", want: []string{"line 1", "mail.example.com"}},
+		{file: "hostname = '192.0.2.1'", want: []string{"line 1", "mail.example.com"}},
+		{args: []string{"--hostname", "*.example.com"}, want: []string{"--hostname", "mail.example.com"}},
+		{file: "acme_email = 'x'", want: []string{"line 1", "e-mail address"}},
+		{file: "hostname = ", want: []string{"line 1"}},
+		{file: "[[relay]]\nname = 'r'", want: []string{"relay", "required"}},
+		{file: "[[relay]]\nname='r'\nkind='pigeon'", want: []string{"line 3", "ses"}},
+		{args: []string{"--outbound", "relay"}, want: []string{"[[relay]]"}},
+		{args: []string{"--mx-port", "0"}, want: []string{"--mx-port", "65535"}},
+		{args: []string{"--public-ip", "here"}, want: []string{"--public-ip", "IP address"}},
+		{args: []string{"--tls-cert", "x"}, want: []string{"--tls-key"}},
+		{args: []string{"--hostname", "mail.example.com", "--acme-directory", "off"}, want: []string{"certificate", "--acme-directory"}},
+		{args: []string{"--hostname", "mail.example.com", "--http", "off"}, want: []string{"certificate", "--http"}},
+		{args: []string{"--http-tls", ":0"}, want: []string{"certificate"}},
+		{args: []string{"--acme-directory", "ca.example"}, want: []string{"--acme-directory", "https"}},
+		{args: []string{"--acme-directory", "http://ca.example/"}, want: []string{"--acme-directory", "https"}},
+		{file: "acme_directory = 'on'", want: []string{"line 1", "https"}},
+		{file: "acme_eab_kid = 'k'", want: []string{"acme_eab_hmac"}},
+		{file: "acme_eab_hmac = '*'", want: []string{"line 1", "base64url"}},
+	} {
+		_, err := merged(t, tc.file, tc.args...)
+		if err == nil {
+			t.Errorf("%q %v: no error", tc.file, tc.args)
+			continue
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q %v: %q does not say %q", tc.file, tc.args, err, want)
+			}
+		}
+	}
+}
+
+const twoKeys = `[[dns.secondaries]]
+address = '192.0.2.53'
+tsig_name = 'k'
+tsig_secret = 'MDEyMzQ1Njc4OWFiY2RlZg=='
+[[dns.secondaries]]
+address = '192.0.2.54'
+tsig_name = 'K.'
+tsig_secret = 'QUJDREVGR0hJSktMTU5PUA=='
+`
+
+func TestSecondaries(t *testing.T) {
+	s, err := merged(t, "[dns]\nsecondaries = ['192.0.2.53', '[2001:db8::53]:5353']")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.Service()
+	if len(c.Secondaries) != 2 || c.Secondaries[0].Addr.String() != "192.0.2.53:53" || c.Secondaries[1].Addr.String() != "[2001:db8::53]:5353" ||
+		c.Secondaries[0].Name != "192.0.2.53:53" || c.Secondaries[0].Key != nil || !slices.Equal(c.Nameservers, []string{"ns1.mailstead.test", "ns2.mailstead.test"}) {
+		t.Fatalf("addresses: %+v", c)
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("MDEyMzQ1Njc4OWFiY2RlZg==\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err = merged(t, `hostname = "mail.example.com"
+dns.catalog = "Catalog.example."
+[[dns.secondaries]]
+name = "b"
+address = "192.0.2.53"
+nameserver = "NS3.other.example"
+tsig_name = "key.example."
+tsig_secret_file = "`+file+`"
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = s.Service()
+	one := c.Secondaries[0]
+	if c.Catalog != "catalog.example" || one.Name != "b" || one.Key.Name != "key.example" || one.Key.Algorithm != "hmac-sha256" ||
+		string(one.Key.Secret) != "0123456789abcdef" || !slices.Equal(c.Nameservers, []string{"ns1.example.com", "ns2.example.com", "ns3.other.example"}) {
+		t.Fatalf("got %+v", c)
+	}
+}
+
+// A host's name is enough to run: its certificate comes from an authority. The sandbox asks nobody
+// unasked.
+func TestCertificatesWithoutFiles(t *testing.T) {
+	s, err := merged(t, "", "--hostname", "mail.example.com")
+	if err != nil || s.Directory.text != ca.LetsEncrypt {
+		t.Fatalf("production: %v, %v", s, err)
+	}
+	if acme := s.Service().ACME; acme == nil || !acme.Host {
+		t.Errorf("production: %+v", acme)
+	}
+	if s, err = merged(t, "tls_cert = 'a'\ntls_key = 'b'", "--hostname", "mail.example.com"); err != nil || s.Service().ACME == nil || s.Service().ACME.Host {
+		t.Errorf("with a file for the host's name: %v, %v", s, err)
+	}
+	if s, err = merged(t, ""); err != nil || s.Service().ACME != nil || s.TLS() {
+		t.Errorf("sandbox: %v, %v", s, err)
+	}
+	s, err = merged(t, "acme_directory = 'https://127.0.0.1/dir'\nacme_eab_kid = 'k'\nacme_eab_hmac = 'AQID'", "--http-tls", ":0")
+	if err != nil || s.Service().ACME == nil || !s.TLS() || !bytes.Equal(s.Service().ACME.EABKey, []byte{1, 2, 3}) {
+		t.Errorf("sandbox with an authority: %v, %v", s, err)
+	}
+}
+
+func TestReloadNamesWhatNeedsARestart(t *testing.T) {
+	was, err := merged(t, "log_level = 'info'\nsmtp = ':25'\n[limits]\ndomains = 3\n[dns]\nlisten = ':1'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := merged(t, "log_level = 'debug'\nsmtp = ':26'\ntls_cert = 'a'\ntls_key = 'b'\n[limits]\ndomains = 4\n[dns]\nlisten = ':2'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := was.NeedRestart(is), []string{"smtp", "dns", "tls_cert", "tls_key", "limits"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := was.NeedRestart(was); len(got) != 0 {
+		t.Errorf("the same settings differ in %v", got)
+	}
+}
+
+func TestSpamSettings(t *testing.T) {
+	s, err := merged(t, `
+[spam]
+trusted_sealers = ["Lists.Example.org."]
+milter = "inet:127.0.0.1:11332"
+milter_timeout = "3s"
+dnsbl = ["zen.example", "bl.example"]
+dnsbl_action = "junk"
+greylisting = true
+first_sender_delay = "10s"
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.Service().Spam
+	if got.Reports || !got.DNSBLJunk || !got.Greylisting || got.FirstDelay != 10*time.Second || !slices.Equal(got.DNSBL, []string{"zen.example", "bl.example"}) ||
+		!slices.Equal(got.TrustedSealers, []string{"lists.example.org"}) || got.Milter.Network != "tcp" || got.Milter.Address != "127.0.0.1:11332" || got.Milter.Timeout != 3*time.Second {
+		t.Errorf("%+v", got)
+	}
+	if s, err = merged(t, `hostname = "mail.example.com"`); err != nil || !s.Service().Spam.Reports || s.Service().Spam.Milter != nil {
+		t.Errorf("production: %+v, %v", s.Spam, err)
+	}
+	if s, err = merged(t, "hostname = \"mail.example.com\"\n[spam]\ndmarc_reports = false"); err != nil || s.Service().Spam.Reports {
+		t.Errorf("switched off: %+v, %v", s.Spam, err)
+	}
+	for file, want := range map[string]string{
+		`milter = "127.0.0.1:11332"`: "line 2: spam.milter: \"127.0.0.1:11332\" is no filter",
+		`milter = "unix:relative"`:   "line 2",
+		`dnsbl = ["not a name"]`:     "is no domain name",
+		`dnsbl_action = "drop"`:      "line 2",
+		`first_sender_delay = "1h"`:  "from 0s to 1m",
+		`greylist = true`:            "there is no setting \"spam.greylist\"",
+		`milter_timeout = "1h"`:      "milter_timeout",
+		`dnsbl = ["a.b","a.b","a.b","a.b","a.b","a.b","a.b","a.b","a.b","a.b","a.b"]`: "at most 10 lists",
+	} {
+		if _, err := merged(t, "[spam]\n"+file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", file, err, want)
+		}
+	}
+}
+
+// Whoever configures reads docs/configuration.md: every key of the file stands there.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := keysOf(reflect.TypeFor[Settings](), "")
+	keys = append(keys, "dns")
+	keys = append(keys, keysOf(reflect.TypeFor[dnsSettings](), "dns.")...)
+	if len(keys) < 70 {
+		t.Fatalf("only %d keys: %v", len(keys), keys)
+	}
+	for _, key := range keys {
+		name := key[strings.LastIndexByte(key, '.')+1:]
+		table := strings.TrimSuffix(key, "."+name)
+		known := regexp.MustCompile(`(?m)(^|\W)` + name + `\b`).MatchString(string(text))
+		if strings.Contains(string(text), "["+key+"]") {
+			continue // a table without keys
+		}
+		if !known || table != key && !strings.Contains(string(text), "["+table+"]") {
+			t.Errorf("docs/configuration.md does not have %s", key)
+		}
+	}
+}
+
+// What the examples of docs/configuration.md say is taken as it stands.
+func TestExamplesOfTheFileAreTaken(t *testing.T) {
+	text, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"ses", "namecom", "cloudflare", "tsig"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocks := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) != 6 {
+		t.Errorf("%d examples", len(blocks))
+	}
+	for _, b := range blocks {
+		file := strings.ReplaceAll(b[1], "/etc/mailstead", dir)
+		for _, args := range [][]string{nil, {"--hostname", "mail.example.com"}} {
+			if _, err := merged(t, file, args...); err != nil {
+				t.Errorf("%v: %v in\n%s", args, err, file)
+			}
+		}
+	}
+}
+
+// keysOf gives the keys of a table and of those in it.
+func keysOf(of reflect.Type, under string) (out []string) {
+	for i := range of.NumField() {
+		field := of.Field(i)
+		name, kind := field.Tag.Get("toml"), field.Type
+		if name == "" || name == "-" {
+			continue
+		}
+		for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
+			kind = kind.Elem()
+		}
+		inner := []string{under + name}
+		if kind.Kind() == reflect.Struct && kind.NumField() > 0 && kind.Field(0).Tag.Get("toml") != "" {
+			inner = keysOf(kind, under+name+".")
+		}
+		out = append(out, inner...)
+	}
+	return out
+}

@@ -1,0 +1,264 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/mail"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/service"
+)
+
+// The values of settings are structs, since the decoder lets only structs check their own text
+// while it reads the file, and so reports the line of a mistake.
+
+// checked is the text of a value whose form has been checked.
+type checked struct{ text string }
+
+// String is the text; "" if it is not set.
+func (c checked) String() string { return c.text }
+
+// An Address is HOST:PORT, or off.
+type Address struct{ checked }
+
+// On tells whether it is set and not off.
+func (a Address) On() bool { return a.text != "" && a.text != "off" }
+
+// UnmarshalText checks its form.
+func (a *Address) UnmarshalText(text []byte) error {
+	a.text = string(text)
+	if !a.On() {
+		return nil
+	}
+	_, p, err := net.SplitHostPort(a.text)
+	if err == nil {
+		_, err = strconv.ParseUint(p, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is no address; write HOST:PORT, :PORT, or off", text)
+	}
+	return nil
+}
+
+// A hostName is the public name of this host, normalised to ASCII and lower case; empty in the
+// sandbox.
+type hostName struct{ checked }
+
+// UnmarshalText checks its form.
+func (h *hostName) UnmarshalText(text []byte) (err error) {
+	if len(text) == 0 {
+		h.text = ""
+		return nil
+	}
+	if h.text, _, err = dnsprov.NormalizeDomain(string(text)); err != nil {
+		return fmt.Errorf("%q is no name of a host; write it whole, such as mail.example.com", text)
+	}
+	return nil
+}
+
+// A contact is an e-mail address.
+type contact struct{ checked }
+
+// UnmarshalText checks its form.
+func (c *contact) UnmarshalText(text []byte) error {
+	c.text = string(text)
+	if a, err := mail.ParseAddress(c.text); c.text != "" && (err != nil || a.Address != c.text) {
+		return fmt.Errorf("%q is no e-mail address, such as owner@example.com", text)
+	}
+	return nil
+}
+
+// An acmeURL is the directory of a certificate authority, or off.
+type acmeURL struct{ checked }
+
+// On tells whether it is set and not off.
+func (a acmeURL) On() bool { return a.text != "" && a.text != "off" }
+
+// UnmarshalText checks its form.
+func (a *acmeURL) UnmarshalText(text []byte) error {
+	a.text = string(text)
+	u, err := url.Parse(a.text)
+	if a.On() && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		return fmt.Errorf("%q is no directory of a certificate authority; write its URL, with https, or off", text)
+	}
+	return nil
+}
+
+// An eabKey is the key of external account binding (RFC 8555 section 7.3.4).
+type eabKey struct{ key []byte }
+
+// UnmarshalText decodes it.
+func (k *eabKey) UnmarshalText(text []byte) (err error) {
+	if k.key, err = ca.DecodeEABKey(string(text)); err != nil {
+		return errors.New("it is no key in base64url, as the certificate authority shows it")
+	}
+	return nil
+}
+
+// An ipList is a list of IP addresses: a list in the file, with commas on the command line.
+type ipList []netip.Addr
+
+// UnmarshalText reads addresses with commas between them.
+func (l *ipList) UnmarshalText(text []byte) error {
+	*l = nil
+	for _, t := range strings.Split(string(text), ",") {
+		ip, err := netip.ParseAddr(strings.TrimSpace(t))
+		if err != nil {
+			return fmt.Errorf("%q is no IP address", t)
+		}
+		*l = append(*l, ip)
+	}
+	return nil
+}
+
+// A network is an address or a CIDR prefix that does not hold all addresses.
+type network struct{ netip.Prefix }
+
+// UnmarshalText checks its form.
+func (n *network) UnmarshalText(text []byte) (err error) {
+	t := string(text)
+	if ip, none := netip.ParseAddr(t); none == nil {
+		ip = ip.Unmap().WithZone("")
+		n.Prefix = netip.PrefixFrom(ip, ip.BitLen())
+		return nil
+	}
+	n.Prefix, err = netip.ParsePrefix(t)
+	switch {
+	case err != nil || n.Addr().Is4In6():
+		return fmt.Errorf("%q is no network; write an address or CIDR, such as 127.0.0.1 or 10.0.0.0/8", t)
+	case n.Bits() == 0:
+		return fmt.Errorf("%q is everybody, and then anybody could say to be anybody; name the proxy's address", t)
+	}
+	n.Prefix = n.Masked()
+	return nil
+}
+
+// A netList is a list of networks, written as an ipList is.
+type netList []network
+
+// UnmarshalText reads networks with commas between them.
+func (l *netList) UnmarshalText(text []byte) error {
+	*l = nil
+	for _, t := range strings.Split(string(text), ",") {
+		var n network
+		if err := n.UnmarshalText([]byte(strings.TrimSpace(t))); err != nil {
+			return err
+		}
+		*l = append(*l, n)
+	}
+	return nil
+}
+
+// Prefixes are the networks as net/netip has them.
+func (l netList) Prefixes() (out []netip.Prefix) {
+	for _, n := range l {
+		out = append(out, n.Prefix)
+	}
+	return out
+}
+
+// choice gives the text if it is one of the allowed words.
+func choice(text []byte, allowed ...string) (string, error) {
+	if slices.Contains(allowed, string(text)) {
+		return string(text), nil
+	}
+	return "", fmt.Errorf("%q is not possible; use one of %s", text, strings.Join(allowed, ", "))
+}
+
+type (
+	outbound  struct{ checked }
+	logForm   struct{ checked }
+	logLevel  struct{ checked }
+	relayKind struct{ checked }
+	pathKind  struct{ checked }
+	relayTLS  struct{ checked }
+	plan      struct{ checked }
+	pattern   struct{ checked }
+	port      uint16
+	count     uint32
+	duration  struct{ d time.Duration }
+	toggle    bool
+)
+
+func (o *outbound) UnmarshalText(t []byte) (err error) {
+	o.text, err = choice(t, "capture", "direct", "relay")
+	return err
+}
+
+func (l *logForm) UnmarshalText(t []byte) (err error) {
+	l.text, err = choice(t, "text", "json")
+	return err
+}
+
+func (l *logLevel) UnmarshalText(t []byte) (err error) {
+	l.text, err = choice(t, "debug", "info", "warn", "error")
+	return err
+}
+
+func (p *plan) UnmarshalText(t []byte) (err error) {
+	p.text, err = choice(t, "startup", "enterprise")
+	return err
+}
+
+func (r *relayTLS) UnmarshalText(t []byte) (err error) {
+	r.text, err = choice(t, "starttls", "tls", "none")
+	return err
+}
+
+func (r *relayKind) UnmarshalText(t []byte) (err error) {
+	r.text, err = choice(t, service.RelayKinds()...)
+	return err
+}
+
+func (p *pathKind) UnmarshalText(t []byte) (err error) {
+	p.text, err = choice(t, "sender", "verp")
+	return err
+}
+
+// UnmarshalText checks that the pattern is a regular expression with a group.
+func (p *pattern) UnmarshalText(text []byte) error {
+	re, err := regexp.Compile(string(text))
+	if err != nil {
+		return fmt.Errorf("it is no regular expression: %w", err)
+	}
+	if re.NumSubexp() == 0 {
+		return fmt.Errorf("%q has no group; put what the id is in parentheses", text)
+	}
+	p.text = string(text)
+	return nil
+}
+
+func (p *port) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q is no port; use a number from 1 to 65535", text)
+	}
+	*p = port(n)
+	return nil
+}
+
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil || v <= 0 {
+		return fmt.Errorf("%q is no duration; write it like 1h or 30m", text)
+	}
+	d.d = v
+	return nil
+}
+
+// Level is the level as log/slog has it.
+func (l logLevel) Level() slog.Level {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.text)) // choice has checked it
+	return level
+}

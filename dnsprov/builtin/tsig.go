@@ -1,0 +1,72 @@
+package builtin
+
+import (
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"hash"
+
+	"github.com/miekg/dns"
+)
+
+// digests are the algorithms of TSIG keys (RFC 8945 section 6), without those that may not be used
+// any more.
+var digests = map[string]func() hash.Hash{
+	dns.HmacSHA1: sha1.New, dns.HmacSHA224: sha256.New224, dns.HmacSHA256: sha256.New,
+	dns.HmacSHA384: sha512.New384, dns.HmacSHA512: sha512.New,
+}
+
+// TSIGKey is a secret that a secondary shares with us (RFC 8945). It is a dns.TsigProvider.
+type TSIGKey struct {
+	Name      string // a domain name
+	Algorithm string // hmac-sha256 or another of its kind; one that is unknown signs nothing
+	Secret    []byte
+}
+
+var (
+	errAlgorithm = errors.New("unknown algorithm")
+	errMACSize   = errors.New("the MAC is too short or too long")
+)
+
+// Generate is the MAC of a message.
+func (k *TSIGKey) Generate(msg []byte, t *dns.TSIG) ([]byte, error) {
+	digest := digests[dns.CanonicalName(t.Algorithm)]
+	if digest == nil {
+		return nil, errAlgorithm
+	}
+	mac := hmac.New(digest, k.Secret)
+	mac.Write(msg)
+	return mac.Sum(nil), nil
+}
+
+// Verify compares the MAC of a message with what stands in t, in constant time. It may be cut to
+// half (RFC 8945 section 5.2.2.1).
+func (k *TSIGKey) Verify(msg []byte, t *dns.TSIG) error {
+	want, err := k.Generate(msg, t)
+	if err != nil {
+		return err
+	}
+	have, err := hex.DecodeString(t.MAC)
+	if err != nil {
+		return err
+	}
+	if len(have) > len(want) || len(have) < max(10, len(want)/2) {
+		return errMACSize
+	}
+	if !hmac.Equal(want[:len(have)], have) {
+		return dns.ErrSig
+	}
+	return nil
+}
+
+// MACSize is the length of a MAC that is not cut, in bytes; 0 if the algorithm is unknown.
+func (k *TSIGKey) MACSize() int {
+	digest := digests[dns.CanonicalName(k.Algorithm)]
+	if digest == nil {
+		return 0
+	}
+	return digest().Size()
+}

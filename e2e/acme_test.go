@@ -1,0 +1,318 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/smtp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const acmeHost = "mail.acme.test"
+
+// acmeWorld is a DNS in which the host's names lead to loopback.
+func acmeWorld(t *testing.T) *fakeResolver {
+	t.Helper()
+	world := newResolver(t)
+	for _, name := range []string{acmeHost, "ns1.acme.test", "ns2.acme.test"} {
+		world.here(t, name)
+	}
+	return world
+}
+
+// here lets a name lead to loopback.
+func (f *fakeResolver) here(t *testing.T, name string) {
+	t.Helper()
+	f.set(t, name, "A", "127.0.0.1")
+	f.set(t, name, "AAAA")
+}
+
+// acmeArgs run a server in production that trusts the authority.
+func acmeArgs(p *pebble, world *fakeResolver, httpPort int) []string {
+	return []string{
+		"--hostname", acmeHost, "--http", fmt.Sprintf("127.0.0.1:%d", httpPort), "--http-tls", "127.0.0.1:0", "--submissions", "127.0.0.1:0",
+		"--imaps", "127.0.0.1:0", "--public-ip", "127.0.0.1", "--resolver", world.addr, "--acme-directory", p.directory, "--acme-email", "ops@acme.test",
+		"--ca-file", p.caFile, "--allow-private-destinations", "--outbound", "capture",
+	}
+}
+
+// shown is the certificate that a TLS listener shows for a name; nil if nobody who trusts the
+// authority would take it.
+func (p *pebble) shown(addr, name string) *x509.Certificate {
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", addr, &tls.Config{RootCAs: p.roots, ServerName: name})
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0]
+}
+
+// visit gets a page of a name over HTTPS without going on to where it leads.
+func (p *pebble) visit(addr, url string) (status int, location string) {
+	p.t.Helper()
+	c := &http.Client{
+		Timeout: 10 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			},
+			TLSClientConfig: &tls.Config{RootCAs: p.roots}, DisableKeepAlives: true, ForceAttemptHTTP2: true,
+		},
+	}
+	resp, err := c.Get(url)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	if resp.ProtoMajor != 2 {
+		p.t.Errorf("%s speaks %s", url, resp.Proto)
+	}
+	return resp.StatusCode, resp.Header.Get("Location")
+}
+
+// overSTARTTLS is the certificate that an SMTP listener shows after STARTTLS.
+func overSTARTTLS(t *testing.T, addr string, config *tls.Config) *x509.Certificate {
+	t.Helper()
+	c, err := smtp.Dial(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.StartTLS(config); err != nil {
+		t.Fatal(err)
+	}
+	state, ok := c.TLSConnectionState()
+	if !ok {
+		t.Fatal("no TLS after STARTTLS")
+	}
+	return state.PeerCertificates[0]
+}
+
+// TestCertificatesByACME: a host name is enough for TLS everywhere; redirected domains get
+// certificates by HTTP-01 and, where the zone is ours, by DNS-01; a restart orders nothing.
+func TestCertificatesByACME(t *testing.T) {
+	t.Parallel()
+	world, port := acmeWorld(t), freePort(t)
+	p := startPebble(t, world, port, 0, "PEBBLE_VA_NOSLEEP=1")
+	i := newInstance(t, generousLimits, acmeArgs(p, world, port)...)
+	// From the first minute there is TLS, if not trust.
+	overSTARTTLS(t, i.ready.SMTP, &tls.Config{InsecureSkipVerify: true})
+	i.until("the host has its certificate", func() bool { return p.shown(i.ready.HTTPTLS, acmeHost) != nil })
+	host := p.shown(i.ready.HTTPTLS, acmeHost)
+	for _, addr := range []string{i.ready.IMAPS, i.ready.Submissions} {
+		if cert := p.shown(addr, acmeHost); cert == nil || !cert.Equal(host) {
+			t.Errorf("%s shows %v", addr, cert)
+		}
+	}
+	for _, addr := range []string{i.ready.SMTP, i.ready.Submission} {
+		if cert := overSTARTTLS(t, addr, &tls.Config{RootCAs: p.roots, ServerName: acmeHost}); !cert.Equal(host) {
+			t.Errorf("%s shows %v after STARTTLS", addr, cert.DNSNames)
+		}
+	}
+	world.delegate(i.ready.DNS)
+	i.redirectByHand(world, "shop.example.net", "https://example.org/base")
+	world.set(t, "garden.test", "NS", "ns1.acme.test.", "ns2.acme.test.")
+	i.redirect(i.addDomain("garden.test"), "https://example.org")
+	for name, want := range map[string]string{"shop.example.net": "https://example.org/base/a/b?c=d", "www.shop.example.net": "https://example.org/base/a/b?c=d", "garden.test": "https://example.org/a/b?c=d"} {
+		i.until(name+" has its certificate", func() bool { return p.shown(i.ready.HTTPTLS, name) != nil })
+		if status, to := p.visit(i.ready.HTTPTLS, "https://"+name+"/a/b?c=d"); status != 301 || to != want {
+			t.Errorf("%s: %d to %s", name, status, to)
+		}
+	}
+	if status, _ := p.visit(i.ready.HTTPTLS, "https://"+acmeHost+"/healthz"); status != 200 {
+		t.Errorf("the host itself answers %d", status)
+	}
+	if found := i.challengesOf("garden.test"); len(found) > 0 {
+		t.Errorf("challenges are left in the zone: %v", found)
+	}
+	shop, garden, issued := p.shown(i.ready.HTTPTLS, "shop.example.net"), p.shown(i.ready.HTTPTLS, "garden.test"), p.issued()
+	i.stop()
+	i.start()
+	world.delegate(i.ready.DNS)
+	for name, before := range map[string]*x509.Certificate{acmeHost: host, "www.shop.example.net": shop, "garden.test": garden} {
+		if cert := p.shown(i.ready.HTTPTLS, name); cert == nil || !cert.Equal(before) {
+			t.Errorf("after a restart %s shows %v", name, cert)
+		}
+	}
+	time.Sleep(2 * time.Second)
+	if n := p.issued(); n != issued {
+		t.Errorf("the restart cost %d certificates", n-issued)
+	}
+	i.check()
+}
+
+// redirect sends the visitors of a domain on, path and all.
+func (i *instance) redirect(id, to string) {
+	i.t.Helper()
+	i.want(200, "POST", "/v1/domains/"+id+"/redirect", map[string]any{"redirect_url": to, "preserve_path": true}, nil)
+}
+
+// redirectByHand completes a redirected domain whose records its owner enters somewhere else.
+func (i *instance) redirectByHand(world *fakeResolver, name, to string) {
+	i.t.Helper()
+	var connected struct {
+		Domains []struct {
+			DomainID string `json:"domain_id"`
+		}
+	}
+	i.want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{name}, "manual_dns": true}, &connected)
+	id := connected.Domains[0].DomainID
+	var list struct {
+		Status  string
+		Records []struct {
+			Type, Host, Value string
+			Priority          int
+		}
+	}
+	i.until("the records are computed", func() bool {
+		i.want(200, "GET", "/v1/domains/"+id+"/dns-records", nil, &list)
+		return list.Status == "ready"
+	})
+	texts := map[string][]string{}
+	for _, r := range list.Records {
+		at := strings.TrimPrefix(r.Host+"."+name, "@.")
+		switch r.Type {
+		case "TXT":
+			texts[at] = append(texts[at], zoneText(r.Value))
+		case "MX":
+			world.set(i.t, at, "MX", fmt.Sprintf("%d %s.", r.Priority, r.Value))
+		}
+	}
+	for at, values := range texts {
+		world.set(i.t, at, "TXT", values...)
+	}
+	world.here(i.t, name)
+	world.here(i.t, "www."+name)
+	i.want(200, "POST", "/v1/domains/"+id+"/verify-dns", nil, nil)
+	i.redirect(id, to)
+}
+
+// zoneText is a text as zone files have it.
+func zoneText(text string) string {
+	var parts []string
+	for part := range slices.Chunk([]byte(text), 250) {
+		parts = append(parts, `"`+string(part)+`"`)
+	}
+	return strings.Join(parts, " ")
+}
+
+// challengesOf asks our DNS server for the challenges of a domain.
+func (i *instance) challengesOf(name string) []dns.RR {
+	i.t.Helper()
+	m, _, err := new(dns.Client).Exchange(new(dns.Msg).SetQuestion("_acme-challenge."+name+".", dns.TypeTXT), i.ready.DNS)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return m.Answer
+}
+
+// TestCertificateRenewsItself: nothing is restarted, and nobody ever sees one that has run out.
+func TestCertificateRenewsItself(t *testing.T) {
+	t.Parallel()
+	world, port := acmeWorld(t), freePort(t)
+	p := startPebble(t, world, port, 12, "PEBBLE_VA_NOSLEEP=1")
+	i := newInstance(t, generousLimits, acmeArgs(p, world, port)...)
+	var serials []string
+	i.until("the certificate has been renewed twice", func() bool {
+		cert := p.shown(i.ready.IMAPS, acmeHost)
+		if cert == nil {
+			if len(serials) > 0 {
+				t.Error("there was no valid certificate any more")
+			}
+			return false
+		}
+		if serial := cert.SerialNumber.String(); !slices.Contains(serials, serial) {
+			serials = append(serials, serial)
+		}
+		return len(serials) == 3
+	})
+}
+
+// TestCertificateOutlivesKills: however often the process ends in the middle, each certificate is
+// made once, and no challenge stays in the zone.
+func TestCertificateOutlivesKills(t *testing.T) {
+	t.Parallel()
+	world, port := acmeWorld(t), freePort(t)
+	p := startPebble(t, world, port, 0, "PEBBLE_VA_SLEEPTIME=2", "PEBBLE_AUTHZREUSE=0")
+	i := newInstance(t, generousLimits, acmeArgs(p, world, port)...)
+	world.delegate(i.ready.DNS)
+	world.set(t, "garden.test", "NS", "ns1.acme.test.", "ns2.acme.test.")
+	i.redirect(i.addDomain("garden.test"), "https://example.org")
+	for n := range 6 {
+		time.Sleep(time.Duration(n) * 120 * time.Millisecond)
+		i.kill()
+		i.start()
+		world.delegate(i.ready.DNS)
+	}
+	for _, name := range []string{acmeHost, "garden.test"} {
+		i.until(name+" has its certificate", func() bool { return p.shown(i.ready.HTTPTLS, name) != nil })
+	}
+	i.until("the challenges are gone", func() bool { return len(i.challengesOf("garden.test")) == 0 })
+	// One more of each is pebble's: a late look at a challenge that it has taken already can void
+	// an order that it has filled.
+	if n := p.issued(); n > 4 {
+		t.Errorf("two certificates cost %d", n)
+	}
+	i.check()
+}
+
+// TestSIGHUPReadsSettingsAgain: the log level and the certificate's files count at once; a mistake
+// changes nothing.
+func TestSIGHUPReadsSettingsAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	writeCertificate(t, cert, key)
+	files := fmt.Sprintf("tls_cert = %q\ntls_key = %q\n", cert, key)
+	i := newInstance(t, files, "--http-tls", "127.0.0.1:0")
+	serial := func() string {
+		conn, err := tls.Dial("tcp", i.ready.HTTPTLS, &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	hup := func(settings, says string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(i.dir, "mailstead.toml"), []byte(settings), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		i.until("the log says "+says, func() bool {
+			text, err := os.ReadFile(i.log.Name())
+			return err == nil && strings.Contains(string(text), says)
+		})
+	}
+	before := serial()
+	writeCertificate(t, cert, key)
+	hup(files+"log_level = \"loud\"\n", "the settings stay as they were")
+	if serial() != before {
+		t.Error("the certificate was read with settings that were refused")
+	}
+	hup(files+"log_level = \"debug\"\nmx_port = 26\n", "settings=[mx_port]")
+	i.until("the new certificate is shown", func() bool { return serial() != before })
+	if err := os.WriteFile(cert, []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after := serial()
+	hup(files+"log_level = \"info\"\n", "the certificates before stay in use")
+	if serial() != after {
+		t.Error("another certificate is shown than the one before")
+	}
+}

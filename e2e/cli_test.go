@@ -1,0 +1,263 @@
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFirstStart: `serve` in an empty directory makes an account and prints a curl command that
+// works.
+func TestFirstStart(t *testing.T) {
+	t.Parallel()
+	curl := peer(t, "curl")
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	readyFile := filepath.Join(dir, "ready")
+	cmd := exec.Command(path, "serve", "--data", filepath.Join(dir, "data"), "--ready-file", readyFile, "--http", "127.0.0.1:0",
+		"--smtp", "127.0.0.1:0", "--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", "127.0.0.1:0")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	}()
+	for !isFile(readyFile) {
+		if time.Since(start) > 20*time.Second {
+			t.Fatal("it did not become ready")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Logf("ready after %s", time.Since(start))
+	printed := make([]byte, 4096)
+	n, err := stdout.Read(printed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(printed[:n])
+	commands := regexp.MustCompile(`(?m)^\s+((?:export|curl) .*)$`).FindAllString(text, -1)
+	if len(commands) != 2 || !strings.Contains(text, "owner@mailstead.test") || !strings.Contains(text, "  dashboard   http://") {
+		t.Fatalf("the first start printed %q", text)
+	}
+	if link, secret := strings.Index(text, "/welcome?token="), strings.Index(text, "mst_"); link < 0 || secret < link || strings.Count(text, "mst_") != 1 {
+		t.Errorf("the link comes first, and the token once: %q", text)
+	}
+	answer, err := exec.Command("sh", "-c", strings.Replace(strings.Join(commands, "\n"), "curl", curl+" -sS", 1)).CombinedOutput()
+	if err != nil || !strings.Contains(string(answer), `"owner@mailstead.test"`) {
+		t.Errorf("the printed curl answered %s, %v", answer, err)
+	}
+}
+
+// TestEachStartSaysWhereTheDashboardIs: the first one of an initialised store, and every later one.
+func TestEachStartSaysWhereTheDashboardIs(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, "")
+	for start := 1; start <= 2; start++ {
+		said, err := os.ReadFile(i.log.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "dashboard   http://" + i.ready.HTTP + "/\n"; strings.Count(string(said), want) != 1 || strings.Contains(string(said), "mst_") {
+			t.Errorf("start %d should say %q, and no secret: %s", start, want, said)
+		}
+		i.stop()
+		if err := os.Truncate(i.log.Name(), 0); err != nil {
+			t.Fatal(err)
+		}
+		i.start()
+	}
+}
+
+// TestInitLeadsToTheHost: the link is the host's own where its name is known, else a path alone.
+func TestInitLeadsToTheHost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		config string
+		args   []string
+		want   string
+	}{
+		"no name":      {want: "welcome   /welcome?token="},
+		"another port": {config: "http = '127.0.0.1:9000'\n", want: "welcome   /welcome?token="},
+		"a flag":       {args: []string{"--hostname", "mail.example.com"}, want: "welcome   https://mail.example.com/welcome?token="},
+		"in the file":  {config: "hostname = 'mail.example.com'\n", want: "welcome   https://mail.example.com/welcome?token="},
+		"behind a proxy": {config: "hostname = 'mail.example.com'\nhttp = '127.0.0.1:8080'\nhttp_tls = 'off'\ntrusted_proxy = ['127.0.0.1']\n",
+			want: "welcome   https://mail.example.com/welcome?token="},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "mailstead.toml"), []byte(test.config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, code := mailstead(t, append([]string{"init", "--data", dir, "--owner-email", "a@example.org"}, test.args...)...)
+		if code != 0 || !strings.HasPrefix(out, test.want) {
+			t.Errorf("%s: exit %d, printed %q, want first %q", name, code, out, test.want)
+		}
+	}
+}
+
+// readmeWalk is the first example of README, from its line about the token to the next paragraph.
+var readmeWalk = regexp.MustCompile(`(?m)^    T=.*\n(?:    .*\n)+`)
+
+// TestReadmeWalk runs the first example of README as it is written, but for the ports.
+func TestReadmeWalk(t *testing.T) {
+	t.Parallel()
+	peer(t, "curl")
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := startInstance(t, t.TempDir(), "")
+	said, err := os.ReadFile(i.log.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	export := regexp.MustCompile(`export TOKEN=\S+`).FindString(string(said))
+	walk := strings.NewReplacer("localhost:8080", i.ready.HTTP, "localhost:2525", i.ready.SMTP).Replace(readmeWalk.FindString(string(text)))
+	if export == "" || walk == "" {
+		t.Fatalf("the export is %q, the walk %q", export, walk)
+	}
+	script := "set -eu\n" + export + "\n" + strings.ReplaceAll(walk, "\n    curl", "\nsleep 1; curl -sS -f") // a person takes longer
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `"subject":"Hello"`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestSandboxTellsClientsAHostThatWorks: a name that only its own DNS knows is of no use to a mail
+// client.
+func TestSandboxTellsClientsAHostThatWorks(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, generousLimits)
+	i.addDomain("example.test")
+	var box, account struct {
+		SMTPHost string `json:"smtp_host"`
+		IMAPHost string `json:"imap_host"`
+		Mail     struct {
+			Hostname string
+			SMTPHost string `json:"smtp_host"`
+			IMAPHost string `json:"imap_host"`
+		}
+	}
+	i.want(201, "POST", "/v1/email-users", map[string]any{"email": "ann@example.test"}, &box)
+	i.want(200, "GET", "/v1/account", nil, &account)
+	if box.SMTPHost != "127.0.0.1" || box.IMAPHost != "127.0.0.1" {
+		t.Errorf("a mailbox: %+v", box)
+	}
+	if m := account.Mail; m.SMTPHost != "127.0.0.1" || m.IMAPHost != "127.0.0.1" || m.Hostname != "mail.mailstead.test" {
+		t.Errorf("the account: %+v", m)
+	}
+	resp, err := http.Get("http://" + i.ready.HTTP + "/mail/config-v1.1.xml?emailaddress=ann@example.test") // which the page's own links lead to
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	config, err := io.ReadAll(resp.Body)
+	if err != nil || strings.Count(string(config), "<hostname>127.0.0.1</hostname>") != 2 {
+		t.Errorf("autoconfig: %v %s", err, config)
+	}
+}
+
+// TestCommandsWithAndWithoutAServer: tokens and calls work over the socket of a running server and
+// on a stopped one.
+func TestCommandsWithAndWithoutAServer(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, generousLimits)
+	commands := func(when string) {
+		out, code := mailstead(t, "token", "create", "--data", i.dir, "--user", "owner@example.org", "--permissions", "read", "--json")
+		var token struct{ ID, Token string }
+		if err := json.Unmarshal([]byte(out), &token); err != nil || code != 0 || !strings.HasPrefix(token.Token, "mst_") {
+			t.Fatalf("%s: token create: %d %v %s", when, code, err, out)
+		}
+		var account struct{ Email string }
+		out, code = mailstead(t, "call", "--data", i.dir, "get_account")
+		if err := json.Unmarshal([]byte(out), &account); err != nil || code != 0 || account.Email != "owner@example.org" {
+			t.Errorf("%s: call get_account: %d %v %s", when, code, err, out)
+		}
+		if _, code = mailstead(t, "call", "--data", i.dir, "get_domain", `{"domain_id":"dom_x"}`); code != 1 {
+			t.Errorf("%s: call of what is not there: exit %d, want 1", when, code)
+		}
+		if _, code = mailstead(t, "call", "--data", i.dir, "no_such_operation"); code != 2 {
+			t.Errorf("%s: call of no operation: exit %d, want 2", when, code)
+		}
+		email := strings.ReplaceAll(when, " ", "") + "@example.net"
+		if out, code = mailstead(t, "account", "create", "--data", i.dir, "--owner-email", email, "--json"); code != 0 {
+			t.Errorf("%s: account create: %d %s", when, code, out)
+		}
+		if out, code = mailstead(t, "user", "reset-password", "--data", i.dir, "--user", email, "--json"); code != 0 || !strings.Contains(out, "password") {
+			t.Errorf("%s: user reset-password: %d %s", when, code, out)
+		}
+		for _, to := range []struct{ verb, status string }{{"suspend", "suspended"}, {"resume", "active"}} {
+			var account struct {
+				AccountID string `json:"account_id"`
+				Status    string
+			}
+			out, code = mailstead(t, "account", to.verb, "--data", i.dir, "--account", email, "--json")
+			if err := json.Unmarshal([]byte(out), &account); err != nil || code != 0 || account.Status != to.status || !strings.HasPrefix(account.AccountID, "acc_") {
+				t.Errorf("%s: account %s: %d %v %s", when, to.verb, code, err, out)
+			}
+			if out, code = mailstead(t, "account", "list", "--data", i.dir); code != 0 || !strings.Contains(out, account.AccountID+"  "+to.status) {
+				t.Errorf("%s: account list: %d %s", when, code, out)
+			}
+		}
+		if _, code = mailstead(t, "account", "suspend", "--data", i.dir); code != 2 {
+			t.Errorf("%s: account suspend of none: exit %d, want 2", when, code)
+		}
+		if _, code = mailstead(t, "account", "suspend", "--data", i.dir, "--account", "nobody@example.net"); code != 1 {
+			t.Errorf("%s: account suspend of nobody: exit %d, want 1", when, code)
+		}
+	}
+	commands("with a server")
+	if _, code := mailstead(t, "check", "--data", i.dir); code != 1 {
+		t.Errorf("check of a store in use: exit %d, want 1", code)
+	}
+	i.stop()
+	commands("without a server")
+	if _, code := mailstead(t, "init", "--data", i.dir, "--owner-email", "again@example.org"); code != 1 {
+		t.Errorf("a second init: exit %d, want 1", code)
+	}
+	if out, code := mailstead(t, "check", "--data", i.dir); code != 0 || out != "ok\n" {
+		t.Errorf("check: %d %q", code, out)
+	}
+	for _, wrong := range [][]string{{"serve", "--data", i.dir, "--outbound", "pigeon"}, {"serve", "extra"}, {"nothing"}, {"serve", "--no-such-flag"}} {
+		if _, code := mailstead(t, wrong...); code != 2 {
+			t.Errorf("%v: exit %d, want 2", wrong, code)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(i.dir, "master.key")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("master.key: %v, %v", info, err)
+	}
+}
+
+// TestHealth needs no token.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, "")
+	resp, err := http.Get("http://" + i.ready.HTTP + "/healthz")
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("healthz: %v, %v", resp, err)
+	}
+	resp.Body.Close()
+	if resp, err = http.Get("http://" + i.ready.HTTP + "/"); err != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Security-Policy") == "" {
+		t.Fatalf("the page: %v, %v", resp, err)
+	}
+	resp.Body.Close()
+}

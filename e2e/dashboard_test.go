@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// TestDashboard walks through the dashboard with a real browser on the real program; the walks are
+// web/test/*.test.mjs. MAILSTEAD_SHOTS names a folder for pictures of its pages, MAILSTEAD_WALK the
+// walks to run, with commas between.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	node, chromium := peer(t, "node"), peer(t, "chromium-headless-shell")
+	if !isFile("../web/node_modules/.made") {
+		install := exec.Command(peer(t, "sh"), "../.ci/web", "modules")
+		if out, err := install.CombinedOutput(); err != nil {
+			t.Fatalf("install what the walks need: %v\n%s", err, out)
+		}
+	}
+	const password = "the cat sat on the mat"
+	i := newDashboardInstance(t, password)
+	crowded := ""
+	if os.Getenv("MAILSTEAD_SOAK") == "1" {
+		crowded = i.crowd("crowd.test", 1_000_000)
+	}
+	cert, key, _ := testCert(t, "localhost")
+	fresh, welcome := newFreshInstance(t, "--ca-file", cert)
+	pocket, pocketWelcome := newFreshInstance(t) // whose first run is on a phone
+	var files []string
+	for walk := range strings.SplitSeq(cmp.Or(os.Getenv("MAILSTEAD_WALK"), "*"), ",") {
+		found, err := filepath.Glob("../web/test/" + walk + ".test.mjs")
+		if err != nil || len(found) == 0 {
+			t.Fatalf("there is no walk %q: %v", walk, err)
+		}
+		files = append(files, found...)
+	}
+	limit := 9 * time.Minute
+	if os.Getenv("MAILSTEAD_SOAK") == "1" { // lists of full length
+		limit = 28 * time.Minute
+	}
+	ctx, stop := context.WithTimeout(t.Context(), limit)
+	defer stop()
+	cmd := exec.CommandContext(ctx, node, append([]string{"--test", "--test-concurrency=3", "--test-reporter=spec"}, files...)...)
+	cmd.Env = append(os.Environ(), "MAILSTEAD_URL=http://"+i.ready.HTTP, "MAILSTEAD_SMTP="+i.ready.SMTP, "MAILSTEAD_TOKEN="+i.token,
+		"MAILSTEAD_CROWDED="+crowded, "MAILSTEAD_CERT="+cert, "MAILSTEAD_KEY="+key, "MAILSTEAD_DIR="+i.dir, "MAILSTEAD_BIN="+i.cmd.Path, "MAILSTEAD_FRESH_URL=http://"+fresh.ready.HTTP, "MAILSTEAD_FRESH_SMTP="+fresh.ready.SMTP,
+		"MAILSTEAD_FRESH_DIR="+fresh.dir, "MAILSTEAD_FRESH_WELCOME="+welcome,
+		"MAILSTEAD_POCKET_URL=http://"+pocket.ready.HTTP, "MAILSTEAD_POCKET_SMTP="+pocket.ready.SMTP, "MAILSTEAD_POCKET_WELCOME="+pocketWelcome,
+		"MAILSTEAD_IMAP="+i.ready.IMAP, "MAILSTEAD_OWNER=owner@example.org", "MAILSTEAD_PASSWORD="+password, "MAILSTEAD_CHROMIUM="+chromium)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// newDashboardInstance is a sandbox that sells pretend domains, and whose owner has a password.
+func newDashboardInstance(t *testing.T, password string) *instance {
+	i := newInstance(t, generousLimits+"[registrar.sandbox]\n")
+	if _, code := mailstead(t, "user", "reset-password", "--data", i.dir, "--user", "owner@example.org", "--password", password); code != 0 {
+		t.Fatal("the owner's password could not be set")
+	}
+	return i
+}
+
+var welcomeLink = regexp.MustCompile(`welcome +(http://\S+)`)
+
+// newFreshInstance is a sandbox that starts in an empty directory, with a relay that refuses gone@
+// for good and later@ for now, and the link that its first start prints.
+func newFreshInstance(t *testing.T, args ...string) (i *instance, welcome string) {
+	host, port, err := net.SplitHostPort(newPicky(t).addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := generousLimits + fmt.Sprintf("[[relay]]\nname='r1'\nkind='ses'\nregion='us-east-1'\nhost=%q\nport=%s\ntls='none'\n", host, port)
+	if err := os.WriteFile(filepath.Join(dir, "mailstead.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i = startInstance(t, dir, "", append([]string{"--outbound", "relay"}, args...)...)
+	i.until("the first start has printed its link", func() bool {
+		said, err := os.ReadFile(i.log.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := welcomeLink.FindSubmatch(said); found != nil {
+			welcome = string(found[1])
+		}
+		return welcome != ""
+	})
+	return i, welcome
+}
+
+// crowd makes a mailbox with so many messages in its INBOX, all but one of them written straight
+// into the stopped store, and gives its address.
+func (i *instance) crowd(domain string, messages int) string {
+	i.t.Helper()
+	i.addDomain(domain)
+	box := "full@" + domain
+	i.want(201, "POST", "/v1/email-users", map[string]any{"email": box}, nil)
+	deliverFrom(i.t, i.ready.SMTP, "stranger@far.test", box, "From: Stranger <stranger@far.test>\r\nTo: "+box+"\r\nSubject: One of very many\r\n\r\nHello.\r\n")
+	i.stop()
+	st, err := store.Open(i.dir, store.Options{})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer st.Close()
+	const batch = 500
+	began := time.Now()
+	for done := 1; done < messages; done += batch {
+		if err := st.Update(func(tx *store.Tx) error { return copyFirst(tx, box, done, min(batch, messages-done)) }); err != nil {
+			i.t.Fatal(err)
+		}
+	}
+	i.t.Logf("%d messages were written in %s", messages, time.Since(began))
+	if err := st.Close(); err != nil {
+		i.t.Fatal(err)
+	}
+	i.start()
+	return box
+}
+
+// copyFirst adds n copies of the first message of a mailbox, a second apart, into the past.
+func copyFirst(tx *store.Tx, box string, from, n int) error {
+	b, err := store.MailboxByEmail.Get(tx, box)
+	if err != nil {
+		return err
+	}
+	first, err := tx.Message(b.Num, store.InboxID, 1)
+	if err != nil {
+		return err
+	}
+	meta, err := tx.Meta(b.Num, store.InboxID, 1)
+	if err != nil {
+		return err
+	}
+	for k := from; k < from+n; k++ {
+		m := *first
+		m.UID, m.ModSeq, m.Received = 0, 0, first.Received.Add(-time.Duration(k)*time.Second)
+		if err := tx.AddMessage(&m, meta); err != nil {
+			return err
+		}
+	}
+	return nil
+}

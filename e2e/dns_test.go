@@ -1,0 +1,271 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/builtin"
+	"github.com/mailstead/mailstead/handlers/dnsd"
+	"github.com/miekg/dns"
+)
+
+// servedZones lets dnsd answer from builtin zones.
+type servedZones struct{ *builtin.Zones }
+
+func (z servedZones) Zone(name string) (dnsd.Answerer, bool) {
+	zone, ok := z.Zones.Zone(name)
+	return zone, ok
+}
+
+const oddText = `quote " backslash \ both \" umlaut ü kanji 漢字 \065`
+
+// dnsSpec is a domain that holds its own servers, so that a resolver needs nothing but it.
+func dnsSpec() dnsprov.Spec {
+	custom := func(name, typ, value string) dnsprov.Record {
+		return dnsprov.Record{Name: name + ".example.test", Type: typ, Value: value, TTL: 300}
+	}
+	return dnsprov.Spec{
+		Domain: "example.test", MailHost: "mail.example.test", Nameservers: []string{"ns1.example.test", "ns2.example.test"},
+		IPv4: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, IPv6: []netip.Addr{netip.MustParseAddr("2001:db8::1")},
+		DKIM: []dnsprov.DKIMKey{
+			{Selector: "r1", Record: "v=DKIM1; k=rsa; p=" + strings.Repeat("QUJD", 98)},
+			{Selector: "e1", Record: "v=DKIM1; k=ed25519; p=" + strings.Repeat("QUJD", 11)},
+		},
+		Custom: []dnsprov.Record{
+			custom("odd", "TXT", oddText), custom("long", "TXT", strings.Repeat(`0123456789"\ü`, 300)),
+			custom("www", "CNAME", "example.test"), custom("a.b", "A", "192.0.2.9"),
+		},
+	}
+}
+
+// serveDNS serves the zone of spec on the loopback until the test ends.
+func serveDNS(t *testing.T, spec dnsprov.Spec) (addr string) {
+	t.Helper()
+	zone, err := builtin.NewZone(spec.Domain, dnsprov.Wanted(spec, dnsprov.Builtin), builtin.Options{Nameservers: spec.Nameservers, Serial: 42})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zones builtin.Zones
+	zones.Put(zone)
+	packets, tcp := samePort(t)
+	udp, ok := packets.(*net.UDPConn)
+	if !ok {
+		t.Fatalf("%T is no UDP socket", packets)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- (&dnsd.Server{Zones: servedZones{&zones}}).Run(ctx, udp, tcp) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("dnsd: %v", err)
+		}
+	})
+	return tcp.Addr().String()
+}
+
+// program finds a program of the system; in CI it must be there.
+func program(t *testing.T, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is not installed", names[0])
+	}
+	t.Skipf("%s is not installed", names[0])
+	return ""
+}
+
+func TestDigAgainstDNSD(t *testing.T) {
+	dig := program(t, "dig")
+	host, port, err := net.SplitHostPort(serveDNS(t, dnsSpec()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ args, want string }{
+		{"example.test SOA", "status: NOERROR"},
+		{"example.test SOA", "ns1.example.test. hostmaster.example.test. 42 "},
+		{"example.test SOA", "flags: qr aa rd;"},
+		{"example.test NS", "ns2.example.test.\t3600\tIN\tA\t127.0.0.1"},
+		{"example.test MX", "MX\t10 mail.example.test."},
+		{"example.test AAAA", "AAAA\t2001:db8::1"},
+		{"www.example.test A", "CNAME\texample.test."},
+		{"_dmarc.example.test TXT", `"v=DMARC1; p=reject"`},
+		{"no.example.test A", "status: NXDOMAIN"},
+		{"no.example.test A", "AUTHORITY: 1"},
+		{"b.example.test A", "status: NOERROR"},
+		{"b.example.test A", "AUTHORITY: 1"},
+		{"ExAmPlE.tEsT MX", "ExAmPlE.tEsT.\t\t3600\tIN\tMX"},
+		{"example.test ANY", `HINFO	"RFC8482" ""`},
+		{"other.test A", "status: REFUSED"},
+		{"example.test AXFR", "Transfer failed."},
+		{"+noednsneg +edns=1 example.test A", "status: BADVERS"},
+		{"+opcode=NOTIFY example.test SOA", "status: NOTIMP"},
+		{"+ignore long.example.test TXT", "flags: qr aa tc rd;"},
+		{"long.example.test TXT", "ANSWER: 1"}, // dig has come again over TCP
+		{"+tcp +keepopen example.test MX example.test A", "A\t127.0.0.1"},
+		{"odd.example.test TXT", `"quote \" backslash \\ both \\\" umlaut \195\188 kanji \230\188\162\229\173\151 \\065"`},
+	} {
+		args := append([]string{"@" + host, "-p", port, "+time=2", "+tries=1"}, strings.Fields(tc.args)...)
+		out, err := exec.CommandContext(t.Context(), dig, args...).CombinedOutput()
+		if !strings.Contains(string(out), tc.want) {
+			t.Errorf("dig %s: %v\n%s\nwant %q", tc.args, err, out, tc.want)
+		}
+		if strings.Contains(string(out), "WARNING: Message") || strings.Contains(string(out), "malformed") {
+			t.Errorf("dig %s complains:\n%s", tc.args, out)
+		}
+	}
+}
+
+// checkThrough looks at every record of a domain through a resolver.
+func checkThrough(t *testing.T, r dnsprov.Resolver, spec dnsprov.Spec) {
+	t.Helper()
+	for _, c := range dnsprov.Verify(t.Context(), r, dnsprov.Wanted(spec, dnsprov.Builtin)) {
+		if !c.Verified {
+			t.Errorf("%s %s: %s, actual %q", c.Record.Name, c.Record.Type, c.Error, c.Actual)
+		}
+	}
+	d, err := dnsprov.CheckDelegation(t.Context(), r, spec.Domain, spec.Nameservers)
+	if err != nil || !d.Verified || !slices.Equal(d.Current, spec.Nameservers) {
+		t.Errorf("delegation %+v, %v", d, err)
+	}
+}
+
+// What is wanted is served, and what is served is verified: through Go's resolver, which is not our
+// code.
+func TestDomainVerifiesAgainstItsOwnServer(t *testing.T) {
+	spec := dnsSpec()
+	addr := serveDNS(t, spec)
+	r := dnsprov.NewResolver(addr)
+	checkThrough(t, r, spec)
+	texts, err := r.LookupTXT(t.Context(), "odd.example.test.")
+	if err != nil || len(texts) != 1 || texts[0] != oddText {
+		t.Errorf("text %q, %v", texts, err)
+	}
+	other := spec
+	other.DMARC, other.DKIM = "v=DMARC1; p=quarantine", []dnsprov.DKIMKey{{Selector: "r9", Record: "v=DKIM1; p=AA"}}
+	var wrong []string
+	for _, c := range dnsprov.Verify(t.Context(), r, dnsprov.Wanted(other, dnsprov.Builtin)) {
+		if !c.Verified {
+			wrong = append(wrong, c.Record.Name+" "+c.Error)
+		}
+	}
+	if want := []string{"r9._domainkey.example.test missing", "_dmarc.example.test mismatch"}; !slices.Equal(wrong, want) {
+		t.Errorf("wrong records %q, want %q", wrong, want)
+	}
+	if d, err := dnsprov.CheckDelegation(t.Context(), r, "other.test", spec.Nameservers); err == nil {
+		t.Errorf("a refused look-up gave %+v", d)
+	}
+}
+
+// unboundConf binds unbound to an address of the loopback that no other test uses, so that its port
+// stays free, and gives it our server for a root, so that it cannot ask anybody else. Its three
+// gaps are its port and twice our address, IP@port.
+const unboundConf = `server:
+  interface: 127.53.0.53
+  port: %s
+  outgoing-interface: 127.0.0.1
+  do-ip6: no
+  do-not-query-localhost: no
+  use-caps-for-id: yes
+  module-config: "iterator"
+  local-zone: "test." nodefault
+  target-fetch-policy: "0 0 0 0 0"
+  do-daemonize: no
+  use-syslog: no
+  chroot: ""
+  username: ""
+  pidfile: ""
+  directory: "."
+  num-threads: 1
+remote-control:
+  control-enable: no
+stub-zone:
+  name: "."
+  stub-addr: %s
+stub-zone:
+  name: "example.test."
+  stub-addr: %s
+`
+
+// startUnbound runs unbound until the test ends and returns its address.
+func startUnbound(t *testing.T, ours string) (addr string) {
+	t.Helper()
+	ours = strings.Replace(ours, ":", "@", 1)
+	return runUnbound(t, func(port string) string { return fmt.Sprintf(unboundConf, port, ours, ours) })
+}
+
+// runUnbound runs unbound with a configuration for a port of 127.53.0.53 until the test ends, and
+// returns its address.
+func runUnbound(t *testing.T, config func(port string) string) (addr string) {
+	t.Helper()
+	unbound := program(t, "unbound", "/usr/sbin/unbound")
+	free, err := net.ListenPacket("udp", "127.53.0.53:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr = free.LocalAddr().String()
+	free.Close()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := filepath.Join(t.TempDir(), "unbound.conf")
+	if err := os.WriteFile(conf, []byte(config(port)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var log bytes.Buffer
+	cmd := exec.CommandContext(ctx, unbound, "-d", "-c", conf)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = filepath.Dir(conf), &log, &log, 5*time.Second
+	if err := cmd.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+		if t.Failed() {
+			t.Logf("unbound says:\n%s", &log)
+		}
+	})
+	return addr
+}
+
+// A real recursive resolver, with 0x20 and all, gets the same from us.
+func TestUnboundResolvesThroughDNSD(t *testing.T) {
+	spec := dnsSpec()
+	addr := startUnbound(t, serveDNS(t, spec))
+	c := dns.Client{Timeout: 100 * time.Millisecond}
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		m, _, err := c.Exchange(new(dns.Msg).SetQuestion("example.test.", dns.TypeSOA), addr)
+		if err == nil && m.Rcode == dns.RcodeSuccess {
+			break
+		}
+		if time.Since(start) > 5*time.Second {
+			t.Fatal("unbound does not resolve the zone")
+		}
+	}
+	checkThrough(t, dnsprov.NewResolver(addr), spec)
+	c.Timeout = 2 * time.Second
+	for name, want := range map[string]int{"no.example.test.": dns.RcodeNameError, "b.example.test.": dns.RcodeSuccess} {
+		m, _, err := c.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), addr)
+		if err != nil || m.Rcode != want || len(m.Answer) != 0 {
+			t.Errorf("%s through unbound: %v, %v", name, m, err)
+		}
+	}
+}

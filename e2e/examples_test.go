@@ -1,0 +1,276 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An example is one language of docs/examples: the command that runs a program of that name.
+type example struct {
+	language string
+	command  func(t *testing.T, program string) []string
+}
+
+var examples = []example{
+	{"curl", func(t *testing.T, program string) []string {
+		peer(t, "curl")
+		peer(t, "jq")
+		return []string{"sh", filepath.Join("../docs/examples/curl", program+".sh")}
+	}},
+	{"go", func(t *testing.T, program string) []string {
+		path := filepath.Join(t.TempDir(), program)
+		if out, err := exec.Command("go", "build", "-o", path, "../docs/examples/go/"+program).CombinedOutput(); err != nil {
+			t.Fatalf("build: %v\n%s", err, out)
+		}
+		return []string{path}
+	}},
+	{"python", func(t *testing.T, program string) []string {
+		return []string{peer(t, "python3"), filepath.Join("../docs/examples/python", program+".py")}
+	}},
+	{"javascript", func(t *testing.T, program string) []string {
+		return []string{peer(t, "node"), filepath.Join("../docs/examples/javascript", program+".mjs")}
+	}},
+}
+
+// run runs an example to its end against the instance and gives what it printed.
+func (e example) run(t *testing.T, i *instance, program, arg string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := append(e.command(t, program), arg)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "MAILSTEAD_URL=http://"+i.ready.HTTP, "MAILSTEAD_TOKEN="+i.token)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(command, " "), err, out, errs.String())
+	}
+	return string(out)
+}
+
+// TestMailboxExamples runs the way from a domain to a message in every language, and looks at what
+// it left.
+func TestMailboxExamples(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, generousLimits)
+	for _, e := range examples {
+		t.Run(e.language, func(t *testing.T) {
+			domain := e.language + ".test"
+			out := e.run(t, i, "mailbox", domain)
+			want := fmt.Sprintf("domain %s: completed\nmailbox ann@%[1]s\nmessage Hello: It works.\n", domain)
+			if out != want {
+				t.Errorf("it printed\n%swant\n%s", out, want)
+			}
+			var boxes struct {
+				Data []struct {
+					UserID string `json:"user_id"`
+					Name   string
+				}
+			}
+			i.want(200, "GET", "/v1/email-users?domain="+domain, nil, &boxes)
+			if len(boxes.Data) != 1 || boxes.Data[0].Name != "Ann" || len(i.inbox(boxes.Data[0].UserID)) != 0 {
+				t.Errorf("it left %+v", boxes)
+			}
+			if row := sent(i)["ann@"+domain]; row.Status != "delivered" {
+				t.Errorf("the sending log has %+v", row)
+			}
+		})
+	}
+}
+
+// TestWebhookExamples makes, tests, rotates and deletes an endpoint in every language, and pages
+// through the events.
+func TestWebhookExamples(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, generousLimits, "--ca-file", newHook(t).caFile)
+	i.addDomain("example.test")
+	for n := range 3 {
+		i.addMailbox(fmt.Sprintf("box%d@example.test", n), "correct horse")
+	}
+	front := newTaker(t)
+	for _, e := range examples {
+		t.Run(e.language, func(t *testing.T) {
+			var before struct{ Data []struct{ Type string } }
+			i.want(200, "GET", "/v1/events?limit=100", nil, &before)
+			out := e.run(t, i, "webhooks", front.URL)
+			if !strings.HasPrefix(out, "secret whsec_…\ntest success\nrotated, old secret until 2") || !strings.HasSuffix(out, "\ndeleted true\n") {
+				t.Errorf("it printed\n%s", out)
+			}
+			if got := strings.Count(out, "\nevent "); got != len(before.Data)+1 || strings.Count(out, "\nevent email_user.created") != 3 {
+				t.Errorf("it listed %d events, want %d and its own:\n%s", got, len(before.Data), out)
+			}
+			var left struct{ Count int }
+			if i.want(200, "GET", "/v1/webhooks", nil, &left); left.Count != 0 {
+				t.Errorf("it left %d endpoints", left.Count)
+			}
+		})
+	}
+}
+
+// An exampleServer is a receive example at work, or verify.sh, which is asked for each delivery.
+type exampleServer struct {
+	url   string // "" for verify.sh
+	lines chan string
+	taken func(timestamp, signatures string, body []byte) bool
+}
+
+// startReceiver runs an example that takes events with the secret.
+func (e example) startReceiver(t *testing.T, port int, secret string) *exampleServer {
+	t.Helper()
+	if e.language == "curl" {
+		peer(t, "openssl")
+		return &exampleServer{taken: func(timestamp, signatures string, body []byte) bool {
+			cmd := exec.Command("sh", "../docs/examples/curl/verify.sh", timestamp, signatures)
+			cmd.Env, cmd.Stdin = append(os.Environ(), "MAILSTEAD_SECRET="+secret), bytes.NewReader(body)
+			return cmd.Run() == nil
+		}}
+	}
+	command := e.command(t, "receive")
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(port), "MAILSTEAD_SECRET="+secret)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := &exampleServer{url: fmt.Sprintf("http://127.0.0.1:%d/", port), lines: make(chan string, 100)}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			r.lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-read
+		_ = cmd.Wait()
+	})
+	r.taken = func(timestamp, signatures string, body []byte) bool { return r.post(t, timestamp, signatures, body) }
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if c, err := net.Dial("tcp", strings.Trim(r.url, "htp:/")); err == nil {
+			c.Close()
+			return r
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%v does not listen", command)
+		}
+	}
+}
+
+func (r *exampleServer) post(t *testing.T, timestamp, signatures string, body []byte) bool {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "POST", r.url, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Service-Timestamp", timestamp)
+	req.Header.Set("X-Service-Signature", signatures)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("the receiver answered %s", resp.Status)
+	}
+	return resp.StatusCode == http.StatusNoContent
+}
+
+// TestReceiveExamples has the example receivers take real deliveries, also while the secret changes
+// over, and refuse what is not genuine.
+func TestReceiveExamples(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, generousLimits, "--ca-file", newHook(t).caFile)
+	for _, e := range examples {
+		t.Run(e.language, func(t *testing.T) {
+			port := freePort(t)
+			behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+			front := newTaker(t)
+			if e.language != "curl" {
+				front.Config.Handler = behind
+			}
+			endpoint := newEndpoint(i, front.URL)
+			r := e.startReceiver(t, port, endpoint.Secret)
+			takesReal(t, endpoint, front, r)
+			endpoint.rotate()
+			takesReal(t, endpoint, front, r)
+			refusesForged(t, endpoint.old, r)
+		})
+	}
+}
+
+// takesReal has the endpoint sent a test event, which the receiver must take.
+func takesReal(t *testing.T, e *endpoint, front *taker, r *exampleServer) {
+	t.Helper()
+	id := e.ping()
+	if r.lines == nil {
+		d := front.next()
+		if !r.taken(d.header.Get("X-Service-Timestamp"), d.header.Get("X-Service-Signature"), d.body) {
+			t.Errorf("a genuine delivery was refused: %v %s", d.header, d.body)
+		}
+		return
+	}
+	select {
+	case line := <-r.lines:
+		if line != "test.ping "+id {
+			t.Errorf("the receiver printed %q, want test.ping %s", line, id)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the receiver took nothing")
+	}
+}
+
+func refusesForged(t *testing.T, secret string, r *exampleServer) {
+	t.Helper()
+	body := []byte(`{"id": "evt_1", "type": "test.ping", "data": {"text": "Grüße"}}`)
+	at := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).Unix(), 10) }
+	now, stale, ahead := at(0), at(-310*time.Second), at(310*time.Second)
+	for name, tc := range map[string]struct {
+		timestamp, signatures string
+		body                  []byte
+		want                  bool
+	}{
+		"genuine":                {now, sign(secret, now, body), body, true},
+		"one of two":             {now, sign("whsec_other", now, body) + "," + sign(secret, now, body), body, true},
+		"almost stale":           {at(-280 * time.Second), sign(secret, at(-280*time.Second), body), body, true},
+		"stale":                  {stale, sign(secret, stale, body), body, false},
+		"from the future":        {ahead, sign(secret, ahead, body), body, false},
+		"of another secret":      {now, sign("whsec_other", now, body), body, false},
+		"other bytes":            {now, sign(secret, now, body), append([]byte(" "), body...), false},
+		"with another timestamp": {at(-5 * time.Second), sign(secret, now, body), body, false},
+		"without signature":      {now, "", body, false},
+		"without timestamp":      {"", sign(secret, "", body), body, false},
+		"odd timestamp":          {"now", sign(secret, "now", body), body, false},
+	} {
+		if got := r.taken(tc.timestamp, tc.signatures, tc.body); got != tc.want {
+			t.Errorf("a delivery %s is taken: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}

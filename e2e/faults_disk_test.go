@@ -1,0 +1,249 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+)
+
+// A smallDisk is a file system of its own that can be filled and emptied.
+type smallDisk struct {
+	t   *testing.T
+	dir string
+}
+
+// newSmallDisk mounts a disk of 48 MiB in memory, or an ext4 of that size on a file.
+func newSmallDisk(t *testing.T, kind string) *smallDisk {
+	t.Helper()
+	dir := t.TempDir()
+	var err error
+	if kind == "tmpfs" {
+		err = syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size=48m")
+	} else {
+		image := filepath.Join(t.TempDir(), "image")
+		var out []byte
+		if out, err = exec.Command("sh", "-c", "truncate -s 48M "+image+" && mkfs.ext4 -q -m 0 "+image+" && mount -o loop "+image+" "+dir).CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	if err != nil {
+		t.Skipf("a small disk cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	_ = os.Remove(filepath.Join(dir, "lost+found")) // init wants an empty directory
+	return &smallDisk{t, dir}
+}
+
+// fill leaves about so many bytes free.
+func (d *smallDisk) fill(leave int64) {
+	d.t.Helper()
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(d.dir, &s); err != nil {
+		d.t.Fatal(err)
+	}
+	free := int64(s.Bavail)*s.Bsize - leave
+	if free <= 0 {
+		return
+	}
+	f, err := os.CreateTemp(d.dir, "ballast-")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(make([]byte, free)); err != nil && !errors.Is(err, syscall.ENOSPC) {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *smallDisk) empty() {
+	d.t.Helper()
+	files, err := filepath.Glob(filepath.Join(d.dir, "ballast-*"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, f := range files {
+		if err := os.Remove(f); err != nil {
+			d.t.Error(err)
+		}
+	}
+}
+
+// TestFullDisk: on a full disk nothing is acknowledged that is not kept, everybody is told, what is
+// there can be read, and when there is room again all goes on by itself.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"tmpfs", "ext4"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			fillAndEmpty(t, newSmallDisk(t, kind))
+		})
+	}
+}
+
+func fillAndEmpty(t *testing.T, disk *smallDisk) {
+	i := newInstanceIn(t, disk.dir, generousLimits)
+	i.addDomain("example.test")
+	ann, bob := i.addMailbox("ann@example.test", "correct horse"), i.addMailbox("bob@example.test", "battery staple")
+	acked, listed := map[string]bool{}, 0
+	for _, leave := range []int64{4 << 20, 400 << 10, 60 << 10, 0} { // the first is beyond the reserve
+		disk.fill(leave)
+		i.fillUp(t, acked)
+		listed += i.fillDatabase(t)
+		i.whileFull(t, ann)
+		if leave == 0 {
+			i.restartWhileFull(t, ann)
+		}
+		disk.empty()
+		i.goesOn(t, ann, bob, acked)
+	}
+	stored := map[string]int{}
+	for _, r := range i.inbox(bob) {
+		stored[r.Subject]++
+	}
+	for id := range acked {
+		if stored[id] != 1 {
+			t.Errorf("%s was acknowledged and is stored %d times", id, stored[id])
+		}
+	}
+	if n := i.suppressed(); n != listed {
+		t.Errorf("%d addresses were acknowledged and %d are listed", listed, n)
+	}
+	t.Logf("%d messages and %d addresses acknowledged, %d messages stored", len(acked), listed, len(stored))
+	i.check()
+}
+
+// fillUp sends messages of several sizes until none is taken any more. Each refusal must be 452.
+func (i *instance) fillUp(t *testing.T, acked map[string]bool) {
+	t.Helper()
+	var mu sync.Mutex
+	var senders sync.WaitGroup
+	for n := range 8 {
+		senders.Go(func() {
+			refused := 0
+			for k := 0; refused < 5; k++ {
+				mu.Lock()
+				id := fmt.Sprintf("message %d of %d, %d before", k, n, len(acked))
+				mu.Unlock()
+				err := transmit(i.ready.SMTP, "bob@example.test", bulk(id, []int{1000, 20_000, 600_000}[n%3]))
+				mu.Lock()
+				if err == nil {
+					acked[id] = true
+				} else if refused++; !strings.Contains(err.Error(), "452 4.3.1") {
+					t.Errorf("a full disk answers %v", err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	senders.Wait()
+}
+
+// fillDatabase adds records until there is no room for another, and says how many were
+// acknowledged.
+func (i *instance) fillDatabase(t *testing.T) (acked int) {
+	t.Helper()
+	var e struct{ Error struct{ Message string } }
+	for n := range 20_000 {
+		address := fmt.Sprintf("%s%d-%d@far.test", strings.Repeat("a", 30), n, time.Now().UnixNano())
+		switch status := i.do("POST", "/v1/suppressions", map[string]any{"email": address}, &e); {
+		case status == 201:
+			acked++
+		case status == 500 && strings.Contains(e.Error.Message, "disk is full"):
+			return acked
+		default:
+			t.Fatalf("a record on a full disk: %d %+v", status, e)
+		}
+	}
+	t.Error("a full disk took 20 000 records")
+	return acked
+}
+
+// suppressed counts the suppression list.
+func (i *instance) suppressed() (n int) {
+	i.t.Helper()
+	cursor := ""
+	for {
+		var page struct {
+			Data       []any
+			Pagination struct {
+				Cursor *string
+			}
+		}
+		i.want(200, "GET", "/v1/suppressions?limit=100"+cursor, nil, &page)
+		if n += len(page.Data); page.Pagination.Cursor == nil {
+			return n
+		}
+		cursor = "&cursor=" + *page.Pagination.Cursor
+	}
+}
+
+// whileFull demands that reading works and that changes fail with a clear word.
+func (i *instance) whileFull(t *testing.T, ann string) {
+	t.Helper()
+	var e struct {
+		Error struct{ Code, Message string }
+	}
+	status := i.do("POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{
+		"to": "bob@example.test", "subject": "large", "text": strings.Repeat("large\n", 200_000),
+	}, &e)
+	if status != 500 || !strings.Contains(e.Error.Message, "disk is full") {
+		t.Errorf("a send on a full disk: %d %+v", status, e)
+	}
+	i.want(200, "GET", "/v1/email-users/"+ann+"/inbox", nil, nil)
+	i.want(200, "GET", "/healthz", nil, nil)
+	c := i.readMail("bob@example.test", "battery staple")
+	if _, err := c.Select("INBOX", nil).Wait(); err != nil {
+		t.Errorf("SELECT on a full disk: %v", err)
+	}
+	got, err := c.Fetch(imap.SeqSetNum(1), &imap.FetchOptions{BodySection: []*imap.FetchItemBodySection{{Peek: true}}}).Collect()
+	if err != nil || len(got) != 1 {
+		t.Errorf("FETCH on a full disk: %v", err)
+	}
+	a := c.Append("INBOX", 800_000, nil)
+	_, _ = a.Write([]byte(bulk("appended", 800_000))[:800_000])
+	_ = a.Close()
+	if _, err := a.Wait(); err == nil {
+		t.Error("APPEND succeeded on a full disk")
+	}
+	c.Close()
+}
+
+// restartWhileFull demands that a server stops well, starts and can be read on a full disk.
+func (i *instance) restartWhileFull(t *testing.T, ann string) {
+	t.Helper()
+	i.stop()
+	i.start()
+	i.whileFull(t, ann)
+	i.kill()
+	i.start()
+	i.whileFull(t, ann)
+}
+
+// goesOn demands that everything works again at once.
+func (i *instance) goesOn(t *testing.T, ann, bob string, acked map[string]bool) {
+	t.Helper()
+	id := fmt.Sprintf("there is room again, after %d", len(acked))
+	start := time.Now()
+	if err := transmit(i.ready.SMTP, "bob@example.test", letter(id)); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	acked[id] = true
+	id = "sent: " + id
+	i.want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": "bob@example.test", "subject": id, "text": "hello"}, nil)
+	acked[id] = true
+	i.until("sent mail arrives", func() bool { return i.inbox(bob)[0].Subject == id })
+	t.Logf("after there was room again it took %s until sent mail arrived", time.Since(start))
+}

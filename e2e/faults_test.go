@@ -1,0 +1,364 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestDeadResolver: without DNS mail is taken all the same, within a bound, and says that it could
+// not be judged; what needs DNS says so.
+func TestDeadResolver(t *testing.T) {
+	t.Parallel()
+	hook, world := newHook(t), newResolver(t)
+	i := newInstance(t, generousLimits, "--resolver", world.addr, "--ca-file", hook.caFile)
+	world.delegate(i.ready.DNS)
+	i.addDomain("example.test")
+	box := i.addMailbox("ann@example.test", "correct horse")
+	i.want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{"later.test"}}, nil)
+	_, port, _ := net.SplitHostPort(hook.server.Listener.Addr().String())
+	var made struct{ ID string }
+	i.want(201, "POST", "/v1/webhooks", map[string]any{"url": "https://hook.far.test:" + port, "events": []string{"email.received"}}, &made)
+	world.hush(true)
+
+	checked := make(chan string, 1)
+	go func() {
+		start := time.Now()
+		var out struct {
+			Domains []struct{ Status, Message string }
+		}
+		i.want(200, "POST", "/v1/domains/check-ns", map[string]any{"domains": []string{"later.test"}}, &out)
+		t.Logf("check-ns answered after %s: %+v", time.Since(start), out)
+		checked <- out.Domains[0].Status
+	}()
+	start := time.Now()
+	signed := "DKIM-Signature: v=1; a=rsa-sha256; d=elsewhere.test; s=s1; h=from; bh=47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=; b=AAAA\r\n" + letter("undecided")
+	if err := transmit(i.ready.SMTP, "ann@example.test", signed); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 25*time.Second {
+		t.Errorf("a message took %s", took)
+	} else {
+		t.Logf("a message took %s", took)
+	}
+	start = time.Now()
+	var page struct {
+		Data []struct {
+			Auth struct{ SPF, DKIM, DMARC string }
+		}
+	}
+	i.want(200, "GET", "/v1/email-users/"+box+"/inbox", nil, &page)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the API took %s", took)
+	}
+	if a := page.Data[0].Auth; a.SPF != "temperror" || a.DKIM != "temperror" || a.DMARC != "temperror" {
+		t.Errorf("auth: %+v, want temperror thrice", a)
+	}
+	var log struct {
+		Data []struct {
+			Outcome   string
+			ErrorCode *string `json:"error_code"`
+		}
+	}
+	i.until("the webhook was tried", func() bool {
+		i.want(200, "GET", "/v1/webhooks/"+made.ID+"/deliveries", nil, &log)
+		return len(log.Data) > 0
+	})
+	if d := log.Data[len(log.Data)-1]; d.Outcome != "failed" || d.ErrorCode == nil || *d.ErrorCode != "dns" {
+		t.Errorf("first delivery: %+v", d)
+	}
+	if status := <-checked; status != "error" {
+		t.Errorf("check-ns says %q of a domain that cannot be looked up", status)
+	}
+}
+
+// A moodyRelay treats each connection in its own way, until the moods are used up; then it takes
+// everything.
+type moodyRelay struct {
+	good  *fakeSMTP
+	moods []func(*talk)
+	addr  string
+	next  atomic.Int32
+}
+
+func newMoodyRelay(t *testing.T, moods ...func(*talk)) *moodyRelay {
+	t.Helper()
+	r := &moodyRelay{good: newSMTP(t, false, func(n int) string { return fmt.Sprintf("250 Ok id-%d", n) }), moods: moods}
+	r.addr = answering(t, r.serve)
+	return r
+}
+
+func (r *moodyRelay) serve(c net.Conn) {
+	n := int(r.next.Add(1)) - 1
+	if n >= len(r.moods) {
+		r.good.serve(c)
+		return
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	tc := newTalk(c)
+	_, _ = io.WriteString(c, "220 moody\r\n")
+	r.moods[n](tc)
+}
+
+// until answers every command until the one that begins with verb has come.
+func (c *talk) until(verb string) {
+	for {
+		line, err := c.r.ReadString('\n')
+		if err != nil || strings.HasPrefix(line, verb) {
+			return
+		}
+		_, _ = io.WriteString(c, "250 ok\r\n")
+	}
+}
+
+// TestRelayThatStallsAndDrops: a relay that goes silent or away in the middle of a message, or is
+// busy, gets the message once in the end, and holds nobody else up.
+func TestRelayThatStallsAndDrops(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	stall := func(c *talk) { // takes nothing of the message, and leaves when it is told to
+		c.until("DATA")
+		_, _ = io.WriteString(c, "354 go on\r\n")
+		<-release
+	}
+	drop := func(c *talk) {
+		c.until("DATA")
+		_, _ = io.WriteString(c, "354 go on\r\n")
+		_, _ = io.CopyN(io.Discard, c.r, 64<<10)
+	}
+	busy := func(c *talk) {
+		c.until("MAIL")
+		_, _ = io.WriteString(c, "421 4.3.2 busy, come again\r\n")
+	}
+	relay, world := newMoodyRelay(t, stall, drop, busy), newResolver(t)
+	mx := newSMTP(t, false, func(int) string { return "250 taken" })
+	host, port, _ := net.SplitHostPort(relay.addr)
+	_, mxPort, _ := net.SplitHostPort(mx.addr)
+	config := generousLimits + fmt.Sprintf("[[relay]]\nname='r1'\nkind='custom'\nhost=%q\nport=%s\ntls='none'\n", host, port)
+	i := newInstance(t, config, "--resolver", world.addr, "--outbound", "relay", "--mx-port", mxPort)
+	world.delegate(i.ready.DNS)
+	world.set(t, "far.test", "MX", "10 mx.far.test.")
+	world.set(t, "mx.far.test", "A", "127.0.0.1")
+	world.set(t, "mx.far.test", "AAAA")
+	i.addDomain("example.test")
+	direct := i.addDomain("direct.test")
+	i.want(200, "PATCH", "/v1/domains/"+direct, map[string]any{"sending_mode": "direct"}, nil)
+	ann, dan := i.addMailbox("ann@example.test", "correct horse"), i.addMailbox("dan@direct.test", "battery staple")
+	send := func(user, to, text string) {
+		i.want(200, "POST", "/v1/email-users/"+user+"/inbox/send", map[string]any{"to": to, "subject": "s", "text": text}, nil)
+	}
+	send(ann, "slow@far.test", strings.Repeat("a long message\n", 500_000))
+	i.until("the relay stalls", func() bool { return relay.next.Load() == 1 })
+
+	start := time.Now()
+	send(dan, "quick@far.test", "hello")
+	send(ann, "dan@direct.test", "hello")
+	i.until("others are served", func() bool {
+		log := sendingLog(i)
+		return log["quick@far.test"].Status == "sent" && log["dan@direct.test"].Status == "delivered"
+	})
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("others waited %s for a relay that stalls", took)
+	}
+	close(release)
+	for attempt := 1; attempt <= 2; attempt++ {
+		i.until("the attempt has failed", func() bool {
+			r := sendingLog(i)["slow@far.test"]
+			return r.Status == "deferred" && r.Attempts == attempt
+		})
+		r := sendingLog(i)["slow@far.test"]
+		t.Logf("attempt %d: %s", r.Attempts, *r.LastResponse)
+		i.want(200, "POST", "/v1/messages/"+r.ID+"/retry", nil, nil)
+	}
+	// A relay that is busy is asked again after some seconds, which is no failed attempt.
+	i.until("the message is relayed", func() bool { return sendingLog(i)["slow@far.test"].Status == "relayed" })
+	if r := sendingLog(i)["slow@far.test"]; r.Attempts != 3 || r.LastResponse == nil || !strings.Contains(*r.LastResponse, "Ok id-1") {
+		t.Errorf("the log: %+v", r)
+	}
+	if n := len(relay.good.mails()); n != 1 {
+		t.Errorf("the relay took the message %d times", n)
+	}
+	i.check()
+}
+
+// sendingLog is the newest rows of the sending log by recipient.
+func sendingLog(i *instance) map[string]logRow {
+	i.t.Helper()
+	var page struct{ Data []logRow }
+	i.want(200, "GET", "/v1/messages?limit=100", nil, &page)
+	out := map[string]logRow{}
+	for _, r := range page.Data {
+		out[r.Recipient] = r
+	}
+	return out
+}
+
+// TestManyHostsThatStall: hosts that take a connection and say nothing, more of them than there are
+// workers, hold up neither local mail nor what is told.
+func TestManyHostsThatStall(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes the connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	hook, world := newHook(t), newResolver(t)
+	_, port, _ := net.SplitHostPort(silent.Addr().String())
+	i := newInstance(t, generousLimits, "--resolver", world.addr, "--outbound", "direct", "--mx-port", port, "--ca-file", hook.caFile)
+	world.delegate(i.ready.DNS)
+	world.set(t, "silent.test", "A", "127.0.0.1")
+	world.set(t, "silent.test", "AAAA")
+	i.addDomain("example.test")
+	ann, bob := i.addMailbox("ann@example.test", "correct horse"), i.addMailbox("bob@example.test", "battery staple")
+	hook.subscribe(i, "email.received")
+	for d := range 40 {
+		name := fmt.Sprintf("far%d.test", d)
+		world.set(t, name, "MX", "10 silent.test.")
+		var to []string
+		for n := range 6 {
+			to = append(to, fmt.Sprintf("user%d@%s", n, name))
+		}
+		i.want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": to, "subject": "s", "text": "hello"}, nil)
+	}
+	time.Sleep(500 * time.Millisecond) // the workers have their hands full
+	start := time.Now()
+	i.want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": "bob@example.test", "subject": "near", "text": "hello"}, nil)
+	i.until("local mail has arrived and was told of", func() bool {
+		return len(i.inbox(bob)) == 1 && len(hook.of("email.received", "subject")["near"]) == 1
+	})
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("local mail and its webhook waited %s for hosts that stall", took)
+	}
+}
+
+// A receiver is an HTTPS server for webhooks with its own manners.
+func receiver(t *testing.T, answer http.HandlerFunc) (url, caFile string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(answer)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	caFile = filepath.Join(t.TempDir(), "ca.pem")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := os.WriteFile(caFile, ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s.URL, caFile
+}
+
+// TestReceiversThatMisbehave: what each receiver does shows in its own log, and none holds another
+// up.
+func TestReceiversThatMisbehave(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	var flaky, good atomic.Int32
+	hanging, ca := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+	})
+	release := sync.OnceFunc(func() { close(over) })
+	t.Cleanup(release) // before the receiver closes, which waits for its requests
+	resetting, _ := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(http.ErrAbortHandler) // HTTP/2: the stream is reset
+		}
+		_ = c.(*tls.Conn).NetConn().(*net.TCPConn).SetLinger(0)
+		c.Close()
+	})
+	stumbling, _ := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		if flaky.Add(1) == 1 {
+			w.WriteHeader(500)
+		}
+	})
+	gone, _ := receiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(410) })
+	healthy, _ := receiver(t, func(http.ResponseWriter, *http.Request) { good.Add(1) })
+	i, _ := alone(t, "--ca-file", ca)
+	ids := map[string]string{}
+	for _, url := range []string{hanging, resetting, stumbling, gone, healthy} {
+		var made struct{ ID string }
+		i.want(201, "POST", "/v1/webhooks", map[string]any{"url": url, "events": []string{"email.received"}}, &made)
+		ids[url] = made.ID
+	}
+	start := time.Now()
+	const messages = 20
+	for n := range messages {
+		if err := transmit(i.ready.SMTP, "ann@example.test", letter(fmt.Sprint(n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i.until("the healthy receiver has everything", func() bool { return good.Load() >= messages })
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("a healthy receiver waited %s for others", took)
+	}
+	first := func(url string) (d deliveryRow) {
+		i.until("an attempt is in the log", func() bool {
+			log := deliveries(i, ids[url])
+			for _, d = range log {
+				if d.Attempt == 1 && d.Outcome == "failed" {
+					return true
+				}
+			}
+			return false
+		})
+		return d
+	}
+	for url, want := range map[string]string{hanging: "timeout", resetting: "connect", stumbling: "http_status", gone: "http_status"} {
+		d := first(url)
+		if d.ErrorCode == nil || *d.ErrorCode != want {
+			t.Errorf("a receiver that should show %s: %+v", want, d)
+		}
+		if d.NextAttemptAt == nil && url != gone {
+			t.Errorf("%s: no next attempt: %+v", want, d)
+		}
+	}
+	i.until("the second attempt succeeds", func() bool {
+		for _, d := range deliveries(i, ids[stumbling]) {
+			if d.Attempt == 2 {
+				return d.Outcome == "success" && d.Trigger == "retry"
+			}
+		}
+		return false
+	})
+	var w struct {
+		Status string
+		Reason *string `json:"disabled_reason"`
+	}
+	i.want(200, "GET", "/v1/webhooks/"+ids[gone], nil, &w)
+	if w.Status != "disabled" || w.Reason == nil || *w.Reason != "gone" {
+		t.Errorf("after 410 the endpoint is %+v", w)
+	}
+	release()
+	i.check()
+}
+
+// A deliveryRow is what the tests read of an endpoint's log.
+type deliveryRow struct {
+	Attempt       int
+	Outcome       string
+	Trigger       string
+	ErrorCode     *string `json:"error_code"`
+	NextAttemptAt *string `json:"next_attempt_at"`
+}
+
+func deliveries(i *instance, id string) []deliveryRow {
+	i.t.Helper()
+	var page struct{ Data []deliveryRow }
+	i.want(200, "GET", "/v1/webhooks/"+id+"/deliveries?limit=100", nil, &page)
+	return page.Data
+}

@@ -1,0 +1,291 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/smtp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
+)
+
+// TestReceive walks the main road with the real program: a domain is connected, its delegation
+// checked against a resolver that lies first, its zone asked by dig, and 200 messages are received,
+// listed, fetched, mirrored and told of.
+func TestReceive(t *testing.T) {
+	t.Parallel()
+	dig, swaks, mbsync := peer(t, "dig"), peer(t, "swaks"), peer(t, "mbsync")
+	world, hook := newResolver(t), newHook(t)
+	i := newInstance(t, generousLimits, "--resolver", world.addr, "--ca-file", hook.caFile)
+	world.delegate(i.ready.DNS)
+	hook.subscribe(i, "email.received", "domain.ready")
+
+	connectAgainstLies(i, world)
+	askDig(t, dig, i)
+	box := i.addMailbox("ann@example.test", "correct horse")
+	sendAll(t, swaks, i)
+
+	rows := i.inbox(box)
+	if len(rows) != 200 {
+		t.Fatalf("the inbox has %d messages, want 200", len(rows))
+	}
+	sameUIDs(t, i, rows)
+	mirror(t, mbsync, i)
+	i.until("every message was told of", func() bool { return len(hook.of("email.received", "uid")) == 200 })
+	for uid, events := range hook.of("email.received", "uid") {
+		if len(events) != 1 {
+			t.Errorf("message %s has %d events", uid, len(events))
+		}
+	}
+	i.stop()
+	if out, code := mailstead(t, "check", "--data", i.dir); code != 0 || out != "ok\n" {
+		t.Errorf("check: %d %s", code, out)
+	}
+}
+
+func connectAgainstLies(i *instance, world *fakeResolver) {
+	t := i.t
+	world.set(t, "example.test", "NS", "ns1.liar.test.", "ns2.liar.test.")
+	i.want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{"Example.test", "not a name"}}, nil)
+	var checked struct {
+		AllVerified bool `json:"all_verified"`
+		Domains     []struct {
+			DomainID  string `json:"domain_id"`
+			Status    string
+			CurrentNS []string `json:"current_ns"`
+		}
+	}
+	body := map[string]any{"domains": []string{"example.test"}}
+	i.want(200, "POST", "/v1/domains/check-ns", body, &checked)
+	if checked.AllVerified || checked.Domains[0].Status != "failed" || !slices.Equal(checked.Domains[0].CurrentNS, []string{"ns1.liar.test", "ns2.liar.test"}) {
+		t.Fatalf("a lying delegation: %+v", checked)
+	}
+	world.set(t, "example.test", "NS", "ns1.mailstead.test.", "ns2.mailstead.test.")
+	i.want(200, "POST", "/v1/domains/check-ns", body, &checked)
+	if !checked.AllVerified || checked.Domains[0].Status != "verified" {
+		t.Fatalf("an honest delegation: %+v", checked)
+	}
+	i.until("the domain is complete", func() bool {
+		var d struct{ Status string }
+		i.want(200, "GET", "/v1/domains/"+checked.Domains[0].DomainID, nil, &d)
+		return d.Status == "complete"
+	})
+	var jobs struct {
+		Data []struct{ Type, Status string }
+	}
+	i.want(200, "GET", "/v1/jobs?domain=example.test", nil, &jobs)
+	if len(jobs.Data) == 0 || jobs.Data[0].Type != "domain_provision" || jobs.Data[0].Status != "completed" {
+		t.Fatalf("jobs: %+v", jobs)
+	}
+}
+
+func askDig(t *testing.T, dig string, i *instance) {
+	host, port, _ := net.SplitHostPort(i.ready.DNS)
+	ask := func(args ...string) string {
+		out, err := exec.Command(dig, append([]string{"@" + host, "-p", port, "+short", "+norecurse"}, args...)...).Output()
+		if err != nil {
+			t.Fatalf("dig %v: %v", args, err)
+		}
+		return string(out)
+	}
+	for _, q := range []struct{ name, kind, want string }{
+		{"example.test", "MX", "mail.mailstead.test."},
+		{"example.test", "NS", "ns1.mailstead.test."},
+		{"example.test", "SOA", "ns1.mailstead.test."},
+		{"example.test", "A", "127.0.0.1"},
+		{"example.test", "TXT", "v=spf1"},
+		{"_dmarc.example.test", "TXT", "v=DMARC1; p=reject"},
+	} {
+		if got := ask(q.name, q.kind); !strings.Contains(got, q.want) {
+			t.Errorf("dig %s %s: %q, want %q", q.name, q.kind, got, q.want)
+		}
+		if got := ask("+tcp", q.name, q.kind); !strings.Contains(got, q.want) {
+			t.Errorf("dig +tcp %s %s: %q, want %q", q.name, q.kind, got, q.want)
+		}
+	}
+	var d struct {
+		Data []struct {
+			Selector string `json:"dkim_selector"`
+		}
+	}
+	i.want(200, "GET", "/v1/domains", nil, &d)
+	if got := ask(d.Data[0].Selector+"._domainkey.example.test", "TXT"); !strings.Contains(got, "v=DKIM1; k=rsa; p=") {
+		t.Errorf("dig for the DKIM key: %q", got)
+	}
+	if got := ask("+noshort", "+noall", "+comments", "no-such-name.example.test", "A"); !strings.Contains(got, "NXDOMAIN") {
+		t.Errorf("dig for a name that is not there: %q", got)
+	}
+}
+
+// sendAll sends 200 messages of many shapes, some by swaks and most from Go.
+func sendAll(t *testing.T, swaks string, i *instance) {
+	file := filepath.Join(t.TempDir(), "notes.txt")
+	if err := os.WriteFile(file, []byte("attached\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 10 {
+		args := []string{"--silent", "2", "--server", i.ready.SMTP, "--from", "bob@elsewhere.test", "--to", "ann@example.test",
+			"--header", fmt.Sprintf("Subject: swaks %d", n), "--body", "Grüße\n"}
+		if n%2 == 1 {
+			args = append(args, "--attach", "@"+file)
+		}
+		if out, err := exec.Command(swaks, args...).CombinedOutput(); err != nil {
+			t.Fatalf("swaks: %v\n%s", err, out)
+		}
+	}
+	big := strings.Repeat(strings.Repeat("A", 76)+"\r\n", 10<<20/77+1)
+	kinds := []func(n int) (from, message string){
+		func(n int) (string, string) {
+			return "bob@elsewhere.test", fmt.Sprintf("Subject: plain %d\r\nFrom: bob@elsewhere.test\r\n\r\n.hello\r\n..\r\n", n)
+		},
+		func(n int) (string, string) {
+			return "bob@elsewhere.test", fmt.Sprintf("Subject: =?UTF-8?B?%s?=\r\nFrom: Böb <bob@elsewhere.test>\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nžluťoučký\r\n",
+				base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "kůň %d", n)))
+		},
+		func(n int) (string, string) {
+			return "bøb@elsewhere.test", fmt.Sprintf("Subject: smtputf8 ☃ %d\r\nFrom: <bøb@elsewhere.test>\r\n\r\nhello\r\n", n)
+		},
+		func(n int) (string, string) {
+			return "bob@elsewhere.test", fmt.Sprintf("Subject: parts %d\r\nFrom: bob@elsewhere.test\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\ntext\r\n--b\r\nContent-Type: application/pdf\r\nContent-Disposition: attachment; filename=a.pdf\r\nContent-Transfer-Encoding: base64\r\n\r\nQUJD\r\n--b--\r\n", n)
+		},
+		func(n int) (string, string) {
+			return "bob@elsewhere.test", fmt.Sprintf("Subject: broken %d\r\nno colon here\r\nContent-Type: multipart/mixed; boundary=\r\n\r\n--b\r\nContent-Type: multipart/x; boundary=c\r\n\r\n--c", n)
+		},
+	}
+	c, err := smtp.Dial(i.ready.SMTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 190 {
+		from, message := kinds[n%len(kinds)](n)
+		if n == 100 {
+			message = "Subject: ten MiB\r\nFrom: bob@elsewhere.test\r\n\r\n" + big
+		}
+		if n%50 == 49 {
+			_ = c.Quit()
+			if c, err = smtp.Dial(i.ready.SMTP); err != nil {
+				t.Fatal(err)
+			}
+		}
+		deliver(t, c, from, "ann@example.test", message)
+	}
+	_ = c.Quit()
+}
+
+func deliver(t *testing.T, c *smtp.Client, from, to, message string) {
+	t.Helper()
+	if err := c.Mail(from); err != nil {
+		t.Fatalf("MAIL %s: %v", from, err)
+	}
+	if err := c.Rcpt(to); err != nil {
+		t.Fatalf("RCPT %s: %v", to, err)
+	}
+	w, err := c.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(message)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatalf("message from %s: %v", from, err)
+	}
+}
+
+// sameUIDs demands that IMAP shows the very messages that the API lists, under the same UIDs.
+func sameUIDs(t *testing.T, i *instance, rows []row) {
+	c, err := imapclient.DialInsecure(i.ready.IMAP, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Login("ann@example.test", "correct horse").Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Select("INBOX", nil).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Fetch(imap.SeqSet{{Start: 1, Stop: 0}}, &imap.FetchOptions{UID: true, Envelope: true, RFC822Size: true}).Collect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	byUID := map[string]*imapclient.FetchMessageBuffer{}
+	for _, m := range got {
+		byUID[fmt.Sprint(m.UID)] = m
+	}
+	if len(byUID) != len(rows) {
+		t.Fatalf("IMAP shows %d messages, the API %d", len(byUID), len(rows))
+	}
+	for _, r := range rows {
+		m := byUID[r.UID]
+		if m == nil {
+			t.Errorf("IMAP has no UID %s", r.UID)
+			continue
+		}
+		if m.RFC822Size != r.Size || m.Envelope.Subject != r.Subject {
+			t.Errorf("UID %s: IMAP says %q, %d bytes; the API %q, %d", r.UID, m.Envelope.Subject, m.RFC822Size, r.Subject, r.Size)
+		}
+	}
+}
+
+// mirror lets mbsync copy the mailbox and counts what it wrote.
+func mirror(t *testing.T, mbsync string, i *instance) {
+	dir := t.TempDir()
+	host, port, _ := net.SplitHostPort(i.ready.IMAP)
+	config := fmt.Sprintf(`IMAPAccount far
+Host %s
+Port %s
+User ann@example.test
+Pass "correct horse"
+SSLType None
+AuthMechs LOGIN
+
+IMAPStore far
+Account far
+
+MaildirStore near
+Path %[3]s/
+Inbox %[3]s/INBOX
+SubFolders Verbatim
+
+Channel all
+Far :far:
+Near :near:
+Patterns *
+Create Near
+SyncState *
+`, host, port, dir)
+	file := filepath.Join(dir, "mbsyncrc")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(mbsync, "-c", file, "all").CombinedOutput(); err != nil {
+		t.Fatalf("mbsync: %v\n%s", err, out)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "INBOX", "*", "*"))
+	if err != nil || len(files) < 200 {
+		t.Fatalf("mbsync wrote %d messages, want 200: %v", len(files), err)
+	}
+	biggest := int64(0)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		biggest = max(biggest, int64(len(text)))
+		if bytes.Contains(text, []byte{0}) {
+			t.Errorf("%s has a NUL", f)
+		}
+	}
+	if biggest < 10<<20 {
+		t.Errorf("the biggest message that mbsync wrote has %d bytes", biggest)
+	}
+}

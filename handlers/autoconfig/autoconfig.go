@@ -1,0 +1,158 @@
+// Package autoconfig answers what mail servers and mail clients ask for by the name of a host and a
+// path, without a token: the MTA-STS policy of a domain (RFC 8461), and the settings of mail
+// clients in the forms of Thunderbird, Outlook and Apple. It does not know who asks, nor whether a
+// mailbox exists.
+package autoconfig
+
+import (
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// maxAge is for how long others may keep a document.
+const maxAge = time.Hour
+
+// Labels of hosts below a domain, as service.VisitedHost has them. The domain itself has none.
+const (
+	stsHost          = "mta-sts"
+	autoconfigHost   = "autoconfig"
+	autodiscoverHost = "autodiscover"
+	domainItself     = ""
+)
+
+// A Server writes the documents of one installation.
+type Server struct {
+	Service *service.Service
+	Now     func() time.Time
+}
+
+// A Document is one kind of document.
+type Document struct {
+	Path string // without a host; see PathOf
+
+	hosts   []string // labels of the hosts of a domain that have it
+	ownHost bool     // the installation's own host has it too, for every domain
+	methods []string
+	write   func(*Server, *request) error
+}
+
+// Documents lists all there are.
+func Documents() []*Document {
+	get := []string{http.MethodGet, http.MethodHead}
+	post := []string{http.MethodPost, http.MethodGet, http.MethodHead}
+	outlook := []string{autodiscoverHost, domainItself}
+	return []*Document{
+		{"/.well-known/mta-sts.txt", []string{stsHost}, false, get, (*Server).writePolicy},
+		{"/mail/config-v1.1.xml", []string{autoconfigHost}, true, get, (*Server).writeClientConfig},
+		{"/.well-known/autoconfig/mail/config-v1.1.xml", []string{domainItself, autoconfigHost}, true, get, (*Server).writeClientConfig},
+		{profilePath, []string{autoconfigHost}, true, get, (*Server).writeProfile},
+		{autodiscoverPath, outlook, true, post, (*Server).writeAutodiscover},
+		{autodiscoverV2, outlook, true, get, (*Server).writeAutodiscoverV2},
+	}
+}
+
+// PathOf gives the path that Documents lists for a path that a client asks for, and any other path
+// as it is. Outlook writes its paths in capitals too, and may put the address behind them; a
+// profile has any name.
+func PathOf(asked string) string {
+	lower := strings.ToLower(asked)
+	name, isMail := strings.CutPrefix(asked, "/mail/")
+	switch {
+	case lower == autodiscoverPath, lower == autodiscoverV2:
+		return lower
+	case strings.HasPrefix(lower, autodiscoverV2+"/v1.0/"):
+		return autodiscoverV2
+	case isMail && path.Ext(name) == ".mobileconfig" && !strings.Contains(name, "/"):
+		return profilePath
+	}
+	return asked
+}
+
+// IsHost tells whether a host, as a request names it, has a label that is only for documents.
+func IsHost(host string) bool {
+	label, _, _ := strings.Cut(strings.ToLower(host), ".")
+	return label == stsHost || label == autoconfigHost || label == autodiscoverHost
+}
+
+// A request is one request for a document.
+type request struct {
+	w    http.ResponseWriter
+	r    *http.Request
+	host *service.VisitedHost
+}
+
+// Answer answers a request for a document, or with nil for anything else, if its host is one that
+// has documents. A host that is there for them alone answers 404 to all else. After an error
+// nothing is written.
+func (s *Server) Answer(w http.ResponseWriter, r *http.Request, d *Document) (answered bool, err error) {
+	host, err := s.Service.VisitHost(r.Host)
+	if err != nil || host == nil {
+		return false, err
+	}
+	if d == nil || !d.isAt(host) {
+		if host.Label != "" {
+			http.NotFound(w, r)
+		}
+		return host.Label != "", nil
+	}
+	if !slices.Contains(d.methods, r.Method) {
+		w.Header().Set("Allow", strings.Join(d.methods, ", "))
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		return true, nil
+	}
+	return true, d.write(s, &request{w, r, host})
+}
+
+func (d *Document) isAt(host *service.VisitedHost) bool {
+	if host.Domain == "" {
+		return d.ownHost
+	}
+	return slices.Contains(d.hosts, host.Label)
+}
+
+// send writes a document that others may keep for a while.
+func (q *request) send(contentType string, body []byte) {
+	q.w.Header().Set("Cache-Control", "public, max-age="+strconv.Itoa(int(maxAge.Seconds())))
+	q.write(http.StatusOK, contentType, body)
+}
+
+func (q *request) write(status int, contentType string, body []byte) {
+	h := q.w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	q.w.WriteHeader(status)
+	if q.r.Method != http.MethodHead {
+		_, _ = q.w.Write(body) // a client that has gone needs no answer
+	}
+}
+
+// writePolicy answers with a domain's MTA-STS policy (RFC 8461 section 3.2).
+func (s *Server) writePolicy(q *request) error {
+	policy, err := s.Service.STSPolicy(q.host.Domain)
+	if err != nil {
+		return err
+	}
+	if policy == "" { // it was switched off in this moment
+		http.NotFound(q.w, q.r)
+		return nil
+	}
+	q.send("text/plain; charset=utf-8", []byte(policy))
+	return nil
+}
+
+// settingsFor gives an address in its normal form and its settings, if the host that was asked
+// serves its domain.
+func (s *Server) settingsFor(q *request, address string) (string, *service.MailSettings, error) {
+	email, settings, err := s.Service.MailSettingsOf(address)
+	if err != nil || settings == nil || q.host.Domain != "" && q.host.Domain != settings.Domain {
+		return "", nil, err
+	}
+	return email, settings, nil
+}

@@ -1,0 +1,86 @@
+package handlers
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// replays has the answers to requests with an Idempotency-Key, which the service keeps, and knows
+// which requests still run.
+type replays struct {
+	svc     *service.Service
+	mu      sync.Mutex
+	running map[string]bool
+}
+
+// begin marks the key as running; false if it is already.
+func (p *replays) begin(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running[id] {
+		return false
+	}
+	p.running[id] = true
+	return true
+}
+
+func (p *replays) end(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.running, id)
+}
+
+// idempotent answers a POST with an Idempotency-Key: the first one runs, later ones get its answer.
+func (s *Server) idempotent(c *call, path func(name string) string, key string, body []byte) {
+	if len(key) > 255 {
+		s.fail(c, service.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
+		return
+	}
+	id := service.ReplayID(c.who, c.r.Method, c.r.URL.Path, key)
+	if !s.replay.begin(id) {
+		s.fail(c, service.Errorf(http.StatusConflict, "idempotency_in_progress", "The first request with this Idempotency-Key still runs. Try again in a moment."))
+		return
+	}
+	defer s.replay.end(id)
+	once := service.NewOnce(id, body, func(out any) (service.Replayed, error) { return c.op.replayed(out) })
+	kept, err := s.svc.Replay(once)
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	if kept != nil {
+		kept.WriteTo(c.w.Header())
+		c.w.Header().Set("Idempotent-Replayed", "true")
+		c.w.WriteHeader(kept.Status)
+		_, _ = c.w.Write(kept.Body)
+		return
+	}
+	client, answer := c.w, newBufferedResponse(c.w.Header())
+	c.w, c.r = answer, c.r.WithContext(once.Context(c.r.Context()))
+	s.answer(c, path, body)
+	s.keepAnswer(c, once, answer)
+	client.WriteHeader(answer.status)
+	_, _ = client.Write(answer.body.Bytes())
+}
+
+// replayed makes the answer of an operation's result.
+func (o *op) replayed(out any) (service.Replayed, error) {
+	body, err := encode(out)
+	return service.Replayed{Status: o.status, ContentType: jsonMedia, Location: locationOf(o.status, out), Body: body}, err
+}
+
+// keepAnswer stores an answer for later requests with the same key, before the client sees it.
+func (s *Server) keepAnswer(c *call, once *service.Once, answer *bufferedResponse) {
+	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
+		return
+	}
+	err := s.svc.KeepReplay(once, service.Replayed{
+		Status: answer.status, Body: answer.body.Bytes(),
+		ContentType: answer.header.Get("Content-Type"), Location: answer.header.Get("Location"),
+	})
+	if err != nil {
+		s.Log.Error("keep the answer for its Idempotency-Key", "request_id", c.id, "error", err)
+	}
+}

@@ -1,0 +1,321 @@
+// Package openapi describes the HTTP API: as an OpenAPI document in JSON and YAML, as a page for
+// people, and as the arguments of an assistant's tools. It makes all of it from the table of
+// operations and the Go types of their requests and answers, and adds what those cannot say. It
+// does not know HTTP: how requests are decoded, permitted and answered is for handlers to say.
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// An API is what is described.
+type API struct {
+	Operations []Operation
+	URL        string // of this installation; "" if it has none
+
+	// Errors gives examples of the two forms of an error's body: our own, and that of RFC 9457.
+	Errors func(status int, code, message, requestID string) (own, rfc9457 any)
+}
+
+// An Operation is one row of the table of operations.
+type Operation struct {
+	Name, Method string
+	Path         string // with {name} for what varies
+	Status       int    // of success
+	Scope        string
+	Roles        []string
+	Restricted   bool // some role is not among Roles
+	Strict       bool // an unknown body field is an error
+	Alias        bool // another way to the operation of the row before
+	In, Out      reflect.Type
+}
+
+// A Document is the OpenAPI 3.1 description of the API. It is made from the table of operations and
+// the types of their requests and answers, so that it cannot say anything else than they do.
+type Document struct {
+	OpenAPI    string                       `json:"openapi"`
+	Info       documentInfo                 `json:"info"`
+	Servers    []documentServer             `json:"servers"`
+	Security   []map[string][]string        `json:"security"`
+	Tags       []tag                        `json:"tags"`
+	Paths      Dict[Dict[*operationObject]] `json:"paths"`
+	Webhooks   Dict[Dict[*operationObject]] `json:"webhooks"`
+	Components components                   `json:"components"`
+
+	Problems []string `json:"-"` // what could not be described; none in a build that passes its tests
+}
+
+type documentInfo struct {
+	Title       string `json:"title"`
+	Version     string `json:"version"`
+	Summary     string `json:"summary"`
+	Description string `json:"description"`
+}
+
+type documentServer struct {
+	URL         string `json:"url"`
+	Description string `json:"description"`
+}
+
+type tag struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+type components struct {
+	SecuritySchemes map[string]map[string]string `json:"securitySchemes"`
+	Parameters      Dict[*Parameter]             `json:"parameters"`
+	Headers         Dict[*header]                `json:"headers"`
+	Responses       Dict[*response]              `json:"responses"`
+	Schemas         Dict[*Schema]                `json:"schemas"`
+}
+
+type operationObject struct {
+	OperationID string          `json:"operationId"`
+	Summary     string          `json:"summary"`
+	Description string          `json:"description,omitempty"`
+	Tags        []string        `json:"tags,omitempty"`
+	Scope       string          `json:"x-scope,omitempty"`
+	Roles       []string        `json:"x-roles,omitempty"`
+	Security    *[]string       `json:"security,omitempty"`
+	Parameters  []*Parameter    `json:"parameters,omitempty"`
+	RequestBody *requestBody    `json:"requestBody,omitempty"`
+	Responses   Dict[*response] `json:"responses"`
+}
+
+type Parameter struct {
+	Ref         string  `json:"$ref,omitempty"`
+	Name        string  `json:"name,omitempty"`
+	In          string  `json:"in,omitempty"`
+	Required    bool    `json:"required,omitempty"`
+	Description string  `json:"description,omitempty"`
+	Schema      *Schema `json:"schema,omitempty"`
+}
+
+type requestBody struct {
+	Required bool             `json:"required"`
+	Content  Dict[*mediaType] `json:"content"`
+}
+
+type response struct {
+	Ref         string           `json:"$ref,omitempty"`
+	Description string           `json:"description,omitempty"`
+	Headers     Dict[*header]    `json:"headers,omitempty"`
+	Content     Dict[*mediaType] `json:"content,omitempty"`
+
+	codes []string // of an error
+}
+
+// Codes are those that an error may carry; the reference page shows them.
+func (r *response) Codes() []string { return r.codes }
+
+type header struct {
+	Ref         string  `json:"$ref,omitempty"`
+	Description string  `json:"description,omitempty"`
+	Schema      *Schema `json:"schema,omitempty"`
+}
+
+type mediaType struct {
+	Schema  *Schema `json:"schema,omitempty"`
+	Example any     `json:"example,omitempty"`
+}
+
+// A Dict is a JSON object whose members keep their order.
+type Dict[T any] []Member[T]
+
+type Member[T any] struct {
+	Name  string
+	Value T
+}
+
+// MarshalJSON writes the members in their order.
+func (d Dict[T]) MarshalJSON() ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteByte('{')
+	for i, m := range d {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		name, err := json.Marshal(m.Name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(m.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Name, err)
+		}
+		out.Write(append(append(name, ':'), value...))
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+func (d Dict[T]) Get(name string) (value T) {
+	for _, m := range d {
+		if m.Name == name {
+			return m.Value
+		}
+	}
+	return value
+}
+
+// Set adds a member, or replaces the one of that name.
+func (d *Dict[T]) Set(name string, value T) {
+	for i := range *d {
+		if (*d)[i].Name == name {
+			(*d)[i].Value = value
+			return
+		}
+	}
+	*d = append(*d, Member[T]{name, value})
+}
+
+const (
+	jsonMedia    = "application/json"
+	problemMedia = "application/problem+json"
+)
+
+// Describe makes the description of an API.
+func Describe(api API) *Document {
+	d := &describer{api: api, used: map[typeUse]string{}, doc: &Document{
+		OpenAPI:  "3.1.0",
+		Info:     apiInfo,
+		Servers:  []documentServer{{"/", "this installation"}},
+		Security: []map[string][]string{{"bearer": {}}},
+		Tags:     groups,
+		Components: components{
+			SecuritySchemes: map[string]map[string]string{"bearer": {
+				"type": "http", "scheme": "bearer", "bearerFormat": "mst_…", "description": "An API token, made with create_token or `mailstead token create`.",
+			}},
+			Headers: apiHeaders,
+		},
+	}}
+	if api.URL != "" {
+		d.doc.Servers[0].URL = api.URL
+	}
+	d.doc.Components.Parameters = Dict[*Parameter]{{"IdempotencyKey", &Parameter{
+		Name: "Idempotency-Key", In: "header", Description: idempotencyText, Schema: &Schema{Type: "string", MaxLength: new(255)},
+	}}}
+	d.errorSchemas()
+	for i := range api.Operations {
+		o := &api.Operations[i]
+		item := d.doc.Paths.Get(o.Path)
+		item.Set(strings.ToLower(o.Method), d.operation(o))
+		d.doc.Paths.Set(o.Path, item)
+	}
+	for _, e := range service.EventTypes() {
+		d.doc.Webhooks.Set(e.Name, Dict[*operationObject]{{"post", d.event(e)}})
+	}
+	slices.SortFunc(d.doc.Components.Schemas, func(a, b Member[*Schema]) int { return strings.Compare(a.Name, b.Name) })
+	d.examples()
+	d.checkWords()
+	return d.doc
+}
+
+// operation describes one row of the table.
+func (d *describer) operation(o *Operation) *operationObject {
+	a, ok := operationTexts[o.Name]
+	if !ok {
+		d.problem("operation %s has no text", o.Name)
+	}
+	out := &operationObject{OperationID: o.Name, Summary: a.summary, Tags: []string{a.group}, Scope: o.Scope, Roles: o.Roles}
+	if o.Alias {
+		out.OperationID += "_" + strings.ToLower(o.Method)
+	}
+	out.Description = strings.TrimSpace(a.text + " " + o.needs())
+	out.Parameters = d.parameters(o)
+	if body := d.request(o, a); body != nil {
+		out.RequestBody = body
+	}
+	out.Responses.Set(fmt.Sprint(o.Status), d.success(o, a))
+	for _, r := range o.errors(a) {
+		out.Responses.Set(fmt.Sprint(r.status), d.errorRef(r.status, r.codes))
+	}
+	return out
+}
+
+// needs says in words who may call an operation.
+func (o *Operation) needs() string {
+	text := fmt.Sprintf("Needs the `%s` permission", o.Scope)
+	if o.Restricted {
+		text += "; for the roles " + strings.Join(o.Roles, " and ")
+	}
+	if o.Strict {
+		text += ". A body field that it does not know is refused"
+	}
+	return text + "."
+}
+
+// success describes the answer of an operation that did what was asked.
+func (d *describer) success(o *Operation, a operationText) *response {
+	r := &response{Description: http.StatusText(o.Status), Headers: headerRefs("X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")}
+	if o.Status == http.StatusAccepted {
+		r.Headers = append(r.Headers, headerRefs("Location")...)
+	}
+	if o.Method == http.MethodPost {
+		r.Headers = append(r.Headers, headerRefs("Idempotent-Replayed")...)
+	}
+	d.content(r, o, a)
+	return r
+}
+
+// content lists the media types of an answer. Most have one; an export may be JSON or a file.
+func (d *describer) content(r *response, o *Operation, a operationText) {
+	var forms []*Schema
+	for _, t := range FormsOf(o.Out) {
+		if t == fileType {
+			media := a.media
+			if media == "" {
+				media = "application/octet-stream"
+			}
+			r.Content.Set(media, &mediaType{Schema: &Schema{Type: "string", Format: "binary"}})
+			continue
+		}
+		forms = append(forms, d.of(t, false))
+	}
+	switch len(forms) {
+	case 0:
+	case 1:
+		r.Content.Set(jsonMedia, &mediaType{Schema: forms[0]})
+	default:
+		r.Content.Set(jsonMedia, &mediaType{Schema: &Schema{AnyOf: forms}})
+	}
+}
+
+func headerRefs(names ...string) (out Dict[*header]) {
+	for _, n := range names {
+		out.Set(n, &header{Ref: "#/components/headers/" + n})
+	}
+	return out
+}
+
+// event describes the request that an endpoint gets when something happened.
+func (d *describer) event(e service.EventType) *operationObject {
+	typed := &Schema{Type: "object", Properties: Dict[*Schema]{{"type", &Schema{Const: e.Name}}}}
+	if e.Data != nil {
+		typed.Properties.Set("data", d.of(reflect.TypeOf(e.Data), false))
+	}
+	out := &operationObject{
+		OperationID: "on_" + strings.ReplaceAll(e.Name, ".", "_"), Summary: e.About, Tags: []string{"Events"}, Security: &[]string{},
+		RequestBody: &requestBody{Required: true, Content: Dict[*mediaType]{{jsonMedia, &mediaType{
+			Schema: &Schema{AllOf: []*Schema{d.of(envelopeType, false), typed}},
+		}}}},
+		Responses: Dict[*response]{
+			{"2XX", &response{Description: "Taken. Answer within 10 seconds; the body is not looked at."}},
+			{"410", &response{Description: "Gone: the endpoint is disabled at once."}},
+			{"default", &response{Description: "Not taken: the event is tried again, up to six times within 52 minutes."}},
+		},
+	}
+	for _, h := range deliveryHeaders {
+		out.Parameters = append(out.Parameters, &Parameter{Name: h.Name, In: "header", Required: true, Description: h.Value, Schema: &Schema{Type: "string"}})
+	}
+	return out
+}

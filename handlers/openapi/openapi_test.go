@@ -1,0 +1,40 @@
+package openapi
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+func TestCodesAreInTheOrderOfStatuses(t *testing.T) {
+	for i, c := range errorCodes {
+		if i > 0 && c.Status < errorCodes[i-1].Status {
+			t.Errorf("%s is not", c.Code)
+		}
+	}
+}
+
+// TestWordsOfNothingAreFound describes an API whose one operation nobody has written about.
+func TestWordsOfNothingAreFound(t *testing.T) {
+	doc := Describe(API{
+		Operations: []Operation{{Name: "get_weather", Method: "GET", Path: "/v1/weather", Status: 200, In: reflect.TypeFor[struct{}](), Out: reflect.TypeFor[*service.Told]()}},
+		Errors: func(int, string, string, string) (own, rfc9457 any) {
+			type problem struct {
+				Code string `json:"code"`
+			}
+			type problemBody struct{ problem }
+			type errorBody struct {
+				Error problem `json:"error"`
+			}
+			return errorBody{}, problemBody{}
+		},
+	})
+	all := strings.Join(doc.Problems, "\n")
+	for _, want := range []string{"operation get_weather has no text", "there is a text about list_domains, which is no operation", "the glossary tells of Domain.id, which is nowhere"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is not among the problems:\n%s", want, all)
+		}
+	}
+}

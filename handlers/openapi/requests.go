@@ -1,0 +1,167 @@
+package openapi
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// parameters describes what a request says in its path, its query and its headers.
+func (d *describer) parameters(o *Operation) []*Parameter {
+	var out []*Parameter
+	for _, f := range Fields(o.In) {
+		name, in := f.Tag.Get("path"), "path"
+		if name == "" {
+			name, in = f.Tag.Get("query"), "query"
+		}
+		if name == "" {
+			continue
+		}
+		s := d.field(o.Name, f, name, true)
+		p := &Parameter{Name: name, In: in, Required: in == "path" || f.Tag.Get("required") != "", Description: s.Description, Schema: s}
+		s.Description = ""
+		out = append(out, p)
+	}
+	if o.Method == http.MethodPost {
+		out = append(out, &Parameter{Ref: "#/components/parameters/IdempotencyKey"})
+	}
+	return out
+}
+
+// request describes the body of an operation; nil if it takes none.
+func (d *describer) request(o *Operation, a operationText) *requestBody {
+	if o.Method == http.MethodGet || !hasBody(o.In) {
+		return nil
+	}
+	ref := d.of(o.In, true)
+	s := d.doc.Resolve(ref)
+	show := strings.Fields(a.show)
+	if len(show) == 0 {
+		show = s.Required
+	}
+	var example Dict[any]
+	for _, name := range show {
+		p := s.Properties.Get(name)
+		if p == nil {
+			d.problem("the example of %s names %s, which is no field of it", o.Name, name)
+			continue
+		}
+		example.Set(name, d.doc.Example(p))
+	}
+	required := len(s.Required) > 0 || o.Method == http.MethodPatch // {} would change nothing
+	return &requestBody{Required: required, Content: Dict[*mediaType]{{jsonMedia, &mediaType{Schema: ref, Example: example}}}}
+}
+
+func hasBody(in reflect.Type) bool {
+	for _, f := range Fields(in) {
+		if JSONName(f) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Resolve follows a reference to a named schema.
+func (doc *Document) Resolve(s *Schema) *Schema {
+	if s.Ref == "" {
+		return s
+	}
+	return doc.Components.Schemas.Get(strings.TrimPrefix(s.Ref, "#/components/schemas/"))
+}
+
+// examples fills in the examples of answers and events; all schemas are there by then.
+func (d *describer) examples() {
+	for _, paths := range []Dict[Dict[*operationObject]]{d.doc.Paths, d.doc.Webhooks} {
+		for _, path := range paths {
+			for _, m := range path.Value {
+				d.exampleOf(m.Value)
+			}
+		}
+	}
+}
+
+func (d *describer) exampleOf(o *operationObject) {
+	var media []Member[*mediaType]
+	if o.RequestBody != nil {
+		media = append(media, o.RequestBody.Content...)
+	}
+	for _, r := range o.Responses {
+		media = append(media, r.Value.Content...)
+	}
+	for _, m := range media {
+		if m.Name == jsonMedia && m.Value.Example == nil {
+			m.Value.Example = d.doc.Example(m.Value.Schema)
+		}
+	}
+}
+
+// Example makes a value that a schema allows, of the examples of its parts.
+func (doc *Document) Example(s *Schema) any {
+	s = doc.Resolve(s)
+	switch {
+	case len(s.Examples) > 0:
+		return s.Examples[0]
+	case s.Const != "":
+		return s.Const
+	case len(s.Enum) > 0:
+		return s.Enum[0]
+	case len(s.AnyOf) > 0:
+		return doc.Example(s.AnyOf[0])
+	case len(s.AllOf) > 0:
+		return doc.merged(s.AllOf)
+	case s.Is("null"):
+		return nil
+	case s.AdditionalProperties != nil:
+		return Dict[any]{{"X-Campaign", "spring"}}
+	case s.Is("object"):
+		return doc.members(s)
+	case s.Is("array"):
+		return []any{doc.Example(s.Items)}
+	}
+	return plainExample(s)
+}
+
+func (doc *Document) members(s *Schema) Dict[any] {
+	out := Dict[any]{}
+	for _, p := range s.Properties {
+		if p.Value.rare && p.Value.AllowsNull() {
+			out.Set(p.Name, nil)
+			continue
+		}
+		out.Set(p.Name, doc.Example(p.Value))
+	}
+	return out
+}
+
+func (s *Schema) AllowsNull() bool {
+	return s.Is("null") || slices.ContainsFunc(s.AnyOf, (*Schema).AllowsNull)
+}
+
+func (doc *Document) merged(parts []*Schema) Dict[any] {
+	var out Dict[any]
+	for _, part := range parts {
+		for _, m := range doc.members(doc.Resolve(part)) {
+			out.Set(m.Name, m.Value)
+		}
+	}
+	return out
+}
+
+func plainExample(s *Schema) any {
+	switch s.Type {
+	case "string":
+		if s.Format == "date-time" {
+			return "2026-11-05T09:30:00.000Z"
+		}
+		return "text"
+	case "integer", "number":
+		if s.Minimum != nil {
+			return *s.Minimum
+		}
+		return 1
+	case "boolean":
+		return true
+	}
+	return nil
+}

@@ -1,0 +1,352 @@
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// A Schema is the part of JSON Schema 2020-12 that the description uses.
+type Schema struct {
+	Ref                  string        `json:"$ref,omitempty"`
+	Type                 any           `json:"type,omitempty"` // a name, or a list with "null"
+	Format               string        `json:"format,omitempty"`
+	Description          string        `json:"description,omitempty"`
+	Const                string        `json:"const,omitempty"`
+	Enum                 []any         `json:"enum,omitempty"`
+	Minimum              *float64      `json:"minimum,omitempty"`
+	Maximum              *float64      `json:"maximum,omitempty"`
+	MinLength            *int          `json:"minLength,omitempty"`
+	MaxLength            *int          `json:"maxLength,omitempty"`
+	MinItems             *int          `json:"minItems,omitempty"`
+	MaxItems             *int          `json:"maxItems,omitempty"`
+	Items                *Schema       `json:"items,omitempty"`
+	Properties           Dict[*Schema] `json:"properties,omitempty"`
+	Required             []string      `json:"required,omitempty"`
+	AdditionalProperties *Schema       `json:"additionalProperties,omitempty"`
+	AnyOf                []*Schema     `json:"anyOf,omitempty"`
+	AllOf                []*Schema     `json:"allOf,omitempty"`
+	Examples             []any         `json:"examples,omitempty"`
+
+	rare bool // null in examples
+}
+
+var (
+	fileType     = reflect.TypeFor[*service.File]()
+	envelopeType = reflect.TypeFor[service.EventEnvelope]()
+)
+
+// manyForms is implemented by types whose JSON differs from their fields. It gives a value of each
+// form.
+type manyForms interface{ Forms() []any }
+
+// FormsOf are the types that a value of t can have on the wire.
+func FormsOf(t reflect.Type) []reflect.Type {
+	bare := t
+	for bare != fileType && bare.Kind() == reflect.Pointer {
+		bare = bare.Elem()
+	}
+	if bare == fileType {
+		return []reflect.Type{bare}
+	}
+	m, ok := reflect.New(bare).Interface().(manyForms)
+	if !ok {
+		return []reflect.Type{bare}
+	}
+	var out []reflect.Type
+	for _, v := range m.Forms() {
+		out = append(out, reflect.TypeOf(v))
+	}
+	return out
+}
+
+// A describer makes schemas of Go types: of requests as handlers decode them, of answers as they
+// write them.
+type describer struct {
+	api  API
+	doc  *Document
+	used map[typeUse]string
+}
+
+type typeUse struct {
+	t       reflect.Type
+	request bool
+}
+
+func (d *describer) problem(format string, args ...any) {
+	d.doc.Problems = append(d.doc.Problems, fmt.Sprintf(format, args...))
+}
+
+// of describes a type. Whether it may be null depends on the field that has it.
+func (d *describer) of(t reflect.Type, request bool) *Schema {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if forms := FormsOf(t); len(forms) != 1 || forms[0] != t {
+		return d.anyOf(forms, request)
+	}
+	switch t {
+	case reflect.TypeFor[service.Time](), reflect.TypeFor[time.Time]():
+		return &Schema{Type: "string", Format: "date-time"}
+	case reflect.TypeFor[json.RawMessage]():
+		return &Schema{}
+	}
+	if o, ok := reflect.New(t).Interface().(interface{ OptOf() any }); ok {
+		return nullable(d.of(reflect.TypeOf(o.OptOf()), request))
+	}
+	if p := reflect.PointerTo(t); t.PkgPath() != "" && (p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[json.Unmarshaler]())) {
+		d.problem("%s writes or reads its own JSON, but does not say in Forms what that is", t)
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return &Schema{Type: "string"}
+	case reflect.Bool:
+		return &Schema{Type: "boolean"}
+	case reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint32:
+		return &Schema{Type: "integer", Format: "int64"}
+	case reflect.Float64:
+		return &Schema{Type: "number"}
+	case reflect.Slice:
+		return &Schema{Type: "array", Items: d.of(t.Elem(), request)}
+	case reflect.Map:
+		return &Schema{Type: "object", AdditionalProperties: d.of(t.Elem(), request)}
+	case reflect.Struct:
+		return d.named(t, request)
+	}
+	d.problem("%s cannot be described", t)
+	return &Schema{}
+}
+
+func (d *describer) anyOf(forms []reflect.Type, request bool) *Schema {
+	out := &Schema{}
+	for _, t := range forms {
+		out.AnyOf = append(out.AnyOf, d.of(t, request))
+	}
+	return out
+}
+
+// nullable allows null beside what s allows.
+func nullable(s *Schema) *Schema {
+	switch t := s.Type.(type) {
+	case string:
+		s.Type = []string{t, "null"}
+		if s.Enum != nil {
+			s.Enum = append(s.Enum, nil)
+		}
+	case nil:
+		if s.Ref != "" || s.AnyOf != nil {
+			return &Schema{AnyOf: append([]*Schema{s}, &Schema{Type: "null"})}
+		}
+	}
+	return s
+}
+
+// named refers to a struct's schema, and makes it at its first use.
+func (d *describer) named(t reflect.Type, request bool) *Schema {
+	use := typeUse{t, request}
+	name, ok := d.used[use]
+	if !ok {
+		name = schemaName(t, request)
+		if d.doc.Components.Schemas.Get(name) != nil {
+			name += map[bool]string{true: "Input", false: "Output"}[request]
+		}
+		if d.doc.Components.Schemas.Get(name) != nil {
+			d.problem("two types have the name %s", name)
+		}
+		d.used[use] = name
+		s := &Schema{Type: "object"}
+		d.doc.Components.Schemas.Set(name, s)
+		d.object(name, s, t, request)
+	}
+	return &Schema{Ref: "#/components/schemas/" + name}
+}
+
+// schemaName is the type's name as people read it: Page[service.Token] is TokenPage, CreateTokenIn
+// is CreateTokenRequest.
+func schemaName(t reflect.Type, request bool) string {
+	name, args, _ := strings.Cut(t.Name(), "[")
+	if arg := strings.TrimSuffix(args, "]"); arg != "" {
+		name = strings.TrimSuffix(arg[strings.LastIndexByte(arg, '.')+1:], "Response") + name
+	}
+	switch base, in := strings.CutSuffix(name, "In"); {
+	case name == "errorBody":
+		return "Error"
+	case name == "problem":
+		return "ErrorDetails"
+	case name == "problemBody":
+		return "ProblemDetails"
+	case in && request:
+		return base + "Request"
+	}
+	if base, out := strings.CutSuffix(name, "Out"); out {
+		name = base + "Response"
+	}
+	r := []rune(name)
+	r[0] = unicode.ToUpper(r[0])
+	return string(r)
+}
+
+// Fields lists a struct's fields with those of the structs that it embeds.
+func Fields(t reflect.Type) (out []reflect.StructField) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct && f.Tag.Get("json") == "" {
+			out = append(out, Fields(f.Type)...)
+		} else {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// JSONName is the name of a field in JSON; "" if it has none.
+func JSONName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if name == "-" {
+		return ""
+	}
+	return name
+}
+
+// object fills in the properties of a struct.
+func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool) {
+	for _, f := range Fields(t) {
+		name := JSONName(f)
+		if name == "" || !f.IsExported() {
+			continue
+		}
+		p := d.field(owner, f, name, request)
+		s.Properties.Set(name, p)
+		if required := f.Tag.Get("required") != ""; request && required || !request && !strings.Contains(f.Tag.Get("json"), "omitempty") {
+			s.Required = append(s.Required, name)
+		}
+	}
+}
+
+// field describes one field by its type, its tags and the glossary. In answers pointers, unset
+// times and fields with the tag `null` may be null.
+func (d *describer) field(owner string, f reflect.StructField, name string, request bool) *Schema {
+	p := d.of(f.Type, request)
+	p.limit(f.Tag)
+	g, ok := glossary[owner+"."+name]
+	if !ok && (f.Tag.Get("query") != "" || f.Tag.Get("path") != "") {
+		g, ok = glossary["?"+name]
+	}
+	if !ok {
+		g = glossary[name]
+	}
+	if p.Format == "" && p.Type == "string" && p.Enum == nil {
+		p.Format = g.format
+	}
+	zeroIsNull := f.Type == reflect.TypeFor[service.Time]() && !slices.Contains(alwaysKnown, name)
+	absent := strings.Contains(f.Tag.Get("json"), "omitempty")
+	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
+		p = nullable(p)
+	}
+	p.Description, p.rare = g.about, g.rare
+	if doc := f.Tag.Get("doc"); doc != "" {
+		p.Description = doc
+	}
+	if alias := f.Tag.Get("alias"); alias != "" {
+		p.Description = strings.TrimSpace(p.Description + " Also taken as `" + strings.ReplaceAll(alias, ",", "`, `") + "`.")
+	}
+	if e := p.fit(g.example); e != nil && p.Format != "date-time" {
+		p.Examples = []any{e}
+	}
+	return p
+}
+
+// limit applies the tags that decode enforces.
+func (s *Schema) limit(tags reflect.StructTag) {
+	for _, form := range s.AnyOf {
+		if form.Items != nil {
+			form.limit(tags)
+		}
+	}
+	low, high := tags.Get("min"), tags.Get("max")
+	switch {
+	case s.Is("string"):
+		s.MinLength, s.MaxLength = whole(low), whole(high)
+	case s.Is("array"):
+		s.MinItems, s.MaxItems = whole(low), whole(high)
+	case s.Is("integer"), s.Is("number"):
+		s.Minimum, s.Maximum = float(low), float(high)
+	}
+	enum := tags.Get("enum")
+	if enum == "" {
+		return
+	}
+	if s.Items != nil {
+		s = s.Items
+	}
+	for v := range strings.SplitSeq(enum, "|") {
+		if v != "" {
+			s.Enum = append(s.Enum, v)
+		}
+	}
+	if s.Is("null") {
+		s.Enum = append(s.Enum, nil)
+	}
+}
+
+func whole(text string) *int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
+func float(text string) *float64 {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
+// Is tells whether the schema allows the type.
+func (s *Schema) Is(name string) bool {
+	switch t := s.Type.(type) {
+	case string:
+		return t == name
+	case []string:
+		return slices.Contains(t, name)
+	}
+	return false
+}
+
+// fit makes an example of the glossary one of this schema, or nil if it is of another kind.
+func (s *Schema) fit(v any) any {
+	if s.Enum != nil {
+		return nil
+	}
+	if s.Type == nil && s.Ref == "" && s.AnyOf == nil {
+		return v // anything goes
+	}
+	fits := false
+	switch v := v.(type) {
+	case string:
+		fits = s.Is("string")
+	case bool:
+		fits = s.Is("boolean")
+	case int, float64:
+		fits = s.Is("number") || s.Is("integer") && reflect.TypeOf(v).Kind() == reflect.Int
+	case []string:
+		fits = s.Is("array") && s.Items.Is("string") && s.Items.Enum == nil
+	}
+	if fits {
+		return v
+	}
+	if text, ok := v.(string); ok && s.Is("array") && s.Items.Is("string") && s.Items.Enum == nil {
+		return []string{text}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package handlers
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/handlers/autoconfig"
+)
+
+// Paths that other files use.
+const (
+	imagePath       = "/session/image/" // then the token of an image
+	exportPath      = "/export/"        // then the token of an export
+	unsubscribePath = "/unsubscribe/"   // then the token of a recipient
+	hooksPath       = "/hooks/"         // then the kind of a relay and its name
+	mcpPath         = "/mcp"
+
+	// Certificate authorities fetch the answers to their challenges here (RFC 8555 section 8.3). It
+	// is never redirected: whoever answers here gets certificates for the name.
+	challengePath = "/.well-known/acme-challenge/"
+)
+
+// autoconfigPerMinute is how many requests for mail settings one address may make in a minute.
+const autoconfigPerMinute = 1000
+
+// publicPaths has the paths of listeners on the network.
+func (s *Server) publicPaths() *http.ServeMux {
+	mux := s.paths(s.authenticate, s.answerForHost)
+	mux.HandleFunc(challengePath, s.answerChallenge)
+	return mux
+}
+
+// paths has every path and its handler; below /v1 the table of operations goes on. A path that ends
+// in a slash stands for all below it. Its parent without the slash has a row too, because ServeMux
+// would redirect it otherwise.
+//
+// before may answer a request because of its host. It gets the document that autoconfig has at the
+// path, or nil.
+func (s *Server) paths(identify func(*call) error, before func(http.ResponseWriter, *http.Request, *autoconfig.Document) bool) *http.ServeMux {
+	mux := http.NewServeMux()
+	handle := func(path string, document *autoconfig.Document, answer func(*call)) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if before == nil || !before(w, r, document) {
+				s.serve(w, r, identify, answer)
+			}
+		})
+	}
+	for path, answer := range map[string]func(*call){
+		// The API, which needs a token, and its description, which needs none.
+		"/v1":                 s.api,
+		"/v1/":                s.api,
+		mcpPath:               func(c *call) { s.assistants.serve(c) },
+		"/v1/openapi.json":    s.sendDescription,
+		"/v1/openapi.yaml":    s.sendDescription,
+		"/docs":               s.sendDescription,
+		"/docs/reference.css": s.sendDescription,
+
+		// For browsers: the dashboard, and what its sessions have beside the API (see
+		// sessionRoutes).
+		"/":                           s.dashboard,
+		"/session/":                   s.noSessionRoute,
+		"/session/image":              s.noSessionRoute,
+		imagePath:                     s.sendImage,
+		"/reset":                      s.resetPassword,
+		exportPath:                    s.download,
+		"/export":                     s.dashboard,
+		unsubscribePath:               s.unsubscribe,
+		"/unsubscribe":                s.dashboard,
+		"/.well-known/acme-challenge": s.dashboard,
+
+		// For other programs.
+		"/healthz": s.health,
+		hooksPath:  s.receiveNotice,
+		"/hooks":   s.dashboard,
+	} {
+		handle(path, nil, answer)
+	}
+	for path, rows := range s.sessionRoutes() {
+		handle(path, nil, s.session(rows))
+	}
+	for _, d := range autoconfig.Documents() {
+		handle(d.Path, d, func(c *call) { http.NotFound(c.w, c.r) })
+	}
+	return mux
+}
+
+// dispatch gives a request to the handler of its path. It looks the path up as if for CONNECT,
+// because ServeMux redirects other methods from paths such as "//x" and "/x/../y". Here they have
+// answers.
+func dispatch(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	path := autoconfig.PathOf(r.URL.Path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" // from "*", or a URL without a path
+	}
+	h, pattern := mux.Handler(&http.Request{Method: http.MethodConnect, URL: &url.URL{Path: path}})
+	if strings.Contains(pattern, "{") {
+		parts := strings.Split(path, "/")
+		for i, name := range strings.Split(pattern, "/") {
+			if strings.HasPrefix(name, "{") {
+				r.SetPathValue(strings.Trim(name, "{}"), parts[i])
+			}
+		}
+	}
+	h.ServeHTTP(w, r)
+}
+
+// answerForHost answers a request whose host is not the dashboard's: one with documents for mail
+// clients and servers, or one that is redirected.
+func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document *autoconfig.Document) bool {
+	if document != nil || autoconfig.IsHost(r.Host) {
+		if !s.limitAutoconfig(w, r) {
+			return true
+		}
+		answered, err := s.autoconfig.Answer(w, r, document)
+		if err != nil {
+			s.Log.Error("answer a request for mail settings", "host", r.Host, "path", r.URL.Path, "error", err)
+			http.Error(w, "something went wrong on our side", http.StatusInternalServerError)
+		}
+		if answered || err != nil {
+			return true
+		}
+	}
+	to, err := s.svc.RedirectOf(r.Host, r.URL)
+	if err != nil {
+		s.Log.Error("look for a redirect", "host", r.Host, "error", err)
+	}
+	if to == nil {
+		return false
+	}
+	w.Header().Set("Cache-Control", "max-age=300") // so that a change is seen soon
+	w.Header().Set("Location", to.URL)
+	w.WriteHeader(to.Code)
+	return true
+}
+
+// limitAutoconfig counts a request by its address; it answers and returns false if there were too
+// many.
+func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
+	now := s.now()
+	if s.autoconfigRate.add(remoteAddr(r), now) <= autoconfigPerMinute {
+		return true
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(untilNextMinute(now))))
+	http.Error(w, "too many requests from this address: wait for the next minute", http.StatusTooManyRequests)
+	return false
+}
+
+// answerChallenge gives a certificate authority the answer to its challenge.
+func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
+	answer, ok := s.svc.ChallengeAnswer(strings.TrimPrefix(r.URL.Path, challengePath))
+	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	_, _ = io.WriteString(w, answer)
+}
+
+// dashboard serves the pages of the dashboard. In production nobody can sign in over plain HTTP, so
+// it redirects to HTTPS, and browsers remember that (HSTS).
+func (s *Server) dashboard(c *call) {
+	if s.Web == nil {
+		http.NotFound(c.w, c.r)
+		return
+	}
+	base := s.svc.Config.BaseURL
+	switch secure := !s.svc.Config.Sandbox && strings.HasPrefix(base, "https://"); {
+	case secure && !isSecure(c.r) && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead):
+		c.w.Header().Set("Cache-Control", "no-store")
+		c.w.Header().Set("Location", base+"/"+strings.TrimLeft(c.r.URL.RequestURI(), "/"))
+		c.w.WriteHeader(http.StatusTemporaryRedirect)
+		return
+	case secure && isSecure(c.r) && s.byName(c.r):
+		c.w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+	}
+	s.Web.ServeHTTP(c.w, c.r)
+}
+
+// health answers whether the store takes writes.
+func (s *Server) health(c *call) {
+	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if err := s.svc.Healthy(); err != nil {
+		c.w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(c.w, "failed: the store takes no writes\n")
+		return
+	}
+	_, _ = io.WriteString(c.w, "ok\n")
+}

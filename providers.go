@@ -1,0 +1,118 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/cloudflare"
+	"github.com/mailstead/mailstead/dnsprov/rdap"
+	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
+)
+
+// registrars makes the clients of the registrars that are set, the sandbox last.
+func registrars(s *config.Settings, c service.Config, st *store.Store) ([]registrar.Registrar, error) {
+	var out []registrar.Registrar
+	client := apiClient(c)
+	if n := s.Registrar.NameCom; n != nil {
+		shop, err := registrar.NewNameCom(registrar.NameComConfig{BaseURL: n.BaseURL.String(), Username: n.Username, Token: n.Token, HTTP: client, Now: st.Now})
+		if err != nil {
+			return nil, usageError{err}
+		}
+		out = append(out, shop)
+	}
+	if f := s.Registrar.Cloudflare; f != nil {
+		out = append(out, registrar.NewCloudflare(registrar.CloudflareConfig{BaseURL: f.BaseURL.String(), AccountID: f.AccountID, Token: f.Token, HTTP: client}))
+	}
+	if s.Registrar.Sandbox == nil {
+		return out, nil
+	}
+	shop, err := sandboxRegistrar(st, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, shop), nil
+}
+
+// apiClient makes the HTTP client for registrars. A connection serves one request: requests are
+// few, and an order must not be sent on a connection that the registrar is about to close.
+func apiClient(c service.Config) *http.Client {
+	d := &net.Dialer{Timeout: 10 * time.Second}
+	if r, ok := c.Resolver.(*net.Resolver); ok {
+		d.Resolver = r
+	}
+	return &http.Client{Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext, TLSClientConfig: &tls.Config{RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: 10 * time.Second, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
+	}}
+}
+
+// sandboxRegistrar makes a registrar that sells pretend names and records its sales in the store.
+func sandboxRegistrar(st *store.Store, log *slog.Logger) (registrar.Registrar, error) {
+	log.Warn("the registrar sandbox is on: it sells pretend names, which nobody else knows")
+	var sold []registrar.Registration
+	err := st.View(func(tx *store.Tx) error {
+		for d := range store.PretendDomains.All(tx) {
+			sold = append(sold, registrar.Registration{
+				Domain: d.Name, Key: d.Key, Price: d.Price, AutoRenew: d.AutoRenew, Nameservers: d.Nameservers,
+				RegisteredAt: d.RegisteredAt, ExpiresAt: d.ExpiresAt,
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the books of the sandbox registrar: %w", err)
+	}
+	keep := func(r registrar.Registration) error {
+		return st.Update(func(tx *store.Tx) error {
+			return store.PretendDomains.Put(tx, &store.PretendDomain{
+				Name: r.Domain, Key: r.Key, Price: r.Price, AutoRenew: r.AutoRenew, Nameservers: r.Nameservers,
+				RegisteredAt: r.RegisteredAt, ExpiresAt: r.ExpiresAt,
+			})
+		})
+	}
+	return registrar.NewSandbox(st.Now, sold, keep), nil
+}
+
+// newRDAP makes the client of the registries, or nil if they are not asked. A sandbox asks only the
+// servers in a list that it was given, and none if it cannot get that list.
+func newRDAP(s *config.Settings, resolver service.Resolver, roots *x509.CertPool, log *slog.Logger) *rdap.Client {
+	list := s.RDAP.BootstrapURL.String()
+	if list == "off" || list == "" && s.Sandbox() {
+		return nil
+	}
+	// A list of the operator may name the operator's own servers, which may be private.
+	guard := &webhooks.Guard{AllowPrivate: bool(s.Private) || list != "" && list != rdap.IANABootstrap}
+	return rdap.New(rdap.Config{
+		BootstrapURL: list, NoCopy: s.Sandbox(), Log: log,
+		HTTP: &http.Client{Transport: &http.Transport{
+			DialContext: guard.Dialer(resolver), ForceAttemptHTTP2: true,
+			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout: 5 * time.Second, ResponseHeaderTimeout: 8 * time.Second, IdleConnTimeout: 30 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10, MaxIdleConns: 64, MaxIdleConnsPerHost: 4, MaxConnsPerHost: 16,
+		}},
+	})
+}
+
+// edgeProvider gives the edge provider for a token. Its address is the operator's choice, so it may
+// be private.
+func edgeProvider(s *config.Settings, c service.Config) func(token string) dnsprov.Provider {
+	guard := &webhooks.Guard{AllowPrivate: true}
+	client := &http.Client{Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: guard.Dialer(c.Resolver), TLSClientConfig: &tls.Config{RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 30 * time.Second,
+		MaxIdleConnsPerHost: 8, MaxResponseHeaderBytes: 64 << 10,
+	}}
+	return func(token string) dnsprov.Provider {
+		return cloudflare.New(cloudflare.Config{BaseURL: s.Edge.BaseURL.String(), Token: token, HTTP: client})
+	}
+}

@@ -1,6 +1,0 @@
-//go:build race
-
-package main
-
-// buildArgs build the program that the tests drive with the race detector too.
-var buildArgs = []string{"-race"}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// onceRules are rules that must stand in one place, with a pattern that finds them in Go code that
+// is no test, and the folder of the one place.
+var onceRules = []struct{ rule, pattern, folder string }{
+	{"the kinds of relays", `"mailgun"[^\n]*\n?[^\n]*"sendgrid"[^\n]*\n?[^\n]*"custom"`, "service"},
+	{"the type of a secondary", `(?m)^type Secondary struct`, "dnsprov/builtin"},
+	{"the type of a TSIG key", `(?m)^type \w*Key struct \{\n\tName +string[^\n]*\n\tAlgorithm +string`, "dnsprov/builtin"},
+	{"the host name of the sandbox", `"mail\.mailstead\.test"`, "config"},
+}
+
+// TestRulesStandOnce fails if one of onceRules is written again, or is not found where it belongs.
+func TestRulesStandOnce(t *testing.T) {
+	places := make([][]string, len(onceRules))
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata", "data", "docs"}, d.Name()) {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for i, r := range onceRules {
+			for range regexp.MustCompile(r.pattern).FindAll(text, -1) {
+				places[i] = append(places[i], path)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range onceRules {
+		if len(places[i]) != 1 || !within(filepath.ToSlash(filepath.Dir(places[i][0])), r.folder) {
+			t.Errorf("%s: found in %v, want one place in %s", r.rule, places[i], r.folder)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+// Package store keeps Mailstead's records in bbolt and its message bytes in append-only segments,
+// all in one directory. It does not know what the records mean, who may see them, or what happens
+// next.
+//
+// What follows is the format: the files, and every bucket of the database with its keys and values.
+//
+// States and types of records are strings, and have constants beside the record: its name and the
+// value, as in MailboxActive, with the field between them where it is not the Status or State, as
+// in MailboxTypeHosted. A predicate that several rules ask is a method of the record.
+//
+// # Files
+//
+//	mailstead.db           the database (bbolt), with the buckets below
+//	segments/00000001.seg  message bytes; the number in 8 hexadecimal digits, never used again
+//	segments/00000002.tmp  a segment that is being written; removed by Open
+//	spool/spool-…          a message of over 256 KiB while it arrives; nameless once it is open, and
+//	                       removed by Open
+//
+// The layout of a segment stands in package segment. The key that secrets are sealed under lies
+// beside these (master.key), and is not the store's.
+//
+// # How buckets are written down
+//
+// A line gives a bucket's name, then key → value. A number behind a name is its size in bytes.
+// Integers are big-endian, so that keys sort as their numbers do. ms is a time in milliseconds
+// since 1970, day a number of days since then. account, mailbox and folder are the short numbers of
+// the records (Account.Num, Mailbox.Num, Folder.ID); INBOX is folder 1 of every mailbox.
+//
+// # Messages
+//
+//	msg              mailbox 4, folder 4, uid 4 → message row
+//	msg_meta         mailbox 4, folder 4, uid 4 → meta row
+//	inbox_class      account 4, class 1, received ms 8, uid 4, mailbox 4 → flags 1, bits 1
+//	                 sequence: 1 where keys tell what is flagged
+//	inbox_mbx_class  mailbox 4, class 1, received ms 8, uid 4 → flags 1, bits 1
+//	folder           mailbox 4, folder 4 → folder row
+//	folder_name      mailbox 4, name → folder 4
+//	subscribed       mailbox 4, name → nothing; a subscription of which there is no folder
+//	mailbox_count    mailbox 4 → mailbox row
+//	account_count    account 4 → messages 8, bytes 8
+//	blob_ref         segment 4, offset 4, owner → head 4, length 4
+//	blob_live        segment 4 → bytes 8 of the records that are referred to
+//	                 sequence: the newest segment that was there before the database
+//	blob_structure   segment 4, offset 4 → structure of the message there, where it is over 2 KiB
+//
+// The inbox buckets hold the messages of INBOX. Their class is the sum of 1 seen, 2 with
+// attachments, 4 warm-up, 8 flagged. An owner is a letter and a key or an id: m and the key in msg,
+// s a Submission, r a ReportMail, c a RemoteCopy, a an Arrival. The rows:
+//
+//	message row  version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8
+//	             | segment 4 | offset 4 | head 4 | length 4
+//	             | keywords, each: length 1 | text
+//	meta row     version 1 | structure | preview | thread id | original message id | return path
+//	             | SPF | DKIM | DMARC | recipient, unless it is the mailbox's own address
+//	             each: length uvarint | bytes; in version 2 the structure is empty and stands in
+//	             blob_structure
+//	folder row   version 1 | subscribed 1 | validity 4 | uidnext 4 | modseq 8 | messages 4
+//	             | unseen 4 | bytes 8 | name | special use
+//	             the last two: length uvarint | text
+//	mailbox row  version 1 | next folder 4 | validity 4 | modseq 8 | messages 8 | bytes 8
+//
+// # Text index
+//
+//	text_todo   account 4, mailbox 4 → uid 4: messages of INBOX from that on are not indexed
+//	            account 4, mailbox 4, uid 4 → nothing: this one is not
+//	            sequence: 1 while the index is being reset
+//	text_run    account 4, run 8 → run row
+//	            sequence: the newest run
+//	text_place  account 4, run 8, number 4 → places of the messages from that number on, up to 250
+//	text_word   account 4, run 8, last word → block of words up to that one, see package postings
+//	text_gone   account 4, place 16 → unix seconds 8 of the deletion
+//
+//	run row     version 1 | state 1 | messages 4 | bytes 8 of its blocks | newest place 16
+//	            | oldest place 16; states: 0 being written, 1 searched, 2 being deleted
+//	place       received ms 8 | uid 4 | mailbox 4
+//
+// # Conversations
+//
+//	thread          account 4, node 13 → node 13 of an elder message, or of itself | day 2 of its use
+//	                (rows from before that was noted lack the day)
+//	thread_joined   account 4, node 13 of a thread, node 13 of one that was joined to it → nothing
+//	thread_subject  day 2, account 4, subject 8 → node 13 of the thread
+//
+// # Tables
+//
+// A table is a bucket: id → record as JSON. Each of its indexes is a bucket named table.index:
+// key → id, where the key of an index that is not unique ends in the id too. An index may leave
+// records out. Below are the id and the record of each table, and the key of each index. A 0 is a
+// byte of that value; it ends a text that others may begin with. The sequences of account and
+// mailbox are the newest short numbers.
+//
+//	account                  acc_… → Account
+//	account.num              unique: number 4
+//	user                     usr_… → User
+//	user.email               unique: address
+//	user.reset               unique: hash of a reset token
+//	user.forgot              unique: hash of a token that was sent by mail
+//	user.account             account
+//	token                    tok_… → Token
+//	token.hash               unique: hash of the token
+//	token.account            account
+//	token.user               user
+//	token.session            created ms 8; sessions only
+//	daystat                  account, YYYY-MM-DD → DayStat
+//	daystat.account          account
+//	idempotency              hash of token, method, path and key → Idempotency
+//	idempotency.time         created ms 8
+//
+//	domain                   dom_… → Domain
+//	domain.name              unique: name; proven claims only
+//	domain.claim             name, 0
+//	domain.own               unique: account, 0, name
+//	domain.account           account
+//	domain.open              account; open claims only
+//	domain.under             labels from the right, each with a dot behind it, 0
+//	custom_record            rec_… → CustomRecord
+//	custom_record.domain     domain
+//	purchase                 pur_… → Purchase
+//	purchase.domain          unique: name; not the refused ones
+//	pretend_domain           name → PretendDomain
+//	zone_base                "zones" → ZoneBase
+//	certificate              "host" or domain → Certificate
+//	certificate_account      URL of the directory → CertificateAccount
+//
+//	mailbox                  eu_… → Mailbox
+//	mailbox.address          unique: domain, 0, address; not those that are being deleted
+//	mailbox.num              unique: number 4
+//	mailbox.account          account
+//	mailbox.domain           domain
+//	mailbox.waiting          domain; those that are neither ready nor being deleted
+//	subscribed_names         mailbox number in decimal → Subscriptions, from before subscribed
+//	copy_intent              cpy_… → CopyIntent
+//	remote_box               mailbox → RemoteBox
+//	remote_box.account       account
+//	remote_copy              rcp_… → RemoteCopy
+//	remote_copy.account      account
+//	template                 tpl_… → Template
+//	template.account         account
+//	export                   exp_… → Export
+//	export.link              unique: hash of the link's token
+//	export.account           account
+//
+//	job                      job_… → Job
+//	job.due                  due ms 8, lane, 0; not ended ones
+//	job.lane                 lane, 0, due ms 8; not ended ones
+//	job.key                  unique: kind, 0, key; queued ones that have a key
+//	job.account              account; visible ones
+//	job.ended                ended ms 8
+//
+//	webhook                  wh_… → Webhook
+//	webhook.account          account
+//	event                    evt_… → Event
+//	event.account            account
+//	delivery                 dlv_… → Delivery
+//	delivery.webhook         webhook
+//	delivery.event           webhook, event
+//
+//	submission               sub_… → Submission
+//	pending_rcpt             submission → PendingRcpts
+//	arrival                  arr_… → Arrival
+//	outgoing                 msg_… → Outgoing
+//	outgoing.account         account
+//	outgoing.waiting         account; those that are queued or deferred
+//	outgoing.message_id      account, Message-ID, 0
+//	mapping                  map_… → Mapping
+//	mapping.original         account, Message-ID of the sender, 0
+//	mapping.provided         account, Message-ID of the relay, 0
+//	suppression              account, address → Suppression
+//	suppression.account      account, created ms 8
+//	tls_policy               domain → TLSPolicy
+//	tls_count                YYYY-MM-DD, a space, domain → TLSCount
+//
+//	report_mail              rpm_… → ReportMail
+//	report_mail.account      account
+//	report                   rep_… → Report
+//	report.domain            domain, kind, 0
+//	report.sender            class as below, sender's domain, 0, sender's report id, 0
+//	report.class             domain, kind, 0, "a" if authenticated, else "u"
+//	dmarc_count              id of day, domain and what is alike → DMARCCount
+//	dmarc_count.day          YYYY-MM-DD, domain, 0
+//	dmarc_day                YYYY-MM-DD → DMARCDay
+//
+//	grey_tuple               digest of network, sender and recipient → GreyTuple
+//	grey_tuple.time          expires ms 8
+//	known_sender             account, domain → KnownSender
+//	known_sender.time        expires ms 8
+//	master_key               "master" → MasterKey
+//
+// A lane in job.due and job.lane is r for jobs that run; else l and the lane's name, or k and the
+// job's kind where it has no lane.
+//
+// # What Open makes of older stores
+//
+// A bucket that is missing is made, empty. Where there are the buckets inbox and inbox_mbx, whose
+// keys had no class, the inbox buckets are made of the messages, and those two are deleted. Where
+// the sequence of inbox_class is 0, flagged messages get their class. Without domain.claim, claims
+// are made of the domains, and mailbox.email is deleted. Without text_todo, all mail is noted as
+// not indexed.
+package store

@@ -1,0 +1,46 @@
+package store
+
+import (
+	"go/parser"
+	"go/token"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// drawnBuckets gives the names that lines of the drawings in the package comment begin with, but
+// for those of rows.
+func drawnBuckets(t *testing.T) (drawn []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.PackageClauseOnly|parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, buckets, ok := strings.Cut(file.Doc.Text(), "# Messages\n")
+	if !ok {
+		t.Fatal("the package comment has no section Messages")
+	}
+	for line := range strings.SplitSeq(buckets, "\n") {
+		row, indented := strings.CutPrefix(line, "\t")
+		name, rest, _ := strings.Cut(row, " ")
+		if indented && name != "" && name != "place" && !strings.HasPrefix(rest, "row ") {
+			drawn = append(drawn, name)
+		}
+	}
+	return drawn
+}
+
+// TestEveryBucketIsDrawn compares doc.go with the buckets that Open makes.
+func TestEveryBucketIsDrawn(t *testing.T) {
+	drawn, want := drawnBuckets(t), bucketNames()
+	slices.Sort(drawn)
+	slices.Sort(want)
+	for _, name := range want {
+		if !slices.Contains(drawn, name) {
+			t.Errorf("doc.go does not draw the bucket %s", name)
+		}
+	}
+	if len(drawn) > len(want) {
+		t.Errorf("doc.go draws %d buckets, there are %d: %v", len(drawn), len(want), drawn)
+	}
+}

@@ -1,0 +1,153 @@
+// Package postings is the form in which the text index keeps words with the numbers of the messages
+// that have them, and how several such lists become one. It does not know where blocks are stored,
+// what a message is, or what a word means.
+//
+// A run numbers its messages, newest first, and has their words in their order. A block is a
+// stretch of these words, each with the numbers of the messages that have it:
+//
+//	shared·16+rest 1 | rest of the word | numbers
+//	0 | shared uvarint | rest uvarint | rest of the word | numbers
+//
+// where shared is how many bytes the word has in common with the one before it in the block, and
+// rest how many it has besides. The first form is for those below 15. Numbers are, whichever is
+// shortest:
+//
+//	size·4 uvarint | the first number, then the distance less one to each next,
+//	as uvarints, which are size bytes together
+//	size·4+1 uvarint | a bitmap of size bytes, lowest bit first, without zeros at its end
+//	size·4+2 uvarint | k 1 | bits, lowest first: of the first number and the distances less one,
+//	as many zeros as it has 2ᵏ, a one and the k bits below; zeros fill the last byte (Rice's code)
+package postings
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+)
+
+// MaxWord is how many bytes a word has at most.
+const MaxWord = 255
+
+// blockSize is how many bytes make a block full, so that two go on a page of the database.
+const blockSize = 1960
+
+// ErrDamaged is returned for bytes that this package cannot have written.
+var ErrDamaged = errors.New("the text index: damaged row")
+
+// A BlockReader reads the words of a block one after the other. The zero value has none.
+type BlockReader struct {
+	rest  []byte
+	entry Entry
+}
+
+// Reset has the reader begin at a block, which must not be changed meanwhile.
+func (r *BlockReader) Reset(block []byte) { r.rest, r.entry = block, Entry{Word: r.entry.Word[:0]} }
+
+// Entry is the word that Next has read.
+func (r *BlockReader) Entry() *Entry { return &r.entry }
+
+// Next reads the next word; false at the end. The error is ErrDamaged.
+func (r *BlockReader) Next() (bool, error) {
+	if len(r.rest) == 0 {
+		return false, nil
+	}
+	shared, size, rest, ok := cutWordHead(r.rest)
+	if !ok || shared > uint64(len(r.entry.Word)) || size == 0 || shared+size > MaxWord || size > uint64(len(rest)) {
+		return false, ErrDamaged
+	}
+	word := append(r.entry.Word[:shared], rest[:size]...)
+	rest = rest[size:]
+	form, used := binary.Uvarint(rest)
+	if used <= 0 || form/4 == 0 || form/4 > uint64(len(rest)-used) || form%4 > formRice {
+		return false, ErrDamaged
+	}
+	end := used + int(form/4)
+	r.entry = Entry{word, rest[used:end], byte(form % 4)}
+	r.rest = rest[end:]
+	return true, nil
+}
+
+// packedWord bounds what is packed into the one byte before a word.
+const packedWord = 15
+
+// cutWordHead cuts off how many bytes of a word are shared with the one before, and how many
+// follow.
+func cutWordHead(b []byte) (shared, size uint64, rest []byte, ok bool) {
+	if b[0] != 0 {
+		return uint64(b[0] >> 4), uint64(b[0] & 15), b[1:], true
+	}
+	shared, n := binary.Uvarint(b[1:])
+	if n <= 0 {
+		return 0, 0, nil, false
+	}
+	rest = b[1+n:]
+	size, n = binary.Uvarint(rest)
+	if n <= 0 || size > MaxWord || shared > MaxWord {
+		return 0, 0, nil, false
+	}
+	return shared, size, rest[n:], true
+}
+
+// A Block is a stretch of words as it is stored.
+type Block struct {
+	Last []byte // its last word
+	Data []byte
+}
+
+// A BlockWriter divides words into blocks. The zero value is ready.
+type BlockWriter struct {
+	block  []byte
+	last   []byte
+	size   int64
+	blocks []Block
+}
+
+// Add adds a word, of at most MaxWord bytes and behind the one before it, with the numbers of the
+// messages that have it, at least one, which rise.
+func (w *BlockWriter) Add(word []byte, numbers []uint16) {
+	shared := 0
+	if len(w.block) > 0 {
+		shared = sharedPrefix(w.last, word)
+	}
+	at := len(w.block)
+	w.block = appendWord(w.block, word, shared, numbers)
+	if at > 0 && len(w.block) > blockSize {
+		first := bytes.Clone(w.block[:at])
+		w.push(first)
+		w.block = appendWord(w.block[:0], word, 0, numbers)
+	}
+	w.last = append(w.last[:0], word...)
+}
+
+func appendWord(b, word []byte, shared int, numbers []uint16) []byte {
+	if size := len(word) - shared; shared < packedWord && size < packedWord {
+		b = append(b, byte(shared<<4|size))
+	} else {
+		b = binary.AppendUvarint(append(b, 0), uint64(shared))
+		b = binary.AppendUvarint(b, uint64(size))
+	}
+	b = append(b, word[shared:]...)
+	return appendNumbers(b, numbers)
+}
+
+func (w *BlockWriter) push(block []byte) {
+	w.blocks = append(w.blocks, Block{bytes.Clone(w.last), block})
+	w.size += int64(len(block))
+}
+
+// Finish gives the blocks, and how many bytes they have together.
+func (w *BlockWriter) Finish() (blocks []Block, size int64) {
+	if len(w.block) > 0 {
+		w.push(slices.Clone(w.block))
+	}
+	w.block = nil
+	return w.blocks, w.size
+}
+
+func sharedPrefix(a, b []byte) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}

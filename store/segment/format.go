@@ -1,0 +1,206 @@
+// Package segment keeps the bytes of messages in append-only files, and those of one that is
+// arriving in a spool. It does not know what a message says, who refers to it, or when nobody does
+// any more.
+//
+// The layout of a segment file, integers big-endian:
+//
+//	file:   magic 8 | version 1 | flags 1 | 0 0 | number 4 | first sequence 8 | mark 8 | crc32c 4
+//	        | records…
+//	record: mark 8 | version 1 | encoding 1 | 0 0 | head length 4 | body length 8 | sequence 8
+//	        | body crc32c 4 | head crc32c 4 | envelope | body
+//
+// The head is everything before the body. Its checksum covers the body's checksum, so that together
+// they cover the whole record, and a head can be trusted without reading the body. The mark is 64
+// random bits of the file: a search for records behind damage looks for it, and no message can
+// contain a forged record, since its sender cannot know the mark.
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"syscall"
+)
+
+const (
+	magic       = "\x89MSTSEG\n"
+	version     = 1
+	fileHead    = 36
+	recordHead  = 40
+	maxEnvelope = 64 << 10
+	maxHead     = recordHead + maxEnvelope
+	maxBody     = math.MaxUint32
+
+	flagSingle  = 1 // one large message, complete and on disk since the file has its name
+	encodingRaw = 0 // encoding: the body is the message's bytes
+)
+
+var (
+	// ErrFailed is returned by every append and sync after a sync has failed: what the disk holds
+	// is then unknown.
+	ErrFailed = errors.New("message segments failed a sync and take no more messages")
+	// ErrDamaged is returned where the bytes at a reference or in a range are not a whole
+	// record.
+	ErrDamaged = errors.New("damaged record")
+	// ErrNewer is returned for a file or record that this version cannot read.
+	ErrNewer = errors.New("written by a newer version")
+	// ErrEnvelope is returned by Append for an envelope over 64 KiB.
+	ErrEnvelope = errors.New("envelope is larger than 64 KiB")
+	// ErrActive is returned by Remove for the segment that takes the next message.
+	ErrActive = errors.New("segment is in use for new messages")
+	// ErrRef is returned for bytes that are not a Ref.
+	ErrRef = errors.New("malformed blob reference")
+	// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by
+	// every later Write.
+	ErrTooLarge = errors.New("message is too large")
+	// ErrFull is returned when the disk has no room for a write.
+	ErrFull = errors.New("the disk is full")
+)
+
+// IsFull tells whether the system refused a write for want of room.
+func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A Ref says where a message's bytes are: the record at Offset of a segment, with Head bytes of
+// header and envelope before Length bytes of message. The zero Ref refers to nothing.
+type Ref struct {
+	Segment uint32
+	Offset  uint32
+	Head    uint32
+	Length  uint32
+}
+
+const refSize = 16
+
+// IsZero says whether the reference refers to nothing.
+func (r Ref) IsZero() bool { return r == Ref{} }
+
+// Size is the bytes that the whole record takes in its segment; the live share of a segment is
+// counted in these.
+func (r Ref) Size() int64 { return int64(r.Head) + int64(r.Length) }
+
+// AppendTo appends the 16 bytes of the reference to b.
+func (r Ref) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, r.Segment)
+	b = binary.BigEndian.AppendUint32(b, r.Offset)
+	b = binary.BigEndian.AppendUint32(b, r.Head)
+	return binary.BigEndian.AppendUint32(b, r.Length)
+}
+
+// ParseRef reads a reference from the first 16 bytes of b.
+func ParseRef(b []byte) (Ref, error) {
+	if len(b) < refSize {
+		return Ref{}, ErrRef
+	}
+	return Ref{
+		Segment: binary.BigEndian.Uint32(b),
+		Offset:  binary.BigEndian.Uint32(b[4:]),
+		Head:    binary.BigEndian.Uint32(b[8:]),
+		Length:  binary.BigEndian.Uint32(b[12:]),
+	}, nil
+}
+
+type fileMark [8]byte
+
+// header is the start of a segment file.
+type header struct {
+	number   uint32
+	single   bool
+	firstSeq uint64
+	mark     fileMark
+}
+
+func (h header) appendTo(b []byte) []byte {
+	start := len(b)
+	var flags byte
+	if h.single {
+		flags = flagSingle
+	}
+	b = append(b, magic...)
+	b = append(b, version, flags, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, h.number)
+	b = binary.BigEndian.AppendUint64(b, h.firstSeq)
+	b = append(b, h.mark[:]...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+}
+
+func parseHeader(b []byte) (header, error) {
+	if len(b) < fileHead || string(b[:8]) != magic {
+		return header{}, fmt.Errorf("file header: %w", ErrDamaged)
+	}
+	if crc32.Checksum(b[:fileHead-4], castagnoli) != binary.BigEndian.Uint32(b[fileHead-4:]) {
+		return header{}, fmt.Errorf("file header checksum: %w", ErrDamaged)
+	}
+	if b[8] != version || b[9]&^flagSingle != 0 {
+		return header{}, ErrNewer
+	}
+	h := header{
+		number:   binary.BigEndian.Uint32(b[12:]),
+		single:   b[9] == flagSingle,
+		firstSeq: binary.BigEndian.Uint64(b[16:]),
+	}
+	copy(h.mark[:], b[24:])
+	return h, nil
+}
+
+// record is the fixed part of a record's head.
+type record struct {
+	encoding byte
+	head     uint32
+	body     int64
+	seq      uint64
+	bodySum  uint32
+}
+
+func (r record) size() int64 { return int64(r.head) + r.body }
+
+// seal writes the fixed part into the first bytes of head, whose envelope is already in place.
+func (r record) seal(mark fileMark, head []byte) {
+	copy(head, mark[:])
+	head[8], head[9], head[10], head[11] = version, r.encoding, 0, 0
+	binary.BigEndian.PutUint32(head[12:], r.head)
+	binary.BigEndian.PutUint64(head[16:], uint64(r.body))
+	binary.BigEndian.PutUint64(head[24:], r.seq)
+	binary.BigEndian.PutUint32(head[32:], r.bodySum)
+	binary.BigEndian.PutUint32(head[36:], headSum(head))
+}
+
+func headSum(head []byte) uint32 {
+	sum := crc32.Update(0, castagnoli, head[:36])
+	return crc32.Update(sum, castagnoli, head[recordHead:])
+}
+
+// parseRecord reads the fixed part at the start of b; the record's checksum is verified by
+// verifyHead, once its length is known.
+func parseRecord(mark fileMark, b []byte) (record, error) {
+	if len(b) < recordHead || fileMark(b[:8]) != mark {
+		return record{}, fmt.Errorf("record head: %w", ErrDamaged)
+	}
+	r := record{
+		encoding: b[9],
+		head:     binary.BigEndian.Uint32(b[12:]),
+		seq:      binary.BigEndian.Uint64(b[24:]),
+		bodySum:  binary.BigEndian.Uint32(b[32:]),
+	}
+	body := binary.BigEndian.Uint64(b[16:])
+	if r.head < recordHead || r.head > maxHead || body > maxBody {
+		return record{}, fmt.Errorf("record lengths: %w", ErrDamaged)
+	}
+	r.body = int64(body)
+	return r, nil
+}
+
+// verifyHead verifies the checksum over a whole head, fixed part and envelope, and that this
+// version can read it.
+func verifyHead(head []byte) error {
+	if headSum(head) != binary.BigEndian.Uint32(head[36:]) {
+		return fmt.Errorf("record head checksum: %w", ErrDamaged)
+	}
+	if head[8] != version || head[9] != encodingRaw {
+		return fmt.Errorf("record: %w", ErrNewer)
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"os"
+	"slices"
+)
+
+// A byteRange is bytes of a segment that are not part of any whole record.
+type byteRange struct {
+	Offset, Length int64
+}
+
+const maxRanges = 100 // damaged ranges that are noted; the rest are counted
+
+// A damageReport is the damage that a walk over a segment met. Records outside the ranges are whole
+// and have been given. Bytes in a range to which no reference points were never acknowledged.
+type damageReport struct {
+	Segment uint32
+	Ranges  []byteRange // ascending, at most 100
+	More    int         // further ranges
+}
+
+func (d *damageReport) add(off, length int64) {
+	if n := len(d.Ranges); n > 0 && d.More == 0 && d.Ranges[n-1].Offset+d.Ranges[n-1].Length == off {
+		d.Ranges[n-1].Length += length
+		return
+	}
+	if len(d.Ranges) == maxRanges {
+		d.More++
+		return
+	}
+	d.Ranges = append(d.Ranges, byteRange{off, length})
+}
+
+// A scanner reads a segment file from its start to its end through a window.
+type scanner struct {
+	r    io.ReaderAt
+	size int64
+	mark fileMark
+	env  []byte // of the record that was read last
+	buf  []byte
+	at   int64 // of buf in the file
+}
+
+func newScanner(r io.ReaderAt, size int64, mark fileMark) *scanner {
+	return &scanner{r: r, size: size, mark: mark, buf: make([]byte, 0, chunkSize)}
+}
+
+// window gives the n bytes at off, fewer at the end of the file, valid until the next call. n is at
+// most chunkSize.
+func (w *scanner) window(off int64, n int) ([]byte, error) {
+	n = int(min(int64(n), w.size-off))
+	if off < w.at || off+int64(n) > w.at+int64(len(w.buf)) {
+		want := min(chunkSize, w.size-off)
+		w.at, w.buf = off, w.buf[:want]
+		if err := readFull(w.r, w.buf, off); err != nil {
+			w.buf = w.buf[:0]
+			return nil, err
+		}
+	}
+	return w.buf[off-w.at:][:n], nil
+}
+
+// walk calls fn for every whole record and adds the ranges between them to damage. It returns the
+// end of the last whole record. Zeros at the end of the file are unused space.
+func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) error) (int64, error) {
+	off, end := int64(fileHead), int64(fileHead)
+	for off < w.size {
+		rec, err := w.record(off)
+		if err == nil {
+			if err := fn(off, rec); err != nil {
+				return end, err
+			}
+			off += rec.size()
+			end = off
+			continue
+		}
+		if !errors.Is(err, ErrDamaged) {
+			return end, err
+		}
+		next, err := w.skip(off, rec)
+		if err != nil {
+			return end, err
+		}
+		unused, err := w.zero(off, next)
+		if err != nil {
+			return end, err
+		}
+		if next < w.size || !unused {
+			damage.add(off, next-off)
+		}
+		off = next
+	}
+	return end, nil
+}
+
+// record reads and verifies the record at off. With ErrDamaged the record is the zero one unless
+// its head is whole.
+func (w *scanner) record(off int64) (record, error) {
+	rec, err := w.head(off)
+	if err != nil {
+		return record{}, err
+	}
+	var sum uint32
+	for pos := off + int64(rec.head); pos < off+rec.size(); {
+		piece, err := w.window(pos, int(min(chunkSize, off+rec.size()-pos)))
+		if err != nil {
+			return record{}, err
+		}
+		sum = crc32.Update(sum, castagnoli, piece)
+		pos += int64(len(piece))
+	}
+	if sum != rec.bodySum {
+		return rec, fmt.Errorf("body checksum: %w", ErrDamaged)
+	}
+	return rec, nil
+}
+
+// head reads and verifies the head at off, and that the record ends within the file. It leaves the
+// envelope in env.
+func (w *scanner) head(off int64) (record, error) {
+	fixed, err := w.window(off, recordHead)
+	if err != nil {
+		return record{}, err
+	}
+	rec, err := parseRecord(w.mark, fixed)
+	if err != nil {
+		return record{}, err
+	}
+	if off+rec.size() > w.size {
+		return record{}, fmt.Errorf("record beyond the end: %w", ErrDamaged)
+	}
+	head, err := w.window(off, int(rec.head))
+	if err != nil {
+		return record{}, err
+	}
+	if err := verifyHead(head); err != nil {
+		return record{}, err
+	}
+	w.env = append(w.env[:0], head[recordHead:]...)
+	return rec, nil
+}
+
+// skip finds where the walk goes on behind damage at off: behind the record if its head is whole,
+// else at the next head that is whole.
+func (w *scanner) skip(off int64, rec record) (int64, error) {
+	if rec.head != 0 {
+		return off + rec.size(), nil
+	}
+	off++
+	for w.size-off >= recordHead {
+		piece, err := w.window(off, chunkSize)
+		if err != nil {
+			return 0, err
+		}
+		i := bytes.Index(piece, w.mark[:])
+		if i < 0 {
+			off += int64(len(piece) - len(w.mark) + 1)
+			continue
+		}
+		off += int64(i)
+		if _, err := w.head(off); !errors.Is(err, ErrDamaged) {
+			return off, err
+		}
+		off++
+	}
+	return w.size, nil
+}
+
+// zero says whether the bytes from off to end are all zero.
+func (w *scanner) zero(off, end int64) (bool, error) {
+	for off < end {
+		piece, err := w.window(off, int(min(chunkSize, end-off)))
+		if err != nil {
+			return false, err
+		}
+		if len(bytes.TrimLeft(piece, "\x00")) > 0 {
+			return false, nil
+		}
+		off += int64(len(piece))
+	}
+	return true, nil
+}
+
+// resume finds the next number and sequence, and makes the newest segment the active one again.
+// Files of single messages are passed by: they are whole, and their header has their sequence.
+func (s *Store) resume() error {
+	numbers := s.files.numbers()
+	if len(numbers) > 0 {
+		s.next = numbers[len(numbers)-1] + 1
+	}
+	lost, err := s.findMissing() // sequences that may have been given to records that cannot be read
+	if err != nil {
+		return err
+	}
+	for _, number := range slices.Backward(numbers) {
+		sf, err := s.files.open(number, os.O_RDWR)
+		if errors.Is(err, ErrDamaged) {
+			s.log.Error("message segment cannot be read", "segment", s.files.path(number), "err", err)
+			lost += uint64(s.files.known[number].size.Load()) / recordHead
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		before := len(s.lost)
+		found, err := s.resumeFrom(sf)
+		if !found {
+			s.files.release(sf)
+		}
+		if err != nil {
+			return fmt.Errorf("open %s: %w", s.files.path(number), err)
+		}
+		if found {
+			break
+		}
+		if len(s.lost) > before { // new messages begin a segment of their own
+			lost += uint64(s.size) / recordHead
+			break
+		}
+	}
+	s.seq += lost
+	return nil
+}
+
+// findMissing looks for messages in segments behind the last file. Their numbers are not used
+// again: what refers to them would find others' messages. It gives how many sequences they may have
+// had.
+func (s *Store) findMissing() (sequences uint64, err error) {
+	used, last, err := s.lastUsed(math.MaxUint32)
+	if err != nil || used < s.next {
+		return 0, err
+	}
+	s.reportLost(nil, "the disk has lost whole segments of messages; what refers to them finds nothing, and their numbers are not used again",
+		"first", fmt.Sprintf("%08x", s.next), "last", fmt.Sprintf("%08x", used))
+	Store := uint64(used-s.next) + 1
+	s.next = used + 1
+	return Store * uint64(max(s.size, last)) / recordHead, nil
+}
+
+// lastUsed is Options.LastUsed, if there is one.
+func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
+	if s.used == nil {
+		return 0, 0, nil
+	}
+	return s.used(most)
+}
+
+// reportLost tells of messages that are gone though they were acknowledged.
+func (s *Store) reportLost(err error, text string, args ...any) {
+	if err == nil {
+		s.log.Error(text, args...)
+		s.lost = append(s.lost, fmt.Errorf("%s: %v", text, args))
+	}
+}
+
+// resumeFrom takes in what a segment says about the next sequence, and makes it the active one if
+// it can be.
+func (s *Store) resumeFrom(sf *segmentFile) (bool, error) {
+	if sf.head.single {
+		s.seq = max(s.seq, sf.head.firstSeq+1)
+		return false, nil
+	}
+	s.seq = max(s.seq, sf.head.firstSeq)
+	w := newScanner(sf.f, sf.size.Load(), sf.head.mark)
+	damage := &damageReport{Segment: sf.number}
+	end, err := w.walk(damage, func(_ int64, rec record) error {
+		s.seq = max(s.seq, rec.seq+1)
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	intact := sf.head.number == sf.number
+	for _, r := range damage.Ranges {
+		if intact && r.Offset == end {
+			s.log.Warn("unfinished message cut from the end of a segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)
+			continue
+		}
+		s.log.Error("damage in a message segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)
+	}
+	if !intact {
+		return false, nil
+	}
+	if used, last, err := s.lastUsed(sf.number); err != nil || used == sf.number && last > end {
+		s.reportLost(err, "the disk has lost messages that it had said were kept; what refers to them finds nothing, and their place is not used again",
+			"segment", sf.f.Name(), "kept", end, "used", last)
+		return false, err
+	}
+	return true, s.resumeAt(sf, end)
+}
+
+func (s *Store) resumeAt(sf *segmentFile, end int64) error {
+	if end < sf.size.Load() {
+		if err := sf.f.Truncate(end); err != nil {
+			return err
+		}
+		if err := s.disk.Datasync(sf.f); err != nil {
+			return err
+		}
+	}
+	sf.size.Store(end)
+	s.active, s.end, s.zeroed = sf, end, end
+	return nil
+}

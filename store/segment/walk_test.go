@@ -1,0 +1,42 @@
+package segment
+
+import "fmt"
+
+// dirty says whether an append is not known to be on disk yet.
+func (s *Store) dirty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written != s.synced
+}
+
+// Error names the first range.
+func (d *damageReport) Error() string {
+	first := d.Ranges[0]
+	return fmt.Sprintf("segment %08x: %d damaged ranges, the first of %d bytes at %d", d.Segment, len(d.Ranges)+d.More, first.Length, first.Offset)
+}
+
+// Unwrap gives ErrDamaged.
+func (d *damageReport) Unwrap() error { return ErrDamaged }
+
+// each walks the records of a segment in the order of the file and verifies all of each before it
+// calls fn, up to what was appended when it began. env is valid during the call only. It ends with
+// fn's first error. Damage is skipped and given at the end as *damageReport.
+func (s *Store) each(segment uint32, fn func(ref Ref, seq uint64, env []byte) error) error {
+	sf, err := s.files.acquire(segment)
+	if err != nil {
+		return err
+	}
+	defer s.files.release(sf)
+	w := newScanner(sf.f, sf.size.Load(), sf.head.mark)
+	damage := &damageReport{Segment: segment}
+	if sf.head.number != segment {
+		damage.add(0, fileHead)
+	}
+	_, err = w.walk(damage, func(off int64, rec record) error {
+		return fn(Ref{Segment: segment, Offset: uint32(off), Head: rec.head, Length: uint32(rec.body)}, rec.seq, w.env)
+	})
+	if err == nil && len(damage.Ranges) > 0 {
+		err = damage
+	}
+	return err
+}
