@@ -65,13 +65,13 @@ func FuzzCustomRecord(f *testing.F) {
 	})
 }
 
-func TestRegistrable(t *testing.T) {
+func TestRegisteredName(t *testing.T) {
 	for in, want := range map[string]string{
 		"example.com": "example.com", "www.example.com": "example.com", "a.b.example.co.uk": "example.co.uk", "example.co.uk": "example.co.uk",
 		"somebody.github.io": "github.io", "x.blogspot.com": "blogspot.com", "example.test": "example.test", "a.example.test": "example.test",
 		"www.xn--bcher-kva.de": "xn--bcher-kva.de", "co.uk": "co.uk",
 	} {
-		if got := Registrable(in); got != want {
+		if got := RegisteredName(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // Result is the outcome of one method, in the words of RFC 8601 section 2.7. The value "policy" of
@@ -138,7 +140,7 @@ const (
 // Verify judges a message. A dead resolver gives temperror results and no policy, never an error.
 // An error is the end of ctx, a message that cannot be read, or ErrAuthservID.
 func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
-	id, ok := asciiDomain(r.AuthservID)
+	id, ok := idn.Host(r.AuthservID)
 	if !ok {
 		return nil, fmt.Errorf("%w: %.100q", ErrAuthservID, r.AuthservID)
 	}

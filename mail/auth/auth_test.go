@@ -272,3 +272,7 @@ func TestAuthservIDMustBeAHost(t *testing.T) {
 		}
 	}
 }
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 })
+}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
@@ -105,7 +106,7 @@ func authorsOf(shown []string, m *message) authors {
 
 // add takes a domain in; false for what is none.
 func (a *authors) add(name string) bool {
-	domain, ok := asciiDomain(name)
+	domain, ok := idn.Host(name)
 	switch {
 	case !ok:
 		return false

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // FuzzStripResults holds StripResults to a slow twin that has the whole message: it removes whole
@@ -76,11 +77,11 @@ func FuzzDMARCRecord(f *testing.F) {
 		f.Add(seed, "mail.x.co.uk")
 	}
 	f.Fuzz(func(t *testing.T, txt, from string) {
-		domain, ok := asciiDomain(from)
+		domain, ok := idn.Host(from)
 		if !ok {
 			return
 		}
-		if again, ok := asciiDomain(domain); !ok || again != domain {
+		if again, ok := idn.Host(domain); !ok || again != domain {
 			t.Errorf("domain %q, again %q", domain, again)
 		}
 		dns := &fakeDNS{t: t, txt: map[string][]string{"_dmarc." + orgDomain(domain): {txt}}}

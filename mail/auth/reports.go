@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // A ReportTarget is an address that aggregate reports go to.
@@ -81,7 +82,7 @@ func parseReportURI(uri string) (ReportTarget, bool) {
 	}
 	address, err := url.PathUnescape(u.Opaque)
 	local, name := splitAddress(address)
-	domain, ok := asciiDomain(name)
+	domain, ok := idn.Host(name)
 	if err != nil || !ok || !isLocal(local) {
 		return ReportTarget{}, false
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/emersion/go-msgauth/dkim"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // ErrUnsignable is returned by Sign for a message whose header is beyond 1 MiB or 4096 fields, that
@@ -116,8 +118,8 @@ func newSigners(keys []Key, names []string) ([]*dkim.Signer, error) {
 }
 
 func newSigner(k Key, names []string) (*dkim.Signer, error) {
-	domain, isDomain := asciiDomain(k.Domain)
-	selector, isSelector := asciiDomain(k.Selector)
+	domain, isDomain := idn.Host(k.Domain)
+	selector, isSelector := idn.Host(k.Selector)
 	if !isDomain || !isSelector || k.Signer == nil || !canSign(k.Signer) {
 		return nil, fmt.Errorf("%w: %s._domainkey.%s", ErrKey, k.Selector, k.Domain)
 	}

@@ -10,6 +10,7 @@ import (
 
 	evaluator "blitiri.com.ar/go/spf"
 
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
@@ -24,7 +25,7 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool
 		helo = true
 		local, name = "postmaster", r.Helo
 	}
-	domain, ok := asciiDomain(name)
+	domain, ok := idn.Host(name)
 	if !ok || !strings.Contains(domain, ".") {
 		// RFC 7208 section 4.3: a malformed or single-label domain has no SPF.
 		return None, domain, helo
@@ -81,7 +82,7 @@ func (l *spfLookups) LookupIPAddr(ctx context.Context, host string) ([]net.IPAdd
 
 // lookUpAny looks up names too that no host has.
 func lookUpAny[T any](ctx context.Context, l *spfLookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
-	if _, ok := asciiDomain(name); !ok && isOddName(name) {
+	if _, ok := idn.Host(name); !ok && isOddName(name) {
 		return ask(ctx, l.lookups, strings.TrimSuffix(name, ".")+".", f)
 	}
 	return lookUp(ctx, l.lookups, name, f)
@@ -96,7 +97,7 @@ func isOddName(name string) bool {
 			return false
 		}
 	}
-	return len(name) <= maxDomain
+	return len(name) <= idn.MaxName
 }
 
 // expand replaces each name in a record of domain by what it stands for.
@@ -112,7 +113,7 @@ const standIns = ".stand-in.invalid"
 
 // standIn gives what the library calls a name.
 func (l *spfLookups) standIn(name string) string {
-	if _, ok := asciiDomain(name); ok {
+	if _, ok := idn.Host(name); ok {
 		return name
 	}
 	l.odd = append(l.odd, name)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
@@ -27,7 +28,7 @@ type spfMacros struct {
 // that is too long loses labels on the left (RFC 7208 section 7.3).
 func (m *spfMacros) expandName(ctx context.Context, spec, domain string) string {
 	name := strings.TrimSuffix(spf.Expand(spec, func(letter byte) string { return m.value(ctx, letter, domain) }), ".")
-	for len(name) > maxDomain {
+	for len(name) > idn.MaxName {
 		_, rest, more := strings.Cut(name, ".")
 		if !more {
 			return ""

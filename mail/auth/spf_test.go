@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
@@ -33,7 +34,7 @@ func TestSPFRecordExpanded(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("a23456789.", 24) + "%{d}.example.com" // 255 characters with the domain
-	if got := l.macros.expandName(t.Context(), long, "here.test"); len(got) > maxDomain || len(got) < maxDomain-10 || !strings.HasSuffix(got, ".here.test.example.com") {
+	if got := l.macros.expandName(t.Context(), long, "here.test"); len(got) > idn.MaxName || len(got) < idn.MaxName-10 || !strings.HasSuffix(got, ".here.test.example.com") {
 		t.Errorf("%d characters: %s", len(got), got)
 	}
 }

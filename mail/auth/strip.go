@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // maxResults bounds how much of an Authentication-Results field is read to find its authserv-id.
@@ -19,7 +21,7 @@ var resultsName = []byte("authentication-results")
 // one that could pass for it goes as well. Everything else stays byte for byte. It needs memory for
 // a fixed part of one field only. The error is that of reading or writing, or ErrAuthservID.
 func StripResults(w io.Writer, r io.Reader, authservID string) error {
-	id, ok := asciiDomain(authservID)
+	id, ok := idn.Host(authservID)
 	if !ok {
 		return fmt.Errorf("%w: %.100q", ErrAuthservID, authservID)
 	}
@@ -142,7 +144,7 @@ func claims(value, ours string) bool {
 		return true
 	}
 	if id, ok := authservIDOf(value); ok {
-		name, isName := asciiDomain(id)
+		name, isName := idn.Host(id)
 		return isName && name == ours
 	}
 	return strings.HasPrefix(strings.ToLower(bare), ours)

@@ -1,6 +1,10 @@
 package auth
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/idn"
+)
 
 // Vouches tells whether the newest sealer of a chain that passes says that the message was
 // authentic for the From domain when it had it: DMARC passed for it, or SPF or DKIM did for an
@@ -41,7 +45,7 @@ func alignedProperty(words []string, from string, names ...string) bool {
 				continue
 			}
 			value = strings.Trim(value, `"`)
-			domain, ok := asciiDomain(value[strings.LastIndexByte(value, '@')+1:])
+			domain, ok := idn.Host(value[strings.LastIndexByte(value, '@')+1:])
 			return ok && aligned(domain, from, false)
 		}
 	}
@@ -104,7 +108,7 @@ func (v *Verdict) Authentic() bool {
 // was sent again with.
 func (v *Verdict) GenuinePath(mailFrom string) bool {
 	_, name := splitAddress(mailFrom)
-	domain, ok := asciiDomain(name)
+	domain, ok := idn.Host(name)
 	if !ok {
 		return false
 	}

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// Registrable gives the name that is bought for a domain of NormalizeDomain to exist: example.co.uk
-// for www.example.co.uk. Only suffixes of the root zone's registries count: below one of a company,
-// such as github.io, nothing is for sale.
-func Registrable(ascii string) string {
+// RegisteredName gives the name that is bought for a domain of idn.Registrable to exist:
+// example.co.uk for www.example.co.uk. Only suffixes of the root zone's registries count: below one
+// of a company, such as github.io, nothing is for sale.
+func RegisteredName(ascii string) string {
 	suffix, icann := publicsuffix.PublicSuffix(ascii)
 	for !icann && strings.Contains(suffix, ".") {
 		_, above, _ := strings.Cut(suffix, ".")

@@ -1,4 +1,4 @@
-package dnsprov
+package idn
 
 import (
 	"fmt"
@@ -11,28 +11,27 @@ import (
 )
 
 const (
-	// maxDomain leaves 33 of the 253 characters of a DNS name for what mail puts in front of a
+	// maxRegistrable leaves 33 of the 253 characters of a DNS name for what mail puts in front of a
 	// domain, as in selector._domainkey.
-	maxDomain = 220
+	maxRegistrable = 220
 	// maxInput bounds the work on a name before it is known to be one; an ASCII form is never
 	// shorter than a third.
-	maxInput = 4 * maxDomain
-	maxLabel = 63
+	maxInput = 4 * maxRegistrable
 )
 
-// NormalizeDomain brings what a person typed to a domain's two forms: ASCII, lower-case, without
-// the trailing dot, and the same in Unicode (RFC 5891). It refuses what cannot be a domain of
-// somebody's own; the error is written for the person who typed it.
-func NormalizeDomain(s string) (ascii, unicode string, err error) {
+// Registrable gives the two forms of a domain that a person typed: ASCII, and the same in Unicode
+// (RFC 5891). It refuses what cannot be a domain of somebody's own; the error is written for the
+// person who typed it.
+func Registrable(s string) (ascii, unicode string, err error) {
 	name := strings.TrimSuffix(strings.TrimSpace(s), ".")
-	if err := plausible(name); err != nil {
+	if err := checkInput(name); err != nil {
 		return "", "", err
 	}
 	ascii, err = idna.Lookup.ToASCII(name)
 	if err != nil {
 		return "", "", fmt.Errorf("%.80q is not a domain name: use letters, digits and hyphens, as in example.com", name)
 	}
-	if err := registrable(ascii); err != nil {
+	if err := checkName(ascii); err != nil {
 		return "", "", err
 	}
 	unicode, err = idna.Lookup.ToUnicode(ascii)
@@ -46,13 +45,13 @@ func NormalizeDomain(s string) (ascii, unicode string, err error) {
 	return ascii, unicode, nil
 }
 
-// plausible refuses, with the fitting advice, what people enter in place of a domain.
-func plausible(name string) error {
+// checkInput refuses, with the fitting advice, what people enter in place of a domain.
+func checkInput(name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("the domain is empty: give a name such as example.com")
 	case len(name) > maxInput:
-		return fmt.Errorf("%.40q… is too long: a domain has at most %d characters", name, maxDomain)
+		return fmt.Errorf("%.40q… is too long: a domain has at most %d characters", name, maxRegistrable)
 	case !utf8.ValidString(name):
 		return fmt.Errorf("%.80q is not valid UTF-8: give the name in UTF-8 or in Punycode", name)
 	case strings.Contains(name, "://"), strings.ContainsAny(name, "/?#"):
@@ -72,10 +71,10 @@ func refuseIP(name string) error {
 	return nil
 }
 
-// registrable refuses names that nobody can hold or that mail could not be hosted on.
-func registrable(ascii string) error {
-	if len(ascii) > maxDomain {
-		return fmt.Errorf("%.40q… is too long: a domain that mail is hosted on has at most %d characters", ascii, maxDomain)
+// checkName refuses names that nobody can hold or that mail could not be hosted on.
+func checkName(ascii string) error {
+	if len(ascii) > maxRegistrable {
+		return fmt.Errorf("%.40q… is too long: a domain that mail is hosted on has at most %d characters", ascii, maxRegistrable)
 	}
 	labels := strings.Split(ascii, ".")
 	for _, label := range labels {

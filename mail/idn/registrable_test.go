@@ -1,11 +1,11 @@
-package dnsprov
+package idn
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestNormalizeDomain(t *testing.T) {
+func TestRegistrable(t *testing.T) {
 	long := strings.Repeat(strings.Repeat("a", 54)+".", 4) // 220 characters with the last dot
 	for _, tc := range []struct{ in, ascii, unicode string }{
 		{"example.com", "example.com", "example.com"},
@@ -23,7 +23,7 @@ func TestNormalizeDomain(t *testing.T) {
 		{long + "a", "", ""},
 		{long[1:] + "a", long[1:] + "a", long[1:] + "a"},
 	} {
-		ascii, unicode, err := NormalizeDomain(tc.in)
+		ascii, unicode, err := Registrable(tc.in)
 		if tc.ascii == "" {
 			if err == nil {
 				t.Errorf("%q was taken", tc.in)
@@ -36,7 +36,7 @@ func TestNormalizeDomain(t *testing.T) {
 	}
 }
 
-func TestNormalizeDomainSaysWhatToDo(t *testing.T) {
+func TestRegistrableSaysWhatToDo(t *testing.T) {
 	for in, advice := range map[string]string{
 		"":                                  "give a name",
 		".":                                 "give a name",
@@ -71,7 +71,7 @@ func TestNormalizeDomainSaysWhatToDo(t *testing.T) {
 		strings.Repeat("a.", 126) + "a.com": "too long",
 		strings.Repeat("ä.", 9000) + "com":  "too long",
 	} {
-		ascii, _, err := NormalizeDomain(in)
+		ascii, _, err := Registrable(in)
 		if err == nil {
 			t.Errorf("%.80q was taken as %q", in, ascii)
 			continue
@@ -82,20 +82,20 @@ func TestNormalizeDomainSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func FuzzNormalizeDomain(f *testing.F) {
+func FuzzRegistrable(f *testing.F) {
 	for _, s := range []string{"example.com", "bücher.example", "xn--bcher-kva.example", "co.uk", "１２７.0.0.1", "a。b", "xn--.x", "*.a.b", "ﬀ.test", "\u200d.test"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		ascii, unicode, err := NormalizeDomain(s)
+		ascii, unicode, err := Registrable(s)
 		if err != nil {
 			return
 		}
-		if strings.Trim(ascii, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" || len(ascii) > maxDomain || !strings.Contains(ascii, ".") {
+		if strings.Trim(ascii, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" || len(ascii) > maxRegistrable || !strings.Contains(ascii, ".") {
 			t.Fatalf("%q gave %q", s, ascii)
 		}
 		for _, form := range []string{ascii, unicode, strings.ToUpper(ascii) + "."} {
-			a, u, err := NormalizeDomain(form)
+			a, u, err := Registrable(form)
 			if err != nil || a != ascii || u != unicode {
 				t.Fatalf("%q gave %q and %q, but %q gives %q, %q, %v", s, ascii, unicode, form, a, u, err)
 			}
