@@ -4,6 +4,12 @@
 //
 // The whole conversation takes place when the message is there. Of what a filter may ask to be
 // changed only new header fields count, and that the message be set aside.
+//
+// The client of github.com/emersion/go-milter (v0.5.0) is not used, since it collects whatever
+// changes a filter asks for, in packets of up to 1 MiB, without a bound on their number, and its
+// timeouts hold for each packet, not for the conversation: a hostile filter fills the memory, or
+// holds a message for ever by signs of progress. It also takes the answer that no more of the body
+// is wanted for an error, and leaves its connection open when the negotiation fails.
 package milter
 
 import (
