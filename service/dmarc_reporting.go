@@ -197,14 +197,14 @@ func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.Repor
 	return &reportLetter{d, from, account, to}, nil
 }
 
-func (s *Service) reportDraft(report *dmarcreport.Report, from *store.Domain, to []Rcpt, file []byte) *msg.Draft {
+func (s *Service) reportDraft(report *dmarcreport.Report, from *store.Domain, to []Rcpt, file []byte) *msg.Composer {
 	host := s.Hostname()
-	d := &msg.Draft{
+	d := &msg.Composer{
 		From: msg.Address{Name: host, Mailbox: "postmaster", Host: from.Name}, Subject: report.Subject(host),
 		MessageID: msg.NewMessageID(host), Date: s.now(), Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-generated"}},
 		Text: fmt.Sprintf("This is an aggregate report (RFC 7489) about mail that came to %s\non %s (UTC) in the name of %s.\n",
 			host, report.Begin.Format(time.DateOnly), report.Policy.Domain),
-		Attachments: []msg.DraftAttachment{{Filename: report.Filename(host), ContentType: dmarcreport.MediaType, Content: file}},
+		Attachments: []msg.AttachedFile{{Filename: report.Filename(host), ContentType: dmarcreport.MediaType, Content: file}},
 	}
 	for _, r := range to {
 		local, domain, _ := msg.SplitEmail(r.Address)

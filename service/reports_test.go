@@ -219,10 +219,10 @@ func TestCountsAreBounded(t *testing.T) {
 func reportLetterOf(t *testing.T, author, filename, kind string, content []byte) string {
 	t.Helper()
 	var out bytes.Buffer
-	d := msg.Draft{
+	d := msg.Composer{
 		From: msg.Address{Mailbox: "noreply", Host: author}, To: []msg.Address{{Mailbox: "ann", Host: "example.test"}}, Subject: "report",
 		MessageID: msg.NewMessageID(author), Date: time.Now(), Text: "a report",
-		Attachments: []msg.DraftAttachment{{Filename: filename, ContentType: kind, Content: content}},
+		Attachments: []msg.AttachedFile{{Filename: filename, ContentType: kind, Content: content}},
 	}
 	if _, err := d.WriteTo(&out); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ type finding struct {
 func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (*finding, error) {
 	listed := make(chan auth.Listing, 1)
 	go func() {
-		l, _ := auth.Listed(ctx, s.Resolver, s.Config.Spam.DNSBL, in.Client.IP)
+		l, _ := auth.CheckDNSBL(ctx, s.Resolver, s.Config.Spam.DNSBL, in.Client.IP)
 		listed <- l
 	}()
 	verdict, err := s.judge(ctx, in, h)
@@ -68,7 +68,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 func (s *Service) trusts(v *auth.Verdict) bool {
 	asked := v.Policy == dmarc.PolicyReject || v.Policy == dmarc.PolicyQuarantine
 	return asked && v.DMARC == auth.Fail && v.ARC.Result == auth.Pass && slices.Contains(s.Config.Spam.TrustedSealers, v.ARC.Sealer) &&
-		v.ARC.Vouches(v.FromDomain)
+		v.ARC.AttestsDMARC(v.FromDomain)
 }
 
 // screenListed refuses who is in one of the operator's lists. Postmasters hear from everybody (RFC

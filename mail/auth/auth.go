@@ -124,8 +124,8 @@ type Verifier struct {
 	Rand func(n int) int
 	// MaxVerifications bounds the signatures looked at, the first ones of the header; 0 is 5.
 	MaxVerifications int
-	// Pulse says whether the resolver is dead; nil: nobody knows.
-	Pulse *Pulse
+	// Health says whether the resolver is dead; nil: nobody knows.
+	Health *ResolverHealth
 	// Timeout bounds all DNS of one message, LookupTimeout one look-up, so that one slow name
 	// cannot use up the time of the others; 0 is 20 s and 6 s.
 	Timeout, LookupTimeout time.Duration
@@ -155,7 +155,7 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	from := authorsOf(r.HeaderFrom, m)
 	var found []discovery
 	var dkimErr, arcErr error
-	together(
+	runAll(
 		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo = checkSPF(look, r) },
 		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, m) },
 		func() { found = discoverAll(look, from.domains) },
@@ -168,15 +168,15 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 		return nil, err
 	}
 	verdict.DKIM = overall(verdict.Signatures)
-	v.judge(verdict, from, found)
+	v.evaluateDMARC(verdict, from, found)
 	verdict.Header = resultsField(id, verdict)
 	return verdict, nil
 }
 
-// together runs the functions at once. A panic of one of them comes up here, where the caller can
+// runAll runs the functions at once. A panic of one of them comes up here, where the caller can
 // catch it: in a goroutine of its own it would end the process, for a message that any stranger can
 // write.
-func together(fns ...func()) {
+func runAll(fns ...func()) {
 	panics := make(chan any, len(fns))
 	var wg sync.WaitGroup
 	for _, fn := range fns {
@@ -200,11 +200,11 @@ func together(fns ...func()) {
 func (v *Verifier) lookups(ctx context.Context) (*lookups, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, orDefault(v.Timeout, defaultTimeout))
 	look := &lookups{ctx: ctx, resolver: v.Resolver, each: orDefault(v.LookupTimeout, defaultLookupTimeout)}
-	if v.Pulse == nil {
+	if v.Health == nil {
 		return look, cancel
 	}
-	look.answered = v.Pulse.answered
-	stop := v.Pulse.watch(ctx, cancel)
+	look.answered = v.Health.answered
+	stop := v.Health.watch(ctx, cancel)
 	return look, func() {
 		stop()
 		cancel()

@@ -119,17 +119,17 @@ func (a *authors) add(name string) bool {
 	return true
 }
 
-// judge fills in DMARC. Of several From domains the strictest policy among those that fail holds
-// (RFC 7489 section 6.6.1). A From field that cannot be judged is permerror and quarantine at
+// evaluateDMARC fills in DMARC. Of several From domains the strictest policy among those that fail
+// holds (RFC 7489 section 6.6.1). A From field that cannot be judged is permerror and quarantine at
 // least, since people may be shown any name in it, and reject where not all of its domains can be
 // asked; a message without one shows nothing to be protected, so its permerror asks for nothing.
-func (v *Verifier) judge(verdict *Verdict, from authors, found []discovery) {
+func (v *Verifier) evaluateDMARC(verdict *Verdict, from authors, found []discovery) {
 	if len(from.domains) > 0 {
 		verdict.FromDomain = from.domains[0]
 	}
 	verdict.DMARC = PermError
 	for i, d := range found {
-		result, policy := v.judgeDomain(verdict, d)
+		result, policy := v.evaluateDomain(verdict, d)
 		if i == 0 || severity(result, policy) > severity(verdict.DMARC, verdict.Policy) {
 			verdict.DMARC, verdict.Policy, verdict.FromDomain = result, policy, d.domain
 		}
@@ -170,8 +170,8 @@ func (r *foundRecord) asked() string {
 	return r.Policy
 }
 
-// judgeDomain judges one From domain by SPF and DKIM (RFC 7489 section 6.6.2).
-func (v *Verifier) judgeDomain(verdict *Verdict, d discovery) (Result, string) {
+// evaluateDomain judges one From domain by SPF and DKIM (RFC 7489 section 6.6.2).
+func (v *Verifier) evaluateDomain(verdict *Verdict, d discovery) (Result, string) {
 	if d.failed != "" {
 		return d.failed, ""
 	}

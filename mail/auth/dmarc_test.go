@@ -123,7 +123,7 @@ func TestDMARCVerdicts(t *testing.T) {
 			defer cancel()
 			from := authorsOf(strings.Split(tc.from, ","), &message{header: []byte("From: " + tc.from + "\r\n")})
 			got := tc.have
-			v.judge(&got, from, discoverAll(look, from.domains))
+			v.evaluateDMARC(&got, from, discoverAll(look, from.domains))
 			if got.DMARC != tc.result || got.Policy != tc.policy {
 				t.Errorf("dmarc=%s policy=%q, want %s %q", got.DMARC, got.Policy, tc.result, tc.policy)
 			}

@@ -128,7 +128,7 @@ func TestOpendmarcAgrees(t *testing.T) {
 		from := authorsOf([]string{c.from}, &message{header: []byte("From: " + c.from + "\r\n")})
 		ours := c.have
 		ours.Signatures = slices.Clone(ours.Signatures)
-		(&Verifier{Rand: func(int) int { return 0 }}).judge(&ours, from, discoverAll(look, from.domains))
+		(&Verifier{Rand: func(int) int { return 0 }}).evaluateDMARC(&ours, from, discoverAll(look, from.domains))
 		cancel()
 		if got, want := opinionOf(&ours), theirs[i]; got != want {
 			t.Errorf("%s: ours %+v, theirs %+v", c.name, got, want)

@@ -79,10 +79,10 @@ func TestChainsThatVouch(t *testing.T) {
 		" i=1; list.org; dkim=fail reason=\"a\\\"; dmarc=pass header.from=x.com; x=\"": false,
 		"": false,
 	} {
-		if got := (Chain{Result: Pass, results: results}).Vouches("x.com"); got != want {
+		if got := (Chain{Result: Pass, results: results}).AttestsDMARC("x.com"); got != want {
 			t.Errorf("%q: %v", results, got)
 		}
-		if (Chain{Result: Fail, results: results}).Vouches("x.com") || (Chain{Result: Pass, results: results}).Vouches("") {
+		if (Chain{Result: Fail, results: results}).AttestsDMARC("x.com") || (Chain{Result: Pass, results: results}).AttestsDMARC("") {
 			t.Errorf("%q vouches when it may not", results)
 		}
 	}
@@ -110,7 +110,7 @@ func FuzzReportURI(f *testing.F) {
 func FuzzVouches(f *testing.F) {
 	f.Add(" i=1; list.org; dmarc=pass (p=reject) header.from=x.com; dkim=fail reason=\"x\"")
 	f.Fuzz(func(t *testing.T, results string) {
-		if isASCII(results) && (Chain{Result: Pass, results: results}).Vouches("x.com") && !strings.Contains(strings.ToLower(results), "x.com") {
+		if isASCII(results) && (Chain{Result: Pass, results: results}).AttestsDMARC("x.com") && !strings.Contains(strings.ToLower(results), "x.com") {
 			t.Errorf("%q vouches for x.com", results)
 		}
 	})

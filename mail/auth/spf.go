@@ -47,12 +47,12 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool
 // such as those with a slash, go by stand-ins.
 type spfLookups struct {
 	*lookups
-	macros spfMacros
-	odd    []string // names behind stand-ins
+	macros   spfMacros
+	replaced []string // names behind stand-ins
 }
 
 func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	name = l.meant(name)
+	name = l.realName(name)
 	txts, err := lookUpAny(ctx, l, name, l.resolver.LookupTXT)
 	if err != nil {
 		return nil, err
@@ -73,11 +73,11 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 }
 
 func (l *spfLookups) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
-	return lookUpAny(ctx, l, l.meant(name), l.resolver.LookupMX)
+	return lookUpAny(ctx, l, l.realName(name), l.resolver.LookupMX)
 }
 
 func (l *spfLookups) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
-	return lookUpAny(ctx, l, l.meant(host), l.resolver.LookupIPAddr)
+	return lookUpAny(ctx, l, l.realName(host), l.resolver.LookupIPAddr)
 }
 
 // lookUpAny looks up names too that no host has.
@@ -116,16 +116,16 @@ func (l *spfLookups) standIn(name string) string {
 	if _, ok := idn.Host(name); ok {
 		return name
 	}
-	l.odd = append(l.odd, name)
-	return fmt.Sprint(len(l.odd)-1, standIns)
+	l.replaced = append(l.replaced, name)
+	return fmt.Sprint(len(l.replaced)-1, standIns)
 }
 
-// meant gives the name that the library calls so.
-func (l *spfLookups) meant(name string) string {
+// realName gives the name that the library calls so.
+func (l *spfLookups) realName(name string) string {
 	number, ok := strings.CutSuffix(name, standIns)
 	i, err := strconv.Atoi(number)
-	if !ok || err != nil || i < 0 || i >= len(l.odd) {
+	if !ok || err != nil || i < 0 || i >= len(l.replaced) {
 		return name
 	}
-	return l.odd[i]
+	return l.replaced[i]
 }

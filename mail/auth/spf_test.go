@@ -29,7 +29,7 @@ func TestSPFRecordExpanded(t *testing.T) {
 	for name, want := range map[string]string{
 		"0.stand-in.invalid": "bob+a/b@c._u.example.com", "1.stand-in.invalid": "foo/bar.example.com", "2.stand-in.invalid": "2.stand-in.invalid", "-1.stand-in.invalid": "-1.stand-in.invalid", "x.com": "x.com",
 	} {
-		if got := l.meant(name); got != want {
+		if got := l.realName(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}

@@ -42,17 +42,17 @@ func StripResults(w io.Writer, r io.Reader, authservID string) error {
 
 // stripper goes through a header line by line.
 type stripper struct {
-	id   string
-	w    *bufio.Writer
-	held []byte // the start of a field that may have to go
-	fate fate
+	id     string
+	w      *bufio.Writer
+	held   []byte // the start of a field that may have to go
+	action fieldAction
 }
 
-// fate is what is done with the bytes of the present field.
-type fate int
+// fieldAction is what is done with the bytes of the present field.
+type fieldAction int
 
 const (
-	keep fate = iota
+	keep fieldAction = iota
 	hold
 	drop
 )
@@ -73,7 +73,7 @@ func (s *stripper) header(br *bufio.Reader) error {
 			return werr
 		}
 		if err == io.EOF {
-			return s.settle()
+			return s.endField()
 		}
 		if lineStart && len(bytes.TrimRight(piece, "\r\n")) == 0 {
 			return nil
@@ -84,18 +84,18 @@ func (s *stripper) header(br *bufio.Reader) error {
 
 // begin ends the field before and decides on the one that starts with line.
 func (s *stripper) begin(line []byte) error {
-	if err := s.settle(); err != nil {
+	if err := s.endField(); err != nil {
 		return err
 	}
 	if n := len(resultsName); len(line) >= n && bytes.EqualFold(line[:n], resultsName) &&
 		(len(line) == n || bytes.IndexByte([]byte(": \t\r\n"), line[n]) >= 0) {
-		s.fate = hold
+		s.action = hold
 	}
 	return nil
 }
 
 func (s *stripper) take(piece []byte) error {
-	switch s.fate {
+	switch s.action {
 	case drop:
 	case keep:
 		_, err := s.w.Write(piece)
@@ -109,36 +109,36 @@ func (s *stripper) take(piece []byte) error {
 	return nil
 }
 
-// settle decides on a field that has ended.
-func (s *stripper) settle() error {
-	if s.fate == hold {
+// endField decides on a field that has ended.
+func (s *stripper) endField() error {
+	if s.action == hold {
 		// The end of a field ends its authserv-id as a semicolon does.
 		s.held = append(s.held, ';')
 		if err := s.decide(1); err != nil {
 			return err
 		}
 	}
-	s.fate = keep
+	s.action = keep
 	return nil
 }
 
 // decide writes or forgets what is held, less the last extra bytes that are not of the message.
 func (s *stripper) decide(extra int) error {
 	held := s.held
-	s.held, s.fate = s.held[:0], drop
+	s.held, s.action = s.held[:0], drop
 	name, value, _ := strings.Cut(string(held), ":")
-	if strings.EqualFold(strings.TrimRight(name, " \t\r\n"), string(resultsName)) && claims(value, s.id) {
+	if strings.EqualFold(strings.TrimRight(name, " \t\r\n"), string(resultsName)) && claimsID(value, s.id) {
 		return nil
 	}
-	s.fate = keep
+	s.action = keep
 	_, err := s.w.Write(held[:len(held)-extra])
 	return err
 }
 
-// claims tells whether the value of an Authentication-Results field bears our authserv-id, or may
+// claimsID tells whether the value of an Authentication-Results field bears our authserv-id, or may
 // do so for a careless reader: comments that do not end within maxResults, or our name put together
 // from pieces.
-func claims(value, ours string) bool {
+func claimsID(value, ours string) bool {
 	bare, ok := uncomment(value)
 	if !ok {
 		return true

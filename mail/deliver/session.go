@@ -197,7 +197,7 @@ func (s *session) handshake(ctx context.Context, c *Client, policy tlsPolicy) *f
 		return &failure{stage: stageHello, err: fmt.Errorf("TLS with %s: %w", s.hop.host, err), enhanced: "4.7.5", handshake: true, tls: tlsResult(err)}
 	}
 	s.conn, s.br = conn, bufio.NewReaderSize(conn, maxReplyLine)
-	s.note(c, policy, conn.ConnectionState())
+	s.recordTLS(c, policy, conn.ConnectionState())
 	return nil
 }
 
@@ -239,7 +239,7 @@ func (s *session) receive(limit time.Duration) (reply, error) {
 func (s *session) expect(at stage, class int, r reply, err error) *failure {
 	switch {
 	case err != nil:
-		return lost(at, fmt.Errorf("%s: %w", s.hop.host, err))
+		return connectionLost(at, fmt.Errorf("%s: %w", s.hop.host, err))
 	case r.class() == class:
 		return nil
 	case r.class() == 4 || r.class() == 5:
@@ -265,8 +265,8 @@ func (s *session) quit() {
 	s.raw.Close()
 }
 
-// giveUp names the reason why ctx ended in the error that its end caused.
-func giveUp(ctx context.Context, err error) error {
+// withCause adds the reason why ctx ended to the error that its end caused.
+func withCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
 		return err
 	}

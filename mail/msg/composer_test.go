@@ -46,8 +46,8 @@ func checkWire(t testing.TB, raw []byte) {
 	}
 }
 
-func fullDraft() *Draft {
-	return &Draft{
+func fullDraft() *Composer {
+	return &Composer{
 		From:       Address{Name: "Jörg Müller, Köln", Mailbox: "joerg", Host: "example.org"},
 		To:         []Address{{Name: "Doe, \"John\"", Mailbox: "john", Host: "example.net"}, {Mailbox: "odd name", Host: "example.net"}},
 		Cc:         []Address{{Name: strings.Repeat("长", 60), Mailbox: "x", Host: "example.net"}},
@@ -58,7 +58,7 @@ func fullDraft() *Draft {
 		InReplyTo:  "<a@x.example>",
 		References: []string{"<r@x.example>", "a@x.example"},
 		Headers:    []Header{{"X-Thing", "value"}, {"List-Unsubscribe", "<https://x.example/" + strings.Repeat("u", 90) + ">, <mailto:u@x.example>"}, {"X-Umlaut", "ä"}},
-		Attachments: []DraftAttachment{
+		Attachments: []AttachedFile{
 			{Filename: "logo.png", ContentType: "image/png", ContentID: "logo", Content: []byte("png")},
 			{Filename: "Übersicht über sehr viele Dinge mit einem langen Namen 2026.pdf", ContentType: "application/pdf", Content: bytes.Repeat([]byte{0, 1, 2, 255}, 5000)},
 			{Filename: `a "b".txt`, ContentType: "text/plain; charset=utf-8", Content: []byte("bare\nlf")},
@@ -108,7 +108,7 @@ func TestDraftRoundTrip(t *testing.T) {
 	}
 }
 
-func checkAttachments(t *testing.T, d *Draft, raw []byte, got []Attachment) {
+func checkAttachments(t *testing.T, d *Composer, raw []byte, got []Attachment) {
 	t.Helper()
 	if len(got) != len(d.Attachments) {
 		t.Fatalf("%d attachments", len(got))
@@ -127,23 +127,23 @@ func checkAttachments(t *testing.T, d *Draft, raw []byte, got []Attachment) {
 
 // TestDraftShapes checks the structure that each combination of parts gets.
 func TestDraftShapes(t *testing.T) {
-	file := DraftAttachment{Filename: "f", Content: []byte("f")}
-	inline := DraftAttachment{Filename: "i", ContentType: "image/png", ContentID: "i", Content: []byte("i")}
+	file := AttachedFile{Filename: "f", Content: []byte("f")}
+	inline := AttachedFile{Filename: "i", ContentType: "image/png", ContentID: "i", Content: []byte("i")}
 	for _, tc := range []struct {
 		text, html string
-		files      []DraftAttachment
+		files      []AttachedFile
 		want       string
 	}{
 		{"", "", nil, "text/plain"},
 		{"t", "", nil, "text/plain"},
 		{"", "h", nil, "text/html"},
 		{"t", "h", nil, "multipart/alternative(text/plain text/html)"},
-		{"t", "", []DraftAttachment{file}, "multipart/mixed(text/plain application/octet-stream)"},
-		{"", "h", []DraftAttachment{inline}, "multipart/related(text/html image/png)"},
-		{"t", "h", []DraftAttachment{inline, file}, "multipart/mixed(multipart/alternative(text/plain multipart/related(text/html image/png)) application/octet-stream)"},
-		{"t", "", []DraftAttachment{inline}, "multipart/mixed(text/plain image/png)"},
+		{"t", "", []AttachedFile{file}, "multipart/mixed(text/plain application/octet-stream)"},
+		{"", "h", []AttachedFile{inline}, "multipart/related(text/html image/png)"},
+		{"t", "h", []AttachedFile{inline, file}, "multipart/mixed(multipart/alternative(text/plain multipart/related(text/html image/png)) application/octet-stream)"},
+		{"t", "", []AttachedFile{inline}, "multipart/mixed(text/plain image/png)"},
 	} {
-		d := &Draft{From: Address{Mailbox: "a", Host: "x.example"}, Text: tc.text, HTML: tc.html, Attachments: tc.files, MessageID: "<1@x>", Date: draftDate}
+		d := &Composer{From: Address{Mailbox: "a", Host: "x.example"}, Text: tc.text, HTML: tc.html, Attachments: tc.files, MessageID: "<1@x>", Date: draftDate}
 		if got := shape(scanBytes(t, write(t, d))); got != tc.want {
 			t.Errorf("got %s, want %s", got, tc.want)
 		}
@@ -163,35 +163,35 @@ func shape(p *Part) string {
 
 // TestDraftRefusesInjection tries to break out of every field.
 func TestDraftRefusesInjection(t *testing.T) {
-	for name, spoil := range map[string]func(d *Draft){
-		"subject":          func(d *Draft) { d.Subject = "a\r\nBcc: evil@x.example" },
-		"subject lf":       func(d *Draft) { d.Subject = "a\nb" },
-		"subject nel":      func(d *Draft) { d.Subject = "a\u0085b" },
-		"subject utf8":     func(d *Draft) { d.Subject = "a\xff" },
-		"from name":        func(d *Draft) { d.From.Name = "a\r\nb" },
-		"from mailbox":     func(d *Draft) { d.From.Mailbox = "a\r\nb" },
-		"from empty":       func(d *Draft) { d.From = Address{} },
-		"to host":          func(d *Draft) { d.To = []Address{{Mailbox: "a", Host: "x.example>\r\nBcc: b"}} },
-		"to without host":  func(d *Draft) { d.To = []Address{{Mailbox: "a", Host: MissingHost}} },
-		"message id":       func(d *Draft) { d.MessageID = "<a\r\nb>" },
-		"no message id":    func(d *Draft) { d.MessageID = "" },
-		"no date":          func(d *Draft) { d.Date = time.Time{} },
-		"in-reply-to":      func(d *Draft) { d.InReplyTo = "<a>\r\nBcc: <b>" },
-		"references":       func(d *Draft) { d.References = []string{"<a> <b"} },
-		"header name":      func(d *Draft) { d.Headers = []Header{{"X: y\r\nBcc", "b"}} },
-		"header no name":   func(d *Draft) { d.Headers = []Header{{"", "b"}} },
-		"header space":     func(d *Draft) { d.Headers = []Header{{"X ", "b"}} },
-		"header value":     func(d *Draft) { d.Headers = []Header{{"X", "a\r\n\r\nbody"}} },
-		"header bcc":       func(d *Draft) { d.Headers = []Header{{"bCC", "b@x.example"}} },
-		"header mime":      func(d *Draft) { d.Headers = []Header{{"Content-Type", "text/html"}} },
-		"header long word": func(d *Draft) { d.Headers = []Header{{"X", strings.Repeat("x", 1000)}} },
-		"filename":         func(d *Draft) { d.Attachments = []DraftAttachment{{Filename: "a\r\nb"}} },
-		"media type":       func(d *Draft) { d.Attachments = []DraftAttachment{{ContentType: "text/plain\r\nX: y"}} },
-		"multipart type":   func(d *Draft) { d.Attachments = []DraftAttachment{{ContentType: "multipart/mixed; boundary=x"}} },
-		"content id":       func(d *Draft) { d.Attachments = []DraftAttachment{{ContentID: "a> <b"}} },
+	for name, spoil := range map[string]func(d *Composer){
+		"subject":          func(d *Composer) { d.Subject = "a\r\nBcc: evil@x.example" },
+		"subject lf":       func(d *Composer) { d.Subject = "a\nb" },
+		"subject nel":      func(d *Composer) { d.Subject = "a\u0085b" },
+		"subject utf8":     func(d *Composer) { d.Subject = "a\xff" },
+		"from name":        func(d *Composer) { d.From.Name = "a\r\nb" },
+		"from mailbox":     func(d *Composer) { d.From.Mailbox = "a\r\nb" },
+		"from empty":       func(d *Composer) { d.From = Address{} },
+		"to host":          func(d *Composer) { d.To = []Address{{Mailbox: "a", Host: "x.example>\r\nBcc: b"}} },
+		"to without host":  func(d *Composer) { d.To = []Address{{Mailbox: "a", Host: MissingHost}} },
+		"message id":       func(d *Composer) { d.MessageID = "<a\r\nb>" },
+		"no message id":    func(d *Composer) { d.MessageID = "" },
+		"no date":          func(d *Composer) { d.Date = time.Time{} },
+		"in-reply-to":      func(d *Composer) { d.InReplyTo = "<a>\r\nBcc: <b>" },
+		"references":       func(d *Composer) { d.References = []string{"<a> <b"} },
+		"header name":      func(d *Composer) { d.Headers = []Header{{"X: y\r\nBcc", "b"}} },
+		"header no name":   func(d *Composer) { d.Headers = []Header{{"", "b"}} },
+		"header space":     func(d *Composer) { d.Headers = []Header{{"X ", "b"}} },
+		"header value":     func(d *Composer) { d.Headers = []Header{{"X", "a\r\n\r\nbody"}} },
+		"header bcc":       func(d *Composer) { d.Headers = []Header{{"bCC", "b@x.example"}} },
+		"header mime":      func(d *Composer) { d.Headers = []Header{{"Content-Type", "text/html"}} },
+		"header long word": func(d *Composer) { d.Headers = []Header{{"X", strings.Repeat("x", 1000)}} },
+		"filename":         func(d *Composer) { d.Attachments = []AttachedFile{{Filename: "a\r\nb"}} },
+		"media type":       func(d *Composer) { d.Attachments = []AttachedFile{{ContentType: "text/plain\r\nX: y"}} },
+		"multipart type":   func(d *Composer) { d.Attachments = []AttachedFile{{ContentType: "multipart/mixed; boundary=x"}} },
+		"content id":       func(d *Composer) { d.Attachments = []AttachedFile{{ContentID: "a> <b"}} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &Draft{From: Address{Mailbox: "a", Host: "x.example"}, MessageID: "<1@x>", Date: draftDate}
+			d := &Composer{From: Address{Mailbox: "a", Host: "x.example"}, MessageID: "<1@x>", Date: draftDate}
 			spoil(d)
 			var b bytes.Buffer
 			n, err := d.WriteTo(&b)

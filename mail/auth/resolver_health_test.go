@@ -27,7 +27,7 @@ func TestDeadResolverIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns := &slowDNS{fakeDNS: &fakeDNS{t: t, txt: map[string][]string{"_dmarc.x.com": {rej}, "x.com": {"v=spf1 -all"}}}}
 		var probes atomic.Int32
-		v := &Verifier{Resolver: dns, Pulse: &Pulse{Probe: func(ctx context.Context) error {
+		v := &Verifier{Resolver: dns, Health: &ResolverHealth{Probe: func(ctx context.Context) error {
 			probes.Add(1)
 			if dns.silent.Load() {
 				<-ctx.Done()
@@ -49,8 +49,8 @@ func TestDeadResolverIsNotWaitedFor(t *testing.T) {
 		// A name of the sender's that is slow does not make the resolver dead, nor its look-ups
 		// shorter.
 		judge("slow.x.com", TempError, 6*time.Second, 21*time.Second)
-		if v.Pulse.Dead() || probes.Load() != 1 {
-			t.Errorf("dead: %v, %d probes", v.Pulse.Dead(), probes.Load())
+		if v.Health.Dead() || probes.Load() != 1 {
+			t.Errorf("dead: %v, %d probes", v.Health.Dead(), probes.Load())
 		}
 		judge("x.com", Fail, 0, 0)
 		dns.silent.Store(true)
@@ -65,7 +65,7 @@ func TestDeadResolverIsNotWaitedFor(t *testing.T) {
 		judge("x.com", TempError, 2*time.Second, 2*time.Second)
 		dns.silent.Store(false)
 		judge("x.com", Fail, 0, 0)
-		if v.Pulse.Dead() {
+		if v.Health.Dead() {
 			t.Error("still dead")
 		}
 	})

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Draft is a message to be composed. Blind copies have no field here: they are the
+// Composer writes a message from its parts. Blind copies have no field here: they are the
 // envelope's business and are never written.
-type Draft struct {
+type Composer struct {
 	From            Address
 	To, Cc, ReplyTo []Address
 	Subject         string
 	Text, HTML      string // either or both; without any the text is empty
 	InReplyTo       string // with brackets or without
 	References      []string
-	Headers         []Header // further fields; those that Draft itself writes are refused
-	Attachments     []DraftAttachment
+	Headers         []Header // further fields; those that Composer itself writes are refused
+	Attachments     []AttachedFile
 	MessageID       string // required, see NewMessageID
 	Date            time.Time
 }
 
-// DraftAttachment is a file to be attached. With a ContentID and HTML to refer to it, it
+// AttachedFile is a file to be attached. With a ContentID and HTML to refer to it, it
 // goes beside the HTML as an inline part.
-type DraftAttachment struct {
+type AttachedFile struct {
 	Filename    string
 	ContentType string // "application/octet-stream" if empty
 	ContentID   string // without brackets
@@ -33,14 +33,14 @@ type DraftAttachment struct {
 }
 
 // WriteTo writes the message with CRLF line ends, folded to 78 columns, in ASCII unless
-// an address needs SMTPUTF8. Errors about the draft wrap ErrHeader or ErrAddress and
+// an address needs SMTPUTF8. Errors about the parts wrap ErrHeader or ErrAddress and
 // come before anything is written; others are those of w.
-func (d *Draft) WriteTo(w io.Writer) (int64, error) {
-	head, err := d.header()
+func (c *Composer) WriteTo(w io.Writer) (int64, error) {
+	head, err := c.header()
 	if err != nil {
 		return 0, err
 	}
-	root, err := d.tree()
+	root, err := c.tree()
 	if err != nil {
 		return 0, err
 	}
@@ -76,22 +76,22 @@ func (e *entity) check() error {
 	return nil
 }
 
-// reserved are fields that the draft writes, or that others add on the way.
+// reserved are fields that Composer writes, or that others add on the way.
 var reserved = map[string]bool{
 	"from": true, "to": true, "cc": true, "bcc": true, "reply-to": true, "subject": true, "date": true, "message-id": true,
 	"in-reply-to": true, "references": true, "mime-version": true, "received": true, "return-path": true,
 	"dkim-signature": true, "authentication-results": true, "resent-bcc": true,
 }
 
-func (d *Draft) header() ([]byte, error) {
-	if d.Date.IsZero() || d.MessageID == "" {
+func (c *Composer) header() ([]byte, error) {
+	if c.Date.IsZero() || c.MessageID == "" {
 		return nil, fmt.Errorf("%w: Date and Message-ID are required", ErrHeader)
 	}
-	list := []Header{{"Date", d.Date.Format("Mon, 02 Jan 2006 15:04:05 -0700")}}
+	list := []Header{{"Date", c.Date.Format("Mon, 02 Jan 2006 15:04:05 -0700")}}
 	for _, f := range []struct {
 		name string
 		list []Address
-	}{{"From", []Address{d.From}}, {"To", d.To}, {"Cc", d.Cc}, {"Reply-To", d.ReplyTo}} {
+	}{{"From", []Address{c.From}}, {"To", c.To}, {"Cc", c.Cc}, {"Reply-To", c.ReplyTo}} {
 		for _, a := range f.list {
 			if err := checkAddress(f.name, a); err != nil {
 				return nil, err
@@ -101,22 +101,22 @@ func (d *Draft) header() ([]byte, error) {
 			list = append(list, Header{f.name, encodeAddresses(f.list)})
 		}
 	}
-	if len(d.To)+len(d.Cc) == 0 {
+	if len(c.To)+len(c.Cc) == 0 {
 		list = append(list, Header{"To", "undisclosed-recipients:;"})
 	}
-	if err := checkHeader("Subject", d.Subject); err != nil {
+	if err := checkHeader("Subject", c.Subject); err != nil {
 		return nil, err
 	}
-	list = append(list, Header{"Subject", encodeText(d.Subject)})
-	ids, err := d.ids()
+	list = append(list, Header{"Subject", encodeText(c.Subject)})
+	ids, err := c.ids()
 	if err != nil {
 		return nil, err
 	}
-	return d.appendHeaders(append(list, ids...))
+	return c.appendHeaders(append(list, ids...))
 }
 
-func (d *Draft) appendHeaders(list []Header) ([]byte, error) {
-	for _, h := range d.Headers {
+func (c *Composer) appendHeaders(list []Header) ([]byte, error) {
+	for _, h := range c.Headers {
 		name := strings.ToLower(h.Name)
 		if reserved[name] || strings.HasPrefix(name, "content-") {
 			return nil, fmt.Errorf("%w: %s is not for callers to set", ErrHeader, h.Name)
@@ -150,12 +150,12 @@ func checkAddress(field string, a Address) error {
 	return nil
 }
 
-func (d *Draft) ids() ([]Header, error) {
+func (c *Composer) ids() ([]Header, error) {
 	var out []Header
 	for _, f := range []struct {
 		name string
 		ids  []string
-	}{{"Message-ID", []string{d.MessageID}}, {"In-Reply-To", []string{d.InReplyTo}}, {"References", d.References}} {
+	}{{"Message-ID", []string{c.MessageID}}, {"In-Reply-To", []string{c.InReplyTo}}, {"References", c.References}} {
 		var ids []string
 		for _, id := range f.ids {
 			if id = strings.Trim(id, "<> "); id == "" {
@@ -178,29 +178,29 @@ func (d *Draft) ids() ([]Header, error) {
 
 // tree arranges mixed(alternative(text, related(html, images)), files), leaving out what
 // has one member only.
-func (d *Draft) tree() (*entity, error) {
+func (c *Composer) tree() (*entity, error) {
 	var inline, files []*entity
-	for _, a := range d.Attachments {
-		e, err := a.entity(d.HTML != "")
+	for _, a := range c.Attachments {
+		e, err := a.entity(c.HTML != "")
 		if err != nil {
 			return nil, err
 		}
-		if a.ContentID != "" && d.HTML != "" {
+		if a.ContentID != "" && c.HTML != "" {
 			inline = append(inline, e)
 		} else {
 			files = append(files, e)
 		}
 	}
-	if len(d.Attachments) == 0 && (d.Text == "" || d.HTML == "") {
-		return d.single(), nil
+	if len(c.Attachments) == 0 && (c.Text == "" || c.HTML == "") {
+		return c.single(), nil
 	}
-	root := textEntity("plain", d.Text)
-	if d.HTML != "" {
-		html := textEntity("html", d.HTML)
+	root := textEntity("plain", c.Text)
+	if c.HTML != "" {
+		html := textEntity("html", c.HTML)
 		if len(inline) > 0 {
 			html = multipart(`multipart/related; type="text/html"`, append([]*entity{html}, inline...)...)
 		}
-		if d.Text == "" {
+		if c.Text == "" {
 			root = html
 		} else {
 			root = multipart("multipart/alternative", root, html)
@@ -213,10 +213,10 @@ func (d *Draft) tree() (*entity, error) {
 }
 
 // single is the message of one part, whose last line must have an end.
-func (d *Draft) single() *entity {
-	subtype, text := "plain", d.Text
-	if d.HTML != "" {
-		subtype, text = "html", d.HTML
+func (c *Composer) single() *entity {
+	subtype, text := "plain", c.Text
+	if c.HTML != "" {
+		subtype, text = "html", c.HTML
 	}
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -224,7 +224,7 @@ func (d *Draft) single() *entity {
 	return textEntity(subtype, text)
 }
 
-func (a *DraftAttachment) entity(hasHTML bool) (*entity, error) {
+func (a *AttachedFile) entity(hasHTML bool) (*entity, error) {
 	ctype := a.ContentType
 	if ctype == "" {
 		ctype = "application/octet-stream"

@@ -105,7 +105,7 @@ func TestFit(t *testing.T) {
 	w := newFitWants()
 	all := w.all()
 	for _, tc := range fitCases(w) {
-		fits, err := Fit(tc.have, all)
+		fits, err := Compatible(tc.have, all)
 		if got := conflicts(t, err); !slices.Equal(got, tc.bad) {
 			t.Errorf("%s: conflicts %q, want %q", tc.name, got, tc.bad)
 		}
@@ -129,14 +129,14 @@ func TestFit(t *testing.T) {
 // TestFitWithoutVisitors: where no address of the domain is wanted, its website stays in peace.
 func TestFitWithoutVisitors(t *testing.T) {
 	mx := Record{Name: "a.test", Type: "MX", Value: "mail.test", Purpose: PurposeMX, Critical: true}
-	fits, err := Fit([]Record{{Name: "a.test", Type: "A", Value: "198.51.100.1"}}, []Record{mx})
+	fits, err := Compatible([]Record{{Name: "a.test", Type: "A", Value: "198.51.100.1"}}, []Record{mx})
 	if err != nil || !slices.Equal(fits, []Record{mx}) {
 		t.Errorf("%v, %v", fits, err)
 	}
 }
 
 func TestConflictNamesTheRecord(t *testing.T) {
-	_, err := Fit([]Record{{Name: "a.test", Type: "MX", Value: "theirs.test"}}, []Record{{Name: "a.test", Type: "MX", Value: "mail.test", Purpose: PurposeMX, Critical: true}})
+	_, err := Compatible([]Record{{Name: "a.test", Type: "MX", Value: "theirs.test"}}, []Record{{Name: "a.test", Type: "MX", Value: "mail.test", Purpose: PurposeMX, Critical: true}})
 	var c *Conflict
 	if !errors.As(err, &c) || c.Want.Value != "mail.test" || !strings.Contains(err.Error(), `a.test MX "theirs.test"`) {
 		t.Errorf("%v", err)
@@ -148,12 +148,12 @@ func TestFitBesideAFlattenedAlias(t *testing.T) {
 	s := testSpec()
 	site := Record{Name: s.Domain, Type: Flattened, Value: "site.test"}
 	want := Wanted(s, Cloudflare)
-	if fits, err := Fit([]Record{site}, want); err != nil || !slices.Equal(fits, want) {
+	if fits, err := Compatible([]Record{site}, want); err != nil || !slices.Equal(fits, want) {
 		t.Errorf("fits %v, %v", fits, err)
 	}
 	s.Redirect = true
 	var c *Conflict
-	if _, err := Fit([]Record{site}, Wanted(s, Cloudflare)); !errors.As(err, &c) || c.Have != site || c.Want.Purpose != PurposeA {
+	if _, err := Compatible([]Record{site}, Wanted(s, Cloudflare)); !errors.As(err, &c) || c.Have != site || c.Want.Purpose != PurposeA {
 		t.Errorf("an address beside it: %v", err)
 	}
 }

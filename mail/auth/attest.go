@@ -6,11 +6,11 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// Vouches tells whether the newest sealer of a chain that passes says that the message was
-// authentic for the From domain when it had it: DMARC passed for it, or SPF or DKIM did for an
-// aligned domain. What that is worth depends on who the sealer is (RFC 8617 section 7.2): anybody
-// can seal what he has made up.
-func (c Chain) Vouches(from string) bool {
+// AttestsDMARC tells whether the chain passes and its newest sealer says that the message was
+// authentic for the From domain when it arrived there: DMARC passed for it, or SPF or DKIM did for
+// an aligned domain. What that is worth depends on who the sealer is (RFC 8617 section 7.2):
+// anybody can seal an invented result.
+func (c Chain) AttestsDMARC(from string) bool {
 	if c.Result != Pass || from == "" {
 		return false
 	}
