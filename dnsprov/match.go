@@ -14,10 +14,14 @@ func matches(w Record, wanted []Record, values []string) bool {
 	switch {
 	case w.Purpose == PurposeSPF:
 		return len(values) == 1 && authorizes(values[0], w)
-	case w.Type == "TXT" && isTagged(w.Purpose):
+	case w.Type == "TXT" && (w.Purpose == PurposeDMARC || w.Purpose == PurposeDKIM || w.Purpose == PurposeMTASTS):
 		return len(values) == 1 && hasTags(values[0], w.Value, w.Purpose)
 	case w.Type == "TXT" && w.Purpose == PurposeTLSRPT:
-		return len(values) == 1 && reports(values[0])
+		if len(values) != 1 {
+			return false
+		}
+		got, wellFormed := tags(values[0]) // reports may go to whoever the owner likes (RFC 8460 section 3)
+		return wellFormed && got["rua"] != ""
 	case w.Type == "MX":
 		return preferred(w, values)
 	case w.Type == "SRV":
@@ -99,18 +103,6 @@ func hasTags(there, ours, purpose string) bool {
 		}
 	}
 	return well
-}
-
-// isTagged reports whether the text of a purpose is a list of tags that must say what ours does.
-func isTagged(purpose string) bool {
-	return purpose == PurposeDMARC || purpose == PurposeDKIM || purpose == PurposeMTASTS
-}
-
-// reports reports whether a text asks for TLS reports (RFC 8460 section 3), to whomever the owner
-// likes.
-func reports(text string) bool {
-	got, well := tags(text)
-	return well && got["rua"] != ""
 }
 
 func setDefault(m map[string]string, name, value string) {

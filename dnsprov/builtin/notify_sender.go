@@ -211,9 +211,12 @@ func (s *notifySender) send(ctx context.Context, n *notice, zone Copied) error {
 		return err
 	}
 	if s.socket == nil {
-		if err := s.connect(ctx); err != nil {
+		conn, err := s.dial(ctx, s.to.Addr)
+		if err != nil {
 			return err
 		}
+		s.socket = &socket{conn: conn, replies: make(chan []byte), done: make(chan struct{})}
+		go s.socket.listen()
 	}
 	_, err = s.socket.conn.Write(wire)
 	if errors.Is(err, syscall.ECONNREFUSED) { // that was about the message before, and this one has not been sent
@@ -246,18 +249,6 @@ func (s *notifySender) message(n *notice, zone Copied) ([]byte, error) {
 }
 
 func (s *notifySender) secret() string { return base64.StdEncoding.EncodeToString(s.to.Key.Secret) }
-
-// connect opens a socket and listens on it.
-func (s *notifySender) connect(ctx context.Context) error {
-	conn, err := s.dial(ctx, s.to.Addr)
-	if err != nil {
-		return err
-	}
-	l := &socket{conn: conn, replies: make(chan []byte), done: make(chan struct{})}
-	s.socket = l
-	go l.listen()
-	return nil
-}
 
 // disconnect closes the socket, if one is open, and waits until nobody listens on it.
 func (s *notifySender) disconnect() {

@@ -67,7 +67,10 @@ func (h *ResolverHealth) watch(ctx context.Context, cancel context.CancelFunc) (
 // alive asks the resolver, unless it was found dead a moment ago: then it has probeTimeout to
 // come back.
 func (h *ResolverHealth) alive(ctx context.Context) bool {
-	if h.recentlyDead() {
+	h.mu.Lock()
+	recentlyDead := h.dead && h.now().Sub(h.checked) < recheckAfter
+	h.mu.Unlock()
+	if recentlyDead {
 		sleep(ctx, probeTimeout)
 		return !h.Dead()
 	}
@@ -77,12 +80,6 @@ func (h *ResolverHealth) alive(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	return !h.Dead()
-}
-
-func (h *ResolverHealth) recentlyDead() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.dead && h.now().Sub(h.checked) < recheckAfter
 }
 
 // probe asks the resolver, once for all who want to know.

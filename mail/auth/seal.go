@@ -46,7 +46,11 @@ var sealed = []string{"From", "Reply-To", "Subject", "Date", "To", "Cc", "Messag
 func Seal(message io.Reader, o SealOptions) ([]byte, error) {
 	domain, isDomain := idn.Host(o.Key.Domain)
 	selector, isSelector := idn.Host(o.Key.Selector)
-	if _, isRSA := publicOf(o.Key.Signer).(*rsa.PublicKey); !isDomain || !isSelector || !isRSA || !canSign(o.Key.Signer) {
+	isRSA := false
+	if o.Key.Signer != nil {
+		_, isRSA = o.Key.Signer.Public().(*rsa.PublicKey)
+	}
+	if !isDomain || !isSelector || !isRSA || !canSign(o.Key.Signer) {
 		return nil, fmt.Errorf("%w for ARC: %s._domainkey.%s", ErrKey, o.Key.Selector, o.Key.Domain)
 	}
 	br := bufio.NewReaderSize(message, 32<<10)
@@ -66,13 +70,6 @@ func Seal(message io.Reader, o SealOptions) ([]byte, error) {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	return s.seal(body)
-}
-
-func publicOf(key crypto.Signer) crypto.PublicKey {
-	if key == nil {
-		return nil
-	}
-	return key.Public()
 }
 
 // A sealing is one set in the making.

@@ -39,7 +39,12 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 
 // data sends a message by DATA. On success the reply is that to the final dot.
 func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failure) {
-	if f := s.sendEnvelope(e, m); f != nil {
+	f := s.steps([]step{
+		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
+		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
+		{stageData, "DATA\r\n", 3, s.t.DataStart},
+	})
+	if f != nil {
 		return reply{}, f
 	}
 	if f := s.body(content, m.Size); f != nil {
@@ -86,15 +91,6 @@ type step struct {
 	line  string
 	class int
 	limit time.Duration
-}
-
-// sendEnvelope sends MAIL, RCPT and DATA.
-func (s *session) sendEnvelope(e Envelope, m Message) *failure {
-	return s.steps([]step{
-		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
-		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
-		{stageData, "DATA\r\n", 3, s.t.DataStart},
-	})
 }
 
 // steps sends commands, in one packet to a host that offers PIPELINING (RFC 2920).

@@ -145,10 +145,6 @@ func (p *parser) open(name string) error {
 	}
 	p.names, p.paths = append(p.names, name), append(p.paths, path)
 	p.text.Reset()
-	return p.begin(path)
-}
-
-func (p *parser) begin(path string) error {
 	switch path {
 	case "record":
 		if p.count++; p.count > maxRecords {

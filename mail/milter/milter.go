@@ -153,7 +153,7 @@ func (c *conversation) run() (*Verdict, error) {
 	if err := c.negotiate(); err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{c.connect, c.helo, c.mail, c.rcpts, c.data, c.header, c.body} {
+	for _, step := range []func() error{c.envelope, c.header, c.body} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -238,41 +238,38 @@ func (c *conversation) decide(answer byte, text []byte, step byte) error {
 	return nil
 }
 
-func (c *conversation) connect() error {
-	host := "[" + c.m.IP.String() + "]"
-	body := zero(nil, host)
+// envelope shows what came before the message: the connection, HELO, MAIL, each RCPT and DATA.
+func (c *conversation) envelope() error {
+	address := zero(nil, "["+c.m.IP.String()+"]")
 	switch {
 	case c.m.IP.Is4():
-		body = zero(binary.BigEndian.AppendUint16(append(body, '4'), c.m.Port), c.m.IP.String())
+		address = zero(binary.BigEndian.AppendUint16(append(address, '4'), c.m.Port), c.m.IP.String())
 	case c.m.IP.IsValid():
-		body = zero(binary.BigEndian.AppendUint16(append(body, '6'), c.m.Port), c.m.IP.String())
+		address = zero(binary.BigEndian.AppendUint16(append(address, '6'), c.m.Port), c.m.IP.String())
 	default:
-		body = append(body, 'U')
+		address = append(address, 'U')
 	}
 	if err := c.macros('C', "j", c.m.Hostname, "{daemon_name}", c.m.Hostname, "v", "Mailstead"); err != nil {
 		return err
 	}
-	return c.step('C', body, noConnect, nrConnect)
-}
-
-func (c *conversation) helo() error {
+	if err := c.step('C', address, noConnect, nrConnect); err != nil || c.decided {
+		return err
+	}
 	if c.m.TLS != "" {
 		protocol, cipher, _ := strings.Cut(c.m.TLS, " ")
 		if err := c.macros('H', "{tls_version}", protocol, "{cipher}", cipher); err != nil {
 			return err
 		}
 	}
-	return c.step('H', zero(nil, c.m.Helo), noHelo, nrHelo)
-}
-
-func (c *conversation) mail() error {
+	if err := c.step('H', zero(nil, c.m.Helo), noHelo, nrHelo); err != nil || c.decided {
+		return err
+	}
 	if err := c.macros('M', "i", c.m.QueueID, "{mail_addr}", c.m.From); err != nil {
 		return err
 	}
-	return c.step('M', zero(nil, "<"+c.m.From+">"), noMail, nrMail)
-}
-
-func (c *conversation) rcpts() error {
+	if err := c.step('M', zero(nil, "<"+c.m.From+">"), noMail, nrMail); err != nil || c.decided {
+		return err
+	}
 	for _, to := range c.m.To {
 		if err := c.macros('R', "{rcpt_addr}", to); err != nil {
 			return err
@@ -281,10 +278,8 @@ func (c *conversation) rcpts() error {
 			return err
 		}
 	}
-	return nil
+	return c.step('T', nil, noData, nrData)
 }
-
-func (c *conversation) data() error { return c.step('T', nil, noData, nrData) }
 
 // header shows the fields one by one, with LF in folds, as filters know them from Sendmail.
 func (c *conversation) header() error {
