@@ -66,8 +66,9 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 		if !record.WellFormed {
 			return nil, errSPFRecord // not of DNS, so that the library takes it for permanent
 		}
-		l.expand(ctx, record, strings.ToLower(strings.TrimSuffix(name, ".")))
-		out[i] = record.String()
+		if l.expand(ctx, record, strings.ToLower(strings.TrimSuffix(name, "."))) {
+			out[i] = record.String()
+		}
 	}
 	return out, nil
 }
@@ -100,13 +101,16 @@ func isOddName(name string) bool {
 	return len(name) <= idn.MaxName
 }
 
-// expand replaces each name in a record of domain by what it stands for.
-func (l *spfLookups) expand(ctx context.Context, record spf.Record, domain string) {
+// expand replaces each name in a record of domain by what it stands for, and tells whether there
+// was any to replace.
+func (l *spfLookups) expand(ctx context.Context, record spf.Record, domain string) (changed bool) {
 	for i, t := range record.Terms {
 		if t.Asks() && strings.ContainsAny(t.Value, "%/") {
 			record.Terms[i].Value = l.standIn(l.macros.expandName(ctx, t.Value, domain))
+			changed = true
 		}
 	}
+	return changed
 }
 
 const standIns = ".stand-in.invalid"

@@ -52,7 +52,7 @@ func Parse(text string) (Record, error) {
 		StrictDKIM: strings.EqualFold(tags["adkim"], "s"),
 		StrictSPF:  strings.EqualFold(tags["aspf"], "s"),
 		Percent:    100,
-		Reports:    ReportURIs(text),
+		Reports:    reportURIs(tags["rua"]),
 	}
 	if pct, err := strconv.ParseUint(tags["pct"], 10, 7); err == nil && pct <= 100 {
 		r.Percent = int(pct)
@@ -77,9 +77,13 @@ func IsPolicy(s string) bool {
 
 // ReportURIs gives the first URIs of the rua= tag of a text, as they are written. That is all that
 // counts of a record that only says who may report to whom (RFC 7489 section 7.1).
-func ReportURIs(text string) (out []string) {
+func ReportURIs(text string) []string {
 	tags, _ := taglist.Parse(text)
-	for uri := range strings.SplitSeq(tags["rua"], ",") {
+	return reportURIs(tags["rua"])
+}
+
+func reportURIs(list string) (out []string) {
+	for uri := range strings.SplitSeq(list, ",") {
 		uri = strings.TrimSpace(uri)
 		u, err := url.Parse(uri)
 		if err == nil && u.Scheme != "" && (u.Opaque != "" || u.Host != "") && len(out) < maxReportURIs {

@@ -27,7 +27,7 @@ type Record struct {
 // Parse reads a text that IsRecord takes for a record (RFC 7208 section 12).
 func Parse(text string) Record {
 	_, terms, _ := strings.Cut(text, " ")
-	r := Record{WellFormed: true}
+	r := Record{Terms: make([]Term, 0, min(strings.Count(terms, " ")+1, 16)), WellFormed: true}
 	seen := map[string]bool{}
 	for field := range strings.SplitSeq(terms, " ") {
 		if field == "" {
