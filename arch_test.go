@@ -31,7 +31,7 @@ var importRules = map[string]struct {
 	"jobs":                {"store", "jobs repeat work without knowing what kind of work it is"},
 	"store":               {"store", "store keeps records and knows nobody"},
 	"mail":                {"mail", "mail dials out and reads messages; decisions and records are not its business"},
-	"dnsprov":             {"dnsprov", "dnsprov speaks to DNS and registrars; it knows no accounts"},
+	"dnsprov":             {"dnsprov mail/spf mail/dmarc mail/taglist mail/idn", "dnsprov speaks to DNS and registrars; it knows no accounts, and of mail only the grammars of what DNS says about it"},
 	"webhooks":            {"", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":                 {"", "web is a client of /v1 like any other"},
 	"e2e":                 {"store dnsprov handlers/dnsd mail/auth", "end-to-end tests drive the built program; of its packages they need the fakes, and those that they hold against DNS software of others"},

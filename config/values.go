@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -60,7 +60,7 @@ func (h *hostName) UnmarshalText(text []byte) (err error) {
 		h.text = ""
 		return nil
 	}
-	if h.text, _, err = dnsprov.NormalizeDomain(string(text)); err != nil {
+	if h.text, _, err = idn.Registrable(string(text)); err != nil {
 		return fmt.Errorf("%q is no name of a host; write it whole, such as mail.example.com", text)
 	}
 	return nil

@@ -9,13 +9,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 const (
-	maxName = 253  // characters of a DNS name (RFC 1035 section 3.1)
-	maxText = 4096 // bytes of a TXT record's value
+	maxLabel = 63   // characters of a label (RFC 1035 section 3.1)
+	maxText  = 4096 // bytes of a TXT record's value
 )
 
 // specialNames are top-level names that no registry has (RFC 6761, RFC 6762, RFC 8375).
@@ -30,7 +31,7 @@ func CustomName(given, domain string) (string, error) {
 	if name == "@" {
 		return domain, nil
 	}
-	if name == "" || len(name) > 4*maxName || !utf8.ValidString(name) {
+	if name == "" || len(name) > 4*idn.MaxName || !utf8.ValidString(name) {
 		return "", errors.New("must be @ for the domain itself, a label such as www, or a whole name")
 	}
 	absolute := strings.HasSuffix(name, ".")
@@ -55,8 +56,8 @@ func CustomName(given, domain string) (string, error) {
 	case !inside:
 		name += "." + domain
 	}
-	if len(name) > maxName {
-		return "", fmt.Errorf("is too long: a name has at most %d characters", maxName)
+	if len(name) > idn.MaxName {
+		return "", fmt.Errorf("is too long: a name has at most %d characters", idn.MaxName)
 	}
 	return name, nil
 }
@@ -79,7 +80,7 @@ func asciiName(name string) (string, error) {
 		ascii := strings.ToLower(label)
 		if strings.ContainsFunc(label, func(r rune) bool { return r >= utf8.RuneSelf }) {
 			var err error
-			if ascii, err = idna.Lookup.ToASCII(label); err != nil {
+			if ascii, err = idn.Address(label); err != nil {
 				return "", fmt.Errorf("has the label %.80q, which cannot be one", label)
 			}
 		}
@@ -124,14 +125,19 @@ func aliasTarget(value, domain string) (string, error) {
 	}
 	name, err := asciiName(strings.TrimSuffix(value, "."))
 	switch {
-	case len(value) > 4*maxName || err != nil || len(name) > maxName:
+	case len(value) > 4*idn.MaxName || err != nil || len(name) > idn.MaxName:
 		return "", fmt.Errorf("%.80q is not a host name", value)
 	case !strings.Contains(name, "."):
 		return "", fmt.Errorf("%.80q is not a whole name: write it to its end, as in www.example.com", value)
-	case refuseIP(name) != nil:
+	case isIP(name):
 		return "", fmt.Errorf("%.80q is an address: a CNAME leads to a name; use an A or AAAA record", value)
 	}
 	return name, nil
+}
+
+func isIP(s string) bool {
+	_, err := netip.ParseAddr(strings.Trim(s, "[]"))
+	return err == nil
 }
 
 func textValue(value string) (string, error) {

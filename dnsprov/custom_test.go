@@ -65,44 +65,13 @@ func FuzzCustomRecord(f *testing.F) {
 	})
 }
 
-func TestCheckDMARC(t *testing.T) {
-	for in, ok := range map[string]bool{
-		"v=DMARC1; p=reject": true, "v=DMARC1;p=none;": true, "v=DMARC1; p=quarantine; sp=none; pct=50; adkim=s; aspf=r; rua=mailto:a@example.com,mailto:b@example.com; fo=1": true,
-		"v=DMARC1 ; p=none": true, "v=DMARC1; p=Reject; x=unknown": true,
-		"": false, "p=reject": false, "v=dmarc1; p=none": false, "v=DMARC1": false, "v=DMARC1; rua=mailto:a@example.com": false, "v=DMARC1; p=maybe": false,
-		"v=DMARC1 p=reject": false, "v=DMARC12; p=none": false, "v=DMARC1; p=none; p=reject": false, "v=DMARC1; p=none; pct=101": false, "v=DMARC1; p=none; pct=-1": false,
-		"v=DMARC1; p=none; rua=a@example.com": false, "v=DMARC1; p=none; rua=mailto:": false, "v=DMARC1; p=none; adkim=x": false, "v=DMARC1; p=none;; sp=none": false,
-		"v=DMARC1; p=none; x": false, "v=DMARC1; p=none\n": false, "v=DMARC1; p=nöne": false, "v=DMARC1; p=none; x=" + strings.Repeat("a", 1024): false,
-		`"v=DMARC1; p=none"`: false,
-	} {
-		if err := CheckDMARC(in); (err == nil) != ok {
-			t.Errorf("%.60q: %v", in, err)
-		}
-	}
-}
-
-// Whatever is taken is what receivers take for a policy.
-func FuzzCheckDMARC(f *testing.F) {
-	for _, s := range []string{"v=DMARC1; p=reject", "v=DMARC1;p=none;rua=mailto:a@b.c", "v=DMARC1"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, value string) {
-		if CheckDMARC(value) != nil {
-			return
-		}
-		if got, well := tags(value); !isDMARC(value) || !well || got["p"] == "" {
-			t.Errorf("%q was taken", value)
-		}
-	})
-}
-
-func TestRegistrable(t *testing.T) {
+func TestRegisteredName(t *testing.T) {
 	for in, want := range map[string]string{
 		"example.com": "example.com", "www.example.com": "example.com", "a.b.example.co.uk": "example.co.uk", "example.co.uk": "example.co.uk",
 		"somebody.github.io": "github.io", "x.blogspot.com": "blogspot.com", "example.test": "example.test", "a.example.test": "example.test",
 		"www.xn--bcher-kva.de": "xn--bcher-kva.de", "co.uk": "co.uk",
 	} {
-		if got := Registrable(in); got != want {
+		if got := RegisteredName(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}

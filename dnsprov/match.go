@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/mailstead/mailstead/mail/taglist"
 )
 
 // matches reports whether the values found do what w wants.
@@ -12,10 +14,14 @@ func matches(w Record, wanted []Record, values []string) bool {
 	switch {
 	case w.Purpose == PurposeSPF:
 		return len(values) == 1 && authorizes(values[0], w)
-	case w.Type == "TXT" && isTagged(w.Purpose):
+	case w.Type == "TXT" && (w.Purpose == PurposeDMARC || w.Purpose == PurposeDKIM || w.Purpose == PurposeMTASTS):
 		return len(values) == 1 && hasTags(values[0], w.Value, w.Purpose)
 	case w.Type == "TXT" && w.Purpose == PurposeTLSRPT:
-		return len(values) == 1 && reports(values[0])
+		if len(values) != 1 {
+			return false
+		}
+		got, wellFormed := tags(values[0]) // reports may go to whoever the owner likes (RFC 8460 section 3)
+		return wellFormed && got["rua"] != ""
 	case w.Type == "MX":
 		return preferred(w, values)
 	case w.Type == "SRV":
@@ -62,12 +68,6 @@ func reaches(w Record, wanted []Record, values []string) bool {
 	})
 }
 
-// isDMARC reports whether a text is a DMARC record (RFC 7489 section 6.3: the version comes first).
-func isDMARC(text string) bool {
-	version, _, _ := strings.Cut(text, ";")
-	return strings.EqualFold(squeeze(version), "v=DMARC1")
-}
-
 // isSTS reports whether a text is an MTA-STS record; receivers leave out all others (RFC 8461
 // section 3.1).
 func isSTS(text string) bool { return strings.HasPrefix(text, "v=STSv1;") || text == "v=STSv1" }
@@ -105,38 +105,15 @@ func hasTags(there, ours, purpose string) bool {
 	return well
 }
 
-// isTagged reports whether the text of a purpose is a list of tags that must say what ours does.
-func isTagged(purpose string) bool {
-	return purpose == PurposeDMARC || purpose == PurposeDKIM || purpose == PurposeMTASTS
-}
-
-// reports reports whether a text asks for TLS reports (RFC 8460 section 3), to whomever the owner
-// likes.
-func reports(text string) bool {
-	got, well := tags(text)
-	return well && got["rua"] != ""
-}
-
 func setDefault(m map[string]string, name, value string) {
 	if _, ok := m[name]; !ok {
 		m[name] = value
 	}
 }
 
-// tags splits a tag list; white space does not count. It reports whether the list is well formed.
-func tags(text string) (map[string]string, bool) {
-	out, well := make(map[string]string), true
-	for part := range strings.SplitSeq(squeeze(text), ";") {
-		if part == "" {
-			continue
-		}
-		name, value, ok := strings.Cut(part, "=")
-		_, twice := out[name]
-		well = well && ok && !twice
-		out[name] = value
-	}
-	return out, well
-}
+// tags splits a tag list; white space does not count, not even inside of values. It reports whether
+// the list is well formed.
+func tags(text string) (map[string]string, bool) { return taglist.Parse(squeeze(text)) }
 
 // squeeze takes all white space out of a text.
 func squeeze(text string) string {

@@ -15,7 +15,7 @@ type Change struct {
 }
 
 // Plan lists the changes that bring have to want; applied, a second plan is empty. A record in have
-// without a Purpose is a stranger's: one that already says what is wanted is taken as it is, and no
+// without a Purpose is foreign: one that already says what is wanted is taken as it is, and no
 // other is ever touched. The changes come with deletions first, so that a name is free before
 // something else is put there.
 func Plan(have, want []Record) []Change {

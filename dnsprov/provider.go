@@ -11,19 +11,19 @@ import (
 // Wanted's to say, and what must change Plan's; a Provider only reads and writes. Its methods may
 // be called by any number of goroutines.
 type Provider interface {
-	// Records lists what is published at and below a domain. Those that were made under its mark
-	// have a Purpose; all others are strangers'.
-	Records(ctx context.Context, at Place) ([]Record, error)
+	// Records lists what is published at and below a domain. Those that were made under its owner
+	// tag have a Purpose; all others are foreign.
+	Records(ctx context.Context, at ZoneRef) ([]Record, error)
 	// Apply makes changes that Plan made from Records, and gives the records that it made or
 	// adopted, with their IDs. It may be cut short anywhere: read, planned and applied again, it
 	// comes to the same end. A Conflict or Refused says that it is one record that cannot be.
-	Apply(ctx context.Context, at Place, changes []Change) ([]Record, error)
+	Apply(ctx context.Context, at ZoneRef, changes []Change) ([]Record, error)
 }
 
-// A Place is where the records of a domain are.
-type Place struct {
-	Domain string // as Record.Name
-	Mark   string // tells the records of one domain of one installation from all others; letters, digits and _ only
+// A ZoneRef names the records of a domain at a provider.
+type ZoneRef struct {
+	Domain   string // as Record.Name
+	OwnerTag string // tells the records of one domain of one installation from all others; letters, digits and _ only
 }
 
 // Errors of providers.
@@ -34,7 +34,7 @@ var (
 
 // A Conflict is an error: what is wanted cannot be put beside a record that somebody else made.
 type Conflict struct {
-	Have Record // the stranger's
+	Have Record // the foreign one
 	Want Record
 }
 

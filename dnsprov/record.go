@@ -14,7 +14,7 @@ type Record struct {
 	Weight   uint16 // of an SRV (RFC 2782)
 	Port     uint16 // of an SRV
 	TTL      uint32 // seconds
-	Purpose  string // one of the Purpose constants; empty for a stranger's record
+	Purpose  string // one of the Purpose constants; empty for a foreign record
 	Critical bool   // mail does not work without it
 	ID       string // the provider's own name for it, if it has one; it does not count in a comparison
 }

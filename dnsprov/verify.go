@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/spf"
 )
 
 // What is wrong with a record that is not verified.
@@ -37,7 +40,31 @@ type Check struct {
 // check for each, in order. What is there may say more than what is wanted as long as mail works:
 // see the match functions.
 func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
-	found := lookUp(ctx, r, wanted)
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		found = make(map[question]answer)
+		slots = make(chan struct{}, verifyAtOnce)
+		asked = make(map[question]bool)
+	)
+	for _, w := range wanted {
+		q := questionOf(w)
+		if asked[q] {
+			continue
+		}
+		asked[q] = true
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			a := ask(ctx, r, q)
+			mu.Lock()
+			defer mu.Unlock()
+			found[q] = a
+		})
+	}
+	wg.Wait()
 	out := make([]Check, len(wanted))
 	for i, w := range wanted {
 		out[i] = check(w, wanted, found[questionOf(w)])
@@ -61,36 +88,6 @@ type answer struct {
 	values []string
 	alias  string // the CNAME target in place of a DKIM key
 	err    error
-}
-
-// lookUp answers the questions of all records.
-func lookUp(ctx context.Context, r Resolver, records []Record) map[question]answer {
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
-	defer cancel()
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		found = make(map[question]answer)
-		slots = make(chan struct{}, verifyAtOnce)
-		asked = make(map[question]bool)
-	)
-	for _, rec := range records {
-		q := questionOf(rec)
-		if asked[q] {
-			continue
-		}
-		asked[q] = true
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			a := ask(ctx, r, q)
-			mu.Lock()
-			defer mu.Unlock()
-			found[q] = a
-		})
-	}
-	wg.Wait()
-	return found
 }
 
 func ask(ctx context.Context, r Resolver, q question) answer {
@@ -212,7 +209,7 @@ func check(w Record, wanted []Record, a answer) Check {
 
 // relevant leaves out the texts at a name that are not of the record's kind.
 func relevant(w Record, values []string) []string {
-	is := map[string]func(string) bool{PurposeSPF: isSPF, PurposeDMARC: isDMARC, PurposeMTASTS: isSTS, PurposeTLSRPT: isTLSRPT}[w.Purpose]
+	is := map[string]func(string) bool{PurposeSPF: spf.IsRecord, PurposeDMARC: dmarc.IsRecord, PurposeMTASTS: isSTS, PurposeTLSRPT: isTLSRPT}[w.Purpose]
 	if is == nil || w.Type != "TXT" {
 		return values
 	}

@@ -4,6 +4,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/spf"
 )
 
 // Who serves a domain's DNS.
@@ -13,9 +16,6 @@ const (
 	Manual     = "manual"     // the owner enters the records wherever the domain is
 	External   = "external"   // DNS and mail are elsewhere; we do nothing there
 )
-
-// DefaultDMARC is the policy of a domain without one of its own.
-const DefaultDMARC = "v=DMARC1; p=reject"
 
 // ReportsLocal is the local part of the address, in each domain, at which reports on DMARC are
 // collected.
@@ -34,7 +34,7 @@ type Spec struct {
 	IPv4, IPv6   []netip.Addr
 	Elsewhere    map[string][]netip.Addr // of Nameservers that are not this host: their addresses, by name
 	DKIM         []DKIMKey
-	DMARC        string // the policy; empty for DefaultDMARC
+	DMARC        string // the policy; empty for dmarc.Default
 	DMARCReports bool   // reports on the default policy are collected
 	Redirect     bool   // visitors of the domain and of its www come to this host
 	HTTPS        bool   // this host serves HTTPS, and so policies and settings for mail clients
@@ -97,15 +97,15 @@ func (s Spec) mail() []Record {
 	for _, k := range s.DKIM {
 		out = append(out, managed(k.Selector+"._domainkey."+s.Domain, "TXT", k.Record, PurposeDKIM))
 	}
-	dmarc := managed("_dmarc."+s.Domain, "TXT", s.DMARC, PurposeDMARC)
-	if dmarc.Value == "" {
-		dmarc.Value = DefaultDMARC
+	policy := managed("_dmarc."+s.Domain, "TXT", s.DMARC, PurposeDMARC)
+	if policy.Value == "" {
+		policy.Value = dmarc.Default
 		if s.DMARCReports {
-			dmarc.Value += "; rua=mailto:" + ReportsLocal + "@" + s.Domain
+			policy.Value += "; rua=mailto:" + ReportsLocal + "@" + s.Domain
 		}
 	}
-	dmarc.Critical = false
-	return append(out, dmarc)
+	policy.Critical = false
+	return append(out, policy)
 }
 
 // addNew adds what is not there yet: a host of ours may have a name such as www below the domain.
@@ -166,14 +166,14 @@ func (s Spec) ownHosts() []string {
 // record stays true when the host moves. It ends in ~all because with -all some receivers refuse
 // before they have looked at DKIM, which alone survives a forward; the policy is DMARC's to set.
 func (s Spec) spf() string {
-	terms := []string{"v=spf1", "mx"}
+	terms := []spf.Term{{Qualifier: '+', Name: "mx"}}
 	for _, ip := range s.IPv4 {
-		terms = append(terms, "ip4:"+ip.String())
+		terms = append(terms, spf.Term{Qualifier: '+', Name: "ip4", Value: ip.String()})
 	}
 	for _, ip := range s.IPv6 {
-		terms = append(terms, "ip6:"+ip.String())
+		terms = append(terms, spf.Term{Qualifier: '+', Name: "ip6", Value: ip.String()})
 	}
-	return strings.Join(append(terms, "~all"), " ")
+	return spf.Record{Terms: append(terms, spf.Term{Qualifier: '~', Name: "all"})}.String()
 }
 
 // Managed reports whether a custom record would collide with one that wanted manages: the same name
@@ -190,7 +190,7 @@ func Managed(wanted []Record, name, typ, value string) bool {
 		case w.Purpose == PurposeDMARC, typ == "CNAME":
 			return true
 		case w.Purpose == PurposeSPF:
-			if typ == "TXT" && isSPF(unquote(value)) {
+			if typ == "TXT" && spf.IsRecord(unquote(value)) {
 				return true
 			}
 		case w.Type == typ, !w.Critical && isAddress(w.Type) && isAddress(typ):

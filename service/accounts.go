@@ -8,11 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/store"
 )
-
-// DefaultDMARC is the policy of every domain that has no override.
-const DefaultDMARC = "v=DMARC1; p=reject"
 
 const webhookLimit = 10
 
@@ -125,7 +123,7 @@ func (s *Service) accountOut(tx *store.Tx, who Actor) (*Account, error) {
 		TeamUsersLimit: l.TeamUsers, TeamUsersUsed: store.UsersByAccount.Count(tx, a.ID, 0),
 		WebhooksLimit: webhookLimit, WebhooksUsed: store.WebhooksByAccount.Count(tx, a.ID, 0),
 		UniversalInboxEnabled: a.UniversalInbox, WarmupPhrases: append([]string{}, a.WarmupPhrases...),
-		DefaultDMARC: DefaultDMARC, RateLimit: AccountRate{steady, burst},
+		DefaultDMARC: dmarc.Default, RateLimit: AccountRate{steady, burst},
 		Nameservers: append([]string{}, s.Config.Nameservers...), Registrars: []string{},
 		Mail:     AccountMail{Hostname: s.Config.Hostname, SMTPHost: s.Config.clientHost(), SMTPPort: s.Config.SubmissionPort, IMAPHost: s.Config.clientHost(), IMAPPort: s.Config.IMAPPort},
 		APIToken: AccountToken{ID: who.TokenID, Permissions: who.Permissions},

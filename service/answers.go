@@ -131,7 +131,7 @@ func (s *Service) answerRemote(ctx context.Context, j *store.Job) (jobs.Writes, 
 	if err != nil || mb == nil || mb.External == nil {
 		return nil, err
 	}
-	_, err = s.markRemote(ctx, mb, slices.Clone(args.UIDs), pull.Marking{Answered: new(true)})
+	_, err = s.markRemote(ctx, mb, slices.Clone(args.UIDs), pull.FlagChange{Answered: new(true)})
 	switch e, ours := AsError(err); {
 	case ours && e.Status == 404:
 		return nil, nil

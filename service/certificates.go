@@ -36,7 +36,7 @@ type certificates struct {
 
 	joining chan struct{} // holds a value while nobody makes the client
 	client  *ca.Client    // nil: not made yet; guarded by joining
-	orders  *ca.Pace
+	orders  *ca.RateLimiter
 }
 
 const (
@@ -47,7 +47,7 @@ const (
 func newCertificates(now func() time.Time) *certificates {
 	c := &certificates{
 		issuers: map[string][]byte{}, answers: map[string]string{}, joining: make(chan struct{}, 1),
-		orders: ca.NewPace(ordersBurst, ordersEvery, now),
+		orders: ca.NewRateLimiter(ordersBurst, ordersEvery, now),
 	}
 	c.index.Store(&map[string]issued{})
 	c.joining <- struct{}{}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -458,7 +459,7 @@ type ClaimDecided struct {
 // DecideClaim gives a name to the account that the operator names, which must have connected it.
 // Whoever has it loses it.
 func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecided, error) {
-	name, _, err := dnsprov.NormalizeDomain(in.Domain)
+	name, _, err := idn.Registrable(in.Domain)
 	if err != nil {
 		return nil, Errorf(400, "invalid_domain", "%s", err)
 	}

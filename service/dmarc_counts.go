@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/auth"
-	"github.com/mailstead/mailstead/mail/rua"
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/dmarcreport"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -20,7 +21,7 @@ const (
 
 // reportPolicy is what a row keeps of the record that a domain publishes.
 type reportPolicy struct {
-	rua.Policy
+	dmarcreport.Policy
 	Reports []string // rua=
 }
 
@@ -77,7 +78,7 @@ func roomForCount(tx *store.Tx, c *store.DMARCCount) (bool, error) {
 }
 
 func publishedPolicy(p *auth.Published) reportPolicy {
-	out := reportPolicy{rua.Policy{Domain: p.Domain, P: p.Policy, SP: p.SubPolicy, ADKIM: "r", ASPF: "r", Pct: p.Percent}, p.Reports}
+	out := reportPolicy{dmarcreport.Policy{Domain: p.Domain, P: p.Policy, SP: p.SubPolicy, ADKIM: "r", ASPF: "r", Pct: p.Percent}, p.Reports}
 	if p.StrictDKIM {
 		out.ADKIM = "s"
 	}
@@ -88,19 +89,19 @@ func publishedPolicy(p *auth.Published) reportPolicy {
 }
 
 // recordOf is what a report says about a message, without its count.
-func recordOf(in Incoming, f *finding) rua.Record {
+func recordOf(in Incoming, f *finding) dmarcreport.Record {
 	v := f.verdict
-	r := rua.Record{
+	r := dmarcreport.Record{
 		SourceIP: in.Client.IP.String(), Disposition: "none", DKIM: "fail", SPF: "fail", HeaderFrom: v.FromDomain, EnvelopeFrom: domainOfAddress(in.From),
 	}
-	if f.policy == auth.PolicyReject || f.policy == auth.PolicyQuarantine {
+	if f.policy == dmarc.PolicyReject || f.policy == dmarc.PolicyQuarantine {
 		r.Disposition = f.policy
 	}
 	switch {
 	case f.trusted:
-		r.Reasons = []rua.Reason{{Type: "local_policy", Comment: "arc=pass as sealed by " + v.ARC.Sealer}}
+		r.Reasons = []dmarcreport.Reason{{Type: "local_policy", Comment: "arc=pass as sealed by " + v.ARC.Sealer}}
 	case v.SampledOut:
-		r.Reasons = []rua.Reason{{Type: "sampled_out"}}
+		r.Reasons = []dmarcreport.Reason{{Type: "sampled_out"}}
 	}
 	for _, sig := range v.Signatures {
 		if sig.Domain == "" {
@@ -109,7 +110,7 @@ func recordOf(in Incoming, f *finding) rua.Record {
 		if sig.Result == auth.Pass && sig.Aligned {
 			r.DKIM = "pass"
 		}
-		r.DKIMResults = append(r.DKIMResults, rua.AuthResult{Domain: sig.Domain, Selector: sig.Selector, Result: string(sig.Result)})
+		r.DKIMResults = append(r.DKIMResults, dmarcreport.AuthResult{Domain: sig.Domain, Selector: sig.Selector, Result: string(sig.Result)})
 	}
 	if v.SPF == auth.Pass && v.SPFAligned {
 		r.SPF = "pass"
@@ -119,7 +120,7 @@ func recordOf(in Incoming, f *finding) rua.Record {
 		if v.SPFHelo {
 			scope = "helo"
 		}
-		r.SPFResults = []rua.AuthResult{{Domain: v.SPFDomain, Scope: scope, Result: string(v.SPF)}}
+		r.SPFResults = []dmarcreport.AuthResult{{Domain: v.SPFDomain, Scope: scope, Result: string(v.SPF)}}
 	}
 	return r
 }

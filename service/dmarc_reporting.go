@@ -9,8 +9,8 @@ import (
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/dmarcreport"
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/mail/rua"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -85,7 +85,7 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 		return nil, err
 	}
 	v := auth.Verifier{Resolver: s.Resolver, Now: s.now, Timeout: judgeWithin}
-	targets, waits := v.ReportTargets(ctx, auth.Published{Domain: args.Domain, Reports: to})
+	targets, waits := v.ReportTargets(ctx, args.Domain, to)
 	if waits && j.Attempt < dmarcTries {
 		return nil, fmt.Errorf("report to %s: DNS does not say who wants it", args.Domain)
 	}
@@ -133,18 +133,18 @@ func forgetCounts(tx *store.Tx, args reportArgs) error {
 
 // makeReport sums a domain's day up, and says where it wants the report; nil if there is nothing to
 // report.
-func (s *Service) makeReport(args reportArgs) (*rua.DMARC, []string, error) {
+func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, error) {
 	day, err := time.Parse(time.DateOnly, args.Day)
 	if err != nil {
 		return nil, nil, jobs.Permanent(err)
 	}
-	d := &rua.DMARC{
+	d := &dmarcreport.Report{
 		Org: s.Hostname(), ID: args.Day + "." + textHash(args.Domain)[:12] + "@" + s.Hostname(), Begin: day, End: day.Add(24*time.Hour - time.Second),
 	}
 	var policy reportPolicy
 	err = s.Store.View(func(tx *store.Tx) error {
 		for _, c := range store.DMARCCountsByDay.Asc(tx, args.Day+args.Domain+"\x00", "") {
-			var r rua.Record
+			var r dmarcreport.Record
 			if err := errors.Join(json.Unmarshal(c.Record, &r), json.Unmarshal(c.Policy, &policy)); err != nil {
 				return fmt.Errorf("count of %s: %w", args.Domain, err)
 			}
@@ -170,7 +170,7 @@ type reportLetter struct {
 
 // composeReport writes the message with a report; nil if nobody wants it, or no domain is here that
 // it could come from.
-func (s *Service) composeReport(report *rua.DMARC, targets []auth.ReportTarget) (*reportLetter, error) {
+func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.ReportTarget) (*reportLetter, error) {
 	from, account, err := s.reporter()
 	if err != nil || len(targets) == 0 {
 		return nil, err
@@ -197,14 +197,14 @@ func (s *Service) composeReport(report *rua.DMARC, targets []auth.ReportTarget) 
 	return &reportLetter{d, from, account, to}, nil
 }
 
-func (s *Service) reportDraft(report *rua.DMARC, from *store.Domain, to []Rcpt, file []byte) *msg.Draft {
+func (s *Service) reportDraft(report *dmarcreport.Report, from *store.Domain, to []Rcpt, file []byte) *msg.Composer {
 	host := s.Hostname()
-	d := &msg.Draft{
+	d := &msg.Composer{
 		From: msg.Address{Name: host, Mailbox: "postmaster", Host: from.Name}, Subject: report.Subject(host),
 		MessageID: msg.NewMessageID(host), Date: s.now(), Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-generated"}},
 		Text: fmt.Sprintf("This is an aggregate report (RFC 7489) about mail that came to %s\non %s (UTC) in the name of %s.\n",
 			host, report.Begin.Format(time.DateOnly), report.Policy.Domain),
-		Attachments: []msg.DraftAttachment{{Filename: report.Filename(host), ContentType: rua.MediaType, Content: file}},
+		Attachments: []msg.AttachedFile{{Filename: report.Filename(host), ContentType: dmarcreport.MediaType, Content: file}},
 	}
 	for _, r := range to {
 		local, domain, _ := msg.SplitEmail(r.Address)

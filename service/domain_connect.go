@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -66,7 +67,7 @@ func candidates(names []string) []candidate {
 	var out []candidate
 	for _, given := range names {
 		c := candidate{}
-		ascii, _, err := dnsprov.NormalizeDomain(given)
+		ascii, _, err := idn.Registrable(given)
 		if c.name = ascii; err != nil {
 			c = candidate{clip(strings.TrimSpace(given)), err.Error()}
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -30,7 +30,7 @@ func dmarcOverride(d *store.Domain) *DMARCOverride {
 // SetDMARC publishes the owner's own policy. It stays whatever is set up again.
 func (s *Service) SetDMARC(ctx context.Context, who Actor, in SetDMARCIn) (*DMARCSet, error) {
 	value := strings.TrimSpace(in.Value)
-	bad := dnsprov.CheckDMARC(value)
+	bad := dmarc.Check(value)
 	var out *DMARCSet
 	job := ""
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -75,5 +75,5 @@ func (s *Service) ResetDMARC(ctx context.Context, who Actor, in DomainIn) (*DMAR
 		return nil, err
 	}
 	s.awaitEdge(ctx, job)
-	return &DMARCReset{true, DefaultDMARC}, nil
+	return &DMARCReset{true, dmarc.Default}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -15,8 +16,8 @@ func checkMessage(c store.DNSCheck) string {
 	if c.Purpose != dnsprov.PurposeSPF || c.Error == dnsprov.LookupFailed {
 		return text
 	}
-	if n := dnsprov.SPFLookups(expected(c)); n > dnsprov.MaxSPFLookups {
-		text += fmt.Sprintf(" It then takes %d look-ups, of which receivers make %d at most (RFC 7208 section 4.6.4): leave out senders that are not used any more.", n, dnsprov.MaxSPFLookups)
+	if n := spf.Lookups(expected(c)); n > spf.MaxLookups {
+		text += fmt.Sprintf(" It then takes %d look-ups, of which receivers make %d at most (RFC 7208 section 4.6.4): leave out senders that are not used any more.", n, spf.MaxLookups)
 	}
 	return text
 }

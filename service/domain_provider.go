@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // edgeIANAID is the number that IANA gave the edge provider's registrar.
@@ -32,13 +33,13 @@ type DomainProvider struct {
 // neither registrar nor nameservers. Our own registrars know what is theirs; about anything else
 // its registry is asked by RDAP.
 func (s *Service) CheckProvider(ctx context.Context, _ Actor, in CheckProviderIn) (*DomainProvider, error) {
-	ascii, _, err := dnsprov.NormalizeDomain(in.Domain)
+	ascii, _, err := idn.Registrable(in.Domain)
 	if err != nil {
 		return nil, Errorf(400, "invalid_domain", "%s", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, quotesFor)
 	defer cancel()
-	registered := dnsprov.Registrable(ascii)
+	registered := dnsprov.RegisteredName(ascii)
 	for _, shop := range s.Config.Registrars {
 		r, err := shop.Find(ctx, registered)
 		if err == nil {

@@ -25,7 +25,7 @@ func (p *setupPlan) planPurchase() error {
 	if !p.who.Can("purchase") {
 		return Errorf(403, "insufficient_scope", "This token lacks the \"purchase\" permission that register needs. Use a token that has it.")
 	}
-	if top := dnsprov.Registrable(p.name); top != p.name {
+	if top := dnsprov.RegisteredName(p.name); top != p.name {
 		return Errorf(400, "invalid_domain", "%s lies below %s, and only that can be registered.", p.name, top).With("domain", "invalid_domain", "cannot be registered")
 	}
 	if p.in.Price == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
@@ -67,7 +68,7 @@ func checkRedirect(text, domain string) (string, error) {
 		return "", Invalid("redirect_url", "not_allowed", "must not hold a user name or password: every visitor would see it")
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	if ascii, _, err := dnsprov.NormalizeDomain(host); err == nil && ascii != host {
+	if ascii, _, err := idn.Registrable(host); err == nil && ascii != host {
 		text = strings.Replace(text, u.Hostname(), ascii, 1)
 		host = ascii
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 const (
@@ -69,11 +70,11 @@ func (s *Service) SearchDomain(ctx context.Context, _ Actor, in SearchDomainIn) 
 
 // registrableName brings what a person typed to a name that registries sell.
 func registrableName(given string) (string, error) {
-	ascii, _, err := dnsprov.NormalizeDomain(given)
+	ascii, _, err := idn.Registrable(given)
 	if err != nil {
 		return "", Errorf(400, "invalid_domain", "%s", err)
 	}
-	if top := dnsprov.Registrable(ascii); top != ascii {
+	if top := dnsprov.RegisteredName(ascii); top != ascii {
 		return "", Errorf(400, "invalid_domain", "%s lies below %s, and only that can be registered.", ascii, top)
 	}
 	return ascii, nil

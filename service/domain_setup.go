@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -99,7 +100,7 @@ func (s *Service) planSetup(who Actor, in SetupDomainIn) (*setupPlan, error) {
 		p.provider = providerManual
 	}
 	var err error
-	if p.name, _, err = dnsprov.NormalizeDomain(in.Domain); err != nil {
+	if p.name, _, err = idn.Registrable(in.Domain); err != nil {
 		return nil, Errorf(400, "invalid_domain", "%s", err).With("domain", "invalid_domain", err.Error())
 	}
 	if in.Register {

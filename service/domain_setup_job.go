@@ -120,7 +120,7 @@ func (p *setup) edgeToken() error {
 		return p.s.edgeOutcome(p.ctx, p.d.Name, err)
 	}
 	if err = checkEdgeToken(p.ctx, provider); err == nil {
-		_, err = provider.Records(p.ctx, dnsprov.Place{Domain: p.d.Name, Mark: p.d.ID})
+		_, err = provider.Records(p.ctx, dnsprov.ZoneRef{Domain: p.d.Name, OwnerTag: p.d.ID})
 	}
 	if err != nil && (p.args.PurchaseID == "" || !errors.Is(err, dnsprov.ErrZoneNotFound)) {
 		return p.s.edgeOutcome(p.ctx, p.d.Name, edgeFault{err})

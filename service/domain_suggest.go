@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 const (
@@ -95,8 +96,8 @@ func suggestTLDs(list string) ([]string, error) {
 	var out []string
 	for given := range strings.SplitSeq(list, ",") {
 		tld := strings.Trim(strings.TrimSpace(given), ".")
-		ascii, _, err := dnsprov.NormalizeDomain("example." + tld)
-		if err != nil || tld == "" || dnsprov.Registrable(ascii) != ascii {
+		ascii, _, err := idn.Registrable("example." + tld)
+		if err != nil || tld == "" || dnsprov.RegisteredName(ascii) != ascii {
 			return nil, Invalid("tlds", "invalid", "%.80q is not an ending under which domains are registered, such as com or co.uk", given)
 		}
 		if tld = strings.TrimPrefix(ascii, "example."); !slices.Contains(out, tld) {
@@ -112,9 +113,9 @@ func suggestTLDs(list string) ([]string, error) {
 // keywordsOf are the words of a text, each once, lower-case. Of a domain name its ending is none of
 // them.
 func keywordsOf(text string) []string {
-	if ascii, _, err := dnsprov.NormalizeDomain(text); err == nil {
+	if ascii, _, err := idn.Registrable(text); err == nil {
 		if _, known := publicsuffix.PublicSuffix(ascii); known {
-			_, own, _ := dnsprov.NormalizeDomain(dnsprov.Registrable(ascii)) // a part of a name that is one
+			_, own, _ := idn.Registrable(dnsprov.RegisteredName(ascii)) // a part of a name that is one
 			text, _, _ = strings.Cut(own, ".")
 		}
 	}
@@ -137,8 +138,8 @@ func suggestNames(words, tlds []string, limit int) []string {
 	var out []string
 	for _, label := range suggestLabels(words) {
 		for _, tld := range tlds {
-			ascii, _, err := dnsprov.NormalizeDomain(label + "." + tld)
-			if err != nil || mixesScripts(label) || dnsprov.Registrable(ascii) != ascii || slices.Contains(out, ascii) {
+			ascii, _, err := idn.Registrable(label + "." + tld)
+			if err != nil || mixesScripts(label) || dnsprov.RegisteredName(ascii) != ascii || slices.Contains(out, ascii) {
 				continue
 			}
 			if out = append(out, ascii); len(out) == limit {

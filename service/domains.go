@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
@@ -111,7 +112,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 
 // unicodeName is a domain in its own letters.
 func unicodeName(ascii string) string {
-	_, name, err := dnsprov.NormalizeDomain(ascii)
+	_, name, err := idn.Registrable(ascii)
 	if err != nil {
 		return ascii
 	}

@@ -70,12 +70,12 @@ func (s *Service) scoutEdge(ctx context.Context, token string, names []string) (
 
 // scoutZone looks whether there is a zone for a name, with room for the records that it will need.
 func (s *Service) scoutZone(ctx context.Context, p dnsprov.Provider, name string) error {
-	have, err := p.Records(ctx, dnsprov.Place{Domain: name, Mark: "new"})
+	have, err := p.Records(ctx, dnsprov.ZoneRef{Domain: name, OwnerTag: "new"})
 	if err != nil {
 		return err
 	}
 	spec := s.spec(&store.Domain{Name: name, DNSProvider: providerEdge})
-	_, err = dnsprov.Fit(have, dnsprov.Wanted(spec, providerEdge))
+	_, err = dnsprov.Compatible(have, dnsprov.Wanted(spec, providerEdge))
 	return err
 }
 

@@ -30,7 +30,7 @@ type edgeWork struct {
 	d         *store.Domain         // as it was when the attempt began; later as it was written
 	customs   []*store.CustomRecord // likewise
 	provider  dnsprov.Provider
-	at        dnsprov.Place
+	at        dnsprov.ZoneRef
 	conflicts []*dnsprov.Conflict // of managed records
 	refused   map[string]string   // custom records that cannot be there, by id, and why
 }
@@ -64,7 +64,7 @@ func (s *Service) atEdge(ctx context.Context, domainID string, do func(*edgeWork
 	if w.provider, err = s.edgeProvider(w.d.ID, w.d.EdgeToken); err != nil {
 		return err
 	}
-	w.at = dnsprov.Place{Domain: w.d.Name, Mark: w.d.ID}
+	w.at = dnsprov.ZoneRef{Domain: w.d.Name, OwnerTag: w.d.ID}
 	return do(w)
 }
 
@@ -163,7 +163,7 @@ func (w *edgeWork) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
 	want := dnsprov.Wanted(spec, providerEdge)
 	w.conflicts = nil
 	for {
-		fits, err := dnsprov.Fit(have, want)
+		fits, err := dnsprov.Compatible(have, want)
 		conflicts := conflictsIn(err)
 		if len(conflicts) == 0 {
 			return fits, err

@@ -69,9 +69,9 @@ func upstream(host string, err error) *Error {
 
 // markRemote marks messages of an external mailbox, there first, and gives the rows of those that
 // are there as they are then.
-func (s *Service) markRemote(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.Marking) (rows map[uint32]pull.Row, err error) {
+func (s *Service) markRemote(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.FlagChange) (rows map[uint32]pull.Row, err error) {
 	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
-		found, err := session.Mark(ctx, uids, m)
+		found, err := session.ChangeFlags(ctx, uids, m)
 		if err != nil {
 			return err
 		}

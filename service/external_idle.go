@@ -139,6 +139,11 @@ func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.
 	if ctx == nil {
 		return false
 	}
+	// What ends the wish for it later finds the seat; what ended it during the look did not.
+	if still, _, err := s.wanted(mb.ID); still == nil || err != nil {
+		s.externals.idle.leave(mine)
+		return false
+	}
 	go func() {
 		defer s.externals.idle.leave(mine)
 		defer session.Close()

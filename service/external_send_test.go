@@ -112,3 +112,52 @@ func TestFailuresAreTriedLessAndLess(t *testing.T) {
 		t.Error("an answer ends it")
 	}
 }
+
+// TestNobodyIdlesUnwanted: a session that waits for mail ends with the universal inbox and with the
+// suspension of its account, and one whose look began before does not wait at all.
+func TestNobodyIdlesUnwanted(t *testing.T) {
+	o := newOutpost(t, &host{})
+	ctx := t.Context()
+	o.svc.externals.idle.open(ctx)
+	inbox := func(on bool) {
+		t.Helper()
+		if _, err := o.svc.SetUniversalInbox(ctx, actor(o.account), UniversalInboxIn{Enabled: &on}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := func(to string) {
+		t.Helper()
+		if _, err := o.svc.SetAccountStatus(ctx, AccountIn{Account: o.account.AccountID, Status: to}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var mb *store.Mailbox
+	o.update(func(tx *store.Tx) (err error) { mb, err = store.Mailboxes.Get(tx, o.mailbox.ID); return err })
+	idles := func() bool {
+		t.Helper()
+		session, err := o.svc.connect(ctx, mb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := o.svc.idleOn(mb, &store.RemoteBox{MailboxID: mb.ID}, session)
+		if !kept {
+			session.Close()
+		}
+		return kept
+	}
+	for _, end := range []struct{ off, on func() }{
+		{func() { inbox(false) }, func() { inbox(true) }},
+		{func() { status("suspended") }, func() { status("active") }},
+	} {
+		end.on()
+		if !idles() {
+			t.Fatal("the session does not wait for mail")
+		}
+		end.off()
+		o.until("the session has ended", func() bool { return !o.svc.externals.idle.has(mb.ID) })
+		if idles() || o.svc.externals.idle.has(mb.ID) {
+			t.Error("a session waits for mail that nobody wants")
+		}
+		end.on()
+	}
+}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/mail/words"
+	"github.com/mailstead/mailstead/mail/tokenize"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -102,7 +102,7 @@ type inboxList struct {
 	query     store.InboxQuery
 	q         string
 	from      string
-	author    *words.Matcher // nil: any
+	author    *tokenize.Matcher // nil: any
 	thread    string
 	domain    string // as it was asked for, then its id; "": any
 	collector collector[InboxMessage]

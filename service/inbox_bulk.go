@@ -99,14 +99,14 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who Actor, in BulkMarkMe
 
 // notMarked says which messages a server did not mark: those that are gone, and those that it keeps
 // as they were.
-func notMarked(mb *store.Mailbox, uids []uint32, rows map[uint32]pull.Row, want pull.Marking) map[uint32]*Error {
+func notMarked(mb *store.Mailbox, uids []uint32, rows map[uint32]pull.Row, want pull.FlagChange) map[uint32]*Error {
 	out := map[uint32]*Error{}
 	for _, uid := range uids {
 		row, found := rows[uid]
 		switch {
 		case !found:
 			out[uid] = NotFound("message")
-		case !want.Holds(row.Flags):
+		case !want.Satisfied(row.Flags):
 			out[uid] = upstream(mb.External.IMAP.Host, fmt.Errorf("mark message %d: %w: the server did not change it", uid, pull.ErrRefused))
 		}
 	}

@@ -37,7 +37,9 @@ func (m MessageMarks) on(flags Flags) Flags {
 }
 
 // there is the same for a server elsewhere.
-func (m MessageMarks) there() pull.Marking { return pull.Marking{Seen: m.IsRead, Flagged: m.IsFlagged} }
+func (m MessageMarks) there() pull.FlagChange {
+	return pull.FlagChange{Seen: m.IsRead, Flagged: m.IsFlagged}
+}
 
 // told says what was done.
 func (m MessageMarks) told() string {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/mailstead/mailstead/mail/words"
+	"github.com/mailstead/mailstead/mail/tokenize"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -25,7 +25,7 @@ func threadWord(id string) string { return "\x01" + id }
 type inboxSearch struct {
 	l       *inboxList
 	tx      *store.Tx
-	matcher *words.Matcher // nil: only the thread counts
+	matcher *tokenize.Matcher // nil: only the thread counts
 	phrases bool
 	threads []string // nil: any
 
@@ -42,19 +42,19 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 	x = &inboxSearch{l: l, tx: tx}
 	var terms [][]store.TextTerm
 	if l.q != "" {
-		q := words.Parse(l.q)
+		q := tokenize.Parse(l.q)
 		if len(q.Terms) == 0 {
 			return nil, false, nil
 		}
-		x.matcher, x.phrases = words.NewMatcher(q), len(q.Phrases) > 0
+		x.matcher, x.phrases = tokenize.NewMatcher(q), len(q.Phrases) > 0
 		terms = append(terms, termsOf(q)...)
 	}
 	if l.from != "" {
-		q := words.Parse(l.from)
+		q := tokenize.Parse(l.from)
 		if len(q.Terms) == 0 {
 			return nil, false, nil
 		}
-		l.author = words.NewMatcher(q)
+		l.author = tokenize.NewMatcher(q)
 		terms = append(terms, termsOf(q)...)
 	}
 	if l.thread != "" {
@@ -87,7 +87,7 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 	return x, true, x.advance()
 }
 
-func termsOf(q words.Query) (terms [][]store.TextTerm) {
+func termsOf(q tokenize.Query) (terms [][]store.TextTerm) {
 	for _, t := range q.Terms {
 		terms = append(terms, []store.TextTerm{{Word: t.Text, Prefix: t.Prefix}})
 	}

@@ -286,7 +286,7 @@ func folderFor(tx *store.Tx, mb *store.Mailbox, junk bool) (uint32, error) {
 // judge finds out whether the message comes from whom it names. DNS that does not answer is no
 // reason to refuse it.
 func (s *Service) judge(ctx context.Context, in Incoming, h *head) (*auth.Verdict, error) {
-	v := auth.Verifier{Resolver: s.Resolver, Now: s.now, Timeout: judgeWithin, Pulse: s.screener.pulse}
+	v := auth.Verifier{Resolver: s.Resolver, Now: s.now, Timeout: judgeWithin, Health: s.screener.pulse}
 	verdict, err := v.Verify(ctx, auth.Request{
 		IP: in.Client.IP, Helo: in.Client.Helo, MailFrom: in.From, AuthservID: s.Hostname(),
 		Message: in.Body, Size: in.Body.Size(), HeaderFrom: h.from,

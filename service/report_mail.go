@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/dmarcreport"
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/mail/rua"
+	"github.com/mailstead/mailstead/mail/reportfile"
+	"github.com/mailstead/mailstead/mail/tlsrpt"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -37,7 +39,7 @@ func mayHoldReport(sum *msg.Summary) bool {
 
 // reportFile says what kind of a report an attachment may be; "" for none.
 func reportFile(a *msg.Attachment) string {
-	if a.Size > 2*rua.MaxPacked {
+	if a.Size > 2*reportfile.MaxPacked {
 		return ""
 	}
 	if a.ContentType == "application/tlsrpt+gzip" || a.ContentType == "application/tlsrpt+json" {
@@ -166,12 +168,12 @@ func (s *Service) reportsIn(m *store.ReportMail) ([]foundReport, error) {
 			continue
 		}
 		looked++
-		packed, err := io.ReadAll(io.LimitReader(msg.Open(blob, a.Part), rua.MaxPacked+1))
+		packed, err := io.ReadAll(io.LimitReader(msg.Open(blob, a.Part), reportfile.MaxPacked+1))
 		if err != nil {
 			return nil, fmt.Errorf("read message: %w", err)
 		}
 		found, err := parseReport(kind, packed)
-		if err != nil && !errors.Is(err, rua.ErrReport) {
+		if err != nil && !errors.Is(err, reportfile.ErrReport) {
 			return nil, err
 		}
 		if err != nil {
@@ -185,18 +187,18 @@ func (s *Service) reportsIn(m *store.ReportMail) ([]foundReport, error) {
 // parseReport reads one file.
 func parseReport(kind string, packed []byte) ([]foundReport, error) {
 	if kind == store.ReportDMARC {
-		d, err := rua.ReadDMARC(packed)
+		d, err := dmarcreport.Read(packed)
 		if err != nil {
 			return nil, err
 		}
 		body, err := json.Marshal(d)
 		return []foundReport{{store.Report{Kind: kind, ReportID: d.ID, Org: d.Org, Begin: d.Begin, End: d.End, Body: body}, d.Policy.Domain}}, err
 	}
-	t, err := rua.ReadTLS(packed)
+	t, err := tlsrpt.Read(packed)
 	if err != nil {
 		return nil, err
 	}
-	about := map[string][]rua.TLSPolicy{}
+	about := map[string][]tlsrpt.Policy{}
 	for _, p := range t.Policies {
 		about[p.Domain] = append(about[p.Domain], p)
 	}

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/mail/rua"
+	"github.com/mailstead/mailstead/mail/dmarcreport"
+	"github.com/mailstead/mailstead/mail/tlsrpt"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -116,7 +117,7 @@ func listReports[Out any](s *Service, who Actor, in ListReportsIn, kind string, 
 }
 
 func dmarcReportOut(_ *store.Tx, r *store.Report) (DMARCReport, error) {
-	var d rua.DMARC
+	var d dmarcreport.Report
 	if err := json.Unmarshal(r.Body, &d); err != nil {
 		return DMARCReport{}, fmt.Errorf("report %s: %w", r.ID, err)
 	}
@@ -131,7 +132,7 @@ func dmarcReportOut(_ *store.Tx, r *store.Report) (DMARCReport, error) {
 	return out, nil
 }
 
-func dmarcRecordOut(r *rua.Record) DMARCRecord {
+func dmarcRecordOut(r *dmarcreport.Record) DMARCRecord {
 	out := DMARCRecord{
 		SourceIP: r.SourceIP, Count: r.Count, Disposition: r.Disposition, DKIM: r.DKIM, SPF: r.SPF, HeaderFrom: r.HeaderFrom,
 		EnvelopeFrom: orNull(r.EnvelopeFrom), EnvelopeTo: orNull(r.EnvelopeTo),
@@ -197,7 +198,7 @@ func (s *Service) ListTLSReports(_ context.Context, who Actor, in ListReportsIn)
 }
 
 func tlsReportOut(_ *store.Tx, r *store.Report) (TLSReport, error) {
-	var t rua.TLS
+	var t tlsrpt.Report
 	if err := json.Unmarshal(r.Body, &t); err != nil {
 		return TLSReport{}, fmt.Errorf("report %s: %w", r.ID, err)
 	}

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/dmarcreport"
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/mail/rua"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -163,10 +164,10 @@ func TestReportSaysWhatWasDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err = rua.ReadDMARC(packed); err != nil {
+	if d, err = dmarcreport.Read(packed); err != nil {
 		t.Fatal(err)
 	}
-	if d.Policy != (rua.Policy{Domain: "far.test", P: "reject", SP: "quarantine", ADKIM: "r", ASPF: "r", Pct: 100}) || d.Totals != (rua.Totals{Messages: 4, Passed: 2, Failed: 2}) {
+	if d.Policy != (dmarcreport.Policy{Domain: "far.test", P: "reject", SP: "quarantine", ADKIM: "r", ASPF: "r", Pct: 100}) || d.Totals != (dmarcreport.Totals{Messages: 4, Passed: 2, Failed: 2}) {
 		t.Errorf("%+v %+v", d.Policy, d.Totals)
 	}
 	var got []string
@@ -218,10 +219,10 @@ func TestCountsAreBounded(t *testing.T) {
 func reportLetterOf(t *testing.T, author, filename, kind string, content []byte) string {
 	t.Helper()
 	var out bytes.Buffer
-	d := msg.Draft{
+	d := msg.Composer{
 		From: msg.Address{Mailbox: "noreply", Host: author}, To: []msg.Address{{Mailbox: "ann", Host: "example.test"}}, Subject: "report",
 		MessageID: msg.NewMessageID(author), Date: time.Now(), Text: "a report",
-		Attachments: []msg.DraftAttachment{{Filename: filename, ContentType: kind, Content: content}},
+		Attachments: []msg.AttachedFile{{Filename: filename, ContentType: kind, Content: content}},
 	}
 	if _, err := d.WriteTo(&out); err != nil {
 		t.Fatal(err)
@@ -232,9 +233,9 @@ func reportLetterOf(t *testing.T, author, filename, kind string, content []byte)
 func aggregate(t *testing.T, domain, id string) []byte {
 	t.Helper()
 	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
-	d := &rua.DMARC{
-		Org: "Far", ID: id, Begin: day, End: day.Add(24*time.Hour - time.Second), Policy: rua.Policy{Domain: domain, P: "none", SP: "none", ADKIM: "r", ASPF: "r", Pct: 100},
-		Records: []rua.Record{{SourceIP: "192.0.2.1", Count: 3, Disposition: "none", DKIM: "pass", SPF: "fail", HeaderFrom: domain}},
+	d := &dmarcreport.Report{
+		Org: "Far", ID: id, Begin: day, End: day.Add(24*time.Hour - time.Second), Policy: dmarcreport.Policy{Domain: domain, P: "none", SP: "none", ADKIM: "r", ASPF: "r", Pct: 100},
+		Records: []dmarcreport.Record{{SourceIP: "192.0.2.1", Count: 3, Disposition: "none", DKIM: "pass", SPF: "fail", HeaderFrom: domain}},
 	}
 	packed, err := d.Gzip()
 	if err != nil {
@@ -372,7 +373,7 @@ func TestReportsAreCollected(t *testing.T) {
 		d := i.addDomain(i.account, "example.test", nil)
 		policy := "v=DMARC1; p=reject; rua=mailto:" + address
 		if sandbox {
-			policy = DefaultDMARC
+			policy = dmarc.Default
 		}
 		records, err := i.svc.managedRecords(d)
 		if err != nil || !slices.ContainsFunc(records, func(r dnsprov.Record) bool { return r.Name == "_dmarc.example.test" && r.Value == policy }) {

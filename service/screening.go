@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/milter"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
@@ -28,7 +29,7 @@ type finding struct {
 func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (*finding, error) {
 	listed := make(chan auth.Listing, 1)
 	go func() {
-		l, _ := auth.Listed(ctx, s.Resolver, s.Config.Spam.DNSBL, in.Client.IP)
+		l, _ := auth.CheckDNSBL(ctx, s.Resolver, s.Config.Spam.DNSBL, in.Client.IP)
 		listed <- l
 	}()
 	verdict, err := s.judge(ctx, in, h)
@@ -40,7 +41,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 	if s.trusts(verdict) {
 		f.policy, f.trusted = "", true
 	}
-	if f.policy == auth.PolicyReject {
+	if f.policy == dmarc.PolicyReject {
 		if err := s.noteRejected(in, f); err != nil {
 			return nil, err
 		}
@@ -49,7 +50,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 		}
 		return nil, smtpErrorf(550, "5.7.1", "DMARC: %s wants mail rejected that it has not authenticated.", verdict.FromDomain)
 	}
-	f.junk = f.policy == auth.PolicyQuarantine
+	f.junk = f.policy == dmarc.PolicyQuarantine
 	for _, step := range []func() error{
 		func() error { return s.screenListed(in, f, list) },
 		func() error { return s.screenUnknown(ctx, in, f) },
@@ -65,9 +66,9 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 // trusts tells whether the message came by way of somebody whom the operator believes that it was
 // authentic before he had to change it (RFC 8617 section 7.2.1).
 func (s *Service) trusts(v *auth.Verdict) bool {
-	asked := v.Policy == auth.PolicyReject || v.Policy == auth.PolicyQuarantine
+	asked := v.Policy == dmarc.PolicyReject || v.Policy == dmarc.PolicyQuarantine
 	return asked && v.DMARC == auth.Fail && v.ARC.Result == auth.Pass && slices.Contains(s.Config.Spam.TrustedSealers, v.ARC.Sealer) &&
-		v.ARC.Vouches(v.FromDomain)
+		v.ARC.AttestsDMARC(v.FromDomain)
 }
 
 // screenListed refuses who is in one of the operator's lists. Postmasters hear from everybody (RFC

@@ -185,8 +185,8 @@ func tooLarge() error {
 }
 
 // draftOf makes the message of a request, and says whom it goes to.
-func (s *Service) draftOf(mb *store.Mailbox, in SendEmailIn) (*msg.Draft, []Rcpt, error) {
-	d := &msg.Draft{From: msg.Address{Name: mb.Name, Mailbox: localOf(mb.Email), Host: domainOfAddress(mb.Email)}, Subject: in.Subject, Date: s.now()}
+func (s *Service) draftOf(mb *store.Mailbox, in SendEmailIn) (*msg.Composer, []Rcpt, error) {
+	d := &msg.Composer{From: msg.Address{Name: mb.Name, Mailbox: localOf(mb.Email), Host: domainOfAddress(mb.Email)}, Subject: in.Subject, Date: s.now()}
 	if strings.ContainsFunc(in.Subject, unicode.IsControl) || !utf8.ValidString(in.Subject) {
 		return nil, nil, Invalid("subject", "invalid", "must be one line of text, without control characters")
 	}
@@ -253,7 +253,7 @@ func recipientsOf(lists ...[]msg.Address) []Rcpt {
 }
 
 // setContent fills text, HTML and files, and the mailbox's footer below both texts.
-func setContent(d *msg.Draft, in SendEmailIn, footer string) error {
+func setContent(d *msg.Composer, in SendEmailIn, footer string) error {
 	d.Text, d.HTML = in.Text, in.HTML.Text
 	switch {
 	case in.Body == "":
@@ -277,7 +277,7 @@ func setContent(d *msg.Draft, in SendEmailIn, footer string) error {
 		if size += len(content); size > maxContent {
 			return tooLarge()
 		}
-		d.Attachments = append(d.Attachments, msg.DraftAttachment{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Content: content})
+		d.Attachments = append(d.Attachments, msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Content: content})
 	}
 	if size > maxContent {
 		return tooLarge()
@@ -293,7 +293,7 @@ func decodeBase64(text string) ([]byte, error) {
 }
 
 // addFooter puts a footer, which may be text or HTML, below what the message says.
-func addFooter(d *msg.Draft, footer string) {
+func addFooter(d *msg.Composer, footer string) {
 	if footer == "" {
 		return
 	}
@@ -317,7 +317,7 @@ func addFooter(d *msg.Draft, footer string) {
 
 // setHeader fills ids and the request's own header fields, none of which may be a command to a
 // relay.
-func setHeader(d *msg.Draft, in SendEmailIn, domain string, controls []string) error {
+func setHeader(d *msg.Composer, in SendEmailIn, domain string, controls []string) error {
 	d.MessageID = msg.NewMessageID(domain)
 	if in.MessageID != "" {
 		if !validMessageID(in.MessageID) {

@@ -117,7 +117,7 @@ func (s *Service) composeForgot(from *store.Domain, args forgotArgs, token strin
 	if !ok {
 		return nil, jobs.Permanent(fmt.Errorf("%q is no address", args.Email))
 	}
-	letter := &msg.Draft{
+	letter := &msg.Composer{
 		From: msg.Address{Name: "Mailstead", Mailbox: "postmaster", Host: from.Name}, To: []msg.Address{{Mailbox: local, Host: domain}},
 		Subject: "Choose a new password", MessageID: msg.NewMessageID(from.Name), Date: s.now(),
 		Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-generated"}},

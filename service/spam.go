@@ -32,7 +32,7 @@ const (
 
 // A screener holds what screening needs over messages.
 type screener struct {
-	pulse   *auth.Pulse
+	pulse   *auth.ResolverHealth
 	delayed chan struct{} // one place for each message that is delayed
 	grey    crowd         // rows of GreyTuples
 	known   crowd         // rows of KnownSenders
@@ -40,7 +40,7 @@ type screener struct {
 
 func newScreener(r Resolver, now func() time.Time) *screener {
 	return &screener{
-		pulse:   &auth.Pulse{Probe: func(ctx context.Context) error { return probe(ctx, r) }, Now: now},
+		pulse:   &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probe(ctx, r) }, Now: now},
 		delayed: make(chan struct{}, mostDelayed),
 		grey:    crowd{most: maxGreyTuples}, known: crowd{most: maxKnownSenders},
 	}

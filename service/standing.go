@@ -84,6 +84,9 @@ func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountSta
 			return nil
 		}
 		a.Status, a.UpdatedAt = in.Status, tx.Now()
+		if !mayAct(a) {
+			tx.After(func() { s.externals.idle.dropAccount(a.ID) })
+		}
 		if err := store.Accounts.Put(tx, a); err != nil || !mayAct(a) {
 			return err
 		}

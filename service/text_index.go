@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/mail/words"
+	"github.com/mailstead/mailstead/mail/tokenize"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -71,7 +71,7 @@ type indexStep func(ctx context.Context) (time.Duration, error)
 // An indexer makes mail searchable.
 type indexer struct {
 	s        *Service
-	splitter words.Splitter
+	splitter tokenize.Splitter
 	told     time.Time // when the log heard of much that is to do
 }
 

@@ -163,7 +163,7 @@ func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target
 	}
 	letter := msg.TLSReport{
 		From: msg.Address{Mailbox: "postmaster", Host: from.Name}, To: to, Domain: row.Domain, Submitter: from.Name, ID: report.ID,
-		Content: content, Start: report.Range.Start, End: report.Range.End, MessageID: msg.NewMessageID(from.Name), Date: s.now(),
+		Content: content, Start: report.Begin, End: report.End, MessageID: msg.NewMessageID(from.Name), Date: s.now(),
 	}
 	spool := s.Store.NewSpool(MaxMessage)
 	defer spool.Close()
@@ -214,13 +214,12 @@ func (s *Service) tlsReport(row *store.TLSCount, submitter string) *tlsrpt.Repor
 	end := endOf(row)
 	sum := sha256.Sum256([]byte(row.Day + " " + row.Domain))
 	r := &tlsrpt.Report{
-		Organization: submitter, Contact: "postmaster@" + submitter, ID: row.Day + "." + hex.EncodeToString(sum[:8]) + "@" + submitter,
-		Range: tlsrpt.Range{Start: end.AddDate(0, 0, -1), End: end.Add(-time.Second)},
+		Org: submitter, Contact: "postmaster@" + submitter, ID: row.Day + "." + hex.EncodeToString(sum[:8]) + "@" + submitter,
+		Begin: end.AddDate(0, 0, -1), End: end.Add(-time.Second),
 	}
 	for _, c := range row.Policies {
 		p := tlsrpt.Policy{
-			Policy:  tlsrpt.PolicyText{Type: c.Type, Strings: c.Strings, Domain: row.Domain, MXHost: c.MXHosts},
-			Summary: tlsrpt.Summary{Successful: c.Successful, Failed: c.Failed},
+			Type: c.Type, Domain: row.Domain, Strings: c.Strings, MXHosts: c.MXHosts, Successful: c.Successful, Failed: c.Failed,
 		}
 		for _, f := range c.Failures {
 			p.Failures = append(p.Failures, tlsrpt.Failure{Result: f.Result, MXHost: f.Host, ReceivingIP: f.IP, Sessions: f.Sessions, Reason: f.Reason})

@@ -2,11 +2,9 @@ package service
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,19 +87,19 @@ func TestTLSReportArrives(t *testing.T) {
 
 func checkReport(t *testing.T, packed io.Reader) {
 	t.Helper()
-	z, err := gzip.NewReader(packed)
+	body, err := io.ReadAll(packed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r tlsrpt.Report
-	if err := json.NewDecoder(z).Decode(&r); err != nil {
+	r, err := tlsrpt.Read(body)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Policies) != 1 || r.Policies[0].Summary != (tlsrpt.Summary{Successful: 1, Failed: 2}) || r.Policies[0].Policy.Domain != "far.test" ||
+	if len(r.Policies) != 1 || r.Policies[0].Successful != 1 || r.Policies[0].Failed != 2 || r.Policies[0].Domain != "far.test" ||
 		len(r.Policies[0].Failures) != 1 || r.Policies[0].Failures[0].Sessions != 2 || r.Policies[0].Failures[0].Result != tlsrpt.NotTrusted {
 		t.Errorf("report %+v", r)
 	}
-	if r.Range.End.Sub(r.Range.Start) != 24*time.Hour-time.Second || r.Range.Start.Hour() != 0 || !strings.Contains(r.ID, "@") {
+	if r.End.Sub(r.Begin) != 24*time.Hour-time.Second || r.Begin.Hour() != 0 || !strings.Contains(r.ID, "@") {
 		t.Errorf("report %+v", r)
 	}
 }

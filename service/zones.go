@@ -156,7 +156,7 @@ func (src *zoneSource) zone() (*builtin.Zone, error) {
 // publish brings what is served of a domain to what it should be.
 func (src *zoneSource) publish(served *builtin.Zones) error {
 	p := &builtin.Provider{Zones: served, Options: src.options()}
-	at := dnsprov.Place{Domain: src.spec.Domain}
+	at := dnsprov.ZoneRef{Domain: src.spec.Domain}
 	have, err := p.Records(context.Background(), at)
 	if err != nil {
 		return err

@@ -17,17 +17,17 @@ import (
 // Bounds on what strangers can have signed. Whatever exists is signed once; for names that do not,
 // the newest are kept.
 const (
-	liesKept   = 16   // of one zone
-	liesASec   = 1000 // of one zone
-	liesAtOnce = 2000
+	denialsKept      = 16   // of one zone
+	denialsPerSecond = 1000 // of one zone
+	denialBurst      = 2000
 )
 
-// errTooManyLies says that so many names that do not exist are asked for that their signatures
+// errTooManyDenials says that so many names that do not exist are asked for that their signatures
 // would take too long.
-var errTooManyLies = errors.New("too many names that do not exist are asked for")
+var errTooManyDenials = errors.New("too many names that do not exist are asked for")
 
-// lies are the newest sets of a zone that show that a name does not exist.
-type lies struct {
+// denials are the newest NSEC sets of a zone, which prove that a name does not exist.
+type denials struct {
 	mu   sync.Mutex
 	sets map[string]*rrset // by the name
 	left float64           // that may be signed now
@@ -35,32 +35,32 @@ type lies struct {
 }
 
 // take gives the set of a name, and makes it with fn if it is not kept.
-func (l *lies) take(name string, now time.Time, fn func() *rrset) (*rrset, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if have := l.sets[name]; have != nil {
+func (d *denials) take(name string, now time.Time, fn func() *rrset) (*rrset, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if have := d.sets[name]; have != nil {
 		return have, nil
 	}
-	if l.at.IsZero() {
-		l.left = liesAtOnce
+	if d.at.IsZero() {
+		d.left = denialBurst
 	} else {
-		l.left = min(l.left+max(now.Sub(l.at).Seconds(), 0)*liesASec, liesAtOnce)
+		d.left = min(d.left+max(now.Sub(d.at).Seconds(), 0)*denialsPerSecond, denialBurst)
 	}
-	if l.at = now; l.left < 1 {
-		return nil, errTooManyLies
+	if d.at = now; d.left < 1 {
+		return nil, errTooManyDenials
 	}
-	l.left--
-	if l.sets == nil {
-		l.sets = map[string]*rrset{}
+	d.left--
+	if d.sets == nil {
+		d.sets = map[string]*rrset{}
 	}
-	for old := range l.sets {
-		if len(l.sets) < liesKept {
+	for old := range d.sets {
+		if len(d.sets) < denialsKept {
 			break
 		}
-		delete(l.sets, old)
+		delete(d.sets, old)
 	}
-	l.sets[name] = fn()
-	return l.sets[name], nil
+	d.sets[name] = fn()
+	return d.sets[name], nil
 }
 
 // own returns the NSEC of a name that exists: what it has, and that nothing comes right behind it.

@@ -150,8 +150,8 @@ func TestLiesAreBounded(t *testing.T) {
 		}
 		return made
 	}
-	if made := ask(0, liesAtOnce+500); made != liesAtOnce {
-		t.Errorf("%d names were signed for, want %d", made, liesAtOnce)
+	if made := ask(0, denialBurst+500); made != denialBurst {
+		t.Errorf("%d names were signed for, want %d", made, denialBurst)
 	}
 	if z.Answer(question("www.example.test.", dns.TypeAAAA)) == nil || z.Answer(question("www.example.test.", dns.TypeA)) == nil {
 		t.Error("a name that exists is not answered for")
@@ -159,10 +159,10 @@ func TestLiesAreBounded(t *testing.T) {
 	if m := z.Answer(new(dns.Msg).SetQuestion("none.example.test.", dns.TypeA)); m == nil || m.Rcode != dns.RcodeNameError {
 		t.Error("a question without DO is not answered")
 	}
-	if now = now.Add(time.Second); ask(10_000, liesASec+500) != liesASec {
+	if now = now.Add(time.Second); ask(10_000, denialsPerSecond+500) != denialsPerSecond {
 		t.Error("the bound does not pass")
 	}
-	if n := len(z.lies.sets); n > liesKept {
+	if n := len(z.lies.sets); n > denialsKept {
 		t.Errorf("%d are kept", n)
 	}
 }

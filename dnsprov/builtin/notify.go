@@ -28,10 +28,10 @@ type Copied interface {
 }
 
 // Notifier tells secondaries that zones have changed (RFC 1996), each at its own pace: one that is
-// dead does not delay the others. What it holds is the set of zones that a secondary is still to be
-// told about.
+// dead does not delay the others. It holds the set of zones whose change a secondary has not
+// confirmed.
 type Notifier struct {
-	heralds []*herald
+	senders []*notifySender
 }
 
 // NewNotifier makes a Notifier that looks zones up with find, by their origin, at the moment at
@@ -40,7 +40,7 @@ type Notifier struct {
 func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *slog.Logger) *Notifier {
 	n := &Notifier{}
 	for _, one := range all {
-		n.heralds = append(n.heralds, newHerald(one, find, log))
+		n.senders = append(n.senders, newNotifySender(one, find, log))
 	}
 	return n
 }
@@ -49,16 +49,16 @@ func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *
 // before Run.
 func (n *Notifier) Changed(origins ...string) {
 	now := time.Now()
-	for _, h := range n.heralds {
-		h.note(origins, now)
+	for _, s := range n.senders {
+		s.noteChanged(origins, now)
 	}
 }
 
 // Run tells every secondary about what has changed until ctx ends.
 func (n *Notifier) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, h := range n.heralds {
-		wg.Go(func() { h.run(ctx) })
+	for _, s := range n.senders {
+		wg.Go(func() { s.run(ctx) })
 	}
 	wg.Wait()
 }

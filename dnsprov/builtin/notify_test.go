@@ -122,7 +122,7 @@ func notified(t *testing.T, zones map[string]uint32, key *TSIGKey, test func(n *
 		n := NewNotifier(all, find, slog.New(slog.NewTextHandler(&log, nil)))
 		for i, f := range fakes {
 			f.t, f.start = t, time.Now()
-			n.heralds[i].dial = f.dial
+			n.senders[i].dial = f.dial
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -186,7 +186,7 @@ func TestSilenceIsToldAgainWithPatience(t *testing.T) {
 		if n := strings.Count(log.String(), "does not answer"); n != 1 {
 			t.Errorf("the log says it %d times:\n%s", n, log)
 		}
-		if h := n.heralds[0]; len(h.pending) != 0 || len(h.order) != 0 || h.line != nil {
+		if h := n.senders[0]; len(h.pending) != 0 || len(h.order) != 0 || h.socket != nil {
 			t.Errorf("it keeps %d zones", len(h.pending))
 		}
 		dead.answer = accept // it comes back
@@ -294,7 +294,7 @@ func TestManyZonesArePaced(t *testing.T) {
 	notified(t, zones, nil, func(n *Notifier, _ *bytes.Buffer) {
 		n.Changed(names...)
 		n.Changed(names...)
-		pass(coalesceFor + count/2*tellEvery)
+		pass(coalesceFor + count/2*sendInterval)
 		if got := len(f.all()); got < count/2-10 || got > count/2+10 {
 			t.Errorf("%d told after half the time", got)
 		}
@@ -346,7 +346,7 @@ func TestNotifyOverUDP(t *testing.T) {
 	<-done
 }
 
-// FuzzNotifyAnswer gives a herald any bytes for an answer: only a true one ends what it tells.
+// FuzzNotifyAnswer gives any bytes for a reply: only a true one ends the retries.
 func FuzzNotifyAnswer(f *testing.F) {
 	q := new(dns.Msg).SetNotify("a.test.")
 	q.Id = 4711
@@ -361,12 +361,12 @@ func FuzzNotifyAnswer(f *testing.F) {
 		if keyed {
 			to.Key = &TSIGKey{Name: "key.test", Algorithm: "hmac-sha256", Secret: []byte("0123456789abcdef")}
 		}
-		h := newHerald(to, nil, slog.New(slog.DiscardHandler))
-		h.note([]string{"a.test"}, time.Now())
-		h.takeIn()
-		h.pending["a.test"].id, h.pending["a.test"].tells = 4711, 1
+		h := newNotifySender(to, nil, slog.New(slog.DiscardHandler))
+		h.noteChanged([]string{"a.test"}, time.Now())
+		h.collectChanges()
+		h.pending["a.test"].id, h.pending["a.test"].sends = 4711, 1
 		was := bytes.Clone(wire)
-		h.hear(wire)
+		h.handleReply(wire)
 		if ended := len(h.pending) == 0; ended && (keyed || len(was) < 12 || was[0] != 4711>>8 || was[1] != 4711&0xFF || was[2]&0x80 == 0) {
 			t.Fatalf("%x ends the telling", was)
 		}

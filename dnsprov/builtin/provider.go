@@ -15,7 +15,7 @@ type Provider struct {
 }
 
 // Records gives those that the served zone was made from; none if there is no such zone.
-func (p *Provider) Records(_ context.Context, at dnsprov.Place) ([]dnsprov.Record, error) {
+func (p *Provider) Records(_ context.Context, at dnsprov.ZoneRef) ([]dnsprov.Record, error) {
 	z, ok := p.Zones.Zone(at.Domain)
 	if !ok || z.Origin != at.Domain {
 		return nil, nil
@@ -25,7 +25,7 @@ func (p *Provider) Records(_ context.Context, at dnsprov.Place) ([]dnsprov.Recor
 
 // Apply makes the zone anew, also when nothing has changed but the options, and has it served in
 // place of the one before. With an error that one stays. The records have no IDs.
-func (p *Provider) Apply(ctx context.Context, at dnsprov.Place, changes []dnsprov.Change) ([]dnsprov.Record, error) {
+func (p *Provider) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	records, err := p.Records(ctx, at)
 	if err != nil {
 		return nil, err

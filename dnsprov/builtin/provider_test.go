@@ -11,13 +11,13 @@ import (
 func TestProviderConformance(t *testing.T) {
 	providertest.Run(t, func(*testing.T) providertest.Case {
 		p := &Provider{Zones: &Zones{}, Options: testOptions()}
-		return providertest.Case{Provider: p, Place: dnsprov.Place{Domain: "example.test", Mark: "m"}}
+		return providertest.Case{Provider: p, Zone: dnsprov.ZoneRef{Domain: "example.test", OwnerTag: "m"}}
 	})
 }
 
 func TestProviderServesWhatItApplies(t *testing.T) {
 	p := &Provider{Zones: &Zones{}, Options: testOptions()}
-	at := dnsprov.Place{Domain: "example.test"}
+	at := dnsprov.ZoneRef{Domain: "example.test"}
 	text := dnsprov.Record{Name: "example.test", Type: "TXT", Value: "hello", TTL: 60, Purpose: dnsprov.PurposeCustom}
 	if _, err := p.Apply(t.Context(), at, dnsprov.Plan(nil, []dnsprov.Record{text})); err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestProviderServesWhatItApplies(t *testing.T) {
 	if have, err := p.Records(t.Context(), at); err != nil || len(have) != 1 {
 		t.Errorf("after a refusal: %v, %v", have, err)
 	}
-	if have, err := p.Records(t.Context(), dnsprov.Place{Domain: "sub.example.test"}); err != nil || len(have) != 0 {
+	if have, err := p.Records(t.Context(), dnsprov.ZoneRef{Domain: "sub.example.test"}); err != nil || len(have) != 0 {
 		t.Errorf("the zone above was taken for the domain's: %v, %v", have, err)
 	}
 }

@@ -55,7 +55,7 @@ type Zone struct {
 	soa      *rrset
 	negative []dns.RR // the SOA as it goes with "there is nothing"
 	signing  *signing // nil: not signed
-	lies     lies
+	lies     denials
 	records  []dnsprov.Record // what a Provider made it from
 }
 

@@ -12,13 +12,13 @@ import (
 // answers.
 type bounded struct {
 	next http.RoundTripper
-	pace *Pace
+	rate *RateLimiter
 }
 
 // RoundTrip waits for its turn and passes a request on. An answer that is longer than maxBody is
 // cut.
 func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := b.pace.Wait(r.Context()); err != nil {
+	if err := b.rate.Wait(r.Context()); err != nil {
 		return nil, err
 	}
 	next := b.next
@@ -38,8 +38,9 @@ type body struct {
 	io.Closer
 }
 
-// A Pace lets something happen a number of times at once, and from then on once in an interval.
-type Pace struct {
+// A RateLimiter lets something happen a number of times at once, and from then on once in an
+// interval.
+type RateLimiter struct {
 	burst int
 	every time.Duration
 	now   func() time.Time
@@ -47,32 +48,32 @@ type Pace struct {
 	full  time.Time // when the whole burst is there again
 }
 
-// NewPace returns a Pace with its whole burst.
-func NewPace(burst int, every time.Duration, now func() time.Time) *Pace {
-	return &Pace{burst: burst, every: every, now: now}
+// NewRateLimiter returns a RateLimiter with its whole burst.
+func NewRateLimiter(burst int, every time.Duration, now func() time.Time) *RateLimiter {
+	return &RateLimiter{burst: burst, every: every, now: now}
 }
 
 // Take takes a turn; if there is none it tells how long to wait until there is one.
-func (p *Pace) Take() (wait time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.now()
-	full := p.full
+func (l *RateLimiter) Take() (wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	full := l.full
 	if full.Before(now) {
 		full = now
 	}
-	full = full.Add(p.every)
-	if wait = full.Sub(now) - time.Duration(p.burst)*p.every; wait > 0 {
+	full = full.Add(l.every)
+	if wait = full.Sub(now) - time.Duration(l.burst)*l.every; wait > 0 {
 		return wait
 	}
-	p.full = full
+	l.full = full
 	return 0
 }
 
 // Wait takes a turn as soon as there is one.
-func (p *Pace) Wait(ctx context.Context) error {
+func (l *RateLimiter) Wait(ctx context.Context) error {
 	for {
-		wait := p.Take()
+		wait := l.Take()
 		if wait == 0 {
 			return nil
 		}

@@ -184,7 +184,7 @@ func TestDeadOrderIsLeft(t *testing.T) {
 
 func TestPace(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	p := ca.NewPace(3, time.Minute, func() time.Time { return now })
+	p := ca.NewRateLimiter(3, time.Minute, func() time.Time { return now })
 	var waits []time.Duration
 	for range 5 {
 		waits = append(waits, p.Take())

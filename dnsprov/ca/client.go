@@ -58,7 +58,7 @@ func New(c Config, a Account) *Client {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	transport := &bounded{next: c.HTTP, pace: NewPace(requestBurst, requestEvery, time.Now)}
+	transport := &bounded{next: c.HTTP, rate: NewRateLimiter(requestBurst, requestEvery, time.Now)}
 	return &Client{config: c, acme: &acme.Client{
 		Key: a.Key, KID: acme.KeyID(a.URL), DirectoryURL: c.Directory, UserAgent: c.Agent, RetryBackoff: backoff,
 		HTTPClient: &http.Client{Timeout: requestFor, Transport: transport},

@@ -73,22 +73,47 @@ func (c *Client) obtain(ctx context.Context, r Request) ([][]byte, error) {
 		// The authority may have looked while nobody was here to answer: that says nothing of the
 		// names.
 	}
-	o, err := c.begin(ctx, r)
+	o, err := c.acme.AuthorizeOrder(ctx, acme.DomainIDs(r.Names...))
 	if err != nil {
+		return nil, err
+	}
+	if o.URI == "" || !sameNames(o.Identifiers, r.Names) || len(o.AuthzURLs) > len(r.Names) {
+		return nil, fmt.Errorf("%w: it is not the one that was asked for", ErrOrder)
+	}
+	if err := r.Begun(o.URI); err != nil {
 		return nil, err
 	}
 	return c.follow(ctx, r, o)
 }
 
-// follow does what an order still needs.
+// follow does what an order still needs: proves its names, has it finalized and fetches the
+// certificate.
 func (c *Client) follow(ctx context.Context, r Request, o *acme.Order) ([][]byte, error) {
 	if o.Status == acme.StatusPending {
 		if err := c.authorize(ctx, r, o); err != nil {
 			return nil, err
 		}
 	}
-	chain, err := c.issue(ctx, r, o)
+	o, err := c.await(ctx, o)
 	if err != nil {
+		return nil, err
+	}
+	var chain [][]byte
+	if o.Status == acme.StatusReady {
+		csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: r.Names}, r.Key)
+		if err != nil {
+			return nil, err
+		}
+		limited, cancel := context.WithTimeout(ctx, issuingFor)
+		defer cancel()
+		chain, _, err = c.acme.CreateCertFromOrder(limited, o, csr, true)
+		if failed := (*acme.OrderError)(nil); errors.As(err, &failed) && failed.Problem != nil {
+			return nil, fmt.Errorf("%w: %w", ErrOrder, failed.Problem)
+		}
+		if err != nil {
+			return nil, err
+		}
+	} else if chain, err = c.acme.FetchCert(ctx, o.CertURL, true); err != nil {
 		return nil, err
 	}
 	return chain, Check(chain, r.Names, r.Key.Public(), c.config.Now())
@@ -114,18 +139,6 @@ func (c *Client) begun(ctx context.Context, r Request) (*acme.Order, error) {
 		return nil, err
 	}
 	return nil, nil
-}
-
-// begin makes a new order.
-func (c *Client) begin(ctx context.Context, r Request) (*acme.Order, error) {
-	o, err := c.acme.AuthorizeOrder(ctx, acme.DomainIDs(r.Names...))
-	if err != nil {
-		return nil, err
-	}
-	if o.URI == "" || !sameNames(o.Identifiers, r.Names) || len(o.AuthzURLs) > len(r.Names) {
-		return nil, fmt.Errorf("%w: it is not the one that was asked for", ErrOrder)
-	}
-	return o, r.Begun(o.URI)
 }
 
 func sameNames(ids []acme.AuthzID, names []string) bool {
@@ -212,8 +225,12 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 		if p.wire.Status != acme.StatusPending { // it has begun to look before an end of this process
 			continue
 		}
-		if err := c.accept(ctx, p); err != nil {
-			return err
+		if _, err := c.acme.Accept(ctx, p.wire); err != nil {
+			// The authority may have begun to look, since it was asked before an end of this
+			// process.
+			if z, lost := c.acme.GetAuthorization(ctx, p.url); lost != nil || z.Status == acme.StatusPending {
+				return err
+			}
 		}
 	}
 	refused := &Refusal{Names: map[string]string{}}
@@ -230,19 +247,6 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 		return refused
 	}
 	return nil
-}
-
-// accept has the authority look. It may have begun to by itself, since it was asked before an end
-// of this process.
-func (c *Client) accept(ctx context.Context, p proof) error {
-	_, err := c.acme.Accept(ctx, p.wire)
-	if err == nil {
-		return nil
-	}
-	if z, lost := c.acme.GetAuthorization(ctx, p.url); lost == nil && z.Status != acme.StatusPending {
-		return nil
-	}
-	return err
 }
 
 // validated waits until the authority has looked. why says what it does not like.
@@ -279,31 +283,9 @@ func problems(z *acme.Authorization) string {
 	return cut(strings.Join(out, "; "))
 }
 
-// issue finalizes an order, unless that is done, and fetches its certificate.
-func (c *Client) issue(ctx context.Context, r Request, o *acme.Order) ([][]byte, error) {
+// await asks for an order until it can be finalized, or has been.
+func (c *Client) await(ctx context.Context, o *acme.Order) (*acme.Order, error) {
 	settled := func(o *acme.Order) bool { return o.Status == acme.StatusReady || o.Status == acme.StatusValid }
-	var err error
-	if o, err = c.await(ctx, o, settled); err != nil {
-		return nil, err
-	}
-	if o.Status == acme.StatusReady {
-		csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: r.Names}, r.Key)
-		if err != nil {
-			return nil, err
-		}
-		limited, cancel := context.WithTimeout(ctx, issuingFor)
-		defer cancel()
-		chain, _, err := c.acme.CreateCertFromOrder(limited, o, csr, true)
-		if failed := (*acme.OrderError)(nil); errors.As(err, &failed) && failed.Problem != nil {
-			return nil, fmt.Errorf("%w: %w", ErrOrder, failed.Problem)
-		}
-		return chain, err
-	}
-	return c.acme.FetchCert(ctx, o.CertURL, true)
-}
-
-// await asks for an order until it is as it should be.
-func (c *Client) await(ctx context.Context, o *acme.Order, settled func(*acme.Order) bool) (*acme.Order, error) {
 	if settled(o) {
 		return o, nil
 	}

@@ -13,7 +13,7 @@ import (
 type writer struct {
 	*Client
 	zone *Zone
-	at   dnsprov.Place
+	at   dnsprov.ZoneRef
 	made []dnsprov.Record
 }
 
@@ -36,7 +36,7 @@ func (w *writer) batch(ctx context.Context, changes []dnsprov.Change) error {
 			body.Deletes = append(body.Deletes, bareID{ch.Have.ID})
 			continue
 		}
-		r, err := ours(*ch.Want, w.at.Mark)
+		r, err := ours(*ch.Want, w.at.OwnerTag)
 		if err != nil {
 			return fmt.Errorf("cloudflare: %s %s: %w", ch.Want.Name, ch.Want.Type, err)
 		}
@@ -63,7 +63,7 @@ func (w *writer) note(wanted []dnsprov.Record, got []record) error {
 		return fmt.Errorf("cloudflare: %d records were to be made in the zone %s, and the answer names %d", len(wanted), w.zone.Name, len(got))
 	}
 	for i, want := range wanted {
-		made := got[i].common(w.at.Mark)
+		made := got[i].common(w.at.OwnerTag)
 		if !made.Same(want) || !plainID(made.ID) {
 			return fmt.Errorf("cloudflare: in the zone %s there is now %s %s %.80q, where %s %s %.80q was to be",
 				w.zone.Name, made.Name, made.Type, made.Value, want.Name, want.Type, want.Value)
@@ -134,7 +134,7 @@ func (w *writer) create(ctx context.Context, want dnsprov.Record) error {
 }
 
 func (w *writer) write(ctx context.Context, r Request, want dnsprov.Record) error {
-	body, err := ours(want, w.at.Mark)
+	body, err := ours(want, w.at.OwnerTag)
 	if err != nil {
 		return fmt.Errorf("cloudflare: %s %s: %w", want.Name, want.Type, err)
 	}

@@ -36,7 +36,7 @@ func conformanceCase(t *testing.T, change func(*cloudflaretest.Server), domain s
 	c := cloudflare.New(cloudflare.Config{BaseURL: "http://api.test/client/v4", Token: testToken, HTTP: api.HTTP(), Pause: time.Microsecond})
 	all := ways()
 	return providertest.Case{
-		Provider: c, Place: dnsprov.Place{Domain: domain, Mark: testMark},
+		Provider: c, Zone: dnsprov.ZoneRef{Domain: domain, OwnerTag: testMark},
 		Stranger: func(_ *testing.T, r dnsprov.Record) { api.Put(testDomain, stranger(r)) },
 		Strangers: func(*testing.T) []dnsprov.Record {
 			var out []dnsprov.Record

@@ -19,9 +19,9 @@ const (
 	maxBatch = 200 // changes in one batch, in a zone without a paid plan
 )
 
-// Records lists what the zone has at the domain and below it. Those with the comment of the mark
-// are ours.
-func (c *Client) Records(ctx context.Context, at dnsprov.Place) ([]dnsprov.Record, error) {
+// Records lists what the zone has at the domain and below it. Those with the comment of the owner
+// tag are ours.
+func (c *Client) Records(ctx context.Context, at dnsprov.ZoneRef) ([]dnsprov.Record, error) {
 	z, err := c.Zone(ctx, at.Domain)
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (c *Client) Records(ctx context.Context, at dnsprov.Place) ([]dnsprov.Recor
 	return c.list(ctx, z, at)
 }
 
-func (c *Client) list(ctx context.Context, z *Zone, at dnsprov.Place) ([]dnsprov.Record, error) {
+func (c *Client) list(ctx context.Context, z *Zone, at dnsprov.ZoneRef) ([]dnsprov.Record, error) {
 	q := url.Values{"per_page": {strconv.Itoa(perPage)}}
 	if z.Name != at.Domain {
 		q.Set("name.endswith", at.Domain)
@@ -47,7 +47,7 @@ func (c *Client) list(ctx context.Context, z *Zone, at dnsprov.Place) ([]dnsprov
 			return nil, err
 		}
 		for _, r := range found {
-			one := r.common(at.Mark)
+			one := r.common(at.OwnerTag)
 			if one.Type == "CNAME" && one.Name == z.Name { // of the zone itself it always is
 				one.Type = dnsprov.Flattened
 			}
@@ -70,9 +70,9 @@ func within(name, domain string) bool {
 
 // Apply makes the changes as one batch, and where the API refuses that, one after the other, so
 // that what is there already, or gone already, stops nothing. The records that it gives have the ID
-// and Purpose of ours; one of a stranger that turned out to be the same as a wanted one has no
+// and Purpose of ours; a foreign one that turned out to be the same as a wanted one has no
 // Purpose. With an error come those that were made before it.
-func (c *Client) Apply(ctx context.Context, at dnsprov.Place, changes []dnsprov.Change) ([]dnsprov.Record, error) {
+func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
@@ -98,7 +98,7 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.Place, changes []dnsprov.
 }
 
 // check makes sure, whatever the plan was made from, that nothing is touched that is not ours.
-func check(at dnsprov.Place, changes []dnsprov.Change) error {
+func check(at dnsprov.ZoneRef, changes []dnsprov.Change) error {
 	for _, ch := range changes {
 		if h := ch.Have; h != nil && (h.Purpose == "" || !plainID(h.ID) || !within(h.Name, at.Domain)) {
 			return fmt.Errorf("cloudflare: %s of %s %s, which is not a record of ours", ch.Op, h.Name, h.Type)

@@ -14,7 +14,7 @@ const (
 	testMark   = "dom_01TEST"
 )
 
-var place = dnsprov.Place{Domain: testDomain, Mark: testMark}
+var place = dnsprov.ZoneRef{Domain: testDomain, OwnerTag: testMark}
 
 // start makes a fake with one zone and a client of it, without a network between them. The fields
 // of the fake are set by change.

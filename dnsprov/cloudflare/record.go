@@ -44,14 +44,14 @@ type caaData struct {
 }
 
 // comment is what tells our records from others: whose they are and what they are for.
-func comment(mark, purpose string) string { return sign + mark + ":" + purpose }
+func comment(tag, purpose string) string { return sign + tag + ":" + purpose }
 
 // common gives the record in the form that all providers share, with a Purpose if it was made under
-// the mark. One of ours that somebody has had proxied since has the TTL 1, which is never wanted,
+// the tag. One of ours that somebody has had proxied since has the TTL 1, which is never wanted,
 // so that a plan puts it right.
-func (r record) common(mark string) dnsprov.Record {
+func (r record) common(tag string) dnsprov.Record {
 	out := dnsprov.Record{Name: host(r.Name), Type: r.Type, Value: r.Content, TTL: r.TTL, ID: r.ID}
-	if purpose, ours := strings.CutPrefix(r.Comment, comment(mark, "")); ours {
+	if purpose, ours := strings.CutPrefix(r.Comment, comment(tag, "")); ours {
 		out.Purpose = purpose
 	}
 	switch r.Type {
@@ -96,8 +96,8 @@ func (r record) readSRV(out *dnsprov.Record) {
 
 // ours makes what is sent to the API for a record that is wanted. It is never proxied: what is
 // published then would be addresses of Cloudflare's, at which no mail is taken.
-func ours(w dnsprov.Record, mark string) (record, error) {
-	out := record{Type: w.Type, Name: w.Name, TTL: w.TTL, Comment: comment(mark, w.Purpose)}
+func ours(w dnsprov.Record, tag string) (record, error) {
+	out := record{Type: w.Type, Name: w.Name, TTL: w.TTL, Comment: comment(tag, w.Purpose)}
 	if len(out.Comment) > maxComment {
 		return record{}, fmt.Errorf("the comment %q has more than %d characters", out.Comment, maxComment)
 	}

@@ -13,7 +13,7 @@ import (
 // at least a minute as their TTL and are of the types that every provider has.
 type Case struct {
 	Provider dnsprov.Provider
-	Place    dnsprov.Place
+	Zone     dnsprov.ZoneRef
 
 	// Stranger puts a record of somebody else's there, past the provider. nil: there are no
 	// strangers.
@@ -46,7 +46,7 @@ func Run(t *testing.T, make func(t *testing.T) Case) {
 
 // wanted are the records of a mail domain.
 func (c Case) wanted(host string) []dnsprov.Record {
-	d := c.Place.Domain
+	d := c.Zone.Domain
 	rec := func(name, typ, value, purpose string) dnsprov.Record {
 		return dnsprov.Record{Name: name, Type: typ, Value: value, Purpose: purpose, TTL: 3600, Critical: true}
 	}
@@ -64,7 +64,7 @@ func (c Case) wanted(host string) []dnsprov.Record {
 
 // read lists what is there.
 func (c Case) read(t *testing.T) ([]dnsprov.Record, error) {
-	return c.Provider.Records(t.Context(), c.Place)
+	return c.Provider.Records(t.Context(), c.Zone)
 }
 
 // bring reads, plans and applies.
@@ -74,11 +74,11 @@ func (c Case) bring(t *testing.T, want []dnsprov.Record) error {
 	if err != nil {
 		return err
 	}
-	fits, err := dnsprov.Fit(have, want)
+	fits, err := dnsprov.Compatible(have, want)
 	if err != nil {
 		return err
 	}
-	_, err = c.Provider.Apply(t.Context(), c.Place, dnsprov.Plan(have, fits))
+	_, err = c.Provider.Apply(t.Context(), c.Zone, dnsprov.Plan(have, fits))
 	return err
 }
 
@@ -111,10 +111,10 @@ func (c Case) settled(t *testing.T, want []dnsprov.Record) {
 }
 
 func secondPlanIsEmpty(t *testing.T, c Case) {
-	if have, err := c.Provider.Records(t.Context(), c.Place); err != nil || len(have) != 0 {
+	if have, err := c.Provider.Records(t.Context(), c.Zone); err != nil || len(have) != 0 {
 		t.Fatalf("an empty place has %v, %v", have, err)
 	}
-	if _, err := c.Provider.Apply(t.Context(), c.Place, nil); err != nil {
+	if _, err := c.Provider.Apply(t.Context(), c.Zone, nil); err != nil {
 		t.Fatalf("no changes: %v", err)
 	}
 	first, second := c.wanted("mail.host.test"), c.wanted("mx.host.test")
@@ -137,7 +137,7 @@ func comesBack(t *testing.T, c Case) {
 
 // stranger is a record in nobody's way.
 func (c Case) stranger() []dnsprov.Record {
-	d := c.Place.Domain
+	d := c.Zone.Domain
 	return []dnsprov.Record{
 		{Name: d, Type: "TXT", Value: "google-site-verification=1", TTL: 300},
 		{Name: "shop." + d, Type: "CNAME", Value: "shops.test", TTL: 300},
@@ -191,7 +191,7 @@ func namesConflicts(t *testing.T, c Case) {
 	if c.Stranger == nil {
 		return
 	}
-	theirs := dnsprov.Record{Name: c.Place.Domain, Type: "MX", Value: "mail.theirs.test", Priority: 1, TTL: 300}
+	theirs := dnsprov.Record{Name: c.Zone.Domain, Type: "MX", Value: "mail.theirs.test", Priority: 1, TTL: 300}
 	c.Stranger(t, theirs)
 	var conflict *dnsprov.Conflict
 	if err := c.bring(t, c.wanted("mail.host.test")); !errors.As(err, &conflict) || !conflict.Have.Same(theirs) {
@@ -205,7 +205,7 @@ func marksAreApart(t *testing.T, c Case) {
 		return
 	}
 	other := c
-	other.Place.Mark += "_other"
+	other.Zone.OwnerTag += "_other"
 	want := c.wanted("mail.host.test")
 	other.must(t, want[3:])
 	c.must(t, want[:3])
@@ -216,7 +216,7 @@ func marksAreApart(t *testing.T, c Case) {
 func leavesNothing(t *testing.T, c Case) {
 	c.must(t, c.wanted("mail.host.test"))
 	c.must(t, nil)
-	have, err := c.Provider.Records(t.Context(), c.Place)
+	have, err := c.Provider.Records(t.Context(), c.Zone)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"golang.org/x/net/idna"
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 const (
@@ -187,7 +187,7 @@ func hostName(ldh, unicode text) string {
 	if plausible(name) || len(name) > 4*maxName {
 		return name
 	}
-	ascii, err := idna.Lookup.ToASCII(name)
+	ascii, err := idn.Address(name)
 	if err != nil {
 		return name
 	}

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/idna"
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // copyOfIANA is IANA's registry as it was published on 2026-06-26. Endings whose registries came to
@@ -168,8 +168,8 @@ func parseRegistry(body []byte) (registry, error) {
 		}
 		bases := baseURLs(service[1])
 		for _, ending := range service[0] {
-			name, err := idna.Lookup.ToASCII(strings.Trim(strings.ToLower(string(ending)), "."))
-			if err == nil && name != "" && len(bases) > 0 {
+			name, err := idn.Address(strings.Trim(string(ending), "."))
+			if err == nil && len(bases) > 0 {
 				out[name] = preferred(slices.Concat(out[name], bases))
 			}
 		}

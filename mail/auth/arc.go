@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // maxSets bounds the sets of a chain. RFC 8617 section 4.2.1 wants ten handled at least; each costs
@@ -117,7 +119,7 @@ func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (C
 	c := Chain{Result: Pass, Sets: len(sets)}
 	if len(sets) > 0 {
 		newest := sets[len(sets)-1]
-		c.Sealer, _ = asciiDomain(compact(parseTags(newest.seal.value())["d"]))
+		c.Sealer, _ = idn.Host(compact(parseTags(newest.seal.value())["d"]))
 		c.results = newest.results.value()
 	}
 	if err == nil {

@@ -13,6 +13,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // Result is the outcome of one method, in the words of RFC 8601 section 2.7. The value "policy" of
@@ -28,13 +30,6 @@ const (
 	None      Result = "none"
 	TempError Result = "temperror"
 	PermError Result = "permerror"
-)
-
-// The policies that a verdict can ask for (RFC 7489 section 6.3).
-const (
-	PolicyNone       = "none"
-	PolicyQuarantine = "quarantine"
-	PolicyReject     = "reject"
 )
 
 // ErrAuthservID is returned by Verify and StripResults when the authserv-id they are given is no
@@ -98,10 +93,10 @@ type Verdict struct {
 	DKIM       Result
 	Signatures []Signature
 	DMARC      Result
-	// Policy is what the receiver should do for DMARC, after sp= and pct=: PolicyNone,
+	// Policy is what the receiver should do for DMARC, after sp= and pct=: dmarc.PolicyNone,
 	// PolicyQuarantine or PolicyReject; empty when DMARC passes or says nothing about the message.
 	Policy string
-	// TooManyAuthors tells that Policy is PolicyReject since the From field, or what programs may
+	// TooManyAuthors tells that Policy is reject since the From field, or what programs may
 	// take for one, names more domains than can be asked.
 	TooManyAuthors bool
 	// SampledOut tells that Policy is milder than what is published, for pct=.
@@ -129,8 +124,8 @@ type Verifier struct {
 	Rand func(n int) int
 	// MaxVerifications bounds the signatures looked at, the first ones of the header; 0 is 5.
 	MaxVerifications int
-	// Pulse says whether the resolver is dead; nil: nobody knows.
-	Pulse *Pulse
+	// Health says whether the resolver is dead; nil: nobody knows.
+	Health *ResolverHealth
 	// Timeout bounds all DNS of one message, LookupTimeout one look-up, so that one slow name
 	// cannot use up the time of the others; 0 is 20 s and 6 s.
 	Timeout, LookupTimeout time.Duration
@@ -145,7 +140,7 @@ const (
 // Verify judges a message. A dead resolver gives temperror results and no policy, never an error.
 // An error is the end of ctx, a message that cannot be read, or ErrAuthservID.
 func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
-	id, ok := asciiDomain(r.AuthservID)
+	id, ok := idn.Host(r.AuthservID)
 	if !ok {
 		return nil, fmt.Errorf("%w: %.100q", ErrAuthservID, r.AuthservID)
 	}
@@ -160,7 +155,7 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	from := authorsOf(r.HeaderFrom, m)
 	var found []discovery
 	var dkimErr, arcErr error
-	together(
+	runAll(
 		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo = checkSPF(look, r) },
 		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, m) },
 		func() { found = discoverAll(look, from.domains) },
@@ -173,15 +168,15 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 		return nil, err
 	}
 	verdict.DKIM = overall(verdict.Signatures)
-	v.judge(verdict, from, found)
+	v.evaluateDMARC(verdict, from, found)
 	verdict.Header = resultsField(id, verdict)
 	return verdict, nil
 }
 
-// together runs the functions at once. A panic of one of them comes up here, where the caller can
+// runAll runs the functions at once. A panic of one of them comes up here, where the caller can
 // catch it: in a goroutine of its own it would end the process, for a message that any stranger can
 // write.
-func together(fns ...func()) {
+func runAll(fns ...func()) {
 	panics := make(chan any, len(fns))
 	var wg sync.WaitGroup
 	for _, fn := range fns {
@@ -205,11 +200,11 @@ func together(fns ...func()) {
 func (v *Verifier) lookups(ctx context.Context) (*lookups, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, orDefault(v.Timeout, defaultTimeout))
 	look := &lookups{ctx: ctx, resolver: v.Resolver, each: orDefault(v.LookupTimeout, defaultLookupTimeout)}
-	if v.Pulse == nil {
+	if v.Health == nil {
 		return look, cancel
 	}
-	look.answered = v.Pulse.answered
-	stop := v.Pulse.watch(ctx, cancel)
+	look.answered = v.Health.answered
+	stop := v.Health.watch(ctx, cancel)
 	return look, func() {
 		stop()
 		cancel()

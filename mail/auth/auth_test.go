@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/emersion/go-msgauth/authres"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
 )
 
 var spfCases = []struct {
@@ -180,7 +182,7 @@ func TestResultsFieldCannotBeBrokenOut(t *testing.T) {
 }
 
 func TestResultsFieldOfFailures(t *testing.T) {
-	got := resultsField("mx.here.example", &Verdict{SPF: None, DKIM: None, DMARC: Fail, Policy: PolicyReject, SPFDomain: "h.x.com", FromDomain: "x.com", SPFHelo: true})
+	got := resultsField("mx.here.example", &Verdict{SPF: None, DKIM: None, DMARC: Fail, Policy: dmarc.PolicyReject, SPFDomain: "h.x.com", FromDomain: "x.com", SPFHelo: true})
 	want := "Authentication-Results: mx.here.example;\r\n\tspf=none smtp.helo=h.x.com;\r\n\tdkim=none;\r\n\tdmarc=fail policy.dmarc=reject header.from=x.com\r\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -252,7 +254,7 @@ func TestSlowNamesOfAForgerExcuseNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.DMARC != Fail || got.Policy != PolicyReject || got.SPF != TempError {
+		if got.DMARC != Fail || got.Policy != dmarc.PolicyReject || got.SPF != TempError {
 			t.Errorf("spf=%s dmarc=%s policy=%q, want temperror fail reject: %+v", got.SPF, got.DMARC, got.Policy, got.Signatures)
 		}
 	})
@@ -269,4 +271,8 @@ func TestAuthservIDMustBeAHost(t *testing.T) {
 			t.Errorf("strip %q: %v, want %v", id, err, ErrAuthservID)
 		}
 	}
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 })
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/emersion/go-msgauth/dkim"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // Bounds of what the DKIM library is given. It joins folded lines one by one, looks through all
@@ -123,8 +125,8 @@ func describe(f field) (Signature, map[string]string) {
 	}
 	tags := parseTags(f.value())
 	sig := Signature{}
-	sig.Domain, _ = asciiDomain(compact(tags["d"]))
-	sig.Selector, _ = asciiDomain(compact(tags["s"]))
+	sig.Domain, _ = idn.Host(compact(tags["d"]))
+	sig.Selector, _ = idn.Host(compact(tags["s"]))
 	if a := compact(tags["a"]); isToken(a) && len(a) <= 32 {
 		sig.algorithm = a
 	}

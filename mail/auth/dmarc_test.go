@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
 )
 
 const rej = "v=DMARC1; p=reject"
@@ -121,7 +123,7 @@ func TestDMARCVerdicts(t *testing.T) {
 			defer cancel()
 			from := authorsOf(strings.Split(tc.from, ","), &message{header: []byte("From: " + tc.from + "\r\n")})
 			got := tc.have
-			v.judge(&got, from, discoverAll(look, from.domains))
+			v.evaluateDMARC(&got, from, discoverAll(look, from.domains))
 			if got.DMARC != tc.result || got.Policy != tc.policy {
 				t.Errorf("dmarc=%s policy=%q, want %s %q", got.DMARC, got.Policy, tc.result, tc.policy)
 			}
@@ -171,9 +173,9 @@ func TestUnsampledPolicyIsDrawn(t *testing.T) {
 	v := &Verifier{}
 	seen := map[string]int{}
 	for range 2000 {
-		seen[v.policy(dmarcRecord{policy: PolicyReject, percent: 50})]++
+		seen[v.policy(foundRecord{Record: dmarc.Record{Policy: dmarc.PolicyReject, Percent: 50}})]++
 	}
-	if seen[PolicyReject] < 800 || seen[PolicyQuarantine] < 800 || len(seen) != 2 {
+	if seen[dmarc.PolicyReject] < 800 || seen[dmarc.PolicyQuarantine] < 800 || len(seen) != 2 {
 		t.Errorf("pct=50 drew %v of 2000", seen)
 	}
 }

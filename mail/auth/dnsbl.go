@@ -20,11 +20,11 @@ type Listing struct {
 	Reason string // as the list gives it, in printable ASCII; "" where it does not
 }
 
-// Listed looks an address up in lists, all at once, and gives the first of them, in their order,
-// that has it. A list that does not answer, in three seconds at most, has nobody in it, and so has
-// one that answers with an address that is no entry: outside of 127.0.0.0/8, as of a domain that is
-// for sale, or in 127.255.255.0/24, where lists tell of errors.
-func Listed(ctx context.Context, r Resolver, zones []string, ip netip.Addr) (Listing, bool) {
+// CheckDNSBL looks an address up in lists, all at once, and gives the first of them, in their
+// order, that has it. A list that does not answer, in three seconds at most, has nobody in it, and
+// so has one that answers with an address that is no entry: outside of 127.0.0.0/8, as of a domain
+// that is for sale, or in 127.255.255.0/24, where lists tell of errors.
+func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) (Listing, bool) {
 	name := reversed(ip)
 	if name == "" || len(zones) == 0 {
 		return Listing{}, false

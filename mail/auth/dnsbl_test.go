@@ -32,13 +32,13 @@ func TestListed(t *testing.T) {
 		{"127.0.0.2", nil, Listing{}},
 	} {
 		ip, _ := netip.ParseAddr(tc.ip)
-		if got, ok := Listed(t.Context(), dns, tc.zones, ip); got != tc.want || ok != (tc.want.Zone != "") {
+		if got, ok := CheckDNSBL(t.Context(), dns, tc.zones, ip); got != tc.want || ok != (tc.want.Zone != "") {
 			t.Errorf("%s in %q: %+v, %v", tc.ip, tc.zones, got, ok)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if got, ok := Listed(t.Context(), deadDNS{}, []string{"a.test", "b.test", "c.test"}, netip.MustParseAddr("127.0.0.2")); ok {
+		if got, ok := CheckDNSBL(t.Context(), deadDNS{}, []string{"a.test", "b.test", "c.test"}, netip.MustParseAddr("127.0.0.2")); ok {
 			t.Errorf("%+v", got)
 		}
 		if took := time.Since(began); took != dnsblTime {

@@ -5,6 +5,9 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // FuzzStripResults holds StripResults to a slow twin that has the whole message: it removes whole
@@ -74,11 +77,11 @@ func FuzzDMARCRecord(f *testing.F) {
 		f.Add(seed, "mail.x.co.uk")
 	}
 	f.Fuzz(func(t *testing.T, txt, from string) {
-		domain, ok := asciiDomain(from)
+		domain, ok := idn.Host(from)
 		if !ok {
 			return
 		}
-		if again, ok := asciiDomain(domain); !ok || again != domain {
+		if again, ok := idn.Host(domain); !ok || again != domain {
 			t.Errorf("domain %q, again %q", domain, again)
 		}
 		dns := &fakeDNS{t: t, txt: map[string][]string{"_dmarc." + orgDomain(domain): {txt}}}
@@ -87,11 +90,11 @@ func FuzzDMARCRecord(f *testing.F) {
 		defer cancel()
 		got := Verdict{SPF: Fail, SPFDomain: domain}
 		a := authorsOf([]string{"u@" + domain}, &message{header: []byte("From: u@" + domain + "\r\n")})
-		v.judge(&got, a, discoverAll(look, a.domains))
-		if (got.DMARC == Fail) != isPolicy(got.Policy) || got.DMARC == Pass {
+		v.evaluateDMARC(&got, a, discoverAll(look, a.domains))
+		if (got.DMARC == Fail) != dmarc.IsPolicy(got.Policy) || got.DMARC == Pass {
 			t.Errorf("dmarc=%s policy=%q of %q", got.DMARC, got.Policy, txt)
 		}
-		if got.Policy != "" && got.Policy != PolicyNone && !strings.Contains(strings.ToLower(txt), got.Policy) {
+		if got.Policy != "" && got.Policy != dmarc.PolicyNone && !strings.Contains(strings.ToLower(txt), got.Policy) {
 			t.Errorf("policy=%q of %q", got.Policy, txt)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/taglist"
 )
 
 // Bounds of a header: far above real mail (a few hundred fields, under 200 KiB), low enough that
@@ -155,17 +157,10 @@ func newField(raw string, lines int) field {
 	return field{name: strings.TrimSpace(name), raw: raw, lines: lines}
 }
 
-// parseTags reads a tag-list (RFC 6376 section 3.2, RFC 7489 section 6.4). Of a repeated tag the
-// first counts, what is no tag is passed over.
+// parseTags reads a tag-list as receivers do: of a repeated tag the first counts, what is no tag is
+// passed over.
 func parseTags(list string) map[string]string {
-	tags := make(map[string]string)
-	for part := range strings.SplitSeq(list, ";") {
-		name, value, ok := strings.Cut(part, "=")
-		name = strings.TrimSpace(name)
-		if _, repeated := tags[name]; ok && !repeated {
-			tags[name] = strings.TrimSpace(value)
-		}
-	}
+	tags, _ := taglist.Parse(list)
 	return tags
 }
 

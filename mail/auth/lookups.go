@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // maxAnswers bounds what is taken from one DNS answer.
@@ -37,7 +39,7 @@ func (l *lookups) LookupAddr(ctx context.Context, addr string) ([]string, error)
 }
 
 func lookUp[T any](ctx context.Context, l *lookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
-	ascii, ok := asciiDomain(name)
+	ascii, ok := idn.Host(name)
 	if !ok {
 		return nil, &net.DNSError{Err: "not a DNS name", Name: name, IsNotFound: true}
 	}

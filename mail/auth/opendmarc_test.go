@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // libopendmarc asks Debian's libopendmarc, which opendmarc itself is built on, for its verdicts. It
@@ -126,7 +128,7 @@ func TestOpendmarcAgrees(t *testing.T) {
 		from := authorsOf([]string{c.from}, &message{header: []byte("From: " + c.from + "\r\n")})
 		ours := c.have
 		ours.Signatures = slices.Clone(ours.Signatures)
-		(&Verifier{Rand: func(int) int { return 0 }}).judge(&ours, from, discoverAll(look, from.domains))
+		(&Verifier{Rand: func(int) int { return 0 }}).evaluateDMARC(&ours, from, discoverAll(look, from.domains))
 		cancel()
 		if got, want := opinionOf(&ours), theirs[i]; got != want {
 			t.Errorf("%s: ours %+v, theirs %+v", c.name, got, want)
@@ -185,7 +187,7 @@ func askOpendmarc(t *testing.T, cases []dmarcCase) []opinion {
 			txt[longer(domain)] = records
 		}
 		_, from := splitAddress(c.from)
-		from, _ = asciiDomain(from)
+		from, _ = idn.Host(from)
 		q := question{Port: serveTXT(t, txt), From: longer(from), SPF: c.have.SPF, SPFDomain: longer(c.have.SPFDomain), DKIM: []signature{}}
 		for _, s := range c.have.Signatures {
 			q.DKIM = append(q.DKIM, signature{longer(s.Domain), s.Result})

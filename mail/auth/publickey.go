@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // Why a signature does not verify.
@@ -22,8 +24,8 @@ var (
 // publicKey looks the key of a signature up (RFC 6376 section 3.6) and gives it for the algorithm
 // a=. An error that is none of this file's is temporary.
 func publicKey(look *lookups, tags map[string]string) (crypto.PublicKey, error) {
-	domain, isDomain := asciiDomain(compact(tags["d"]))
-	selector, isSelector := asciiDomain(compact(tags["s"]))
+	domain, isDomain := idn.Host(compact(tags["d"]))
+	selector, isSelector := idn.Host(compact(tags["s"]))
 	if !isDomain || !isSelector {
 		return nil, errNoKey
 	}

@@ -5,6 +5,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // A ReportTarget is an address that aggregate reports go to.
@@ -13,49 +16,50 @@ type ReportTarget struct {
 	Most    int64  // bytes that it takes, as they are attached; 0: it has not said
 }
 
-// ReportTargets gives the addresses that reports about a record may be sent to: those of its rua=,
-// of which one in another organisation must have said that it wants them (RFC 7489 section 7.1).
-// waits tells that DNS did not answer about some of them. Only mailto: is known.
-func (v *Verifier) ReportTargets(ctx context.Context, p Published) (targets []ReportTarget, waits bool) {
+// ReportTargets gives the addresses that reports about a domain may be sent to: those of its rua=,
+// given as uris, of which one in another organisation must have said that it wants them (RFC 7489
+// section 7.1). waits tells that DNS did not answer about some of them. Only mailto: is known.
+func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []string) (targets []ReportTarget, waits bool) {
 	look, cancel := v.lookups(ctx)
 	defer cancel()
-	for _, uri := range p.Reports {
+	for _, uri := range uris {
 		target, ok := parseReportURI(uri)
 		if !ok {
 			continue
 		}
 		_, host := splitAddress(target.Address)
-		if orgDomain(host) == orgDomain(p.Domain) {
+		if orgDomain(host) == orgDomain(domain) {
 			targets = append(targets, target)
 			continue
 		}
-		found, failed := wantsReports(look, p.Domain, host)
+		theirs, failed := wantsReports(look, domain, host)
 		switch {
 		case failed == TempError:
 			waits = true
 		case failed != "":
-		case len(found.reports) == 0:
+		case len(theirs) == 0:
 			targets = append(targets, target)
 		default:
-			targets = append(targets, replaced(found.reports, host)...)
+			targets = append(targets, replaced(theirs, host)...)
 		}
 	}
 	return targets, waits
 }
 
-// wantsReports looks whether a host wants reports about a domain that is not its own. The record
-// there is one of DMARC, of which only the version and rua= count.
-func wantsReports(look *lookups, domain, host string) (dmarcRecord, Result) {
+// wantsReports looks whether a host wants reports about a domain that is not its own, and at which
+// URIs instead, if it says so. The record there is one of DMARC, of which only the version and rua=
+// count.
+func wantsReports(look *lookups, domain, host string) (uris []string, failed Result) {
 	txts, err := look.LookupTXT(look.ctx, domain+"._report._dmarc."+host)
 	if err != nil && !notFound(err) {
-		return dmarcRecord{}, TempError
+		return nil, TempError
 	}
 	for _, txt := range txts {
-		if isRecord(txt) {
-			return dmarcRecord{reports: reportURIs(parseTags(txt)["rua"])}, ""
+		if dmarc.IsRecord(txt) {
+			return dmarc.ReportURIs(txt), ""
 		}
 	}
-	return dmarcRecord{}, None
+	return nil, None
 }
 
 // replaced are the addresses that a host wants reports at instead, which must be its own.
@@ -78,7 +82,7 @@ func parseReportURI(uri string) (ReportTarget, bool) {
 	}
 	address, err := url.PathUnescape(u.Opaque)
 	local, name := splitAddress(address)
-	domain, ok := asciiDomain(name)
+	domain, ok := idn.Host(name)
 	if err != nil || !ok || !isLocal(local) {
 		return ReportTarget{}, false
 	}

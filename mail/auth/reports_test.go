@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
 )
 
 func TestReportTargets(t *testing.T) {
@@ -41,12 +43,11 @@ func TestReportTargets(t *testing.T) {
 		{"mailto:d@x.com%0d%0aBcc:evil@x.com, mailto:a%20b@x.com, mailto:%22@x.com, mailto:@x.com, mailto:x", "", false},
 		{strings.Repeat("mailto:d@x.com,", 30), "d@x.com 0, d@x.com 0, d@x.com 0, d@x.com 0, d@x.com 0", false},
 	} {
-		rec, err := parseRecord("v=DMARC1; p=none; rua=" + tc.rua)
+		rec, err := dmarc.Parse("v=DMARC1; p=none; rua=" + tc.rua)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec.at = "x.com"
-		targets, waits := (&Verifier{Resolver: dns}).ReportTargets(t.Context(), *rec.published())
+		targets, waits := (&Verifier{Resolver: dns}).ReportTargets(t.Context(), "x.com", rec.Reports)
 		var got []string
 		for _, one := range targets {
 			got = append(got, fmt.Sprint(one.Address, " ", one.Most))
@@ -78,10 +79,10 @@ func TestChainsThatVouch(t *testing.T) {
 		" i=1; list.org; dkim=fail reason=\"a\\\"; dmarc=pass header.from=x.com; x=\"": false,
 		"": false,
 	} {
-		if got := (Chain{Result: Pass, results: results}).Vouches("x.com"); got != want {
+		if got := (Chain{Result: Pass, results: results}).AttestsDMARC("x.com"); got != want {
 			t.Errorf("%q: %v", results, got)
 		}
-		if (Chain{Result: Fail, results: results}).Vouches("x.com") || (Chain{Result: Pass, results: results}).Vouches("") {
+		if (Chain{Result: Fail, results: results}).AttestsDMARC("x.com") || (Chain{Result: Pass, results: results}).AttestsDMARC("") {
 			t.Errorf("%q vouches when it may not", results)
 		}
 	}
@@ -109,7 +110,7 @@ func FuzzReportURI(f *testing.F) {
 func FuzzVouches(f *testing.F) {
 	f.Add(" i=1; list.org; dmarc=pass (p=reject) header.from=x.com; dkim=fail reason=\"x\"")
 	f.Fuzz(func(t *testing.T, results string) {
-		if isASCII(results) && (Chain{Result: Pass, results: results}).Vouches("x.com") && !strings.Contains(strings.ToLower(results), "x.com") {
+		if isASCII(results) && (Chain{Result: Pass, results: results}).AttestsDMARC("x.com") && !strings.Contains(strings.ToLower(results), "x.com") {
 			t.Errorf("%q vouches for x.com", results)
 		}
 	})

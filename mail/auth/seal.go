@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // ErrUnsealable is returned by Seal for a message whose chain did not pass, or is as long as chains
@@ -42,9 +44,13 @@ var sealed = []string{"From", "Reply-To", "Subject", "Date", "To", "Cc", "Messag
 // 5.1) that says what our Authentication-Results field on it says, folded and with CRLF, to be put
 // before it as it is. Errors wrap ErrUnsealable, ErrKey or what reading met.
 func Seal(message io.Reader, o SealOptions) ([]byte, error) {
-	domain, isDomain := asciiDomain(o.Key.Domain)
-	selector, isSelector := asciiDomain(o.Key.Selector)
-	if _, isRSA := publicOf(o.Key.Signer).(*rsa.PublicKey); !isDomain || !isSelector || !isRSA || !canSign(o.Key.Signer) {
+	domain, isDomain := idn.Host(o.Key.Domain)
+	selector, isSelector := idn.Host(o.Key.Selector)
+	isRSA := false
+	if o.Key.Signer != nil {
+		_, isRSA = o.Key.Signer.Public().(*rsa.PublicKey)
+	}
+	if !isDomain || !isSelector || !isRSA || !canSign(o.Key.Signer) {
 		return nil, fmt.Errorf("%w for ARC: %s._domainkey.%s", ErrKey, o.Key.Selector, o.Key.Domain)
 	}
 	br := bufio.NewReaderSize(message, 32<<10)
@@ -64,13 +70,6 @@ func Seal(message io.Reader, o SealOptions) ([]byte, error) {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	return s.seal(body)
-}
-
-func publicOf(key crypto.Signer) crypto.PublicKey {
-	if key == nil {
-		return nil
-	}
-	return key.Public()
 }
 
 // A sealing is one set in the making.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/emersion/go-msgauth/dkim"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // ErrUnsignable is returned by Sign for a message whose header is beyond 1 MiB or 4096 fields, that
@@ -64,9 +66,14 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	if n := len(strings.Join(names, ":")); n > maxNames {
 		return nil, fmt.Errorf("%w: too many repeated fields", ErrUnsignable)
 	}
-	signers, err := newSigners(o.Keys, names)
-	if err != nil {
-		return nil, err
+	var signers []*dkim.Signer
+	for _, k := range o.Keys {
+		s, err := newSigner(k, names)
+		if err != nil {
+			closeAll(signers)
+			return nil, err
+		}
+		signers = append(signers, s)
 	}
 	if err := feed(signers, header, br); err != nil {
 		return nil, err
@@ -102,22 +109,9 @@ func signedPart(fields []field, omitMessageID bool) (names []string, header stri
 	return names, b.String()
 }
 
-func newSigners(keys []Key, names []string) ([]*dkim.Signer, error) {
-	var out []*dkim.Signer
-	for _, k := range keys {
-		s, err := newSigner(k, names)
-		if err != nil {
-			closeAll(out)
-			return nil, err
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
 func newSigner(k Key, names []string) (*dkim.Signer, error) {
-	domain, isDomain := asciiDomain(k.Domain)
-	selector, isSelector := asciiDomain(k.Selector)
+	domain, isDomain := idn.Host(k.Domain)
+	selector, isSelector := idn.Host(k.Selector)
 	if !isDomain || !isSelector || k.Signer == nil || !canSign(k.Signer) {
 		return nil, fmt.Errorf("%w: %s._domainkey.%s", ErrKey, k.Selector, k.Domain)
 	}

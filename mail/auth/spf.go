@@ -2,13 +2,20 @@ package auth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
 
-	"blitiri.com.ar/go/spf"
+	evaluator "blitiri.com.ar/go/spf"
+
+	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/mail/spf"
 )
+
+// errSPFRecord says that a record breaks the grammar.
+var errSPFRecord = errors.New("malformed SPF record")
 
 // checkSPF evaluates SPF for the reverse-path, or for postmaster@helo with the null sender (RFC
 // 7208 section 2.4). It returns the domain that was judged, and whether that is the one of HELO.
@@ -18,7 +25,7 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool
 		helo = true
 		local, name = "postmaster", r.Helo
 	}
-	domain, ok := asciiDomain(name)
+	domain, ok := idn.Host(name)
 	if !ok || !strings.Contains(domain, ".") {
 		// RFC 7208 section 4.3: a malformed or single-label domain has no SPF.
 		return None, domain, helo
@@ -30,7 +37,7 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool
 		local = "postmaster"
 	}
 	names := &spfLookups{lookups: look, macros: spfMacros{look: look, ip: r.IP.Unmap(), helo: r.Helo, local: local, domain: domain}}
-	got, _ := spf.CheckHostWithSender(net.IP(names.macros.ip.AsSlice()), domain, "postmaster@"+domain, spf.WithContext(look.ctx), spf.WithResolver(names))
+	got, _ := evaluator.CheckHostWithSender(net.IP(names.macros.ip.AsSlice()), domain, "postmaster@"+domain, evaluator.WithContext(look.ctx), evaluator.WithResolver(names))
 	return Result(got), domain, helo
 }
 
@@ -40,40 +47,43 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool
 // such as those with a slash, go by stand-ins.
 type spfLookups struct {
 	*lookups
-	macros spfMacros
-	odd    []string // names behind stand-ins
+	macros   spfMacros
+	replaced []string // names behind stand-ins
 }
 
 func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	name = l.meant(name)
+	name = l.realName(name)
 	txts, err := lookUpAny(ctx, l, name, l.resolver.LookupTXT)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]string, len(txts))
 	for i, txt := range txts {
-		if out[i] = txt; !isSPF(txt) {
+		if out[i] = txt; !spf.IsRecord(txt) {
 			continue
 		}
-		if !isSPFRecord(txt) {
+		record := spf.Parse(txt)
+		if !record.WellFormed {
 			return nil, errSPFRecord // not of DNS, so that the library takes it for permanent
 		}
-		out[i] = l.expanded(ctx, txt, strings.ToLower(strings.TrimSuffix(name, ".")))
+		if l.expand(ctx, record, strings.ToLower(strings.TrimSuffix(name, "."))) {
+			out[i] = record.String()
+		}
 	}
 	return out, nil
 }
 
 func (l *spfLookups) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
-	return lookUpAny(ctx, l, l.meant(name), l.resolver.LookupMX)
+	return lookUpAny(ctx, l, l.realName(name), l.resolver.LookupMX)
 }
 
 func (l *spfLookups) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
-	return lookUpAny(ctx, l, l.meant(host), l.resolver.LookupIPAddr)
+	return lookUpAny(ctx, l, l.realName(host), l.resolver.LookupIPAddr)
 }
 
 // lookUpAny looks up names too that no host has.
 func lookUpAny[T any](ctx context.Context, l *spfLookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
-	if _, ok := asciiDomain(name); !ok && isOddName(name) {
+	if _, ok := idn.Host(name); !ok && isOddName(name) {
 		return ask(ctx, l.lookups, strings.TrimSuffix(name, ".")+".", f)
 	}
 	return lookUp(ctx, l.lookups, name, f)
@@ -88,38 +98,38 @@ func isOddName(name string) bool {
 			return false
 		}
 	}
-	return len(name) <= maxDomain
+	return len(name) <= idn.MaxName
 }
 
-// expanded writes a record of domain anew, each name in it as it is meant.
-func (l *spfLookups) expanded(ctx context.Context, txt, domain string) string {
-	terms := strings.Split(txt, " ")
-	for i, term := range terms {
-		before, spec, after := cutSpec(term)
-		if strings.ContainsAny(spec, "%/") {
-			terms[i] = before + l.standIn(l.macros.expandSpec(ctx, spec, domain)) + after
+// expand replaces each name in a record of domain by what it stands for, and tells whether there
+// was any to replace.
+func (l *spfLookups) expand(ctx context.Context, record spf.Record, domain string) (changed bool) {
+	for i, t := range record.Terms {
+		if t.Asks() && strings.ContainsAny(t.Value, "%/") {
+			record.Terms[i].Value = l.standIn(l.macros.expandName(ctx, t.Value, domain))
+			changed = true
 		}
 	}
-	return strings.Join(terms, " ")
+	return changed
 }
 
 const standIns = ".stand-in.invalid"
 
 // standIn gives what the library calls a name.
 func (l *spfLookups) standIn(name string) string {
-	if _, ok := asciiDomain(name); ok {
+	if _, ok := idn.Host(name); ok {
 		return name
 	}
-	l.odd = append(l.odd, name)
-	return fmt.Sprint(len(l.odd)-1, standIns)
+	l.replaced = append(l.replaced, name)
+	return fmt.Sprint(len(l.replaced)-1, standIns)
 }
 
-// meant gives the name that the library calls so.
-func (l *spfLookups) meant(name string) string {
+// realName gives the name that the library calls so.
+func (l *spfLookups) realName(name string) string {
 	number, ok := strings.CutSuffix(name, standIns)
 	i, err := strconv.Atoi(number)
-	if !ok || err != nil || i < 0 || i >= len(l.odd) {
+	if !ok || err != nil || i < 0 || i >= len(l.replaced) {
 		return name
 	}
-	return l.odd[i]
+	return l.replaced[i]
 }

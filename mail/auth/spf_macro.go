@@ -2,12 +2,13 @@ package auth
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/mail/spf"
 )
 
 // maxPointers is how many names of an address are looked at (RFC 7208 section 4.6.4).
@@ -23,11 +24,11 @@ type spfMacros struct {
 	looked        bool
 }
 
-// expandSpec gives the name that a well-formed domain-spec in the record of domain stands for. One
+// expandName gives the name that a well-formed domain-spec in the record of domain stands for. One
 // that is too long loses labels on the left (RFC 7208 section 7.3).
-func (m *spfMacros) expandSpec(ctx context.Context, spec, domain string) string {
-	name := strings.TrimSuffix(macro.ReplaceAllStringFunc(spec, func(s string) string { return m.expand(ctx, s, domain) }), ".")
-	for len(name) > maxDomain {
+func (m *spfMacros) expandName(ctx context.Context, spec, domain string) string {
+	name := strings.TrimSuffix(spf.Expand(spec, func(letter byte) string { return m.value(ctx, letter, domain) }), ".")
+	for len(name) > idn.MaxName {
 		_, rest, more := strings.Cut(name, ".")
 		if !more {
 			return ""
@@ -37,43 +38,23 @@ func (m *spfMacros) expandSpec(ctx context.Context, spec, domain string) string 
 	return name
 }
 
-var macro = regexp.MustCompile(macroExpand)
-
-// expand gives what one macro stands for.
-func (m *spfMacros) expand(ctx context.Context, s, domain string) string {
-	switch s {
-	case "%%":
-		return "%"
-	case "%_":
-		return " "
-	case "%-":
-		return "%20"
-	}
-	letter, transformers := s[2:3], s[3:len(s)-1]
-	value := transformed(m.value(ctx, strings.ToLower(letter), domain), transformers)
-	if letter == strings.ToUpper(letter) {
-		return urlEscaped(value)
-	}
-	return value
-}
-
 // value gives what a letter stands for (RFC 7208 section 7.2); c, r and t are for explanations
 // only.
-func (m *spfMacros) value(ctx context.Context, letter, domain string) string {
+func (m *spfMacros) value(ctx context.Context, letter byte, domain string) string {
 	switch letter {
-	case "s":
+	case 's':
 		return m.local + "@" + m.domain
-	case "l":
+	case 'l':
 		return m.local
-	case "o":
+	case 'o':
 		return m.domain
-	case "d":
+	case 'd':
 		return domain
-	case "i":
+	case 'i':
 		return dotted(m.ip)
-	case "p":
+	case 'p':
 		return m.validated(ctx, domain)
-	case "v":
+	case 'v':
 		if m.ip.Is4() {
 			return "in-addr"
 		}
@@ -92,39 +73,6 @@ func dotted(ip netip.Addr) string {
 		nibbles = append(nibbles, strconv.FormatUint(uint64(b>>4), 16), strconv.FormatUint(uint64(b&15), 16))
 	}
 	return strings.Join(nibbles, ".")
-}
-
-// transformed splits a value at delimiters, turns it round if told to, and keeps as many of the
-// last parts as are asked for.
-func transformed(value, transformers string) string {
-	digits := strings.TrimLeft(transformers, "0123456789")
-	keep, _ := strconv.Atoi(transformers[:len(transformers)-len(digits)])
-	delimiters := strings.TrimLeft(digits, "rR")
-	reverse := delimiters != digits
-	if delimiters == "" {
-		delimiters = "."
-	}
-	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(delimiters, r) })
-	if reverse {
-		slices.Reverse(parts)
-	}
-	if 0 < keep && keep < len(parts) {
-		parts = parts[len(parts)-keep:]
-	}
-	return strings.Join(parts, ".")
-}
-
-// urlEscaped escapes all but the unreserved characters of RFC 3986 section 2.3.
-func urlEscaped(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		if isAlnum(s[i]) || strings.IndexByte("-._~", s[i]) >= 0 {
-			b.WriteByte(s[i])
-		} else {
-			fmt.Fprintf(&b, "%%%02X", s[i])
-		}
-	}
-	return b.String()
 }
 
 // validated gives a name of the client that leads back to its address: the domain's own, else one

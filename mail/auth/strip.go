@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // maxResults bounds how much of an Authentication-Results field is read to find its authserv-id.
@@ -19,7 +21,7 @@ var resultsName = []byte("authentication-results")
 // one that could pass for it goes as well. Everything else stays byte for byte. It needs memory for
 // a fixed part of one field only. The error is that of reading or writing, or ErrAuthservID.
 func StripResults(w io.Writer, r io.Reader, authservID string) error {
-	id, ok := asciiDomain(authservID)
+	id, ok := idn.Host(authservID)
 	if !ok {
 		return fmt.Errorf("%w: %.100q", ErrAuthservID, authservID)
 	}
@@ -40,17 +42,17 @@ func StripResults(w io.Writer, r io.Reader, authservID string) error {
 
 // stripper goes through a header line by line.
 type stripper struct {
-	id   string
-	w    *bufio.Writer
-	held []byte // the start of a field that may have to go
-	fate fate
+	id     string
+	w      *bufio.Writer
+	held   []byte // the start of a field that may have to go
+	action fieldAction
 }
 
-// fate is what is done with the bytes of the present field.
-type fate int
+// fieldAction is what is done with the bytes of the present field.
+type fieldAction int
 
 const (
-	keep fate = iota
+	keep fieldAction = iota
 	hold
 	drop
 )
@@ -71,7 +73,7 @@ func (s *stripper) header(br *bufio.Reader) error {
 			return werr
 		}
 		if err == io.EOF {
-			return s.settle()
+			return s.endField()
 		}
 		if lineStart && len(bytes.TrimRight(piece, "\r\n")) == 0 {
 			return nil
@@ -82,18 +84,18 @@ func (s *stripper) header(br *bufio.Reader) error {
 
 // begin ends the field before and decides on the one that starts with line.
 func (s *stripper) begin(line []byte) error {
-	if err := s.settle(); err != nil {
+	if err := s.endField(); err != nil {
 		return err
 	}
 	if n := len(resultsName); len(line) >= n && bytes.EqualFold(line[:n], resultsName) &&
 		(len(line) == n || bytes.IndexByte([]byte(": \t\r\n"), line[n]) >= 0) {
-		s.fate = hold
+		s.action = hold
 	}
 	return nil
 }
 
 func (s *stripper) take(piece []byte) error {
-	switch s.fate {
+	switch s.action {
 	case drop:
 	case keep:
 		_, err := s.w.Write(piece)
@@ -107,42 +109,42 @@ func (s *stripper) take(piece []byte) error {
 	return nil
 }
 
-// settle decides on a field that has ended.
-func (s *stripper) settle() error {
-	if s.fate == hold {
+// endField decides on a field that has ended.
+func (s *stripper) endField() error {
+	if s.action == hold {
 		// The end of a field ends its authserv-id as a semicolon does.
 		s.held = append(s.held, ';')
 		if err := s.decide(1); err != nil {
 			return err
 		}
 	}
-	s.fate = keep
+	s.action = keep
 	return nil
 }
 
 // decide writes or forgets what is held, less the last extra bytes that are not of the message.
 func (s *stripper) decide(extra int) error {
 	held := s.held
-	s.held, s.fate = s.held[:0], drop
+	s.held, s.action = s.held[:0], drop
 	name, value, _ := strings.Cut(string(held), ":")
-	if strings.EqualFold(strings.TrimRight(name, " \t\r\n"), string(resultsName)) && claims(value, s.id) {
+	if strings.EqualFold(strings.TrimRight(name, " \t\r\n"), string(resultsName)) && claimsID(value, s.id) {
 		return nil
 	}
-	s.fate = keep
+	s.action = keep
 	_, err := s.w.Write(held[:len(held)-extra])
 	return err
 }
 
-// claims tells whether the value of an Authentication-Results field bears our authserv-id, or may
+// claimsID tells whether the value of an Authentication-Results field bears our authserv-id, or may
 // do so for a careless reader: comments that do not end within maxResults, or our name put together
 // from pieces.
-func claims(value, ours string) bool {
+func claimsID(value, ours string) bool {
 	bare, ok := uncomment(value)
 	if !ok {
 		return true
 	}
 	if id, ok := authservIDOf(value); ok {
-		name, isName := asciiDomain(id)
+		name, isName := idn.Host(id)
 		return isName && name == ours
 	}
 	return strings.HasPrefix(strings.ToLower(bare), ours)

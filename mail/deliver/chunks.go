@@ -134,7 +134,7 @@ func (s *session) oneChunk(e Envelope, m Message, chunk []byte) (reply, *failure
 		s.broken = s.broken || err != nil || r.class() == 2 // it took a message that has no recipient
 		return reply{}, first
 	case err != nil:
-		return reply{}, lost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
+		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
 	return r, s.expect(stageEnd, 2, r, nil)
 }
@@ -153,7 +153,7 @@ func (s *session) chunk(chunk []byte, last bool) (reply, *failure) {
 	}
 	r, err := s.receive(s.t.DataEnd)
 	if err != nil {
-		return reply{}, lost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
+		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
 	return r, s.expect(stageEnd, 2, r, nil)
 }

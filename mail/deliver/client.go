@@ -113,7 +113,7 @@ func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Mess
 	if f != nil {
 		return c.refuse(f)
 	}
-	w := walk{client: c, env: env, message: m}
+	w := delivery{client: c, env: env, message: m}
 	return w.run(ctx, targets)
 }
 
@@ -132,7 +132,7 @@ func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Re
 	if err != nil {
 		return c.refuse(&failure{stage: stageConnect, err: err, enhanced: "4.3.5"})
 	}
-	w := walk{client: c, env: env, message: m}
+	w := delivery{client: c, env: env, message: m}
 	return w.run(ctx, []target{t})
 }
 

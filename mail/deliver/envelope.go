@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/mail/mtasts"
 )
 
@@ -68,9 +69,9 @@ func (e Envelope) prepare() (Envelope, *failure) {
 
 func asciiAddress(addr string) (string, error) {
 	if at := strings.LastIndexByte(addr, '@'); at >= 0 && !isASCII(addr[at:]) {
-		domain, err := asciiDomain(addr[at+1:])
-		if err != nil {
-			return addr, err
+		domain, ok := idn.Host(addr[at+1:])
+		if !ok {
+			return addr, fmt.Errorf("%q is not a domain name", bounded(addr[at+1:], 100))
 		}
 		addr = addr[:at+1] + domain
 	}

@@ -9,9 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"golang.org/x/net/idna"
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // What one call tries at most, however many records a domain publishes.
@@ -62,9 +61,9 @@ func (c *Client) targets(ctx context.Context, domain string) ([]target, *failure
 	if strings.HasPrefix(domain, "[") {
 		return c.literal(domain)
 	}
-	name, err := asciiDomain(domain)
-	if err != nil {
-		return nil, unroutable("5.1.2", err)
+	name, ok := idn.Host(domain)
+	if !ok {
+		return nil, unroutable("5.1.2", fmt.Errorf("%q is not a domain name", bounded(domain, 100)))
 	}
 	records, secure, err := c.lookupMX(ctx, name)
 	if err != nil {
@@ -227,29 +226,4 @@ func isNullMX(r *net.MX) bool { return mxHost(r) == "" }
 func isNotFound(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, &dns) && dns.IsNotFound
-}
-
-// asciiDomain returns the form of a domain that DNS and old servers know: lower case, A-labels, no
-// final dot.
-func asciiDomain(domain string) (string, error) {
-	profile := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false))
-	name, err := profile.ToASCII(strings.TrimSuffix(domain, "."))
-	if err != nil || !utf8.ValidString(domain) || !isHostname(name) {
-		return "", fmt.Errorf("%q is not a domain name", bounded(domain, 100))
-	}
-	return name, nil
-}
-
-func isHostname(name string) bool {
-	if name == "" || len(name) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > 63 {
-			return false
-		}
-	}
-	return strings.IndexFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
-	}) < 0
 }

@@ -94,8 +94,8 @@ func unroutable(enhanced string, err error) *failure {
 	return &failure{stage: stageConnect, status: Permanent, enhanced: enhanced, err: err, fault: strings.HasPrefix(enhanced, "5.1.")}
 }
 
-// lost is a failure without a reply.
-func lost(at stage, err error) *failure {
+// connectionLost is a failure without a reply.
+func connectionLost(at stage, err error) *failure {
 	return &failure{stage: at, err: err, enhanced: "4.4.2"}
 }
 
@@ -149,12 +149,12 @@ func (f *failure) recipientFault() bool {
 	case status != "" && status != "5.0.0":
 		return false
 	}
-	return f.stage == stageRcpt && (f.reply.code == 550 || f.reply.code == 551 || f.reply.code == 553) && !f.meansOther()
+	return f.stage == stageRcpt && (f.reply.code == 550 || f.reply.code == 551 || f.reply.code == 553) && !f.isNotAddress()
 }
 
-// meansOther tells whether the words of a reply say that a mailbox is full or that we are not
+// isNotAddress tells whether the words of a reply say that a mailbox is full or that we are not
 // welcome, say: they are about no address that does not exist.
-func (f *failure) meansOther() bool {
+func (f *failure) isNotAddress() bool {
 	_, means, _ := strings.Cut(msg.StatusIn(f.reply.String()), ".")
 	return !strings.HasPrefix(means, "1.") && means != "2.1" && means != "0.0"
 }

@@ -48,20 +48,9 @@ type extensions struct {
 	auth    []string
 }
 
-// open connects to one address and brings the session to where MAIL may follow.
-func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolicy) (*session, *failure) {
-	s, f := c.connect(ctx, h, ip)
-	if f != nil {
-		return nil, f
-	}
-	if f = s.begin(ctx, c, policy); f != nil {
-		c.end(s)
-		return nil, f
-	}
-	return s, nil
-}
-
-func (c *Client) connect(ctx context.Context, h hop, ip netip.Addr) (*session, *failure) {
+// open connects to one address and goes through greeting, EHLO, TLS and AUTH, so that MAIL may
+// follow.
+func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolicy) (_ *session, f *failure) {
 	t := c.Timeouts.withDefaults()
 	dialCtx, cancel := context.WithTimeout(ctx, t.Connect)
 	defer cancel()
@@ -71,35 +60,37 @@ func (c *Client) connect(ctx context.Context, h hop, ip netip.Addr) (*session, *
 	}
 	s := &session{hop: h, ip: ip, raw: conn, conn: conn, br: bufio.NewReaderSize(conn, maxReplyLine), t: t}
 	s.bind(ctx)
+	defer func() {
+		if f != nil {
+			c.end(s)
+		}
+	}()
+	if policy == tlsImplicit {
+		if f := s.handshake(ctx, c, policy); f != nil {
+			return nil, f
+		}
+	}
+	r, err := s.receive(s.t.Greeting)
+	if f := s.expect(stageHello, 2, r, err); f != nil {
+		return nil, f
+	}
+	if f := s.hello(c.Hostname); f != nil {
+		return nil, f
+	}
+	if f := s.upgrade(ctx, c, policy); f != nil {
+		return nil, f
+	}
+	if h.username != "" {
+		if f := s.login(h.username, h.password); f != nil {
+			return nil, f
+		}
+	}
 	return s, nil
 }
 
 // bind makes the end of ctx the end of the connection.
 func (s *session) bind(ctx context.Context) {
 	s.unbind = context.AfterFunc(ctx, func() { s.raw.Close() })
-}
-
-// begin goes through greeting, EHLO, TLS and AUTH.
-func (s *session) begin(ctx context.Context, c *Client, policy tlsPolicy) *failure {
-	if policy == tlsImplicit {
-		if f := s.handshake(ctx, c, policy); f != nil {
-			return f
-		}
-	}
-	r, err := s.receive(s.t.Greeting)
-	if f := s.expect(stageHello, 2, r, err); f != nil {
-		return f
-	}
-	if f := s.hello(c.Hostname); f != nil {
-		return f
-	}
-	if f := s.upgrade(ctx, c, policy); f != nil {
-		return f
-	}
-	if s.hop.username == "" {
-		return nil
-	}
-	return s.login(s.hop.username, s.hop.password)
 }
 
 // hello says EHLO, or HELO to a host that does not know it (RFC 5321 §3.2).
@@ -197,7 +188,7 @@ func (s *session) handshake(ctx context.Context, c *Client, policy tlsPolicy) *f
 		return &failure{stage: stageHello, err: fmt.Errorf("TLS with %s: %w", s.hop.host, err), enhanced: "4.7.5", handshake: true, tls: tlsResult(err)}
 	}
 	s.conn, s.br = conn, bufio.NewReaderSize(conn, maxReplyLine)
-	s.note(c, policy, conn.ConnectionState())
+	s.recordTLS(c, policy, conn.ConnectionState())
 	return nil
 }
 
@@ -239,7 +230,7 @@ func (s *session) receive(limit time.Duration) (reply, error) {
 func (s *session) expect(at stage, class int, r reply, err error) *failure {
 	switch {
 	case err != nil:
-		return lost(at, fmt.Errorf("%s: %w", s.hop.host, err))
+		return connectionLost(at, fmt.Errorf("%s: %w", s.hop.host, err))
 	case r.class() == class:
 		return nil
 	case r.class() == 4 || r.class() == 5:
@@ -265,8 +256,8 @@ func (s *session) quit() {
 	s.raw.Close()
 }
 
-// giveUp names the reason why ctx ended in the error that its end caused.
-func giveUp(ctx context.Context, err error) error {
+// withCause adds the reason why ctx ended to the error that its end caused.
+func withCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
 		return err
 	}

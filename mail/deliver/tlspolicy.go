@@ -42,18 +42,18 @@ var (
 // mandatory tells that no message goes out without TLS.
 func (p tlsPolicy) mandatory() bool { return p != tlsOpportunistic && p != tlsNone }
 
-// demand settles what TLS a host must show before it gets the message: what DANE says where DNSSEC
+// requireTLS sets what TLS a host must show before it gets the message: what DANE says where DNSSEC
 // vouches for it, else what the domain's MTA-STS policy says (RFC 8461 section 2).
-func (w *walk) demand(ctx context.Context, t *target) *failure {
-	if w.env.TLSOptional || t.hop.relay || t.literal {
+func (d *delivery) requireTLS(ctx context.Context, t *target) *failure {
+	if d.env.TLSOptional || t.hop.relay || t.literal {
 		return nil
 	}
 	if t.secure {
-		if f := w.demandDANE(ctx, t); f != nil || t.hop.tls != tlsOpportunistic {
+		if f := d.requireDANE(ctx, t); f != nil || t.hop.tls != tlsOpportunistic {
 			return f
 		}
 	}
-	p := w.env.STS
+	p := d.env.STS
 	if p == nil || p.Mode == mtasts.None {
 		return nil
 	}
@@ -64,19 +64,19 @@ func (w *walk) demand(ctx context.Context, t *target) *failure {
 		return nil
 	}
 	f := &failure{stage: stageConnect, err: fmt.Errorf("%s: %w", t.hop.host, errNotInSTS), enhanced: "4.7.5", tls: tlsrpt.Failed}
-	w.count(t.hop, netip.Addr{}, nil, f)
+	d.countSession(t.hop, netip.Addr{}, nil, f)
 	if p.Mode == mtasts.Testing {
 		return nil
 	}
 	return f
 }
 
-// demandDANE looks the host up with DNSSEC (RFC 7672 section 2.2). Records that are secure and not
+// requireDANE looks the host up with DNSSEC (RFC 7672 section 2.2). Records that are secure and not
 // usable still ask for TLS; a look-up that fails is no permission to do without.
-func (w *walk) demandDANE(ctx context.Context, t *target) *failure {
-	ctx, cancel := context.WithTimeout(ctx, w.client.Timeouts.withDefaults().DNS)
+func (d *delivery) requireDANE(ctx context.Context, t *target) *failure {
+	ctx, cancel := context.WithTimeout(ctx, d.client.Timeouts.withDefaults().DNS)
 	defer cancel()
-	addrs, answer, err := w.client.DANE.LookupHost(ctx, t.hop.host)
+	addrs, answer, err := d.client.DANE.LookupHost(ctx, t.hop.host)
 	if err != nil {
 		return &failure{stage: stageConnect, err: err, enhanced: "4.4.3"}
 	}
@@ -88,23 +88,23 @@ func (w *walk) demandDANE(ctx context.Context, t *target) *failure {
 		return nil
 	}
 	for _, base := range slices.Compact([]string{answer.Name, t.hop.host}) {
-		records, secure, err := w.client.DANE.LookupTLSA(ctx, base, t.hop.port)
+		records, secure, err := d.client.DANE.LookupTLSA(ctx, base, t.hop.port)
 		if err != nil {
 			f := &failure{stage: stageConnect, err: err, enhanced: "4.7.5", tls: tlsrpt.DNSSECInvalid}
 			t.hop.tls = tlsDANE
-			w.count(t.hop, netip.Addr{}, nil, f)
+			d.countSession(t.hop, netip.Addr{}, nil, f)
 			return f
 		}
 		if secure && len(records) > 0 {
-			t.hop.holdTo(records, base, w.domain())
+			t.hop.requireTLSA(records, base, d.domain())
 			return nil
 		}
 	}
 	return nil
 }
 
-// holdTo makes records a demand of the hop. base is the name that they were found for.
-func (h *hop) holdTo(records []dane.Record, base, domain string) {
+// requireTLSA makes the hop require records. base is the name that they were found for.
+func (h *hop) requireTLSA(records []dane.Record, base, domain string) {
 	h.tls, h.sni = tlsEncrypted, base
 	var lines []string
 	for _, r := range records {
@@ -150,8 +150,8 @@ func (c *Client) tlsConfig(h hop, policy tlsPolicy) *tls.Config {
 	return config
 }
 
-// note keeps what a finished handshake has shown.
-func (s *session) note(c *Client, policy tlsPolicy, state tls.ConnectionState) {
+// recordTLS keeps what a finished handshake has shown.
+func (s *session) recordTLS(c *Client, policy tlsPolicy, state tls.ConnectionState) {
 	s.tls = tls.VersionName(state.Version) + " " + tls.CipherSuiteName(state.CipherSuite)
 	switch policy {
 	case tlsDANE:
@@ -198,10 +198,10 @@ func tlsResult(err error) string {
 	return tlsrpt.Failed
 }
 
-// count notes what TLS came to with a host: a session that was made, or the failure that kept it
-// from being made. Only direct delivery is reported on, and no failure that has nothing to do with
-// TLS.
-func (w *walk) count(h hop, ip netip.Addr, s *session, f *failure) {
+// countSession notes what TLS came to with a host: a session that was made, or the failure that
+// kept it from being made. Only direct delivery is reported on, and no failure that has nothing to
+// do with TLS.
+func (d *delivery) countSession(h hop, ip netip.Addr, s *session, f *failure) {
 	if h.relay || f != nil && f.tls == "" || s != nil && f == nil && h.tls == tlsNone {
 		return
 	}
@@ -209,7 +209,7 @@ func (w *walk) count(h hop, ip netip.Addr, s *session, f *failure) {
 	if ip.IsValid() {
 		out.IP = ip.String()
 	}
-	p := w.env.STS
+	p := d.env.STS
 	switch {
 	case h.tls == tlsDANE || h.tls == tlsEncrypted:
 		out.Policy, out.Strings = tlsrpt.PolicyTLSA, strings.FieldsFunc(h.tlsa, func(r rune) bool { return r == '\n' })
@@ -224,11 +224,11 @@ func (w *walk) count(h hop, ip netip.Addr, s *session, f *failure) {
 	case out.Policy == tlsrpt.PolicySTS && s.unverified != nil: // testing: else there would be no session
 		out.Result, out.Reason = tlsResult(s.unverified), bounded(s.unverified.Error(), maxReplyText)
 	}
-	w.sessions = append(w.sessions, out)
+	d.sessions = append(d.sessions, out)
 }
 
-// why says what made TLS a demand, before the words about how it failed.
-func (w *walk) why(h hop, f *failure) *failure {
+// explainPolicy says which policy requires TLS, before how it failed.
+func (d *delivery) explainPolicy(h hop, f *failure) *failure {
 	if f.tls == "" || f.err == nil {
 		return f
 	}
@@ -236,7 +236,7 @@ func (w *walk) why(h hop, f *failure) *failure {
 	case f.tls == tlsrpt.DNSSECInvalid:
 		f.err = fmt.Errorf("whether DANE is in force for %s cannot be found out: %w", h.host, f.err)
 	case h.tls == tlsSTS:
-		f.err = fmt.Errorf("the MTA-STS policy of %s is enforced: %w", w.domain(), f.err)
+		f.err = fmt.Errorf("the MTA-STS policy of %s is enforced: %w", d.domain(), f.err)
 	case h.tls == tlsDANE, h.tls == tlsEncrypted:
 		f.err = fmt.Errorf("DANE is in force for %s: %w", h.host, f.err)
 	}
@@ -244,4 +244,4 @@ func (w *walk) why(h hop, f *failure) *failure {
 }
 
 // domain is the recipient's.
-func (w *walk) domain() string { return w.env.To[strings.LastIndexByte(w.env.To, '@')+1:] }
+func (d *delivery) domain() string { return d.env.To[strings.LastIndexByte(d.env.To, '@')+1:] }

@@ -12,7 +12,7 @@ const graceReply = time.Second
 
 // transact sends one message. On success the reply is that to the final dot.
 func (s *session) transact(e Envelope, m Message) (reply, *failure) {
-	if f := s.fits(e, m); f != nil {
+	if f := s.checkFeatures(e, m); f != nil {
 		return reply{}, f
 	}
 	if f := s.reset(); f != nil {
@@ -39,7 +39,12 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 
 // data sends a message by DATA. On success the reply is that to the final dot.
 func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failure) {
-	if f := s.announce(e, m); f != nil {
+	f := s.steps([]step{
+		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
+		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
+		{stageData, "DATA\r\n", 3, s.t.DataStart},
+	})
+	if f != nil {
 		return reply{}, f
 	}
 	if f := s.body(content, m.Size); f != nil {
@@ -47,13 +52,13 @@ func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failur
 	}
 	r, err := s.receive(s.t.DataEnd)
 	if err != nil {
-		return reply{}, lost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
+		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
 	return r, s.expect(stageEnd, 2, r, nil)
 }
 
-// fits refuses at once what the host has said that it cannot take.
-func (s *session) fits(e Envelope, m Message) *failure {
+// checkFeatures refuses at once what the host has said that it cannot take.
+func (s *session) checkFeatures(e Envelope, m Message) *failure {
 	f := &failure{stage: stageMail, status: Permanent}
 	switch {
 	case e.SMTPUTF8 && !s.ext.utf8:
@@ -86,15 +91,6 @@ type step struct {
 	line  string
 	class int
 	limit time.Duration
-}
-
-// announce sends MAIL, RCPT and DATA.
-func (s *session) announce(e Envelope, m Message) *failure {
-	return s.steps([]step{
-		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
-		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
-		{stageData, "DATA\r\n", 3, s.t.DataStart},
-	})
 }
 
 // steps sends commands, in one packet to a host that offers PIPELINING (RFC 2920).
@@ -163,5 +159,5 @@ func (s *session) interrupted(err error) *failure {
 	if rerr == nil && r.class() >= 4 {
 		return &failure{stage: stageBody, reply: r}
 	}
-	return lost(stageBody, fmt.Errorf("%s: in the middle of the message: %w", s.hop.host, err))
+	return connectionLost(stageBody, fmt.Errorf("%s: in the middle of the message: %w", s.hop.host, err))
 }

@@ -4,6 +4,12 @@
 //
 // The whole conversation takes place when the message is there. Of what a filter may ask to be
 // changed only new header fields count, and that the message be set aside.
+//
+// The client of github.com/emersion/go-milter (v0.5.0) is not used, since it collects whatever
+// changes a filter asks for, in packets of up to 1 MiB, without a bound on their number, and its
+// timeouts hold for each packet, not for the conversation: a hostile filter fills the memory, or
+// holds a message for ever by signs of progress. It also takes the answer that no more of the body
+// is wanted for an error, and leaves its connection open when the negotiation fails.
 package milter
 
 import (
@@ -122,8 +128,8 @@ func (c *Client) Check(ctx context.Context, m *Message) (*Verdict, error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	t := &talk{w: bufio.NewWriterSize(conn, 32<<10), r: bufio.NewReaderSize(conn, 8<<10), m: m}
-	v, err := t.all()
+	exchange := &conversation{w: bufio.NewWriterSize(conn, 32<<10), r: bufio.NewReaderSize(conn, 8<<10), m: m}
+	v, err := exchange.run()
 	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -133,48 +139,48 @@ func (c *Client) Check(ctx context.Context, m *Message) (*Verdict, error) {
 	return v, nil
 }
 
-// talk is one conversation.
-type talk struct {
-	w    *bufio.Writer
-	r    *bufio.Reader
-	m    *Message
-	skip uint32 // steps that the filter does without
-	out  Verdict
-	over bool // it has decided
+// conversation is one exchange with a filter about one message.
+type conversation struct {
+	w       *bufio.Writer
+	r       *bufio.Reader
+	m       *Message
+	options uint32 // SMFIP_ bits: steps and answers that the filter does without
+	verdict Verdict
+	decided bool // verdict is final
 }
 
-func (t *talk) all() (*Verdict, error) {
-	if err := t.negotiate(); err != nil {
+func (c *conversation) run() (*Verdict, error) {
+	if err := c.negotiate(); err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{t.connect, t.helo, t.mail, t.rcpts, t.data, t.header, t.body} {
+	for _, step := range []func() error{c.envelope, c.header, c.body} {
 		if err := step(); err != nil {
 			return nil, err
 		}
-		if t.over {
+		if c.decided {
 			break
 		}
 	}
-	if !t.over {
-		if err := t.end(); err != nil {
+	if !c.decided {
+		if err := c.end(); err != nil {
 			return nil, err
 		}
 	}
-	if t.send('Q', nil) == nil {
-		_ = t.w.Flush() // a farewell
+	if c.send('Q', nil) == nil {
+		_ = c.w.Flush()
 	}
-	return &t.out, nil
+	return &c.verdict, nil
 }
 
-func (t *talk) negotiate() error {
+func (c *conversation) negotiate() error {
 	var offer [12]byte
 	binary.BigEndian.PutUint32(offer[:], version)
 	binary.BigEndian.PutUint32(offer[4:], actions)
 	binary.BigEndian.PutUint32(offer[8:], steps)
-	if err := t.send('O', offer[:]); err != nil {
+	if err := c.send('O', offer[:]); err != nil {
 		return err
 	}
-	kind, answer, err := t.receive()
+	kind, answer, err := c.receive()
 	if err != nil {
 		return err
 	}
@@ -184,47 +190,47 @@ func (t *talk) negotiate() error {
 	if v := binary.BigEndian.Uint32(answer); v < 2 || v > version {
 		return fmt.Errorf("%w: it speaks version %d", ErrProtocol, v)
 	}
-	t.skip = binary.BigEndian.Uint32(answer[8:])
+	c.options = binary.BigEndian.Uint32(answer[8:])
 	return nil
 }
 
-// say sends a step unless the filter does without it, and takes the answer unless there is none.
-func (t *talk) say(kind byte, body []byte, without, silent uint32) error {
-	if t.over || t.skip&without != 0 {
+// step sends a step unless the filter does without it, and takes the answer unless there is none.
+func (c *conversation) step(kind byte, body []byte, without, silent uint32) error {
+	if c.decided || c.options&without != 0 {
 		return nil
 	}
-	if err := t.send(kind, body); err != nil || t.skip&silent != 0 {
+	if err := c.send(kind, body); err != nil || c.options&silent != 0 {
 		return err
 	}
-	answer, text, err := t.receive()
+	answer, text, err := c.receive()
 	if err != nil {
 		return err
 	}
-	return t.decide(answer, text, kind)
+	return c.decide(answer, text, kind)
 }
 
 // decide takes the answer to a step. One about a recipient alone is too late: the client was told
 // already.
-func (t *talk) decide(answer byte, text []byte, step byte) error {
+func (c *conversation) decide(answer byte, text []byte, step byte) error {
 	if step == 'R' && strings.IndexByte("rtyd", answer) >= 0 {
-		t.ignore("a recipient refused")
+		c.ignore("a recipient refused")
 		return nil
 	}
 	switch answer {
 	case 'c', 's':
 	case 'a':
-		t.out.Action, t.over = Accept, true
+		c.verdict.Action, c.decided = Accept, true
 	case 'r':
-		t.out.Action, t.over = Reject, true
+		c.verdict.Action, c.decided = Reject, true
 	case 't':
-		t.out.Action, t.over = TempFail, true
+		c.verdict.Action, c.decided = TempFail, true
 	case 'd':
-		t.out.Action, t.over = Discard, true
+		c.verdict.Action, c.decided = Discard, true
 	case 'y':
-		t.out.Reply, t.over = oneLine(text), true
-		t.out.Action = Reject
-		if strings.HasPrefix(t.out.Reply, "4") {
-			t.out.Action = TempFail
+		c.verdict.Reply, c.decided = oneLine(text), true
+		c.verdict.Action = Reject
+		if strings.HasPrefix(c.verdict.Reply, "4") {
+			c.verdict.Action = TempFail
 		}
 	default:
 		return fmt.Errorf("%w: it answers %q", ErrProtocol, answer)
@@ -232,84 +238,79 @@ func (t *talk) decide(answer byte, text []byte, step byte) error {
 	return nil
 }
 
-func (t *talk) connect() error {
-	host := "[" + t.m.IP.String() + "]"
-	body := zero(nil, host)
+// envelope shows what came before the message: the connection, HELO, MAIL, each RCPT and DATA.
+func (c *conversation) envelope() error {
+	address := zero(nil, "["+c.m.IP.String()+"]")
 	switch {
-	case t.m.IP.Is4():
-		body = zero(binary.BigEndian.AppendUint16(append(body, '4'), t.m.Port), t.m.IP.String())
-	case t.m.IP.IsValid():
-		body = zero(binary.BigEndian.AppendUint16(append(body, '6'), t.m.Port), t.m.IP.String())
+	case c.m.IP.Is4():
+		address = zero(binary.BigEndian.AppendUint16(append(address, '4'), c.m.Port), c.m.IP.String())
+	case c.m.IP.IsValid():
+		address = zero(binary.BigEndian.AppendUint16(append(address, '6'), c.m.Port), c.m.IP.String())
 	default:
-		body = append(body, 'U')
+		address = append(address, 'U')
 	}
-	if err := t.macros('C', "j", t.m.Hostname, "{daemon_name}", t.m.Hostname, "v", "Mailstead"); err != nil {
+	if err := c.macros('C', "j", c.m.Hostname, "{daemon_name}", c.m.Hostname, "v", "Mailstead"); err != nil {
 		return err
 	}
-	return t.say('C', body, noConnect, nrConnect)
-}
-
-func (t *talk) helo() error {
-	if t.m.TLS != "" {
-		protocol, cipher, _ := strings.Cut(t.m.TLS, " ")
-		if err := t.macros('H', "{tls_version}", protocol, "{cipher}", cipher); err != nil {
-			return err
-		}
-	}
-	return t.say('H', zero(nil, t.m.Helo), noHelo, nrHelo)
-}
-
-func (t *talk) mail() error {
-	if err := t.macros('M', "i", t.m.QueueID, "{mail_addr}", t.m.From); err != nil {
+	if err := c.step('C', address, noConnect, nrConnect); err != nil || c.decided {
 		return err
 	}
-	return t.say('M', zero(nil, "<"+t.m.From+">"), noMail, nrMail)
-}
-
-func (t *talk) rcpts() error {
-	for _, to := range t.m.To {
-		if err := t.macros('R', "{rcpt_addr}", to); err != nil {
-			return err
-		}
-		if err := t.say('R', zero(nil, "<"+to+">"), noRcpt, nrRcpt); err != nil {
+	if c.m.TLS != "" {
+		protocol, cipher, _ := strings.Cut(c.m.TLS, " ")
+		if err := c.macros('H', "{tls_version}", protocol, "{cipher}", cipher); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := c.step('H', zero(nil, c.m.Helo), noHelo, nrHelo); err != nil || c.decided {
+		return err
+	}
+	if err := c.macros('M', "i", c.m.QueueID, "{mail_addr}", c.m.From); err != nil {
+		return err
+	}
+	if err := c.step('M', zero(nil, "<"+c.m.From+">"), noMail, nrMail); err != nil || c.decided {
+		return err
+	}
+	for _, to := range c.m.To {
+		if err := c.macros('R', "{rcpt_addr}", to); err != nil {
+			return err
+		}
+		if err := c.step('R', zero(nil, "<"+to+">"), noRcpt, nrRcpt); err != nil {
+			return err
+		}
+	}
+	return c.step('T', nil, noData, nrData)
 }
-
-func (t *talk) data() error { return t.say('T', nil, noData, nrData) }
 
 // header shows the fields one by one, with LF in folds, as filters know them from Sendmail.
-func (t *talk) header() error {
-	fields, err := readFields(t.m)
+func (c *conversation) header() error {
+	fields, err := readFields(c.m)
 	if err != nil {
 		return err
 	}
 	for _, f := range fields {
 		value := f.Value
-		if t.skip&leadSpaces == 0 {
+		if c.options&leadSpaces == 0 {
 			value = strings.TrimPrefix(value, " ")
 		}
-		if err := t.say('L', zero(zero(nil, f.Name), value), noHeaders, nrHeader); err != nil {
+		if err := c.step('L', zero(zero(nil, f.Name), value), noHeaders, nrHeader); err != nil {
 			return err
 		}
 	}
-	return t.say('N', nil, noEOH, nrEOH)
+	return c.step('N', nil, noEOH, nrEOH)
 }
 
 // body shows what follows the header, until the filter has seen enough.
-func (t *talk) body() error {
-	if t.over || t.skip&noBody != 0 {
+func (c *conversation) body() error {
+	if c.decided || c.options&noBody != 0 {
 		return nil
 	}
-	from, err := bodyOffset(t.m)
+	from, err := bodyOffset(c.m)
 	if err != nil {
 		return err
 	}
-	r := io.NewSectionReader(t.m.Body, from, t.m.Size-from)
+	r := io.NewSectionReader(c.m.Body, from, c.m.Size-from)
 	piece := make([]byte, min(chunk, r.Size()))
-	for !t.over {
+	for !c.decided {
 		n, err := io.ReadFull(r, piece)
 		if n == 0 {
 			return nil
@@ -317,17 +318,17 @@ func (t *talk) body() error {
 		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("read message: %w", err)
 		}
-		if err := t.send('B', piece[:n]); err != nil {
+		if err := c.send('B', piece[:n]); err != nil {
 			return err
 		}
-		if t.skip&nrBody != 0 {
+		if c.options&nrBody != 0 {
 			continue
 		}
-		answer, text, err := t.receive()
+		answer, text, err := c.receive()
 		if err != nil || answer == 's' {
 			return err
 		}
-		if err := t.decide(answer, text, 'B'); err != nil {
+		if err := c.decide(answer, text, 'B'); err != nil {
 			return err
 		}
 	}
@@ -335,37 +336,37 @@ func (t *talk) body() error {
 }
 
 // end says that this was all, and takes the changes and the verdict.
-func (t *talk) end() error {
-	if err := t.macros('E', "i", t.m.QueueID); err != nil {
+func (c *conversation) end() error {
+	if err := c.macros('E', "i", c.m.QueueID); err != nil {
 		return err
 	}
-	if err := t.send('E', nil); err != nil {
+	if err := c.send('E', nil); err != nil {
 		return err
 	}
-	for !t.over {
-		kind, text, err := t.receive()
+	for !c.decided {
+		kind, text, err := c.receive()
 		if err != nil {
 			return err
 		}
 		switch kind {
 		case 'h':
-			err = t.add(text)
+			err = c.add(text)
 		case 'i':
 			if len(text) < 4 {
 				return fmt.Errorf("%w: a field without a place", ErrProtocol)
 			}
-			err = t.add(text[4:])
+			err = c.add(text[4:])
 		case 'q':
 			reason, _, _ := bytes.Cut(text, []byte{0})
-			if t.out.Quarantine = oneLine(reason); t.out.Quarantine == "" {
-				t.out.Quarantine = "quarantine"
+			if c.verdict.Quarantine = oneLine(reason); c.verdict.Quarantine == "" {
+				c.verdict.Quarantine = "quarantine"
 			}
 		case 'm', 'b', '+', '-', 'e', '2':
-			t.ignore(map[byte]string{'m': "a field changed", 'b': "another body", '+': "another recipient", '-': "a recipient less", 'e': "another sender", '2': "another recipient"}[kind])
+			c.ignore(map[byte]string{'m': "a field changed", 'b': "another body", '+': "another recipient", '-': "a recipient less", 'e': "another sender", '2': "another recipient"}[kind])
 		case 'c': // no objections
-			t.out.Action, t.over = Accept, true
+			c.verdict.Action, c.decided = Accept, true
 		default:
-			err = t.decide(kind, text, 'E')
+			err = c.decide(kind, text, 'E')
 		}
 		if err != nil {
 			return err
@@ -374,28 +375,28 @@ func (t *talk) end() error {
 	return nil
 }
 
-func (t *talk) ignore(what string) {
-	for _, known := range t.out.Ignored {
+func (c *conversation) ignore(what string) {
+	for _, known := range c.verdict.Ignored {
 		if known == what {
 			return
 		}
 	}
-	t.out.Ignored = append(t.out.Ignored, what)
+	c.verdict.Ignored = append(c.verdict.Ignored, what)
 }
 
 // add takes a field to be added.
-func (t *talk) add(text []byte) error {
+func (c *conversation) add(text []byte) error {
 	name, rest, ok := bytes.Cut(text, []byte{0})
 	value, _, ended := bytes.Cut(rest, []byte{0})
 	if !ok || !ended {
 		return fmt.Errorf("%w: a field without its end", ErrProtocol)
 	}
-	if len(t.out.Fields) == maxFields || len(value) > maxValue {
+	if len(c.verdict.Fields) == maxFields || len(value) > maxValue {
 		return fmt.Errorf("%w: too many fields, or one that is too long", ErrProtocol)
 	}
 	if !isName(string(name)) {
 		return fmt.Errorf("%w: a field called %.40q", ErrProtocol, name)
 	}
-	t.out.Fields = append(t.out.Fields, Field{string(name), folded(string(value))})
+	c.verdict.Fields = append(c.verdict.Fields, Field{string(name), folded(string(value))})
 	return nil
 }

@@ -9,32 +9,32 @@ import (
 )
 
 // send writes a packet: its length, a letter, what it is about.
-func (t *talk) send(kind byte, body []byte) error {
+func (c *conversation) send(kind byte, body []byte) error {
 	var head [5]byte
 	binary.BigEndian.PutUint32(head[:], uint32(len(body)+1))
 	head[4] = kind
-	if _, err := t.w.Write(head[:]); err != nil {
+	if _, err := c.w.Write(head[:]); err != nil {
 		return err
 	}
-	_, err := t.w.Write(body)
+	_, err := c.w.Write(body)
 	return err
 }
 
 // receive reads the next packet that is more than a sign of life.
-func (t *talk) receive() (kind byte, body []byte, err error) {
-	if err := t.w.Flush(); err != nil {
+func (c *conversation) receive() (kind byte, body []byte, err error) {
+	if err := c.w.Flush(); err != nil {
 		return 0, nil, err
 	}
 	for {
 		var head [4]byte
-		if _, err := io.ReadFull(t.r, head[:]); err != nil {
+		if _, err := io.ReadFull(c.r, head[:]); err != nil {
 			return 0, nil, err
 		}
 		size := binary.BigEndian.Uint32(head[:])
 		if size == 0 || size > maxPacket {
 			return 0, nil, fmt.Errorf("%w: a packet of %d bytes", ErrProtocol, size)
 		}
-		packet, err := io.ReadAll(io.LimitReader(t.r, int64(size))) // memory for what comes, not for what is announced
+		packet, err := io.ReadAll(io.LimitReader(c.r, int64(size))) // memory for what comes, not for what is announced
 		if err != nil {
 			return 0, nil, err
 		}
@@ -48,7 +48,7 @@ func (t *talk) receive() (kind byte, body []byte, err error) {
 }
 
 // macros tells values for the next step, in pairs of name and value.
-func (t *talk) macros(step byte, pairs ...string) error {
+func (c *conversation) macros(step byte, pairs ...string) error {
 	body := []byte{step}
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -58,7 +58,7 @@ func (t *talk) macros(step byte, pairs ...string) error {
 	if len(body) == 1 {
 		return nil
 	}
-	return t.send('D', body)
+	return c.send('D', body)
 }
 
 // zero appends a text and the zero that ends it.

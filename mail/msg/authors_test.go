@@ -192,7 +192,7 @@ func TestHeaderFieldsAddNoEmptyLine(t *testing.T) {
 // TestDraftsHaveReadableAuthors: what we write ourselves can be sent, whatever the name is.
 func TestDraftsHaveReadableAuthors(t *testing.T) {
 	for _, name := range append(trickyValues(), "=?x", "?=", ".", "Ann.", ".Ann", "a <b", "\u2028", "a\u2028b", "\ufeffAnn", "=?utf-8?q?=0A?=", "Ä =?x", "Zoë\u0085", strings.Repeat("ä ", 200)) {
-		d := &Draft{From: Address{Name: name, Mailbox: "ann", Host: "x.test"}, To: []Address{{Mailbox: "b", Host: "x.test"}}, MessageID: "<1@x.test>", Date: draftDate}
+		d := &Composer{From: Address{Name: name, Mailbox: "ann", Host: "x.test"}, To: []Address{{Mailbox: "b", Host: "x.test"}}, MessageID: "<1@x.test>", Date: draftDate}
 		var out bytes.Buffer
 		if _, err := d.WriteTo(&out); err != nil {
 			if !errors.Is(err, ErrHeader) && !errors.Is(err, ErrAddress) {

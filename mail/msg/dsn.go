@@ -59,9 +59,9 @@ func (d *DSN) WriteTo(w io.Writer) (int64, error) {
 		return 0, err
 	}
 	subject, text := d.words()
-	letter := Draft{From: d.From, To: []Address{to}, Subject: subject, MessageID: d.MessageID, Date: d.Date,
+	c := Composer{From: d.From, To: []Address{to}, Subject: subject, MessageID: d.MessageID, Date: d.Date,
 		Headers: []Header{{"Auto-Submitted", "auto-replied"}}}
-	head, err := letter.header()
+	head, err := c.header()
 	if err != nil {
 		return 0, err
 	}

@@ -8,8 +8,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/net/idna"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // ErrAddress is wrapped by every error about an address that a person typed. The text
@@ -18,9 +19,8 @@ var ErrAddress = errors.New("invalid email address")
 
 // Limits of RFC 5321 §4.5.3.1, in octets. The path of 256 has two angle brackets.
 const (
-	maxLocal  = 64
-	maxDomain = 255
-	maxEmail  = 254
+	maxLocal = 64
+	maxEmail = 254
 )
 
 // SplitEmail divides an address at its last @. It answers false if either side is empty.
@@ -69,8 +69,8 @@ func checkLocal(local string) error {
 	return nil
 }
 
-// NormalizeDomain returns a mail domain in lower-case ASCII without its last dot, or an
-// address literal such as [192.0.2.1] as it is.
+// NormalizeDomain returns a mail domain as idn.Address does, or an address literal such as
+// [192.0.2.1] as it is.
 func NormalizeDomain(domain string) (string, error) {
 	if strings.HasPrefix(domain, "[") {
 		text := strings.TrimSuffix(strings.TrimPrefix(domain, "["), "]")
@@ -80,21 +80,7 @@ func NormalizeDomain(domain string) (string, error) {
 		}
 		return domain, nil
 	}
-	if len(domain) > maxDomain {
-		return "", fmt.Errorf("the domain is longer than %d bytes", maxDomain)
-	}
-	if !utf8.ValidString(domain) { // which idna would write in ASCII all the same
-		return "", errors.New("what stands after the @ is no domain name")
-	}
-	ascii, err := domainProfile().ToASCII(strings.TrimSuffix(domain, "."))
-	if err != nil || ascii == "" || strings.HasSuffix(ascii, ".") || len(ascii) > maxDomain-2 {
-		return "", errors.New("what stands after the @ is no domain name")
-	}
-	return ascii, nil
-}
-
-func domainProfile() *idna.Profile {
-	return idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true))
+	return idn.Address(domain)
 }
 
 // ParseAddress reads one address as a person types it: "a@b" or "Name <a@b>". Unlike

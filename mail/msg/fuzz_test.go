@@ -151,7 +151,7 @@ func FuzzParseAddressList(f *testing.F) {
 			if err != nil || b.Mailbox != a.Mailbox || b.Host != a.Host {
 				t.Fatalf("%q: %q is read as %q, %v", s, a, b, err)
 			}
-			d := &Draft{From: a, To: list, MessageID: "<1@x>", Date: draftDate}
+			d := &Composer{From: a, To: list, MessageID: "<1@x>", Date: draftDate}
 			var out bytes.Buffer
 			if _, err := d.WriteTo(&out); err != nil {
 				continue

@@ -21,23 +21,23 @@ type TLSReport struct {
 }
 
 // WriteTo writes the mail, a multipart/report with text for people and the report. Errors are those
-// of Draft.WriteTo.
+// of Composer.WriteTo.
 func (r *TLSReport) WriteTo(w io.Writer) (int64, error) {
 	to, err := ParseAddress(r.To)
 	if err != nil {
 		return 0, err
 	}
-	letter := Draft{
+	c := Composer{
 		From: r.From, To: []Address{to}, MessageID: r.MessageID, Date: r.Date,
 		Subject: "Report Domain: " + r.Domain + " Submitter: " + r.Submitter + " Report-ID: <" + r.ID + ">",
 		Headers: []Header{{"TLS-Report-Domain", r.Domain}, {"TLS-Report-Submitter", r.Submitter}, {"Auto-Submitted", "auto-generated"}, {"TLS-Required", "No"}},
 	}
-	head, err := letter.header()
+	head, err := c.header()
 	if err != nil {
 		return 0, err
 	}
 	name := r.Submitter + "!" + r.Domain + "!" + unixText(r.Start) + "!" + unixText(r.End) + ".json.gz" // section 5.1
-	file := DraftAttachment{Filename: name, ContentType: "application/tlsrpt+gzip", Content: r.Content}
+	file := AttachedFile{Filename: name, ContentType: "application/tlsrpt+gzip", Content: r.Content}
 	part, err := file.entity(false)
 	if err != nil {
 		return 0, err

@@ -8,21 +8,21 @@ import (
 	"github.com/emersion/go-imap/v2"
 )
 
-// A Marking says what becomes of the flags of messages: nil leaves a flag as it is.
-type Marking struct{ Seen, Answered, Flagged *bool }
+// A FlagChange says which flags of messages to set or clear: nil leaves a flag as it is.
+type FlagChange struct{ Seen, Answered, Flagged *bool }
 
-// Holds tells whether flags are as the marking wants them.
-func (m Marking) Holds(f Flags) bool {
+// Satisfied tells whether flags are as the change wants them.
+func (c FlagChange) Satisfied(f Flags) bool {
 	is := func(want *bool, have bool) bool { return want == nil || *want == have }
-	return is(m.Seen, f.Seen) && is(m.Answered, f.Answered) && is(m.Flagged, f.Flagged)
+	return is(c.Seen, f.Seen) && is(c.Answered, f.Answered) && is(c.Flagged, f.Flagged)
 }
 
-// flags are those that the marking sets, or those that it clears.
-func (m Marking) flags(set bool) (out []imap.Flag) {
+// flags are those that the change sets, or those that it clears.
+func (c FlagChange) flags(set bool) (out []imap.Flag) {
 	for _, f := range []struct {
 		want *bool
 		flag imap.Flag
-	}{{m.Seen, imap.FlagSeen}, {m.Answered, imap.FlagAnswered}, {m.Flagged, imap.FlagFlagged}} {
+	}{{c.Seen, imap.FlagSeen}, {c.Answered, imap.FlagAnswered}, {c.Flagged, imap.FlagFlagged}} {
 		if f.want != nil && *f.want == set {
 			out = append(out, f.flag)
 		}
@@ -30,10 +30,10 @@ func (m Marking) flags(set bool) (out []imap.Flag) {
 	return out
 }
 
-// Mark changes the flags of messages, and gives the rows of those that are there as the server has
-// them then. Whether it did what was asked is for Marking.Holds to say.
-func (s *Session) Mark(ctx context.Context, uids []uint32, m Marking) ([]Row, error) {
-	for op, flags := range map[imap.StoreFlagsOp][]imap.Flag{imap.StoreFlagsAdd: m.flags(true), imap.StoreFlagsDel: m.flags(false)} {
+// ChangeFlags changes the flags of messages, and gives the rows of those that are there as the
+// server has them then. FlagChange.Satisfied tells whether the server did it.
+func (s *Session) ChangeFlags(ctx context.Context, uids []uint32, c FlagChange) ([]Row, error) {
+	for op, flags := range map[imap.StoreFlagsOp][]imap.Flag{imap.StoreFlagsAdd: c.flags(true), imap.StoreFlagsDel: c.flags(false)} {
 		if len(flags) == 0 {
 			continue
 		}

@@ -127,17 +127,17 @@ func (c *Client) Connect(ctx context.Context, server Server) (*Session, error) {
 	if err := s.do(ctx, bounds{bytes: smallAnswer, time: t.Connect}, func() error { return s.login(server) }); err != nil {
 		s.Close()
 		if s.greeted {
-			err = greeted{err}
+			err = afterGreeting{err}
 		}
 		return nil, fmt.Errorf("log in to %s: %w", server.addr(), err)
 	}
 	return s, nil
 }
 
-// greeted is ErrGreeted beside the error that it says nothing about.
-type greeted struct{ error }
+// afterGreeting is ErrGreeted beside the error that it says nothing about.
+type afterGreeting struct{ error }
 
-func (g greeted) Unwrap() []error { return []error{g.error, ErrGreeted} }
+func (g afterGreeting) Unwrap() []error { return []error{g.error, ErrGreeted} }
 
 // deadline names what ctx ended for, where that is why err came.
 func deadline(ctx context.Context, err error) error {
@@ -237,15 +237,15 @@ func clean(text string) string {
 // options has the library tell us what changes by itself.
 func (s *Session) options() *imapclient.Options {
 	return &imapclient.Options{UnilateralDataHandler: &imapclient.UnilateralDataHandler{
-		Expunge: func(uint32) { s.tell() },
+		Expunge: func(uint32) { s.notify() },
 		Mailbox: func(d *imapclient.UnilateralDataMailbox) {
 			if d.NumMessages != nil {
-				s.tell()
+				s.notify()
 			}
 		},
 		Fetch: func(m *imapclient.FetchMessageData) {
 			drain(m)
-			s.tell()
+			s.notify()
 		},
 	}}
 }

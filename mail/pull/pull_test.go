@@ -198,18 +198,18 @@ func TestDeleteTakesNothingElse(t *testing.T) {
 			t.Errorf("%s: %+v", caps, s.Messages)
 		}
 		yes, no := true, false
-		want := pull.Marking{Seen: &yes, Flagged: &yes, Answered: &no}
-		rows, err := session.Mark(t.Context(), []uint32{1, 2, 3}, want)
-		if err != nil || len(rows) != 2 || !want.Holds(rows[0].Flags) || !want.Holds(rows[1].Flags) || rows[0].UID != 1 || rows[1].UID != 3 {
+		want := pull.FlagChange{Seen: &yes, Flagged: &yes, Answered: &no}
+		rows, err := session.ChangeFlags(t.Context(), []uint32{1, 2, 3}, want)
+		if err != nil || len(rows) != 2 || !want.Satisfied(rows[0].Flags) || !want.Satisfied(rows[1].Flags) || rows[0].UID != 1 || rows[1].UID != 3 {
 			t.Errorf("%s: mark: %+v %v", caps, rows, err)
 		}
-		if f := s.Find(1).Flags; !slices.Contains(f, `\Seen`) || !slices.Contains(f, `\Flagged`) || want.Holds(pull.Flags{Seen: true}) {
+		if f := s.Find(1).Flags; !slices.Contains(f, `\Seen`) || !slices.Contains(f, `\Flagged`) || want.Satisfied(pull.Flags{Seen: true}) {
 			t.Errorf("%s: flags there: %v", caps, f)
 		}
-		if rows, err = session.Mark(t.Context(), []uint32{1}, pull.Marking{Flagged: &no}); err != nil || len(rows) != 1 || rows[0].Flags.Flagged || !rows[0].Flags.Seen {
+		if rows, err = session.ChangeFlags(t.Context(), []uint32{1}, pull.FlagChange{Flagged: &no}); err != nil || len(rows) != 1 || rows[0].Flags.Flagged || !rows[0].Flags.Seen {
 			t.Errorf("%s: mark: %+v %v", caps, rows, err)
 		}
-		if rows, err := session.Mark(t.Context(), []uint32{2}, want); len(rows) != 0 || err != nil {
+		if rows, err := session.ChangeFlags(t.Context(), []uint32{2}, want); len(rows) != 0 || err != nil {
 			t.Errorf("%s: mark what is gone: %+v %v", caps, rows, err)
 		}
 	}

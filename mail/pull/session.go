@@ -29,8 +29,8 @@ func newSession(w *wire, t Timeouts) *Session {
 	return s
 }
 
-// tell notes that something has changed by itself; it never blocks.
-func (s *Session) tell() {
+// notify notes that something has changed by itself; it never blocks.
+func (s *Session) notify() {
 	select {
 	case s.news <- struct{}{}:
 	default:

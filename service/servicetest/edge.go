@@ -179,7 +179,7 @@ func (e *edgeSession) Check(context.Context) error {
 }
 
 // Records is one of dnsprov.Provider.
-func (e *edgeSession) Records(_ context.Context, at dnsprov.Place) ([]dnsprov.Record, error) {
+func (e *edgeSession) Records(_ context.Context, at dnsprov.ZoneRef) ([]dnsprov.Record, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	zone, err := e.begin("records", "read", at.Domain)
@@ -192,7 +192,7 @@ func (e *edgeSession) Records(_ context.Context, at dnsprov.Place) ([]dnsprov.Re
 		if r.Name != at.Domain && !strings.HasSuffix(r.Name, "."+at.Domain) {
 			continue
 		}
-		if r.mark != at.Mark || e.Lossy {
+		if r.mark != at.OwnerTag || e.Lossy {
 			r.Purpose = ""
 		}
 		out = append(out, r.Record)
@@ -201,7 +201,7 @@ func (e *edgeSession) Records(_ context.Context, at dnsprov.Place) ([]dnsprov.Re
 }
 
 // Apply is one of dnsprov.Provider.
-func (e *edgeSession) Apply(_ context.Context, at dnsprov.Place, changes []dnsprov.Change) ([]dnsprov.Record, error) {
+func (e *edgeSession) Apply(_ context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	zone, err := e.begin("apply", "edit", at.Domain)
@@ -224,7 +224,7 @@ func (e *edgeSession) Apply(_ context.Context, at dnsprov.Place, changes []dnspr
 	return made, e.meddle("applied")
 }
 
-func (e *edgeSession) change(zone string, at dnsprov.Place, c dnsprov.Change) (*dnsprov.Record, error) {
+func (e *edgeSession) change(zone string, at dnsprov.ZoneRef, c dnsprov.Change) (*dnsprov.Record, error) {
 	records := e.zones[zone]
 	if c.Op == dnsprov.Create {
 		for _, h := range records {
@@ -236,7 +236,7 @@ func (e *edgeSession) change(zone string, at dnsprov.Place, c dnsprov.Change) (*
 			}
 		}
 		e.Changes++
-		r := e.add(zone, edgeRecord{*c.Want, at.Mark})
+		r := e.add(zone, edgeRecord{*c.Want, at.OwnerTag})
 		return &r.Record, nil
 	}
 	i := slices.IndexFunc(records, func(r edgeRecord) bool { return r.ID == c.Have.ID })
@@ -245,7 +245,7 @@ func (e *edgeSession) change(zone string, at dnsprov.Place, c dnsprov.Change) (*
 		return nil, nil
 	case i < 0:
 		return nil, errors.New("there is no such record")
-	case records[i].mark != at.Mark:
+	case records[i].mark != at.OwnerTag:
 		e.Bad = append(e.Bad, fmt.Sprintf("%s of %s %s", c.Op, records[i].Type, records[i].Name))
 		return nil, errors.New("not yours")
 	}
@@ -255,7 +255,7 @@ func (e *edgeSession) change(zone string, at dnsprov.Place, c dnsprov.Change) (*
 		return nil, nil
 	}
 	id := records[i].ID
-	records[i] = edgeRecord{*c.Want, at.Mark}
+	records[i] = edgeRecord{*c.Want, at.OwnerTag}
 	records[i].ID = id
 	return &records[i].Record, nil
 }

@@ -1,0 +1,116 @@
+package auth
+
+import (
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/idn"
+)
+
+// AttestsDMARC tells whether the chain passes and its newest sealer says that the message was
+// authentic for the From domain when it arrived there: DMARC passed for it, or SPF or DKIM did for
+// an aligned domain. What that is worth depends on who the sealer is (RFC 8617 section 7.2):
+// anybody can seal an invented result.
+func (c Chain) AttestsDMARC(from string) bool {
+	if c.Result != Pass || from == "" {
+		return false
+	}
+	bare, ok := withoutComments(c.results)
+	if !ok {
+		return false
+	}
+	// The first part is i=, the second the authserv-id.
+	parts := strings.Split(bare, ";")
+	for _, part := range parts[min(2, len(parts)):] {
+		words := strings.Fields(part)
+		if len(words) == 0 {
+			continue
+		}
+		switch method, result, _ := strings.Cut(strings.ToLower(words[0]), "="); {
+		case result != string(Pass):
+		case method == "dmarc" && alignedProperty(words[1:], from, "header.from"),
+			method == "dkim" && alignedProperty(words[1:], from, "header.d", "header.i"),
+			method == "spf" && alignedProperty(words[1:], from, "smtp.mailfrom"):
+			return true
+		}
+	}
+	return false
+}
+
+// alignedProperty tells whether one of the properties names a domain that is aligned with from.
+func alignedProperty(words []string, from string, names ...string) bool {
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		for _, want := range names {
+			if !strings.EqualFold(name, want) {
+				continue
+			}
+			value = strings.Trim(value, `"`)
+			domain, ok := idn.Host(value[strings.LastIndexByte(value, '@')+1:])
+			return ok && aligned(domain, from, false)
+		}
+	}
+	return false
+}
+
+// withoutComments drops comments, nested ones too (RFC 5322 section 3.2.2), and what is quoted with
+// white space or a semicolon in it, such as reasons; false where one does not end.
+func withoutComments(s string) (string, bool) {
+	var b strings.Builder
+	depth, quoted := 0, -1
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\' && (depth > 0 || quoted >= 0) && i+1 < len(s):
+			i++
+		case c == '"' && depth == 0 && quoted < 0:
+			quoted = i
+		case c == '"' && depth == 0:
+			if text := s[quoted+1 : i]; !strings.ContainsAny(text, " \t\r\n;\\()") {
+				b.WriteString(text)
+			}
+			quoted = -1
+		case quoted >= 0:
+		case c == '(':
+			depth++
+		case c == ')' && depth > 0:
+			depth--
+			b.WriteByte(' ')
+		case depth == 0:
+			b.WriteByte(c)
+		}
+	}
+	return b.String(), depth == 0 && quoted < 0
+}
+
+// Authentic tells whether a message is from the domain in its From field: DMARC passes, or, where
+// the domain has no policy, SPF or DKIM does for an aligned domain.
+func (v *Verdict) Authentic() bool {
+	switch v.DMARC {
+	case Pass:
+		return true
+	case None:
+	default:
+		return false
+	}
+	if v.SPF == Pass && aligned(v.SPFDomain, v.FromDomain, false) {
+		return true
+	}
+	for _, s := range v.Signatures {
+		if s.Result == Pass && aligned(s.Domain, v.FromDomain, false) {
+			return true
+		}
+	}
+	return false
+}
+
+// GenuinePath tells whether who sent a message may use its reverse-path, so that a report to it
+// reaches nobody else: SPF passes for the path itself, or DMARC does for an author whose domain is
+// aligned with the path's. An author's signature alone says nothing about the path that a message
+// was sent again with.
+func (v *Verdict) GenuinePath(mailFrom string) bool {
+	_, name := splitAddress(mailFrom)
+	domain, ok := idn.Host(name)
+	if !ok {
+		return false
+	}
+	return v.SPF == Pass && !v.SPFHelo && v.SPFDomain == domain || v.DMARC == Pass && aligned(domain, v.FromDomain, false)
+}

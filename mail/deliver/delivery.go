@@ -1,0 +1,128 @@
+package deliver
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+)
+
+// delivery is one message on its way to one recipient, from host to host.
+type delivery struct {
+	client   *Client
+	env      Envelope
+	message  Message
+	attempts []Attempt
+	sessions []Session
+	best     *Result // what to report if no later host does better
+}
+
+// run tries the targets in order until one takes or refuses the message.
+func (d *delivery) run(ctx context.Context, targets []target) Result {
+	for _, t := range targets {
+		if d.tryHost(ctx, t) {
+			break
+		}
+	}
+	d.best.Attempts, d.best.Sessions = d.attempts, d.sessions
+	return *d.best
+}
+
+// tryHost tries one host; true ends the delivery.
+func (d *delivery) tryHost(ctx context.Context, t target) bool {
+	if f := d.requireTLS(ctx, &t); f != nil {
+		return d.failed(ctx, t.hop, Attempt{Host: t.hop.host}, d.explainPolicy(t.hop, f))
+	}
+	if s := d.client.idle.take(t.hop); s != nil {
+		s.bind(ctx)
+		if done, stale := d.tryIdle(ctx, s); !stale {
+			return done
+		}
+	}
+	addrs, f := d.client.addresses(ctx, t)
+	if f != nil {
+		return d.failed(ctx, t.hop, Attempt{Host: t.hop.host}, f)
+	}
+	for _, ip := range addrs {
+		if d.tryAddress(ctx, t.hop, ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// tryAddress tries one address over a fresh connection; true ends the delivery.
+func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) bool {
+	a := Attempt{Host: h.host, IP: ip.String()}
+	s, f := d.client.open(ctx, h, ip, h.tls)
+	d.countSession(h, ip, s, f)
+	if f != nil && f.handshake && h.tls == tlsOpportunistic && ctx.Err() == nil {
+		d.addFailure(a, f, Temporary)
+		s, f = d.client.open(ctx, h, ip, tlsNone)
+	}
+	if f != nil {
+		return d.failed(ctx, h, a, d.explainPolicy(h, f))
+	}
+	r, f := s.transact(d.env, d.message)
+	d.client.release(s)
+	return d.finish(ctx, s, r, f)
+}
+
+// tryIdle tries an idle connection. One that turns out to be dead before MAIL is accepted counts
+// for nothing: stale asks for a fresh one.
+func (d *delivery) tryIdle(ctx context.Context, s *session) (done, stale bool) {
+	r, f := s.transact(d.env, d.message)
+	broken := s.broken
+	d.client.release(s) // from now on it may be somebody else's
+	if f != nil && broken && f.stage <= stageMail && ctx.Err() == nil {
+		return false, true
+	}
+	return d.finish(ctx, s, r, f), false
+}
+
+func (d *delivery) finish(ctx context.Context, s *session, r reply, f *failure) bool {
+	a := Attempt{Host: s.hop.host, IP: s.ip.String(), TLS: s.tls, Authenticated: s.auth}
+	if f != nil {
+		return d.failed(ctx, s.hop, a, f)
+	}
+	a.Code, a.Enhanced, a.Reply, a.At = r.code, cmp.Or(r.enhanced(), "2.0.0"), r.String(), d.client.now()
+	d.attempts = append(d.attempts, a)
+	d.setResult(a, Result{Status: Delivered, DSN: s.ext.dsn})
+	return true
+}
+
+// failed notes an attempt; true ends the delivery.
+func (d *delivery) failed(ctx context.Context, h hop, a Attempt, f *failure) bool {
+	status, next := f.verdict(h.relay)
+	if f.err != nil {
+		f.err = withCause(ctx, f.err)
+	}
+	a = d.addFailure(a, f, status)
+	if !next || d.isBetter(a, status) {
+		d.setResult(a, Result{Status: status, RecipientFault: status == Permanent && f.recipientFault()})
+	}
+	return !next || ctx.Err() != nil || len(d.attempts) >= maxAttempts
+}
+
+// isBetter says which of several failures to report when no host decided: a temporary one before a
+// permanent one, since trying again may help, and a host's reply before our own error.
+func (d *delivery) isBetter(a Attempt, status Status) bool {
+	switch {
+	case d.best == nil:
+		return true
+	case status != d.best.Status:
+		return status == Temporary
+	}
+	return a.Code != 0 || d.best.Code == 0
+}
+
+// addFailure adds a failed attempt to the list.
+func (d *delivery) addFailure(a Attempt, f *failure, status Status) Attempt {
+	a.Code, a.Enhanced, a.Reply, a.Err, a.At = f.reply.code, f.enhancedFor(status), f.text(), f.err, d.client.now()
+	d.attempts = append(d.attempts, a)
+	return a
+}
+
+func (d *delivery) setResult(a Attempt, r Result) {
+	r.Code, r.Enhanced, r.Reply, r.Host, r.TLS = a.Code, a.Enhanced, a.Reply, a.Host, a.TLS
+	d.best = &r
+}

@@ -1,0 +1,315 @@
+package dmarcreport
+
+import (
+	"bufio"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/reportfile"
+)
+
+// Read reads an aggregate report as it was attached: XML, alone or in a gzip or zip file.
+// Elements are known by their place and name, whatever their order and namespace; what is not known
+// is passed over. Errors wrap reportfile.ErrReport.
+func Read(packed []byte) (*Report, error) {
+	r, err := reportfile.Unpack(packed, ".xml", MaxUnpacked)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{report: &Report{Policy: Policy{P: "none", Pct: 100}}}
+	if err := p.read(&tokens{r: bufio.NewReaderSize(r, 32<<10)}); errors.Is(err, reportfile.ErrReport) {
+		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("%w: %w", reportfile.ErrReport, err)
+	}
+	d := p.report
+	switch {
+	case d.Policy.Domain == "" || d.ID == "":
+		return nil, fmt.Errorf("%w: it names no domain or has no id", reportfile.ErrReport)
+	case !d.Begin.Before(d.End) || d.End.Sub(d.Begin) > 60*24*time.Hour:
+		return nil, fmt.Errorf("%w: it is of no span of time", reportfile.ErrReport)
+	}
+	if d.Policy.SP == "" {
+		d.Policy.SP = d.Policy.P
+	}
+	d.Policy.ADKIM, d.Policy.ASPF = reportfile.Keyword(d.Policy.ADKIM, "r", "s"), reportfile.Keyword(d.Policy.ASPF, "r", "s")
+	return d, nil
+}
+
+// tokens bounds what one token of XML may take.
+type tokens struct {
+	r    io.ByteReader
+	left int
+}
+
+var errToken = errors.New("a tag or text is too long")
+
+// ReadByte is what the XML decoder reads by.
+func (t *tokens) ReadByte() (byte, error) {
+	if t.left--; t.left < 0 {
+		return 0, errToken
+	}
+	return t.r.ReadByte()
+}
+
+// Read is never called, since there is ReadByte; the decoder only wants to see it.
+func (t *tokens) Read(p []byte) (int, error) { return readOne(t, p) }
+
+// readOne reads a byte, as Read of what has ReadByte.
+func readOne(r io.ByteReader, p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	b, err := r.ReadByte()
+	if err != nil {
+		return 0, err
+	}
+	p[0] = b
+	return 1, nil
+}
+
+// parser follows the elements. It uses raw tokens, so that no stack but its own grows with what
+// comes; entities other than XML's own are not resolved.
+type parser struct {
+	report *Report
+	record *Record
+	reason *Reason
+	auth   *AuthResult
+	names  []string // of the elements that are open
+	paths  []string // of each, below the root, with slashes
+	text   strings.Builder
+	count  int // records
+	done   bool
+}
+
+func (p *parser) read(in *tokens) error {
+	d := xml.NewDecoder(in)
+	d.Strict = false
+	d.CharsetReader = func(label string, input io.Reader) (io.Reader, error) { return recode(label, in), nil }
+	for !p.done {
+		in.left = maxToken
+		t, err := d.RawToken()
+		if err == io.EOF {
+			return io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		if err := p.take(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *parser) take(t xml.Token) error {
+	switch t := t.(type) {
+	case xml.StartElement:
+		if err := p.open(t.Name.Local); err != nil {
+			return err
+		}
+	case xml.CharData:
+		if room := 4*reportfile.MaxText - p.text.Len(); room > 0 {
+			p.text.Write(t[:min(len(t), room)])
+		}
+	case xml.EndElement:
+		last := len(p.names) - 1
+		if last < 0 || p.names[last] != t.Name.Local {
+			return errors.New("elements do not match")
+		}
+		p.end(p.paths[last], p.text.String())
+		p.names, p.paths = p.names[:last], p.paths[:last]
+		p.text.Reset()
+		p.done = last == 0
+	}
+	return nil
+}
+
+// open begins an element.
+func (p *parser) open(name string) error {
+	path := name
+	switch depth := len(p.names); {
+	case depth == maxDepth:
+		return errors.New("elements lie too deep")
+	case depth == 0 && name != "feedback":
+		return errors.New("it begins with another element")
+	case depth == 0:
+		path = ""
+	case depth > 1:
+		path = p.paths[depth-1] + "/" + name
+	}
+	p.names, p.paths = append(p.names, name), append(p.paths, path)
+	p.text.Reset()
+	switch path {
+	case "record":
+		if p.count++; p.count > maxRecords {
+			return errors.New("it has too many records")
+		}
+		p.record = &Record{}
+	case "record/row/policy_evaluated/reason":
+		p.reason = &Reason{}
+	case "record/auth_results/dkim", "record/auth_results/spf":
+		p.auth = &AuthResult{}
+	}
+	return nil
+}
+
+func (p *parser) end(path, text string) {
+	r := p.report
+	switch path {
+	case "report_metadata/org_name":
+		r.Org = reportfile.Text(text)
+	case "report_metadata/email":
+		r.Email = reportfile.Text(text)
+	case "report_metadata/extra_contact_info":
+		r.Contact = reportfile.Text(text)
+	case "report_metadata/report_id":
+		r.ID = reportfile.Text(text)
+	case "report_metadata/date_range/begin":
+		r.Begin = unixTime(text)
+	case "report_metadata/date_range/end":
+		r.End = unixTime(text)
+	case "policy_published/domain":
+		r.Policy.Domain = reportfile.DomainName(text)
+	case "policy_published/adkim":
+		r.Policy.ADKIM = text
+	case "policy_published/aspf":
+		r.Policy.ASPF = text
+	case "policy_published/p":
+		r.Policy.P = reportfile.Keyword(text, "none", "quarantine", "reject")
+	case "policy_published/sp":
+		r.Policy.SP = reportfile.Keyword(text, "none", "quarantine", "reject")
+	case "policy_published/pct":
+		if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil && n >= 0 && n <= 100 {
+			r.Policy.Pct = n
+		}
+	default:
+		if rest, ok := strings.CutPrefix(path, "record"); ok && p.record != nil {
+			p.endInRecord(strings.TrimPrefix(rest, "/"), text)
+		}
+	}
+}
+
+func (p *parser) endInRecord(path, text string) {
+	r := p.record
+	switch path {
+	case "":
+		p.report.Totals.add(r)
+		if len(p.report.Records) < MaxRecords {
+			p.report.Records = append(p.report.Records, *r)
+		} else {
+			p.report.More++
+		}
+		p.record = nil
+	case "row/source_ip":
+		r.SourceIP = reportfile.Text(text)
+	case "row/count":
+		r.Count = count(text)
+	case "row/policy_evaluated/disposition":
+		r.Disposition = reportfile.Keyword(text, "none", "quarantine", "reject")
+	case "row/policy_evaluated/dkim":
+		r.DKIM = reportfile.Keyword(text, "fail", "pass")
+	case "row/policy_evaluated/spf":
+		r.SPF = reportfile.Keyword(text, "fail", "pass")
+	case "row/policy_evaluated/reason":
+		if p.reason != nil && len(r.Reasons) < maxResults {
+			r.Reasons = append(r.Reasons, *p.reason)
+		}
+		p.reason = nil
+	case "identifiers/header_from":
+		r.HeaderFrom = reportfile.DomainName(text)
+	case "identifiers/envelope_from":
+		r.EnvelopeFrom = reportfile.DomainName(text)
+	case "identifiers/envelope_to":
+		r.EnvelopeTo = reportfile.DomainName(text)
+	default:
+		p.endInside(path, text)
+	}
+}
+
+// endInside ends what is in a reason or in one result.
+func (p *parser) endInside(path, text string) {
+	r := p.record
+	switch {
+	case p.reason != nil && path == "row/policy_evaluated/reason/type":
+		p.reason.Type = reportfile.Text(text)
+	case p.reason != nil && path == "row/policy_evaluated/reason/comment":
+		p.reason.Comment = reportfile.Text(text)
+	case p.auth == nil:
+	case path == "auth_results/dkim":
+		if len(r.DKIMResults) < maxResults {
+			r.DKIMResults = append(r.DKIMResults, *p.auth)
+		}
+		p.auth = nil
+	case path == "auth_results/spf":
+		if len(r.SPFResults) < maxResults {
+			r.SPFResults = append(r.SPFResults, *p.auth)
+		}
+		p.auth = nil
+	case strings.HasSuffix(path, "/domain"):
+		p.auth.Domain = reportfile.DomainName(text)
+	case strings.HasSuffix(path, "/selector"):
+		p.auth.Selector = reportfile.Text(text)
+	case strings.HasSuffix(path, "/scope"):
+		p.auth.Scope = reportfile.Text(text)
+	case strings.HasSuffix(path, "/result"):
+		p.auth.Result = strings.ToLower(reportfile.Text(text))
+	}
+}
+
+// count reads a number of messages; 0 for what is none.
+func count(text string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return min(n, reportfile.MaxCount)
+}
+
+// unixTime reads seconds since 1970; zero for what is none, and beyond this century.
+func unixTime(text string) time.Time {
+	whole, _, _ := strings.Cut(strings.TrimSpace(text), ".")
+	n, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || n <= 0 || n > 4_102_444_800 {
+		return time.Time{}
+	}
+	return time.Unix(n, 0).UTC()
+}
+
+// recode reads text whose XML declaration names an encoding: UTF-8 and ASCII as they are, all
+// others as ISO 8859-1, which is wrong for letters at most.
+func recode(label string, in *tokens) io.Reader {
+	switch strings.ToLower(label) {
+	case "utf-8", "utf8", "us-ascii", "ascii":
+		return in
+	}
+	return &latin{in: in}
+}
+
+// latin reads ISO 8859-1 as UTF-8.
+type latin struct {
+	in   *tokens
+	next byte // the second byte of a letter; 0: none
+}
+
+// ReadByte is what the XML decoder reads by.
+func (l *latin) ReadByte() (byte, error) {
+	if b := l.next; b != 0 {
+		l.next = 0
+		return b, nil
+	}
+	b, err := l.in.ReadByte()
+	if err != nil || b < 0x80 {
+		return b, err
+	}
+	l.next = b&0x3f | 0x80
+	return 0xc0 | b>>6, nil
+}
+
+// Read is here for the decoder to see.
+func (l *latin) Read(p []byte) (int, error) { return readOne(l, p) }

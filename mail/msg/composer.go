@@ -1,0 +1,259 @@
+package msg
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Composer writes a message from its parts. Blind copies have no field here: they are the
+// envelope's business and are never written.
+type Composer struct {
+	From            Address
+	To, Cc, ReplyTo []Address
+	Subject         string
+	Text, HTML      string // either or both; without any the text is empty
+	InReplyTo       string // with brackets or without
+	References      []string
+	Headers         []Header // further fields; those that Composer itself writes are refused
+	Attachments     []AttachedFile
+	MessageID       string // required, see NewMessageID
+	Date            time.Time
+}
+
+// AttachedFile is a file to be attached. With a ContentID and HTML to refer to it, it
+// goes beside the HTML as an inline part.
+type AttachedFile struct {
+	Filename    string
+	ContentType string // "application/octet-stream" if empty
+	ContentID   string // without brackets
+	Content     []byte
+}
+
+// WriteTo writes the message with CRLF line ends, folded to 78 columns, in ASCII unless
+// an address needs SMTPUTF8. Errors about the parts wrap ErrHeader or ErrAddress and
+// come before anything is written; others are those of w.
+func (c *Composer) WriteTo(w io.Writer) (int64, error) {
+	head, err := c.header()
+	if err != nil {
+		return 0, err
+	}
+	root, err := c.tree()
+	if err != nil {
+		return 0, err
+	}
+	return writeMessage(w, root, head)
+}
+
+func writeMessage(w io.Writer, root *entity, head []byte) (int64, error) {
+	if err := root.check(); err != nil {
+		return 0, err
+	}
+	buffered := bufio.NewWriterSize(w, 16<<10)
+	s := &sink{w: buffered}
+	err := root.write(s, head)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	if err != nil {
+		return s.n, fmt.Errorf("write message: %w", err)
+	}
+	return s.n, nil
+}
+
+// check builds every header once, so that a bad one is found before the first byte.
+func (e *entity) check() error {
+	if _, err := e.header(nil); err != nil {
+		return err
+	}
+	for _, c := range e.children {
+		if err := c.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reserved are fields that Composer writes, or that others add on the way.
+var reserved = map[string]bool{
+	"from": true, "to": true, "cc": true, "bcc": true, "reply-to": true, "subject": true, "date": true, "message-id": true,
+	"in-reply-to": true, "references": true, "mime-version": true, "received": true, "return-path": true,
+	"dkim-signature": true, "authentication-results": true, "resent-bcc": true,
+}
+
+func (c *Composer) header() ([]byte, error) {
+	if c.Date.IsZero() || c.MessageID == "" {
+		return nil, fmt.Errorf("%w: Date and Message-ID are required", ErrHeader)
+	}
+	list := []Header{{"Date", c.Date.Format("Mon, 02 Jan 2006 15:04:05 -0700")}}
+	for _, f := range []struct {
+		name string
+		list []Address
+	}{{"From", []Address{c.From}}, {"To", c.To}, {"Cc", c.Cc}, {"Reply-To", c.ReplyTo}} {
+		for _, a := range f.list {
+			if err := checkAddress(f.name, a); err != nil {
+				return nil, err
+			}
+		}
+		if len(f.list) > 0 {
+			list = append(list, Header{f.name, encodeAddresses(f.list)})
+		}
+	}
+	if len(c.To)+len(c.Cc) == 0 {
+		list = append(list, Header{"To", "undisclosed-recipients:;"})
+	}
+	if err := checkHeader("Subject", c.Subject); err != nil {
+		return nil, err
+	}
+	list = append(list, Header{"Subject", encodeText(c.Subject)})
+	ids, err := c.ids()
+	if err != nil {
+		return nil, err
+	}
+	return c.appendHeaders(append(list, ids...))
+}
+
+func (c *Composer) appendHeaders(list []Header) ([]byte, error) {
+	for _, h := range c.Headers {
+		name := strings.ToLower(h.Name)
+		if reserved[name] || strings.HasPrefix(name, "content-") {
+			return nil, fmt.Errorf("%w: %s is not for callers to set", ErrHeader, h.Name)
+		}
+		if err := checkHeader(h.Name, h.Value); err != nil {
+			return nil, err
+		}
+		list = append(list, Header{h.Name, encodeField(h.Value)})
+	}
+	var b []byte
+	var err error
+	for _, h := range append(list, Header{"MIME-Version", "1.0"}) {
+		if b, err = appendField(b, h.Name, h.Value); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// checkAddress wants an address that is whole; its name may be anything in one line.
+func checkAddress(field string, a Address) error {
+	if err := checkHeader(field, a.Name); err != nil {
+		return err
+	}
+	if a.Host == MissingHost {
+		return fmt.Errorf("%w in %s: %q has no domain", ErrAddress, field, a.Mailbox)
+	}
+	if _, err := NormalizeEmail(a.Email()); err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	return nil
+}
+
+func (c *Composer) ids() ([]Header, error) {
+	var out []Header
+	for _, f := range []struct {
+		name string
+		ids  []string
+	}{{"Message-ID", []string{c.MessageID}}, {"In-Reply-To", []string{c.InReplyTo}}, {"References", c.References}} {
+		var ids []string
+		for _, id := range f.ids {
+			if id = strings.Trim(id, "<> "); id == "" {
+				continue
+			}
+			if strings.ContainsAny(id, "<> \t") || !isASCII(id) {
+				return nil, fmt.Errorf("%w: %s has a bad id", ErrHeader, f.name)
+			}
+			ids = append(ids, "<"+id+">")
+		}
+		if over := len(ids) - MaxReferences; over > 0 {
+			ids = append(ids[:1], ids[1+over:]...)
+		}
+		if len(ids) > 0 {
+			out = append(out, Header{f.name, strings.Join(ids, " ")})
+		}
+	}
+	return out, nil
+}
+
+// tree arranges mixed(alternative(text, related(html, images)), files), leaving out what
+// has one member only.
+func (c *Composer) tree() (*entity, error) {
+	var inline, files []*entity
+	for _, a := range c.Attachments {
+		e, err := a.entity(c.HTML != "")
+		if err != nil {
+			return nil, err
+		}
+		if a.ContentID != "" && c.HTML != "" {
+			inline = append(inline, e)
+		} else {
+			files = append(files, e)
+		}
+	}
+	if len(c.Attachments) == 0 && (c.Text == "" || c.HTML == "") {
+		return c.single(), nil
+	}
+	root := textEntity("plain", c.Text)
+	if c.HTML != "" {
+		html := textEntity("html", c.HTML)
+		if len(inline) > 0 {
+			html = multipart(`multipart/related; type="text/html"`, append([]*entity{html}, inline...)...)
+		}
+		if c.Text == "" {
+			root = html
+		} else {
+			root = multipart("multipart/alternative", root, html)
+		}
+	}
+	if len(files) > 0 {
+		root = multipart("multipart/mixed", append([]*entity{root}, files...)...)
+	}
+	return root, nil
+}
+
+// single is the message of one part, whose last line must have an end.
+func (c *Composer) single() *entity {
+	subtype, text := "plain", c.Text
+	if c.HTML != "" {
+		subtype, text = "html", c.HTML
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return textEntity(subtype, text)
+}
+
+func (a *AttachedFile) entity(hasHTML bool) (*entity, error) {
+	ctype := a.ContentType
+	if ctype == "" {
+		ctype = "application/octet-stream"
+	}
+	if err := checkMediaType(ctype); err != nil {
+		return nil, err
+	}
+	e := &entity{ctype: ctype, encoding: "base64", content: a.Content}
+	// A message may not be encoded (RFC 2046 §5.2.1), so it goes as a file.
+	if strings.HasPrefix(strings.ToLower(ctype), "message/") {
+		e.ctype = "application/octet-stream"
+	}
+	disposition := "attachment"
+	if a.ContentID != "" {
+		id := strings.Trim(a.ContentID, "<> ")
+		if id == "" || strings.ContainsAny(id, "<> \t") || !isASCII(id) {
+			return nil, fmt.Errorf("%w: Content-ID %q", ErrHeader, cut(a.ContentID, 80))
+		}
+		e.fields = append(e.fields, Header{"Content-ID", "<" + id + ">"})
+		if hasHTML {
+			disposition = "inline"
+		}
+	}
+	if a.Filename != "" {
+		if err := checkHeader("Content-Disposition", a.Filename); err != nil {
+			return nil, err
+		}
+		disposition += encodeParam("filename", a.Filename)
+	}
+	e.fields = append(e.fields, Header{"Content-Disposition", disposition})
+	return e, nil
+}

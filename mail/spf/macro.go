@@ -1,0 +1,66 @@
+package spf
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var macro = regexp.MustCompile(macroExpand)
+
+// Expand gives what a well-formed text with macros stands for (RFC 7208 section 7). value gives
+// what a lower-case letter stands for, before it is split, reversed and escaped.
+func Expand(text string, value func(letter byte) string) string {
+	return macro.ReplaceAllStringFunc(text, func(s string) string {
+		switch s {
+		case "%%":
+			return "%"
+		case "%_":
+			return " "
+		case "%-":
+			return "%20"
+		}
+		letter, transformers := s[2], s[3:len(s)-1]
+		lower := letter | 0x20
+		out := transform(value(lower), transformers)
+		if letter != lower {
+			return escapeURL(out)
+		}
+		return out
+	})
+}
+
+// transform splits a value at delimiters, reverses the parts if told to, and keeps as many of the
+// last parts as are asked for.
+func transform(value, transformers string) string {
+	digits := strings.TrimLeft(transformers, "0123456789")
+	keep, _ := strconv.Atoi(transformers[:len(transformers)-len(digits)])
+	delimiters := strings.TrimLeft(digits, "rR")
+	reverse := delimiters != digits
+	if delimiters == "" {
+		delimiters = "."
+	}
+	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(delimiters, r) })
+	if reverse {
+		slices.Reverse(parts)
+	}
+	if 0 < keep && keep < len(parts) {
+		parts = parts[len(parts)-keep:]
+	}
+	return strings.Join(parts, ".")
+}
+
+// escapeURL escapes all but the unreserved characters of RFC 3986 section 2.3.
+func escapeURL(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,115 @@
+// Package tlsrpt writes and reads reports about TLS in mail (RFC 8460), and reads the records that
+// ask for them. It does not know what is counted, nor how a report travels.
+package tlsrpt
+
+import (
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Kinds of policy (RFC 8460 section 4.4).
+const (
+	PolicyTLSA = "tlsa"
+	PolicySTS  = "sts"
+	PolicyNone = "no-policy-found"
+)
+
+// Results of sessions that failed (RFC 8460 section 4.3).
+const (
+	NoSTARTTLS    = "starttls-not-supported"
+	HostMismatch  = "certificate-host-mismatch"
+	Expired       = "certificate-expired"
+	NotTrusted    = "certificate-not-trusted"
+	Failed        = "validation-failure"
+	TLSAInvalid   = "tlsa-invalid"
+	DNSSECInvalid = "dnssec-invalid"
+	STSFetch      = "sts-policy-fetch-error"
+	STSInvalid    = "sts-policy-invalid"
+	STSWebPKI     = "sts-webpki-invalid"
+)
+
+// MediaType is that of a report (RFC 8460 section 6.5).
+const MediaType = "application/tlsrpt+gzip"
+
+// A Report tells a domain how TLS fared with its hosts in a span of time (RFC 8460 section 4). It
+// is stored as JSON under the names of its fields.
+type Report struct {
+	Org, Contact string
+	ID           string
+	Begin, End   time.Time // UTC, inclusive
+	Policies     []Policy
+}
+
+// A Policy is one that was applied, with what came of it.
+type Policy struct {
+	Type               string // sts tlsa no-policy-found
+	Domain             string
+	Strings            []string // the policy as it was published
+	MXHosts            []string
+	Successful, Failed int64 // sessions
+	Failures           []Failure
+}
+
+// A Failure is one way in which sessions failed.
+type Failure struct {
+	Result      string
+	SendingIP   string
+	MXHost      string
+	MXHelo      string
+	ReceivingIP string
+	Sessions    int64
+	Reason      string
+	Information string
+}
+
+const maxTargets = 5 // of one record
+
+// ParseRecord gives where the TXT records of _smtp._tls.DOMAIN want reports, mailto: and https:
+// addresses in their order (RFC 8460 section 3); none where there is no record, or more than one.
+func ParseRecord(texts []string) []string {
+	var out []string
+	found := 0
+	for _, text := range texts {
+		fields := strings.Split(text, ";")
+		if strings.TrimSpace(fields[0]) != "v=TLSRPTv1" {
+			continue
+		}
+		found++
+		for _, f := range fields[1:] {
+			if key, value, _ := strings.Cut(f, "="); strings.TrimSpace(key) == "rua" && out == nil {
+				out = targets(value)
+			}
+		}
+	}
+	if found != 1 {
+		return nil
+	}
+	return out
+}
+
+func targets(list string) []string {
+	var out []string
+	for text := range strings.SplitSeq(list, ",") {
+		text = strings.TrimSpace(text)
+		u, err := url.Parse(text)
+		good := err == nil && (u.Scheme == "mailto" && strings.Contains(u.Opaque, "@") || u.Scheme == "https" && u.Hostname() != "" && u.User == nil)
+		if good && len(out) < maxTargets {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// Mailbox is the address of a mailto: target; "" for another.
+func Mailbox(target string) string {
+	u, err := url.Parse(target)
+	if err != nil || u.Scheme != "mailto" {
+		return ""
+	}
+	address, err := url.PathUnescape(u.Opaque)
+	if err != nil {
+		return ""
+	}
+	return address
+}

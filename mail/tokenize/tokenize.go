@@ -1,0 +1,260 @@
+// Package tokenize splits texts into the words that mail is searched by: case folded, without
+// accents. It does not know where the texts come from or how their words are kept.
+package tokenize
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+const (
+	// MaxWord is how many bytes a word has at most; of a longer one its beginning counts.
+	MaxWord = 40
+	// MaxAddress is how many bytes an address has at most that is a word as a whole.
+	MaxAddress = 100
+)
+
+// A Splitter splits texts. It keeps buffers, so it is for one goroutine; the zero value is ready.
+type Splitter struct {
+	word  []byte
+	folds []byte
+}
+
+// Split calls each with the words of text in their order. Runs of letters, digits and marks are
+// words (the simple part of Unicode's annex 29); of scripts that are written without spaces each
+// two neighbours are one, and the last alone. After the words of an e-mail address come, with whole
+// set, the address and "@" with its domain. What each is given counts until it returns.
+func (s *Splitter) Split(text string, each func(word []byte, whole bool)) {
+	for i := 0; i < len(text); {
+		if c := text[i]; c < utf8.RuneSelf && !asciiWord[c] {
+			if c == '@' {
+				s.address(text, i, each)
+			}
+			i++
+			continue
+		}
+		n, ascii := wordEnd(text[i:])
+		switch {
+		case n == 0:
+			_, size := utf8.DecodeRuneInString(text[i:])
+			n = size
+		case ascii:
+			s.ascii(text[i:i+n], each)
+		default:
+			s.unicode(text[i:i+n], each)
+		}
+		i += n
+	}
+}
+
+// asciiWord says which of the ASCII characters are part of words.
+var asciiWord = func() (is [utf8.RuneSelf]bool) {
+	for c := range is {
+		is[c] = c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	}
+	return is
+}()
+
+// wordEnd says how long the word is that text begins with, 0 if with none, and whether it is ASCII.
+func wordEnd(text string) (n int, ascii bool) {
+	ascii = true
+	for n < len(text) {
+		if c := text[n]; c < utf8.RuneSelf {
+			if !asciiWord[c] {
+				return n, ascii
+			}
+			n++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text[n:])
+		if !unicode.In(r, unicode.L, unicode.N, unicode.M) {
+			return n, ascii
+		}
+		ascii = false
+		n += size
+	}
+	return n, ascii
+}
+
+func (s *Splitter) ascii(word string, each func([]byte, bool)) {
+	s.word = s.word[:0]
+	for i := 0; i < min(len(word), MaxWord); i++ {
+		s.word = append(s.word, lower(word[i]))
+	}
+	each(s.word, false)
+}
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// maxRun bounds the bytes of one unbroken run of letters that is looked at piece by piece.
+const maxRun = 8 << 10
+
+// unicode folds a run of letters, and divides it where scripts change between those with spaces and
+// those without.
+func (s *Splitter) unicode(run string, each func([]byte, bool)) {
+	for len(run) > maxRun {
+		cut := maxRun
+		for !utf8.RuneStart(run[cut]) {
+			cut--
+		}
+		s.unicode(run[:cut], each)
+		run = run[cut:]
+	}
+	if s.latin(run) {
+		s.flush(each)
+		return
+	}
+	s.folds = norm.NFKC.AppendString(s.folds[:0], run)
+	s.word = s.word[:0]
+	for rest := s.folds; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if dense(r) {
+			s.flush(each)
+			n := denseEnd(rest)
+			pairs(rest[:n], each)
+			rest = rest[n:]
+			continue
+		}
+		s.fold(r)
+		rest = rest[size:]
+	}
+	s.flush(each)
+}
+
+// latin folds a run that has Latin letters and accents alone, which needs no more than a table.
+func (s *Splitter) latin(run string) bool {
+	s.word = s.word[:0]
+	for _, r := range run {
+		if r >= latinEnd {
+			return false
+		}
+		if part := latinFolds[r]; len(s.word)+len(part) <= MaxWord {
+			s.word = append(s.word, part...)
+		}
+	}
+	return true
+}
+
+const latinEnd = 0x250 // behind Latin Extended-B
+
+// latinFolds holds each Latin letter without case and accents.
+var latinFolds = func() (out [latinEnd]string) {
+	for r := range out {
+		var s Splitter
+		s.fold(rune(r))
+		out[r] = string(s.word)
+	}
+	return out
+}()
+
+func (s *Splitter) flush(each func([]byte, bool)) {
+	if len(s.word) > 0 {
+		each(s.word, false)
+	}
+	s.word = s.word[:0]
+}
+
+// fold appends a letter to the word without case and accents.
+func (s *Splitter) fold(r rune) {
+	if len(s.word) >= MaxWord {
+		return
+	}
+	switch r {
+	case 'ß', 'ẞ':
+		s.word = append(s.word, "ss"...)
+		return
+	case 'ς':
+		r = 'σ'
+	case 'ı', 'İ':
+		r = 'i'
+	}
+	var in [utf8.UTFMax]byte
+	var out [32]byte
+	for _, part := range string(norm.NFKD.Append(out[:0], in[:utf8.EncodeRune(in[:], r)]...)) {
+		part = unicode.ToLower(part)
+		if !unicode.In(part, unicode.L, unicode.N) || len(s.word)+utf8.RuneLen(part) > MaxWord {
+			continue // an accent
+		}
+		s.word = utf8.AppendRune(s.word, part)
+	}
+}
+
+// dense tells whether r is of a script that is written without spaces, or whose words take endings
+// as these do.
+func dense(r rune) bool {
+	return r >= 0xe00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
+		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
+}
+
+func denseEnd(text []byte) (n int) {
+	for n < len(text) {
+		r, size := utf8.DecodeRune(text[n:])
+		if !dense(r) && !unicode.Is(unicode.M, r) {
+			break
+		}
+		n += size
+	}
+	return n
+}
+
+// pairs gives each two neighbours, and the last character alone, so that every character begins a
+// word.
+func pairs(text []byte, each func([]byte, bool)) {
+	for len(text) > 0 {
+		_, one := utf8.DecodeRune(text)
+		_, two := utf8.DecodeRune(text[one:])
+		each(text[:one+two], false)
+		text = text[one:]
+	}
+}
+
+// address gives the address around the @ at text[at], if there is one, and its domain.
+func (s *Splitter) address(text string, at int, each func([]byte, bool)) {
+	from, to := at, at+1
+	for from > 0 && at-from < 64 && addressByte(text[from-1], true) {
+		from--
+	}
+	for to < len(text) && to-at <= MaxAddress && addressByte(text[to], false) {
+		to++
+	}
+	local := strings.TrimLeft(text[from:at], ".-")
+	domain := strings.TrimRight(text[at+1:to], ".-")
+	if local == "" || domain == "" || len(local)+1+len(domain) > MaxAddress {
+		return
+	}
+	s.word = AppendLower(s.word[:0], local)
+	s.word = append(s.word, '@')
+	s.word = AppendLower(s.word, domain)
+	if len(s.word) > MaxAddress {
+		return
+	}
+	n := bytes.IndexByte(s.word, '@')
+	each(s.word, true)
+	each(s.word[n:], true)
+}
+
+// addressByte tells whether addresses in texts go on with c.
+func addressByte(c byte, local bool) bool {
+	switch {
+	case c >= utf8.RuneSelf, asciiWord[c&0x7f], c == '.', c == '-':
+		return true
+	}
+	return local && strings.IndexByte("_+%&'/=#~", c) >= 0
+}
+
+// AppendLower appends text in lower case, as addresses are kept.
+func AppendLower(b []byte, text string) []byte {
+	for _, r := range text {
+		b = utf8.AppendRune(b, unicode.ToLower(r))
+	}
+	return b
+}
