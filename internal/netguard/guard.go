@@ -1,4 +1,8 @@
-package webhooks
+// Package netguard decides which addresses this server dials on behalf of tenants: public ones, and
+// private ones only where the operator allows them. It checks URLs, and it makes the dialers and
+// HTTP transports that check every address. It does not know who asks, or what is spoken on a
+// connection.
+package netguard
 
 import (
 	"errors"

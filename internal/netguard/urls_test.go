@@ -1,4 +1,4 @@
-package webhooks
+package netguard
 
 import (
 	"errors"
@@ -169,7 +169,7 @@ func TestCheckURL(t *testing.T) {
 				want = blocked
 			}
 			if got != want {
-				t.Errorf("%q with %+v: %v, want %s", clip(tc.raw, 80), *guard, err, want)
+				t.Errorf("%q with %+v: %v, want %s", tc.raw[:min(len(tc.raw), 80)], *guard, err, want)
 			}
 		}
 	}
