@@ -17,6 +17,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/internal/limit"
 )
 
 // Answerer answers queries about one zone, from many goroutines at once. A nil answer is served as
@@ -76,7 +77,7 @@ type run struct {
 	conns       *connTable
 	crowd       *crowd.Crowd
 	secondaries *secondaries
-	transfers   chan struct{} // one place for each transfer
+	transfers   *limit.Semaphore[*builtin.Secondary]
 }
 
 // Run answers queries on both sockets until ctx ends, then stops reading, lets what is being
@@ -129,7 +130,7 @@ func (s *Server) start() *run {
 	orElse(&r.TransferFor, defaultTransferFor)
 	r.limits, r.trusted = newLimiter(r.Rate), newLimiter(r.Rate*trustedShare)
 	r.cookies = newCookies(r.Now())
-	r.secondaries, r.transfers = newSecondaries(r.Secondaries), make(chan struct{}, r.Transfers)
+	r.secondaries, r.transfers = newSecondaries(r.Secondaries), limit.NewSemaphore[*builtin.Secondary](r.Transfers, transfersEach)
 	r.conns = &connTable{open: make(map[net.Conn]struct{})}
 	r.crowd = crowd.New("dns", crowd.Bounds{All: r.Conns, PerNetwork: r.ConnsPerNetwork, Loopback: true}, r.Log)
 	return r

@@ -54,7 +54,7 @@ func (s loginSession) logIn(email, password string) error {
 	}
 	e := loginAnswer(err)
 	s.logins++
-	if known := s.clients.may(s.ip, mistake); s.logins >= s.limits.Logins || !known {
+	if known := s.rates.allow(s.ip, failure); s.logins >= s.limits.Logins || !known {
 		s.wire.hangUp()
 	}
 	return e

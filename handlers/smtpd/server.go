@@ -56,7 +56,7 @@ type run struct {
 	limits  Limits
 	mode    Mode
 	host    string
-	clients *clients
+	rates   *clientRates
 	crowd   *crowd.Crowd
 
 	ctx    context.Context // of what the service is asked
@@ -98,7 +98,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 func (s *Server) start(ctx context.Context, mode Mode) *run {
 	r := &run{
 		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Hostname(),
-		clients: newClients(s.Limits, time.Now), wires: map[*wire]struct{}{},
+		rates: newClientRates(s.Limits, time.Now), wires: map[*wire]struct{}{},
 	}
 	if r.log == nil {
 		r.log = slog.Default()

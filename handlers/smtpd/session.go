@@ -84,7 +84,7 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 		return reply(530, "5.7.0", "Log in first")
 	case s.sent() >= s.limits.Messages:
 		return s.goodbye("4.7.0", "That is enough for one connection")
-	case !s.clients.may(s.ip, message):
+	case !s.rates.allow(s.ip, message):
 		return s.goodbye("4.7.0", "Too many messages from where you are; come again in a minute")
 	}
 	sender, ok := reversePath(from)
@@ -130,7 +130,7 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	if !ok {
 		return reply(553, "5.1.3", "That is no address")
 	}
-	if !s.clients.may(s.ip, recipient) {
+	if !s.rates.allow(s.ip, recipient) {
 		return s.goodbye("4.7.0", "Too many recipients from where you are; come again in a minute")
 	}
 	if s.mode != MX {
@@ -172,7 +172,7 @@ func (s *session) refused(err error) error {
 		return s.last(e)
 	}
 	s.unknown++
-	if known := s.clients.may(s.ip, mistake); s.unknown > s.limits.Unknown || !known {
+	if known := s.rates.allow(s.ip, failure); s.unknown > s.limits.Unknown || !known {
 		return s.goodbye("4.7.0", "Too many recipients that are not here")
 	}
 	return e
