@@ -17,7 +17,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -38,9 +38,9 @@ type Server struct {
 	IdleTime       time.Duration // between commands
 	Grace          time.Duration // for commands that run when the server stops
 
-	packers *packers
-	gather  sync.Once // of crowd
-	crowd   *crowd.Crowd
+	packers     *packers
+	limiterOnce sync.Once // of crowd
+	limiter     *connlimit.Limiter
 
 	mu        sync.Mutex
 	packed    int // connections that are compressed
@@ -72,10 +72,10 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error 
 	if s.TLS == nil && implicit {
 		return errors.New("serve IMAP over TLS: no certificate")
 	}
-	s.gather.Do(func() {
-		s.crowd = crowd.New("imap", crowd.Bounds{All: s.MaxConnections, PerAddress: s.MaxPerAddress, Loopback: true}, s.Log)
+	s.limiterOnce.Do(func() {
+		s.limiter = connlimit.New("imap", connlimit.Limits{All: s.MaxConnections, PerAddress: s.MaxPerAddress, Loopback: true}, s.Log)
 	})
-	defer s.crowd.Close()
+	defer s.limiter.Close()
 	r := &run{Server: s, implicit: implicit, peers: map[*peer]struct{}{}, parser: newHandover(ln.Addr())}
 	library := imapserver.New(&imapserver.Options{
 		NewSession: s.newSession, Caps: caps, InsecureAuth: true, Logger: libraryLog{s.Log},
@@ -105,9 +105,9 @@ type run struct {
 // A peer is one client from its first byte to its last.
 type peer struct {
 	net.Conn
-	place *crowd.Place
-	wire  *wire // once the parser has it
-	once  sync.Once
+	slot *connlimit.Slot
+	wire *wire // once the parser has it
+	once sync.Once
 }
 
 func (r *run) accept(ctx context.Context, ln net.Listener) error {
@@ -147,8 +147,8 @@ func (r *run) admit(conn net.Conn) *peer {
 	p := &peer{Conn: conn}
 	r.peersMu.Lock() // until the place is there, which others may want at once
 	defer r.peersMu.Unlock()
-	p.place = r.crowd.Enter(conn.RemoteAddr(), func() { r.sendAway(p) })
-	if p.place == nil {
+	p.slot = r.limiter.Acquire(conn.RemoteAddr(), func() { r.sendAway(p) })
+	if p.slot == nil {
 		return nil
 	}
 	r.peers[p] = struct{}{}
@@ -177,7 +177,7 @@ func (r *run) sendAway(p *peer) {
 func (r *run) leave(p *peer) {
 	p.once.Do(func() {
 		p.Close()
-		p.place.Leave()
+		p.slot.Release()
 		r.peersMu.Lock()
 		delete(r.peers, p)
 		r.peersMu.Unlock()
@@ -202,7 +202,7 @@ func (r *run) welcome(ctx context.Context, p *peer) {
 		return
 	}
 	w := newWire(conn, greeted, until, r.IdleTime, func() { r.leave(p) })
-	w.place = p.place
+	w.place = p.slot
 	if !r.attach(p, w) || !r.parser.give(w) {
 		w.Close()
 	}

@@ -72,17 +72,17 @@ func (ss *session) AppendLimit() uint32 { return AppendLimit }
 // Login logs in to a mailbox.
 func (ss *session) Login(username, password string) error {
 	ip := addressOf(ss.wire.RemoteAddr())
-	ss.wire.place.Work() // and whoever has logged in keeps the place
+	ss.wire.place.Busy() // and whoever has logged in keeps the place
 	user, err := ss.server.Service.LoginMailbox(ss.wire.ctx, username, password, ip)
 	if err != nil {
-		ss.wire.place.Wait()
+		ss.wire.place.Idle()
 		if ss.failed++; ss.failed >= maxLogins {
 			ss.wire.stop("[UNAVAILABLE] Too many log-ins failed") // once the answer is out
 		}
 		return ss.answer(err)
 	}
 	if !ss.server.login(user.Mailbox) {
-		ss.wire.place.Wait()
+		ss.wire.place.Idle()
 		return &imap.Error{
 			Type: imap.StatusResponseTypeNo, Code: imap.ResponseCodeLimit,
 			Text: fmt.Sprintf("This mailbox has %d connections already", ss.server.MaxPerMailbox),

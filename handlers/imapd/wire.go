@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
 )
 
 const (
@@ -48,7 +48,7 @@ var errBye = errors.New("connection ended by the server")
 type wire struct {
 	net.Conn // TLS is undone
 	in       *bufio.Reader
-	place    *crowd.Place
+	place    *connlimit.Slot
 	ctx      context.Context
 	cancel   context.CancelFunc
 

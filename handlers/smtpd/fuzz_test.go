@@ -75,7 +75,7 @@ func (st *stage) play(t *testing.T, m Mode, s *script) string {
 	r := st.server.start(t.Context(), m)
 	defer r.cancel()
 	w := newWire(s, &r.limits, r.host, library{r.log})
-	w.take(r.crowd.Enter(s.RemoteAddr(), w.cut))
+	w.take(r.limiter.Acquire(s.RemoteAddr(), w.cut))
 	r.serve(w, netip.MustParseAddr("192.0.2.1"))
 	r.taking.Wait()
 	if st.log.Len() > 0 {

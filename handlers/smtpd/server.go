@@ -18,7 +18,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -57,7 +57,7 @@ type run struct {
 	mode    Mode
 	host    string
 	rates   *clientRates
-	crowd   *crowd.Crowd
+	limiter *connlimit.Limiter
 
 	ctx    context.Context // of what the service is asked
 	cancel context.CancelFunc
@@ -78,7 +78,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 	}
 	r := s.start(ctx, mode)
 	defer r.cancel()
-	defer r.crowd.Close()
+	defer r.limiter.Close()
 	unhook := context.AfterFunc(ctx, func() { ln.Close() })
 	defer unhook()
 	var conns sync.WaitGroup
@@ -103,7 +103,7 @@ func (s *Server) start(ctx context.Context, mode Mode) *run {
 	if r.log == nil {
 		r.log = slog.Default()
 	}
-	r.crowd = crowd.New(mode.String(), crowd.Bounds{
+	r.limiter = connlimit.New(mode.String(), connlimit.Limits{
 		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork,
 	}, r.log)
 	// A message that is being received may be taken after ctx has ended.
@@ -136,8 +136,8 @@ func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup
 // admit serves a connection if there is room for it.
 func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 	w := newWire(c, &r.limits, r.host, library{r.log})
-	place := r.crowd.Enter(c.RemoteAddr(), func() { w.stop(errCrowded) })
-	if place == nil {
+	slot := r.limiter.Acquire(c.RemoteAddr(), func() { w.stop(errCrowded) })
+	if slot == nil {
 		if r.mode != Submissions {
 			_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // an empty socket takes a line at once
 			fmt.Fprintf(c, "421 4.7.0 %s Too many connections; come again later\r\n", r.host)
@@ -145,14 +145,14 @@ func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 		c.Close()
 		return
 	}
-	w.take(place)
+	w.take(slot)
 	if !r.watch(w) {
-		place.Leave()
+		slot.Release()
 		c.Close()
 		return
 	}
 	conns.Go(func() {
-		defer place.Leave()
+		defer slot.Release()
 		defer r.forget(w)
 		r.serve(w, addressOf(c))
 	})

@@ -19,7 +19,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
 )
 
 // A wire stands between a connection and go-smtp, and hands it one command at a time. So it knows
@@ -43,7 +43,7 @@ type wire struct {
 	limits   *Limits
 	host     string
 	log      smtp.Logger
-	place    *crowd.Place
+	place    *connlimit.Slot
 	canTLS   bool // STARTTLS may be given
 	started  time.Time
 
@@ -108,7 +108,7 @@ func newWire(c net.Conn, l *Limits, host string, log smtp.Logger) *wire {
 }
 
 // take gives the wire its place among the connections, and room for what comes.
-func (w *wire) take(p *crowd.Place) {
+func (w *wire) take(p *connlimit.Slot) {
 	w.place = p
 	w.in = bufio.NewReaderSize(reads{w}, inBuffer)
 }
@@ -116,7 +116,7 @@ func (w *wire) take(p *crowd.Place) {
 // settle says that the connection keeps its place whatever happens.
 func (w *wire) settle() {
 	w.settled = true
-	w.place.Work()
+	w.place.Busy()
 }
 
 // Read gives go-smtp the next of what it waits for.
@@ -376,7 +376,7 @@ func (r reads) Read(p []byte) (int, error) {
 		return 0, w.fail(err)
 	}
 	n, err := w.Conn.Read(p)
-	w.place.Work()
+	w.place.Busy()
 	if w.busy {
 		w.pace.got += int64(n)
 	}
@@ -402,7 +402,7 @@ func (w *wire) arm() error {
 		return w.stopping
 	default:
 		if !w.settled {
-			w.place.Wait()
+			w.place.Idle()
 		}
 		if end := w.started.Add(w.limits.Session); end.Before(until) {
 			until = end
