@@ -1,4 +1,4 @@
-package imapd
+package deflate
 
 // A huffman is a canonical code (RFC 1951 section 3.2.2): how many codes of each length there are,
 // and their symbols in order.
@@ -7,9 +7,9 @@ type huffman struct {
 	symbols [288]uint16
 }
 
-// build makes the code of the lengths of its symbols' codes; 0 is a symbol that has none. It tells
-// whether that is one: no more codes than there is room for, and fewer only where there is at most
-// one.
+// build makes the code from the lengths of its symbols' codes; 0 is a symbol without a code. It
+// reports whether the code is valid: no more codes than there is room for, and fewer only where
+// there is at most one.
 func (h *huffman) build(lengths []byte) bool {
 	clear(h.counts[:])
 	used := 0
@@ -39,7 +39,7 @@ func (h *huffman) build(lengths []byte) bool {
 }
 
 // decode reads one symbol, bit by bit.
-func (h *huffman) decode(z *inflater) (int, error) {
+func (h *huffman) decode(z *Reader) (int, error) {
 	code, first, index := 0, 0, 0
 	for n := 1; n <= maxCodeBits; n++ {
 		bit, err := z.take(1)

@@ -41,7 +41,7 @@ var refusedLiterals = map[string]struct{ command, status string }{
 	"list":               {literal("s LIST (FROB) {%d+}\r\n%s *\r\n", evil), "BAD"},
 }
 
-// brokenNames are commands that the wire refuses itself, for another literal in them.
+// brokenNames are commands that the connection refuses itself, for another literal in them.
 var brokenNames = map[string]struct{ command, status string }{
 	"append: folder": {literal("s APPEND {3+}\r\na\x00b {%d+}\r\n%s\r\n", evil), "BAD"},
 	"append: large":  {literal("s APPEND {3+}\r\na\nb (\\Seen) {%d+}\r\n%s\r\n", strings.Repeat(evil, 300)), "BAD"},
@@ -66,8 +66,8 @@ func TestRefusedLiteralsDoNotRun(t *testing.T) {
 	}
 }
 
-// TestParserAloneRunsThem shows what the wire is for: go-imap's own server runs every one of these
-// literals. When this test fails, the library has learnt it and the wire can do less.
+// TestParserAloneRunsThem shows what protocolConn is for: go-imap's own server runs every one of these
+// literals. When this test fails, the library has learnt it and protocolConn can do less.
 func TestParserAloneRunsThem(t *testing.T) {
 	for name, tc := range refusedLiterals {
 		t.Run(name, func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestIdleClientsAreSentAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, served := net.Pipe()
-				w := newWire(served, true, time.Now().Add(time.Minute), 30*time.Minute, func() {})
+				w := newProtocolConn(served, true, time.Now().Add(time.Minute), 30*time.Minute, func() {})
 				defer w.Close()
 				if tc.loggedIn {
 					w.loggedIn()
@@ -481,7 +481,7 @@ func TestImplicitTLS(t *testing.T) {
 func TestSlowMessageIsBoundedByRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, served := net.Pipe()
-		w := newWire(served, true, time.Time{}, 30*time.Minute, func() {})
+		w := newProtocolConn(served, true, time.Time{}, 30*time.Minute, func() {})
 		defer w.Close()
 		sent := make(chan struct{})
 		go func() {
@@ -521,7 +521,7 @@ func TestSlowMessageIsBoundedByRate(t *testing.T) {
 func TestDrippedCommandsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, served := net.Pipe()
-		w := newWire(served, true, time.Time{}, 30*time.Minute, func() {})
+		w := newProtocolConn(served, true, time.Time{}, 30*time.Minute, func() {})
 		defer w.Close()
 		go io.Copy(io.Discard, client)
 		begin, ended := time.Now(), make(chan struct{})
@@ -607,7 +607,7 @@ func FuzzWire(f *testing.F) {
 		if loggedIn {
 			until = time.Time{}
 		}
-		w := newWire(&scripted{Reader: bytes.NewReader(input)}, true, until, time.Minute, func() {})
+		w := newProtocolConn(&scripted{Reader: bytes.NewReader(input)}, true, until, time.Minute, func() {})
 		defer w.Close()
 		r := bufio.NewReaderSize(w, maxCommand+1000)
 		for n := 0; ; n++ {
@@ -671,8 +671,8 @@ func FuzzMendNames(f *testing.F) {
 			return
 		}
 		_, verb := commandName(text)
-		once := mendNames(verb, bytes.Clone(text))
-		if twice := mendNames(verb, bytes.Clone(once)); !bytes.Equal(once, twice) {
+		once := replaceBadNames(verb, bytes.Clone(text))
+		if twice := replaceBadNames(verb, bytes.Clone(once)); !bytes.Equal(once, twice) {
 			t.Errorf("%q gives %q, and that %q", text, once, twice)
 		}
 		if _, err := scanLine(once); err != nil {

@@ -69,9 +69,9 @@ func needsParts(c *imap.SearchCriteria) bool {
 func (q *query) candidates() []uint32 {
 	switch c := q.criteria; {
 	case len(c.UID) > 0:
-		return q.view.pick(c.UID[0], q.saved)
+		return q.view.uidsOf(c.UID[0], q.saved)
 	case len(c.SeqNum) > 0:
-		return q.view.pick(c.SeqNum[0], q.saved)
+		return q.view.uidsOf(c.SeqNum[0], q.saved)
 	}
 	return q.view
 }
@@ -96,15 +96,15 @@ func (c *candidate) close() {
 	}
 }
 
-// match tells whether a message meets the criteria.
-func (q *query) match(c *candidate) (bool, error) { return q.meets(c, q.criteria) }
+// match reports whether a message meets the criteria.
+func (q *query) match(c *candidate) (bool, error) { return q.matchKey(c, q.criteria) }
 
-// meets looks at what costs little first.
-func (q *query) meets(c *candidate, key *imap.SearchCriteria) (bool, error) {
-	if !q.inSets(c, key) || !meetsRow(c.row, key) {
+// matchKey looks at what costs little first.
+func (q *query) matchKey(c *candidate, key *imap.SearchCriteria) (bool, error) {
+	if !q.matchSets(c, key) || !matchRow(c.row, key) {
 		return false, nil
 	}
-	for _, step := range []func(*candidate, *imap.SearchCriteria) (bool, error){meetsSent, meetsHeader, q.meetsNot, q.meetsOr, meetsText} {
+	for _, step := range []func(*candidate, *imap.SearchCriteria) (bool, error){matchSent, matchHeader, q.matchNot, q.matchOr, matchText} {
 		if ok, err := step(c, key); !ok || err != nil {
 			return false, err
 		}
@@ -112,7 +112,7 @@ func (q *query) meets(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	return true, nil
 }
 
-func (q *query) inSets(c *candidate, key *imap.SearchCriteria) bool {
+func (q *query) matchSets(c *candidate, key *imap.SearchCriteria) bool {
 	for _, set := range key.SeqNum {
 		if !contains(set, c.seq, uint32(len(q.view))) {
 			return false
@@ -145,7 +145,7 @@ func contains[N imap.UID | uint32, S interface {
 	return false
 }
 
-func meetsRow(row *service.MessageRow, key *imap.SearchCriteria) bool {
+func matchRow(row *service.MessageRow, key *imap.SearchCriteria) bool {
 	switch {
 	case !key.Since.IsZero() && row.Received.Before(key.Since),
 		!key.Before.IsZero() && !row.Received.Before(key.Before),
@@ -164,8 +164,8 @@ func hasFlag(row *service.MessageRow, f imap.Flag) bool {
 	return service.HasKeyword(row.Keywords, string(f))
 }
 
-// meetsSent compares the day that the Date field names, whatever its zone (RFC 9051 section 6.4.4).
-func meetsSent(c *candidate, key *imap.SearchCriteria) (bool, error) {
+// matchSent compares the day that the Date field names, whatever its zone (RFC 9051 section 6.4.4).
+func matchSent(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	if key.SentSince.IsZero() && key.SentBefore.IsZero() {
 		return true, nil
 	}
@@ -181,7 +181,7 @@ func meetsSent(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	return (key.SentSince.IsZero() || !day.Before(key.SentSince)) && (key.SentBefore.IsZero() || day.Before(key.SentBefore)), nil
 }
 
-func meetsHeader(c *candidate, key *imap.SearchCriteria) (bool, error) {
+func matchHeader(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	for _, h := range key.Header {
 		if h.Key == modSeqKey {
 			if since, err := strconv.ParseUint(h.Value, 10, 64); err != nil || c.row.ModSeq < since {
@@ -196,21 +196,21 @@ func meetsHeader(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	return true, nil
 }
 
-// hasHeader takes what it can from the envelope, which is at hand, and else reads the header:
-// comments are only there. An empty value asks only whether there is such a field.
+// hasHeader looks in the envelope, which is at hand, and then in the header, which has the comments
+// too. An empty value asks only whether there is such a field.
 func (c *candidate) hasHeader(name, value string) (bool, error) {
 	if err := c.parse(); err != nil {
 		return false, err
 	}
 	if value != "" {
 		texts, whole := envelopeTexts(c.root.Envelope, strings.ToLower(name))
-		if found := slices.ContainsFunc(texts, func(text string) bool { return holds(text, value) }); found || whole {
+		if found := slices.ContainsFunc(texts, func(text string) bool { return containsFold(text, value) }); found || whole {
 			return found, nil
 		}
 	}
 	headers, err := c.fields()
 	return slices.ContainsFunc(headers, func(h msg.Header) bool {
-		return strings.EqualFold(h.Name, name) && holds(h.Value, value)
+		return strings.EqualFold(h.Name, name) && containsFold(h.Value, value)
 	}), err
 }
 
@@ -231,25 +231,25 @@ func envelopeTexts(e *msg.Envelope, name string) (texts []string, whole bool) {
 	return texts, false
 }
 
-// holds tells whether a text has a part, in any case.
-func holds(text, part string) bool { return strings.Contains(fold(text), fold(part)) }
+// containsFold reports whether a text contains a part, in any case.
+func containsFold(text, part string) bool { return strings.Contains(fold(text), fold(part)) }
 
 func fold(s string) string { return strings.ToLower(s) }
 
-func (q *query) meetsNot(c *candidate, key *imap.SearchCriteria) (bool, error) {
+func (q *query) matchNot(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	for i := range key.Not {
-		if ok, err := q.meets(c, &key.Not[i]); ok || err != nil {
+		if ok, err := q.matchKey(c, &key.Not[i]); ok || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-func (q *query) meetsOr(c *candidate, key *imap.SearchCriteria) (bool, error) {
+func (q *query) matchOr(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	for i := range key.Or {
-		ok, err := q.meets(c, &key.Or[i][0])
+		ok, err := q.matchKey(c, &key.Or[i][0])
 		if !ok && err == nil {
-			ok, err = q.meets(c, &key.Or[i][1])
+			ok, err = q.matchKey(c, &key.Or[i][1])
 		}
 		if !ok || err != nil {
 			return false, err
@@ -258,8 +258,8 @@ func (q *query) meetsOr(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	return true, nil
 }
 
-// meetsText looks for the words of BODY and TEXT in what people read.
-func meetsText(c *candidate, key *imap.SearchCriteria) (bool, error) {
+// matchText searches the text that people read for the words of BODY and TEXT.
+func matchText(c *candidate, key *imap.SearchCriteria) (bool, error) {
 	for _, words := range key.Body {
 		if err := c.readBody(); err != nil || !strings.Contains(c.body, fold(words)) {
 			return false, err

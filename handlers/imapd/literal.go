@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// A marker is the "{123}" or "{123+}" at the end of a line that announces a literal (RFC 3501
-// section 4.3, RFC 7888).
-type marker struct {
+// A literalMarker is the "{123}" or "{123+}" at the end of a line that announces a literal (RFC
+// 3501 section 4.3, RFC 7888).
+type literalMarker struct {
 	found   bool
 	at      int // where it begins; without one, the line's length
 	digits  string
@@ -18,7 +18,7 @@ type marker struct {
 // scanLine checks one line of a command and finds the marker at its end. It refuses whatever
 // go-imap's parser could take to end a command somewhere else than we do: it reads quoted strings
 // over line ends, ends a line at a bare CR, and goes on behind a malformed marker.
-func scanLine(line []byte) (marker, error) {
+func scanLine(line []byte) (literalMarker, error) {
 	end := len(line)
 	if end > 0 && line[end-1] == '\n' {
 		end--
@@ -30,7 +30,7 @@ func scanLine(line []byte) (marker, error) {
 	for i := 0; i < end; i++ {
 		switch c := line[i]; {
 		case c == 0 || c == '\r' || c == '\n':
-			return marker{}, errors.New("a command has no NUL and no line end within a line")
+			return literalMarker{}, errors.New("a command has no NUL and no line end within a line")
 		case quoted && c == '\\':
 			i++
 		case c == '"':
@@ -40,13 +40,13 @@ func scanLine(line []byte) (marker, error) {
 		}
 	}
 	if quoted {
-		return marker{}, errors.New("a line ends within a quoted string")
+		return literalMarker{}, errors.New("a line ends within a quoted string")
 	}
-	return marker{at: len(line)}, nil
+	return literalMarker{at: len(line)}, nil
 }
 
-func parseMarker(line []byte, at int) (marker, error) {
-	m := marker{found: true, at: at}
+func parseMarker(line []byte, at int) (literalMarker, error) {
+	m := literalMarker{found: true, at: at}
 	i := at + 1
 	for i < len(line) && line[i] >= '0' && line[i] <= '9' {
 		i++
@@ -58,7 +58,7 @@ func parseMarker(line []byte, at int) (marker, error) {
 	}
 	size, err := strconv.ParseUint(m.digits, 10, 32)
 	if err != nil || i != len(line)-1 || line[i] != '}' {
-		return marker{}, errors.New("a brace begins no literal")
+		return literalMarker{}, errors.New("a brace begins no literal")
 	}
 	m.size = int64(size)
 	return m, nil

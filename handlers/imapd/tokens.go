@@ -11,9 +11,9 @@ type token struct {
 	from, to int
 }
 
-// tokens divides a command, which has no literals. What stands between brackets is part of an atom,
-// spaces included, so that BODY[HEADER.FIELDS (TO)] is one.
-func tokens(text []byte) []token {
+// tokenize divides a command without literals into tokens. What stands between brackets is part of
+// an atom, spaces included, so that BODY[HEADER.FIELDS (TO)] is one.
+func tokenize(text []byte) []token {
 	end := len(bytes.TrimRight(text, "\r\n"))
 	var list []token
 	for i := 0; i < end; {
@@ -65,11 +65,11 @@ func endOfAtom(text []byte, i int) int {
 	return len(text)
 }
 
-// A phrase is a command in tokens, with what shall change in it.
-type phrase struct {
-	text  []byte
-	list  []token
-	edits []edit
+// A commandEditor is a command in tokens, with the edits to make in it.
+type commandEditor struct {
+	text   []byte
+	tokens []token
+	edits  []edit
 }
 
 type edit struct {
@@ -77,24 +77,26 @@ type edit struct {
 	text     string
 }
 
-func newPhrase(text []byte) *phrase { return &phrase{text: text, list: tokens(text)} }
+func newCommandEditor(text []byte) *commandEditor {
+	return &commandEditor{text: text, tokens: tokenize(text)}
+}
 
 // word is the atom at i in capitals, "" for anything else.
-func (p *phrase) word(i int) string {
-	if i < 0 || i >= len(p.list) || p.list[i].kind != 'a' {
+func (p *commandEditor) word(i int) string {
+	if i < 0 || i >= len(p.tokens) || p.tokens[i].kind != 'a' {
 		return ""
 	}
 	return strings.ToUpper(p.raw(i))
 }
 
-func (p *phrase) raw(i int) string { return string(p.text[p.list[i].from:p.list[i].to]) }
+func (p *commandEditor) raw(i int) string { return string(p.text[p.tokens[i].from:p.tokens[i].to]) }
 
 // value is the string or atom at i.
-func (p *phrase) value(i int) (string, bool) {
+func (p *commandEditor) value(i int) (string, bool) {
 	switch {
-	case i >= len(p.list) || p.list[i].kind == '(' || p.list[i].kind == ')':
+	case i >= len(p.tokens) || p.tokens[i].kind == '(' || p.tokens[i].kind == ')':
 		return "", false
-	case p.list[i].kind == 'a':
+	case p.tokens[i].kind == 'a':
 		return p.raw(i), true
 	}
 	raw := p.raw(i)
@@ -111,12 +113,14 @@ func (p *phrase) value(i int) (string, bool) {
 	return out.String(), true
 }
 
-func (p *phrase) is(i int, kind byte) bool { return i < len(p.list) && p.list[i].kind == kind }
+func (p *commandEditor) is(i int, kind byte) bool {
+	return i < len(p.tokens) && p.tokens[i].kind == kind
+}
 
-// closing gives the index of the parenthesis that closes the one at i.
-func (p *phrase) closing(i int) (int, bool) {
-	for depth := 0; i < len(p.list); i++ {
-		switch p.list[i].kind {
+// closing returns the index of the parenthesis that closes the one at i.
+func (p *commandEditor) closing(i int) (int, bool) {
+	for depth := 0; i < len(p.tokens); i++ {
+		switch p.tokens[i].kind {
 		case '(':
 			depth++
 		case ')':
@@ -128,31 +132,31 @@ func (p *phrase) closing(i int) (int, bool) {
 	return 0, false
 }
 
-// replace puts a text in the place of the tokens from i to j, both inclusive.
-func (p *phrase) replace(i, j int, text string) {
-	p.edits = append(p.edits, edit{p.list[i].from, p.list[j].to, text})
+// replace replaces the tokens from i to j, both inclusive, by a text.
+func (p *commandEditor) replace(i, j int, text string) {
+	p.edits = append(p.edits, edit{p.tokens[i].from, p.tokens[j].to, text})
 }
 
-// remove takes the tokens from i to j out, and the spaces before them.
-func (p *phrase) remove(i, j int) {
-	from := p.list[i].from
+// remove removes the tokens from i to j, and the spaces before them.
+func (p *commandEditor) remove(i, j int) {
+	from := p.tokens[i].from
 	for from > 0 && p.text[from-1] == ' ' {
 		from--
 	}
-	p.edits = append(p.edits, edit{from, p.list[j].to, ""})
+	p.edits = append(p.edits, edit{from, p.tokens[j].to, ""})
 }
 
-// removeItem takes an item out of a list; the list keeps no space where the item was.
-func (p *phrase) removeItem(i int) {
-	if p.is(i-1, '(') && i+1 < len(p.list) && p.list[i+1].kind != ')' {
-		p.edits = append(p.edits, edit{p.list[i].from, p.list[i+1].from, ""})
+// removeItem removes an item of a list; no space stays where the item was.
+func (p *commandEditor) removeItem(i int) {
+	if p.is(i-1, '(') && i+1 < len(p.tokens) && p.tokens[i+1].kind != ')' {
+		p.edits = append(p.edits, edit{p.tokens[i].from, p.tokens[i+1].from, ""})
 		return
 	}
 	p.remove(i, i)
 }
 
-// result gives the text with all edits, which were made in order.
-func (p *phrase) result() []byte {
+// result returns the text with all edits, which were made in order.
+func (p *commandEditor) result() []byte {
 	var out []byte
 	at := 0
 	for _, e := range p.edits {

@@ -56,7 +56,7 @@ func structureOf(p *msg.Part) imap.BodyStructure {
 			Disposition: dispositionOf(p), Language: p.Language, Location: asciiText(p.Location),
 		},
 	}
-	switch child := inner(p); {
+	switch child := innerMessage(p); {
 	case child != nil:
 		out.MessageRFC822 = &imap.BodyStructureMessageRFC822{
 			Envelope: envelopeOf(child.Envelope), BodyStructure: structureOf(child), NumLines: p.Lines,

@@ -1,4 +1,4 @@
-package imapd
+package deflate
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// FuzzInflate compares the inflater with compress/flate, over anything and over what is rightly
+// FuzzInflate compares the Reader with compress/flate, over anything and over what is rightly
 // compressed.
 func FuzzInflate(f *testing.F) {
 	f.Add([]byte("a NOOP\r\n"), 6)
@@ -23,7 +23,7 @@ func FuzzInflate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, level int) {
 		want, wantErr := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(data)), 1<<16))
-		got, err := io.ReadAll(io.LimitReader(newInflater(bufio.NewReader(bytes.NewReader(data))), 1<<16))
+		got, err := io.ReadAll(io.LimitReader(NewReader(bufio.NewReader(bytes.NewReader(data))), 1<<16))
 		if wantErr == nil && (err != nil || !bytes.Equal(got, want)) {
 			t.Fatalf("%x: %q, %v; want %q", data, got, err, want)
 		}
@@ -35,7 +35,7 @@ func FuzzInflate(f *testing.F) {
 			w.Flush()
 		}
 		w.Close()
-		got, err = io.ReadAll(newInflater(bufio.NewReader(&packed)))
+		got, err = io.ReadAll(NewReader(bufio.NewReader(&packed)))
 		if err != nil || !bytes.Equal(got, bytes.ReplaceAll(data, []byte("\n"), nil)) {
 			t.Fatalf("%q came back as %q, %v", data, got, err)
 		}
@@ -54,7 +54,7 @@ var partFlushed = [...]struct{ packed, text string }{
 func TestInflateTakesPartialFlushes(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
-	z := newInflater(bufio.NewReader(server))
+	z := NewReader(bufio.NewReader(server))
 	for _, p := range partFlushed {
 		go io.WriteString(client, p.packed)
 		got := make([]byte, len(p.text))
@@ -68,7 +68,7 @@ func TestInflateTakesPartialFlushes(t *testing.T) {
 func TestInflateDoesNotWait(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
-	z := newInflater(bufio.NewReader(server))
+	z := NewReader(bufio.NewReader(server))
 	var packed bytes.Buffer
 	w, err := flate.NewWriter(&packed, 9)
 	if err != nil {
@@ -94,7 +94,7 @@ func BenchmarkInflate(b *testing.B) {
 	}
 	w.Close()
 	for b.Loop() {
-		n, err := io.Copy(io.Discard, newInflater(bufio.NewReader(bytes.NewReader(packed.Bytes()))))
+		n, err := io.Copy(io.Discard, NewReader(bufio.NewReader(bytes.NewReader(packed.Bytes()))))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -103,18 +103,18 @@ func BenchmarkInflate(b *testing.B) {
 }
 
 func BenchmarkDeflate(b *testing.B) {
-	ps, piece := newPackers(), []byte(strings.Repeat("* 12 FETCH (UID 345 FLAGS (\\Seen))\r\n", 900))
+	ps, piece := NewPool(), []byte(strings.Repeat("* 12 FETCH (UID 345 FLAGS (\\Seen))\r\n", 900))
 	b.SetBytes(int64(len(piece)))
 	for b.Loop() {
-		if err := ps.write(io.Discard, piece); err != nil {
+		if err := ps.Write(io.Discard, piece); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-func BenchmarkNewPacker(b *testing.B) {
+func BenchmarkNewWriter(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		newPackers().pool.Get()
+		NewPool().writers.Get()
 	}
 }

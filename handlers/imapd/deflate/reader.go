@@ -1,4 +1,7 @@
-package imapd
+// Package deflate compresses and decompresses a connection with DEFLATE (RFC 1951) for IMAP's
+// COMPRESS (RFC 4978), so that idle connections take little memory and no byte waits for the next
+// one. It does not know IMAP.
+package deflate
 
 import (
 	"bufio"
@@ -15,16 +18,15 @@ const (
 
 var errDeflate = errors.New("the compressed data are damaged")
 
-// An inflater undoes DEFLATE (RFC 1951) as a stream that goes back and forth needs it: it gives
-// every byte as soon as the peer's flush makes it known, be it aligned to a byte or not. The one of
-// compress/flate waits for an empty stored block, which clients that use zlib's partial flush never
-// send. It takes 35 KB and does not grow.
-type inflater struct {
+// A Reader decompresses. It returns every byte as soon as the peer has flushed it, whether or not
+// the flush ends at a byte. The reader of compress/flate waits for an empty stored block, which
+// clients that use zlib's partial flush never send. A Reader takes 35 KB and does not grow.
+type Reader struct {
 	in   *bufio.Reader
 	bits uint64 // not yet used, the next one lowest
 	have uint   // how many
 
-	step    func(*inflater, []byte) (int, error)
+	step    func(*Reader, []byte) (int, error)
 	final   bool
 	stored  int // bytes of a stored block that are to come
 	length  int // bytes of a match that are to come
@@ -38,10 +40,11 @@ type inflater struct {
 	full   bool // the window has been filled once
 }
 
-func newInflater(in *bufio.Reader) *inflater { return &inflater{in: in, step: (*inflater).header} }
+// NewReader returns a reader of what in decompresses to.
+func NewReader(in *bufio.Reader) *Reader { return &Reader{in: in, step: (*Reader).header} }
 
-// Read gives what there is, at least one byte.
-func (z *inflater) Read(p []byte) (int, error) {
+// Read returns what there is, at least one byte.
+func (z *Reader) Read(p []byte) (int, error) {
 	n := 0
 	for n < len(p) && z.err == nil {
 		if z.length == 0 && z.stored == 0 && z.blocked(n) {
@@ -62,9 +65,9 @@ func (z *inflater) Read(p []byte) (int, error) {
 	return 0, z.err
 }
 
-// blocked tells whether a further step may have to wait for the peer although there is something to
-// give. A step takes at most 48 bits, or is the header of a block.
-func (z *inflater) blocked(n int) bool {
+// blocked reports whether another step may have to wait for the peer although there is something to
+// return. A step takes at most 48 bits, or is the header of a block.
+func (z *Reader) blocked(n int) bool {
 	if n == 0 {
 		return false
 	}
@@ -73,7 +76,7 @@ func (z *inflater) blocked(n int) bool {
 }
 
 // fill takes what has come, without waiting.
-func (z *inflater) fill() {
+func (z *Reader) fill() {
 	for z.have <= 56 && z.in.Buffered() > 0 {
 		c, _ := z.in.ReadByte() // it is there
 		z.bits |= uint64(c) << z.have
@@ -81,8 +84,8 @@ func (z *inflater) fill() {
 	}
 }
 
-// take gives n bits, at most 16, and waits for them.
-func (z *inflater) take(n uint) (int, error) {
+// take returns n bits, at most 16, and waits for them.
+func (z *Reader) take(n uint) (int, error) {
 	for z.have < n {
 		c, err := z.in.ReadByte()
 		if err != nil {
@@ -97,7 +100,7 @@ func (z *inflater) take(n uint) (int, error) {
 	return v, nil
 }
 
-func (z *inflater) put(c byte) {
+func (z *Reader) put(c byte) {
 	z.window[z.at] = c
 	z.at++
 	if z.at == windowSize {
@@ -106,7 +109,7 @@ func (z *inflater) put(c byte) {
 }
 
 // match copies what it can of a match.
-func (z *inflater) match(p []byte) int {
+func (z *Reader) match(p []byte) int {
 	n := min(z.length, len(p))
 	for i := range n {
 		c := z.window[(z.at-z.back)&(windowSize-1)]
@@ -118,7 +121,7 @@ func (z *inflater) match(p []byte) int {
 }
 
 // header reads the beginning of a block (RFC 1951 section 3.2.3).
-func (z *inflater) header([]byte) (int, error) {
+func (z *Reader) header([]byte) (int, error) {
 	if z.final {
 		return 0, io.EOF
 	}
@@ -144,11 +147,11 @@ func (z *inflater) header([]byte) (int, error) {
 	default:
 		return 0, errDeflate
 	}
-	z.step = (*inflater).symbol
+	z.step = (*Reader).symbol
 	return 0, nil
 }
 
-func (z *inflater) storedHeader() error {
+func (z *Reader) storedHeader() error {
 	z.bits >>= z.have % 8
 	z.have -= z.have % 8
 	size, err := z.take(16)
@@ -163,13 +166,13 @@ func (z *inflater) storedHeader() error {
 		return errDeflate
 	}
 	if z.stored = size; size > 0 {
-		z.step = (*inflater).copyStored
+		z.step = (*Reader).copyStored
 	}
 	return nil
 }
 
 // copyStored copies one byte: few clients send stored blocks.
-func (z *inflater) copyStored(p []byte) (int, error) {
+func (z *Reader) copyStored(p []byte) (int, error) {
 	c, err := z.take(8)
 	if err != nil {
 		return 0, err
@@ -177,13 +180,13 @@ func (z *inflater) copyStored(p []byte) (int, error) {
 	p[0] = byte(c)
 	z.put(p[0])
 	if z.stored--; z.stored == 0 {
-		z.step = (*inflater).header
+		z.step = (*Reader).header
 	}
 	return 1, nil
 }
 
 // symbol decodes one symbol: a byte, a match, or the end of the block.
-func (z *inflater) symbol(p []byte) (int, error) {
+func (z *Reader) symbol(p []byte) (int, error) {
 	s, err := z.lengths.decode(z)
 	switch {
 	case err != nil:
@@ -193,7 +196,7 @@ func (z *inflater) symbol(p []byte) (int, error) {
 		z.put(p[0])
 		return 1, nil
 	case s == 256:
-		z.step = (*inflater).header
+		z.step = (*Reader).header
 		return 0, nil
 	case s >= literals:
 		return 0, errDeflate
@@ -220,7 +223,7 @@ func (z *inflater) symbol(p []byte) (int, error) {
 	return 0, nil
 }
 
-func (z *inflater) extended(base, extra int) (int, error) {
+func (z *Reader) extended(base, extra int) (int, error) {
 	more, err := z.take(uint(extra))
 	return base + more, err
 }
@@ -229,7 +232,7 @@ func (z *inflater) extended(base, extra int) (int, error) {
 var codeOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
 // dynamicHeader reads the codes of a block (RFC 1951 section 3.2.7).
-func (z *inflater) dynamicHeader() error {
+func (z *Reader) dynamicHeader() error {
 	var counts [3]int
 	for i, n := range []uint{5, 5, 4} {
 		v, err := z.take(n)
@@ -264,7 +267,7 @@ func (z *inflater) dynamicHeader() error {
 }
 
 // codeLengths reads the lengths of both codes, in which runs are shortened.
-func (z *inflater) codeLengths(to []byte) error {
+func (z *Reader) codeLengths(to []byte) error {
 	for i := 0; i < len(to); {
 		s, err := z.lengths.decode(z)
 		if err != nil {

@@ -2,26 +2,28 @@ package imapd
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
 )
 
-// asks is what a command asks for that go-imap's parser does not know (RFC 7162). The front takes
-// it out of the command and leaves it here for the session's method, which runs next.
-type asks struct {
+// extensions are what a command has that go-imap's parser does not know (RFC 7162). The session
+// takes it out of the command before the parser gets it. The session's method, which the parser
+// calls next, finds it here.
+type extensions struct {
 	verb           string
 	modSeq         bool // FETCH MODSEQ
 	changedSince   uint64
 	unchangedSince *uint64
 	searchModSeq   bool // SEARCH MODSEQ
 	extendedSearch bool // SEARCH RETURN
-	highest        bool // STATUS HIGHESTMODSEQ
+	highestModSeq  bool // STATUS HIGHESTMODSEQ
 	enable         bool // the command turns CONDSTORE on
 }
 
-// extended are the words that make it worth to look at a command closely, and where.
-var extended = map[string][]string{
+// extensionWords are the words that each command is searched for.
+var extensionWords = map[string][]string{
 	"SELECT": {"CONDSTORE"}, "EXAMINE": {"CONDSTORE"}, "ENABLE": {"CONDSTORE"},
 	"FETCH": {"MODSEQ", "CHANGEDSINCE"}, "UID FETCH": {"MODSEQ", "CHANGEDSINCE"},
 	"STORE": {"UNCHANGEDSINCE"}, "UID STORE": {"UNCHANGEDSINCE"},
@@ -33,14 +35,14 @@ var extended = map[string][]string{
 // have.
 const modSeqKey = "MODSEQ:"
 
-// extend gives a command without what the parser does not know, and what that was. A command that
-// has it in the wrong form stays as it is, for the parser to refuse.
-func extend(verb string, text []byte) ([]byte, asks) {
-	plain := asks{verb: verb}
-	if !mentions(text, extended[verb]) {
+// takeExtensions returns a command without its extensions, and the extensions. A command with a
+// malformed extension stays as it is, so that the parser refuses it.
+func takeExtensions(verb string, text []byte) ([]byte, extensions) {
+	plain := extensions{verb: verb}
+	if !mentions(text, extensionWords[verb]) {
 		return text, plain
 	}
-	p, a := newPhrase(text), plain
+	p, a := newCommandEditor(text), plain
 	args := 2 // behind tag and verb
 	if strings.HasPrefix(verb, "UID ") {
 		args = 3
@@ -82,8 +84,8 @@ func mentions(text []byte, words []string) bool {
 }
 
 // selectParams reads SELECT box (CONDSTORE).
-func (p *phrase) selectParams(at int, a *asks) bool {
-	if len(p.list) != at+4 || !p.is(at+1, '(') || p.word(at+2) != "CONDSTORE" || !p.is(at+3, ')') {
+func (p *commandEditor) selectParams(at int, a *extensions) bool {
+	if len(p.tokens) != at+4 || !p.is(at+1, '(') || p.word(at+2) != "CONDSTORE" || !p.is(at+3, ')') {
 		return false
 	}
 	p.remove(at+1, at+3)
@@ -91,16 +93,16 @@ func (p *phrase) selectParams(at int, a *asks) bool {
 	return true
 }
 
-// enableArgs reads ENABLE … CONDSTORE; the parser passes over what it does not know.
-func (p *phrase) enableArgs(at int, a *asks) bool {
-	for i := at; i < len(p.list); i++ {
+// enableArgs reads ENABLE … CONDSTORE; the parser ignores what it does not know.
+func (p *commandEditor) enableArgs(at int, a *extensions) bool {
+	for i := at; i < len(p.tokens); i++ {
 		a.enable = a.enable || p.word(i) == "CONDSTORE"
 	}
 	return a.enable
 }
 
 // fetchArgs reads FETCH set items (CHANGEDSINCE n). MODSEQ becomes UID, which does no harm.
-func (p *phrase) fetchArgs(at int, a *asks) bool {
+func (p *commandEditor) fetchArgs(at int, a *extensions) bool {
 	first, last := at+1, at+1
 	if p.is(first, '(') {
 		end, ok := p.closing(first)
@@ -109,15 +111,15 @@ func (p *phrase) fetchArgs(at int, a *asks) bool {
 		}
 		last = end
 	}
-	for i := first; i <= last && i < len(p.list); i++ {
+	for i := first; i <= last && i < len(p.tokens); i++ {
 		if p.word(i) == "MODSEQ" {
 			p.replace(i, i, "UID")
 			a.modSeq = true
 		}
 	}
-	if len(p.list) > last+1 {
+	if len(p.tokens) > last+1 {
 		n, ok := p.modSeqAt(last + 3)
-		if !ok || len(p.list) != last+5 || !p.is(last+1, '(') || p.word(last+2) != "CHANGEDSINCE" || !p.is(last+4, ')') || n == 0 {
+		if !ok || len(p.tokens) != last+5 || !p.is(last+1, '(') || p.word(last+2) != "CHANGEDSINCE" || !p.is(last+4, ')') || n == 0 {
 			return false
 		}
 		p.remove(last+1, last+4)
@@ -128,10 +130,10 @@ func (p *phrase) fetchArgs(at int, a *asks) bool {
 }
 
 // storeArgs reads STORE set (UNCHANGEDSINCE n) flags. imapflow has the modifier behind the flags.
-func (p *phrase) storeArgs(at int, a *asks) bool {
+func (p *commandEditor) storeArgs(at int, a *extensions) bool {
 	first := at + 1
 	if p.word(first+1) != "UNCHANGEDSINCE" {
-		first = len(p.list) - 4
+		first = len(p.tokens) - 4
 	}
 	n, ok := p.modSeqAt(first + 2)
 	if !ok || first <= at || !p.is(first, '(') || p.word(first+1) != "UNCHANGEDSINCE" || !p.is(first+3, ')') {
@@ -143,7 +145,7 @@ func (p *phrase) storeArgs(at int, a *asks) bool {
 }
 
 // modSeqAt reads a mod-sequence (RFC 7162 section 7: 63 bits).
-func (p *phrase) modSeqAt(i int) (uint64, bool) {
+func (p *commandEditor) modSeqAt(i int) (uint64, bool) {
 	if !p.is(i, 'a') {
 		return 0, false
 	}
@@ -160,7 +162,7 @@ var searchKeys = map[string]int{
 // searchArgs reads the keys MODSEQ and SMALLER wherever they stand. go-imap loses a SMALLER that
 // another key of size or date follows, and takes SMALLER 0 for none; on its own within NOT NOT it
 // is kept.
-func (p *phrase) searchArgs(at int, a *asks) bool {
+func (p *commandEditor) searchArgs(at int, a *extensions) bool {
 	if p.word(at) == "RETURN" && p.is(at+1, '(') {
 		end, ok := p.closing(at + 1)
 		if !ok {
@@ -169,7 +171,7 @@ func (p *phrase) searchArgs(at int, a *asks) bool {
 		at = end + 1
 		a.extendedSearch = true
 	}
-	for i := at; i < len(p.list); i++ {
+	for i := at; i < len(p.tokens); i++ {
 		switch word := p.word(i); word {
 		case "MODSEQ":
 			last, ok := p.modSeqValue(i + 1)
@@ -194,7 +196,7 @@ func (p *phrase) searchArgs(at int, a *asks) bool {
 
 // modSeqValue reads what follows MODSEQ: a number, before which an entry's name and type may stand.
 // There is one number for all of a message, so they change nothing.
-func (p *phrase) modSeqValue(i int) (last int, ok bool) {
+func (p *commandEditor) modSeqValue(i int) (last int, ok bool) {
 	if p.is(i, 'q') {
 		switch p.word(i + 1) {
 		case "PRIV", "SHARED", "ALL":
@@ -208,26 +210,51 @@ func (p *phrase) modSeqValue(i int) (last int, ok bool) {
 }
 
 // statusItems reads the items of STATUS, whose list begins at i.
-func (p *phrase) statusItems(i int, a *asks) bool {
+func (p *commandEditor) statusItems(i int, a *extensions) bool {
 	end, ok := p.closing(i)
 	if !ok || !p.is(i, '(') {
 		return false
 	}
 	for j := i + 1; j < end; j++ {
-		if p.word(j) == "HIGHESTMODSEQ" && !a.highest {
+		if p.word(j) == "HIGHESTMODSEQ" && !a.highestModSeq {
 			p.removeItem(j)
-			a.highest, a.enable = true, true
+			a.highestModSeq, a.enable = true, true
 		}
 	}
-	return a.highest
+	return a.highestModSeq
 }
 
 // listReturn reads LIST … RETURN (… STATUS (…)).
-func (p *phrase) listReturn(at int, a *asks) bool {
-	for i := at; i+1 < len(p.list); i++ {
+func (p *commandEditor) listReturn(at int, a *extensions) bool {
+	for i := at; i+1 < len(p.tokens); i++ {
 		if p.word(i) == "STATUS" && p.is(i+1, '(') {
 			return p.statusItems(i+1, a)
 		}
 	}
 	return false
 }
+
+// enableCondStore turns CONDSTORE on. From then on every FETCH answer that reports a change has a
+// MODSEQ (RFC 7162 section 3.1).
+func (ss *session) enableCondStore(a extensions) {
+	if !a.enable || ss.user.MailboxID == "" {
+		return
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if a.verb == "ENABLE" {
+		ss.conn.patchEnd("* ENABLED", "\r\n", " CONDSTORE")
+	}
+	opens := a.verb == "SELECT" || a.verb == "EXAMINE"
+	if !ss.condStore && ss.selected != nil && !opens {
+		ss.writeHighestModSeq(ss.selected.modSeq)
+	}
+	ss.condStore = true
+}
+
+func (ss *session) writeHighestModSeq(modSeq uint64) {
+	ss.conn.writeReply("* OK [HIGHESTMODSEQ %d] Highest", modSeq)
+}
+
+// modSeqItem is a MODSEQ item as it stands at the beginning of a FETCH answer.
+func modSeqItem(modSeq uint64) string { return fmt.Sprintf("MODSEQ (%d) ", modSeq) }

@@ -210,10 +210,10 @@ func FuzzView(f *testing.F) {
 				wantIDs = append(wantIDs, uid)
 			}
 		}
-		if got := v.pick(seqs, nil); !slices.Equal(got, wantSeqs) {
+		if got := v.uidsOf(seqs, nil); !slices.Equal(got, wantSeqs) {
 			t.Errorf("%v of %v: %v, want %v", seqs, v, got, wantSeqs)
 		}
-		if got := v.pick(ids, nil); !slices.Equal(got, wantIDs) {
+		if got := v.uidsOf(ids, nil); !slices.Equal(got, wantIDs) {
 			t.Errorf("UIDs %v of %v: %v, want %v", ids, v, got, wantIDs)
 		}
 		nums, ok := new(imap.UIDSet), false

@@ -36,14 +36,14 @@ func (p patterns) has(name string) bool {
 	return false
 }
 
-// stopsAt tells whether a pattern has the name and none of those below it.
+// stopsAt reports whether a pattern matches the name and no name below it.
 func (p patterns) stopsAt(name string) bool {
 	return p.has(name) && !p.has(name+string(delimiter)+"x")
 }
 
-// matches tells whether a name fits a pattern, in which "*" stands for any text and "%" for any
-// without a separator (RFC 3501 section 6.3.8). It takes time in proportion to the product of the
-// lengths; backtracking would take far more.
+// matches reports whether a name matches a pattern, in which "*" stands for any text and "%" for
+// any without a separator (RFC 3501 section 6.3.8). It takes time in proportion to the product of
+// the lengths; backtracking would take far more.
 func matches(pattern, name string) bool {
 	// at[i] says that the pattern so far fits name[:i].
 	at := make([]bool, len(name)+1)

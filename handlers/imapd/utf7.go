@@ -10,24 +10,23 @@ import (
 // modifiedBase64 is that of folder names (RFC 3501 section 5.1.3).
 var modifiedBase64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
 
-// unreadable stands for a folder's name that cannot be read: it is the name of no folder and can be
-// none.
-const unreadable = `"#unreadable"`
+// unreadableName replaces a folder's name that cannot be read: no folder has this name or can get
+// it.
+const unreadableName = `"#unreadable"`
 
-// nameArgs says where the names of folders stand in a command. Those of LIST may stand anywhere.
+// nameArgs has the positions of folders' names in each command. Those of LIST may stand anywhere.
 var nameArgs = map[string][]int{
 	"SELECT": {2}, "EXAMINE": {2}, "CREATE": {2}, "DELETE": {2}, "RENAME": {2, 3}, "SUBSCRIBE": {2}, "UNSUBSCRIBE": {2},
 	"STATUS": {2}, "APPEND": {2}, "GETQUOTAROOT": {2}, "COPY": {3}, "MOVE": {3}, "UID COPY": {4}, "UID MOVE": {4},
 }
 
-// mendNames puts a name that no folder has in the place of each that cannot be read. The command is
-// well formed, so its answer is NO, but the parser would refuse it as it refuses what is no
-// command.
-func mendNames(verb string, text []byte) []byte {
-	p, at, other := newPhrase(text), nameArgs[verb], unreadable
+// replaceBadNames replaces each folder's name that cannot be read by one that no folder has. The
+// command is well formed, so its answer must be NO; the parser would answer BAD.
+func replaceBadNames(verb string, text []byte) []byte {
+	p, at, replacement := newCommandEditor(text), nameArgs[verb], unreadableName
 	if verb == "LIST" || verb == "LSUB" {
-		other = quoted(strings.Repeat("#", 256)) // not even with a reference before it
-		for i := 2; i < len(p.list) && p.word(i) != "RETURN"; i++ {
+		replacement = quoted(strings.Repeat("#", 256)) // not even with a reference before it
+		for i := 2; i < len(p.tokens) && p.word(i) != "RETURN"; i++ {
 			at = append(at, i)
 		}
 	}
@@ -37,7 +36,7 @@ func mendNames(verb string, text []byte) []byte {
 			continue
 		}
 		if _, ok := decodeName(name); !ok {
-			p.replace(i, i, other)
+			p.replace(i, i, replacement)
 		}
 	}
 	if len(p.edits) == 0 {
