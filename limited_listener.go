@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
 )
 
 // maxConnsPerAddress is how many HTTP connections one address, or one IPv6 /64, may have open.
@@ -20,15 +20,15 @@ const maxConnsPerAddress = 256
 // it, since the HTTP server speaks HTTP/2 only where it sees the TLS connection itself.
 type limitedListener struct {
 	net.Listener
-	limiter *crowd.Crowd
+	limiter *connlimit.Limiter
 	plain   bool // without TLS, so that a refused client can be told why
 }
 
 // limitListener limits what ln accepts. The addresses of proxies stand for many clients, so only
 // the limit of all connections holds for them.
 func limitListener(ln net.Listener, name string, plain bool, proxies []netip.Prefix, log *slog.Logger) *limitedListener {
-	bounds := crowd.Bounds{All: maxHTTPConns, PerAddress: maxConnsPerAddress, Proxies: proxies}
-	return &limitedListener{Listener: ln, limiter: crowd.New(name, bounds, log), plain: plain}
+	bounds := connlimit.Limits{All: maxHTTPConns, PerAddress: maxConnsPerAddress, Proxies: proxies}
+	return &limitedListener{Listener: ln, limiter: connlimit.New(name, bounds, log), plain: plain}
 }
 
 // tooManyConns is the answer to a client that is refused.
@@ -42,7 +42,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slot := l.limiter.Enter(conn.RemoteAddr(), func() { conn.Close() }); slot != nil {
+		if slot := l.limiter.Acquire(conn.RemoteAddr(), func() { conn.Close() }); slot != nil {
 			return &trackedConn{Conn: conn, slot: slot}, nil
 		}
 		if l.plain {
@@ -62,13 +62,13 @@ func (l *limitedListener) Close() error {
 // A trackedConn is a connection with its slot in the limiter.
 type trackedConn struct {
 	net.Conn
-	slot    *crowd.Place
+	slot    *connlimit.Slot
 	release sync.Once
 }
 
 // Close closes the connection and releases its slot.
 func (c *trackedConn) Close() error {
-	c.release.Do(c.slot.Leave)
+	c.release.Do(c.slot.Release)
 	return c.Conn.Close()
 }
 
@@ -83,19 +83,19 @@ func trackConns(hs *http.Server) {
 	}
 	hs.ConnState = func(c net.Conn, state http.ConnState) {
 		if slot := slotOf(c); slot != nil && state == http.StateIdle {
-			slot.Wait()
+			slot.Idle()
 		}
 	}
 	hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if slot, _ := r.Context().Value(slotKey{}).(*crowd.Place); slot != nil {
-			slot.Work()
+		if slot, _ := r.Context().Value(slotKey{}).(*connlimit.Slot); slot != nil {
+			slot.Busy()
 		}
 		serve.ServeHTTP(w, r)
 	})
 }
 
 // slotOf finds the slot of a connection, below TLS too; nil if it has none.
-func slotOf(c net.Conn) *crowd.Place {
+func slotOf(c net.Conn) *connlimit.Slot {
 	if below, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = below.NetConn()
 	}

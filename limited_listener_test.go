@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
 )
 
 // limitedServer is an HTTP server that takes four connections. Its handler says on working that it
@@ -31,7 +31,7 @@ func limitedServer(t *testing.T, secure bool) (s *httptest.Server, working, answ
 	}))
 	s.EnableHTTP2 = true
 	ln := limitListener(s.Listener, "http", !secure, nil, slog.New(slog.DiscardHandler))
-	ln.limiter = crowd.New("http", crowd.Bounds{All: 4}, slog.New(slog.DiscardHandler))
+	ln.limiter = connlimit.New("http", connlimit.Limits{All: 4}, slog.New(slog.DiscardHandler))
 	s.Listener = ln
 	trackConns(s.Config)
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)

@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/cloudflare"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/store"
-	"github.com/mailstead/mailstead/webhooks"
 )
 
 // registrars makes the clients of the registrars that are set, the sandbox last.
@@ -91,27 +91,24 @@ func newRDAP(s *config.Settings, resolver service.Resolver, roots *x509.CertPool
 		return nil
 	}
 	// A list of the operator may name the operator's own servers, which may be private.
-	guard := &webhooks.Guard{AllowPrivate: bool(s.Private) || list != "" && list != rdap.IANABootstrap}
-	return rdap.New(rdap.Config{
-		BootstrapURL: list, NoCopy: s.Sandbox(), Log: log,
-		HTTP: &http.Client{Transport: &http.Transport{
-			DialContext: guard.Dialer(resolver), ForceAttemptHTTP2: true,
-			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-			TLSHandshakeTimeout: 5 * time.Second, ResponseHeaderTimeout: 8 * time.Second, IdleConnTimeout: 30 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10, MaxIdleConns: 64, MaxIdleConnsPerHost: 4, MaxConnsPerHost: 16,
-		}},
-	})
+	guard := &netguard.Guard{AllowPrivate: bool(s.Private) || list != "" && list != rdap.IANABootstrap}
+	t := guard.Transport(resolver, roots)
+	t.ForceAttemptHTTP2 = true
+	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout, t.IdleConnTimeout = 5*time.Second, 8*time.Second, 30*time.Second
+	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.MaxConnsPerHost = 64, 4, 16
+	return rdap.New(rdap.Config{BootstrapURL: list, NoCopy: s.Sandbox(), Log: log, HTTP: &http.Client{Transport: t}})
 }
 
 // edgeProvider gives the edge provider for a token. Its address is the operator's choice, so it may
 // be private.
 func edgeProvider(s *config.Settings, c service.Config) func(token string) dnsprov.Provider {
-	guard := &webhooks.Guard{AllowPrivate: true}
-	client := &http.Client{Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: guard.Dialer(c.Resolver), TLSClientConfig: &tls.Config{RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 30 * time.Second,
-		MaxIdleConnsPerHost: 8, MaxResponseHeaderBytes: 64 << 10,
-	}}
+	guard := &netguard.Guard{AllowPrivate: true}
+	t := guard.Transport(c.Resolver, c.RootCAs)
+	t.Proxy = http.ProxyFromEnvironment
+	t.ForceAttemptHTTP2 = true
+	t.TLSHandshakeTimeout, t.IdleConnTimeout = 10*time.Second, 30*time.Second
+	t.MaxIdleConnsPerHost = 8
+	client := &http.Client{Transport: t}
 	return func(token string) dnsprov.Provider {
 		return cloudflare.New(cloudflare.Config{BaseURL: s.Edge.BaseURL.String(), Token: token, HTTP: client})
 	}

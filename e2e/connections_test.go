@@ -39,11 +39,11 @@ type gate struct {
 
 var gates = []gate{
 	{
-		"smtp", func(r ready) string { return r.SMTP }, 2000, "421 4.7.0 mail.mailstead.test Too many connections", "421 4.3.2 mail.mailstead.test Others wait",
+		"smtp", func(r ready) string { return r.SMTP }, 2000, "421 4.7.0 mail.mailstead.test Too many connections", "421 4.3.2 mail.mailstead.test Idle connection closed",
 		func(_ *testing.T, _ *instance, conn net.Conn) error { return hand(conn, nil) },
 	},
 	{
-		"submission", func(r ready) string { return r.Submission }, 2000, "421 4.7.0 mail.mailstead.test Too many connections", "421 4.3.2 mail.mailstead.test Others wait",
+		"submission", func(r ready) string { return r.Submission }, 2000, "421 4.7.0 mail.mailstead.test Too many connections", "421 4.3.2 mail.mailstead.test Idle connection closed",
 		func(_ *testing.T, _ *instance, conn net.Conn) error {
 			return hand(conn, plainAuth{"ann@example.test", "correct horse"})
 		},

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/mail/feedback"
 	"github.com/mailstead/mailstead/service"
 )
@@ -24,43 +24,31 @@ const (
 	noticeTimeout       = 20 * time.Second
 )
 
-// hooks counts requests and the notices in work.
+// hooks counts requests, and limits the notices in work; both by address.
 type hooks struct {
-	requests, refused *rates // by address
-
-	mu        sync.Mutex
-	running   int            // notices in work
-	runningOf map[string]int // notices in work, by address
+	requests, refused *rates
+	running           *limit.Semaphore[string]
 }
 
 func newHooks() *hooks {
-	return &hooks{requests: newRates(service.Limits{}), refused: newRates(service.Limits{}), runningOf: map[string]int{}}
+	return &hooks{
+		requests: newRates(service.Limits{}), refused: newRates(service.Limits{}),
+		running: limit.NewSemaphore[string](maxNotices, maxNoticesOfAddress),
+	}
 }
 
 // acquire takes a slot, which release gives back, or says why there is none.
-func (h *hooks) acquire(addr string, now time.Time) error {
+func (h *hooks) acquire(addr string, now time.Time) (release func(), err error) {
 	if h.requests.add(addr, now) > noticesPerMinute || h.refused.used(addr, now) > refusedPerMinute {
-		return rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
+		return nil, rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.running == maxNotices || h.runningOf[addr] == maxNoticesOfAddress {
+	release, ok := h.running.TryAcquire(addr)
+	if !ok {
 		e := service.Errorf(http.StatusServiceUnavailable, "rate_limited", "Too many notices are being taken. Send it again in a moment.")
 		e.RetryAfter = 5 * time.Second
-		return e
+		return nil, e
 	}
-	h.running++
-	h.runningOf[addr]++
-	return nil
-}
-
-func (h *hooks) release(addr string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.running--
-	if h.runningOf[addr]--; h.runningOf[addr] == 0 {
-		delete(h.runningOf, addr)
-	}
+	return release, nil
 }
 
 // receiveNotice answers the notice of a relay.
@@ -78,11 +66,12 @@ func (s *Server) receiveNotice(c *call) {
 		return
 	}
 	addr := remoteAddr(c.r)
-	if err := s.hooks.acquire(addr, s.now()); err != nil {
+	release, err := s.hooks.acquire(addr, s.now())
+	if err != nil {
 		s.noticeFailed(c, err)
 		return
 	}
-	defer s.hooks.release(addr)
+	defer release()
 	body, err := readNotice(c)
 	if err == nil {
 		err = s.svc.TakeNotices(c.r.Context(), kind, relay, feedback.Request{Header: c.r.Header, Query: c.r.URL.Query(), Body: body})

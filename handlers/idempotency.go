@@ -2,35 +2,9 @@ package handlers
 
 import (
 	"net/http"
-	"sync"
 
 	"github.com/mailstead/mailstead/service"
 )
-
-// replays has the answers to requests with an Idempotency-Key, which the service keeps, and knows
-// which requests still run.
-type replays struct {
-	svc     *service.Service
-	mu      sync.Mutex
-	running map[string]bool
-}
-
-// begin marks the key as running; false if it is already.
-func (p *replays) begin(id string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running[id] {
-		return false
-	}
-	p.running[id] = true
-	return true
-}
-
-func (p *replays) end(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.running, id)
-}
 
 // idempotent answers a POST with an Idempotency-Key: the first one runs, later ones get its answer.
 func (s *Server) idempotent(c *call, path func(name string) string, key string, body []byte) {
@@ -39,11 +13,12 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 		return
 	}
 	id := service.ReplayID(c.who, c.r.Method, c.r.URL.Path, key)
-	if !s.replay.begin(id) {
+	unlock, ok := s.idempotencyKeys.TryLock(id)
+	if !ok {
 		s.fail(c, service.Errorf(http.StatusConflict, "idempotency_in_progress", "The first request with this Idempotency-Key still runs. Try again in a moment."))
 		return
 	}
-	defer s.replay.end(id)
+	defer unlock()
 	once := service.NewOnce(id, body, func(out any) (service.Replayed, error) { return c.op.replayed(out) })
 	kept, err := s.svc.Replay(once)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
 )
 
 // maxPerClient is how many requests of one address, or one IPv6 /64, may run at a time through
@@ -21,12 +21,12 @@ const maxPerClient = 256
 // Make them with NewProxies; nil trusts nobody.
 type Proxies struct {
 	trusted []netip.Prefix
-	clients *crowd.Crowd // who has requests under way
+	clients *connlimit.Limiter // who has requests under way
 }
 
 // NewProxies trusts whoever connects from one of the networks.
 func NewProxies(trusted []netip.Prefix, log *slog.Logger) *Proxies {
-	return &Proxies{trusted, crowd.New("http through proxies", crowd.Bounds{PerAddress: maxPerClient}, log)}
+	return &Proxies{trusted, connlimit.New("http through proxies", connlimit.Limits{PerAddress: maxPerClient}, log)}
 }
 
 // A requestClient is who made a request: the peer of the connection, or its client if the peer is a
@@ -74,11 +74,11 @@ func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bo
 	}
 	client := p.client(plainIP(peer.Addr()), r.Header.Values("X-Forwarded-For"))
 	a := requestClient{client.String(), p.secure(r)}
-	place := p.clients.Enter(net.TCPAddrFromAddrPort(netip.AddrPortFrom(client, 0)), func() {})
-	if place == nil {
+	slot := p.clients.Acquire(net.TCPAddrFromAddrPort(netip.AddrPortFrom(client, 0)), func() {})
+	if slot == nil {
 		return r, nil, false
 	}
-	return r.WithContext(context.WithValue(r.Context(), requestClientKey{}, a)), place.Leave, true
+	return r.WithContext(context.WithValue(r.Context(), requestClientKey{}, a)), slot.Release, true
 }
 
 func (p *Proxies) trusts(ip netip.Addr) bool {

@@ -3,21 +3,21 @@ package handlers
 import (
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/service"
 )
 
-// rates counts requests by key, in fixed windows of one minute.
+// rates counts requests by key, in fixed windows of one minute by the clock.
 type rates struct {
 	limits service.Limits
-	mu     sync.Mutex
-	counts map[string]int // in the minute
-	minute int64
+	counts *limit.Counter[string]
 }
 
-func newRates(l service.Limits) *rates { return &rates{limits: l, counts: map[string]int{}} }
+func newRates(l service.Limits) *rates {
+	return &rates{limits: l, counts: limit.NewCounter[string](time.Minute)}
+}
 
 // count counts one request of the caller's account and sets the headers. Past the burst cap it is
 // an error. Dashboard sessions are counted apart from tokens.
@@ -38,24 +38,12 @@ func (r *rates) count(c *call, now time.Time) error {
 
 // add counts one request of a key and returns how many that makes in this minute.
 func (r *rates) add(key string, now time.Time) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if minute := now.Unix() / 60; minute != r.minute {
-		r.minute = minute
-		clear(r.counts)
-	}
-	r.counts[key]++
-	return r.counts[key]
+	return r.counts.Add(key, now.Truncate(time.Minute))
 }
 
 // used returns how many requests of a key there were in this minute.
 func (r *rates) used(key string, now time.Time) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.minute != now.Unix()/60 {
-		return 0
-	}
-	return r.counts[key]
+	return r.counts.Count(key, now.Truncate(time.Minute))
 }
 
 // rateLimited is the error for a client that must wait for the next minute.
@@ -73,9 +61,9 @@ func untilNextMinute(now time.Time) time.Duration {
 const badTokensPerMinute = 1000
 
 // badTokens counts bad tokens by address, so that nobody can guess for long.
-type badTokens struct{ rates }
+type badTokens struct{ *rates }
 
-func newBadTokens() *badTokens { return &badTokens{*newRates(service.Limits{})} }
+func newBadTokens() *badTokens { return &badTokens{newRates(service.Limits{})} }
 
 func (b *badTokens) count(addr string, now time.Time) { b.add(addr, now) }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/mailstead/mailstead/handlers/autoconfig"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -43,7 +44,7 @@ type Server struct {
 	anonymousRate   *rates     // of those who are not signed in to the dashboard, by address
 	autoconfigRate  *rates     // of those who look for mail settings, by address
 	hooks           *hooks
-	replay          *replays
+	idempotencyKeys limit.KeyedMutex[string] // of requests that run
 	bodies          *bodies
 	resetForm       *template.Template
 	unsubscribeForm *template.Template
@@ -64,7 +65,6 @@ func New(svc *service.Service) *Server {
 	s.autoconfigRate, s.anonymousRate = newRates(service.Limits{}), newRates(service.Limits{})
 	s.hooks = newHooks()
 	s.bodies = newBodies(svc)
-	s.replay = &replays{svc: svc, running: map[string]bool{}}
 	s.resetForm = template.Must(template.New("").Parse(resetPage))
 	s.unsubscribeForm = template.Must(template.New("").Parse(unsubscribePage))
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}

@@ -5,16 +5,14 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/store"
-	"github.com/mailstead/mailstead/webhooks"
 )
 
 // authority gives the client that speaks to the certificate authority, with an account that it
@@ -70,14 +68,12 @@ func (s *Service) nameAccount(directory, url string) error {
 // acmeConfig says how the authority is reached: as the operator's own choice it may be anywhere.
 func (s *Service) acmeConfig() ca.Config {
 	a := s.Config.ACME
-	guard := &webhooks.Guard{AllowPrivate: true}
+	t := (&netguard.Guard{AllowPrivate: true}).Transport(s.Resolver, s.Config.RootCAs)
+	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout, t.IdleConnTimeout = 10*time.Second, 30*time.Second, 30*time.Second
+	t.MaxIdleConns, t.ForceAttemptHTTP2 = 4, true
 	return ca.Config{
 		Directory: a.Directory, Email: a.Email, EABKeyID: a.EABKeyID, EABKey: a.EABKey, Agent: "mailstead/" + s.Config.Version, Now: s.now,
-		HTTP: &http.Transport{
-			DialContext: guard.Dialer(s.Resolver), TLSClientConfig: &tls.Config{RootCAs: s.Config.RootCAs}, TLSHandshakeTimeout: 10 * time.Second,
-			ResponseHeaderTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10, MaxIdleConns: 4, IdleConnTimeout: 30 * time.Second,
-			ForceAttemptHTTP2: true,
-		},
+		HTTP: t,
 	}
 }
 

@@ -85,9 +85,9 @@ func accepting(mb *store.Mailbox) error {
 	case "active":
 		return nil
 	case "pending":
-		return smtpErrorf(450, "4.2.1", "The mailbox is being set up. Try again later.")
+		return smtpErrorf(450, "4.2.1", "Mailbox is being set up, try again later")
 	}
-	return smtpErrorf(550, "5.2.1", "The mailbox takes no mail at present.")
+	return smtpErrorf(550, "5.2.1", "Mailbox disabled, not accepting messages")
 }
 
 // fallback is where mail to no mailbox goes: the catch-all, the address that the domain forwards
@@ -107,7 +107,7 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 		to = a.Email
 	}
 	if to == "" {
-		return nil, smtpErrorf(550, "5.1.1", "There is no such mailbox.")
+		return nil, smtpErrorf(550, "5.1.1", "User unknown")
 	}
 	mb, err := store.MailboxByEmail.Read(tx, to)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.AccountID != d.AccountID || mb.Type == "external") {
@@ -124,7 +124,7 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 // behind it.
 func (d *destination) admits(sender string) error {
 	if d.srs && sender != "" {
-		return smtpErrorf(550, "5.7.1", "The address takes reports about failed mail alone, from the null sender.")
+		return smtpErrorf(550, "5.7.1", "Address accepts only delivery reports, from the null sender")
 	}
 	return nil
 }
@@ -141,13 +141,13 @@ func (d *destination) takes(tx *store.Tx, size int64) error {
 			return err
 		}
 		if left >= 0 && left < size {
-			return smtpErrorf(452, "4.2.2", "The mailbox is full.")
+			return smtpErrorf(452, "4.2.2", "Mailbox full")
 		}
 		return nil
 	}
 	suppressed, err := isSuppressed(tx, d.domain.AccountID, d.forward)
 	if suppressed {
-		return smtpErrorf(550, "5.7.1", "The address that this mail is forwarded to takes none.")
+		return smtpErrorf(550, "5.7.1", "Forwarding address does not accept mail")
 	}
 	return err
 }

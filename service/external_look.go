@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/store"
-	"github.com/mailstead/mailstead/webhooks"
 )
 
 // A pullFailure is what went wrong with a remote server, in words for the mailbox's owner.
@@ -31,9 +31,9 @@ func explainPull(host string, err error) *pullFailure {
 	switch {
 	case errors.As(err, &login):
 		return say("%s refused the user name or password. Give the mailbox its new password, or refresh it once the server takes the old one. It said: %q", host, login.Text)
-	case errors.Is(err, webhooks.ErrBlocked):
+	case errors.Is(err, netguard.ErrBlocked):
 		return say("%s is not at an address that this server connects to.", host)
-	case errors.Is(err, webhooks.ErrResolve):
+	case errors.Is(err, netguard.ErrResolve):
 		return say("%s has no address in the DNS.", host)
 	case errors.Is(err, pull.ErrTLS):
 		return say("There is no trusted TLS connection with %s. Check its port, security and certificate.", host)
@@ -76,7 +76,7 @@ func (s *Service) connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 		answered := err == nil || errors.Is(err, pull.ErrGreeted)
 		s.externals.hosts.note(listenerOf(mb.External.IMAP), answered, s.now())
 	}
-	if errors.Is(err, webhooks.ErrBlocked) && server.Security == "none" {
+	if errors.Is(err, netguard.ErrBlocked) && server.Security == "none" {
 		return nil, &pullFailure{server.Host + " is not asked for mail: imap.security " + plainRefused + ".", err}
 	}
 	if err != nil {

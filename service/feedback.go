@@ -290,13 +290,13 @@ func (d *destination) takesTiding(tx *store.Tx, m *draft) error {
 	case m.tiding != nil:
 		return nil
 	case d.mailbox == nil:
-		return smtpErrorf(550, "5.1.1", "There is no such mailbox.")
+		return smtpErrorf(550, "5.1.1", "User unknown")
 	}
 	if err := accepting(d.mailbox); err != nil {
 		return err
 	}
 	if !d.hasRoom(tx, m) {
-		return smtpErrorf(452, "4.2.2", "The mailbox is full.")
+		return smtpErrorf(452, "4.2.2", "Mailbox full")
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/hmac"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,10 +12,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/mail/feedback"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
-	"github.com/mailstead/mailstead/webhooks"
 )
 
 const (
@@ -59,12 +58,11 @@ func (s *Service) newReader(r *relay) (feedback.Reader, error) {
 func (s *Service) snsTransport(r *relay) http.RoundTripper {
 	guard := s.Guard
 	if r.SNSURL != "" {
-		guard = &webhooks.Guard{AllowPrivate: true}
+		guard = &netguard.Guard{AllowPrivate: true}
 	}
-	return &http.Transport{
-		DialContext: guard.Dialer(s.Resolver), TLSClientConfig: &tls.Config{RootCAs: s.Config.RootCAs, MinVersion: tls.VersionTLS12},
-		DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
-	}
+	t := guard.Transport(s.Resolver, s.Config.RootCAs)
+	t.DisableKeepAlives = true
+	return t
 }
 
 // TakeNotices takes what a relay tells of mail that went through it. Errors are 404 for a relay

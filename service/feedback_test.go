@@ -199,7 +199,7 @@ func TestLocalMailToAReturnPathIsRefusedToo(t *testing.T) {
 	})
 	c.mustSubmit(bob, strings.ReplaceAll(plainMessage, "ann@", "bob@"), c.path)
 	row := c.becomes(c.path, store.OutgoingBounced)
-	if row.LastResponse != "550 5.2.1 The mailbox takes no mail at present." {
+	if row.LastResponse != "550 5.2.1 Mailbox disabled, not accepting messages" {
 		t.Errorf("refused with %q", row.LastResponse)
 	}
 	if inbox := c.folder(bob, "INBOX"); len(inbox) != 1 || inbox[0].Bits&store.BitBounce == 0 {

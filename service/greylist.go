@@ -48,7 +48,7 @@ func (s *Service) greylist(in Incoming) error {
 	if wait == 0 {
 		return nil
 	}
-	return smtpErrorf(451, "4.7.1", "We do not know you yet. Please try again in %d minutes.", int(wait/time.Minute)+1)
+	return smtpErrorf(451, "4.7.1", "Greylisted, try again in %d minutes", int(wait/time.Minute)+1)
 }
 
 // greyWait is how long a tuple has still to wait. The first time makes its row.

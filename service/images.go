@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/hmac"
-	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -173,19 +172,19 @@ type imageLane struct {
 }
 
 func (s *Service) newImages() *images {
+	t := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
+	t.DisableCompression = true
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 32, 4
+	t.IdleConnTimeout, t.TLSHandshakeTimeout = 10*time.Second, imageTimeout
 	client := &http.Client{
-		Timeout: imageTimeout,
+		Timeout:   imageTimeout,
+		Transport: t,
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			r.Header.Del("Referer")
 			if len(via) > imageRedirects {
 				return errors.New("too many redirects")
 			}
 			return s.Guard.CheckURL(r.URL.String())
-		},
-		Transport: &http.Transport{
-			DialContext: s.Guard.Dialer(s.Resolver), DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
-			MaxIdleConns: 32, MaxIdleConnsPerHost: 4, IdleConnTimeout: 10 * time.Second, TLSHandshakeTimeout: imageTimeout,
-			TLSClientConfig: &tls.Config{RootCAs: s.Config.RootCAs, MinVersion: tls.VersionTLS12},
 		},
 	}
 	spool := func() *Spool { return s.NewSpool(imageLimit) }

@@ -39,7 +39,7 @@ func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader
 		return nil, err
 	}
 	if passed.hops > maxHops || m.to.forward != "" && passed.delivered[m.row.Recipient] {
-		return refused(smtpErrorf(554, "5.4.6", "The message goes round in circles.")), nil
+		return refused(smtpErrorf(554, "5.4.6", "Mail loop")), nil
 	}
 	spool.Prepend(head)
 	spool.Prepend(s.localTrace(m))

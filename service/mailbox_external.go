@@ -5,9 +5,9 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
-	"github.com/mailstead/mailstead/webhooks"
 )
 
 // MailServerLogin is a mail server elsewhere and the log-in to it, as create_email_user takes it.
@@ -74,8 +74,8 @@ const plainRefused = "must be tls or starttls: with none the password would cros
 
 // plainGuard decides which servers of tenants may be logged in to without TLS: in production those
 // at private addresses that the operator allows, in a sandbox all that may be dialled.
-func (s *Service) plainGuard() *webhooks.Guard {
-	return &webhooks.Guard{AllowPrivate: s.Config.AllowPrivate, OnlyPrivate: !s.Config.Sandbox}
+func (s *Service) plainGuard() *netguard.Guard {
+	return &netguard.Guard{AllowPrivate: s.Config.AllowPrivate, OnlyPrivate: !s.Config.Sandbox}
 }
 
 // plainAllowed tells whether there are any such servers. Those with a name are judged when they are

@@ -10,12 +10,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
-	"github.com/mailstead/mailstead/webhooks"
 )
 
 const (
@@ -329,7 +329,7 @@ func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io
 			}
 		}
 		o := &outcome{result: client.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
-		if client == s.plain && slices.ContainsFunc(o.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, webhooks.ErrBlocked) }) {
+		if client == s.plain && slices.ContainsFunc(o.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, netguard.ErrBlocked) }) {
 			return ours("", deliver.Permanent, "5.7.10", r.Host+" was not logged in to: smtp.security "+plainRefused) // RFC 5248: encryption needed
 		}
 		if o.result.Status == deliver.Delivered {

@@ -43,7 +43,7 @@ func (r Recipient) String() string { return r.address }
 func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, error) {
 	address, err := msg.NormalizeEmail(in.To)
 	if err != nil {
-		return Recipient{}, smtpErrorf(550, "5.1.3", "That is no address that anybody here has.")
+		return Recipient{}, smtpErrorf(550, "5.1.3", "Invalid recipient address")
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
 		to, err := s.receiver(tx, address)
@@ -72,7 +72,7 @@ func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
 		return nil, err
 	}
 	if !mayAct(a) {
-		return nil, smtpErrorf(550, "5.2.1", "The mailbox takes no mail at present.")
+		return nil, smtpErrorf(550, "5.2.1", "Mailbox disabled, not accepting messages")
 	}
 	return to, nil
 }
@@ -87,10 +87,10 @@ func (s *Service) notHosted(tx *store.Tx, address string) (*destination, error) 
 	}
 	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
 		if d.DNSProvider != providerExternal && d.Status != domainDeleting && !claimEnded(d) {
-			return nil, smtpErrorf(450, "4.2.1", "The domain is being set up. Try again later.")
+			return nil, smtpErrorf(450, "4.2.1", "Domain is being set up, try again later")
 		}
 	}
-	return nil, smtpErrorf(550, "5.7.1", "We do not relay to that domain.")
+	return nil, smtpErrorf(550, "5.7.1", "Relay access denied")
 }
 
 // hostPostmaster is the owner of the oldest account, who set this server up.
@@ -106,7 +106,7 @@ func (s *Service) hostPostmaster(tx *store.Tx) (*destination, error) {
 		}
 		break
 	}
-	return nil, smtpErrorf(550, "5.1.1", "There is no such mailbox.")
+	return nil, smtpErrorf(550, "5.1.1", "User unknown")
 }
 
 // A Client is who hands us a message, and how.
@@ -156,7 +156,7 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 		return "", err
 	}
 	if head.hops >= maxHops {
-		return "", smtpErrorf(554, "5.4.6", "The message goes round in circles: it has passed %d servers.", head.hops)
+		return "", smtpErrorf(554, "5.4.6", "Mail loop: the message has passed %d servers", head.hops)
 	}
 	trace, id := s.Trace(in.Client, onlyOne(in.Recipients))
 	f, err := s.screen(ctx, in, head, id)
@@ -210,7 +210,7 @@ func (s *Service) places(in Incoming, head *head, d *draft) (to []string, err er
 				to = append(to, r.address)
 			}
 			if dest.forward != "" && head.delivered[r.address] {
-				return smtpErrorf(554, "5.4.6", "The message goes round in circles: it has been at %s before.", r.address)
+				return smtpErrorf(554, "5.4.6", "Mail loop: the message has been at %s before", r.address)
 			}
 		}
 		return nil

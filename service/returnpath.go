@@ -81,7 +81,7 @@ func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*
 		return nil, err
 	}
 	if err != nil || kind == bounceAddress && tx.Now().Sub(row.QueuedAt) > bouncesFor {
-		return nil, smtpErrorf(550, "5.1.1", "There is no such address, or its time is over.")
+		return nil, smtpErrorf(550, "5.1.1", "User unknown, or the address has expired")
 	}
 	to := &destination{domain: d, row: row, rowKind: kind}
 	mb, err := liveMailbox(tx, row.MailboxID)

@@ -46,9 +46,9 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 			return nil, err
 		}
 		if verdict.TooManyAuthors {
-			return nil, smtpErrorf(550, "5.7.1", "DMARC: the From field cannot be checked: it names too many domains.")
+			return nil, smtpErrorf(550, "5.7.1", "DMARC cannot be checked: the From field names too many domains")
 		}
-		return nil, smtpErrorf(550, "5.7.1", "DMARC: %s wants mail rejected that it has not authenticated.", verdict.FromDomain)
+		return nil, smtpErrorf(550, "5.7.1", "Rejected by the DMARC policy of %s", verdict.FromDomain)
 	}
 	f.junk = f.policy == dmarc.PolicyQuarantine
 	for _, step := range []func() error{
@@ -83,7 +83,7 @@ func (s *Service) screenListed(in Incoming, f *finding, l auth.Listing) error {
 	}
 	s.Log.Info("mail refused: the client is in a list", "ip", in.Client.IP, "list", l.Zone)
 	if l.Reason == "" {
-		return smtpErrorf(550, "5.7.1", "%s is listed by %s.", in.Client.IP, l.Zone)
+		return smtpErrorf(550, "5.7.1", "%s is listed by %s", in.Client.IP, l.Zone)
 	}
 	return smtpErrorf(550, "5.7.1", "%s is listed by %s: %s", in.Client.IP, l.Zone, l.Reason)
 }
@@ -164,7 +164,7 @@ func (s *Service) follow(f *finding, v *milter.Verdict) error {
 		return filterAnswer(v)
 	case milter.Discard:
 		// A message is not taken and then dropped: who sent it is told.
-		return smtpErrorf(550, "5.7.1", "This server does not want the message.")
+		return smtpErrorf(550, "5.7.1", "Message rejected by policy")
 	}
 	f.junk = f.junk || v.Quarantine != ""
 	for _, field := range v.Fields {
@@ -180,9 +180,9 @@ func (s *Service) follow(f *finding, v *milter.Verdict) error {
 // filterAnswer is the filter's own reply, where it is one: "554 5.7.1 text", with or without the
 // status in the middle.
 func filterAnswer(v *milter.Verdict) *SMTPError {
-	e := smtpErrorf(550, "5.7.1", "This server does not want the message.")
+	e := smtpErrorf(550, "5.7.1", "Message rejected by policy")
 	if v.Action == milter.TempFail {
-		e = smtpErrorf(451, "4.7.1", "Try again later.")
+		e = smtpErrorf(451, "4.7.1", "Try again later")
 	}
 	code, text, _ := strings.Cut(v.Reply, " ")
 	if len(code) != 3 || code[0] != e.Enhanced[0] || strings.Trim(code, "0123456789") != "" || code == "421" {

@@ -243,14 +243,14 @@ func TestFilterDecides(t *testing.T) {
 		return f, (&Service{}).follow(f, v)
 	}
 	for want, v := range map[string]*milter.Verdict{
-		"550 5.7.1 This server does not want the message.":   {Action: milter.Reject},
-		"451 4.7.1 Try again later.":                         {Action: milter.TempFail},
-		"554 5.7.1 Gtube pattern":                            {Action: milter.Reject, Reply: "554 5.7.1 Gtube pattern"},
-		"553 5.7.1 no":                                       {Action: milter.Reject, Reply: "553 no"},
-		"450 4.7.1 soon":                                     {Action: milter.TempFail, Reply: "450 4.7.1 soon"},
-		"451 4.7.1 Try again later. ":                        {Action: milter.TempFail, Reply: "421 4.7.1 bye"},
-		"550 5.7.1 This server does not want the message. ":  {Action: milter.Reject, Reply: "451 odd"},
-		"550 5.7.1 This server does not want the message.  ": {Action: milter.Discard},
+		"550 5.7.1 Message rejected by policy":   {Action: milter.Reject},
+		"451 4.7.1 Try again later":              {Action: milter.TempFail},
+		"554 5.7.1 Gtube pattern":                {Action: milter.Reject, Reply: "554 5.7.1 Gtube pattern"},
+		"553 5.7.1 no":                           {Action: milter.Reject, Reply: "553 no"},
+		"450 4.7.1 soon":                         {Action: milter.TempFail, Reply: "450 4.7.1 soon"},
+		"451 4.7.1 Try again later ":             {Action: milter.TempFail, Reply: "421 4.7.1 bye"},
+		"550 5.7.1 Message rejected by policy ":  {Action: milter.Reject, Reply: "451 odd"},
+		"550 5.7.1 Message rejected by policy  ": {Action: milter.Discard},
 	} {
 		if _, err := decide(v); err == nil || err.Error() != strings.TrimRight(want, " ") {
 			t.Errorf("%+v: %v, want %s", v, err, want)

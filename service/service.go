@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/dane"
 	"github.com/mailstead/mailstead/mail/deliver"
@@ -119,7 +120,7 @@ type Service struct {
 	Queue    *jobs.Queue
 	Config   Config
 	Resolver Resolver
-	Guard    *webhooks.Guard // which addresses tenants may make us dial
+	Guard    *netguard.Guard // which addresses tenants may make us dial
 	Log      *slog.Logger
 	Rand     func() float64 // [0,1), for jitter
 
@@ -169,7 +170,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Service {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	guard := &webhooks.Guard{AllowPrivate: c.AllowPrivate}
+	guard := &netguard.Guard{AllowPrivate: c.AllowPrivate}
 	s := &Service{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: guard, Log: c.Log, Rand: rand.Float64,
 		keys: keys, logins: newLogins(), guesses: newGuesses(), confirmations: newConfirmations(), codes: newThrottle(codeWindow, guessKeys), spent: newThrottle(2*challengeFor, guessKeys),

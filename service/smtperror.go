@@ -41,7 +41,7 @@ func AsSMTPError(err error) *SMTPError {
 	if errors.As(overStore(err), &e) {
 		return e
 	}
-	return &SMTPError{Code: 451, Enhanced: "4.3.0", Message: "Something went wrong on our side. Try again later.", cause: err}
+	return &SMTPError{Code: 451, Enhanced: "4.3.0", Message: "Internal error, try again later", cause: err}
 }
 
 // overStore gives an error the form that an SMTP client understands: the disk's and the server's
@@ -51,9 +51,9 @@ func overStore(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, store.ErrFull):
-		return &SMTPError{Code: 452, Enhanced: "4.3.1", Message: "There is no room for mail at present.", cause: err}
+		return &SMTPError{Code: 452, Enhanced: "4.3.1", Message: "Insufficient system storage", cause: err}
 	case errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
-		return &SMTPError{Code: 421, Enhanced: "4.3.2", Message: "This server takes no mail at present.", cause: err}
+		return &SMTPError{Code: 421, Enhanced: "4.3.2", Message: "Service not available, try again later", cause: err}
 	case errors.Is(err, store.ErrTooLarge):
 		return &SMTPError{Code: 552, Enhanced: "5.3.4", Message: fmt.Sprintf("A message may have at most %d bytes.", MaxMessage), cause: err}
 	}

@@ -48,7 +48,7 @@ type Submission struct {
 func (s *Service) MaySendTo(_ context.Context, u MailboxUser, address string) error {
 	email, err := msg.NormalizeEmail(address)
 	if err != nil {
-		return smtpErrorf(553, "5.1.3", "That is no address.")
+		return smtpErrorf(553, "5.1.3", "Invalid recipient address")
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := mailboxOf(tx, Actor{AccountID: u.AccountID}, u.MailboxID)

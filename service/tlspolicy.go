@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,11 +45,12 @@ type policyLook struct {
 }
 
 func newPolicies(s *Service) *policies {
-	return &policies{svc: s, looks: map[string]*policyLook{}, http: mtasts.NewHTTP(&http.Transport{
-		DialContext: s.Guard.Dialer(s.Resolver), DisableKeepAlives: true, TLSHandshakeTimeout: 10 * time.Second,
-		TLSClientConfig:       &tls.Config{RootCAs: s.Config.RootCAs, MinVersion: tls.VersionTLS12, Time: s.now},
-		ResponseHeaderTimeout: 20 * time.Second, MaxResponseHeaderBytes: 16 << 10,
-	})}
+	t := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
+	t.TLSClientConfig.Time = s.now
+	t.DisableKeepAlives = true
+	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = 10*time.Second, 20*time.Second
+	t.MaxResponseHeaderBytes = 16 << 10
+	return &policies{svc: s, looks: map[string]*policyLook{}, http: mtasts.NewHTTP(t)}
 }
 
 // of gives the policy of a domain, an ASCII name, that counts now; nil if there is none. failed is

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -34,13 +33,14 @@ func (s *Service) tlsReportKind() jobs.Kind {
 }
 
 func (s *Service) newReportHTTP() *http.Client {
+	t := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
+	t.TLSClientConfig.Time = s.now
+	t.DisableKeepAlives = true
+	t.MaxResponseHeaderBytes = 16 << 10
 	return &http.Client{
 		Timeout:       reportTimeout,
+		Transport:     t,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialContext: s.Guard.Dialer(s.Resolver), DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
-			TLSClientConfig: &tls.Config{RootCAs: s.Config.RootCAs, MinVersion: tls.VersionTLS12, Time: s.now},
-		},
 	}
 }
 

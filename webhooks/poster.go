@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/netguard"
 )
 
 // What can become of an attempt, as the delivery log shows it.
@@ -37,7 +39,6 @@ const (
 	defaultUserAgent = "Mailstead"
 	excerptLimit     = 1 << 10
 	errorLimit       = 512
-	headerLimit      = 64 << 10
 	windowLimit      = 64 << 10 // HTTP/2 flow control: a receiver may send this much unasked
 	idleConns        = 64
 	idleConnsPerHost = 2
@@ -76,8 +77,8 @@ type Result struct {
 // Connections per host are not bounded here, since tenants share hosts and one's slow receiver
 // would hold the others' up: the caller bounds deliveries per endpoint.
 type Poster struct {
-	Guard     *Guard
-	Resolver  Resolver
+	Guard     *netguard.Guard
+	Resolver  netguard.Resolver
 	RootCAs   *x509.CertPool
 	Timeout   time.Duration // for look-up, connection, handshake, request and answer together; 0 is 10 s
 	Now       func() time.Time
@@ -144,13 +145,13 @@ func answered(status int, excerpt string) Result {
 
 func (p *Poster) failure(ctx, limited context.Context, err error) Result {
 	switch {
-	case errors.Is(err, ErrBlocked):
+	case errors.Is(err, netguard.ErrBlocked):
 		return failed(CodeBlockedAddress, err.Error())
 	case errors.Is(ctx.Err(), context.Canceled):
 		return failed("", "the delivery was interrupted before an answer")
 	case errors.Is(limited.Err(), context.DeadlineExceeded):
 		return failed(CodeTimeout, fmt.Sprintf("no answer within %s", p.timeout()))
-	case errors.Is(err, ErrResolve):
+	case errors.Is(err, netguard.ErrResolve):
 		return failed(CodeDNS, reason(err))
 	case timedOut(err):
 		return failed(CodeTimeout, "the connection timed out")
@@ -220,25 +221,26 @@ func partial(s string) int {
 
 func (p *Poster) connections() *http.Transport {
 	p.once.Do(func() {
-		p.transport = &http.Transport{
-			DialTLSContext:         p.dialTLS(),
-			ForceAttemptHTTP2:      true,
-			HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerConnection: windowLimit, MaxReceiveBufferPerStream: windowLimit, SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
-			DisableCompression:     true, // what the log shows is what the receiver sent
-			MaxIdleConns:           idleConns,
-			MaxIdleConnsPerHost:    idleConnsPerHost,
-			IdleConnTimeout:        idleTimeout,
-			MaxResponseHeaderBytes: headerLimit,
+		t := p.Guard.Transport(p.Resolver, p.RootCAs)
+		t.DialTLSContext = p.dialTLS(t.DialContext)
+		t.ForceAttemptHTTP2 = true
+		t.HTTP2 = &http.HTTP2Config{
+			MaxReceiveBufferPerConnection: windowLimit, MaxReceiveBufferPerStream: windowLimit,
+			SendPingTimeout: pingTimeout, PingTimeout: pingTimeout,
 		}
+		t.DisableCompression = true // the log shows what the receiver sent
+		t.MaxIdleConns, t.MaxIdleConnsPerHost, t.IdleConnTimeout = idleConns, idleConnsPerHost, idleTimeout
+		p.transport = t
 	})
 	return p.transport
 }
 
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // dialTLS marks the errors of the handshake, so that they can be told from those of the connection.
 // The transport lets a dial outlive its request and serve the next, so it has its own limit, which
 // comes after the request's.
-func (p *Poster) dialTLS() func(ctx context.Context, network, addr string) (net.Conn, error) {
-	dial := p.Guard.Dialer(p.Resolver)
+func (p *Poster) dialTLS(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*p.timeout())
 		defer cancel()

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/netguard"
 )
 
 func TestStrictReceiverAcceptsEitherSecret(t *testing.T) {
@@ -383,5 +385,37 @@ func floodAfter(head, text string) func(net.Conn) {
 		for err == nil {
 			_, err = io.WriteString(conn, text)
 		}
+	}
+}
+
+// TestRebindingGainsNothing: a name that is public when somebody looks and private when it is
+// dialled reaches nobody.
+func TestRebindingGainsNothing(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	answers := []string{"8.8.8.8", "127.0.0.1"}
+	rebinding := resolverFunc(func(context.Context, string, string) ([]netip.Addr, error) {
+		answer := netip.MustParseAddr(answers[0])
+		answers = answers[1:]
+		return []netip.Addr{answer}, nil
+	})
+	guard := &netguard.Guard{}
+	first, err := rebinding.LookupNetIP(t.Context(), "ip", "rebind.example")
+	if err != nil || !guard.Allowed(first[0]) || guard.CheckURL("https://rebind.example:"+port+"/") != nil {
+		t.Fatalf("the first look at %v finds fault: %v", first, err)
+	}
+	p := &Poster{Guard: guard, Resolver: rebinding, Timeout: 5 * time.Second}
+	result := p.Post(t.Context(), Delivery{URL: "https://rebind.example:" + port + "/", Secrets: []string{NewSecret()}})
+	if result.ErrorCode != CodeBlockedAddress || len(answers) != 0 {
+		t.Errorf("result %+v, answers left %v", result, answers)
+	}
+	listener.(*net.TCPListener).SetDeadline(time.Now().Add(50 * time.Millisecond))
+	if conn, err := listener.Accept(); err == nil {
+		conn.Close()
+		t.Error("the private listener was reached")
 	}
 }

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bufio"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -16,11 +17,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/netguard"
 )
 
 // authority is a certificate authority of the tests' own.
@@ -74,6 +78,35 @@ func (a *authority) issue(t testing.TB, name string, notAfter time.Time) tls.Cer
 // host is the name that every receiver goes by; the tests' resolver answers it with loopback.
 const host = "hooks.example"
 
+// zone is a resolver that answers from a table and counts the questions.
+type zone struct {
+	mu    sync.Mutex
+	asked int
+	hosts map[string][]string
+}
+
+func (z *zone) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.asked++
+	texts, ok := z.hosts[host]
+	if !ok {
+		return nil, &net.DNSError{Err: "no such host", Name: host, Server: "10.9.8.7:53", IsNotFound: true}
+	}
+	var out []netip.Addr
+	for _, text := range texts {
+		out = append(out, netip.MustParseAddr(text))
+	}
+	return out, nil
+}
+
+// resolverFunc is a resolver that misbehaves in a way of its own.
+type resolverFunc func(ctx context.Context, network, host string) ([]netip.Addr, error)
+
+func (f resolverFunc) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	return f(ctx, network, host)
+}
+
 // world is what is outside in one test: an authority, a resolver and a poster that trusts them.
 type world struct {
 	ca     *authority
@@ -83,7 +116,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	out := &world{ca: newAuthority(t), zone: &zone{hosts: map[string][]string{host: {"127.0.0.1"}}}}
-	out.poster = &Poster{Guard: &Guard{AllowPrivate: true}, Resolver: out.zone, RootCAs: out.ca.pool, Timeout: 5 * time.Second}
+	out.poster = &Poster{Guard: &netguard.Guard{AllowPrivate: true}, Resolver: out.zone, RootCAs: out.ca.pool, Timeout: 5 * time.Second}
 	t.Cleanup(out.poster.Close)
 	return out
 }

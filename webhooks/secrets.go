@@ -1,6 +1,6 @@
-// Package webhooks signs events, posts them to the HTTPS endpoints that tenants name, and guards
-// which addresses tenants may make this server dial. It does not know accounts, endpoint records,
-// the job queue or the store: its callers keep those and act on its results.
+// Package webhooks signs events and posts them to the HTTPS endpoints that tenants name. It does
+// not know accounts, endpoint records, the job queue or the store: its callers keep those and act
+// on its results.
 package webhooks
 
 import (

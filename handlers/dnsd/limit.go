@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/limit"
 )
 
 // slots bounds the memory of a limiter (512 KiB). Networks that meet in a slot share its rate;
@@ -56,15 +58,4 @@ func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 func (l *limiter) slips() bool { return l.refused.Add(1)%slipEvery == 0 }
 
 // network returns what counts as one client: a /24, or a /56, which is what one household gets.
-func network(ip netip.Addr) netip.Prefix {
-	ip = ip.Unmap().WithZone("")
-	bits := 56
-	if ip.Is4() {
-		bits = 24
-	}
-	p, err := ip.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{} // no address at all
-	}
-	return p
-}
+func network(ip netip.Addr) netip.Prefix { return limit.Prefix(ip, 24, 56) }

@@ -16,7 +16,8 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/mailstead/mailstead/dnsprov/builtin"
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
+	"github.com/mailstead/mailstead/internal/limit"
 )
 
 // Answerer answers queries about one zone, from many goroutines at once. A nil answer is served as
@@ -74,9 +75,9 @@ type run struct {
 	trusted     *limiter // of those who are over limits and have a good cookie
 	cookies     *cookies
 	conns       *connTable
-	crowd       *crowd.Crowd
+	connLimiter *connlimit.Limiter
 	secondaries *secondaries
-	transfers   chan struct{} // one place for each transfer
+	transfers   *limit.Semaphore[*builtin.Secondary]
 }
 
 // Run answers queries on both sockets until ctx ends, then stops reading, lets what is being
@@ -87,7 +88,7 @@ func (s *Server) Run(ctx context.Context, udp *net.UDPConn, tcp net.Listener) er
 	r.Log.Debug("dns listening", "udp", udp.LocalAddr(), "tcp", tcp.Addr())
 	stop, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	defer r.crowd.Close()
+	defer r.connLimiter.Close()
 	answerFromWhereAsked(udp)
 	_ = udp.SetReadBuffer(udpBuffer) // the system gives what it may
 	var wg sync.WaitGroup
@@ -129,9 +130,9 @@ func (s *Server) start() *run {
 	orElse(&r.TransferFor, defaultTransferFor)
 	r.limits, r.trusted = newLimiter(r.Rate), newLimiter(r.Rate*trustedShare)
 	r.cookies = newCookies(r.Now())
-	r.secondaries, r.transfers = newSecondaries(r.Secondaries), make(chan struct{}, r.Transfers)
+	r.secondaries, r.transfers = newSecondaries(r.Secondaries), limit.NewSemaphore[*builtin.Secondary](r.Transfers, transfersEach)
 	r.conns = &connTable{open: make(map[net.Conn]struct{})}
-	r.crowd = crowd.New("dns", crowd.Bounds{All: r.Conns, PerNetwork: r.ConnsPerNetwork, Loopback: true}, r.Log)
+	r.connLimiter = connlimit.New("dns", connlimit.Limits{All: r.Conns, PerNetwork: r.ConnsPerNetwork, Loopback: true}, r.Log)
 	return r
 }
 

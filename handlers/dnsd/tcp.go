@@ -11,7 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
 )
 
 // serveTCP accepts connections until ctx ends or the listener is lost; each is served on wg.
@@ -32,17 +32,17 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 			continue
 		}
 		wait = retryRead
-		place := r.crowd.Enter(conn.RemoteAddr(), func() { conn.Close() })
-		if place == nil {
+		slot := r.connLimiter.Acquire(conn.RemoteAddr(), func() { conn.Close() })
+		if slot == nil {
 			conn.Close() // which is all that DNS has to say (RFC 7766 section 6.2.2)
 			continue
 		}
 		wg.Go(func() {
-			defer place.Leave()
+			defer slot.Release()
 			defer conn.Close()
 			if r.conns.add(conn) {
 				defer r.conns.remove(conn)
-				r.serveConn(ctx, conn, place)
+				r.serveConn(ctx, conn, slot)
 			}
 		})
 	}
@@ -50,7 +50,7 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 
 // serveConn answers the queries of one connection, one after the other, so that what a client sends
 // ahead waits in the system's buffer and not in ours (RFC 7766 sections 6.2.1.1 and 6.2.3).
-func (r *run) serveConn(ctx context.Context, conn net.Conn, place *crowd.Place) {
+func (r *run) serveConn(ctx context.Context, conn net.Conn, slot *connlimit.Slot) {
 	from := remote(conn)
 	var in []byte
 	out := make([]byte, udpIn)
@@ -67,7 +67,7 @@ func (r *run) serveConn(ctx context.Context, conn net.Conn, place *crowd.Place) 
 		if _, err := io.ReadFull(conn, in); err != nil {
 			return
 		}
-		place.Work()
+		slot.Busy()
 		answer, transfer := r.answer(query{wire: in, from: from, limit: dns.MaxMsgSize - 1, stream: true}, out)
 		switch {
 		case transfer != nil:
@@ -80,7 +80,7 @@ func (r *run) serveConn(ctx context.Context, conn net.Conn, place *crowd.Place) 
 		case writeFrame(conn, answer, time.Now().Add(r.Idle)) != nil:
 			return
 		}
-		place.Wait()
+		slot.Idle()
 	}
 }
 

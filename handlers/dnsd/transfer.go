@@ -23,36 +23,29 @@ const (
 	transfersEach = 8
 )
 
-// secondary is a Secondary at work.
-type secondary struct {
-	builtin.Secondary
-	slots chan struct{} // one place for each of its transfers
-}
-
 // secondaries finds who asks.
 type secondaries struct {
 	keys   map[string]*builtin.TSIGKey // by canonical name
-	byKey  map[*builtin.TSIGKey]*secondary
-	byAddr map[netip.Addr]*secondary
+	byKey  map[*builtin.TSIGKey]*builtin.Secondary
+	byAddr map[netip.Addr]*builtin.Secondary
 }
 
 func newSecondaries(all []builtin.Secondary) *secondaries {
-	s := &secondaries{keys: make(map[string]*builtin.TSIGKey), byKey: make(map[*builtin.TSIGKey]*secondary), byAddr: make(map[netip.Addr]*secondary)}
+	s := &secondaries{keys: make(map[string]*builtin.TSIGKey), byKey: make(map[*builtin.TSIGKey]*builtin.Secondary), byAddr: make(map[netip.Addr]*builtin.Secondary)}
 	for _, one := range all {
-		known := &secondary{Secondary: one, slots: make(chan struct{}, transfersEach)}
 		if one.Key == nil {
-			s.byAddr[one.Addr.Addr().Unmap()] = known
+			s.byAddr[one.Addr.Addr().Unmap()] = &one
 			continue
 		}
 		key := &builtin.TSIGKey{Name: dns.CanonicalName(one.Key.Name), Algorithm: dns.CanonicalName(one.Key.Algorithm), Secret: one.Key.Secret}
-		s.keys[key.Name], s.byKey[key] = key, known
+		s.keys[key.Name], s.byKey[key] = key, &one
 	}
 	return s
 }
 
 // find returns the secondary that a query comes from, or nil if it is none of ours. The signature
 // has been verified.
-func (s *secondaries) find(req *request) *secondary {
+func (s *secondaries) find(req *request) *builtin.Secondary {
 	if req.sig != nil {
 		return s.byKey[req.sig.key]
 	}
@@ -73,7 +66,7 @@ type hidden interface {
 // transfer is one zone on its way to a secondary.
 type transfer struct {
 	run     *run
-	to      *secondary
+	to      *builtin.Secondary
 	req     *request
 	origin  string
 	zone    copied
@@ -153,11 +146,14 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 		}
 	}()
 	t.conn = conn
-	leave, err := t.enter(ctx)
+	// A secondary that has many transfers does not keep the slots of others.
+	waiting, cancel := context.WithTimeout(ctx, t.run.Idle)
+	release, err := t.run.transfers.Acquire(waiting, t.to)
+	cancel()
 	if err != nil {
-		return err
+		return errBusy
 	}
-	defer leave()
+	defer release()
 	start := time.Now()
 	t.until = start.Add(t.run.TransferFor)
 	t.message = t.req.authoritative()
@@ -179,24 +175,6 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 	}
 	t.run.Log.Info("zone transferred", "zone", t.origin, "secondary", t.to.Name, "records", t.records, "took", time.Since(start))
 	return nil
-}
-
-// enter waits for a free place: first among the transfers of this secondary, so that one that has
-// many does not keep others from theirs.
-func (t *transfer) enter(ctx context.Context) (leave func(), err error) {
-	patience, cancel := context.WithTimeout(ctx, t.run.Idle)
-	defer cancel()
-	for i, slots := range []chan struct{}{t.to.slots, t.run.transfers} {
-		select {
-		case slots <- struct{}{}:
-		case <-patience.Done():
-			if i > 0 {
-				<-t.to.slots
-			}
-			return nil, errBusy
-		}
-	}
-	return func() { <-t.run.transfers; <-t.to.slots }, nil
 }
 
 // add puts a record into the message, which goes out first if it is full. The SOA alone never does:

@@ -283,8 +283,8 @@ func TestSlowReadersAreCutOff(t *testing.T) {
 	}
 }
 
-// More transfers than there are places wait for their turn; those of one secondary do not take all
-// places.
+// More transfers than there are slots wait for their turn; those of one secondary do not take all
+// slots.
 func TestTransfersTakeTurns(t *testing.T) {
 	zone := newCopyZone(1_000_000, 200)
 	addr := serve(t, &Server{
@@ -298,12 +298,12 @@ func TestTransfersTakeTurns(t *testing.T) {
 		}
 		open = append(open, conn)
 	}
-	waitFor(t, "places", func() bool { return zone.readers.Load() == transfersEach })
+	waitFor(t, "slots", func() bool { return zone.readers.Load() == transfersEach })
 	time.Sleep(50 * time.Millisecond)
 	if n := zone.readers.Load(); n != transfersEach {
 		t.Errorf("%d transfers at once to one secondary", n)
 	}
-	// Another secondary has its place, and when one ends so does the one that waits.
+	// Another secondary has its slot, and when one ends so does the one that waits.
 	other := dial(t, addr)
 	wire, _ := sign(t, axfr(), base64Of(testKey), nil)
 	if _, err := other.Write(frame(wire)); err != nil {

@@ -12,23 +12,23 @@ import (
 
 var errTooLong = errors.New("[TOOBIG] The command is too long")
 
-// nextCommand waits for the client's next command, or the next line of what it is sending, and
-// shows it to the front.
-func (w *wire) nextCommand() error {
+// nextCommand waits for the client's next command, or the next line of one, and lets the session
+// intercept it.
+func (w *protocolConn) nextCommand() error {
 	for {
 		w.mu.Lock()
-		prompted := w.prompted
-		w.prompted = false
+		prompted := w.continuationAsked
+		w.continuationAsked = false
 		w.mu.Unlock()
-		w.command.prompted = prompted
-		if err := w.gather(); err != nil {
+		w.command.continuation = prompted
+		if err := w.readCommand(); err != nil {
 			return err
 		}
 		if prompted {
 			w.line = w.text
 			return nil
 		}
-		if w.line = w.introduce(); w.line != nil {
+		if w.line = w.prepareCommand(); w.line != nil {
 			return nil
 		}
 		w.command = command{}
@@ -38,40 +38,40 @@ func (w *wire) nextCommand() error {
 	}
 }
 
-// introduce notes what the command is and gives it as the parser shall see it; nil: it has been
-// answered.
-func (w *wire) introduce() []byte {
+// prepareCommand notes what the command is and returns it as the parser shall see it; nil: it has
+// been answered.
+func (w *protocolConn) prepareCommand() []byte {
 	tag, verb := commandName(w.text)
 	w.mu.Lock()
-	w.verb, w.amend = verb, nil
+	w.verb, w.patch = verb, nil
 	w.mu.Unlock()
 	if w.command.refused == "" {
-		if w.text = mendNames(verb, w.text); len(w.text) > maxCommand {
+		if w.text = replaceBadNames(verb, w.text); len(w.text) > maxCommand {
 			w.command.refused = "BAD [CLIENTBUG] The command is too long"
 		}
 	}
 	if w.command.refused != "" {
-		w.tell("%s %s", plainText(tag), w.command.refused)
-		w.passOver()
+		w.writeReply("%s %s", plainText(tag), w.command.refused)
+		w.skipLiteral()
 		return nil
 	}
-	if w.front == nil || w.command.message {
+	if w.intercept == nil || w.command.message {
 		return w.text
 	}
-	return w.front(w.text)
+	return w.intercept(w.text)
 }
 
-// passOver skips the last literal of a command that the parser does not get: it is on its way all
-// the same where it is non-synchronizing.
-func (w *wire) passOver() {
+// skipLiteral skips the last literal of a command that the parser does not get. The client sends it
+// all the same where it is non-synchronizing.
+func (w *protocolConn) skipLiteral() {
 	w.mu.Lock()
-	a := w.asked
-	w.asked = asked{}
+	a := w.literalAsked
+	w.literalAsked = announcedLiteral{}
 	w.mu.Unlock()
 	if !a.nonSync {
 		return
 	}
-	err := w.flush() // who sends a long message may wait for what is said about it
+	err := w.flush() // a client may wait for our answer before it sends a long message
 	if err == nil {
 		err = w.skip(a.size)
 	}
@@ -91,11 +91,11 @@ func commandName(text []byte) (tag, verb string) {
 	return tag, verb
 }
 
-// gather reads a command into w.text, its literals as quoted strings, up to its end or to the
-// message of an APPEND.
-func (w *wire) gather() error {
-	if err := w.await(); err != nil {
-		return w.ended(err)
+// readCommand reads a command into w.text, up to its end or to the message of an APPEND. Its
+// literals become quoted strings.
+func (w *protocolConn) readCommand() error {
+	if err := w.awaitLine(); err != nil {
+		return w.readError(err)
 	}
 	if cap(w.text) > 8<<10 {
 		w.text = nil
@@ -103,89 +103,90 @@ func (w *wire) gather() error {
 	w.text = w.text[:0]
 	for {
 		from := len(w.text)
-		if err := w.readText(); err != nil {
-			return w.ended(err)
+		if err := w.readLine(); err != nil {
+			return w.readError(err)
 		}
 		m, err := scanLine(w.text[from:])
 		if err != nil {
-			return w.bye("[CLIENTBUG] " + err.Error())
+			return w.closeWith("[CLIENTBUG] " + err.Error())
 		}
 		m.at += from
-		w.command.take(w.text, from, m)
+		w.command.noteLine(w.text, from, m)
 		switch {
 		case !m.found:
 			return nil
-		case w.command.prompted:
-			return w.bye("[CLIENTBUG] No literal is asked for")
+		case w.command.continuation:
+			return w.closeWith("[CLIENTBUG] No literal is asked for")
 		case w.command.message:
-			return w.announce(m)
+			return w.passLiteral(m)
 		case m.size > w.maxString() || int64(len(w.text))+m.size > maxCommand:
-			return w.tooLarge(m, "The literal is too large for this command")
+			return w.refuseLiteral(m, "The literal is too large for this command")
 		}
 		if err := w.readString(m); err != nil {
-			return w.ended(err)
+			return w.readError(err)
 		}
 	}
 }
 
-// announce leaves the marker of a message to the parser, as one that it may refuse.
-func (w *wire) announce(m marker) error {
+// passLiteral leaves the marker of a message in the command, so that the parser may accept or
+// refuse the literal.
+func (w *protocolConn) passLiteral(m literalMarker) error {
 	if m.size > AppendLimit {
-		return w.tooLarge(m, "The message is too large")
+		return w.refuseLiteral(m, "The message is too large")
 	}
-	w.ask(m)
+	w.announce(m)
 	if m.nonSync {
 		w.text = append(w.text[:m.at], "{"+m.digits+"}\r\n"...)
 	}
 	return nil
 }
 
-func (w *wire) ask(m marker) {
+func (w *protocolConn) announce(m literalMarker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked = asked{pending: true, nonSync: m.nonSync, size: m.size}
+	w.literalAsked = announcedLiteral{pending: true, nonSync: m.nonSync, size: m.size}
 }
 
 // maxString is the size of the largest literal that may stand in a command and is no message.
-func (w *wire) maxString() int64 {
+func (w *protocolConn) maxString() int64 {
 	if w.loginBy.IsZero() {
 		return maxCommand
 	}
 	return maxLiteral
 }
 
-// tooLarge refuses a command for its literal. One that is on its way is passed over, unless it is
-// so large that the end of the connection costs less (RFC 7888 section 4).
-func (w *wire) tooLarge(m marker, why string) error {
+// refuseLiteral refuses a command for its literal. A literal that is on its way is skipped, unless
+// it is so large that closing the connection costs less (RFC 7888 section 4).
+func (w *protocolConn) refuseLiteral(m literalMarker, why string) error {
 	if m.nonSync && m.size > w.maxSkip() {
-		return w.bye("[TOOBIG] " + why)
+		return w.closeWith("[TOOBIG] " + why)
 	}
 	w.command.refused = "NO [TOOBIG] " + why
-	w.ask(m)
+	w.announce(m)
 	return nil
 }
 
-// endMessage reads the line behind the message of an APPEND. The parser gets the end that belongs
-// there in any case, since it has taken the message: what is wrong with the line, the session asks
-// for before it keeps the message.
-func (w *wire) endMessage() error {
-	if err := w.await(); err != nil {
-		return w.ended(err)
+// readAfterMessage reads the line after the message of an APPEND. The parser gets the end that
+// belongs there in any case, since it has taken the message. The session calls checkEnd before it
+// keeps the message, and learns there what is wrong with the line.
+func (w *protocolConn) readAfterMessage() error {
+	if err := w.awaitLine(); err != nil {
+		return w.readError(err)
 	}
-	w.text, w.command.open = w.text[:0], false
-	if err := w.readText(); err != nil {
-		return w.ended(err)
+	w.text, w.command.afterLiteral = w.text[:0], false
+	if err := w.readLine(); err != nil {
+		return w.readError(err)
 	}
 	m, err := scanLine(w.text)
 	if err != nil {
-		return w.bye("[CLIENTBUG] " + err.Error())
+		return w.closeWith("[CLIENTBUG] " + err.Error())
 	}
 	if m.found || strings.TrimRight(string(w.text), " \r\n") != w.command.end {
 		w.command.refused = "One APPEND takes one message" // MULTIAPPEND (RFC 3502) is not offered
 	}
 	if m.nonSync {
 		if m.size > w.maxSkip() {
-			return w.bye("[TOOBIG] The literal is too large")
+			return w.closeWith("[TOOBIG] The literal is too large")
 		}
 		end, why := w.command.end, w.command.refused
 		if err := w.skip(m.size); err != nil {
@@ -197,9 +198,9 @@ func (w *wire) endMessage() error {
 	return nil
 }
 
-// checkEnd reads on to the end of an APPEND, whose message the parser has taken, and tells what is
-// wrong with the command. A message that its command does not end behind must not be kept.
-func (w *wire) checkEnd() error {
+// checkEnd reads on to the end of an APPEND, whose message the parser has taken, and returns what
+// is wrong with the command. A message must not be kept if its command does not end after it.
+func (w *protocolConn) checkEnd() error {
 	if len(w.line) == 0 && w.ending == nil {
 		w.ending = w.next()
 	}
@@ -212,10 +213,10 @@ func (w *wire) checkEnd() error {
 	return nil
 }
 
-// readString puts a literal as a quoted string in the place of its marker. One with a line end or a
-// NUL breaks the command: where the parser gives a command up, it would go on behind the line end
-// as if that began another.
-func (w *wire) readString(m marker) error {
+// readString replaces the marker of a literal by its content as a quoted string. A line end or a
+// NUL in it breaks the command: a parser that gives up a command would take what follows the line
+// end for the next one.
+func (w *protocolConn) readString(m literalMarker) error {
 	if !m.nonSync {
 		w.mu.Lock()
 		w.out = append(w.out, continuation...)
@@ -259,8 +260,8 @@ func appendEscaped(to, content []byte) []byte {
 	return to
 }
 
-// readText adds a line with its line end to w.text.
-func (w *wire) readText() error {
+// readLine adds a line with its line end to w.text.
+func (w *protocolConn) readLine() error {
 	for {
 		part, err := w.in.ReadSlice('\n')
 		w.text = append(w.text, part...)
@@ -275,10 +276,10 @@ func (w *wire) readText() error {
 	}
 }
 
-// take looks at a line, which begins at from, and its literal.
-func (c *command) take(text []byte, from int, m marker) {
-	if !c.open && from == 0 {
-		_, verb := commandName(text) // a marker right behind the verb is no argument
+// noteLine looks at a line, which begins at from, and its literal.
+func (c *command) noteLine(text []byte, from int, m literalMarker) {
+	if !c.afterLiteral && from == 0 {
+		_, verb := commandName(text) // a marker right after the verb is no argument
 		c.append = verb == "APPEND"
 	}
 	if m.found && c.append && hasArgument(string(text[:m.at])) {
@@ -289,7 +290,7 @@ func (c *command) take(text []byte, from int, m marker) {
 	}
 }
 
-// hasArgument tells whether a command goes on behind its verb.
+// hasArgument reports whether a command goes on after its verb.
 func hasArgument(text string) bool {
 	_, rest, _ := strings.Cut(text, " ")
 	_, args, _ := strings.Cut(rest, " ")

@@ -2,63 +2,45 @@ package imapd
 
 import (
 	"bufio"
-	"bytes"
-	"compress/flate"
-	"fmt"
-	"io"
-	"sync"
+	"strings"
+
+	"github.com/mailstead/mailstead/handlers/imapd/deflate"
 )
 
-// packers compress what goes to clients (RFC 4978). A packer takes 1.2 MB, so connections borrow
-// one for each piece that they send and begin afresh with it: an idle connection holds none, and a
-// peer's inflater does not see the difference.
-type packers struct{ pool sync.Pool }
-
-type packer struct {
-	out  bytes.Buffer
-	zips *flate.Writer
-}
-
-func newPackers() *packers {
-	return &packers{sync.Pool{New: func() any {
-		p := &packer{}
-		p.zips, _ = flate.NewWriter(&p.out, flate.BestSpeed) // the level is a good one
-		return p
-	}}}
-}
-
-// write compresses a piece and sends it whole.
-func (ps *packers) write(w io.Writer, piece []byte) error {
-	p := ps.pool.Get().(*packer)
-	defer ps.pool.Put(p)
-	p.out.Reset()
-	p.zips.Reset(&p.out)
-	if _, err := p.zips.Write(piece); err != nil {
-		return fmt.Errorf("compress answers: %w", err)
+// compress answers COMPRESS (RFC 4978).
+func (ss *session) compress(tag string, p *commandEditor) error {
+	switch {
+	case len(p.tokens) != 3 || p.word(2) != "DEFLATE":
+		return badCommand("The one way to compress is DEFLATE")
+	case ss.conn.compressed():
+		return refused("COMPRESSIONACTIVE", "The connection is compressed already")
+	case !ss.server.acquireCompression():
+		return refused("LIMIT", "Too many connections are compressed")
 	}
-	if err := p.zips.Flush(); err != nil {
-		return fmt.Errorf("compress answers: %w", err)
+	ss.compressed = true
+	ss.conn.setCaps(strings.ReplaceAll(capsAfterLogin, " COMPRESS=DEFLATE", ""))
+	if err := ss.conn.compress(ss.server.pool, tag+" OK COMPRESS completed"); err != nil {
+		ss.conn.ending = err
 	}
-	_, err := w.Write(p.out.Bytes())
-	return err
+	return nil
 }
 
-// compress has all that comes after the answer be compressed, both ways. What comes out of the
-// inflater is bounded as any other input is: by line, by literal and by time.
-func (w *wire) compress(ps *packers, answer string) error {
-	w.tell("%s", answer)
+// compress compresses all that comes after the answer, both ways. What comes out of the reader is
+// limited as any other input is: by line, by literal and by time.
+func (w *protocolConn) compress(pool *deflate.Pool, answer string) error {
+	w.writeReply("%s", answer)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.flushLocked(); err != nil {
 		return err
 	}
-	w.packers = ps
-	w.in = bufio.NewReaderSize(newInflater(w.in), 4096)
+	w.pool = pool
+	w.in = bufio.NewReaderSize(deflate.NewReader(w.in), 4096)
 	return nil
 }
 
-func (w *wire) compressed() bool {
+func (w *protocolConn) compressed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.packers != nil
+	return w.pool != nil
 }

@@ -113,8 +113,8 @@ func FuzzExtend(f *testing.F) {
 			return
 		}
 		tag, verb := commandName(line)
-		got, a := extend(verb, line)
-		if (a != asks{verb: verb}) || string(got) != string(line) {
+		got, a := takeExtensions(verb, line)
+		if (a != extensions{verb: verb}) || string(got) != string(line) {
 			if newTag, newVerb := commandName(got); newTag != tag || newVerb != verb {
 				t.Errorf("%q became %q", line, got)
 			}
@@ -122,7 +122,7 @@ func FuzzExtend(f *testing.F) {
 		if m, err := scanLine(got); err != nil || m.found {
 			t.Errorf("%q became %q, which is no command: %v", line, got, err)
 		}
-		idFields(newPhrase(line))
+		idFields(newCommandEditor(line))
 		decodeName(string(line))
 	})
 }

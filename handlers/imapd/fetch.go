@@ -27,25 +27,25 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 	options.UID = options.UID || hasBinaryRange(options) // something must follow it in the answer
 	f := &fetch{session: ss, w: w, options: options, structure: needsStructure(options), blobs: needsBlob(options)}
 	marks := !sel.readOnly && marksSeen(options)
-	for uids := sel.view.pick(set, sel.saved); len(uids) > 0; {
-		rows, rest, err := ss.server.Service.MessageRows(ss.wire.ctx, ss.user, sel.folder, uids,
-			service.RowQuery{Structure: f.structure, ChangedSince: ss.asks.changedSince})
+	for uids := sel.view.uidsOf(set, sel.saved); len(uids) > 0; {
+		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, sel.folder, uids,
+			service.RowQuery{Structure: f.structure, ChangedSince: ss.extensions.changedSince})
 		if err != nil {
-			return ss.answer(err)
+			return ss.replyError(err)
 		}
 		uids = rest
 		seen := map[uint32]service.MessageRow{}
 		if marks {
 			if seen, err = ss.markSeen(rows); err != nil {
-				return ss.answer(err)
+				return ss.replyError(err)
 			}
 		}
 		if options.Flags || len(seen) > 0 {
-			ss.announce(rows)
+			ss.writeNewKeywords(rows)
 		}
 		for i := range rows {
 			if err := f.message(&rows[i], seen); err != nil {
-				return ss.answer(err)
+				return ss.replyError(err)
 			}
 		}
 	}
@@ -90,12 +90,12 @@ func (ss *session) markSeen(rows []service.MessageRow) (map[uint32]service.Messa
 	if len(unseen) == 0 {
 		return nil, nil
 	}
-	changed, err := ss.server.Service.ChangeFlags(ss.wire.ctx, ss.user, ss.selected.folder, unseen,
+	changed, err := ss.server.Service.ChangeFlags(ss.conn.ctx, ss.user, ss.selected.folder, unseen,
 		service.FlagChange{Op: service.AddFlags, Flags: service.FlagSeen})
 	if err != nil {
 		return nil, err
 	}
-	ss.selected.note(changed)
+	ss.selected.noteOwnChanges(changed)
 	out := make(map[uint32]service.MessageRow, len(changed))
 	for _, row := range changed {
 		out[row.UID] = row
@@ -124,7 +124,7 @@ func (f *fetch) message(row *service.MessageRow, seen map[uint32]service.Message
 		s.root = root
 	}
 	if f.blobs {
-		blob, err := f.session.server.Service.OpenMessage(f.session.wire.ctx, f.session.user, sel.folder, row.UID)
+		blob, err := f.session.server.Service.OpenMessage(f.session.conn.ctx, f.session.user, sel.folder, row.UID)
 		if isGone(err) {
 			return nil // deleted while we were reading
 		}
@@ -143,18 +143,18 @@ func (f *fetch) message(row *service.MessageRow, seen map[uint32]service.Message
 		row, showFlags = &now, true
 	}
 	first := string(ranges)
-	if f.session.asks.modSeq || showFlags && !f.options.Flags && f.session.condStore {
+	if f.session.extensions.modSeq || showFlags && !f.options.Flags && f.session.condStore {
 		first += modSeqItem(row.ModSeq)
 	}
 	if first != "" {
-		f.session.wire.amendFetch(first)
+		f.session.conn.patchFetch(first)
 	}
 	m := f.w.CreateMessage(sel.view.seq(row.UID))
 	defer m.Close() // it holds a lock of go-imap's, whatever comes of the answer
-	f.facts(m, row, &s, showFlags)
+	f.writeAttributes(m, row, &s, showFlags)
 	for _, i := range items {
 		if err := i.write(m); err != nil {
-			f.session.wire.abort(err) // half an answer has gone out
+			f.session.conn.abort(err) // half an answer has gone out
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func isGone(err error) bool {
 	return ok && e.Status == 404
 }
 
-func (f *fetch) facts(m *imapserver.FetchResponseWriter, row *service.MessageRow, s *source, flags bool) {
+func (f *fetch) writeAttributes(m *imapserver.FetchResponseWriter, row *service.MessageRow, s *source, flags bool) {
 	o := f.options
 	if o.UID || flags {
 		m.WriteUID(imap.UID(row.UID))

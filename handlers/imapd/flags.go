@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-const maxToldKeywords = 200 // in a FLAGS answer
+const maxListedKeywords = 200 // in a FLAGS answer
 
 var systemFlags = [...]struct {
 	name imap.Flag
@@ -104,23 +104,23 @@ func (ss *session) Store(w *imapserver.FetchWriter, set imap.NumSet, change *ima
 	if err != nil {
 		return err
 	}
-	uids := sel.view.pick(set, sel.saved)
-	rows, err := ss.server.Service.ChangeFlags(ss.wire.ctx, ss.user, sel.folder, uids,
-		service.FlagChange{Op: flagOps[change.Op], Flags: flags, Keywords: keywords, UnchangedSince: ss.asks.unchangedSince})
+	uids := sel.view.uidsOf(set, sel.saved)
+	rows, err := ss.server.Service.ChangeFlags(ss.conn.ctx, ss.user, sel.folder, uids,
+		service.FlagChange{Op: flagOps[change.Op], Flags: flags, Keywords: keywords, UnchangedSince: ss.extensions.unchangedSince})
 	done := slices.DeleteFunc(slices.Clone(rows), func(row service.MessageRow) bool { return row.Kept })
-	sel.note(done)
+	sel.noteOwnChanges(done)
 	if err == nil && (!change.Silent || ss.condStore) {
 		err = ss.writeFlags(w, done, change.Silent)
 	}
 	if err == nil && len(done) < len(rows) {
-		return ss.modified(set, rows)
+		return ss.modifiedReply(set, rows)
 	}
-	return ss.answer(err)
+	return ss.replyError(err)
 }
 
 // modified says that a conditional STORE has left some messages as they were (RFC 7162 section
 // 3.1.3).
-func (ss *session) modified(set imap.NumSet, rows []service.MessageRow) error {
+func (ss *session) modifiedReply(set imap.NumSet, rows []service.MessageRow) error {
 	var nums []uint32
 	for _, row := range rows {
 		if !row.Kept {
@@ -138,14 +138,15 @@ func (ss *session) modified(set imap.NumSet, rows []service.MessageRow) error {
 	}
 }
 
-// writeFlags tells what messages have now. A client that wants silence is told their MODSEQ alone.
+// writeFlags writes what flags messages have now. A client that wants silence gets only their
+// MODSEQ.
 func (ss *session) writeFlags(w *imapserver.FetchWriter, rows []service.MessageRow, silent bool) error {
 	if !silent {
-		ss.announce(rows)
+		ss.writeNewKeywords(rows)
 	}
 	for _, row := range rows {
 		if ss.condStore {
-			ss.wire.amendFetch(modSeqItem(row.ModSeq))
+			ss.conn.patchFetch(modSeqItem(row.ModSeq))
 		}
 		m := w.CreateMessage(ss.selected.view.seq(row.UID))
 		m.WriteUID(imap.UID(row.UID))

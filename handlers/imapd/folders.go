@@ -22,16 +22,16 @@ func (ss *session) Namespace() (*imap.NamespaceData, error) {
 func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.SelectData, error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	s, err := ss.server.Service.SelectFolder(ss.wire.ctx, ss.user, name)
+	s, err := ss.server.Service.SelectFolder(ss.conn.ctx, ss.user, name)
 	if err != nil {
-		return nil, ss.answer(err)
+		return nil, ss.replyError(err)
 	}
 	sel := &selected{
 		folder: s.Folder.ID, readOnly: options.ReadOnly, view: s.UIDs, uidNext: s.Folder.UIDNext, modSeq: s.Folder.ModSeq,
-		own: map[uint32]uint64{}, keywords: s.Keywords,
+		ownChanges: map[uint32]uint64{}, keywords: s.Keywords,
 	}
 	ss.selected = sel
-	ss.tellHighest(s.Folder.ModSeq)
+	ss.writeHighestModSeq(s.Folder.ModSeq)
 	data := &imap.SelectData{
 		Flags: folderFlags(s.Keywords), PermanentFlags: []imap.Flag{}, NumMessages: uint32(len(s.UIDs)),
 		UIDNext: imap.UID(s.Folder.UIDNext), UIDValidity: s.Folder.UIDValidity,
@@ -42,7 +42,7 @@ func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.Selec
 	if !options.ReadOnly {
 		data.PermanentFlags = append(slices.Clone(data.Flags), imap.FlagWildcard)
 	}
-	if ss.conn.EnabledCaps().Has(imap.CapIMAP4rev2) {
+	if ss.imapConn.EnabledCaps().Has(imap.CapIMAP4rev2) {
 		data.List = &imap.ListData{Mailbox: s.Folder.Name, Delim: delimiter}
 	}
 	return data, nil
@@ -65,37 +65,37 @@ func (ss *session) Create(name string, options *imap.CreateOptions) error {
 	if len(options.SpecialUse) == 1 {
 		use = string(options.SpecialUse[0])
 	}
-	return ss.answer(ss.server.Service.CreateFolder(ss.wire.ctx, ss.user, name, use))
+	return ss.replyError(ss.server.Service.CreateFolder(ss.conn.ctx, ss.user, name, use))
 }
 
 // Delete deletes a folder with its messages.
 func (ss *session) Delete(name string) error {
-	return ss.answer(ss.server.Service.DeleteFolder(ss.wire.ctx, ss.user, name))
+	return ss.replyError(ss.server.Service.DeleteFolder(ss.conn.ctx, ss.user, name))
 }
 
 // Rename renames a folder and those below it.
 func (ss *session) Rename(name, to string, _ *imap.RenameOptions) error {
-	return ss.answer(ss.server.Service.RenameFolder(ss.wire.ctx, ss.user, name, to))
+	return ss.replyError(ss.server.Service.RenameFolder(ss.conn.ctx, ss.user, name, to))
 }
 
 // Subscribe marks a folder as one to show.
 func (ss *session) Subscribe(name string) error {
-	return ss.answer(ss.server.Service.Subscribe(ss.wire.ctx, ss.user, name, true))
+	return ss.replyError(ss.server.Service.Subscribe(ss.conn.ctx, ss.user, name, true))
 }
 
 // Unsubscribe takes the mark away.
 func (ss *session) Unsubscribe(name string) error {
-	return ss.answer(ss.server.Service.Subscribe(ss.wire.ctx, ss.user, name, false))
+	return ss.replyError(ss.server.Service.Subscribe(ss.conn.ctx, ss.user, name, false))
 }
 
 // Status gives counters of a folder.
 func (ss *session) Status(name string, options *imap.StatusOptions) (*imap.StatusData, error) {
-	f, err := ss.server.Service.FolderByName(ss.wire.ctx, ss.user, name)
+	f, err := ss.server.Service.FolderByName(ss.conn.ctx, ss.user, name)
 	if err != nil {
-		return nil, ss.answer(err)
+		return nil, ss.replyError(err)
 	}
 	data, err := ss.status(f, options)
-	return data, ss.answer(err)
+	return data, ss.replyError(err)
 }
 
 func (ss *session) status(f *service.Folder, options *imap.StatusOptions) (*imap.StatusData, error) {
@@ -104,17 +104,17 @@ func (ss *session) status(f *service.Folder, options *imap.StatusOptions) (*imap
 		Mailbox: f.Name, NumMessages: &f.Messages, NumRecent: &recent, UIDNext: imap.UID(f.UIDNext),
 		UIDValidity: f.UIDValidity, NumUnseen: &f.Unseen, Size: &f.Bytes, AppendLimit: &limit,
 	}
-	if ss.asks.highest {
+	if ss.extensions.highestModSeq {
 		text := " HIGHESTMODSEQ " + strconv.FormatUint(f.ModSeq, 10)
 		if *options == (imap.StatusOptions{}) {
 			text = text[1:]
 		}
-		ss.wire.amendEnd("* STATUS ", ")\r\n", text)
+		ss.conn.patchEnd("* STATUS ", ")\r\n", text)
 	}
 	if !options.NumDeleted && !options.DeletedStorage {
 		return data, nil
 	}
-	n, size, err := ss.server.Service.CountDeleted(ss.wire.ctx, ss.user, f.ID)
+	n, size, err := ss.server.Service.CountDeleted(ss.conn.ctx, ss.user, f.ID)
 	data.NumDeleted, data.DeletedStorage = &n, &size
 	return data, err
 }
@@ -128,9 +128,9 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 	if err != nil {
 		return err
 	}
-	folders, err := ss.server.Service.Folders(ss.wire.ctx, ss.user)
+	folders, err := ss.server.Service.Folders(ss.conn.ctx, ss.user)
 	if err != nil {
-		return ss.answer(err)
+		return ss.replyError(err)
 	}
 	// A folder comes right before those below it, INBOX before all.
 	slices.SortFunc(folders, func(a, b *service.Folder) int {
@@ -150,7 +150,7 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 		}
 		if options.ReturnStatus != nil {
 			if data.Status, err = ss.status(f, options.ReturnStatus); err != nil {
-				return ss.answer(err)
+				return ss.replyError(err)
 			}
 		}
 		if err := w.WriteList(data); err != nil {
@@ -163,15 +163,15 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 	return nil
 }
 
-// listSubscribed lists the subscriptions that no folder answers to. LSUB also tells of names above
-// subscribed ones that "%" has stopped at (RFC 3501 section 6.3.9).
+// listSubscribed lists the subscriptions for which there is no folder. LSUB also lists names above
+// subscribed ones at which "%" has stopped (RFC 3501 section 6.3.9).
 func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, folders []*service.Folder) error {
-	names, err := ss.server.Service.SubscribedNames(ss.wire.ctx, ss.user)
+	names, err := ss.server.Service.SubscribedNames(ss.conn.ctx, ss.user)
 	if err != nil {
-		return ss.answer(err)
+		return ss.replyError(err)
 	}
 	attrs := []imap.MailboxAttr{imap.MailboxAttrNonExistent, imap.MailboxAttrSubscribed}
-	if ss.asks.verb == "LSUB" {
+	if ss.extensions.verb == "LSUB" {
 		attrs = []imap.MailboxAttr{imap.MailboxAttrNoSelect}
 		names = append(names, levelsAbove(names, folders, match)...)
 	}
@@ -227,7 +227,7 @@ type tree struct {
 func newTree(folders []*service.Folder, match patterns) tree {
 	t := tree{children: map[string]bool{}, subscribed: map[string]bool{}}
 	for _, f := range folders {
-		// CHILDINFO tells of what the answer does not tell itself (RFC 5258 section 4).
+		// CHILDINFO reports what the answer does not list itself (RFC 5258 section 4).
 		hidden := f.Subscribed && !match.has(f.Name)
 		for i := range f.Name {
 			if f.Name[i] == delimiter {

@@ -18,15 +18,15 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	sel := ss.selected
-	found, modSeqs, err := ss.find(criteria)
+	found, modSeqs, err := ss.search(criteria)
 	if err != nil {
 		if options.ReturnSave {
 			sel.saved = nil // RFC 5182 section 2.1
 		}
-		return nil, ss.answer(err)
+		return nil, ss.replyError(err)
 	}
 	if options.ReturnSave {
-		sel.saved = saved(found, options)
+		sel.saved = savedResult(found, options)
 	}
 	nums := found
 	if kind == imapserver.NumKindSeq {
@@ -39,8 +39,8 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	if kind == imapserver.NumKindUID {
 		data.All = uidSet(nums)
 	}
-	if len(nums) > 0 && ss.asks.searchModSeq {
-		ss.tellSearchModSeq(told(modSeqs, options))
+	if len(nums) > 0 && ss.extensions.searchModSeq {
+		ss.patchSearchModSeq(reportedModSeq(modSeqs, options))
 	}
 	if len(nums) > 0 {
 		data.Min, data.Max = nums[0], nums[len(nums)-1]
@@ -48,9 +48,9 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	return data, nil
 }
 
-// saved is what "$" stands for after a search: all, unless only the first or the last were asked
-// for (RFC 5182 section 2.1).
-func saved(found []uint32, o *imap.SearchOptions) []uint32 {
+// savedResult is what "$" stands for after a search: all, unless only the first or the last were
+// asked for (RFC 5182 section 2.1).
+func savedResult(found []uint32, o *imap.SearchOptions) []uint32 {
 	if o.ReturnAll || o.ReturnCount || len(found) == 0 {
 		return found
 	}
@@ -64,10 +64,10 @@ func saved(found []uint32, o *imap.SearchOptions) []uint32 {
 	return slices.Compact(out)
 }
 
-// told is the MODSEQ that stands in the answer of a search which found something: that of the first
-// or the last message, or the greater one, where nothing else is asked for, else the greatest of
-// all (RFC 7162 section 3.1.10, RFC 4731 section 3.2).
-func told(modSeqs []uint64, o *imap.SearchOptions) uint64 {
+// reportedModSeq is the MODSEQ in the answer of a search that has found something. If only MIN or
+// MAX or both are asked for, it is that of the first or the last message, or the greater of the
+// two; else it is the greatest of all (RFC 7162 section 3.1.10, RFC 4731 section 3.2).
+func reportedModSeq(modSeqs []uint64, o *imap.SearchOptions) uint64 {
 	first, last := modSeqs[0], modSeqs[len(modSeqs)-1]
 	switch {
 	case o.ReturnAll || o.ReturnCount:
@@ -80,8 +80,9 @@ func told(modSeqs []uint64, o *imap.SearchOptions) uint64 {
 	return max(first, last)
 }
 
-// find gives the UIDs of the messages that meet the criteria, ascending, and the MODSEQ of each.
-func (ss *session) find(criteria *imap.SearchCriteria) (found []uint32, modSeqs []uint64, err error) {
+// search returns the UIDs of the messages that meet the criteria, ascending, and the MODSEQ of
+// each.
+func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeqs []uint64, err error) {
 	sel := ss.selected
 	q, err := newQuery(criteria, sel.view, sel.saved)
 	if err != nil {
@@ -89,7 +90,7 @@ func (ss *session) find(criteria *imap.SearchCriteria) (found []uint32, modSeqs 
 	}
 	until := time.Now().Add(searchTime)
 	for uids := q.candidates(); len(uids) > 0; {
-		rows, rest, err := ss.server.Service.MessageRows(ss.wire.ctx, ss.user, sel.folder, uids, service.RowQuery{Structure: q.structure})
+		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, sel.folder, uids, service.RowQuery{Structure: q.structure})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -104,7 +105,7 @@ func (ss *session) find(criteria *imap.SearchCriteria) (found []uint32, modSeqs 
 			if ok && err == nil {
 				found, modSeqs = append(found, rows[i].UID), append(modSeqs, rows[i].ModSeq)
 			}
-			if err := ss.wire.ctx.Err(); err != nil {
+			if err := ss.conn.ctx.Err(); err != nil {
 				return nil, nil, err
 			}
 			if time.Now().After(until) {
@@ -115,19 +116,18 @@ func (ss *session) find(criteria *imap.SearchCriteria) (found []uint32, modSeqs 
 	return found, modSeqs, nil
 }
 
-// tellSearchModSeq has the answer of a search by MODSEQ say which one it found (RFC 7162 section
-// 3.1.5).
-func (ss *session) tellSearchModSeq(modSeq uint64) {
-	if ss.asks.extendedSearch || ss.conn.EnabledCaps().Has(imap.CapIMAP4rev2) {
-		ss.wire.amendEnd("* ESEARCH", "\r\n", fmt.Sprintf(" MODSEQ %d", modSeq))
+// patchSearchModSeq adds the MODSEQ to the answer of a search by MODSEQ (RFC 7162 section 3.1.5).
+func (ss *session) patchSearchModSeq(modSeq uint64) {
+	if ss.extensions.extendedSearch || ss.imapConn.EnabledCaps().Has(imap.CapIMAP4rev2) {
+		ss.conn.patchEnd("* ESEARCH", "\r\n", fmt.Sprintf(" MODSEQ %d", modSeq))
 		return
 	}
-	ss.wire.amendEnd("* SEARCH", "\r\n", fmt.Sprintf(" (MODSEQ %d)", modSeq))
+	ss.conn.patchEnd("* SEARCH", "\r\n", fmt.Sprintf(" (MODSEQ %d)", modSeq))
 }
 
 // opener gives the function that opens a message if its bytes must be searched.
 func (ss *session) opener(uid uint32) func() (blob, error) {
 	return func() (blob, error) {
-		return ss.server.Service.OpenMessage(ss.wire.ctx, ss.user, ss.selected.folder, uid)
+		return ss.server.Service.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, uid)
 	}
 }

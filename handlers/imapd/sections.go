@@ -42,12 +42,12 @@ func checkSections(o *imap.FetchOptions) error {
 
 // section finds what BODY[…] asks for. A section that the message does not have is empty.
 func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, error) {
-	part := find(s.root, item.Part)
+	part := findPart(s.root, item.Part)
 	if len(item.Part) > 0 && part != nil && (item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierText) {
-		part = inner(part)
+		part = innerMessage(part)
 	}
 	if part == nil {
-		return s.cut(0, 0), nil
+		return s.slice(0, 0), nil
 	}
 	switch {
 	case len(item.HeaderFields) > 0:
@@ -55,14 +55,14 @@ func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, er
 	case len(item.HeaderFieldsNot) > 0:
 		return fieldsOf(s.blob, part, item.HeaderFieldsNot, true)
 	case item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierMIME:
-		return s.cut(part.HeaderOffset, part.BodyOffset), nil
+		return s.slice(part.HeaderOffset, part.BodyOffset), nil
 	case item.Specifier == imap.PartSpecifierNone && len(item.Part) == 0:
-		return s.cut(0, s.blob.Size()), nil
+		return s.slice(0, s.blob.Size()), nil
 	}
-	return s.cut(part.BodyOffset, part.End), nil
+	return s.slice(part.BodyOffset, part.End), nil
 }
 
-func (s *source) cut(from, to int64) *io.SectionReader {
+func (s *source) slice(from, to int64) *io.SectionReader {
 	return io.NewSectionReader(s.blob, from, max(to-from, 0))
 }
 
@@ -71,9 +71,9 @@ func fieldsOf(r io.ReaderAt, part *msg.Part, names []string, except bool) (*io.S
 	return io.NewSectionReader(bytes.NewReader(fields), 0, int64(len(fields))), err
 }
 
-// find walks down to the part of a number such as 2.1 (RFC 9051 section 6.4.5.1); no number is the
-// message itself. nil says that there is no such part.
-func find(root *msg.Part, path []int) *msg.Part {
+// findPart walks down to the part of a number such as 2.1 (RFC 9051 section 6.4.5.1); no number is
+// the message itself. nil says that there is no such part.
+func findPart(root *msg.Part, path []int) *msg.Part {
 	at, message := root, true // message: a number counts the parts of the message at; else of the part at
 	for _, n := range path {
 		if !message {
@@ -95,8 +95,8 @@ func find(root *msg.Part, path []int) *msg.Part {
 	return at
 }
 
-// inner is the message in a message/rfc822 part, nil for other parts.
-func inner(part *msg.Part) *msg.Part {
+// innerMessage is the message in a message/rfc822 part, nil for other parts.
+func innerMessage(part *msg.Part) *msg.Part {
 	if part.IsMessage() && len(part.Children) == 1 {
 		return part.Children[0]
 	}
@@ -120,12 +120,12 @@ type decoded struct {
 
 // binary finds what BINARY[…] asks for (RFC 3516).
 func (s *source) binary(path []int) (decoded, error) {
-	part := find(s.root, path)
+	part := findPart(s.root, path)
 	switch {
 	case part == nil:
 		return decoded{open: func() io.Reader { return bytes.NewReader(nil) }}, nil
 	case len(path) == 0:
-		return decoded{func() io.Reader { return s.cut(0, s.blob.Size()) }, s.blob.Size()}, nil
+		return decoded{func() io.Reader { return s.slice(0, s.blob.Size()) }, s.blob.Size()}, nil
 	}
 	open := func() io.Reader { return msg.Open(s.blob, part) }
 	switch part.Encoding {

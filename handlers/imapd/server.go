@@ -17,7 +17,8 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
+	"github.com/mailstead/mailstead/handlers/imapd/deflate"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -38,13 +39,13 @@ type Server struct {
 	IdleTime       time.Duration // between commands
 	Grace          time.Duration // for commands that run when the server stops
 
-	packers *packers
-	gather  sync.Once // of crowd
-	crowd   *crowd.Crowd
+	pool        *deflate.Pool // compresses
+	limiterOnce sync.Once     // of crowd
+	limiter     *connlimit.Limiter
 
-	mu        sync.Mutex
-	packed    int // connections that are compressed
-	mailboxes map[uint32]int
+	mu         sync.Mutex
+	compressed int // connections that are compressed
+	logins     map[uint32]int
 }
 
 // New makes a server with the usual limits.
@@ -53,12 +54,12 @@ func New(s *service.Service) *Server {
 		Service: s, Log: slog.Default(),
 		MaxConnections: 5000, MaxPerAddress: 200, MaxPerMailbox: 50, MaxCompressed: 1000,
 		LoginTime: time.Minute, IdleTime: 30 * time.Minute, Grace: 5 * time.Second,
-		packers: newPackers(), mailboxes: map[uint32]int{},
+		pool: deflate.NewPool(), logins: map[uint32]int{},
 	}
 }
 
-// caps are what is told on top of what go-imap always does: SASL-IR, LITERAL- (which becomes
-// LITERAL+), UNSELECT, ENABLE, IDLE, UTF8=ACCEPT. What go-imap does not know, the wire adds.
+// caps are the capabilities besides those that go-imap always has: SASL-IR, LITERAL- (which becomes
+// LITERAL+), UNSELECT, ENABLE, IDLE, UTF8=ACCEPT. addCaps adds those that go-imap does not know.
 var caps = imap.CapSet{
 	imap.CapIMAP4rev1: {}, imap.CapIMAP4rev2: {}, imap.CapNamespace: {}, imap.CapUIDPlus: {}, imap.CapESearch: {},
 	imap.CapSearchRes: {}, imap.CapListExtended: {}, imap.CapListStatus: {}, imap.CapMove: {}, imap.CapStatusSize: {},
@@ -72,11 +73,11 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error 
 	if s.TLS == nil && implicit {
 		return errors.New("serve IMAP over TLS: no certificate")
 	}
-	s.gather.Do(func() {
-		s.crowd = crowd.New("imap", crowd.Bounds{All: s.MaxConnections, PerAddress: s.MaxPerAddress, Loopback: true}, s.Log)
+	s.limiterOnce.Do(func() {
+		s.limiter = connlimit.New("imap", connlimit.Limits{All: s.MaxConnections, PerAddress: s.MaxPerAddress, Loopback: true}, s.Log)
 	})
-	defer s.crowd.Close()
-	r := &run{Server: s, implicit: implicit, peers: map[*peer]struct{}{}, parser: newHandover(ln.Addr())}
+	defer s.limiter.Close()
+	r := &run{Server: s, implicit: implicit, conns: map[*trackedConn]struct{}{}, parser: newConnQueue(ln.Addr())}
 	library := imapserver.New(&imapserver.Options{
 		NewSession: s.newSession, Caps: caps, InsecureAuth: true, Logger: libraryLog{s.Log},
 	})
@@ -94,20 +95,20 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error 
 type run struct {
 	*Server
 	implicit bool
-	parser   *handover
+	parser   *connQueue
 	wg       sync.WaitGroup
 
-	peersMu sync.Mutex
-	peers   map[*peer]struct{}
+	connsMu sync.Mutex
+	conns   map[*trackedConn]struct{}
 	closing bool
 }
 
-// A peer is one client from its first byte to its last.
-type peer struct {
+// A trackedConn is one client from its first byte to its last.
+type trackedConn struct {
 	net.Conn
-	place *crowd.Place
-	wire  *wire // once the parser has it
-	once  sync.Once
+	slot       *connlimit.Slot
+	conn       *protocolConn // once the parser has it
+	forgetOnce sync.Once
 }
 
 func (r *run) accept(ctx context.Context, ln net.Listener) error {
@@ -127,154 +128,154 @@ func (r *run) accept(ctx context.Context, ln net.Listener) error {
 			continue
 		}
 		if p := r.admit(conn); p == nil {
-			dismiss(conn, "[LIMIT] Too many connections")
+			refuseConn(conn, "[LIMIT] Too many connections")
 		} else {
-			r.wg.Add(1) // until leave
-			go r.welcome(ctx, p)
+			r.wg.Add(1) // until forget
+			go r.handshake(ctx, p)
 		}
 	}
 }
 
-// dismiss cannot wait: the line fits into the buffer of a socket that has sent little.
-func dismiss(conn net.Conn, why string) {
+// refuseConn does not wait: the line fits into the buffer of a socket that has sent little.
+func refuseConn(conn net.Conn, why string) {
 	conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = conn.Write([]byte("* BYE " + why + "\r\n")) // it has no claim to an answer
 	conn.Close()
 }
 
-// admit gives a connection its place, if there is room; nil if there is none.
-func (r *run) admit(conn net.Conn) *peer {
-	p := &peer{Conn: conn}
-	r.peersMu.Lock() // until the place is there, which others may want at once
-	defer r.peersMu.Unlock()
-	p.place = r.crowd.Enter(conn.RemoteAddr(), func() { r.sendAway(p) })
-	if p.place == nil {
+// admit takes a slot for a connection; nil if there is none.
+func (r *run) admit(conn net.Conn) *trackedConn {
+	p := &trackedConn{Conn: conn}
+	r.connsMu.Lock() // until the slot is there, which others may take at once
+	defer r.connsMu.Unlock()
+	p.slot = r.limiter.Acquire(conn.RemoteAddr(), func() { r.evict(p) })
+	if p.slot == nil {
 		return nil
 	}
-	r.peers[p] = struct{}{}
+	r.conns[p] = struct{}{}
 	return p
 }
 
-// crowded is said to those who make room for others.
-const crowded = "[UNAVAILABLE] Others wait for your place; come again later"
+// evictedReply is the reason that a client gets when it makes room for another.
+const evictedReply = "[UNAVAILABLE] Others wait for your place; come again later"
 
-// sendAway ends a connection that has not logged in.
-func (r *run) sendAway(p *peer) {
-	r.peersMu.Lock()
-	w := p.wire
-	r.peersMu.Unlock()
+// evict ends a connection that has not logged in.
+func (r *run) evict(p *trackedConn) {
+	r.connsMu.Lock()
+	w := p.conn
+	r.connsMu.Unlock()
 	switch {
 	case w != nil:
-		w.stop(crowded)
+		w.stop(evictedReply)
 	case r.implicit:
 		p.Close()
 	default:
-		dismiss(p.Conn, crowded)
+		refuseConn(p.Conn, evictedReply)
 	}
 }
 
-// leave counts a connection out, once.
-func (r *run) leave(p *peer) {
-	p.once.Do(func() {
+// forget releases what a connection holds, once.
+func (r *run) forget(p *trackedConn) {
+	p.forgetOnce.Do(func() {
 		p.Close()
-		p.place.Leave()
-		r.peersMu.Lock()
-		delete(r.peers, p)
-		r.peersMu.Unlock()
+		p.slot.Release()
+		r.connsMu.Lock()
+		delete(r.conns, p)
+		r.connsMu.Unlock()
 		r.wg.Done()
 	})
 }
 
-// welcome brings a connection to where the parser can take it over.
-func (r *run) welcome(ctx context.Context, p *peer) {
+// handshake brings a connection to where the parser can take it over.
+func (r *run) handshake(ctx context.Context, p *trackedConn) {
 	until := time.Now().Add(r.LoginTime)
-	conn, greeted, err := net.Conn(p.Conn), true, error(nil)
+	conn, skipGreeting, err := net.Conn(p.Conn), true, error(nil)
 	switch {
 	case r.implicit:
-		conn, err = handshake(ctx, p.Conn, r.TLS, until)
+		conn, err = tlsHandshake(ctx, p.Conn, r.TLS, until)
 	case r.TLS != nil || !r.Service.Config.Sandbox:
 		conn, err = startTLS(ctx, p.Conn, r.TLS, until)
-		greeted = false
+		skipGreeting = false
 	}
 	if err != nil {
 		r.Log.Debug("IMAP connection ended before log-in", "remote", p.RemoteAddr(), "error", err)
-		r.leave(p)
+		r.forget(p)
 		return
 	}
-	w := newWire(conn, greeted, until, r.IdleTime, func() { r.leave(p) })
-	w.place = p.place
-	if !r.attach(p, w) || !r.parser.give(w) {
+	w := newProtocolConn(conn, skipGreeting, until, r.IdleTime, func() { r.forget(p) })
+	w.slot = p.slot
+	if !r.attach(p, w) || !r.parser.push(w) {
 		w.Close()
 	}
 }
 
-func (r *run) attach(p *peer, w *wire) bool {
-	r.peersMu.Lock()
-	defer r.peersMu.Unlock()
-	p.wire = w
+func (r *run) attach(p *trackedConn, w *protocolConn) bool {
+	r.connsMu.Lock()
+	defer r.connsMu.Unlock()
+	p.conn = w
 	return !r.closing
 }
 
 // close ends all connections: those between commands at once, the others within the time of Grace.
 func (r *run) close() {
 	force := time.AfterFunc(r.Grace, func() {
-		r.peersMu.Lock()
-		defer r.peersMu.Unlock()
-		for p := range r.peers {
-			if p.wire != nil {
-				p.wire.cancel()
+		r.connsMu.Lock()
+		defer r.connsMu.Unlock()
+		for p := range r.conns {
+			if p.conn != nil {
+				p.conn.cancel()
 			}
 			p.Close()
 		}
 	})
 	defer force.Stop()
-	r.peersMu.Lock()
+	r.connsMu.Lock()
 	r.closing = true
-	for p := range r.peers {
-		if p.wire != nil {
-			p.wire.stop("[UNAVAILABLE] The server is stopping")
+	for p := range r.conns {
+		if p.conn != nil {
+			p.conn.stop("[UNAVAILABLE] The server is stopping")
 		} else {
 			p.Close()
 		}
 	}
-	r.peersMu.Unlock()
+	r.connsMu.Unlock()
 	r.wg.Wait()
 }
 
-// login counts a log-in to a mailbox, if the limit allows it.
-func (s *Server) login(mailbox uint32) bool {
+// acquireLogin counts a log-in to a mailbox, if the limit allows it.
+func (s *Server) acquireLogin(mailbox uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mailboxes[mailbox] >= s.MaxPerMailbox {
+	if s.logins[mailbox] >= s.MaxPerMailbox {
 		return false
 	}
-	s.mailboxes[mailbox]++
+	s.logins[mailbox]++
 	return true
 }
 
-func (s *Server) logout(mailbox uint32) {
+func (s *Server) releaseLogin(mailbox uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mailboxes[mailbox]--; s.mailboxes[mailbox] == 0 {
-		delete(s.mailboxes, mailbox)
+	if s.logins[mailbox]--; s.logins[mailbox] == 0 {
+		delete(s.logins, mailbox)
 	}
 }
 
-// mayCompress counts a connection that is to be compressed, if the limit allows it.
-func (s *Server) mayCompress() bool {
+// acquireCompression counts a connection that is to be compressed, if the limit allows it.
+func (s *Server) acquireCompression() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.packed >= s.MaxCompressed {
+	if s.compressed >= s.MaxCompressed {
 		return false
 	}
-	s.packed++
+	s.compressed++
 	return true
 }
 
-func (s *Server) endCompress() {
+func (s *Server) releaseCompression() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.packed--
+	s.compressed--
 }
 
 // addressOf is the client's IP address as log-ins are throttled by.
@@ -285,19 +286,19 @@ func addressOf(addr net.Addr) string {
 	return addr.String()
 }
 
-// A handover is the listener from which go-imap gets connections that are ready for it.
-type handover struct {
+// A connQueue is the listener from which go-imap accepts connections that are ready for it.
+type connQueue struct {
 	addr  net.Addr
 	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
 }
 
-func newHandover(addr net.Addr) *handover {
-	return &handover{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
+func newConnQueue(addr net.Addr) *connQueue {
+	return &connQueue{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-func (h *handover) give(conn net.Conn) bool {
+func (h *connQueue) push(conn net.Conn) bool {
 	select {
 	case h.conns <- conn:
 		return true
@@ -306,8 +307,8 @@ func (h *handover) give(conn net.Conn) bool {
 	}
 }
 
-// Accept gives the next connection, or net.ErrClosed.
-func (h *handover) Accept() (net.Conn, error) {
+// Accept returns the next connection, or net.ErrClosed.
+func (h *connQueue) Accept() (net.Conn, error) {
 	select {
 	case conn := <-h.conns:
 		return conn, nil
@@ -317,13 +318,13 @@ func (h *handover) Accept() (net.Conn, error) {
 }
 
 // Close ends Accept.
-func (h *handover) Close() error {
+func (h *connQueue) Close() error {
 	h.once.Do(func() { close(h.done) })
 	return nil
 }
 
 // Addr is that of the listener outside.
-func (h *handover) Addr() net.Addr { return h.addr }
+func (h *connQueue) Addr() net.Addr { return h.addr }
 
 // libraryLog takes what go-imap logs: panics, errors that sessions return, and connections that
 // end.

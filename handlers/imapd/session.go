@@ -17,19 +17,19 @@ const maxLogins = 5 // that fail on one connection
 // A session is what one connection knows. go-imap calls it from one goroutine, and from another
 // while it idles.
 type session struct {
-	server *Server
-	conn   *imapserver.Conn
-	wire   *wire
-	user   service.MailboxUser // MailboxID is "" before log-in
-	failed int
-	asks   asks // of the command that the parser runs
-	// compressing says that the connection counts among those that are compressed.
-	compressing bool
+	server       *Server
+	imapConn     *imapserver.Conn
+	conn         *protocolConn
+	user         service.MailboxUser // MailboxID is "" before log-in
+	failedLogins int
+	extensions   extensions // of the command that the parser runs
+	// compressed says that the connection counts among those that are compressed.
+	compressed bool
 
 	mu       sync.Mutex // idling may not have ended when the next command comes
 	selected *selected
 	closed   bool
-	// condStore says that changes are told with their MODSEQ (RFC 7162).
+	// condStore says that changes are reported with their MODSEQ (RFC 7162).
 	condStore bool
 }
 
@@ -39,13 +39,13 @@ var (
 )
 
 func (s *Server) newSession(c *imapserver.Conn) (imapserver.Session, *imapserver.GreetingData, error) {
-	w, ok := c.NetConn().(*wire)
+	w, ok := c.NetConn().(*protocolConn)
 	if !ok {
 		return nil, nil, fmt.Errorf("IMAP session on a %T", c.NetConn())
 	}
 	w.setSession(true)
-	ss := &session{server: s, conn: c, wire: w}
-	w.front = ss.front
+	ss := &session{server: s, imapConn: c, conn: w}
+	w.intercept = ss.intercept
 	return ss, &imapserver.GreetingData{}, nil
 }
 
@@ -56,13 +56,13 @@ func (ss *session) Close() error {
 	ss.closed = true
 	ss.selected = nil
 	if ss.user.MailboxID != "" {
-		ss.server.logout(ss.user.Mailbox)
+		ss.server.releaseLogin(ss.user.Mailbox)
 		ss.user = service.MailboxUser{}
 	}
-	if ss.compressing {
-		ss.server.endCompress()
+	if ss.compressed {
+		ss.server.releaseCompression()
 	}
-	ss.wire.setSession(false)
+	ss.conn.setSession(false)
 	return nil
 }
 
@@ -71,18 +71,18 @@ func (ss *session) AppendLimit() uint32 { return AppendLimit }
 
 // Login logs in to a mailbox.
 func (ss *session) Login(username, password string) error {
-	ip := addressOf(ss.wire.RemoteAddr())
-	ss.wire.place.Work() // and whoever has logged in keeps the place
-	user, err := ss.server.Service.LoginMailbox(ss.wire.ctx, username, password, ip)
+	ip := addressOf(ss.conn.RemoteAddr())
+	ss.conn.slot.Busy() // and it stays so after log-in
+	user, err := ss.server.Service.LoginMailbox(ss.conn.ctx, username, password, ip)
 	if err != nil {
-		ss.wire.place.Wait()
-		if ss.failed++; ss.failed >= maxLogins {
-			ss.wire.stop("[UNAVAILABLE] Too many log-ins failed") // once the answer is out
+		ss.conn.slot.Idle()
+		if ss.failedLogins++; ss.failedLogins >= maxLogins {
+			ss.conn.stop("[UNAVAILABLE] Too many log-ins failed") // once the answer is out
 		}
-		return ss.answer(err)
+		return ss.replyError(err)
 	}
-	if !ss.server.login(user.Mailbox) {
-		ss.wire.place.Wait()
+	if !ss.server.acquireLogin(user.Mailbox) {
+		ss.conn.slot.Idle()
 		return &imap.Error{
 			Type: imap.StatusResponseTypeNo, Code: imap.ResponseCodeLimit,
 			Text: fmt.Sprintf("This mailbox has %d connections already", ss.server.MaxPerMailbox),
@@ -91,12 +91,13 @@ func (ss *session) Login(username, password string) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	ss.user = user
-	ss.wire.loggedIn()
+	ss.conn.loggedIn()
 	return nil
 }
 
-// codes gives the response code (RFC 5530) of each code that the service has for mail clients.
-var codes = map[string]imap.ResponseCode{
+// responseCodes has the response code (RFC 5530) for each error code of the service for mail
+// clients.
+var responseCodes = map[string]imap.ResponseCode{
 	service.CodeFolderNotFound:    imap.ResponseCodeNonExistent,
 	service.CodeFolderExists:      imap.ResponseCodeAlreadyExists,
 	service.CodeFolderHasChildren: imap.ResponseCodeHasChildren,
@@ -110,8 +111,8 @@ var codes = map[string]imap.ResponseCode{
 	service.CodeMessageEmpty:      imap.ResponseCodeCannot,
 }
 
-// statuses is for errors whose code says nothing to a mail client.
-var statuses = map[int]imap.ResponseCode{
+// statusCodes is for errors whose code means nothing to a mail client.
+var statusCodes = map[int]imap.ResponseCode{
 	401: imap.ResponseCodeAuthenticationFailed,
 	403: imap.ResponseCodeContactAdmin,
 	404: imap.ResponseCodeNonExistent,
@@ -120,33 +121,34 @@ var statuses = map[int]imap.ResponseCode{
 	503: imap.ResponseCodeUnavailable,
 }
 
-// answer turns any error into a NO, and logs those that are our own fault.
-func (ss *session) answer(err error) error {
+// replyError turns any error into a NO, and logs those that are our own fault.
+func (ss *session) replyError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return ss.explain(err)
+	return ss.imapError(err)
 }
 
-func (ss *session) explain(err error) *imap.Error {
+func (ss *session) imapError(err error) *imap.Error {
 	var given *imap.Error
 	if errors.As(err, &given) {
 		return given
 	}
 	e := service.Explain(err)
-	if e.Status == 500 && !ss.wire.failed() { // a client that has gone is no fault
+	if e.Status == 500 && !ss.conn.failed() { // a client that has gone is no fault
 		ss.server.Log.Error("IMAP command failed", "mailbox", ss.user.Email, "error", err)
 	}
-	code, ok := codes[e.Code]
+	code, ok := responseCodes[e.Code]
 	if !ok {
-		code = statuses[e.Status]
+		code = statusCodes[e.Status]
 	}
 	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: code, Text: plainText(e.Message)}
 }
 
-// tryCreate is answer for a command that names a folder as its destination (RFC 3501 section 7.1).
+// tryCreate is replyError for a command that names a folder as its destination (RFC 3501 section
+// 7.1).
 func (ss *session) tryCreate(err error) error {
-	err = ss.answer(err)
+	err = ss.replyError(err)
 	var given *imap.Error
 	if errors.As(err, &given) && given.Code == imap.ResponseCodeNonExistent {
 		given.Code = imap.ResponseCodeTryCreate

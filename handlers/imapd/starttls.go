@@ -38,7 +38,7 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 	for range maxPlainCommands {
 		line, err := in.ReadSlice('\n')
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			dismiss(conn, tooLong)
+			refuseConn(conn, idleTooLong)
 		}
 		if err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 			return nil, err
 		}
 		if starts {
-			return handshake(ctx, conn, config, until)
+			return tlsHandshake(ctx, conn, config, until)
 		}
 		if !goOn {
 			return nil, errNoTLS
@@ -68,7 +68,7 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 	return nil, errors.Join(errNoTLS, err)
 }
 
-func handshake(ctx context.Context, conn net.Conn, config *tls.Config, until time.Time) (net.Conn, error) {
+func tlsHandshake(ctx context.Context, conn net.Conn, config *tls.Config, until time.Time) (net.Conn, error) {
 	if err := conn.SetDeadline(until); err != nil {
 		return nil, err
 	}

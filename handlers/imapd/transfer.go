@@ -13,7 +13,7 @@ import (
 // Append takes a message from the client.
 func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.AppendOptions) (*imap.AppendData, error) {
 	svc := ss.server.Service
-	if err := svc.CheckAppend(ss.wire.ctx, ss.user, folder, r.Size()); err != nil {
+	if err := svc.CheckAppend(ss.conn.ctx, ss.user, folder, r.Size()); err != nil {
 		return nil, ss.tryCreate(err)
 	}
 	flags, keywords, err := parseFlags(options.Flags)
@@ -27,12 +27,12 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil {
-		err = ss.wire.checkEnd()
+		err = ss.conn.checkEnd()
 	}
 	if err != nil {
-		return nil, ss.answer(err)
+		return nil, ss.replyError(err)
 	}
-	validity, uid, err := svc.AppendMessage(ss.wire.ctx, ss.user, service.Append{
+	validity, uid, err := svc.AppendMessage(ss.conn.ctx, ss.user, service.Append{
 		Folder: folder, Flags: flags, Keywords: keywords, Received: options.Time, Body: body,
 	})
 	if err != nil {
@@ -46,7 +46,7 @@ func (ss *session) Copy(set imap.NumSet, dest string) (*imap.CopyData, error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	sel := ss.selected
-	copied, err := ss.server.Service.CopyMessages(ss.wire.ctx, ss.user, sel.folder, sel.view.pick(set, sel.saved), dest)
+	copied, err := ss.server.Service.CopyMessages(ss.conn.ctx, ss.user, sel.folder, sel.view.uidsOf(set, sel.saved), dest)
 	if err != nil {
 		return nil, ss.tryCreate(err)
 	}
@@ -61,8 +61,8 @@ func copyData(c *service.Copied) *imap.CopyData {
 	return &imap.CopyData{UIDValidity: c.UIDValidity, SourceUIDs: uidSet(c.From), DestUIDs: uidSet(c.To)}
 }
 
-// Move moves messages to another folder (RFC 6851). What has been moved before an error is told all
-// the same.
+// Move moves messages to another folder (RFC 6851). What has been moved before an error is reported
+// all the same.
 func (ss *session) Move(w *imapserver.MoveWriter, set imap.NumSet, dest string) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -70,23 +70,23 @@ func (ss *session) Move(w *imapserver.MoveWriter, set imap.NumSet, dest string) 
 	if sel.readOnly {
 		return errReadOnly
 	}
-	moved, err := ss.server.Service.MoveMessages(ss.wire.ctx, ss.user, sel.folder, sel.view.pick(set, sel.saved), dest)
+	moved, err := ss.server.Service.MoveMessages(ss.conn.ctx, ss.user, sel.folder, sel.view.uidsOf(set, sel.saved), dest)
 	if data := copyData(moved); data != nil {
 		if err := w.WriteCopyData(data); err != nil {
 			return err
 		}
-		if err := sel.tell(moved.From, w.WriteExpunge); err != nil {
+		if err := sel.expunge(moved.From, w.WriteExpunge); err != nil {
 			return err
 		}
 	}
 	return ss.tryCreate(err)
 }
 
-// tell tells the client that messages have gone, with those that went before.
-func (sel *selected) tell(gone []uint32, write func(seq uint32) error) error {
-	sel.expunged += len(gone)
+// expunge reports messages that are gone, with those that went before.
+func (sel *selected) expunge(gone []uint32, write func(seq uint32) error) error {
+	sel.ownExpunged += len(gone)
 	sel.gone = merge(sel.gone, gone)
-	return sel.tellGone(write)
+	return sel.writeExpunges(write)
 }
 
 // merge joins two ascending lists.
@@ -120,8 +120,8 @@ func (ss *session) Expunge(w *imapserver.ExpungeWriter, uids *imap.UIDSet) error
 	}
 	of := []uint32(sel.view)
 	if uids != nil {
-		of = sel.view.pick(*uids, sel.saved)
+		of = sel.view.uidsOf(*uids, sel.saved)
 	}
-	gone, err := ss.server.Service.ExpungeMessages(ss.wire.ctx, ss.user, sel.folder, of)
-	return ss.answer(errors.Join(sel.tell(gone, w.WriteExpunge), err))
+	gone, err := ss.server.Service.ExpungeMessages(ss.conn.ctx, ss.user, sel.folder, of)
+	return ss.replyError(errors.Join(sel.expunge(gone, w.WriteExpunge), err))
 }

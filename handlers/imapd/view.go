@@ -10,8 +10,8 @@ import (
 )
 
 // A view is the messages of a folder as one client knows them: the sequence number of a message is
-// its place, from 1. A message that is gone keeps its place until the client has been told (RFC
-// 3501 section 5.5).
+// its position, from 1. A message that is gone keeps its position until the client has been told
+// (RFC 3501 section 5.5).
 type view []uint32
 
 // seq gives the sequence number of a message, 0 if the view has no such message.
@@ -23,14 +23,14 @@ func (v view) seq(uid uint32) uint32 {
 	return uint32(i + 1)
 }
 
-// A span is a part of a view, from the first place up to but without the second.
+// A span is a range of a view, without the position to.
 type span struct{ from, to int }
 
-// pick gives the UIDs, ascending, of those messages of the view that the set names. saved is what
-// "$" stands for (RFC 5182). Sets are met as ranges, since 1:4294967295 is one.
-func (v view) pick(set imap.NumSet, saved []uint32) []uint32 {
+// uidsOf returns the UIDs, ascending, of the messages of the view that the set names. saved is what
+// "$" stands for (RFC 5182). Sets are resolved as ranges, since 1:4294967295 is one.
+func (v view) uidsOf(set imap.NumSet, saved []uint32) []uint32 {
 	if imap.IsSearchRes(set) {
-		return v.only(saved)
+		return v.intersect(saved)
 	}
 	var spans []span
 	switch set := set.(type) {
@@ -72,7 +72,7 @@ func (v view) last() uint32 {
 	return v[len(v)-1]
 }
 
-// join gives the messages of all spans, each once.
+// join returns the messages of all spans, each once.
 func (v view) join(spans []span) []uint32 {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var out []uint32
@@ -86,8 +86,8 @@ func (v view) join(spans []span) []uint32 {
 	return out
 }
 
-// only gives those of the ascending UIDs that the view has.
-func (v view) only(uids []uint32) []uint32 {
+// intersect returns those of the ascending UIDs that the view has.
+func (v view) intersect(uids []uint32) []uint32 {
 	out := make([]uint32, 0, len(uids))
 	for _, uid := range uids {
 		if v.seq(uid) != 0 {
@@ -97,7 +97,7 @@ func (v view) only(uids []uint32) []uint32 {
 	return out
 }
 
-// without takes ascending UIDs out of the view.
+// without removes ascending UIDs from the view.
 func (v view) without(gone []uint32) view {
 	return slices.DeleteFunc(v, func(uid uint32) bool {
 		for len(gone) > 0 && gone[0] < uid {
@@ -136,30 +136,31 @@ func seqSet(seqs []uint32) imap.SeqSet {
 
 // selected is the folder that a session has open.
 type selected struct {
-	folder   uint32
-	readOnly bool
-	view     view
-	gone     []uint32 // of the view, ascending: the client has not been told
-	uidNext  uint32
-	modSeq   uint64
-	own      map[uint32]uint64 // messages that this session has changed since modSeq, and the MODSEQ they got
-	expunged int               // messages that it has deleted since
-	keywords []string          // that the client has been told
-	saved    []uint32          // the result of SEARCH RETURN (SAVE)
+	folder      uint32
+	readOnly    bool
+	view        view
+	gone        []uint32 // of the view, ascending: the client has not been told
+	uidNext     uint32
+	modSeq      uint64
+	ownChanges  map[uint32]uint64 // messages that this session has changed since modSeq, and the MODSEQ they got
+	ownExpunged int               // messages that it has deleted since
+	keywords    []string          // that the client has been told
+	saved       []uint32          // the result of SEARCH RETURN (SAVE)
 }
 
 func (sel *selected) known() service.Known {
 	return service.Known{
-		Folder: sel.folder, UIDs: sel.view, UIDNext: sel.uidNext, ModSeq: sel.modSeq, Own: len(sel.own) + sel.expunged,
+		Folder: sel.folder, UIDs: sel.view, UIDNext: sel.uidNext, ModSeq: sel.modSeq, Own: len(sel.ownChanges) + sel.ownExpunged,
 	}
 }
 
-// note remembers changes that this session has made and its client knows of.
-func (sel *selected) note(rows []service.MessageRow) {
+// noteOwnChanges remembers changes that this session has made, so that its client does not get them
+// again.
+func (sel *selected) noteOwnChanges(rows []service.MessageRow) {
 	for _, row := range rows {
-		// What others have changed before has still to be told.
+		// Changes of others before ours are still to be reported.
 		if row.ModSeq != row.Was && row.Was <= sel.modSeq {
-			sel.own[row.UID] = row.ModSeq
+			sel.ownChanges[row.UID] = row.ModSeq
 		}
 	}
 }

@@ -19,32 +19,31 @@ var errLongLine = errors.New("the message has a line that is too long")
 // errEndless is returned for a message that goes on long after it was refused.
 var errEndless = errors.New("the message does not end")
 
-// body reads the message after DATA up to CRLF.CRLF, without the dots of RFC 5321 section 4.5.2.
-// Lines that end in a bare LF or CR are no lines here: they neither end the message nor have dots
-// taken.
+// body reads the message after DATA up to CRLF.CRLF, without the dots of RFC 5321 section 4.5.2. A
+// bare LF or CR does not end a line: after it neither the message ends nor is a dot removed.
 type body struct {
-	w       *wire
+	conn    *protocolConn
 	started bool
 	done    bool
 	inLine  bool   // what comes next is not the beginning of a line
 	line    int    // bytes of the line so far
 	rest    []byte // of what was read
 	read    int64
-	drain   bool // nobody wants it any more
+	discard bool // the message is refused
 }
 
-// message gives the message that follows DATA, always the same one until it has ended.
-func (w *wire) message() *body {
+// message returns the message that follows DATA, always the same one until it has ended.
+func (w *protocolConn) message() *body {
 	if w.body == nil {
-		w.body = &body{w: w}
+		w.body = &body{conn: w}
 	}
 	return w.body
 }
 
-// finishBody reads what is left of a message, and hands go-smtp its end alone.
-func (w *wire) finishBody() error {
+// finishBody reads what is left of a message, and passes only its end to go-smtp.
+func (w *protocolConn) finishBody() error {
 	b := w.message()
-	b.drain = true
+	b.discard = true
 	if _, err := io.Copy(io.Discard, b); err != nil {
 		return w.fail(io.EOF)
 	}
@@ -53,12 +52,12 @@ func (w *wire) finishBody() error {
 	return nil
 }
 
-// Read gives as many pieces of the message as are there.
+// Read returns as many pieces of the message as are there.
 func (b *body) Read(p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
 		if len(b.rest) == 0 {
-			if n > 0 && (b.done || b.w.in.Buffered() == 0) {
+			if n > 0 && (b.done || b.conn.in.Buffered() == 0) {
 				break
 			}
 			if err := b.fill(); err != nil {
@@ -80,45 +79,45 @@ func (b *body) fill() error {
 	}
 	if !b.started {
 		b.started = true
-		b.w.startBody()
+		b.conn.startBody()
 	}
-	piece, err := b.w.in.ReadSlice('\n')
+	piece, err := b.conn.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		err = nil
 		if bytes.HasSuffix(piece, []byte("\r")) { // the next byte tells what it is
 			piece = piece[:len(piece)-1]
-			_ = b.w.in.UnreadByte()
+			_ = b.conn.in.UnreadByte()
 		}
 	}
 	if err == io.EOF {
-		err = errCut // never EOF: that would be the message's end
+		err = errTruncated // never EOF: that would be the message's end
 	}
 	if err != nil {
-		_ = b.w.fail(err)
+		_ = b.conn.fail(err)
 		return err
 	}
-	return b.take(piece)
+	return b.takePiece(piece)
 }
 
-func (b *body) take(piece []byte) error {
+func (b *body) takePiece(piece []byte) error {
 	first := !b.inLine
 	if first && string(piece) == ".\r\n" {
 		b.done = true
-		b.w.endBody()
+		b.conn.endBody()
 		return io.EOF
 	}
 	b.read += int64(len(piece))
 	b.line += len(piece)
 	ended := bytes.HasSuffix(piece, []byte("\r\n"))
 	b.inLine = !ended
-	if b.line > maxLine && !b.drain {
+	if b.line > maxLine && !b.discard {
 		return errLongLine
 	}
 	if piece[len(piece)-1] == '\n' {
 		b.line = 0
 	}
-	if b.drain {
-		if b.read > 3*b.w.limits.Size {
+	if b.discard {
+		if b.read > 3*b.conn.limits.Size {
 			return errEndless
 		}
 		return nil
@@ -130,9 +129,9 @@ func (b *body) take(piece []byte) error {
 	return nil
 }
 
-// normal reads from r with every line end as CRLF and without NUL, so that no two readers of what
-// is stored see different lines in it.
-type normal struct {
+// normalizer reads from r with every line end as CRLF and without NUL, so that no two readers of
+// what is stored see different lines in it.
+type normalizer struct {
 	r     io.Reader
 	lines io.WriteCloser
 	ready bytes.Buffer
@@ -140,13 +139,13 @@ type normal struct {
 	err   error
 }
 
-func newNormal(r io.Reader) *normal {
-	n := &normal{r: r}
+func newNormalizer(r io.Reader) *normalizer {
+	n := &normalizer{r: r}
 	n.lines = msg.NormalizeLines(&n.ready)
 	return n
 }
 
-func (n *normal) Read(p []byte) (int, error) {
+func (n *normalizer) Read(p []byte) (int, error) {
 	for n.ready.Len() == 0 {
 		if n.err != nil {
 			return 0, n.err

@@ -74,10 +74,10 @@ func newStage(f *testing.F) *stage {
 func (st *stage) play(t *testing.T, m Mode, s *script) string {
 	r := st.server.start(t.Context(), m)
 	defer r.cancel()
-	w := newWire(s, &r.limits, r.host, library{r.log})
-	w.take(r.crowd.Enter(s.RemoteAddr(), w.cut))
+	w := newProtocolConn(s, &r.limits, r.host, libraryLog{r.log})
+	w.attach(r.limiter.Acquire(s.RemoteAddr(), w.closeNow))
 	r.serve(w, netip.MustParseAddr("192.0.2.1"))
-	r.taking.Wait()
+	r.receiving.Wait()
 	if st.log.Len() > 0 {
 		t.Fatal(st.log.String())
 	}
@@ -113,7 +113,7 @@ func FuzzSession(f *testing.F) {
 		before, sentBefore := st.stored(t)
 		heard := st.play(t, Mode(mode%2), &script{said: said, piece: int(piece) + 1})
 		after, sent := st.stored(t)
-		taken := strings.Count(heard, "250 2.0.0 OK, it is ours")
+		taken := strings.Count(heard, "250 2.0.0 OK: queued as")
 		switch {
 		case int(after-before) > taken:
 			t.Errorf("%d messages stored, %d answered with 250", after-before, taken)

@@ -56,7 +56,7 @@ func TestCutMessages(t *testing.T) {
 				if err != nil {
 					break
 				}
-				if strings.HasPrefix(got, "250 2.0.0 OK, it is ours") {
+				if strings.HasPrefix(got, "250 2.0.0 OK: queued as") {
 					t.Errorf("%s over %s was taken", name, over)
 				}
 			}
@@ -75,7 +75,7 @@ func TestHalfClosed(t *testing.T) {
 	c := connect(t, h.addr[smtpd.MX])
 	c.send("EHLO a.test\r\nMAIL FROM:<pat@sender.test>\r\nRCPT TO:<ana@example.test>\r\nDATA\r\n" + mail("one") + ".\r\n")
 	c.conn.(*net.TCPConn).CloseWrite()
-	for _, want := range []string{"220", "250", "250", "250", "354", "250 2.0.0 OK, it is ours"} {
+	for _, want := range []string{"220", "250", "250", "250", "354", "250 2.0.0 OK: queued as"} {
 		c.want(want)
 	}
 	c.ended()
@@ -216,7 +216,7 @@ func TestStop(t *testing.T) {
 		stop()
 		close(stopped)
 	}()
-	idle.want("421 4.3.2 mail.example.test This server is stopping")
+	idle.want("421 4.3.2 mail.example.test Server shutting down")
 	idle.ended()
 	if _, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
 		t.Error("it still listens")

@@ -87,7 +87,7 @@ func deafen(raw net.Conn, mode smtpd.Mode, begin string) {
 	_, _ = io.WriteString(conn, begin) // the server may have had enough, here and below
 	if strings.HasPrefix(begin, "STARTTLS") {
 		seen := make([]byte, 4096)
-		for all := ""; !strings.Contains(all, "Go ahead"); {
+		for all := ""; !strings.Contains(all, "Ready to start TLS"); {
 			n, err := raw.Read(seen)
 			if err != nil {
 				return

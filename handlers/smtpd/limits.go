@@ -2,7 +2,7 @@ package smtpd
 
 import "time"
 
-// Limits bound what one peer, and all of them together, may take. Times are of the real clock.
+// Limits are what one client, and all of them together, may use. Times are of the real clock.
 type Limits struct {
 	Conns           int // at once
 	ConnsPerAddress int // of these from one address (IPv4), or one /64 (IPv6)

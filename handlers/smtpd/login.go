@@ -11,29 +11,29 @@ import (
 
 // AuthMechanisms is what EHLO offers: nothing where a password could be read on its way.
 func (s loginSession) AuthMechanisms() []string {
-	if !s.mayLogIn() {
+	if !s.authAllowed() {
 		return nil
 	}
 	return []string{sasl.Plain, sasl.Login}
 }
 
-// mayLogIn tells whether passwords may be sent. The sandbox is on this host and may have no
+// authAllowed reports whether passwords may be sent. The sandbox is on this host and may have no
 // certificate.
-func (s loginSession) mayLogIn() bool {
-	return s.wire.tls != "" || s.service.Config.Sandbox
+func (s loginSession) authAllowed() bool {
+	return s.conn.tls != "" || s.service.Config.Sandbox
 }
 
 // Auth begins a log-in (RFC 4954).
 func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 	switch {
-	case !s.mayLogIn():
-		return nil, reply(538, "5.7.11", "Begin TLS first")
+	case !s.authAllowed():
+		return nil, reply(538, "5.7.11", "Encryption required, send STARTTLS first")
 	case s.current() != nil:
-		return nil, reply(503, "5.5.1", "Not within a message")
+		return nil, reply(503, "5.5.1", "AUTH not permitted during a mail transaction")
 	case mechanism == sasl.Plain:
 		return sasl.NewPlainServer(func(identity, username, password string) error {
 			if identity != "" && identity != username {
-				return reply(535, "5.7.8", "Nobody acts for others here")
+				return reply(535, "5.7.8", "Authentication failed: the identity is not the user name")
 			}
 			return s.logIn(username, password)
 		}), nil
@@ -47,22 +47,22 @@ func (s loginSession) logIn(email, password string) error {
 	u, err := s.service.LoginMailbox(s.ctx, email, password, s.ip.String())
 	if err == nil {
 		s.user = &u
-		s.wire.progress()
-		s.wire.settle()
-		s.endWithMailbox(u)
+		s.conn.progress()
+		s.conn.keepSlot()
+		s.closeWithMailbox(u)
 		return nil
 	}
-	e := loginAnswer(err)
-	s.logins++
-	if known := s.clients.may(s.ip, mistake); s.logins >= s.limits.Logins || !known {
-		s.wire.hangUp()
+	e := loginError(err)
+	s.failedLogins++
+	if known := s.rates.allow(s.ip, failure); s.failedLogins >= s.limits.Logins || !known {
+		s.conn.closeAfterReply()
 	}
 	return e
 }
 
-// endWithMailbox ends the connection, but for a message that is being received, once its mailbox
-// may not be used any more.
-func (s loginSession) endWithMailbox(u service.MailboxUser) {
+// closeWithMailbox ends the connection, except during a message, once its mailbox may not be used
+// any more.
+func (s loginSession) closeWithMailbox(u service.MailboxUser) {
 	changes, end := s.service.Watch(s.ctx, u.Mailbox)
 	go func() {
 		defer end()
@@ -73,25 +73,25 @@ func (s loginSession) endWithMailbox(u service.MailboxUser) {
 				return
 			}
 			if e, ok := service.AsError(s.service.MailboxOpen(s.ctx, u)); ok && e.Status == 403 {
-				s.wire.stop(errClosed)
+				s.conn.stop(errClosed)
 				return
 			}
 		}
 	}()
 }
 
-func loginAnswer(err error) *smtp.SMTPError {
+func loginError(err error) *smtp.SMTPError {
 	e, ok := service.AsError(err)
 	if !ok {
-		return reply(454, "4.7.0", "Log-ins fail for the moment; try again later")
+		return reply(454, "4.7.0", "Temporary authentication failure")
 	}
 	switch e.Status {
 	case 401:
-		return reply(535, "5.7.8", "That is not the password of a mailbox here")
+		return reply(535, "5.7.8", "Authentication failed")
 	case 403:
-		return reply(535, "5.7.13", "The mailbox may not log in")
+		return reply(535, "5.7.13", "User account disabled")
 	}
-	return reply(454, "4.7.0", "Log-ins fail for the moment; try again later")
+	return reply(454, "4.7.0", "Temporary authentication failure")
 }
 
 // loginServer is the server's side of LOGIN, which go-sasl lacks. It asks for the name, then for

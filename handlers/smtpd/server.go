@@ -18,7 +18,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
-	"github.com/mailstead/mailstead/handlers/crowd"
+	"github.com/mailstead/mailstead/handlers/connlimit"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -56,15 +56,15 @@ type run struct {
 	limits  Limits
 	mode    Mode
 	host    string
-	clients *clients
-	crowd   *crowd.Crowd
+	rates   *clientRates
+	limiter *connlimit.Limiter
 
-	ctx    context.Context // of what the service is asked
-	cancel context.CancelFunc
-	taking sync.WaitGroup // messages that are being taken
+	ctx       context.Context // of what the service is asked
+	cancel    context.CancelFunc
+	receiving sync.WaitGroup // messages that are being taken
 
 	mu       sync.Mutex
-	wires    map[*wire]struct{}
+	conns    map[*protocolConn]struct{}
 	stopping bool
 }
 
@@ -78,17 +78,17 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 	}
 	r := s.start(ctx, mode)
 	defer r.cancel()
-	defer r.crowd.Close()
+	defer r.limiter.Close()
 	unhook := context.AfterFunc(ctx, func() { ln.Close() })
 	defer unhook()
 	var conns sync.WaitGroup
 	err := r.accept(ctx, ln, &conns)
 	ln.Close()
 	r.stop()
-	hard := time.AfterFunc(r.limits.Grace, r.cut)
+	hard := time.AfterFunc(r.limits.Grace, r.closeAll)
 	defer hard.Stop()
 	conns.Wait()
-	r.taking.Wait()
+	r.receiving.Wait()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -98,12 +98,12 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 func (s *Server) start(ctx context.Context, mode Mode) *run {
 	r := &run{
 		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Hostname(),
-		clients: newClients(s.Limits, time.Now), wires: map[*wire]struct{}{},
+		rates: newClientRates(s.Limits, time.Now), conns: map[*protocolConn]struct{}{},
 	}
 	if r.log == nil {
 		r.log = slog.Default()
 	}
-	r.crowd = crowd.New(mode.String(), crowd.Bounds{
+	r.limiter = connlimit.New(mode.String(), connlimit.Limits{
 		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork,
 	}, r.log)
 	// A message that is being received may be taken after ctx has ended.
@@ -111,7 +111,7 @@ func (s *Server) start(ctx context.Context, mode Mode) *run {
 	return r
 }
 
-// accept takes connections until ln is closed. Want of file descriptors and the like passes.
+// accept takes connections until ln is closed. A lack of file descriptors and the like passes.
 func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup) error {
 	wait := 5 * time.Millisecond
 	for {
@@ -133,26 +133,26 @@ func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup
 	}
 }
 
-// admit serves a connection if there is room for it.
+// admit serves a connection if there is a slot for it.
 func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
-	w := newWire(c, &r.limits, r.host, library{r.log})
-	place := r.crowd.Enter(c.RemoteAddr(), func() { w.stop(errCrowded) })
-	if place == nil {
+	w := newProtocolConn(c, &r.limits, r.host, libraryLog{r.log})
+	slot := r.limiter.Acquire(c.RemoteAddr(), func() { w.stop(errEvicted) })
+	if slot == nil {
 		if r.mode != Submissions {
 			_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // an empty socket takes a line at once
-			fmt.Fprintf(c, "421 4.7.0 %s Too many connections; come again later\r\n", r.host)
+			fmt.Fprintf(c, "421 4.7.0 %s Too many connections, try again later\r\n", r.host)
 		}
 		c.Close()
 		return
 	}
-	w.take(place)
+	w.attach(slot)
 	if !r.watch(w) {
-		place.Leave()
+		slot.Release()
 		c.Close()
 		return
 	}
 	conns.Go(func() {
-		defer place.Leave()
+		defer slot.Release()
 		defer r.forget(w)
 		r.serve(w, addressOf(c))
 	})
@@ -165,36 +165,36 @@ func addressOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// serve speaks with a client until it leaves. TLS in the middle begins a session of its own.
-func (r *run) serve(w *wire, ip netip.Addr) {
-	defer w.cut()
+// serve speaks with a client until it leaves. STARTTLS begins a new session.
+func (r *run) serve(w *protocolConn, ip netip.Addr) {
+	defer w.closeNow()
 	defer func() {
 		if v := recover(); v != nil { // go-smtp catches its own; this is for the handshake
 			w.log.Printf("panic serving %v: %v\n%s", ip, v, debug.Stack())
 		}
 	}()
 	if r.mode == Submissions {
-		if err := w.shake(r.tls); err != nil {
+		if err := w.handshake(r.tls); err != nil {
 			r.log.Debug("smtp", "ip", ip, "error", err)
 			return
 		}
 	}
 	w.canTLS = r.tls != nil && r.mode != Submissions
 	for {
-		r.speak(w, ip)
+		r.serveSession(w, ip)
 		if !w.wantTLS {
 			return
 		}
-		if err := w.shake(r.tls); err != nil {
+		if err := w.handshake(r.tls); err != nil {
 			r.log.Debug("smtp", "ip", ip, "error", err)
 			return
 		}
 	}
 }
 
-// speak lets go-smtp serve a connection, and returns when it has ended, or when TLS is to begin on
-// it.
-func (r *run) speak(w *wire, ip netip.Addr) {
+// serveSession lets go-smtp serve a connection, and returns when it has ended, or when TLS is to
+// begin on it.
+func (r *run) serveSession(w *protocolConn, ip netip.Addr) {
 	srv := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) { return r.newSession(w, c, ip), nil }))
 	srv.Domain = r.host
 	srv.ErrorLog = w.log
@@ -205,14 +205,14 @@ func (r *run) speak(w *wire, ip netip.Addr) {
 	srv.EnableDSN = r.mode != MX
 	srv.AllowInsecureAuth = true // the session says where it may be; the library does not see TLS
 	if w.canTLS {
-		srv.TLSConfig = r.tls // for EHLO alone: the wire answers STARTTLS
+		srv.TLSConfig = r.tls // for EHLO alone: intercept answers STARTTLS
 	}
-	_ = srv.Serve(&single{w})
+	_ = srv.Serve(&singleListener{w})
 	_ = srv.Shutdown(context.Background())
 }
 
-func (r *run) newSession(w *wire, c *smtp.Conn, ip netip.Addr) smtp.Session {
-	s := &session{run: r, wire: w, conn: c, ip: ip}
+func (r *run) newSession(w *protocolConn, c *smtp.Conn, ip netip.Addr) smtp.Session {
+	s := &session{run: r, conn: w, smtpConn: c, ip: ip}
 	s.ctx, s.end = context.WithCancel(r.ctx)
 	if r.mode == MX {
 		return s
@@ -220,48 +220,48 @@ func (r *run) newSession(w *wire, c *smtp.Conn, ip netip.Addr) smtp.Session {
 	return loginSession{s}
 }
 
-// watch remembers a connection so that it can be stopped; false when that has begun.
-func (r *run) watch(w *wire) bool {
+// watch remembers a connection so that it can be stopped; false if stopping has begun.
+func (r *run) watch(w *protocolConn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.stopping {
-		r.wires[w] = struct{}{}
+		r.conns[w] = struct{}{}
 	}
 	return !r.stopping
 }
 
-func (r *run) forget(w *wire) {
+func (r *run) forget(w *protocolConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.wires, w)
+	delete(r.conns, w)
 }
 
-// stop ends every connection that is not within a message, and the others when that has come.
+// stop ends every connection that is not within a message, and the others when it has come.
 func (r *run) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopping = true
-	for w := range r.wires {
+	for w := range r.conns {
 		w.stop(errStopping)
 	}
 }
 
-// cut ends everything that is still going on.
-func (r *run) cut() {
+// closeAll ends everything that is still going on.
+func (r *run) closeAll() {
 	r.cancel()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for w := range r.wires {
-		w.cut()
+	for w := range r.conns {
+		w.closeNow()
 	}
 }
 
-// single is a listener with one connection.
-type single struct{ w *wire }
+// singleListener is a listener with one connection.
+type singleListener struct{ w *protocolConn }
 
 var errServed = errors.New("the only connection has been given")
 
-func (l *single) Accept() (net.Conn, error) {
+func (l *singleListener) Accept() (net.Conn, error) {
 	if w := l.w; w != nil {
 		l.w = nil
 		return w, nil
@@ -269,13 +269,13 @@ func (l *single) Accept() (net.Conn, error) {
 	return nil, errServed
 }
 
-func (l *single) Close() error   { return nil }
-func (l *single) Addr() net.Addr { return &net.TCPAddr{} }
+func (l *singleListener) Close() error   { return nil }
+func (l *singleListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// library takes what go-smtp logs: panics are ours to know of, the rest is the peers' doing.
-type library struct{ log *slog.Logger }
+// libraryLog takes what go-smtp logs: panics are our fault, the rest is the peers'.
+type libraryLog struct{ log *slog.Logger }
 
-func (l library) Printf(format string, args ...any) {
+func (l libraryLog) Printf(format string, args ...any) {
 	text := "smtp: " + fmt.Sprintf(format, args...)
 	if strings.HasPrefix(format, "panic") && !tooLate(text) {
 		l.log.Error(text)
@@ -291,4 +291,4 @@ func tooLate(text string) bool {
 	return strings.Contains(text, "go-smtp.(*Conn).handleBdat.func1(") && !strings.Contains(text, "/handlers/smtpd.")
 }
 
-func (l library) Println(args ...any) { l.log.Debug("smtp: " + fmt.Sprint(args...)) }
+func (l libraryLog) Println(args ...any) { l.log.Debug("smtp: " + fmt.Sprint(args...)) }

@@ -16,21 +16,18 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// A session is what go-smtp calls for one greeting. It puts the service's answers into SMTP's words
-// and decides nothing but when a client has had enough.
-//
-// go-smtp calls Data in a goroutine of its own when a message comes in chunks, and may call Reset
-// and Logout meanwhile; so what Data needs is taken from the session when it begins.
+// A session is what go-smtp calls for one greeting. It translates the service's answers into SMTP
+// replies, and decides only when a client has made too many errors.
 type session struct {
 	*run
-	wire *wire
-	conn *smtp.Conn
-	ip   netip.Addr
-	ctx  context.Context
-	end  context.CancelFunc
+	conn     *protocolConn
+	smtpConn *smtp.Conn
+	ip       netip.Addr
+	ctx      context.Context
+	end      context.CancelFunc
 
-	unknown, logins int
-	user            *service.MailboxUser
+	unknownRecipients, failedLogins int
+	user                            *service.MailboxUser
 
 	mu       sync.Mutex
 	messages int
@@ -79,20 +76,20 @@ func (s *session) sent() int {
 func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	switch {
 	case s.current() != nil:
-		return reply(503, "5.5.1", "One sender at a time; RSET forgets it")
+		return reply(503, "5.5.1", "Nested MAIL command")
 	case s.mode != MX && s.user == nil:
-		return reply(530, "5.7.0", "Log in first")
+		return reply(530, "5.7.0", "Authentication required")
 	case s.sent() >= s.limits.Messages:
-		return s.goodbye("4.7.0", "That is enough for one connection")
-	case !s.clients.may(s.ip, message):
-		return s.goodbye("4.7.0", "Too many messages from where you are; come again in a minute")
+		return s.closeWith("4.7.0", "Too many messages in one connection")
+	case !s.rates.allow(s.ip, message):
+		return s.closeWith("4.7.0", "Too many messages from your address, try again in a minute")
 	}
 	sender, ok := reversePath(from)
 	if !ok {
-		return reply(553, "5.1.7", "That is no address")
+		return reply(553, "5.1.7", "Invalid sender address")
 	}
 	if err := s.service.Healthy(); err != nil {
-		return s.last(s.answer(err))
+		return s.closeIf421(s.smtpError(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,19 +97,19 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	return nil
 }
 
-// reversePath gives a sender as it was written, with the quotes that go-smtp has taken off. More is
-// let pass than for a recipient, since it only has to name somebody else's mailbox.
+// reversePath returns a sender as it was written, with the quotes that go-smtp has removed. It is
+// less strict than for a recipient, since a sender is only the name of somebody else's mailbox.
 func reversePath(from string) (string, bool) {
 	if from == "" {
 		return "", true
 	}
-	path, ok := requote(from)
+	path, ok := quoteAddress(from)
 	bad := func(r rune) bool { return isControl(r) || r == '<' || r == '>' }
 	return path, ok && len(path) <= 254 && utf8.ValidString(path) && !strings.ContainsFunc(path, bad)
 }
 
-// requote divides an address at its last @ and puts quotes where its local part needs them.
-func requote(address string) (string, bool) {
+// quoteAddress divides an address at its last @ and puts quotes where its local part needs them.
+func quoteAddress(address string) (string, bool) {
 	local, domain, ok := msg.SplitEmail(address)
 	if !ok || strings.ContainsAny(domain, " \t\"") {
 		return "", false
@@ -123,33 +120,32 @@ func requote(address string) (string, bool) {
 // Rcpt takes a recipient or says why not.
 func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	e := s.current()
-	address, ok := requote(to)
+	address, ok := quoteAddress(to)
 	if e == nil {
-		return reply(503, "5.5.1", "Whose message is it?")
+		return reply(503, "5.5.1", "Need MAIL FROM first")
 	}
 	if !ok {
-		return reply(553, "5.1.3", "That is no address")
+		return reply(553, "5.1.3", "Invalid recipient address")
 	}
-	if !s.clients.may(s.ip, recipient) {
-		return s.goodbye("4.7.0", "Too many recipients from where you are; come again in a minute")
+	if !s.rates.allow(s.ip, recipient) {
+		return s.closeWith("4.7.0", "Too many recipients from your address, try again in a minute")
 	}
 	if s.mode != MX {
 		return s.rcptOut(e, address, o)
 	}
 	r, err := s.service.Accepts(s.ctx, service.RecipientQuery{From: e.from, To: address, Size: e.opts.Size, RemoteIP: s.ip})
 	if err != nil {
-		return s.refused(err)
+		return s.rejectRecipient(err)
 	}
 	e.accepted = append(e.accepted, r)
-	s.wire.progress()
+	s.conn.progress()
 	return nil
 }
 
-// rcptOut takes a recipient of a message that is sent. What else there is against it is decided
-// when all of it is there.
+// rcptOut takes a recipient of a message that is sent. Other checks come with the whole message.
 func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) error {
 	if err := s.service.MaySendTo(s.ctx, *s.user, address); err != nil {
-		return s.refused(err)
+		return s.rejectRecipient(err)
 	}
 	r := service.Rcpt{Address: address}
 	words := make([]string, 0, len(o.Notify))
@@ -161,64 +157,65 @@ func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) erro
 		r.ORCPT = strings.ToLower(string(o.OriginalRecipientType)) + ";" + o.OriginalRecipient
 	}
 	e.to = append(e.to, r)
-	s.wire.progress()
+	s.conn.progress()
 	return nil
 }
 
-// refused counts a recipient that is not taken. Who guesses names is sent away.
-func (s *session) refused(err error) error {
-	e := s.answer(err)
+// rejectRecipient counts a recipient that is not taken. It ends the connection of a client that
+// guesses names.
+func (s *session) rejectRecipient(err error) error {
+	e := s.smtpError(err)
 	if e.Code < 500 {
-		return s.last(e)
+		return s.closeIf421(e)
 	}
-	s.unknown++
-	if known := s.clients.may(s.ip, mistake); s.unknown > s.limits.Unknown || !known {
-		return s.goodbye("4.7.0", "Too many recipients that are not here")
+	s.unknownRecipients++
+	if known := s.rates.allow(s.ip, failure); s.unknownRecipients > s.limits.Unknown || !known {
+		return s.closeWith("4.7.0", "Too many unknown recipients")
 	}
 	return e
 }
 
-// last ends the connection with this answer if it is one that does.
-func (s *session) last(e *smtp.SMTPError) error {
+// closeIf421 ends the connection with this reply if its code is 421.
+func (s *session) closeIf421(e *smtp.SMTPError) error {
 	if e.Code == 421 {
-		s.wire.hangUp()
+		s.conn.closeAfterReply()
 	}
 	return e
 }
 
-// goodbye ends the connection with this answer.
-func (s *session) goodbye(enhanced, text string) error {
-	s.wire.hangUp()
+// closeWith ends the connection with this reply.
+func (s *session) closeWith(enhanced, text string) error {
+	s.conn.closeAfterReply()
 	return reply(421, enhanced, text)
 }
 
 // Data takes the message. It answers 250 when the message and all that follows from it are on disk.
 func (s *session) Data(r io.Reader) error {
-	e, done := s.begin()
+	e, done := s.beginData()
 	if e == nil {
-		return reply(451, "4.3.0", "The message was given up")
+		return reply(451, "4.3.0", "Message aborted")
 	}
 	defer done()
 	if _, inChunks := r.(*io.PipeReader); !inChunks {
-		// The library's reader does not find the end behind CR CR LF; what this one leaves to it is
+		// The library's reader does not find the end after CR CR LF; what this one leaves to it is
 		// the end alone.
-		r = s.wire.message()
+		r = s.conn.message()
 	}
-	spool, err := s.service.Spool(newNormal(r))
+	spool, err := s.service.Spool(newNormalizer(r))
 	if err != nil {
-		return s.answer(unread(err))
+		return s.smtpError(bodyError(err))
 	}
 	defer spool.Close()
-	id, err := s.take(e, spool)
+	id, err := s.deliver(e, spool)
 	if err != nil {
-		return s.answer(err)
+		return s.smtpError(err)
 	}
-	s.wire.progress()
-	return reply(250, "2.0.0", "OK, it is ours: "+id)
+	s.conn.progress()
+	return reply(250, "2.0.0", "OK: queued as "+id)
 }
 
-// begin takes the envelope for Data, unless the session is over.
-func (s *session) begin() (*envelope, func()) {
+// beginData takes the envelope for Data, unless the session is over.
+func (s *session) beginData() (*envelope, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.envelope == nil {
@@ -227,13 +224,13 @@ func (s *session) begin() (*envelope, func()) {
 	e := s.envelope
 	s.envelope = nil
 	s.messages++
-	s.taking.Add(1)
-	return e, s.taking.Done
+	s.receiving.Add(1)
+	return e, s.receiving.Done
 }
 
-// take hands a message to the service and gives the name that it is known by.
-func (s *session) take(e *envelope, spool *service.Spool) (string, error) {
-	c := service.Client{IP: s.ip, Helo: s.conn.Hostname(), Extended: s.wire.esmtp, UTF8: e.opts.UTF8, TLS: s.wire.tls}
+// deliver gives a message to the service and returns its id.
+func (s *session) deliver(e *envelope, spool *service.Spool) (string, error) {
+	c := service.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls}
 	if s.mode == MX {
 		return s.service.Receive(s.ctx, service.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
 	}
@@ -249,16 +246,16 @@ func (s *session) take(e *envelope, spool *service.Spool) (string, error) {
 	return out.ID, nil
 }
 
-// unread says in SMTP's words why a message could not be read to its end.
-func unread(err error) error {
-	var f *farewell
+// bodyError is the SMTP error for a message that could not be read to its end.
+func bodyError(err error) error {
+	var f *closeReply
 	switch {
 	case errors.Is(err, errLongLine):
-		return &service.SMTPError{Code: 554, Enhanced: "5.6.0", Message: "A line may have " + strconv.Itoa(maxLine) + " bytes at most"}
+		return &service.SMTPError{Code: 554, Enhanced: "5.6.0", Message: "Line too long, at most " + strconv.Itoa(maxLine) + " bytes"}
 	case errors.As(err, &f):
 		return &service.SMTPError{Code: 451, Enhanced: f.enhanced, Message: f.text}
-	case errors.Is(err, errCut), errors.Is(err, smtp.ErrDataReset):
-		return &service.SMTPError{Code: 451, Enhanced: "4.4.2", Message: "The message did not come whole"}
+	case errors.Is(err, errTruncated), errors.Is(err, smtp.ErrDataReset):
+		return &service.SMTPError{Code: 451, Enhanced: "4.4.2", Message: "Message incomplete"}
 	}
 	return err
 }
@@ -271,9 +268,9 @@ func reply(code int, enhanced, text string) *smtp.SMTPError {
 	return e
 }
 
-// answer is what a client is told of an error. What is our own fault goes to the log too, since the
-// client's operator sees of it only that we are busy.
-func (s *session) answer(err error) *smtp.SMTPError {
+// smtpError is the reply to an error. It also logs what is our own fault, since the client's
+// operator only sees that we are busy.
+func (s *session) smtpError(err error) *smtp.SMTPError {
 	e := service.AsSMTPError(err)
 	cause := e.Unwrap()
 	for inner := e; errors.As(cause, &inner) && inner.Unwrap() != nil; {
@@ -282,7 +279,7 @@ func (s *session) answer(err error) *smtp.SMTPError {
 	switch {
 	case cause == nil, errors.Is(cause, context.Canceled):
 	case e.Code == 421, e.Enhanced == "4.3.0": // a full disk, 4.3.1, is the store's to tell of, once
-		s.log.Error("smtp: mail is put off for a fault of our own", "ip", s.ip, "answer", e.Error(), "error", cause)
+		s.log.Error("smtp: mail is deferred for an internal error", "ip", s.ip, "answer", e.Error(), "error", cause)
 	}
 	return reply(e.Code, e.Enhanced, strings.Map(func(r rune) rune {
 		if isControl(r) {

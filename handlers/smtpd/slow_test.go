@@ -29,7 +29,7 @@ type slowness struct {
 const (
 	greet    = "EHLO client.test\r\n"
 	envelope = greet + "MAIL FROM:<pat@sender.test>\r\nRCPT TO:<ana@example.test>\r\n"
-	tooSlow  = "421 4.4.2 mail.example.test You took too long\r\n"
+	tooSlow  = "421 4.4.2 mail.example.test Timeout exceeded\r\n"
 )
 
 var slow = map[string]slowness{
@@ -47,8 +47,8 @@ var slow = map[string]slowness{
 	"drips a chunk":            {mode: smtpd.MX, begin: envelope + "BDAT 1000000\r\n", drip: "a\r\n", pause: time.Second, after: time.Minute, said: tooSlow},
 	"no handshake":             {mode: smtpd.Submissions, after: 30 * time.Second},
 	"drips a handshake":        {mode: smtpd.Submissions, begin: "\x16\x03\x01\x02\x00", drip: "\x01", pause: time.Second, after: 30 * time.Second},
-	"no handshake at STARTTLS": {mode: smtpd.Submission, begin: greet + "STARTTLS\r\n", after: 30 * time.Second, said: "220 2.0.0 Go ahead\r\n"},
-	"drips one at STARTTLS":    {mode: smtpd.MX, begin: greet + "STARTTLS\r\n", drip: "\x16\x03\x01\x02\x00\x01", pause: time.Second, after: 30 * time.Second, said: "220 2.0.0 Go ahead\r\n"},
+	"no handshake at STARTTLS": {mode: smtpd.Submission, begin: greet + "STARTTLS\r\n", after: 30 * time.Second, said: "220 2.0.0 Ready to start TLS\r\n"},
+	"drips one at STARTTLS":    {mode: smtpd.MX, begin: greet + "STARTTLS\r\n", drip: "\x16\x03\x01\x02\x00\x01", pause: time.Second, after: 30 * time.Second, said: "220 2.0.0 Ready to start TLS\r\n"},
 	"never reads":              {mode: smtpd.MX, begin: greet, deaf: true, after: time.Minute},
 	"never reads, nor greets":  {mode: smtpd.Submission, deaf: true, after: time.Minute},
 }

@@ -1,0 +1,260 @@
+package imapd
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// extensions are what a command has that go-imap's parser does not know (RFC 7162). The session
+// takes it out of the command before the parser gets it. The session's method, which the parser
+// calls next, finds it here.
+type extensions struct {
+	verb           string
+	modSeq         bool // FETCH MODSEQ
+	changedSince   uint64
+	unchangedSince *uint64
+	searchModSeq   bool // SEARCH MODSEQ
+	extendedSearch bool // SEARCH RETURN
+	highestModSeq  bool // STATUS HIGHESTMODSEQ
+	enable         bool // the command turns CONDSTORE on
+}
+
+// extensionWords are the words that each command is searched for.
+var extensionWords = map[string][]string{
+	"SELECT": {"CONDSTORE"}, "EXAMINE": {"CONDSTORE"}, "ENABLE": {"CONDSTORE"},
+	"FETCH": {"MODSEQ", "CHANGEDSINCE"}, "UID FETCH": {"MODSEQ", "CHANGEDSINCE"},
+	"STORE": {"UNCHANGEDSINCE"}, "UID STORE": {"UNCHANGEDSINCE"},
+	"SEARCH": {"MODSEQ", "SMALLER"}, "UID SEARCH": {"MODSEQ", "SMALLER"},
+	"STATUS": {"HIGHESTMODSEQ"}, "LIST": {"HIGHESTMODSEQ"},
+}
+
+// modSeqKey stands for MODSEQ in a SEARCH that the parser gets: a field of this name no message can
+// have.
+const modSeqKey = "MODSEQ:"
+
+// takeExtensions returns a command without its extensions, and the extensions. A command with a
+// malformed extension stays as it is, so that the parser refuses it.
+func takeExtensions(verb string, text []byte) ([]byte, extensions) {
+	plain := extensions{verb: verb}
+	if !mentions(text, extensionWords[verb]) {
+		return text, plain
+	}
+	p, a := newCommandEditor(text), plain
+	args := 2 // behind tag and verb
+	if strings.HasPrefix(verb, "UID ") {
+		args = 3
+	}
+	ok := false
+	switch strings.TrimPrefix(verb, "UID ") {
+	case "SELECT", "EXAMINE":
+		ok = p.selectParams(args, &a)
+	case "ENABLE":
+		ok = p.enableArgs(args, &a)
+	case "FETCH":
+		ok = p.fetchArgs(args, &a)
+	case "STORE":
+		ok = p.storeArgs(args, &a)
+	case "SEARCH":
+		ok = p.searchArgs(args, &a)
+	case "STATUS":
+		ok = p.statusItems(args+1, &a)
+	case "LIST":
+		ok = p.listReturn(args, &a)
+	}
+	if !ok {
+		return text, plain
+	}
+	return p.result(), a
+}
+
+func mentions(text []byte, words []string) bool {
+	if len(words) == 0 {
+		return false
+	}
+	upper := bytes.ToUpper(text)
+	for _, w := range words {
+		if bytes.Contains(upper, []byte(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+// selectParams reads SELECT box (CONDSTORE).
+func (p *commandEditor) selectParams(at int, a *extensions) bool {
+	if len(p.tokens) != at+4 || !p.is(at+1, '(') || p.word(at+2) != "CONDSTORE" || !p.is(at+3, ')') {
+		return false
+	}
+	p.remove(at+1, at+3)
+	a.enable = true
+	return true
+}
+
+// enableArgs reads ENABLE … CONDSTORE; the parser ignores what it does not know.
+func (p *commandEditor) enableArgs(at int, a *extensions) bool {
+	for i := at; i < len(p.tokens); i++ {
+		a.enable = a.enable || p.word(i) == "CONDSTORE"
+	}
+	return a.enable
+}
+
+// fetchArgs reads FETCH set items (CHANGEDSINCE n). MODSEQ becomes UID, which does no harm.
+func (p *commandEditor) fetchArgs(at int, a *extensions) bool {
+	first, last := at+1, at+1
+	if p.is(first, '(') {
+		end, ok := p.closing(first)
+		if !ok {
+			return false
+		}
+		last = end
+	}
+	for i := first; i <= last && i < len(p.tokens); i++ {
+		if p.word(i) == "MODSEQ" {
+			p.replace(i, i, "UID")
+			a.modSeq = true
+		}
+	}
+	if len(p.tokens) > last+1 {
+		n, ok := p.modSeqAt(last + 3)
+		if !ok || len(p.tokens) != last+5 || !p.is(last+1, '(') || p.word(last+2) != "CHANGEDSINCE" || !p.is(last+4, ')') || n == 0 {
+			return false
+		}
+		p.remove(last+1, last+4)
+		a.changedSince, a.modSeq = n, true
+	}
+	a.enable = a.modSeq
+	return a.modSeq
+}
+
+// storeArgs reads STORE set (UNCHANGEDSINCE n) flags. imapflow has the modifier behind the flags.
+func (p *commandEditor) storeArgs(at int, a *extensions) bool {
+	first := at + 1
+	if p.word(first+1) != "UNCHANGEDSINCE" {
+		first = len(p.tokens) - 4
+	}
+	n, ok := p.modSeqAt(first + 2)
+	if !ok || first <= at || !p.is(first, '(') || p.word(first+1) != "UNCHANGEDSINCE" || !p.is(first+3, ')') {
+		return false
+	}
+	p.remove(first, first+3)
+	a.unchangedSince, a.enable = &n, true
+	return true
+}
+
+// modSeqAt reads a mod-sequence (RFC 7162 section 7: 63 bits).
+func (p *commandEditor) modSeqAt(i int) (uint64, bool) {
+	if !p.is(i, 'a') {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(p.raw(i), 10, 64)
+	return n, err == nil && n <= math.MaxInt64
+}
+
+// searchKeys says how many words follow each key that takes any.
+var searchKeys = map[string]int{
+	"CHARSET": 1, "BCC": 1, "BODY": 1, "CC": 1, "FROM": 1, "KEYWORD": 1, "UNKEYWORD": 1, "SUBJECT": 1, "TEXT": 1, "TO": 1,
+	"SINCE": 1, "BEFORE": 1, "ON": 1, "SENTSINCE": 1, "SENTBEFORE": 1, "SENTON": 1, "LARGER": 1, "UID": 1, "HEADER": 2,
+}
+
+// searchArgs reads the keys MODSEQ and SMALLER wherever they stand. go-imap loses a SMALLER that
+// another key of size or date follows, and takes SMALLER 0 for none; on its own within NOT NOT it
+// is kept.
+func (p *commandEditor) searchArgs(at int, a *extensions) bool {
+	if p.word(at) == "RETURN" && p.is(at+1, '(') {
+		end, ok := p.closing(at + 1)
+		if !ok {
+			return false
+		}
+		at = end + 1
+		a.extendedSearch = true
+	}
+	for i := at; i < len(p.tokens); i++ {
+		switch word := p.word(i); word {
+		case "MODSEQ":
+			last, ok := p.modSeqValue(i + 1)
+			if !ok {
+				return false
+			}
+			p.replace(i, last, "HEADER "+modSeqKey+" "+p.raw(last))
+			i = last
+			a.searchModSeq, a.enable = true, true
+		case "SMALLER":
+			if i++; p.word(i) == "0" {
+				p.replace(i-1, i, "NOT ALL")
+			} else if p.is(i, 'a') {
+				p.replace(i-1, i, "NOT NOT SMALLER "+p.raw(i))
+			}
+		default:
+			i += searchKeys[word]
+		}
+	}
+	return len(p.edits) > 0
+}
+
+// modSeqValue reads what follows MODSEQ: a number, before which an entry's name and type may stand.
+// There is one number for all of a message, so they change nothing.
+func (p *commandEditor) modSeqValue(i int) (last int, ok bool) {
+	if p.is(i, 'q') {
+		switch p.word(i + 1) {
+		case "PRIV", "SHARED", "ALL":
+			i += 2
+		default:
+			return 0, false
+		}
+	}
+	_, ok = p.modSeqAt(i)
+	return i, ok
+}
+
+// statusItems reads the items of STATUS, whose list begins at i.
+func (p *commandEditor) statusItems(i int, a *extensions) bool {
+	end, ok := p.closing(i)
+	if !ok || !p.is(i, '(') {
+		return false
+	}
+	for j := i + 1; j < end; j++ {
+		if p.word(j) == "HIGHESTMODSEQ" && !a.highestModSeq {
+			p.removeItem(j)
+			a.highestModSeq, a.enable = true, true
+		}
+	}
+	return a.highestModSeq
+}
+
+// listReturn reads LIST … RETURN (… STATUS (…)).
+func (p *commandEditor) listReturn(at int, a *extensions) bool {
+	for i := at; i+1 < len(p.tokens); i++ {
+		if p.word(i) == "STATUS" && p.is(i+1, '(') {
+			return p.statusItems(i+1, a)
+		}
+	}
+	return false
+}
+
+// enableCondStore turns CONDSTORE on. From then on every FETCH answer that reports a change has a
+// MODSEQ (RFC 7162 section 3.1).
+func (ss *session) enableCondStore(a extensions) {
+	if !a.enable || ss.user.MailboxID == "" {
+		return
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if a.verb == "ENABLE" {
+		ss.conn.patchEnd("* ENABLED", "\r\n", " CONDSTORE")
+	}
+	opens := a.verb == "SELECT" || a.verb == "EXAMINE"
+	if !ss.condStore && ss.selected != nil && !opens {
+		ss.writeHighestModSeq(ss.selected.modSeq)
+	}
+	ss.condStore = true
+}
+
+func (ss *session) writeHighestModSeq(modSeq uint64) {
+	ss.conn.writeReply("* OK [HIGHESTMODSEQ %d] Highest", modSeq)
+}
+
+// modSeqItem is a MODSEQ item as it stands at the beginning of a FETCH answer.
+func modSeqItem(modSeq uint64) string { return fmt.Sprintf("MODSEQ (%d) ", modSeq) }

@@ -1,0 +1,305 @@
+// Package deflate compresses and decompresses a connection with DEFLATE (RFC 1951) for IMAP's
+// COMPRESS (RFC 4978), so that idle connections take little memory and no byte waits for the next
+// one. It does not know IMAP.
+package deflate
+
+import (
+	"bufio"
+	"errors"
+	"io"
+)
+
+const (
+	windowSize  = 1 << 15
+	maxCodeBits = 15
+	literals    = 286 // codes of literals and lengths that there are
+	distances   = 30
+)
+
+var errDeflate = errors.New("the compressed data are damaged")
+
+// A Reader decompresses. It returns every byte as soon as the peer has flushed it, whether or not
+// the flush ends at a byte. The reader of compress/flate waits for an empty stored block, which
+// clients that use zlib's partial flush never send. A Reader takes 35 KB and does not grow.
+type Reader struct {
+	in   *bufio.Reader
+	bits uint64 // not yet used, the next one lowest
+	have uint   // how many
+
+	step    func(*Reader, []byte) (int, error)
+	final   bool
+	stored  int // bytes of a stored block that are to come
+	length  int // bytes of a match that are to come
+	back    int // how far back it begins
+	lengths huffman
+	dists   huffman
+	err     error
+
+	window [windowSize]byte
+	at     int  // where the next byte goes
+	full   bool // the window has been filled once
+}
+
+// NewReader returns a reader of what in decompresses to.
+func NewReader(in *bufio.Reader) *Reader { return &Reader{in: in, step: (*Reader).header} }
+
+// Read returns what there is, at least one byte.
+func (z *Reader) Read(p []byte) (int, error) {
+	n := 0
+	for n < len(p) && z.err == nil {
+		if z.length == 0 && z.stored == 0 && z.blocked(n) {
+			break
+		}
+		var done int
+		switch {
+		case z.length > 0:
+			done = z.match(p[n:])
+		default:
+			done, z.err = z.step(z, p[n:])
+		}
+		n += done
+	}
+	if n > 0 {
+		return n, nil
+	}
+	return 0, z.err
+}
+
+// blocked reports whether another step may have to wait for the peer although there is something to
+// return. A step takes at most 48 bits, or is the header of a block.
+func (z *Reader) blocked(n int) bool {
+	if n == 0 {
+		return false
+	}
+	z.fill()
+	return z.have < 48
+}
+
+// fill takes what has come, without waiting.
+func (z *Reader) fill() {
+	for z.have <= 56 && z.in.Buffered() > 0 {
+		c, _ := z.in.ReadByte() // it is there
+		z.bits |= uint64(c) << z.have
+		z.have += 8
+	}
+}
+
+// take returns n bits, at most 16, and waits for them.
+func (z *Reader) take(n uint) (int, error) {
+	for z.have < n {
+		c, err := z.in.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		z.bits |= uint64(c) << z.have
+		z.have += 8
+	}
+	v := int(z.bits & (1<<n - 1))
+	z.bits >>= n
+	z.have -= n
+	return v, nil
+}
+
+func (z *Reader) put(c byte) {
+	z.window[z.at] = c
+	z.at++
+	if z.at == windowSize {
+		z.at, z.full = 0, true
+	}
+}
+
+// match copies what it can of a match.
+func (z *Reader) match(p []byte) int {
+	n := min(z.length, len(p))
+	for i := range n {
+		c := z.window[(z.at-z.back)&(windowSize-1)]
+		p[i] = c
+		z.put(c)
+	}
+	z.length -= n
+	return n
+}
+
+// header reads the beginning of a block (RFC 1951 section 3.2.3).
+func (z *Reader) header([]byte) (int, error) {
+	if z.final {
+		return 0, io.EOF
+	}
+	final, err := z.take(1)
+	if err != nil {
+		return 0, err
+	}
+	kind, err := z.take(2)
+	if err != nil {
+		return 0, err
+	}
+	z.final = final == 1
+	switch kind {
+	case 0:
+		return 0, z.storedHeader()
+	case 1:
+		z.lengths.build(fixedLengths[:])
+		z.dists.build(fixedDistances[:])
+	case 2:
+		if err := z.dynamicHeader(); err != nil {
+			return 0, err
+		}
+	default:
+		return 0, errDeflate
+	}
+	z.step = (*Reader).symbol
+	return 0, nil
+}
+
+func (z *Reader) storedHeader() error {
+	z.bits >>= z.have % 8
+	z.have -= z.have % 8
+	size, err := z.take(16)
+	if err != nil {
+		return err
+	}
+	check, err := z.take(16)
+	if err != nil {
+		return err
+	}
+	if size != ^check&0xffff {
+		return errDeflate
+	}
+	if z.stored = size; size > 0 {
+		z.step = (*Reader).copyStored
+	}
+	return nil
+}
+
+// copyStored copies one byte: few clients send stored blocks.
+func (z *Reader) copyStored(p []byte) (int, error) {
+	c, err := z.take(8)
+	if err != nil {
+		return 0, err
+	}
+	p[0] = byte(c)
+	z.put(p[0])
+	if z.stored--; z.stored == 0 {
+		z.step = (*Reader).header
+	}
+	return 1, nil
+}
+
+// symbol decodes one symbol: a byte, a match, or the end of the block.
+func (z *Reader) symbol(p []byte) (int, error) {
+	s, err := z.lengths.decode(z)
+	switch {
+	case err != nil:
+		return 0, err
+	case s < 256:
+		p[0] = byte(s)
+		z.put(p[0])
+		return 1, nil
+	case s == 256:
+		z.step = (*Reader).header
+		return 0, nil
+	case s >= literals:
+		return 0, errDeflate
+	}
+	length, err := z.extended(lengthBase[s-257], lengthExtra[s-257])
+	if err != nil {
+		return 0, err
+	}
+	d, err := z.dists.decode(z)
+	if err != nil {
+		return 0, err
+	}
+	if d >= distances {
+		return 0, errDeflate
+	}
+	back, err := z.extended(distanceBase[d], distanceExtra[d])
+	if err != nil {
+		return 0, err
+	}
+	if !z.full && back > z.at {
+		return 0, errDeflate
+	}
+	z.length, z.back = length, back
+	return 0, nil
+}
+
+func (z *Reader) extended(base, extra int) (int, error) {
+	more, err := z.take(uint(extra))
+	return base + more, err
+}
+
+// codeOrder is the order in which the lengths of the code for code lengths come.
+var codeOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
+
+// dynamicHeader reads the codes of a block (RFC 1951 section 3.2.7).
+func (z *Reader) dynamicHeader() error {
+	var counts [3]int
+	for i, n := range []uint{5, 5, 4} {
+		v, err := z.take(n)
+		if err != nil {
+			return err
+		}
+		counts[i] = v
+	}
+	nlen, ndist := counts[0]+257, counts[1]+1
+	if nlen > literals || ndist > distances {
+		return errDeflate
+	}
+	var lengths [literals + distances]byte
+	for _, at := range codeOrder[:counts[2]+4] {
+		v, err := z.take(3)
+		if err != nil {
+			return err
+		}
+		lengths[at] = byte(v)
+	}
+	if !z.lengths.build(lengths[:19]) {
+		return errDeflate
+	}
+	clear(lengths[:19])
+	if err := z.codeLengths(lengths[:nlen+ndist]); err != nil {
+		return err
+	}
+	if lengths[256] == 0 || !z.lengths.build(lengths[:nlen]) || !z.dists.build(lengths[nlen:nlen+ndist]) {
+		return errDeflate
+	}
+	return nil
+}
+
+// codeLengths reads the lengths of both codes, in which runs are shortened.
+func (z *Reader) codeLengths(to []byte) error {
+	for i := 0; i < len(to); {
+		s, err := z.lengths.decode(z)
+		if err != nil {
+			return err
+		}
+		if s < 16 {
+			to[i] = byte(s)
+			i++
+			continue
+		}
+		run := [3]struct {
+			base int
+			bits uint
+		}{{3, 2}, {3, 3}, {11, 7}}[s-16]
+		more, err := z.take(run.bits)
+		if err != nil {
+			return err
+		}
+		if n := run.base + more; s == 16 && i == 0 || i+n > len(to) {
+			return errDeflate
+		} else if s == 16 {
+			fillBytes(to[i:i+n], to[i-1])
+			i += n
+		} else {
+			i += n // they are zero
+		}
+	}
+	return nil
+}
+
+func fillBytes(to []byte, c byte) {
+	for i := range to {
+		to[i] = c
+	}
+}

@@ -1,0 +1,161 @@
+package imapd
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapserver"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+// Poll reports what others have done to the folder. go-imap allows expunges where RFC 3501 section
+// 7.4.1 does.
+func (ss *session) Poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.poll(w, allowExpunge)
+}
+
+// Idle reports it as it happens, until stop is closed.
+func (ss *session) Idle(w *imapserver.UpdateWriter, stop <-chan struct{}) error {
+	ss.mu.Lock()
+	mailbox, closed := ss.user.Mailbox, ss.closed
+	ss.mu.Unlock()
+	if closed {
+		return nil
+	}
+	changes, end := ss.server.Service.Watch(ss.conn.ctx, mailbox)
+	defer end()
+	for {
+		if err := ss.pollIdle(w, stop); err != nil {
+			return err
+		}
+		select {
+		case <-changes:
+		case <-stop:
+			return nil
+		}
+	}
+}
+
+// pollIdle is Poll for as long as the client idles.
+func (ss *session) pollIdle(w *imapserver.UpdateWriter, stop <-chan struct{}) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	select {
+	case <-stop:
+		return nil
+	default:
+	}
+	if ss.selected == nil {
+		if err := ss.server.Service.MailboxOpen(ss.conn.ctx, ss.user); err != nil {
+			return ss.closeOn(err)
+		}
+	}
+	return ss.poll(w, true)
+}
+
+func (ss *session) poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
+	sel := ss.selected
+	if sel == nil || ss.closed {
+		return nil
+	}
+	c, err := ss.server.Service.FolderChanges(ss.conn.ctx, ss.user, sel.known())
+	if err != nil {
+		return ss.closeOn(err)
+	}
+	changed := sel.update(c)
+	if allowExpunge {
+		if err := sel.writeExpunges(w.WriteExpunge); err != nil {
+			return err
+		}
+	}
+	if len(c.New) > 0 {
+		if err := w.WriteNumMessages(uint32(len(sel.view))); err != nil {
+			return err
+		}
+	}
+	return ss.writeFlagUpdates(w, changed)
+}
+
+// closeOn ends the connection for an error, as go-imap does after any error of Poll, and sends the
+// reason before.
+func (ss *session) closeOn(err error) error {
+	err = ss.replyError(err)
+	why := "[UNAVAILABLE] The folder cannot be read"
+	var given *imap.Error
+	if errors.As(err, &given) {
+		why = "[UNAVAILABLE] " + given.Text
+	}
+	ss.conn.stop(why)
+	return ss.conn.closeWith(why)
+}
+
+// update brings the view up to date, except for messages that are gone, and returns the rows that
+// the client has not seen.
+func (sel *selected) update(c *service.FolderChanges) []service.MessageRow {
+	changed := slices.DeleteFunc(c.Changed, func(row service.MessageRow) bool { return sel.ownChanges[row.UID] == row.ModSeq })
+	sel.view = append(sel.view, c.New...)
+	if len(c.Gone) > 0 {
+		sel.gone = c.Gone
+	}
+	sel.uidNext, sel.modSeq, sel.ownExpunged = c.Folder.UIDNext, c.Folder.ModSeq, 0
+	clear(sel.ownChanges)
+	return changed
+}
+
+// writeExpunges reports the messages that are gone, the last first, so that each number is right
+// when it comes.
+func (sel *selected) writeExpunges(write func(seq uint32) error) error {
+	for _, uid := range slices.Backward(sel.gone) {
+		if err := write(sel.view.seq(uid)); err != nil {
+			return err
+		}
+	}
+	sel.view = sel.view.without(sel.gone)
+	sel.gone = nil
+	return nil
+}
+
+// writeNewKeywords lists keywords that are new to the client before a FETCH answer uses them (RFC
+// 3501 section 7.2.6).
+func (ss *session) writeNewKeywords(rows []service.MessageRow) {
+	sel := ss.selected
+	known := len(sel.keywords)
+	for _, row := range rows {
+		for _, k := range row.Keywords {
+			if len(sel.keywords) < maxListedKeywords && !service.HasKeyword(sel.keywords, k) {
+				sel.keywords = append(sel.keywords, k)
+			}
+		}
+	}
+	if len(sel.keywords) == known {
+		return
+	}
+	var names []string
+	for _, f := range folderFlags(sel.keywords) {
+		names = append(names, string(f))
+	}
+	ss.conn.writeReply("* FLAGS (%s)", strings.Join(names, " "))
+}
+
+func (ss *session) writeFlagUpdates(w *imapserver.UpdateWriter, rows []service.MessageRow) error {
+	sel := ss.selected
+	ss.writeNewKeywords(rows)
+	for _, row := range rows {
+		seq := sel.view.seq(row.UID)
+		if seq == 0 {
+			continue
+		}
+		if ss.condStore {
+			ss.conn.patchFetch(modSeqItem(row.ModSeq))
+		}
+		if err := w.WriteMessageFlags(seq, imap.UID(row.UID), flagsOf(&row)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

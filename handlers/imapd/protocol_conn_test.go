@@ -1,0 +1,682 @@
+package imapd
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/emersion/go-imap/v2/imapserver"
+	"github.com/emersion/go-imap/v2/imapserver/imapmemserver"
+
+	"github.com/mailstead/mailstead/service"
+)
+
+const evil = "x DELETE Archive\r\n"
+
+// refusedLiterals are commands that a server refuses although their literal is on its way.
+var refusedLiterals = map[string]struct{ command, status string }{
+	"unknown command":    {literal("s FROB {%d+}\r\n%s\r\n", evil), "BAD"},
+	"argument not asked": {literal("s NOOP {%d+}\r\n%s\r\n", evil), "BAD"},
+	"wrong place":        {literal("s FETCH 1 {%d+}\r\n%s\r\n", evil), "BAD"},
+	"two literals":       {literal("s NOOP {%d+}\r\n%s {3+}\r\nabc\r\n", evil), "BAD"},
+	"append: large":      {literal("s APPEND Nowhere {%d+}\r\n%s\r\n", strings.Repeat(evil, 300)), "NO [TRYCREATE]"},
+	"append: flag":       {literal("s APPEND INBOX (\"a\") {%d+}\r\n%s\r\n", evil), "BAD"},
+	"append: date":       {literal("s APPEND INBOX \"yesterday\" {%d+}\r\n%s\r\n", evil), "BAD"},
+	"append: argument":   {literal("s APPEND INBOX FROB {%d+}\r\n%s\r\n", evil), "BAD"},
+	"list":               {literal("s LIST (FROB) {%d+}\r\n%s *\r\n", evil), "BAD"},
+}
+
+// brokenNames are commands that the connection refuses itself, for another literal in them.
+var brokenNames = map[string]struct{ command, status string }{
+	"append: folder": {literal("s APPEND {3+}\r\na\x00b {%d+}\r\n%s\r\n", evil), "BAD"},
+	"append: large":  {literal("s APPEND {3+}\r\na\nb (\\Seen) {%d+}\r\n%s\r\n", strings.Repeat(evil, 300)), "BAD"},
+}
+
+func literal(format, content string) string { return fmt.Sprintf(format, len(content), content) }
+
+// TestRefusedLiteralsDoNotRun proves that the bytes of a literal are never commands, whatever the
+// parser thinks of the command that announces it (RFC 7888 section 4).
+func TestRefusedLiteralsDoNotRun(t *testing.T) {
+	for _, table := range []map[string]struct{ command, status string }{refusedLiterals, brokenNames} {
+		for name, tc := range table {
+			t.Run(name, func(t *testing.T) {
+				c := serve(t, nil).login(t)
+				c.send(tc.command)
+				if got := c.until("s"); !strings.HasPrefix(got[len(got)-1], tc.status) {
+					t.Errorf("answered %q, want %s", got, tc.status)
+				}
+				c.has(c.ok(`LIST "" Archive`), `* LIST (\HasNoChildren \Archive) "/" "Archive"`)
+			})
+		}
+	}
+}
+
+// TestParserAloneRunsThem shows what protocolConn is for: go-imap's own server runs every one of
+// these literals. When this test fails, the library has learnt it and protocolConn can do less.
+func TestParserAloneRunsThem(t *testing.T) {
+	for name, tc := range refusedLiterals {
+		t.Run(name, func(t *testing.T) {
+			c := alone(t)
+			c.send(tc.command)
+			if err := c.conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := io.ReadAll(c.in); !strings.Contains(string(got), "\r\nx OK DELETE") {
+				t.Errorf("the literal was not run: %q", got)
+			}
+		})
+	}
+}
+
+// alone is a client of go-imap's own server, whose user has a folder Archive.
+func alone(t *testing.T) *talker {
+	t.Helper()
+	user := imapmemserver.NewUser("a", "b")
+	for _, name := range []string{"INBOX", "Archive"} {
+		if err := user.Create(name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	memory := imapmemserver.New()
+	memory.AddUser(user)
+	server := imapserver.New(&imapserver.Options{
+		NewSession: func(*imapserver.Conn) (imapserver.Session, *imapserver.GreetingData, error) {
+			return memory.NewSession(), nil, nil
+		},
+		InsecureAuth: true, Logger: libraryLog{slog.New(slog.DiscardHandler)},
+	})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(ln)
+	t.Cleanup(func() { server.Close() })
+	c := dial(t, ln.Addr().String())
+	c.line()
+	c.ok("LOGIN a b")
+	return c
+}
+
+// TestConnectionEndsWithBye has what cannot be answered without losing count of what is a command.
+func TestConnectionEndsWithBye(t *testing.T) {
+	for name, text := range map[string]string{
+		"absurd literal":        fmt.Sprintf("s SELECT {%d+}\r\n", maxSkipped+1),
+		"absurd message":        fmt.Sprintf("s APPEND INBOX {%d+}\r\n", maxSkipped+1),
+		"absurd second message": fmt.Sprintf("s APPEND INBOX {1+}\r\na {%d+}\r\n", maxSkipped+1),
+		"literal of quotes":     "s SEARCH SUBJECT {40000+}\r\n" + strings.Repeat(`"`, 40_000) + "\r\n",
+		"literal while idle":    "s IDLE\r\n{18+}\r\nx DELETE Archive\r\n\r\n",
+		"long line":             "s SEARCH SUBJECT " + strings.Repeat("a", 60_000) + "x DELETE Archive\r\n",
+		"no end of line":        strings.Repeat("a", 60_000),
+		"NUL":                   "s NOOP \x00\r\n",
+		"bare CR":               "s NOOP\rx DELETE Archive\r\n",
+		"quoted string":         "s LOGIN \"a\r\nx DELETE Archive\r\n\" b\r\n",
+		"brace":                 "s SELECT {12a}\r\n",
+		"huge number":           "s SELECT {99999999999999999999}\r\n",
+		"absurd after refusal":  fmt.Sprintf("s NOOP {3+}\r\nabc {%d+}\r\n", maxSkipped+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := serve(t, nil)
+			c := h.login(t)
+			c.send(text)
+			c.bye()
+			c = h.login(t)
+			c.has(c.ok(`LIST "" Archive`), `* LIST (\HasNoChildren \Archive) "/" "Archive"`)
+		})
+	}
+}
+
+// tooLarge are commands whose literals are refused for their size, and passed over (RFC 7888
+// section 4).
+var tooLarge = map[string]struct{ command, status string }{
+	"string":              {literal("s SEARCH SUBJECT {%d+}\r\n%s\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
+	"string, synchronous": {"s SEARCH SUBJECT {60000}\r\n", "NO [TOOBIG]"},
+	"many strings": {"s SEARCH" + strings.Repeat(" SUBJECT "+literal("{%d+}\r\n%s", strings.Repeat(evil, 240)), 17) + "\r\n",
+		"NO [TOOBIG]"},
+	"first of two":            {literal("s RENAME {%d+}\r\n%s {3+}\r\nabc\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
+	"last of two":             {literal("s RENAME {3+}\r\nabc {%d+}\r\n%s\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
+	"after NUL":               {literal("s RENAME {3+}\r\na\x00c {%d+}\r\n%s\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
+	"message":                 {literal("s APPEND INBOX {%d+}\r\n%s\r\n", strings.Repeat(evil, AppendLimit/len(evil)+1)), "NO [TOOBIG]"},
+	"message, synchronous":    {fmt.Sprintf("s APPEND INBOX {%d}\r\n", AppendLimit+1), "NO [TOOBIG]"},
+	"two large messages":      {literal("s APPEND INBOX {%d+}\r\n%[2]s {%[1]d+}\r\n%[2]s\r\n", strings.Repeat(evil, AppendLimit/len(evil)+1)), "NO [TOOBIG]"},
+	"ours, not the library's": {literal("s ID (\"name\" {%d+}\r\n%s)\r\n", strings.Repeat(evil, 3000)), "NO [TOOBIG]"},
+}
+
+// TestLargeLiteralsAreRefused pipelines a command behind each: the connection goes on, and nothing
+// of the literal runs.
+func TestLargeLiteralsAreRefused(t *testing.T) {
+	h := serve(t, nil)
+	for name, tc := range tooLarge {
+		t.Run(name, func(t *testing.T) {
+			c := h.login(t)
+			c.ok("SELECT INBOX")
+			c.send(tc.command + "t NOOP\r\n")
+			if got := c.until("s"); len(got) != 1 || !strings.HasPrefix(got[0], tc.status) {
+				t.Errorf("answered %q, want %s", got, tc.status)
+			}
+			if got := c.until("t"); len(got) != 1 || !strings.HasPrefix(got[0], "OK") {
+				t.Errorf("then %q", got)
+			}
+			c.has(c.ok(`LIST "" Archive`), `* LIST (\HasNoChildren \Archive) "/" "Archive"`)
+			c.has(c.ok("STATUS INBOX (MESSAGES)"), "* STATUS INBOX (MESSAGES 0)")
+		})
+	}
+}
+
+// TestStrangersLiteralsAreSmall: who has not logged in has a password to send and nothing else.
+func TestStrangersLiteralsAreSmall(t *testing.T) {
+	h := serve(t, nil)
+	c := dial(t, h.addr)
+	c.line()
+	c.send(literal("s LOGIN {%d+}\r\n%s x\r\n", strings.Repeat("a", maxLiteral+1)))
+	if got := c.until("s"); !strings.HasPrefix(got[0], "NO [TOOBIG]") {
+		t.Errorf("a name of %d bytes: %q", maxLiteral+1, got)
+	}
+	c.send(literal("s LOGIN {%d+}\r\n%s", email) + literal(" {%d+}\r\n%s\r\n", password))
+	c.until("s")
+	c = dial(t, h.addr)
+	c.line()
+	c.send(fmt.Sprintf("s LOGIN {%d+}\r\n", maxCommand+1))
+	c.bye()
+}
+
+// TestOneAppendTakesOneMessage: MULTIAPPEND (RFC 3502) is not offered, and of a command in error
+// nothing may stay.
+func TestOneAppendTakesOneMessage(t *testing.T) {
+	h := serve(t, nil)
+	for name, command := range map[string]string{
+		"two messages":             "s APPEND INBOX {1+}\r\na {1+}\r\nb\r\n",
+		"two, the second asked":    "s APPEND INBOX {1+}\r\na {1}\r\n",
+		"two with flags":           "s APPEND INBOX (\\Seen) {1+}\r\na (\\Flagged) \"17-Jul-1996 02:44:25 -0700\" {1+}\r\nb\r\n",
+		"three":                    "s APPEND INBOX {1+}\r\na {1+}\r\nb {18+}\r\n" + evil + "\r\n",
+		"a large second":           literal("s APPEND INBOX {1+}\r\na {%d+}\r\n%s\r\n", strings.Repeat(evil, 4000)),
+		"something after it":       "s APPEND INBOX {1+}\r\na x DELETE Archive\r\n",
+		"a parenthesis after it":   "s APPEND INBOX {1+}\r\na)\r\n",
+		"none after UTF8":          "s APPEND INBOX UTF8 (~{1+}\r\na\r\n",
+		"two after UTF8":           "s APPEND INBOX UTF8 (~{1+}\r\na) UTF8 (~{1+}\r\nb)\r\n",
+		"two in a folder not here": "s APPEND Nowhere {1+}\r\na {1+}\r\nb\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := h.login(t)
+			c.send(command + "t NOOP\r\n")
+			if got := c.until("s"); len(got) != 1 || !strings.HasPrefix(got[0], "BAD") && !strings.HasPrefix(got[0], "NO [TRYCREATE]") {
+				t.Errorf("answered %q", got)
+			}
+			if got := c.until("t"); len(got) != 1 || !strings.HasPrefix(got[0], "OK") {
+				t.Errorf("then %q", got)
+			}
+			c.has(c.ok("STATUS INBOX (MESSAGES)"), "* STATUS INBOX (MESSAGES 0)")
+			c.has(c.ok(`LIST "" Archive`), `* LIST (\HasNoChildren \Archive) "/" "Archive"`)
+		})
+	}
+	c := h.login(t)
+	c.send("s APPEND INBOX {1+}\r\na") // and then nothing more
+	if err := c.conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := io.ReadAll(c.in); strings.Contains(string(got), "s OK") {
+		t.Errorf("a command without an end: %q", got)
+	}
+	c = h.login(t)
+	c.has(c.ok("STATUS INBOX (MESSAGES)"), "* STATUS INBOX (MESSAGES 0)")
+}
+
+// TestLiteralPlusIsOffered: in place of LITERAL-, in every state (RFC 7888 section 5).
+func TestLiteralPlusIsOffered(t *testing.T) {
+	h := serve(t, nil)
+	c := dial(t, h.addr)
+	told := []string{c.line()}
+	told = append(told, c.ok("CAPABILITY")...)
+	c.n++
+	told = append(told, c.do("LOGIN %s %q", email, password)...)
+	told = append(told, c.ok("CAPABILITY")...)
+	for _, line := range told {
+		if !strings.Contains(line, " LITERAL+ ") || strings.Contains(line, "LITERAL-") {
+			t.Errorf("told %q", line)
+		}
+	}
+	long := strings.Repeat("a", 40_000)
+	c.ok("SELECT INBOX")
+	c.send(literal("s SEARCH TEXT {%d+}\r\n%s\r\n", long))
+	if got := c.until("s"); got[0] != "* SEARCH" {
+		t.Errorf("a search for 40 000 bytes: %q", got)
+	}
+}
+
+func TestLiteralsThatAreTaken(t *testing.T) {
+	c := serve(t, nil).login(t)
+	c.send("s CREATE {3+}\r\none\r\nt CREATE {3}\r\n")
+	c.until("s")
+	if got := c.line(); got != "+ Ready for literal data" {
+		t.Fatalf("asked for a literal: %q", got)
+	}
+	c.send("two\r\n")
+	c.until("t")
+	// Longer than LITERAL- has it, yet taken whole.
+	message := "Subject: x\r\n\r\n" + strings.Repeat("x DELETE one\r\n", 1000)
+	c.send(fmt.Sprintf("u APPEND {3+}\r\ntwo (\\Seen) \"17-Jul-1996 02:44:25 -0700\" {%d+}\r\n%s\r\n", len(message), message))
+	if got := c.until("u"); !strings.HasPrefix(got[0], "OK [APPENDUID ") {
+		t.Fatalf("APPEND: %q", got)
+	}
+	c.ok("SELECT two")
+	c.has(c.ok("FETCH 1 (INTERNALDATE FLAGS)"), `* 1 FETCH (UID 1 FLAGS (\Seen) INTERNALDATE "17-Jul-1996 09:44:25 +0000")`)
+	c.expect("NO [CANNOT]", "APPEND two {0+}\r\n")
+	c.send(fmt.Sprintf("v APPEND two UTF8 (~{%d+}\r\n%s)\r\n", len(message), message))
+	if got := c.until("v"); !strings.HasPrefix(got[len(got)-1], "OK [APPENDUID ") {
+		t.Fatalf("APPEND UTF8: %q", got)
+	}
+	c.expect("NO [TOOBIG]", "APPEND two {%d}", AppendLimit+1)
+	c.ok("NOOP")
+}
+
+func TestLoginIsBounded(t *testing.T) {
+	h := serve(t, func(s *Server) { s.MaxPerMailbox = 2 })
+	c := dial(t, h.addr)
+	c.line()
+	for range maxLogins {
+		c.expect("NO [AUTHENTICATIONFAILED]", "LOGIN nobody%d@example.test wrong", c.n)
+	}
+	c.bye()
+	h.login(t)
+	second := h.login(t)
+	third := dial(t, h.addr)
+	third.line()
+	third.expect("NO [LIMIT]", "LOGIN %s %q", email, password)
+	second.ok("LOGOUT")
+	if _, err := io.ReadAll(second.in); err != nil {
+		t.Fatal(err)
+	}
+	third.ok("AUTHENTICATE PLAIN AGFubkBleGFtcGxlLnRlc3QAY29ycmVjdCBob3JzZQ==")
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	h := serve(t, func(s *Server) { s.MaxPerAddress = 2 })
+	first := h.login(t)
+	h.login(t)
+	if got := dial(t, h.addr).bye(); got != "* BYE [LIMIT] Too many connections" {
+		t.Errorf("third connection: %q", got)
+	}
+	first.ok("LOGOUT")
+	for {
+		c := dial(t, h.addr)
+		if strings.HasPrefix(c.line(), "* OK") {
+			break
+		}
+	}
+}
+
+func TestIdleClientsAreSentAway(t *testing.T) {
+	for name, tc := range map[string]struct {
+		loggedIn bool
+		after    time.Duration
+	}{
+		"before log-in": {false, time.Minute},
+		"after log-in":  {true, 30 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, served := net.Pipe()
+				w := newProtocolConn(served, true, time.Now().Add(time.Minute), 30*time.Minute, func() {})
+				defer w.Close()
+				if tc.loggedIn {
+					w.loggedIn()
+				}
+				told := make(chan string)
+				go func() {
+					text, _ := bufio.NewReader(client).ReadString('\n')
+					told <- text
+				}()
+				begin := time.Now()
+				go w.Read(make([]byte, 100))
+				if got := <-told; got != "* BYE Nothing came for too long\r\n" || time.Since(begin) != tc.after {
+					t.Errorf("after %v: %q", time.Since(begin), got)
+				}
+			})
+		})
+	}
+}
+
+func TestStopLetsCommandsEnd(t *testing.T) {
+	h := serve(t, nil)
+	idle, between := h.login(t), h.login(t)
+	between.ok("SELECT INBOX")
+	idle.send("i IDLE\r\n")
+	idle.line()
+	during := h.login(t)
+	message := letter("late")
+	during.send(fmt.Sprintf("s APPEND INBOX {%d}\r\n", len(message)))
+	during.line()
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]*talker{"idle": idle, "between commands": between} {
+		if got := c.bye(); got != "* BYE [UNAVAILABLE] The server is stopping" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	during.bye()
+	if _, err := net.Dial("tcp", h.addr); err == nil {
+		t.Error("the server still listens")
+	}
+}
+
+// TestPanicEndsOneSession has a service without anything in it, so that every log-in panics.
+func TestPanicEndsOneSession(t *testing.T) {
+	h := serve(t, nil)
+	var log bytes.Buffer
+	h.server = New(&service.Service{Config: service.Config{Sandbox: true}})
+	h.server.Log = slog.New(slog.NewTextHandler(&log, nil))
+	addr, stop := h.run(t, false)
+	other, broken := dial(t, addr), dial(t, addr)
+	other.line()
+	broken.line()
+	broken.send("s LOGIN a b\r\n")
+	if rest, err := io.ReadAll(broken.in); err != nil || len(rest) > 0 {
+		t.Errorf("after the panic: %q, %v", rest, err)
+	}
+	other.ok("NOOP")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "panic") {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+func certificate(t *testing.T) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+}
+
+func TestStartTLS(t *testing.T) {
+	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
+	c := dial(t, h.addr)
+	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 ID STARTTLS LOGINDISABLED] Mailstead is ready" {
+		t.Errorf("greeting: %q", got)
+	}
+	c.has(c.ok("CAPABILITY"), "* CAPABILITY IMAP4rev2 IMAP4rev1 ID STARTTLS LOGINDISABLED")
+	c.expect("NO [PRIVACYREQUIRED]", "LOGIN %s %q", email, password)
+	c.expect("BAD", "SELECT INBOX")
+	c.has(c.ok(`ID ("name" "iPhone Mail")`), `* ID ("name" "Mailstead")`)
+	c.ok("STARTTLS")
+	secure := talk(t, tls.Client(c.conn, &tls.Config{InsecureSkipVerify: true}))
+	lines := secure.ok("CAPABILITY")
+	if !strings.Contains(lines[0], "AUTH=PLAIN") || strings.Contains(lines[0], "STARTTLS") {
+		t.Errorf("capabilities under TLS: %q", lines)
+	}
+	secure.expect("NO", "STARTTLS")
+	secure.ok("LOGIN %s %q", email, password)
+	secure.ok("SELECT INBOX")
+}
+
+// TestNothingIsCarriedIntoTLS: a command sent in the clear with STARTTLS must not run as if it had
+// come under TLS.
+func TestNothingIsCarriedIntoTLS(t *testing.T) {
+	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
+	c := dial(t, h.addr)
+	c.line()
+	c.send("s STARTTLS\r\nt NOOP\r\n")
+	c.bye()
+	c = dial(t, h.addr)
+	c.line()
+	c.send("s LOGIN {3+}\r\nx NOOP\r\n")
+	c.bye()
+}
+
+func TestNoLoginWithoutCertificate(t *testing.T) {
+	h := serve(t, func(s *Server) { s.Service = &service.Service{} })
+	c := dial(t, h.addr)
+	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 ID LOGINDISABLED] Mailstead is ready" {
+		t.Errorf("greeting: %q", got)
+	}
+	c.expect("NO", "STARTTLS")
+	c.expect("NO [PRIVACYREQUIRED]", "AUTHENTICATE PLAIN")
+	c.ok("NOOP")
+	c.send("s LOGOUT\r\n")
+	c.until("s")
+}
+
+func TestImplicitTLS(t *testing.T) {
+	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
+	addr, _ := h.run(t, true)
+	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := talk(t, conn)
+	if got := c.line(); !strings.Contains(got, "AUTH=PLAIN") {
+		t.Errorf("greeting: %q", got)
+	}
+	c.ok("LOGIN %s %q", email, password)
+	if New(h.Service).Run(t.Context(), nil, true) == nil {
+		t.Error("TLS without a certificate is served")
+	}
+}
+
+// TestSlowMessageIsBoundedByRate: the bound is on the rate, not on the whole.
+func TestSlowMessageIsBoundedByRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, served := net.Pipe()
+		w := newProtocolConn(served, true, time.Time{}, 30*time.Minute, func() {})
+		defer w.Close()
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			io.WriteString(client, "a APPEND INBOX {1048576+}\r\n")
+			for range 1024 {
+				time.Sleep(120 * time.Millisecond)
+				if _, err := client.Write(make([]byte, 1024)); err != nil {
+					return
+				}
+			}
+			time.Sleep(29 * time.Minute)
+			io.WriteString(client, "\r\nb NOOP\r\n")
+		}()
+		line := make([]byte, 100)
+		n, err := w.Read(line)
+		if got := string(line[:n]); err != nil || got != "a APPEND INBOX {1048576}\r\n" {
+			t.Fatalf("read %q, %v", got, err)
+		}
+		if _, err := io.WriteString(w, continuation); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.CopyN(io.Discard, w, 1<<20); err != nil {
+			t.Fatalf("message: %d bytes, %v", n, err)
+		}
+		go io.Copy(io.Discard, client)
+		if _, err := w.Read(line); err == nil {
+			t.Error("a command may take half an hour")
+		}
+		client.Close()
+		<-sent
+	})
+}
+
+// TestDrippedCommandsAreBounded has a client that sends a command of many small strings, each in
+// good time.
+func TestDrippedCommandsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, served := net.Pipe()
+		w := newProtocolConn(served, true, time.Time{}, 30*time.Minute, func() {})
+		defer w.Close()
+		go io.Copy(io.Discard, client)
+		begin, ended := time.Now(), make(chan struct{})
+		go func() {
+			defer close(ended)
+			io.WriteString(client, "a SEARCH")
+			for {
+				time.Sleep(20 * time.Second)
+				if _, err := io.WriteString(client, " SUBJECT {1+}\r\nx"); err != nil {
+					return
+				}
+			}
+		}()
+		if _, err := w.Read(make([]byte, 100)); err == nil || time.Since(begin) > 2*lineTime {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		client.Close()
+		<-ended
+	})
+}
+
+func FuzzScanLine(f *testing.F) {
+	f.Add([]byte("a LOGIN \"x\\\"y\" {5+}\r\n"))
+	f.Add([]byte("a LOGIN {5}\n"))
+	f.Add([]byte("\"{1}\"\r\n"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		m, err := scanLine(line)
+		if err != nil {
+			return
+		}
+		text := strings.TrimRight(string(line), "\r\n")
+		if strings.ContainsAny(text, "\x00\r\n") {
+			t.Errorf("%q passes", line)
+		}
+		want := fmt.Sprintf("{%s}", m.digits)
+		if m.nonSync {
+			want = fmt.Sprintf("{%s+}", m.digits)
+		}
+		if m.found && text[m.at:] != want {
+			t.Errorf("%q: marker %+v is not at the end", line, m)
+		}
+	})
+}
+
+// FuzzSession gives a real session any bytes: it must end, and leave the server and Archive alone.
+func FuzzSession(f *testing.F) {
+	f.Add([]byte("a SELECT INBOX\r\nb FETCH 1 (BODY[1.2.HEADER]<1.2> ENVELOPE)\r\n"))
+	f.Add([]byte("a SEARCH RETURN (SAVE) OR NOT 1:* TEXT {1+}\r\nx\r\nb LIST (SUBSCRIBED) \"\" (% *)\r\n"))
+	f.Add([]byte("a APPEND INBOX (\\Seen) {12+}\r\nSubject: x\r\n\r\nb STORE 1 +FLAGS (x)\r\nc COPY 1:* Sent\r\nd EXPUNGE\r\n"))
+	h := serve(f, func(s *Server) { s.MaxPerAddress, s.MaxPerMailbox = 1000, 1000 })
+	h.put(f, "INBOX", letter("one"), 0)
+	f.Fuzz(func(t *testing.T, input []byte) {
+		if strings.Contains(strings.ToLower(string(input)), "archive") {
+			return
+		}
+		c := h.login(t)
+		c.ok("SELECT INBOX")
+		go func(conn *net.TCPConn) {
+			_, _ = conn.Write(input) // the server may have had enough
+			_ = conn.CloseWrite()
+		}(c.conn.(*net.TCPConn))
+		if _, err := io.Copy(io.Discard, c.in); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatal(err)
+		}
+		c = h.login(t)
+		c.ok("STATUS Archive (MESSAGES)")
+		c.ok("LOGOUT")
+	})
+}
+
+// FuzzWire plays a client whose bytes are anything, and a parser that takes every other message.
+// What the parser gets are whole lines of bounded size, and literals only where it has been told of
+// one: those of an APPEND, of the size announced.
+func FuzzWire(f *testing.F) {
+	f.Add([]byte("a LOGIN {3+}\r\nx\"y {3}\r\nabc\r\nb NOOP\r\n"), true)
+	f.Add([]byte("a APPEND INBOX (\\Seen) {3+}\r\nabc {3+}\r\ndef\r\nb APPEND {1+}\r\na UTF8 (~{3+}\r\nabc)\r\n"), true)
+	f.Add([]byte("a SEARCH TEXT {60000+}\r\n"+strings.Repeat("x NOOP\r\n", 7500)+"\r\nb NOOP\r\n"), false)
+	f.Add([]byte("a APPEND{3+}\r\n00 {0}\r\n"), true)
+	f.Add([]byte("a IDLE\r\n{18+}\r\nx DELETE Archive\r\n\r\n"), false)
+	f.Add([]byte("a SELECT \"&\"\r\nb LIST \"\" (& \"&\" &)\r\nc RENAME a[ &\r\n"), true)
+	f.Fuzz(func(t *testing.T, input []byte, loggedIn bool) {
+		until := time.Now().Add(time.Minute)
+		if loggedIn {
+			until = time.Time{}
+		}
+		w := newProtocolConn(&scripted{Reader: bytes.NewReader(input)}, true, until, time.Minute, func() {})
+		defer w.Close()
+		r := bufio.NewReaderSize(w, maxCommand+1000)
+		for n := 0; ; n++ {
+			line, err := r.ReadSlice('\n')
+			if errors.Is(err, bufio.ErrBufferFull) || len(line) > maxCommand {
+				t.Fatalf("a line of %d bytes", len(line))
+			}
+			if err != nil {
+				return
+			}
+			m, err := scanLine(line)
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			if !m.found {
+				continue
+			}
+			if _, verb := commandName(line); verb != "APPEND" || m.nonSync || m.size > AppendLimit {
+				t.Fatalf("the parser is told of a literal: %.100q", line)
+			}
+			if n%2 == 1 {
+				continue // as if it had refused it
+			}
+			if _, err := io.WriteString(w, continuation); err != nil {
+				return
+			}
+			if r.Buffered() > 0 {
+				t.Fatalf("behind a marker comes %d bytes at once", r.Buffered())
+			}
+			if _, err := io.CopyN(io.Discard, r, m.size); err != nil {
+				return
+			}
+			bad := w.checkEnd()
+			if end, err := r.ReadString('\n'); bad == nil && err == nil && strings.Trim(end, " )\r\n") != "" {
+				t.Fatalf("an APPEND ends in %q", end)
+			} else if err == nil && end != "\r\n" && end != ")\r\n" {
+				t.Fatalf("the parser gets %q behind a message", end)
+			}
+		}
+	})
+}
+
+// scripted is a connection on which everything has come at once.
+type scripted struct{ *bytes.Reader }
+
+func (*scripted) Write(p []byte) (int, error)      { return len(p), nil }
+func (*scripted) Close() error                     { return nil }
+func (*scripted) LocalAddr() net.Addr              { return nil }
+func (*scripted) RemoteAddr() net.Addr             { return nil }
+func (*scripted) SetDeadline(time.Time) error      { return nil }
+func (*scripted) SetReadDeadline(time.Time) error  { return nil }
+func (*scripted) SetWriteDeadline(time.Time) error { return nil }
+
+// FuzzMendNames: what comes of a command has names that can be read, in the same places.
+func FuzzMendNames(f *testing.F) {
+	f.Add([]byte("a SELECT \"&\"\r\n"))
+	f.Add([]byte("a LIST \"\" (% &Jjo!- \"&AGE-\") RETURN (STATUS (MESSAGES))\r\n"))
+	f.Add([]byte("a RENAME x[ \"a b\" ] &\r\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if _, err := scanLine(text); err != nil {
+			return
+		}
+		_, verb := commandName(text)
+		once := replaceBadNames(verb, bytes.Clone(text))
+		if twice := replaceBadNames(verb, bytes.Clone(once)); !bytes.Equal(once, twice) {
+			t.Errorf("%q gives %q, and that %q", text, once, twice)
+		}
+		if _, err := scanLine(once); err != nil {
+			t.Errorf("%q gives %q: %v", text, once, err)
+		}
+	})
+}

@@ -1,0 +1,505 @@
+package smtpd
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/emersion/go-smtp"
+
+	"github.com/mailstead/mailstead/handlers/connlimit"
+)
+
+// A protocolConn stands between a connection and go-smtp, and passes on one command at a time. So
+// it knows of every byte whether it is a command, the response of a log-in, a chunk or a message,
+// and does what the library does not:
+//
+//   - the end of a message is CRLF.CRLF and nothing else, also after CR CR LF, after which the
+//     library reads on;
+//   - a chunk that is cut short is an error, not the end of the message;
+//   - after a chunk whose size cannot be read, and after any error in a message, nothing more is a
+//     command;
+//   - time is limited for a whole command, and by rate for a message, not for a read of any size;
+//   - STARTTLS begins a new session, with nothing that came before it (RFC 3207 section 4.2);
+//   - <Postmaster> needs no domain (RFC 5321 section 4.1.1.3).
+//
+// Only go-smtp's goroutine for the connection reads and writes; stop, closeNow and progress may
+// come from others.
+type protocolConn struct {
+	net.Conn          // TLS, or raw
+	raw      net.Conn // TCP
+	limits   *Limits
+	host     string
+	log      smtp.Logger
+	slot     *connlimit.Slot
+	canTLS   bool // STARTTLS may be given
+	started  time.Time
+
+	in       *bufio.Reader
+	pending  []byte // of the line that is being handed on
+	chunk    int64  // bytes of a BDAT chunk still to come
+	verb     string // of the newest command
+	esmtp    bool   // the newest greeting was EHLO
+	slotKept bool   // the connection keeps its slot
+	wantTLS  bool   // STARTTLS was answered; what follows is the handshake
+	tls      string // version and cipher, "" without
+
+	out           []byte
+	code          int  // of the newest reply
+	inReply       bool // the reply's line has not ended
+	suppressReply bool // the next reply is not sent
+
+	err          error // ends everything that is read
+	idleCommands atomic.Int32
+	lineDeadline time.Time // when the command that is awaited must have come
+
+	body *body // the message that comes after DATA
+	rate transferRate
+
+	mu        sync.Mutex
+	stopping  *closeReply // why the connection is to end
+	inMessage bool        // within a message, which a stop lets end
+}
+
+// transferRate measures how fast a message comes.
+type transferRate struct {
+	began time.Time
+	got   int64
+}
+
+// closeReply is why we end a connection; it is sent with 421.
+type closeReply struct{ enhanced, text string }
+
+func (f *closeReply) Error() string { return f.enhanced + " " + f.text }
+
+var (
+	errTooSlow   = &closeReply{"4.4.2", "Timeout exceeded"}
+	errStopping  = &closeReply{"4.3.2", "Server shutting down"}
+	errEvicted   = &closeReply{"4.3.2", "Idle connection closed for others, try again later"}
+	errClosed    = &closeReply{"4.2.1", "Mailbox disabled"}
+	errTooMany   = &closeReply{"4.7.0", "Too many commands without effect"}
+	errLine      = &closeReply{"4.5.2", "Line too long"}
+	errChunk     = &closeReply{"4.5.2", "Invalid BDAT command"}
+	errTruncated = errors.New("the connection ended within a message")
+	errPanic     = &closeReply{"4.3.0", "Internal error"}
+)
+
+const (
+	inBuffer  = 16 << 10 // also the longest command, RFC 4954 section 4 wants 12288 bytes
+	outBuffer = 4 << 10
+	maxHello  = 255
+	badLine   = "?\r\n" // which go-smtp answers with a syntax error
+)
+
+func newProtocolConn(c net.Conn, l *Limits, host string, log smtp.Logger) *protocolConn {
+	return &protocolConn{Conn: c, raw: c, limits: l, host: host, log: log, started: time.Now()}
+}
+
+// attach gives the connection its slot, and a buffer for what comes.
+func (w *protocolConn) attach(slot *connlimit.Slot) {
+	w.slot = slot
+	w.in = bufio.NewReaderSize(connReader{w}, inBuffer)
+}
+
+// keepSlot says that the connection keeps its slot whatever happens.
+func (w *protocolConn) keepSlot() {
+	w.slotKept = true
+	w.slot.Busy()
+}
+
+// Read returns the next of what go-smtp waits for.
+func (w *protocolConn) Read(p []byte) (n int, err error) {
+	defer w.recoverPanic(&err)
+	if len(w.pending) == 0 && w.chunk > 0 {
+		return w.readChunk(p)
+	}
+	if len(w.pending) == 0 {
+		if err := w.nextCommand(); err != nil {
+			return 0, err
+		}
+	}
+	n = copy(p, w.pending)
+	w.pending = w.pending[n:]
+	return n, nil
+}
+
+// recoverPanic ends this connection alone for a panic here, which go-smtp does not catch.
+func (w *protocolConn) recoverPanic(err *error) {
+	if v := recover(); v != nil {
+		w.log.Printf("panic serving %v: %v\n%s", w.RemoteAddr(), v, debug.Stack())
+		*err = w.fail(errPanic)
+	}
+}
+
+// fail makes err the result of everything that is read from now on; the first one stays.
+func (w *protocolConn) fail(err error) error {
+	if w.err == nil {
+		w.err = err
+	}
+	return w.err
+}
+
+// closeAfterReply ends the connection after the reply that is being written.
+func (w *protocolConn) closeAfterReply() { _ = w.fail(io.EOF) }
+
+// progress says that a command has had an effect.
+func (w *protocolConn) progress() { w.idleCommands.Store(0) }
+
+func (w *protocolConn) readChunk(p []byte) (int, error) {
+	w.startBody()
+	n, err := w.in.Read(p[:min(int64(len(p)), w.chunk)])
+	w.chunk -= int64(n)
+	if w.chunk == 0 {
+		w.endBody()
+	}
+	if err == io.EOF {
+		err = errTruncated // never EOF: the library takes that for the end of the chunk
+	}
+	return n, err
+}
+
+// nextCommand fills pending with a command, or with the end of a message that DATA has announced.
+func (w *protocolConn) nextCommand() error {
+	if w.err != nil {
+		return w.err
+	}
+	if w.code == 354 {
+		return w.finishBody()
+	}
+	w.lineDeadline = time.Now().Add(w.limits.Idle)
+	line, err := w.in.ReadSlice('\n')
+	switch {
+	case err == bufio.ErrBufferFull:
+		return w.fail(errLine)
+	case err != nil:
+		return w.fail(err) // and a command that was cut is none
+	}
+	if int(w.idleCommands.Add(1)) > w.limits.Commands {
+		return w.fail(errTooMany)
+	}
+	answer := w.code == 334
+	w.code = 0
+	w.pending = line
+	if answer {
+		w.verb = ""
+		return nil
+	}
+	return w.intercept(line)
+}
+
+// intercept looks at a command before go-smtp does.
+func (w *protocolConn) intercept(line []byte) error {
+	text := strings.TrimRight(string(line), "\r\n")
+	verb, arg := text, ""
+	if len(text) > 4 && text[4] == ' ' {
+		verb, arg = text[:4], strings.TrimSpace(text[5:])
+	}
+	w.verb = strings.ToUpper(verb)
+	switch {
+	case strings.HasPrefix(w.verb, "BDAT"):
+		return w.beginChunk(arg)
+	case strings.ContainsFunc(text, isControl):
+		w.pending = []byte(badLine)
+	case strings.HasPrefix(w.verb, "STARTTLS") && w.canTLS:
+		return w.startTLS(text)
+	case w.verb == "EHLO" || w.verb == "HELO":
+		w.esmtp = w.verb == "EHLO"
+		if len(arg) > maxHello {
+			w.pending = []byte(badLine)
+		}
+	case w.verb == "RCPT":
+		w.pending = []byte(completePostmaster(text, w.host) + "\r\n")
+	case w.verb == "MAIL":
+		w.pending = []byte(limitSizeParameter(text) + "\r\n")
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// completePostmaster completes RCPT TO:<Postmaster>, which go-smtp cannot read.
+func completePostmaster(line, host string) string {
+	const path = "<postmaster>"
+	i := strings.IndexByte(line, '<')
+	if i < 0 || len(line) < i+len(path) || !strings.EqualFold(line[i:i+len(path)], path) {
+		return line
+	}
+	return line[:i] + "<postmaster@" + host + ">" + line[i+len(path):]
+}
+
+// limitSizeParameter lowers a SIZE parameter that go-smtp cannot hold to the largest one that it
+// can. RFC 1870 section 5 allows 20 digits; such a message is too large (552 5.3.4, section 6.1),
+// and its command is no syntax error.
+func limitSizeParameter(line string) string {
+	const name = " SIZE="
+	for at := pathEnd(line); at < len(line); at++ {
+		if len(line)-at <= len(name) || !strings.EqualFold(line[at:at+len(name)], name) {
+			continue
+		}
+		digits, rest := line[at+len(name):], ""
+		if end := strings.IndexAny(digits, " \t"); end >= 0 {
+			digits, rest = digits[:end], digits[end:]
+		}
+		if strings.Trim(digits, "0123456789") != "" || len(digits) > maxSizeDigits {
+			return line
+		}
+		if _, err := strconv.ParseUint(digits, 10, 32); err != nil {
+			return line[:at+len(name)] + strconv.FormatUint(math.MaxUint32, 10) + rest
+		}
+		return line
+	}
+	return line
+}
+
+// maxSizeDigits is the length of a size-value (RFC 1870 section 5).
+const maxSizeDigits = 20
+
+// pathEnd returns where the parameters of MAIL begin: after its path, whose local part may be
+// quoted.
+func pathEnd(line string) int {
+	i := strings.IndexByte(line, '<')
+	if i < 0 {
+		return 0
+	}
+	for quoted := false; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == '>' && !quoted:
+			return i + 1
+		}
+	}
+	return min(i, len(line))
+}
+
+// startTLS answers STARTTLS and forgets what was said so far.
+func (w *protocolConn) startTLS(text string) error {
+	if len(text) != len("STARTTLS") {
+		w.pending = []byte(badLine)
+		return nil
+	}
+	w.pending = nil
+	w.in.Discard(w.in.Buffered()) // what came before the handshake was said by anybody
+	w.out = append(w.out, "220 2.0.0 Ready to start TLS\r\n"...)
+	if err := w.flush(); err != nil {
+		return err
+	}
+	w.wantTLS = true
+	return w.fail(io.EOF)
+}
+
+// beginChunk reads the size of a chunk just as go-smtp does. Without it, it is unknown where the
+// next command begins.
+func (w *protocolConn) beginChunk(arg string) error {
+	args := strings.Fields(arg)
+	if len(args) == 0 || len(args) > 2 || len(args) == 2 && !strings.EqualFold(args[1], "LAST") || w.verb != "BDAT" {
+		return w.fail(errChunk)
+	}
+	size, err := strconv.ParseUint(args[0], 10, 32)
+	if err != nil || int64(size) > 2*w.limits.Size {
+		return w.fail(errChunk)
+	}
+	w.chunk = int64(size)
+	return nil
+}
+
+// Close sends the replies that are left and closes the connection, unless TLS is to begin on it.
+func (w *protocolConn) Close() error {
+	if w.wantTLS {
+		return nil
+	}
+	err := w.flush()
+	return errors.Join(err, w.Conn.Close())
+}
+
+// stop ends the connection as soon as it is not within a message.
+func (w *protocolConn) stop(why *closeReply) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopping = why
+	if !w.inMessage {
+		_ = w.raw.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// closeNow ends the connection at once.
+func (w *protocolConn) closeNow() { _ = w.raw.Close() }
+
+// handshake does the TLS handshake. What was read before does not count (RFC 3207 section 4.2).
+func (w *protocolConn) handshake(c *tls.Config) error {
+	w.lineDeadline = time.Now().Add(w.limits.Handshake)
+	if err := w.setReadDeadline(); err != nil {
+		return err
+	}
+	if err := w.raw.SetWriteDeadline(w.lineDeadline); err != nil {
+		return err
+	}
+	conn := tls.Server(w.raw, c)
+	if err := conn.Handshake(); err != nil {
+		return fmt.Errorf("TLS handshake: %w", err)
+	}
+	state := conn.ConnectionState()
+	w.Conn, w.tls = conn, tls.VersionName(state.Version)+" "+tls.CipherSuiteName(state.CipherSuite)
+	w.in.Reset(connReader{w})
+	w.pending, w.verb, w.code, w.esmtp, w.err = nil, "", 0, false, nil
+	w.suppressReply, w.wantTLS, w.canTLS = w.wantTLS, false, false
+	return nil
+}
+
+// connReader is the connection as the buffer reads it: replies go out first, and time is limited.
+type connReader struct{ w *protocolConn }
+
+func (r connReader) Read(p []byte) (int, error) {
+	w := r.w
+	if w.err != nil {
+		return 0, w.err
+	}
+	if err := w.flush(); err != nil {
+		return 0, err
+	}
+	if err := w.setReadDeadline(); err != nil {
+		return 0, w.fail(err)
+	}
+	n, err := w.Conn.Read(p)
+	w.slot.Busy()
+	if w.inMessage {
+		w.rate.got += int64(n)
+	}
+	if err == nil {
+		return n, nil
+	}
+	return n, w.fail(w.readError(err))
+}
+
+// setReadDeadline sets when the next bytes must have come.
+func (w *protocolConn) setReadDeadline() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	until := w.lineDeadline
+	switch {
+	case w.inMessage:
+		until = time.Now().Add(w.limits.BodyIdle)
+		paced := w.rate.began.Add(w.limits.BodyGrace + time.Duration(w.rate.got)*time.Second/time.Duration(w.limits.Rate))
+		if paced.Before(until) {
+			until = paced
+		}
+	case w.stopping != nil:
+		return w.stopping
+	default:
+		if !w.slotKept {
+			w.slot.Idle()
+		}
+		if end := w.started.Add(w.limits.Session); end.Before(until) {
+			until = end
+		}
+	}
+	return w.raw.SetReadDeadline(until)
+}
+
+func (w *protocolConn) readError(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded) && w.stopping != nil && !w.inMessage:
+		return w.stopping
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errTooSlow
+	case w.inMessage:
+		return fmt.Errorf("%w: %w", errTruncated, err)
+	}
+	return io.EOF
+}
+
+// startBody begins to measure a message; chunks of one message are measured one by one.
+func (w *protocolConn) startBody() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.inMessage {
+		w.inMessage = true
+		w.rate = transferRate{began: time.Now(), got: int64(w.in.Buffered())}
+	}
+}
+
+func (w *protocolConn) endBody() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inMessage = false
+	if w.stopping != nil {
+		_ = w.raw.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// Write takes replies, which leave when there is nothing more to read (RFC 2920 section 3.2).
+func (w *protocolConn) Write(p []byte) (int, error) {
+	if !w.inReply {
+		w.reply(p)
+	} else if !w.suppressReply {
+		w.out = append(w.out, p...)
+	}
+	w.inReply = !bytes.HasSuffix(p, []byte("\n"))
+	if w.suppressReply && !w.inReply {
+		w.suppressReply = false
+	}
+	if len(w.out) > outBuffer {
+		if err := w.flush(); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// reply takes the beginning of a reply's line.
+func (w *protocolConn) reply(p []byte) {
+	if len(p) > 3 {
+		w.code, _ = strconv.Atoi(string(p[:3]))
+	}
+	if !w.suppressReply {
+		w.out = append(w.out, w.patchReply(p)...)
+	}
+}
+
+// patchReply puts our name where RFC 5321 section 4.2.3 wants it, and says why a connection ends.
+func (w *protocolConn) patchReply(p []byte) []byte {
+	var f *closeReply
+	switch {
+	case w.code == 421 && errors.As(w.err, &f):
+		return []byte("421 " + f.enhanced + " " + w.host + " " + f.text + "\r\n")
+	case w.code == 421 || w.code == 221:
+		if words := bytes.SplitN(p, []byte(" "), 3); len(words) == 3 {
+			return []byte(fmt.Sprintf("%s %s %s %s", words[0], words[1], w.host, words[2]))
+		}
+	case w.code == 250 && w.verb == "EHLO" && bytes.HasPrefix(p, []byte("250-Hello ")):
+		return []byte("250-" + w.host + " greets " + string(p[len("250-Hello "):]))
+	case w.code == 250 && w.verb == "HELO":
+		return []byte("250 " + w.host + "\r\n")
+	}
+	return p
+}
+
+func (w *protocolConn) flush() error {
+	if len(w.out) == 0 {
+		return nil
+	}
+	_ = w.raw.SetWriteDeadline(time.Now().Add(w.limits.Write))
+	_, err := w.Conn.Write(w.out)
+	w.out = w.out[:0]
+	if err != nil {
+		w.closeNow() // no more can be said
+		return w.fail(fmt.Errorf("answer %s: %w", w.RemoteAddr(), err))
+	}
+	return nil
+}

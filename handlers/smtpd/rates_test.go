@@ -1,0 +1,38 @@
+package smtpd
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestClientLimits(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	l := Limits{MessagesPerMinute: 2, RecipientsPerMinute: 2, ErrorsPerMinute: 2}
+	c := newClientRates(l, func() time.Time { return now })
+	one, far := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
+	for _, a := range []event{message, recipient, failure} {
+		for i := range 3 {
+			if got := c.allow(one, a); got != (i < 2) {
+				t.Errorf("event %d, time %d: %v", a, i, got)
+			}
+		}
+		for i := range 8 { // the network's limit is 8, and 3 are spent
+			if got := c.allow(netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + i)}), a); got != (i < 5) {
+				t.Errorf("event %d of a neighbour, time %d: %v", a, i, got)
+			}
+		}
+		if !c.allow(far, a) {
+			t.Error("another network pays for it")
+		}
+	}
+	now = now.Add(rateWindow)
+	if !c.allow(one, message) {
+		t.Error("the window does not end")
+	}
+	for range 20 {
+		if !c.allow(netip.MustParseAddr("127.0.0.1"), message) || !c.allow(netip.MustParseAddr("::1"), message) {
+			t.Fatal("loopback is limited")
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package limit
+
+import (
+	"sync"
+	"time"
+)
+
+// A Counter counts events by key in windows of time. Make it with NewCounter or NewSlidingCounter.
+type Counter[K comparable] struct {
+	period  time.Duration // of one generation
+	sliding bool          // the older generation counts too
+	maxKeys int           // of one generation; 0 is any number
+
+	mu    sync.Mutex
+	since time.Time // when the newer generation began
+	newer map[K]int
+	older map[K]int
+}
+
+// NewCounter returns a counter of fixed windows: all counts become zero together when a window
+// ends. The next one begins with the time of the next call, so that a caller who rounds the times
+// that it passes gets windows at round times.
+func NewCounter[K comparable](window time.Duration) *Counter[K] {
+	return &Counter[K]{period: window, newer: map[K]int{}}
+}
+
+// NewSlidingCounter returns a counter that forgets an event between half a window and one and a
+// half after it. It keeps two generations of half a window. With more than maxKeys keys in one
+// generation it begins the next, so that at most twice as many take memory.
+func NewSlidingCounter[K comparable](window time.Duration, maxKeys int) *Counter[K] {
+	return &Counter[K]{period: window / 2, sliding: true, maxKeys: maxKeys, newer: map[K]int{}}
+}
+
+// Add counts one event of the key, and returns how many that makes.
+func (c *Counter[K]) Add(key K, now time.Time) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rotate(now)
+	c.newer[key]++
+	return c.newer[key] + c.older[key]
+}
+
+// Count returns how many events of the key there were.
+func (c *Counter[K]) Count(key K, now time.Time) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rotate(now)
+	return c.newer[key] + c.older[key]
+}
+
+// Delete forgets the events of the key.
+func (c *Counter[K]) Delete(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.newer, key)
+	delete(c.older, key)
+}
+
+// rotate begins a new generation when the newer one is old or full. The lock is held.
+func (c *Counter[K]) rotate(now time.Time) {
+	age := now.Sub(c.since)
+	if age < c.period && (c.maxKeys == 0 || len(c.newer) < c.maxKeys) {
+		return
+	}
+	c.older = nil
+	if c.sliding && age < 2*c.period {
+		c.older = c.newer
+	}
+	c.newer, c.since = map[K]int{}, now
+}

@@ -1,0 +1,173 @@
+package netguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrResolve is returned by a guarded dialer when a name has no address or the resolver gives no
+// answer in time.
+var ErrResolve = errors.New("name not resolved")
+
+const (
+	lookupTimeout  = 5 * time.Second
+	connectTimeout = 30 * time.Second
+	attemptDelay   = 250 * time.Millisecond // RFC 8305 §5
+	maxAddresses   = 8
+)
+
+// Resolver finds the addresses of a host; *net.Resolver is one.
+type Resolver interface {
+	// LookupNetIP takes "ip", "ip4" or "ip6" as network.
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Dialer returns a dial function for network "tcp", "tcp4" or "tcp6" and addr "host:port" with a
+// numeric port. It resolves host with resolver (nil is the system's), leaves out the addresses that
+// are not allowed, and tries at most 8 others a quarter of a second apart, families in turn (RFC
+// 8305); the first connection wins. Errors wrap ErrBlocked when no address is allowed and
+// ErrResolve when there is none. A look-up ends after 5 s and a connect after 30 s, or with ctx.
+func (g *Guard) Dialer(resolver Resolver) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	connect := &net.Dialer{Timeout: connectTimeout, Control: g.Control}
+	d := &dialer{guard: g, resolver: resolver, connect: connect.DialContext}
+	return d.dial
+}
+
+type dialer struct {
+	guard    *Guard
+	resolver Resolver
+	connect  func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	family, ok := strings.CutPrefix(network, "tcp")
+	if !ok {
+		return nil, fmt.Errorf("dial %s: %w: %s", addr, ErrBlocked, network)
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", addr, err)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return nil, fmt.Errorf("dial %s: port is not a number: %w", addr, err)
+	}
+	addrs, err := d.lookup(ctx, "ip"+family, host)
+	if err != nil {
+		return nil, err
+	}
+	allowed := make([]netip.Addr, 0, len(addrs))
+	for _, ip := range addrs {
+		if d.guard.Allowed(ip) {
+			allowed = append(allowed, ip.Unmap())
+		}
+	}
+	if len(allowed) == 0 {
+		// The address itself stays out of the text, which a tenant reads: it may come from a
+		// private zone.
+		return nil, fmt.Errorf("%w: %s has no %s address", ErrBlocked, host, d.guard.wants())
+	}
+	targets := inTurn(allowed)
+	targets = targets[:min(len(targets), maxAddresses)]
+	return race(ctx, targets, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
+		return d.connect(ctx, network, net.JoinHostPort(ip.String(), port))
+	})
+}
+
+func (d *dialer) lookup(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	addrs, err := d.resolver.LookupNetIP(ctx, network, host)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrResolve, host, err)
+	}
+	if len(addrs) == 0 {
+		return nil, fmt.Errorf("%w: %s has no address", ErrResolve, host)
+	}
+	return addrs, nil
+}
+
+// inTurn orders addresses so that families alternate, the first one's first (RFC 8305 §4).
+func inTurn(addrs []netip.Addr) []netip.Addr {
+	var same, other []netip.Addr
+	for _, ip := range addrs {
+		if ip.Is4() == addrs[0].Is4() {
+			same = append(same, ip)
+		} else {
+			other = append(other, ip)
+		}
+	}
+	out := make([]netip.Addr, 0, len(addrs))
+	for i := range max(len(same), len(other)) {
+		if i < len(same) {
+			out = append(out, same[i])
+		}
+		if i < len(other) {
+			out = append(out, other[i])
+		}
+	}
+	return out
+}
+
+type attempt struct {
+	conn net.Conn
+	err  error
+}
+
+// race starts a connection to the next target when the one before failed or took attemptDelay. It
+// returns the first connection, or every error, once all attempts have ended.
+func race(ctx context.Context, targets []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan attempt, len(targets))
+	next := time.NewTimer(0)
+	defer next.Stop()
+	started, ended := 0, 0
+	var failures []error
+	for ended < len(targets) {
+		select {
+		case <-next.C:
+			if started == len(targets) {
+				continue
+			}
+			target := targets[started]
+			started++
+			go func() {
+				conn, err := connect(ctx, target)
+				done <- attempt{conn, err}
+			}()
+			next.Reset(attemptDelay)
+		case a := <-done:
+			ended++
+			if a.err == nil {
+				cancel()
+				closeLate(done, started-ended)
+				return a.conn, nil
+			}
+			failures = append(failures, a.err)
+			next.Reset(0)
+		}
+	}
+	return nil, errors.Join(failures...)
+}
+
+// closeLate waits for the attempts that lost, whose context has ended, and closes those that
+// connected all the same.
+func closeLate(done <-chan attempt, running int) {
+	for range running {
+		if a := <-done; a.conn != nil {
+			a.conn.Close()
+		}
+	}
+}

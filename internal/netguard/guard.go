@@ -1,0 +1,155 @@
+// Package netguard decides which addresses this server dials on behalf of tenants: public ones, and
+// private ones only where the operator allows them. It checks URLs, and it makes the dialers and
+// HTTP transports that check every address. It does not know who asks, or what is spoken on a
+// connection.
+package netguard
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+)
+
+// ErrBlocked is returned when the Guard refuses an address, or every address of a name.
+var ErrBlocked = errors.New("address not allowed")
+
+// Guard decides which addresses tenants may make this server dial. Its zero value, and a nil Guard,
+// allow public unicast addresses only. It is safe for concurrent use once set.
+type Guard struct {
+	// AllowPrivate admits loopback, private, shared (RFC 6598), documentation and benchmark
+	// networks, and names that only a local network knows. Link-local addresses, where cloud
+	// machines keep their credentials, stay refused.
+	AllowPrivate bool
+	// OnlyPrivate refuses every address but those that AllowPrivate admits: for what must not cross
+	// the internet.
+	OnlyPrivate bool
+}
+
+// closed is a range that is not open to tenants; local ones are opened by AllowPrivate.
+type closed struct {
+	prefix netip.Prefix
+	what   string
+	local  bool
+}
+
+// closedRanges follows the IANA special-purpose registries (RFC 6890); the first match counts.
+var closedRanges = []closed{
+	{netip.MustParsePrefix("100.100.100.200/32"), "a cloud metadata address", false},
+	{netip.MustParsePrefix("168.63.129.16/32"), "a cloud metadata address", false},
+	{netip.MustParsePrefix("192.0.0.192/32"), "a cloud metadata address", false},
+	{netip.MustParsePrefix("fd00:ec2::/32"), "a cloud metadata address", false},
+	{netip.MustParsePrefix("fd20:ce::254/128"), "a cloud metadata address", false},
+
+	{netip.MustParsePrefix("0.0.0.0/8"), "an unspecified address", false},
+	{netip.MustParsePrefix("10.0.0.0/8"), "a private address", true},
+	{netip.MustParsePrefix("100.64.0.0/10"), "a shared (CGNAT) address", true},
+	{netip.MustParsePrefix("127.0.0.0/8"), "a loopback address", true},
+	{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address", false},
+	{netip.MustParsePrefix("172.16.0.0/12"), "a private address", true},
+	{netip.MustParsePrefix("192.0.0.0/24"), "a protocol assignment address", false},
+	{netip.MustParsePrefix("192.0.2.0/24"), "a documentation address", true},
+	{netip.MustParsePrefix("192.31.196.0/24"), "an AS112 address", false},
+	{netip.MustParsePrefix("192.52.193.0/24"), "a multicast tunnel address", false},
+	{netip.MustParsePrefix("192.88.99.0/24"), "a 6to4 relay address", false},
+	{netip.MustParsePrefix("192.168.0.0/16"), "a private address", true},
+	{netip.MustParsePrefix("192.175.48.0/24"), "an AS112 address", false},
+	{netip.MustParsePrefix("198.18.0.0/15"), "a benchmark address", true},
+	{netip.MustParsePrefix("198.51.100.0/24"), "a documentation address", true},
+	{netip.MustParsePrefix("203.0.113.0/24"), "a documentation address", true},
+	{netip.MustParsePrefix("224.0.0.0/4"), "a multicast address", false},
+	{netip.MustParsePrefix("240.0.0.0/4"), "a reserved address", false},
+
+	{netip.MustParsePrefix("::/128"), "an unspecified address", false},
+	{netip.MustParsePrefix("::1/128"), "a loopback address", true},
+	{netip.MustParsePrefix("fc00::/7"), "a private address", true},
+	{netip.MustParsePrefix("fe80::/10"), "a link-local address", false},
+	{netip.MustParsePrefix("fec0::/10"), "a site-local address", false},
+	{netip.MustParsePrefix("ff00::/8"), "a multicast address", false},
+	{netip.MustParsePrefix("2001:2::/48"), "a benchmark address", true},
+	{netip.MustParsePrefix("2001::/23"), "a Teredo or protocol assignment address", false},
+	{netip.MustParsePrefix("2001:db8::/32"), "a documentation address", true},
+	{netip.MustParsePrefix("2002::/16"), "a 6to4 address", false},
+	{netip.MustParsePrefix("2620:4f:8000::/48"), "an AS112 address", false},
+	{netip.MustParsePrefix("3fff::/20"), "a documentation address", true},
+}
+
+var (
+	globalUnicast = netip.MustParsePrefix("2000::/3")     // RFC 4291 §2.4: all that is routed on the IPv6 internet
+	nat64         = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052 §2.1
+)
+
+// Allowed reports whether tenants may make us dial ip. An IPv4-mapped or NAT64 (64:ff9b::/96)
+// address is judged by the IPv4 address it reaches, since resolvers answer with both; one with a
+// zone is refused.
+func (g *Guard) Allowed(ip netip.Addr) bool {
+	return g.refusal(ip) == ""
+}
+
+// Control is for net.Dialer.Control: it sees the very address that is about to be connected to, so
+// that a name which resolves anew between a check and the dial gains nothing. The error wraps
+// ErrBlocked.
+func (g *Guard) Control(network, address string, _ syscall.RawConn) error {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil || !strings.HasPrefix(network, "tcp") {
+		return fmt.Errorf("%w: %s %s", ErrBlocked, network, address)
+	}
+	return g.check(target.Addr())
+}
+
+func (g *Guard) check(ip netip.Addr) error {
+	if what := g.refusal(ip); what != "" {
+		return fmt.Errorf("%w: %s is %s", ErrBlocked, ip, what)
+	}
+	return nil
+}
+
+// refusal says what ip is that it may not be dialled, or "".
+func (g *Guard) refusal(ip netip.Addr) string {
+	if !ip.IsValid() {
+		return "no address"
+	}
+	if ip.Zone() != "" {
+		return "an address with a zone"
+	}
+	ip = reached(ip)
+	for _, c := range closedRanges {
+		if !c.prefix.Contains(ip) {
+			continue
+		}
+		if c.local && g.allowPrivate() {
+			return ""
+		}
+		return c.what
+	}
+	if ip.Is6() && !globalUnicast.Contains(ip) {
+		return "not a global unicast address"
+	}
+	if g != nil && g.OnlyPrivate {
+		return "a public address"
+	}
+	return ""
+}
+
+// wants is the kind of address that the guard lets through.
+func (g *Guard) wants() string {
+	switch {
+	case g == nil || !g.OnlyPrivate:
+		return "public"
+	case g.AllowPrivate:
+		return "private"
+	}
+	return "allowed"
+}
+
+func (g *Guard) allowPrivate() bool { return g != nil && g.AllowPrivate }
+
+// reached is the IPv4 address behind an IPv4-mapped or NAT64 one, else ip itself.
+func reached(ip netip.Addr) netip.Addr {
+	if nat64.Contains(ip) {
+		b := ip.As16()
+		return netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return ip.Unmap()
+}

@@ -1,0 +1,188 @@
+package netguard
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+)
+
+// verdicts says of each address whether the strict and the permissive guard allow it.
+var verdicts = []struct {
+	ip              string
+	strict, lenient bool
+}{
+	// public
+	{"1.1.1.1", true, true},
+	{"8.8.8.8", true, true},
+	{"9.255.255.255", true, true},
+	{"11.0.0.0", true, true},
+	{"100.63.255.255", true, true},
+	{"100.128.0.0", true, true},
+	{"126.255.255.255", true, true},
+	{"128.0.0.1", true, true},
+	{"169.253.255.255", true, true},
+	{"169.255.0.0", true, true},
+	{"172.15.255.255", true, true},
+	{"172.32.0.0", true, true},
+	{"192.0.1.0", true, true},
+	{"192.167.255.255", true, true},
+	{"192.169.0.0", true, true},
+	{"198.17.255.255", true, true},
+	{"198.20.0.0", true, true},
+	{"223.255.255.255", true, true},
+	{"2606:4700:4700::1111", true, true},
+	{"2001:4860:4860::8888", true, true},
+	{"2a00:1450:4001::1", true, true},
+	{"2001:200::1", true, true},
+	{"2003::1", true, true},
+	{"::ffff:8.8.8.8", true, true},
+	{"64:ff9b::8.8.8.8", true, true},
+	// local: only with AllowPrivate
+	{"10.0.0.0", false, true},
+	{"10.255.255.255", false, true},
+	{"100.64.0.1", false, true},
+	{"100.127.255.255", false, true},
+	{"127.0.0.1", false, true},
+	{"127.255.255.254", false, true},
+	{"172.16.0.1", false, true},
+	{"172.31.255.255", false, true},
+	{"192.168.0.1", false, true},
+	{"192.168.255.255", false, true},
+	{"192.0.2.1", false, true},
+	{"198.18.0.1", false, true},
+	{"198.19.255.255", false, true},
+	{"198.51.100.7", false, true},
+	{"203.0.113.9", false, true},
+	{"::1", false, true},
+	{"fc00::1", false, true},
+	{"fd12:3456:789a::1", false, true},
+	{"fdff:ffff::1", false, true},
+	{"2001:db8::1", false, true},
+	{"2001:2::1", false, true},
+	{"3fff::1", false, true},
+	{"::ffff:127.0.0.1", false, true},
+	{"::ffff:10.1.2.3", false, true},
+	{"::ffff:192.168.1.1", false, true},
+	{"64:ff9b::127.0.0.1", false, true},
+	{"64:ff9b::10.0.0.1", false, true},
+	// never
+	{"0.0.0.0", false, false},
+	{"0.1.2.3", false, false},
+	{"169.254.0.1", false, false},
+	{"169.254.169.254", false, false},
+	{"168.63.129.16", false, false},
+	{"100.100.100.200", false, false},
+	{"192.0.0.1", false, false},
+	{"192.0.0.192", false, false},
+	{"192.31.196.1", false, false},
+	{"192.52.193.1", false, false},
+	{"192.88.99.1", false, false},
+	{"192.175.48.1", false, false},
+	{"224.0.0.1", false, false},
+	{"239.255.255.255", false, false},
+	{"240.0.0.1", false, false},
+	{"255.255.255.255", false, false},
+	{"::", false, false},
+	{"::2", false, false},
+	{"::127.0.0.1", false, false},
+	{"::8.8.8.8", false, false},
+	{"::ffff:0.0.0.0", false, false},
+	{"::ffff:169.254.169.254", false, false},
+	{"64:ff9b::169.254.169.254", false, false},
+	{"64:ff9b:1::1", false, false},
+	{"100::1", false, false},
+	{"fe80::1", false, false},
+	{"febf::1", false, false},
+	{"fe80::1%eth0", false, false},
+	{"2606:4700::1%1", false, false},
+	{"fec0::1", false, false},
+	{"fd00:ec2::254", false, false},
+	{"fd20:ce::254", false, false},
+	{"ff02::1", false, false},
+	{"ff0e::1", false, false},
+	{"2001::1", false, false},
+	{"2001:0:4136:e378:8000:63bf:3fff:fdd2", false, false},
+	{"2001:10::1", false, false},
+	{"2001:20::1", false, false},
+	{"2002:7f00:1::1", false, false},
+	{"2002:808:808::1", false, false},
+	{"2620:4f:8000::1", false, false},
+	{"4000::1", false, false},
+	{"5f00::1", false, false},
+}
+
+// TestOnlyPrivate lets through what AllowPrivate admits and nothing else.
+func TestOnlyPrivate(t *testing.T) {
+	for ip, want := range map[string]bool{
+		"10.1.2.3": true, "127.0.0.1": true, "::1": true, "fd00::1": true, "::ffff:192.168.1.1": true, "64:ff9b::a00:1": true,
+		"8.8.8.8": false, "2600::1": false, "::ffff:8.8.8.8": false, "64:ff9b::808:808": false, "169.254.169.254": false, "0.0.0.0": false,
+	} {
+		addr := netip.MustParseAddr(ip)
+		if got := (&Guard{AllowPrivate: true, OnlyPrivate: true}).Allowed(addr); got != want {
+			t.Errorf("%s: %v", ip, got)
+		}
+		if (&Guard{OnlyPrivate: true}).Allowed(addr) {
+			t.Errorf("%s, and private ones are not allowed", ip)
+		}
+	}
+}
+
+func TestGuardJudgesEveryAddress(t *testing.T) {
+	strict, lenient := &Guard{}, &Guard{AllowPrivate: true}
+	for _, v := range verdicts {
+		ip := netip.MustParseAddr(v.ip)
+		if got := strict.Allowed(ip); got != v.strict {
+			t.Errorf("strict guard on %s: allowed %v", v.ip, got)
+		}
+		if got := lenient.Allowed(ip); got != v.lenient {
+			t.Errorf("permissive guard on %s: allowed %v", v.ip, got)
+		}
+		for _, network := range []string{"tcp", "tcp4", "tcp6"} {
+			err := strict.Control(network, netip.AddrPortFrom(ip, 443).String(), nil)
+			if (err == nil) != v.strict || (err != nil && !errors.Is(err, ErrBlocked)) {
+				t.Errorf("strict control of %s %s: %v", network, v.ip, err)
+			}
+		}
+	}
+}
+
+func TestNilAndInvalidAreStrict(t *testing.T) {
+	var none *Guard
+	if none.Allowed(netip.MustParseAddr("127.0.0.1")) || !none.Allowed(netip.MustParseAddr("8.8.8.8")) {
+		t.Error("a nil guard is not the strict guard")
+	}
+	if (&Guard{AllowPrivate: true}).Allowed(netip.Addr{}) {
+		t.Error("the zero address is allowed")
+	}
+}
+
+func TestControlRefusesWhatIsNoTCPAddress(t *testing.T) {
+	g := &Guard{AllowPrivate: true}
+	for _, tc := range [][2]string{{"unix", "/run/docker.sock"}, {"udp", "127.0.0.1:53"}, {"tcp", "localhost:80"}, {"tcp", "127.0.0.1"}, {"tcp", ""}} {
+		if err := g.Control(tc[0], tc[1], nil); !errors.Is(err, ErrBlocked) {
+			t.Errorf("control of %s %q: %v", tc[0], tc[1], err)
+		}
+	}
+}
+
+// TestControlStopsTheConnection dials a real listener through nothing but Control.
+func TestControlStopsTheConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for _, tc := range []struct {
+		guard *Guard
+		ok    bool
+	}{{&Guard{}, false}, {&Guard{AllowPrivate: true}, true}} {
+		conn, err := (&net.Dialer{Control: tc.guard.Control}).Dial("tcp", listener.Addr().String())
+		if tc.ok != (err == nil) || (!tc.ok && !errors.Is(err, ErrBlocked)) {
+			t.Errorf("dial with %+v: %v", tc.guard, err)
+		}
+		if conn != nil {
+			conn.Close()
+		}
+	}
+}
