@@ -118,6 +118,9 @@ func (i *idlers) drop(mailbox string) {
 	}
 }
 
+// stopIdling ends the sessions that wait for mail of an account's external mailboxes.
+func (s *Service) stopIdling(account string) { s.externals.idle.dropAccount(account) }
+
 // dropAccount ends the sessions of an account.
 func (i *idlers) dropAccount(account string) {
 	i.mu.Lock()

@@ -85,7 +85,7 @@ func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountSta
 		}
 		a.Status, a.UpdatedAt = in.Status, tx.Now()
 		if !mayAct(a) {
-			tx.After(func() { s.externals.idle.dropAccount(a.ID) })
+			tx.After(func() { s.stopIdling(a.ID) })
 		}
 		if err := store.Accounts.Put(tx, a); err != nil || !mayAct(a) {
 			return err

@@ -55,7 +55,7 @@ func (s *Service) switchInbox(tx *store.Tx, who Actor, a *store.Account, on bool
 		return err
 	}
 	if !on {
-		tx.After(func() { s.externals.idle.dropAccount(a.ID) })
+		tx.After(func() { s.stopIdling(a.ID) })
 		return nil
 	}
 	if was {
