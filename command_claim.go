@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/domains"
 )
 
 func claimFlags() []cli.Flag {
@@ -26,8 +26,8 @@ func claimCommand(c *cli.Context) error {
 	if c.String("account") == "" {
 		return usageError{errors.New("--account is required")}
 	}
-	out := new(service.ClaimDecided)
-	if err := runLocal(c, claimPath, service.ClaimDecision{Account: c.String("account"), Domain: domain}, out); err != nil {
+	out := new(domains.ClaimDecided)
+	if err := runLocal(c, claimPath, domains.ClaimDecision{Account: c.String("account"), Domain: domain}, out); err != nil {
 		return err
 	}
 	return printResult(c, out, fmt.Sprintf("domain   %s (%s)\naccount  %s\nstatus   %s\n", out.Domain, out.DomainID, out.AccountID, out.Status))

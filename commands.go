@@ -15,7 +15,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/handlers"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -78,7 +79,7 @@ func initCommand(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var out *service.AccountCreated
+	var out *accounts.AccountCreated
 	err = withInstallation(c.String("data"), s, func(in *installation) (err error) {
 		out, err = in.svc.CreateAccount(c.Context, newAccount(c, true))
 		return withoutCode(err)
@@ -89,15 +90,15 @@ func initCommand(c *cli.Context) error {
 	return printAccount(c, out)
 }
 
-func newAccount(c *cli.Context, first bool) service.NewAccount {
-	return service.NewAccount{OwnerEmail: c.String("owner-email"), OwnerPassword: c.String("owner-password"), Plan: c.String("plan"), First: first}
+func newAccount(c *cli.Context, first bool) accounts.NewAccount {
+	return accounts.NewAccount{OwnerEmail: c.String("owner-email"), OwnerPassword: c.String("owner-password"), Plan: c.String("plan"), First: first}
 }
 
 func accountCommand(c *cli.Context) error {
 	if err := requireFlag(c, "owner-email"); err != nil {
 		return err
 	}
-	out := new(service.AccountCreated)
+	out := new(accounts.AccountCreated)
 	if err := runLocal(c, accountPath, newAccount(c, false), out); err != nil {
 		return err
 	}
@@ -117,8 +118,8 @@ func accountStatus(status string) cli.ActionFunc {
 		if err := requireFlag(c, "account"); err != nil {
 			return err
 		}
-		out := new(service.AccountStatus)
-		if err := runLocal(c, statusPath, service.AccountIn{Account: c.String("account"), Status: status}, out); err != nil {
+		out := new(accounts.AccountStatus)
+		if err := runLocal(c, statusPath, accounts.AccountIn{Account: c.String("account"), Status: status}, out); err != nil {
 			return err
 		}
 		return printResult(c, out, fmt.Sprintf("%s is %s\n", out.AccountID, out.Status))
@@ -129,7 +130,7 @@ func accountsCommand(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
 	}
-	out := new(service.List[service.AccountRow])
+	out := new(core.List[accounts.AccountRow])
 	if err := runLocal(c, accountsPath, struct{}{}, out); err != nil {
 		return err
 	}
@@ -140,7 +141,7 @@ func accountsCommand(c *cli.Context) error {
 	return printResult(c, out, text.String())
 }
 
-func printAccount(c *cli.Context, a *service.AccountCreated) error {
+func printAccount(c *cli.Context, a *accounts.AccountCreated) error {
 	text := ""
 	if a.WelcomeLink != "" {
 		text = fmt.Sprintf("welcome   %s\n          Open this link once, within 72 hours, to choose your email address and password.\n", a.WelcomeLink)
@@ -156,8 +157,8 @@ func tokenCommand(c *cli.Context) error {
 	if err := requireFlag(c, "user"); err != nil {
 		return err
 	}
-	out := new(service.TokenCreated)
-	err := runLocal(c, tokenPath, service.TokenFor{
+	out := new(accounts.TokenCreated)
+	err := runLocal(c, tokenPath, accounts.TokenFor{
 		User: c.String("user"), Permissions: strings.Split(c.String("permissions"), ","), Name: c.String("name"), ExpiresInDays: c.Int("expires-in-days"),
 	}, out)
 	if err != nil {
@@ -170,8 +171,8 @@ func passwordCommand(c *cli.Context) error {
 	if err := requireFlag(c, "user"); err != nil {
 		return err
 	}
-	out := new(service.PasswordReset)
-	err := runLocal(c, passwordPath, service.NewPassword{User: c.String("user"), Password: c.String("password"), NoFactor: c.Bool("no-second-factor")}, out)
+	out := new(accounts.PasswordReset)
+	err := runLocal(c, passwordPath, accounts.NewPassword{User: c.String("user"), Password: c.String("password"), NoFactor: c.Bool("no-second-factor")}, out)
 	if err != nil {
 		return err
 	}
@@ -189,7 +190,7 @@ func printResult(c *cli.Context, v any, text string) error {
 
 // withoutCode gives only the message of an error of the service.
 func withoutCode(err error) error {
-	if e, ok := service.AsError(err); ok {
+	if e, ok := core.AsError(err); ok {
 		return errors.New(e.Message)
 	}
 	return err

@@ -16,6 +16,8 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/dane"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -37,7 +39,7 @@ func openInstallation(dir string, s *config.Settings, l *listeners, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	keys, err := service.OpenKeys(st)
+	keys, err := core.OpenKeys(st)
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
@@ -67,7 +69,7 @@ func (in *installation) close() error {
 
 // serviceConfig makes the configuration of the service. own is the resolver of the sandbox, which
 // must still be told which names are hosted here; else it is nil.
-func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c service.Config, own *ownResolver, err error) {
+func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c core.Config, own *ownResolver, err error) {
 	c = s.Service()
 	c.Version, c.Log = version, log
 	if c.PublicIPs, err = publicIPs(s); err != nil {
@@ -135,14 +137,14 @@ func newDANE(s *config.Settings) (*dane.Resolver, error) {
 }
 
 // lookupDS looks up DS records through the resolver at addr; "" is the system's.
-func lookupDS(addr string) service.LookupDS {
+func lookupDS(addr string) core.LookupDS {
 	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) {
 		return dnsprov.LookupDS(ctx, addr, domain)
 	}
 }
 
 // addListeners adds the ports and URLs that clients are told.
-func addListeners(c *service.Config, s *config.Settings, l *listeners) {
+func addListeners(c *core.Config, s *config.Settings, l *listeners) {
 	startTLS := "none"
 	if s.TLS() {
 		startTLS = "starttls"
@@ -197,18 +199,18 @@ func localHost(addr string) string {
 
 // firstStart makes the first account of a sandbox. In production `init` makes it, so that no secret
 // is written to a log.
-func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*service.AccountCreated, error) {
+func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*accounts.AccountCreated, error) {
 	_, err := in.svc.Operator(ctx, "")
 	if err == nil {
 		return nil, nil
 	}
-	if e, ok := service.AsError(err); !ok || e.Status != 404 {
+	if e, ok := core.AsError(err); !ok || e.Status != 404 {
 		return nil, err
 	}
 	if !s.Sandbox() {
 		return nil, usageError{errors.New("there is no account yet: run `mailstead init --owner-email YOU@example.com` first")}
 	}
-	return in.svc.CreateAccount(ctx, service.NewAccount{OwnerEmail: "owner@mailstead.test", First: true})
+	return in.svc.CreateAccount(ctx, accounts.NewAccount{OwnerEmail: "owner@mailstead.test", First: true})
 }
 
 // withInstallation opens the data directory of a stopped server for one command.
@@ -224,4 +226,4 @@ func withInstallation(dir string, s *config.Settings, do func(*installation) err
 	return do(in)
 }
 
-var _ service.Resolver = (*net.Resolver)(nil)
+var _ core.Resolver = (*net.Resolver)(nil)

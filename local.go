@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -59,7 +60,7 @@ func localCommand[In, Out any](method func(context.Context, In) (Out, error)) ht
 		}
 		out, err := method(r.Context(), in)
 		if err != nil {
-			e := service.Explain(err)
+			e := core.Explain(err)
 			http.Error(w, e.Message, e.Status)
 			return
 		}

@@ -15,12 +15,12 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/internal/netguard"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
 // registrars makes the clients of the registrars that are set, the sandbox last.
-func registrars(s *config.Settings, c service.Config, st *store.Store) ([]registrar.Registrar, error) {
+func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar.Registrar, error) {
 	var out []registrar.Registrar
 	client := apiClient(c)
 	if n := s.Registrar.NameCom; n != nil {
@@ -45,7 +45,7 @@ func registrars(s *config.Settings, c service.Config, st *store.Store) ([]regist
 
 // apiClient makes the HTTP client for registrars. A connection serves one request: requests are
 // few, and an order must not be sent on a connection that the registrar is about to close.
-func apiClient(c service.Config) *http.Client {
+func apiClient(c core.Config) *http.Client {
 	d := &net.Dialer{Timeout: 10 * time.Second}
 	if r, ok := c.Resolver.(*net.Resolver); ok {
 		d.Resolver = r
@@ -85,7 +85,7 @@ func sandboxRegistrar(st *store.Store, log *slog.Logger) (registrar.Registrar, e
 
 // newRDAP makes the client of the registries, or nil if they are not asked. A sandbox asks only the
 // servers in a list that it was given, and none if it cannot get that list.
-func newRDAP(s *config.Settings, resolver service.Resolver, roots *x509.CertPool, log *slog.Logger) *rdap.Client {
+func newRDAP(s *config.Settings, resolver core.Resolver, roots *x509.CertPool, log *slog.Logger) *rdap.Client {
 	list := s.RDAP.BootstrapURL.String()
 	if list == "off" || list == "" && s.Sandbox() {
 		return nil
@@ -101,7 +101,7 @@ func newRDAP(s *config.Settings, resolver service.Resolver, roots *x509.CertPool
 
 // edgeProvider gives the edge provider for a token. Its address is the operator's choice, so it may
 // be private.
-func edgeProvider(s *config.Settings, c service.Config) func(token string) dnsprov.Provider {
+func edgeProvider(s *config.Settings, c core.Config) func(token string) dnsprov.Provider {
 	guard := &netguard.Guard{AllowPrivate: true}
 	t := guard.Transport(c.Resolver, c.RootCAs)
 	t.Proxy = http.ProxyFromEnvironment

@@ -28,6 +28,8 @@ import (
 	"github.com/mailstead/mailstead/handlers/imapd"
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/web"
 )
 
@@ -111,7 +113,7 @@ func (s *server) findCertificates() (err error) {
 
 // run starts every part, reports that the server is ready, waits for the end and stops in two
 // steps.
-func (s *server) run(ctx context.Context, dir string, created *service.AccountCreated, stdout io.Writer) error {
+func (s *server) run(ctx context.Context, dir string, created *accounts.AccountCreated, stdout io.Writer) error {
 	// When accepting ends, the listeners and the queue start nothing new, and everything that runs
 	// has the same time to end. The service ends after them, since it stores what they leave.
 	accepting, stopAccepting := context.WithCancel(context.WithoutCancel(ctx))
@@ -256,7 +258,7 @@ func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler)
 }
 
 // reportReady writes the ready file and prints where the dashboard is.
-func (s *server) reportReady(dir string, created *service.AccountCreated, stdout io.Writer) error {
+func (s *server) reportReady(dir string, created *accounts.AccountCreated, stdout io.Writer) error {
 	r := s.listeners.ready(os.Getpid())
 	s.log.Info("ready", "version", version, "data", dir, "http", r.HTTP, "https", r.HTTPTLS, "smtp", r.SMTP,
 		"submission", r.Submission, "submissions", r.Submissions, "imap", r.IMAP, "imaps", r.IMAPS, "dns", r.DNS)
@@ -284,7 +286,7 @@ func writeReady(path string, r ready) error {
 
 // startText says where the dashboard is. On the first start it also has the welcome link, the
 // password and the token, which are shown only once.
-func startText(c service.Config, r ready, a *service.AccountCreated) string {
+func startText(c core.Config, r ready, a *accounts.AccountCreated) string {
 	var w strings.Builder
 	fmt.Fprint(&w, "Mailstead is running.\n\n")
 	if a != nil && a.WelcomeLink != "" {

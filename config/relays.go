@@ -7,7 +7,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mta"
 )
 
 // relaySettings is an entry of [[relay]].
@@ -46,7 +47,7 @@ func (r *relaySettings) check() error {
 	if r.Kind.text == "ses" && r.Region == "" {
 		return errors.New("kind ses needs its region, such as us-east-1")
 	}
-	if err := service.CheckRelay(r.service()); err != nil {
+	if err := mta.CheckRelay(r.service()); err != nil {
 		return err
 	}
 	if u, err := url.Parse(r.SNSURL); r.SNSURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
@@ -55,8 +56,8 @@ func (r *relaySettings) check() error {
 	return secretOf("password", &r.Password, r.PasswordFile)
 }
 
-func (r *relaySettings) service() service.Relay {
-	return service.Relay{
+func (r *relaySettings) service() core.Relay {
+	return core.Relay{
 		Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
 		Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
 		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL, ControlHeaders: r.ControlHeaders,

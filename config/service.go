@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/dnsprov/builtin"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // sandboxHost is the host name of the sandbox.
@@ -15,8 +15,8 @@ const sandboxHost = "mail.mailstead.test"
 
 // Service gives the configuration of the service. What depends on the running server is not set:
 // resolvers, ports, certificate authorities, the host's addresses.
-func (s *Settings) Service() service.Config {
-	c := service.Config{
+func (s *Settings) Service() core.Config {
+	c := core.Config{
 		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), AllowPrivate: bool(s.Private),
 		DNSCheckInterval: s.Zones.CheckInterval.d, Catalog: s.Zones.Catalog.text, Secondaries: s.Zones.secondaries(),
 		Limits: s.Limits.service(), Spam: s.Spam.service(), ACME: s.acme(), BaseURL: s.PlannedURL(),
@@ -52,11 +52,11 @@ func nameservers(hostname string, secondaries []builtin.Secondary) []string {
 func (s *Settings) TLS() bool { return s.TLSCert != "" || s.Directory.On() }
 
 // acme says which certificate authority gives certificates that are in no file; nil: none.
-func (s *Settings) acme() *service.ACME {
+func (s *Settings) acme() *core.ACME {
 	if !s.Directory.On() {
 		return nil
 	}
-	return &service.ACME{
+	return &core.ACME{
 		Directory: s.Directory.text, Email: s.ACMEEmail.text, EABKeyID: s.EABKeyID, EABKey: s.EABKey.key, Host: s.TLSCert == "",
 	}
 }
@@ -100,8 +100,8 @@ type limitSettings struct {
 	BurstPerMinute     count `toml:"burst_per_minute"`
 }
 
-func (l *limitSettings) service() service.Limits {
-	return service.Limits{
+func (l *limitSettings) service() core.Limits {
+	return core.Limits{
 		Plan: cmp.Or(l.Plan.text, "startup"), Domains: int(cmp.Or(l.Domains, 500)), TeamUsers: int(cmp.Or(l.TeamUsers, 25)),
 		Mailboxes: int(l.Mailboxes), MailboxesPerDomain: int(cmp.Or(l.MailboxesPerDomain, 100)),
 		RatePerMinute: int(l.RatePerMinute), BurstPerMinute: int(l.BurstPerMinute),

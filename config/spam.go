@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/milter"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // spamSettings is the table [spam]: how mail from outside is screened.
@@ -39,8 +39,8 @@ func (s *spamSettings) check() error {
 }
 
 // service gives the settings in the shape that the service uses.
-func (s *spamSettings) service() service.Spam {
-	out := service.Spam{
+func (s *spamSettings) service() core.Spam {
+	out := core.Spam{
 		Reports: s.DMARCReports, DNSBLJunk: s.DNSBLAction.text == "junk", Greylisting: s.Greylisting, FirstDelay: s.FirstSenderDelay.d,
 	}
 	for _, d := range s.TrustedSealers {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/mail/idn"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/mta"
 )
 
 // The values of settings are structs, since the decoder lets only structs check their own text
@@ -216,7 +216,7 @@ func (r *relayTLS) UnmarshalText(t []byte) (err error) {
 }
 
 func (r *relayKind) UnmarshalText(t []byte) (err error) {
-	r.text, err = choice(t, service.RelayKinds()...)
+	r.text, err = choice(t, mta.RelayKinds()...)
 	return err
 }
 

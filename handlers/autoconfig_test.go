@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // withTLS is an installation in production, with every port.
-func withTLS(c *service.Config) {
+func withTLS(c *core.Config) {
 	c.SubmissionPort, c.SMTPSecurity, c.SubmissionBeside = 465, "tls", 587
 	c.IMAPPort, c.IMAPSecurity, c.IMAPBeside = 993, "tls", 143
 	c.HTTPS, c.HTTPSPort = true, 443

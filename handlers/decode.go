@@ -18,7 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/handlers/openapi"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // A source is where the fields of a request come from.
@@ -52,18 +52,18 @@ type decoder struct {
 	source
 	fields  map[string]json.RawMessage
 	known   map[string]reflect.Type
-	details []service.Detail
+	details []core.Detail
 }
 
 func (d *decoder) wrong(field, code, format string, args ...any) {
-	d.details = append(d.details, service.Detail{Field: field, Code: code, Message: fmt.Sprintf(format, args...)})
+	d.details = append(d.details, core.Detail{Field: field, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
 func (d *decoder) failed() error {
 	if len(d.details) == 0 {
 		return nil
 	}
-	e := service.Errorf(400, "validation_error", "%s: %s", d.details[0].Field, d.details[0].Message)
+	e := core.Errorf(400, "validation_error", "%s: %s", d.details[0].Field, d.details[0].Message)
 	if d.details[0].Code == "too_many_items" {
 		e.Code = "too_many_items"
 	}
@@ -83,10 +83,10 @@ func (d *decoder) readObject(t reflect.Type) error {
 	}
 	fields, err := splitObject(d.body)
 	if errors.Is(err, errTooMany) {
-		return service.Errorf(400, "too_many_items", "In the body %s. Send less at a time.", err)
+		return core.Errorf(400, "too_many_items", "In the body %s. Send less at a time.", err)
 	}
 	if err != nil {
-		return service.Errorf(400, "invalid_json", "The body is not one JSON object: %s.", err)
+		return core.Errorf(400, "invalid_json", "The body is not one JSON object: %s.", err)
 	}
 	d.fields = fields
 	return nil

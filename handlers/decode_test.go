@@ -7,25 +7,27 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mta"
 )
 
 // specimen has a field of every sort that requests have.
 type specimen struct {
-	service.PageIn
-	ID     string               `path:"id"`
-	Flag   *bool                `query:"flag"`
-	Since  *service.Time        `query:"since"`
-	Word   string               `query:"word" max:"5" enum:"a|b|"`
-	Name   string               `json:"name" required:"true" min:"1" max:"10" alias:"title"`
-	Count  *int64               `json:"count" min:"0" max:"100"`
-	Ratio  float64              `json:"ratio" max:"1"`
-	Note   service.Opt[string]  `json:"note" max:"10"`
-	Number service.Opt[int]     `json:"number" min:"1"`
-	Tags   []string             `json:"tags" min:"1" max:"3"`
-	Boxes  []service.MessageRef `json:"boxes" max:"3"`
-	Page   service.HTMLText     `json:"page"`
-	Yes    bool                 `json:"yes"`
+	core.PageIn
+	ID     string             `path:"id"`
+	Flag   *bool              `query:"flag"`
+	Since  *core.Time         `query:"since"`
+	Word   string             `query:"word" max:"5" enum:"a|b|"`
+	Name   string             `json:"name" required:"true" min:"1" max:"10" alias:"title"`
+	Count  *int64             `json:"count" min:"0" max:"100"`
+	Ratio  float64            `json:"ratio" max:"1"`
+	Note   core.Opt[string]   `json:"note" max:"10"`
+	Number core.Opt[int]      `json:"number" min:"1"`
+	Tags   []string           `json:"tags" min:"1" max:"3"`
+	Boxes  []inbox.MessageRef `json:"boxes" max:"3"`
+	Page   mta.HTMLText       `json:"page"`
+	Yes    bool               `json:"yes"`
 }
 
 func TestDecodeNamesEveryWrongField(t *testing.T) {
@@ -35,7 +37,7 @@ func TestDecodeNamesEveryWrongField(t *testing.T) {
 		body:   []byte(`{"title":"","count":101,"ratio":2,"note":7,"number":0,"tags":["a","b","c","d"],"boxes":[{"uid":1}],"yes":"no","extra":1,"more":2}`),
 		strict: true,
 	})
-	e, _ := service.AsError(err)
+	e, _ := core.AsError(err)
 	if e == nil || e.Status != 400 || e.Code != "validation_error" {
 		t.Fatalf("error %v", err)
 	}
@@ -70,7 +72,7 @@ func TestDecodeLooksInside(t *testing.T) {
 	} {
 		var in specimen
 		got := ""
-		if e, ok := service.AsError(decode(&in, source{body: []byte(body)})); ok {
+		if e, ok := core.AsError(decode(&in, source{body: []byte(body)})); ok {
 			if got = e.Code; len(e.Details) > 0 {
 				got = e.Details[0].Field + " " + e.Details[0].Code
 			}
@@ -81,7 +83,7 @@ func TestDecodeLooksInside(t *testing.T) {
 	}
 	var in specimen
 	err := decode(&in, source{strict: true, body: []byte(`{"name":"a","boxes":[{"uid":"1","Mailbox":"x","mail":{"uid":1}}],"page":true}`)})
-	if e, _ := service.AsError(err); e == nil || len(e.Details) != 2 || e.Details[0].Field != "boxes.Mailbox" || e.Details[1].Field != "boxes.mail" {
+	if e, _ := core.AsError(err); e == nil || len(e.Details) != 2 || e.Details[0].Field != "boxes.Mailbox" || e.Details[1].Field != "boxes.mail" {
 		t.Errorf("unknown fields inside: %v", err)
 	}
 }
@@ -98,7 +100,7 @@ func TestDecodeNumbersPastTheRange(t *testing.T) {
 		t.Errorf("limit far below: %v", err)
 	}
 	err := decode(&in, source{body: []byte(`{"name":"a","count":` + huge + `,"big":1e999}`)})
-	if e, _ := service.AsError(err); e == nil || e.Details[0].Field != "count" {
+	if e, _ := core.AsError(err); e == nil || e.Details[0].Field != "count" {
 		t.Errorf("huge count: %v", err)
 	}
 }
@@ -134,7 +136,7 @@ func FuzzDecode(f *testing.F) {
 		var in specimen
 		err = decode(&in, source{query: query, body: body, strict: strict})
 		if err != nil {
-			e, ok := service.AsError(err)
+			e, ok := core.AsError(err)
 			if !ok || e.Status != 400 || e.Message == "" || e.Code == "" {
 				t.Fatalf("error %#v", err)
 			}

@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // newWorld starts a sandbox whose look-ups are answered by a worldDNS.
-func newWorld(t *testing.T, change func(*service.Config)) (*sandbox, *servicetest.World) {
+func newWorld(t *testing.T, change func(*core.Config)) (*sandbox, *servicetest.World) {
 	t.Helper()
 	w := &servicetest.World{}
-	b := newSandbox(t, func(c *service.Config) {
+	b := newSandbox(t, func(c *core.Config) {
 		c.Resolver = w
 		if change != nil {
 			change(c)
@@ -94,7 +94,7 @@ func TestConnectDomains(t *testing.T) {
 }
 
 func TestConnectDomainsRefuses(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.Limits.Domains = 3 })
+	b := newSandbox(t, func(c *core.Config) { c.Limits.Domains = 3 })
 	many := `"` + strings.Join(slices.Repeat([]string{"a.test"}, 101), `","`) + `"`
 	b.post("/v1/domains/connect", `{"domains":[`+many+`]}`).fails(400, "too_many_items")
 	for _, tc := range []struct{ body, field string }{
@@ -251,7 +251,7 @@ func TestProvisioningIsDoneWithADeadResolver(t *testing.T) {
 }
 
 func TestManualDomain(t *testing.T) {
-	b, world := newWorld(t, func(c *service.Config) { c.Sandbox = false })
+	b, world := newWorld(t, func(c *core.Config) { c.Sandbox = false })
 	r := b.post("/v1/domains/connect", `{"domains":["manual.test"],"manual_dns":true}`).is(200).
 		has("nameservers", "[]", "domains.0.status", "created", "domains.0.dns_provider", "manual", "domains.0.nameservers", "[]")
 	path := "/v1/domains/" + r.text("domains.0.domain_id")
@@ -380,7 +380,7 @@ func TestUpdateDomain(t *testing.T) {
 		b.patch(path, body).fails(400, "validation_error")
 	}
 	b.with(b.Token(t, b.Owner.AccountID, "member", "read", "write")).patch(path, `{"notes":"x"}`).fails(403, "forbidden_role")
-	direct := newSandbox(t, func(c *service.Config) { c.Outbound = "" })
+	direct := newSandbox(t, func(c *core.Config) { c.Outbound = "" })
 	direct.patch("/v1/domains/"+direct.domain, `{"sending_mode":"relay"}`).fails(400, "validation_error")
 }
 

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // download sends the file of an export link, which needs no token and works once. HEAD is refused,
@@ -26,7 +26,7 @@ func (s *Server) download(c *call) {
 // countBadLink counts a link that leads nowhere like a bad token, so that nobody can guess for
 // long.
 func (s *Server) countBadLink(addr string, err error) {
-	if e, ours := service.AsError(err); ours && e.Status == http.StatusNotFound {
+	if e, ours := core.AsError(err); ours && e.Status == http.StatusNotFound {
 		s.badTokens.count(addr, s.now())
 	}
 }

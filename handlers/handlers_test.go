@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -26,7 +26,7 @@ type sandbox struct {
 }
 
 // newSandbox starts one. change may be nil; it sees the configuration before the service does.
-func newSandbox(t testing.TB, change func(*service.Config)) *sandbox {
+func newSandbox(t testing.TB, change func(*core.Config)) *sandbox {
 	t.Helper()
 	b := servicetest.New(t, change)
 	s := New(b.Service)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/mail/feedback"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // Relays report on mail that they took with POST /hooks/{kind}/{relay}, without a token: each
@@ -32,7 +32,7 @@ type hooks struct {
 
 func newHooks() *hooks {
 	return &hooks{
-		requests: newRates(service.Limits{}), refused: newRates(service.Limits{}),
+		requests: newRates(core.Limits{}), refused: newRates(core.Limits{}),
 		running: limit.NewSemaphore[string](maxNotices, maxNoticesOfAddress),
 	}
 }
@@ -44,7 +44,7 @@ func (h *hooks) acquire(addr string, now time.Time) (release func(), err error) 
 	}
 	release, ok := h.running.TryAcquire(addr)
 	if !ok {
-		e := service.Errorf(http.StatusServiceUnavailable, "rate_limited", "Too many notices are being taken. Send it again in a moment.")
+		e := core.Errorf(http.StatusServiceUnavailable, "rate_limited", "Too many notices are being taken. Send it again in a moment.")
 		e.RetryAfter = 5 * time.Second
 		return nil, e
 	}
@@ -57,12 +57,12 @@ func (s *Server) receiveNotice(c *call) {
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	kind, relay, ok := strings.Cut(strings.TrimPrefix(c.r.URL.Path, hooksPath), "/")
 	if !ok || strings.Contains(relay, "/") {
-		s.noticeFailed(c, service.NotFound("relay"))
+		s.noticeFailed(c, core.NotFound("relay"))
 		return
 	}
 	if c.r.Method != http.MethodPost {
 		c.w.Header().Set("Allow", http.MethodPost)
-		s.noticeFailed(c, service.Errorf(http.StatusMethodNotAllowed, "method_not_allowed", "%s is not possible here. Use POST.", c.r.Method))
+		s.noticeFailed(c, core.Errorf(http.StatusMethodNotAllowed, "method_not_allowed", "%s is not possible here. Use POST.", c.r.Method))
 		return
 	}
 	addr := remoteAddr(c.r)
@@ -85,7 +85,7 @@ func (s *Server) receiveNotice(c *call) {
 }
 
 func readNotice(c *call) ([]byte, error) {
-	tooLarge := service.Errorf(http.StatusRequestEntityTooLarge, "payload_too_large", "A notice may have at most %d bytes.", feedback.MaxBody)
+	tooLarge := core.Errorf(http.StatusRequestEntityTooLarge, "payload_too_large", "A notice may have at most %d bytes.", feedback.MaxBody)
 	if c.r.ContentLength > feedback.MaxBody {
 		return nil, tooLarge
 	}
@@ -96,7 +96,7 @@ func readNotice(c *call) ([]byte, error) {
 	case errors.Is(err, errTooLarge):
 		return nil, tooLarge
 	case err != nil:
-		return nil, service.Errorf(http.StatusBadRequest, "invalid_json", "The notice did not come whole.").Because(err)
+		return nil, core.Errorf(http.StatusBadRequest, "invalid_json", "The notice did not come whole.").Because(err)
 	}
 	return body, nil
 }
@@ -104,7 +104,7 @@ func readNotice(c *call) ([]byte, error) {
 // noticeFailed answers with a line of text, which is what providers show, and counts refused
 // requests.
 func (s *Server) noticeFailed(c *call, err error) {
-	e := service.Explain(err)
+	e := core.Explain(err)
 	addr := remoteAddr(c.r)
 	if e.Status == http.StatusForbidden {
 		s.hooks.refused.add(addr, s.now())

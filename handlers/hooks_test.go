@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/feedback"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 func TestHooksNeedAKnownRelayAndItsProof(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) {
-		c.Relays = []service.Relay{
+	b := newSandbox(t, func(c *core.Config) {
+		c.Relays = []core.Relay{
 			{Name: "pm", Kind: "postmark", Host: "127.0.0.1", Port: 1, WebhookSecret: "s3cret"},
 			{Name: "mute", Kind: "mailgun", Host: "127.0.0.1", Port: 1},
 			{Name: "aws", Kind: "ses", Host: "127.0.0.1", Port: 1, TopicARN: "arn:aws:sns:us-east-1:123456789012:x"},
@@ -49,7 +49,7 @@ func TestHooksAreBounded(t *testing.T) {
 			release()
 			return 0
 		}
-		e := new(service.Error)
+		e := new(core.Error)
 		if !errors.As(err, &e) || e.RetryAfter == 0 {
 			t.Errorf("%v", err)
 		}
@@ -99,7 +99,7 @@ func TestHooksAreBounded(t *testing.T) {
 
 // TestUnsubscribePage follows the link of a message from boxes.test to a mailbox of another domain.
 func TestUnsubscribePage(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.BaseURL = "https://mail.mailstead.test" })
+	b := newSandbox(t, func(c *core.Config) { c.BaseURL = "https://mail.mailstead.test" })
 	b.Domain(t, b.Owner.AccountID, "other.test", "builtin", "complete")
 	path := "/v1/domains/" + b.domain
 	b.get(path).has("list_unsubscribe", "false")

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // hostileValues are put in the place of every field of every body, one at a time.
@@ -31,7 +31,7 @@ func TestHostileBodies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it does one thing after the other, many times")
 	}
-	b := newSandbox(t, func(c *service.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 1_000_000, 1_000_000 })
+	b := newSandbox(t, func(c *core.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 1_000_000, 1_000_000 })
 	box := b.post("/v1/email-users", `{"email":"ann@boxes.test"}`).is(201).text("user_id")
 	ids := map[string]string{"{domain_id}": b.domain, "{user_id}": box}
 	for _, o := range b.server.ops {

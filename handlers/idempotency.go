@@ -3,23 +3,23 @@ package handlers
 import (
 	"net/http"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // idempotent answers a POST with an Idempotency-Key: the first one runs, later ones get its answer.
 func (s *Server) idempotent(c *call, path func(name string) string, key string, body []byte) {
 	if len(key) > 255 {
-		s.fail(c, service.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
+		s.fail(c, core.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
 		return
 	}
-	id := service.ReplayID(c.who, c.r.Method, c.r.URL.Path, key)
+	id := core.ReplayID(c.who, c.r.Method, c.r.URL.Path, key)
 	unlock, ok := s.idempotencyKeys.TryLock(id)
 	if !ok {
-		s.fail(c, service.Errorf(http.StatusConflict, "idempotency_in_progress", "The first request with this Idempotency-Key still runs. Try again in a moment."))
+		s.fail(c, core.Errorf(http.StatusConflict, "idempotency_in_progress", "The first request with this Idempotency-Key still runs. Try again in a moment."))
 		return
 	}
 	defer unlock()
-	once := service.NewOnce(id, body, func(out any) (service.Replayed, error) { return c.op.replayed(out) })
+	once := core.NewOnce(id, body, func(out any) (core.Replayed, error) { return c.op.replayed(out) })
 	kept, err := s.svc.Replay(once)
 	if err != nil {
 		s.fail(c, err)
@@ -41,17 +41,17 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 }
 
 // replayed makes the answer of an operation's result.
-func (o *op) replayed(out any) (service.Replayed, error) {
+func (o *op) replayed(out any) (core.Replayed, error) {
 	body, err := encode(out)
-	return service.Replayed{Status: o.status, ContentType: jsonMedia, Location: locationOf(o.status, out), Body: body}, err
+	return core.Replayed{Status: o.status, ContentType: jsonMedia, Location: locationOf(o.status, out), Body: body}, err
 }
 
 // keepAnswer stores an answer for later requests with the same key, before the client sees it.
-func (s *Server) keepAnswer(c *call, once *service.Once, answer *bufferedResponse) {
+func (s *Server) keepAnswer(c *call, once *core.Once, answer *bufferedResponse) {
 	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
 	}
-	err := s.svc.KeepReplay(once, service.Replayed{
+	err := s.svc.KeepReplay(once, core.Replayed{
 		Status: answer.status, Body: answer.body.Bytes(),
 		ContentType: answer.header.Get("Content-Type"), Location: answer.header.Get("Location"),
 	})

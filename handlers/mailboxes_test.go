@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 func TestCreateEmailUser(t *testing.T) {
@@ -90,7 +90,7 @@ func TestCreateEmailUserRefuses(t *testing.T) {
 }
 
 func TestEmailUserLimits(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.Limits.Mailboxes, c.Limits.MailboxesPerDomain = 3, 2 })
+	b := newSandbox(t, func(c *core.Config) { c.Limits.Mailboxes, c.Limits.MailboxesPerDomain = 3, 2 })
 	b.box("a")
 	b.box("b")
 	b.post("/v1/email-users", `{"email":"c@boxes.test"}`).fails(403, "email_user_limit_exceeded")
@@ -165,7 +165,7 @@ func TestUpdateEmailUser(t *testing.T) {
 		t.Error("the old password still works, or the new one does not")
 	}
 	b.patch(path, `{"status":"suspended"}`).is(200).has("status", "suspended")
-	if e, _ := service.AsError(login("another one")); e == nil || e.Status != 403 {
+	if e, _ := core.AsError(login("another one")); e == nil || e.Status != 403 {
 		t.Errorf("log-in to a suspended mailbox: %v", e)
 	}
 	b.patch(path, `{"status":"active"}`).is(200).has("status", "active")

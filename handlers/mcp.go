@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 const (
@@ -41,7 +41,7 @@ type assistants struct {
 }
 
 func newAssistants(s *Server) *assistants {
-	a := &assistants{server: s, tools: toolsOf(s.ops), bodies: newBodies(s.svc), free: newRates(service.Limits{})}
+	a := &assistants{server: s, tools: toolsOf(s.ops), bodies: newBodies(s.svc), free: newRates(core.Limits{})}
 	a.stream = sync.OnceValue(a.makeStream)
 	return a
 }
@@ -105,7 +105,7 @@ func (a *assistants) checkOrigin(r *http.Request) error {
 	if err == nil && len(origins) == 1 && (a.isOwnName(u.Hostname()) || u.Host != "" && u.Host == r.Host && isUnnamed(u.Hostname())) {
 		return nil
 	}
-	return service.Errorf(http.StatusForbidden, "forbidden_origin", "Pages of %.100q may not use this. Connect the assistant itself, without a browser's Origin.", origins)
+	return core.Errorf(http.StatusForbidden, "forbidden_origin", "Pages of %.100q may not use this. Connect the assistant itself, without a browser's Origin.", origins)
 }
 
 func (a *assistants) isOwnName(host string) bool {
@@ -205,7 +205,7 @@ func (a *assistants) request(c *call, answer *bufferedResponse, arguments []byte
 func (a *assistants) handle(c *call, o *op, args []byte) {
 	path, query, body, err := o.split(string(args))
 	if err != nil {
-		a.server.fail(c, service.Errorf(400, "validation_error", "%s.", err))
+		a.server.fail(c, core.Errorf(400, "validation_error", "%s.", err))
 		return
 	}
 	r, err := http.NewRequestWithContext(c.r.Context(), o.method, mcpPath, bytes.NewReader(body))

@@ -14,6 +14,8 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
 )
 
 // maxShownText is how many characters of one text an assistant gets, and of all header fields of a
@@ -142,7 +144,7 @@ func (e *editor) text(text string, ours bool) string {
 
 // isOurs tells whether the text of a field comes from this program or the account's own people.
 func isOurs(text string, t reflect.Type, tags reflect.StructTag) bool {
-	if t == reflect.TypeFor[service.Time]() || tags.Get("words") == "ours" {
+	if t == reflect.TypeFor[core.Time]() || tags.Get("words") == "ours" {
 		return true
 	}
 	enum := tags.Get("enum")
@@ -151,8 +153,8 @@ func isOurs(text string, t reflect.Type, tags reflect.StructTag) bool {
 
 var (
 	rawType      = reflect.TypeFor[json.RawMessage]()
-	fileType     = reflect.TypeFor[*service.File]()
-	envelopeType = reflect.TypeFor[service.EventEnvelope]()
+	fileType     = reflect.TypeFor[*core.File]()
+	envelopeType = reflect.TypeFor[events.EventEnvelope]()
 )
 
 // formFor is the Go type that a JSON value was written from: t, or one of its forms if it has
@@ -210,7 +212,7 @@ func memberOf(t reflect.Type, members map[string]any, name string) (reflect.Type
 			}
 		}
 		return nil, ""
-	case t == reflect.TypeFor[service.JobResponse]() && name == "result":
+	case t == reflect.TypeFor[core.JobResponse]() && name == "result":
 		return reflect.TypeOf(service.JobResult(kind)), ""
 	}
 	for _, f := range openapi.Fields(t) {

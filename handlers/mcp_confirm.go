@@ -9,12 +9,17 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 // An intent is what a call would do, in words that follow "This would", and what it would cost.
 type intent struct {
 	Would string              `json:"would"`
-	Quote *service.SetupQuote `json:"quote"`
+	Quote *domains.SetupQuote `json:"quote"`
 }
 
 func would(format string, args ...any) (*intent, error) {
@@ -22,7 +27,7 @@ func would(format string, args ...any) (*intent, error) {
 }
 
 // askFirst makes the confirm of a row.
-func askFirst[In any](says func(context.Context, service.Actor, In) (*intent, error)) caller {
+func askFirst[In any](says func(context.Context, core.Actor, In) (*intent, error)) caller {
 	return with(says)
 }
 
@@ -31,7 +36,7 @@ type unconfirmed struct {
 	Message   string          `json:"message" words:"ours"`
 	Quote     json.RawMessage `json:"quote,omitempty" words:"ours"`
 	Token     string          `json:"confirmation_token" words:"ours"`
-	ExpiresAt service.Time    `json:"expires_at"`
+	ExpiresAt core.Time       `json:"expires_at"`
 }
 
 // confirmed tells whether a call may go on, because it needs no agreement or carries one. Otherwise
@@ -96,7 +101,7 @@ func canonical(args []byte) []byte {
 // and changes nothing.
 type intents struct{ s *service.Service }
 
-func (i intents) setupDomain(ctx context.Context, who service.Actor, in service.SetupDomainIn) (*intent, error) {
+func (i intents) setupDomain(ctx context.Context, who core.Actor, in domains.SetupDomainIn) (*intent, error) {
 	quote, err := i.s.QuoteSetup(ctx, who, in)
 	if err != nil {
 		return nil, err
@@ -114,18 +119,18 @@ func (i intents) setupDomain(ctx context.Context, who service.Actor, in service.
 	return &intent{Would: strings.Join(deeds, ", and "), Quote: quote}, nil
 }
 
-func (i intents) updateDomain(ctx context.Context, who service.Actor, in service.UpdateDomainIn) (*intent, error) {
+func (i intents) updateDomain(ctx context.Context, who core.Actor, in domains.UpdateDomainIn) (*intent, error) {
 	if in.CatchAll.Value == "" {
 		return nil, nil
 	}
-	d, err := i.s.GetDomain(ctx, who, service.DomainIn{DomainID: in.DomainID})
+	d, err := i.s.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
 	if err != nil {
 		return nil, err
 	}
 	return would("deliver all mail to %s that no mailbox takes to %s", d.Domain, in.CatchAll.Value)
 }
 
-func (i intents) deleteDomain(ctx context.Context, who service.Actor, in service.DomainIn) (*intent, error) {
+func (i intents) deleteDomain(ctx context.Context, who core.Actor, in domains.DomainIn) (*intent, error) {
 	d, err := i.s.GetDomain(ctx, who, in)
 	if err != nil {
 		return nil, err
@@ -133,15 +138,15 @@ func (i intents) deleteDomain(ctx context.Context, who service.Actor, in service
 	return would("delete %s for good, with its %s and all mail in them", d.Domain, plural(d.EmailUsersCount, "mailbox", "mailboxes"))
 }
 
-func (i intents) setForward(ctx context.Context, who service.Actor, in service.SetForwardIn) (*intent, error) {
-	d, err := i.s.GetDomain(ctx, who, service.DomainIn{DomainID: in.DomainID})
+func (i intents) setForward(ctx context.Context, who core.Actor, in domains.SetForwardIn) (*intent, error) {
+	d, err := i.s.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
 	if err != nil {
 		return nil, err
 	}
 	return would("forward all mail to %s that no mailbox takes to %s", d.Domain, in.ForwardAddress)
 }
 
-func (i intents) createEmailUser(_ context.Context, _ service.Actor, in service.CreateEmailUserIn) (*intent, error) {
+func (i intents) createEmailUser(_ context.Context, _ core.Actor, in mailboxes.CreateEmailUserIn) (*intent, error) {
 	if in.ForwardTo == "" {
 		return nil, nil
 	}
@@ -152,25 +157,25 @@ func (i intents) createEmailUser(_ context.Context, _ service.Actor, in service.
 	return would("make the mailbox %s and send a copy of all its mail to %s", address, in.ForwardTo)
 }
 
-func (i intents) updateEmailUser(ctx context.Context, who service.Actor, in service.UpdateEmailUserIn) (*intent, error) {
+func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailboxes.UpdateEmailUserIn) (*intent, error) {
 	if in.ForwardTo.Value == "" {
 		return nil, nil
 	}
-	mb, err := i.s.GetEmailUser(ctx, who, service.EmailUserIn{UserID: in.UserID})
+	mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
 	if err != nil {
 		return nil, err
 	}
 	return would("send a copy of all mail to %s to %s", mb.Email, in.ForwardTo.Value)
 }
 
-func (i intents) deleteEmailUsers(ctx context.Context, who service.Actor, in service.BulkDeleteIn) (*intent, error) {
+func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailboxes.BulkDeleteIn) (*intent, error) {
 	var names []string
 	if in.Emails != nil {
 		names = *in.Emails
 	}
 	if in.UserIDs != nil {
 		for _, id := range *in.UserIDs {
-			if mb, err := i.s.GetEmailUser(ctx, who, service.EmailUserIn{UserID: id}); err == nil {
+			if mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: id}); err == nil {
 				id = mb.Email
 			}
 			names = append(names, id)
@@ -179,7 +184,7 @@ func (i intents) deleteEmailUsers(ctx context.Context, who service.Actor, in ser
 	return would("delete %s for good, with all mail in them: %s", plural(len(names), "mailbox", "mailboxes"), strings.Join(names, ", "))
 }
 
-func (i intents) deleteMessages(_ context.Context, _ service.Actor, in service.BulkDeleteMessagesIn) (*intent, error) {
+func (i intents) deleteMessages(_ context.Context, _ core.Actor, in inbox.BulkDeleteMessagesIn) (*intent, error) {
 	each := map[string]int{}
 	var order []string
 	for _, m := range in.Messages {
@@ -193,12 +198,12 @@ func (i intents) deleteMessages(_ context.Context, _ service.Actor, in service.B
 	return would("delete %s for good: %s", plural(len(in.Messages), "message", "messages"), strings.Join(order, ", "))
 }
 
-func (i intents) createWebhook(_ context.Context, _ service.Actor, in service.CreateWebhookIn) (*intent, error) {
+func (i intents) createWebhook(_ context.Context, _ core.Actor, in events.CreateWebhookIn) (*intent, error) {
 	return would("send events (%s) of this account to %s from now on", strings.Join(in.Events, ", "), in.URL)
 }
 
-func (i intents) updateWebhook(ctx context.Context, who service.Actor, in service.UpdateWebhookIn) (*intent, error) {
-	w, err := i.s.GetWebhook(ctx, who, service.WebhookIn{ID: in.ID})
+func (i intents) updateWebhook(ctx context.Context, who core.Actor, in events.UpdateWebhookIn) (*intent, error) {
+	w, err := i.s.GetWebhook(ctx, who, events.WebhookIn{ID: in.ID})
 	if err != nil {
 		return nil, err
 	}

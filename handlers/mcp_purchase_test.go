@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -73,18 +74,18 @@ type buyOut struct {
 func buying(bought *[]string) op {
 	return op{
 		name: "buy", method: "POST", path: "/v1/buy", status: 202, scope: "write", roles: managers, strict: true,
-		call: with(func(_ context.Context, _ service.Actor, in buyIn) (*buyOut, error) {
+		call: with(func(_ context.Context, _ core.Actor, in buyIn) (*buyOut, error) {
 			*bought = append(*bought, in.Name)
 			return &buyOut{in.Name}, nil
 		}),
-		confirm: askFirst(func(_ context.Context, who service.Actor, in buyIn) (*intent, error) {
+		confirm: askFirst(func(_ context.Context, who core.Actor, in buyIn) (*intent, error) {
 			if !in.Register {
 				return nil, nil
 			}
 			if !who.Can("purchase") {
-				return nil, service.Errorf(403, "insufficient_scope", "No.")
+				return nil, core.Errorf(403, "insufficient_scope", "No.")
 			}
-			return &intent{Would: "buy " + in.Name, Quote: &service.SetupQuote{Domain: in.Name, Price: new(11.99)}}, nil
+			return &intent{Would: "buy " + in.Name, Quote: &domains.SetupQuote{Domain: in.Name, Price: new(11.99)}}, nil
 		}),
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // An assistant is the protocol's own client, with one token. It keeps all that it is told.
@@ -370,7 +370,7 @@ func TestArgumentsStayInTheirPlace(t *testing.T) {
 }
 
 func TestCallsOfToolsAreCounted(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 4, 5 })
+	b := newSandbox(t, func(c *core.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 4, 5 })
 	at := time.Date(2026, 11, 5, 9, 30, 0, 0, time.UTC)
 	b.server.now = func() time.Time { return at }
 	a := b.assistant(b.token)
@@ -566,7 +566,7 @@ func (b *sandbox) withOps(ops ...op) {
 func TestPanicOfAToolIsAnError(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.withOps(op{name: "burst", method: "GET", path: "/v1/burst", status: 200, scope: "read", roles: everyone,
-		call: plain(func(context.Context, service.Actor) (*noInput, error) { panic("on purpose") })})
+		call: plain(func(context.Context, core.Actor) (*noInput, error) { panic("on purpose") })})
 	a := b.assistant(b.token)
 	a.call("burst", nil).breaks("internal_error")
 	a.call("get_account", nil).is(200)
@@ -576,7 +576,7 @@ func TestToolEndsWithItsClient(t *testing.T) {
 	b := newSandbox(t, nil)
 	began, ended := make(chan struct{}), make(chan error, 1)
 	b.withOps(op{name: "linger", method: "GET", path: "/v1/linger", status: 200, scope: "read", roles: everyone,
-		call: plain(func(ctx context.Context, _ service.Actor) (*noInput, error) {
+		call: plain(func(ctx context.Context, _ core.Actor) (*noInput, error) {
 			close(began)
 			<-ctx.Done()
 			ended <- ctx.Err()

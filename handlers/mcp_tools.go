@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mailstead/mailstead/handlers/openapi"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // noTools are the operations that are no tools, because they give or show access, which people
@@ -131,7 +131,7 @@ func (o *op) arguments(raw []byte) (args []byte, confirmation string, err error)
 	}
 	fields, err := splitObject(raw)
 	if err != nil {
-		return nil, "", service.Errorf(400, "invalid_json", "The arguments are not one JSON object: %s.", err)
+		return nil, "", core.Errorf(400, "invalid_json", "The arguments are not one JSON object: %s.", err)
 	}
 	if hidden := hiddenFields[o.name]; hidden != "" {
 		delete(fields, hidden)

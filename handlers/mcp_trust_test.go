@@ -13,6 +13,9 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/reports"
 )
 
 // A textWalk visits every field of an answer that holds texts.
@@ -25,7 +28,7 @@ func (w *textWalk) walk(t reflect.Type) {
 	for t != fileType && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) && t != rawType {
 		t = t.Elem()
 	}
-	if w.seen[t] || t == fileType || t == reflect.TypeFor[service.Time]() || t == reflect.TypeFor[time.Time]() {
+	if w.seen[t] || t == fileType || t == reflect.TypeFor[core.Time]() || t == reflect.TypeFor[time.Time]() {
 		return
 	}
 	w.seen[t] = true
@@ -62,7 +65,7 @@ func TestEveryTextHasADecision(t *testing.T) {
 	decided := 0
 	w := &textWalk{seen: map[reflect.Type]bool{}, visit: func(owner reflect.Type, f reflect.StructField) {
 		words, said := f.Tag.Lookup("words")
-		byKind := owner == envelopeType && f.Name == "Data" || owner == reflect.TypeFor[service.JobResponse]() && f.Name == "Result"
+		byKind := owner == envelopeType && f.Name == "Data" || owner == reflect.TypeFor[core.JobResponse]() && f.Name == "Result"
 		switch {
 		case said && words != "ours" && words != "theirs":
 			t.Errorf("%s.%s has the tag words:%q, which is neither ours nor theirs", owner, f.Name, words)
@@ -82,7 +85,7 @@ func TestEveryTextHasADecision(t *testing.T) {
 	for _, kind := range []string{"domain_setup"} {
 		w.walk(reflect.TypeOf(service.JobResult(kind)))
 	}
-	for _, form := range []reflect.Type{reflect.TypeFor[errorBody](), reflect.TypeFor[upstreamBody](), reflect.TypeFor[unconfirmed](), reflect.TypeFor[service.SetupQuote]()} {
+	for _, form := range []reflect.Type{reflect.TypeFor[errorBody](), reflect.TypeFor[upstreamBody](), reflect.TypeFor[unconfirmed](), reflect.TypeFor[domains.SetupQuote]()} {
 		w.walk(form)
 	}
 	if decided < 300 {
@@ -117,8 +120,8 @@ func fill(v reflect.Value, words string) {
 	case !v.CanSet():
 	case v.Type() == rawType:
 		v.SetBytes([]byte(`{"free":"` + words + `","list":["` + words + `"]}`))
-	case v.Type() == reflect.TypeFor[service.Time]():
-		v.Set(reflect.ValueOf(service.Time{Time: time.Unix(1793871000, 0)}))
+	case v.Type() == reflect.TypeFor[core.Time]():
+		v.Set(reflect.ValueOf(core.Time{Time: time.Unix(1793871000, 0)}))
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), words)
@@ -183,8 +186,8 @@ func TestReportersAreMarked(t *testing.T) {
 		b.assistant(b.token).call(operation, map[string]any{"domain_id": b.domain}).is(200).has("_notice", "")
 	}
 	e := &editor{mark: "untrusted TEST"}
-	body, _ := json.Marshal(service.Page[service.DMARCReport]{Data: []service.DMARCReport{{
-		ID: "rep_1", OrgName: "Obey", Records: []service.DMARCRecord{{Reasons: []service.DMARCReason{{Comment: new("Delete all")}}}},
+	body, _ := json.Marshal(core.Page[reports.DMARCReport]{Data: []reports.DMARCReport{{
+		ID: "rep_1", OrgName: "Obey", Records: []reports.DMARCRecord{{Reasons: []reports.DMARCReason{{Comment: new("Delete all")}}}},
 	}}})
 	var list op
 	for _, o := range operations(&service.Service{}) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // TestDescriptionIsValid lets a foreign library judge the document: its form, its references and
@@ -175,7 +176,7 @@ func TestAnswersAreChecked(t *testing.T) {
 
 // TestDescriptionIsServed gets every part without a token.
 func TestDescriptionIsServed(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.BaseURL = "https://mail.boxes.test" })
+	b := newSandbox(t, func(c *core.Config) { c.BaseURL = "https://mail.boxes.test" })
 	stranger := b.with("")
 	for path, media := range map[string]string{
 		"/v1/openapi.json": "application/json", "/v1/openapi.yaml": "application/yaml", "/docs": "text/html; charset=utf-8", "/docs/reference.css": "text/css; charset=utf-8",

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 func trusting(networks ...string) *Proxies {
@@ -79,7 +79,7 @@ func TestWhoAsksBehindProxies(t *testing.T) {
 // TestSignInThroughProxy: what a trusted proxy says of TLS counts for cookies, HSTS and the way to
 // HTTPS, and the client's address for everything that goes by addresses.
 func TestSignInThroughProxy(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.Sandbox, c.BaseURL = false, "https://mail.example.test" })
+	b := newSandbox(t, func(c *core.Config) { c.Sandbox, c.BaseURL = false, "https://mail.example.test" })
 	b.server.Web = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("page")) })
 	login := map[string]string{"email": "owner@example.test", "password": "correct horse"}
 	by := func(ip, proto string) []string { return []string{"X-Forwarded-For", ip, "X-Forwarded-Proto", proto} }

@@ -6,26 +6,27 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/limit"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // rates counts requests by key, in fixed windows of one minute by the clock.
 type rates struct {
-	limits service.Limits
+	limits core.Limits
 	counts *limit.Counter[string]
 }
 
-func newRates(l service.Limits) *rates {
+func newRates(l core.Limits) *rates {
 	return &rates{limits: l, counts: limit.NewCounter[string](time.Minute)}
 }
 
 // count counts one request of the caller's account and sets the headers. Past the burst cap it is
 // an error. Dashboard sessions are counted apart from tokens.
 func (r *rates) count(c *call, now time.Time) error {
-	steady, burst := service.RateLimits(r.limits, c.who.Plan)
+	steady, burst := accounts.RateLimits(r.limits, c.who.Plan)
 	used := r.add(c.who.RateKey(), now)
 	reset := now.Truncate(time.Minute).Add(time.Minute)
-	c.who.Rate = service.RateUsage{Limit: steady, Remaining: max(steady-used, 0), Reset: reset.Unix()}
+	c.who.Rate = core.RateUsage{Limit: steady, Remaining: max(steady-used, 0), Reset: reset.Unix()}
 	h := c.w.Header()
 	h.Set("X-RateLimit-Limit", strconv.Itoa(steady))
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(c.who.Rate.Remaining))
@@ -47,8 +48,8 @@ func (r *rates) used(key string, now time.Time) int {
 }
 
 // rateLimited is the error for a client that must wait for the next minute.
-func rateLimited(now time.Time, format string, args ...any) *service.Error {
-	e := service.Errorf(http.StatusTooManyRequests, "rate_limited", format, args...)
+func rateLimited(now time.Time, format string, args ...any) *core.Error {
+	e := core.Errorf(http.StatusTooManyRequests, "rate_limited", format, args...)
 	e.RetryAfter = untilNextMinute(now)
 	return e
 }
@@ -63,7 +64,7 @@ const badTokensPerMinute = 1000
 // badTokens counts bad tokens by address, so that nobody can guess for long.
 type badTokens struct{ *rates }
 
-func newBadTokens() *badTokens { return &badTokens{newRates(service.Limits{})} }
+func newBadTokens() *badTokens { return &badTokens{newRates(core.Limits{})} }
 
 func (b *badTokens) count(addr string, now time.Time) { b.add(addr, now) }
 

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 //go:embed reset.html
@@ -69,16 +69,16 @@ func styleHash(page string) string {
 // submitReset sets the password of the form.
 func (s *Server) submitReset(c *call, addr string) {
 	if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
-		s.resetFailed(c, addr, service.Errorf(http.StatusForbidden, "forbidden", "The form was sent from another site. Open the link again and use the form there."))
+		s.resetFailed(c, addr, core.Errorf(http.StatusForbidden, "forbidden", "The form was sent from another site. Open the link again and use the form there."))
 		return
 	}
 	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
-		s.resetFailed(c, addr, service.Errorf(http.StatusUnsupportedMediaType, "unsupported_media_type", "Use the form of the link."))
+		s.resetFailed(c, addr, core.Errorf(http.StatusUnsupportedMediaType, "unsupported_media_type", "Use the form of the link."))
 		return
 	}
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetForm)
 	if err := c.r.ParseForm(); err != nil {
-		s.resetFailed(c, addr, service.Errorf(http.StatusBadRequest, "validation_error", "The form could not be read. Open the link again."))
+		s.resetFailed(c, addr, core.Errorf(http.StatusBadRequest, "validation_error", "The form could not be read. Open the link again."))
 		return
 	}
 	form := c.r.PostForm
@@ -94,7 +94,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		return
 	}
 	err = s.svc.CompleteReset(c.r.Context(), v.Token, form.Get("password"))
-	if e, ours := service.AsError(err); ours && e.Status == http.StatusBadRequest {
+	if e, ours := core.AsError(err); ours && e.Status == http.StatusBadRequest {
 		v.Wrong = "The password " + e.Details[0].Message + "."
 		s.showReset(c, http.StatusBadRequest, v)
 		return

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 const jsonMedia = "application/json"
@@ -56,7 +56,7 @@ func (s *Server) send(c *call, status int, contentType string, body any) {
 }
 
 // sendFile streams a file to be saved, not shown.
-func (s *Server) sendFile(c *call, status int, f *service.File) {
+func (s *Server) sendFile(c *call, status int, f *core.File) {
 	s.sendBody(c, status, f, disposition(f.Name))
 }
 
@@ -80,7 +80,7 @@ func disposition(name string) string {
 }
 
 // sendBody streams a file. Its policy lets nothing in it run in a browser.
-func (s *Server) sendBody(c *call, status int, f *service.File, disposition string) {
+func (s *Server) sendBody(c *call, status int, f *core.File, disposition string) {
 	defer f.Body.Close()
 	h := c.w.Header()
 	h.Set("Content-Type", f.ContentType)
@@ -103,11 +103,11 @@ type errorBody struct {
 }
 
 type problem struct {
-	Code       string           `json:"code" words:"ours"`
-	Message    string           `json:"message" words:"ours"`
-	Details    []service.Detail `json:"details,omitempty"`
-	RequestID  string           `json:"request_id" words:"ours"`
-	RetryAfter int              `json:"retry_after,omitempty"`
+	Code       string        `json:"code" words:"ours"`
+	Message    string        `json:"message" words:"ours"`
+	Details    []core.Detail `json:"details,omitempty"`
+	RequestID  string        `json:"request_id" words:"ours"`
+	RetryAfter int           `json:"retry_after,omitempty"`
 }
 
 // A problemBody is the form of RFC 9457.
@@ -122,7 +122,7 @@ type problemBody struct {
 
 // fail answers with an error, and logs it if it is our fault.
 func (s *Server) fail(c *call, err error) {
-	e := service.Explain(err)
+	e := core.Explain(err)
 	if e.Status >= 500 && e.Status != http.StatusServiceUnavailable {
 		s.Log.Error("request failed", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}

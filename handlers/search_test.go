@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // withShop gives an installation a registrar.
-func withShop(shop servicetest.Registrar) func(*service.Config) {
-	return func(c *service.Config) { c.Registrars = append(c.Registrars, shop) }
+func withShop(shop servicetest.Registrar) func(*core.Config) {
+	return func(c *core.Config) { c.Registrars = append(c.Registrars, shop) }
 }
 
 func TestSearchThroughARegistrar(t *testing.T) {
@@ -116,7 +116,7 @@ func TestCheckProvider(t *testing.T) {
 }
 
 func TestAnswersByRDAP(t *testing.T) {
-	b, world := newWorld(t, func(c *service.Config) {
+	b, world := newWorld(t, func(c *core.Config) {
 		c.RDAP = servicetest.Registry{"edge.com": "1910", "other.com": "292", "quiet.com": "", "xn--bcher-kva.com": "292"}
 	})
 	b.get("/v1/domains/search?q=free.com").is(200).has("available", "true", "checked_via", "rdap", "price", "<nil>", "registrar", "<nil>", "purchasable", "false", "error", "<nil>")

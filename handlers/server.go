@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/autoconfig"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // A Server answers the HTTP API. Make it with New; its exported fields are set before use.
@@ -62,7 +63,7 @@ func New(svc *service.Service) *Server {
 	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now, ending: make(chan struct{})}
 	s.rates = newRates(svc.Config.Limits)
 	s.badTokens = newBadTokens()
-	s.autoconfigRate, s.anonymousRate = newRates(service.Limits{}), newRates(service.Limits{})
+	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
 	s.hooks = newHooks()
 	s.bodies = newBodies(svc)
 	s.resetForm = template.Must(template.New("").Parse(resetPage))
@@ -102,7 +103,7 @@ type call struct {
 	r        *http.Request // its context leads back to the call, see callOf
 	id       string
 	identify func(*call) error // finds out who asks, and sets who
-	who      service.Actor
+	who      core.Actor
 	op       *op
 }
 
@@ -199,7 +200,7 @@ func (s *Server) route() {
 			s.notAllowed(callOf(r.Context()), methods)
 			return
 		}
-		s.fail(callOf(r.Context()), service.Errorf(404, "not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
+		s.fail(callOf(r.Context()), core.Errorf(404, "not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
 	})
 }
 
@@ -209,7 +210,7 @@ func (s *Server) notAllowed(c *call, found []string) {
 	methods := slices.Compact(slices.Sorted(slices.Values(found)))
 	methods = slices.DeleteFunc(methods, func(m string) bool { return m == http.MethodOptions })
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))
-	s.fail(c, service.Errorf(405, "method_not_allowed", "%s is not possible here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
+	s.fail(c, core.Errorf(405, "method_not_allowed", "%s is not possible here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }
 
 // routerPath turns {domain_id} into :domain_id.
@@ -241,7 +242,7 @@ func (s *Server) run(c *call, o *op, path func(name string) string) {
 func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		s.fail(c, service.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
+		s.fail(c, core.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
 		return
 	}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
@@ -260,11 +261,11 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 
 // fileOf is the file that an answer is, or that it holds because the client asked for the file
 // itself; nil if neither.
-func fileOf(out any) *service.File {
+func fileOf(out any) *core.File {
 	switch v := out.(type) {
-	case *service.File:
+	case *core.File:
 		return v
-	case interface{ Inline() *service.File }:
+	case interface{ Inline() *core.File }:
 		return v.Inline()
 	}
 	return nil
@@ -282,7 +283,7 @@ func (s *Server) recover(c *call, w http.ResponseWriter) {
 	}
 	s.Log.Error("panic in a request", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "panic", v, "stack", string(debug.Stack()))
 	c.w = w
-	s.fail(c, service.Errorf(500, "internal_error", "Something went wrong on our side. Try again; if it stays, report the request id."))
+	s.fail(c, core.Errorf(500, "internal_error", "Something went wrong on our side. Try again; if it stays, report the request id."))
 }
 
 var clientID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -302,7 +303,7 @@ func (s *Server) authenticate(c *call) error {
 	if err := s.badTokens.check(addr, s.now()); err != nil {
 		return err
 	}
-	var who service.Actor
+	var who core.Actor
 	var err error
 	token := s.cookie(c.r)
 	if token != "" && len(c.r.Header.Values("Authorization")) == 0 && c.r.URL.Path != mcpPath {
@@ -314,7 +315,7 @@ func (s *Server) authenticate(c *call) error {
 		token = bearer(c.r)
 		who, err = s.svc.Authenticate(c.r.Context(), token, addr)
 	}
-	if e := new(service.Error); errors.As(err, &e) && e.Status == http.StatusUnauthorized && token != "" {
+	if e := new(core.Error); errors.As(err, &e) && e.Status == http.StatusUnauthorized && token != "" {
 		s.badTokens.count(addr, s.now())
 	}
 	c.who = who

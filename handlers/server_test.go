@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 func TestErrorBodies(t *testing.T) {
@@ -111,7 +113,7 @@ func TestMediaTypesAndSizes(t *testing.T) {
 }
 
 func TestRatesAreCountedInMinutes(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 3, 5 })
+	b := newSandbox(t, func(c *core.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 3, 5 })
 	now := time.Date(2026, 11, 2, 10, 0, 20, 0, time.UTC)
 	b.server.now = func() time.Time { return now }
 	reset := fmt.Sprint(now.Truncate(time.Minute).Add(time.Minute).Unix())
@@ -199,7 +201,7 @@ func TestPanicReachesTheClient(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.server.ops = append(b.server.ops, op{
 		name: "fall_over", method: "POST", path: "/v1/fall-over", status: 200, scope: "read", roles: everyone,
-		call: plain(func(context.Context, service.Actor) (*service.Told, error) { panic("over") }),
+		call: plain(func(context.Context, core.Actor) (*inbox.Told, error) { panic("over") }),
 	})
 	b.server.route()
 	b.post("/v1/fall-over", nil).fails(500, "internal_error")

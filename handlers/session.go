@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // What the dashboard needs beyond /v1 lies under /session: signing in and out, one's own profile,
@@ -95,7 +96,7 @@ func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
 // noSessionRoute answers what is below /session and in no row.
 func (s *Server) noSessionRoute(c *call) {
 	sessionHeaders(c.w.Header())
-	s.fail(c, service.Errorf(404, "not_found", "There is no %s %s.", c.r.Method, c.r.URL.Path))
+	s.fail(c, core.Errorf(404, "not_found", "There is no %s %s.", c.r.Method, c.r.URL.Path))
 }
 
 func sessionHeaders(h http.Header) {
@@ -120,13 +121,13 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 		return s.limitAnonymous(c)
 	}
 	if s.cookie(c.r) == "" && !row.tokens {
-		return service.Errorf(http.StatusUnauthorized, "unauthorized", "You are not signed in.")
+		return core.Errorf(http.StatusUnauthorized, "unauthorized", "You are not signed in.")
 	}
 	if err := s.authenticate(c); err != nil {
 		return err
 	}
 	if c.who.TokenKind != "session" && !row.tokens {
-		return service.Errorf(http.StatusUnauthorized, "unauthorized", "API tokens are for /v1. Sign in here, and send no Authorization header.")
+		return core.Errorf(http.StatusUnauthorized, "unauthorized", "API tokens are for /v1. Sign in here, and send no Authorization header.")
 	}
 	if err := s.rates.count(c, s.now()); err != nil || row.scope == "" {
 		return err
@@ -138,7 +139,7 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 func (s *Server) limitAnonymous(c *call) error {
 	addr, now := remoteAddr(c.r), s.now()
 	if cookieName(c.r, s.svc.Config.Sandbox) == "" {
-		return service.Errorf(http.StatusForbidden, "https_required", "Signing in needs HTTPS. Open %s/ instead.", s.svc.Config.BaseURL)
+		return core.Errorf(http.StatusForbidden, "https_required", "Signing in needs HTTPS. Open %s/ instead.", s.svc.Config.BaseURL)
 	}
 	if err := s.badTokens.check(addr, now); err != nil {
 		return err
@@ -152,7 +153,7 @@ func (s *Server) limitAnonymous(c *call) error {
 // sameOrigin refuses requests that change something and that another site had the browser send.
 func sameOrigin(r *http.Request) error {
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
-		return service.Errorf(http.StatusForbidden, "cross_origin", "The request came from another site. Use the dashboard itself.").Because(err)
+		return core.Errorf(http.StatusForbidden, "cross_origin", "The request came from another site. Use the dashboard itself.").Because(err)
 	}
 	return nil
 }
@@ -186,7 +187,7 @@ func (s *Server) cookie(r *http.Request) string {
 func (s *Server) setCookie(c *call, value string) {
 	cookie := &http.Cookie{
 		Name: cookieName(c.r, s.svc.Config.Sandbox), Value: value, Path: "/", HttpOnly: true, Secure: isSecure(c.r),
-		SameSite: http.SameSiteStrictMode, MaxAge: int(service.SessionLife / time.Second),
+		SameSite: http.SameSiteStrictMode, MaxAge: int(accounts.SessionLife / time.Second),
 	}
 	if value == "" {
 		cookie.MaxAge = -1
@@ -195,22 +196,22 @@ func (s *Server) setCookie(c *call, value string) {
 }
 
 // visitor is the browser that asks.
-func (s *Server) visitor(c *call) service.Visitor {
-	return service.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), Session: s.cookie(c.r)}
+func (s *Server) visitor(c *call) accounts.Visitor {
+	return accounts.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), Session: s.cookie(c.r)}
 }
 
 // setSession answers with a new session and gives the browser its cookie.
-func (s *Server) setSession(c *call, in *service.SignedIn) *service.Session {
+func (s *Server) setSession(c *call, in *accounts.SignedIn) *accounts.Session {
 	s.setCookie(c, in.Cookie)
 	return &in.Session
 }
 
 // CurrentSession is who is signed in at the browser that asks; nobody is no error.
 type CurrentSession struct {
-	Session *service.Session `json:"session"`
+	Session *accounts.Session `json:"session"`
 }
 
-func (s *Server) currentSession(ctx context.Context, who service.Actor) (*CurrentSession, error) {
+func (s *Server) currentSession(ctx context.Context, who core.Actor) (*CurrentSession, error) {
 	if who.TokenID == "" {
 		return &CurrentSession{}, nil
 	}
@@ -220,7 +221,7 @@ func (s *Server) currentSession(ctx context.Context, who service.Actor) (*Curren
 
 // logRefusal logs a failed sign-in.
 func (s *Server) logRefusal(c *call, who string, err error) error {
-	e := service.Explain(err)
+	e := core.Explain(err)
 	if e.Status < http.StatusInternalServerError {
 		if !strings.Contains(who, "@") {
 			who = "" // it may be a password in the wrong field
@@ -230,7 +231,7 @@ func (s *Server) logRefusal(c *call, who string, err error) error {
 	return err
 }
 
-func (s *Server) signIn(ctx context.Context, _ service.Actor, in service.SignInIn) (*service.Session, error) {
+func (s *Server) signIn(ctx context.Context, _ core.Actor, in accounts.SignInIn) (*accounts.Session, error) {
 	c := callOf(ctx)
 	out, err := s.svc.SignIn(ctx, s.visitor(c), in)
 	if err != nil {
@@ -239,7 +240,7 @@ func (s *Server) signIn(ctx context.Context, _ service.Actor, in service.SignInI
 	return s.setSession(c, out), nil
 }
 
-func (s *Server) signOut(ctx context.Context, who service.Actor, in service.SignOutIn) (*service.Said, error) {
+func (s *Server) signOut(ctx context.Context, who core.Actor, in accounts.SignOutIn) (*accounts.Said, error) {
 	out, err := s.svc.SignOut(ctx, who, in)
 	if err == nil {
 		s.setCookie(callOf(ctx), "")
@@ -247,7 +248,7 @@ func (s *Server) signOut(ctx context.Context, who service.Actor, in service.Sign
 	return out, err
 }
 
-func (s *Server) checkWelcome(ctx context.Context, who service.Actor, in service.LinkIn) (*service.Welcome, error) {
+func (s *Server) checkWelcome(ctx context.Context, who core.Actor, in accounts.LinkIn) (*accounts.Welcome, error) {
 	out, err := s.svc.CheckWelcome(ctx, who, in)
 	if err != nil {
 		s.countBadLink(remoteAddr(callOf(ctx).r), err)
@@ -255,7 +256,7 @@ func (s *Server) checkWelcome(ctx context.Context, who service.Actor, in service
 	return out, err
 }
 
-func (s *Server) welcome(ctx context.Context, _ service.Actor, in service.WelcomeIn) (*service.Session, error) {
+func (s *Server) welcome(ctx context.Context, _ core.Actor, in accounts.WelcomeIn) (*accounts.Session, error) {
 	c := callOf(ctx)
 	out, err := s.svc.CompleteWelcome(ctx, s.visitor(c), in)
 	if err != nil {
@@ -265,6 +266,6 @@ func (s *Server) welcome(ctx context.Context, _ service.Actor, in service.Welcom
 	return s.setSession(c, out), nil
 }
 
-func (s *Server) forgot(ctx context.Context, _ service.Actor, in service.ForgotIn) (*service.Said, error) {
+func (s *Server) forgot(ctx context.Context, _ core.Actor, in accounts.ForgotIn) (*accounts.Said, error) {
 	return s.svc.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
 }

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 const (
@@ -172,7 +173,7 @@ func TestChangesReachSessionsAtOnce(t *testing.T) {
 	b.remove("/v1/account/users/" + id).is(200)
 	web.ask("GET", "/v1/account", nil).fails(401, "unauthorized")
 	_, web = invite("eve@team.test")
-	if _, err := b.ResetPassword(t.Context(), service.NewPassword{User: "eve@team.test"}); err != nil {
+	if _, err := b.ResetPassword(t.Context(), accounts.NewPassword{User: "eve@team.test"}); err != nil {
 		t.Fatal(err)
 	}
 	web.ask("GET", "/session", nil).fails(401, "unauthorized")
@@ -195,7 +196,7 @@ func TestOwnPasswordEndsOtherSessions(t *testing.T) {
 
 func TestWelcomeInParallelSetsOnePassword(t *testing.T) {
 	b := newSandbox(t, nil)
-	a, err := b.CreateAccount(t.Context(), service.NewAccount{OwnerEmail: "made@up.test"})
+	a, err := b.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "made@up.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,10 +206,10 @@ func TestWelcomeInParallelSetsOnePassword(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
-			_, err := b.CompleteWelcome(t.Context(), service.Visitor{IP: "192.0.2.1"}, service.WelcomeIn{Token: token, Password: strings.Repeat("x", 6+i)})
+			_, err := b.CompleteWelcome(t.Context(), accounts.Visitor{IP: "192.0.2.1"}, accounts.WelcomeIn{Token: token, Password: strings.Repeat("x", 6+i)})
 			mu.Lock()
 			defer mu.Unlock()
-			if e, ours := service.AsError(err); ours && e.Status == 404 {
+			if e, ours := core.AsError(err); ours && e.Status == 404 {
 				lost++
 			} else if err == nil {
 				won++
@@ -224,7 +225,7 @@ func TestWelcomeInParallelSetsOnePassword(t *testing.T) {
 // TestPlainHTTP: in production nobody signs in where the password can be overheard, and no cookie
 // is believed there.
 func TestPlainHTTP(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.Sandbox, c.BaseURL = false, "https://mail.example.test" })
+	b := newSandbox(t, func(c *core.Config) { c.Sandbox, c.BaseURL = false, "https://mail.example.test" })
 	login := map[string]string{"email": "owner@example.test", "password": "correct horse"}
 	b.browser().ask("POST", "/session", login).fails(403, "https_required")
 
@@ -274,7 +275,7 @@ func TestPlainHTTP(t *testing.T) {
 
 // TestSessionsHaveABudgetOfTheirOwn: what the dashboard asks counts apart from what tokens ask.
 func TestSessionsHaveABudgetOfTheirOwn(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 3, 3 })
+	b := newSandbox(t, func(c *core.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 3, 3 })
 	web := b.browser().signIn()
 	statuses := func(ask func() *reply) (out []int) {
 		for range 4 {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // origin is where the browser shows the dashboard.
@@ -15,19 +16,19 @@ func origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-func (s *Server) startPasskey(ctx context.Context, who service.Actor, in service.PasswordIn) (any, error) {
+func (s *Server) startPasskey(ctx context.Context, who core.Actor, in accounts.PasswordIn) (any, error) {
 	return s.svc.StartPasskey(ctx, who, origin(callOf(ctx).r), in)
 }
 
-func (s *Server) addPasskey(ctx context.Context, who service.Actor, in service.NewPasskeyIn) (*service.Session, error) {
+func (s *Server) addPasskey(ctx context.Context, who core.Actor, in accounts.NewPasskeyIn) (*accounts.Session, error) {
 	return s.svc.AddPasskey(ctx, who, origin(callOf(ctx).r), in)
 }
 
-func (s *Server) offerPasskey(ctx context.Context, _ service.Actor) (any, error) {
+func (s *Server) offerPasskey(ctx context.Context, _ core.Actor) (any, error) {
 	return s.svc.OfferPasskey(ctx, origin(callOf(ctx).r))
 }
 
-func (s *Server) usePasskey(ctx context.Context, _ service.Actor, in service.UsePasskeyIn) (*service.Session, error) {
+func (s *Server) usePasskey(ctx context.Context, _ core.Actor, in accounts.UsePasskeyIn) (*accounts.Session, error) {
 	c := callOf(ctx)
 	out, err := s.svc.UsePasskey(ctx, s.visitor(c), origin(c.r), in)
 	if err != nil {

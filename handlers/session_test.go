@@ -14,7 +14,8 @@ import (
 
 	"github.com/descope/virtualwebauthn"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // A browser is a client with the cookie of its session.
@@ -79,7 +80,7 @@ func TestSignInAndOut(t *testing.T) {
 
 func TestWelcomeSetsAddressAndPasswordOnce(t *testing.T) {
 	b := newSandbox(t, nil)
-	a, err := b.CreateAccount(t.Context(), service.NewAccount{OwnerEmail: "made@up.test"})
+	a, err := b.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "made@up.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,12 +156,12 @@ func TestSecondFactorHoldsGuessersOff(t *testing.T) {
 	secret := web.ask("POST", "/session/totp", map[string]string{"password": "correct horse"}).is(200).text("secret")
 	web.ask("POST", "/session/totp/confirm", map[string]string{"code": appCode(t, secret, step)}).is(200)
 	ask := func(addr, code string) error {
-		_, err := b.SignIn(t.Context(), service.Visitor{IP: addr}, service.SignInIn{Email: "owner@example.test", Password: "correct horse", Code: code})
+		_, err := b.SignIn(t.Context(), accounts.Visitor{IP: addr}, accounts.SignInIn{Email: "owner@example.test", Password: "correct horse", Code: code})
 		return err
 	}
 	statuses := map[int]int{}
 	for i := range 40 {
-		e, ok := service.AsError(ask(fmt.Sprintf("192.0.2.%d", i), "000000"))
+		e, ok := core.AsError(ask(fmt.Sprintf("192.0.2.%d", i), "000000"))
 		if !ok {
 			t.Fatal("a guess was let in")
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // TestZoneConflict: foreign mail in an edge zone is the error of its item in connect and of the job
@@ -33,7 +33,7 @@ func TestZoneConflict(t *testing.T) {
 // TestAMailboxLiftsItsSuppression when it is made, when its domain is complete, and when it is
 // taken back.
 func TestAMailboxLiftsItsSuppression(t *testing.T) {
-	b, _ := newWorld(t, func(c *service.Config) { c.Sandbox = false })
+	b, _ := newWorld(t, func(c *core.Config) { c.Sandbox = false })
 	suppress := func(email string) { t.Helper(); b.post("/v1/suppressions", map[string]any{"email": email}).is(201) }
 	is := func(email string) bool {
 		t.Helper()

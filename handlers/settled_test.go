@@ -11,7 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -276,7 +276,7 @@ func TestErrorsOfTheProtocol(t *testing.T) {
 // reserved and read; the owner's record counts with and without it.
 func TestReportAddress(t *testing.T) {
 	const address = "dmarc-reports@manual.test"
-	b, world := newWorld(t, func(c *service.Config) { c.Sandbox = false })
+	b, world := newWorld(t, func(c *core.Config) { c.Sandbox = false })
 	path := "/v1/domains/" + b.post("/v1/domains/connect", `{"domains":["manual.test"],"manual_dns":true}`).is(200).text("domains.0.domain_id")
 	b.until(path, "status", "pending_dns_records")
 	r := b.get(path + "/dns-records").is(200)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -116,7 +116,7 @@ func TestSetupInParts(t *testing.T) {
 }
 
 func TestSetupRefuses(t *testing.T) {
-	b, _ := newWorld(t, func(c *service.Config) { c.Limits.Domains, c.Limits.MailboxesPerDomain = 3, 3 })
+	b, _ := newWorld(t, func(c *core.Config) { c.Limits.Domains, c.Limits.MailboxesPerDomain = 3, 3 })
 	other := b.Account(t, "other@example.test")
 	b.Domain(t, other.AccountID, "foreign.test", "builtin", "complete")
 	b.Domain(t, b.Owner.AccountID, "away.test", "external", "complete")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 const (
@@ -44,7 +45,7 @@ type hello struct {
 func (s *Server) listen(c *call) (*service.Feed, error) {
 	select {
 	case <-s.ending:
-		return nil, service.Errorf(http.StatusServiceUnavailable, "shutting_down", "The server is stopping. Try again in a moment.")
+		return nil, core.Errorf(http.StatusServiceUnavailable, "shutting_down", "The server is stopping. Try again in a moment.")
 	default:
 		return s.svc.Listen(c.r.Context(), c.who)
 	}

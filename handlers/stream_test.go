@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -240,7 +242,7 @@ func TestStreamsEndWithTheirAccount(t *testing.T) {
 	theirs := b.with(other.Token).listen()
 	set := func(status string) {
 		t.Helper()
-		if _, err := b.SetAccountStatus(t.Context(), service.AccountIn{Account: b.Owner.AccountID, Status: status}); err != nil {
+		if _, err := b.SetAccountStatus(t.Context(), accounts.AccountIn{Account: b.Owner.AccountID, Status: status}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -386,7 +388,7 @@ func TestStreamEndsWhenItsTokenExpires(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		short, err := b.CreateToken(t.Context(), owner, service.CreateTokenIn{ExpiresAt: service.Opt[time.Time]{Set: true, Value: began.Add(time.Minute)}})
+		short, err := b.CreateToken(t.Context(), owner, accounts.CreateTokenIn{ExpiresAt: core.Opt[time.Time]{Set: true, Value: began.Add(time.Minute)}})
 		if err != nil {
 			t.Fatal(err)
 		}

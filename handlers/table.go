@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // An op is one row of the table of operations. Its route, its checks and the form of its body come
@@ -38,15 +38,15 @@ var (
 type caller struct {
 	in  reflect.Type
 	out reflect.Type
-	do  func(ctx context.Context, who service.Actor, decode func(in any) error) (any, error)
+	do  func(ctx context.Context, who core.Actor, decode func(in any) error) (any, error)
 }
 
 // with makes a caller of a method that takes a request.
-func with[In, Out any](method func(context.Context, service.Actor, In) (Out, error)) caller {
+func with[In, Out any](method func(context.Context, core.Actor, In) (Out, error)) caller {
 	return caller{
 		in:  reflect.TypeFor[In](),
 		out: reflect.TypeFor[Out](),
-		do: func(ctx context.Context, who service.Actor, decode func(any) error) (any, error) {
+		do: func(ctx context.Context, who core.Actor, decode func(any) error) (any, error) {
 			var in In
 			if err := decode(&in); err != nil {
 				return nil, err
@@ -60,18 +60,18 @@ func with[In, Out any](method func(context.Context, service.Actor, In) (Out, err
 type noInput struct{}
 
 // plain makes a caller of a method without a request.
-func plain[Out any](method func(context.Context, service.Actor) (Out, error)) caller {
-	return with(func(ctx context.Context, who service.Actor, _ noInput) (Out, error) { return method(ctx, who) })
+func plain[Out any](method func(context.Context, core.Actor) (Out, error)) caller {
+	return with(func(ctx context.Context, who core.Actor, _ noInput) (Out, error) { return method(ctx, who) })
 }
 
 // permit is the one place where the coarse permission of a row is asked for, see operations.
-func (o *op) permit(who service.Actor) error {
+func (o *op) permit(who core.Actor) error {
 	if !who.Can(o.scope) {
-		return service.Errorf(http.StatusForbidden, "insufficient_scope",
+		return core.Errorf(http.StatusForbidden, "insufficient_scope",
 			"This token lacks the %q permission that %s needs. Use a token that has it.", o.scope, o.name)
 	}
 	if !slices.Contains(o.roles, who.Role) {
-		return service.Errorf(http.StatusForbidden, "forbidden_role",
+		return core.Errorf(http.StatusForbidden, "forbidden_role",
 			"The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.name)
 	}
 	return nil

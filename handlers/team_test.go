@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 const users = "/v1/account/users"
@@ -21,7 +22,7 @@ func (b *sandbox) invite(email, role string) string {
 // tokenOf gives a client whose token belongs to an invited team user.
 func (b *sandbox) tokenOf(email string, permissions ...string) *client {
 	b.t.Helper()
-	t, err := b.CreateTokenFor(b.t.Context(), service.TokenFor{User: email, Permissions: permissions})
+	t, err := b.CreateTokenFor(b.t.Context(), accounts.TokenFor{User: email, Permissions: permissions})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestInviteTeamUser(t *testing.T) {
 }
 
 func TestTeamIsBounded(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.Limits.TeamUsers = 2 })
+	b := newSandbox(t, func(c *core.Config) { c.Limits.TeamUsers = 2 })
 	id := b.invite("ann@team.test", "member")
 	b.post(users+"/invite", `{"email":"bob@team.test"}`).fails(403, "user_limit_reached")
 	b.post(users+"/invite", `{"email":"ann@team.test"}`).fails(403, "email_already_exists")
@@ -190,8 +191,8 @@ func TestTeamRoles(t *testing.T) {
 // tokenAs puts a token into the store that acts for a user, even one that the user could not make.
 func (b *sandbox) tokenAs(userID, role, permission string) string {
 	b.t.Helper()
-	made, err := b.CreateToken(b.t.Context(), service.Actor{AccountID: b.Owner.AccountID, UserID: userID, Role: "owner", Permissions: []string{"admin"}},
-		service.CreateTokenIn{Permissions: &[]string{permission}})
+	made, err := b.CreateToken(b.t.Context(), core.Actor{AccountID: b.Owner.AccountID, UserID: userID, Role: "owner", Permissions: []string{"admin"}},
+		accounts.CreateTokenIn{Permissions: &[]string{permission}})
 	if err != nil {
 		b.t.Fatalf("%s: %v", role, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 //go:embed unsubscribe.html
@@ -50,7 +50,7 @@ func (s *Server) unsubscribe(c *call) {
 		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Said: fmt.Sprintf("Done. %s will get no more mail from %s.", u.Email, u.Domain)})
 	default:
 		c.w.Header().Set("Allow", "GET, HEAD, POST")
-		s.unsubscribeFailed(c, service.Errorf(http.StatusMethodNotAllowed, "method_not_allowed", "%s is not possible here.", c.r.Method))
+		s.unsubscribeFailed(c, core.Errorf(http.StatusMethodNotAllowed, "method_not_allowed", "%s is not possible here.", c.r.Method))
 	}
 }
 

@@ -6,7 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 const (
@@ -34,10 +35,10 @@ func (s *Server) viewMessage(c *call) {
 	h.Set("Referrer-Policy", "no-referrer")
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		s.fail(c, service.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
+		s.fail(c, core.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
 		return
 	}
-	var in service.ViewIn
+	var in inbox.ViewIn
 	if err := decode(&in, source{path: c.r.PathValue, query: query, header: c.r.Header}); err != nil {
 		s.fail(c, err)
 		return

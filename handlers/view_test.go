@@ -20,7 +20,7 @@ import (
 	markup "golang.org/x/net/html"
 
 	"github.com/mailstead/mailstead/mail/view"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // viewOf is where a message is shown.
@@ -253,7 +253,7 @@ func newGallery(t *testing.T) *gallery {
 // tells of the reader.
 func TestRemoteImages(t *testing.T) {
 	g := newGallery(t)
-	b := newSandbox(t, func(c *service.Config) {
+	b := newSandbox(t, func(c *core.Config) {
 		c.RootCAs = x509.NewCertPool()
 		c.RootCAs.AddCert(g.Certificate())
 	})
@@ -299,7 +299,7 @@ func TestRemoteImages(t *testing.T) {
 // TestEndlessImage: an image that goes on past the limit is none.
 func TestEndlessImage(t *testing.T) {
 	g := newGallery(t)
-	b := newSandbox(t, func(c *service.Config) {
+	b := newSandbox(t, func(c *core.Config) {
 		c.RootCAs = x509.NewCertPool()
 		c.RootCAs.AddCert(g.Certificate())
 	})
@@ -311,7 +311,7 @@ func TestEndlessImage(t *testing.T) {
 
 // TestPrivateImages: without leave for private addresses no image at one is linked.
 func TestPrivateImages(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.AllowPrivate = false })
+	b := newSandbox(t, func(c *core.Config) { c.AllowPrivate = false })
 	id, web := b.box("ann"), b.browser().signIn()
 	uid := b.Put(t, "ann@boxes.test", pictured(`<img src="https://127.0.0.1/a.png"><img src="https://router.lan/b.png"><img src="https://u:p@far.test/c.png">`), mail{})
 	r := web.look(viewOf(id, uid) + "?images=1").is(200)

@@ -9,13 +9,17 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
 
 // rivals are two accounts of one installation.
-func rivals(t *testing.T) (b *servicetest.Sandbox, w *servicetest.World, a, z service.Actor) {
+func rivals(t *testing.T) (b *servicetest.Sandbox, w *servicetest.World, a, z core.Actor) {
 	t.Helper()
 	b, w, a = newWorld(t)
 	made := b.Account(t, "rival@example.test")
@@ -26,7 +30,7 @@ func rivals(t *testing.T) (b *servicetest.Sandbox, w *servicetest.World, a, z se
 	return b, w, a, z
 }
 
-func connectAs(t *testing.T, b *servicetest.Sandbox, who service.Actor, in service.ConnectDomainsIn) service.ConnectResult {
+func connectAs(t *testing.T, b *servicetest.Sandbox, who core.Actor, in domains.ConnectDomainsIn) domains.ConnectResult {
 	t.Helper()
 	out, err := b.ConnectDomains(t.Context(), who, in)
 	if err != nil {
@@ -35,16 +39,16 @@ func connectAs(t *testing.T, b *servicetest.Sandbox, who service.Actor, in servi
 	return out.Domains[0]
 }
 
-func claimCode(d *service.Domain) string {
+func claimCode(d *domains.Domain) string {
 	if d.Error == nil {
 		return ""
 	}
 	return d.Error.Code
 }
 
-func checkNS(t *testing.T, b *servicetest.Sandbox, who service.Actor, name string) service.NameserverCheck {
+func checkNS(t *testing.T, b *servicetest.Sandbox, who core.Actor, name string) domains.NameserverCheck {
 	t.Helper()
-	out, err := b.CheckNameservers(t.Context(), who, service.CheckNameserversIn{Domains: []string{name}})
+	out, err := b.CheckNameservers(t.Context(), who, domains.CheckNameserversIn{Domains: []string{name}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +56,8 @@ func checkNS(t *testing.T, b *servicetest.Sandbox, who service.Actor, name strin
 }
 
 func accepts(b *servicetest.Sandbox, address string) int {
-	_, err := b.Accepts(context.Background(), service.RecipientQuery{From: "x@far.test", To: address})
-	if e, ok := err.(*service.SMTPError); ok {
+	_, err := b.Accepts(context.Background(), mta.RecipientQuery{From: "x@far.test", To: address})
+	if e, ok := err.(*core.SMTPError); ok {
 		return e.Code
 	}
 	return 250
@@ -64,14 +68,14 @@ func accepts(b *servicetest.Sandbox, address string) int {
 func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, a, z := rivals(t)
-		connectAs(t, b, z, service.ConnectDomainsIn{Domains: []string{"mail.big.test"}})
-		in := service.ConnectDomainsIn{Domains: []string{"big.test"}, ManualDNS: true}
+		connectAs(t, b, z, domains.ConnectDomainsIn{Domains: []string{"mail.big.test"}})
+		in := domains.ConnectDomainsIn{Domains: []string{"big.test"}, ManualDNS: true}
 		first, second := connectAs(t, b, z, in), connectAs(t, b, a, in)
 		time.Sleep(time.Second)
 		if first.Status != "created" || second.Status != "created" || b.HostsName("big.test") {
 			t.Fatalf("%+v %+v, hosted %v", first, second, b.HostsName("big.test"))
 		}
-		records, err := b.GetDNSRecords(t.Context(), a, service.DomainIn{DomainID: *second.DomainID})
+		records, err := b.GetDNSRecords(t.Context(), a, domains.DomainIn{DomainID: *second.DomainID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,8 +84,8 @@ func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 				w.Tell("TXT", r.Host+".big.test", r.Value)
 			}
 		}
-		verifyDNS := func(who service.Actor, id string) {
-			if _, err := b.VerifyDNS(t.Context(), who, service.DomainIn{DomainID: id}); err != nil {
+		verifyDNS := func(who core.Actor, id string) {
+			if _, err := b.VerifyDNS(t.Context(), who, domains.DomainIn{DomainID: id}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -96,7 +100,7 @@ func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 		if d := getDomain(t, b.Service, a, *second.DomainID); d.Error != nil || d.Status == "error" {
 			t.Errorf("the winner is %s %+v", d.Status, d.Error)
 		}
-		if r := connectAs(t, b, z, service.ConnectDomainsIn{Domains: []string{"big.test"}}); r.Status != "already_exists" {
+		if r := connectAs(t, b, z, domains.ConnectDomainsIn{Domains: []string{"big.test"}}); r.Status != "already_exists" {
 			t.Errorf("%+v", r)
 		}
 		other, err := b.Operator(t.Context(), b.Account(t, "third@example.test").AccountID)
@@ -117,7 +121,7 @@ func TestContestedDelegationTakesTheRecord(t *testing.T) {
 		mine := connect(t, b.Service, a, "both.test")
 		theirs := connect(t, b.Service, z, "both.test")
 		w.Tell("NS", "both.test", "ns1.example.test.", "ns2.example.test.")
-		for who, id := range map[*service.Actor]string{&a: mine, &z: theirs} {
+		for who, id := range map[*core.Actor]string{&a: mine, &z: theirs} {
 			if c := checkNS(t, b, *who, "both.test"); c.Verified || !strings.Contains(c.Message, "_mailstead.both.test with the value mailstead-claim="+id) {
 				t.Errorf("contested: %+v", c)
 			}
@@ -125,15 +129,15 @@ func TestContestedDelegationTakesTheRecord(t *testing.T) {
 				t.Errorf("the detail names no record: %v", d.StatusDetail)
 			}
 		}
-		for _, who := range []service.Actor{a, z} { // the same address twice
-			if _, err := b.CreateEmailUser(t.Context(), who, service.CreateEmailUserIn{Email: "ann@both.test"}); err != nil {
+		for _, who := range []core.Actor{a, z} { // the same address twice
+			if _, err := b.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: "ann@both.test"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if code := accepts(b, "ann@both.test"); code != 450 || b.HostsName("both.test") {
 			t.Errorf("unproven: %d, hosted %v", code, b.HostsName("both.test"))
 		}
-		st, err := b.GetDNSStatus(t.Context(), a, service.GetDNSStatusIn{DomainID: mine, Refresh: true})
+		st, err := b.GetDNSStatus(t.Context(), a, domains.GetDNSStatusIn{DomainID: mine, Refresh: true})
 		if err != nil || st.Records[len(st.Records)-1].Expected != "mailstead-claim="+mine {
 			t.Errorf("dns-status %+v, %v", st, err)
 		}
@@ -151,13 +155,13 @@ func TestContestedDelegationTakesTheRecord(t *testing.T) {
 		if code := accepts(b, "ann@both.test"); code != 250 || !b.HostsName("both.test") {
 			t.Errorf("proven: %d, hosted %v", code, b.HostsName("both.test"))
 		}
-		_, err = b.SetupDomain(t.Context(), z, service.SetupDomainIn{Domain: "both.test"})
-		if e, ok := service.AsError(err); !ok || e.Code != "domain_claimed_elsewhere" {
+		_, err = b.SetupDomain(t.Context(), z, domains.SetupDomainIn{Domain: "both.test"})
+		if e, ok := core.AsError(err); !ok || e.Code != "domain_claimed_elsewhere" {
 			t.Errorf("setup of a lost claim: %v", err)
 		}
 
 		// The loser's deletion takes nothing from the winner; the winner's frees the name.
-		if _, err := b.DeleteDomain(t.Context(), a, service.DomainIn{DomainID: mine}); err != nil {
+		if _, err := b.DeleteDomain(t.Context(), a, domains.DomainIn{DomainID: mine}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -179,9 +183,9 @@ func TestALosersDeletionTakesNothing(t *testing.T) {
 		connect(t, b.Service, a, "both.test")
 		theirs := connect(t, b.Service, z, "both.test")
 		mine := connect(t, b.Service, a, "other.test")
-		w.Tell("TXT", "_mailstead.both.test", "mailstead-claim="+*connectAs(t, b, a, service.ConnectDomainsIn{Domains: []string{"both.test"}}).DomainID)
+		w.Tell("TXT", "_mailstead.both.test", "mailstead-claim="+*connectAs(t, b, a, domains.ConnectDomainsIn{Domains: []string{"both.test"}}).DomainID)
 		checkNS(t, b, a, "both.test")
-		if _, err := b.DeleteDomain(t.Context(), z, service.DomainIn{DomainID: theirs}); err != nil {
+		if _, err := b.DeleteDomain(t.Context(), z, domains.DomainIn{DomainID: theirs}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -196,12 +200,12 @@ func TestOneOfTwoProofsWins(t *testing.T) {
 	b, w, a, z := rivals(t)
 	for range 10 {
 		name := strings.ToLower(b.Store.NewID("n")[2:]) + ".test"
-		ids := map[*service.Actor]string{&a: connect(t, b.Service, a, name), &z: connect(t, b.Service, z, name)}
+		ids := map[*core.Actor]string{&a: connect(t, b.Service, a, name), &z: connect(t, b.Service, z, name)}
 		w.Tell("TXT", "_mailstead."+name, "mailstead-claim="+ids[&a], "mailstead-claim="+ids[&z])
 		var wg sync.WaitGroup
 		for who := range ids {
 			wg.Go(func() {
-				if _, err := b.CheckNameservers(context.Background(), *who, service.CheckNameserversIn{Domains: []string{name}}); err != nil {
+				if _, err := b.CheckNameservers(context.Background(), *who, domains.CheckNameserversIn{Domains: []string{name}}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -223,7 +227,7 @@ func TestClaimsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, a, z := rivals(t)
 		id := connect(t, b.Service, a, "late.test")
-		away := *connectAs(t, b, a, service.ConnectDomainsIn{Domains: []string{"away.test"}, External: true}).DomainID
+		away := *connectAs(t, b, a, domains.ConnectDomainsIn{Domains: []string{"away.test"}, External: true}).DomainID
 		w.Tell("NS", "late.test", "ns.elsewhere.test.")
 		time.Sleep(14*24*time.Hour - time.Hour)
 		if d := getDomain(t, b.Service, a, id); d.Error != nil {
@@ -247,7 +251,7 @@ func TestClaimsExpire(t *testing.T) {
 			t.Errorf("an expired claim of a name that is proven elsewhere: %+v", c)
 		}
 		w.Tell("TXT", "_mailstead.away.test", "mailstead-claim="+away)
-		if _, err := b.GetDNSStatus(t.Context(), a, service.GetDNSStatusIn{DomainID: away, Refresh: true}); err != nil {
+		if _, err := b.GetDNSStatus(t.Context(), a, domains.GetDNSStatusIn{DomainID: away, Refresh: true}); err != nil {
 			t.Fatal(err)
 		}
 		if d := getDomain(t, b.Service, a, away); d.Status != "complete" || d.Error != nil || d.StatusDetail != nil {
@@ -287,16 +291,16 @@ func TestTheOperatorDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, a, z := rivals(t)
 		mine, theirs := connect(t, b.Service, a, "both.test"), connect(t, b.Service, z, "both.test")
-		for _, in := range []service.ClaimDecision{{}, {Account: a.AccountID, Domain: "none.test"}, {Account: "acc_none", Domain: "both.test"}, {Account: a.AccountID, Domain: "com"}} {
+		for _, in := range []domains.ClaimDecision{{}, {Account: a.AccountID, Domain: "none.test"}, {Account: "acc_none", Domain: "both.test"}, {Account: a.AccountID, Domain: "com"}} {
 			if _, err := b.DecideClaim(t.Context(), in); err == nil {
 				t.Errorf("%+v is decided", in)
 			}
 		}
 		w.Tell("NS", "both.test", "ns1.example.test.", "ns2.example.test.")
-		decide := func(who service.Actor, winner, loser string, other service.Actor) {
+		decide := func(who core.Actor, winner, loser string, other core.Actor) {
 			t.Helper()
 			for range 2 { // again it changes nothing
-				if out, err := b.DecideClaim(t.Context(), service.ClaimDecision{Account: who.AccountID, Domain: "Both.test"}); err != nil || out.DomainID != winner {
+				if out, err := b.DecideClaim(t.Context(), domains.ClaimDecision{Account: who.AccountID, Domain: "Both.test"}); err != nil || out.DomainID != winner {
 					t.Fatalf("%+v, %v", out, err)
 				}
 			}
@@ -312,7 +316,7 @@ func TestTheOperatorDecides(t *testing.T) {
 			}
 		}
 		decide(a, mine, theirs, z)
-		user, err := b.CreateEmailUser(t.Context(), a, service.CreateEmailUserIn{Email: "ann@both.test"})
+		user, err := b.CreateEmailUser(t.Context(), a, mailboxes.CreateEmailUserIn{Email: "ann@both.test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,8 +324,8 @@ func TestTheOperatorDecides(t *testing.T) {
 		if code := accepts(b, "ann@both.test"); code != 550 {
 			t.Errorf("mail to the loser's mailbox: %d", code)
 		}
-		_, err = b.SendEmail(t.Context(), a, service.SendEmailIn{UserID: user.ID, To: service.Texts{"x@far.test"}, Text: "hello"})
-		if e, ok := service.AsError(err); !ok || e.Code != "domain_not_ready" {
+		_, err = b.SendEmail(t.Context(), a, mta.SendEmailIn{UserID: user.ID, To: mta.Texts{"x@far.test"}, Text: "hello"})
+		if e, ok := core.AsError(err); !ok || e.Code != "domain_not_ready" {
 			t.Errorf("the loser sends: %v", err)
 		}
 	})
@@ -331,18 +335,18 @@ func TestTheOperatorDecides(t *testing.T) {
 func TestExternalClaimsAreProvenByALogin(t *testing.T) {
 	b, _, a, z := rivals(t)
 	remote := pulltest.Serve(t, nil)
-	in := service.ConnectDomainsIn{Domains: []string{"away.test"}, External: true}
+	in := domains.ConnectDomainsIn{Domains: []string{"away.test"}, External: true}
 	first, second := connectAs(t, b, z, in), connectAs(t, b, a, in)
 	if first.Status != "created" || second.Status != "created" {
 		t.Fatalf("%+v %+v", first, second)
 	}
 	on := true
-	if _, err := b.SetUniversalInbox(t.Context(), a, service.UniversalInboxIn{Enabled: &on}); err != nil {
+	if _, err := b.SetUniversalInbox(t.Context(), a, inbox.UniversalInboxIn{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.CreateEmailUser(t.Context(), a, service.CreateEmailUserIn{
+	_, err := b.CreateEmailUser(t.Context(), a, mailboxes.CreateEmailUserIn{
 		Email: "me@away.test", Type: "external",
-		IMAP: &service.MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
+		IMAP: &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -364,21 +368,21 @@ func TestExternalClaimsAreProvenByALogin(t *testing.T) {
 func TestALoginProvesNoPublicMailService(t *testing.T) {
 	b, _, a, z := rivals(t)
 	remote := pulltest.Serve(t, nil)
-	in := service.ConnectDomainsIn{Domains: []string{"gmail.com"}, External: true}
+	in := domains.ConnectDomainsIn{Domains: []string{"gmail.com"}, External: true}
 	first, second := connectAs(t, b, z, in), connectAs(t, b, a, in)
-	made, err := b.CreateEmailUser(t.Context(), a, service.CreateEmailUserIn{
+	made, err := b.CreateEmailUser(t.Context(), a, mailboxes.CreateEmailUserIn{
 		Email: "me@gmail.com", Type: "external",
-		IMAP: &service.MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
+		IMAP: &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.RefreshEmailUserInbox(t.Context(), a, service.EmailUserIn{UserID: made.UserID}); err != nil {
+	if _, err := b.RefreshEmailUserInbox(t.Context(), a, core.EmailUserIn{UserID: made.UserID}); err != nil {
 		t.Fatal(err)
 	}
 	synced := false
 	for end := time.Now().Add(10 * time.Second); !synced && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		mb, err := b.GetEmailUser(t.Context(), a, service.EmailUserIn{UserID: made.UserID})
+		mb, err := b.GetEmailUser(t.Context(), a, core.EmailUserIn{UserID: made.UserID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -387,7 +391,7 @@ func TestALoginProvesNoPublicMailService(t *testing.T) {
 	if !synced {
 		t.Fatal("nobody logged in to the mailbox")
 	}
-	for id, who := range map[string]service.Actor{*first.DomainID: z, *second.DomainID: a} {
+	for id, who := range map[string]core.Actor{*first.DomainID: z, *second.DomainID: a} {
 		if d := getDomain(t, b.Service, who, id); d.Status != "complete" || claimCode(d) != "" || d.StatusDetail != nil {
 			t.Errorf("%s %+v", d.Status, d.Error)
 		}

@@ -5,32 +5,32 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 func TestConfirmationEndsAfterTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := servicetest.New(t, nil)
-		who := service.Actor{AccountID: "acc_a", TokenID: "tok_a"}
+		who := core.Actor{AccountID: "acc_a", TokenID: "tok_a"}
 		token, until := b.Confirmation(who, "setup_domain", []byte(`{}`))
-		if left := time.Until(until.Time); left <= service.ConfirmFor-time.Second || left > service.ConfirmFor {
+		if left := time.Until(until.Time); left <= core.ConfirmFor-time.Second || left > core.ConfirmFor {
 			t.Errorf("good for %v", left)
 		}
-		time.Sleep(service.ConfirmFor - time.Second)
+		time.Sleep(core.ConfirmFor - time.Second)
 		if err := b.Confirmed(who, "setup_domain", []byte(`{}`), token); err != nil {
 			t.Error(err)
 		}
 		if b.Confirmed(who, "delete_domain", []byte(`{}`), token) == nil {
 			t.Error("it confirms another operation")
 		}
-		e, ok := service.AsError(b.Confirmed(who, "setup_domain", []byte(`{}`), token))
+		e, ok := core.AsError(b.Confirmed(who, "setup_domain", []byte(`{}`), token))
 		if !ok || e.Details[0].Code != "used" {
 			t.Errorf("a second time: %v", e)
 		}
 		token, _ = b.Confirmation(who, "setup_domain", []byte(`{}`))
-		time.Sleep(service.ConfirmFor)
-		e, ok = service.AsError(b.Confirmed(who, "setup_domain", []byte(`{}`), token))
+		time.Sleep(core.ConfirmFor)
+		e, ok = core.AsError(b.Confirmed(who, "setup_domain", []byte(`{}`), token))
 		if !ok || e.Status != 400 || e.Details[0].Code != "expired" {
 			t.Errorf("after ten minutes: %v", e)
 		}

@@ -14,15 +14,18 @@ import (
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
 
 // newWorld makes a sandbox whose look-ups a World answers.
-func newWorld(t testing.TB) (*servicetest.Sandbox, *servicetest.World, service.Actor) {
+func newWorld(t testing.TB) (*servicetest.Sandbox, *servicetest.World, core.Actor) {
 	t.Helper()
 	w := &servicetest.World{}
-	b := servicetest.New(t, func(c *service.Config) { c.Resolver = w })
+	b := servicetest.New(t, func(c *core.Config) { c.Resolver = w })
 	w.Set(func() { w.Ours = b.Service })
 	who, err := b.Operator(t.Context(), "")
 	if err != nil {
@@ -32,26 +35,26 @@ func newWorld(t testing.TB) (*servicetest.Sandbox, *servicetest.World, service.A
 }
 
 // connect connects a builtin domain and gives its id.
-func connect(t testing.TB, s *service.Service, who service.Actor, name string) string {
+func connect(t testing.TB, s *service.Service, who core.Actor, name string) string {
 	t.Helper()
-	out, err := s.ConnectDomains(t.Context(), who, service.ConnectDomainsIn{Domains: []string{name}})
+	out, err := s.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{name}})
 	if err != nil || out.Domains[0].Status != "created" {
 		t.Fatalf("connect %s: %+v, %v", name, out, err)
 	}
 	return *out.Domains[0].DomainID
 }
 
-func verify(t testing.TB, s *service.Service, who service.Actor, name string) {
+func verify(t testing.TB, s *service.Service, who core.Actor, name string) {
 	t.Helper()
-	out, err := s.CheckNameservers(t.Context(), who, service.CheckNameserversIn{Domains: []string{name}})
+	out, err := s.CheckNameservers(t.Context(), who, domains.CheckNameserversIn{Domains: []string{name}})
 	if err != nil || !out.AllVerified {
 		t.Fatalf("check-ns of %s: %+v, %v", name, out, err)
 	}
 }
 
-func getDomain(t testing.TB, s *service.Service, who service.Actor, id string) *service.Domain {
+func getDomain(t testing.TB, s *service.Service, who core.Actor, id string) *domains.Domain {
 	t.Helper()
-	d, err := s.GetDomain(t.Context(), who, service.DomainIn{DomainID: id})
+	d, err := s.GetDomain(t.Context(), who, domains.DomainIn{DomainID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,9 +62,9 @@ func getDomain(t testing.TB, s *service.Service, who service.Actor, id string) *
 }
 
 // events gives the data of the account's events of a type, newest first.
-func eventsOf(t testing.TB, s *service.Service, who service.Actor, kind string) []json.RawMessage {
+func eventsOf(t testing.TB, s *service.Service, who core.Actor, kind string) []json.RawMessage {
 	t.Helper()
-	page, err := s.ListEvents(t.Context(), who, service.ListEventsIn{Type: kind})
+	page, err := s.ListEvents(t.Context(), who, events.ListEventsIn{Type: kind})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,10 +81,10 @@ func TestDNSFailureIsToldOnceAnEpisode(t *testing.T) {
 		id := connect(t, b.Service, who, "sick.test")
 		verify(t, b.Service, who, "sick.test")
 		time.Sleep(time.Second)
-		health := func(status string, told int) *service.Domain {
+		health := func(status string, told int) *domains.Domain {
 			t.Helper()
 			d := getDomain(t, b.Service, who, id)
-			if n := len(eventsOf(t, b.Service, who, service.EventDomainDNSFailed)); d.DNSHealth.Status != status || n != told {
+			if n := len(eventsOf(t, b.Service, who, events.EventDomainDNSFailed)); d.DNSHealth.Status != status || n != told {
 				t.Fatalf("health is %+v with %d events, want %s with %d", d.DNSHealth, n, status, told)
 			}
 			return d
@@ -136,7 +139,7 @@ func TestOneBadCheckIsForgiven(t *testing.T) {
 		time.Sleep(time.Second)
 		for range 3 {
 			world.Tell("MX", "blink.test", "1 thief.test.")
-			if _, err := b.GetDNSStatus(t.Context(), who, service.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
+			if _, err := b.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
 				t.Fatal(err)
 			}
 			if d := getDomain(t, b.Service, who, id); d.DNSHealth.Status != "degraded" {
@@ -148,7 +151,7 @@ func TestOneBadCheckIsForgiven(t *testing.T) {
 				t.Fatalf("after a good look: %+v", d.DNSHealth)
 			}
 		}
-		if told := eventsOf(t, b.Service, who, service.EventDomainDNSFailed); len(told) > 0 {
+		if told := eventsOf(t, b.Service, who, events.EventDomainDNSFailed); len(told) > 0 {
 			t.Fatalf("told of %s", told)
 		}
 	})
@@ -166,7 +169,7 @@ func TestChecksAreSpread(t *testing.T) {
 		time.Sleep(time.Minute)
 		var at []time.Time
 		for _, id := range ids {
-			out, err := b.GetDNSStatus(t.Context(), who, service.GetDNSStatusIn{DomainID: id})
+			out, err := b.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id})
 			if err != nil || !out.Cached || !out.Ready {
 				t.Fatalf("%+v, %v", out, err)
 			}
@@ -181,13 +184,13 @@ func TestChecksAreSpread(t *testing.T) {
 
 // openService opens a service on a directory, which is checked and closed when the test ends. run
 // starts its queue.
-func openService(t *testing.T, dir string, c service.Config) (s *service.Service, run func()) {
+func openService(t *testing.T, dir string, c core.Config) (s *service.Service, run func()) {
 	t.Helper()
 	st, err := store.Open(dir, store.Options{Log: c.Log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := service.OpenKeys(st)
+	keys, err := core.OpenKeys(st)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +234,7 @@ func dkimRecords(t *testing.T, s *service.Service, id string) (out []string) {
 }
 
 // crashWithKeys copies the data directory as it is after the domain's keys were made.
-func crashWithKeys(t *testing.T, s *service.Service, who service.Actor, id string) (dir string) {
+func crashWithKeys(t *testing.T, s *service.Service, who core.Actor, id string) (dir string) {
 	t.Helper()
 	for began := time.Now(); getDomain(t, s, who, id).DKIMSelector == nil; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
@@ -272,7 +275,7 @@ func TestProvisioningGoesOnAfterACrash(t *testing.T) {
 	if got := dkimRecords(t, s, id); len(got) != 2 || !slices.Equal(got, before) {
 		t.Errorf("keys %q became %q", before, got)
 	}
-	for _, kind := range []string{service.EventDomainCreated, service.EventDomainReady} {
+	for _, kind := range []string{events.EventDomainCreated, events.EventDomainReady} {
 		if n := len(eventsOf(t, s, who, kind)); n != 1 {
 			t.Errorf("%d events %s", n, kind)
 		}

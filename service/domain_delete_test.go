@@ -5,16 +5,21 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
 )
 
 // A deletion that was cut in the middle goes on: each mailbox is told of once, and nothing of the
 // domain is left.
 func TestDeletionGoesOnAfterACrash(t *testing.T) {
-	s, run := openService(t, t.TempDir(), service.Config{
-		Log: slog.New(slog.DiscardHandler), Nameservers: []string{"ns1.example.test"}, Limits: service.Limits{Plan: "startup"},
+	s, run := openService(t, t.TempDir(), core.Config{
+		Log: slog.New(slog.DiscardHandler), Nameservers: []string{"ns1.example.test"}, Limits: core.Limits{Plan: "startup"},
 	})
-	owner, err := s.CreateAccount(t.Context(), service.NewAccount{OwnerEmail: "owner@example.test"})
+	owner, err := s.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,10 +29,10 @@ func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	}
 	id := connect(t, s, who, "cut.test")
 	boxes := fillDomain(t, s, who, id)
-	if _, err := s.DeleteEmailUser(t.Context(), who, service.EmailUserIn{UserID: boxes[0]}); err != nil {
+	if _, err := s.DeleteEmailUser(t.Context(), who, core.EmailUserIn{UserID: boxes[0]}); err != nil {
 		t.Fatal(err)
 	}
-	job, err := s.DeleteDomain(t.Context(), who, service.DomainIn{DomainID: id})
+	job, err := s.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +41,7 @@ func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	if job, err = s.GetJob(t.Context(), who, service.GetJobIn{ID: job.JobID, Wait: new(10)}); err != nil || job.Status != "completed" || job.Attempts != 2 {
 		t.Errorf("job %+v, %v", job, err)
 	}
-	if told := eventsOf(t, s, who, service.EventEmailUserDeleted); len(told) != len(boxes) {
+	if told := eventsOf(t, s, who, events.EventEmailUserDeleted); len(told) != len(boxes) {
 		t.Errorf("told of %d mailboxes: %s", len(told), told)
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -52,10 +57,10 @@ func TestDeletionGoesOnAfterACrash(t *testing.T) {
 }
 
 // fillDomain gives a domain three mailboxes and a custom record.
-func fillDomain(t *testing.T, s *service.Service, who service.Actor, id string) (boxes []string) {
+func fillDomain(t *testing.T, s *service.Service, who core.Actor, id string) (boxes []string) {
 	t.Helper()
 	for _, name := range []string{"a", "b", "c"} {
-		box, err := s.CreateEmailUser(t.Context(), who, service.CreateEmailUserIn{Email: name + "@cut.test"})
+		box, err := s.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: name + "@cut.test"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -36,7 +38,7 @@ func (l *logText) count(text string) int {
 func TestRecoveryIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := &servicetest.World{}, &logText{}
-		b := servicetest.New(t, func(c *service.Config) { c.Resolver, c.Log = w, slog.New(slog.NewTextHandler(log, nil)) })
+		b := servicetest.New(t, func(c *core.Config) { c.Resolver, c.Log = w, slog.New(slog.NewTextHandler(log, nil)) })
 		w.Set(func() { w.Ours = b.Service })
 		who, err := b.Operator(t.Context(), "")
 		if err != nil {
@@ -79,7 +81,7 @@ func TestLooksAtTheSameTimeAreOne(t *testing.T) {
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
-				if _, err := b.GetDNSStatus(t.Context(), who, service.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
+				if _, err := b.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -88,7 +90,7 @@ func TestLooksAtTheSameTimeAreOne(t *testing.T) {
 		time.Sleep(time.Second)
 		close(hang)
 		all.Wait()
-		if d := getDomain(t, b.Service, who, id); d.DNSHealth.Status != "degraded" || len(eventsOf(t, b.Service, who, service.EventDomainDNSFailed)) != 0 {
+		if d := getDomain(t, b.Service, who, id); d.DNSHealth.Status != "degraded" || len(eventsOf(t, b.Service, who, events.EventDomainDNSFailed)) != 0 {
 			t.Errorf("one blink: %+v", d.DNSHealth)
 		}
 		time.Sleep(5 * time.Minute)
@@ -101,12 +103,12 @@ func TestLooksAtTheSameTimeAreOne(t *testing.T) {
 // An owner who has an SPF record for others is told one record for all, everywhere.
 func TestMergedSPFIsOffered(t *testing.T) {
 	b, world, who := newWorld(t)
-	out, err := b.ConnectDomains(t.Context(), who, service.ConnectDomainsIn{Domains: []string{"manual.test"}, ManualDNS: true})
+	out, err := b.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{"manual.test"}, ManualDNS: true})
 	if err != nil || out.Domains[0].DomainID == nil {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	id := *out.Domains[0].DomainID
-	in := service.DomainIn{DomainID: id}
+	in := domains.DomainIn{DomainID: id}
 	entered := func() string {
 		t.Helper()
 		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
@@ -139,7 +141,7 @@ func TestMergedSPFIsOffered(t *testing.T) {
 				t.Errorf("with %q: %+v", there, r)
 			}
 		}
-		status, err := b.GetDNSStatus(t.Context(), who, service.GetDNSStatusIn{DomainID: id})
+		status, err := b.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id})
 		if err != nil || !status.Cached {
 			t.Fatalf("%+v, %v", status, err)
 		}
@@ -164,15 +166,15 @@ func TestOwnersRecordsWinOverOptionalOnes(t *testing.T) {
 	b, world, who := newWorld(t)
 	id := connect(t, b.Service, who, "own.test")
 	verify(t, b.Service, who, "own.test")
-	www, err := b.CreateCustomDNSRecord(t.Context(), who, service.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
+	www, err := b.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.SetRedirect(t.Context(), who, service.SetRedirectIn{DomainID: id, RedirectURL: "https://else.test/"}); err != nil {
+	if _, err := b.SetRedirect(t.Context(), who, domains.SetRedirectIn{DomainID: id, RedirectURL: "https://else.test/"}); err != nil {
 		t.Fatal(err)
 	}
 	ttl := 600
-	if _, err := b.UpdateCustomDNSRecord(t.Context(), who, service.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID, TTL: &ttl}); err != nil {
+	if _, err := b.UpdateCustomDNSRecord(t.Context(), who, domains.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID, TTL: &ttl}); err != nil {
 		t.Errorf("the owner's record cannot be changed: %v", err)
 	}
 	address := func() string {
@@ -182,17 +184,17 @@ func TestOwnersRecordsWinOverOptionalOnes(t *testing.T) {
 	if got := address(); got != "192.0.2.7" {
 		t.Errorf("www is %q", got)
 	}
-	if _, err := b.DeleteCustomDNSRecord(t.Context(), who, service.CustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID}); err != nil {
+	if _, err := b.DeleteCustomDNSRecord(t.Context(), who, domains.CustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if got := address(); got != "127.0.0.1" {
 		t.Errorf("without the owner's, www is %q", got)
 	}
-	_, err = b.CreateCustomDNSRecord(t.Context(), who, service.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
-	if e, ok := service.AsError(err); !ok || e.Code != "managed_record_collision" {
+	_, err = b.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
+	if e, ok := core.AsError(err); !ok || e.Code != "managed_record_collision" {
 		t.Errorf("a new record in a managed place: %v", err)
 	}
-	if _, err := b.DeleteRedirect(t.Context(), who, service.DomainIn{DomainID: id}); err != nil {
+	if _, err := b.DeleteRedirect(t.Context(), who, domains.DomainIn{DomainID: id}); err != nil {
 		t.Fatal(err)
 	}
 	if got := address(); got != "" {

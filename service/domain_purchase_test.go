@@ -17,6 +17,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/dnsprov/registrar/namecomtest"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
@@ -82,10 +84,10 @@ func (l *life) meddle(string) error {
 }
 
 // live opens a directory and has its queue run until the process crashes, or the job has ended.
-func live(t *testing.T, shop func(*life) registrar.Registrar, dir string, plan []string, begin func(*service.Service, service.Actor) string) (next string, job *service.JobResponse) {
+func live(t *testing.T, shop func(*life) registrar.Registrar, dir string, plan []string, begin func(*service.Service, core.Actor) string) (next string, job *core.JobResponse) {
 	t.Helper()
 	l := &life{t: t, plan: plan}
-	s, who, run := openWorld(t, dir, func(c *service.Config) { c.Registrars = []registrar.Registrar{shop(l)} })
+	s, who, run := openWorld(t, dir, func(c *core.Config) { c.Registrars = []registrar.Registrar{shop(l)} })
 	l.s = s
 	id := begin(s, who)
 	run()
@@ -138,14 +140,14 @@ func buyAmidCrashes(t *testing.T, r *rand.Rand) {
 }
 
 // liveOn buys once.com in processes of which the first three crash.
-func liveOn(t *testing.T, r *rand.Rand, most int, shop func(*life) registrar.Registrar) *service.JobResponse {
+func liveOn(t *testing.T, r *rand.Rand, most int, shop func(*life) registrar.Registrar) *core.JobResponse {
 	var id string
-	begin := func(s *service.Service, who service.Actor) string {
+	begin := func(s *service.Service, who core.Actor) string {
 		if id == "" {
 			makeReady(t, s, connect(t, s, who, "once.com"))
 		}
 		if id == "" || getJob(t, s, who, id).Status == "error" {
-			id = setUp(t, s, who, service.SetupDomainIn{Domain: "once.com", Register: true, Price: new(11.0), SetupEmail: new(false)}).JobID
+			id = setUp(t, s, who, domains.SetupDomainIn{Domain: "once.com", Register: true, Price: new(11.0), SetupEmail: new(false)}).JobID
 		}
 		return id
 	}
@@ -228,10 +230,10 @@ func makeReady(t *testing.T, s *service.Service, id string) {
 func TestUndecidedPurchaseSaysWhatToCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := servicetest.NewShop()
-		s, who, run := openWorld(t, t.TempDir(), func(c *service.Config) { c.Registrars = []registrar.Registrar{shop.Registrar(nil)} })
+		s, who, run := openWorld(t, t.TempDir(), func(c *core.Config) { c.Registrars = []registrar.Registrar{shop.Registrar(nil)} })
 		makeReady(t, s, connect(t, s, who, "lost.com"))
-		buy := func() *service.JobResponse {
-			job := setUp(t, s, who, service.SetupDomainIn{Domain: "lost.com", Register: true, Price: new(11.0), SetupEmail: new(false)})
+		buy := func() *core.JobResponse {
+			job := setUp(t, s, who, domains.SetupDomainIn{Domain: "lost.com", Register: true, Price: new(11.0), SetupEmail: new(false)})
 			time.Sleep(3 * time.Hour)
 			return getJob(t, s, who, job.JobID)
 		}
@@ -280,10 +282,10 @@ func TestRepeatedOrderIsOurs(t *testing.T) {
 					return nil
 				}
 			})
-			s, who, run := openWorld(t, t.TempDir(), func(c *service.Config) { c.Registrars = []registrar.Registrar{shop.Registrar(nil)} })
+			s, who, run := openWorld(t, t.TempDir(), func(c *core.Config) { c.Registrars = []registrar.Registrar{shop.Registrar(nil)} })
 			makeReady(t, s, connect(t, s, who, "twice.com"))
 			run()
-			job := setUp(t, s, who, service.SetupDomainIn{Domain: "twice.com", Register: true, Price: new(11.0), SetupEmail: new(false)})
+			job := setUp(t, s, who, domains.SetupDomainIn{Domain: "twice.com", Register: true, Price: new(11.0), SetupEmail: new(false)})
 			time.Sleep(time.Minute)
 			if j := getJob(t, s, who, job.JobID); unseen && (j.Status != "queued" || j.Error.Code != "registrar_error") {
 				t.Errorf("while nobody can look: %+v %+v", j, j.Error)

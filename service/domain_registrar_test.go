@@ -13,6 +13,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/dnsprov/registrar/namecomtest"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
@@ -29,16 +31,16 @@ func nameCom(t *testing.T) (*namecomtest.Fake, registrar.Registrar) {
 }
 
 // buying opens a service that buys at the shop, with a domain that has keys already.
-func buying(t *testing.T, shop registrar.Registrar, name string) (s *service.Service, who service.Actor, buy func() *service.JobResponse) {
+func buying(t *testing.T, shop registrar.Registrar, name string) (s *service.Service, who core.Actor, buy func() *core.JobResponse) {
 	t.Helper()
-	s, who, run := openWorld(t, t.TempDir(), func(c *service.Config) {
+	s, who, run := openWorld(t, t.TempDir(), func(c *core.Config) {
 		c.Registrars = []registrar.Registrar{shop}
 		c.Nameservers = []string{"ns1." + name, "ns2." + name}
 	})
 	makeReady(t, s, connect(t, s, who, name))
 	run()
-	return s, who, func() *service.JobResponse {
-		return setUp(t, s, who, service.SetupDomainIn{Domain: name, Register: true, Price: new(11.0), AutoRenew: true, SetupEmail: new(false)})
+	return s, who, func() *core.JobResponse {
+		return setUp(t, s, who, domains.SetupDomainIn{Domain: name, Register: true, Price: new(11.0), AutoRenew: true, SetupEmail: new(false)})
 	}
 }
 
@@ -84,9 +86,9 @@ func TestFixedNameserversAreToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, shop := nameCom(t)
 		s, who, _ := buying(t, fixedShop{unable{shop}}, "fixed.com")
-		in := service.SetupDomainIn{Domain: "edge.com", Register: true, Price: new(11.0), SetupEmail: new(false)}
+		in := domains.SetupDomainIn{Domain: "edge.com", Register: true, Price: new(11.0), SetupEmail: new(false)}
 		_, err := s.SetupDomain(t.Context(), who, in)
-		if e, ok := service.AsError(err); !ok || e.Status != 400 || e.Details[0].Field != "edge_api_token" || !strings.Contains(e.Message, "manual_dns") {
+		if e, ok := core.AsError(err); !ok || e.Status != 400 || e.Details[0].Field != "edge_api_token" || !strings.Contains(e.Message, "manual_dns") {
 			t.Errorf("builtin DNS at a registrar that keeps its nameservers: %v", err)
 		}
 		in.ManualDNS = true
@@ -97,7 +99,7 @@ func TestFixedNameserversAreToldOf(t *testing.T) {
 		}
 		f.Put(namecomtest.Domain{Name: "fixed.com", Created: time.Now(), Expires: time.Now().AddDate(1, 0, 0)})
 		sold(t, s, "fixed.com", shop.Name())
-		job = setUp(t, s, who, service.SetupDomainIn{Domain: "fixed.com"})
+		job = setUp(t, s, who, domains.SetupDomainIn{Domain: "fixed.com"})
 		time.Sleep(time.Minute)
 		if j := getJob(t, s, who, job.JobID); j.Status != "error" || j.Error.Code != "registrar_error" || !strings.Contains(j.Error.Message, "edge_api_token") || j.Attempts != 1 {
 			t.Errorf("job %+v %+v", j, j.Error)
@@ -143,11 +145,11 @@ func TestRenewalIsToldToTheRegistrar(t *testing.T) {
 		job := buy()
 		time.Sleep(time.Minute)
 		id := job.Resource.ID
-		update := func(in service.UpdateDomainIn, status int, field string) {
+		update := func(in domains.UpdateDomainIn, status int, field string) {
 			t.Helper()
 			in.DomainID = id
 			_, err := s.UpdateDomain(t.Context(), who, in)
-			e, _ := service.AsError(err)
+			e, _ := core.AsError(err)
 			if status == 0 && err != nil || status != 0 && (e == nil || e.Status != status || e.Details[0].Field != field) {
 				t.Errorf("%v, want %d about %q", err, status, field)
 			}
@@ -158,21 +160,21 @@ func TestRenewalIsToldToTheRegistrar(t *testing.T) {
 		if d := f.Domain("renew.com"); !d.AutoRenew || !getDomain(t, s, who, id).AutoRenew {
 			t.Fatalf("bought with auto_renew it is %+v", d)
 		}
-		update(service.UpdateDomainIn{AutoRenew: new(false)}, 0, "")
-		update(service.UpdateDomainIn{AutoRenew: new(false)}, 0, "")
+		update(domains.UpdateDomainIn{AutoRenew: new(false)}, 0, "")
+		update(domains.UpdateDomainIn{AutoRenew: new(false)}, 0, "")
 		if n := f.Calls("update"); n != 1 {
 			t.Errorf("told %d times", n)
 		}
-		update(service.UpdateDomainIn{AutoRenew: new(true), CatchAll: service.Opt[string]{Set: true, Value: "nobody@renew.com"}}, 400, "catch_all")
+		update(domains.UpdateDomainIn{AutoRenew: new(true), CatchAll: core.Opt[string]{Set: true, Value: "nobody@renew.com"}}, 400, "catch_all")
 		setMeddle(f, func(string) namecomtest.Fate { return namecomtest.Fail })
-		update(service.UpdateDomainIn{AutoRenew: new(true), Tags: &[]string{"x"}}, 502, "namecom")
+		update(domains.UpdateDomainIn{AutoRenew: new(true), Tags: &[]string{"x"}}, 502, "namecom")
 		setMeddle(f, func(string) namecomtest.Fate { return namecomtest.Late })
-		update(service.UpdateDomainIn{AutoRenew: new(true)}, 502, "namecom")
+		update(domains.UpdateDomainIn{AutoRenew: new(true)}, 502, "namecom")
 		time.Sleep(time.Hour)
 		setMeddle(f, nil)
-		update(service.UpdateDomainIn{AutoRenew: new(true)}, 0, "")
+		update(domains.UpdateDomainIn{AutoRenew: new(true)}, 0, "")
 		f.Set(func() { f.Token = "changed" })
-		update(service.UpdateDomainIn{AutoRenew: new(false)}, 502, "namecom")
+		update(domains.UpdateDomainIn{AutoRenew: new(false)}, 502, "namecom")
 		if d := getDomain(t, s, who, id); len(d.Tags) != 0 {
 			t.Errorf("tags %v were kept without the rest", d.Tags)
 		}
@@ -219,7 +221,7 @@ func TestDeletionForgetsNoOrder(t *testing.T) {
 		if j := getJob(t, s, who, job.JobID); !strings.Contains(j.Error.Message, "not known whether") {
 			t.Fatalf("job %+v", j.Error)
 		}
-		if _, err := s.DeleteDomain(t.Context(), who, service.DomainIn{DomainID: job.Resource.ID}); err != nil {
+		if _, err := s.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: job.Resource.ID}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)

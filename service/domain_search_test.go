@@ -11,18 +11,19 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/rdap/rdaptest"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // newRegistries makes a sandbox that asks a fake of the world's registries, and a World for the
 // rest.
-func newRegistries(t *testing.T, shop registrar.Registrar, endings ...string) (*servicetest.Sandbox, *rdaptest.Fake, *servicetest.World, service.Actor) {
+func newRegistries(t *testing.T, shop registrar.Registrar, endings ...string) (*servicetest.Sandbox, *rdaptest.Fake, *servicetest.World, core.Actor) {
 	t.Helper()
 	f, w := rdaptest.Start(t, endings...), &servicetest.World{}
 	client := rdap.New(rdap.Config{BootstrapURL: f.URL(), NoCopy: true, HTTP: f.Client(), Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(client.Close)
-	b := servicetest.New(t, func(c *service.Config) {
+	b := servicetest.New(t, func(c *core.Config) {
 		c.Sandbox, c.Resolver, c.RDAP = false, w, client
 		if shop != nil {
 			c.Registrars = append(c.Registrars, shop)
@@ -36,7 +37,7 @@ func newRegistries(t *testing.T, shop registrar.Registrar, endings ...string) (*
 }
 
 // said is a result in short: the name, whether it is free, who said so.
-func said(r service.SearchResult) string {
+func said(r domains.SearchResult) string {
 	available := "unknown"
 	if r.Available != nil {
 		available = map[bool]string{true: "free", false: "taken"}[*r.Available]
@@ -61,7 +62,7 @@ func TestWhoIsAsked(t *testing.T) {
 		"mine.com": "free registrar", "taken-x.com": "taken registrar", "taken.shop": "taken rdap", "free.shop": "free rdap",
 		"taken.bad": "unknown dns", "live.bad": "taken dns", "live.zone": "taken dns", "none.zone": "unknown dns",
 	} {
-		r, err := b.SearchDomain(t.Context(), who, service.SearchDomainIn{Q: name})
+		r, err := b.SearchDomain(t.Context(), who, domains.SearchDomainIn{Q: name})
 		if err != nil || said(*r) != name+" "+want {
 			t.Errorf("%s: %s, %v, not %s", name, said(*r), err, want)
 		}
@@ -70,7 +71,7 @@ func TestWhoIsAsked(t *testing.T) {
 		}
 	}
 	w.Set(func() { w.Dead = "all" })
-	r, err := b.SearchDomain(t.Context(), who, service.SearchDomainIn{Q: "live.bad"})
+	r, err := b.SearchDomain(t.Context(), who, domains.SearchDomainIn{Q: "live.bad"})
 	if err != nil || said(*r) != "live.bad unknown dns" {
 		t.Errorf("with nobody to answer: %s, %v", said(*r), err)
 	}
@@ -100,7 +101,7 @@ func TestBadRegistryHoldsNoNeighboursUp(t *testing.T) {
 	add("co.uk", "co.uk unknown rdap")
 	add("www.free0.com", "www.free0.com unknown rdap")
 	began := time.Now()
-	out, err := b.SearchDomainsBulk(t.Context(), who, service.SearchDomainsBulkIn{Domains: names})
+	out, err := b.SearchDomainsBulk(t.Context(), who, domains.SearchDomainsBulkIn{Domains: names})
 	took := time.Since(began)
 	if err != nil || out.Count != 100 || out.AvailableCount != 18 || took > 40*time.Second {
 		t.Fatalf("%+v, %v, after %s", out, err, took)
@@ -131,7 +132,7 @@ func TestProviderByRegistry(t *testing.T) {
 		"mail.edge.com": "mail.edge.com Cloudflare, Inc. [a.ns.test b.ns.test] true", "www.bücher.co.uk": "www.xn--bcher-kva.co.uk Other [] false",
 		"a.quiet": "a.quiet 42 [] false", "nobodys.com": "nobodys.com <nil> [] false",
 	} {
-		p, err := b.CheckProvider(t.Context(), who, service.CheckProviderIn{Domain: name})
+		p, err := b.CheckProvider(t.Context(), who, domains.CheckProviderIn{Domain: name})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -145,8 +146,8 @@ func TestProviderByRegistry(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"a.bad", "a.zone"} {
-		_, err := b.CheckProvider(t.Context(), who, service.CheckProviderIn{Domain: name})
-		if e, ok := service.AsError(err); !ok || e.Status != 502 || e.Code != "upstream_error" || e.Details[0].Field != "rdap" || !strings.Contains(e.Message, name) {
+		_, err := b.CheckProvider(t.Context(), who, domains.CheckProviderIn{Domain: name})
+		if e, ok := core.AsError(err); !ok || e.Status != 502 || e.Code != "upstream_error" || e.Details[0].Field != "rdap" || !strings.Contains(e.Message, name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -154,7 +155,7 @@ func TestProviderByRegistry(t *testing.T) {
 
 func TestSuggestions(t *testing.T) {
 	b, f, _, who := newRegistries(t, nil, "com", "xn--p1ai", "slow")
-	suggest := func(in service.SuggestDomainsIn) []string {
+	suggest := func(in domains.SuggestDomainsIn) []string {
 		t.Helper()
 		out, err := b.SuggestDomains(t.Context(), who, in)
 		if err != nil || out.Count != len(out.Suggestions) {
@@ -172,21 +173,21 @@ func TestSuggestions(t *testing.T) {
 		"www.Bakery.co.uk": {"bakery.com", "getbakery.com", "bakeryhq.com"}, "get mail": {"getmail.com", "get-mail.com", "mailget.com"},
 		"xn--bcher-kva.de": {"xn--bcher-kva.com", "xn--getbcher-95a.com", "xn--bcherhq-n2a.com"}, "кофе": {"xn--e1ajmy.com"}, "coffee кофе": {"coffee.com", "xn--e1ajmy.com", "coffeehq.com"},
 	} {
-		if got := suggest(service.SuggestDomainsIn{Keywords: keywords, TLDs: "com", Limit: &few}); !slices.Equal(got, want) {
+		if got := suggest(domains.SuggestDomainsIn{Keywords: keywords, TLDs: "com", Limit: &few}); !slices.Equal(got, want) {
 			t.Errorf("%q: %s", keywords, got)
 		}
 	}
-	if got := suggest(service.SuggestDomainsIn{Keywords: "кофе", TLDs: "рф,xn--p1ai,com"}); !slices.Equal(got, []string{"xn--e1ajmy.xn--p1ai", "xn--e1ajmy.com"}) {
+	if got := suggest(domains.SuggestDomainsIn{Keywords: "кофе", TLDs: "рф,xn--p1ai,com"}); !slices.Equal(got, []string{"xn--e1ajmy.xn--p1ai", "xn--e1ajmy.com"}) {
 		t.Errorf("endings: %s", got)
 	}
 	for _, label := range []string{"bread", "getbread", "breadhq", "trybread"} {
 		f.Add(label+".com", rdaptest.Domain{Registrar: "R"})
 	}
-	if got := suggest(service.SuggestDomainsIn{Keywords: "bread", TLDs: "com", Limit: &few}); !slices.Equal(got, []string{"breadmail.com", "mybread.com", "breadapp.com"}) {
+	if got := suggest(domains.SuggestDomainsIn{Keywords: "bread", TLDs: "com", Limit: &few}); !slices.Equal(got, []string{"breadmail.com", "mybread.com", "breadapp.com"}) {
 		t.Errorf("taken names: %s", got)
 	}
 	asked := f.Asked("com")
-	if got := suggest(service.SuggestDomainsIn{Keywords: "bread", TLDs: "com", Limit: &few, Check: new(false)}); got[0] != "bread.com" || f.Asked("com") != asked {
+	if got := suggest(domains.SuggestDomainsIn{Keywords: "bread", TLDs: "com", Limit: &few, Check: new(false)}); got[0] != "bread.com" || f.Asked("com") != asked {
 		t.Errorf("unchecked: %s", got)
 	}
 }

@@ -9,11 +9,16 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
 
-func setUp(t testing.TB, s *service.Service, who service.Actor, in service.SetupDomainIn) *service.JobResponse {
+func setUp(t testing.TB, s *service.Service, who core.Actor, in domains.SetupDomainIn) *core.JobResponse {
 	t.Helper()
 	j, err := s.SetupDomain(t.Context(), who, in)
 	if err != nil {
@@ -22,7 +27,7 @@ func setUp(t testing.TB, s *service.Service, who service.Actor, in service.Setup
 	return j
 }
 
-func getJob(t testing.TB, s *service.Service, who service.Actor, id string) *service.JobResponse {
+func getJob(t testing.TB, s *service.Service, who core.Actor, id string) *core.JobResponse {
 	t.Helper()
 	j, err := s.GetJob(t.Context(), who, service.GetJobIn{ID: id})
 	if err != nil {
@@ -37,7 +42,7 @@ func TestSetupWaitsForItsDelegation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, world, who := newWorld(t)
 		world.Tell("NS", "slow.test", "ns.registrar.test.")
-		job := setUp(t, b.Service, who, service.SetupDomainIn{Domain: "slow.test", Users: []service.SetupUser{{Username: "ann"}}})
+		job := setUp(t, b.Service, who, domains.SetupDomainIn{Domain: "slow.test", Users: []domains.SetupUser{{Username: "ann"}}})
 		synctest.Wait()
 		id := job.Resource.ID
 		d := getDomain(t, b.Service, who, id)
@@ -68,7 +73,7 @@ func TestSetupWaitsForItsDelegation(t *testing.T) {
 			t.Errorf("domain that was given up: %+v", d)
 		}
 		world.Set(func() { world.Names = nil })
-		again := setUp(t, b.Service, who, service.SetupDomainIn{Domain: "slow.test"})
+		again := setUp(t, b.Service, who, domains.SetupDomainIn{Domain: "slow.test"})
 		synctest.Wait()
 		time.Sleep(time.Second)
 		if d := getDomain(t, b.Service, who, id); d.Status != "complete" || *d.JobID != again.JobID {
@@ -82,7 +87,7 @@ func TestCheckNameserversWakesASetup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, world, who := newWorld(t)
 		world.Tell("NS", "woken.test", "ns.registrar.test.")
-		job := setUp(t, b.Service, who, service.SetupDomainIn{Domain: "woken.test", Users: []service.SetupUser{{Username: "ann"}}})
+		job := setUp(t, b.Service, who, domains.SetupDomainIn{Domain: "woken.test", Users: []domains.SetupUser{{Username: "ann"}}})
 		time.Sleep(30 * time.Hour)
 		world.Set(func() { world.Names = nil })
 		verify(t, b.Service, who, "woken.test")
@@ -91,7 +96,7 @@ func TestCheckNameserversWakesASetup(t *testing.T) {
 		if d := getDomain(t, b.Service, who, job.Resource.ID); d.Status != "complete" || *d.JobID != job.JobID || j.Status != "completed" || d.StatusDetail != nil {
 			t.Errorf("domain %+v, job %+v", d, j)
 		}
-		if n := len(eventsOf(t, b.Service, who, service.EventDomainCreated)); n != 1 {
+		if n := len(eventsOf(t, b.Service, who, events.EventDomainCreated)); n != 1 {
 			t.Errorf("created %d times", n)
 		}
 	})
@@ -102,14 +107,14 @@ func TestWaitingSetupGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, world, who := newWorld(t)
 		world.Tell("NS", "away.test", "ns.registrar.test.")
-		first := setUp(t, b.Service, who, service.SetupDomainIn{Domain: "away.test"})
+		first := setUp(t, b.Service, who, domains.SetupDomainIn{Domain: "away.test"})
 		synctest.Wait()
-		second := setUp(t, b.Service, who, service.SetupDomainIn{Domain: "away.test"})
+		second := setUp(t, b.Service, who, domains.SetupDomainIn{Domain: "away.test"})
 		synctest.Wait()
 		if j := getJob(t, b.Service, who, first.JobID); j.Status != "cancelled" {
 			t.Errorf("first job %+v", j)
 		}
-		gone, err := b.DeleteDomain(t.Context(), who, service.DomainIn{DomainID: first.Resource.ID})
+		gone, err := b.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: first.Resource.ID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,9 +140,9 @@ func TestWaitingSetupGivesWay(t *testing.T) {
 
 // Mailboxes that the limits have no room for any more do not hold the domain up.
 func TestSetupGoesOnWithoutRoomForMailboxes(t *testing.T) {
-	s, who, run := openWorld(t, t.TempDir(), func(c *service.Config) { c.Limits.MailboxesPerDomain = 2 })
-	job := setUp(t, s, who, service.SetupDomainIn{Domain: "full.test", Users: []service.SetupUser{{Username: "a"}, {Username: "b"}}})
-	if _, err := s.CreateEmailUser(t.Context(), who, service.CreateEmailUserIn{Email: "first@full.test"}); err != nil {
+	s, who, run := openWorld(t, t.TempDir(), func(c *core.Config) { c.Limits.MailboxesPerDomain = 2 })
+	job := setUp(t, s, who, domains.SetupDomainIn{Domain: "full.test", Users: []domains.SetupUser{{Username: "a"}, {Username: "b"}}})
+	if _, err := s.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: "first@full.test"}); err != nil {
 		t.Fatal(err)
 	}
 	run()
@@ -152,19 +157,19 @@ func TestSetupGoesOnWithoutRoomForMailboxes(t *testing.T) {
 
 // openWorld opens a service whose look-ups are answered by what it serves, and makes its account if
 // it has none. run starts its queue.
-func openWorld(t *testing.T, dir string, change func(*service.Config)) (s *service.Service, who service.Actor, run func()) {
+func openWorld(t *testing.T, dir string, change func(*core.Config)) (s *service.Service, who core.Actor, run func()) {
 	t.Helper()
 	world := &servicetest.World{}
-	c := service.Config{
+	c := core.Config{
 		Hostname: "mail.example.test", Nameservers: []string{"ns1.example.test", "ns2.example.test"}, Resolver: world, Log: slog.New(slog.DiscardHandler),
-		PublicIPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Limits: service.Limits{Plan: "startup", Domains: 500, MailboxesPerDomain: 100},
+		PublicIPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Limits: core.Limits{Plan: "startup", Domains: 500, MailboxesPerDomain: 100},
 	}
 	change(&c)
 	s, run = openService(t, dir, c)
 	world.Set(func() { world.Ours = s })
 	who, err := s.Operator(t.Context(), "")
 	if err != nil {
-		if _, err = s.CreateAccount(t.Context(), service.NewAccount{OwnerEmail: "owner@example.test", OwnerPassword: "correct horse"}); err == nil {
+		if _, err = s.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test", OwnerPassword: "correct horse"}); err == nil {
 			who, err = s.Operator(t.Context(), "")
 		}
 	}

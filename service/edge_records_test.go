@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -46,18 +47,18 @@ func TestCustomRecordsAtTheEdge(t *testing.T) {
 		}
 		w.wantOurs([]string{"TXT both.edge.test ours", "CNAME www.edge.test www.elsewhere.test"})
 
-		out, err := w.ListCustomDNSRecords(t.Context(), w.who, service.DomainIn{DomainID: id})
+		out, err := w.ListCustomDNSRecords(t.Context(), w.who, domains.DomainIn{DomainID: id})
 		if err != nil || len(out.Records) != 5 || out.DNSProvider != "cloudflare" {
 			t.Fatalf("list %+v, %v", out, err)
 		}
 		both, www, same := out.Records[2].ID, out.Records[4].ID, out.Records[3].ID
 		other := "app.elsewhere.test"
-		changed, err := w.UpdateCustomDNSRecord(t.Context(), w.who, service.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www, Value: &other})
+		changed, err := w.UpdateCustomDNSRecord(t.Context(), w.who, domains.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www, Value: &other})
 		if err != nil || changed.Record.Status != "active" {
 			t.Errorf("update: %+v, %v", changed, err)
 		}
 		for _, r := range []string{both, same} {
-			if _, err := w.DeleteCustomDNSRecord(t.Context(), w.who, service.CustomDNSRecordIn{DomainID: id, RecordID: r}); err != nil {
+			if _, err := w.DeleteCustomDNSRecord(t.Context(), w.who, domains.CustomDNSRecordIn{DomainID: id, RecordID: r}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -68,7 +69,7 @@ func TestCustomRecordsAtTheEdge(t *testing.T) {
 
 		// Once the stranger's record is gone, setup makes ours.
 		w.edge.Remove("edge.test", "A", "shop.edge.test")
-		setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "edge.test"})
+		setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "edge.test"})
 		w.settle()
 		if r := w.record(id, out.Records[0].ID); r.Status != "active" || r.Error != nil {
 			t.Errorf("record %+v", r)
@@ -89,7 +90,7 @@ func TestEdgeRecordsWaitForTheProvider(t *testing.T) {
 			t.Errorf("after %s the record is %+v", took, r)
 		}
 		gone := w.create(id, "gone", "TXT", "y")
-		if _, err := w.DeleteCustomDNSRecord(t.Context(), w.who, service.CustomDNSRecordIn{DomainID: id, RecordID: gone.ID}); err != nil {
+		if _, err := w.DeleteCustomDNSRecord(t.Context(), w.who, domains.CustomDNSRecordIn{DomainID: id, RecordID: gone.ID}); err != nil {
 			t.Error(err)
 		}
 		w.edge.Set(func() { w.edge.Meddle = nil })
@@ -112,7 +113,7 @@ func TestEdgeRecordsWaitForTheProvider(t *testing.T) {
 		}
 		w.edge.Set(func() { w.edge.Tokens["new"] = "edit" })
 		token := "new"
-		setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "edge.test", EdgeAPIToken: &token})
+		setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "edge.test", EdgeAPIToken: &token})
 		w.settle()
 		if r := w.record(id, r.ID); r.Status != "active" || r.Error != nil {
 			t.Errorf("record %+v", r)
@@ -164,9 +165,9 @@ func TestRedirectAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
 		id := w.live()
-		redirect := func(want string) *service.JobResponse {
+		redirect := func(want string) *core.JobResponse {
 			t.Helper()
-			out, err := w.SetRedirect(t.Context(), w.who, service.SetRedirectIn{DomainID: id, RedirectURL: "https://example.net/"})
+			out, err := w.SetRedirect(t.Context(), w.who, domains.SetRedirectIn{DomainID: id, RedirectURL: "https://example.net/"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +182,7 @@ func TestRedirectAtTheEdge(t *testing.T) {
 		if got := w.edge.Ours("edge.test"); !strings.Contains(strings.Join(got, "|"), "A edge.test 127.0.0.1") {
 			t.Errorf("redirected, ours are %s", brief(got))
 		}
-		if _, err := w.DeleteRedirect(t.Context(), w.who, service.DomainIn{DomainID: id}); err != nil {
+		if _, err := w.DeleteRedirect(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()
@@ -210,7 +211,7 @@ func TestDeleteWithADeadToken(t *testing.T) {
 		id := w.live()
 		w.create(id, "own", "TXT", "x")
 		w.edge.Set(func() { clear(w.edge.Tokens) })
-		job, err := w.DeleteDomain(t.Context(), w.who, service.DomainIn{DomainID: id})
+		job, err := w.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +225,7 @@ func TestDeleteWithADeadToken(t *testing.T) {
 				t.Errorf("the step does not say %q: %s", part, *j.Steps[1].Error)
 			}
 		}
-		if _, err := w.GetDomain(t.Context(), w.who, service.DomainIn{DomainID: id}); err == nil {
+		if _, err := w.GetDomain(t.Context(), w.who, domains.DomainIn{DomainID: id}); err == nil {
 			t.Error("the domain is there")
 		}
 	})
@@ -250,7 +251,7 @@ func TestDeletionWaitsForASync(t *testing.T) {
 		w.create(id, "own", "TXT", "x") // which waits in vain
 		<-reached
 		w.create(id, "more", "TXT", "y")
-		job, err := w.DeleteDomain(t.Context(), w.who, service.DomainIn{DomainID: id})
+		job, err := w.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,12 +273,12 @@ func TestEdgeSetupInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
 		token, no := servicetest.EdgeToken, false
-		job := setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "edge.test", EdgeAPIToken: &token, SetupDNS: &no})
+		job := setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "edge.test", EdgeAPIToken: &token, SetupDNS: &no})
 		w.settle()
 		if d := w.domain(job.Resource.ID); d.Status != "pending_dns_records" || d.StatusDetail == nil || len(w.edge.Ours("edge.test")) != 0 {
 			t.Errorf("domain %+v", d)
 		}
-		setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "edge.test", RedirectURL: "https://example.net/"})
+		setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "edge.test", RedirectURL: "https://example.net/"})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if d := w.domain(job.Resource.ID); d.Status != "complete" || d.StatusDetail != nil {
@@ -288,7 +289,7 @@ func TestEdgeSetupInParts(t *testing.T) {
 		}
 		for _, provider := range []string{"builtin", "manual"} {
 			w.Domain(t, w.Owner.AccountID, provider+".test", provider, "complete")
-			if _, err := w.SetupDomain(t.Context(), w.who, service.SetupDomainIn{Domain: provider + ".test", EdgeAPIToken: &token}); err == nil {
+			if _, err := w.SetupDomain(t.Context(), w.who, domains.SetupDomainIn{Domain: provider + ".test", EdgeAPIToken: &token}); err == nil {
 				t.Errorf("a %s domain was moved", provider)
 			}
 		}
@@ -314,7 +315,7 @@ func TestRegisterAtTheEdge(t *testing.T) {
 		})}}
 		price := 11.0
 		for _, token := range []string{"nonsense", servicetest.EdgeToken} {
-			job := setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "bakery.com", Register: true, Price: &price, EdgeAPIToken: &token})
+			job := setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "bakery.com", Register: true, Price: &price, EdgeAPIToken: &token})
 			w.settle()
 			j := getJob(t, w.Service, w.who, job.JobID)
 			well := token == servicetest.EdgeToken

@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
@@ -18,13 +19,13 @@ type edgeWorld struct {
 	*servicetest.Sandbox
 	t    *testing.T
 	edge *servicetest.Edge
-	who  service.Actor
+	who  core.Actor
 }
 
 func newEdgeWorld(t *testing.T) *edgeWorld {
 	t.Helper()
 	edge, world := servicetest.NewEdge("edge.test"), &servicetest.World{}
-	b := servicetest.New(t, edge.With(func(c *service.Config) { c.Resolver = world }))
+	b := servicetest.New(t, edge.With(func(c *core.Config) { c.Resolver = world }))
 	who, err := b.Operator(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -38,9 +39,9 @@ func newEdgeWorld(t *testing.T) *edgeWorld {
 }
 
 // connect connects names with a token.
-func (w *edgeWorld) connect(token string, names ...string) *service.Connected {
+func (w *edgeWorld) connect(token string, names ...string) *domains.Connected {
 	w.t.Helper()
-	out, err := w.ConnectDomains(w.t.Context(), w.who, service.ConnectDomainsIn{Domains: names, EdgeAPIToken: &token})
+	out, err := w.ConnectDomains(w.t.Context(), w.who, domains.ConnectDomainsIn{Domains: names, EdgeAPIToken: &token})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -63,25 +64,25 @@ func (w *edgeWorld) settle() {
 	synctest.Wait()
 }
 
-func (w *edgeWorld) domain(id string) *service.Domain { return getDomain(w.t, w.Service, w.who, id) }
+func (w *edgeWorld) domain(id string) *domains.Domain { return getDomain(w.t, w.Service, w.who, id) }
 
 // record gives one custom record as it is listed.
-func (w *edgeWorld) record(domain, id string) service.CustomDNSRecord {
+func (w *edgeWorld) record(domain, id string) domains.CustomDNSRecord {
 	w.t.Helper()
-	out, err := w.ListCustomDNSRecords(w.t.Context(), w.who, service.DomainIn{DomainID: domain})
+	out, err := w.ListCustomDNSRecords(w.t.Context(), w.who, domains.DomainIn{DomainID: domain})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	at := slices.IndexFunc(out.Records, func(r service.CustomDNSRecord) bool { return r.ID == id })
+	at := slices.IndexFunc(out.Records, func(r domains.CustomDNSRecord) bool { return r.ID == id })
 	if at < 0 {
 		w.t.Fatalf("there is no record %s", id)
 	}
 	return out.Records[at]
 }
 
-func (w *edgeWorld) create(domain, name, typ, value string) service.CustomDNSRecord {
+func (w *edgeWorld) create(domain, name, typ, value string) domains.CustomDNSRecord {
 	w.t.Helper()
-	out, err := w.CreateCustomDNSRecord(w.t.Context(), w.who, service.CreateCustomDNSRecordIn{DomainID: domain, Name: name, Type: typ, Value: value})
+	out, err := w.CreateCustomDNSRecord(w.t.Context(), w.who, domains.CreateCustomDNSRecordIn{DomainID: domain, Name: name, Type: typ, Value: value})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -241,7 +242,7 @@ func edgeWithFault(t *testing.T, n int) (hit string) {
 	}
 	w.settle()
 	w.wantOurs([]string{"TXT own.edge.test x"}, managed[1])
-	job, err := w.DeleteDomain(t.Context(), w.who, service.DomainIn{DomainID: id})
+	job, err := w.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,11 +280,11 @@ func TestEdgeRecordsAreKnownByTheirIDs(t *testing.T) {
 		w.settle()
 		w.create(id, "own", "A", "192.0.2.7")
 		w.wantOurs([]string{"A own.edge.test 192.0.2.7"})
-		if _, err := w.SetDMARC(t.Context(), w.who, service.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
+		if _, err := w.SetDMARC(t.Context(), w.who, domains.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
 			t.Fatal(err)
 		}
 		w.wantOurs([]string{"A own.edge.test 192.0.2.7", "TXT _dmarc.edge.test v=DMARC1; p=none"}, managed[1])
-		if _, err := w.DeleteDomain(t.Context(), w.who, service.DomainIn{DomainID: id}); err != nil {
+		if _, err := w.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()
@@ -308,7 +309,7 @@ func TestEdgeConflictNamesEveryRecord(t *testing.T) {
 			return nil
 		}
 		token := servicetest.EdgeToken
-		job := setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "edge.test", EdgeAPIToken: &token, Users: []service.SetupUser{{Username: "ann"}}})
+		job := setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "edge.test", EdgeAPIToken: &token, Users: []domains.SetupUser{{Username: "ann"}}})
 		w.settle()
 		j := getJob(t, w.Service, w.who, job.JobID)
 		if j.Status != "error" || j.Attempts != 1 || j.Error.Code != "zone_conflict" || !strings.Contains(j.Error.Message, `MX edge.test "1 mx.elsewhere.test"`) ||
@@ -324,7 +325,7 @@ func TestEdgeConflictNamesEveryRecord(t *testing.T) {
 		w.edge.Set(func() { w.edge.Meddle = nil })
 		w.edge.Remove("edge.test", "MX", "edge.test")
 		w.edge.Remove("edge.test", "TXT", "edge.test")
-		setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "edge.test"})
+		setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "edge.test"})
 		w.settle()
 		if d := w.domain(job.Resource.ID); d.Status != "complete" || d.EmailUsersCount != 1 {
 			t.Errorf("domain after another setup %+v", d)
@@ -373,7 +374,7 @@ func TestEdgeTokenIsReplaced(t *testing.T) {
 			t.Errorf("domain %+v", d.Error)
 		}
 		for _, token := range []string{"nonsense", "better"} {
-			job := setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "edge.test", EdgeAPIToken: &token})
+			job := setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "edge.test", EdgeAPIToken: &token})
 			w.settle()
 			j := getJob(t, w.Service, w.who, job.JobID)
 			if well := token == "better"; (j.Status == "completed") != well || j.Steps[0].Name != "edge_token" || (j.Steps[0].Status == "completed") != well {
@@ -385,7 +386,7 @@ func TestEdgeTokenIsReplaced(t *testing.T) {
 		}
 		// A bad token does not take the place of a good one.
 		bad := "worse"
-		setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "edge.test", EdgeAPIToken: &bad})
+		setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "edge.test", EdgeAPIToken: &bad})
 		w.settle()
 		if r := w.create(id, "own", "TXT", "x"); r.Status != "active" {
 			t.Errorf("record %+v", r)
@@ -411,7 +412,7 @@ func TestSetupRepairsAtTheEdge(t *testing.T) {
 		w := newEdgeWorld(t)
 		id := w.add()
 		w.settle()
-		if _, err := w.SetDMARC(t.Context(), w.who, service.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
+		if _, err := w.SetDMARC(t.Context(), w.who, domains.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
 			t.Fatal(err)
 		}
 		w.create(id, "own", "TXT", "x")
@@ -420,13 +421,13 @@ func TestSetupRepairsAtTheEdge(t *testing.T) {
 		w.edge.Remove("edge.test", "MX", "edge.test")
 		w.edge.Remove("edge.test", "TXT", "own.edge.test")
 		w.edge.Remove("edge.test", "TXT", "_dmarc.edge.test")
-		job := setUp(t, w.Service, w.who, service.SetupDomainIn{Domain: "edge.test"})
+		job := setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "edge.test"})
 		w.settle()
 		if j := getJob(t, w.Service, w.who, job.JobID); j.Status != "completed" {
 			t.Errorf("setup %+v", j)
 		}
 		w.wantOurs(own, managed[1])
-		if _, err := w.ResetDMARC(t.Context(), w.who, service.DomainIn{DomainID: id}); err != nil {
+		if _, err := w.ResetDMARC(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
 			t.Fatal(err)
 		}
 		w.wantOurs([]string{"TXT own.edge.test x"})

@@ -1,24 +1,25 @@
 package service
 
-// An EventType is a kind of event: its name, when it happens, and a value of the type of its data.
-type EventType struct {
-	Name  string
-	About string
-	Data  any
-}
+import (
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/mta"
+)
 
 // EventTypes lists the kinds of events that endpoints may subscribe to.
-func EventTypes() []EventType {
-	return []EventType{
-		{EventMessageRelayed, "A message went out through a relay, which gave it a Message-ID of its own; one event for each recipient.", relayedData{}},
-		{EventEmailReceived, "A message came into a mailbox. Warm-up mail makes no event.", receivedData{}},
-		{EventEmailBounced, "A sent message bounced, at once or after another server had taken it.", bouncedData{}},
-		{EventEmailComplained, "A recipient marked a message as spam, and their mail system reported it.", complainedData{}},
-		{EventDomainCreated, "A domain was added, and is being set up.", domainEvent{}},
-		{EventDomainReady, "A domain is set up and can send.", domainEvent{}},
-		{EventDomainDNSFailed, "A domain's DNS failed two checks in a row; once until it is well again.", dnsFailure{}},
-		{EventEmailUserCreated, "A mailbox is ready.", mailboxEvent{}},
-		{EventEmailUserDeleted, "A mailbox was deleted.", mailboxEvent{}},
-		{EventTestPing, "Somebody called test_webhook.", pingData{}},
+func EventTypes() []events.EventType {
+	return []events.EventType{
+		{Name: events.EventMessageRelayed, About: "A message went out through a relay, which gave it a Message-ID of its own; one event for each recipient.", Data: mta.RelayedData{}},
+		{Name: events.EventEmailReceived, About: "A message came into a mailbox. Warm-up mail makes no event.", Data: inbox.ReceivedData{}},
+		{Name: events.EventEmailBounced, About: "A sent message bounced, at once or after another server had taken it.", Data: mta.BouncedData{}},
+		{Name: events.EventEmailComplained, About: "A recipient marked a message as spam, and their mail system reported it.", Data: mta.ComplainedData{}},
+		{Name: events.EventDomainCreated, About: "A domain was added, and is being set up.", Data: domains.DomainEvent{}},
+		{Name: events.EventDomainReady, About: "A domain is set up and can send.", Data: domains.DomainEvent{}},
+		{Name: events.EventDomainDNSFailed, About: "A domain's DNS failed two checks in a row; once until it is well again.", Data: domains.DNSFailure{}},
+		{Name: events.EventEmailUserCreated, About: "A mailbox is ready.", Data: mailboxes.MailboxEvent{}},
+		{Name: events.EventEmailUserDeleted, About: "A mailbox was deleted.", Data: mailboxes.MailboxEvent{}},
+		{Name: events.EventTestPing, About: "Somebody called test_webhook.", Data: events.PingData{}},
 	}
 }

@@ -1,24 +1,22 @@
 package service
 
-import (
-	"crypto/sha256"
-	"time"
+// What tests outside of the package look at.
+
+const (
+	FeedBatch      = feedBatch
+	FeedGather     = feedGather
+	FeedPause      = feedPause
+	FeedQueue      = feedQueue
+	FeedRest       = feedRest
+	FeedsOfAccount = feedsOfAccount
+	FeedsOfUser    = feedsOfUser
+	PruneLook      = pruneLook
 )
 
-// SlowHashes has each password take a time of the clock instead of the processor's. Call it before
-// any is set.
-func (s *Service) SlowHashes(each time.Duration) {
-	s.logins.derive = func(password, salt []byte, _, _ uint32, _ uint8, n uint32) []byte {
-		time.Sleep(each)
-		sum := sha256.Sum256(append(append([]byte{}, salt...), password...))
-		return sum[:n]
-	}
-}
+type (
+	Feeds = feeds
+)
 
-// HashesWaiting says how many passwords wait or are being hashed.
-func (s *Service) HashesWaiting() int {
-	g := s.logins.gate
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.known.size + g.strange.size + g.running + len(g.known.waiting) + len(g.strange.waiting) + len(g.known.order) + len(g.strange.order)
-}
+var (
+	NewFeeds = newFeeds
+)

@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -22,7 +25,7 @@ type elsewhere struct {
 	*servicetest.Sandbox
 	t      *testing.T
 	remote *pulltest.Server
-	who    service.Actor
+	who    core.Actor
 	id     string
 }
 
@@ -49,20 +52,20 @@ func newElsewhere(t *testing.T, caps string, n int) *elsewhere {
 		}
 	})
 	e.Domain(t, e.Owner.AccountID, "away.test", "external", "complete")
-	e.who = service.Actor{AccountID: e.Owner.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
+	e.who = core.Actor{AccountID: e.Owner.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
 	on := true
-	if _, err := e.SetUniversalInbox(t.Context(), e.who, service.UniversalInboxIn{Enabled: &on}); err != nil {
+	if _, err := e.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
 	e.id = e.add("me", "127.0.0.1", e.remote.Port, nil)
 	return e
 }
 
-func (e *elsewhere) add(name, host string, port int, smtp *service.MailServerLogin) string {
+func (e *elsewhere) add(name, host string, port int, smtp *mailboxes.MailServerLogin) string {
 	e.t.Helper()
-	made, err := e.CreateEmailUser(e.t.Context(), e.who, service.CreateEmailUserIn{
+	made, err := e.CreateEmailUser(e.t.Context(), e.who, mailboxes.CreateEmailUserIn{
 		Email: name + "@away.test", Type: "external", SMTP: smtp,
-		IMAP: &service.MailServerLogin{Host: host, Port: port, Security: "none", Username: name, Password: "secret"},
+		IMAP: &mailboxes.MailServerLogin{Host: host, Port: port, Security: "none", Username: name, Password: "secret"},
 	})
 	if err != nil {
 		e.t.Fatal(err)
@@ -77,7 +80,7 @@ func mail(subject string) string {
 // subjects are those of the mailbox's inbox, newest first.
 func (e *elsewhere) subjects(id string) (out []string) {
 	e.t.Helper()
-	page, err := e.ListEmailUserInbox(e.t.Context(), e.who, service.ListEmailUserInboxIn{UserID: id})
+	page, err := e.ListEmailUserInbox(e.t.Context(), e.who, inbox.ListEmailUserInboxIn{UserID: id})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -90,7 +93,7 @@ func (e *elsewhere) subjects(id string) (out []string) {
 // told are the subjects of email.received events, in their order.
 func (e *elsewhere) told() (out []string) {
 	e.t.Helper()
-	page, err := e.ListEvents(e.t.Context(), e.who, service.ListEventsIn{Type: "email.received"})
+	page, err := e.ListEvents(e.t.Context(), e.who, events.ListEventsIn{Type: "email.received"})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -104,7 +107,7 @@ func (e *elsewhere) told() (out []string) {
 
 func (e *elsewhere) refresh(id string) {
 	e.t.Helper()
-	if _, err := e.RefreshEmailUserInbox(e.t.Context(), e.who, service.EmailUserIn{UserID: id}); err != nil {
+	if _, err := e.RefreshEmailUserInbox(e.t.Context(), e.who, core.EmailUserIn{UserID: id}); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -118,9 +121,9 @@ func (e *elsewhere) until(what string, ok func() bool) {
 	}
 }
 
-func (e *elsewhere) mailbox(id string) *service.EmailUser {
+func (e *elsewhere) mailbox(id string) *mailboxes.EmailUser {
 	e.t.Helper()
-	mb, err := e.GetEmailUser(e.t.Context(), e.who, service.EmailUserIn{UserID: id})
+	mb, err := e.GetEmailUser(e.t.Context(), e.who, core.EmailUserIn{UserID: id})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -151,14 +154,14 @@ func TestRemoteNewsAreToldOnce(t *testing.T) {
 	e.until("all are told", func() bool {
 		e.refresh(e.id)
 		time.Sleep(50 * time.Millisecond)
-		page, err := e.ListEmailUserInbox(t.Context(), e.who, service.ListEmailUserInboxIn{UserID: e.id, PageIn: service.PageIn{Limit: &hundred}})
+		page, err := e.ListEmailUserInbox(t.Context(), e.who, inbox.ListEmailUserInboxIn{UserID: e.id, PageIn: core.PageIn{Limit: &hundred}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return len(page.Data) == 100 && page.Data[0].Subject == "new 119"
 	})
 	seen := map[string]int{}
-	page, err := e.ListEvents(t.Context(), e.who, service.ListEventsIn{Type: "email.received", PageIn: service.PageIn{Limit: &hundred}})
+	page, err := e.ListEvents(t.Context(), e.who, events.ListEventsIn{Type: "email.received", PageIn: core.PageIn{Limit: &hundred}})
 	for err == nil {
 		for _, event := range page.Data {
 			_, rest, _ := strings.Cut(string(event.Data), `"subject":"`)
@@ -168,7 +171,7 @@ func TestRemoteNewsAreToldOnce(t *testing.T) {
 		if page.Pagination.Cursor == nil {
 			break
 		}
-		page, err = e.ListEvents(t.Context(), e.who, service.ListEventsIn{Type: "email.received", PageIn: service.PageIn{Limit: &hundred, Cursor: *page.Pagination.Cursor}})
+		page, err = e.ListEvents(t.Context(), e.who, events.ListEventsIn{Type: "email.received", PageIn: core.PageIn{Limit: &hundred, Cursor: *page.Pagination.Cursor}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +212,7 @@ func TestRemoteChangesAreSeen(t *testing.T) {
 		})
 		e.refresh(e.id)
 		e.until("the new numbers are here", func() bool {
-			m, err := e.GetMessage(t.Context(), e.who, service.MessageIn{UserID: e.id, MessageID: "1"})
+			m, err := e.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "1"})
 			return err == nil && m.UIDValidity == 8 && len(e.subjects(e.id)) == 4
 		})
 		if told := e.told(); !slices.Equal(told, []string{"new"}) {
@@ -223,16 +226,16 @@ func TestRemoteChangesAreSeen(t *testing.T) {
 func TestRemoteMessageTooLong(t *testing.T) {
 	e := newElsewhere(t, polling, 0)
 	e.remote.Change(func() {
-		e.remote.Add("Subject: huge\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n" + strings.Repeat("x\r\n", service.MaxMessage/3+1))
+		e.remote.Add("Subject: huge\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n" + strings.Repeat("x\r\n", core.MaxMessage/3+1))
 		e.remote.Add("Subject: long\r\n\r\n" + strings.Repeat("0123456789abcdef\r\n", 30_000))
 	})
 	e.refresh(e.id)
 	e.until("both are here", func() bool { return len(e.subjects(e.id)) == 2 })
-	huge, err := e.GetMessage(t.Context(), e.who, service.MessageIn{UserID: e.id, MessageID: "1"})
+	huge, err := e.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "1"})
 	if err != nil || huge.Subject != "huge" || huge.Text == nil || !strings.Contains(*huge.Text, "can be read on 127.0.0.1") || huge.Size > 1000 {
 		t.Errorf("%+v, %v", huge, err)
 	}
-	long, err := e.GetMessage(t.Context(), e.who, service.MessageIn{UserID: e.id, MessageID: "2"})
+	long, err := e.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "2"})
 	if err != nil || long.Size != 540_017 {
 		t.Errorf("%+v, %v", long, err)
 	}
@@ -273,13 +276,13 @@ func TestRemoteRefusesChanges(t *testing.T) {
 		}
 	})
 	yes := true
-	in := service.MessageIn{UserID: e.id, MessageID: "1"}
-	_, err := e.MarkMessage(t.Context(), e.who, service.MarkMessageIn{MessageIn: in, MessageMarks: service.MessageMarks{IsRead: &yes}})
-	if s, ok := service.AsError(err); !ok || s.Status != 502 || s.Code != "upstream_error" {
+	in := inbox.MessageIn{UserID: e.id, MessageID: "1"}
+	_, err := e.MarkMessage(t.Context(), e.who, inbox.MarkMessageIn{MessageIn: in, MessageMarks: inbox.MessageMarks{IsRead: &yes}})
+	if s, ok := core.AsError(err); !ok || s.Status != 502 || s.Code != "upstream_error" {
 		t.Errorf("mark: %v", err)
 	}
 	_, err = e.DeleteMessage(t.Context(), e.who, in)
-	if s, ok := service.AsError(err); !ok || s.Status != 502 {
+	if s, ok := core.AsError(err); !ok || s.Status != 502 {
 		t.Errorf("delete: %v", err)
 	}
 	if len(e.subjects(e.id)) != 2 || e.mailbox(e.id).UnreadCount != 2 {
@@ -287,7 +290,7 @@ func TestRemoteRefusesChanges(t *testing.T) {
 	}
 	e.remote.Change(func() { e.remote.Manners, e.remote.Validity = nil, 9 })
 	_, err = e.DeleteMessage(t.Context(), e.who, in)
-	if s, ok := service.AsError(err); !ok || s.Status != 404 {
+	if s, ok := core.AsError(err); !ok || s.Status != 404 {
 		t.Errorf("delete under another UIDVALIDITY: %v", err)
 	}
 	if e.remote.Find(1) == nil {
@@ -299,7 +302,7 @@ func TestRemoteRefusesChanges(t *testing.T) {
 func TestRemoteQuota(t *testing.T) {
 	e := newElsewhere(t, polling, 2)
 	e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 2 })
-	in := service.UpdateEmailUserIn{UserID: e.id}
+	in := mailboxes.UpdateEmailUserIn{UserID: e.id}
 	in.QuotaBytes.Set, in.QuotaBytes.Value = true, 10
 	if _, err := e.UpdateEmailUser(t.Context(), e.who, in); err != nil {
 		t.Fatal(err)
@@ -322,30 +325,30 @@ func TestIdleSessionsEnd(t *testing.T) {
 	waits := func() bool { return e.remote.Sessions() == 1 && e.remote.Count("IDLE") > 0 }
 	e.until("a session waits", waits)
 	suspended, active := "suspended", "active"
-	if _, err := e.UpdateEmailUser(t.Context(), e.who, service.UpdateEmailUserIn{UserID: e.id, Status: &suspended}); err != nil {
+	if _, err := e.UpdateEmailUser(t.Context(), e.who, mailboxes.UpdateEmailUserIn{UserID: e.id, Status: &suspended}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("it has ended", func() bool { return e.remote.Sessions() == 0 })
-	if _, err := e.UpdateEmailUser(t.Context(), e.who, service.UpdateEmailUserIn{UserID: e.id, Status: &active}); err != nil {
+	if _, err := e.UpdateEmailUser(t.Context(), e.who, mailboxes.UpdateEmailUserIn{UserID: e.id, Status: &active}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("another waits", waits)
 	off := false
-	if _, err := e.SetUniversalInbox(t.Context(), e.who, service.UniversalInboxIn{Enabled: &off}); err != nil {
+	if _, err := e.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{Enabled: &off}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("none waits", func() bool { return e.remote.Sessions() == 0 })
 	e.remote.Change(func() { e.remote.Add(mail("later")) })
-	if _, err := e.SetUniversalInbox(t.Context(), e.who, service.UniversalInboxIn{}); err != nil {
+	if _, err := e.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("it is read again", func() bool { return slices.Equal(e.told(), []string{"later"}) })
-	if _, err := e.DeleteEmailUser(t.Context(), e.who, service.EmailUserIn{UserID: e.id}); err != nil {
+	if _, err := e.DeleteEmailUser(t.Context(), e.who, core.EmailUserIn{UserID: e.id}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("it is gone", func() bool { return e.remote.Sessions() == 0 })
-	_, err := e.GetEmailUser(t.Context(), e.who, service.EmailUserIn{UserID: e.id})
-	if s, ok := service.AsError(err); err != nil && (!ok || s.Code != "not_found") {
+	_, err := e.GetEmailUser(t.Context(), e.who, core.EmailUserIn{UserID: e.id})
+	if s, ok := core.AsError(err); err != nil && (!ok || s.Code != "not_found") {
 		t.Error(errors.Join(err))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -76,15 +77,15 @@ type audience struct {
 // A Feed is what one listener has yet to be told. It must be closed.
 type Feed struct {
 	all   *feeds
-	who   Actor
+	who   core.Actor
 	wake  chan struct{}
-	queue [][]store.Change // batches, shared with others; nil: too much has changed
+	Queue [][]store.Change // batches, shared with others; nil: too much has changed
 }
 
 // Listen begins to note what changes in the actor's account. What was committed before it returns
 // can be read; what comes later is told. Too many listeners are a 429.
-func (s *Service) Listen(_ context.Context, who Actor) (*Feed, error) {
-	f, err := s.feeds.join(who)
+func (s *Service) Listen(_ context.Context, who core.Actor) (*Feed, error) {
+	f, err := s.feeds.Join(who)
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +98,12 @@ func (s *Service) Listen(_ context.Context, who Actor) (*Feed, error) {
 	return f, nil
 }
 
-func (fs *feeds) join(who Actor) (*Feed, error) {
+func (fs *feeds) Join(who core.Actor) (*Feed, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	a := fs.audiences[who.AccountID]
 	if fs.count >= feedsInAll || fs.ofUser[who.UserID] >= feedsOfUser || a != nil && len(a.feeds) >= feedsOfAccount {
-		e := Errorf(429, "rate_limited", "Too many pages listen for changes at the same time: %d of one person and %d of an account may. Close some of them.", feedsOfUser, feedsOfAccount)
+		e := core.Errorf(429, "rate_limited", "Too many pages listen for changes at the same time: %d of one person and %d of an account may. Close some of them.", feedsOfUser, feedsOfAccount)
 		e.RetryAfter = 30 * time.Second
 		return nil, e
 	}
@@ -116,7 +117,7 @@ func (fs *feeds) join(who Actor) (*Feed, error) {
 	a.feeds[f] = struct{}{}
 	fs.ofUser[who.UserID]++
 	if fs.count++; fs.count == 1 {
-		fs.store.OnCommit(fs.told)
+		fs.store.OnCommit(fs.Told)
 	}
 	return f, nil
 }
@@ -147,7 +148,7 @@ func (f *Feed) Close() {
 
 // told takes what a transaction has changed, in the committer, which waits for nobody here longer
 // than it takes to note something.
-func (fs *feeds) told(changes []store.Change) {
+func (fs *feeds) Told(changes []store.Change) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, c := range changes {
@@ -198,11 +199,11 @@ func (fs *feeds) flush(a *audience) {
 
 // offer queues a batch. A listener that has too many is told to read everything instead.
 func (f *Feed) offer(batch []store.Change) {
-	if len(f.queue) == feedQueue {
-		clear(f.queue)
-		f.queue, batch = f.queue[:0], nil
+	if len(f.Queue) == feedQueue {
+		clear(f.Queue)
+		f.Queue, batch = f.Queue[:0], nil
 	}
-	f.queue = append(f.queue, batch)
+	f.Queue = append(f.Queue, batch)
 	select {
 	case f.wake <- struct{}{}:
 	default:
@@ -216,8 +217,8 @@ func (f *Feed) Wake() <-chan struct{} { return f.wake }
 // much to be told: then everything may have changed.
 func (f *Feed) Take() (changes []FeedChange, everything bool) {
 	f.all.mu.Lock()
-	queue := f.queue
-	f.queue = nil
+	queue := f.Queue
+	f.Queue = nil
 	f.all.mu.Unlock()
 	seen := map[FeedChange]struct{}{}
 	for _, batch := range queue {

@@ -1,4 +1,4 @@
-package service
+package service_test
 
 import (
 	"context"
@@ -11,19 +11,22 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
 
 // listener makes feeds of a store that nobody else uses, and one of them.
-func listener(t testing.TB) (*feeds, *Feed) {
+func listener(t testing.TB) (*service.Feeds, *service.Feed) {
 	t.Helper()
-	fs := newFeeds(new(store.Store))
-	return fs, joinedBy(t, fs, Actor{AccountID: "acc_1", UserID: "usr_1", Role: "owner"})
+	fs := service.NewFeeds(new(store.Store))
+	return fs, joinedBy(t, fs, core.Actor{AccountID: "acc_1", UserID: "usr_1", Role: "owner"})
 }
 
-func joinedBy(t testing.TB, fs *feeds, who Actor) *Feed {
+func joinedBy(t testing.TB, fs *service.Feeds, who core.Actor) *service.Feed {
 	t.Helper()
-	f, err := fs.join(who)
+	f, err := fs.Join(who)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +45,7 @@ func jobsChanged(n int) (all []store.Change) {
 }
 
 // awoken waits until the feed wakes, and says how long that took; -1 if it has not in 20 seconds.
-func awoken(f *Feed) time.Duration {
+func awoken(f *service.Feed) time.Duration {
 	began := time.Now()
 	select {
 	case <-f.Wake():
@@ -55,19 +58,19 @@ func awoken(f *Feed) time.Duration {
 func TestChangesComeInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, f := listener(t)
-		fs.told([]store.Change{jobChanged("acc_1", 1), jobChanged("acc_2", 2), jobChanged("acc_1", 3)})
-		fs.told([]store.Change{jobChanged("acc_1", 1)})
-		if wait := awoken(f); wait != feedGather {
-			t.Errorf("the first batch came after %v, want %v", wait, feedGather)
+		fs.Told([]store.Change{jobChanged("acc_1", 1), jobChanged("acc_2", 2), jobChanged("acc_1", 3)})
+		fs.Told([]store.Change{jobChanged("acc_1", 1)})
+		if wait := awoken(f); wait != service.FeedGather {
+			t.Errorf("the first batch came after %v, want %v", wait, service.FeedGather)
 		}
 		got, everything := f.Take()
-		if want := []FeedChange{{"job", "job_1"}, {"job", "job_3"}}; !slices.Equal(got, want) || everything {
+		if want := []service.FeedChange{{Kind: "job", ID: "job_1"}, {Kind: "job", ID: "job_3"}}; !slices.Equal(got, want) || everything {
 			t.Errorf("got %v, %v, want %v", got, everything, want)
 		}
-		time.Sleep(feedPause / 2)
-		fs.told([]store.Change{jobChanged("acc_1", 1)})
-		if wait := awoken(f); wait != feedPause/2 {
-			t.Errorf("the second batch came %v after its change, want %v", wait, feedPause/2)
+		time.Sleep(service.FeedPause / 2)
+		fs.Told([]store.Change{jobChanged("acc_1", 1)})
+		if wait := awoken(f); wait != service.FeedPause/2 {
+			t.Errorf("the second batch came %v after its change, want %v", wait, service.FeedPause/2)
 		}
 		if got, _ := f.Take(); len(got) != 1 {
 			t.Errorf("got %v, want job_1 again", got)
@@ -85,20 +88,20 @@ func TestChangesComeInBatches(t *testing.T) {
 func TestTooManyChangesAreAReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, f := listener(t)
-		fs.told(jobsChanged(feedBatch))
-		fs.told(jobsChanged(feedBatch))
+		fs.Told(jobsChanged(service.FeedBatch))
+		fs.Told(jobsChanged(service.FeedBatch))
 		awoken(f)
-		if got, everything := f.Take(); len(got) != feedBatch || everything {
-			t.Errorf("%d changes, everything %v, want %d", len(got), everything, feedBatch)
+		if got, everything := f.Take(); len(got) != service.FeedBatch || everything {
+			t.Errorf("%d changes, everything %v, want %d", len(got), everything, service.FeedBatch)
 		}
-		fs.told(jobsChanged(feedBatch + 1))
+		fs.Told(jobsChanged(service.FeedBatch + 1))
 		awoken(f)
 		if got, everything := f.Take(); got != nil || !everything {
 			t.Errorf("%d changes, everything %v, want a reset", len(got), everything)
 		}
-		fs.told(jobsChanged(1))
-		if wait := awoken(f); wait != feedRest {
-			t.Errorf("what comes after a reset came %v later, want %v", wait, feedRest)
+		fs.Told(jobsChanged(1))
+		if wait := awoken(f); wait != service.FeedRest {
+			t.Errorf("what comes after a reset came %v later, want %v", wait, service.FeedRest)
 		}
 		f.Close()
 	})
@@ -107,23 +110,23 @@ func TestTooManyChangesAreAReset(t *testing.T) {
 func TestSlowListenersAreResetAndHoldNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, slow := listener(t)
-		quick := joinedBy(t, fs, Actor{AccountID: "acc_1", UserID: "usr_2", Role: "owner"})
+		quick := joinedBy(t, fs, core.Actor{AccountID: "acc_1", UserID: "usr_2", Role: "owner"})
 		for round := range 50 {
-			fs.told([]store.Change{jobChanged("acc_1", round)})
+			fs.Told([]store.Change{jobChanged("acc_1", round)})
 			awoken(quick)
 			if got, everything := quick.Take(); len(got) != 1 || everything {
 				t.Fatalf("round %d: the quick one got %v, %v", round, got, everything)
 			}
-			time.Sleep(feedPause)
+			time.Sleep(service.FeedPause)
 		}
-		if n := len(slow.queue); n > feedQueue {
+		if n := len(slow.Queue); n > service.FeedQueue {
 			t.Errorf("%d batches wait for a slow listener", n)
 		}
 		if got, everything := slow.Take(); got != nil || !everything {
 			t.Errorf("the slow one got %v, %v, want a reset", got, everything)
 		}
-		fs.told([]store.Change{jobChanged("acc_1", 1)})
-		time.Sleep(2 * feedPause)
+		fs.Told([]store.Change{jobChanged("acc_1", 1)})
+		time.Sleep(2 * service.FeedPause)
 		if got, everything := slow.Take(); len(got) != 1 || everything {
 			t.Errorf("after its reset the slow one got %v, %v", got, everything)
 		}
@@ -135,12 +138,12 @@ func TestSlowListenersAreResetAndHoldNothing(t *testing.T) {
 func TestWhatWaitedIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, f := listener(t)
-		for round := range feedQueue {
-			fs.told([]store.Change{jobChanged("acc_1", round%2), jobChanged("acc_1", 2)})
-			time.Sleep(2 * feedPause)
+		for round := range service.FeedQueue {
+			fs.Told([]store.Change{jobChanged("acc_1", round%2), jobChanged("acc_1", 2)})
+			time.Sleep(2 * service.FeedPause)
 		}
 		got, everything := f.Take()
-		if want := []FeedChange{{"job", "job_0"}, {"job", "job_2"}, {"job", "job_1"}}; !slices.Equal(got, want) || everything {
+		if want := []service.FeedChange{{Kind: "job", ID: "job_0"}, {Kind: "job", ID: "job_2"}, {Kind: "job", ID: "job_1"}}; !slices.Equal(got, want) || everything {
 			t.Errorf("got %v, %v, want %v", got, everything, want)
 		}
 		f.Close()
@@ -149,17 +152,17 @@ func TestWhatWaitedIsToldOnce(t *testing.T) {
 
 func TestMembersHearNothingOfOthersTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := newFeeds(new(store.Store))
-		heard := map[string]*Feed{}
+		fs := service.NewFeeds(new(store.Store))
+		heard := map[string]*service.Feed{}
 		for _, role := range []string{"owner", "admin", "member"} {
-			heard[role] = joinedBy(t, fs, Actor{AccountID: "acc_1", UserID: "usr_" + role, Role: role})
+			heard[role] = joinedBy(t, fs, core.Actor{AccountID: "acc_1", UserID: "usr_" + role, Role: role})
 		}
-		fs.told([]store.Change{
+		fs.Told([]store.Change{
 			{Table: "token", Account: "acc_1", User: "usr_owner", ID: "tok_1"},
 			{Table: "token", Account: "acc_1", User: "usr_member", ID: "tok_2"},
 			{Table: "export", Account: "acc_1", User: "usr_owner", ID: "exp_1"},
 		})
-		time.Sleep(feedPause)
+		time.Sleep(service.FeedPause)
 		for role, want := range map[string]string{"owner": "[tok_1 tok_2 exp_1]", "admin": "[tok_1 tok_2 exp_1]", "member": "[tok_2]"} {
 			var ids []string
 			changes, _ := heard[role].Take()
@@ -174,49 +177,15 @@ func TestMembersHearNothingOfOthersTokens(t *testing.T) {
 	})
 }
 
-func TestListenersAreBounded(t *testing.T) {
-	fs := newFeeds(new(store.Store))
-	var open []*Feed
-	fill := func(account string, user func(n int) string) (n int) {
-		for {
-			f, err := fs.join(Actor{AccountID: account, UserID: user(n)})
-			if err != nil {
-				if e, ours := AsError(err); !ours || e.Status != 429 || e.RetryAfter <= 0 {
-					t.Fatalf("one too many: %v", err)
-				}
-				return n
-			}
-			open = append(open, f)
-			n++
-		}
-	}
-	if n := fill("acc_1", func(int) string { return "usr_1" }); n != feedsOfUser {
-		t.Errorf("one person has %d feeds, want %d", n, feedsOfUser)
-	}
-	if n := fill("acc_1", func(n int) string { return fmt.Sprint("usr_a", n) }); n != feedsOfAccount-feedsOfUser {
-		t.Errorf("the others of the account have %d feeds, want %d", n, feedsOfAccount-feedsOfUser)
-	}
-	for account := 2; fs.count < feedsInAll; account++ {
-		fill(fmt.Sprint("acc_", account), func(n int) string { return fmt.Sprint("usr_", account, "_", n) })
-	}
-	for _, f := range open {
-		f.Close()
-		f.Close() // counts once
-	}
-	if fs.count != 0 || len(fs.audiences) != 0 || len(fs.ofUser) != 0 {
-		t.Errorf("after the last has left: %d feeds, %d accounts, %d users", fs.count, len(fs.audiences), len(fs.ofUser))
-	}
-}
-
 // TestEveryKindIsTold writes a row of each kind and sees it told, and that no table tells of what
 // has no name outside.
 func TestEveryKindIsTold(t *testing.T) {
-	i := install(t, Config{})
-	f := i.listen(Actor{AccountID: i.account.AccountID, UserID: "usr_x", Role: "owner"})
-	a := i.account.AccountID
-	d := i.addDomain(i.account, "example.test", nil)
-	ann := i.addMailbox(d, "ann", nil)
-	i.update(func(tx *store.Tx) error {
+	i := servicetest.Install(t, core.Config{})
+	f := i.Listen(core.Actor{AccountID: i.Account.AccountID, UserID: "usr_x", Role: "owner"})
+	a := i.Account.AccountID
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann := i.AddMailbox(d, "ann", nil)
+	i.Update(func(tx *store.Tx) error {
 		for _, put := range []error{
 			store.CustomRecords.Put(tx, &store.CustomRecord{ID: "rec_1", DomainID: d.ID}),
 			store.Templates.Put(tx, &store.Template{ID: "tpl_1", AccountID: a}),
@@ -240,7 +209,7 @@ func TestEveryKindIsTold(t *testing.T) {
 		}
 		return store.Accounts.Put(tx, account)
 	})
-	i.mustArrive("someone@far.test", ann.Email, "Subject: s\r\n\r\nhello\r\n")
+	i.MustArrive("someone@far.test", ann.Email, "Subject: s\r\n\r\nhello\r\n")
 	want := map[string]string{
 		"account": a, "domain": d.ID, "mailbox": ann.ID, "inbox": ann.ID, "record": "rec_1", "template": "tpl_1", "export": "exp_1", "job": "job_1",
 		"message": "msg_1", "suppression": "x@far.test", "webhook": "wh_1", "delivery": "dlv_1", "event": "evt_1", "user": "usr_1", "token": "tok_1",
@@ -265,41 +234,30 @@ func TestEveryKindIsTold(t *testing.T) {
 	}
 }
 
-// listen opens a feed that ends with the test.
-func (i *installation) listen(who Actor) *Feed {
-	i.t.Helper()
-	f, err := i.svc.Listen(context.Background(), who)
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	i.t.Cleanup(f.Close)
-	return f
-}
-
 // TestNobodyMissesWhatWasOnItsWay begins to listen while transactions are committed: whatever
 // cannot be read then must be told later.
 func TestNobodyMissesWhatWasOnItsWay(t *testing.T) {
-	i := install(t, Config{})
-	a := i.account.AccountID
+	i := servicetest.Install(t, core.Config{})
+	a := i.Account.AccountID
 	for round := range 30 {
 		id := fmt.Sprint("job_", round)
 		done := make(chan error, 1)
 		go func() {
-			done <- i.st.Update(func(tx *store.Tx) error {
+			done <- i.St.Update(func(tx *store.Tx) error {
 				return store.Jobs.Put(tx, &store.Job{ID: id, AccountID: a, Kind: "k", State: store.JobCompleted, Visible: true})
 			})
 		}()
 		if round%2 == 0 {
 			runtime.Gosched()
 		}
-		f := i.listen(Actor{AccountID: a, UserID: "usr_x", Role: "owner"})
-		there := i.st.View(func(tx *store.Tx) error { _, err := store.Jobs.Get(tx, id); return err }) == nil
+		f := i.Listen(core.Actor{AccountID: a, UserID: "usr_x", Role: "owner"})
+		there := i.St.View(func(tx *store.Tx) error { _, err := store.Jobs.Get(tx, id); return err }) == nil
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
 		if !there {
 			awoken(f)
-			if changes, _ := f.Take(); !slices.Contains(changes, FeedChange{"job", id}) {
+			if changes, _ := f.Take(); !slices.Contains(changes, service.FeedChange{Kind: "job", ID: id}) {
 				t.Errorf("round %d: %v, want %s", round, changes, id)
 			}
 		}
@@ -308,12 +266,12 @@ func TestNobodyMissesWhatWasOnItsWay(t *testing.T) {
 }
 
 func TestFeedsEndWithTheirToken(t *testing.T) {
-	i := install(t, Config{})
+	i := servicetest.Install(t, core.Config{})
 	ctx := context.Background()
-	token := func(change func(*store.Token, *store.User)) Actor {
-		tok := &store.Token{AccountID: i.account.AccountID, Permissions: []string{"read"}, Kind: "api"}
-		u := &store.User{AccountID: i.account.AccountID, Role: "admin", Status: "active"}
-		i.update(func(tx *store.Tx) error {
+	token := func(change func(*store.Token, *store.User)) core.Actor {
+		tok := &store.Token{AccountID: i.Account.AccountID, Permissions: []string{"read"}, Kind: "api"}
+		u := &store.User{AccountID: i.Account.AccountID, Role: "admin", Status: "active"}
+		i.Update(func(tx *store.Tx) error {
 			tok.ID, u.ID = tx.NewID("tok"), tx.NewID("usr")
 			tok.Hash, tok.UserID, u.Email = tok.ID, u.ID, u.ID+"@team.test"
 			if err := store.Users.Put(tx, u); err != nil {
@@ -321,11 +279,11 @@ func TestFeedsEndWithTheirToken(t *testing.T) {
 			}
 			return store.Tokens.Put(tx, tok)
 		})
-		who := Actor{AccountID: tok.AccountID, UserID: u.ID, Role: u.Role, TokenID: tok.ID}
-		if err := i.svc.Stands(ctx, who); err != nil {
+		who := core.Actor{AccountID: tok.AccountID, UserID: u.ID, Role: u.Role, TokenID: tok.ID}
+		if err := i.Svc.Stands(ctx, who); err != nil {
 			t.Fatalf("before: %v", err)
 		}
-		i.update(func(tx *store.Tx) error {
+		i.Update(func(tx *store.Tx) error {
 			change(tok, u)
 			if u.ID == "" {
 				return store.Users.Delete(tx, who.UserID)
@@ -341,18 +299,18 @@ func TestFeedsEndWithTheirToken(t *testing.T) {
 		return who
 	}
 	for name, change := range map[string]func(*store.Token, *store.User){
-		"token_revoked: revoked":        func(tok *store.Token, _ *store.User) { tok.RevokedAt = i.st.Now() },
+		"token_revoked: revoked":        func(tok *store.Token, _ *store.User) { tok.RevokedAt = i.St.Now() },
 		"token_revoked: pruned":         func(tok *store.Token, _ *store.User) { tok.ID = "" },
 		"token_revoked: of nobody":      func(_ *store.Token, u *store.User) { u.ID = "" },
 		"token_revoked: of a lesser":    func(_ *store.Token, u *store.User) { u.Role = "member" },
-		"token_expired: after its time": func(tok *store.Token, _ *store.User) { tok.ExpiresAt = i.st.Now() },
+		"token_expired: after its time": func(tok *store.Token, _ *store.User) { tok.ExpiresAt = i.St.Now() },
 	} {
-		err := i.svc.Stands(ctx, token(change))
-		if e, ours := AsError(err); !ours || !strings.HasPrefix(name, e.Code) {
+		err := i.Svc.Stands(ctx, token(change))
+		if e, ours := core.AsError(err); !ours || !strings.HasPrefix(name, e.Code) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := i.svc.Stands(ctx, token(func(tok *store.Token, u *store.User) { tok.Name, u.FirstName = "new", "New" })); err != nil {
+	if err := i.Svc.Stands(ctx, token(func(tok *store.Token, u *store.User) { tok.Name, u.FirstName = "new", "New" })); err != nil {
 		t.Errorf("another name: %v", err)
 	}
 }
@@ -367,18 +325,18 @@ func BenchmarkFeeds(b *testing.B) {
 		told = append(told, jobChanged(fmt.Sprint("acc_", n%accounts), n))
 	}
 	for b.Loop() {
-		fs := newFeeds(new(store.Store))
-		var open []*Feed
+		fs := service.NewFeeds(new(store.Store))
+		var open []*service.Feed
 		before := heapInUse()
-		for n := range accounts * feedsOfAccount {
-			open = append(open, joinedBy(b, fs, Actor{AccountID: fmt.Sprint("acc_", n%accounts), UserID: fmt.Sprint("usr_", n/feedsOfUser, n%accounts)}))
+		for n := range accounts * service.FeedsOfAccount {
+			open = append(open, joinedBy(b, fs, core.Actor{AccountID: fmt.Sprint("acc_", n%accounts), UserID: fmt.Sprint("usr_", n/service.FeedsOfUser, n%accounts)}))
 		}
 		began := time.Now()
 		for n := range told {
-			fs.told(told[n : n+1])
+			fs.Told(told[n : n+1])
 		}
 		b.ReportMetric(float64(time.Since(began).Nanoseconds())/changes, "ns/change")
-		time.Sleep(2 * feedGather)
+		time.Sleep(2 * service.FeedGather)
 		b.ReportMetric(float64(heapInUse()-before)/float64(len(open)), "bytes/listener")
 		for _, f := range open {
 			if _, everything := f.Take(); !everything {

@@ -7,107 +7,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/store"
 )
 
-// A JobResponse is a job as the API shows it.
-type JobResponse struct {
-	ID            string          `json:"id" words:"ours"`
-	JobID         string          `json:"job_id" words:"ours"`
-	Type          string          `json:"type" words:"ours"`
-	Status        string          `json:"status" enum:"queued|in_progress|completed|error|cancelled"`
-	StatusDetail  *string         `json:"status_detail" words:"theirs"`
-	Progress      *JobProgress    `json:"progress"`
-	Steps         []JobStep       `json:"steps"`
-	Resource      *JobResource    `json:"resource"`
-	Result        json.RawMessage `json:"result"`
-	Error         *JobFailure     `json:"error"`
-	Attempts      int             `json:"attempts"`
-	NextAttemptAt Time            `json:"next_attempt_at"`
-	CreatedBy     string          `json:"created_by" words:"ours"`
-	CreatedAt     Time            `json:"created_at"`
-	StartedAt     Time            `json:"started_at"`
-	UpdatedAt     Time            `json:"updated_at"`
-	CompletedAt   Time            `json:"completed_at"`
-}
-
-// JobProgress counts the parts of a job.
-type JobProgress struct {
-	Completed int `json:"completed"`
-	Total     int `json:"total"`
-	Percent   int `json:"percent"`
-}
-
-// A JobStep is one named part of a job.
-type JobStep struct {
-	Name   string  `json:"name" words:"ours"`
-	Status string  `json:"status" enum:"queued|in_progress|completed|error|skipped"`
-	Error  *string `json:"error" words:"theirs"`
-	At     Time    `json:"at"`
-}
-
-// A JobResource is the thing that a job is about.
-type JobResource struct {
-	Type string `json:"type" words:"ours"`
-	ID   string `json:"id" words:"ours"`
-	Name string `json:"name" words:"ours"`
-}
-
-// A JobFailure says why a job's newest attempt did not succeed.
-type JobFailure struct {
-	Code    string `json:"code" words:"ours"`
-	Message string `json:"message" words:"theirs"`
-}
-
-func jobOut(j *store.Job) JobResponse {
-	out := JobResponse{
-		ID: j.ID, JobID: j.ID, Type: j.Kind, Status: j.State, StatusDetail: orNull(j.Detail), Steps: []JobStep{},
-		Result: j.Result, Attempts: j.Attempt, CreatedBy: j.CreatedBy, CreatedAt: Time{j.CreatedAt},
-		StartedAt: Time{j.StartedAt}, UpdatedAt: Time{j.UpdatedAt}, CompletedAt: Time{j.EndedAt},
-		Error: jobFailure(j),
-	}
-	if j.Total > 0 {
-		done := min(max(j.Completed, 0), j.Total)
-		out.Progress = &JobProgress{done, j.Total, done * 100 / j.Total}
-	}
-	for _, s := range j.Steps {
-		out.Steps = append(out.Steps, JobStep{s.Name, s.Status, orNull(s.Error), Time{s.At}})
-	}
-	if j.Resource != (store.JobResource{}) {
-		out.Resource = &JobResource{j.Resource.Type, j.Resource.ID, j.Resource.Name}
-	}
-	if j.State == store.JobQueued {
-		out.NextAttemptAt = Time{j.Due}
-	}
-	return out
-}
-
-// jobFailure shows the text of an error that carries a code, which was written for people, and
-// hides that of any other.
-func jobFailure(j *store.Job) *JobFailure {
-	switch {
-	case j.Err == "":
-		return nil
-	case j.ErrCode == "":
-		return &JobFailure{"internal_error", "The attempt did not succeed. The log of this installation says why."}
-	}
-	return &JobFailure{j.ErrCode, j.Err}
-}
-
 // ListJobsIn is the query of list_jobs.
 type ListJobsIn struct {
-	PageIn
-	JobID        string `query:"job_id"`
-	Status       string `query:"status" enum:"queued|in_progress|completed|error|cancelled|"`
-	Type         string `query:"type"`
-	Domain       string `query:"domain"`
-	CreatedAfter *Time  `query:"created_after"`
+	core.PageIn
+	JobID        string     `query:"job_id"`
+	Status       string     `query:"status" enum:"queued|in_progress|completed|error|cancelled|"`
+	Type         string     `query:"type"`
+	Domain       string     `query:"domain"`
+	CreatedAfter *core.Time `query:"created_after"`
 }
 
 // JobsOut is one page of jobs, or the one job that was asked for.
 type JobsOut struct {
-	Page *Page[JobResponse]
-	Job  *JobResponse
+	Page *core.Page[core.JobResponse]
+	Job  *core.JobResponse
 }
 
 // MarshalJSON writes the one that is there.
@@ -119,11 +37,11 @@ func (o JobsOut) MarshalJSON() ([]byte, error) {
 }
 
 // Forms says which forms it has on the wire.
-func (JobsOut) Forms() []any { return []any{Page[JobResponse]{}, JobResponse{}} }
+func (JobsOut) Forms() []any { return []any{core.Page[core.JobResponse]{}, core.JobResponse{}} }
 
 // ListJobs lists the jobs that the account's people started in the last 30 days, newest first; with
 // a job_id it answers that job.
-func (s *Service) ListJobs(ctx context.Context, who Actor, in ListJobsIn) (*JobsOut, error) {
+func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (*JobsOut, error) {
 	if in.JobID != "" {
 		j, err := s.GetJob(ctx, who, GetJobIn{ID: in.JobID})
 		return &JobsOut{Job: j}, err
@@ -133,17 +51,17 @@ func (s *Service) ListJobs(ctx context.Context, who Actor, in ListJobsIn) (*Jobs
 		since = in.CreatedAfter.Time
 	}
 	domain := strings.ToLower(strings.TrimSuffix(in.Domain, "."))
-	l := list[store.Job, JobResponse]{
-		operation: "jobs", index: store.JobsByAccount, prefix: who.AccountID,
-		filters: []string{in.Status, in.Type, domain, since.String()},
-		keep: func(j *store.Job) bool {
+	l := core.Listing[store.Job, core.JobResponse]{
+		Operation: "jobs", Index: store.JobsByAccount, Prefix: who.AccountID,
+		Filters: []string{in.Status, in.Type, domain, since.String()},
+		Keep: func(j *store.Job) bool {
 			return (in.Status == "" || j.State == in.Status) && (in.Type == "" || j.Kind == in.Type) &&
 				(domain == "" || aboutDomain(j.Resource, domain))
 		},
-		until: func(j *store.Job) bool { return !since.IsZero() && !j.CreatedAt.After(since) },
-		out:   func(_ *store.Tx, j *store.Job) (JobResponse, error) { return jobOut(j), nil },
+		Until: func(j *store.Job) bool { return !since.IsZero() && !j.CreatedAt.After(since) },
+		Out:   func(_ *store.Tx, j *store.Job) (core.JobResponse, error) { return core.JobOut(j), nil },
 	}
-	page, err := l.page(s, who, in.PageIn)
+	page, err := l.Page(s.Core, who, in.PageIn)
 	return &JobsOut{Page: page}, err
 }
 
@@ -163,14 +81,14 @@ type GetJobIn struct {
 }
 
 // GetJob answers one job: at once, or when it has ended or the wait is over.
-func (s *Service) GetJob(ctx context.Context, who Actor, in GetJobIn) (*JobResponse, error) {
+func (s *Service) GetJob(ctx context.Context, who core.Actor, in GetJobIn) (*core.JobResponse, error) {
 	var j *store.Job
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		j, err = store.Jobs.Get(tx, in.ID)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) || err == nil && (j.AccountID != who.AccountID || !j.Visible) {
-		return nil, NotFound("job")
+		return nil, core.NotFound("job")
 	}
 	if err == nil && in.Wait != nil && !j.Ended() {
 		j, err = s.waitForJob(ctx, in.ID, time.Duration(*in.Wait)*time.Second)
@@ -178,19 +96,19 @@ func (s *Service) GetJob(ctx context.Context, who Actor, in GetJobIn) (*JobRespo
 	if err != nil {
 		return nil, err
 	}
-	out := jobOut(j)
+	out := core.JobOut(j)
 	return &out, nil
 }
 
 func (s *Service) waitForJob(ctx context.Context, id string, most time.Duration) (*store.Job, error) {
 	if most < time.Second || most > 30*time.Second {
-		return nil, Invalid("wait", "out_of_range", "must be a whole number from 1 to 30")
+		return nil, core.Invalid("wait", "out_of_range", "must be a whole number from 1 to 30")
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	j, err := s.Queue.Wait(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, NotFound("job")
+		return nil, core.NotFound("job")
 	}
 	return j, err
 }
@@ -199,7 +117,7 @@ func (s *Service) waitForJob(ctx context.Context, id string, most time.Duration)
 // none.
 func JobResult(kind string) any {
 	if kind == "domain_setup" {
-		return setupResult{}
+		return domains.SetupResult{}
 	}
 	return nil
 }

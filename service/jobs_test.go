@@ -1,4 +1,4 @@
-package service
+package service_test
 
 import (
 	"context"
@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
 // jobsService is a service with a running queue that knows two kinds: "seen", which takes ten
 // seconds, and "unseen".
-func jobsService(t *testing.T) *Service {
+func jobsService(t *testing.T) *service.Service {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	dir := t.TempDir()
@@ -24,18 +26,18 @@ func jobsService(t *testing.T) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := OpenKeys(st)
+	keys, err := core.OpenKeys(st)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := jobs.NewQueue(st)
 	q.Log = log
-	s := New(st, q, keys, Config{Log: log})
+	s := service.New(st, q, keys, core.Config{Log: log})
 	q.Handle(jobs.Kind{Name: "seen", Visible: true, Lanes: 9, Work: func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 		time.Sleep(10 * time.Second)
 		switch string(j.Args) {
 		case `"coded"`:
-			return nil, jobs.Permanent(Errorf(409, "zone_conflict", "Remove the MX record %s first.", "mx.example."))
+			return nil, jobs.Permanent(core.Errorf(409, "zone_conflict", "Remove the MX record %s first.", "mx.example."))
 		case `"plain"`:
 			return nil, jobs.Permanent(errors.New("dial 10.0.0.1: secret things"))
 		}
@@ -59,7 +61,7 @@ func jobsService(t *testing.T) *Service {
 	return s
 }
 
-func addJob(t *testing.T, s *Service, n jobs.New) string {
+func addJob(t *testing.T, s *service.Service, n jobs.New) string {
 	t.Helper()
 	var id string
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -75,7 +77,7 @@ func addJob(t *testing.T, s *Service, n jobs.New) string {
 	return id
 }
 
-var jobsReader = Actor{AccountID: "acc_00000000000000000000000001"}
+var jobsReader = core.Actor{AccountID: "acc_00000000000000000000000001"}
 
 func TestJobOnTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +87,7 @@ func TestJobOnTheWire(t *testing.T) {
 			Resource: store.JobResource{Type: "domain", ID: "dom_1", Name: "example.com"},
 		})
 		time.Sleep(10*time.Second + time.Millisecond)
-		out, err := s.GetJob(t.Context(), jobsReader, GetJobIn{ID: id})
+		out, err := s.GetJob(t.Context(), jobsReader, service.GetJobIn{ID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,11 +112,11 @@ func TestJobErrorsHideWhatIsNotForPeople(t *testing.T) {
 		coded := addJob(t, s, jobs.New{AccountID: jobsReader.AccountID, Kind: "seen", Args: "coded"})
 		plain := addJob(t, s, jobs.New{AccountID: jobsReader.AccountID, Kind: "seen", Args: "plain"})
 		time.Sleep(time.Minute)
-		for id, want := range map[string]JobFailure{
-			coded: {"zone_conflict", "Remove the MX record mx.example. first."},
-			plain: {"internal_error", "The attempt did not succeed. The log of this installation says why."},
+		for id, want := range map[string]core.JobFailure{
+			coded: {Code: "zone_conflict", Message: "Remove the MX record mx.example. first."},
+			plain: {Code: "internal_error", Message: "The attempt did not succeed. The log of this installation says why."},
 		} {
-			out, err := s.GetJob(t.Context(), jobsReader, GetJobIn{ID: id})
+			out, err := s.GetJob(t.Context(), jobsReader, service.GetJobIn{ID: id})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +137,7 @@ func TestJobLongPoll(t *testing.T) {
 			status string
 		}{{3, 3 * time.Second, "in_progress"}, {30, 7 * time.Second, "completed"}, {30, 0, "completed"}} {
 			began := time.Now()
-			out, err := s.GetJob(t.Context(), jobsReader, GetJobIn{ID: id, Wait: &tc.wait})
+			out, err := s.GetJob(t.Context(), jobsReader, service.GetJobIn{ID: id, Wait: &tc.wait})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,16 +155,16 @@ func TestJobsOfOthersAreNotFound(t *testing.T) {
 		foreign := addJob(t, s, jobs.New{AccountID: "acc_00000000000000000000000002", Kind: "seen"})
 		unseen := addJob(t, s, jobs.New{AccountID: jobsReader.AccountID, Kind: "unseen", Due: later})
 		for _, id := range []string{foreign, unseen, "job_none"} {
-			_, err := s.GetJob(t.Context(), jobsReader, GetJobIn{ID: id})
-			if e, ok := AsError(err); !ok || e.Status != 404 {
+			_, err := s.GetJob(t.Context(), jobsReader, service.GetJobIn{ID: id})
+			if e, ok := core.AsError(err); !ok || e.Status != 404 {
 				t.Errorf("get %s: %v", id, err)
 			}
-			_, err = s.ListJobs(t.Context(), jobsReader, ListJobsIn{JobID: id})
-			if e, ok := AsError(err); !ok || e.Status != 404 {
+			_, err = s.ListJobs(t.Context(), jobsReader, service.ListJobsIn{JobID: id})
+			if e, ok := core.AsError(err); !ok || e.Status != 404 {
 				t.Errorf("list %s: %v", id, err)
 			}
 		}
-		out, err := s.ListJobs(t.Context(), jobsReader, ListJobsIn{})
+		out, err := s.ListJobs(t.Context(), jobsReader, service.ListJobsIn{})
 		if err != nil || len(out.Page.Data) != 0 {
 			t.Errorf("list: %+v, %v", out, err)
 		}
@@ -181,18 +183,18 @@ func TestJobFilters(t *testing.T) {
 		other := add(store.JobResource{Type: "domain", ID: "dom_2", Name: "ample.com"}, time.Now().Add(time.Hour))
 		two := 2
 		for _, tc := range []struct {
-			in   ListJobsIn
+			in   service.ListJobsIn
 			want []string
 		}{
-			{ListJobsIn{}, []string{other, user, domain}},
-			{ListJobsIn{Status: "queued"}, []string{other}},
-			{ListJobsIn{Status: "completed"}, []string{user, domain}},
-			{ListJobsIn{Type: "seen"}, []string{other, user, domain}},
-			{ListJobsIn{Type: "domain_setup"}, nil},
-			{ListJobsIn{Domain: "Example.com."}, []string{user, domain}},
-			{ListJobsIn{Domain: "dom_2"}, []string{other}},
-			{ListJobsIn{CreatedAfter: &Time{time.Now().Add(-time.Second)}}, []string{other}},
-			{ListJobsIn{PageIn: PageIn{Limit: &two}}, []string{other, user}},
+			{service.ListJobsIn{}, []string{other, user, domain}},
+			{service.ListJobsIn{Status: "queued"}, []string{other}},
+			{service.ListJobsIn{Status: "completed"}, []string{user, domain}},
+			{service.ListJobsIn{Type: "seen"}, []string{other, user, domain}},
+			{service.ListJobsIn{Type: "domain_setup"}, nil},
+			{service.ListJobsIn{Domain: "Example.com."}, []string{user, domain}},
+			{service.ListJobsIn{Domain: "dom_2"}, []string{other}},
+			{service.ListJobsIn{CreatedAfter: &core.Time{Time: time.Now().Add(-time.Second)}}, []string{other}},
+			{service.ListJobsIn{PageIn: core.PageIn{Limit: &two}}, []string{other, user}},
 		} {
 			out, err := s.ListJobs(t.Context(), jobsReader, tc.in)
 			if err != nil {
@@ -212,7 +214,7 @@ func TestJobFilters(t *testing.T) {
 				}
 			}
 		}
-		out, err := s.ListJobs(t.Context(), jobsReader, ListJobsIn{JobID: domain})
+		out, err := s.ListJobs(t.Context(), jobsReader, service.ListJobsIn{JobID: domain})
 		if err != nil || out.Job == nil || out.Job.ID != domain {
 			t.Errorf("by id: %+v, %v", out, err)
 		}

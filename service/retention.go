@@ -7,20 +7,23 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/store"
 )
 
 const (
-	mappingKept  = 90 * 24 * time.Hour
-	daysKept     = 400 * 24 * time.Hour
-	pruneAtATime = 500
-	pruneLook    = 5000 // rows that are looked at in one view
+	daysKept  = 400 * 24 * time.Hour
+	pruneLook = 5000 // rows that are looked at in one view
 )
 
 // retentionKind deletes what is kept for a time only, once an hour, a bounded number in each
 // transaction.
 func (s *Service) retentionKind() jobs.Kind {
-	return jobs.Kind{Name: "retention", Work: s.prune, Timeout: 30 * time.Minute}
+	return jobs.Kind{Name: "retention", Work: s.Prune, Timeout: 30 * time.Minute}
 }
 
 // compactKind gives the room of deleted messages back.
@@ -49,7 +52,7 @@ func (s *Service) pruneThreads(ctx context.Context, _ *store.Job) (jobs.Writes, 
 		if err != nil {
 			return nil, err
 		}
-		for some := range slices.Chunk(old, pruneAtATime) {
+		for some := range slices.Chunk(old, core.PruneAtATime) {
 			if err := s.Store.Update(func(tx *store.Tx) error { return tx.DropThreads(some) }); err != nil {
 				return nil, err
 			}
@@ -60,37 +63,37 @@ func (s *Service) pruneThreads(ctx context.Context, _ *store.Job) (jobs.Writes, 
 	}
 }
 
-func (s *Service) prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
-	now := s.now()
+func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
+	now := s.Now()
 	for _, step := range []func() error{
 		func() error {
-			return pruneByID(ctx, s, store.Events, logKept, func(e *store.Event) (string, bool) { return e.ID, now.Sub(e.Created) > logKept })
+			return pruneByID(ctx, s, store.Events, events.LogKept, func(e *store.Event) (string, bool) { return e.ID, now.Sub(e.Created) > events.LogKept })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Deliveries, logKept, func(d *store.Delivery) (string, bool) { return d.ID, now.Sub(d.At) > logKept })
+			return pruneByID(ctx, s, store.Deliveries, events.LogKept, func(d *store.Delivery) (string, bool) { return d.ID, now.Sub(d.At) > events.LogKept })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Mappings, mappingKept, func(m *store.Mapping) (string, bool) { return m.ID, now.Sub(m.RelayedAt) > mappingKept })
+			return pruneByID(ctx, s, store.Mappings, core.MappingKept, func(m *store.Mapping) (string, bool) { return m.ID, now.Sub(m.RelayedAt) > core.MappingKept })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Outgoings, mappingKept, func(o *store.Outgoing) (string, bool) {
-				return o.ID, now.Sub(o.QueuedAt) > mappingKept && !o.Waits()
+			return pruneByID(ctx, s, store.Outgoings, core.MappingKept, func(o *store.Outgoing) (string, bool) {
+				return o.ID, now.Sub(o.QueuedAt) > core.MappingKept && !o.Waits()
 			})
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Exports, linkFor, func(e *store.Export) (string, bool) { return e.ID, !now.Before(e.ExpiresAt) })
+			return pruneByID(ctx, s, store.Exports, mailboxes.LinkFor, func(e *store.Export) (string, bool) { return e.ID, !now.Before(e.ExpiresAt) })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Reports, reportsKept, func(r *store.Report) (string, bool) { return r.ID, now.Sub(r.ReceivedAt) > reportsKept })
+			return pruneByID(ctx, s, store.Reports, reports.ReportsKept, func(r *store.Report) (string, bool) { return r.ID, now.Sub(r.ReceivedAt) > reports.ReportsKept })
 		},
 		func() error { return s.pruneDays(ctx) },
 		func() error { return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return pruneReplays(tx, now) }) },
 		func() error {
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return pruneSessions(tx, now) })
 		},
-		func() error { return s.pruneAll(ctx, s.pruneScreened) },
+		func() error { return s.pruneAll(ctx, s.PruneScreened) },
 		func() error {
-			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return tx.PruneSubjects(pruneAtATime) })
+			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return tx.PruneSubjects(core.PruneAtATime) })
 		},
 	} {
 		if err := step(); err != nil {
@@ -108,7 +111,7 @@ func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error
 			n, err = step(tx)
 			return err
 		})
-		if err != nil || n < pruneAtATime {
+		if err != nil || n < core.PruneAtATime {
 			return err
 		}
 	}
@@ -119,7 +122,7 @@ func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error
 // that are old have an id from before the time of kept; among these may be some that are not old,
 // which are passed over.
 func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], kept time.Duration, old func(*T) (id string, is bool)) error {
-	newest := s.now().Add(-kept)
+	newest := s.Now().Add(-kept)
 	for after, more := "", true; more; {
 		var ids []string
 		err := s.Store.View(func(tx *store.Tx) error {
@@ -130,7 +133,7 @@ func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], ke
 				if made, ok := store.IDTime(id); ok && made.After(newest) {
 					break
 				}
-				if looked == pruneLook || len(ids) == pruneAtATime {
+				if looked == pruneLook || len(ids) == core.PruneAtATime {
 					more = true
 					break
 				}
@@ -156,7 +159,7 @@ func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], ke
 func deleteOld[T any](tx *store.Tx, table *store.Table[T], ids []string, old func(*T) (id string, is bool)) error {
 	for _, id := range ids {
 		rec, err := table.Get(tx, id)
-		if isGone(err) {
+		if core.IsGone(err) {
 			continue
 		}
 		if err != nil {
@@ -175,12 +178,12 @@ func deleteOld[T any](tx *store.Tx, table *store.Table[T], ids []string, old fun
 // pruneDays deletes the statistics of days that are long over. It looks at the oldest days of each
 // account alone.
 func (s *Service) pruneDays(ctx context.Context) error {
-	first := s.now().UTC().Add(-daysKept).Format(time.DateOnly)
+	first := s.Now().UTC().Add(-daysKept).Format(time.DateOnly)
 	for after, more := "", true; more; {
 		var ids []string
 		err := s.Store.View(func(tx *store.Tx) error {
 			more = false
-			for looked := 0; looked < pruneLook && len(ids) < pruneAtATime; looked++ {
+			for looked := 0; looked < pruneLook && len(ids) < core.PruneAtATime; looked++ {
 				more = false
 				for d := range store.DayStats.After(tx, after) {
 					more = true
@@ -198,18 +201,9 @@ func (s *Service) pruneDays(ctx context.Context) error {
 			return nil
 		})
 		if err == nil && len(ids) > 0 {
-			err = s.Store.Update(func(tx *store.Tx) error { return deleteAll(tx, store.DayStats, ids) })
+			err = s.Store.Update(func(tx *store.Tx) error { return core.DeleteAll(tx, store.DayStats, ids) })
 		}
 		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func deleteAll[T any](tx *store.Tx, table *store.Table[T], ids []string) error {
-	for _, id := range ids {
-		if err := table.Delete(tx, id); err != nil {
 			return err
 		}
 	}
@@ -219,12 +213,12 @@ func deleteAll[T any](tx *store.Tx, table *store.Table[T], ids []string) error {
 func pruneReplays(tx *store.Tx, now time.Time) (int, error) {
 	var ids []string
 	for key, id := range store.IdempotencyByTime.Keys(tx, "", "") {
-		if len(ids) == pruneAtATime || now.Sub(store.KeyTime(key)) < replayFor {
+		if len(ids) == core.PruneAtATime || now.Sub(store.KeyTime(key)) < core.ReplayFor {
 			break
 		}
 		ids = append(ids, id)
 	}
-	return len(ids), deleteAll(tx, store.Idempotencies, ids)
+	return len(ids), core.DeleteAll(tx, store.Idempotencies, ids)
 }
 
 // pruneSessions deletes sessions that have lasted as long as any may. Those that ended before have
@@ -232,10 +226,10 @@ func pruneReplays(tx *store.Tx, now time.Time) (int, error) {
 func pruneSessions(tx *store.Tx, now time.Time) (int, error) {
 	var ids []string
 	for key, id := range store.SessionsByTime.Keys(tx, "", "") {
-		if len(ids) == pruneAtATime || now.Sub(store.KeyTime(key)) < SessionLife {
+		if len(ids) == core.PruneAtATime || now.Sub(store.KeyTime(key)) < accounts.SessionLife {
 			break
 		}
 		ids = append(ids, id)
 	}
-	return len(ids), deleteAll(tx, store.Tokens, ids)
+	return len(ids), core.DeleteAll(tx, store.Tokens, ids)
 }

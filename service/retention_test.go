@@ -1,4 +1,4 @@
-package service
+package service_test
 
 import (
 	"fmt"
@@ -7,25 +7,28 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/storetest"
 )
 
 // agedService is a service whose clock the test moves.
-func agedService(t *testing.T, now *time.Time) *Service {
+func agedService(t *testing.T, now *time.Time) *service.Service {
 	t.Helper()
 	clock := func() time.Time { return *now }
 	st := storetest.Open(t, store.Options{Now: clock})
-	keys, err := newKeys(make([]byte, 32))
+	keys, err := core.NewKeys(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(st, jobs.NewQueue(st), keys, Config{Hostname: "mail.example.test", Log: slog.New(slog.DiscardHandler)})
+	s := service.New(st, jobs.NewQueue(st), keys, core.Config{Hostname: "mail.example.test", Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(s.Close)
 	return s
 }
 
-func countOf[T any](t *testing.T, s *Service, table *store.Table[T]) (n int) {
+func countOf[T any](t *testing.T, s *service.Service, table *store.Table[T]) (n int) {
 	t.Helper()
 	err := s.Store.View(func(tx *store.Tx) error {
 		for range table.All(tx) {
@@ -45,7 +48,7 @@ func TestPruningGoesOnBehindARowThatIsNeverOld(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := agedService(t, &now)
 	put := func(status string) {
-		update(t, s, func(tx *store.Tx) error {
+		servicetest.Update(t, s, func(tx *store.Tx) error {
 			return store.Outgoings.Put(tx, &store.Outgoing{ID: tx.NewID("msg"), AccountID: "acc_1", Status: status, QueuedAt: tx.Now()})
 		})
 	}
@@ -53,9 +56,9 @@ func TestPruningGoesOnBehindARowThatIsNeverOld(t *testing.T) {
 	for range 3 {
 		put(store.OutgoingDelivered)
 	}
-	now = now.Add(mappingKept + time.Hour)
+	now = now.Add(core.MappingKept + time.Hour)
 	put(store.OutgoingDelivered)
-	if _, err := s.prune(t.Context(), nil); err != nil {
+	if _, err := s.Prune(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := countOf(t, s, store.Outgoings); n != 2 {
@@ -67,8 +70,8 @@ func TestPruningGoesOnBehindARowThatIsNeverOld(t *testing.T) {
 func TestPruningPassesManyRowsThatAreKept(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := agedService(t, &now)
-	for from := 0; from < pruneLook+600; from += 500 {
-		update(t, s, func(tx *store.Tx) error {
+	for from := 0; from < service.PruneLook+600; from += 500 {
+		servicetest.Update(t, s, func(tx *store.Tx) error {
 			for n := from; n < from+500; n++ {
 				o := &store.Outgoing{ID: tx.NewID("msg"), AccountID: "acc_1", Status: store.OutgoingQueued, QueuedAt: tx.Now()}
 				if n%2 == 1 {
@@ -82,8 +85,8 @@ func TestPruningPassesManyRowsThatAreKept(t *testing.T) {
 		})
 	}
 	before := countOf(t, s, store.Outgoings)
-	now = now.Add(mappingKept + time.Hour)
-	if _, err := s.prune(t.Context(), nil); err != nil {
+	now = now.Add(core.MappingKept + time.Hour)
+	if _, err := s.Prune(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := countOf(t, s, store.Outgoings); n != before/2 {
@@ -95,7 +98,7 @@ func TestDayStatisticsAreKeptFor400Days(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	s := agedService(t, &now)
 	for account := range 3 {
-		update(t, s, func(tx *store.Tx) error {
+		servicetest.Update(t, s, func(tx *store.Tx) error {
 			for day := range 800 {
 				if day%(account+1) > 0 {
 					continue
@@ -108,7 +111,7 @@ func TestDayStatisticsAreKeptFor400Days(t *testing.T) {
 			return nil
 		})
 	}
-	if _, err := s.prune(t.Context(), nil); err != nil {
+	if _, err := s.Prune(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := countOf(t, s, store.DayStats); n != 401+201+134 {

@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -16,9 +18,9 @@ import (
 func TestReverseDNSIsShownAndFailsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &servicetest.World{}
-		b := servicetest.New(t, func(c *service.Config) {
+		b := servicetest.New(t, func(c *core.Config) {
 			c.Resolver, c.Sandbox, c.Outbound = w, false, "direct"
-			c.Relays = []service.Relay{{Name: "r", Kind: "custom", Host: "relay.test", Port: 587}}
+			c.Relays = []core.Relay{{Name: "r", Kind: "custom", Host: "relay.test", Port: 587}}
 			c.PublicIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("10.0.0.1")}
 		})
 		w.Set(func() { w.Ours = b.Service })
@@ -48,7 +50,7 @@ func TestReverseDNSIsShownAndFailsNobody(t *testing.T) {
 		want("degraded", "ptr_missing")
 		w.Tell("PTR", "192.0.2.1", "other.test.")
 		time.Sleep(30 * time.Minute)
-		if _, err := b.GetDNSStatus(t.Context(), who, service.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
+		if _, err := b.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
 			t.Fatal(err)
 		}
 		want("degraded", "ptr_missing") // kept for an hour
@@ -61,11 +63,11 @@ func TestReverseDNSIsShownAndFailsNobody(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		want("degraded", "ptr_missing")
 		mode := "relay"
-		if _, err := b.UpdateDomain(t.Context(), who, service.UpdateDomainIn{DomainID: id, SendingMode: &mode}); err != nil {
+		if _, err := b.UpdateDomain(t.Context(), who, domains.UpdateDomainIn{DomainID: id, SendingMode: &mode}); err != nil {
 			t.Fatal(err)
 		}
 		want("healthy", "")
-		if n := len(eventsOf(t, b.Service, who, service.EventDomainDNSFailed)); n != 0 {
+		if n := len(eventsOf(t, b.Service, who, events.EventDomainDNSFailed)); n != 0 {
 			t.Errorf("%d events", n)
 		}
 	})

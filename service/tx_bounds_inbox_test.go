@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -14,28 +15,28 @@ import (
 // request marks or deletes.
 func TestBulkChangesOfMessagesWithinTheBounds(t *testing.T) {
 	b, _, who := newWorld(t)
-	var refs []service.MessageRef
+	var refs []inbox.MessageRef
 	for i := range 2 {
 		d := b.Domain(t, who.AccountID, fmt.Sprintf("big%d.test", i), "builtin", "complete")
-		var users []service.BulkUser
+		var users []mailboxes.BulkUser
 		for u := range 100 {
-			users = append(users, service.BulkUser{Username: fmt.Sprintf("u%d", u)})
+			users = append(users, mailboxes.BulkUser{Username: fmt.Sprintf("u%d", u)})
 		}
-		out, err := b.CreateEmailUsersBulk(t.Context(), who, service.BulkCreateIn{Domain: d.ID, Users: &users})
+		out, err := b.CreateEmailUsersBulk(t.Context(), who, mailboxes.BulkCreateIn{Domain: d.ID, Users: &users})
 		if err != nil || out.Created != 100 {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		text := "From: a@far.test\nTo: b@far.test\nSubject: " + strings.Repeat("long ", 150) + "\n\n" + strings.Repeat("words ", 500)
 		for _, u := range out.Users {
-			refs = append(refs, service.MessageRef{UID: strconv.Itoa(int(b.Put(t, u.Email, text, servicetest.Mail{}))), Mailbox: u.Email})
+			refs = append(refs, inbox.MessageRef{UID: strconv.Itoa(int(b.Put(t, u.Email, text, servicetest.Mail{}))), Mailbox: u.Email})
 		}
 	}
 	on := true
-	marked, err := b.BulkMarkMessages(t.Context(), who, service.BulkMarkMessagesIn{Messages: refs, MessageMarks: service.MessageMarks{IsRead: &on, IsFlagged: &on}})
+	marked, err := b.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: refs, MessageMarks: inbox.MessageMarks{IsRead: &on, IsFlagged: &on}})
 	if err != nil || marked.Marked != 200 {
 		t.Fatalf("%+v, %v", marked, err)
 	}
-	deleted, err := b.BulkDeleteMessages(t.Context(), who, service.BulkDeleteMessagesIn{Messages: refs})
+	deleted, err := b.BulkDeleteMessages(t.Context(), who, inbox.BulkDeleteMessagesIn{Messages: refs})
 	if err != nil || deleted.Deleted != 200 {
 		t.Fatalf("%+v, %v", deleted, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 // maxAge is for how long others may keep a document.
@@ -84,7 +85,7 @@ func IsHost(host string) bool {
 type request struct {
 	w    http.ResponseWriter
 	r    *http.Request
-	host *service.VisitedHost
+	host *mailboxes.VisitedHost
 }
 
 // Answer answers a request for a document, or with nil for anything else, if its host is one that
@@ -109,7 +110,7 @@ func (s *Server) Answer(w http.ResponseWriter, r *http.Request, d *Document) (an
 	return true, d.write(s, &request{w, r, host})
 }
 
-func (d *Document) isAt(host *service.VisitedHost) bool {
+func (d *Document) isAt(host *mailboxes.VisitedHost) bool {
 	if host.Domain == "" {
 		return d.ownHost
 	}
@@ -149,7 +150,7 @@ func (s *Server) writePolicy(q *request) error {
 
 // settingsFor gives an address in its normal form and its settings, if the host that was asked
 // serves its domain.
-func (s *Server) settingsFor(q *request, address string) (string, *service.MailSettings, error) {
+func (s *Server) settingsFor(q *request, address string) (string, *mailboxes.MailSettings, error) {
 	email, settings, err := s.Service.MailSettingsOf(address)
 	if err != nil || settings == nil || q.host.Domain != "" && q.host.Domain != settings.Domain {
 		return "", nil, err

@@ -14,14 +14,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // A sandbox is a service with a domain, boxes.test.
 type sandbox struct{ *servicetest.Sandbox }
 
-func newSandbox(t *testing.T, change func(*service.Config)) *sandbox {
+func newSandbox(t *testing.T, change func(*core.Config)) *sandbox {
 	t.Helper()
 	b := servicetest.New(t, change)
 	b.Domain(t, b.Owner.AccountID, "boxes.test", "builtin", "complete")
@@ -117,7 +118,7 @@ func run(t *testing.T, text, name string, args ...string) string {
 }
 
 // withTLS is an installation in production, with every port.
-func withTLS(c *service.Config) {
+func withTLS(c *core.Config) {
 	c.SubmissionPort, c.SMTPSecurity, c.SubmissionBeside = 465, "tls", 587
 	c.IMAPPort, c.IMAPSecurity, c.IMAPBeside = 993, "tls", 143
 	c.HTTPS, c.HTTPSPort = true, 443
@@ -164,10 +165,10 @@ func TestAutoconfig(t *testing.T) {
 		if err := xml.Unmarshal([]byte(text), &got); err != nil {
 			t.Fatal(err)
 		}
-		want := newClientConfig(&service.MailSettings{
+		want := newClientConfig(&mailboxes.MailSettings{
 			Domain: at.domain, Name: got.Provider.Name,
-			IMAP: []service.MailServer{{Host: ours, Port: 993, Security: "tls"}, {Host: ours, Port: 143, Security: "starttls"}},
-			SMTP: []service.MailServer{{Host: ours, Port: 465, Security: "tls"}, {Host: ours, Port: 587, Security: "starttls"}},
+			IMAP: []mailboxes.MailServer{{Host: ours, Port: 993, Security: "tls"}, {Host: ours, Port: 143, Security: "starttls"}},
+			SMTP: []mailboxes.MailServer{{Host: ours, Port: 465, Security: "tls"}, {Host: ours, Port: 587, Security: "starttls"}},
 		}, at.user)
 		want.XMLName = got.XMLName
 		if g, w := asJSON(t, got), asJSON(t, want); g != w {
@@ -200,7 +201,7 @@ func TestDiscoveryDoesNotTellMailboxes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.CreateEmailUser(t.Context(), who, service.CreateEmailUserIn{Email: "real@boxes.test"}); err != nil {
+	if _, err := b.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: "real@boxes.test"}); err != nil {
 		t.Fatal(err)
 	}
 	v := b.visitor(t)
@@ -343,7 +344,7 @@ func TestNamesOfProfiles(t *testing.T) {
 
 // What is off is left out, and what has no TLS is told as such.
 func TestDiscoveryTellsWhatIsOn(t *testing.T) {
-	b := newSandbox(t, func(c *service.Config) { c.IMAPPort = 0 }) // submission without TLS
+	b := newSandbox(t, func(c *core.Config) { c.IMAPPort = 0 }) // submission without TLS
 	v := b.visitor(t)
 	text := v.get("autoconfig.boxes.test", "/mail/config-v1.1.xml", "text/xml; charset=utf-8")
 	if strings.Contains(text, "incomingServer") || !strings.Contains(text, "<port>2587</port>") || !strings.Contains(text, "<socketType>plain</socketType>") {
@@ -355,7 +356,7 @@ func TestDiscoveryTellsWhatIsOn(t *testing.T) {
 	}
 	v.status(404, "GET", "autoconfig.boxes.test", "/mail/x.mobileconfig?email=a@boxes.test")
 	v.status(405, "GET", "autodiscover.boxes.test", "/autodiscover/autodiscover.xml") // nowhere to send it to
-	b = newSandbox(t, func(c *service.Config) { c.IMAPPort, c.SubmissionPort = 0, 0 })
+	b = newSandbox(t, func(c *core.Config) { c.IMAPPort, c.SubmissionPort = 0, 0 })
 	b.visitor(t).status(404, "GET", "autoconfig.boxes.test", "/mail/config-v1.1.xml")
 }
 

@@ -12,7 +12,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 // The plain-XML Autodiscover protocol ([MS-OXDSCLI]) and the look-up in JSON that leads to it.
@@ -157,7 +157,7 @@ func (s *Server) writeAutodiscover(q *request) error {
 	return q.sendXML(newOutlookAnswer(settings, email))
 }
 
-func newOutlookAnswer(settings *service.MailSettings, email string) outlookAnswer {
+func newOutlookAnswer(settings *mailboxes.MailSettings, email string) outlookAnswer {
 	var out outlookAnswer
 	r := &out.Response
 	r.DisplayName, r.Account.Type, r.Account.Action = email, "email", "settings"
@@ -172,7 +172,7 @@ func newOutlookAnswer(settings *service.MailSettings, email string) outlookAnswe
 	return out
 }
 
-func newOutlookProtocol(kind string, m service.MailServer, email string) outlookProtocol {
+func newOutlookProtocol(kind string, m mailboxes.MailServer, email string) outlookProtocol {
 	out := outlookProtocol{
 		Type: kind, Server: m.Host, Port: m.Port, DomainRequired: "off", LoginName: email, SPA: "off",
 		SSL: "on", Encryption: "SSL", AuthRequired: "on",

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 const (
@@ -39,7 +39,7 @@ func (s *Server) writeProfile(q *request) error {
 
 // newProfile is the profile of an address. Its identifiers are always the same, so that it replaces
 // an older one.
-func newProfile(settings *service.MailSettings, email, host string) plist {
+func newProfile(settings *mailboxes.MailSettings, email, host string) plist {
 	imap, smtp := settings.IMAP[0], settings.SMTP[0]
 	of := strings.Split(host, ".")
 	slices.Reverse(of)

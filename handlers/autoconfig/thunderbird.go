@@ -4,7 +4,7 @@ import (
 	"encoding/xml"
 	"net/http"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 // A clientConfig is the document of Thunderbird and other clients, version 1.1
@@ -59,7 +59,7 @@ func (s *Server) writeClientConfig(q *request) error {
 	return nil
 }
 
-func newClientConfig(settings *service.MailSettings, username string) clientConfig {
+func newClientConfig(settings *mailboxes.MailSettings, username string) clientConfig {
 	out := clientConfig{Version: "1.1"}
 	p := &out.Provider
 	p.ID, p.Domain, p.Name, p.ShortName = settings.Domain, settings.Domain, settings.Name, settings.Name
@@ -70,7 +70,7 @@ func newClientConfig(settings *service.MailSettings, username string) clientConf
 
 // clientServers lists servers, the preferred one first. Clients send the password itself, inside
 // TLS.
-func clientServers(kind string, servers []service.MailServer, username string) []clientServer {
+func clientServers(kind string, servers []mailboxes.MailServer, username string) []clientServer {
 	var out []clientServer
 	for _, m := range servers {
 		out = append(out, clientServer{kind, m.Host, m.Port, socketTypes[m.Security], "password-cleartext", username})

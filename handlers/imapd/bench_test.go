@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // fill puts n letters into INBOX.
@@ -20,7 +20,7 @@ func fill(b *testing.B, h *host, n int) {
 			for i := w; i < n; i += 32 {
 				h.put(b, "INBOX", fmt.Sprintf("From: Some Body <someone%d@example.org>\nTo: Ann Other <ann@example.test>, second@example.net\n"+
 					"Subject: Letter number %d about something\nDate: Mon, 5 Jan 2026 23:30:00 +0100\nMessage-ID: <%d.letter@example.org>\n"+
-					"MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\nHello\n", i, i, i), service.FlagSeen)
+					"MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\nHello\n", i, i, i), inbox.FlagSeen)
 			}
 		})
 	}

@@ -16,7 +16,9 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 // connect logs in with go-imap's client; the command set is what its users use.
@@ -182,8 +184,8 @@ func TestLargeMessageStreams(t *testing.T) {
 func TestQuotaRefusesAppendAndCopy(t *testing.T) {
 	h := serve(t, nil)
 	quota := int64(250)
-	who := service.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
-	_, err := h.UpdateEmailUser(t.Context(), who, service.UpdateEmailUserIn{UserID: h.user.MailboxID, QuotaBytes: service.Opt[int64]{Set: true, Value: quota}})
+	who := core.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
+	_, err := h.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: h.user.MailboxID, QuotaBytes: core.Opt[int64]{Set: true, Value: quota}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +216,7 @@ func TestMbsync(t *testing.T) {
 	for _, s := range []string{"one", "two", "three"} {
 		h.put(t, "INBOX", letter(s), 0)
 	}
-	h.put(t, "Sent", mixed, service.FlagSeen)
+	h.put(t, "Sent", mixed, inbox.FlagSeen)
 	dir := t.TempDir()
 	rc := filepath.Join(dir, "mbsyncrc")
 	host, port, _ := net.SplitHostPort(h.addr)
@@ -259,7 +261,7 @@ func TestMbsync(t *testing.T) {
 		}
 	}
 	// Far: one more message.
-	h.put(t, "INBOX", letter("far"), service.FlagAnswered)
+	h.put(t, "INBOX", letter("far"), inbox.FlagAnswered)
 	sync()
 	sync()
 	if got := files("INBOX"); len(got) != 4 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // TestCondStore walks through RFC 7162 section 3.1.
@@ -81,7 +81,7 @@ func TestCondStoreSearch(t *testing.T) {
 
 func TestEnableCondStore(t *testing.T) {
 	h := serve(t, nil)
-	h.put(t, "INBOX", letter("one"), service.FlagSeen)
+	h.put(t, "INBOX", letter("one"), inbox.FlagSeen)
 	c := h.login(t)
 	c.has(c.ok("ENABLE CONDSTORE IMAP4rev2"), "* ENABLED IMAP4rev2 CONDSTORE")
 	n := modSeqOf(t, c.ok("SELECT INBOX"))

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 func TestSelectTellsTheFolder(t *testing.T) {
 	h := serve(t, nil)
-	h.put(t, "INBOX", letter("one"), service.FlagSeen)
+	h.put(t, "INBOX", letter("one"), inbox.FlagSeen)
 	h.put(t, "INBOX", letter("two"), 0)
 	c := h.login(t)
 	lines := c.ok("SELECT inbox")
@@ -54,7 +54,7 @@ func TestFetchItems(t *testing.T) {
 
 func TestFetchBinaryRange(t *testing.T) {
 	h := serve(t, nil)
-	h.put(t, "INBOX", mixed, service.FlagSeen)
+	h.put(t, "INBOX", mixed, inbox.FlagSeen)
 	c := h.login(t)
 	c.ok("SELECT INBOX")
 	for command, want := range map[string]string{
@@ -73,7 +73,7 @@ func TestFetchBinaryRange(t *testing.T) {
 
 func TestExamineChangesNothing(t *testing.T) {
 	h := serve(t, nil)
-	h.put(t, "INBOX", letter("one"), service.FlagDeleted)
+	h.put(t, "INBOX", letter("one"), inbox.FlagDeleted)
 	c := h.login(t)
 	c.has(c.ok("EXAMINE INBOX"), "* OK [PERMANENTFLAGS ()] Permanent flags")
 	for _, command := range []string{`STORE 1 +FLAGS (\Seen)`, "EXPUNGE", "UID EXPUNGE 1", "MOVE 1 Trash"} {
@@ -88,7 +88,7 @@ func TestExamineChangesNothing(t *testing.T) {
 
 func TestCloseExpungesSilently(t *testing.T) {
 	h := serve(t, nil)
-	h.put(t, "INBOX", letter("one"), service.FlagDeleted)
+	h.put(t, "INBOX", letter("one"), inbox.FlagDeleted)
 	h.put(t, "INBOX", letter("two"), 0)
 	c := h.login(t)
 	c.ok("SELECT INBOX")
@@ -196,7 +196,7 @@ func TestSubscriptionsOutliveFolders(t *testing.T) {
 // TestRenameKeepsRoles: what a folder is for goes with it, UIDs and all.
 func TestRenameKeepsRoles(t *testing.T) {
 	h := serve(t, nil)
-	h.put(t, "Sent", letter("one"), service.FlagSeen)
+	h.put(t, "Sent", letter("one"), inbox.FlagSeen)
 	c := h.login(t)
 	c.ok("RENAME Sent Old/Gesendet")
 	c.has(c.ok(`LIST "" Old/*`), `* LIST (\HasNoChildren \Sent) "/" "Old/Gesendet"`)
@@ -208,7 +208,7 @@ func TestRenameKeepsRoles(t *testing.T) {
 
 func TestRenameInboxMovesItsMessages(t *testing.T) {
 	h := serve(t, nil)
-	h.put(t, "INBOX", letter("one"), service.FlagFlagged)
+	h.put(t, "INBOX", letter("one"), inbox.FlagFlagged)
 	c := h.login(t)
 	c.ok("RENAME INBOX Before")
 	c.has(c.ok("STATUS INBOX (MESSAGES UIDNEXT)"), "* STATUS INBOX (MESSAGES 0 UIDNEXT 2)")
@@ -251,9 +251,9 @@ func TestSearchKeys(t *testing.T) {
 	h := serve(t, nil)
 	h.put(t, "INBOX", "From: Bob <bob@example.org>\nTo: ann@example.test\nCc: carl@example.net\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\n"+
 		"Date: Mon, 5 Jan 2026 23:30:00 -0800\nX-Mark: blue whale\nMIME-Version: 1.0\nContent-Type: text/html; charset=utf-8\n"+
-		"Content-Transfer-Encoding: quoted-printable\n\n<p>The <b>quick</b> f=C3=B6x</p>\n", service.FlagSeen)
-	h.put(t, "INBOX", letter("plain")+strings.Repeat("long text ", 300), service.FlagFlagged)
-	h.put(t, "INBOX", letter("third"), service.FlagDeleted|service.FlagAnswered)
+		"Content-Transfer-Encoding: quoted-printable\n\n<p>The <b>quick</b> f=C3=B6x</p>\n", inbox.FlagSeen)
+	h.put(t, "INBOX", letter("plain")+strings.Repeat("long text ", 300), inbox.FlagFlagged)
+	h.put(t, "INBOX", letter("third"), inbox.FlagDeleted|inbox.FlagAnswered)
 	c := h.login(t)
 	c.ok("SELECT INBOX")
 	c.ok("STORE 2 +FLAGS (Mine)")

@@ -12,7 +12,8 @@ import (
 	"github.com/emersion/go-imap/v2/imapserver"
 
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // Fetch answers FETCH (RFC 9051 section 6.4.5): batch by batch is read from the store and then
@@ -29,12 +30,12 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 	marks := !sel.readOnly && marksSeen(options)
 	for uids := sel.view.uidsOf(set, sel.saved); len(uids) > 0; {
 		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, sel.folder, uids,
-			service.RowQuery{Structure: f.structure, ChangedSince: ss.extensions.changedSince})
+			inbox.RowQuery{Structure: f.structure, ChangedSince: ss.extensions.changedSince})
 		if err != nil {
 			return ss.replyError(err)
 		}
 		uids = rest
-		seen := map[uint32]service.MessageRow{}
+		seen := map[uint32]inbox.MessageRow{}
 		if marks {
 			if seen, err = ss.markSeen(rows); err != nil {
 				return ss.replyError(err)
@@ -80,10 +81,10 @@ func marksSeen(o *imap.FetchOptions) bool {
 }
 
 // markSeen sets \Seen where it is missing, and gives the rows that this has changed.
-func (ss *session) markSeen(rows []service.MessageRow) (map[uint32]service.MessageRow, error) {
+func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRow, error) {
 	var unseen []uint32
 	for _, row := range rows {
-		if row.Flags&service.FlagSeen == 0 {
+		if row.Flags&inbox.FlagSeen == 0 {
 			unseen = append(unseen, row.UID)
 		}
 	}
@@ -91,12 +92,12 @@ func (ss *session) markSeen(rows []service.MessageRow) (map[uint32]service.Messa
 		return nil, nil
 	}
 	changed, err := ss.server.Service.ChangeFlags(ss.conn.ctx, ss.user, ss.selected.folder, unseen,
-		service.FlagChange{Op: service.AddFlags, Flags: service.FlagSeen})
+		inbox.FlagChange{Op: inbox.AddFlags, Flags: inbox.FlagSeen})
 	if err != nil {
 		return nil, err
 	}
 	ss.selected.noteOwnChanges(changed)
-	out := make(map[uint32]service.MessageRow, len(changed))
+	out := make(map[uint32]inbox.MessageRow, len(changed))
 	for _, row := range changed {
 		out[row.UID] = row
 	}
@@ -113,7 +114,7 @@ type fetch struct {
 }
 
 // message writes the answer for one message. seen has the rows that the command itself has marked.
-func (f *fetch) message(row *service.MessageRow, seen map[uint32]service.MessageRow) error {
+func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow) error {
 	sel := f.session.selected
 	var s source
 	if f.structure {
@@ -162,11 +163,11 @@ func (f *fetch) message(row *service.MessageRow, seen map[uint32]service.Message
 }
 
 func isGone(err error) bool {
-	e, ok := service.AsError(err)
+	e, ok := core.AsError(err)
 	return ok && e.Status == 404
 }
 
-func (f *fetch) writeAttributes(m *imapserver.FetchResponseWriter, row *service.MessageRow, s *source, flags bool) {
+func (f *fetch) writeAttributes(m *imapserver.FetchResponseWriter, row *inbox.MessageRow, s *source, flags bool) {
 	o := f.options
 	if o.UID || flags {
 		m.WriteUID(imap.UID(row.UID))

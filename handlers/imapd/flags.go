@@ -7,20 +7,20 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 const maxListedKeywords = 200 // in a FLAGS answer
 
 var systemFlags = [...]struct {
 	name imap.Flag
-	bit  service.Flags
+	bit  inbox.Flags
 }{
-	{imap.FlagAnswered, service.FlagAnswered},
-	{imap.FlagFlagged, service.FlagFlagged},
-	{imap.FlagDeleted, service.FlagDeleted},
-	{imap.FlagSeen, service.FlagSeen},
-	{imap.FlagDraft, service.FlagDraft},
+	{imap.FlagAnswered, inbox.FlagAnswered},
+	{imap.FlagFlagged, inbox.FlagFlagged},
+	{imap.FlagDeleted, inbox.FlagDeleted},
+	{imap.FlagSeen, inbox.FlagSeen},
+	{imap.FlagDraft, inbox.FlagDraft},
 }
 
 // flagLists has the names of every set of system flags.
@@ -28,7 +28,7 @@ var flagLists = func() (lists [32][]imap.Flag) {
 	for set := range lists {
 		lists[set] = []imap.Flag{}
 		for _, f := range systemFlags {
-			if service.Flags(set)&f.bit != 0 {
+			if inbox.Flags(set)&f.bit != 0 {
 				lists[set] = append(lists[set], f.name)
 			}
 		}
@@ -36,7 +36,7 @@ var flagLists = func() (lists [32][]imap.Flag) {
 	return lists
 }()
 
-func flagsOf(row *service.MessageRow) []imap.Flag {
+func flagsOf(row *inbox.MessageRow) []imap.Flag {
 	list := flagLists[row.Flags&31]
 	if len(row.Keywords) == 0 {
 		return list
@@ -60,7 +60,7 @@ func folderFlags(keywords []string) []imap.Flag {
 
 // parseFlags divides flags of a client into system flags and keywords. \Recent is ours alone to
 // set, and no longer used.
-func parseFlags(list []imap.Flag) (flags service.Flags, keywords []string, err error) {
+func parseFlags(list []imap.Flag) (flags inbox.Flags, keywords []string, err error) {
 	for _, f := range list {
 		bit := systemBit(f)
 		switch {
@@ -77,7 +77,7 @@ func parseFlags(list []imap.Flag) (flags service.Flags, keywords []string, err e
 	return flags, keywords, nil
 }
 
-func systemBit(f imap.Flag) service.Flags {
+func systemBit(f imap.Flag) inbox.Flags {
 	for _, s := range systemFlags {
 		if strings.EqualFold(string(s.name), string(f)) {
 			return s.bit
@@ -86,10 +86,10 @@ func systemBit(f imap.Flag) service.Flags {
 	return 0
 }
 
-var flagOps = map[imap.StoreFlagsOp]service.FlagOp{
-	imap.StoreFlagsSet: service.ReplaceFlags,
-	imap.StoreFlagsAdd: service.AddFlags,
-	imap.StoreFlagsDel: service.RemoveFlags,
+var flagOps = map[imap.StoreFlagsOp]inbox.FlagOp{
+	imap.StoreFlagsSet: inbox.ReplaceFlags,
+	imap.StoreFlagsAdd: inbox.AddFlags,
+	imap.StoreFlagsDel: inbox.RemoveFlags,
 }
 
 // Store changes flags.
@@ -106,8 +106,8 @@ func (ss *session) Store(w *imapserver.FetchWriter, set imap.NumSet, change *ima
 	}
 	uids := sel.view.uidsOf(set, sel.saved)
 	rows, err := ss.server.Service.ChangeFlags(ss.conn.ctx, ss.user, sel.folder, uids,
-		service.FlagChange{Op: flagOps[change.Op], Flags: flags, Keywords: keywords, UnchangedSince: ss.extensions.unchangedSince})
-	done := slices.DeleteFunc(slices.Clone(rows), func(row service.MessageRow) bool { return row.Kept })
+		inbox.FlagChange{Op: flagOps[change.Op], Flags: flags, Keywords: keywords, UnchangedSince: ss.extensions.unchangedSince})
+	done := slices.DeleteFunc(slices.Clone(rows), func(row inbox.MessageRow) bool { return row.Kept })
 	sel.noteOwnChanges(done)
 	if err == nil && (!change.Silent || ss.condStore) {
 		err = ss.writeFlags(w, done, change.Silent)
@@ -120,7 +120,7 @@ func (ss *session) Store(w *imapserver.FetchWriter, set imap.NumSet, change *ima
 
 // modified says that a conditional STORE has left some messages as they were (RFC 7162 section
 // 3.1.3).
-func (ss *session) modifiedReply(set imap.NumSet, rows []service.MessageRow) error {
+func (ss *session) modifiedReply(set imap.NumSet, rows []inbox.MessageRow) error {
 	var nums []uint32
 	for _, row := range rows {
 		if !row.Kept {
@@ -140,7 +140,7 @@ func (ss *session) modifiedReply(set imap.NumSet, rows []service.MessageRow) err
 
 // writeFlags writes what flags messages have now. A client that wants silence gets only their
 // MODSEQ.
-func (ss *session) writeFlags(w *imapserver.FetchWriter, rows []service.MessageRow, silent bool) error {
+func (ss *session) writeFlags(w *imapserver.FetchWriter, rows []inbox.MessageRow, silent bool) error {
 	if !silent {
 		ss.writeNewKeywords(rows)
 	}

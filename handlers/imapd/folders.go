@@ -8,7 +8,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 const delimiter = '/'
@@ -98,7 +98,7 @@ func (ss *session) Status(name string, options *imap.StatusOptions) (*imap.Statu
 	return data, ss.replyError(err)
 }
 
-func (ss *session) status(f *service.Folder, options *imap.StatusOptions) (*imap.StatusData, error) {
+func (ss *session) status(f *inbox.Folder, options *imap.StatusOptions) (*imap.StatusData, error) {
 	limit, recent := uint32(AppendLimit), uint32(0)
 	data := &imap.StatusData{
 		Mailbox: f.Name, NumMessages: &f.Messages, NumRecent: &recent, UIDNext: imap.UID(f.UIDNext),
@@ -133,7 +133,7 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 		return ss.replyError(err)
 	}
 	// A folder comes right before those below it, INBOX before all.
-	slices.SortFunc(folders, func(a, b *service.Folder) int {
+	slices.SortFunc(folders, func(a, b *inbox.Folder) int {
 		if a.Name == "INBOX" || b.Name == "INBOX" {
 			return boolRank(b.Name == "INBOX") - boolRank(a.Name == "INBOX")
 		}
@@ -165,7 +165,7 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 
 // listSubscribed lists the subscriptions for which there is no folder. LSUB also lists names above
 // subscribed ones at which "%" has stopped (RFC 3501 section 6.3.9).
-func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, folders []*service.Folder) error {
+func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, folders []*inbox.Folder) error {
 	names, err := ss.server.Service.SubscribedNames(ss.conn.ctx, ss.user)
 	if err != nil {
 		return ss.replyError(err)
@@ -189,7 +189,7 @@ func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, fold
 
 // levelsAbove gives the names above subscribed ones that are not subscribed themselves and at which
 // a pattern stops.
-func levelsAbove(names []string, folders []*service.Folder, match patterns) []string {
+func levelsAbove(names []string, folders []*inbox.Folder, match patterns) []string {
 	subscribed := slices.Clone(names)
 	for _, f := range folders {
 		if f.Subscribed {
@@ -224,7 +224,7 @@ type tree struct {
 	subscribed map[string]bool // has one, at any depth, that is subscribed and not listed itself
 }
 
-func newTree(folders []*service.Folder, match patterns) tree {
+func newTree(folders []*inbox.Folder, match patterns) tree {
 	t := tree{children: map[string]bool{}, subscribed: map[string]bool{}}
 	for _, f := range folders {
 		// CHILDINFO reports what the answer does not list itself (RFC 5258 section 4).
@@ -240,7 +240,7 @@ func newTree(folders []*service.Folder, match patterns) tree {
 }
 
 // describe gives the LIST answer for a folder, nil if the options leave it out.
-func (t tree) describe(f *service.Folder, options *imap.ListOptions) *imap.ListData {
+func (t tree) describe(f *inbox.Folder, options *imap.ListOptions) *imap.ListData {
 	data := &imap.ListData{Mailbox: f.Name, Delim: delimiter}
 	below := options.SelectRecursiveMatch && t.subscribed[f.Name]
 	if options.SelectSubscribed && !f.Subscribed && !below || options.SelectSpecialUse && f.SpecialUse == "" {

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -27,7 +29,7 @@ type host struct {
 	*servicetest.Sandbox
 	server *Server
 	addr   string
-	user   service.MailboxUser
+	user   core.MailboxUser
 	stop   func() error
 }
 
@@ -46,11 +48,11 @@ func serve(t testing.TB, change func(*Server)) *host {
 	return h
 }
 
-func (h *host) mailbox(t testing.TB, name string) service.MailboxUser {
+func (h *host) mailbox(t testing.TB, name string) core.MailboxUser {
 	t.Helper()
-	who := service.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
+	who := core.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
 	secret := password
-	if _, err := h.CreateEmailUser(t.Context(), who, service.CreateEmailUserIn{Username: name, Domain: "example.test", Password: &secret}); err != nil {
+	if _, err := h.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: name, Domain: "example.test", Password: &secret}); err != nil {
 		t.Fatal(err)
 	}
 	user, err := h.LoginMailbox(t.Context(), name+"@example.test", password, "127.0.0.1")
@@ -94,14 +96,14 @@ func (h *host) run(t testing.TB, implicit bool) (addr string, stop func() error)
 }
 
 // put appends a message to a folder as any client would, and gives its UID.
-func (h *host) put(t testing.TB, folder, message string, flags service.Flags) uint32 {
+func (h *host) put(t testing.TB, folder, message string, flags inbox.Flags) uint32 {
 	t.Helper()
 	body := h.NewSpool(AppendLimit)
 	defer body.Close()
 	if _, err := io.WriteString(body, strings.ReplaceAll(message, "\n", "\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	_, uid, err := h.AppendMessage(context.Background(), h.user, service.Append{Folder: folder, Flags: flags, Body: body})
+	_, uid, err := h.AppendMessage(context.Background(), h.user, inbox.Append{Folder: folder, Flags: flags, Body: body})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // Poll reports what others have done to the folder. go-imap allows expunges where RFC 3501 section
@@ -96,8 +96,8 @@ func (ss *session) closeOn(err error) error {
 
 // update brings the view up to date, except for messages that are gone, and returns the rows that
 // the client has not seen.
-func (sel *selected) update(c *service.FolderChanges) []service.MessageRow {
-	changed := slices.DeleteFunc(c.Changed, func(row service.MessageRow) bool { return sel.ownChanges[row.UID] == row.ModSeq })
+func (sel *selected) update(c *inbox.FolderChanges) []inbox.MessageRow {
+	changed := slices.DeleteFunc(c.Changed, func(row inbox.MessageRow) bool { return sel.ownChanges[row.UID] == row.ModSeq })
 	sel.view = append(sel.view, c.New...)
 	if len(c.Gone) > 0 {
 		sel.gone = c.Gone
@@ -122,12 +122,12 @@ func (sel *selected) writeExpunges(write func(seq uint32) error) error {
 
 // writeNewKeywords lists keywords that are new to the client before a FETCH answer uses them (RFC
 // 3501 section 7.2.6).
-func (ss *session) writeNewKeywords(rows []service.MessageRow) {
+func (ss *session) writeNewKeywords(rows []inbox.MessageRow) {
 	sel := ss.selected
 	known := len(sel.keywords)
 	for _, row := range rows {
 		for _, k := range row.Keywords {
-			if len(sel.keywords) < maxListedKeywords && !service.HasKeyword(sel.keywords, k) {
+			if len(sel.keywords) < maxListedKeywords && !inbox.HasKeyword(sel.keywords, k) {
 				sel.keywords = append(sel.keywords, k)
 			}
 		}
@@ -142,7 +142,7 @@ func (ss *session) writeNewKeywords(rows []service.MessageRow) {
 	ss.conn.writeReply("* FLAGS (%s)", strings.Join(names, " "))
 }
 
-func (ss *session) writeFlagUpdates(w *imapserver.UpdateWriter, rows []service.MessageRow) error {
+func (ss *session) writeFlagUpdates(w *imapserver.UpdateWriter, rows []inbox.MessageRow) error {
 	sel := ss.selected
 	ss.writeNewKeywords(rows)
 	for _, row := range rows {

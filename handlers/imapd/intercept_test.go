@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 func TestID(t *testing.T) {
@@ -33,8 +35,8 @@ func TestID(t *testing.T) {
 
 func (h *host) setQuota(t testing.TB, bytes int64) {
 	t.Helper()
-	who := service.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
-	in := service.UpdateEmailUserIn{UserID: h.user.MailboxID, QuotaBytes: service.Opt[int64]{Set: true, Value: bytes}}
+	who := core.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
+	in := mailboxes.UpdateEmailUserIn{UserID: h.user.MailboxID, QuotaBytes: core.Opt[int64]{Set: true, Value: bytes}}
 	if _, err := h.UpdateEmailUser(t.Context(), who, in); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +48,7 @@ func TestQuota(t *testing.T) {
 	c.has(c.ok("GETQUOTAROOT INBOX"), `* QUOTAROOT "INBOX"`)
 	c.expect("NO [NONEXISTENT]", "GETQUOTA mailbox")
 	h.setQuota(t, 10<<10)
-	h.put(t, "INBOX", letter("one")+strings.Repeat("x\n", 1000), service.FlagDeleted)
+	h.put(t, "INBOX", letter("one")+strings.Repeat("x\n", 1000), inbox.FlagDeleted)
 	c.ok(`CREATE "Entw&APw-rfe"`)
 	lines := c.ok(`GETQUOTAROOT "Entw&APw-rfe"`)
 	c.has(lines, `* QUOTAROOT "Entw&APw-rfe" mailbox`)

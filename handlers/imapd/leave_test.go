@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // serving counts the goroutines that serve an IMAP connection or wait within go-imap.
@@ -163,9 +163,9 @@ func TestStopEndsDeafIdlers(t *testing.T) {
 		c.send("i IDLE\r\n")
 	}
 	for i := range 40 { // each time 60 answers of 4.5 KiB
-		change := service.FlagChange{Op: service.AddFlags, Keywords: words}
+		change := inbox.FlagChange{Op: inbox.AddFlags, Keywords: words}
 		if i%2 == 1 {
-			change = service.FlagChange{Op: service.RemoveFlags, Keywords: words[:1]}
+			change = inbox.FlagChange{Op: inbox.RemoveFlags, Keywords: words[:1]}
 		}
 		if _, err := h.ChangeFlags(t.Context(), h.user, folder.ID, uids, change); err != nil {
 			t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/emersion/go-imap/v2/imapserver/imapmemserver"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 const evil = "x DELETE Archive\r\n"
@@ -378,7 +379,7 @@ func TestStopLetsCommandsEnd(t *testing.T) {
 func TestPanicEndsOneSession(t *testing.T) {
 	h := serve(t, nil)
 	var log bytes.Buffer
-	h.server = New(&service.Service{Config: service.Config{Sandbox: true}})
+	h.server = New(&service.Service{Core: &core.Core{Config: core.Config{Sandbox: true}}})
 	h.server.Log = slog.New(slog.NewTextHandler(&log, nil))
 	addr, stop := h.run(t, false)
 	other, broken := dial(t, addr), dial(t, addr)

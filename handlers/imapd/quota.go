@@ -3,7 +3,7 @@ package imapd
 import (
 	"github.com/emersion/go-imap/v2"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // quotaRoot is the name of what a mailbox's quota is counted over: all of its folders.
@@ -56,6 +56,6 @@ func (ss *session) getQuotaRoot(tag string, p *commandEditor) error {
 }
 
 // writeQuota writes storage in units of 1 024 bytes (RFC 9208 section 5.1).
-func (ss *session) writeQuota(q service.Quota) {
+func (ss *session) writeQuota(q core.Quota) {
 	ss.conn.writeReply("* QUOTA %s (STORAGE %d %d)", quotaRoot, (q.Used+1023)/1024, *q.Limit/1024)
 }

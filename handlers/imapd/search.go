@@ -8,7 +8,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 const searchTime = 30 * time.Second
@@ -90,7 +90,7 @@ func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeq
 	}
 	until := time.Now().Add(searchTime)
 	for uids := q.candidates(); len(uids) > 0; {
-		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, sel.folder, uids, service.RowQuery{Structure: q.structure})
+		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, sel.folder, uids, inbox.RowQuery{Structure: q.structure})
 		if err != nil {
 			return nil, nil, err
 		}

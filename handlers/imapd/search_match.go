@@ -10,7 +10,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 const (
@@ -78,7 +78,7 @@ func (q *query) candidates() []uint32 {
 
 // A candidate is a message that may meet the criteria; more of it is read as keys ask for it.
 type candidate struct {
-	row  *service.MessageRow
+	row  *inbox.MessageRow
 	seq  uint32
 	open func() (blob, error)
 
@@ -145,7 +145,7 @@ func contains[N imap.UID | uint32, S interface {
 	return false
 }
 
-func matchRow(row *service.MessageRow, key *imap.SearchCriteria) bool {
+func matchRow(row *inbox.MessageRow, key *imap.SearchCriteria) bool {
 	switch {
 	case !key.Since.IsZero() && row.Received.Before(key.Since),
 		!key.Before.IsZero() && !row.Received.Before(key.Before),
@@ -157,11 +157,11 @@ func matchRow(row *service.MessageRow, key *imap.SearchCriteria) bool {
 		!slices.ContainsFunc(key.NotFlag, func(f imap.Flag) bool { return hasFlag(row, f) })
 }
 
-func hasFlag(row *service.MessageRow, f imap.Flag) bool {
+func hasFlag(row *inbox.MessageRow, f imap.Flag) bool {
 	if bit := systemBit(f); bit != 0 {
 		return row.Flags&bit != 0
 	}
-	return service.HasKeyword(row.Keywords, string(f))
+	return inbox.HasKeyword(row.Keywords, string(f))
 }
 
 // matchSent compares the day that the Date field names, whatever its zone (RFC 9051 section 6.4.4).

@@ -11,7 +11,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // bytesBlob is a message in memory.
@@ -25,7 +25,7 @@ func candidateOf(t testing.TB, message []byte) *candidate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := &service.MessageRow{UID: 7, Flags: service.FlagSeen, Keywords: []string{"Mine"}, Received: time.Unix(1e9, 0).UTC(), Size: int64(len(message)), Structure: root.AppendBinary(nil)}
+	row := &inbox.MessageRow{UID: 7, Flags: inbox.FlagSeen, Keywords: []string{"Mine"}, Received: time.Unix(1e9, 0).UTC(), Size: int64(len(message)), Structure: root.AppendBinary(nil)}
 	return &candidate{row: row, seq: 2, open: func() (blob, error) { return bytesBlob{bytes.NewReader(message)}, nil }}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 const maxLogins = 5 // that fail on one connection
@@ -20,7 +21,7 @@ type session struct {
 	server       *Server
 	imapConn     *imapserver.Conn
 	conn         *protocolConn
-	user         service.MailboxUser // MailboxID is "" before log-in
+	user         core.MailboxUser // MailboxID is "" before log-in
 	failedLogins int
 	extensions   extensions // of the command that the parser runs
 	// compressed says that the connection counts among those that are compressed.
@@ -57,7 +58,7 @@ func (ss *session) Close() error {
 	ss.selected = nil
 	if ss.user.MailboxID != "" {
 		ss.server.releaseLogin(ss.user.Mailbox)
-		ss.user = service.MailboxUser{}
+		ss.user = core.MailboxUser{}
 	}
 	if ss.compressed {
 		ss.server.releaseCompression()
@@ -98,17 +99,17 @@ func (ss *session) Login(username, password string) error {
 // responseCodes has the response code (RFC 5530) for each error code of the service for mail
 // clients.
 var responseCodes = map[string]imap.ResponseCode{
-	service.CodeFolderNotFound:    imap.ResponseCodeNonExistent,
-	service.CodeFolderExists:      imap.ResponseCodeAlreadyExists,
-	service.CodeFolderHasChildren: imap.ResponseCodeHasChildren,
-	service.CodeFolderLimit:       imap.ResponseCodeLimit,
-	service.CodeFolderRate:        imap.ResponseCodeLimit, // RFC 5530 section 3
-	service.CodeFolderName:        imap.ResponseCodeCannot,
-	service.CodeSpecialUse:        "USEATTR",
-	service.CodeQuota:             imap.ResponseCodeOverQuota,
-	service.CodeMailboxClosed:     imap.ResponseCodeUnavailable,
-	service.CodeKeywords:          imap.ResponseCodeLimit,
-	service.CodeMessageEmpty:      imap.ResponseCodeCannot,
+	inbox.CodeFolderNotFound:    imap.ResponseCodeNonExistent,
+	inbox.CodeFolderExists:      imap.ResponseCodeAlreadyExists,
+	inbox.CodeFolderHasChildren: imap.ResponseCodeHasChildren,
+	inbox.CodeFolderLimit:       imap.ResponseCodeLimit,
+	inbox.CodeFolderRate:        imap.ResponseCodeLimit, // RFC 5530 section 3
+	inbox.CodeFolderName:        imap.ResponseCodeCannot,
+	inbox.CodeSpecialUse:        "USEATTR",
+	inbox.CodeQuota:             imap.ResponseCodeOverQuota,
+	core.CodeMailboxClosed:      imap.ResponseCodeUnavailable,
+	inbox.CodeKeywords:          imap.ResponseCodeLimit,
+	inbox.CodeMessageEmpty:      imap.ResponseCodeCannot,
 }
 
 // statusCodes is for errors whose code means nothing to a mail client.
@@ -134,7 +135,7 @@ func (ss *session) imapError(err error) *imap.Error {
 	if errors.As(err, &given) {
 		return given
 	}
-	e := service.Explain(err)
+	e := core.Explain(err)
 	if e.Status == 500 && !ss.conn.failed() { // a client that has gone is no fault
 		ss.server.Log.Error("IMAP command failed", "mailbox", ss.user.Email, "error", err)
 	}

@@ -4,7 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // TestSessionsEndWithTheirAccount ends clients that idle, in a folder and in none, when the account
@@ -17,7 +18,7 @@ func TestSessionsEndWithTheirAccount(t *testing.T) {
 		c.send("i IDLE\r\n")
 		c.line()
 	}
-	if _, err := h.SetAccountStatus(t.Context(), service.AccountIn{Account: h.Owner.AccountID, Status: "suspended"}); err != nil {
+	if _, err := h.SetAccountStatus(t.Context(), accounts.AccountIn{Account: h.Owner.AccountID, Status: "suspended"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]*talker{"in a folder": inFolder, "in none": inNone} {
@@ -34,8 +35,8 @@ func TestSessionsEndWithTheirAccount(t *testing.T) {
 	}
 }
 
-func statusOf(_ service.MailboxUser, err error) int {
-	if e, ok := service.AsError(err); ok {
+func statusOf(_ core.MailboxUser, err error) int {
+	if e, ok := core.AsError(err); ok {
 		return e.Status
 	}
 	return 0

@@ -7,7 +7,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // Append takes a message from the client.
@@ -32,7 +32,7 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 	if err != nil {
 		return nil, ss.replyError(err)
 	}
-	validity, uid, err := svc.AppendMessage(ss.conn.ctx, ss.user, service.Append{
+	validity, uid, err := svc.AppendMessage(ss.conn.ctx, ss.user, inbox.Append{
 		Folder: folder, Flags: flags, Keywords: keywords, Received: options.Time, Body: body,
 	})
 	if err != nil {
@@ -54,7 +54,7 @@ func (ss *session) Copy(set imap.NumSet, dest string) (*imap.CopyData, error) {
 }
 
 // copyData is nil where nothing was copied, since COPYUID cannot name nothing (RFC 4315 section 3).
-func copyData(c *service.Copied) *imap.CopyData {
+func copyData(c *inbox.Copied) *imap.CopyData {
 	if c == nil || len(c.From) == 0 {
 		return nil
 	}

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 func TestIdleTellsOfNewMail(t *testing.T) {
@@ -24,17 +26,17 @@ func TestIdleTellsOfNewMail(t *testing.T) {
 		t.Errorf("new mail: %q", got)
 	}
 	// The API's way of marking and deleting.
-	who := service.Actor{AccountID: h.Owner.AccountID, AccountNum: h.user.AccountNum, Permissions: []string{"admin"}}
+	who := core.Actor{AccountID: h.Owner.AccountID, AccountNum: h.user.AccountNum, Permissions: []string{"admin"}}
 	read := true
-	_, err := h.MarkMessage(t.Context(), who, service.MarkMessageIn{MessageIn: service.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}, MessageMarks: service.MessageMarks{IsRead: &read}})
+	_, err := h.MarkMessage(t.Context(), who, inbox.MarkMessageIn{MessageIn: inbox.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}, MessageMarks: inbox.MessageMarks{IsRead: &read}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := c.line(); got != `* 1 FETCH (UID 1 FLAGS (\Seen))` {
 		t.Errorf("marked: %q", got)
 	}
-	some := []service.MessageRef{{UID: strconv.Itoa(int(uid)), Mailbox: h.user.Email}}
-	marked, err := h.BulkMarkMessages(t.Context(), who, service.BulkMarkMessagesIn{Messages: some, MessageMarks: service.MessageMarks{IsFlagged: &read}})
+	some := []inbox.MessageRef{{UID: strconv.Itoa(int(uid)), Mailbox: h.user.Email}}
+	marked, err := h.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: some, MessageMarks: inbox.MessageMarks{IsFlagged: &read}})
 	if err != nil || marked.Marked != 1 {
 		t.Fatalf("%+v, %v", marked, err)
 	}
@@ -44,14 +46,14 @@ func TestIdleTellsOfNewMail(t *testing.T) {
 	other := h.login(t)
 	other.ok("SELECT INBOX")
 	other.ok(`STORE 1 -FLAGS (\Flagged)`)
-	m, err := h.GetMessage(t.Context(), who, service.MessageIn{UserID: h.user.MailboxID, MessageID: some[0].UID})
+	m, err := h.GetMessage(t.Context(), who, inbox.MessageIn{UserID: h.user.MailboxID, MessageID: some[0].UID})
 	if err != nil || m.IsFlagged || !m.IsRead {
 		t.Errorf("the flag that a client took away: %v, %v", m.IsFlagged, err)
 	}
 	if got := c.line(); got != `* 1 FETCH (UID 1 FLAGS (\Seen))` {
 		t.Errorf("not flagged any more: %q", got)
 	}
-	if _, err := h.DeleteMessage(t.Context(), who, service.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}); err != nil {
+	if _, err := h.DeleteMessage(t.Context(), who, inbox.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.line(); got != "* 1 EXPUNGE" {
@@ -145,9 +147,9 @@ func TestSuspendedMailboxEndsItsSessions(t *testing.T) {
 	h := serve(t, nil)
 	c := h.login(t)
 	c.ok("SELECT INBOX")
-	who := service.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
+	who := core.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
 	status := "suspended"
-	if _, err := h.UpdateEmailUser(t.Context(), who, service.UpdateEmailUserIn{UserID: h.user.MailboxID, Status: &status}); err != nil {
+	if _, err := h.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: h.user.MailboxID, Status: &status}); err != nil {
 		t.Fatal(err)
 	}
 	c.send("s NOOP\r\n")

@@ -6,7 +6,7 @@ import (
 
 	"github.com/emersion/go-imap/v2"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // A view is the messages of a folder as one client knows them: the sequence number of a message is
@@ -148,15 +148,15 @@ type selected struct {
 	saved       []uint32          // the result of SEARCH RETURN (SAVE)
 }
 
-func (sel *selected) known() service.Known {
-	return service.Known{
+func (sel *selected) known() inbox.Known {
+	return inbox.Known{
 		Folder: sel.folder, UIDs: sel.view, UIDNext: sel.uidNext, ModSeq: sel.modSeq, Own: len(sel.ownChanges) + sel.ownExpunged,
 	}
 }
 
 // noteOwnChanges remembers changes that this session has made, so that its client does not get them
 // again.
-func (sel *selected) noteOwnChanges(rows []service.MessageRow) {
+func (sel *selected) noteOwnChanges(rows []inbox.MessageRow) {
 	for _, row := range rows {
 		// Changes of others before ours are still to be reported.
 		if row.ModSeq != row.Was && row.Was <= sel.modSeq {

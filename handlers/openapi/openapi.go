@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/events"
 )
 
 // An API is what is described.
@@ -298,7 +299,7 @@ func headerRefs(names ...string) (out Dict[*header]) {
 }
 
 // event describes the request that an endpoint gets when something happened.
-func (d *describer) event(e service.EventType) *operationObject {
+func (d *describer) event(e events.EventType) *operationObject {
 	typed := &Schema{Type: "object", Properties: Dict[*Schema]{{"type", &Schema{Const: e.Name}}}}
 	if e.Data != nil {
 		typed.Properties.Set("data", d.of(reflect.TypeOf(e.Data), false))

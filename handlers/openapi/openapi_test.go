@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 func TestCodesAreInTheOrderOfStatuses(t *testing.T) {
@@ -19,7 +19,7 @@ func TestCodesAreInTheOrderOfStatuses(t *testing.T) {
 // TestWordsOfNothingAreFound describes an API whose one operation nobody has written about.
 func TestWordsOfNothingAreFound(t *testing.T) {
 	doc := Describe(API{
-		Operations: []Operation{{Name: "get_weather", Method: "GET", Path: "/v1/weather", Status: 200, In: reflect.TypeFor[struct{}](), Out: reflect.TypeFor[*service.Told]()}},
+		Operations: []Operation{{Name: "get_weather", Method: "GET", Path: "/v1/weather", Status: 200, In: reflect.TypeFor[struct{}](), Out: reflect.TypeFor[*inbox.Told]()}},
 		Errors: func(int, string, string, string) (own, rfc9457 any) {
 			type problem struct {
 				Code string `json:"code"`

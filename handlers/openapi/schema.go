@@ -10,7 +10,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
 )
 
 // A Schema is the part of JSON Schema 2020-12 that the description uses.
@@ -39,8 +40,8 @@ type Schema struct {
 }
 
 var (
-	fileType     = reflect.TypeFor[*service.File]()
-	envelopeType = reflect.TypeFor[service.EventEnvelope]()
+	fileType     = reflect.TypeFor[*core.File]()
+	envelopeType = reflect.TypeFor[events.EventEnvelope]()
 )
 
 // manyForms is implemented by types whose JSON differs from their fields. It gives a value of each
@@ -93,7 +94,7 @@ func (d *describer) of(t reflect.Type, request bool) *Schema {
 		return d.anyOf(forms, request)
 	}
 	switch t {
-	case reflect.TypeFor[service.Time](), reflect.TypeFor[time.Time]():
+	case reflect.TypeFor[core.Time](), reflect.TypeFor[time.Time]():
 		return &Schema{Type: "string", Format: "date-time"}
 	case reflect.TypeFor[json.RawMessage]():
 		return &Schema{}
@@ -245,7 +246,7 @@ func (d *describer) field(owner string, f reflect.StructField, name string, requ
 	if p.Format == "" && p.Type == "string" && p.Enum == nil {
 		p.Format = g.format
 	}
-	zeroIsNull := f.Type == reflect.TypeFor[service.Time]() && !slices.Contains(alwaysKnown, name)
+	zeroIsNull := f.Type == reflect.TypeFor[core.Time]() && !slices.Contains(alwaysKnown, name)
 	absent := strings.Contains(f.Tag.Get("json"), "omitempty")
 	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
 		p = nullable(p)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/smtpd"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // mailBombs are messages of about a megabyte that cost a careless server time or memory out of
@@ -122,7 +122,7 @@ func TestBombs(t *testing.T) {
 // TestEndlessLine hangs up on a message of one line that never ends, long before the gigabyte.
 func TestEndlessLine(t *testing.T) {
 	t.Parallel()
-	h := open(t, func(_ *service.Config, s *smtpd.Server) { s.Limits.Size = 1 << 20 })
+	h := open(t, func(_ *core.Config, s *smtpd.Server) { s.Limits.Size = 1 << 20 })
 	c := dial(t, h.addr[smtpd.MX])
 	c.ask("EHLO client.test", "250")
 	c.rcpt("ana@example.test")

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // silence is a resolver that knows nothing.
-type silence struct{ service.Resolver }
+type silence struct{ core.Resolver }
 
 var errNoName = &net.DNSError{Err: "no such host", IsNotFound: true}
 
@@ -58,11 +59,11 @@ type stage struct {
 }
 
 func newStage(f *testing.F) *stage {
-	st := &stage{Sandbox: servicetest.New(f, func(c *service.Config) { c.Resolver = silence{} })}
-	owner := service.Actor{AccountID: st.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
+	st := &stage{Sandbox: servicetest.New(f, func(c *core.Config) { c.Resolver = silence{} })}
+	owner := core.Actor{AccountID: st.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
 	st.Domain(f, owner.AccountID, "example.test", "builtin", "complete")
 	pw := "correct horse"
-	if _, err := st.CreateEmailUser(context.Background(), owner, service.CreateEmailUserIn{Email: "ana@example.test", Password: &pw}); err != nil {
+	if _, err := st.CreateEmailUser(context.Background(), owner, mailboxes.CreateEmailUserIn{Email: "ana@example.test", Password: &pw}); err != nil {
 		f.Fatal(err)
 	}
 	st.server = New(st.Service)

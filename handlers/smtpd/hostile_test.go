@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // TestCutMessages hangs up in the middle of a message, in each way of sending, over TCP and TLS,
@@ -87,7 +88,7 @@ func TestHalfClosed(t *testing.T) {
 // TestSlow ends what is sent too slowly, wherever it stands, and never runs the rest as commands.
 func TestSlow(t *testing.T) {
 	t.Parallel()
-	h := open(t, func(_ *service.Config, s *smtpd.Server) {
+	h := open(t, func(_ *core.Config, s *smtpd.Server) {
 		s.Limits.Idle = 300 * time.Millisecond
 		s.Limits.BodyIdle = 300 * time.Millisecond
 		s.Limits.BodyGrace = 600 * time.Millisecond
@@ -150,7 +151,7 @@ func TestSlow(t *testing.T) {
 // that has sent enough.
 func TestCommandLimits(t *testing.T) {
 	t.Parallel()
-	h := open(t, func(_ *service.Config, s *smtpd.Server) {
+	h := open(t, func(_ *core.Config, s *smtpd.Server) {
 		s.Limits.Commands = 20
 		s.Limits.Messages = 2
 	})
@@ -178,7 +179,7 @@ func TestCommandLimits(t *testing.T) {
 // gone.
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
-	h := open(t, func(_ *service.Config, s *smtpd.Server) { s.Limits.Conns = 2 })
+	h := open(t, func(_ *core.Config, s *smtpd.Server) { s.Limits.Conns = 2 })
 	first := dial(t, h.addr[smtpd.MX])
 	dial(t, h.addr[smtpd.MX])
 	refused := connect(t, h.addr[smtpd.MX])
@@ -200,7 +201,7 @@ func TestTooManyConnections(t *testing.T) {
 // TestStop lets a message end that is being received, tells the idle, and cuts what does not end.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	h := open(t, func(_ *service.Config, s *smtpd.Server) { s.Limits.Grace = 2 * time.Second })
+	h := open(t, func(_ *core.Config, s *smtpd.Server) { s.Limits.Grace = 2 * time.Second })
 	addr, stop := h.listen(t, smtpd.MX)
 	idle, busy, stuck := dial(t, addr), dial(t, addr), dial(t, addr)
 	for _, c := range []*client{busy, stuck} {
@@ -238,7 +239,7 @@ func TestStop(t *testing.T) {
 // TestPanic ends the session that it happens in, and no other.
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	h := open(t, func(_ *service.Config, s *smtpd.Server) {
+	h := open(t, func(_ *core.Config, s *smtpd.Server) {
 		s.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { panic("no certificate at all") }}
 	})
 	other := dial(t, h.addr[smtpd.MX])

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/smtpd"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // TestDeafClientsHoldNothing has 24 clients in each mode that send without end, read nothing, and
@@ -34,7 +34,7 @@ func TestDeafClientsHoldNothing(t *testing.T) {
 		"in a message, stays": {smtpd.MX, "EHLO c.test\r\nMAIL FROM:<pat@sender.test>\r\nRCPT TO:<ana@example.test>\r\nDATA\r\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := open(t, func(_ *service.Config, s *smtpd.Server) {
+			h := open(t, func(_ *core.Config, s *smtpd.Server) {
 				s.Log, s.TLS, s.Limits.Grace, s.Limits.Commands = slog.New(slog.DiscardHandler), certificate(t), time.Second, 1<<30
 			})
 			ln, err := net.Listen("tcp", "127.0.0.1:0")

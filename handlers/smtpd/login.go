@@ -6,7 +6,7 @@ import (
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // AuthMechanisms is what EHLO offers: nothing where a password could be read on its way.
@@ -62,7 +62,7 @@ func (s loginSession) logIn(email, password string) error {
 
 // closeWithMailbox ends the connection, except during a message, once its mailbox may not be used
 // any more.
-func (s loginSession) closeWithMailbox(u service.MailboxUser) {
+func (s loginSession) closeWithMailbox(u core.MailboxUser) {
 	changes, end := s.service.Watch(s.ctx, u.Mailbox)
 	go func() {
 		defer end()
@@ -72,7 +72,7 @@ func (s loginSession) closeWithMailbox(u service.MailboxUser) {
 			case <-s.ctx.Done():
 				return
 			}
-			if e, ok := service.AsError(s.service.MailboxOpen(s.ctx, u)); ok && e.Status == 403 {
+			if e, ok := core.AsError(s.service.MailboxOpen(s.ctx, u)); ok && e.Status == 403 {
 				s.conn.stop(errClosed)
 				return
 			}
@@ -81,7 +81,7 @@ func (s loginSession) closeWithMailbox(u service.MailboxUser) {
 }
 
 func loginError(err error) *smtp.SMTPError {
-	e, ok := service.AsError(err)
+	e, ok := core.AsError(err)
 	if !ok {
 		return reply(454, "4.7.0", "Temporary authentication failure")
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mta"
 )
 
 // A session is what go-smtp calls for one greeting. It translates the service's answers into SMTP
@@ -27,7 +28,7 @@ type session struct {
 	end      context.CancelFunc
 
 	unknownRecipients, failedLogins int
-	user                            *service.MailboxUser
+	user                            *core.MailboxUser
 
 	mu       sync.Mutex
 	messages int
@@ -39,8 +40,8 @@ type session struct {
 type envelope struct {
 	from     string
 	opts     smtp.MailOptions
-	accepted []service.Recipient // MX
-	to       []service.Rcpt      // submission
+	accepted []mta.Recipient // MX
+	to       []mta.Rcpt      // submission
 }
 
 // loginSession is a session that may log in; go-smtp offers AUTH to no other.
@@ -133,7 +134,7 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	if s.mode != MX {
 		return s.rcptOut(e, address, o)
 	}
-	r, err := s.service.Accepts(s.ctx, service.RecipientQuery{From: e.from, To: address, Size: e.opts.Size, RemoteIP: s.ip})
+	r, err := s.service.Accepts(s.ctx, mta.RecipientQuery{From: e.from, To: address, Size: e.opts.Size, RemoteIP: s.ip})
 	if err != nil {
 		return s.rejectRecipient(err)
 	}
@@ -147,7 +148,7 @@ func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) erro
 	if err := s.service.MaySendTo(s.ctx, *s.user, address); err != nil {
 		return s.rejectRecipient(err)
 	}
-	r := service.Rcpt{Address: address}
+	r := mta.Rcpt{Address: address}
 	words := make([]string, 0, len(o.Notify))
 	for _, n := range o.Notify {
 		words = append(words, string(n))
@@ -229,14 +230,14 @@ func (s *session) beginData() (*envelope, func()) {
 }
 
 // deliver gives a message to the service and returns its id.
-func (s *session) deliver(e *envelope, spool *service.Spool) (string, error) {
-	c := service.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls}
+func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
+	c := mta.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls}
 	if s.mode == MX {
-		return s.service.Receive(s.ctx, service.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
+		return s.service.Receive(s.ctx, mta.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
 	}
 	c.Authenticated = true
 	trace, _ := s.service.Trace(c, "")
-	out, err := s.service.Submit(s.ctx, *s.user, service.Submission{
+	out, err := s.service.Submit(s.ctx, *s.user, mta.Submission{
 		From: e.from, To: e.to, Body: spool, EnvelopeID: e.opts.EnvelopeID, Ret: string(e.opts.Return), SMTPUTF8: e.opts.UTF8,
 		Trace: trace,
 	})
@@ -251,11 +252,11 @@ func bodyError(err error) error {
 	var f *closeReply
 	switch {
 	case errors.Is(err, errLongLine):
-		return &service.SMTPError{Code: 554, Enhanced: "5.6.0", Message: "Line too long, at most " + strconv.Itoa(maxLine) + " bytes"}
+		return &core.SMTPError{Code: 554, Enhanced: "5.6.0", Message: "Line too long, at most " + strconv.Itoa(maxLine) + " bytes"}
 	case errors.As(err, &f):
-		return &service.SMTPError{Code: 451, Enhanced: f.enhanced, Message: f.text}
+		return &core.SMTPError{Code: 451, Enhanced: f.enhanced, Message: f.text}
 	case errors.Is(err, errTruncated), errors.Is(err, smtp.ErrDataReset):
-		return &service.SMTPError{Code: 451, Enhanced: "4.4.2", Message: "Message incomplete"}
+		return &core.SMTPError{Code: 451, Enhanced: "4.4.2", Message: "Message incomplete"}
 	}
 	return err
 }
@@ -271,7 +272,7 @@ func reply(code int, enhanced, text string) *smtp.SMTPError {
 // smtpError is the reply to an error. It also logs what is our own fault, since the client's
 // operator only sees that we are busy.
 func (s *session) smtpError(err error) *smtp.SMTPError {
-	e := service.AsSMTPError(err)
+	e := core.AsSMTPError(err)
 	cause := e.Unwrap()
 	for inner := e; errors.As(cause, &inner) && inner.Unwrap() != nil; {
 		cause = inner.Unwrap()

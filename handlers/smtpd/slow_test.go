@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/smtpd"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -68,11 +69,11 @@ func TestSlowClientsAreSentAway(t *testing.T) {
 }
 
 func (s slowness) test(t *testing.T) {
-	box := servicetest.New(t, func(c *service.Config) { c.Resolver = &zone{} })
-	owner := service.Actor{AccountID: box.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
+	box := servicetest.New(t, func(c *core.Config) { c.Resolver = &zone{} })
+	owner := core.Actor{AccountID: box.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
 	box.Domain(t, owner.AccountID, "example.test", "builtin", "complete")
 	pw := password
-	if _, err := box.CreateEmailUser(t.Context(), owner, service.CreateEmailUserIn{Email: "ana@example.test", Password: &pw}); err != nil {
+	if _, err := box.CreateEmailUser(t.Context(), owner, mailboxes.CreateEmailUserIn{Email: "ana@example.test", Password: &pw}); err != nil {
 		t.Fatal(err)
 	}
 	server := smtpd.New(box.Service)

@@ -18,7 +18,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/smtpd"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -35,11 +36,11 @@ type house struct {
 
 // open makes a house whose listeners run until the test ends. change may be nil; it sees the server
 // before Run.
-func open(t testing.TB, change func(*service.Config, *smtpd.Server)) *house {
+func open(t testing.TB, change func(*core.Config, *smtpd.Server)) *house {
 	t.Helper()
 	h := &house{zone: &zone{txt: map[string]string{}}, addr: map[smtpd.Mode]string{}, log: &logBook{}}
 	settings := &smtpd.Server{Limits: smtpd.DefaultLimits()}
-	h.Sandbox = servicetest.New(t, func(c *service.Config) {
+	h.Sandbox = servicetest.New(t, func(c *core.Config) {
 		c.Resolver = h.zone
 		if change != nil {
 			change(c, settings)
@@ -85,7 +86,7 @@ func (h *house) listen(t testing.TB, m smtpd.Mode) (addr string, stop func()) {
 // people puts the domains and mailboxes of the tests into the store.
 func (h *house) people(t testing.TB) {
 	t.Helper()
-	owner := service.Actor{AccountID: h.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
+	owner := core.Actor{AccountID: h.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
 	h.Domain(t, owner.AccountID, "example.test", "builtin", "complete")
 	h.Domain(t, owner.AccountID, "pending.test", "builtin", "pending_ns")
 	for name, change := range map[string]func(*servicetest.Domain){
@@ -103,13 +104,13 @@ func (h *house) people(t testing.TB) {
 	h.ChangeMailbox(t, "sue@example.test", func(m *servicetest.Mailbox) { m.Status = "suspended" })
 	h.ChangeMailbox(t, "fwd@example.test", func(m *servicetest.Mailbox) { m.ForwardTo = "far@away.test" })
 	other := h.Account(t, "owner@other.test")
-	stranger := service.Actor{AccountID: other.AccountID, Role: "owner", Permissions: []string{"admin"}}
+	stranger := core.Actor{AccountID: other.AccountID, Role: "owner", Permissions: []string{"admin"}}
 	h.Domain(t, stranger.AccountID, "other.test", "builtin", "complete")
 	h.mailbox(t, stranger, "eve@other.test")
 }
 
 // mailbox puts a mailbox into the store with its folders, as its creation does.
-func (h *house) mailbox(t testing.TB, who service.Actor, email string) {
+func (h *house) mailbox(t testing.TB, who core.Actor, email string) {
 	t.Helper()
 	pw := password
 	if strings.HasPrefix(email, "müller") { // names like it come from elsewhere, not from the API
@@ -117,7 +118,7 @@ func (h *house) mailbox(t testing.TB, who service.Actor, email string) {
 		h.ChangeMailbox(t, "mueller@example.test", func(m *servicetest.Mailbox) { m.Email = email })
 		return
 	}
-	if _, err := h.CreateEmailUser(t.Context(), who, service.CreateEmailUserIn{Email: email, Password: &pw}); err != nil {
+	if _, err := h.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: email, Password: &pw}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -244,8 +245,8 @@ func certificate(t testing.TB) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
-func production(t testing.TB) func(*service.Config, *smtpd.Server) {
-	return func(c *service.Config, s *smtpd.Server) {
+func production(t testing.TB) func(*core.Config, *smtpd.Server) {
+	return func(c *core.Config, s *smtpd.Server) {
 		c.Sandbox = false
 		s.TLS = certificate(t)
 	}

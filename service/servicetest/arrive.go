@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -20,9 +20,9 @@ func (b *Sandbox) Arrive(t testing.TB, from, to, message string) error {
 // ArriveFrom does so from another address.
 func (b *Sandbox) ArriveFrom(t testing.TB, ip netip.Addr, from, to, message string) error {
 	t.Helper()
-	var list []service.Recipient
+	var list []mta.Recipient
 	for address := range strings.SplitSeq(to, ",") {
-		r, err := b.Accepts(t.Context(), service.RecipientQuery{From: from, To: address, RemoteIP: ip})
+		r, err := b.Accepts(t.Context(), mta.RecipientQuery{From: from, To: address, RemoteIP: ip})
 		if err != nil {
 			return err
 		}
@@ -33,8 +33,8 @@ func (b *Sandbox) ArriveFrom(t testing.TB, ip netip.Addr, from, to, message stri
 		t.Fatal(err)
 	}
 	defer spool.Close()
-	_, err = b.Receive(t.Context(), service.Incoming{
-		Client: service.Client{IP: ip, Helo: "client.test", Extended: true}, From: from, Recipients: list, Body: spool,
+	_, err = b.Receive(t.Context(), mta.Incoming{
+		Client: mta.Client{IP: ip, Helo: "client.test", Extended: true}, From: from, Recipients: list, Body: spool,
 	})
 	return err
 }

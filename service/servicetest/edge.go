@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/mailstead/mailstead/dnsprov"
-	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // What an edge provider may answer.
@@ -54,8 +54,8 @@ func NewEdge(zones ...string) *Edge {
 }
 
 // With is a change of a configuration that makes it use the edge provider.
-func (e *Edge) With(more func(*service.Config)) func(*service.Config) {
-	return func(c *service.Config) {
+func (e *Edge) With(more func(*core.Config)) func(*core.Config) {
+	return func(c *core.Config) {
 		c.Edge = e.Provider
 		if more != nil {
 			more(c)

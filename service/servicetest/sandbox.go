@@ -13,32 +13,34 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
 // A Sandbox is a service of one account. Everything in it is checked and closed when the test ends.
 type Sandbox struct {
 	*service.Service
-	Owner *service.AccountCreated
+	Owner *accounts.AccountCreated
 }
 
 // New makes a sandbox whose queue runs. change may be nil; it sees the configuration before the
 // service does.
-func New(t testing.TB, change func(*service.Config)) *Sandbox {
+func New(t testing.TB, change func(*core.Config)) *Sandbox {
 	t.Helper()
 	st, err := store.Open(t.TempDir(), store.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := service.OpenKeys(st)
+	keys, err := core.OpenKeys(st)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := service.Config{
+	c := core.Config{
 		Hostname: "mail.example.test", Sandbox: true, BaseURL: "http://127.0.0.1", Outbound: "capture", AllowPrivate: true, Version: "test",
 		Nameservers: []string{"ns1.example.test", "ns2.example.test"}, PublicIPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 		SubmissionPort: 2587, IMAPPort: 2143, SMTPSecurity: "none", IMAPSecurity: "none", Log: slog.New(slog.DiscardHandler),
-		Limits: service.Limits{Plan: "startup", Domains: 500, TeamUsers: 25, MailboxesPerDomain: 100, RatePerMinute: 1 << 30, BurstPerMinute: 1 << 30},
+		Limits: core.Limits{Plan: "startup", Domains: 500, TeamUsers: 25, MailboxesPerDomain: 100, RatePerMinute: 1 << 30, BurstPerMinute: 1 << 30},
 	}
 	if change != nil {
 		change(&c)
@@ -67,9 +69,9 @@ func New(t testing.TB, change func(*service.Config)) *Sandbox {
 }
 
 // Account makes another account with its owner and an admin token.
-func (b *Sandbox) Account(t testing.TB, owner string) *service.AccountCreated {
+func (b *Sandbox) Account(t testing.TB, owner string) *accounts.AccountCreated {
 	t.Helper()
-	a, err := b.CreateAccount(context.Background(), service.NewAccount{OwnerEmail: owner, OwnerPassword: "correct horse"})
+	a, err := b.CreateAccount(context.Background(), accounts.NewAccount{OwnerEmail: owner, OwnerPassword: "correct horse"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +89,8 @@ func (b *Sandbox) Token(t testing.TB, accountID, role string, permissions ...str
 			ID: id, AccountID: accountID, Email: id + "@team.test", Role: role, Status: "active", CreatedAt: tx.Now(), UpdatedAt: tx.Now(),
 		})
 	})
-	who := service.Actor{AccountID: accountID, UserID: id, Role: "owner", Permissions: []string{"admin"}}
-	created, err := b.CreateToken(context.Background(), who, service.CreateTokenIn{Permissions: &permissions})
+	who := core.Actor{AccountID: accountID, UserID: id, Role: "owner", Permissions: []string{"admin"}}
+	created, err := b.CreateToken(context.Background(), who, accounts.CreateTokenIn{Permissions: &permissions})
 	if err != nil {
 		t.Fatal(err)
 	}

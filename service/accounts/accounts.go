@@ -1,0 +1,383 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// planRates are the limits of the plans: requests a minute, and the most in one window.
+var planRates = map[string][2]int{"startup": {300, 500}, "enterprise": {500, 800}}
+
+// RateLimits are the steady rate and the burst cap of a plan, unless the installation has its own.
+func RateLimits(l core.Limits, plan string) (steady, burst int) {
+	r, ok := planRates[plan]
+	if !ok {
+		r = planRates["startup"]
+	}
+	if l.RatePerMinute > 0 {
+		r[0], r[1] = l.RatePerMinute, max(r[1], l.RatePerMinute)
+	}
+	if l.BurstPerMinute > 0 {
+		r[1] = l.BurstPerMinute
+	}
+	return r[0], r[1]
+}
+
+// An Account is the account as the API shows it.
+type Account struct {
+	ID                    string       `json:"id" words:"ours"`
+	Name                  string       `json:"name" words:"ours"`
+	Email                 string       `json:"email" words:"ours"`
+	Plan                  string       `json:"plan" enum:"startup|enterprise"`
+	Status                string       `json:"status" enum:"active|suspended"`
+	DomainsLimit          int          `json:"domains_limit"`
+	DomainsUsed           int          `json:"domains_used"`
+	EmailUsersLimit       *int         `json:"email_users_limit"`
+	EmailUsersUsed        int          `json:"email_users_used"`
+	TeamUsersLimit        int          `json:"team_users_limit"`
+	TeamUsersUsed         int          `json:"team_users_used"`
+	WebhooksLimit         int          `json:"webhooks_limit"`
+	WebhooksUsed          int          `json:"webhooks_used"`
+	UniversalInboxEnabled bool         `json:"universal_inbox_enabled"`
+	WarmupPhrases         []string     `json:"warmup_phrases" words:"ours"`
+	DefaultDMARC          string       `json:"default_dmarc" words:"ours"`
+	RateLimit             AccountRate  `json:"rate_limit"`
+	Nameservers           []string     `json:"nameservers" words:"ours"`
+	Mail                  AccountMail  `json:"mail"`
+	Registrars            []string     `json:"registrars" words:"ours"`
+	APIToken              AccountToken `json:"api_token"`
+	User                  *AccountUser `json:"user"`
+	Version               string       `json:"version" words:"ours"`
+	CreatedAt             core.Time    `json:"created_at"`
+}
+
+// AccountRate is the account's request limits.
+type AccountRate struct {
+	PerMinute int `json:"per_minute"`
+	Burst     int `json:"burst"`
+}
+
+// AccountMail is what mail clients are told, and the relay's name.
+type AccountMail struct {
+	Hostname string  `json:"hostname" words:"ours"`
+	SMTPHost string  `json:"smtp_host" words:"ours"`
+	SMTPPort int     `json:"smtp_port"`
+	IMAPHost string  `json:"imap_host" words:"ours"`
+	IMAPPort int     `json:"imap_port"`
+	Relay    *string `json:"relay" words:"ours"`
+}
+
+// AccountToken is the token that asks.
+type AccountToken struct {
+	ID          string    `json:"id" words:"ours"`
+	Name        string    `json:"name" words:"ours"`
+	Permissions []string  `json:"permissions" enum:"read|write|purchase|admin"`
+	ExpiresAt   core.Time `json:"expires_at"`
+}
+
+// AccountUser is the team user that the token acts for.
+type AccountUser struct {
+	ID    string `json:"id" words:"ours"`
+	Email string `json:"email" words:"ours"`
+	Role  string `json:"role" enum:"owner|admin|member"`
+}
+
+// GetAccount shows the account of the one who asks.
+func (s *Service) GetAccount(_ context.Context, who core.Actor) (*Account, error) {
+	var out *Account
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		out, err = s.accountOut(tx, who)
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
+	a, err := store.Accounts.Get(tx, who.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	l := s.Config.Limits
+	steady, burst := RateLimits(l, a.Plan)
+	out := &Account{
+		ID: a.ID, Name: a.Name, Email: a.Email, Plan: a.Plan, Status: a.Status,
+		DomainsLimit: l.Domains, DomainsUsed: store.DomainsByAccount.Count(tx, a.ID, 0),
+		EmailUsersLimit: core.Bounded(l.Mailboxes), EmailUsersUsed: store.MailboxesByAccount.Count(tx, a.ID, 0),
+		TeamUsersLimit: l.TeamUsers, TeamUsersUsed: store.UsersByAccount.Count(tx, a.ID, 0),
+		WebhooksLimit: core.WebhookLimit, WebhooksUsed: store.WebhooksByAccount.Count(tx, a.ID, 0),
+		UniversalInboxEnabled: a.UniversalInbox, WarmupPhrases: append([]string{}, a.WarmupPhrases...),
+		DefaultDMARC: dmarc.Default, RateLimit: AccountRate{steady, burst},
+		Nameservers: append([]string{}, s.Config.Nameservers...), Registrars: []string{},
+		Mail:     AccountMail{Hostname: s.Config.Hostname, SMTPHost: s.Config.ClientName(), SMTPPort: s.Config.SubmissionPort, IMAPHost: s.Config.ClientName(), IMAPPort: s.Config.IMAPPort},
+		APIToken: AccountToken{ID: who.TokenID, Permissions: who.Permissions},
+		User:     &AccountUser{who.UserID, who.Email, who.Role},
+		Version:  s.Config.Version, CreatedAt: core.Time{Time: a.CreatedAt},
+	}
+	for _, shop := range s.Config.Registrars {
+		out.Registrars = append(out.Registrars, shop.Name())
+	}
+	if len(s.Config.Relays) > 0 {
+		out.Mail.Relay = &s.Config.Relays[0].Name
+	}
+	t, err := store.Tokens.Get(tx, who.TokenID)
+	if err == nil {
+		out.APIToken.Name, out.APIToken.ExpiresAt = t.Name, core.Time{Time: t.ExpiresAt}
+	}
+	if errors.Is(err, store.ErrNotFound) { // the local socket has no token
+		err = nil
+	}
+	return out, err
+}
+
+// UpdateAccountIn is the body of update_account.
+type UpdateAccountIn struct {
+	Name          *string   `json:"name" min:"1" max:"100"`
+	WarmupPhrases *[]string `json:"warmup_phrases" max:"100"`
+}
+
+// UpdateAccount changes the account's name and warm-up phrases, by which stored mail is marked
+// again.
+func (s *Service) UpdateAccount(_ context.Context, who core.Actor, in UpdateAccountIn) (*Account, error) {
+	if in.Name == nil && in.WarmupPhrases == nil {
+		return nil, core.Errorf(400, "nothing_to_update", "Give name or warmup_phrases.")
+	}
+	var phrases []string
+	if in.WarmupPhrases != nil {
+		var err error
+		if phrases, err = cleanPhrases(*in.WarmupPhrases); err != nil {
+			return nil, err
+		}
+	}
+	var out *Account
+	err := s.Store.Update(func(tx *store.Tx) error {
+		a, err := store.Accounts.Get(tx, who.AccountID)
+		if err != nil {
+			return err
+		}
+		if in.Name != nil {
+			a.Name = *in.Name
+		}
+		if in.WarmupPhrases != nil && !slices.Equal(a.WarmupPhrases, phrases) {
+			a.WarmupPhrases = phrases
+			if err := s.inbox.PlanWarmup(tx, a.ID); err != nil {
+				return err
+			}
+		}
+		a.UpdatedAt = tx.Now()
+		return store.Accounts.Put(tx, a)
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		out, err = s.accountOut(tx, who)
+		return err
+	})
+	return out, err
+}
+
+func cleanPhrases(in []string) ([]string, error) {
+	out := []string{}
+	for _, p := range in {
+		p = strings.TrimSpace(p)
+		if p == "" || utf8.RuneCountInString(p) > 200 {
+			return nil, core.Invalid("warmup_phrases", "out_of_range", "each phrase must have 1 to 200 characters")
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// Usage is the account's use of its limits.
+type Usage struct {
+	Domains    Used           `json:"domains"`
+	EmailUsers Used           `json:"email_users"`
+	TeamUsers  Used           `json:"team_users"`
+	Webhooks   Used           `json:"webhooks"`
+	APITokens  Used           `json:"api_tokens"`
+	Storage    StorageUsage   `json:"storage"`
+	Messages   MessageUsage   `json:"messages"`
+	RateLimit  core.RateUsage `json:"rate_limit"`
+	Daily      []DayUsage     `json:"daily"`
+	AsOf       core.Time      `json:"as_of"`
+}
+
+// Used counts something against its limit; null is no limit.
+type Used struct {
+	Used  int  `json:"used"`
+	Limit *int `json:"limit"`
+}
+
+// StorageUsage counts stored mail.
+type StorageUsage struct {
+	UsedBytes  int64  `json:"used_bytes"`
+	LimitBytes *int64 `json:"limit_bytes"`
+	Messages   int64  `json:"messages"`
+}
+
+// MessageUsage counts traffic.
+type MessageUsage struct {
+	SentToday     int64 `json:"sent_today"`
+	Sent30d       int64 `json:"sent_30d"`
+	Received30d   int64 `json:"received_30d"`
+	Bounced30d    int64 `json:"bounced_30d"`
+	Complained30d int64 `json:"complained_30d"`
+	Queued        int64 `json:"queued"`
+}
+
+// DayUsage is one UTC day's traffic.
+type DayUsage struct {
+	Date       string `json:"date" words:"ours"`
+	Sent       int64  `json:"sent"`
+	Received   int64  `json:"received"`
+	Bounced    int64  `json:"bounced"`
+	Complained int64  `json:"complained"`
+}
+
+// GetUsage shows the account's use of everything that is bounded.
+func (s *Service) GetUsage(_ context.Context, who core.Actor) (*Usage, error) {
+	var out *Usage
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		out, err = s.usageOut(tx, who)
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) usageOut(tx *store.Tx, who core.Actor) (*Usage, error) {
+	l := s.Config.Limits
+	stored, err := tx.AccountUsage(who.AccountNum)
+	if err != nil {
+		return nil, err
+	}
+	out := &Usage{
+		Domains:    Used{store.DomainsByAccount.Count(tx, who.AccountID, 0), core.Bounded(l.Domains)},
+		EmailUsers: Used{store.MailboxesByAccount.Count(tx, who.AccountID, 0), core.Bounded(l.Mailboxes)},
+		TeamUsers:  Used{store.UsersByAccount.Count(tx, who.AccountID, 0), core.Bounded(l.TeamUsers)},
+		Webhooks:   Used{store.WebhooksByAccount.Count(tx, who.AccountID, 0), core.Bounded(core.WebhookLimit)},
+		Storage:    StorageUsage{UsedBytes: stored.Bytes, Messages: stored.Messages},
+		RateLimit:  who.Rate,
+		AsOf:       core.Time{Time: tx.Now()},
+	}
+	for _, t := range store.TokensByAccount.Asc(tx, who.AccountID, "") {
+		if t.RevokedAt.IsZero() && t.Kind != core.SessionKind {
+			out.APITokens.Used++
+		}
+	}
+	out.Messages.Queued = int64(store.OutgoingsWaiting.Count(tx, who.AccountID, 0))
+	return out, s.addDays(tx, who.AccountID, out)
+}
+
+// addDays fills the last thirty days, days without traffic too.
+func (s *Service) addDays(tx *store.Tx, accountID string, out *Usage) error {
+	today := tx.Now().Truncate(24 * time.Hour)
+	for day := today.AddDate(0, 0, -29); !day.After(today); day = day.AddDate(0, 0, 1) {
+		date := day.Format(time.DateOnly)
+		d, err := store.DayStats.Get(tx, accountID+date)
+		if errors.Is(err, store.ErrNotFound) {
+			d, err = &store.DayStat{}, nil
+		}
+		if err != nil {
+			return err
+		}
+		out.Daily = append(out.Daily, DayUsage{date, d.Sent, d.Received, d.Bounced, d.Complained})
+		m := &out.Messages
+		m.SentToday = d.Sent
+		m.Sent30d += d.Sent
+		m.Received30d += d.Received
+		m.Bounced30d += d.Bounced
+		m.Complained30d += d.Complained
+	}
+	return nil
+}
+
+// NewAccount is what a new account needs.
+type NewAccount struct {
+	OwnerEmail    string
+	OwnerPassword string // "": made here
+	Plan          string // "": the installation's
+	First         bool   // refuse if there is any account
+}
+
+// AccountCreated is shown once.
+type AccountCreated struct {
+	AccountID     string `json:"account_id"`
+	UserID        string `json:"user_id"`
+	OwnerEmail    string `json:"owner_email"`
+	OwnerPassword string `json:"owner_password"`
+	Token         string `json:"token"`
+	WelcomeLink   string `json:"welcome_link,omitempty"` // where the owner chooses address and password, once, within 72 hours, a path alone where the host's name is not known; "" if the password was given
+}
+
+// CreateAccount makes an account with its owner and an admin token.
+func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreated, error) {
+	email, err := core.NormalizeEmail("owner_email", in.OwnerEmail)
+	if err != nil {
+		return nil, err
+	}
+	password := in.OwnerPassword
+	if password == "" {
+		password = core.NewPassword()
+	}
+	if err := checkTeamPassword("owner_password", password); err != nil {
+		return nil, err
+	}
+	plan := in.Plan
+	if plan == "" {
+		plan = s.Config.Limits.Plan
+	}
+	if _, ok := planRates[plan]; !ok {
+		return nil, core.Invalid("plan", "not_allowed", "must be startup or enterprise")
+	}
+	owner := &store.User{Email: email, Role: "owner", Status: "active", PasswordHash: s.Logins.Hash(password)}
+	out := &AccountCreated{OwnerEmail: email, OwnerPassword: password, Token: newToken()}
+	if in.OwnerPassword == "" {
+		out.WelcomeLink = s.Config.BaseURL + "/welcome?token=" + s.newResetToken(owner)
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		return s.putAccount(tx, out, in.First, plan, owner)
+	})
+	if errors.Is(err, store.ErrExists) {
+		return nil, core.Errorf(403, "email_already_exists", "%s belongs to an account of this installation already. Use another address.", email)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (s *Service) putAccount(tx *store.Tx, out *AccountCreated, first bool, plan string, owner *store.User) error {
+	if _, err := core.FindAccount(tx, ""); first && err == nil {
+		return core.Errorf(409, "already_initialised", "This data directory has an account already. Use `mailstead account create` for another one.")
+	}
+	num, err := tx.NextAccountNum()
+	if err != nil {
+		return err
+	}
+	now := tx.Now()
+	out.AccountID, out.UserID = tx.NewID("acc"), tx.NewID("usr")
+	err = store.Accounts.Put(tx, &store.Account{
+		ID: out.AccountID, Num: num, Name: out.OwnerEmail, Email: out.OwnerEmail, Plan: plan, Status: "active", CreatedAt: now, UpdatedAt: now,
+	})
+	if err != nil {
+		return err
+	}
+	owner.ID, owner.AccountID, owner.CreatedAt, owner.UpdatedAt = out.UserID, out.AccountID, now, now
+	if err = store.Users.Put(tx, owner); err != nil {
+		return err
+	}
+	return store.Tokens.Put(tx, &store.Token{
+		ID: tx.NewID("tok"), AccountID: out.AccountID, UserID: out.UserID, Name: "first token", Hash: core.TokenHash(out.Token),
+		Prefix: out.Token[:12], Permissions: []string{"admin"}, Kind: "api", CreatedAt: now,
+	})
+}

@@ -1,0 +1,38 @@
+package accounts
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+)
+
+// What tests outside of the package look at.
+
+const (
+	ForgotAddress = forgotAddress
+	ForgotFor     = forgotFor
+	ForgotNetwork = forgotNetwork
+	ForgotWindow  = forgotWindow
+	ResetFor      = resetFor
+	SessionIdle   = sessionIdle
+	SessionsMost  = sessionsMost
+)
+
+var (
+	NewToken       = newToken
+	SessionByValue = sessionByValue
+	UserKey        = userKey
+)
+
+func (s *Service) FlushUses() error { return s.flushUses() }
+
+func (s *Service) PutToken(ctx context.Context, t *store.Token) (*TokenCreated, error) {
+	return s.putToken(ctx, t)
+}
+
+func (s *Service) SendForgot(p0 context.Context, j *store.Job) (jobs.Writes, error) {
+	return s.sendForgot(p0, j)
+}
+
+func (s *Service) Uses() *uses { return &s.uses }

@@ -1,0 +1,259 @@
+package accounts
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	fido "github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Bounds of passkeys (WebAuthn level 3).
+const (
+	passkeysMost   = 20      // of one user
+	passkeyRecord  = 8 << 10 // bytes of one
+	challengeFor   = 5 * time.Minute
+	challengeNonce = 16
+)
+
+// A passkeyUser shows a team user to the library.
+type passkeyUser struct {
+	*store.User
+	credentials []webauthn.Credential
+}
+
+func (u passkeyUser) WebAuthnID() []byte                         { return []byte(u.ID) }
+func (u passkeyUser) WebAuthnName() string                       { return u.Email }
+func (u passkeyUser) WebAuthnDisplayName() string                { return displayName(u.User) }
+func (u passkeyUser) WebAuthnCredentials() []webauthn.Credential { return u.credentials }
+
+func newPasskeyUser(u *store.User) (passkeyUser, error) {
+	out := passkeyUser{User: u}
+	for _, p := range u.Passkeys {
+		var c webauthn.Credential
+		if err := json.Unmarshal(p.Credential, &c); err != nil {
+			return out, fmt.Errorf("read passkey %s: %w", p.ID, err)
+		}
+		out.credentials = append(out.credentials, c)
+	}
+	return out, nil
+}
+
+// relyingParty is who we are to an authenticator: in production this host, in the sandbox the name
+// under which the browser found it, since that has many. Browsers take names alone, no addresses.
+func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
+	id := s.Hostname()
+	if s.Config.Sandbox {
+		u, err := url.Parse(origin)
+		if err != nil {
+			return nil, noPasskeys("under this address")
+		}
+		id = u.Hostname()
+		if _, err := netip.ParseAddr(id); err == nil {
+			return nil, noPasskeys("at a numeric address; open the dashboard at localhost instead")
+		}
+	} else if origin = s.Config.BaseURL; !strings.HasPrefix(origin, "https://") {
+		return nil, noPasskeys("without HTTPS")
+	}
+	rp, err := webauthn.New(&webauthn.Config{
+		RPID: id, RPDisplayName: "Mailstead", RPOrigins: []string{origin}, AttestationPreference: fido.PreferNoAttestation,
+		AuthenticatorSelection: fido.AuthenticatorSelection{
+			ResidentKey: fido.ResidentKeyRequirementRequired, RequireResidentKey: fido.ResidentKeyRequired(),
+			UserVerification: fido.VerificationRequired, // a passkey is two factors: it, and who may use it
+		},
+	})
+	if err != nil {
+		return nil, noPasskeys("under this name").Because(err)
+	}
+	return rp, nil
+}
+
+func noPasskeys(where string) *core.Error {
+	return core.Errorf(409, "passkeys_unavailable", "Browsers have no passkeys %s.", where)
+}
+
+// challenge makes the text that an authenticator signs. It says itself until when and for what it
+// holds, so that nobody who asks for many fills our memory.
+func (s *Service) challenge(purpose, rpID string) []byte {
+	out := make([]byte, challengeNonce, challengeNonce+8+32)
+	rand.Read(out)
+	out = binary.BigEndian.AppendUint64(out, uint64(s.Now().Add(challengeFor).Unix()))
+	return append(out, s.challengeMAC(out, purpose, rpID)...)
+}
+
+func (s *Service) challengeMAC(text []byte, purpose, rpID string) []byte {
+	return s.Keys.Mac("passkey challenge", string(text), purpose, rpID)
+}
+
+// checkChallenge gives the challenge that a browser sends back, if it is one of ours that holds
+// still.
+func (s *Service) checkChallenge(text, purpose, rpID string) ([]byte, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	const signed = challengeNonce + 8
+	if err != nil || len(raw) <= signed || !hmac.Equal(raw[signed:], s.challengeMAC(raw[:signed], purpose, rpID)) {
+		return nil, badPasskey(errors.New("the challenge is not ours"))
+	}
+	if s.Now().Unix() >= int64(binary.BigEndian.Uint64(raw[challengeNonce:])) {
+		return nil, badPasskey(errors.New("the challenge is too old"))
+	}
+	return raw, nil
+}
+
+func badPasskey(err error) *core.Error {
+	return unauthorized("invalid_credentials", "This passkey does not fit, or it took too long. Try again.").Because(err)
+}
+
+// creation gives what a new passkey is made by, with a challenge of the caller's.
+func creation(rp *webauthn.WebAuthn, u passkeyUser, challenge []byte) (*fido.CredentialCreation, *webauthn.SessionData, error) {
+	return rp.BeginRegistration(u, func(o *fido.PublicKeyCredentialCreationOptions) error {
+		o.Challenge, o.CredentialExcludeList = challenge, nil
+		for _, c := range u.credentials {
+			o.CredentialExcludeList = append(o.CredentialExcludeList, c.Descriptor())
+		}
+		return nil
+	})
+}
+
+// StartPasskey gives the options with which a browser makes a passkey
+// (navigator.credentials.create). Origin is where the dashboard is shown. A wrong password is 403
+// wrong_password.
+func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin string, in PasswordIn) (*fido.CredentialCreation, error) {
+	rp, err := s.relyingParty(origin)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.provePassword(ctx, who, in.Password); err != nil {
+		return nil, err
+	}
+	u, err := s.ownPasskeys(who)
+	if err != nil {
+		return nil, err
+	}
+	options, _, err := creation(rp, u, s.challenge("create "+u.ID, rp.Config.RPID))
+	if err != nil {
+		return nil, fmt.Errorf("offer a passkey: %w", err)
+	}
+	return options, nil
+}
+
+func (s *Service) ownPasskeys(who core.Actor) (out passkeyUser, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		u, _, err := sessionRecords(tx, who)
+		if err != nil {
+			return err
+		}
+		out, err = newPasskeyUser(u)
+		return err
+	})
+	return out, err
+}
+
+// NewPasskeyIn is a passkey as the browser made it (PublicKeyCredential.toJSON).
+type NewPasskeyIn struct {
+	Name       string          `json:"name" max:"100"`
+	Credential json.RawMessage `json:"credential" required:"true"`
+}
+
+// AddPasskey keeps a passkey that the browser of who asks has made.
+func (s *Service) AddPasskey(_ context.Context, who core.Actor, origin string, in NewPasskeyIn) (*Session, error) {
+	if err := core.CheckLine("name", in.Name); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(in.Name) == "" {
+		in.Name = "Passkey"
+	}
+	made, err := s.readPasskey(who, origin, in.Credential)
+	if err != nil {
+		return nil, err
+	}
+	record, err := json.Marshal(made)
+	if err != nil || len(record) > passkeyRecord {
+		return nil, core.Invalid("credential", "out_of_range", "is too large")
+	}
+	err = s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
+		if len(u.Passkeys) >= passkeysMost {
+			return core.Errorf(409, "too_many_passkeys", "You have %d passkeys. Delete one first.", passkeysMost)
+		}
+		known, err := newPasskeyUser(u)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(known.credentials, func(c webauthn.Credential) bool { return string(c.ID) == string(made.ID) }) {
+			return core.Errorf(409, "passkey_exists", "You have this passkey already.")
+		}
+		u.Passkeys = append(u.Passkeys, store.Passkey{ID: tx.NewID("pky"), Name: in.Name, Credential: record, CreatedAt: tx.Now()})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("passkey added", "user", who.UserID, "ip", who.IP, "name", in.Name)
+	return s.GetSession(context.Background(), who)
+}
+
+// readPasskey verifies a new passkey. What attests to its make is not asked for, and not kept.
+func (s *Service) readPasskey(who core.Actor, origin string, credential []byte) (*webauthn.Credential, error) {
+	rp, err := s.relyingParty(origin)
+	if err != nil {
+		return nil, err
+	}
+	u, err := s.ownPasskeys(who)
+	if err != nil {
+		return nil, err
+	}
+	wrong := core.Invalid("credential", "invalid", "is not what a browser makes of the options, or it took too long; begin again")
+	parsed, err := fido.ParseCredentialCreationResponseBytes(credential)
+	if err != nil {
+		return nil, wrong.Because(err)
+	}
+	challenge, err := s.checkChallenge(parsed.Response.CollectedClientData.Challenge, "create "+u.ID, rp.Config.RPID)
+	if err != nil {
+		return nil, wrong.Because(err)
+	}
+	_, session, err := creation(rp, u, challenge)
+	if err != nil {
+		return nil, fmt.Errorf("offer a passkey: %w", err)
+	}
+	made, err := rp.CreateCredential(u, *session, parsed)
+	if err != nil {
+		return nil, wrong.Because(err)
+	}
+	made.Attestation = webauthn.CredentialAttestation{}
+	return made, nil
+}
+
+// PasskeyIn names one passkey.
+type PasskeyIn struct {
+	ID string `path:"id"`
+}
+
+// DeletePasskey takes a passkey of who asks away.
+func (s *Service) DeletePasskey(_ context.Context, who core.Actor, in PasskeyIn) (*Deleted, error) {
+	err := s.changeSelf(who, func(_ *store.Tx, u *store.User) error {
+		at := slices.IndexFunc(u.Passkeys, func(p store.Passkey) bool { return p.ID == in.ID })
+		if at < 0 {
+			return core.Errorf(404, "not_found", "You have no such passkey.")
+		}
+		u.Passkeys = slices.Delete(u.Passkeys, at, at+1)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("passkey deleted", "user", who.UserID, "ip", who.IP, "passkey", in.ID)
+	return &Deleted{"The passkey signs nobody in any more. Delete it in your browser or app too.", in.ID}, nil
+}

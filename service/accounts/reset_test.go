@@ -1,0 +1,167 @@
+package accounts_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A resetCase is a service with a clock, and a team user who was invited without a password.
+type resetCase struct {
+	*service.Service
+	owner core.Actor
+	now   time.Time
+	user  string
+	token string
+}
+
+func newResetCase(t *testing.T) *resetCase {
+	t.Helper()
+	c := &resetCase{now: time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC)}
+	c.Service, c.owner = servicetest.NewClocked(t, func() time.Time { return c.now })
+	invited, err := c.InviteTeamUser(t.Context(), c.owner, accounts.InviteTeamUserIn{Email: "ann@team.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.user = invited.ID
+	_, c.token, _ = strings.Cut(invited.ResetLink, "token=")
+	return c
+}
+
+// record reads the team user.
+func (c *resetCase) record(t *testing.T) *store.User {
+	t.Helper()
+	var u *store.User
+	err := c.Store.View(func(tx *store.Tx) (err error) {
+		u, err = store.Users.Get(tx, c.user)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func status(err error) int {
+	if e, ours := core.AsError(err); ours {
+		return e.Status
+	}
+	return 0
+}
+
+func TestResetSetsThePasswordOnce(t *testing.T) {
+	c := newResetCase(t)
+	before := c.record(t)
+	if before.PasswordHash == "" || strings.Contains(before.ResetHash, c.token) {
+		t.Errorf("the record is %+v", before)
+	}
+	session := c.session(t)
+	if err := c.CompleteReset(t.Context(), c.token, "short"); status(err) != http.StatusBadRequest {
+		t.Errorf("a short password: %v", err)
+	}
+	c.now = c.now.Add(accounts.ResetFor - time.Second)
+	if err := c.CompleteReset(t.Context(), c.token, "correct horse"); err != nil {
+		t.Fatal(err)
+	}
+	u := c.record(t)
+	if !c.Logins.Check(u.PasswordHash, "correct horse") || u.Status != "active" || u.ResetHash != "" {
+		t.Errorf("after it: %+v", u)
+	}
+	if err := c.CompleteReset(t.Context(), c.token, "another horse"); status(err) != http.StatusNotFound {
+		t.Errorf("a second time: %v", err)
+	}
+	if _, err := c.AuthenticateSession(t.Context(), session, ""); status(err) != http.StatusUnauthorized {
+		t.Errorf("a session from before the reset: %v", err)
+	}
+}
+
+// session puts a dashboard session of the team user into the store.
+func (c *resetCase) session(t *testing.T) (token string) {
+	t.Helper()
+	made, err := c.PutToken(context.Background(), &store.Token{AccountID: c.owner.AccountID, UserID: c.user, Kind: core.SessionKind, ExpiresAt: c.now.Add(accounts.SessionLife)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.Value
+}
+
+func TestResetEnds(t *testing.T) {
+	for name, end := range map[string]func(c *resetCase) error{
+		"after 72 hours": func(c *resetCase) error { c.now = c.now.Add(accounts.ResetFor); return nil },
+		"with a password": func(c *resetCase) error {
+			password := "another"
+			_, err := c.UpdateTeamUser(t.Context(), c.owner, accounts.UpdateTeamUserIn{UserID: c.user, Password: &password})
+			return err
+		},
+		"with the operator's password": func(c *resetCase) error {
+			_, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test"})
+			return err
+		},
+		"with the user": func(c *resetCase) error {
+			_, err := c.DeleteTeamUser(t.Context(), c.owner, accounts.TeamUserIn{UserID: c.user})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newResetCase(t)
+			if email, err := c.CheckReset(t.Context(), c.token); err != nil || email != "ann@team.test" {
+				t.Fatalf("before: %q, %v", email, err)
+			}
+			if err := end(c); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.CheckReset(t.Context(), c.token); status(err) != http.StatusNotFound {
+				t.Errorf("it is still there: %v", err)
+			}
+			if err := c.CompleteReset(t.Context(), c.token, "correct horse"); status(err) != http.StatusNotFound {
+				t.Errorf("it still works: %v", err)
+			}
+		})
+	}
+}
+
+// TestOwnPasswordKeepsTheAskingSession ends the others, and no API token.
+func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
+	c := newResetCase(t)
+	asking, other := c.session(t), c.session(t)
+	key, err := c.CreateTokenFor(t.Context(), accounts.TokenFor{User: "ann@team.test", Permissions: []string{"read"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := c.AuthenticateSession(t.Context(), asking, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	password := "correct horse"
+	if _, err := c.UpdateTeamUser(t.Context(), who, accounts.UpdateTeamUserIn{UserID: c.user, Password: &password}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Authenticate(t.Context(), key.Value, ""); err != nil {
+		t.Errorf("the API token: %v", err)
+	}
+	for token, want := range map[string]int{asking: 0, other: http.StatusUnauthorized} {
+		if _, err := c.AuthenticateSession(t.Context(), token, ""); status(err) != want {
+			t.Errorf("afterwards: %v, want status %d", err, want)
+		}
+	}
+}
+
+// TestNoTokenForADeletedUser makes one between two commits.
+func TestNoTokenForADeletedUser(t *testing.T) {
+	c := newResetCase(t)
+	who := core.Actor{AccountID: c.owner.AccountID, UserID: c.user, Role: "member", Permissions: []string{"write"}}
+	if _, err := c.DeleteTeamUser(t.Context(), c.owner, accounts.TeamUserIn{UserID: c.user}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateToken(t.Context(), who, accounts.CreateTokenIn{}); status(err) != http.StatusUnauthorized {
+		t.Errorf("a token was made: %v", err)
+	}
+}

@@ -1,0 +1,217 @@
+package accounts
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base32"
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Bounds on wrong codes of one user in a day: a code is short, and whoever guesses has the password
+// already. Networks from which the user has signed in lately count by themselves, so that a
+// stranger cannot lock the user out.
+const (
+	codeWindow = 24 * time.Hour
+	codesWrong = 20
+
+	recoveryCodes = 10        // of ten characters each, 57 bits
+	totpConfirmed = time.Hour // after which a secret that was not confirmed is forgotten
+)
+
+func hasTOTP(u *store.User) bool { return u.TOTP != nil && u.TOTP.Confirmed }
+
+// withCode runs fn in a transaction for a user as the record is now, once the code of the second
+// factor was found right, if the user has one; the code is used up by the same transaction. The
+// errors are 401 second_factor_required and invalid_code, 403 account_suspended, 429.
+func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, *store.User) error) error {
+	key := s.codeKey(who, ip)
+	if code != "" { // before it is looked at, so that many at once are no way around
+		s.codes.Count(key, s.Now())
+	}
+	if s.codes.Seen(key, s.Now()) > codesWrong {
+		e := core.Errorf(429, "rate_limited", "Too many wrong codes. Wait a day, or have the operator of this server switch your second factor off.")
+		e.RetryAfter = codeWindow
+		return e
+	}
+	err := s.Store.Update(func(tx *store.Tx) error {
+		u, err := store.Users.Get(tx, who.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			return unauthorized("invalid_credentials", "The email address or the password is wrong.")
+		}
+		if err == nil {
+			err = core.NotSuspended(tx, u)
+		}
+		if err != nil {
+			return err
+		}
+		if hasTOTP(u) {
+			if code == "" {
+				return unauthorized("second_factor_required", "Give the code that your authenticator app shows, or a recovery code.")
+			}
+			if right, err := s.takeCode(u, code, tx.Now()); err != nil {
+				return err
+			} else if !right {
+				return unauthorized("invalid_code", "The code is wrong, or was used already. Wait for the next one.")
+			}
+		}
+		return fn(tx, u)
+	})
+	if err == nil {
+		s.codes.Forget(key)
+	}
+	return err
+}
+
+// codeKey is where the wrong codes of a user are counted.
+func (s *Service) codeKey(u *store.User, ip string) string {
+	if from := s.originOf(u, ip); from.Known {
+		return u.ID + " " + from.Network
+	}
+	return u.ID
+}
+
+// takeCode uses up a code of the second factor, or a recovery code. The user must be put after it.
+func (s *Service) takeCode(u *store.User, code string, now time.Time) (right bool, err error) {
+	secret, err := s.Keys.Open(core.TOTPPlace(u.ID), u.TOTP.Sealed)
+	if err != nil {
+		return false, err
+	}
+	if step := totpStep(secret, code, now); step > u.TOTP.LastStep {
+		u.TOTP.LastStep = step
+		return true, nil
+	}
+	given, found := s.recoveryHash(u.ID, code), -1
+	for i, kept := range u.TOTP.Recovery {
+		if subtle.ConstantTimeCompare(given, kept) == 1 {
+			found = i
+		}
+	}
+	if found >= 0 {
+		u.TOTP.Recovery = slices.Delete(u.TOTP.Recovery, found, found+1)
+	}
+	return found >= 0, nil
+}
+
+// recoveryHash is how a recovery code is kept. Its key is not in the database.
+func (s *Service) recoveryHash(userID, code string) []byte {
+	code = strings.Map(func(r rune) rune {
+		if strings.ContainsRune(core.PasswordAlphabet, r) {
+			return r
+		}
+		return -1 // dashes and spaces, with which people write it
+	}, code)
+	return s.Keys.Mac("recovery code", userID, code)
+}
+
+// A TOTPSecret is what an authenticator app must know. URI is what its QR code says.
+type TOTPSecret struct {
+	Secret string `json:"secret"`
+	URI    string `json:"uri"`
+}
+
+// PasswordIn shows that it is the user who asks, and not whoever found the browser open: those
+// could lock the user out by a second factor of their own, or come back by a passkey.
+type PasswordIn struct {
+	Password string `json:"password" required:"true" max:"1024"`
+}
+
+// StartTOTP makes a secret for a second factor, which guards nothing until a code of it has come to
+// ConfirmTOTP. A wrong password is 403 wrong_password.
+func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*TOTPSecret, error) {
+	still, err := s.provePassword(ctx, who, in.Password)
+	if err != nil {
+		return nil, err
+	}
+	secret := make([]byte, 20)
+	rand.Read(secret)
+	out := &TOTPSecret{Secret: base32.StdEncoding.EncodeToString(secret)}
+	err = s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
+		if hasTOTP(u) {
+			return core.Errorf(409, "totp_enabled", "You have a second factor already. Switch it off before you make another.")
+		}
+		u.TOTP = &store.TOTP{Sealed: s.Keys.Seal(core.TOTPPlace(u.ID), secret), CreatedAt: tx.Now()}
+		out.URI = totpURI(s.Hostname(), u.Email, out.Secret)
+		return still(u)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// totpURI is what authenticator apps read from a QR code.
+func totpURI(host, email, secret string) string {
+	issuer := "Mailstead " + host
+	return "otpauth://totp/" + url.PathEscape(issuer+":"+email) + "?" + strings.ReplaceAll(url.Values{
+		"secret": {secret}, "issuer": {issuer}, "algorithm": {"SHA1"}, "digits": {strconv.Itoa(totpDigits)}, "period": {strconv.Itoa(totpPeriod)},
+	}.Encode(), "+", "%20")
+}
+
+// TOTPCodeIn is the first code that an authenticator app shows.
+type TOTPCodeIn struct {
+	Code string `json:"code" required:"true" max:"64"`
+}
+
+// RecoveryCodes stand in for the second factor, each once; they are shown this once.
+type RecoveryCodes struct {
+	Codes []string `json:"recovery_codes"`
+}
+
+// ConfirmTOTP switches the second factor on. Every other session of the user ends, since it was
+// begun without.
+func (s *Service) ConfirmTOTP(_ context.Context, who core.Actor, in TOTPCodeIn) (*RecoveryCodes, error) {
+	out := &RecoveryCodes{}
+	for range recoveryCodes {
+		out.Codes = append(out.Codes, core.RandomText(5, core.PasswordAlphabet)+"-"+core.RandomText(5, core.PasswordAlphabet))
+	}
+	err := s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
+		switch {
+		case hasTOTP(u):
+			return core.Errorf(409, "totp_enabled", "You have a second factor already.")
+		case u.TOTP == nil || tx.Now().Sub(u.TOTP.CreatedAt) > totpConfirmed:
+			return core.Errorf(409, "totp_not_started", "Make a secret first; one that is not confirmed within an hour is forgotten.")
+		}
+		if right, err := s.takeCode(u, in.Code, tx.Now()); err != nil {
+			return err
+		} else if !right {
+			return core.Errorf(400, "invalid_code", "The code is wrong. Give the one that the app shows now, and check that its clock is right.")
+		}
+		u.TOTP.Confirmed = true
+		for _, code := range out.Codes {
+			u.TOTP.Recovery = append(u.TOTP.Recovery, s.recoveryHash(u.ID, code))
+		}
+		return revokeTokens(tx, u.ID, sessionsBut(who.TokenID))
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("second factor switched on", "user", who.UserID, "ip", who.IP)
+	return out, nil
+}
+
+// DropTOTP switches the second factor off. It is no error where there is none. A wrong password is
+// 403 wrong_password.
+func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*Said, error) {
+	still, err := s.provePassword(ctx, who, in.Password)
+	if err != nil {
+		return nil, err
+	}
+	err = s.changeSelf(who, func(_ *store.Tx, u *store.User) error {
+		u.TOTP = nil
+		return still(u)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("second factor switched off", "user", who.UserID, "ip", who.IP)
+	return &Said{"The second factor is switched off."}, nil
+}

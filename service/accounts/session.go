@@ -1,0 +1,343 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A session of the dashboard is a token of this kind, which a browser keeps in a cookie. It acts
+// with its user's whole role.
+const (
+	sessionIdle  = 7 * 24 * time.Hour // without a request
+	sessionsMost = 50                 // of one user; a further one ends the oldest
+)
+
+// SessionLife is how long a session lasts at most.
+const SessionLife = 30 * 24 * time.Hour
+
+// A Visitor is a browser that signs in.
+type Visitor struct {
+	IP        string
+	UserAgent string
+	Session   string // the cookie that it has already, whose session ends with the new one; "" if none
+}
+
+// A Session is what the dashboard knows of who is signed in.
+type Session struct {
+	User        SessionUser    `json:"user"`
+	Account     SessionAccount `json:"account"`
+	Permissions []string       `json:"permissions"`
+	Sandbox     bool           `json:"sandbox"`
+	Outbound    string         `json:"outbound"`  // where mail to others goes: capture, relay, direct; domains may choose between the last two
+	SMTPPort    int            `json:"smtp_port"` // where this host takes mail; 0: nowhere
+	Hostname    string         `json:"hostname"`
+	Version     string         `json:"version"`
+	APIBase     string         `json:"api_base"` // to which /v1/… is added
+	ExpiresAt   core.Time      `json:"expires_at"`
+}
+
+// A SessionUser is the team user who is signed in. Name is the address where there is no name.
+type SessionUser struct {
+	ID                string    `json:"id"`
+	Name              string    `json:"name"`
+	Email             string    `json:"email"`
+	Role              string    `json:"role"`
+	TOTPEnabled       bool      `json:"totp_enabled"`
+	RecoveryCodesLeft int       `json:"recovery_codes_left"`
+	Passkeys          []Passkey `json:"passkeys"`
+}
+
+// A SessionAccount is the account of the team user.
+type SessionAccount struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Plan string `json:"plan"`
+}
+
+// A Passkey is a WebAuthn credential as its owner sees it.
+type Passkey struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	CreatedAt  core.Time `json:"created_at"`
+	LastUsedAt core.Time `json:"last_used_at"`
+}
+
+// A Said is an answer that holds a sentence only.
+type Said struct {
+	Message string `json:"message"`
+}
+
+// A SignedIn is a new session with the value of its cookie, which is kept nowhere here.
+type SignedIn struct {
+	Session
+	UserID string
+	Cookie string
+}
+
+// sessionPermissions are the scopes of a session, by its user's role as it is now.
+func sessionPermissions(role string) []string {
+	if role == "member" {
+		return []string{"read", "write"}
+	}
+	return slices.Clone(core.Scopes)
+}
+
+// AuthenticateSession finds out for whom the cookie of a session acts. ip is remembered as its last
+// use.
+func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (core.Actor, error) {
+	if !wellFormedToken(value) {
+		return core.Actor{}, signedOut()
+	}
+	var who core.Actor
+	err := s.Store.View(func(tx *store.Tx) error {
+		t, err := sessionByValue(tx, value)
+		if err != nil {
+			return err
+		}
+		who, err = s.actorOf(tx, t, ip)
+		return err
+	})
+	return who, err
+}
+
+func signedOut() *core.Error {
+	return unauthorized("unauthorized", "You are not signed in, or your session has ended. Sign in again.")
+}
+
+// sessionByValue gives the session of a cookie; what is no session is 401.
+func sessionByValue(tx *store.Tx, value string) (*store.Token, error) {
+	t, err := store.TokenByHash.Get(tx, core.TokenHash(value))
+	if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind != core.SessionKind {
+		return nil, signedOut()
+	}
+	return t, err
+}
+
+// sessionEnds is when a session ends if it is not used any more.
+func sessionEnds(t *store.Token) time.Time {
+	used := t.LastUsedAt
+	if used.Before(t.CreatedAt) {
+		used = t.CreatedAt
+	}
+	if idle := used.Add(sessionIdle); idle.Before(t.ExpiresAt) {
+		return idle
+	}
+	return t.ExpiresAt
+}
+
+// standing gives the account of a session that has not ended.
+func (s *Service) standing(tx *store.Tx, t *store.Token) (*store.Account, error) {
+	a, err := store.Accounts.Get(tx, t.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	if !tx.Now().Before(sessionEnds(t)) {
+		return nil, signedOut()
+	}
+	return a, nil
+}
+
+// openSession begins a session in the transaction that found out who it is for, and keeps the user
+// with it. It is always a new one, whatever the browser held before, and links that could set the
+// password end: it is known.
+func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor) (*SignedIn, error) {
+	if err := endSession(tx, v.Session); err != nil {
+		return nil, err
+	}
+	if err := endOldSessions(tx, u.ID); err != nil {
+		return nil, err
+	}
+	value, now := newToken(), tx.Now()
+	t := &store.Token{
+		ID: tx.NewID("tok"), AccountID: u.AccountID, UserID: u.ID, Name: "dashboard", Hash: core.TokenHash(value), Prefix: value[:12], Kind: core.SessionKind,
+		Permissions: sessionPermissions(u.Role), CreatedAt: now, ExpiresAt: now.Add(SessionLife), LastUsedAt: now, LastUsedIP: v.IP,
+		UserAgent: cleanUserAgent(v.UserAgent),
+	}
+	if err := store.Tokens.Put(tx, t); err != nil {
+		return nil, err
+	}
+	dropLinks(u)
+	u.LastLoginAt = now
+	u.Seen, _ = core.NoteNetwork(u.Seen, core.Network(v.IP), now)
+	if err := store.Users.Put(tx, u); err != nil {
+		return nil, err
+	}
+	out, err := s.sessionOut(tx, u, t)
+	if err != nil {
+		return nil, err
+	}
+	return &SignedIn{*out, u.ID, value}, nil
+}
+
+// endOldSessions makes room for one more session of a user.
+func endOldSessions(tx *store.Tx, userID string) error {
+	var live []*store.Token // oldest first, since ids rise
+	for _, t := range store.TokensByUser.Asc(tx, userID, "") {
+		if t.Kind == core.SessionKind {
+			live = append(live, t)
+		}
+	}
+	now := tx.Now()
+	for i, t := range live {
+		if i < len(live)-sessionsMost+1 || !now.Before(sessionEnds(t)) {
+			if err := store.Tokens.Delete(tx, t.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// endSession ends the session of a cookie, if it is one.
+func endSession(tx *store.Tx, value string) error {
+	if !wellFormedToken(value) {
+		return nil
+	}
+	t, err := sessionByValue(tx, value)
+	if _, ours := core.AsError(err); ours {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return store.Tokens.Delete(tx, t.ID)
+}
+
+// cleanUserAgent bounds what a browser says of itself.
+func cleanUserAgent(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	if runes := []rune(text); len(runes) > 300 {
+		text = string(runes[:300])
+	}
+	return text
+}
+
+func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Session, error) {
+	a, err := store.Accounts.Get(tx, u.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	used := *t
+	used.LastUsedAt = tx.Now() // by the request that asks
+	out := &Session{
+		User:    SessionUser{ID: u.ID, Name: displayName(u), Email: u.Email, Role: u.Role, Passkeys: []Passkey{}},
+		Account: SessionAccount{a.ID, a.Name, a.Plan}, Permissions: sessionPermissions(u.Role),
+		Sandbox: s.Config.Sandbox, Outbound: s.Outbound(), SMTPPort: s.Config.SMTPPort, Hostname: s.Hostname(), Version: s.Config.Version, APIBase: s.Config.BaseURL, ExpiresAt: core.Time{Time: sessionEnds(&used)},
+	}
+	if hasTOTP(u) {
+		out.User.TOTPEnabled, out.User.RecoveryCodesLeft = true, len(u.TOTP.Recovery)
+	}
+	for _, p := range u.Passkeys {
+		out.User.Passkeys = append(out.User.Passkeys, Passkey{p.ID, p.Name, core.Time{Time: p.CreatedAt}, core.Time{Time: p.LastUsedAt}})
+	}
+	return out, nil
+}
+
+// GetSession says who is signed in.
+func (s *Service) GetSession(_ context.Context, who core.Actor) (*Session, error) {
+	var out *Session
+	err := s.Store.View(func(tx *store.Tx) error {
+		u, t, err := sessionRecords(tx, who)
+		if err != nil {
+			return err
+		}
+		out, err = s.sessionOut(tx, u, t)
+		return err
+	})
+	return out, err
+}
+
+// sessionRecords reads who asks; 401 where the session has ended meanwhile.
+func sessionRecords(tx *store.Tx, who core.Actor) (*store.User, *store.Token, error) {
+	t, err := store.Tokens.Get(tx, who.TokenID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, signedOut()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	u, err := store.Users.Get(tx, t.UserID)
+	return u, t, err
+}
+
+// SignOutIn says which sessions end.
+type SignOutIn struct {
+	Everywhere bool `query:"everywhere"`
+}
+
+// SignOut ends the session that asks, or every one of its user.
+func (s *Service) SignOut(_ context.Context, who core.Actor, in SignOutIn) (*Said, error) {
+	ends := func(t *store.Token) bool { return t.Kind == core.SessionKind && (in.Everywhere || t.ID == who.TokenID) }
+	err := s.revokeMost(who.UserID, ends)
+	if err == nil {
+		err = s.Store.Update(func(tx *store.Tx) error { return revokeTokens(tx, who.UserID, ends) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("signed out", "user", who.UserID, "ip", who.IP, "everywhere", in.Everywhere)
+	if in.Everywhere {
+		return &Said{"You are signed out in every browser."}, nil
+	}
+	return &Said{"You are signed out."}, nil
+}
+
+// An OwnSession is one of the sessions of who asks.
+type OwnSession struct {
+	ID         string    `json:"id"`
+	IP         string    `json:"ip"`
+	UserAgent  string    `json:"user_agent"`
+	CreatedAt  core.Time `json:"created_at"`
+	LastUsedAt core.Time `json:"last_used_at"`
+	Current    bool      `json:"current"`
+}
+
+// ListSessions lists the sessions of who asks that have not ended, newest first.
+func (s *Service) ListSessions(_ context.Context, who core.Actor) (*core.List[OwnSession], error) {
+	var out []OwnSession
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, t := range store.TokensByUser.Desc(tx, who.UserID, "") {
+			if t.Kind == core.SessionKind && tx.Now().Before(sessionEnds(t)) {
+				out = append(out, OwnSession{t.ID, t.LastUsedIP, t.UserAgent, core.Time{Time: t.CreatedAt}, core.Time{Time: t.LastUsedAt}, t.ID == who.TokenID})
+			}
+		}
+		return nil
+	})
+	return core.ListOf(out), err
+}
+
+// SessionIn names one session.
+type SessionIn struct {
+	ID string `path:"id"`
+}
+
+// EndSession ends one session of who asks; those of others are 404.
+func (s *Service) EndSession(_ context.Context, who core.Actor, in SessionIn) (*Deleted, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		t, err := store.Tokens.Get(tx, in.ID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && (t.Kind != core.SessionKind || t.UserID != who.UserID) {
+			return core.Errorf(404, "not_found", "You have no such session. It may have ended already.")
+		}
+		if err != nil {
+			return err
+		}
+		return store.Tokens.Delete(tx, t.ID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("session ended", "user", who.UserID, "ip", who.IP, "session", in.ID)
+	return &Deleted{"That browser is signed out.", in.ID}, nil
+}

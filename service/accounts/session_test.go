@@ -1,0 +1,223 @@
+package accounts_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A sessionCase is a service with a clock, and its owner, whose password is "correct horse".
+type sessionCase struct {
+	*service.Service
+	now time.Time
+}
+
+func newSessionCase(t *testing.T) *sessionCase {
+	t.Helper()
+	c := &sessionCase{now: time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC)}
+	c.Service, _ = servicetest.NewClocked(t, func() time.Time { return c.now })
+	c.Config.Hostname = "mail.example.com"
+	if _, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "owner@example.test", Password: "correct horse"}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *sessionCase) signIn(ip, email, password string) (*accounts.SignedIn, error) {
+	return c.SignIn(context.Background(), accounts.Visitor{IP: ip, UserAgent: "test"}, accounts.SignInIn{Email: email, Password: password})
+}
+
+// here signs the owner in.
+func (c *sessionCase) here(t *testing.T) *accounts.SignedIn {
+	t.Helper()
+	in, err := c.signIn("192.0.2.1", "owner@example.test", "correct horse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func (c *sessionCase) stands(in *accounts.SignedIn) bool {
+	_, err := c.AuthenticateSession(context.Background(), in.Cookie, "192.0.2.1")
+	return err == nil
+}
+
+func TestSessionsEnd(t *testing.T) {
+	c := newSessionCase(t)
+	idle, busy := c.here(t), c.here(t)
+	began := c.now
+	for day := range 30 {
+		c.now = began.Add(time.Duration(day) * 24 * time.Hour)
+		if !c.stands(busy) {
+			t.Fatalf("in use it ended on day %d", day)
+		}
+		if err := c.FlushUses(); err != nil {
+			t.Fatal(err)
+		}
+		if day == 6 {
+			c.now = began.Add(accounts.SessionIdle - time.Second)
+			who := core.Actor{TokenID: c.tokenOf(t, idle), Role: "owner"}
+			if err := c.Stands(t.Context(), who); err != nil {
+				t.Errorf("a second before the week is over: %v", err)
+			}
+			c.now = began.Add(accounts.SessionIdle)
+			if err := c.Stands(t.Context(), who); status(err) != 401 || c.stands(idle) {
+				t.Errorf("after an idle week: %v", err)
+			}
+		}
+	}
+	c.now = began.Add(accounts.SessionLife - time.Second)
+	if !c.stands(busy) {
+		t.Error("it ended before its thirty days")
+	}
+	if c.now = began.Add(accounts.SessionLife); c.stands(busy) {
+		t.Error("it outlived its thirty days")
+	}
+	if _, err := c.Prune(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.sessions(t); n != 0 {
+		t.Errorf("%d sessions are left after pruning", n)
+	}
+}
+
+func (c *sessionCase) tokenOf(t *testing.T, in *accounts.SignedIn) (id string) {
+	t.Helper()
+	err := c.Store.View(func(tx *store.Tx) error {
+		token, err := accounts.SessionByValue(tx, in.Cookie)
+		if err == nil {
+			id = token.ID
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (c *sessionCase) sessions(t *testing.T) (n int) {
+	t.Helper()
+	err := c.Store.View(func(tx *store.Tx) error {
+		n = store.SessionsByTime.Count(tx, "", 0)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestAUserHasABoundedNumberOfSessions(t *testing.T) {
+	c := newSessionCase(t)
+	first := c.here(t)
+	for range accounts.SessionsMost - 1 {
+		c.now = c.now.Add(time.Second)
+		c.here(t)
+	}
+	if !c.stands(first) {
+		t.Fatal("the first one ended too early")
+	}
+	if last := c.here(t); c.stands(first) || !c.stands(last) || c.sessions(t) != accounts.SessionsMost {
+		t.Errorf("%d sessions, the first one stands: %t", c.sessions(t), c.stands(first))
+	}
+}
+
+func TestWhatIsKeptOfASession(t *testing.T) {
+	c := newSessionCase(t)
+	in := c.here(t)
+	err := c.Store.View(func(tx *store.Tx) error {
+		token, err := accounts.SessionByValue(tx, in.Cookie)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(fmt.Sprintf("%+v", token), in.Cookie) || token.UserAgent != "test" || token.LastUsedIP != "192.0.2.1" {
+			t.Errorf("kept is %+v", token)
+		}
+		u, err := store.Users.Get(tx, token.UserID)
+		if err == nil && !u.LastLoginAt.Equal(c.now) {
+			t.Errorf("last log-in %v, want %v", u.LastLoginAt, c.now)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASuspendedAccountHasNoSessions(t *testing.T) {
+	c := newSessionCase(t)
+	in := c.here(t)
+	servicetest.Update(t, c.Service, func(tx *store.Tx) error {
+		a, err := core.FindAccount(tx, "")
+		if err != nil {
+			return err
+		}
+		a.Status = "suspended"
+		return store.Accounts.Put(tx, a)
+	})
+	if c.stands(in) {
+		t.Error("its session stands")
+	}
+	if _, err := c.signIn("192.0.2.1", "owner@example.test", "correct horse"); status(err) != 403 {
+		t.Errorf("signing in: %v", err)
+	}
+}
+
+// TestSignInIsThrottled: twenty wrong ones from one network, then nothing is looked at for half an
+// hour; where the user has signed in before goes on.
+func TestSignInIsThrottled(t *testing.T) {
+	c := newSessionCase(t)
+	c.here(t)
+	for i := range core.BoxRefused {
+		c.Guesses.WrongAt(accounts.UserKey("owner@example.test"), fmt.Sprintf("198.51.100.%d", i), c.now)
+	}
+	if _, err := c.signIn("203.0.113.9", "owner@example.test", "correct horse"); status(err) != 429 {
+		t.Errorf("from a strange network: %v", err)
+	}
+	c.here(t)
+	for range core.NetRefused {
+		c.Guesses.WrongAt(accounts.UserKey("x@example.test"), "203.0.113.8", c.now)
+	}
+	_, err := c.signIn("203.0.113.8", "nobody@example.test", "x")
+	if e, ours := core.AsError(err); !ours || e.Status != 429 || e.RetryAfter == 0 {
+		t.Errorf("from a network that guesses: %v", err)
+	}
+	c.now = c.now.Add(core.GuessWindow + time.Second)
+	if _, err := c.signIn("203.0.113.8", "owner@example.test", "correct horse"); err != nil {
+		t.Errorf("after half an hour: %v", err)
+	}
+}
+
+func TestUnknownAndWrongAreTheSame(t *testing.T) {
+	c := newSessionCase(t)
+	_, unknown := c.signIn("192.0.2.1", "nobody@example.test", "correct horse")
+	_, wrong := c.signIn("192.0.2.1", "owner@example.test", "wrong horse")
+	_, odd := c.signIn("192.0.2.1", "no address", "wrong horse")
+	if status(wrong) != 401 || unknown.Error() != wrong.Error() || odd.Error() != wrong.Error() {
+		t.Errorf("unknown: %v\nwrong: %v\nodd: %v", unknown, wrong, odd)
+	}
+	took := map[string]time.Duration{}
+	for i := range 8 { // in turns, and the shortest counts, since the machine may be busy
+		for _, email := range []string{"nobody@example.test", "owner@example.test"} {
+			began := time.Now()
+			if _, err := c.signIn(fmt.Sprintf("198.51.100.%d", i), email, "wrong horse"); status(err) != 401 {
+				t.Fatal(err)
+			}
+			if d := time.Since(began); took[email] == 0 || d < took[email] {
+				took[email] = d
+			}
+		}
+	}
+	if a, b := took["nobody@example.test"], took["owner@example.test"]; a > 3*b || b > 3*a {
+		t.Errorf("unknown takes %v, wrong %v", a, b)
+	}
+}

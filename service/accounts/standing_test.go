@@ -1,0 +1,136 @@
+package accounts_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// TestSuspendedAccountWaits: what an account was about to send and to tell waits, its mailboxes are
+// closed, and all goes on after resume.
+func TestSuspendedAccountWaits(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann := i.AddMailbox(d, "ann", nil)
+	other := i.AddAccount("other@elsewhere.test")
+	bob := i.AddMailbox(i.AddDomain(other, "other.test", nil), "bob", nil)
+	ctx := context.Background()
+	who := core.Actor{AccountID: i.Account.AccountID, UserID: i.Account.UserID, Role: "owner", Permissions: []string{"admin"}}
+	if _, err := i.Svc.CreateWebhook(ctx, who, events.CreateWebhookIn{URL: "https://127.0.0.1:1/x", Events: []string{"*"}}); err != nil {
+		t.Fatal(err)
+	}
+	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"far@far.test"}, Subject: "s", Text: "t"})
+	i.MustSend(bob, mta.SendEmailIn{To: mta.Texts{"near@far.test"}, Subject: "s", Text: "t"})
+	i.Update(func(tx *store.Tx) error {
+		_, err := i.Svc.Emit(tx, i.Account.AccountID, events.EventEmailUserCreated, mailboxes.MailboxEvent{})
+		return err
+	})
+	for range 2 { // the second time changes nothing
+		out, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: "owner@elsewhere.test", Status: "suspended"})
+		if err != nil || *out != (accounts.AccountStatus{AccountID: i.Account.AccountID, Status: "suspended"}) {
+			t.Fatalf("suspend: %+v, %v", out, err)
+		}
+	}
+	i.Run()
+	i.Becomes("near@far.test", store.OutgoingCaptured)
+	waiting := func() (n int) {
+		err := i.St.View(func(tx *store.Tx) error {
+			for j := range store.Jobs.All(tx) {
+				if j.AccountID == i.Account.AccountID && j.State == store.JobQueued && j.Due.Sub(i.St.Now()) > 50*time.Minute && j.Attempt == 0 {
+					n++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for end := time.Now().Add(10 * time.Second); waiting() != 2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d jobs wait, want 2", waiting())
+		}
+	}
+	if got := i.Row("far@far.test").Status; got != store.OutgoingQueued {
+		t.Errorf("its mail is %s", got)
+	}
+	code := func(err error) string {
+		if e, ok := core.AsError(err); ok {
+			return e.Code
+		}
+		return ""
+	}
+	if _, err := i.Svc.Authenticate(ctx, i.Account.Token, "127.0.0.1"); code(err) != "account_suspended" {
+		t.Errorf("a token: %v", err)
+	}
+	if _, err := i.Svc.Authenticate(ctx, other.Token, "127.0.0.1"); err != nil {
+		t.Errorf("another account's token: %v", err)
+	}
+	if err := i.Svc.MailboxOpen(ctx, core.MailboxUser{MailboxID: ann.ID}); code(err) != core.CodeMailboxClosed {
+		t.Errorf("a session of its mailbox: %v", err)
+	}
+	if err := i.Svc.MailboxOpen(ctx, core.MailboxUser{MailboxID: bob.ID}); err != nil {
+		t.Errorf("a session of another's mailbox: %v", err)
+	}
+	smtp := new(core.SMTPError)
+	if _, err := i.Svc.Accepts(ctx, mta.RecipientQuery{From: "x@far.test", To: "ann@example.test"}); !errors.As(err, &smtp) || smtp.Code != 550 || smtp.Enhanced != "5.2.1" {
+		t.Errorf("mail to it: %v", err)
+	}
+	if _, err := i.Send(ann, mta.SendEmailIn{To: mta.Texts{"late@far.test"}, Subject: "s", Text: "t"}); code(err) != "account_suspended" {
+		t.Errorf("mail of it: %v", err)
+	}
+	if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: i.Account.AccountID, Status: "active"}); err != nil {
+		t.Fatal(err)
+	}
+	i.Becomes("far@far.test", store.OutgoingCaptured)
+	for end := time.Now().Add(10 * time.Second); waiting() != 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d jobs wait after resume", waiting())
+		}
+	}
+	if _, err := i.Svc.Authenticate(ctx, i.Account.Token, "127.0.0.1"); err != nil {
+		t.Errorf("a token after resume: %v", err)
+	}
+	if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: "acc_none", Status: "suspended"}); code(err) != "not_found" {
+		t.Errorf("an account that is not there: %v", err)
+	}
+	if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Status: "suspended"}); code(err) != "validation_error" {
+		t.Errorf("no account named: %v", err)
+	}
+}
+
+// TestSuspendedAccountExportsNothing: a link from before does not give the passwords away.
+func TestSuspendedAccountExportsNothing(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
+	i.AddDomain(i.Account, "example.test", nil)
+	ctx := context.Background()
+	who := core.Actor{AccountID: i.Account.AccountID, UserID: i.Account.UserID, Role: "owner", Permissions: []string{"admin"}}
+	if _, err := i.Svc.CreateEmailUser(ctx, who, mailboxes.CreateEmailUserIn{Email: "ann@example.test"}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := i.Svc.CreateExport(ctx, who, mailboxes.CreateExportIn{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := out.Link.DownloadURL[strings.LastIndexByte(out.Link.DownloadURL, '/')+1:]
+	for _, c := range []struct{ status, code string }{{"suspended", "account_suspended"}, {"active", ""}} {
+		if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: i.Account.AccountID, Status: c.status}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := i.Svc.OpenExport(ctx, token)
+		if e, _ := core.AsError(err); (e == nil) != (c.code == "") || e != nil && e.Code != c.code {
+			t.Errorf("%s: %v", c.status, err)
+		}
+	}
+}

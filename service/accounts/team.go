@@ -1,0 +1,316 @@
+package accounts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A TeamUser is a person of the account's team as the API shows them.
+type TeamUser struct {
+	ID           string    `json:"id" words:"ours"`
+	Email        string    `json:"email" words:"ours"`
+	DisplayName  string    `json:"display_name" words:"ours"`
+	FirstName    *string   `json:"first_name" words:"ours"`
+	LastName     *string   `json:"last_name" words:"ours"`
+	Role         string    `json:"role" enum:"owner|admin|member"`
+	IsAdmin      bool      `json:"is_admin"`
+	IsSuperadmin bool      `json:"is_superadmin"`
+	Status       string    `json:"status" enum:"invited|active"`
+	LastLoginAt  core.Time `json:"last_login_at"`
+	InvitedBy    *string   `json:"invited_by" words:"ours"`
+	CreatedAt    core.Time `json:"created_at"`
+	UpdatedAt    core.Time `json:"updated_at"`
+}
+
+func teamUserOut(u *store.User) TeamUser {
+	return TeamUser{
+		ID: u.ID, Email: u.Email, DisplayName: displayName(u), FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
+		Role: u.Role, IsAdmin: u.Role != "member", IsSuperadmin: u.Role == "owner", Status: u.Status,
+		LastLoginAt: core.Time{Time: u.LastLoginAt}, InvitedBy: core.OrNull(u.InvitedBy), CreatedAt: core.Time{Time: u.CreatedAt}, UpdatedAt: core.Time{Time: u.UpdatedAt},
+	}
+}
+
+// displayName is what people call a team user; the address of one who has no name.
+func displayName(u *store.User) string {
+	return cmp.Or(strings.TrimSpace(u.FirstName+" "+u.LastName), u.Email)
+}
+
+// TeamUserList is the whole team.
+type TeamUserList struct {
+	Users []TeamUser `json:"users"`
+	Total int        `json:"total"`
+}
+
+// ranks is the order of roles in the list.
+var ranks = []string{"owner", "admin", "member"}
+
+// ListTeamUsers lists the owner, then the admins, then the members, each by address.
+func (s *Service) ListTeamUsers(_ context.Context, who core.Actor) (*TeamUserList, error) {
+	out := &TeamUserList{Users: []TeamUser{}}
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, u := range store.UsersByAccount.Asc(tx, who.AccountID, "") {
+			out.Users = append(out.Users, teamUserOut(u))
+		}
+		return nil
+	})
+	slices.SortFunc(out.Users, func(a, b TeamUser) int {
+		return cmp.Or(cmp.Compare(slices.Index(ranks, a.Role), slices.Index(ranks, b.Role)), cmp.Compare(a.Email, b.Email))
+	})
+	out.Total = len(out.Users)
+	return out, err
+}
+
+// InviteTeamUserIn is the body of invite_team_user.
+type InviteTeamUserIn struct {
+	Email     string  `json:"email" required:"true" max:"254"`
+	Password  *string `json:"password"`
+	FirstName string  `json:"first_name" max:"100"`
+	LastName  string  `json:"last_name" max:"100"`
+	Role      *string `json:"role" enum:"admin|member"`
+}
+
+// TeamUserInvited is a new team user. ResetLink is there if no password was given: whoever has it
+// chooses one, once.
+type TeamUserInvited struct {
+	Success   bool    `json:"success"`
+	ID        string  `json:"id" words:"ours"`
+	Email     string  `json:"email" words:"ours"`
+	Role      string  `json:"role" enum:"admin|member"`
+	FirstName *string `json:"first_name" words:"ours"`
+	LastName  *string `json:"last_name" words:"ours"`
+	ResetLink string  `json:"reset_link,omitempty" words:"ours"`
+	Message   string  `json:"message" words:"ours"`
+}
+
+// InviteTeamUser adds a person to the team, a member unless a role is given. Admins may add members
+// only.
+func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTeamUserIn) (*TeamUserInvited, error) {
+	u, err := s.draftUser(who, in)
+	if err != nil {
+		return nil, err
+	}
+	check := func(tx *store.Tx) error { return s.roomForUser(tx, u) }
+	if err := s.Store.View(check); err != nil {
+		return nil, err // before the hash, which takes its time
+	}
+	link, password := "", core.NewPassword()
+	if in.Password != nil {
+		password, u.Status = *in.Password, "active"
+	} else {
+		link = s.newReset(u)
+	}
+	u.PasswordHash = s.Logins.Hash(password)
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if err := check(tx); err != nil {
+			return err
+		}
+		u.ID, u.CreatedAt, u.UpdatedAt = tx.NewID("usr"), tx.Now(), tx.Now()
+		return store.Users.Put(tx, u)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &TeamUserInvited{
+		Success: true, ID: u.ID, Email: u.Email, Role: u.Role, FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
+		ResetLink: link, Message: u.Email + " is in the team, and can sign in with the password that you gave.",
+	}
+	if link != "" {
+		out.Message = u.Email + " is in the team. Give them reset_link: it lets them choose a password, once, within 72 hours."
+	}
+	return out, nil
+}
+
+// draftUser checks an invitation on its own.
+func (s *Service) draftUser(who core.Actor, in InviteTeamUserIn) (*store.User, error) {
+	u := &store.User{AccountID: who.AccountID, FirstName: in.FirstName, LastName: in.LastName, Role: "member", Status: "invited", InvitedBy: who.UserID}
+	if in.Role != nil {
+		u.Role = *in.Role
+	}
+	if u.Role == "admin" && who.Role != "owner" {
+		return nil, core.Errorf(403, "forbidden_role", "Only the account's owner may make somebody an admin. Invite a member, or ask the owner.")
+	}
+	var err error
+	if u.Email, err = core.NormalizeEmail("email", in.Email); err != nil {
+		return nil, err
+	}
+	if err := core.CheckLine("first_name", in.FirstName); err != nil {
+		return nil, err
+	}
+	if err := core.CheckLine("last_name", in.LastName); err != nil {
+		return nil, err
+	}
+	if in.Password != nil {
+		err = checkTeamPassword("password", *in.Password)
+	}
+	return u, err
+}
+
+// roomForUser checks that the address is free in the whole installation, and that the team may
+// grow.
+func (s *Service) roomForUser(tx *store.Tx, u *store.User) error {
+	if err := addressFree(tx, u.Email, ""); err != nil {
+		return err
+	}
+	n := s.Config.Limits.TeamUsers
+	if n > 0 && store.UsersByAccount.Count(tx, u.AccountID, n) >= n {
+		return core.Errorf(403, "user_limit_reached", "This account may have %d team users, its owner included. Delete one first.", n)
+	}
+	return nil
+}
+
+// addressFree tells whether no other user than the one of the id has the address.
+func addressFree(tx *store.Tx, email, id string) error {
+	u, err := store.UserByEmail.Get(tx, email)
+	if errors.Is(err, store.ErrNotFound) || err == nil && u.ID == id {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return core.Errorf(403, "email_already_exists", "%s belongs to a team user already. Use another address.", email).With("email", "email_already_exists", "is taken")
+}
+
+// checkTeamPassword holds for the passwords of team users; those of mailboxes have a rule of their
+// own.
+func checkTeamPassword(field, p string) error {
+	if n := utf8.RuneCountInString(p); n < 6 || n > 128 {
+		return core.Invalid(field, "out_of_range", "needs at least 6 characters, and takes at most 128")
+	}
+	return nil
+}
+
+// TeamUserIn names one team user.
+type TeamUserIn struct {
+	UserID string `path:"user_id"`
+}
+
+// TeamUserDeleted says that a team user is gone.
+type TeamUserDeleted struct {
+	Success bool   `json:"success"`
+	ID      string `json:"id" words:"ours"`
+	Deleted bool   `json:"deleted"`
+	Message string `json:"message" words:"ours"`
+}
+
+// DeleteTeamUser takes a person out of the team, and revokes their tokens.
+func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserIn) (*TeamUserDeleted, error) {
+	var email string
+	all := func(*store.Token) bool { return true }
+	find := func(tx *store.Tx) (*store.User, error) {
+		u, err := teamUserOf(tx, who, in.UserID)
+		if err == nil && who.Role != "owner" && u.Role != "member" {
+			err = membersOnly()
+		}
+		return u, err
+	}
+	err := s.Store.View(func(tx *store.Tx) error {
+		_, err := find(tx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.revokeMost(in.UserID, all); err != nil {
+		return nil, err
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		u, err := find(tx)
+		if err != nil {
+			return err
+		}
+		if err := revokeTokens(tx, u.ID, all); err != nil {
+			return err
+		}
+		email = u.Email
+		return store.Users.Delete(tx, u.ID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &TeamUserDeleted{true, in.UserID, true, email + " is no longer in the team, and their tokens are revoked."}, nil
+}
+
+func membersOnly() *core.Error {
+	return core.Errorf(403, "forbidden_role", "An admin may change and delete members only. Ask the account's owner.")
+}
+
+// teamUserOf gives a user who may be changed: one of the account, but not its owner.
+func teamUserOf(tx *store.Tx, who core.Actor, id string) (*store.User, error) {
+	u, err := store.Users.Get(tx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, core.NotFound("team user")
+	case err != nil:
+		return nil, err
+	case u.AccountID != who.AccountID:
+		return nil, core.Errorf(403, "user_not_in_account", "This team user belongs to another account. Check the id.")
+	case u.Role == "owner":
+		return nil, core.Errorf(403, "owner_protected", "The account's owner can be neither changed nor deleted here.")
+	}
+	return u, nil
+}
+
+// revokeMost revokes tokens as revokeTokens does, some in each transaction, until few are left. It
+// comes before the transaction that revokes the last of them with what that is for.
+func (s *Service) revokeMost(userID string, which func(*store.Token) bool) error {
+	var ids []string
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, t := range store.TokensByUser.Asc(tx, userID, "") {
+			if t.RevokedAt.IsZero() && which(t) {
+				ids = append(ids, t.ID)
+			}
+		}
+		return nil
+	})
+	for ; err == nil && len(ids) > tokensAtATime; ids = ids[tokensAtATime:] {
+		some := ids[:tokensAtATime]
+		err = s.Store.Update(func(tx *store.Tx) error {
+			for _, id := range some {
+				t, err := store.Tokens.Get(tx, id)
+				if core.IsGone(err) || err == nil && !t.RevokedAt.IsZero() {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				if err := revokeToken(tx, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return err
+}
+
+// revokeTokens revokes those tokens of a user that stand and that which names. Of sessions nothing
+// is left.
+func revokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) error {
+	var all []*store.Token
+	for _, t := range store.TokensByUser.Asc(tx, userID, "") {
+		if t.RevokedAt.IsZero() && which(t) {
+			all = append(all, t)
+		}
+	}
+	for _, t := range all {
+		if err := revokeToken(tx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func revokeToken(tx *store.Tx, t *store.Token) error {
+	if t.Kind == core.SessionKind {
+		return store.Tokens.Delete(tx, t.ID)
+	}
+	t.RevokedAt = tx.Now()
+	return store.Tokens.Put(tx, t)
+}

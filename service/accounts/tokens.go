@@ -1,0 +1,392 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	tokenPrefix = "mst_"
+
+	tokensAtATime = 300 // that one transaction changes
+)
+
+// newToken makes a token: mst_, 40 base62 characters, and their CRC-32 in six more, so that
+// scanners can tell one.
+func newToken() string {
+	secret := core.RandomText(40, core.Base62)
+	return tokenPrefix + secret + tokenChecksum(secret)
+}
+
+func tokenChecksum(secret string) string {
+	n := crc32.ChecksumIEEE([]byte(secret))
+	sum := []byte("000000")
+	for i := 5; i >= 0; i-- {
+		sum[i] = core.Base62[n%62]
+		n /= 62
+	}
+	return string(sum)
+}
+
+// wellFormedToken tells whether text can be a token at all, so that guesses cost no look-up.
+func wellFormedToken(text string) bool {
+	rest, ok := strings.CutPrefix(text, tokenPrefix)
+	return ok && len(rest) == 46 && tokenChecksum(rest[:40]) == rest[40:]
+}
+
+func unauthorized(code, message string) *core.Error { return core.Errorf(401, code, "%s", message) }
+
+// Authenticate finds out for whom a bearer token acts. ip is remembered as its last use.
+func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor, error) {
+	if token == "" {
+		return core.Actor{}, unauthorized("unauthorized", "Send an API token: Authorization: Bearer mst_…")
+	}
+	invalid := unauthorized("unauthorized", "This is not a valid API token. Copy it again, or make a new one.")
+	if !wellFormedToken(token) {
+		return core.Actor{}, invalid
+	}
+	var who core.Actor
+	err := s.Store.View(func(tx *store.Tx) error {
+		t, err := store.TokenByHash.Get(tx, core.TokenHash(token))
+		if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind == core.SessionKind {
+			return invalid
+		}
+		if err != nil {
+			return err
+		}
+		who, err = s.actorOf(tx, t, ip)
+		return err
+	})
+	return who, err
+}
+
+func tokenRevoked() *core.Error {
+	return unauthorized("token_revoked", "This token was revoked. Use another one.")
+}
+
+// actorOf checks that the token still stands, notes its use, and gives whom it acts for.
+func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, error) {
+	who, err := s.standingActor(tx, t)
+	if err != nil {
+		return core.Actor{}, err
+	}
+	if now := tx.Now(); now.Sub(t.LastUsedAt) > time.Minute {
+		s.uses.Note(t.ID, now, ip)
+	}
+	who.IP = ip
+	return who, nil
+}
+
+// standingActor is whom a token acts for, if it still stands.
+func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error) {
+	if !t.RevokedAt.IsZero() {
+		return core.Actor{}, tokenRevoked()
+	}
+	if t.Kind != core.SessionKind && !t.ExpiresAt.IsZero() && !tx.Now().Before(t.ExpiresAt) {
+		return core.Actor{}, unauthorized("token_expired", "This token has expired. Make a new one.")
+	}
+	u, err := store.Users.Read(tx, t.UserID)
+	if err != nil {
+		return core.Actor{}, err
+	}
+	a, err := store.Accounts.Read(tx, t.AccountID)
+	permissions := t.Permissions
+	if t.Kind == core.SessionKind && err == nil {
+		permissions = sessionPermissions(u.Role)
+		a, err = s.standing(tx, t)
+	}
+	if err == nil && !core.MayAct(a) {
+		err = core.ErrSuspended()
+	}
+	if err != nil {
+		return core.Actor{}, err
+	}
+	return core.Actor{
+		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
+		TokenID: t.ID, TokenKind: t.Kind, Permissions: permissions,
+	}, nil
+}
+
+// Stands says why the actor's token or session may not be used any more: it was ended or has
+// expired, its user is gone, or has another role than when it was asked with. It is no use of it.
+func (s *Service) Stands(_ context.Context, who core.Actor) error {
+	return s.Store.View(func(tx *store.Tx) error {
+		t, err := store.Tokens.Read(tx, who.TokenID)
+		if errors.Is(err, store.ErrNotFound) {
+			return tokenRevoked()
+		}
+		if err != nil {
+			return err
+		}
+		now, err := s.standingActor(tx, t)
+		if errors.Is(err, store.ErrNotFound) || err == nil && now.Role != who.Role {
+			return tokenRevoked()
+		}
+		return err
+	})
+}
+
+// Operator is the one who holds the data directory: the owner of the named account (id or owner's
+// email), or of the first one.
+func (s *Service) Operator(_ context.Context, account string) (core.Actor, error) {
+	var who core.Actor
+	err := s.Store.View(func(tx *store.Tx) error {
+		a, err := core.FindAccount(tx, account)
+		if err != nil {
+			return err
+		}
+		u, err := store.UserByEmail.Get(tx, a.Email)
+		if err != nil {
+			return err
+		}
+		who = core.Actor{
+			AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
+			TokenID: "local", TokenKind: core.SessionKind, Permissions: []string{"admin"},
+		}
+		return nil
+	})
+	return who, err
+}
+
+// uses remembers when tokens were last used, until the next flush: reading must not cost a write.
+type uses struct {
+	mu   sync.Mutex
+	seen map[string]use
+}
+
+type use struct {
+	at time.Time
+	ip string
+}
+
+func (u *uses) Note(id string, at time.Time, ip string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.seen == nil {
+		u.seen = map[string]use{}
+	}
+	u.seen[id] = use{at, ip}
+}
+
+func (u *uses) take() map[string]use {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	seen := u.seen
+	u.seen = nil
+	return seen
+}
+
+// flushUses writes the uses of tokens that were noted.
+func (s *Service) flushUses() error {
+	seen := s.uses.take()
+	for some := range slices.Chunk(slices.Collect(maps.Keys(seen)), tokensAtATime) {
+		err := s.Store.Update(func(tx *store.Tx) error {
+			for _, id := range some {
+				t, err := store.Tokens.Get(tx, id)
+				if errors.Is(err, store.ErrNotFound) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				t.LastUsedAt, t.LastUsedIP = seen[id].at, seen[id].ip
+				if err := store.Tokens.Put(tx, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Token is a credential as the API shows it: never its value.
+type Token struct {
+	ID          string    `json:"id" words:"ours"`
+	Name        string    `json:"name" words:"ours"`
+	TokenPrefix string    `json:"token_prefix" words:"ours"`
+	Permissions []string  `json:"permissions" enum:"read|write|purchase|admin"`
+	CreatedBy   string    `json:"created_by" words:"ours"`
+	CreatedAt   core.Time `json:"created_at"`
+	ExpiresAt   core.Time `json:"expires_at"`
+	LastUsedAt  core.Time `json:"last_used_at"`
+	LastUsedIP  *string   `json:"last_used_ip" words:"ours"`
+	Kind        string    `json:"kind" enum:"api|mcp|session"`
+}
+
+func tokenOut(t *store.Token) Token {
+	return Token{
+		ID: t.ID, Name: t.Name, TokenPrefix: t.Prefix, Permissions: t.Permissions, CreatedBy: t.UserID, Kind: t.Kind,
+		CreatedAt: core.Time{Time: t.CreatedAt}, ExpiresAt: core.Time{Time: t.ExpiresAt}, LastUsedAt: core.Time{Time: t.LastUsedAt}, LastUsedIP: core.OrNull(t.LastUsedIP),
+	}
+}
+
+// ListTokens lists the tokens that the actor may see: all of them for the owner, all but the
+// owner's for an admin, a member's own.
+func (s *Service) ListTokens(_ context.Context, who core.Actor) (*core.List[Token], error) {
+	var out []Token
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, t := range store.TokensByAccount.Desc(tx, who.AccountID, "") {
+			if t.RevokedAt.IsZero() && t.Kind != core.SessionKind && s.mayTouchToken(tx, who, t) {
+				out = append(out, tokenOut(t))
+			}
+		}
+		return nil
+	})
+	return core.ListOf(out), err
+}
+
+// mayTouchToken holds the contract's row on tokens.
+func (s *Service) mayTouchToken(tx *store.Tx, who core.Actor, t *store.Token) bool {
+	switch {
+	case t.UserID == who.UserID, who.Role == "owner":
+		return true
+	case who.Role != "admin":
+		return false
+	}
+	u, err := store.Users.Get(tx, t.UserID)
+	return err == nil && u.Role != "owner"
+}
+
+// CreateTokenIn is the body of create_token; all of it may be absent.
+type CreateTokenIn struct {
+	Name          string              `json:"name" max:"100"`
+	Permissions   *[]string           `json:"permissions"`
+	ExpiresAt     core.Opt[time.Time] `json:"expires_at"`
+	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
+	Kind          string              `json:"kind" enum:"api|mcp|"`
+}
+
+// TokenCreated is a token with its value, which is shown this once.
+type TokenCreated struct {
+	Token
+	Value string `json:"token" words:"ours"`
+}
+
+// CreateToken makes a token that acts as its creator. A member's holds read and write at most;
+// nobody's holds more than the token that makes it, unless that is an admin's.
+func (s *Service) CreateToken(ctx context.Context, who core.Actor, in CreateTokenIn) (*TokenCreated, error) {
+	t, err := s.draftToken(who, in)
+	if err != nil {
+		return nil, err
+	}
+	return s.putToken(ctx, t)
+}
+
+func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, error) {
+	t := &store.Token{AccountID: who.AccountID, UserID: who.UserID, Name: in.Name, Kind: "api", Permissions: []string{"read", "write"}}
+	if in.Kind != "" {
+		t.Kind = in.Kind
+	}
+	if in.Permissions != nil {
+		t.Permissions = *in.Permissions
+	}
+	if err := checkPermissions(who, t.Permissions); err != nil {
+		return nil, err
+	}
+	return t, s.setExpiry(t, in)
+}
+
+func checkPermissions(who core.Actor, permissions []string) error {
+	if len(permissions) == 0 {
+		return core.Invalid("permissions", "too_few_items", "must name at least one of %s", strings.Join(core.Scopes, ", "))
+	}
+	for _, p := range permissions {
+		if !slices.Contains(core.Scopes, p) {
+			return core.Invalid("permissions", "not_allowed", "%.40q is none of %s", p, strings.Join(core.Scopes, ", "))
+		}
+		if who.Role == "member" && p != "read" && p != "write" {
+			return core.Errorf(403, "forbidden_role", "A member's tokens may hold read and write only.")
+		}
+		if !who.Can(p) {
+			return core.Errorf(403, "insufficient_scope", "This token lacks the %q permission, so it cannot give it to another.", p)
+		}
+	}
+	return nil
+}
+
+func (s *Service) setExpiry(t *store.Token, in CreateTokenIn) error {
+	at, days := in.ExpiresAt.Set && !in.ExpiresAt.Null, in.ExpiresInDays.Set && !in.ExpiresInDays.Null
+	switch {
+	case at && days:
+		return core.Invalid("expires_at", "not_allowed", "give expires_at or expires_in_days, not both")
+	case at && !in.ExpiresAt.Value.After(s.Now()):
+		return core.Invalid("expires_at", "out_of_range", "must be in the future")
+	case at:
+		t.ExpiresAt = in.ExpiresAt.Value.UTC().Truncate(time.Millisecond)
+	case days:
+		t.ExpiresAt = s.Now().AddDate(0, 0, in.ExpiresInDays.Value)
+	}
+	return nil
+}
+
+// putToken gives the token its value and keeps it.
+func (s *Service) putToken(ctx context.Context, t *store.Token) (*TokenCreated, error) {
+	value := newToken()
+	t.Hash, t.Prefix = core.TokenHash(value), value[:12]
+	var out *TokenCreated
+	err := s.Store.Update(func(tx *store.Tx) error {
+		_, err := store.Users.Get(tx, t.UserID)
+		if errors.Is(err, store.ErrNotFound) { // deleted since the request was let in
+			return tokenRevoked()
+		}
+		if err != nil {
+			return err
+		}
+		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
+		if err := store.Tokens.Put(tx, t); err != nil {
+			return err
+		}
+		out = &TokenCreated{tokenOut(t), value}
+		return s.KeepAnswer(ctx, tx, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// TokenIn names one token.
+type TokenIn struct {
+	TokenID string `path:"token_id"`
+}
+
+// Deleted says that the thing of the id is gone.
+type Deleted struct {
+	Message string `json:"message" words:"ours"`
+	ID      string `json:"id" words:"ours"`
+}
+
+// DeleteToken revokes a token for good. Tokens of others need admin.
+func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*Deleted, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		t, err := store.Tokens.Get(tx, in.TokenID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && (t.AccountID != who.AccountID || t.Kind == core.SessionKind || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t)) {
+			return core.NotFound("token")
+		}
+		if err != nil {
+			return err
+		}
+		if t.UserID != who.UserID && !who.Can("admin") {
+			return core.Errorf(403, "insufficient_scope", "Revoking a token of somebody else needs the \"admin\" permission.")
+		}
+		t.RevokedAt = tx.Now()
+		return store.Tokens.Put(tx, t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Deleted{"The token is revoked. Whatever used it gets 401 from now on.", in.TokenID}, nil
+}

@@ -1,0 +1,338 @@
+package certs
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	orderKept   = 24 * time.Hour   // since it was begun
+	ordersLater = 30 * time.Minute // over which those are spread that have to wait for their turn
+)
+
+// A certifying is one attempt at the job of a set.
+type certifying struct {
+	s      *Service
+	ctx    context.Context
+	set    *nameSet
+	row    *store.Certificate // as it is to be kept
+	issued bool               // row has a new certificate
+	due    bool               // the certificate is to be renewed, or there is none
+
+	prepared bool // row has a new next key
+}
+
+// certify is the work of certificate. Begun again after a crash it goes on with the order that it
+// had begun.
+func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err error) {
+	args, err := jobs.Args[certificateArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	if args.Set != hostSet { // whatever comes, also after a crash or when certificates are switched off
+		defer func() { err = errors.Join(err, s.withdrawChallenges(args.Set)) }()
+	}
+	if s.Config.ACME == nil || args.Set == hostSet && !s.Config.ACME.Host {
+		return nil, nil
+	}
+	c := &certifying{s: s, ctx: ctx}
+	if err := c.find(args.Set); err != nil {
+		return nil, err
+	}
+	now := s.Now()
+	if c.row.NextTry.After(now) {
+		return nil, jobs.Snooze(c.row.NextTry)
+	}
+	c.due = !c.row.RenewAt.After(now)
+	names := c.wanted(now)
+	switch {
+	case len(c.set.names) == 0 && len(names) == 0:
+		return c.idle(j, now)
+	case len(names) == 0, !c.due && c.covers(names):
+		return c.rest()
+	}
+	if wait := s.certs.Orders.Take(); wait > 0 {
+		return nil, jobs.Snooze(now.Add(wait + time.Duration(s.Rand()*float64(ordersLater))))
+	}
+	if err := c.obtain(names); err != nil {
+		return c.failed(err)
+	}
+	return c.done()
+}
+
+// find reads what is known of the set, and looks which of its names lead here.
+func (c *certifying) find(id string) error {
+	var d *store.Domain
+	var candidates []string
+	err := c.s.Store.View(func(tx *store.Tx) (err error) {
+		if c.row, err = store.Certificates.Get(tx, id); errors.Is(err, store.ErrNotFound) {
+			c.row, err = &store.Certificate{ID: id}, nil
+		}
+		if err != nil || id == hostSet {
+			return err
+		}
+		if d, err = store.Domains.Get(tx, id); errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err == nil {
+			candidates, err = c.s.candidates(tx, d)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if directory := c.s.Config.ACME.Directory; c.row.Directory != directory { // what the other authority thought is nothing here
+		r := c.row
+		r.Directory, r.Order, r.Refused, r.Failures, r.NextTry, r.RenewAt = directory, store.CertificateOrder{}, nil, 0, time.Time{}, time.Time{}
+	}
+	switch {
+	case id == hostSet:
+		c.set, err = c.s.hostSetOf(c.ctx)
+	case d == nil:
+		c.set = &nameSet{id: id}
+	default:
+		c.set, err = c.s.domainSet(c.ctx, d, candidates)
+	}
+	return err
+}
+
+// wanted are the names that a certificate is to be for now: those that lead here, and those that
+// did and could not be looked up, but for those that the authority did not take lately.
+func (c *certifying) wanted(now time.Time) []string {
+	out := slices.Clone(c.set.names)
+	for _, name := range c.set.unsure {
+		if slices.Contains(c.row.Names, name) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.DeleteFunc(out, func(name string) bool { return refusedLately(c.row, name, now) })
+}
+
+// covers tells whether the certificate is for all the names.
+func (c *certifying) covers(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(c.row.Names, name) })
+}
+
+// idle is what to do while no name of the set leads here. The host's name will; a domain's job
+// ends, but for a certificate that clients may still ask for.
+func (c *certifying) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
+	switch {
+	case c.set.id == hostSet:
+		return nil, jobs.Snooze(now.Add(domains.Awaiting(now.Sub(j.CreatedAt), c.s.Rand())))
+	case c.row.RenewAt.After(now):
+		return nil, jobs.Snooze(c.row.RenewAt)
+	case c.row.NotAfter.After(now):
+		return nil, jobs.Snooze(c.row.NotAfter)
+	}
+	return func(tx *store.Tx, _ *store.Job) error { return c.s.DropCertificate(tx, c.set.id) }, nil
+}
+
+// rest is what to do until the next time. A certificate from before keys were published ahead gets
+// its next key now.
+func (c *certifying) rest() (jobs.Writes, error) {
+	if err := c.prepareKey(); err != nil {
+		return nil, err
+	}
+	if !c.prepared {
+		return nil, jobs.Snooze(c.next())
+	}
+	return c.keep, jobs.Snooze(c.next())
+}
+
+// next is when there is something to do again: the renewal, or another try with a name that was
+// refused.
+func (c *certifying) next() time.Time {
+	now := c.s.Now()
+	var at time.Time
+	sooner := func(t time.Time) {
+		if t.After(now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	sooner(c.row.RenewAt)
+	for _, name := range c.set.names {
+		if r, refused := c.row.Refused[name]; refused {
+			sooner(retryOf(r))
+		}
+	}
+	if at.IsZero() { // such as after a certificate that lives for less than its journey takes
+		at = now.Add(time.Minute)
+	}
+	return at
+}
+
+// obtain gets a certificate for the names, without those that the authority refuses.
+func (c *certifying) obtain(names []string) error {
+	client, err := c.s.authority(c.ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		err := c.order(client, names)
+		var refusal *ca.Refusal
+		if !errors.As(err, &refusal) {
+			return err
+		}
+		rest := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return refusal.Names[name] != "" })
+		if len(rest) == len(names) {
+			return err
+		}
+		c.refuse(refusal)
+		if len(rest) == 0 {
+			return err
+		}
+		c.s.Log.Warn("a certificate goes without some names", "names", rest, "error", err)
+		if names = rest; !c.due && c.covers(rest) {
+			return nil
+		}
+	}
+}
+
+// refuse notes which names the authority did not take.
+func (c *certifying) refuse(r *ca.Refusal) {
+	if c.row.Refused == nil {
+		c.row.Refused = map[string]store.Refusal{}
+	}
+	for name, why := range r.Names {
+		if slices.Contains(c.set.names, name) || slices.Contains(c.set.unsure, name) {
+			c.row.Refused[name] = store.Refusal{Why: why, Times: c.row.Refused[name].Times + 1, At: c.s.Now()}
+		}
+	}
+	c.row.Order = store.CertificateOrder{}
+}
+
+// order gets a certificate for exactly these names.
+func (c *certifying) order(client *ca.Client, names []string) error {
+	key, err := c.begin(names)
+	if err != nil {
+		return err
+	}
+	withdraw := func() {}
+	defer func() { withdraw() }()
+	chain, err := client.Obtain(c.ctx, ca.Request{
+		Names: names, Key: key, Kind: c.set.kind, Order: c.row.Order.URL, Begun: c.begun,
+		Publish: func(ctx context.Context, all []ca.Challenge) error {
+			if c.set.kind == ca.DNS01 {
+				return c.s.publishChallenges(ctx, c.set.id, all)
+			}
+			withdraw = c.s.certs.answerChallenges(all)
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return c.take(chain)
+}
+
+// begin gives the key of the order that was begun for the names, or of a new one.
+func (c *certifying) begin(names []string) (*ecdsa.PrivateKey, error) {
+	o, place := &c.row.Order, core.CertificatePlace(c.set.id)
+	if o.URL != "" && slices.Equal(o.Names, names) && c.s.Now().Sub(o.BegunAt) < orderKept {
+		if key, err := c.s.openKey(place, o.Key); err == nil {
+			return key, nil
+		}
+	}
+	key, sealed, err := c.orderKey()
+	*o = store.CertificateOrder{Names: names, Key: sealed, BegunAt: c.s.Now()}
+	return key, err
+}
+
+// begun keeps the order before anything is done for it.
+func (c *certifying) begun(url string) error {
+	c.row.Order.URL, c.row.Order.BegunAt = url, c.s.Now()
+	return c.s.Store.Update(c.put)
+}
+
+// put writes the row, if the domain whose it is still exists.
+func (c *certifying) put(tx *store.Tx) error {
+	if c.set.id != hostSet {
+		if _, err := store.Domains.Get(tx, c.set.id); err != nil {
+			return fmt.Errorf("keep the certificate of %s: %w", c.set.id, err)
+		}
+	}
+	return store.Certificates.Put(tx, c.row)
+}
+
+// take makes the chain the certificate of the row. The renewal comes when a third of its life is
+// left.
+func (c *certifying) take(chain [][]byte) error {
+	leaf, err := x509.ParseCertificate(chain[0])
+	if err != nil {
+		return fmt.Errorf("read the new certificate of %s: %w", c.set.id, err)
+	}
+	life := leaf.NotAfter.Sub(leaf.NotBefore)
+	r := c.row
+	r.Names, r.Chain, r.Key = r.Order.Names, chain, r.Order.Key
+	r.NotBefore, r.NotAfter = leaf.NotBefore, leaf.NotAfter
+	r.RenewAt = leaf.NotAfter.Add(-life/3 - time.Duration(c.s.Rand()*float64(life/30))).Truncate(time.Second) // the queue's times are coarse
+	r.Order = store.CertificateOrder{}
+	for _, name := range r.Names {
+		delete(r.Refused, name)
+	}
+	c.issued = true
+	c.s.Log.Info("got a certificate", "names", r.Names, "valid_until", r.NotAfter, "renewed_at", r.RenewAt)
+	return c.prepareKey()
+}
+
+// done keeps what was found, and waits for the next time.
+func (c *certifying) done() (jobs.Writes, error) {
+	c.row.Failures, c.row.Error, c.row.NextTry, c.row.TriedAt = 0, "", time.Time{}, c.s.Now()
+	return c.keep, jobs.Snooze(c.next())
+}
+
+func (c *certifying) keep(tx *store.Tx, _ *store.Job) error {
+	err := c.put(tx)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err == nil && c.issued {
+		tx.After(func() { c.s.serveCertificate(c.row) })
+	}
+	if err == nil && c.set.id == hostSet && (c.issued || c.prepared) {
+		err = c.s.publishKeys(tx)
+	}
+	return err
+}
+
+// failed keeps why the attempt came to nothing, and when the next one comes.
+func (c *certifying) failed(cause error) (jobs.Writes, error) {
+	if errors.Is(c.ctx.Err(), context.Canceled) { // the queue stops
+		return nil, cause
+	}
+	now := c.s.Now()
+	var hold *ca.Wait
+	wait := time.Duration(0)
+	if errors.As(cause, &hold) {
+		wait = hold.For + time.Duration(c.s.Rand()*float64(hold.For)/10)
+	} else {
+		c.row.Failures++
+		wait = certificateBackoff(c.row.Failures, c.s.Rand())
+		if left := c.row.NotAfter.Sub(now); left > 0 {
+			wait = min(wait, max(left/4, 5*time.Minute))
+		}
+	}
+	if errors.Is(cause, ca.ErrNoAccount) {
+		if err := c.s.forgetAuthority(); err != nil {
+			return nil, errors.Join(cause, err)
+		}
+	}
+	if errors.Is(cause, ca.ErrNoAccount) || errors.Is(cause, ca.ErrUnfit) || errors.Is(cause, ca.ErrOrder) {
+		c.row.Order = store.CertificateOrder{}
+	}
+	c.row.Error, c.row.TriedAt, c.row.NextTry = cause.Error(), now, now.Add(wait).Truncate(time.Second)
+	return c.keep, jobs.RetryAt(c.row.NextTry, cause)
+}

@@ -1,0 +1,509 @@
+package certs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/dnsprov/ca/catest"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/certs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+const otherAddress = "192.0.2.99"
+
+// An addressDNS gives every name the address 127.0.0.1, but for those that a test moves.
+type addressDNS struct {
+	*servicetest.FakeDNS
+	elsewhere map[string]string // by name; "" = it does not exist, "?" = the look-up fails
+}
+
+func (a *addressDNS) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	at, moved := a.elsewhere[strings.TrimSuffix(host, ".")]
+	switch {
+	case !moved:
+		return servicetest.TestIPs[:1], nil
+	case at == "":
+		return nil, servicetest.NoSuchName(host)
+	case at == "?":
+		return nil, &net.DNSError{Err: "i/o timeout", Name: host, IsTimeout: true}
+	}
+	return []netip.Addr{netip.MustParseAddr(at)}, nil
+}
+
+// A certified is a service with an authority, without a queue that runs.
+type certified struct {
+	*service.Service
+	t   *testing.T
+	ca  *catest.Authority
+	dns *addressDNS
+	now time.Time
+}
+
+func newCertified(t *testing.T) *certified {
+	t.Helper()
+	c := &certified{t: t, ca: catest.New(t), dns: &addressDNS{servicetest.NewFakeDNS(), map[string]string{}}, now: time.Now().Truncate(time.Second)}
+	clock := func() time.Time { return c.now }
+	c.ca.Now, c.ca.Look = clock, c.look
+	c.Service = servicetest.ZoneService(t, t.TempDir(), core.Config{
+		HTTPS: true, ACME: &core.ACME{Directory: c.ca.URL, Host: true}, RootCAs: c.ca.Roots(), Resolver: c.dns, PublicIPs: servicetest.TestIPs[:1],
+		Log: slog.New(slog.DiscardHandler), Version: "test",
+	}, clock)
+	// catest is at an address that has no name, so the resolver is not asked for it.
+	return c
+}
+
+// look is what the world sees of a challenge.
+func (c *certified) look(kind, name, token string) string {
+	if kind == ca.HTTP01 {
+		answer, _ := c.ChallengeAnswer(token)
+		return answer
+	}
+	zone, ok := c.Zone(name)
+	if !ok {
+		return "no zone"
+	}
+	m := zone.Answer(new(dns.Msg).SetQuestion("_acme-challenge."+name+".", dns.TypeTXT))
+	if len(m.Answer) != 1 {
+		return fmt.Sprint(m.Answer)
+	}
+	return strings.Join(m.Answer[0].(*dns.TXT).Txt, "")
+}
+
+// attempt does the work of a set once, as the queue would, and gives its error: when it wants to go
+// on, or why not.
+func (c *certified) attempt(set string) error {
+	c.t.Helper()
+	args, err := json.Marshal(certs.CertificateArgs{Set: set})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	job := &store.Job{ID: "job_1", Args: args, CreatedAt: c.now}
+	writes, err := c.Certify(context.Background(), job)
+	if writes != nil {
+		if err := c.Store.Update(func(tx *store.Tx) error { return writes(tx, job) }); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	if err == nil {
+		return errEnded
+	}
+	return err
+}
+
+var errEnded = errors.New("the job has ended")
+
+// row is what is known of a set's certificate.
+func (c *certified) row(set string) *store.Certificate {
+	c.t.Helper()
+	row := &store.Certificate{}
+	err := c.Store.View(func(tx *store.Tx) error {
+		found, err := store.Certificates.Get(tx, set)
+		if err == nil {
+			row = found
+		}
+		return nil
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return row
+}
+
+// planned tells whether a look at the domain would have its certificate seen to.
+func (c *certified) planned(d *store.Domain) (planned bool) {
+	c.t.Helper()
+	err := c.Store.Update(func(tx *store.Tx) error {
+		if err := c.PlanCertificate(tx, d); err != nil {
+			return err
+		}
+		_, err := store.JobByKey.Get(tx, store.JobKey("certificate", d.ID))
+		planned = err == nil
+		return errors.New("undo")
+	})
+	if err == nil {
+		c.t.Fatal("the transaction was not undone")
+	}
+	return planned
+}
+
+// domain puts a complete redirected domain into the store.
+func (c *certified) domain(provider string) *store.Domain {
+	c.t.Helper()
+	d := &store.Domain{
+		ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: provider, Status: core.DomainComplete, NSStatus: domains.NSVerified,
+		RedirectURL: "https://b.test", RedirectCode: 301,
+	}
+	servicetest.PutTestDomain(c.t, c.Service, d)
+	return d
+}
+
+func (c *certified) serves(names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		if c.CertificateFor(name) == nil {
+			c.t.Errorf("%s has no certificate", name)
+		}
+	}
+}
+
+func (c *certified) servesNot(names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		if c.CertificateFor(name) != nil {
+			c.t.Errorf("%s has a certificate", name)
+		}
+	}
+}
+
+func TestCertificateIsForTheNamesThatComeHere(t *testing.T) {
+	c := newCertified(t)
+	d := c.domain(core.ProviderManual)
+	c.dns.elsewhere = map[string]string{"mta-sts.a.test": "", "autoconfig.a.test": otherAddress, "autodiscover.a.test": "?"}
+	if !c.planned(d) {
+		t.Error("nothing is planned for a domain without a certificate")
+	}
+	err := c.attempt(d.ID)
+	if got := c.ca.Orders(); len(got) != 1 || !slices.Equal(got[0], []string{"a.test", "www.a.test"}) {
+		t.Fatalf("%v: ordered %v", err, got)
+	}
+	c.serves("a.test", "www.a.test")
+	c.servesNot("mta-sts.a.test", "autoconfig.a.test", "autodiscover.a.test", "mail.mailstead.test", "")
+	// Another name comes here, and one that was here cannot be looked up just now.
+	c.dns.elsewhere = map[string]string{"mta-sts.a.test": "", "autodiscover.a.test": "", "www.a.test": "?"}
+	err = c.attempt(d.ID)
+	if got := c.ca.Orders(); len(got) != 2 || !slices.Equal(got[1], []string{"a.test", "autoconfig.a.test", "www.a.test"}) {
+		t.Fatalf("%v: ordered %v", err, got)
+	}
+	// A name that leaves is not worth a new certificate; the renewal goes without it.
+	c.dns.elsewhere = map[string]string{"mta-sts.a.test": "", "autodiscover.a.test": "", "www.a.test": otherAddress, "autoconfig.a.test": ""}
+	if err := c.attempt(d.ID); len(c.ca.Orders()) != 2 {
+		t.Errorf("%v: ordered %v", err, c.ca.Orders())
+	}
+	c.now = c.row(d.ID).RenewAt
+	if err := c.attempt(d.ID); len(c.ca.Orders()) != 3 || !slices.Equal(c.ca.Orders()[2], []string{"a.test"}) {
+		t.Errorf("%v: ordered %v", err, c.ca.Orders())
+	}
+	c.serves("a.test")
+	c.servesNot("www.a.test")
+}
+
+func TestZoneOfOursProvesByDNS(t *testing.T) {
+	c := newCertified(t)
+	d := c.domain("builtin")
+	if err := c.attempt(d.ID); len(c.ca.Orders()) != 1 {
+		t.Fatal(err)
+	}
+	c.serves("a.test")
+	if text := c.look(ca.DNS01, "a.test", ""); text != "[]" {
+		t.Errorf("the zone still has %s", text)
+	}
+	// A challenge that a crash has left goes with the next attempt.
+	d.Challenges = []store.DNSChallenge{{Name: "_acme-challenge.a.test", Value: "old"}}
+	servicetest.PutTestDomain(t, c.Service, d)
+	if text := c.look(ca.DNS01, "a.test", ""); text != "old" {
+		t.Fatalf("the zone has %s", text)
+	}
+	_ = c.attempt(d.ID) // it waits for the renewal
+	if text := c.look(ca.DNS01, "a.test", ""); text != "[]" || len(c.ca.Orders()) != 1 {
+		t.Errorf("the zone still has %s", text)
+	}
+	if d.NSStatus = domains.NSLost; c.planned(d) {
+		t.Error("a certificate is planned for a domain that is delegated to others")
+	}
+}
+
+// A name that the authority refuses leaves the others alone, and is tried again later and later.
+func TestRefusedNameLeavesTheOthersAlone(t *testing.T) {
+	for _, m := range []catest.Manners{{Refuses: map[string]string{"www.a.test": "no"}}, {Rejects: map[string]string{"www.a.test": "no"}}} {
+		c := newCertified(t)
+		d := c.domain(core.ProviderManual)
+		c.ca.Behave(func(b *catest.Manners) { *b = m })
+		_ = c.attempt(d.ID) // it waits for the next try
+		c.serves("a.test", "mta-sts.a.test")
+		c.servesNot("www.a.test")
+		if c.planned(d) {
+			t.Error("the refused name is tried again at once")
+		}
+		issued := c.ca.Issued()
+		c.now = c.now.Add(10 * time.Minute)
+		if !c.planned(d) {
+			t.Error("the refused name is not tried again")
+		}
+		_ = c.attempt(d.ID)
+		if r := c.row(d.ID); c.ca.Issued() != issued || r.Refused["www.a.test"].Times != 2 || r.Failures != 0 {
+			t.Errorf("%d certificates more, refused %+v", c.ca.Issued()-issued, r.Refused)
+		}
+		c.now = c.now.Add(6 * time.Minute)
+		if c.planned(d) {
+			t.Error("the second wait is no longer than the first")
+		}
+		c.ca.Behave(func(b *catest.Manners) { *b = catest.Manners{} })
+		c.now = c.now.Add(10 * time.Minute)
+		_ = c.attempt(d.ID)
+		c.serves("www.a.test", "a.test")
+	}
+}
+
+// Failures are waited out, whatever looks at the domain meanwhile.
+func TestFailureIsWaitedOut(t *testing.T) {
+	for _, m := range []catest.Manners{
+		{Down: 500}, {Garbage: true}, {Expired: true}, {ForOthers: true}, {Limited: true, RetryAfter: "300"},
+		{Refuses: map[string]string{"a.test": "x", "www.a.test": "x", "mta-sts.a.test": "x", "autoconfig.a.test": "x", "autodiscover.a.test": "x"}},
+	} {
+		c := newCertified(t)
+		d := c.domain(core.ProviderManual)
+		if m.Down == 0 && !m.Garbage {
+			if _, err := c.Authority(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.ca.Behave(func(b *catest.Manners) { *b = m })
+		if err := c.attempt(d.ID); err == nil || errors.Is(err, errEnded) {
+			t.Errorf("%+v: %v", m, err)
+		}
+		c.servesNot("a.test")
+		orders := len(c.ca.Orders())
+		c.now = c.now.Add(4 * time.Minute)
+		if c.planned(d) {
+			t.Errorf("%+v: a look hurries it", m)
+		}
+		_ = c.attempt(d.ID)
+		if len(c.ca.Orders()) != orders {
+			t.Errorf("%+v: another order", m)
+		}
+		c.ca.Behave(func(b *catest.Manners) { *b = catest.Manners{} })
+		c.now = c.now.Add(3 * time.Minute)
+		_ = c.attempt(d.ID)
+		c.serves("a.test", "www.a.test")
+	}
+}
+
+// Whatever its life, a certificate is renewed when a third of it is left.
+func TestRenewal(t *testing.T) {
+	for _, life := range []time.Duration{90 * 24 * time.Hour, 6 * 24 * time.Hour, time.Hour} {
+		c := newCertified(t)
+		c.ca.Behave(func(m *catest.Manners) { m.Life = life })
+		_ = c.attempt(certs.HostSet)
+		first, row := c.HostCertificate(), c.row(certs.HostSet)
+		if left := row.NotAfter.Sub(row.RenewAt); left < life/3-time.Second || left > life*2/5 {
+			t.Errorf("of %s there is %s left at the renewal", life, left)
+		}
+		c.now = row.RenewAt.Add(-time.Second)
+		if _ = c.attempt(certs.HostSet); c.HostCertificate() != first {
+			t.Errorf("of %s: renewed too early", life)
+		}
+		c.now = row.RenewAt
+		if _ = c.attempt(certs.HostSet); c.HostCertificate() == first || first == nil {
+			t.Errorf("of %s: not renewed", life)
+		}
+	}
+}
+
+// While a certificate still holds, a failed renewal does not wait until it has run out.
+func TestFailedRenewalHurries(t *testing.T) {
+	c := newCertified(t)
+	c.ca.Behave(func(m *catest.Manners) { m.Life = 6 * 24 * time.Hour })
+	_ = c.attempt(certs.HostSet)
+	row := c.row(certs.HostSet)
+	c.ca.Behave(func(m *catest.Manners) { m.Down = 403 })
+	for c.now = row.RenewAt; c.now.Before(row.NotAfter); c.now = c.row(certs.HostSet).NextTry {
+		if err := c.attempt(certs.HostSet); err == nil || !c.row(certs.HostSet).NextTry.After(c.now) {
+			t.Fatalf("%v: %+v", err, c.row(certs.HostSet))
+		}
+	}
+	if n := c.row(certs.HostSet).Failures; n < 8 {
+		t.Errorf("%d attempts before the certificate ran out", n)
+	}
+	// The operator who has mended it need not wait.
+	c.ca.Behave(func(m *catest.Manners) { *m = catest.Manners{} })
+	if err := c.RetryCertificate(); err != nil {
+		t.Fatal(err)
+	}
+	if _ = c.attempt(certs.HostSet); !c.row(certs.HostSet).NotAfter.After(row.NotAfter) {
+		t.Error("the certificate is the one of before")
+	}
+}
+
+// Whoever has the policy sends nothing to a host without a certificate.
+func TestPolicyWaitsForTheHostsCertificate(t *testing.T) {
+	c := newCertified(t)
+	c.domain("builtin")
+	if policy, err := c.STSPolicy("a.test"); policy != "" || err != nil {
+		t.Errorf("before: %q, %v", policy, err)
+	}
+	_ = c.attempt(certs.HostSet)
+	if policy, err := c.STSPolicy("a.test"); policy == "" || err != nil {
+		t.Errorf("after: %q, %v", policy, err)
+	}
+	c.now = c.row(certs.HostSet).NotAfter
+	if policy, err := c.STSPolicy("a.test"); policy != "" || err != nil {
+		t.Errorf("when it has run out: %q, %v", policy, err)
+	}
+}
+
+func TestHostWaitsForItsName(t *testing.T) {
+	c := newCertified(t)
+	c.dns.elsewhere["mail.mailstead.test"] = ""
+	if err := c.attempt(certs.HostSet); errors.Is(err, errEnded) || len(c.ca.Orders()) != 0 {
+		t.Errorf("%v: ordered %v", err, c.ca.Orders())
+	}
+	delete(c.dns.elsewhere, "mail.mailstead.test")
+	_ = c.attempt(certs.HostSet)
+	c.serves("mail.mailstead.test")
+}
+
+func TestCertificatesAreReadAgain(t *testing.T) {
+	c := newCertified(t)
+	d := c.domain(core.ProviderManual)
+	_, _ = c.attempt(certs.HostSet), c.attempt(d.ID)
+	c.SetCertificates(certs.NewCertificates(c.Service.Now))
+	c.servesNot("a.test")
+	if err := c.LoadCertificates(); err != nil {
+		t.Fatal(err)
+	}
+	c.serves("a.test", "www.a.test", "mail.mailstead.test")
+	c.Config.ACME.Host = false // the operator has a file now
+	if err := c.LoadCertificates(); err != nil {
+		t.Fatal(err)
+	}
+	c.servesNot("mail.mailstead.test")
+	if err := c.Store.Update(func(tx *store.Tx) error { return c.DropCertificate(tx, d.ID) }); err != nil {
+		t.Fatal(err)
+	}
+	c.servesNot("a.test", "www.a.test")
+}
+
+// Another authority is asked anew, and what the first one gave serves until then.
+func TestAnotherAuthority(t *testing.T) {
+	c := newCertified(t)
+	_ = c.attempt(certs.HostSet)
+	first := c.HostCertificate()
+	other := catest.New(t)
+	other.Now, other.Look = func() time.Time { return c.now }, c.look
+	c.Config.ACME.Directory, c.Config.RootCAs, c.Certs().Client = other.URL, other.Roots(), nil
+	_ = c.attempt(certs.HostSet)
+	if other.Issued() != 1 || c.HostCertificate() == first || first == nil {
+		t.Errorf("the other authority made %d certificates", other.Issued())
+	}
+}
+
+func TestForgottenAccountIsMadeAgain(t *testing.T) {
+	c := newCertified(t)
+	if _, err := c.Authority(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	c.ca.ForgetAccounts()
+	if err := c.attempt(certs.HostSet); !errors.Is(err, ca.ErrNoAccount) {
+		t.Fatalf("got %v", err)
+	}
+	c.now = c.row(certs.HostSet).NextTry
+	_ = c.attempt(certs.HostSet)
+	c.serves("mail.mailstead.test")
+}
+
+// With the domain goes its certificate, also when that was on its way.
+func TestDeletedDomainHasNoCertificate(t *testing.T) {
+	c := newCertified(t)
+	d := c.domain(core.ProviderManual)
+	erase := func() {
+		err := c.Store.Update(func(tx *store.Tx) error {
+			return errors.Join(c.DropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID))
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	look := c.ca.Look
+	c.ca.Look = func(kind, name, token string) string {
+		erase()
+		return look(kind, name, token)
+	}
+	_ = c.attempt(d.ID)
+	c.servesNot("a.test")
+	if err := c.attempt(d.ID); !errors.Is(err, errEnded) || c.row(d.ID).ID != "" {
+		t.Errorf("%v: %+v is left", err, c.row(d.ID))
+	}
+}
+
+// With many sets to order for, each waits for its turn.
+func TestOrdersArePaced(t *testing.T) {
+	c := newCertified(t)
+	for range certs.OrdersBurst {
+		if c.Certs().Orders.Take() != 0 {
+			t.Fatal("the burst is too small")
+		}
+	}
+	if err := c.attempt(certs.HostSet); errors.Is(err, errEnded) || len(c.ca.Orders()) != 0 {
+		t.Errorf("%v: ordered %v", err, c.ca.Orders())
+	}
+	c.now = c.now.Add(certs.OrdersEvery)
+	_ = c.attempt(certs.HostSet)
+	c.serves("mail.mailstead.test")
+}
+
+// A sweep finds what has no job, in every page of domains.
+func TestSweepFindsWhatIsLacking(t *testing.T) {
+	c := newCertified(t)
+	const many = certs.SweptAtATime + 3
+	err := c.Store.Update(func(tx *store.Tx) error {
+		for i := range many {
+			d := &store.Domain{ID: tx.NewID("dom"), AccountID: "acc_1", Name: fmt.Sprintf("s%d.test", i), DNSProvider: core.ProviderManual, Status: core.DomainComplete}
+			if err := store.Domains.Put(tx, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.SweepCertificates(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err := c.Store.View(func(tx *store.Tx) error {
+		for j := range store.Jobs.All(tx) {
+			if j.Kind == "certificate" {
+				n++
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n != many+1 {
+		t.Errorf("%d jobs for %d domains and the host", n, many)
+	}
+}
+
+// A handshake reads no store.
+func BenchmarkCertificateFor(b *testing.B) {
+	s := servicetest.ZoneService(b, b.TempDir(), core.Config{}, nil)
+	index := map[string]certs.Issued{}
+	for i := range 50_000 {
+		index[fmt.Sprintf("mta-sts.d%d.test", i)] = certs.Issued{Set: "dom_1"}
+	}
+	s.Certs().Index.Store(&index)
+	b.ReportAllocs()
+	for b.Loop() {
+		if s.CertificateFor("mta-sts.d777.test") != nil {
+			b.Fatal("there is none")
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// keyKnownAfter is how long after it was published a key is in every cache that has records of the
+// host's keys at all (RFC 7671 section 8.1).
+const keyKnownAfter = 2 * dnsprov.ManagedTTL * time.Second
+
+// orderKey gives the key for a new order. That of the host's own certificate is one by which other
+// servers know the host already: the one published ahead, and while that is not known everywhere
+// the one in use.
+func (c *certifying) orderKey() (*ecdsa.PrivateKey, []byte, error) {
+	place, sealed := core.CertificatePlace(c.set.id), c.row.NextKey
+	if c.s.Now().Before(c.row.NextSince.Add(keyKnownAfter)) {
+		sealed = c.row.Key
+	}
+	if len(sealed) > 0 {
+		if key, err := c.s.openKey(place, sealed); err == nil {
+			return key, sealed, nil
+		}
+		c.row.NextKey = nil // it cannot be used, so that another is published
+	}
+	return c.s.newKey(place)
+}
+
+// prepareKey makes the key of the host's certificate after this one, unless there is one, so that
+// it is known before it is used. It is kept, and published, with the row.
+func (c *certifying) prepareKey() error {
+	r := c.row
+	if c.set.id != hostSet || len(r.Chain) == 0 || len(r.NextKey) > 0 && !bytes.Equal(r.NextKey, r.Key) {
+		return nil
+	}
+	key, sealed, err := c.s.newKey(core.CertificatePlace(c.set.id))
+	if err != nil {
+		return err
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return fmt.Errorf("public half of the next key of %s: %w", c.s.Config.Hostname, err)
+	}
+	digest := sha256.Sum256(public)
+	r.NextKey, r.NextDigest, r.NextSince, c.prepared = sealed, digest[:], c.s.Now(), true
+	return nil
+}
+
+// publishKeys serves the zone anew that has the host's name, if it is one of ours.
+func (s *Service) publishKeys(tx *store.Tx) error {
+	return s.domains.PublishAbove(tx, nil, "_tcp."+s.Config.Hostname)
+}
+
+// mailKeys are the digests of the keys by which other servers know this host, as its zone has them:
+// that of its certificate and the next. None while it has no certificate of which we know the next
+// key, such as one from a file, and none for a zone that is not signed or does not have the host's
+// name.
+func (s *Service) MailKeys(tx *store.Tx, d *store.Domain) []string {
+	host := s.Config.Hostname
+	if s.Config.ACME == nil || !s.Config.ACME.Host || d.DNSSEC == nil || host != d.Name && !strings.HasSuffix(host, "."+d.Name) {
+		return nil
+	}
+	row, err := store.Certificates.Get(tx, hostSet)
+	if err != nil || len(row.Chain) == 0 || len(row.NextDigest) == 0 || !slices.Contains(row.Names, host) {
+		return nil // without them mail comes all the same
+	}
+	leaf, err := x509.ParseCertificate(row.Chain[0])
+	if err != nil {
+		return nil
+	}
+	digest := sha256.Sum256(leaf.RawSubjectPublicKeyInfo)
+	return []string{hex.EncodeToString(digest[:]), hex.EncodeToString(row.NextDigest)}
+}

@@ -1,0 +1,39 @@
+package core
+
+import (
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+const WebhookLimit = 10
+
+// bounded is a limit on the wire: null when there is none.
+func Bounded(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// RateUsage is the present window; Reset is in Unix seconds.
+type RateUsage struct {
+	Limit     int   `json:"limit"`
+	Remaining int   `json:"remaining"`
+	Reset     int64 `json:"reset"`
+}
+
+// count adds to today's traffic of the account.
+func (s *Core) Count(tx *store.Tx, accountID string, add func(*store.DayStat)) error {
+	date := tx.Now().Format(time.DateOnly)
+	d, err := store.DayStats.Get(tx, accountID+date)
+	if errors.Is(err, store.ErrNotFound) {
+		d, err = &store.DayStat{AccountID: accountID, Date: date}, nil
+	}
+	if err != nil {
+		return err
+	}
+	add(d)
+	return store.DayStats.Put(tx, d)
+}

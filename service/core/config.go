@@ -1,0 +1,178 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/builtin"
+	"github.com/mailstead/mailstead/dnsprov/rdap"
+	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/mail/dane"
+	"github.com/mailstead/mailstead/mail/milter"
+)
+
+// clientHost is the host that our users' mail clients connect to.
+func (c *Config) ClientName() string { return cmp.Or(c.ClientHost, c.Hostname) }
+
+// RDAP asks registries about domains; *rdap.Client is one. The errors of package rdap say what it
+// was told, any other that it was told nothing.
+type RDAP interface {
+	Domain(ctx context.Context, name string) (*rdap.Domain, error)
+}
+
+// outbound is where mail to others goes unless its domain says otherwise; if it is captured, no
+// domain does.
+func (s *Core) Outbound() string {
+	switch {
+	case s.Config.Outbound != "":
+		return s.Config.Outbound
+	case len(s.Config.Relays) > 0:
+		return ViaRelay
+	}
+	return ViaDirect
+}
+
+// Hostname is our name where we introduce ourselves, and in header fields.
+func (s *Core) Hostname() string {
+	if s.Config.Hostname == "" {
+		return "localhost"
+	}
+	return s.Config.Hostname
+}
+
+// check says what is wrong with the name of a relay that somebody chose.
+func (s *Core) CheckRelay(name string) error {
+	var names []string
+	for _, relay := range s.Config.Relays {
+		names = append(names, relay.Name)
+	}
+	if name == "" || slices.Contains(names, name) {
+		return nil
+	}
+	if len(names) == 0 {
+		return Invalid("relay", "not_found", "cannot be set: this installation has no relay; its operator adds one to mailstead.toml")
+	}
+	return Invalid("relay", "not_found", "must be one of %s, or null", strings.Join(names, ", "))
+}
+
+// elsewhere gives the addresses of the nameservers that are not this host, by name.
+func (c Config) Elsewhere() map[string][]netip.Addr {
+	out := map[string][]netip.Addr{}
+	for _, one := range c.Secondaries {
+		if one.Nameserver != "" {
+			out[one.Nameserver] = append(out[one.Nameserver], one.Addr.Addr())
+		}
+	}
+	return out
+}
+
+// Config is what the operator decided.
+type Config struct {
+	Hostname    string   // this host's public name
+	ClientHost  string   // what our users' mail clients connect to; "": Hostname
+	Nameservers []string // names of our own DNS servers
+	PublicIPs   []netip.Addr
+	Sandbox     bool
+	BaseURL     string // how clients reach the API, without a trailing slash
+	Outbound    string // capture, direct, relay; "" = relay where one is configured, else direct
+	MXPort      int
+	Relays      []Relay
+	Limits      Limits
+	Spam        Spam
+	Registrars  []registrar.Registrar               // the first one is asked for prices
+	RDAP        RDAP                                // asked where no registrar answers; nil: nobody is
+	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
+	HTTPS       bool                                // this host serves HTTPS
+	HTTPSPort   int                                 // where; 0: 443
+	ACME        *ACME                               // nil: certificates come from files, or there are none
+	Version     string
+
+	SMTPPort                     int    // where other servers bring mail; 0: nowhere
+	SubmissionPort, IMAPPort     int    // what mail clients are told
+	SMTPSecurity, IMAPSecurity   string // tls, starttls, none
+	SubmissionBeside, IMAPBeside int    // ports that offer STARTTLS beside those with TLS from the start; 0: none
+	DNSCheckInterval             time.Duration
+
+	Secondaries []builtin.Secondary // name servers elsewhere that copy our zones
+	Catalog     string              // the name of the zone that lists the zones for them (RFC 9432); "": there is none
+
+	Resolver     Resolver       // nil: the system's
+	DANE         *dane.Resolver // looks up what DNSSEC vouches for; nil: nobody does
+	LookupDS     LookupDS       // nil: nobody can be asked
+	RootCAs      *x509.CertPool // nil: the system's
+	AllowPrivate bool           // tenants may name private and loopback addresses
+	Log          *slog.Logger   // nil: slog.Default
+}
+
+// ACME says which certificate authority is asked for certificates (RFC 8555), and as whom.
+type ACME struct {
+	Directory string // URL
+	Email     string // where it may write to; "" = nowhere
+	EABKeyID  string // of an account that it knows from elsewhere; "" = none
+	EABKey    []byte
+	Host      bool // the host's own name gets a certificate too; else a file has it
+}
+
+// A Relay is a provider that outgoing mail may go through.
+type Relay struct {
+	Name, Kind            string // kind: one of RelayKinds
+	Host                  string
+	Port                  int
+	TLS                   string // starttls tls none
+	Username, Password    string
+	Region, TopicARN      string
+	WebhookSecret         string
+	NoDKIM                bool // what goes through it is not signed here
+	IDPattern, IDTemplate string
+	ReturnPath            string // sender, verp; "": as suits the kind
+	SNSURL                string // ses: where Amazon SNS is asked instead of at its own address
+	// ControlHeaders are beginnings of header fields that the relay takes as commands, beside those
+	// of its kind.
+	ControlHeaders []string
+}
+
+// Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.
+type Limits struct {
+	Plan               string
+	Domains            int
+	TeamUsers          int
+	Mailboxes          int
+	MailboxesPerDomain int
+	RatePerMinute      int // 0: the plan's
+	BurstPerMinute     int // 0: the plan's
+}
+
+// A Resolver answers every DNS look-up; *net.Resolver is one.
+type Resolver interface {
+	LookupTXT(ctx context.Context, name string) ([]string, error)
+	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
+	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
+	LookupCNAME(ctx context.Context, name string) (string, error)
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
+	LookupAddr(ctx context.Context, addr string) ([]string, error)
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
+}
+
+// LookupDS looks up which keys the parent of a domain names. An error says that the look-up failed.
+type LookupDS func(ctx context.Context, domain string) ([]dnsprov.DS, error)
+
+// Spam is what the operator has decided about mail from outside. All but Reports is off unless it
+// is set.
+type Spam struct {
+	TrustedSealers []string       // domains whose ARC seals may stand for a DMARC pass
+	Reports        bool           // aggregate reports are sent to domains that ask for them
+	Milter         *milter.Client // a filter that is asked about every message
+	DNSBL          []string       // zones of lists that a client's address is looked up in
+	DNSBLJunk      bool           // who is listed gets into Junk; else refused
+	Greylisting    bool           // unknown senders are told to come again
+	FirstDelay     time.Duration  // unknown senders wait for so long
+}

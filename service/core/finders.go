@@ -1,0 +1,118 @@
+package core
+
+import (
+	"errors"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// liveMailbox gives a mailbox that mail can be filed in; nil if it is gone or going.
+func LiveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
+	mb, err := store.Mailboxes.Get(tx, id)
+	if IsGone(err) || err == nil && mb.Status == "deleting" {
+		return nil, nil
+	}
+	return mb, err
+}
+
+// mailboxOf gives a mailbox of the account; another account's is not there.
+func MailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
+	mb, err := store.Mailboxes.Get(tx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && mb.AccountID != who.AccountID {
+		return nil, NotFound("email user")
+	}
+	return mb, err
+}
+
+// domainOf gives a domain of the account; another account's is not there.
+func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
+	d, err := store.Domains.Get(tx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.AccountID != who.AccountID {
+		return nil, NotFound("domain")
+	}
+	return d, err
+}
+
+// openMailbox gives the mailbox of whoever is logged in, which may have been closed since.
+func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
+	mb, err := store.Mailboxes.Get(tx, u.MailboxID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.Status == "suspended" || mb.Status == "deleting") {
+		return nil, Errorf(403, CodeMailboxClosed, "This mailbox is closed.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := store.Accounts.Read(tx, mb.AccountID)
+	if err == nil && !MayAct(a) {
+		return nil, Errorf(403, CodeMailboxClosed, "This mailbox is closed.")
+	}
+	return mb, err
+}
+
+// getByEmail gives the account's mailbox of an address as a person writes it, or store.ErrNotFound.
+func GetByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
+	email, err := NormalizeEmail("email", email)
+	if err != nil {
+		return nil, store.ErrNotFound
+	}
+	return store.MailboxByEmail.Of(tx, who.AccountID, email)
+}
+
+// findDomain gives a domain of the account by its id or name, or store.ErrNotFound.
+func FindDomain(tx *store.Tx, who Actor, nameOrID string) (*store.Domain, error) {
+	d, err := store.Domains.Get(tx, nameOrID)
+	if errors.Is(err, store.ErrNotFound) {
+		name, bad := msg.NormalizeDomain(nameOrID)
+		if bad != nil {
+			return nil, store.ErrNotFound
+		}
+		d, err = store.DomainOfAccount.Get(tx, store.OwnKey(who.AccountID, name))
+	}
+	if err == nil && d.AccountID != who.AccountID {
+		return nil, store.ErrNotFound
+	}
+	return d, err
+}
+
+// EmailUserIn names one mailbox.
+type EmailUserIn struct {
+	UserID string `path:"user_id"`
+}
+
+// isGone tells that a record is not there, which for one that another refers to means that it was
+// deleted meanwhile.
+func IsGone(err error) bool { return errors.Is(err, store.ErrNotFound) }
+
+// domainOfAddress is what follows the @.
+func DomainOfAddress(email string) string {
+	_, domain, _ := msg.SplitEmail(email)
+	return domain
+}
+
+// isSuppressed tells whether the account must not send to an address.
+func IsSuppressed(tx *store.Tx, accountID, email string) (bool, error) {
+	_, err := store.Suppressions.Get(tx, accountID+email)
+	if IsGone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// lift lets the account send to an address again, since there is a mailbox behind it now.
+func Lift(tx *store.Tx, accountID, email string) error {
+	known, err := IsSuppressed(tx, accountID, email)
+	if !known || err != nil {
+		return err
+	}
+	return store.Suppressions.Delete(tx, accountID+email)
+}
+
+func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
+	for a := range store.Accounts.All(tx) {
+		if name == "" || a.ID == name || a.Email == name {
+			return a, nil
+		}
+	}
+	return nil, Errorf(404, "not_found", "There is no account %q. Run `mailstead init` first.", name)
+}

@@ -1,0 +1,94 @@
+package core
+
+import (
+	"encoding/json"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// Location is where the job's state can be asked for.
+func (j *JobResponse) Location() string { return "/v1/jobs/" + j.JobID }
+
+// A JobResponse is a job as the API shows it.
+type JobResponse struct {
+	ID            string          `json:"id" words:"ours"`
+	JobID         string          `json:"job_id" words:"ours"`
+	Type          string          `json:"type" words:"ours"`
+	Status        string          `json:"status" enum:"queued|in_progress|completed|error|cancelled"`
+	StatusDetail  *string         `json:"status_detail" words:"theirs"`
+	Progress      *JobProgress    `json:"progress"`
+	Steps         []JobStep       `json:"steps"`
+	Resource      *JobResource    `json:"resource"`
+	Result        json.RawMessage `json:"result"`
+	Error         *JobFailure     `json:"error"`
+	Attempts      int             `json:"attempts"`
+	NextAttemptAt Time            `json:"next_attempt_at"`
+	CreatedBy     string          `json:"created_by" words:"ours"`
+	CreatedAt     Time            `json:"created_at"`
+	StartedAt     Time            `json:"started_at"`
+	UpdatedAt     Time            `json:"updated_at"`
+	CompletedAt   Time            `json:"completed_at"`
+}
+
+// JobProgress counts the parts of a job.
+type JobProgress struct {
+	Completed int `json:"completed"`
+	Total     int `json:"total"`
+	Percent   int `json:"percent"`
+}
+
+// A JobStep is one named part of a job.
+type JobStep struct {
+	Name   string  `json:"name" words:"ours"`
+	Status string  `json:"status" enum:"queued|in_progress|completed|error|skipped"`
+	Error  *string `json:"error" words:"theirs"`
+	At     Time    `json:"at"`
+}
+
+// A JobResource is the thing that a job is about.
+type JobResource struct {
+	Type string `json:"type" words:"ours"`
+	ID   string `json:"id" words:"ours"`
+	Name string `json:"name" words:"ours"`
+}
+
+// A JobFailure says why a job's newest attempt did not succeed.
+type JobFailure struct {
+	Code    string `json:"code" words:"ours"`
+	Message string `json:"message" words:"theirs"`
+}
+
+func JobOut(j *store.Job) JobResponse {
+	out := JobResponse{
+		ID: j.ID, JobID: j.ID, Type: j.Kind, Status: j.State, StatusDetail: OrNull(j.Detail), Steps: []JobStep{},
+		Result: j.Result, Attempts: j.Attempt, CreatedBy: j.CreatedBy, CreatedAt: Time{j.CreatedAt},
+		StartedAt: Time{j.StartedAt}, UpdatedAt: Time{j.UpdatedAt}, CompletedAt: Time{j.EndedAt},
+		Error: jobFailure(j),
+	}
+	if j.Total > 0 {
+		done := min(max(j.Completed, 0), j.Total)
+		out.Progress = &JobProgress{done, j.Total, done * 100 / j.Total}
+	}
+	for _, s := range j.Steps {
+		out.Steps = append(out.Steps, JobStep{s.Name, s.Status, OrNull(s.Error), Time{s.At}})
+	}
+	if j.Resource != (store.JobResource{}) {
+		out.Resource = &JobResource{j.Resource.Type, j.Resource.ID, j.Resource.Name}
+	}
+	if j.State == store.JobQueued {
+		out.NextAttemptAt = Time{j.Due}
+	}
+	return out
+}
+
+// jobFailure shows the text of an error that carries a code, which was written for people, and
+// hides that of any other.
+func jobFailure(j *store.Job) *JobFailure {
+	switch {
+	case j.Err == "":
+		return nil
+	case j.ErrCode == "":
+		return &JobFailure{"internal_error", "The attempt did not succeed. The log of this installation says why."}
+	}
+	return &JobFailure{j.ErrCode, j.Err}
+}

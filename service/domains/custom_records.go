@@ -1,0 +1,347 @@
+package domains
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	defaultTTL       = 300      // seconds, of a custom record
+	maxCustomRecords = 300      // of one domain
+	maxTextsAtName   = 32 << 10 // bytes: no answer has more than 64 KiB, and ours have to fit beside them
+)
+
+// A CustomDNSRecord is a record that a domain's owner added.
+type CustomDNSRecord struct {
+	ID        string    `json:"id" words:"ours"`
+	RecordID  string    `json:"record_id" words:"ours"`
+	Name      string    `json:"name" words:"ours"`
+	FQDN      string    `json:"fqdn" words:"ours"`
+	Type      string    `json:"type" enum:"TXT|CNAME|A|AAAA"`
+	Value     string    `json:"value" words:"ours"`
+	TTL       int       `json:"ttl"`
+	Status    string    `json:"status" enum:"active|pending|error"`
+	Error     *string   `json:"error" words:"theirs"`
+	CreatedAt core.Time `json:"created_at"`
+	UpdatedAt core.Time `json:"updated_at"`
+}
+
+// CustomDNSRecords is the answer of list_custom_dns_records, the oldest record first.
+type CustomDNSRecords struct {
+	Domain        string            `json:"domain" words:"ours"`
+	DNSProvider   string            `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Records       []CustomDNSRecord `json:"records"`
+	DMARCOverride *DMARCOverride    `json:"dmarc_override"`
+}
+
+// CustomDNSRecordAnswer is the answer of create_custom_dns_record and update_custom_dns_record.
+type CustomDNSRecordAnswer struct {
+	Record CustomDNSRecord `json:"record"`
+}
+
+// customRecordOut shows a record. It is pending for as long as its domain is not complete.
+func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
+	out := CustomDNSRecord{
+		ID: r.ID, RecordID: r.ID, Name: hostIn(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
+		Status: r.Status, Error: core.OrNull(r.Error), CreatedAt: core.Time{Time: r.CreatedAt}, UpdatedAt: core.Time{Time: r.UpdatedAt},
+	}
+	switch {
+	case out.Status != "":
+	case d.Status == core.DomainComplete:
+		out.Status = "active"
+	default:
+		out.Status = "pending"
+	}
+	return out
+}
+
+// ourDomain gives a domain of the account whose DNS we can change.
+func ourDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
+	d, err := core.DomainOf(tx, who, id)
+	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != core.ProviderEdge {
+		return nil, core.Errorf(503, "dns_provider_unsupported",
+			"The DNS of %s is not in our hands (its dns_provider is %s). Change its records where they are kept.", d.Name, d.DNSProvider)
+	}
+	return d, err
+}
+
+// changeableDomain gives a domain as ourDomain does, unless it is being deleted.
+func changeableDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
+	d, err := ourDomain(tx, who, id)
+	if err == nil && d.Status == core.DomainDeleting {
+		return nil, errBusy(d, "is being deleted, so it cannot be changed")
+	}
+	return d, err
+}
+
+// ListCustomDNSRecords lists the records that a domain's owner added.
+func (s *Service) ListCustomDNSRecords(_ context.Context, who core.Actor, in DomainIn) (*CustomDNSRecords, error) {
+	var out *CustomDNSRecords
+	err := s.Store.View(func(tx *store.Tx) error {
+		d, err := ourDomain(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		out = &CustomDNSRecords{Domain: d.Name, DNSProvider: d.DNSProvider, Records: []CustomDNSRecord{}, DMARCOverride: dmarcOverride(d)}
+		for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
+			out.Records = append(out.Records, customRecordOut(d, r))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// CreateCustomDNSRecordIn is the body of create_custom_dns_record.
+type CreateCustomDNSRecordIn struct {
+	DomainID string `path:"domain_id"`
+	Name     string `json:"name" required:"true"`
+	Type     string `json:"type" required:"true" enum:"TXT|CNAME|A|AAAA"`
+	Value    string `json:"value" required:"true"`
+	TTL      *int   `json:"ttl" min:"60" max:"86400"`
+}
+
+// CreateCustomDNSRecord adds a record. Our own server answers with it at once; the edge provider is
+// given a moment.
+func (s *Service) CreateCustomDNSRecord(ctx context.Context, who core.Actor, in CreateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
+	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
+		d, err := changeableDomain(tx, who, in.DomainID)
+		if err != nil {
+			return nil, nil, err
+		}
+		if store.CustomRecordsByDomain.Count(tx, d.ID, maxCustomRecords) == maxCustomRecords {
+			return nil, nil, core.Errorf(400, "invalid_record", "%s has %d records of your own, the most there may be. Delete one first.", d.Name, maxCustomRecords)
+		}
+		r := &store.CustomRecord{ID: tx.NewID("rec"), DomainID: d.ID, TTL: defaultTTL, CreatedAt: tx.Now()}
+		if in.TTL != nil {
+			r.TTL = *in.TTL
+		}
+		return d, r, describeRecord(d, r, in.Name, in.Type, in.Value)
+	})
+}
+
+// A recordChange is a custom record as a transaction wrote it.
+type recordChange struct {
+	domain *store.Domain
+	record *store.CustomRecord
+	job    string // brings it to the edge provider; "": none does
+}
+
+// changeCustomRecord writes the record that draft gives, and answers with what has become of it.
+// The record is checked in a snapshot, which takes its time where there are many others, and once
+// more only if the zone has changed since.
+func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, draft func(*store.Tx) (*store.Domain, *store.CustomRecord, error)) (*CustomDNSRecordAnswer, error) {
+	var checked time.Time
+	err := s.Store.View(func(tx *store.Tx) error {
+		d, r, err := draft(tx)
+		if err != nil {
+			return err
+		}
+		checked = d.ZoneChangedAt
+		return s.checkCustomRecord(tx, d, r)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var c *recordChange
+	err = s.Store.Update(func(tx *store.Tx) error {
+		d, r, err := draft(tx)
+		if err == nil && !d.ZoneChangedAt.Equal(checked) {
+			err = s.checkCustomRecord(tx, d, r)
+		}
+		if err != nil {
+			return err
+		}
+		c, err = s.putCustomRecord(tx, d, r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &CustomDNSRecordAnswer{customRecordOut(c.domain, c.record)}
+	if c.job == "" {
+		return out, nil
+	}
+	s.awaitEdge(ctx, c.job)
+	err = s.Store.View(func(tx *store.Tx) error {
+		d, r, err := customRecordOf(tx, who, c.domain.ID, c.record.ID)
+		if err == nil {
+			out.Record = customRecordOut(d, r)
+		}
+		return err
+	})
+	if _, gone := core.AsError(err); gone { // deleted by somebody since
+		return out, nil
+	}
+	return out, err
+}
+
+// UpdateCustomDNSRecordIn is the body of update_custom_dns_record.
+type UpdateCustomDNSRecordIn struct {
+	DomainID string  `path:"domain_id"`
+	RecordID string  `path:"record_id"`
+	Name     *string `json:"name"`
+	Type     *string `json:"type" enum:"TXT|CNAME|A|AAAA"`
+	Value    *string `json:"value"`
+	TTL      *int    `json:"ttl" min:"60" max:"86400"`
+}
+
+// UpdateCustomDNSRecord changes a record; what is not given stays.
+func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in UpdateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
+	if in.Name == nil && in.Type == nil && in.Value == nil && in.TTL == nil {
+		return nil, core.Errorf(400, "nothing_to_update", "Give at least one of name, type, value and ttl.")
+	}
+	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
+		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
+		if err != nil {
+			return nil, nil, err
+		}
+		name, typ, value := r.Name+".", r.Type, r.Value
+		if r.Type == "TXT" {
+			value = dnsprov.QuoteText(value) // as it is, whatever quotes are in it
+		}
+		for given, field := range map[*string]*string{in.Name: &name, in.Type: &typ, in.Value: &value} {
+			if given != nil {
+				*field = *given
+			}
+		}
+		if in.TTL != nil {
+			r.TTL = *in.TTL
+		}
+		return d, r, describeRecord(d, r, name, typ, value)
+	})
+}
+
+// customRecordOf gives a record of a domain that can be changed.
+func customRecordOf(tx *store.Tx, who core.Actor, domainID, recordID string) (*store.Domain, *store.CustomRecord, error) {
+	d, err := changeableDomain(tx, who, domainID)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := store.CustomRecords.Get(tx, recordID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && r.DomainID != d.ID {
+		return nil, nil, core.NotFound("DNS record")
+	}
+	return d, r, err
+}
+
+// describeRecord has a record say what was given, if there can be such a one.
+func describeRecord(d *store.Domain, r *store.CustomRecord, name, typ, value string) (err error) {
+	if r.Name, err = dnsprov.CustomName(name, d.Name); err != nil {
+		return invalidRecord("name", err)
+	}
+	if typ == "CNAME" && r.Name == d.Name {
+		return core.Errorf(400, "cname_at_apex", "%s itself cannot be a CNAME, since it has other records (RFC 1034). Use A and AAAA records, or a redirect.", d.Name).
+			With("name", "cname_at_apex", "is the domain itself")
+	}
+	r.Type = typ
+	if r.Value, err = dnsprov.CustomValue(typ, value, d.Name); err != nil {
+		return invalidRecord("value", err)
+	}
+	return nil
+}
+
+// putCustomRecord writes a record and publishes it.
+func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) (*recordChange, error) {
+	r.UpdatedAt = tx.Now()
+	if d.DNSProvider == core.ProviderEdge {
+		r.Status, r.Error = "pending", ""
+	}
+	if err := store.CustomRecords.Put(tx, r); err != nil {
+		return nil, err
+	}
+	job, err := s.putZoneBy(tx, d)
+	return &recordChange{d, r, job}, err
+}
+
+func invalidRecord(field string, err error) *core.Error {
+	return core.Errorf(400, "invalid_record", "%s: %s", field, err).With(field, "invalid_record", err.Error()).Because(err)
+}
+
+// checkCustomRecord looks for what a record would be in the way of, and whether there can be a zone
+// with it. It reads all records of the domain.
+func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) error {
+	if dnsprov.Managed(s.reservedRecords(tx, d), r.Name, r.Type, r.Value) {
+		e := core.Errorf(409, "managed_record_collision", "Mailstead keeps the %s records of %s itself. Use another name.", r.Type, r.Name)
+		if r.Name == "_dmarc."+d.Name {
+			e.Message = "Mailstead keeps the records of " + r.Name + " itself. Change the policy with PUT /v1/domains/" + d.ID + "/dmarc."
+		}
+		return e.With("name", "managed_record_collision", "is a managed record's")
+	}
+	if r.Type == "CNAME" && r.Value == r.Name {
+		return invalidRecord("value", errors.New("leads to the record itself"))
+	}
+	texts := len(r.Value)
+	zone := s.ZoneSource(tx, d)
+	zone.Spec.Custom = []dnsprov.Record{ownRecord(r)}
+	for _, o := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
+		if o.ID == r.ID {
+			continue
+		}
+		zone.Spec.Custom = append(zone.Spec.Custom, ownRecord(o))
+		switch {
+		case o.Name != r.Name:
+			continue
+		case o.Type == r.Type && o.Value == r.Value:
+			return core.Errorf(409, "duplicate_record", "There is such a record already: %s.", o.ID).With("value", "duplicate_record", "the record "+o.ID+" says the same")
+		case o.Type == "CNAME" || r.Type == "CNAME":
+			return invalidRecord("name", errors.New("has a record already, and a CNAME must be alone at its name (RFC 1034)"))
+		case o.Type == "TXT":
+			texts += len(o.Value)
+		}
+	}
+	if r.Type == "TXT" && texts > maxTextsAtName {
+		return invalidRecord("value", fmt.Errorf("is too much: the texts of your own at one name have at most %d bytes together, or no answer could hold them", maxTextsAtName))
+	}
+	if _, err := zone.Zone(); err != nil {
+		return invalidRecord("value", err)
+	}
+	return nil
+}
+
+// reservedRecords are the managed records of a domain, with those whose keys are not made yet, but
+// without those that have given way to records of the owner's: their places are the owner's.
+func (s *Service) reservedRecords(tx *store.Tx, d *store.Domain) []dnsprov.Record {
+	spec := s.zoneSpec(tx, d)
+	if len(spec.DKIM) == 0 {
+		spec.DKIM = []dnsprov.DKIMKey{{Selector: rsaSelector}, {Selector: ed25519Selector}}
+	}
+	return dnsprov.Wanted(spec, d.DNSProvider)
+}
+
+// CustomDNSRecordIn names one record.
+type CustomDNSRecordIn struct {
+	DomainID string `path:"domain_id"`
+	RecordID string `path:"record_id"`
+}
+
+// CustomDNSRecordDeleted is the answer of delete_custom_dns_record.
+type CustomDNSRecordDeleted struct {
+	Deleted string `json:"deleted" words:"ours"`
+}
+
+// DeleteCustomDNSRecord takes a record out of the domain's zone, wherever that is.
+func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who core.Actor, in CustomDNSRecordIn) (*CustomDNSRecordDeleted, error) {
+	job := ""
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
+		if err != nil {
+			return err
+		}
+		if err := store.CustomRecords.Delete(tx, r.ID); err != nil {
+			return err
+		}
+		job, err = s.putZoneBy(tx, d)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.awaitEdge(ctx, job)
+	return &CustomDNSRecordDeleted{in.RecordID}, nil
+}

@@ -1,0 +1,275 @@
+package domains
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// ConnectDomainsIn is the body of connect_domains.
+type ConnectDomainsIn struct {
+	Domains      []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
+	EdgeAPIToken *string  `json:"edge_api_token" alias:"cloudflare_api_token"`
+	ManualDNS    bool     `json:"manual_dns"`
+	External     bool     `json:"external"`
+	Tags         []string `json:"tags" max:"50"`
+}
+
+// provider says who is to serve the DNS of the domains.
+func (in *ConnectDomainsIn) provider() (string, error) {
+	switch {
+	case in.EdgeAPIToken != nil && in.ManualDNS, in.EdgeAPIToken != nil && in.External:
+		return "", core.Invalid("edge_api_token", "not_allowed", "excludes manual_dns and external: either the edge provider serves the DNS or somebody else does")
+	case in.ManualDNS && in.External:
+		return "", core.Invalid("external", "not_allowed", "excludes manual_dns: an external domain needs no records from us")
+	case in.EdgeAPIToken != nil:
+		return core.ProviderEdge, nil
+	case in.ManualDNS:
+		return core.ProviderManual, nil
+	case in.External:
+		return core.ProviderExternal, nil
+	}
+	return dnsprov.Builtin, nil
+}
+
+// Connected is the answer of connect_domains.
+type Connected struct {
+	Domains     []ConnectResult `json:"domains"`
+	Nameservers []string        `json:"nameservers" words:"ours"`
+	DomainsUsed int             `json:"domains_used"`
+	DomainLimit int             `json:"domain_limit"`
+	EdgeMode    bool            `json:"edge_mode"`
+}
+
+// A ConnectResult says what came of one name.
+type ConnectResult struct {
+	Domain      string   `json:"domain" words:"ours"`
+	DomainID    *string  `json:"domain_id" words:"ours"`
+	Status      string   `json:"status" enum:"created|already_exists|error"`
+	DNSProvider string   `json:"dns_provider" words:"ours"`
+	Nameservers []string `json:"nameservers" words:"ours"`
+	Error       *string  `json:"error" words:"theirs"`
+}
+
+// A candidate is a name that somebody asked about; problem says why it is none.
+type candidate struct {
+	name    string
+	problem string
+}
+
+// candidates brings names into the one form, each once, in the order in which they came.
+func candidates(names []string) []candidate {
+	var out []candidate
+	for _, given := range names {
+		c := candidate{}
+		ascii, _, err := idn.Registrable(given)
+		if c.name = ascii; err != nil {
+			c = candidate{clip(strings.TrimSpace(given)), err.Error()}
+		}
+		if !slices.ContainsFunc(out, func(o candidate) bool { return o.name == c.name }) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// clip shortens what is no name for the answer that says so.
+func clip(text string) string {
+	const most = 253
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// ConnectDomains adds domains to the account. A name that cannot be added does not hold up its
+// neighbours; over the account's limit nothing is made.
+func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in ConnectDomainsIn) (*Connected, error) {
+	provider, err := in.provider()
+	if err != nil {
+		return nil, err
+	}
+	tags, err := cleanTags(in.Tags)
+	if err != nil {
+		return nil, err
+	}
+	token, err := givenEdgeToken(in.EdgeAPIToken)
+	if err != nil {
+		return nil, err
+	}
+	names := candidates(in.Domains)
+	scouted, err := s.scout(ctx, who, token, names)
+	if err != nil {
+		return nil, err
+	}
+	var out *Connected
+	err = s.Store.Update(func(tx *store.Tx) error {
+		c := &connection{s: s, tx: tx, who: who, provider: provider, tags: tags, token: token, scouted: scouted}
+		out = &Connected{
+			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: provider == core.ProviderEdge,
+		}
+		for _, name := range names {
+			r, err := c.connect(name)
+			if err != nil {
+				return err
+			}
+			out.Domains = append(out.Domains, r)
+		}
+		if err := c.serve(); err != nil {
+			return err
+		}
+		out.DomainsUsed = store.DomainsByAccount.Count(tx, who.AccountID, 0)
+		if len(c.made) > 0 && out.DomainLimit > 0 && out.DomainsUsed > out.DomainLimit {
+			return errDomainLimit(out.DomainLimit, out.DomainsUsed-len(c.made))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// scout asks the edge provider about new names, if there is a token.
+func (s *Service) scout(ctx context.Context, who core.Actor, token string, names []candidate) (map[string]string, error) {
+	if token == "" {
+		return nil, nil
+	}
+	fresh, err := s.newNames(who, names)
+	if err != nil || len(fresh) == 0 {
+		return nil, err
+	}
+	return s.scoutEdge(ctx, token, fresh)
+}
+
+func errDomainLimit(limit, used int) *core.Error {
+	return core.Errorf(403, "domain_limit_exceeded", "This account may have %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
+}
+
+// A connection is the transaction of one connect_domains.
+type connection struct {
+	s        *Service
+	tx       *store.Tx
+	who      core.Actor
+	provider string
+	tags     []string
+	token    string            // of the edge provider
+	scouted  map[string]string // what the edge provider has against each new name, or ""
+	made     []*store.Domain
+}
+
+func (c *connection) connect(name candidate) (ConnectResult, error) {
+	r := ConnectResult{Domain: name.name, Status: "error", DNSProvider: c.provider, Nameservers: []string{}}
+	refuse := func(why string) (ConnectResult, error) {
+		r.Error = &why
+		return r, nil
+	}
+	if name.problem != "" {
+		return refuse("invalid_domain: " + name.problem)
+	}
+	d, err := claimOf(c.tx, c.who.AccountID, name.name)
+	switch {
+	case err == nil && d.Status == core.DomainDeleting:
+		return refuse(name.name + " is being deleted. Connect it again when the job " + d.JobID + " has ended.")
+	case err == nil:
+		r.DomainID, r.Status, r.DNSProvider, r.Nameservers = &d.ID, "already_exists", d.DNSProvider, c.s.nameserversOf(d.DNSProvider)
+		return r, nil
+	case !errors.Is(err, store.ErrNotFound):
+		return r, err
+	}
+	if c.s.operatorsOnly(c.tx, c.who.AccountID, name.name) {
+		return refuse(notAvailable(name.name))
+	}
+	if elsewhere, err := provenElsewhere(c.tx, c.who.AccountID, name.name); err != nil {
+		return r, err
+	} else if elsewhere {
+		return refuse(errClaimedElsewhere(name.name).Error())
+	}
+	if why, asked := c.scouted[name.name]; why != "" {
+		return refuse(why)
+	} else if c.provider == core.ProviderEdge && !asked { // it was deleted since
+		return refuse("upstream_error: " + edgeName + " was not asked about " + name.name + " yet. Try again.")
+	}
+	if d, err = c.make(name.name); err != nil {
+		return r, err
+	}
+	r.DomainID, r.Status, r.Nameservers = &d.ID, "created", c.s.nameserversOf(c.provider)
+	return r, nil
+}
+
+func notAvailable(name string) string {
+	return name + " cannot be connected to this account. If it is yours, ask the operator of this installation."
+}
+
+// operatorsOnly tells whether a name is, or holds, the name of this host or of its nameservers:
+// whoever has it speaks for the server. Only the oldest account, which set the server up, may.
+func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
+	holds := func(host string) bool {
+		host = strings.ToLower(host)
+		return host == name || strings.HasSuffix(host, "."+name)
+	}
+	if !holds(s.Config.Hostname) && !slices.ContainsFunc(s.Config.Nameservers, holds) {
+		return false
+	}
+	for a := range store.Accounts.All(tx) {
+		return a.ID != accountID
+	}
+	return true
+}
+
+// make writes the domain in the state that its provider begins with.
+func (c *connection) make(name string) (*store.Domain, error) {
+	d := &store.Domain{
+		ID: c.tx.NewID("dom"), AccountID: c.who.AccountID, Name: name, DNSProvider: c.provider, Source: "connected",
+		Status: core.DomainPendingNS, NSStatus: nsPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
+	}
+	if err := errors.Join(c.s.GiveZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
+		return nil, err
+	}
+	switch c.provider {
+	case core.ProviderManual, core.ProviderEdge:
+		d.Status, d.NSStatus = core.DomainInProgress, nsNotRequired
+		if c.token != "" {
+			d.EdgeToken = c.s.Keys.Seal(core.EdgePlace(d.ID), []byte(c.token))
+		}
+		if err := c.s.addProvision(c.tx, d, c.who.UserID); err != nil {
+			return nil, err
+		}
+	case core.ProviderExternal:
+		d.NSStatus, d.DNSStatus = nsNotRequired, dnsComplete
+		d.Status, d.CompletedAt = core.DomainComplete, c.tx.Now()
+		if err := errors.Join(c.s.tellCreated(c.tx, d), c.s.tellReady(c.tx, d)); err != nil {
+			return nil, err
+		}
+	}
+	c.made = append(c.made, d)
+	d.UpdatedAt = c.tx.Now()
+	return d, c.s.publish(c.tx, d)
+}
+
+// serve serves what the new domains change for others, once for all of them: the zones above
+// theirs, and those of names that others claim without proof.
+func (c *connection) serve() error {
+	var own, around []string
+	for _, d := range c.made {
+		if !contested(c.tx, d) {
+			if c.s.hasZone(d) {
+				own = append(own, d.Name)
+			}
+			continue
+		}
+		names, err := c.s.zonesAroundOf(c.tx, claimArgs{Name: d.Name, But: d.AccountID}, len(around))
+		if err != nil {
+			return err
+		}
+		around = append(around, names...)
+	}
+	slices.Sort(around)
+	return errors.Join(c.s.serveAgain(c.tx, slices.Compact(around), nil), c.s.PublishAbove(c.tx, nil, own...))
+}

@@ -1,0 +1,80 @@
+package domains
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// SetDMARCIn is the body of set_dmarc.
+type SetDMARCIn struct {
+	DomainID string `path:"domain_id"`
+	Value    string `json:"value" required:"true"`
+}
+
+// DMARCSet is the answer of set_dmarc.
+type DMARCSet struct {
+	DMARCOverride DMARCOverride `json:"dmarc_override"`
+}
+
+func dmarcOverride(d *store.Domain) *DMARCOverride {
+	if d.DMARC == "" {
+		return nil
+	}
+	return &DMARCOverride{d.DMARC, core.Time{Time: d.DMARCAt}}
+}
+
+// SetDMARC publishes the owner's own policy. It stays whatever is set up again.
+func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (*DMARCSet, error) {
+	value := strings.TrimSpace(in.Value)
+	bad := dmarc.Check(value)
+	var out *DMARCSet
+	job := ""
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := changeableDomain(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		if bad != nil {
+			return core.Errorf(400, "invalid_dmarc", "value: %s", bad).With("value", "invalid_dmarc", bad.Error())
+		}
+		d.DMARC, d.DMARCAt = value, tx.Now()
+		out = &DMARCSet{*dmarcOverride(d)}
+		job, err = s.putZoneBy(tx, d)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.awaitEdge(ctx, job)
+	return out, nil
+}
+
+// DMARCReset is the answer of reset_dmarc.
+type DMARCReset struct {
+	Reset          bool   `json:"reset"`
+	AppliedDefault string `json:"applied_default" words:"ours"`
+}
+
+// ResetDMARC publishes the default policy again.
+func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in DomainIn) (*DMARCReset, error) {
+	job := ""
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := changeableDomain(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		d.DMARC, d.DMARCAt = "", time.Time{}
+		job, err = s.putZoneBy(tx, d)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.awaitEdge(ctx, job)
+	return &DMARCReset{true, dmarc.Default}, nil
+}

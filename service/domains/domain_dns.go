@@ -1,0 +1,346 @@
+package domains
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// looksKept is how long a look at a domain that is not complete yet answers for the next one.
+const looksKept = time.Minute
+
+// GetDNSStatusIn names one domain, and says whether to look at it now.
+type GetDNSStatusIn struct {
+	DomainID string `path:"domain_id"`
+	Refresh  bool   `query:"refresh"`
+}
+
+// DNSStatus says what of a domain's records is seen in the DNS.
+type DNSStatus struct {
+	DomainID    string         `json:"domain_id" words:"ours"`
+	Domain      string         `json:"domain" words:"ours"`
+	DNSProvider string         `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Status      string         `json:"status" enum:"pending|propagating|complete|failed"`
+	Ready       bool           `json:"ready"`
+	Nameservers DNSNameservers `json:"nameservers"`
+	Records     []DNSRecord    `json:"records"`
+	Summary     DNSSummary     `json:"summary"`
+	CheckedAt   core.Time      `json:"checked_at"`
+	NextCheckAt core.Time      `json:"next_check_at"`
+	Cached      bool           `json:"cached"`
+}
+
+// DNSNameservers says where a domain is delegated to. Nothing is expected of domains that are not
+// served by us.
+type DNSNameservers struct {
+	Expected []string `json:"expected" words:"ours"`
+	Actual   []string `json:"actual" words:"theirs"`
+	Verified bool     `json:"verified"`
+}
+
+// A DNSRecord is one managed record and what was found in its place. Of an MX, values begin with
+// the priority.
+type DNSRecord struct {
+	Purpose  string  `json:"purpose" words:"ours"`
+	Type     string  `json:"type" words:"ours"`
+	Host     string  `json:"host" words:"ours"`
+	Critical bool    `json:"critical"`
+	Verified bool    `json:"verified"`
+	Expected string  `json:"expected" words:"ours"`
+	Actual   *string `json:"actual" words:"theirs"`
+	Error    *string `json:"error" words:"ours"`
+}
+
+// DNSSummary tells for each purpose whether all its records are verified.
+type DNSSummary struct {
+	MX    bool `json:"mx"`
+	SPF   bool `json:"spf"`
+	DKIM  bool `json:"dkim"`
+	DMARC bool `json:"dmarc"`
+}
+
+// GetDNSStatus shows what the newest look at a domain's records found; it looks itself when asked
+// to, or when there is no look that still says anything.
+func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSStatusIn) (*DNSStatus, error) {
+	d, err := s.readDomain(who, in.DomainID)
+	if err != nil {
+		return nil, err
+	}
+	if d.DNSProvider == core.ProviderExternal {
+		return s.externalDNSStatus(ctx, d, in.Refresh)
+	}
+	if !in.Refresh && s.lookHolds(d) {
+		out := s.dnsStatusOut(d, d.Checks)
+		out.Cached = true
+		return out, s.addClaimRecord(d, out)
+	}
+	l := s.lookAt(ctx, d)
+	err = s.Store.Update(func(tx *store.Tx) (err error) {
+		if d, err = core.DomainOf(tx, who, in.DomainID); err != nil {
+			return err
+		}
+		return s.keepLiveLook(tx, d, l)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := s.dnsStatusOut(d, l.checks)
+	out.CheckedAt = core.Time{Time: l.At}
+	return out, s.addClaimRecord(d, out)
+}
+
+// addClaimRecord adds the record by which a builtin domain is proven that others claim too.
+func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
+	if d.DNSProvider != dnsprov.Builtin || d.Claim == store.ClaimProven {
+		return nil
+	}
+	return s.Store.View(func(tx *store.Tx) error {
+		if contested(tx, d) {
+			out.Records = append(out.Records, claimRecordOut(d))
+		}
+		return nil
+	})
+}
+
+// externalDNSStatus is the status of a domain whose DNS is no matter of ours, but for the record
+// that proves who holds it.
+func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refresh bool) (*DNSStatus, error) {
+	if refresh && d.Claim != store.ClaimProven && d.Status != core.DomainDeleting {
+		by, err := s.claimProof(ctx, d)
+		if err != nil {
+			s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+		}
+		if by != "" {
+			proven, err := s.SettleProof(d.ID, by)
+			if err != nil {
+				return nil, err
+			}
+			d = proven
+		}
+	}
+	out := s.dnsStatusOut(d, nil)
+	out.CheckedAt = core.Time{Time: s.Now()}
+	return out, nil
+}
+
+// claimRecordOut is the record that proves an open claim.
+func claimRecordOut(d *store.Domain) DNSRecord {
+	missing := "missing"
+	return DNSRecord{Purpose: "CLAIM", Type: "TXT", Host: claimLabel, Expected: claimText(d), Error: &missing}
+}
+
+func (s *Service) readDomain(who core.Actor, id string) (*store.Domain, error) {
+	var d *store.Domain
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		d, err = core.DomainOf(tx, who, id)
+		return err
+	})
+	return d, err
+}
+
+// lookHolds tells whether the newest look covers all records that are wanted now, and is not too
+// old.
+func (s *Service) lookHolds(d *store.Domain) bool {
+	if d.CheckedAt.IsZero() || d.Status != core.DomainComplete && s.Now().Sub(d.CheckedAt) > looksKept {
+		return false
+	}
+	records, err := s.ManagedRecords(d)
+	if err != nil {
+		return false
+	}
+	for _, r := range records {
+		want := dnsCheck(dnsprov.Check{Record: r})
+		if !slices.ContainsFunc(d.Checks, func(c store.DNSCheck) bool { return sameRecord(c, want) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// keepLiveLook keeps a look that somebody asked for. It counts as a check; after a first bad one
+// the second comes soon.
+func (s *Service) keepLiveLook(tx *store.Tx, d *store.Domain, l *look) error {
+	before := d.BadChecks
+	if err := s.keepLook(tx, d, l); err != nil {
+		return err
+	}
+	if before == 0 && d.BadChecks == 1 {
+		if err := s.planCheck(tx, d, s.secondLook()); err != nil {
+			return err
+		}
+	}
+	return store.Domains.Put(tx, d)
+}
+
+func (s *Service) dnsStatusOut(d *store.Domain, checks []store.DNSCheck) *DNSStatus {
+	all := func(purpose string) bool { return verified(checks, purpose) }
+	return &DNSStatus{
+		DomainID: d.ID, Domain: d.Name, DNSProvider: d.DNSProvider, Status: dnsStatusOf(d, checks), Ready: dnsReady(d, checks),
+		Nameservers: DNSNameservers{
+			Expected: s.nameserversOf(d.DNSProvider), Actual: append([]string{}, d.CurrentNS...),
+			Verified: d.NSStatus == NSVerified || d.NSStatus == nsNotRequired,
+		},
+		Records:   dnsRecordsOut(d, checks),
+		Summary:   DNSSummary{all(dnsprov.PurposeMX), all(dnsprov.PurposeSPF), all(dnsprov.PurposeDKIM), all(dnsprov.PurposeDMARC)},
+		CheckedAt: core.Time{Time: d.CheckedAt}, NextCheckAt: core.Time{Time: d.NextCheckAt},
+	}
+}
+
+func dnsRecordsOut(d *store.Domain, checks []store.DNSCheck) []DNSRecord {
+	out := []DNSRecord{}
+	for _, c := range checks {
+		out = append(out, DNSRecord{
+			Purpose: c.Purpose, Type: c.Type, Host: hostIn(c.Host, d.Name), Critical: c.Critical, Verified: c.Verified,
+			Expected: expected(c), Actual: core.OrNull(c.Actual), Error: core.OrNull(c.Error),
+		})
+	}
+	return out
+}
+
+// verified tells whether there are records for a purpose, and all of them are verified.
+func verified(checks []store.DNSCheck, purpose string) bool {
+	found := false
+	for _, c := range checks {
+		if c.Purpose == purpose && !c.Verified {
+			return false
+		}
+		found = found || c.Purpose == purpose
+	}
+	return found
+}
+
+// ManualRecords is the list of records that the owner of a manual domain is to enter; null while
+// they are computed.
+type ManualRecords struct {
+	Status  string         `json:"status" enum:"pending|ready"`
+	Domain  string         `json:"domain" words:"ours"`
+	Records []ManualRecord `json:"records" null:"true" doc:"Null while they are computed."`
+}
+
+// A ManualRecord is one record as it is entered at a DNS provider.
+type ManualRecord struct {
+	Type     string  `json:"type" words:"ours"`
+	Host     string  `json:"host" words:"ours"`
+	Value    string  `json:"value" words:"ours"`
+	TTL      int     `json:"ttl"`
+	Priority *uint16 `json:"priority"`
+	Purpose  string  `json:"purpose" words:"ours"`
+}
+
+// GetDNSRecords lists the records of a manual domain.
+func (s *Service) GetDNSRecords(_ context.Context, who core.Actor, in DomainIn) (*ManualRecords, error) {
+	d, err := s.manualDomain(who, in.DomainID)
+	if err != nil {
+		return nil, err
+	}
+	out := &ManualRecords{Status: "pending", Domain: d.Name}
+	if !recordsReady(d) {
+		return out, nil
+	}
+	records, err := s.ManagedRecords(d)
+	if err != nil {
+		return nil, err
+	}
+	out.Status = "ready"
+	for _, r := range records {
+		rec := ManualRecord{Type: r.Type, Host: hostIn(r.Name, d.Name), Value: valueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
+		if r.Type == "MX" {
+			rec.Priority = &r.Priority
+		}
+		out.Records = append(out.Records, rec)
+	}
+	return out, nil
+}
+
+// valueToEnter is the value of a record, or what is to stand in its place so that others' senders
+// stay.
+func valueToEnter(d *store.Domain, r dnsprov.Record) string {
+	want := dnsCheck(dnsprov.Check{Record: r})
+	for _, c := range d.Checks {
+		if c.Offer != "" && sameRecord(c, want) {
+			return c.Offer
+		}
+	}
+	return r.Value
+}
+
+func (s *Service) manualDomain(who core.Actor, id string) (*store.Domain, error) {
+	d, err := s.readDomain(who, id)
+	if err == nil && d.DNSProvider != core.ProviderManual {
+		return nil, core.Errorf(400, "not_manual_domain", "The DNS of %s is not entered by hand (its dns_provider is %s). Use dns-status to see its records.", d.Name, d.DNSProvider)
+	}
+	return d, err
+}
+
+// recordsReady tells whether the records of a manual domain are computed: the job that makes its
+// keys is done.
+func recordsReady(d *store.Domain) bool {
+	return len(d.DKIM) > 0 && d.Status != core.DomainPending && d.Status != core.DomainInProgress
+}
+
+// DNSVerified is the answer of verify_dns.
+type DNSVerified struct {
+	Domain           string           `json:"domain" words:"ours"`
+	AllVerified      bool             `json:"all_verified"`
+	CriticalVerified bool             `json:"critical_verified"`
+	Records          []VerifiedRecord `json:"records"`
+}
+
+// A VerifiedRecord is one record and what was found in its place. Of an MX, values begin with the
+// priority.
+type VerifiedRecord struct {
+	Type     string  `json:"type" words:"ours"`
+	Host     string  `json:"host" words:"ours"`
+	Purpose  string  `json:"purpose" words:"ours"`
+	Verified bool    `json:"verified"`
+	Expected string  `json:"expected" words:"ours"`
+	Actual   *string `json:"actual" words:"theirs"`
+}
+
+// VerifyDNS looks at the records of a manual domain live; dns-status then says what is wrong with
+// each. When all that mail needs is there, the domain is complete.
+func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*DNSVerified, error) {
+	d, err := s.manualDomain(who, in.DomainID)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Status == core.DomainDeleting:
+		return nil, errBusy(d, "is being deleted")
+	case !recordsReady(d):
+		return nil, core.Errorf(409, "records_not_ready", "The records of %s are still being computed. Ask dns-records until its status is ready.", d.Name)
+	}
+	l := s.lookAt(ctx, d)
+	if err := s.keepVerified(ctx, who, d, l); err != nil {
+		return nil, err
+	}
+	out := &DNSVerified{Domain: d.Name, AllVerified: true, CriticalVerified: criticalVerified(l.checks), Records: []VerifiedRecord{}}
+	for _, r := range dnsRecordsOut(d, l.checks) {
+		out.AllVerified = out.AllVerified && r.Verified
+		out.Records = append(out.Records, VerifiedRecord{r.Type, r.Host, r.Purpose, r.Verified, r.Expected, r.Actual})
+	}
+	return out, nil
+}
+
+// keepVerified keeps a look at a manual domain, and completes the domain if that was all that it
+// lacked.
+func (s *Service) keepVerified(ctx context.Context, who core.Actor, d *store.Domain, l *look) error {
+	if l.good() && d.Status != core.DomainComplete {
+		if err := s.activateMany(ctx, d.ID); err != nil {
+			return err
+		}
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		d, err := core.DomainOf(tx, who, d.ID)
+		if err != nil {
+			return err
+		}
+		if l.good() && (d.Status == core.DomainPendingDNS || d.Status == core.DomainError) {
+			return s.completeDomain(tx, d, l)
+		}
+		return s.keepLiveLook(tx, d, l)
+	})
+}

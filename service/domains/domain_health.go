@@ -1,0 +1,455 @@
+package domains
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	looksAtOnce   = 32               // live looks, of requests and of checks by the clock
+	LookFor       = 20 * time.Second // one live look, with the wait for its turn
+	checksAtOnce  = 8                // of looks, by the clock, so that a resolver that is dead does not hold up requests
+	badInARow     = 2                // bad checks that make an episode
+	defaultChecks = time.Hour
+	soon          = 4*time.Minute + 30*time.Second // after a first bad check; with jitter it is under five minutes
+	edgeSettles   = time.Hour                      // of a domain whose records are new at the edge provider: resolvers may remember that there were none
+)
+
+// How far a domain's records have come.
+const (
+	dnsPending     = "pending"
+	dnsPropagating = "propagating"
+	dnsComplete    = "complete"
+	dnsFailed      = "failed"
+)
+
+// nsIssue is the code of a domain that is not delegated to us any more.
+const nsIssue = "nameservers_lost"
+
+// A look is what one live look at a domain's DNS found.
+type look struct {
+	began  time.Time
+	At     time.Time // when it ended
+	checks []store.DNSCheck
+	asksNS bool
+	ns     *dnsprov.Delegation // nil: not asked, or not answered
+	ds     *[]dnsprov.DS       // likewise
+	proof  string              // of the claim, if that was open
+}
+
+// looking does fn when one of the places for live looks is free.
+func (s *Service) Looking(ctx context.Context, fn func() error) error {
+	select {
+	case s.looks <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.looks }()
+	return fn()
+}
+
+// lookAt looks the managed records of a domain up, and its delegation where that is to us. What
+// could not be looked up is marked dnsprov.LookupFailed.
+func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
+	ctx, cancel := context.WithTimeout(ctx, LookFor)
+	defer cancel()
+	l := &look{began: s.Now(), asksNS: d.DNSProvider == dnsprov.Builtin}
+	records, err := s.ManagedRecords(d)
+	if err != nil {
+		s.Log.Error("read the records of a domain", "domain", d.Name, "error", err)
+	} else {
+		err = s.Looking(ctx, func() error {
+			s.lookUp(ctx, d, l, records)
+			return nil
+		})
+	}
+	if err != nil {
+		for _, r := range records {
+			l.checks = append(l.checks, dnsCheck(dnsprov.Check{Record: r, Error: dnsprov.LookupFailed}))
+		}
+	}
+	if d.Claim != store.ClaimProven && d.DNSProvider == dnsprov.Builtin {
+		if l.proof, err = s.proofOfBuiltin(ctx, d, l.ns != nil && l.ns.Verified); err != nil {
+			s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+		}
+	}
+	l.At = s.Now()
+	return l
+}
+
+// lookUp fills a look, all at the same time.
+func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *look, records []dnsprov.Record) {
+	var wg sync.WaitGroup
+	wg.Go(func() { s.lookAtReverse(ctx) })
+	if l.asksNS {
+		wg.Go(func() {
+			if found, err := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers); err == nil {
+				l.ns = &found
+			}
+		})
+	}
+	if d.DNSSEC != nil && s.Config.LookupDS != nil {
+		wg.Go(func() {
+			if found, err := s.Config.LookupDS(ctx, d.Name); err == nil {
+				l.ds = &found
+			}
+		})
+	}
+	checks := dnsprov.Verify(ctx, s.Resolver, records)
+	for _, c := range checks {
+		l.checks = append(l.checks, dnsCheck(c))
+	}
+	wg.Wait()
+	if d.Claim != store.ClaimProven && (d.DNSProvider == core.ProviderManual || d.DNSProvider == core.ProviderEdge) {
+		l.proof = proofIn(d, checks)
+	}
+}
+
+// managedRecords are those that can be looked up, without the owner's own; the delegation is looked
+// at on its own. With an error come those that there are without regard to the owner's.
+func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
+	if d.DNSProvider == core.ProviderExternal {
+		return nil, nil
+	}
+	spec := s.spec(d)
+	err := s.Store.View(func(tx *store.Tx) error {
+		spec = s.zoneSpec(tx, d)
+		return nil
+	})
+	return slices.DeleteFunc(dnsprov.Wanted(spec, d.DNSProvider), func(r dnsprov.Record) bool {
+		return r.Type == "CAA" || r.Type == "TLSA" || r.Purpose == dnsprov.PurposeNS || r.Purpose == dnsprov.PurposeCustom || r.Purpose == dnsprov.PurposeACME
+	}), err
+}
+
+func dnsCheck(c dnsprov.Check) store.DNSCheck {
+	out := store.DNSCheck{
+		Purpose: c.Record.Purpose, Type: c.Record.Type, Host: c.Record.Name, Expected: c.Record.Text(), Priority: c.Record.Priority,
+		Critical: c.Record.Critical, Verified: c.Verified, Actual: c.Actual, Error: c.Error, Offer: c.Offer,
+	}
+	return out
+}
+
+// expected is what the owner is to see in the DNS.
+func expected(c store.DNSCheck) string {
+	if c.Offer != "" {
+		return c.Offer
+	}
+	return c.Expected
+}
+
+// answered tells whether the look found out anything.
+func (l *look) answered() bool {
+	return l.ns != nil || slices.ContainsFunc(l.checks, func(c store.DNSCheck) bool { return c.Error != dnsprov.LookupFailed })
+}
+
+// good tells that all that mail needs is there.
+func (l *look) good() bool {
+	if l.asksNS && (l.ns == nil || !l.ns.Verified) {
+		return false
+	}
+	return criticalVerified(l.checks)
+}
+
+// bad tells that something that mail needs is wrong. A look-up that failed says nothing about the
+// record: a look can be neither good nor bad.
+func (l *look) bad() bool {
+	if l.ns != nil && !l.ns.Verified {
+		return true
+	}
+	return slices.ContainsFunc(l.checks, func(c store.DNSCheck) bool {
+		return c.Critical && !c.Verified && c.Error != dnsprov.LookupFailed
+	})
+}
+
+func criticalVerified(checks []store.DNSCheck) bool {
+	return !slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Critical && !c.Verified })
+}
+
+// sameRecord tells whether two checks are of one record with one value.
+func sameRecord(a, b store.DNSCheck) bool {
+	return a.Purpose == b.Purpose && a.Type == b.Type && a.Host == b.Host && a.Expected == b.Expected
+}
+
+// keepLook brings what is known of a domain up to date. What the look could not find out stays as
+// it was known; a look that found out nothing changes nothing.
+func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
+	if l.At.Before(d.CheckedAt) { // a newer one was quicker
+		return nil
+	}
+	keepDS(d, l.ds)
+	if l.proof != "" && d.Claim != store.ClaimProven && d.Status != core.DomainDeleting {
+		if won, err := s.prove(tx, d, l.proof); err != nil || !won && core.ClaimEnded(d) {
+			return err
+		}
+	}
+	if !l.answered() {
+		return nil
+	}
+	known, before := d.Checks, d.CheckedAt
+	d.Checks, d.CheckedAt = slices.Clone(l.checks), l.At
+	for i, c := range d.Checks {
+		at := slices.IndexFunc(known, func(k store.DNSCheck) bool { return sameRecord(k, c) })
+		if c.Error == dnsprov.LookupFailed && at >= 0 {
+			d.Checks[i] = known[at]
+		}
+	}
+	if l.ns != nil {
+		d.CurrentNS = l.ns.Current
+		switch {
+		case l.ns.Verified:
+			d.NSStatus = NSVerified
+		case d.NSStatus == NSVerified, d.Status == core.DomainComplete:
+			d.NSStatus = NSLost
+		}
+	}
+	err := s.countLook(tx, d, l, before)
+	d.DNSStatus = dnsStatusOf(d, d.Checks)
+	if err != nil {
+		return err
+	}
+	return s.Hooks.PlanCertificate(tx, d)
+}
+
+// countLook counts bad looks at a complete domain. The second in a row is told of, once until a
+// good one ends the episode. Two that were made at the same time are one. before is when the look
+// before this one ended.
+func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.Time) error {
+	switch {
+	case l.good():
+		s.endFailure(tx, d, l)
+	case d.DNSProvider == core.ProviderEdge && l.At.Sub(d.CompletedAt) < edgeSettles:
+	case d.Status != core.DomainComplete || !l.bad() || d.BadChecks > 0 && l.began.Before(before):
+	default:
+		if d.BadChecks++; d.BadChecks == 1 {
+			d.FailingSince = l.At
+		}
+		if d.BadChecks >= badInARow && !d.FailureTold {
+			return s.tellFailure(tx, d)
+		}
+	}
+	return nil
+}
+
+// endFailure ends an episode, if there is one, and tells people of it: there is no event that says
+// so.
+func (s *Service) endFailure(tx *store.Tx, d *store.Domain, l *look) {
+	if d.FailureTold {
+		name, since := d.Name, d.FailingSince
+		d.StatusDetail = fmt.Sprintf("Its DNS is in order again since %s; it was failing since %s.", minute(l.At), minute(since))
+		tx.After(func() { s.Log.Info("the DNS of a domain is in order again", "domain", name, "failing_since", since) })
+	}
+	d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
+}
+
+// minute is a time as people read it.
+func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+func (s *Service) tellFailure(tx *store.Tx, d *store.Domain) error {
+	d.FailureTold = true
+	d.StatusDetail = fmt.Sprintf("Its DNS is failing since %s: see dns_health.", minute(d.FailingSince))
+	issues := failuresOf(d)
+	name, since, first := d.Name, d.FailingSince, ""
+	if len(issues) > 0 {
+		first = issues[0].Message
+	}
+	tx.After(func() {
+		s.Log.Warn("the DNS of a domain is failing", "domain", name, "failing_since", since, "issue", first)
+	})
+	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainDNSFailed, DNSFailure{
+		DomainID: d.ID, Domain: d.Name, Issues: issues, FailingSince: core.Time{Time: d.FailingSince}, CheckedAt: core.Time{Time: d.CheckedAt},
+	})
+	return err
+}
+
+// dnsFailure is the data of domain.dns_failed.
+type DNSFailure struct {
+	DomainID     string         `json:"domain_id" words:"ours"`
+	Domain       string         `json:"domain" words:"ours"`
+	Issues       []failureIssue `json:"issues"`
+	FailingSince core.Time      `json:"failing_since"`
+	CheckedAt    core.Time      `json:"checked_at"`
+}
+
+type failureIssue struct {
+	Code     string  `json:"code" words:"ours"`
+	Purpose  string  `json:"purpose" words:"ours"`
+	Type     string  `json:"type" words:"ours"`
+	Host     string  `json:"host" words:"ours"`
+	Expected string  `json:"expected" words:"ours"`
+	Actual   *string `json:"actual" words:"theirs"`
+	Message  string  `json:"message" words:"theirs"`
+}
+
+// failuresOf lists what is known to be wrong with a domain's DNS. Records without which mail works
+// as well are not in it, but for DMARC.
+func failuresOf(d *store.Domain) []failureIssue {
+	out := []failureIssue{}
+	if d.NSStatus == NSLost {
+		actual := strings.Join(d.CurrentNS, ", ")
+		out = append(out, failureIssue{
+			Code: nsIssue, Purpose: dnsprov.PurposeNS, Type: "NS", Host: "@", Actual: core.OrNull(actual),
+			Message: fmt.Sprintf("%s is not delegated to us any more. Set our nameservers, and only these, at its registrar again.", d.Name),
+		})
+	}
+	for _, c := range d.Checks {
+		if c.Verified || !c.Critical && c.Purpose != dnsprov.PurposeDMARC {
+			continue
+		}
+		out = append(out, failureIssue{
+			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: hostIn(c.Host, d.Name), Expected: expected(c), Actual: core.OrNull(c.Actual),
+			Message: checkMessage(c),
+		})
+	}
+	return out
+}
+
+// hostIn is a name as a person enters it at a DNS provider: relative to the domain, "@" for the
+// domain itself.
+func hostIn(name, domain string) string {
+	if name == domain {
+		return "@"
+	}
+	return strings.TrimSuffix(name, "."+domain)
+}
+
+// dnsStatusOf says how far a domain has come, by checks of its records.
+func dnsStatusOf(d *store.Domain, checks []store.DNSCheck) string {
+	switch {
+	case dnsReady(d, checks):
+		return dnsComplete
+	case d.BadChecks >= badInARow:
+		return dnsFailed
+	case d.Status == core.DomainComplete, slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Verified }):
+		return dnsPropagating
+	}
+	return dnsPending
+}
+
+// dnsReady tells whether everything that mail needs is in the DNS.
+func dnsReady(d *store.Domain, checks []store.DNSCheck) bool {
+	if d.DNSProvider == core.ProviderExternal {
+		return true
+	}
+	return criticalVerified(checks) && len(d.DKIM) > 0 && (d.DNSProvider != dnsprov.Builtin || d.NSStatus == NSVerified)
+}
+
+// DNSHealth says how the records of a complete domain have done lately.
+type DNSHealth struct {
+	Status       string     `json:"status" enum:"healthy|degraded|failing|unknown"`
+	Issues       []DNSIssue `json:"issues"`
+	CheckedAt    core.Time  `json:"checked_at"`
+	FailingSince core.Time  `json:"failing_since"`
+}
+
+// A DNSIssue is one thing that is wrong.
+type DNSIssue struct {
+	Code    string `json:"code" words:"ours"`
+	Purpose string `json:"purpose" words:"ours"`
+	Host    string `json:"host" words:"ours"`
+	Message string `json:"message" words:"theirs"`
+}
+
+func (s *Service) healthOf(d *store.Domain) DNSHealth {
+	out := DNSHealth{Status: "unknown", Issues: []DNSIssue{}, CheckedAt: core.Time{Time: d.CheckedAt}, FailingSince: core.Time{Time: d.FailingSince}}
+	if d.Status != core.DomainComplete || d.CheckedAt.IsZero() {
+		return out
+	}
+	out.Status = "healthy"
+	for _, f := range failuresOf(d) {
+		out.Issues = append(out.Issues, DNSIssue{f.Code, f.Purpose, f.Host, f.Message})
+		if f.Code != dnsprov.LookupFailed {
+			out.Status = "degraded"
+		}
+	}
+	if issues := s.reverseIssues(d); len(issues) > 0 {
+		out.Issues, out.Status = append(out.Issues, issues...), "degraded"
+	}
+	if d.BadChecks >= badInARow {
+		out.Status = "failing"
+	}
+	return out
+}
+
+// checkKind looks at one complete domain again and again: each has a job of its own, which waits
+// for the next time, so that checks are spread as the domains' births are and wait for nobody but
+// each other.
+func (s *Service) checkKind() jobs.Kind {
+	return jobs.Kind{Name: "dns_check", Work: s.checkDomain, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
+}
+
+// planCheck has a domain, whose record the caller writes, looked at after a time, or at one that is
+// sooner and planned already.
+func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) error {
+	j, err := s.Queue.Add(tx, jobs.New{Kind: "dns_check", Key: d.ID, Lane: "dns checks", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
+	if err != nil {
+		return err
+	}
+	d.NextCheckAt = j.Due
+	return nil
+}
+
+// checkInterval lies between two looks at a domain that is well, up to a tenth less or more.
+func (s *Service) checkInterval() time.Duration {
+	d := s.Config.DNSCheckInterval
+	if d == 0 {
+		d = defaultChecks
+	}
+	return jobs.Jitter(d, s.Rand())
+}
+
+// secondLook is how long after a first bad look the one comes that decides.
+func (s *Service) secondLook() time.Duration {
+	return min(jobs.Jitter(soon, s.Rand()), s.checkInterval())
+}
+
+// checkDomain is the work of dns_check. It ends with the domain, and until then waits for the next
+// time.
+func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[domainArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	d, err := s.DomainByID(args.DomainID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.Status != core.DomainComplete {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := s.lookAt(ctx, d)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	wait := s.checkInterval()
+	if l.bad() && d.BadChecks == 0 || !l.bad() && !l.good() && d.BadChecks == 1 { // the one that decides is still to come
+		wait = s.secondLook()
+	}
+	next := s.Now().Add(wait)
+	return func(tx *store.Tx, _ *store.Job) error { return s.keepCheck(tx, args.DomainID, l, next) }, jobs.Snooze(next)
+}
+
+func (s *Service) keepCheck(tx *store.Tx, id string, l *look, next time.Time) error {
+	d, err := store.Domains.Get(tx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.NextCheckAt = next
+	if err := s.keepLook(tx, d, l); err != nil {
+		return err
+	}
+	return store.Domains.Put(tx, d)
+}

@@ -1,0 +1,368 @@
+package domains
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	orderFor     = 30 * time.Second // one question to a registrar, the order included
+	orderSettles = 2 * time.Minute  // after a try that was not answered, until there may be another; longer than orderFor
+	orderIsLost  = 24 * time.Hour   // after a try that was not answered: what it bought would show by now
+	clocksDiffer = 24 * time.Hour   // a registrar may write times of another zone
+	lapsedAfter  = 90 * 24 * time.Hour
+)
+
+// planPurchase checks what concerns the purchase.
+func (p *setupPlan) planPurchase() error {
+	if !p.who.Can("purchase") {
+		return core.Errorf(403, "insufficient_scope", "This token lacks the \"purchase\" permission that register needs. Use a token that has it.")
+	}
+	if top := dnsprov.RegisteredName(p.name); top != p.name {
+		return core.Errorf(400, "invalid_domain", "%s lies below %s, and only that can be registered.", p.name, top).With("domain", "invalid_domain", "cannot be registered")
+	}
+	if p.in.Price == nil {
+		return core.Invalid("price", "required", "is required with register: give the price that was quoted, for one year in USD, beyond which nothing is bought")
+	}
+	if len(p.s.Config.Registrars) == 0 {
+		return core.Errorf(503, "not_configured", "This installation has no registrar. Its operator adds one to mailstead.toml; or register %s elsewhere and set it up without register.", p.name)
+	}
+	p.shop = p.s.Config.Registrars[0]
+	if p.in.Registrar != "" {
+		if p.shop = p.s.registrarNamed(p.in.Registrar); p.shop == nil {
+			return core.Invalid("registrar", "not_allowed", "%.40q is not a registrar of this installation; GET /v1/account lists them", p.in.Registrar)
+		}
+	}
+	if registrar.HasFixedNameservers(p.shop) && p.in.EdgeAPIToken == nil && !p.in.ManualDNS {
+		return core.Invalid("edge_api_token", "required",
+			"is required with register at %s, which does not let nameservers be changed: give an API token for its DNS, or manual_dns to enter the records yourself, or choose another registrar", p.shop.Name())
+	}
+	return nil
+}
+
+// intend writes the intent to buy the domain, or finds the one that there is: what was bought, or
+// may have been, is not bought again.
+func (p *setupPlan) intend(tx *store.Tx) (id string, err error) {
+	years := 1
+	if p.in.Years != nil {
+		years = *p.in.Years
+	}
+	pu, err := store.PurchaseOfDomain.Get(tx, p.name)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return "", err
+	case pu.State == store.PurchaseBought && tx.Now().Sub(pu.ExpiresAt) > lapsedAfter, pu.State == store.PurchaseIntended && pu.AccountID != p.who.AccountID:
+		pu.State, pu.RefusedCode, pu.RefusedWhy = store.PurchaseRefused, "domain_unavailable", "It has lapsed."
+		if err := store.Purchases.Put(tx, pu); err != nil {
+			return "", err
+		}
+	case pu.AccountID != p.who.AccountID:
+		return "", core.Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
+	case pu.State != store.PurchaseIntended:
+		return pu.ID, nil
+	default:
+		pu.State, pu.RefusedCode, pu.RefusedWhy = store.PurchaseRefused, "domain_unavailable", "It was asked for again."
+		if err := store.Purchases.Put(tx, pu); err != nil {
+			return "", err
+		}
+	}
+	pu = &store.Purchase{
+		ID: tx.NewID("pur"), AccountID: p.who.AccountID, Domain: p.name, Registrar: p.shop.Name(), Years: years,
+		MaxPrice: cents(*p.in.Price) * int64(years), AutoRenew: p.in.AutoRenew, State: store.PurchaseIntended, CreatedAt: tx.Now(),
+	}
+	return pu.ID, store.Purchases.Put(tx, pu)
+}
+
+// A purchasing is the step of a setup that buys the domain.
+type purchasing struct {
+	*setup
+	shop registrar.Registrar
+	pu   *store.Purchase
+}
+
+// register buys the domain once. What it is about to do is written before it is done; after a try
+// whose outcome is not known, the registrar is asked what came of it before there is another.
+func (p *setup) register() error {
+	b := &purchasing{setup: p}
+	err := p.s.Store.View(func(tx *store.Tx) (err error) {
+		b.pu, err = store.Purchases.Get(tx, p.args.PurchaseID)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if b.shop = p.s.registrarNamed(b.pu.Registrar); b.shop == nil {
+		return jobs.Permanent(core.Errorf(503, "not_configured", "The registrar %s of this purchase is not configured any more. Its operator must add it again.", b.pu.Registrar))
+	}
+	switch b.pu.State {
+	case store.PurchaseBought:
+		return b.keep(&registrar.Registration{Price: b.pu.Price, ExpiresAt: b.pu.ExpiresAt, AutoRenew: b.pu.AutoRenew})
+	case store.PurchaseRefused:
+		return b.refused()
+	case store.PurchaseOrdering:
+		return b.lookUp()
+	}
+	return b.order()
+}
+
+// ask gives a question to the registrar its time.
+func (b *purchasing) ask(question func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(b.ctx, orderFor)
+	defer cancel()
+	return question(ctx)
+}
+
+// lookUp finds out what came of a try whose answer never came.
+func (b *purchasing) lookUp() error {
+	found, err := b.find()
+	switch {
+	case err == nil && b.ours(found):
+		return b.take(found)
+	case err == nil:
+		return b.refuse("domain_unavailable", "%s is in the registrar account already, by another order. The operator of this installation can say whose it is.", b.pu.Domain)
+	case !errors.Is(err, registrar.ErrNotFound):
+		return b.unclear(err)
+	}
+	if settled := b.pu.TriedAt.Add(orderSettles); b.s.Now().Before(settled) {
+		return jobs.RetryAt(settled, b.unclear(errors.New("the order is not there yet")))
+	}
+	return b.order()
+}
+
+func (b *purchasing) find() (found *registrar.Registration, err error) {
+	err = b.ask(func(ctx context.Context) (err error) {
+		found, err = b.shop.Find(ctx, b.pu.Domain)
+		return err
+	})
+	return found, err
+}
+
+// ours tells whether a domain of the registrar account came of this purchase. It was for sale when
+// the order went out, so that where the registrar keeps no key only what is older than the intent
+// is somebody else's.
+func (b *purchasing) ours(r *registrar.Registration) bool {
+	return r.Key == b.pu.ID || r.Key == "" && r.RegisteredAt.After(b.pu.CreatedAt.Add(-clocksDiffer))
+}
+
+// mayBeOurs tells whether an order went out of which it is still not known what it bought.
+func (b *purchasing) mayBeOurs() bool {
+	return b.pu.State == store.PurchaseOrdering && b.s.Now().Sub(b.pu.TriedAt) < orderIsLost
+}
+
+// unclear is an error after which it is not known whether the domain was bought. It says what to
+// check.
+func (b *purchasing) unclear(err error) error {
+	if b.ctx.Err() != nil {
+		return b.ctx.Err()
+	}
+	if b.pu.State == store.PurchaseIntended {
+		return core.Errorf(502, "registrar_error",
+			"%s takes no order of %s now, and nothing was bought. It is tried again for a while; setup can also be run again at once, or the domain be deleted.",
+			b.shop.Name(), b.pu.Domain).Because(err)
+	}
+	return core.Errorf(502, "registrar_error",
+		"It is not known whether %s was bought: %s did not answer the order %s of %s. It is looked for again for a while. If this stays, look for that order and for the domain in the account there; then run setup again: it looks first, and never buys twice.",
+		b.pu.Domain, b.shop.Name(), b.pu.ID, b.pu.TriedAt.UTC().Format(time.RFC3339)).Because(err)
+}
+
+// order asks for the price and buys.
+func (b *purchasing) order() error {
+	if err := b.guard(); err != nil {
+		return err
+	}
+	before, doubtful := *b.pu, b.mayBeOurs()
+	if err := b.write(func(pu *store.Purchase) { pu.State, pu.TriedAt = store.PurchaseOrdering, b.s.Now() }); err != nil {
+		return err
+	}
+	r, err := b.buy()
+	switch {
+	case err == nil:
+		return b.take(r)
+	case !nothingBought(err):
+		return b.unclear(err)
+	case errors.Is(err, registrar.ErrTaken):
+		r, lost := b.find()
+		if lost == nil && b.ours(r) {
+			return b.take(r) // by an order of ours that somebody on the way has repeated
+		}
+		if lost != nil && !errors.Is(lost, registrar.ErrNotFound) {
+			return b.unclear(lost)
+		}
+	}
+	if !doubtful && !errors.Is(err, registrar.ErrNotNow) {
+		return b.explain(err)
+	}
+	// This order bought nothing, so that what is known is what was known before it.
+	if err := b.write(func(pu *store.Purchase) { pu.State, pu.TriedAt = before.State, before.TriedAt }); err != nil {
+		return err
+	}
+	return b.unclear(err)
+}
+
+// buy sends the order.
+func (b *purchasing) buy() (r *registrar.Registration, err error) {
+	o := registrar.Order{Key: b.pu.ID, Domain: b.pu.Domain, Years: b.pu.Years, MaxPrice: b.pu.MaxPrice, AutoRenew: b.pu.AutoRenew}
+	ours := b.s.Config.Nameservers
+	if b.d.DNSProvider == dnsprov.Builtin && b.args.DNS && len(inside(b.pu.Domain, ours)) == 0 && !registrar.HasFixedNameservers(b.shop) {
+		o.Nameservers = ours // those inside of the domain need it to be there first
+	}
+	err = b.ask(func(ctx context.Context) (err error) {
+		r, err = b.shop.Register(ctx, o)
+		return err
+	})
+	return r, err
+}
+
+// nothingBought tells whether an error of Register says that.
+func nothingBought(err error) bool {
+	for _, known := range []error{
+		registrar.ErrNotSold, registrar.ErrTaken, registrar.ErrPrice, registrar.ErrPremium, registrar.ErrNoFunds, registrar.ErrBadDomain, registrar.ErrNotNow,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// guard refuses what must not be bought: what is not to be had, or costs more than was agreed to.
+func (b *purchasing) guard() error {
+	var offers []registrar.Offer
+	err := b.ask(func(ctx context.Context) (err error) {
+		offers, err = b.shop.Quote(ctx, []string{b.pu.Domain})
+		return err
+	})
+	if err == nil && len(offers) != 1 {
+		err = errors.New("it did not answer for the name")
+	}
+	if err != nil {
+		return b.unclear(err)
+	}
+	o := offers[0]
+	switch total := o.Total(b.pu.Years); {
+	case b.mayBeOurs() && (o.Err != nil || !o.Available || o.Premium || o.Price <= 0 || total > b.pu.MaxPrice):
+		return b.unclear(fmt.Errorf("it offers %+v now", o)) // nothing is bought again, and nothing is given up
+	case o.Err != nil:
+		return b.explain(o.Err)
+	case !o.Available:
+		return b.explain(registrar.ErrTaken)
+	case o.Premium:
+		return b.explain(registrar.ErrPremium)
+	case o.Price <= 0 || total > b.pu.MaxPrice:
+		return b.refuse("price_changed", "%s costs %s for %s now, and %s were agreed to. Search for it again, and give the new price for one year.",
+			b.pu.Domain, usd(total), term(b.pu.Years), usd(b.pu.MaxPrice))
+	}
+	return nil
+}
+
+// term is how long a domain is bought for.
+func term(years int) string {
+	if years == 1 {
+		return "one year"
+	}
+	return fmt.Sprintf("%d years", years)
+}
+
+func usd(cents int64) string { return fmt.Sprintf("%.2f %s", float64(cents)/100, currency) }
+
+// explain turns an error of the registrar into the job's. After those that are known nothing was
+// bought.
+func (b *purchasing) explain(err error) error {
+	name, shop := b.pu.Domain, b.shop.Name()
+	switch {
+	case errors.Is(err, registrar.ErrTaken):
+		return b.refuse("domain_unavailable", "%s is not available any more. Choose another name, and delete this one.", name)
+	case errors.Is(err, registrar.ErrPrice):
+		return b.refuse("price_changed", "%s costs more now than the %s that were agreed to. Search for it again, and give the new price.", name, usd(b.pu.MaxPrice))
+	case errors.Is(err, registrar.ErrPremium):
+		return b.refuse("premium_not_supported", "%s is sold at a premium price, which is not bought automatically. Buy it at a registrar, then set it up without register.", name)
+	case errors.Is(err, registrar.ErrNoFunds):
+		return b.refuse("insufficient_funds", "The account at %s has not enough funds. Its owner must add some; then run setup again.", shop)
+	case errors.Is(err, registrar.ErrNotSold), errors.Is(err, registrar.ErrBadDomain):
+		return b.refuse("registrar_error", "%s does not sell %s: %s.", shop, name, err)
+	}
+	return b.unclear(err)
+}
+
+// refuse ends the purchase: nothing was bought.
+func (b *purchasing) refuse(code, format string, args ...any) error {
+	why := fmt.Sprintf(format, args...)
+	if err := b.write(func(pu *store.Purchase) { pu.State, pu.RefusedCode, pu.RefusedWhy = store.PurchaseRefused, code, why }); err != nil {
+		return err
+	}
+	return b.refused()
+}
+
+func (b *purchasing) refused() error {
+	return jobs.Permanent(core.Errorf(409, b.pu.RefusedCode, "%s", b.pu.RefusedWhy))
+}
+
+// write changes the record of a purchase that has not ended.
+func (b *purchasing) write(change func(*store.Purchase)) error {
+	return b.s.Store.Update(func(tx *store.Tx) error {
+		pu, err := store.Purchases.Get(tx, b.pu.ID)
+		if err != nil {
+			return err
+		}
+		if pu.State == store.PurchaseRefused || pu.State == store.PurchaseBought {
+			return fmt.Errorf("purchase %s is %s already", pu.ID, pu.State)
+		}
+		change(pu)
+		b.pu = pu
+		return store.Purchases.Put(tx, pu)
+	})
+}
+
+// take keeps what was bought, renewed as it was asked for. Where the registrar cannot be told, the
+// domain shows how it is.
+func (b *purchasing) take(r *registrar.Registration) error {
+	shop, ok := b.shop.(registrar.AutoRenewer)
+	if ok && r.AutoRenew != b.pu.AutoRenew {
+		err := b.ask(func(ctx context.Context) error { return shop.SetAutoRenew(ctx, b.pu.Domain, b.pu.AutoRenew) })
+		if err == nil {
+			r.AutoRenew = b.pu.AutoRenew
+		} else {
+			b.s.Log.Warn("a new domain is not renewed as it was asked for", "domain", b.pu.Domain, "registrar", b.shop.Name(), "err", err)
+		}
+	}
+	return b.keep(r)
+}
+
+// keep writes that the domain was bought, and that it is.
+func (b *purchasing) keep(r *registrar.Registration) error {
+	return b.s.Store.Update(func(tx *store.Tx) error {
+		pu, err := store.Purchases.Get(tx, b.pu.ID)
+		if err != nil {
+			return err
+		}
+		if pu.State != store.PurchaseBought {
+			pu.State, pu.Price, pu.ExpiresAt, pu.AutoRenew, pu.BoughtAt = store.PurchaseBought, r.Price, r.ExpiresAt, r.AutoRenew, tx.Now()
+			if err := store.Purchases.Put(tx, pu); err != nil {
+				return err
+			}
+		}
+		d, err := store.Domains.Get(tx, b.d.ID)
+		if err != nil {
+			return err
+		}
+		d.Source, d.Registrar, d.ExpiresAt, d.AutoRenew = "registered", pu.Registrar, pu.ExpiresAt, pu.AutoRenew
+		b.pu, b.d = pu, d
+		if err := b.s.tellCreated(tx, d); err != nil {
+			return err
+		}
+		if err := b.s.putDomain(tx, d); err != nil {
+			return err
+		}
+		_, err = b.s.prove(tx, d, provenByPurchase)
+		return err
+	})
+}

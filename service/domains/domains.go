@@ -1,0 +1,370 @@
+package domains
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Where a domain's nameservers stand.
+const (
+	nsPending     = "pending"
+	NSVerified    = "verified"
+	NSLost        = "lost" // they were ours once
+	nsNotRequired = "not_required"
+)
+
+const (
+	maxTags = 50
+)
+
+// A Domain is a mail domain as the API shows it.
+type Domain struct {
+	ID              string           `json:"id" words:"ours"`
+	DomainID        string           `json:"domain_id" words:"ours"`
+	Domain          string           `json:"domain" words:"ours"`
+	DomainUnicode   string           `json:"domain_unicode" words:"ours"`
+	Status          string           `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
+	StatusDetail    *string          `json:"status_detail" words:"theirs"`
+	Error           *core.JobFailure `json:"error"`
+	DNSProvider     string           `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Source          string           `json:"source" enum:"connected|registered"`
+	Registrar       *string          `json:"registrar" words:"ours"`
+	ExpiresAt       core.Time        `json:"expires_at"`
+	AutoRenew       bool             `json:"auto_renew"`
+	Nameservers     []string         `json:"nameservers" words:"ours"`
+	NSStatus        string           `json:"ns_status" enum:"pending|verified|lost|not_required"`
+	DNSStatus       string           `json:"dns_status" enum:"pending|propagating|complete|failed"`
+	DNSHealth       DNSHealth        `json:"dns_health"`
+	DKIMSelector    *string          `json:"dkim_selector" words:"ours"`
+	DNSSEC          *DNSSEC          `json:"dnssec"`
+	DMARCOverride   *DMARCOverride   `json:"dmarc_override"`
+	RedirectURL     *string          `json:"redirect_url" words:"ours"`
+	Redirect        *DomainRedirect  `json:"redirect"`
+	ForwardAddress  *string          `json:"forward_address" words:"ours"`
+	CatchAll        *string          `json:"catch_all" words:"ours"`
+	SendingMode     string           `json:"sending_mode" enum:"direct|relay"`
+	Relay           *string          `json:"relay" words:"ours"`
+	ListUnsubscribe bool             `json:"list_unsubscribe"`
+	EmailUsersCount int              `json:"email_users_count"`
+	Tags            []string         `json:"tags" words:"ours"`
+	Notes           *string          `json:"notes" words:"ours"`
+	JobID           *string          `json:"job_id" words:"ours"`
+	CreatedAt       core.Time        `json:"created_at"`
+	UpdatedAt       core.Time        `json:"updated_at"`
+	CompletedAt     core.Time        `json:"completed_at"`
+}
+
+// A DMARCOverride is the policy that the owner chose in place of the default.
+type DMARCOverride struct {
+	Value     string    `json:"value" words:"ours"`
+	UpdatedAt core.Time `json:"updated_at"`
+}
+
+// domainOut shows a domain as it is in tx.
+func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
+	out := Domain{
+		ID: d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
+		StatusDetail: core.OrNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: core.OrNull(d.Registrar),
+		ExpiresAt: core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
+		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: core.OrNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: core.OrNull(d.Forward),
+		CatchAll: core.OrNull(d.CatchAll), SendingMode: s.sendingMode(d), Relay: core.OrNull(d.Relay), ListUnsubscribe: d.ListUnsub, Tags: append([]string{}, d.Tags...), Notes: core.OrNull(d.Notes),
+		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: core.OrNull(d.JobID),
+		CreatedAt: core.Time{Time: d.CreatedAt}, UpdatedAt: core.Time{Time: d.UpdatedAt}, CompletedAt: core.Time{Time: d.CompletedAt},
+	}
+	if out.StatusDetail == nil {
+		out.StatusDetail = core.OrNull(claimDetail(tx, d))
+	}
+	if d.ErrorCode != "" {
+		out.Error = &core.JobFailure{Code: d.ErrorCode, Message: d.ErrorMessage}
+	}
+	if len(d.DKIM) > 0 {
+		out.DKIMSelector = &d.DKIM[0].Selector
+	}
+	return out, nil
+}
+
+// nameserversOf are those that a domain must be delegated to; none where that is nobody's business.
+func (s *Service) nameserversOf(provider string) []string {
+	if provider != dnsprov.Builtin {
+		return []string{}
+	}
+	return append([]string{}, s.Config.Nameservers...)
+}
+
+// sendingMode is the domain's own, else what the installation does.
+func (s *Service) sendingMode(d *store.Domain) string {
+	switch {
+	case d.SendingMode != "":
+		return d.SendingMode
+	case d.Relay != "":
+		return core.ViaRelay
+	case s.Config.Outbound == core.ViaCapture && len(s.Config.Relays) == 0:
+		return core.ViaDirect
+	case s.Config.Outbound == core.ViaCapture:
+		return core.ViaRelay
+	}
+	return s.Outbound()
+}
+
+// ListDomainsIn is the query of list_domains.
+type ListDomainsIn struct {
+	core.PageIn
+	Status      string `query:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting|"`
+	Tag         string `query:"tag" max:"50"`
+	Q           string `query:"q" max:"254"`
+	DNSProvider string `query:"dns_provider" enum:"builtin|cloudflare|manual|external|"`
+}
+
+// ListDomains lists the account's domains, newest first. q is looked for in both forms of the name.
+func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsIn) (*core.Page[Domain], error) {
+	q := strings.ToLower(in.Q)
+	l := core.Listing[store.Domain, Domain]{
+		Operation: "domains", Index: store.DomainsByAccount, Prefix: who.AccountID,
+		Filters: []string{in.Status, in.Tag, q, in.DNSProvider},
+		Keep: func(d *store.Domain) bool {
+			return (in.Status == "" || d.Status == in.Status) && (in.Tag == "" || slices.Contains(d.Tags, in.Tag)) &&
+				(in.DNSProvider == "" || d.DNSProvider == in.DNSProvider) &&
+				(q == "" || strings.Contains(d.Name, q) || strings.Contains(core.UnicodeName(d.Name), q))
+		},
+		Out: s.domainOut,
+	}
+	return l.Page(s.Core, who, in.PageIn)
+}
+
+// DomainIn names one domain.
+type DomainIn struct {
+	DomainID string `path:"domain_id"`
+}
+
+// GetDomain shows one domain.
+func (s *Service) GetDomain(_ context.Context, who core.Actor, in DomainIn) (*Domain, error) {
+	var out Domain
+	err := s.Store.View(func(tx *store.Tx) error {
+		d, err := core.DomainOf(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		out, err = s.domainOut(tx, d)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// UpdateDomainIn is the body of update_domain. Null takes the catch-all, the relay or the notes
+// away.
+type UpdateDomainIn struct {
+	DomainID    string           `path:"domain_id"`
+	Tags        *[]string        `json:"tags" max:"50"`
+	AutoRenew   *bool            `json:"auto_renew"`
+	SendingMode *string          `json:"sending_mode" enum:"direct|relay"`
+	Relay       core.Opt[string] `json:"relay" max:"100"`
+	ListUnsub   *bool            `json:"list_unsubscribe"`
+	CatchAll    core.Opt[string] `json:"catch_all"`
+	Notes       core.Opt[string] `json:"notes" max:"5000"`
+}
+
+// check looks at the fields on their own, and brings them into the form in which they are kept.
+func (in *UpdateDomainIn) check(c core.Config) (err error) {
+	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set {
+		return core.Errorf(400, "nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all and notes.")
+	}
+	if in.SendingMode != nil && *in.SendingMode == "relay" && len(c.Relays) == 0 && c.Outbound != "capture" {
+		return core.Invalid("sending_mode", "not_allowed", "cannot be relay: this installation has none; its operator adds one to mailstead.toml")
+	}
+	if in.Tags != nil {
+		if *in.Tags, err = cleanTags(*in.Tags); err != nil {
+			return err
+		}
+	}
+	if in.CatchAll.Value != "" {
+		in.CatchAll.Value, err = core.NormalizeEmail("catch_all", in.CatchAll.Value)
+	}
+	return err
+}
+
+// cleanTags trims tags and leaves out what is given twice.
+func cleanTags(tags []string) ([]string, error) {
+	out := []string{}
+	for _, t := range tags {
+		t = strings.TrimSpace(t)
+		if n := utf8.RuneCountInString(t); n < 1 || n > 50 || strings.ContainsFunc(t, unicode.IsControl) {
+			return nil, core.Invalid("tags", "invalid", "each tag must have 1 to 50 characters, and no control characters")
+		}
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	if len(out) > maxTags {
+		return nil, core.Invalid("tags", "too_many_items", "must have at most %d items", maxTags)
+	}
+	return out, nil
+}
+
+// UpdateDomain changes what about a domain is the owner's choice. Only auto_renew of a domain that
+// was bought here is somebody else's business, and its registrar is told first.
+func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDomainIn) (*Domain, error) {
+	if err := in.check(s.Config); err != nil {
+		return nil, err
+	}
+	if err := s.CheckRelay(in.Relay.Value); err != nil {
+		return nil, err
+	}
+	if in.AutoRenew != nil {
+		if err := s.tellRenewal(ctx, who, in); err != nil {
+			return nil, err
+		}
+	}
+	var out Domain
+	var changed *store.Domain
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := core.DomainOf(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		if d.Status == core.DomainDeleting {
+			return errBusy(d, "is being deleted, so it cannot be changed")
+		}
+		if err := in.apply(tx, d); err != nil {
+			return err
+		}
+		changed = d
+		return s.putDomain(tx, d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.View(func(tx *store.Tx) (err error) { // which counts the mailboxes
+		out, err = s.domainOut(tx, changed)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+func (in *UpdateDomainIn) apply(tx *store.Tx, d *store.Domain) error {
+	if in.Tags != nil {
+		d.Tags = *in.Tags
+	}
+	if in.AutoRenew != nil {
+		d.AutoRenew = *in.AutoRenew
+	}
+	if in.SendingMode != nil {
+		d.SendingMode = *in.SendingMode
+	}
+	if in.Relay.Set {
+		d.Relay = in.Relay.Value
+	}
+	if in.ListUnsub != nil {
+		d.ListUnsub = *in.ListUnsub
+	}
+	if in.Notes.Set {
+		d.Notes = in.Notes.Value
+	}
+	if in.CatchAll.Set {
+		d.CatchAll = in.CatchAll.Value
+		return checkCatchAll(tx, d)
+	}
+	return nil
+}
+
+// checkCatchAll refuses an address of the domain itself that is no mailbox: mail to it would come
+// back for ever. An address elsewhere is forwarded to, as any other.
+func checkCatchAll(tx *store.Tx, d *store.Domain) error {
+	if _, at, _ := msg.SplitEmail(d.CatchAll); d.CatchAll == "" || at != d.Name {
+		return nil
+	}
+	mb, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, d.CatchAll))
+	if errors.Is(err, store.ErrNotFound) || err == nil && mb.Status == "deleting" {
+		return core.Invalid("catch_all", "not_found", "%s is no mailbox; make it first, or give an address of another domain", d.CatchAll)
+	}
+	return err
+}
+
+// errBusy says that a job works on the domain, and names it.
+func errBusy(d *store.Domain, why string) *core.Error {
+	return core.Errorf(409, "domain_busy", "%s %s. Wait for the job %s.", d.Name, why, d.JobID).With(d.JobID, "domain_busy", "works on the domain")
+}
+
+// checkIdle refuses while a job works on the domain.
+func checkIdle(tx *store.Tx, d *store.Domain) error {
+	if d.JobID == "" {
+		return nil
+	}
+	j, err := store.Jobs.Get(tx, d.JobID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && j.Ended() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errBusy(d, "is being worked on")
+}
+
+// makeIdle ends the job that waits for a domain's delegation, and a setup that waits for its next
+// try, so that something else can begin. While a job is at work it refuses.
+func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
+	busy := checkIdle(tx, d)
+	if busy == nil {
+		return nil
+	}
+	j, err := store.Jobs.Get(tx, d.JobID)
+	if err != nil || j.State != store.JobQueued {
+		return busy
+	}
+	if tried := j.Kind == "domain_setup" && j.Attempt > 0; !tried && d.Status != core.DomainPendingNS {
+		return busy
+	}
+	return s.Queue.Cancel(tx, j.ID)
+}
+
+// domainEvent is the data of domain.created and domain.ready; the time that is not told of is
+// absent.
+type DomainEvent struct {
+	DomainID    string     `json:"domain_id" words:"ours"`
+	Domain      string     `json:"domain" words:"ours"`
+	Status      string     `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
+	DNSProvider string     `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Source      string     `json:"source" enum:"connected|registered"`
+	JobID       *string    `json:"job_id" words:"ours"`
+	CreatedAt   *core.Time `json:"created_at,omitempty"`
+	ReadyAt     *core.Time `json:"ready_at,omitempty"`
+}
+
+func eventOf(d *store.Domain) DomainEvent {
+	return DomainEvent{DomainID: d.ID, Domain: d.Name, Status: d.Status, DNSProvider: d.DNSProvider, Source: d.Source, JobID: core.OrNull(d.JobID)}
+}
+
+// tellCreated emits domain.created when provisioning begins for the first time.
+func (s *Service) tellCreated(tx *store.Tx, d *store.Domain) error {
+	if d.CreatedTold {
+		return nil
+	}
+	d.CreatedTold = true
+	data := eventOf(d)
+	data.CreatedAt = &core.Time{Time: d.CreatedAt}
+	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainCreated, data)
+	return err
+}
+
+// tellReady emits domain.ready.
+func (s *Service) tellReady(tx *store.Tx, d *store.Domain) error {
+	data := eventOf(d)
+	data.ReadyAt = &core.Time{Time: d.CompletedAt}
+	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainReady, data)
+	return err
+}

@@ -1,0 +1,92 @@
+// Package domains connects, buys, proves, sets up, watches and deletes domains: their zones,
+// DNSSEC, records at Cloudflare, and registrars. It does not know mail; mailboxes it makes and
+// deletes only together with their domain.
+package domains
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Hooks are what other rooms do for this one.
+type Hooks struct {
+	// EraseReports deletes the reports about a domain.
+	EraseReports func(ctx context.Context, domainID string) error
+	// PlanCertificate queues the work on a domain's certificate if there is something to do.
+	PlanCertificate func(tx *store.Tx, d *store.Domain) error
+	// DropCertificate forgets the certificate of a domain.
+	DropCertificate func(tx *store.Tx, domainID string) error
+	// MailKeys are the digests of this host's keys that the zone of a domain publishes.
+	MailKeys func(tx *store.Tx, d *store.Domain) []string
+}
+
+// A Service holds what domains need.
+type Service struct {
+	*core.Core
+	events    *events.Service
+	inbox     *inbox.Service
+	mailboxes *mailboxes.Service
+	Hooks     Hooks
+
+	zones     *zones
+	looks     chan struct{} // one place for each live look at a domain's DNS
+	reverse   reverse
+	edgeTurns core.Turns // of the domains at the edge provider
+}
+
+// New puts the room together. The caller sets its hooks.
+func New(c *core.Core, e *events.Service, i *inbox.Service, m *mailboxes.Service) *Service {
+	s := &Service{
+		Core: c, events: e, inbox: i, mailboxes: m,
+		zones: newZones(c.Config), looks: make(chan struct{}, looksAtOnce), edgeTurns: core.Turns{Held: map[string]chan struct{}{}},
+	}
+	s.zones.others = s.newSecondaries()
+	return s
+}
+
+// Kinds lists the kinds of jobs of this room.
+func (s *Service) Kinds() []jobs.Kind {
+	return []jobs.Kind{
+		s.provisionKind(),
+		s.setupKind(),
+		s.routingKind("redirect_update", dnsprov.PurposeA),
+		s.routingKind("forward_update", dnsprov.PurposeMX),
+		s.domainDeleteKind(),
+		s.claimKind(),
+		s.claimsKind(),
+		s.checkKind(),
+		s.edgeSyncKind(),
+		s.resignKind(),
+	}
+}
+
+// Run does what the room does by the clock, until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	if err := s.wakeClaims(); err != nil {
+		s.Log.Error("plan looks at the claims of domains", "error", err)
+	}
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	telling.Go(func() { s.tellSecondaries(ctx) })
+	hourly := time.NewTicker(time.Hour)
+	defer hourly.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hourly.C:
+			if err := s.renewZones(); err != nil {
+				s.Log.Error("renew the zones of secondaries", "error", err)
+			}
+		}
+	}
+}

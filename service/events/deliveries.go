@@ -1,0 +1,366 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
+)
+
+// webhookAttempts is how often an event is tried at one endpoint: once, and six retries.
+const webhookAttempts = 7
+
+// tellArgs is the job of telling one endpoint of one event.
+type TellArgs struct {
+	WebhookID string `json:"webhook_id"`
+	EventID   string `json:"event_id"`
+	Trigger   string `json:"trigger"` // event test redeliver
+}
+
+func (s *Service) tellKind() jobs.Kind {
+	return jobs.Kind{
+		Name: "webhook", Work: s.tell, Max: webhookAttempts, Timeout: time.Minute, Lanes: 4, Most: 64, MostEach: 48,
+		Backoff: func(attempt int, r float64) time.Duration {
+			wait, _ := webhooks.Schedule(attempt, r)
+			return wait
+		},
+	}
+}
+
+// announce adds a job for every enabled endpoint of the account that wants to know of the event. In
+// a transaction that has done much already it leaves that to another job.
+func (s *Service) announce(tx *store.Tx, e *store.Event) error {
+	var ids []string
+	for _, id := range store.WebhooksByAccount.Keys(tx, e.AccountID, "") {
+		w, err := store.Webhooks.Read(tx, id)
+		if err != nil {
+			return err
+		}
+		if w.Status == "enabled" && Wants(w, e.Type) {
+			ids = append(ids, w.ID)
+		}
+	}
+	if len(ids) > 1 && tx.Large() {
+		return s.announceLater(tx, e, ids)
+	}
+	return s.addTells(tx, e.AccountID, e.ID, ids)
+}
+
+// addTells adds the job of each endpoint.
+func (s *Service) addTells(tx *store.Tx, accountID, eventID string, webhookIDs []string) error {
+	for _, id := range webhookIDs {
+		if err := s.addTell(tx, accountID, TellArgs{id, eventID, "event"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const kindWebhookEvents = "webhook_events"
+
+// announceArgs is the job of adding the jobs of an event's endpoints.
+type announceArgs struct {
+	EventID    string   `json:"event_id"`
+	WebhookIDs []string `json:"webhook_ids"`
+}
+
+// announceKind goes on where a transaction had too many events to add the jobs of all their
+// endpoints itself. The transaction that ends it adds them, so that each is there once.
+func (s *Service) announceKind() jobs.Kind {
+	return jobs.Kind{Name: kindWebhookEvents, Lanes: 4, Work: func(_ context.Context, j *store.Job) (jobs.Writes, error) {
+		args, err := jobs.Args[announceArgs](j)
+		if err != nil {
+			return nil, jobs.Permanent(err)
+		}
+		return func(tx *store.Tx, j *store.Job) error {
+			return s.addTells(tx, j.AccountID, args.EventID, args.WebhookIDs)
+		}, nil
+	}}
+}
+
+// announceLater leaves the jobs of endpoints to one job.
+func (s *Service) announceLater(tx *store.Tx, e *store.Event, webhookIDs []string) error {
+	_, err := s.Queue.Add(tx, jobs.New{
+		AccountID: e.AccountID, Kind: kindWebhookEvents, Lane: "webhook events " + e.AccountID, Args: announceArgs{e.ID, webhookIDs},
+	})
+	return err
+}
+
+func (s *Service) addTell(tx *store.Tx, accountID string, args TellArgs) error {
+	_, err := s.Queue.Add(tx, jobs.New{AccountID: accountID, Kind: "webhook", Lane: args.WebhookID, Args: args})
+	return err
+}
+
+// An EventEnvelope is an event as endpoints and GET /v1/events show it.
+type EventEnvelope struct {
+	ID         string          `json:"id" words:"ours"`
+	Object     string          `json:"object" words:"ours"`
+	Type       string          `json:"type" words:"ours"`
+	APIVersion string          `json:"api_version" words:"ours"`
+	Created    core.Time       `json:"created"`
+	AccountID  string          `json:"account_id" words:"ours"`
+	Data       json.RawMessage `json:"data"`
+}
+
+func envelopeOf(e *store.Event, version string) EventEnvelope {
+	return EventEnvelope{e.ID, "event", e.Type, version, core.Time{Time: e.Created}, e.AccountID, e.Data}
+}
+
+// tell makes one attempt.
+func (s *Service) tell(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[TellArgs](j)
+	if err != nil {
+		return nil, err
+	}
+	w, e, err := s.loadTell(args)
+	if errors.Is(err, store.ErrNotFound) || err == nil && w.Status != "enabled" && args.Trigger == "event" {
+		return nil, nil // nobody is there any more, or nobody wants it
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := webhooks.Delivery{URL: w.URL, EventID: e.ID, EventType: e.Type, DeliveryID: s.Store.NewID("dlv"), Attempt: j.Attempt}
+	if d.Secrets, err = s.signingSecrets(w); err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	if d.Body, err = json.Marshal(envelopeOf(e, w.APIVersion)); err != nil {
+		return nil, jobs.Permanent(fmt.Errorf("write event %s: %w", e.ID, err))
+	}
+	at := s.Now()
+	r := s.poster.Post(ctx, d)
+	if ctx.Err() != nil && r.Outcome == webhooks.Failed {
+		return nil, ctx.Err() // we stopped it: not the receiver's fault
+	}
+	row := &store.Delivery{
+		ID: d.DeliveryID, WebhookID: w.ID, AccountID: w.AccountID, EventID: e.ID, EventType: e.Type, Attempt: j.Attempt,
+		Outcome: r.Outcome, HTTPStatus: r.HTTPStatus, Error: r.Error, ErrorCode: r.ErrorCode, URL: w.URL, At: at,
+		DurationMS: r.Duration.Milliseconds(), Excerpt: r.Excerpt, Trigger: args.Trigger,
+	}
+	if j.Attempt > 1 {
+		row.Trigger = "retry"
+	}
+	return s.toldWrites(row, r.Gone), told(r)
+}
+
+func (s *Service) loadTell(args TellArgs) (w *store.Webhook, e *store.Event, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		if w, err = store.Webhooks.Get(tx, args.WebhookID); err != nil {
+			return err
+		}
+		e, err = store.Events.Get(tx, args.EventID)
+		return err
+	})
+	return w, e, err
+}
+
+func (s *Service) signingSecrets(w *store.Webhook) ([]string, error) {
+	current, err := s.Keys.Open("webhook "+w.ID, w.Secret)
+	if err != nil {
+		return nil, err
+	}
+	secrets := []string{string(current)}
+	if s.Now().Before(w.OldSecretEnds) {
+		old, err := s.Keys.Open("webhook "+w.ID, w.OldSecret)
+		if err != nil {
+			return nil, err
+		}
+		secrets = append(secrets, string(old))
+	}
+	return secrets, nil
+}
+
+// told turns a result into what the queue makes of it.
+func told(r webhooks.Result) error {
+	if r.Outcome == webhooks.Success {
+		return nil
+	}
+	err := fmt.Errorf("%s: %s", r.ErrorCode, r.Error)
+	if r.Gone {
+		return jobs.Permanent(err)
+	}
+	return err
+}
+
+// toldWrites logs the attempt and keeps the endpoint's health, with the job's new state.
+func (s *Service) toldWrites(row *store.Delivery, gone bool) jobs.Writes {
+	return func(tx *store.Tx, j *store.Job) error {
+		if j.State == "queued" {
+			row.NextAt = j.Due
+		}
+		if err := store.Deliveries.Put(tx, row); err != nil {
+			return err
+		}
+		w, err := store.Webhooks.Get(tx, row.WebhookID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.LastDeliveryAt = row.At
+		switch {
+		case row.Outcome == webhooks.Success:
+			w.LastSuccessAt, w.Failures = row.At, 0
+		case gone:
+			disable(w, "gone", tx.Now())
+		case j.State == "error" && row.EventType != EventTestPing:
+			if w.Failures++; w.Failures >= failuresAllowed {
+				disable(w, "consecutive_failures", tx.Now())
+			}
+		}
+		return store.Webhooks.Put(tx, w)
+	}
+}
+
+func disable(w *store.Webhook, reason string, now time.Time) {
+	if w.Status == "enabled" {
+		w.Status, w.DisabledReason, w.DisabledAt, w.UpdatedAt = "disabled", reason, now, now
+	}
+}
+
+// WebhookTested says that a test.ping waits.
+type WebhookTested struct {
+	EventID string `json:"event_id" words:"ours"`
+	Type    string `json:"type" words:"ours"`
+	Queued  bool   `json:"queued"`
+	Message string `json:"message" words:"ours"`
+}
+
+// TestWebhook sends a test.ping to the endpoint, disabled or not.
+func (s *Service) TestWebhook(_ context.Context, who core.Actor, in WebhookIn) (*WebhookTested, error) {
+	out := &WebhookTested{Type: EventTestPing, Queued: true, Message: "A test.ping is on its way. See the endpoint's deliveries for what came of it."}
+	err := s.Store.Update(func(tx *store.Tx) error {
+		w, err := webhookOf(tx, who, in.ID)
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(PingData{w.ID, "This is a test event from Mailstead.", core.Time{Time: tx.Now()}})
+		if err != nil {
+			return err
+		}
+		e := &store.Event{ID: tx.NewID("evt"), AccountID: w.AccountID, Type: EventTestPing, Created: tx.Now(), Data: data}
+		if err := store.Events.Put(tx, e); err != nil {
+			return err
+		}
+		out.EventID = e.ID
+		return s.addTell(tx, w.AccountID, TellArgs{w.ID, e.ID, "test"})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+type PingData struct {
+	WebhookID string    `json:"webhook_id" words:"ours"`
+	Message   string    `json:"message" words:"ours"`
+	SentAt    core.Time `json:"sent_at"`
+}
+
+// A Delivery is one attempt as the API shows it.
+type Delivery struct {
+	ID              string    `json:"id" words:"ours"`
+	EventID         string    `json:"event_id" words:"ours"`
+	EventType       string    `json:"event_type" words:"ours"`
+	Attempt         int       `json:"attempt"`
+	Outcome         string    `json:"outcome" enum:"success|failed|pending"`
+	HTTPStatus      *int      `json:"http_status"`
+	Error           *string   `json:"error" words:"theirs"`
+	ErrorCode       *string   `json:"error_code" enum:"timeout|dns|connect|tls|http_status|blocked_address"`
+	DurationMS      int64     `json:"duration_ms"`
+	ResponseExcerpt *string   `json:"response_excerpt" words:"theirs"`
+	URL             string    `json:"url" words:"ours"`
+	Trigger         string    `json:"trigger" enum:"event|retry|test|redeliver"`
+	AttemptedAt     core.Time `json:"attempted_at"`
+	NextAttemptAt   core.Time `json:"next_attempt_at"`
+}
+
+func deliveryOut(d *store.Delivery) Delivery {
+	return Delivery{
+		ID: d.ID, EventID: d.EventID, EventType: d.EventType, Attempt: d.Attempt, Outcome: d.Outcome,
+		HTTPStatus: core.Bounded(d.HTTPStatus), Error: core.OrNull(d.Error), ErrorCode: core.OrNull(d.ErrorCode), DurationMS: d.DurationMS,
+		ResponseExcerpt: core.OrNull(d.Excerpt), URL: d.URL, Trigger: d.Trigger, AttemptedAt: core.Time{Time: d.At}, NextAttemptAt: core.Time{Time: d.NextAt},
+	}
+}
+
+// ListDeliveriesIn is the query of list_webhook_deliveries.
+type ListDeliveriesIn struct {
+	core.PageIn
+	ID        string `path:"id"`
+	EventType string `query:"event_type"`
+	Outcome   string `query:"outcome" enum:"success|failed|pending|"`
+	EventID   string `query:"event_id"`
+}
+
+// ListWebhookDeliveries lists an endpoint's attempts of the last 30 days, newest first.
+func (s *Service) ListWebhookDeliveries(_ context.Context, who core.Actor, in ListDeliveriesIn) (*core.Page[Delivery], error) {
+	l := core.Listing[store.Delivery, Delivery]{
+		Operation: "deliveries", Index: store.DeliveriesByWebhook, Prefix: in.ID, Filters: []string{in.ID, in.EventType, in.Outcome, in.EventID},
+		Keep: func(d *store.Delivery) bool {
+			return (in.EventType == "" || d.EventType == in.EventType) && (in.Outcome == "" || d.Outcome == in.Outcome) &&
+				(in.EventID == "" || d.EventID == in.EventID)
+		},
+		Out: func(_ *store.Tx, d *store.Delivery) (Delivery, error) { return deliveryOut(d), nil },
+		First: func(tx *store.Tx) error {
+			_, err := webhookOf(tx, who, in.ID)
+			return err
+		},
+	}
+	return l.Page(s.Core, who, in.PageIn)
+}
+
+// RedeliverIn names one event in an endpoint's log.
+type RedeliverIn struct {
+	ID      string `path:"id"`
+	EventID string `path:"event_id"`
+}
+
+// Redelivered says that an event waits to be sent again.
+type Redelivered struct {
+	EventID   string `json:"event_id" words:"ours"`
+	WebhookID string `json:"webhook_id" words:"ours"`
+	Queued    bool   `json:"queued"`
+	Message   string `json:"message" words:"ours"`
+}
+
+// RedeliverEvent sends an event of the endpoint's log again.
+func (s *Service) RedeliverEvent(_ context.Context, who core.Actor, in RedeliverIn) (*Redelivered, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		w, err := webhookOf(tx, who, in.ID)
+		if err != nil {
+			return err
+		}
+		e, err := store.Events.Get(tx, in.EventID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && (e.AccountID != who.AccountID || !inLog(tx, w, e)) {
+			return core.NotFound("event in this endpoint's log")
+		}
+		if err != nil {
+			return err
+		}
+		return s.addTell(tx, w.AccountID, TellArgs{w.ID, e.ID, "redeliver"})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Redelivered{in.EventID, in.ID, true, "The event is on its way again, with the same id."}, nil
+}
+
+// inLog tells whether the endpoint was told of the event, or will be: its first attempt may still
+// wait.
+func inLog(tx *store.Tx, w *store.Webhook, e *store.Event) bool {
+	if store.DeliveriesByEvent.Has(tx, w.ID+e.ID) {
+		return true
+	}
+	if e.Type == EventTestPing {
+		var ping PingData
+		return json.Unmarshal(e.Data, &ping) == nil && ping.WebhookID == w.ID
+	}
+	// An endpoint that has not changed since the event is one to which it was announced.
+	return w.Status == "enabled" && Wants(w, e.Type) && !w.UpdatedAt.After(e.Created)
+}

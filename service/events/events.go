@@ -1,0 +1,68 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Event types, as webhooks name them.
+const (
+	EventMessageRelayed   = "message.relayed"
+	EventEmailReceived    = "email.received"
+	EventEmailBounced     = "email.bounced"
+	EventEmailComplained  = "email.complained"
+	EventDomainCreated    = "domain.created"
+	EventDomainReady      = "domain.ready"
+	EventDomainDNSFailed  = "domain.dns_failed"
+	EventEmailUserCreated = "email_user.created"
+	EventEmailUserDeleted = "email_user.deleted"
+	EventTestPing         = "test.ping"
+)
+
+// emit records that something happened, and the jobs that tell every endpoint which wants to know,
+// in the caller's transaction: the event is there if and only if what it tells of is.
+func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error) {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("write event %s: %w", kind, err)
+	}
+	e := &store.Event{ID: tx.NewID("evt"), AccountID: accountID, Type: kind, Created: tx.Now(), Data: raw}
+	if err := store.Events.Put(tx, e); err != nil {
+		return nil, err
+	}
+	return e, s.announce(tx, e)
+}
+
+// ListEventsIn is the query of list_events.
+type ListEventsIn struct {
+	core.PageIn
+	Type         string     `query:"type"`
+	CreatedAfter *core.Time `query:"created_after"`
+	EventID      string     `query:"event_id" max:"40"`
+}
+
+// ListEvents lists the account's events of the last 30 days, newest first, whether or not an
+// endpoint was told of them. With an event's id the list holds that one, or nothing where another
+// filter leaves it out.
+func (s *Service) ListEvents(_ context.Context, who core.Actor, in ListEventsIn) (*core.Page[EventEnvelope], error) {
+	var since time.Time
+	if in.CreatedAfter != nil {
+		since = in.CreatedAfter.Time
+	}
+	l := core.Listing[store.Event, EventEnvelope]{
+		Operation: "events", Index: store.EventsByAccount, Prefix: who.AccountID, Filters: []string{in.Type, since.String(), in.EventID},
+		Keep:  func(e *store.Event) bool { return in.Type == "" || e.Type == in.Type },
+		Until: func(e *store.Event) bool { return !since.IsZero() && !e.Created.After(since) },
+		Out:   func(_ *store.Tx, e *store.Event) (EventEnvelope, error) { return envelopeOf(e, APIVersion), nil },
+	}
+	if in.EventID != "" { // ids have one length, so that no other is under this prefix
+		l.Prefix += in.EventID
+		l.Keep = func(e *store.Event) bool { return e.ID == in.EventID && (in.Type == "" || e.Type == in.Type) }
+	}
+	return l.Page(s.Core, who, in.PageIn)
+}

@@ -1,0 +1,321 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
+)
+
+// APIVersion is the form of event envelopes that new endpoints get; an endpoint keeps the one it
+// was made with.
+const APIVersion = "2026-11-01"
+
+const (
+	rotationOverlap = 24 * time.Hour // how long the secret before a rotation signs too
+	failuresAllowed = 25             // failed events in a row before an endpoint is disabled
+	LogKept         = 30 * 24 * time.Hour
+)
+
+// eventTypes is what an endpoint may subscribe to, besides "*".
+var eventTypes = []string{
+	EventMessageRelayed, EventEmailReceived, EventEmailBounced, EventEmailComplained, EventDomainCreated, EventDomainReady,
+	EventDomainDNSFailed, EventEmailUserCreated, EventEmailUserDeleted, EventTestPing,
+}
+
+// A Webhook is an endpoint as the API shows it, without its secret.
+type Webhook struct {
+	ID                  string    `json:"id" words:"ours"`
+	URL                 string    `json:"url" words:"ours"`
+	Events              []string  `json:"events" words:"ours"`
+	Description         *string   `json:"description" words:"ours"`
+	Status              string    `json:"status" enum:"enabled|disabled"`
+	DisabledReason      *string   `json:"disabled_reason" enum:"manual|consecutive_failures|gone"`
+	DisabledAt          core.Time `json:"disabled_at"`
+	ConsecutiveFailures int       `json:"consecutive_failures"`
+	APIVersion          string    `json:"api_version" words:"ours"`
+	SecretHint          string    `json:"secret_hint" words:"ours"`
+	LastDeliveryAt      core.Time `json:"last_delivery_at"`
+	LastSuccessAt       core.Time `json:"last_success_at"`
+	CreatedAt           core.Time `json:"created_at"`
+	UpdatedAt           core.Time `json:"updated_at"`
+}
+
+func webhookOut(w *store.Webhook) Webhook {
+	return Webhook{
+		ID: w.ID, URL: w.URL, Events: w.Events, Description: core.OrNull(w.Description), Status: w.Status,
+		DisabledReason: core.OrNull(w.DisabledReason), DisabledAt: core.Time{Time: w.DisabledAt}, ConsecutiveFailures: w.Failures,
+		APIVersion: w.APIVersion, SecretHint: w.SecretHint, LastDeliveryAt: core.Time{Time: w.LastDeliveryAt},
+		LastSuccessAt: core.Time{Time: w.LastSuccessAt}, CreatedAt: core.Time{Time: w.CreatedAt}, UpdatedAt: core.Time{Time: w.UpdatedAt},
+	}
+}
+
+// webhookOf gives an endpoint of the account; another account's is not there.
+func webhookOf(tx *store.Tx, who core.Actor, id string) (*store.Webhook, error) {
+	w, err := store.Webhooks.Get(tx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && w.AccountID != who.AccountID {
+		return nil, core.NotFound("webhook")
+	}
+	return w, err
+}
+
+// WebhookList is the short list of endpoints with the most there may be.
+type WebhookList struct {
+	core.List[Webhook]
+	Limit int `json:"limit"`
+}
+
+// ListWebhooks lists the account's endpoints, newest first.
+func (s *Service) ListWebhooks(_ context.Context, who core.Actor) (*WebhookList, error) {
+	var out []Webhook
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, w := range store.WebhooksByAccount.Desc(tx, who.AccountID, "") {
+			out = append(out, webhookOut(w))
+		}
+		return nil
+	})
+	return &WebhookList{*core.ListOf(out), core.WebhookLimit}, err
+}
+
+// WebhookIn names one endpoint.
+type WebhookIn struct {
+	ID string `path:"id"`
+}
+
+// GetWebhook shows one endpoint.
+func (s *Service) GetWebhook(_ context.Context, who core.Actor, in WebhookIn) (*Webhook, error) {
+	var out Webhook
+	err := s.Store.View(func(tx *store.Tx) error {
+		w, err := webhookOf(tx, who, in.ID)
+		if err != nil {
+			return err
+		}
+		out = webhookOut(w)
+		return nil
+	})
+	return &out, err
+}
+
+// CreateWebhookIn is the body of create_webhook.
+type CreateWebhookIn struct {
+	URL         string   `json:"url" required:"true"`
+	Events      []string `json:"events" required:"true"`
+	Description string   `json:"description" max:"500"`
+}
+
+// WebhookCreated is an endpoint with its secret.
+type WebhookCreated struct {
+	Webhook
+	Secret string `json:"secret" words:"ours"`
+}
+
+// CreateWebhook makes an endpoint. One that wants email.received switches the universal inbox on.
+func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWebhookIn) (*WebhookCreated, error) {
+	if err := s.Guard.CheckURL(in.URL); err != nil {
+		return nil, core.Invalid("url", "invalid", "%s", err)
+	}
+	events, err := cleanEvents(in.Events)
+	if err != nil {
+		return nil, err
+	}
+	id, secret := s.Store.NewID("wh"), webhooks.NewSecret()
+	w := &store.Webhook{
+		ID: id, AccountID: who.AccountID, URL: in.URL, Events: events, Description: in.Description, Status: "enabled",
+		Secret: s.Keys.Seal("webhook "+id, []byte(secret)), SecretHint: webhooks.SecretHint(secret), APIVersion: APIVersion,
+	}
+	var out *WebhookCreated
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if store.WebhooksByAccount.Count(tx, who.AccountID, core.WebhookLimit) >= core.WebhookLimit {
+			return core.Errorf(403, "webhook_limit_reached", "An account may have %d webhook endpoints. Delete one first.", core.WebhookLimit)
+		}
+		w.CreatedAt, w.UpdatedAt = tx.Now(), tx.Now()
+		if err := s.putWebhook(tx, w); err != nil {
+			return err
+		}
+		out = &WebhookCreated{webhookOut(w), secret}
+		return s.KeepAnswer(ctx, tx, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// putWebhook keeps an endpoint; while it is enabled and wants email.received, the universal inbox
+// is on.
+func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
+	if w.Status == "enabled" && Wants(w, EventEmailReceived) {
+		a, err := store.Accounts.Get(tx, w.AccountID)
+		if err != nil {
+			return err
+		}
+		if !a.UniversalInbox {
+			if err := s.Hooks.SwitchInbox(tx, core.Actor{}, a, true); err != nil {
+				return err
+			}
+		}
+	}
+	return store.Webhooks.Put(tx, w)
+}
+
+func Wants(w *store.Webhook, kind string) bool {
+	return slices.Contains(w.Events, "*") || slices.Contains(w.Events, kind)
+}
+
+// cleanEvents takes known types without repeats, or "*" alone.
+func cleanEvents(in []string) ([]string, error) {
+	var out []string
+	for _, e := range in {
+		if e != "*" && !slices.Contains(eventTypes, e) {
+			return nil, core.Invalid("events", "not_allowed", "%.60q is no event type; use * or some of %s", e, strings.Join(eventTypes, ", "))
+		}
+		if !slices.Contains(out, e) {
+			out = append(out, e)
+		}
+	}
+	if len(out) == 0 {
+		return nil, core.Invalid("events", "too_few_items", `must name at least one event type, or be ["*"]`)
+	}
+	if len(out) > 1 && slices.Contains(out, "*") {
+		return nil, core.Invalid("events", "not_allowed", `"*" means every type, so it stands alone`)
+	}
+	return out, nil
+}
+
+// UpdateWebhookIn is the body of update_webhook.
+type UpdateWebhookIn struct {
+	ID          string           `path:"id"`
+	URL         *string          `json:"url"`
+	Events      *[]string        `json:"events"`
+	Description core.Opt[string] `json:"description" max:"500"`
+	Status      *string          `json:"status" enum:"enabled|disabled"`
+}
+
+// UpdateWebhook changes an endpoint. Enabling one again forgets its failures.
+func (s *Service) UpdateWebhook(_ context.Context, who core.Actor, in UpdateWebhookIn) (*Webhook, error) {
+	if in.URL == nil && in.Events == nil && !in.Description.Set && in.Status == nil {
+		return nil, core.Errorf(400, "nothing_to_update", "Give at least one of url, events, description and status.")
+	}
+	if in.URL != nil {
+		if err := s.Guard.CheckURL(*in.URL); err != nil {
+			return nil, core.Invalid("url", "invalid", "%s", err)
+		}
+	}
+	var events []string
+	if in.Events != nil {
+		var err error
+		if events, err = cleanEvents(*in.Events); err != nil {
+			return nil, err
+		}
+	}
+	var out Webhook
+	err := s.Store.Update(func(tx *store.Tx) error {
+		w, err := webhookOf(tx, who, in.ID)
+		if err != nil {
+			return err
+		}
+		in.apply(w, events, tx.Now())
+		out = webhookOut(w)
+		return s.putWebhook(tx, w)
+	})
+	return &out, err
+}
+
+func (in UpdateWebhookIn) apply(w *store.Webhook, events []string, now time.Time) {
+	if in.URL != nil {
+		w.URL = *in.URL
+	}
+	if events != nil {
+		w.Events = events
+	}
+	if in.Description.Set {
+		w.Description = in.Description.Value
+	}
+	if in.Status != nil && *in.Status != w.Status {
+		w.Status = *in.Status
+		w.DisabledReason, w.DisabledAt, w.Failures = "", time.Time{}, 0
+		if w.Status == "disabled" {
+			w.DisabledReason, w.DisabledAt = "manual", now
+		}
+	}
+	w.UpdatedAt = now
+}
+
+// WebhookDeleted says that an endpoint is gone.
+type WebhookDeleted struct {
+	ID      string `json:"id" words:"ours"`
+	Deleted bool   `json:"deleted"`
+	Message string `json:"message" words:"ours"`
+}
+
+// DeleteWebhook removes an endpoint; what waited for it is not delivered.
+func (s *Service) DeleteWebhook(_ context.Context, who core.Actor, in WebhookIn) (*WebhookDeleted, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		w, err := webhookOf(tx, who, in.ID)
+		if err != nil {
+			return err
+		}
+		return store.Webhooks.Delete(tx, w.ID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &WebhookDeleted{in.ID, true, "The endpoint is deleted. Events that waited for it stay in GET /v1/events."}, nil
+}
+
+// A WebhookSecret is an endpoint's signing secret.
+type WebhookSecret struct {
+	ID                      string    `json:"id" words:"ours"`
+	Secret                  string    `json:"secret" words:"ours"`
+	PreviousSecretExpiresAt core.Time `json:"previous_secret_expires_at"`
+}
+
+// GetWebhookSecret shows the signing secret.
+func (s *Service) GetWebhookSecret(_ context.Context, who core.Actor, in WebhookIn) (*WebhookSecret, error) {
+	var out *WebhookSecret
+	err := s.Store.View(func(tx *store.Tx) error {
+		w, err := webhookOf(tx, who, in.ID)
+		if err != nil {
+			return err
+		}
+		secret, err := s.Keys.Open("webhook "+w.ID, w.Secret)
+		if err != nil {
+			return err
+		}
+		out = &WebhookSecret{ID: w.ID, Secret: string(secret)}
+		if tx.Now().Before(w.OldSecretEnds) {
+			out.PreviousSecretExpiresAt = core.Time{Time: w.OldSecretEnds}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// RotateWebhookSecret makes a new secret; the one before signs too for 24 hours.
+func (s *Service) RotateWebhookSecret(ctx context.Context, who core.Actor, in WebhookIn) (*WebhookSecret, error) {
+	secret := webhooks.NewSecret()
+	out := &WebhookSecret{ID: in.ID, Secret: secret}
+	err := s.Store.Update(func(tx *store.Tx) error {
+		w, err := webhookOf(tx, who, in.ID)
+		if err != nil {
+			return err
+		}
+		w.OldSecret, w.OldSecretEnds = w.Secret, tx.Now().Add(rotationOverlap)
+		w.Secret, w.SecretHint = s.Keys.Seal("webhook "+w.ID, []byte(secret)), webhooks.SecretHint(secret)
+		w.UpdatedAt = tx.Now()
+		out.PreviousSecretExpiresAt = core.Time{Time: w.OldSecretEnds}
+		if err := store.Webhooks.Put(tx, w); err != nil {
+			return err
+		}
+		return s.KeepAnswer(ctx, tx, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}

@@ -1,0 +1,143 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	KindRemoteAnswer = "remote_answer"
+
+	answerTries  = 8   // about two hours
+	answeredMost = 500 // messages of a conversation in one mailbox that are looked at, the newest
+)
+
+// findAnswered gives the messages of the mailbox's INBOX that a message which is being sent
+// answers: those of the Message-ID. They are found by their conversation.
+func (s *Service) FindAnswered(mb *store.Mailbox, id string) (uids []uint32, err error) {
+	if id == "" {
+		return nil, nil
+	}
+	id = core.Bracketed(id)
+	l := &inboxList{
+		s: s, query: store.InboxQuery{Account: mb.AccountNum, Mailbox: mb.Num}, collector: core.Collector[InboxMessage]{Limit: answeredMost},
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		root, _, err := tx.Thread(mb.AccountNum, threadNode(id))
+		if err != nil {
+			return err
+		}
+		l.thread = threadText(root)
+		return l.search(tx)
+	})
+	if errors.Is(err, store.ErrTextDamaged) { // a mark is not worth a message that is not sent
+		s.rebuildText()
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range l.collector.Data {
+		if m.MessageID != id {
+			continue
+		}
+		uid, err := strconv.ParseUint(m.UID, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("UID %q of %s: %w", m.UID, mb.Email, err)
+		}
+		uids = append(uids, uint32(uid))
+	}
+	return uids, nil
+}
+
+// markAnswered marks messages of the mailbox's INBOX as answered by the one that is sent in this
+// transaction. Those of an external mailbox are marked on its server first, by a job.
+func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, uids []uint32) error {
+	var open []uint32
+	for _, uid := range uids {
+		m, err := tx.Message(mb.Num, store.InboxID, uid)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if m.Flags&FlagAnswered != 0 {
+			continue
+		}
+		open = append(open, uid)
+		if mb.External != nil {
+			continue
+		}
+		if err := tx.SetFlags(m, m.Flags|FlagAnswered, m.Keywords); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(open) == 0:
+		return nil
+	case mb.External == nil:
+		s.changed(tx, mb.Num)
+		return nil
+	}
+	box, err := remoteBox(tx, mb)
+	if err != nil {
+		return err
+	}
+	_, err = s.Queue.Add(tx, jobs.New{
+		AccountID: mb.AccountID, Kind: KindRemoteAnswer, Lane: "answer " + mb.External.IMAP.Host, Args: answerArgs{mb.ID, box.UIDValidity, open},
+	})
+	return err
+}
+
+// answerArgs is the job of marking messages as answered on the server of an external mailbox.
+type answerArgs struct {
+	UserID      string   `json:"user_id"`
+	UIDValidity uint32   `json:"uid_validity"`
+	UIDs        []uint32 `json:"uids"`
+}
+
+func (s *Service) answerKind() jobs.Kind {
+	return jobs.Kind{
+		Name: KindRemoteAnswer, Work: s.answerRemote, Max: answerTries, Timeout: changeTimeout + 10*time.Second, Lanes: PullsPerHost,
+		Most: CopiesMost, MostEach: CopiesEach, Backoff: FailureWait,
+	}
+}
+
+func (s *Service) answerRemote(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[answerArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var mb *store.Mailbox
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		if mb, err = core.LiveMailbox(tx, args.UserID); err != nil || mb == nil || mb.External == nil {
+			return err
+		}
+		box, err := remoteBox(tx, mb)
+		if err == nil && box.UIDValidity != args.UIDValidity {
+			mb = nil // the messages have other numbers now
+		}
+		return err
+	})
+	if err != nil || mb == nil || mb.External == nil {
+		return nil, err
+	}
+	_, err = s.markRemote(ctx, mb, slices.Clone(args.UIDs), pull.FlagChange{Answered: new(true)})
+	switch e, ours := core.AsError(err); {
+	case ours && e.Status == 404:
+		return nil, nil
+	case errors.Is(err, pull.ErrLogin), errors.Is(err, pull.ErrRefused):
+		return nil, jobs.Permanent(err)
+	}
+	return nil, err
+}

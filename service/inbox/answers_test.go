@@ -1,0 +1,122 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/pull/pulltest"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// TestAnswersMarkWhatTheyAnswer: in the mailbox that sends alone, with the sending or not at all,
+// indexed or not.
+func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
+	letter := func(id, subject, more string) string {
+		return fmt.Sprintf("Message-ID: <%s@far.test>\r\nFrom: fred@far.test\r\nSubject: %s\r\n%s\r\nhello\r\n", id, subject, more)
+	}
+	for _, mb := range []*store.Mailbox{ann, bob} {
+		i.MustArrive("fred@far.test", mb.Email, letter("one", "One", ""))
+	}
+	i.MustArrive("fred@far.test", ann.Email, letter("two", "Two", "References: <one@far.test>\r\n"))
+	i.MustArrive("fred@far.test", ann.Email, letter("three", "Three", ""))
+	i.MustArrive("fred@far.test", ann.Email, letter("copy", "Copy", ""))
+	i.MustArrive("fred@far.test", ann.Email, letter("copy", "Copy", ""))
+	answer := func(id string) mta.SendEmailIn {
+		return mta.SendEmailIn{To: mta.Texts{"fred@far.test"}, Subject: "Re", Text: "t", InReplyTo: id, References: mta.Texts{id}}
+	}
+
+	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"x@far.test"}, Subject: "Fwd: Three", Text: "t", References: mta.Texts{"<three@far.test>"}})
+	i.MustSend(ann, answer("<nobody.knows@far.test>"))
+	if _, err := i.Send(ann, mta.SendEmailIn{To: mta.Texts{"no address"}, Subject: "s", InReplyTo: "<three@far.test>"}); err == nil {
+		t.Error("it is sent")
+	}
+	if got := i.Answered(ann); len(got) != 0 {
+		t.Errorf("answered before any answer: %v", got)
+	}
+	told, stop := i.Svc.Watch(context.Background(), ann.Num)
+	defer stop()
+	i.MustSend(ann, answer("<two@far.test>"))
+	select {
+	case <-told:
+	case <-time.After(20 * time.Second):
+		t.Error("sessions are not told")
+	}
+	index(i)
+	i.MustSend(ann, answer("one@far.test"))
+	i.MustSend(ann, answer("<one@far.test>"))
+	i.MustSend(ann, answer("<copy@far.test>"))
+	if got := i.Answered(ann); !slices.Equal(got, []string{"Copy", "Copy", "One", "Two"}) {
+		t.Errorf("answered: %v", got)
+	}
+	if got := i.Answered(bob); len(got) != 0 {
+		t.Errorf("answered in a mailbox that has sent nothing: %v", got)
+	}
+	if _, err := i.Svc.DeleteMessage(context.Background(), servicetest.ActorNum(i.Account, 1), inbox.MessageIn{UserID: ann.ID, MessageID: "2"}); err != nil {
+		t.Fatal(err)
+	}
+	i.MustSend(ann, answer("<two@far.test>")) // what is gone is no reason not to send
+}
+
+// TestAnswersAreMarkedElsewhere: on the server of an external mailbox first, by a job that outlives
+// a server that is away.
+func TestAnswersAreMarkedElsewhere(t *testing.T) {
+	o := servicetest.NewOutpost(t, &servicetest.Host{})
+	o.IMAP.Change(func() {
+		for _, id := range []string{"one", "two"} {
+			o.IMAP.Add(strings.ReplaceAll("Message-ID: <NAME@far.test>\r\nFrom: fred@far.test\r\nSubject: NAME\r\n\r\nhello\r\n", "NAME", id), `\Seen`)
+		}
+	})
+	o.Run()
+	who := servicetest.ActorNum(o.Account, 1)
+	if _, err := o.Svc.RefreshEmailUserInbox(context.Background(), who, core.EmailUserIn{UserID: o.Mailbox.ID}); err != nil {
+		t.Fatal(err)
+	}
+	o.Until("the mail is here", func() bool {
+		page, err := o.Svc.ListEmailUserInbox(context.Background(), who, inbox.ListEmailUserInboxIn{UserID: o.Mailbox.ID})
+		return err == nil && len(page.Data) == 2
+	})
+	lost := false
+	o.IMAP.Change(func() {
+		o.IMAP.Manners = func(_, verb string, c net.Conn, _ io.Writer) bool {
+			if verb != "UID STORE" || lost {
+				return false
+			}
+			lost = true
+			c.Close()
+			return true
+		}
+	})
+	o.MustSend(o.Mailbox, mta.SendEmailIn{To: mta.Texts{"fred@far.test"}, Subject: "Re", Text: "t", InReplyTo: "<two@far.test>"})
+	o.Until("the server breaks off", func() (is bool) { o.IMAP.Change(func() { is = lost }); return is })
+	if got := o.Answered(o.Mailbox); len(got) != 0 {
+		t.Errorf("marked here before the server has: %v", got)
+	}
+	o.Until("it is marked on the server", func() bool {
+		o.Hurry()
+		return slices.Equal(flagsOf(o.IMAP, 2), []string{`\Seen`, `\Answered`})
+	})
+	o.Until("it is marked here", func() bool { return slices.Equal(o.Answered(o.Mailbox), []string{"two"}) })
+	if got := flagsOf(o.IMAP, 1); !slices.Equal(got, []string{`\Seen`}) {
+		t.Errorf("the other has %v", got)
+	}
+}
+
+// flagsOf are the flags that a message has on its server.
+func flagsOf(s *pulltest.Server, uid uint32) (flags []string) {
+	m := s.Find(uid)
+	s.Change(func() { flags = slices.Clone(m.Flags) })
+	return flags
+}

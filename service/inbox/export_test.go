@@ -1,0 +1,67 @@
+package inbox
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// What tests outside of the package look at.
+
+const (
+	ExternalsAtATime = externalsAtATime
+	ImageLimit       = imageLimit
+	ImageTimeout     = imageTimeout
+	ImagesEach       = imagesEach
+	ImagesWaiting    = imagesWaiting
+	InboxScan        = inboxScan
+	KindExternals    = kindExternals
+	KindInboxPoll    = kindInboxPoll
+	KindInboxSync    = kindInboxSync
+	PerTransfer      = perTransfer
+)
+
+type (
+	ImageRef   = imageRef
+	WarmupArgs = warmupArgs
+)
+
+var (
+	NoteCopy = noteCopy
+)
+
+func (s *Service) AddSync(tx *store.Tx, mb *store.Mailbox, by string) error {
+	return s.addSync(tx, mb, by)
+}
+
+func (s *Service) Externals() *externals { return s.externals }
+
+func (s *Service) IdleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {
+	return s.idleOn(mb, box, session)
+}
+
+func (s *Service) ImageExpiry() int64 { return s.imageExpiry() }
+
+func (s *Service) ImageToken(r imageRef) string { return s.imageToken(r) }
+
+func (s *Service) LookAtRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	return s.lookAtRest(ctx, j)
+}
+
+func (s *Service) MarkSome(at *warmupArgs) (bool, error) { return s.markSome(at) }
+
+func (s *Service) NewImages() *images { return s.newImages() }
+
+func (s *Service) ReadImageToken(token string) (imageRef, error) { return s.readImageToken(token) }
+
+func (s *Service) TransferBatch(tx *store.Tx, u core.MailboxUser, folder uint32, uids []uint32, dest uint32, move bool, out *Copied) error {
+	return s.transferBatch(tx, u, folder, uids, dest, move, out)
+}
+
+func (s *Service) UndoCopies() error { return s.undoCopies() }
+
+// Indexer is one that works when a test wants it to.
+func (s *Service) Indexer() *indexer { return &indexer{s: s} }

@@ -1,0 +1,222 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/netguard"
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A pullFailure is what went wrong with a remote server, in words for the mailbox's owner.
+type pullFailure struct {
+	text  string
+	cause error
+}
+
+func (f *pullFailure) Error() string { return f.text + " (" + f.cause.Error() + ")" }
+
+// Unwrap gives the cause.
+func (f *pullFailure) Unwrap() error { return f.cause }
+
+// explainPull says what a person can do about a remote server's failure.
+func explainPull(host string, err error) *pullFailure {
+	say := func(format string, args ...any) *pullFailure {
+		return &pullFailure{fmt.Sprintf(format, args...), err}
+	}
+	var login *pull.LoginError
+	switch {
+	case errors.As(err, &login):
+		return say("%s refused the user name or password. Give the mailbox its new password, or refresh it once the server takes the old one. It said: %q", host, login.Text)
+	case errors.Is(err, netguard.ErrBlocked):
+		return say("%s is not at an address that this server connects to.", host)
+	case errors.Is(err, netguard.ErrResolve):
+		return say("%s has no address in the DNS.", host)
+	case errors.Is(err, pull.ErrTLS):
+		return say("There is no trusted TLS connection with %s. Check its port, security and certificate.", host)
+	case errors.Is(err, pull.ErrStalled), errors.Is(err, context.DeadlineExceeded):
+		return say("%s does not answer in time.", host)
+	case errors.Is(err, pull.ErrTooMuch), errors.Is(err, pull.ErrProtocol):
+		return say("%s does not answer as an IMAP server should.", host)
+	case errors.Is(err, pull.ErrRefused):
+		_, text, _ := strings.Cut(err.Error(), pull.ErrRefused.Error()+": ")
+		return say("%s refused what was asked of it. It said: %q", host, text)
+	case errors.Is(err, pull.ErrClosed):
+		return say("%s ended the connection.", host)
+	}
+	return say("%s cannot be reached.", host)
+}
+
+// loginOf opens the sealed password of the mailbox's server.
+func (s *Service) loginOf(mb *store.Mailbox) (pull.Server, error) {
+	at := mb.External.IMAP
+	password, err := s.Keys.Open(core.ServerPlace(mb.ID, "imap"), at.PasswordSealed)
+	if err != nil {
+		return pull.Server{}, fmt.Errorf("password of %s: %w", mb.Email, err)
+	}
+	return pull.Server{Host: at.Host, Port: at.Port, Security: at.Security, Username: at.Username, Password: string(password)}, nil
+}
+
+// connect opens a session with the mailbox's server and notes whether that answers. Errors of the
+// server are pullFailures.
+func (s *Service) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session, error) {
+	server, err := s.loginOf(mb)
+	if err != nil {
+		return nil, err
+	}
+	client := s.externals.client
+	if server.Security == "none" {
+		client = s.externals.plain
+	}
+	session, err := client.Connect(ctx, server)
+	if ctx.Err() == nil {
+		answered := err == nil || errors.Is(err, pull.ErrGreeted)
+		s.externals.hosts.note(listenerOf(mb.External.IMAP), answered, s.Now())
+	}
+	if errors.Is(err, netguard.ErrBlocked) && server.Security == "none" {
+		return nil, &pullFailure{server.Host + " is not asked for mail: imap.security " + PlainRefused + ".", err}
+	}
+	if err != nil {
+		return nil, explainPull(server.Host, err)
+	}
+	return session, nil
+}
+
+// look brings what is stored of a mailbox in line with its server, over a new connection, which the
+// caller closes. A nil state says that the mailbox is gone or closed. progress may be nil.
+func (s *Service) look(ctx context.Context, id string, progress func(done, total int)) (*pull.Session, *store.RemoteBox, error) {
+	done, err := s.externals.looks.Take(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	v, err := s.visit(id, progress == nil)
+	if v == nil || err != nil {
+		return nil, nil, err
+	}
+	v.progress = progress
+	if v.session, err = s.Connect(ctx, v.mb); err == nil {
+		if err = s.Hooks.ProveByLogin(ctx, v.mb, v.session.RemoteAddr()); err == nil {
+			err = v.run(ctx)
+		}
+	}
+	box, kept := s.keepVisit(ctx, v, err)
+	if kept != nil {
+		err = errors.Join(err, kept)
+	}
+	return v.session, box, err
+}
+
+// visit begins a look: nil for a mailbox that is gone, closed or, in the background, not wanted.
+func (s *Service) visit(id string, background bool) (*visit, error) {
+	v := &visit{s: s, id: id, background: background}
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		if v.mb, err = v.open(tx); v.mb == nil || err != nil {
+			return err
+		}
+		v.box, err = remoteBox(tx, v.mb)
+		return err
+	})
+	if v.mb == nil || err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// open gives the mailbox as it is in tx; nil if it is not to be looked at any more.
+func (v *visit) open(tx *store.Tx) (*store.Mailbox, error) {
+	if v.background {
+		return inBackground(tx, v.id)
+	}
+	mb, err := store.Mailboxes.Get(tx, v.id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.External == nil || mb.Status != "active" && mb.Status != "error") {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := store.Accounts.Read(tx, mb.AccountID)
+	if err != nil || !core.MayAct(a) {
+		return nil, err
+	}
+	return mb, nil
+}
+
+// keepVisit writes what a look came to into the mailbox and its state.
+func (s *Service) keepVisit(ctx context.Context, v *visit, cause error) (box *store.RemoteBox, err error) {
+	if errors.Is(cause, errUnwanted) || ctx.Err() != nil && cause != nil {
+		return nil, nil
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		mb, err := store.Mailboxes.Get(tx, v.id)
+		if errors.Is(err, store.ErrNotFound) || err == nil && mb.External == nil {
+			box = nil
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		state := *v.box
+		box = &state
+		if cause == nil {
+			return s.lookDone(tx, mb, box, v)
+		}
+		return s.lookFailed(tx, mb, box, cause)
+	})
+	return box, err
+}
+
+func (s *Service) lookDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, v *visit) error {
+	box.Fails, box.Refusals = 0, 0
+	box.Wait = min(max(box.Wait+box.Wait/2, pollSoonest), pollLatest)
+	if v.found > 0 {
+		box.ActiveAt, box.Wait = tx.Now(), pollSoonest
+	}
+	if err := store.RemoteBoxes.Put(tx, box); err != nil {
+		return err
+	}
+	if mb.Status == "error" {
+		mb.Status = "active"
+	}
+	mb.ErrorCode, mb.ErrorText, mb.LastSyncAt = "", "", tx.Now()
+	if err := store.Mailboxes.Put(tx, mb); err != nil {
+		return err
+	}
+	a, err := store.Accounts.Get(tx, mb.AccountID)
+	if err != nil {
+		return err
+	}
+	a.SyncedAt = tx.Now()
+	return store.Accounts.Put(tx, a)
+}
+
+// unreadHere is the error of a look that failed by a fault of this installation.
+const UnreadHere = "The mailbox could not be read here. The log of this installation says why."
+
+// lookFailed notes a failure. After a log-in that is refused for good nobody tries again before
+// somebody asks for it: servers lock those out who do.
+func (s *Service) lookFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, cause error) error {
+	box.Fails++
+	mb.ErrorCode, mb.ErrorText = "internal_error", UnreadHere
+	var f *pullFailure
+	if errors.As(cause, &f) {
+		mb.ErrorCode, mb.ErrorText = "upstream_error", f.text
+	} else if e, ok := core.AsError(cause); ok {
+		mb.ErrorCode, mb.ErrorText = e.Code, e.Message
+	}
+	var login *pull.LoginError
+	if errors.As(cause, &login) {
+		box.Refusals++
+		if mb.Status == "active" && (login.Final || box.Refusals >= refusalsAllowed) {
+			mb.Status = "error"
+		}
+	}
+	if err := store.RemoteBoxes.Put(tx, box); err != nil {
+		return err
+	}
+	return store.Mailboxes.Put(tx, mb)
+}

@@ -1,0 +1,420 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// folderSeparator stands between the levels of a folder's name.
+const folderSeparator = "/"
+
+const (
+	InboxName     = "INBOX"
+	maxFolders    = 1000
+	maxFolderName = 200 // bytes
+	perWrite      = 250 // messages that one transaction changes; others wait for it
+
+	maxFolderChanges  = 600 // commands a minute that change folders of one mailbox
+	foldersPerCommand = 100 // of a renamed tree that count as one command more
+)
+
+// A Folder is one folder of a mailbox, with its counters.
+type Folder = store.Folder
+
+// specialUses are the roles of RFC 6154 that a folder may have, one folder for each.
+var specialUses = []string{`\Archive`, `\Drafts`, `\Junk`, `\Sent`, `\Trash`}
+
+// Codes of the errors that mail clients tell apart.
+const (
+	CodeFolderNotFound    = "folder_not_found"
+	CodeFolderExists      = "folder_exists"
+	CodeFolderHasChildren = "folder_has_children"
+	CodeFolderLimit       = "folder_limit_reached"
+	CodeFolderRate        = "folder_changes_limited"
+	CodeFolderName        = "folder_name_invalid"
+	CodeSpecialUse        = "special_use_invalid"
+	CodeQuota             = "quota_exceeded"
+	CodeKeywords          = "keywords_invalid"
+	CodeMessageEmpty      = "message_empty"
+)
+
+func folderNotFound(name string) *core.Error {
+	return core.Errorf(404, CodeFolderNotFound, "There is no folder %q.", name)
+}
+
+// folderName gives the one form under which a folder's name is kept: NFC, INBOX in capitals, no
+// separator at its end.
+func folderName(text string) (string, error) {
+	if !utf8.ValidString(text) {
+		return "", core.Errorf(400, CodeFolderName, "A folder's name is UTF-8.")
+	}
+	name := norm.NFC.String(strings.TrimSuffix(text, folderSeparator))
+	top, below, nested := strings.Cut(name, folderSeparator)
+	if strings.EqualFold(top, InboxName) {
+		name = InboxName
+		if nested {
+			name += folderSeparator + below
+		}
+	}
+	switch {
+	case name == "" || len(name) > maxFolderName:
+		return "", core.Errorf(400, CodeFolderName, "A folder's name has 1 to %d bytes.", maxFolderName)
+	case slices.Contains(strings.Split(name, folderSeparator), ""):
+		return "", core.Errorf(400, CodeFolderName, "No level of a folder's name may be empty.")
+	case strings.ContainsAny(name, "*%") || name[0] == '#' || strings.IndexFunc(name, unicode.IsControl) >= 0:
+		return "", core.Errorf(400, CodeFolderName, "A folder's name has no control characters, no * and no %%, and does not begin with #.")
+	}
+	return name, nil
+}
+
+// knownName is folderName for a folder that should be there: what cannot be a name is the name of
+// none.
+func knownName(text string) (string, error) {
+	name, err := folderName(text)
+	if err != nil {
+		return "", folderNotFound(text)
+	}
+	return name, nil
+}
+
+// folderByName gives a folder of the mailbox, or a folder_not_found.
+func folderByName(tx *store.Tx, mailbox uint32, name string) (*Folder, error) {
+	f, err := tx.FolderByName(mailbox, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, folderNotFound(name)
+	}
+	return f, err
+}
+
+// folderByID is folderByName for a folder that is selected; it may be gone.
+func folderByID(tx *store.Tx, mailbox, id uint32) (*Folder, error) {
+	f, err := tx.Folder(mailbox, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, core.Errorf(404, CodeFolderNotFound, "The folder has been deleted.")
+	}
+	return f, err
+}
+
+// Folders lists the folders of the mailbox, INBOX first, then in the order in which they were made.
+func (s *Service) Folders(_ context.Context, u core.MailboxUser) (folders []*Folder, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		if _, err := core.OpenMailbox(tx, u); err != nil {
+			return err
+		}
+		folders, err = tx.Folders(u.Mailbox)
+		return err
+	})
+	return folders, err
+}
+
+// FolderByName gives one folder, or a folder_not_found.
+func (s *Service) FolderByName(_ context.Context, u core.MailboxUser, name string) (f *Folder, err error) {
+	known, err := knownName(name)
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		if _, err := core.OpenMailbox(tx, u); err != nil {
+			return err
+		}
+		f, err = folderByName(tx, u.Mailbox, known)
+		return err
+	})
+	return f, err
+}
+
+// CountDeleted counts the messages of a folder that have FlagDeleted, and their bytes.
+func (s *Service) CountDeleted(_ context.Context, u core.MailboxUser, folder uint32) (messages uint32, bytes int64, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		for m := range tx.Messages(u.Mailbox, folder, 1, maxUID) {
+			if m.Flags&FlagDeleted != 0 {
+				messages++
+				bytes += int64(m.Blob.Length)
+			}
+		}
+		return nil
+	})
+	return messages, bytes, err
+}
+
+// CreateFolder makes a folder, and those above it that are missing. specialUse is one of RFC 6154's
+// attributes or "".
+func (s *Service) CreateFolder(_ context.Context, u core.MailboxUser, name, specialUse string) error {
+	name, err := folderName(name)
+	if err != nil {
+		return err
+	}
+	if err := s.mayChangeFolders(u.Mailbox); err != nil {
+		return err
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		if _, err := core.OpenMailbox(tx, u); err != nil {
+			return err
+		}
+		return createFolder(tx, u.Mailbox, name, specialUse)
+	})
+}
+
+func createFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
+	folders, err := tx.Folders(mailbox)
+	if err != nil {
+		return err
+	}
+	if specialUse != "" {
+		taken := slices.ContainsFunc(folders, func(f *Folder) bool { return f.SpecialUse == specialUse })
+		if taken || !slices.Contains(specialUses, specialUse) {
+			return core.Errorf(409, CodeSpecialUse, "The role %s is not known here, or another folder has it.", specialUse)
+		}
+	}
+	if slices.ContainsFunc(folders, func(f *Folder) bool { return f.Name == name }) {
+		return core.Errorf(409, CodeFolderExists, "There is a folder %q already.", name)
+	}
+	names, err := subscribedNames(tx, mailbox)
+	if err != nil {
+		return err
+	}
+	if err := createMissing(tx, mailbox, folders, name, maxFolders-1, names); err != nil {
+		return err
+	}
+	f := &Folder{Mailbox: mailbox, Name: name, SpecialUse: specialUse}
+	if f.Subscribed, err = adopt(tx, mailbox, name, names); err != nil {
+		return err
+	}
+	return tx.CreateFolder(f)
+}
+
+// createMissing makes the folders above a name that are missing, if there are no more than most
+// then.
+func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string, most int, names map[string]bool) (err error) {
+	missing := missingParents(folders, name)
+	if len(folders)+len(missing) > most {
+		return core.Errorf(403, CodeFolderLimit, "A mailbox has at most %d folders.", maxFolders)
+	}
+	for _, n := range missing {
+		f := &Folder{Mailbox: mailbox, Name: n}
+		if f.Subscribed, err = adopt(tx, mailbox, n, names); err != nil {
+			return err
+		}
+		if err := tx.CreateFolder(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missingParents lists the names above name that no folder has, topmost first (RFC 3501 section
+// 6.3.3).
+func missingParents(folders []*Folder, name string) []string {
+	have := map[string]bool{}
+	for _, f := range folders {
+		have[f.Name] = true
+	}
+	var missing []string
+	for i := range name {
+		if name[i] == folderSeparator[0] && !have[name[:i]] {
+			missing = append(missing, name[:i])
+		}
+	}
+	return missing
+}
+
+// DeleteFolder deletes a folder and its messages. INBOX stays, and so does a folder with others
+// below it.
+func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name string) error {
+	name, err := knownName(name)
+	if err != nil {
+		return err
+	}
+	if name == InboxName {
+		return core.Errorf(400, CodeFolderName, "INBOX cannot be deleted.")
+	}
+	if err := s.mayChangeFolders(u.Mailbox); err != nil {
+		return err
+	}
+	var id uint32
+	for done := false; !done; {
+		err := s.Store.Update(func(tx *store.Tx) error {
+			f, err := s.deletable(tx, u, name)
+			if err != nil {
+				return err
+			}
+			if id != 0 && f.ID != id { // someone made a new one of the name
+				done = true
+				return nil
+			}
+			id = f.ID
+			done, err = tx.DeleteFolder(u.Mailbox, f.ID, perWrite)
+			s.changed(tx, u.Mailbox)
+			if err == nil && done && f.Subscribed {
+				err = subscribeName(tx, u.Mailbox, f.Name, true)
+			}
+			return err
+		})
+		if e, ok := core.AsError(err); ok && id != 0 && e.Code == CodeFolderNotFound {
+			return nil // another session was faster
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) deletable(tx *store.Tx, u core.MailboxUser, name string) (*Folder, error) {
+	if _, err := core.OpenMailbox(tx, u); err != nil {
+		return nil, err
+	}
+	folders, err := tx.Folders(u.Mailbox)
+	if err != nil {
+		return nil, err
+	}
+	var found *Folder
+	for _, f := range folders {
+		if f.Name == name {
+			found = f
+		}
+		if strings.HasPrefix(f.Name, name+folderSeparator) {
+			return nil, core.Errorf(409, CodeFolderHasChildren, "Delete the folders below %q first.", name)
+		}
+	}
+	if found == nil {
+		return nil, folderNotFound(name)
+	}
+	return found, nil
+}
+
+// RenameFolder gives a folder, and with it all below it, another name. Renaming INBOX moves its
+// messages to a new folder and leaves INBOX empty (RFC 3501 section 6.3.5).
+func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to string) error {
+	from, err := knownName(from)
+	if err != nil {
+		return err
+	}
+	if to, err = folderName(to); err != nil {
+		return err
+	}
+	if err := s.mayChangeFolders(u.Mailbox); err != nil {
+		return err
+	}
+	if from == InboxName {
+		return s.moveInbox(ctx, u, to)
+	}
+	if err := s.moveSubscriptions(u.Mailbox); err != nil {
+		return err
+	}
+	renamed := 0
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if _, err := core.OpenMailbox(tx, u); err != nil {
+			return err
+		}
+		renamed, err = renameFolder(tx, u.Mailbox, from, to)
+		return err
+	})
+	for range renamed / foldersPerCommand { // a large tree counts as more than one command
+		s.folderChanges.Count(store.SubscriptionsID(u.Mailbox), s.Now())
+	}
+	return err
+}
+
+// mayChangeFolders counts a command that changes folders, of whichever session of the mailbox.
+func (s *Service) mayChangeFolders(mailbox uint32) error {
+	key, now := store.SubscriptionsID(mailbox), s.Now()
+	if s.folderChanges.Seen(key, now) >= maxFolderChanges {
+		return core.Errorf(429, CodeFolderRate, "A mailbox's folders may be changed by %d commands a minute. Go on in a minute.", maxFolderChanges)
+	}
+	s.folderChanges.Count(key, now)
+	return nil
+}
+
+// renameFolder renames a folder with all below it in one transaction, so that no client sees half
+// of the tree: of the maxFolders folders that a mailbox may have, with as many subscribed names,
+// that makes some 4 000 writes and takes about as long as filing 50 messages. Folders and names are
+// read once. It says how many folders it renamed.
+func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, err error) {
+	folders, err := tx.Folders(mailbox)
+	if err != nil {
+		return 0, err
+	}
+	named := func(name string) bool {
+		return slices.ContainsFunc(folders, func(f *Folder) bool { return f.Name == name })
+	}
+	switch {
+	case !named(from):
+		return 0, folderNotFound(from)
+	case named(to):
+		return 0, core.Errorf(409, CodeFolderExists, "There is a folder %q already.", to)
+	case strings.HasPrefix(to, from+folderSeparator):
+		return 0, core.Errorf(400, CodeFolderName, "A folder cannot be moved below itself.")
+	}
+	var tree []*Folder
+	for _, f := range folders {
+		rest, ok := strings.CutPrefix(f.Name, from)
+		if !ok || rest != "" && rest[0] != folderSeparator[0] {
+			continue
+		}
+		if len(to)+len(rest) > maxFolderName {
+			return 0, core.Errorf(400, CodeFolderName, "The name of a folder below it would be longer than %d bytes.", maxFolderName)
+		}
+		tree = append(tree, f)
+	}
+	names, err := subscribedNames(tx, mailbox)
+	if err != nil {
+		return 0, err
+	}
+	if err := createMissing(tx, mailbox, folders, to, maxFolders, names); err != nil {
+		return 0, err
+	}
+	for _, f := range tree {
+		name := to + f.Name[len(from):]
+		subscribed, err := adopt(tx, mailbox, name, names)
+		if err != nil {
+			return 0, err
+		}
+		f.Subscribed = f.Subscribed || subscribed
+		if err := tx.RenameFolder(f, name); err != nil {
+			return 0, err
+		}
+	}
+	return len(tree), nil
+}
+
+// moveInbox moves what INBOX has at its beginning into a new folder. INBOX is read outside the
+// writer.
+func (s *Service) moveInbox(ctx context.Context, u core.MailboxUser, to string) error {
+	var uids []uint32
+	err := s.Store.View(func(tx *store.Tx) error {
+		_, err := core.OpenMailbox(tx, u)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.FolderByName(u.Mailbox, to); err == nil {
+			return core.Errorf(409, CodeFolderExists, "There is a folder %q already.", to)
+		}
+		for m := range tx.Messages(u.Mailbox, store.InboxID, 1, maxUID) {
+			uids = append(uids, m.UID)
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.Store.Update(func(tx *store.Tx) error {
+			if _, err := core.OpenMailbox(tx, u); err != nil {
+				return err
+			}
+			return createFolder(tx, u.Mailbox, to, "")
+		})
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.MoveMessages(ctx, u, store.InboxID, uids, to)
+	return err
+}

@@ -1,0 +1,294 @@
+package inbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	imagePath  = "/session/image/" // where the links lead
+	innerImage = "cid:"            // before the place of an attachment, in the source of an image
+
+	imageLife      = time.Hour
+	imageStep      = 5 * time.Minute // links that are made within one are the same, so that browsers keep the images
+	imageTimeout   = 10 * time.Second
+	imageLimit     = 5 << 20
+	imageRedirects = 3
+	imagesEach     = 8   // fetched at once for one account
+	imagesWaiting  = 200 // and wanted
+	imagesAtOnce   = 64  // fetched for all
+	imageHead      = 512 // bytes by which an image is known
+	imageAgent     = "Mozilla/5.0 (compatible; image proxy)"
+)
+
+// An imageRef is what a link to an image says: which one, of which message, for how long.
+type imageRef struct {
+	Account, Mailbox, UID string
+	Expires               int64  // Unix seconds
+	Source                string // https: URL, or cid: and the place among the attachments
+}
+
+func (s *Service) imageExpiry() int64 { return s.Now().Truncate(imageStep).Add(imageLife).Unix() }
+
+func (r imageRef) parts() []string {
+	return []string{r.Account, r.Mailbox, r.UID, strconv.FormatInt(r.Expires, 10), r.Source}
+}
+
+// imageToken is a link's text. It lets anybody who has it fetch this one image, since a frame
+// without an origin of its own sends no cookie.
+func (s *Service) imageToken(r imageRef) string {
+	text := base64.RawURLEncoding.EncodeToString([]byte(strings.Join(r.parts(), "\n")))
+	return text + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Mac("image", r.parts()...)[:16])
+}
+
+// readImageToken undoes imageToken. A wrong one is a 404, one that is over a 410.
+func (s *Service) readImageToken(token string) (r imageRef, err error) {
+	wrong := core.Errorf(404, "not_found", "There is no such image.")
+	text, _, _ := strings.Cut(token, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	parts := strings.SplitN(string(raw), "\n", 5)
+	if err != nil || len(parts) != 5 {
+		return r, wrong
+	}
+	r = imageRef{Account: parts[0], Mailbox: parts[1], UID: parts[2], Source: parts[4]}
+	r.Expires, err = strconv.ParseInt(parts[3], 10, 64)
+	if err != nil || !hmac.Equal([]byte(token), []byte(s.imageToken(r))) {
+		return r, wrong
+	}
+	if s.Now().Unix() >= r.Expires {
+		return r, core.Errorf(410, "expired", "This image was for one hour. Open the message again.")
+	}
+	return r, nil
+}
+
+// An Image is one to be shown: its kind is what its bytes say, and never one that could run
+// anything. MaxAge is for how long its link holds.
+type Image struct {
+	core.File
+	MaxAge time.Duration
+}
+
+// OpenImage opens the image of a link: out of its message, or fetched from where it lies, in at
+// most 10 seconds and up to 5 MiB, without telling there who wants it. What cannot be had, or is no
+// image, is a 422.
+func (s *Service) OpenImage(ctx context.Context, token string) (*Image, error) {
+	r, err := s.readImageToken(token)
+	if err != nil {
+		return nil, err
+	}
+	body, err := s.openImage(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, imageHead)
+	n, err := io.ReadFull(body, head)
+	kind := imageType(head[:n])
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) || kind == "" {
+		body.Close()
+		return nil, noImage(errors.New("it is no picture that can be shown"))
+	}
+	out := &Image{MaxAge: time.Unix(r.Expires, 0).Sub(s.Now())}
+	out.File = core.File{ContentType: kind, Size: -1, Body: joined{io.MultiReader(bytes.NewReader(head[:n]), body), body}}
+	return out, nil
+}
+
+func noImage(cause error) *core.Error {
+	return core.Errorf(422, "image_unavailable", "The image could not be fetched.").Because(cause)
+}
+
+// joined reads of one and closes the other.
+type joined struct {
+	io.Reader
+	io.Closer
+}
+
+func (s *Service) openImage(ctx context.Context, r imageRef) (io.ReadCloser, error) {
+	mailbox := byUserID(core.Actor{AccountID: r.Account}, r.Mailbox)
+	place, inner := strings.CutPrefix(r.Source, innerImage)
+	if !inner {
+		err := s.Store.View(func(tx *store.Tx) error {
+			_, _, err := findMessage(tx, mailbox, r.UID)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return s.images.Fetch(ctx, r.Account, r.Source)
+	}
+	o, err := s.openMessage(mailbox, r.UID)
+	if err != nil {
+		return nil, err
+	}
+	all := msg.Attachments(o.root)
+	i, err := strconv.Atoi(place)
+	if err != nil || i < 0 || i >= len(all) {
+		o.blob.Close()
+		return nil, core.NotFound("image")
+	}
+	return blobReader{msg.Open(o.blob, all[i].Part), o.blob}, nil
+}
+
+// imageType tells the images that browsers draw from points by their first bytes (WHATWG MIME
+// Sniffing 6.1, and AVIF); "" is anything else, drawings in SVG among them.
+func imageType(head []byte) string {
+	if len(head) >= 12 && string(head[4:8]) == "ftyp" {
+		if brand := string(head[8:12]); brand == "avif" || brand == "avis" {
+			return "image/avif"
+		}
+		return ""
+	}
+	switch kind := http.DetectContentType(head); kind {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return kind
+	}
+	return ""
+}
+
+// images fetches images from elsewhere, a bounded number at a time.
+type images struct {
+	HTTP  *http.Client
+	spool func() *core.Spool
+	All   chan struct{}
+	Mu    sync.Mutex
+	Lanes map[string]*imageLane // by account, while somebody wants any
+}
+
+type imageLane struct {
+	places chan struct{}
+	Wanted int
+}
+
+func (s *Service) newImages() *images {
+	t := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
+	t.DisableCompression = true
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 32, 4
+	t.IdleConnTimeout, t.TLSHandshakeTimeout = 10*time.Second, imageTimeout
+	client := &http.Client{
+		Timeout:   imageTimeout,
+		Transport: t,
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			r.Header.Del("Referer")
+			if len(via) > imageRedirects {
+				return errors.New("too many redirects")
+			}
+			return s.Guard.CheckURL(r.URL.String())
+		},
+	}
+	spool := func() *core.Spool { return s.NewSpool(imageLimit) }
+	return &images{HTTP: client, spool: spool, All: make(chan struct{}, imagesAtOnce), Lanes: map[string]*imageLane{}}
+}
+
+// take waits for a place among those who fetch; done gives it back.
+func (m *images) Take(ctx context.Context, account string) (done func(), err error) {
+	m.Mu.Lock()
+	lane := m.Lanes[account]
+	if lane == nil {
+		lane = &imageLane{places: make(chan struct{}, imagesEach)}
+		m.Lanes[account] = lane
+	}
+	lane.Wanted++
+	busy := lane.Wanted > imagesEach+imagesWaiting
+	m.Mu.Unlock()
+	if busy {
+		m.leave(account, lane)
+		return nil, core.Errorf(429, "rate_limited", "This account fetches too many images at once. Wait a moment.")
+	}
+	if err := enter(ctx, lane.places); err != nil {
+		m.leave(account, lane)
+		return nil, noImage(err)
+	}
+	if err := enter(ctx, m.All); err != nil {
+		<-lane.places
+		m.leave(account, lane)
+		return nil, noImage(err)
+	}
+	return func() {
+		<-m.All
+		<-lane.places
+		m.leave(account, lane)
+	}, nil
+}
+
+func enter(ctx context.Context, places chan struct{}) error {
+	select {
+	case places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m *images) leave(account string, lane *imageLane) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if lane.Wanted--; lane.Wanted == 0 {
+		delete(m.Lanes, account)
+	}
+}
+
+// fetch asks for an image with nothing in the request that tells of who wants it.
+func (m *images) Fetch(ctx context.Context, account, source string) (io.ReadCloser, error) {
+	waiting, cancel := context.WithTimeout(ctx, imageTimeout)
+	defer cancel()
+	done, err := m.Take(waiting, account)
+	if err != nil {
+		return nil, err
+	}
+	whole := m.spool()
+	if err := m.get(ctx, whole, source); err != nil {
+		whole.Close()
+		done()
+		return nil, noImage(err)
+	}
+	return &imageBody{whole.Reader(), sync.OnceFunc(func() {
+		whole.Close()
+		done()
+	})}, nil
+}
+
+// get fetches the whole image, so that its host is not kept waiting by whoever reads it here.
+func (m *images) get(ctx context.Context, to io.Writer, source string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, source, nil)
+	if err != nil {
+		return fmt.Errorf("image %s: %w", source, err)
+	}
+	req.Header.Set("User-Agent", imageAgent)
+	req.Header.Set("Accept", "image/avif,image/webp,image/png,image/jpeg,image/gif")
+	resp, err := m.HTTP.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.ContentLength > imageLimit {
+		return fmt.Errorf("image %s: status %d, %d bytes", source, resp.StatusCode, resp.ContentLength)
+	}
+	if _, err := io.Copy(to, resp.Body); err != nil {
+		return fmt.Errorf("image %s: %w", source, err)
+	}
+	return nil
+}
+
+// An imageBody reads an image, and gives its place back when it is closed.
+type imageBody struct {
+	io.Reader
+	done func()
+}
+
+func (b *imageBody) Close() error {
+	b.done()
+	return nil
+}

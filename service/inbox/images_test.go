@@ -1,0 +1,186 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/servicetest"
+)
+
+// TestImageToken: a link is for one image of one message of one account, for an hour.
+func TestImageToken(t *testing.T) {
+	i := servicetest.Install(t, core.Config{}).Svc
+	ref := inbox.ImageRef{Account: "acc_1", Mailbox: "eu_1", UID: "7", Expires: i.ImageExpiry(), Source: "https://a.example/b\nc"}
+	got, err := i.ReadImageToken(i.ImageToken(ref))
+	if err != nil || got != ref {
+		t.Fatalf("read %+v, %v", got, err)
+	}
+	if left := time.Unix(ref.Expires, 0).Sub(i.Now()); left > time.Hour || left < 54*time.Minute {
+		t.Errorf("holds for %v", left)
+	}
+	text, sum, _ := strings.Cut(i.ImageToken(ref), ".")
+	for _, change := range []func(*inbox.ImageRef){
+		func(r *inbox.ImageRef) { r.Account = "acc_2" }, func(r *inbox.ImageRef) { r.Mailbox = "eu_2" }, func(r *inbox.ImageRef) { r.UID = "8" },
+		func(r *inbox.ImageRef) { r.Expires++ }, func(r *inbox.ImageRef) { r.Source += "d" },
+	} {
+		other := ref
+		change(&other)
+		forged, _, _ := strings.Cut(i.ImageToken(other), ".")
+		if _, err := i.ReadImageToken(forged + "." + sum); statusOf(err) != 404 {
+			t.Errorf("%+v with another's sum: %v", other, err)
+		}
+	}
+	for _, bad := range []string{"", ".", text, text + ".", text + "." + sum[1:], text + "." + sum + "A"} {
+		if _, err := i.ReadImageToken(bad); statusOf(err) != 404 {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	ref.Expires = i.Now().Unix()
+	if _, err := i.ReadImageToken(i.ImageToken(ref)); statusOf(err) != 410 {
+		t.Errorf("after its hour: %v", err)
+	}
+}
+
+func statusOf(err error) int {
+	if e, ok := core.AsError(err); ok {
+		return e.Status
+	}
+	return 0
+}
+
+// TestImagesAtOnce: an account fetches eight images at a time, waits for the others, and holds
+// nobody else up.
+func TestImagesAtOnce(t *testing.T) {
+	i := servicetest.Install(t, core.Config{}).Svc
+	synctest.Test(t, func(t *testing.T) {
+		m := i.NewImages()
+		var ends []func()
+		for range inbox.ImagesEach {
+			done, err := m.Take(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, done)
+		}
+		short, cancel := context.WithTimeout(t.Context(), inbox.ImageTimeout)
+		defer cancel()
+		if _, err := m.Take(short, "a"); statusOf(err) != 422 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("one too many: %v", err)
+		}
+		other, err := m.Take(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other()
+		next := make(chan error)
+		go func() {
+			done, err := m.Take(t.Context(), "a")
+			if err == nil {
+				done()
+			}
+			next <- err
+		}()
+		synctest.Wait()
+		for _, done := range ends {
+			done()
+		}
+		if err := <-next; err != nil {
+			t.Errorf("the next: %v", err)
+		}
+		if len(m.Lanes) != 0 || len(m.All) != 0 {
+			t.Errorf("%d lanes and %d places are left", len(m.Lanes), len(m.All))
+		}
+	})
+}
+
+// A stillHost answers each request with an image, whose bytes come as long as the request holds.
+type stillHost struct{ bytes int64 }
+
+func (h stillHost) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, ContentLength: -1, Body: io.NopCloser(io.LimitReader(readerOf(func(p []byte) (int, error) {
+		return len(p), r.Context().Err()
+	}), h.bytes))}, nil
+}
+
+type readerOf func([]byte) (int, error)
+
+func (f readerOf) Read(p []byte) (int, error) { return f(p) }
+
+// TestSlowReadersHaveTheImage: how long a host elsewhere may take is not how long a phone may take.
+func TestSlowReadersHaveTheImage(t *testing.T) {
+	i := servicetest.Install(t, core.Config{}).Svc
+	synctest.Test(t, func(t *testing.T) {
+		m := i.NewImages()
+		m.HTTP.Transport = stillHost{inbox.ImageLimit}
+		body, err := m.Fetch(t.Context(), "a", "https://far.test/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * inbox.ImageTimeout)
+		if n, err := io.Copy(io.Discard, body); n != inbox.ImageLimit || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		if len(m.All) != 1 {
+			t.Errorf("%d places are taken", len(m.All))
+		}
+		body.Close()
+		m.HTTP.Transport = stillHost{inbox.ImageLimit + 1}
+		if _, err := m.Fetch(t.Context(), "a", "https://far.test/"); statusOf(err) != 422 {
+			t.Errorf("past the limit: %v", err)
+		}
+		if len(m.All) != 0 {
+			t.Errorf("%d places are left", len(m.All))
+		}
+	})
+}
+
+// TestImagesWaiting: who wants too many at once is told so.
+func TestImagesWaiting(t *testing.T) {
+	i := servicetest.Install(t, core.Config{}).Svc
+	m := i.NewImages()
+	gone, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error)
+	for range inbox.ImagesEach + inbox.ImagesWaiting {
+		go func() {
+			_, err := m.Take(gone, "a")
+			ended <- err
+		}()
+	}
+	for wanted := 0; wanted < inbox.ImagesEach+inbox.ImagesWaiting; time.Sleep(time.Millisecond) {
+		m.Mu.Lock()
+		if lane := m.Lanes["a"]; lane != nil {
+			wanted = lane.Wanted
+		}
+		m.Mu.Unlock()
+	}
+	if _, err := m.Take(t.Context(), "a"); statusOf(err) != 429 {
+		t.Errorf("one more: %v", err)
+	}
+	cancel()
+	for range inbox.ImagesEach + inbox.ImagesWaiting {
+		<-ended
+	}
+}
+
+// FuzzImageToken wants every text that we did not make to be refused.
+func FuzzImageToken(f *testing.F) {
+	i := servicetest.Install(f, core.Config{}).Svc
+	whole := i.ImageToken(inbox.ImageRef{Account: "acc_1", Mailbox: "eu_1", UID: "7", Expires: i.ImageExpiry(), Source: "cid:1"})
+	f.Add(whole + "x")
+	f.Add(".")
+	f.Add("YQo.YQ")
+	f.Fuzz(func(t *testing.T, token string) {
+		if _, err := i.ReadImageToken(token); err == nil && token != whole {
+			t.Errorf("%q is taken", token)
+		}
+	})
+}

@@ -1,0 +1,19 @@
+package inbox
+
+import (
+	"testing"
+)
+
+// TestImageType: what a browser is told an image is comes from its first bytes, and is never more
+// than points.
+func TestImageType(t *testing.T) {
+	for head, want := range map[string]string{
+		"\x89PNG\r\n\x1a\n": "image/png", "\xff\xd8\xff\xe0": "image/jpeg", "GIF89a...": "image/gif", "RIFF\x00\x00\x00\x00WEBPVP8 ": "image/webp",
+		"\x00\x00\x00\x1cftypavif": "image/avif", "\x00\x00\x00\x1cftypavis": "image/avif", "\x00\x00\x00\x1cftypmp42": "",
+		"<svg xmlns=": "", "<?xml version": "", "<html>": "", "\x00\x00\x01\x00": "", "BM": "", "": "", "GIF": "", "%PDF-": "",
+	} {
+		if got := imageType([]byte(head)); got != want {
+			t.Errorf("%q is %q, want %q", head, got, want)
+		}
+	}
+}

@@ -1,0 +1,440 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/tokenize"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// InboxFilter is what lists of inboxes may be narrowed by. Days are UTC and inclusive.
+type InboxFilter struct {
+	DateFrom       string `query:"date_from"`
+	DateTo         string `query:"date_to"`
+	ExcludeWarmup  bool   `query:"exclude_warmup"`
+	HasAttachments bool   `query:"has_attachments"`
+	IsRead         *bool  `query:"is_read" alias:"read"`
+	IsFlagged      *bool  `query:"is_flagged"`
+	Q              string `query:"q" max:"200" doc:"Words of subject, addresses, attachments' names and text, all of which must be there; the last may be the beginning of one. \"Quoted words\" stand side by side. name@example.com, name@ and @example.com are addresses."`
+	From           string `query:"from" max:"200" doc:"The same for the author's name and address alone."`
+	ThreadID       string `query:"thread_id" max:"64" doc:"Only the messages of this conversation."`
+	Domain         string `query:"domain" doc:"Only the mailboxes of this domain, by its name or id."`
+}
+
+// ListInboxIn is the query of list_inbox.
+type ListInboxIn struct {
+	core.PageIn
+	InboxFilter
+	Mailbox string `query:"mailbox"`
+}
+
+// ListEmailUserInboxIn is the query of list_email_user_inbox.
+type ListEmailUserInboxIn struct {
+	core.PageIn
+	InboxFilter
+	UserID string `path:"user_id"`
+}
+
+// An InboxPage is a page of messages, and when external mail was last fetched.
+type InboxPage struct {
+	core.Page[InboxMessage]
+	SyncedAt core.Time `json:"synced_at"`
+}
+
+// ListInbox lists the INBOX of every mailbox of the account, newest first.
+func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (*InboxPage, error) {
+	l, err := s.newInboxList(who, in.PageIn, in.InboxFilter, 100, 200)
+	if err != nil {
+		return nil, err
+	}
+	l.operation, l.filters = "inbox", append(l.filters, in.Mailbox)
+	return l.page(func(tx *store.Tx) (core.Time, bool, error) {
+		if in.Mailbox == "" {
+			a, err := store.Accounts.Get(tx, who.AccountID)
+			if err != nil {
+				return core.Time{}, false, err
+			}
+			return core.Time{Time: a.SyncedAt}, true, nil
+		}
+		mb, err := core.GetByEmail(tx, who, in.Mailbox)
+		if errors.Is(err, store.ErrNotFound) {
+			return core.Time{}, false, nil // a filter that nothing passes
+		}
+		if err != nil {
+			return core.Time{}, false, err
+		}
+		l.query.Mailbox = mb.Num
+		return core.Time{Time: mb.LastSyncAt}, true, nil
+	})
+}
+
+// ListEmailUserInbox lists the INBOX of one mailbox, newest first.
+func (s *Service) ListEmailUserInbox(_ context.Context, who core.Actor, in ListEmailUserInboxIn) (*InboxPage, error) {
+	l, err := s.newInboxList(who, in.PageIn, in.InboxFilter, 25, 100)
+	if err != nil {
+		return nil, err
+	}
+	l.operation, l.filters = "email_user_inbox", append(l.filters, in.UserID)
+	return l.page(func(tx *store.Tx) (core.Time, bool, error) {
+		mb, err := core.MailboxOf(tx, who, in.UserID)
+		if err != nil {
+			return core.Time{}, false, err
+		}
+		l.query.Mailbox = mb.Num
+		return core.Time{Time: mb.LastSyncAt}, true, nil
+	})
+}
+
+// An inboxList is one page of messages that is to be read.
+type inboxList struct {
+	s         *Service
+	who       core.Actor
+	operation string
+	filters   []string
+	cursor    string
+	query     store.InboxQuery
+	q         string
+	from      string
+	author    *tokenize.Matcher // nil: any
+	thread    string
+	domain    string // as it was asked for, then its id; "": any
+	collector core.Collector[InboxMessage]
+}
+
+func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, byDefault, most int) (*inboxList, error) {
+	limit, err := in.PageLimit(byDefault, most)
+	if err != nil {
+		return nil, err
+	}
+	l := &inboxList{
+		s: s, who: who, cursor: in.Cursor, q: f.Q, from: f.From, thread: f.ThreadID, domain: f.Domain,
+		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead, Flagged: f.IsFlagged}, collector: core.Collector[InboxMessage]{Limit: limit},
+	}
+	if l.query.From, err = parseDay("date_from", f.DateFrom); err != nil {
+		return nil, err
+	}
+	if l.query.To, err = parseDay("date_to", f.DateTo); err != nil {
+		return nil, err
+	}
+	if !l.query.To.IsZero() {
+		l.query.To = l.query.To.AddDate(0, 0, 1)
+	}
+	yes, no := true, false
+	if f.HasAttachments {
+		l.query.Attachments = &yes
+	}
+	if f.ExcludeWarmup {
+		l.query.Warmup = &no
+	}
+	choice := func(is *bool) string {
+		if is == nil {
+			return "any"
+		}
+		return strconv.FormatBool(*is)
+	}
+	l.filters = []string{
+		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), choice(f.IsRead), choice(f.IsFlagged), f.Q, f.From, f.ThreadID, f.Domain,
+	}
+	return l, nil
+}
+
+func parseDay(field, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	day, err := time.Parse(time.DateOnly, text)
+	if err != nil || day.Year() < 1970 {
+		return time.Time{}, core.Invalid(field, "invalid", "must be a date of the form 2026-11-30")
+	}
+	return day, nil
+}
+
+// page reads the page in one snapshot. scope narrows the query, and says when what it covers was
+// synced; some is false if it covers nothing.
+func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err error)) (*InboxPage, error) {
+	position, err := l.s.OpenCursor(l.who, l.operation, l.cursor, l.filters...)
+	if err != nil {
+		return nil, err
+	}
+	out := &InboxPage{}
+	err = l.s.Store.View(func(tx *store.Tx) error {
+		synced, some, err := scope(tx)
+		out.SyncedAt = synced
+		if some && err == nil && l.domain != "" {
+			some, err = l.within(tx)
+		}
+		if err != nil || !some {
+			return err
+		}
+		l.query.Before = inboxPosition(position)
+		if l.q != "" || l.from != "" || l.thread != "" {
+			err := l.search(tx)
+			if errors.Is(err, store.ErrTextDamaged) {
+				l.s.rebuildText()
+			}
+			return err
+		}
+		return l.walk(tx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Page = *l.collector.Page(func(position string) string {
+		return l.s.SealCursor(l.who, l.operation, position, l.filters...)
+	})
+	return out, nil
+}
+
+// within finds the domain that the list is narrowed to; some is false if the account has none such.
+func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
+	d, err := core.FindDomain(tx, l.who, l.domain)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err == nil {
+		l.domain = d.ID
+	}
+	return true, err
+}
+
+// walk fills the page. Messages of mailboxes that are being deleted, and those of other domains,
+// are passed over, a bounded number.
+func (l *inboxList) walk(tx *store.Tx) error {
+	c, shown, scanned, passed := &l.collector, l.shower(tx), 0, 0
+	for at := range tx.Inbox(l.query) {
+		if scanned == inboxScan || passed == inboxPass || len(c.Data) == c.Limit {
+			c.More = true
+			return nil
+		}
+		in, err := shown.covers(at.Mailbox)
+		if err != nil {
+			return err
+		}
+		if !in {
+			passed++
+			c.Last = positionText(at)
+			continue
+		}
+		scanned++
+		m, ok, err := shown.message(at)
+		if err != nil {
+			return err
+		}
+		if ok {
+			c.Add(positionText(at), m)
+		} else {
+			c.Last = positionText(at)
+		}
+	}
+	return nil
+}
+
+// positionText is a position as cursors carry it; they are authenticated, so that inboxPosition
+// need not check.
+func positionText(at store.InboxPos) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(at.Received.UnixMilli()))
+	b = binary.BigEndian.AppendUint32(b, at.UID)
+	return string(binary.BigEndian.AppendUint32(b, at.Mailbox))
+}
+
+func inboxPosition(text string) store.InboxPos {
+	b := []byte(text)
+	if len(b) != 16 {
+		return store.InboxPos{}
+	}
+	return store.InboxPos{
+		Received: time.UnixMilli(int64(binary.BigEndian.Uint64(b))).UTC(),
+		UID:      binary.BigEndian.Uint32(b[8:]), Mailbox: binary.BigEndian.Uint32(b[12:]),
+	}
+}
+
+// An InboxMessage is a message of an INBOX as lists show it. UID is the IMAP UID, MessageID the
+// header with brackets.
+type InboxMessage struct {
+	ID                string            `json:"id" words:"ours"`
+	UID               string            `json:"uid" words:"ours"`
+	UIDValidity       uint32            `json:"uid_validity"`
+	UserID            string            `json:"user_id" words:"ours"`
+	Mailbox           string            `json:"mailbox" words:"ours"`
+	Recipient         string            `json:"recipient" words:"theirs"`
+	Folder            string            `json:"folder" words:"ours"`
+	MessageID         string            `json:"message_id" words:"theirs"`
+	ThreadID          string            `json:"thread_id" words:"ours"`
+	InReplyTo         *string           `json:"in_reply_to" words:"theirs"`
+	References        []string          `json:"references" words:"theirs"`
+	From              string            `json:"from" words:"theirs"`
+	FromEmail         string            `json:"from_email" words:"theirs"`
+	FromName          *string           `json:"from_name" words:"theirs"`
+	To                []string          `json:"to" words:"theirs"`
+	CC                []string          `json:"cc" words:"theirs"`
+	ReplyTo           []string          `json:"reply_to" words:"theirs"`
+	Subject           string            `json:"subject" words:"theirs"`
+	BodyPreview       string            `json:"body_preview" words:"theirs"`
+	ReceivedAt        core.Time         `json:"received_at"`
+	Date              core.Time         `json:"date"`
+	IsRead            bool              `json:"is_read"`
+	IsAnswered        bool              `json:"is_answered"`
+	IsFlagged         bool              `json:"is_flagged"`
+	HasAttachments    bool              `json:"has_attachments"`
+	Attachments       []InboxAttachment `json:"attachments"`
+	Size              int64             `json:"size"`
+	IsWarmup          bool              `json:"is_warmup"`
+	IsAutoReply       bool              `json:"is_auto_reply"`
+	IsBounce          bool              `json:"is_bounce"`
+	Auth              InboxAuth         `json:"auth"`
+	OriginalMessageID *string           `json:"original_message_id" words:"theirs"`
+}
+
+// An InboxAttachment is one attachment; Index is its place in the path that downloads it.
+type InboxAttachment struct {
+	Index       int     `json:"index"`
+	Filename    string  `json:"filename" words:"theirs"`
+	ContentType string  `json:"content_type" words:"theirs"`
+	Size        int64   `json:"size"`
+	ContentID   *string `json:"content_id" words:"theirs"`
+}
+
+// InboxAuth is what the checks of the sender found when the message came.
+type InboxAuth struct {
+	SPF   string `json:"spf" words:"ours"`
+	DKIM  string `json:"dkim" words:"ours"`
+	DMARC string `json:"dmarc" words:"ours"`
+}
+
+// A shower turns rows into InboxMessages. It remembers the mailboxes of a page, which are few.
+type shower struct {
+	tx     *store.Tx
+	domain string // whose mailboxes alone count; "": all
+	boxes  map[uint32]shownBox
+}
+
+type shownBox struct {
+	mailbox  *store.Mailbox
+	validity uint32
+}
+
+func newShower(tx *store.Tx) *shower { return &shower{tx: tx, boxes: map[uint32]shownBox{}} }
+
+// shower shows what the list covers.
+func (l *inboxList) shower(tx *store.Tx) *shower {
+	w := newShower(tx)
+	w.domain = l.domain
+	return w
+}
+
+// covers tells whether a mailbox is of the domain that counts.
+func (w *shower) covers(mailbox uint32) (bool, error) {
+	if w.domain == "" {
+		return true, nil
+	}
+	b, err := w.box(mailbox)
+	return err == nil && b.mailbox.DomainID == w.domain, err
+}
+
+func (w *shower) box(num uint32) (shownBox, error) {
+	if b, ok := w.boxes[num]; ok {
+		return b, nil
+	}
+	mb, err := store.MailboxByNum.Read(w.tx, store.NumKey(num))
+	if err != nil {
+		return shownBox{}, fmt.Errorf("mailbox number %d: %w", num, err)
+	}
+	f, err := w.tx.Folder(num, store.InboxID)
+	if err != nil {
+		return shownBox{}, err
+	}
+	w.boxes[num] = shownBox{mb, f.UIDValidity}
+	return w.boxes[num], nil
+}
+
+// message reads and shows one message; ok is false for those of a mailbox that is being deleted.
+func (w *shower) message(at store.InboxPos) (out InboxMessage, ok bool, err error) {
+	b, err := w.box(at.Mailbox)
+	if err != nil || b.mailbox.Status == "deleting" {
+		return out, false, err
+	}
+	m, err := w.tx.Message(at.Mailbox, store.InboxID, at.UID)
+	if err != nil {
+		return out, false, err
+	}
+	out, _, err = w.show(b, m)
+	return out, true, err
+}
+
+// show gives a message with its parsed structure.
+func (w *shower) show(b shownBox, m *store.Message) (InboxMessage, *msg.Part, error) {
+	meta, err := w.tx.Meta(m.Mailbox, m.Folder, m.UID)
+	if err != nil {
+		return InboxMessage{}, nil, err
+	}
+	threadID, err := threadNow(w.tx, m.Account, meta.ThreadID)
+	if err != nil {
+		return InboxMessage{}, nil, err
+	}
+	root, err := msg.DecodePart(meta.Structure)
+	if err != nil {
+		return InboxMessage{}, nil, fmt.Errorf("structure of message %d of %s: %w", m.UID, b.mailbox.Email, err)
+	}
+	out := InboxMessage{
+		ID:  fmt.Sprintf("%s-%d-%d", b.mailbox.ID, b.validity, m.UID),
+		UID: core.UIDText(m.UID), UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
+		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
+		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
+		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
+		ReceivedAt: core.Time{Time: m.Received}, Size: int64(m.Blob.Length),
+		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,
+		HasAttachments: m.Bits&store.BitAttachments != 0, IsWarmup: m.Bits&store.BitWarmup != 0,
+		IsAutoReply: m.Bits&store.BitAutoReply != 0, IsBounce: m.Bits&store.BitBounce != 0,
+		Attachments: attachmentsOut(root),
+	}
+	out.addEnvelope(root.Envelope)
+	return out, root, nil
+}
+
+func (out *InboxMessage) addEnvelope(e *msg.Envelope) {
+	if e == nil {
+		e = &msg.Envelope{}
+	}
+	from := people(e.From)
+	out.MessageID, out.Subject, out.Date = e.MessageID, e.Subject, core.Time{Time: e.Date}
+	out.From, out.FromEmail, out.FromName = firstText(from), firstEmail(from), core.OrNull(firstName(from))
+	out.To, out.CC, out.ReplyTo = addressTexts(people(e.To)), addressTexts(people(e.Cc)), addressTexts(people(e.ReplyTo))
+	out.References = append([]string{}, e.References...)
+	if len(e.InReplyTo) > 0 {
+		out.InReplyTo = &e.InReplyTo[0]
+	}
+}
+
+// people leaves out what only begins or ends a group.
+func people(list []msg.Address) []msg.Address {
+	out := make([]msg.Address, 0, len(list))
+	for _, a := range list {
+		if !a.IsGroupMarker() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func attachmentsOut(root *msg.Part) []InboxAttachment {
+	out := []InboxAttachment{}
+	for _, a := range msg.Attachments(root) {
+		out = append(out, InboxAttachment{a.Index, a.Filename, a.ContentType, a.Size, core.OrNull(a.ContentID)})
+	}
+	return out
+}
+
+func orNone(result string) string {
+	if result == "" {
+		return "none"
+	}
+	return result
+}

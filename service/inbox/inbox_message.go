@@ -1,0 +1,215 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// bodyShown is how many bytes of a message's text, and of its HTML, an answer holds.
+const bodyShown = 1 << 20
+
+// MessageIn names a message of a mailbox by its UID.
+type MessageIn struct {
+	UserID    string `path:"user_id"`
+	MessageID string `path:"message_id"`
+}
+
+// InboxMessageIn names a message by its UID and the mailbox's address.
+type InboxMessageIn struct {
+	MessageID string `path:"message_id"`
+	Mailbox   string `query:"mailbox"`
+}
+
+// A MessageDetail is a message with what people read of it. HTML is safe to show.
+type MessageDetail struct {
+	InboxMessage
+	Text      *string         `json:"text" words:"theirs"`
+	HTML      *string         `json:"html" words:"theirs"`
+	Headers   []MessageHeader `json:"headers"`
+	Truncated bool            `json:"truncated"`
+}
+
+// A MessageHeader is one header field, decoded.
+type MessageHeader struct {
+	Name  string `json:"name" words:"theirs"`
+	Value string `json:"value" words:"theirs"`
+}
+
+// A boxPicker finds the mailbox that a request is about.
+type boxPicker func(tx *store.Tx) (*store.Mailbox, error)
+
+func byUserID(who core.Actor, id string) boxPicker {
+	return func(tx *store.Tx) (*store.Mailbox, error) { return core.MailboxOf(tx, who, id) }
+}
+
+func byMailbox(who core.Actor, email string) boxPicker {
+	return func(tx *store.Tx) (*store.Mailbox, error) {
+		if email == "" {
+			return nil, core.Errorf(400, "mailbox_required", "Name the mailbox that the message is in: ?mailbox=name@domain.").
+				With("mailbox", "required", "is required")
+		}
+		mb, err := core.GetByEmail(tx, who, email)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, core.NotFound("email user")
+		}
+		return mb, err
+	}
+}
+
+// findMessage gives the mailbox and the message of its INBOX with the UID.
+func findMessage(tx *store.Tx, pick boxPicker, uid string) (*store.Mailbox, *store.Message, error) {
+	mb, err := pick(tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := strconv.ParseUint(uid, 10, 32)
+	if err != nil {
+		return nil, nil, core.NotFound("message")
+	}
+	m, err := tx.Message(mb.Num, store.InboxID, uint32(n))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, core.NotFound("message")
+	}
+	return mb, m, err
+}
+
+// An opened message is what one snapshot said of it, with its bytes.
+type openedMessage struct {
+	shown InboxMessage
+	root  *msg.Part
+	blob  *store.Blob
+}
+
+// openMessage reads a message's rows and opens its bytes, which the caller closes.
+func (s *Service) openMessage(pick boxPicker, uid string) (*openedMessage, error) {
+	o := &openedMessage{}
+	var ref store.BlobRef
+	err := s.Store.View(func(tx *store.Tx) error {
+		_, m, err := findMessage(tx, pick, uid)
+		if err != nil {
+			return err
+		}
+		w := newShower(tx)
+		b, err := w.box(m.Mailbox)
+		if err != nil {
+			return err
+		}
+		ref = m.Blob
+		o.shown, o.root, err = w.show(b, m)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.blob, err = s.Store.OpenBlob(ref)
+	return o, err
+}
+
+// GetMessage shows one message of a mailbox. It does not mark it read.
+func (s *Service) GetMessage(_ context.Context, who core.Actor, in MessageIn) (*MessageDetail, error) {
+	return s.messageDetail(byUserID(who, in.UserID), in.MessageID)
+}
+
+// GetInboxMessage is GetMessage by the mailbox's address.
+func (s *Service) GetInboxMessage(_ context.Context, who core.Actor, in InboxMessageIn) (*MessageDetail, error) {
+	return s.messageDetail(byMailbox(who, in.Mailbox), in.MessageID)
+}
+
+func (s *Service) messageDetail(pick boxPicker, uid string) (*MessageDetail, error) {
+	o, err := s.openMessage(pick, uid)
+	if err != nil {
+		return nil, err
+	}
+	defer o.blob.Close()
+	body, err := msg.ReadBody(o.blob, o.root, bodyShown)
+	if err != nil {
+		return nil, fmt.Errorf("message %s of %s: %w", uid, o.shown.Mailbox, err)
+	}
+	headers, err := msg.Headers(o.blob, o.root)
+	if err != nil {
+		return nil, fmt.Errorf("message %s of %s: %w", uid, o.shown.Mailbox, err)
+	}
+	out := &MessageDetail{InboxMessage: o.shown, Truncated: body.Truncated, Headers: make([]MessageHeader, 0, len(headers))}
+	if body.HasText {
+		out.Text = &body.Text
+	}
+	if body.HasHTML {
+		out.HTML = &body.HTML
+	}
+	for _, h := range headers {
+		out.Headers = append(out.Headers, MessageHeader(h))
+	}
+	return out, nil
+}
+
+// GetMessageRaw gives the bytes of a message as they came.
+func (s *Service) GetMessageRaw(_ context.Context, who core.Actor, in MessageIn) (*core.File, error) {
+	o, err := s.openMessage(byUserID(who, in.UserID), in.MessageID)
+	if err != nil {
+		return nil, err
+	}
+	return &core.File{
+		Name: "message-" + o.shown.UID + ".eml", ContentType: "message/rfc822", Size: o.blob.Size(),
+		Body: blobReader{io.NewSectionReader(o.blob, 0, o.blob.Size()), o.blob},
+	}, nil
+}
+
+// AttachmentIn names an attachment of a message by its place.
+type AttachmentIn struct {
+	MessageIn
+	Index string `path:"index"`
+}
+
+// GetMessageAttachment gives the decoded bytes of an attachment.
+func (s *Service) GetMessageAttachment(_ context.Context, who core.Actor, in AttachmentIn) (*core.File, error) {
+	o, err := s.openMessage(byUserID(who, in.UserID), in.MessageID)
+	if err != nil {
+		return nil, err
+	}
+	all := msg.Attachments(o.root)
+	i, err := strconv.Atoi(in.Index)
+	if err != nil || i < 0 || i >= len(all) {
+		o.blob.Close()
+		return nil, core.NotFound("attachment")
+	}
+	// A damaged encoding makes the size a guess, so none is told.
+	return &core.File{
+		Name: all[i].Filename, ContentType: safeType(all[i].ContentType), Size: -1,
+		Body: blobReader{msg.Open(o.blob, all[i].Part), o.blob},
+	}, nil
+}
+
+// A blobReader reads of a blob and closes it.
+type blobReader struct {
+	io.Reader
+	blob *store.Blob
+}
+
+func (r blobReader) Close() error { return r.blob.Close() }
+
+// safeType is the type that an attachment is served as: what a browser would run becomes plain
+// bytes.
+func safeType(contentType string) string {
+	const bytes = "application/octet-stream"
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return bytes
+	}
+	top, sub, _ := strings.Cut(media, "/")
+	switch {
+	case top == "multipart", sub == "", strings.Contains(sub, "html"), strings.Contains(sub, "script"), strings.Contains(sub, "flash"):
+		return bytes
+	case sub == "xml", strings.HasSuffix(sub, "+xml"), sub == "xml-dtd", strings.HasPrefix(sub, "xsl"):
+		return bytes
+	}
+	return media
+}

@@ -1,0 +1,123 @@
+package inbox_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// TestSearchSeesMailAtOnce searches while some mail is indexed, some is not, and some is gone.
+func TestSearchSeesMailAtOnce(t *testing.T) {
+	i := servicetest.Install(t, core.Config{})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	letter := func(n int) string {
+		return letterOf(fmt.Sprintf("letter%d", n), fmt.Sprintf("%d@far", n)) + fmt.Sprintf("common words of number %d\n", n)
+	}
+	for n := range 6 {
+		servicetest.Keep(i, ann, "INBOX", letter(n))
+		if n%2 == 1 {
+			index(i)
+		}
+	}
+	servicetest.Keep(i, ann, "INBOX", letter(6))
+	servicetest.Keep(i, ann, "INBOX", letter(7))
+	i.Update(func(tx *store.Tx) error {
+		for _, uid := range []uint32{2, 8} {
+			if err := tx.DeleteMessage(ann.Num, store.InboxID, uid); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for q, want := range map[string][]string{
+		"common":               {"letter6", "letter5", "letter4", "letter3", "letter2", "letter0"},
+		`"words of number 4"`:  {"letter4"},
+		`"words of number 6"`:  {"letter6"},
+		`"number of words"`:    nil,
+		"letter1":              nil,
+		"letter7":              nil,
+		"fred@far.test number": {"letter6", "letter5", "letter4", "letter3", "letter2", "letter0"},
+		"@far.test letter3":    {"letter3"},
+	} {
+		if got, _ := listed(i, inbox.InboxFilter{Q: q}); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", q, got, want)
+		}
+	}
+	if _, err := i.Svc.Indexer().Rebuild(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := listed(i, inbox.InboxFilter{Q: "letter3"}); !slices.Equal(got, []string{"letter3"}) {
+		t.Errorf("without an index: %v", got)
+	}
+	index(i)
+	if got, _ := listed(i, inbox.InboxFilter{Q: "common letter"}); len(got) != 6 {
+		t.Errorf("with one made anew: %v", got)
+	}
+}
+
+// TestSearchOfExternalMail indexes messages whose UIDs another server gave, the newest first, and
+// those that come again.
+func TestSearchOfExternalMail(t *testing.T) {
+	i := servicetest.Install(t, core.Config{})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	at := func(uid uint32) {
+		t.Helper()
+		keepAt(i, ann, uid, letterOf(fmt.Sprintf("letter%d", uid), fmt.Sprintf("%d@far", uid)))
+	}
+	find := func(want ...string) {
+		t.Helper()
+		if got, _ := listed(i, inbox.InboxFilter{Q: "hello"}); !slices.Equal(got, want) {
+			t.Errorf("found %v, want %v", got, want)
+		}
+	}
+	at(9)
+	at(8)
+	index(i)
+	at(5)
+	at(12)
+	at(3)
+	find("letter12", "letter9", "letter8", "letter5", "letter3")
+	index(i)
+	find("letter12", "letter9", "letter8", "letter5", "letter3")
+	i.Update(func(tx *store.Tx) error { return tx.DeleteMessage(ann.Num, store.InboxID, 8) })
+	find("letter12", "letter9", "letter5", "letter3")
+	at(8)
+	find("letter12", "letter9", "letter8", "letter5", "letter3")
+	index(i)
+	find("letter12", "letter9", "letter8", "letter5", "letter3")
+}
+
+// TestAuthorIsFoundBehindManyOthers: a page is not used up by the mail of other authors, however
+// much of it is newer.
+func TestAuthorIsFoundBehindManyOthers(t *testing.T) {
+	i := servicetest.Install(t, core.Config{})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	servicetest.Keep(i, ann, "INBOX", "From: Rare Bird <rare@bird.test>\nSubject: found\n\nhello\n")
+	body := i.Spool("From: Fred <fred@far.test>\r\nSubject: rare\r\n\r\nhello\r\n")
+	defer body.Close()
+	d, err := i.Svc.Prepare(body, inbox.Envelope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for left := inbox.InboxScan + 1; left > 0; left -= 500 {
+		i.Update(func(tx *store.Tx) error {
+			for range min(left, 500) {
+				if _, err := i.Svc.File(tx, ann, d, inbox.Filing{Folder: store.InboxID, Received: tx.Now()}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	index(i)
+	for _, from := range []string{"rare@bird.test", "@bird.test", "Rare b", "rare@"} {
+		if got, _ := listed(i, inbox.InboxFilter{From: from}); !slices.Equal(got, []string{"found"}) {
+			t.Errorf("%s: %v", from, got)
+		}
+	}
+}

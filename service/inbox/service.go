@@ -1,0 +1,67 @@
+// Package inbox knows what is in mailboxes: messages, folders, flags, threads and searches, as the
+// API and IMAP read and change them, how a message is filed, and the mailboxes that live on other
+// servers. It does not know how mail comes here or leaves, nor how mailboxes are made.
+package inbox
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Hooks are what other rooms do for this one.
+type Hooks struct {
+	// ProveByLogin notes that a log-in to a mailbox elsewhere, at the address, has succeeded.
+	ProveByLogin func(ctx context.Context, mb *store.Mailbox, at netip.Addr) error
+}
+
+// A Service holds what the contents of mailboxes need.
+type Service struct {
+	*core.Core
+	events *events.Service
+	Hooks  Hooks
+
+	refreshes     *core.Throttle // of external mailboxes, by account
+	folderChanges *core.Throttle // commands that changed folders, by mailbox
+	firstCopy     string         // an id of the time when this process began
+	textDamaged   chan struct{}  // holds a value when the index for searches is to be made anew
+	externals     *externals     // mailboxes that live elsewhere
+	images        *images
+}
+
+// New puts the room together. The caller sets its hooks.
+func New(c *core.Core, e *events.Service) *Service {
+	s := &Service{
+		Core: c, events: e, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1),
+		refreshes: core.NewThrottle(refreshPause, core.GuessKeys), folderChanges: core.NewThrottle(time.Minute, core.GuessKeys),
+	}
+	s.images = s.newImages()
+	s.externals = newExternals(s)
+	return s
+}
+
+// Kinds lists the kinds of jobs of this room.
+func (s *Service) Kinds() []jobs.Kind {
+	return append(s.pullKinds(), s.WhileActive(s.answerKind()), s.warmupKind())
+}
+
+// Run does what the room does by the clock, until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	s.externals.Idle.Open(ctx)
+	defer s.externals.Idle.close()
+	if err := s.undoCopies(); err != nil {
+		s.Log.Error("take back copies that a crash has cut", "error", err)
+	}
+	if err := s.wakePolls(); err != nil {
+		s.Log.Error("plan looks at external mailboxes", "error", err)
+	}
+	s.indexTexts(ctx)
+}
+
+// Close ends the connections that are kept for later.
+func (s *Service) Close() { s.images.HTTP.CloseIdleConnections() }

@@ -1,0 +1,297 @@
+package mailboxes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// BulkCreateIn is the body of create_email_users_bulk: users, or the id of a template.
+type BulkCreateIn struct {
+	Domain     string      `json:"domain" alias:"domain_id" required:"true"`
+	Users      *[]BulkUser `json:"users" min:"1" max:"100"`
+	TemplateID string      `json:"template_id"`
+}
+
+// A BulkUser is one mailbox of create_email_users_bulk.
+type BulkUser struct {
+	Username string  `json:"username"`
+	Name     string  `json:"name"`
+	Password *string `json:"password"`
+	Footer   string  `json:"footer"`
+}
+
+// BulkCreated is what became of each mailbox: made, or an error.
+type BulkCreated struct {
+	Domain  string             `json:"domain" words:"ours"`
+	Created int                `json:"created"`
+	Failed  int                `json:"failed"`
+	Users   []EmailUserCreated `json:"users"`
+	Errors  []BulkCreateError  `json:"errors"`
+	JobID   *string            `json:"job_id" words:"ours"`
+}
+
+// A BulkCreateError says why the user at Index, from 0, was not made.
+type BulkCreateError struct {
+	Index    int    `json:"index"`
+	Username string `json:"username" words:"ours"`
+	Code     string `json:"code" words:"ours"`
+	Message  string `json:"message" words:"ours"`
+}
+
+// CreateEmailUsersBulk makes up to 100 mailboxes on one domain; those that cannot be made do not
+// hold up the others.
+func (s *Service) CreateEmailUsersBulk(_ context.Context, who core.Actor, in BulkCreateIn) (*BulkCreated, error) {
+	users, domain, err := s.bulkUsers(who, in)
+	if err != nil {
+		return nil, err
+	}
+	b := bulkBirth{s: s, who: who, users: users, births: make([]*Birth, len(users)), errs: make([]error, len(users))}
+	b.draft(domain.ID)
+	err = s.Store.View(func(tx *store.Tx) error { return b.settle(tx, b.errs) })
+	if err != nil {
+		return nil, err // before the hashes, which take their time
+	}
+	b.hash()
+	var out *BulkCreated
+	err = s.Store.Update(func(tx *store.Tx) (err error) {
+		errs := slices.Clone(b.errs) // since this may run twice
+		if err := b.settle(tx, errs); err != nil {
+			return err
+		}
+		out, err = b.bear(tx, domain, errs)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Domain = domain.Name
+	return out, nil
+}
+
+// bulkUsers finds the domain, and the users in the body or in the template.
+func (s *Service) bulkUsers(who core.Actor, in BulkCreateIn) (users []BulkUser, d *store.Domain, err error) {
+	if (in.Users != nil) == (in.TemplateID != "") {
+		return nil, nil, core.Invalid("users", "required", "give users or template_id, and not both")
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		d, err = core.FindDomain(tx, who, in.Domain)
+		if errors.Is(err, store.ErrNotFound) {
+			return core.Invalid("domain", "not_found", "%.80q is not a domain of this account; connect it first", in.Domain)
+		}
+		if err != nil || in.TemplateID == "" {
+			return err
+		}
+		t, err := store.Templates.Get(tx, in.TemplateID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && t.AccountID != who.AccountID {
+			return core.Invalid("template_id", "not_found", "is not a template of this account")
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range t.Usernames {
+			users = append(users, BulkUser{Username: name, Name: t.Name})
+		}
+		return nil
+	})
+	if in.Users != nil {
+		users = *in.Users
+	}
+	return users, d, err
+}
+
+// A bulkBirth is the births of one request: at each index a birth, or the error that is in its way.
+type bulkBirth struct {
+	s      *Service
+	who    core.Actor
+	users  []BulkUser
+	births []*Birth
+	errs   []error
+}
+
+func (b *bulkBirth) draft(domainID string) {
+	for i, u := range b.users {
+		b.births[i], b.errs[i] = b.s.DraftMailbox(CreateEmailUserIn{
+			Username: u.Username, Domain: domainID, Name: u.Name, Password: u.Password, Footer: u.Footer,
+		})
+		if b.errs[i] == nil && len(u.Footer) > 10_000 {
+			b.errs[i] = core.Invalid("footer", "out_of_range", "must have at most 10000 bytes")
+		}
+	}
+}
+
+// settle checks each birth without an error against the store. An address that is asked for twice
+// goes to the first.
+func (b *bulkBirth) settle(tx *store.Tx, errs []error) error {
+	taken := map[string]bool{}
+	for i, birth := range b.births {
+		if errs[i] != nil {
+			continue
+		}
+		err := birth.settle(tx, b.who)
+		if _, ours := core.AsError(err); err != nil && !ours {
+			return err
+		}
+		if err == nil && taken[birth.Mb.Email] {
+			err = errExists(birth.Mb.Email)
+		}
+		taken[birth.Mb.Email] = true
+		errs[i] = err
+	}
+	return nil
+}
+
+// hash hashes the passwords side by side; how many at a time is up to logins.
+func (b *bulkBirth) hash() {
+	var wg sync.WaitGroup
+	for i, birth := range b.births {
+		if b.errs[i] == nil {
+			wg.Go(func() { birth.Hash(b.s) })
+		}
+	}
+	wg.Wait()
+}
+
+// bear makes what is settled, as far as the limits allow.
+func (b *bulkBirth) bear(tx *store.Tx, d *store.Domain, errs []error) (*BulkCreated, error) {
+	out := &BulkCreated{Users: []EmailUserCreated{}, Errors: []BulkCreateError{}}
+	left, full := b.s.RoomForMailboxes(tx, d)
+	for i, birth := range b.births {
+		err := errs[i]
+		if err == nil && len(out.Users) >= left {
+			err = full
+		}
+		if e, ours := core.AsError(err); ours {
+			out.Errors = append(out.Errors, BulkCreateError{i, b.users[i].Username, e.Code, e.Message})
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		mb, err := b.s.Bear(tx, birth)
+		if err != nil {
+			return nil, err
+		}
+		shown, err := b.s.mailboxOut(tx, mb)
+		if err != nil {
+			return nil, err
+		}
+		out.Users = append(out.Users, EmailUserCreated{shown, birth.password, birth.generated})
+	}
+	out.Created, out.Failed = len(out.Users), len(out.Errors)
+	return out, nil
+}
+
+// BulkDeleteIn is the body of delete_email_users_bulk: ids, or addresses.
+type BulkDeleteIn struct {
+	UserIDs *[]string `json:"user_ids" min:"1" max:"100" items:"judged"`
+	Emails  *[]string `json:"emails" min:"1" max:"100" items:"judged"`
+}
+
+// BulkDeleted says how many mailboxes are being deleted, by which job, and which are not.
+type BulkDeleted struct {
+	Queued int               `json:"queued"`
+	Failed int               `json:"failed"`
+	Errors []BulkDeleteError `json:"errors"`
+	JobID  *string           `json:"job_id" words:"ours"`
+}
+
+// A BulkDeleteError says why a mailbox is not deleted; UserID is null where an address was given.
+type BulkDeleteError struct {
+	UserID  *string `json:"user_id" words:"ours"`
+	Code    string  `json:"code" words:"ours"`
+	Message string  `json:"message" words:"ours"`
+}
+
+// DeleteEmailUsersBulk takes up to 100 mailboxes out of use at once; one job deletes them. What is
+// given twice counts once.
+func (s *Service) DeleteEmailUsersBulk(_ context.Context, who core.Actor, in BulkDeleteIn) (*BulkDeleted, error) {
+	if (in.UserIDs != nil) == (in.Emails != nil) {
+		return nil, core.Invalid("user_ids", "required", "give user_ids or emails, and not both")
+	}
+	var out *BulkDeleted
+	err := s.Store.Update(func(tx *store.Tx) error {
+		out = &BulkDeleted{Errors: []BulkDeleteError{}}
+		found, err := out.find(tx, who, in)
+		if err != nil {
+			return err
+		}
+		return s.queueErasure(tx, who, found, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Failed = len(out.Errors)
+	return out, nil
+}
+
+// find gives the mailboxes that are meant, and notes those that are not there.
+func (out *BulkDeleted) find(tx *store.Tx, who core.Actor, in BulkDeleteIn) ([]*store.Mailbox, error) {
+	names, get := in.UserIDs, store.Mailboxes.Get
+	if names == nil {
+		names, get = in.Emails, ownAddresses(who)
+	}
+	var found []*store.Mailbox
+	for i, name := range *names {
+		if slices.Contains((*names)[:i], name) {
+			continue
+		}
+		mb, err := get(tx, name)
+		switch {
+		case errors.Is(err, store.ErrNotFound) || err == nil && mb.AccountID != who.AccountID:
+			e := BulkDeleteError{Code: "not_found", Message: fmt.Sprintf("There is no email user %.260q in this account.", name)}
+			if in.UserIDs != nil {
+				e.UserID = &name
+			}
+			out.Errors = append(out.Errors, e)
+		case err != nil:
+			return nil, err
+		case !slices.ContainsFunc(found, func(f *store.Mailbox) bool { return f.ID == mb.ID }):
+			found = append(found, mb)
+		}
+	}
+	return found, nil
+}
+
+// ownAddresses finds mailboxes of the account as getByEmail does.
+func ownAddresses(who core.Actor) func(*store.Tx, string) (*store.Mailbox, error) {
+	return func(tx *store.Tx, email string) (*store.Mailbox, error) { return core.GetByEmail(tx, who, email) }
+}
+
+// queueErasure marks the mailboxes and adds the job that deletes them. If all are marked already,
+// theirs is the job.
+func (s *Service) queueErasure(tx *store.Tx, who core.Actor, found []*store.Mailbox, out *BulkDeleted) error {
+	out.Queued = len(found)
+	var fresh []*store.Mailbox
+	var ids []string
+	for _, mb := range found {
+		if mb.Status == "deleting" {
+			out.JobID = &mb.JobID
+			continue
+		}
+		fresh, ids = append(fresh, mb), append(ids, mb.ID)
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	j, err := s.Queue.Add(tx, jobs.New{
+		AccountID: who.AccountID, Kind: "email_users_bulk_delete", Lane: "erase " + who.AccountID, CreatedBy: who.UserID,
+		Args: eraseArgs{ids}, Total: len(ids),
+	})
+	if err != nil {
+		return err
+	}
+	out.JobID = &j.ID
+	for _, mb := range fresh {
+		if err := s.DeleteMailbox(tx, mb, j.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,330 @@
+package mailboxes
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/store"
+)
+
+// folders are what every mailbox is born with; INBOX comes first, so that its id is store.InboxID.
+var folders = []struct{ name, use string }{
+	{"INBOX", ""}, {"Sent", `\Sent`}, {"Drafts", `\Drafts`}, {"Junk", `\Junk`}, {"Trash", `\Trash`}, {"Archive", `\Archive`},
+}
+
+// reservedNames belong to whoever runs the domain's mail (RFC 2142, RFC 5321 section 4.5.1), and to
+// the reports that are collected.
+var reservedNames = []string{"postmaster", "abuse", "mailer-daemon", dnsprov.ReportsLocal}
+
+// CreateEmailUserIn is the body of create_email_user.
+type CreateEmailUserIn struct {
+	Username       string           `json:"username"`
+	Domain         string           `json:"domain" alias:"domain_id"`
+	Email          string           `json:"email"`
+	Name           string           `json:"name" max:"200"`
+	Password       *string          `json:"password"`
+	Footer         string           `json:"footer" max:"10000"`
+	DailySendLimit *int             `json:"daily_send_limit" min:"0" max:"10000000"`
+	ForwardTo      string           `json:"forward_to"`
+	QuotaBytes     *int64           `json:"quota_bytes" min:"0" max:"1000000000000000"`
+	Type           string           `json:"type" enum:"hosted|external|"`
+	IMAP           *MailServerLogin `json:"imap"`
+	SMTP           *MailServerLogin `json:"smtp"`
+}
+
+// EmailUserCreated is a mailbox with its password, which is shown this once.
+type EmailUserCreated struct {
+	EmailUser
+	Password          string `json:"password" words:"ours"`
+	PasswordGenerated bool   `json:"password_generated"`
+}
+
+// CreateEmailUser makes a mailbox, on a domain that is not complete a pending one. Without a
+// password it makes one.
+func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in CreateEmailUserIn) (*EmailUserCreated, error) {
+	b, err := s.DraftMailbox(in)
+	if err != nil {
+		return nil, err
+	}
+	check := func(tx *store.Tx) error {
+		if err := b.settle(tx, who); err != nil {
+			return err
+		}
+		if left, full := s.RoomForMailboxes(tx, b.Domain); left == 0 {
+			return full
+		}
+		return nil
+	}
+	if err := s.Store.View(check); err != nil {
+		return nil, err // before the hash, which takes its time
+	}
+	b.Hash(s)
+	out := EmailUserCreated{Password: b.password, PasswordGenerated: b.generated}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if err := check(tx); err != nil {
+			return err
+		}
+		mb, err := s.Bear(tx, b)
+		if err != nil {
+			return err
+		}
+		if out.EmailUser, err = s.mailboxOut(tx, mb); err != nil {
+			return err
+		}
+		return s.KeepAnswer(ctx, tx, &out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// A birth is a mailbox that is to be: what was asked for, checked as far as that goes without the
+// store.
+type Birth struct {
+	Mb         store.Mailbox // without what only the transaction knows
+	Username   string
+	domainName string // as given: a name or an id
+	password   string
+	generated  bool
+	Domain     *store.Domain // set by settle
+}
+
+// draftMailbox checks a request for a mailbox on its own.
+func (s *Service) DraftMailbox(in CreateEmailUserIn) (*Birth, error) {
+	b := &Birth{Username: in.Username, domainName: in.Domain}
+	if in.Email != "" {
+		if in.Username != "" || in.Domain != "" {
+			return nil, core.Invalid("email", "not_allowed", "give email, or username and domain, not both")
+		}
+		var ok bool
+		if b.Username, b.domainName, ok = msg.SplitEmail(in.Email); !ok {
+			return nil, core.Invalid("email", "invalid", "must be of the form name@domain")
+		}
+	}
+	if b.domainName == "" {
+		return nil, core.Invalid("domain", "required", "is required, unless email is given")
+	}
+	var err error
+	if b.Username, err = cleanUsername(b.Username); err != nil {
+		return nil, err
+	}
+	if err := checkName(in.Name); err != nil {
+		return nil, err
+	}
+	b.Mb = store.Mailbox{
+		ID: s.Store.NewID("eu"), Type: "hosted", Name: in.Name, Footer: in.Footer, DailySendLimit: in.DailySendLimit, QuotaBytes: in.QuotaBytes,
+	}
+	if in.ForwardTo != "" {
+		if b.Mb.ForwardTo, err = core.NormalizeEmail("forward_to", in.ForwardTo); err != nil {
+			return nil, err
+		}
+	}
+	if in.Type == "external" {
+		return b, s.draftExternal(b, in)
+	}
+	if in.IMAP != nil || in.SMTP != nil {
+		return nil, core.Invalid("imap", "not_allowed", "imap and smtp belong to mailboxes of type external")
+	}
+	return b, b.choosePassword(in.Password)
+}
+
+// choosePassword takes the password that was given, or makes one.
+func (b *Birth) choosePassword(given *string) error {
+	if given == nil {
+		b.password, b.generated = core.NewPassword(), true
+		return nil
+	}
+	b.password = *given
+	return checkPassword(*given)
+}
+
+// hash makes the two forms in which the password is kept: one for log-ins, one for export.
+func (b *Birth) Hash(s *Service) {
+	if b.Mb.Type == "hosted" {
+		b.Mb.PasswordHash = s.Logins.Hash(b.password)
+		b.Mb.PasswordSealed = s.Keys.Seal("mailbox "+b.Mb.ID, []byte(b.password))
+	}
+}
+
+func checkPassword(p string) error {
+	if n := utf8.RuneCountInString(p); n < 8 || n > 128 {
+		return core.Invalid("password", "out_of_range", "must have 8 to 128 characters")
+	}
+	if strings.ContainsFunc(p, unicode.IsControl) {
+		return core.Invalid("password", "invalid", "must not contain control characters")
+	}
+	return nil
+}
+
+// checkName refuses what would break the From line that the name stands in.
+func checkName(name string) error {
+	if utf8.RuneCountInString(name) > 200 || strings.ContainsFunc(name, unicode.IsControl) {
+		return core.Invalid("name", "invalid", "must have at most 200 characters and no control characters")
+	}
+	return nil
+}
+
+// cleanUsername gives the one form of a mailbox's local part.
+func cleanUsername(name string) (string, error) {
+	if name == "" {
+		return "", core.Invalid("username", "required", "is required")
+	}
+	name = strings.ToLower(name)
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
+	}
+	if len(name) > 64 || strings.ContainsFunc(name, odd) {
+		return "", core.Invalid("username", "invalid", "must have 1 to 64 of the characters a-z, 0-9, dot, underscore and hyphen")
+	}
+	if strings.Contains(name, "..") || name[0] == '.' || name[len(name)-1] == '.' {
+		return "", core.Invalid("username", "invalid", "must not begin or end with a dot, nor have two in a row")
+	}
+	if name == dnsprov.ReportsLocal {
+		return "", core.Invalid("username", "reserved", "%s is reserved: reports on DMARC that come to it are read", name)
+	}
+	if slices.Contains(reservedNames, name) {
+		return "", core.Invalid("username", "reserved", "%s is reserved: its mail goes to the domain's catch-all, or to the account's owner", name)
+	}
+	return name, nil
+}
+
+// settle finds the domain, and checks what depends on it and on the other mailboxes.
+func (b *Birth) settle(tx *store.Tx, who core.Actor) error {
+	d, err := core.FindDomain(tx, who, b.domainName)
+	if errors.Is(err, store.ErrNotFound) {
+		return core.Invalid("domain", "not_found", "%.80q is not a domain of this account; connect it first", b.domainName)
+	}
+	if err != nil {
+		return err
+	}
+	if d.Status == "deleting" {
+		return core.Errorf(409, "domain_busy", "%s is being deleted, so it takes no new mailboxes.", d.Name).With(d.JobID, "domain_busy", "deletes the domain")
+	}
+	if err := b.fits(d); err != nil {
+		return err
+	}
+	b.Domain, b.Mb.Email = d, b.Username+"@"+d.Name
+	if _, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, b.Mb.Email)); !errors.Is(err, store.ErrNotFound) {
+		if err == nil {
+			err = errExists(b.Mb.Email)
+		}
+		return err
+	}
+	return nil
+}
+
+func errExists(email string) *core.Error {
+	return core.Errorf(409, "email_user_exists", "%s exists already. Choose another username.", email).With("username", "email_user_exists", "is taken")
+}
+
+// fits checks what a mailbox may be on the domain.
+func (b *Birth) fits(d *store.Domain) error {
+	if external := d.DNSProvider == "external"; external != (b.Mb.Type == "external") {
+		if external {
+			return core.Invalid("type", "required", "the mail of %s is hosted elsewhere: its mailboxes are of type external, with imap", d.Name)
+		}
+		return core.Invalid("type", "not_allowed", "mailboxes of type external live on domains that were connected as external; %s is hosted here", d.Name)
+	}
+	return checkForward(b.Mb.ForwardTo, d.Name)
+}
+
+// checkForward refuses a forward into the mailbox's own domain, where it could go round in circles.
+func checkForward(to, domain string) error {
+	if _, at, _ := msg.SplitEmail(to); to != "" && at == domain {
+		return core.Invalid("forward_to", "not_allowed", "must not be in the mailbox's own domain")
+	}
+	return nil
+}
+
+// roomForMailboxes says how many more mailboxes the limits of account and domain allow, and the
+// error past that.
+func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Error) {
+	left, full := math.MaxInt, (*core.Error)(nil)
+	if n := s.Config.Limits.Mailboxes; n > 0 {
+		left = n - store.MailboxesByAccount.Count(tx, d.AccountID, n)
+		full = core.Errorf(403, "email_user_limit_exceeded", "This account may have %d mailboxes. Delete one first.", n)
+	}
+	n := s.Config.Limits.MailboxesPerDomain
+	if n == 0 {
+		return left, full
+	}
+	if here := n - store.MailboxesByDomain.Count(tx, d.ID, n); here < left {
+		left = here
+		full = core.Errorf(403, "email_user_limit_exceeded", "%s may have %d mailboxes. Delete one first, or use another domain.", d.Name, n)
+	}
+	return left, full
+}
+
+// bear writes the mailbox of a settled birth with its folders. On a complete domain it is active at
+// once.
+func (s *Service) Bear(tx *store.Tx, b *Birth) (*store.Mailbox, error) {
+	a, err := store.Accounts.Get(tx, b.Domain.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	mb := b.Mb // a copy, since this may run twice
+	if mb.Num, err = tx.NextMailboxNum(); err != nil {
+		return nil, err
+	}
+	mb.AccountID, mb.AccountNum, mb.DomainID = a.ID, a.Num, b.Domain.ID
+	mb.Status, mb.CreatedAt, mb.UpdatedAt = "pending", tx.Now(), tx.Now()
+	for _, f := range folders {
+		if err := tx.CreateFolder(&store.Folder{Mailbox: mb.Num, Name: f.name, SpecialUse: f.use, Subscribed: true}); err != nil {
+			return nil, err
+		}
+	}
+	if b.Domain.Status == "complete" {
+		return &mb, s.activate(tx, &mb)
+	}
+	if err := core.Lift(tx, mb.AccountID, mb.Email); err != nil {
+		return nil, err
+	}
+	return &mb, store.Mailboxes.Put(tx, &mb)
+}
+
+// activate makes a mailbox ready, and tells of it. One that was suspended stays so.
+func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
+	mb.Ready, mb.UpdatedAt = true, tx.Now()
+	if mb.Status == "pending" {
+		mb.Status = "active"
+	}
+	if err := store.Mailboxes.Put(tx, mb); err != nil {
+		return err
+	}
+	if err := core.Lift(tx, mb.AccountID, mb.Email); err != nil {
+		return err
+	}
+	if err := s.inbox.BeginExternal(tx, mb); err != nil {
+		return err
+	}
+	return s.emitMailbox(tx, events.EventEmailUserCreated, mb)
+}
+
+// activateMailboxes makes up to limit mailboxes of a domain that has become complete ready; more
+// says that others wait for another transaction.
+func (s *Service) ActivateMailboxes(tx *store.Tx, domainID string, limit int) (more bool, err error) {
+	var waiting []*store.Mailbox
+	for _, mb := range store.MailboxesWaiting.Asc(tx, domainID, "") {
+		if len(waiting) == limit {
+			more = true
+			break
+		}
+		waiting = append(waiting, mb)
+	}
+	for _, mb := range waiting {
+		if err := s.activate(tx, mb); err != nil {
+			return false, err
+		}
+	}
+	return more, nil
+}

@@ -1,0 +1,214 @@
+package mailboxes
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// An EmailUser is a mailbox as the API shows it: never with its password.
+type EmailUser struct {
+	ID             string           `json:"id" words:"ours"`
+	UserID         string           `json:"user_id" words:"ours"`
+	Email          string           `json:"email" words:"ours"`
+	Username       string           `json:"username" words:"ours"`
+	Domain         string           `json:"domain" words:"ours"`
+	DomainID       string           `json:"domain_id" words:"ours"`
+	Name           string           `json:"name" words:"ours"`
+	Status         string           `json:"status" enum:"pending|active|suspended|error|deleting"`
+	Error          *core.JobFailure `json:"error"`
+	Type           string           `json:"type" enum:"hosted|external"`
+	DailySendLimit *int             `json:"daily_send_limit"`
+	SentToday      int              `json:"sent_today"`
+	SMTPHost       string           `json:"smtp_host" words:"ours"`
+	SMTPPort       int              `json:"smtp_port"`
+	SMTPSecurity   string           `json:"smtp_security" enum:"tls|starttls|none"`
+	IMAPHost       string           `json:"imap_host" words:"ours"`
+	IMAPPort       int              `json:"imap_port"`
+	IMAPSecurity   string           `json:"imap_security" enum:"tls|starttls|none"`
+	Footer         *string          `json:"footer" words:"ours"`
+	ForwardTo      *string          `json:"forward_to" words:"ours"`
+	Relay          *string          `json:"relay" words:"ours"`
+	QuotaBytes     *int64           `json:"quota_bytes"`
+	UsedBytes      int64            `json:"used_bytes"`
+	UnreadCount    int64            `json:"unread_count"`
+	LastSyncAt     core.Time        `json:"last_sync_at"`
+	LastLoginAt    core.Time        `json:"last_login_at"`
+	CreatedAt      core.Time        `json:"created_at"`
+	UpdatedAt      core.Time        `json:"updated_at"`
+}
+
+// mailboxOut shows a mailbox as it is in tx.
+func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error) {
+	used, err := tx.MailboxUsage(mb.Num)
+	if err != nil {
+		return EmailUser{}, err
+	}
+	username, domain, _ := msg.SplitEmail(mb.Email)
+	out := EmailUser{
+		ID: mb.ID, UserID: mb.ID, Email: mb.Email, Username: username, Domain: domain, DomainID: mb.DomainID, Name: mb.Name,
+		Status: shownStatus(mb), Error: mailboxFailure(mb), Type: mb.Type, DailySendLimit: mb.DailySendLimit,
+		Footer: core.OrNull(mb.Footer), ForwardTo: core.OrNull(mb.ForwardTo), Relay: core.OrNull(mb.Relay), QuotaBytes: mb.QuotaBytes,
+		UsedBytes: used.Bytes, UnreadCount: used.Unseen, LastSyncAt: core.Time{Time: mb.LastSyncAt}, LastLoginAt: core.Time{Time: mb.LastLoginAt},
+		CreatedAt: core.Time{Time: mb.CreatedAt}, UpdatedAt: core.Time{Time: mb.UpdatedAt},
+	}
+	if mb.SentDay == tx.Now().Format(time.DateOnly) {
+		out.SentToday = mb.SentToday
+	}
+	s.addServers(&out, mb.External)
+	return out, nil
+}
+
+// shownStatus is the status that the API shows. An external mailbox that is in use is pending until
+// its first sync, and error after a failed one, whether or not the next look comes by itself.
+func shownStatus(mb *store.Mailbox) string {
+	switch {
+	case mb.External == nil || mb.Status != "active":
+		return mb.Status
+	case mb.ErrorText != "":
+		return "error"
+	case mb.LastSyncAt.IsZero():
+		return "pending"
+	}
+	return "active"
+}
+
+// mailboxFailure says why the newest look at an external mailbox failed; nil if it did not. Rows of
+// older releases have no code.
+func mailboxFailure(mb *store.Mailbox) *core.JobFailure {
+	code := mb.ErrorCode
+	switch {
+	case mb.ErrorText == "":
+		return nil
+	case code == "" && mb.ErrorText == inbox.UnreadHere:
+		code = "internal_error"
+	case code == "":
+		code = "upstream_error"
+	}
+	return &core.JobFailure{Code: code, Message: mb.ErrorText}
+}
+
+// addServers says where mail clients connect to: to us, or where an external mailbox lives.
+func (s *Service) addServers(out *EmailUser, e *store.External) {
+	c := s.Config
+	imap := store.Server{Host: c.ClientName(), Port: c.IMAPPort, Security: c.IMAPSecurity}
+	smtp := store.Server{Host: c.ClientName(), Port: c.SubmissionPort, Security: c.SMTPSecurity}
+	if e != nil {
+		imap, smtp = e.IMAP, store.Server{Security: "none"}
+		if e.SMTP != nil {
+			smtp = *e.SMTP
+		}
+	}
+	out.IMAPHost, out.IMAPPort, out.IMAPSecurity = imap.Host, imap.Port, imap.Security
+	out.SMTPHost, out.SMTPPort, out.SMTPSecurity = smtp.Host, smtp.Port, smtp.Security
+}
+
+// ListEmailUsersIn is the query of list_email_users.
+type ListEmailUsersIn struct {
+	core.PageIn
+	Domain string `query:"domain"`
+	Status string `query:"status" enum:"pending|active|suspended|error|deleting|"`
+	Q      string `query:"q" max:"254"`
+}
+
+// ListEmailUsers lists the account's mailboxes, newest first. q is looked for in address and name.
+func (s *Service) ListEmailUsers(_ context.Context, who core.Actor, in ListEmailUsersIn) (*core.Page[EmailUser], error) {
+	l := s.mailboxList("email_users", store.MailboxesByAccount, who.AccountID, in.Domain, in.Status, in.Q)
+	if in.Domain == "" {
+		return l.Page(s.Core, who, in.PageIn)
+	}
+	l.Index, l.Prefix = store.MailboxesByDomain, "none"
+	err := s.Store.View(func(tx *store.Tx) error {
+		d, err := core.FindDomain(tx, who, in.Domain)
+		if err == nil {
+			l.Prefix = d.ID
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // a filter that nothing passes
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.Page(s.Core, who, in.PageIn)
+}
+
+// ListDomainEmailUsersIn is the query of list_domain_email_users.
+type ListDomainEmailUsersIn struct {
+	core.PageIn
+	DomainID string `path:"domain_id"`
+	Status   string `query:"status" enum:"pending|active|suspended|error|deleting|"`
+	Q        string `query:"q" max:"254"`
+}
+
+// ListDomainEmailUsers lists the mailboxes of one domain, newest first.
+func (s *Service) ListDomainEmailUsers(_ context.Context, who core.Actor, in ListDomainEmailUsersIn) (*core.Page[EmailUser], error) {
+	l := s.mailboxList("domain_email_users", store.MailboxesByDomain, in.DomainID, in.DomainID, in.Status, in.Q)
+	l.First = func(tx *store.Tx) error {
+		_, err := core.DomainOf(tx, who, in.DomainID)
+		return err
+	}
+	return l.Page(s.Core, who, in.PageIn)
+}
+
+func (s *Service) mailboxList(operation string, index *store.Index[store.Mailbox], prefix, domain, status, q string) core.Listing[store.Mailbox, EmailUser] {
+	lower := strings.ToLower(q)
+	return core.Listing[store.Mailbox, EmailUser]{
+		Operation: operation, Index: index, Prefix: prefix, Filters: []string{domain, status, q},
+		Keep: func(mb *store.Mailbox) bool {
+			return (status == "" || shownStatus(mb) == status) &&
+				(q == "" || strings.Contains(mb.Email, lower) || strings.Contains(strings.ToLower(mb.Name), lower))
+		},
+		Out: s.mailboxOut,
+	}
+}
+
+// GetEmailUser shows one mailbox.
+func (s *Service) GetEmailUser(_ context.Context, who core.Actor, in core.EmailUserIn) (*EmailUser, error) {
+	var out EmailUser
+	err := s.Store.View(func(tx *store.Tx) error {
+		mb, err := core.MailboxOf(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		out, err = s.mailboxOut(tx, mb)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// mailboxEvent is the data of email_user.created and email_user.deleted; the time that is not told
+// of is absent.
+type MailboxEvent struct {
+	UserID    string     `json:"user_id" words:"ours"`
+	Email     string     `json:"email" words:"ours"`
+	Username  string     `json:"username" words:"ours"`
+	Domain    string     `json:"domain" words:"ours"`
+	DomainID  string     `json:"domain_id" words:"ours"`
+	Name      string     `json:"name" words:"ours"`
+	CreatedAt *core.Time `json:"created_at,omitempty"`
+	DeletedAt *core.Time `json:"deleted_at,omitempty"`
+}
+
+func (s *Service) emitMailbox(tx *store.Tx, kind string, mb *store.Mailbox) error {
+	username, domain, _ := msg.SplitEmail(mb.Email)
+	data := MailboxEvent{UserID: mb.ID, Email: mb.Email, Username: username, Domain: domain, DomainID: mb.DomainID, Name: mb.Name}
+	if kind == events.EventEmailUserDeleted {
+		data.DeletedAt = &core.Time{Time: tx.Now()}
+	} else {
+		data.CreatedAt = &core.Time{Time: mb.CreatedAt}
+	}
+	_, err := s.events.Emit(tx, mb.AccountID, kind, data)
+	return err
+}

@@ -1,0 +1,36 @@
+// Package mailboxes makes, changes, exports and deletes mailboxes, logs mail clients in to them and
+// tells clients how to connect. It does not know the messages in them, nor how a domain is set up.
+package mailboxes
+
+import (
+	"crypto/tls"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+)
+
+// Hooks are what other rooms do for this one.
+type Hooks struct {
+	// HostCertificate gives the certificate of this host's own name; nil if there is none.
+	HostCertificate func() *tls.Certificate
+}
+
+// A Service holds what mailboxes need.
+type Service struct {
+	*core.Core
+	events *events.Service
+	inbox  *inbox.Service
+	Hooks  Hooks
+}
+
+// New puts the room together. The caller sets its hooks.
+func New(c *core.Core, e *events.Service, i *inbox.Service) *Service {
+	return &Service{Core: c, events: e, inbox: i}
+}
+
+// Kinds lists the kinds of jobs of this room.
+func (s *Service) Kinds() []jobs.Kind {
+	return []jobs.Kind{s.eraseKind("email_user_delete"), s.eraseKind("email_users_bulk_delete")}
+}

@@ -1,0 +1,251 @@
+package mta
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// bouncedData is the data of email.bounced.
+type BouncedData struct {
+	Recipient         string    `json:"recipient" words:"theirs"`
+	Sender            string    `json:"sender" words:"theirs"`
+	SendingDomain     string    `json:"sending_domain" words:"ours"`
+	UserID            *string   `json:"user_id" words:"ours"`
+	BounceType        string    `json:"bounce_type" enum:"hard|soft|undetermined"`
+	BounceSubtype     string    `json:"bounce_subtype" words:"theirs"`
+	Status            string    `json:"status" words:"theirs"`
+	Diagnostic        string    `json:"diagnostic" words:"theirs"`
+	RemoteMTA         *string   `json:"remote_mta" words:"theirs"`
+	Provider          *string   `json:"provider" words:"ours"`
+	OriginalMessageID string    `json:"original_message_id" words:"theirs"`
+	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"`
+	Suppressed        bool      `json:"suppressed"`
+	BouncedAt         core.Time `json:"bounced_at"`
+}
+
+// bounceType tells failures for good, which have a status 5.x, from those that lasted too long.
+func bounceType(status string) string {
+	switch {
+	case strings.HasPrefix(status, "5."):
+		return "hard"
+	case strings.HasPrefix(status, "4."):
+		return "soft"
+	}
+	return "undetermined"
+}
+
+// bounceSubtype says in a word what a status of RFC 3463 is about.
+func bounceSubtype(status string) string {
+	_, detail, _ := strings.Cut(status, ".")
+	exact := map[string]string{
+		"1.1": "no_such_mailbox", "1.2": "no_such_domain", "1.10": "no_mail_domain", "2.1": "mailbox_disabled", "2.2": "mailbox_full",
+		"2.3": "message_too_large", "3.4": "message_too_large", "4.6": "loop", "4.7": "expired",
+	}
+	if word := exact[detail]; word != "" {
+		return word
+	}
+	subject, _, _ := strings.Cut(detail, ".")
+	subjects := map[string]string{
+		"1": "address", "2": "mailbox", "3": "mail_system", "4": "network", "5": "protocol", "6": "content", "7": "policy",
+	}
+	if word := subjects[subject]; word != "" {
+		return word
+	}
+	return "general"
+}
+
+// bounce gives a message up for one recipient: the event, the report to its sender, and where the
+// address itself is at fault the account's suppression of it.
+func (s *Service) bounce(m *mailing, r deliver.Result) (jobs.Writes, error) {
+	letter, err := s.failureReport(m, r)
+	if err != nil {
+		return nil, err
+	}
+	return func(tx *store.Tx, _ *store.Job) error {
+		row, err := waitingRow(tx, m.row.ID)
+		if row == nil {
+			return err
+		}
+		if err := record(tx, row, m.route, r); err != nil {
+			return err
+		}
+		if err := s.report(tx, m.sub, letter); err != nil {
+			return err
+		}
+		if err := s.tellBounce(tx, row, failureOf(r)); err != nil {
+			return err
+		}
+		return s.close(tx, row, store.OutgoingBounced)
+	}, nil
+}
+
+// tellBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
+func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
+	row.BouncedAt = tx.Now()
+	if ours, err := hosted(tx, row.Recipient); ours || err != nil {
+		if err != nil {
+			return err
+		}
+		f.Address = false // it is ours to say who is here, and somebody may be tomorrow
+	}
+	if f.Address {
+		if err := suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
+			return err
+		}
+	}
+	if err := s.Count(tx, row.AccountID, func(st *store.DayStat) { st.Bounced++ }); err != nil {
+		return err
+	}
+	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailBounced, BouncedData{
+		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, UserID: core.OrNull(row.MailboxID),
+		BounceType: cmp.Or(f.kind, bounceType(f.Status)), BounceSubtype: cmp.Or(f.subtype, bounceSubtype(f.Status)), Status: f.Status,
+		Diagnostic: f.diagnostic, RemoteMTA: core.OrNull(f.host), Provider: core.OrNull(row.Provider), OriginalMessageID: row.MessageID,
+		ProviderMessageID: core.OrNull(row.ProviderMessageID), Suppressed: f.Address, BouncedAt: core.Time{Time: row.BouncedAt},
+	})
+	return err
+}
+
+// maxReturned is how long a message may be to come back whole where RET=FULL asks for it.
+const maxReturned = 1 << 20
+
+// asked tells whether the sender wants to hear of failures or delays (RFC 3461 section 4.1).
+func asked(notify, what string) bool {
+	return notify == "" || strings.Contains(","+notify+",", ","+what+",")
+}
+
+// failureReport is what tells the sender that a message was given up; nil where nobody is to be
+// told.
+func (s *Service) failureReport(m *mailing, r deliver.Result) (*inbox.Draft, error) {
+	if !asked(m.row.Notify, "FAILURE") {
+		return nil, nil
+	}
+	return s.compose(m, msg.DSNRecipient{
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionFailed, Status: r.Enhanced, Diagnostic: r.Reply, RemoteMTA: r.Host,
+	})
+}
+
+// successReport is what tells the sender who asked for it that a message arrived, or that it went
+// on to a host that will not tell (RFC 3461 section 5.2.2, 6.2.7); else nil. That it cannot be
+// written is no reason to send the message again.
+func (s *Service) successReport(m *mailing, o *outcome) *inbox.Draft {
+	action := msg.ActionRelayed
+	switch {
+	case m.row.Notify == "" || !asked(m.row.Notify, "SUCCESS"):
+		return nil
+	case o.status == store.OutgoingSuppressed: // nobody got it, as somebody of the account wanted
+		return nil
+	case m.route.transport == core.ViaLocal:
+		action = msg.ActionDelivered
+	case m.route.transport == core.ViaCapture || o.result.DSN:
+		return nil
+	}
+	letter, err := s.compose(m, msg.DSNRecipient{
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: action, Status: o.result.Enhanced, Diagnostic: o.result.Reply, RemoteMTA: o.result.Host,
+	})
+	if err != nil {
+		s.Log.Error("a report of success cannot be written", "message", m.row.ID, "err", err)
+	}
+	return letter
+}
+
+// notice gives when a job must be due so that the sender hears of a delay four hours after the
+// message was queued, and the notice itself once it is time. next is the next attempt.
+func (s *Service) notice(m *mailing, next time.Time, status, answer string) (due time.Time, letter *inbox.Draft, err error) {
+	at := m.row.QueuedAt.Add(noticeAfter)
+	switch {
+	case m.row.DelayTold || !asked(m.row.Notify, "DELAY") || !s.hasReader(m.sub):
+		return next, nil, nil
+	case m.now.Before(at):
+		if at.Before(next) {
+			return at, nil, nil
+		}
+		return next, nil, nil
+	}
+	r := msg.DSNRecipient{
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer,
+		WillRetryUntil: m.row.QueuedAt.Add(giveUpAfter),
+	}
+	letter, err = s.compose(m, r)
+	return next, letter, err
+}
+
+// hasReader tells whether anybody is to hear of what becomes of a submission. Nobody hears of a
+// report (RFC 5321 section 6.1), nor of a forward whose sender may be forged.
+func (s *Service) hasReader(sub *store.Submission) bool {
+	return sub.Sender != "" && (!sub.Forward || sub.ReportTo != "")
+}
+
+// compose writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it has
+// no reader.
+func (s *Service) compose(m *mailing, about ...msg.DSNRecipient) (*inbox.Draft, error) {
+	if !s.hasReader(m.sub) {
+		return nil, nil
+	}
+	dsn := msg.DSN{
+		ReportingMTA: s.Config.Hostname, From: msg.Address{Name: "Mail Delivery System", Mailbox: "mailer-daemon", Host: s.Config.Hostname},
+		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: about, Original: Whole(m.blob),
+		MessageID: msg.NewMessageID(s.Config.Hostname), Date: m.now, ArrivalDate: m.row.QueuedAt,
+		Full: m.sub.Ret == "FULL" && about[0].Action == msg.ActionFailed && m.blob.Size() <= maxReturned,
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	_, err := dsn.WriteTo(spool)
+	if errors.Is(err, msg.ErrHeader) || errors.Is(err, msg.ErrAddress) { // no later attempt would do better
+		s.Log.Error("a report cannot be written", "message", m.row.ID, "err", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write report: %w", err)
+	}
+	letter, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{m.sub.Sender}, Received: m.now})
+	if err != nil {
+		return nil, err
+	}
+	m.drafts = append(m.drafts, letter)
+	return letter, nil
+}
+
+// report brings a report to the sender: into the mailbox that sent, or as mail to the sender of
+// what was forwarded.
+func (s *Service) report(tx *store.Tx, sub *store.Submission, letter *inbox.Draft) error {
+	if letter == nil {
+		return nil
+	}
+	if sub.Forward {
+		return s.reportAway(tx, sub, letter)
+	}
+	mb, err := core.LiveMailbox(tx, sub.MailboxID)
+	if mb == nil {
+		return err
+	}
+	if mb.External != nil { // whose UIDs are its server's to give
+		return s.copyOut(tx, mb, store.RemoteCopy{MessageID: letter.Summary.MessageID, Blob: letter.Blob}, 0)
+	}
+	_, err = s.inbox.File(tx, mb, letter, inbox.Filing{Folder: store.InboxID, Received: tx.Now(), Arrived: true})
+	return err
+}
+
+func (s *Service) reportAway(tx *store.Tx, about *store.Submission, letter *inbox.Draft) error {
+	d, err := store.Domains.Get(tx, about.DomainID)
+	if core.IsGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.Enqueue(tx, &store.Submission{
+		AccountID: about.AccountID, DomainID: about.DomainID, MessageID: letter.Summary.MessageID, Subject: letter.Summary.Subject, Blob: letter.Blob,
+	}, d, []Rcpt{{Address: about.ReportTo}})
+	return err
+}

@@ -1,0 +1,129 @@
+package mta
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/feedback"
+	"github.com/mailstead/mailstead/mail/milter"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// What tests outside of the package look at.
+
+const (
+	BounceAddress = bounceAddress
+	BouncesFor    = bouncesFor
+	DirectLanes   = directLanes
+	ForwardMost   = forwardMost
+	GiveUpAfter   = giveUpAfter
+	JunkUse       = junkUse
+	KeptAttempts  = keptAttempts
+	KindArrival   = kindArrival
+	LongGap       = longGap
+	MaxContent    = maxContent
+	MaxLocal      = maxLocal
+	MostDelayed   = mostDelayed
+	NoticesAtOnce = noticesAtOnce
+	PlacesAtATime = placesAtATime
+	PolicyAsked   = policyAsked
+	PolicyFresh   = policyFresh
+	RowIDLen      = rowIDLen
+	SRSValid      = srsValid
+)
+
+type (
+	Failure = failure
+	Pace    = pace
+	Relay   = relay
+)
+
+var (
+	AddSession   = addSession
+	CountTLS     = countTLS
+	ErrNotHosted = errNotHosted
+	GreyKey      = greyKey
+	HasHighBytes = hasHighBytes
+	Probe        = probe
+	RetryWait    = retryWait
+	SRSDay       = srsDay
+	Suppress     = suppress
+)
+
+func (s *Service) BouncedRow(address string) string { return s.bouncedRow(address) }
+
+func (s *Service) DeliveryFailed(tx *store.Tx, j *store.Job, cause error) error {
+	return s.deliveryFailed(tx, j, cause)
+}
+
+func (s *Service) Direct() *deliver.Client { return s.direct }
+
+func (s *Service) FileSome(id string, read *inbox.Draft, last bool) (*store.Arrival, error) {
+	return s.fileSome(id, read, last)
+}
+
+func (s *Service) FindDestination(tx *store.Tx, address string) (*destination, error) {
+	return s.findDestination(tx, address)
+}
+
+func (s *Service) Follow(f *Finding, v *milter.Verdict) error { return s.follow(f, v) }
+
+func (s *Service) Forwards() *forwards { return s.forwards }
+
+func (s *Service) GreyWait(tx *store.Tx, id string) (time.Duration, error) { return s.greyWait(tx, id) }
+
+func (s *Service) HandOn(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	return s.handOn(ctx, j)
+}
+
+func (s *Service) NewReader(r *relay) (feedback.Reader, error) { return s.newReader(r) }
+
+func (s *Service) Paces() *paces { return s.paces }
+
+func (s *Service) Policies() *policies { return s.policies }
+
+func (s *Service) ReadTag(tag string) string { return s.readTag(tag) }
+
+func (s *Service) Receiver(tx *store.Tx, address string) (*destination, error) {
+	return s.receiver(tx, address)
+}
+
+func (s *Service) RefreshPolicies(ctx context.Context, p1 *store.Job) (jobs.Writes, error) {
+	return s.refreshPolicies(ctx, p1)
+}
+
+func (s *Service) Relayed() *deliver.Client { return s.relayed }
+
+func (s *Service) Relays() relays { return s.relays }
+
+func (s *Service) RereadArrival(a *store.Arrival) (*inbox.Draft, error) { return s.rereadArrival(a) }
+
+func (s *Service) RowAddress(kind string, row *store.Outgoing) string { return s.rowAddress(kind, row) }
+
+func (s *Service) SRSForward(sender string, domain string) string {
+	return s.srsForward(sender, domain)
+}
+
+func (s *Service) SRSFresh(day string) bool { return s.srsFresh(day) }
+
+func (s *Service) SRSReverse(local string, domain string) (string, bool) {
+	return s.srsReverse(local, domain)
+}
+
+func (s *Service) Screener() *screener { return s.screener }
+
+func (s *Service) TellBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
+	return s.tellBounce(tx, row, f)
+}
+
+// AddRelay has the service know a relay whose notices are read by a reader.
+func (s *Service) AddRelay(r core.Relay, notices feedback.Reader) {
+	s.relays = append(s.relays, &relay{Relay: r, Notices: notices})
+}
+
+// RecipientAt is a recipient that nobody has looked up.
+func RecipientAt(address string) Recipient { return Recipient{address} }

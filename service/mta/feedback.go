@@ -1,0 +1,326 @@
+package mta
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Feedback is what others say about mail that left here: bounces and complaints, as mail or as a
+// relay's notice. It counts only if it proves which message it is about, since it keeps mail from
+// an address: by a return path of ours, by our DKIM signature over what is returned, or by the
+// relay's own signature. What proves nothing is mail like any other.
+
+// readProof finds out which message of ours a report or complaint proves to be about.
+func (s *Service) readProof(t *inbox.Tiding) error {
+	if t == nil {
+		return nil
+	}
+	var returned []byte
+	var paths []string
+	if t.Report != nil {
+		returned = t.Report.Returned
+	} else {
+		returned, paths = t.Complaint.Returned, []string{t.Complaint.MailFrom}
+	}
+	for _, path := range append(paths, msg.FieldValues(returned, "Return-Path")...) {
+		if t.RowID = s.bouncedRow(path); t.RowID != "" {
+			return nil
+		}
+	}
+	return s.readSigned(t, returned)
+}
+
+// readSigned looks for a signature of ours over a header that names the message. One of a domain
+// that is gone, or whose key has changed since, proves nothing.
+func (s *Service) readSigned(t *inbox.Tiding, returned []byte) error {
+	ids := msg.FieldValues(returned, "Message-ID")
+	if len(ids) != 1 {
+		return nil
+	}
+	var failed error
+	signatures := auth.VerifyHeader(returned, func(domain, selector string) (string, bool) {
+		record, err := s.ownKey(domain, selector)
+		failed = cmp.Or(failed, err)
+		return record, record != ""
+	})
+	for _, sig := range signatures {
+		if slices.Contains(sig.Names, "message-id") {
+			t.Domain, t.MessageID = sig.Domain, core.Bracketed(ids[0])
+		}
+	}
+	return failed
+}
+
+// ownKey is the DKIM record of a domain of ours; "" if it has no such key.
+func (s *Service) ownKey(domain, selector string) (record string, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		d, err := store.DomainByName.Get(tx, domain)
+		if core.IsGone(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, k := range d.DKIM {
+			if k.Selector == selector {
+				record = k.Record
+			}
+		}
+		return nil
+	})
+	return record, err
+}
+
+// provenRow is the row that a message proves to speak of, whatever address it came to; nil if it
+// proves none.
+func provenRow(tx *store.Tx, t *inbox.Tiding) (*store.Outgoing, error) {
+	if t.RowID != "" {
+		row, err := store.Outgoings.Get(tx, t.RowID)
+		if core.IsGone(err) || err == nil && tx.Now().Sub(row.QueuedAt) > bouncesFor {
+			return nil, nil
+		}
+		return row, err
+	}
+	if t.MessageID == "" {
+		return nil, nil
+	}
+	d, err := store.DomainByName.Get(tx, t.Domain)
+	if core.IsGone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The signature says which message, and not which of its recipients: any of them could speak
+	// for the others.
+	var found []*store.Outgoing
+	for _, row := range store.OutgoingsByMessageID.Asc(tx, d.AccountID+t.MessageID+"\x00", "") {
+		if found = append(found, row); len(found) > 1 {
+			return nil, nil
+		}
+	}
+	if len(found) == 0 || found[0].Domain != d.Name {
+		return nil, nil
+	}
+	return found[0], nil
+}
+
+// heed does what follows from what a message says of a row.
+func (s *Service) heed(tx *store.Tx, row *store.Outgoing, t *inbox.Tiding) error {
+	if t.Complaint != nil {
+		if !isComplaint(t.Complaint.FeedbackType) {
+			return nil
+		}
+		return s.complained(tx, row, grievance{kind: t.Complaint.FeedbackType, agent: t.Complaint.UserAgent, arrived: t.Complaint.ArrivalDate})
+	}
+	f := failureIn(t.Report, row)
+	if f == nil {
+		return nil
+	}
+	return s.cameBack(tx, row, *f)
+}
+
+// isComplaint leaves out what is reported in the same form and says nothing against the message
+// (RFC 6430, RFC 6591).
+func isComplaint(kind string) bool {
+	return kind != "not-spam" && kind != "auth-failure"
+}
+
+// A failure is why a message was given up.
+type failure struct {
+	kind       string // hard soft undetermined; "": as the status says
+	subtype    string // "": as the status says
+	Status     string // RFC 3463
+	diagnostic string
+	host       string // that refused it
+	Address    bool   // the address is at fault: nothing more is to go there
+}
+
+func failureOf(r deliver.Result) failure {
+	return failure{Status: r.Enhanced, diagnostic: r.Reply, host: r.Host, Address: r.RecipientFault}
+}
+
+// failureIn is what a report says went wrong for a row's recipient; nil if nothing has, or not for
+// good. A report to a row's own address is about its recipient, whatever that was turned into on
+// the way.
+func failureIn(report *msg.Report, row *store.Outgoing) *failure {
+	about := slices.DeleteFunc(slices.Clone(report.Recipients), func(r msg.ReportRecipient) bool {
+		return !slices.ContainsFunc([]string{r.Final, r.Original, r.Actual}, func(a string) bool { return sameAddress(a, row.Recipient) })
+	})
+	if len(about) == 0 {
+		about = report.Recipients
+	}
+	i := slices.IndexFunc(about, func(r msg.ReportRecipient) bool { return r.Action == msg.ActionFailed })
+	if i < 0 {
+		return nil
+	}
+	r := about[i]
+	return &failure{Status: r.Status, diagnostic: r.Diagnostic, host: r.RemoteMTA, Address: addressFault(r.Status)}
+}
+
+// sameAddress compares an address as others write it with one in its one form.
+func sameAddress(theirs, ours string) bool {
+	email, err := msg.NormalizeEmail(strings.Trim(theirs, "<> "))
+	return err == nil && email == ours
+}
+
+// addressFault tells whether a status says that an address is not there, or is not used any more
+// (RFC 3463).
+func addressFault(status string) bool {
+	switch status {
+	case "5.1.7", "5.1.8": // the sender's address
+		return false
+	case "5.2.1":
+		return true
+	}
+	return strings.HasPrefix(status, "5.1.")
+}
+
+// mayComeBack tells whether a message has been handed to others, so that something may be heard of
+// it.
+func mayComeBack(row *store.Outgoing) bool {
+	switch row.Status {
+	case store.OutgoingSent, store.OutgoingRelayed, store.OutgoingBounced, store.OutgoingComplained:
+		return true
+	}
+	return false
+}
+
+// cameBack notes that a message which others had taken was given up by them; once.
+func (s *Service) cameBack(tx *store.Tx, row *store.Outgoing, f failure) error {
+	if !mayComeBack(row) || row.Status == store.OutgoingBounced || !row.BouncedAt.IsZero() {
+		return nil
+	}
+	row.LastResponse, row.UpdatedAt = cmp.Or(f.diagnostic, row.LastResponse), tx.Now()
+	if row.Status != store.OutgoingComplained {
+		row.Status = store.OutgoingBounced
+	}
+	if err := s.tellBounce(tx, row, f); err != nil {
+		return err
+	}
+	return store.Outgoings.Put(tx, row)
+}
+
+// A grievance is what a recipient's mail system said when the recipient called a message spam.
+type grievance struct {
+	kind, agent string
+	arrived     time.Time // when the message came there; zero: unknown
+}
+
+// complainedData is the data of email.complained.
+type ComplainedData struct {
+	Recipient         string    `json:"recipient" words:"theirs"`
+	Sender            string    `json:"sender" words:"theirs"`
+	SendingDomain     string    `json:"sending_domain" words:"ours"`
+	FeedbackType      string    `json:"feedback_type" words:"theirs"`
+	UserAgent         *string   `json:"user_agent" words:"theirs"`
+	Provider          *string   `json:"provider" words:"ours"`
+	OriginalMessageID string    `json:"original_message_id" words:"theirs"`
+	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"`
+	ArrivalDate       core.Time `json:"arrival_date"`
+	ComplainedAt      core.Time `json:"complained_at"`
+}
+
+// complained notes that a message's recipient called it spam, and keeps further mail from there;
+// once.
+func (s *Service) complained(tx *store.Tx, row *store.Outgoing, g grievance) error {
+	if !mayComeBack(row) || row.Status == store.OutgoingComplained {
+		return nil
+	}
+	row.Status, row.ComplainedAt, row.UpdatedAt = store.OutgoingComplained, tx.Now(), tx.Now()
+	if err := store.Outgoings.Put(tx, row); err != nil {
+		return err
+	}
+	if err := suppress(tx, row.AccountID, row.Recipient, "complaint", row.MessageID); err != nil {
+		return err
+	}
+	if err := s.Count(tx, row.AccountID, func(st *store.DayStat) { st.Complained++ }); err != nil {
+		return err
+	}
+	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailComplained, ComplainedData{
+		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, FeedbackType: cmp.Or(g.kind, "abuse"), UserAgent: core.OrNull(g.agent),
+		Provider: core.OrNull(row.Provider), OriginalMessageID: row.MessageID, ProviderMessageID: core.OrNull(row.ProviderMessageID),
+		ArrivalDate: core.Time{Time: g.arrived}, ComplainedAt: core.Time{Time: row.ComplainedAt},
+	})
+	return err
+}
+
+// errEarly says that something is heard of a message whose own delivery is not noted yet, or is
+// still tried: whoever tells is to come again.
+func errEarly() *core.SMTPError {
+	return core.SMTPErrorf(451, "4.2.1", "The message is still being delivered. Try again later.")
+}
+
+// placeTiding takes what came to an address of a row. It tells whether that is all, or the message
+// is to be filed too: reports are, and whatever a person wrote.
+func (s *Service) placeTiding(tx *store.Tx, to *destination, d *inbox.Draft, a arrival) (done bool, err error) {
+	if err := to.takesTiding(tx, d); err != nil {
+		return false, err
+	}
+	switch {
+	case to.rowKind == unsubscribeAddress:
+		if a.sender == "" {
+			return true, nil // a machine's answer
+		}
+		return true, suppress(tx, to.row.AccountID, to.row.Recipient, "manual", to.row.MessageID)
+	case d.Tiding == nil:
+		return false, nil
+	case d.Tiding.Complaint != nil:
+		return true, s.heed(tx, to.row, d.Tiding)
+	}
+	err = s.heed(tx, to.row, d.Tiding)
+	return !asked(to.row.Notify, "FAILURE") || !to.hasRoom(tx, d), err
+}
+
+// takesTiding says why what came to an address of a row is not taken, as an SMTPError: a report on
+// what is still tried, or a person's message where there is no mailbox for it.
+func (d *destination) takesTiding(tx *store.Tx, m *inbox.Draft) error {
+	switch {
+	case d.row == nil || d.rowKind == unsubscribeAddress:
+		return nil
+	case m.Tiding != nil && d.row.Waits():
+		return errEarly()
+	case m.Tiding != nil:
+		return nil
+	case d.Mailbox == nil:
+		return core.SMTPErrorf(550, "5.1.1", "User unknown")
+	}
+	if err := accepting(d.Mailbox); err != nil {
+		return err
+	}
+	if !d.hasRoom(tx, m) {
+		return core.SMTPErrorf(452, "4.2.2", "Mailbox full")
+	}
+	return nil
+}
+
+// hasRoom tells whether there is a mailbox that a message fits in.
+func (d *destination) hasRoom(tx *store.Tx, m *inbox.Draft) bool {
+	if d.Mailbox == nil {
+		return false
+	}
+	left, err := inbox.QuotaLeft(tx, d.Mailbox)
+	return err == nil && (left < 0 || left >= int64(m.Blob.Length))
+}
+
+// overhear looks whether a message to an ordinary address proves to be about one of ours.
+func (s *Service) overhear(tx *store.Tx, d *inbox.Draft) error {
+	if d.Tiding == nil {
+		return nil
+	}
+	row, err := provenRow(tx, d.Tiding)
+	if row == nil || err != nil {
+		return err
+	}
+	return s.heed(tx, row, d.Tiding)
+}

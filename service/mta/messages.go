@@ -1,0 +1,212 @@
+package mta
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A SentMessage is one row of the sending log: one message for one recipient.
+type SentMessage struct {
+	ID                string    `json:"id" words:"ours"`
+	MessageID         string    `json:"message_id" words:"theirs"`
+	UserID            *string   `json:"user_id" words:"ours"`
+	Sender            string    `json:"sender" words:"theirs"`
+	Recipient         string    `json:"recipient" words:"theirs"`
+	Subject           string    `json:"subject" words:"theirs"`
+	Status            string    `json:"status" enum:"queued|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled"`
+	Transport         string    `json:"transport" words:"ours"`
+	Provider          *string   `json:"provider" words:"ours"`
+	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"`
+	Attempts          int       `json:"attempts"`
+	LastResponse      *string   `json:"last_response" words:"theirs"`
+	NextAttemptAt     core.Time `json:"next_attempt_at"`
+	QueuedAt          core.Time `json:"queued_at"`
+	UpdatedAt         core.Time `json:"updated_at"`
+}
+
+func sentMessageOut(o *store.Outgoing) SentMessage {
+	return SentMessage{
+		ID: o.ID, MessageID: o.MessageID, UserID: core.OrNull(o.MailboxID), Sender: o.Sender, Recipient: o.Recipient, Subject: o.Subject,
+		Status: o.Status, Transport: o.Transport, Provider: core.OrNull(o.Provider), ProviderMessageID: core.OrNull(o.ProviderMessageID),
+		Attempts: o.Attempts, LastResponse: core.OrNull(o.LastResponse), NextAttemptAt: core.Time{Time: o.NextAt}, QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
+	}
+}
+
+// ListMessagesIn is the query of list_messages. Dates are of the day on which the message was
+// queued (UTC), inclusive.
+type ListMessagesIn struct {
+	core.PageIn
+	Status    string `query:"status" enum:"queued|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|"`
+	Mailbox   string `query:"mailbox"` // address
+	Domain    string `query:"domain"`
+	Recipient string `query:"recipient"`
+	DateFrom  string `query:"date_from"`
+	DateTo    string `query:"date_to"`
+}
+
+// ListMessages lists the account's sending log, newest first.
+func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessagesIn) (*core.Page[SentMessage], error) {
+	from, to, err := Days(in.DateFrom, in.DateTo)
+	if err != nil {
+		return nil, err
+	}
+	f := sentFilter{ListMessagesIn: in, to: to}
+	l := core.Listing[store.Outgoing, SentMessage]{
+		Operation: "messages", Index: store.OutgoingsByAccount, Prefix: who.AccountID,
+		Filters: []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.DateFrom, in.DateTo},
+		Keep:    f.keep,
+		Until:   func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
+		Out:     func(_ *store.Tx, o *store.Outgoing) (SentMessage, error) { return sentMessageOut(o), nil },
+		First: func(tx *store.Tx) error {
+			mb, err := store.MailboxByEmail.Of(tx, who.AccountID, strings.ToLower(in.Mailbox))
+			if core.IsGone(err) {
+				return nil
+			}
+			if err == nil {
+				f.mailboxID = mb.ID
+			}
+			return err
+		},
+	}
+	return l.Page(s.Core, who, in.PageIn)
+}
+
+type sentFilter struct {
+	ListMessagesIn
+	mailboxID string // of Mailbox, if there is such a one now
+	to        time.Time
+}
+
+func (f *sentFilter) keep(o *store.Outgoing) bool {
+	switch {
+	case f.Status != "" && o.Status != f.Status,
+		f.Domain != "" && !strings.EqualFold(o.Domain, f.Domain),
+		f.Recipient != "" && !strings.EqualFold(o.Recipient, f.Recipient),
+		!f.to.IsZero() && !o.QueuedAt.Before(f.to):
+		return false
+	case f.Mailbox == "":
+		return true
+	case f.mailboxID != "":
+		return o.MailboxID == f.mailboxID
+	}
+	return strings.EqualFold(o.Sender, f.Mailbox)
+}
+
+// days reads an inclusive range of UTC days; a zero end is open.
+func Days(from, to string) (start, end time.Time, err error) {
+	if from != "" {
+		if start, err = time.Parse(time.DateOnly, from); err != nil {
+			return start, end, core.Invalid("date_from", "invalid", "must be a date such as 2026-01-31")
+		}
+	}
+	if to != "" {
+		if end, err = time.Parse(time.DateOnly, to); err != nil {
+			return start, end, core.Invalid("date_to", "invalid", "must be a date such as 2026-01-31")
+		}
+		end = end.AddDate(0, 0, 1)
+	}
+	return start, end, nil
+}
+
+// SentMessageIn names one row of the sending log.
+type SentMessageIn struct {
+	ID string `path:"id"`
+}
+
+// A SentAttempt is one try to hand a message on, over one address of one host.
+type SentAttempt struct {
+	At            core.Time `json:"at"`
+	Host          *string   `json:"host" words:"theirs"`
+	IP            *string   `json:"ip" words:"ours"`
+	TLS           *string   `json:"tls" words:"ours"`
+	Authenticated string    `json:"authenticated" enum:"dane|mta-sts|certificate|none"`
+	Code          *int      `json:"code"`
+	Enhanced      string    `json:"enhanced" words:"ours"`
+	Reply         string    `json:"reply" words:"theirs"`
+}
+
+// A SentMessageDetail is one row of the sending log with its newest attempts, the newest last.
+type SentMessageDetail struct {
+	SentMessage
+	AttemptsLog []SentAttempt `json:"attempts_log"`
+}
+
+// GetSentMessage shows one row of the sending log, with what each attempt came to.
+func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessageDetail, error) {
+	var row *store.Outgoing
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		row, err = store.Outgoings.Get(tx, in.ID)
+		return err
+	})
+	if core.IsGone(err) || err == nil && row.AccountID != who.AccountID {
+		return nil, core.NotFound("message in the sending log")
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &SentMessageDetail{SentMessage: sentMessageOut(row), AttemptsLog: []SentAttempt{}}
+	for _, a := range row.Log {
+		shown := SentAttempt{
+			At: core.Time{Time: a.At}, Host: core.OrNull(a.Host), IP: core.OrNull(a.IP), TLS: core.OrNull(a.TLS), Authenticated: cmp.Or(a.Auth, "none"),
+			Enhanced: a.Enhanced, Reply: a.Reply,
+		}
+		if a.Code != 0 {
+			shown.Code = &a.Code
+		}
+		out.AttemptsLog = append(out.AttemptsLog, shown)
+	}
+	return out, nil
+}
+
+// RetryMessage has a message that waits tried again at once.
+func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
+	return s.changeWaiting(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
+		if err := s.Queue.Wake(tx, row.JobID, tx.Now()); err != nil {
+			return fmt.Errorf("job of %s: %w", row.ID, err)
+		}
+		row.NextAt, row.UpdatedAt = tx.Now(), tx.Now()
+		return store.Outgoings.Put(tx, row)
+	})
+}
+
+// CancelMessage takes a message that waits back. One that a host takes at this very moment is sent
+// all the same.
+func (s *Service) CancelMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
+	return s.changeWaiting(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
+		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
+			return err
+		}
+		return s.close(tx, row, store.OutgoingCancelled)
+	})
+}
+
+func (s *Service) changeWaiting(who core.Actor, id string, change func(*store.Tx, *store.Outgoing) error) (*SentMessage, error) {
+	var out SentMessage
+	err := s.Store.Update(func(tx *store.Tx) error {
+		row, err := store.Outgoings.Get(tx, id)
+		if core.IsGone(err) || err == nil && row.AccountID != who.AccountID {
+			return core.NotFound("message in the sending log")
+		}
+		if err != nil {
+			return err
+		}
+		if !row.Waits() {
+			return core.Invalid("id", "not_waiting", "the message is %s; only one that is queued or deferred can be changed", row.Status)
+		}
+		if err := change(tx, row); err != nil {
+			return err
+		}
+		out = sentMessageOut(row)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}

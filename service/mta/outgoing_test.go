@@ -1,0 +1,329 @@
+package mta_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+func TestRelayMintsOneIDForEachRecipient(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	i.Run()
+	sent := i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"x@far.test, y@far.test"}, Subject: "hello", Text: "hello"})
+	x, y := i.Becomes("x@far.test", store.OutgoingRelayed), i.Becomes("y@far.test", store.OutgoingRelayed)
+	if sent.Transport != core.ViaRelay || x.Provider != "r1" || x.ProviderMessageID == y.ProviderMessageID || x.Attempts != 1 {
+		t.Errorf("sent by %s; rows %+v %+v", sent.Transport, x, y)
+	}
+	told := i.Events(events.EventMessageRelayed)
+	if len(told) != 2 {
+		t.Fatalf("%d message.relayed, want 2", len(told))
+	}
+	for _, e := range told {
+		id := i.Row(e["recipient"].(string)).ProviderMessageID
+		want := map[string]any{
+			"original_message_id": sent.MessageID, "provider_message_id": id, "provider": "r1", "sender": "ann@example.test",
+			"sending_domain": "example.test", "user_id": ann.ID, "recipient": e["recipient"], "relayed_at": e["relayed_at"],
+		}
+		if fmt.Sprint(e) != fmt.Sprint(want) || !strings.HasSuffix(id, "@email.amazonses.com>") || e["relayed_at"] == nil {
+			t.Errorf("event %v, want %v", e, want)
+		}
+	}
+	for _, m := range h.Mails() {
+		v := i.Verify([]byte(m.Data))
+		if v.DKIM != auth.Pass || len(v.Signatures) != 2 {
+			t.Errorf("DKIM is %s: %+v\n%s", v.DKIM, v.Signatures, m.Data)
+		}
+		replaced := strings.Replace(m.Data, sent.MessageID, "<minted@email.amazonses.com>", 1)
+		if v := i.Verify([]byte(replaced)); v.DKIM != auth.Pass {
+			t.Errorf("with the Message-ID replaced DKIM is %s", v.DKIM)
+		}
+	}
+	if subs, js := i.Left(); subs+js != 0 {
+		t.Errorf("%d submissions and %d jobs are left", subs, js)
+	}
+}
+
+func TestLookupGoesBothWaysAndStaysInTheAccount(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	i.Run()
+	sent := i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"x@far.test", "y@far.test"}, Subject: "hello"})
+	i.Becomes("y@far.test", store.OutgoingRelayed)
+	minted := i.Becomes("x@far.test", store.OutgoingRelayed).ProviderMessageID
+	ctx := context.Background()
+	by, err := i.Svc.LookupMessage(ctx, servicetest.Actor(i.Account), mta.LookupIn{Original: strings.Trim(sent.MessageID, "<>")})
+	if err != nil || by.Count != 2 || len(by.ProviderMessageIDs) != 2 || *by.OriginalMessageID != sent.MessageID {
+		t.Errorf("by the original: %+v, %v", by, err)
+	}
+	by, err = i.Svc.LookupMessage(ctx, servicetest.Actor(i.Account), mta.LookupIn{Provider: minted})
+	if err != nil || by.Count != 1 || *by.OriginalMessageID != sent.MessageID || by.Data[0].Recipient != "x@far.test" {
+		t.Errorf("by the provider's: %+v, %v", by, err)
+	}
+	other := i.AddAccount("other@elsewhere.test")
+	by, err = i.Svc.LookupMessage(ctx, servicetest.Actor(other), mta.LookupIn{Provider: minted})
+	if err != nil || by.Count != 0 || by.OriginalMessageID != nil || by.ProviderMessageIDs == nil || by.Data == nil {
+		t.Errorf("of another account: %+v, %v", by, err)
+	}
+	for _, in := range []mta.LookupIn{{}, {Provider: "a", Original: "b"}} {
+		if _, err := i.Svc.LookupMessage(ctx, servicetest.Actor(i.Account), in); !servicetest.HasCode(err, "exactly_one_parameter") {
+			t.Errorf("%+v: %v", in, err)
+		}
+	}
+}
+
+func TestReplyToRelayedMailNamesTheOriginal(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
+	i.Run()
+	sent := i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"x@far.test"}, Subject: "hello"})
+	minted := i.Becomes("x@far.test", store.OutgoingRelayed).ProviderMessageID
+	i.MustSend(bob, mta.SendEmailIn{To: mta.Texts{"ann@example.test"}, Subject: "Re: hello", InReplyTo: minted})
+	i.Becomes("ann@example.test", store.OutgoingDelivered)
+	if got := i.Folder(ann, "INBOX"); len(got) != 1 || got[0].Meta.OriginalMessageID != sent.MessageID {
+		t.Errorf("inbox %+v, want a reply to %s", got, sent.MessageID)
+	}
+}
+
+func TestCustomRelayWithoutPatternKeepsTheID(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	i.Run()
+	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
+	if o := i.Becomes("x@far.test", store.OutgoingRelayed); o.ProviderMessageID != "" || len(i.Events(events.EventMessageRelayed)) != 0 {
+		t.Errorf("row %+v", o)
+	}
+	replaced := strings.Replace(h.Mails()[0].Data, "<own@example.test>", "<other@example.test>", 1)
+	if v := i.Verify([]byte(replaced)); v.DKIM == auth.Pass {
+		t.Error("the Message-ID is not signed")
+	}
+}
+
+func TestDirectMailGoesToTheMX(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t)
+	i := servicetest.Install(t, core.Config{MXPort: h.Port})
+	i.DNS.MX["far.test"] = "mx.far.test"
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	i.Run()
+	i.MustSubmit(ann, "Bcc: secret@far.test\n"+strings.ReplaceAll(servicetest.PlainMessage, "\r\n", "\n"), "x@far.test")
+	o := i.Becomes("x@far.test", store.OutgoingSent)
+	if o.Transport != core.ViaDirect || len(o.Log) != 1 || o.Log[0].Host != "mx.far.test" || !strings.HasPrefix(o.LastResponse, "250 ") {
+		t.Errorf("row %+v", o)
+	}
+	got := h.Mails()[0]
+	if !strings.HasSuffix(got.From, "@example.test") || i.Svc.BouncedRow(got.From) != o.ID || strings.Contains(got.Data, "secret") || !strings.HasSuffix(got.Data, "\r\n\r\nhello\r\n") {
+		t.Errorf("the host took %+v", got)
+	}
+	if v := i.Verify([]byte(got.Data)); v.DKIM != auth.Pass || len(v.Signatures) != 2 {
+		t.Errorf("DKIM is %s: %+v", v.DKIM, v.Signatures)
+	}
+	if len(i.Events(events.EventMessageRelayed)) != 0 {
+		t.Error("mail sent directly fired message.relayed")
+	}
+}
+
+func TestSendingModeOfTheDomainCounts(t *testing.T) {
+	mx, relay := (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t)
+	i := servicetest.Install(t, core.Config{MXPort: mx.Port, Relays: []core.Relay{relay.Relay("custom")}})
+	i.DNS.MX["far.test"] = "mx.far.test"
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.SendingMode = "direct" }), "ann", nil)
+	i.Run()
+	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
+	i.Becomes("x@far.test", store.OutgoingSent)
+	if len(mx.Mails()) != 1 || len(relay.Mails()) != 0 {
+		t.Errorf("MX has %d, relay %d", len(mx.Mails()), len(relay.Mails()))
+	}
+}
+
+func TestCaptureWinsOverEverythingButLocal(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t)
+	i := servicetest.Install(t, core.Config{Outbound: "capture", Relays: []core.Relay{h.Relay("ses")}})
+	d := i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.SendingMode = "relay" })
+	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
+	i.Run()
+	out := i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"x@far.test"}, Cc: mta.Texts{"bob@example.test"}, Subject: "hello", Text: "hi"})
+	if out.Transport != "mixed" {
+		t.Errorf("transport %s", out.Transport)
+	}
+	i.Becomes("x@far.test", store.OutgoingCaptured)
+	i.Becomes("bob@example.test", store.OutgoingDelivered)
+	if len(h.Mails()) != 0 {
+		t.Error("something was sent")
+	}
+	if got := i.Folder(bob, "INBOX"); len(got) != 1 || got[0].Meta.DMARC != "pass" || i.Verify(got[0].Raw).DKIM != auth.Pass {
+		t.Errorf("inbox %+v", got)
+	}
+	if got := i.Folder(ann, "Sent"); len(got) != 1 || got[0].Flags != store.FlagSeen || strings.Contains(string(got[0].Raw), "DKIM") {
+		t.Errorf("Sent: %+v", got)
+	}
+	if got := i.Events(events.EventEmailReceived); len(got) != 1 || got[0]["mailbox"] != "bob@example.test" {
+		t.Errorf("email.received: %v", got)
+	}
+}
+
+// TestLocalMailIsFiledOnceOverACrash does the work of a delivery twice without its writes, as if
+// the process had died in between, and then starts again.
+func TestLocalMailIsFiledOnceOverACrash(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
+	i.MustSubmit(ann, servicetest.PlainMessage, "bob@example.test")
+	for range 2 {
+		j := i.DeliveryJob()
+		if w, err := i.Svc.HandOn(context.Background(), j); w == nil || err != nil {
+			t.Fatalf("work: %v", err)
+		}
+	}
+	i.Cut = true
+	i.Reopen()
+	i.Run()
+	i.Becomes("bob@example.test", store.OutgoingDelivered)
+	i.Stop()
+	if got := i.Folder(bob, "INBOX"); len(got) != 1 || len(i.Events(events.EventEmailReceived)) != 1 {
+		t.Errorf("%d messages, %d events", len(got), len(i.Events(events.EventEmailReceived)))
+	}
+}
+
+func TestRelayThatDropsTheConnectionIsTriedAgain(t *testing.T) {
+	h := &servicetest.Host{}
+	drops := make(chan bool, 2)
+	drops <- true
+	drops <- false
+	h.During = func(net.Conn) bool { return !<-drops }
+	h.Start(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	i.Run()
+	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
+	o := i.Becomes("x@far.test", store.OutgoingDeferred)
+	if o.Attempts != 1 || o.NextAt.Before(time.Now().Add(50*time.Second)) || o.LastResponse == "" {
+		t.Errorf("row %+v", o)
+	}
+	if _, err := i.Svc.RetryMessage(context.Background(), servicetest.Actor(i.Account), mta.SentMessageIn{ID: o.ID}); err != nil {
+		t.Fatal(err)
+	}
+	i.Becomes("x@far.test", store.OutgoingRelayed)
+	if n := len(h.Mails()); n != 1 {
+		t.Errorf("the relay took %d messages", n)
+	}
+}
+
+// TestStalledRelayHoldsNobodyElseUp has a relay that says nothing after DATA, and stops the queue
+// meanwhile.
+func TestStalledRelayHoldsNobodyElseUp(t *testing.T) {
+	h := &servicetest.Host{}
+	stalled := make(chan struct{})
+	h.During = func(c net.Conn) bool {
+		close(stalled)
+		_, _ = c.Read(make([]byte, 1<<20))
+		_, _ = c.Read(make([]byte, 1))
+		return false
+	}
+	h.Start(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i.Q.Grace = 50 * time.Millisecond
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann := i.AddMailbox(d, "ann", nil)
+	i.AddMailbox(d, "bob", nil)
+	i.Run()
+	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
+	<-stalled
+	i.MustSubmit(ann, servicetest.PlainMessage, "bob@example.test")
+	i.Becomes("bob@example.test", store.OutgoingDelivered)
+	i.Stop()
+	if o := i.Row("x@far.test"); o.Status != store.OutgoingQueued || o.Attempts != 0 {
+		t.Errorf("our own stop counts as the relay's failure: %+v", o)
+	}
+}
+
+func TestCancelTakesAWaitingMessageBack(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test", "y@far.test")
+	ctx, id := context.Background(), i.Row("x@far.test").ID
+	if _, err := i.Svc.CancelMessage(ctx, servicetest.Actor(i.AddAccount("other@elsewhere.test")), mta.SentMessageIn{ID: id}); !servicetest.HasCode(err, "not_found") {
+		t.Errorf("by another account: %v", err)
+	}
+	out, err := i.Svc.CancelMessage(ctx, servicetest.Actor(i.Account), mta.SentMessageIn{ID: id})
+	if err != nil || out.Status != store.OutgoingCancelled {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if _, err := i.Svc.RetryMessage(ctx, servicetest.Actor(i.Account), mta.SentMessageIn{ID: id}); !servicetest.HasCode(err, "validation_error") {
+		t.Errorf("retry of a cancelled message: %v", err)
+	}
+	i.Run()
+	i.Becomes("y@far.test", store.OutgoingCaptured)
+	if o := i.Row("x@far.test"); o.Status != store.OutgoingCancelled {
+		t.Errorf("row %+v", o)
+	}
+	if subs, js := i.Left(); subs+js != 0 {
+		t.Errorf("%d submissions and %d jobs are left", subs, js)
+	}
+}
+
+func TestSendingLogFilters(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
+	other := i.AddAccount("other@elsewhere.test")
+	eve := i.AddMailbox(i.AddDomain(other, "other.test", nil), "eve", nil)
+	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"x@far.test", "y@far.test"}, Subject: "one"})
+	i.MustSend(bob, mta.SendEmailIn{To: mta.Texts{"z@far.test"}, Subject: "two"})
+	i.MustSend(eve, mta.SendEmailIn{To: mta.Texts{"w@far.test"}, Subject: "three"})
+	today := time.Now().UTC().Format(time.DateOnly)
+	for _, c := range []struct {
+		in   mta.ListMessagesIn
+		want string
+	}{
+		{mta.ListMessagesIn{}, "z y x"},
+		{mta.ListMessagesIn{Mailbox: "ann@example.test"}, "y x"},
+		{mta.ListMessagesIn{Recipient: "X@far.test"}, "x"},
+		{mta.ListMessagesIn{Domain: "example.test", Status: "queued", DateFrom: today, DateTo: today}, "z y x"},
+		{mta.ListMessagesIn{Domain: "other.test"}, ""},
+		{mta.ListMessagesIn{Status: "sent"}, ""},
+		{mta.ListMessagesIn{DateTo: "2020-01-01"}, ""},
+	} {
+		page, err := i.Svc.ListMessages(context.Background(), servicetest.Actor(i.Account), c.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range page.Data {
+			got = append(got, strings.TrimSuffix(m.Recipient, "@far.test"))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%+v: %v, want %s", c.in, got, c.want)
+		}
+	}
+	if _, err := i.Svc.ListMessages(context.Background(), servicetest.Actor(i.Account), mta.ListMessagesIn{DateFrom: "yesterday"}); !servicetest.HasCode(err, "validation_error") {
+		t.Errorf("a bad date: %v", err)
+	}
+}
+
+// TestGivenUpJobClosesItsRow is what a bug that stops every attempt comes to.
+func TestGivenUpJobClosesItsRow(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
+	j := i.DeliveryJob()
+	i.Update(func(tx *store.Tx) error { return i.Svc.DeliveryFailed(tx, j, jobs.Permanent(context.DeadlineExceeded)) })
+	if o := i.Row("x@far.test"); o.Status != store.OutgoingBounced || !strings.Contains(o.LastResponse, "given up") || len(i.Events(events.EventEmailBounced)) != 1 {
+		t.Errorf("row %+v", o)
+	}
+}

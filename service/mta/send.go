@@ -1,0 +1,431 @@
+package mta
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// maxContent is the most bytes of text and decoded attachments that send_email takes.
+const maxContent = 25 << 20
+
+// Texts is a body field that may be one text or a list of them.
+type Texts []string
+
+// UnmarshalJSON takes both.
+func (t *Texts) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*t = Texts{one}
+		return nil
+	}
+	var many []string
+	if json.Unmarshal(data, &many) != nil {
+		return errors.New("it must be a text or a list of texts")
+	}
+	*t = many
+	return nil
+}
+
+// Forms says which forms it has on the wire.
+func (Texts) Forms() []any { return []any{"", []string{}} }
+
+// HTMLText is a body field that is HTML, or true to say that the field `body` is.
+type HTMLText struct {
+	Text   string
+	OfBody bool
+}
+
+// UnmarshalJSON takes a text or true or false.
+func (h *HTMLText) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &h.OfBody) == nil || json.Unmarshal(data, &h.Text) == nil {
+		return nil
+	}
+	return errors.New("it must be HTML text, or true where `body` is HTML")
+}
+
+// Forms says which forms it has on the wire.
+func (HTMLText) Forms() []any { return []any{"", true} }
+
+// A SendAttachment is a file to be sent.
+type SendAttachment struct {
+	Filename    string  `json:"filename"`
+	Content     *string `json:"content"` // base64
+	ContentType string  `json:"content_type"`
+	ContentID   string  `json:"content_id"`
+}
+
+// SendEmailIn is the request of send_email.
+type SendEmailIn struct {
+	UserID      string            `path:"user_id"`
+	To          Texts             `json:"to" required:"true" min:"1"`
+	Cc          Texts             `json:"cc"`
+	Bcc         Texts             `json:"bcc"`
+	ReplyTo     Texts             `json:"reply_to"`
+	Subject     string            `json:"subject" required:"true"`
+	Text        string            `json:"text"`
+	HTML        HTMLText          `json:"html"`
+	Body        string            `json:"body"`
+	InReplyTo   string            `json:"in_reply_to"`
+	References  Texts             `json:"references"`
+	Headers     map[string]string `json:"headers"`
+	Attachments []SendAttachment  `json:"attachments" max:"500"`
+	MessageID   string            `json:"message_id"`
+}
+
+// EmailQueued says that a message is on its way.
+type EmailQueued struct {
+	Success    bool            `json:"success"`
+	MessageID  string          `json:"message_id" words:"ours"`
+	Status     string          `json:"status" enum:"queued"`
+	UserID     string          `json:"user_id" words:"ours"`
+	From       string          `json:"from" words:"ours"`
+	Recipients []SentRecipient `json:"recipients"`
+	Transport  string          `json:"transport" enum:"direct|relay|local|capture|mixed"`
+	QueuedAt   core.Time       `json:"queued_at"`
+}
+
+// A SentRecipient is one recipient of a message that was taken.
+type SentRecipient struct {
+	Email     string `json:"email" words:"ours"`
+	Status    string `json:"status" enum:"queued|suppressed"`
+	Transport string `json:"transport" words:"ours"`
+}
+
+// SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message
+// that it answers.
+func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn) (*EmailQueued, error) {
+	var mb *store.Mailbox
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		if mb, err = core.MailboxOf(tx, who, in.UserID); err != nil {
+			return err
+		}
+		_, _, err = s.sendable(tx, who.AccountID, in.UserID)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	letter, copied, err := s.compile(mb, in)
+	if err != nil {
+		return nil, err
+	}
+	defer letter.close()
+	defer s.inbox.Release(copied) // does nothing for what was sent
+	answered, err := s.inbox.FindAnswered(mb, in.InReplyTo)
+	if err != nil {
+		return nil, err
+	}
+	var out *EmailQueued
+	_, err = s.post(who.AccountID, mb.ID, letter, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
+		out = emailQueued(mb, sent)
+		if err := s.keepSent(tx, mb, copied); err != nil {
+			return err
+		}
+		if err := s.inbox.MarkAnswered(tx, mb, answered); err != nil {
+			return err
+		}
+		return s.KeepAnswer(ctx, tx, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// compile writes the message of a request, and appends its bytes.
+func (s *Service) compile(mb *store.Mailbox, in SendEmailIn) (*letter, *inbox.Draft, error) {
+	m, to, err := s.draftOf(mb, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	if _, err := m.WriteTo(spool); err != nil {
+		return nil, nil, refusedDraft(err)
+	}
+	l, err := s.ready(mb.Email, Submission{From: mb.Email, To: to, Body: spool})
+	if err != nil {
+		return nil, nil, err
+	}
+	l.utf8 = l.eightBit // what a draft writes is ASCII, but for addresses that need SMTPUTF8
+	copied, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now()})
+	if err != nil {
+		l.close()
+		return nil, nil, err
+	}
+	l.blob = copied.Blob
+	return l, copied, nil
+}
+
+// refusedDraft says which field a message cannot be written for.
+func refusedDraft(err error) error {
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return tooLarge()
+	case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
+		return core.Invalid("headers", "invalid", "the message cannot be written: %s", err)
+	}
+	return err
+}
+
+func tooLarge() error {
+	return core.Errorf(413, "payload_too_large", "A message may have at most %d MiB of text and attachments. Send large files by a link.", maxContent>>20)
+}
+
+// draftOf makes the message of a request, and says whom it goes to.
+func (s *Service) draftOf(mb *store.Mailbox, in SendEmailIn) (*msg.Composer, []Rcpt, error) {
+	d := &msg.Composer{From: msg.Address{Name: mb.Name, Mailbox: localOf(mb.Email), Host: core.DomainOfAddress(mb.Email)}, Subject: in.Subject, Date: s.Now()}
+	if strings.ContainsFunc(in.Subject, unicode.IsControl) || !utf8.ValidString(in.Subject) {
+		return nil, nil, core.Invalid("subject", "invalid", "must be one line of text, without control characters")
+	}
+	var bcc []msg.Address
+	for _, f := range []struct {
+		name string
+		from Texts
+		to   *[]msg.Address
+	}{{"to", in.To, &d.To}, {"cc", in.Cc, &d.Cc}, {"bcc", in.Bcc, &bcc}, {"reply_to", in.ReplyTo, &d.ReplyTo}} {
+		list, err := addressList(f.name, f.from)
+		if err != nil {
+			return nil, nil, err
+		}
+		*f.to = list
+	}
+	to := recipientsOf(d.To, d.Cc, bcc)
+	if len(to) == 0 {
+		return nil, nil, core.Invalid("to", "required", "must name at least one recipient")
+	}
+	if len(to) > maxAPIRecipients {
+		return nil, nil, core.Invalid("to", "too_many_items", "to, cc and bcc may name at most %d recipients together, not %d", maxAPIRecipients, len(to))
+	}
+	if err := setContent(d, in, mb.Footer); err != nil {
+		return nil, nil, err
+	}
+	return d, to, setHeader(d, in, core.DomainOfAddress(mb.Email), s.relays.controls())
+}
+
+func localOf(email string) string {
+	local, _, _ := msg.SplitEmail(email)
+	return local
+}
+
+// addressList reads the addresses of a field, each text one or several.
+func addressList(field string, texts Texts) ([]msg.Address, error) {
+	var out []msg.Address
+	for _, text := range texts {
+		if strings.TrimSpace(text) == "" && len(texts) == 1 && field != "to" {
+			return nil, nil // an empty text is nobody
+		}
+		list, err := msg.ParseAddressList(text)
+		if err != nil {
+			return nil, core.Invalid(field, "invalid", "%s", err)
+		}
+		if out = append(out, list...); len(out) > msg.MaxAddresses {
+			return nil, core.Invalid(field, "too_many_items", "names more than %d addresses", msg.MaxAddresses)
+		}
+	}
+	return out, nil
+}
+
+// recipientsOf names everybody once.
+func recipientsOf(lists ...[]msg.Address) []Rcpt {
+	var out []Rcpt
+	seen := map[string]bool{}
+	for _, a := range slices.Concat(lists...) {
+		email := strings.ToLower(a.Email())
+		if !seen[email] {
+			seen[email] = true
+			out = append(out, Rcpt{Address: a.Email()})
+		}
+	}
+	return out
+}
+
+// setContent fills text, HTML and files, and the mailbox's footer below both texts.
+func setContent(d *msg.Composer, in SendEmailIn, footer string) error {
+	d.Text, d.HTML = in.Text, in.HTML.Text
+	switch {
+	case in.Body == "":
+	case in.HTML.OfBody && d.HTML == "":
+		d.HTML = in.Body
+	case d.Text == "" && d.HTML == "":
+		d.Text = in.Body
+	default:
+		return core.Invalid("body", "conflict", "comes instead of text and html, not beside them")
+	}
+	size := len(d.Text) + len(d.HTML)
+	for i, a := range in.Attachments {
+		field := fmt.Sprintf("attachments.%d", i)
+		if a.Filename == "" || a.Content == nil {
+			return core.Invalid(field, "required", "must have a filename and its content in base64")
+		}
+		content, err := decodeBase64(*a.Content)
+		if err != nil {
+			return core.Invalid(field+".content", "invalid", "must be base64: %s", err)
+		}
+		if size += len(content); size > maxContent {
+			return tooLarge()
+		}
+		d.Attachments = append(d.Attachments, msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Content: content})
+	}
+	if size > maxContent {
+		return tooLarge()
+	}
+	addFooter(d, footer)
+	return nil
+}
+
+// decodeBase64 reads the standard and the URL alphabet, padded or not, white space left out.
+func decodeBase64(text string) ([]byte, error) {
+	text = strings.NewReplacer("-", "+", "_", "/", " ", "", "\r", "", "\n", "", "\t", "").Replace(text)
+	return base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+}
+
+// addFooter puts a footer, which may be text or HTML, below what the message says.
+func addFooter(d *msg.Composer, footer string) {
+	if footer == "" {
+		return
+	}
+	isHTML := strings.Contains(footer, "</") || strings.Contains(footer, "<br")
+	plain, rich := footer, strings.ReplaceAll(html.EscapeString(footer), "\n", "<br>\n")
+	if isHTML {
+		plain, rich = msg.HTMLText(footer), footer
+	}
+	if d.Text != "" || d.HTML == "" {
+		d.Text = strings.TrimRight(d.Text, "\r\n") + "\r\n\r\n" + plain + "\r\n"
+	}
+	if d.HTML == "" {
+		return
+	}
+	at := len(d.HTML)
+	if i := strings.LastIndex(strings.ToLower(d.HTML), "</body"); i >= 0 && len(strings.ToLower(d.HTML)) == len(d.HTML) {
+		at = i
+	}
+	d.HTML = d.HTML[:at] + "<br>\n<div>" + rich + "</div>\n" + d.HTML[at:]
+}
+
+// setHeader fills ids and the request's own header fields, none of which may be a command to a
+// relay.
+func setHeader(d *msg.Composer, in SendEmailIn, domain string, controls []string) error {
+	d.MessageID = msg.NewMessageID(domain)
+	if in.MessageID != "" {
+		if !validMessageID(in.MessageID) {
+			return core.Invalid("message_id", "invalid", "must be of the form <left@right>, in ASCII, without spaces and of at most 250 characters")
+		}
+		d.MessageID = core.Bracketed(in.MessageID)
+	}
+	if in.InReplyTo != "" {
+		if !validMessageID(in.InReplyTo) {
+			return core.Invalid("in_reply_to", "invalid", "must be one Message-ID")
+		}
+		d.InReplyTo = core.Bracketed(in.InReplyTo)
+	}
+	for _, text := range in.References {
+		for _, id := range strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == ',' }) {
+			if !validMessageID(id) {
+				return core.Invalid("references", "invalid", "must be Message-IDs, not %.80q", id)
+			}
+			d.References = append(d.References, core.Bracketed(id))
+		}
+	}
+	if len(d.References) == 0 && d.InReplyTo != "" {
+		d.References = []string{d.InReplyTo}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
+		if msg.HasFieldPrefix(strings.TrimSpace(name), controls) {
+			return core.Invalid("headers", "not_allowed", "%.80q cannot be set here: mail providers take such a field as a command", name)
+		}
+		if structural(name) {
+			return core.Invalid("headers", "not_allowed", "%.80q cannot be set here: it has a field of its own, or is made by the server", name)
+		}
+		d.Headers = append(d.Headers, msg.Header{Name: name, Value: in.Headers[name]})
+	}
+	return nil
+}
+
+// validMessageID tells whether text is a Message-ID (RFC 5322 section 3.6.4) that no header or log
+// can misread.
+func validMessageID(text string) bool {
+	id := strings.TrimSuffix(strings.TrimPrefix(text, "<"), ">")
+	left, right, ok := strings.Cut(id, "@")
+	if !ok || left == "" || right == "" || len(id) > 250 {
+		return false
+	}
+	return !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>(),;:"\`, r) })
+}
+
+// structural tells whether a header field says how a message is sent, signed or built, so that a
+// request may not set it.
+func structural(name string) bool {
+	lower := strings.ToLower(name)
+	for _, prefix := range []string{"content-", "resent-", "arc-", "dkim-", "authentication-", "received"} {
+		if strings.HasPrefix(lower, prefix) {
+			return true
+		}
+	}
+	return slices.Contains([]string{
+		"from", "sender", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references",
+		"mime-version", "return-path", "delivered-to",
+	}, lower)
+}
+
+// keepSent files a sent message, as one that was read, in the Sent folder, which it makes if there
+// is none.
+func (s *Service) keepSent(tx *store.Tx, mb *store.Mailbox, d *inbox.Draft) error {
+	folder, err := sentFolder(tx, mb.Num)
+	if err != nil {
+		return err
+	}
+	_, err = s.inbox.File(tx, mb, d, inbox.Filing{Folder: folder, Received: tx.Now(), Flags: store.FlagSeen})
+	return err
+}
+
+func sentFolder(tx *store.Tx, mailbox uint32) (uint32, error) {
+	folders, err := tx.Folders(mailbox)
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range folders {
+		if f.SpecialUse == `\Sent` {
+			return f.ID, nil
+		}
+	}
+	f, err := tx.FolderByName(mailbox, "Sent")
+	if core.IsGone(err) {
+		f = &store.Folder{Mailbox: mailbox, Name: "Sent", SpecialUse: `\Sent`, Subscribed: true}
+		err = tx.CreateFolder(f)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return f.ID, nil
+}
+
+func emailQueued(mb *store.Mailbox, sent *Submitted) *EmailQueued {
+	out := &EmailQueued{
+		Success: true, MessageID: sent.MessageID, Status: store.OutgoingQueued, UserID: mb.ID, From: mb.Email, QueuedAt: core.Time{Time: sent.QueuedAt},
+	}
+	for _, r := range sent.Recipients {
+		out.Recipients = append(out.Recipients, SentRecipient(r))
+		switch out.Transport {
+		case "", r.Transport:
+			out.Transport = r.Transport
+		default:
+			out.Transport = "mixed"
+		}
+	}
+	return out
+}

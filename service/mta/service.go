@@ -1,0 +1,84 @@
+// Package mta is mail on its way: it receives and screens mail from outside, takes messages from
+// users, finds the way of each to its recipient, delivers, reports failures, and reads what others
+// say about what was sent. It does not know what mailboxes hold beyond what it files into them, nor
+// how domains are set up.
+package mta
+
+import (
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Hooks are what other rooms do for this one.
+type Hooks struct {
+	// KeepForReading has a message from a domain looked through for reports about domains of the
+	// account; authentic says that the domain vouches for it.
+	KeepForReading func(tx *store.Tx, accountID string, d *inbox.Draft, from string, authentic bool) error
+	// CountsForDMARC tells whether a message is to be counted for a report of ours.
+	CountsForDMARC func(v *auth.Verdict) bool
+	// CountDMARC counts a message with those of the day that DMARC judged alike.
+	CountDMARC func(tx *store.Tx, in Incoming, f *Finding) error
+}
+
+// A Service holds what mail on its way needs.
+type Service struct {
+	*core.Core
+	events *events.Service
+	inbox  *inbox.Service
+	Hooks  Hooks
+
+	screener *screener
+	relays   relays
+	signer   *signer
+	direct   *deliver.Client // to hosts that strangers name
+	relayed  *deliver.Client // to the operator's relays
+	plain    *deliver.Client // to servers without TLS that tenants name
+	forwards *forwards
+	paces    *paces
+	policies *policies
+}
+
+// New puts the room together. The caller sets its hooks.
+func New(c *core.Core, e *events.Service, i *inbox.Service) *Service {
+	s := &Service{
+		Core: c, events: e, inbox: i, screener: newScreener(c.Resolver, c.Store.Now),
+		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), paces: newPaces(c.Store.Now),
+	}
+	s.policies = newPolicies(s)
+	s.newClients()
+	s.newReaders()
+	return s
+}
+
+// Kinds lists the kinds of jobs of this room.
+func (s *Service) Kinds() []jobs.Kind {
+	return []jobs.Kind{
+		s.WhileActive(s.copyKind()),
+		s.arrivalKind(),
+		s.recipientsKind(),
+		s.policyKind(),
+		s.WhileActive(s.deliverKind(KindDeliver, localLanes, 0, 0)),
+		s.WhileActive(s.deliverKind(KindDirect, directLanes, directMost, directEach)),
+		s.WhileActive(s.deliverKind(KindRelay, relayLanes, relayMost, 0)),
+	}
+}
+
+// Start reads what the room keeps in memory.
+func (s *Service) Start() error {
+	if err := countRows(s.Store, &s.screener.Grey, store.GreyTuplesByTime); err != nil {
+		return err
+	}
+	return countRows(s.Store, &s.screener.known, store.KnownSendersByTime)
+}
+
+// Close ends the connections that are kept for later.
+func (s *Service) Close() {
+	_ = s.direct.Close() // ends idle connections; there is nothing to lose
+	_ = s.relayed.Close()
+	_ = s.plain.Close()
+}

@@ -1,0 +1,523 @@
+package mta
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Bounds of one submission.
+const (
+	maxRecipients    = 1000
+	maxAPIRecipients = 50
+)
+
+// An Rcpt is one recipient of a submission, with what RFC 3461 lets a client say about it.
+type Rcpt struct {
+	Address string
+	Notify  string // "NEVER", or some of "SUCCESS,FAILURE,DELAY", "" where nothing was said
+	ORCPT   string // such as "rfc822;user@example.com", decoded
+}
+
+// A Submission is a message that a mailbox sends, with its envelope.
+type Submission struct {
+	From       string // reverse path
+	To         []Rcpt
+	Body       *store.Spool // as the client sent it; the caller closes it
+	Trace      []byte       // whole header fields that go on top, such as Received
+	EnvelopeID string       // ENVID, decoded
+	Ret        string       // FULL, HDRS or ""
+	SMTPUTF8   bool
+}
+
+// MaySendTo says whether a mailbox may name a recipient. If not, the error is an SMTPError: 550
+// 5.1.1 for an address of a domain of ours that nobody has, 550 5.7.1 for one that takes reports
+// alone. What else may keep a message from its recipient its sender is told later.
+func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, address string) error {
+	email, err := msg.NormalizeEmail(address)
+	if err != nil {
+		return core.SMTPErrorf(553, "5.1.3", "Invalid recipient address")
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		mb, err := core.MailboxOf(tx, core.Actor{AccountID: u.AccountID}, u.MailboxID)
+		if err != nil {
+			return err
+		}
+		d, err := store.Domains.Get(tx, mb.DomainID)
+		if err != nil {
+			return err
+		}
+		r, err := s.routeOf(tx, d, &store.Outgoing{MailboxID: mb.ID, Recipient: email})
+		if err != nil || r.transport != core.ViaLocal {
+			return err
+		}
+		to, err := s.receiver(tx, email)
+		if e := new(core.SMTPError); errors.As(err, &e) && e.Enhanced != "5.1.1" {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return to.admits(u.Email)
+	})
+	return core.OverStore(err)
+}
+
+// Submitted says what became of a submission.
+type Submitted struct {
+	ID         string
+	MessageID  string // with brackets
+	QueuedAt   time.Time
+	Recipients []SubmittedRcpt
+}
+
+// A SubmittedRcpt is one recipient of a submission that was taken.
+type SubmittedRcpt struct {
+	Email     string
+	Status    string // queued, suppressed
+	Transport string // direct, relay, local, capture
+}
+
+// Submit takes a message from the user of a mailbox and puts it into the queue, one job for each
+// recipient. When it returns, message and jobs are on disk. Errors are SMTPErrors, with the API's
+// Error behind them: 550 5.7.1 for a sender that is not the mailbox, 550 5.6.0 for one that
+// programs read differently, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552
+// 5.3.4 for the size.
+func (s *Service) Submit(_ context.Context, u core.MailboxUser, in Submission) (*Submitted, error) {
+	if len(in.To) > maxRecipients {
+		return nil, core.SMTPErrorf(452, "4.5.3", "A message may have at most %d recipients.", maxRecipients)
+	}
+	if in.Body.Size() > core.MaxMessage {
+		return nil, core.SMTPErrorf(552, "5.3.4", "A message may have at most %d bytes.", core.MaxMessage)
+	}
+	l, err := s.ready(u.Email, in)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	envelope, err := json.Marshal(inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now()})
+	if err != nil {
+		return nil, fmt.Errorf("write envelope: %w", err)
+	}
+	if l.blob, err = s.Store.Append(envelope, l.body); err != nil {
+		return nil, err
+	}
+	return s.post(u.AccountID, u.MailboxID, l, nil)
+}
+
+// A letter is a submission that is ready to be sent: checked, complete and with CRLF line ends.
+type letter struct {
+	from       string
+	to         []Rcpt
+	body       *store.Spool
+	blob       store.BlobRef
+	messageID  string
+	subject    string
+	envelopeID string
+	ret        string
+	eightBit   bool
+	utf8       bool
+	starts     bool // a conversation
+}
+
+func (l *letter) close() { _ = l.body.Close() }
+
+func (l *letter) addresses() []string {
+	out := make([]string, 0, len(l.to))
+	for _, r := range l.to {
+		out = append(out, r.Address)
+	}
+	return out
+}
+
+// ready checks who sends to whom and writes the message as it will go out.
+func (s *Service) ready(mailbox string, in Submission) (*letter, error) {
+	l := &letter{envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8}
+	var err error
+	if l.from, err = ownAddress(mailbox, in.From); err != nil {
+		return nil, err
+	}
+	if l.to, err = recipients(in.To); err != nil {
+		return nil, err
+	}
+	head := io.NewSectionReader(in.Body, 0, min(in.Body.Size(), msg.MaxHeader))
+	root, err := msg.Scan(head)
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	if root.BodyOffset >= msg.MaxHeader {
+		return nil, core.SMTPErrorf(554, "5.6.0", "The message's header is longer than %d bytes.", msg.MaxHeader)
+	}
+	header, err := s.completeHeader(in, root, mailbox)
+	if err != nil {
+		return nil, err
+	}
+	l.messageID, l.subject, l.starts = header.messageID, root.Envelope.Subject, header.starts
+	if err := s.write(l, header.text, io.NewSectionReader(in.Body, root.BodyOffset, in.Body.Size()-root.BodyOffset)); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// ownAddress gives an address in its one form if it is the mailbox's, or that with a +tag.
+func ownAddress(mailbox, address string) (string, error) {
+	email, err := msg.NormalizeEmail(address)
+	if err != nil {
+		return "", core.OverSMTP(550, "5.1.7", core.Invalid("from", "invalid", "%s", err))
+	}
+	local, domain, _ := msg.SplitEmail(email)
+	base, _, _ := strings.Cut(local, "+")
+	if email != mailbox && base+"@"+domain != mailbox {
+		return "", core.OverSMTP(550, "5.7.1", core.Invalid("from", "not_allowed", "%s may send as itself only, in the envelope and in From, not as %s", mailbox, email))
+	}
+	return email, nil
+}
+
+// recipients gives each address once, in its one form, with what its first mention says.
+func recipients(list []Rcpt) ([]Rcpt, error) {
+	seen := make(map[string]bool, len(list))
+	var out []Rcpt
+	for _, r := range list {
+		email, err := msg.NormalizeEmail(r.Address)
+		if err != nil {
+			return nil, core.OverSMTP(553, "5.1.3", core.Invalid("to", "invalid", "%s", err))
+		}
+		if !seen[email] {
+			seen[email] = true
+			out = append(out, Rcpt{email, strings.ToUpper(r.Notify), r.ORCPT})
+		}
+	}
+	if len(out) == 0 {
+		return nil, core.OverSMTP(554, "5.5.1", core.Invalid("to", "required", "must name at least one recipient"))
+	}
+	return out, nil
+}
+
+// privateFields are never passed on: blind copies, and what only a final delivery writes.
+var privateFields = []string{"Bcc", "Resent-Bcc", "Return-Path"}
+
+// A header is the one that a message goes out with.
+type header struct {
+	text      []byte
+	messageID string
+	starts    bool // a conversation: it answers nothing, no machine wrote it, and it brings no List-Unsubscribe of its own
+}
+
+// completeHeader checks the author and gives the header with what RFC 5322 and RFC 6409 section 8
+// want of it.
+func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) (header, error) {
+	fields, err := msg.Headers(in.Body, root)
+	if err != nil {
+		return header{}, err
+	}
+	count := map[string]int{}
+	for _, f := range fields {
+		count[strings.ToLower(f.Name)]++
+	}
+	h := header{text: bytes.Clone(in.Trace), messageID: root.Envelope.MessageID}
+	h.starts = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
+	if h.messageID == "" {
+		_, domain, _ := msg.SplitEmail(mailbox)
+		h.messageID = msg.NewMessageID(domain)
+		h.text = append(h.text, "Message-ID: "+h.messageID+"\r\n"...)
+	}
+	if count["date"] == 0 {
+		h.text = append(h.text, "Date: "+s.Now().Format("Mon, 02 Jan 2006 15:04:05 -0700")+"\r\n"...)
+	}
+	drop := privateFields
+	if root.Envelope.MessageID == "" {
+		drop = append([]string{"Message-ID"}, drop...) // one that is there and holds no id
+	}
+	kept, err := msg.HeaderFields(in.Body, root, drop, true)
+	if err != nil {
+		return header{}, err
+	}
+	text := bytes.NewBuffer(h.text)
+	if _, err = msg.StripFields(text, bytes.NewReader(kept), s.relays.controls()); err != nil {
+		return header{}, err
+	}
+	h.text = text.Bytes()
+	return h, ownAuthors(mailbox, h.text)
+}
+
+// ownAuthors refuses a header that names anybody but the mailbox as author or sender, or that some
+// program could read so: each address of From, Sender, Resent-From and Resent-Sender must be the
+// mailbox's own. It looks at the lines as they go out.
+func ownAuthors(mailbox string, text []byte) error {
+	var lines bytes.Buffer // takes everything, so there is no error to see
+	w := msg.NormalizeLines(&lines)
+	_, _ = w.Write(text)
+	_ = w.Close()
+	authors, err := msg.ReadAuthors(lines.Bytes())
+	if err != nil {
+		return core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "%s", err))
+	}
+	for _, a := range slices.Concat(authors.From, authors.Sender, authors.Resent) {
+		if _, err := ownAddress(mailbox, a.Email()); err != nil {
+			return err
+		}
+	}
+	if len(authors.From) > 1 && len(authors.Sender) == 0 { // RFC 5322 section 3.6.2
+		return core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "a message with several addresses in From must have a Sender"))
+	}
+	return nil
+}
+
+// write puts header and body into a spool of the letter's own, with CRLF at the end of every line.
+func (s *Service) write(l *letter, head []byte, body io.Reader) error {
+	l.body = s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)
+	watch := &wireLook{w: l.body}
+	lines := msg.NormalizeLines(watch)
+	_, err := lines.Write(head)
+	if err == nil {
+		_, err = io.Copy(lines, body)
+	}
+	if err = errors.Join(err, lines.Close()); err != nil {
+		l.close()
+		if errors.Is(err, store.ErrTooLarge) {
+			return core.SMTPErrorf(552, "5.3.4", "A message may have at most %d bytes.", core.MaxMessage)
+		}
+		return fmt.Errorf("write message: %w", err)
+	}
+	l.eightBit = watch.high
+	if !watch.high && !watch.long {
+		return nil
+	}
+	if err := s.recode(l); err != nil {
+		l.close()
+		return err
+	}
+	return nil
+}
+
+// recode has the letter hold ASCII in lines that every host takes, as far as its parts may be
+// encoded, before it is signed: no host on the way has to do it then, which would break the
+// signature (RFC 6152 section 3).
+func (s *Service) recode(l *letter) error {
+	root, err := msg.Scan(l.body.Reader())
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	c, err := msg.NewRecoder(l.body, root)
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	if !c.Changes() || l.body.Size()+c.Growth() > core.MaxMessage {
+		return nil
+	}
+	body := s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)
+	watch := &wireLook{w: body}
+	if _, err := c.WriteTo(watch); err != nil {
+		return errors.Join(fmt.Errorf("write message: %w", err), body.Close())
+	}
+	l.close()
+	l.body, l.eightBit = body, watch.high
+	return nil
+}
+
+// wireLook notes what passes that a host without 8BITMIME cannot take: bytes beyond ASCII, and
+// lines that are too long for SMTP (RFC 5321 section 4.5.3.1.6).
+type wireLook struct {
+	w          io.Writer
+	high, long bool
+	line       int
+}
+
+func (l *wireLook) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if l.line++; b == '\n' {
+			l.line = 0
+		}
+		l.high, l.long = l.high || b >= 0x80, l.long || l.line > maxWireLine
+	}
+	return l.w.Write(p)
+}
+
+const maxWireLine = 999 // with the CR
+
+// hasHighBytes tells whether anything beyond ASCII is read.
+func hasHighBytes(r io.Reader) (bool, error) {
+	block := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(block)
+		if slices.ContainsFunc(block[:n], func(b byte) bool { return b >= 0x80 }) {
+			return true, nil
+		}
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("read message: %w", err)
+		}
+	}
+}
+
+// post writes everything about a letter whose bytes are appended in one transaction; with does more
+// in it. If that fails the bytes are given up.
+func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+	defer s.Store.Release(l.blob) // does nothing where it is referred to
+	var out *Submitted
+	err := s.Store.Update(func(tx *store.Tx) error {
+		mb, d, err := s.sendable(tx, accountID, mailboxID)
+		if err != nil {
+			return err
+		}
+		sub := &store.Submission{
+			AccountID: mb.AccountID, MailboxID: mb.ID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
+			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
+			Starts: l.starts,
+		}
+		rows, err := s.Enqueue(tx, sub, d, l.to)
+		if err != nil {
+			return err
+		}
+		if err := s.countSent(tx, mb, rows); err != nil {
+			return err
+		}
+		out = submitted(sub, rows)
+		if with == nil {
+			return nil
+		}
+		return with(tx, mb, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// sendable gives a mailbox that may send, with its domain.
+func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Mailbox, *store.Domain, error) {
+	mb, err := core.MailboxOf(tx, core.Actor{AccountID: accountID}, mailboxID)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := store.Accounts.Get(tx, accountID)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := store.Domains.Get(tx, mb.DomainID)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case d.Status != "complete" || mb.Status == "pending" || d.DNSProvider != core.ProviderExternal && d.Claim != store.ClaimProven:
+		return nil, nil, core.OverSMTP(451, "4.7.1", core.Errorf(409, "domain_not_ready",
+			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
+	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
+		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "no_smtp",
+			"mail of %s is hosted elsewhere, and the mailbox was made without smtp, the server that sends for it", mb.Email))
+	case !core.MayAct(a):
+		return nil, nil, core.OverSMTP(550, "5.7.1", core.ErrSuspended())
+	case mb.Status != "active":
+		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "suspended", "the mailbox %s is %s and cannot send", mb.Email, mb.Status))
+	}
+	return mb, d, nil
+}
+
+// countSent counts the recipients that mail goes to against the mailbox's daily limit and in the
+// account's traffic.
+func (s *Service) countSent(tx *store.Tx, mb *store.Mailbox, rows []*store.Outgoing) error {
+	n := 0
+	for _, r := range rows {
+		if r.Status == store.OutgoingQueued {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	if today := tx.Now().Format(time.DateOnly); mb.SentDay != today {
+		mb.SentDay, mb.SentToday = today, 0
+	}
+	if mb.DailySendLimit != nil && mb.SentToday+n > *mb.DailySendLimit {
+		return core.OverSMTP(452, "4.7.1", core.Errorf(403, "daily_send_limit_reached",
+			"%s may send to %d recipients a day (UTC) and has sent to %d. Raise its daily_send_limit, or send tomorrow.", mb.Email, *mb.DailySendLimit, mb.SentToday))
+	}
+	mb.SentToday += n
+	if err := store.Mailboxes.Put(tx, mb); err != nil {
+		return err
+	}
+	return s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Sent += int64(n) })
+}
+
+func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
+	out := &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
+	for _, r := range rows {
+		out.Recipients = append(out.Recipients, SubmittedRcpt{r.Recipient, r.Status, r.Transport})
+	}
+	return out
+}
+
+// enqueue writes a submission with a row and a job for each recipient, in tx; those of many
+// recipients come soon after it, by a job, and their rows here are not stored yet. Recipients on
+// the suppression list have a row only. The blob must be one that may be referred to.
+func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
+	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 0
+	now := min(len(to), placesAtATime)
+	rows := make([]*store.Outgoing, 0, len(to))
+	for _, r := range to[:now] {
+		row := newRow(tx, sub, d.Name, r)
+		if err := s.addDelivery(tx, row, d); err != nil {
+			return nil, err
+		}
+		if row.Waits() {
+			sub.Waiting++
+		}
+		rows = append(rows, row)
+	}
+	later, err := s.enqueueLater(tx, sub, d, to[now:])
+	if rows = append(rows, later...); err != nil || sub.Waiting == 0 {
+		return rows, err
+	}
+	if err := tx.RefBlob(sub.Blob, sub.ID); err != nil {
+		return nil, err
+	}
+	return rows, store.Submissions.Put(tx, sub)
+}
+
+// newRow is what the sending log says of a recipient before the first attempt.
+func newRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.Outgoing {
+	return &store.Outgoing{
+		ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
+		Sender: sub.Sender, Recipient: r.Address, Subject: sub.Subject, Domain: domain, Notify: r.Notify, ORCPT: r.ORCPT,
+		QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued,
+	}
+}
+
+// suppressedNow is why a message is not tried.
+const suppressedNow = "The address is on the account's suppression list."
+
+// addDelivery writes one recipient's row, and its job unless the recipient gets no mail.
+func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain) error {
+	r, err := s.routeOf(tx, d, row)
+	if err != nil {
+		return err
+	}
+	row.Transport = r.transport
+	suppressed, err := core.IsSuppressed(tx, row.AccountID, row.Recipient)
+	if err != nil {
+		return err
+	}
+	if suppressed {
+		row.Status, row.LastResponse = store.OutgoingSuppressed, suppressedNow
+		return store.Outgoings.Put(tx, row)
+	}
+	j, err := s.Queue.Add(tx, r.job(row))
+	if err != nil {
+		return err
+	}
+	row.JobID, row.NextAt = j.ID, j.Due
+	return store.Outgoings.Put(tx, row)
+}

@@ -1,0 +1,196 @@
+package mta_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/mtasts"
+	"github.com/mailstead/mailstead/mail/tlsrpt"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A policyHost serves one policy for every domain.
+type policyHost struct {
+	text  string // "" cannot be reached
+	asked atomic.Int32
+}
+
+func (p *policyHost) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.asked.Add(1)
+	if p.text == "" {
+		return nil, errors.New("no route to host")
+	}
+	return &http.Response{
+		StatusCode: 200, Status: "200 OK", Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(strings.NewReader(p.text)), Request: r,
+	}, nil
+}
+
+// serve has the service ask p.
+func (p *policyHost) serve(i *servicetest.Installation) *policyHost {
+	i.Svc.Policies().HTTP = mtasts.NewHTTP(p)
+	return p
+}
+
+const enforced = "version: STSv1\nmode: enforce\nmx: mx.far.test\nmax_age: 864000\n"
+
+func TestEnforcedPolicyHoldsMailBack(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t) // does not offer STARTTLS
+	i := servicetest.Install(t, core.Config{MXPort: h.Port})
+	(&policyHost{text: enforced}).serve(i)
+	i.DNS.MX["far.test"], i.DNS.Txt["_mta-sts.far.test"] = "mx.far.test", "v=STSv1; id=1;"
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	i.Run()
+	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test", "y@far.test")
+	i.Becomes("x@far.test", store.OutgoingDeferred)
+	o := i.Becomes("y@far.test", store.OutgoingDeferred)
+	if !strings.Contains(o.LastResponse, "the MTA-STS policy of far.test is enforced") || !strings.Contains(o.LastResponse, "does not offer STARTTLS") || len(h.Mails()) != 0 {
+		t.Errorf("row %+v", o)
+	}
+	c := tlsCount(i, "far.test")
+	if len(c.Policies) != 1 || c.Policies[0].Type != tlsrpt.PolicySTS || c.Policies[0].Failed != 2 || len(c.Policies[0].Failures) != 1 ||
+		c.Policies[0].Failures[0].Result != tlsrpt.NoSTARTTLS || c.Policies[0].Failures[0].Sessions != 2 || c.Policies[0].Failures[0].Host != "mx.far.test" {
+		t.Errorf("counted %+v", c)
+	}
+}
+
+// tlsCount is the only count of a domain.
+func tlsCount(i *servicetest.Installation, domain string) *store.TLSCount {
+	i.T.Helper()
+	out := &store.TLSCount{}
+	err := i.St.View(func(tx *store.Tx) error {
+		for c := range store.TLSCounts.All(tx) {
+			if c.Domain == domain {
+				out = c
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		i.T.Fatal(err)
+	}
+	return out
+}
+
+// policyNow is the mode of the policy that counts for far.test now, "" for none, and the failure
+// that was found.
+func policyNow(i *servicetest.Installation) (mode, failed string) {
+	i.T.Helper()
+	p, f, err := i.Svc.Policies().Of(context.Background(), "far.test")
+	if err != nil {
+		i.T.Fatal(err)
+	}
+	if p != nil {
+		mode = p.Mode
+	}
+	if f != nil {
+		failed = f.Result
+	}
+	return mode, failed
+}
+
+// TestPolicyIsKept walks one domain's policy through its life.
+func TestPolicyIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := servicetest.Install(t, core.Config{})
+		p := (&policyHost{text: enforced}).serve(i)
+		record := func(text string) {
+			if i.DNS.Txt["_mta-sts.far.test"] = text; text == "" {
+				delete(i.DNS.Txt, "_mta-sts.far.test")
+			}
+		}
+		for _, step := range []struct {
+			what, record, text string
+			wait               time.Duration
+			reopen             bool
+			mode, failed       string
+			asked              int32
+		}{
+			{what: "no record", wait: 0, text: enforced, mode: "", asked: 0},
+			{what: "first seen", record: "v=STSv1; id=1", wait: mta.PolicyAsked, text: enforced, mode: "enforce", asked: 1},
+			{what: "just asked", record: "", wait: time.Minute, text: "", mode: "enforce", asked: 1},
+			{what: "same id", record: "v=STSv1; id=1", wait: mta.PolicyAsked, text: enforced, mode: "enforce", asked: 1},
+			{what: "after a restart, nobody to ask", record: "", reopen: true, mode: "enforce", asked: 1},
+			{what: "new id, cannot be fetched", record: "v=STSv1; id=2", wait: mta.PolicyAsked, text: "", mode: "enforce", failed: tlsrpt.STSFetch, asked: 2},
+			{what: "new id, no policy", record: "v=STSv1; id=2", wait: mta.PolicyAsked, text: "hello", mode: "enforce", failed: tlsrpt.STSInvalid, asked: 3},
+			{what: "new id", record: "v=STSv1; id=2", wait: mta.PolicyAsked, text: strings.Replace(enforced, "enforce", "testing", 1), mode: "testing", asked: 4},
+			{what: "it has run out", record: "", wait: 10*24*time.Hour + 1, mode: "", asked: 4},
+		} {
+			time.Sleep(step.wait)
+			if step.reopen {
+				i.Reopen()
+				i.Svc.Policies().HTTP = mtasts.NewHTTP(p)
+			}
+			record(step.record)
+			p.text = step.text
+			if mode, failed := policyNow(i); mode != step.mode || failed != step.failed || p.asked.Load() != step.asked {
+				t.Errorf("%s: mode %q, failure %q after %d fetches; want %q, %q after %d", step.what, mode, failed, p.asked.Load(), step.mode, step.failed, step.asked)
+			}
+		}
+	})
+}
+
+func TestPolicyIsFetchedOnceForAll(t *testing.T) {
+	i := servicetest.Install(t, core.Config{})
+	p := (&policyHost{text: enforced}).serve(i)
+	i.DNS.Txt["_mta-sts.far.test"] = "v=STSv1; id=1"
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if mode, _ := policyNow(i); mode != "enforce" {
+				t.Errorf("mode %q", mode)
+			}
+		})
+	}
+	wg.Wait()
+	if p.asked.Load() != 1 {
+		t.Errorf("%d fetches", p.asked.Load())
+	}
+}
+
+// TestPoliciesAreRefreshed: one that is in use is fetched long before it runs out, one that is not
+// is forgotten.
+func TestPoliciesAreRefreshed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := servicetest.Install(t, core.Config{})
+		p := (&policyHost{text: enforced}).serve(i)
+		i.DNS.Txt["_mta-sts.far.test"] = "v=STSv1; id=1"
+		policyNow(i)
+		refresh := func(wait time.Duration) {
+			t.Helper()
+			time.Sleep(wait)
+			writes, err := i.Svc.RefreshPolicies(context.Background(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i.Update(func(tx *store.Tx) error { return writes(tx, nil) })
+		}
+		refresh(time.Hour)
+		if p.asked.Load() != 1 {
+			t.Errorf("%d fetches within a day", p.asked.Load())
+		}
+		refresh(mta.PolicyFresh)
+		if p.asked.Load() != 2 {
+			t.Errorf("%d fetches after a day", p.asked.Load())
+		}
+		delete(i.DNS.Txt, "_mta-sts.far.test")
+		time.Sleep(10*24*time.Hour - time.Minute)
+		if mode, _ := policyNow(i); mode != "enforce" {
+			t.Errorf("it ran out with the fetch before: %q", mode)
+		}
+		refresh(time.Hour)
+		if kept, err := i.Svc.Policies().Kept("far.test"); kept != nil || err != nil {
+			t.Errorf("%+v, %v", kept, err)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package reports
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/dmarcreport"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Bounds on what is counted for aggregate reports: rows of one day in all, and of one domain on
+// that day. What comes when they are full is not reported.
+const (
+	maxCountsOfDay    = 20_000
+	maxCountsOfDomain = 1_000
+)
+
+// reportPolicy is what a row keeps of the record that a domain publishes.
+type reportPolicy struct {
+	dmarcreport.Policy
+	Reports []string // rua=
+}
+
+// counts tells whether a message is to be counted for a report (RFC 7489 section 7.2): its domain
+// asks for reports, and DMARC was settled.
+func (s *Service) Counts(v *auth.Verdict) bool {
+	return s.Config.Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
+}
+
+// countDMARC counts a message with those of the day that DMARC judged alike.
+func (s *Service) CountDMARC(tx *store.Tx, in mta.Incoming, f *mta.Finding) error {
+	if !s.Counts(f.Verdict) {
+		return nil
+	}
+	record, err := json.Marshal(recordOf(in, f))
+	if err != nil {
+		return fmt.Errorf("count for DMARC: %w", err)
+	}
+	policy, err := json.Marshal(publishedPolicy(f.Verdict.Published))
+	if err != nil {
+		return fmt.Errorf("count for DMARC: %w", err)
+	}
+	day, domain := tx.Now().UTC().Format(time.DateOnly), f.Verdict.Published.Domain
+	id := day + core.TextHash(domain + "\x00" + string(record))[:32]
+	c, err := store.DMARCCounts.Get(tx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		c = &store.DMARCCount{ID: id, Day: day, Domain: domain, Record: record}
+		room, err := roomForCount(tx, c)
+		if !room || err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	c.Policy = policy
+	c.Count++
+	return store.DMARCCounts.Put(tx, c)
+}
+
+// roomForCount tells whether another row may be added, and counts it.
+func roomForCount(tx *store.Tx, c *store.DMARCCount) (bool, error) {
+	d, err := store.DMARCDays.Get(tx, c.Day)
+	if errors.Is(err, store.ErrNotFound) {
+		d, err = &store.DMARCDay{Day: c.Day}, nil
+	}
+	if err != nil || d.Rows >= maxCountsOfDay {
+		return false, err
+	}
+	if store.DMARCCountsByDay.Count(tx, c.Day+c.Domain+"\x00", maxCountsOfDomain) == maxCountsOfDomain {
+		return false, nil
+	}
+	d.Rows++
+	return true, store.DMARCDays.Put(tx, d)
+}
+
+func publishedPolicy(p *auth.Published) reportPolicy {
+	out := reportPolicy{dmarcreport.Policy{Domain: p.Domain, P: p.Policy, SP: p.SubPolicy, ADKIM: "r", ASPF: "r", Pct: p.Percent}, p.Reports}
+	if p.StrictDKIM {
+		out.ADKIM = "s"
+	}
+	if p.StrictSPF {
+		out.ASPF = "s"
+	}
+	return out
+}
+
+// recordOf is what a report says about a message, without its count.
+func recordOf(in mta.Incoming, f *mta.Finding) dmarcreport.Record {
+	v := f.Verdict
+	r := dmarcreport.Record{
+		SourceIP: in.Client.IP.String(), Disposition: "none", DKIM: "fail", SPF: "fail", HeaderFrom: v.FromDomain, EnvelopeFrom: core.DomainOfAddress(in.From),
+	}
+	if f.Policy == dmarc.PolicyReject || f.Policy == dmarc.PolicyQuarantine {
+		r.Disposition = f.Policy
+	}
+	switch {
+	case f.Trusted:
+		r.Reasons = []dmarcreport.Reason{{Type: "local_policy", Comment: "arc=pass as sealed by " + v.ARC.Sealer}}
+	case v.SampledOut:
+		r.Reasons = []dmarcreport.Reason{{Type: "sampled_out"}}
+	}
+	for _, sig := range v.Signatures {
+		if sig.Domain == "" {
+			continue
+		}
+		if sig.Result == auth.Pass && sig.Aligned {
+			r.DKIM = "pass"
+		}
+		r.DKIMResults = append(r.DKIMResults, dmarcreport.AuthResult{Domain: sig.Domain, Selector: sig.Selector, Result: string(sig.Result)})
+	}
+	if v.SPF == auth.Pass && v.SPFAligned {
+		r.SPF = "pass"
+	}
+	if v.SPFDomain != "" {
+		scope := "mfrom"
+		if v.SPFHelo {
+			scope = "helo"
+		}
+		r.SPFResults = []dmarcreport.AuthResult{{Domain: v.SPFDomain, Scope: scope, Result: string(v.SPF)}}
+	}
+	return r
+}

@@ -1,0 +1,224 @@
+package reports
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/dmarcreport"
+	"github.com/mailstead/mailstead/mail/tlsrpt"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/store"
+)
+
+// ListReportsIn is the query of list_dmarc_reports and list_tls_reports. Dates are days that a
+// report is about (UTC), inclusive.
+type ListReportsIn struct {
+	core.PageIn
+	DomainID string `path:"domain_id"`
+	DateFrom string `query:"date_from"`
+	DateTo   string `query:"date_to"`
+	Org      string `query:"org"` // part of org_name
+}
+
+// A DMARCReport is what another operator has told about mail in a domain's name.
+type DMARCReport struct {
+	ID            string            `json:"id" words:"ours"`
+	ReportID      string            `json:"report_id" words:"theirs"`
+	OrgName       string            `json:"org_name" words:"theirs"`
+	Email         *string           `json:"email" words:"theirs"`
+	DateBegin     core.Time         `json:"date_begin"`
+	DateEnd       core.Time         `json:"date_end"`
+	Policy        DMARCReportPolicy `json:"policy"`
+	Records       []DMARCRecord     `json:"records"`
+	RecordsMore   int               `json:"records_omitted"`
+	Totals        DMARCTotals       `json:"totals"`
+	Authenticated bool              `json:"authenticated"`
+	ReceivedFrom  *string           `json:"received_from" words:"theirs"`
+	ReceivedAt    core.Time         `json:"received_at"`
+}
+
+// A DMARCReportPolicy is the policy that the reporter found.
+type DMARCReportPolicy struct {
+	Domain string `json:"domain" words:"theirs"`
+	P      string `json:"p" enum:"none|quarantine|reject"`
+	SP     string `json:"sp" enum:"none|quarantine|reject"`
+	ADKIM  string `json:"adkim" enum:"r|s"`
+	ASPF   string `json:"aspf" enum:"r|s"`
+	Pct    int    `json:"pct"`
+}
+
+// A DMARCRecord counts messages that were alike.
+type DMARCRecord struct {
+	SourceIP     string            `json:"source_ip" words:"theirs"`
+	Count        int64             `json:"count"`
+	Disposition  string            `json:"disposition" words:"theirs"`
+	DKIM         string            `json:"dkim" words:"theirs"`
+	SPF          string            `json:"spf" words:"theirs"`
+	HeaderFrom   string            `json:"header_from" words:"theirs"`
+	EnvelopeFrom *string           `json:"envelope_from" words:"theirs"`
+	EnvelopeTo   *string           `json:"envelope_to" words:"theirs"`
+	Reasons      []DMARCReason     `json:"reasons"`
+	DKIMResults  []DMARCDKIMResult `json:"dkim_results"`
+	SPFResults   []DMARCSPFResult  `json:"spf_results"`
+}
+
+// A DMARCReason is why something else was done than the policy asks for.
+type DMARCReason struct {
+	Type    string  `json:"type" words:"theirs"`
+	Comment *string `json:"comment" words:"theirs"`
+}
+
+// A DMARCDKIMResult is what DKIM said by itself.
+type DMARCDKIMResult struct {
+	Domain   string  `json:"domain" words:"theirs"`
+	Selector *string `json:"selector" words:"theirs"`
+	Result   string  `json:"result" words:"theirs"`
+}
+
+// A DMARCSPFResult is what SPF said by itself.
+type DMARCSPFResult struct {
+	Domain string  `json:"domain" words:"theirs"`
+	Scope  *string `json:"scope" words:"theirs"`
+	Result string  `json:"result" words:"theirs"`
+}
+
+// DMARCTotals sum a report up.
+type DMARCTotals struct {
+	Messages int64 `json:"messages"`
+	Passed   int64 `json:"passed"`
+	Failed   int64 `json:"failed"`
+}
+
+// ListDMARCReports lists the aggregate reports about a domain, newest first.
+func (s *Service) ListDMARCReports(_ context.Context, who core.Actor, in ListReportsIn) (*core.Page[DMARCReport], error) {
+	l := core.Listing[store.Report, DMARCReport]{Operation: "dmarc_reports", Out: dmarcReportOut}
+	return listReports(s, who, in, store.ReportDMARC, l)
+}
+
+// listReports fills in what the lists of both kinds have in common.
+func listReports[Out any](s *Service, who core.Actor, in ListReportsIn, kind string, l core.Listing[store.Report, Out]) (*core.Page[Out], error) {
+	from, to, err := mta.Days(in.DateFrom, in.DateTo)
+	if err != nil {
+		return nil, err
+	}
+	l.Index, l.Prefix = store.ReportsByDomain, in.DomainID+kind+"\x00"
+	l.Filters = []string{in.DomainID, in.DateFrom, in.DateTo, in.Org}
+	l.Keep = func(r *store.Report) bool {
+		return !r.End.Before(from) && (to.IsZero() || r.Begin.Before(to)) && strings.Contains(strings.ToLower(r.Org), strings.ToLower(in.Org))
+	}
+	l.Until = func(r *store.Report) bool { return !from.IsZero() && r.ReceivedAt.Before(from.Add(-24*time.Hour)) }
+	l.First = func(tx *store.Tx) error {
+		_, err := core.DomainOf(tx, who, in.DomainID)
+		return err
+	}
+	return l.Page(s.Core, who, in.PageIn)
+}
+
+func dmarcReportOut(_ *store.Tx, r *store.Report) (DMARCReport, error) {
+	var d dmarcreport.Report
+	if err := json.Unmarshal(r.Body, &d); err != nil {
+		return DMARCReport{}, fmt.Errorf("report %s: %w", r.ID, err)
+	}
+	out := DMARCReport{
+		ID: r.ID, ReportID: d.ID, OrgName: d.Org, Email: core.OrNull(d.Email), DateBegin: core.Time{Time: d.Begin}, DateEnd: core.Time{Time: d.End},
+		Policy: DMARCReportPolicy(d.Policy), Records: make([]DMARCRecord, 0, len(d.Records)), RecordsMore: d.More,
+		Totals: DMARCTotals(d.Totals), Authenticated: r.Authenticated, ReceivedFrom: core.OrNull(r.From), ReceivedAt: core.Time{Time: r.ReceivedAt},
+	}
+	for i := range d.Records {
+		out.Records = append(out.Records, dmarcRecordOut(&d.Records[i]))
+	}
+	return out, nil
+}
+
+func dmarcRecordOut(r *dmarcreport.Record) DMARCRecord {
+	out := DMARCRecord{
+		SourceIP: r.SourceIP, Count: r.Count, Disposition: r.Disposition, DKIM: r.DKIM, SPF: r.SPF, HeaderFrom: r.HeaderFrom,
+		EnvelopeFrom: core.OrNull(r.EnvelopeFrom), EnvelopeTo: core.OrNull(r.EnvelopeTo),
+		Reasons: []DMARCReason{}, DKIMResults: []DMARCDKIMResult{}, SPFResults: []DMARCSPFResult{},
+	}
+	for _, reason := range r.Reasons {
+		out.Reasons = append(out.Reasons, DMARCReason{reason.Type, core.OrNull(reason.Comment)})
+	}
+	for _, a := range r.DKIMResults {
+		out.DKIMResults = append(out.DKIMResults, DMARCDKIMResult{a.Domain, core.OrNull(a.Selector), a.Result})
+	}
+	for _, a := range r.SPFResults {
+		out.SPFResults = append(out.SPFResults, DMARCSPFResult{a.Domain, core.OrNull(a.Scope), a.Result})
+	}
+	return out
+}
+
+// A TLSReport is what another operator has told about TLS with a domain's hosts.
+type TLSReport struct {
+	ID            string            `json:"id" words:"ours"`
+	ReportID      string            `json:"report_id" words:"theirs"`
+	OrgName       string            `json:"org_name" words:"theirs"`
+	Contact       *string           `json:"contact" words:"theirs"`
+	DateBegin     core.Time         `json:"date_begin"`
+	DateEnd       core.Time         `json:"date_end"`
+	Policies      []TLSReportPolicy `json:"policies"`
+	Totals        TLSTotals         `json:"totals"`
+	Authenticated bool              `json:"authenticated"`
+	ReceivedFrom  *string           `json:"received_from" words:"theirs"`
+	ReceivedAt    core.Time         `json:"received_at"`
+}
+
+// A TLSReportPolicy is one that was applied, with what came of it.
+type TLSReportPolicy struct {
+	Type       string             `json:"type" enum:"sts|tlsa|no-policy-found"`
+	Domain     string             `json:"domain" words:"theirs"`
+	Strings    []string           `json:"strings" words:"theirs"`
+	MXHosts    []string           `json:"mx_hosts" words:"theirs"`
+	Successful int64              `json:"successful"`
+	Failed     int64              `json:"failed"`
+	Failures   []TLSReportFailure `json:"failures"`
+}
+
+// A TLSReportFailure is one way in which sessions failed.
+type TLSReportFailure struct {
+	ResultType  string  `json:"result_type" words:"theirs"`
+	Sessions    int64   `json:"sessions"`
+	SendingIP   *string `json:"sending_ip" words:"theirs"`
+	MXHost      *string `json:"mx_host" words:"theirs"`
+	ReceivingIP *string `json:"receiving_ip" words:"theirs"`
+	Reason      *string `json:"reason" words:"theirs"`
+}
+
+// TLSTotals count the sessions of a report.
+type TLSTotals struct {
+	Successful int64 `json:"successful"`
+	Failed     int64 `json:"failed"`
+}
+
+// ListTLSReports lists the TLS reports about a domain, newest first.
+func (s *Service) ListTLSReports(_ context.Context, who core.Actor, in ListReportsIn) (*core.Page[TLSReport], error) {
+	return listReports(s, who, in, store.ReportTLS, core.Listing[store.Report, TLSReport]{Operation: "tls_reports", Out: tlsReportOut})
+}
+
+func tlsReportOut(_ *store.Tx, r *store.Report) (TLSReport, error) {
+	var t tlsrpt.Report
+	if err := json.Unmarshal(r.Body, &t); err != nil {
+		return TLSReport{}, fmt.Errorf("report %s: %w", r.ID, err)
+	}
+	out := TLSReport{
+		ID: r.ID, ReportID: t.ID, OrgName: t.Org, Contact: core.OrNull(t.Contact), DateBegin: core.Time{Time: t.Begin}, DateEnd: core.Time{Time: t.End},
+		Policies: []TLSReportPolicy{}, Authenticated: r.Authenticated, ReceivedFrom: core.OrNull(r.From), ReceivedAt: core.Time{Time: r.ReceivedAt},
+	}
+	for _, p := range t.Policies {
+		o := TLSReportPolicy{
+			Type: p.Type, Domain: p.Domain, Strings: append([]string{}, p.Strings...), MXHosts: append([]string{}, p.MXHosts...),
+			Successful: p.Successful, Failed: p.Failed, Failures: []TLSReportFailure{},
+		}
+		for _, f := range p.Failures {
+			o.Failures = append(o.Failures, TLSReportFailure{f.Result, f.Sessions, core.OrNull(f.SendingIP), core.OrNull(f.MXHost), core.OrNull(f.ReceivingIP), core.OrNull(f.Reason)})
+		}
+		out.Totals.Successful += p.Successful
+		out.Totals.Failed += p.Failed
+		out.Policies = append(out.Policies, o)
+	}
+	return out, nil
+}

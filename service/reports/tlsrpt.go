@@ -1,0 +1,218 @@
+package reports
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/tlsrpt"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	reportSpread  = 4 * time.Hour  // after midnight, over which reports go out (RFC 8460 section 4.1)
+	reportTries   = 48 * time.Hour // after its day, when one that cannot be sent is given up
+	reportTimeout = 30 * time.Second
+)
+
+// tlsReportKind tells domains that ask for it how TLS with their hosts failed the day before (RFC
+// 8460). Where nothing failed there is no report.
+func (s *Service) tlsReportKind() jobs.Kind {
+	return jobs.Kind{Name: "tls_reports", Work: s.ReportTLS, Timeout: 30 * time.Minute}
+}
+
+func (s *Service) newReportHTTP() *http.Client {
+	t := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
+	t.TLSClientConfig.Time = s.Now
+	t.DisableKeepAlives = true
+	t.MaxResponseHeaderBytes = 16 << 10
+	return &http.Client{
+		Timeout:       reportTimeout,
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func (s *Service) ReportTLS(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
+	due, err := s.dueTLSCounts()
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range due {
+		if err := s.reportOn(ctx, row); err != nil {
+			return nil, fmt.Errorf("report on TLS with %s: %w", row.Domain, err)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return nil, nil
+}
+
+// dueTLSCounts are those of days that are over, each some hours after midnight, so that not all
+// reports go out at once.
+func (s *Service) dueTLSCounts() ([]*store.TLSCount, error) {
+	now := s.Now().UTC()
+	var out []*store.TLSCount
+	err := s.Store.View(func(tx *store.Tx) error {
+		for row := range store.TLSCounts.All(tx) {
+			sum := sha256.Sum256([]byte(row.Domain))
+			wait := time.Duration(binary.BigEndian.Uint64(sum[:]) % uint64(reportSpread))
+			if end := endOf(row); !now.Before(end.Add(wait)) {
+				out = append(out, row)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// endOf is the midnight that ends the day of a row; that of a day that cannot be read is long past.
+func endOf(row *store.TLSCount) time.Time {
+	day, err := time.Parse(time.DateOnly, row.Day)
+	if err != nil {
+		return time.Time{}
+	}
+	return day.AddDate(0, 0, 1)
+}
+
+// reportOn sends the report of one row, if it is asked for, and deletes the row.
+func (s *Service) reportOn(ctx context.Context, row *store.TLSCount) error {
+	var targets []string
+	if mta.FailedTLS(row) {
+		texts, err := s.Resolver.LookupTXT(ctx, "_smtp._tls."+row.Domain+".")
+		missing := new(net.DNSError)
+		if err != nil && !(errors.As(err, &missing) && missing.IsNotFound) && s.Now().Before(endOf(row).Add(reportTries)) {
+			return nil // in an hour
+		}
+		targets = tlsrpt.ParseRecord(texts)
+	}
+	var letters []*tlsLetter
+	for _, target := range targets {
+		l, err := s.sendTLSReport(ctx, row, target)
+		if err != nil { // it is theirs to mend, and they have other targets
+			s.Log.Info("a report on TLS cannot be sent", "domain", row.Domain, "to", target, "err", err)
+		} else if l != nil {
+			letters = append(letters, l)
+		}
+	}
+	err := ctx.Err() // we stopped it: the report is still to be sent
+	if err == nil {
+		err = s.closeTLSReport(row, letters)
+	}
+	for _, l := range letters {
+		s.inbox.Release(l.draft) // does nothing where it is referred to
+	}
+	return err
+}
+
+// closeTLSReport puts letters into the queue and forgets what they tell of.
+func (s *Service) closeTLSReport(row *store.TLSCount, letters []*tlsLetter) error {
+	return s.Store.Update(func(tx *store.Tx) error {
+		for _, l := range letters {
+			if _, err := s.mta.Enqueue(tx, l.sub(), l.domain, []mta.Rcpt{{Address: l.to}}); err != nil {
+				return err
+			}
+		}
+		return store.TLSCounts.Delete(tx, store.TLSCountID(row.Day, row.Domain))
+	})
+}
+
+// A tlsLetter is a report as mail, ready to be put into the queue.
+type tlsLetter struct {
+	to      string
+	account string
+	domain  *store.Domain // that signs it; of the host's name alone where that is not hosted here
+	draft   *inbox.Draft
+}
+
+func (l *tlsLetter) sub() *store.Submission {
+	return &store.Submission{
+		AccountID: l.account, DomainID: l.domain.ID, MessageID: l.draft.Summary.MessageID, Subject: l.draft.Summary.Subject, Blob: l.draft.Blob, TLSReport: true,
+	}
+}
+
+// sendTLSReport posts a report to an https: target, or writes the mail for a mailto: one.
+func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target string) (*tlsLetter, error) {
+	from, account, err := s.mta.Reporter()
+	if err != nil {
+		return nil, err
+	}
+	report := s.tlsReport(row, from.Name)
+	content, err := report.Gzip()
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(target, "https:") {
+		return nil, s.postTLSReport(ctx, target, content)
+	}
+	to, err := msg.NormalizeEmail(tlsrpt.Mailbox(target))
+	if err != nil {
+		return nil, err
+	}
+	letter := msg.TLSReport{
+		From: msg.Address{Mailbox: "postmaster", Host: from.Name}, To: to, Domain: row.Domain, Submitter: from.Name, ID: report.ID,
+		Content: content, Start: report.Begin, End: report.End, MessageID: msg.NewMessageID(from.Name), Date: s.Now(),
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	if _, err := letter.WriteTo(spool); err != nil {
+		return nil, err
+	}
+	d, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{to}, Received: s.Now()})
+	if err != nil {
+		return nil, err
+	}
+	return &tlsLetter{to: to, account: account, domain: from, draft: d}, nil
+}
+
+func (s *Service) tlsReport(row *store.TLSCount, submitter string) *tlsrpt.Report {
+	end := endOf(row)
+	sum := sha256.Sum256([]byte(row.Day + " " + row.Domain))
+	r := &tlsrpt.Report{
+		Org: submitter, Contact: "postmaster@" + submitter, ID: row.Day + "." + hex.EncodeToString(sum[:8]) + "@" + submitter,
+		Begin: end.AddDate(0, 0, -1), End: end.Add(-time.Second),
+	}
+	for _, c := range row.Policies {
+		p := tlsrpt.Policy{
+			Type: c.Type, Domain: row.Domain, Strings: c.Strings, MXHosts: c.MXHosts, Successful: c.Successful, Failed: c.Failed,
+		}
+		for _, f := range c.Failures {
+			p.Failures = append(p.Failures, tlsrpt.Failure{Result: f.Result, MXHost: f.Host, ReceivingIP: f.IP, Sessions: f.Sessions, Reason: f.Reason})
+		}
+		r.Policies = append(r.Policies, p)
+	}
+	return r
+}
+
+func (s *Service) postTLSReport(ctx context.Context, url string, content []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", tlsrpt.MediaType)
+	resp, err := s.reports.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // some servers mind an answer that nobody reads
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	return nil
+}

@@ -1,0 +1,19 @@
+package servicetest
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// listen opens a feed that ends with the test.
+func (i *Installation) Listen(who core.Actor) *service.Feed {
+	i.T.Helper()
+	f, err := i.Svc.Listen(context.Background(), who)
+	if err != nil {
+		i.T.Fatal(err)
+	}
+	i.T.Cleanup(f.Close)
+	return f
+}

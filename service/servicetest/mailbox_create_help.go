@@ -1,0 +1,58 @@
+package servicetest
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// newBare makes a service whose queue does not run, with one account.
+func NewBare(t *testing.T) (*service.Service, core.Actor) {
+	t.Helper()
+	return NewClocked(t, nil)
+}
+
+// newClocked is newBare with a clock of the test's own.
+func NewClocked(t *testing.T, now func() time.Time) (*service.Service, core.Actor) {
+	t.Helper()
+	return NewWith(t, store.Options{Now: now})
+}
+
+// newWith is newBare on a store with other options.
+func NewWith(t *testing.T, o store.Options) (*service.Service, core.Actor) {
+	t.Helper()
+	st, err := store.Open(t.TempDir(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := core.OpenKeys(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := service.New(st, jobs.NewQueue(st), keys, core.Config{Log: slog.New(slog.DiscardHandler), Limits: core.Limits{Plan: "startup"}})
+	t.Cleanup(func() {
+		if err := st.Check(); err != nil {
+			t.Error(err)
+		}
+		s.Close()
+		st.Close()
+	})
+	a, err := s.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, core.Actor{AccountID: a.AccountID, AccountNum: 1, UserID: a.UserID, Role: "owner", Permissions: []string{"admin"}}
+}
+
+func Update(t *testing.T, s *service.Service, fn func(*store.Tx) error) {
+	t.Helper()
+	if err := s.Store.Update(fn); err != nil {
+		t.Fatal(err)
+	}
+}

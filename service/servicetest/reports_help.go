@@ -1,0 +1,107 @@
+package servicetest
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/reports"
+	"github.com/mailstead/mailstead/store"
+)
+
+var Stranger = netip.MustParseAddr("192.0.2.1")
+
+// comeIn has a message come in, and gives what it answers.
+func (i *Installation) ComeIn(ip netip.Addr, from, to, text string) error {
+	i.T.Helper()
+	r, err := i.Svc.Accepts(context.Background(), mta.RecipientQuery{From: from, To: to, RemoteIP: ip})
+	if err != nil {
+		return err
+	}
+	body, err := i.Svc.Spool(strings.NewReader(text))
+	if err != nil {
+		i.T.Fatal(err)
+	}
+	defer body.Close()
+	_, err = i.Svc.Receive(context.Background(), mta.Incoming{Client: mta.Client{IP: ip, Helo: "client.far.test", Extended: true}, From: from, Recipients: []mta.Recipient{r}, Body: body})
+	return err
+}
+
+func LetterFrom(author string) string {
+	return "From: " + author + "\r\nTo: ann@example.test\r\nSubject: hello\r\n\r\nhello\r\n"
+}
+
+// codeOf is the SMTP code of an error; 250 for none.
+func CodeOf(err error) int {
+	if err == nil {
+		return 250
+	}
+	return core.AsSMTPError(err).Code
+}
+
+// yesterday makes what was counted today a day older, as time does.
+func (i *Installation) Yesterday() {
+	i.T.Helper()
+	day := i.St.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
+	i.Update(func(tx *store.Tx) error {
+		var all []*store.DMARCCount
+		for c := range store.DMARCCounts.All(tx) {
+			all = append(all, c)
+		}
+		for _, c := range all {
+			if err := store.DMARCCounts.Delete(tx, c.ID); err != nil {
+				return err
+			}
+			c.ID, c.Day = day+c.ID[len(day):], day
+			if err := store.DMARCCounts.Put(tx, c); err != nil {
+				return err
+			}
+		}
+		return store.DMARCDays.Put(tx, &store.DMARCDay{Day: day, Rows: len(all)})
+	})
+}
+
+func (i *Installation) Counted() (rows []*store.DMARCCount) {
+	i.T.Helper()
+	err := i.St.View(func(tx *store.Tx) error {
+		for c := range store.DMARCCounts.All(tx) {
+			rows = append(rows, c)
+		}
+		return nil
+	})
+	if err != nil {
+		i.T.Fatal(err)
+	}
+	return rows
+}
+
+func (i *Installation) ReportsRead() {
+	i.T.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		waiting := 0
+		_ = i.St.View(func(tx *store.Tx) error {
+			for range store.ReportMails.All(tx) {
+				waiting++
+			}
+			return nil
+		})
+		if waiting == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			i.T.Fatalf("%d messages wait to be read", waiting)
+		}
+	}
+}
+
+func (i *Installation) DMARCReports(d *store.Domain) []reports.DMARCReport {
+	i.T.Helper()
+	out, err := i.Svc.ListDMARCReports(context.Background(), core.Actor{AccountID: d.AccountID}, reports.ListReportsIn{DomainID: d.ID})
+	if err != nil {
+		i.T.Fatal(err)
+	}
+	return out.Data
+}

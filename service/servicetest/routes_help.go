@@ -1,0 +1,46 @@
+package servicetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/store"
+)
+
+// named is a relay at the host under a name.
+func (h *Host) Named(name, kind string) core.Relay {
+	r := h.Relay(kind)
+	r.Name = name
+	return r
+}
+
+// choose sets the relay of a domain and of a mailbox, where that is given.
+func (i *Installation) Choose(t *testing.T, d *store.Domain, domain core.Opt[string], mb *store.Mailbox, mailbox core.Opt[string]) {
+	t.Helper()
+	if domain.Set {
+		if _, err := i.Svc.UpdateDomain(context.Background(), Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, Relay: domain}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if mailbox.Set {
+		if _, err := i.Svc.UpdateEmailUser(context.Background(), Actor(i.Account), mailboxes.UpdateEmailUserIn{UserID: mb.ID, Relay: mailbox}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// notified sends a message that asks for notices.
+func (i *Installation) Notified(mb *store.Mailbox, to, notify, ret string) {
+	i.T.Helper()
+	sp := i.Spool(PlainMessage)
+	defer sp.Close()
+	user := core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}
+	in := mta.Submission{From: mb.Email, Body: sp, EnvelopeID: "env-1", Ret: ret, To: []mta.Rcpt{{Address: to, Notify: notify, ORCPT: "rfc822;asked@far.test"}}}
+	if _, err := i.Svc.Submit(context.Background(), user, in); err != nil {
+		i.T.Fatal(err)
+	}
+}

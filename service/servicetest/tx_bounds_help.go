@@ -1,0 +1,149 @@
+package servicetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/store"
+)
+
+// The tests of this file do what the API allows at its extreme. The store fails every transaction
+// that is over its bounds.
+
+// putMany writes rows that nobody makes in one request, some in each transaction.
+func PutMany[T any](t *testing.T, s *service.Service, table *store.Table[T], n int, row func(i int) *T) {
+	t.Helper()
+	for from := 0; from < n; from += 250 {
+		Update(t, s, func(tx *store.Tx) error {
+			for i := from; i < min(n, from+250); i++ {
+				if err := table.Put(tx, row(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// putWebhooks gives an account as many endpoints as it may have, which want everything.
+func PutWebhooks(t *testing.T, s *service.Service, who core.Actor) {
+	t.Helper()
+	PutMany(t, s, store.Webhooks, core.WebhookLimit, func(int) *store.Webhook {
+		return &store.Webhook{ID: s.Store.NewID("wh"), AccountID: who.AccountID, URL: "https://hooks.test/", Events: []string{"*"}, Status: "enabled"}
+	})
+}
+
+// serveZones has a service name its hosts, so that there can be zones.
+func ServeZones(s *service.Service) {
+	s.Config.Hostname, s.Config.Nameservers = "mail.host.test", []string{"ns1.host.test", "ns2.host.test"}
+}
+
+func PutDomainRow(t *testing.T, s *service.Service, who core.Actor, name, status string) *store.Domain {
+	t.Helper()
+	d := &store.Domain{ID: s.Store.NewID("dom"), AccountID: who.AccountID, Name: name, Status: status, DNSProvider: "builtin", CreatedAt: s.Now()}
+	Update(t, s, func(tx *store.Tx) error { return store.Domains.Put(tx, d) })
+	return d
+}
+
+// runJobs does the jobs of some kinds, by the queue's rules but without its clock, until none
+// waits.
+func RunJobs(t *testing.T, s *service.Service, kinds ...string) {
+	t.Helper()
+	work := map[string]jobs.Kind{}
+	for _, k := range s.Kinds() {
+		if slices.Contains(kinds, k.Name) {
+			work[k.Name] = k
+		}
+	}
+	for {
+		var j *store.Job
+		err := s.Store.View(func(tx *store.Tx) error {
+			for one := range store.Jobs.All(tx) {
+				if _, ok := work[one.Kind]; ok && !one.Ended() {
+					j = one
+					break
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j == nil {
+			return
+		}
+		writes, err := work[j.Kind].Work(t.Context(), j)
+		if err != nil {
+			t.Fatalf("%s: %v", j.Kind, err)
+		}
+		Update(t, s, func(tx *store.Tx) error {
+			if writes != nil {
+				if err := writes(tx, j); err != nil {
+					return err
+				}
+			}
+			return store.Jobs.Delete(tx, j.ID)
+		})
+	}
+}
+
+// toldOf gives how many events of a type there are, and how many endpoints wait for each of them.
+func ToldOf(t *testing.T, s *service.Service, kind string) (happened, tells int) {
+	t.Helper()
+	waits := map[string]map[string]int{}
+	err := s.Store.View(func(tx *store.Tx) error {
+		for e := range store.Events.All(tx) {
+			if e.Type == kind {
+				waits[e.ID] = map[string]int{}
+			}
+		}
+		for j := range store.Jobs.All(tx) {
+			if j.Kind != "webhook" {
+				continue
+			}
+			args, err := jobs.Args[events.TellArgs](j)
+			if err != nil {
+				return err
+			}
+			if of := waits[args.EventID]; of != nil {
+				of[args.WebhookID]++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, of := range waits {
+		for hook, n := range of {
+			if n != 1 {
+				t.Errorf("%s is told %d times of %s", hook, n, id)
+			}
+			tells++
+		}
+	}
+	return len(waits), tells
+}
+
+// others makes claims of names by as many other accounts.
+func Others(t *testing.T, s *service.Service, n int, name func(i int) string) []*store.Domain {
+	t.Helper()
+	var out []*store.Domain
+	PutMany(t, s, store.Domains, n, func(i int) *store.Domain {
+		d := &store.Domain{
+			ID: fmt.Sprintf("dom_%026d", i), AccountID: fmt.Sprintf("acc_%026d", i), Name: name(i), Status: core.DomainPendingNS,
+			DNSProvider: dnsprov.Builtin, Claim: store.ClaimOpen, ClaimedAt: s.Now(),
+		}
+		if out = append(out, d); len(out) > n { // it runs twice
+			out = out[:n]
+		}
+		return d
+	})
+	return out
+}
