@@ -135,7 +135,7 @@ func TestYAMLSaysTheSame(t *testing.T) {
 
 // TestDescriptionIsDeterministic makes it twice, on its way to people too.
 func TestDescriptionIsDeterministic(t *testing.T) {
-	s := &Server{svc: &service.Service{}, ops: operations(&service.Service{})}
+	s := &Server{svc: &service.Service{Core: &core.Core{}}, ops: operations(&service.Service{})}
 	first, second := *s.makeDescription(), *s.makeDescription()
 	for path := range first {
 		if first[path].tag != second[path].tag {

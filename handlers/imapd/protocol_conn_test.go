@@ -448,7 +448,7 @@ func TestNothingIsCarriedIntoTLS(t *testing.T) {
 }
 
 func TestNoLoginWithoutCertificate(t *testing.T) {
-	h := serve(t, func(s *Server) { s.Service = &service.Service{} })
+	h := serve(t, func(s *Server) { s.Service = &service.Service{Core: &core.Core{}} })
 	c := dial(t, h.addr)
 	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 ID LOGINDISABLED] Mailstead is ready" {
 		t.Errorf("greeting: %q", got)

@@ -254,7 +254,7 @@ func TestPanic(t *testing.T) {
 		t.Errorf("log: %s", h.log)
 	}
 	// A server whose service is not there panics in the middle of a command.
-	broken := smtpd.New(&service.Service{})
+	broken := smtpd.New(&service.Service{Core: &core.Core{}})
 	broken.Log = h.server.Log
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
