@@ -50,7 +50,7 @@ var laterCodes = strings.Fields("busy standby account_suspended storage_unavaila
 func TestEveryErrorHasWords(t *testing.T) {
 	codes, _ := readWordings(t)
 	var files []string
-	for _, pattern := range []string{"service/*.go", "handlers/*.go"} {
+	for _, pattern := range []string{"service/*.go", "service/*/*.go", "handlers/*.go"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
