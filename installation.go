@@ -204,7 +204,7 @@ func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*ac
 	if err == nil {
 		return nil, nil
 	}
-	if e, ok := core.AsError(err); !ok || e.Status != 404 {
+	if e, ok := core.AsError(err); !ok || e.Code != "not_found" {
 		return nil, err
 	}
 	if !s.Sandbox() {

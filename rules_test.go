@@ -17,6 +17,7 @@ var onceRules = []struct{ rule, pattern, folder string }{
 	{"the type of a secondary", `(?m)^type Secondary struct`, "dnsprov/builtin"},
 	{"the type of a TSIG key", `(?m)^type \w*Key struct \{\n\tName +string[^\n]*\n\tAlgorithm +string`, "dnsprov/builtin"},
 	{"the host name of the sandbox", `"mail\.mailstead\.test"`, "config"},
+	{"the HTTP status of an error code", `(?m)^\t(?:\{40\d, "not_found"|404: +\{"not_found")`, "handlers/openapi"},
 }
 
 // TestRulesStandOnce fails if one of onceRules is written again, or is not found where it belongs.
@@ -26,7 +27,7 @@ func TestRulesStandOnce(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata", "data", "docs"}, d.Name()) {
+		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata", "data", "docs", "servicetest"}, d.Name()) {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -49,6 +50,24 @@ func TestRulesStandOnce(t *testing.T) {
 	for i, r := range onceRules {
 		if len(places[i]) != 1 || !within(filepath.ToSlash(filepath.Dir(places[i][0])), r.folder) {
 			t.Errorf("%s: found in %v, want one place in %s", r.rule, places[i], r.folder)
+		}
+	}
+}
+
+// TestServiceKnowsNoHTTPStatus: a rule answers with a code, and handlers know its status.
+func TestServiceKnowsNoHTTPStatus(t *testing.T) {
+	status := regexp.MustCompile(`[^P]Errorf\([1-5]\d\d,|\bhttp\.Status[A-Z]\w+\)? *[,)] *"[a-z_]+"`)
+	files, err := filepath.Glob("service/*/*.go")
+	if err != nil || len(files) < 100 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := status.Find(text); found != nil && !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("%s: %s", file, found)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/handlers/openapi"
 )
 
 // A wording is what the dashboard says about an error code, and where that is mended.
@@ -41,7 +43,7 @@ func readWordings(t *testing.T) (codes map[string]wording, parts map[string]stri
 }
 
 // Where the sources name a code: the API's list, errors of requests, and those of jobs and domains.
-var codesInSources = regexp.MustCompile(`(?:(?m:^)\t\{\d{3}, |Errorf\((?:\d{3}|http\.\w+), |refuse\(|unauthorized\(|JobFailure\{|(?:RefusedCode|ErrorCode)\b[^"\n]* = (?:[^"\n]*, )?)"([a-z_]+)"`)
+var codesInSources = regexp.MustCompile(`(?:(?m:^)\t\{\d{3}, |[^.]Errorf\(|core\.Errorf\(|refuse\(|unauthorized\(|JobFailure\{|(?:RefusedCode|ErrorCode)\b[^"\n]* = (?:[^"\n]*, )?)"([a-z_]+)"`)
 
 // laterCodes are those of the contract that appear with what they are for.
 var laterCodes = strings.Fields("busy standby account_suspended storage_unavailable storage_full domain_claimed_elsewhere claim_expired zone_conflict")
@@ -50,7 +52,7 @@ var laterCodes = strings.Fields("busy standby account_suspended storage_unavaila
 func TestEveryErrorHasWords(t *testing.T) {
 	codes, _ := readWordings(t)
 	var files []string
-	for _, pattern := range []string{"service/*.go", "service/*/*.go", "handlers/*.go"} {
+	for _, pattern := range []string{"service/*.go", "service/*/*.go", "handlers/*.go", "handlers/openapi/codes.go"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -77,6 +79,9 @@ func TestEveryErrorHasWords(t *testing.T) {
 		t.Fatalf("only %d codes were found in the sources", len(wanted))
 	}
 	for code, file := range wanted {
+		if strings.HasSuffix(file, ".go") && !openapi.Known(code) {
+			t.Errorf("handlers/openapi/codes.go has no HTTP status for %s of %s", code, file)
+		}
 		if codes[code].Text == "" {
 			t.Errorf("web/src/api/wordings.json has no words for %s of %s", code, file)
 		}

@@ -68,13 +68,13 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	}
 	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		done()
-		return nil, func() {}, core.Errorf(415, "unsupported_media_type", "Send the body as JSON, with Content-Type: application/json.")
+		return nil, func() {}, core.Errorf("unsupported_media_type", "Send the body as JSON, with Content-Type: application/json.")
 	}
 	return body, done, nil
 }
 
 func tooLarge(o *op, most int64) error {
-	return core.Errorf(413, "payload_too_large", "The body is larger than the %d bytes that %s takes. Send less at a time.", most, o.name)
+	return core.Errorf("payload_too_large", "The body is larger than the %d bytes that %s takes. Send less at a time.", most, o.name)
 }
 
 var (
@@ -123,7 +123,7 @@ func bodyError(o *op, most int64, err error) error {
 		return tooLarge(o, most)
 	}
 	if errors.Is(err, errCutBody) || err != nil && most == defaultBody {
-		return core.Errorf(400, "invalid_json", "The body ended before it was whole. Send it again.").Because(err)
+		return core.Errorf("invalid_json", "The body ended before it was whole. Send it again.").Because(err)
 	}
 	return err
 }
@@ -160,7 +160,7 @@ func (b *bodies) acquire(ctx context.Context, size int64) (leave func(), err err
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	e := core.Errorf(http.StatusTooManyRequests, "rate_limited", "Too many large messages are being taken. Try again in a moment.")
+	e := core.Errorf("rate_limited", "Too many large messages are being taken. Try again in a moment.")
 	e.RetryAfter = 10 * time.Second
 	return nil, e
 }

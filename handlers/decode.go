@@ -63,7 +63,7 @@ func (d *decoder) failed() error {
 	if len(d.details) == 0 {
 		return nil
 	}
-	e := core.Errorf(400, "validation_error", "%s: %s", d.details[0].Field, d.details[0].Message)
+	e := core.Errorf("validation_error", "%s: %s", d.details[0].Field, d.details[0].Message)
 	if d.details[0].Code == "too_many_items" {
 		e.Code = "too_many_items"
 	}
@@ -83,10 +83,10 @@ func (d *decoder) readObject(t reflect.Type) error {
 	}
 	fields, err := splitObject(d.body)
 	if errors.Is(err, errTooMany) {
-		return core.Errorf(400, "too_many_items", "In the body %s. Send less at a time.", err)
+		return core.Errorf("too_many_items", "In the body %s. Send less at a time.", err)
 	}
 	if err != nil {
-		return core.Errorf(400, "invalid_json", "The body is not one JSON object: %s.", err)
+		return core.Errorf("invalid_json", "The body is not one JSON object: %s.", err)
 	}
 	d.fields = fields
 	return nil

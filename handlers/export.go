@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -26,7 +27,7 @@ func (s *Server) download(c *call) {
 // countBadLink counts a link that leads nowhere like a bad token, so that nobody can guess for
 // long.
 func (s *Server) countBadLink(addr string, err error) {
-	if e, ours := core.AsError(err); ours && e.Status == http.StatusNotFound {
+	if e, ours := core.AsError(err); ours && openapi.Status(e.Code) == http.StatusNotFound {
 		s.badTokens.count(addr, s.now())
 	}
 }

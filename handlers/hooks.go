@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/mail/feedback"
 	"github.com/mailstead/mailstead/service/core"
@@ -44,7 +45,7 @@ func (h *hooks) acquire(addr string, now time.Time) (release func(), err error) 
 	}
 	release, ok := h.running.TryAcquire(addr)
 	if !ok {
-		e := core.Errorf(http.StatusServiceUnavailable, "rate_limited", "Too many notices are being taken. Send it again in a moment.")
+		e := core.Errorf("busy", "Too many notices are being taken. Send it again in a moment.")
 		e.RetryAfter = 5 * time.Second
 		return nil, e
 	}
@@ -62,7 +63,7 @@ func (s *Server) receiveNotice(c *call) {
 	}
 	if c.r.Method != http.MethodPost {
 		c.w.Header().Set("Allow", http.MethodPost)
-		s.noticeFailed(c, core.Errorf(http.StatusMethodNotAllowed, "method_not_allowed", "%s is not possible here. Use POST.", c.r.Method))
+		s.noticeFailed(c, core.Errorf("method_not_allowed", "%s is not possible here. Use POST.", c.r.Method))
 		return
 	}
 	addr := remoteAddr(c.r)
@@ -85,7 +86,7 @@ func (s *Server) receiveNotice(c *call) {
 }
 
 func readNotice(c *call) ([]byte, error) {
-	tooLarge := core.Errorf(http.StatusRequestEntityTooLarge, "payload_too_large", "A notice may have at most %d bytes.", feedback.MaxBody)
+	tooLarge := core.Errorf("payload_too_large", "A notice may have at most %d bytes.", feedback.MaxBody)
 	if c.r.ContentLength > feedback.MaxBody {
 		return nil, tooLarge
 	}
@@ -96,7 +97,7 @@ func readNotice(c *call) ([]byte, error) {
 	case errors.Is(err, errTooLarge):
 		return nil, tooLarge
 	case err != nil:
-		return nil, core.Errorf(http.StatusBadRequest, "invalid_json", "The notice did not come whole.").Because(err)
+		return nil, core.Errorf("invalid_json", "The notice did not come whole.").Because(err)
 	}
 	return body, nil
 }
@@ -105,18 +106,19 @@ func readNotice(c *call) ([]byte, error) {
 // requests.
 func (s *Server) noticeFailed(c *call, err error) {
 	e := core.Explain(err)
+	status := openapi.Status(e.Code)
 	addr := remoteAddr(c.r)
-	if e.Status == http.StatusForbidden {
+	if status == http.StatusForbidden {
 		s.hooks.refused.add(addr, s.now())
 	}
 	switch {
-	case e.Status >= http.StatusInternalServerError:
+	case status >= http.StatusInternalServerError:
 		s.Log.Error("take a relay's notice", "request_id", c.id, "path", c.r.URL.Path, "error", err)
-	case e.Status == http.StatusForbidden:
+	case status == http.StatusForbidden:
 		s.Log.Warn("a relay's notice was refused", "request_id", c.id, "path", c.r.URL.Path, "from", addr, "error", errors.Unwrap(e))
 	}
 	if e.RetryAfter > 0 {
 		c.w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(e.RetryAfter)))
 	}
-	http.Error(c.w, e.Code+": "+e.Message, e.Status)
+	http.Error(c.w, e.Code+": "+e.Message, status)
 }

@@ -6,13 +6,14 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/core"
 )
 
 // explainError gives the error that a page shows, and logs it if it is our fault.
 func (s *Server) explainError(c *call, what string, err error) *core.Error {
 	e := core.Explain(err)
-	if e.Status >= http.StatusInternalServerError {
+	if openapi.Status(e.Code) >= http.StatusInternalServerError {
 		s.Log.Error(what, "request_id", c.id, "error", err)
 	}
 	if e.RetryAfter > 0 {

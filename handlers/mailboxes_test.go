@@ -165,7 +165,7 @@ func TestUpdateEmailUser(t *testing.T) {
 		t.Error("the old password still works, or the new one does not")
 	}
 	b.patch(path, `{"status":"suspended"}`).is(200).has("status", "suspended")
-	if e, _ := core.AsError(login("another one")); e == nil || e.Status != 403 {
+	if e, _ := core.AsError(login("another one")); e == nil || e.Code != "mailbox_unavailable" {
 		t.Errorf("log-in to a suspended mailbox: %v", e)
 	}
 	b.patch(path, `{"status":"active"}`).is(200).has("status", "active")

@@ -105,7 +105,7 @@ func (a *assistants) checkOrigin(r *http.Request) error {
 	if err == nil && len(origins) == 1 && (a.isOwnName(u.Hostname()) || u.Host != "" && u.Host == r.Host && isUnnamed(u.Hostname())) {
 		return nil
 	}
-	return core.Errorf(http.StatusForbidden, "forbidden_origin", "Pages of %.100q may not use this. Connect the assistant itself, without a browser's Origin.", origins)
+	return core.Errorf("forbidden_origin", "Pages of %.100q may not use this. Connect the assistant itself, without a browser's Origin.", origins)
 }
 
 func (a *assistants) isOwnName(host string) bool {
@@ -205,7 +205,7 @@ func (a *assistants) request(c *call, answer *bufferedResponse, arguments []byte
 func (a *assistants) handle(c *call, o *op, args []byte) {
 	path, query, body, err := o.split(string(args))
 	if err != nil {
-		a.server.fail(c, core.Errorf(400, "validation_error", "%s.", err))
+		a.server.fail(c, core.Errorf("validation_error", "%s.", err))
 		return
 	}
 	r, err := http.NewRequestWithContext(c.r.Context(), o.method, mcpPath, bytes.NewReader(body))

@@ -83,7 +83,7 @@ func buying(bought *[]string) op {
 				return nil, nil
 			}
 			if !who.Can("purchase") {
-				return nil, core.Errorf(403, "insufficient_scope", "No.")
+				return nil, core.Errorf("insufficient_scope", "No.")
 			}
 			return &intent{Would: "buy " + in.Name, Quote: &domains.SetupQuote{Domain: in.Name, Price: new(11.99)}}, nil
 		}),

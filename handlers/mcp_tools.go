@@ -131,7 +131,7 @@ func (o *op) arguments(raw []byte) (args []byte, confirmation string, err error)
 	}
 	fields, err := splitObject(raw)
 	if err != nil {
-		return nil, "", core.Errorf(400, "invalid_json", "The arguments are not one JSON object: %s.", err)
+		return nil, "", core.Errorf("invalid_json", "The arguments are not one JSON object: %s.", err)
 	}
 	if hidden := hiddenFields[o.name]; hidden != "" {
 		delete(fields, hidden)

@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
@@ -49,7 +48,7 @@ func (r *rates) used(key string, now time.Time) int {
 
 // rateLimited is the error for a client that must wait for the next minute.
 func rateLimited(now time.Time, format string, args ...any) *core.Error {
-	e := core.Errorf(http.StatusTooManyRequests, "rate_limited", format, args...)
+	e := core.Errorf("rate_limited", format, args...)
 	e.RetryAfter = untilNextMinute(now)
 	return e
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -69,16 +70,16 @@ func styleHash(page string) string {
 // submitReset sets the password of the form.
 func (s *Server) submitReset(c *call, addr string) {
 	if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
-		s.resetFailed(c, addr, core.Errorf(http.StatusForbidden, "forbidden", "The form was sent from another site. Open the link again and use the form there."))
+		s.resetFailed(c, addr, core.Errorf("forbidden", "The form was sent from another site. Open the link again and use the form there."))
 		return
 	}
 	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
-		s.resetFailed(c, addr, core.Errorf(http.StatusUnsupportedMediaType, "unsupported_media_type", "Use the form of the link."))
+		s.resetFailed(c, addr, core.Errorf("unsupported_media_type", "Use the form of the link."))
 		return
 	}
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetForm)
 	if err := c.r.ParseForm(); err != nil {
-		s.resetFailed(c, addr, core.Errorf(http.StatusBadRequest, "validation_error", "The form could not be read. Open the link again."))
+		s.resetFailed(c, addr, core.Errorf("validation_error", "The form could not be read. Open the link again."))
 		return
 	}
 	form := c.r.PostForm
@@ -94,7 +95,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		return
 	}
 	err = s.svc.CompleteReset(c.r.Context(), v.Token, form.Get("password"))
-	if e, ours := core.AsError(err); ours && e.Status == http.StatusBadRequest {
+	if e, ours := core.AsError(err); ours && openapi.Status(e.Code) == http.StatusBadRequest {
 		v.Wrong = "The password " + e.Details[0].Message + "."
 		s.showReset(c, http.StatusBadRequest, v)
 		return
@@ -110,7 +111,7 @@ func (s *Server) submitReset(c *call, addr string) {
 func (s *Server) resetFailed(c *call, addr string, err error) {
 	s.countBadLink(addr, err)
 	e := s.explainError(c, "reset page", err)
-	s.showReset(c, e.Status, resetView{Done: e.Message})
+	s.showReset(c, openapi.Status(e.Code), resetView{Done: e.Message})
 }
 
 func (s *Server) showReset(c *call, status int, v resetView) { s.showPage(c, s.resetForm, status, v) }

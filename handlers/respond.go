@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -123,7 +124,8 @@ type problemBody struct {
 // fail answers with an error, and logs it if it is our fault.
 func (s *Server) fail(c *call, err error) {
 	e := core.Explain(err)
-	if e.Status >= 500 && e.Status != http.StatusServiceUnavailable {
+	status := openapi.Status(e.Code)
+	if status >= 500 && status != http.StatusServiceUnavailable {
 		s.Log.Error("request failed", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}
 	h := c.w.Header()
@@ -132,16 +134,16 @@ func (s *Server) fail(c *call, err error) {
 		p.RetryAfter = retrySeconds(e.RetryAfter)
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
-	if e.Status == http.StatusUnauthorized {
+	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", fmt.Sprintf("Bearer error=%q", "invalid_token"))
 	}
 	if wantsProblem(c.r) {
-		s.send(c, e.Status, "application/problem+json", problemBody{
-			Type: "about:blank", Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Message, Instance: c.r.URL.Path, problem: p,
+		s.send(c, status, "application/problem+json", problemBody{
+			Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: e.Message, Instance: c.r.URL.Path, problem: p,
 		})
 		return
 	}
-	s.send(c, e.Status, jsonMedia, errorBody{p})
+	s.send(c, status, jsonMedia, errorBody{p})
 }
 
 // retrySeconds rounds up to whole seconds.

@@ -19,6 +19,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/mailstead/mailstead/handlers/autoconfig"
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
@@ -200,7 +201,7 @@ func (s *Server) route() {
 			s.notAllowed(callOf(r.Context()), methods)
 			return
 		}
-		s.fail(callOf(r.Context()), core.Errorf(404, "not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
+		s.fail(callOf(r.Context()), core.Errorf("not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
 	})
 }
 
@@ -210,7 +211,7 @@ func (s *Server) notAllowed(c *call, found []string) {
 	methods := slices.Compact(slices.Sorted(slices.Values(found)))
 	methods = slices.DeleteFunc(methods, func(m string) bool { return m == http.MethodOptions })
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))
-	s.fail(c, core.Errorf(405, "method_not_allowed", "%s is not possible here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
+	s.fail(c, core.Errorf("method_not_allowed", "%s is not possible here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }
 
 // routerPath turns {domain_id} into :domain_id.
@@ -283,7 +284,7 @@ func (s *Server) recover(c *call, w http.ResponseWriter) {
 	}
 	s.Log.Error("panic in a request", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "panic", v, "stack", string(debug.Stack()))
 	c.w = w
-	s.fail(c, core.Errorf(500, "internal_error", "Something went wrong on our side. Try again; if it stays, report the request id."))
+	s.fail(c, core.Errorf("internal_error", "Something went wrong on our side. Try again; if it stays, report the request id."))
 }
 
 var clientID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -315,7 +316,7 @@ func (s *Server) authenticate(c *call) error {
 		token = bearer(c.r)
 		who, err = s.svc.Authenticate(c.r.Context(), token, addr)
 	}
-	if e := new(core.Error); errors.As(err, &e) && e.Status == http.StatusUnauthorized && token != "" {
+	if e := new(core.Error); errors.As(err, &e) && openapi.Status(e.Code) == http.StatusUnauthorized && token != "" {
 		s.badTokens.count(addr, s.now())
 	}
 	c.who = who

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 )
@@ -96,7 +97,7 @@ func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
 // noSessionRoute answers what is below /session and in no row.
 func (s *Server) noSessionRoute(c *call) {
 	sessionHeaders(c.w.Header())
-	s.fail(c, core.Errorf(404, "not_found", "There is no %s %s.", c.r.Method, c.r.URL.Path))
+	s.fail(c, core.Errorf("not_found", "There is no %s %s.", c.r.Method, c.r.URL.Path))
 }
 
 func sessionHeaders(h http.Header) {
@@ -121,13 +122,13 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 		return s.limitAnonymous(c)
 	}
 	if s.cookie(c.r) == "" && !row.tokens {
-		return core.Errorf(http.StatusUnauthorized, "unauthorized", "You are not signed in.")
+		return core.Errorf("unauthorized", "You are not signed in.")
 	}
 	if err := s.authenticate(c); err != nil {
 		return err
 	}
 	if c.who.TokenKind != "session" && !row.tokens {
-		return core.Errorf(http.StatusUnauthorized, "unauthorized", "API tokens are for /v1. Sign in here, and send no Authorization header.")
+		return core.Errorf("unauthorized", "API tokens are for /v1. Sign in here, and send no Authorization header.")
 	}
 	if err := s.rates.count(c, s.now()); err != nil || row.scope == "" {
 		return err
@@ -139,7 +140,7 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 func (s *Server) limitAnonymous(c *call) error {
 	addr, now := remoteAddr(c.r), s.now()
 	if cookieName(c.r, s.svc.Config.Sandbox) == "" {
-		return core.Errorf(http.StatusForbidden, "https_required", "Signing in needs HTTPS. Open %s/ instead.", s.svc.Config.BaseURL)
+		return core.Errorf("https_required", "Signing in needs HTTPS. Open %s/ instead.", s.svc.Config.BaseURL)
 	}
 	if err := s.badTokens.check(addr, now); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (s *Server) limitAnonymous(c *call) error {
 // sameOrigin refuses requests that change something and that another site had the browser send.
 func sameOrigin(r *http.Request) error {
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
-		return core.Errorf(http.StatusForbidden, "cross_origin", "The request came from another site. Use the dashboard itself.").Because(err)
+		return core.Errorf("cross_origin", "The request came from another site. Use the dashboard itself.").Because(err)
 	}
 	return nil
 }
@@ -222,7 +223,7 @@ func (s *Server) currentSession(ctx context.Context, who core.Actor) (*CurrentSe
 // logRefusal logs a failed sign-in.
 func (s *Server) logRefusal(c *call, who string, err error) error {
 	e := core.Explain(err)
-	if e.Status < http.StatusInternalServerError {
+	if openapi.Status(e.Code) < http.StatusInternalServerError {
 		if !strings.Contains(who, "@") {
 			who = "" // it may be a password in the wrong field
 		}

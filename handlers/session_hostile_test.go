@@ -209,7 +209,7 @@ func TestWelcomeInParallelSetsOnePassword(t *testing.T) {
 			_, err := b.CompleteWelcome(t.Context(), accounts.Visitor{IP: "192.0.2.1"}, accounts.WelcomeIn{Token: token, Password: strings.Repeat("x", 6+i)})
 			mu.Lock()
 			defer mu.Unlock()
-			if e, ours := core.AsError(err); ours && e.Status == 404 {
+			if e, ours := core.AsError(err); ours && e.Code == "not_found" {
 				lost++
 			} else if err == nil {
 				won++

@@ -45,7 +45,7 @@ type hello struct {
 func (s *Server) listen(c *call) (*service.Feed, error) {
 	select {
 	case <-s.ending:
-		return nil, core.Errorf(http.StatusServiceUnavailable, "shutting_down", "The server is stopping. Try again in a moment.")
+		return nil, core.Errorf("shutting_down", "The server is stopping. Try again in a moment.")
 	default:
 		return s.svc.Listen(c.r.Context(), c.who)
 	}

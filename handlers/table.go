@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"context"
-	"net/http"
 	"reflect"
 	"slices"
 
@@ -67,11 +66,11 @@ func plain[Out any](method func(context.Context, core.Actor) (Out, error)) calle
 // permit is the one place where the coarse permission of a row is asked for, see operations.
 func (o *op) permit(who core.Actor) error {
 	if !who.Can(o.scope) {
-		return core.Errorf(http.StatusForbidden, "insufficient_scope",
+		return core.Errorf("insufficient_scope",
 			"This token lacks the %q permission that %s needs. Use a token that has it.", o.scope, o.name)
 	}
 	if !slices.Contains(o.roles, who.Role) {
-		return core.Errorf(http.StatusForbidden, "forbidden_role",
+		return core.Errorf("forbidden_role",
 			"The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.name)
 	}
 	return nil

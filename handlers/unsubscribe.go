@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -50,14 +51,14 @@ func (s *Server) unsubscribe(c *call) {
 		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Said: fmt.Sprintf("Done. %s will get no more mail from %s.", u.Email, u.Domain)})
 	default:
 		c.w.Header().Set("Allow", "GET, HEAD, POST")
-		s.unsubscribeFailed(c, core.Errorf(http.StatusMethodNotAllowed, "method_not_allowed", "%s is not possible here.", c.r.Method))
+		s.unsubscribeFailed(c, core.Errorf("method_not_allowed", "%s is not possible here.", c.r.Method))
 	}
 }
 
 // unsubscribeFailed shows an error on the page.
 func (s *Server) unsubscribeFailed(c *call, err error) {
 	e := s.explainError(c, "unsubscribe", err)
-	s.showUnsubscribe(c, e.Status, unsubscribeView{Said: e.Message})
+	s.showUnsubscribe(c, openapi.Status(e.Code), unsubscribeView{Said: e.Message})
 }
 
 func (s *Server) showUnsubscribe(c *call, status int, v unsubscribeView) {

@@ -31,7 +31,7 @@ func TestConfirmationEndsAfterTenMinutes(t *testing.T) {
 		token, _ = b.Confirmation(who, "setup_domain", []byte(`{}`))
 		time.Sleep(core.ConfirmFor)
 		e, ok = core.AsError(b.Confirmed(who, "setup_domain", []byte(`{}`), token))
-		if !ok || e.Status != 400 || e.Details[0].Code != "expired" {
+		if !ok || e.Code != "validation_error" || e.Details[0].Code != "expired" {
 			t.Errorf("after ten minutes: %v", e)
 		}
 	})

@@ -88,7 +88,7 @@ func TestFixedNameserversAreToldOf(t *testing.T) {
 		s, who, _ := buying(t, fixedShop{unable{shop}}, "fixed.com")
 		in := domains.SetupDomainIn{Domain: "edge.com", Register: true, Price: new(11.0), SetupEmail: new(false)}
 		_, err := s.SetupDomain(t.Context(), who, in)
-		if e, ok := core.AsError(err); !ok || e.Status != 400 || e.Details[0].Field != "edge_api_token" || !strings.Contains(e.Message, "manual_dns") {
+		if e, ok := core.AsError(err); !ok || e.Code != "validation_error" || e.Details[0].Field != "edge_api_token" || !strings.Contains(e.Message, "manual_dns") {
 			t.Errorf("builtin DNS at a registrar that keeps its nameservers: %v", err)
 		}
 		in.ManualDNS = true
@@ -145,13 +145,13 @@ func TestRenewalIsToldToTheRegistrar(t *testing.T) {
 		job := buy()
 		time.Sleep(time.Minute)
 		id := job.Resource.ID
-		update := func(in domains.UpdateDomainIn, status int, field string) {
+		update := func(in domains.UpdateDomainIn, code string, field string) {
 			t.Helper()
 			in.DomainID = id
 			_, err := s.UpdateDomain(t.Context(), who, in)
 			e, _ := core.AsError(err)
-			if status == 0 && err != nil || status != 0 && (e == nil || e.Status != status || e.Details[0].Field != field) {
-				t.Errorf("%v, want %d about %q", err, status, field)
+			if code == "" && err != nil || code != "" && (e == nil || e.Code != code || e.Details[0].Field != field) {
+				t.Errorf("%v, want %q about %q", err, code, field)
 			}
 			if d := f.Domain("renew.com"); d != nil && d.AutoRenew != getDomain(t, s, who, id).AutoRenew {
 				t.Errorf("renewed at the registrar: %v, in the record it is not so", d.AutoRenew)
@@ -160,21 +160,21 @@ func TestRenewalIsToldToTheRegistrar(t *testing.T) {
 		if d := f.Domain("renew.com"); !d.AutoRenew || !getDomain(t, s, who, id).AutoRenew {
 			t.Fatalf("bought with auto_renew it is %+v", d)
 		}
-		update(domains.UpdateDomainIn{AutoRenew: new(false)}, 0, "")
-		update(domains.UpdateDomainIn{AutoRenew: new(false)}, 0, "")
+		update(domains.UpdateDomainIn{AutoRenew: new(false)}, "", "")
+		update(domains.UpdateDomainIn{AutoRenew: new(false)}, "", "")
 		if n := f.Calls("update"); n != 1 {
 			t.Errorf("told %d times", n)
 		}
-		update(domains.UpdateDomainIn{AutoRenew: new(true), CatchAll: core.Opt[string]{Set: true, Value: "nobody@renew.com"}}, 400, "catch_all")
+		update(domains.UpdateDomainIn{AutoRenew: new(true), CatchAll: core.Opt[string]{Set: true, Value: "nobody@renew.com"}}, "validation_error", "catch_all")
 		setMeddle(f, func(string) namecomtest.Fate { return namecomtest.Fail })
-		update(domains.UpdateDomainIn{AutoRenew: new(true), Tags: &[]string{"x"}}, 502, "namecom")
+		update(domains.UpdateDomainIn{AutoRenew: new(true), Tags: &[]string{"x"}}, "upstream_error", "namecom")
 		setMeddle(f, func(string) namecomtest.Fate { return namecomtest.Late })
-		update(domains.UpdateDomainIn{AutoRenew: new(true)}, 502, "namecom")
+		update(domains.UpdateDomainIn{AutoRenew: new(true)}, "upstream_error", "namecom")
 		time.Sleep(time.Hour)
 		setMeddle(f, nil)
-		update(domains.UpdateDomainIn{AutoRenew: new(true)}, 0, "")
+		update(domains.UpdateDomainIn{AutoRenew: new(true)}, "", "")
 		f.Set(func() { f.Token = "changed" })
-		update(domains.UpdateDomainIn{AutoRenew: new(false)}, 502, "namecom")
+		update(domains.UpdateDomainIn{AutoRenew: new(false)}, "upstream_error", "namecom")
 		if d := getDomain(t, s, who, id); len(d.Tags) != 0 {
 			t.Errorf("tags %v were kept without the rest", d.Tags)
 		}

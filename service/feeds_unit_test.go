@@ -15,7 +15,7 @@ func TestListenersAreBounded(t *testing.T) {
 		for {
 			f, err := fs.Join(core.Actor{AccountID: account, UserID: user(n)})
 			if err != nil {
-				if e, ours := core.AsError(err); !ours || e.Status != 429 || e.RetryAfter <= 0 {
+				if e, ours := core.AsError(err); !ours || e.Code != "rate_limited" || e.RetryAfter <= 0 {
 					t.Fatalf("one too many: %v", err)
 				}
 				return n

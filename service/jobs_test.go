@@ -37,7 +37,7 @@ func jobsService(t *testing.T) *service.Service {
 		time.Sleep(10 * time.Second)
 		switch string(j.Args) {
 		case `"coded"`:
-			return nil, jobs.Permanent(core.Errorf(409, "zone_conflict", "Remove the MX record %s first.", "mx.example."))
+			return nil, jobs.Permanent(core.Errorf("zone_conflict", "Remove the MX record %s first.", "mx.example."))
 		case `"plain"`:
 			return nil, jobs.Permanent(errors.New("dial 10.0.0.1: secret things"))
 		}
@@ -156,11 +156,11 @@ func TestJobsOfOthersAreNotFound(t *testing.T) {
 		unseen := addJob(t, s, jobs.New{AccountID: jobsReader.AccountID, Kind: "unseen", Due: later})
 		for _, id := range []string{foreign, unseen, "job_none"} {
 			_, err := s.GetJob(t.Context(), jobsReader, service.GetJobIn{ID: id})
-			if e, ok := core.AsError(err); !ok || e.Status != 404 {
+			if e, ok := core.AsError(err); !ok || e.Code != "not_found" {
 				t.Errorf("get %s: %v", id, err)
 			}
 			_, err = s.ListJobs(t.Context(), jobsReader, service.ListJobsIn{JobID: id})
-			if e, ok := core.AsError(err); !ok || e.Status != 404 {
+			if e, ok := core.AsError(err); !ok || e.Code != "not_found" {
 				t.Errorf("list %s: %v", id, err)
 			}
 		}

@@ -164,7 +164,7 @@ func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow)
 
 func isGone(err error) bool {
 	e, ok := core.AsError(err)
-	return ok && e.Status == 404
+	return ok && (e.Code == "not_found" || e.Code == inbox.CodeFolderNotFound)
 }
 
 func (f *fetch) writeAttributes(m *imapserver.FetchResponseWriter, row *inbox.MessageRow, s *source, flags bool) {

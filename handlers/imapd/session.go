@@ -96,8 +96,7 @@ func (ss *session) Login(username, password string) error {
 	return nil
 }
 
-// responseCodes has the response code (RFC 5530) for each error code of the service for mail
-// clients.
+// responseCodes has the response code (RFC 5530) of each error that a mail client can meet.
 var responseCodes = map[string]imap.ResponseCode{
 	inbox.CodeFolderNotFound:    imap.ResponseCodeNonExistent,
 	inbox.CodeFolderExists:      imap.ResponseCodeAlreadyExists,
@@ -110,16 +109,15 @@ var responseCodes = map[string]imap.ResponseCode{
 	core.CodeMailboxClosed:      imap.ResponseCodeUnavailable,
 	inbox.CodeKeywords:          imap.ResponseCodeLimit,
 	inbox.CodeMessageEmpty:      imap.ResponseCodeCannot,
-}
 
-// statusCodes is for errors whose code means nothing to a mail client.
-var statusCodes = map[int]imap.ResponseCode{
-	401: imap.ResponseCodeAuthenticationFailed,
-	403: imap.ResponseCodeContactAdmin,
-	404: imap.ResponseCodeNonExistent,
-	429: imap.ResponseCodeUnavailable,
-	500: imap.ResponseCodeServerBug,
-	503: imap.ResponseCodeUnavailable,
+	"unauthorized":        imap.ResponseCodeAuthenticationFailed,
+	"mailbox_unavailable": imap.ResponseCodeContactAdmin,
+	"account_suspended":   imap.ResponseCodeContactAdmin,
+	"not_found":           imap.ResponseCodeNonExistent,
+	"rate_limited":        imap.ResponseCodeUnavailable,
+	"busy":                imap.ResponseCodeUnavailable,
+	"shutting_down":       imap.ResponseCodeUnavailable,
+	"internal_error":      imap.ResponseCodeServerBug,
 }
 
 // replyError turns any error into a NO, and logs those that are our own fault.
@@ -136,14 +134,10 @@ func (ss *session) imapError(err error) *imap.Error {
 		return given
 	}
 	e := core.Explain(err)
-	if e.Status == 500 && !ss.conn.failed() { // a client that has gone is no fault
+	if e.Code == "internal_error" && !ss.conn.failed() { // a client that has gone is no fault
 		ss.server.Log.Error("IMAP command failed", "mailbox", ss.user.Email, "error", err)
 	}
-	code, ok := responseCodes[e.Code]
-	if !ok {
-		code = statusCodes[e.Status]
-	}
-	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: code, Text: plainText(e.Message)}
+	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: responseCodes[e.Code], Text: plainText(e.Message)}
 }
 
 // tryCreate is replyError for a command that names a folder as its destination (RFC 3501 section

@@ -30,14 +30,14 @@ func TestSessionsEndWithTheirAccount(t *testing.T) {
 	if got := busy.line(); !strings.HasPrefix(got, "s NO [UNAVAILABLE]") {
 		t.Errorf("SELECT: %q", got)
 	}
-	if got := statusOf(h.LoginMailbox(t.Context(), "ann@example.test", password, "127.0.0.1")); got != 403 {
-		t.Errorf("a new log-in: %d", got)
+	if got := codeOf(h.LoginMailbox(t.Context(), "ann@example.test", password, "127.0.0.1")); got != "mailbox_unavailable" {
+		t.Errorf("a new log-in: %q", got)
 	}
 }
 
-func statusOf(_ core.MailboxUser, err error) int {
+func codeOf(_ core.MailboxUser, err error) string {
 	if e, ok := core.AsError(err); ok {
-		return e.Status
+		return e.Code
 	}
-	return 0
+	return ""
 }

@@ -72,7 +72,7 @@ func (s loginSession) closeWithMailbox(u core.MailboxUser) {
 			case <-s.ctx.Done():
 				return
 			}
-			if e, ok := core.AsError(s.service.MailboxOpen(s.ctx, u)); ok && e.Status == 403 {
+			if e, ok := core.AsError(s.service.MailboxOpen(s.ctx, u)); ok && (e.Code == core.CodeMailboxClosed || e.Code == "account_suspended") {
 				s.conn.stop(errClosed)
 				return
 			}
@@ -85,10 +85,10 @@ func loginError(err error) *smtp.SMTPError {
 	if !ok {
 		return reply(454, "4.7.0", "Temporary authentication failure")
 	}
-	switch e.Status {
-	case 401:
+	switch e.Code {
+	case "unauthorized":
 		return reply(535, "5.7.8", "Authentication failed")
-	case 403:
+	case "mailbox_unavailable", "account_suspended", core.CodeMailboxClosed:
 		return reply(535, "5.7.13", "User account disabled")
 	}
 	return reply(454, "4.7.0", "Temporary authentication failure")

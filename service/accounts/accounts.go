@@ -147,7 +147,7 @@ type UpdateAccountIn struct {
 // again.
 func (s *Service) UpdateAccount(_ context.Context, who core.Actor, in UpdateAccountIn) (*Account, error) {
 	if in.Name == nil && in.WarmupPhrases == nil {
-		return nil, core.Errorf(400, "nothing_to_update", "Give name or warmup_phrases.")
+		return nil, core.Errorf("nothing_to_update", "Give name or warmup_phrases.")
 	}
 	var phrases []string
 	if in.WarmupPhrases != nil {
@@ -348,7 +348,7 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 		return s.putAccount(tx, out, in.First, plan, owner)
 	})
 	if errors.Is(err, store.ErrExists) {
-		return nil, core.Errorf(403, "email_already_exists", "%s belongs to an account of this installation already. Use another address.", email)
+		return nil, core.Errorf("email_already_exists", "%s belongs to an account of this installation already. Use another address.", email)
 	}
 	if err != nil {
 		return nil, err
@@ -358,7 +358,7 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 
 func (s *Service) putAccount(tx *store.Tx, out *AccountCreated, first bool, plan string, owner *store.User) error {
 	if _, err := core.FindAccount(tx, ""); first && err == nil {
-		return core.Errorf(409, "already_initialised", "This data directory has an account already. Use `mailstead account create` for another one.")
+		return core.Errorf("already_initialised", "This data directory has an account already. Use `mailstead account create` for another one.")
 	}
 	num, err := tx.NextAccountNum()
 	if err != nil {

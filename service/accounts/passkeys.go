@@ -83,7 +83,7 @@ func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 }
 
 func noPasskeys(where string) *core.Error {
-	return core.Errorf(409, "passkeys_unavailable", "Browsers have no passkeys %s.", where)
+	return core.Errorf("passkeys_unavailable", "Browsers have no passkeys %s.", where)
 }
 
 // challenge makes the text that an authenticator signs. It says itself until when and for what it
@@ -186,14 +186,14 @@ func (s *Service) AddPasskey(_ context.Context, who core.Actor, origin string, i
 	}
 	err = s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
 		if len(u.Passkeys) >= passkeysMost {
-			return core.Errorf(409, "too_many_passkeys", "You have %d passkeys. Delete one first.", passkeysMost)
+			return core.Errorf("too_many_passkeys", "You have %d passkeys. Delete one first.", passkeysMost)
 		}
 		known, err := newPasskeyUser(u)
 		if err != nil {
 			return err
 		}
 		if slices.ContainsFunc(known.credentials, func(c webauthn.Credential) bool { return string(c.ID) == string(made.ID) }) {
-			return core.Errorf(409, "passkey_exists", "You have this passkey already.")
+			return core.Errorf("passkey_exists", "You have this passkey already.")
 		}
 		u.Passkeys = append(u.Passkeys, store.Passkey{ID: tx.NewID("pky"), Name: in.Name, Credential: record, CreatedAt: tx.Now()})
 		return nil
@@ -246,7 +246,7 @@ func (s *Service) DeletePasskey(_ context.Context, who core.Actor, in PasskeyIn)
 	err := s.changeSelf(who, func(_ *store.Tx, u *store.User) error {
 		at := slices.IndexFunc(u.Passkeys, func(p store.Passkey) bool { return p.ID == in.ID })
 		if at < 0 {
-			return core.Errorf(404, "not_found", "You have no such passkey.")
+			return core.Errorf("not_found", "You have no such passkey.")
 		}
 		u.Passkeys = slices.Delete(u.Passkeys, at, at+1)
 		return nil

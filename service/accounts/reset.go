@@ -88,7 +88,7 @@ func userByReset(tx *store.Tx, token string) (*store.User, error) {
 		}
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && dead {
-		return nil, core.Errorf(404, "not_found", "This link was used already, or has expired. Ask for another where you sign in, or whoever invited you.")
+		return nil, core.Errorf("not_found", "This link was used already, or has expired. Ask for another where you sign in, or whoever invited you.")
 	}
 	return u, err
 }

@@ -2,7 +2,6 @@ package accounts_test
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -50,11 +49,11 @@ func (c *resetCase) record(t *testing.T) *store.User {
 	return u
 }
 
-func status(err error) int {
+func code(err error) string {
 	if e, ours := core.AsError(err); ours {
-		return e.Status
+		return e.Code
 	}
-	return 0
+	return ""
 }
 
 func TestResetSetsThePasswordOnce(t *testing.T) {
@@ -64,7 +63,7 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 		t.Errorf("the record is %+v", before)
 	}
 	session := c.session(t)
-	if err := c.CompleteReset(t.Context(), c.token, "short"); status(err) != http.StatusBadRequest {
+	if err := c.CompleteReset(t.Context(), c.token, "short"); code(err) != "validation_error" {
 		t.Errorf("a short password: %v", err)
 	}
 	c.now = c.now.Add(accounts.ResetFor - time.Second)
@@ -75,10 +74,10 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 	if !c.Logins.Check(u.PasswordHash, "correct horse") || u.Status != "active" || u.ResetHash != "" {
 		t.Errorf("after it: %+v", u)
 	}
-	if err := c.CompleteReset(t.Context(), c.token, "another horse"); status(err) != http.StatusNotFound {
+	if err := c.CompleteReset(t.Context(), c.token, "another horse"); code(err) != "not_found" {
 		t.Errorf("a second time: %v", err)
 	}
-	if _, err := c.AuthenticateSession(t.Context(), session, ""); status(err) != http.StatusUnauthorized {
+	if _, err := c.AuthenticateSession(t.Context(), session, ""); code(err) != "unauthorized" {
 		t.Errorf("a session from before the reset: %v", err)
 	}
 }
@@ -118,10 +117,10 @@ func TestResetEnds(t *testing.T) {
 			if err := end(c); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.CheckReset(t.Context(), c.token); status(err) != http.StatusNotFound {
+			if _, err := c.CheckReset(t.Context(), c.token); code(err) != "not_found" {
 				t.Errorf("it is still there: %v", err)
 			}
-			if err := c.CompleteReset(t.Context(), c.token, "correct horse"); status(err) != http.StatusNotFound {
+			if err := c.CompleteReset(t.Context(), c.token, "correct horse"); code(err) != "not_found" {
 				t.Errorf("it still works: %v", err)
 			}
 		})
@@ -147,9 +146,9 @@ func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 	if _, err := c.Authenticate(t.Context(), key.Value, ""); err != nil {
 		t.Errorf("the API token: %v", err)
 	}
-	for token, want := range map[string]int{asking: 0, other: http.StatusUnauthorized} {
-		if _, err := c.AuthenticateSession(t.Context(), token, ""); status(err) != want {
-			t.Errorf("afterwards: %v, want status %d", err, want)
+	for token, want := range map[string]string{asking: "", other: "unauthorized"} {
+		if _, err := c.AuthenticateSession(t.Context(), token, ""); code(err) != want {
+			t.Errorf("afterwards: %v, want %q", err, want)
 		}
 	}
 }
@@ -161,7 +160,7 @@ func TestNoTokenForADeletedUser(t *testing.T) {
 	if _, err := c.DeleteTeamUser(t.Context(), c.owner, accounts.TeamUserIn{UserID: c.user}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateToken(t.Context(), who, accounts.CreateTokenIn{}); status(err) != http.StatusUnauthorized {
+	if _, err := c.CreateToken(t.Context(), who, accounts.CreateTokenIn{}); code(err) != "unauthorized" {
 		t.Errorf("a token was made: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, 
 		s.codes.Count(key, s.Now())
 	}
 	if s.codes.Seen(key, s.Now()) > codesWrong {
-		e := core.Errorf(429, "rate_limited", "Too many wrong codes. Wait a day, or have the operator of this server switch your second factor off.")
+		e := core.Errorf("rate_limited", "Too many wrong codes. Wait a day, or have the operator of this server switch your second factor off.")
 		e.RetryAfter = codeWindow
 		return e
 	}
@@ -60,7 +60,7 @@ func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, 
 			if right, err := s.takeCode(u, code, tx.Now()); err != nil {
 				return err
 			} else if !right {
-				return unauthorized("invalid_code", "The code is wrong, or was used already. Wait for the next one.")
+				return core.Errorf("invalid_code", "The code is wrong, or was used already. Wait for the next one.")
 			}
 		}
 		return fn(tx, u)
@@ -136,7 +136,7 @@ func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) 
 	out := &TOTPSecret{Secret: base32.StdEncoding.EncodeToString(secret)}
 	err = s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
 		if hasTOTP(u) {
-			return core.Errorf(409, "totp_enabled", "You have a second factor already. Switch it off before you make another.")
+			return core.Errorf("totp_enabled", "You have a second factor already. Switch it off before you make another.")
 		}
 		u.TOTP = &store.TOTP{Sealed: s.Keys.Seal(core.TOTPPlace(u.ID), secret), CreatedAt: tx.Now()}
 		out.URI = totpURI(s.Hostname(), u.Email, out.Secret)
@@ -176,14 +176,14 @@ func (s *Service) ConfirmTOTP(_ context.Context, who core.Actor, in TOTPCodeIn) 
 	err := s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
 		switch {
 		case hasTOTP(u):
-			return core.Errorf(409, "totp_enabled", "You have a second factor already.")
+			return core.Errorf("totp_enabled", "You have a second factor already.")
 		case u.TOTP == nil || tx.Now().Sub(u.TOTP.CreatedAt) > totpConfirmed:
-			return core.Errorf(409, "totp_not_started", "Make a secret first; one that is not confirmed within an hour is forgotten.")
+			return core.Errorf("totp_not_started", "Make a secret first; one that is not confirmed within an hour is forgotten.")
 		}
 		if right, err := s.takeCode(u, in.Code, tx.Now()); err != nil {
 			return err
 		} else if !right {
-			return core.Errorf(400, "invalid_code", "The code is wrong. Give the one that the app shows now, and check that its clock is right.")
+			return core.Errorf("invalid_code", "The code is wrong. Give the one that the app shows now, and check that its clock is right.")
 		}
 		u.TOTP.Confirmed = true
 		for _, code := range out.Codes {

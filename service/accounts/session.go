@@ -328,7 +328,7 @@ func (s *Service) EndSession(_ context.Context, who core.Actor, in SessionIn) (*
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := store.Tokens.Get(tx, in.ID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (t.Kind != core.SessionKind || t.UserID != who.UserID) {
-			return core.Errorf(404, "not_found", "You have no such session. It may have ended already.")
+			return core.Errorf("not_found", "You have no such session. It may have ended already.")
 		}
 		if err != nil {
 			return err

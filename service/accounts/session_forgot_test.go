@@ -106,7 +106,7 @@ func TestForgottenPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, link := range []string{token, invitation} {
-		if _, err := c.CheckReset(t.Context(), link); status(err) != 404 {
+		if _, err := c.CheckReset(t.Context(), link); code(err) != "not_found" {
 			t.Errorf("a link after it: %v", err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestForgottenLinkExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.now = c.now.Add(accounts.ForgotFor)
-	if _, err := c.CheckReset(t.Context(), token); status(err) != 404 {
+	if _, err := c.CheckReset(t.Context(), token); code(err) != "not_found" {
 		t.Errorf("after its time: %v", err)
 	}
 }

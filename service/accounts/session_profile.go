@@ -67,7 +67,7 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 
 func (in *ProfileIn) check(who core.Actor) error {
 	if in.Name == nil && in.Email == nil && in.Password == nil {
-		return core.Errorf(400, "nothing_to_update", "Give at least one of name, email and password.")
+		return core.Errorf("nothing_to_update", "Give at least one of name, email and password.")
 	}
 	if in.Name != nil {
 		if err := core.CheckLine("name", *in.Name); err != nil {
@@ -83,7 +83,7 @@ func (in *ProfileIn) check(who core.Actor) error {
 		return nil
 	}
 	if who.Role != "owner" {
-		return core.Errorf(403, "forbidden_role", "You may change your own name and password. Ask the account's owner for the rest.")
+		return core.Errorf("forbidden_role", "You may change your own name and password. Ask the account's owner for the rest.")
 	}
 	email, err := core.NormalizeEmail("email", *in.Email)
 	in.Email = &email
@@ -176,7 +176,7 @@ func (s *Service) provePassword(ctx context.Context, who core.Actor, password st
 	}
 	if u.ID != who.UserID || !right {
 		s.WrongPassword(key, from.Network)
-		return nil, core.Errorf(403, "wrong_password", "This is not your present password.")
+		return nil, core.Errorf("wrong_password", "This is not your present password.")
 	}
 	s.Guesses.RightAt(key, from.Network)
 	return rightPassword(u.PasswordHash), nil

@@ -69,7 +69,7 @@ func TestSessionsEnd(t *testing.T) {
 				t.Errorf("a second before the week is over: %v", err)
 			}
 			c.now = began.Add(accounts.SessionIdle)
-			if err := c.Stands(t.Context(), who); status(err) != 401 || c.stands(idle) {
+			if err := c.Stands(t.Context(), who); code(err) != "unauthorized" || c.stands(idle) {
 				t.Errorf("after an idle week: %v", err)
 			}
 		}
@@ -167,7 +167,7 @@ func TestASuspendedAccountHasNoSessions(t *testing.T) {
 	if c.stands(in) {
 		t.Error("its session stands")
 	}
-	if _, err := c.signIn("192.0.2.1", "owner@example.test", "correct horse"); status(err) != 403 {
+	if _, err := c.signIn("192.0.2.1", "owner@example.test", "correct horse"); code(err) != "account_suspended" {
 		t.Errorf("signing in: %v", err)
 	}
 }
@@ -180,7 +180,7 @@ func TestSignInIsThrottled(t *testing.T) {
 	for i := range core.BoxRefused {
 		c.Guesses.WrongAt(accounts.UserKey("owner@example.test"), fmt.Sprintf("198.51.100.%d", i), c.now)
 	}
-	if _, err := c.signIn("203.0.113.9", "owner@example.test", "correct horse"); status(err) != 429 {
+	if _, err := c.signIn("203.0.113.9", "owner@example.test", "correct horse"); code(err) != "rate_limited" {
 		t.Errorf("from a strange network: %v", err)
 	}
 	c.here(t)
@@ -188,7 +188,7 @@ func TestSignInIsThrottled(t *testing.T) {
 		c.Guesses.WrongAt(accounts.UserKey("x@example.test"), "203.0.113.8", c.now)
 	}
 	_, err := c.signIn("203.0.113.8", "nobody@example.test", "x")
-	if e, ours := core.AsError(err); !ours || e.Status != 429 || e.RetryAfter == 0 {
+	if e, ours := core.AsError(err); !ours || e.Code != "rate_limited" || e.RetryAfter == 0 {
 		t.Errorf("from a network that guesses: %v", err)
 	}
 	c.now = c.now.Add(core.GuessWindow + time.Second)
@@ -202,14 +202,14 @@ func TestUnknownAndWrongAreTheSame(t *testing.T) {
 	_, unknown := c.signIn("192.0.2.1", "nobody@example.test", "correct horse")
 	_, wrong := c.signIn("192.0.2.1", "owner@example.test", "wrong horse")
 	_, odd := c.signIn("192.0.2.1", "no address", "wrong horse")
-	if status(wrong) != 401 || unknown.Error() != wrong.Error() || odd.Error() != wrong.Error() {
+	if code(wrong) != "invalid_credentials" || unknown.Error() != wrong.Error() || odd.Error() != wrong.Error() {
 		t.Errorf("unknown: %v\nwrong: %v\nodd: %v", unknown, wrong, odd)
 	}
 	took := map[string]time.Duration{}
 	for i := range 8 { // in turns, and the shortest counts, since the machine may be busy
 		for _, email := range []string{"nobody@example.test", "owner@example.test"} {
 			began := time.Now()
-			if _, err := c.signIn(fmt.Sprintf("198.51.100.%d", i), email, "wrong horse"); status(err) != 401 {
+			if _, err := c.signIn(fmt.Sprintf("198.51.100.%d", i), email, "wrong horse"); code(err) != "invalid_credentials" {
 				t.Fatal(err)
 			}
 			if d := time.Since(began); took[email] == 0 || d < took[email] {

@@ -72,7 +72,7 @@ func (s *Service) CompleteWelcome(_ context.Context, v Visitor, in WelcomeIn) (*
 			return err
 		}
 		if holder.ID != now.ID {
-			return core.Errorf(404, "not_found", "This link is somebody else's by now.")
+			return core.Errorf("not_found", "This link is somebody else's by now.")
 		}
 		if err := in.apply(tx, now, hash); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (in *WelcomeIn) check() error {
 func (in *WelcomeIn) apply(tx *store.Tx, u *store.User, hash string) error {
 	if in.Email != nil && *in.Email != u.Email {
 		if !mayChooseEmail(u) {
-			return core.Errorf(403, "forbidden_role", "The address cannot be changed here. Leave it as it is.")
+			return core.Errorf("forbidden_role", "The address cannot be changed here. Leave it as it is.")
 		}
 		if err := moveUser(tx, u, *in.Email); err != nil {
 			return err

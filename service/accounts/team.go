@@ -134,7 +134,7 @@ func (s *Service) draftUser(who core.Actor, in InviteTeamUserIn) (*store.User, e
 		u.Role = *in.Role
 	}
 	if u.Role == "admin" && who.Role != "owner" {
-		return nil, core.Errorf(403, "forbidden_role", "Only the account's owner may make somebody an admin. Invite a member, or ask the owner.")
+		return nil, core.Errorf("forbidden_role", "Only the account's owner may make somebody an admin. Invite a member, or ask the owner.")
 	}
 	var err error
 	if u.Email, err = core.NormalizeEmail("email", in.Email); err != nil {
@@ -160,7 +160,7 @@ func (s *Service) roomForUser(tx *store.Tx, u *store.User) error {
 	}
 	n := s.Config.Limits.TeamUsers
 	if n > 0 && store.UsersByAccount.Count(tx, u.AccountID, n) >= n {
-		return core.Errorf(403, "user_limit_reached", "This account may have %d team users, its owner included. Delete one first.", n)
+		return core.Errorf("user_limit_reached", "This account may have %d team users, its owner included. Delete one first.", n)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func addressFree(tx *store.Tx, email, id string) error {
 	if err != nil {
 		return err
 	}
-	return core.Errorf(403, "email_already_exists", "%s belongs to a team user already. Use another address.", email).With("email", "email_already_exists", "is taken")
+	return core.Errorf("email_already_exists", "%s belongs to a team user already. Use another address.", email).With("email", "email_already_exists", "is taken")
 }
 
 // checkTeamPassword holds for the passwords of team users; those of mailboxes have a rule of their
@@ -238,7 +238,7 @@ func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserI
 }
 
 func membersOnly() *core.Error {
-	return core.Errorf(403, "forbidden_role", "An admin may change and delete members only. Ask the account's owner.")
+	return core.Errorf("forbidden_role", "An admin may change and delete members only. Ask the account's owner.")
 }
 
 // teamUserOf gives a user who may be changed: one of the account, but not its owner.
@@ -250,9 +250,9 @@ func teamUserOf(tx *store.Tx, who core.Actor, id string) (*store.User, error) {
 	case err != nil:
 		return nil, err
 	case u.AccountID != who.AccountID:
-		return nil, core.Errorf(403, "user_not_in_account", "This team user belongs to another account. Check the id.")
+		return nil, core.Errorf("user_not_in_account", "This team user belongs to another account. Check the id.")
 	case u.Role == "owner":
-		return nil, core.Errorf(403, "owner_protected", "The account's owner can be neither changed nor deleted here.")
+		return nil, core.Errorf("owner_protected", "The account's owner can be neither changed nor deleted here.")
 	}
 	return u, nil
 }

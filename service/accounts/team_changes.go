@@ -90,15 +90,15 @@ func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 		return nil
 	case in.UserID == who.UserID:
 		if in.Email != nil || in.Role != nil {
-			return core.Errorf(403, "forbidden_role", "You may change your own name and password. Ask the account's owner for the rest.")
+			return core.Errorf("forbidden_role", "You may change your own name and password. Ask the account's owner for the rest.")
 		}
 		return nil
 	case !who.Can("admin"):
-		return core.Errorf(403, "insufficient_scope", "Changing somebody else needs the \"admin\" permission. Use a token that has it.")
+		return core.Errorf("insufficient_scope", "Changing somebody else needs the \"admin\" permission. Use a token that has it.")
 	case who.Role != "admin":
-		return core.Errorf(403, "forbidden_role", "The role %q may change its own name and password only. Ask the account's owner or an admin.", who.Role)
+		return core.Errorf("forbidden_role", "The role %q may change its own name and password only. Ask the account's owner or an admin.", who.Role)
 	case in.Role != nil && *in.Role == "admin":
-		return core.Errorf(403, "forbidden_role", "Only the account's owner may make somebody an admin.")
+		return core.Errorf("forbidden_role", "Only the account's owner may make somebody an admin.")
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 // check looks at the fields on their own, and brings the address into the form in which it is kept.
 func (in *UpdateTeamUserIn) check() error {
 	if in.Email == nil && in.Password == nil && in.Role == nil && !in.FirstName.Set && !in.LastName.Set {
-		return core.Errorf(400, "nothing_to_update", "Give at least one of email, password, first_name, last_name and role.")
+		return core.Errorf("nothing_to_update", "Give at least one of email, password, first_name, last_name and role.")
 	}
 	if err := core.CheckLine("first_name", in.FirstName.Value); err != nil {
 		return err

@@ -43,7 +43,7 @@ func wellFormedToken(text string) bool {
 	return ok && len(rest) == 46 && tokenChecksum(rest[:40]) == rest[40:]
 }
 
-func unauthorized(code, message string) *core.Error { return core.Errorf(401, code, "%s", message) }
+func unauthorized(code, message string) *core.Error { return core.Errorf(code, "%s", message) }
 
 // Authenticate finds out for whom a bearer token acts. ip is remembered as its last use.
 func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor, error) {
@@ -308,10 +308,10 @@ func checkPermissions(who core.Actor, permissions []string) error {
 			return core.Invalid("permissions", "not_allowed", "%.40q is none of %s", p, strings.Join(core.Scopes, ", "))
 		}
 		if who.Role == "member" && p != "read" && p != "write" {
-			return core.Errorf(403, "forbidden_role", "A member's tokens may hold read and write only.")
+			return core.Errorf("forbidden_role", "A member's tokens may hold read and write only.")
 		}
 		if !who.Can(p) {
-			return core.Errorf(403, "insufficient_scope", "This token lacks the %q permission, so it cannot give it to another.", p)
+			return core.Errorf("insufficient_scope", "This token lacks the %q permission, so it cannot give it to another.", p)
 		}
 	}
 	return nil
@@ -380,7 +380,7 @@ func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*D
 			return err
 		}
 		if t.UserID != who.UserID && !who.Can("admin") {
-			return core.Errorf(403, "insufficient_scope", "Revoking a token of somebody else needs the \"admin\" permission.")
+			return core.Errorf("insufficient_scope", "Revoking a token of somebody else needs the \"admin\" permission.")
 		}
 		t.RevokedAt = tx.Now()
 		return store.Tokens.Put(tx, t)

@@ -8,8 +8,7 @@ import (
 
 // An Error is the only kind that a person outside sees. Message says what to do next.
 type Error struct {
-	Status     int // HTTP
-	Code       string
+	Code       string // handlers has a table of the HTTP status of each
 	Message    string
 	Details    []Detail
 	RetryAfter time.Duration
@@ -30,8 +29,8 @@ func (e *Error) Unwrap() error { return e.cause }
 func (e *Error) ErrorCode() string { return e.Code }
 
 // Errorf makes an Error.
-func Errorf(status int, code, format string, args ...any) *Error {
-	return &Error{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
+func Errorf(code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // With adds a detail.
@@ -48,14 +47,14 @@ func (e *Error) Because(err error) *Error {
 
 // NotFound is the answer for what does not exist, and for what belongs to somebody else.
 func NotFound(what string) *Error {
-	return Errorf(404, "not_found", "There is no such %s in this account. Check the id.", what)
+	return Errorf("not_found", "There is no such %s in this account. Check the id.", what)
 }
 
 // Invalid is a 400 about one field: validation_error, or too_many_items where that is what is
 // wrong.
 func Invalid(field, code, format string, args ...any) *Error {
 	m := fmt.Sprintf(format, args...)
-	e := Errorf(400, "validation_error", "%s: %s", field, m).With(field, code, m)
+	e := Errorf("validation_error", "%s: %s", field, m).With(field, code, m)
 	if code == "too_many_items" {
 		e.Code = code
 	}

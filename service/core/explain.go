@@ -15,13 +15,13 @@ func Explain(err error) *Error {
 	}
 	switch {
 	case errors.Is(err, store.ErrFull):
-		return Errorf(500, "internal_error", "The server's disk is full, so nothing was changed. Its operator must make room; then try again.").Because(err)
+		return Errorf("internal_error", "The server's disk is full, so nothing was changed. Its operator must make room; then try again.").Because(err)
 	case errors.Is(err, store.ErrFailed):
-		return Errorf(500, "internal_error", "The server's disk has failed, so it takes no changes until its operator has mended it.").Because(err)
+		return Errorf("internal_error", "The server's disk has failed, so it takes no changes until its operator has mended it.").Because(err)
 	case errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
-		return Errorf(503, "shutting_down", "The server is stopping. Try again in a moment.").Because(err)
+		return Errorf("shutting_down", "The server is stopping. Try again in a moment.").Because(err)
 	}
-	return Errorf(500, "internal_error", "Something went wrong on our side. Try again; if it stays, report the request id.").Because(err)
+	return Errorf("internal_error", "Something went wrong on our side. Try again; if it stays, report the request id.").Because(err)
 }
 
 // Healthy says why the store takes no more writes; nil while it does.

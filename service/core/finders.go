@@ -38,14 +38,14 @@ func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
 func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Get(tx, u.MailboxID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.Status == "suspended" || mb.Status == "deleting") {
-		return nil, Errorf(403, CodeMailboxClosed, "This mailbox is closed.")
+		return nil, Errorf(CodeMailboxClosed, "This mailbox is closed.")
 	}
 	if err != nil {
 		return nil, err
 	}
 	a, err := store.Accounts.Read(tx, mb.AccountID)
 	if err == nil && !MayAct(a) {
-		return nil, Errorf(403, CodeMailboxClosed, "This mailbox is closed.")
+		return nil, Errorf(CodeMailboxClosed, "This mailbox is closed.")
 	}
 	return mb, err
 }
@@ -114,5 +114,5 @@ func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
 			return a, nil
 		}
 	}
-	return nil, Errorf(404, "not_found", "There is no account %q. Run `mailstead init` first.", name)
+	return nil, Errorf("not_found", "There is no account %q. Run `mailstead init` first.", name)
 }

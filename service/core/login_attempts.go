@@ -125,7 +125,7 @@ func (g *guesses) Enter(ctx context.Context, key string, from Origin, now func()
 }
 
 func tooManyGuesses() *Error {
-	e := Errorf(429, "rate_limited", "Too many wrong passwords. Wait half an hour, then try again.")
+	e := Errorf("rate_limited", "Too many wrong passwords. Wait half an hour, then try again.")
 	e.RetryAfter = GuessWindow
 	return e
 }

@@ -91,7 +91,7 @@ func (g *hashGate) enter(ctx context.Context, network string, known bool) (leave
 }
 
 func tooBusy() *Error {
-	e := Errorf(503, "busy", "Too many log-ins wait just now. Try again in a moment.")
+	e := Errorf("busy", "Too many log-ins wait just now. Try again in a moment.")
 	e.RetryAfter = busyFor
 	return e
 }

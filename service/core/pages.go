@@ -52,7 +52,7 @@ func (s *Core) OpenCursor(who Actor, operation, cursor string, filters ...string
 	if cursor == "" {
 		return "", nil
 	}
-	bad := Errorf(400, "invalid_cursor", "The cursor is not one of this list with these filters. Leave it out to start again.")
+	bad := Errorf("invalid_cursor", "The cursor is not one of this list with these filters. Leave it out to start again.")
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(raw) < cursorMAC {
 		return "", bad

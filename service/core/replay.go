@@ -80,7 +80,7 @@ func (s *Core) Replay(o *Once) (*Replayed, error) {
 		return nil, err
 	}
 	if rec.BodyHash != o.bodyHash {
-		return nil, Errorf(422, "idempotency_key_reused", "This Idempotency-Key came with another body before. Use a new key for a new request.")
+		return nil, Errorf("idempotency_key_reused", "This Idempotency-Key came with another body before. Use a new key for a new request.")
 	}
 	plain, err := s.Keys.Open("replay "+o.ID, rec.Sealed)
 	if err != nil {

@@ -71,7 +71,7 @@ const (
 func MayAct(a *store.Account) bool { return a.Status != AccountSuspended }
 
 func ErrSuspended() *Error {
-	return Errorf(403, "account_suspended", "This account is suspended. Ask whoever runs this server.")
+	return Errorf("account_suspended", "This account is suspended. Ask whoever runs this server.")
 }
 
 // suspendedFor is how long a job of a suspended account waits before it is looked at again; resume

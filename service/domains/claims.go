@@ -106,7 +106,7 @@ func ClaimedBeside(tx *store.Tx, accountID, name string) bool {
 
 // errClaimedElsewhere says that another account holds the name.
 func errClaimedElsewhere(name string) *core.Error {
-	return core.Errorf(409, claimedElsewhere,
+	return core.Errorf(claimedElsewhere,
 		"%s belongs to another account of this installation, which has proven that it holds the name. If it is yours, ask the operator of this installation.", name)
 }
 
@@ -120,7 +120,7 @@ func errClaimExpired(d *store.Domain) *core.Error {
 	case core.ProviderExternal:
 		how = "Publish " + claimRecord(d) + " where its DNS is, then call dns-status with refresh=true; or refresh a mailbox of it, so that it is logged in to."
 	}
-	return core.Errorf(409, claimExpired, "Nothing has proven within %d days that this account holds %s, so others may have the name now. %s", int(claimFor.Hours()/24), d.Name, how)
+	return core.Errorf(claimExpired, "Nothing has proven within %d days that this account holds %s, so others may have the name now. %s", int(claimFor.Hours()/24), d.Name, how)
 }
 
 // claimDetail says how an open claim is proven where that is not what its setup asks for anyway;
@@ -451,7 +451,7 @@ type ClaimDecided struct {
 func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecided, error) {
 	name, _, err := idn.Registrable(in.Domain)
 	if err != nil {
-		return nil, core.Errorf(400, "invalid_domain", "%s", err)
+		return nil, core.Errorf("invalid_domain", "%s", err)
 	}
 	if in.Account == "" {
 		return nil, core.Invalid("account", "required", "is required: the account's id, or its owner's address")
@@ -464,7 +464,7 @@ func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecide
 		}
 		d, err := claimOf(tx, a.ID, name)
 		if errors.Is(err, store.ErrNotFound) || err == nil && d.Status == core.DomainDeleting {
-			return core.Errorf(404, "not_found", "The account %s has not connected %s. Its owner must connect it first.", a.ID, name)
+			return core.Errorf("not_found", "The account %s has not connected %s. Its owner must connect it first.", a.ID, name)
 		}
 		if err != nil {
 			return err

@@ -65,7 +65,7 @@ func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 func ourDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := core.DomainOf(tx, who, id)
 	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != core.ProviderEdge {
-		return nil, core.Errorf(503, "dns_provider_unsupported",
+		return nil, core.Errorf("dns_provider_unsupported",
 			"The DNS of %s is not in our hands (its dns_provider is %s). Change its records where they are kept.", d.Name, d.DNSProvider)
 	}
 	return d, err
@@ -115,7 +115,7 @@ func (s *Service) CreateCustomDNSRecord(ctx context.Context, who core.Actor, in 
 			return nil, nil, err
 		}
 		if store.CustomRecordsByDomain.Count(tx, d.ID, maxCustomRecords) == maxCustomRecords {
-			return nil, nil, core.Errorf(400, "invalid_record", "%s has %d records of your own, the most there may be. Delete one first.", d.Name, maxCustomRecords)
+			return nil, nil, core.Errorf("invalid_record", "%s has %d records of your own, the most there may be. Delete one first.", d.Name, maxCustomRecords)
 		}
 		r := &store.CustomRecord{ID: tx.NewID("rec"), DomainID: d.ID, TTL: defaultTTL, CreatedAt: tx.Now()}
 		if in.TTL != nil {
@@ -194,7 +194,7 @@ type UpdateCustomDNSRecordIn struct {
 // UpdateCustomDNSRecord changes a record; what is not given stays.
 func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in UpdateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
 	if in.Name == nil && in.Type == nil && in.Value == nil && in.TTL == nil {
-		return nil, core.Errorf(400, "nothing_to_update", "Give at least one of name, type, value and ttl.")
+		return nil, core.Errorf("nothing_to_update", "Give at least one of name, type, value and ttl.")
 	}
 	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
 		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
@@ -236,7 +236,7 @@ func describeRecord(d *store.Domain, r *store.CustomRecord, name, typ, value str
 		return invalidRecord("name", err)
 	}
 	if typ == "CNAME" && r.Name == d.Name {
-		return core.Errorf(400, "cname_at_apex", "%s itself cannot be a CNAME, since it has other records (RFC 1034). Use A and AAAA records, or a redirect.", d.Name).
+		return core.Errorf("cname_at_apex", "%s itself cannot be a CNAME, since it has other records (RFC 1034). Use A and AAAA records, or a redirect.", d.Name).
 			With("name", "cname_at_apex", "is the domain itself")
 	}
 	r.Type = typ
@@ -260,14 +260,14 @@ func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.Custom
 }
 
 func invalidRecord(field string, err error) *core.Error {
-	return core.Errorf(400, "invalid_record", "%s: %s", field, err).With(field, "invalid_record", err.Error()).Because(err)
+	return core.Errorf("invalid_record", "%s: %s", field, err).With(field, "invalid_record", err.Error()).Because(err)
 }
 
 // checkCustomRecord looks for what a record would be in the way of, and whether there can be a zone
 // with it. It reads all records of the domain.
 func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) error {
 	if dnsprov.Managed(s.reservedRecords(tx, d), r.Name, r.Type, r.Value) {
-		e := core.Errorf(409, "managed_record_collision", "Mailstead keeps the %s records of %s itself. Use another name.", r.Type, r.Name)
+		e := core.Errorf("managed_record_collision", "Mailstead keeps the %s records of %s itself. Use another name.", r.Type, r.Name)
 		if r.Name == "_dmarc."+d.Name {
 			e.Message = "Mailstead keeps the records of " + r.Name + " itself. Change the policy with PUT /v1/domains/" + d.ID + "/dmarc."
 		}
@@ -288,7 +288,7 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 		case o.Name != r.Name:
 			continue
 		case o.Type == r.Type && o.Value == r.Value:
-			return core.Errorf(409, "duplicate_record", "There is such a record already: %s.", o.ID).With("value", "duplicate_record", "the record "+o.ID+" says the same")
+			return core.Errorf("duplicate_record", "There is such a record already: %s.", o.ID).With("value", "duplicate_record", "the record "+o.ID+" says the same")
 		case o.Type == "CNAME" || r.Type == "CNAME":
 			return invalidRecord("name", errors.New("has a record already, and a CNAME must be alone at its name (RFC 1034)"))
 		case o.Type == "TXT":

@@ -149,7 +149,7 @@ func (s *Service) scout(ctx context.Context, who core.Actor, token string, names
 }
 
 func errDomainLimit(limit, used int) *core.Error {
-	return core.Errorf(403, "domain_limit_exceeded", "This account may have %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
+	return core.Errorf("domain_limit_exceeded", "This account may have %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
 }
 
 // A connection is the transaction of one connect_domains.

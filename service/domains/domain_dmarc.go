@@ -40,7 +40,7 @@ func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (
 			return err
 		}
 		if bad != nil {
-			return core.Errorf(400, "invalid_dmarc", "value: %s", bad).With("value", "invalid_dmarc", bad.Error())
+			return core.Errorf("invalid_dmarc", "value: %s", bad).With("value", "invalid_dmarc", bad.Error())
 		}
 		d.DMARC, d.DMARCAt = value, tx.Now()
 		out = &DMARCSet{*dmarcOverride(d)}

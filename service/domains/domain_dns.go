@@ -271,7 +271,7 @@ func valueToEnter(d *store.Domain, r dnsprov.Record) string {
 func (s *Service) manualDomain(who core.Actor, id string) (*store.Domain, error) {
 	d, err := s.readDomain(who, id)
 	if err == nil && d.DNSProvider != core.ProviderManual {
-		return nil, core.Errorf(400, "not_manual_domain", "The DNS of %s is not entered by hand (its dns_provider is %s). Use dns-status to see its records.", d.Name, d.DNSProvider)
+		return nil, core.Errorf("not_manual_domain", "The DNS of %s is not entered by hand (its dns_provider is %s). Use dns-status to see its records.", d.Name, d.DNSProvider)
 	}
 	return d, err
 }
@@ -311,7 +311,7 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 	case d.Status == core.DomainDeleting:
 		return nil, errBusy(d, "is being deleted")
 	case !recordsReady(d):
-		return nil, core.Errorf(409, "records_not_ready", "The records of %s are still being computed. Ask dns-records until its status is ready.", d.Name)
+		return nil, core.Errorf("records_not_ready", "The records of %s are still being computed. Ask dns-records until its status is ready.", d.Name)
 	}
 	l := s.lookAt(ctx, d)
 	if err := s.keepVerified(ctx, who, d, l); err != nil {

@@ -36,7 +36,7 @@ type DomainProvider struct {
 func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProviderIn) (*DomainProvider, error) {
 	ascii, _, err := idn.Registrable(in.Domain)
 	if err != nil {
-		return nil, core.Errorf(400, "invalid_domain", "%s", err)
+		return nil, core.Errorf("invalid_domain", "%s", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, quotesFor)
 	defer cancel()
@@ -93,6 +93,6 @@ func registryProvider(asked string, d *rdap.Domain) *DomainProvider {
 }
 
 func noProvider(name, why string) *core.Error {
-	return core.Errorf(502, "upstream_error", "No RDAP service answered for %s, so its registrar is not known. Look it up by hand, or connect it with manual_dns.", name).
+	return core.Errorf("upstream_error", "No RDAP service answered for %s, so its registrar is not known. Look it up by hand, or connect it with manual_dns.", name).
 		With("rdap", "upstream_error", why)
 }

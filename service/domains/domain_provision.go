@@ -208,7 +208,7 @@ func (s *Service) newDKIMKeys(domainID string) ([]store.DKIMKey, error) {
 func (p *provisioning) zone() error {
 	return p.s.Store.View(func(tx *store.Tx) error {
 		if _, err := p.s.ZoneSource(tx, p.d).Zone(); err != nil {
-			return jobs.Permanent(core.Errorf(400, "invalid_record", "The records of %s cannot be served: %s.", p.d.Name, err).Because(err))
+			return jobs.Permanent(core.Errorf("invalid_record", "The records of %s cannot be served: %s.", p.d.Name, err).Because(err))
 		}
 		return nil
 	})

@@ -24,16 +24,16 @@ const (
 // planPurchase checks what concerns the purchase.
 func (p *setupPlan) planPurchase() error {
 	if !p.who.Can("purchase") {
-		return core.Errorf(403, "insufficient_scope", "This token lacks the \"purchase\" permission that register needs. Use a token that has it.")
+		return core.Errorf("insufficient_scope", "This token lacks the \"purchase\" permission that register needs. Use a token that has it.")
 	}
 	if top := dnsprov.RegisteredName(p.name); top != p.name {
-		return core.Errorf(400, "invalid_domain", "%s lies below %s, and only that can be registered.", p.name, top).With("domain", "invalid_domain", "cannot be registered")
+		return core.Errorf("invalid_domain", "%s lies below %s, and only that can be registered.", p.name, top).With("domain", "invalid_domain", "cannot be registered")
 	}
 	if p.in.Price == nil {
 		return core.Invalid("price", "required", "is required with register: give the price that was quoted, for one year in USD, beyond which nothing is bought")
 	}
 	if len(p.s.Config.Registrars) == 0 {
-		return core.Errorf(503, "not_configured", "This installation has no registrar. Its operator adds one to mailstead.toml; or register %s elsewhere and set it up without register.", p.name)
+		return core.Errorf("not_configured", "This installation has no registrar. Its operator adds one to mailstead.toml; or register %s elsewhere and set it up without register.", p.name)
 	}
 	p.shop = p.s.Config.Registrars[0]
 	if p.in.Registrar != "" {
@@ -101,7 +101,7 @@ func (p *setup) register() error {
 		return err
 	}
 	if b.shop = p.s.registrarNamed(b.pu.Registrar); b.shop == nil {
-		return jobs.Permanent(core.Errorf(503, "not_configured", "The registrar %s of this purchase is not configured any more. Its operator must add it again.", b.pu.Registrar))
+		return jobs.Permanent(core.Errorf("not_configured", "The registrar %s of this purchase is not configured any more. Its operator must add it again.", b.pu.Registrar))
 	}
 	switch b.pu.State {
 	case store.PurchaseBought:
@@ -165,11 +165,11 @@ func (b *purchasing) unclear(err error) error {
 		return b.ctx.Err()
 	}
 	if b.pu.State == store.PurchaseIntended {
-		return core.Errorf(502, "registrar_error",
+		return core.Errorf("registrar_error",
 			"%s takes no order of %s now, and nothing was bought. It is tried again for a while; setup can also be run again at once, or the domain be deleted.",
 			b.shop.Name(), b.pu.Domain).Because(err)
 	}
-	return core.Errorf(502, "registrar_error",
+	return core.Errorf("registrar_error",
 		"It is not known whether %s was bought: %s did not answer the order %s of %s. It is looked for again for a while. If this stays, look for that order and for the domain in the account there; then run setup again: it looks first, and never buys twice.",
 		b.pu.Domain, b.shop.Name(), b.pu.ID, b.pu.TriedAt.UTC().Format(time.RFC3339)).Because(err)
 }
@@ -303,7 +303,7 @@ func (b *purchasing) refuse(code, format string, args ...any) error {
 }
 
 func (b *purchasing) refused() error {
-	return jobs.Permanent(core.Errorf(409, b.pu.RefusedCode, "%s", b.pu.RefusedWhy))
+	return jobs.Permanent(core.Errorf(b.pu.RefusedCode, "%s", b.pu.RefusedWhy))
 }
 
 // write changes the record of a purchase that has not ended.

@@ -53,7 +53,7 @@ func (s *Service) QuoteSetup(ctx context.Context, who core.Actor, in SetupDomain
 		err = errors.New("it did not answer for the name")
 	}
 	if err != nil {
-		return nil, core.Errorf(502, "upstream_error", "%s did not say what %s costs. Try again later.", p.shop.Name(), p.name).
+		return nil, core.Errorf("upstream_error", "%s did not say what %s costs. Try again later.", p.shop.Name(), p.name).
 			With(p.shop.Name(), "upstream_error", "did not answer").Because(err)
 	}
 	return p.quote(offers[0])

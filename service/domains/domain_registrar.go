@@ -52,11 +52,11 @@ func (p *setup) tellRegistrar() error {
 	case errors.As(err, new(*core.Error)):
 		return err
 	case errors.Is(err, registrar.ErrFixedNameservers):
-		return jobs.Permanent(core.Errorf(409, "registrar_error",
+		return jobs.Permanent(core.Errorf("registrar_error",
 			"%s does not let the nameservers of %s be changed, so that it cannot be served from here. Delete it here, where the registration stays, and run setup again with edge_api_token, an API token for the DNS there, or with manual_dns.",
 			shop.Name(), p.d.Name).Because(err))
 	}
-	return core.Errorf(502, "registrar_error", "%s did not set the nameservers of %s. It is tried again.", shop.Name(), p.d.Name).Because(err)
+	return core.Errorf("registrar_error", "%s did not set the nameservers of %s. It is tried again.", shop.Name(), p.d.Name).Because(err)
 }
 
 // setGlue tells the addresses of nameservers of ours that lie inside of the domain, before it is
@@ -72,7 +72,7 @@ func (p *setup) setGlue(ctx context.Context, shop registrar.Registrar, found *re
 		return nil // somebody has seen to it
 	}
 	if !ok {
-		return jobs.Permanent(core.Errorf(409, "registrar_error",
+		return jobs.Permanent(core.Errorf("registrar_error",
 			"%s lies inside of %s, and %s cannot be told addresses of nameservers from here. Enter them there as %v, set these nameservers, and run setup again.",
 			namesOf(hosts), p.d.Name, shop.Name(), c.PublicIPs))
 	}
@@ -117,7 +117,7 @@ func (s *Service) tellRenewal(ctx context.Context, who core.Actor, in UpdateDoma
 	}
 	shop := s.registrarNamed(d.Registrar)
 	if shop == nil {
-		return core.Errorf(503, "not_configured", "The registrar %s of %s is not configured any more, so that the renewal cannot be changed from here. Its operator must add it again.", d.Registrar, d.Name)
+		return core.Errorf("not_configured", "The registrar %s of %s is not configured any more, so that the renewal cannot be changed from here. Its operator must add it again.", d.Registrar, d.Name)
 	}
 	renewer, ok := shop.(registrar.AutoRenewer)
 	if !ok {
@@ -130,7 +130,7 @@ func (s *Service) tellRenewal(ctx context.Context, who core.Actor, in UpdateDoma
 		return core.Invalid("auto_renew", "not_allowed", "cannot be changed: %s is not in the account at %s any more", d.Name, shop.Name())
 	}
 	if err != nil {
-		return core.Errorf(502, "upstream_error", "%s did not change the renewal of %s, and nothing else was changed. Try again later.", shop.Name(), d.Name).
+		return core.Errorf("upstream_error", "%s did not change the renewal of %s, and nothing else was changed. Try again later.", shop.Name(), d.Name).
 			With(shop.Name(), "upstream_error", "did not change the renewal").Because(err)
 	}
 	return nil

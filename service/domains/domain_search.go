@@ -67,10 +67,10 @@ func (s *Service) SearchDomain(ctx context.Context, _ core.Actor, in SearchDomai
 func registrableName(given string) (string, error) {
 	ascii, _, err := idn.Registrable(given)
 	if err != nil {
-		return "", core.Errorf(400, "invalid_domain", "%s", err)
+		return "", core.Errorf("invalid_domain", "%s", err)
 	}
 	if top := dnsprov.RegisteredName(ascii); top != ascii {
-		return "", core.Errorf(400, "invalid_domain", "%s lies below %s, and only that can be registered.", ascii, top)
+		return "", core.Errorf("invalid_domain", "%s lies below %s, and only that can be registered.", ascii, top)
 	}
 	return ascii, nil
 }

@@ -103,7 +103,7 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 	}
 	var err error
 	if p.name, _, err = idn.Registrable(in.Domain); err != nil {
-		return nil, core.Errorf(400, "invalid_domain", "%s", err).With("domain", "invalid_domain", err.Error())
+		return nil, core.Errorf("invalid_domain", "%s", err).With("domain", "invalid_domain", err.Error())
 	}
 	if in.Register {
 		if err := p.planPurchase(); err != nil {
@@ -266,7 +266,7 @@ func (p *setupPlan) mayMake(tx *store.Tx) error {
 	}
 	limit := p.s.Config.Limits.Domains
 	if used := store.DomainsByAccount.Count(tx, p.who.AccountID, 0); limit > 0 && used >= limit {
-		return core.Errorf(403, "domain_limit_exceeded", "This account may have %d domains and has %d. Delete one first.", limit, used)
+		return core.Errorf("domain_limit_exceeded", "This account may have %d domains and has %d. Delete one first.", limit, used)
 	}
 	return nil
 }

@@ -243,7 +243,7 @@ func (p *setup) wait(awaited errAwaited) (jobs.Writes, error) {
 	ours := namesOf(p.s.Config.Nameservers)
 	end := since.Add(delegationAwaited)
 	if !now.Before(end) {
-		return nil, jobs.Permanent(core.Errorf(409, "ns_timeout",
+		return nil, jobs.Permanent(core.Errorf("ns_timeout",
 			"%s was not delegated to us within %d hours. Set these nameservers, and only these, at its registrar, and run setup again: %s.", p.d.Name, int(delegationAwaited.Hours()), ours))
 	}
 	next := now.Add(Awaiting(now.Sub(since), p.s.Rand()))

@@ -179,7 +179,7 @@ type UpdateDomainIn struct {
 // check looks at the fields on their own, and brings them into the form in which they are kept.
 func (in *UpdateDomainIn) check(c core.Config) (err error) {
 	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set {
-		return core.Errorf(400, "nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all and notes.")
+		return core.Errorf("nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all and notes.")
 	}
 	if in.SendingMode != nil && *in.SendingMode == "relay" && len(c.Relays) == 0 && c.Outbound != "capture" {
 		return core.Invalid("sending_mode", "not_allowed", "cannot be relay: this installation has none; its operator adds one to mailstead.toml")
@@ -297,7 +297,7 @@ func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 
 // errBusy says that a job works on the domain, and names it.
 func errBusy(d *store.Domain, why string) *core.Error {
-	return core.Errorf(409, "domain_busy", "%s %s. Wait for the job %s.", d.Name, why, d.JobID).With(d.JobID, "domain_busy", "works on the domain")
+	return core.Errorf("domain_busy", "%s %s. Wait for the job %s.", d.Name, why, d.JobID).With(d.JobID, "domain_busy", "works on the domain")
 }
 
 // checkIdle refuses while a job works on the domain.

@@ -37,7 +37,7 @@ func givenEdgeToken(given *string) (string, error) {
 }
 
 func errNoEdge() *core.Error {
-	return core.Errorf(503, "not_configured", "This installation has no edge provider. Leave edge_api_token out, to use our nameservers, or set manual_dns.")
+	return core.Errorf("not_configured", "This installation has no edge provider. Leave edge_api_token out, to use our nameservers, or set manual_dns.")
 }
 
 // edgeFailure says to people, in the error of a job or of a name, what became of a question to the
@@ -49,25 +49,25 @@ func edgeFailure(domain string, err error) *core.Error {
 	)
 	switch conflicts := conflictsIn(err); {
 	case len(conflicts) > 0:
-		return core.Errorf(409, "zone_conflict",
+		return core.Errorf("zone_conflict",
 			"The zone of %s at %s has records of somebody else's in the place of ours: %s. None of them was touched. Remove them there, or change them to what is wanted, then try again.",
 			domain, edgeName, conflictTexts(conflicts)).Because(err)
 	case errors.Is(err, dnsprov.ErrCredential):
-		return core.Errorf(400, "edge_token_invalid",
+		return core.Errorf("edge_token_invalid",
 			"%s does not take the API token for %s, or the token lacks a right. It needs %s for that zone. Make such a token there, and give it as edge_api_token.",
 			edgeName, domain, edgeRights).Because(err)
 	case errors.Is(err, dnsprov.ErrZoneNotFound):
-		return core.Errorf(404, "zone_not_found",
+		return core.Errorf("zone_not_found",
 			"%s has no zone for %s that the API token may see. Add the domain there, or give a token with the rights %s for its zone.",
 			edgeName, domain, edgeRights).Because(err)
 	case errors.As(err, &refused):
-		return core.Errorf(502, "upstream_error", "%s does not take the record %s: %s.", edgeName, recordText(refused.Want), clip(refused.Err.Error())).
+		return core.Errorf("upstream_error", "%s does not take the record %s: %s.", edgeName, recordText(refused.Want), clip(refused.Err.Error())).
 			With(core.ProviderEdge, "upstream_error", "does not take a record").Because(err)
 	case errors.As(err, &wait):
-		return core.Errorf(502, "upstream_error", "%s asks to come again in %s for %s.", edgeName, wait.For.Round(time.Second), domain).
+		return core.Errorf("upstream_error", "%s asks to come again in %s for %s.", edgeName, wait.For.Round(time.Second), domain).
 			With(core.ProviderEdge, "upstream_error", "asks to come again later").Because(err)
 	}
-	return core.Errorf(502, "upstream_error", "%s did not do what was asked for %s. Try again in a few minutes.", edgeName, domain).
+	return core.Errorf("upstream_error", "%s did not do what was asked for %s. Try again in a few minutes.", edgeName, domain).
 		With(core.ProviderEdge, "upstream_error", "did not answer as it should").Because(err)
 }
 

@@ -131,7 +131,7 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 	var out *WebhookCreated
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if store.WebhooksByAccount.Count(tx, who.AccountID, core.WebhookLimit) >= core.WebhookLimit {
-			return core.Errorf(403, "webhook_limit_reached", "An account may have %d webhook endpoints. Delete one first.", core.WebhookLimit)
+			return core.Errorf("webhook_limit_reached", "An account may have %d webhook endpoints. Delete one first.", core.WebhookLimit)
 		}
 		w.CreatedAt, w.UpdatedAt = tx.Now(), tx.Now()
 		if err := s.putWebhook(tx, w); err != nil {
@@ -199,7 +199,7 @@ type UpdateWebhookIn struct {
 // UpdateWebhook changes an endpoint. Enabling one again forgets its failures.
 func (s *Service) UpdateWebhook(_ context.Context, who core.Actor, in UpdateWebhookIn) (*Webhook, error) {
 	if in.URL == nil && in.Events == nil && !in.Description.Set && in.Status == nil {
-		return nil, core.Errorf(400, "nothing_to_update", "Give at least one of url, events, description and status.")
+		return nil, core.Errorf("nothing_to_update", "Give at least one of url, events, description and status.")
 	}
 	if in.URL != nil {
 		if err := s.Guard.CheckURL(*in.URL); err != nil {

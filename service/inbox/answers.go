@@ -134,7 +134,7 @@ func (s *Service) answerRemote(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}
 	_, err = s.markRemote(ctx, mb, slices.Clone(args.UIDs), pull.FlagChange{Answered: new(true)})
 	switch e, ours := core.AsError(err); {
-	case ours && e.Status == 404:
+	case ours && (e.Code == "not_found" || e.Code == CodeFolderNotFound):
 		return nil, nil
 	case errors.Is(err, pull.ErrLogin), errors.Is(err, pull.ErrRefused):
 		return nil, jobs.Permanent(err)

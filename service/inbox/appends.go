@@ -70,7 +70,7 @@ func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder stri
 		return err
 	}
 	if size == 0 {
-		return core.Errorf(400, CodeMessageEmpty, "The message is empty.")
+		return core.Errorf(CodeMessageEmpty, "The message is empty.")
 	}
 	return s.Store.View(func(tx *store.Tx) error {
 		mb, err := core.OpenMailbox(tx, u)

@@ -390,7 +390,7 @@ func (s *Service) syncFailure(ctx context.Context, err error) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	public := core.Errorf(502, "upstream_error", "%s", f.text)
+	public := core.Errorf("upstream_error", "%s", f.text)
 	if errors.Is(err, pull.ErrLogin) {
 		return jobs.Permanent(public)
 	}

@@ -46,7 +46,7 @@ func (s *Service) onServer(ctx context.Context, mb *store.Mailbox, fn func(conte
 	err = s.Store.View(func(tx *store.Tx) error {
 		box, err := remoteBox(tx, mb)
 		if err == nil && box.UIDValidity != remote.UIDValidity {
-			return core.Errorf(404, "not_found", "%s", messageUnknown)
+			return core.Errorf("not_found", "%s", messageUnknown)
 		}
 		return err
 	})
@@ -65,7 +65,7 @@ func upstream(host string, err error) *core.Error {
 	if !errors.As(err, &f) {
 		f = explainPull(host, err)
 	}
-	return core.Errorf(502, "upstream_error", "%s Nothing was changed here.", f.text).With(host, "upstream_error", "the mailbox's server").Because(err)
+	return core.Errorf("upstream_error", "%s Nothing was changed here.", f.text).With(host, "upstream_error", "the mailbox's server").Because(err)
 }
 
 // markRemote marks messages of an external mailbox, there first, and gives the rows of those that
@@ -135,7 +135,7 @@ func (s *Service) deleteRemote(ctx context.Context, mb *store.Mailbox, uids []ui
 // notDeleted is said of a message that a server was told to delete and still has.
 func notDeleted(mb *store.Mailbox) *core.Error {
 	host := mb.External.IMAP.Host
-	return core.Errorf(502, "upstream_error", "%s keeps the message. Nothing was changed here.", host).With(host, "upstream_error", "the mailbox's server")
+	return core.Errorf("upstream_error", "%s keeps the message. Nothing was changed here.", host).With(host, "upstream_error", "the mailbox's server")
 }
 
 // findExternal is findMessage in a snapshot of its own; external says that the message is to be

@@ -72,7 +72,7 @@ func (v *visit) room(tx *store.Tx, mb *store.Mailbox, catches []catch) error {
 		left -= int64(c.draft.Blob.Length)
 	}
 	if left < 0 {
-		return core.Errorf(507, CodeQuota, "%s is full: its quota_bytes is %d. Raise it, or delete mail.", mb.Email, *mb.QuotaBytes)
+		return core.Errorf(CodeQuota, "%s is full: its quota_bytes is %d. Raise it, or delete mail.", mb.Email, *mb.QuotaBytes)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func distinctKeywords(list []string) []string {
 
 func checkKeywords(list []string) error {
 	if len(list) > maxKeywords || slices.ContainsFunc(list, func(k string) bool { return k == "" || len(k) > maxKeyword }) {
-		return core.Errorf(400, CodeKeywords, "A message has at most %d keywords of at most %d bytes.", maxKeywords, maxKeyword)
+		return core.Errorf(CodeKeywords, "A message has at most %d keywords of at most %d bytes.", maxKeywords, maxKeyword)
 	}
 	return nil
 }

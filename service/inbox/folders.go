@@ -48,14 +48,14 @@ const (
 )
 
 func folderNotFound(name string) *core.Error {
-	return core.Errorf(404, CodeFolderNotFound, "There is no folder %q.", name)
+	return core.Errorf(CodeFolderNotFound, "There is no folder %q.", name)
 }
 
 // folderName gives the one form under which a folder's name is kept: NFC, INBOX in capitals, no
 // separator at its end.
 func folderName(text string) (string, error) {
 	if !utf8.ValidString(text) {
-		return "", core.Errorf(400, CodeFolderName, "A folder's name is UTF-8.")
+		return "", core.Errorf(CodeFolderName, "A folder's name is UTF-8.")
 	}
 	name := norm.NFC.String(strings.TrimSuffix(text, folderSeparator))
 	top, below, nested := strings.Cut(name, folderSeparator)
@@ -67,11 +67,11 @@ func folderName(text string) (string, error) {
 	}
 	switch {
 	case name == "" || len(name) > maxFolderName:
-		return "", core.Errorf(400, CodeFolderName, "A folder's name has 1 to %d bytes.", maxFolderName)
+		return "", core.Errorf(CodeFolderName, "A folder's name has 1 to %d bytes.", maxFolderName)
 	case slices.Contains(strings.Split(name, folderSeparator), ""):
-		return "", core.Errorf(400, CodeFolderName, "No level of a folder's name may be empty.")
+		return "", core.Errorf(CodeFolderName, "No level of a folder's name may be empty.")
 	case strings.ContainsAny(name, "*%") || name[0] == '#' || strings.IndexFunc(name, unicode.IsControl) >= 0:
-		return "", core.Errorf(400, CodeFolderName, "A folder's name has no control characters, no * and no %%, and does not begin with #.")
+		return "", core.Errorf(CodeFolderName, "A folder's name has no control characters, no * and no %%, and does not begin with #.")
 	}
 	return name, nil
 }
@@ -99,7 +99,7 @@ func folderByName(tx *store.Tx, mailbox uint32, name string) (*Folder, error) {
 func folderByID(tx *store.Tx, mailbox, id uint32) (*Folder, error) {
 	f, err := tx.Folder(mailbox, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, core.Errorf(404, CodeFolderNotFound, "The folder has been deleted.")
+		return nil, core.Errorf(CodeFolderNotFound, "The folder has been deleted.")
 	}
 	return f, err
 }
@@ -172,11 +172,11 @@ func createFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 	if specialUse != "" {
 		taken := slices.ContainsFunc(folders, func(f *Folder) bool { return f.SpecialUse == specialUse })
 		if taken || !slices.Contains(specialUses, specialUse) {
-			return core.Errorf(409, CodeSpecialUse, "The role %s is not known here, or another folder has it.", specialUse)
+			return core.Errorf(CodeSpecialUse, "The role %s is not known here, or another folder has it.", specialUse)
 		}
 	}
 	if slices.ContainsFunc(folders, func(f *Folder) bool { return f.Name == name }) {
-		return core.Errorf(409, CodeFolderExists, "There is a folder %q already.", name)
+		return core.Errorf(CodeFolderExists, "There is a folder %q already.", name)
 	}
 	names, err := subscribedNames(tx, mailbox)
 	if err != nil {
@@ -197,7 +197,7 @@ func createFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string, most int, names map[string]bool) (err error) {
 	missing := missingParents(folders, name)
 	if len(folders)+len(missing) > most {
-		return core.Errorf(403, CodeFolderLimit, "A mailbox has at most %d folders.", maxFolders)
+		return core.Errorf(CodeFolderLimit, "A mailbox has at most %d folders.", maxFolders)
 	}
 	for _, n := range missing {
 		f := &Folder{Mailbox: mailbox, Name: n}
@@ -235,7 +235,7 @@ func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name strin
 		return err
 	}
 	if name == InboxName {
-		return core.Errorf(400, CodeFolderName, "INBOX cannot be deleted.")
+		return core.Errorf(CodeFolderName, "INBOX cannot be deleted.")
 	}
 	if err := s.mayChangeFolders(u.Mailbox); err != nil {
 		return err
@@ -283,7 +283,7 @@ func (s *Service) deletable(tx *store.Tx, u core.MailboxUser, name string) (*Fol
 			found = f
 		}
 		if strings.HasPrefix(f.Name, name+folderSeparator) {
-			return nil, core.Errorf(409, CodeFolderHasChildren, "Delete the folders below %q first.", name)
+			return nil, core.Errorf(CodeFolderHasChildren, "Delete the folders below %q first.", name)
 		}
 	}
 	if found == nil {
@@ -329,7 +329,7 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 func (s *Service) mayChangeFolders(mailbox uint32) error {
 	key, now := store.SubscriptionsID(mailbox), s.Now()
 	if s.folderChanges.Seen(key, now) >= maxFolderChanges {
-		return core.Errorf(429, CodeFolderRate, "A mailbox's folders may be changed by %d commands a minute. Go on in a minute.", maxFolderChanges)
+		return core.Errorf(CodeFolderRate, "A mailbox's folders may be changed by %d commands a minute. Go on in a minute.", maxFolderChanges)
 	}
 	s.folderChanges.Count(key, now)
 	return nil
@@ -351,9 +351,9 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, e
 	case !named(from):
 		return 0, folderNotFound(from)
 	case named(to):
-		return 0, core.Errorf(409, CodeFolderExists, "There is a folder %q already.", to)
+		return 0, core.Errorf(CodeFolderExists, "There is a folder %q already.", to)
 	case strings.HasPrefix(to, from+folderSeparator):
-		return 0, core.Errorf(400, CodeFolderName, "A folder cannot be moved below itself.")
+		return 0, core.Errorf(CodeFolderName, "A folder cannot be moved below itself.")
 	}
 	var tree []*Folder
 	for _, f := range folders {
@@ -362,7 +362,7 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, e
 			continue
 		}
 		if len(to)+len(rest) > maxFolderName {
-			return 0, core.Errorf(400, CodeFolderName, "The name of a folder below it would be longer than %d bytes.", maxFolderName)
+			return 0, core.Errorf(CodeFolderName, "The name of a folder below it would be longer than %d bytes.", maxFolderName)
 		}
 		tree = append(tree, f)
 	}
@@ -397,7 +397,7 @@ func (s *Service) moveInbox(ctx context.Context, u core.MailboxUser, to string) 
 			return err
 		}
 		if _, err := tx.FolderByName(u.Mailbox, to); err == nil {
-			return core.Errorf(409, CodeFolderExists, "There is a folder %q already.", to)
+			return core.Errorf(CodeFolderExists, "There is a folder %q already.", to)
 		}
 		for m := range tx.Messages(u.Mailbox, store.InboxID, 1, maxUID) {
 			uids = append(uids, m.UID)

@@ -57,7 +57,7 @@ func (s *Service) imageToken(r imageRef) string {
 
 // readImageToken undoes imageToken. A wrong one is a 404, one that is over a 410.
 func (s *Service) readImageToken(token string) (r imageRef, err error) {
-	wrong := core.Errorf(404, "not_found", "There is no such image.")
+	wrong := core.Errorf("not_found", "There is no such image.")
 	text, _, _ := strings.Cut(token, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	parts := strings.SplitN(string(raw), "\n", 5)
@@ -70,7 +70,7 @@ func (s *Service) readImageToken(token string) (r imageRef, err error) {
 		return r, wrong
 	}
 	if s.Now().Unix() >= r.Expires {
-		return r, core.Errorf(410, "expired", "This image was for one hour. Open the message again.")
+		return r, core.Errorf("expired", "This image was for one hour. Open the message again.")
 	}
 	return r, nil
 }
@@ -107,7 +107,7 @@ func (s *Service) OpenImage(ctx context.Context, token string) (*Image, error) {
 }
 
 func noImage(cause error) *core.Error {
-	return core.Errorf(422, "image_unavailable", "The image could not be fetched.").Because(cause)
+	return core.Errorf("image_unavailable", "The image could not be fetched.").Because(cause)
 }
 
 // joined reads of one and closes the other.
@@ -205,7 +205,7 @@ func (m *images) Take(ctx context.Context, account string) (done func(), err err
 	m.Mu.Unlock()
 	if busy {
 		m.leave(account, lane)
-		return nil, core.Errorf(429, "rate_limited", "This account fetches too many images at once. Wait a moment.")
+		return nil, core.Errorf("rate_limited", "This account fetches too many images at once. Wait a moment.")
 	}
 	if err := enter(ctx, lane.places); err != nil {
 		m.leave(account, lane)

@@ -34,26 +34,26 @@ func TestImageToken(t *testing.T) {
 		other := ref
 		change(&other)
 		forged, _, _ := strings.Cut(i.ImageToken(other), ".")
-		if _, err := i.ReadImageToken(forged + "." + sum); statusOf(err) != 404 {
+		if _, err := i.ReadImageToken(forged + "." + sum); codeOf(err) != "not_found" {
 			t.Errorf("%+v with another's sum: %v", other, err)
 		}
 	}
 	for _, bad := range []string{"", ".", text, text + ".", text + "." + sum[1:], text + "." + sum + "A"} {
-		if _, err := i.ReadImageToken(bad); statusOf(err) != 404 {
+		if _, err := i.ReadImageToken(bad); codeOf(err) != "not_found" {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
 	ref.Expires = i.Now().Unix()
-	if _, err := i.ReadImageToken(i.ImageToken(ref)); statusOf(err) != 410 {
+	if _, err := i.ReadImageToken(i.ImageToken(ref)); codeOf(err) != "expired" {
 		t.Errorf("after its hour: %v", err)
 	}
 }
 
-func statusOf(err error) int {
+func codeOf(err error) string {
 	if e, ok := core.AsError(err); ok {
-		return e.Status
+		return e.Code
 	}
-	return 0
+	return ""
 }
 
 // TestImagesAtOnce: an account fetches eight images at a time, waits for the others, and holds
@@ -72,7 +72,7 @@ func TestImagesAtOnce(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), inbox.ImageTimeout)
 		defer cancel()
-		if _, err := m.Take(short, "a"); statusOf(err) != 422 || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := m.Take(short, "a"); codeOf(err) != "image_unavailable" || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("one too many: %v", err)
 		}
 		other, err := m.Take(t.Context(), "b")
@@ -133,7 +133,7 @@ func TestSlowReadersHaveTheImage(t *testing.T) {
 		}
 		body.Close()
 		m.HTTP.Transport = stillHost{inbox.ImageLimit + 1}
-		if _, err := m.Fetch(t.Context(), "a", "https://far.test/"); statusOf(err) != 422 {
+		if _, err := m.Fetch(t.Context(), "a", "https://far.test/"); codeOf(err) != "image_unavailable" {
 			t.Errorf("past the limit: %v", err)
 		}
 		if len(m.All) != 0 {
@@ -162,7 +162,7 @@ func TestImagesWaiting(t *testing.T) {
 		}
 		m.Mu.Unlock()
 	}
-	if _, err := m.Take(t.Context(), "a"); statusOf(err) != 429 {
+	if _, err := m.Take(t.Context(), "a"); codeOf(err) != "rate_limited" {
 		t.Errorf("one more: %v", err)
 	}
 	cancel()

@@ -162,7 +162,7 @@ func (s *Service) changeMany(ctx context.Context, who core.Actor, refs []Message
 }
 
 func checkRefs(refs []MessageRef) error {
-	e := core.Errorf(400, "validation_error", "Each of messages needs uid and mailbox.")
+	e := core.Errorf("validation_error", "Each of messages needs uid and mailbox.")
 	for i, r := range refs {
 		if r.UID == "" {
 			e = e.With(fmt.Sprintf("messages.%d.uid", i), "required", "is required")

@@ -18,7 +18,7 @@ type MessageMarks struct {
 
 func (m MessageMarks) check() error {
 	if m.IsRead == nil && m.IsFlagged == nil {
-		return core.Errorf(400, "nothing_to_update", "Give is_read or is_flagged, true or false.")
+		return core.Errorf("nothing_to_update", "Give is_read or is_flagged, true or false.")
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error)
 			return err
 		}
 		if !a.UniversalInbox {
-			return core.Errorf(400, "universal_inbox_disabled", "The universal inbox is off. Switch it on with POST /v1/account/universal-inbox, or refresh one mailbox.")
+			return core.Errorf("universal_inbox_disabled", "The universal inbox is off. Switch it on with POST /v1/account/universal-inbox, or refresh one mailbox.")
 		}
 		if count > 0 {
 			return s.BeginExternals(tx, who.AccountID, who.UserID)

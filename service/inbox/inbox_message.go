@@ -54,7 +54,7 @@ func byUserID(who core.Actor, id string) boxPicker {
 func byMailbox(who core.Actor, email string) boxPicker {
 	return func(tx *store.Tx) (*store.Mailbox, error) {
 		if email == "" {
-			return nil, core.Errorf(400, "mailbox_required", "Name the mailbox that the message is in: ?mailbox=name@domain.").
+			return nil, core.Errorf("mailbox_required", "Name the mailbox that the message is in: ?mailbox=name@domain.").
 				With("mailbox", "required", "is required")
 		}
 		mb, err := core.GetByEmail(tx, who, email)

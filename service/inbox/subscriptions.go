@@ -52,7 +52,7 @@ func subscribeName(tx *store.Tx, mailbox uint32, name string, subscribed bool) e
 		return err
 	}
 	if subscribed && len(names) >= maxFolders {
-		return core.Errorf(403, CodeFolderLimit, "A mailbox is subscribed to at most %d names without folders.", maxFolders)
+		return core.Errorf(CodeFolderLimit, "A mailbox is subscribed to at most %d names without folders.", maxFolders)
 	}
 	return tx.SetNameSubscribed(mailbox, name, subscribed)
 }

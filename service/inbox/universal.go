@@ -68,7 +68,7 @@ func (s *Service) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on
 
 // inboxNeeded names the enabled endpoints that want email.received.
 func inboxNeeded(tx *store.Tx, accountID string) error {
-	e := core.Errorf(409, "universal_inbox_required", "Enabled webhook endpoints subscribe to email.received. Disable them or change their events first.")
+	e := core.Errorf("universal_inbox_required", "Enabled webhook endpoints subscribe to email.received. Disable them or change their events first.")
 	for _, w := range store.WebhooksByAccount.Asc(tx, accountID, "") {
 		if w.Status == "enabled" && events.Wants(w, events.EventEmailReceived) {
 			e = e.With(w.ID, "universal_inbox_required", w.URL)

@@ -71,7 +71,7 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 		}
 	}
 	if given != 1 {
-		return nil, core.Errorf(400, "exactly_one_parameter", "Give exactly one of domains, emails, user_ids and all: true.")
+		return nil, core.Errorf("exactly_one_parameter", "Give exactly one of domains, emails, user_ids and all: true.")
 	}
 	e := &store.Export{AccountID: who.AccountID, CreatedBy: who.UserID, Format: cmp.Or(in.Format, "default"), All: in.All}
 	inline, token := in.Inline || acceptsCSV(in.Accept), core.RandomText(43, core.Base62)
@@ -131,7 +131,7 @@ func clearExports(tx *store.Tx, accountID string) error {
 	now := tx.Now()
 	for _, e := range store.ExportsByAccount.Desc(tx, accountID, "") {
 		if wait := e.CreatedAt.Add(exportEvery).Sub(now); wait > 0 && wait <= exportEvery {
-			refused := core.Errorf(429, "export_rate_limited", "An account may export once in %d seconds. Wait a moment, then try again.", exportEvery/time.Second)
+			refused := core.Errorf("export_rate_limited", "An account may export once in %d seconds. Wait a moment, then try again.", exportEvery/time.Second)
 			refused.RetryAfter = wait
 			return refused
 		}
@@ -178,7 +178,7 @@ const unknownsNamed = 20
 
 func (u *unknowns) add(field string, i int, name, what string) {
 	if u.err == nil {
-		u.err = core.Errorf(400, "validation_error", "%s: this account has no %s %.260q. Details names what else is missing.", field, what, name)
+		u.err = core.Errorf("validation_error", "%s: this account has no %s %.260q. Details names what else is missing.", field, what, name)
 	}
 	if len(u.err.Details) < unknownsNamed {
 		u.err = u.err.With(fmt.Sprintf("%s.%d", field, i), "not_found", fmt.Sprintf("%.260q is no %s of this account", name, what))
@@ -272,5 +272,5 @@ func (s *Service) OpenExport(_ context.Context, token string) (*core.File, error
 }
 
 func errNoExport() *core.Error {
-	return core.Errorf(404, "not_found", "This link was used already, or has expired. Make a new export.")
+	return core.Errorf("not_found", "This link was used already, or has expired. Make a new export.")
 }

@@ -30,7 +30,7 @@ func (in *UpdateEmailUserIn) empty() bool {
 // check looks at the fields on their own, and brings forward_to into the form in which it is kept.
 func (in *UpdateEmailUserIn) check() error {
 	if in.empty() {
-		return core.Errorf(400, "nothing_to_update", "Give at least one of name, password, footer, daily_send_limit, forward_to, relay, quota_bytes and status.")
+		return core.Errorf("nothing_to_update", "Give at least one of name, password, footer, daily_send_limit, forward_to, relay, quota_bytes and status.")
 	}
 	if in.Name != nil {
 		if err := checkName(*in.Name); err != nil {
@@ -65,7 +65,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 			return err
 		}
 		if mb.Status == "deleting" {
-			return core.Errorf(404, "not_found", "%s is being deleted, so it cannot be changed.", mb.Email)
+			return core.Errorf("not_found", "%s is being deleted, so it cannot be changed.", mb.Email)
 		}
 		if err := in.apply(mb); err != nil {
 			return err
@@ -162,7 +162,7 @@ func setStatus(mb *store.Mailbox, status string) error {
 	case mb.Status == "suspended":
 		mb.Status = "pending"
 	default:
-		return core.Errorf(409, "domain_not_ready", "%s becomes active by itself as soon as its domain is complete.", mb.Email)
+		return core.Errorf("domain_not_ready", "%s becomes active by itself as soon as its domain is complete.", mb.Email)
 	}
 	return nil
 }

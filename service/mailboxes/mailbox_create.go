@@ -208,7 +208,7 @@ func (b *Birth) settle(tx *store.Tx, who core.Actor) error {
 		return err
 	}
 	if d.Status == "deleting" {
-		return core.Errorf(409, "domain_busy", "%s is being deleted, so it takes no new mailboxes.", d.Name).With(d.JobID, "domain_busy", "deletes the domain")
+		return core.Errorf("domain_busy", "%s is being deleted, so it takes no new mailboxes.", d.Name).With(d.JobID, "domain_busy", "deletes the domain")
 	}
 	if err := b.fits(d); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (b *Birth) settle(tx *store.Tx, who core.Actor) error {
 }
 
 func errExists(email string) *core.Error {
-	return core.Errorf(409, "email_user_exists", "%s exists already. Choose another username.", email).With("username", "email_user_exists", "is taken")
+	return core.Errorf("email_user_exists", "%s exists already. Choose another username.", email).With("username", "email_user_exists", "is taken")
 }
 
 // fits checks what a mailbox may be on the domain.
@@ -252,7 +252,7 @@ func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Er
 	left, full := math.MaxInt, (*core.Error)(nil)
 	if n := s.Config.Limits.Mailboxes; n > 0 {
 		left = n - store.MailboxesByAccount.Count(tx, d.AccountID, n)
-		full = core.Errorf(403, "email_user_limit_exceeded", "This account may have %d mailboxes. Delete one first.", n)
+		full = core.Errorf("email_user_limit_exceeded", "This account may have %d mailboxes. Delete one first.", n)
 	}
 	n := s.Config.Limits.MailboxesPerDomain
 	if n == 0 {
@@ -260,7 +260,7 @@ func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Er
 	}
 	if here := n - store.MailboxesByDomain.Count(tx, d.ID, n); here < left {
 		left = here
-		full = core.Errorf(403, "email_user_limit_exceeded", "%s may have %d mailboxes. Delete one first, or use another domain.", d.Name, n)
+		full = core.Errorf("email_user_limit_exceeded", "%s may have %d mailboxes. Delete one first, or use another domain.", d.Name, n)
 	}
 	return left, full
 }

@@ -86,7 +86,7 @@ func TestSecondDeleteAnswersTheSameJob(t *testing.T) {
 	}
 	name := "x"
 	_, err = s.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: mb.UserID, Name: &name})
-	if e, _ := core.AsError(err); e == nil || e.Status != 404 {
+	if e, _ := core.AsError(err); e == nil || e.Code != "not_found" {
 		t.Errorf("a change of what is being deleted: %v", err)
 	}
 	shown, err := s.GetEmailUser(t.Context(), who, core.EmailUserIn{UserID: mb.UserID})

@@ -38,10 +38,10 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 	}
 	if !right {
 		s.WrongPassword(address, from.Network)
-		return core.MailboxUser{}, core.Errorf(401, "unauthorized", "The address or the password is wrong.")
+		return core.MailboxUser{}, core.Errorf("unauthorized", "The address or the password is wrong.")
 	}
 	if mb.Status != "active" || !core.MayAct(account) {
-		return core.MailboxUser{}, core.Errorf(403, "mailbox_unavailable", "%s may not be used now: it is %s.", mb.Email, unusable(mb, account))
+		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s may not be used now: it is %s.", mb.Email, unusable(mb, account))
 	}
 	s.Guesses.RightAt(address, from.Network)
 	s.noteLogin(mb, from.Network)

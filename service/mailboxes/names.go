@@ -96,7 +96,7 @@ func (s *Service) nameOfDomain(who core.Actor, nameOrID string) (name string, er
 		return name, err
 	}
 	if name, err = msg.NormalizeDomain(nameOrID); err != nil {
-		return "", core.Errorf(400, "invalid_domain", "%.80q is not a domain name: %s", nameOrID, err).With("domain", "invalid_domain", "is not a domain name")
+		return "", core.Errorf("invalid_domain", "%.80q is not a domain name: %s", nameOrID, err).With("domain", "invalid_domain", "is not a domain name")
 	}
 	return name, nil
 }

@@ -66,7 +66,7 @@ func (s *Service) CreateTemplate(_ context.Context, who core.Actor, in CreateTem
 	t := &store.Template{AccountID: who.AccountID, Name: in.Name, Usernames: usernames}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if store.TemplatesByAccount.Count(tx, who.AccountID, templateLimit) >= templateLimit {
-			return core.Errorf(400, "too_many_items", "An account may have %d templates. Delete one first.", templateLimit)
+			return core.Errorf("too_many_items", "An account may have %d templates. Delete one first.", templateLimit)
 		}
 		t.ID, t.CreatedAt, t.UpdatedAt = tx.NewID("tpl"), tx.Now(), tx.Now()
 		return store.Templates.Put(tx, t)
@@ -80,7 +80,7 @@ func (s *Service) CreateTemplate(_ context.Context, who core.Actor, in CreateTem
 // cleanUsernames brings each into the form in which mailboxes have it, and names every one that
 // cannot be.
 func cleanUsernames(in []string) ([]string, error) {
-	bad := core.Errorf(400, "validation_error", "Some usernames cannot be used; details names them.")
+	bad := core.Errorf("validation_error", "Some usernames cannot be used; details names them.")
 	out := make([]string, 0, len(in))
 	for i, given := range in {
 		field := fmt.Sprintf("usernames.%d", i)
@@ -129,7 +129,7 @@ type UpdateTemplateIn struct {
 // stay as they are.
 func (s *Service) UpdateTemplate(_ context.Context, who core.Actor, in UpdateTemplateIn) (*Template, error) {
 	if in.Name == nil && in.Usernames == nil {
-		return nil, core.Errorf(400, "nothing_to_update", "Give name, usernames or both.")
+		return nil, core.Errorf("nothing_to_update", "Give name, usernames or both.")
 	}
 	var usernames []string
 	if in.Usernames != nil {

@@ -79,11 +79,11 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 	list, err := from.Notices.Read(ctx, r)
 	switch {
 	case errors.Is(err, feedback.ErrForged):
-		return core.Errorf(403, "forbidden", "The notice was not accepted: it does not prove to come from the relay.").Because(err)
+		return core.Errorf("forbidden", "The notice was not accepted: it does not prove to come from the relay.").Because(err)
 	case errors.Is(err, feedback.ErrMalformed):
-		return core.Errorf(400, "validation_error", "The notice cannot be read.").Because(err)
+		return core.Errorf("validation_error", "The notice cannot be read.").Because(err)
 	case err != nil:
-		return core.Errorf(502, "upstream_error", "The notice could not be verified now. Send it again later.").Because(err)
+		return core.Errorf("upstream_error", "The notice could not be verified now. Send it again later.").Because(err)
 	}
 	early := false
 	for chunk := range slices.Chunk(list, noticesAtOnce) {
@@ -106,7 +106,7 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 		}
 	}
 	if early {
-		return core.Errorf(503, "not_ready", "The message is still being handed over. Send the notice again later.")
+		return core.Errorf("not_ready", "The message is still being handed over. Send the notice again later.")
 	}
 	return nil
 }

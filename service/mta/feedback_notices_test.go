@@ -91,19 +91,19 @@ func TestPostmarkTellsOurTag(t *testing.T) {
 	}
 	ctx := context.Background()
 	r := notice(fmt.Sprintf(`"RecordType":"Bounce","Type":"HardBounce","Email":"x@far.test","Details":"550 5.1.1 no","Metadata":{"mailstead-id":%q}`, tag))
-	for name, status := range map[string]int{"r2": 404, "r1": 0} {
-		if err := c.Svc.TakeNotices(ctx, "postmark", name, r); status == 0 != (err == nil) || err != nil && core.Explain(err).Status != status {
+	for name, code := range map[string]string{"r2": "not_found", "r1": ""} {
+		if err := c.Svc.TakeNotices(ctx, "postmark", name, r); code == "" != (err == nil) || err != nil && core.Explain(err).Code != code {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := c.Svc.TakeNotices(ctx, "mailgun", "r1", r); core.Explain(err).Status != 404 {
+	if err := c.Svc.TakeNotices(ctx, "mailgun", "r1", r); core.Explain(err).Code != "not_found" {
 		t.Errorf("of another kind: %v", err)
 	}
 	r.Header = http.Header{}
-	if err := c.Svc.TakeNotices(ctx, "postmark", "r1", r); core.Explain(err).Status != 403 {
+	if err := c.Svc.TakeNotices(ctx, "postmark", "r1", r); core.Explain(err).Code != "forbidden" {
 		t.Errorf("without the secret: %v", err)
 	}
-	if err := c.Svc.TakeNotices(ctx, "postmark", "r1", notice(`"Email":5`)); core.Explain(err).Status != 400 {
+	if err := c.Svc.TakeNotices(ctx, "postmark", "r1", notice(`"Email":5`)); core.Explain(err).Code != "validation_error" {
 		t.Errorf("malformed: %v", err)
 	}
 	c.heard(store.OutgoingBounced, 1, 0, "bounce")
@@ -124,7 +124,7 @@ func TestNoticeBeforeTheAnswerIsNoted(t *testing.T) {
 		})
 	}
 	set(store.OutgoingQueued, "", 0)
-	if err := c.take("mailgun", n); core.Explain(err).Status != 503 {
+	if err := c.take("mailgun", n); core.Explain(err).Code != "not_ready" {
 		t.Errorf("at once: %v", err)
 	}
 	set(store.OutgoingDeferred, "r1", time.Hour)

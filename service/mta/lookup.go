@@ -68,7 +68,7 @@ type Mapping struct {
 // LookupMessage finds what a relay made of a Message-ID, or what it was before.
 func (s *Service) LookupMessage(_ context.Context, who core.Actor, in LookupIn) (*Lookup, error) {
 	if (in.Provider == "") == (in.Original == "") {
-		return nil, core.Errorf(400, "exactly_one_parameter", "Give exactly one of provider_message_id and original_message_id.")
+		return nil, core.Errorf("exactly_one_parameter", "Give exactly one of provider_message_id and original_message_id.")
 	}
 	index, id := store.MappingsByProvided, in.Provider
 	if in.Original != "" {

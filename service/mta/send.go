@@ -183,7 +183,7 @@ func refusedDraft(err error) error {
 }
 
 func tooLarge() error {
-	return core.Errorf(413, "payload_too_large", "A message may have at most %d MiB of text and attachments. Send large files by a link.", maxContent>>20)
+	return core.Errorf("payload_too_large", "A message may have at most %d MiB of text and attachments. Send large files by a link.", maxContent>>20)
 }
 
 // draftOf makes the message of a request, and says whom it goes to.

@@ -413,7 +413,7 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 	}
 	switch {
 	case d.Status != "complete" || mb.Status == "pending" || d.DNSProvider != core.ProviderExternal && d.Claim != store.ClaimProven:
-		return nil, nil, core.OverSMTP(451, "4.7.1", core.Errorf(409, "domain_not_ready",
+		return nil, nil, core.OverSMTP(451, "4.7.1", core.Errorf("domain_not_ready",
 			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
 	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "no_smtp",
@@ -442,7 +442,7 @@ func (s *Service) countSent(tx *store.Tx, mb *store.Mailbox, rows []*store.Outgo
 		mb.SentDay, mb.SentToday = today, 0
 	}
 	if mb.DailySendLimit != nil && mb.SentToday+n > *mb.DailySendLimit {
-		return core.OverSMTP(452, "4.7.1", core.Errorf(403, "daily_send_limit_reached",
+		return core.OverSMTP(452, "4.7.1", core.Errorf("daily_send_limit_reached",
 			"%s may send to %d recipients a day (UTC) and has sent to %d. Raise its daily_send_limit, or send tomorrow.", mb.Email, *mb.DailySendLimit, mb.SentToday))
 	}
 	mb.SentToday += n

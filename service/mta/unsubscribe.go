@@ -70,7 +70,7 @@ func (s *Service) CheckUnsubscribe(_ context.Context, token string) (*Unsubscrip
 }
 
 func (s *Service) readUnsubscribe(tx *store.Tx, token string) (*store.Domain, *Unsubscription, error) {
-	wrong := core.Errorf(404, "not_found", "This link is not one of ours, or its sender is gone. Nothing is left to do.")
+	wrong := core.Errorf("not_found", "This link is not one of ours, or its sender is gone. Nothing is left to do.")
 	text, mac, _ := strings.Cut(token, ".")
 	names, err := base64.RawURLEncoding.DecodeString(text)
 	domain, recipient, ok := strings.Cut(string(names), "\n")
