@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race lint fuzz soak soak-authors soak-open soak-recipients bench measure peers web screenshots clean
+.PHONY: build run test race lint fuzz soak soak-authors soak-open soak-recipients bench measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -28,6 +28,11 @@ peers:
 # Builds web/dist, which is committed, from the dashboard's sources.
 web:
 	@sh .ci/web
+
+# Collects the licence notices of what is built in; to be run, and the result committed, when go.mod or web/package-lock.json changes.
+licenses:
+	@sh .ci/web modules
+	@go run ./internal/licenses/generate
 
 # Pictures of every page of the dashboard, at work, into docs/screenshots; those that README shows are committed.
 screenshots: peers

@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/internal/licenses"
 )
 
 // version is set by the linker.
@@ -72,7 +73,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			command("call", "call any operation of the API as the owner", "OPERATION [JSON]", callCommand, callFlags()...),
 			command("check", "verify every index, blob and reference of a stopped store", "", checkCommand),
 			command("openapi", "print the description of the API", "", openAPICommand),
-			command("version", "say which version this is", "", versionCommand),
+			command("version", "say which version this is", "", versionCommand, licensesFlag()),
 		},
 	}
 }
@@ -88,7 +89,15 @@ func command(name, usage, args string, action cli.ActionFunc, flags ...cli.Flag)
 	}
 }
 
+func licensesFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "licenses", Usage: "print the licence notices of everything that is built in"}
+}
+
 func versionCommand(c *cli.Context) error {
+	if c.Bool("licenses") {
+		_, err := io.WriteString(c.App.Writer, licenses.Text)
+		return err
+	}
 	_, err := fmt.Fprintf(c.App.Writer, "mailstead %s %s/%s %s\n", version, runtime.GOOS, runtime.GOARCH, runtime.Version())
 	return err
 }

@@ -1,0 +1,228 @@
+// Command generate writes the licence notices that the binary carries into
+// internal/licenses/notices.txt; `make licenses` runs it from the top folder. It copies notices and
+// does not judge whether a licence may be used.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const head = `Mailstead is built with the following software. Each line that begins with "===" names a part, and its
+notice follows. Parts with the same notice stand together.
+`
+
+// publicSuffixes is the notice of data that golang.org/x/net/publicsuffix is made from. The
+// module's LICENSE does not mention it.
+const publicSuffixes = `The Public Suffix List is subject to the terms of the Mozilla Public License, version 2.0
+(https://mozilla.org/MPL/2.0/). The list in source form: https://publicsuffix.org/list/public_suffix_list.dat
+`
+
+// noticeName matches the files that hold notices, such as LICENSE.md, LICENSE-MIT and NOTICE. It
+// does not match source files such as license.go.
+var noticeName = regexp.MustCompile(`^(?i:licen[sc]e|copying|copyright|notice)([-.][A-Z0-9][\w-]*)?(\.(md|txt))?$`)
+
+// A part is something that is built into the binary. Its dirs are searched for notices; the first
+// is its top folder.
+type part struct {
+	name string
+	dirs []string
+	text string // the notice, where no folder has it
+}
+
+func main() {
+	log.SetFlags(0)
+	parts, err := partsOf(".")
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, err := notices(parts)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile("internal/licenses/notices.txt", text, 0o644); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// partsOf lists what is built into the binary of the module in folder root: Mailstead first, then
+// Go, then the others by name.
+func partsOf(root string) ([]part, error) {
+	goroot, err := run(root, "go", "env", "GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	modules, err := modulesOf(root)
+	if err != nil {
+		return nil, err
+	}
+	packages, err := packagesOf(root)
+	if err != nil {
+		return nil, err
+	}
+	parts := []part{
+		{name: "Mailstead", dirs: []string{root}},
+		{name: "The Go standard library and runtime", dirs: []string{strings.TrimSpace(string(goroot))}},
+	}
+	return append(append(parts, modules...), packages...), nil
+}
+
+// modulesOf lists the Go modules that are linked, and the public suffix list if it is. A package
+// may have a notice of its own, so its folder counts too, with those between it and the module's.
+func modulesOf(root string) ([]part, error) {
+	out, err := run(root, "go", "list", "-deps", "-json=ImportPath,Dir,Module", ".")
+	if err != nil {
+		return nil, err
+	}
+	parts := map[string]*part{}
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var p struct {
+			ImportPath, Dir string
+			Module          *struct {
+				Path, Version, Dir string
+				Main               bool
+			}
+		}
+		if err := d.Decode(&p); err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		if p.Module == nil || p.Module.Main {
+			continue
+		}
+		name := p.Module.Path + " " + p.Module.Version
+		if parts[name] == nil {
+			parts[name] = &part{name: name, dirs: []string{p.Module.Dir}}
+		}
+		for dir := p.Dir; dir != p.Module.Dir; dir = filepath.Dir(dir) {
+			if !slices.Contains(parts[name].dirs, dir) {
+				parts[name].dirs = append(parts[name].dirs, dir)
+			}
+		}
+		if p.ImportPath == "golang.org/x/net/publicsuffix" {
+			parts["The Public Suffix List"] = &part{name: "The Public Suffix List", text: publicSuffixes}
+		}
+	}
+	return sorted(parts), nil
+}
+
+// packagesOf lists the npm packages that the dashboard is bundled with: the lock file has them, and
+// marks those that are only for development.
+func packagesOf(root string) ([]part, error) {
+	text, err := os.ReadFile(filepath.Join(root, "web/package-lock.json"))
+	if err != nil {
+		return nil, err
+	}
+	var lock struct {
+		Packages map[string]struct {
+			Version string
+			Dev     bool
+		}
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		return nil, fmt.Errorf("web/package-lock.json: %w", err)
+	}
+	parts := map[string]*part{}
+	for path, p := range lock.Packages {
+		if path == "" || p.Dev {
+			continue
+		}
+		const folder = "node_modules/" // one package may stand in another's
+		name := path[strings.LastIndex(path, folder)+len(folder):] + " " + p.Version + " (npm)"
+		parts[name] = &part{name: name, dirs: []string{filepath.Join(root, "web", path)}}
+	}
+	return sorted(parts), nil
+}
+
+func sorted(parts map[string]*part) []part {
+	var out []part
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		out = append(out, *parts[name])
+	}
+	return out
+}
+
+// notices writes each notice once, below the names of the parts that have it.
+func notices(parts []part) ([]byte, error) {
+	var texts []string
+	names := map[string][]string{}
+	for _, p := range parts {
+		text, err := p.notice()
+		if err != nil {
+			return nil, err
+		}
+		if names[text] == nil {
+			texts = append(texts, text)
+		}
+		names[text] = append(names[text], p.name)
+	}
+	out := bytes.NewBufferString(head)
+	for _, text := range texts {
+		out.WriteByte('\n')
+		for _, name := range names[text] {
+			fmt.Fprintf(out, "=== %s\n", name)
+		}
+		fmt.Fprintf(out, "\n%s\n", text)
+	}
+	return out.Bytes(), nil
+}
+
+// notice joins the notice files of a part. It is an error if the part has none.
+func (p part) notice() (string, error) {
+	if p.text != "" {
+		return strings.TrimSpace(p.text), nil
+	}
+	var texts []string
+	for _, dir := range p.dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return "", err
+		}
+		for _, e := range entries {
+			if e.IsDir() || !noticeName.MatchString(e.Name()) {
+				continue
+			}
+			path := filepath.Join(dir, e.Name())
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			if !utf8.Valid(text) {
+				return "", fmt.Errorf("%s is not UTF-8", path)
+			}
+			clean := strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n"))
+			if dir != p.dirs[0] {
+				rel, err := filepath.Rel(p.dirs[0], path)
+				if err != nil {
+					return "", err
+				}
+				clean = rel + ":\n\n" + clean
+			}
+			texts = append(texts, clean)
+		}
+	}
+	if len(texts) == 0 {
+		return "", fmt.Errorf("%s has no licence file in %s", p.name, p.dirs[0])
+	}
+	return strings.Join(texts, "\n\n"), nil
+}
+
+// run gives what a program prints. CGO is off, as it is in the binary that `make build` makes.
+func run(dir, name string, args ...string) ([]byte, error) {
+	c := exec.Command(name, args...)
+	c.Dir, c.Env, c.Stderr = dir, append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
+	out, err := c.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c, err)
+	}
+	return out, nil
+}
