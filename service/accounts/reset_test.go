@@ -160,7 +160,7 @@ func TestNoTokenForADeletedUser(t *testing.T) {
 	if _, err := c.DeleteTeamUser(t.Context(), c.owner, accounts.TeamUserIn{UserID: c.user}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateToken(t.Context(), who, accounts.CreateTokenIn{}); code(err) != "unauthorized" {
+	if _, err := c.CreateToken(t.Context(), who, accounts.CreateTokenIn{}); code(err) != "token_revoked" {
 		t.Errorf("a token was made: %v", err)
 	}
 }
