@@ -127,12 +127,9 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 	if len(s.Config.Relays) > 0 {
 		out.Mail.Relay = &s.Config.Relays[0].Name
 	}
-	t, err := store.Tokens.Get(tx, who.TokenID)
-	if err == nil {
+	t, err := store.Tokens.Find(tx, who.TokenID)
+	if t != nil { // the local socket has no token
 		out.APIToken.Name, out.APIToken.ExpiresAt = t.Name, core.Time{Time: t.ExpiresAt}
-	}
-	if errors.Is(err, store.ErrNotFound) { // the local socket has no token
-		err = nil
 	}
 	return out, err
 }
@@ -283,12 +280,12 @@ func (s *Service) addDays(tx *store.Tx, accountID string, out *Usage) error {
 	today := tx.Now().Truncate(24 * time.Hour)
 	for day := today.AddDate(0, 0, -29); !day.After(today); day = day.AddDate(0, 0, 1) {
 		date := day.Format(time.DateOnly)
-		d, err := store.DayStats.Get(tx, accountID+date)
-		if errors.Is(err, store.ErrNotFound) {
-			d, err = &store.DayStat{}, nil
-		}
+		d, err := store.DayStats.Find(tx, accountID+date)
 		if err != nil {
 			return err
+		}
+		if d == nil {
+			d = &store.DayStat{}
 		}
 		out.Daily = append(out.Daily, DayUsage{date, d.Sent, d.Received, d.Bounced, d.Complained})
 		m := &out.Messages

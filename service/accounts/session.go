@@ -261,12 +261,12 @@ func (s *Service) GetSession(_ context.Context, who core.Actor) (*Session, error
 
 // sessionRecords reads who asks; 401 where the session has ended meanwhile.
 func sessionRecords(tx *store.Tx, who core.Actor) (*store.User, *store.Token, error) {
-	t, err := store.Tokens.Get(tx, who.TokenID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil, signedOut()
-	}
+	t, err := store.Tokens.Find(tx, who.TokenID)
 	if err != nil {
 		return nil, nil, err
+	}
+	if t == nil {
+		return nil, nil, signedOut()
 	}
 	u, err := store.Users.Get(tx, t.UserID)
 	return u, t, err
@@ -326,12 +326,12 @@ type SessionIn struct {
 // EndSession ends one session of who asks; those of others are 404.
 func (s *Service) EndSession(_ context.Context, who core.Actor, in SessionIn) (*Deleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
-		t, err := store.Tokens.Get(tx, in.ID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (t.Kind != core.SessionKind || t.UserID != who.UserID) {
-			return core.Errorf("not_found", "You have no such session. It may have ended already.")
-		}
+		t, err := store.Tokens.Find(tx, in.ID)
 		if err != nil {
 			return err
+		}
+		if t == nil || t.Kind != core.SessionKind || t.UserID != who.UserID {
+			return core.Errorf("not_found", "You have no such session. It may have ended already.")
 		}
 		return store.Tokens.Delete(tx, t.ID)
 	})

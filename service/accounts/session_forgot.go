@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -89,12 +88,12 @@ func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, erro
 	}
 	defer s.inbox.Release(d) // does nothing where it is referred to
 	err = s.Store.Update(func(tx *store.Tx) error {
-		now, err := store.Users.Get(tx, u.ID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && now.Email != args.Email {
-			return nil
-		}
+		now, err := store.Users.Find(tx, u.ID)
 		if err != nil {
 			return err
+		}
+		if now == nil || now.Email != args.Email {
+			return nil
 		}
 		now.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(forgotFor)}
 		if err := store.Users.Put(tx, now); err != nil {

@@ -243,12 +243,12 @@ func membersOnly() *core.Error {
 
 // teamUserOf gives a user who may be changed: one of the account, but not its owner.
 func teamUserOf(tx *store.Tx, who core.Actor, id string) (*store.User, error) {
-	u, err := store.Users.Get(tx, id)
+	u, err := store.Users.Find(tx, id)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, core.NotFound("team user")
 	case err != nil:
 		return nil, err
+	case u == nil:
+		return nil, core.NotFound("team user")
 	case u.AccountID != who.AccountID:
 		return nil, core.Errorf("user_not_in_account", "This team user belongs to another account. Check the id.")
 	case u.Role == "owner":
@@ -273,12 +273,12 @@ func (s *Service) revokeMost(userID string, which func(*store.Token) bool) error
 		some := ids[:tokensAtATime]
 		err = s.Store.Update(func(tx *store.Tx) error {
 			for _, id := range some {
-				t, err := store.Tokens.Get(tx, id)
-				if core.IsGone(err) || err == nil && !t.RevokedAt.IsZero() {
-					continue
-				}
+				t, err := store.Tokens.Find(tx, id)
 				if err != nil {
 					return err
+				}
+				if t == nil || !t.RevokedAt.IsZero() {
+					continue
 				}
 				if err := revokeToken(tx, t); err != nil {
 					return err

@@ -120,12 +120,12 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 // expired, its user is gone, or has another role than when it was asked with. It is no use of it.
 func (s *Service) Stands(_ context.Context, who core.Actor) error {
 	return s.Store.View(func(tx *store.Tx) error {
-		t, err := store.Tokens.Read(tx, who.TokenID)
-		if errors.Is(err, store.ErrNotFound) {
-			return tokenRevoked()
-		}
+		t, err := store.Tokens.FindShared(tx, who.TokenID)
 		if err != nil {
 			return err
+		}
+		if t == nil {
+			return tokenRevoked()
 		}
 		now, err := s.standingActor(tx, t)
 		if errors.Is(err, store.ErrNotFound) || err == nil && now.Role != who.Role {
@@ -191,12 +191,12 @@ func (s *Service) flushUses() error {
 	for some := range slices.Chunk(slices.Collect(maps.Keys(seen)), tokensAtATime) {
 		err := s.Store.Update(func(tx *store.Tx) error {
 			for _, id := range some {
-				t, err := store.Tokens.Get(tx, id)
-				if errors.Is(err, store.ErrNotFound) {
-					continue
-				}
+				t, err := store.Tokens.Find(tx, id)
 				if err != nil {
 					return err
+				}
+				if t == nil {
+					continue
 				}
 				t.LastUsedAt, t.LastUsedIP = seen[id].at, seen[id].ip
 				if err := store.Tokens.Put(tx, t); err != nil {
@@ -338,12 +338,12 @@ func (s *Service) putToken(ctx context.Context, t *store.Token) (*TokenCreated, 
 	t.Hash, t.Prefix = core.TokenHash(value), value[:12]
 	var out *TokenCreated
 	err := s.Store.Update(func(tx *store.Tx) error {
-		_, err := store.Users.Get(tx, t.UserID)
-		if errors.Is(err, store.ErrNotFound) { // deleted since the request was let in
-			return tokenRevoked()
-		}
+		u, err := store.Users.Find(tx, t.UserID)
 		if err != nil {
 			return err
+		}
+		if u == nil { // deleted since the request was let in
+			return tokenRevoked()
 		}
 		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
 		if err := store.Tokens.Put(tx, t); err != nil {
@@ -372,12 +372,12 @@ type Deleted struct {
 // DeleteToken revokes a token for good. Tokens of others need admin.
 func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*Deleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
-		t, err := store.Tokens.Get(tx, in.TokenID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (t.AccountID != who.AccountID || t.Kind == core.SessionKind || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t)) {
-			return core.NotFound("token")
-		}
+		t, err := store.Tokens.Find(tx, in.TokenID)
 		if err != nil {
 			return err
+		}
+		if t == nil || t.AccountID != who.AccountID || t.Kind == core.SessionKind || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t) {
+			return core.NotFound("token")
 		}
 		if t.UserID != who.UserID && !who.Can("admin") {
 			return core.Errorf("insufficient_scope", "Revoking a token of somebody else needs the \"admin\" permission.")

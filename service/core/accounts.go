@@ -1,7 +1,6 @@
 package core
 
 import (
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/store"
@@ -27,12 +26,12 @@ type RateUsage struct {
 // count adds to today's traffic of the account.
 func (s *Core) Count(tx *store.Tx, accountID string, add func(*store.DayStat)) error {
 	date := tx.Now().Format(time.DateOnly)
-	d, err := store.DayStats.Get(tx, accountID+date)
-	if errors.Is(err, store.ErrNotFound) {
-		d, err = &store.DayStat{AccountID: accountID, Date: date}, nil
-	}
+	d, err := store.DayStats.Find(tx, accountID+date)
 	if err != nil {
 		return err
+	}
+	if d == nil {
+		d = &store.DayStat{AccountID: accountID, Date: date}
 	}
 	add(d)
 	return store.DayStats.Put(tx, d)

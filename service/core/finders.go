@@ -9,8 +9,8 @@ import (
 
 // liveMailbox gives a mailbox that mail can be filed in; nil if it is gone or going.
 func LiveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
-	mb, err := store.Mailboxes.Get(tx, id)
-	if IsGone(err) || err == nil && mb.Status == "deleting" {
+	mb, err := store.Mailboxes.Find(tx, id)
+	if mb != nil && mb.Status == "deleting" {
 		return nil, nil
 	}
 	return mb, err
@@ -18,8 +18,8 @@ func LiveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
 
 // mailboxOf gives a mailbox of the account; another account's is not there.
 func MailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
-	mb, err := store.Mailboxes.Get(tx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && mb.AccountID != who.AccountID {
+	mb, err := store.Mailboxes.Find(tx, id)
+	if err == nil && (mb == nil || mb.AccountID != who.AccountID) {
 		return nil, NotFound("email user")
 	}
 	return mb, err
@@ -27,8 +27,8 @@ func MailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 
 // domainOf gives a domain of the account; another account's is not there.
 func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
-	d, err := store.Domains.Get(tx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && d.AccountID != who.AccountID {
+	d, err := store.Domains.Find(tx, id)
+	if err == nil && (d == nil || d.AccountID != who.AccountID) {
 		return nil, NotFound("domain")
 	}
 	return d, err
@@ -36,12 +36,12 @@ func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
 
 // openMailbox gives the mailbox of whoever is logged in, which may have been closed since.
 func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
-	mb, err := store.Mailboxes.Get(tx, u.MailboxID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.Status == "suspended" || mb.Status == "deleting") {
-		return nil, Errorf(CodeMailboxClosed, "This mailbox is closed.")
-	}
+	mb, err := store.Mailboxes.Find(tx, u.MailboxID)
 	if err != nil {
 		return nil, err
+	}
+	if mb == nil || mb.Status == "suspended" || mb.Status == "deleting" {
+		return nil, Errorf(CodeMailboxClosed, "This mailbox is closed.")
 	}
 	a, err := store.Accounts.Read(tx, mb.AccountID)
 	if err == nil && !MayAct(a) {
@@ -92,11 +92,8 @@ func DomainOfAddress(email string) string {
 
 // isSuppressed tells whether the account must not send to an address.
 func IsSuppressed(tx *store.Tx, accountID, email string) (bool, error) {
-	_, err := store.Suppressions.Get(tx, accountID+email)
-	if IsGone(err) {
-		return false, nil
-	}
-	return err == nil, err
+	found, err := store.Suppressions.FindShared(tx, accountID+email)
+	return found != nil, err
 }
 
 // lift lets the account send to an address again, since there is a mailbox behind it now.

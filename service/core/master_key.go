@@ -129,13 +129,13 @@ const secretsTried = 3
 // of each kind.
 func sealedIn(st *store.Store) (known string, secrets []sealed, err error) {
 	err = st.View(func(tx *store.Tx) error {
-		k, err := store.MasterKeys.Get(tx, store.MasterKeyID)
-		if err == nil {
+		k, err := store.MasterKeys.Find(tx, store.MasterKeyID)
+		if err != nil {
+			return err
+		}
+		if k != nil {
 			known = k.Fingerprint
 			return nil
-		}
-		if !errors.Is(err, store.ErrNotFound) {
-			return err
 		}
 		secrets = append(secrets, some(tx, store.Mailboxes, func(mb *store.Mailbox) (out []sealed) {
 			out = append(out, sealed{"mailbox " + mb.ID, mb.PasswordSealed})

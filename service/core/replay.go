@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -70,13 +69,10 @@ func (o *Once) Context(ctx context.Context) context.Context {
 func (s *Core) Replay(o *Once) (*Replayed, error) {
 	var rec *store.Idempotency
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		rec, err = store.Idempotencies.Get(tx, o.ID)
+		rec, err = store.Idempotencies.Find(tx, o.ID)
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && s.Now().Sub(rec.CreatedAt) >= ReplayFor {
-		return nil, nil
-	}
-	if err != nil {
+	if rec == nil || err != nil || s.Now().Sub(rec.CreatedAt) >= ReplayFor {
 		return nil, err
 	}
 	if rec.BodyHash != o.bodyHash {

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -85,11 +84,8 @@ func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
 	k.Work = func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 		waits := false
 		err := s.Store.View(func(tx *store.Tx) error {
-			a, err := store.Accounts.Read(tx, j.AccountID)
-			waits = err == nil && !MayAct(a)
-			if errors.Is(err, store.ErrNotFound) { // the installation's own
-				return nil
-			}
+			a, err := store.Accounts.FindShared(tx, j.AccountID)
+			waits = a != nil && !MayAct(a) // nil: the installation's own
 			return err
 		})
 		if err != nil {

@@ -196,11 +196,8 @@ func (s *Service) toldWrites(row *store.Delivery, gone bool) jobs.Writes {
 		if err := store.Deliveries.Put(tx, row); err != nil {
 			return err
 		}
-		w, err := store.Webhooks.Get(tx, row.WebhookID)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
+		w, err := store.Webhooks.Find(tx, row.WebhookID)
+		if w == nil || err != nil {
 			return err
 		}
 		w.LastDeliveryAt = row.At
@@ -336,12 +333,12 @@ func (s *Service) RedeliverEvent(_ context.Context, who core.Actor, in Redeliver
 		if err != nil {
 			return err
 		}
-		e, err := store.Events.Get(tx, in.EventID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (e.AccountID != who.AccountID || !inLog(tx, w, e)) {
-			return core.NotFound("event in this endpoint's log")
-		}
+		e, err := store.Events.Find(tx, in.EventID)
 		if err != nil {
 			return err
+		}
+		if e == nil || e.AccountID != who.AccountID || !inLog(tx, w, e) {
+			return core.NotFound("event in this endpoint's log")
 		}
 		return s.addTell(tx, w.AccountID, TellArgs{w.ID, e.ID, "redeliver"})
 	})

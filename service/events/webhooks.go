@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -57,8 +56,8 @@ func webhookOut(w *store.Webhook) Webhook {
 
 // webhookOf gives an endpoint of the account; another account's is not there.
 func webhookOf(tx *store.Tx, who core.Actor, id string) (*store.Webhook, error) {
-	w, err := store.Webhooks.Get(tx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && w.AccountID != who.AccountID {
+	w, err := store.Webhooks.Find(tx, id)
+	if err == nil && (w == nil || w.AccountID != who.AccountID) {
 		return nil, core.NotFound("webhook")
 	}
 	return w, err

@@ -143,8 +143,8 @@ func (s *Service) addPoll(tx *store.Tx, mb *store.Mailbox, due time.Time) error 
 
 // remoteBox gives the state of an external mailbox; one that was never looked at has an empty one.
 func remoteBox(tx *store.Tx, mb *store.Mailbox) (*store.RemoteBox, error) {
-	box, err := store.RemoteBoxes.Get(tx, mb.ID)
-	if errors.Is(err, store.ErrNotFound) {
+	box, err := store.RemoteBoxes.Find(tx, mb.ID)
+	if box == nil && err == nil {
 		return &store.RemoteBox{MailboxID: mb.ID, AccountID: mb.AccountID}, nil
 	}
 	return box, err
@@ -270,12 +270,12 @@ func countExternals(tx *store.Tx, accountID string) (n int, err error) {
 
 // inBackground tells whether a mailbox is to be looked at without anybody asking.
 func inBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
-	mb, err := store.Mailboxes.Get(tx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.External == nil || mb.Status != "active") {
-		return nil, nil
-	}
+	mb, err := store.Mailboxes.Find(tx, id)
 	if err != nil {
 		return nil, err
+	}
+	if mb == nil || mb.External == nil || mb.Status != "active" {
+		return nil, nil
 	}
 	a, err := store.Accounts.Get(tx, mb.AccountID)
 	if err != nil || !a.UniversalInbox || !core.MayAct(a) {

@@ -132,12 +132,12 @@ func (v *visit) open(tx *store.Tx) (*store.Mailbox, error) {
 	if v.background {
 		return inBackground(tx, v.id)
 	}
-	mb, err := store.Mailboxes.Get(tx, v.id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.External == nil || mb.Status != "active" && mb.Status != "error") {
-		return nil, nil
-	}
+	mb, err := store.Mailboxes.Find(tx, v.id)
 	if err != nil {
 		return nil, err
+	}
+	if mb == nil || mb.External == nil || mb.Status != "active" && mb.Status != "error" {
+		return nil, nil
 	}
 	a, err := store.Accounts.Read(tx, mb.AccountID)
 	if err != nil || !core.MayAct(a) {
@@ -152,13 +152,13 @@ func (s *Service) keepVisit(ctx context.Context, v *visit, cause error) (box *st
 		return nil, nil
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
-		mb, err := store.Mailboxes.Get(tx, v.id)
-		if errors.Is(err, store.ErrNotFound) || err == nil && mb.External == nil {
-			box = nil
-			return nil
-		}
+		mb, err := store.Mailboxes.Find(tx, v.id)
 		if err != nil {
 			return err
+		}
+		if mb == nil || mb.External == nil {
+			box = nil
+			return nil
 		}
 		state := *v.box
 		box = &state

@@ -147,11 +147,8 @@ func (s *Service) undoCopy(id string) error {
 	for done := id == ""; !done; {
 		err := s.Store.Update(func(tx *store.Tx) error {
 			done = true
-			c, err := store.CopyIntents.Get(tx, id)
-			if errors.Is(err, store.ErrNotFound) {
-				return nil
-			}
-			if err != nil {
+			c, err := store.CopyIntents.Find(tx, id)
+			if c == nil || err != nil {
 				return err
 			}
 			s.changed(tx, c.Mailbox)

@@ -85,12 +85,12 @@ func (s *Service) markSome(at *warmupArgs) (done bool, err error) {
 }
 
 func wrongMarks(tx *store.Tx, at *warmupArgs) (done bool, wrong []warmupChange, err error) {
-	a, err := store.Accounts.Read(tx, at.AccountID)
-	if errors.Is(err, store.ErrNotFound) {
-		return true, nil, nil
-	}
+	a, err := store.Accounts.FindShared(tx, at.AccountID)
 	if err != nil {
 		return false, nil, err
+	}
+	if a == nil {
+		return true, nil, nil
 	}
 	w := warmupWalk{tx: tx, phrases: foldPhrases(a.WarmupPhrases), left: warmupLook, at: at}
 	for key, id := range store.MailboxesByAccount.Keys(tx, a.ID, "") {

@@ -252,12 +252,12 @@ func (s *Service) OpenExport(_ context.Context, token string) (*core.File, error
 		if err != nil {
 			return err
 		}
-		u, err := store.Users.Get(tx, e.CreatedBy)
-		if errors.Is(err, store.ErrNotFound) || err == nil && u.Role == "member" {
-			return errNoExport()
-		}
+		u, err := store.Users.Find(tx, e.CreatedBy)
 		if err != nil {
 			return err
+		}
+		if u == nil || u.Role == "member" {
+			return errNoExport()
 		}
 		if err := core.NotSuspended(tx, u); err != nil {
 			return err

@@ -88,12 +88,12 @@ func (s *Service) bulkUsers(who core.Actor, in BulkCreateIn) (users []BulkUser, 
 		if err != nil || in.TemplateID == "" {
 			return err
 		}
-		t, err := store.Templates.Get(tx, in.TemplateID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && t.AccountID != who.AccountID {
-			return core.Invalid("template_id", "not_found", "is not a template of this account")
-		}
+		t, err := store.Templates.Find(tx, in.TemplateID)
 		if err != nil {
 			return err
+		}
+		if t == nil || t.AccountID != who.AccountID {
+			return core.Invalid("template_id", "not_found", "is not a template of this account")
 		}
 		for _, name := range t.Usernames {
 			users = append(users, BulkUser{Username: name, Name: t.Name})

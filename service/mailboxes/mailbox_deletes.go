@@ -98,13 +98,13 @@ func (s *Service) EraseMailbox(ctx context.Context, id string) error {
 			return err
 		}
 		err := s.Store.Update(func(tx *store.Tx) error {
-			mb, err := store.Mailboxes.Get(tx, id)
-			if errors.Is(err, store.ErrNotFound) {
-				done = true
-				return nil
-			}
+			mb, err := store.Mailboxes.Find(tx, id)
 			if err != nil {
 				return err
+			}
+			if mb == nil {
+				done = true
+				return nil
 			}
 			done, err = tx.DropMailbox(mb.AccountNum, mb.Num, eraseChunk)
 			if err != nil || !done {

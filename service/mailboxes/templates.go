@@ -2,7 +2,6 @@ package mailboxes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -29,8 +28,8 @@ func templateOut(t *store.Template) *Template {
 
 // templateOf gives a template of the account.
 func templateOf(tx *store.Tx, who core.Actor, id string) (*store.Template, error) {
-	t, err := store.Templates.Get(tx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && t.AccountID != who.AccountID {
+	t, err := store.Templates.Find(tx, id)
+	if err == nil && (t == nil || t.AccountID != who.AccountID) {
 		return nil, core.NotFound("template")
 	}
 	return t, err

@@ -2,7 +2,6 @@ package reports
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -48,15 +47,15 @@ func (s *Service) CountDMARC(tx *store.Tx, in mta.Incoming, f *mta.Finding) erro
 	}
 	day, domain := tx.Now().UTC().Format(time.DateOnly), f.Verdict.Published.Domain
 	id := day + core.TextHash(domain + "\x00" + string(record))[:32]
-	c, err := store.DMARCCounts.Get(tx, id)
-	if errors.Is(err, store.ErrNotFound) {
+	c, err := store.DMARCCounts.Find(tx, id)
+	if err != nil {
+		return err
+	}
+	if c == nil {
 		c = &store.DMARCCount{ID: id, Day: day, Domain: domain, Record: record}
-		room, err := roomForCount(tx, c)
-		if !room || err != nil {
+		if room, err := roomForCount(tx, c); !room || err != nil {
 			return err
 		}
-	} else if err != nil {
-		return err
 	}
 	c.Policy = policy
 	c.Count++
@@ -65,12 +64,15 @@ func (s *Service) CountDMARC(tx *store.Tx, in mta.Incoming, f *mta.Finding) erro
 
 // roomForCount tells whether another row may be added, and counts it.
 func roomForCount(tx *store.Tx, c *store.DMARCCount) (bool, error) {
-	d, err := store.DMARCDays.Get(tx, c.Day)
-	if errors.Is(err, store.ErrNotFound) {
-		d, err = &store.DMARCDay{Day: c.Day}, nil
-	}
-	if err != nil || d.Rows >= maxCountsOfDay {
+	d, err := store.DMARCDays.Find(tx, c.Day)
+	if err != nil {
 		return false, err
+	}
+	if d == nil {
+		d = &store.DMARCDay{Day: c.Day}
+	}
+	if d.Rows >= maxCountsOfDay {
+		return false, nil
 	}
 	if store.DMARCCountsByDay.Count(tx, c.Day+c.Domain+"\x00", maxCountsOfDomain) == maxCountsOfDomain {
 		return false, nil

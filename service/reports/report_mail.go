@@ -75,13 +75,10 @@ func (s *Service) readReports(_ context.Context, j *store.Job) (jobs.Writes, err
 	}
 	var m *store.ReportMail
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		m, err = store.ReportMails.Get(tx, args.MailID)
+		m, err = store.ReportMails.Find(tx, args.MailID)
 		return err
 	})
-	if core.IsGone(err) {
-		return nil, nil
-	}
-	if err != nil {
+	if m == nil || err != nil {
 		return nil, err
 	}
 	found, err := s.reportsIn(m)
@@ -99,11 +96,8 @@ func (s *Service) readReports(_ context.Context, j *store.Job) (jobs.Writes, err
 }
 
 func dropReportMail(tx *store.Tx, id string) error {
-	m, err := store.ReportMails.Get(tx, id)
-	if core.IsGone(err) {
-		return nil
-	}
-	if err != nil {
+	m, err := store.ReportMails.Find(tx, id)
+	if m == nil || err != nil {
 		return err
 	}
 	if err := tx.UnrefReport(m.Blob, m.ID); err != nil {
