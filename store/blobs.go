@@ -1,14 +1,12 @@
 package store
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"os"
-	"sync"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -32,16 +30,16 @@ func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
 	if err := s.failure.get(); err != nil {
 		return BlobRef{}, err
 	}
-	if err := s.room.forMessage(); err != nil {
+	if err := s.roomForMessage(); err != nil {
 		return BlobRef{}, err
 	}
-	done := s.leases.beginAppend()
+	done := s.leases.BeginAppend()
 	defer done()
 	ref, err := s.seg.Append(env, body)
 	if err != nil {
 		return BlobRef{}, s.appendFailed(err)
 	}
-	s.leases.add(ref)
+	s.leases.Add(ref)
 	return ref, nil
 }
 
@@ -59,15 +57,11 @@ func (s *Store) appendFailed(err error) error {
 
 // Release gives up a blob that Append has returned and nothing refers to. For others it does
 // nothing.
-func (s *Store) Release(ref BlobRef) { s.leases.release(ref) }
+func (s *Store) Release(ref BlobRef) { s.leases.Release(ref) }
 
 // Leased counts the blobs that Append has returned, that nothing refers to and that are not
 // released.
-func (s *Store) Leased() int {
-	s.leases.mu.Lock()
-	defer s.leases.mu.Unlock()
-	return len(s.leases.held)
-}
+func (s *Store) Leased() int { return s.leases.Len() }
 
 // OpenBlob opens the bytes of a message, which stay readable until it is closed. A reference may be
 // opened for some time (Options.Grace) after it was read; later, when compaction may have moved the
@@ -186,7 +180,7 @@ func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
 	if err != nil {
 		return err
 	}
-	leased := tx.s.leases.has(ref)
+	leased := tx.s.leases.Has(ref)
 	if !leased && (!found || known != ref) {
 		return fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
 	}
@@ -196,7 +190,7 @@ func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
 		}
 	}
 	if leased {
-		tx.After(func() { tx.s.leases.release(ref) })
+		tx.After(func() { tx.s.leases.Release(ref) })
 	}
 	return tx.putRef(ref, owner)
 }
@@ -295,83 +289,4 @@ func (s *Store) keepFoundSegments(b *bolt.Tx) error {
 	s.log.Warn("the database is new but there are message segments; they are kept, and their messages are not listed",
 		"segments", len(segments), "last", last)
 	return b.Bucket([]byte(messageBuckets[bktLive])).SetSequence(uint64(last))
-}
-
-// blobLeases are the blobs that were appended and that no committed transaction refers to yet.
-// Compaction leaves their segments alone.
-type blobLeases struct {
-	mu       sync.Mutex
-	held     map[BlobRef]struct{}
-	segments map[uint32]int             // how many are held in each
-	appends  map[chan struct{}]struct{} // that are under way; closed when they end
-}
-
-func newBlobLeases() blobLeases {
-	return blobLeases{held: map[BlobRef]struct{}{}, segments: map[uint32]int{}, appends: map[chan struct{}]struct{}{}}
-}
-
-// beginAppend announces an append whose blob will be added before done is called.
-func (l *blobLeases) beginAppend() (done func()) {
-	ended := make(chan struct{})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.appends[ended] = struct{}{}
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.appends, ended)
-		close(ended)
-	}
-}
-
-// waitAppends waits until every append that has begun has ended, so that in segments that were full
-// before all blobs are held, referred to, or dead.
-func (l *blobLeases) waitAppends(ctx context.Context) error {
-	l.mu.Lock()
-	var running []chan struct{}
-	for ended := range l.appends {
-		running = append(running, ended)
-	}
-	l.mu.Unlock()
-	for _, ended := range running {
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-func (l *blobLeases) add(ref BlobRef) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held[ref] = struct{}{}
-	l.segments[ref.Segment]++
-}
-
-func (l *blobLeases) release(ref BlobRef) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, held := l.held[ref]; !held {
-		return
-	}
-	delete(l.held, ref)
-	if l.segments[ref.Segment]--; l.segments[ref.Segment] == 0 {
-		delete(l.segments, ref.Segment)
-	}
-}
-
-func (l *blobLeases) has(ref BlobRef) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, held := l.held[ref]
-	return held
-}
-
-// inSegment tells whether a blob of the segment is held.
-func (l *blobLeases) inSegment(segment uint32) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.segments[segment] > 0
 }

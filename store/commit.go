@@ -119,7 +119,7 @@ func (s *Store) commitLoop() {
 		select {
 		case w := <-s.writes:
 			s.commit(s.collectBatch(w))
-			s.mmapTrim.trim(s.db)
+			s.mmapTrim.Trim(s.db)
 		case <-s.closing:
 			ended = true
 			return
@@ -235,7 +235,7 @@ func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, stopped boo
 		if err := s.checkBounds(w, one); err != nil && w.err == nil {
 			w.err = err
 		}
-		if err := s.room.forTx(tx); err != nil && w.err == nil {
+		if err := s.roomForTx(tx); err != nil && w.err == nil {
 			w.err = err
 		}
 		w.after, w.changes = tx.after, tx.changes

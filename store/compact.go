@@ -71,7 +71,7 @@ func (s *Store) Compact(ctx context.Context) error {
 // referred to, or dead.
 func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
 	full := s.seg.List()
-	if err := s.leases.waitAppends(ctx); err != nil {
+	if err := s.leases.WaitAppends(ctx); err != nil {
 		return nil, err
 	}
 	err := s.View(func(tx *Tx) error {
@@ -85,7 +85,7 @@ func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
 // removeDead removes a segment that has been dead for the time of grace. What is dead stays so,
 // since nothing can refer to a blob that is neither leased nor referred to.
 func (s *Store) removeDead(_ context.Context, info segment.Info) error {
-	if s.leases.inSegment(info.Number) {
+	if s.leases.InSegment(info.Number) {
 		return nil
 	}
 	var live int64
@@ -112,7 +112,7 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 
 // moveLive moves every live blob out of a segment that is less than half live.
 func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
-	if s.leases.inSegment(info.Number) {
+	if s.leases.InSegment(info.Number) {
 		return nil
 	}
 	var live int64
@@ -177,7 +177,7 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 	var moves []blobMove
 	defer func() {
 		for _, move := range moves {
-			s.leases.release(move.to)
+			s.leases.Release(move.to)
 		}
 	}()
 	for _, from := range blobs {
@@ -207,13 +207,13 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 
 // copyBlob appends a copy of a blob. It has a lease.
 func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
-	done := s.leases.beginAppend()
+	done := s.leases.BeginAppend()
 	defer done()
 	to, err := s.seg.Copy(from)
 	if err != nil {
 		return BlobRef{}, s.appendFailed(err)
 	}
-	s.leases.add(to)
+	s.leases.Add(to)
 	return to, nil
 }
 

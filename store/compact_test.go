@@ -173,7 +173,7 @@ func TestAppendedBlobsStayUntilReleased(t *testing.T) {
 
 func TestCompactionWaitsForAppendsUnderWay(t *testing.T) {
 	s := compactStore(t, Options{})
-	done := s.leases.beginAppend()
+	done := s.leases.BeginAppend()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
 	if err := s.Compact(ctx); !errors.Is(err, context.Canceled) {
@@ -227,8 +227,13 @@ func TestCompactionOnAFullDiskLosesNothing(t *testing.T) {
 	for _, m := range kept {
 		readTest(t, s, current(t, s, m).Blob)
 	}
-	if len(s.leases.held) != 0 || len(s.leases.segments) != 0 {
-		t.Errorf("%v are still leased", s.leases.held)
+	if n := s.leases.Len(); n != 0 {
+		t.Errorf("%d blobs are still leased", n)
+	}
+	for _, info := range s.seg.List() {
+		if s.leases.InSegment(info.Number) {
+			t.Errorf("segment %08x has leases still", info.Number)
+		}
 	}
 	compact(t, s)
 	if n := len(s.seg.List()); n > 2 {

@@ -15,6 +15,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/mailstead/mailstead/store/boltfile"
+	"github.com/mailstead/mailstead/store/diskroom"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -62,14 +64,14 @@ type Store struct {
 	records         records
 	text            textIndex
 	onCommit        atomic.Pointer[func([]Change)]
-	mmapTrim        mmapTrim // the committer's
+	mmapTrim        boltfile.MmapTrim // the committer's
 	bounds          bounds
 	report          txReport // the committer's
-	room            room
+	room            diskroom.Room
 	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
 	runTwice        bool
 
-	leases  blobLeases
+	leases  *segment.Leases
 	compact compactor
 }
 
@@ -92,12 +94,12 @@ func Open(dir string, o Options) (*Store, error) {
 		committed:       make(chan struct{}),
 		records:         newRecords(),
 		text:            newTextIndex(),
-		leases:          newBlobLeases(),
+		leases:          segment.NewLeases(),
 		compact:         newCompactor(o.Grace),
 		bounds:          newBounds(o),
 		report:          newTxReport(),
 		runTwice:        o.RunTwice,
-		room:            room{dir: dir, free: o.Room, log: o.Log},
+		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
 	}
 	if err := s.openFiles(o); err != nil {
@@ -121,7 +123,7 @@ func (o Options) withDefaults() Options {
 		o.LockTimeout = 5 * time.Second
 	}
 	if o.Room == nil {
-		o.Room = diskRoom
+		o.Room = diskroom.Free
 	}
 	if o.Grace == 0 {
 		o.Grace = time.Minute
@@ -154,7 +156,7 @@ func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err e
 		// to grow.
 		o.InitialMmapSize = 16 << 30
 	}
-	if without, err = lacksFreelist(path); err != nil {
+	if without, err = boltfile.LacksFreelist(path); err != nil {
 		return nil, false, fmt.Errorf("read %s: %w", path, err)
 	}
 	db, err = bolt.Open(path, 0o600, o)

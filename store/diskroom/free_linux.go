@@ -1,9 +1,9 @@
-package store
+package diskroom
 
 import "golang.org/x/sys/unix"
 
-// diskRoom says how many bytes of the disk that dir is on are free for us, and how many it has.
-func diskRoom(dir string) (free, total int64, err error) {
+// Free says how many bytes of the disk that dir is on are free for us, and how many it has.
+func Free(dir string) (free, total int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, 0, err

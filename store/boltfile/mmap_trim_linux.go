@@ -1,4 +1,4 @@
-package store
+package boltfile
 
 import (
 	"bytes"
@@ -15,18 +15,18 @@ const (
 	mmapTrimInterval = 200 * time.Millisecond
 )
 
-// An mmapTrim keeps the pages of the database that were touched once, as by an import, from
+// An MmapTrim keeps the pages of the database that were touched once, as by an import, from
 // counting as this process's memory for ever. The kernel still has them cached for as long as
 // nobody else needs the room.
-type mmapTrim struct{ looked time.Time }
+type MmapTrim struct{ looked time.Time }
 
-// trim gives the pages back if there are many. It is called between two commits.
-func (r *mmapTrim) trim(db *bolt.DB) {
+// Trim gives the pages back if there are many. Call it between two commits.
+func (t *MmapTrim) Trim(db *bolt.DB) {
 	now := time.Now()
-	if now.Sub(r.looked) < mmapTrimInterval {
+	if now.Sub(t.looked) < mmapTrimInterval {
 		return
 	}
-	r.looked = now
+	t.looked = now
 	if mappedBytes() < mappedMost {
 		return
 	}

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package boltfile
+
+import bolt "go.etcd.io/bbolt"
+
+// An MmapTrim does nothing where mapped pages do not count as the process's memory, or nobody
+// tells.
+type MmapTrim struct{}
+
+// Trim does nothing.
+func (*MmapTrim) Trim(*bolt.DB) {}

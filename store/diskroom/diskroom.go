@@ -1,0 +1,71 @@
+// Package diskroom tells how near a disk is to its end. It does not know who writes to it.
+package diskroom
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// Reserve is how many bytes of a disk are kept for deletions.
+	Reserve      = 64 << 20
+	reserveShare = 20 // of a smaller disk, one part in so many
+
+	// Interval is how long a disk that had enough room is not looked at again.
+	Interval = 20 * time.Millisecond
+)
+
+// A Room knows how much of the disk is free. It may be used from any number of goroutines.
+type Room struct {
+	Dir  string
+	Free func(dir string) (free, total int64, err error)
+	Log  *slog.Logger
+
+	mu     sync.Mutex
+	looked time.Time
+	level  Level
+}
+
+// A Level is what the disk has room for.
+type Level int
+
+const (
+	Enough Level = iota // for everything
+	Short               // for deletions and small changes: the reserve is reached
+	Least               // for deletions: half of the reserve is used
+)
+
+// Level looks at the disk, unless there was enough room a moment ago. Where the system does not
+// tell, there is room. The log is told when the reserve is reached, and when there is room again.
+func (r *Room) Level() Level {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := time.Now()
+	if r.level == Enough && at.Sub(r.looked) < Interval {
+		return r.level
+	}
+	before := r.level
+	r.looked, r.level = at, Enough
+	free, total, err := r.Free(r.Dir)
+	if err == nil {
+		r.level = levelOf(free, total)
+	}
+	switch {
+	case before == Enough && r.level != Enough:
+		r.Log.Error("the disk is almost full: new mail and other changes are refused, deletions are not", "directory", r.Dir, "free", free)
+	case before != Enough && r.level == Enough:
+		r.Log.Info("there is room on the disk again", "directory", r.Dir, "free", free)
+	}
+	return r.level
+}
+
+func levelOf(free, total int64) Level {
+	switch reserve := min(Reserve, total/reserveShare); {
+	case free < reserve/2:
+		return Least
+	case free < reserve:
+		return Short
+	}
+	return Enough
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package diskroom
+
+import "errors"
+
+// Free does not know.
+func Free(string) (free, total int64, err error) { return 0, 0, errors.ErrUnsupported }
