@@ -13,13 +13,13 @@ type batch struct {
 	tx     *store.Tx
 	now    time.Time
 	budget int // how many more jobs may be touched
-	used   map[shareKey]int
-	turns  []turn
-	jobs   []taken
+	used   map[quotaKey]int
+	slots  []slot
+	jobs   []claimedJob
 }
 
-// taken is a job that was claimed in a turn.
-type taken struct {
+// A claimedJob is a job that was claimed in a slot.
+type claimedJob struct {
 	job  *store.Job
 	lane *lane
 }
@@ -28,11 +28,11 @@ type taken struct {
 func (b *batch) fill() error {
 	for progress := true; progress && b.budget > 0; {
 		progress = false
-		for i := range b.turns {
+		for i := range b.slots {
 			if b.tx.Large() {
 				b.budget = 0 // the others are claimed in the next transaction
 			}
-			t := &b.turns[i]
+			t := &b.slots[i]
 			if t.over || b.budget == 0 {
 				continue
 			}
@@ -42,8 +42,8 @@ func (b *batch) fill() error {
 			progress = progress || !t.over
 		}
 	}
-	for i := range b.turns {
-		t := &b.turns[i]
+	for i := range b.slots {
+		t := &b.slots[i]
 		t.more = b.head(t.lane.name) != ""
 	}
 	return nil
@@ -61,8 +61,8 @@ func (b *batch) head(lane string) string {
 	return ""
 }
 
-// take claims the first job of the turn's lane, or finds that the turn is over.
-func (b *batch) take(t *turn) error {
+// take claims the first job of the slot's lane, or finds that the slot is over.
+func (b *batch) take(t *slot) error {
 	id := b.head(t.lane.name)
 	if id == "" {
 		t.over = true
@@ -76,7 +76,7 @@ func (b *batch) take(t *turn) error {
 	if k == nil { // of a newer version, perhaps: to be kept, and out of the others' way
 		b.q.Log.Warn("nobody handles this kind of job", "job", j.ID, "kind", j.Kind)
 		b.budget--
-		j.Due = b.now.Add(putOff)
+		j.Due = b.now.Add(unhandledWait)
 		return b.q.put(b.tx, j)
 	}
 	t.limit = k.Lanes
@@ -87,13 +87,13 @@ func (b *batch) take(t *turn) error {
 		t.over = true
 		return nil
 	}
-	if t.full = b.enter(j, k); t.full != nil {
+	if t.full = b.takeQuota(j, k); t.full != nil {
 		t.over = true
 		return nil
 	}
 	b.budget--
 	t.taken++
-	b.jobs = append(b.jobs, taken{j, t.lane})
+	b.jobs = append(b.jobs, claimedJob{j, t.lane})
 	return b.claim(j, k)
 }
 
@@ -114,7 +114,7 @@ func (d *dispatcher) launch(b *batch) {
 	for i, t := range b.jobs {
 		claims[i] = d.newClaim(t.job, t.lane)
 	}
-	d.round.start(b.turns, claims)
+	d.scheduler.start(b.slots, claims)
 	d.running.Add(len(claims))
 	for _, c := range claims {
 		go d.work(c)
@@ -126,10 +126,10 @@ func (d *dispatcher) newClaim(j *store.Job, l *lane) *claim {
 	return &claim{job: j, kind: d.kinds[j.Kind], lane: l, base: d.base, ctx: ctx, cancel: cancel}
 }
 
-// follow claims the first job of the lane of a claim that ends in the same transaction, if it is
+// chain claims the first job of the lane of a claim that ends in the same transaction, if it is
 // due and of the same kind. As it takes that claim's place, no more of the lane run than before.
 // begun is called once that is committed.
-func (d *dispatcher) follow(tx *store.Tx, c *claim, begun func(*claim)) error {
+func (d *dispatcher) chain(tx *store.Tx, c *claim, begun func(*claim)) error {
 	b := &batch{q: d.Queue, tx: tx, now: tx.Now()}
 	id := b.head(c.lane.name)
 	if id == "" {
@@ -141,7 +141,7 @@ func (d *dispatcher) follow(tx *store.Tx, c *claim, begun func(*claim)) error {
 	}
 	tx.After(func() {
 		n := d.newClaim(j, c.lane)
-		d.round.follow(c, n)
+		d.scheduler.chain(c, n)
 		begun(n)
 	})
 	return b.claim(j, c.kind)

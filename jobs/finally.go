@@ -5,26 +5,26 @@ import (
 	"sync"
 )
 
-// last is what is left to do when an attempt has ended.
-type last struct {
+// cleanup is what is left to do when an attempt has ended.
+type cleanup struct {
 	mu  sync.Mutex
 	fns []func()
 }
 
-type lastKey struct{}
+type cleanupKey struct{}
 
 // Finally has fn run once the attempt that ctx belongs to is over: its Writes were committed, were
 // refused, or were dropped and never called. It is for what Work holds for its Writes. fn must be
 // short; outside of Work it never runs.
 func Finally(ctx context.Context, fn func()) {
-	if l, _ := ctx.Value(lastKey{}).(*last); l != nil {
+	if l, _ := ctx.Value(cleanupKey{}).(*cleanup); l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.fns = append(l.fns, fn)
 	}
 }
 
-func (l *last) run() {
+func (l *cleanup) run() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, fn := range l.fns {

@@ -14,9 +14,9 @@ const (
 	maxSteps      = 100
 )
 
-// news is what a running work tells of itself. It is kept in memory at the rate of the work, and
+// progress is what a running work reports. It is kept in memory at the rate of the work, and
 // written at that of progressEvery, for jobs that somebody can see.
-type news struct {
+type progress struct {
 	mu        sync.Mutex
 	changed   bool // since the job was claimed
 	completed int
@@ -32,13 +32,13 @@ type news struct {
 	writing   sync.Mutex
 }
 
-type newsKey struct{}
+type progressKey struct{}
 
 // Progress tells how much of a job is done, and says in a few words what goes on ("" leaves that as
 // it was). total 0 shows no progress. It may be called at any rate; outside of Work it does
 // nothing.
 func Progress(ctx context.Context, completed, total int, detail string) {
-	tell(ctx, func(n *news) {
+	updateProgress(ctx, func(n *progress) {
 		n.completed, n.total = completed, total
 		if detail != "" {
 			n.detail = cut(detail)
@@ -50,7 +50,7 @@ func Progress(ctx context.Context, completed, total int, detail string) {
 // or skipped. The text of an error is for people; "" is none. Steps that the job was not added with
 // come after those that it was. It may be called at any rate; outside of Work it does nothing.
 func Step(ctx context.Context, name, status, text string) {
-	tell(ctx, func(n *news) {
+	updateProgress(ctx, func(n *progress) {
 		s := store.JobStep{Name: name, Status: status, Error: cut(text), At: n.now()}
 		for i := range n.steps {
 			if n.steps[i].Name == name {
@@ -64,8 +64,8 @@ func Step(ctx context.Context, name, status, text string) {
 	})
 }
 
-func tell(ctx context.Context, change func(*news)) {
-	n, _ := ctx.Value(newsKey{}).(*news)
+func updateProgress(ctx context.Context, change func(*progress)) {
+	n, _ := ctx.Value(progressKey{}).(*progress)
 	if n == nil {
 		return
 	}
@@ -83,8 +83,8 @@ func tell(ctx context.Context, change func(*news)) {
 	n.timer = time.AfterFunc(max(0, progressEvery-n.now().Sub(n.written)), n.flush)
 }
 
-// write puts the news into a job's record.
-func (n *news) write(j *store.Job) {
+// write puts the progress into a job's record.
+func (n *progress) write(j *store.Job) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.changed {
@@ -94,9 +94,9 @@ func (n *news) write(j *store.Job) {
 	j.Steps = append([]store.JobStep(nil), n.steps...)
 }
 
-// open begins a claim's news where the job's record is.
-func (q *Queue) open(c *claim, j *store.Job) {
-	n := &c.news
+// beginProgress begins a claim's progress where the job's record is.
+func (q *Queue) beginProgress(c *claim, j *store.Job) {
+	n := &c.progress
 	n.now = q.Store.Now
 	n.completed, n.total, n.detail = j.Completed, j.Total, j.Detail
 	n.steps = append(n.steps, j.Steps...)
@@ -105,9 +105,9 @@ func (q *Queue) open(c *claim, j *store.Job) {
 	}
 }
 
-// flush writes the news of a claim that still holds.
+// flush writes the progress of a claim that still holds.
 func (q *Queue) flush(c *claim) {
-	n := &c.news
+	n := &c.progress
 	n.writing.Lock()
 	defer n.writing.Unlock()
 	n.mu.Lock()
@@ -134,8 +134,8 @@ func (q *Queue) flush(c *claim) {
 	}
 }
 
-// seal ends the news: what is told from now on is dropped, and nothing writes any more.
-func (n *news) seal() {
+// seal ends the progress: what is told from now on is dropped, and nothing writes any more.
+func (n *progress) seal() {
 	n.mu.Lock()
 	n.sealed = true
 	if n.timer != nil {

@@ -21,7 +21,7 @@
 // Lanes keep one dead peer from holding up others. The dispatcher walks the index of dues once,
 // reading keys alone, and remembers for each name of a lane that it has something due; lanes then
 // take turns, one job each, and the store finds the first job of a lane at once. A lane that runs
-// as many as it may leaves the round until one of them ends. So a job costs the same whether a
+// as many as it may is not ready until one of them ends. So a job costs the same whether a
 // hundred thousand others wait in its lane or none, and memory holds names of lanes, a bounded
 // number, never of jobs that wait.
 package jobs
@@ -94,13 +94,13 @@ type Queue struct {
 	Workers int            // how many jobs run at a time
 	Grace   time.Duration  // how long running work may go on after Run's ctx has ended
 
-	kinds   map[string]*Kind
-	every   map[string]time.Duration
-	watches Watchers[string]
-	round   round
-	wake    chan struct{} // holds a value when the dispatcher has something to look at
-	fatal   chan error    // the first error after which the store takes nothing more
-	running sync.WaitGroup
+	kinds     map[string]*Kind
+	every     map[string]time.Duration
+	watches   Watchers[string]
+	scheduler scheduler
+	wake      chan struct{} // holds a value when the dispatcher has something to look at
+	fatal     chan error    // the first error after which the store takes nothing more
+	running   sync.WaitGroup
 }
 
 const (
@@ -198,7 +198,7 @@ func (q *Queue) put(tx *store.Tx, j *store.Job) error {
 	tx.After(func() {
 		q.watches.Changed(id)
 		if queued {
-			q.round.lower(due)
+			q.scheduler.noteDue(due)
 			q.signal()
 		}
 	})
@@ -230,7 +230,7 @@ func (q *Queue) Cancel(tx *store.Tx, id string) error {
 		return q.end(tx, j)
 	case store.JobRunning:
 		j.Cancel = true
-		tx.After(func() { q.round.cancel(id) })
+		tx.After(func() { q.scheduler.cancel(id) })
 		return q.put(tx, j)
 	}
 	return nil

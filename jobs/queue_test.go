@@ -127,9 +127,9 @@ func (n *notes[T]) String() string { return fmt.Sprint(n.all()) }
 
 // memory is what the queue holds in memory: works, lanes and claims.
 func memory(q *Queue) (works, lanes, claims int) {
-	q.round.mu.Lock()
-	defer q.round.mu.Unlock()
-	return q.round.busy, len(q.round.lanes), len(q.round.claims)
+	q.scheduler.mu.Lock()
+	defer q.scheduler.mu.Unlock()
+	return q.scheduler.busy, len(q.scheduler.lanes), len(q.scheduler.claims)
 }
 
 // done is a Work that succeeds.

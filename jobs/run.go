@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	maxClaims = 64       // of one transaction
-	maxLanes  = 4096     // that wait for their turn, in memory
-	maxLook   = 16 << 10 // keys of one look
-	slack     = 30 * time.Second
-	maxPause  = 30 * time.Second
-	putOff    = time.Hour // of a job that nobody handles
+	maxClaims     = 64       // of one transaction
+	maxLanes      = 4096     // that wait for their turn, in memory
+	maxFindDue    = 16 << 10 // keys of one look
+	slack         = 30 * time.Second
+	maxPause      = 30 * time.Second
+	unhandledWait = time.Hour // of a job that nobody handles
 )
 
 // Run does the jobs until ctx ends, then claims no more, gives running work Grace to end before its
@@ -25,7 +25,7 @@ const (
 func (q *Queue) Run(ctx context.Context) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	q.round.reset()
+	q.scheduler.reset()
 	d := &dispatcher{Queue: q, stopping: ctx, base: base, unseen: true}
 	err := d.run(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ type dispatcher struct {
 	stopping context.Context // ends when no more is to be claimed
 	base     context.Context // of all work; ends when the queue stops in earnest
 	begun    bool
-	cursor   string    // the key of JobsDue up to which every lane is in the round, or runs as much as it may
+	cursor   string    // the key of JobsDue up to which every lane is ready, or runs as much as it may
 	unseen   bool      // something due may be after cursor
 	next     time.Time // the first due after that; zero if there is none
 	seen     time.Time // the time of the last pass
@@ -114,7 +114,7 @@ func (d *dispatcher) pass() (again bool, err error) {
 		d.unseen, d.cursor = true, ""
 	}
 	d.seen = now
-	lapsed, more, err := d.look(now)
+	lapsed, more, err := d.findDue(now)
 	if err != nil {
 		return false, err
 	}
@@ -124,13 +124,13 @@ func (d *dispatcher) pass() (again bool, err error) {
 	if err := d.claim(); err != nil {
 		return false, err
 	}
-	return more || d.round.ready(d.Workers), nil
+	return more || d.scheduler.ready(d.Workers), nil
 }
 
-// look puts the lanes that have become due into the round, and answers the running jobs whose claim
-// is over. more says that it stopped before the end.
-func (d *dispatcher) look(now time.Time) (lapsed []string, more bool, err error) {
-	low, room := d.round.takeLow()
+// findDue makes the lanes ready that have become due, and answers the running jobs whose claim is
+// over. more says that it stopped before the end.
+func (d *dispatcher) findDue(now time.Time) (lapsed []string, more bool, err error) {
+	low, room := d.scheduler.takeEarliest()
 	if low != "" {
 		d.cursor, d.unseen = min(d.cursor, low), true
 	}
@@ -145,7 +145,7 @@ func (d *dispatcher) look(now time.Time) (lapsed []string, more bool, err error)
 	if err := d.Store.View(s.run); err != nil {
 		return nil, false, fmt.Errorf("look for due jobs: %w", err)
 	}
-	d.round.mark(s.lanes)
+	d.scheduler.markDue(s.lanes)
 	d.cursor, d.next, d.unseen = s.cursor, s.next, s.more
 	return s.lapsed, s.more, nil
 }
@@ -169,7 +169,7 @@ func (s *scan) run(tx *store.Tx) error {
 			s.next = store.KeyTime(key)
 			return nil
 		}
-		if seen++; seen > maxLook || len(s.lanes) == s.room {
+		if seen++; seen > maxFindDue || len(s.lanes) == s.room {
 			s.more = true
 			return nil
 		}
@@ -231,7 +231,7 @@ func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 		err = d.Queue.conclude(j, outcome{err: cause})
 		switch {
 		case err == nil:
-			d.round.lose(id, j.Attempt)
+			d.scheduler.abandon(id, j.Attempt)
 		case !errors.Is(err, errLost):
 			return err
 		}
@@ -242,31 +242,31 @@ func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 // errNothing undoes a transaction of claims that claimed nothing.
 var errNothing = errors.New("nothing to claim")
 
-// claim gives the lanes in the round their turns.
+// claim gives ready lanes their slots.
 func (d *dispatcher) claim() error {
-	turns, free, used := d.round.turns(d.Workers, maxClaims)
-	if len(turns) == 0 {
+	slots, free, used := d.scheduler.slots(d.Workers, maxClaims)
+	if len(slots) == 0 {
 		return nil
 	}
 	var b *batch
 	err := d.Store.Update(func(tx *store.Tx) error {
 		tx.MayUseReserve() // or deletions, which are jobs, would wait for room
-		b = &batch{q: d.Queue, tx: tx, now: tx.Now(), budget: free, used: maps.Clone(used), turns: append([]turn(nil), turns...)}
+		b = &batch{q: d.Queue, tx: tx, now: tx.Now(), budget: free, used: maps.Clone(used), slots: append([]slot(nil), slots...)}
 		if err := b.fill(); err != nil {
 			return err
 		}
 		if b.budget == free {
 			return errNothing
 		}
-		// In the committer, so that whatever commits later finds the claims in the round.
+		// In the committer, so that whatever commits later finds the claims in the scheduler.
 		tx.After(func() { d.launch(b) })
 		return nil
 	})
 	switch {
 	case errors.Is(err, errNothing):
-		d.round.start(b.turns, nil)
+		d.scheduler.start(b.slots, nil)
 	case err != nil:
-		d.round.giveBack(turns)
+		d.scheduler.giveBackSlots(slots)
 		return fmt.Errorf("claim jobs: %w", err)
 	default:
 		d.expect(b)

@@ -296,7 +296,7 @@ func TestUnknownKindIsPutOff(t *testing.T) {
 		wantState(t, before, lost.ID, store.JobQueued)
 		stop()
 		start(t, q)
-		time.Sleep(putOff + time.Second)
+		time.Sleep(unhandledWait + time.Second)
 		wantState(t, q, lost.ID, store.JobCompleted)
 	})
 }

@@ -24,18 +24,18 @@ func (d *dispatcher) work(c *claim) {
 func (d *dispatcher) step(c *claim) (next *claim) {
 	defer func() {
 		if next == nil {
-			d.round.finish(c)
+			d.scheduler.finish(c)
 		}
 	}()
 	defer c.cancel(nil)
-	defer c.last.run()
+	defer c.cleanup.run()
 	writes, err := d.attempt(c)
-	o := outcome{err: err, writes: writes, news: &c.news}
+	o := outcome{err: err, writes: writes, progress: &c.progress}
 	o.stopped = errors.Is(context.Cause(c.ctx), errStopped)
-	c.news.seal()
-	if d.stopping.Err() == nil && d.round.mayFollow(c) {
+	c.progress.seal()
+	if d.stopping.Err() == nil && d.scheduler.mayChain(c) {
 		o.then = func(tx *store.Tx) error {
-			return d.follow(tx, c, func(n *claim) { next = n })
+			return d.chain(tx, c, func(n *claim) { next = n })
 		}
 	}
 	err = d.persist(c, o)
@@ -67,9 +67,9 @@ func (q *Queue) attempt(c *claim) (w Writes, err error) {
 	defer cancel()
 	defer recoverAs(&err)
 	j := *c.job
-	q.open(c, &j)
-	ctx = context.WithValue(ctx, lastKey{}, &c.last)
-	return c.kind.Work(context.WithValue(ctx, newsKey{}, &c.news), &j)
+	q.beginProgress(c, &j)
+	ctx = context.WithValue(ctx, cleanupKey{}, &c.cleanup)
+	return c.kind.Work(context.WithValue(ctx, progressKey{}, &c.progress), &j)
 }
 
 // recoverAs turns a panic into an error; it is deferred.
@@ -99,12 +99,12 @@ func (q *Queue) persist(c *claim, o outcome) error {
 
 // An outcome is what an attempt came to.
 type outcome struct {
-	err     error
-	writes  Writes
-	news    *news
-	stopped bool                     // its ctx ended because the queue stops
-	hold    bool                     // it must not be given up now
-	then    func(tx *store.Tx) error // in the same transaction; may be nil
+	err      error
+	writes   Writes
+	progress *progress
+	stopped  bool                     // its ctx ended because the queue stops
+	hold     bool                     // it must not be given up now
+	then     func(tx *store.Tx) error // in the same transaction; may be nil
 }
 
 // conclude commits the outcome of the claim that j stands for. It returns errLost if j has been
@@ -115,7 +115,7 @@ func (q *Queue) conclude(j *store.Job, o outcome) error {
 	for {
 		err := q.Store.Update(func(tx *store.Tx) (err error) {
 			tx.MayUseReserve() // or deletions, which are jobs, would wait for room
-			if after, err = q.settle(tx, j, o); err != nil || o.then == nil {
+			if after, err = q.applyOutcome(tx, j, o); err != nil || o.then == nil {
 				return err
 			}
 			return o.then(tx)
@@ -131,8 +131,8 @@ func (q *Queue) conclude(j *store.Job, o outcome) error {
 	}
 }
 
-// settle brings a job into the state that follows from the outcome of its claim.
-func (q *Queue) settle(tx *store.Tx, claimed *store.Job, o outcome) (*store.Job, error) {
+// applyOutcome brings a job into the state that follows from the outcome of its claim.
+func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*store.Job, error) {
 	j, err := store.Jobs.Find(tx, claimed.ID)
 	if err != nil {
 		return nil, err
@@ -140,10 +140,10 @@ func (q *Queue) settle(tx *store.Tx, claimed *store.Job, o outcome) (*store.Job,
 	if j == nil || j.State != store.JobRunning || j.Attempt != claimed.Attempt {
 		return nil, errLost
 	}
-	if o.news != nil {
-		o.news.write(j)
+	if o.progress != nil {
+		o.progress.write(j)
 	}
-	q.judge(tx, j, o)
+	q.decideState(tx, j, o)
 	if o.writes != nil {
 		if err := guard(func() error { return o.writes(tx, j) }); err != nil {
 			return nil, refused{error: fmt.Errorf("writes of job %s: %w", j.ID, err)}
@@ -167,8 +167,8 @@ func guard(fn func() error) (err error) {
 	return fn()
 }
 
-// judge decides which state follows from the outcome.
-func (q *Queue) judge(tx *store.Tx, j *store.Job, o outcome) {
+// decideState decides which state follows from the outcome.
+func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 	now := tx.Now()
 	var perm permanent
 	var snoozed snooze
@@ -186,11 +186,11 @@ func (q *Queue) judge(tx *store.Tx, j *store.Job, o outcome) {
 		j.Attempt--
 		j.State, j.Due = store.JobQueued, now
 	case !o.hold && (isPermanent || j.Max > 0 && j.Attempt >= j.Max):
-		note(j, o.err)
+		recordError(j, o.err)
 		j.State = store.JobError
 	default:
-		note(j, o.err)
-		j.State, j.Due = store.JobQueued, q.again(j, o.err, now)
+		recordError(j, o.err)
+		j.State, j.Due = store.JobQueued, q.retryTime(j, o.err, now)
 	}
 	if j.State == store.JobQueued {
 		if !j.WakeAt.IsZero() && j.WakeAt.Before(j.Due) {
@@ -210,8 +210,8 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// again is when a job that failed is due.
-func (q *Queue) again(j *store.Job, err error, now time.Time) time.Time {
+// retryTime is when a job that failed is due.
+func (q *Queue) retryTime(j *store.Job, err error, now time.Time) time.Time {
 	var at retryAt
 	switch {
 	case errors.As(err, &at):

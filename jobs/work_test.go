@@ -377,7 +377,7 @@ func TestProgressOutsideOfWorkDoesNothing(t *testing.T) {
 
 func TestErrorTextIsBounded(t *testing.T) {
 	j := &store.Job{}
-	note(j, errors.New("a"+strings.Repeat("é", maxText)))
+	recordError(j, errors.New("a"+strings.Repeat("é", maxText)))
 	if len(j.Err) > maxText || !strings.HasSuffix(j.Err, "é") {
 		t.Errorf("%d bytes, ending in %q", len(j.Err), j.Err[len(j.Err)-2:])
 	}

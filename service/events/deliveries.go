@@ -16,16 +16,16 @@ import (
 // webhookAttempts is how often an event is tried at one endpoint: once, and six retries.
 const webhookAttempts = 7
 
-// tellArgs is the job of telling one endpoint of one event.
-type TellArgs struct {
+// DeliveryArgs is the job of delivering one event to one endpoint.
+type DeliveryArgs struct {
 	WebhookID string `json:"webhook_id"`
 	EventID   string `json:"event_id"`
 	Trigger   string `json:"trigger"` // event test redeliver
 }
 
-func (s *Service) tellKind() jobs.Kind {
+func (s *Service) deliveryKind() jobs.Kind {
 	return jobs.Kind{
-		Name: "webhook", Work: s.tell, Max: webhookAttempts, Timeout: time.Minute, Lanes: 4, Most: 64, MostEach: 48,
+		Name: "webhook", Work: s.deliverWebhook, Max: webhookAttempts, Timeout: time.Minute, Lanes: 4, Most: 64, MostEach: 48,
 		Backoff: func(attempt int, r float64) time.Duration {
 			wait, _ := webhooks.Schedule(attempt, r)
 			return wait
@@ -33,9 +33,9 @@ func (s *Service) tellKind() jobs.Kind {
 	}
 }
 
-// announce adds a job for every enabled endpoint of the account that wants to know of the event. In
+// fanOut adds a job for every enabled endpoint of the account that wants to know of the event. In
 // a transaction that has done much already it leaves that to another job.
-func (s *Service) announce(tx *store.Tx, e *store.Event) error {
+func (s *Service) fanOut(tx *store.Tx, e *store.Event) error {
 	var ids []string
 	for _, id := range store.WebhooksByAccount.Keys(tx, e.AccountID, "") {
 		w, err := store.Webhooks.Read(tx, id)
@@ -47,15 +47,15 @@ func (s *Service) announce(tx *store.Tx, e *store.Event) error {
 		}
 	}
 	if len(ids) > 1 && tx.Large() {
-		return s.announceLater(tx, e, ids)
+		return s.fanOutLater(tx, e, ids)
 	}
-	return s.addTells(tx, e.AccountID, e.ID, ids)
+	return s.addDeliveries(tx, e.AccountID, e.ID, ids)
 }
 
-// addTells adds the job of each endpoint.
-func (s *Service) addTells(tx *store.Tx, accountID, eventID string, webhookIDs []string) error {
+// addDeliveries adds the job of each endpoint.
+func (s *Service) addDeliveries(tx *store.Tx, accountID, eventID string, webhookIDs []string) error {
 	for _, id := range webhookIDs {
-		if err := s.addTell(tx, accountID, TellArgs{id, eventID, "event"}); err != nil {
+		if err := s.addDelivery(tx, accountID, DeliveryArgs{id, eventID, "event"}); err != nil {
 			return err
 		}
 	}
@@ -64,35 +64,35 @@ func (s *Service) addTells(tx *store.Tx, accountID, eventID string, webhookIDs [
 
 const kindWebhookEvents = "webhook_events"
 
-// announceArgs is the job of adding the jobs of an event's endpoints.
-type announceArgs struct {
+// fanOutArgs is the job of adding the jobs of an event's endpoints.
+type fanOutArgs struct {
 	EventID    string   `json:"event_id"`
 	WebhookIDs []string `json:"webhook_ids"`
 }
 
-// announceKind goes on where a transaction had too many events to add the jobs of all their
+// fanOutKind goes on where a transaction had too many events to add the jobs of all their
 // endpoints itself. The transaction that ends it adds them, so that each is there once.
-func (s *Service) announceKind() jobs.Kind {
+func (s *Service) fanOutKind() jobs.Kind {
 	return jobs.Kind{Name: kindWebhookEvents, Lanes: 4, Work: func(_ context.Context, j *store.Job) (jobs.Writes, error) {
-		args, err := jobs.Args[announceArgs](j)
+		args, err := jobs.Args[fanOutArgs](j)
 		if err != nil {
 			return nil, jobs.Permanent(err)
 		}
 		return func(tx *store.Tx, j *store.Job) error {
-			return s.addTells(tx, j.AccountID, args.EventID, args.WebhookIDs)
+			return s.addDeliveries(tx, j.AccountID, args.EventID, args.WebhookIDs)
 		}, nil
 	}}
 }
 
-// announceLater leaves the jobs of endpoints to one job.
-func (s *Service) announceLater(tx *store.Tx, e *store.Event, webhookIDs []string) error {
+// fanOutLater leaves the jobs of endpoints to one job.
+func (s *Service) fanOutLater(tx *store.Tx, e *store.Event, webhookIDs []string) error {
 	_, err := s.Queue.Add(tx, jobs.New{
-		AccountID: e.AccountID, Kind: kindWebhookEvents, Lane: "webhook events " + e.AccountID, Args: announceArgs{e.ID, webhookIDs},
+		AccountID: e.AccountID, Kind: kindWebhookEvents, Lane: "webhook events " + e.AccountID, Args: fanOutArgs{e.ID, webhookIDs},
 	})
 	return err
 }
 
-func (s *Service) addTell(tx *store.Tx, accountID string, args TellArgs) error {
+func (s *Service) addDelivery(tx *store.Tx, accountID string, args DeliveryArgs) error {
 	_, err := s.Queue.Add(tx, jobs.New{AccountID: accountID, Kind: "webhook", Lane: args.WebhookID, Args: args})
 	return err
 }
@@ -112,13 +112,13 @@ func envelopeOf(e *store.Event, version string) EventEnvelope {
 	return EventEnvelope{e.ID, "event", e.Type, version, core.Time{Time: e.Created}, e.AccountID, e.Data}
 }
 
-// tell makes one attempt.
-func (s *Service) tell(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	args, err := jobs.Args[TellArgs](j)
+// deliverWebhook makes one attempt.
+func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[DeliveryArgs](j)
 	if err != nil {
 		return nil, err
 	}
-	w, e, err := s.loadTell(args)
+	w, e, err := s.loadDelivery(args)
 	if errors.Is(err, store.ErrNotFound) || err == nil && w.Status != "enabled" && args.Trigger == "event" {
 		return nil, nil // nobody is there any more, or nobody wants it
 	}
@@ -145,10 +145,10 @@ func (s *Service) tell(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	if j.Attempt > 1 {
 		row.Trigger = "retry"
 	}
-	return s.toldWrites(row, r.Gone), told(r)
+	return s.recordDelivery(row, r.Gone), deliveryError(r)
 }
 
-func (s *Service) loadTell(args TellArgs) (w *store.Webhook, e *store.Event, err error) {
+func (s *Service) loadDelivery(args DeliveryArgs) (w *store.Webhook, e *store.Event, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		if w, err = store.Webhooks.Get(tx, args.WebhookID); err != nil {
 			return err
@@ -175,8 +175,8 @@ func (s *Service) signingSecrets(w *store.Webhook) ([]string, error) {
 	return secrets, nil
 }
 
-// told turns a result into what the queue makes of it.
-func told(r webhooks.Result) error {
+// deliveryError turns a result into what the queue makes of it.
+func deliveryError(r webhooks.Result) error {
 	if r.Outcome == webhooks.Success {
 		return nil
 	}
@@ -187,8 +187,8 @@ func told(r webhooks.Result) error {
 	return err
 }
 
-// toldWrites logs the attempt and keeps the endpoint's health, with the job's new state.
-func (s *Service) toldWrites(row *store.Delivery, gone bool) jobs.Writes {
+// recordDelivery logs the attempt and keeps the endpoint's health, with the job's new state.
+func (s *Service) recordDelivery(row *store.Delivery, gone bool) jobs.Writes {
 	return func(tx *store.Tx, j *store.Job) error {
 		if j.State == "queued" {
 			row.NextAt = j.Due
@@ -246,7 +246,7 @@ func (s *Service) TestWebhook(_ context.Context, who core.Actor, in WebhookIn) (
 			return err
 		}
 		out.EventID = e.ID
-		return s.addTell(tx, w.AccountID, TellArgs{w.ID, e.ID, "test"})
+		return s.addDelivery(tx, w.AccountID, DeliveryArgs{w.ID, e.ID, "test"})
 	})
 	if err != nil {
 		return nil, err
@@ -340,7 +340,7 @@ func (s *Service) RedeliverEvent(_ context.Context, who core.Actor, in Redeliver
 		if e == nil || e.AccountID != who.AccountID || !inLog(tx, w, e) {
 			return core.NotFound("event in this endpoint's log")
 		}
-		return s.addTell(tx, w.AccountID, TellArgs{w.ID, e.ID, "redeliver"})
+		return s.addDelivery(tx, w.AccountID, DeliveryArgs{w.ID, e.ID, "redeliver"})
 	})
 	if err != nil {
 		return nil, err
@@ -358,6 +358,6 @@ func inLog(tx *store.Tx, w *store.Webhook, e *store.Event) bool {
 		var ping PingData
 		return json.Unmarshal(e.Data, &ping) == nil && ping.WebhookID == w.ID
 	}
-	// An endpoint that has not changed since the event is one to which it was announced.
+	// An endpoint that has not changed since the event is one to which it was fanned out.
 	return w.Status == "enabled" && Wants(w, e.Type) && !w.UpdatedAt.After(e.Created)
 }

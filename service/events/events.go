@@ -35,7 +35,7 @@ func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 	if err := store.Events.Put(tx, e); err != nil {
 		return nil, err
 	}
-	return e, s.announce(tx, e)
+	return e, s.fanOut(tx, e)
 }
 
 // ListEventsIn is the query of list_events.

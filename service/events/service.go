@@ -30,7 +30,7 @@ func New(c *core.Core) *Service {
 
 // Kinds lists the kinds of jobs of this room.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.WhileActive(s.tellKind()), s.announceKind()}
+	return []jobs.Kind{s.WhileActive(s.deliveryKind()), s.fanOutKind()}
 }
 
 // Close ends the connections that are kept for later.

@@ -107,7 +107,7 @@ func ToldOf(t *testing.T, s *service.Service, kind string) (happened, tells int)
 			if j.Kind != "webhook" {
 				continue
 			}
-			args, err := jobs.Args[events.TellArgs](j)
+			args, err := jobs.Args[events.DeliveryArgs](j)
 			if err != nil {
 				return err
 			}

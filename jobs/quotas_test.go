@@ -28,10 +28,10 @@ func (g *gauge) work(d time.Duration) Work {
 	}
 }
 
-func sharesOf(q *Queue) int {
-	q.round.mu.Lock()
-	defer q.round.mu.Unlock()
-	return len(q.round.shares)
+func quotasOf(q *Queue) int {
+	q.scheduler.mu.Lock()
+	defer q.scheduler.mu.Unlock()
+	return len(q.scheduler.quotas)
 }
 
 func TestSlowKindLeavesWorkersForOthers(t *testing.T) {
@@ -52,8 +52,8 @@ func TestSlowKindLeavesWorkersForOthers(t *testing.T) {
 		if most, all := slow.most.Load(), slow.all.Load(); most != 10 || all != 1000 {
 			t.Errorf("%d of the slow kind ran at a time, %d in all; want 10, 1000", most, all)
 		}
-		if n := sharesOf(q); n != 0 {
-			t.Errorf("%d shares are left in memory", n)
+		if n := quotasOf(q); n != 0 {
+			t.Errorf("%d quotas are left in memory", n)
 		}
 	})
 }
@@ -87,7 +87,7 @@ func TestAccountLeavesItsKindToOthers(t *testing.T) {
 
 func TestMoreLanesWaitForAShareThanMemoryHolds(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		const n = 2*maxAside + 100
+		const n = 2*maxParked + 100
 		var slow gauge
 		q.Handle(Kind{Name: "slow", Most: 50, Work: slow.work(time.Second)})
 		q.Handle(Kind{Name: "quick", Visible: true, Work: done})
@@ -96,15 +96,15 @@ func TestMoreLanesWaitForAShareThanMemoryHolds(t *testing.T) {
 		start(t, q)
 		synctest.Wait()
 		wantState(t, q, last.ID, store.JobCompleted)
-		if _, lanes, _ := memory(q); lanes > maxAside+maxLanes {
+		if _, lanes, _ := memory(q); lanes > maxParked+maxLanes {
 			t.Errorf("%d lanes in memory", lanes)
 		}
 		time.Sleep(n/50*time.Second + time.Minute)
 		if all := slow.all.Load(); all != n {
 			t.Errorf("%d of %d ran", all, n)
 		}
-		if _, lanes, _ := memory(q); lanes != 0 || sharesOf(q) != 0 {
-			t.Errorf("%d lanes, %d shares are left in memory", lanes, sharesOf(q))
+		if _, lanes, _ := memory(q); lanes != 0 || quotasOf(q) != 0 {
+			t.Errorf("%d lanes, %d quotas are left in memory", lanes, quotasOf(q))
 		}
 	})
 }

@@ -1,0 +1,131 @@
+package jobs
+
+import "github.com/mailstead/mailstead/store"
+
+// maxParked is how many lanes may be parked, in memory, at one quota. Others are looked for again
+// when those have had it.
+const maxParked = 4096
+
+// A quota is the part of the workers that one kind, or one account's jobs of it, may have at a
+// time, so that peers who are slow without end leave workers for everything else.
+type quota struct {
+	most       int
+	busy       int     // works of it that have not returned
+	parked     []*lane // those whose next job is of it, while it is used up; listed, but not ready
+	overflowed bool    // there were more
+}
+
+// A quotaKey names a quota: of a kind, or of one account in it.
+type quotaKey struct{ kind, account string }
+
+// quotas are those that a job takes part in.
+func (k *Kind) quotas(j *store.Job) []quotaKey {
+	var keys []quotaKey
+	if k.Most > 0 {
+		keys = append(keys, quotaKey{kind: k.Name})
+	}
+	if k.MostEach > 0 {
+		keys = append(keys, quotaKey{k.Name, j.AccountID})
+	}
+	return keys
+}
+
+func (k *Kind) most(key quotaKey) int {
+	if key.account != "" {
+		return k.MostEach
+	}
+	return k.Most
+}
+
+// used says how much of each quota that anything uses is used.
+func (s *scheduler) used() map[quotaKey]int {
+	out := make(map[quotaKey]int, len(s.quotas))
+	for key, q := range s.quotas {
+		out[key] = q.busy
+	}
+	return out
+}
+
+func (s *scheduler) quota(key quotaKey, k *Kind) *quota {
+	q := s.quotas[key]
+	if q == nil {
+		q = &quota{most: k.most(key)}
+		s.quotas[key] = q
+	}
+	return q
+}
+
+// count notes that a work has begun, or with -1 that it has returned.
+func (s *scheduler) count(c *claim, n int) {
+	for _, key := range c.kind.quotas(c.job) {
+		s.quota(key, c.kind).busy += n
+	}
+}
+
+// park lets a lane wait until its next job's quota has room.
+func (s *scheduler) park(l *lane, full *fullQuota) {
+	q := s.quota(full.key, full.kind)
+	if len(q.parked) < maxParked {
+		l.listed = true
+		q.parked = append(q.parked, l)
+		return
+	}
+	q.overflowed = true
+	l.due = false // until it is looked for again
+	s.reschedule(l)
+}
+
+// resume makes as many parked lanes ready as their quotas have room for.
+func (s *scheduler) resume() {
+	for key, q := range s.quotas {
+		n := max(min(q.most-q.busy, len(q.parked)), 0)
+		for _, l := range q.parked[:n] {
+			l.listed = false
+			s.reschedule(l)
+		}
+		q.parked = q.parked[n:]
+		if len(q.parked) > 0 {
+			continue
+		}
+		q.parked = nil
+		if q.overflowed && q.busy < q.most {
+			q.overflowed, s.earliest = false, beforeAll
+		}
+		if q.busy == 0 && !q.overflowed {
+			delete(s.quotas, key)
+		}
+	}
+}
+
+// beforeAll is before every key of JobsDue.
+const beforeAll = "\x00"
+
+// quotaWanted tells whether a lane waits for a quota that the claim's job takes part in.
+func (s *scheduler) quotaWanted(c *claim) bool {
+	for _, key := range c.kind.quotas(c.job) {
+		if q := s.quotas[key]; q != nil && (len(q.parked) > 0 || q.overflowed) {
+			return true
+		}
+	}
+	return false
+}
+
+// A fullQuota is what keeps a lane from getting a slot.
+type fullQuota struct {
+	key  quotaKey
+	kind *Kind
+}
+
+// takeQuota takes a place in every quota of a job; full is the one that has none.
+func (b *batch) takeQuota(j *store.Job, k *Kind) (full *fullQuota) {
+	keys := k.quotas(j)
+	for _, key := range keys {
+		if b.used[key] >= k.most(key) {
+			return &fullQuota{key, k}
+		}
+	}
+	for _, key := range keys {
+		b.used[key]++
+	}
+	return nil
+}
