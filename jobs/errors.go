@@ -66,7 +66,8 @@ type refused struct {
 
 func (r refused) Unwrap() error { return r.error }
 
-// recordError keeps err in the job: the code and message of an error that carries a code, else its text.
+// recordError keeps err in the job: the code and message of an error that carries a code, else its
+// text.
 func recordError(j *store.Job, err error) {
 	var coded interface {
 		error

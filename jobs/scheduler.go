@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A lane is what the scheduler knows of jobs that take turns. It is forgotten when none of them is due
-// or runs.
+// A lane is what the scheduler knows of jobs that take turns. It is forgotten when none of them is
+// due or runs.
 type lane struct {
 	name    string // as store.JobsByLane has it
 	running int
@@ -52,7 +52,8 @@ func (s *scheduler) noteDue(due time.Time) {
 	}
 }
 
-// takeEarliest answers what noteDue noted and forgets it, and how many more lanes there is room for.
+// takeEarliest answers what noteDue noted and forgets it, and how many more lanes there is room
+// for.
 func (s *scheduler) takeEarliest() (low string, room int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

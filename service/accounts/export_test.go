@@ -25,7 +25,7 @@ var (
 	UserKey        = userKey
 )
 
-func (s *Service) FlushUses() error { return s.flushUses() }
+func (s *Service) FlushTokenUses() error { return s.flushTokenUses() }
 
 func (s *Service) PutToken(ctx context.Context, t *store.Token) (*TokenCreated, error) {
 	return s.putToken(ctx, t)
@@ -35,4 +35,4 @@ func (s *Service) SendForgot(p0 context.Context, j *store.Job) (jobs.Writes, err
 	return s.sendForgot(p0, j)
 }
 
-func (s *Service) Uses() *uses { return &s.uses }
+func (s *Service) TokenUses() *tokenUses { return &s.tokenUses }

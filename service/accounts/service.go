@@ -21,18 +21,18 @@ type Service struct {
 	mailboxes *mailboxes.Service
 	mta       *mta.Service
 
-	codes     *core.Throttle // wrong codes of the second factor, by user
-	spent     *core.Throttle // challenges that passkeys have answered
-	forgotten *core.Throttle // questions for a new password, by address and network
-	uses      uses
+	wrongCodes     *core.Throttle // wrong codes of the second factor, by user
+	usedChallenges *core.Throttle // challenges that passkeys have answered
+	forgotRequests *core.Throttle // questions for a new password, by address and network
+	tokenUses      tokenUses
 }
 
 // New puts the room together.
 func New(c *core.Core, i *inbox.Service, m *mailboxes.Service, t *mta.Service) *Service {
 	return &Service{
 		Core: c, inbox: i, mailboxes: m, mta: t,
-		codes: core.NewThrottle(codeWindow, core.GuessKeys), spent: core.NewThrottle(2*challengeFor, core.GuessKeys),
-		forgotten: core.NewThrottle(forgotWindow, core.GuessKeys),
+		wrongCodes: core.NewThrottle(codeWindow, core.AttemptKeys), usedChallenges: core.NewThrottle(2*challengeFor, core.AttemptKeys),
+		forgotRequests: core.NewThrottle(forgotWindow, core.AttemptKeys),
 	}
 }
 
@@ -46,9 +46,9 @@ func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return s.flushUses()
+			return s.flushTokenUses()
 		case <-t.C:
-			if err := s.flushUses(); err != nil {
+			if err := s.flushTokenUses(); err != nil {
 				s.Log.Error("note the last use of tokens", "error", err)
 			}
 		}

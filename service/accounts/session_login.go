@@ -29,7 +29,7 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 		return nil, err
 	}
 	key, from := userKey(address), s.originOf(u, v.IP)
-	done, err := s.Guesses.Enter(ctx, key, from, s.Now)
+	done, err := s.LoginAttempts.Begin(ctx, key, from, s.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -42,14 +42,14 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 		return nil, err
 	}
 	if !right {
-		s.WrongPassword(key, from.Network)
+		s.RecordWrongPassword(key, from.Network)
 		return nil, unauthorized("invalid_credentials", "The email address or the password is wrong.")
 	}
 	out, err := s.enter(u, v, in.Code, rightPassword(u.PasswordHash))
 	if err != nil {
 		return nil, err
 	}
-	s.Guesses.RightAt(key, from.Network)
+	s.LoginAttempts.RecordSuccess(key, from.Network)
 	s.Log.Info("signed in", "user", u.ID, "ip", v.IP, "how", "password")
 	return out, nil
 }

@@ -162,7 +162,7 @@ func (s *Service) provePassword(ctx context.Context, who core.Actor, password st
 		return nil, err
 	}
 	key, from := userKey(who.Email), s.originOf(u, who.IP)
-	done, err := s.Guesses.Enter(ctx, key, from, s.Now)
+	done, err := s.LoginAttempts.Begin(ctx, key, from, s.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -175,10 +175,10 @@ func (s *Service) provePassword(ctx context.Context, who core.Actor, password st
 		return nil, err
 	}
 	if u.ID != who.UserID || !right {
-		s.WrongPassword(key, from.Network)
+		s.RecordWrongPassword(key, from.Network)
 		return nil, core.Errorf("wrong_password", "This is not your present password.")
 	}
-	s.Guesses.RightAt(key, from.Network)
+	s.LoginAttempts.RecordSuccess(key, from.Network)
 	return rightPassword(u.PasswordHash), nil
 }
 

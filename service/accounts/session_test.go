@@ -59,7 +59,7 @@ func TestSessionsEnd(t *testing.T) {
 		if !c.stands(busy) {
 			t.Fatalf("in use it ended on day %d", day)
 		}
-		if err := c.FlushUses(); err != nil {
+		if err := c.FlushTokenUses(); err != nil {
 			t.Fatal(err)
 		}
 		if day == 6 {
@@ -178,20 +178,20 @@ func TestSignInIsThrottled(t *testing.T) {
 	c := newSessionCase(t)
 	c.here(t)
 	for i := range core.BoxRefused {
-		c.Guesses.WrongAt(accounts.UserKey("owner@example.test"), fmt.Sprintf("198.51.100.%d", i), c.now)
+		c.LoginAttempts.RecordFailure(accounts.UserKey("owner@example.test"), fmt.Sprintf("198.51.100.%d", i), c.now)
 	}
 	if _, err := c.signIn("203.0.113.9", "owner@example.test", "correct horse"); code(err) != "rate_limited" {
 		t.Errorf("from a strange network: %v", err)
 	}
 	c.here(t)
 	for range core.NetRefused {
-		c.Guesses.WrongAt(accounts.UserKey("x@example.test"), "203.0.113.8", c.now)
+		c.LoginAttempts.RecordFailure(accounts.UserKey("x@example.test"), "203.0.113.8", c.now)
 	}
 	_, err := c.signIn("203.0.113.8", "nobody@example.test", "x")
 	if e, ours := core.AsError(err); !ours || e.Code != "rate_limited" || e.RetryAfter == 0 {
 		t.Errorf("from a network that guesses: %v", err)
 	}
-	c.now = c.now.Add(core.GuessWindow + time.Second)
+	c.now = c.now.Add(core.AttemptWindow + time.Second)
 	if _, err := c.signIn("203.0.113.8", "owner@example.test", "correct horse"); err != nil {
 		t.Errorf("after half an hour: %v", err)
 	}

@@ -48,7 +48,7 @@ func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountSta
 		if err := store.Accounts.Put(tx, a); err != nil || !core.MayAct(a) {
 			return err
 		}
-		if err := s.inbox.BeginExternals(tx, a.ID, ""); err != nil { // looks have ended meanwhile
+		if err := s.inbox.BeginExternals(tx, a.ID, ""); err != nil { // syncs have ended meanwhile
 			return err
 		}
 		_, err = s.Queue.Add(tx, jobs.New{Kind: kindAccountWake, Key: a.ID, Args: wakeArgs{AccountID: a.ID}})

@@ -80,7 +80,7 @@ func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, 
 		return core.Actor{}, err
 	}
 	if now := tx.Now(); now.Sub(t.LastUsedAt) > time.Minute {
-		s.uses.Note(t.ID, now, ip)
+		s.tokenUses.Record(t.ID, now, ip)
 	}
 	who.IP = ip
 	return who, nil
@@ -157,27 +157,28 @@ func (s *Service) Operator(_ context.Context, account string) (core.Actor, error
 	return who, err
 }
 
-// uses remembers when tokens were last used, until the next flush: reading must not cost a write.
-type uses struct {
+// tokenUses remembers when tokens were last used, until the next flush: reading must not cost a
+// write.
+type tokenUses struct {
 	mu   sync.Mutex
-	seen map[string]use
+	seen map[string]tokenUse
 }
 
-type use struct {
+type tokenUse struct {
 	at time.Time
 	ip string
 }
 
-func (u *uses) Note(id string, at time.Time, ip string) {
+func (u *tokenUses) Record(id string, at time.Time, ip string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.seen == nil {
-		u.seen = map[string]use{}
+		u.seen = map[string]tokenUse{}
 	}
-	u.seen[id] = use{at, ip}
+	u.seen[id] = tokenUse{at, ip}
 }
 
-func (u *uses) take() map[string]use {
+func (u *tokenUses) drain() map[string]tokenUse {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	seen := u.seen
@@ -185,9 +186,9 @@ func (u *uses) take() map[string]use {
 	return seen
 }
 
-// flushUses writes the uses of tokens that were noted.
-func (s *Service) flushUses() error {
-	seen := s.uses.take()
+// flushTokenUses writes the uses of tokens that were noted.
+func (s *Service) flushTokenUses() error {
+	seen := s.tokenUses.drain()
 	for some := range slices.Chunk(slices.Collect(maps.Keys(seen)), tokensAtATime) {
 		err := s.Store.Update(func(tx *store.Tx) error {
 			for _, id := range some {

@@ -43,14 +43,14 @@ func TestTokensOfAUserAreRevokedWithinTheBounds(t *testing.T) {
 	}
 	err := s.Store.View(func(tx *store.Tx) error {
 		for tok := range store.Tokens.All(tx) {
-			s.Uses().Note(tok.ID, s.Now(), "192.0.2.1")
+			s.TokenUses().Record(tok.ID, s.Now(), "192.0.2.1")
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.FlushUses(); err != nil {
+	if err := s.FlushTokenUses(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.DeleteTeamUser(t.Context(), who, accounts.TeamUserIn{UserID: u.ID}); err != nil {

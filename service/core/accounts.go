@@ -8,7 +8,7 @@ import (
 
 const WebhookLimit = 10
 
-// bounded is a limit on the wire: null when there is none.
+// Bounded is a limit on the wire: null when there is none.
 func Bounded(n int) *int {
 	if n == 0 {
 		return nil
@@ -23,7 +23,7 @@ type RateUsage struct {
 	Reset     int64 `json:"reset"`
 }
 
-// count adds to today's traffic of the account.
+// Count adds to today's traffic of the account.
 func (s *Core) Count(tx *store.Tx, accountID string, add func(*store.DayStat)) error {
 	date := tx.Now().Format(time.DateOnly)
 	d, err := store.DayStats.Find(tx, accountID+date)

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// normalizeEmail gives the one form under which an address is kept, or an Invalid that names the
+// NormalizeEmail gives the one form under which an address is kept, or an Invalid that names the
 // field.
 func NormalizeEmail(field, text string) (string, error) {
 	email, err := msg.NormalizeEmail(text)
@@ -22,7 +22,7 @@ func NormalizeEmail(field, text string) (string, error) {
 // uidText is an IMAP UID as the API shows it.
 func UIDText(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
 
-// unicodeName is a domain in its own letters.
+// UnicodeName is a domain in its own letters.
 func UnicodeName(ascii string) string {
 	_, name, err := idn.Registrable(ascii)
 	if err != nil {
@@ -31,7 +31,7 @@ func UnicodeName(ascii string) string {
 	return name
 }
 
-// bracketed gives a Message-ID with its angle brackets, whether it came with or without.
+// Bracketed gives a Message-ID with its angle brackets, whether it came with or without.
 func Bracketed(id string) string {
 	return "<" + strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(id), "<"), ">") + ">"
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sleep waits, or until ctx ends.
+// Sleep waits, or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

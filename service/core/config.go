@@ -28,7 +28,7 @@ type RDAP interface {
 	Domain(ctx context.Context, name string) (*rdap.Domain, error)
 }
 
-// outbound is where mail to others goes unless its domain says otherwise; if it is captured, no
+// Outbound is where mail to others goes unless its domain says otherwise; if it is captured, no
 // domain does.
 func (s *Core) Outbound() string {
 	switch {
@@ -63,7 +63,7 @@ func (s *Core) CheckRelay(name string) error {
 	return Invalid("relay", "not_found", "must be one of %s, or null", strings.Join(names, ", "))
 }
 
-// elsewhere gives the addresses of the nameservers that are not this host, by name.
+// Elsewhere gives the addresses of the nameservers that are not this host, by name.
 func (c Config) Elsewhere() map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
 	for _, one := range c.Secondaries {

@@ -17,17 +17,17 @@ import (
 
 // A Core holds what every rule needs. Each room of the service embeds it.
 type Core struct {
-	Store    *store.Store
-	Queue    *jobs.Queue
-	Config   Config
-	Resolver Resolver
-	Guard    *netguard.Guard // which addresses tenants may make us dial
-	Log      *slog.Logger
-	Rand     func() float64 // [0,1), for jitter
-	Keys     *Keys
-	Logins   *logins
-	Guesses  *guesses
-	Hub      *hub
+	Store         *store.Store
+	Queue         *jobs.Queue
+	Config        Config
+	Resolver      Resolver
+	Guard         *netguard.Guard // which addresses tenants may make us dial
+	Log           *slog.Logger
+	Rand          func() float64 // [0,1), for jitter
+	Keys          *Keys
+	Logins        *logins
+	LoginAttempts *loginAttempts
+	Hub           *jobs.Watchers[uint32] // of mailboxes; told when something in one has changed
 
 	confirmations *confirmations
 }
@@ -42,7 +42,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	}
 	return &Core{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: &netguard.Guard{AllowPrivate: c.AllowPrivate}, Log: c.Log,
-		Rand: rand.Float64, Keys: keys, Logins: newLogins(), Guesses: newGuesses(), Hub: newHub(), confirmations: newConfirmations(),
+		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), Hub: new(jobs.Watchers[uint32]), confirmations: newConfirmations(),
 	}
 }
 

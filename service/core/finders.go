@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// liveMailbox gives a mailbox that mail can be filed in; nil if it is gone or going.
+// LiveMailbox gives a mailbox that mail can be filed in; nil if it is gone or going.
 func LiveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
 	if mb != nil && mb.Status == "deleting" {
@@ -16,7 +16,7 @@ func LiveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
 	return mb, err
 }
 
-// mailboxOf gives a mailbox of the account; another account's is not there.
+// MailboxOf gives a mailbox of the account; another account's is not there.
 func MailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
 	if err == nil && (mb == nil || mb.AccountID != who.AccountID) {
@@ -25,7 +25,7 @@ func MailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	return mb, err
 }
 
-// domainOf gives a domain of the account; another account's is not there.
+// DomainOf gives a domain of the account; another account's is not there.
 func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
 	d, err := store.Domains.Find(tx, id)
 	if err == nil && (d == nil || d.AccountID != who.AccountID) {
@@ -34,7 +34,7 @@ func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// openMailbox gives the mailbox of whoever is logged in, which may have been closed since.
+// OpenMailbox gives the mailbox of whoever is logged in, which may have been closed since.
 func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, u.MailboxID)
 	if err != nil {
@@ -50,7 +50,7 @@ func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	return mb, err
 }
 
-// getByEmail gives the account's mailbox of an address as a person writes it, or store.ErrNotFound.
+// GetByEmail gives the account's mailbox of an address as a person writes it, or store.ErrNotFound.
 func GetByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
 	email, err := NormalizeEmail("email", email)
 	if err != nil {
@@ -59,7 +59,7 @@ func GetByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
 	return store.MailboxByEmail.Of(tx, who.AccountID, email)
 }
 
-// findDomain gives a domain of the account by its id or name, or store.ErrNotFound.
+// FindDomain gives a domain of the account by its id or name, or store.ErrNotFound.
 func FindDomain(tx *store.Tx, who Actor, nameOrID string) (*store.Domain, error) {
 	d, err := store.Domains.Get(tx, nameOrID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -80,23 +80,23 @@ type EmailUserIn struct {
 	UserID string `path:"user_id"`
 }
 
-// isGone tells that a record is not there, which for one that another refers to means that it was
+// IsGone tells that a record is not there, which for one that another refers to means that it was
 // deleted meanwhile.
 func IsGone(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
-// domainOfAddress is what follows the @.
+// DomainOfAddress is what follows the @.
 func DomainOfAddress(email string) string {
 	_, domain, _ := msg.SplitEmail(email)
 	return domain
 }
 
-// isSuppressed tells whether the account must not send to an address.
+// IsSuppressed tells whether the account must not send to an address.
 func IsSuppressed(tx *store.Tx, accountID, email string) (bool, error) {
 	found, err := store.Suppressions.FindShared(tx, accountID+email)
 	return found != nil, err
 }
 
-// lift lets the account send to an address again, since there is a mailbox behind it now.
+// Lift lets the account send to an address again, since there is a mailbox behind it now.
 func Lift(tx *store.Tx, accountID, email string) error {
 	known, err := IsSuppressed(tx, accountID, email)
 	if !known || err != nil {

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Bounds on wrong passwords within guessWindow. A pair is one mailbox seen from one network; those
-// that have logged in from there lately are not held up by what others do to the mailbox or from
-// the network.
+// Bounds on wrong passwords within AttemptWindow. A pair is one mailbox seen from one network;
+// those that have logged in from there lately are not held up by what others do to the mailbox or
+// from the network.
 const (
-	GuessWindow   = 30 * time.Minute
+	AttemptWindow = 30 * time.Minute
 	pairSlowed    = 5   // wrong ones of a pair after which each attempt waits
 	pairRefused   = 20  // of a pair
 	NetRefused    = 100 // from one network, over all mailboxes; twice as many from an IPv6 /56, four times from a /48
 	BoxRefused    = 200 // at one mailbox, from everywhere
 	slowestAnswer = 8 * time.Second
-	GuessKeys     = 50_000
+	AttemptKeys   = 50_000
 )
 
-// guesses remembers wrong passwords, and from where mailboxes were logged in to. Attempts of one
-// pair take turns, so that many at once are held up like one after the other.
-type guesses struct {
-	wrong *Throttle // of pairs and their networks
-	wide  *Throttle // of mailboxes, and of wider networks: many pairs do not push these out
-	Turns Turns
+// loginAttempts remembers wrong passwords, and from where mailboxes were logged in to. Attempts of
+// one pair take turns, so that many at once are held up like one after the other.
+type loginAttempts struct {
+	failures     *Throttle // of pairs and their networks
+	wideFailures *Throttle // of mailboxes, and of wider networks: many pairs do not push these out
+	Locks        Turns
 }
 
-// An origin is where an attempt comes from.
+// An Origin is where an attempt comes from.
 type Origin struct {
 	Network string // see network
 	Known   bool   // whoever it is has logged in from there lately
@@ -43,22 +43,22 @@ func (o Origin) party() string {
 	return party(o.Network)
 }
 
-func newGuesses() *guesses {
-	return &guesses{
-		wrong: NewThrottle(GuessWindow, GuessKeys), wide: NewThrottle(GuessWindow, GuessKeys),
-		Turns: Turns{Held: map[string]chan struct{}{}},
+func newLoginAttempts() *loginAttempts {
+	return &loginAttempts{
+		failures: NewThrottle(AttemptWindow, AttemptKeys), wideFailures: NewThrottle(AttemptWindow, AttemptKeys),
+		Locks: Turns{Held: map[string]chan struct{}{}},
 	}
 }
 
 // delay says how long an attempt waits before it is looked at; refused says that it is not looked
 // at.
-func (g *guesses) delay(email string, from Origin, now time.Time) (wait time.Duration, refused bool) {
+func (g *loginAttempts) delay(email string, from Origin, now time.Time) (wait time.Duration, refused bool) {
 	bounds := g.bounds(email, from.Network)
 	n := bounds[0].seen(now)
 	if n >= pairRefused {
 		return 0, true
 	}
-	if !from.Known && slices.ContainsFunc(bounds[1:], func(b guessBound) bool { return b.seen(now) >= b.most }) {
+	if !from.Known && slices.ContainsFunc(bounds[1:], func(b attemptBound) bool { return b.seen(now) >= b.most }) {
 		return 0, true
 	}
 	if n < pairSlowed {
@@ -67,33 +67,33 @@ func (g *guesses) delay(email string, from Origin, now time.Time) (wait time.Dur
 	return min(time.Second<<min(n-pairSlowed, 3), slowestAnswer), false
 }
 
-// A guessBound is one of the counts of an attempt, and what it may come to.
-type guessBound struct {
+// A attemptBound is one of the counts of an attempt, and what it may come to.
+type attemptBound struct {
 	*Throttle
 	key, name string
 	most      int
 }
 
-func (b guessBound) seen(now time.Time) int { return b.Throttle.Seen(b.key, now) }
+func (b attemptBound) seen(now time.Time) int { return b.Throttle.Seen(b.key, now) }
 
 // bounds are those of an attempt, the pair's first.
-func (g *guesses) bounds(email, network string) []guessBound {
-	out := []guessBound{
-		{g.wrong, pairKey(email, network), "pair", pairRefused},
-		{g.wrong, "net " + network, "network", NetRefused},
-		{g.wide, "box " + email, "mailbox", BoxRefused},
+func (g *loginAttempts) bounds(email, network string) []attemptBound {
+	out := []attemptBound{
+		{g.failures, pairKey(email, network), "pair", pairRefused},
+		{g.failures, "net " + network, "network", NetRefused},
+		{g.wideFailures, "box " + email, "mailbox", BoxRefused},
 	}
 	for i, w := range wider(network) {
-		out = append(out, guessBound{g.wide, "net " + w, w, NetRefused << (i + 1)})
+		out = append(out, attemptBound{g.wideFailures, "net " + w, w, NetRefused << (i + 1)})
 	}
 	return out
 }
 
 func pairKey(email, network string) string { return "pair " + network + " " + email }
 
-// wrongAt counts a wrong password. shut says what it was too many for: the pair, the network, a
-// wider one or the mailbox, once each.
-func (g *guesses) WrongAt(email, network string, now time.Time) (shut string) {
+// RecordFailure counts a wrong password. shut says what it was too many for: the pair, the network,
+// a wider one or the mailbox, once each.
+func (g *loginAttempts) RecordFailure(email, network string, now time.Time) (shut string) {
 	for _, b := range g.bounds(email, network) {
 		b.Count(b.key, now)
 		if b.seen(now) == b.most {
@@ -103,19 +103,21 @@ func (g *guesses) WrongAt(email, network string, now time.Time) (shut string) {
 	return shut
 }
 
-func (g *guesses) RightAt(email, network string) { g.wrong.Forget(pairKey(email, network)) }
+func (g *loginAttempts) RecordSuccess(email, network string) {
+	g.failures.Forget(pairKey(email, network))
+}
 
-// enter waits for the turn and the time of an attempt at what the key names, a mailbox or a team
+// Begin waits for the turn and the time of an attempt at what the key names, a mailbox or a team
 // user; done ends it. The error is an *Error, 429, where the attempt is not looked at.
-func (g *guesses) Enter(ctx context.Context, key string, from Origin, now func() time.Time) (done func(), err error) {
-	if done, err = g.Turns.Take(ctx, from.Network+" "+key); err != nil {
+func (g *loginAttempts) Begin(ctx context.Context, key string, from Origin, now func() time.Time) (done func(), err error) {
+	if done, err = g.Locks.Take(ctx, from.Network+" "+key); err != nil {
 		return nil, err
 	}
 	wait, refused := g.delay(key, from, now())
 	if refused {
-		err = tooManyGuesses()
+		err = tooManyFailures()
 	} else {
-		err = pause(ctx, wait)
+		err = waitDelay(ctx, wait)
 	}
 	if err != nil {
 		done()
@@ -124,19 +126,19 @@ func (g *guesses) Enter(ctx context.Context, key string, from Origin, now func()
 	return done, nil
 }
 
-func tooManyGuesses() *Error {
+func tooManyFailures() *Error {
 	e := Errorf("rate_limited", "Too many wrong passwords. Wait half an hour, then try again.")
-	e.RetryAfter = GuessWindow
+	e.RetryAfter = AttemptWindow
 	return e
 }
 
-// turns lets one goroutine at a time work under a key.
+// Turns lets one goroutine at a time work under a key.
 type Turns struct {
 	mu   sync.Mutex
 	Held map[string]chan struct{} // closed when the turn ends
 }
 
-// take waits for the turn; done ends it.
+// Take waits for the turn; done ends it.
 func (t *Turns) Take(ctx context.Context, key string) (done func(), err error) {
 	for {
 		t.mu.Lock()
@@ -163,16 +165,16 @@ func (t *Turns) end(key string, mine chan struct{}) {
 	close(mine)
 }
 
-// wrongPassword counts a wrong password for whom it was and where it came from, and tells the log
-// when it was one too many.
-func (s *Core) WrongPassword(whose, from string) {
-	if shut := s.Guesses.WrongAt(whose, from, s.Now()); shut != "" {
+// RecordWrongPassword counts a wrong password for whom it was and where it came from, and tells the
+// log when it was one too many.
+func (s *Core) RecordWrongPassword(whose, from string) {
+	if shut := s.LoginAttempts.RecordFailure(whose, from, s.Now()); shut != "" {
 		s.Log.Warn("too many wrong passwords: log-ins are refused for half an hour", "of", shut, "who", whose, "network", from)
 	}
 }
 
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
+// waitDelay waits for d or the end of ctx.
+func waitDelay(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return nil
 	}

@@ -166,7 +166,7 @@ func (q *fairQueue) remove(w *hashWaiter) bool {
 	return true
 }
 
-// network is the part of an address that one party has to itself: an IPv4 address, an IPv6 /64.
+// Network is the part of an address that one party has to itself: an IPv4 address, an IPv6 /64.
 func Network(ip string) string {
 	a, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -208,12 +208,12 @@ const (
 	noteAfter = 24 * time.Hour // how old a note may be before it is made anew
 )
 
-// isKnown tells whether somebody has logged in from the network lately.
+// IsKnown tells whether somebody has logged in from the network lately.
 func IsKnown(seen []store.SeenNetwork, network string, now time.Time) bool {
 	return slices.ContainsFunc(seen, func(s store.SeenNetwork) bool { return s.Network == network && now.Sub(s.At) < knownFor })
 }
 
-// noteNetwork notes a log-in from the network, newest first; changed says whether there is
+// NoteNetwork notes a log-in from the network, newest first; changed says whether there is
 // something to keep.
 func NoteNetwork(seen []store.SeenNetwork, network string, now time.Time) (out []store.SeenNetwork, changed bool) {
 	for _, s := range seen {

@@ -47,7 +47,7 @@ func (s *Core) SealCursor(who Actor, operation, position string, filters ...stri
 	return base64.RawURLEncoding.EncodeToString(append(mac[:cursorMAC], position...))
 }
 
-// openCursor undoes sealCursor; "" stays "".
+// OpenCursor undoes sealCursor; "" stays "".
 func (s *Core) OpenCursor(who Actor, operation, cursor string, filters ...string) (string, error) {
 	if cursor == "" {
 		return "", nil
@@ -69,17 +69,17 @@ func cursorScope(who Actor, operation string, filters []string) string {
 	return who.AccountID + "\x00" + operation + "\x00" + strings.Join(filters, "\x00")
 }
 
-// A collector gathers one page: it takes rows until the page is full and one more has shown that
+// A PageBuilder gathers one page: it takes rows until the page is full and one more has shown that
 // there is a next page.
-type Collector[T any] struct {
+type PageBuilder[T any] struct {
 	Data  []T
 	Limit int
 	Last  string
 	More  bool
 }
 
-// add takes a row and the position after it; false ends the walk.
-func (c *Collector[T]) Add(position string, row T) bool {
+// Add takes a row and the position after it; false ends the walk.
+func (c *PageBuilder[T]) Add(position string, row T) bool {
 	if len(c.Data) == c.Limit {
 		c.More = true
 		return false
@@ -89,7 +89,7 @@ func (c *Collector[T]) Add(position string, row T) bool {
 	return true
 }
 
-func (c *Collector[T]) Page(seal func(position string) string) *Page[T] {
+func (c *PageBuilder[T]) Page(seal func(position string) string) *Page[T] {
 	p := &Page[T]{Data: c.Data, Pagination: Pagination{HasMore: c.More, Count: len(c.Data), Limit: c.Limit}}
 	if p.Data == nil {
 		p.Data = []T{}
@@ -113,7 +113,7 @@ type Listing[R, Out any] struct {
 	First     func(*store.Tx) error            // checked before the walk, in the same snapshot; nil checks nothing
 }
 
-// page answers one page of it.
+// Page answers one page of it.
 func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error) {
 	limit, err := in.PageLimit(25, 100)
 	if err != nil {
@@ -123,7 +123,7 @@ func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error)
 	if err != nil {
 		return nil, err
 	}
-	c := Collector[Out]{Limit: limit}
+	c := PageBuilder[Out]{Limit: limit}
 	err = s.Store.View(func(tx *store.Tx) error {
 		if l.First != nil {
 			if err := l.First(tx); err != nil {
@@ -142,7 +142,7 @@ func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error)
 // on.
 const listScan = 10_000
 
-func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *Collector[Out]) error {
+func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *PageBuilder[Out]) error {
 	scanned := 0
 	for key, rec := range l.Index.Desc(tx, l.Prefix, before) {
 		if l.Until != nil && l.Until(rec) {

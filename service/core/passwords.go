@@ -39,7 +39,7 @@ func newLogins() *logins {
 	return l
 }
 
-// hash makes the PHC text of a password.
+// Hash makes the PHC text of a password.
 func (l *logins) Hash(password string) string {
 	salt := make([]byte, argonSalt)
 	rand.Read(salt)
@@ -51,7 +51,7 @@ func (l *logins) Hash(password string) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, argonMemory, argonTime, b64.EncodeToString(salt), b64.EncodeToString(key))
 }
 
-// verify tells whether the password is the one of the hash. An empty hash takes as long and is
+// Verify tells whether the password is the one of the hash. An empty hash takes as long and is
 // never right. Who is known at the network does not wait for strangers. The error is busy, or of
 // ctx.
 func (l *logins) Verify(ctx context.Context, hash, password string, from Origin, now time.Time) (bool, error) {
@@ -79,7 +79,7 @@ func (l *logins) Verify(ctx context.Context, hash, password string, from Origin,
 	return true, nil
 }
 
-// check hashes the password as the hash was made. Whoever calls it has a slot.
+// Check hashes the password as the hash was made. Whoever calls it has a slot.
 func (l *logins) Check(hash, password string) bool {
 	var version, memory, time, threads int
 	fields := strings.Split(hash, "$")
@@ -98,14 +98,14 @@ func (l *logins) Check(hash, password string) bool {
 	return known && subtle.ConstantTimeCompare(got, key) == 1
 }
 
-// passwordAlphabet has no characters that look alike, and none with which a spreadsheet begins a
+// PasswordAlphabet has no characters that look alike, and none with which a spreadsheet begins a
 // formula.
 const PasswordAlphabet = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
-// newPassword makes a password of 20 characters, 115 bits.
+// NewPassword makes a password of 20 characters, 115 bits.
 func NewPassword() string { return RandomText(20, PasswordAlphabet) }
 
-// randomText draws n characters of the alphabet evenly.
+// RandomText draws n characters of the alphabet evenly.
 func RandomText(n int, alphabet string) string {
 	out := make([]byte, 0, n)
 	most := byte(256 - 256%len(alphabet))

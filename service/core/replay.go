@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// replayFor is how long the answer to a request with an Idempotency-Key is kept.
+// ReplayFor is how long the answer to a request with an Idempotency-Key is kept.
 const ReplayFor = 24 * time.Hour
 
 // Replayed is a kept answer.
@@ -93,7 +93,7 @@ func (s *Core) KeepReplay(o *Once, r Replayed) error {
 	return s.Store.Update(func(tx *store.Tx) error { return s.putReplay(tx, o, r) })
 }
 
-// keepAnswer keeps an operation's answer for the Idempotency-Key of its request, if that has one,
+// KeepAnswer keeps an operation's answer for the Idempotency-Key of its request, if that has one,
 // in the transaction that does what was asked for. Kept afterwards, it would be lost with a crash
 // in between, and the operation be done again.
 func (s *Core) KeepAnswer(ctx context.Context, tx *store.Tx, out any) error {

@@ -11,10 +11,10 @@ import (
 	"fmt"
 )
 
-// accountPlace is what the key of an account at a certificate authority is sealed for.
+// AccountPlace is what the key of an account at a certificate authority is sealed for.
 func AccountPlace(directory string) string { return "acme account " + directory }
 
-// certificatePlace is what the keys of a set's certificates are sealed for.
+// CertificatePlace is what the keys of a set's certificates are sealed for.
 func CertificatePlace(set string) string { return "certificate " + set }
 
 // dnssecPlace is what the zone's key of a domain is sealed for.
@@ -23,10 +23,10 @@ func DNSSECPlace(domainID string) string { return "dnssec " + domainID }
 // dkimPlace is what the DKIM keys of a domain are sealed for.
 func DKIMPlace(domainID string) string { return "dkim " + domainID }
 
-// edgePlace is what the edge provider's token of a domain is sealed for.
+// EdgePlace is what the edge provider's token of a domain is sealed for.
 func EdgePlace(domainID string) string { return "edge " + domainID }
 
-// serverPlace is what the password of an external mailbox's server, imap or smtp, is sealed for.
+// ServerPlace is what the password of an external mailbox's server, imap or smtp, is sealed for.
 func ServerPlace(id, field string) string { return "mailbox " + id + " " + field }
 
 func TOTPPlace(userID string) string { return userID + " totp" }
@@ -79,7 +79,7 @@ func (k *Keys) Open(place string, sealed []byte) ([]byte, error) {
 	return secret, nil
 }
 
-// mac authenticates the parts for one purpose.
+// Mac authenticates the parts for one purpose.
 func (k *Keys) Mac(purpose string, parts ...string) []byte {
 	h := hmac.New(sha256.New, k.root)
 	for _, p := range append([]string{purpose}, parts...) {

@@ -28,7 +28,7 @@ func SMTPErrorf(code int, enhanced, format string, args ...any) *SMTPError {
 	return &SMTPError{Code: code, Enhanced: enhanced, Message: fmt.Sprintf(format, args...)}
 }
 
-// overSMTP gives an Error the form that an SMTP client understands.
+// OverSMTP gives an Error the form that an SMTP client understands.
 func OverSMTP(code int, enhanced string, e *Error) *SMTPError {
 	return &SMTPError{Code: code, Enhanced: enhanced, Message: e.Message, cause: e}
 }
@@ -44,7 +44,7 @@ func AsSMTPError(err error) *SMTPError {
 	return &SMTPError{Code: 451, Enhanced: "4.3.0", Message: "Internal error, try again later", cause: err}
 }
 
-// overStore gives an error the form that an SMTP client understands: the disk's and the server's
+// OverStore gives an error the form that an SMTP client understands: the disk's and the server's
 // troubles pass.
 func OverStore(err error) error {
 	switch {

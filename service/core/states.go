@@ -9,13 +9,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// takesMail tells whether the mail of a domain is here: mail from outside and from other domains
+// TakesMail tells whether the mail of a domain is here: mail from outside and from other domains
 // here goes into its mailboxes, and what they send goes out in its name.
 func TakesMail(d *store.Domain) bool {
 	return d.Claim == store.ClaimProven && d.Status == DomainComplete && d.DNSProvider != ProviderExternal
 }
 
-// claimEnded tells whether a domain's claim was lost or has expired.
+// ClaimEnded tells whether a domain's claim was lost or has expired.
 func ClaimEnded(d *store.Domain) bool {
 	return d.Claim == store.ClaimLost || d.Claim == store.ClaimExpired
 }
@@ -50,7 +50,7 @@ const (
 	SessionKind = "session"
 )
 
-// notSuspended refuses users whose account is suspended.
+// NotSuspended refuses users whose account is suspended.
 func NotSuspended(tx *store.Tx, u *store.User) error {
 	a, err := store.Accounts.Get(tx, u.AccountID)
 	if err == nil && !MayAct(a) {
@@ -65,7 +65,7 @@ const (
 	AccountSuspended = "suspended"
 )
 
-// mayAct tells whether an account may do anything: ask, read, send and take mail, tell and report.
+// MayAct tells whether an account may do anything: ask, read, send and take mail, tell and report.
 // Its zones are served in any case.
 func MayAct(a *store.Account) bool { return a.Status != AccountSuspended }
 
@@ -73,11 +73,11 @@ func ErrSuspended() *Error {
 	return Errorf("account_suspended", "This account is suspended. Ask whoever runs this server.")
 }
 
-// suspendedFor is how long a job of a suspended account waits before it is looked at again; resume
+// SuspendedFor is how long a job of a suspended account waits before it is looked at again; resume
 // wakes it sooner.
 const SuspendedFor = time.Hour
 
-// whileActive has the jobs of a kind wait for as long as their account is suspended. That is no
+// WhileActive has the jobs of a kind wait for as long as their account is suspended. That is no
 // attempt.
 func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
 	work := k.Work

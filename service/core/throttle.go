@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A throttle counts events by key over about one window, two generations of half of it: what is
+// A Throttle counts events by key over about one window, two generations of half of it: what is
 // older than both is forgotten, and so is the older half when more keys come than memory is given
 // to.
 type Throttle struct {
@@ -34,7 +34,7 @@ func (t *Throttle) turn(now time.Time) {
 	t.newer, t.since = map[string]int{}, now
 }
 
-// count adds one to the key.
+// Count adds one to the key.
 func (t *Throttle) Count(key string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,7 +42,7 @@ func (t *Throttle) Count(key string, now time.Time) {
 	t.newer[key]++
 }
 
-// seen says how many there were of the key.
+// Seen says how many there were of the key.
 func (t *Throttle) Seen(key string, now time.Time) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,7 +50,7 @@ func (t *Throttle) Seen(key string, now time.Time) int {
 	return t.newer[key] + t.older[key]
 }
 
-// forget takes the key out.
+// Forget takes the key out.
 func (t *Throttle) Forget(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -64,7 +64,7 @@ type setupPlan struct {
 	name     string
 	provider string
 	shop     registrar.Registrar // nil: nothing is bought
-	births   []*mailboxes.Birth
+	births   []*mailboxes.NewMailbox
 	token    string // of the edge provider; "": none was given
 	args     setupArgs
 }

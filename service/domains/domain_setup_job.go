@@ -173,7 +173,7 @@ func (p *setup) bear(tx *store.Tx, some []store.Mailbox) error {
 		if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		if _, err := p.s.mailboxes.Bear(tx, &mailboxes.Birth{Mb: mb, Domain: d}); err != nil {
+		if _, err := p.s.mailboxes.CreateMailbox(tx, &mailboxes.NewMailbox{Mb: mb, Domain: d}); err != nil {
 			return err
 		}
 		left--

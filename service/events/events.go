@@ -24,7 +24,7 @@ const (
 	EventTestPing         = "test.ping"
 )
 
-// emit records that something happened, and the jobs that tell every endpoint which wants to know,
+// Emit records that something happened, and the jobs that tell every endpoint which wants to know,
 // in the caller's transaction: the event is there if and only if what it tells of is.
 func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error) {
 	raw, err := json.Marshal(data)

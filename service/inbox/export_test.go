@@ -47,8 +47,8 @@ func (s *Service) ImageExpiry() int64 { return s.imageExpiry() }
 
 func (s *Service) ImageToken(r imageRef) string { return s.imageToken(r) }
 
-func (s *Service) LookAtRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	return s.lookAtRest(ctx, j)
+func (s *Service) PlanRemainingSyncs(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	return s.planRemainingSyncs(ctx, j)
 }
 
 func (s *Service) MarkSome(at *warmupArgs) (bool, error) { return s.markSome(at) }

@@ -33,22 +33,22 @@ const (
 	pullTimeout      = 2 * time.Hour
 	pollSoonest      = time.Minute
 	pollLatest       = 30 * time.Minute
-	pollWhileIdle    = 25 * time.Minute // a look whether the session that idles is still there
+	pollWhileIdle    = 25 * time.Minute // a check whether the session that idles is still there
 	failureLatest    = time.Hour
-	externalsAtATime = 50               // mailboxes that one transaction has looked at
+	externalsAtATime = 50               // mailboxes whose syncs one transaction plans
 	refreshPause     = 10 * time.Second // in which those who ask for all mailboxes of an account are served together
 	refusalsAllowed  = 3                // in a row, where the server does not say that the password is wrong
 )
 
 // externals is what is known in memory of mailboxes that live elsewhere.
 type externals struct {
-	client *pull.Client
-	plain  *pull.Client // of servers without TLS
-	looks  core.Turns   // one sync of a mailbox at a time
-	steps  core.Turns   // a sync's comparison and a change by the API come one after the other
-	hosts  hosts
-	Idle   idlers
-	acts   *places // one for each change on a server
+	client      *pull.Client
+	plain       *pull.Client // of servers without TLS
+	syncLocks   core.Turns   // one sync of a mailbox at a time
+	changeLocks core.Turns   // a sync's comparison and a change by the API come one after the other
+	hosts       hosts
+	Idle        idlePool
+	changeSlots *places // one for each change on a server
 }
 
 const (
@@ -99,8 +99,8 @@ func (p *places) of(account string) chan struct{} {
 func newExternals(s *Service) *externals {
 	return &externals{
 		client: &pull.Client{Dial: s.Guard.Dialer(s.Resolver), RootCAs: s.Config.RootCAs}, plain: &pull.Client{Dial: s.PlainGuard().Dialer(s.Resolver)},
-		looks: core.Turns{Held: map[string]chan struct{}{}}, steps: core.Turns{Held: map[string]chan struct{}{}},
-		hosts: hosts{down: map[string]outage{}}, Idle: newIdlers(), acts: newPlaces(actsAtOnce, actsEach),
+		syncLocks: core.Turns{Held: map[string]chan struct{}{}}, changeLocks: core.Turns{Held: map[string]chan struct{}{}},
+		hosts: hosts{down: map[string]outage{}}, Idle: newIdlePool(), changeSlots: newPlaces(actsAtOnce, actsEach),
 	}
 }
 
@@ -113,12 +113,12 @@ func (s *Service) pullKinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.WhileActive(jobs.Kind{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: pullTimeout, Lanes: PullsPerHost, Most: pullsMost, MostEach: pullsEach,
 			Backoff: FailureWait, Visible: true}),
-		{Name: kindExternals, Work: s.lookAtRest, Timeout: pullTimeout, Most: ArrivalsMost},
+		{Name: kindExternals, Work: s.planRemainingSyncs, Timeout: pullTimeout, Most: ArrivalsMost},
 		{Name: kindInboxPoll, Work: s.pollInbox, Timeout: pullTimeout, Lanes: PullsPerHost, Most: pullsMost, MostEach: pullsEach},
 	}
 }
 
-// failureWait is how long a server is left alone after it has failed so many times in a row: 1, 2,
+// FailureWait is how long a server is left alone after it has failed so many times in a row: 1, 2,
 // 4 … 60 min.
 func FailureWait(fails int, r float64) time.Duration {
 	return jobs.Jitter(min(time.Minute<<min(max(fails, 1)-1, 6), failureLatest), r)
@@ -133,7 +133,7 @@ func (s *Service) addSync(tx *store.Tx, mb *store.Mailbox, by string) error {
 	return err
 }
 
-// addPoll adds the mailbox's next look in the background, at the latest when it is due.
+// addPoll adds the mailbox's next sync in the background, at the latest when it is due.
 func (s *Service) addPoll(tx *store.Tx, mb *store.Mailbox, due time.Time) error {
 	_, err := s.Queue.Add(tx, jobs.New{
 		AccountID: mb.AccountID, Kind: kindInboxPoll, Key: mb.ID, Lane: "poll " + mb.External.IMAP.Host, Args: pullArgs{mb.ID}, Due: due,
@@ -141,7 +141,7 @@ func (s *Service) addPoll(tx *store.Tx, mb *store.Mailbox, due time.Time) error 
 	return err
 }
 
-// remoteBox gives the state of an external mailbox; one that was never looked at has an empty one.
+// remoteBox gives the state of an external mailbox; one that was never synced has an empty one.
 func remoteBox(tx *store.Tx, mb *store.Mailbox) (*store.RemoteBox, error) {
 	box, err := store.RemoteBoxes.Find(tx, mb.ID)
 	if box == nil && err == nil {
@@ -150,7 +150,7 @@ func remoteBox(tx *store.Tx, mb *store.Mailbox) (*store.RemoteBox, error) {
 	return box, err
 }
 
-// begin has a new external mailbox looked at, if its account's universal inbox is on.
+// begin has a new external mailbox synced, if its account's universal inbox is on.
 func (s *Service) BeginExternal(tx *store.Tx, mb *store.Mailbox) error {
 	if mb.External == nil {
 		return nil
@@ -165,7 +165,7 @@ func (s *Service) BeginExternal(tx *store.Tx, mb *store.Mailbox) error {
 	return s.addSync(tx, mb, "")
 }
 
-// externalsArgs is the job of having the external mailboxes of an account looked at, from the one
+// externalsArgs is the job of having the external mailboxes of an account synced, from the one
 // behind After on.
 type externalsArgs struct {
 	AccountID string `json:"account_id"`
@@ -173,11 +173,11 @@ type externalsArgs struct {
 	After     string `json:"after"`
 }
 
-// beginExternals has every external mailbox of an account looked at, since its universal inbox is
+// BeginExternals has every external mailbox of an account synced, since its universal inbox is
 // on now or somebody asked: the first ones in tx, those of an account with many by a job. Calls
 // while that waits fold into it.
 func (s *Service) BeginExternals(tx *store.Tx, accountID, by string) error {
-	next, err := s.lookAtSome(tx, externalsArgs{AccountID: accountID, By: by})
+	next, err := s.planSyncs(tx, externalsArgs{AccountID: accountID, By: by})
 	if err != nil || next == "" {
 		return err
 	}
@@ -192,9 +192,9 @@ func (s *Service) BeginExternals(tx *store.Tx, accountID, by string) error {
 	return err
 }
 
-// lookAtSome has the next external mailboxes of an account looked at, and says where to go on; ""
+// planSyncs has the next external mailboxes of an account synced, and says where to go on; ""
 // at the end.
-func (s *Service) lookAtSome(tx *store.Tx, args externalsArgs) (next string, err error) {
+func (s *Service) planSyncs(tx *store.Tx, args externalsArgs) (next string, err error) {
 	seen := 0
 	for key, id := range store.RemoteBoxesByAccount.Keys(tx, args.AccountID, args.After) {
 		if seen++; seen > externalsAtATime {
@@ -223,14 +223,14 @@ func (s *Service) lookAtSome(tx *store.Tx, args externalsArgs) (next string, err
 	return "", nil
 }
 
-// duePoll tells whether a look at a mailbox in the background waits only for its turn.
+// duePoll tells whether a sync of a mailbox in the background waits only for its turn.
 func duePoll(tx *store.Tx, id string) bool {
 	j, err := store.JobByKey.Read(tx, store.JobKey(kindInboxPoll, id))
 	return err == nil && !j.Due.After(tx.Now())
 }
 
-// lookAtRest goes on where beginExternals ended, some mailboxes in each transaction.
-func (s *Service) lookAtRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+// planRemainingSyncs goes on where beginExternals ended, some mailboxes in each transaction.
+func (s *Service) planRemainingSyncs(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[externalsArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -242,7 +242,7 @@ func (s *Service) lookAtRest(ctx context.Context, j *store.Job) (jobs.Writes, er
 		began := time.Now()
 		next := ""
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
-			next, err = s.lookAtSome(tx, args)
+			next, err = s.planSyncs(tx, args)
 			return err
 		})
 		if err != nil {
@@ -254,7 +254,7 @@ func (s *Service) lookAtRest(ctx context.Context, j *store.Job) (jobs.Writes, er
 	return nil, nil
 }
 
-// countExternals says how many external mailboxes of an account are looked at.
+// countExternals says how many external mailboxes of an account are synced.
 func countExternals(tx *store.Tx, accountID string) (n int, err error) {
 	for _, id := range store.RemoteBoxesByAccount.Keys(tx, accountID, "") {
 		mb, err := store.Mailboxes.Read(tx, id)
@@ -268,7 +268,7 @@ func countExternals(tx *store.Tx, accountID string) (n int, err error) {
 	return n, nil
 }
 
-// inBackground tells whether a mailbox is to be looked at without anybody asking.
+// inBackground tells whether a mailbox is to be synced without anybody asking.
 func inBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
 	if err != nil {
@@ -296,7 +296,7 @@ func (s *Service) wanted(id string) (mb *store.Mailbox, box *store.RemoteBox, er
 	return mb, box, err
 }
 
-// pollInbox looks at a mailbox in the background, and says when to look again.
+// pollInbox syncs a mailbox in the background, and says when to do so again.
 func (s *Service) pollInbox(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[pullArgs](j)
 	if err != nil {
@@ -312,7 +312,7 @@ func (s *Service) pollInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	if until := s.DownUntil(mb.ID); !until.IsZero() {
 		return nil, jobs.Snooze(until)
 	}
-	session, box, err := s.look(ctx, mb.ID, nil)
+	session, box, err := s.syncMailbox(ctx, mb.ID, nil)
 	kept := err == nil && box != nil && s.idleOn(mb, box, session)
 	if session != nil && !kept {
 		session.Close()
@@ -330,7 +330,7 @@ func (s *Service) pollInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	return nil, jobs.Snooze(s.Now().Add(jobs.Jitter(box.Wait, s.Rand())))
 }
 
-// syncInbox is a look that somebody asked for, or the first.
+// syncInbox is a sync that somebody asked for, or the first.
 func (s *Service) syncInbox(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[pullArgs](j)
 	if err != nil {
@@ -339,7 +339,7 @@ func (s *Service) syncInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	if until := s.DownUntil(args.UserID); !until.IsZero() {
 		return nil, jobs.Snooze(until)
 	}
-	session, box, err := s.look(ctx, args.UserID, func(done, total int) {
+	session, box, err := s.syncMailbox(ctx, args.UserID, func(done, total int) {
 		jobs.Progress(ctx, done, total, fmt.Sprintf("%d of %d messages compared", done, total))
 	})
 	if session != nil {
@@ -367,11 +367,11 @@ func (s *Service) syncInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	}, nil
 }
 
-// downUntil says up to when the server of a mailbox is left alone; zero: it is not.
+// DownUntil says up to when the server of a mailbox is left alone; zero: it is not.
 func (s *Service) DownUntil(id string) time.Time {
-	v, err := s.visit(id, false)
+	v, err := s.newSyncRun(id, false)
 	if v == nil || err != nil {
-		return time.Time{} // which the look itself will find
+		return time.Time{} // which the sync itself will find
 	}
 	until := s.externals.hosts.until(listenerOf(v.mb.External.IMAP), s.Now())
 	if until.IsZero() {
@@ -397,7 +397,7 @@ func (s *Service) syncFailure(ctx context.Context, err error) error {
 	return public
 }
 
-// wakePolls sees to it at a start that every mailbox is looked at soon, spread a little: what idled
+// wakePolls sees to it at a start that every mailbox is synced soon, spread a little: what idled
 // before does no more.
 func (s *Service) wakePolls() error {
 	var ids []string
@@ -473,8 +473,8 @@ func (h *hosts) retry(host string) {
 	}
 }
 
-// note keeps whether a server answered.
-func (h *hosts) note(host string, answered bool, now time.Time) {
+// record keeps whether a server answered.
+func (h *hosts) record(host string, answered bool, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if answered {

@@ -24,24 +24,24 @@ func (s *Service) onServer(ctx context.Context, mb *store.Mailbox, fn func(conte
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	host := mb.External.IMAP.Host
-	leave, err := s.externals.acts.take(ctx, mb.AccountID)
+	leave, err := s.externals.changeSlots.take(ctx, mb.AccountID)
 	if err != nil {
-		return upstream(host, err)
+		return upstreamError(host, err)
 	}
 	defer leave()
 	session, err := s.Connect(ctx, mb)
 	if err != nil {
-		return upstream(host, err)
+		return upstreamError(host, err)
 	}
 	defer session.Close()
-	done, err := s.externals.steps.Take(ctx, mb.ID)
+	done, err := s.externals.changeLocks.Take(ctx, mb.ID)
 	if err != nil {
-		return upstream(host, err)
+		return upstreamError(host, err)
 	}
 	defer done()
 	remote, err := session.Select(ctx)
 	if err != nil {
-		return upstream(host, err)
+		return upstreamError(host, err)
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
 		box, err := remoteBox(tx, mb)
@@ -56,11 +56,11 @@ func (s *Service) onServer(ctx context.Context, mb *store.Mailbox, fn func(conte
 	if _, ours := core.AsError(err); err == nil || ours || isStoreError(err) {
 		return err
 	}
-	return upstream(host, err)
+	return upstreamError(host, err)
 }
 
-// upstream is the answer for a server elsewhere that did not do what was asked.
-func upstream(host string, err error) *core.Error {
+// upstreamError is the answer for a server elsewhere that did not do what was asked.
+func upstreamError(host string, err error) *core.Error {
 	var f *pullFailure
 	if !errors.As(err, &f) {
 		f = explainPull(host, err)
@@ -96,11 +96,11 @@ func (s *Service) markRemote(ctx context.Context, mb *store.Mailbox, uids []uint
 
 // markRemoteOne is markRemote for one message, and gives its flags.
 func (s *Service) markRemoteOne(ctx context.Context, mb *store.Mailbox, uid uint32, marks MessageMarks) (Flags, error) {
-	rows, err := s.markRemote(ctx, mb, []uint32{uid}, marks.there())
+	rows, err := s.markRemote(ctx, mb, []uint32{uid}, marks.remote())
 	if err != nil {
 		return 0, err
 	}
-	if e := notMarked(mb, []uint32{uid}, rows, marks.there())[uid]; e != nil {
+	if e := notMarked(mb, []uint32{uid}, rows, marks.remote())[uid]; e != nil {
 		return 0, e
 	}
 	flags, _ := remoteFlags(rows[uid].Flags)

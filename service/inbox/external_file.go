@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A catch is one message that was fetched and is to be filed.
-type catch struct {
+// A fetched is one message that was fetched and is to be filed.
+type fetched struct {
 	row      pull.Row
 	received time.Time
 	draft    *Draft
@@ -24,24 +24,24 @@ type catch struct {
 // file fetches messages and files them with their new Seen in one transaction, and says how many it
 // filed; arrived says that they are news. Those that the server does not give any more are passed
 // over.
-func (v *visit) file(ctx context.Context, uids []uint32, arrived bool) (filed int, err error) {
-	catches, err := v.fetch(ctx, uids)
+func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed int, err error) {
+	messages, err := v.fetch(ctx, uids)
 	defer func() {
-		for _, c := range catches {
+		for _, c := range messages {
 			v.s.Release(c.draft) // does nothing for what was filed
 		}
 	}()
 	if err != nil {
 		return 0, err
 	}
-	slices.SortFunc(catches, func(a, b catch) int { return int(int64(a.row.UID) - int64(b.row.UID)) })
+	slices.SortFunc(messages, func(a, b fetched) int { return int(int64(a.row.UID) - int64(b.row.UID)) })
 	box := *v.box
 	err = v.update(func(tx *store.Tx, mb *store.Mailbox) error {
 		filed, box = 0, *v.box
-		if err := v.room(tx, mb, catches); err != nil {
+		if err := v.checkQuota(tx, mb, messages); err != nil {
 			return err
 		}
-		for _, c := range catches {
+		for _, c := range messages {
 			done, err := v.fileOne(tx, mb, c, arrived)
 			if err != nil {
 				return err
@@ -62,13 +62,13 @@ func (v *visit) file(ctx context.Context, uids []uint32, arrived bool) (filed in
 	return filed, nil
 }
 
-// room refuses what would not fit under the mailbox's quota.
-func (v *visit) room(tx *store.Tx, mb *store.Mailbox, catches []catch) error {
+// checkQuota refuses what would not fit under the mailbox's quota.
+func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetched) error {
 	left, err := QuotaLeft(tx, mb)
 	if err != nil || left < 0 {
 		return err
 	}
-	for _, c := range catches {
+	for _, c := range messages {
 		left -= int64(c.draft.Blob.Length)
 	}
 	if left < 0 {
@@ -78,7 +78,7 @@ func (v *visit) room(tx *store.Tx, mb *store.Mailbox, catches []catch) error {
 }
 
 // fileOne files a message that is not stored yet.
-func (v *visit) fileOne(tx *store.Tx, mb *store.Mailbox, c catch, arrived bool) (bool, error) {
+func (v *syncRun) fileOne(tx *store.Tx, mb *store.Mailbox, c fetched, arrived bool) (bool, error) {
 	_, err := tx.Message(mb.Num, store.InboxID, c.row.UID)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
 		return false, err
@@ -91,7 +91,7 @@ func (v *visit) fileOne(tx *store.Tx, mb *store.Mailbox, c catch, arrived bool) 
 }
 
 // fetch gives the messages as drafts. What it gives is to be released, with an error too.
-func (v *visit) fetch(ctx context.Context, uids []uint32) (out []catch, err error) {
+func (v *syncRun) fetch(ctx context.Context, uids []uint32) (out []fetched, err error) {
 	var long []pull.Message // without their content
 	err = v.session.Fetch(ctx, uids, func(m pull.Message) error {
 		if m.More || m.Size > core.MaxMessage {
@@ -107,7 +107,7 @@ func (v *visit) fetch(ctx context.Context, uids []uint32) (out []catch, err erro
 		if _, err := spool.Write(m.Content); err != nil {
 			return err
 		}
-		c, err := v.catch(m, spool)
+		c, err := v.prepare(m, spool)
 		if err == nil {
 			out = append(out, c)
 		}
@@ -117,7 +117,7 @@ func (v *visit) fetch(ctx context.Context, uids []uint32) (out []catch, err erro
 		if err != nil {
 			break
 		}
-		var c catch
+		var c fetched
 		if c, err = v.fetchLong(ctx, m); err == nil && c.draft != nil {
 			out = append(out, c)
 		}
@@ -125,52 +125,52 @@ func (v *visit) fetch(ctx context.Context, uids []uint32) (out []catch, err erro
 	return out, err
 }
 
-// catch reads a message that is in a spool.
-func (v *visit) catch(m pull.Message, spool *store.Spool) (catch, error) {
-	c := catch{row: m.Row, received: m.Received}
+// prepare reads a message that is in a spool.
+func (v *syncRun) prepare(m pull.Message, spool *store.Spool) (fetched, error) {
+	c := fetched{row: m.Row, received: m.Received}
 	if now := v.s.Now(); c.received.IsZero() || c.received.After(now) {
 		c.received = now
 	}
 	var err error
 	c.draft, err = v.s.Prepare(spool, Envelope{To: []string{v.mb.Email}, Received: c.received})
 	if err != nil {
-		return catch{}, fmt.Errorf("message %d of %s: %w", m.UID, v.mb.Email, err)
+		return fetched{}, fmt.Errorf("message %d of %s: %w", m.UID, v.mb.Email, err)
 	}
 	return c, nil
 }
 
 // fetchLong fetches a message piece by piece; of one that is longer than any message here only the
 // header. One that is gone has no draft.
-func (v *visit) fetchLong(ctx context.Context, m pull.Message) (catch, error) {
+func (v *syncRun) fetchLong(ctx context.Context, m pull.Message) (fetched, error) {
 	spool := v.s.Store.NewSpool(core.MaxMessage)
 	defer func() { _ = spool.Close() }()
 	if m.Size <= core.MaxMessage {
 		n, err := v.session.Content(ctx, m.UID, spool)
 		switch {
 		case err == nil && n == 0:
-			return catch{}, nil
+			return fetched{}, nil
 		case err == nil:
-			return v.catch(m, spool)
+			return v.prepare(m, spool)
 		case !errors.Is(err, store.ErrTooLarge):
-			return catch{}, err
+			return fetched{}, err
 		}
 	}
 	_ = spool.Close()
 	spool = v.s.Store.NewSpool(core.MaxMessage)
 	if n, err := v.session.Header(ctx, m.UID, spool); err != nil || n == 0 {
-		return catch{}, err
+		return fetched{}, err
 	}
 	stub, err := v.stub(m, spool)
 	if err != nil {
-		return catch{}, err
+		return fetched{}, err
 	}
 	defer stub.Close()
-	return v.catch(m, stub)
+	return v.prepare(m, stub)
 }
 
 // stub is what stands here for a message that is too long: its header, and where the rest is. The
 // caller closes it.
-func (v *visit) stub(m pull.Message, header *store.Spool) (*store.Spool, error) {
+func (v *syncRun) stub(m pull.Message, header *store.Spool) (*store.Spool, error) {
 	root, err := msg.Scan(header.Reader())
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)

@@ -7,35 +7,35 @@ import (
 )
 
 func TestSeatsGoToThoseWithNewestMail(t *testing.T) {
-	i := newIdlers()
-	if ctx, _ := i.take("early", "acc", time.Unix(1, 0)); ctx != nil {
-		t.Error("a seat before it is open")
+	i := newIdlePool()
+	if ctx, _ := i.acquire("early", "acc", time.Unix(1, 0)); ctx != nil {
+		t.Error("a slot before it is open")
 	}
 	i.Open(t.Context())
-	var seats []*seat
+	var slots []*idleSlot
 	contexts := map[string]context.Context{}
 	for n := range idleMost {
 		name := string(rune('A'+n/26)) + string(rune('a'+n%26))
-		ctx, s := i.take(name, "acc", time.Unix(int64(1000+n), 0))
-		seats, contexts[name] = append(seats, s), ctx
+		ctx, s := i.acquire(name, "acc", time.Unix(int64(1000+n), 0))
+		slots, contexts[name] = append(slots, s), ctx
 	}
-	if ctx, _ := i.take("old", "acc", time.Unix(999, 0)); ctx != nil {
-		t.Error("a seat for one whose mail is older than all")
+	if ctx, _ := i.acquire("old", "acc", time.Unix(999, 0)); ctx != nil {
+		t.Error("a slot for one whose mail is older than all")
 	}
-	ctx, s := i.take("new", "acc", time.Unix(5000, 0))
+	ctx, s := i.acquire("new", "acc", time.Unix(5000, 0))
 	if ctx == nil || contexts["Aa"].Err() == nil || i.Has("Aa") || !i.Has("new") {
-		t.Error("no seat for one whose mail is newer")
+		t.Error("no slot for one whose mail is newer")
 	}
-	i.dropAccount("acc")
+	i.cancelAccount("acc")
 	if ctx.Err() == nil {
 		t.Error("a session of the account goes on")
 	}
-	for _, s := range append(seats, s) {
-		i.leave(s)
+	for _, s := range append(slots, s) {
+		i.release(s)
 	}
 	i.close()
 	if i.Has("new") {
-		t.Error("a seat is left")
+		t.Error("a slot is left")
 	}
 }
 
@@ -50,7 +50,7 @@ func TestFailuresAreTriedLessAndLess(t *testing.T) {
 	}
 	h := &hosts{down: map[string]outage{}}
 	now := time.Unix(0, 0)
-	h.note("h", false, now)
+	h.record("h", false, now)
 	if h.until("h", now).IsZero() || h.until("other", now) != (time.Time{}) {
 		t.Error("a server that does not answer is left alone, another is not")
 	}
@@ -62,7 +62,7 @@ func TestFailuresAreTriedLessAndLess(t *testing.T) {
 	if !h.until("h", later).IsZero() {
 		t.Error("who asks is let through")
 	}
-	h.note("h", true, later)
+	h.record("h", true, later)
 	if !h.until("h", later).IsZero() || len(h.down) != 0 {
 		t.Error("an answer ends it")
 	}

@@ -64,7 +64,7 @@ func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 	if polls != inbox.ExternalsAtATime || len(rest) != 1 {
 		t.Fatalf("20 requests have %d mailboxes looked at, and add %d jobs for the others", polls, len(rest))
 	}
-	if _, err := i.Svc.LookAtRest(context.Background(), rest[0]); err != nil {
+	if _, err := i.Svc.PlanRemainingSyncs(context.Background(), rest[0]); err != nil {
 		t.Fatal(err)
 	}
 	if polls, _ = count(); polls != n {

@@ -14,20 +14,20 @@ import (
 const (
 	windowRows = 250     // rows that are compared at a time
 	batchSize  = 40      // messages that are fetched and filed at a time
-	newsMost   = 100_000 // new messages that one look takes, or up to twice as many; the next one goes on
+	maxNew     = 100_000 // new messages that one sync takes, or up to twice as many; the next one goes on
 	walkEvery  = time.Hour
 )
 
-// errUnwanted ends a look at a mailbox that has been closed, deleted or switched off meanwhile.
+// errUnwanted ends a sync of a mailbox that has been closed, deleted or switched off meanwhile.
 var errUnwanted = errors.New("the mailbox is not to be looked at any more")
 
-// A visit is one look at a remote INBOX.
+// A syncRun is one sync of a remote INBOX.
 //
 // New mail, with UIDs above box.Seen, is filed upwards, each batch with the new Seen in one
 // transaction: so each message is told of once, whatever dies in between. What was there at the
-// first look, or is missing for another reason, is filed newest first and without events. One walk
+// first sync, or is missing for another reason, is filed newest first and without events. One walk
 // over the rows serves for that, for flags and for what is gone.
-type visit struct {
+type syncRun struct {
 	s          *Service
 	id         string
 	background bool // it ends when the universal inbox is switched off
@@ -39,7 +39,7 @@ type visit struct {
 	found      int                   // new messages
 }
 
-func (v *visit) run(ctx context.Context) error {
+func (v *syncRun) run(ctx context.Context) error {
 	err := v.steps(ctx)
 	if _, ours := core.AsError(err); err == nil || ours || errors.Is(err, errUnwanted) || isStoreError(err) {
 		return err
@@ -51,7 +51,7 @@ func isStoreError(err error) bool {
 	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed)
 }
 
-func (v *visit) steps(ctx context.Context) (err error) {
+func (v *syncRun) steps(ctx context.Context) (err error) {
 	if v.remote, err = v.session.Select(ctx); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (v *visit) steps(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := v.fileNews(ctx); err != nil {
+	if err := v.fileNew(ctx); err != nil {
 		return err
 	}
 	return v.compare(ctx)
@@ -68,7 +68,7 @@ func (v *visit) steps(ctx context.Context) (err error) {
 
 // adopt begins with a UIDVALIDITY that is new: what is stored under another one goes, and what is
 // there is no news.
-func (v *visit) adopt(ctx context.Context) error {
+func (v *syncRun) adopt(ctx context.Context) error {
 	top := v.remote.UIDNext
 	if top > 0 {
 		top--
@@ -94,7 +94,7 @@ func (v *visit) adopt(ctx context.Context) error {
 }
 
 // adoptStep removes some of what is stored, and with the last of it takes the new UIDVALIDITY over.
-func (v *visit) adoptStep(tx *store.Tx, mb *store.Mailbox, top uint32) (done bool, err error) {
+func (v *syncRun) adoptStep(tx *store.Tx, mb *store.Mailbox, top uint32) (done bool, err error) {
 	box := &store.RemoteBox{MailboxID: mb.ID, AccountID: mb.AccountID, ActiveAt: v.box.ActiveAt, Wait: v.box.Wait}
 	n := 0
 	for m := range tx.Messages(mb.Num, store.InboxID, 1, maxUID) {
@@ -113,9 +113,9 @@ func (v *visit) adoptStep(tx *store.Tx, mb *store.Mailbox, top uint32) (done boo
 	return true, store.RemoteBoxes.Put(tx, box)
 }
 
-// update runs a transaction of the look, unless the mailbox is not to be looked at any more, and
+// update runs a transaction of the sync, unless the mailbox is not to be synced any more, and
 // wakes who watches it.
-func (v *visit) update(fn func(tx *store.Tx, mb *store.Mailbox) error) error {
+func (v *syncRun) update(fn func(tx *store.Tx, mb *store.Mailbox) error) error {
 	return v.s.Store.Update(func(tx *store.Tx) error {
 		mb, err := v.open(tx)
 		if err != nil {
@@ -129,12 +129,12 @@ func (v *visit) update(fn func(tx *store.Tx, mb *store.Mailbox) error) error {
 	})
 }
 
-// fileNews files what came since the last look, in the order in which it came.
-func (v *visit) fileNews(ctx context.Context) error {
+// fileNew files what came since the last sync, in the order in which it came.
+func (v *syncRun) fileNew(ctx context.Context) error {
 	if v.remote.UIDNext != 0 && v.remote.UIDNext-1 <= v.box.Seen {
 		return nil
 	}
-	uids, whole, err := v.news(ctx)
+	uids, whole, err := v.listNew(ctx)
 	if err != nil {
 		return err
 	}
@@ -151,8 +151,8 @@ func (v *visit) fileNews(ctx context.Context) error {
 	return nil
 }
 
-// news lists the UIDs above Seen, upwards; whole says that there are no others.
-func (v *visit) news(ctx context.Context) (uids []uint32, whole bool, err error) {
+// listNew lists the UIDs above Seen, upwards; whole says that there are no others.
+func (v *syncRun) listNew(ctx context.Context) (uids []uint32, whole bool, err error) {
 	whole = true
 	for hi, more := v.remote.Messages, true; more && hi > 0; {
 		lo := hi - min(hi-1, windowRows-1)
@@ -170,8 +170,8 @@ func (v *visit) news(ctx context.Context) (uids []uint32, whole bool, err error)
 				uids = append(uids, r.UID)
 			}
 		}
-		if len(uids) > 2*newsMost {
-			uids, whole = slices.Clone(uids[len(uids)-newsMost:]), false
+		if len(uids) > 2*maxNew {
+			uids, whole = slices.Clone(uids[len(uids)-maxNew:]), false
 		}
 		hi = lo - 1
 	}
@@ -180,13 +180,13 @@ func (v *visit) news(ctx context.Context) (uids []uint32, whole bool, err error)
 }
 
 // compare brings flags and deletions in line, with as little traffic as the server allows.
-func (v *visit) compare(ctx context.Context) error {
+func (v *syncRun) compare(ctx context.Context) error {
 	if v.box.Done && v.box.ModSeq > 0 && v.remote.ModSeq > 0 && v.remote.ModSeq != v.box.ModSeq {
 		if err := v.changes(ctx); err != nil {
 			return err
 		}
 	}
-	lost, err := v.lost()
+	lost, err := v.shortfall()
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (v *visit) compare(ctx context.Context) error {
 		if err := v.walk(ctx, 1); err != nil {
 			return err
 		}
-		if lost, err = v.lost(); err != nil {
+		if lost, err = v.shortfall(); err != nil {
 			return err
 		}
 		v.box.Done, v.box.Lost, v.box.WalkedAt = true, uint32(max(lost, 0)), now
@@ -210,8 +210,8 @@ func (v *visit) compare(ctx context.Context) error {
 	return nil
 }
 
-// lost is how many more messages the server counts than are stored.
-func (v *visit) lost() (n int64, err error) {
+// shortfall is how many more messages the server counts than are stored.
+func (v *syncRun) shortfall() (n int64, err error) {
 	err = v.s.Store.View(func(tx *store.Tx) error {
 		f, err := tx.Folder(v.mb.Num, store.InboxID)
 		if err == nil {
@@ -222,9 +222,9 @@ func (v *visit) lost() (n int64, err error) {
 	return n, err
 }
 
-// changes takes over the flags that have changed since the last look (RFC 7162).
-func (v *visit) changes(ctx context.Context) error {
-	done, err := v.s.externals.steps.Take(ctx, v.id)
+// changes takes over the flags that have changed since the last sync (RFC 7162).
+func (v *syncRun) changes(ctx context.Context) error {
+	done, err := v.s.externals.changeLocks.Take(ctx, v.id)
 	if err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func remoteFlags(f pull.Flags) (Flags, []string) {
 
 // walk compares every row from the newest down to the sequence number `last`, and files what is
 // missing.
-func (v *visit) walk(ctx context.Context, last uint32) error {
+func (v *syncRun) walk(ctx context.Context, last uint32) error {
 	total := int(v.remote.Messages)
 	above := uint64(v.box.Seen) + 1 // what is below is to be compared
 	if total == 0 {
@@ -296,8 +296,8 @@ func (v *visit) walk(ctx context.Context, last uint32) error {
 }
 
 // walkWindow compares the rows of one window, and gives the UID that the next one stays below.
-func (v *visit) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (uint64, error) {
-	done, err := v.s.externals.steps.Take(ctx, v.id)
+func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (uint64, error) {
+	done, err := v.s.externals.changeLocks.Take(ctx, v.id)
 	if err != nil {
 		return 0, err
 	}
@@ -331,8 +331,8 @@ func (v *visit) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (ui
 }
 
 // window is plan for rows that need no fetching.
-func (v *visit) window(ctx context.Context, rows []pull.Row, from, above uint64, whole bool) error {
-	done, err := v.s.externals.steps.Take(ctx, v.id)
+func (v *syncRun) window(ctx context.Context, rows []pull.Row, from, above uint64, whole bool) error {
+	done, err := v.s.externals.changeLocks.Take(ctx, v.id)
 	if err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func (v *visit) window(ctx context.Context, rows []pull.Row, from, above uint64,
 // plan compares the server's rows with what is stored with UIDs from `from` to below `above`: flags
 // are taken over, what the server does not have goes if it showed all it has, and what is not
 // stored is given back.
-func (v *visit) plan(rows []pull.Row, from, above uint64, whole bool) (missing []uint32, err error) {
+func (v *syncRun) plan(rows []pull.Row, from, above uint64, whole bool) (missing []uint32, err error) {
 	if above <= from {
 		return nil, nil
 	}
@@ -380,7 +380,7 @@ func (v *visit) plan(rows []pull.Row, from, above uint64, whole bool) (missing [
 }
 
 // apply changes flags and removes messages, a bounded number in each transaction.
-func (v *visit) apply(changed []pull.Row, gone []uint32) error {
+func (v *syncRun) apply(changed []pull.Row, gone []uint32) error {
 	for len(changed) > 0 || len(gone) > 0 {
 		rows := changed[:min(len(changed), perWrite)]
 		uids := gone[:min(len(gone), perWrite)]

@@ -21,7 +21,7 @@ type Envelope struct {
 	Received time.Time `json:"received"`
 }
 
-// A draft is a message that was read once and whose bytes are in a segment, ready to be filed in
+// A Draft is a message that was read once and whose bytes are in a segment, ready to be filed in
 // any number of folders.
 type Draft struct {
 	Blob    store.BlobRef
@@ -31,7 +31,7 @@ type Draft struct {
 	Tiding  *Tiding // what it says about a message of ours; nil: nothing
 }
 
-// A tiding is what a message says about one of ours.
+// A Tiding is what a message says about one of ours.
 type Tiding struct {
 	Report    *msg.Report    // nil: it is no bounce
 	Complaint *msg.Complaint // nil: it is no complaint
@@ -54,7 +54,7 @@ func readTiding(body io.ReaderAt, root *msg.Part, sum *msg.Summary, sender strin
 	return nil
 }
 
-// prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it
+// Prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it
 // calls release.
 func (s *Service) Prepare(body *store.Spool, env Envelope) (*Draft, error) {
 	envelope, err := json.Marshal(env)
@@ -69,7 +69,7 @@ func (s *Service) Prepare(body *store.Spool, env Envelope) (*Draft, error) {
 	return d, err
 }
 
-// readDraft reads a message whose bytes are appended already, or are still to be.
+// ReadDraft reads a message whose bytes are appended already, or are still to be.
 func ReadDraft(body io.ReaderAt, size int64, sender string) (*Draft, error) {
 	root, err := msg.Scan(io.NewSectionReader(body, 0, size))
 	if err != nil {
@@ -97,10 +97,10 @@ func ReadDraft(body io.ReaderAt, size int64, sender string) (*Draft, error) {
 	return d, nil
 }
 
-// release gives the bytes of a draft that nobody filed back to compaction.
+// Release gives the bytes of a draft that nobody filed back to compaction.
 func (s *Service) Release(d *Draft) { s.Store.Release(d.Blob) }
 
-// A filing says how a draft goes into a folder.
+// A Filing says how a draft goes into a folder.
 type Filing struct {
 	Folder   uint32
 	Received time.Time
@@ -112,7 +112,7 @@ type Filing struct {
 	Recipient string // that the envelope named; "" where there was none
 }
 
-// file puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives
+// File puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives
 // counts it and emits email.received, all in the caller's transaction.
 func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *Draft, f Filing) (*store.Message, error) {
 	a, err := store.Accounts.Read(tx, mb.AccountID)
@@ -218,7 +218,7 @@ func fewRefs(refs []string) []string {
 	return append([]string{}, refs...)
 }
 
-// receivedData is the data of email.received.
+// ReceivedData is the data of email.received.
 type ReceivedData struct {
 	UserID            string    `json:"user_id" words:"ours"`
 	Mailbox           string    `json:"mailbox" words:"ours"`
@@ -263,7 +263,7 @@ func first(list []msg.Address) msg.Address {
 	return list[0]
 }
 
-// quotaLeft says how many bytes the mailbox may still take; a negative number is no bound.
+// QuotaLeft says how many bytes the mailbox may still take; a negative number is no bound.
 func QuotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
 	if mb.QuotaBytes == nil {
 		return -1, nil

@@ -192,7 +192,7 @@ func (s *Service) newImages() *images {
 	return &images{HTTP: client, spool: spool, All: make(chan struct{}, imagesAtOnce), Lanes: map[string]*imageLane{}}
 }
 
-// take waits for a place among those who fetch; done gives it back.
+// Take waits for a place among those who fetch; done gives it back.
 func (m *images) Take(ctx context.Context, account string) (done func(), err error) {
 	m.Mu.Lock()
 	lane := m.Lanes[account]
@@ -240,7 +240,7 @@ func (m *images) leave(account string, lane *imageLane) {
 	}
 }
 
-// fetch asks for an image with nothing in the request that tells of who wants it.
+// Fetch asks for an image with nothing in the request that tells of who wants it.
 func (m *images) Fetch(ctx context.Context, account, source string) (io.ReadCloser, error) {
 	waiting, cancel := context.WithTimeout(ctx, imageTimeout)
 	defer cancel()

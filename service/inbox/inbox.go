@@ -106,7 +106,7 @@ type inboxList struct {
 	author    *tokenize.Matcher // nil: any
 	thread    string
 	domain    string // as it was asked for, then its id; "": any
-	collector core.Collector[InboxMessage]
+	builder   core.PageBuilder[InboxMessage]
 }
 
 func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, byDefault, most int) (*inboxList, error) {
@@ -116,7 +116,7 @@ func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, by
 	}
 	l := &inboxList{
 		s: s, who: who, cursor: in.Cursor, q: f.Q, from: f.From, thread: f.ThreadID, domain: f.Domain,
-		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead, Flagged: f.IsFlagged}, collector: core.Collector[InboxMessage]{Limit: limit},
+		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead, Flagged: f.IsFlagged}, builder: core.PageBuilder[InboxMessage]{Limit: limit},
 	}
 	if l.query.From, err = parseDay("date_from", f.DateFrom); err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err
 	if err != nil {
 		return nil, err
 	}
-	out.Page = *l.collector.Page(func(position string) string {
+	out.Page = *l.builder.Page(func(position string) string {
 		return l.s.SealCursor(l.who, l.operation, position, l.filters...)
 	})
 	return out, nil
@@ -208,7 +208,7 @@ func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
 // walk fills the page. Messages of mailboxes that are being deleted, and those of other domains,
 // are passed over, a bounded number.
 func (l *inboxList) walk(tx *store.Tx) error {
-	c, shown, scanned, passed := &l.collector, l.shower(tx), 0, 0
+	c, shown, scanned, passed := &l.builder, l.newView(tx), 0, 0
 	for at := range tx.Inbox(l.query) {
 		if scanned == inboxScan || passed == inboxPass || len(c.Data) == c.Limit {
 			c.More = true
@@ -309,55 +309,57 @@ type InboxAuth struct {
 	DMARC string `json:"dmarc" words:"ours"`
 }
 
-// A shower turns rows into InboxMessages. It remembers the mailboxes of a page, which are few.
-type shower struct {
-	tx     *store.Tx
-	domain string // whose mailboxes alone count; "": all
-	boxes  map[uint32]shownBox
+// A messageView turns rows into InboxMessages. It remembers the mailboxes of a page, which are few.
+type messageView struct {
+	tx        *store.Tx
+	domain    string // whose mailboxes alone count; "": all
+	mailboxes map[uint32]viewedMailbox
 }
 
-type shownBox struct {
+type viewedMailbox struct {
 	mailbox  *store.Mailbox
 	validity uint32
 }
 
-func newShower(tx *store.Tx) *shower { return &shower{tx: tx, boxes: map[uint32]shownBox{}} }
+func newMessageView(tx *store.Tx) *messageView {
+	return &messageView{tx: tx, mailboxes: map[uint32]viewedMailbox{}}
+}
 
-// shower shows what the list covers.
-func (l *inboxList) shower(tx *store.Tx) *shower {
-	w := newShower(tx)
+// newView shows what the list covers.
+func (l *inboxList) newView(tx *store.Tx) *messageView {
+	w := newMessageView(tx)
 	w.domain = l.domain
 	return w
 }
 
 // covers tells whether a mailbox is of the domain that counts.
-func (w *shower) covers(mailbox uint32) (bool, error) {
+func (w *messageView) covers(mailbox uint32) (bool, error) {
 	if w.domain == "" {
 		return true, nil
 	}
-	b, err := w.box(mailbox)
+	b, err := w.mailbox(mailbox)
 	return err == nil && b.mailbox.DomainID == w.domain, err
 }
 
-func (w *shower) box(num uint32) (shownBox, error) {
-	if b, ok := w.boxes[num]; ok {
+func (w *messageView) mailbox(num uint32) (viewedMailbox, error) {
+	if b, ok := w.mailboxes[num]; ok {
 		return b, nil
 	}
 	mb, err := store.MailboxByNum.Read(w.tx, store.NumKey(num))
 	if err != nil {
-		return shownBox{}, fmt.Errorf("mailbox number %d: %w", num, err)
+		return viewedMailbox{}, fmt.Errorf("mailbox number %d: %w", num, err)
 	}
 	f, err := w.tx.Folder(num, store.InboxID)
 	if err != nil {
-		return shownBox{}, err
+		return viewedMailbox{}, err
 	}
-	w.boxes[num] = shownBox{mb, f.UIDValidity}
-	return w.boxes[num], nil
+	w.mailboxes[num] = viewedMailbox{mb, f.UIDValidity}
+	return w.mailboxes[num], nil
 }
 
 // message reads and shows one message; ok is false for those of a mailbox that is being deleted.
-func (w *shower) message(at store.InboxPos) (out InboxMessage, ok bool, err error) {
-	b, err := w.box(at.Mailbox)
+func (w *messageView) message(at store.InboxPos) (out InboxMessage, ok bool, err error) {
+	b, err := w.mailbox(at.Mailbox)
 	if err != nil || b.mailbox.Status == "deleting" {
 		return out, false, err
 	}
@@ -370,7 +372,7 @@ func (w *shower) message(at store.InboxPos) (out InboxMessage, ok bool, err erro
 }
 
 // show gives a message with its parsed structure.
-func (w *shower) show(b shownBox, m *store.Message) (InboxMessage, *msg.Part, error) {
+func (w *messageView) show(b viewedMailbox, m *store.Message) (InboxMessage, *msg.Part, error) {
 	meta, err := w.tx.Meta(m.Mailbox, m.Folder, m.UID)
 	if err != nil {
 		return InboxMessage{}, nil, err
@@ -403,18 +405,18 @@ func (out *InboxMessage) addEnvelope(e *msg.Envelope) {
 	if e == nil {
 		e = &msg.Envelope{}
 	}
-	from := people(e.From)
+	from := withoutGroups(e.From)
 	out.MessageID, out.Subject, out.Date = e.MessageID, e.Subject, core.Time{Time: e.Date}
 	out.From, out.FromEmail, out.FromName = firstText(from), firstEmail(from), core.OrNull(firstName(from))
-	out.To, out.CC, out.ReplyTo = addressTexts(people(e.To)), addressTexts(people(e.Cc)), addressTexts(people(e.ReplyTo))
+	out.To, out.CC, out.ReplyTo = addressTexts(withoutGroups(e.To)), addressTexts(withoutGroups(e.Cc)), addressTexts(withoutGroups(e.ReplyTo))
 	out.References = append([]string{}, e.References...)
 	if len(e.InReplyTo) > 0 {
 		out.InReplyTo = &e.InReplyTo[0]
 	}
 }
 
-// people leaves out what only begins or ends a group.
-func people(list []msg.Address) []msg.Address {
+// withoutGroups leaves out what only begins or ends a group.
+func withoutGroups(list []msg.Address) []msg.Address {
 	out := make([]msg.Address, 0, len(list))
 	for _, a := range list {
 		if !a.IsGroupMarker() {

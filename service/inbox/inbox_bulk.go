@@ -42,8 +42,8 @@ type MessagesDeleted struct {
 // others.
 func (s *Service) BulkDeleteMessages(ctx context.Context, who core.Actor, in BulkDeleteMessagesIn) (*MessagesDeleted, error) {
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
-		here: func(tx *store.Tx, mailbox, uid uint32) error { return tx.DeleteMessage(mailbox, store.InboxID, uid) },
-		there: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
+		local: func(tx *store.Tx, mailbox, uid uint32) error { return tx.DeleteMessage(mailbox, store.InboxID, uid) },
+		remote: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
 			left, err := s.deleteRemote(ctx, mb, uids)
 			kept := map[uint32]*core.Error{}
 			for _, uid := range left {
@@ -80,16 +80,16 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkM
 	}
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
 		repeats: true,
-		here: func(tx *store.Tx, mailbox, uid uint32) error {
+		local: func(tx *store.Tx, mailbox, uid uint32) error {
 			m, err := tx.Message(mailbox, store.InboxID, uid)
 			if err != nil {
 				return err
 			}
-			return tx.SetFlags(m, in.on(m.Flags), m.Keywords)
+			return tx.SetFlags(m, in.apply(m.Flags), m.Keywords)
 		},
-		there: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
-			rows, err := s.markRemote(ctx, mb, uids, in.there())
-			return notMarked(mb, uids, rows, in.there()), err
+		remote: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
+			rows, err := s.markRemote(ctx, mb, uids, in.remote())
+			return notMarked(mb, uids, rows, in.remote()), err
 		},
 	})
 	if err != nil {
@@ -108,7 +108,7 @@ func notMarked(mb *store.Mailbox, uids []uint32, rows map[uint32]pull.Row, want 
 		case !found:
 			out[uid] = core.NotFound("message")
 		case !want.Satisfied(row.Flags):
-			out[uid] = upstream(mb.External.IMAP.Host, fmt.Errorf("mark message %d: %w: the server did not change it", uid, pull.ErrRefused))
+			out[uid] = upstreamError(mb.External.IMAP.Host, fmt.Errorf("mark message %d: %w: the server did not change it", uid, pull.ErrRefused))
 		}
 	}
 	return out
@@ -118,10 +118,10 @@ func notMarked(mb *store.Mailbox, uids []uint32, rows map[uint32]pull.Row, want 
 type bulkChange struct {
 	repeats bool // naming a message twice is no mistake
 
-	// here changes one that is stored here; ErrNotFound says that there is none.
-	here func(tx *store.Tx, mailbox, uid uint32) error
-	// there changes some on the server of their mailbox, and says which it left as they were.
-	there func(ctx context.Context, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
+	// local changes one that is stored here; ErrNotFound says that there is none.
+	local func(tx *store.Tx, mailbox, uid uint32) error
+	// remote changes some on the server of their mailbox, and says which it left as they were.
+	remote func(ctx context.Context, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
 }
 
 // changeMany changes the messages, all that are stored here in one transaction and then those of
@@ -215,7 +215,7 @@ func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, 
 		if err != nil {
 			uid = 0 // which is no message's
 		}
-		err = c.here(tx, mb.Num, uint32(uid))
+		err = c.local(tx, mb.Num, uint32(uid))
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			failed = append(failed, r.failed(core.NotFound("message").Message))
@@ -295,7 +295,7 @@ func changeRemote(ctx context.Context, groups []*remoteGroup, c bulkChange) {
 }
 
 func (g *remoteGroup) change(ctx context.Context, c bulkChange) {
-	kept, err := c.there(ctx, g.mailbox, g.uids)
+	kept, err := c.remote(ctx, g.mailbox, g.uids)
 	for _, r := range g.refs {
 		switch {
 		case err != nil:

@@ -23,8 +23,8 @@ func (m MessageMarks) check() error {
 	return nil
 }
 
-// on gives the flags that a message has then.
-func (m MessageMarks) on(flags Flags) Flags {
+// apply gives the flags that a message has then.
+func (m MessageMarks) apply(flags Flags) Flags {
 	for flag, want := range map[Flags]*bool{FlagSeen: m.IsRead, FlagFlagged: m.IsFlagged} {
 		switch {
 		case want == nil:
@@ -37,13 +37,13 @@ func (m MessageMarks) on(flags Flags) Flags {
 	return flags
 }
 
-// there is the same for a server elsewhere.
-func (m MessageMarks) there() pull.FlagChange {
+// remote is the same for a server elsewhere.
+func (m MessageMarks) remote() pull.FlagChange {
 	return pull.FlagChange{Seen: m.IsRead, Flagged: m.IsFlagged}
 }
 
-// told says what was done.
-func (m MessageMarks) told() string {
+// summary says what was done.
+func (m MessageMarks) summary() string {
 	var done []string
 	for _, is := range []struct {
 		want    *bool
@@ -110,7 +110,7 @@ func (s *Service) mark(ctx context.Context, pick boxPicker, uid string, marks Me
 		return nil, err
 	}
 	return &MessageMarked{
-		Message: marks.told(), UID: core.UIDText(m.UID), MessageID: core.UIDText(m.UID), Mailbox: mb.Email,
+		Message: marks.summary(), UID: core.UIDText(m.UID), MessageID: core.UIDText(m.UID), Mailbox: mb.Email,
 		IsRead: m.Flags&FlagSeen != 0, IsFlagged: m.Flags&FlagFlagged != 0,
 	}, nil
 }
@@ -121,7 +121,7 @@ func (s *Service) markHere(pick boxPicker, uid string, marks MessageMarks) (m *s
 		if mb, m, err = findMessage(tx, pick, uid); err != nil {
 			return err
 		}
-		if flags := marks.on(m.Flags); flags != m.Flags {
+		if flags := marks.apply(m.Flags); flags != m.Flags {
 			s.changed(tx, mb.Num)
 			return tx.SetFlags(m, flags, m.Keywords)
 		}

@@ -98,8 +98,8 @@ func (s *Service) openMessage(pick boxPicker, uid string) (*openedMessage, error
 		if err != nil {
 			return err
 		}
-		w := newShower(tx)
-		b, err := w.box(m.Mailbox)
+		w := newMessageView(tx)
+		b, err := w.mailbox(m.Mailbox)
 		if err != nil {
 			return err
 		}

@@ -156,7 +156,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 	if err != nil || !some {
 		return err
 	}
-	c, shown := &l.collector, l.shower(tx)
+	c, shown := &l.builder, l.newView(tx)
 	for {
 		at, indexed, ok, err := x.next()
 		if err != nil {
@@ -186,7 +186,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 
 // close ends a page behind which nothing more was found.
 func (x *inboxSearch) close() error {
-	c := &x.l.collector
+	c := &x.l.builder
 	if end, cut := x.end(); cut {
 		c.More = true
 		if len(c.Data) < c.Limit {
@@ -197,7 +197,7 @@ func (x *inboxSearch) close() error {
 }
 
 // message gives a message if it is one that is searched for.
-func (x *inboxSearch) message(shown *shower, at store.InboxPos, indexed bool) (out InboxMessage, ok bool, err error) {
+func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed bool) (out InboxMessage, ok bool, err error) {
 	if in, err := shown.covers(at.Mailbox); !in || err != nil {
 		return out, false, err
 	}

@@ -6,17 +6,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// plainRefused is why a password is not sent without TLS.
+// PlainRefused is why a password is not sent without TLS.
 const PlainRefused = "must be tls or starttls: with none the password would cross the internet as plain text. " +
 	"Only servers at private addresses may go without TLS, and only where the operator sets allow_private_destinations"
 
-// plainGuard decides which servers of tenants may be logged in to without TLS: in production those
+// PlainGuard decides which servers of tenants may be logged in to without TLS: in production those
 // at private addresses that the operator allows, in a sandbox all that may be dialled.
 func (s *Service) PlainGuard() *netguard.Guard {
 	return &netguard.Guard{AllowPrivate: s.Config.AllowPrivate, OnlyPrivate: !s.Config.Sandbox}
 }
 
-// plainAllowed tells whether there are any such servers. Those with a name are judged when they are
+// PlainAllowed tells whether there are any such servers. Those with a name are judged when they are
 // dialled.
 func (s *Service) PlainAllowed() bool { return s.Config.Sandbox || s.Config.AllowPrivate }
 
@@ -29,10 +29,10 @@ func (s *Service) refreshExternal(tx *store.Tx, who core.Actor, mb *store.Mailbo
 	return s.addSync(tx, mb, who.UserID)
 }
 
-// resumeExternal has an external mailbox looked at again after a new password or the end of a
+// ResumeExternal has an external mailbox looked at again after a new password or the end of a
 // suspension, with what was refused before forgotten. The caller writes mb.
 func (s *Service) ResumeExternal(tx *store.Tx, mb *store.Mailbox) error {
-	tx.After(func() { s.externals.Idle.drop(mb.ID) })
+	tx.After(func() { s.externals.Idle.cancel(mb.ID) })
 	if mb.Status == "suspended" {
 		return nil
 	}

@@ -38,7 +38,7 @@ type Service struct {
 func New(c *core.Core, e *events.Service) *Service {
 	s := &Service{
 		Core: c, events: e, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1),
-		refreshes: core.NewThrottle(refreshPause, core.GuessKeys), folderChanges: core.NewThrottle(time.Minute, core.GuessKeys),
+		refreshes: core.NewThrottle(refreshPause, core.AttemptKeys), folderChanges: core.NewThrottle(time.Minute, core.AttemptKeys),
 	}
 	s.images = s.newImages()
 	s.externals = newExternals(s)

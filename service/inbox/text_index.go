@@ -73,14 +73,14 @@ type indexStep func(ctx context.Context) (time.Duration, error)
 type indexer struct {
 	s        *Service
 	splitter tokenize.Splitter
-	told     time.Time // when the log heard of much that is to do
+	loggedAt time.Time // when the log heard of much that is to do
 }
 
 func (x *indexer) tidyAll(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.TidyText(ctx, 0)
 }
 
-// rebuild has the whole index made anew.
+// Rebuild has the whole index made anew.
 func (x *indexer) Rebuild(context.Context) (time.Duration, error) {
 	x.s.Log.Warn("the index for searches is damaged and is made anew")
 	return time.Nanosecond, x.s.Store.ResetText()
@@ -98,14 +98,14 @@ func (x *indexer) purge(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.PurgeText(ctx)
 }
 
-// round indexes some mail of each account in turn, so that one with much does not hold up the
+// Round indexes some mail of each account in turn, so that one with much does not hold up the
 // others. It says how long to wait before the next; 0 if there is nothing to do.
 func (x *indexer) Round(ctx context.Context) (time.Duration, error) {
 	accounts, left, err := x.todo()
 	if err != nil || len(accounts) == 0 {
 		return 0, err
 	}
-	x.tell(left)
+	x.logProgress(left)
 	full := false
 	for _, account := range accounts {
 		if err := ctx.Err(); err != nil {
@@ -125,13 +125,13 @@ func (x *indexer) Round(ctx context.Context) (time.Duration, error) {
 	return indexPause, nil
 }
 
-// tell has the log say now and then how far a large store is.
-func (x *indexer) tell(left int) {
+// logProgress has the log say now and then how far a large store is.
+func (x *indexer) logProgress(left int) {
 	now := x.s.Now()
-	if left < indexTell || now.Sub(x.told) < time.Minute {
+	if left < indexTell || now.Sub(x.loggedAt) < time.Minute {
 		return
 	}
-	x.told = now
+	x.loggedAt = now
 	x.s.Log.Info("stored mail is being indexed for searches; until that is done they take several pages", "messages_left", left)
 }
 
@@ -165,7 +165,7 @@ func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err err
 	return work.More, x.s.Store.TidyText(ctx, account)
 }
 
-// index adds gathered mail to the index.
+// Index adds gathered mail to the index.
 func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWork, metas []*store.Meta) (err error) {
 	b := store.NewTextBatch(account)
 	summaries := make([]*msg.Summary, len(work.Messages))
@@ -189,7 +189,7 @@ func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWor
 	})
 }
 
-// gather picks the messages, and reads what was found in them when they came.
+// Gather picks the messages, and reads what was found in them when they came.
 func (x *indexer) Gather(account uint32) (work *store.TextWork, metas []*store.Meta, err error) {
 	err = x.s.Store.View(func(tx *store.Tx) error {
 		metas = nil
@@ -233,7 +233,7 @@ func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*
 	if e == nil {
 		e = &msg.Envelope{}
 	}
-	return &msg.Summary{Subject: e.Subject, From: people(e.From), To: people(e.To), Cc: people(e.Cc)}, nil
+	return &msg.Summary{Subject: e.Subject, From: withoutGroups(e.From), To: withoutGroups(e.To), Cc: withoutGroups(e.Cc)}, nil
 }
 
 // readMoved reads a message that compaction has moved since its row was gathered.

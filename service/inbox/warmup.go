@@ -32,7 +32,7 @@ type warmupArgs struct {
 	UID       uint32 `json:"uid,omitempty"`
 }
 
-// planWarmup has the account's stored mail marked by its phrases. One job after the other does
+// PlanWarmup has the account's stored mail marked by its phrases. One job after the other does
 // that; a phrase that changes while one runs is for the next.
 func (s *Service) PlanWarmup(tx *store.Tx, accountID string) error {
 	_, err := s.Queue.Add(tx, jobs.New{

@@ -121,7 +121,7 @@ func (s *Service) SecureURL() string {
 	return fmt.Sprintf("https://%s:%d", c.Hostname, c.HTTPSPort)
 }
 
-// requestHost is the name in the Host field of a request: lower-case, without port and last dot.
+// RequestHost is the name in the Host field of a request: lower-case, without port and last dot.
 func RequestHost(field string) string {
 	if name, _, err := net.SplitHostPort(field); err == nil {
 		field = name
@@ -157,7 +157,7 @@ func servedLabel(label string) bool {
 	return label == dnsprov.STSLabel || label == dnsprov.AutoconfigLabel || label == dnsprov.AutodiscoverLabel
 }
 
-// clientPorts notes in a domain's spec what mail clients find here. Ports without TLS are nobody's
+// ClientPorts notes in a domain's spec what mail clients find here. Ports without TLS are nobody's
 // to find.
 func (s *Service) ClientPorts(spec *dnsprov.Spec) {
 	c := s.Config

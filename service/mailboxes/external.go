@@ -21,7 +21,7 @@ type MailServerLogin struct {
 }
 
 // draftExternal takes the servers of a mailbox that lives elsewhere.
-func (s *Service) draftExternal(b *Birth, in CreateEmailUserIn) error {
+func (s *Service) draftExternal(b *NewMailbox, in CreateEmailUserIn) error {
 	if in.Password != nil {
 		return core.Invalid("password", "not_allowed", "the password of an external mailbox belongs in imap.password")
 	}

@@ -52,9 +52,9 @@ func (s *Service) CreateEmailUsersBulk(_ context.Context, who core.Actor, in Bul
 	if err != nil {
 		return nil, err
 	}
-	b := bulkBirth{s: s, who: who, users: users, births: make([]*Birth, len(users)), errs: make([]error, len(users))}
+	b := bulkCreate{s: s, who: who, users: users, mailboxes: make([]*NewMailbox, len(users)), errs: make([]error, len(users))}
 	b.draft(domain.ID)
-	err = s.Store.View(func(tx *store.Tx) error { return b.settle(tx, b.errs) })
+	err = s.Store.View(func(tx *store.Tx) error { return b.resolve(tx, b.errs) })
 	if err != nil {
 		return nil, err // before the hashes, which take their time
 	}
@@ -62,10 +62,10 @@ func (s *Service) CreateEmailUsersBulk(_ context.Context, who core.Actor, in Bul
 	var out *BulkCreated
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
 		errs := slices.Clone(b.errs) // since this may run twice
-		if err := b.settle(tx, errs); err != nil {
+		if err := b.resolve(tx, errs); err != nil {
 			return err
 		}
-		out, err = b.bear(tx, domain, errs)
+		out, err = b.create(tx, domain, errs)
 		return err
 	})
 	if err != nil {
@@ -106,18 +106,19 @@ func (s *Service) bulkUsers(who core.Actor, in BulkCreateIn) (users []BulkUser, 
 	return users, d, err
 }
 
-// A bulkBirth is the births of one request: at each index a birth, or the error that is in its way.
-type bulkBirth struct {
-	s      *Service
-	who    core.Actor
-	users  []BulkUser
-	births []*Birth
-	errs   []error
+// A bulkCreate is the new mailboxes of one request: at each index one, or the error that is in its
+// way.
+type bulkCreate struct {
+	s         *Service
+	who       core.Actor
+	users     []BulkUser
+	mailboxes []*NewMailbox
+	errs      []error
 }
 
-func (b *bulkBirth) draft(domainID string) {
+func (b *bulkCreate) draft(domainID string) {
 	for i, u := range b.users {
-		b.births[i], b.errs[i] = b.s.DraftMailbox(CreateEmailUserIn{
+		b.mailboxes[i], b.errs[i] = b.s.DraftMailbox(CreateEmailUserIn{
 			Username: u.Username, Domain: domainID, Name: u.Name, Password: u.Password, Footer: u.Footer,
 		})
 		if b.errs[i] == nil && len(u.Footer) > 10_000 {
@@ -126,43 +127,43 @@ func (b *bulkBirth) draft(domainID string) {
 	}
 }
 
-// settle checks each birth without an error against the store. An address that is asked for twice
-// goes to the first.
-func (b *bulkBirth) settle(tx *store.Tx, errs []error) error {
+// resolve checks each new mailbox without an error against the store. An address that is asked for
+// twice goes to the first.
+func (b *bulkCreate) resolve(tx *store.Tx, errs []error) error {
 	taken := map[string]bool{}
-	for i, birth := range b.births {
+	for i, mailbox := range b.mailboxes {
 		if errs[i] != nil {
 			continue
 		}
-		err := birth.settle(tx, b.who)
+		err := mailbox.resolve(tx, b.who)
 		if _, ours := core.AsError(err); err != nil && !ours {
 			return err
 		}
-		if err == nil && taken[birth.Mb.Email] {
-			err = errExists(birth.Mb.Email)
+		if err == nil && taken[mailbox.Mb.Email] {
+			err = errExists(mailbox.Mb.Email)
 		}
-		taken[birth.Mb.Email] = true
+		taken[mailbox.Mb.Email] = true
 		errs[i] = err
 	}
 	return nil
 }
 
 // hash hashes the passwords side by side; how many at a time is up to logins.
-func (b *bulkBirth) hash() {
+func (b *bulkCreate) hash() {
 	var wg sync.WaitGroup
-	for i, birth := range b.births {
+	for i, mailbox := range b.mailboxes {
 		if b.errs[i] == nil {
-			wg.Go(func() { birth.Hash(b.s) })
+			wg.Go(func() { mailbox.Hash(b.s) })
 		}
 	}
 	wg.Wait()
 }
 
-// bear makes what is settled, as far as the limits allow.
-func (b *bulkBirth) bear(tx *store.Tx, d *store.Domain, errs []error) (*BulkCreated, error) {
+// create makes what resolve has let through, as far as the limits allow.
+func (b *bulkCreate) create(tx *store.Tx, d *store.Domain, errs []error) (*BulkCreated, error) {
 	out := &BulkCreated{Users: []EmailUserCreated{}, Errors: []BulkCreateError{}}
 	left, full := b.s.RoomForMailboxes(tx, d)
-	for i, birth := range b.births {
+	for i, mailbox := range b.mailboxes {
 		err := errs[i]
 		if err == nil && len(out.Users) >= left {
 			err = full
@@ -174,7 +175,7 @@ func (b *bulkBirth) bear(tx *store.Tx, d *store.Domain, errs []error) (*BulkCrea
 		if err != nil {
 			return nil, err
 		}
-		mb, err := b.s.Bear(tx, birth)
+		mb, err := b.s.CreateMailbox(tx, mailbox)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +183,7 @@ func (b *bulkBirth) bear(tx *store.Tx, d *store.Domain, errs []error) (*BulkCrea
 		if err != nil {
 			return nil, err
 		}
-		out.Users = append(out.Users, EmailUserCreated{shown, birth.password, birth.generated})
+		out.Users = append(out.Users, EmailUserCreated{shown, mailbox.password, mailbox.generated})
 	}
 	out.Created, out.Failed = len(out.Users), len(out.Errors)
 	return out, nil

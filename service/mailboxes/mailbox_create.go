@@ -56,7 +56,7 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 		return nil, err
 	}
 	check := func(tx *store.Tx) error {
-		if err := b.settle(tx, who); err != nil {
+		if err := b.resolve(tx, who); err != nil {
 			return err
 		}
 		if left, full := s.RoomForMailboxes(tx, b.Domain); left == 0 {
@@ -73,7 +73,7 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 		if err := check(tx); err != nil {
 			return err
 		}
-		mb, err := s.Bear(tx, b)
+		mb, err := s.CreateMailbox(tx, b)
 		if err != nil {
 			return err
 		}
@@ -88,20 +88,20 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 	return &out, nil
 }
 
-// A birth is a mailbox that is to be: what was asked for, checked as far as that goes without the
-// store.
-type Birth struct {
+// A NewMailbox is a mailbox that is to be made: what was asked for, checked as far as that goes
+// without the store.
+type NewMailbox struct {
 	Mb         store.Mailbox // without what only the transaction knows
 	Username   string
 	domainName string // as given: a name or an id
 	password   string
 	generated  bool
-	Domain     *store.Domain // set by settle
+	Domain     *store.Domain // set by resolve
 }
 
-// draftMailbox checks a request for a mailbox on its own.
-func (s *Service) DraftMailbox(in CreateEmailUserIn) (*Birth, error) {
-	b := &Birth{Username: in.Username, domainName: in.Domain}
+// DraftMailbox checks a request for a mailbox on its own.
+func (s *Service) DraftMailbox(in CreateEmailUserIn) (*NewMailbox, error) {
+	b := &NewMailbox{Username: in.Username, domainName: in.Domain}
 	if in.Email != "" {
 		if in.Username != "" || in.Domain != "" {
 			return nil, core.Invalid("email", "not_allowed", "give email, or username and domain, not both")
@@ -139,7 +139,7 @@ func (s *Service) DraftMailbox(in CreateEmailUserIn) (*Birth, error) {
 }
 
 // choosePassword takes the password that was given, or makes one.
-func (b *Birth) choosePassword(given *string) error {
+func (b *NewMailbox) choosePassword(given *string) error {
 	if given == nil {
 		b.password, b.generated = core.NewPassword(), true
 		return nil
@@ -148,8 +148,8 @@ func (b *Birth) choosePassword(given *string) error {
 	return checkPassword(*given)
 }
 
-// hash makes the two forms in which the password is kept: one for log-ins, one for export.
-func (b *Birth) Hash(s *Service) {
+// Hash makes the two forms in which the password is kept: one for log-ins, one for export.
+func (b *NewMailbox) Hash(s *Service) {
 	if b.Mb.Type == "hosted" {
 		b.Mb.PasswordHash = s.Logins.Hash(b.password)
 		b.Mb.PasswordSealed = s.Keys.Seal("mailbox "+b.Mb.ID, []byte(b.password))
@@ -198,8 +198,8 @@ func cleanUsername(name string) (string, error) {
 	return name, nil
 }
 
-// settle finds the domain, and checks what depends on it and on the other mailboxes.
-func (b *Birth) settle(tx *store.Tx, who core.Actor) error {
+// resolve finds the domain, and checks what depends on it and on the other mailboxes.
+func (b *NewMailbox) resolve(tx *store.Tx, who core.Actor) error {
 	d, err := core.FindDomain(tx, who, b.domainName)
 	if errors.Is(err, store.ErrNotFound) {
 		return core.Invalid("domain", "not_found", "%.80q is not a domain of this account; connect it first", b.domainName)
@@ -210,7 +210,7 @@ func (b *Birth) settle(tx *store.Tx, who core.Actor) error {
 	if d.Status == "deleting" {
 		return core.Errorf("domain_busy", "%s is being deleted, so it takes no new mailboxes.", d.Name).With(d.JobID, "domain_busy", "deletes the domain")
 	}
-	if err := b.fits(d); err != nil {
+	if err := b.checkDomain(d); err != nil {
 		return err
 	}
 	b.Domain, b.Mb.Email = d, b.Username+"@"+d.Name
@@ -227,8 +227,8 @@ func errExists(email string) *core.Error {
 	return core.Errorf("email_user_exists", "%s exists already. Choose another username.", email).With("username", "email_user_exists", "is taken")
 }
 
-// fits checks what a mailbox may be on the domain.
-func (b *Birth) fits(d *store.Domain) error {
+// checkDomain checks what a mailbox may be on the domain.
+func (b *NewMailbox) checkDomain(d *store.Domain) error {
 	if external := d.DNSProvider == "external"; external != (b.Mb.Type == "external") {
 		if external {
 			return core.Invalid("type", "required", "the mail of %s is hosted elsewhere: its mailboxes are of type external, with imap", d.Name)
@@ -246,7 +246,7 @@ func checkForward(to, domain string) error {
 	return nil
 }
 
-// roomForMailboxes says how many more mailboxes the limits of account and domain allow, and the
+// RoomForMailboxes says how many more mailboxes the limits of account and domain allow, and the
 // error past that.
 func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Error) {
 	left, full := math.MaxInt, (*core.Error)(nil)
@@ -265,9 +265,9 @@ func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Er
 	return left, full
 }
 
-// bear writes the mailbox of a settled birth with its folders. On a complete domain it is active at
-// once.
-func (s *Service) Bear(tx *store.Tx, b *Birth) (*store.Mailbox, error) {
+// CreateMailbox writes a new mailbox that was resolved, with its folders. On a complete domain it
+// is active at once.
+func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, error) {
 	a, err := store.Accounts.Get(tx, b.Domain.AccountID)
 	if err != nil {
 		return nil, err
@@ -310,7 +310,7 @@ func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
 	return s.emitMailbox(tx, events.EventEmailUserCreated, mb)
 }
 
-// activateMailboxes makes up to limit mailboxes of a domain that has become complete ready; more
+// ActivateMailboxes makes up to limit mailboxes of a domain that has become complete ready; more
 // says that others wait for another transaction.
 func (s *Service) ActivateMailboxes(tx *store.Tx, domainID string, limit int) (more bool, err error) {
 	var waiting []*store.Mailbox

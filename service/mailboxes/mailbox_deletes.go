@@ -62,7 +62,7 @@ func (s *Service) DeleteEmailUser(_ context.Context, who core.Actor, in core.Ema
 	return out, nil
 }
 
-// deleteMailbox takes a mailbox out of use and frees its address. The job calls eraseMailbox for
+// DeleteMailbox takes a mailbox out of use and frees its address. The job calls eraseMailbox for
 // the rest.
 func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) error {
 	tx.MayUseReserve() // the mail goes later, by the job
@@ -90,7 +90,7 @@ func (s *Service) eraseMailboxes(ctx context.Context, j *store.Job) (jobs.Writes
 	return nil, nil
 }
 
-// eraseMailbox deletes the mail of a marked mailbox a bounded number at a time, and with the last
+// EraseMailbox deletes the mail of a marked mailbox a bounded number at a time, and with the last
 // of it the record, and tells of it. What is not there is erased.
 func (s *Service) EraseMailbox(ctx context.Context, id string) error {
 	for done := false; !done; {

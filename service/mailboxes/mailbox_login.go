@@ -23,7 +23,7 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 	}
 	from := core.Origin{Network: core.Network(ip)}
 	from.Known = core.IsKnown(mb.Seen, from.Network, s.Now())
-	done, err := s.Guesses.Enter(ctx, address, from, s.Now)
+	done, err := s.LoginAttempts.Begin(ctx, address, from, s.Now)
 	if err != nil {
 		return core.MailboxUser{}, err
 	}
@@ -37,13 +37,13 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 		return core.MailboxUser{}, err
 	}
 	if !right {
-		s.WrongPassword(address, from.Network)
+		s.RecordWrongPassword(address, from.Network)
 		return core.MailboxUser{}, core.Errorf("unauthorized", "The address or the password is wrong.")
 	}
 	if mb.Status != "active" || !core.MayAct(account) {
 		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s may not be used now: it is %s.", mb.Email, unusable(mb, account))
 	}
-	s.Guesses.RightAt(address, from.Network)
+	s.LoginAttempts.RecordSuccess(address, from.Network)
 	s.noteLogin(mb, from.Network)
 	return core.MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email, IP: ip}, nil
 }

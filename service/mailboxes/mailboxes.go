@@ -188,7 +188,7 @@ func (s *Service) GetEmailUser(_ context.Context, who core.Actor, in core.EmailU
 	return &out, nil
 }
 
-// mailboxEvent is the data of email_user.created and email_user.deleted; the time that is not told
+// MailboxEvent is the data of email_user.created and email_user.deleted; the time that is not told
 // of is absent.
 type MailboxEvent struct {
 	UserID    string     `json:"user_id" words:"ours"`

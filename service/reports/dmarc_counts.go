@@ -26,13 +26,13 @@ type reportPolicy struct {
 	Reports []string // rua=
 }
 
-// counts tells whether a message is to be counted for a report (RFC 7489 section 7.2): its domain
+// Counts tells whether a message is to be counted for a report (RFC 7489 section 7.2): its domain
 // asks for reports, and DMARC was settled.
 func (s *Service) Counts(v *auth.Verdict) bool {
 	return s.Config.Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
 }
 
-// countDMARC counts a message with those of the day that DMARC judged alike.
+// CountDMARC counts a message with those of the day that DMARC judged alike.
 func (s *Service) CountDMARC(tx *store.Tx, in mta.Incoming, f *mta.Finding) error {
 	if !s.Counts(f.Verdict) {
 		return nil

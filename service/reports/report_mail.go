@@ -28,7 +28,7 @@ const (
 	reportsReadAtOne = 2 // so that reading them never takes more than that of the queue's workers
 )
 
-// keepForReading has a message from a domain looked through for reports about domains of the
+// KeepForReading has a message from a domain looked through for reports about domains of the
 // account. It is in the transaction that files the message, which may have no other place here than
 // on its way to elsewhere.
 func (s *Service) KeepForReading(tx *store.Tx, accountID string, d *inbox.Draft, from string, authentic bool) error {
@@ -223,7 +223,7 @@ func domainAbove(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	return nil, nil
 }
 
-// eraseReports deletes the reports about a domain.
+// EraseReports deletes the reports about a domain.
 func (s *Service) EraseReports(ctx context.Context, domainID string) error {
 	for n := core.DropsAtATime; n == core.DropsAtATime; {
 		if err := ctx.Err(); err != nil {

@@ -21,7 +21,7 @@ const (
 	answeredMost = 500 // messages of a conversation in one mailbox that are looked at, the newest
 )
 
-// findAnswered gives the messages of the mailbox's INBOX that a message which is being sent
+// FindAnswered gives the messages of the mailbox's INBOX that a message which is being sent
 // answers: those of the Message-ID. They are found by their conversation.
 func (s *Service) FindAnswered(mb *store.Mailbox, id string) (uids []uint32, err error) {
 	if id == "" {
@@ -29,7 +29,7 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (uids []uint32, err
 	}
 	id = core.Bracketed(id)
 	l := &inboxList{
-		s: s, query: store.InboxQuery{Account: mb.AccountNum, Mailbox: mb.Num}, collector: core.Collector[InboxMessage]{Limit: answeredMost},
+		s: s, query: store.InboxQuery{Account: mb.AccountNum, Mailbox: mb.Num}, builder: core.PageBuilder[InboxMessage]{Limit: answeredMost},
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
 		root, _, err := tx.Thread(mb.AccountNum, threadNode(id))
@@ -46,7 +46,7 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (uids []uint32, err
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range l.collector.Data {
+	for _, m := range l.builder.Data {
 		if m.MessageID != id {
 			continue
 		}
@@ -59,7 +59,7 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (uids []uint32, err
 	return uids, nil
 }
 
-// markAnswered marks messages of the mailbox's INBOX as answered by the one that is sent in this
+// MarkAnswered marks messages of the mailbox's INBOX as answered by the one that is sent in this
 // transaction. Those of an external mailbox are marked on its server first, by a job.
 func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, uids []uint32) error {
 	var open []uint32

@@ -25,7 +25,7 @@ func (o *Opt[T]) UnmarshalJSON(data []byte) error {
 // OptOf says T, for tools that describe the body.
 func (Opt[T]) OptOf() any { return *new(T) }
 
-// orNil is the value, nil for null.
+// OrNil is the value, nil for null.
 func (o Opt[T]) OrNil() *T {
 	if o.Null {
 		return nil
@@ -62,7 +62,7 @@ func (t *Time) UnmarshalText(text []byte) error {
 	return t.Time.UnmarshalText(text)
 }
 
-// orNull is for texts that are null on the wire when there is none.
+// OrNull is for texts that are null on the wire when there is none.
 func OrNull(s string) *string {
 	if s == "" {
 		return nil

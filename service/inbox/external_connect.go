@@ -61,7 +61,7 @@ func (s *Service) loginOf(mb *store.Mailbox) (pull.Server, error) {
 	return pull.Server{Host: at.Host, Port: at.Port, Security: at.Security, Username: at.Username, Password: string(password)}, nil
 }
 
-// connect opens a session with the mailbox's server and notes whether that answers. Errors of the
+// Connect opens a session with the mailbox's server and notes whether that answers. Errors of the
 // server are pullFailures.
 func (s *Service) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session, error) {
 	server, err := s.loginOf(mb)
@@ -75,7 +75,7 @@ func (s *Service) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 	session, err := client.Connect(ctx, server)
 	if ctx.Err() == nil {
 		answered := err == nil || errors.Is(err, pull.ErrGreeted)
-		s.externals.hosts.note(listenerOf(mb.External.IMAP), answered, s.Now())
+		s.externals.hosts.record(listenerOf(mb.External.IMAP), answered, s.Now())
 	}
 	if errors.Is(err, netguard.ErrBlocked) && server.Security == "none" {
 		return nil, &pullFailure{server.Host + " is not asked for mail: imap.security " + PlainRefused + ".", err}
@@ -86,15 +86,16 @@ func (s *Service) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 	return session, nil
 }
 
-// look brings what is stored of a mailbox in line with its server, over a new connection, which the
-// caller closes. A nil state says that the mailbox is gone or closed. progress may be nil.
-func (s *Service) look(ctx context.Context, id string, progress func(done, total int)) (*pull.Session, *store.RemoteBox, error) {
-	done, err := s.externals.looks.Take(ctx, id)
+// syncMailbox brings what is stored of a mailbox in line with its server, over a new connection,
+// which the caller closes. A nil state says that the mailbox is gone or closed. progress may be
+// nil.
+func (s *Service) syncMailbox(ctx context.Context, id string, progress func(done, total int)) (*pull.Session, *store.RemoteBox, error) {
+	done, err := s.externals.syncLocks.Take(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer done()
-	v, err := s.visit(id, progress == nil)
+	v, err := s.newSyncRun(id, progress == nil)
 	if v == nil || err != nil {
 		return nil, nil, err
 	}
@@ -104,16 +105,17 @@ func (s *Service) look(ctx context.Context, id string, progress func(done, total
 			err = v.run(ctx)
 		}
 	}
-	box, kept := s.keepVisit(ctx, v, err)
+	box, kept := s.saveSync(ctx, v, err)
 	if kept != nil {
 		err = errors.Join(err, kept)
 	}
 	return v.session, box, err
 }
 
-// visit begins a look: nil for a mailbox that is gone, closed or, in the background, not wanted.
-func (s *Service) visit(id string, background bool) (*visit, error) {
-	v := &visit{s: s, id: id, background: background}
+// newSyncRun begins a sync: nil for a mailbox that is gone, closed or, in the background, not
+// wanted.
+func (s *Service) newSyncRun(id string, background bool) (*syncRun, error) {
+	v := &syncRun{s: s, id: id, background: background}
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		if v.mb, err = v.open(tx); v.mb == nil || err != nil {
 			return err
@@ -127,8 +129,8 @@ func (s *Service) visit(id string, background bool) (*visit, error) {
 	return v, nil
 }
 
-// open gives the mailbox as it is in tx; nil if it is not to be looked at any more.
-func (v *visit) open(tx *store.Tx) (*store.Mailbox, error) {
+// open gives the mailbox as it is in tx; nil if it is not to be synced any more.
+func (v *syncRun) open(tx *store.Tx) (*store.Mailbox, error) {
 	if v.background {
 		return inBackground(tx, v.id)
 	}
@@ -146,8 +148,8 @@ func (v *visit) open(tx *store.Tx) (*store.Mailbox, error) {
 	return mb, nil
 }
 
-// keepVisit writes what a look came to into the mailbox and its state.
-func (s *Service) keepVisit(ctx context.Context, v *visit, cause error) (box *store.RemoteBox, err error) {
+// saveSync writes what a sync came to into the mailbox and its state.
+func (s *Service) saveSync(ctx context.Context, v *syncRun, cause error) (box *store.RemoteBox, err error) {
 	if errors.Is(cause, errUnwanted) || ctx.Err() != nil && cause != nil {
 		return nil, nil
 	}
@@ -163,14 +165,14 @@ func (s *Service) keepVisit(ctx context.Context, v *visit, cause error) (box *st
 		state := *v.box
 		box = &state
 		if cause == nil {
-			return s.lookDone(tx, mb, box, v)
+			return s.syncDone(tx, mb, box, v)
 		}
-		return s.lookFailed(tx, mb, box, cause)
+		return s.syncFailed(tx, mb, box, cause)
 	})
 	return box, err
 }
 
-func (s *Service) lookDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, v *visit) error {
+func (s *Service) syncDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, v *syncRun) error {
 	box.Fails, box.Refusals = 0, 0
 	box.Wait = min(max(box.Wait+box.Wait/2, pollSoonest), pollLatest)
 	if v.found > 0 {
@@ -194,12 +196,12 @@ func (s *Service) lookDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox
 	return store.Accounts.Put(tx, a)
 }
 
-// unreadHere is the error of a look that failed by a fault of this installation.
+// UnreadHere is the error of a sync that failed by a fault of this installation.
 const UnreadHere = "The mailbox could not be read here. The log of this installation says why."
 
-// lookFailed notes a failure. After a log-in that is refused for good nobody tries again before
+// syncFailed notes a failure. After a log-in that is refused for good nobody tries again before
 // somebody asks for it: servers lock those out who do.
-func (s *Service) lookFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, cause error) error {
+func (s *Service) syncFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, cause error) error {
 	box.Fails++
 	mb.ErrorCode, mb.ErrorText = "internal_error", UnreadHere
 	var f *pullFailure

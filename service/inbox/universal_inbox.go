@@ -49,7 +49,7 @@ func (s *Service) SetUniversalInbox(_ context.Context, who core.Actor, in Univer
 	return out, nil
 }
 
-// switchInbox begins or ends the background sync of the account's external mailboxes.
+// SwitchInbox begins or ends the background sync of the account's external mailboxes.
 func (s *Service) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on bool) error {
 	was := a.UniversalInbox
 	a.UniversalInbox, a.UpdatedAt = on, tx.Now()
