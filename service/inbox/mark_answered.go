@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -28,35 +28,94 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (uids []uint32, err
 		return nil, nil
 	}
 	id = core.Bracketed(id)
-	l := &inboxList{
-		s: s, query: store.InboxQuery{Account: mb.AccountNum, Mailbox: mb.Num}, builder: core.PageBuilder[InboxMessage]{Limit: answeredMost},
-	}
 	err = s.Store.View(func(tx *store.Tx) error {
+		uids = nil
 		root, _, err := tx.Thread(mb.AccountNum, threadNode(id))
 		if err != nil {
 			return err
 		}
-		l.thread = threadText(root)
-		return l.search(tx)
+		found, err := inThread(tx, mb, threadText(root))
+		if err != nil {
+			return err
+		}
+		for _, at := range found {
+			meta, err := tx.Meta(mb.Num, store.InboxID, at.UID)
+			if err != nil {
+				return err
+			}
+			part, err := msg.DecodePart(meta.Structure)
+			if err != nil {
+				return fmt.Errorf("structure of message %d of %s: %w", at.UID, mb.Email, err)
+			}
+			if part.Envelope != nil && part.Envelope.MessageID == id {
+				uids = append(uids, at.UID)
+			}
+		}
+		return nil
 	})
 	if errors.Is(err, store.ErrTextDamaged) { // a mark is not worth a message that is not sent
 		s.rebuildText()
 		return nil, nil
 	}
-	if err != nil {
+	return uids, err
+}
+
+// inThread gives the newest messages of a conversation in the mailbox's INBOX, newest first: those
+// that the text index has under the thread's names, and among those that are not indexed yet the
+// ones that were filed under them. Of the latter there may be too many, while an old store is
+// indexed: then the newest of the INBOX are looked at instead.
+func inThread(tx *store.Tx, mb *store.Mailbox, thread string) (found []store.InboxPos, err error) {
+	names, err := threadNames(tx, mb.AccountNum, thread)
+	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	for _, m := range l.builder.Data {
-		if m.MessageID != id {
-			continue
+	query := store.InboxQuery{Account: mb.AccountNum, Mailbox: mb.Num}
+	var waiting []store.InboxPos
+	scanned := 0
+	for m := range tx.TextWaiting(mb.AccountNum, mb.Num) {
+		if scanned++; scanned > inboxScan {
+			break
 		}
-		uid, err := strconv.ParseUint(m.UID, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("UID %q of %s: %w", m.UID, mb.Email, err)
-		}
-		uids = append(uids, uint32(uid))
+		waiting = append(waiting, placeOf(&m))
 	}
-	return uids, nil
+	if scanned > inboxScan {
+		waiting = waiting[:0]
+		for at := range tx.Inbox(query) {
+			if len(waiting) == inboxScan {
+				break
+			}
+			waiting = append(waiting, at)
+		}
+	} else {
+		var words []store.TextTerm
+		for _, name := range names {
+			words = append(words, store.TextTerm{Word: threadWord(name)})
+		}
+		index, err := tx.SearchInbox(query, [][]store.TextTerm{words}, searchCost)
+		if err != nil {
+			return nil, err
+		}
+		for at, _, ok, err := index.Next(); ok || err != nil; at, _, ok, err = index.Next() {
+			if err != nil {
+				return nil, err
+			}
+			if found = append(found, at); len(found) == answeredMost {
+				break
+			}
+		}
+	}
+	for _, at := range waiting {
+		meta, err := tx.Meta(mb.Num, store.InboxID, at.UID)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(names, meta.ThreadID) {
+			found = append(found, at)
+		}
+	}
+	slices.SortFunc(found, func(a, b store.InboxPos) int { return comparePlaces(b, a) })
+	found = slices.Compact(found) // one that came to the place of one that was indexed
+	return found[:min(len(found), answeredMost)], nil
 }
 
 // MarkAnswered marks messages of the mailbox's INBOX as answered by the one that is sent in this

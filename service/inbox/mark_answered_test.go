@@ -120,3 +120,42 @@ func flagsOf(s *pulltest.Server, uid uint32) (flags []string) {
 	s.Change(func() { flags = slices.Clone(m.Flags) })
 	return flags
 }
+
+// TestAnsweredAmongManyNotIndexed: while an old store is indexed the newest messages of the INBOX
+// are looked at, a bounded number.
+func TestAnsweredAmongManyNotIndexed(t *testing.T) {
+	i := servicetest.Install(t, core.Config{})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	servicetest.Keep(i, ann, "INBOX", "Message-ID: <old@far.test>\nFrom: fred@far.test\nSubject: old\n\nhello\n")
+	body := i.Spool("From: Fred <fred@far.test>\r\nSubject: other\r\n\r\nhello\r\n")
+	defer body.Close()
+	d, err := i.Svc.Prepare(body, inbox.Envelope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for left := inbox.InboxScan; left > 0; left -= 500 {
+		i.Update(func(tx *store.Tx) error {
+			for range min(left, 500) {
+				if _, err := i.Svc.File(tx, ann, d, inbox.Filing{Folder: store.InboxID, Received: tx.Now()}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for range 2 {
+		servicetest.Keep(i, ann, "INBOX", "Message-ID: <new@far.test>\nFrom: fred@far.test\nSubject: new\n\nhello\n")
+	}
+	find := func(id string, want ...uint32) {
+		t.Helper()
+		if got, err := i.Svc.FindAnswered(ann, id); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v", id, got, err, want)
+		}
+	}
+	find("<new@far.test>", inbox.InboxScan+3, inbox.InboxScan+2)
+	find("<old@far.test>")
+	find("<none@far.test>")
+	index(i)
+	find("<new@far.test>", inbox.InboxScan+3, inbox.InboxScan+2)
+	find("<old@far.test>", 1)
+}
