@@ -90,6 +90,19 @@ func (s *Semaphore[K]) release(key K, own *keySlots) {
 	s.leave(key, own)
 }
 
+// Held is how many slots are held now.
+func (s *Semaphore[K]) Held() int { return len(s.all) }
+
+// Users is how many hold a slot of the key or wait for one.
+func (s *Semaphore[K]) Users(key K) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if own := s.keys[key]; own != nil {
+		return own.users
+	}
+	return 0
+}
+
 // join counts one user of a key more.
 func (s *Semaphore[K]) join(key K) (*keySlots, error) {
 	s.mu.Lock()

@@ -57,12 +57,12 @@ func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in U
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.LoginAttempts.Locks.Take(ctx, "passkey "+text)
+	done, err := s.LoginAttempts.Locks.Lock(ctx, "passkey "+text)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if s.usedChallenges.Seen(text, s.Now()) > 0 {
+	if s.usedChallenges.Count(text, s.Now()) > 0 {
 		return nil, badPasskey(errors.New("the challenge was used already"))
 	}
 	_, session, err := assertion(rp, challenge)
@@ -73,7 +73,7 @@ func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in U
 	if err != nil {
 		return nil, err
 	}
-	s.usedChallenges.Count(text, s.Now())
+	s.usedChallenges.Add(text, s.Now())
 	s.Log.Info("signed in", "user", out.UserID, "ip", v.IP, "how", "passkey")
 	return out, nil
 }

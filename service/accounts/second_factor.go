@@ -35,9 +35,9 @@ func hasTOTP(u *store.User) bool { return u.TOTP != nil && u.TOTP.Confirmed }
 func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, *store.User) error) error {
 	key := s.codeKey(who, ip)
 	if code != "" { // before it is looked at, so that many at once are no way around
-		s.wrongCodes.Count(key, s.Now())
+		s.wrongCodes.Add(key, s.Now())
 	}
-	if s.wrongCodes.Seen(key, s.Now()) > codesWrong {
+	if s.wrongCodes.Count(key, s.Now()) > codesWrong {
 		e := core.Errorf("rate_limited", "Too many wrong codes. Wait a day, or have the operator of this server switch your second factor off.")
 		e.RetryAfter = codeWindow
 		return e
@@ -66,7 +66,7 @@ func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, 
 		return fn(tx, u)
 	})
 	if err == nil {
-		s.wrongCodes.Forget(key)
+		s.wrongCodes.Delete(key)
 	}
 	return err
 }

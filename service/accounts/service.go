@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -21,9 +22,9 @@ type Service struct {
 	mailboxes *mailboxes.Service
 	mta       *mta.Service
 
-	wrongCodes     *core.Throttle // wrong codes of the second factor, by user
-	usedChallenges *core.Throttle // challenges that passkeys have answered
-	forgotRequests *core.Throttle // questions for a new password, by address and network
+	wrongCodes     *limit.Counter[string] // wrong codes of the second factor, by user
+	usedChallenges *limit.Counter[string] // challenges that passkeys have answered
+	forgotRequests *limit.Counter[string] // questions for a new password, by address and network
 	tokenUses      tokenUses
 }
 
@@ -31,8 +32,8 @@ type Service struct {
 func New(c *core.Core, i *inbox.Service, m *mailboxes.Service, t *mta.Service) *Service {
 	return &Service{
 		Core: c, inbox: i, mailboxes: m, mta: t,
-		wrongCodes: core.NewThrottle(codeWindow, core.AttemptKeys), usedChallenges: core.NewThrottle(2*challengeFor, core.AttemptKeys),
-		forgotRequests: core.NewThrottle(forgotWindow, core.AttemptKeys),
+		wrongCodes: limit.NewSlidingCounter[string](codeWindow, core.AttemptKeys), usedChallenges: limit.NewSlidingCounter[string](2*challengeFor, core.AttemptKeys),
+		forgotRequests: limit.NewSlidingCounter[string](forgotWindow, core.AttemptKeys),
 	}
 }
 

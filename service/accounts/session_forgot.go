@@ -52,8 +52,7 @@ func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Sa
 
 // mayForget counts one question, and tells whether it is one of the first most ones in the window.
 func (s *Service) mayForget(key string, most int) bool {
-	s.forgotRequests.Count(key, s.Now())
-	return s.forgotRequests.Seen(key, s.Now()) <= most
+	return s.forgotRequests.Add(key, s.Now()) <= most
 }
 
 // forgotArgs is the job of sending one link.

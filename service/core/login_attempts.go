@@ -3,8 +3,9 @@ package core
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/limit"
 )
 
 // Bounds on wrong passwords within AttemptWindow. A pair is one mailbox seen from one network;
@@ -23,14 +24,14 @@ const (
 // loginAttempts remembers wrong passwords, and from where mailboxes were logged in to. Attempts of
 // one pair take turns, so that many at once are held up like one after the other.
 type loginAttempts struct {
-	failures     *Throttle // of pairs and their networks
-	wideFailures *Throttle // of mailboxes, and of wider networks: many pairs do not push these out
-	Locks        Turns
+	failures     *limit.Counter[string]   // of pairs and their networks
+	wideFailures *limit.Counter[string]   // of mailboxes, and of wider networks: many pairs do not push these out
+	Locks        limit.KeyedMutex[string] // of pairs
 }
 
 // An Origin is where an attempt comes from.
 type Origin struct {
-	Network string // see network
+	Network string // see func Network
 	Known   bool   // whoever it is has logged in from there lately
 }
 
@@ -45,8 +46,7 @@ func (o Origin) party() string {
 
 func newLoginAttempts() *loginAttempts {
 	return &loginAttempts{
-		failures: NewThrottle(AttemptWindow, AttemptKeys), wideFailures: NewThrottle(AttemptWindow, AttemptKeys),
-		Locks: Turns{Held: map[string]chan struct{}{}},
+		failures: limit.NewSlidingCounter[string](AttemptWindow, AttemptKeys), wideFailures: limit.NewSlidingCounter[string](AttemptWindow, AttemptKeys),
 	}
 }
 
@@ -67,14 +67,14 @@ func (g *loginAttempts) delay(email string, from Origin, now time.Time) (wait ti
 	return min(time.Second<<min(n-pairSlowed, 3), slowestAnswer), false
 }
 
-// A attemptBound is one of the counts of an attempt, and what it may come to.
+// An attemptBound is one of the counts of an attempt, and what it may come to.
 type attemptBound struct {
-	*Throttle
+	counter   *limit.Counter[string]
 	key, name string
 	most      int
 }
 
-func (b attemptBound) seen(now time.Time) int { return b.Throttle.Seen(b.key, now) }
+func (b attemptBound) seen(now time.Time) int { return b.counter.Count(b.key, now) }
 
 // bounds are those of an attempt, the pair's first.
 func (g *loginAttempts) bounds(email, network string) []attemptBound {
@@ -95,8 +95,7 @@ func pairKey(email, network string) string { return "pair " + network + " " + em
 // a wider one or the mailbox, once each.
 func (g *loginAttempts) RecordFailure(email, network string, now time.Time) (shut string) {
 	for _, b := range g.bounds(email, network) {
-		b.Count(b.key, now)
-		if b.seen(now) == b.most {
+		if b.counter.Add(b.key, now) == b.most {
 			shut = b.name
 		}
 	}
@@ -104,13 +103,13 @@ func (g *loginAttempts) RecordFailure(email, network string, now time.Time) (shu
 }
 
 func (g *loginAttempts) RecordSuccess(email, network string) {
-	g.failures.Forget(pairKey(email, network))
+	g.failures.Delete(pairKey(email, network))
 }
 
 // Begin waits for the turn and the time of an attempt at what the key names, a mailbox or a team
 // user; done ends it. The error is an *Error, 429, where the attempt is not looked at.
 func (g *loginAttempts) Begin(ctx context.Context, key string, from Origin, now func() time.Time) (done func(), err error) {
-	if done, err = g.Locks.Take(ctx, from.Network+" "+key); err != nil {
+	if done, err = g.Locks.Lock(ctx, from.Network+" "+key); err != nil {
 		return nil, err
 	}
 	wait, refused := g.delay(key, from, now())
@@ -130,39 +129,6 @@ func tooManyFailures() *Error {
 	e := Errorf("rate_limited", "Too many wrong passwords. Wait half an hour, then try again.")
 	e.RetryAfter = AttemptWindow
 	return e
-}
-
-// Turns lets one goroutine at a time work under a key.
-type Turns struct {
-	mu   sync.Mutex
-	Held map[string]chan struct{} // closed when the turn ends
-}
-
-// Take waits for the turn; done ends it.
-func (t *Turns) Take(ctx context.Context, key string) (done func(), err error) {
-	for {
-		t.mu.Lock()
-		other := t.Held[key]
-		if other == nil {
-			mine := make(chan struct{})
-			t.Held[key] = mine
-			t.mu.Unlock()
-			return func() { t.end(key, mine) }, nil
-		}
-		t.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func (t *Turns) end(key string, mine chan struct{}) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.Held, key)
-	close(mine)
 }
 
 // RecordWrongPassword counts a wrong password for whom it was and where it came from, and tells the

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -172,10 +173,11 @@ func Network(ip string) string {
 	if err != nil {
 		return ip
 	}
-	if a = a.Unmap().WithZone(""); a.Is4() {
-		return a.String()
+	p := limit.Host(a)
+	if p.Addr().Is4() {
+		return p.Addr().String()
 	}
-	return netip.PrefixFrom(a, 64).Masked().String()
+	return p.String()
 }
 
 // wider are the networks around an IPv6 /64 that one party may have as well: a /56, a /48.
@@ -185,7 +187,7 @@ func wider(network string) (out []string) {
 		return nil
 	}
 	for _, bits := range []int{56, 48} {
-		out = append(out, netip.PrefixFrom(p.Addr(), bits).Masked().String())
+		out = append(out, limit.Prefix(p.Addr(), 0, bits).String())
 	}
 	return out
 }
@@ -196,7 +198,7 @@ func party(network string) string {
 		return w[len(w)-1]
 	}
 	if a, err := netip.ParseAddr(network); err == nil && a.Is4() {
-		return netip.PrefixFrom(a, 24).Masked().String()
+		return limit.Site(a).String()
 	}
 	return network
 }

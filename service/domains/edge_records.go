@@ -41,7 +41,7 @@ type edgeWork struct {
 func (s *Service) atEdge(ctx context.Context, domainID string, do func(*edgeWork) error) error {
 	ctx, cancel := context.WithTimeout(ctx, edgeWorksFor)
 	defer cancel()
-	giveBack, err := s.edgeTurns.Take(ctx, domainID)
+	giveBack, err := s.edgeTurns.Lock(ctx, domainID)
 	if err != nil {
 		return err
 	}

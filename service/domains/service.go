@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
@@ -40,14 +41,14 @@ type Service struct {
 	zones     *zones
 	looks     chan struct{} // one place for each live look at a domain's DNS
 	reverse   reverse
-	edgeTurns core.Turns // of the domains at the edge provider
+	edgeTurns limit.KeyedMutex[string] // of the domains at the edge provider
 }
 
 // New puts the room together. The caller sets its hooks.
 func New(c *core.Core, e *events.Service, i *inbox.Service, m *mailboxes.Service) *Service {
 	s := &Service{
 		Core: c, events: e, inbox: i, mailboxes: m,
-		zones: newZones(c.Config), looks: make(chan struct{}, looksAtOnce), edgeTurns: core.Turns{Held: map[string]chan struct{}{}},
+		zones: newZones(c.Config), looks: make(chan struct{}, looksAtOnce),
 	}
 	s.zones.others = s.newSecondaries()
 	return s

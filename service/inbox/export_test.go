@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
@@ -52,6 +53,8 @@ func (s *Service) PlanRemainingSyncs(ctx context.Context, j *store.Job) (jobs.Wr
 }
 
 func (s *Service) MarkSome(at *warmupArgs) (bool, error) { return s.markSome(at) }
+
+func (m *images) Slots() *limit.Semaphore[string] { return m.slots }
 
 func (s *Service) NewImages() *images { return s.newImages() }
 

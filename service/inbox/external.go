@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
@@ -43,64 +44,23 @@ const (
 // externals is what is known in memory of mailboxes that live elsewhere.
 type externals struct {
 	client      *pull.Client
-	plain       *pull.Client // of servers without TLS
-	syncLocks   core.Turns   // one sync of a mailbox at a time
-	changeLocks core.Turns   // a sync's comparison and a change by the API come one after the other
+	plain       *pull.Client             // of servers without TLS
+	syncLocks   limit.KeyedMutex[string] // one sync of a mailbox at a time
+	changeLocks limit.KeyedMutex[string] // a sync's comparison and a change by the API come one after the other
 	hosts       hosts
 	Idle        idlePool
-	changeSlots *places // one for each change on a server
+	changeSlots *limit.Semaphore[string] // one for each change on a server
 }
 
 const (
-	actsAtOnce = 64 // changes by the API that are made on servers at a time
-	actsEach   = 8  // of one account
+	changesMost = 64 // changes by the API that are made on servers at a time
+	changesEach = 8  // of one account
 )
-
-// places bounds how many work at a time, and how many of them for one account, so that none keeps
-// the others waiting.
-type places struct {
-	each int
-	all  chan struct{}
-
-	mu sync.Mutex
-	by map[string]chan struct{} // by account
-}
-
-func newPlaces(most, each int) *places {
-	return &places{each: each, all: make(chan struct{}, most), by: map[string]chan struct{}{}}
-}
-
-// take waits for a place; done gives it back.
-func (p *places) take(ctx context.Context, account string) (done func(), err error) {
-	own := p.of(account)
-	select {
-	case own <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	select {
-	case p.all <- struct{}{}:
-	case <-ctx.Done():
-		<-own
-		return nil, ctx.Err()
-	}
-	return func() { <-p.all; <-own }, nil
-}
-
-func (p *places) of(account string) chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.by[account] == nil {
-		p.by[account] = make(chan struct{}, p.each)
-	}
-	return p.by[account]
-}
 
 func newExternals(s *Service) *externals {
 	return &externals{
 		client: &pull.Client{Dial: s.Guard.Dialer(s.Resolver), RootCAs: s.Config.RootCAs}, plain: &pull.Client{Dial: s.PlainGuard().Dialer(s.Resolver)},
-		syncLocks: core.Turns{Held: map[string]chan struct{}{}}, changeLocks: core.Turns{Held: map[string]chan struct{}{}},
-		hosts: hosts{down: map[string]outage{}}, Idle: newIdlePool(), changeSlots: newPlaces(actsAtOnce, actsEach),
+		hosts: hosts{down: map[string]outage{}}, Idle: newIdlePool(), changeSlots: limit.NewSemaphore[string](changesMost, changesEach),
 	}
 }
 
@@ -182,10 +142,10 @@ func (s *Service) BeginExternals(tx *store.Tx, accountID, by string) error {
 		return err
 	}
 	due := tx.Now()
-	if s.refreshes.Seen(accountID, due) > 0 { // others that asked are being served
+	if s.refreshes.Count(accountID, due) > 0 { // others that asked are being served
 		due = due.Add(refreshPause)
 	}
-	tx.After(func() { s.refreshes.Count(accountID, s.Now()) })
+	tx.After(func() { s.refreshes.Add(accountID, s.Now()) })
 	_, err = s.Queue.Add(tx, jobs.New{
 		AccountID: accountID, Kind: kindExternals, Key: accountID, Lane: "externals " + accountID, Args: externalsArgs{accountID, by, next}, Due: due,
 	})

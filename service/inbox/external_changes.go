@@ -24,17 +24,17 @@ func (s *Service) onServer(ctx context.Context, mb *store.Mailbox, fn func(conte
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	host := mb.External.IMAP.Host
-	leave, err := s.externals.changeSlots.take(ctx, mb.AccountID)
+	release, err := s.externals.changeSlots.Acquire(ctx, mb.AccountID)
 	if err != nil {
 		return upstreamError(host, err)
 	}
-	defer leave()
+	defer release()
 	session, err := s.Connect(ctx, mb)
 	if err != nil {
 		return upstreamError(host, err)
 	}
 	defer session.Close()
-	done, err := s.externals.changeLocks.Take(ctx, mb.ID)
+	done, err := s.externals.changeLocks.Lock(ctx, mb.ID)
 	if err != nil {
 		return upstreamError(host, err)
 	}

@@ -90,7 +90,7 @@ func (s *Service) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 // which the caller closes. A nil state says that the mailbox is gone or closed. progress may be
 // nil.
 func (s *Service) syncMailbox(ctx context.Context, id string, progress func(done, total int)) (*pull.Session, *store.RemoteBox, error) {
-	done, err := s.externals.syncLocks.Take(ctx, id)
+	done, err := s.externals.syncLocks.Lock(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}

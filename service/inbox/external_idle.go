@@ -192,7 +192,7 @@ func (s *Service) resync(ctx context.Context, id string, session *pull.Session) 
 		return nil, ctx.Err()
 	}
 	defer func() { <-s.externals.Idle.fetches }()
-	done, err := s.externals.syncLocks.Take(ctx, id)
+	done, err := s.externals.syncLocks.Lock(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -224,7 +224,7 @@ func (v *syncRun) shortfall() (n int64, err error) {
 
 // changes takes over the flags that have changed since the last sync (RFC 7162).
 func (v *syncRun) changes(ctx context.Context) error {
-	done, err := v.s.externals.changeLocks.Take(ctx, v.id)
+	done, err := v.s.externals.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (v *syncRun) walk(ctx context.Context, last uint32) error {
 
 // walkWindow compares the rows of one window, and gives the UID that the next one stays below.
 func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (uint64, error) {
-	done, err := v.s.externals.changeLocks.Take(ctx, v.id)
+	done, err := v.s.externals.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return 0, err
 	}
@@ -332,7 +332,7 @@ func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (
 
 // window is plan for rows that need no fetching.
 func (v *syncRun) window(ctx context.Context, rows []pull.Row, from, above uint64, whole bool) error {
-	done, err := v.s.externals.changeLocks.Take(ctx, v.id)
+	done, err := v.s.externals.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return err
 	}

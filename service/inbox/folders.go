@@ -320,7 +320,7 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 		return err
 	})
 	for range renamed / foldersPerCommand { // a large tree counts as more than one command
-		s.folderChanges.Count(store.SubscriptionsID(u.Mailbox), s.Now())
+		s.folderChanges.Add(store.SubscriptionsID(u.Mailbox), s.Now())
 	}
 	return err
 }
@@ -328,10 +328,10 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 // mayChangeFolders counts a command that changes folders, of whichever session of the mailbox.
 func (s *Service) mayChangeFolders(mailbox uint32) error {
 	key, now := store.SubscriptionsID(mailbox), s.Now()
-	if s.folderChanges.Seen(key, now) >= maxFolderChanges {
+	if s.folderChanges.Count(key, now) >= maxFolderChanges {
 		return core.Errorf(CodeFolderRate, "A mailbox's folders may be changed by %d commands a minute. Go on in a minute.", maxFolderChanges)
 	}
-	s.folderChanges.Count(key, now)
+	s.folderChanges.Add(key, now)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -162,14 +163,7 @@ func imageType(head []byte) string {
 type images struct {
 	HTTP  *http.Client
 	spool func() *core.Spool
-	All   chan struct{}
-	Mu    sync.Mutex
-	Lanes map[string]*imageLane // by account, while somebody wants any
-}
-
-type imageLane struct {
-	places chan struct{}
-	Wanted int
+	slots *limit.Semaphore[string] // by account
 }
 
 func (s *Service) newImages() *images {
@@ -189,74 +183,40 @@ func (s *Service) newImages() *images {
 		},
 	}
 	spool := func() *core.Spool { return s.NewSpool(imageLimit) }
-	return &images{HTTP: client, spool: spool, All: make(chan struct{}, imagesAtOnce), Lanes: map[string]*imageLane{}}
+	slots := limit.NewSemaphore[string](imagesAtOnce, imagesEach)
+	slots.MaxWaiting = imagesWaiting
+	return &images{HTTP: client, spool: spool, slots: slots}
 }
 
-// Take waits for a place among those who fetch; done gives it back.
-func (m *images) Take(ctx context.Context, account string) (done func(), err error) {
-	m.Mu.Lock()
-	lane := m.Lanes[account]
-	if lane == nil {
-		lane = &imageLane{places: make(chan struct{}, imagesEach)}
-		m.Lanes[account] = lane
-	}
-	lane.Wanted++
-	busy := lane.Wanted > imagesEach+imagesWaiting
-	m.Mu.Unlock()
-	if busy {
-		m.leave(account, lane)
+// Acquire waits for a slot of those who fetch; release gives it back.
+func (m *images) Acquire(ctx context.Context, account string) (release func(), err error) {
+	release, err = m.slots.Acquire(ctx, account)
+	if errors.Is(err, limit.ErrBusy) {
 		return nil, core.Errorf("rate_limited", "This account fetches too many images at once. Wait a moment.")
 	}
-	if err := enter(ctx, lane.places); err != nil {
-		m.leave(account, lane)
+	if err != nil {
 		return nil, noImage(err)
 	}
-	if err := enter(ctx, m.All); err != nil {
-		<-lane.places
-		m.leave(account, lane)
-		return nil, noImage(err)
-	}
-	return func() {
-		<-m.All
-		<-lane.places
-		m.leave(account, lane)
-	}, nil
-}
-
-func enter(ctx context.Context, places chan struct{}) error {
-	select {
-	case places <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (m *images) leave(account string, lane *imageLane) {
-	m.Mu.Lock()
-	defer m.Mu.Unlock()
-	if lane.Wanted--; lane.Wanted == 0 {
-		delete(m.Lanes, account)
-	}
+	return release, nil
 }
 
 // Fetch asks for an image with nothing in the request that tells of who wants it.
 func (m *images) Fetch(ctx context.Context, account, source string) (io.ReadCloser, error) {
 	waiting, cancel := context.WithTimeout(ctx, imageTimeout)
 	defer cancel()
-	done, err := m.Take(waiting, account)
+	release, err := m.Acquire(waiting, account)
 	if err != nil {
 		return nil, err
 	}
 	whole := m.spool()
 	if err := m.get(ctx, whole, source); err != nil {
 		whole.Close()
-		done()
+		release()
 		return nil, noImage(err)
 	}
 	return &imageBody{whole.Reader(), sync.OnceFunc(func() {
 		whole.Close()
-		done()
+		release()
 	})}, nil
 }
 
@@ -282,7 +242,7 @@ func (m *images) get(ctx context.Context, to io.Writer, source string) error {
 	return nil
 }
 
-// An imageBody reads an image, and gives its place back when it is closed.
+// An imageBody reads an image, and gives its slot back when it is closed.
 type imageBody struct {
 	io.Reader
 	done func()

@@ -64,7 +64,7 @@ func TestImagesAtOnce(t *testing.T) {
 		m := i.NewImages()
 		var ends []func()
 		for range inbox.ImagesEach {
-			done, err := m.Take(t.Context(), "a")
+			done, err := m.Acquire(t.Context(), "a")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,17 +72,17 @@ func TestImagesAtOnce(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), inbox.ImageTimeout)
 		defer cancel()
-		if _, err := m.Take(short, "a"); codeOf(err) != "image_unavailable" || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := m.Acquire(short, "a"); codeOf(err) != "image_unavailable" || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("one too many: %v", err)
 		}
-		other, err := m.Take(t.Context(), "b")
+		other, err := m.Acquire(t.Context(), "b")
 		if err != nil {
 			t.Fatal(err)
 		}
 		other()
 		next := make(chan error)
 		go func() {
-			done, err := m.Take(t.Context(), "a")
+			done, err := m.Acquire(t.Context(), "a")
 			if err == nil {
 				done()
 			}
@@ -95,8 +95,8 @@ func TestImagesAtOnce(t *testing.T) {
 		if err := <-next; err != nil {
 			t.Errorf("the next: %v", err)
 		}
-		if len(m.Lanes) != 0 || len(m.All) != 0 {
-			t.Errorf("%d lanes and %d places are left", len(m.Lanes), len(m.All))
+		if users, held := m.Slots().Users("a")+m.Slots().Users("b"), m.Slots().Held(); users != 0 || held != 0 {
+			t.Errorf("%d users and %d slots are left", users, held)
 		}
 	})
 }
@@ -128,16 +128,16 @@ func TestSlowReadersHaveTheImage(t *testing.T) {
 		if n, err := io.Copy(io.Discard, body); n != inbox.ImageLimit || err != nil {
 			t.Errorf("%d bytes, %v", n, err)
 		}
-		if len(m.All) != 1 {
-			t.Errorf("%d places are taken", len(m.All))
+		if n := m.Slots().Held(); n != 1 {
+			t.Errorf("%d slots are held", n)
 		}
 		body.Close()
 		m.HTTP.Transport = stillHost{inbox.ImageLimit + 1}
 		if _, err := m.Fetch(t.Context(), "a", "https://far.test/"); codeOf(err) != "image_unavailable" {
 			t.Errorf("past the limit: %v", err)
 		}
-		if len(m.All) != 0 {
-			t.Errorf("%d places are left", len(m.All))
+		if n := m.Slots().Held(); n != 0 {
+			t.Errorf("%d slots are held still", n)
 		}
 	})
 }
@@ -151,18 +151,14 @@ func TestImagesWaiting(t *testing.T) {
 	ended := make(chan error)
 	for range inbox.ImagesEach + inbox.ImagesWaiting {
 		go func() {
-			_, err := m.Take(gone, "a")
+			_, err := m.Acquire(gone, "a")
 			ended <- err
 		}()
 	}
 	for wanted := 0; wanted < inbox.ImagesEach+inbox.ImagesWaiting; time.Sleep(time.Millisecond) {
-		m.Mu.Lock()
-		if lane := m.Lanes["a"]; lane != nil {
-			wanted = lane.Wanted
-		}
-		m.Mu.Unlock()
+		wanted = m.Slots().Users("a")
 	}
-	if _, err := m.Take(t.Context(), "a"); codeOf(err) != "rate_limited" {
+	if _, err := m.Acquire(t.Context(), "a"); codeOf(err) != "rate_limited" {
 		t.Errorf("one more: %v", err)
 	}
 	cancel()

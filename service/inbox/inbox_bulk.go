@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
+	"golang.org/x/sync/errgroup"
 )
 
 // A MessageRef names a message by its UID and the mailbox's address.
@@ -279,19 +279,18 @@ func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, repeats bool) 
 
 // changeRemote changes messages of external mailboxes on their servers, some mailboxes at a time.
 func changeRemote(ctx context.Context, groups []*remoteGroup, c bulkChange) {
-	turns := make(chan struct{}, changesAtOnce)
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(changesAtOnce)
 	for _, g := range groups {
 		if len(g.uids) == 0 {
 			continue
 		}
-		turns <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turns }()
+		all.Go(func() error {
 			g.change(ctx, c)
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // each group keeps its own errors
 }
 
 func (g *remoteGroup) change(ctx context.Context, c bulkChange) {

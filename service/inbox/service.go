@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
@@ -26,11 +27,11 @@ type Service struct {
 	events *events.Service
 	Hooks  Hooks
 
-	refreshes     *core.Throttle // of external mailboxes, by account
-	folderChanges *core.Throttle // commands that changed folders, by mailbox
-	firstCopy     string         // an id of the time when this process began
-	textDamaged   chan struct{}  // holds a value when the index for searches is to be made anew
-	externals     *externals     // mailboxes that live elsewhere
+	refreshes     *limit.Counter[string] // of external mailboxes, by account
+	folderChanges *limit.Counter[string] // commands that changed folders, by mailbox
+	firstCopy     string                 // an id of the time when this process began
+	textDamaged   chan struct{}          // holds a value when the index for searches is to be made anew
+	externals     *externals             // mailboxes that live elsewhere
 	images        *images
 }
 
@@ -38,7 +39,7 @@ type Service struct {
 func New(c *core.Core, e *events.Service) *Service {
 	s := &Service{
 		Core: c, events: e, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1),
-		refreshes: core.NewThrottle(refreshPause, core.AttemptKeys), folderChanges: core.NewThrottle(time.Minute, core.AttemptKeys),
+		refreshes: limit.NewSlidingCounter[string](refreshPause, core.AttemptKeys), folderChanges: limit.NewSlidingCounter[string](time.Minute, core.AttemptKeys),
 	}
 	s.images = s.newImages()
 	s.externals = newExternals(s)
