@@ -69,7 +69,7 @@ func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in U
 	if err != nil {
 		return nil, fmt.Errorf("ask for a passkey: %w", err)
 	}
-	out, err := s.enterByPasskey(rp, session, parsed, v)
+	out, err := s.startPasskeySession(rp, session, parsed, v)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,9 @@ func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in U
 	return out, nil
 }
 
-// enterByPasskey verifies what was signed by the record as it is, notes the passkey's use, and
+// startPasskeySession verifies what was signed by the record as it is, notes the passkey's use, and
 // begins the session.
-func (s *Service) enterByPasskey(rp *webauthn.WebAuthn, session *webauthn.SessionData, parsed *fido.ParsedCredentialAssertionData, v Visitor) (out *SignedIn, err error) {
+func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.SessionData, parsed *fido.ParsedCredentialAssertionData, v Visitor) (out *SignedIn, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		u, err := store.Users.Get(tx, string(parsed.Response.UserHandle))
 		if errors.Is(err, store.ErrNotFound) {
@@ -92,7 +92,7 @@ func (s *Service) enterByPasskey(rp *webauthn.WebAuthn, session *webauthn.Sessio
 		if err != nil {
 			return err
 		}
-		if err := takePasskey(tx, rp, session, parsed, u); err != nil {
+		if err := verifyPasskey(tx, rp, session, parsed, u); err != nil {
 			return err
 		}
 		out, err = s.openSession(tx, u, v)
@@ -101,8 +101,8 @@ func (s *Service) enterByPasskey(rp *webauthn.WebAuthn, session *webauthn.Sessio
 	return out, err
 }
 
-// takePasskey verifies one signature. The user must be put after it.
-func takePasskey(tx *store.Tx, rp *webauthn.WebAuthn, session *webauthn.SessionData, parsed *fido.ParsedCredentialAssertionData, u *store.User) error {
+// verifyPasskey verifies one signature. The user must be put after it.
+func verifyPasskey(tx *store.Tx, rp *webauthn.WebAuthn, session *webauthn.SessionData, parsed *fido.ParsedCredentialAssertionData, u *store.User) error {
 	owner, err := newPasskeyUser(u)
 	if err != nil {
 		return err

@@ -165,7 +165,7 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor) (*SignedIn
 	}
 	dropLinks(u)
 	u.LastLoginAt = now
-	u.Seen, _ = core.NoteNetwork(u.Seen, core.Network(v.IP), now)
+	u.Seen, _ = core.RecordNetwork(u.Seen, core.Network(v.IP), now)
 	if err := store.Users.Put(tx, u); err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 		s.RecordWrongPassword(key, from.Network)
 		return nil, unauthorized("invalid_credentials", "The email address or the password is wrong.")
 	}
-	out, err := s.enter(u, v, in.Code, rightPassword(u.PasswordHash))
+	out, err := s.startSession(u, v, in.Code, rightPassword(u.PasswordHash))
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +89,9 @@ func rightPassword(hash string) func(*store.User) error {
 	}
 }
 
-// enter begins the session of a user whose password was right: once more by the record as it is
-// now, with the second factor where there is one.
-func (s *Service) enter(u *store.User, v Visitor, code string, still func(*store.User) error) (out *SignedIn, err error) {
+// startSession begins the session of a user whose password was right: once more by the record as it
+// is now, with the second factor where there is one.
+func (s *Service) startSession(u *store.User, v Visitor, code string, still func(*store.User) error) (out *SignedIn, err error) {
 	err = s.withCode(u, v.IP, code, func(tx *store.Tx, now *store.User) error {
 		if err := still(now); err != nil {
 			return err

@@ -35,13 +35,14 @@ type Origin struct {
 	Known   bool   // whoever it is has logged in from there lately
 }
 
-// party is who takes turns with others for a slot. Of those who are known an IPv4 address is one of
-// its own; a /48 is not, or one tenant who is known in each of its /64s would fill the queue.
-func (o Origin) party() string {
-	if o.Known && wider(o.Network) == nil {
+// fairNetwork is who takes turns with others for a slot. Of those who are known an IPv4 address is
+// one of its own; a /48 is not, or one tenant who is known in each of its /64s would fill the
+// queue.
+func (o Origin) fairNetwork() string {
+	if o.Known && widerNetworks(o.Network) == nil {
 		return o.Network
 	}
-	return party(o.Network)
+	return fairNetwork(o.Network)
 }
 
 func newLoginAttempts() *loginAttempts {
@@ -54,11 +55,11 @@ func newLoginAttempts() *loginAttempts {
 // at.
 func (g *loginAttempts) delay(email string, from Origin, now time.Time) (wait time.Duration, refused bool) {
 	bounds := g.bounds(email, from.Network)
-	n := bounds[0].seen(now)
+	n := bounds[0].count(now)
 	if n >= pairRefused {
 		return 0, true
 	}
-	if !from.Known && slices.ContainsFunc(bounds[1:], func(b attemptBound) bool { return b.seen(now) >= b.most }) {
+	if !from.Known && slices.ContainsFunc(bounds[1:], func(b attemptBound) bool { return b.count(now) >= b.most }) {
 		return 0, true
 	}
 	if n < pairSlowed {
@@ -74,7 +75,7 @@ type attemptBound struct {
 	most      int
 }
 
-func (b attemptBound) seen(now time.Time) int { return b.counter.Count(b.key, now) }
+func (b attemptBound) count(now time.Time) int { return b.counter.Count(b.key, now) }
 
 // bounds are those of an attempt, the pair's first.
 func (g *loginAttempts) bounds(email, network string) []attemptBound {
@@ -83,7 +84,7 @@ func (g *loginAttempts) bounds(email, network string) []attemptBound {
 		{g.failures, "net " + network, "network", NetRefused},
 		{g.wideFailures, "box " + email, "mailbox", BoxRefused},
 	}
-	for i, w := range wider(network) {
+	for i, w := range widerNetworks(network) {
 		out = append(out, attemptBound{g.wideFailures, "net " + w, w, NetRefused << (i + 1)})
 	}
 	return out

@@ -34,9 +34,9 @@ type hashGate struct {
 	strange   fairQueue
 }
 
-// A hashWaiter waits for its turn.
+// A hashWaiter waits for a slot.
 type hashWaiter struct {
-	turn    chan struct{} // closed when it comes
+	granted chan struct{} // closed when the slot is given
 	network string
 }
 
@@ -51,9 +51,9 @@ func newHashGate() *hashGate {
 	return &hashGate{known: fairQueue{waiting: map[string][]*hashWaiter{}}, strange: fairQueue{waiting: map[string][]*hashWaiter{}}}
 }
 
-// enter waits for a slot, a log-in no longer than loginPatience; leave gives it back. The error is
-// busy, or of ctx.
-func (g *hashGate) enter(ctx context.Context, network string, known bool) (leave func(), err error) {
+// acquire waits for a slot, a log-in no longer than loginPatience; release gives it back. The error
+// is busy, or of ctx.
+func (g *hashGate) acquire(ctx context.Context, network string, known bool) (release func(), err error) {
 	g.mu.Lock()
 	q := &g.strange
 	if known {
@@ -68,7 +68,7 @@ func (g *hashGate) enter(ctx context.Context, network string, known bool) (leave
 	q.add(w)
 	g.grant()
 	g.mu.Unlock()
-	leave = func() { g.leave(known) }
+	release = func() { g.release(known) }
 	var over <-chan time.Time
 	if !own {
 		t := time.NewTimer(loginPatience)
@@ -76,8 +76,8 @@ func (g *hashGate) enter(ctx context.Context, network string, known bool) (leave
 		over = t.C
 	}
 	select {
-	case <-w.turn:
-		return leave, nil
+	case <-w.granted:
+		return release, nil
 	case <-over:
 		err = tooBusy()
 	case <-ctx.Done():
@@ -86,7 +86,7 @@ func (g *hashGate) enter(ctx context.Context, network string, known bool) (leave
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !q.remove(w) { // its turn came at the last moment
-		return leave, nil
+		return release, nil
 	}
 	return nil, err
 }
@@ -97,7 +97,7 @@ func tooBusy() *Error {
 	return e
 }
 
-func (g *hashGate) leave(known bool) {
+func (g *hashGate) release(known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running--
@@ -114,9 +114,9 @@ func (g *hashGate) grant() {
 		strange := g.strange.size > 0 && g.strangers < strangerSlots
 		switch {
 		case g.known.size > 0 && !(strange && g.strangers == 0 && g.running > 0):
-			close(g.known.next().turn)
+			close(g.known.next().granted)
 		case strange:
-			close(g.strange.next().turn)
+			close(g.strange.next().granted)
 			g.strangers++
 		default:
 			return
@@ -180,8 +180,8 @@ func Network(ip string) string {
 	return p.String()
 }
 
-// wider are the networks around an IPv6 /64 that one party may have as well: a /56, a /48.
-func wider(network string) (out []string) {
+// widerNetworks are the networks around an IPv6 /64 that one party may have as well: a /56, a /48.
+func widerNetworks(network string) (out []string) {
 	p, err := netip.ParsePrefix(network)
 	if err != nil || !p.Addr().Is6() {
 		return nil
@@ -192,9 +192,9 @@ func wider(network string) (out []string) {
 	return out
 }
 
-// party is the network that takes turns with others for a slot: an IPv6 /48, an IPv4 /24.
-func party(network string) string {
-	if w := wider(network); w != nil {
+// fairNetwork is the network that takes turns with others for a slot: an IPv6 /48, an IPv4 /24.
+func fairNetwork(network string) string {
+	if w := widerNetworks(network); w != nil {
 		return w[len(w)-1]
 	}
 	if a, err := netip.ParseAddr(network); err == nil && a.Is4() {
@@ -215,9 +215,9 @@ func IsKnown(seen []store.SeenNetwork, network string, now time.Time) bool {
 	return slices.ContainsFunc(seen, func(s store.SeenNetwork) bool { return s.Network == network && now.Sub(s.At) < knownFor })
 }
 
-// NoteNetwork notes a log-in from the network, newest first; changed says whether there is
+// RecordNetwork notes a log-in from the network, newest first; changed says whether there is
 // something to keep.
-func NoteNetwork(seen []store.SeenNetwork, network string, now time.Time) (out []store.SeenNetwork, changed bool) {
+func RecordNetwork(seen []store.SeenNetwork, network string, now time.Time) (out []store.SeenNetwork, changed bool) {
 	for _, s := range seen {
 		if s.Network == network && now.Sub(s.At) < noteAfter {
 			return seen, false

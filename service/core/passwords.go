@@ -43,8 +43,8 @@ func newLogins() *logins {
 func (l *logins) Hash(password string) string {
 	salt := make([]byte, argonSalt)
 	rand.Read(salt)
-	if leave, err := l.gate.enter(context.Background(), ownWork, true); err == nil { // it waits for as long as it takes
-		defer leave()
+	if release, err := l.gate.acquire(context.Background(), ownWork, true); err == nil { // it waits for as long as it takes
+		defer release()
 	}
 	key := l.derive([]byte(password), salt, argonTime, argonMemory, 1, argonKey)
 	b64 := base64.RawStdEncoding
@@ -62,11 +62,11 @@ func (l *logins) Verify(ctx context.Context, hash, password string, from Origin,
 	if ok && now.Before(until) {
 		return true, nil
 	}
-	leave, err := l.gate.enter(ctx, from.party(), from.Known)
+	release, err := l.gate.acquire(ctx, from.fairNetwork(), from.Known)
 	if err != nil {
 		return false, err
 	}
-	defer leave()
+	defer release()
 	if !l.Check(hash, password) {
 		return false, nil
 	}

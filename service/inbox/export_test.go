@@ -31,7 +31,7 @@ type (
 )
 
 var (
-	NoteCopy = noteCopy
+	RecordCopy = recordCopy
 )
 
 func (s *Service) AddSync(tx *store.Tx, mb *store.Mailbox, by string) error {

@@ -173,7 +173,7 @@ func (s *Service) planSyncs(tx *store.Tx, args externalsArgs) (next string, err 
 		case mb.Status != "active" && mb.Status != "error":
 		case !box.Done || mb.Status == "error":
 			err = s.addSync(tx, mb, args.By)
-		case !duePoll(tx, id):
+		case !pollIsDue(tx, id):
 			err = s.addPoll(tx, mb, tx.Now())
 		}
 		if err != nil {
@@ -183,8 +183,8 @@ func (s *Service) planSyncs(tx *store.Tx, args externalsArgs) (next string, err 
 	return "", nil
 }
 
-// duePoll tells whether a sync of a mailbox in the background waits only for its turn.
-func duePoll(tx *store.Tx, id string) bool {
+// pollIsDue tells whether a sync of a mailbox in the background waits only for its turn.
+func pollIsDue(tx *store.Tx, id string) bool {
 	j, err := store.JobByKey.Read(tx, store.JobKey(kindInboxPoll, id))
 	return err == nil && !j.Due.After(tx.Now())
 }

@@ -144,7 +144,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *Draft, f Filing) (*st
 		return nil, err
 	}
 	if m.Folder != store.InboxID { // those of INBOX are noted when it is indexed
-		if err := noteSubject(tx, mb.AccountNum, d.Summary, meta.ThreadID, m.Received); err != nil {
+		if err := recordSubject(tx, mb.AccountNum, d.Summary, meta.ThreadID, m.Received); err != nil {
 			return nil, err
 		}
 	}

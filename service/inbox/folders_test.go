@@ -233,7 +233,7 @@ func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 		if err := i.Svc.TransferBatch(tx, u, store.InboxID, uids[:inbox.PerTransfer], folder, false, &part); err != nil {
 			return err
 		}
-		_, err := inbox.NoteCopy(tx, "", ann.Num, folder, part.To, false)
+		_, err := inbox.RecordCopy(tx, "", ann.Num, folder, part.To, false)
 		return err
 	})
 	if n, _ := trash(); n != before+inbox.PerTransfer {

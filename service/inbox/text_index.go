@@ -181,7 +181,7 @@ func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWor
 	}
 	return x.s.Store.AddText(b, work.Done, func(tx *store.Tx) error {
 		for i := len(summaries) - 1; i >= 0; i-- { // the newest last, which counts
-			if err := noteSubject(tx, account, summaries[i], metas[i].ThreadID, work.Messages[i].Received); err != nil {
+			if err := recordSubject(tx, account, summaries[i], metas[i].ThreadID, work.Messages[i].Received); err != nil {
 				return err
 			}
 		}

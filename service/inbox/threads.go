@@ -41,7 +41,7 @@ func parseThread(id string) (n store.ThreadNode, ok bool) {
 // under the name of the elder; the other name leads there too.
 func thread(tx *store.Tx, account uint32, sum *msg.Summary, original string) (string, error) {
 	ids := threadIDs(sum, original)
-	root, err := elder(tx, account, ids)
+	root, err := eldestThread(tx, account, ids)
 	if err != nil {
 		return "", err
 	}
@@ -98,8 +98,8 @@ func threadIDs(sum *msg.Summary, original string) []string {
 	return ids
 }
 
-// elder gives the thread of the eldest message that is known, else that of the eldest.
-func elder(tx *store.Tx, account uint32, ids []string) (root store.ThreadNode, err error) {
+// eldestThread gives the thread of the eldest message that is known, else that of the eldest.
+func eldestThread(tx *store.Tx, account uint32, ids []string) (root store.ThreadNode, err error) {
 	for _, id := range ids {
 		root, known, err := tx.Thread(account, threadNode(id))
 		if known || err != nil {
@@ -126,8 +126,8 @@ func bySubject(tx *store.Tx, account uint32, sum *msg.Summary) (root store.Threa
 	return root, false, nil
 }
 
-// noteSubject remembers the message's subject for answers that will name no message.
-func noteSubject(tx *store.Tx, account uint32, sum *msg.Summary, threadID string, at time.Time) error {
+// recordSubject remembers the message's subject for answers that will name no message.
+func recordSubject(tx *store.Tx, account uint32, sum *msg.Summary, threadID string, at time.Time) error {
 	n, ok := parseThread(threadID)
 	base, _ := msg.BaseSubject(sum.Subject)
 	if !ok || base == "" {

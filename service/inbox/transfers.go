@@ -104,7 +104,7 @@ func (s *Service) transfer(_ context.Context, u core.MailboxUser, folder uint32,
 			if err := s.transferBatch(tx, u, folder, batch, dest.ID, move, &part); err != nil || move {
 				return err
 			}
-			id, err = noteCopy(tx, id, u.Mailbox, dest.ID, part.To, last)
+			id, err = recordCopy(tx, id, u.Mailbox, dest.ID, part.To, last)
 			return err
 		})
 		if err != nil && !move {
@@ -119,10 +119,10 @@ func (s *Service) transfer(_ context.Context, u core.MailboxUser, folder uint32,
 	return out, nil
 }
 
-// noteCopy notes what a COPY of several transactions has copied so far, so that it is taken back if
-// the last of them is never reached (RFC 3501 section 6.4.7); with the last the note goes. One
+// recordCopy notes what a COPY of several transactions has copied so far, so that it is taken back
+// if the last of them is never reached (RFC 3501 section 6.4.7); with the last the note goes. One
 // transaction needs none.
-func noteCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, last bool) (string, error) {
+func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, last bool) (string, error) {
 	switch {
 	case last && id == "":
 		return "", nil

@@ -137,7 +137,7 @@ func (w *warmupWalk) mailbox(mb *store.Mailbox) (whole bool, err error) {
 			if w.left--; w.left < 0 {
 				return false, nil
 			}
-			if err := w.look(&m); err != nil {
+			if err := w.check(&m); err != nil {
 				return false, err
 			}
 			w.at.UID = m.UID + 1
@@ -146,7 +146,7 @@ func (w *warmupWalk) mailbox(mb *store.Mailbox) (whole bool, err error) {
 	return true, nil
 }
 
-func (w *warmupWalk) look(m *store.Message) error {
+func (w *warmupWalk) check(m *store.Message) error {
 	is, err := storedWarmup(w.tx, w.phrases, m)
 	if err != nil {
 		return err

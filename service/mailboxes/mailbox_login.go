@@ -44,7 +44,7 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s may not be used now: it is %s.", mb.Email, unusable(mb, account))
 	}
 	s.LoginAttempts.RecordSuccess(address, from.Network)
-	s.noteLogin(mb, from.Network)
+	s.recordLogin(mb, from.Network)
 	return core.MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email, IP: ip}, nil
 }
 
@@ -96,10 +96,10 @@ func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) 
 	return mb, nil
 }
 
-// noteLogin keeps the time of a log-in, once a minute, and where it came from, once a day. A store
-// that takes no writes is no reason to turn a reader away.
-func (s *Service) noteLogin(mb *store.Mailbox, network string) {
-	if _, fresh := core.NoteNetwork(mb.Seen, network, s.Now()); !fresh && s.Now().Sub(mb.LastLoginAt) < time.Minute {
+// recordLogin keeps the time of a log-in, once a minute, and where it came from, once a day. A
+// store that takes no writes is no reason to turn a reader away.
+func (s *Service) recordLogin(mb *store.Mailbox, network string) {
+	if _, fresh := core.RecordNetwork(mb.Seen, network, s.Now()); !fresh && s.Now().Sub(mb.LastLoginAt) < time.Minute {
 		return
 	}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -107,7 +107,7 @@ func (s *Service) noteLogin(mb *store.Mailbox, network string) {
 		if err != nil {
 			return err
 		}
-		now.Seen, _ = core.NoteNetwork(now.Seen, network, tx.Now())
+		now.Seen, _ = core.RecordNetwork(now.Seen, network, tx.Now())
 		if tx.Now().Sub(now.LastLoginAt) >= time.Minute {
 			now.LastLoginAt = tx.Now()
 		}

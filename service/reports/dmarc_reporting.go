@@ -110,7 +110,7 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 }
 
 // postReport queues the message with a report.
-func (s *Service) postReport(tx *store.Tx, l *reportLetter) error {
+func (s *Service) postReport(tx *store.Tx, l *reportMail) error {
 	_, err := s.mta.Enqueue(tx, &store.Submission{
 		AccountID: l.account, DomainID: l.from.ID, MessageID: l.Summary.MessageID, Subject: l.Summary.Subject, Blob: l.Blob,
 	}, l.from, l.to)
@@ -163,8 +163,8 @@ func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, er
 	return d, policy.Reports, nil
 }
 
-// A reportLetter is a message with a report, ready to be sent.
-type reportLetter struct {
+// A reportMail is a message with a report, ready to be sent.
+type reportMail struct {
 	*inbox.Draft
 	from    *store.Domain // see reporter
 	account string
@@ -173,7 +173,7 @@ type reportLetter struct {
 
 // composeReport writes the message with a report; nil if nobody wants it, or no domain is here that
 // it could come from.
-func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.ReportTarget) (*reportLetter, error) {
+func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.ReportTarget) (*reportMail, error) {
 	from, account, err := s.mta.Reporter()
 	if err != nil || len(targets) == 0 {
 		return nil, err
@@ -183,24 +183,24 @@ func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.Repor
 	if err != nil {
 		return nil, err
 	}
-	to := takersOf(targets, int64(len(file)))
+	to := recipientsOf(targets, int64(len(file)))
 	if len(to) == 0 {
 		s.Log.Info("a DMARC report is too large for who wants it", "domain", report.Policy.Domain, "bytes", len(file))
 		return nil, nil
 	}
 	spool := s.Store.NewSpool(core.MaxMessage)
 	defer spool.Close()
-	if _, err := s.reportDraft(report, from, to, file).WriteTo(spool); err != nil {
+	if _, err := s.composeMessage(report, from, to, file).WriteTo(spool); err != nil {
 		return nil, fmt.Errorf("write report about %s: %w", report.Policy.Domain, err)
 	}
 	d, err := s.inbox.Prepare(spool, inbox.Envelope{Received: s.Now()})
 	if err != nil {
 		return nil, err
 	}
-	return &reportLetter{d, from, account, to}, nil
+	return &reportMail{d, from, account, to}, nil
 }
 
-func (s *Service) reportDraft(report *dmarcreport.Report, from *store.Domain, to []mta.Rcpt, file []byte) *msg.Composer {
+func (s *Service) composeMessage(report *dmarcreport.Report, from *store.Domain, to []mta.Rcpt, file []byte) *msg.Composer {
 	host := s.Hostname()
 	d := &msg.Composer{
 		From: msg.Address{Name: host, Mailbox: "postmaster", Host: from.Name}, Subject: report.Subject(host),
@@ -216,8 +216,8 @@ func (s *Service) reportDraft(report *dmarcreport.Report, from *store.Domain, to
 	return d
 }
 
-// takersOf are the addresses that take a report of this size.
-func takersOf(targets []auth.ReportTarget, size int64) (out []mta.Rcpt) {
+// recipientsOf are the addresses that take a report of this size.
+func recipientsOf(targets []auth.ReportTarget, size int64) (out []mta.Rcpt) {
 	seen := map[string]bool{}
 	for _, t := range targets {
 		address, err := msg.NormalizeEmail(t.Address)

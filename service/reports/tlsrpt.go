@@ -101,30 +101,30 @@ func (s *Service) reportOn(ctx context.Context, row *store.TLSCount) error {
 		}
 		targets = tlsrpt.ParseRecord(texts)
 	}
-	var letters []*tlsLetter
+	var messages []*tlsReportMail
 	for _, target := range targets {
 		l, err := s.sendTLSReport(ctx, row, target)
 		if err != nil { // it is theirs to mend, and they have other targets
 			s.Log.Info("a report on TLS cannot be sent", "domain", row.Domain, "to", target, "err", err)
 		} else if l != nil {
-			letters = append(letters, l)
+			messages = append(messages, l)
 		}
 	}
 	err := ctx.Err() // we stopped it: the report is still to be sent
 	if err == nil {
-		err = s.closeTLSReport(row, letters)
+		err = s.closeTLSReport(row, messages)
 	}
-	for _, l := range letters {
-		s.inbox.Release(l.draft) // does nothing where it is referred to
+	for _, l := range messages {
+		s.inbox.Release(l.stored) // does nothing where it is referred to
 	}
 	return err
 }
 
-// closeTLSReport puts letters into the queue and forgets what they tell of.
-func (s *Service) closeTLSReport(row *store.TLSCount, letters []*tlsLetter) error {
+// closeTLSReport puts messages into the queue and forgets what they tell of.
+func (s *Service) closeTLSReport(row *store.TLSCount, messages []*tlsReportMail) error {
 	return s.Store.Update(func(tx *store.Tx) error {
-		for _, l := range letters {
-			if _, err := s.mta.Enqueue(tx, l.sub(), l.domain, []mta.Rcpt{{Address: l.to}}); err != nil {
+		for _, l := range messages {
+			if _, err := s.mta.Enqueue(tx, l.submission(), l.domain, []mta.Rcpt{{Address: l.to}}); err != nil {
 				return err
 			}
 		}
@@ -132,22 +132,22 @@ func (s *Service) closeTLSReport(row *store.TLSCount, letters []*tlsLetter) erro
 	})
 }
 
-// A tlsLetter is a report as mail, ready to be put into the queue.
-type tlsLetter struct {
+// A tlsReportMail is a report as mail, ready to be put into the queue.
+type tlsReportMail struct {
 	to      string
 	account string
 	domain  *store.Domain // that signs it; of the host's name alone where that is not hosted here
-	draft   *inbox.Draft
+	stored  *inbox.Draft
 }
 
-func (l *tlsLetter) sub() *store.Submission {
+func (l *tlsReportMail) submission() *store.Submission {
 	return &store.Submission{
-		AccountID: l.account, DomainID: l.domain.ID, MessageID: l.draft.Summary.MessageID, Subject: l.draft.Summary.Subject, Blob: l.draft.Blob, TLSReport: true,
+		AccountID: l.account, DomainID: l.domain.ID, MessageID: l.stored.Summary.MessageID, Subject: l.stored.Summary.Subject, Blob: l.stored.Blob, TLSReport: true,
 	}
 }
 
 // sendTLSReport posts a report to an https: target, or writes the mail for a mailto: one.
-func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target string) (*tlsLetter, error) {
+func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target string) (*tlsReportMail, error) {
 	from, account, err := s.mta.Reporter()
 	if err != nil {
 		return nil, err
@@ -164,20 +164,20 @@ func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target
 	if err != nil {
 		return nil, err
 	}
-	letter := msg.TLSReport{
+	message := msg.TLSReport{
 		From: msg.Address{Mailbox: "postmaster", Host: from.Name}, To: to, Domain: row.Domain, Submitter: from.Name, ID: report.ID,
 		Content: content, Start: report.Begin, End: report.End, MessageID: msg.NewMessageID(from.Name), Date: s.Now(),
 	}
 	spool := s.Store.NewSpool(core.MaxMessage)
 	defer spool.Close()
-	if _, err := letter.WriteTo(spool); err != nil {
+	if _, err := message.WriteTo(spool); err != nil {
 		return nil, err
 	}
 	d, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{to}, Received: s.Now()})
 	if err != nil {
 		return nil, err
 	}
-	return &tlsLetter{to: to, account: account, domain: from, draft: d}, nil
+	return &tlsReportMail{to: to, account: account, domain: from, stored: d}, nil
 }
 
 func (s *Service) tlsReport(row *store.TLSCount, submitter string) *tlsrpt.Report {
