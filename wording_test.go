@@ -79,7 +79,7 @@ func TestEveryErrorHasWords(t *testing.T) {
 		t.Fatalf("only %d codes were found in the sources", len(wanted))
 	}
 	for code, file := range wanted {
-		if strings.HasSuffix(file, ".go") && !openapi.Known(code) {
+		if strings.HasSuffix(file, ".go") && code != "internal_error" && openapi.Status(code) == 500 {
 			t.Errorf("handlers/openapi/codes.go has no HTTP status for %s of %s", code, file)
 		}
 		if codes[code].Text == "" {
