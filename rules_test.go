@@ -53,21 +53,3 @@ func TestRulesStandOnce(t *testing.T) {
 		}
 	}
 }
-
-// TestServiceKnowsNoHTTPStatus: a rule answers with a code, and handlers know its status.
-func TestServiceKnowsNoHTTPStatus(t *testing.T) {
-	status := regexp.MustCompile(`[^P]Errorf\([1-5]\d\d,|\bhttp\.Status[A-Z]\w+\)? *[,)] *"[a-z_]+"`)
-	files, err := filepath.Glob("service/*/*.go")
-	if err != nil || len(files) < 100 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if found := status.Find(text); found != nil && !strings.HasSuffix(file, "_test.go") {
-			t.Errorf("%s: %s", file, found)
-		}
-	}
-}

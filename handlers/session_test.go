@@ -159,16 +159,16 @@ func TestSecondFactorHoldsGuessersOff(t *testing.T) {
 		_, err := b.SignIn(t.Context(), accounts.Visitor{IP: addr}, accounts.SignInIn{Email: "owner@example.test", Password: "correct horse", Code: code})
 		return err
 	}
-	codes40 := map[string]int{}
+	answers := map[string]int{}
 	for i := range 40 {
 		e, ok := core.AsError(ask(fmt.Sprintf("192.0.2.%d", i), "000000"))
 		if !ok {
 			t.Fatal("a guess was let in")
 		}
-		codes40[e.Code]++
+		answers[e.Code]++
 	}
-	if codes40["invalid_code"] != 20 || codes40["rate_limited"] != 20 {
-		t.Errorf("40 guesses from 40 networks: %v", codes40)
+	if answers["invalid_code"] != 20 || answers["rate_limited"] != 20 {
+		t.Errorf("40 guesses from 40 networks: %v", answers)
 	}
 	if err := ask("192.0.2.99", appCode(t, secret, step+1)); err == nil {
 		t.Error("a right code after them was looked at")

@@ -58,8 +58,8 @@ func (s *Server) viewMessage(c *call) {
 	_, _ = c.w.Write(d.HTML) // a client that has gone needs no answer
 }
 
-// sendImage sends an image of such a document. Its link has a token, since a frame without an
-// origin sends no cookie.
+// sendImage sends an image of such a document. Its link has a token, since a document in a tab of
+// its own has no origin and sends no cookie.
 func (s *Server) sendImage(c *call) {
 	token, addr, ok := s.beginLink(c, imagePath)
 	if !ok {

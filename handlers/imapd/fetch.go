@@ -12,7 +12,6 @@ import (
 	"github.com/emersion/go-imap/v2/imapserver"
 
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
@@ -126,7 +125,7 @@ func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow)
 	}
 	if f.blobs {
 		blob, err := f.session.server.Service.OpenMessage(f.session.conn.ctx, f.session.user, sel.folder, row.UID)
-		if isGone(err) {
+		if inbox.IsNotFound(err) {
 			return nil // deleted while we were reading
 		}
 		if err != nil {
@@ -160,11 +159,6 @@ func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow)
 		}
 	}
 	return m.Close()
-}
-
-func isGone(err error) bool {
-	e, ok := core.AsError(err)
-	return ok && (e.Code == "not_found" || e.Code == inbox.CodeFolderNotFound)
 }
 
 func (f *fetch) writeAttributes(m *imapserver.FetchResponseWriter, row *inbox.MessageRow, s *source, flags bool) {

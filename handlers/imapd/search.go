@@ -99,7 +99,7 @@ func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeq
 			c := &candidate{row: &rows[i], seq: sel.view.seq(rows[i].UID), open: ss.opener(rows[i].UID)}
 			ok, err := q.match(c)
 			c.close()
-			if err != nil && !isGone(err) {
+			if err != nil && !inbox.IsNotFound(err) {
 				return nil, nil, err
 			}
 			if ok && err == nil {

@@ -16,9 +16,6 @@ func Status(code string) int {
 	return 500
 }
 
-// Known tells whether a table here has the code.
-func Known(code string) bool { return statuses[code] != 0 }
-
 var statuses = func() map[string]int {
 	all := map[string]int{}
 	for _, c := range errorCodes {

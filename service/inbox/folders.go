@@ -47,6 +47,12 @@ const (
 	CodeMessageEmpty      = "message_empty"
 )
 
+// IsNotFound tells whether an error says that a mailbox, folder or message does not exist.
+func IsNotFound(err error) bool {
+	e, ok := core.AsError(err)
+	return ok && (e.Code == "not_found" || e.Code == CodeFolderNotFound)
+}
+
 func folderNotFound(name string) *core.Error {
 	return core.Errorf(CodeFolderNotFound, "There is no folder %q.", name)
 }

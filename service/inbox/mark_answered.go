@@ -192,8 +192,8 @@ func (s *Service) answerRemote(ctx context.Context, j *store.Job) (jobs.Writes, 
 		return nil, err
 	}
 	_, err = s.markRemote(ctx, mb, slices.Clone(args.UIDs), pull.FlagChange{Answered: new(true)})
-	switch e, ours := core.AsError(err); {
-	case ours && (e.Code == "not_found" || e.Code == CodeFolderNotFound):
+	switch {
+	case IsNotFound(err):
 		return nil, nil
 	case errors.Is(err, pull.ErrLogin), errors.Is(err, pull.ErrRefused):
 		return nil, jobs.Permanent(err)
