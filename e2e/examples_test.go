@@ -264,13 +264,3 @@ func refusesForged(t *testing.T, secret string, r *exampleServer) {
 		}
 	}
 }
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
-}

@@ -254,17 +254,6 @@ func transact(c *smtp.Client, from string, to []string, message string) error {
 	return w.Close()
 }
 
-// freePortOn is a port of an address that nobody has now.
-func freePortOn(t *testing.T, ip string) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", ip+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
-}
-
 // exchangeSize is how many messages go through Postfix in all; fewer of them where the race
 // detector slows us down.
 func exchangeSize(t *testing.T) int {

@@ -97,22 +97,6 @@ type copier struct {
 	addr string
 }
 
-// freePortOf finds a port of an address of the loopback that no other test uses, so that it stays
-// free.
-func freePortOf(t *testing.T, ip string) (port string) {
-	t.Helper()
-	free, err := net.ListenPacket("udp", ip+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	_, port, err = net.SplitHostPort(free.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
-}
-
 // startCopier runs a secondary until the test ends.
 func startCopier(t *testing.T, program, conf, addr, primary, secret string, args ...string) *copier {
 	t.Helper()
@@ -220,8 +204,8 @@ tsig_secret = %q
 func TestSecondariesFollow(t *testing.T) {
 	t.Parallel()
 	nsdPath, knotPath := peer(t, "nsd"), peer(t, "knotd")
-	nsdAddr := net.JoinHostPort("127.53.0.61", freePortOf(t, "127.53.0.61"))
-	knotAddr := net.JoinHostPort("127.53.0.62", freePortOf(t, "127.53.0.62"))
+	nsdAddr := net.JoinHostPort("127.53.0.61", freePortOn(t, "127.53.0.61"))
+	knotAddr := net.JoinHostPort("127.53.0.62", freePortOn(t, "127.53.0.62"))
 	i := newInstance(t, secondariesFile(nsdAddr, knotAddr))
 	id := i.addDomain("example.test")
 	nsd := startCopier(t, nsdPath, nsdConf, nsdAddr, i.ready.DNS, nsdSecret, "-d")

@@ -20,6 +20,7 @@ export function Dialog({ title, onClose, wide, children }: DialogProps) {
     return () => {
       left.current = true
       dialogs.value = dialogs.value.filter((other) => other !== id)
+      if (!dialog.open) return // the browser closed it and gave the focus back, which may be elsewhere by now
       dialog.close()
       before?.focus?.()
     }
