@@ -18,8 +18,8 @@ func freePort(t *testing.T) int {
 	return port
 }
 
-// freePortOn is a port that nobody has, for TCP and UDP. It is below the ports that the kernel gives
-// to whoever names none, so that nobody else takes it before the program that it is for.
+// freePortOn is a port that nobody has, for TCP and UDP. It is below the ports that the kernel
+// gives to whoever names none, so that nobody takes it before the program that it is for.
 func freePortOn(t *testing.T, ip string) string {
 	t.Helper()
 	for range 1000 {
