@@ -5,22 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
-
-	bolt "go.etcd.io/bbolt"
 
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// A BlobRef says where a message's bytes are; a Blob is those bytes, opened.
-type (
-	BlobRef = segment.Ref
-	Blob    = segment.Blob
-)
-
 // A Spool is a message while it arrives, until Append.
 type Spool = segment.Spool
+
+// NewSpool returns a place for a message of at most limit bytes while it arrives. It must be
+// closed.
+func (s *Store) NewSpool(limit int64) *Spool { return s.spools.New(limit) }
 
 // Append writes a message with its envelope, at most 64 KiB that the store does not read, to the
 // segments. It is on disk once an Update that refers to it (AddMessage, RefBlob) has returned;
@@ -120,47 +115,6 @@ func (tx *Tx) UnrefCopy(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerCopy}, owner...))
 }
 
-// Kinds of owners of a blob, the first byte of an owner: a message by its key, the others by their
-// ids.
-const (
-	ownerMessage    = 'm'
-	ownerSubmission = 's'
-	ownerReport     = 'r'
-	ownerCopy       = 'c'
-	ownerArrival    = 'a'
-)
-
-func messageOwner(m *Message) []byte {
-	key := m.key()
-	return append([]byte{ownerMessage}, key[:]...)
-}
-
-// blobPrefix is what all keys of references to the blob begin with.
-func blobPrefix(ref BlobRef) (key [8]byte) {
-	binary.BigEndian.PutUint32(key[0:], ref.Segment)
-	binary.BigEndian.PutUint32(key[4:], ref.Offset)
-	return key
-}
-
-// refRow is the part of a reference that its key does not have.
-func refRow(ref BlobRef) []byte {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, 8), ref.Head)
-	return binary.BigEndian.AppendUint32(b, ref.Length)
-}
-
-// decodeRef reads a reference and its owner from a key and a row.
-func decodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
-	if len(key) < 9 || len(row) != 8 {
-		return BlobRef{}, nil, fmt.Errorf("blob reference %x: %w", key, errDamagedRow)
-	}
-	return BlobRef{
-		Segment: binary.BigEndian.Uint32(key),
-		Offset:  binary.BigEndian.Uint32(key[4:]),
-		Head:    binary.BigEndian.Uint32(row),
-		Length:  binary.BigEndian.Uint32(row[4:]),
-	}, key[8:], nil
-}
-
 // findRef gives the first reference to the bytes at a place, with its head and length; found is
 // false if there is none.
 func (tx *Tx) findRef(at BlobRef) (ref BlobRef, found bool, err error) {
@@ -248,45 +202,6 @@ func (tx *Tx) addLive(segment uint32, size int64) error {
 	return tx.putRow(bktLive, key[:], binary.BigEndian.AppendUint64(nil, uint64(live+size)))
 }
 
-// lastUsed gives the newest segment up to `most` that anything refers to, and where the last record
-// of it that is referred to ends; 0 if there is none.
-func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
-	err = s.db.View(func(b *bolt.Tx) error {
-		refs := b.Bucket([]byte(messageBuckets[bktRef]))
-		if refs == nil { // the database is new
-			return nil
-		}
-		c := refs.Cursor()
-		k, _ := c.Seek(binary.BigEndian.AppendUint64(nil, (uint64(most)+1)<<32))
-		var row []byte
-		if most == math.MaxUint32 || k == nil {
-			k, row = c.Last()
-		} else {
-			k, row = c.Prev()
-		}
-		if k == nil {
-			return nil
-		}
-		ref, _, err := decodeRef(k, row)
-		segment, end = ref.Segment, int64(ref.Offset)+ref.Size()
-		return err
-	})
-	return segment, end, err
-}
-
 // Lost says what the disk had lost, when the store was opened, of messages that it had said were
 // kept; nil if nothing. Their rows are there, and their bytes are not.
 func (s *Store) Lost() error { return s.seg.Lost() }
-
-// keepFoundSegments notes, when a database begins beside segments that are there already, up to
-// which number they go. Their messages are in no row; compaction would take them for dead.
-func (s *Store) keepFoundSegments(b *bolt.Tx) error {
-	segments := s.seg.List()
-	if len(segments) == 0 {
-		return nil
-	}
-	last := segments[len(segments)-1].Number
-	s.log.Warn("the database is new but there are message segments; they are kept, and their messages are not listed",
-		"segments", len(segments), "last", last)
-	return b.Bucket([]byte(messageBuckets[bktLive])).SetSequence(uint64(last))
-}

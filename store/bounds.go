@@ -70,10 +70,6 @@ type bounds struct {
 	warned map[string]bool // functions that the log was told of; the committer's
 }
 
-func newBounds(o Options) bounds {
-	return bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}}
-}
-
 func (b *bounds) over(c txCost) bool {
 	return c.bytes > b.most.bytes || c.writes > b.most.writes || c.steps > b.most.steps
 }

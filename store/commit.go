@@ -12,6 +12,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/mailstead/mailstead/store/diskroom"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -310,5 +311,113 @@ func answer(batch []*write, err error) {
 			}
 		}
 		w.done <- w.err
+	}
+}
+
+// bbolt keeps the list of its free pages in memory. Without a copy in the file it walks the whole
+// database at Open, and again after each commit that the system refused. A copy costs 8 bytes a
+// free page at each commit, so it is written while the list is short, and always by Close. bbolt
+// looks at NoFreelistSync in Commit alone, which the committer calls: so it may be switched from
+// one commit to the next. A commit that leaves the copy out says so in its meta page.
+
+// freelistMost is how many free pages a list that is written at each commit may have: 8 KiB, two
+// pages.
+const freelistMost = 1000
+
+// keepFreelist decides, before a commit, whether the list of free pages goes with it.
+func (s *Store) keepFreelist() {
+	stats := s.db.Stats()
+	s.db.NoFreelistSync = stats.FreePageN+stats.PendingPageN > freelistMost
+}
+
+// closeFreelist writes the list of free pages if the last commit has not.
+func (s *Store) closeFreelist() {
+	if !s.freelistMissing || s.failure.get() != nil {
+		return
+	}
+	s.db.NoFreelistSync = false
+	if err := s.db.Update(func(*bolt.Tx) error { return nil }); err != nil {
+		s.log.Warn("the list of free pages was not written; the next start takes longer", "error", err)
+	}
+}
+
+// The disk is not written to its end: a commit that the system refuses half-way costs more than one
+// that is not begun, and whoever frees room needs some. From the reserve on, new messages and large
+// transactions are refused; in its second half, every transaction that does not free anything.
+// Refusals are ErrFull.
+
+// reserveSmall is how many bytes a transaction may write in the first half of the reserve.
+const reserveSmall = 16 << 10
+
+// errReserve is why the store refuses what the disk might still take.
+var errReserve = fmt.Errorf("%w: what is left is for deletions", ErrFull)
+
+// roomForMessage tells whether a new message may be written.
+func (s *Store) roomForMessage() error {
+	if s.room.Level() != diskroom.Enough {
+		return errReserve
+	}
+	return nil
+}
+
+// roomForTx tells whether a transaction may be committed.
+func (s *Store) roomForTx(tx *Tx) error {
+	if tx.writes == 0 || tx.frees {
+		return nil
+	}
+	switch level := s.room.Level(); {
+	case level == diskroom.Least, level == diskroom.Short && tx.bytes > reserveSmall:
+		return errReserve
+	}
+	return nil
+}
+
+// MayUseReserve lets the transaction write where the disk has room for deletions only. It is for
+// what deletions depend on, such as the queue of jobs. A transaction that deletes records or
+// messages needs no permission.
+func (tx *Tx) MayUseReserve() { tx.frees = true }
+
+// A Change names a row of an account that a committed transaction has written or deleted.
+type Change struct {
+	Table   string // the table's Name, or InboxName
+	Account string // whose row it is
+	User    string // which person's, of a row that is not for everybody in the account; else ""
+	ID      string // of the row; of the mailbox, for InboxName
+}
+
+// InboxName is the Table of a Change of messages in the INBOX of a mailbox.
+const InboxName = "inbox"
+
+// OnCommit has fn told, from now on, what each transaction has changed once it is on disk; another
+// fn takes the place of this one, and nil ends it. fn runs in the committer: it must be short, must
+// not call the store and must not keep the slice. Of a transaction that ran before nothing is told,
+// though it may not be on disk yet: an empty Update waits for it.
+func (s *Store) OnCommit(fn func([]Change)) {
+	if fn == nil {
+		s.onCommit.Store(nil)
+		return
+	}
+	s.onCommit.Store(&fn)
+}
+
+// recordChange keeps a change, but not twice in a row.
+func (tx *Tx) recordChange(c Change) {
+	n := len(tx.changes)
+	if c.Account == "" || n > 0 && tx.changes[n-1] == c {
+		return
+	}
+	tx.changes = append(tx.changes, c)
+}
+
+// reportChanges tells who asked by OnCommit what the batch, which is on disk, has changed.
+func (s *Store) reportChanges(batch []*write) {
+	fn := s.onCommit.Load()
+	if fn == nil {
+		return
+	}
+	for _, w := range batch {
+		if w.err == nil && len(w.changes) > 0 {
+			(*fn)(w.changes)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -16,28 +15,6 @@ const (
 	compactBlobs = 128     // moved in one transaction
 	compactBytes = 2 << 20 // copied for one transaction, so that no other write waits long for the sync
 )
-
-// compactor is what compaction remembers.
-type compactor struct {
-	running chan struct{} // held by the one compaction or check that runs
-	grace   time.Duration
-	dead    map[uint32]time.Time // segments without live bytes, and when that was seen
-}
-
-func newCompactor(grace time.Duration) compactor {
-	return compactor{running: make(chan struct{}, 1), grace: grace, dead: map[uint32]time.Time{}}
-}
-
-func (c *compactor) lock(ctx context.Context) error {
-	select {
-	case c.running <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (c *compactor) unlock() { <-c.running }
 
 // Compact frees the room of messages that are gone: it copies what is live out of segments that are
 // less than half live, and removes segments that have been dead for Options.Grace. It may run

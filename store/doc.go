@@ -8,6 +8,27 @@
 // value, as in MailboxActive, with the field between them where it is not the Status or State, as
 // in MailboxTypeHosted. A predicate that several rules ask is a method of the record.
 //
+// # Where things stand
+//
+// The sources are in layers; a file names only those beside and above it in this list.
+//
+//	rows.go            the rows and keys of the message index, and the types that they hold
+//	ids.go, errors.go  ids, keys of times and numbers; errors
+//	store.go, tx.go, commit.go, bounds.go, table.go
+//	                   the engine: transactions, walks, the committer and what it refuses, tables
+//	                   of records with their indexes
+//	accounts.go, domains.go, mailboxes.go, jobs.go, webhooks.go, inbound.go, outbound.go
+//	                   the records, their states and predicates, and the tables that keep them
+//	blobs.go, inbox.go, messages.go, folders.go, threads.go
+//	                   messages: their bytes, the walk through inboxes, changes, conversations
+//	text.go, text_runs.go, text_merge.go, text_search.go
+//	                   the text index: what is to be indexed, its runs, their merging, the search
+//	compact.go         moving live messages out of segments
+//	open.go, check.go  Open, with what it makes of older stores and the list of all tables; Check
+//
+// Below are packages that know nothing of the database: segment (message bytes), postings (blocks
+// of the text index), diskroom and boltfile.
+//
 // # Files
 //
 //	mailstead.db           the database (bbolt), with the buckets below

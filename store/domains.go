@@ -1,14 +1,9 @@
 package store
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // What has become of the claim that a Domain is to its name.
@@ -241,52 +236,6 @@ var publicMail = strings.Fields(`
 // PublicMail tells whether the mailboxes of a domain are anybody's.
 func PublicMail(domain string) bool { return slices.Contains(publicMail, domain) }
 
-// claimDomains turns the domains of a store from before there were claims into claims. Those that
-// are complete, or were bought here, count as proven; external ones only where a log-in to one of
-// their mailboxes has succeeded. The claims of the others begin now. Mailboxes are found by domain
-// and address from then on, since two claims of a name may have the same address.
-func (s *Store) claimDomains(b *bolt.Tx) error {
-	tx := &Tx{b: b, s: s, writable: true}
-	loggedIn := map[string]bool{}
-	for m := range Mailboxes.All(tx) {
-		loggedIn[m.DomainID] = loggedIn[m.DomainID] || !m.LastSyncAt.IsZero()
-		if err := MailboxByAddress.move(tx, nil, m, m.ID); err != nil {
-			return err
-		}
-	}
-	var all []*Domain
-	for d := range Domains.All(tx) {
-		all = append(all, d)
-	}
-	if err := b.DeleteBucket([]byte(DomainByName.name)); err != nil {
-		return err
-	}
-	if _, err := b.CreateBucket([]byte(DomainByName.name)); err != nil {
-		return err
-	}
-	for _, d := range all {
-		external := d.DNSProvider == DomainProviderExternal
-		proven := d.Source == DomainSourceRegistered || external && loggedIn[d.ID] && !PublicMail(d.Name) || !external && !d.CompletedAt.IsZero()
-		if d.Claim = ClaimProven; !proven {
-			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()
-		}
-		data, err := json.Marshal(d)
-		if err == nil {
-			err = tx.put(Domains.name, []byte(d.ID), data)
-		}
-		for _, x := range []*Index[Domain]{DomainByName, DomainsByName, DomainOfAccount, DomainsOpen} {
-			err = errors.Join(err, x.move(tx, nil, d, d.ID))
-		}
-		if err != nil {
-			return fmt.Errorf("claim of %s: %w", d.Name, err)
-		}
-	}
-	if old := []byte("mailbox.email"); b.Bucket(old) != nil {
-		return errors.Join(tx.err, b.DeleteBucket(old))
-	}
-	return tx.err
-}
-
 // TreeKey is a name with its labels in reverse, "com.example." for example.com: the prefix of
 // DomainsUnder under which the name and all below it are.
 func TreeKey(name string) string {
@@ -316,7 +265,7 @@ const (
 	CustomRecordError   = "error"   // it was refused there
 )
 
-// CustomRecords keeps them; the set index finds a duplicate.
+// CustomRecords keeps the records that owners added.
 var (
 	CustomRecords = newTable("custom_record", func(r *CustomRecord) string { return r.ID }).
 			watched(func(tx *Tx, r *CustomRecord) Change {
@@ -338,3 +287,118 @@ type ZoneBase struct {
 
 // ZoneBases holds the one ZoneBase, once there is one.
 var ZoneBases = newTable("zone_base", func(b *ZoneBase) string { return b.ID })
+
+// accountOfDomain is the account that a domain belongs to; "" where it is gone.
+func accountOfDomain(tx *Tx, id string) string {
+	d, err := Domains.Read(tx, id)
+	if err != nil {
+		return ""
+	}
+	return d.AccountID
+}
+
+// A Purchase is the intent to buy a domain, and what came of it. It is written before the registrar
+// is asked, and stays when the domain is deleted, so that nothing is bought twice.
+type Purchase struct {
+	ID          string // pur_…; the key of the order
+	AccountID   string
+	Domain      string // name
+	Registrar   string
+	Years       int
+	MaxPrice    int64 // cents, of all years
+	AutoRenew   bool
+	State       string // one of the Purchase… constants
+	RefusedCode string
+	RefusedWhy  string
+	TriedAt     time.Time
+	Price       int64 // cents, paid; 0 where the registrar does not say
+	CreatedAt   time.Time
+	BoughtAt    time.Time
+	ExpiresAt   time.Time
+}
+
+// States of a purchase.
+const (
+	PurchaseIntended = "intended" // the registrar has not been asked to sell
+	PurchaseOrdering = "ordering" // it has been asked at TriedAt; what it did is not known
+	PurchaseBought   = "bought"
+	PurchaseRefused  = "refused" // nothing was bought, and nothing will be
+)
+
+// Purchases keeps them; of those that are not refused there is one for a name.
+var (
+	Purchases        = newTable("purchase", func(p *Purchase) string { return p.ID })
+	PurchaseOfDomain = Purchases.unique("domain", func(p *Purchase) string {
+		if p.State == PurchaseRefused {
+			return ""
+		}
+		return p.Domain
+	})
+)
+
+// A PretendDomain is a name that the sandbox registrar has sold.
+type PretendDomain struct {
+	Name         string
+	Key          string // of the order
+	Price        int64  // cents
+	AutoRenew    bool
+	Nameservers  []string
+	RegisteredAt time.Time
+	ExpiresAt    time.Time
+}
+
+// PretendDomains are the books of the sandbox registrar.
+var PretendDomains = newTable("pretend_domain", func(d *PretendDomain) string { return d.Name })
+
+// A Certificate is the TLS certificate of one set of names, and what is known of getting the next.
+type Certificate struct {
+	ID        string   // host, or the id of the domain that the names are of
+	Directory string   // of the authority that all else here is about
+	Names     []string // that the certificate is for; none while there is none
+	Chain     [][]byte // DER, the leaf first
+	Key       []byte   // PKCS#8, sealed
+	NotBefore time.Time
+	NotAfter  time.Time
+	RenewAt   time.Time
+
+	NextKey    []byte    // of the certificate after this one, PKCS#8, sealed; host only
+	NextDigest []byte    // SHA-256 of its public half (SubjectPublicKeyInfo)
+	NextSince  time.Time // it is in the DNS
+
+	Order    CertificateOrder
+	Refused  map[string]Refusal // names that the authority did not take, by name
+	Failures int                // attempts in a row that came to nothing
+	Error    string             // of the newest of them
+	NextTry  time.Time          // after it; zero: whenever there is a need
+	TriedAt  time.Time
+}
+
+// A CertificateOrder is one that was begun at the authority and has no end yet; it has no URL if
+// there is none.
+type CertificateOrder struct {
+	URL     string
+	Names   []string
+	Key     []byte // of the certificate, PKCS#8, sealed
+	BegunAt time.Time
+}
+
+// A Refusal is a name that a certificate authority did not take.
+type Refusal struct {
+	Why   string
+	Times int // in a row
+	At    time.Time
+}
+
+// Certificates keeps them.
+var Certificates = newTable("certificate", func(c *Certificate) string { return c.ID })
+
+// A CertificateAccount is ours at a certificate authority.
+type CertificateAccount struct {
+	Directory string // URL of the authority's directory
+	Key       []byte // PKCS#8, sealed
+	URL       string // the authority's name for the account; "" until it is registered
+	CreatedAt time.Time
+}
+
+// CertificateAccounts keeps them under the authority's directory.
+var CertificateAccounts = newTable("certificate_account", func(a *CertificateAccount) string { return a.Directory })

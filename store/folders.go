@@ -1,18 +1,16 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"strings"
+	"slices"
+	"strconv"
 )
 
-// InboxID is the folder id of INBOX in every mailbox.
-const InboxID = 1
-
 const (
-	inboxName     = "INBOX"
 	maxFolderName = 1000 // bytes
 	dropTodos     = 1000 // rows of what is to be indexed that one transaction deletes with a mailbox
 )
@@ -26,113 +24,6 @@ var (
 	// UIDs.
 	ErrFolderFull = errors.New("the folder has no UIDs left")
 )
-
-// A Folder is one folder of a mailbox as IMAP sees it, INBOX among them.
-type Folder struct {
-	Mailbox     uint32 // the mailbox's number
-	ID          uint32 // from 1 in each mailbox, never used again
-	Name        string // UTF-8, at most 1000 bytes
-	SpecialUse  string // RFC 6154 attribute such as \Sent, or ""
-	Subscribed  bool
-	UIDValidity uint32 // RFC 3501 section 2.3.1.1; rises within a mailbox, so that a name that comes again has another one
-	UIDNext     uint32
-	ModSeq      uint64 // RFC 7162 HIGHESTMODSEQ
-	Messages    uint32
-	Unseen      uint32 // messages without FlagSeen
-	Bytes       int64
-}
-
-// A folder row: version 1 | subscribed 1 | validity 4 | counters 28 | name, special use, each
-// length uvarint and text.
-const folderRowHead = 34
-
-// folderCounts is what changes in a folder with its messages: uidnext 4 | modseq 8 | messages 4 |
-// unseen 4 | bytes 8.
-type folderCounts struct {
-	uidNext  uint32
-	modSeq   uint64
-	messages uint32
-	unseen   uint32
-	bytes    int64
-}
-
-func (c *folderCounts) put(row []byte) {
-	binary.BigEndian.PutUint32(row[6:], c.uidNext)
-	binary.BigEndian.PutUint64(row[10:], c.modSeq)
-	binary.BigEndian.PutUint32(row[18:], c.messages)
-	binary.BigEndian.PutUint32(row[22:], c.unseen)
-	binary.BigEndian.PutUint64(row[26:], uint64(c.bytes))
-}
-
-func (c *folderCounts) get(row []byte) error {
-	if len(row) < folderRowHead || row[0] != rowVersion {
-		return errDamagedRow
-	}
-	c.uidNext = binary.BigEndian.Uint32(row[6:])
-	c.modSeq = binary.BigEndian.Uint64(row[10:])
-	c.messages = binary.BigEndian.Uint32(row[18:])
-	c.unseen = binary.BigEndian.Uint32(row[22:])
-	c.bytes = int64(binary.BigEndian.Uint64(row[26:]))
-	return nil
-}
-
-func folderKey(mailbox, id uint32) (key [8]byte) {
-	binary.BigEndian.PutUint32(key[0:], mailbox)
-	binary.BigEndian.PutUint32(key[4:], id)
-	return key
-}
-
-func (f *Folder) row() []byte {
-	b := make([]byte, folderRowHead, folderRowHead+4+len(f.Name)+len(f.SpecialUse))
-	b[0] = rowVersion
-	if f.Subscribed {
-		b[1] = 1
-	}
-	binary.BigEndian.PutUint32(b[2:], f.UIDValidity)
-	c := folderCounts{f.UIDNext, f.ModSeq, f.Messages, f.Unseen, f.Bytes}
-	c.put(b)
-	b = binary.AppendUvarint(b, uint64(len(f.Name)))
-	b = append(b, f.Name...)
-	b = binary.AppendUvarint(b, uint64(len(f.SpecialUse)))
-	return append(b, f.SpecialUse...)
-}
-
-func (f *Folder) decode(key, row []byte) error {
-	var c folderCounts
-	if len(key) != 8 || c.get(row) != nil {
-		return errDamagedRow
-	}
-	name, rest, err := cutField(row[folderRowHead:])
-	if err != nil {
-		return err
-	}
-	use, rest, err := cutField(rest)
-	if err != nil || len(rest) > 0 || row[1] > 1 {
-		return errDamagedRow
-	}
-	*f = Folder{
-		Mailbox:     binary.BigEndian.Uint32(key),
-		ID:          binary.BigEndian.Uint32(key[4:]),
-		Name:        string(name),
-		SpecialUse:  string(use),
-		Subscribed:  row[1] == 1,
-		UIDValidity: binary.BigEndian.Uint32(row[2:]),
-		UIDNext:     c.uidNext,
-		ModSeq:      c.modSeq,
-		Messages:    c.messages,
-		Unseen:      c.unseen,
-		Bytes:       c.bytes,
-	}
-	return nil
-}
-
-// folderName is the key of a name: INBOX is the same in any case (RFC 3501 section 5.1).
-func folderName(mailbox uint32, name string) []byte {
-	if strings.EqualFold(name, inboxName) {
-		name = inboxName
-	}
-	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(name)), mailbox), name...)
-}
 
 // CreateFolder makes a folder of f's Mailbox, Name, SpecialUse and Subscribed, and sets the rest of
 // f. A folder named INBOX, in any case, has the id InboxID. The error is ErrExists where the
@@ -260,6 +151,27 @@ func (tx *Tx) SetSubscribed(f *Folder, subscribed bool) error {
 	return tx.putFolder(f)
 }
 
+// AdoptUIDs gives an empty folder the UIDVALIDITY of another server; UIDs begin again at 1.
+func (tx *Tx) AdoptUIDs(mailbox, folder, validity uint32) error {
+	f, err := tx.Folder(mailbox, folder)
+	if err != nil {
+		return err
+	}
+	if f.Messages > 0 {
+		return fmt.Errorf("folder %d of mailbox %d has %d messages: %w", folder, mailbox, f.Messages, ErrExists)
+	}
+	box, err := tx.mailboxRow(mailbox)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	box.validity = max(box.validity, validity)
+	f.UIDValidity, f.UIDNext = validity, 1
+	if err := tx.putMailbox(mailbox, box); err != nil {
+		return err
+	}
+	return tx.putFolder(f)
+}
+
 // DeleteFolder deletes up to limit messages of the folder, and the folder with the last of them:
 // call it again, in other transactions, until it is done. limit is at least 1. It returns ErrInbox
 // for INBOX.
@@ -323,4 +235,233 @@ func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err er
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], mailbox)
 	return true, tx.deleteRow(bktMailbox, key[:])
+}
+
+// Usage is what an account or a mailbox holds.
+type Usage struct {
+	Messages int64 // in all folders
+	Bytes    int64 // of their messages, headers included; a message in two folders counts twice
+	Unseen   int64 // messages of INBOX that are not seen; 0 in what AccountUsage gives
+}
+
+// mailboxRow returns the row of a mailbox, or ErrNotFound if it has never had a folder.
+func (tx *Tx) mailboxRow(mailbox uint32) (r mailboxRow, err error) {
+	var key [4]byte
+	binary.BigEndian.PutUint32(key[:], mailbox)
+	row := tx.getRow(bktMailbox, key[:])
+	if row == nil {
+		return r, fmt.Errorf("folders of mailbox %d: %w", mailbox, ErrNotFound)
+	}
+	if err := r.decode(row); err != nil {
+		return r, fmt.Errorf("counters of mailbox %d: %w", mailbox, err)
+	}
+	return r, nil
+}
+
+func (tx *Tx) putMailbox(mailbox uint32, r mailboxRow) error {
+	var key [4]byte
+	binary.BigEndian.PutUint32(key[:], mailbox)
+	return tx.putRow(bktMailbox, key[:], r.row())
+}
+
+// MailboxUsage gives what a mailbox holds; zeros for one without folders.
+func (tx *Tx) MailboxUsage(mailbox uint32) (Usage, error) {
+	box, err := tx.mailboxRow(mailbox)
+	if errors.Is(err, ErrNotFound) {
+		return Usage{}, nil
+	}
+	if err != nil {
+		return Usage{}, err
+	}
+	u := Usage{Messages: box.messages, Bytes: box.bytes}
+	var inbox folderCounts
+	key := folderKey(mailbox, InboxID)
+	if row := tx.getRow(bktFolder, key[:]); row != nil {
+		err = inbox.get(row)
+		u.Unseen = int64(inbox.unseen)
+	}
+	return u, err
+}
+
+// An account row: messages 8 | bytes 8.
+const accountRowSize = 16
+
+// AccountUsage gives what all mailboxes of an account hold; zeros for one without messages.
+func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
+	var key [4]byte
+	binary.BigEndian.PutUint32(key[:], account)
+	row := tx.getRow(bktAccount, key[:])
+	if row == nil {
+		return Usage{}, nil
+	}
+	if len(row) != accountRowSize {
+		return Usage{}, fmt.Errorf("counters of account %d: %w", account, errDamagedRow)
+	}
+	return Usage{
+		Messages: int64(binary.BigEndian.Uint64(row)),
+		Bytes:    int64(binary.BigEndian.Uint64(row[8:])),
+	}, nil
+}
+
+func (tx *Tx) addAccountUsage(account uint32, messages, bytes int64) error {
+	u, err := tx.AccountUsage(account)
+	if err != nil {
+		return err
+	}
+	var key [4]byte
+	binary.BigEndian.PutUint32(key[:], account)
+	if u.Messages+messages == 0 && u.Bytes+bytes == 0 {
+		return tx.deleteRow(bktAccount, key[:])
+	}
+	row := make([]byte, 0, accountRowSize)
+	row = binary.BigEndian.AppendUint64(row, uint64(u.Messages+messages))
+	row = binary.BigEndian.AppendUint64(row, uint64(u.Bytes+bytes))
+	return tx.putRow(bktAccount, key[:], row)
+}
+
+// counters are those that every change to a message of a folder moves.
+type counters struct {
+	mailbox, folder uint32
+	row             []byte // of the folder
+	in              folderCounts
+	box             mailboxRow
+}
+
+func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
+	c.mailbox, c.folder = mailbox, folder
+	key := folderKey(mailbox, folder)
+	if c.row = tx.getRow(bktFolder, key[:]); c.row == nil {
+		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, ErrNotFound)
+	}
+	if err := c.in.get(c.row); err != nil {
+		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
+	}
+	c.box, err = tx.mailboxRow(mailbox)
+	return c, err
+}
+
+// change counts one change to the mailbox, and gives its MODSEQ.
+func (c *counters) change() uint64 {
+	c.box.modSeq++
+	c.in.modSeq = c.box.modSeq
+	return c.box.modSeq
+}
+
+// add counts a message in, or, with sign -1, out.
+func (c *counters) add(m *Message, sign int) {
+	size := int64(sign) * int64(m.Blob.Length)
+	c.in.messages += uint32(sign)
+	c.in.bytes += size
+	c.box.messages += int64(sign)
+	c.box.bytes += size
+	if m.Flags&FlagSeen == 0 {
+		c.in.unseen += uint32(sign)
+	}
+}
+
+func (tx *Tx) putCounters(c *counters) error {
+	if c.folder == InboxID {
+		tx.recordInboxChange(c.mailbox)
+	}
+	key := folderKey(c.mailbox, c.folder)
+	row := append(make([]byte, 0, len(c.row)), c.row...)
+	c.in.put(row)
+	if err := tx.putRow(bktFolder, key[:], row); err != nil {
+		return err
+	}
+	return tx.putMailbox(c.mailbox, c.box)
+}
+
+// recordInboxChange remembers that messages in the INBOX of a mailbox have changed. One that is
+// being dropped has no record any more, and nobody who would look at it.
+func (tx *Tx) recordInboxChange(mailbox uint32) {
+	if mailbox == tx.inboxRecorded || tx.s.onCommit.Load() == nil {
+		return
+	}
+	if mb, err := MailboxByNum.Read(tx, NumKey(mailbox)); err == nil {
+		tx.inboxRecorded = mailbox
+		tx.recordChange(Change{Table: InboxName, Account: mb.AccountID, ID: mb.ID})
+	}
+}
+
+// Subscriptions are how the names that a mailbox is subscribed to although it has no folders of
+// them were kept, as one record; IMAP keeps such names (RFC 3501 section 6.3.6). Today each is a
+// row of bktSubscribed, and a record becomes rows when one of its mailbox's names changes.
+type Subscriptions struct {
+	Mailbox uint32 // number
+	Names   []string
+}
+
+// SubscribedNames keeps what has not become rows yet, by SubscriptionsID.
+var SubscribedNames = newTable("subscribed_names", func(s *Subscriptions) string { return SubscriptionsID(s.Mailbox) })
+
+// SubscriptionsID is the id of a mailbox's Subscriptions.
+func SubscriptionsID(mailbox uint32) string { return strconv.FormatUint(uint64(mailbox), 10) }
+
+// Subscribed gives the names that the mailbox is subscribed to and has no folders of, in their
+// order.
+func (tx *Tx) Subscribed(mailbox uint32) (names []string, err error) {
+	old, err := SubscribedNames.FindShared(tx, SubscriptionsID(mailbox))
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		names = slices.Clone(old.Names)
+	}
+	prefix := subscribedKey(mailbox, "")
+	for k := range tx.ascend(tx.messageBucket(bktSubscribed), prefix) {
+		if !bytes.HasPrefix(k, prefix) {
+			break
+		}
+		names = append(names, string(k[len(prefix):]))
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// SetNameSubscribed keeps or forgets the subscription of a name.
+func (tx *Tx) SetNameSubscribed(mailbox uint32, name string, subscribed bool) error {
+	if err := tx.MoveSubscriptions(mailbox); err != nil {
+		return err
+	}
+	key := subscribedKey(mailbox, name)
+	switch has := tx.hasRow(bktSubscribed, key); {
+	case subscribed && !has:
+		return tx.putRow(bktSubscribed, key, nil)
+	case !subscribed && has:
+		return tx.deleteRow(bktSubscribed, key)
+	}
+	return nil
+}
+
+// MoveSubscriptions makes rows of a record of before, which had a thousand names at most.
+func (tx *Tx) MoveSubscriptions(mailbox uint32) error {
+	old, err := SubscribedNames.FindShared(tx, SubscriptionsID(mailbox))
+	if old == nil || err != nil {
+		return err
+	}
+	for _, name := range old.Names {
+		if err := tx.putRow(bktSubscribed, subscribedKey(mailbox, name), nil); err != nil {
+			return err
+		}
+	}
+	return SubscribedNames.Delete(tx, SubscriptionsID(mailbox))
+}
+
+// dropSubscriptions forgets all names of a mailbox.
+func (tx *Tx) dropSubscriptions(mailbox uint32) error {
+	names, err := tx.Subscribed(mailbox)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := tx.SetNameSubscribed(mailbox, name, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func subscribedKey(mailbox uint32, name string) []byte {
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(name)), mailbox), name...)
 }

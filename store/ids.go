@@ -10,29 +10,28 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// idSource makes ids that rise even within one millisecond.
+// idSource makes ULIDs that rise even within one millisecond.
 type idSource struct {
 	mu      sync.Mutex
 	entropy *ulid.MonotonicEntropy
 	last    uint64
 }
 
-// NewID makes an id: prefix, "_", a lower-case ULID of 26 characters. Ids of one store rise.
-func (s *Store) NewID(prefix string) string {
-	s.ids.mu.Lock()
-	defer s.ids.mu.Unlock()
-	if s.ids.entropy == nil {
-		s.ids.entropy = ulid.Monotonic(rand.Reader, 0)
+// next makes a ULID of the time, in lower case. A clock that steps back does not make ids fall.
+func (s *idSource) next(now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entropy == nil {
+		s.entropy = ulid.Monotonic(rand.Reader, 0)
 	}
-	// A clock that steps back must not make ids fall.
-	ms := max(ulid.Timestamp(s.now()), s.ids.last)
-	id, err := ulid.New(ms, s.ids.entropy)
+	ms := max(ulid.Timestamp(now), s.last)
+	id, err := ulid.New(ms, s.entropy)
 	if err != nil { // the entropy of this millisecond is used up
 		ms++
-		id = ulid.MustNew(ms, s.ids.entropy)
+		id = ulid.MustNew(ms, s.entropy)
 	}
-	s.ids.last = ms
-	return prefix + "_" + strings.ToLower(id.String())
+	s.last = ms
+	return strings.ToLower(id.String())
 }
 
 // IsID tells whether text has the form of an id of the prefix.
@@ -71,3 +70,6 @@ func KeyTime(key string) time.Time {
 	}
 	return time.UnixMilli(int64(binary.BigEndian.Uint64([]byte(key)))).UTC()
 }
+
+// NumKey is the key of AccountByNum and MailboxByNum.
+func NumKey(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }

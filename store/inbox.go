@@ -2,23 +2,13 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"iter"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-
-	"github.com/mailstead/mailstead/store/postings"
 )
-
-// An InboxPos is a place in the order of inboxes: Received, then UID, then Mailbox.
-type InboxPos struct {
-	Received time.Time
-	UID      uint32
-	Mailbox  uint32
-}
 
 // Marks are what the inbox indexes know of a message.
 type Marks struct {
@@ -34,75 +24,6 @@ type InboxQuery struct {
 	From, To time.Time // received from From until before To; zero: open
 
 	Seen, Attachments, Warmup, Flagged *bool // nil: either
-}
-
-// A class is the marks that lists filter by, as one byte of the inbox keys: messages of one class
-// lie side by side, so that a list reads what passes its filter and nothing else.
-const (
-	classSeen = 1 << iota
-	classAttachments
-	classWarmup
-	classFlagged
-	classes
-)
-
-func (m *Message) class() (c byte) {
-	if m.Flags&FlagSeen != 0 {
-		c |= classSeen
-	}
-	if m.Bits&BitAttachments != 0 {
-		c |= classAttachments
-	}
-	if m.Bits&BitWarmup != 0 {
-		c |= classWarmup
-	}
-	if m.Flags&FlagFlagged != 0 {
-		c |= classFlagged
-	}
-	return c
-}
-
-func inboxKey(m *Message) (key [21]byte) {
-	binary.BigEndian.PutUint32(key[0:], m.Account)
-	key[4] = m.class()
-	binary.BigEndian.PutUint64(key[5:], uint64(m.Received.UnixMilli()))
-	binary.BigEndian.PutUint32(key[13:], m.UID)
-	binary.BigEndian.PutUint32(key[17:], m.Mailbox)
-	return key
-}
-
-func inboxOfKey(m *Message) (key [17]byte) {
-	binary.BigEndian.PutUint32(key[0:], m.Mailbox)
-	key[4] = m.class()
-	binary.BigEndian.PutUint64(key[5:], uint64(m.Received.UnixMilli()))
-	binary.BigEndian.PutUint32(key[13:], m.UID)
-	return key
-}
-
-// places are the order of inboxes in keys: received ms 8, uid 4, mailbox 4 where the keys are of
-// several mailboxes.
-const (
-	placeSize   = postings.PlaceSize
-	placeOfSize = 12
-)
-
-func (p InboxPos) place() (b [placeSize]byte) {
-	binary.BigEndian.PutUint64(b[0:], keyCeil(p.Received))
-	binary.BigEndian.PutUint32(b[8:], p.UID)
-	binary.BigEndian.PutUint32(b[12:], p.Mailbox)
-	return b
-}
-
-// comparePos compares by the order of inboxes.
-func comparePos(a, b InboxPos) int {
-	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Mailbox, b.Mailbox))
-}
-
-func parsePlace(b []byte, mailbox uint32) InboxPos {
-	if len(b) == placeSize {
-		mailbox = binary.BigEndian.Uint32(b[12:])
-	}
-	return InboxPos{msTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), mailbox}
 }
 
 // Inbox walks the messages of INBOX folders that q selects, newest first: by Received, then UID,
@@ -234,11 +155,6 @@ func (q *InboxQuery) before(size int) []byte {
 	return at
 }
 
-// keyCeil is the first millisecond that is not before t, as keys have it; 0 for the zero time.
-func keyCeil(t time.Time) uint64 {
-	return uint64(max(t.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 0))
-}
-
 // Selects tells whether the query finds the message, which is in INBOX of its mailbox or, without
 // one, of its account.
 func (q *InboxQuery) Selects(m *Message) bool {
@@ -265,48 +181,4 @@ func (q *InboxQuery) class() (mask, want byte) {
 	add(q.Warmup, classWarmup)
 	add(q.Flagged, classFlagged)
 	return mask, want
-}
-
-// inboxForm is the sequence of the account-wide inbox index where its keys, and those of the
-// mailboxes', tell what is flagged.
-const inboxForm = 1
-
-// moveFlagged gives flagged messages their class, in stores from before there was one.
-func (s *Store) moveFlagged(b *bolt.Tx) error {
-	index := b.Bucket([]byte(messageBuckets[bktInbox]))
-	if index.Sequence() == inboxForm {
-		return nil
-	}
-	tx := &Tx{b: b, s: s, writable: true}
-	var flagged []Message
-	for k, v := range tx.ascend(index, nil) {
-		if len(k) != 21 || len(v) != 2 {
-			return fmt.Errorf("inbox entry %x: %w", k, errDamagedRow)
-		}
-		if Flags(v[0])&FlagFlagged != 0 && k[4]&classFlagged == 0 {
-			at := parsePlace(k[5:], 0)
-			flagged = append(flagged, Message{
-				Account: binary.BigEndian.Uint32(k), Mailbox: at.Mailbox, Folder: InboxID, UID: at.UID, Received: at.Received, Flags: Flags(v[0]), Bits: Bits(v[1]),
-			})
-		}
-	}
-	for i := range flagged {
-		if err := tx.moveFlagged(&flagged[i]); err != nil {
-			return err
-		}
-	}
-	return index.SetSequence(inboxForm)
-}
-
-func (tx *Tx) moveFlagged(m *Message) error {
-	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
-	byAccount[4] &^= classFlagged
-	byMailbox[4] &^= classFlagged
-	if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
-		return err
-	}
-	if err := tx.deleteRow(bktInboxOf, byMailbox[:]); err != nil {
-		return err
-	}
-	return tx.putInbox(m)
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/binary"
 	"strings"
 	"time"
 )
@@ -175,9 +174,6 @@ func (tx *Tx) NextMailboxNum() (uint32, error) {
 	return uint32(n), err
 }
 
-// NumKey is the key of AccountByNum and MailboxByNum.
-func NumKey(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
-
 // A Template is a named list of usernames.
 type Template struct {
 	ID        string // tpl_…
@@ -207,3 +203,67 @@ type CopyIntent struct {
 
 // CopyIntents keeps them.
 var CopyIntents = newTable("copy_intent", func(c *CopyIntent) string { return c.ID })
+
+// An Export says which mailboxes a file of credentials holds. The file itself is never kept: it is
+// made while it is sent.
+type Export struct {
+	ID        string // exp_…
+	AccountID string
+	CreatedBy string // a user id
+	Format    string
+	All       bool     // every mailbox of the account
+	Domains   []string // ids of domains
+	Mailboxes []byte   // short mailbox numbers, four bytes each, big-endian
+	Link      string   // SHA-256 of the token that fetches the file, hex; "" once that was used, and if there never was one
+	CreatedAt time.Time
+	ExpiresAt time.Time // of the link
+}
+
+// Exports keeps them while their links live.
+var (
+	Exports = newTable("export", func(e *Export) string { return e.ID }).
+		watched(func(_ *Tx, e *Export) Change { return Change{Account: e.AccountID, User: e.CreatedBy, ID: e.ID} })
+	ExportByLink     = Exports.unique("link", func(e *Export) string { return e.Link })
+	ExportsByAccount = Exports.index("account", func(e *Export) string { return e.AccountID })
+)
+
+// A RemoteBox is how far the INBOX of an external mailbox has been read. UIDs and UIDVALIDITY are
+// the remote server's.
+type RemoteBox struct {
+	MailboxID   string
+	AccountID   string
+	UIDValidity uint32        // 0: what is stored is of another one and is to go
+	Seen        uint32        // messages up to this UID are no news
+	Done        bool          // all that were there at first have been read
+	ModSeq      uint64        // HIGHESTMODSEQ up to which flags are known; 0: none
+	Lost        uint32        // messages that the server counts and does not give
+	WalkedAt    time.Time     // when every row was last compared
+	ActiveAt    time.Time     // when new mail was last found
+	Wait        time.Duration // between looks, where the server does not tell by itself
+	Fails       int           // looks in a row that failed
+	Refusals    int           // log-ins in a row that were refused
+}
+
+// RemoteBoxes keeps the state of external mailboxes.
+var (
+	RemoteBoxes          = newTable("remote_box", func(r *RemoteBox) string { return r.MailboxID })
+	RemoteBoxesByAccount = RemoteBoxes.index("account", func(r *RemoteBox) string { return r.AccountID })
+)
+
+// A RemoteCopy is a message that is to be put into a folder on the server of an external mailbox,
+// kept until that is done or given up.
+type RemoteCopy struct {
+	ID        string    `json:",omitzero"` // rcp_…
+	AccountID string    `json:",omitzero"`
+	MailboxID string    `json:",omitzero"`
+	MessageID string    `json:",omitzero"` // RFC 5322, with brackets: what is there already is not put there again
+	Sent      bool      `json:",omitzero"` // into the folder of sent mail, as one that was read; else into INBOX
+	Blob      BlobRef   `json:",omitzero"`
+	CreatedAt time.Time `json:",omitzero"`
+}
+
+// RemoteCopies keeps them; Check counts their blobs among the references.
+var (
+	RemoteCopies          = newTable("remote_copy", func(c *RemoteCopy) string { return c.ID })
+	RemoteCopiesByAccount = RemoteCopies.index("account", func(c *RemoteCopy) string { return c.AccountID })
+)

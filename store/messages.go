@@ -7,59 +7,11 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"time"
-)
-
-// Flags are the system flags of RFC 3501 section 2.3.2 that are kept with a message.
-type Flags uint8
-
-// The flags that IMAP clients set.
-const (
-	FlagSeen Flags = 1 << iota
-	FlagAnswered
-	FlagFlagged
-	FlagDeleted
-	FlagDraft
-)
-
-// Bits are what was found out about a message when it came; IMAP does not change them.
-type Bits uint8
-
-// What lists filter by and show without reading the message.
-const (
-	BitAttachments Bits = 1 << iota
-	BitWarmup
-	BitAutoReply
-	BitBounce
 )
 
 // ErrKeywords is returned for an empty keyword, for one over 255 bytes, and for more than 128 of
 // them.
 var ErrKeywords = errors.New("not keywords that a message can have")
-
-// A Message is one message in one folder. Its bytes are Blob, of Blob.Length bytes; what was found
-// in them is its Meta.
-type Message struct {
-	Account, Mailbox uint32 // numbers
-	Folder, UID      uint32
-	Blob             BlobRef
-	Received         time.Time // UTC, whole milliseconds; IMAP's INTERNALDATE
-	Flags            Flags
-	Keywords         []string
-	Bits             Bits
-	ModSeq           uint64 // RFC 7162: rises with every change in the mailbox
-}
-
-// A Meta is written once, with its message.
-type Meta struct {
-	Structure         []byte // the parsed message, in a form of the caller's
-	Preview           string
-	ThreadID          string
-	OriginalMessageID string
-	ReturnPath        string
-	SPF, DKIM, DMARC  string
-	Recipient         string // that the envelope named; "" is the mailbox's own address
-}
 
 // AddMessage puts a message into a folder that is there. Account, Mailbox, Folder, Blob, Received
 // (zero: now), Flags, Keywords and Bits are given; UID and ModSeq are set. The blob must be one
@@ -67,6 +19,19 @@ type Meta struct {
 // submission refers to in this transaction; else the error is ErrNotFound.
 func (tx *Tx) AddMessage(m *Message, meta *Meta) error {
 	m.UID = 0
+	return tx.add(m, meta)
+}
+
+// AddMessageAt is AddMessage for a message whose UID, that of another server, is given with m. It
+// returns ErrExists where the folder has one of the UID.
+func (tx *Tx) AddMessageAt(m *Message, meta *Meta) error {
+	if m.UID == 0 || m.UID == math.MaxUint32 {
+		return ErrFolderFull
+	}
+	key := m.key()
+	if tx.getRow(bktMessage, key[:]) != nil {
+		return ErrExists
+	}
 	return tx.add(m, meta)
 }
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"iter"
+	"sync/atomic"
 )
 
 // A Table keeps the records of one type as JSON under their ids, and every index of them with each
@@ -30,6 +32,14 @@ func newTable[T any](name string, id func(*T) string) *Table[T] {
 	return &Table[T]{name: name, id: id}
 }
 
+func (t *Table[T]) buckets() []string {
+	names := []string{t.name}
+	for _, x := range t.indexes {
+		names = append(names, x.name)
+	}
+	return names
+}
+
 func (t *Table[T]) index(name string, key func(*T) string) *Index[T] {
 	x := &Index[T]{table: t, name: t.name + "." + name, key: key}
 	t.indexes = append(t.indexes, x)
@@ -40,6 +50,16 @@ func (t *Table[T]) unique(name string, key func(*T) string) *Index[T] {
 	x := t.index(name, key)
 	x.unique = true
 	return x
+}
+
+// Name is what the table is called in a Change.
+func (t *Table[T]) Name() string { return t.name }
+
+// watched has OnCommit tell of the table's rows. change answers whose a row is and which; one
+// without an Account is not told of.
+func (t *Table[T]) watched(change func(*Tx, *T) Change) *Table[T] {
+	t.change = change
+	return t
 }
 
 // Get returns the record of the id, or ErrNotFound.
@@ -116,6 +136,16 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 	tx.frees = true
 	t.recordChange(tx, old)
 	return nil
+}
+
+// recordChange remembers that a row was written or deleted, if somebody wants to know.
+func (t *Table[T]) recordChange(tx *Tx, rec *T) {
+	if t.change == nil || tx.s.onCommit.Load() == nil {
+		return
+	}
+	c := t.change(tx, rec)
+	c.Table = t.name
+	tx.recordChange(c)
 }
 
 // All walks the table in the order of ids.
@@ -256,4 +286,73 @@ func (x *Index[T]) yield(tx *Tx, key, id string, yield func(string, *T) bool) bo
 		return false
 	}
 	return yield(key, rec)
+}
+
+// recordSlots bounds how many decoded records are kept: one for each slot that ids fall into.
+const recordSlots = 4096
+
+// records keeps decoded records, so that those which every message needs are not parsed for each of
+// them. A record counts only where the bytes that the transaction sees are those that it was
+// decoded from: no write has to tell.
+type records struct {
+	seed  maphash.Seed
+	slots []atomic.Pointer[decodedRecord]
+}
+
+type decodedRecord struct {
+	table string
+	raw   []byte
+	rec   any // *T of the table; nobody changes it
+	fresh func() (any, error)
+}
+
+func newRecords() records {
+	return records{maphash.MakeSeed(), make([]atomic.Pointer[decodedRecord], recordSlots)}
+}
+
+// slot is where the record of an id, which begins with the kind of its record, is kept.
+func (r *records) slot(id []byte) *atomic.Pointer[decodedRecord] {
+	return &r.slots[maphash.Bytes(r.seed, id)%recordSlots]
+}
+
+// Read is Get for those who only look: the record is shared with others, and neither it nor what it
+// refers to may be changed.
+func (t *Table[T]) Read(tx *Tx, id string) (*T, error) { return orNotFound(t.FindShared(tx, id)) }
+
+// FindShared is Find for those who only look: the record is shared as that of Read is.
+func (t *Table[T]) FindShared(tx *Tx, id string) (*T, error) { return t.findShared(tx, []byte(id)) }
+
+func (t *Table[T]) findShared(tx *Tx, id []byte) (*T, error) {
+	data := tx.bucket(t.name).Get(id)
+	if data == nil {
+		return nil, nil
+	}
+	slot := tx.s.records.slot(id)
+	if known := slot.Load(); known != nil && known.table == t.name && bytes.Equal(known.raw, data) {
+		if rec, ok := known.rec.(*T); ok {
+			return rec, nil
+		}
+	}
+	rec, err := t.decode(id, data)
+	if err != nil {
+		return nil, err
+	}
+	raw := bytes.Clone(data) // bbolt owns what it gave
+	slot.Store(&decodedRecord{t.name, raw, rec, func() (any, error) {
+		again := new(T)
+		return again, json.Unmarshal(raw, again)
+	}})
+	return rec, nil
+}
+
+// Read is Get for those who only look; see Table.Read.
+func (x *Index[T]) Read(tx *Tx, key string) (*T, error) { return orNotFound(x.FindShared(tx, key)) }
+
+// FindShared is Find for those who only look; see Table.FindShared.
+func (x *Index[T]) FindShared(tx *Tx, key string) (*T, error) {
+	id := tx.bucket(x.name).Get([]byte(key))
+	if id == nil {
+		return nil, nil
+	}
+	return orNotFound(x.table.findShared(tx, id))
 }

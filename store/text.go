@@ -69,7 +69,7 @@ func (tx *Tx) markUnindexed(m *Message, rises bool) error {
 	}
 	tx.After(func() {
 		select {
-		case tx.s.text.wake <- struct{}{}:
+		case tx.s.textWake <- struct{}{}:
 		default:
 		}
 	})
@@ -81,12 +81,6 @@ func (tx *Tx) isUnindexed(account, mailbox, uid uint32) bool {
 	row := tx.getRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox}.key())
 	return len(row) == 4 && uid >= binary.BigEndian.Uint32(row) ||
 		tx.hasRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox, UID: uid, Single: true}.key())
-}
-
-// hasRow tells whether there is a row, which may be empty.
-func (tx *Tx) hasRow(i messageBucket, key []byte) bool {
-	k, _ := tx.seek(tx.messageBucket(i), key)
-	return bytes.Equal(k, key)
 }
 
 // dropTextTodos deletes up to limit rows of a mailbox, of which an external one may have as many as
@@ -114,15 +108,8 @@ func (tx *Tx) markTextGone(m *Message) error {
 	return tx.putRow(bktTextGone, key, binary.BigEndian.AppendUint64(nil, uint64(tx.Now().Unix())))
 }
 
-// textIndex is what the store knows of its text index besides the rows.
-type textIndex struct {
-	wake chan struct{} // holds a value when there may be something to do
-}
-
-func newTextIndex() textIndex { return textIndex{make(chan struct{}, 1)} }
-
 // TextWake gives a value some time after mail has come that is to be indexed.
-func (s *Store) TextWake() <-chan struct{} { return s.text.wake }
+func (s *Store) TextWake() <-chan struct{} { return s.textWake }
 
 // TextTodos walks what is to be indexed, of one account or, if that is 0, of all.
 func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
@@ -386,23 +373,4 @@ func (s *Store) ResetText() error {
 		}
 		return tx.messageBucket(bktTextTodo).SetSequence(0)
 	})
-}
-
-// emptyBucket drops all rows of a bucket at once; its sequence goes on.
-func (tx *Tx) emptyBucket(i messageBucket) error {
-	if !tx.writable {
-		return errReadOnly
-	}
-	tx.writes++
-	tx.frees = true
-	name, last := []byte(messageBuckets[i]), tx.messageBucket(i).Sequence()
-	tx.messages[i] = nil
-	if err := tx.b.DeleteBucket(name); err != nil {
-		return fmt.Errorf("empty %s: %w", name, err)
-	}
-	b, err := tx.b.CreateBucket(name)
-	if err != nil {
-		return fmt.Errorf("make bucket %s: %w", name, err)
-	}
-	return b.SetSequence(last)
 }

@@ -299,26 +299,3 @@ func (tx *Tx) PruneSubjects(limit int) (n int, err error) {
 	}
 	return n, nil
 }
-
-// checkThreads verifies that every thread is found and every note of a joined one true.
-func (c *messageCheck) checkThreads() {
-	for k, v := range c.tx.ascend(c.tx.messageBucket(bktThread), nil) {
-		if len(k) != 4+threadNodeSize || len(v) != threadRowSize && len(v) != threadNodeSize {
-			c.add("thread %x: %w", k, errDamagedRow)
-			continue
-		}
-		if _, _, err := c.tx.Thread(binary.BigEndian.Uint32(k), ThreadNode(k[4:])); err != nil {
-			c.add("%w", err)
-		}
-	}
-	for k := range c.tx.ascend(c.tx.messageBucket(bktThreadJoined), nil) {
-		if len(k) != 4+2*threadNodeSize {
-			c.add("joined thread %x: %w", k, errDamagedRow)
-			continue
-		}
-		account, top, below := binary.BigEndian.Uint32(k), ThreadNode(k[4:4+threadNodeSize]), ThreadNode(k[4+threadNodeSize:])
-		if up, _, found, err := c.tx.threadRow(threadKey(account, below)); err != nil || !found || up != top {
-			c.add("thread %x is noted as joined to %x, and is not", below, top)
-		}
-	}
-}

@@ -2,9 +2,14 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"reflect"
+
+	"github.com/mailstead/mailstead/store/postings"
 )
 
 // maxProblems bounds what Check lists.
@@ -29,6 +34,29 @@ func (p *problems) join() error {
 		return errors.Join(append(p.errs, fmt.Errorf("and %d more", p.more))...)
 	}
 	return errors.Join(p.errs...)
+}
+
+// Check verifies every table, index, counter and reference in one snapshot, and then the bytes of
+// every message, while others write and compaction waits. nil means that all is well; of faults it
+// names the first hundred.
+func (s *Store) Check() error {
+	if err := s.compact.lock(context.Background()); err != nil {
+		return err
+	}
+	defer s.compact.unlock()
+	p := &problems{}
+	err := s.View(func(tx *Tx) error {
+		for _, t := range tables {
+			t.check(tx, p)
+		}
+		tx.checkMessages(p)
+		s.records.check(p)
+		return nil
+	})
+	if err == nil {
+		err = s.verifyBlobs(p)
+	}
+	return errors.Join(p.join(), err)
 }
 
 // A messageCheck holds what is counted while the message index is checked.
@@ -360,4 +388,219 @@ func (s *Store) verifyBlobs(p *problems) error {
 		}
 	}
 	return nil
+}
+
+// check reports shared records that somebody has changed.
+func (r *records) check(p *problems) {
+	for i := range r.slots {
+		known := r.slots[i].Load()
+		if known == nil {
+			continue
+		}
+		if again, err := known.fresh(); err != nil || !reflect.DeepEqual(again, known.rec) {
+			p.add("the shared record %s of %s was changed in memory", known.raw, known.table)
+		}
+	}
+}
+
+// check reports every record that an index lacks and every index entry that no record explains.
+func (t *Table[T]) check(tx *Tx, p *problems) {
+	want := make([]int, len(t.indexes))
+	for k, v := range tx.ascend(tx.bucket(t.name), nil) {
+		rec, err := t.decode(k, v)
+		if err != nil {
+			p.add("%w", err)
+			continue
+		}
+		if t.id(rec) != string(k) {
+			p.add("%s %s: stored under %s", t.name, t.id(rec), k)
+		}
+		for i, x := range t.indexes {
+			key := x.entry(rec, string(k))
+			if key == "" {
+				continue
+			}
+			want[i]++
+			if id := tx.bucket(x.name).Get([]byte(key)); string(id) != string(k) {
+				p.add("%s %s: index %s lacks it", t.name, k, x.name)
+			}
+		}
+	}
+	for i, x := range t.indexes {
+		if have := tx.bucket(x.name).Stats().KeyN; have != want[i] {
+			p.add("index %s has %d entries, its table explains %d", x.name, have, want[i])
+		}
+	}
+}
+
+// checkThreads verifies that every thread is found and every note of a joined one true.
+func (c *messageCheck) checkThreads() {
+	for k, v := range c.tx.ascend(c.tx.messageBucket(bktThread), nil) {
+		if len(k) != 4+threadNodeSize || len(v) != threadRowSize && len(v) != threadNodeSize {
+			c.add("thread %x: %w", k, errDamagedRow)
+			continue
+		}
+		if _, _, err := c.tx.Thread(binary.BigEndian.Uint32(k), ThreadNode(k[4:])); err != nil {
+			c.add("%w", err)
+		}
+	}
+	for k := range c.tx.ascend(c.tx.messageBucket(bktThreadJoined), nil) {
+		if len(k) != 4+2*threadNodeSize {
+			c.add("joined thread %x: %w", k, errDamagedRow)
+			continue
+		}
+		account, top, below := binary.BigEndian.Uint32(k), ThreadNode(k[4:4+threadNodeSize]), ThreadNode(k[4+threadNodeSize:])
+		if up, _, found, err := c.tx.threadRow(threadKey(account, below)); err != nil || !found || up != top {
+			c.add("thread %x is noted as joined to %x, and is not", below, top)
+		}
+	}
+}
+
+// A textCheck adds up the messages that should be in the text index, and those that are.
+type textCheck struct {
+	seed       maphash.Seed
+	want, have textSum
+	again      map[string]bool // messages with a note that one of their place is gone, which runs may have twice
+}
+
+// A textSum stands for a set of messages.
+type textSum struct {
+	n   int
+	sum uint64
+}
+
+func (c *textCheck) add(to *textSum, account uint32, place []byte) {
+	to.n++
+	to.sum += maphash.Bytes(c.seed, append(binary.BigEndian.AppendUint32(nil, account), place...))
+}
+
+func (c *messageCheck) beginText() {
+	c.text = textCheck{seed: maphash.MakeSeed(), again: map[string]bool{}}
+	for range c.tx.TextTodos(0) {
+		continue // which tells of damaged rows
+	}
+}
+
+// countTextMessage counts a message of INBOX.
+func (c *messageCheck) countTextMessage(m *Message) {
+	if c.tx.isUnindexed(m.Account, m.Mailbox, m.UID) {
+		return
+	}
+	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
+	c.text.add(&c.text.want, m.Account, place[:])
+}
+
+// countTextPlace counts a message that a run has.
+func (c *messageCheck) countTextPlace(r *textRun, place []byte) {
+	key := append(binary.BigEndian.AppendUint32(nil, r.account), place...)
+	noted := c.tx.getRow(bktTextGone, key) != nil
+	at := parsePlace(place, 0)
+	switch {
+	case !c.tx.isInInbox(r.account, place):
+		if !noted {
+			c.add("run %d of the text index: nothing says that message %d of mailbox %d is gone", r.id, at.UID, at.Mailbox)
+		}
+		return
+	case noted && c.text.again[string(key)], noted && c.tx.isUnindexed(r.account, at.Mailbox, at.UID):
+		return // another message was in its place before
+	case noted:
+		c.text.again[string(key)] = true
+	}
+	c.text.add(&c.text.have, r.account, place)
+}
+
+// checkText verifies the text index: the form of its runs, and that each message is in one of them.
+func (c *messageCheck) checkText() {
+	places, words := 0, 0
+	runs, err := c.tx.textRuns(0)
+	if err != nil {
+		c.add("%w", err)
+		return
+	}
+	for i := range runs {
+		r := &runs[i]
+		p, w := c.checkTextRun(r)
+		places, words = places+p, words+w
+	}
+	if c.text.want != c.text.have {
+		c.add("%d messages should be in the text index, it has %d or others", c.text.want.n, c.text.have.n)
+	}
+	for bucket, rows := range map[messageBucket]int{bktTextPlace: places, bktTextWord: words} {
+		if have := c.tx.messageBucket(bucket).Stats().KeyN; have != rows {
+			c.add("%s has %d rows, the runs explain %d", messageBuckets[bucket], have, rows)
+		}
+	}
+}
+
+// checkTextRun gives how many rows a run has.
+func (c *messageCheck) checkTextRun(r *textRun) (places, words int) {
+	if r.state != textReady { // what an interrupted merge has left
+		key := r.key()
+		return c.countRows(bktTextPlace, key[:]), c.countRows(bktTextWord, key[:])
+	}
+	all, err := c.tx.allPlaces(r)
+	if err != nil {
+		c.add("%w", err)
+		return 0, 0
+	}
+	if all[0] != r.newest || all[len(all)-1] != r.oldest {
+		c.add("run %d of the text index does not say of which time its messages are", r.id)
+	}
+	for i, place := range all {
+		if i > 0 && bytes.Compare(place[:], all[i-1][:]) >= 0 {
+			c.add("run %d of the text index: message %d is out of order", r.id, i)
+		}
+		c.countTextPlace(r, place[:])
+	}
+	return (len(all) + textPlaces - 1) / textPlaces, c.checkTextWords(r)
+}
+
+func (c *messageCheck) countRows(bucket messageBucket, prefix []byte) (n int) {
+	for k := range c.tx.ascend(c.tx.messageBucket(bucket), prefix) {
+		if !bytes.HasPrefix(k, prefix) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// checkTextWords gives how many blocks of words a run has.
+func (c *messageCheck) checkTextWords(r *textRun) (blocks int) {
+	prefix := r.key()
+	var last []byte
+	var size int64
+	for k, v := range c.tx.ascend(c.tx.messageBucket(bktTextWord), prefix[:]) {
+		if !bytes.HasPrefix(k, prefix[:]) {
+			break
+		}
+		blocks++
+		size += int64(len(v))
+		var block postings.BlockReader
+		block.Reset(v)
+		for {
+			more, err := block.Next()
+			if err == nil && more {
+				err = block.Entry().Each(r.docs, func(uint32) {})
+			}
+			if err != nil {
+				c.add("run %d of the text index: words up to %q: %w", r.id, k[12:], err)
+				break
+			}
+			if !more {
+				break
+			}
+			if bytes.Compare(block.Entry().Word, last) <= 0 {
+				c.add("run %d of the text index: word %q is out of order", r.id, block.Entry().Word)
+			}
+			last = append(last[:0], block.Entry().Word...)
+		}
+		if !bytes.Equal(last, k[12:]) {
+			c.add("run %d of the text index: words up to %q end with %q", r.id, k[12:], last)
+		}
+	}
+	if size != r.bytes {
+		c.add("run %d of the text index counts %d bytes, it has %d", r.id, r.bytes, size)
+	}
+	return blocks
 }

@@ -1,0 +1,373 @@
+package store
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/mailstead/mailstead/store/boltfile"
+	"github.com/mailstead/mailstead/store/diskroom"
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// Options are what a store may be opened with. The zero value is right for production.
+type Options struct {
+	SegmentSize int64            // bytes after which a new message segment begins; 64 MiB if 0
+	LockTimeout time.Duration    // how long to wait for another process to leave the store; 5 s if 0
+	Grace       time.Duration    // how long a BlobRef may still be opened after its message has moved or gone; 1 min if 0
+	Now         func() time.Time // the clock; time.Now if nil
+	Log         *slog.Logger     // told of repairs; slog.Default if nil
+
+	// What one transaction may be: bytes of keys and values written, writes, steps of cursors; 4
+	// MiB, 5 000 and 20 000 where 0. The log is told of a larger one, or it fails with ErrTooMuch.
+	MaxBytes, MaxWrites, MaxSteps int
+	FailLarge                     bool // on in tests, whatever is given
+	// RunTwice runs every function of Update once more, before: what that run has written is
+	// undone, and what it gave to After is dropped. On in tests, whatever is given.
+	RunTwice bool
+
+	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks
+	// the operating system.
+	Room func(dir string) (free, total int64, err error)
+
+	lenient bool         // FailLarge and RunTwice are as given even in tests
+	disk    segment.Disk // the operating system's if nil
+	noSync  bool         // bbolt commits without syncing
+}
+
+// Open opens the store in dir, and makes it if there is none. It returns ErrInUse while another
+// process has it open.
+func Open(dir string, o Options) (*Store, error) {
+	o = o.withDefaults()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	db, without, err := openBolt(filepath.Join(dir, "mailstead.db"), o.LockTimeout)
+	if err != nil {
+		return nil, err
+	}
+	db.NoSync = o.noSync
+	s := &Store{
+		dir: dir, db: db, now: o.Now, log: o.Log,
+		writes:          make(chan *write),
+		closing:         make(chan struct{}),
+		committed:       make(chan struct{}),
+		records:         newRecords(),
+		textWake:        make(chan struct{}, 1),
+		leases:          segment.NewLeases(),
+		compact:         compactor{running: make(chan struct{}, 1), grace: o.Grace, dead: map[uint32]time.Time{}},
+		bounds:          bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}},
+		report:          newTxReport(),
+		runTwice:        o.RunTwice,
+		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
+		freelistMissing: without,
+	}
+	if err := s.openFiles(o); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	if err := s.prepare(); err != nil {
+		return nil, errors.Join(err, s.seg.Close(), db.Close())
+	}
+	go s.commitLoop()
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.LockTimeout == 0 {
+		o.LockTimeout = 5 * time.Second
+	}
+	if o.Room == nil {
+		o.Room = diskroom.Free
+	}
+	if o.Grace == 0 {
+		o.Grace = time.Minute
+	}
+	o.MaxBytes, o.MaxWrites, o.MaxSteps = cmp.Or(o.MaxBytes, maxTxBytes), cmp.Or(o.MaxWrites, maxTxWrites), cmp.Or(o.MaxSteps, maxTxSteps)
+	if !o.lenient && strict() {
+		o.FailLarge, o.RunTwice = true, true
+	}
+	return o
+}
+
+// openFiles opens what is not in bbolt; the lock on the database keeps other processes away from
+// it.
+func (s *Store) openFiles(o Options) (err error) {
+	if s.spools, err = segment.OpenSpools(s.dir); err != nil {
+		return fmt.Errorf("open spool: %w", err)
+	}
+	s.seg, err = segment.Open(s.dir, segment.Options{Size: o.SegmentSize, Log: o.Log, Disk: o.disk, LastUsed: s.lastUsed})
+	if err != nil {
+		return fmt.Errorf("open segments: %w", err)
+	}
+	return nil
+}
+
+// openBolt opens the database, and says whether it was found without the list of its free pages.
+func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err error) {
+	o := &bolt.Options{Timeout: wait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
+	if runtime.GOOS != "windows" && ^uint(0)>>63 == 1 {
+		// Growing the map needs every reader to leave; a map larger than the file will be never has
+		// to grow.
+		o.InitialMmapSize = 16 << 30
+	}
+	if without, err = boltfile.LacksFreelist(path); err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", path, err)
+	}
+	db, err = bolt.Open(path, 0o600, o)
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return nil, false, fmt.Errorf("open %s: %w", path, ErrInUse)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("open %s: %w", path, err)
+	}
+	return db, without, nil
+}
+
+// prepare makes the buckets that are not there yet.
+func (s *Store) prepare() error {
+	ready := false
+	err := s.db.View(func(b *bolt.Tx) error {
+		ready = b.Bucket([]byte(oldInbox)) == nil
+		for _, name := range bucketNames() {
+			ready = ready && b.Bucket([]byte(name)) != nil
+		}
+		ready = ready && b.Bucket([]byte(messageBuckets[bktInbox])).Sequence() == inboxForm
+		return nil
+	})
+	if ready || err != nil {
+		return err
+	}
+	s.freelistMissing = false // what is written here has the list
+	s.db.NoFreelistSync = false
+	return s.db.Update(func(b *bolt.Tx) error {
+		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
+		withoutClaims := b.Bucket([]byte(DomainsByName.name)) == nil
+		withoutText := b.Bucket([]byte(messageBuckets[bktTextTodo])) == nil
+		for _, name := range bucketNames() {
+			if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
+				return fmt.Errorf("make bucket %s: %w", name, err)
+			}
+		}
+		if fresh {
+			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFoundSegments(b))
+		}
+		if withoutClaims {
+			if err := s.claimDomains(b); err != nil {
+				return err
+			}
+		}
+		if err := s.sortInbox(b); err != nil {
+			return err
+		}
+		if err := s.moveFlagged(b); err != nil {
+			return err
+		}
+		if withoutText {
+			tx := &Tx{b: b, s: s, writable: true}
+			_, err := tx.markAllUnindexed(nil, 0)
+			return err
+		}
+		return nil
+	})
+}
+
+// A tableCheck is a table seen without its record type.
+type tableCheck interface {
+	buckets() []string
+	check(tx *Tx, p *problems)
+}
+
+// tables lists every table; what is not here is neither made nor checked.
+var tables = []tableCheck{
+	Accounts, Users, Tokens, DayStats, Idempotencies,
+	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
+	Mailboxes, SubscribedNames, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
+	Jobs,
+	Webhooks, Events, Deliveries,
+	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
+	ReportMails, Reports, DMARCCounts, DMARCDays,
+	GreyTuples, KnownSenders, MasterKeys,
+}
+
+func bucketNames() []string {
+	names := slices.Clone(messageBuckets[:])
+	for _, t := range tables {
+		names = append(names, t.buckets()...)
+	}
+	return names
+}
+
+// oldInbox is a bucket that only old stores have.
+const oldInbox = "inbox"
+
+// sortInbox makes the inbox indexes of stores from before their entries were sorted by class.
+func (s *Store) sortInbox(b *bolt.Tx) error {
+	old := []byte(oldInbox)
+	if b.Bucket(old) == nil {
+		return nil
+	}
+	tx := &Tx{b: b, s: s, writable: true}
+	for k, row := range tx.ascend(tx.messageBucket(bktMessage), nil) {
+		var m Message
+		if err := m.decode(k, row); err != nil {
+			return fmt.Errorf("message %x: %w", k, err)
+		}
+		if m.Folder != InboxID {
+			continue
+		}
+		if err := tx.putInbox(&m); err != nil {
+			return err
+		}
+	}
+	if err := b.DeleteBucket(old); err != nil {
+		return fmt.Errorf("delete bucket %s: %w", old, err)
+	}
+	return b.DeleteBucket([]byte("inbox_mbx"))
+}
+
+// inboxForm is the sequence of the account-wide inbox index where its keys, and those of the
+// mailboxes', tell what is flagged.
+const inboxForm = 1
+
+// moveFlagged gives flagged messages their class, in stores from before there was one.
+func (s *Store) moveFlagged(b *bolt.Tx) error {
+	index := b.Bucket([]byte(messageBuckets[bktInbox]))
+	if index.Sequence() == inboxForm {
+		return nil
+	}
+	tx := &Tx{b: b, s: s, writable: true}
+	var flagged []Message
+	for k, v := range tx.ascend(index, nil) {
+		if len(k) != 21 || len(v) != 2 {
+			return fmt.Errorf("inbox entry %x: %w", k, errDamagedRow)
+		}
+		if Flags(v[0])&FlagFlagged != 0 && k[4]&classFlagged == 0 {
+			at := parsePlace(k[5:], 0)
+			flagged = append(flagged, Message{
+				Account: binary.BigEndian.Uint32(k), Mailbox: at.Mailbox, Folder: InboxID, UID: at.UID, Received: at.Received, Flags: Flags(v[0]), Bits: Bits(v[1]),
+			})
+		}
+	}
+	for i := range flagged {
+		if err := tx.moveFlagged(&flagged[i]); err != nil {
+			return err
+		}
+	}
+	return index.SetSequence(inboxForm)
+}
+
+func (tx *Tx) moveFlagged(m *Message) error {
+	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
+	byAccount[4] &^= classFlagged
+	byMailbox[4] &^= classFlagged
+	if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
+		return err
+	}
+	if err := tx.deleteRow(bktInboxOf, byMailbox[:]); err != nil {
+		return err
+	}
+	return tx.putInbox(m)
+}
+
+// claimDomains turns the domains of a store from before there were claims into claims. Those that
+// are complete, or were bought here, count as proven; external ones only where a log-in to one of
+// their mailboxes has succeeded. The claims of the others begin now. Mailboxes are found by domain
+// and address from then on, since two claims of a name may have the same address.
+func (s *Store) claimDomains(b *bolt.Tx) error {
+	tx := &Tx{b: b, s: s, writable: true}
+	loggedIn := map[string]bool{}
+	for m := range Mailboxes.All(tx) {
+		loggedIn[m.DomainID] = loggedIn[m.DomainID] || !m.LastSyncAt.IsZero()
+		if err := MailboxByAddress.move(tx, nil, m, m.ID); err != nil {
+			return err
+		}
+	}
+	var all []*Domain
+	for d := range Domains.All(tx) {
+		all = append(all, d)
+	}
+	if err := b.DeleteBucket([]byte(DomainByName.name)); err != nil {
+		return err
+	}
+	if _, err := b.CreateBucket([]byte(DomainByName.name)); err != nil {
+		return err
+	}
+	for _, d := range all {
+		external := d.DNSProvider == DomainProviderExternal
+		proven := d.Source == DomainSourceRegistered || external && loggedIn[d.ID] && !PublicMail(d.Name) || !external && !d.CompletedAt.IsZero()
+		if d.Claim = ClaimProven; !proven {
+			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()
+		}
+		data, err := json.Marshal(d)
+		if err == nil {
+			err = tx.put(Domains.name, []byte(d.ID), data)
+		}
+		for _, x := range []*Index[Domain]{DomainByName, DomainsByName, DomainOfAccount, DomainsOpen} {
+			err = errors.Join(err, x.move(tx, nil, d, d.ID))
+		}
+		if err != nil {
+			return fmt.Errorf("claim of %s: %w", d.Name, err)
+		}
+	}
+	if old := []byte("mailbox.email"); b.Bucket(old) != nil {
+		return errors.Join(tx.err, b.DeleteBucket(old))
+	}
+	return tx.err
+}
+
+// lastUsed gives the newest segment up to `most` that anything refers to, and where the last record
+// of it that is referred to ends; 0 if there is none.
+func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
+	err = s.db.View(func(b *bolt.Tx) error {
+		refs := b.Bucket([]byte(messageBuckets[bktRef]))
+		if refs == nil { // the database is new
+			return nil
+		}
+		c := refs.Cursor()
+		k, _ := c.Seek(binary.BigEndian.AppendUint64(nil, (uint64(most)+1)<<32))
+		var row []byte
+		if most == math.MaxUint32 || k == nil {
+			k, row = c.Last()
+		} else {
+			k, row = c.Prev()
+		}
+		if k == nil {
+			return nil
+		}
+		ref, _, err := decodeRef(k, row)
+		segment, end = ref.Segment, int64(ref.Offset)+ref.Size()
+		return err
+	})
+	return segment, end, err
+}
+
+// keepFoundSegments notes, when a database begins beside segments that are there already, up to
+// which number they go. Their messages are in no row; compaction would take them for dead.
+func (s *Store) keepFoundSegments(b *bolt.Tx) error {
+	segments := s.seg.List()
+	if len(segments) == 0 {
+		return nil
+	}
+	last := segments[len(segments)-1].Number
+	s.log.Warn("the database is new but there are message segments; they are kept, and their messages are not listed",
+		"segments", len(segments), "last", last)
+	return b.Bucket([]byte(messageBuckets[bktLive])).SetSequence(uint64(last))
+}

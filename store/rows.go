@@ -1,0 +1,536 @@
+package store
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/store/postings"
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// A messageBucket is one bucket of the message index. doc.go draws their keys and values.
+type messageBucket int
+
+const (
+	bktMessage messageBucket = iota
+	bktMeta
+	bktInbox
+	bktInboxOf
+	bktFolder
+	bktFolderName
+	bktMailbox
+	bktAccount
+	bktRef
+	bktLive
+	bktTextTodo
+	bktTextRun
+	bktTextPlace
+	bktTextWord
+	bktTextGone
+	bktThread
+	bktThreadJoined
+	bktSubject
+	bktSubscribed
+	bktStructure
+)
+
+// messageBuckets are their names.
+var messageBuckets = [...]string{
+	bktMessage:      "msg",
+	bktMeta:         "msg_meta",
+	bktInbox:        "inbox_class",
+	bktInboxOf:      "inbox_mbx_class",
+	bktFolder:       "folder",
+	bktFolderName:   "folder_name",
+	bktMailbox:      "mailbox_count",
+	bktAccount:      "account_count",
+	bktRef:          "blob_ref",
+	bktLive:         "blob_live",
+	bktTextTodo:     "text_todo",
+	bktTextRun:      "text_run",
+	bktTextPlace:    "text_place",
+	bktTextWord:     "text_word",
+	bktTextGone:     "text_gone",
+	bktThread:       "thread",
+	bktThreadJoined: "thread_joined",
+	bktSubject:      "thread_subject",
+	bktSubscribed:   "subscribed",
+	bktStructure:    "blob_structure",
+}
+
+// errDamagedRow is returned for a row that this version cannot have written.
+var errDamagedRow = errors.New("damaged row")
+
+// Flags are the system flags of RFC 3501 section 2.3.2 that are kept with a message.
+type Flags uint8
+
+// The flags that IMAP clients set.
+const (
+	FlagSeen Flags = 1 << iota
+	FlagAnswered
+	FlagFlagged
+	FlagDeleted
+	FlagDraft
+)
+
+// Bits are what was found out about a message when it came; IMAP does not change them.
+type Bits uint8
+
+// What lists filter by and show without reading the message.
+const (
+	BitAttachments Bits = 1 << iota
+	BitWarmup
+	BitAutoReply
+	BitBounce
+)
+
+// A Message is one message in one folder. Its bytes are Blob, of Blob.Length bytes; what was found
+// in them is its Meta.
+type Message struct {
+	Account, Mailbox uint32 // numbers
+	Folder, UID      uint32
+	Blob             BlobRef
+	Received         time.Time // UTC, whole milliseconds; IMAP's INTERNALDATE
+	Flags            Flags
+	Keywords         []string
+	Bits             Bits
+	ModSeq           uint64 // RFC 7162: rises with every change in the mailbox
+}
+
+// A Meta is written once, with its message.
+type Meta struct {
+	Structure         []byte // the parsed message, in a form of the caller's
+	Preview           string
+	ThreadID          string
+	OriginalMessageID string
+	ReturnPath        string
+	SPF, DKIM, DMARC  string
+	Recipient         string // that the envelope named; "" is the mailbox's own address
+}
+
+// Every row but the smallest begins with the version of its form.
+const rowVersion = 1
+
+// A message row: version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8 | blob 16 |
+// keywords, each length 1 and text.
+const (
+	messageRowSize = 39
+	maxKeywords    = 128
+	maxKeyword     = 255
+)
+
+func messageKey(mailbox, folder, uid uint32) (key [12]byte) {
+	binary.BigEndian.PutUint32(key[0:], mailbox)
+	binary.BigEndian.PutUint32(key[4:], folder)
+	binary.BigEndian.PutUint32(key[8:], uid)
+	return key
+}
+
+func (m *Message) key() [12]byte { return messageKey(m.Mailbox, m.Folder, m.UID) }
+
+func (m *Message) row() []byte {
+	size := messageRowSize
+	for _, k := range m.Keywords {
+		size += 1 + len(k)
+	}
+	b := make([]byte, 0, size)
+	b = append(b, rowVersion, byte(m.Flags), byte(m.Bits))
+	b = binary.BigEndian.AppendUint32(b, m.Account)
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Received.UnixMilli()))
+	b = binary.BigEndian.AppendUint64(b, m.ModSeq)
+	b = m.Blob.AppendTo(b)
+	for _, k := range m.Keywords {
+		b = append(b, byte(len(k)))
+		b = append(b, k...)
+	}
+	return b
+}
+
+// decode fills m from a key of 12 bytes and its row.
+func (m *Message) decode(key, row []byte) error {
+	if len(key) != 12 || len(row) < messageRowSize || row[0] != rowVersion {
+		return errDamagedRow
+	}
+	blob, err := segment.ParseRef(row[23:messageRowSize])
+	if err != nil {
+		return err
+	}
+	*m = Message{
+		Account:  binary.BigEndian.Uint32(row[3:]),
+		Mailbox:  binary.BigEndian.Uint32(key),
+		Folder:   binary.BigEndian.Uint32(key[4:]),
+		UID:      binary.BigEndian.Uint32(key[8:]),
+		Blob:     blob,
+		Received: msTime(binary.BigEndian.Uint64(row[7:])),
+		Flags:    Flags(row[1]),
+		Bits:     Bits(row[2]),
+		ModSeq:   binary.BigEndian.Uint64(row[15:]),
+	}
+	for rest := row[messageRowSize:]; len(rest) > 0; {
+		n := int(rest[0])
+		if n == 0 || len(rest) < 1+n || len(m.Keywords) == maxKeywords {
+			return errDamagedRow
+		}
+		m.Keywords = append(m.Keywords, string(rest[1:1+n]))
+		rest = rest[1+n:]
+	}
+	return nil
+}
+
+// A meta row: version 1 | structure and texts, each length uvarint and bytes. The recipient follows
+// them where there is one; rows from before it was kept have none. In version 2 the structure is
+// empty and stands in bktStructure, once for all messages that have the same bytes.
+const metaShared = 2
+
+// maxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand
+// people has more, and may be in a thousand mailboxes.
+const maxOwnStructure = 2 << 10
+
+func (m *Meta) texts() [7]*string {
+	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
+}
+
+func (m *Meta) row() []byte {
+	texts := m.texts()
+	size := 1 + 2*binary.MaxVarintLen32 + len(m.Structure) + len(m.Recipient)
+	for _, text := range texts {
+		size += binary.MaxVarintLen32 + len(*text)
+	}
+	b := append(make([]byte, 0, size), rowVersion)
+	b = binary.AppendUvarint(b, uint64(len(m.Structure)))
+	b = append(b, m.Structure...)
+	for _, text := range texts {
+		b = binary.AppendUvarint(b, uint64(len(*text)))
+		b = append(b, *text...)
+	}
+	if m.Recipient != "" {
+		b = binary.AppendUvarint(b, uint64(len(m.Recipient)))
+		b = append(b, m.Recipient...)
+	}
+	return b
+}
+
+// decode fills m from a row, of which it keeps nothing. The structure of a shared row is not in it.
+func (m *Meta) decode(row []byte) error {
+	if len(row) == 0 || row[0] != rowVersion && row[0] != metaShared {
+		return errDamagedRow
+	}
+	*m = Meta{}
+	structure, rest, err := cutField(row[1:])
+	if err != nil {
+		return err
+	}
+	if len(structure) > 0 {
+		m.Structure = append([]byte(nil), structure...)
+	}
+	all := string(rest) // shared by the texts: one allocation for seven
+	for _, text := range m.texts() {
+		var field []byte
+		if field, rest, err = cutField(rest); err != nil {
+			return err
+		}
+		end := len(all) - len(rest)
+		*text = all[end-len(field) : end]
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	recipient, rest, err := cutField(rest)
+	if err != nil || len(recipient) == 0 || len(rest) > 0 {
+		return errDamagedRow
+	}
+	m.Recipient = all[len(all)-len(recipient):]
+	return nil
+}
+
+// An InboxPos is a place in the order of inboxes: Received, then UID, then Mailbox.
+type InboxPos struct {
+	Received time.Time
+	UID      uint32
+	Mailbox  uint32
+}
+
+// A class is the marks that lists filter by, as one byte of the inbox keys: messages of one class
+// lie side by side, so that a list reads what passes its filter and nothing else.
+const (
+	classSeen = 1 << iota
+	classAttachments
+	classWarmup
+	classFlagged
+	classes
+)
+
+func (m *Message) class() (c byte) {
+	if m.Flags&FlagSeen != 0 {
+		c |= classSeen
+	}
+	if m.Bits&BitAttachments != 0 {
+		c |= classAttachments
+	}
+	if m.Bits&BitWarmup != 0 {
+		c |= classWarmup
+	}
+	if m.Flags&FlagFlagged != 0 {
+		c |= classFlagged
+	}
+	return c
+}
+
+func inboxKey(m *Message) (key [21]byte) {
+	binary.BigEndian.PutUint32(key[0:], m.Account)
+	key[4] = m.class()
+	binary.BigEndian.PutUint64(key[5:], uint64(m.Received.UnixMilli()))
+	binary.BigEndian.PutUint32(key[13:], m.UID)
+	binary.BigEndian.PutUint32(key[17:], m.Mailbox)
+	return key
+}
+
+func inboxOfKey(m *Message) (key [17]byte) {
+	binary.BigEndian.PutUint32(key[0:], m.Mailbox)
+	key[4] = m.class()
+	binary.BigEndian.PutUint64(key[5:], uint64(m.Received.UnixMilli()))
+	binary.BigEndian.PutUint32(key[13:], m.UID)
+	return key
+}
+
+// places are the order of inboxes in keys: received ms 8, uid 4, mailbox 4 where the keys are of
+// several mailboxes.
+const (
+	placeSize   = postings.PlaceSize
+	placeOfSize = 12
+)
+
+func (p InboxPos) place() (b [placeSize]byte) {
+	binary.BigEndian.PutUint64(b[0:], keyCeil(p.Received))
+	binary.BigEndian.PutUint32(b[8:], p.UID)
+	binary.BigEndian.PutUint32(b[12:], p.Mailbox)
+	return b
+}
+
+// comparePos compares by the order of inboxes.
+func comparePos(a, b InboxPos) int {
+	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Mailbox, b.Mailbox))
+}
+
+func parsePlace(b []byte, mailbox uint32) InboxPos {
+	if len(b) == placeSize {
+		mailbox = binary.BigEndian.Uint32(b[12:])
+	}
+	return InboxPos{msTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), mailbox}
+}
+
+// keyCeil is the first millisecond that is not before t, as keys have it; 0 for the zero time.
+func keyCeil(t time.Time) uint64 {
+	return uint64(max(t.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 0))
+}
+
+// InboxID is the folder id of INBOX in every mailbox.
+const InboxID = 1
+
+const inboxName = "INBOX"
+
+// A Folder is one folder of a mailbox as IMAP sees it, INBOX among them.
+type Folder struct {
+	Mailbox     uint32 // the mailbox's number
+	ID          uint32 // from 1 in each mailbox, never used again
+	Name        string // UTF-8, at most 1000 bytes
+	SpecialUse  string // RFC 6154 attribute such as \Sent, or ""
+	Subscribed  bool
+	UIDValidity uint32 // RFC 3501 section 2.3.1.1; rises within a mailbox, so that a name that comes again has another one
+	UIDNext     uint32
+	ModSeq      uint64 // RFC 7162 HIGHESTMODSEQ
+	Messages    uint32
+	Unseen      uint32 // messages without FlagSeen
+	Bytes       int64
+}
+
+// A folder row: version 1 | subscribed 1 | validity 4 | counters 28 | name, special use, each
+// length uvarint and text.
+const folderRowHead = 34
+
+// folderCounts is what changes in a folder with its messages: uidnext 4 | modseq 8 | messages 4 |
+// unseen 4 | bytes 8.
+type folderCounts struct {
+	uidNext  uint32
+	modSeq   uint64
+	messages uint32
+	unseen   uint32
+	bytes    int64
+}
+
+func (c *folderCounts) put(row []byte) {
+	binary.BigEndian.PutUint32(row[6:], c.uidNext)
+	binary.BigEndian.PutUint64(row[10:], c.modSeq)
+	binary.BigEndian.PutUint32(row[18:], c.messages)
+	binary.BigEndian.PutUint32(row[22:], c.unseen)
+	binary.BigEndian.PutUint64(row[26:], uint64(c.bytes))
+}
+
+func (c *folderCounts) get(row []byte) error {
+	if len(row) < folderRowHead || row[0] != rowVersion {
+		return errDamagedRow
+	}
+	c.uidNext = binary.BigEndian.Uint32(row[6:])
+	c.modSeq = binary.BigEndian.Uint64(row[10:])
+	c.messages = binary.BigEndian.Uint32(row[18:])
+	c.unseen = binary.BigEndian.Uint32(row[22:])
+	c.bytes = int64(binary.BigEndian.Uint64(row[26:]))
+	return nil
+}
+
+func folderKey(mailbox, id uint32) (key [8]byte) {
+	binary.BigEndian.PutUint32(key[0:], mailbox)
+	binary.BigEndian.PutUint32(key[4:], id)
+	return key
+}
+
+func (f *Folder) row() []byte {
+	b := make([]byte, folderRowHead, folderRowHead+4+len(f.Name)+len(f.SpecialUse))
+	b[0] = rowVersion
+	if f.Subscribed {
+		b[1] = 1
+	}
+	binary.BigEndian.PutUint32(b[2:], f.UIDValidity)
+	c := folderCounts{f.UIDNext, f.ModSeq, f.Messages, f.Unseen, f.Bytes}
+	c.put(b)
+	b = binary.AppendUvarint(b, uint64(len(f.Name)))
+	b = append(b, f.Name...)
+	b = binary.AppendUvarint(b, uint64(len(f.SpecialUse)))
+	return append(b, f.SpecialUse...)
+}
+
+func (f *Folder) decode(key, row []byte) error {
+	var c folderCounts
+	if len(key) != 8 || c.get(row) != nil {
+		return errDamagedRow
+	}
+	name, rest, err := cutField(row[folderRowHead:])
+	if err != nil {
+		return err
+	}
+	use, rest, err := cutField(rest)
+	if err != nil || len(rest) > 0 || row[1] > 1 {
+		return errDamagedRow
+	}
+	*f = Folder{
+		Mailbox:     binary.BigEndian.Uint32(key),
+		ID:          binary.BigEndian.Uint32(key[4:]),
+		Name:        string(name),
+		SpecialUse:  string(use),
+		Subscribed:  row[1] == 1,
+		UIDValidity: binary.BigEndian.Uint32(row[2:]),
+		UIDNext:     c.uidNext,
+		ModSeq:      c.modSeq,
+		Messages:    c.messages,
+		Unseen:      c.unseen,
+		Bytes:       c.bytes,
+	}
+	return nil
+}
+
+// folderName is the key of a name: INBOX is the same in any case (RFC 3501 section 5.1).
+func folderName(mailbox uint32, name string) []byte {
+	if strings.EqualFold(name, inboxName) {
+		name = inboxName
+	}
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(name)), mailbox), name...)
+}
+
+// mailboxRow is what changes in a mailbox with its messages: version 1 | next folder 4 | validity 4
+// | modseq 8 | messages 8 | bytes 8.
+type mailboxRow struct {
+	nextFolder uint32 // id of the next folder
+	validity   uint32 // the newest UIDVALIDITY
+	modSeq     uint64 // of the newest change
+	messages   int64
+	bytes      int64
+}
+
+const mailboxRowSize = 33
+
+func (r *mailboxRow) row() []byte {
+	b := append(make([]byte, 0, mailboxRowSize), rowVersion)
+	b = binary.BigEndian.AppendUint32(b, r.nextFolder)
+	b = binary.BigEndian.AppendUint32(b, r.validity)
+	b = binary.BigEndian.AppendUint64(b, r.modSeq)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.messages))
+	return binary.BigEndian.AppendUint64(b, uint64(r.bytes))
+}
+
+func (r *mailboxRow) decode(b []byte) error {
+	if len(b) != mailboxRowSize || b[0] != rowVersion {
+		return errDamagedRow
+	}
+	r.nextFolder = binary.BigEndian.Uint32(b[1:])
+	r.validity = binary.BigEndian.Uint32(b[5:])
+	r.modSeq = binary.BigEndian.Uint64(b[9:])
+	r.messages = int64(binary.BigEndian.Uint64(b[17:]))
+	r.bytes = int64(binary.BigEndian.Uint64(b[25:]))
+	return nil
+}
+
+// A BlobRef says where a message's bytes are; a Blob is those bytes, opened.
+type (
+	BlobRef = segment.Ref
+	Blob    = segment.Blob
+)
+
+// Kinds of owners of a blob, the first byte of an owner: a message by its key, the others by their
+// ids.
+const (
+	ownerMessage    = 'm'
+	ownerSubmission = 's'
+	ownerReport     = 'r'
+	ownerCopy       = 'c'
+	ownerArrival    = 'a'
+)
+
+func messageOwner(m *Message) []byte {
+	key := m.key()
+	return append([]byte{ownerMessage}, key[:]...)
+}
+
+// blobPrefix is what all keys of references to the blob begin with.
+func blobPrefix(ref BlobRef) (key [8]byte) {
+	binary.BigEndian.PutUint32(key[0:], ref.Segment)
+	binary.BigEndian.PutUint32(key[4:], ref.Offset)
+	return key
+}
+
+// refRow is the part of a reference that its key does not have.
+func refRow(ref BlobRef) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 8), ref.Head)
+	return binary.BigEndian.AppendUint32(b, ref.Length)
+}
+
+// decodeRef reads a reference and its owner from a key and a row.
+func decodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
+	if len(key) < 9 || len(row) != 8 {
+		return BlobRef{}, nil, fmt.Errorf("blob reference %x: %w", key, errDamagedRow)
+	}
+	return BlobRef{
+		Segment: binary.BigEndian.Uint32(key),
+		Offset:  binary.BigEndian.Uint32(key[4:]),
+		Head:    binary.BigEndian.Uint32(row),
+		Length:  binary.BigEndian.Uint32(row[4:]),
+	}, key[8:], nil
+}
+
+// cutField cuts a length and as many bytes from the front of b.
+func cutField(b []byte) (field, rest []byte, err error) {
+	n, used := binary.Uvarint(b)
+	if used <= 0 || n > uint64(len(b)-used) {
+		return nil, nil, errDamagedRow
+	}
+	return b[used : used+int(n)], b[used+int(n):], nil
+}
+
+// msTime undoes UnixMilli as rows and keys have it.
+func msTime(ms uint64) time.Time { return time.UnixMilli(int64(ms)).UTC() }
+
+// keyTime is t as rows and keys can hold it: in whole milliseconds since 1970.
+func keyTime(t time.Time) time.Time { return msTime(uint64(max(t.UnixMilli(), 0))) }
