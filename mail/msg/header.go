@@ -2,10 +2,14 @@ package msg
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"iter"
 	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // Header is one header field. In what was read, Value is unfolded and decoded UTF-8.
@@ -388,4 +392,110 @@ func lowerByte(c byte) byte {
 		return c + 'a' - 'A'
 	}
 	return c
+}
+
+// BaseSubject takes off a subject what mail programs and mailing lists put around it (RFC 5256
+// section 2.1, in the languages of many programs), folds case and space, and says whether that was
+// the mark of an answer.
+func BaseSubject(subject string) (base string, answer bool) {
+	base = strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
+	for {
+		rest, mark := cutMark(base)
+		if mark == "" {
+			return base, answer
+		}
+		answer = answer || answerMarks[mark]
+		base = rest
+	}
+}
+
+// cutMark takes one mark off the front: a word with a colon, or a list's name in brackets with more
+// behind it.
+func cutMark(s string) (rest, mark string) {
+	if strings.HasPrefix(s, "[") {
+		name, after, ok := strings.Cut(s[1:], "]")
+		if after = strings.TrimSpace(after); ok && after != "" && len(name) <= 60 {
+			return after, "[]"
+		}
+		return s, ""
+	}
+	head, after, ok := strings.Cut(s, ":")
+	if !ok || len(head) > 24 {
+		return s, ""
+	}
+	word := strings.TrimFunc(head, func(r rune) bool { return unicode.IsDigit(r) || strings.ContainsRune(" []()^*", r) })
+	if !answerMarks[word] && !forwardMarks[word] {
+		return s, ""
+	}
+	return strings.TrimSpace(after), word
+}
+
+var (
+	answerMarks = map[string]bool{
+		"re": true, "r": true, "aw": true, "antw": true, "antwort": true, "sv": true, "vs": true, "vá": true, "odp": true, "rif": true,
+		"res": true, "rsp": true, "resp": true, "ynt": true, "yanıt": true, "bls": true, "atb": true, "απ": true, "σχετ": true, "ha": true,
+		"на": true, "отв": true, "ответ": true, "rép": true, "rep": true, "回复": true, "回覆": true, "答复": true, "返信": true, "답장": true, "رد": true, "תגובה": true,
+	}
+	forwardMarks = map[string]bool{
+		"fw": true, "fwd": true, "wg": true, "tr": true, "rv": true, "enc": true, "i": true, "fs": true, "vb": true, "vl": true, "pd": true,
+		"doorst": true, "ilt": true, "továbbítás": true, "trs": true, "πρθ": true, "пер": true, "转发": true, "轉寄": true, "転送": true, "전달": true,
+	}
+)
+
+// NewMessageID returns a fresh Message-ID at the domain, with its brackets.
+func NewMessageID(domain string) string {
+	return "<" + strings.ToLower(rand.Text()) + "@" + domain + ">"
+}
+
+// messageIDs returns the ids of a Message-ID, In-Reply-To or References field, each in
+// brackets: the first one, which names the thread, and the newest up to MaxReferences.
+// An id without brackets is taken if it has an @, or if it is all that there is.
+func messageIDs(value []byte) []string {
+	value = unfold(value)
+	var found [][]byte
+	add := func(id []byte) {
+		if id = stripSpace(id); len(id) > 0 && len(id) <= maxMessageID-2 {
+			found = append(found, id)
+		}
+	}
+	for rest := value; len(rest) > 0; {
+		open := bytes.IndexByte(rest, '<')
+		if open < 0 {
+			bareIDs(rest, add)
+			break
+		}
+		bareIDs(rest[:open], add)
+		id, after, _ := bytes.Cut(rest[open+1:], []byte(">"))
+		add(id)
+		rest = after
+	}
+	if len(found) == 0 && len(value) > 0 && !bytes.ContainsAny(value, " \t<>\"") {
+		add(value)
+	}
+	if over := len(found) - MaxReferences; over > 0 {
+		found = append(found[:1], found[1+over:]...)
+	}
+	out := make([]string, len(found))
+	for i, id := range found {
+		out[i] = "<" + cleanText(guessUTF8(id), maxMessageID) + ">"
+	}
+	return out
+}
+
+func bareIDs(text []byte, add func([]byte)) {
+	if bytes.IndexByte(text, '@') < 0 {
+		return
+	}
+	for word := range bytes.FieldsSeq(text) {
+		if bytes.IndexByte(word, '@') > 0 {
+			add(bytes.Trim(word, ",;>()\""))
+		}
+	}
+}
+
+func stripSpace(b []byte) []byte {
+	if !bytes.ContainsAny(b, " \t") {
+		return b
+	}
+	return bytes.Join(bytes.Fields(b), nil)
 }

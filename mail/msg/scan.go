@@ -2,9 +2,75 @@ package msg
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 )
+
+// Part is one node of a message's MIME tree (RFC 2045, RFC 2046). A multipart has one
+// child or more; a message/rfc822 or message/global part has exactly one child, the
+// message inside; every other part is a leaf. Texts are decoded UTF-8.
+type Part struct {
+	Type, Subtype     string            // lower case; text/plain where none is given, message/rfc822 in a digest
+	Params            map[string]string // of Content-Type; names in lower case
+	ID                string            // Content-ID with its brackets
+	Description       string
+	Encoding          string // Content-Transfer-Encoding, lower case; "7bit" where none is given
+	Disposition       string // lower case, "" without the field
+	DispositionParams map[string]string
+	Language          []string
+	Location, MD5     string
+
+	// HeaderOffset, BodyOffset and End are offsets from the start of the whole message.
+	// The header is [HeaderOffset, BodyOffset) with the empty line, the body [BodyOffset, End).
+	HeaderOffset, BodyOffset, End int64
+
+	Lines       int64 // line ends in the body
+	DecodedSize int64 // bytes after the transfer encoding is undone; exact when the body keeps to its encoding
+
+	// Envelope is set on the root and on the child of a message/rfc822 part. Such a part,
+	// unless it is the root, shares the envelope of its child.
+	Envelope *Envelope
+	Children []*Part
+}
+
+// Envelope holds the header fields that IMAP's ENVELOPE and the message index need
+// (RFC 9051 §7.5.2). Sender and ReplyTo are empty when the message has none.
+type Envelope struct {
+	Date     time.Time // zero when the field is missing or unreadable
+	DateText string
+	Subject  string
+
+	From, Sender, ReplyTo, To, Cc, Bcc []Address
+
+	InReplyTo  []string // each with its brackets
+	MessageID  string   // with its brackets, "" without the field
+	References []string // each with its brackets, oldest first
+}
+
+// Size returns the length of the body in bytes, as it stands in the message.
+func (p *Part) Size() int64 { return p.End - p.BodyOffset }
+
+// MediaType returns "type/subtype" in lower case.
+func (p *Part) MediaType() string { return p.Type + "/" + p.Subtype }
+
+// IsMultipart reports whether the part's children are MIME parts divided by a boundary.
+func (p *Part) IsMultipart() bool { return p.Type == "multipart" }
+
+// IsMessage reports whether the part is a whole message whose structure is known,
+// that is, its Envelope and its one child are set.
+func (p *Part) IsMessage() bool {
+	return p.Type == "message" && (p.Subtype == "rfc822" || p.Subtype == "global")
+}
+
+// filename returns the name that the sender gave, unsafe as it is, or "".
+func (p *Part) filename() string {
+	if name := p.DispositionParams["filename"]; name != "" {
+		return name
+	}
+	return p.Params["name"]
+}
 
 // Scan reads one message in one pass and returns its part tree. It never refuses a
 // message for its form: whatever cannot be understood is a leaf. The only error is that
@@ -265,4 +331,90 @@ func (l *leafBody) size(raw int64, toEnd bool) int64 {
 		return max(0, min(l.n, raw))
 	}
 	return raw
+}
+
+// lineReader cuts a stream at CRLF, LF and bare CR through a fixed buffer, so that a
+// line of any length costs no more memory than the buffer.
+type lineReader struct {
+	r          io.Reader
+	buf        []byte
+	start, end int
+	lf         int // index of the next LF at or after start, end if the buffer has none, -1 if not looked for
+	off        int64
+	eof        bool
+	err        error
+}
+
+func newLineReader(r io.Reader) *lineReader {
+	size := scanBuffer
+	if l, ok := r.(interface{ Len() int }); ok {
+		size = max(64, min(size, l.Len()+1))
+	}
+	return &lineReader{r: r, buf: make([]byte, size), lf: -1}
+}
+
+// next returns the next piece of a line, without its line end, and the length of that
+// line end: 0 when the line goes on or the stream ends. The piece is valid until the
+// next call. It answers false at the end and after a read error, which is then in err.
+func (l *lineReader) next() (piece []byte, eol int, ok bool) {
+	for {
+		i, found := l.findEnd()
+		if found {
+			piece = l.buf[l.start:i]
+			eol = 1
+			if l.buf[i] == '\r' && i+1 < l.end && l.buf[i+1] == '\n' {
+				eol = 2
+			}
+			l.advance(i + eol)
+			return piece, eol, true
+		}
+		full := l.start == 0 && l.end == len(l.buf)
+		if l.eof || full {
+			piece = l.buf[l.start:i]
+			l.advance(i)
+			return piece, 0, len(piece) > 0
+		}
+		if !l.fill() {
+			return nil, 0, false
+		}
+	}
+}
+
+// findEnd returns the index of the next line end. Without one it answers false and the
+// index up to which the bytes surely belong to the line: a CR that is last in the
+// buffer may be half of a CRLF.
+func (l *lineReader) findEnd() (int, bool) {
+	if l.lf < l.start {
+		l.lf = l.end
+		if i := bytes.IndexByte(l.buf[l.start:l.end], '\n'); i >= 0 {
+			l.lf = l.start + i
+		}
+	}
+	if i := bytes.IndexByte(l.buf[l.start:l.lf], '\r'); i >= 0 {
+		i += l.start
+		return i, i+1 < l.end || l.eof
+	}
+	return l.lf, l.lf < l.end
+}
+
+func (l *lineReader) advance(to int) {
+	l.off += int64(to - l.start)
+	l.start = to
+}
+
+func (l *lineReader) fill() bool {
+	copy(l.buf, l.buf[l.start:l.end])
+	l.end -= l.start
+	l.start, l.lf = 0, -1
+	n, err := io.ReadFull(l.r, l.buf[l.end:])
+	l.end += n
+	if err == nil {
+		return true
+	}
+	l.eof = true
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		l.err = err
+		return false
+	}
+	return true
 }

@@ -1,10 +1,14 @@
 package msg
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 const (
@@ -179,4 +183,103 @@ func isInvisible(r rune) bool {
 		return true
 	}
 	return false
+}
+
+// isAbsence tells whether a subject is one that the large mail services and programs give to
+// answers that they send for people who are away. Not all of them say so in the header.
+func isAbsence(subject string) bool {
+	s := strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
+	if absences[strings.TrimRight(s, " .!")] {
+		return true
+	}
+	head, _, ok := strings.Cut(s, ":")
+	return ok && absences[strings.TrimSpace(head)]
+}
+
+// absences are the words in front of the colon, or the whole subject.
+var absences = wordSet(
+	// Exchange, Outlook and Microsoft 365
+	"automatic reply", "automatische antwort", "réponse automatique", "respuesta automática", "risposta automatica",
+	"resposta automática", "automatisch antwoord", "automatiskt svar", "automatisk svar", "automatisk svar på", "automaattinen vastaus",
+	"automatyczna odpowiedź", "odpowiedź automatyczna", "automatická odpověď", "automatická odpoveď", "automatikus válasz", "răspuns automat",
+	"автоматический ответ", "автоматична відповідь", "αυτόματη απάντηση", "otomatik yanıt", "자동 회신", "自動応答", "自動回覆", "自动答复", "自动回复",
+	"תשובה אוטומטית", "رد تلقائي", "out of office", "out of office autoreply", "out of office auto-reply", "out of the office",
+	"abwesenheitsnotiz", "abwesend", "abwesenheit", "absence du bureau", "absent du bureau", "absence", "fuera de la oficina", "ausente de la oficina",
+	"fuori sede", "fuori ufficio", "assente", "fora do escritório", "afwezig", "afwezigheidsbericht", "niet aanwezig", "frånvaro", "ikke til stede",
+	"fravær", "poissa", "nieobecny", "poza biurem", "mimo kancelář", "нет на месте", "вне офиса", "ofis dışında", "不在", "不在通知", "외출 중", "부재중",
+	// Gmail, Yahoo, Zoho, GroupWise, Notes, sieve and vacation(1)
+	"auto", "autoreply", "auto-reply", "auto reply", "autoresponse", "auto-response", "auto response", "automated reply", "automated response",
+	"automatic response", "autosvar", "auto-svar", "autoantwort", "auto-antwort", "auto-réponse", "autorespuesta", "away from my mail",
+	"away from the office", "away from my email", "vacation", "vacation reply", "vacation message", "vacation response", "on vacation", "on holiday", "on leave",
+	"annual leave", "maternity leave", "parental leave", "ooo", "urlaub", "im urlaub", "en vacances", "en congé", "de vacaciones", "in vacanza", "de férias",
+)
+
+func wordSet(words ...string) map[string]bool {
+	set := make(map[string]bool, len(words))
+	for _, w := range words {
+		set[w] = true
+	}
+	return set
+}
+
+const (
+	searchText = 64 << 10  // bytes of a message's text that it is found by
+	searchHTML = 512 << 10 // of HTML that are read for it
+	stubText   = 200       // characters; plain text that is shorter may only say that there is HTML
+)
+
+// SearchTexts returns the texts that a message is found by: the subject, each person with name and
+// address, the names of attachments, and what people read, without markup, at most 64 KiB of that.
+func SearchTexts(r io.ReaderAt, root *Part) ([]string, error) {
+	var out []string
+	if e := root.Envelope; e != nil {
+		out = append(out, e.Subject)
+		for _, list := range [][]Address{e.From, e.Sender, e.ReplyTo, e.To, e.Cc, e.Bcc} {
+			for _, a := range people(list) {
+				out = append(out, a.Name+" "+a.Email())
+			}
+		}
+	}
+	for _, a := range Attachments(root) {
+		if a.Part.filename() != "" {
+			out = append(out, a.Filename)
+		}
+	}
+	left := searchText
+	for _, piece := range bodyPieces(root) {
+		texts, err := pieceTexts(r, piece, left)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range texts {
+			left -= len(text)
+			out = append(out, text)
+		}
+		if left <= 0 {
+			break
+		}
+	}
+	return out, nil
+}
+
+// pieceTexts returns the plain text, or that of the HTML, or both where the first says little.
+func pieceTexts(r io.ReaderAt, p bodyPiece, limit int) (out []string, err error) {
+	if p.text != nil {
+		text, _, err := readText(r, p.text, int64(limit))
+		if err != nil {
+			return nil, fmt.Errorf("text of message: %w", err)
+		}
+		out = append(out, text)
+		if p.html == nil || utf8.RuneCountInString(text) > stubText {
+			return out, nil
+		}
+	}
+	if p.html == nil {
+		return out, nil
+	}
+	text, _, err := readText(r, p.html, searchHTML)
+	if err != nil {
+		return nil, fmt.Errorf("text of message: %w", err)
+	}
+	return append(out, cut(htmlWords(text, limit), limit)), nil
 }
