@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// conflicts gives the strangers that an error of Fit names.
+// conflicts gives the foreign records that an error of Compatible names.
 func conflicts(t *testing.T, err error) []string {
 	t.Helper()
 	if err == nil {

@@ -146,10 +146,6 @@ func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
 	if leased {
 		tx.After(func() { tx.s.leases.Release(ref) })
 	}
-	return tx.putRef(ref, owner)
-}
-
-func (tx *Tx) putRef(ref BlobRef, owner []byte) error {
 	prefix := blobPrefix(ref)
 	return tx.putRow(bktRef, append(prefix[:], owner...), refRow(ref))
 }

@@ -179,7 +179,7 @@ type TLSPolicy struct {
 	MaxAge    time.Duration // as served
 	FetchedAt time.Time
 	ExpiresAt time.Time
-	UsedAt    time.Time // when mail last heeded it, to a day
+	UsedAt    time.Time // when mail last followed it, to a day
 }
 
 // TLSPolicies keeps one for a domain.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -225,7 +226,7 @@ func (m *Meta) decode(row []byte) error {
 		return err
 	}
 	if len(structure) > 0 {
-		m.Structure = append([]byte(nil), structure...)
+		m.Structure = bytes.Clone(structure)
 	}
 	all := string(rest) // shared by the texts: one allocation for seven
 	for _, text := range m.texts() {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/mailstead/mailstead/store/postings"
@@ -33,13 +34,11 @@ const (
 // A run row: version 1 | state 1 | docs 4 | bytes 8 | newest place 16 | oldest place 16.
 const textRunRowSize = 46
 
-func textRunKey(account uint32, id uint64) (key [12]byte) {
-	binary.BigEndian.PutUint32(key[0:], account)
-	binary.BigEndian.PutUint64(key[4:], id)
+func (r *textRun) key() (key [12]byte) {
+	binary.BigEndian.PutUint32(key[0:], r.account)
+	binary.BigEndian.PutUint64(key[4:], r.id)
 	return key
 }
-
-func (r *textRun) key() [12]byte { return textRunKey(r.account, r.id) }
 
 func (r *textRun) row() []byte {
 	b := append(make([]byte, 0, textRunRowSize), rowVersion, r.state)
@@ -241,10 +240,7 @@ func (b *TextBatch) Len() int { return len(b.places) }
 
 // run does what can be done before the transaction.
 func (b *TextBatch) run() *textRunData {
-	words := make([]string, 0, len(b.index))
-	for word := range b.index {
-		words = append(words, word)
-	}
+	words := slices.AppendSeq(make([]string, 0, len(b.index)), maps.Keys(b.index))
 	slices.Sort(words)
 	var w postings.BlockWriter
 	for _, word := range words {

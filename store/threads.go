@@ -32,8 +32,8 @@ const ThreadKept = 2 * 365 * 24 * time.Hour
 
 // Threads are a forest of message ids: rows point from one to an older one. An id without a row
 // stands for itself and is nobody's elder. A root points to itself, so that whoever is put below
-// another later is known to have been one: messages bear its name, and those are found by the notes
-// of which roots went below which.
+// another later is known to have been one: messages carry its name, and those are found by the
+// notes of which roots went below which.
 
 func threadKey(account uint32, nodes ...ThreadNode) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(nodes)*threadNodeSize), account)

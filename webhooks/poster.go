@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -112,7 +113,7 @@ func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result
 		return failed(CodeBlockedAddress, err.Error())
 	}
 	req.Header = Headers(d, now)
-	req.Header.Set("User-Agent", p.userAgent())
+	req.Header.Set("User-Agent", cmp.Or(p.UserAgent, defaultUserAgent))
 	// Present but empty, this key is not sent: it lets the transport repeat the request when a kept
 	// connection turns out to be dead, which is no worse than the retry that would follow.
 	req.Header["Idempotency-Key"] = []string{}
@@ -278,11 +279,4 @@ func (p *Poster) now() time.Time {
 		return p.Now()
 	}
 	return time.Now()
-}
-
-func (p *Poster) userAgent() string {
-	if p.UserAgent != "" {
-		return p.UserAgent
-	}
-	return defaultUserAgent
 }

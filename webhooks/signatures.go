@@ -37,7 +37,8 @@ func Headers(d Delivery, now time.Time) http.Header {
 	for _, secret := range d.Secrets {
 		service = append(service, "v1="+hex.EncodeToString(serviceMAC(secret, timestamp, d.Body)))
 		if key, err := standardKey(secret); err == nil {
-			standard = append(standard, "v1,"+base64.StdEncoding.EncodeToString(standardMAC(key, d.EventID, timestamp, d.Body)))
+			mac := sum(hmac.New(sha256.New, key), d.Body, d.EventID, ".", timestamp, ".")
+			standard = append(standard, "v1,"+base64.StdEncoding.EncodeToString(mac))
 		}
 	}
 	h := make(http.Header, 12)
@@ -83,11 +84,6 @@ func Verify(secret, timestamp, signature string, body []byte, now time.Time) err
 func serviceMAC(secret, timestamp string, body []byte) []byte {
 	mac := hmac.New(sha256.New, []byte(secret))
 	return sum(mac, body, timestamp, ".")
-}
-
-func standardMAC(key []byte, id, timestamp string, body []byte) []byte {
-	mac := hmac.New(sha256.New, key)
-	return sum(mac, body, id, ".", timestamp, ".")
 }
 
 func sum(mac hash.Hash, body []byte, before ...string) []byte {

@@ -170,18 +170,26 @@ func (r *reply) refer(cut *node) {
 	r.m.Ns = append(r.m.Ns, r.records(r.z.own(ns.rrs[0].Header().Name, cut))...)
 }
 
-// nothing says that a name has nothing of the type.
-func (r *reply) nothing(n *node, name string) {
+// addSOA adds the SOA record of a negative answer. It returns true if proofs go with it.
+func (r *reply) addSOA() bool {
 	if !r.proven {
 		r.m.Ns = slices.Clip(r.z.negative)
-		return
+		return false
 	}
 	soa, err := r.z.signing.of(r.z.soa, 0)
 	if err != nil {
 		r.err = err
-		return
+		return false
 	}
 	r.m.Ns = append(slices.Clip(r.m.Ns), soa.negative...)
+	return true
+}
+
+// nothing says that a name has nothing of the type.
+func (r *reply) nothing(n *node, name string) {
+	if !r.addSOA() {
+		return
+	}
 	r.m.Ns = append(r.m.Ns, r.records(r.z.own(name, n))...)
 	r.proveWildcard()
 }
@@ -189,16 +197,9 @@ func (r *reply) nothing(n *node, name string) {
 // absent says that a name does not exist, below the closest one that does, and that no wildcard
 // answers for it (RFC 4035 section 3.1.3.2).
 func (r *reply) absent(closest, below string) {
-	if !r.proven {
-		r.m.Ns = slices.Clip(r.z.negative)
+	if !r.addSOA() {
 		return
 	}
-	soa, err := r.z.signing.of(r.z.soa, 0)
-	if err != nil {
-		r.err = err
-		return
-	}
-	r.m.Ns = append(slices.Clip(r.m.Ns), soa.negative...)
 	r.closer = below
 	r.proveWildcard()
 	if below != "*."+closest {

@@ -10,23 +10,23 @@ import (
 
 const arcHost = "mx.here.example"
 
-// forward does what a forwarder does: it judges a message, puts what it found before it, and seals
-// that.
+// forward does what a forwarder does: it verifies a message, puts what it found before it,
+// and seals that.
 func forward(t *testing.T, keys testKeys, message string) string {
 	t.Helper()
-	judged := judgeARC(t, keys, message).Header + message
-	set, err := Seal(strings.NewReader(judged), sealOptions(keys))
+	verified := verifyARC(t, keys, message).Header + message
+	set, err := Seal(strings.NewReader(verified), sealOptions(keys))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(set) + judged
+	return string(set) + verified
 }
 
 func sealOptions(keys testKeys) SealOptions {
 	return SealOptions{Key: Key{"x.com", "rsa", keys.rsa}, AuthservID: arcHost, Now: time.Unix(1_795_000_000, 0)}
 }
 
-func judgeARC(t *testing.T, keys testKeys, message string) *Verdict {
+func verifyARC(t *testing.T, keys testKeys, message string) *Verdict {
 	t.Helper()
 	v := &Verifier{Resolver: keys.dns(t)}
 	verdict, err := v.Verify(t.Context(), Request{
@@ -50,7 +50,7 @@ func TestChainsGrow(t *testing.T) {
 				t.Fatal(err)
 			}
 			message = forward(t, keys, "Received: from there\r\n"+b.String())
-			if c := judgeARC(t, keys, message).ARC; c.Result != Pass || c.Sets != hop || c.Sealer != "x.com" {
+			if c := verifyARC(t, keys, message).ARC; c.Result != Pass || c.Sets != hop || c.Sealer != "x.com" {
 				t.Errorf("%s: after hop %d: %+v", name, hop, c)
 			}
 		}
@@ -103,7 +103,7 @@ func TestBrokenChainsFail(t *testing.T) {
 		if message == once || message == twice {
 			t.Errorf("%s: nothing was changed", name)
 		}
-		v := judgeARC(t, keys, message)
+		v := verifyARC(t, keys, message)
 		if v.ARC.Result != Fail || v.ARC.Reason == "" || !strings.Contains(v.Header, "\tarc=fail") {
 			t.Errorf("%s: %+v\n%s", name, v.ARC, v.Header)
 		}
@@ -112,10 +112,10 @@ func TestBrokenChainsFail(t *testing.T) {
 			t.Errorf("%s: sealed all the same: %s", name, set)
 		}
 	}
-	if v := judgeARC(t, keys, strings.ReplaceAll(once, "s=rsa", "s=down")); v.ARC.Result != TempError || strings.Contains(v.Header, "\tarc=") {
+	if v := verifyARC(t, keys, strings.ReplaceAll(once, "s=rsa", "s=down")); v.ARC.Result != TempError || strings.Contains(v.Header, "\tarc=") {
 		t.Errorf("dead DNS: %+v", v.ARC)
 	}
-	if v := judgeARC(t, keys, messages()["plain"]); v.ARC.Result != None || strings.Contains(v.Header, "\tarc=") {
+	if v := verifyARC(t, keys, messages()["plain"]); v.ARC.Result != None || strings.Contains(v.Header, "\tarc=") {
 		t.Errorf("no chain: %+v", v.ARC)
 	}
 }
@@ -135,7 +135,7 @@ func TestChainsHaveAnEnd(t *testing.T) {
 	for range maxSets {
 		message = stripped(t, forward(t, keys, message))
 	}
-	v := judgeARC(t, keys, message)
+	v := verifyARC(t, keys, message)
 	if v.ARC.Result != Pass || v.ARC.Sets != maxSets {
 		t.Fatalf("%+v", v.ARC)
 	}
@@ -212,7 +212,7 @@ json.dump(out, sys.stdout)
 		if strings.HasSuffix(name, "ours") {
 			want = 2
 		}
-		if v := judgeARC(t, keys, message); v.ARC.Result != Pass || v.ARC.Sets != want {
+		if v := verifyARC(t, keys, message); v.ARC.Result != Pass || v.ARC.Sets != want {
 			t.Errorf("%s: %+v\n%.1500s", name, v.ARC, message)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package auth judges where mail comes from (SPF, DKIM, DMARC, Authentication-Results) and signs
+// Package auth verifies where mail comes from (SPF, DKIM, DMARC, Authentication-Results) and signs
 // what goes out (DKIM). It does not know mailboxes, accounts or what is done with a verdict: its
 // caller refuses, files or delivers.
 package auth
@@ -114,7 +114,7 @@ type Verdict struct {
 	Header string
 }
 
-// Verifier judges messages. It is safe for use by several goroutines once its fields are set.
+// Verifier verifies messages. It is safe for use by several goroutines once its fields are set.
 type Verifier struct {
 	Resolver Resolver
 	// Now is the clock that expired signatures are judged by; nil is time.Now. It can only make a
@@ -137,8 +137,8 @@ const (
 	defaultLookupTimeout = 6 * time.Second
 )
 
-// Verify judges a message. A dead resolver gives temperror results and no policy, never an error.
-// An error is the end of ctx, a message that cannot be read, or ErrAuthservID.
+// Verify authenticates a message. A dead resolver gives temperror results and no policy, never an
+// error. An error is the end of ctx, a message that cannot be read, or ErrAuthservID.
 func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	id, ok := idn.Host(r.AuthservID)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestListed(t *testing.T) {
+func TestCheckDNSBL(t *testing.T) {
 	dns := &fakeDNS{t: t, servers: map[string]bool{"2.0.0.127.down.test": true},
 		ip: map[string][]string{
 			"2.0.0.127.bl.test": {"127.0.0.2", "127.0.0.4"}, "2.0.0.127.plain.test": {"127.0.0.3"}, "2.0.0.127.error.test": {"127.255.255.254"},

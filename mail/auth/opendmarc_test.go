@@ -99,7 +99,7 @@ var differently = map[string]string{
 	"unknown p= with a report address":    "it drops the record, though section 6.6.3 step 6 makes it p=none",
 	"unknown tags and bad report options": "it drops the record for a value that section 6.3 has ignored",
 	"From without a domain":               "it cannot be asked",
-	"From at an address literal":          "it has no word for a From field that cannot be judged",
+	"From at an address literal":          "it has no word for a From field that cannot be verified",
 	"aligned SPF temperror":               "it holds against a message what could not be looked up",
 	"aligned key temperror":               "the same",
 	"quoted local part with an @":         "it reads what programs read differently, see msg.ReadAuthors",

@@ -88,7 +88,7 @@ func TestChainsThatVouch(t *testing.T) {
 	}
 	keys := newTestKeys(t)
 	sealed := forward(t, keys, messages()["plain"])
-	if v := judgeARC(t, keys, sealed); v.ARC.Result != Pass || slices.Contains([]string{"", " "}, v.ARC.results) {
+	if v := verifyARC(t, keys, sealed); v.ARC.Result != Pass || slices.Contains([]string{"", " "}, v.ARC.results) {
 		t.Errorf("the newest set says %q", v.ARC.results)
 	}
 }
@@ -106,8 +106,8 @@ func FuzzReportURI(f *testing.F) {
 	})
 }
 
-// FuzzVouches has what others have sealed read.
-func FuzzVouches(f *testing.F) {
+// FuzzAttestsDMARC has what others have sealed read.
+func FuzzAttestsDMARC(f *testing.F) {
 	f.Add(" i=1; list.org; dmarc=pass (p=reject) header.from=x.com; dkim=fail reason=\"x\"")
 	f.Fuzz(func(t *testing.T, results string) {
 		if isASCII(results) && (Chain{Result: Pass, results: results}).AttestsDMARC("x.com") && !strings.Contains(strings.ToLower(results), "x.com") {

@@ -35,7 +35,7 @@ func TestDeadResolverIsNotWaitedFor(t *testing.T) {
 			}
 			return nil
 		}}}
-		judge := func(from string, result Result, least, most time.Duration) {
+		verify := func(from string, result Result, least, most time.Duration) {
 			t.Helper()
 			began := time.Now()
 			r := request("From: u@"+from+"\r\n\r\nhi\r\n", "u@"+from)
@@ -45,26 +45,26 @@ func TestDeadResolverIsNotWaitedFor(t *testing.T) {
 				t.Errorf("dmarc=%s of %s after %v, %v; want %s after %v to %v", got.DMARC, from, took, err, result, least, most)
 			}
 		}
-		judge("x.com", Fail, 0, 0)
+		verify("x.com", Fail, 0, 0)
 		// A name of the sender's that is slow does not make the resolver dead, nor its look-ups
 		// shorter.
-		judge("slow.x.com", TempError, 6*time.Second, 21*time.Second)
+		verify("slow.x.com", TempError, 6*time.Second, 21*time.Second)
 		if v.Health.Dead() || probes.Load() != 1 {
 			t.Errorf("dead: %v, %d probes", v.Health.Dead(), probes.Load())
 		}
-		judge("x.com", Fail, 0, 0)
+		verify("x.com", Fail, 0, 0)
 		dns.silent.Store(true)
-		judge("x.com", TempError, 3*time.Second, 3*time.Second)
+		verify("x.com", TempError, 3*time.Second, 3*time.Second)
 		for range 3 {
-			judge("x.com", TempError, 2*time.Second, 2*time.Second)
+			verify("x.com", TempError, 2*time.Second, 2*time.Second)
 		}
 		if n := probes.Load(); n != 2 {
 			t.Errorf("%d probes of one that is known to be dead", n)
 		}
 		time.Sleep(time.Minute)
-		judge("x.com", TempError, 2*time.Second, 2*time.Second)
+		verify("x.com", TempError, 2*time.Second, 2*time.Second)
 		dns.silent.Store(false)
-		judge("x.com", Fail, 0, 0)
+		verify("x.com", Fail, 0, 0)
 		if v.Health.Dead() {
 			t.Error("still dead")
 		}

@@ -149,7 +149,7 @@ func TestDANE(t *testing.T) {
 				d.mu.Unlock()
 			}
 			r := c.Direct(t.Context(), "them.example", e, hello)
-			judge(t, r, h, tc.status, tc.by, tc.policy, tc.result)
+			checkResult(t, r, h, tc.status, tc.by, tc.policy, tc.result)
 			if tc.status == Temporary && !strings.Contains(r.Reply, "DANE is in force for mx.them.example") {
 				t.Errorf("it says %q", r.Reply)
 			}
@@ -163,8 +163,8 @@ func texts(lines ...string) func(*testing.T, *host) []string {
 
 func right(t *testing.T, h *host) []string { return []string{digest(t, h.tls)} }
 
-// judge checks what came of one message to a domain with one host.
-func judge(t *testing.T, r Result, h *host, status Status, by, policy, result string) {
+// checkResult checks what came of one message to a domain with one host.
+func checkResult(t *testing.T, r Result, h *host, status Status, by, policy, result string) {
 	t.Helper()
 	if r.Status != status || r.Attempts[len(r.Attempts)-1].Authenticated != by {
 		t.Errorf("result %+v", r)
@@ -254,7 +254,7 @@ func TestMTASTS(t *testing.T) {
 			e := envelope()
 			e.STS = tc.policy
 			r := c.Direct(t.Context(), "them.example", e, hello)
-			judge(t, r, h, tc.status, tc.by, tc.kind, tc.result)
+			checkResult(t, r, h, tc.status, tc.by, tc.kind, tc.result)
 			if tc.status == Temporary && !strings.Contains(r.Reply, "MTA-STS policy") {
 				t.Errorf("it says %q", r.Reply)
 			}

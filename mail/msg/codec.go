@@ -3,6 +3,7 @@ package msg
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 )
@@ -145,10 +146,7 @@ func appendStrings(b []byte, list []string) []byte {
 // appendParams writes names in order, so that equal trees are equal bytes.
 func appendParams(b []byte, params map[string]string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(params)))
-	names := make([]string, 0, 8)
-	for name := range params {
-		names = append(names, name)
-	}
+	names := slices.AppendSeq(make([]string, 0, 8), maps.Keys(params))
 	slices.Sort(names)
 	for _, name := range names {
 		b = appendString(appendString(b, name), params[name])

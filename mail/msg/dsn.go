@@ -75,22 +75,19 @@ func (d *DSN) words() (subject, text string) {
 	for _, r := range d.Recipients {
 		actions[r.Action] = true
 	}
+	attached := "header"
+	if d.Full {
+		attached = "text"
+	}
 	switch {
 	case actions[ActionFailed]:
-		return "Undelivered mail returned to sender", "Your message could not be delivered to one or more recipients. Its\n" + d.attached() + " is attached.\n"
+		return "Undelivered mail returned to sender", "Your message could not be delivered to one or more recipients. Its\n" + attached + " is attached.\n"
 	case actions[ActionDelayed]:
 		return "Delayed mail (still being retried)", "Your message has not been delivered yet. You need not send it again:\nwe keep trying.\n"
 	case actions[ActionDelivered]:
 		return "Mail delivered", "Your message has been delivered.\n"
 	}
 	return "Mail relayed", "Your message was handed on to a system that does not report\ndeliveries. There will be no further notice unless it fails.\n"
-}
-
-func (d *DSN) attached() string {
-	if d.Full {
-		return "text"
-	}
-	return "header"
 }
 
 func (d *DSN) text(first string) string {

@@ -17,17 +17,26 @@ func addCorpus(f *testing.F) {
 
 func addFiles(f *testing.F, pattern string) {
 	f.Helper()
+	for _, raw := range readFiles(f, pattern) {
+		f.Add(raw)
+	}
+}
+
+// readFiles gives the contents of the files that match a pattern.
+func readFiles(t testing.TB, pattern string) (contents [][]byte) {
+	t.Helper()
 	names, err := filepath.Glob(pattern)
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, name := range names {
 		raw, err := os.ReadFile(name)
 		if err != nil {
-			f.Fatal(err)
+			t.Fatal(err)
 		}
-		f.Add(raw)
+		contents = append(contents, raw)
 	}
+	return contents
 }
 
 // FuzzScan reads any bytes as a message, in every way there is.
@@ -75,15 +84,7 @@ func FuzzScan(f *testing.F) {
 
 // FuzzDecodePart wants an error or a tree that holds together.
 func FuzzDecodePart(f *testing.F) {
-	names, err := filepath.Glob("testdata/*.eml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, name := range names {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, raw := range readFiles(f, "testdata/*.eml") {
 		f.Add(scanBytes(f, raw).AppendBinary(nil))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

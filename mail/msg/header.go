@@ -122,8 +122,8 @@ func RawHeader(r io.ReaderAt, p *Part) ([]byte, error) {
 	return b, nil
 }
 
-// HeaderFields returns the fields of a part's header block that bear one of the names,
-// in any letter case, or with except those that bear none, raw and in order, and an
+// HeaderFields returns the fields of a part's header block that have one of the names,
+// in any letter case, or with except those that have none, raw and in order, and an
 // empty line: what IMAP's BODY[HEADER.FIELDS (…)] and BODY[HEADER.FIELDS.NOT (…)] send.
 func HeaderFields(r io.ReaderAt, p *Part, names []string, except bool) ([]byte, error) {
 	block, err := RawHeader(r, p)

@@ -68,7 +68,7 @@ func TestAppend(t *testing.T) {
 
 // TestAppendIsBounded: a server that refuses, or that reads no more, ends the attempt.
 func TestAppendIsBounded(t *testing.T) {
-	text := letter + strings.Repeat("x", 8<<20)
+	text := smallMessage + strings.Repeat("x", 8<<20)
 	for name, tc := range map[string]struct {
 		manners func(tag string, c net.Conn, w io.Writer) bool
 		want    error

@@ -244,7 +244,9 @@ func (s *Session) options() *imapclient.Options {
 			}
 		},
 		Fetch: func(m *imapclient.FetchMessageData) {
-			drain(m)
+			for item := m.Next(); item != nil; item = m.Next() {
+				skip(item)
+			}
 			s.notify()
 		},
 	}}

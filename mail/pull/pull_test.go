@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 )
 
-const letter = "From: a@far.test\r\nSubject: hello\r\n\r\nhello\r\n"
+const smallMessage = "From: a@far.test\r\nSubject: hello\r\n\r\nhello\r\n"
 
 // certified gives a configuration with a certificate for 127.0.0.1, and a client that trusts it.
 func certified(t testing.TB) (*tls.Config, *pull.Client) {
@@ -46,7 +46,7 @@ func open(t *testing.T, s *pulltest.Server, n int) (*pull.Session, pull.Box) {
 	t.Helper()
 	s.Change(func() {
 		for range n {
-			s.Add(letter)
+			s.Add(smallMessage)
 		}
 	})
 	session, err := client().Connect(t.Context(), at(s, "none"))
@@ -134,10 +134,10 @@ func TestWindowsAndPieces(t *testing.T) {
 	s := pulltest.Serve(t, nil)
 	long := "Subject: long\r\n\r\n" + strings.Repeat("0123456789abcdef\r\n", 70_000)
 	s.Change(func() {
-		s.Add(letter, `\Seen`, "$Work")
+		s.Add(smallMessage, `\Seen`, "$Work")
 		s.Add(long)
 		s.UIDNext = 100
-		s.Add(letter, `\Flagged`, `\Answered`)
+		s.Add(smallMessage, `\Flagged`, `\Answered`)
 	})
 	session, box := open(t, s, 0)
 	if box != (pull.Box{UIDValidity: 7, UIDNext: 101, Messages: 3, ModSeq: box.ModSeq}) || box.ModSeq == 0 {
@@ -218,7 +218,7 @@ func TestDeleteTakesNothingElse(t *testing.T) {
 func TestIdle(t *testing.T) {
 	s := pulltest.Serve(t, nil)
 	session, _ := open(t, s, 1)
-	time.AfterFunc(50*time.Millisecond, func() { s.Change(func() { s.Add(letter) }) })
+	time.AfterFunc(50*time.Millisecond, func() { s.Change(func() { s.Add(smallMessage) }) })
 	start := time.Now()
 	if err := session.Idle(t.Context(), 10*time.Second); err != nil || time.Since(start) > 5*time.Second {
 		t.Errorf("%s, %v", time.Since(start), err)

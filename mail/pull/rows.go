@@ -122,12 +122,6 @@ func skip(item imapclient.FetchItemData) {
 	}
 }
 
-func drain(m *imapclient.FetchMessageData) {
-	for item := m.Next(); item != nil; item = m.Next() {
-		skip(item)
-	}
-}
-
 func uidSet(uids []uint32) imap.UIDSet {
 	var set imap.UIDSet
 	for _, uid := range uids {
