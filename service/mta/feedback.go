@@ -2,6 +2,11 @@ package mta
 
 import (
 	"cmp"
+	"context"
+	"crypto/hmac"
+	"encoding/base64"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -323,4 +328,214 @@ func (s *Service) overhear(tx *store.Tx, d *inbox.Draft) error {
 		return err
 	}
 	return s.heed(tx, row, d.Tiding)
+}
+
+// hosted tells whether mail to an address stays on this server.
+func hosted(tx *store.Tx, email string) (bool, error) {
+	d, err := store.DomainByName.Read(tx, core.DomainOfAddress(email))
+	if core.IsGone(err) {
+		return false, nil
+	}
+	return err == nil && d.Status == "complete" && d.DNSProvider != core.ProviderExternal, err
+}
+
+// suppress keeps the account from sending to an address. One that is suppressed already stays as it
+// is.
+func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
+	if known, err := core.IsSuppressed(tx, accountID, email); known || err != nil {
+		return err
+	}
+	return store.Suppressions.Put(tx, &store.Suppression{AccountID: accountID, Email: email, Reason: reason, MessageID: messageID, CreatedAt: tx.Now()})
+}
+
+// A Suppression is an address that the account does not send to.
+type Suppression struct {
+	Email     string    `json:"email" words:"theirs"`
+	Reason    string    `json:"reason" enum:"bounce|complaint|manual"`
+	MessageID *string   `json:"message_id" words:"theirs"`
+	CreatedAt core.Time `json:"created_at"`
+}
+
+func suppressionOut(r *store.Suppression) Suppression {
+	return Suppression{r.Email, r.Reason, core.OrNull(r.MessageID), core.Time{Time: r.CreatedAt}}
+}
+
+// ListSuppressionsIn is the query of list_suppressions.
+type ListSuppressionsIn struct {
+	core.PageIn
+	Reason string `query:"reason" enum:"bounce|complaint|manual|"`
+}
+
+// ListSuppressions lists the account's suppressed addresses, newest first.
+func (s *Service) ListSuppressions(_ context.Context, who core.Actor, in ListSuppressionsIn) (*core.Page[Suppression], error) {
+	l := core.Listing[store.Suppression, Suppression]{
+		Operation: "suppressions", Index: store.SuppressionsByAccount, Prefix: who.AccountID, Filters: []string{in.Reason},
+		Keep: func(r *store.Suppression) bool { return in.Reason == "" || r.Reason == in.Reason },
+		Out:  func(_ *store.Tx, r *store.Suppression) (Suppression, error) { return suppressionOut(r), nil },
+	}
+	return l.Page(s.Core, who, in.PageIn)
+}
+
+// CreateSuppressionIn is the body of create_suppression.
+type CreateSuppressionIn struct {
+	Email string `json:"email" required:"true" max:"254"`
+}
+
+// CreateSuppression keeps the account from sending to an address. For one that is suppressed
+// already it answers that.
+func (s *Service) CreateSuppression(_ context.Context, who core.Actor, in CreateSuppressionIn) (*Suppression, error) {
+	email, err := core.NormalizeEmail("email", in.Email)
+	if err != nil {
+		return nil, err
+	}
+	var out Suppression
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if err := suppress(tx, who.AccountID, email, "manual", ""); err != nil {
+			return err
+		}
+		r, err := store.Suppressions.Get(tx, who.AccountID+email)
+		if err != nil {
+			return err
+		}
+		out = suppressionOut(r)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// DeleteSuppressionIn names one address.
+type DeleteSuppressionIn struct {
+	Email string `path:"email"`
+}
+
+// SuppressionDeleted says that an address may get mail again.
+type SuppressionDeleted struct {
+	Email   string `json:"email" words:"ours"`
+	Deleted bool   `json:"deleted"`
+	Message string `json:"message" words:"ours"`
+}
+
+// DeleteSuppression lets the account send to an address again.
+func (s *Service) DeleteSuppression(_ context.Context, who core.Actor, in DeleteSuppressionIn) (*SuppressionDeleted, error) {
+	email, err := core.NormalizeEmail("email", in.Email)
+	if err != nil {
+		return nil, core.NotFound("suppressed address")
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		_, err := store.Suppressions.Get(tx, who.AccountID+email)
+		if errors.Is(err, store.ErrNotFound) {
+			return core.NotFound("suppressed address")
+		}
+		if err != nil {
+			return err
+		}
+		return store.Suppressions.Delete(tx, who.AccountID+email)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &SuppressionDeleted{email, true, email + " may get mail of this account again."}, nil
+}
+
+// unsubscribePath is where the links lead.
+const unsubscribePath = "/unsubscribe/"
+
+// unsubscribeFields offer a recipient a way out (RFC 2369, RFC 8058), where the sending domain asks
+// for that: in what it sends to others, but for answers in a conversation, what machines wrote, and
+// messages that have a way out of their own. The link is offered only where this host is reached
+// over HTTPS, as RFC 8058 demands; the address always.
+func (s *Service) unsubscribeFields(m *mailing) []byte {
+	d := m.domain
+	if d == nil || !d.ListUnsub || !m.sub.Starts || m.sub.Sender == "" || core.DomainOfAddress(m.row.Recipient) == d.Name {
+		return nil
+	}
+	way := ""
+	if address := s.rowAddress(unsubscribeAddress, m.row); address != "" {
+		way = "<mailto:" + address + "?subject=unsubscribe>"
+	}
+	if !strings.HasPrefix(s.Config.BaseURL, "https://") {
+		if way == "" {
+			return nil
+		}
+		return fmt.Appendf(nil, "List-Unsubscribe: %s\r\n", way)
+	}
+	link := "<" + s.Config.BaseURL + unsubscribePath + s.unsubscribeToken(d, m.row.Recipient) + ">"
+	if way != "" {
+		link += ",\r\n " + way
+	}
+	return fmt.Appendf(nil, "List-Unsubscribe: %s\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n", link)
+}
+
+// unsubscribeToken names a recipient and a domain that writes to it. It holds for as long as the
+// domain is the account's, since people leave when they will.
+func (s *Service) unsubscribeToken(d *store.Domain, recipient string) string {
+	text := base64.RawURLEncoding.EncodeToString([]byte(d.Name + "\n" + recipient))
+	return text + "." + base64.RawURLEncoding.EncodeToString(s.unsubscribeMAC(d, recipient))
+}
+
+func (s *Service) unsubscribeMAC(d *store.Domain, recipient string) []byte {
+	return s.Keys.Mac("unsubscribe", d.AccountID, d.Name, recipient)[:16]
+}
+
+// An Unsubscription is what a link says: who wants no more mail from whom.
+type Unsubscription struct {
+	Email  string
+	Domain string
+}
+
+// CheckUnsubscribe reads the token of a link. A wrong one is a 404.
+func (s *Service) CheckUnsubscribe(_ context.Context, token string) (*Unsubscription, error) {
+	var out *Unsubscription
+	err := s.Store.View(func(tx *store.Tx) error {
+		_, u, err := s.readUnsubscribe(tx, token)
+		out = u
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) readUnsubscribe(tx *store.Tx, token string) (*store.Domain, *Unsubscription, error) {
+	wrong := core.Errorf("not_found", "This link is not one of ours, or its sender is gone. Nothing is left to do.")
+	text, mac, _ := strings.Cut(token, ".")
+	names, err := base64.RawURLEncoding.DecodeString(text)
+	domain, recipient, ok := strings.Cut(string(names), "\n")
+	if err != nil || !ok || len(token) > 1024 {
+		return nil, nil, wrong
+	}
+	d, err := store.DomainByName.Get(tx, domain)
+	if core.IsGone(err) {
+		return nil, nil, wrong
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	got, err := base64.RawURLEncoding.DecodeString(mac)
+	if err != nil || !hmac.Equal(got, s.unsubscribeMAC(d, recipient)) {
+		return nil, nil, wrong
+	}
+	if _, err := msg.NormalizeEmail(recipient); err != nil {
+		return nil, nil, wrong
+	}
+	return d, &Unsubscription{recipient, domain}, nil
+}
+
+// Unsubscribe keeps the account of a link's domain from writing to its recipient again. Again it
+// changes nothing.
+func (s *Service) Unsubscribe(_ context.Context, token string) (*Unsubscription, error) {
+	var out *Unsubscription
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, u, err := s.readUnsubscribe(tx, token)
+		if err != nil {
+			return err
+		}
+		out = u
+		return suppress(tx, d.AccountID, u.Email, "manual", "")
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }

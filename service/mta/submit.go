@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -520,4 +521,158 @@ func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain
 	}
 	row.JobID, row.NextAt = j.ID, j.Due
 	return store.Outgoings.Put(tx, row)
+}
+
+const kindRecipients = "recipients"
+
+// recipientsArgs is the job of making the rows of a submission that are not there yet.
+type recipientsArgs struct {
+	SubmissionID string `json:"submission_id"`
+}
+
+// recipientsKind makes rows and jobs for submissions with more recipients than one transaction
+// makes.
+func (s *Service) recipientsKind() jobs.Kind {
+	return jobs.Kind{Name: kindRecipients, Work: s.enqueueRest, Timeout: time.Hour, Most: inbox.ArrivalsMost}
+}
+
+// enqueueLater notes the recipients that are to get their rows by a job, and gives what those will
+// be. They count as waiting from now on, so that the submission stays.
+func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) (rows []*store.Outgoing, err error) {
+	if len(to) == 0 {
+		return nil, nil
+	}
+	p := &store.PendingRcpts{SubmissionID: sub.ID, Domain: d.Name}
+	for _, r := range to {
+		row := newRow(tx, sub, d.Name, r)
+		suppressed, err := core.IsSuppressed(tx, sub.AccountID, r.Address)
+		if err != nil {
+			return nil, err
+		}
+		if suppressed {
+			row.Status = store.OutgoingSuppressed
+		}
+		to, err := s.routeOf(tx, d, row)
+		if err != nil {
+			return nil, err
+		}
+		row.Transport = to.transport
+		rows = append(rows, row)
+		p.To = append(p.To, store.PendingRcpt{Address: r.Address, Notify: r.Notify, ORCPT: r.ORCPT})
+	}
+	sub.Waiting += len(p.To)
+	if err := store.PendingRecipients.Put(tx, p); err != nil {
+		return nil, err
+	}
+	_, err = s.Queue.Add(tx, jobs.New{
+		AccountID: sub.AccountID, Kind: kindRecipients, Lane: "recipients " + sub.ID, Args: recipientsArgs{sub.ID},
+	})
+	return rows, err
+}
+
+// enqueueRest makes the rows that are not there yet, some in each transaction, so that other mail
+// goes between. A recipient leaves the list in the transaction that makes its row: each gets one.
+func (s *Service) enqueueRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[recipientsArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	for more := true; more; {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		began := time.Now()
+		err := s.Store.Update(func(tx *store.Tx) (err error) {
+			more, err = s.enqueueSome(tx, args.SubmissionID)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		core.Sleep(ctx, time.Since(began)) // others go first
+	}
+	return nil, nil
+}
+
+func (s *Service) enqueueSome(tx *store.Tx, id string) (more bool, err error) {
+	p, err := store.PendingRecipients.Get(tx, id)
+	if core.IsGone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	sub, err := store.Submissions.Get(tx, id)
+	if err != nil {
+		return false, err
+	}
+	d, err := store.Domains.Get(tx, sub.DomainID)
+	if err != nil && !core.IsGone(err) {
+		return false, err
+	}
+	n := min(len(p.To), placesAtATime)
+	for _, r := range p.To[:n] {
+		row := newRow(tx, sub, p.Domain, Rcpt(r))
+		if err := s.addDelivery(tx, row, d); err != nil {
+			return false, err
+		}
+		if !row.Waits() {
+			sub.Waiting--
+		}
+	}
+	if p.To = p.To[n:]; len(p.To) > 0 {
+		if err := store.PendingRecipients.Put(tx, p); err != nil {
+			return false, err
+		}
+		return true, store.Submissions.Put(tx, sub)
+	}
+	if err := store.PendingRecipients.Delete(tx, id); err != nil {
+		return false, err
+	}
+	return false, keepSubmission(tx, sub)
+}
+
+// keepSubmission writes a submission while any of its recipients waits; it goes, with its bytes,
+// with the last one.
+func keepSubmission(tx *store.Tx, sub *store.Submission) error {
+	if sub.Waiting > 0 {
+		return store.Submissions.Put(tx, sub)
+	}
+	if err := tx.UnrefBlob(sub.Blob, sub.ID); err != nil {
+		return err
+	}
+	return store.Submissions.Delete(tx, sub.ID)
+}
+
+// reporter is the domain whose postmaster reports to others, and whose account sends them: the
+// domain of the host's own name, if that is hosted here, else the oldest one of the first account,
+// since reports have to be signed by the domain that they come from (RFC 7489 section 7.2.1, RFC
+// 8460 section 3). Where there is none it is the bare name of the host.
+func (s *Service) Reporter() (from *store.Domain, account string, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		for name := s.Config.Hostname; name != ""; _, name, _ = strings.Cut(name, ".") {
+			d, err := store.DomainByName.Get(tx, name)
+			if err == nil && core.TakesMail(d) && len(d.DKIM) > 0 {
+				from, account = d, d.AccountID
+				return nil
+			}
+			if err != nil && !core.IsGone(err) {
+				return err
+			}
+		}
+		from = &store.Domain{Name: s.Config.Hostname}
+		a, err := core.FindAccount(tx, "")
+		if err != nil {
+			return err
+		}
+		account = a.ID
+		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
+			if core.TakesMail(d) && len(d.DKIM) > 0 {
+				from = d
+				break
+			}
+		}
+		return nil
+	})
+	return from, account, err
 }
