@@ -34,7 +34,7 @@ type deliverArgs struct {
 
 func (s *Service) deliverKind(name string, lanes, most, each int) jobs.Kind {
 	return jobs.Kind{
-		Name: name, Work: s.handOn, Max: maxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: lanes, Most: most, MostEach: each,
+		Name: name, Work: s.attemptDelivery, Max: maxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: lanes, Most: most, MostEach: each,
 		Backoff: retryWait, Failed: s.deliveryFailed,
 	}
 }
@@ -57,32 +57,32 @@ func (s *Service) newClient() *deliver.Client {
 	}
 }
 
-// A mailing is all that an attempt needs to know.
-type mailing struct {
-	row    *store.Outgoing
-	sub    *store.Submission
-	domain *store.Domain // nil: gone
-	blob   *store.Blob   // open while the attempt lasts
-	route  route
-	to     *destination // of viaLocal; nil if it takes none
-	refuse error        // why not
-	never  bool         // the recipient has been suppressed since
-	now    time.Time
-	drafts []*inbox.Draft // made for the Writes of the attempt, and released when it is over
+// A delivery is all that an attempt needs to know.
+type delivery struct {
+	row        *store.Outgoing
+	sub        *store.Submission
+	domain     *store.Domain // nil: gone
+	blob       *store.Blob   // open while the attempt lasts
+	route      route
+	to         *destination // of viaLocal; nil if it takes none
+	refusal    error        // why not
+	suppressed bool         // the recipient has been suppressed since
+	now        time.Time
+	stored     []*inbox.StoredMessage // made for the Writes of the attempt, and released when it is over
 }
 
-// An outcome is what came of an attempt.
-type outcome struct {
+// An attemptResult is what came of an attempt.
+type attemptResult struct {
 	status   string // that the row gets
 	provided string // the Message-ID that a relay minted
 	result   deliver.Result
-	arrived  *inbox.Draft // to be filed where a local message goes
+	arrived  *inbox.StoredMessage // to be filed where a local message goes
 }
 
-// handOn makes one attempt. What it does to the world may be done again after a crash, so that a
+// attemptDelivery makes one attempt. What it does to the world may be done again after a crash, so that a
 // relay or a host may get a message twice if we die between its answer and our commit (RFC 5321
 // section 4.5.4.1 asks no less); what it writes, mail for mailboxes here included, is written once.
-func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -92,24 +92,24 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 		return nil, err
 	}
 	if m.blob, err = s.Store.OpenBlob(m.sub.Blob); err != nil {
-		return nil, m.lost(err)
+		return nil, m.internalFailure(err)
 	}
 	defer m.blob.Close()
 	jobs.Finally(ctx, func() {
-		for _, d := range m.drafts {
+		for _, d := range m.stored {
 			s.inbox.Release(d) // does nothing for what was filed
 		}
 	})
 	if m.now.Before(m.row.NextAt) {
-		return s.waitOn(m)
+		return s.waitUntilDue(m)
 	}
-	if wait, ok := s.paces.turn(m.pace()); !ok {
-		return s.waitTurn(m, wait)
+	if wait, ok := s.paces.reserve(m.pace()); !ok {
+		return s.waitForSlot(m, wait)
 	}
-	counted := m.sub.Forward && m.route.transport != core.ViaCapture && !m.never
+	counted := m.sub.Forward && m.route.transport != core.ViaCapture && !m.suppressed
 	if counted {
 		if at, ok := s.forwards.Take(m.row.Recipient, m.now); !ok {
-			return s.waitForward(m, at)
+			return s.waitForForward(m, at)
 		}
 	}
 	o, err := s.attempt(ctx, m)
@@ -117,18 +117,18 @@ func (s *Service) handOn(ctx context.Context, j *store.Job) (jobs.Writes, error)
 		s.forwards.giveBack(m.row.Recipient)
 	}
 	if err != nil {
-		return nil, m.lost(err)
+		return nil, m.internalFailure(err)
 	}
 	if ctx.Err() != nil && o.result.Status == deliver.Temporary {
 		return nil, ctx.Err() // we stopped it: not the host's fault
 	}
-	s.paces.tell(m.pace(), o.result)
-	return s.settle(m, j, o)
+	s.paces.observe(m.pace(), o.result)
+	return s.finish(m, j, o)
 }
 
 // pace names those who are told together that they send too much: all with the same next hop, but
 // at a server that a mailbox logs in to itself that mailbox alone.
-func (m *mailing) pace() string {
+func (m *delivery) pace() string {
 	lane := m.route.lane(m.row.Recipient)
 	if m.route.own {
 		return lane + " " + m.row.MailboxID
@@ -136,8 +136,8 @@ func (m *mailing) pace() string {
 	return lane
 }
 
-// lost is a failure of our own, which is for good once it has lasted as long as any may.
-func (m *mailing) lost(err error) error {
+// internalFailure is a failure of our own, which is for good once it has lasted as long as any may.
+func (m *delivery) internalFailure(err error) error {
 	if m.now.Before(m.row.QueuedAt.Add(giveUpAfter)) {
 		return err
 	}
@@ -145,8 +145,8 @@ func (m *mailing) lost(err error) error {
 }
 
 // mailing reads what an attempt needs, in one snapshot; nil if the message waits no more.
-func (s *Service) mailing(id string) (*mailing, error) {
-	m := &mailing{now: s.Now()}
+func (s *Service) mailing(id string) (*delivery, error) {
+	m := &delivery{now: s.Now()}
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		if m.row, err = waitingRow(tx, id); m.row == nil || err != nil {
 			return err
@@ -157,7 +157,7 @@ func (s *Service) mailing(id string) (*mailing, error) {
 		if m.domain, err = store.Domains.Get(tx, m.sub.DomainID); err != nil && !core.IsGone(err) {
 			return err
 		}
-		if m.never, err = core.IsSuppressed(tx, m.row.AccountID, m.row.Recipient); err != nil {
+		if m.suppressed, err = core.IsSuppressed(tx, m.row.AccountID, m.row.Recipient); err != nil {
 			return err
 		}
 		if m.route, err = s.routeOf(tx, m.domain, m.row); err != nil || m.route.transport != core.ViaLocal {
@@ -172,7 +172,7 @@ func (s *Service) mailing(id string) (*mailing, error) {
 }
 
 // look finds where local mail goes, or why it goes nowhere.
-func (m *mailing) look(tx *store.Tx, s *Service) error {
+func (m *delivery) look(tx *store.Tx, s *Service) error {
 	to, err := s.receiver(tx, m.row.Recipient)
 	if err == nil {
 		err = to.admits(m.sub.Sender)
@@ -181,7 +181,7 @@ func (m *mailing) look(tx *store.Tx, s *Service) error {
 		err = to.takes(tx, int64(m.sub.Blob.Length))
 	}
 	if e := new(core.SMTPError); errors.As(err, &e) {
-		m.refuse = e
+		m.refusal = e
 		return nil
 	}
 	m.to = to
@@ -189,18 +189,18 @@ func (m *mailing) look(tx *store.Tx, s *Service) error {
 }
 
 // attempt hands the message on, once.
-func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
-	if m.never {
-		return ours(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", suppressedNow), nil
+func (s *Service) attempt(ctx context.Context, m *delivery) (*attemptResult, error) {
+	if m.suppressed {
+		return localResult(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", suppressedNow), nil
 	}
 	if m.route.transport == core.ViaCapture {
-		return ours(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
+		return localResult(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
 	}
-	if e := new(core.SMTPError); errors.As(m.refuse, &e) {
+	if e := new(core.SMTPError); errors.As(m.refusal, &e) {
 		return refused(e), nil
 	}
 	if m.route.transport == core.ViaRelay && m.route.relay == nil {
-		return ours("", deliver.Temporary, "4.3.5", m.route.missing()), nil
+		return localResult("", deliver.Temporary, "4.3.5", m.route.missing()), nil
 	}
 	content, err := contentOf(m.sub, m.blob)
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *Service) attempt(ctx context.Context, m *mailing) (*outcome, error) {
 	head, err := s.signed(m, content)
 	if err != nil {
 		s.Log.Error("sign outgoing mail", "message", m.row.ID, "err", err)
-		return ours("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
+		return localResult("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
 	}
 	if m.route.transport == core.ViaLocal {
 		return s.deliverHere(m, head, content)
@@ -273,7 +273,7 @@ func (s *Service) stripped(content *io.SectionReader, prefixes []string) (*store
 }
 
 // signed gives the header fields that go before the stored message on this route.
-func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) {
+func (s *Service) signed(m *delivery, content *io.SectionReader) ([]byte, error) {
 	var fields []byte
 	var err error
 	switch replaced := m.route.relay.replaces(); {
@@ -294,7 +294,7 @@ func (s *Service) signed(m *mailing, content *io.SectionReader) ([]byte, error) 
 }
 
 // signOwn signs a message of ours, with the fields that are for this recipient alone.
-func (s *Service) signOwn(m *mailing, content *io.SectionReader, replaced bool) ([]byte, error) {
+func (s *Service) signOwn(m *delivery, content *io.SectionReader, replaced bool) ([]byte, error) {
 	extra, id := s.unsubscribeFields(m), m.sub.ID
 	if m.route.relay != nil && m.route.relay.NoDKIM { // it signs itself
 		return extra, nil
@@ -312,7 +312,7 @@ func Whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob
 func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.Size()) }
 
 // dial hands the message to another host.
-func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io.SectionReader) *outcome {
+func (s *Service) dial(ctx context.Context, m *delivery, head []byte, content *io.SectionReader) *attemptResult {
 	env := deliver.Envelope{
 		From: s.returnPath(m), To: m.row.Recipient, SMTPUTF8: m.sub.SMTPUTF8, EightBit: m.sub.EightBit,
 		EnvelopeID: m.sub.EnvelopeID, Notify: m.row.Notify, Ret: m.sub.Ret, ORCPT: m.row.ORCPT,
@@ -331,9 +331,9 @@ func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io
 				client = s.plain
 			}
 		}
-		o := &outcome{result: client.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
+		o := &attemptResult{result: client.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
 		if client == s.plain && slices.ContainsFunc(o.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, netguard.ErrBlocked) }) {
-			return ours("", deliver.Permanent, "5.7.10", r.Host+" was not logged in to: smtp.security "+inbox.PlainRefused) // RFC 5248: encryption needed
+			return localResult("", deliver.Permanent, "5.7.10", r.Host+" was not logged in to: smtp.security "+inbox.PlainRefused) // RFC 5248: encryption needed
 		}
 		if o.result.Status == deliver.Delivered {
 			o.provided = r.mint(o.result.Reply)
@@ -344,33 +344,33 @@ func (s *Service) dial(ctx context.Context, m *mailing, head []byte, content *io
 }
 
 // dialDirect hands the message to the recipient's own hosts, as their domain's policies on TLS ask.
-func (s *Service) dialDirect(ctx context.Context, m *mailing, env deliver.Envelope, message deliver.Message) *outcome {
+func (s *Service) dialDirect(ctx context.Context, m *delivery, env deliver.Envelope, message deliver.Message) *attemptResult {
 	domain := core.DomainOfAddress(m.row.Recipient)
 	if env.TLSOptional = m.sub.TLSReport; env.TLSOptional {
-		o := &outcome{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+		o := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
 		o.result.Sessions = nil // reports are not reported on (RFC 8460 section 3)
 		return o
 	}
 	policy, failed, err := s.policies.Of(ctx, domain)
 	if err != nil {
-		return ours("", deliver.Temporary, "4.4.3", "the MTA-STS policy could not be looked up: "+err.Error())
+		return localResult("", deliver.Temporary, "4.4.3", "the MTA-STS policy could not be looked up: "+err.Error())
 	}
 	env.STS = policy
-	o := &outcome{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+	o := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
 	if failed != nil {
 		o.result.Sessions = append(o.result.Sessions, *failed)
 	}
 	return o
 }
 
-// ours is an outcome that no other host had a part in.
-func ours(status string, what deliver.Status, enhanced, text string) *outcome {
-	return &outcome{status: status, result: deliver.Result{Status: what, Enhanced: enhanced, Reply: text}}
+// localResult is an outcome that no other host had a part in.
+func localResult(status string, what deliver.Status, enhanced, text string) *attemptResult {
+	return &attemptResult{status: status, result: deliver.Result{Status: what, Enhanced: enhanced, Reply: text}}
 }
 
 // refused is what becomes of mail that our own rules refuse.
-func refused(e *core.SMTPError) *outcome {
-	o := ours("", deliver.Permanent, e.Enhanced, e.Error())
+func refused(e *core.SMTPError) *attemptResult {
+	o := localResult("", deliver.Permanent, e.Enhanced, e.Error())
 	o.result.Code = e.Code
 	if e.Temporary() {
 		o.result.Status = deliver.Temporary
@@ -379,8 +379,8 @@ func refused(e *core.SMTPError) *outcome {
 	return o
 }
 
-// settle decides what follows from an attempt: it is done, given up, or made again later.
-func (s *Service) settle(m *mailing, j *store.Job, o *outcome) (jobs.Writes, error) {
+// finish decides what follows from an attempt: it is done, given up, or made again later.
+func (s *Service) finish(m *delivery, j *store.Job, o *attemptResult) (jobs.Writes, error) {
 	switch {
 	case o.result.Status == deliver.Delivered:
 		return s.done(m, o, s.successReport(m, o)), nil
@@ -389,7 +389,7 @@ func (s *Service) settle(m *mailing, j *store.Job, o *outcome) (jobs.Writes, err
 	case !m.now.Before(m.row.QueuedAt.Add(giveUpAfter)):
 		return s.bounce(m, expired(o.result))
 	}
-	return s.putOff(m, j, o)
+	return s.scheduleRetry(m, j, o)
 }
 
 // expired is a temporary failure that has lasted too long.
@@ -399,18 +399,18 @@ func expired(r deliver.Result) deliver.Result {
 	return r
 }
 
-// putOff makes another attempt later.
-func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, error) {
+// scheduleRetry makes another attempt later.
+func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jobs.Writes, error) {
 	paced := m.route.transport == core.ViaRelay && throttles(o.result) // it asks for patience, which is no failed attempt
 	next := m.now.Add(retryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
 	if paced {
-		next, _ = s.paces.turn(m.pace())
+		next, _ = s.paces.reserve(m.pace())
 	}
 	if end := m.row.QueuedAt.Add(giveUpAfter); next.After(end) {
 		next = end
 	}
 	next = next.Truncate(time.Millisecond)
-	due, notice, err := s.notice(m, next, o.result.Enhanced, o.result.Reply)
+	due, notice, err := s.delayNotice(m, next, o.result.Enhanced, o.result.Reply)
 	if err != nil {
 		return nil, err
 	}
@@ -423,14 +423,14 @@ func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, err
 		if j.Due.Before(due) { // somebody asked for it
 			row.NextAt = j.Due
 		}
-		if err := record(tx, row, m.route, o.result); err != nil {
+		if err := recordAttempt(tx, row, m.route, o.result); err != nil {
 			return err
 		}
 		if paced {
 			row.Attempts--
 		}
 		row.DelayTold = row.DelayTold || notice != nil
-		if err := s.report(tx, m.sub, notice); err != nil {
+		if err := s.sendReport(tx, m.sub, notice); err != nil {
 			return err
 		}
 		row.UpdatedAt = tx.Now()
@@ -442,9 +442,9 @@ func (s *Service) putOff(m *mailing, j *store.Job, o *outcome) (jobs.Writes, err
 	return writes, jobs.RetryAt(due, errors.New(o.result.Reply))
 }
 
-// waitOn is the turn of a job that came before its next attempt: for the delay notice.
-func (s *Service) waitOn(m *mailing) (jobs.Writes, error) {
-	due, notice, err := s.notice(m, m.row.NextAt, m.lastStatus(), m.row.LastResponse)
+// waitUntilDue is the turn of a job that came before its next attempt: for the delay notice.
+func (s *Service) waitUntilDue(m *delivery) (jobs.Writes, error) {
+	due, notice, err := s.delayNotice(m, m.row.NextAt, m.lastStatus(), m.row.LastResponse)
 	if err != nil {
 		return nil, err
 	}
@@ -457,7 +457,7 @@ func (s *Service) waitOn(m *mailing) (jobs.Writes, error) {
 			return err
 		}
 		row.DelayTold, row.UpdatedAt = true, tx.Now()
-		if err := s.report(tx, m.sub, notice); err != nil {
+		if err := s.sendReport(tx, m.sub, notice); err != nil {
 			return err
 		}
 		return store.Outgoings.Put(tx, row)
@@ -465,9 +465,9 @@ func (s *Service) waitOn(m *mailing) (jobs.Writes, error) {
 	return writes, jobs.Snooze(due)
 }
 
-// waitTurn is for a job whose next hop takes no more now. Its message is given up at its time,
+// waitForSlot is for a job whose next hop takes no more now. Its message is given up at its time,
 // which its sender has been told, however many are before it.
-func (s *Service) waitTurn(m *mailing, turn time.Time) (jobs.Writes, error) {
+func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) {
 	end := m.row.QueuedAt.Add(giveUpAfter)
 	if !m.now.Before(end) {
 		answer := cmp.Or(m.row.LastResponse, "none, since the next host takes fewer messages than wait for it")
@@ -476,11 +476,11 @@ func (s *Service) waitTurn(m *mailing, turn time.Time) (jobs.Writes, error) {
 	if m.row.NextAt = turn; turn.After(end) {
 		m.row.NextAt = end
 	}
-	return s.waitOn(m)
+	return s.waitUntilDue(m)
 }
 
 // lastStatus is the RFC 3463 status of the newest attempt.
-func (m *mailing) lastStatus() string {
+func (m *delivery) lastStatus() string {
 	if n := len(m.row.Log); n > 0 && m.row.Log[n-1].Enhanced != "" {
 		return m.row.Log[n-1].Enhanced
 	}
@@ -489,7 +489,7 @@ func (m *mailing) lastStatus() string {
 
 // done closes the row of a message that somebody took, even if its sender has tried to take it back
 // meanwhile. notice, if there is one, tells the sender.
-func (s *Service) done(m *mailing, o *outcome, notice *inbox.Draft) jobs.Writes {
+func (s *Service) done(m *delivery, o *attemptResult, notice *inbox.StoredMessage) jobs.Writes {
 	return func(tx *store.Tx, _ *store.Job) error {
 		row, err := store.Outgoings.Get(tx, m.row.ID)
 		if core.IsGone(err) || err == nil && o.arrived != nil && !row.Waits() {
@@ -498,10 +498,10 @@ func (s *Service) done(m *mailing, o *outcome, notice *inbox.Draft) jobs.Writes 
 		if err != nil {
 			return err
 		}
-		if err := record(tx, row, m.route, o.result); err != nil {
+		if err := recordAttempt(tx, row, m.route, o.result); err != nil {
 			return err
 		}
-		if err := s.report(tx, m.sub, notice); err != nil {
+		if err := s.sendReport(tx, m.sub, notice); err != nil {
 			return err
 		}
 		if o.arrived != nil {
@@ -519,12 +519,12 @@ func (s *Service) done(m *mailing, o *outcome, notice *inbox.Draft) jobs.Writes 
 				return err
 			}
 		}
-		return s.close(tx, row, o.status)
+		return s.closeRow(tx, row, o.status)
 	}
 }
 
-// close ends a row: its status is final, and the message's bytes go with its last recipient.
-func (s *Service) close(tx *store.Tx, row *store.Outgoing, status string) error {
+// closeRow ends a row: its status is final, and the message's bytes go with its last recipient.
+func (s *Service) closeRow(tx *store.Tx, row *store.Outgoing, status string) error {
 	waited := row.Waits()
 	row.Status, row.NextAt, row.UpdatedAt = status, time.Time{}, tx.Now()
 	if err := store.Outgoings.Put(tx, row); err != nil || !waited {
@@ -547,9 +547,9 @@ func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 	return row, err
 }
 
-// record notes an attempt in the row, and its TLS sessions for the report to the recipient's
+// recordAttempt notes an attempt in the row, and its TLS sessions for the report to the recipient's
 // domain.
-func record(tx *store.Tx, row *store.Outgoing, r route, result deliver.Result) error {
+func recordAttempt(tx *store.Tx, row *store.Outgoing, r route, result deliver.Result) error {
 	row.Attempts++
 	row.Transport, row.Provider, row.LastResponse = r.transport, "", result.Reply
 	if r.relay != nil {
@@ -579,10 +579,10 @@ func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 		return err
 	}
 	row.LastResponse = "given up: " + cause.Error()
-	if err := s.tellBounce(tx, row, failure{Status: "5.3.0", diagnostic: row.LastResponse}); err != nil {
+	if err := s.emitBounce(tx, row, failure{Status: "5.3.0", diagnostic: row.LastResponse}); err != nil {
 		return err
 	}
-	return s.close(tx, row, store.OutgoingBounced)
+	return s.closeRow(tx, row, store.OutgoingBounced)
 }
 
 // maxHops is how many servers a message may have passed; more is a loop (RFC 5321 section 6.3).
@@ -590,7 +590,7 @@ const maxHops = 50
 
 // deliverHere makes mail of a mailbox here mail that arrives at another. It is filed, exactly once,
 // with the end of the job.
-func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader) (*outcome, error) {
+func (s *Service) deliverHere(m *delivery, head []byte, content *io.SectionReader) (*attemptResult, error) {
 	spool := s.Store.NewSpool(content.Size())
 	defer spool.Close()
 	if s.Config.Spam.Milter != nil && !m.sub.Forward {
@@ -619,11 +619,11 @@ func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader
 	if err != nil {
 		return nil, err
 	}
-	m.drafts = append(m.drafts, d)
-	if err := s.readProof(d.Tiding); err != nil {
+	m.stored = append(m.stored, d)
+	if err := s.readProof(d.Report); err != nil {
 		return nil, err
 	}
-	if err := s.Store.View(func(tx *store.Tx) error { return m.to.takesTiding(tx, d) }); err != nil {
+	if err := s.Store.View(func(tx *store.Tx) error { return m.to.takesReport(tx, d) }); err != nil {
 		if e := new(core.SMTPError); errors.As(err, &e) {
 			return refused(e), nil
 		}
@@ -635,7 +635,7 @@ func (s *Service) deliverHere(m *mailing, head []byte, content *io.SectionReader
 			d.Meta.DKIM = "pass"
 		}
 	}
-	o := ours(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
+	o := localResult(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
 	o.result.Code, o.arrived = 250, d
 	return o, nil
 }
@@ -671,14 +671,14 @@ func (s *Service) copyHere(to io.Writer, sub *store.Submission, content io.Reade
 }
 
 // localTrace is what a final delivery puts on top.
-func (s *Service) localTrace(m *mailing) []byte {
+func (s *Service) localTrace(m *delivery) []byte {
 	final := finalFields(Incoming{From: m.sub.Sender, Recipients: []Recipient{{m.row.Recipient}}})
 	return fmt.Appendf(final, "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
 		s.Hostname(), m.row.ID, m.row.Recipient, m.now.Format(time.RFC1123Z))
 }
 
 // placeHere files a local message where its recipient's mail goes now.
-func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *mailing, d *inbox.Draft) error {
+func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *delivery, d *inbox.StoredMessage) error {
 	to, err := s.receiver(tx, row.Recipient)
 	if err == nil {
 		err = s.place(tx, to, d, arrival{

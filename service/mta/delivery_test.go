@@ -189,7 +189,7 @@ func TestLocalMailIsFiledOnceOverACrash(t *testing.T) {
 	i.MustSubmit(ann, servicetest.PlainMessage, "bob@example.test")
 	for range 2 {
 		j := i.DeliveryJob()
-		if w, err := i.Svc.HandOn(context.Background(), j); w == nil || err != nil {
+		if w, err := i.Svc.AttemptDelivery(context.Background(), j); w == nil || err != nil {
 			t.Fatalf("work: %v", err)
 		}
 	}

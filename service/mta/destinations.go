@@ -164,12 +164,12 @@ type arrival struct {
 }
 
 // place files a message that arrives and sends it on, as the destination says.
-func (s *Service) place(tx *store.Tx, to *destination, d *inbox.Draft, a arrival) error {
+func (s *Service) place(tx *store.Tx, to *destination, d *inbox.StoredMessage, a arrival) error {
 	if to.row != nil {
-		if done, err := s.placeTiding(tx, to, d, a); done || err != nil {
+		if done, err := s.routeReport(tx, to, d, a); done || err != nil {
 			return err
 		}
-	} else if err := s.overhear(tx, d); err != nil {
+	} else if err := s.detectReport(tx, d); err != nil {
 		return err
 	}
 	if to.Mailbox != nil {
@@ -188,7 +188,7 @@ func (s *Service) place(tx *store.Tx, to *destination, d *inbox.Draft, a arrival
 // so that what we found out about where it came from goes with it, and with a rewritten return path
 // where another server will look at that (see srsForward). Failures are told to the sender only if
 // it is known to be genuine, since a report to a forged one hits a stranger.
-func (s *Service) addForward(tx *store.Tx, to *destination, d *inbox.Draft, a arrival) error {
+func (s *Service) addForward(tx *store.Tx, to *destination, d *inbox.StoredMessage, a arrival) error {
 	sub := &store.Submission{
 		AccountID: to.domain.AccountID, DomainID: to.domain.ID, MessageID: d.Summary.MessageID, Sender: a.sender,
 		Subject: d.Summary.Subject, Blob: d.Blob, Forward: true, EightBit: true,

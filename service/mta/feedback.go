@@ -26,14 +26,14 @@ import (
 // relay's own signature. What proves nothing is mail like any other.
 
 // readProof finds out which message of ours a report or complaint proves to be about.
-func (s *Service) readProof(t *inbox.Tiding) error {
+func (s *Service) readProof(t *inbox.DeliveryReport) error {
 	if t == nil {
 		return nil
 	}
 	var returned []byte
 	var paths []string
-	if t.Report != nil {
-		returned = t.Report.Returned
+	if t.DSN != nil {
+		returned = t.DSN.Returned
 	} else {
 		returned, paths = t.Complaint.Returned, []string{t.Complaint.MailFrom}
 	}
@@ -47,7 +47,7 @@ func (s *Service) readProof(t *inbox.Tiding) error {
 
 // readSigned looks for a signature of ours over a header that names the message. One of a domain
 // that is gone, or whose key has changed since, proves nothing.
-func (s *Service) readSigned(t *inbox.Tiding, returned []byte) error {
+func (s *Service) readSigned(t *inbox.DeliveryReport, returned []byte) error {
 	ids := msg.FieldValues(returned, "Message-ID")
 	if len(ids) != 1 {
 		return nil
@@ -88,7 +88,7 @@ func (s *Service) ownKey(domain, selector string) (record string, err error) {
 
 // provenRow is the row that a message proves to speak of, whatever address it came to; nil if it
 // proves none.
-func provenRow(tx *store.Tx, t *inbox.Tiding) (*store.Outgoing, error) {
+func provenRow(tx *store.Tx, t *inbox.DeliveryReport) (*store.Outgoing, error) {
 	if t.RowID != "" {
 		row, err := store.Outgoings.Get(tx, t.RowID)
 		if core.IsGone(err) || err == nil && tx.Now().Sub(row.QueuedAt) > bouncesFor {
@@ -120,19 +120,19 @@ func provenRow(tx *store.Tx, t *inbox.Tiding) (*store.Outgoing, error) {
 	return found[0], nil
 }
 
-// heed does what follows from what a message says of a row.
-func (s *Service) heed(tx *store.Tx, row *store.Outgoing, t *inbox.Tiding) error {
+// applyReport does what follows from what a message says of a row.
+func (s *Service) applyReport(tx *store.Tx, row *store.Outgoing, t *inbox.DeliveryReport) error {
 	if t.Complaint != nil {
 		if !isComplaint(t.Complaint.FeedbackType) {
 			return nil
 		}
-		return s.complained(tx, row, grievance{kind: t.Complaint.FeedbackType, agent: t.Complaint.UserAgent, arrived: t.Complaint.ArrivalDate})
+		return s.recordComplaint(tx, row, complaint{kind: t.Complaint.FeedbackType, agent: t.Complaint.UserAgent, arrived: t.Complaint.ArrivalDate})
 	}
-	f := failureIn(t.Report, row)
+	f := failureIn(t.DSN, row)
 	if f == nil {
 		return nil
 	}
-	return s.cameBack(tx, row, *f)
+	return s.recordBounce(tx, row, *f)
 }
 
 // isComplaint leaves out what is reported in the same form and says nothing against the message
@@ -191,9 +191,9 @@ func addressFault(status string) bool {
 	return strings.HasPrefix(status, "5.1.")
 }
 
-// mayComeBack tells whether a message has been handed to others, so that something may be heard of
+// handedOver tells whether a message has been handed to others, so that something may be heard of
 // it.
-func mayComeBack(row *store.Outgoing) bool {
+func handedOver(row *store.Outgoing) bool {
 	switch row.Status {
 	case store.OutgoingSent, store.OutgoingRelayed, store.OutgoingBounced, store.OutgoingComplained:
 		return true
@@ -201,23 +201,23 @@ func mayComeBack(row *store.Outgoing) bool {
 	return false
 }
 
-// cameBack notes that a message which others had taken was given up by them; once.
-func (s *Service) cameBack(tx *store.Tx, row *store.Outgoing, f failure) error {
-	if !mayComeBack(row) || row.Status == store.OutgoingBounced || !row.BouncedAt.IsZero() {
+// recordBounce notes that a message which others had taken was given up by them; once.
+func (s *Service) recordBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
+	if !handedOver(row) || row.Status == store.OutgoingBounced || !row.BouncedAt.IsZero() {
 		return nil
 	}
 	row.LastResponse, row.UpdatedAt = cmp.Or(f.diagnostic, row.LastResponse), tx.Now()
 	if row.Status != store.OutgoingComplained {
 		row.Status = store.OutgoingBounced
 	}
-	if err := s.tellBounce(tx, row, f); err != nil {
+	if err := s.emitBounce(tx, row, f); err != nil {
 		return err
 	}
 	return store.Outgoings.Put(tx, row)
 }
 
-// A grievance is what a recipient's mail system said when the recipient called a message spam.
-type grievance struct {
+// A complaint is what a recipient's mail system said when the recipient called a message spam.
+type complaint struct {
 	kind, agent string
 	arrived     time.Time // when the message came there; zero: unknown
 }
@@ -236,10 +236,10 @@ type ComplainedData struct {
 	ComplainedAt      core.Time `json:"complained_at"`
 }
 
-// complained notes that a message's recipient called it spam, and keeps further mail from there;
+// recordComplaint notes that a message's recipient called it spam, and keeps further mail from there;
 // once.
-func (s *Service) complained(tx *store.Tx, row *store.Outgoing, g grievance) error {
-	if !mayComeBack(row) || row.Status == store.OutgoingComplained {
+func (s *Service) recordComplaint(tx *store.Tx, row *store.Outgoing, g complaint) error {
+	if !handedOver(row) || row.Status == store.OutgoingComplained {
 		return nil
 	}
 	row.Status, row.ComplainedAt, row.UpdatedAt = store.OutgoingComplained, tx.Now(), tx.Now()
@@ -260,16 +260,16 @@ func (s *Service) complained(tx *store.Tx, row *store.Outgoing, g grievance) err
 	return err
 }
 
-// errEarly says that something is heard of a message whose own delivery is not noted yet, or is
+// errStillDelivering says that something is heard of a message whose own delivery is not noted yet, or is
 // still tried: whoever tells is to come again.
-func errEarly() *core.SMTPError {
+func errStillDelivering() *core.SMTPError {
 	return core.SMTPErrorf(451, "4.2.1", "The message is still being delivered. Try again later.")
 }
 
-// placeTiding takes what came to an address of a row. It tells whether that is all, or the message
+// routeReport takes what came to an address of a row. It tells whether that is all, or the message
 // is to be filed too: reports are, and whatever a person wrote.
-func (s *Service) placeTiding(tx *store.Tx, to *destination, d *inbox.Draft, a arrival) (done bool, err error) {
-	if err := to.takesTiding(tx, d); err != nil {
+func (s *Service) routeReport(tx *store.Tx, to *destination, d *inbox.StoredMessage, a arrival) (done bool, err error) {
+	if err := to.takesReport(tx, d); err != nil {
 		return false, err
 	}
 	switch {
@@ -278,24 +278,24 @@ func (s *Service) placeTiding(tx *store.Tx, to *destination, d *inbox.Draft, a a
 			return true, nil // a machine's answer
 		}
 		return true, suppress(tx, to.row.AccountID, to.row.Recipient, "manual", to.row.MessageID)
-	case d.Tiding == nil:
+	case d.Report == nil:
 		return false, nil
-	case d.Tiding.Complaint != nil:
-		return true, s.heed(tx, to.row, d.Tiding)
+	case d.Report.Complaint != nil:
+		return true, s.applyReport(tx, to.row, d.Report)
 	}
-	err = s.heed(tx, to.row, d.Tiding)
-	return !asked(to.row.Notify, "FAILURE") || !to.hasRoom(tx, d), err
+	err = s.applyReport(tx, to.row, d.Report)
+	return !wantsReport(to.row.Notify, "FAILURE") || !to.hasRoom(tx, d), err
 }
 
-// takesTiding says why what came to an address of a row is not taken, as an SMTPError: a report on
+// takesReport says why what came to an address of a row is not taken, as an SMTPError: a report on
 // what is still tried, or a person's message where there is no mailbox for it.
-func (d *destination) takesTiding(tx *store.Tx, m *inbox.Draft) error {
+func (d *destination) takesReport(tx *store.Tx, m *inbox.StoredMessage) error {
 	switch {
 	case d.row == nil || d.rowKind == unsubscribeAddress:
 		return nil
-	case m.Tiding != nil && d.row.Waits():
-		return errEarly()
-	case m.Tiding != nil:
+	case m.Report != nil && d.row.Waits():
+		return errStillDelivering()
+	case m.Report != nil:
 		return nil
 	case d.Mailbox == nil:
 		return core.SMTPErrorf(550, "5.1.1", "User unknown")
@@ -310,7 +310,7 @@ func (d *destination) takesTiding(tx *store.Tx, m *inbox.Draft) error {
 }
 
 // hasRoom tells whether there is a mailbox that a message fits in.
-func (d *destination) hasRoom(tx *store.Tx, m *inbox.Draft) bool {
+func (d *destination) hasRoom(tx *store.Tx, m *inbox.StoredMessage) bool {
 	if d.Mailbox == nil {
 		return false
 	}
@@ -318,20 +318,20 @@ func (d *destination) hasRoom(tx *store.Tx, m *inbox.Draft) bool {
 	return err == nil && (left < 0 || left >= int64(m.Blob.Length))
 }
 
-// overhear looks whether a message to an ordinary address proves to be about one of ours.
-func (s *Service) overhear(tx *store.Tx, d *inbox.Draft) error {
-	if d.Tiding == nil {
+// detectReport looks whether a message to an ordinary address proves to be about one of ours.
+func (s *Service) detectReport(tx *store.Tx, d *inbox.StoredMessage) error {
+	if d.Report == nil {
 		return nil
 	}
-	row, err := provenRow(tx, d.Tiding)
+	row, err := provenRow(tx, d.Report)
 	if row == nil || err != nil {
 		return err
 	}
-	return s.heed(tx, row, d.Tiding)
+	return s.applyReport(tx, row, d.Report)
 }
 
-// hosted tells whether mail to an address stays on this server.
-func hosted(tx *store.Tx, email string) (bool, error) {
+// isHosted tells whether mail to an address stays on this server.
+func isHosted(tx *store.Tx, email string) (bool, error) {
 	d, err := store.DomainByName.Read(tx, core.DomainOfAddress(email))
 	if core.IsGone(err) {
 		return false, nil
@@ -447,7 +447,7 @@ const unsubscribePath = "/unsubscribe/"
 // for that: in what it sends to others, but for answers in a conversation, what machines wrote, and
 // messages that have a way out of their own. The link is offered only where this host is reached
 // over HTTPS, as RFC 8058 demands; the address always.
-func (s *Service) unsubscribeFields(m *mailing) []byte {
+func (s *Service) unsubscribeFields(m *delivery) []byte {
 	d := m.domain
 	if d == nil || !d.ListUnsub || !m.sub.Starts || m.sub.Sender == "" || core.DomainOfAddress(m.row.Recipient) == d.Name {
 		return nil

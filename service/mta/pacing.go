@@ -44,9 +44,9 @@ type pace struct {
 
 func newPaces(now func() time.Time) *paces { return &paces{now: now, Lanes: map[string]*pace{}} }
 
-// turn takes a message's turn, which is at the time now; if it has none yet, at is when to ask
+// reserve takes a message's turn, which is at the time now; if it has none yet, at is when to ask
 // again.
-func (p *paces) turn(lane string) (at time.Time, ok bool) {
+func (p *paces) reserve(lane string) (at time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, now := p.Lanes[lane], p.now()
@@ -72,8 +72,8 @@ func (p *paces) turn(lane string) (at time.Time, ok bool) {
 	return l.tail, false
 }
 
-// tell has a pace learn from what came of a message.
-func (p *paces) tell(lane string, r deliver.Result) {
+// observe has a pace learn from what came of a message.
+func (p *paces) observe(lane string, r deliver.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.Lanes[lane]
@@ -194,19 +194,19 @@ func (f *forwards) giveBack(address string) {
 	}
 }
 
-// waitForward is for a forwarded message whose address has got too many: it waits, and its row says
+// waitForForward is for a forwarded message whose address has got too many: it waits, and its row says
 // why.
-func (s *Service) waitForward(m *mailing, at time.Time) (jobs.Writes, error) {
+func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error) {
 	end := m.row.QueuedAt.Add(giveUpAfter)
 	if !m.now.Before(end) {
-		return s.waitTurn(m, at)
+		return s.waitForSlot(m, at)
 	}
 	if at.After(end) {
 		at = end
 	}
 	at = at.Truncate(time.Millisecond)
 	text := fmt.Sprintf("waits: at most %d messages an hour are forwarded to %s, and others are before this one", forwardMost, m.row.Recipient)
-	due, notice, err := s.notice(m, at, "4.7.0", text)
+	due, notice, err := s.delayNotice(m, at, "4.7.0", text)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (s *Service) waitForward(m *mailing, at time.Time) (jobs.Writes, error) {
 		}
 		row.NextAt, row.LastResponse, row.UpdatedAt = at, text, tx.Now()
 		row.DelayTold = row.DelayTold || notice != nil
-		if err := s.report(tx, m.sub, notice); err != nil {
+		if err := s.sendReport(tx, m.sub, notice); err != nil {
 			return err
 		}
 		return store.Outgoings.Put(tx, row)

@@ -48,16 +48,16 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 		limit := 2 * time.Second
 		send := func() (sent, refused int) {
 			for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-				if _, ok := p.turn("mx far.test"); !ok {
+				if _, ok := p.reserve("mx far.test"); !ok {
 					continue
 				}
 				if time.Since(last) < limit {
-					p.tell("mx far.test", slow)
+					p.observe("mx far.test", slow)
 					refused++
 					continue
 				}
 				last = time.Now()
-				p.tell("mx far.test", taken)
+				p.observe("mx far.test", taken)
 				sent++
 			}
 			return sent, refused
@@ -79,13 +79,13 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 func TestThoseWhoWaitComeInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
-		p.tell("a", deliver.Result{Status: deliver.Temporary, Code: 421})
+		p.observe("a", deliver.Result{Status: deliver.Temporary, Code: 421})
 		for range 5 { // told by those who were under way at the same time
-			p.tell("a", deliver.Result{Status: deliver.Temporary, Code: 421})
+			p.observe("a", deliver.Result{Status: deliver.Temporary, Code: 421})
 		}
 		var before time.Time
 		for n := range 5000 {
-			at, ok := p.turn("a")
+			at, ok := p.reserve("a")
 			if ok || at.Before(before) || at.After(time.Now().Add(farthest)) {
 				t.Fatalf("number %d: %s, %v", n, at, ok)
 			}
@@ -94,7 +94,7 @@ func TestThoseWhoWaitComeInTurn(t *testing.T) {
 			}
 			before = at
 		}
-		if _, ok := p.turn("b"); !ok {
+		if _, ok := p.reserve("b"); !ok {
 			t.Error("another hop has to wait")
 		}
 	})
@@ -105,10 +105,10 @@ func TestTurnIsATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
 		for range 3 {
-			if at, ok := p.turn("a"); !ok || !at.Equal(time.Now()) {
+			if at, ok := p.reserve("a"); !ok || !at.Equal(time.Now()) {
 				t.Errorf("%s, %v", at, ok)
 			}
-			p.tell("a", deliver.Result{Status: deliver.Temporary, Code: 421})
+			p.observe("a", deliver.Result{Status: deliver.Temporary, Code: 421})
 			time.Sleep(time.Minute)
 		}
 	})

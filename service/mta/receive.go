@@ -176,7 +176,7 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 		return "", core.OverStore(err)
 	}
 	defer s.inbox.Release(d) // does nothing where it is referred to
-	if err := s.readProof(d.Tiding); err != nil {
+	if err := s.readProof(d.Report); err != nil {
 		return "", core.OverStore(err)
 	}
 	d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC = string(f.Verdict.SPF), string(f.Verdict.DKIM), string(f.Verdict.DMARC)
@@ -194,7 +194,7 @@ var filterFields = []string{"x-spam", "received-spf"}
 
 // places gives one address for each place that the recipients lead to, in a snapshot. What one of
 // them does not take refuses the message.
-func (s *Service) places(in Incoming, head *head, d *inbox.Draft) (to []string, err error) {
+func (s *Service) places(in Incoming, head *head, d *inbox.StoredMessage) (to []string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		seen := map[string]bool{}
 		for _, r := range in.Recipients {
@@ -217,7 +217,7 @@ func (s *Service) places(in Incoming, head *head, d *inbox.Draft) (to []string, 
 
 // destinationFor gives where mail from outside goes, if the address takes this message of this
 // sender.
-func (s *Service) destinationFor(tx *store.Tx, from, address string, d *inbox.Draft) (*destination, error) {
+func (s *Service) destinationFor(tx *store.Tx, from, address string, d *inbox.StoredMessage) (*destination, error) {
 	to, err := s.receiver(tx, address)
 	if err != nil {
 		return nil, err
@@ -228,13 +228,13 @@ func (s *Service) destinationFor(tx *store.Tx, from, address string, d *inbox.Dr
 	if err := to.takes(tx, int64(d.Blob.Length)); err != nil {
 		return nil, err
 	}
-	return to, to.takesTiding(tx, d)
+	return to, to.takesReport(tx, d)
 }
 
 // deliver places a message at the destinations of the addresses, each of another place: all of them
 // if one transaction can, else the first, and a job goes on with the others. What they take may
 // have changed since they were looked up.
-func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *inbox.Draft, f *Finding) error {
+func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *inbox.StoredMessage, f *ScreeningResult) error {
 	a := &store.Arrival{
 		Blob: d.Blob, Sender: in.From, Genuine: f.Verdict.GenuinePath(in.From), Junk: f.Junk,
 		SPF: d.Meta.SPF, DKIM: d.Meta.DKIM, DMARC: d.Meta.DMARC, From: f.Verdict.FromDomain, Authentic: f.Verdict.Authentic(),
@@ -531,7 +531,7 @@ func (d *destination) place() string {
 // placeArrival places a message at the destination of an address, unless it is there, and once for
 // each account does what follows: a report that it may hold is read, or its author is known from
 // now on.
-func (s *Service) placeArrival(tx *store.Tx, a *store.Arrival, address string, to *destination, d *inbox.Draft) (err error) {
+func (s *Service) placeArrival(tx *store.Tx, a *store.Arrival, address string, to *destination, d *inbox.StoredMessage) (err error) {
 	if a.Placed[to.place()] {
 		return nil
 	}
@@ -636,17 +636,17 @@ func (s *Service) readArrival(id string) (a *store.Arrival, err error) {
 }
 
 // rereadArrival reads a message again that was read when it came.
-func (s *Service) rereadArrival(a *store.Arrival) (*inbox.Draft, error) {
+func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) {
 	blob, err := s.Store.OpenBlob(a.Blob)
 	if err != nil {
 		return nil, err
 	}
 	defer blob.Close()
-	d, err := inbox.ReadDraft(blob, blob.Size(), a.Sender)
+	d, err := inbox.ReadMessage(blob, blob.Size(), a.Sender)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.readProof(d.Tiding); err != nil {
+	if err := s.readProof(d.Report); err != nil {
 		return nil, err
 	}
 	d.Blob = a.Blob
@@ -656,7 +656,7 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.Draft, error) {
 
 // fileSome serves the next addresses in one transaction, and gives the record as it is then. last
 // says that nobody is left for later any more.
-func (s *Service) fileSome(id string, read *inbox.Draft, last bool) (a *store.Arrival, err error) {
+func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *store.Arrival, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if a, err = store.Arrivals.Get(tx, id); err != nil {
 			return err
@@ -694,12 +694,12 @@ func (s *Service) fileSome(id string, read *inbox.Draft, last bool) (a *store.Ar
 // 6.1, RFC 3464), if the sender is known to be genuine.
 func (s *Service) reportRefused(a *store.Arrival) error {
 	about := slices.Clone(a.Refused)
-	letter, err := s.composeRefused(a, about)
+	report, err := s.composeRefused(a, about)
 	if err != nil {
 		return err
 	}
-	if letter != nil {
-		defer s.inbox.Release(letter) // does nothing where it is referred to
+	if report != nil {
+		defer s.inbox.Release(report) // does nothing where it is referred to
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		now, err := store.Arrivals.Get(tx, a.ID)
@@ -710,7 +710,7 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 			return nil
 		}
 		now.Refused = nil
-		if err := store.Arrivals.Put(tx, now); err != nil || letter == nil {
+		if err := store.Arrivals.Put(tx, now); err != nil || report == nil {
 			return err
 		}
 		d, err := store.DomainByName.Read(tx, core.DomainOfAddress(about[0].Address))
@@ -720,13 +720,13 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 		if err != nil {
 			return err
 		}
-		return s.reportAway(tx, &store.Submission{AccountID: d.AccountID, DomainID: d.ID, ReportTo: a.Sender}, letter)
+		return s.queueReport(tx, &store.Submission{AccountID: d.AccountID, DomainID: d.ID, ReportTo: a.Sender}, report)
 	})
 	return err
 }
 
 // composeRefused writes the report; nil if it has no reader.
-func (s *Service) composeRefused(a *store.Arrival, about []store.RefusedRcpt) (*inbox.Draft, error) {
+func (s *Service) composeRefused(a *store.Arrival, about []store.RefusedRcpt) (*inbox.StoredMessage, error) {
 	if !a.Genuine || a.Sender == "" {
 		return nil, nil
 	}
@@ -743,11 +743,11 @@ func (s *Service) composeRefused(a *store.Arrival, about []store.RefusedRcpt) (*
 		}
 		list = append(list, msg.DSNRecipient{Final: r.Address, Action: msg.ActionFailed, Status: status, Diagnostic: r.Text})
 	}
-	m := &mailing{
+	m := &delivery{
 		row: &store.Outgoing{ID: a.ID, QueuedAt: a.ReceivedAt}, sub: &store.Submission{Sender: a.Sender, Forward: true, ReportTo: a.Sender},
 		blob: blob, now: s.Now(),
 	}
-	return s.compose(m, list...)
+	return s.writeReport(m, list...)
 }
 
 // mayHoldReport tells whether a message looks like one that brings a report: by the type or name of

@@ -93,7 +93,7 @@ func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*
 }
 
 // returnPath is the sender that a message leaves with on its route.
-func (s *Service) returnPath(m *mailing) string {
+func (s *Service) returnPath(m *delivery) string {
 	switch {
 	case m.sub.Forward:
 		return s.srsForward(m.sub.Sender, m.row.Domain)

@@ -19,8 +19,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A finding is what is known of a message from outside, and decided about it, before it is filed.
-type Finding struct {
+// A ScreeningResult is what is known of a message from outside, and decided about it, before it is filed.
+type ScreeningResult struct {
 	Verdict *auth.Verdict
 	Policy  string // what is done for DMARC: verdict.Policy, unless the operator trusts who has forwarded the message
 	Trusted bool   // that is so
@@ -31,7 +31,7 @@ type Finding struct {
 
 // screen judges a message and decides whether it is taken. The error of one that is not is an
 // SMTPError.
-func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (*Finding, error) {
+func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (*ScreeningResult, error) {
 	listed := make(chan auth.Listing, 1)
 	go func() {
 		l, _ := auth.CheckDNSBL(ctx, s.Resolver, s.Config.Spam.DNSBL, in.Client.IP)
@@ -42,7 +42,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 	if err != nil {
 		return nil, err
 	}
-	f := &Finding{Verdict: verdict, Policy: verdict.Policy, id: id}
+	f := &ScreeningResult{Verdict: verdict, Policy: verdict.Policy, id: id}
 	if s.trusts(verdict) {
 		f.Policy, f.Trusted = "", true
 	}
@@ -78,7 +78,7 @@ func (s *Service) trusts(v *auth.Verdict) bool {
 
 // screenListed refuses who is in one of the operator's lists. Postmasters hear from everybody (RFC
 // 5321 section 4.5.1), so that one who is listed can ask why.
-func (s *Service) screenListed(in Incoming, f *Finding, l auth.Listing) error {
+func (s *Service) screenListed(in Incoming, f *ScreeningResult, l auth.Listing) error {
 	if l.Zone == "" {
 		return nil
 	}
@@ -102,7 +102,7 @@ func toPostmasters(list []Recipient) bool {
 
 // screenUnknown has senders wait, or come again, of whom nobody among the recipients has had
 // authentic mail.
-func (s *Service) screenUnknown(ctx context.Context, in Incoming, f *Finding) error {
+func (s *Service) screenUnknown(ctx context.Context, in Incoming, f *ScreeningResult) error {
 	c := s.Config.Spam
 	if !c.Greylisting && c.FirstDelay <= 0 {
 		return nil
@@ -140,7 +140,7 @@ func (s *Service) delay(ctx context.Context, d time.Duration) {
 }
 
 // screenFiltered asks the operator's filter. One that cannot be asked stops no mail.
-func (s *Service) screenFiltered(ctx context.Context, in Incoming, f *Finding) error {
+func (s *Service) screenFiltered(ctx context.Context, in Incoming, f *ScreeningResult) error {
 	filter := s.Config.Spam.Milter
 	if filter == nil {
 		return nil
@@ -163,7 +163,7 @@ func (s *Service) screenFiltered(ctx context.Context, in Incoming, f *Finding) e
 }
 
 // follow does what the filter has decided.
-func (s *Service) follow(f *Finding, v *milter.Verdict) error {
+func (s *Service) follow(f *ScreeningResult, v *milter.Verdict) error {
 	switch v.Action {
 	case milter.Reject, milter.TempFail:
 		return filterAnswer(v)
@@ -204,7 +204,7 @@ func filterAnswer(v *milter.Verdict) *core.SMTPError {
 }
 
 // noteRejected counts a message that is rejected for its policy, for the report about it.
-func (s *Service) noteRejected(in Incoming, f *Finding) error {
+func (s *Service) noteRejected(in Incoming, f *ScreeningResult) error {
 	if !s.Hooks.CountsForDMARC(f.Verdict) {
 		return nil
 	}
@@ -335,8 +335,8 @@ func (s *Service) noteSender(tx *store.Tx, accountID string, a *store.Arrival) e
 	return store.KnownSenders.Put(tx, k)
 }
 
-// A crowd counts the rows of a table that is bounded.
-type crowd struct {
+// A rowQuota counts the rows of a table that is bounded.
+type rowQuota struct {
 	Most  int
 	mu    sync.Mutex
 	begun bool
@@ -345,7 +345,7 @@ type crowd struct {
 
 // makeRoom counts a row that will be added, and deletes the one that would be forgotten first where
 // there are too many.
-func makeRoom[T any](tx *store.Tx, c *crowd, table *store.Table[T], byTime *store.Index[T]) error {
+func makeRoom[T any](tx *store.Tx, c *rowQuota, table *store.Table[T], byTime *store.Index[T]) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.begun {
@@ -363,7 +363,7 @@ func makeRoom[T any](tx *store.Tx, c *crowd, table *store.Table[T], byTime *stor
 
 // countRows counts in a snapshot what is there at a start: there may be more rows than a
 // transaction may walk over.
-func countRows[T any](st *store.Store, c *crowd, byTime *store.Index[T]) error {
+func countRows[T any](st *store.Store, c *rowQuota, byTime *store.Index[T]) error {
 	return st.View(func(tx *store.Tx) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -374,7 +374,7 @@ func countRows[T any](st *store.Store, c *crowd, byTime *store.Index[T]) error {
 	})
 }
 
-func (c *crowd) add(n int) {
+func (c *rowQuota) add(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rows += n
@@ -391,7 +391,7 @@ func (s *Service) PruneScreened(tx *store.Tx) (int, error) {
 }
 
 // pruneExpired deletes the records whose time in the index is over.
-func pruneExpired[T any](tx *store.Tx, c *crowd, table *store.Table[T], byTime *store.Index[T]) (int, error) {
+func pruneExpired[T any](tx *store.Tx, c *rowQuota, table *store.Table[T], byTime *store.Index[T]) (int, error) {
 	var ids []string
 	for key, id := range byTime.Keys(tx, "", "") {
 		if len(ids) == core.PruneAtATime || store.KeyTime(key).After(tx.Now()) {
@@ -414,15 +414,15 @@ const (
 type screener struct {
 	pulse   *auth.ResolverHealth
 	Delayed chan struct{} // one place for each message that is delayed
-	Grey    crowd         // rows of GreyTuples
-	known   crowd         // rows of KnownSenders
+	Grey    rowQuota      // rows of GreyTuples
+	known   rowQuota      // rows of KnownSenders
 }
 
 func newScreener(r core.Resolver, now func() time.Time) *screener {
 	return &screener{
 		pulse:   &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probe(ctx, r) }, Now: now},
 		Delayed: make(chan struct{}, mostDelayed),
-		Grey:    crowd{Most: maxGreyTuples}, known: crowd{Most: maxKnownSenders},
+		Grey:    rowQuota{Most: maxGreyTuples}, known: rowQuota{Most: maxKnownSenders},
 	}
 }
 

@@ -147,7 +147,7 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 }
 
 // compile writes the message of a request, and appends its bytes.
-func (s *Service) compile(mb *store.Mailbox, in SendEmailIn) (*letter, *inbox.Draft, error) {
+func (s *Service) compile(mb *store.Mailbox, in SendEmailIn) (*checkedSubmission, *inbox.StoredMessage, error) {
 	m, to, err := s.draftOf(mb, in)
 	if err != nil {
 		return nil, nil, err
@@ -384,7 +384,7 @@ func structural(name string) bool {
 
 // keepSent files a sent message, as one that was read, in the Sent folder, which it makes if there
 // is none.
-func (s *Service) keepSent(tx *store.Tx, mb *store.Mailbox, d *inbox.Draft) error {
+func (s *Service) keepSent(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage) error {
 	folder, err := sentFolder(tx, mb.Num)
 	if err != nil {
 		return err

@@ -183,7 +183,7 @@ func (s *Service) CancelMessage(_ context.Context, who core.Actor, in SentMessag
 		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
 			return err
 		}
-		return s.close(tx, row, store.OutgoingCancelled)
+		return s.closeRow(tx, row, store.OutgoingCancelled)
 	})
 }
 

@@ -117,8 +117,8 @@ func (s *Service) Submit(_ context.Context, u core.MailboxUser, in Submission) (
 	return s.post(u.AccountID, u.MailboxID, l, nil)
 }
 
-// A letter is a submission that is ready to be sent: checked, complete and with CRLF line ends.
-type letter struct {
+// A checkedSubmission is a submission that is ready to be sent: checked, complete and with CRLF line ends.
+type checkedSubmission struct {
 	from       string
 	to         []Rcpt
 	body       *store.Spool
@@ -132,9 +132,9 @@ type letter struct {
 	starts     bool // a conversation
 }
 
-func (l *letter) close() { _ = l.body.Close() }
+func (l *checkedSubmission) close() { _ = l.body.Close() }
 
-func (l *letter) addresses() []string {
+func (l *checkedSubmission) addresses() []string {
 	out := make([]string, 0, len(l.to))
 	for _, r := range l.to {
 		out = append(out, r.Address)
@@ -143,8 +143,8 @@ func (l *letter) addresses() []string {
 }
 
 // ready checks who sends to whom and writes the message as it will go out.
-func (s *Service) ready(mailbox string, in Submission) (*letter, error) {
-	l := &letter{envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8}
+func (s *Service) ready(mailbox string, in Submission) (*checkedSubmission, error) {
+	l := &checkedSubmission{envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8}
 	var err error
 	if l.from, err = ownAddress(mailbox, in.From); err != nil {
 		return nil, err
@@ -275,8 +275,8 @@ func ownAuthors(mailbox string, text []byte) error {
 	return nil
 }
 
-// write puts header and body into a spool of the letter's own, with CRLF at the end of every line.
-func (s *Service) write(l *letter, head []byte, body io.Reader) error {
+// write puts header and body into a spool of the submission's own, with CRLF at the end of every line.
+func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error {
 	l.body = s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)
 	watch := &wireLook{w: l.body}
 	lines := msg.NormalizeLines(watch)
@@ -302,10 +302,10 @@ func (s *Service) write(l *letter, head []byte, body io.Reader) error {
 	return nil
 }
 
-// recode has the letter hold ASCII in lines that every host takes, as far as its parts may be
+// recode has the submission hold ASCII in lines that every host takes, as far as its parts may be
 // encoded, before it is signed: no host on the way has to do it then, which would break the
 // signature (RFC 6152 section 3).
-func (s *Service) recode(l *letter) error {
+func (s *Service) recode(l *checkedSubmission) error {
 	root, err := msg.Scan(l.body.Reader())
 	if err != nil {
 		return fmt.Errorf("read message: %w", err)
@@ -364,9 +364,9 @@ func hasHighBytes(r io.Reader) (bool, error) {
 	}
 }
 
-// post writes everything about a letter whose bytes are appended in one transaction; with does more
+// post writes everything about a submission whose bytes are appended in one transaction; with does more
 // in it. If that fails the bytes are given up.
-func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+func (s *Service) post(accountID, mailboxID string, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
 	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
 	err := s.Store.Update(func(tx *store.Tx) error {

@@ -592,7 +592,7 @@ func TestOurOwnRefusalSuppressesNobody(t *testing.T) {
 	// A report from elsewhere about an address of ours says no more.
 	i.Update(func(tx *store.Tx) error {
 		row := i.Row("new@example.test")
-		return i.Svc.TellBounce(tx, row, mta.Failure{Status: "5.1.1", Address: true})
+		return i.Svc.EmitBounce(tx, row, mta.Failure{Status: "5.1.1", Address: true})
 	})
 	if suppressed("new@example.test") {
 		t.Error("a report suppresses it")

@@ -34,12 +34,12 @@ type policies struct {
 	svc  *Service
 	HTTP *http.Client
 
-	mu    sync.Mutex
-	looks map[string]*policyLook
+	mu      sync.Mutex
+	lookups map[string]*policyLookup
 }
 
-// A policyLook is one look at a domain, which everybody who delivers there shares.
-type policyLook struct {
+// A policyLookup is one look at a domain, which everybody who delivers there shares.
+type policyLookup struct {
 	done   chan struct{} // closed when the rest is set
 	until  time.Time
 	policy *mtasts.Policy   // nil: none
@@ -52,7 +52,7 @@ func newPolicies(s *Service) *policies {
 	t.DisableKeepAlives = true
 	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = 10*time.Second, 20*time.Second
 	t.MaxResponseHeaderBytes = 16 << 10
-	return &policies{svc: s, looks: map[string]*policyLook{}, HTTP: mtasts.NewHTTP(t)}
+	return &policies{svc: s, lookups: map[string]*policyLookup{}, HTTP: mtasts.NewHTTP(t)}
 }
 
 // of gives the policy of a domain, an ASCII name, that counts now; nil if there is none. failed is
@@ -75,29 +75,29 @@ func (p *policies) Of(ctx context.Context, domain string) (policy *mtasts.Policy
 }
 
 // look gives the newest look at a domain; ours tells that the caller must fill it.
-func (p *policies) look(domain string) (look *policyLook, ours bool) {
+func (p *policies) look(domain string) (look *policyLookup, ours bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.svc.Now()
-	if l := p.looks[domain]; l != nil && now.Before(l.until) {
+	if l := p.lookups[domain]; l != nil && now.Before(l.until) {
 		return l, false
 	}
-	if len(p.looks) >= keptLooks {
-		for name, l := range p.looks {
+	if len(p.lookups) >= keptLooks {
+		for name, l := range p.lookups {
 			if !now.Before(l.until) {
-				delete(p.looks, name)
+				delete(p.lookups, name)
 			}
 		}
 	}
-	if len(p.looks) >= keptLooks {
-		clear(p.looks) // those who wait have theirs in hand
+	if len(p.lookups) >= keptLooks {
+		clear(p.lookups) // those who wait have theirs in hand
 	}
-	l := &policyLook{done: make(chan struct{}), until: now.Add(policyAsked)}
-	p.looks[domain] = l
+	l := &policyLookup{done: make(chan struct{}), until: now.Add(policyAsked)}
+	p.lookups[domain] = l
 	return l, true
 }
 
-func (p *policies) fill(ctx context.Context, l *policyLook, domain string) {
+func (p *policies) fill(ctx context.Context, l *policyLookup, domain string) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeout(ctx, policyLookFor)
 	defer cancel()
