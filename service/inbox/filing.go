@@ -21,8 +21,8 @@ type Envelope struct {
 	Received time.Time `json:"received"`
 }
 
-// A StoredMessage is a message that was read once and whose bytes are in a segment, ready to be filed in
-// any number of folders.
+// A StoredMessage is a message that was read once and whose bytes are in a segment, ready to be
+// filed in any number of folders.
 type StoredMessage struct {
 	Blob    store.BlobRef
 	Meta    store.Meta
