@@ -112,8 +112,8 @@ type Filing struct {
 	Recipient string // that the envelope named; "" where there was none
 }
 
-// File puts a stored message into a folder of the mailbox, tells who watches, and for mail that arrives
-// counts it and emits email.received, all in the caller's transaction.
+// File puts a stored message into a folder of the mailbox, tells who watches, and for mail that
+// arrives counts it and emits email.received, all in the caller's transaction.
 func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Filing) (*store.Message, error) {
 	a, err := store.Accounts.Read(tx, mb.AccountID)
 	if err != nil {

@@ -186,8 +186,8 @@ func (s *Service) hasReader(sub *store.Submission) bool {
 	return sub.Sender != "" && (!sub.Forward || sub.ReportTo != "")
 }
 
-// writeReport writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it has
-// no reader.
+// writeReport writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it
+// has no reader.
 func (s *Service) writeReport(m *delivery, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
 	if !s.hasReader(m.sub) {
 		return nil, nil

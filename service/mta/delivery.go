@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/feedback"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -39,34 +40,30 @@ func (s *Service) deliverKind(name string, lanes, most, each int) jobs.Kind {
 	}
 }
 
-// newClients makes those that dial out: to hosts that strangers name, and to the operator's relays,
-// which may be anywhere.
+// newClients makes those that dial out: to hosts that strangers name, to the operator's relays,
+// which may be anywhere, and to servers without TLS that tenants name.
 func (s *Service) newClients() {
-	s.direct, s.relayed = s.newClient(), s.newClient()
+	s.direct, s.relayed, s.plain = new(deliver.Client), new(deliver.Client), new(deliver.Client)
+	for _, c := range []*deliver.Client{s.direct, s.relayed, s.plain} {
+		c.Hostname, c.Resolver, c.RootCAs, c.Now = s.Config.Hostname, s.Resolver, s.Config.RootCAs, s.Now
+		c.Timeouts.Overall = deliverTimeout
+	}
 	s.direct.Dialer = s.Guard.Dialer(s.Resolver)
 	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
 	s.relayed.IdlePerHop = relayLanes
-	s.plain = s.newClient()
 	s.plain.Dialer = s.inbox.PlainGuard().Dialer(s.Resolver)
 }
 
-func (s *Service) newClient() *deliver.Client {
-	return &deliver.Client{
-		Hostname: s.Config.Hostname, Resolver: s.Resolver, RootCAs: s.Config.RootCAs, Now: s.Now,
-		Timeouts: deliver.Timeouts{Overall: deliverTimeout},
-	}
-}
-
-// A delivery is all that an attempt needs to know.
+// A delivery is a message on its way to one recipient, with all that an attempt needs to know.
 type delivery struct {
 	row        *store.Outgoing
 	sub        *store.Submission
 	domain     *store.Domain // nil: gone
 	blob       *store.Blob   // open while the attempt lasts
 	route      route
-	to         *destination // of viaLocal; nil if it takes none
-	refusal    error        // why not
-	suppressed bool         // the recipient has been suppressed since
+	to         *destination    // of ViaLocal; nil if it takes none
+	refusal    *core.SMTPError // why not
+	suppressed bool            // the recipient has been suppressed since
 	now        time.Time
 	stored     []*inbox.StoredMessage // made for the Writes of the attempt, and released when it is over
 }
@@ -79,51 +76,66 @@ type attemptResult struct {
 	arrived  *inbox.StoredMessage // to be filed where a local message goes
 }
 
-// attemptDelivery makes one attempt. What it does to the world may be done again after a crash, so that a
-// relay or a host may get a message twice if we die between its answer and our commit (RFC 5321
-// section 4.5.4.1 asks no less); what it writes, mail for mailboxes here included, is written once.
+// attemptDelivery makes one attempt. What it does to the world may be done again after a crash, so
+// that a relay or a host may get a message twice if we die between its answer and our commit (RFC
+// 5321 section 4.5.4.1 asks no less); what it writes, mail for mailboxes here included, is written
+// once.
 func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	m, err := s.mailing(args.OutgoingID)
-	if m == nil || err != nil {
+	d, err := s.loadDelivery(args.OutgoingID)
+	if d == nil || err != nil {
 		return nil, err
 	}
-	if m.blob, err = s.Store.OpenBlob(m.sub.Blob); err != nil {
-		return nil, m.internalFailure(err)
+	if d.blob, err = s.Store.OpenBlob(d.sub.Blob); err != nil {
+		return nil, d.internalFailure(err)
 	}
-	defer m.blob.Close()
+	defer d.blob.Close()
 	jobs.Finally(ctx, func() {
-		for _, d := range m.stored {
-			s.inbox.Release(d) // does nothing for what was filed
+		for _, m := range d.stored {
+			s.inbox.Release(m) // does nothing for what was filed
 		}
 	})
-	if m.now.Before(m.row.NextAt) {
-		return s.waitUntilDue(m)
+
+	// It may have to wait: for its time, for a next hop that gets too much, or for others that are
+	// forwarded to the same address.
+	if d.now.Before(d.row.NextAt) {
+		return s.waitUntilDue(d)
 	}
-	if wait, ok := s.paces.reserve(m.pace()); !ok {
-		return s.waitForSlot(m, wait)
+	if slot, ok := s.paces.reserve(d.pace()); !ok {
+		return s.waitForSlot(d, slot)
 	}
-	counted := m.sub.Forward && m.route.transport != core.ViaCapture && !m.suppressed
+	counted := d.sub.Forward && d.route.transport != core.ViaCapture && !d.suppressed
 	if counted {
-		if at, ok := s.forwards.Take(m.row.Recipient, m.now); !ok {
-			return s.waitForForward(m, at)
+		if at, ok := s.forwards.Take(d.row.Recipient, d.now); !ok {
+			return s.waitForForward(d, at)
 		}
 	}
-	o, err := s.attempt(ctx, m)
-	if counted && (err != nil || o.result.Status == deliver.Temporary) {
-		s.forwards.giveBack(m.row.Recipient)
+
+	r, err := s.attempt(ctx, d)
+	if counted && (err != nil || r.result.Status == deliver.Temporary) {
+		s.forwards.giveBack(d.row.Recipient)
 	}
 	if err != nil {
-		return nil, m.internalFailure(err)
+		return nil, d.internalFailure(err)
 	}
-	if ctx.Err() != nil && o.result.Status == deliver.Temporary {
+	if ctx.Err() != nil && r.result.Status == deliver.Temporary {
 		return nil, ctx.Err() // we stopped it: not the host's fault
 	}
-	s.paces.observe(m.pace(), o.result)
-	return s.finish(m, j, o)
+	s.paces.observe(d.pace(), r.result)
+
+	// It is done, given up, or tried again later.
+	switch {
+	case r.result.Status == deliver.Delivered:
+		return s.finish(d, r), nil
+	case r.result.Status == deliver.Permanent:
+		return s.bounce(d, r.result)
+	case !d.now.Before(d.row.QueuedAt.Add(giveUpAfter)):
+		return s.bounce(d, expired(r.result))
+	}
+	return s.scheduleRetry(d, j, r)
 }
 
 // pace names those who are told together that they send too much: all with the same next hop, but
@@ -144,166 +156,125 @@ func (m *delivery) internalFailure(err error) error {
 	return jobs.Permanent(err)
 }
 
-// mailing reads what an attempt needs, in one snapshot; nil if the message waits no more.
-func (s *Service) mailing(id string) (*delivery, error) {
-	m := &delivery{now: s.Now()}
+// loadDelivery reads what an attempt needs, in one snapshot; nil if the message waits no more.
+func (s *Service) loadDelivery(id string) (*delivery, error) {
+	d := &delivery{now: s.Now()}
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		if m.row, err = waitingRow(tx, id); m.row == nil || err != nil {
+		if d.row, err = waitingRow(tx, id); d.row == nil || err != nil {
 			return err
 		}
-		if m.sub, err = store.Submissions.Get(tx, m.row.SubmissionID); err != nil {
-			return fmt.Errorf("submission %s: %w", m.row.SubmissionID, err)
+		if d.sub, err = store.Submissions.Get(tx, d.row.SubmissionID); err != nil {
+			return fmt.Errorf("submission %s: %w", d.row.SubmissionID, err)
 		}
-		if m.domain, err = store.Domains.Get(tx, m.sub.DomainID); err != nil && !core.IsGone(err) {
+		if d.domain, err = store.Domains.Get(tx, d.sub.DomainID); err != nil && !core.IsGone(err) {
 			return err
 		}
-		if m.suppressed, err = core.IsSuppressed(tx, m.row.AccountID, m.row.Recipient); err != nil {
+		if d.suppressed, err = core.IsSuppressed(tx, d.row.AccountID, d.row.Recipient); err != nil {
 			return err
 		}
-		if m.route, err = s.routeOf(tx, m.domain, m.row); err != nil || m.route.transport != core.ViaLocal {
+		if d.route, err = s.routeOf(tx, d.domain, d.row); err != nil || d.route.transport != core.ViaLocal {
 			return err
 		}
-		return m.look(tx, s)
+		d.to, err = s.destinationFor(tx, d.sub.Sender, d.row.Recipient, int64(d.sub.Blob.Length))
+		if errors.As(err, &d.refusal) {
+			return nil
+		}
+		return err
 	})
-	if m.row == nil || err != nil {
+	if d.row == nil || err != nil {
 		return nil, err
 	}
-	return m, nil
+	return d, nil
 }
 
-// look finds where local mail goes, or why it goes nowhere.
-func (m *delivery) look(tx *store.Tx, s *Service) error {
-	to, err := s.receiver(tx, m.row.Recipient)
-	if err == nil {
-		err = to.admits(m.sub.Sender)
-	}
-	if err == nil {
-		err = to.takes(tx, int64(m.sub.Blob.Length))
-	}
-	if e := new(core.SMTPError); errors.As(err, &e) {
-		m.refusal = e
-		return nil
-	}
-	m.to = to
-	return err
-}
-
-// attempt hands the message on, once.
-func (s *Service) attempt(ctx context.Context, m *delivery) (*attemptResult, error) {
-	if m.suppressed {
+// attempt delivers the message, once.
+func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, error) {
+	relay := d.route.relay
+	switch {
+	case d.suppressed:
 		return localResult(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", suppressedNow), nil
-	}
-	if m.route.transport == core.ViaCapture {
+	case d.route.transport == core.ViaCapture:
 		return localResult(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
+	case d.refusal != nil:
+		return refused(d.refusal), nil
+	case d.route.transport == core.ViaRelay && relay == nil:
+		return localResult("", deliver.Temporary, "4.3.5", d.route.missing()), nil
 	}
-	if e := new(core.SMTPError); errors.As(m.refusal, &e) {
-		return refused(e), nil
+
+	// What was delivered here before has a Return-Path on top, which is for the mailbox alone (RFC
+	// 5321 section 4.4).
+	content := Whole(d.blob)
+	if d.sub.Forward {
+		first := make([]byte, min(d.blob.Size(), 1<<10))
+		if _, err := d.blob.ReadAt(first, 0); err != nil && err != io.EOF {
+			return nil, fmt.Errorf("read message: %w", err)
+		}
+		if end := bytes.Index(first, []byte("\r\n")); end >= 0 && bytes.HasPrefix(first, []byte("Return-Path:")) {
+			content = io.NewSectionReader(d.blob, int64(end+2), d.blob.Size()-int64(end+2))
+		}
 	}
-	if m.route.transport == core.ViaRelay && m.route.relay == nil {
-		return localResult("", deliver.Temporary, "4.3.5", m.route.missing()), nil
+
+	// The operator's relay must find nothing that it would take as a command, also in a message
+	// from outside whose signature covers such a field.
+	if relay != nil && !d.route.own {
+		clean, err := s.withoutFields(content, relay.controls())
+		if err != nil {
+			return nil, err
+		}
+		if clean != nil {
+			defer clean.Close()
+			content = io.NewSectionReader(clean, 0, clean.Size())
+		}
 	}
-	content, err := contentOf(m.sub, m.blob)
+
+	head, err := s.signed(d, content)
 	if err != nil {
-		return nil, err
-	}
-	content, cleaned, err := s.withoutControls(m.route, content)
-	if err != nil {
-		return nil, err
-	}
-	defer cleaned()
-	head, err := s.signed(m, content)
-	if err != nil {
-		s.Log.Error("sign outgoing mail", "message", m.row.ID, "err", err)
+		s.Log.Error("sign outgoing mail", "message", d.row.ID, "err", err)
 		return localResult("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
 	}
-	if m.route.transport == core.ViaLocal {
-		return s.deliverHere(m, head, content)
+	if d.route.transport == core.ViaLocal {
+		return s.attemptLocal(d, head, content)
 	}
-	if m.sub.Forward || m.sub.Sender == "" { // of others' words nobody has made sure
-		if m.sub.EightBit, err = hasHighBytes(again(content)); err != nil {
+	if d.sub.Forward || d.sub.Sender == "" { // of others' words nobody has made sure
+		if d.sub.EightBit, err = hasHighBytes(again(content)); err != nil {
 			return nil, err
 		}
 	}
-	return s.dial(ctx, m, head, content), nil
-}
-
-// contentOf is the message as it goes on. What was delivered here before has a Return-Path on top,
-// which is for the mailbox alone (RFC 5321 section 4.4).
-func contentOf(sub *store.Submission, blob *store.Blob) (*io.SectionReader, error) {
-	if !sub.Forward {
-		return Whole(blob), nil
-	}
-	first := make([]byte, min(blob.Size(), 1<<10))
-	if _, err := blob.ReadAt(first, 0); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("read message: %w", err)
-	}
-	skip := 0
-	if end := bytes.Index(first, []byte("\r\n")); end >= 0 && bytes.HasPrefix(first, []byte("Return-Path:")) {
-		skip = end + 2
-	}
-	return io.NewSectionReader(blob, int64(skip), blob.Size()-int64(skip)), nil
-}
-
-// withoutControls leaves out what the operator's relay would take as commands, also of a message
-// from outside whose signature covers such a field. What it gives can be read until done is called.
-func (s *Service) withoutControls(r route, content *io.SectionReader) (clean *io.SectionReader, done func(), err error) {
-	done = func() {}
-	if r.relay == nil || r.own {
-		return content, done, nil
-	}
-	spool, err := s.stripped(content, r.relay.controls())
-	if spool == nil || err != nil {
-		return content, done, err
-	}
-	return io.NewSectionReader(spool, 0, spool.Size()), func() { _ = spool.Close() }, nil
-}
-
-// stripped copies a message without the fields whose names begin with one of prefixes; nil if it
-// has none.
-func (s *Service) stripped(content *io.SectionReader, prefixes []string) (*store.Spool, error) {
-	found, err := msg.HasFields(again(content), prefixes)
-	if !found || err != nil {
-		return nil, err
-	}
-	spool := s.Store.NewSpool(content.Size())
-	if _, err := msg.StripFields(spool, again(content), prefixes); err != nil {
-		return nil, errors.Join(fmt.Errorf("copy message: %w", err), spool.Close())
-	}
-	return spool, nil
+	return s.dial(ctx, d, head, content), nil
 }
 
 // signed gives the header fields that go before the stored message on this route.
-func (s *Service) signed(m *delivery, content *io.SectionReader) ([]byte, error) {
-	var fields []byte
-	var err error
-	switch replaced := m.route.relay.replaces(); {
-	case m.route.relay != nil && m.route.relay.NoDKIM && m.sub.Forward:
-	case m.route.own: // which signs for its domain, with keys that we do not have
-	case !m.sub.Forward:
-		fields, err = s.signOwn(m, content, replaced)
-	case m.route.transport != core.ViaLocal:
-		fields, err = s.signer.seal(m.domain, again(content), auth.SealOptions{AuthservID: s.Hostname(), OmitMessageID: replaced, Now: m.now})
+func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte, err error) {
+	relay := d.route.relay
+	relaySigns := relay != nil && relay.NoDKIM
+	switch {
+	case d.route.own: // which signs for its domain, with keys that we do not have
+	case !d.sub.Forward: // a message of ours, with the fields that are for this recipient alone
+		extra, id := s.unsubscribeFields(d), d.sub.ID
+		if len(extra) > 0 {
+			id = d.row.ID
+		}
+		if !relaySigns {
+			message := io.MultiReader(bytes.NewReader(extra), again(content))
+			if fields, err = s.signer.sign(d.domain, id, message, relay.replaces()); err != nil {
+				return nil, err
+			}
+		}
+		fields = slices.Concat(fields, extra)
+	case !relaySigns && d.route.transport != core.ViaLocal:
+		o := auth.SealOptions{AuthservID: s.Hostname(), OmitMessageID: relay.replaces(), Now: d.now}
+		if fields, err = s.signer.seal(d.domain, again(content), o); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if m.route.relay != nil {
-		return append([]byte(m.route.relay.head(s, m.row)), fields...), nil
+	if relay != nil { // what it wants to find, beside what the sender wrote
+		own := relay.fields
+		if relay.Kind == "postmark" {
+			own += fmt.Sprintf("%s: %s\r\n", feedback.PostmarkTag, s.rowLocal(tagAddress, d.row.ID, "")[2:])
+		}
+		fields = append([]byte(own), fields...)
 	}
 	return fields, nil
-}
-
-// signOwn signs a message of ours, with the fields that are for this recipient alone.
-func (s *Service) signOwn(m *delivery, content *io.SectionReader, replaced bool) ([]byte, error) {
-	extra, id := s.unsubscribeFields(m), m.sub.ID
-	if m.route.relay != nil && m.route.relay.NoDKIM { // it signs itself
-		return extra, nil
-	}
-	if len(extra) > 0 {
-		id = m.row.ID
-	}
-	fields, err := s.signer.sign(m.domain, id, io.MultiReader(bytes.NewReader(extra), again(content)), replaced)
-	return slices.Concat(fields, extra), err
 }
 
 func Whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }
@@ -311,11 +282,12 @@ func Whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob
 // again reads the same from its start.
 func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.Size()) }
 
-// dial hands the message to another host.
-func (s *Service) dial(ctx context.Context, m *delivery, head []byte, content *io.SectionReader) *attemptResult {
+// dial delivers the message to another host: through a relay, or to the recipient's own hosts as
+// their domain's policies on TLS ask.
+func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *io.SectionReader) *attemptResult {
 	env := deliver.Envelope{
-		From: s.returnPath(m), To: m.row.Recipient, SMTPUTF8: m.sub.SMTPUTF8, EightBit: m.sub.EightBit,
-		EnvelopeID: m.sub.EnvelopeID, Notify: m.row.Notify, Ret: m.sub.Ret, ORCPT: m.row.ORCPT,
+		From: s.returnPath(d), To: d.row.Recipient, SMTPUTF8: d.sub.SMTPUTF8, EightBit: d.sub.EightBit,
+		EnvelopeID: d.sub.EnvelopeID, Notify: d.row.Notify, Ret: d.sub.Ret, ORCPT: d.row.ORCPT,
 	}
 	message := deliver.Message{
 		Size: int64(len(head)) + content.Size(),
@@ -323,44 +295,42 @@ func (s *Service) dial(ctx context.Context, m *delivery, head []byte, content *i
 			return io.NopCloser(io.MultiReader(bytes.NewReader(head), again(content))), nil
 		},
 	}
-	if r := m.route.relay; r != nil {
+
+	if relay := d.route.relay; relay != nil {
 		client := s.relayed
-		if m.route.own {
+		if d.route.own {
 			client = s.direct // a tenant named the server, not the operator
-			if r.TLS == "none" {
+			if relay.TLS == "none" {
 				client = s.plain
 			}
 		}
-		o := &attemptResult{result: client.Relay(ctx, r.hop(), env, message), status: store.OutgoingRelayed}
-		if client == s.plain && slices.ContainsFunc(o.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, netguard.ErrBlocked) }) {
-			return localResult("", deliver.Permanent, "5.7.10", r.Host+" was not logged in to: smtp.security "+inbox.PlainRefused) // RFC 5248: encryption needed
+		r := &attemptResult{result: client.Relay(ctx, relay.hop(), env, message), status: store.OutgoingRelayed}
+		if client == s.plain && slices.ContainsFunc(r.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, netguard.ErrBlocked) }) {
+			return localResult("", deliver.Permanent, "5.7.10", relay.Host+" was not logged in to: smtp.security "+inbox.PlainRefused) // RFC 5248: encryption needed
 		}
-		if o.result.Status == deliver.Delivered {
-			o.provided = r.mint(o.result.Reply)
+		if r.result.Status == deliver.Delivered {
+			r.provided = relay.mint(r.result.Reply)
 		}
-		return o
+		return r
 	}
-	return s.dialDirect(ctx, m, env, message)
-}
 
-// dialDirect hands the message to the recipient's own hosts, as their domain's policies on TLS ask.
-func (s *Service) dialDirect(ctx context.Context, m *delivery, env deliver.Envelope, message deliver.Message) *attemptResult {
-	domain := core.DomainOfAddress(m.row.Recipient)
-	if env.TLSOptional = m.sub.TLSReport; env.TLSOptional {
-		o := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
-		o.result.Sessions = nil // reports are not reported on (RFC 8460 section 3)
-		return o
+	domain := core.DomainOfAddress(d.row.Recipient)
+	if d.sub.TLSReport {
+		env.TLSOptional = true
+		r := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+		r.result.Sessions = nil // reports are not reported on (RFC 8460 section 3)
+		return r
 	}
 	policy, failed, err := s.policies.Of(ctx, domain)
 	if err != nil {
 		return localResult("", deliver.Temporary, "4.4.3", "the MTA-STS policy could not be looked up: "+err.Error())
 	}
 	env.STS = policy
-	o := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+	r := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
 	if failed != nil {
-		o.result.Sessions = append(o.result.Sessions, *failed)
+		r.result.Sessions = append(r.result.Sessions, *failed)
 	}
-	return o
+	return r
 }
 
 // localResult is an outcome that no other host had a part in.
@@ -377,19 +347,6 @@ func refused(e *core.SMTPError) *attemptResult {
 	}
 	o.result.RecipientFault = e.Enhanced == "5.1.1"
 	return o
-}
-
-// finish decides what follows from an attempt: it is done, given up, or made again later.
-func (s *Service) finish(m *delivery, j *store.Job, o *attemptResult) (jobs.Writes, error) {
-	switch {
-	case o.result.Status == deliver.Delivered:
-		return s.done(m, o, s.successReport(m, o)), nil
-	case o.result.Status == deliver.Permanent:
-		return s.bounce(m, o.result)
-	case !m.now.Before(m.row.QueuedAt.Add(giveUpAfter)):
-		return s.bounce(m, expired(o.result))
-	}
-	return s.scheduleRetry(m, j, o)
 }
 
 // expired is a temporary failure that has lasted too long.
@@ -442,9 +399,13 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 	return writes, jobs.RetryAt(due, errors.New(o.result.Reply))
 }
 
-// waitUntilDue is the turn of a job that came before its next attempt: for the delay notice.
-func (s *Service) waitUntilDue(m *delivery) (jobs.Writes, error) {
-	due, notice, err := s.delayNotice(m, m.row.NextAt, m.lastStatus(), m.row.LastResponse)
+// waitUntilDue is for a job that came before its next attempt: for the delay notice.
+func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
+	status := "4.0.0"
+	if n := len(d.row.Log); n > 0 && d.row.Log[n-1].Enhanced != "" {
+		status = d.row.Log[n-1].Enhanced // of the newest attempt
+	}
+	due, notice, err := s.delayNotice(d, d.row.NextAt, status, d.row.LastResponse)
 	if err != nil {
 		return nil, err
 	}
@@ -452,12 +413,12 @@ func (s *Service) waitUntilDue(m *delivery) (jobs.Writes, error) {
 		return nil, jobs.Snooze(due)
 	}
 	writes := func(tx *store.Tx, _ *store.Job) error {
-		row, err := waitingRow(tx, m.row.ID)
+		row, err := waitingRow(tx, d.row.ID)
 		if row == nil {
 			return err
 		}
 		row.DelayTold, row.UpdatedAt = true, tx.Now()
-		if err := s.sendReport(tx, m.sub, notice); err != nil {
+		if err := s.sendReport(tx, d.sub, notice); err != nil {
 			return err
 		}
 		return store.Outgoings.Put(tx, row)
@@ -479,47 +440,53 @@ func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) 
 	return s.waitUntilDue(m)
 }
 
-// lastStatus is the RFC 3463 status of the newest attempt.
-func (m *delivery) lastStatus() string {
-	if n := len(m.row.Log); n > 0 && m.row.Log[n-1].Enhanced != "" {
-		return m.row.Log[n-1].Enhanced
-	}
-	return "4.0.0"
-}
-
-// done closes the row of a message that somebody took, even if its sender has tried to take it back
-// meanwhile. notice, if there is one, tells the sender.
-func (s *Service) done(m *delivery, o *attemptResult, notice *inbox.StoredMessage) jobs.Writes {
+// finish closes the row of a message that somebody took, even if its sender has tried to take it
+// back meanwhile. The sender is told if it asked for that.
+func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
+	report := s.successReport(d, r)
 	return func(tx *store.Tx, _ *store.Job) error {
-		row, err := store.Outgoings.Get(tx, m.row.ID)
-		if core.IsGone(err) || err == nil && o.arrived != nil && !row.Waits() {
+		row, err := store.Outgoings.Get(tx, d.row.ID)
+		if core.IsGone(err) || err == nil && r.arrived != nil && !row.Waits() {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := recordAttempt(tx, row, m.route, o.result); err != nil {
+		if err := recordAttempt(tx, row, d.route, r.result); err != nil {
 			return err
 		}
-		if err := s.sendReport(tx, m.sub, notice); err != nil {
+		if err := s.sendReport(tx, d.sub, report); err != nil {
 			return err
 		}
-		if o.arrived != nil {
-			if err := s.placeHere(tx, row, m, o.arrived); err != nil {
+
+		// Local mail goes where its recipient's mail goes now.
+		if r.arrived != nil {
+			to, err := s.receiver(tx, row.Recipient)
+			if err != nil {
+				return err
+			}
+			err = s.deliver(tx, arrival{
+				stored: r.arrived, to: to, address: row.Recipient, sender: d.sub.Sender,
+				genuine: !d.sub.Forward || d.sub.ReportTo != "", read: true, from: row.Domain, authentic: !d.sub.Forward,
+			})
+			if err != nil {
 				return err
 			}
 		}
-		if o.provided != "" {
-			if err := s.addMapping(tx, row, o.provided); err != nil {
+
+		// A relay may have given the message another Message-ID, and a mailbox elsewhere gets a
+		// copy.
+		if r.provided != "" {
+			if err := s.addMapping(tx, row, r.provided); err != nil {
 				return err
 			}
 		}
-		if m.route.own && o.status == store.OutgoingRelayed {
+		if d.route.own && r.status == store.OutgoingRelayed {
 			if err := s.copySent(tx, row.SubmissionID); err != nil {
 				return err
 			}
 		}
-		return s.closeRow(tx, row, o.status)
+		return s.closeRow(tx, row, r.status)
 	}
 }
 
@@ -585,16 +552,11 @@ func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 	return s.closeRow(tx, row, store.OutgoingBounced)
 }
 
-// maxHops is how many servers a message may have passed; more is a loop (RFC 5321 section 6.3).
-const maxHops = 50
-
-// deliverHere makes mail of a mailbox here mail that arrives at another. It is filed, exactly once,
-// with the end of the job.
-func (s *Service) deliverHere(m *delivery, head []byte, content *io.SectionReader) (*attemptResult, error) {
-	spool := s.Store.NewSpool(content.Size())
-	defer spool.Close()
-	if s.Config.Spam.Milter != nil && !m.sub.Forward {
-		clean, err := s.stripped(content, filterFields)
+// attemptLocal makes mail of a mailbox here mail that arrives at another. It is delivered, exactly
+// once, with the end of the job.
+func (s *Service) attemptLocal(d *delivery, head []byte, content *io.SectionReader) (*attemptResult, error) {
+	if s.Config.Spam.Milter != nil && !d.sub.Forward {
+		clean, err := s.withoutFields(content, filterFields)
 		if err != nil {
 			return nil, err
 		}
@@ -603,47 +565,61 @@ func (s *Service) deliverHere(m *delivery, head []byte, content *io.SectionReade
 			content = io.NewSectionReader(clean, 0, clean.Size())
 		}
 	}
-	if err := s.copyHere(spool, m.sub, content); err != nil {
+
+	// Copy the message without what its sender claims that we said of it. What goes on after it
+	// arrived here has been freed of that already, and what it says of us is true.
+	spool := s.Store.NewSpool(content.Size())
+	defer spool.Close()
+	var err error
+	if d.sub.Forward {
+		_, err = io.Copy(spool, content)
+	} else {
+		err = auth.StripResults(spool, content, s.Hostname())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("copy message: %w", err)
 	}
 	passed, err := readHead(spool)
 	if err != nil {
 		return nil, err
 	}
-	if passed.hops > maxHops || m.to.Forward != "" && passed.delivered[m.row.Recipient] {
+	if passed.checkLoop(d.to, d.row.Recipient) != nil {
 		return refused(core.SMTPErrorf(554, "5.4.6", "Mail loop")), nil
 	}
+
+	// Store it with what a final delivery puts on top.
 	spool.Prepend(head)
-	spool.Prepend(s.localTrace(m))
-	d, err := s.inbox.Prepare(spool, inbox.Envelope{From: m.sub.Sender, To: []string{m.row.Recipient}, Received: m.now})
+	spool.Prepend(fmt.Appendf(finalFields(d.sub.Sender, d.row.Recipient), "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
+		s.Hostname(), d.row.ID, d.row.Recipient, d.now.Format(time.RFC1123Z)))
+	stored, err := s.inbox.Prepare(spool, inbox.Envelope{From: d.sub.Sender, To: []string{d.row.Recipient}, Received: d.now})
 	if err != nil {
 		return nil, err
 	}
-	m.stored = append(m.stored, d)
-	if err := s.readProof(d.Report); err != nil {
+	d.stored = append(d.stored, stored)
+	if err := s.readProof(stored.Report); err != nil {
 		return nil, err
 	}
-	if err := s.Store.View(func(tx *store.Tx) error { return m.to.takesReport(tx, d) }); err != nil {
+	if err := s.Store.View(func(tx *store.Tx) error { return d.to.takesReport(tx, stored) }); err != nil {
 		if e := new(core.SMTPError); errors.As(err, &e) {
 			return refused(e), nil
 		}
 		return nil, err
 	}
-	if !m.sub.Forward { // we know who sent it
-		d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC = "pass", "none", string(localAuthors(m.sub, passed))
+	if !d.sub.Forward { // we know who sent it
+		stored.Meta.SPF, stored.Meta.DKIM, stored.Meta.DMARC = "pass", "none", string(localDMARC(d.sub, passed))
 		if len(head) > 0 {
-			d.Meta.DKIM = "pass"
+			stored.Meta.DKIM = "pass"
 		}
 	}
-	o := localResult(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
-	o.result.Code, o.arrived = 250, d
-	return o, nil
+	r := localResult(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
+	r.result.Code, r.arrived = 250, stored
+	return r, nil
 }
 
-// localAuthors says whether the author of a message that was sent here is who sent it, as
-// submission wants it: what lay in the queue when an older release ended may be otherwise. What has
-// no sender we wrote ourselves.
-func localAuthors(sub *store.Submission, h *head) auth.Result {
+// localDMARC says whether the author of a message that was sent here is who sent it, as submission
+// wants it: what lay in the queue when an older release ended may be otherwise. What has no sender
+// we wrote ourselves.
+func localDMARC(sub *store.Submission, h *head) auth.Result {
 	if sub.Sender == "" {
 		return auth.Pass
 	}
@@ -658,37 +634,6 @@ func localAuthors(sub *store.Submission, h *head) auth.Result {
 		}
 	}
 	return auth.Pass
-}
-
-// copyHere copies a message without what its sender claims that we said of it. What goes on after
-// it arrived here has been freed of that already, and what it says of us is true.
-func (s *Service) copyHere(to io.Writer, sub *store.Submission, content io.Reader) error {
-	if sub.Forward {
-		_, err := io.Copy(to, content)
-		return err
-	}
-	return auth.StripResults(to, content, s.Hostname())
-}
-
-// localTrace is what a final delivery puts on top.
-func (s *Service) localTrace(m *delivery) []byte {
-	final := finalFields(Incoming{From: m.sub.Sender, Recipients: []Recipient{{m.row.Recipient}}})
-	return fmt.Appendf(final, "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
-		s.Hostname(), m.row.ID, m.row.Recipient, m.now.Format(time.RFC1123Z))
-}
-
-// placeHere files a local message where its recipient's mail goes now.
-func (s *Service) placeHere(tx *store.Tx, row *store.Outgoing, m *delivery, d *inbox.StoredMessage) error {
-	to, err := s.receiver(tx, row.Recipient)
-	if err == nil {
-		err = s.place(tx, to, d, arrival{
-			sender: m.sub.Sender, to: row.Recipient, folder: store.InboxID, received: tx.Now(), genuine: !m.sub.Forward || m.sub.ReportTo != "",
-		})
-	}
-	if err == nil && mayHoldReport(d.Summary) {
-		err = s.Hooks.KeepForReading(tx, to.domain.AccountID, d, row.Domain, !m.sub.Forward)
-	}
-	return err
 }
 
 const (

@@ -70,7 +70,7 @@ func (s *Service) FindDestination(tx *store.Tx, address string) (*destination, e
 	return s.findDestination(tx, address)
 }
 
-func (s *Service) Follow(f *ScreeningResult, v *milter.Verdict) error { return s.follow(f, v) }
+func (s *Service) Follow(f *ScreeningResult, v *milter.Verdict) error { return f.apply(v) }
 
 func (s *Service) Forwards() *forwards { return s.forwards }
 

@@ -120,25 +120,30 @@ func provenRow(tx *store.Tx, t *inbox.DeliveryReport) (*store.Outgoing, error) {
 	return found[0], nil
 }
 
-// applyReport does what follows from what a message says of a row.
-func (s *Service) applyReport(tx *store.Tx, row *store.Outgoing, t *inbox.DeliveryReport) error {
-	if t.Complaint != nil {
-		if !isComplaint(t.Complaint.FeedbackType) {
+// applyReport notes in a row what a report or complaint says of its message.
+func (s *Service) applyReport(tx *store.Tx, row *store.Outgoing, report *inbox.DeliveryReport) error {
+	if c := report.Complaint; c != nil {
+		if c.FeedbackType == "not-spam" || c.FeedbackType == "auth-failure" { // these say nothing against it (RFC 6430, RFC 6591)
 			return nil
 		}
-		return s.recordComplaint(tx, row, complaint{kind: t.Complaint.FeedbackType, agent: t.Complaint.UserAgent, arrived: t.Complaint.ArrivalDate})
+		return s.recordComplaint(tx, row, complaint{kind: c.FeedbackType, agent: c.UserAgent, arrived: c.ArrivalDate})
 	}
-	f := failureIn(t.DSN, row)
-	if f == nil {
-		return nil
+	// A report to a row's own address is about its recipient, whatever that was turned into on the
+	// way.
+	about := slices.DeleteFunc(slices.Clone(report.DSN.Recipients), func(r msg.ReportRecipient) bool {
+		return !slices.ContainsFunc([]string{r.Final, r.Original, r.Actual}, func(a string) bool { return sameAddress(a, row.Recipient) })
+	})
+	if len(about) == 0 {
+		about = report.DSN.Recipients
 	}
-	return s.recordBounce(tx, row, *f)
-}
-
-// isComplaint leaves out what is reported in the same form and says nothing against the message
-// (RFC 6430, RFC 6591).
-func isComplaint(kind string) bool {
-	return kind != "not-spam" && kind != "auth-failure"
+	for _, r := range about {
+		if r.Action == msg.ActionFailed {
+			return s.recordBounce(tx, row, failure{
+				Status: r.Status, diagnostic: r.Diagnostic, host: r.RemoteMTA, Address: addressFault(r.Status),
+			})
+		}
+	}
+	return nil
 }
 
 // A failure is why a message was given up.
@@ -153,24 +158,6 @@ type failure struct {
 
 func failureOf(r deliver.Result) failure {
 	return failure{Status: r.Enhanced, diagnostic: r.Reply, host: r.Host, Address: r.RecipientFault}
-}
-
-// failureIn is what a report says went wrong for a row's recipient; nil if nothing has, or not for
-// good. A report to a row's own address is about its recipient, whatever that was turned into on
-// the way.
-func failureIn(report *msg.Report, row *store.Outgoing) *failure {
-	about := slices.DeleteFunc(slices.Clone(report.Recipients), func(r msg.ReportRecipient) bool {
-		return !slices.ContainsFunc([]string{r.Final, r.Original, r.Actual}, func(a string) bool { return sameAddress(a, row.Recipient) })
-	})
-	if len(about) == 0 {
-		about = report.Recipients
-	}
-	i := slices.IndexFunc(about, func(r msg.ReportRecipient) bool { return r.Action == msg.ActionFailed })
-	if i < 0 {
-		return nil
-	}
-	r := about[i]
-	return &failure{Status: r.Status, diagnostic: r.Diagnostic, host: r.RemoteMTA, Address: addressFault(r.Status)}
 }
 
 // sameAddress compares an address as others write it with one in its one form.
@@ -236,8 +223,8 @@ type ComplainedData struct {
 	ComplainedAt      core.Time `json:"complained_at"`
 }
 
-// recordComplaint notes that a message's recipient called it spam, and keeps further mail from there;
-// once.
+// recordComplaint notes that a message's recipient called it spam, and keeps further mail from
+// there; once.
 func (s *Service) recordComplaint(tx *store.Tx, row *store.Outgoing, g complaint) error {
 	if !handedOver(row) || row.Status == store.OutgoingComplained {
 		return nil
@@ -260,31 +247,43 @@ func (s *Service) recordComplaint(tx *store.Tx, row *store.Outgoing, g complaint
 	return err
 }
 
-// errStillDelivering says that something is heard of a message whose own delivery is not noted yet, or is
-// still tried: whoever tells is to come again.
+// errStillDelivering says that something is heard of a message whose own delivery is not noted yet,
+// or is still tried: whoever tells is to come again.
 func errStillDelivering() *core.SMTPError {
 	return core.SMTPErrorf(451, "4.2.1", "The message is still being delivered. Try again later.")
 }
 
-// routeReport takes what came to an address of a row. It tells whether that is all, or the message
-// is to be filed too: reports are, and whatever a person wrote.
-func (s *Service) routeReport(tx *store.Tx, to *destination, d *inbox.StoredMessage, a arrival) (done bool, err error) {
-	if err := to.takesReport(tx, d); err != nil {
+// routeReport does what follows from what a message says about one of ours. For a message to an
+// address of a row it tells whether that is all, or the message is to be delivered too: reports
+// are, and whatever a person wrote.
+func (s *Service) routeReport(tx *store.Tx, a arrival) (done bool, err error) {
+	report, row := a.stored.Report, a.to.row
+	if row == nil { // an ordinary address: the message must prove what it is about
+		if report == nil {
+			return false, nil
+		}
+		row, err := provenRow(tx, report)
+		if row == nil || err != nil {
+			return false, err
+		}
+		return false, s.applyReport(tx, row, report)
+	}
+	if err := a.to.takesReport(tx, a.stored); err != nil {
 		return false, err
 	}
 	switch {
-	case to.rowKind == unsubscribeAddress:
+	case a.to.rowKind == unsubscribeAddress:
 		if a.sender == "" {
 			return true, nil // a machine's answer
 		}
-		return true, suppress(tx, to.row.AccountID, to.row.Recipient, "manual", to.row.MessageID)
-	case d.Report == nil:
+		return true, suppress(tx, row.AccountID, row.Recipient, "manual", row.MessageID)
+	case report == nil:
 		return false, nil
-	case d.Report.Complaint != nil:
-		return true, s.applyReport(tx, to.row, d.Report)
+	case report.Complaint != nil:
+		return true, s.applyReport(tx, row, report)
 	}
-	err = s.applyReport(tx, to.row, d.Report)
-	return !wantsReport(to.row.Notify, "FAILURE") || !to.hasRoom(tx, d), err
+	err = s.applyReport(tx, row, report)
+	return !wantsReport(row.Notify, "FAILURE") || !a.to.hasRoom(tx, a.stored), err
 }
 
 // takesReport says why what came to an address of a row is not taken, as an SMTPError: a report on
@@ -318,25 +317,13 @@ func (d *destination) hasRoom(tx *store.Tx, m *inbox.StoredMessage) bool {
 	return err == nil && (left < 0 || left >= int64(m.Blob.Length))
 }
 
-// detectReport looks whether a message to an ordinary address proves to be about one of ours.
-func (s *Service) detectReport(tx *store.Tx, d *inbox.StoredMessage) error {
-	if d.Report == nil {
-		return nil
-	}
-	row, err := provenRow(tx, d.Report)
-	if row == nil || err != nil {
-		return err
-	}
-	return s.applyReport(tx, row, d.Report)
-}
-
 // isHosted tells whether mail to an address stays on this server.
 func isHosted(tx *store.Tx, email string) (bool, error) {
 	d, err := store.DomainByName.Read(tx, core.DomainOfAddress(email))
 	if core.IsGone(err) {
 		return false, nil
 	}
-	return err == nil && d.Status == "complete" && d.DNSProvider != core.ProviderExternal, err
+	return err == nil && d.Status == core.DomainComplete && d.DNSProvider != core.ProviderExternal, err
 }
 
 // suppress keeps the account from sending to an address. One that is suppressed already stays as it

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/hmac"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -247,14 +246,6 @@ func findNoticed(tx *store.Tx, account string, from *relay, n feedback.Notice, f
 		}
 	}
 	return nil
-}
-
-// head is what a relay wants to find in a message, beside what its sender wrote.
-func (r *relay) head(s *Service, row *store.Outgoing) string {
-	if r.Kind != "postmark" {
-		return r.fields
-	}
-	return r.fields + fmt.Sprintf("%s: %s\r\n", feedback.PostmarkTag, s.rowLocal(tagAddress, row.ID, "")[2:])
 }
 
 // tagAddress is the kind of the name under which a relay tells of a row. It is no address.

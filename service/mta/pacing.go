@@ -194,8 +194,8 @@ func (f *forwards) giveBack(address string) {
 	}
 }
 
-// waitForForward is for a forwarded message whose address has got too many: it waits, and its row says
-// why.
+// waitForForward is for a forwarded message whose address has got too many: it waits, and its row
+// says why.
 func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error) {
 	end := m.row.QueuedAt.Add(giveUpAfter)
 	if !m.now.Before(end) {

@@ -51,67 +51,10 @@ func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, erro
 		return Recipient{}, core.SMTPErrorf(550, "5.1.3", "Invalid recipient address")
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
-		to, err := s.receiver(tx, address)
-		if err != nil {
-			return err
-		}
-		if err := to.admits(in.From); err != nil {
-			return err
-		}
-		return to.takes(tx, max(in.Size, 1))
+		_, err := s.destinationFor(tx, in.From, address, max(in.Size, 1))
+		return err
 	})
 	return Recipient{address}, core.OverStore(err)
-}
-
-// receiver says where mail to an address goes that comes from outside.
-func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
-	to, err := s.findDestination(tx, address)
-	if errors.Is(err, errNotHosted) {
-		return s.notHosted(tx, address)
-	}
-	if err != nil {
-		return nil, err
-	}
-	a, err := store.Accounts.Read(tx, to.domain.AccountID)
-	if err != nil {
-		return nil, err
-	}
-	if !core.MayAct(a) {
-		return nil, core.SMTPErrorf(550, "5.2.1", "Mailbox disabled, not accepting messages")
-	}
-	return to, nil
-}
-
-// notHosted takes mail for the host's own postmaster, to whom RFC 5321 section 4.5.1 lets anybody
-// write, and for feedback@, the address to give to those who send complaints about this host, and
-// refuses the rest: for now if the domain is about to be ours.
-func (s *Service) notHosted(tx *store.Tx, address string) (*destination, error) {
-	local, name, _ := msg.SplitEmail(address)
-	if (local == "postmaster" || local == "feedback") && strings.EqualFold(name, s.Config.Hostname) {
-		return s.hostPostmaster(tx)
-	}
-	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
-		if d.DNSProvider != core.ProviderExternal && d.Status != core.DomainDeleting && !core.ClaimEnded(d) {
-			return nil, core.SMTPErrorf(450, "4.2.1", "Domain is being set up, try again later")
-		}
-	}
-	return nil, core.SMTPErrorf(550, "5.7.1", "Relay access denied")
-}
-
-// hostPostmaster is the owner of the oldest account, who set this server up.
-func (s *Service) hostPostmaster(tx *store.Tx) (*destination, error) {
-	for a := range store.Accounts.All(tx) {
-		mb, err := store.MailboxByEmail.Read(tx, a.Email)
-		if err == nil && mb.Type != "external" {
-			d, err := store.Domains.Read(tx, mb.DomainID)
-			return &destination{domain: d, Mailbox: mb, Forward: mb.ForwardTo}, errors.Join(err, accepting(mb))
-		}
-		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
-			return &destination{domain: d, Forward: a.Email}, nil
-		}
-		break
-	}
-	return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
 }
 
 // A Client is who hands us a message, and how.
@@ -143,48 +86,85 @@ func (s *Service) Spool(r io.Reader) (*core.Spool, error) {
 	return body, nil
 }
 
-// Receive judges a message and files it for all its recipients at once, or for none: when it
-// returns nil, message, rows, events and forwards are on disk. A mailbox that several of the
-// recipients lead to gets the message once. It gives the name under which the message stands in its
-// Received field. Errors are SMTPErrors.
+// Receive authenticates and screens a message and delivers it to all its recipients at once, or to
+// none: when it returns nil, message, rows, events and forwards are on disk. A mailbox that several
+// of the recipients lead to gets the message once. It gives the name under which the message stands
+// in its Received field. Errors are SMTPErrors.
 func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
+	id, err := s.receive(ctx, in)
+	return id, core.OverStore(err)
+}
+
+func (s *Service) receive(ctx context.Context, in Incoming) (id string, err error) {
+	// Authenticate and screen what the client sent.
 	head, err := readHead(in.Body)
 	if err != nil {
 		return "", err
 	}
-	if head.hops >= maxHops {
-		return "", core.SMTPErrorf(554, "5.4.6", "Mail loop: the message has passed %d servers", head.hops)
+	if err := head.checkLoop(nil, ""); err != nil {
+		return "", err
 	}
-	trace, id := s.Trace(in.Client, onlyOne(in.Recipients))
-	f, err := s.screen(ctx, in, head, id)
+	only := "" // the recipient, if there is one: others must not learn of each other
+	if len(in.Recipients) == 1 {
+		only = in.Recipients[0].address
+	}
+	trace, id := s.Trace(in.Client, only)
+	result, err := s.screen(ctx, in, head, id)
 	if err != nil {
-		return "", core.OverStore(err)
+		return "", err
 	}
+
+	// Store the message with our own fields on top, and without those that only our filter may
+	// write.
 	if s.Config.Spam.Milter != nil {
-		clean, err := s.stripped(io.NewSectionReader(in.Body, 0, in.Body.Size()), filterFields)
+		clean, err := s.withoutFields(io.NewSectionReader(in.Body, 0, in.Body.Size()), filterFields)
 		if err != nil {
-			return "", core.OverStore(err)
+			return "", err
 		}
 		if clean != nil {
 			defer clean.Close()
 			in.Body = clean
 		}
 	}
-	in.Body.Prepend(slices.Concat(finalFields(in), []byte(f.Verdict.Header), f.fields, trace))
-	d, err := s.inbox.Prepare(in.Body, inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()})
+	in.Body.Prepend(slices.Concat(finalFields(in.From, only), []byte(result.Verdict.Header), result.fields, trace))
+	stored, err := s.inbox.Prepare(in.Body, inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()})
 	if err != nil {
-		return "", core.OverStore(err)
+		return "", err
 	}
-	defer s.inbox.Release(d) // does nothing where it is referred to
-	if err := s.readProof(d.Report); err != nil {
-		return "", core.OverStore(err)
+	defer s.inbox.Release(stored) // does nothing where it is referred to
+	if err := s.readProof(stored.Report); err != nil {
+		return "", err
 	}
-	d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC = string(f.Verdict.SPF), string(f.Verdict.DKIM), string(f.Verdict.DMARC)
-	to, err := s.places(in, head, d)
-	if err == nil {
-		err = s.Store.Update(func(tx *store.Tx) error { return s.deliver(tx, in, to, d, f) })
+	v := result.Verdict
+	stored.Meta.SPF, stored.Meta.DKIM, stored.Meta.DMARC = string(v.SPF), string(v.DKIM), string(v.DMARC)
+
+	// Find one address for each place that the recipients lead to. What one of them does not take
+	// refuses the message.
+	var to []string
+	err = s.Store.View(func(tx *store.Tx) error {
+		places := map[string]bool{}
+		for _, r := range in.Recipients {
+			dest, err := s.destinationFor(tx, in.From, r.address, int64(stored.Blob.Length))
+			if err == nil {
+				err = dest.takesReport(tx, stored)
+			}
+			if err == nil {
+				err = head.checkLoop(dest, r.address)
+			}
+			if err != nil {
+				return err
+			}
+			if place := dest.place(); !places[place] {
+				places[place] = true
+				to = append(to, r.address)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
 	}
-	return id, core.OverStore(err)
+	return id, s.Store.Update(func(tx *store.Tx) error { return s.deliverIncoming(tx, in, to, stored, result) })
 }
 
 // filterFields are how header fields begin that say what a filter thinks of a message. Where there
@@ -192,106 +172,131 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 // them.
 var filterFields = []string{"x-spam", "received-spf"}
 
-// places gives one address for each place that the recipients lead to, in a snapshot. What one of
-// them does not take refuses the message.
-func (s *Service) places(in Incoming, head *head, d *inbox.StoredMessage) (to []string, err error) {
-	err = s.Store.View(func(tx *store.Tx) error {
-		seen := map[string]bool{}
-		for _, r := range in.Recipients {
-			dest, err := s.destinationFor(tx, in.From, r.address, d)
+// deliverIncoming delivers a message to the addresses, each of another place: to all of them if one
+// transaction can, else to the first, and a job goes on with the others. What they take may have
+// changed since they were looked up.
+func (s *Service) deliverIncoming(tx *store.Tx, in Incoming, to []string, stored *inbox.StoredMessage, result *ScreeningResult) error {
+	a := &store.Arrival{
+		Blob: stored.Blob, Sender: in.From, Genuine: result.Verdict.GenuinePath(in.From), Junk: result.Junk,
+		SPF: stored.Meta.SPF, DKIM: stored.Meta.DKIM, DMARC: stored.Meta.DMARC,
+		From: result.Verdict.FromDomain, Authentic: result.Verdict.Authentic(),
+		To: to, Placed: map[string]bool{}, ReceivedAt: tx.Now(),
+	}
+	for n := 0; len(a.To) > 0 && n < placesAtATime && !tx.Large(); n++ {
+		if err := s.deliverNext(tx, a, stored); err != nil {
+			return err
+		}
+	}
+	if len(a.To) > 0 {
+		a.ID = tx.NewID("arr")
+		if err := tx.RefArrival(a.Blob, a.ID); err != nil {
+			return err
+		}
+		if err := store.Arrivals.Put(tx, a); err != nil {
+			return err
+		}
+		if _, err := s.Queue.Add(tx, jobs.New{Kind: kindArrival, Lane: "arrival " + a.ID, Args: arrivalArgs{a.ID}}); err != nil {
+			return err
+		}
+	}
+	if mayHoldReport(stored.Summary) { // else reports about reports would never end
+		return nil
+	}
+	return s.Hooks.CountDMARC(tx, in, result)
+}
+
+// deliverNext takes the next address off the list and delivers the message to it, unless it is in
+// the same place already. Reports that the message may hold are read once for each account.
+func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage) error {
+	address := a.To[0]
+	a.To = a.To[1:]
+	to, err := s.destinationFor(tx, a.Sender, address, int64(stored.Blob.Length))
+	if err == nil {
+		err = to.takesReport(tx, stored)
+	}
+	if err != nil || a.Placed[to.place()] {
+		return err
+	}
+	account := "account " + to.domain.AccountID
+	first := !a.Placed[account]
+	a.Placed[to.place()], a.Placed[account] = true, true
+	err = s.deliver(tx, arrival{
+		stored: stored, to: to, address: address, sender: a.Sender, genuine: a.Genuine, junk: a.Junk,
+		read: first, from: a.From, authentic: a.Authentic,
+	})
+	if err != nil || !first {
+		return err
+	}
+	return s.noteSender(tx, to.domain.AccountID, a)
+}
+
+// An arrival is a message that comes to one destination.
+type arrival struct {
+	stored  *inbox.StoredMessage
+	to      *destination
+	address string // that the envelope named
+	sender  string // return path, "" for a report
+	genuine bool   // SPF, DKIM or we ourselves vouch for the sender, so that it may be told of failures
+	junk    bool
+
+	read      bool   // reports that the message may hold are to be read
+	from      string // the domain that it is from
+	authentic bool   // which that domain vouches for
+}
+
+// deliver files a message that arrives, from outside or from a mailbox here, and sends it on, as
+// the destination says.
+func (s *Service) deliver(tx *store.Tx, a arrival) error {
+	to, stored := a.to, a.stored
+	done, err := s.routeReport(tx, a)
+	if err != nil {
+		return err
+	}
+
+	// Into the mailbox: INBOX, or Junk. A mailbox whose user has deleted Junk gets it in INBOX.
+	if to.Mailbox != nil && !done {
+		folder := uint32(store.InboxID)
+		if a.junk {
+			folders, err := tx.Folders(to.Mailbox.Num)
 			if err != nil {
 				return err
 			}
-			if p := dest.place(); !seen[p] {
-				seen[p] = true
-				to = append(to, r.address)
-			}
-			if dest.Forward != "" && head.delivered[r.address] {
-				return core.SMTPErrorf(554, "5.4.6", "Mail loop: the message has been at %s before", r.address)
+			if i := slices.IndexFunc(folders, func(f *store.Folder) bool { return f.SpecialUse == junkUse }); i >= 0 {
+				folder = folders[i].ID
 			}
 		}
-		return nil
-	})
-	return to, err
-}
-
-// destinationFor gives where mail from outside goes, if the address takes this message of this
-// sender.
-func (s *Service) destinationFor(tx *store.Tx, from, address string, d *inbox.StoredMessage) (*destination, error) {
-	to, err := s.receiver(tx, address)
-	if err != nil {
-		return nil, err
-	}
-	if err := to.admits(from); err != nil {
-		return nil, err
-	}
-	if err := to.takes(tx, int64(d.Blob.Length)); err != nil {
-		return nil, err
-	}
-	return to, to.takesReport(tx, d)
-}
-
-// deliver places a message at the destinations of the addresses, each of another place: all of them
-// if one transaction can, else the first, and a job goes on with the others. What they take may
-// have changed since they were looked up.
-func (s *Service) deliver(tx *store.Tx, in Incoming, to []string, d *inbox.StoredMessage, f *ScreeningResult) error {
-	a := &store.Arrival{
-		Blob: d.Blob, Sender: in.From, Genuine: f.Verdict.GenuinePath(in.From), Junk: f.Junk,
-		SPF: d.Meta.SPF, DKIM: d.Meta.DKIM, DMARC: d.Meta.DMARC, From: f.Verdict.FromDomain, Authentic: f.Verdict.Authentic(),
-		Placed: map[string]bool{}, ReceivedAt: tx.Now(),
-	}
-	for n := 0; len(to) > 0 && n < placesAtATime && !tx.Large(); n++ {
-		address := to[0]
-		to = to[1:]
-		dest, err := s.destinationFor(tx, in.From, address, d)
-		if err != nil {
-			return err
-		}
-		if err := s.placeArrival(tx, a, address, dest, d); err != nil {
+		filing := inbox.Filing{Folder: folder, Received: tx.Now(), Arrived: true, Recipient: a.address}
+		if _, err := s.inbox.File(tx, to.Mailbox, stored, filing); err != nil {
 			return err
 		}
 	}
-	if a.To = to; len(a.To) > 0 {
-		if err := s.addArrival(tx, a); err != nil {
+
+	// On to the other address. The message goes out as it came: not signed by us, so that its
+	// author's signature stays what counts, but sealed (RFC 8617), so that what we found out about
+	// where it came from goes with it, and with a rewritten return path where another server will
+	// look at that (see srsForward). Failures are told to the sender only if it is known to be
+	// genuine, since a report to a forged one hits a stranger.
+	if to.Forward != "" && !done {
+		sub := &store.Submission{
+			AccountID: to.domain.AccountID, DomainID: to.domain.ID, MessageID: stored.Summary.MessageID, Sender: a.sender,
+			Subject: stored.Summary.Subject, Blob: stored.Blob, Forward: true, EightBit: true,
+		}
+		if to.Mailbox != nil {
+			sub.MailboxID = to.Mailbox.ID
+		}
+		if a.genuine {
+			sub.ReportTo = a.sender
+		}
+		if _, err := s.Enqueue(tx, sub, to.domain, []Rcpt{{Address: to.Forward}}); err != nil {
 			return err
 		}
 	}
-	if mayHoldReport(d.Summary) { // else reports about reports would never end
-		return nil
-	}
-	return s.Hooks.CountDMARC(tx, in, f)
-}
 
-// folderFor is INBOX, or Junk for what is set aside. A mailbox whose user has deleted Junk gets it
-// in INBOX.
-func folderFor(tx *store.Tx, mb *store.Mailbox, junk bool) (uint32, error) {
-	if !junk {
-		return store.InboxID, nil
+	// DMARC and TLS reports about domains of the account.
+	if a.read && mayHoldReport(stored.Summary) {
+		return s.Hooks.KeepForReading(tx, to.domain.AccountID, stored, a.from, a.authentic)
 	}
-	folders, err := tx.Folders(mb.Num)
-	if err != nil {
-		return 0, err
-	}
-	for _, f := range folders {
-		if f.SpecialUse == junkUse {
-			return f.ID, nil
-		}
-	}
-	return store.InboxID, nil
-}
-
-// judge finds out whether the message comes from whom it names. DNS that does not answer is no
-// reason to refuse it.
-func (s *Service) judge(ctx context.Context, in Incoming, h *head) (*auth.Verdict, error) {
-	v := auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: JudgeWithin, Health: s.screener.pulse}
-	verdict, err := v.Verify(ctx, auth.Request{
-		IP: in.Client.IP, Helo: in.Client.Helo, MailFrom: in.From, AuthservID: s.Hostname(),
-		Message: in.Body, Size: in.Body.Size(), HeaderFrom: h.from,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("authenticate message: %w", err)
-	}
-	return verdict, nil
+	return nil
 }
 
 // A head is what is decided by before a message is stored.
@@ -304,10 +309,25 @@ type head struct {
 
 // readHead reads the header of a message.
 func readHead(body *core.Spool) (*head, error) {
-	block, err := headerBlock(body)
-	if err != nil {
-		return nil, fmt.Errorf("read header: %w", err)
+	// The message up to its empty line, at most MaxHeader bytes.
+	block := make([]byte, min(body.Size(), 16<<10))
+	for {
+		n, err := body.ReadAt(block, 0)
+		if err != nil && err != io.EOF {
+			return nil, fmt.Errorf("read header: %w", err)
+		}
+		if i := bytes.Index(block[:n], []byte("\r\n\r\n")); i >= 0 {
+			block = block[:i+4]
+			break
+		}
+		if int64(n) >= min(body.Size(), msg.MaxHeader) {
+			block = block[:n]
+			break
+		}
+		block = make([]byte, min(body.Size(), msg.MaxHeader))
 	}
+
+	// Its authors.
 	r := bytes.NewReader(block)
 	root, err := msg.Scan(r)
 	if err != nil {
@@ -324,33 +344,12 @@ func readHead(body *core.Spool) (*head, error) {
 			}
 		}
 	}
-	marks, err := msg.HeaderFields(r, root, []string{"Received", "Delivered-To"}, false)
+
+	// Where it has been.
+	fields, err := msg.HeaderFields(r, root, []string{"Received", "Delivered-To"}, false)
 	if err != nil {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
-	h.read(marks)
-	return h, nil
-}
-
-// headerBlock gives the message up to its empty line, at most MaxHeader bytes.
-func headerBlock(body *core.Spool) ([]byte, error) {
-	block := make([]byte, min(body.Size(), 16<<10))
-	for {
-		n, err := body.ReadAt(block, 0)
-		if err != nil && err != io.EOF {
-			return nil, err
-		}
-		if i := bytes.Index(block[:n], []byte("\r\n\r\n")); i >= 0 {
-			return block[:i+4], nil
-		}
-		if int64(n) >= min(body.Size(), msg.MaxHeader) {
-			return block[:n], nil
-		}
-		block = make([]byte, min(body.Size(), msg.MaxHeader))
-	}
-}
-
-func (h *head) read(fields []byte) {
 	for line := range bytes.SplitSeq(fields, []byte("\r\n")) {
 		name, value, _ := strings.Cut(string(line), ":")
 		switch strings.ToLower(strings.TrimSpace(name)) {
@@ -362,18 +361,34 @@ func (h *head) read(fields []byte) {
 			}
 		}
 	}
+	return h, nil
+}
+
+// maxHops is how many servers a message may have passed before; one that has passed as many is in a
+// loop (RFC 5321 section 6.3).
+const maxHops = 50
+
+// checkLoop refuses a message that has passed too many servers, or has been before at an address
+// that sends it on. A destination that is not known yet is nil.
+func (h *head) checkLoop(to *destination, address string) error {
+	if h.hops >= maxHops {
+		return core.SMTPErrorf(554, "5.4.6", "Mail loop: the message has passed %d servers", h.hops)
+	}
+	if to != nil && to.Forward != "" && h.delivered[address] {
+		return core.SMTPErrorf(554, "5.4.6", "Mail loop: the message has been at %s before", address)
+	}
+	return nil
 }
 
 // finalFields are those that only a final delivery writes: Return-Path (RFC 5321 section 4.4), and
 // Delivered-To, by which a message that comes back is known. With several recipients that would
-// tell each of the others, and what comes back from a forward has one.
-func finalFields(in Incoming) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "Return-Path: <%s>\r\n", in.From)
-	if one := onlyOne(in.Recipients); one != "" {
-		fmt.Fprintf(&b, "Delivered-To: %s\r\n", one)
+// tell each of the others, and what comes back from a forward has one; then only is "".
+func finalFields(sender, only string) []byte {
+	fields := "Return-Path: <" + sender + ">\r\n"
+	if only != "" {
+		fields += "Delivered-To: " + only + "\r\n"
 	}
-	return b.Bytes()
+	return []byte(fields)
 }
 
 func addressesOf(list []Recipient) []string {
@@ -384,11 +399,18 @@ func addressesOf(list []Recipient) []string {
 	return out
 }
 
-func onlyOne(list []Recipient) string {
-	if len(list) != 1 {
-		return ""
+// withoutFields copies a message without the fields whose names begin with one of prefixes; nil if
+// it has none.
+func (s *Service) withoutFields(content *io.SectionReader, prefixes []string) (*store.Spool, error) {
+	found, err := msg.HasFields(again(content), prefixes)
+	if !found || err != nil {
+		return nil, err
 	}
-	return list[0].address
+	spool := s.Store.NewSpool(content.Size())
+	if _, err := msg.StripFields(spool, again(content), prefixes); err != nil {
+		return nil, errors.Join(fmt.Errorf("copy message: %w", err), spool.Close())
+	}
+	return spool, nil
 }
 
 // Trace makes the Received field (RFC 5321 section 4.4) of a message that a client hands us, and
@@ -486,19 +508,6 @@ func (s *Service) arrivalKind() jobs.Kind {
 	}
 }
 
-// addArrival has a job go on with the addresses that are left.
-func (s *Service) addArrival(tx *store.Tx, a *store.Arrival) error {
-	a.ID = tx.NewID("arr")
-	if err := tx.RefArrival(a.Blob, a.ID); err != nil {
-		return err
-	}
-	if err := store.Arrivals.Put(tx, a); err != nil {
-		return err
-	}
-	_, err := s.Queue.Add(tx, jobs.New{Kind: kindArrival, Lane: "arrival " + a.ID, Args: arrivalArgs{a.ID}})
-	return err
-}
-
 func dropArrival(tx *store.Tx, id string) error {
 	a, err := store.Arrivals.Get(tx, id)
 	if core.IsGone(err) {
@@ -511,51 +520,6 @@ func dropArrival(tx *store.Tx, id string) error {
 		return err
 	}
 	return store.Arrivals.Delete(tx, id)
-}
-
-// place names where a destination is, so that a message is there once.
-func (d *destination) place() string {
-	row := ""
-	if d.row != nil {
-		row = d.row.ID
-	}
-	if d.Mailbox != nil {
-		return fmt.Sprintf("mailbox %d %s", d.Mailbox.Num, row)
-	}
-	if d.reports { // each account reads what comes to it
-		return "reports " + d.domain.AccountID
-	}
-	return "forward " + d.Forward + " " + row
-}
-
-// placeArrival places a message at the destination of an address, unless it is there, and once for
-// each account does what follows: a report that it may hold is read, or its author is known from
-// now on.
-func (s *Service) placeArrival(tx *store.Tx, a *store.Arrival, address string, to *destination, d *inbox.StoredMessage) (err error) {
-	if a.Placed[to.place()] {
-		return nil
-	}
-	a.Placed[to.place()] = true
-	how := arrival{sender: a.Sender, to: address, folder: store.InboxID, received: tx.Now(), genuine: a.Genuine}
-	if to.Mailbox != nil {
-		if how.folder, err = folderFor(tx, to.Mailbox, a.Junk); err != nil {
-			return err
-		}
-	}
-	if err := s.place(tx, to, d, how); err != nil {
-		return err
-	}
-	account := "account " + to.domain.AccountID
-	if a.Placed[account] {
-		return nil
-	}
-	a.Placed[account] = true
-	if mayHoldReport(d.Summary) {
-		if err := s.Hooks.KeepForReading(tx, to.domain.AccountID, d, a.From, a.Authentic); err != nil {
-			return err
-		}
-	}
-	return s.noteSender(tx, to.domain.AccountID, a)
 }
 
 // fileArrival files a message for those who have not had it, some in each transaction, so that
@@ -664,24 +628,17 @@ func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *
 		if a.Placed == nil {
 			a.Placed = map[string]bool{}
 		}
-		d := *read
-		d.Blob = a.Blob // compaction may have moved it
+		stored := *read
+		stored.Blob = a.Blob // compaction may have moved it
 		for n := 0; len(a.To) > 0 && n < placesInAJob && !tx.Large(); n++ {
 			address := a.To[0]
-			a.To = a.To[1:]
-			to, err := s.destinationFor(tx, a.Sender, address, &d)
-			if e := new(core.SMTPError); errors.As(err, &e) {
-				if e.Temporary() && !last {
-					a.Later = append(a.Later, address)
-				} else {
-					a.Refused = append(a.Refused, store.RefusedRcpt{Address: address, Enhanced: e.Enhanced, Text: e.Error()})
-				}
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if err := s.placeArrival(tx, a, address, to, &d); err != nil {
+			err := s.deliverNext(tx, a, &stored)
+			switch e := new(core.SMTPError); {
+			case errors.As(err, &e) && e.Temporary() && !last:
+				a.Later = append(a.Later, address)
+			case errors.As(err, &e):
+				a.Refused = append(a.Refused, store.RefusedRcpt{Address: address, Enhanced: e.Enhanced, Text: e.Error()})
+			case err != nil:
 				return err
 			}
 		}
@@ -693,27 +650,45 @@ func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *
 // reportRefused tells the sender of those who could not be served, in one report (RFC 5321 section
 // 6.1, RFC 3464), if the sender is known to be genuine.
 func (s *Service) reportRefused(a *store.Arrival) error {
-	about := slices.Clone(a.Refused)
-	report, err := s.composeRefused(a, about)
-	if err != nil {
-		return err
+	var report *inbox.StoredMessage // nil: nobody is to be told
+	if a.Genuine && a.Sender != "" {
+		blob, err := s.Store.OpenBlob(a.Blob)
+		if err != nil {
+			return err
+		}
+		defer blob.Close()
+		var list []msg.DSNRecipient
+		for _, r := range a.Refused {
+			status := r.Enhanced
+			if status[0] == '4' {
+				status = "4.4.7" // it lasted too long (RFC 3463)
+			}
+			list = append(list, msg.DSNRecipient{Final: r.Address, Action: msg.ActionFailed, Status: status, Diagnostic: r.Text})
+		}
+		about := &delivery{
+			row: &store.Outgoing{ID: a.ID, QueuedAt: a.ReceivedAt}, sub: &store.Submission{Sender: a.Sender, Forward: true, ReportTo: a.Sender},
+			blob: blob, now: s.Now(),
+		}
+		if report, err = s.writeReport(about, list...); err != nil {
+			return err
+		}
+		if report != nil {
+			defer s.inbox.Release(report) // does nothing where it is referred to
+		}
 	}
-	if report != nil {
-		defer s.inbox.Release(report) // does nothing where it is referred to
-	}
-	err = s.Store.Update(func(tx *store.Tx) error {
+	return s.Store.Update(func(tx *store.Tx) error {
 		now, err := store.Arrivals.Get(tx, a.ID)
 		if err != nil {
 			return err
 		}
-		if len(now.Refused) != len(about) { // another attempt was faster
+		if len(now.Refused) != len(a.Refused) { // another attempt was faster
 			return nil
 		}
 		now.Refused = nil
 		if err := store.Arrivals.Put(tx, now); err != nil || report == nil {
 			return err
 		}
-		d, err := store.DomainByName.Read(tx, core.DomainOfAddress(about[0].Address))
+		d, err := store.DomainByName.Read(tx, core.DomainOfAddress(a.Refused[0].Address))
 		if core.IsGone(err) {
 			return nil // nobody is left who could tell
 		}
@@ -722,32 +697,6 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 		}
 		return s.queueReport(tx, &store.Submission{AccountID: d.AccountID, DomainID: d.ID, ReportTo: a.Sender}, report)
 	})
-	return err
-}
-
-// composeRefused writes the report; nil if it has no reader.
-func (s *Service) composeRefused(a *store.Arrival, about []store.RefusedRcpt) (*inbox.StoredMessage, error) {
-	if !a.Genuine || a.Sender == "" {
-		return nil, nil
-	}
-	blob, err := s.Store.OpenBlob(a.Blob)
-	if err != nil {
-		return nil, err
-	}
-	defer blob.Close()
-	var list []msg.DSNRecipient
-	for _, r := range about {
-		status := r.Enhanced
-		if status[0] == '4' {
-			status = "4.4.7" // it lasted too long (RFC 3463)
-		}
-		list = append(list, msg.DSNRecipient{Final: r.Address, Action: msg.ActionFailed, Status: status, Diagnostic: r.Text})
-	}
-	m := &delivery{
-		row: &store.Outgoing{ID: a.ID, QueuedAt: a.ReceivedAt}, sub: &store.Submission{Sender: a.Sender, Forward: true, ReportTo: a.Sender},
-		blob: blob, now: s.Now(),
-	}
-	return s.writeReport(m, list...)
 }
 
 // mayHoldReport tells whether a message looks like one that brings a report: by the type or name of

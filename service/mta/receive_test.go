@@ -306,3 +306,28 @@ func TestRewrittenPathsTakeReportsAlone(t *testing.T) {
 		t.Errorf("named for one sender, sent by another: %v", err)
 	}
 }
+
+// TestOneBoundForLoops takes a message that has passed 49 servers and refuses one that has passed
+// 50, from outside and from a mailbox here.
+func TestOneBoundForLoops(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann := i.AddMailbox(d, "ann", nil)
+	i.AddMailbox(d, "near", nil)
+	i.AddMailbox(d, "far", nil)
+	i.Run()
+	hops := func(n int, message string) string {
+		return strings.Repeat("Received: from a.test by b.test; Fri, 20 Nov 2026 00:00:00 +0000\r\n", n) + message
+	}
+	i.MustArrive("pat@sender.test", "ann@example.test", hops(49, servicetest.LetterFrom("pat@sender.test")))
+	err := i.Arrive("pat@sender.test", "ann@example.test", hops(50, servicetest.LetterFrom("pat@sender.test")))
+	if servicetest.CodeOf(err) != 554 || core.AsSMTPError(err).Enhanced != "5.4.6" {
+		t.Errorf("from outside, after 50 servers: %v", err)
+	}
+	i.MustSubmit(ann, hops(49, servicetest.PlainMessage), "near@example.test")
+	i.Becomes("near@example.test", store.OutgoingDelivered)
+	i.MustSubmit(ann, hops(50, servicetest.PlainMessage), "far@example.test")
+	if row := i.Becomes("far@example.test", store.OutgoingBounced); !strings.Contains(row.LastResponse, "554 5.4.6") {
+		t.Errorf("from a mailbox here, after 50 servers: %q", row.LastResponse)
+	}
+}

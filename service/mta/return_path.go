@@ -165,33 +165,28 @@ func srsWord(local string) (word, rest string) {
 // made: the first sender, for three weeks, or the forwarder before us, who looks at the time
 // itself.
 func (s *Service) srsReverse(local, domain string) (sender string, ok bool) {
-	word, text := srsWord(local)
-	if word == srsAgain {
-		return s.srsBack(text, domain)
-	}
-	if word != srsFirst {
+	var err error
+	switch word, text := srsWord(local); word {
+	case srsFirst:
+		parts := strings.SplitN(strings.ToLower(text[1:]), "=", 4)
+		if len(parts) != 4 {
+			return "", false
+		}
+		mac, day, from, to := parts[0], parts[1], parts[2], parts[3]
+		if !hmac.Equal([]byte(mac), []byte(s.srsMAC(day, from, to, domain))) || !s.srsFresh(day) {
+			return "", false
+		}
+		sender, err = msg.NormalizeEmail(to + "@" + from)
+	case srsAgain:
+		mac, _, _ := strings.Cut(strings.ToLower(text[1:]), "=")
+		hop, rest, ok := srsOf(local, "")
+		if !ok || !hmac.Equal([]byte(mac), []byte(s.srsMAC(hop, rest, domain))) {
+			return "", false
+		}
+		sender, err = msg.NormalizeEmail("SRS0" + rest + "@" + hop)
+	default:
 		return "", false
 	}
-	parts := strings.SplitN(strings.ToLower(text[1:]), "=", 4)
-	if len(parts) != 4 {
-		return "", false
-	}
-	mac, day, from, to := parts[0], parts[1], parts[2], parts[3]
-	if !hmac.Equal([]byte(mac), []byte(s.srsMAC(day, from, to, domain))) || !s.srsFresh(day) {
-		return "", false
-	}
-	sender, err := msg.NormalizeEmail(to + "@" + from)
-	return sender, err == nil
-}
-
-// srsBack gives the path at the forwarder before us.
-func (s *Service) srsBack(text, domain string) (sender string, ok bool) {
-	mac, _, _ := strings.Cut(strings.ToLower(text[1:]), "=")
-	hop, rest, ok := srsOf(srsAgain+text, "")
-	if !ok || !hmac.Equal([]byte(mac), []byte(s.srsMAC(hop, rest, domain))) {
-		return "", false
-	}
-	sender, err := msg.NormalizeEmail("SRS0" + rest + "@" + hop)
 	return sender, err == nil
 }
 

@@ -2,7 +2,6 @@ package mta
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -26,55 +25,73 @@ type route struct {
 	wants     string // the name of the relay that the mailbox or domain chose; "" where it did not
 }
 
-// route decides how mail that a mailbox ("": none) of the domain d (nil: one that is gone) sends
-// gets to a recipient: to domains of ours it stays here; else capture wins over everything, then
-// the relay counts that the mailbox chose, then the domain's sending mode and relay, then what the
+// routeOf decides how mail of a row that a domain (nil: one that is gone) sends gets to its
+// recipient. To domains of ours it stays here; what a mailbox that lives elsewhere sends goes
+// through its own server, to mailboxes here, too; else capture wins over everything, then the relay
+// counts that the mailbox chose, then the domain's sending mode and relay, then what the
 // installation does.
-func (s *Service) route(tx *store.Tx, d *store.Domain, mailboxID, recipient string) (route, error) {
-	to, err := store.DomainByName.Read(tx, core.DomainOfAddress(recipient))
-	switch {
-	case err == nil && core.TakesMail(to):
-		return route{transport: core.ViaLocal}, nil
-	case err != nil && !errors.Is(err, store.ErrNotFound):
+func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (route, error) {
+	to, err := store.DomainByName.Read(tx, core.DomainOfAddress(row.Recipient))
+	if err != nil && !core.IsGone(err) {
 		return route{}, err
-	case s.Config.Outbound == core.ViaCapture:
+	}
+	local := err == nil && to.Hosted()
+	capture := s.Config.Outbound == core.ViaCapture
+	external := d != nil && d.DNSProvider == core.ProviderExternal
+	if external && capture && d.Claim != store.ClaimProven { // in whose name nobody here may be written to
 		return route{transport: core.ViaCapture}, nil
 	}
-	mode, wants, err := s.chosen(tx, d, mailboxID)
-	if err != nil {
-		return route{}, err
+	if local && (!external || capture) {
+		return route{transport: core.ViaLocal}, nil
 	}
-	relay := s.relays.first()
-	if wants != "" {
-		relay = s.relays.named(wants)
+	if capture {
+		return route{transport: core.ViaCapture}, nil
+	}
+
+	var mb *store.Mailbox // nil: none, or gone
+	if row.MailboxID != "" {
+		if mb, err = store.Mailboxes.Find(tx, row.MailboxID); err != nil {
+			return route{}, err
+		}
+	}
+	if external {
+		if mb == nil || mb.External == nil || mb.External.SMTP == nil {
+			return route{transport: core.ViaRelay}, nil // nobody is left to send it
+		}
+		at := mb.External.SMTP
+		password, err := s.Keys.Open(core.ServerPlace(mb.ID, "smtp"), at.PasswordSealed)
+		if err != nil {
+			return route{}, fmt.Errorf("smtp password of %s: %w", mb.Email, err)
+		}
+		own, err := newRelay(core.Relay{ // one that keeps Message-IDs
+			Name: at.Host, Kind: "custom", Host: at.Host, Port: at.Port, TLS: at.Security, Username: at.Username, Password: string(password),
+			ReturnPath: "sender", // it takes no other
+		})
+		return route{transport: core.ViaRelay, relay: own, own: true}, err
+	}
+
+	// The sending mode ("": relay where there is one) and the relay ("": the first).
+	mode, wants := s.Config.Outbound, ""
+	switch {
+	case mb != nil && mb.Relay != "":
+		mode, wants = core.ViaRelay, mb.Relay
+	case d == nil:
+	case d.SendingMode != "":
+		mode, wants = d.SendingMode, d.Relay
+	case d.Relay != "":
+		mode, wants = core.ViaRelay, d.Relay
+	}
+	var relay *relay // nil: none is configured, or not the one that is wanted
+	for _, r := range s.relays {
+		if wants == "" || r.Name == wants {
+			relay = r
+			break
+		}
 	}
 	if mode == core.ViaRelay || mode == "" && relay != nil {
 		return route{transport: core.ViaRelay, relay: relay, wants: wants}, nil
 	}
 	return route{transport: core.ViaDirect}, nil
-}
-
-// chosen is the sending mode ("": relay where there is one) and the relay ("": the first) that a
-// mailbox and its domain ask for.
-func (s *Service) chosen(tx *store.Tx, d *store.Domain, mailboxID string) (mode, relay string, err error) {
-	if mailboxID != "" {
-		mb, err := store.Mailboxes.Get(tx, mailboxID)
-		if err != nil && !core.IsGone(err) {
-			return "", "", err
-		}
-		if err == nil && mb.Relay != "" {
-			return core.ViaRelay, mb.Relay, nil
-		}
-	}
-	mode = s.Config.Outbound
-	switch {
-	case d == nil:
-	case d.SendingMode != "":
-		mode, relay = d.SendingMode, d.Relay
-	case d.Relay != "":
-		mode, relay = core.ViaRelay, d.Relay
-	}
-	return mode, relay, nil
 }
 
 // missing says why a route has no relay.
@@ -127,44 +144,6 @@ func (r route) lane(recipient string) string {
 		return "relay " + r.relay.Name
 	}
 	return "relay"
-}
-
-// routeOf is route for a row of the sending log: what a mailbox that lives elsewhere sends goes
-// through its own server, to mailboxes here, too, unless this installation sends nothing out.
-func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (route, error) {
-	r, err := s.route(tx, d, row.MailboxID, row.Recipient)
-	if err != nil || d == nil || d.DNSProvider != core.ProviderExternal {
-		return r, err
-	}
-	if s.Config.Outbound == core.ViaCapture {
-		if d.Claim != store.ClaimProven { // in whose name nobody here may be written to
-			r = route{transport: core.ViaCapture}
-		}
-		return r, nil
-	}
-	mb, err := store.Mailboxes.Get(tx, row.MailboxID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.External == nil || mb.External.SMTP == nil) {
-		return route{transport: core.ViaRelay}, nil // nobody is left to send it
-	}
-	if err != nil {
-		return route{}, err
-	}
-	own, err := s.ownServer(mb)
-	return route{transport: core.ViaRelay, relay: own, own: true}, err
-}
-
-// ownServer is the server that an external mailbox sends through, as a relay that keeps
-// Message-IDs.
-func (s *Service) ownServer(mb *store.Mailbox) (*relay, error) {
-	at := mb.External.SMTP
-	password, err := s.Keys.Open(core.ServerPlace(mb.ID, "smtp"), at.PasswordSealed)
-	if err != nil {
-		return nil, fmt.Errorf("smtp password of %s: %w", mb.Email, err)
-	}
-	return newRelay(core.Relay{
-		Name: at.Host, Kind: "custom", Host: at.Host, Port: at.Port, TLS: at.Security, Username: at.Username, Password: string(password),
-		ReturnPath: "sender", // it takes no other
-	})
 }
 
 // A relay is a configured Relay with what its kind does to a Message-ID.
@@ -360,22 +339,4 @@ func newRelays(list []core.Relay, log *slog.Logger) relays {
 		out = append(out, made)
 	}
 	return out
-}
-
-// named is the relay of a name; nil if there is none.
-func (r relays) named(name string) *relay {
-	for _, relay := range r {
-		if relay.Name == name {
-			return relay
-		}
-	}
-	return nil
-}
-
-// first is the relay that mail goes through; nil if there is none.
-func (r relays) first() *relay {
-	if len(r) == 0 {
-		return nil
-	}
-	return r[0]
 }

@@ -47,10 +47,10 @@ func TestBadRelaysAreLeftOut(t *testing.T) {
 			t.Errorf("%+v is taken", r)
 		}
 	}
-	if got := newRelays(append(bad, good), slog.New(slog.DiscardHandler)); len(got) != 1 || got.first().Name != "good" {
+	if got := newRelays(append(bad, good), slog.New(slog.DiscardHandler)); len(got) != 1 || got[0].Name != "good" {
 		t.Errorf("%+v", got)
 	}
-	if newRelays(nil, nil).first() != nil {
+	if len(newRelays(nil, nil)) != 0 {
 		t.Error("a relay out of nothing")
 	}
 }

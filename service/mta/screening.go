@@ -19,7 +19,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A ScreeningResult is what is known of a message from outside, and decided about it, before it is filed.
+// A ScreeningResult is what is known of a message from outside, and decided about it, before it is
+// filed.
 type ScreeningResult struct {
 	Verdict *auth.Verdict
 	Policy  string // what is done for DMARC: verdict.Policy, unless the operator trusts who has forwarded the message
@@ -29,124 +30,130 @@ type ScreeningResult struct {
 	id      string // the message's name in its Received field
 }
 
-// screen judges a message and decides whether it is taken. The error of one that is not is an
-// SMTPError.
+// screen authenticates a message and decides whether it is taken. The error of one that is not is
+// an SMTPError.
 func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (*ScreeningResult, error) {
-	listed := make(chan auth.Listing, 1)
+	// SPF, DKIM, ARC and DMARC, while the lists of clients are asked. DNS that does not answer is
+	// no reason to refuse a message.
+	listing := make(chan auth.Listing, 1)
 	go func() {
 		l, _ := auth.CheckDNSBL(ctx, s.Resolver, s.Config.Spam.DNSBL, in.Client.IP)
-		listed <- l
+		listing <- l
 	}()
-	verdict, err := s.judge(ctx, in, h)
-	list := <-listed
+	verifier := auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: JudgeWithin, Health: s.screener.pulse}
+	verdict, err := verifier.Verify(ctx, auth.Request{
+		IP: in.Client.IP, Helo: in.Client.Helo, MailFrom: in.From, AuthservID: s.Hostname(),
+		Message: in.Body, Size: in.Body.Size(), HeaderFrom: h.from,
+	})
+	listed := <-listing
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("authenticate message: %w", err)
 	}
-	f := &ScreeningResult{Verdict: verdict, Policy: verdict.Policy, id: id}
-	if s.trusts(verdict) {
-		f.Policy, f.Trusted = "", true
+	result := &ScreeningResult{Verdict: verdict, Policy: verdict.Policy, id: id}
+
+	// The DMARC policy of the author's domain, unless the message came by way of somebody whom the
+	// operator believes that it was authentic before he had to change it (RFC 8617 section 7.2.1).
+	strict := verdict.Policy == dmarc.PolicyReject || verdict.Policy == dmarc.PolicyQuarantine
+	if strict && verdict.DMARC == auth.Fail && verdict.ARC.Result == auth.Pass &&
+		slices.Contains(s.Config.Spam.TrustedSealers, verdict.ARC.Sealer) && verdict.ARC.AttestsDMARC(verdict.FromDomain) {
+		result.Policy, result.Trusted = "", true
 	}
-	if f.Policy == dmarc.PolicyReject {
-		if err := s.noteRejected(in, f); err != nil {
-			return nil, err
+	if result.Policy == dmarc.PolicyReject {
+		if s.Hooks.CountsForDMARC(verdict) { // for the report about it
+			if err := s.Store.Update(func(tx *store.Tx) error { return s.Hooks.CountDMARC(tx, in, result) }); err != nil {
+				return nil, err
+			}
 		}
 		if verdict.TooManyAuthors {
 			return nil, core.SMTPErrorf(550, "5.7.1", "DMARC cannot be checked: the From field names too many domains")
 		}
 		return nil, core.SMTPErrorf(550, "5.7.1", "Rejected by the DMARC policy of %s", verdict.FromDomain)
 	}
-	f.Junk = f.Policy == dmarc.PolicyQuarantine
-	for _, step := range []func() error{
-		func() error { return s.screenListed(in, f, list) },
-		func() error { return s.screenUnknown(ctx, in, f) },
-		func() error { return s.screenFiltered(ctx, in, f) },
-	} {
-		if err := step(); err != nil {
-			return nil, err
+	result.Junk = result.Policy == dmarc.PolicyQuarantine
+
+	// The operator's lists of clients. Postmasters hear from everybody (RFC 5321 section 4.5.1), so
+	// that one who is listed can ask why.
+	if listed.Zone != "" {
+		others := slices.ContainsFunc(in.Recipients, func(r Recipient) bool {
+			local, _, _ := msg.SplitEmail(r.address)
+			return local != "postmaster" && local != "abuse"
+		})
+		if others && !s.Config.Spam.DNSBLJunk {
+			s.Log.Info("mail refused: the client is in a list", "ip", in.Client.IP, "list", listed.Zone)
+			if listed.Reason == "" {
+				return nil, core.SMTPErrorf(550, "5.7.1", "%s is listed by %s", in.Client.IP, listed.Zone)
+			}
+			return nil, core.SMTPErrorf(550, "5.7.1", "%s is listed by %s: %s", in.Client.IP, listed.Zone, listed.Reason)
 		}
+		result.Junk = true
 	}
-	return f, nil
-}
 
-// trusts tells whether the message came by way of somebody whom the operator believes that it was
-// authentic before he had to change it (RFC 8617 section 7.2.1).
-func (s *Service) trusts(v *auth.Verdict) bool {
-	asked := v.Policy == dmarc.PolicyReject || v.Policy == dmarc.PolicyQuarantine
-	return asked && v.DMARC == auth.Fail && v.ARC.Result == auth.Pass && slices.Contains(s.Config.Spam.TrustedSealers, v.ARC.Sealer) &&
-		v.ARC.AttestsDMARC(v.FromDomain)
-}
-
-// screenListed refuses who is in one of the operator's lists. Postmasters hear from everybody (RFC
-// 5321 section 4.5.1), so that one who is listed can ask why.
-func (s *Service) screenListed(in Incoming, f *ScreeningResult, l auth.Listing) error {
-	if l.Zone == "" {
-		return nil
+	if err := s.screenUnknown(ctx, in, verdict); err != nil {
+		return nil, err
 	}
-	if s.Config.Spam.DNSBLJunk || toPostmasters(in.Recipients) {
-		f.Junk = true
-		return nil
-	}
-	s.Log.Info("mail refused: the client is in a list", "ip", in.Client.IP, "list", l.Zone)
-	if l.Reason == "" {
-		return core.SMTPErrorf(550, "5.7.1", "%s is listed by %s", in.Client.IP, l.Zone)
-	}
-	return core.SMTPErrorf(550, "5.7.1", "%s is listed by %s: %s", in.Client.IP, l.Zone, l.Reason)
-}
-
-func toPostmasters(list []Recipient) bool {
-	return !slices.ContainsFunc(list, func(r Recipient) bool {
-		local, _, _ := msg.SplitEmail(r.address)
-		return local != "postmaster" && local != "abuse"
-	})
+	return result, s.filter(ctx, in, result)
 }
 
 // screenUnknown has senders wait, or come again, of whom nobody among the recipients has had
 // authentic mail.
-func (s *Service) screenUnknown(ctx context.Context, in Incoming, f *ScreeningResult) error {
+func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdict) error {
 	c := s.Config.Spam
 	if !c.Greylisting && c.FirstDelay <= 0 {
 		return nil
 	}
-	known, err := s.knowsSender(in, f.Verdict)
+	known, err := s.knowsSender(in, v)
 	if known || err != nil {
 		return err
 	}
+
+	// Greylisting: the sender is to come again in some minutes, unless it has.
 	if c.Greylisting {
-		if err := s.greylist(in); err != nil {
-			return err
+		wait := time.Duration(0)
+		for some := range slices.Chunk(in.Recipients, placesAtATime) {
+			longest := time.Duration(0)
+			err := s.Store.Update(func(tx *store.Tx) error {
+				longest = 0
+				for _, r := range some {
+					left, err := s.greyWait(tx, greyKey(in.Client.IP, in.From, r.address))
+					if err != nil {
+						return err
+					}
+					longest = max(longest, left)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			wait = max(wait, longest)
+		}
+		if wait > 0 {
+			return core.SMTPErrorf(451, "4.7.1", "Greylisted, try again in %d minutes", int(wait/time.Minute)+1)
 		}
 	}
-	s.delay(ctx, min(c.FirstDelay, maxFirstDelay))
-	return nil
-}
 
-// delay waits, unless too many wait already.
-func (s *Service) delay(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
+	// The delay of first senders, unless too many wait already.
+	if c.FirstDelay <= 0 {
+		return nil
 	}
 	select {
 	case s.screener.Delayed <- struct{}{}:
+		defer func() { <-s.screener.Delayed }()
+		core.Sleep(ctx, min(c.FirstDelay, maxFirstDelay))
 	default:
-		return
 	}
-	defer func() { <-s.screener.Delayed }()
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	return nil
 }
 
-// screenFiltered asks the operator's filter. One that cannot be asked stops no mail.
-func (s *Service) screenFiltered(ctx context.Context, in Incoming, f *ScreeningResult) error {
-	filter := s.Config.Spam.Milter
-	if filter == nil {
+// filter asks the operator's filter and does what it decides. One that cannot be asked stops no
+// mail.
+func (s *Service) filter(ctx context.Context, in Incoming, result *ScreeningResult) error {
+	milterClient := s.Config.Spam.Milter
+	if milterClient == nil {
 		return nil
 	}
-	v, err := filter.Check(ctx, &milter.Message{
-		Hostname: s.Hostname(), IP: in.Client.IP, Helo: in.Client.Helo, TLS: in.Client.TLS, QueueID: f.id, From: in.From,
+	v, err := milterClient.Check(ctx, &milter.Message{
+		Hostname: s.Hostname(), IP: in.Client.IP, Helo: in.Client.Helo, TLS: in.Client.TLS, QueueID: result.id, From: in.From,
 		To: addressesOf(in.Recipients), Body: in.Body, Size: in.Body.Size(), MaxHeader: msg.MaxHeader,
 	})
 	if err != nil {
@@ -159,11 +166,11 @@ func (s *Service) screenFiltered(ctx context.Context, in Incoming, f *ScreeningR
 	if len(v.Ignored) > 0 {
 		s.Log.Debug("the filter asked for what is not done", "changes", v.Ignored)
 	}
-	return s.follow(f, v)
+	return result.apply(v)
 }
 
-// follow does what the filter has decided.
-func (s *Service) follow(f *ScreeningResult, v *milter.Verdict) error {
+// apply does what the filter has decided.
+func (r *ScreeningResult) apply(v *milter.Verdict) error {
 	switch v.Action {
 	case milter.Reject, milter.TempFail:
 		return filterAnswer(v)
@@ -171,12 +178,12 @@ func (s *Service) follow(f *ScreeningResult, v *milter.Verdict) error {
 		// A message is not taken and then dropped: who sent it is told.
 		return core.SMTPErrorf(550, "5.7.1", "Message rejected by policy")
 	}
-	f.Junk = f.Junk || v.Quarantine != ""
+	r.Junk = r.Junk || v.Quarantine != ""
 	for _, field := range v.Fields {
-		f.fields = fmt.Appendf(f.fields, "%s: %s\r\n", field.Name, field.Value)
+		r.fields = fmt.Appendf(r.fields, "%s: %s\r\n", field.Name, field.Value)
 		name, value := strings.ToLower(field.Name), strings.ToLower(field.Value)
 		if (name == "x-spam" || name == "x-spam-flag") && strings.HasPrefix(value, "yes") {
-			f.Junk = true
+			r.Junk = true
 		}
 	}
 	return nil
@@ -203,14 +210,6 @@ func filterAnswer(v *milter.Verdict) *core.SMTPError {
 	return e
 }
 
-// noteRejected counts a message that is rejected for its policy, for the report about it.
-func (s *Service) noteRejected(in Incoming, f *ScreeningResult) error {
-	if !s.Hooks.CountsForDMARC(f.Verdict) {
-		return nil
-	}
-	return s.Store.Update(func(tx *store.Tx) error { return s.Hooks.CountDMARC(tx, in, f) })
-}
-
 // Greylisting (RFC 6647): how long a sender has to wait, and how long is remembered that it has,
 // and that it has not.
 const (
@@ -223,33 +222,6 @@ const (
 	maxGreyTuples   = 100_000
 	maxKnownSenders = 200_000
 )
-
-// greylist tells a sender to come again in some minutes, unless it has.
-func (s *Service) greylist(in Incoming) error {
-	wait := time.Duration(0)
-	for some := range slices.Chunk(in.Recipients, placesAtATime) {
-		longest := time.Duration(0)
-		err := s.Store.Update(func(tx *store.Tx) error {
-			longest = 0
-			for _, r := range some {
-				left, err := s.greyWait(tx, greyKey(in.Client.IP, in.From, r.address))
-				if err != nil {
-					return err
-				}
-				longest = max(longest, left)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		wait = max(wait, longest)
-	}
-	if wait == 0 {
-		return nil
-	}
-	return core.SMTPErrorf(451, "4.7.1", "Greylisted, try again in %d minutes", int(wait/time.Minute)+1)
-}
 
 // greyWait is how long a tuple has still to wait. The first time makes its row.
 func (s *Service) greyWait(tx *store.Tx, id string) (time.Duration, error) {

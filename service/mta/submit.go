@@ -117,7 +117,8 @@ func (s *Service) Submit(_ context.Context, u core.MailboxUser, in Submission) (
 	return s.post(u.AccountID, u.MailboxID, l, nil)
 }
 
-// A checkedSubmission is a submission that is ready to be sent: checked, complete and with CRLF line ends.
+// A checkedSubmission is a submission that is ready to be sent: checked, complete and with CRLF
+// line ends.
 type checkedSubmission struct {
 	from       string
 	to         []Rcpt
@@ -149,11 +150,24 @@ func (s *Service) ready(mailbox string, in Submission) (*checkedSubmission, erro
 	if l.from, err = ownAddress(mailbox, in.From); err != nil {
 		return nil, err
 	}
-	if l.to, err = recipients(in.To); err != nil {
-		return nil, err
+
+	// Each recipient once, with what its first mention says.
+	seen := make(map[string]bool, len(in.To))
+	for _, r := range in.To {
+		email, err := msg.NormalizeEmail(r.Address)
+		if err != nil {
+			return nil, core.OverSMTP(553, "5.1.3", core.Invalid("to", "invalid", "%s", err))
+		}
+		if !seen[email] {
+			seen[email] = true
+			l.to = append(l.to, Rcpt{email, strings.ToUpper(r.Notify), r.ORCPT})
+		}
 	}
-	head := io.NewSectionReader(in.Body, 0, min(in.Body.Size(), msg.MaxHeader))
-	root, err := msg.Scan(head)
+	if len(l.to) == 0 {
+		return nil, core.OverSMTP(554, "5.5.1", core.Invalid("to", "required", "must name at least one recipient"))
+	}
+
+	root, err := msg.Scan(io.NewSectionReader(in.Body, 0, min(in.Body.Size(), msg.MaxHeader)))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
@@ -183,26 +197,6 @@ func ownAddress(mailbox, address string) (string, error) {
 		return "", core.OverSMTP(550, "5.7.1", core.Invalid("from", "not_allowed", "%s may send as itself only, in the envelope and in From, not as %s", mailbox, email))
 	}
 	return email, nil
-}
-
-// recipients gives each address once, in its one form, with what its first mention says.
-func recipients(list []Rcpt) ([]Rcpt, error) {
-	seen := make(map[string]bool, len(list))
-	var out []Rcpt
-	for _, r := range list {
-		email, err := msg.NormalizeEmail(r.Address)
-		if err != nil {
-			return nil, core.OverSMTP(553, "5.1.3", core.Invalid("to", "invalid", "%s", err))
-		}
-		if !seen[email] {
-			seen[email] = true
-			out = append(out, Rcpt{email, strings.ToUpper(r.Notify), r.ORCPT})
-		}
-	}
-	if len(out) == 0 {
-		return nil, core.OverSMTP(554, "5.5.1", core.Invalid("to", "required", "must name at least one recipient"))
-	}
-	return out, nil
 }
 
 // privateFields are never passed on: blind copies, and what only a final delivery writes.
@@ -275,7 +269,8 @@ func ownAuthors(mailbox string, text []byte) error {
 	return nil
 }
 
-// write puts header and body into a spool of the submission's own, with CRLF at the end of every line.
+// write puts header and body into a spool of the submission's own, with CRLF at the end of every
+// line.
 func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error {
 	l.body = s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)
 	watch := &wireLook{w: l.body}
@@ -364,8 +359,8 @@ func hasHighBytes(r io.Reader) (bool, error) {
 	}
 }
 
-// post writes everything about a submission whose bytes are appended in one transaction; with does more
-// in it. If that fails the bytes are given up.
+// post writes everything about a submission whose bytes are appended in one transaction; with does
+// more in it. If that fails the bytes are given up.
 func (s *Service) post(accountID, mailboxID string, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
 	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
@@ -383,10 +378,33 @@ func (s *Service) post(accountID, mailboxID string, l *checkedSubmission, with f
 		if err != nil {
 			return err
 		}
-		if err := s.countSent(tx, mb, rows); err != nil {
-			return err
+
+		// The recipients that mail goes to count against the mailbox's daily limit and in the
+		// account's traffic.
+		out = &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
+		sent := 0
+		for _, r := range rows {
+			out.Recipients = append(out.Recipients, SubmittedRcpt{r.Recipient, r.Status, r.Transport})
+			if r.Status == store.OutgoingQueued {
+				sent++
+			}
 		}
-		out = submitted(sub, rows)
+		if sent > 0 {
+			if today := tx.Now().Format(time.DateOnly); mb.SentDay != today {
+				mb.SentDay, mb.SentToday = today, 0
+			}
+			if mb.DailySendLimit != nil && mb.SentToday+sent > *mb.DailySendLimit {
+				return core.OverSMTP(452, "4.7.1", core.Errorf("daily_send_limit_reached",
+					"%s may send to %d recipients a day (UTC) and has sent to %d. Raise its daily_send_limit, or send tomorrow.", mb.Email, *mb.DailySendLimit, mb.SentToday))
+			}
+			mb.SentToday += sent
+			if err := store.Mailboxes.Put(tx, mb); err != nil {
+				return err
+			}
+			if err := s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Sent += int64(sent) }); err != nil {
+				return err
+			}
+		}
 		if with == nil {
 			return nil
 		}
@@ -413,52 +431,18 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 		return nil, nil, err
 	}
 	switch {
-	case d.Status != "complete" || mb.Status == "pending" || d.DNSProvider != core.ProviderExternal && d.Claim != store.ClaimProven:
+	case !d.MaySend() || mb.Status == store.MailboxPending:
 		return nil, nil, core.OverSMTP(451, "4.7.1", core.Errorf("domain_not_ready",
 			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
-	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
+	case mb.Type == store.MailboxTypeExternal && (mb.External == nil || mb.External.SMTP == nil):
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "no_smtp",
 			"mail of %s is hosted elsewhere, and the mailbox was made without smtp, the server that sends for it", mb.Email))
-	case !core.MayAct(a):
+	case !a.MayAct():
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.ErrSuspended())
-	case mb.Status != "active":
+	case mb.Status != store.MailboxActive:
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "suspended", "the mailbox %s is %s and cannot send", mb.Email, mb.Status))
 	}
 	return mb, d, nil
-}
-
-// countSent counts the recipients that mail goes to against the mailbox's daily limit and in the
-// account's traffic.
-func (s *Service) countSent(tx *store.Tx, mb *store.Mailbox, rows []*store.Outgoing) error {
-	n := 0
-	for _, r := range rows {
-		if r.Status == store.OutgoingQueued {
-			n++
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	if today := tx.Now().Format(time.DateOnly); mb.SentDay != today {
-		mb.SentDay, mb.SentToday = today, 0
-	}
-	if mb.DailySendLimit != nil && mb.SentToday+n > *mb.DailySendLimit {
-		return core.OverSMTP(452, "4.7.1", core.Errorf("daily_send_limit_reached",
-			"%s may send to %d recipients a day (UTC) and has sent to %d. Raise its daily_send_limit, or send tomorrow.", mb.Email, *mb.DailySendLimit, mb.SentToday))
-	}
-	mb.SentToday += n
-	if err := store.Mailboxes.Put(tx, mb); err != nil {
-		return err
-	}
-	return s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Sent += int64(n) })
-}
-
-func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
-	out := &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
-	for _, r := range rows {
-		out.Recipients = append(out.Recipients, SubmittedRcpt{r.Recipient, r.Status, r.Transport})
-	}
-	return out
 }
 
 // enqueue writes a submission with a row and a job for each recipient, in tx; those of many
@@ -652,7 +636,7 @@ func (s *Service) Reporter() (from *store.Domain, account string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		for name := s.Config.Hostname; name != ""; _, name, _ = strings.Cut(name, ".") {
 			d, err := store.DomainByName.Get(tx, name)
-			if err == nil && core.TakesMail(d) && len(d.DKIM) > 0 {
+			if err == nil && d.Hosted() && len(d.DKIM) > 0 {
 				from, account = d, d.AccountID
 				return nil
 			}
@@ -667,7 +651,7 @@ func (s *Service) Reporter() (from *store.Domain, account string, err error) {
 		}
 		account = a.ID
 		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
-			if core.TakesMail(d) && len(d.DKIM) > 0 {
+			if d.Hosted() && len(d.DKIM) > 0 {
 				from = d
 				break
 			}
