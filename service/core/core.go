@@ -50,6 +50,14 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 // Now is the store's clock.
 func (s *Core) Now() time.Time { return s.Store.Now() }
 
+// Hostname is our name where we introduce ourselves, and in header fields.
+func (s *Core) Hostname() string {
+	if s.Config.Hostname == "" {
+		return "localhost"
+	}
+	return s.Config.Hostname
+}
+
 // Sleep waits, or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)

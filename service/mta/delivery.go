@@ -277,11 +277,6 @@ func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte,
 	return fields, nil
 }
 
-func Whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }
-
-// again reads the same from its start.
-func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.Size()) }
-
 // dial delivers the message to another host: through a relay, or to the recipient's own hosts as
 // their domain's policies on TLS ask.
 func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *io.SectionReader) *attemptResult {

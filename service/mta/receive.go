@@ -413,6 +413,12 @@ func (s *Service) withoutFields(content *io.SectionReader, prefixes []string) (*
 	return spool, nil
 }
 
+// Whole is a stored message from its start to its end.
+func Whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }
+
+// again reads the same from its start.
+func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.Size()) }
+
 // Trace makes the Received field (RFC 5321 section 4.4) of a message that a client hands us, and
 // the name that the message has in it. forWhom is "" where the field must not tell. Of a user who
 // has logged in it says neither the address nor what the user's machine calls itself, which are
