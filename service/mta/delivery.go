@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/mail/feedback"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
@@ -472,7 +473,18 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 		// A relay may have given the message another Message-ID, and a mailbox elsewhere gets a
 		// copy.
 		if r.provided != "" {
-			if err := s.addMapping(tx, row, r.provided); err != nil {
+			row.ProviderMessageID = r.provided
+			m := &store.Mapping{
+				ID: tx.NewID("map"), AccountID: row.AccountID, Original: row.MessageID, Provided: r.provided, Provider: row.Provider,
+				Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, RelayedAt: tx.Now(),
+			}
+			if err := store.Mappings.Put(tx, m); err != nil {
+				return err
+			}
+			if _, err := s.events.Emit(tx, row.AccountID, events.EventMessageRelayed, RelayedData{
+				OriginalMessageID: m.Original, ProviderMessageID: m.Provided, Provider: m.Provider, Recipient: m.Recipient, Sender: m.Sender,
+				SendingDomain: m.SendingDomain, RelayedAt: core.Time{Time: m.RelayedAt}, UserID: core.OrNull(row.MailboxID),
+			}); err != nil {
 				return err
 			}
 		}

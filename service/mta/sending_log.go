@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -215,7 +214,7 @@ func (s *Service) changeWaiting(who core.Actor, id string, change func(*store.Tx
 // maxMappings bounds one answer; it is as many as one send can have.
 const maxMappings = 1000
 
-// relayedData is the data of message.relayed.
+// RelayedData is the data of message.relayed.
 type RelayedData struct {
 	OriginalMessageID string    `json:"original_message_id" words:"theirs"`
 	ProviderMessageID string    `json:"provider_message_id" words:"theirs"`
@@ -225,23 +224,6 @@ type RelayedData struct {
 	SendingDomain     string    `json:"sending_domain" words:"ours"`
 	RelayedAt         core.Time `json:"relayed_at"`
 	UserID            *string   `json:"user_id" words:"ours"`
-}
-
-// addMapping notes the Message-ID that a relay minted for one recipient, and tells of it.
-func (s *Service) addMapping(tx *store.Tx, row *store.Outgoing, provided string) error {
-	row.ProviderMessageID = provided
-	m := &store.Mapping{
-		ID: tx.NewID("map"), AccountID: row.AccountID, Original: row.MessageID, Provided: provided, Provider: row.Provider,
-		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, RelayedAt: tx.Now(),
-	}
-	if err := store.Mappings.Put(tx, m); err != nil {
-		return err
-	}
-	_, err := s.events.Emit(tx, row.AccountID, events.EventMessageRelayed, RelayedData{
-		OriginalMessageID: m.Original, ProviderMessageID: m.Provided, Provider: m.Provider, Recipient: m.Recipient, Sender: m.Sender,
-		SendingDomain: m.SendingDomain, RelayedAt: core.Time{Time: m.RelayedAt}, UserID: core.OrNull(row.MailboxID),
-	})
-	return err
 }
 
 // LookupIn is the query of lookup_message: exactly one of the two, with angle brackets or without.
