@@ -121,7 +121,7 @@ func (e *SMTPError) Unwrap() error { return e.cause }
 // Temporary tells whether the client may try again.
 func (e *SMTPError) Temporary() bool { return e.Code < 500 }
 
-// smtpErrorf makes an SMTPError.
+// SMTPErrorf makes an SMTPError.
 func SMTPErrorf(code int, enhanced, format string, args ...any) *SMTPError {
 	return &SMTPError{Code: code, Enhanced: enhanced, Message: fmt.Sprintf(format, args...)}
 }

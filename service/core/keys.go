@@ -24,10 +24,10 @@ func AccountPlace(directory string) string { return "acme account " + directory 
 // CertificatePlace is what the keys of a set's certificates are sealed for.
 func CertificatePlace(set string) string { return "certificate " + set }
 
-// dnssecPlace is what the zone's key of a domain is sealed for.
+// DNSSECPlace is what the zone's key of a domain is sealed for.
 func DNSSECPlace(domainID string) string { return "dnssec " + domainID }
 
-// dkimPlace is what the DKIM keys of a domain are sealed for.
+// DKIMPlace is what the DKIM keys of a domain are sealed for.
 func DKIMPlace(domainID string) string { return "dkim " + domainID }
 
 // EdgePlace is what the edge provider's token of a domain is sealed for.

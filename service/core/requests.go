@@ -145,7 +145,7 @@ func NormalizeEmail(field, text string) (string, error) {
 	return email, nil
 }
 
-// uidText is an IMAP UID as the API shows it.
+// UIDText is an IMAP UID as the API shows it.
 func UIDText(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
 
 // UnicodeName is a domain in its own letters.

@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// bouncedData is the data of email.bounced.
+// BouncedData is the data of email.bounced.
 type BouncedData struct {
 	Recipient         string    `json:"recipient" words:"theirs"`
 	Sender            string    `json:"sender" words:"theirs"`

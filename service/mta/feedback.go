@@ -209,7 +209,7 @@ type complaint struct {
 	arrived     time.Time // when the message came there; zero: unknown
 }
 
-// complainedData is the data of email.complained.
+// ComplainedData is the data of email.complained.
 type ComplainedData struct {
 	Recipient         string    `json:"recipient" words:"theirs"`
 	Sender            string    `json:"sender" words:"theirs"`

@@ -149,7 +149,7 @@ type forwardTarget struct {
 
 func newForwards() *forwards { return &forwards{to: map[string]*forwardTarget{}} }
 
-// take notes a message to the address; if there have been too many, at is when to ask again.
+// Take notes a message to the address; if there have been too many, at is when to ask again.
 func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -716,7 +716,7 @@ func mayHoldReport(sum *msg.Summary) bool {
 	return false
 }
 
-// reportFile says what kind of a report an attachment may be; "" for none.
+// ReportFile says what kind of a report an attachment may be; "" for none.
 func ReportFile(a *msg.Attachment) string {
 	if a.Size > 2*reportfile.MaxPacked {
 		return ""

@@ -352,7 +352,7 @@ func (c *rowQuota) add(n int) {
 	c.rows += n
 }
 
-// pruneScreened deletes the tuples and senders that are forgotten.
+// PruneScreened deletes the tuples and senders that are forgotten.
 func (s *Service) PruneScreened(tx *store.Tx) (int, error) {
 	grey, err := pruneExpired(tx, &s.screener.Grey, store.GreyTuples, store.GreyTuplesByTime)
 	if err != nil {

@@ -98,7 +98,7 @@ func (f *sentFilter) keep(o *store.Outgoing) bool {
 	return strings.EqualFold(o.Sender, f.Mailbox)
 }
 
-// days reads an inclusive range of UTC days; a zero end is open.
+// Days reads an inclusive range of UTC days; a zero end is open.
 func Days(from, to string) (start, end time.Time, err error) {
 	if from != "" {
 		if start, err = time.Parse(time.DateOnly, from); err != nil {

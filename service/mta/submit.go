@@ -445,7 +445,7 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 	return mb, d, nil
 }
 
-// enqueue writes a submission with a row and a job for each recipient, in tx; those of many
+// Enqueue writes a submission with a row and a job for each recipient, in tx; those of many
 // recipients come soon after it, by a job, and their rows here are not stored yet. Recipients on
 // the suppression list have a row only. The blob must be one that may be referred to.
 func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
@@ -628,7 +628,7 @@ func keepSubmission(tx *store.Tx, sub *store.Submission) error {
 	return store.Submissions.Delete(tx, sub.ID)
 }
 
-// reporter is the domain whose postmaster reports to others, and whose account sends them: the
+// Reporter is the domain whose postmaster reports to others, and whose account sends them: the
 // domain of the host's own name, if that is hosted here, else the oldest one of the first account,
 // since reports have to be signed by the domain that they come from (RFC 7489 section 7.2.1, RFC
 // 8460 section 3). Where there is none it is the bare name of the host.

@@ -55,7 +55,7 @@ func newPolicies(s *Service) *policies {
 	return &policies{svc: s, lookups: map[string]*policyLookup{}, HTTP: mtasts.NewHTTP(t)}
 }
 
-// of gives the policy of a domain, an ASCII name, that counts now; nil if there is none. failed is
+// Of gives the policy of a domain, an ASCII name, that counts now; nil if there is none. failed is
 // to be counted.
 func (p *policies) Of(ctx context.Context, domain string) (policy *mtasts.Policy, failed *deliver.Session, err error) {
 	if strings.HasPrefix(domain, "[") {
@@ -112,7 +112,7 @@ func (p *policies) fill(ctx context.Context, l *policyLookup, domain string) {
 	}
 }
 
-// kept is the policy of a domain in the store, unless it has expired.
+// Kept is the policy of a domain in the store, unless it has expired.
 func (p *policies) Kept(domain string) (*store.TLSPolicy, error) {
 	var row *store.TLSPolicy
 	err := p.svc.Store.View(func(tx *store.Tx) (err error) {
@@ -310,7 +310,7 @@ func addSession(row *store.TLSCount, s deliver.Session) {
 	p.Failures[j].Sessions++
 }
 
-// failedTLS tells whether a row has anything to report.
+// FailedTLS tells whether a row has anything to report.
 func FailedTLS(row *store.TLSCount) bool {
 	return slices.ContainsFunc(row.Policies, func(p store.TLSPolicyCount) bool { return p.Failed > 0 })
 }
