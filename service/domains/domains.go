@@ -461,15 +461,15 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	if err != nil {
 		return nil, err
 	}
-	dns := provisionStep{stepDropZone, func() error { return s.dropZone(d) }}
-	if d.DNSProvider == core.ProviderEdge {
-		dns = provisionStep{stepEdgeRecords, func() error { return s.eraseEdgeRecords(ctx, d, j) }}
-	}
-	for _, step := range []provisionStep{
-		{stepMailboxes, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
-		dns,
-		{stepCustomRecords, func() error { return errors.Join(s.eraseCustomRecords(ctx, d.ID), s.Hooks.EraseReports(ctx, d.ID)) }},
+	for _, step := range []step{
+		{stepMailboxes, true, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
+		{stepEdgeRecords, d.DNSProvider == core.ProviderEdge, func() error { return s.eraseEdgeRecords(ctx, d, j) }},
+		{stepDropZone, d.DNSProvider != core.ProviderEdge, func() error { return s.dropZone(d) }},
+		{stepCustomRecords, true, func() error { return errors.Join(s.eraseCustomRecords(ctx, d.ID), s.Hooks.EraseReports(ctx, d.ID)) }},
 	} {
+		if !step.when {
+			continue
+		}
 		jobs.Step(ctx, step.name, "in_progress", "")
 		switch err := step.do(); {
 		case err == nil:
