@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
 )
 
 const (
@@ -142,4 +146,590 @@ func recordText(r dnsprov.Record) string {
 		return r.Type + " " + r.Name
 	}
 	return fmt.Sprintf("%s %s %q", r.Type, r.Name, value)
+}
+
+const (
+	scoutsAtOnce = 8                // names of one request that the edge provider is asked about
+	scoutsFor    = 45 * time.Second // all of one request
+)
+
+// A tokenChecker is a provider that can tell of a token at once whether it is good for anything.
+type tokenChecker interface {
+	// Check is dnsprov.ErrCredential for a token that is not.
+	Check(ctx context.Context) error
+}
+
+// checkEdgeToken asks whether a token is good, as far as that can be told without a zone.
+func checkEdgeToken(ctx context.Context, p dnsprov.Provider) error {
+	if c, ok := p.(tokenChecker); ok {
+		return c.Check(ctx)
+	}
+	return nil
+}
+
+// scoutEdge asks the edge provider about names that are to be connected by a token, a bounded
+// number at a time and for a bounded time in all. For each name that it asked about it gives why it
+// cannot be connected, or "".
+func (s *Service) scoutEdge(ctx context.Context, token string, names []string) (map[string]string, error) {
+	why := map[string]string{}
+	if s.Config.Edge == nil {
+		for _, name := range names {
+			why[name] = errNoEdge().Error()
+		}
+		return why, nil
+	}
+	within, cancel := context.WithTimeout(ctx, scoutsFor)
+	defer cancel()
+	provider := s.Config.Edge(token)
+	dead := checkEdgeToken(within, provider)
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		slots = make(chan struct{}, scoutsAtOnce)
+	)
+	for _, name := range names {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			err := dead
+			if err == nil {
+				err = s.scoutZone(within, provider, name)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if why[name] = ""; err != nil {
+				why[name] = edgeFailure(name, err).Error()
+			}
+		})
+	}
+	wg.Wait()
+	return why, ctx.Err()
+}
+
+// scoutZone looks whether there is a zone for a name, with room for the records that it will need.
+func (s *Service) scoutZone(ctx context.Context, p dnsprov.Provider, name string) error {
+	have, err := p.Records(ctx, dnsprov.ZoneRef{Domain: name, OwnerTag: "new"})
+	if err != nil {
+		return err
+	}
+	spec := s.spec(&store.Domain{Name: name, DNSProvider: core.ProviderEdge})
+	_, err = dnsprov.Compatible(have, dnsprov.Wanted(spec, core.ProviderEdge))
+	return err
+}
+
+// newNames are those of the candidates that are to be made domains of the account.
+func (s *Service) newNames(who core.Actor, names []candidate) ([]string, error) {
+	var out []string
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, c := range names {
+			if c.problem != "" || s.operatorsOnly(tx, who.AccountID, c.name) {
+				continue
+			}
+			if elsewhere, err := provenElsewhere(tx, who.AccountID, c.name); elsewhere || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			_, err := claimOf(tx, who.AccountID, c.name)
+			if errors.Is(err, store.ErrNotFound) {
+				out = append(out, c.name)
+			} else if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+const (
+	edgeAwaited   = 5 * time.Second // by a request, until its change is at the edge provider
+	edgeSyncsMost = 32              // at a time
+	edgeSyncsEach = 8               // of one account
+)
+
+// edgeSyncKind brings the records of a complete domain at the edge provider to what a transaction
+// has made of them here.
+func (s *Service) edgeSyncKind() jobs.Kind {
+	return jobs.Kind{
+		Name: "edge_sync", Work: s.syncEdge, Max: 24, Timeout: 2 * edgeWorksFor, Most: edgeSyncsMost, MostEach: edgeSyncsEach, Failed: s.edgeSyncFailed,
+	}
+}
+
+// addEdgeSync queues it, if the domain is complete: until then its provisioning sees to its
+// records. The job's id is "" if there is none.
+func (s *Service) addEdgeSync(tx *store.Tx, d *store.Domain) (id string, err error) {
+	if !atEdgeNow(d) {
+		return "", nil
+	}
+	j, err := s.Queue.Add(tx, jobs.New{AccountID: d.AccountID, Kind: "edge_sync", Key: d.ID, Lane: "edge " + d.ID, Args: domainArgs{d.ID}})
+	if err != nil {
+		return "", err
+	}
+	return j.ID, nil
+}
+
+// atEdgeNow tells whether the records of a domain are to be kept at the edge provider at any time.
+func atEdgeNow(d *store.Domain) bool {
+	return d.DNSProvider == core.ProviderEdge && d.Status == core.DomainComplete
+}
+
+func (s *Service) syncEdge(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[domainArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	name := ""
+	err = s.atEdge(ctx, args.DomainID, func(w *edgeWork) error {
+		name = w.d.Name
+		return w.sync(false)
+	})
+	if err == nil || errors.Is(err, errNotAtEdge) {
+		return nil, nil
+	}
+	return nil, s.edgeOutcome(ctx, name, err)
+}
+
+// edgeSyncFailed shows why changes are not at the edge provider.
+func (s *Service) edgeSyncFailed(tx *store.Tx, j *store.Job, cause error) error {
+	args, err := jobs.Args[domainArgs](j)
+	if err != nil {
+		return nil // a job that names no domain cannot have failed for one
+	}
+	d, err := store.Domains.Get(tx, args.DomainID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	code, why := "internal_error", "The change could not be made at "+edgeName+". The log of this installation says why."
+	if e, ok := core.AsError(cause); ok {
+		code, why = e.Code, e.Message
+	}
+	var waiting []*store.CustomRecord
+	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
+		if r.Status == "pending" {
+			waiting = append(waiting, r)
+		}
+	}
+	for _, r := range waiting {
+		r.Status, r.Error = "error", why
+		if err := store.CustomRecords.Put(tx, r); err != nil {
+			return err
+		}
+	}
+	if d.Status != core.DomainComplete {
+		return nil
+	}
+	d.StatusDetail = code + ": " + why
+	return store.Domains.Put(tx, d)
+}
+
+// awaitEdge waits a while for the job that brings a change to the edge provider; what came of it
+// the records say.
+func (s *Service) awaitEdge(ctx context.Context, jobID string) {
+	if jobID == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, edgeAwaited)
+	defer cancel()
+	_, _ = s.Queue.Wait(ctx, jobID)
+}
+
+// redirectAtEdge brings the addresses that a redirect needs to the edge provider, or takes them
+// away. If a web site of somebody else's is in their place, that is the error, and all other
+// records are as they should be.
+func (s *Service) redirectAtEdge(ctx context.Context, d *store.Domain) error {
+	jobs.Step(ctx, stepEdgeRecords, "in_progress", "")
+	err := s.atEdge(ctx, d.ID, func(w *edgeWork) error {
+		if err := w.sync(false); err != nil || len(w.conflicts) == 0 {
+			return err
+		}
+		return edgeFault{joinConflicts(w.conflicts)}
+	})
+	if err == nil || errors.Is(err, errNotAtEdge) {
+		jobs.Step(ctx, stepEdgeRecords, "completed", "")
+		return nil
+	}
+	err = s.edgeOutcome(ctx, d.Name, err)
+	jobs.Step(ctx, stepEdgeRecords, "error", stepText(err))
+	return err
+}
+
+const (
+	edgeWorksFor  = 2 * time.Minute // one reading and changing of a domain's records
+	edgeEraseMost = 5               // readings, until nothing of ours is left
+)
+
+// errNotAtEdge says that a domain has nothing to do with the edge provider any more, or not yet.
+var errNotAtEdge = errors.New("the domain is not kept at the edge provider")
+
+// An edgeWork is one attempt to bring the records of a domain at the edge provider to what they
+// should be. Whoever does it again, after a crash anywhere, comes to the same end: our records
+// there carry the domain's mark, and their IDs are noted too, for the day that a mark is lost.
+type edgeWork struct {
+	s         *Service
+	ctx       context.Context
+	d         *store.Domain         // as it was when the attempt began; later as it was written
+	customs   []*store.CustomRecord // likewise
+	provider  dnsprov.Provider
+	at        dnsprov.ZoneRef
+	conflicts []*dnsprov.Conflict // of managed records
+	refused   map[string]string   // custom records that cannot be there, by id, and why
+}
+
+// atEdge does something for a domain at the edge provider while nobody else does anything for it
+// there.
+func (s *Service) atEdge(ctx context.Context, domainID string, do func(*edgeWork) error) error {
+	ctx, cancel := context.WithTimeout(ctx, edgeWorksFor)
+	defer cancel()
+	giveBack, err := s.edgeTurns.Lock(ctx, domainID)
+	if err != nil {
+		return err
+	}
+	defer giveBack()
+	w := &edgeWork{s: s, ctx: ctx, refused: map[string]string{}}
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		if w.d, err = store.Domains.Get(tx, domainID); err != nil {
+			return err
+		}
+		for _, r := range store.CustomRecordsByDomain.Asc(tx, domainID, "") {
+			w.customs = append(w.customs, r)
+		}
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) || err == nil && (w.d.DNSProvider != core.ProviderEdge || len(w.d.EdgeToken) == 0) {
+		return errNotAtEdge
+	}
+	if err != nil {
+		return err
+	}
+	if w.provider, err = s.edgeProvider(w.d.ID, w.d.EdgeToken); err != nil {
+		return err
+	}
+	w.at = dnsprov.ZoneRef{Domain: w.d.Name, OwnerTag: w.d.ID}
+	return do(w)
+}
+
+// edgeProvider is the edge provider as a domain's sealed token opens it.
+func (s *Service) edgeProvider(domainID string, sealed []byte) (dnsprov.Provider, error) {
+	if s.Config.Edge == nil {
+		return nil, errNoEdge()
+	}
+	token, err := s.Keys.Open(core.EdgePlace(domainID), sealed)
+	if err != nil {
+		return nil, err
+	}
+	return s.Config.Edge(string(token)), nil
+}
+
+// sync makes, changes and deletes records until they are as they should be. With strict a conflict
+// of a managed record is its error, before anything has changed; else that record is left out, and
+// w.conflicts tells of it.
+func (w *edgeWork) sync(strict bool) error {
+	if w.d.Status == core.DomainDeleting {
+		return errNotAtEdge
+	}
+	for {
+		have, err := w.read()
+		if err != nil {
+			return err
+		}
+		fits, err := w.fit(have)
+		if err != nil {
+			return err
+		}
+		if strict && len(w.conflicts) > 0 {
+			return edgeFault{joinConflicts(w.conflicts)}
+		}
+		changes := dnsprov.Plan(have, fits)
+		made, err := w.apply(changes)
+		again := w.refuse(err)
+		if noted := w.note(have, changes, made, err == nil); noted != nil {
+			return noted
+		}
+		if !again {
+			return err
+		}
+	}
+}
+
+// active tells whether the provider serves the zone, as far as it says so.
+func (w *edgeWork) active() (bool, error) {
+	p, ok := w.provider.(interface {
+		Delegated(ctx context.Context, domain string) (bool, error)
+	})
+	if !ok {
+		return true, nil
+	}
+	active, err := p.Delegated(w.ctx, w.d.Name)
+	if err != nil {
+		return false, edgeFault{err}
+	}
+	return active, nil
+}
+
+// apply has the provider make changes, if there are any.
+func (w *edgeWork) apply(changes []dnsprov.Change) ([]dnsprov.Record, error) {
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	made, err := w.provider.Apply(w.ctx, w.at, changes)
+	if err != nil {
+		err = edgeFault{err}
+	}
+	return made, err
+}
+
+// read lists what is there. What was noted as ours is ours, also without its mark.
+func (w *edgeWork) read() ([]dnsprov.Record, error) {
+	have, err := w.provider.Records(w.ctx, w.at)
+	if err != nil {
+		return nil, edgeFault{err}
+	}
+	for i, r := range have {
+		if r.Purpose == "" && r.ID != "" {
+			have[i].Purpose = w.d.EdgeRecords[r.ID]
+		}
+	}
+	return have, nil
+}
+
+// fit gives the records that are wanted and that can be beside what strangers have.
+func (w *edgeWork) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
+	spec := w.s.spec(w.d)
+	for _, c := range w.customs {
+		if w.refused[c.ID] == "" {
+			spec.Custom = append(spec.Custom, ownRecord(c))
+		}
+	}
+	want := dnsprov.Wanted(spec, core.ProviderEdge)
+	w.conflicts = nil
+	for {
+		fits, err := dnsprov.Compatible(have, want)
+		conflicts := conflictsIn(err)
+		if len(conflicts) == 0 {
+			return fits, err
+		}
+		before := len(want)
+		for _, c := range conflicts {
+			want = without(want, c.Want)
+			told := slices.ContainsFunc(w.conflicts, func(o *dnsprov.Conflict) bool { return o.Have == c.Have })
+			if !w.refuseCustom(c.Want, besideText(c)) && !told {
+				w.conflicts = append(w.conflicts, c)
+			}
+		}
+		if len(want) == before {
+			return nil, err
+		}
+	}
+}
+
+// without gives records without one of them.
+func without(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
+	var out []dnsprov.Record
+	for _, r := range records {
+		if r != one {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// refuse notes which custom records the provider refused, by its error, and tells whether that
+// leaves something to do without them.
+func (w *edgeWork) refuse(err error) (again bool) {
+	for _, c := range conflictsIn(err) {
+		again = w.refuseCustom(c.Want, besideText(c)) || again
+	}
+	var refused *dnsprov.Refused
+	if errors.As(err, &refused) {
+		again = w.refuseCustom(refused.Want, edgeName+" does not take it: "+clip(refused.Err.Error())) || again
+	}
+	return again
+}
+
+// besideText says why a custom record cannot be there.
+func besideText(c *dnsprov.Conflict) string {
+	return fmt.Sprintf("It cannot be beside %s, which somebody else made at %s. Remove that there, then change this record or run setup again.",
+		recordText(c.Have), edgeName)
+}
+
+// refuseCustom notes that a custom record cannot be there; false if the record is none, or is noted
+// already.
+func (w *edgeWork) refuseCustom(r dnsprov.Record, why string) bool {
+	for _, own := range w.customs {
+		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && own.Name == r.Name && own.Type == r.Type && own.Value == r.Value {
+			w.refused[own.ID] = why
+			return true
+		}
+	}
+	return false
+}
+
+// note writes what of ours is there now. done tells that the changes were made, all of them.
+func (w *edgeWork) note(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, done bool) error {
+	ours := map[string]string{}
+	for _, r := range append(have[:len(have):len(have)], made...) {
+		if r.Purpose != "" && r.ID != "" {
+			ours[r.ID] = r.Purpose
+		}
+	}
+	for _, c := range changes {
+		if done && c.Op == dnsprov.Delete {
+			delete(ours, c.Have.ID)
+		}
+	}
+	return w.s.Store.Update(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, w.d.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if done {
+			if err := w.noteCustoms(tx); err != nil {
+				return err
+			}
+		}
+		detail := d.StatusDetail
+		if done && d.Status == core.DomainComplete && (len(w.conflicts) > 0 || ofTheEdge(detail)) {
+			detail = conflictDetail(d.Name, w.conflicts)
+		}
+		w.d.EdgeRecords = ours
+		if maps.Equal(d.EdgeRecords, ours) && d.StatusDetail == detail {
+			return nil
+		}
+		d.EdgeRecords, d.StatusDetail = ours, detail
+		return store.Domains.Put(tx, d)
+	})
+}
+
+// ofTheEdge tells whether a status detail is one that tells of the edge provider.
+func ofTheEdge(detail string) bool {
+	code, _, _ := strings.Cut(detail, ": ")
+	return slices.Contains([]string{"zone_conflict", "zone_not_found", "edge_token_invalid", "upstream_error", "internal_error"}, code)
+}
+
+// conflictDetail is the status detail of a complete domain that lacks records because of others.
+func conflictDetail(domain string, conflicts []*dnsprov.Conflict) string {
+	if len(conflicts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("zone_conflict: %s lacks records at %s, since there are others in their place: %s. Remove those there, then run setup again.",
+		domain, edgeName, conflictTexts(conflicts))
+}
+
+func joinConflicts(conflicts []*dnsprov.Conflict) error {
+	var all []error
+	for _, c := range conflicts {
+		all = append(all, c)
+	}
+	return errors.Join(all...)
+}
+
+// noteCustoms writes what has come of the custom records, those that have changed since excepted.
+func (w *edgeWork) noteCustoms(tx *store.Tx) error {
+	for _, c := range w.customs {
+		now, err := store.CustomRecords.Get(tx, c.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		status, why := "active", w.refused[c.ID]
+		if why != "" {
+			status = "error"
+		}
+		if !now.UpdatedAt.Equal(c.UpdatedAt) || now.Status == status && now.Error == why {
+			continue
+		}
+		now.Status, now.Error = status, why
+		if err := store.CustomRecords.Put(tx, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// erase deletes what is ours, and looks again until nothing is left: a request that was under way
+// when the process was killed may be done late.
+func (w *edgeWork) erase() error {
+	for range edgeEraseMost {
+		have, err := w.read()
+		if err != nil {
+			return err
+		}
+		changes := dnsprov.Plan(have, nil)
+		if len(changes) == 0 {
+			return nil
+		}
+		if _, err := w.apply(changes); err != nil {
+			return err
+		}
+	}
+	return edgeFault{fmt.Errorf("records of %s come back", w.d.Name)}
+}
+
+// How often a deletion asks the edge provider before the domain goes without it.
+const (
+	eraseTriesRefused = 3  // by an answer that will hardly change: the token is dead, the zone is gone
+	eraseTriesFailed  = 10 // by any other; three quarters of an hour
+)
+
+// eraseEdgeRecords deletes what we made at the edge provider. If it cannot be had in the end, the
+// domain goes all the same, and the error, an errPartly, says what remains there.
+func (s *Service) eraseEdgeRecords(ctx context.Context, d *store.Domain, j *store.Job) error {
+	err := s.atEdge(ctx, d.ID, (*edgeWork).erase)
+	if err == nil || errors.Is(err, errNotAtEdge) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	e, ours := core.AsError(err)
+	if !ours && !errors.As(err, new(edgeFault)) {
+		return err
+	}
+	if !ours {
+		e = edgeFailure(d.Name, err)
+	}
+	tries := eraseTriesRefused
+	if e.Code == "upstream_error" {
+		tries = eraseTriesFailed
+	}
+	if j.Attempt >= tries {
+		return errPartly{e.Code + ": " + e.Message + " " + s.remainsAtEdge(d)}
+	}
+	var wait *dnsprov.Wait
+	if errors.As(err, &wait) {
+		return s.edgeOutcome(ctx, d.Name, err)
+	}
+	return e
+}
+
+// remainsAtEdge says which of our records may still be at the edge provider.
+func (s *Service) remainsAtEdge(d *store.Domain) string {
+	mark := "The domain is deleted here. Records with a comment that begins with mailstead:" + d.ID + " are to be deleted at " + edgeName + " by hand"
+	if len(d.EdgeRecords) == 0 {
+		return mark + ", if there are any."
+	}
+	purposes := map[string]int{}
+	for _, p := range d.EdgeRecords {
+		purposes[p]++
+	}
+	var names []string
+	for _, r := range dnsprov.Wanted(s.spec(d), core.ProviderEdge) {
+		if name := r.Type + " " + r.Name; purposes[r.Purpose] > 0 && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if n := purposes[dnsprov.PurposeCustom]; n > 0 {
+		names = append(names, strconv.Itoa(n)+" of your own")
+	}
+	return mark + ": " + strings.Join(names, ", ") + "."
 }

@@ -55,7 +55,7 @@ func (s *Service) Zones() *zones { return s.zones }
 
 // MakeKeys does the step of a set-up that makes the keys of a domain, and gives the domain then.
 func (s *Service) MakeKeys(ctx context.Context, d *store.Domain) (*store.Domain, error) {
-	p := &provisioning{s: s, ctx: ctx, d: d}
+	p := &setup{s: s, ctx: ctx, d: d}
 	err := p.keys()
 	return p.d, err
 }

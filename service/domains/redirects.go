@@ -1,15 +1,324 @@
 package domains
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
 )
+
+const maxURL = 2048 // characters
+
+// SetRedirectIn is the body of set_redirect.
+type SetRedirectIn struct {
+	DomainID     string `path:"domain_id"`
+	RedirectURL  string `json:"redirect_url" alias:"url" required:"true" max:"2048"`
+	Permanent    *bool  `json:"permanent"`
+	PreservePath bool   `json:"preserve_path"`
+}
+
+// A DomainRedirect is how visitors of a domain are redirected, as set_redirect took it.
+type DomainRedirect struct {
+	URL          string `json:"url" words:"ours"`
+	Permanent    bool   `json:"permanent"`
+	PreservePath bool   `json:"preserve_path"`
+}
+
+// redirectOf is the redirect of a domain; nil if there is none.
+func redirectOf(d *store.Domain) *DomainRedirect {
+	if d.RedirectURL == "" {
+		return nil
+	}
+	return &DomainRedirect{d.RedirectURL, d.RedirectCode == http.StatusMovedPermanently, d.RedirectPath}
+}
+
+// RedirectSet is the answer of set_redirect.
+type RedirectSet struct {
+	Domain      string  `json:"domain" words:"ours"`
+	RedirectURL string  `json:"redirect_url" words:"ours"`
+	Queued      bool    `json:"queued"`
+	Message     string  `json:"message" words:"ours"`
+	JobID       *string `json:"job_id" words:"ours"`
+}
+
+// A Queued says that what was recorded is being applied by a job.
+type Queued struct {
+	Message string  `json:"message" words:"ours"`
+	Queued  bool    `json:"queued"`
+	JobID   *string `json:"job_id" words:"ours"`
+}
+
+// checkRedirect gives the URL that a domain may be redirected to.
+func checkRedirect(text, domain string) (string, error) {
+	text = strings.TrimSpace(text)
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || len(text) > maxURL || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "":
+		return "", core.Invalid("redirect_url", "invalid", "must be an address of a web page, as https://www.example.com/")
+	case u.User != nil:
+		return "", core.Invalid("redirect_url", "not_allowed", "must not hold a user name or password: every visitor would see it")
+	}
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	if ascii, _, err := idn.Registrable(host); err == nil && ascii != host {
+		text = strings.Replace(text, u.Hostname(), ascii, 1)
+		host = ascii
+	}
+	if !webHost(host) || !webPort(u) {
+		return "", core.Invalid("redirect_url", "invalid", "names no host or port that there can be; write it like https://www.example.com/")
+	}
+	if host == domain || host == "www."+domain {
+		return "", core.Invalid("redirect_url", "not_allowed", "leads back to %s, which would be redirected for ever", host)
+	}
+	return text, nil
+}
+
+// webHost tells whether browsers would look for a host of that name: an IP address, or labels of
+// letters, digits, hyphens and, as some have, underscores.
+func webHost(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	odd := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' }
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || strings.HasSuffix(label, "-") || strings.ContainsFunc(label, odd) {
+			return false
+		}
+	}
+	return len(host) <= 253
+}
+
+// webPort tells whether a URL has a port that there is, or none.
+func webPort(u *url.URL) bool {
+	n, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Port() == "" || err == nil && n > 0
+}
+
+// setRedirect writes a redirect into the domain, whose record the caller writes.
+func setRedirect(d *store.Domain, target string, permanent, path bool) {
+	d.RedirectURL, d.RedirectCode, d.RedirectPath = target, 301, path
+	if !permanent {
+		d.RedirectCode = 302
+	}
+}
+
+// SetRedirect records where visitors of a domain and of its www are sent, and queues the look at
+// whether they come here.
+func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectIn) (*RedirectSet, error) {
+	var out *RedirectSet
+	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
+		if d.DNSProvider == core.ProviderExternal {
+			return false, core.Invalid("redirect_url", "not_allowed", "the visitors of %s do not come here, since it is hosted elsewhere; redirect them there", d.Name)
+		}
+		target, err := checkRedirect(in.RedirectURL, d.Name)
+		if err != nil {
+			return false, err
+		}
+		setRedirect(d, target, in.Permanent == nil || *in.Permanent, in.PreservePath)
+		return true, nil
+	}, func(d *store.Domain, j *string) {
+		out = &RedirectSet{d.Name, d.RedirectURL, true, "Visitors of " + d.Name + " are sent to " + d.RedirectURL + ".", j}
+	})
+	return out, err
+}
+
+// DeleteRedirect ends a redirect. Where there is none it does nothing.
+func (s *Service) DeleteRedirect(_ context.Context, who core.Actor, in DomainIn) (*Queued, error) {
+	var out *Queued
+	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
+		had := d.RedirectURL != ""
+		d.RedirectURL, d.RedirectCode, d.RedirectPath = "", 0, false
+		return had, nil
+	}, func(d *store.Domain, j *string) {
+		out = ended(j, "The redirect of "+d.Name+" has ended.", d.Name+" has no redirect.")
+	})
+	return out, err
+}
+
+// ended is the answer when something was taken away, or there was nothing.
+func ended(jobID *string, did, nothing string) *Queued {
+	if jobID == nil {
+		return &Queued{Message: nothing}
+	}
+	return &Queued{did, true, jobID}
+}
+
+// SetForwardIn is the body of set_forward.
+type SetForwardIn struct {
+	DomainID       string `path:"domain_id"`
+	ForwardAddress string `json:"forward_address" alias:"address" required:"true"`
+}
+
+// ForwardSet is the answer of set_forward.
+type ForwardSet struct {
+	Domain         string  `json:"domain" words:"ours"`
+	ForwardAddress string  `json:"forward_address" words:"ours"`
+	Queued         bool    `json:"queued"`
+	Message        string  `json:"message" words:"ours"`
+	JobID          *string `json:"job_id" words:"ours"`
+}
+
+// checkDomainForward gives the address that a domain's mail may go on to.
+func checkDomainForward(text, domain string) (string, error) {
+	address, err := core.NormalizeEmail("forward_address", text)
+	if err != nil {
+		return "", err
+	}
+	if _, at, _ := msg.SplitEmail(address); at == domain {
+		return "", core.Invalid("forward_address", "not_allowed", "must not be in %s itself; use catch_all for a mailbox of the domain", domain)
+	}
+	return address, nil
+}
+
+// SetForward records where mail goes that no mailbox of the domain takes. It counts from the next
+// message on.
+func (s *Service) SetForward(_ context.Context, who core.Actor, in SetForwardIn) (*ForwardSet, error) {
+	var out *ForwardSet
+	err := s.changeRouting(who, in.DomainID, "forward_update", func(d *store.Domain) (bool, error) {
+		if d.DNSProvider == core.ProviderExternal {
+			return false, core.Invalid("forward_address", "not_allowed", "the mail of %s does not come here, since it is hosted elsewhere; forward it there", d.Name)
+		}
+		address, err := checkDomainForward(in.ForwardAddress, d.Name)
+		d.Forward = address
+		return true, err
+	}, func(d *store.Domain, j *string) {
+		out = &ForwardSet{d.Name, d.Forward, true, "Mail for " + d.Name + " that no mailbox takes goes on to " + d.Forward + ".", j}
+	})
+	return out, err
+}
+
+// DeleteForward ends a domain's forward. Where there is none it does nothing.
+func (s *Service) DeleteForward(_ context.Context, who core.Actor, in DomainIn) (*Queued, error) {
+	var out *Queued
+	err := s.changeRouting(who, in.DomainID, "forward_update", func(d *store.Domain) (bool, error) {
+		had := d.Forward != ""
+		d.Forward = ""
+		return had, nil
+	}, func(d *store.Domain, j *string) {
+		out = ended(j, "Mail for "+d.Name+" is not forwarded any more.", d.Name+" has no forward.")
+	})
+	return out, err
+}
+
+// changeRouting writes a change of a domain's redirect or forward and queues the job that goes with
+// it, if there is a change. done sees the domain as it was written and the job's id, nil if there
+// is none.
+func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*store.Domain) (bool, error), done func(*store.Domain, *string)) error {
+	return s.Store.Update(func(tx *store.Tx) error {
+		d, err := core.DomainOf(tx, who, id)
+		if err != nil {
+			return err
+		}
+		if d.Status == core.DomainDeleting {
+			return errBusy(d, "is being deleted, so it cannot be changed")
+		}
+		redirected := d.RedirectURL != ""
+		changed, err := change(d)
+		if err != nil {
+			return err
+		}
+		if !changed {
+			done(d, nil)
+			return nil
+		}
+		steps, write := []string{stepVerify}, s.putDomain
+		if redirected != (d.RedirectURL != "") { // the zone has a www only with a redirect
+			write = s.serveZone
+		}
+		if kind == "redirect_update" && atEdgeNow(d) {
+			steps = []string{stepEdgeRecords, stepVerify}
+		}
+		j, err := s.Queue.Add(tx, jobs.New{
+			AccountID: d.AccountID, Kind: kind, Key: d.ID, Lane: "routing " + d.AccountID, CreatedBy: who.UserID, Args: domainArgs{d.ID},
+			Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps, Total: len(steps),
+		})
+		if err != nil {
+			return err
+		}
+		done(d, &j.ID)
+		return write(tx, d)
+	})
+}
+
+// routingKind looks, after a change of a redirect or forward, whether what it is about comes here.
+func (s *Service) routingKind(name, purpose string) jobs.Kind {
+	return jobs.Kind{Name: name, Max: 10, Lanes: 4, Visible: true, Work: func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+		return s.checkRouting(ctx, j, purpose)
+	}}
+}
+
+// checkRouting is the work of redirect_update and forward_update: a live look at the domain's
+// records, which says in the job whether the change has its effect yet.
+func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string) (jobs.Writes, error) {
+	args, err := jobs.Args[domainArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	d, err := s.DomainByID(args.DomainID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if purpose == dnsprov.PurposeA && atEdgeNow(d) {
+		if err := s.redirectAtEdge(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	jobs.Step(ctx, stepVerify, "in_progress", "")
+	l := s.lookAt(ctx, d)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	jobs.Step(ctx, stepVerify, "completed", "")
+	jobs.Progress(ctx, j.Total, j.Total, routingDetail(d, l, purpose))
+	return func(tx *store.Tx, _ *store.Job) error {
+		d, err := store.Domains.Get(tx, d.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return s.keepLiveLook(tx, d, l)
+	}, nil
+}
+
+// routingDetail says whether visitors or mail of the domain come here.
+func routingDetail(d *store.Domain, l *look, purpose string) string {
+	what := "Visitors"
+	if purpose == dnsprov.PurposeMX {
+		what = "Mail"
+	}
+	switch {
+	case d.Status != core.DomainComplete:
+		return "It has its effect once " + d.Name + " is complete."
+	case verified(l.checks, purpose):
+		return "It is in effect: the " + purpose + " records of " + d.Name + " lead here."
+	}
+	return what + " of " + d.Name + " may not come here yet: see its dns-status for the " + purpose + " records."
+}
+
+// domainByID gives a domain of any account.
+func (s *Service) DomainByID(id string) (*store.Domain, error) {
+	var d *store.Domain
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		d, err = store.Domains.Get(tx, id)
+		return err
+	})
+	return d, err
+}
 
 // A Redirect is where a visitor is sent.
 type Redirect struct {

@@ -1,10 +1,16 @@
 package domains
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"hash/fnv"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +18,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/builtin"
+	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -439,4 +446,320 @@ func addressRecord(name string, ip netip.Addr) dnsprov.Record {
 		r.Type = "AAAA"
 	}
 	return r
+}
+
+const (
+	// A secondary keeps signatures that hold for ten days at least, and goes on for seven when it
+	// cannot reach us: so it gets new ones before three are over. Domains that changed together are
+	// spread over resignSpread.
+	resignAfter   = 48 * time.Hour
+	resignSpread  = 12 * time.Hour
+	resignsAtOnce = 50 // zones in one transaction
+)
+
+// What the parent's DS records make of a signed zone (RFC 4035 section 4.3).
+const (
+	dnssecUnknown     = "unknown"
+	dnssecUnpublished = "unpublished" // there are none: the zone counts as unsigned
+	dnssecSecure      = "secure"
+	dnssecBogus       = "bogus" // they name other keys only: resolvers that validate take no answer of ours
+)
+
+// DNSSEC is how a zone that we serve is signed, and what its owner's registrar has to be told for
+// that to count.
+type DNSSEC struct {
+	Status string     `json:"status" enum:"unknown|unpublished|secure|bogus"`
+	DS     []DSRecord `json:"ds"`
+	DNSKEY string     `json:"dnskey" words:"ours"`
+}
+
+// A DSRecord is one DS record, in its fields and as a zone file has it.
+type DSRecord struct {
+	KeyTag     int    `json:"key_tag"`
+	Algorithm  int    `json:"algorithm"`
+	DigestType int    `json:"digest_type"`
+	Digest     string `json:"digest" words:"ours"`
+	Value      string `json:"value" words:"ours"`
+}
+
+func dnssecOf(d *store.Domain) *DNSSEC {
+	if d.DNSSEC == nil || d.DNSProvider != dnsprov.Builtin {
+		return nil
+	}
+	public := builtin.PublicKey(d.DNSSEC.Public)
+	ds := public.DS(d.Name)
+	out := &DNSSEC{Status: d.DNSSEC.Status, DNSKEY: public.String(), DS: []DSRecord{{
+		KeyTag: int(ds.KeyTag), Algorithm: int(ds.Algorithm), DigestType: int(ds.DigestType), Digest: ds.Digest, Value: ds.String(),
+	}}}
+	if out.Status == "" {
+		out.Status = dnssecUnknown
+	}
+	return out
+}
+
+// keepDS notes what a look found at the parent of a signed zone; nil: nothing.
+func keepDS(d *store.Domain, found *[]dnsprov.DS) {
+	if found == nil || d.DNSSEC == nil {
+		return
+	}
+	switch {
+	case len(*found) == 0:
+		d.DNSSEC.Status = dnssecUnpublished
+	case slices.Contains(*found, builtin.PublicKey(d.DNSSEC.Public).DS(d.Name)):
+		d.DNSSEC.Status = dnssecSecure
+	default:
+		d.DNSSEC.Status = dnssecBogus
+	}
+}
+
+// lacksZoneKey tells that a domain is to be signed and has no key yet.
+func lacksZoneKey(d *store.Domain) bool {
+	return d.DNSSEC == nil && d.DNSProvider == dnsprov.Builtin
+}
+
+// giveZoneKey makes the key of a zone that lacks one. It takes some microseconds.
+func (s *Service) GiveZoneKey(d *store.Domain) error {
+	if !lacksZoneKey(d) {
+		return nil
+	}
+	private, public, err := builtin.GenerateKey()
+	if err != nil {
+		return err
+	}
+	d.DNSSEC = &store.DNSSECKey{Sealed: s.Keys.Seal(core.DNSSECPlace(d.ID), private), Public: public}
+	return nil
+}
+
+// zoneKey is what signs a domain's zone; nil: nothing. It is opened when something is to be signed.
+func (s *Service) zoneKey(d *store.Domain) *builtin.Key {
+	if d.DNSSEC == nil || d.DNSProvider != dnsprov.Builtin {
+		return nil
+	}
+	name, place, sealed := d.Name, core.DNSSECPlace(d.ID), d.DNSSEC.Sealed
+	return builtin.NewKey(d.DNSSEC.Public, func() ([]byte, error) {
+		private, err := s.Keys.Open(place, sealed)
+		if err != nil { // a query cannot tell why it is not answered
+			s.Log.Error("open the key of a zone", "domain", name, "error", err)
+		}
+		return private, err
+	})
+}
+
+func sameKey(a, b *store.DNSSECKey) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return bytes.Equal(a.Public, b.Public)
+}
+
+// resignKind gives signed zones a new serial from time to time, so that secondaries fetch
+// signatures that hold.
+func (s *Service) resignKind() jobs.Kind {
+	return jobs.Kind{Name: "zones_resign", Work: s.resign, Timeout: 30 * time.Minute}
+}
+
+func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
+	for after, more := "", true; more; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		var due []string
+		err := s.Store.View(func(tx *store.Tx) error {
+			n := 0
+			for key, d := range store.DomainsByName.Asc(tx, "", after) {
+				after = key
+				if s.resignDue(tx, d) {
+					due = append(due, d.ID)
+				}
+				if n++; n == zonesAtATime {
+					return nil
+				}
+			}
+			more = false
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for ids := range slices.Chunk(due, resignsAtOnce) {
+			if err := s.resignThese(ids); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (s *Service) resignDue(tx *store.Tx, d *store.Domain) bool {
+	if d.DNSSEC == nil || d.Status == core.DomainDeleting || !s.serves(tx, d) {
+		return false
+	}
+	h := fnv.New32a()
+	h.Write([]byte(d.ID))
+	after := resignAfter + time.Duration(h.Sum32())*time.Second%resignSpread
+	return s.Now().Sub(d.ZoneChangedAt) >= after
+}
+
+func (s *Service) resignThese(ids []string) error {
+	return s.Store.Update(func(tx *store.Tx) error {
+		for _, id := range ids {
+			d, err := store.Domains.Get(tx, id)
+			if errors.Is(err, store.ErrNotFound) || err == nil && !s.resignDue(tx, d) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := s.publish(tx, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// renewCopies is how often every zone gets a new serial, so that secondaries fetch new signatures:
+// those in a transfer hold for ten days.
+const renewCopies = 4 * 24 * time.Hour
+
+// secondaries are told about changes, and by a catalog which zones there are. A nil one tells
+// nobody.
+type secondaries struct {
+	notifier *builtin.Notifier
+	catalog  *builtin.Catalog // nil: there is none
+}
+
+func (s *Service) newSecondaries() *secondaries {
+	c := s.Config
+	if len(c.Secondaries) == 0 {
+		return nil
+	}
+	o := &secondaries{notifier: builtin.NewNotifier(c.Secondaries, s.copied, s.Log)}
+	if c.Catalog != "" {
+		o.catalog = builtin.NewCatalog(c.Catalog, s.Now)
+	}
+	return o
+}
+
+// changed says that a zone has changed, or is gone.
+func (o *secondaries) changed(origin string) {
+	if o != nil {
+		o.notifier.Changed(origin)
+	}
+}
+
+// list puts a zone into the catalog or takes it out.
+func (o *secondaries) list(origin string, member bool) {
+	if o != nil && o.catalog != nil && o.catalog.Set(origin, member) {
+		o.notifier.Changed(o.catalog.Origin())
+	}
+}
+
+// tellSecondaries tells every secondary about every zone, since they may have missed changes, and
+// then about each change until ctx ends.
+func (s *Service) tellSecondaries(ctx context.Context) {
+	if s.zones.others == nil {
+		return
+	}
+	s.tellAll()
+	s.zones.others.notifier.Run(ctx)
+}
+
+func (s *Service) tellAll() {
+	o := s.zones.others
+	o.notifier.Changed(s.zones.served.Origins()...)
+	if o.catalog != nil {
+		o.notifier.Changed(o.catalog.Origin())
+	}
+}
+
+// copied finds what secondaries copy.
+func (s *Service) copied(origin string) (builtin.Copied, bool) {
+	zone, ok := s.Zone(origin) // which also brings the catalog up to date
+	if catalog, has := s.Catalog(); has && origin == catalog.Origin() {
+		return catalog, true
+	}
+	return zone, ok && zone.Origin == origin
+}
+
+// Catalog gives the zone that lists the zones for secondaries, if there is one.
+func (s *Service) Catalog() (*builtin.Catalog, bool) {
+	o := s.zones.others
+	if o == nil || o.catalog == nil {
+		return nil, false
+	}
+	return o.catalog, true
+}
+
+// zoneSerial is the serial of a domain's zone: the time of its last change, moved on by what all
+// zones have had in common.
+func (s *Service) zoneSerial(tx *store.Tx, d *store.Domain) uint32 {
+	serial := uint32(d.ZoneChangedAt.Unix())
+	if base, err := store.ZoneBases.Get(tx, store.ZoneBaseID); err == nil {
+		serial += base.Changes
+	}
+	return serial
+}
+
+// keepZoneBase notes when what all zones have in common has changed, as the addresses of this host,
+// or when signatures at secondaries are to be renewed: serials must rise then, or secondaries would
+// keep what was before.
+func (s *Service) keepZoneBase() (changed bool, err error) {
+	digest, err := s.zoneDigest()
+	if err != nil {
+		return false, err
+	}
+	unchanged := errors.New("unchanged")
+	err = s.Store.Update(func(tx *store.Tx) error {
+		base, err := store.ZoneBases.Get(tx, store.ZoneBaseID)
+		old := s.zones.others != nil && err == nil && tx.Now().Sub(base.ChangedAt) >= renewCopies
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			base = &store.ZoneBase{ID: store.ZoneBaseID}
+		case err != nil:
+			return err
+		case base.Digest == digest && !old:
+			return unchanged
+		default:
+			base.Changes++
+		}
+		base.Digest, base.ChangedAt = digest, tx.Now()
+		return store.ZoneBases.Put(tx, base)
+	})
+	if errors.Is(err, unchanged) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// renewZones gives every zone a new serial when that is due, and tells secondaries.
+func (s *Service) renewZones() error {
+	z := s.zones
+	if z.others == nil {
+		return nil
+	}
+	z.making.Lock()
+	defer z.making.Unlock()
+	changed, err := s.keepZoneBase()
+	if err != nil || !changed {
+		return err
+	}
+	s.makeNoted() // some of these may be gone
+	if err := s.readZones(); err != nil {
+		return err
+	}
+	s.tellAll()
+	return nil
+}
+
+// zoneDigest is a hash of all that zones are made from beside the domains: this program and its
+// settings.
+func (s *Service) zoneDigest() (string, error) {
+	sample := dnsprov.Wanted(s.spec(&store.Domain{Name: "domain.invalid"}), dnsprov.Builtin)
+	text, err := json.Marshal([]any{s.Config.Version, s.Config.Nameservers, s.Config.Elsewhere(), sample})
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.Sum256(text)
+	return hex.EncodeToString(hash[:]), nil
 }

@@ -1,19 +1,24 @@
 package domains_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/miekg/dns"
-
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
+	"github.com/miekg/dns"
 )
 
 // soaSerial is the serial that our server answers with; 0 if the zone is not served.
@@ -141,5 +146,421 @@ func BenchmarkZone(b *testing.B) {
 		if _, ok := s.Zone("www.a.test"); !ok {
 			b.Fatal("not served")
 		}
+	}
+}
+
+// signedDomain writes a builtin domain with a key of its own.
+func signedDomain(t *testing.T, s *service.Service, id, name string) *store.Domain {
+	t.Helper()
+	d := &store.Domain{ID: id, AccountID: "acc_1", Name: name, DNSProvider: "builtin"}
+	if err := s.GiveZoneKey(d); err != nil {
+		t.Fatal(err)
+	}
+	servicetest.PutTestDomain(t, s, d)
+	return d
+}
+
+// zoneAnswer is what the zone that encloses name answers to a query with the DO bit.
+func zoneAnswer(t *testing.T, s *service.Service, zone, name string, typ uint16) *dns.Msg {
+	t.Helper()
+	z, ok := s.Zone(zone)
+	if !ok {
+		t.Fatalf("%s is not served", zone)
+	}
+	m := z.Answer(new(dns.Msg).SetQuestion(name+".", typ).SetEdns0(1232, true))
+	if m == nil {
+		t.Fatalf("%s has no answer", name)
+	}
+	return m
+}
+
+func TestADomainsZoneIsSignedWithItsKey(t *testing.T) {
+	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, nil)
+	d := signedDomain(t, s, "dom_1", "a.test")
+	sealed := string(d.DNSSEC.Sealed)
+	if err := s.GiveZoneKey(d); err != nil || string(d.DNSSEC.Sealed) != sealed {
+		t.Errorf("a key was replaced: %v", err)
+	}
+	key, ok := zoneAnswer(t, s, "a.test", "a.test", dns.TypeDNSKEY).Answer[0].(*dns.DNSKEY)
+	if !ok {
+		t.Fatal("no DNSKEY")
+	}
+	shown := domains.DNSSECOf(d)
+	if ds := key.ToDS(dns.SHA256); shown.DS[0].Digest != ds.Digest || shown.DS[0].KeyTag != int(key.KeyTag()) || shown.Status != "unknown" {
+		t.Errorf("shown %+v, served %v", shown, ds)
+	}
+	m := zoneAnswer(t, s, "a.test", "a.test", dns.TypeMX)
+	if err := m.Answer[1].(*dns.RRSIG).Verify(key, m.Answer[:1]); err != nil {
+		t.Error(err)
+	}
+	d.DNSSEC = nil
+	servicetest.PutTestDomain(t, s, d)
+	if m := zoneAnswer(t, s, "a.test", "a.test", dns.TypeMX); len(m.Answer) != 1 || domains.DNSSECOf(d) != nil {
+		t.Errorf("without a key: %v", m)
+	}
+	for _, provider := range []string{"manual", "external", "cloudflare"} {
+		d := &store.Domain{ID: "dom_2", Name: "b.test", DNSProvider: provider}
+		if err := s.GiveZoneKey(d); err != nil || d.DNSSEC != nil {
+			t.Errorf("%s: got a key, %v", provider, err)
+		}
+	}
+}
+
+// A domain from before there were keys gets one when it is set up again, and keeps what it has.
+func TestTheKeysStepMakesWhatIsMissing(t *testing.T) {
+	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, nil)
+	had := []store.DKIMKey{{Selector: "old", Record: "v=DKIM1; p=AA"}}
+	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin", DKIM: had}
+	servicetest.PutTestDomain(t, s, d)
+	var err error
+	for range 2 {
+		if d, err = s.MakeKeys(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.DNSSEC == nil || len(d.DKIM) != 1 || d.DKIM[0].Selector != "old" {
+		t.Errorf("keys %+v, %+v", d.DKIM, d.DNSSEC)
+	}
+	first := d.DNSSEC.Public
+	if d, err = s.MakeKeys(t.Context(), d); err != nil || string(d.DNSSEC.Public) != string(first) {
+		t.Errorf("the key changed: %v", err)
+	}
+	if m := zoneAnswer(t, s, "a.test", "a.test", dns.TypeMX); len(m.Answer) != 2 {
+		t.Errorf("not signed: %v", m)
+	}
+}
+
+// The zone above knows of those below that are here too, of none further below, and of their keys.
+func TestZonesBelowAreDelegated(t *testing.T) {
+	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, nil)
+	deep := signedDomain(t, s, "dom_1", "x.sub.a.test")
+	above := signedDomain(t, s, "dom_2", "a.test")
+	ds := func(name string) string {
+		m := zoneAnswer(t, s, "a.test", name, dns.TypeDS)
+		if len(m.Answer) == 0 {
+			return dns.RcodeToString[m.Rcode]
+		}
+		rr := m.Answer[0].(*dns.DS)
+		return fmt.Sprintf("%d", rr.KeyTag)
+	}
+	tag := func(d *store.Domain) string { return fmt.Sprint(builtin.PublicKey(d.DNSSEC.Public).Tag()) }
+	if got := ds("x.sub.a.test"); got != tag(deep) {
+		t.Errorf("DS of the zone below: %s, want %s", got, tag(deep))
+	}
+	before := soaSerial(s, "a.test")
+	sub := &store.Domain{ID: "dom_3", AccountID: "acc_1", Name: "sub.a.test", DNSProvider: "builtin"}
+	servicetest.PutTestDomain(t, s, sub)
+	if got := ds("sub.a.test"); got != "NOERROR" || soaSerial(s, "a.test") <= before {
+		t.Errorf("DS of an unsigned zone below: %s, serial %d after %d", got, soaSerial(s, "a.test"), before)
+	}
+	if m := zoneAnswer(t, s, "a.test", "sub.a.test", dns.TypeA); m.Authoritative || len(m.Ns) == 0 || m.Ns[0].Header().Rrtype != dns.TypeNS {
+		t.Errorf("no delegation: %v", m)
+	}
+	if m := zoneAnswer(t, s, "sub.a.test", "x.sub.a.test", dns.TypeDS); len(m.Answer) == 0 {
+		t.Errorf("the zone between does not know the one below: %v", m)
+	}
+	if err := s.GiveZoneKey(sub); err != nil {
+		t.Fatal(err)
+	}
+	servicetest.PutTestDomain(t, s, sub)
+	if got := ds("sub.a.test"); got != tag(sub) {
+		t.Errorf("DS after the zone was signed: %s, want %s", got, tag(sub))
+	}
+	serial := soaSerial(s, "a.test")
+	servicetest.PutTestDomain(t, s, sub) // any other change below is nothing to the zone above
+	if got := soaSerial(s, "a.test"); got != serial {
+		t.Errorf("serial %d after %d", got, serial)
+	}
+	sub.Status = core.DomainDeleting
+	servicetest.PutTestDomain(t, s, sub)
+	if err := s.DropZone(sub); err != nil {
+		t.Fatal(err)
+	}
+	if got := ds("sub.a.test"); got != "NOERROR" { // it leads to the one below
+		t.Errorf("DS of a zone that is gone: %s", got)
+	}
+	if got := ds("x.sub.a.test"); got != tag(deep) {
+		t.Errorf("DS below a zone that is gone: %s, want %s", got, tag(deep))
+	}
+	if err := s.DropZone(&store.Domain{ID: "dom_9", Name: "z.other.test", DNSProvider: "builtin"}); err != nil {
+		t.Error(err)
+	}
+	if above.DNSSEC == nil {
+		t.Error("no key")
+	}
+}
+
+// Secondaries get new signatures by a new serial, in time and not all the time, and the owner sees
+// no change.
+func TestZonesAreSignedAgain(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, func() time.Time { return now })
+	d := signedDomain(t, s, "dom_1", "a.test")
+	plain := &store.Domain{ID: "dom_2", AccountID: "acc_1", Name: "b.test", DNSProvider: "builtin"}
+	servicetest.PutTestDomain(t, s, plain)
+	serials := map[uint32]time.Time{soaSerial(s, "a.test"): now}
+	last := now
+	for range 24 * 20 {
+		now = now.Add(time.Hour)
+		if _, err := s.Resign(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		serial := soaSerial(s, "a.test")
+		if _, known := serials[serial]; !known {
+			serials[serial], last = now, now
+		}
+		if now.Sub(last) > 61*time.Hour {
+			t.Fatalf("the serial is %v old", now.Sub(last))
+		}
+	}
+	if n := len(serials); n < 8 || n > 11 {
+		t.Errorf("%d serials in 20 days", n)
+	}
+	if got, want := soaSerial(s, "b.test"), uint32(plain.ZoneChangedAt.Unix()); got != want {
+		t.Errorf("an unsigned zone has the serial %d, want %d", got, want)
+	}
+	err := s.Store.View(func(tx *store.Tx) error {
+		kept, err := store.Domains.Get(tx, d.ID)
+		if err == nil && !kept.UpdatedAt.Equal(d.UpdatedAt) {
+			t.Errorf("updated at %v, was %v", kept.UpdatedAt, d.UpdatedAt)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Resign(stopped, nil); err == nil {
+		t.Error("goes on after it was told to stop")
+	}
+}
+
+// What the parent says is kept, also when nothing else is answered, as behind a resolver that
+// validates.
+func TestWhatTheParentSays(t *testing.T) {
+	var found []dnsprov.DS
+	var fails error
+	dead := errors.New("no resolver")
+	s := servicetest.ZoneService(t, t.TempDir(), core.Config{
+		LookupDS: func(context.Context, string) ([]dnsprov.DS, error) { return found, fails },
+		Resolver: &servicetest.FakeDNS{},
+	}, nil)
+	d := signedDomain(t, s, "dom_1", "a.test")
+	ours := builtin.PublicKey(d.DNSSEC.Public).DS("a.test")
+	other := ours
+	other.KeyTag++
+	for _, tc := range []struct {
+		found []dnsprov.DS
+		fails error
+		want  string
+	}{
+		{nil, dead, "unknown"},
+		{nil, nil, "unpublished"},
+		{[]dnsprov.DS{other, ours}, nil, "secure"},
+		{nil, dead, "secure"},
+		{[]dnsprov.DS{other}, nil, "bogus"},
+	} {
+		found, fails = tc.found, tc.fails
+		l := s.LookAt(t.Context(), d)
+		err := s.Store.Update(func(tx *store.Tx) error { return s.KeepLook(tx, d, l) })
+		if got := domains.DNSSECOf(d).Status; got != tc.want || err != nil {
+			t.Errorf("%v, %v: %s, want %s; %v", tc.found, tc.fails, got, tc.want, err)
+		}
+	}
+}
+
+// listedSecondary is a secondary at an address of the loopback.
+func listedSecondary(addr, nameserver string) builtin.Secondary {
+	return builtin.Secondary{Name: "s", Addr: netip.MustParseAddrPort(addr), Nameserver: nameserver}
+}
+
+// restarted is another service on the same store, with its settings changed.
+func restarted(t *testing.T, s *service.Service, change func(*core.Config)) *service.Service {
+	t.Helper()
+	c := s.Config
+	change(&c)
+	again := service.New(s.Store, jobs.NewQueue(s.Store), s.Keys, c)
+	t.Cleanup(again.Close)
+	return again
+}
+
+// What all zones have in common moves every serial on when it changes, or secondaries would keep
+// what was before.
+func TestSerialsRiseWithWhatZonesShare(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	s := servicetest.ZoneService(t, t.TempDir(), core.Config{PublicIPs: servicetest.TestIPs}, func() time.Time { return now })
+	for _, name := range []string{"a.test", "b.test"} {
+		for range 5 { // several changes in one second put the serial before the clock
+			servicetest.PutTestDomain(t, s, &store.Domain{ID: "dom_" + name, AccountID: "acc_1", Name: name, DNSProvider: "builtin", ZoneChangedAt: now.Add(4 * time.Second)})
+		}
+	}
+	want := soaSerial(s, "a.test")
+	for _, tc := range []struct {
+		name   string
+		change func(*core.Config)
+		rises  uint32
+	}{
+		{"nothing", func(*core.Config) {}, 0},
+		{"another address", func(c *core.Config) { c.PublicIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1")} }, 1},
+		{"nothing again", func(*core.Config) {}, 0},
+		{"a nameserver more", func(c *core.Config) { c.Nameservers = append(c.Nameservers, "ns3.elsewhere.test") }, 1},
+		{"a secondary without a name", func(c *core.Config) { c.Secondaries = []builtin.Secondary{listedSecondary("192.0.2.53:53", "")} }, 0},
+		{"a secondary with a name", func(c *core.Config) {
+			c.Secondaries = []builtin.Secondary{listedSecondary("192.0.2.53:53", "ns3.elsewhere.test")}
+		}, 1},
+		{"another version", func(c *core.Config) { c.Version = "2" }, 1},
+		{"back to none", func(c *core.Config) { c.Secondaries = nil }, 1},
+	} {
+		s = restarted(t, s, tc.change)
+		want += tc.rises
+		if a, b := soaSerial(s, "a.test"), soaSerial(s, "b.test"); a != want || b != want {
+			t.Errorf("%s: serials %d and %d, want %d", tc.name, a, b, want)
+		}
+	}
+	d := &store.Domain{ID: "dom_a.test", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin", ZoneChangedAt: now.Add(5 * time.Second)}
+	servicetest.PutTestDomain(t, s, d)
+	if got := soaSerial(s, "a.test"); got <= want {
+		t.Errorf("serial %d after a change, %d before", got, want)
+	}
+}
+
+// Signatures at secondaries run out: each few days every zone gets a new serial, while the server
+// runs and over restarts.
+func TestCopiesAreRenewed(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	with := core.Config{Secondaries: []builtin.Secondary{listedSecondary("127.0.0.1:9", "")}}
+	for name, tc := range map[string]struct {
+		c     core.Config
+		rises uint32
+	}{"with a secondary": {with, 1}, "without": {core.Config{}, 0}} {
+		at := now
+		s := servicetest.ZoneService(t, t.TempDir(), tc.c, func() time.Time { return at })
+		servicetest.PutTestDomain(t, s, &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"})
+		first := soaSerial(s, "a.test")
+		check := func(what string, want uint32) {
+			t.Helper()
+			if err := s.RenewZones(); err != nil {
+				t.Fatal(err)
+			}
+			if got := soaSerial(s, "a.test"); got != want {
+				t.Errorf("%s, %s: serial %d, want %d", name, what, got, want)
+			}
+		}
+		check("at once", first)
+		at = at.Add(domains.RenewCopies - time.Second)
+		check("early", first)
+		at = at.Add(time.Second)
+		check("in time", first+tc.rises)
+		check("again", first+tc.rises)
+		at = at.Add(domains.RenewCopies)
+		s = restarted(t, s, func(*core.Config) {})
+		check("after a restart", first+2*tc.rises)
+	}
+}
+
+// A nameserver that is another host has that host's address, wherever its name lies.
+func TestNameserversElsewhere(t *testing.T) {
+	s := servicetest.ZoneService(t, t.TempDir(), core.Config{Sandbox: true, PublicIPs: servicetest.TestIPs, Secondaries: []builtin.Secondary{
+		listedSecondary("192.0.2.53:53", "ns3.a.test"), listedSecondary("[2001:db8::53]:53", "ns3.a.test"), listedSecondary("192.0.2.54:53", "ns4.mailstead.test"),
+	}}, nil)
+	s = restarted(t, s, func(c *core.Config) { c.Nameservers = append(c.Nameservers, "ns3.a.test", "ns4.mailstead.test") })
+	servicetest.PutTestDomain(t, s, &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"})
+	for _, tc := range []struct {
+		name string
+		typ  uint16
+		want string
+	}{
+		{"ns3.a.test", dns.TypeA, "192.0.2.53"}, {"ns3.a.test", dns.TypeAAAA, "2001:db8::53"},
+		{"ns4.mailstead.test", dns.TypeA, "192.0.2.54"}, {"ns1.mailstead.test", dns.TypeA, "127.0.0.1"}, {"a.test", dns.TypeA, "127.0.0.1"},
+	} {
+		zone, _ := s.Zone(tc.name)
+		m := zone.Answer(new(dns.Msg).SetQuestion(tc.name+".", tc.typ))
+		if len(m.Answer) != 1 || dns.Field(m.Answer[0], 1) != tc.want {
+			t.Errorf("%s: %v, want %s", tc.name, m.Answer, tc.want)
+		}
+	}
+}
+
+// heardNotify waits for NOTIFY of a zone on a socket, and accepts it and others.
+func heardNotify(t *testing.T, conn net.PacketConn, name string) {
+	t.Helper()
+	start := time.Now()
+	if err := conn.SetDeadline(start.Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for buf := make([]byte, 4096); ; {
+		n, from, err := conn.ReadFrom(buf)
+		if err != nil {
+			t.Fatalf("NOTIFY of %s: %v", name, err)
+		}
+		q := new(dns.Msg)
+		if err := q.Unpack(buf[:n]); err != nil || q.Opcode != dns.OpcodeNotify {
+			t.Fatalf("heard %v, %v", q, err)
+		}
+		wire, err := new(dns.Msg).SetReply(q).Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.WriteTo(wire, from); err != nil {
+			t.Fatal(err)
+		}
+		if q.Question[0].Name == name {
+			t.Logf("NOTIFY of %s after %v", name, time.Since(start))
+			return
+		}
+	}
+}
+
+// A secondary is told about every zone after the start, and about each that comes, changes or, by
+// the catalog, goes.
+func TestSecondariesAreTold(t *testing.T) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s := servicetest.ZoneService(t, t.TempDir(), core.Config{Catalog: "catalog.test", Secondaries: []builtin.Secondary{listedSecondary(conn.LocalAddr().String(), "")}}, nil)
+	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"}
+	servicetest.PutTestDomain(t, s, d)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	heardNotify(t, conn, "a.test.")
+	members := func() (n int) {
+		catalog, _ := s.Catalog()
+		for rr := range catalog.Transfer() {
+			if _, ok := rr.(*dns.PTR); ok {
+				n++
+			}
+		}
+		return n
+	}
+	servicetest.PutTestDomain(t, s, d)
+	heardNotify(t, conn, "a.test.")
+	servicetest.PutTestDomain(t, s, &store.Domain{ID: "dom_2", AccountID: "acc_1", Name: "b.test", DNSProvider: "builtin"})
+	heardNotify(t, conn, "b.test.")
+	if n := members(); n != 2 {
+		t.Errorf("the catalog lists %d zones, want 2", n)
+	}
+	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Domains.Delete(tx, "dom_2") })
+	s.Zones().Note("b.test")
+	heardNotify(t, conn, "catalog.test.")
+	for start := time.Now(); members() != 1; time.Sleep(10 * time.Millisecond) {
+		if time.Since(start) > 20*time.Second {
+			t.Fatalf("the catalog lists %d zones, want 1", members())
+		}
+	}
+	if _, ok := s.Copied("b.test"); ok {
+		t.Error("a zone that is gone can be copied")
+	}
+	if _, ok := s.Copied("www.a.test"); ok {
+		t.Error("a name inside of a zone can be copied")
 	}
 }

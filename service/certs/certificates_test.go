@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/miekg/dns"
-
 	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/dnsprov/ca/catest"
 	"github.com/mailstead/mailstead/service"
@@ -23,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
+	"github.com/miekg/dns"
 )
 
 const otherAddress = "192.0.2.99"

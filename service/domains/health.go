@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/store"
@@ -452,4 +456,172 @@ func (s *Service) keepCheck(tx *store.Tx, id string, l *look, next time.Time) er
 		return err
 	}
 	return store.Domains.Put(tx, d)
+}
+
+// checkMessage says what to do about a record that is not verified.
+func checkMessage(c store.DNSCheck) string {
+	text := checkAdvice(c)
+	if c.Purpose != dnsprov.PurposeSPF || c.Error == dnsprov.LookupFailed {
+		return text
+	}
+	if n := spf.Lookups(expected(c)); n > spf.MaxLookups {
+		text += fmt.Sprintf(" It then takes %d look-ups, of which receivers make %d at most (RFC 7208 section 4.6.4): leave out senders that are not used any more.", n, spf.MaxLookups)
+	}
+	return text
+}
+
+func checkAdvice(c store.DNSCheck) string {
+	switch c.Error {
+	case dnsprov.Missing:
+		return fmt.Sprintf("There is no %s record at %s. Add it with the expected value.", c.Purpose, c.Host)
+	case dnsprov.MultipleSPF:
+		return fmt.Sprintf("%s has more than one SPF record, so receivers heed none of them. Replace them all by the expected one, which says what they say together.", c.Host)
+	case dnsprov.DKIMWrongType:
+		return fmt.Sprintf("%s is a CNAME to somewhere else. Replace it by a TXT record with the expected value.", c.Host)
+	case dnsprov.LookupFailed:
+		return fmt.Sprintf("The %s record at %s could not be looked up yet. It is tried again.", c.Purpose, c.Host)
+	}
+	if c.Purpose == dnsprov.PurposeMX {
+		return mxAdvice(c)
+	}
+	if c.Offer != "" {
+		return fmt.Sprintf("The SPF record at %s does not let this host send. Replace it by the expected one, which keeps the senders that are there.", c.Host)
+	}
+	return fmt.Sprintf("The %s record at %s is not as expected. Change it to the expected value.", c.Purpose, c.Host)
+}
+
+// mxAdvice names the hosts that take a domain's mail before ours, beside it or in its place, or the
+// priority that is wrong.
+func mxAdvice(c store.DNSCheck) string {
+	_, our, _ := strings.Cut(c.Expected, " ")
+	var before, after []string
+	ours := false
+	for mx := range strings.SplitSeq(c.Actual, ", ") {
+		priority, host, _ := strings.Cut(mx, " ")
+		n, err := strconv.Atoi(priority)
+		switch {
+		case host == our:
+			ours = true
+		case host == "":
+			return fmt.Sprintf("%s has a null MX, which says that it takes no mail at all (RFC 7505). Replace it by %s.", c.Host, c.Expected)
+		case err == nil && n <= int(c.Priority):
+			before = append(before, mx)
+		default:
+			after = append(after, mx)
+		}
+	}
+	switch {
+	case ours && len(before) > 0:
+		return fmt.Sprintf("Mail for %s goes to others too: %s. Remove that, or give it a number over %d.", c.Host, strings.Join(before, ", "), c.Priority)
+	case ours:
+		return fmt.Sprintf("The MX record at %s has another priority than %d: there is %s. Change it to %s.", c.Host, c.Priority, c.Actual, c.Expected)
+	case len(before) > 0:
+		return fmt.Sprintf("Mail for %s goes to others: %s. Replace that by %s.", c.Host, strings.Join(before, ", "), c.Expected)
+	}
+	return fmt.Sprintf("Mail for %s goes to others: %s. Add %s.", c.Host, strings.Join(after, ", "), c.Expected)
+}
+
+// Codes of what is wrong with the names of this host's addresses.
+const (
+	ptrMissing  = "ptr_missing"
+	ptrMismatch = "ptr_mismatch"
+)
+
+const (
+	purposePTR  = "PTR"
+	reverseKept = time.Hour
+	reverseFor  = 5 * time.Second // all look-ups together: nobody's records wait longer for them
+	reverseWait = 5 * time.Minute // after one that was not answered
+)
+
+// reverse is what the reverse DNS says of this host's addresses. It is the installation's, the same
+// for every domain.
+type reverse struct {
+	looking sync.Mutex // whoever looks; others go on with what is known
+	mu      sync.Mutex
+	next    time.Time // when to look again
+	issues  []DNSIssue
+}
+
+// lookAtReverse looks the names of this host's public addresses up, unless it was done lately.
+func (s *Service) lookAtReverse(ctx context.Context) {
+	r := &s.reverse
+	if s.Config.Sandbox || !r.looking.TryLock() {
+		return
+	}
+	defer r.looking.Unlock()
+	r.mu.Lock()
+	fresh := s.Now().Before(r.next)
+	r.mu.Unlock()
+	if fresh {
+		return
+	}
+	issues, err := s.findReverseIssues(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil { // what was known stays
+		r.next = s.Now().Add(reverseWait)
+		return
+	}
+	r.next, r.issues = s.Now().Add(reverseKept), issues
+}
+
+func (s *Service) findReverseIssues(ctx context.Context) ([]DNSIssue, error) {
+	ctx, cancel := context.WithTimeout(ctx, reverseFor)
+	defer cancel()
+	var out []DNSIssue
+	for _, ip := range s.Config.PublicIPs {
+		issue, err := s.reverseIssue(ctx, ip.Unmap())
+		if err != nil {
+			return nil, err
+		}
+		if issue != nil {
+			out = append(out, *issue)
+		}
+	}
+	return out, nil
+}
+
+// reverseIssue says what is wrong with the names of an address, nil if nothing is: one of them has
+// to lead back to it, since many receivers refuse mail from where that is not so (RFC 1912 section
+// 2.1).
+func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, error) {
+	if ip.IsPrivate() || !ip.IsGlobalUnicast() {
+		return nil, nil
+	}
+	names, err := s.Resolver.LookupAddr(ctx, ip.String())
+	if err != nil && !isNotFound(err) {
+		return nil, err
+	}
+	ask := fmt.Sprintf("Ask the hosting provider to set the reverse DNS (PTR) of %s to %s.", ip, s.Config.Hostname)
+	if len(names) == 0 {
+		return &DNSIssue{ptrMissing, purposePTR, ip.String(), fmt.Sprintf("%s has no name in the reverse DNS, so many receivers refuse mail from it. %s", ip, ask)}, nil
+	}
+	for _, name := range names {
+		back, err := s.Resolver.LookupNetIP(ctx, "ip", strings.TrimSuffix(name, ".")+".")
+		switch {
+		case err != nil && !isNotFound(err):
+			return nil, err
+		case slices.ContainsFunc(back, func(a netip.Addr) bool { return a.Unmap() == ip }):
+			return nil, nil
+		}
+	}
+	return &DNSIssue{ptrMismatch, purposePTR, ip.String(), fmt.Sprintf(
+		"The reverse DNS names %s as %s, which does not lead back to it, so many receivers refuse mail from it. %s", ip, strings.Join(names, ", "), ask)}, nil
+}
+
+func isNotFound(err error) bool {
+	var e *net.DNSError
+	return errors.As(err, &e) && e.IsNotFound
+}
+
+// reverseIssues are those that concern a domain: its mail goes out from this host, and not through
+// a relay.
+func (s *Service) reverseIssues(d *store.Domain) []DNSIssue {
+	if d.DNSProvider == core.ProviderExternal || s.sendingMode(d) != core.ViaDirect {
+		return nil
+	}
+	s.reverse.mu.Lock()
+	defer s.reverse.mu.Unlock()
+	return slices.Clone(s.reverse.issues)
 }

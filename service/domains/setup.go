@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -54,6 +53,7 @@ type setupArgs struct {
 	Redirect   string          `json:"redirect,omitempty"`
 	Forward    string          `json:"forward,omitempty"`
 	EdgeToken  []byte          `json:"edge_token,omitempty"` // sealed
+	delegated  bool            // to us: nothing is done or awaited for that
 }
 
 // A setupPlan is one setup_domain, checked as far as that goes without the domain's record.
@@ -304,9 +304,9 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 	if p.token != "" {
 		args.EdgeToken = p.s.Keys.Seal(core.EdgePlace(d.ID), []byte(p.token))
 	}
-	steps := setupSteps(d.DNSProvider, args)
+	steps := stepNames((&setup{d: d, args: args}).steps())
 	j, err := p.s.Queue.Add(tx, jobs.New{
-		AccountID: d.AccountID, Kind: "domain_setup", Lane: "setup " + d.AccountID, CreatedBy: p.who.UserID, Args: args,
+		AccountID: d.AccountID, Kind: kindSetup, Lane: "setup " + d.AccountID, CreatedBy: p.who.UserID, Args: args,
 		Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps, Total: len(steps),
 	})
 	if err != nil {
@@ -340,43 +340,3 @@ func (p *setupPlan) newDomain(tx *store.Tx) (*store.Domain, error) {
 	}
 	return d, errors.Join(p.s.GiveZoneKey(d), p.s.beginClaim(tx, d))
 }
-
-// setupSteps names the steps of a setup, in their order.
-func setupSteps(provider string, a setupArgs) []string {
-	var out []string
-	add := func(when bool, names ...string) {
-		if when {
-			out = append(out, names...)
-		}
-	}
-	ours := a.DNS && provider == dnsprov.Builtin
-	edge := a.DNS && provider == core.ProviderEdge
-	add(len(a.EdgeToken) > 0, stepEdgeToken)
-	add(a.PurchaseID != "", stepRegister)
-	add(true, stepKeys)
-	add(ours, stepZone)
-	add(a.DNS && provider == core.ProviderManual, stepRecords)
-	add(len(a.Mailboxes) > 0, stepUsers)
-	add(a.Redirect != "", stepRedirect)
-	add(a.Forward != "", stepForward)
-	add(ours, stepDelegate)
-	add(edge, stepEdgeRecords)
-	add((ours || edge) && a.Email, stepMail)
-	add(ours || edge, stepVerify)
-	return out
-}
-
-// wakeSetup has the setup that waits for a domain's delegation go on; false if there is none.
-func (s *Service) wakeSetup(tx *store.Tx, d *store.Domain) (bool, error) {
-	j, err := store.Jobs.Get(tx, d.JobID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Kind != "domain_setup" || j.Ended()) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, s.Queue.Wake(tx, j.ID, time.Time{})
-}
-
-// namesOf joins names for people.
-func namesOf(names []string) string { return strings.Join(names, ", ") }

@@ -1,0 +1,494 @@
+package domains
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/rdap"
+	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+	"golang.org/x/net/publicsuffix"
+)
+
+const (
+	maxSearches    = 100              // names of one request
+	searchesFor    = 45 * time.Second // all of one request
+	searchesAtOnce = 20               // DNS look-ups of one request
+	quotesFor      = 20 * time.Second // one question to a registrar
+	rdapFor        = 18 * time.Second // all questions of one request to registries
+	currency       = "USD"
+	viaRegistrar   = "registrar"
+	viaRDAP        = "rdap"
+	viaDNS         = "dns"
+)
+
+// Why a search does not say whether a name is free.
+const (
+	unknownInTheDNS = "It is not in the DNS, but only a registrar can tell whether it is free. Configure one to see prices."
+	noRDAPForIt     = "It is not in the DNS, and its registry has no RDAP service, so only a registrar can tell whether it is free."
+	noRDAPAnswer    = "It is not in the DNS, and its registry's RDAP service gave no answer just now. Try again in a minute."
+	noAnswer        = "It could not be looked up just now. Try again in a minute."
+)
+
+// A SearchResult says whether a domain can be had, and for how much. Prices are of one year.
+// CheckedVia is who answered, or would have been asked first where there was nothing to ask.
+type SearchResult struct {
+	Domain       string   `json:"domain" words:"ours"`
+	Available    *bool    `json:"available"`
+	Price        *float64 `json:"price"`
+	RenewalPrice *float64 `json:"renewal_price"`
+	Currency     string   `json:"currency" words:"ours"`
+	Premium      bool     `json:"premium"`
+	Registrar    *string  `json:"registrar" words:"ours"`
+	CheckedVia   string   `json:"checked_via" enum:"registrar|rdap|dns"`
+	Purchasable  bool     `json:"purchasable"`
+	Error        *string  `json:"error" words:"theirs"`
+}
+
+// SearchDomainIn is the query of search_domain.
+type SearchDomainIn struct {
+	Q string `query:"q" alias:"domain" required:"true"`
+}
+
+// SearchDomain looks whether one domain can be had.
+func (s *Service) SearchDomain(ctx context.Context, _ core.Actor, in SearchDomainIn) (*SearchResult, error) {
+	name, err := registrableName(in.Q)
+	if err != nil {
+		return nil, err
+	}
+	return &s.search(ctx, []string{name})[0], nil
+}
+
+// registrableName brings what a person typed to a name that registries sell.
+func registrableName(given string) (string, error) {
+	ascii, _, err := idn.Registrable(given)
+	if err != nil {
+		return "", core.Errorf("invalid_domain", "%s", err)
+	}
+	if top := dnsprov.RegisteredName(ascii); top != ascii {
+		return "", core.Errorf("invalid_domain", "%s lies below %s, and only that can be registered.", ascii, top)
+	}
+	return ascii, nil
+}
+
+// SearchDomainsBulkIn is the body of search_domains_bulk.
+type SearchDomainsBulkIn struct {
+	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
+}
+
+// SearchedBulk is the answer of search_domains_bulk: one result for each name, in their order.
+type SearchedBulk struct {
+	Results        []SearchResult `json:"results"`
+	Count          int            `json:"count"`
+	AvailableCount int            `json:"available_count"`
+}
+
+// SearchDomainsBulk looks whether up to 100 domains can be had. A bad name does not hold up its
+// neighbours.
+func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in SearchDomainsBulkIn) (*SearchedBulk, error) {
+	out := &SearchedBulk{Results: make([]SearchResult, len(in.Domains)), Count: len(in.Domains)}
+	var names []string
+	places := map[string][]int{}
+	for i, given := range in.Domains {
+		name, err := registrableName(given)
+		if e, bad := core.AsError(err); bad {
+			out.Results[i] = s.unsearched(clip(given))
+			out.Results[i].Error = &e.Message
+			continue
+		}
+		if places[name] == nil {
+			names = append(names, name)
+		}
+		places[name] = append(places[name], i)
+	}
+	for i, r := range s.search(ctx, names) {
+		for _, place := range places[names[i]] {
+			out.Results[place] = r
+		}
+	}
+	for _, r := range out.Results {
+		if r.Available != nil && *r.Available {
+			out.AvailableCount++
+		}
+	}
+	return out, nil
+}
+
+// unsearched is a result that says nothing yet.
+func (s *Service) unsearched(name string) SearchResult {
+	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
+	switch {
+	case len(s.Config.Registrars) > 0:
+		r.CheckedVia = viaRegistrar
+	case s.Config.RDAP != nil:
+		r.CheckedVia = viaRDAP
+	}
+	return r
+}
+
+// search asks the registrar about names, the registries about those that it does not answer for,
+// and the DNS about what is still open.
+func (s *Service) search(ctx context.Context, names []string) []SearchResult {
+	ctx, cancel := context.WithTimeout(ctx, searchesFor)
+	defer cancel()
+	out := make([]SearchResult, len(names))
+	offers := s.quotes(ctx, names)
+	asking, cancel := context.WithTimeout(ctx, rdapFor)
+	defer cancel()
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, searchesAtOnce)
+	for i, name := range names {
+		if offers != nil && offers[i].Err == nil {
+			out[i] = s.offered(offers[i])
+			continue
+		}
+		wg.Go(func() {
+			var why string
+			if out[i], why = s.searchRDAP(asking, name); why == "" {
+				return
+			}
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			out[i] = s.searchDNS(ctx, name, why)
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// searchRDAP asks the registry. why says what is missing where that did not help.
+func (s *Service) searchRDAP(ctx context.Context, name string) (r SearchResult, why string) {
+	if s.Config.RDAP == nil {
+		return r, unknownInTheDNS
+	}
+	_, err := s.Config.RDAP.Domain(ctx, name)
+	free := errors.Is(err, rdap.ErrNotFound)
+	if err == nil || free {
+		return SearchResult{Domain: name, Currency: currency, CheckedVia: viaRDAP, Available: &free}, ""
+	}
+	if errors.Is(err, rdap.ErrNoServer) {
+		return r, noRDAPForIt
+	}
+	s.Log.Debug("RDAP was asked about a domain", "domain", name, "error", err)
+	return r, noRDAPAnswer
+}
+
+// quotes are the first registrar's offers; nil if there is none, or no answer.
+func (s *Service) quotes(ctx context.Context, names []string) []registrar.Offer {
+	if len(s.Config.Registrars) == 0 || len(names) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, quotesFor)
+	defer cancel()
+	shop := s.Config.Registrars[0]
+	offers, err := shop.Quote(ctx, names)
+	if err == nil && len(offers) != len(names) {
+		err = errors.New("it did not answer for every name")
+	}
+	if err != nil {
+		s.Log.Warn("a registrar was asked for prices", "registrar", shop.Name(), "error", err)
+		return nil
+	}
+	return offers
+}
+
+func (s *Service) offered(o registrar.Offer) SearchResult {
+	r := s.unsearched(o.Domain)
+	name := s.Config.Registrars[0].Name()
+	r.Available, r.Premium, r.Registrar = &o.Available, o.Premium, &name
+	if o.Available && o.Price > 0 {
+		r.Price, r.RenewalPrice = dollars(o.Price), dollars(o.Renewal)
+		r.Purchasable = !o.Premium
+	}
+	return r
+}
+
+// dollars are cents on the wire; null where they are not known.
+func dollars(cents int64) *float64 {
+	if cents == 0 {
+		return nil
+	}
+	d := float64(cents) / 100
+	return &d
+}
+
+// cents are what dollars come to, without any fraction, so that a bound is never exceeded.
+func cents(dollars float64) int64 { return int64(math.Floor(dollars*100 + 1e-6)) }
+
+// searchDNS can tell that a name is taken: it is delegated. That it is not proves nothing; why says
+// what else is missing.
+func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult {
+	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
+	var found dnsprov.Delegation
+	err := s.Looking(ctx, func() (err error) {
+		found, err = dnsprov.CheckDelegation(ctx, s.Resolver, name, nil)
+		return err
+	})
+	switch {
+	case err != nil:
+		why = noAnswer
+		r.Error = &why
+	case len(found.Current) > 0:
+		r.Available = new(false)
+	default:
+		r.Error = &why
+	}
+	return r
+}
+
+const (
+	maxTLDs        = 20
+	maxSuggestWord = 8 // words of the keywords that are used
+)
+
+// Words that stand before or behind the keywords in a suggestion.
+var (
+	suggestBefore = []string{"get", "try", "my", "the", "go", "hello", "use", "join", "meet"}
+	suggestBehind = []string{"hq", "mail", "app", "team", "group", "labs", "hub", "online", "works", "now", "co"}
+)
+
+// suggestFiller are words that make a name longer and no better.
+var suggestFiller = []string{"a", "an", "and", "at", "by", "for", "from", "in", "my", "of", "on", "or", "our", "the", "to", "with"}
+
+// SuggestDomainsIn is the query of suggest_domains.
+type SuggestDomainsIn struct {
+	Keywords string `query:"keywords" alias:"keyword" required:"true" min:"1" max:"200"`
+	TLDs     string `query:"tlds" max:"500"`
+	Limit    *int   `query:"limit"`
+	Check    *bool  `query:"check"`
+}
+
+// DomainSuggestions is the answer of suggest_domains.
+type DomainSuggestions struct {
+	Keywords    string         `json:"keywords" words:"ours"`
+	Suggestions []SearchResult `json:"suggestions"`
+	Count       int            `json:"count"`
+}
+
+// SuggestDomains makes names of keywords. Unless told not to it looks whether they can be had, and
+// leaves out those that cannot.
+func (s *Service) SuggestDomains(ctx context.Context, _ core.Actor, in SuggestDomainsIn) (*DomainSuggestions, error) {
+	limit, err := core.PageIn{Limit: in.Limit}.PageLimit(20, 50)
+	if err != nil {
+		return nil, err
+	}
+	tlds, err := suggestTLDs(in.TLDs)
+	if err != nil {
+		return nil, err
+	}
+	words := keywordsOf(in.Keywords)
+	if len(words) == 0 {
+		return nil, core.Invalid("keywords", "invalid", "must hold at least one word of letters or digits")
+	}
+	names := suggestNames(words, tlds, maxSearches)
+	out := &DomainSuggestions{Keywords: in.Keywords, Suggestions: []SearchResult{}}
+	if in.Check == nil || *in.Check {
+		out.Suggestions = s.suggestFree(ctx, names, limit)
+	} else {
+		for _, name := range names[:min(len(names), limit)] {
+			out.Suggestions = append(out.Suggestions, s.unsearched(name))
+		}
+	}
+	out.Count = len(out.Suggestions)
+	return out, nil
+}
+
+// suggestFree leaves out names that are taken, and asks for no more than it takes to find enough
+// that are not.
+func (s *Service) suggestFree(ctx context.Context, names []string, limit int) []SearchResult {
+	ctx, cancel := context.WithTimeout(ctx, searchesFor)
+	defer cancel()
+	out := []SearchResult{}
+	for len(names) > 0 && len(out) < limit && ctx.Err() == nil {
+		some := names[:min(len(names), limit+limit/2)]
+		names = names[len(some):]
+		for _, r := range s.search(ctx, some) {
+			if taken := r.Available != nil && !*r.Available; !taken && len(out) < limit {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// suggestTLDs reads a list of endings with commas between.
+func suggestTLDs(list string) ([]string, error) {
+	if strings.TrimSpace(list) == "" {
+		return []string{"com", "net", "org", "io", "dev"}, nil
+	}
+	var out []string
+	for given := range strings.SplitSeq(list, ",") {
+		tld := strings.Trim(strings.TrimSpace(given), ".")
+		ascii, _, err := idn.Registrable("example." + tld)
+		if err != nil || tld == "" || dnsprov.RegisteredName(ascii) != ascii {
+			return nil, core.Invalid("tlds", "invalid", "%.80q is not an ending under which domains are registered, such as com or co.uk", given)
+		}
+		if tld = strings.TrimPrefix(ascii, "example."); !slices.Contains(out, tld) {
+			out = append(out, tld)
+		}
+	}
+	if len(out) > maxTLDs {
+		return nil, core.Invalid("tlds", "too_many_items", "must have at most %d items", maxTLDs)
+	}
+	return out, nil
+}
+
+// keywordsOf are the words of a text, each once, lower-case. Of a domain name its ending is none of
+// them.
+func keywordsOf(text string) []string {
+	if ascii, _, err := idn.Registrable(text); err == nil {
+		if _, known := publicsuffix.PublicSuffix(ascii); known {
+			_, own, _ := idn.Registrable(dnsprov.RegisteredName(ascii)) // a part of a name that is one
+			text, _, _ = strings.Cut(own, ".")
+		}
+	}
+	var out []string
+	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }) {
+		if len(out) < maxSuggestWord && utf8.RuneCountInString(w) <= 40 && !slices.Contains(out, w) {
+			out = append(out, w)
+		}
+	}
+	filler := func(w string) bool { return slices.Contains(suggestFiller, w) }
+	if better := slices.DeleteFunc(slices.Clone(out), filler); len(better) > 0 {
+		return better
+	}
+	return out
+}
+
+// suggestNames makes up to limit names, the plainest first: each label under every ending before
+// the next label.
+func suggestNames(words, tlds []string, limit int) []string {
+	var out []string
+	for _, label := range suggestLabels(words) {
+		for _, tld := range tlds {
+			ascii, _, err := idn.Registrable(label + "." + tld)
+			if err != nil || mixesScripts(label) || dnsprov.RegisteredName(ascii) != ascii || slices.Contains(out, ascii) {
+				continue
+			}
+			if out = append(out, ascii); len(out) == limit {
+				return out
+			}
+		}
+	}
+	return out
+}
+
+// mixesScripts tells whether letters of ours and of another script stand together, which no
+// registry takes.
+func mixesScripts(label string) bool {
+	latin := strings.ContainsFunc(label, func(r rune) bool { return unicode.Is(unicode.Latin, r) })
+	return latin && strings.ContainsFunc(label, func(r rune) bool { return unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) })
+}
+
+// suggestLabels combines the words with each other and with words of ours.
+func suggestLabels(words []string) []string {
+	joined := strings.Join(words, "")
+	out := []string{joined}
+	if len(words) > 1 {
+		reversed := slices.Clone(words)
+		slices.Reverse(reversed)
+		out = append(out, strings.Join(words, "-"), strings.Join(reversed, ""))
+	}
+	for i := range max(len(suggestBefore), len(suggestBehind)) {
+		if i < len(suggestBefore) && words[0] != suggestBefore[i] {
+			out = append(out, suggestBefore[i]+joined)
+		}
+		if i < len(suggestBehind) && words[len(words)-1] != suggestBehind[i] {
+			out = append(out, joined+suggestBehind[i])
+		}
+	}
+	if len(words) == 1 {
+		return out
+	}
+	out = append(out, words...)
+	for _, w := range words {
+		for _, behind := range suggestBehind {
+			if w != behind {
+				out = append(out, w+behind)
+			}
+		}
+	}
+	return out
+}
+
+// A SetupQuote is what a setup would buy, and for how much, in USD. Price is of all years, today;
+// nothing above PriceLimit is bought.
+type SetupQuote struct {
+	Domain       string   `json:"domain" words:"ours"`
+	Registrar    string   `json:"registrar" words:"ours"`
+	Years        int      `json:"years"`
+	AutoRenew    bool     `json:"auto_renew"`
+	Price        *float64 `json:"price"`
+	PriceLimit   *float64 `json:"price_limit"`
+	RenewalPrice *float64 `json:"renewal_price"`
+	Currency     string   `json:"currency" words:"ours"`
+}
+
+// QuoteSetup says what SetupDomain would buy with the same request; nil if nothing, since it is not
+// asked to or the account has the domain already. It refuses what SetupDomain would refuse, and
+// what is not to be had at the price.
+func (s *Service) QuoteSetup(ctx context.Context, who core.Actor, in SetupDomainIn) (*SetupQuote, error) {
+	p, err := s.planSetup(who, in)
+	if err != nil || p.shop == nil {
+		return nil, err
+	}
+	bought := false
+	err = s.Store.View(func(tx *store.Tx) error {
+		if err := p.look(tx); err != nil {
+			return err
+		}
+		pu, err := store.PurchaseOfDomain.Get(tx, p.name)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		bought = err == nil && pu.AccountID == who.AccountID && (pu.State == store.PurchaseOrdering ||
+			pu.State == store.PurchaseBought && tx.Now().Sub(pu.ExpiresAt) <= lapsedAfter)
+		return err
+	})
+	if err != nil || bought {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, quotesFor)
+	defer cancel()
+	offers, err := p.shop.Quote(ctx, []string{p.name})
+	if err == nil && len(offers) != 1 {
+		err = errors.New("it did not answer for the name")
+	}
+	if err != nil {
+		return nil, core.Errorf("upstream_error", "%s did not say what %s costs. Try again later.", p.shop.Name(), p.name).
+			With(p.shop.Name(), "upstream_error", "did not answer").Because(err)
+	}
+	return p.quote(offers[0])
+}
+
+func (p *setupPlan) quote(o registrar.Offer) (*SetupQuote, error) {
+	years := 1
+	if p.in.Years != nil {
+		years = *p.in.Years
+	}
+	total, limit := o.Total(years), cents(*p.in.Price)*int64(years)
+	switch {
+	case o.Err != nil:
+		return nil, core.Invalid("domain", "not_allowed", "%s does not sell %s", p.shop.Name(), p.name).Because(o.Err)
+	case !o.Available:
+		return nil, core.Invalid("domain", "not_allowed", "%s is not available; choose another name", p.name)
+	case o.Premium || o.Price <= 0:
+		return nil, core.Invalid("domain", "not_allowed", "%s is sold at a premium price, which is not bought automatically", p.name)
+	case total > limit:
+		return nil, core.Invalid("price", "out_of_range", "%s costs %s for %s now, more than the %s that price allows; ask the person about the new price", p.name, usd(total), term(years), usd(limit))
+	}
+	return &SetupQuote{
+		Domain: p.name, Registrar: p.shop.Name(), Years: years, AutoRenew: p.in.AutoRenew,
+		Price: dollars(total), PriceLimit: dollars(limit), RenewalPrice: dollars(o.Renewal), Currency: currency,
+	}, nil
+}
