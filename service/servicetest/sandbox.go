@@ -48,6 +48,7 @@ func New(t testing.TB, change func(*core.Config)) *Sandbox {
 	q := jobs.NewQueue(st)
 	q.Log = c.Log
 	b := &Sandbox{Service: service.New(st, q, keys, c)}
+	CheapHashes(b.Core)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- q.Run(ctx) }()
