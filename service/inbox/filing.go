@@ -45,18 +45,6 @@ type Tiding struct {
 	Domain, MessageID string
 }
 
-// readTiding finds out what a message says; nil for one that is not about another.
-func readTiding(body io.ReaderAt, root *msg.Part, sum *msg.Summary, sender string) *Tiding {
-	isReport := root.IsMultipart() && root.Subtype == "report"
-	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
-		return &Tiding{Report: report}
-	}
-	if c, ok := msg.ParseComplaint(body, root); ok {
-		return &Tiding{Complaint: c}
-	}
-	return nil
-}
-
 // Prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it
 // calls release.
 func (s *Service) Prepare(body *store.Spool, env Envelope) (*Draft, error) {
@@ -94,8 +82,14 @@ func ReadDraft(body io.ReaderAt, size int64, sender string) (*Draft, error) {
 	if sum.Bounce {
 		d.bits |= store.BitBounce
 	}
-	if d.Tiding = readTiding(body, root, sum, sender); d.Tiding != nil && d.Tiding.Report != nil {
+
+	// What it says about a message of ours: a bounce, a complaint, or nothing.
+	isReport := root.IsMultipart() && root.Subtype == "report"
+	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
+		d.Tiding = &Tiding{Report: report}
 		d.bits |= store.BitBounce | store.BitAutoReply
+	} else if complaint, ok := msg.ParseComplaint(body, root); ok {
+		d.Tiding = &Tiding{Complaint: complaint}
 	}
 	return d, nil
 }
@@ -130,7 +124,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *Draft, f Filing) (*st
 	if f.UID != 0 {
 		add = tx.AddMessageAt
 	}
-	if warmup(a.WarmupPhrases, d.Summary) {
+	if len(a.WarmupPhrases) > 0 && hasPhrase(foldPhrases(a.WarmupPhrases), d.Summary.Subject, d.Summary.Preview) {
 		m.Bits |= store.BitWarmup
 	}
 	meta := d.Meta
@@ -155,7 +149,26 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *Draft, f Filing) (*st
 	if !f.Arrived {
 		return m, nil
 	}
-	return m, s.arrived(tx, mb, m, d, &meta)
+	if err := s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Received++ }); err != nil {
+		return nil, err
+	}
+	if m.Bits&store.BitWarmup != 0 || m.Folder != store.InboxID {
+		return m, nil
+	}
+	sum := d.Summary
+	refs := append([]string{}, sum.References...)
+	if over := len(refs) - eventReferences; over > 0 {
+		refs = append(refs[:1], refs[1+over:]...)
+	}
+	_, err = s.events.Emit(tx, mb.AccountID, events.EventEmailReceived, ReceivedData{
+		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
+		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
+		To: fewTexts(sum.To), ToCount: len(sum.To), CC: fewTexts(sum.Cc), CCCount: len(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
+		InReplyTo: core.OrNull(sum.InReplyTo), References: refs, ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
+		UID: core.UIDText(m.UID), ReceivedAt: core.Time{Time: m.Received}, HasAttachments: m.Bits&store.BitAttachments != 0,
+		Size: int64(m.Blob.Length), IsAutoReply: m.Bits&store.BitAutoReply != 0, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
+	})
+	return m, err
 }
 
 // soughtIDs is how many Message-IDs of a reply are looked for among what was sent.
@@ -186,24 +199,6 @@ func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (st
 	return "", nil
 }
 
-// arrived counts mail that came in and emits email.received, unless it is warm-up traffic.
-func (s *Service) arrived(tx *store.Tx, mb *store.Mailbox, m *store.Message, d *Draft, meta *store.Meta) error {
-	err := s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Received++ })
-	if err != nil || m.Bits&store.BitWarmup != 0 || m.Folder != store.InboxID {
-		return err
-	}
-	sum := d.Summary
-	_, err = s.events.Emit(tx, mb.AccountID, events.EventEmailReceived, ReceivedData{
-		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
-		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
-		To: fewTexts(sum.To), ToCount: len(sum.To), CC: fewTexts(sum.Cc), CCCount: len(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
-		InReplyTo: core.OrNull(sum.InReplyTo), References: fewRefs(sum.References), ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
-		UID: core.UIDText(m.UID), ReceivedAt: core.Time{Time: m.Received}, HasAttachments: m.Bits&store.BitAttachments != 0,
-		Size: int64(m.Blob.Length), IsAutoReply: m.Bits&store.BitAutoReply != 0, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
-	})
-	return err
-}
-
 // Bounds of the lists in events: a message to a thousand mailboxes here has a thousand events.
 const (
 	eventAddresses  = 50
@@ -212,13 +207,6 @@ const (
 
 func fewTexts(list []msg.Address) []string {
 	return addressTexts(list[:min(len(list), eventAddresses)])
-}
-
-func fewRefs(refs []string) []string {
-	if over := len(refs) - eventReferences; over > 0 {
-		return append([]string{refs[0]}, refs[1+over:]...)
-	}
-	return append([]string{}, refs...)
 }
 
 // ReceivedData is the data of email.received.
@@ -311,20 +299,47 @@ func parseThread(id string) (n store.ThreadNode, ok bool) {
 // same people. Where a message comes late and ties two conversations together they become one,
 // under the name of the elder; the other name leads there too.
 func thread(tx *store.Tx, account uint32, sum *msg.Summary, original string) (string, error) {
+	var root store.ThreadNode
+	found := false
+
+	// The thread of the eldest message that is known, else that of the eldest.
 	ids := threadIDs(sum, original)
-	root, err := eldestThread(tx, account, ids)
-	if err != nil {
-		return "", err
-	}
-	if len(ids) == 0 {
-		var found bool
-		if root, found, err = bySubject(tx, account, sum); err != nil {
+	for k := 0; k < len(ids) && !found; k++ {
+		node, known, err := tx.Thread(account, threadNode(ids[k]))
+		if err != nil {
 			return "", err
 		}
-		if !found {
-			return ownThread(tx, account, sum.MessageID)
+		if known || k == 0 {
+			root, found = node, known
 		}
 	}
+
+	// An answer that names no message: the thread of its subject.
+	if base, answer := msg.BaseSubject(sum.Subject); len(ids) == 0 && answer && base != "" {
+		for _, key := range subjectKeys(base, sum) {
+			var err error
+			if root, found, err = tx.FindSubject(account, key); err != nil {
+				return "", err
+			}
+			if found {
+				break
+			}
+		}
+	}
+
+	// A message that refers to nothing is in its own; others may have referred to it before it came.
+	if len(ids) == 0 && !found {
+		if sum.MessageID == "" {
+			return "", nil
+		}
+		own := threadNode(sum.MessageID)
+		top, _, err := tx.Thread(account, own)
+		if err != nil {
+			return "", err
+		}
+		return threadText(top), tx.TouchThread(account, own)
+	}
+
 	if sum.MessageID != "" {
 		ids = append(ids, sum.MessageID)
 	}
@@ -333,22 +348,8 @@ func thread(tx *store.Tx, account uint32, sum *msg.Summary, original string) (st
 			return "", err
 		}
 	}
-	root, _, err = tx.Thread(account, root)
+	root, _, err := tx.Thread(account, root)
 	return threadText(root), err
-}
-
-// ownThread is that of a message that refers to nothing; others may have referred to it before it
-// came.
-func ownThread(tx *store.Tx, account uint32, id string) (string, error) {
-	if id == "" {
-		return "", nil
-	}
-	n := threadNode(id)
-	root, _, err := tx.Thread(account, n)
-	if err != nil {
-		return "", err
-	}
-	return threadText(root), tx.TouchThread(account, n)
 }
 
 // threadIDs are what the message refers to, the eldest first. original is the message that it
@@ -367,34 +368,6 @@ func threadIDs(sum *msg.Summary, original string) []string {
 		ids = append(ids, sum.InReplyTo)
 	}
 	return ids
-}
-
-// eldestThread gives the thread of the eldest message that is known, else that of the eldest.
-func eldestThread(tx *store.Tx, account uint32, ids []string) (root store.ThreadNode, err error) {
-	for _, id := range ids {
-		root, known, err := tx.Thread(account, threadNode(id))
-		if known || err != nil {
-			return root, err
-		}
-	}
-	if len(ids) > 0 {
-		root = threadNode(ids[0])
-	}
-	return root, nil
-}
-
-// bySubject finds the thread of an answer that names no message.
-func bySubject(tx *store.Tx, account uint32, sum *msg.Summary) (root store.ThreadNode, found bool, err error) {
-	base, answer := msg.BaseSubject(sum.Subject)
-	if !answer || base == "" {
-		return root, false, nil
-	}
-	for _, key := range subjectKeys(base, sum) {
-		if root, found, err = tx.FindSubject(account, key); found || err != nil {
-			return root, found, err
-		}
-	}
-	return root, false, nil
 }
 
 // recordSubject remembers the message's subject for answers that will name no message.
