@@ -285,7 +285,7 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	writeCertificate(t, cert, key)
+	writeCertificate(t, cert, key, "localhost")
 	files := fmt.Sprintf("tls_cert = %q\ntls_key = %q\n", cert, key)
 	i := newInstance(t, files, "--http-tls", "127.0.0.1:0")
 	serial := func() string {
@@ -310,7 +310,7 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 		})
 	}
 	before := serial()
-	writeCertificate(t, cert, key)
+	writeCertificate(t, cert, key, "localhost")
 	hup(files+"log_level = \"loud\"\n", "the settings stay as they were")
 	if serial() != before {
 		t.Error("the certificate was read with settings that were refused")
@@ -362,7 +362,7 @@ func startPebble(t *testing.T, world *fakeResolver, httpPort, life int, env ...s
 	t.Helper()
 	program, dir := peer(t, "pebble"), t.TempDir()
 	p := &pebble{t: t, caFile: filepath.Join(dir, "cert.pem")}
-	writeCertificate(t, p.caFile, filepath.Join(dir, "key.pem"))
+	writeCertificate(t, p.caFile, filepath.Join(dir, "key.pem"), "localhost")
 	listen, manage := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": listen, "managementListenAddress": manage, "certificate": p.caFile, "privateKey": filepath.Join(dir, "key.pem"),
@@ -426,8 +426,8 @@ func (p *pebble) fetchRoots(url string) *x509.CertPool {
 	}
 }
 
-// writeCertificate makes a certificate of 127.0.0.1 that vouches for itself.
-func writeCertificate(t *testing.T, certFile, keyFile string) {
+// writeCertificate makes a certificate of 127.0.0.1 and of names that vouches for itself.
+func writeCertificate(t *testing.T, certFile, keyFile string, names ...string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -435,7 +435,7 @@ func writeCertificate(t *testing.T, certFile, keyFile string) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "a test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		DNSNames:  []string{"localhost"},
+		DNSNames:  names,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}

@@ -3,16 +3,11 @@ package imapd
 import (
 	"bufio"
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"strings"
 	"syscall"
@@ -25,6 +20,7 @@ import (
 
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 const evil = "x DELETE Archive\r\n"
@@ -398,22 +394,8 @@ func TestPanicEndsOneSession(t *testing.T) {
 	}
 }
 
-func certificate(t *testing.T) *tls.Config {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-}
-
 func TestStartTLS(t *testing.T) {
-	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
+	h := serve(t, func(s *Server) { s.TLS = servicetest.Certificate(t, "mail.example.test") })
 	c := dial(t, h.addr)
 	if got := c.line(); got != "* OK [CAPABILITY IMAP4rev2 IMAP4rev1 ID STARTTLS LOGINDISABLED] Mailstead is ready" {
 		t.Errorf("greeting: %q", got)
@@ -436,7 +418,7 @@ func TestStartTLS(t *testing.T) {
 // TestNothingIsCarriedIntoTLS: a command sent in the clear with STARTTLS must not run as if it had
 // come under TLS.
 func TestNothingIsCarriedIntoTLS(t *testing.T) {
-	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
+	h := serve(t, func(s *Server) { s.TLS = servicetest.Certificate(t, "mail.example.test") })
 	c := dial(t, h.addr)
 	c.line()
 	c.send("s STARTTLS\r\nt NOOP\r\n")
@@ -461,7 +443,7 @@ func TestNoLoginWithoutCertificate(t *testing.T) {
 }
 
 func TestImplicitTLS(t *testing.T) {
-	h := serve(t, func(s *Server) { s.TLS = certificate(t) })
+	h := serve(t, func(s *Server) { s.TLS = servicetest.Certificate(t, "mail.example.test") })
 	addr, _ := h.run(t, true)
 	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {

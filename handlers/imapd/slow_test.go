@@ -79,7 +79,7 @@ func (s slowness) test(t *testing.T) {
 	h.user = h.mailbox(t, "ann")
 	h.server.Log = slog.New(slog.DiscardHandler)
 	if s.secure {
-		h.server.TLS = certificate(t)
+		h.server.TLS = servicetest.Certificate(t, "mail.example.test")
 	}
 	ln := servicetest.NewPipes()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -161,7 +161,7 @@ func serveDeaf(t *testing.T, kind string) *host {
 	t.Helper()
 	return serve(t, func(s *Server) {
 		if s.Grace = time.Second; deaf[kind].secure {
-			s.TLS = certificate(t)
+			s.TLS = servicetest.Certificate(t, "mail.example.test")
 		}
 	})
 }

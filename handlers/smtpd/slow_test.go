@@ -82,7 +82,7 @@ func (s slowness) test(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := smtpd.New(box.Service)
-	server.Log, server.TLS = slog.New(slog.DiscardHandler), certificate(t)
+	server.Log, server.TLS = slog.New(slog.DiscardHandler), servicetest.Certificate(t, "mail.example.test")
 	ln := servicetest.NewPipes()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -128,7 +128,7 @@ func TestDeafClientsHoldNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := open(t, func(_ *core.Config, s *smtpd.Server) {
-				s.Log, s.TLS, s.Limits.Grace, s.Limits.Commands = slog.New(slog.DiscardHandler), certificate(t), time.Second, 1<<30
+				s.Log, s.TLS, s.Limits.Grace, s.Limits.Commands = slog.New(slog.DiscardHandler), servicetest.Certificate(t, "mail.example.test"), time.Second, 1<<30
 			})
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {

@@ -2,20 +2,13 @@ package smtpd_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/service/core"
@@ -227,28 +220,10 @@ func (l *logBook) String() string {
 	return l.text.String()
 }
 
-// certificate makes a TLS configuration for our name.
-func certificate(t testing.TB) *tls.Config {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"mail.example.test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-}
-
 func production(t testing.TB) func(*core.Config, *smtpd.Server) {
 	return func(c *core.Config, s *smtpd.Server) {
 		c.Sandbox = false
-		s.TLS = certificate(t)
+		s.TLS = servicetest.Certificate(t, "mail.example.test")
 	}
 }
 
