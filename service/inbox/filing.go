@@ -327,7 +327,7 @@ func thread(tx *store.Tx, account uint32, sum *msg.Summary, original string) (st
 		}
 	}
 
-	// A message that refers to nothing is in its own; others may have referred to it before it came.
+	// A message that refers to nothing has its own thread. Others may have referred to it already.
 	if len(ids) == 0 && !found {
 		if sum.MessageID == "" {
 			return "", nil
