@@ -11,9 +11,9 @@ build:
 run: build
 	./mailstead serve
 
-# Without the tables of a debugger (-w), since linking the tests of 60 packages takes its time.
+# Without the tables of a debugger, since linking the tests of 60 packages takes its time; make lint has vet.
 test: peers
-	go test -ldflags=-w ./...
+	go test -vet=off -ldflags=-w ./...
 
 # The race detector makes everything four times as slow. race-short, which .ci/run asks for, takes the packages in which
 # much goes on at once, with the small sizes of long tests. race takes all but parsers that do one thing at a time, and

@@ -378,9 +378,7 @@ func TestInboxSearchIsBounded(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.box("ann")
 	b.Put(t, "ann@boxes.test", "Subject: needle\n\nx\n", mail{})
-	for range 2005 {
-		b.Put(t, "ann@boxes.test", "Subject: hay\n\nx\n", mail{})
-	}
+	b.PutCopies(t, 2005, "ann@boxes.test", "Subject: hay\n\nx\n", mail{})
 	r := b.get("/v1/inbox?q=needle").is(200).has("pagination.count", "0", "pagination.has_more", "true")
 	b.get("/v1/inbox?q=needle&cursor="+r.text("pagination.cursor")).is(200).has("pagination.count", "1", "pagination.has_more", "false")
 	b.get("/v1/inbox?q=hay&limit=3").has("pagination.count", "3", "pagination.has_more", "true")

@@ -269,9 +269,7 @@ func TestPagesKeepWhatStays(t *testing.T) {
 func TestDeleteEmailUser(t *testing.T) {
 	b := newSandbox(t, nil)
 	id := b.box("ann")
-	for range 450 {
-		b.Put(t, "ann@boxes.test", "Subject: s\n\nbody\n", mail{})
-	}
+	b.PutCopies(t, 450, "ann@boxes.test", "Subject: s\n\nbody\n", mail{})
 	r := b.remove("/v1/email-users/"+id).is(200).has("user_id", id)
 	if _, err := b.LoginMailbox(t.Context(), "ann@boxes.test", "password", "127.0.0.1"); err == nil {
 		t.Error("a deleted mailbox was logged in to")

@@ -160,7 +160,7 @@ var deaf = map[string]struct {
 func serveDeaf(t *testing.T, kind string) *host {
 	t.Helper()
 	return serve(t, func(s *Server) {
-		if s.Grace = time.Second; deaf[kind].secure {
+		if s.Grace = 200 * time.Millisecond; deaf[kind].secure {
 			s.TLS = servicetest.Certificate(t, "mail.example.test")
 		}
 	})

@@ -128,7 +128,7 @@ func TestDeafClientsHoldNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := open(t, func(_ *core.Config, s *smtpd.Server) {
-				s.Log, s.TLS, s.Limits.Grace, s.Limits.Commands = slog.New(slog.DiscardHandler), servicetest.Certificate(t, "mail.example.test"), time.Second, 1<<30
+				s.Log, s.TLS, s.Limits.Grace, s.Limits.Commands = slog.New(slog.DiscardHandler), servicetest.Certificate(t, "mail.example.test"), 200*time.Millisecond, 1<<30
 			})
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
