@@ -59,7 +59,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	t := mta.New(c, e, i)
 	r := reports.New(c, i, t)
 	a := accounts.New(c, i, m, t)
-	e.Hooks = events.Hooks{SwitchInbox: i.SwitchInbox}
+	e.Hooks = events.Hooks{SwitchInbox: i.SwitchInbox, EventTypes: EventTypes()}
 	i.Hooks = inbox.Hooks{ProveByLogin: d.ProveByLogin}
 	m.Hooks = mailboxes.Hooks{HostCertificate: h.HostCertificate}
 	d.Hooks = domains.Hooks{

@@ -197,7 +197,7 @@ func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, erro
 
 // composeForgot writes the letter with the link, from the postmaster of the domain that speaks for
 // this host.
-func (s *Service) composeForgot(from *store.Domain, args forgotArgs, token string) (*inbox.Draft, error) {
+func (s *Service) composeForgot(from *store.Domain, args forgotArgs, token string) (*inbox.StoredMessage, error) {
 	local, domain, ok := msg.SplitEmail(args.Email)
 	if !ok {
 		return nil, jobs.Permanent(fmt.Errorf("%q is no address", args.Email))

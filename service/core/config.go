@@ -40,14 +40,6 @@ func (s *Core) Outbound() string {
 	return ViaDirect
 }
 
-// Hostname is our name where we introduce ourselves, and in header fields.
-func (s *Core) Hostname() string {
-	if s.Config.Hostname == "" {
-		return "localhost"
-	}
-	return s.Config.Hostname
-}
-
 // check says what is wrong with the name of a relay that somebody chose.
 func (s *Core) CheckRelay(name string) error {
 	var names []string

@@ -5,6 +5,7 @@
 package core
 
 import (
+	"context"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -48,3 +49,69 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 
 // Now is the store's clock.
 func (s *Core) Now() time.Time { return s.Store.Now() }
+
+// Hostname is our name where we introduce ourselves, and in header fields.
+func (s *Core) Hostname() string {
+	if s.Config.Hostname == "" {
+		return "localhost"
+	}
+	return s.Config.Hostname
+}
+
+// Sleep waits, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// A Spool holds a message while it arrives.
+type Spool = store.Spool
+
+// NewSpool returns a place for a message of at most limit bytes while it arrives. Whoever makes one
+// closes it.
+func (s *Core) NewSpool(limit int64) *Spool { return s.Store.NewSpool(limit) }
+
+// MaxMessage is the most bytes of one message, in and out.
+const MaxMessage = 36 << 20
+
+const (
+	DropsAtATime = 200 // custom records
+)
+
+const (
+	MappingKept  = 90 * 24 * time.Hour
+	PruneAtATime = 500
+)
+
+func DeleteAll[T any](tx *store.Tx, table *store.Table[T], ids []string) error {
+	for _, id := range ids {
+		if err := table.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A Quota is how much a mailbox may hold and does.
+type Quota struct {
+	Used  int64  // bytes of all its messages
+	Limit *int64 // bytes; nil: no limit
+}
+
+// MailboxQuota gives the quota of whoever is logged in.
+func (s *Core) MailboxQuota(_ context.Context, u MailboxUser) (q Quota, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		mb, err := OpenMailbox(tx, u)
+		if err != nil {
+			return err
+		}
+		used, err := tx.MailboxUsage(mb.Num)
+		q = Quota{Used: used.Bytes, Limit: mb.QuotaBytes}
+		return err
+	})
+	return q, err
+}

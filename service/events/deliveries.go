@@ -33,70 +33,6 @@ func (s *Service) deliveryKind() jobs.Kind {
 	}
 }
 
-// fanOut adds a job for every enabled endpoint of the account that wants to know of the event. In
-// a transaction that has done much already it leaves that to another job.
-func (s *Service) fanOut(tx *store.Tx, e *store.Event) error {
-	var ids []string
-	for _, id := range store.WebhooksByAccount.Keys(tx, e.AccountID, "") {
-		w, err := store.Webhooks.Read(tx, id)
-		if err != nil {
-			return err
-		}
-		if w.Status == "enabled" && Wants(w, e.Type) {
-			ids = append(ids, w.ID)
-		}
-	}
-	if len(ids) > 1 && tx.Large() {
-		return s.fanOutLater(tx, e, ids)
-	}
-	return s.addDeliveries(tx, e.AccountID, e.ID, ids)
-}
-
-// addDeliveries adds the job of each endpoint.
-func (s *Service) addDeliveries(tx *store.Tx, accountID, eventID string, webhookIDs []string) error {
-	for _, id := range webhookIDs {
-		if err := s.addDelivery(tx, accountID, DeliveryArgs{id, eventID, "event"}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-const kindWebhookEvents = "webhook_events"
-
-// fanOutArgs is the job of adding the jobs of an event's endpoints.
-type fanOutArgs struct {
-	EventID    string   `json:"event_id"`
-	WebhookIDs []string `json:"webhook_ids"`
-}
-
-// fanOutKind goes on where a transaction had too many events to add the jobs of all their
-// endpoints itself. The transaction that ends it adds them, so that each is there once.
-func (s *Service) fanOutKind() jobs.Kind {
-	return jobs.Kind{Name: kindWebhookEvents, Lanes: 4, Work: func(_ context.Context, j *store.Job) (jobs.Writes, error) {
-		args, err := jobs.Args[fanOutArgs](j)
-		if err != nil {
-			return nil, jobs.Permanent(err)
-		}
-		return func(tx *store.Tx, j *store.Job) error {
-			return s.addDeliveries(tx, j.AccountID, args.EventID, args.WebhookIDs)
-		}, nil
-	}}
-}
-
-// fanOutLater leaves the jobs of endpoints to one job.
-func (s *Service) fanOutLater(tx *store.Tx, e *store.Event, webhookIDs []string) error {
-	_, err := s.Queue.Add(tx, jobs.New{
-		AccountID: e.AccountID, Kind: kindWebhookEvents, Lane: "webhook events " + e.AccountID, Args: fanOutArgs{e.ID, webhookIDs},
-	})
-	return err
-}
-
-func (s *Service) addDelivery(tx *store.Tx, accountID string, args DeliveryArgs) error {
-	_, err := s.Queue.Add(tx, jobs.New{AccountID: accountID, Kind: "webhook", Lane: args.WebhookID, Args: args})
-	return err
-}
-
 // An EventEnvelope is an event as endpoints and GET /v1/events show it.
 type EventEnvelope struct {
 	ID         string          `json:"id" words:"ours"`
@@ -119,7 +55,7 @@ func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes
 		return nil, err
 	}
 	w, e, err := s.loadDelivery(args)
-	if errors.Is(err, store.ErrNotFound) || err == nil && w.Status != "enabled" && args.Trigger == "event" {
+	if errors.Is(err, store.ErrNotFound) || err == nil && w.Status != store.WebhookEnabled && args.Trigger == "event" {
 		return nil, nil // nobody is there any more, or nobody wants it
 	}
 	if err != nil {
@@ -190,7 +126,7 @@ func deliveryError(r webhooks.Result) error {
 // recordDelivery logs the attempt and keeps the endpoint's health, with the job's new state.
 func (s *Service) recordDelivery(row *store.Delivery, gone bool) jobs.Writes {
 	return func(tx *store.Tx, j *store.Job) error {
-		if j.State == "queued" {
+		if j.State == store.JobQueued {
 			row.NextAt = j.Due
 		}
 		if err := store.Deliveries.Put(tx, row); err != nil {
@@ -205,10 +141,10 @@ func (s *Service) recordDelivery(row *store.Delivery, gone bool) jobs.Writes {
 		case row.Outcome == webhooks.Success:
 			w.LastSuccessAt, w.Failures = row.At, 0
 		case gone:
-			disable(w, "gone", tx.Now())
-		case j.State == "error" && row.EventType != EventTestPing:
+			disable(w, store.WebhookDisabledGone, tx.Now())
+		case j.State == store.JobError && row.EventType != EventTestPing:
 			if w.Failures++; w.Failures >= failuresAllowed {
-				disable(w, "consecutive_failures", tx.Now())
+				disable(w, store.WebhookDisabledFailures, tx.Now())
 			}
 		}
 		return store.Webhooks.Put(tx, w)
@@ -216,8 +152,8 @@ func (s *Service) recordDelivery(row *store.Delivery, gone bool) jobs.Writes {
 }
 
 func disable(w *store.Webhook, reason string, now time.Time) {
-	if w.Status == "enabled" {
-		w.Status, w.DisabledReason, w.DisabledAt, w.UpdatedAt = "disabled", reason, now, now
+	if w.Status == store.WebhookEnabled {
+		w.Status, w.DisabledReason, w.DisabledAt, w.UpdatedAt = store.WebhookDisabled, reason, now, now
 	}
 }
 
@@ -359,5 +295,5 @@ func inLog(tx *store.Tx, w *store.Webhook, e *store.Event) bool {
 		return json.Unmarshal(e.Data, &ping) == nil && ping.WebhookID == w.ID
 	}
 	// An endpoint that has not changed since the event is one to which it was fanned out.
-	return w.Status == "enabled" && Wants(w, e.Type) && !w.UpdatedAt.After(e.Created)
+	return w.Status == store.WebhookEnabled && Wants(w, e.Type) && !w.UpdatedAt.After(e.Created)
 }

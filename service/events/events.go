@@ -1,14 +1,48 @@
+// Package events records what happened, in the transaction in which it did, and tells the webhook
+// endpoints of an account. It does not know what the events are about: rooms say that.
 package events
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
 )
+
+// Hooks are what other rooms do for this one.
+type Hooks struct {
+	// SwitchInbox begins or ends the background sync of an account's external mailboxes.
+	SwitchInbox func(tx *store.Tx, who core.Actor, a *store.Account, on bool) error
+	// EventTypes are what endpoints may subscribe to, besides "*": rooms know what their data is.
+	EventTypes []EventType
+}
+
+// A Service holds what events need.
+type Service struct {
+	*core.Core
+	Hooks Hooks
+
+	poster *webhooks.Poster
+}
+
+// New puts the room together. The caller sets its hooks.
+func New(c *core.Core) *Service {
+	return &Service{Core: c, poster: &webhooks.Poster{Guard: c.Guard, Resolver: c.Resolver, RootCAs: c.Config.RootCAs, Now: c.Store.Now}}
+}
+
+// Kinds lists the kinds of jobs of this room.
+func (s *Service) Kinds() []jobs.Kind {
+	return []jobs.Kind{s.WhileActive(s.deliveryKind()), s.fanOutKind()}
+}
+
+// Close ends the connections that are kept for later.
+func (s *Service) Close() { s.poster.Close() }
 
 // Event types, as webhooks name them.
 const (
@@ -24,8 +58,8 @@ const (
 	EventTestPing         = "test.ping"
 )
 
-// Emit records that something happened, and the jobs that tell every endpoint which wants to know,
-// in the caller's transaction: the event is there if and only if what it tells of is.
+// Emit records that something happened, and the jobs that tell every enabled endpoint which wants
+// to know, in the caller's transaction: the event is there if and only if what it tells of is.
 func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error) {
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -35,7 +69,65 @@ func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 	if err := store.Events.Put(tx, e); err != nil {
 		return nil, err
 	}
-	return e, s.fanOut(tx, e)
+	var ids []string
+	for _, id := range store.WebhooksByAccount.Keys(tx, accountID, "") {
+		w, err := store.Webhooks.Read(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		if w.Status == store.WebhookEnabled && Wants(w, kind) {
+			ids = append(ids, w.ID)
+		}
+	}
+	if len(ids) > 1 && tx.Large() { // it has done much already
+		_, err := s.Queue.Add(tx, jobs.New{
+			AccountID: accountID, Kind: kindWebhookEvents, Lane: "webhook events " + accountID, Args: fanOutArgs{e.ID, ids},
+		})
+		return e, err
+	}
+	return e, s.addDeliveries(tx, accountID, e.ID, ids)
+}
+
+// Wants tells whether an endpoint subscribes to a type of event.
+func Wants(w *store.Webhook, kind string) bool {
+	return slices.Contains(w.Events, "*") || slices.Contains(w.Events, kind)
+}
+
+// addDeliveries adds the job of each endpoint.
+func (s *Service) addDeliveries(tx *store.Tx, accountID, eventID string, webhookIDs []string) error {
+	for _, id := range webhookIDs {
+		if err := s.addDelivery(tx, accountID, DeliveryArgs{id, eventID, "event"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) addDelivery(tx *store.Tx, accountID string, args DeliveryArgs) error {
+	_, err := s.Queue.Add(tx, jobs.New{AccountID: accountID, Kind: "webhook", Lane: args.WebhookID, Args: args})
+	return err
+}
+
+const kindWebhookEvents = "webhook_events"
+
+// fanOutArgs is the job of adding the jobs of an event's endpoints.
+type fanOutArgs struct {
+	EventID    string   `json:"event_id"`
+	WebhookIDs []string `json:"webhook_ids"`
+}
+
+// fanOutKind goes on where a transaction had too many events to add the jobs of all their
+// endpoints itself. The transaction that ends it adds them, so that each is there once.
+func (s *Service) fanOutKind() jobs.Kind {
+	return jobs.Kind{Name: kindWebhookEvents, Lanes: 4, Work: func(_ context.Context, j *store.Job) (jobs.Writes, error) {
+		args, err := jobs.Args[fanOutArgs](j)
+		if err != nil {
+			return nil, jobs.Permanent(err)
+		}
+		return func(tx *store.Tx, j *store.Job) error {
+			return s.addDeliveries(tx, j.AccountID, args.EventID, args.WebhookIDs)
+		}, nil
+	}}
 }
 
 // ListEventsIn is the query of list_events.
@@ -65,4 +157,11 @@ func (s *Service) ListEvents(_ context.Context, who core.Actor, in ListEventsIn)
 		l.Keep = func(e *store.Event) bool { return e.ID == in.EventID && (in.Type == "" || e.Type == in.Type) }
 	}
 	return l.Page(s.Core, who, in.PageIn)
+}
+
+// An EventType is a kind of event: its name, when it happens, and a value of the type of its data.
+type EventType struct {
+	Name  string
+	About string
+	Data  any
 }

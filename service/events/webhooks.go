@@ -21,12 +21,6 @@ const (
 	LogKept         = 30 * 24 * time.Hour
 )
 
-// eventTypes is what an endpoint may subscribe to, besides "*".
-var eventTypes = []string{
-	EventMessageRelayed, EventEmailReceived, EventEmailBounced, EventEmailComplained, EventDomainCreated, EventDomainReady,
-	EventDomainDNSFailed, EventEmailUserCreated, EventEmailUserDeleted, EventTestPing,
-}
-
 // A Webhook is an endpoint as the API shows it, without its secret.
 type Webhook struct {
 	ID                  string    `json:"id" words:"ours"`
@@ -118,13 +112,13 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 	if err := s.Guard.CheckURL(in.URL); err != nil {
 		return nil, core.Invalid("url", "invalid", "%s", err)
 	}
-	events, err := cleanEvents(in.Events)
+	events, err := s.cleanEvents(in.Events)
 	if err != nil {
 		return nil, err
 	}
 	id, secret := s.Store.NewID("wh"), webhooks.NewSecret()
 	w := &store.Webhook{
-		ID: id, AccountID: who.AccountID, URL: in.URL, Events: events, Description: in.Description, Status: "enabled",
+		ID: id, AccountID: who.AccountID, URL: in.URL, Events: events, Description: in.Description, Status: store.WebhookEnabled,
 		Secret: s.Keys.Seal("webhook "+id, []byte(secret)), SecretHint: webhooks.SecretHint(secret), APIVersion: APIVersion,
 	}
 	var out *WebhookCreated
@@ -148,7 +142,7 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 // putWebhook keeps an endpoint; while it is enabled and wants email.received, the universal inbox
 // is on.
 func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
-	if w.Status == "enabled" && Wants(w, EventEmailReceived) {
+	if w.Status == store.WebhookEnabled && Wants(w, EventEmailReceived) {
 		a, err := store.Accounts.Get(tx, w.AccountID)
 		if err != nil {
 			return err
@@ -162,16 +156,15 @@ func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
 	return store.Webhooks.Put(tx, w)
 }
 
-func Wants(w *store.Webhook, kind string) bool {
-	return slices.Contains(w.Events, "*") || slices.Contains(w.Events, kind)
-}
-
 // cleanEvents takes known types without repeats, or "*" alone.
-func cleanEvents(in []string) ([]string, error) {
-	var out []string
+func (s *Service) cleanEvents(in []string) ([]string, error) {
+	var types, out []string
+	for _, t := range s.Hooks.EventTypes {
+		types = append(types, t.Name)
+	}
 	for _, e := range in {
-		if e != "*" && !slices.Contains(eventTypes, e) {
-			return nil, core.Invalid("events", "not_allowed", "%.60q is no event type; use * or some of %s", e, strings.Join(eventTypes, ", "))
+		if e != "*" && !slices.Contains(types, e) {
+			return nil, core.Invalid("events", "not_allowed", "%.60q is no event type; use * or some of %s", e, strings.Join(types, ", "))
 		}
 		if !slices.Contains(out, e) {
 			out = append(out, e)
@@ -208,7 +201,7 @@ func (s *Service) UpdateWebhook(_ context.Context, who core.Actor, in UpdateWebh
 	var events []string
 	if in.Events != nil {
 		var err error
-		if events, err = cleanEvents(*in.Events); err != nil {
+		if events, err = s.cleanEvents(*in.Events); err != nil {
 			return nil, err
 		}
 	}
@@ -238,8 +231,8 @@ func (in UpdateWebhookIn) apply(w *store.Webhook, events []string, now time.Time
 	if in.Status != nil && *in.Status != w.Status {
 		w.Status = *in.Status
 		w.DisabledReason, w.DisabledAt, w.Failures = "", time.Time{}, 0
-		if w.Status == "disabled" {
-			w.DisabledReason, w.DisabledAt = "manual", now
+		if w.Status == store.WebhookDisabled {
+			w.DisabledReason, w.DisabledAt = store.WebhookDisabledManual, now
 		}
 	}
 	w.UpdatedAt = now

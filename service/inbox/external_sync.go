@@ -417,7 +417,7 @@ func removeUIDs(tx *store.Tx, mb *store.Mailbox, uids []uint32) error {
 type fetched struct {
 	row      pull.Row
 	received time.Time
-	draft    *Draft
+	stored   *StoredMessage
 }
 
 // file fetches messages and files them with their new Seen in one transaction, and says how many it
@@ -427,7 +427,7 @@ func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed 
 	messages, err := v.fetch(ctx, uids)
 	defer func() {
 		for _, c := range messages {
-			v.s.Release(c.draft) // does nothing for what was filed
+			v.s.Release(c.stored) // does nothing for what was filed
 		}
 	}()
 	if err != nil {
@@ -468,7 +468,7 @@ func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetched
 		return err
 	}
 	for _, c := range messages {
-		left -= int64(c.draft.Blob.Length)
+		left -= int64(c.stored.Blob.Length)
 	}
 	if left < 0 {
 		return core.Errorf(CodeQuota, "%s is full: its quota_bytes is %d. Raise it, or delete mail.", mb.Email, *mb.QuotaBytes)
@@ -483,13 +483,13 @@ func (v *syncRun) fileOne(tx *store.Tx, mb *store.Mailbox, c fetched, arrived bo
 		return false, err
 	}
 	flags, keywords := remoteFlags(c.row.Flags)
-	_, err = v.s.File(tx, mb, c.draft, Filing{
+	_, err = v.s.File(tx, mb, c.stored, Filing{
 		Folder: store.InboxID, UID: c.row.UID, Received: c.received, Flags: flags, keywords: keywords, Arrived: arrived,
 	})
 	return err == nil, err
 }
 
-// fetch gives the messages as drafts. What it gives is to be released, with an error too.
+// fetch gives the messages, stored. What it gives is to be released, with an error too.
 func (v *syncRun) fetch(ctx context.Context, uids []uint32) (out []fetched, err error) {
 	var long []pull.Message // without their content
 	err = v.session.Fetch(ctx, uids, func(m pull.Message) error {
@@ -517,7 +517,7 @@ func (v *syncRun) fetch(ctx context.Context, uids []uint32) (out []fetched, err 
 			break
 		}
 		var c fetched
-		if c, err = v.fetchLong(ctx, m); err == nil && c.draft != nil {
+		if c, err = v.fetchLong(ctx, m); err == nil && c.stored != nil {
 			out = append(out, c)
 		}
 	}
@@ -531,7 +531,7 @@ func (v *syncRun) prepare(m pull.Message, spool *store.Spool) (fetched, error) {
 		c.received = now
 	}
 	var err error
-	c.draft, err = v.s.Prepare(spool, Envelope{To: []string{v.mb.Email}, Received: c.received})
+	c.stored, err = v.s.Prepare(spool, Envelope{To: []string{v.mb.Email}, Received: c.received})
 	if err != nil {
 		return fetched{}, fmt.Errorf("message %d of %s: %w", m.UID, v.mb.Email, err)
 	}
@@ -539,7 +539,7 @@ func (v *syncRun) prepare(m pull.Message, spool *store.Spool) (fetched, error) {
 }
 
 // fetchLong fetches a message piece by piece; of one that is longer than any message here only the
-// header. One that is gone has no draft.
+// header. One that is gone is not stored.
 func (v *syncRun) fetchLong(ctx context.Context, m pull.Message) (fetched, error) {
 	spool := v.s.Store.NewSpool(core.MaxMessage)
 	defer func() { _ = spool.Close() }()

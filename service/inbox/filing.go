@@ -24,19 +24,19 @@ type Envelope struct {
 	Received time.Time `json:"received"`
 }
 
-// A Draft is a message that was read once and whose bytes are in a segment, ready to be filed in
-// any number of folders.
-type Draft struct {
+// A StoredMessage is a message that was read once and whose bytes are in a segment, ready to be
+// filed in any number of folders.
+type StoredMessage struct {
 	Blob    store.BlobRef
 	Meta    store.Meta
 	bits    store.Bits
 	Summary *msg.Summary
-	Tiding  *Tiding // what it says about a message of ours; nil: nothing
+	Report  *DeliveryReport // what it says about a message of ours; nil: nothing
 }
 
-// A Tiding is what a message says about one of ours.
-type Tiding struct {
-	Report    *msg.Report    // nil: it is no bounce
+// A DeliveryReport is what a message says about one of ours.
+type DeliveryReport struct {
+	DSN       *msg.Report    // nil: it is no bounce
 	Complaint *msg.Complaint // nil: it is no complaint
 
 	// What in it proves of which message it speaks, beside the address that it came to. Only mail
@@ -47,12 +47,12 @@ type Tiding struct {
 
 // Prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it
 // calls release.
-func (s *Service) Prepare(body *store.Spool, env Envelope) (*Draft, error) {
+func (s *Service) Prepare(body *store.Spool, env Envelope) (*StoredMessage, error) {
 	envelope, err := json.Marshal(env)
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}
-	d, err := ReadDraft(body, body.Size(), env.From)
+	d, err := ReadMessage(body, body.Size(), env.From)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +60,8 @@ func (s *Service) Prepare(body *store.Spool, env Envelope) (*Draft, error) {
 	return d, err
 }
 
-// ReadDraft reads a message whose bytes are appended already, or are still to be.
-func ReadDraft(body io.ReaderAt, size int64, sender string) (*Draft, error) {
+// ReadMessage reads a message whose bytes are appended already, or are still to be.
+func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, error) {
 	root, err := msg.Scan(io.NewSectionReader(body, 0, size))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
@@ -70,7 +70,7 @@ func ReadDraft(body io.ReaderAt, size int64, sender string) (*Draft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	d := &Draft{Summary: sum, Meta: store.Meta{
+	d := &StoredMessage{Summary: sum, Meta: store.Meta{
 		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: sender,
 	}}
 	if len(sum.Attachments) > 0 {
@@ -86,18 +86,18 @@ func ReadDraft(body io.ReaderAt, size int64, sender string) (*Draft, error) {
 	// What it says about a message of ours: a bounce, a complaint, or nothing.
 	isReport := root.IsMultipart() && root.Subtype == "report"
 	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
-		d.Tiding = &Tiding{Report: report}
+		d.Report = &DeliveryReport{DSN: report}
 		d.bits |= store.BitBounce | store.BitAutoReply
 	} else if complaint, ok := msg.ParseComplaint(body, root); ok {
-		d.Tiding = &Tiding{Complaint: complaint}
+		d.Report = &DeliveryReport{Complaint: complaint}
 	}
 	return d, nil
 }
 
-// Release gives the bytes of a draft that nobody filed back to compaction.
-func (s *Service) Release(d *Draft) { s.Store.Release(d.Blob) }
+// Release gives the bytes of a stored message that nobody filed back to compaction.
+func (s *Service) Release(d *StoredMessage) { s.Store.Release(d.Blob) }
 
-// A Filing says how a draft goes into a folder.
+// A Filing says how a stored message goes into a folder.
 type Filing struct {
 	Folder   uint32
 	Received time.Time
@@ -109,9 +109,9 @@ type Filing struct {
 	Recipient string // that the envelope named; "" where there was none
 }
 
-// File puts a draft into a folder of the mailbox, tells who watches, and for mail that arrives
-// counts it and emits email.received, all in the caller's transaction.
-func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *Draft, f Filing) (*store.Message, error) {
+// File puts a stored message into a folder of the mailbox, tells who watches, and for mail that
+// arrives counts it and emits email.received, all in the caller's transaction.
+func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Filing) (*store.Message, error) {
 	a, err := store.Accounts.Read(tx, mb.AccountID)
 	if err != nil {
 		return nil, err

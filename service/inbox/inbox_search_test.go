@@ -123,10 +123,10 @@ func TestAuthorIsFoundBehindManyOthers(t *testing.T) {
 	}
 }
 
-// TestDraftsOfDroppedWritesAreReleased has the job of an attempt be gone when its end is to be
+// TestMessagesOfDroppedWritesAreReleased has the job of an attempt be gone when its end is to be
 // kept, so that its Writes are never called: the report that they would have filed keeps no segment
 // from compaction.
-func TestDraftsOfDroppedWritesAreReleased(t *testing.T) {
+func TestMessagesOfDroppedWritesAreReleased(t *testing.T) {
 	h := &servicetest.Host{}
 	var i *servicetest.Installation
 	answered := make(chan struct{})

@@ -67,8 +67,8 @@ func bounceSubtype(status string) string {
 
 // bounce gives a message up for one recipient: the event, the report to its sender, and where the
 // address itself is at fault the account's suppression of it.
-func (s *Service) bounce(m *mailing, r deliver.Result) (jobs.Writes, error) {
-	letter, err := s.failureReport(m, r)
+func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
+	report, err := s.failureReport(m, r)
 	if err != nil {
 		return nil, err
 	}
@@ -77,23 +77,23 @@ func (s *Service) bounce(m *mailing, r deliver.Result) (jobs.Writes, error) {
 		if row == nil {
 			return err
 		}
-		if err := record(tx, row, m.route, r); err != nil {
+		if err := recordAttempt(tx, row, m.route, r); err != nil {
 			return err
 		}
-		if err := s.report(tx, m.sub, letter); err != nil {
+		if err := s.sendReport(tx, m.sub, report); err != nil {
 			return err
 		}
-		if err := s.tellBounce(tx, row, failureOf(r)); err != nil {
+		if err := s.emitBounce(tx, row, failureOf(r)); err != nil {
 			return err
 		}
-		return s.close(tx, row, store.OutgoingBounced)
+		return s.closeRow(tx, row, store.OutgoingBounced)
 	}, nil
 }
 
-// tellBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
-func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
+// emitBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
+func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
 	row.BouncedAt = tx.Now()
-	if ours, err := hosted(tx, row.Recipient); ours || err != nil {
+	if ours, err := isHosted(tx, row.Recipient); ours || err != nil {
 		if err != nil {
 			return err
 		}
@@ -119,18 +119,18 @@ func (s *Service) tellBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 // maxReturned is how long a message may be to come back whole where RET=FULL asks for it.
 const maxReturned = 1 << 20
 
-// asked tells whether the sender wants to hear of failures or delays (RFC 3461 section 4.1).
-func asked(notify, what string) bool {
+// wantsReport tells whether the sender wants to hear of failures or delays (RFC 3461 section 4.1).
+func wantsReport(notify, what string) bool {
 	return notify == "" || strings.Contains(","+notify+",", ","+what+",")
 }
 
 // failureReport is what tells the sender that a message was given up; nil where nobody is to be
 // told.
-func (s *Service) failureReport(m *mailing, r deliver.Result) (*inbox.Draft, error) {
-	if !asked(m.row.Notify, "FAILURE") {
+func (s *Service) failureReport(m *delivery, r deliver.Result) (*inbox.StoredMessage, error) {
+	if !wantsReport(m.row.Notify, "FAILURE") {
 		return nil, nil
 	}
-	return s.compose(m, msg.DSNRecipient{
+	return s.writeReport(m, msg.DSNRecipient{
 		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionFailed, Status: r.Enhanced, Diagnostic: r.Reply, RemoteMTA: r.Host,
 	})
 }
@@ -138,10 +138,10 @@ func (s *Service) failureReport(m *mailing, r deliver.Result) (*inbox.Draft, err
 // successReport is what tells the sender who asked for it that a message arrived, or that it went
 // on to a host that will not tell (RFC 3461 section 5.2.2, 6.2.7); else nil. That it cannot be
 // written is no reason to send the message again.
-func (s *Service) successReport(m *mailing, o *outcome) *inbox.Draft {
+func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMessage {
 	action := msg.ActionRelayed
 	switch {
-	case m.row.Notify == "" || !asked(m.row.Notify, "SUCCESS"):
+	case m.row.Notify == "" || !wantsReport(m.row.Notify, "SUCCESS"):
 		return nil
 	case o.status == store.OutgoingSuppressed: // nobody got it, as somebody of the account wanted
 		return nil
@@ -150,21 +150,21 @@ func (s *Service) successReport(m *mailing, o *outcome) *inbox.Draft {
 	case m.route.transport == core.ViaCapture || o.result.DSN:
 		return nil
 	}
-	letter, err := s.compose(m, msg.DSNRecipient{
+	report, err := s.writeReport(m, msg.DSNRecipient{
 		Final: m.row.Recipient, Original: m.row.ORCPT, Action: action, Status: o.result.Enhanced, Diagnostic: o.result.Reply, RemoteMTA: o.result.Host,
 	})
 	if err != nil {
 		s.Log.Error("a report of success cannot be written", "message", m.row.ID, "err", err)
 	}
-	return letter
+	return report
 }
 
-// notice gives when a job must be due so that the sender hears of a delay four hours after the
+// delayNotice gives when a job must be due so that the sender hears of a delay four hours after the
 // message was queued, and the notice itself once it is time. next is the next attempt.
-func (s *Service) notice(m *mailing, next time.Time, status, answer string) (due time.Time, letter *inbox.Draft, err error) {
+func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string) (due time.Time, report *inbox.StoredMessage, err error) {
 	at := m.row.QueuedAt.Add(noticeAfter)
 	switch {
-	case m.row.DelayTold || !asked(m.row.Notify, "DELAY") || !s.hasReader(m.sub):
+	case m.row.DelayTold || !wantsReport(m.row.Notify, "DELAY") || !s.hasReader(m.sub):
 		return next, nil, nil
 	case m.now.Before(at):
 		if at.Before(next) {
@@ -176,8 +176,8 @@ func (s *Service) notice(m *mailing, next time.Time, status, answer string) (due
 		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer,
 		WillRetryUntil: m.row.QueuedAt.Add(giveUpAfter),
 	}
-	letter, err = s.compose(m, r)
-	return next, letter, err
+	report, err = s.writeReport(m, r)
+	return next, report, err
 }
 
 // hasReader tells whether anybody is to hear of what becomes of a submission. Nobody hears of a
@@ -186,9 +186,9 @@ func (s *Service) hasReader(sub *store.Submission) bool {
 	return sub.Sender != "" && (!sub.Forward || sub.ReportTo != "")
 }
 
-// compose writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it has
-// no reader.
-func (s *Service) compose(m *mailing, about ...msg.DSNRecipient) (*inbox.Draft, error) {
+// writeReport writes a report about a submission (RFC 3464), ready to be filed or sent; nil if it
+// has no reader.
+func (s *Service) writeReport(m *delivery, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
 	if !s.hasReader(m.sub) {
 		return nil, nil
 	}
@@ -208,35 +208,35 @@ func (s *Service) compose(m *mailing, about ...msg.DSNRecipient) (*inbox.Draft, 
 	if err != nil {
 		return nil, fmt.Errorf("write report: %w", err)
 	}
-	letter, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{m.sub.Sender}, Received: m.now})
+	report, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{m.sub.Sender}, Received: m.now})
 	if err != nil {
 		return nil, err
 	}
-	m.drafts = append(m.drafts, letter)
-	return letter, nil
+	m.stored = append(m.stored, report)
+	return report, nil
 }
 
-// report brings a report to the sender: into the mailbox that sent, or as mail to the sender of
+// sendReport brings a report to the sender: into the mailbox that sent, or as mail to the sender of
 // what was forwarded.
-func (s *Service) report(tx *store.Tx, sub *store.Submission, letter *inbox.Draft) error {
-	if letter == nil {
+func (s *Service) sendReport(tx *store.Tx, sub *store.Submission, report *inbox.StoredMessage) error {
+	if report == nil {
 		return nil
 	}
 	if sub.Forward {
-		return s.reportAway(tx, sub, letter)
+		return s.queueReport(tx, sub, report)
 	}
 	mb, err := core.LiveMailbox(tx, sub.MailboxID)
 	if mb == nil {
 		return err
 	}
 	if mb.External != nil { // whose UIDs are its server's to give
-		return s.copyOut(tx, mb, store.RemoteCopy{MessageID: letter.Summary.MessageID, Blob: letter.Blob}, 0)
+		return s.copyOut(tx, mb, store.RemoteCopy{MessageID: report.Summary.MessageID, Blob: report.Blob}, 0)
 	}
-	_, err = s.inbox.File(tx, mb, letter, inbox.Filing{Folder: store.InboxID, Received: tx.Now(), Arrived: true})
+	_, err = s.inbox.File(tx, mb, report, inbox.Filing{Folder: store.InboxID, Received: tx.Now(), Arrived: true})
 	return err
 }
 
-func (s *Service) reportAway(tx *store.Tx, about *store.Submission, letter *inbox.Draft) error {
+func (s *Service) queueReport(tx *store.Tx, about *store.Submission, report *inbox.StoredMessage) error {
 	d, err := store.Domains.Get(tx, about.DomainID)
 	if core.IsGone(err) {
 		return nil
@@ -245,7 +245,7 @@ func (s *Service) reportAway(tx *store.Tx, about *store.Submission, letter *inbo
 		return err
 	}
 	_, err = s.Enqueue(tx, &store.Submission{
-		AccountID: about.AccountID, DomainID: about.DomainID, MessageID: letter.Summary.MessageID, Subject: letter.Summary.Subject, Blob: letter.Blob,
+		AccountID: about.AccountID, DomainID: about.DomainID, MessageID: report.Summary.MessageID, Subject: report.Summary.Subject, Blob: report.Blob,
 	}, d, []Rcpt{{Address: about.ReportTo}})
 	return err
 }

@@ -2,8 +2,9 @@ package mta
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/msg"
@@ -28,6 +29,69 @@ type destination struct {
 // errNotHosted says that mail to an address is not for us to keep.
 var errNotHosted = errors.New("not an address of a domain of this server")
 
+// receiver says where mail to an address goes that comes from outside or from a mailbox here. The
+// host's own postmaster gets mail from anybody (RFC 5321 section 4.5.1), and so does feedback@, the
+// address to give to those who send complaints about this host. Other domains that are not hosted
+// here are refused: for now if they are being set up.
+func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
+	to, err := s.findDestination(tx, address)
+	if err == nil {
+		a, err := store.Accounts.Read(tx, to.domain.AccountID)
+		if err != nil {
+			return nil, err
+		}
+		if !a.MayAct() {
+			return nil, core.SMTPErrorf(550, "5.2.1", "Mailbox disabled, not accepting messages")
+		}
+		return to, nil
+	}
+	if !errors.Is(err, errNotHosted) {
+		return nil, err
+	}
+	local, name, _ := msg.SplitEmail(address)
+	if (local == "postmaster" || local == "feedback") && strings.EqualFold(name, s.Config.Hostname) {
+		return s.hostPostmaster(tx)
+	}
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+		if d.DNSProvider != core.ProviderExternal && d.Status != core.DomainDeleting && !d.ClaimEnded() {
+			return nil, core.SMTPErrorf(450, "4.2.1", "Domain is being set up, try again later")
+		}
+	}
+	return nil, core.SMTPErrorf(550, "5.7.1", "Relay access denied")
+}
+
+// hostPostmaster is the owner of the oldest account, who set this server up.
+func (s *Service) hostPostmaster(tx *store.Tx) (*destination, error) {
+	for a := range store.Accounts.All(tx) {
+		mb, err := store.MailboxByEmail.Read(tx, a.Email)
+		if err == nil && mb.Type != store.MailboxTypeExternal {
+			d, err := store.Domains.Read(tx, mb.DomainID)
+			return &destination{domain: d, Mailbox: mb, Forward: mb.ForwardTo}, errors.Join(err, accepting(mb))
+		}
+		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
+			return &destination{domain: d, Forward: a.Email}, nil
+		}
+		break
+	}
+	return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
+}
+
+// destinationFor is the receiver of an address, if it takes a message of the size from the sender
+// now.
+func (s *Service) destinationFor(tx *store.Tx, sender, address string, size int64) (*destination, error) {
+	to, err := s.receiver(tx, address)
+	if err == nil {
+		err = to.admits(sender)
+	}
+	if err == nil {
+		err = to.takes(tx, size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return to, nil
+}
+
 // findDestination says where mail to an address, as NormalizeEmail gives it, goes. The error is
 // errNotHosted, or an SMTPError: 550 5.1.1 for nobody, 550 5.2.1 and 450 4.2.1 for a mailbox that
 // takes no mail.
@@ -37,56 +101,60 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 		return nil, errNotHosted
 	}
 	d, err := store.DomainByName.Read(tx, name)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !core.TakesMail(d) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !d.Hosted() {
 		return nil, errNotHosted
 	}
 	if err != nil {
 		return nil, err
 	}
+
+	// Addresses of our own making: rewritten return paths, and those of rows of the sending log.
 	if original, ok := s.srsReverse(local, name); ok {
 		return &destination{domain: d, Forward: original, srs: true}, nil
 	}
 	if to, err := s.rowDestination(tx, d, local); to != nil || err != nil {
 		return to, err
 	}
-	mb, err := findMailbox(tx, local, name)
-	if err != nil {
-		return nil, err
+
+	// The mailbox of the address, or of the address without its +tag.
+	base, _, _ := strings.Cut(local, "+")
+	for _, one := range slices.Compact([]string{local, base}) {
+		mb, err := store.MailboxByEmail.Read(tx, one+"@"+name)
+		switch {
+		case err == nil && !mb.Gone():
+			return &destination{domain: d, Mailbox: mb, Forward: mb.ForwardTo}, accepting(mb)
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return nil, err
+		}
 	}
-	if mb != nil {
-		return &destination{domain: d, Mailbox: mb, Forward: mb.ForwardTo}, accepting(mb)
-	}
-	if base, _, _ := strings.Cut(local, "+"); base == dnsprov.ReportsLocal {
+
+	if base == dnsprov.ReportsLocal {
 		return &destination{domain: d, reports: true}, nil
 	}
 	return fallback(tx, d, local)
 }
 
-// findMailbox gives the mailbox of the address, or of the address without its +tag; nil if there is
-// none.
-func findMailbox(tx *store.Tx, local, domain string) (*store.Mailbox, error) {
-	base, _, tagged := strings.Cut(local, "+")
-	for _, name := range []string{local, base} {
-		mb, err := store.MailboxByEmail.Read(tx, name+"@"+domain)
-		switch {
-		case err == nil && mb.Status != "deleting":
-			return mb, nil
-		case err != nil && !errors.Is(err, store.ErrNotFound):
-			return nil, err
-		}
-		if !tagged {
-			break
-		}
+// place names where a destination is, so that a message is there once.
+func (d *destination) place() string {
+	row := ""
+	if d.row != nil {
+		row = d.row.ID
 	}
-	return nil, nil
+	if d.Mailbox != nil {
+		return fmt.Sprintf("mailbox %d %s", d.Mailbox.Num, row)
+	}
+	if d.reports { // each account reads what comes to it
+		return "reports " + d.domain.AccountID
+	}
+	return "forward " + d.Forward + " " + row
 }
 
 // accepting says why a mailbox takes no mail.
 func accepting(mb *store.Mailbox) error {
 	switch mb.Status {
-	case "active":
+	case store.MailboxActive:
 		return nil
-	case "pending":
+	case store.MailboxPending:
 		return core.SMTPErrorf(450, "4.2.1", "Mailbox is being set up, try again later")
 	}
 	return core.SMTPErrorf(550, "5.2.1", "Mailbox disabled, not accepting messages")
@@ -112,7 +180,7 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
 	}
 	mb, err := store.MailboxByEmail.Read(tx, to)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.AccountID != d.AccountID || mb.Type == "external") {
+	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.AccountID != d.AccountID || mb.Type == store.MailboxTypeExternal) {
 		return &destination{domain: d, Forward: to}, nil
 	}
 	if err != nil {
@@ -152,33 +220,4 @@ func (d *destination) takes(tx *store.Tx, size int64) error {
 		return core.SMTPErrorf(550, "5.7.1", "Forwarding address does not accept mail")
 	}
 	return err
-}
-
-// An arrival is how a message came to a destination.
-type arrival struct {
-	sender   string // return path, "" for a report
-	to       string // the address that the envelope named
-	folder   uint32
-	received time.Time
-	genuine  bool // SPF, DKIM or we ourselves vouch for the sender, so that it may be told of failures
-}
-
-// place files a message that arrives and sends it on, as the destination says.
-func (s *Service) place(tx *store.Tx, to *destination, d *inbox.Draft, a arrival) error {
-	if to.row != nil {
-		if done, err := s.placeTiding(tx, to, d, a); done || err != nil {
-			return err
-		}
-	} else if err := s.overhear(tx, d); err != nil {
-		return err
-	}
-	if to.Mailbox != nil {
-		if _, err := s.inbox.File(tx, to.Mailbox, d, inbox.Filing{Folder: a.folder, Received: a.received, Arrived: true, Recipient: a.to}); err != nil {
-			return err
-		}
-	}
-	if to.Forward == "" {
-		return nil
-	}
-	return s.addForward(tx, to, d, a)
 }

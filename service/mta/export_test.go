@@ -62,7 +62,7 @@ func (s *Service) DeliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 
 func (s *Service) Direct() *deliver.Client { return s.direct }
 
-func (s *Service) FileSome(id string, read *inbox.Draft, last bool) (*store.Arrival, error) {
+func (s *Service) FileSome(id string, read *inbox.StoredMessage, last bool) (*store.Arrival, error) {
 	return s.fileSome(id, read, last)
 }
 
@@ -70,14 +70,14 @@ func (s *Service) FindDestination(tx *store.Tx, address string) (*destination, e
 	return s.findDestination(tx, address)
 }
 
-func (s *Service) Follow(f *Finding, v *milter.Verdict) error { return s.follow(f, v) }
+func (s *Service) Follow(f *ScreeningResult, v *milter.Verdict) error { return f.apply(v) }
 
 func (s *Service) Forwards() *forwards { return s.forwards }
 
 func (s *Service) GreyWait(tx *store.Tx, id string) (time.Duration, error) { return s.greyWait(tx, id) }
 
-func (s *Service) HandOn(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	return s.handOn(ctx, j)
+func (s *Service) AttemptDelivery(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	return s.attemptDelivery(ctx, j)
 }
 
 func (s *Service) NewReader(r *relay) (feedback.Reader, error) { return s.newReader(r) }
@@ -100,7 +100,9 @@ func (s *Service) Relayed() *deliver.Client { return s.relayed }
 
 func (s *Service) Relays() relays { return s.relays }
 
-func (s *Service) RereadArrival(a *store.Arrival) (*inbox.Draft, error) { return s.rereadArrival(a) }
+func (s *Service) RereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) {
+	return s.rereadArrival(a)
+}
 
 func (s *Service) RowAddress(kind string, row *store.Outgoing) string { return s.rowAddress(kind, row) }
 
@@ -116,8 +118,8 @@ func (s *Service) SRSReverse(local string, domain string) (string, bool) {
 
 func (s *Service) Screener() *screener { return s.screener }
 
-func (s *Service) TellBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
-	return s.tellBounce(tx, row, f)
+func (s *Service) EmitBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
+	return s.emitBounce(tx, row, f)
 }
 
 // AddRelay has the service know a relay whose notices are read by a reader.

@@ -2,6 +2,11 @@ package mta
 
 import (
 	"cmp"
+	"context"
+	"crypto/hmac"
+	"encoding/base64"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -21,14 +26,14 @@ import (
 // relay's own signature. What proves nothing is mail like any other.
 
 // readProof finds out which message of ours a report or complaint proves to be about.
-func (s *Service) readProof(t *inbox.Tiding) error {
+func (s *Service) readProof(t *inbox.DeliveryReport) error {
 	if t == nil {
 		return nil
 	}
 	var returned []byte
 	var paths []string
-	if t.Report != nil {
-		returned = t.Report.Returned
+	if t.DSN != nil {
+		returned = t.DSN.Returned
 	} else {
 		returned, paths = t.Complaint.Returned, []string{t.Complaint.MailFrom}
 	}
@@ -42,7 +47,7 @@ func (s *Service) readProof(t *inbox.Tiding) error {
 
 // readSigned looks for a signature of ours over a header that names the message. One of a domain
 // that is gone, or whose key has changed since, proves nothing.
-func (s *Service) readSigned(t *inbox.Tiding, returned []byte) error {
+func (s *Service) readSigned(t *inbox.DeliveryReport, returned []byte) error {
 	ids := msg.FieldValues(returned, "Message-ID")
 	if len(ids) != 1 {
 		return nil
@@ -83,7 +88,7 @@ func (s *Service) ownKey(domain, selector string) (record string, err error) {
 
 // provenRow is the row that a message proves to speak of, whatever address it came to; nil if it
 // proves none.
-func provenRow(tx *store.Tx, t *inbox.Tiding) (*store.Outgoing, error) {
+func provenRow(tx *store.Tx, t *inbox.DeliveryReport) (*store.Outgoing, error) {
 	if t.RowID != "" {
 		row, err := store.Outgoings.Get(tx, t.RowID)
 		if core.IsGone(err) || err == nil && tx.Now().Sub(row.QueuedAt) > bouncesFor {
@@ -115,25 +120,30 @@ func provenRow(tx *store.Tx, t *inbox.Tiding) (*store.Outgoing, error) {
 	return found[0], nil
 }
 
-// heed does what follows from what a message says of a row.
-func (s *Service) heed(tx *store.Tx, row *store.Outgoing, t *inbox.Tiding) error {
-	if t.Complaint != nil {
-		if !isComplaint(t.Complaint.FeedbackType) {
+// applyReport notes in a row what a report or complaint says of its message.
+func (s *Service) applyReport(tx *store.Tx, row *store.Outgoing, report *inbox.DeliveryReport) error {
+	if c := report.Complaint; c != nil {
+		if c.FeedbackType == "not-spam" || c.FeedbackType == "auth-failure" { // these say nothing against it (RFC 6430, RFC 6591)
 			return nil
 		}
-		return s.complained(tx, row, grievance{kind: t.Complaint.FeedbackType, agent: t.Complaint.UserAgent, arrived: t.Complaint.ArrivalDate})
+		return s.recordComplaint(tx, row, complaint{kind: c.FeedbackType, agent: c.UserAgent, arrived: c.ArrivalDate})
 	}
-	f := failureIn(t.Report, row)
-	if f == nil {
-		return nil
+	// A report to a row's own address is about its recipient, whatever that was turned into on the
+	// way.
+	about := slices.DeleteFunc(slices.Clone(report.DSN.Recipients), func(r msg.ReportRecipient) bool {
+		return !slices.ContainsFunc([]string{r.Final, r.Original, r.Actual}, func(a string) bool { return sameAddress(a, row.Recipient) })
+	})
+	if len(about) == 0 {
+		about = report.DSN.Recipients
 	}
-	return s.cameBack(tx, row, *f)
-}
-
-// isComplaint leaves out what is reported in the same form and says nothing against the message
-// (RFC 6430, RFC 6591).
-func isComplaint(kind string) bool {
-	return kind != "not-spam" && kind != "auth-failure"
+	for _, r := range about {
+		if r.Action == msg.ActionFailed {
+			return s.recordBounce(tx, row, failure{
+				Status: r.Status, diagnostic: r.Diagnostic, host: r.RemoteMTA, Address: addressFault(r.Status),
+			})
+		}
+	}
+	return nil
 }
 
 // A failure is why a message was given up.
@@ -148,24 +158,6 @@ type failure struct {
 
 func failureOf(r deliver.Result) failure {
 	return failure{Status: r.Enhanced, diagnostic: r.Reply, host: r.Host, Address: r.RecipientFault}
-}
-
-// failureIn is what a report says went wrong for a row's recipient; nil if nothing has, or not for
-// good. A report to a row's own address is about its recipient, whatever that was turned into on
-// the way.
-func failureIn(report *msg.Report, row *store.Outgoing) *failure {
-	about := slices.DeleteFunc(slices.Clone(report.Recipients), func(r msg.ReportRecipient) bool {
-		return !slices.ContainsFunc([]string{r.Final, r.Original, r.Actual}, func(a string) bool { return sameAddress(a, row.Recipient) })
-	})
-	if len(about) == 0 {
-		about = report.Recipients
-	}
-	i := slices.IndexFunc(about, func(r msg.ReportRecipient) bool { return r.Action == msg.ActionFailed })
-	if i < 0 {
-		return nil
-	}
-	r := about[i]
-	return &failure{Status: r.Status, diagnostic: r.Diagnostic, host: r.RemoteMTA, Address: addressFault(r.Status)}
 }
 
 // sameAddress compares an address as others write it with one in its one form.
@@ -186,9 +178,9 @@ func addressFault(status string) bool {
 	return strings.HasPrefix(status, "5.1.")
 }
 
-// mayComeBack tells whether a message has been handed to others, so that something may be heard of
+// handedOver tells whether a message has been handed to others, so that something may be heard of
 // it.
-func mayComeBack(row *store.Outgoing) bool {
+func handedOver(row *store.Outgoing) bool {
 	switch row.Status {
 	case store.OutgoingSent, store.OutgoingRelayed, store.OutgoingBounced, store.OutgoingComplained:
 		return true
@@ -196,23 +188,23 @@ func mayComeBack(row *store.Outgoing) bool {
 	return false
 }
 
-// cameBack notes that a message which others had taken was given up by them; once.
-func (s *Service) cameBack(tx *store.Tx, row *store.Outgoing, f failure) error {
-	if !mayComeBack(row) || row.Status == store.OutgoingBounced || !row.BouncedAt.IsZero() {
+// recordBounce notes that a message which others had taken was given up by them; once.
+func (s *Service) recordBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
+	if !handedOver(row) || row.Status == store.OutgoingBounced || !row.BouncedAt.IsZero() {
 		return nil
 	}
 	row.LastResponse, row.UpdatedAt = cmp.Or(f.diagnostic, row.LastResponse), tx.Now()
 	if row.Status != store.OutgoingComplained {
 		row.Status = store.OutgoingBounced
 	}
-	if err := s.tellBounce(tx, row, f); err != nil {
+	if err := s.emitBounce(tx, row, f); err != nil {
 		return err
 	}
 	return store.Outgoings.Put(tx, row)
 }
 
-// A grievance is what a recipient's mail system said when the recipient called a message spam.
-type grievance struct {
+// A complaint is what a recipient's mail system said when the recipient called a message spam.
+type complaint struct {
 	kind, agent string
 	arrived     time.Time // when the message came there; zero: unknown
 }
@@ -231,10 +223,10 @@ type ComplainedData struct {
 	ComplainedAt      core.Time `json:"complained_at"`
 }
 
-// complained notes that a message's recipient called it spam, and keeps further mail from there;
-// once.
-func (s *Service) complained(tx *store.Tx, row *store.Outgoing, g grievance) error {
-	if !mayComeBack(row) || row.Status == store.OutgoingComplained {
+// recordComplaint notes that a message's recipient called it spam, and keeps further mail from
+// there; once.
+func (s *Service) recordComplaint(tx *store.Tx, row *store.Outgoing, g complaint) error {
+	if !handedOver(row) || row.Status == store.OutgoingComplained {
 		return nil
 	}
 	row.Status, row.ComplainedAt, row.UpdatedAt = store.OutgoingComplained, tx.Now(), tx.Now()
@@ -255,42 +247,54 @@ func (s *Service) complained(tx *store.Tx, row *store.Outgoing, g grievance) err
 	return err
 }
 
-// errEarly says that something is heard of a message whose own delivery is not noted yet, or is
-// still tried: whoever tells is to come again.
-func errEarly() *core.SMTPError {
+// errStillDelivering says that something is heard of a message whose own delivery is not noted yet,
+// or is still tried: whoever tells is to come again.
+func errStillDelivering() *core.SMTPError {
 	return core.SMTPErrorf(451, "4.2.1", "The message is still being delivered. Try again later.")
 }
 
-// placeTiding takes what came to an address of a row. It tells whether that is all, or the message
-// is to be filed too: reports are, and whatever a person wrote.
-func (s *Service) placeTiding(tx *store.Tx, to *destination, d *inbox.Draft, a arrival) (done bool, err error) {
-	if err := to.takesTiding(tx, d); err != nil {
+// routeReport does what follows from what a message says about one of ours. For a message to an
+// address of a row it tells whether that is all, or the message is to be delivered too: reports
+// are, and whatever a person wrote.
+func (s *Service) routeReport(tx *store.Tx, a arrival) (done bool, err error) {
+	report, row := a.stored.Report, a.to.row
+	if row == nil { // an ordinary address: the message must prove what it is about
+		if report == nil {
+			return false, nil
+		}
+		row, err := provenRow(tx, report)
+		if row == nil || err != nil {
+			return false, err
+		}
+		return false, s.applyReport(tx, row, report)
+	}
+	if err := a.to.takesReport(tx, a.stored); err != nil {
 		return false, err
 	}
 	switch {
-	case to.rowKind == unsubscribeAddress:
+	case a.to.rowKind == unsubscribeAddress:
 		if a.sender == "" {
 			return true, nil // a machine's answer
 		}
-		return true, suppress(tx, to.row.AccountID, to.row.Recipient, "manual", to.row.MessageID)
-	case d.Tiding == nil:
+		return true, suppress(tx, row.AccountID, row.Recipient, "manual", row.MessageID)
+	case report == nil:
 		return false, nil
-	case d.Tiding.Complaint != nil:
-		return true, s.heed(tx, to.row, d.Tiding)
+	case report.Complaint != nil:
+		return true, s.applyReport(tx, row, report)
 	}
-	err = s.heed(tx, to.row, d.Tiding)
-	return !asked(to.row.Notify, "FAILURE") || !to.hasRoom(tx, d), err
+	err = s.applyReport(tx, row, report)
+	return !wantsReport(row.Notify, "FAILURE") || !a.to.hasRoom(tx, a.stored), err
 }
 
-// takesTiding says why what came to an address of a row is not taken, as an SMTPError: a report on
+// takesReport says why what came to an address of a row is not taken, as an SMTPError: a report on
 // what is still tried, or a person's message where there is no mailbox for it.
-func (d *destination) takesTiding(tx *store.Tx, m *inbox.Draft) error {
+func (d *destination) takesReport(tx *store.Tx, m *inbox.StoredMessage) error {
 	switch {
 	case d.row == nil || d.rowKind == unsubscribeAddress:
 		return nil
-	case m.Tiding != nil && d.row.Waits():
-		return errEarly()
-	case m.Tiding != nil:
+	case m.Report != nil && d.row.Waits():
+		return errStillDelivering()
+	case m.Report != nil:
 		return nil
 	case d.Mailbox == nil:
 		return core.SMTPErrorf(550, "5.1.1", "User unknown")
@@ -305,7 +309,7 @@ func (d *destination) takesTiding(tx *store.Tx, m *inbox.Draft) error {
 }
 
 // hasRoom tells whether there is a mailbox that a message fits in.
-func (d *destination) hasRoom(tx *store.Tx, m *inbox.Draft) bool {
+func (d *destination) hasRoom(tx *store.Tx, m *inbox.StoredMessage) bool {
 	if d.Mailbox == nil {
 		return false
 	}
@@ -313,14 +317,212 @@ func (d *destination) hasRoom(tx *store.Tx, m *inbox.Draft) bool {
 	return err == nil && (left < 0 || left >= int64(m.Blob.Length))
 }
 
-// overhear looks whether a message to an ordinary address proves to be about one of ours.
-func (s *Service) overhear(tx *store.Tx, d *inbox.Draft) error {
-	if d.Tiding == nil {
-		return nil
+// isHosted tells whether mail to an address stays on this server.
+func isHosted(tx *store.Tx, email string) (bool, error) {
+	d, err := store.DomainByName.Read(tx, core.DomainOfAddress(email))
+	if core.IsGone(err) {
+		return false, nil
 	}
-	row, err := provenRow(tx, d.Tiding)
-	if row == nil || err != nil {
+	return err == nil && d.Status == core.DomainComplete && d.DNSProvider != core.ProviderExternal, err
+}
+
+// suppress keeps the account from sending to an address. One that is suppressed already stays as it
+// is.
+func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
+	if known, err := core.IsSuppressed(tx, accountID, email); known || err != nil {
 		return err
 	}
-	return s.heed(tx, row, d.Tiding)
+	return store.Suppressions.Put(tx, &store.Suppression{AccountID: accountID, Email: email, Reason: reason, MessageID: messageID, CreatedAt: tx.Now()})
+}
+
+// A Suppression is an address that the account does not send to.
+type Suppression struct {
+	Email     string    `json:"email" words:"theirs"`
+	Reason    string    `json:"reason" enum:"bounce|complaint|manual"`
+	MessageID *string   `json:"message_id" words:"theirs"`
+	CreatedAt core.Time `json:"created_at"`
+}
+
+func suppressionOut(r *store.Suppression) Suppression {
+	return Suppression{r.Email, r.Reason, core.OrNull(r.MessageID), core.Time{Time: r.CreatedAt}}
+}
+
+// ListSuppressionsIn is the query of list_suppressions.
+type ListSuppressionsIn struct {
+	core.PageIn
+	Reason string `query:"reason" enum:"bounce|complaint|manual|"`
+}
+
+// ListSuppressions lists the account's suppressed addresses, newest first.
+func (s *Service) ListSuppressions(_ context.Context, who core.Actor, in ListSuppressionsIn) (*core.Page[Suppression], error) {
+	l := core.Listing[store.Suppression, Suppression]{
+		Operation: "suppressions", Index: store.SuppressionsByAccount, Prefix: who.AccountID, Filters: []string{in.Reason},
+		Keep: func(r *store.Suppression) bool { return in.Reason == "" || r.Reason == in.Reason },
+		Out:  func(_ *store.Tx, r *store.Suppression) (Suppression, error) { return suppressionOut(r), nil },
+	}
+	return l.Page(s.Core, who, in.PageIn)
+}
+
+// CreateSuppressionIn is the body of create_suppression.
+type CreateSuppressionIn struct {
+	Email string `json:"email" required:"true" max:"254"`
+}
+
+// CreateSuppression keeps the account from sending to an address. For one that is suppressed
+// already it answers that.
+func (s *Service) CreateSuppression(_ context.Context, who core.Actor, in CreateSuppressionIn) (*Suppression, error) {
+	email, err := core.NormalizeEmail("email", in.Email)
+	if err != nil {
+		return nil, err
+	}
+	var out Suppression
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if err := suppress(tx, who.AccountID, email, "manual", ""); err != nil {
+			return err
+		}
+		r, err := store.Suppressions.Get(tx, who.AccountID+email)
+		if err != nil {
+			return err
+		}
+		out = suppressionOut(r)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// DeleteSuppressionIn names one address.
+type DeleteSuppressionIn struct {
+	Email string `path:"email"`
+}
+
+// SuppressionDeleted says that an address may get mail again.
+type SuppressionDeleted struct {
+	Email   string `json:"email" words:"ours"`
+	Deleted bool   `json:"deleted"`
+	Message string `json:"message" words:"ours"`
+}
+
+// DeleteSuppression lets the account send to an address again.
+func (s *Service) DeleteSuppression(_ context.Context, who core.Actor, in DeleteSuppressionIn) (*SuppressionDeleted, error) {
+	email, err := core.NormalizeEmail("email", in.Email)
+	if err != nil {
+		return nil, core.NotFound("suppressed address")
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		_, err := store.Suppressions.Get(tx, who.AccountID+email)
+		if errors.Is(err, store.ErrNotFound) {
+			return core.NotFound("suppressed address")
+		}
+		if err != nil {
+			return err
+		}
+		return store.Suppressions.Delete(tx, who.AccountID+email)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &SuppressionDeleted{email, true, email + " may get mail of this account again."}, nil
+}
+
+// unsubscribePath is where the links lead.
+const unsubscribePath = "/unsubscribe/"
+
+// unsubscribeFields offer a recipient a way out (RFC 2369, RFC 8058), where the sending domain asks
+// for that: in what it sends to others, but for answers in a conversation, what machines wrote, and
+// messages that have a way out of their own. The link is offered only where this host is reached
+// over HTTPS, as RFC 8058 demands; the address always.
+func (s *Service) unsubscribeFields(m *delivery) []byte {
+	d := m.domain
+	if d == nil || !d.ListUnsub || !m.sub.Starts || m.sub.Sender == "" || core.DomainOfAddress(m.row.Recipient) == d.Name {
+		return nil
+	}
+	way := ""
+	if address := s.rowAddress(unsubscribeAddress, m.row); address != "" {
+		way = "<mailto:" + address + "?subject=unsubscribe>"
+	}
+	if !strings.HasPrefix(s.Config.BaseURL, "https://") {
+		if way == "" {
+			return nil
+		}
+		return fmt.Appendf(nil, "List-Unsubscribe: %s\r\n", way)
+	}
+	link := "<" + s.Config.BaseURL + unsubscribePath + s.unsubscribeToken(d, m.row.Recipient) + ">"
+	if way != "" {
+		link += ",\r\n " + way
+	}
+	return fmt.Appendf(nil, "List-Unsubscribe: %s\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n", link)
+}
+
+// unsubscribeToken names a recipient and a domain that writes to it. It holds for as long as the
+// domain is the account's, since people leave when they will.
+func (s *Service) unsubscribeToken(d *store.Domain, recipient string) string {
+	text := base64.RawURLEncoding.EncodeToString([]byte(d.Name + "\n" + recipient))
+	return text + "." + base64.RawURLEncoding.EncodeToString(s.unsubscribeMAC(d, recipient))
+}
+
+func (s *Service) unsubscribeMAC(d *store.Domain, recipient string) []byte {
+	return s.Keys.Mac("unsubscribe", d.AccountID, d.Name, recipient)[:16]
+}
+
+// An Unsubscription is what a link says: who wants no more mail from whom.
+type Unsubscription struct {
+	Email  string
+	Domain string
+}
+
+// CheckUnsubscribe reads the token of a link. A wrong one is a 404.
+func (s *Service) CheckUnsubscribe(_ context.Context, token string) (*Unsubscription, error) {
+	var out *Unsubscription
+	err := s.Store.View(func(tx *store.Tx) error {
+		_, u, err := s.readUnsubscribe(tx, token)
+		out = u
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) readUnsubscribe(tx *store.Tx, token string) (*store.Domain, *Unsubscription, error) {
+	wrong := core.Errorf("not_found", "This link is not one of ours, or its sender is gone. Nothing is left to do.")
+	text, mac, _ := strings.Cut(token, ".")
+	names, err := base64.RawURLEncoding.DecodeString(text)
+	domain, recipient, ok := strings.Cut(string(names), "\n")
+	if err != nil || !ok || len(token) > 1024 {
+		return nil, nil, wrong
+	}
+	d, err := store.DomainByName.Get(tx, domain)
+	if core.IsGone(err) {
+		return nil, nil, wrong
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	got, err := base64.RawURLEncoding.DecodeString(mac)
+	if err != nil || !hmac.Equal(got, s.unsubscribeMAC(d, recipient)) {
+		return nil, nil, wrong
+	}
+	if _, err := msg.NormalizeEmail(recipient); err != nil {
+		return nil, nil, wrong
+	}
+	return d, &Unsubscription{recipient, domain}, nil
+}
+
+// Unsubscribe keeps the account of a link's domain from writing to its recipient again. Again it
+// changes nothing.
+func (s *Service) Unsubscribe(_ context.Context, token string) (*Unsubscription, error) {
+	var out *Unsubscription
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, u, err := s.readUnsubscribe(tx, token)
+		if err != nil {
+			return err
+		}
+		out = u
+		return suppress(tx, d.AccountID, u.Email, "manual", "")
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }

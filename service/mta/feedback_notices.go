@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/hmac"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -93,7 +92,7 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 		}
 		err = s.Store.Update(func(tx *store.Tx) error {
 			for i, n := range chunk {
-				wait, err := s.heedNotice(tx, rows[i], n)
+				wait, err := s.applyNotice(tx, rows[i], n)
 				if err != nil {
 					return err
 				}
@@ -137,10 +136,10 @@ func (s *Service) rowsOfNotices(from *relay, list []feedback.Notice) (ids []stri
 	return ids, err
 }
 
-// heedNotice does what follows from a notice. It tells whether that is still to come, since the
+// applyNotice does what follows from a notice. It tells whether that is still to come, since the
 // relay's own answer to the message is not noted yet. A notice about a message that is not ours is
 // passed over: relays may have other senders.
-func (s *Service) heedNotice(tx *store.Tx, rowID string, n feedback.Notice) (early bool, err error) {
+func (s *Service) applyNotice(tx *store.Tx, rowID string, n feedback.Notice) (early bool, err error) {
 	row, err := store.Outgoings.Get(tx, rowID)
 	if core.IsGone(err) {
 		return false, nil
@@ -152,9 +151,9 @@ func (s *Service) heedNotice(tx *store.Tx, rowID string, n feedback.Notice) (ear
 		return tx.Now().Sub(row.UpdatedAt) < noticeRace, nil
 	}
 	if n.Kind == feedback.Complained {
-		return false, s.complained(tx, row, grievance{n.FeedbackType, n.UserAgent, n.ArrivedAt})
+		return false, s.recordComplaint(tx, row, complaint{n.FeedbackType, n.UserAgent, n.ArrivedAt})
 	}
-	return false, s.cameBack(tx, row, failureOfNotice(n))
+	return false, s.recordBounce(tx, row, failureOfNotice(n))
 }
 
 func failureOfNotice(n feedback.Notice) failure {
@@ -247,14 +246,6 @@ func findNoticed(tx *store.Tx, account string, from *relay, n feedback.Notice, f
 		}
 	}
 	return nil
-}
-
-// head is what a relay wants to find in a message, beside what its sender wrote.
-func (r *relay) head(s *Service, row *store.Outgoing) string {
-	if r.Kind != "postmark" {
-		return r.fields
-	}
-	return r.fields + fmt.Sprintf("%s: %s\r\n", feedback.PostmarkTag, s.rowLocal(tagAddress, row.ID, "")[2:])
 }
 
 // tagAddress is the kind of the name under which a relay tells of a row. It is no address.

@@ -48,16 +48,16 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 		limit := 2 * time.Second
 		send := func() (sent, refused int) {
 			for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-				if _, ok := p.turn("mx far.test"); !ok {
+				if _, ok := p.reserve("mx far.test"); !ok {
 					continue
 				}
 				if time.Since(last) < limit {
-					p.tell("mx far.test", slow)
+					p.observe("mx far.test", slow)
 					refused++
 					continue
 				}
 				last = time.Now()
-				p.tell("mx far.test", taken)
+				p.observe("mx far.test", taken)
 				sent++
 			}
 			return sent, refused
@@ -79,13 +79,13 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 func TestThoseWhoWaitComeInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
-		p.tell("a", deliver.Result{Status: deliver.Temporary, Code: 421})
+		p.observe("a", deliver.Result{Status: deliver.Temporary, Code: 421})
 		for range 5 { // told by those who were under way at the same time
-			p.tell("a", deliver.Result{Status: deliver.Temporary, Code: 421})
+			p.observe("a", deliver.Result{Status: deliver.Temporary, Code: 421})
 		}
 		var before time.Time
 		for n := range 5000 {
-			at, ok := p.turn("a")
+			at, ok := p.reserve("a")
 			if ok || at.Before(before) || at.After(time.Now().Add(farthest)) {
 				t.Fatalf("number %d: %s, %v", n, at, ok)
 			}
@@ -94,7 +94,7 @@ func TestThoseWhoWaitComeInTurn(t *testing.T) {
 			}
 			before = at
 		}
-		if _, ok := p.turn("b"); !ok {
+		if _, ok := p.reserve("b"); !ok {
 			t.Error("another hop has to wait")
 		}
 	})
@@ -105,11 +105,84 @@ func TestTurnIsATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
 		for range 3 {
-			if at, ok := p.turn("a"); !ok || !at.Equal(time.Now()) {
+			if at, ok := p.reserve("a"); !ok || !at.Equal(time.Now()) {
 				t.Errorf("%s, %v", at, ok)
 			}
-			p.tell("a", deliver.Result{Status: deliver.Temporary, Code: 421})
+			p.observe("a", deliver.Result{Status: deliver.Temporary, Code: 421})
 			time.Sleep(time.Minute)
 		}
 	})
+}
+
+// TestForwardsToOneAddressAreBounded: 200 in any hour, the others one by one after them; other
+// addresses do not wait.
+func TestForwardsToOneAddressAreBounded(t *testing.T) {
+	f, start := newForwards(), time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	for n := range forwardMost {
+		if _, ok := f.Take("a@far.test", start.Add(time.Duration(n)*time.Second)); !ok {
+			t.Fatalf("the %d. waits", n+1)
+		}
+	}
+	now, last := start.Add(10*time.Minute), time.Time{}
+	for n := range 3 {
+		at, ok := f.Take("a@far.test", now)
+		if ok || n == 0 && !at.Equal(start.Add(forwardWindow)) || n > 0 && at.Sub(last) != forwardGap {
+			t.Errorf("one more: %v, %v after %v", ok, at, last)
+		}
+		last = at
+	}
+	if _, ok := f.Take("b@far.test", now); !ok {
+		t.Error("another address waits")
+	}
+	f.giveBack("a@far.test")
+	if _, ok := f.Take("a@far.test", now); !ok {
+		t.Error("what did not go counts")
+	}
+	// Whoever asks when it is told to goes, and no hour has more than 200.
+	var went []time.Time
+	for at := start.Add(forwardWindow); at.Before(start.Add(5 * time.Hour)); at = at.Add(forwardGap / 3) {
+		if _, ok := f.Take("a@far.test", at); ok {
+			went = append(went, at)
+		}
+	}
+	for n := forwardMost; n < len(went); n++ {
+		if went[n].Sub(went[n-forwardMost]) < forwardWindow {
+			t.Fatalf("201 messages within %v", went[n].Sub(went[n-forwardMost]))
+		}
+	}
+	if len(went) < 3*forwardMost {
+		t.Errorf("%d went in four hours", len(went))
+	}
+}
+
+// TestForwardsDoNotWaitForAPastFlood: what waited in a flood and is gone keeps nobody for days.
+func TestForwardsDoNotWaitForAPastFlood(t *testing.T) {
+	f, start := newForwards(), time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	for range forwardMost + 100_000 {
+		f.Take("a@far.test", start)
+	}
+	later := start.Add(giveUpAfter + time.Hour) // by then the last of them has been given up
+	for range forwardMost {
+		if _, ok := f.Take("a@far.test", later); !ok {
+			t.Fatal("a free place is not given")
+		}
+	}
+	if at, ok := f.Take("a@far.test", later); ok || at.Sub(later) > 2*forwardWindow {
+		t.Errorf("one more: %v, asked again after %v", ok, at.Sub(later))
+	}
+}
+
+func TestRetryWaitRises(t *testing.T) {
+	want := []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 8 * time.Hour, 8 * time.Hour}
+	for n, w := range want {
+		if got := retryWait(n+1, 0.5); got.Round(time.Second) != w {
+			t.Errorf("after attempt %d: %s, want %s", n+1, got, w)
+		}
+		if low, high := retryWait(n+1, 0), retryWait(n+1, 0.9999); low < w*9/10-1 || high > w*11/10 || low >= high {
+			t.Errorf("after attempt %d: %s to %s, want %s ± 10 %%", n+1, low, high, w)
+		}
+	}
+	if retryWait(0, 0.5) != retryWait(1, 0.5) || retryWait(1<<40, 0.5).Round(time.Second) != 8*time.Hour {
+		t.Error("numbers of attempts beyond the table")
+	}
 }

@@ -242,8 +242,8 @@ func TestListedClients(t *testing.T) {
 
 // TestFilterDecides does what a filter wants, and goes on without one that does not answer.
 func TestFilterDecides(t *testing.T) {
-	decide := func(v *milter.Verdict) (*mta.Finding, error) {
-		f := &mta.Finding{Verdict: &auth.Verdict{}}
+	decide := func(v *milter.Verdict) (*mta.ScreeningResult, error) {
+		f := &mta.ScreeningResult{Verdict: &auth.Verdict{}}
 		return f, (&service.Service{}).Follow(f, v)
 	}
 	for want, v := range map[string]*milter.Verdict{

@@ -119,20 +119,59 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 	if err != nil {
 		return nil, err
 	}
-	letter, copied, err := s.compile(mb, in)
+
+	// Write the message and check it like one that a mail client submits.
+	message, to, err := s.composeEmail(mb, in)
 	if err != nil {
 		return nil, err
 	}
-	defer letter.close()
-	defer s.inbox.Release(copied) // does nothing for what was sent
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	_, err = message.WriteTo(spool)
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return nil, tooLarge()
+	case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
+		return nil, core.Invalid("headers", "invalid", "the message cannot be written: %s", err)
+	case err != nil:
+		return nil, err
+	}
+	l, err := s.ready(mb.Email, Submission{From: mb.Email, To: to, Body: spool})
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	l.utf8 = l.eightBit // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
+	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now()})
+	if err != nil {
+		return nil, err
+	}
+	defer s.inbox.Release(stored) // does nothing for what was sent
+	l.blob = stored.Blob
 	answered, err := s.inbox.FindAnswered(mb, in.InReplyTo)
 	if err != nil {
 		return nil, err
 	}
+
+	// Queue it, file the copy as one that was read, and keep the answer, in one transaction.
 	var out *EmailQueued
-	_, err = s.post(who.AccountID, mb.ID, letter, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
-		out = emailQueued(mb, sent)
-		if err := s.keepSent(tx, mb, copied); err != nil {
+	_, err = s.post(who.AccountID, mb.ID, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
+		out = &EmailQueued{
+			Success: true, MessageID: sent.MessageID, Status: store.OutgoingQueued, UserID: mb.ID, From: mb.Email, QueuedAt: core.Time{Time: sent.QueuedAt},
+		}
+		for _, r := range sent.Recipients {
+			out.Recipients = append(out.Recipients, SentRecipient(r))
+			if out.Transport != "" && out.Transport != r.Transport {
+				out.Transport = "mixed"
+			} else {
+				out.Transport = r.Transport
+			}
+		}
+		folder, err := sentFolder(tx, mb.Num)
+		if err != nil {
+			return err
+		}
+		if _, err := s.inbox.File(tx, mb, stored, inbox.Filing{Folder: folder, Received: tx.Now(), Flags: store.FlagSeen}); err != nil {
 			return err
 		}
 		if err := s.inbox.MarkAnswered(tx, mb, answered); err != nil {
@@ -146,49 +185,14 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 	return out, nil
 }
 
-// compile writes the message of a request, and appends its bytes.
-func (s *Service) compile(mb *store.Mailbox, in SendEmailIn) (*letter, *inbox.Draft, error) {
-	m, to, err := s.draftOf(mb, in)
-	if err != nil {
-		return nil, nil, err
-	}
-	spool := s.Store.NewSpool(core.MaxMessage)
-	defer spool.Close()
-	if _, err := m.WriteTo(spool); err != nil {
-		return nil, nil, refusedDraft(err)
-	}
-	l, err := s.ready(mb.Email, Submission{From: mb.Email, To: to, Body: spool})
-	if err != nil {
-		return nil, nil, err
-	}
-	l.utf8 = l.eightBit // what a draft writes is ASCII, but for addresses that need SMTPUTF8
-	copied, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now()})
-	if err != nil {
-		l.close()
-		return nil, nil, err
-	}
-	l.blob = copied.Blob
-	return l, copied, nil
-}
-
-// refusedDraft says which field a message cannot be written for.
-func refusedDraft(err error) error {
-	switch {
-	case errors.Is(err, store.ErrTooLarge):
-		return tooLarge()
-	case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
-		return core.Invalid("headers", "invalid", "the message cannot be written: %s", err)
-	}
-	return err
-}
-
 func tooLarge() error {
 	return core.Errorf("payload_too_large", "A message may have at most %d MiB of text and attachments. Send large files by a link.", maxContent>>20)
 }
 
-// draftOf makes the message of a request, and says whom it goes to.
-func (s *Service) draftOf(mb *store.Mailbox, in SendEmailIn) (*msg.Composer, []Rcpt, error) {
-	d := &msg.Composer{From: msg.Address{Name: mb.Name, Mailbox: localOf(mb.Email), Host: core.DomainOfAddress(mb.Email)}, Subject: in.Subject, Date: s.Now()}
+// composeEmail makes the message of a request, and says whom it goes to.
+func (s *Service) composeEmail(mb *store.Mailbox, in SendEmailIn) (*msg.Composer, []Rcpt, error) {
+	local, domain, _ := msg.SplitEmail(mb.Email)
+	m := &msg.Composer{From: msg.Address{Name: mb.Name, Mailbox: local, Host: domain}, Subject: in.Subject, Date: s.Now()}
 	if strings.ContainsFunc(in.Subject, unicode.IsControl) || !utf8.ValidString(in.Subject) {
 		return nil, nil, core.Invalid("subject", "invalid", "must be one line of text, without control characters")
 	}
@@ -197,29 +201,31 @@ func (s *Service) draftOf(mb *store.Mailbox, in SendEmailIn) (*msg.Composer, []R
 		name string
 		from Texts
 		to   *[]msg.Address
-	}{{"to", in.To, &d.To}, {"cc", in.Cc, &d.Cc}, {"bcc", in.Bcc, &bcc}, {"reply_to", in.ReplyTo, &d.ReplyTo}} {
+	}{{"to", in.To, &m.To}, {"cc", in.Cc, &m.Cc}, {"bcc", in.Bcc, &bcc}, {"reply_to", in.ReplyTo, &m.ReplyTo}} {
 		list, err := addressList(f.name, f.from)
 		if err != nil {
 			return nil, nil, err
 		}
 		*f.to = list
 	}
-	to := recipientsOf(d.To, d.Cc, bcc)
+	var to []Rcpt // everybody once
+	seen := map[string]bool{}
+	for _, a := range slices.Concat(m.To, m.Cc, bcc) {
+		if email := strings.ToLower(a.Email()); !seen[email] {
+			seen[email] = true
+			to = append(to, Rcpt{Address: a.Email()})
+		}
+	}
 	if len(to) == 0 {
 		return nil, nil, core.Invalid("to", "required", "must name at least one recipient")
 	}
 	if len(to) > maxAPIRecipients {
 		return nil, nil, core.Invalid("to", "too_many_items", "to, cc and bcc may name at most %d recipients together, not %d", maxAPIRecipients, len(to))
 	}
-	if err := setContent(d, in, mb.Footer); err != nil {
+	if err := setContent(m, in, mb.Footer); err != nil {
 		return nil, nil, err
 	}
-	return d, to, setHeader(d, in, core.DomainOfAddress(mb.Email), s.relays.controls())
-}
-
-func localOf(email string) string {
-	local, _, _ := msg.SplitEmail(email)
-	return local
+	return m, to, setHeader(m, in, domain, s.relays.controls())
 }
 
 // addressList reads the addresses of a field, each text one or several.
@@ -240,58 +246,40 @@ func addressList(field string, texts Texts) ([]msg.Address, error) {
 	return out, nil
 }
 
-// recipientsOf names everybody once.
-func recipientsOf(lists ...[]msg.Address) []Rcpt {
-	var out []Rcpt
-	seen := map[string]bool{}
-	for _, a := range slices.Concat(lists...) {
-		email := strings.ToLower(a.Email())
-		if !seen[email] {
-			seen[email] = true
-			out = append(out, Rcpt{Address: a.Email()})
-		}
-	}
-	return out
-}
-
 // setContent fills text, HTML and files, and the mailbox's footer below both texts.
-func setContent(d *msg.Composer, in SendEmailIn, footer string) error {
-	d.Text, d.HTML = in.Text, in.HTML.Text
+func setContent(m *msg.Composer, in SendEmailIn, footer string) error {
+	m.Text, m.HTML = in.Text, in.HTML.Text
 	switch {
 	case in.Body == "":
-	case in.HTML.OfBody && d.HTML == "":
-		d.HTML = in.Body
-	case d.Text == "" && d.HTML == "":
-		d.Text = in.Body
+	case in.HTML.OfBody && m.HTML == "":
+		m.HTML = in.Body
+	case m.Text == "" && m.HTML == "":
+		m.Text = in.Body
 	default:
 		return core.Invalid("body", "conflict", "comes instead of text and html, not beside them")
 	}
-	size := len(d.Text) + len(d.HTML)
+	size := len(m.Text) + len(m.HTML)
+	// Base64 in the standard or the URL alphabet, padded or not, with white space.
+	standard := strings.NewReplacer("-", "+", "_", "/", " ", "", "\r", "", "\n", "", "\t", "")
 	for i, a := range in.Attachments {
 		field := fmt.Sprintf("attachments.%d", i)
 		if a.Filename == "" || a.Content == nil {
 			return core.Invalid(field, "required", "must have a filename and its content in base64")
 		}
-		content, err := decodeBase64(*a.Content)
+		content, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(standard.Replace(*a.Content), "="))
 		if err != nil {
 			return core.Invalid(field+".content", "invalid", "must be base64: %s", err)
 		}
 		if size += len(content); size > maxContent {
 			return tooLarge()
 		}
-		d.Attachments = append(d.Attachments, msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Content: content})
+		m.Attachments = append(m.Attachments, msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Content: content})
 	}
 	if size > maxContent {
 		return tooLarge()
 	}
-	addFooter(d, footer)
+	addFooter(m, footer)
 	return nil
-}
-
-// decodeBase64 reads the standard and the URL alphabet, padded or not, white space left out.
-func decodeBase64(text string) ([]byte, error) {
-	text = strings.NewReplacer("-", "+", "_", "/", " ", "", "\r", "", "\n", "", "\t", "").Replace(text)
-	return base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
 }
 
 // addFooter puts a footer, which may be text or HTML, below what the message says.
@@ -317,41 +305,53 @@ func addFooter(d *msg.Composer, footer string) {
 	d.HTML = d.HTML[:at] + "<br>\n<div>" + rich + "</div>\n" + d.HTML[at:]
 }
 
+// serverFields are header fields, and beginnings of such, that say how a message is sent, signed or
+// built, so that a request may not set them.
+var (
+	serverFields = []string{
+		"from", "sender", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references",
+		"mime-version", "return-path", "delivered-to",
+	}
+	serverPrefixes = []string{"content-", "resent-", "arc-", "dkim-", "authentication-", "received"}
+)
+
 // setHeader fills ids and the request's own header fields, none of which may be a command to a
 // relay.
-func setHeader(d *msg.Composer, in SendEmailIn, domain string, controls []string) error {
-	d.MessageID = msg.NewMessageID(domain)
+func setHeader(m *msg.Composer, in SendEmailIn, domain string, controls []string) error {
+	m.MessageID = msg.NewMessageID(domain)
 	if in.MessageID != "" {
 		if !validMessageID(in.MessageID) {
 			return core.Invalid("message_id", "invalid", "must be of the form <left@right>, in ASCII, without spaces and of at most 250 characters")
 		}
-		d.MessageID = core.Bracketed(in.MessageID)
+		m.MessageID = core.Bracketed(in.MessageID)
 	}
 	if in.InReplyTo != "" {
 		if !validMessageID(in.InReplyTo) {
 			return core.Invalid("in_reply_to", "invalid", "must be one Message-ID")
 		}
-		d.InReplyTo = core.Bracketed(in.InReplyTo)
+		m.InReplyTo = core.Bracketed(in.InReplyTo)
 	}
 	for _, text := range in.References {
 		for _, id := range strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == ',' }) {
 			if !validMessageID(id) {
 				return core.Invalid("references", "invalid", "must be Message-IDs, not %.80q", id)
 			}
-			d.References = append(d.References, core.Bracketed(id))
+			m.References = append(m.References, core.Bracketed(id))
 		}
 	}
-	if len(d.References) == 0 && d.InReplyTo != "" {
-		d.References = []string{d.InReplyTo}
+	if len(m.References) == 0 && m.InReplyTo != "" {
+		m.References = []string{m.InReplyTo}
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
 		if msg.HasFieldPrefix(strings.TrimSpace(name), controls) {
 			return core.Invalid("headers", "not_allowed", "%.80q cannot be set here: mail providers take such a field as a command", name)
 		}
-		if structural(name) {
+		lower := strings.ToLower(name)
+		isPrefix := func(prefix string) bool { return strings.HasPrefix(lower, prefix) }
+		if slices.Contains(serverFields, lower) || slices.ContainsFunc(serverPrefixes, isPrefix) {
 			return core.Invalid("headers", "not_allowed", "%.80q cannot be set here: it has a field of its own, or is made by the server", name)
 		}
-		d.Headers = append(d.Headers, msg.Header{Name: name, Value: in.Headers[name]})
+		m.Headers = append(m.Headers, msg.Header{Name: name, Value: in.Headers[name]})
 	}
 	return nil
 }
@@ -365,32 +365,6 @@ func validMessageID(text string) bool {
 		return false
 	}
 	return !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>(),;:"\`, r) })
-}
-
-// structural tells whether a header field says how a message is sent, signed or built, so that a
-// request may not set it.
-func structural(name string) bool {
-	lower := strings.ToLower(name)
-	for _, prefix := range []string{"content-", "resent-", "arc-", "dkim-", "authentication-", "received"} {
-		if strings.HasPrefix(lower, prefix) {
-			return true
-		}
-	}
-	return slices.Contains([]string{
-		"from", "sender", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references",
-		"mime-version", "return-path", "delivered-to",
-	}, lower)
-}
-
-// keepSent files a sent message, as one that was read, in the Sent folder, which it makes if there
-// is none.
-func (s *Service) keepSent(tx *store.Tx, mb *store.Mailbox, d *inbox.Draft) error {
-	folder, err := sentFolder(tx, mb.Num)
-	if err != nil {
-		return err
-	}
-	_, err = s.inbox.File(tx, mb, d, inbox.Filing{Folder: folder, Received: tx.Now(), Flags: store.FlagSeen})
-	return err
 }
 
 func sentFolder(tx *store.Tx, mailbox uint32) (uint32, error) {
@@ -412,20 +386,4 @@ func sentFolder(tx *store.Tx, mailbox uint32) (uint32, error) {
 		return 0, err
 	}
 	return f.ID, nil
-}
-
-func emailQueued(mb *store.Mailbox, sent *Submitted) *EmailQueued {
-	out := &EmailQueued{
-		Success: true, MessageID: sent.MessageID, Status: store.OutgoingQueued, UserID: mb.ID, From: mb.Email, QueuedAt: core.Time{Time: sent.QueuedAt},
-	}
-	for _, r := range sent.Recipients {
-		out.Recipients = append(out.Recipients, SentRecipient(r))
-		switch out.Transport {
-		case "", r.Transport:
-			out.Transport = r.Transport
-		default:
-			out.Transport = "mixed"
-		}
-	}
-	return out
 }

@@ -18,11 +18,11 @@ import (
 type Hooks struct {
 	// KeepForReading has a message from a domain looked through for reports about domains of the
 	// account; authentic says that the domain vouches for it.
-	KeepForReading func(tx *store.Tx, accountID string, d *inbox.Draft, from string, authentic bool) error
+	KeepForReading func(tx *store.Tx, accountID string, d *inbox.StoredMessage, from string, authentic bool) error
 	// CountsForDMARC tells whether a message is to be counted for a report of ours.
 	CountsForDMARC func(v *auth.Verdict) bool
 	// CountDMARC counts a message with those of the day that DMARC judged alike.
-	CountDMARC func(tx *store.Tx, in Incoming, f *Finding) error
+	CountDMARC func(tx *store.Tx, in Incoming, f *ScreeningResult) error
 }
 
 // A Service holds what mail on its way needs.

@@ -22,7 +22,7 @@ const (
 // to many is signed alike for each, and the keys that it has opened.
 type signer struct {
 	keys  *core.Keys
-	turns chan struct{} // held while signing: an RSA signature takes a core for a millisecond, and the store needs one too
+	slots chan struct{} // held while signing: an RSA signature takes a core for a millisecond, and the store needs one too
 
 	mu     sync.Mutex
 	opened map[string]openedKeys // by domain id
@@ -48,7 +48,7 @@ type signature struct {
 }
 
 func newSigner(keys *core.Keys) *signer {
-	return &signer{keys: keys, turns: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, made: map[signatureID]*signature{}}
+	return &signer{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, made: map[signatureID]*signature{}}
 }
 
 // sign gives the DKIM-Signature fields for a submission's message; none for a domain without keys
@@ -93,8 +93,8 @@ func (s *signer) make(d *store.Domain, message io.Reader, omitID bool) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	s.turns <- struct{}{}
-	defer func() { <-s.turns }()
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
 	fields, err := auth.Sign(message, auth.SignOptions{Keys: keys, OmitMessageID: omitID})
 	if errors.Is(err, auth.ErrUnsignable) {
 		return nil, nil
@@ -113,8 +113,8 @@ func (s *signer) seal(d *store.Domain, message io.Reader, o auth.SealOptions) ([
 		return nil, err
 	}
 	o.Key = keys[0]
-	s.turns <- struct{}{}
-	defer func() { <-s.turns }()
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
 	fields, err := auth.Seal(message, o)
 	if errors.Is(err, auth.ErrUnsealable) || errors.Is(err, auth.ErrKey) {
 		return nil, nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -116,8 +117,9 @@ func (s *Service) Submit(_ context.Context, u core.MailboxUser, in Submission) (
 	return s.post(u.AccountID, u.MailboxID, l, nil)
 }
 
-// A letter is a submission that is ready to be sent: checked, complete and with CRLF line ends.
-type letter struct {
+// A checkedSubmission is a submission that is ready to be sent: checked, complete and with CRLF
+// line ends.
+type checkedSubmission struct {
 	from       string
 	to         []Rcpt
 	body       *store.Spool
@@ -131,9 +133,9 @@ type letter struct {
 	starts     bool // a conversation
 }
 
-func (l *letter) close() { _ = l.body.Close() }
+func (l *checkedSubmission) close() { _ = l.body.Close() }
 
-func (l *letter) addresses() []string {
+func (l *checkedSubmission) addresses() []string {
 	out := make([]string, 0, len(l.to))
 	for _, r := range l.to {
 		out = append(out, r.Address)
@@ -142,17 +144,30 @@ func (l *letter) addresses() []string {
 }
 
 // ready checks who sends to whom and writes the message as it will go out.
-func (s *Service) ready(mailbox string, in Submission) (*letter, error) {
-	l := &letter{envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8}
+func (s *Service) ready(mailbox string, in Submission) (*checkedSubmission, error) {
+	l := &checkedSubmission{envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8}
 	var err error
 	if l.from, err = ownAddress(mailbox, in.From); err != nil {
 		return nil, err
 	}
-	if l.to, err = recipients(in.To); err != nil {
-		return nil, err
+
+	// Each recipient once, with what its first mention says.
+	seen := make(map[string]bool, len(in.To))
+	for _, r := range in.To {
+		email, err := msg.NormalizeEmail(r.Address)
+		if err != nil {
+			return nil, core.OverSMTP(553, "5.1.3", core.Invalid("to", "invalid", "%s", err))
+		}
+		if !seen[email] {
+			seen[email] = true
+			l.to = append(l.to, Rcpt{email, strings.ToUpper(r.Notify), r.ORCPT})
+		}
 	}
-	head := io.NewSectionReader(in.Body, 0, min(in.Body.Size(), msg.MaxHeader))
-	root, err := msg.Scan(head)
+	if len(l.to) == 0 {
+		return nil, core.OverSMTP(554, "5.5.1", core.Invalid("to", "required", "must name at least one recipient"))
+	}
+
+	root, err := msg.Scan(io.NewSectionReader(in.Body, 0, min(in.Body.Size(), msg.MaxHeader)))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
@@ -182,26 +197,6 @@ func ownAddress(mailbox, address string) (string, error) {
 		return "", core.OverSMTP(550, "5.7.1", core.Invalid("from", "not_allowed", "%s may send as itself only, in the envelope and in From, not as %s", mailbox, email))
 	}
 	return email, nil
-}
-
-// recipients gives each address once, in its one form, with what its first mention says.
-func recipients(list []Rcpt) ([]Rcpt, error) {
-	seen := make(map[string]bool, len(list))
-	var out []Rcpt
-	for _, r := range list {
-		email, err := msg.NormalizeEmail(r.Address)
-		if err != nil {
-			return nil, core.OverSMTP(553, "5.1.3", core.Invalid("to", "invalid", "%s", err))
-		}
-		if !seen[email] {
-			seen[email] = true
-			out = append(out, Rcpt{email, strings.ToUpper(r.Notify), r.ORCPT})
-		}
-	}
-	if len(out) == 0 {
-		return nil, core.OverSMTP(554, "5.5.1", core.Invalid("to", "required", "must name at least one recipient"))
-	}
-	return out, nil
 }
 
 // privateFields are never passed on: blind copies, and what only a final delivery writes.
@@ -274,8 +269,9 @@ func ownAuthors(mailbox string, text []byte) error {
 	return nil
 }
 
-// write puts header and body into a spool of the letter's own, with CRLF at the end of every line.
-func (s *Service) write(l *letter, head []byte, body io.Reader) error {
+// write puts header and body into a spool of the submission's own, with CRLF at the end of every
+// line.
+func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error {
 	l.body = s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)
 	watch := &wireLook{w: l.body}
 	lines := msg.NormalizeLines(watch)
@@ -301,10 +297,10 @@ func (s *Service) write(l *letter, head []byte, body io.Reader) error {
 	return nil
 }
 
-// recode has the letter hold ASCII in lines that every host takes, as far as its parts may be
+// recode has the submission hold ASCII in lines that every host takes, as far as its parts may be
 // encoded, before it is signed: no host on the way has to do it then, which would break the
 // signature (RFC 6152 section 3).
-func (s *Service) recode(l *letter) error {
+func (s *Service) recode(l *checkedSubmission) error {
 	root, err := msg.Scan(l.body.Reader())
 	if err != nil {
 		return fmt.Errorf("read message: %w", err)
@@ -363,9 +359,9 @@ func hasHighBytes(r io.Reader) (bool, error) {
 	}
 }
 
-// post writes everything about a letter whose bytes are appended in one transaction; with does more
-// in it. If that fails the bytes are given up.
-func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+// post writes everything about a submission whose bytes are appended in one transaction; with does
+// more in it. If that fails the bytes are given up.
+func (s *Service) post(accountID, mailboxID string, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
 	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -382,10 +378,33 @@ func (s *Service) post(accountID, mailboxID string, l *letter, with func(*store.
 		if err != nil {
 			return err
 		}
-		if err := s.countSent(tx, mb, rows); err != nil {
-			return err
+
+		// The recipients that mail goes to count against the mailbox's daily limit and in the
+		// account's traffic.
+		out = &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
+		sent := 0
+		for _, r := range rows {
+			out.Recipients = append(out.Recipients, SubmittedRcpt{r.Recipient, r.Status, r.Transport})
+			if r.Status == store.OutgoingQueued {
+				sent++
+			}
 		}
-		out = submitted(sub, rows)
+		if sent > 0 {
+			if today := tx.Now().Format(time.DateOnly); mb.SentDay != today {
+				mb.SentDay, mb.SentToday = today, 0
+			}
+			if mb.DailySendLimit != nil && mb.SentToday+sent > *mb.DailySendLimit {
+				return core.OverSMTP(452, "4.7.1", core.Errorf("daily_send_limit_reached",
+					"%s may send to %d recipients a day (UTC) and has sent to %d. Raise its daily_send_limit, or send tomorrow.", mb.Email, *mb.DailySendLimit, mb.SentToday))
+			}
+			mb.SentToday += sent
+			if err := store.Mailboxes.Put(tx, mb); err != nil {
+				return err
+			}
+			if err := s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Sent += int64(sent) }); err != nil {
+				return err
+			}
+		}
 		if with == nil {
 			return nil
 		}
@@ -412,52 +431,18 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 		return nil, nil, err
 	}
 	switch {
-	case d.Status != "complete" || mb.Status == "pending" || d.DNSProvider != core.ProviderExternal && d.Claim != store.ClaimProven:
+	case !d.MaySend() || mb.Status == store.MailboxPending:
 		return nil, nil, core.OverSMTP(451, "4.7.1", core.Errorf("domain_not_ready",
 			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
-	case mb.Type == "external" && (mb.External == nil || mb.External.SMTP == nil):
+	case mb.Type == store.MailboxTypeExternal && (mb.External == nil || mb.External.SMTP == nil):
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "no_smtp",
 			"mail of %s is hosted elsewhere, and the mailbox was made without smtp, the server that sends for it", mb.Email))
-	case !core.MayAct(a):
+	case !a.MayAct():
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.ErrSuspended())
-	case mb.Status != "active":
+	case mb.Status != store.MailboxActive:
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "suspended", "the mailbox %s is %s and cannot send", mb.Email, mb.Status))
 	}
 	return mb, d, nil
-}
-
-// countSent counts the recipients that mail goes to against the mailbox's daily limit and in the
-// account's traffic.
-func (s *Service) countSent(tx *store.Tx, mb *store.Mailbox, rows []*store.Outgoing) error {
-	n := 0
-	for _, r := range rows {
-		if r.Status == store.OutgoingQueued {
-			n++
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	if today := tx.Now().Format(time.DateOnly); mb.SentDay != today {
-		mb.SentDay, mb.SentToday = today, 0
-	}
-	if mb.DailySendLimit != nil && mb.SentToday+n > *mb.DailySendLimit {
-		return core.OverSMTP(452, "4.7.1", core.Errorf("daily_send_limit_reached",
-			"%s may send to %d recipients a day (UTC) and has sent to %d. Raise its daily_send_limit, or send tomorrow.", mb.Email, *mb.DailySendLimit, mb.SentToday))
-	}
-	mb.SentToday += n
-	if err := store.Mailboxes.Put(tx, mb); err != nil {
-		return err
-	}
-	return s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Sent += int64(n) })
-}
-
-func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
-	out := &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
-	for _, r := range rows {
-		out.Recipients = append(out.Recipients, SubmittedRcpt{r.Recipient, r.Status, r.Transport})
-	}
-	return out
 }
 
 // enqueue writes a submission with a row and a job for each recipient, in tx; those of many
@@ -520,4 +505,158 @@ func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain
 	}
 	row.JobID, row.NextAt = j.ID, j.Due
 	return store.Outgoings.Put(tx, row)
+}
+
+const kindRecipients = "recipients"
+
+// recipientsArgs is the job of making the rows of a submission that are not there yet.
+type recipientsArgs struct {
+	SubmissionID string `json:"submission_id"`
+}
+
+// recipientsKind makes rows and jobs for submissions with more recipients than one transaction
+// makes.
+func (s *Service) recipientsKind() jobs.Kind {
+	return jobs.Kind{Name: kindRecipients, Work: s.enqueueRest, Timeout: time.Hour, Most: inbox.ArrivalsMost}
+}
+
+// enqueueLater notes the recipients that are to get their rows by a job, and gives what those will
+// be. They count as waiting from now on, so that the submission stays.
+func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) (rows []*store.Outgoing, err error) {
+	if len(to) == 0 {
+		return nil, nil
+	}
+	p := &store.PendingRcpts{SubmissionID: sub.ID, Domain: d.Name}
+	for _, r := range to {
+		row := newRow(tx, sub, d.Name, r)
+		suppressed, err := core.IsSuppressed(tx, sub.AccountID, r.Address)
+		if err != nil {
+			return nil, err
+		}
+		if suppressed {
+			row.Status = store.OutgoingSuppressed
+		}
+		to, err := s.routeOf(tx, d, row)
+		if err != nil {
+			return nil, err
+		}
+		row.Transport = to.transport
+		rows = append(rows, row)
+		p.To = append(p.To, store.PendingRcpt{Address: r.Address, Notify: r.Notify, ORCPT: r.ORCPT})
+	}
+	sub.Waiting += len(p.To)
+	if err := store.PendingRecipients.Put(tx, p); err != nil {
+		return nil, err
+	}
+	_, err = s.Queue.Add(tx, jobs.New{
+		AccountID: sub.AccountID, Kind: kindRecipients, Lane: "recipients " + sub.ID, Args: recipientsArgs{sub.ID},
+	})
+	return rows, err
+}
+
+// enqueueRest makes the rows that are not there yet, some in each transaction, so that other mail
+// goes between. A recipient leaves the list in the transaction that makes its row: each gets one.
+func (s *Service) enqueueRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[recipientsArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	for more := true; more; {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		began := time.Now()
+		err := s.Store.Update(func(tx *store.Tx) (err error) {
+			more, err = s.enqueueSome(tx, args.SubmissionID)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		core.Sleep(ctx, time.Since(began)) // others go first
+	}
+	return nil, nil
+}
+
+func (s *Service) enqueueSome(tx *store.Tx, id string) (more bool, err error) {
+	p, err := store.PendingRecipients.Get(tx, id)
+	if core.IsGone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	sub, err := store.Submissions.Get(tx, id)
+	if err != nil {
+		return false, err
+	}
+	d, err := store.Domains.Get(tx, sub.DomainID)
+	if err != nil && !core.IsGone(err) {
+		return false, err
+	}
+	n := min(len(p.To), placesAtATime)
+	for _, r := range p.To[:n] {
+		row := newRow(tx, sub, p.Domain, Rcpt(r))
+		if err := s.addDelivery(tx, row, d); err != nil {
+			return false, err
+		}
+		if !row.Waits() {
+			sub.Waiting--
+		}
+	}
+	if p.To = p.To[n:]; len(p.To) > 0 {
+		if err := store.PendingRecipients.Put(tx, p); err != nil {
+			return false, err
+		}
+		return true, store.Submissions.Put(tx, sub)
+	}
+	if err := store.PendingRecipients.Delete(tx, id); err != nil {
+		return false, err
+	}
+	return false, keepSubmission(tx, sub)
+}
+
+// keepSubmission writes a submission while any of its recipients waits; it goes, with its bytes,
+// with the last one.
+func keepSubmission(tx *store.Tx, sub *store.Submission) error {
+	if sub.Waiting > 0 {
+		return store.Submissions.Put(tx, sub)
+	}
+	if err := tx.UnrefBlob(sub.Blob, sub.ID); err != nil {
+		return err
+	}
+	return store.Submissions.Delete(tx, sub.ID)
+}
+
+// reporter is the domain whose postmaster reports to others, and whose account sends them: the
+// domain of the host's own name, if that is hosted here, else the oldest one of the first account,
+// since reports have to be signed by the domain that they come from (RFC 7489 section 7.2.1, RFC
+// 8460 section 3). Where there is none it is the bare name of the host.
+func (s *Service) Reporter() (from *store.Domain, account string, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		for name := s.Config.Hostname; name != ""; _, name, _ = strings.Cut(name, ".") {
+			d, err := store.DomainByName.Get(tx, name)
+			if err == nil && d.Hosted() && len(d.DKIM) > 0 {
+				from, account = d, d.AccountID
+				return nil
+			}
+			if err != nil && !core.IsGone(err) {
+				return err
+			}
+		}
+		from = &store.Domain{Name: s.Config.Hostname}
+		a, err := core.FindAccount(tx, "")
+		if err != nil {
+			return err
+		}
+		account = a.ID
+		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
+			if d.Hosted() && len(d.DKIM) > 0 {
+				from = d
+				break
+			}
+		}
+		return nil
+	})
+	return from, account, err
 }

@@ -1,18 +1,25 @@
 package mta_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
@@ -240,5 +247,436 @@ func TestSendRefuses(t *testing.T) {
 	}
 	if subs, js := i.Left(); subs+js != 0 || len(i.Folder(ann, "INBOX")) != 0 {
 		t.Errorf("%d submissions and %d jobs of what was refused", subs, js)
+	}
+}
+
+// TestSubmissionNamesItsAuthors: whoever writes as somebody else, in whatever form some program
+// would read that, is refused.
+func TestSubmissionNamesItsAuthors(t *testing.T) {
+	i, ann := capturing(t, nil)
+	many := "To: " + strings.Repeat("x@far.test,", 998) + "x@far.test\r\n"
+	const own, ceo = "ann@example.test", "ceo@example.test"
+	for _, c := range []struct {
+		header   string
+		enhanced string // "" for what is taken
+	}{
+		{"From: " + own + "\r\n", ""},
+		{"From: \"Ann, of Example\" <" + own + ">\r\nSender: " + own + "\r\n", ""},
+		{"From: ann+a@example.test, Ann <ann+b@Example.Test>\r\nSender: " + own + "\r\n", ""},
+		{"Resent-From: " + own + "\r\nResent-Sender: ann+x@example.test\r\nFrom: " + own + "\r\n", ""},
+		{many + "From: " + own + "\r\nCc: c@far.test\r\n", ""},
+
+		{many + "From: " + own + ", " + ceo + "\r\nSender: " + own + "\r\n", "5.7.1"},
+		{many + "From: " + own + "\r\nSender: " + ceo + "\r\n", "5.7.1"},
+		{many + "From: " + ceo + "\r\n", "5.7.1"},
+		{"From: " + own + ", ann+b@example.test\r\n", "5.6.0"}, // without a Sender
+		{"From: " + own + "\r\nSender: " + own + "\r\nSender: " + ceo + "\r\n", "5.6.0"},
+		{"From: " + own + "\r\nSender:\r\n", "5.6.0"},
+		{"From: " + own + "\r\nSender: " + own + ", " + own + "\r\n", "5.6.0"},
+		{"From: " + own + "\r\nfrom : " + ceo + "\r\n", "5.6.0"},
+		{"From: " + own + "\r\nFROM: " + own + "\r\n", "5.6.0"},
+		{"From: " + ceo + " " + own + "\r\n", "5.6.0"},
+		{"From: " + ceo + ": " + own + ";\r\n", "5.6.0"},
+		{"From: Team: " + own + ";\r\n", "5.6.0"},
+		{"From: <" + own + "> <" + ceo + ">\r\n", "5.6.0"},
+		{"From: \"CEO\" <" + own + "> \"CEO\" <" + ceo + ">\r\n", "5.6.0"},
+		{"From: " + ceo + " <" + own + ">\r\n", "5.6.0"},
+		{"From: <@far.test:" + own + ">\r\n", "5.6.0"},
+		{"From: \"" + ceo + ",\" " + own + "\r\n", "5.6.0"},
+		{"From: =?utf-8?q?ceo=40example.test?= " + own + "\r\n", "5.6.0"},
+		{"From: =?utf-8?q?ceo=40example.test?=\r\n", "5.6.0"},
+		{"From: ann@example.test\x00\r\nX: y\x00\rFrom: " + ceo + "\r\n", "5.6.0"},
+		{"From: " + own + ",\r\n \r\n " + own + "\r\nSender: " + own + "\r\n", "5.6.0"},
+		{"From:\r\n", "5.6.0"},
+		{"Subject: s\r\n", "5.6.0"},
+		{"Resent-From: " + own + "\r\nFrom: " + ceo + "\r\n", "5.7.1"},
+		{"Resent-From: " + own + "\r\nResent-From: " + ceo + "\r\nFrom: " + own + "\r\n", "5.7.1"},
+		{"Resent-From: " + own + "\r\nResent-Sender: " + ceo + "\r\nFrom: " + own + "\r\n", "5.7.1"},
+		{"Resent-From: " + ceo + " " + own + "\r\nFrom: " + own + "\r\n", "5.6.0"},
+		{"Resent-Sender : " + ceo + "\r\nFrom: " + own + "\r\n", "5.6.0"},
+		{strings.Repeat("X: y\r\n", 3000) + "From: " + own + "\r\nFrom: " + ceo + "\r\n", "5.6.0"},
+		{"From: " + own + "\r\n" + strings.Repeat("X: y\r\n", 3000) + "Sender: " + ceo + "\r\n", "5.7.1"},
+	} {
+		_, err := i.Submit(ann, c.header+"Date: Mon, 01 Jan 2024 00:00:00 +0000\r\n\r\nhello\r\n", "x@far.test")
+		var e *core.SMTPError
+		errors.As(err, &e)
+		if c.enhanced == "" && err != nil || c.enhanced != "" && (e == nil || e.Code != 550 || e.Enhanced != c.enhanced) {
+			t.Errorf("%.200q: %v, want 550 %s", strings.TrimPrefix(c.header, many), err, c.enhanced)
+		}
+	}
+	// What stands behind a line that is no field goes out as text, behind an empty line.
+	i.MustSubmit(ann, "From: "+own+"\r\nno field\r\nFrom: "+ceo+"\r\n\r\nhello\r\n", "text@far.test")
+}
+
+// TestLocalMailPassesForItsAuthorOnly looks at mail that lay in the queue before its author was
+// looked at strictly.
+func TestLocalMailPassesForItsAuthorOnly(t *testing.T) {
+	for name, c := range map[string]struct{ from, dmarc string }{
+		"own":             {"From: Ann <ann@example.test>\r\n", "pass"},
+		"own with tag":    {"From: Ann <ann+tag@example.test>\r\n", "pass"},
+		"a colleague":     {"From: ceo@example.test\r\n", "fail"},
+		"two, one hidden": {"From: ann@example.test\r\nFROM : ceo@example.test\r\n", "permerror"},
+		"a group":         {"From: ceo@example.test: ann@example.test;\r\n", "permerror"},
+	} {
+		i, ann := capturing(t, nil)
+		d := i.AddDomain(i.AddAccount("other@elsewhere.test"), "other.test", nil)
+		bob := i.AddMailbox(d, "bob", nil)
+		blob, err := i.St.Append([]byte("{}"), i.Spool(c.from+"Message-ID: <1@example.test>\r\nSubject: s\r\n\r\nhello\r\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.Update(func(tx *store.Tx) error {
+			from, err := store.Domains.Get(tx, ann.DomainID)
+			if err != nil {
+				return err
+			}
+			_, err = i.Svc.Enqueue(tx, &store.Submission{
+				AccountID: ann.AccountID, MailboxID: ann.ID, DomainID: ann.DomainID, MessageID: "<1@example.test>", Sender: ann.Email, Blob: blob,
+			}, from, []mta.Rcpt{{Address: bob.Email}})
+			return err
+		})
+		i.Run()
+		i.Becomes(bob.Email, store.OutgoingDelivered)
+		if got := i.Folder(bob, "INBOX"); len(got) != 1 || got[0].Meta.DMARC != c.dmarc {
+			t.Errorf("%s: %+v, want dmarc=%s", name, got, c.dmarc)
+		}
+	}
+}
+
+// TestUnclearAuthorsAreNotBelieved has mail come in whose author programs read differently, in part
+// as one whose domain wants forgeries rejected. The envelope is the sender's own.
+func TestUnclearAuthorsAreNotBelieved(t *testing.T) {
+	i, mb := screened(t, core.Spam{})
+	i.DNS.Txt["_dmarc.far.test"] = "v=DMARC1; p=reject"
+	i.DNS.Txt["_dmarc.bank.test"] = "v=DMARC1; p=reject"
+	i.DNS.Txt["_dmarc.mild.test"] = "v=DMARC1; p=none"
+	many := "To: " + strings.Repeat("x@example.test,", 999) + "x@example.test\r\n"
+	var padding []string
+	for c := 'a'; c <= 'z'; c++ {
+		padding = append(padding, "x@"+string(c)+".test")
+	}
+	for _, c := range []struct {
+		header string
+		folder string // "" for what is refused
+	}{
+		{"From: pat@far.test\r\n", "INBOX"},
+		{"From: \"Pat, Far\" <pat@far.test>\r\n", "INBOX"},
+		{"From: pat@far.test (Pat)\r\n", "INBOX"},
+		{"From: pat@far.test <pat@far.test>\r\n", "INBOX"}, // wrong, frequent, and the same to all
+		{many + "From: pat@far.test\r\n", "INBOX"},
+		{"From: pat@far.test\r\nSender: pat@far.test, x\r\n", "INBOX"},
+
+		{"From: pat@far.test pat@far.test\r\n", "Junk"},
+		{"From: Pat: pat@far.test;\r\n", "Junk"},
+		{"From: boss@mild.test pat@far.test\r\n", "Junk"},
+		{"From: pat@far.test\r\nFROM: pat@far.test\r\n", "Junk"},
+		{"From : pat@far.test\r\n", "Junk"},
+		{"From: Pat\r\n", "Junk"},
+
+		{many + "From: pat@far.test, boss@bank.test\r\n", ""},
+		{"From: pat@far.test\r\nFROM : boss@bank.test\r\n", ""},
+		{"From: boss@bank.test pat@far.test\r\n", ""},
+		{"From: boss@bank.test: pat@far.test;\r\n", ""},
+		{"From: <pat@far.test> <boss@bank.test>\r\n", ""},
+		{"From: \"Boss\" <pat@far.test> \"Boss\" <boss@bank.test>\r\n", ""},
+		{"From: boss@bank.test <pat@far.test>\r\n", ""},
+		{"From: =?utf-8?q?boss=40bank.test?=\r\n", ""},
+		{"From: boss@(c)bank. test\r\n", ""},
+		{"From: <@far.test:boss@bank.test>\r\n", ""},
+		{"From: pat@far.test\r\nno field\r\nFrom: boss@bank.test\r\n", ""},
+		{strings.Repeat("X: y\r\n", 60_000) + "From: boss@bank.test\r\n", ""},
+		{"From: pat@far.test\r\n" + strings.Repeat("X: "+strings.Repeat("y", 900)+"\r\n", 700) + "From: boss@bank.test\r\n", ""},
+		{"From: pat@far.test\r\n" + strings.Repeat("X: "+strings.Repeat("y", 900)+"\r\n", 1300), "Junk"},
+		{"From: " + strings.Join(padding, ", ") + ", boss@bank.test\r\n", ""},
+		{"From: " + strings.Repeat("pat@far.test ", 2000) + "boss@bank.test\r\n", ""},
+	} {
+		before := map[string]int{"INBOX": len(i.Folder(mb, "INBOX")), "Junk": len(i.Folder(mb, "Junk"))}
+		err := i.ComeIn(netip.MustParseAddr("192.0.2.1"), "pat@far.test", "ann@example.test", c.header+"Subject: s\r\n\r\nhello\r\n")
+		got := ""
+		for folder, n := range before {
+			if len(i.Folder(mb, folder)) > n {
+				got = folder
+			}
+		}
+		if got != c.folder || (servicetest.CodeOf(err) == 550) != (c.folder == "") {
+			t.Errorf("%.100q: %v, %q, want %q", strings.TrimPrefix(c.header, many), err, got, c.folder)
+		}
+	}
+}
+
+// TestForwardReportsGoToGenuineSendersOnly replays signed mail with the envelope of a stranger.
+func TestForwardReportsGoToGenuineSendersOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		path, client string
+		told         bool
+	}{
+		"SPF of the path passes":             {"bounces@path.test", "192.0.2.7", true},
+		"a path that DMARC's domain aligns":  {"bounces@mail.signed.test", "198.51.100.9", true},
+		"a stranger's path, replayed":        {"victim@victim.test", "198.51.100.9", false},
+		"a path whose SPF passes HELO alone": {"", "192.0.2.7", false},
+	} {
+		i := servicetest.Install(t, core.Config{})
+		i.DNS.Txt["path.test"], i.DNS.Txt["victim.test"], i.DNS.Txt["client.far.test"] = "v=spf1 ip4:192.0.2.0/24 -all", "v=spf1 ip4:203.0.113.1 -all", "v=spf1 ip4:192.0.2.0/24 -all"
+		i.DNS.Txt["_dmarc.signed.test"] = "v=DMARC1; p=reject"
+		pem, _ := servicetest.DKIMKeys()
+		key, err := auth.ParseKey(pem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.DNS.Txt["s._domainkey.signed.test"] = auth.KeyRecord(key)
+		text := "From: pat@signed.test\r\nTo: list@far.test\r\nSubject: s\r\n\r\nhello\r\n"
+		signature, err := auth.Sign(strings.NewReader(text), auth.SignOptions{Keys: []auth.Key{{Domain: "signed.test", Selector: "s", Signer: key}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.Forward = "all@gone.test" })
+		if err := i.ComeIn(netip.MustParseAddr(c.client), c.path, "any@example.test", string(signature)+text); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var to string
+		i.Update(func(tx *store.Tx) error {
+			for sub := range store.Submissions.All(tx) {
+				to = sub.ReportTo
+			}
+			return nil
+		})
+		if want := map[bool]string{true: c.path}[c.told]; to != want {
+			t.Errorf("%s: failures are told to %q, want %q", name, to, want)
+		}
+	}
+}
+
+const (
+	germanText   = "From: Ann <ann@example.test>\r\nTo: x@far.test\r\nSubject: hello\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\nGrüße an alle, die das lesen.\r\n"
+	germanSigned = "From: Ann <ann@example.test>\r\nTo: x@far.test\r\nSubject: hello\r\nMIME-Version: 1.0\r\nContent-Type: multipart/signed; boundary=b; protocol=\"application/pgp-signature\"\r\n\r\n" +
+		"--b\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nGrüße\r\n--b\r\nContent-Type: application/pgp-signature\r\n\r\nsig\r\n--b--\r\n"
+)
+
+func bodyOf(t *testing.T, data string) string {
+	t.Helper()
+	r := strings.NewReader(data)
+	root, err := msg.Scan(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, err := io.Copy(&b, msg.Open(r, root)); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestWhatWeSignIsASCII: so that it arrives whole by way of a host without 8BITMIME too.
+func TestWhatWeSignIsASCII(t *testing.T) {
+	h := (&servicetest.Host{No8Bit: true}).Start(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann := i.AddMailbox(d, "ann", nil)
+	i.Run()
+	i.MustSubmit(ann, germanText, "x@far.test")
+	i.Becomes("x@far.test", store.OutgoingRelayed)
+	i.MustSubmit(ann, strings.Replace(germanText, "Grüße", strings.Repeat("a", 2000), 1), "y@far.test")
+	i.Becomes("y@far.test", store.OutgoingRelayed)
+	for n, want := range []string{"Grüße an", strings.Repeat("a", 2000) + " an"} {
+		data := h.Mails()[n].Data
+		high, err := mta.HasHighBytes(strings.NewReader(data))
+		if high || err != nil || !strings.HasPrefix(bodyOf(t, data), want) {
+			t.Errorf("it goes out as\n%s", data)
+		}
+		for line := range strings.SplitSeq(data, "\r\n") {
+			if len(line) > 998 {
+				t.Errorf("a line of %d bytes", len(line))
+			}
+		}
+		if v := i.Verify([]byte(data)); v.DKIM != auth.Pass {
+			t.Errorf("DKIM is %s", v.DKIM)
+		}
+	}
+}
+
+// TestWhatOthersSignedStaysOrBounces: to a host without 8BITMIME a message that must not be changed
+// does not go (RFC 6152 section 3).
+func TestWhatOthersSignedStaysOrBounces(t *testing.T) {
+	for _, no8Bit := range []bool{false, true} {
+		h := (&servicetest.Host{No8Bit: no8Bit}).Start(t)
+		i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+		d := i.AddDomain(i.Account, "example.test", nil)
+		ann := i.AddMailbox(d, "ann", nil)
+		i.AddMailbox(d, "fwd", func(mb *store.Mailbox) { mb.ForwardTo = "away@far.test" })
+		i.AddMailbox(d, "plain", func(mb *store.Mailbox) { mb.ForwardTo = "ascii@far.test" })
+		i.Run()
+		status := map[bool]string{false: store.OutgoingRelayed, true: store.OutgoingBounced}[no8Bit]
+		i.MustSubmit(ann, germanSigned, "x@far.test")
+		i.MustArrive("pat@sender.test", "fwd@example.test", strings.ReplaceAll(germanText, "ann@example.test", "pat@sender.test"))
+		i.MustArrive("pat@sender.test", "plain@example.test", servicetest.LetterFrom("pat@sender.test"))
+		i.Becomes("ascii@far.test", store.OutgoingRelayed)
+		for _, to := range []string{"x@far.test", "away@far.test"} {
+			row := i.Becomes(to, status)
+			if no8Bit && (!strings.Contains(row.LastResponse, "8BITMIME") || row.Log[0].Enhanced != "5.6.3") {
+				t.Errorf("%s: %+v", to, row)
+			}
+		}
+		if e := i.Events(events.EventEmailBounced); no8Bit && (len(e) != 2 || e[0]["status"] != "5.6.3" || e[0]["suppressed"] != false) {
+			t.Errorf("events %v", e)
+		}
+		for _, m := range h.Mails() {
+			if strings.Contains(m.Data, "multipart/signed") && !strings.HasSuffix(m.Data, germanSigned[strings.Index(germanSigned, "--b\r\n"):]) {
+				t.Errorf("it was changed:\n%s", m.Data)
+			}
+		}
+	}
+}
+
+// TestRecipientIsWhomTheEnvelopeNamed: with its tag, or the address that the catch-all took; in the
+// event and in the inbox.
+func TestRecipientIsWhomTheEnvelopeNamed(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	d := i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.CatchAll = "ann@example.test" })
+	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
+	i.Run()
+	want := []string{"ann@example.test", "ann+news@example.test", "anybody@example.test", "ann+here@example.test", "else@example.test"}
+	for n, to := range want {
+		if n < 3 {
+			i.MustArrive("pat@sender.test", to, servicetest.LetterFrom("pat@sender.test"))
+			continue
+		}
+		i.MustSubmit(bob, strings.ReplaceAll(servicetest.PlainMessage, "ann@example.test", "bob@example.test"), to)
+		i.Becomes(to, store.OutgoingDelivered)
+	}
+	servicetest.Keep(i, ann, "INBOX", servicetest.LetterFrom("pat@sender.test")) // without an envelope
+	page, err := i.Svc.ListEmailUserInbox(context.Background(), servicetest.ActorNum(i.Account, ann.AccountNum), inbox.ListEmailUserInboxIn{UserID: ann.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, m := range page.Data {
+		if got[m.Recipient]++; m.Mailbox != ann.Email {
+			t.Errorf("mailbox %s", m.Mailbox)
+		}
+	}
+	told := map[string]int{}
+	for _, e := range i.Events(events.EventEmailReceived) {
+		told[fmt.Sprint(e["recipient"])]++
+		if e["mailbox"] != ann.Email {
+			t.Errorf("event %v", e)
+		}
+	}
+	for n, to := range want {
+		if count := map[bool]int{true: 2, false: 1}[n == 0]; got[to] != count || told[to] != count {
+			t.Errorf("%s: %d in the list, %d events, of %v and %v", to, got[to], told[to], got, told)
+		}
+	}
+}
+
+// TestOurOwnRefusalSuppressesNobody, and a mailbox that is made or taken back gets mail again.
+func TestOurOwnRefusalSuppressesNobody(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann := i.AddMailbox(d, "ann", func(mb *store.Mailbox) { mb.Ready = true })
+	i.Run()
+	suppressed := func(email string) (yes bool) {
+		i.T.Helper()
+		if err := i.St.View(func(tx *store.Tx) (err error) {
+			yes, err = core.IsSuppressed(tx, i.Account.AccountID, email)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return yes
+	}
+	i.MustSubmit(ann, servicetest.PlainMessage, "new@example.test")
+	i.Becomes("new@example.test", store.OutgoingBounced)
+	if e := i.Events(events.EventEmailBounced); suppressed("new@example.test") || len(e) != 1 || e[0]["suppressed"] != false || e[0]["status"] != "5.1.1" {
+		t.Errorf("events %v", e)
+	}
+	// A report from elsewhere about an address of ours says no more.
+	i.Update(func(tx *store.Tx) error {
+		row := i.Row("new@example.test")
+		return i.Svc.EmitBounce(tx, row, mta.Failure{Status: "5.1.1", Address: true})
+	})
+	if suppressed("new@example.test") {
+		t.Error("a report suppresses it")
+	}
+	for _, email := range []string{"new@example.test", "ann@example.test", "bob@example.test"} {
+		if _, err := i.Svc.CreateSuppression(context.Background(), servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: email}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pw := "correct horse battery"
+	if _, err := i.Svc.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: "new@example.test", Password: &pw}); err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range []string{"suspended", "active"} {
+		if suppressed("ann@example.test") != true {
+			t.Errorf("before %s", status)
+		}
+		if _, err := i.Svc.UpdateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.UpdateEmailUserIn{UserID: ann.ID, Status: &status}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if suppressed("new@example.test") || suppressed("ann@example.test") || !suppressed("bob@example.test") {
+		t.Errorf("new %v, ann %v, bob %v", suppressed("new@example.test"), suppressed("ann@example.test"), suppressed("bob@example.test"))
+	}
+}
+
+// TestSubmissionKnowsOurRecipients at RCPT.
+func TestSubmissionKnowsOurRecipients(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: "direct"})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann := i.AddMailbox(d, "ann", nil)
+	i.AddMailbox(d, "sue", func(mb *store.Mailbox) { mb.Status = "suspended" })
+	i.AddDomain(i.Account, "catch.test", func(d *store.Domain) { d.CatchAll = "ann@example.test" })
+	away := i.AddMailbox(i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = core.ProviderExternal }), "me", func(mb *store.Mailbox) {
+		mb.External = &store.External{IMAP: store.Server{Host: "127.0.0.1", Port: 1, Security: "none"}}
+	})
+	for to, want := range map[string]string{
+		"ann@example.test": "", "ann+tag@example.test": "", "x@far.test": "", "any@catch.test": "", "sue@example.test": "", "postmaster@example.test": "",
+		"nobody@example.test": "550 5.1.1", "no.body+ann@example.test": "550 5.1.1", "nobody@away.test": "",
+		i.Svc.SRSForward("x@far.test", "example.test"): "550 5.7.1", "no address": "553 5.1.3",
+	} {
+		got := ""
+		if err := i.Svc.MaySendTo(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, to); err != nil {
+			got = fmt.Sprint(core.AsSMTPError(err).Code, " ", core.AsSMTPError(err).Enhanced)
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", to, got, want)
+		}
+	}
+	// An external mailbox sends through its own server, which knows its own recipients.
+	if err := i.Svc.MaySendTo(context.Background(), core.MailboxUser{AccountID: away.AccountID, MailboxID: away.ID, Email: away.Email}, "nobody@example.test"); err != nil {
+		t.Errorf("from an external mailbox: %v", err)
+	}
+}
+
+// TestRepliesToOurOwnID: a relay that keeps Message-IDs leaves no pair behind, and the reply names
+// ours.
+func TestRepliesToOurOwnID(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("mailgun")}})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	ann := i.AddMailbox(d, "ann", nil)
+	i.AddMailbox(d, "fwd", func(mb *store.Mailbox) { mb.ForwardTo = "away@far.test" })
+	i.Run()
+	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
+	i.Becomes("x@far.test", store.OutgoingRelayed)
+	i.MustArrive("pat@sender.test", "fwd@example.test", "Message-ID: <theirs@sender.test>\r\n"+servicetest.LetterFrom("pat@sender.test"))
+	i.Becomes("away@far.test", store.OutgoingRelayed)
+	many := ""
+	for n := range 30 {
+		many += fmt.Sprintf(" <r%d@far.test>\r\n", n)
+	}
+	for fields, want := range map[string]any{
+		"In-Reply-To: <own@example.test>\r\n":                                                "<own@example.test>",
+		"References: <a@far.test> <own@example.test>\r\n":                                    "<own@example.test>",
+		"References:" + many + "In-Reply-To: <own@example.test>\r\n":                         "<own@example.test>",
+		"In-Reply-To: <other@example.test>\r\nReferences: <own@example.test> <z@z.test>\r\n": "<own@example.test>",
+		"In-Reply-To: <theirs@sender.test>\r\n":                                              nil, // which we only forwarded
+		"X-No: reply\r\n":                                                                    nil,
+	} {
+		i.MustArrive("pat@sender.test", "ann@example.test", fields+servicetest.LetterFrom("pat@sender.test"))
+		e := i.Events(events.EventEmailReceived)
+		if got := e[len(e)-1]["original_message_id"]; got != want {
+			t.Errorf("%.80q: %v, want %v", fields, got, want)
+		}
 	}
 }

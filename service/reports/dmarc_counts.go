@@ -33,7 +33,7 @@ func (s *Service) Counts(v *auth.Verdict) bool {
 }
 
 // CountDMARC counts a message with those of the day that DMARC judged alike.
-func (s *Service) CountDMARC(tx *store.Tx, in mta.Incoming, f *mta.Finding) error {
+func (s *Service) CountDMARC(tx *store.Tx, in mta.Incoming, f *mta.ScreeningResult) error {
 	if !s.Counts(f.Verdict) {
 		return nil
 	}
@@ -93,7 +93,7 @@ func publishedPolicy(p *auth.Published) reportPolicy {
 }
 
 // recordOf is what a report says about a message, without its count.
-func recordOf(in mta.Incoming, f *mta.Finding) dmarcreport.Record {
+func recordOf(in mta.Incoming, f *mta.ScreeningResult) dmarcreport.Record {
 	v := f.Verdict
 	r := dmarcreport.Record{
 		SourceIP: in.Client.IP.String(), Disposition: "none", DKIM: "fail", SPF: "fail", HeaderFrom: v.FromDomain, EnvelopeFrom: core.DomainOfAddress(in.From),

@@ -97,7 +97,7 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 		return nil, err
 	}
 	if letter != nil {
-		jobs.Finally(ctx, func() { s.inbox.Release(letter.Draft) }) // does nothing for what was queued
+		jobs.Finally(ctx, func() { s.inbox.Release(letter.StoredMessage) }) // does nothing for what was queued
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
 		if letter != nil {
@@ -165,7 +165,7 @@ func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, er
 
 // A reportMail is a message with a report, ready to be sent.
 type reportMail struct {
-	*inbox.Draft
+	*inbox.StoredMessage
 	from    *store.Domain // see reporter
 	account string
 	to      []mta.Rcpt

@@ -31,7 +31,7 @@ const (
 // KeepForReading has a message from a domain looked through for reports about domains of the
 // account. It is in the transaction that files the message, which may have no other place here than
 // on its way to elsewhere.
-func (s *Service) KeepForReading(tx *store.Tx, accountID string, d *inbox.Draft, from string, authentic bool) error {
+func (s *Service) KeepForReading(tx *store.Tx, accountID string, d *inbox.StoredMessage, from string, authentic bool) error {
 	if store.ReportMailsByAccount.Count(tx, accountID, reportsWaiting) == reportsWaiting {
 		return nil
 	}

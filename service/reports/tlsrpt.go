@@ -137,7 +137,7 @@ type tlsReportMail struct {
 	to      string
 	account string
 	domain  *store.Domain // that signs it; of the host's name alone where that is not hosted here
-	stored  *inbox.Draft
+	stored  *inbox.StoredMessage
 }
 
 func (l *tlsReportMail) submission() *store.Submission {

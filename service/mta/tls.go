@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,12 +34,12 @@ type policies struct {
 	svc  *Service
 	HTTP *http.Client
 
-	mu    sync.Mutex
-	looks map[string]*policyLook
+	mu      sync.Mutex
+	lookups map[string]*policyLookup
 }
 
-// A policyLook is one look at a domain, which everybody who delivers there shares.
-type policyLook struct {
+// A policyLookup is one look at a domain, which everybody who delivers there shares.
+type policyLookup struct {
 	done   chan struct{} // closed when the rest is set
 	until  time.Time
 	policy *mtasts.Policy   // nil: none
@@ -51,7 +52,7 @@ func newPolicies(s *Service) *policies {
 	t.DisableKeepAlives = true
 	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = 10*time.Second, 20*time.Second
 	t.MaxResponseHeaderBytes = 16 << 10
-	return &policies{svc: s, looks: map[string]*policyLook{}, HTTP: mtasts.NewHTTP(t)}
+	return &policies{svc: s, lookups: map[string]*policyLookup{}, HTTP: mtasts.NewHTTP(t)}
 }
 
 // of gives the policy of a domain, an ASCII name, that counts now; nil if there is none. failed is
@@ -74,29 +75,29 @@ func (p *policies) Of(ctx context.Context, domain string) (policy *mtasts.Policy
 }
 
 // look gives the newest look at a domain; ours tells that the caller must fill it.
-func (p *policies) look(domain string) (look *policyLook, ours bool) {
+func (p *policies) look(domain string) (look *policyLookup, ours bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.svc.Now()
-	if l := p.looks[domain]; l != nil && now.Before(l.until) {
+	if l := p.lookups[domain]; l != nil && now.Before(l.until) {
 		return l, false
 	}
-	if len(p.looks) >= keptLooks {
-		for name, l := range p.looks {
+	if len(p.lookups) >= keptLooks {
+		for name, l := range p.lookups {
 			if !now.Before(l.until) {
-				delete(p.looks, name)
+				delete(p.lookups, name)
 			}
 		}
 	}
-	if len(p.looks) >= keptLooks {
-		clear(p.looks) // those who wait have theirs in hand
+	if len(p.lookups) >= keptLooks {
+		clear(p.lookups) // those who wait have theirs in hand
 	}
-	l := &policyLook{done: make(chan struct{}), until: now.Add(policyAsked)}
-	p.looks[domain] = l
+	l := &policyLookup{done: make(chan struct{}), until: now.Add(policyAsked)}
+	p.lookups[domain] = l
 	return l, true
 }
 
-func (p *policies) fill(ctx context.Context, l *policyLook, domain string) {
+func (p *policies) fill(ctx context.Context, l *policyLookup, domain string) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeout(ctx, policyLookFor)
 	defer cancel()
@@ -246,4 +247,70 @@ func forgetPolicies(tx *store.Tx, domains []string) error {
 		}
 	}
 	return nil
+}
+
+// Bounds of what one domain's report tells of a day.
+const (
+	maxTLSPolicies = 4
+	maxTLSFailures = 50
+	maxTLSReason   = 300
+)
+
+// countTLS counts the TLS sessions of an attempt, in the transaction that keeps what came of it.
+func countTLS(tx *store.Tx, domain string, sessions []deliver.Session) error {
+	if len(sessions) == 0 {
+		return nil
+	}
+	domain = strings.ToLower(domain)
+	day := tx.Now().UTC().Format(time.DateOnly)
+	row, err := store.TLSCounts.Get(tx, store.TLSCountID(day, domain))
+	if core.IsGone(err) {
+		row, err = &store.TLSCount{Day: day, Domain: domain}, nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		addSession(row, s)
+	}
+	return store.TLSCounts.Put(tx, row)
+}
+
+// addSession counts one session. Past the bounds of a row failures are counted and not told apart.
+func addSession(row *store.TLSCount, s deliver.Session) {
+	i := slices.IndexFunc(row.Policies, func(p store.TLSPolicyCount) bool {
+		return p.Type == s.Policy && slices.Equal(p.Strings, s.Strings)
+	})
+	switch {
+	case i >= 0:
+	case len(row.Policies) < maxTLSPolicies:
+		i = len(row.Policies)
+		row.Policies = append(row.Policies, store.TLSPolicyCount{Type: s.Policy, Strings: s.Strings, MXHosts: s.MXHosts})
+	default:
+		i = maxTLSPolicies - 1
+	}
+	p := &row.Policies[i]
+	if s.Result == "" {
+		p.Successful++
+		return
+	}
+	p.Failed++
+	f := store.TLSFailureCount{Result: s.Result, Host: s.Host, IP: s.IP, Reason: s.Reason[:min(len(s.Reason), maxTLSReason)]}
+	f.Reason = strings.ToValidUTF8(f.Reason, "")
+	j := slices.IndexFunc(p.Failures, func(g store.TLSFailureCount) bool {
+		return g.Result == f.Result && g.Host == f.Host && g.IP == f.IP
+	})
+	if j < 0 {
+		if len(p.Failures) == maxTLSFailures {
+			return
+		}
+		j = len(p.Failures)
+		p.Failures = append(p.Failures, f)
+	}
+	p.Failures[j].Sessions++
+}
+
+// failedTLS tells whether a row has anything to report.
+func FailedTLS(row *store.TLSCount) bool {
+	return slices.ContainsFunc(row.Policies, func(p store.TLSPolicyCount) bool { return p.Failed > 0 })
 }

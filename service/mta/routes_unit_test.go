@@ -47,10 +47,10 @@ func TestBadRelaysAreLeftOut(t *testing.T) {
 			t.Errorf("%+v is taken", r)
 		}
 	}
-	if got := newRelays(append(bad, good), slog.New(slog.DiscardHandler)); len(got) != 1 || got.first().Name != "good" {
+	if got := newRelays(append(bad, good), slog.New(slog.DiscardHandler)); len(got) != 1 || got[0].Name != "good" {
 		t.Errorf("%+v", got)
 	}
-	if newRelays(nil, nil).first() != nil {
+	if len(newRelays(nil, nil)) != 0 {
 		t.Error("a relay out of nothing")
 	}
 }
@@ -82,6 +82,53 @@ func FuzzMint(f *testing.F) {
 			if id != "" && (len(id) < 3 || len(id) > maxMinted || id[0] != '<' || strings.ContainsAny(id[1:len(id)-1], "<> \r\n")) {
 				t.Errorf("%q minted %q", answer, id)
 			}
+		}
+	})
+}
+
+func TestControlHeadersOfTheConfiguration(t *testing.T) {
+	for _, bad := range []string{"", "X:", "X A", "fr", "Content-", "Message-ID", "d", "é-"} {
+		if err := CheckRelay(core.Relay{Name: "r", Kind: "custom", ControlHeaders: []string{"X-MC-", bad}}); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	r, err := newRelay(core.Relay{Name: "r", Kind: "ses", ControlHeaders: []string{"X-MC-", "Feedback-ID"}})
+	if err != nil || fmt.Sprint(r.controls()) != "[x-ses- return-path X-MC- Feedback-ID]" {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+func TestReturnPathsByRelay(t *testing.T) {
+	for kind, verp := range map[string]bool{"custom": true, "ses": false, "postmark": false, "mailgun": false, "sendgrid": false} {
+		for _, set := range []string{"", "verp", "sender"} {
+			r, err := newRelay(core.Relay{Name: "r", Kind: kind, ReturnPath: set})
+			if err != nil || r.verp != (set == "verp" || set == "" && verp) {
+				t.Errorf("%s %q: %+v, %v", kind, set, r, err)
+			}
+		}
+	}
+	if _, err := newRelay(core.Relay{Name: "r", Kind: "ses", ReturnPath: "x"}); err == nil {
+		t.Error("an unknown return_path was taken")
+	}
+}
+
+// FuzzRowLocal takes nothing for ours but what we made.
+func FuzzRowLocal(f *testing.F) {
+	keys, err := core.NewKeys(make([]byte, 32))
+	if err != nil {
+		f.Fatal(err)
+	}
+	s := &Service{Core: &core.Core{Keys: keys}}
+	const id = "msg_01k9a2b3c4d5e6f7g8h9j0k1m2"
+	f.Add(s.rowLocal(bounceAddress, id, "example.test"))
+	f.Add("b-01k9a2b3c4d5e6f7g8h9j0k1m2-aaaaaaaaaaaaaaaa")
+	f.Fuzz(func(t *testing.T, local string) {
+		kind, got := s.readRowLocal(local, "example.test")
+		if got != "" && s.rowLocal(kind, got, "example.test") != strings.ToLower(local) {
+			t.Errorf("%q gives %s %s", local, kind, got)
+		}
+		if tag := s.readTag(local); tag != "" && s.rowLocal(tagAddress, tag, "")[2:] != local {
+			t.Errorf("%q gives %s", local, tag)
 		}
 	})
 }

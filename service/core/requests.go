@@ -1,0 +1,525 @@
+package core
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode"
+
+	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// RateKey names the budget that the actor's requests count against.
+func (a Actor) RateKey() string {
+	if a.TokenKind == SessionKind {
+		return a.AccountID + " session"
+	}
+	return a.AccountID
+}
+
+// An Actor is who asks: a token, or the installation itself.
+type Actor struct {
+	AccountID   string
+	AccountNum  uint32
+	UserID      string
+	Email       string
+	Role        string // owner admin member
+	TokenID     string
+	TokenKind   string // api mcp session
+	Permissions []string
+	Plan        string
+	IP          string
+	Rate        RateUsage // of the request that asks
+}
+
+// Scopes in rising order; each holds the ones before it.
+var Scopes = []string{"read", "write", "purchase", "admin"}
+
+// Can tells whether the actor's token holds the scope.
+func (a Actor) Can(scope string) bool {
+	need := slices.Index(Scopes, scope)
+	for _, p := range a.Permissions {
+		if slices.Index(Scopes, p) >= need {
+			return true
+		}
+	}
+	return false
+}
+
+// A MailboxUser is who has logged in to a mailbox by IMAP or submission.
+type MailboxUser struct {
+	AccountID  string
+	AccountNum uint32
+	MailboxID  string
+	Mailbox    uint32
+	Email      string
+	IP         string
+}
+
+// An Opt is a body field that may be absent, null or given.
+type Opt[T any] struct {
+	Set   bool // it was in the body
+	Null  bool // it was null
+	Value T
+}
+
+// UnmarshalJSON takes null and values of T.
+func (o *Opt[T]) UnmarshalJSON(data []byte) error {
+	o.Set = true
+	if string(data) == "null" {
+		o.Null = true
+		return nil
+	}
+	return json.Unmarshal(data, &o.Value)
+}
+
+// OptOf says T, for tools that describe the body.
+func (Opt[T]) OptOf() any { return *new(T) }
+
+// OrNil is the value, nil for null.
+func (o Opt[T]) OrNil() *T {
+	if o.Null {
+		return nil
+	}
+	return &o.Value
+}
+
+// A Time is RFC 3339 in UTC with milliseconds on the wire; null when zero.
+type Time struct{ time.Time }
+
+// MarshalJSON writes it.
+func (t Time) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return []byte(t.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
+}
+
+// UnmarshalJSON reads any RFC 3339 time, and null.
+func (t *Time) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		t.Time = time.Time{}
+		return nil
+	}
+	return t.Time.UnmarshalJSON(data)
+}
+
+// UnmarshalText reads what a query gives: an RFC 3339 time or a date.
+func (t *Time) UnmarshalText(text []byte) error {
+	if day, err := time.Parse(time.DateOnly, string(text)); err == nil {
+		t.Time = day
+		return nil
+	}
+	return t.Time.UnmarshalText(text)
+}
+
+// OrNull is for texts that are null on the wire when there is none.
+func OrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// NormalizeEmail gives the one form under which an address is kept, or an Invalid that names the
+// field.
+func NormalizeEmail(field, text string) (string, error) {
+	email, err := msg.NormalizeEmail(text)
+	if err != nil {
+		return "", Invalid(field, "invalid", "%s", err)
+	}
+	return email, nil
+}
+
+// uidText is an IMAP UID as the API shows it.
+func UIDText(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
+
+// UnicodeName is a domain in its own letters.
+func UnicodeName(ascii string) string {
+	_, name, err := idn.Registrable(ascii)
+	if err != nil {
+		return ascii
+	}
+	return name
+}
+
+// Bracketed gives a Message-ID with its angle brackets, whether it came with or without.
+func Bracketed(id string) string {
+	return "<" + strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(id), "<"), ">") + ">"
+}
+
+func CheckLine(field, name string) error {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return Invalid(field, "invalid", "must not contain control characters")
+	}
+	return nil
+}
+
+// PageIn is what every long list takes.
+type PageIn struct {
+	Limit  *int   `query:"limit"`
+	Cursor string `query:"cursor"`
+}
+
+// A Page is one page of a long list.
+type Page[T any] struct {
+	Data       []T        `json:"data"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// Pagination says where the next page is; Cursor is null on the last one.
+type Pagination struct {
+	Cursor  *string `json:"cursor" words:"ours"`
+	HasMore bool    `json:"has_more"`
+	Count   int     `json:"count"`
+	Limit   int     `json:"limit"`
+}
+
+// limit applies the default and the maximum.
+func (p PageIn) PageLimit(byDefault, most int) (int, error) {
+	if p.Limit == nil {
+		return byDefault, nil
+	}
+	if *p.Limit < 1 {
+		return 0, Invalid("limit", "out_of_range", "must be a whole number from 1 to %d", most)
+	}
+	return min(*p.Limit, most), nil
+}
+
+const cursorMAC = 12 // bytes of the HMAC that a cursor carries
+
+// seal turns a position into a cursor that only the same account, operation and filters accept.
+func (s *Core) SealCursor(who Actor, operation, position string, filters ...string) string {
+	mac := s.Keys.Mac("cursor", cursorScope(who, operation, filters), position)
+	return base64.RawURLEncoding.EncodeToString(append(mac[:cursorMAC], position...))
+}
+
+// OpenCursor undoes sealCursor; "" stays "".
+func (s *Core) OpenCursor(who Actor, operation, cursor string, filters ...string) (string, error) {
+	if cursor == "" {
+		return "", nil
+	}
+	bad := Errorf("invalid_cursor", "The cursor is not one of this list with these filters. Leave it out to start again.")
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(raw) < cursorMAC {
+		return "", bad
+	}
+	position := string(raw[cursorMAC:])
+	mac := s.Keys.Mac("cursor", cursorScope(who, operation, filters), position)
+	if !hmac.Equal(mac[:cursorMAC], raw[:cursorMAC]) {
+		return "", bad
+	}
+	return position, nil
+}
+
+func cursorScope(who Actor, operation string, filters []string) string {
+	return who.AccountID + "\x00" + operation + "\x00" + strings.Join(filters, "\x00")
+}
+
+// A PageBuilder gathers one page: it takes rows until the page is full and one more has shown that
+// there is a next page.
+type PageBuilder[T any] struct {
+	Data  []T
+	Limit int
+	Last  string
+	More  bool
+}
+
+// Add takes a row and the position after it; false ends the walk.
+func (c *PageBuilder[T]) Add(position string, row T) bool {
+	if len(c.Data) == c.Limit {
+		c.More = true
+		return false
+	}
+	c.Data = append(c.Data, row)
+	c.Last = position
+	return true
+}
+
+func (c *PageBuilder[T]) Page(seal func(position string) string) *Page[T] {
+	p := &Page[T]{Data: c.Data, Pagination: Pagination{HasMore: c.More, Count: len(c.Data), Limit: c.Limit}}
+	if p.Data == nil {
+		p.Data = []T{}
+	}
+	if c.More {
+		cursor := seal(c.Last)
+		p.Pagination.Cursor = &cursor
+	}
+	return p
+}
+
+// A list is a long list over one index, newest first: what every list operation but the inbox is.
+type Listing[R, Out any] struct {
+	Operation string
+	Index     *store.Index[R]
+	Prefix    string
+	Filters   []string                         // what the cursor is bound to, besides account and operation
+	Keep      func(*R) bool                    // nil keeps every record
+	Until     func(*R) bool                    // ends the walk; nil walks to the end
+	Out       func(*store.Tx, *R) (Out, error) // the record on the wire
+	First     func(*store.Tx) error            // checked before the walk, in the same snapshot; nil checks nothing
+}
+
+// Page answers one page of it.
+func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error) {
+	limit, err := in.PageLimit(25, 100)
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.OpenCursor(who, l.Operation, in.Cursor, l.Filters...)
+	if err != nil {
+		return nil, err
+	}
+	c := PageBuilder[Out]{Limit: limit}
+	err = s.Store.View(func(tx *store.Tx) error {
+		if l.First != nil {
+			if err := l.First(tx); err != nil {
+				return err
+			}
+		}
+		return l.walk(tx, before, &c)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.Page(func(position string) string { return s.SealCursor(who, l.Operation, position, l.Filters...) }), nil
+}
+
+// listScan is how many records one request looks at. A page that this cuts short says where to go
+// on.
+const listScan = 10_000
+
+func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *PageBuilder[Out]) error {
+	scanned := 0
+	for key, rec := range l.Index.Desc(tx, l.Prefix, before) {
+		if l.Until != nil && l.Until(rec) {
+			return nil
+		}
+		if scanned++; scanned > listScan {
+			c.More = true
+			return nil
+		}
+		if l.Keep != nil && !l.Keep(rec) {
+			if len(c.Data) < c.Limit {
+				c.Last = key
+			}
+			continue
+		}
+		row, err := l.Out(tx, rec)
+		if err != nil {
+			return err
+		}
+		if !c.Add(key, row) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// List is a short list.
+type List[T any] struct {
+	Data  []T `json:"data"`
+	Count int `json:"count"`
+}
+
+func ListOf[T any](data []T) *List[T] {
+	if data == nil {
+		data = []T{}
+	}
+	return &List[T]{data, len(data)}
+}
+
+// ConfirmFor is how long a call can be confirmed.
+const ConfirmFor = 10 * time.Minute
+
+const (
+	confirmNonce = 16 // random bytes of a confirmation
+	confirmHead  = confirmNonce + 8
+)
+
+// confirmations keeps which ones were used, until they would have ended. Nothing else of them is
+// kept: they are authenticated, with a key of this process alone, so that none outlives what is
+// kept here.
+type confirmations struct {
+	key   [32]byte
+	mu    sync.Mutex
+	used  map[[confirmNonce]byte]time.Time // when it ends
+	swept time.Time
+}
+
+func newConfirmations() *confirmations {
+	c := &confirmations{used: map[[confirmNonce]byte]time.Time{}}
+	rand.Read(c.key[:])
+	return c
+}
+
+// use tells whether it is the first use. Those that have ended are forgotten once a minute.
+func (c *confirmations) use(nonce [confirmNonce]byte, ends, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.swept) >= time.Minute {
+		for n, end := range c.used {
+			if !now.Before(end) {
+				delete(c.used, n)
+			}
+		}
+		c.swept = now
+	}
+	if _, again := c.used[nonce]; again {
+		return false
+	}
+	c.used[nonce] = ends
+	return true
+}
+
+// Confirmation makes the text that confirms one operation with these arguments, for this token
+// alone, once, and until the time that it gives.
+func (s *Core) Confirmation(who Actor, operation string, args []byte) (string, Time) {
+	until := s.Now().Add(ConfirmFor).Truncate(time.Second)
+	text := make([]byte, confirmNonce, confirmHead)
+	rand.Read(text)
+	text = binary.BigEndian.AppendUint64(text, uint64(until.Unix()))
+	text = append(text, s.confirmationMAC(who, operation, args, text)...)
+	return base64.RawURLEncoding.EncodeToString(text), Time{until}
+}
+
+// Confirmed tells whether the text confirms the operation, and uses it up: a 400 says what is wrong
+// with it.
+func (s *Core) Confirmed(who Actor, operation string, args []byte, text string) error {
+	const again = ". Call without it to get a new one"
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(raw) < confirmHead || !hmac.Equal(raw[confirmHead:], s.confirmationMAC(who, operation, args, raw[:confirmHead])) {
+		return Invalid("confirmation_token", "invalid", "is not the confirmation_token that this token got for these very arguments"+again)
+	}
+	ends := time.Unix(int64(binary.BigEndian.Uint64(raw[confirmNonce:confirmHead])), 0)
+	if !s.Now().Before(ends) {
+		return Invalid("confirmation_token", "expired", "is older than ten minutes"+again)
+	}
+	if !s.confirmations.use([confirmNonce]byte(raw), ends, s.Now()) {
+		return Invalid("confirmation_token", "used", "was used already"+again)
+	}
+	return nil
+}
+
+func (s *Core) confirmationMAC(who Actor, operation string, args, head []byte) []byte {
+	return s.Keys.Mac("confirm", string(s.confirmations.key[:]), who.AccountID, who.TokenID, operation, string(args), string(head))
+}
+
+// ReplayFor is how long the answer to a request with an Idempotency-Key is kept.
+const ReplayFor = 24 * time.Hour
+
+// Replayed is a kept answer.
+type Replayed struct {
+	Status                int
+	ContentType, Location string
+	Body                  []byte
+}
+
+// WriteTo sets the answer's headers.
+func (r *Replayed) WriteTo(h http.Header) {
+	h.Set("Content-Type", r.ContentType)
+	if r.Location != "" {
+		h.Set("Location", r.Location)
+	}
+}
+
+// ReplayID names a request by token, method, path and key.
+func ReplayID(who Actor, method, path, key string) string {
+	return TextHash(strings.Join([]string{who.TokenID, method, path, key}, "\x00"))
+}
+
+func TextHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// A Once is a request with an Idempotency-Key, which is to be done once however often it comes,
+// over a crash too.
+type Once struct {
+	ID string // see ReplayID
+	// Answer gives the answer that the client gets when the operation answers out.
+	Answer func(out any) (Replayed, error)
+
+	bodyHash string
+	kept     atomic.Bool
+}
+
+// NewOnce makes a Once for a request with this body.
+func NewOnce(id string, body []byte, answer func(out any) (Replayed, error)) *Once {
+	sum := sha256.Sum256(body)
+	return &Once{ID: id, Answer: answer, bodyHash: hex.EncodeToString(sum[:])}
+}
+
+type onceKey struct{}
+
+// Context gives a context with which an operation knows of the Once.
+func (o *Once) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, onceKey{}, o)
+}
+
+// Replay gives the kept answer to a request, nil if there is none. Another body under the same key
+// is an error.
+func (s *Core) Replay(o *Once) (*Replayed, error) {
+	var rec *store.Idempotency
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		rec, err = store.Idempotencies.Find(tx, o.ID)
+		return err
+	})
+	if rec == nil || err != nil || s.Now().Sub(rec.CreatedAt) >= ReplayFor {
+		return nil, err
+	}
+	if rec.BodyHash != o.bodyHash {
+		return nil, Errorf("idempotency_key_reused", "This Idempotency-Key came with another body before. Use a new key for a new request.")
+	}
+	plain, err := s.Keys.Open("replay "+o.ID, rec.Sealed)
+	if err != nil {
+		return nil, err
+	}
+	return &Replayed{Status: rec.Status, ContentType: rec.ContentType, Location: rec.Location, Body: plain}, nil
+}
+
+// KeepReplay keeps the answer, unless the operation has done that itself.
+func (s *Core) KeepReplay(o *Once, r Replayed) error {
+	if o.kept.Load() {
+		return nil
+	}
+	return s.Store.Update(func(tx *store.Tx) error { return s.putReplay(tx, o, r) })
+}
+
+// KeepAnswer keeps an operation's answer for the Idempotency-Key of its request, if that has one,
+// in the transaction that does what was asked for. Kept afterwards, it would be lost with a crash
+// in between, and the operation be done again.
+func (s *Core) KeepAnswer(ctx context.Context, tx *store.Tx, out any) error {
+	o, _ := ctx.Value(onceKey{}).(*Once)
+	if o == nil {
+		return nil
+	}
+	r, err := o.Answer(out)
+	if err != nil {
+		return err
+	}
+	tx.After(func() { o.kept.Store(true) })
+	return s.putReplay(tx, o, r)
+}
+
+// putReplay writes an answer, sealed, since it may hold a secret.
+func (s *Core) putReplay(tx *store.Tx, o *Once, r Replayed) error {
+	return store.Idempotencies.Put(tx, &store.Idempotency{
+		ID: o.ID, BodyHash: o.bodyHash, Status: r.Status, ContentType: r.ContentType, Location: r.Location,
+		Sealed: s.Keys.Seal("replay "+o.ID, r.Body), CreatedAt: tx.Now(),
+	})
+}

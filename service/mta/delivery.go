@@ -1,0 +1,652 @@
+package mta
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/netguard"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/feedback"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	deliverTimeout = 20 * time.Minute // of one attempt with all its hosts
+	keptAttempts   = 30               // in a row of the sending log
+	maxAttempts    = 1000             // far beyond what five days hold, so that no job goes on for ever
+)
+
+// deliverArgs is the job of handing a message on to one recipient.
+type deliverArgs struct {
+	OutgoingID string `json:"outgoing_id"`
+}
+
+func (s *Service) deliverKind(name string, lanes, most, each int) jobs.Kind {
+	return jobs.Kind{
+		Name: name, Work: s.attemptDelivery, Max: maxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: lanes, Most: most, MostEach: each,
+		Backoff: retryWait, Failed: s.deliveryFailed,
+	}
+}
+
+// newClients makes those that dial out: to hosts that strangers name, to the operator's relays,
+// which may be anywhere, and to servers without TLS that tenants name.
+func (s *Service) newClients() {
+	s.direct, s.relayed, s.plain = new(deliver.Client), new(deliver.Client), new(deliver.Client)
+	for _, c := range []*deliver.Client{s.direct, s.relayed, s.plain} {
+		c.Hostname, c.Resolver, c.RootCAs, c.Now = s.Config.Hostname, s.Resolver, s.Config.RootCAs, s.Now
+		c.Timeouts.Overall = deliverTimeout
+	}
+	s.direct.Dialer = s.Guard.Dialer(s.Resolver)
+	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
+	s.relayed.IdlePerHop = relayLanes
+	s.plain.Dialer = s.inbox.PlainGuard().Dialer(s.Resolver)
+}
+
+// A delivery is a message on its way to one recipient, with all that an attempt needs to know.
+type delivery struct {
+	row        *store.Outgoing
+	sub        *store.Submission
+	domain     *store.Domain // nil: gone
+	blob       *store.Blob   // open while the attempt lasts
+	route      route
+	to         *destination    // of ViaLocal; nil if it takes none
+	refusal    *core.SMTPError // why not
+	suppressed bool            // the recipient has been suppressed since
+	now        time.Time
+	stored     []*inbox.StoredMessage // made for the Writes of the attempt, and released when it is over
+}
+
+// An attemptResult is what came of an attempt.
+type attemptResult struct {
+	status   string // that the row gets
+	provided string // the Message-ID that a relay minted
+	result   deliver.Result
+	arrived  *inbox.StoredMessage // to be filed where a local message goes
+}
+
+// attemptDelivery makes one attempt. What it does to the world may be done again after a crash, so
+// that a relay or a host may get a message twice if we die between its answer and our commit (RFC
+// 5321 section 4.5.4.1 asks no less); what it writes, mail for mailboxes here included, is written
+// once.
+func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[deliverArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	d, err := s.loadDelivery(args.OutgoingID)
+	if d == nil || err != nil {
+		return nil, err
+	}
+	if d.blob, err = s.Store.OpenBlob(d.sub.Blob); err != nil {
+		return nil, d.internalFailure(err)
+	}
+	defer d.blob.Close()
+	jobs.Finally(ctx, func() {
+		for _, m := range d.stored {
+			s.inbox.Release(m) // does nothing for what was filed
+		}
+	})
+
+	// It may have to wait: for its time, for a next hop that gets too much, or for others that are
+	// forwarded to the same address.
+	if d.now.Before(d.row.NextAt) {
+		return s.waitUntilDue(d)
+	}
+	if slot, ok := s.paces.reserve(d.pace()); !ok {
+		return s.waitForSlot(d, slot)
+	}
+	counted := d.sub.Forward && d.route.transport != core.ViaCapture && !d.suppressed
+	if counted {
+		if at, ok := s.forwards.Take(d.row.Recipient, d.now); !ok {
+			return s.waitForForward(d, at)
+		}
+	}
+
+	r, err := s.attempt(ctx, d)
+	if counted && (err != nil || r.result.Status == deliver.Temporary) {
+		s.forwards.giveBack(d.row.Recipient)
+	}
+	if err != nil {
+		return nil, d.internalFailure(err)
+	}
+	if ctx.Err() != nil && r.result.Status == deliver.Temporary {
+		return nil, ctx.Err() // we stopped it: not the host's fault
+	}
+	s.paces.observe(d.pace(), r.result)
+
+	// It is done, given up, or tried again later.
+	switch {
+	case r.result.Status == deliver.Delivered:
+		return s.finish(d, r), nil
+	case r.result.Status == deliver.Permanent:
+		return s.bounce(d, r.result)
+	case !d.now.Before(d.row.QueuedAt.Add(giveUpAfter)):
+		return s.bounce(d, expired(r.result))
+	}
+	return s.scheduleRetry(d, j, r)
+}
+
+// pace names those who are told together that they send too much: all with the same next hop, but
+// at a server that a mailbox logs in to itself that mailbox alone.
+func (m *delivery) pace() string {
+	lane := m.route.lane(m.row.Recipient)
+	if m.route.own {
+		return lane + " " + m.row.MailboxID
+	}
+	return lane
+}
+
+// internalFailure is a failure of our own, which is for good once it has lasted as long as any may.
+func (m *delivery) internalFailure(err error) error {
+	if m.now.Before(m.row.QueuedAt.Add(giveUpAfter)) {
+		return err
+	}
+	return jobs.Permanent(err)
+}
+
+// loadDelivery reads what an attempt needs, in one snapshot; nil if the message waits no more.
+func (s *Service) loadDelivery(id string) (*delivery, error) {
+	d := &delivery{now: s.Now()}
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		if d.row, err = waitingRow(tx, id); d.row == nil || err != nil {
+			return err
+		}
+		if d.sub, err = store.Submissions.Get(tx, d.row.SubmissionID); err != nil {
+			return fmt.Errorf("submission %s: %w", d.row.SubmissionID, err)
+		}
+		if d.domain, err = store.Domains.Get(tx, d.sub.DomainID); err != nil && !core.IsGone(err) {
+			return err
+		}
+		if d.suppressed, err = core.IsSuppressed(tx, d.row.AccountID, d.row.Recipient); err != nil {
+			return err
+		}
+		if d.route, err = s.routeOf(tx, d.domain, d.row); err != nil || d.route.transport != core.ViaLocal {
+			return err
+		}
+		d.to, err = s.destinationFor(tx, d.sub.Sender, d.row.Recipient, int64(d.sub.Blob.Length))
+		if errors.As(err, &d.refusal) {
+			return nil
+		}
+		return err
+	})
+	if d.row == nil || err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// attempt delivers the message, once.
+func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, error) {
+	relay := d.route.relay
+	switch {
+	case d.suppressed:
+		return localResult(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", suppressedNow), nil
+	case d.route.transport == core.ViaCapture:
+		return localResult(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
+	case d.refusal != nil:
+		return refused(d.refusal), nil
+	case d.route.transport == core.ViaRelay && relay == nil:
+		return localResult("", deliver.Temporary, "4.3.5", d.route.missing()), nil
+	}
+
+	// What was delivered here before has a Return-Path on top, which is for the mailbox alone (RFC
+	// 5321 section 4.4).
+	content := Whole(d.blob)
+	if d.sub.Forward {
+		first := make([]byte, min(d.blob.Size(), 1<<10))
+		if _, err := d.blob.ReadAt(first, 0); err != nil && err != io.EOF {
+			return nil, fmt.Errorf("read message: %w", err)
+		}
+		if end := bytes.Index(first, []byte("\r\n")); end >= 0 && bytes.HasPrefix(first, []byte("Return-Path:")) {
+			content = io.NewSectionReader(d.blob, int64(end+2), d.blob.Size()-int64(end+2))
+		}
+	}
+
+	// The operator's relay must find nothing that it would take as a command, also in a message
+	// from outside whose signature covers such a field.
+	if relay != nil && !d.route.own {
+		clean, err := s.withoutFields(content, relay.controls())
+		if err != nil {
+			return nil, err
+		}
+		if clean != nil {
+			defer clean.Close()
+			content = io.NewSectionReader(clean, 0, clean.Size())
+		}
+	}
+
+	head, err := s.signed(d, content)
+	if err != nil {
+		s.Log.Error("sign outgoing mail", "message", d.row.ID, "err", err)
+		return localResult("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
+	}
+	if d.route.transport == core.ViaLocal {
+		return s.attemptLocal(d, head, content)
+	}
+	if d.sub.Forward || d.sub.Sender == "" { // of others' words nobody has made sure
+		if d.sub.EightBit, err = hasHighBytes(again(content)); err != nil {
+			return nil, err
+		}
+	}
+	return s.dial(ctx, d, head, content), nil
+}
+
+// signed gives the header fields that go before the stored message on this route.
+func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte, err error) {
+	relay := d.route.relay
+	relaySigns := relay != nil && relay.NoDKIM
+	switch {
+	case d.route.own: // which signs for its domain, with keys that we do not have
+	case !d.sub.Forward: // a message of ours, with the fields that are for this recipient alone
+		extra, id := s.unsubscribeFields(d), d.sub.ID
+		if len(extra) > 0 {
+			id = d.row.ID
+		}
+		if !relaySigns {
+			message := io.MultiReader(bytes.NewReader(extra), again(content))
+			if fields, err = s.signer.sign(d.domain, id, message, relay.replaces()); err != nil {
+				return nil, err
+			}
+		}
+		fields = slices.Concat(fields, extra)
+	case !relaySigns && d.route.transport != core.ViaLocal:
+		o := auth.SealOptions{AuthservID: s.Hostname(), OmitMessageID: relay.replaces(), Now: d.now}
+		if fields, err = s.signer.seal(d.domain, again(content), o); err != nil {
+			return nil, err
+		}
+	}
+	if relay != nil { // what it wants to find, beside what the sender wrote
+		own := relay.fields
+		if relay.Kind == "postmark" {
+			own += fmt.Sprintf("%s: %s\r\n", feedback.PostmarkTag, s.rowLocal(tagAddress, d.row.ID, "")[2:])
+		}
+		fields = append([]byte(own), fields...)
+	}
+	return fields, nil
+}
+
+// dial delivers the message to another host: through a relay, or to the recipient's own hosts as
+// their domain's policies on TLS ask.
+func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *io.SectionReader) *attemptResult {
+	env := deliver.Envelope{
+		From: s.returnPath(d), To: d.row.Recipient, SMTPUTF8: d.sub.SMTPUTF8, EightBit: d.sub.EightBit,
+		EnvelopeID: d.sub.EnvelopeID, Notify: d.row.Notify, Ret: d.sub.Ret, ORCPT: d.row.ORCPT,
+	}
+	message := deliver.Message{
+		Size: int64(len(head)) + content.Size(),
+		Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(bytes.NewReader(head), again(content))), nil
+		},
+	}
+
+	if relay := d.route.relay; relay != nil {
+		client := s.relayed
+		if d.route.own {
+			client = s.direct // a tenant named the server, not the operator
+			if relay.TLS == "none" {
+				client = s.plain
+			}
+		}
+		r := &attemptResult{result: client.Relay(ctx, relay.hop(), env, message), status: store.OutgoingRelayed}
+		if client == s.plain && slices.ContainsFunc(r.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, netguard.ErrBlocked) }) {
+			return localResult("", deliver.Permanent, "5.7.10", relay.Host+" was not logged in to: smtp.security "+inbox.PlainRefused) // RFC 5248: encryption needed
+		}
+		if r.result.Status == deliver.Delivered {
+			r.provided = relay.mint(r.result.Reply)
+		}
+		return r
+	}
+
+	domain := core.DomainOfAddress(d.row.Recipient)
+	if d.sub.TLSReport {
+		env.TLSOptional = true
+		r := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+		r.result.Sessions = nil // reports are not reported on (RFC 8460 section 3)
+		return r
+	}
+	policy, failed, err := s.policies.Of(ctx, domain)
+	if err != nil {
+		return localResult("", deliver.Temporary, "4.4.3", "the MTA-STS policy could not be looked up: "+err.Error())
+	}
+	env.STS = policy
+	r := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+	if failed != nil {
+		r.result.Sessions = append(r.result.Sessions, *failed)
+	}
+	return r
+}
+
+// localResult is an outcome that no other host had a part in.
+func localResult(status string, what deliver.Status, enhanced, text string) *attemptResult {
+	return &attemptResult{status: status, result: deliver.Result{Status: what, Enhanced: enhanced, Reply: text}}
+}
+
+// refused is what becomes of mail that our own rules refuse.
+func refused(e *core.SMTPError) *attemptResult {
+	o := localResult("", deliver.Permanent, e.Enhanced, e.Error())
+	o.result.Code = e.Code
+	if e.Temporary() {
+		o.result.Status = deliver.Temporary
+	}
+	o.result.RecipientFault = e.Enhanced == "5.1.1"
+	return o
+}
+
+// expired is a temporary failure that has lasted too long.
+func expired(r deliver.Result) deliver.Result {
+	r.Status, r.Enhanced, r.RecipientFault = deliver.Permanent, "4.4.7", false
+	r.Reply = "not delivered within five days; the last answer was: " + r.Reply
+	return r
+}
+
+// scheduleRetry makes another attempt later.
+func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jobs.Writes, error) {
+	paced := m.route.transport == core.ViaRelay && throttles(o.result) // it asks for patience, which is no failed attempt
+	next := m.now.Add(retryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
+	if paced {
+		next, _ = s.paces.reserve(m.pace())
+	}
+	if end := m.row.QueuedAt.Add(giveUpAfter); next.After(end) {
+		next = end
+	}
+	next = next.Truncate(time.Millisecond)
+	due, notice, err := s.delayNotice(m, next, o.result.Enhanced, o.result.Reply)
+	if err != nil {
+		return nil, err
+	}
+	writes := func(tx *store.Tx, j *store.Job) error {
+		row, err := waitingRow(tx, m.row.ID)
+		if row == nil {
+			return err
+		}
+		row.Status, row.NextAt = store.OutgoingDeferred, next
+		if j.Due.Before(due) { // somebody asked for it
+			row.NextAt = j.Due
+		}
+		if err := recordAttempt(tx, row, m.route, o.result); err != nil {
+			return err
+		}
+		if paced {
+			row.Attempts--
+		}
+		row.DelayTold = row.DelayTold || notice != nil
+		if err := s.sendReport(tx, m.sub, notice); err != nil {
+			return err
+		}
+		row.UpdatedAt = tx.Now()
+		return store.Outgoings.Put(tx, row)
+	}
+	if paced {
+		return writes, jobs.Snooze(due)
+	}
+	return writes, jobs.RetryAt(due, errors.New(o.result.Reply))
+}
+
+// waitUntilDue is for a job that came before its next attempt: for the delay notice.
+func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
+	status := "4.0.0"
+	if n := len(d.row.Log); n > 0 && d.row.Log[n-1].Enhanced != "" {
+		status = d.row.Log[n-1].Enhanced // of the newest attempt
+	}
+	due, notice, err := s.delayNotice(d, d.row.NextAt, status, d.row.LastResponse)
+	if err != nil {
+		return nil, err
+	}
+	if notice == nil {
+		return nil, jobs.Snooze(due)
+	}
+	writes := func(tx *store.Tx, _ *store.Job) error {
+		row, err := waitingRow(tx, d.row.ID)
+		if row == nil {
+			return err
+		}
+		row.DelayTold, row.UpdatedAt = true, tx.Now()
+		if err := s.sendReport(tx, d.sub, notice); err != nil {
+			return err
+		}
+		return store.Outgoings.Put(tx, row)
+	}
+	return writes, jobs.Snooze(due)
+}
+
+// waitForSlot is for a job whose next hop takes no more now. Its message is given up at its time,
+// which its sender has been told, however many are before it.
+func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) {
+	end := m.row.QueuedAt.Add(giveUpAfter)
+	if !m.now.Before(end) {
+		answer := cmp.Or(m.row.LastResponse, "none, since the next host takes fewer messages than wait for it")
+		return s.bounce(m, expired(deliver.Result{Reply: answer}))
+	}
+	if m.row.NextAt = turn; turn.After(end) {
+		m.row.NextAt = end
+	}
+	return s.waitUntilDue(m)
+}
+
+// finish closes the row of a message that somebody took, even if its sender has tried to take it
+// back meanwhile. The sender is told if it asked for that.
+func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
+	report := s.successReport(d, r)
+	return func(tx *store.Tx, _ *store.Job) error {
+		row, err := store.Outgoings.Get(tx, d.row.ID)
+		if core.IsGone(err) || err == nil && r.arrived != nil && !row.Waits() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := recordAttempt(tx, row, d.route, r.result); err != nil {
+			return err
+		}
+		if err := s.sendReport(tx, d.sub, report); err != nil {
+			return err
+		}
+
+		// Local mail goes where its recipient's mail goes now.
+		if r.arrived != nil {
+			to, err := s.receiver(tx, row.Recipient)
+			if err != nil {
+				return err
+			}
+			err = s.deliver(tx, arrival{
+				stored: r.arrived, to: to, address: row.Recipient, sender: d.sub.Sender,
+				genuine: !d.sub.Forward || d.sub.ReportTo != "", read: true, from: row.Domain, authentic: !d.sub.Forward,
+			})
+			if err != nil {
+				return err
+			}
+		}
+
+		// A relay may have given the message another Message-ID, and a mailbox elsewhere gets a
+		// copy.
+		if r.provided != "" {
+			if err := s.addMapping(tx, row, r.provided); err != nil {
+				return err
+			}
+		}
+		if d.route.own && r.status == store.OutgoingRelayed {
+			if err := s.copySent(tx, row.SubmissionID); err != nil {
+				return err
+			}
+		}
+		return s.closeRow(tx, row, r.status)
+	}
+}
+
+// closeRow ends a row: its status is final, and the message's bytes go with its last recipient.
+func (s *Service) closeRow(tx *store.Tx, row *store.Outgoing, status string) error {
+	waited := row.Waits()
+	row.Status, row.NextAt, row.UpdatedAt = status, time.Time{}, tx.Now()
+	if err := store.Outgoings.Put(tx, row); err != nil || !waited {
+		return err
+	}
+	sub, err := store.Submissions.Get(tx, row.SubmissionID)
+	if err != nil {
+		return fmt.Errorf("submission %s: %w", row.SubmissionID, err)
+	}
+	sub.Waiting--
+	return keepSubmission(tx, sub)
+}
+
+// waitingRow gives a row that still waits; nil for one that has been closed meanwhile.
+func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
+	row, err := store.Outgoings.Get(tx, id)
+	if core.IsGone(err) || err == nil && !row.Waits() {
+		return nil, nil
+	}
+	return row, err
+}
+
+// recordAttempt notes an attempt in the row, and its TLS sessions for the report to the recipient's
+// domain.
+func recordAttempt(tx *store.Tx, row *store.Outgoing, r route, result deliver.Result) error {
+	row.Attempts++
+	row.Transport, row.Provider, row.LastResponse = r.transport, "", result.Reply
+	if r.relay != nil {
+		row.Provider = r.relay.Name
+	}
+	for _, a := range result.Attempts {
+		row.Log = append(row.Log, store.Attempt{
+			At: a.At.UTC().Truncate(time.Millisecond), Host: cmp.Or(a.Host, a.IP), IP: a.IP, TLS: a.TLS, Auth: a.Authenticated,
+			Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply,
+		})
+	}
+	if over := len(row.Log) - keptAttempts; over > 0 {
+		row.Log = row.Log[over:]
+	}
+	return countTLS(tx, core.DomainOfAddress(row.Recipient), result.Sessions)
+}
+
+// deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged
+// disk can bring it, so that nobody waits for it.
+func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error {
+	args, err := jobs.Args[deliverArgs](j)
+	if err != nil {
+		return nil // there is no row that it could be about
+	}
+	row, err := waitingRow(tx, args.OutgoingID)
+	if row == nil {
+		return err
+	}
+	row.LastResponse = "given up: " + cause.Error()
+	if err := s.emitBounce(tx, row, failure{Status: "5.3.0", diagnostic: row.LastResponse}); err != nil {
+		return err
+	}
+	return s.closeRow(tx, row, store.OutgoingBounced)
+}
+
+// attemptLocal makes mail of a mailbox here mail that arrives at another. It is delivered, exactly
+// once, with the end of the job.
+func (s *Service) attemptLocal(d *delivery, head []byte, content *io.SectionReader) (*attemptResult, error) {
+	if s.Config.Spam.Milter != nil && !d.sub.Forward {
+		clean, err := s.withoutFields(content, filterFields)
+		if err != nil {
+			return nil, err
+		}
+		if clean != nil {
+			defer clean.Close()
+			content = io.NewSectionReader(clean, 0, clean.Size())
+		}
+	}
+
+	// Copy the message without what its sender claims that we said of it. What goes on after it
+	// arrived here has been freed of that already, and what it says of us is true.
+	spool := s.Store.NewSpool(content.Size())
+	defer spool.Close()
+	var err error
+	if d.sub.Forward {
+		_, err = io.Copy(spool, content)
+	} else {
+		err = auth.StripResults(spool, content, s.Hostname())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("copy message: %w", err)
+	}
+	passed, err := readHead(spool)
+	if err != nil {
+		return nil, err
+	}
+	if passed.checkLoop(d.to, d.row.Recipient) != nil {
+		return refused(core.SMTPErrorf(554, "5.4.6", "Mail loop")), nil
+	}
+
+	// Store it with what a final delivery puts on top.
+	spool.Prepend(head)
+	spool.Prepend(fmt.Appendf(finalFields(d.sub.Sender, d.row.Recipient), "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
+		s.Hostname(), d.row.ID, d.row.Recipient, d.now.Format(time.RFC1123Z)))
+	stored, err := s.inbox.Prepare(spool, inbox.Envelope{From: d.sub.Sender, To: []string{d.row.Recipient}, Received: d.now})
+	if err != nil {
+		return nil, err
+	}
+	d.stored = append(d.stored, stored)
+	if err := s.readProof(stored.Report); err != nil {
+		return nil, err
+	}
+	if err := s.Store.View(func(tx *store.Tx) error { return d.to.takesReport(tx, stored) }); err != nil {
+		if e := new(core.SMTPError); errors.As(err, &e) {
+			return refused(e), nil
+		}
+		return nil, err
+	}
+	if !d.sub.Forward { // we know who sent it
+		stored.Meta.SPF, stored.Meta.DKIM, stored.Meta.DMARC = "pass", "none", string(localDMARC(d.sub, passed))
+		if len(head) > 0 {
+			stored.Meta.DKIM = "pass"
+		}
+	}
+	r := localResult(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
+	r.result.Code, r.arrived = 250, stored
+	return r, nil
+}
+
+// localDMARC says whether the author of a message that was sent here is who sent it, as submission
+// wants it: what lay in the queue when an older release ended may be otherwise. What has no sender
+// we wrote ourselves.
+func localDMARC(sub *store.Submission, h *head) auth.Result {
+	if sub.Sender == "" {
+		return auth.Pass
+	}
+	if h.authors == nil {
+		return auth.PermError
+	}
+	local, domain, _ := msg.SplitEmail(sub.Sender)
+	mailbox, _, _ := strings.Cut(local, "+")
+	for _, email := range h.authors {
+		if _, err := ownAddress(mailbox+"@"+domain, email); err != nil {
+			return auth.Fail
+		}
+	}
+	return auth.Pass
+}
+
+const (
+	giveUpAfter = 5 * 24 * time.Hour // RFC 5321 section 4.5.4.1: at least 4 to 5 days
+	noticeAfter = 4 * time.Hour
+	lastWait    = 8 * time.Hour
+)
+
+// retryWait is how long to wait after the attempt (from 1) of a delivery that failed for now: 1, 5,
+// 15, 30 minutes, 1, 2, 4, 6 hours, then 8 hours each time, up to a tenth less or more as r goes
+// from 0 to 1. Where r stays the same the waits never fall.
+func retryWait(attempt int, r float64) time.Duration {
+	waits := [...]time.Duration{
+		time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour,
+	}
+	wait := lastWait
+	if n := max(attempt, 1) - 1; n < len(waits) {
+		wait = waits[n]
+	}
+	return time.Duration(float64(wait) * (0.9 + 0.2*r))
+}
