@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race lint fuzz soak soak-authors soak-open soak-recipients bench measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-open soak-recipients bench measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -11,15 +11,21 @@ build:
 run: build
 	./mailstead serve
 
+# Without the tables of a debugger, since linking the tests of 60 packages takes its time; make lint has vet.
 test: peers
-	go test ./...
+	go test -vet=off -ldflags=-w ./...
 
-# Under the race detector, which makes everything four times as slow, long tests do less, and parsers that do one thing at a
-# time none at all; of those that drive the program, which is then built with it too, there are those in which most goes on
-# at once.
+# The race detector makes everything four times as slow. race-short, which .ci/run asks for, takes the packages in which
+# much goes on at once, with the small sizes of long tests; of service, its rooms. race takes all but parsers that do one
+# thing at a time, and the tests of the program in which most goes on at once; the program is then built with the detector.
+RACE_SHORT = ./handlers ./handlers/connlimit ./handlers/dnsd ./handlers/imapd ./handlers/smtpd ./internal/limit \
+	./jobs ./mail/deliver ./mail/pull ./store ./store/segment ./webhooks
+race-short:
+	go test -race -short -ldflags=-w $(RACE_SHORT) $$(go list ./service/... | grep -v /service$$)
+
 RACY = ^Test(Receive|Send|Stop|TwoAccounts|Connections|TooMany|EdgeRaces|ExternalChanges|Feedback|Relay|ManyHosts|DeadResolver)
 race: peers
-	go test -race -short $$(go list ./... | grep -vE '/(e2e|mail/(dmarcreport|msg|tokenize|view))$$')
+	go test -race -short -ldflags=-w $$(go list ./... | grep -vE '/(e2e|mail/(dmarcreport|msg|tokenize|view))$$')
 	go test -race -short -run '$(RACY)' ./e2e
 
 peers:

@@ -10,17 +10,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/urfave/cli/v2"
-	"golang.org/x/net/netutil"
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
@@ -31,6 +30,8 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/web"
+	"github.com/urfave/cli/v2"
+	"golang.org/x/net/netutil"
 )
 
 const (
@@ -348,4 +349,102 @@ func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGr
 		return s.serveHTTP(ctx, netutil.LimitListener(ln, maxHTTPConns), localHandler(s.inst.svc, s.api))
 	})
 	return path, nil
+}
+
+// reload reads the settings and the certificates again (SIGHUP). It applies what can change while
+// the server runs, and logs which other settings need a restart. A file with a mistake changes
+// nothing.
+func (s *server) reload() {
+	fresh, err := s.loadSettings()
+	if err != nil {
+		s.log.Error("SIGHUP: the settings stay as they were", "error", err)
+		return
+	}
+	s.level.Set(fresh.LogLevel.Level())
+	if err := s.reloadCertificates(fresh); err != nil {
+		s.log.Error("SIGHUP: the certificates before stay in use", "error", err)
+	}
+	if changed := s.settings.NeedRestart(fresh); len(changed) > 0 {
+		s.log.Warn("SIGHUP: some settings have changed that need a restart", "settings", changed)
+	}
+	s.log.Info("SIGHUP: read the settings again", "log_level", fresh.LogLevel.String())
+}
+
+// reloadCertificates reads the certificate from its files, or asks the certificate authority again.
+func (s *server) reloadCertificates(fresh *config.Settings) error {
+	if s.certs == nil {
+		return nil
+	}
+	if fresh.TLSCert != "" && s.certs.file.Load() != nil {
+		if err := s.certs.read(fresh.TLSCert, fresh.TLSKey); err != nil {
+			return err
+		}
+	}
+	return s.inst.svc.RetryCertificate()
+}
+
+// An ownResolver asks our own DNS server about the names that are hosted here, and the system's
+// resolver about all others. So a sandbox needs no delegation.
+type ownResolver struct {
+	hosts func(name string) bool // tells whether a name is hosted here; nil: none is
+	own   *net.Resolver
+	net.Resolver
+}
+
+// reserved are the top-level domains that the public DNS will never have (RFC 6761). No resolver is
+// asked about them.
+var reserved = []string{"test", "example", "invalid", "localhost"}
+
+// resolverFor picks the resolver for a name. The error says that the name cannot exist.
+func (r *ownResolver) resolverFor(name string) (*net.Resolver, error) {
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if r.hosts != nil && r.hosts(name) {
+		return r.own, nil
+	}
+	if top := name[strings.LastIndexByte(name, '.')+1:]; name != "localhost" && slices.Contains(reserved, top) {
+		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+	}
+	return &r.Resolver, nil
+}
+
+// ask makes one look-up through the resolver for the name.
+func ask[T any](r *ownResolver, name string, lookup func(*net.Resolver) (T, error)) (T, error) {
+	to, err := r.resolverFor(name)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return lookup(to)
+}
+
+func (r *ownResolver) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	return ask(r, name, func(to *net.Resolver) ([]string, error) { return to.LookupTXT(ctx, name) })
+}
+
+func (r *ownResolver) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
+	return ask(r, name, func(to *net.Resolver) ([]*net.MX, error) { return to.LookupMX(ctx, name) })
+}
+
+func (r *ownResolver) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
+	return ask(r, name, func(to *net.Resolver) ([]*net.NS, error) { return to.LookupNS(ctx, name) })
+}
+
+func (r *ownResolver) LookupCNAME(ctx context.Context, name string) (string, error) {
+	return ask(r, name, func(to *net.Resolver) (string, error) { return to.LookupCNAME(ctx, name) })
+}
+
+func (r *ownResolver) LookupSRV(ctx context.Context, service, proto, name string) (cname string, found []*net.SRV, err error) {
+	found, err = ask(r, name, func(to *net.Resolver) (found []*net.SRV, err error) {
+		cname, found, err = to.LookupSRV(ctx, service, proto, name)
+		return found, err
+	})
+	return cname, found, err
+}
+
+func (r *ownResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	return ask(r, host, func(to *net.Resolver) ([]netip.Addr, error) { return to.LookupNetIP(ctx, network, host) })
+}
+
+func (r *ownResolver) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
+	return ask(r, host, func(to *net.Resolver) ([]net.IPAddr, error) { return to.LookupIPAddr(ctx, host) })
 }

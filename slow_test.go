@@ -1,14 +1,9 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"strings"
@@ -80,7 +75,7 @@ func dialHTTP(t *testing.T, secure bool) net.Conn {
 	hs, ln := newHTTPServer(h, log), servicetest.NewPipes()
 	var limited net.Listener = limitListener(ln, "http", !secure, nil, log)
 	if secure {
-		limited = tls.NewListener(limited, httpsConfig(shortLived(t)))
+		limited = tls.NewListener(limited, httpsConfig(servicetest.Certificate(t, "x")))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- hs.Serve(limited) }()
@@ -91,19 +86,6 @@ func dialHTTP(t *testing.T, secure bool) net.Conn {
 	client := ln.Dial()
 	t.Cleanup(func() { client.Close() })
 	return client
-}
-
-func shortLived(t *testing.T) *tls.Config {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"x"}, NotAfter: time.Now().Add(24 * time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
 // play is the client; it demands that the server ends the connection in time.

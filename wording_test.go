@@ -57,7 +57,7 @@ var laterCodes = strings.Fields("busy standby account_suspended storage_unavaila
 func TestEveryErrorHasWords(t *testing.T) {
 	codes, _ := readWordings(t)
 	var files []string
-	for _, pattern := range []string{"service/*.go", "service/*/*.go", "handlers/*.go", "handlers/openapi/codes.go"} {
+	for _, pattern := range []string{"service/*.go", "service/*/*.go", "handlers/*.go", "handlers/openapi/errors.go"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ func TestEveryErrorHasWords(t *testing.T) {
 		}
 		for _, found := range namedCodes.FindAllSubmatch(text, -1) {
 			if code := string(found[1]); openapi.Status(code) == 500 {
-				t.Errorf("handlers/openapi/codes.go has no HTTP status for %s of %s", code, file)
+				t.Errorf("handlers/openapi/errors.go has no HTTP status for %s of %s", code, file)
 			}
 		}
 		for _, found := range codesInSources.FindAllSubmatch(text, -1) {
@@ -90,7 +90,7 @@ func TestEveryErrorHasWords(t *testing.T) {
 	}
 	for code, file := range wanted {
 		if strings.HasSuffix(file, ".go") && code != "internal_error" && openapi.Status(code) == 500 {
-			t.Errorf("handlers/openapi/codes.go has no HTTP status for %s of %s", code, file)
+			t.Errorf("handlers/openapi/errors.go has no HTTP status for %s of %s", code, file)
 		}
 		if codes[code].Text == "" {
 			t.Errorf("web/src/api/wordings.json has no words for %s of %s", code, file)

@@ -1,8 +1,17 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/milter"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mta"
 )
 
 // registrarSettings is the table [registrar]. The sandbox has no settings; its presence switches it
@@ -89,4 +98,144 @@ func (b *bootstrapURL) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is no URL; write it like https://data.iana.org/rdap/dns.json, or off", text)
 	}
 	return nil
+}
+
+// relaySettings is an entry of [[relay]].
+type relaySettings struct {
+	Name          string    `toml:"name"`
+	Kind          relayKind `toml:"kind"`
+	Host          string    `toml:"host"`
+	Port          port      `toml:"port"`
+	TLS           relayTLS  `toml:"tls"`
+	Username      string    `toml:"username"`
+	Password      string    `toml:"password"`
+	PasswordFile  string    `toml:"password_file"`
+	Region        string    `toml:"region"`
+	TopicARN      string    `toml:"topic_arn"`
+	WebhookSecret string    `toml:"webhook_secret"`
+	IDPattern     pattern   `toml:"id_pattern"`
+	IDTemplate    string    `toml:"id_template"`
+	DKIM          *bool     `toml:"dkim"`
+	ReturnPath    pathKind  `toml:"return_path"`
+	SNSURL        string    `toml:"sns_url"`
+
+	ControlHeaders []string `toml:"control_headers"`
+}
+
+// check fills in what a relay leaves out, and finds what is missing or wrong.
+func (r *relaySettings) check() error {
+	if r.Name == "" || r.Kind.text == "" || r.Host == "" {
+		return errors.New("name, kind and host are required")
+	}
+	if r.Port == 0 {
+		r.Port = 587
+	}
+	if r.TLS.text == "" {
+		r.TLS.text = "starttls"
+	}
+	if r.Kind.text == "ses" && r.Region == "" {
+		return errors.New("kind ses needs its region, such as us-east-1")
+	}
+	if err := mta.CheckRelay(r.service()); err != nil {
+		return err
+	}
+	if u, err := url.Parse(r.SNSURL); r.SNSURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		return errors.New("sns_url must be https:// and a host")
+	}
+	return secretOf("password", &r.Password, r.PasswordFile)
+}
+
+func (r *relaySettings) service() core.Relay {
+	return core.Relay{
+		Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
+		Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
+		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL, ControlHeaders: r.ControlHeaders,
+	}
+}
+
+// secretOf reads a secret from its file, if a file is given.
+func secretOf(name string, secret *string, file string) error {
+	if file == "" {
+		return nil
+	}
+	if *secret != "" {
+		return fmt.Errorf("give %s or %s_file, not both", name, name)
+	}
+	text, err := os.ReadFile(file)
+	*secret = strings.TrimRight(string(text), "\r\n")
+	return err
+}
+
+// spamSettings is the table [spam]: how mail from outside is screened.
+type spamSettings struct {
+	TrustedSealers   []dnsName   `toml:"trusted_sealers"`
+	DMARCReports     bool        `toml:"dmarc_reports"`
+	Milter           milterAddr  `toml:"milter"`
+	MilterTimeout    duration    `toml:"milter_timeout"`
+	DNSBL            []dnsName   `toml:"dnsbl"`
+	DNSBLAction      dnsblAction `toml:"dnsbl_action"`
+	Greylisting      bool        `toml:"greylisting"`
+	FirstSenderDelay duration    `toml:"first_sender_delay"`
+}
+
+const maxLists = 10
+
+// check finds values that are out of bounds.
+func (s *spamSettings) check() error {
+	switch {
+	case len(s.DNSBL) > maxLists:
+		return fmt.Errorf("[spam] dnsbl: at most %d lists, since every message waits for all of them", maxLists)
+	case s.FirstSenderDelay.d < 0 || s.FirstSenderDelay.d > time.Minute:
+		return errors.New("[spam] first_sender_delay: from 0s to 1m")
+	case s.MilterTimeout.d < 0 || s.MilterTimeout.d > 5*time.Minute:
+		return errors.New("[spam] milter_timeout: from 1s to 5m; senders do not wait much longer")
+	}
+	return nil
+}
+
+// service gives the settings in the shape that the service uses.
+func (s *spamSettings) service() core.Spam {
+	out := core.Spam{
+		Reports: s.DMARCReports, DNSBLJunk: s.DNSBLAction.text == "junk", Greylisting: s.Greylisting, FirstDelay: s.FirstSenderDelay.d,
+	}
+	for _, d := range s.TrustedSealers {
+		out.TrustedSealers = append(out.TrustedSealers, d.text)
+	}
+	for _, d := range s.DNSBL {
+		out.DNSBL = append(out.DNSBL, d.text)
+	}
+	if s.Milter.address != "" {
+		out.Milter = &milter.Client{Network: s.Milter.network, Address: s.Milter.address, Timeout: s.MilterTimeout.d}
+	}
+	return out
+}
+
+// A milterAddr is where a filter listens: inet:HOST:PORT or unix:PATH.
+type milterAddr struct{ network, address string }
+
+// UnmarshalText checks its form.
+func (m *milterAddr) UnmarshalText(text []byte) error {
+	kind, address, _ := strings.Cut(string(text), ":")
+	switch kind {
+	case "inet":
+		if _, port, err := net.SplitHostPort(address); err == nil && port != "" {
+			*m = milterAddr{"tcp", address}
+			return nil
+		}
+	case "unix":
+		if strings.HasPrefix(address, "/") {
+			*m = milterAddr{"unix", address}
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no filter; write inet:HOST:PORT or unix:/PATH", text)
+}
+
+// A dnsblAction is what happens to mail from an address on a DNSBL.
+type dnsblAction struct{ checked }
+
+// UnmarshalText checks the word.
+func (a *dnsblAction) UnmarshalText(text []byte) (err error) {
+	a.text, err = choice(text, "reject", "junk")
+	return err
 }

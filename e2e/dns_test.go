@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -267,5 +268,175 @@ func TestUnboundResolvesThroughDNSD(t *testing.T) {
 		if err != nil || m.Rcode != want || len(m.Answer) != 0 {
 			t.Errorf("%s through unbound: %v, %v", name, m, err)
 		}
+	}
+}
+
+// A rootServer is the root of a small DNS, which delegates one domain to the nameservers of a
+// sandbox.
+type rootServer struct{ domain, at string }
+
+func (r rootServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	m := new(dns.Msg).SetReply(q)
+	name := strings.ToLower(q.Question[0].Name)
+	glue := &dns.A{Hdr: dns.RR_Header{Name: "ns1.mailstead.test.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: net.ParseIP(r.at)}
+	switch {
+	case dns.IsSubDomain(r.domain, name):
+		m.Ns = []dns.RR{&dns.NS{Hdr: dns.RR_Header{Name: r.domain, Rrtype: dns.TypeNS, Class: dns.ClassINET, Ttl: 60}, Ns: glue.Hdr.Name}}
+		m.Extra = []dns.RR{glue}
+	case name == glue.Hdr.Name && q.Question[0].Qtype == dns.TypeA:
+		m.Authoritative, m.Answer = true, []dns.RR{glue}
+	case name == "." && q.Question[0].Qtype == dns.TypeNS:
+		m.Authoritative = true
+		m.Answer = []dns.RR{&dns.NS{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeNS, Class: dns.ClassINET, Ttl: 60}, Ns: "root.mailstead.test."}}
+	default: // a part of a name that goes on
+		m.Authoritative = true
+	}
+	_ = w.WriteMsg(m)
+}
+
+// TestUnboundFollowsTheDelegation: a resolver that knows nothing but a root finds the domain by its
+// delegation and glue. Name servers are asked at port 53, so that the test needs the right to
+// listen there.
+func TestUnboundFollowsTheDelegation(t *testing.T) {
+	const root, ours = "127.53.9.1", "127.53.9.2"
+	program(t, "unbound", "/usr/sbin/unbound")
+	pc, err := net.ListenPacket("udp", root+":53")
+	if err != nil {
+		t.Skip(err)
+	}
+	served := &dns.Server{PacketConn: pc, Handler: rootServer{"signed.test.", ours}}
+	go func() { _ = served.ActivateAndServe() }()
+	t.Cleanup(func() { _ = served.Shutdown() })
+	i := newInstance(t, "", "--dns", ours+":53")
+	i.addSigned("signed.test")
+	hints := filepath.Join(t.TempDir(), "hints")
+	if err := os.WriteFile(hints, []byte(". 3600 NS root.mailstead.test.\nroot.mailstead.test. 3600 A "+root+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr := runUnbound(t, func(port string) string {
+		conf := fmt.Sprintf(unboundConf, port, root, root)
+		conf, _, _ = strings.Cut(conf, "stub-zone:")
+		return strings.Replace(conf, "server:\n", "server:\n\troot-hints: \""+hints+"\"\n", 1)
+	})
+	c := dns.Client{Timeout: 2 * time.Second}
+	var m *dns.Msg
+	i.until("the domain is found", func() bool {
+		m, _, err = c.Exchange(new(dns.Msg).SetQuestion("signed.test.", dns.TypeMX), addr)
+		return err == nil && m.Rcode == dns.RcodeSuccess && len(m.Answer) == 1
+	})
+	if mx := m.Answer[0].(*dns.MX); mx.Mx != "mail.mailstead.test." {
+		t.Errorf("found %v", m)
+	}
+	if m, _, err = c.Exchange(new(dns.Msg).SetQuestion("nothing.signed.test.", dns.TypeA), addr); err != nil || m.Rcode != dns.RcodeNameError {
+		t.Errorf("what is not there: %v, %v", m, err)
+	}
+}
+
+// ofTheMoment are the members of answers whose value differs from run to run, or is prose, which
+// may be put better.
+var ofTheMoment = []string{
+	"cursor", "password", "secret_hint", "token_prefix", "message", "status_detail", "dkim_selector", "diagnostic", "last_response", "smtp_port", "imap_port",
+	"duration_ms", "size", "used_bytes", "uid_validity", "reset", "remaining", "requests", "retry_after", "thread_id", "title", "detail", "instance", "version",
+}
+
+// kinds are texts whose kind is lasting while the value is not.
+var kinds = []struct {
+	form *regexp.Regexp
+	kind string
+}{
+	{regexp.MustCompile(`\b([a-z]{2,3})_[0-9a-hjkmnp-tv-z]{26}(-\d+)*\b`), "<$1 id>"},
+	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "<time>"},
+	{regexp.MustCompile(`\b[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}`), "<date>"},
+	{regexp.MustCompile(`\btoken=[0-9A-Za-z_-]+`), "token=<secret>"},
+	{regexp.MustCompile(`/export/[0-9A-Za-z_-]+`), "/export/<secret>"},
+	{regexp.MustCompile(`\b\d{8}-\d{6}\b`), "<moment>"},
+	{regexp.MustCompile(`\bmst_[0-9A-Za-z]{46}\b`), "<token>"},
+	{regexp.MustCompile(`\bwhsec_[0-9A-Za-z+/=]{44}`), "<secret>"},
+	{regexp.MustCompile(`^<[^<>@ ]+@[^<>@ ]+>$`), "<message id>"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "<address>"},
+	{regexp.MustCompile(`[0-9a-z-]+\._domainkey`), "<selector>._domainkey"},
+	{regexp.MustCompile(`p=[0-9A-Za-z+/=]{40,}`), "p=<key>"},
+}
+
+// settle replaces what differs from run to run by its kind.
+func settle(member string, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for name, value := range v {
+			out[name] = settle(name, value)
+		}
+		return out
+	case []any:
+		out := []any{}
+		for _, item := range v {
+			out = append(out, settle(member, item))
+		}
+		return out
+	case string:
+		return settleText(member, v)
+	case float64:
+		if slices.Contains(ofTheMoment, member) {
+			return "<number>"
+		}
+	}
+	return v
+}
+
+func settleText(member, text string) string {
+	if slices.Contains(ofTheMoment, member) || member == "error" && strings.Contains(text, " ") {
+		return "<text>"
+	}
+	for _, k := range kinds {
+		text = k.form.ReplaceAllString(text, k.kind)
+	}
+	if member == "date" {
+		return "<day>"
+	}
+	return text
+}
+
+// The sandbox registrar's books outlive the process: what it has sold is taken, and whose it is
+// stays known.
+func TestSandboxRegistrarOutlivesAKill(t *testing.T) {
+	i := newInstance(t, "http = \"127.0.0.1:0\"\nsmtp = \"off\"\nsubmission = \"off\"\nimap = \"off\"\ndns = \"127.0.0.1:0\"\n[registrar]\nsandbox = {}\n")
+	offer := func() (out struct {
+		Available  bool
+		Price      float64
+		Registrar  string
+		CheckedVia string `json:"checked_via"`
+	}) {
+		i.want(200, "GET", "/v1/domains/search?q=bakery.com", nil, &out)
+		return out
+	}
+	buy := func() (id string) {
+		var job struct {
+			JobID    string `json:"job_id"`
+			Status   string
+			Resource struct{ ID string }
+		}
+		i.want(202, "POST", "/v1/domains/setup", map[string]any{"domain": "bakery.com", "register": true, "price": 11}, &job)
+		i.until("the setup has ended", func() bool {
+			i.want(200, "GET", "/v1/jobs/"+job.JobID+"?wait=5", nil, &job)
+			return job.Status == "completed"
+		})
+		var d struct{ Status, Source, Registrar string }
+		i.want(200, "GET", "/v1/domains/"+job.Resource.ID, nil, &d)
+		if d.Status != "complete" || d.Source != "registered" || d.Registrar != "sandbox" {
+			t.Errorf("domain %+v", d)
+		}
+		return job.Resource.ID
+	}
+	if o := offer(); !o.Available || o.Price != 11 || o.Registrar != "sandbox" || o.CheckedVia != "registrar" {
+		t.Fatalf("offer %+v", o)
+	}
+	id := buy()
+	i.kill()
+	i.start()
+	if o := offer(); o.Available {
+		t.Errorf("after the kill it is for sale again: %+v", o)
+	}
+	if again := buy(); again != id {
+		t.Errorf("another domain: %s, then %s", id, again)
 	}
 }

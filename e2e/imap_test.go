@@ -2,18 +2,24 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
+	"github.com/mailstead/mailstead/dnsprov/rdap/rdaptest"
 )
 
 // A mailClient is somebody else's IMAP client at work, and what it has been seen to do.
@@ -240,5 +246,570 @@ func TestIMAPTableIsWhole(t *testing.T) {
 		if !strings.Contains(string(text), fmt.Sprintf("\n| %s |", name)) {
 			t.Errorf("docs/imap.md has no row for %s", name)
 		}
+	}
+}
+
+// A maildir is a tree of Maildir folders that a synchronising client keeps beside the mailbox.
+type maildir struct {
+	t   *testing.T
+	dir string
+}
+
+// letters gives the files of a folder by the subject in them.
+func (m maildir) letters(folder string) map[string]string {
+	m.t.Helper()
+	files, err := filepath.Glob(filepath.Join(m.dir, folder, "[cn][ue][rw]", "*"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "\nSubject: ")
+		subject, _, _ := strings.Cut(rest, "\n")
+		out[strings.TrimSpace(subject)] = f
+	}
+	return out
+}
+
+// holds demands the subjects in a folder, each with the letters of its flags.
+func (m maildir) holds(folder string, want ...string) {
+	m.t.Helper()
+	var got []string
+	for subject, file := range m.letters(folder) {
+		if _, flags, _ := strings.Cut(filepath.Base(file), ":2,"); flags != "" {
+			subject += " " + flags
+		}
+		got = append(got, subject)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		m.t.Fatalf("near, %s has %q, want %q", folder, got, want)
+	}
+}
+
+// mark gives a letter other flags, as a mail reader does.
+func (m maildir) mark(folder, subject, flags string) {
+	m.t.Helper()
+	file := m.letters(folder)[subject]
+	name, _, _ := strings.Cut(filepath.Base(file), ":2,")
+	m.must(os.Rename(file, filepath.Join(m.dir, folder, "cur", name+":2,"+flags)))
+}
+
+// drop writes a new letter into a folder, which is made if it is missing.
+func (m maildir) drop(folder, subject string) {
+	m.t.Helper()
+	for _, sub := range []string{"cur", "new", "tmp"} {
+		m.must(os.MkdirAll(filepath.Join(m.dir, folder, sub), 0o700))
+	}
+	m.must(os.WriteFile(filepath.Join(m.dir, folder, "new", "1."+subject+".host"), []byte(strings.ReplaceAll(imapLetter(subject), "\r", "")), 0o600))
+}
+
+func (m maildir) remove(folder, subject string) {
+	m.t.Helper()
+	m.must(os.Remove(m.letters(folder)[subject]))
+}
+
+func (m maildir) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// change does on the far side what another client would.
+func (c *mailClient) change(folder string, commands ...string) {
+	c.t.Helper()
+	script := "S: .*\nC: l LOGIN " + annsAddress + " \"" + annsPassword + "\"\nS: l OK .*\nC: s SELECT " + folder + "\nS: s OK .*\n"
+	for n, command := range commands {
+		script += fmt.Sprintf("C: %d %s\nS: %d OK .*\n", n, command, n)
+	}
+	c.play(script)
+}
+
+// TestIMAPWithMbsync lets isync keep a tree and the mailbox alike through changes on both sides: a
+// session of rounds, with compression, as a user has it over days.
+func TestIMAPWithMbsync(t *testing.T) {
+	t.Parallel()
+	mbsync := peer(t, "mbsync")
+	c, near := newMailClient(t, "mbsync"), maildir{t, t.TempDir()}
+	config := fmt.Sprintf("IMAPAccount a\nHost %s\nPort %s\nUser %s\nPass %q\nSSLType None\nAuthMechs LOGIN\n\nIMAPStore far\nAccount a\n\n"+
+		"MaildirStore near\nPath %[5]s/\nInbox %[5]s/INBOX\nSubFolders Verbatim\n\nChannel c\nFar :far:\nNear :near:\nPatterns *\n"+
+		"Create Both\nRemove Both\nExpunge Both\nSyncState *\nCopyArrivalDate yes\n", c.host, c.port, annsAddress, annsPassword, near.dir)
+	rc := filepath.Join(t.TempDir(), "rc")
+	near.must(os.WriteFile(rc, []byte(config), 0o600))
+	sync := func() { t.Helper(); c.run(near.dir, mbsync, "-c", rc, "-a") }
+
+	c.put("INBOX", "one", "two", "three", "four")
+	c.put("Work/Plans", "plan")
+	if out := c.run(near.dir, mbsync, "-D", "-c", rc, "-a"); !strings.Contains(out, " OK COMPRESS completed") {
+		t.Errorf("mbsync does not compress: %s", out)
+	}
+	near.holds("INBOX", "one", "two", "three", "four")
+	near.holds("Work/Plans", "plan")
+	c.did("log in", "list", "select", "fetch", "compress")
+
+	near.mark("INBOX", "one", "FS")
+	near.drop("INBOX", "near")
+	near.drop("Fresh", "first")
+	c.change("INBOX", `UID STORE 2 +FLAGS (\Answered)`, "UID MOVE 3 Work/Plans")
+	sync()
+	sync()
+	c.holds("INBOX", `one \Flagged \Seen`, `two \Answered`, "four", "near")
+	c.holds("Fresh", "first")
+	near.holds("INBOX", "one FS", "two R", "four", "near")
+	near.holds("Work/Plans", "plan", "three")
+	c.did("flags", "append", "folders")
+
+	near.remove("INBOX", "four")
+	near.drop("Fresh", "four") // a move, as Maildir has it
+	c.change("INBOX", `UID STORE 1 -FLAGS (\Flagged)`, `UID STORE 2 +FLAGS (\Deleted)`, "EXPUNGE")
+	sync()
+	sync()
+	c.holds("INBOX", `one \Seen`, "near")
+	c.holds("Fresh", "first", "four")
+	near.holds("INBOX", "one S", "near")
+	c.did("expunge")
+
+	for round := range 3 {
+		near.drop("INBOX", fmt.Sprintf("near%d", round))
+		c.put("INBOX", fmt.Sprintf("far%d", round))
+		sync()
+		near.remove("INBOX", fmt.Sprintf("far%d", round))
+		c.change("INBOX", `STORE * +FLAGS (\Seen)`)
+		sync()
+	}
+	sync()
+	var subjects []string
+	for subject := range near.letters("INBOX") {
+		subjects = append(subjects, subject)
+	}
+	if got := c.mail()["INBOX"]; len(got) != 5 || len(subjects) != 5 {
+		t.Errorf("after three rounds far has %q, near %q", got, subjects)
+	}
+}
+
+// TestIMAPWithOfflineIMAP is the same with offlineimap.
+func TestIMAPWithOfflineIMAP(t *testing.T) {
+	t.Parallel()
+	program := peer(t, "offlineimap")
+	c, near := newMailClient(t, "offlineimap"), maildir{t, filepath.Join(t.TempDir(), "mail")}
+	home := t.TempDir()
+	config := fmt.Sprintf("[general]\naccounts = a\nmetadata = %s/meta\n\n[Account a]\nlocalrepository = near\nremoterepository = far\n\n"+
+		"[Repository near]\ntype = Maildir\nlocalfolders = %s\nsep = /\n\n[Repository far]\ntype = IMAP\nremotehost = %s\nremoteport = %s\n"+
+		"remoteuser = %s\nremotepass = %s\nssl = no\nstarttls = no\nauth_mechanisms = LOGIN\n",
+		home, near.dir, c.host, c.port, annsAddress, annsPassword)
+	rc := filepath.Join(home, "rc")
+	near.must(os.WriteFile(rc, []byte(config), 0o600))
+	sync := func() { t.Helper(); c.run(home, program, "-c", rc, "-o", "-u", "quiet") }
+
+	c.put("INBOX", "one", "two", "three")
+	c.put("Work/Plans", "plan")
+	sync()
+	near.holds("INBOX", "one", "two", "three")
+	near.holds("Work/Plans", "plan")
+	c.did("log in", "list", "select", "fetch")
+
+	near.mark("INBOX", "one", "FS")
+	near.drop("INBOX", "near")
+	near.drop("Fresh", "first")
+	c.change("INBOX", `UID STORE 2 +FLAGS (\Answered)`, "UID MOVE 3 Work/Plans")
+	sync()
+	c.holds("INBOX", `one \Flagged \Seen`, `two \Answered`, "near")
+	c.holds("Fresh", "first")
+	near.holds("Work/Plans", "plan", "three")
+	c.did("flags", "append", "folders")
+
+	near.remove("INBOX", "two")
+	c.change("Work/Plans", `UID STORE 1 +FLAGS (\Deleted)`, "EXPUNGE")
+	sync()
+	c.holds("INBOX", `one \Flagged \Seen`, "near")
+	near.holds("INBOX", "one FS", "near")
+	near.holds("Work/Plans", "three")
+	c.did("expunge")
+}
+
+// run runs a client to its end within a minute and gives what it printed.
+func (c *mailClient) run(dir string, command ...string) string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "TERM=xterm")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		c.t.Fatalf("%s: %v\n%s\n%s", strings.Join(command, " "), err, out, errs.String())
+	}
+	return string(out)
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestIMAPWithImaplib walks through everything that Python's own client has a method for.
+func TestIMAPWithImaplib(t *testing.T) {
+	t.Parallel()
+	python := peer(t, "python3")
+	c := newMailClient(t, "imaplib")
+	c.put("INBOX", "one", "two", "three")
+	out := c.run(t.TempDir(), python, absolute(t, "testdata/imap/with_imaplib.py"), c.host, c.port, annsAddress, annsPassword)
+	c.did(strings.Split(strings.TrimSpace(out), "\n")...)
+	c.holds("INBOX", `one \Seen`)
+	c.holds("Archive", `one \Seen`)
+	c.holds("Work/Done", `two Later \Flagged`)
+	c.holds("Drafts", `draft \Draft`)
+}
+
+// TestIMAPWithImapflow is the same with imapflow, which npm installs from the lock file in
+// testdata/imap.
+func TestIMAPWithImapflow(t *testing.T) {
+	t.Parallel()
+	node, npm := peer(t, "node"), peer(t, "npm")
+	dir := t.TempDir()
+	for _, name := range []string{"package.json", "package-lock.json", "imapflow.mjs"} {
+		text, err := os.ReadFile(filepath.Join("testdata/imap", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	install := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil && os.Getenv("CI") == "true" {
+		t.Fatalf("npm ci: %v\n%s", err, out)
+	} else if err != nil {
+		t.Skipf("npm cannot install imapflow: %v", err)
+	}
+	c := newMailClient(t, "imapflow")
+	c.put("INBOX", "one", "two", "three")
+	c.want(200, "PATCH", "/v1/email-users/"+c.box, map[string]any{"quota_bytes": 10 << 20}, nil)
+	out := c.run(dir, node, "imapflow.mjs", c.host, c.port, annsAddress, annsPassword)
+	c.did(strings.Split(strings.TrimSpace(out), "\n")...)
+	c.holds("INBOX", `one \Answered`, "new")
+	c.holds("Archive", `one \Answered`)
+	c.holds("Work/Done", `two $Later \Flagged`)
+}
+
+// TestIMAPWithCurl has what people do from a shell.
+func TestIMAPWithCurl(t *testing.T) {
+	t.Parallel()
+	curl := peer(t, "curl")
+	c := newMailClient(t, "curl")
+	c.put("INBOX", "one", "two", "three")
+	dir := t.TempDir()
+	ask := func(want, path string, args ...string) {
+		t.Helper()
+		url := "imap://" + c.ready.IMAP + "/" + path
+		out := c.run(dir, append([]string{curl, "--silent", "--show-error", "--user", annsAddress + ":" + annsPassword, url}, args...)...)
+		if !strings.Contains(out, want) {
+			t.Errorf("curl %s %v: %q, want %q", path, args, out, want)
+		}
+	}
+	ask(`"Sent"`, "")
+	c.did("log in", "list")
+	ask("Hello two", "INBOX;UID=2")
+	ask("FLAGS", "INBOX", "-X", "FETCH 1:* (FLAGS)")
+	c.did("select", "fetch")
+	ask("Subject: two", "INBOX;UID=2;SECTION=HEADER.FIELDS%20(SUBJECT)")
+	ask("lo two", "INBOX;UID=2;SECTION=TEXT;PARTIAL=3.20")
+	c.did("parts")
+	ask("* SEARCH 3", "INBOX?SUBJECT%20three")
+	c.did("search")
+	letter := filepath.Join(dir, "letter")
+	if err := os.WriteFile(letter, []byte(imapLetter("sent")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask("", "Sent", "--upload-file", letter)
+	c.holds("Sent", `sent \Seen`)
+	c.did("append")
+	ask("", "INBOX", "-X", "UID STORE 3 +FLAGS.SILENT (\\Deleted)")
+	ask("* 3 EXPUNGE", "INBOX", "-X", "EXPUNGE")
+	c.did("flags", "expunge")
+	ask("", "INBOX", "-X", "UID COPY 1 Archive")
+	ask("", "INBOX", "-X", "UID MOVE 2 Archive")
+	c.did("copy", "move")
+	ask("", "", "-X", "CREATE Work")
+	ask("", "", "-X", "RENAME Work Done")
+	ask("", "", "-X", "SUBSCRIBE Done")
+	ask("Done", "", "-X", `LSUB "" *`)
+	ask("", "", "-X", "DELETE Done")
+	c.did("folders", "subscribe")
+	ask("QUOTAROOT", "", "-X", "GETQUOTAROOT INBOX")
+	c.did("quota")
+	c.holds("INBOX", "one")
+	c.holds("Archive", "one", `two \Seen`)
+}
+
+// TestIMAPWithMutt has mutt and neomutt do what their keys do, in a terminal that `script` makes
+// for them.
+func TestIMAPWithMutt(t *testing.T) {
+	for _, name := range []string{"mutt", "neomutt"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMutt(t, name)
+			m.put("INBOX", "one", "two", "three", "four")
+			m.walk()
+		})
+	}
+}
+
+// A mutt is mutt or neomutt with its configuration.
+type mutt struct {
+	*mailClient
+	program, script, home string
+	spoken                *recorder
+}
+
+// A recorder stands between a client and the server and keeps what the client says.
+type recorder struct {
+	addr string
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func newRecorder(t *testing.T, server string) *recorder {
+	t.Helper()
+	r := &recorder{}
+	r.addr = answering(t, func(client net.Conn) { r.carry(client, server) })
+	return r
+}
+
+func (r *recorder) carry(client net.Conn, server string) {
+	defer client.Close()
+	far, err := net.Dial("tcp", server)
+	if err != nil {
+		return // the client fails, and with it the test
+	}
+	go func() {
+		_, _ = io.Copy(far, io.TeeReader(client, r))
+		far.Close()
+	}()
+	_, _ = io.Copy(client, far) // until either has had enough
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *recorder) has(command string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Contains(r.text.String(), command)
+}
+
+func newMutt(t *testing.T, name string) *mutt {
+	t.Helper()
+	m := &mutt{program: peer(t, name), script: peer(t, "script"), home: t.TempDir()}
+	m.mailClient = newMailClient(t, name)
+	m.spoken = newRecorder(t, m.ready.IMAP)
+	config := fmt.Sprintf("set folder = \"imap://ann%%40example.test@%s/\"\nset spoolfile = \"+INBOX\"\nset imap_pass = %q\n"+
+		"set record = \"\"\nset ssl_starttls = no\nset ssl_force_tls = no\nset confirmappend = no\nset confirmcreate = no\n"+
+		"set delete = yes\nset mark_old = no\nset move = no\nset auto_tag = yes\nset imap_check_subscribed = yes\nset mail_check = 1\nset wait_key = no\n"+
+		"set imap_authenticators = \"login\"\nset editor = \"true\"\nset abort_unmodified = no\nset imap_deflate = no\nset header_cache = %q\n",
+		m.spoken.addr, annsPassword, filepath.Join(m.home, "cache"))
+	if err := os.WriteFile(filepath.Join(m.home, "rc"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// keys opens INBOX, presses keys and ends.
+func (m *mutt) keys(keys ...string) {
+	m.t.Helper()
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+	push := `push "` + strings.ReplaceAll(strings.Join(keys, ""), `"`, `\"`) + `<quit>"`
+	command := strings.Join([]string{m.program, "-n", "-F", quote(filepath.Join(m.home, "rc")), "-e", quote(push)}, " ")
+	m.run(m.home, m.script, "--quiet", "--return", "--command", command, "/dev/null")
+}
+
+func (m *mutt) walk() {
+	m.keys("<tag-pattern>~s one<enter><tag-prefix><copy-message>=Archive<enter>")
+	m.holds("Archive", "one")
+	m.did("log in", "select", "fetch", "copy")
+
+	m.keys("<limit>~s two<enter><flag-message><limit>all<enter>",
+		"<limit>~s three<enter><save-message>=Work<enter><limit>all<enter>", "<sync-mailbox>")
+	m.holds("Work", "three")
+	m.holds("INBOX", "one", `two \Flagged`, "four")
+	m.did("flags", "expunge", "folders")
+
+	m.keys("<limit>=b four<enter><delete-pattern>~A<enter><limit>all<enter><sync-mailbox>")
+	m.holds("INBOX", "one", `two \Flagged`)
+	if !m.spoken.has(" UID SEARCH BODY ") {
+		m.t.Errorf("%s did not let the server search", m.name)
+	}
+	m.did("search")
+
+	m.keys("<limit>~s one<enter><display-message><exit><limit>all<enter>")
+	m.holds("INBOX", `one \Seen`, `two \Flagged`)
+}
+
+// A found is what the tests read of a search.
+type found struct {
+	Domain      string
+	Available   *bool
+	Price       *float64
+	CheckedVia  string `json:"checked_via"`
+	Purchasable bool
+	Error       *string
+}
+
+func (f found) String() string {
+	available := "unknown"
+	if f.Available != nil {
+		available = map[bool]string{true: "free", false: "taken"}[*f.Available]
+	}
+	if (f.Error == nil) != (f.Available != nil) || f.Price != nil || f.Purchasable {
+		available += " and more"
+	}
+	return f.Domain + " " + available + " " + f.CheckedVia
+}
+
+// newSearcher starts a server as in production, with a fake of the world's registries.
+func newSearcher(t *testing.T, f *rdaptest.Fake, world *fakeResolver) *instance {
+	t.Helper()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, f.CA(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf("hostname = %q\nhttp_tls = \"off\"\nsubmissions = \"off\"\nimaps = \"off\"\noutbound = \"capture\"\npublic_ip = [\"192.0.2.1\"]\n"+
+		"resolver = %q\nca_file = %q\n%s[rdap]\nbootstrap_url = %q\n", "mail.example.org", world.addr, ca, generousLimits, f.URL())
+	return newInstance(t, config)
+}
+
+// TestSearchByRDAP runs the real program against registries, good and bad.
+func TestSearchByRDAP(t *testing.T) {
+	f, world := rdaptest.Start(t, "com", "co.uk", "garbage", "lies", "dead", "moved", "limit"), newResolver(t)
+	for ending, manner := range map[string]rdaptest.Manner{
+		"garbage": rdaptest.Garbage, "lies": rdaptest.OtherName, "dead": rdaptest.Slow, "moved": rdaptest.Moved, "limit": rdaptest.Busy,
+	} {
+		f.Behave(ending, manner)
+	}
+	for _, name := range []string{"taken.com", "edge.com", "xn--bcher-kva.co.uk", "taken.moved"} {
+		f.Add(name, rdaptest.Domain{Registrar: "Other, Ltd", IANAID: "292", Nameservers: []string{"ns1.other.test"}})
+	}
+	f.Add("edge.com", rdaptest.Domain{Registrar: "Cloudflare, Inc.", IANAID: "1910", Nameservers: []string{"LIA.ns.test", "adam.ns.test"}})
+	world.set(t, "live.dead", "NS", "ns1.other.test.")
+	i := newSearcher(t, f, world)
+
+	var one found
+	for q, want := range map[string]string{
+		"taken.com": "taken.com taken rdap", "free.com": "free.com free rdap", "b%C3%BCcher.co.uk": "xn--bcher-kva.co.uk taken rdap",
+		"xn--bcher-kva.com": "xn--bcher-kva.com free rdap", "taken.moved": "taken.moved taken rdap", "a.garbage": "a.garbage unknown dns",
+		"a.limit": "a.limit unknown dns", "a.none": "a.none unknown dns", "live.dead": "live.dead taken dns",
+	} {
+		if i.want(200, "GET", "/v1/domains/search?q="+q, nil, &one); one.String() != want {
+			t.Errorf("%s: %s", q, one)
+		}
+	}
+
+	i.searchInBulk(f)
+	var p struct {
+		Domain      string
+		Registrar   *string
+		Nameservers []string
+		IsEdge      bool `json:"is_edge"`
+	}
+	for name, want := range map[string]string{
+		"www.edge.com": "www.edge.com Cloudflare, Inc. [adam.ns.test lia.ns.test] true", "bücher.co.uk": "xn--bcher-kva.co.uk Other, Ltd [ns1.other.test] false",
+	} {
+		i.want(200, "POST", "/v1/domains/check-provider", map[string]string{"domain": name}, &p)
+		if got := fmt.Sprintf("%s %s %s %t", p.Domain, *p.Registrar, p.Nameservers, p.IsEdge); got != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	i.want(200, "POST", "/v1/domains/check-provider", map[string]string{"domain": "free.com"}, &p)
+	if p.Registrar != nil || p.Nameservers == nil || len(p.Nameservers) != 0 || p.IsEdge {
+		t.Errorf("a domain of nobody's: %+v", p)
+	}
+	for _, name := range []string{"a.garbage", "a.lies", "a.dead", "a.limit", "a.none"} {
+		var failed struct {
+			Error struct {
+				Code    string
+				Details []struct{ Field string }
+			}
+		}
+		i.want(502, "POST", "/v1/domains/check-provider", map[string]string{"domain": name}, &failed)
+		if failed.Error.Code != "upstream_error" || failed.Error.Details[0].Field != "rdap" {
+			t.Errorf("%s: %+v", name, failed)
+		}
+	}
+	i.want(400, "POST", "/v1/domains/check-provider", map[string]string{"domain": "co.uk"}, nil)
+
+	var suggested struct{ Suggestions []found }
+	i.want(200, "GET", "/v1/domains/suggest?keywords=taken&tlds=com&limit=5", nil, &suggested)
+	if s := suggested.Suggestions; len(s) != 5 || s[0].String() != "gettaken.com free rdap" {
+		t.Errorf("suggestions: %s", s)
+	}
+}
+
+// searchInBulk searches 100 names at once, one bad registry and one bad name among each five.
+func (i *instance) searchInBulk(f *rdaptest.Fake) {
+	i.t.Helper()
+	var names, want []string
+	for n := range 20 {
+		bad := []string{"garbage", "lies", "dead", "limit"}[n%4]
+		names = append(names, fmt.Sprintf("a%d.com", n), fmt.Sprintf("no name %d", n), fmt.Sprintf("a%d.%s", n, bad), fmt.Sprintf("A%d.co.uk", n), "taken.com")
+		want = append(want, fmt.Sprintf("a%d.com free rdap", n), fmt.Sprintf("no name %d unknown rdap", n), fmt.Sprintf("a%d.%s unknown dns", n, bad),
+			fmt.Sprintf("a%d.co.uk free rdap", n), "taken.com taken rdap")
+	}
+	var bulk struct {
+		Results        []found
+		Count          int
+		AvailableCount int `json:"available_count"`
+	}
+	began := time.Now()
+	i.want(200, "POST", "/v1/domains/search-bulk", map[string]any{"domains": names}, &bulk)
+	i.t.Logf("100 names, among them a dead registry's, in %s", time.Since(began))
+	if bulk.Count != 100 || bulk.AvailableCount != 40 || time.Since(began) > 40*time.Second {
+		i.t.Errorf("%d results, %d available, after %s", bulk.Count, bulk.AvailableCount, time.Since(began))
+	}
+	for n, r := range bulk.Results {
+		if r.String() != want[n] {
+			i.t.Errorf("%d: %s, not %s", n, r, want[n])
+		}
+	}
+	if n := f.Peak("com"); n > 40 {
+		i.t.Errorf("a registry got %d questions in a second", n)
+	}
+}
+
+// TestSandboxAsksNobodyUnasked shows that only a list which is named makes a sandbox ask
+// registries, and no other than its.
+func TestSandboxAsksNobodyUnasked(t *testing.T) {
+	f, world := rdaptest.Start(t, "com"), newResolver(t)
+	f.Behave(rdaptest.Bootstrap, rdaptest.Broken)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, f.CA(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, config := range []string{"", "[rdap]\nbootstrap_url = \"off\"\n", fmt.Sprintf("[rdap]\nbootstrap_url = %q\n", f.URL())} {
+		i := newInstance(t, config, "--resolver", world.addr, "--ca-file", ca)
+		var one found
+		if i.want(200, "GET", "/v1/domains/search?q=free.com", nil, &one); one.String() != "free.com unknown dns" {
+			t.Errorf("%q: %s", config, one)
+		}
+		i.stop()
+	}
+	if n := f.Asked(rdaptest.Bootstrap); n != 1 {
+		t.Errorf("the list was asked for %d times", n)
 	}
 }

@@ -2,12 +2,16 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +22,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/auth"
 )
 
 // binary builds the program once for all tests that drive it.
@@ -339,3 +346,70 @@ func (i *instance) inbox(userID string) []row {
 
 // generousLimits lets a test call the API as often as it needs.
 const generousLimits = "[limits]\nrate_per_minute = 100000\nburst_per_minute = 100000\n"
+
+// freePort is a port of 127.0.0.1 for a program that is not told of a listener but of a number.
+func freePort(t *testing.T) int {
+	t.Helper()
+	port, err := strconv.Atoi(freePortOn(t, "127.0.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// freePortOn is a port that nobody has, for TCP and UDP. It is below the ports that the kernel
+// gives to whoever names none, so that nobody takes it before the program that it is for.
+func freePortOn(t *testing.T, ip string) string {
+	t.Helper()
+	for range 1000 {
+		port := strconv.Itoa(10000 + rand.IntN(20000))
+		addr := net.JoinHostPort(ip, port)
+		if _, given := givenPorts.LoadOrStore(port, true); given {
+			continue
+		}
+		stream, err := net.Listen("tcp", addr)
+		if err != nil {
+			continue
+		}
+		stream.Close()
+		packets, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
+		}
+		packets.Close()
+		return port
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+var givenPorts sync.Map // so that no two tests get the same
+
+// A policy by sender asks for a name that has the local part in it, whatever characters that has.
+func TestSPFAsksForNamesThatNoHostHas(t *testing.T) {
+	world := newResolver(t)
+	world.set(t, "example.test", "TXT", `"v=spf1 exists:%{l}._u.%{o} a:odd/name.example.test mx:mail/name.example.test -all"`)
+	world.set(t, "bob+a\\ b=c._u.example.test", "A", "127.0.0.2")
+	world.set(t, "odd/name.example.test", "AAAA", "2001:db8::1")
+	world.set(t, "mail/name.example.test", "MX", "10 mx/1.example.test.")
+	world.set(t, "mx/1.example.test", "A", "192.0.2.7")
+	v := auth.Verifier{Resolver: dnsprov.NewAnyNames(world.addr)}
+	message := "From: bob@example.test\r\n\r\n"
+	for _, c := range []struct{ ip, from, want string }{
+		{"192.0.2.1", "bob+a b=c@example.test", "pass"}, {"192.0.2.1", "bob+b@example.test", "fail"}, {"192.0.2.1", "-bob-@example.test", "fail"},
+		{"2001:db8::1", "eve@example.test", "pass"}, {"192.0.2.7", "eve@example.test", "pass"},
+	} {
+		got, err := v.Verify(t.Context(), auth.Request{IP: netip.MustParseAddr(c.ip), Helo: "mx.test", MailFrom: c.from, AuthservID: "us.test", Message: strings.NewReader(message), Size: int64(len(message))})
+		if err != nil || string(got.SPF) != c.want {
+			t.Errorf("%s from %s: %+v, %v; want %s", c.from, c.ip, got, err, c.want)
+		}
+	}
+	world.hush(true)
+	r := dnsprov.NewAnyNames(world.addr)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var e *net.DNSError
+	if _, err := r.LookupIPAddr(ctx, "odd/name.example.test."); !errors.As(err, &e) || !e.IsTemporary || e.IsNotFound {
+		t.Errorf("a dead resolver: %v", err)
+	}
+}

@@ -3,12 +3,16 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto"
+	"crypto/ecdsa"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -303,4 +307,407 @@ func TestOnlySecondariesCopy(t *testing.T) {
 			t.Errorf("%s: there is a complaint:\n%s", tc.name, out)
 		}
 	}
+}
+
+// signedDomain is what the API shows of a domain that is signed.
+type signedDomain struct {
+	Domain string
+	DNSSEC struct {
+		Status string
+		DNSKEY string
+		DS     []struct {
+			KeyTag     int `json:"key_tag"`
+			Algorithm  int
+			DigestType int `json:"digest_type"`
+			Digest     string
+			Value      string
+		}
+	}
+}
+
+func (i *instance) signedDomain(id string) (d signedDomain) {
+	i.t.Helper()
+	i.want(200, "GET", "/v1/domains/"+id, nil, &d)
+	if len(d.DNSSEC.DS) != 1 {
+		i.t.Fatalf("dnssec: %+v", d.DNSSEC)
+	}
+	return d
+}
+
+func (i *instance) addRecord(domainID, typ, name, value string) {
+	i.t.Helper()
+	i.want(200, "POST", "/v1/domains/"+domainID+"/custom-dns-records", map[string]any{"type": typ, "name": name, "value": value}, nil)
+}
+
+// addSigned makes a domain with an alias, a long text and a name without records, and gives its id.
+func (i *instance) addSigned(name string) string {
+	i.t.Helper()
+	id := i.addDomain(name)
+	i.addRecord(id, "CNAME", "www", "@")
+	i.addRecord(id, "TXT", "long", strings.Repeat("0123456789", 300))
+	i.addRecord(id, "A", "a.b", "192.0.2.9")
+	return id
+}
+
+// query runs a program that asks the instance, and gives what it says.
+func (i *instance) query(path string, args ...string) string {
+	i.t.Helper()
+	host, port, err := net.SplitHostPort(i.ready.DNS)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	out, _ := exec.CommandContext(i.t.Context(), path, append([]string{"@" + host, "-p", port}, args...)...).CombinedOutput()
+	return string(out) // the status does not count: delv has the same for most ends
+}
+
+func TestDigSeesSignatures(t *testing.T) {
+	dig, kdig := program(t, "dig"), program(t, "kdig")
+	i := newInstance(t, "")
+	id := i.addSigned("signed.test")
+	d := i.signedDomain(id)
+	for _, tc := range []struct{ args, want string }{
+		{"+dnssec signed.test MX", "flags: do"},
+		{"+dnssec +cdflag signed.test MX", "flags: qr aa rd;"},
+		{"+dnssec signed.test MX", "RRSIG\tMX 13 2 3600 "},
+		{"+dnssec signed.test DNSKEY", "DNSKEY\t257 3 13 "},
+		{"+dnssec WwW.signed.test A", "CNAME\tsigned.test."},
+		{"+dnssec no.signed.test A", "status: NXDOMAIN"},
+		{"+dnssec no.signed.test A", "AUTHORITY: 6"},
+		{"+dnssec b.signed.test A", "AUTHORITY: 4"},
+		{"+dnssec signed.test DS", "AUTHORITY: 4"},
+		{"+dnssec signed.test ANY", "RRSIG"},
+		{"+dnssec +ignore +bufsize=512 signed.test DNSKEY", "flags: qr aa rd;"},
+		{"+dnssec +ignore +bufsize=512 a.name.that.is.not.there.signed.test A", "flags: qr aa tc rd;"},
+		{"+dnssec +bufsize=512 a.name.that.is.not.there.signed.test A", "AUTHORITY: 6"}, // over TCP
+		{"+dnssec long.signed.test TXT", "RRSIG\tTXT"},                                  // over TCP too
+		{"signed.test MX", "ANSWER: 1,"},
+		{"no.signed.test A", "AUTHORITY: 1,"},
+	} {
+		out := i.query(dig, append([]string{"+time=2", "+tries=1"}, strings.Fields(tc.args)...)...)
+		if !strings.Contains(out, tc.want) || strings.Contains(out, "malformed") || strings.Contains(out, "WARNING: Message") {
+			t.Errorf("dig %s:\n%s\nwant %q", tc.args, out, tc.want)
+		}
+	}
+	if out := i.query(kdig, "+dnssec", "no.signed.test", "A"); !strings.Contains(out, "status: NXDOMAIN") || strings.Count(out, "RRSIG\tNSEC") != 2 || strings.Contains(out, "WARNING") {
+		t.Errorf("kdig:\n%s", out)
+	}
+	// What the API tells is what is served, by somebody else's arithmetic.
+	out := i.query(dig, "+short", "signed.test", "DNSKEY")
+	rr, err := dns.NewRR("signed.test. IN DNSKEY " + strings.TrimSpace(out))
+	if err != nil {
+		t.Fatalf("%v in %q", err, out)
+	}
+	key, shown := rr.(*dns.DNSKEY), d.DNSSEC.DS[0]
+	if ds := key.ToDS(dns.SHA256); shown.Digest != ds.Digest || shown.KeyTag != int(ds.KeyTag) || shown.Algorithm != 13 || shown.DigestType != 2 ||
+		shown.Value != fmt.Sprintf("%d 13 2 %s", ds.KeyTag, ds.Digest) || d.DNSSEC.DNSKEY != "257 3 13 "+key.PublicKey {
+		t.Errorf("the API shows %+v, the server has %v", d.DNSSEC, ds)
+	}
+}
+
+// delv validates from an anchor that is made of what the API shows.
+func TestDelvValidates(t *testing.T) {
+	delv := program(t, "delv")
+	i := newInstance(t, "")
+	id, other := i.addSigned("signed.test"), i.addDomain("other.test")
+	anchor := func(kind, data string) string {
+		path := filepath.Join(t.TempDir(), "anchor")
+		text := fmt.Sprintf("trust-anchors { signed.test. %s %s; };\n", kind, data)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	quoteLast := func(data string) string {
+		f := strings.Fields(data)
+		f[3] = `"` + f[3] + `"`
+		return strings.Join(f, " ")
+	}
+	ours, theirs := i.signedDomain(id).DNSSEC, i.signedDomain(other).DNSSEC
+	byKey := anchor("static-key", quoteLast(ours.DNSKEY))
+	byDS := anchor("static-ds", quoteLast(ours.DS[0].Value))
+	wrong := anchor("static-key", quoteLast(theirs.DNSKEY))
+	ask := func(anchor string, args ...string) string {
+		return i.query(delv, append([]string{"-a", anchor, "+root=signed.test", "-4"}, args...)...)
+	}
+	const valid, nothing = "; fully validated", "; negative response, fully validated"
+	for _, tc := range []struct{ name, typ, want, has string }{
+		{"signed.test", "A", valid, "127.0.0.1"},
+		{"signed.test", "MX", valid, "MX\t10 "},
+		{"signed.test", "TXT", valid, "v=spf1"},
+		{"signed.test", "SOA", valid, "SOA"},
+		{"signed.test", "NS", valid, "NS"},
+		{"signed.test", "DNSKEY", valid, "257 3 13"},
+		{"ms1._domainkey.signed.test", "TXT", valid, "v=DKIM1"},
+		{"sIgNeD.tEsT", "A", valid, "127.0.0.1"},
+		{"www.signed.test", "A", valid, "127.0.0.1"},
+		{"www.signed.test", "TXT", valid, "v=spf1"},
+		{"long.signed.test", "TXT", valid, "0123456789"},
+		{"signed.test", "AAAA", nothing, ""},
+		{"www.signed.test", "AAAA", valid, "$NXRRSET"},
+		{"b.signed.test", "A", nothing, ""},
+		{"_domainkey.signed.test", "TXT", nothing, ""},
+		{"no.signed.test", "A", nothing, "ncache nxdomain"},
+		{"zzzz.signed.test", "A", nothing, "ncache nxdomain"},
+		{"x.y.z.a.b.signed.test", "MX", nothing, "ncache nxdomain"},
+	} {
+		for _, a := range []string{byKey, byDS} {
+			if out := ask(a, tc.name, tc.typ); !strings.Contains(out, tc.want) || !strings.Contains(out, tc.has) || strings.Contains(out, "unsigned") {
+				t.Errorf("delv %s %s:\n%s\nwant %q with %q", tc.name, tc.typ, out, tc.want, tc.has)
+			}
+		}
+		if out := ask(wrong, tc.name, tc.typ); strings.Contains(out, "fully validated") || !strings.Contains(out, "resolution failed") {
+			t.Errorf("delv %s %s with another key:\n%s", tc.name, tc.typ, out)
+		}
+	}
+	i.addRecord(id, "TXT", "fresh", "just made") // and the very first question after that is answered with it
+	if out := ask(byKey, "fresh.signed.test", "TXT"); !strings.Contains(out, valid) || !strings.Contains(out, "just made") {
+		t.Errorf("a record that was just made:\n%s", out)
+	}
+}
+
+// A parentZone is the zone test., signed by other code than ours, which delegates domains with what
+// an owner hands in.
+type parentZone struct {
+	addr   string
+	signer crypto.Signer
+	key    *dns.DNSKEY
+	mu     sync.Mutex
+	ds     map[string]string // by domain, with the dot
+}
+
+func newParentZone(t *testing.T) *parentZone {
+	t.Helper()
+	key := &dns.DNSKEY{Hdr: parentHeader("test.", dns.TypeDNSKEY), Flags: 257, Protocol: 3, Algorithm: dns.ECDSAP256SHA256}
+	private, err := key.Generate(256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, ok := private.(*ecdsa.PrivateKey)
+	if !ok {
+		t.Fatalf("a key of type %T", private)
+	}
+	pc, ln := samePort(t)
+	p := &parentZone{addr: ln.Addr().String(), signer: signer, key: key, ds: map[string]string{}}
+	for _, s := range []*dns.Server{{PacketConn: pc, Handler: p}, {Listener: ln, Handler: p}} {
+		go func() { _ = s.ActivateAndServe() }()
+		t.Cleanup(func() { _ = s.Shutdown() })
+	}
+	return p
+}
+
+func parentHeader(name string, typ uint16) dns.RR_Header {
+	return dns.RR_Header{Name: name, Rrtype: typ, Class: dns.ClassINET, Ttl: 1}
+}
+
+// publish puts a DS record into the zone, as a registrar does.
+func (p *parentZone) publish(domain, ds string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ds[domain+"."] = ds
+}
+
+func (p *parentZone) records(q dns.Question) []dns.RR {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := strings.ToLower(q.Name)
+	switch {
+	case name == "test." && q.Qtype == dns.TypeDNSKEY:
+		return []dns.RR{p.key}
+	case name == "test." && q.Qtype == dns.TypeSOA:
+		return []dns.RR{&dns.SOA{Hdr: parentHeader(name, dns.TypeSOA), Ns: "ns.test.", Mbox: "x.test.", Minttl: 1}}
+	case name == "test." && q.Qtype == dns.TypeNS:
+		return []dns.RR{&dns.NS{Hdr: parentHeader(name, dns.TypeNS), Ns: "ns.test."}}
+	case q.Qtype == dns.TypeDS && p.ds[name] != "":
+		rr, err := dns.NewRR(name + " 1 IN DS " + p.ds[name])
+		if err == nil {
+			return []dns.RR{rr}
+		}
+	}
+	return nil
+}
+
+func (p *parentZone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	m := new(dns.Msg).SetReply(q)
+	m.Authoritative = true
+	m.SetEdns0(1232, true)
+	if m.Answer = p.records(q.Question[0]); len(m.Answer) > 0 {
+		now := uint32(time.Now().Unix())
+		sig := &dns.RRSIG{
+			Hdr: parentHeader(m.Answer[0].Header().Name, dns.TypeRRSIG), Algorithm: p.key.Algorithm, KeyTag: p.key.KeyTag(), SignerName: "test.",
+			Inception: now - 3600, Expiration: now + 3600,
+		}
+		if sig.Sign(p.signer, m.Answer) == nil {
+			m.Answer = append(m.Answer, sig)
+		}
+	}
+	_ = w.WriteMsg(m)
+}
+
+// validatingConf has five gaps: port, anchor, and the addresses of the root (nobody), the parent
+// and ours.
+const validatingConf = `server:
+  interface: 127.53.0.53
+  port: %s
+  outgoing-interface: 127.0.0.1
+  do-ip6: no
+  do-not-query-localhost: no
+  use-caps-for-id: yes
+  module-config: "validator iterator"
+  aggressive-nsec: no
+  trust-anchor: "%s"
+  local-zone: "test." nodefault
+  target-fetch-policy: "0 0 0 0 0"
+  val-bogus-ttl: 0
+  infra-host-ttl: 0
+  cache-max-ttl: 0
+  cache-max-negative-ttl: 0
+  val-log-level: 2
+  do-daemonize: no
+  use-syslog: no
+  chroot: ""
+  username: ""
+  pidfile: ""
+  directory: "."
+  num-threads: 1
+remote-control:
+  control-enable: no
+stub-zone:
+  name: "test."
+  stub-addr: %s
+stub-zone:
+  name: "signed.test."
+  stub-addr: %s
+stub-zone:
+  name: "tampered.test."
+  stub-addr: %[4]s
+stub-zone:
+  name: "unsigned.test."
+  stub-addr: %[4]s
+`
+
+// asker starts an unbound that trusts the parent's key, and gives what asks it with the DO bit.
+func (p *parentZone) asker(t *testing.T, i *instance) func(name string, typ uint16) *dns.Msg {
+	t.Helper()
+	at := func(addr string) string { return strings.Replace(addr, ":", "@", 1) }
+	resolver := runUnbound(t, func(port string) string {
+		return fmt.Sprintf(validatingConf, port, strings.ReplaceAll(p.key.String(), "\t", " "), at(p.addr), at(i.ready.DNS))
+	})
+	ask := func(name string, typ uint16) *dns.Msg {
+		q := new(dns.Msg).SetQuestion(name+".", typ).SetEdns0(4096, true)
+		m, _, err := (&dns.Client{Timeout: 5 * time.Second}).Exchange(q, resolver)
+		if err == nil && m.Truncated {
+			m, _, err = (&dns.Client{Timeout: 5 * time.Second, Net: "tcp"}).Exchange(q, resolver)
+		}
+		if err != nil {
+			return new(dns.Msg)
+		}
+		return m
+	}
+	i.until("unbound answers", func() bool { return ask("signed.test", dns.TypeSOA).Response })
+	return ask
+}
+
+// unbound follows the chain from the key of the parent over the DS that the owner took from the
+// API.
+func TestUnboundValidatesThroughTheParent(t *testing.T) {
+	program(t, "unbound", "/usr/sbin/unbound")
+	i := newInstance(t, "")
+	signed, tampered := i.addSigned("signed.test"), i.addSigned("tampered.test")
+	ds := i.signedDomain(signed).DNSSEC.DS[0].Value
+	parent := newParentZone(t)
+	parent.publish("signed.test", ds)
+	parent.publish("tampered.test", ds) // another domain's
+	ask := parent.asker(t, i)
+	for _, tc := range []struct {
+		name  string
+		typ   uint16
+		rcode int
+		types []uint16
+	}{
+		{"signed.test", dns.TypeA, 0, []uint16{dns.TypeA, dns.TypeRRSIG}},
+		{"signed.test", dns.TypeMX, 0, []uint16{dns.TypeMX, dns.TypeRRSIG}},
+		{"Signed.Test", dns.TypeTXT, 0, []uint16{dns.TypeTXT, dns.TypeRRSIG}},
+		{"signed.test", dns.TypeANY, 0, nil},
+		{"signed.test", dns.TypeAAAA, 0, nil},
+		{"signed.test", dns.TypeNSEC, 0, []uint16{dns.TypeNSEC, dns.TypeRRSIG}},
+		{"signed.test", dns.TypeDS, 0, []uint16{dns.TypeDS, dns.TypeRRSIG}},
+		{"www.signed.test", dns.TypeA, 0, []uint16{dns.TypeCNAME, dns.TypeRRSIG, dns.TypeA, dns.TypeRRSIG}},
+		{"www.signed.test", dns.TypeAAAA, 0, []uint16{dns.TypeCNAME, dns.TypeRRSIG}},
+		{"long.signed.test", dns.TypeTXT, 0, []uint16{dns.TypeTXT, dns.TypeRRSIG}},
+		{"b.signed.test", dns.TypeTXT, 0, nil},
+		{"no.signed.test", dns.TypeTXT, dns.RcodeNameError, nil},
+		{"x.no.a.b.signed.test", dns.TypeTXT, dns.RcodeNameError, nil},
+	} {
+		m := ask(tc.name, tc.typ)
+		var types []uint16
+		for _, rr := range m.Answer {
+			types = append(types, rr.Header().Rrtype)
+		}
+		if tc.typ == dns.TypeANY {
+			types = nil
+		}
+		if m.Rcode != tc.rcode || !m.AuthenticatedData || !slices.Equal(types, tc.types) {
+			t.Errorf("%s %s: %v", tc.name, dns.TypeToString[tc.typ], m)
+		}
+	}
+	for _, name := range []string{"tampered.test", "www.tampered.test", "no.tampered.test"} {
+		if m := ask(name, dns.TypeA); m.Rcode != dns.RcodeServerFailure {
+			t.Errorf("%s, whose DS is another's: %v", name, m)
+		}
+	}
+	parent.publish("tampered.test", i.signedDomain(tampered).DNSSEC.DS[0].Value)
+	if m := parent.asker(t, i)("tampered.test", dns.TypeMX); m.Rcode != dns.RcodeSuccess || !m.AuthenticatedData {
+		t.Errorf("with the right DS: %v", m)
+	}
+	i.addRecord(signed, "TXT", "fresh", "just made")
+	if m := ask("fresh.signed.test", dns.TypeTXT); len(m.Answer) != 2 || !m.AuthenticatedData {
+		t.Errorf("a record that was just made: %v", m)
+	}
+	i.kill() // signatures are made anew after it, and validate as well
+	old := i.ready.DNS
+	i.args = append(i.args, "--dns", old)
+	i.start()
+	if i.ready.DNS != old {
+		t.Fatalf("DNS listens at %s, not %s", i.ready.DNS, old)
+	}
+	if m := ask("signed.test", dns.TypeMX); m.Rcode != dns.RcodeSuccess || !m.AuthenticatedData {
+		t.Errorf("after a kill: %v", m)
+	}
+}
+
+// Domains below others are validated through the zone above, which is ours too.
+func TestUnboundValidatesADomainBelowAnother(t *testing.T) {
+	program(t, "unbound", "/usr/sbin/unbound")
+	i := newInstance(t, "")
+	top := i.addSigned("signed.test")
+	i.addSigned("shop.signed.test")
+	parent := newParentZone(t)
+	parent.publish("signed.test", i.signedDomain(top).DNSSEC.DS[0].Value)
+	ask := parent.asker(t, i)
+	for name, rcode := range map[string]int{"shop.signed.test": 0, "www.shop.signed.test": 0, "no.shop.signed.test": dns.RcodeNameError, "no.signed.test": dns.RcodeNameError} {
+		if m := ask(name, dns.TypeA); m.Rcode != rcode || !m.AuthenticatedData {
+			t.Errorf("%s: %v", name, m)
+		}
+	}
+}
+
+// The API says what the parent has: nothing, ours, or somebody else's.
+func TestTheParentsDSIsLookedAt(t *testing.T) {
+	world := newResolver(t)
+	i := newInstance(t, "", "--resolver", world.addr)
+	world.delegate(i.ready.DNS)
+	id := i.addDomain("signed.test")
+	status := func(want string) {
+		t.Helper()
+		i.want(200, "GET", "/v1/domains/"+id+"/dns-status?refresh=true", nil, nil)
+		if got := i.signedDomain(id).DNSSEC.Status; got != want {
+			t.Errorf("dnssec is %s, want %s", got, want)
+		}
+	}
+	ds := i.signedDomain(id).DNSSEC.DS[0].Value
+	status("unpublished")
+	world.set(t, "signed.test", "DS", ds)
+	status("secure")
+	world.set(t, "signed.test", "DS", "1"+strings.TrimLeft(ds, "0123456789"))
+	status("bogus")
 }

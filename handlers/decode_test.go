@@ -1,10 +1,19 @@
 package handlers
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/handlers/openapi"
@@ -152,3 +161,251 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestLargeBodyWaitsForItsTurn: while large bodies fill the memory that is theirs, another one
+// waits and small ones do not.
+func TestLargeBodyWaitsForItsTurn(t *testing.T) {
+	b := newSandbox(t, nil)
+	path := "/v1/email-users/" + b.box("ann") + "/inbox/send"
+	send := func(size int) *reply {
+		return b.do("POST", path, fmt.Sprintf(`{"to":"x@far.test","subject":"s","text":%q}`, strings.Repeat("long ", size/5)))
+	}
+	if err := b.server.bodies.large.Acquire(context.Background(), maxLargeInMemory); err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan *reply, 1)
+	go func() { came <- send(2 << 20) }()
+	send(1000).is(200)
+	select {
+	case <-came:
+		t.Fatal("a large body did not wait")
+	case <-time.After(100 * time.Millisecond):
+	}
+	b.server.bodies.large.Release(maxLargeInMemory)
+	(<-came).is(200)
+	send(40<<20).fails(413, "payload_too_large")
+	if !b.server.bodies.large.TryAcquire(maxLargeInMemory) {
+		t.Error("a body that was answered still has its place")
+	}
+}
+
+// TestOddNamesInPaths asks every operation for things whose names are no names. None is found, and
+// nothing falls over.
+func TestOddNamesInPaths(t *testing.T) {
+	b := newSandbox(t, nil)
+	b.box("ann")
+	place := regexp.MustCompile(`\{\w+\}`)
+	for _, odd := range []string{
+		"\x00", "\xff\xfe", "..", "/", "//", "a/../b", "%", "%2f", "é", "😀", " ", "\r\n", "{id}", ":id", "*", "-1", "18446744073709551616",
+		"eu_" + strings.Repeat("x", 9000), b.domain + "\x00", b.Owner.AccountID, "bulk", "?", "#", `"`, "<b>",
+	} {
+		for _, o := range b.server.ops {
+			if !strings.Contains(o.path, "{") {
+				continue
+			}
+			r := b.do(o.method, place.ReplaceAllLiteralString(o.path, url.PathEscape(odd)), nil)
+			if r.status != 400 && r.status != 404 && r.status != 405 {
+				t.Errorf("%s of %.20q: %d %.200s", o.name, odd, r.status, r.raw)
+			}
+		}
+	}
+	b.get("/v1/account").is(200).has("domains_used", "1", "email_users_used", "1", "team_users_used", "1")
+}
+
+// TestMethodsOfHTTP: HEAD and OPTIONS are none of the API's, with the headers of any answer and no
+// body for HEAD.
+func TestMethodsOfHTTP(t *testing.T) {
+	b := newSandbox(t, nil)
+	for _, method := range []string{"HEAD", "OPTIONS", "TRACE", "get", "LIST"} {
+		r := b.do(method, "/v1/account", nil).is(405)
+		if r.header.Get("Allow") != "GET, PATCH" || r.header.Get("X-RateLimit-Limit") == "" || (len(r.raw) == 0) != (method == "HEAD") {
+			t.Errorf("%s: %v %s", method, r.header, r.raw)
+		}
+		b.do(method, "/v1/nothing", nil).is(404)
+		b.with("").do(method, "/v1/account", nil).is(401)
+	}
+}
+
+// TestBodiesOnTheWire sends bodies as careless clients and networks do. What is whole counts; what
+// is not changes nothing.
+func TestBodiesOnTheWire(t *testing.T) {
+	b := newSandbox(t, nil)
+	head := func(version string, fields ...string) string {
+		return "POST /v1/suppressions HTTP/" + version + "\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + b.token +
+			"\r\n" + strings.Join(fields, "\r\n") + "\r\n\r\n"
+	}
+	const body = `{"email":"a@far.test"}`
+	length := func(n int) string { return fmt.Sprintf("Content-Length: %d", n) }
+	chunks := fmt.Sprintf("%x;x=y\r\n%s\r\n%x\r\n%s\r\n0\r\nTrailer: x\r\n\r\n", 5, body[:5], len(body)-5, body[5:])
+	big := `{"email":"` + strings.Repeat("x", defaultBody) + `"}`
+	for name, tc := range map[string]struct {
+		status int
+		parts  []string
+	}{
+		"HTTP/1.0":              {201, []string{head("1.0", length(len(body))), body}},
+		"in chunks":             {201, []string{head("1.1", "Transfer-Encoding: chunked", "Connection: close"), chunks}},
+		"slowly":                {201, []string{head("1.1", length(len(body)), "Connection: close"), body[:3], body[3:9], body[9:]}},
+		"Expect":                {201, []string{head("1.1", length(len(body)), "Expect: 100-continue", "Connection: close"), body}},
+		"without a body":        {400, []string{head("1.1", "Connection: close")}},
+		"cut short":             {400, []string{head("1.1", length(len(body)+9), "Connection: close"), body}},
+		"cut between chunks":    {400, []string{head("1.1", "Transfer-Encoding: chunked", "Connection: close"), chunks[:len(chunks)-20]}},
+		"no such chunk":         {400, []string{head("1.1", "Transfer-Encoding: chunked", "Connection: close"), "zz\r\n"}},
+		"too large":             {413, []string{head("1.1", length(1<<40), "Connection: close")}},
+		"too large and whole":   {413, []string{head("1.1", length(8*len(big)), "Connection: close"), strings.Repeat(big, 8)}},
+		"too large in parts":    {413, []string{head("1.1", "Transfer-Encoding: chunked", "Connection: close"), strings.Repeat(fmt.Sprintf("%x\r\n%s\r\n", len(big), big), 8) + "0\r\n\r\n"}},
+		"too large and awaited": {413, []string{head("1.1", length(1<<21), "Expect: 100-continue", "Connection: close")}},
+		"too large in chunks":   {413, []string{head("1.1", "Transfer-Encoding: chunked", "Connection: close"), fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(big), big)}},
+		"two lengths":           {400, []string{head("1.1", length(len(body)), length(3), "Connection: close"), body}},
+		"length below zero":     {400, []string{head("1.1", length(-1), "Connection: close"), body}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := overTheWire(t, b.url, tc.parts); got != tc.status {
+				t.Errorf("status %d, want %d", got, tc.status)
+			}
+			listed := b.get("/v1/suppressions").is(200)
+			if made := listed.text("pagination.count") == "1"; made != (tc.status == 201) {
+				t.Errorf("after %d there is %s", tc.status, listed.raw)
+			}
+			b.remove("/v1/suppressions/a@far.test")
+		})
+	}
+}
+
+// overTheWire writes the parts with pauses between, ends its side of the connection, and gives the
+// status of the last answer that is no 100.
+func overTheWire(t *testing.T, base string, parts []string) int {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, p := range parts {
+		if _, err := conn.Write([]byte(p)); err != nil {
+			t.Fatalf("the server closed before the request was whole: %v", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if len(parts) > 1 { // else the client waits for an answer, whatever it has promised to send
+		_ = conn.(*net.TCPConn).CloseWrite()
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	r := bufio.NewReader(conn)
+	for {
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusContinue {
+			return resp.StatusCode
+		}
+	}
+}
+
+// hostileValues are put in the place of every field of every body, one at a time.
+var hostileValues = []string{
+	`null`, `true`, `-1`, `0.5`, `1e400`, `123456789012345678901234567890`, `""`, `"\u0000"`, `"\ud800"`, `"` + strings.Repeat("x", 10_000) + `"`,
+	`[]`, `{}`, `[null]`, `[{}]`, `[[1]]`, `{"a":{"b":[1]}}`, strings.Repeat("[", 500) + strings.Repeat("]", 500), `"'; -- <script>"`, `"../../etc"`,
+}
+
+// hostileBodies stand in the place of a whole body.
+var hostileBodies = []string{
+	`{`, `[]`, `null`, `"x"`, `1`, `{}{}`, `{"a":1,"a":2}`, "{\"a\":\"\xff\"}", `{"a":1`, `{"a"}`, `{,}`, "\x00",
+	strings.Repeat(`{"a":`, 20_000) + `1` + strings.Repeat("}", 20_000),
+}
+
+// TestHostileBodies: whatever stands in a body, the answer is the operation's own or an error of
+// the client's, as it is described, and an error has changed nothing.
+func TestHostileBodies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it does one thing after the other, many times")
+	}
+	b := newSandbox(t, func(c *core.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 1_000_000, 1_000_000 })
+	box := b.post("/v1/email-users", `{"email":"ann@boxes.test"}`).is(201).text("user_id")
+	ids := map[string]string{"{domain_id}": b.domain, "{user_id}": box}
+	for _, o := range b.server.ops {
+		if o.method == http.MethodGet {
+			continue
+		}
+		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllStringFunc(o.path, func(hole string) string {
+			if o.method == http.MethodDelete || ids[hole] == "" || strings.Contains(o.path, "/account/users") {
+				return "none"
+			}
+			return ids[hole]
+		})
+		before := b.everything()
+		for _, body := range hostileBodies {
+			r := b.do(o.method, path, body)
+			if o.name == "delete_inbox_message" || r.status != 404 {
+				r.fails(r.status, r.text("error.code"))
+			}
+			if r.status < 400 || r.status >= 500 {
+				t.Errorf("%s with the body %.40q: %d %s", o.name, body, r.status, r.raw)
+			}
+		}
+		if after := b.everything(); after != before {
+			t.Errorf("%s was refused and changed something:\n%s\n%s", o.name, before, after)
+		}
+		b.hostileFields(t, &o, path)
+	}
+}
+
+// hostileFields puts every hostile value into every field of the operation's example.
+func (b *sandbox) hostileFields(t *testing.T, o *op, path string) {
+	c := theContract()
+	described := c.doc.Paths.Get(o.path).Get(strings.ToLower(o.method))
+	if described.RequestBody == nil {
+		return
+	}
+	text, err := json.Marshal(described.RequestBody.Content.Get(jsonMedia).Example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		for _, value := range hostileValues {
+			body := maps.Clone(fields)
+			body[name] = json.RawMessage(value)
+			before := b.everything()
+			r := b.do(o.method, path, rawObject(body))
+			if r.status < 400 {
+				continue // it is what the operation takes, such as an empty description
+			}
+			if r.status == 500 || r.text("error.code") == "internal_error" {
+				t.Errorf("%s with %s = %.40q: %d %s", o.name, name, value, r.status, r.raw)
+			}
+			if after := b.everything(); after != before {
+				t.Errorf("%s with %s = %.40q was refused and changed something", o.name, name, value)
+			}
+		}
+	}
+}
+
+// rawObject writes an object whose values may be no JSON that Go would write.
+func rawObject(fields map[string]json.RawMessage) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		parts = append(parts, fmt.Sprintf("%q:%s", name, fields[name]))
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+// everything is what the account has, as its lists show it.
+func (b *sandbox) everything() string {
+	b.t.Helper()
+	var all strings.Builder
+	for _, path := range []string{
+		"/v1/domains", "/v1/email-users", "/v1/webhooks", "/v1/email-user-templates", "/v1/account/users", "/v1/auth/tokens",
+		"/v1/inbox", "/v1/messages", "/v1/suppressions", "/v1/domains/" + b.domain + "/custom-dns-records",
+	} {
+		all.Write(volatile.ReplaceAll(b.get(path).is(200).raw, nil))
+	}
+	return all.String()
+}
+
+// volatile are times that reading and work in the background change.
+var volatile = regexp.MustCompile(`"(last_used_at|last_used_ip|updated_at|checked_at|next_attempt_at|attempts|last_response)":[^,}]*`)

@@ -1,11 +1,17 @@
 package handlers
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/handlers/dnsd"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/miekg/dns"
 )
 
@@ -337,4 +343,160 @@ func TestDNSIsForManagersOfTheAccount(t *testing.T) {
 	b.with(reader).get(path + "/custom-dns-records").is(200)
 	b.with(member).get(path + "/custom-dns-records").is(200)
 	other.get(path+"/custom-dns-records").fails(404, "not_found")
+}
+
+type serviceZones struct{ *service.Service }
+
+func (z serviceZones) Zone(name string) (dnsd.Answerer, bool) {
+	zone, ok := z.Service.Zone(name)
+	return zone, ok
+}
+
+// serveZones serves the sandbox's zones on the loopback until the test ends.
+func (b *sandbox) serveZones() (addr string) {
+	b.t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(tcp.Addr().String())))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- (&dnsd.Server{Zones: serviceZones{b.Service}}).Run(ctx, udp, tcp) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Errorf("dnsd: %v", err)
+		}
+	})
+	return tcp.Addr().String()
+}
+
+// A domain is in the DNS from the moment that it is connected until it is deleted.
+func TestOurServerAnswersForDomains(t *testing.T) {
+	b, _ := newWorld(t, nil)
+	addr := b.serveZones()
+	answer := func(typ uint16, name string) string {
+		t.Helper()
+		m, _, err := (&dns.Client{}).Exchange(new(dns.Msg).SetQuestion(dns.Fqdn(name), typ), addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := dns.RcodeToString[m.Rcode]
+		for _, rr := range m.Answer {
+			out += " | " + strings.TrimPrefix(rr.String(), rr.Header().String())
+		}
+		return out
+	}
+	want := func(typ uint16, name, want string) {
+		t.Helper()
+		if got := answer(typ, name); !strings.HasPrefix(got, want) {
+			t.Errorf("%s %s: %q, want %q", name, dns.TypeToString[typ], got, want)
+		}
+	}
+	want(dns.TypeNS, "served.test", "REFUSED")
+	want(dns.TypeA, "mail.example.test", "NOERROR | 127.0.0.1")
+	want(dns.TypeA, "ns1.example.test", "NOERROR | 127.0.0.1")
+	id := b.connect("served.test")
+	want(dns.TypeNS, "served.test", "NOERROR | ns1.example.test. | ns2.example.test.")
+	want(dns.TypeMX, "Served.TEST", "NOERROR | 10 mail.example.test.")
+	want(dns.TypeTXT, "ms1._domainkey.served.test", "NXDOMAIN")
+	first := answer(dns.TypeSOA, "served.test")
+	b.post("/v1/domains/check-ns", `{"domains":["served.test"]}`).is(200)
+	b.until("/v1/domains/"+id, "status", "complete")
+	want(dns.TypeTXT, "ms1._domainkey.served.test", `NOERROR | "v=DKIM1; k=rsa; p=`)
+	want(dns.TypeTXT, "ms1e._domainkey.served.test", `NOERROR | "v=DKIM1; k=ed25519; p=`)
+	want(dns.TypeTXT, "served.test", `NOERROR | "v=spf1 mx ip4:127.0.0.1 ~all"`)
+	want(dns.TypeTXT, "_dmarc.served.test", `NOERROR | "v=DMARC1; p=reject"`)
+	if now := answer(dns.TypeSOA, "served.test"); now == first {
+		t.Errorf("the serial stayed while records came: %s", now)
+	}
+	job := b.remove("/v1/domains/" + id).is(202).text("job_id")
+	b.get("/v1/jobs/"+job+"?wait=10").has("status", "completed")
+	want(dns.TypeNS, "served.test", "REFUSED")
+}
+
+// newEdge makes a sandbox whose edge provider has zones.
+func newEdge(t *testing.T, zones ...string) (*sandbox, *servicetest.Edge) {
+	t.Helper()
+	edge := servicetest.NewEdge(zones...)
+	b, _ := newWorld(t, edge.With(nil))
+	return b, edge
+}
+
+func TestConnectAtTheEdge(t *testing.T) {
+	b, edge := newEdge(t, "edge.test", "taken.test")
+	edge.Add("taken.test", "MX", "taken.test", "5 mx.elsewhere.test")
+	r := b.post("/v1/domains/connect", `{"domains":["edge.test","taken.test","nozone.test","boxes.test","bad name"],"edge_api_token":"edge-token","tags":["t"]}`).is(200).
+		has("edge_mode", "true", "nameservers", "[]", "domains_used", "2", "domains.0.status", "created", "domains.0.dns_provider", "cloudflare",
+			"domains.0.nameservers", "[]", "domains.0.error", "<nil>", "domains.1.status", "error", "domains.1.domain_id", "<nil>", "domains.2.status", "error",
+			"domains.3.status", "already_exists", "domains.3.dns_provider", "builtin", "domains.4.status", "error")
+	for at, want := range map[string]string{"domains.1.error": `zone_conflict: `, "domains.2.error": "zone_not_found: "} {
+		if got := r.text(at); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s", at, got)
+		}
+	}
+	path := "/v1/domains/" + r.text("domains.0.domain_id")
+	b.until(path, "status", "complete").has("dns_provider", "cloudflare", "ns_status", "not_required", "nameservers", "[]", "dkim_selector", "ms1", "tags", "[t]", "error", "<nil>")
+	job := b.get("/v1/jobs/"+b.get(path).text("job_id")).has("type", "domain_provision", "status", "completed", "progress.percent", "100")
+	if got := fmt.Sprint(job.list("steps", "name")); got != "[keys edge_records mail verify]" {
+		t.Errorf("steps %s", got)
+	}
+	b.get(path+"/dns-records").fails(400, "not_manual_domain")
+	b.get(path+"/dns-status").is(200).has("nameservers.verified", "true", "nameservers.expected", "[]", "records.0.purpose", "MX")
+	b.post("/v1/domains/check-ns", `{"domains":["edge.test"]}`).has("domains.0.status", "already_complete")
+	b.post("/v1/email-users", `{"email":"ann@edge.test"}`).is(201).has("status", "active")
+	for _, d := range b.post("/v1/domains/connect", `{"domains":["a.test","b.test"],"cloudflare_api_token":"hush-hush"}`).is(200).list("domains", "error") {
+		if why := fmt.Sprint(d); !strings.HasPrefix(why, "edge_token_invalid: ") || strings.Contains(why, "hush") {
+			t.Errorf("with a bad token: %s", why)
+		}
+	}
+	for _, token := range []string{"two words", strings.Repeat("x", 501), "a\nb"} {
+		b.post("/v1/domains/connect", map[string]any{"domains": []string{"a.test"}, "edge_api_token": token}).fails(400, "validation_error")
+	}
+
+	del := b.remove(path).is(202).text("job_id")
+	gone := b.get("/v1/jobs/"+del+"?wait=10").has("status", "completed")
+	if got := fmt.Sprint(gone.list("steps", "name")); got != "[mailboxes edge_records custom_records domain]" || len(edge.Ours("edge.test")) != 0 {
+		t.Errorf("steps %s, left %s", got, edge.Ours("edge.test"))
+	}
+}
+
+func TestRecordsAtTheEdge(t *testing.T) {
+	b, edge := newEdge(t, "edge.test")
+	edge.Add("edge.test", "A", "shop.edge.test", "192.0.2.1")
+	r := b.setUp(`{"domain":"edge.test","edge_api_token":"edge-token","users":[{"username":"ann"}],"redirect_url":"https://example.net/"}`).has("status", "completed", "result.status", "complete")
+	if got := fmt.Sprint(r.list("steps", "name")); got != "[edge_token keys users redirect edge_records mail verify]" {
+		t.Errorf("steps %s", got)
+	}
+	path := "/v1/domains/" + r.text("resource.id")
+	records := path + "/custom-dns-records"
+	b.post(records, `{"name":"www2","type":"CNAME","value":"pages.example.net"}`).is(200).has("record.status", "active", "record.error", "<nil>")
+	b.post(records, `{"name":"shop","type":"CNAME","value":"shop.example.net"}`).is(200).has("record.status", "error")
+	own := b.post(records, `{"name":"x","type":"TXT","value":"one","ttl":60}`).is(200).has("record.status", "active").text("record.record_id")
+	b.patch(records+"/"+own, `{"value":"two"}`).is(200).has("record.status", "active", "record.value", "two")
+	b.get(records).is(200).has("dns_provider", "cloudflare", "records.0.status", "active", "records.1.status", "error", "records.2.value", "two", "dmarc_override", "<nil>")
+	b.post(records, `{"name":"_dmarc","type":"TXT","value":"x"}`).fails(409, "managed_record_collision")
+	b.post(records, `{"name":"@","type":"CNAME","value":"pages.example.net"}`).fails(400, "cname_at_apex")
+	b.put(path+"/dmarc", `{"value":"v=DMARC1; p=none"}`).is(200).has("dmarc_override.value", "v=DMARC1; p=none")
+	ours := strings.Join(edge.Ours("edge.test"), "|")
+	for _, want := range []string{"CNAME www2.edge.test pages.example.net", "TXT x.edge.test two", "TXT _dmarc.edge.test v=DMARC1; p=none", "A edge.test 127.0.0.1"} {
+		if !strings.Contains(ours, want) {
+			t.Errorf("there is no %s in %s", want, ours)
+		}
+	}
+	b.remove(records+"/"+own).is(200).has("deleted", own)
+	b.remove(path+"/dmarc").is(200).has("reset", "true", "applied_default", "v=DMARC1; p=reject")
+	job := b.remove(path + "/redirect").is(200).text("job_id")
+	b.get("/v1/jobs/"+job+"?wait=10").has("status", "completed", "steps.0.name", "edge_records", "steps.1.name", "verify")
+	ours = strings.Join(edge.Ours("edge.test"), "|")
+	if strings.Contains(ours, "TXT x.edge.test") || strings.Contains(ours, "A edge.test") || !strings.Contains(ours, "_dmarc.edge.test v=DMARC1; p=reject") {
+		t.Errorf("ours are %s", ours)
+	}
+	b.post("/v1/domains/setup", `{"domain":"boxes.test","edge_api_token":"edge-token"}`).fails(400, "validation_error")
+	b.setUp(`{"domain":"edge.test","cloudflare_api_token":"worse"}`).has("status", "error", "error.code", "edge_token_invalid", "steps.0.name", "edge_token", "steps.0.status", "error")
+	b.get(path).has("status", "complete")
 }

@@ -2,10 +2,14 @@ package handlers
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -265,9 +269,7 @@ func TestPagesKeepWhatStays(t *testing.T) {
 func TestDeleteEmailUser(t *testing.T) {
 	b := newSandbox(t, nil)
 	id := b.box("ann")
-	for range 450 {
-		b.Put(t, "ann@boxes.test", "Subject: s\n\nbody\n", mail{})
-	}
+	b.PutCopies(t, 450, "ann@boxes.test", "Subject: s\n\nbody\n", mail{})
 	r := b.remove("/v1/email-users/"+id).is(200).has("user_id", id)
 	if _, err := b.LoginMailbox(t.Context(), "ann@boxes.test", "password", "127.0.0.1"); err == nil {
 		t.Error("a deleted mailbox was logged in to")
@@ -374,4 +376,336 @@ func TestRolesOfMailboxesAndInbox(t *testing.T) {
 	}
 	b.with(tokens["member"]).remove("/v1/email-users/"+id).fails(403, "forbidden_role")
 	b.with(tokens["admin"]).remove("/v1/email-users/" + id).is(200)
+}
+
+func TestCreateEmailUsersBulk(t *testing.T) {
+	b := newSandbox(t, nil)
+	b.box("taken")
+	r := b.post("/v1/email-users/bulk", `{"domain":"boxes.test","users":[
+		{"username":"one","name":"One","footer":"F"},
+		{"username":"taken"},
+		{"username":"Two","password":"long enough"},
+		{"username":"a b"},
+		{"username":"one"},
+		{"username":"three","password":"short"},
+		{}
+	]}`).is(200)
+	r.has("domain", "boxes.test", "created", "2", "failed", "5", "job_id", "<nil>",
+		"users.0.email", "one@boxes.test", "users.0.name", "One", "users.0.footer", "F", "users.0.password_generated", "true", "users.0.status", "active",
+		"users.1.email", "two@boxes.test", "users.1.password", "long enough")
+	want := "[1 taken email_user_exists] [3 a b validation_error] [4 one email_user_exists] [5 three validation_error] [6  validation_error]"
+	var got []string
+	for i := range 5 {
+		p := fmt.Sprintf("errors.%d.", i)
+		got = append(got, fmt.Sprint([]string{r.text(p + "index"), r.text(p + "username"), r.text(p + "code")}))
+	}
+	if strings.Join(got, " ") != want {
+		t.Errorf("errors %s, want %s", strings.Join(got, " "), want)
+	}
+	if _, err := b.LoginMailbox(t.Context(), "one@boxes.test", r.text("users.0.password"), "127.0.0.1"); err != nil {
+		t.Errorf("log-in with the password that was shown: %v", err)
+	}
+	b.get("/v1/events?type=email_user.created").has("pagination.count", "3")
+}
+
+func TestCreateEmailUsersBulkRefuses(t *testing.T) {
+	b := newSandbox(t, nil)
+	many := strings.Repeat(`{"username":"x"},`, 100) + `{"username":"x"}`
+	for body, code := range map[string]string{
+		`{"users":[{"username":"a"}]}`:                                              "validation_error",
+		`{"domain":"nowhere.test","users":[{"username":"a"}]}`:                      "validation_error",
+		`{"domain":"boxes.test"}`:                                                   "validation_error",
+		`{"domain":"boxes.test","users":[]}`:                                        "validation_error",
+		`{"domain":"boxes.test","users":[{"username":"a"}],"template_id":"tpl_x"}`:  "validation_error",
+		`{"domain":"boxes.test","template_id":"tpl_x"}`:                             "validation_error",
+		`{"domain":"boxes.test","users":{"username":"a"}}`:                          "validation_error",
+		`{"domain":"boxes.test","users":[{"username":5}]}`:                          "validation_error",
+		`{"domain":"boxes.test","users":[` + many + `]}`:                            "too_many_items",
+		`{"domain":"boxes.test","users":[{"username":"a"}]}{"domain":"boxes.test"}`: "invalid_json",
+	} {
+		b.post("/v1/email-users/bulk", body).fails(400, code)
+	}
+	b.get("/v1/email-users").has("pagination.count", "0")
+}
+
+func TestCreateEmailUsersFromTemplate(t *testing.T) {
+	b := newSandbox(t, nil)
+	tpl := b.Template(t, b.Owner.AccountID, "Ann Lee", "ann", "a.lee")
+	b.post("/v1/email-users/bulk", map[string]any{"domain": b.domain, "template_id": tpl}).is(200).
+		has("created", "2", "users.0.email", "ann@boxes.test", "users.0.name", "Ann Lee", "users.1.email", "a.lee@boxes.test")
+	other := b.Account(t, "other@example.test")
+	b.Domain(t, other.AccountID, "foreign.test", "builtin", "complete")
+	b.with(other.Token).post("/v1/email-users/bulk", map[string]any{"domain": "foreign.test", "template_id": tpl}).
+		fails(400, "validation_error").has("error.details.0.field", "template_id")
+}
+
+func TestDeleteEmailUsersBulk(t *testing.T) {
+	b := newSandbox(t, nil)
+	var ids []string
+	for i := range 4 {
+		ids = append(ids, b.box(fmt.Sprintf("u%d", i)))
+	}
+	r := b.do("DELETE", "/v1/email-users/bulk", map[string]any{"user_ids": []string{ids[0], ids[1], ids[0], "eu_none"}}).is(200).
+		has("queued", "2", "failed", "1", "errors.0.user_id", "eu_none", "errors.0.code", "not_found")
+	b.get("/v1/jobs/"+r.text("job_id")+"?wait=10").has("status", "completed", "type", "email_users_bulk_delete", "progress.completed", "2")
+	b.get("/v1/email-users").has("pagination.count", "2")
+	b.get("/v1/events?type=email_user.deleted").has("pagination.count", "2")
+	r = b.post("/v1/email-users/bulk-delete", `{"emails":["U2@boxes.test","u3@boxes.test","nobody@boxes.test","no address"]}`).is(200).
+		has("queued", "2", "failed", "2", "errors.0.user_id", "<nil>", "errors.1.code", "not_found")
+	b.get("/v1/jobs/"+r.text("job_id")+"?wait=10").has("status", "completed")
+	b.get("/v1/email-users").has("pagination.count", "0")
+	b.post("/v1/email-users/bulk-delete", `{"user_ids":["eu_none"]}`).is(200).has("queued", "0", "job_id", "<nil>")
+	for body, code := range map[string]string{
+		`{}`: "validation_error", `{"user_ids":[]}`: "validation_error", `{"user_ids":["a"],"emails":["b"]}`: "validation_error",
+		`{"user_ids":[1]}`: "validation_error", `{"user_ids":["` + strings.Repeat(`a","`, 100) + `a"]}`: "too_many_items",
+	} {
+		b.post("/v1/email-users/bulk-delete", body).fails(400, code)
+	}
+}
+
+const generateNames = "/v1/email-users/generate-names"
+
+func TestGenerateNames(t *testing.T) {
+	b := newSandbox(t, nil)
+	r := b.post(generateNames, nil).is(200).has("count", "10", "data.0.email", "<nil>", "data.0.available", "<nil>")
+	for i := range 10 {
+		item := fmt.Sprintf("data.%d.", i)
+		if r.text(item+"name") != r.text(item+"first_name")+" "+r.text(item+"last_name") {
+			t.Errorf("item %d of %s", i, r.raw)
+		}
+	}
+	seeded := b.post(generateNames, `{"count":100,"seed":42,"locale":"de-AT"}`).is(200).has("count", "100")
+	if again := b.post(generateNames, `{"seed":42,"locale":"DE","count":100}`); string(again.raw) != string(seeded.raw) {
+		t.Error("the same seed has another answer")
+	}
+	if other := b.post(generateNames, `{"count":100,"seed":43,"locale":"de"}`); string(other.raw) == string(seeded.raw) {
+		t.Error("another seed has the same answer")
+	}
+	seen := map[string]bool{}
+	for _, name := range seeded.list("data", "username") {
+		if seen[name] || !regexp.MustCompile(`^[a-z][a-z0-9.]{0,63}$`).MatchString(name) {
+			t.Errorf("username %q is there twice, or is none", name)
+		}
+		seen[name] = true
+	}
+}
+
+func TestGenerateNamesOfADomain(t *testing.T) {
+	b := newSandbox(t, nil)
+	b.box("ann.lee")
+	ask := `{"domain":"%s","first_name":"Ann","last_name":"Lee","styles":["first.last","f.last"],"count":2,"seed":1}`
+	for _, domain := range []string{"BOXES.test", b.domain} {
+		r := b.post(generateNames, fmt.Sprintf(ask, domain)).is(200).has("count", "2", "data.0.name", "Ann Lee")
+		for i := range 2 {
+			item := fmt.Sprintf("data.%d.", i)
+			username := r.text(item + "username")
+			r.has(item+"email", username+"@boxes.test", item+"available", fmt.Sprint(username != "ann.lee"))
+		}
+	}
+	foreign := b.Account(t, "other@example.test")
+	b.Domain(t, foreign.AccountID, "foreign.test", "builtin", "complete")
+	for _, domain := range []string{"unheard.test", "foreign.test"} {
+		b.post(generateNames, fmt.Sprintf(ask, domain)).is(200).has("data.0.available", "<nil>", "data.0.email", "ann.lee@"+domain, "data.1.email", "a.lee@"+domain)
+	}
+	for _, domain := range []string{"no domain", "dom_none", "a..b"} {
+		b.post(generateNames, fmt.Sprintf(ask, domain)).fails(400, "invalid_domain")
+	}
+}
+
+func TestGenerateNamesOfOnePerson(t *testing.T) {
+	b := newSandbox(t, nil)
+	r := b.post(generateNames, `{"first_name":"Zoë","last_name":"O'Neil","styles":["firstlast"],"count":100,"exclude":["ZOEONEIL"]}`).is(200).has("count", "100", "data.0.first_name", "Zoë")
+	for _, name := range r.list("data", "username") {
+		if !regexp.MustCompile(`^zoeoneil\d+$`).MatchString(name) {
+			t.Errorf("username %q", name)
+		}
+	}
+	r = b.post(generateNames, `{"first_name":"Zoë","styles":["first.l"],"locale":"sv"}`).is(200)
+	for _, name := range r.list("data", "username") {
+		if !regexp.MustCompile(`^zoe\.[a-z]\d*$`).MatchString(name) {
+			t.Errorf("username %q", name)
+		}
+	}
+	long := strings.Repeat("x", 100)
+	r = b.post(generateNames, map[string]any{"first_name": long, "last_name": long, "styles": []string{"first.last"}, "count": 3}).is(200).has("count", "3")
+	for _, name := range r.list("data", "username") {
+		b.post("/v1/email-users", map[string]any{"username": name, "domain": "boxes.test"}).is(201)
+	}
+}
+
+func TestGenerateNamesRefuses(t *testing.T) {
+	b := newSandbox(t, nil)
+	for body, field := range map[string]string{
+		`{"count":0}`: "count", `{"count":101}`: "count", `{"count":"ten"}`: "count", `{"count":1.5}`: "count",
+		`{"locale":"tlh"}`: "locale", `{"locale":7}`: "locale", `{"styles":[]}`: "styles", `{"styles":["odd"]}`: "styles",
+		`{"styles":"first"}`: "styles", `{"seed":"x"}`: "seed", `{"seed":99999999999999999999}`: "seed", `{"exclude":"x"}`: "exclude",
+		`{"first_name":"李"}`: "first_name", `{"last_name":"..."}`: "last_name", `{"last_name":"a\u0001"}`: "last_name",
+		`{"first_name":"` + strings.Repeat("x", 101) + `"}`: "first_name",
+	} {
+		b.post(generateNames, body).fails(400, "validation_error").has("error.details.0.field", field)
+	}
+	b.post(generateNames, `{"exclude":["`+strings.Repeat(`a","`, 10_000)+`a"]}`).fails(400, "too_many_items")
+	b.post(generateNames, `{"count":1}x`).fails(400, "invalid_json")
+	b.with(b.Token(t, b.Owner.AccountID, "member", "read")).post(generateNames, nil).is(200)
+}
+
+const templates = "/v1/email-user-templates"
+
+func TestTemplates(t *testing.T) {
+	b := newSandbox(t, nil)
+	b.get(templates).is(200).has("count", "0", "data", "[]")
+	r := b.post(templates, `{"name":"Sales","usernames":["Ann.Lee","bob"]}`).is(200).has("name", "Sales", "usernames", "[ann.lee bob]")
+	id := r.text("template_id")
+	if r.text("id") != id || !strings.HasPrefix(id, "tpl_") || r.text("created_at") == "" || r.text("updated_at") != r.text("created_at") {
+		t.Errorf("template %s", r.raw)
+	}
+	second := b.post(templates, `{"name":"Support","usernames":["help"]}`).is(200).text("id")
+	b.get(templates).has("count", "2", "data.0.id", second, "data.1.id", id)
+	path := templates + "/" + id
+	b.get(path).is(200).has("name", "Sales")
+	b.patch(path, `{"name":"Selling"}`).is(200).has("name", "Selling", "usernames", "[ann.lee bob]")
+	b.patch(path, `{"usernames":["carl"],"template_id":"ignored"}`).is(200).has("name", "Selling", "usernames", "[carl]", "template_id", id)
+	b.post("/v1/email-users/bulk", map[string]any{"domain": "boxes.test", "template_id": id}).is(200).has("users.0.email", "carl@boxes.test")
+	b.remove(path).is(200).has("template_id", id)
+	for _, method := range []string{"GET", "DELETE"} {
+		b.do(method, path, nil).fails(404, "not_found")
+	}
+	b.patch(path, `{"name":"x"}`).fails(404, "not_found")
+	b.get(templates).has("count", "1")
+}
+
+func TestTemplatesRefuse(t *testing.T) {
+	b := newSandbox(t, nil)
+	path := templates + "/" + b.post(templates, `{"name":"Sales","usernames":["ann"]}`).is(200).text("id")
+	many := strings.TrimSuffix(strings.Repeat(`"x",`, 51), ",")
+	for body, want := range map[string]string{
+		`{"name":"","usernames":["a"]}`:                                 "validation_error name",
+		`{"name":"` + strings.Repeat("é", 101) + `","usernames":["a"]}`: "validation_error name",
+		`{"name":"a\nb","usernames":["a"]}`:                             "validation_error name",
+		`{"name":7,"usernames":["a"]}`:                                  "validation_error name",
+		`{"name":"n","usernames":[]}`:                                   "validation_error usernames",
+		`{"name":"n","usernames":"a"}`:                                  "validation_error usernames",
+		`{"name":"n","usernames":["a","A"]}`:                            "validation_error usernames.1",
+		`{"name":"n","usernames":["ok","a b","a..b","postmaster"]}`:     "validation_error usernames.1",
+		`{"name":"n","usernames":["` + strings.Repeat("a", 65) + `"]}`:  "validation_error usernames.0",
+		`{"name":"n","usernames":["a\u0000"]}`:                          "validation_error usernames.0",
+		`{"name":"n","usernames":[` + many + `]}`:                       "too_many_items usernames",
+		`[]`: "invalid_json ",
+	} {
+		code, field, _ := strings.Cut(want, " ")
+		for _, r := range []*reply{b.post(templates, body), b.patch(path, body)} {
+			r.fails(400, code).has("error.details.0.field", field)
+		}
+	}
+	for _, body := range []string{`{}`, `{"name":"n"}`, `{"usernames":["a"]}`, `{"name":null,"usernames":["a"]}`} {
+		b.post(templates, body).fails(400, "validation_error")
+	}
+	b.post(templates, `{"name":"n","usernames":["ok","a b","a..b","postmaster"]}`).has("error.details.2.code", "reserved", "error.details.2.field", "usernames.3")
+	for _, body := range []string{`{}`, ``, `{"template_id":"tpl_x"}`} {
+		b.patch(path, body).fails(400, "nothing_to_update")
+	}
+	b.patch(path, `{"name":null}`).fails(400, "validation_error")
+	b.get(templates).has("count", "1", "data.0.name", "Sales")
+}
+
+func TestTemplatesOfOthers(t *testing.T) {
+	b := newSandbox(t, nil)
+	path := templates + "/" + b.post(templates, `{"name":"Sales","usernames":["ann"]}`).is(200).text("id")
+	other := b.with(b.Account(t, "other@example.test").Token)
+	other.get(path).fails(404, "not_found")
+	other.patch(path, `{"name":"x"}`).fails(404, "not_found")
+	other.remove(path).fails(404, "not_found")
+	other.get(templates).has("count", "0")
+	member := b.with(b.Token(t, b.Owner.AccountID, "member", "write"))
+	member.patch(path, `{"name":"x"}`).is(200)
+	reader := b.with(b.Token(t, b.Owner.AccountID, "admin", "read"))
+	reader.get(path).is(200)
+	reader.post(templates, `{"name":"n","usernames":["a"]}`).fails(403, "insufficient_scope")
+	reader.patch(path, `{"name":"y"}`).fails(403, "insufficient_scope")
+	reader.remove(path).fails(403, "insufficient_scope")
+	member.remove(path).is(200)
+}
+
+func TestTemplatesAreBounded(t *testing.T) {
+	b := newSandbox(t, nil)
+	for i := range 1000 {
+		b.Template(t, b.Owner.AccountID, fmt.Sprint(i), "a")
+	}
+	b.post(templates, `{"name":"n","usernames":["a"]}`).fails(400, "too_many_items")
+	b.get(templates).has("count", "1000")
+}
+
+// TestExternalInbox: a mailbox that lives elsewhere answers as one that lives here, is changed
+// where it lives first, and a server that is down is a 502 that names it.
+func TestExternalInbox(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := pulltest.Serve(t, ln)
+	remote.Change(func() {
+		for n := range 4 {
+			remote.Add(fmt.Sprintf("From: A <a@far.test>\r\nTo: me@away.test\r\nSubject: m%d\r\n\r\nhello\r\n", n))
+		}
+	})
+	b := newSandbox(t, nil)
+	b.Domain(t, b.Owner.AccountID, "away.test", "external", "complete")
+	imap := fmt.Sprintf(`"imap":{"host":"127.0.0.1","port":%d,"security":"none","username":"me","password":"s3cret"}`, remote.Port)
+	id := b.post("/v1/email-users", `{"email":"me@away.test","type":"external",`+imap+`}`).is(201).text("id")
+	inbox := "/v1/email-users/" + id + "/inbox"
+	b.get(inbox).is(200).has("pagination.count", "0", "synced_at", "<nil>")
+	b.post(inbox+"/refresh", nil).is(200).has("email", "me@away.test")
+	b.until("/v1/jobs?type=inbox_sync", "data.0.status", "completed")
+	b.get("/v1/jobs?type=inbox_sync").has("data.0.progress.completed", "4", "data.0.progress.percent", "100")
+	list := b.get(inbox).is(200)
+	list.has("pagination.count", "4", "data.0.subject", "m3", "data.0.uid", "4", "data.0.uid_validity", "7")
+	for _, problem := range compare("external inbox", list.json, parseShape(long(messageShape)+" synced_at|null")) {
+		t.Error(problem)
+	}
+	if list.text("synced_at") == "<nil>" {
+		t.Error("synced_at is null after a sync")
+	}
+	b.get("/v1/events?type=email.received").has("pagination.count", "0")
+
+	b.patch(inbox+"/4", `{"is_read":true}`).is(200).has("is_read", "true", "uid", "4", "mailbox", "me@away.test")
+	if m := remote.Find(4); strings.Join(m.Flags, " ") != `\Seen` {
+		t.Errorf("flags there: %q", m.Flags)
+	}
+	b.get(inbox+"/4").has("is_read", "true")
+	b.patch(inbox+"/4", `{"is_flagged":true}`).is(200).has("is_flagged", "true", "is_read", "true")
+	b.post("/v1/inbox/bulk-mark", `{"is_read":true,"messages":[{"uid":"1","mailbox":"me@away.test"},{"uid":"2","mailbox":"me@away.test"},
+		{"uid":"2","mailbox":"me@away.test"},{"uid":"9","mailbox":"me@away.test"}]}`).is(200).has("marked", "3", "failed", "1", "errors.0.uid", "9")
+	if got := fmt.Sprint(remote.Find(1).Flags, remote.Find(2).Flags, remote.Find(4).Flags); got != `[\Seen] [\Seen] [\Seen \Flagged]` {
+		t.Errorf("flags there: %s", got)
+	}
+	if n := remote.Count("UID STORE 1:2"); n != 1 {
+		t.Errorf("%d commands marked two messages", n)
+	}
+	remote.Change(func() {
+		remote.Manners = func(tag, verb string, _ net.Conn, w io.Writer) bool {
+			if verb == "UID STORE" { // and changes nothing
+				fmt.Fprintf(w, "%s OK done\r\n", tag)
+			}
+			return verb == "UID STORE"
+		}
+	})
+	b.patch(inbox+"/4", `{"is_flagged":false}`).fails(502, "upstream_error")
+	b.post("/v1/inbox/bulk-mark", `{"is_read":false,"messages":[{"uid":"4","mailbox":"me@away.test"}]}`).is(200).has("marked", "0", "failed", "1")
+	remote.Change(func() { remote.Manners = nil })
+	b.get(inbox+"/4").has("is_flagged", "true", "is_read", "true")
+	b.remove("/v1/inbox/3?mailbox=me@away.test").is(200).has("uid", "3")
+	b.post("/v1/inbox/bulk-delete", `{"messages":[{"uid":"2","mailbox":"me@away.test"},{"uid":"2","mailbox":"me@away.test"},{"uid":"3","mailbox":"me@away.test"}]}`).
+		is(200).has("deleted", "1", "failed", "2")
+	if remote.Find(3) != nil || remote.Find(2) != nil {
+		t.Error("what was deleted is still there")
+	}
+	b.get(inbox).has("pagination.count", "2")
+
+	ln.Close()
+	b.patch(inbox+"/4", `{"is_read":false}`).fails(502, "upstream_error").has("error.details.0.field", "127.0.0.1")
+	b.remove(inbox+"/4").fails(502, "upstream_error")
+	b.post("/v1/inbox/bulk-delete", `{"messages":[{"uid":"4","mailbox":"me@away.test"}]}`).is(200).has("deleted", "0", "failed", "1")
+	b.post("/v1/inbox/bulk-mark", `{"is_read":false,"messages":[{"uid":"4","mailbox":"me@away.test"}]}`).is(200).has("marked", "0", "failed", "1")
+	b.get(inbox).has("pagination.count", "2", "data.0.is_read", "true")
+	b.post("/v1/email-users/"+id+"/inbox/send", `{"to":"a@far.test","subject":"s","text":"t"}`).fails(400, "validation_error")
 }

@@ -1,6 +1,21 @@
 package handlers
 
-import "github.com/mailstead/mailstead/service"
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/handlers/openapi"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+)
 
 // largestSend is the most bytes of a request that sends a message, whose files are in base64.
 const largestSend = 35 << 20
@@ -127,4 +142,163 @@ func operations(s *service.Service) []op {
 		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression)},
 		{name: "delete_suppression", method: "DELETE", path: "/v1/suppressions/{email}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteSuppression)},
 	}
+}
+
+// An op is one row of the table of operations. Its route, its checks and the form of its body come
+// from it.
+type op struct {
+	name   string // operationId, MCP tool, `mailstead call`
+	method string
+	path   string // with {name} for what varies
+	status int    // of success
+	scope  string // read write purchase admin
+	roles  []string
+	call   caller
+	body   int64 // most bytes of the request body; 1 MiB if 0
+	alias  bool  // another way to the operation of the row before
+	strict bool  // an unknown body field is an error, since the operation spends money or sends mail
+
+	// confirm says what a call would do that a person must agree to; nil if this call needs no
+	// agreement. An assistant gets that answer first, and must call again with a confirmation. It
+	// takes what call takes, and answers an *intent.
+	confirm caller
+}
+
+var (
+	everyone = []string{"owner", "admin", "member"}
+	managers = []string{"owner", "admin"}
+)
+
+// A caller is a service method with its types hidden.
+type caller struct {
+	in  reflect.Type
+	out reflect.Type
+	do  func(ctx context.Context, who core.Actor, decode func(in any) error) (any, error)
+}
+
+// with makes a caller of a method that takes a request.
+func with[In, Out any](method func(context.Context, core.Actor, In) (Out, error)) caller {
+	return caller{
+		in:  reflect.TypeFor[In](),
+		out: reflect.TypeFor[Out](),
+		do: func(ctx context.Context, who core.Actor, decode func(any) error) (any, error) {
+			var in In
+			if err := decode(&in); err != nil {
+				return nil, err
+			}
+			return method(ctx, who, in)
+		},
+	}
+}
+
+// noInput is the request of an operation that takes none.
+type noInput struct{}
+
+// plain makes a caller of a method without a request.
+func plain[Out any](method func(context.Context, core.Actor) (Out, error)) caller {
+	return with(func(ctx context.Context, who core.Actor, _ noInput) (Out, error) { return method(ctx, who) })
+}
+
+// permit is the one place where the coarse permission of a row is asked for, see operations.
+func (o *op) permit(who core.Actor) error {
+	if !who.Can(o.scope) {
+		return core.Errorf("insufficient_scope",
+			"This token lacks the %q permission that %s needs. Use a token that has it.", o.scope, o.name)
+	}
+	if !slices.Contains(o.roles, who.Role) {
+		return core.Errorf("forbidden_role",
+			"The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.name)
+	}
+	return nil
+}
+
+// describedAPI is the table of operations as the package openapi takes it.
+func describedAPI(ops []op, url string) openapi.API {
+	api := openapi.API{URL: url, Errors: exampleErrors}
+	for i := range ops {
+		api.Operations = append(api.Operations, ops[i].described())
+	}
+	return api
+}
+
+func (o *op) described() openapi.Operation {
+	return openapi.Operation{
+		Name: o.name, Method: o.method, Path: o.path, Status: o.status, Scope: o.scope, Roles: o.roles, Restricted: !slices.Equal(o.roles, everyone),
+		Strict: o.strict, Alias: o.alias, In: o.call.in, Out: o.call.out,
+	}
+}
+
+func exampleErrors(status int, code, message, requestID string) (own, rfc9457 any) {
+	p := problem{Code: code, Message: message, RequestID: requestID}
+	if status == http.StatusTooManyRequests {
+		p.RetryAfter = 17
+	}
+	return errorBody{p}, problemBody{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: message, Instance: "/v1/…", problem: p}
+}
+
+// A page is a body that never changes while the server runs, with its ETag.
+type page struct {
+	contentType string
+	body        []byte
+	zipped      []byte
+	tag         string
+}
+
+func newPage(contentType string, body []byte) page {
+	sum := sha256.Sum256(body)
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, _ = w.Write(body) // a bytes.Buffer takes all
+	_ = w.Close()
+	return page{contentType, body, zipped.Bytes(), hex.EncodeToString(sum[:12])}
+}
+
+// A description is what is served about the API, by path.
+type description map[string]page
+
+// makeDescription describes the API. Its only input is what is compiled in, so an error is a bug,
+// and tests find it.
+func (s *Server) makeDescription() *description {
+	doc := openapi.Describe(describedAPI(s.ops, s.svc.Config.BaseURL))
+	text, err := doc.JSON()
+	if err != nil {
+		panic(err)
+	}
+	yaml, err := doc.YAML()
+	if err != nil {
+		panic(err)
+	}
+	reference, err := doc.Reference()
+	if err != nil {
+		panic(err)
+	}
+	return &description{
+		"/v1/openapi.json":    newPage("application/json", text),
+		"/v1/openapi.yaml":    newPage("application/yaml", yaml),
+		"/docs":               newPage("text/html; charset=utf-8", reference),
+		"/docs/reference.css": newPage("text/css; charset=utf-8", openapi.ReferenceCSS),
+	}
+}
+
+// sendDescription answers GET and HEAD of a page of the description.
+func (s *Server) sendDescription(c *call) {
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		s.notAllowed(c, []string{"GET", "HEAD"})
+		return
+	}
+	p := (*s.description())[c.r.URL.Path]
+	h := c.w.Header()
+	h.Set("Content-Type", p.contentType)
+	h.Set("Vary", "Accept-Encoding")
+	body, tag := p.body, p.tag
+	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+		body, tag = p.zipped, p.tag+"-gzip"
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("ETag", `"`+tag+`"`)
+	h.Set("Cache-Control", "public, max-age=300")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(body))
 }

@@ -6,14 +6,19 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew")
@@ -177,4 +182,139 @@ func (r *pathsRecord) ask(h http.Handler, method, host, path, token string) stri
 		body = strings.ReplaceAll(body, req.URL.Path, "PATH")
 	}
 	return out.String() + strings.TrimRight(body, "\n") + "\n"
+}
+
+// withTLS is an installation in production, with every port.
+func withTLS(c *core.Config) {
+	c.SubmissionPort, c.SMTPSecurity, c.SubmissionBeside = 465, "tls", 587
+	c.IMAPPort, c.IMAPSecurity, c.IMAPBeside = 993, "tls", 143
+	c.HTTPS, c.HTTPSPort = true, 443
+}
+
+// A visitor asks by the name of a host, without a token.
+type visitor struct {
+	t *testing.T
+	s *Server
+}
+
+// status asks, and wants an answer of that status.
+func (v visitor) status(want int, method, host, path string) *http.Response {
+	v.t.Helper()
+	r := httptest.NewRequestWithContext(v.t.Context(), method, "http://"+host+path, strings.NewReader(""))
+	r.RemoteAddr = "198.51.100.7:1"
+	w := httptest.NewRecorder()
+	v.s.ServeHTTP(w, r)
+	if w.Code != want {
+		v.t.Errorf("%s %s%s: %d, want %d", method, host, path, w.Code, want)
+	}
+	return w.Result()
+}
+
+// A redirect of the domain leaves the documents and the challenges of certificate authorities
+// alone.
+func TestRedirectLeavesDiscoveryAlone(t *testing.T) {
+	b := newSandbox(t, withTLS)
+	b.post("/v1/domains/"+b.domain+"/redirect", `{"redirect_url":"https://else.test/"}`).is(200)
+	v := visitor{t, b.server}
+	v.status(301, "GET", "boxes.test", "/")
+	v.status(301, "GET", "www.boxes.test", "/autodiscover/autodiscover.xml")
+	v.status(301, "GET", "boxes.test", "/.well-known/mta-sts.txt")
+	v.status(200, "GET", "boxes.test", "/.well-known/autoconfig/mail/config-v1.1.xml")
+	v.status(200, "POST", "boxes.test", "/autodiscover/autodiscover.xml")
+	v.status(200, "GET", "mta-sts.boxes.test", "/.well-known/mta-sts.txt")
+}
+
+func TestDiscoveryIsLimited(t *testing.T) {
+	b := newSandbox(t, withTLS)
+	v := visitor{t, b.server}
+	now := time.Date(2030, 1, 1, 0, 0, 15, 0, time.UTC)
+	b.server.now = func() time.Time { return now }
+	for range autoconfigPerMinute {
+		b.server.autoconfigRate.add("198.51.100.7", now)
+	}
+	if resp := v.status(429, "GET", "mta-sts.boxes.test", "/.well-known/mta-sts.txt"); resp.Header.Get("Retry-After") != "45" {
+		t.Errorf("Retry-After %q", resp.Header.Get("Retry-After"))
+	}
+	now = now.Add(time.Minute)
+	v.status(200, "GET", "mta-sts.boxes.test", "/.well-known/mta-sts.txt")
+}
+
+// A shelf is a long list with rows that come and go.
+type shelf struct {
+	path, field string
+	add         func(name string)
+	remove      func(n int) // the n-th of those that were added
+}
+
+// TestWalkOverAThousandRows pages through lists while rows come and go: nothing that stays is
+// skipped or seen twice.
+func TestWalkOverAThousandRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it does one thing after the other, many times")
+	}
+	b := newSandbox(t, nil)
+	ann := b.box("ann")
+	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	put := 0
+	inbox := shelf{
+		path: "/v1/inbox?limit=50", field: "subject",
+		add: func(name string) {
+			how := mail{Received: start.Add(time.Duration(put/4) * time.Second)} // four share each instant
+			b.Put(t, "ann@boxes.test", "Subject: "+name+"\n\nx\n", how)
+			put++
+		},
+		remove: func(n int) { b.remove(fmt.Sprintf("/v1/email-users/%s/inbox/%d", ann, n+1)).is(200) },
+	}
+	one := inbox
+	one.path = "/v1/email-users/" + ann + "/inbox?limit=50"
+	suppressions := shelf{
+		path: "/v1/suppressions?limit=50", field: "email",
+		add:    func(name string) { b.post("/v1/suppressions", map[string]any{"email": name + "@far.test"}).is(201) },
+		remove: func(n int) { b.remove(fmt.Sprintf("/v1/suppressions/row%d@far.test", n)).is(200) },
+	}
+	t.Run("inbox of all", func(t *testing.T) { inbox.walk(t, b.client, 0) })
+	t.Run("inbox of one", func(t *testing.T) { one.walk(t, b.client, put) })
+	t.Run("suppressions", func(t *testing.T) { suppressions.walk(t, b.client, 0) })
+}
+
+// walk fills the shelf, of which offset rows were added before, and reads it page by page. After
+// each page rows come, and the page's last row and some from anywhere go.
+func (s shelf) walk(t *testing.T, c *client, offset int) {
+	const rows = 1000
+	for n := range rows {
+		s.add(fmt.Sprintf("row%d", offset+n))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	seen, gone := map[string]int{}, map[string]bool{}
+	remove := func(name string) {
+		var n int
+		if _, err := fmt.Sscanf(name, "row%d", &n); err == nil && n >= offset && !gone[name] {
+			gone[name] = true
+			s.remove(n)
+		}
+	}
+	pages := 0
+	for cursor, more := "", true; more; pages++ {
+		r := c.get(s.path + "&cursor=" + url.QueryEscape(cursor)).is(200)
+		names := r.list("data", s.field)
+		for i := range names {
+			names[i] = strings.TrimSuffix(names[i], "@far.test")
+			seen[names[i]]++
+		}
+		cursor, more = r.text("pagination.cursor"), r.text("pagination.has_more") == "true"
+		remove(names[len(names)-1])
+		for i := range 4 {
+			s.add(fmt.Sprintf("new%d-%d-%d", offset, pages, i))
+			remove(fmt.Sprintf("row%d", offset+random.IntN(rows)))
+		}
+	}
+	if pages < 19 || len(gone) < 80 {
+		t.Errorf("the walk had %d pages, while %d rows went", pages, len(gone))
+	}
+	for n := range rows {
+		name := fmt.Sprintf("row%d", offset+n)
+		if times := seen[name]; times > 1 || times == 0 && !gone[name] {
+			t.Errorf("%s was seen %d times", name, times)
+		}
+	}
 }

@@ -158,3 +158,73 @@ func wantsProblem(r *http.Request) bool {
 	}
 	return false
 }
+
+// A bufferedResponse is an http.ResponseWriter that keeps the answer in memory.
+type bufferedResponse struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func newBufferedResponse(header http.Header) *bufferedResponse {
+	return &bufferedResponse{header: header, status: http.StatusOK}
+}
+
+func (b *bufferedResponse) Header() http.Header         { return b.header }
+func (b *bufferedResponse) WriteHeader(status int)      { b.status = status }
+func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p) }
+
+// Do gives a handler a request and returns its answer, without a network.
+func Do(h http.Handler, r *http.Request) *http.Response {
+	b := newBufferedResponse(http.Header{})
+	h.ServeHTTP(b, r)
+	return &http.Response{
+		Status: http.StatusText(b.status), StatusCode: b.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: b.header, Body: io.NopCloser(&b.body), ContentLength: int64(b.body.Len()), Request: r,
+	}
+}
+
+// download sends the file of an export link, which needs no token and works once. HEAD is refused,
+// so that a program that checks links does not use it up.
+func (s *Server) download(c *call) {
+	token, addr, ok := s.beginLink(c, exportPath)
+	if !ok {
+		return
+	}
+	f, err := s.svc.OpenExport(c.r.Context(), token)
+	if err != nil {
+		s.countBadLink(addr, err)
+		s.fail(c, err)
+		return
+	}
+	s.sendFile(c, http.StatusOK, f)
+}
+
+// countBadLink counts a link that leads nowhere like a bad token, so that nobody can guess for
+// long.
+func (s *Server) countBadLink(addr string, err error) {
+	if e, ours := core.AsError(err); ours && openapi.Status(e.Code) == http.StatusNotFound {
+		s.badTokens.count(addr, s.now())
+	}
+}
+
+// beginLink starts the answer to a link that needs no token, since it holds one. It returns that
+// token and the client's address. Without ok the request has been answered.
+func (s *Server) beginLink(c *call, path string) (token, addr string, ok bool) {
+	token = strings.TrimPrefix(c.r.URL.Path, path)
+	c.r.URL.Path = path + "…" // keeps the token out of logs and answers
+	h := c.w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	if c.r.Method != http.MethodGet {
+		s.notAllowed(c, []string{http.MethodGet})
+		return "", "", false
+	}
+	addr = remoteAddr(c.r)
+	if err := s.badTokens.check(addr, s.now()); err != nil {
+		s.fail(c, err)
+		return "", "", false
+	}
+	return token, addr, true
+}

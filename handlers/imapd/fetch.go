@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"mime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
-
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/inbox"
 )
@@ -303,3 +303,251 @@ func (w withoutNUL) Read(p []byte) (int, error) {
 
 // onlyWriter keeps io.CopyBuffer to the buffer that it was given.
 type onlyWriter struct{ io.Writer }
+
+// envelopeOf writes an envelope in go-imap's form, in which message ids have no brackets.
+func envelopeOf(e *msg.Envelope) *imap.Envelope {
+	out := &imap.Envelope{
+		Date: e.Date, Subject: e.Subject, MessageID: bare(e.MessageID),
+		From: addressesOf(e.From), Sender: addressesOf(e.Sender), ReplyTo: addressesOf(e.ReplyTo),
+		To: addressesOf(e.To), Cc: addressesOf(e.Cc), Bcc: addressesOf(e.Bcc),
+	}
+	for _, id := range e.InReplyTo {
+		out.InReplyTo = append(out.InReplyTo, bare(id))
+	}
+	return out
+}
+
+func bare(id string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">")
+}
+
+func addressesOf(list []msg.Address) []imap.Address {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]imap.Address, len(list))
+	for i, a := range list {
+		out[i] = imap.Address{Name: a.Name, Mailbox: a.Mailbox, Host: a.Host}
+	}
+	return out
+}
+
+// structureOf writes a part in go-imap's form, with the extension data that BODYSTRUCTURE has and
+// BODY leaves out.
+func structureOf(p *msg.Part) imap.BodyStructure {
+	if p.IsMultipart() {
+		out := &imap.BodyStructureMultiPart{Subtype: p.Subtype, Extended: &imap.BodyStructureMultiPartExt{
+			Params: paramsOf(p.Params), Disposition: dispositionOf(p), Language: p.Language, Location: asciiText(p.Location),
+		}}
+		for _, c := range p.Children {
+			out.Children = append(out.Children, structureOf(c))
+		}
+		return out
+	}
+	out := &imap.BodyStructureSinglePart{
+		Type: p.Type, Subtype: p.Subtype, Params: paramsOf(p.Params), ID: asciiText(p.ID),
+		Description: asciiText(p.Description), Encoding: asciiText(p.Encoding), Size: uint32(p.Size()),
+		Extended: &imap.BodyStructureSinglePartExt{
+			Disposition: dispositionOf(p), Language: p.Language, Location: asciiText(p.Location),
+		},
+	}
+	switch child := innerMessage(p); {
+	case child != nil:
+		out.MessageRFC822 = &imap.BodyStructureMessageRFC822{
+			Envelope: envelopeOf(child.Envelope), BodyStructure: structureOf(child), NumLines: p.Lines,
+		}
+	case p.Type == "text":
+		out.Text = &imap.BodyStructureText{NumLines: p.Lines}
+	}
+	return out
+}
+
+func dispositionOf(p *msg.Part) *imap.BodyStructureDisposition {
+	if p.Disposition == "" {
+		return nil
+	}
+	return &imap.BodyStructureDisposition{Value: asciiText(p.Disposition), Params: paramsOf(p.DispositionParams)}
+}
+
+// paramsOf writes parameters that are not ASCII as RFC 2231 does, since that is what clients expect
+// in a structure.
+func paramsOf(params map[string]string) map[string]string {
+	plain := true
+	for k, v := range params {
+		plain = plain && isASCII(k) && isASCII(v)
+	}
+	if plain {
+		return params
+	}
+	out := make(map[string]string, len(params))
+	for k, v := range params {
+		if isASCII(v) {
+			out[asciiText(k)] = v
+			continue
+		}
+		out[asciiText(k)+"*"] = "utf-8''" + percent(v)
+	}
+	return out
+}
+
+// percent writes every byte but those that RFC 2231 section 7 allows as %XX.
+func percent(s string) string {
+	const hex = "0123456789ABCDEF"
+	var out strings.Builder
+	for _, c := range []byte(s) {
+		if c > ' ' && c < 0x7f && strings.IndexByte(`*'%()<>@,;:\"/[]?=`, c) < 0 {
+			out.WriteByte(c)
+			continue
+		}
+		out.Write([]byte{'%', hex[c>>4], hex[c&15]})
+	}
+	return out.String()
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// asciiText writes a text that is not ASCII as encoded words (RFC 2047).
+func asciiText(s string) string {
+	if isASCII(s) {
+		return s
+	}
+	return mime.QEncoding.Encode("utf-8", s)
+}
+
+const (
+	maxSections   = 100 // of one FETCH
+	maxFieldNames = 200 // in one HEADER.FIELDS
+)
+
+// A source is a message that sections are taken from: its structure, which was found when it came,
+// and its bytes.
+type source struct {
+	root *msg.Part
+	blob interface {
+		io.ReaderAt
+		Size() int64
+	}
+}
+
+// checkSections refuses what go-imap's parser lets through.
+func checkSections(o *imap.FetchOptions) error {
+	if len(o.BodySection)+len(o.BinarySection)+len(o.BinarySectionSize) > maxSections {
+		return badCommand("At most %d sections are fetched at a time", maxSections)
+	}
+	for _, s := range o.BodySection {
+		if s.Specifier == imap.PartSpecifierMIME && len(s.Part) == 0 {
+			return badCommand("MIME comes behind a part's number")
+		}
+		if len(s.HeaderFields)+len(s.HeaderFieldsNot) > maxFieldNames {
+			return badCommand("At most %d header fields are named", maxFieldNames)
+		}
+	}
+	return nil
+}
+
+// section finds what BODY[…] asks for. A section that the message does not have is empty.
+func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, error) {
+	part := findPart(s.root, item.Part)
+	if len(item.Part) > 0 && part != nil && (item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierText) {
+		part = innerMessage(part)
+	}
+	if part == nil {
+		return s.slice(0, 0), nil
+	}
+	switch {
+	case len(item.HeaderFields) > 0:
+		return fieldsOf(s.blob, part, item.HeaderFields, false)
+	case len(item.HeaderFieldsNot) > 0:
+		return fieldsOf(s.blob, part, item.HeaderFieldsNot, true)
+	case item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierMIME:
+		return s.slice(part.HeaderOffset, part.BodyOffset), nil
+	case item.Specifier == imap.PartSpecifierNone && len(item.Part) == 0:
+		return s.slice(0, s.blob.Size()), nil
+	}
+	return s.slice(part.BodyOffset, part.End), nil
+}
+
+func (s *source) slice(from, to int64) *io.SectionReader {
+	return io.NewSectionReader(s.blob, from, max(to-from, 0))
+}
+
+func fieldsOf(r io.ReaderAt, part *msg.Part, names []string, except bool) (*io.SectionReader, error) {
+	fields, err := msg.HeaderFields(r, part, names, except)
+	return io.NewSectionReader(bytes.NewReader(fields), 0, int64(len(fields))), err
+}
+
+// findPart walks down to the part of a number such as 2.1 (RFC 9051 section 6.4.5.1); no number is
+// the message itself. nil says that there is no such part.
+func findPart(root *msg.Part, path []int) *msg.Part {
+	at, message := root, true // message: a number counts the parts of the message at; else of the part at
+	for _, n := range path {
+		if !message {
+			if at.IsMessage() && len(at.Children) == 1 {
+				at, message = at.Children[0], true
+			}
+		}
+		switch {
+		case at.IsMultipart():
+			if n < 1 || n > len(at.Children) {
+				return nil
+			}
+			at = at.Children[n-1]
+		case !message || n != 1: // a message of one part has that as number 1
+			return nil
+		}
+		message = false
+	}
+	return at
+}
+
+// innerMessage is the message in a message/rfc822 part, nil for other parts.
+func innerMessage(part *msg.Part) *msg.Part {
+	if part.IsMessage() && len(part.Children) == 1 {
+		return part.Children[0]
+	}
+	return nil
+}
+
+// partial cuts a range such as <0.1024> to what is there.
+func partial(p *imap.SectionPartial, size int64) (off, n int64) {
+	if p == nil {
+		return 0, size
+	}
+	off = min(p.Offset, size)
+	return off, min(p.Size, size-off)
+}
+
+// decoded is the content of a part without its transfer encoding, and how long that is.
+type decoded struct {
+	open func() io.Reader
+	size int64
+}
+
+// binary finds what BINARY[…] asks for (RFC 3516).
+func (s *source) binary(path []int) (decoded, error) {
+	part := findPart(s.root, path)
+	switch {
+	case part == nil:
+		return decoded{open: func() io.Reader { return bytes.NewReader(nil) }}, nil
+	case len(path) == 0:
+		return decoded{func() io.Reader { return s.slice(0, s.blob.Size()) }, s.blob.Size()}, nil
+	}
+	open := func() io.Reader { return msg.Open(s.blob, part) }
+	switch part.Encoding {
+	case "7bit", "8bit", "binary":
+		return decoded{open, part.Size()}, nil
+	case "base64", "quoted-printable":
+		// The size that the structure has is exact only where the encoding is flawless, and a
+		// literal must be exact.
+		n, err := io.Copy(io.Discard, open())
+		return decoded{open, n}, err
+	}
+	return decoded{}, refused(imap.ResponseCodeUnknownCTE, "The part's transfer encoding is not known")
+}

@@ -2,12 +2,14 @@ package imapd
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -425,3 +427,168 @@ func (w *protocolConn) setSession(open bool) {
 	defer w.mu.Unlock()
 	w.hasSession = open
 }
+
+const maxTag = 256 // bytes of a tag that patches of replies reckon with
+
+// capsAfterLogin are the capabilities after log-in, besides those of go-imap.
+const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE"
+
+// A replyPatch is a text that is added to one reply of the parser, because go-imap has no means to
+// write it.
+type replyPatch struct {
+	prefix  string // what the reply begins with; "" for a FETCH
+	suffix  string // what it ends with: the text goes before that. "" for a FETCH: the text goes after its "("
+	text    string
+	started bool
+	held    []byte // of the reply's end, which may come in pieces
+}
+
+// patchFetch adds the text to the beginning of the next FETCH reply.
+func (w *protocolConn) patchFetch(text string) { w.setPatch(&replyPatch{text: text}) }
+
+// patchEnd adds the text to the next reply with this prefix, before its suffix.
+func (w *protocolConn) patchEnd(begin, end, text string) {
+	w.setPatch(&replyPatch{prefix: begin, suffix: end, text: text})
+}
+
+func (w *protocolConn) setPatch(a *replyPatch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.patch = a
+}
+
+func (w *protocolConn) setCaps(caps string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.caps = caps
+}
+
+// patchReply returns what goes out for a piece of the parser's replies. The parser begins each
+// reply with a new piece, so nothing in the content of a message is taken for a reply.
+func (w *protocolConn) patchReply(p []byte) []byte {
+	if a := w.patch; a != nil {
+		out, done := a.apply(p)
+		if done {
+			w.patch = nil
+		}
+		if done || a.started {
+			return out
+		}
+	}
+	switch w.verb {
+	case "", "CAPABILITY", "LOGIN", "AUTHENTICATE":
+		return addCaps(p, w.caps)
+	}
+	return correctServerBug(p)
+}
+
+// addCaps adds capabilities to a reply that lists them, and replaces LITERAL- by LITERAL+: they are
+// never both offered (RFC 7888 section 5).
+func addCaps(p []byte, caps string) []byte {
+	const last = " LITERAL-" // go-imap lists it in every state
+	if i := bytes.Index(p, []byte("CAPABILITY ")); i < 0 || i > 64+maxTag {
+		return p
+	}
+	if i := bytes.Index(p, []byte(last)); i >= 0 {
+		return slices.Concat(p[:i], []byte(" LITERAL+"+caps), p[i+len(last):])
+	}
+	return p
+}
+
+// correctServerBug corrects what go-imap says about arguments that it cannot read: the fault is the
+// client's. Every error of our own has a reply of its own.
+func correctServerBug(p []byte) []byte {
+	tag, found := bytes.CutSuffix(p, []byte(" NO [SERVERBUG] Internal server error\r\n"))
+	if !found || len(tag) > maxTag {
+		return p
+	}
+	return slices.Concat(tag, []byte(" BAD [CLIENTBUG] The arguments cannot be read\r\n"))
+}
+
+func (a *replyPatch) apply(p []byte) (out []byte, done bool) {
+	if a.prefix == "" {
+		i := afterFetch(p)
+		if i == 0 {
+			return p, false
+		}
+		return slices.Concat(p[:i], []byte(a.text), p[i:]), true
+	}
+	if !a.started && !bytes.HasPrefix(p, []byte(a.prefix)) {
+		return p, false
+	}
+	a.started = true
+	all := append(a.held, p...)
+	if bytes.HasSuffix(all, []byte(a.suffix)) {
+		head := len(all) - len(a.suffix)
+		return slices.Concat(all[:head], []byte(a.text), all[head:]), true
+	}
+	cut := max(len(all)-len(a.suffix), 0)
+	a.held = slices.Clone(all[cut:])
+	return all[:cut], false
+}
+
+// afterFetch returns the index after "* 12 FETCH (", or 0 if p does not begin so.
+func afterFetch(p []byte) int {
+	rest, ok := bytes.CutPrefix(p, []byte("* "))
+	if !ok {
+		return 0
+	}
+	digits := len(rest) - len(bytes.TrimLeft(rest, "0123456789"))
+	if !bytes.HasPrefix(rest[digits:], []byte(" FETCH (")) {
+		return 0
+	}
+	return len("* ") + digits + len(" FETCH (")
+}
+
+// intercept sees each command before go-imap's parser. It answers the commands that the parser does
+// not know; then it returns nil. From the others it takes the extensions, which the session's
+// methods find in ss.extensions.
+func (ss *session) intercept(text []byte) []byte {
+	tag, verb := commandName(text)
+	ss.extensions = extensions{verb: verb}
+	switch verb {
+	case "ID", "GETQUOTA", "GETQUOTAROOT", "COMPRESS":
+		ss.writeResult(tag, ss.runIntercepted(tag, verb, newCommandEditor(text)))
+		return nil
+	}
+	text, a := takeExtensions(verb, text)
+	if len(text) > maxCommand {
+		ss.writeResult(tag, badCommand("The command is too long"))
+		return nil
+	}
+	ss.extensions = a
+	ss.enableCondStore(a)
+	return text
+}
+
+// writeResult writes how an intercepted command has ended; nil says that it has been answered.
+func (ss *session) writeResult(tag string, err error) {
+	if err == nil {
+		return
+	}
+	e := ss.imapError(err)
+	code := ""
+	if e.Code != "" {
+		code = "[" + string(e.Code) + "] "
+	}
+	ss.conn.writeReply("%s %s %s%s", plainText(tag), e.Type, code, e.Text)
+}
+
+// runIntercepted runs a command that go-imap does not know.
+func (ss *session) runIntercepted(tag, verb string, p *commandEditor) error {
+	if verb != "ID" && ss.user.MailboxID == "" {
+		return badCommand("Log in first")
+	}
+	switch verb {
+	case "ID":
+		return ss.id(tag, p)
+	case "COMPRESS":
+		return ss.compress(tag, p)
+	case "GETQUOTA":
+		return ss.getQuota(tag, p)
+	}
+	return ss.getQuotaRoot(tag, p)
+}
+
+// quoted writes a string of a client's that the parser has taken as one.
+func quoted(s string) string { return string(appendQuoted(nil, []byte(s))) }

@@ -158,3 +158,99 @@ func (d *describer) checkWords() {
 		}
 	}
 }
+
+// An errorCode is a value of error.code, its HTTP status and what it means.
+type errorCode struct {
+	Status int
+	Code   string
+	Means  string
+}
+
+// Status gives the HTTP status of an error code, which is the same wherever the code is answered;
+// 500 for a code that is in no table here.
+func Status(code string) int {
+	if status, ok := statuses[code]; ok {
+		return status
+	}
+	return 500
+}
+
+var statuses = func() map[string]int {
+	all := map[string]int{}
+	for _, c := range errorCodes {
+		all[c.Code] = c.Status
+	}
+	for status, codes := range otherCodes {
+		for _, code := range codes {
+			all[code] = status
+		}
+	}
+	return all
+}()
+
+// errorCodes are those that the API documents, in rising order of status.
+var errorCodes = []errorCode{
+	{400, "validation_error", "a field is wrong; `details` names every one"},
+	{400, "invalid_json", "the body is not one JSON object"},
+	{400, "invalid_cursor", "the cursor is not one of this list with these filters"},
+	{400, "invalid_domain", "this is not a domain name"},
+	{400, "invalid_record", "there cannot be such a DNS record"},
+	{400, "cname_at_apex", "the domain itself cannot be a CNAME"},
+	{400, "invalid_dmarc", "a DMARC policy begins with v=DMARC1"},
+	{400, "not_manual_domain", "this is only for domains whose DNS you keep yourself"},
+	{400, "nothing_to_update", "no field that can change was given"},
+	{400, "mailbox_required", "the query must name the mailbox"},
+	{400, "exactly_one_parameter", "give exactly one of the parameters"},
+	{400, "too_many_items", "the list is longer than one request may have"},
+	{400, "universal_inbox_disabled", "switch the universal inbox on first"},
+	{401, "unauthorized", "there is no valid API token"},
+	{401, "token_expired", "the token has expired"},
+	{401, "token_revoked", "the token was revoked"},
+	{403, "insufficient_scope", "the token lacks the permission"},
+	{403, "forbidden_role", "the role of the token's creator may not do this"},
+	{403, "user_limit_reached", "the account has all the team users that it may have"},
+	{403, "email_already_exists", "the address belongs to another user"},
+	{403, "domain_limit_exceeded", "the account would have more domains than it may"},
+	{403, "email_user_limit_exceeded", "there are all the mailboxes that may be"},
+	{403, "webhook_limit_reached", "the account has all the endpoints that it may have"},
+	{403, "owner_protected", "the account's owner cannot be changed or deleted"},
+	{403, "user_not_in_account", "the team user belongs to another account"},
+	{403, "daily_send_limit_reached", "the mailbox has sent what it may today"},
+	{403, "account_suspended", "the operator of this installation has suspended the account"},
+	{404, "not_found", "there is no such thing in this account"},
+	{405, "method_not_allowed", "the path has other methods; see the header Allow"},
+	{409, "email_user_exists", "there is a mailbox of this address"},
+	{409, "managed_record_collision", "Mailstead keeps a record of this name and type itself"},
+	{409, "duplicate_record", "there is such a record already"},
+	{409, "records_not_ready", "the records are still being computed"},
+	{409, "domain_not_ready", "the domain is not complete yet"},
+	{409, "domain_busy", "a job works on the domain; `details` names it"},
+	{409, "universal_inbox_required", "enabled endpoints want email.received; `details` names them"},
+	{409, "idempotency_in_progress", "the first request with this key still runs"},
+	{413, "payload_too_large", "the body is larger than this operation takes"},
+	{415, "unsupported_media_type", "the body must be application/json"},
+	{422, "idempotency_key_reused", "this key was used with another body"},
+	{429, "rate_limited", "too many requests; wait for Retry-After seconds"},
+	{429, "export_rate_limited", "one export every five seconds"},
+	{500, "internal_error", "the fault is ours; report the request id"},
+	{502, "upstream_error", "a service that we asked did not answer; `details` names it"},
+	{503, "dns_provider_unsupported", "the domain's DNS is not in our hands"},
+	{503, "not_configured", "this installation is not set up for that"},
+	{503, "busy", "too many log-ins wait; try again after Retry-After seconds"},
+	{503, "shutting_down", "the server is stopping; try again in a moment"},
+}
+
+// otherCodes are those of the dashboard, of IMAP and of jobs.
+var otherCodes = map[int][]string{
+	400: {"edge_token_invalid", "folder_name_invalid", "invalid_code", "keywords_invalid", "message_empty"},
+	401: {"invalid_credentials", "second_factor_required"},
+	403: {"cross_origin", "folder_limit_reached", "forbidden", "forbidden_origin", "https_required", "mailbox_closed", "mailbox_unavailable", "wrong_password"},
+	404: {"folder_not_found", "zone_not_found"},
+	409: {"already_initialised", "claim_expired", "domain_claimed_elsewhere", "domain_unavailable", "folder_exists", "folder_has_children", "insufficient_funds", "ns_timeout", "passkey_exists", "passkeys_unavailable", "premium_not_supported", "price_changed", "special_use_invalid", "too_many_passkeys", "totp_enabled", "totp_not_started", "zone_conflict"},
+	410: {"expired"},
+	422: {"image_unavailable"},
+	429: {"folder_changes_limited"},
+	502: {"registrar_error"},
+	503: {"not_ready"},
+	507: {"quota_exceeded"},
+}

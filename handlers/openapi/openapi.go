@@ -15,6 +15,7 @@ import (
 
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/events"
+	"go.yaml.in/yaml/v3"
 )
 
 // An API is what is described.
@@ -319,4 +320,45 @@ func (d *describer) event(e events.EventType) *operationObject {
 		out.Parameters = append(out.Parameters, &Parameter{Name: h.Name, In: "header", Required: true, Description: h.Value, Schema: &Schema{Type: "string"}})
 	}
 	return out
+}
+
+// JSON is the document as it is served.
+func (doc *Document) JSON() ([]byte, error) {
+	text, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("write OpenAPI document: %w", err)
+	}
+	return text, nil
+}
+
+// YAML is the same in YAML's block style, members in their order.
+func (doc *Document) YAML() ([]byte, error) {
+	text, err := doc.JSON()
+	if err != nil {
+		return nil, err
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil { // JSON is YAML too
+		return nil, fmt.Errorf("read OpenAPI document: %w", err)
+	}
+	useBlocks(&root)
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := enc.Encode(&root); err != nil {
+		return nil, fmt.Errorf("write OpenAPI document: %w", err)
+	}
+	return out.Bytes(), enc.Close()
+}
+
+// useBlocks takes away the style of JSON: braces, brackets, and quotes around names that need none.
+// Other texts stay quoted, so that no reader takes one for a number or a date.
+func useBlocks(n *yaml.Node) {
+	n.Style &^= yaml.FlowStyle
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			child.Style = 0
+		}
+		useBlocks(child)
+	}
 }

@@ -388,7 +388,7 @@ func TestSwaks(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	h := open(t, func(c *core.Config, s *smtpd.Server) { s.TLS = certificate(t) })
+	h := open(t, func(c *core.Config, s *smtpd.Server) { s.TLS = servicetest.Certificate(t, "mail.example.test") })
 	file := filepath.Join(t.TempDir(), "bericht.pdf")
 	if err := os.WriteFile(file, []byte(strings.Repeat("%PDF", 5000)), 0o600); err != nil {
 		t.Fatal(err)

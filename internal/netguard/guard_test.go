@@ -3,7 +3,12 @@ package netguard
 import (
 	"errors"
 	"net"
+	"net/http"
 	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -185,4 +190,228 @@ func TestControlStopsTheConnection(t *testing.T) {
 			conn.Close()
 		}
 	}
+}
+
+const (
+	fine    = "fine"    // with every guard
+	local   = "local"   // only with AllowPrivate; ErrBlocked without
+	blocked = "blocked" // ErrBlocked with every guard
+	wrong   = "wrong"   // no URL for an endpoint, whatever the guard
+)
+
+var urlVerdicts = []struct{ raw, want string }{
+	{"https://example.com", fine},
+	{"https://example.com/", fine},
+	{"https://hooks.example.com/a/b?c=d&e=%20f", fine},
+	{"HTTPS://Example.COM/x", fine},
+	{"https://example.com.", fine},
+	{"https://example.com:443/", fine},
+	{"https://example.com:8443/", fine},
+	{"https://example.com:65535/", fine},
+	{"https://xn--bcher-kva.example/", fine},
+	{"https://bücher.example/", fine},
+	{"https://my_host.example/", fine},
+	{"https://8.8.8.8/", fine},
+	{"https://[2606:4700:4700::1111]/hook", fine},
+	{"https://[2606:4700:4700::1111]:8443/hook", fine},
+	{"https://1.example/", fine},
+	{"https://127.0.0.1.nip.example/", fine},
+	{"https://localhost.example/", fine},
+	{"https://notlocal.example/", fine},
+	{"https://example.com/" + strings.Repeat("a", 2048-len("https://example.com/")), fine},
+
+	{"https://127.0.0.1/", local},
+	{"https://127.0.0.1:8443/", local},
+	{"https://10.1.2.3/", local},
+	{"https://172.16.0.1/", local},
+	{"https://192.168.1.1/", local},
+	{"https://100.64.0.1/", local},
+	{"https://198.18.0.1/", local},
+	{"https://192.0.2.1/", local},
+	{"https://[::1]/", local},
+	{"https://[::1]:8443/", local},
+	{"https://[0:0:0:0:0:0:0:1]/", local},
+	{"https://[fd12::1]/", local},
+	{"https://[2001:db8::1]/", local},
+	{"https://127.0.0.1/", local},
+	{"https://127。0。0。1/", local},
+	{"https://localhost/", local},
+	{"https://LOCALHOST/", local},
+	{"https://localhost./", local},
+	{"https://a.localhost/", local},
+	{"https://db/", local},
+	{"https://db.internal/", local},
+	{"https://metadata.google.internal/", local},
+	{"https://printer.local/", local},
+	{"https://router.lan/", local},
+	{"https://nas.home.arpa/", local},
+	{"https://intranet.corp/", local},
+	{"https://localhost.localdomain/", local},
+
+	{"https://169.254.169.254/latest/meta-data/", blocked},
+	{"https://0.0.0.0/", blocked},
+	{"https://0/", blocked},
+	{"https://224.0.0.1/", blocked},
+	{"https://255.255.255.255/", blocked},
+	{"https://[::]/", blocked},
+	{"https://[fe80::1]/", blocked},
+	{"https://[fe80::1%25eth0]/", blocked},
+	{"https://[ff02::1]/", blocked},
+	{"https://[::ffff:127.0.0.1]/", blocked},
+	{"https://[::ffff:7f00:1]/", blocked},
+	{"https://[::ffff:8.8.8.8]/", blocked},
+	{"https://[::127.0.0.1]/", blocked},
+	{"https://[64:ff9b::7f00:1]/", blocked},
+	{"https://[64:ff9b::8.8.8.8]/", blocked},
+	{"https://[2002:7f00:1::]/", blocked},
+	{"https://2130706433/", blocked},
+	{"https://0x7f000001/", blocked},
+	{"https://0X7F000001/", blocked},
+	{"https://017700000001/", blocked},
+	{"https://0177.0.0.1/", blocked},
+	{"https://0x7f.0.0.1/", blocked},
+	{"https://0x7f.1/", blocked},
+	{"https://127.1/", blocked},
+	{"https://127.0.1/", blocked},
+	{"https://127.0.0.1./", blocked},
+	{"https://127.0.0.01/", blocked},
+	{"https://127.0.0.0x1/", blocked},
+	{"https://1.2.3.4.5/", blocked},
+	{"https://256.256.256.256/", blocked},
+	{"https://4294967296/", blocked},
+	{"https://a.0x/", blocked},
+
+	{"", wrong},
+	{"https", wrong},
+	{"https:", wrong},
+	{"https://", wrong},
+	{"https:///path", wrong},
+	{"https://:443/", wrong},
+	{"https:example.com", wrong},
+	{"//example.com/", wrong},
+	{"example.com/hook", wrong},
+	{"http://example.com/", wrong},
+	{"ftp://example.com/", wrong},
+	{"file:///etc/passwd", wrong},
+	{"javascript:alert(1)", wrong},
+	{"httpss://example.com/", wrong},
+	{"https://user@example.com/", wrong},
+	{"https://user:pass@example.com/", wrong},
+	{"https://@example.com/", wrong},
+	{"https://example.com/#part", wrong},
+	{"https://example.com/#", wrong},
+	{"https://example.com:0/", wrong},
+	{"https://example.com:/", wrong},
+	{"https://example.com:65536/", wrong},
+	{"https://example.com:-1/", wrong},
+	{"https://example.com:+443/", wrong},
+	{"https://example.com:https/", wrong},
+	{"https://example.com:44 3/", wrong},
+	{"https://exa mple.com/", wrong},
+	{" https://example.com/", wrong},
+	{"https://example.com/\r\nHost: x", wrong},
+	{"https://example.com/\x00", wrong},
+	{"https://example..com/", wrong},
+	{"https://.example.com/", wrong},
+	{"https://./", wrong},
+	{"https://-a.example/", wrong},
+	{"https://a-.example/", wrong},
+	{"https://exa*mple.com/", wrong},
+	{"https://example.com\\@127.0.0.1/", wrong},
+	{"https://%31%32%37.0.0.1/", wrong},
+	{"https://127.0.0.1%2f.example.com/", wrong},
+	{"https://::1/", wrong},
+	{"https://[::1/", wrong},
+	{"https://[127.0.0.1]/", wrong},
+	{"https://[example.com]/", wrong},
+	{"https://[::1]x/", wrong},
+	{"https://" + strings.Repeat("a", 64) + ".example/", wrong},
+	{"https://" + strings.Repeat("a.", 127) + "example/", wrong},
+	{"https://example.com/" + strings.Repeat("a", 2049-len("https://example.com/")), wrong},
+	{"https://\u00ad/", wrong},
+}
+
+func TestCheckURL(t *testing.T) {
+	for _, tc := range urlVerdicts {
+		for _, guard := range []*Guard{{}, {AllowPrivate: true}} {
+			err := guard.CheckURL(tc.raw)
+			got := wrong
+			switch {
+			case err == nil:
+				got = fine
+			case errors.Is(err, ErrBlocked):
+				got = blocked
+			}
+			want := tc.want
+			if want == local && guard.AllowPrivate {
+				want = fine
+			} else if want == local {
+				want = blocked
+			}
+			if got != want {
+				t.Errorf("%q with %+v: %v, want %s", tc.raw[:min(len(tc.raw), 80)], *guard, err, want)
+			}
+		}
+	}
+}
+
+// goNumber fits forms of numbers that Go's strconv knows and C does not.
+var goNumber = regexp.MustCompile(`(?i)^0[bo]|_`)
+
+// aton reads a host as C's inet_aton does, which is what a libc resolver would dial.
+func aton(host string) (netip.Addr, bool) {
+	parts := strings.Split(host, ".")
+	if len(parts) > 4 {
+		return netip.Addr{}, false
+	}
+	var value uint64
+	for i, part := range parts {
+		n, err := strconv.ParseUint(part, 0, 32)
+		last := i == len(parts)-1
+		if err != nil || goNumber.MatchString(part) || (!last && n > 255) || (last && n >= 1<<(8*(5-len(parts)))) {
+			return netip.Addr{}, false
+		}
+		if last {
+			value += n
+		} else {
+			value += n << (24 - 8*i)
+		}
+	}
+	return netip.AddrFrom4([4]byte{byte(value >> 24), byte(value >> 16), byte(value >> 8), byte(value)}), true
+}
+
+func FuzzCheckURL(f *testing.F) {
+	for _, tc := range urlVerdicts {
+		f.Add(tc.raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		guard := &Guard{}
+		if err := guard.CheckURL(raw); err != nil {
+			if len(err.Error()) > 2*maxURLLength {
+				t.Fatalf("error of %d bytes", len(err.Error()))
+			}
+			return
+		}
+		if err := (&Guard{AllowPrivate: true}).CheckURL(raw); err != nil {
+			t.Fatalf("the strict guard takes %q, the permissive one says %v", raw, err)
+		}
+		u, err := url.Parse(raw)
+		if err != nil || u.Scheme != "https" || u.User != nil || u.Fragment != "" || len(raw) > maxURLLength {
+			t.Fatalf("accepted %q", raw)
+		}
+		if _, err := http.NewRequest(http.MethodPost, raw, nil); err != nil {
+			t.Fatalf("accepted %q, which cannot be requested: %v", raw, err)
+		}
+		name, err := asciiName(u.Hostname())
+		if err != nil {
+			t.Fatalf("accepted %q, whose host has no ASCII form: %v", raw, err)
+		}
+		ip, isAddr := aton(strings.TrimSuffix(name, "."))
+		if std := net.ParseIP(u.Hostname()); std != nil {
+			ip, isAddr = netip.MustParseAddr(std.String()), true
+		}
+		if isAddr && !guard.Allowed(ip) {
+			t.Fatalf("accepted %q, which is %s", raw, ip)
+		}
+	})
 }

@@ -4,6 +4,11 @@
 package dmarcreport
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/xml"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/reportfile"
@@ -73,4 +78,110 @@ func (t *Totals) add(r *Record) {
 	} else {
 		t.Failed = min(t.Failed+r.Count, reportfile.MaxCount)
 	}
+}
+
+// MediaType is that of a report that is sent.
+const MediaType = "application/gzip"
+
+// Filename is what a report's file is called (RFC 7489 section 7.2.1.1). receiver is the host that
+// sends it.
+func (d *Report) Filename(receiver string) string {
+	return fmt.Sprintf("%s!%s!%d!%d.xml.gz", receiver, d.Policy.Domain, d.Begin.Unix(), d.End.Unix())
+}
+
+// Subject is that of the message with the report (RFC 7489 section 7.2.1.1). submitter is the host
+// that sends it.
+func (d *Report) Subject(submitter string) string {
+	return fmt.Sprintf("Report Domain: %s Submitter: %s Report-ID: <%s>", d.Policy.Domain, submitter, d.ID)
+}
+
+// Gzip is the report as it is sent.
+func (d *Report) Gzip() ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	fmt.Fprint(z, xml.Header) // errors come again at Close
+	e := xml.NewEncoder(z)
+	e.Indent("", " ")
+	if err := e.Encode(d.wire()); err != nil {
+		return nil, fmt.Errorf("write aggregate report: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return nil, fmt.Errorf("compress aggregate report: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// The elements of a report, in the order of the schema.
+type (
+	feedback struct {
+		XMLName  xml.Name     `xml:"feedback"`
+		Version  string       `xml:"version"`
+		Metadata metadata     `xml:"report_metadata"`
+		Policy   published    `xml:"policy_published"`
+		Records  []wireRecord `xml:"record"`
+	}
+	metadata struct {
+		Org     string `xml:"org_name"`
+		Email   string `xml:"email"`
+		Contact string `xml:"extra_contact_info,omitempty"`
+		ID      string `xml:"report_id"`
+		Begin   int64  `xml:"date_range>begin"`
+		End     int64  `xml:"date_range>end"`
+	}
+	published struct {
+		Domain string `xml:"domain"`
+		ADKIM  string `xml:"adkim"`
+		ASPF   string `xml:"aspf"`
+		P      string `xml:"p"`
+		SP     string `xml:"sp"`
+		Pct    string `xml:"pct"`
+	}
+	wireRecord struct {
+		SourceIP    string       `xml:"row>source_ip"`
+		Count       int64        `xml:"row>count"`
+		Disposition string       `xml:"row>policy_evaluated>disposition"`
+		DKIM        string       `xml:"row>policy_evaluated>dkim"`
+		SPF         string       `xml:"row>policy_evaluated>spf"`
+		Reasons     []wireReason `xml:"row>policy_evaluated>reason"`
+		EnvelopeFm  string       `xml:"identifiers>envelope_from"`
+		HeaderFrom  string       `xml:"identifiers>header_from"`
+		DKIMAuth    []wireAuth   `xml:"auth_results>dkim"`
+		SPFAuth     []wireAuth   `xml:"auth_results>spf"`
+	}
+	wireReason struct {
+		Type    string `xml:"type"`
+		Comment string `xml:"comment,omitempty"`
+	}
+	wireAuth struct {
+		Domain   string `xml:"domain"`
+		Selector string `xml:"selector,omitempty"`
+		Scope    string `xml:"scope,omitempty"`
+		Result   string `xml:"result"`
+	}
+)
+
+func (d *Report) wire() feedback {
+	f := feedback{
+		Version:  "1.0",
+		Metadata: metadata{d.Org, d.Email, d.Contact, d.ID, d.Begin.Unix(), d.End.Unix()},
+		Policy:   published{d.Policy.Domain, d.Policy.ADKIM, d.Policy.ASPF, d.Policy.P, d.Policy.SP, strconv.Itoa(d.Policy.Pct)},
+	}
+	for _, r := range d.Records {
+		w := wireRecord{
+			SourceIP: r.SourceIP, Count: r.Count, Disposition: r.Disposition, DKIM: r.DKIM, SPF: r.SPF,
+			EnvelopeFm: r.EnvelopeFrom, HeaderFrom: r.HeaderFrom, DKIMAuth: wireAuths(r.DKIMResults), SPFAuth: wireAuths(r.SPFResults),
+		}
+		for _, reason := range r.Reasons {
+			w.Reasons = append(w.Reasons, wireReason(reason))
+		}
+		f.Records = append(f.Records, w)
+	}
+	return f
+}
+
+func wireAuths(list []AuthResult) (out []wireAuth) {
+	for _, a := range list {
+		out = append(out, wireAuth(a))
+	}
+	return out
 }

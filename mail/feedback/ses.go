@@ -1,7 +1,24 @@
 package feedback
 
 import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha1" //nolint:gosec // what SNS signs with by default; it is checked beside the origin of the key
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -121,4 +138,249 @@ func untyped(s string) string {
 		return s
 	}
 	return strings.TrimSpace(value)
+}
+
+const (
+	maxCertificate = 64 << 10 // bytes of a signing certificate that are read
+	keptKeys       = 8
+	keyKept        = 24 * time.Hour
+	fetchesEach    = 10 // of certificates that could not be had, in fetchWindow
+	fetchWindow    = time.Minute
+	askTimeout     = 10 * time.Second
+	minKeyBits     = 2048
+)
+
+// SES reads the notices of Amazon SES, which come as messages of an SNS topic. A message counts if
+// it bears the topic's name and a signature by a key that the SNS of the topic's own region serves
+// over HTTPS; a subscription is confirmed under the same terms.
+type SES struct {
+	topic  string
+	origin string // scheme and host of the region's SNS
+	http   *http.Client
+	now    func() time.Time
+
+	mu     sync.Mutex
+	keys   map[string]signingKey
+	failed []time.Time // when the newest certificates could not be had
+}
+
+type signingKey struct {
+	public *rsa.PublicKey
+	until  time.Time
+}
+
+// NewSES makes a reader for a topic. ask is what certificates and confirmations are fetched with;
+// it must verify certificates. origin is asked in place of the region's SNS if it is not "": https
+// and a host, with nothing behind it.
+func NewSES(topic, origin string, ask http.RoundTripper, now func() time.Time) (*SES, error) {
+	own, err := snsOrigin(topic)
+	if err != nil {
+		return nil, err
+	}
+	if origin != "" {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+			return nil, fmt.Errorf("sns_url: %q is not of the form https://host", origin)
+		}
+		own = "https://" + u.Host
+	}
+	client := &http.Client{Transport: ask, Timeout: askTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &SES{topic: topic, origin: own, http: client, now: now, keys: map[string]signingKey{}}, nil
+}
+
+// snsOrigin is where the SNS of a topic's region is: arn:partition:sns:region:account:name.
+func snsOrigin(topic string) (string, error) {
+	parts := strings.Split(topic, ":")
+	isName := func(s string) bool {
+		return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+	}
+	if len(parts) != 6 || parts[0] != "arn" || parts[2] != "sns" || !isName(parts[1]) || !isName(parts[3]) || parts[5] == "" {
+		return "", fmt.Errorf("topic_arn: %q is not of the form arn:aws:sns:region:account:name", topic)
+	}
+	host := "sns." + parts[3] + ".amazonaws.com"
+	if parts[1] == "aws-cn" {
+		host += ".cn"
+	}
+	return "https://" + host, nil
+}
+
+// A snsMessage is what SNS posts.
+type snsMessage struct {
+	Type, MessageID, TopicArn, Message, Timestamp string
+	Subject                                       *string
+	Token, SubscribeURL                           string
+	SignatureVersion, Signature                   string
+	SigningCertURL                                string
+}
+
+// Read implements Reader. Confirming a subscription is part of it, and gives no notices.
+func (s *SES) Read(ctx context.Context, r Request) ([]Notice, error) {
+	var m snsMessage
+	if err := decode(r.Body, &m); err != nil {
+		return nil, err
+	}
+	if subtle.ConstantTimeCompare([]byte(m.TopicArn), []byte(s.topic)) != 1 {
+		return nil, fmt.Errorf("%w: it is of another topic", ErrForged)
+	}
+	if err := s.verify(ctx, &m); err != nil {
+		return nil, err
+	}
+	switch m.Type {
+	case "Notification":
+		return sesNotices([]byte(m.Message))
+	case "SubscriptionConfirmation":
+		return nil, s.confirm(ctx, m.SubscribeURL)
+	case "UnsubscribeConfirmation":
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%w: type %.40q", ErrMalformed, m.Type)
+}
+
+// canonical is what SNS signs.
+func (m *snsMessage) canonical() []byte {
+	var b bytes.Buffer
+	add := func(name, value string) { fmt.Fprintf(&b, "%s\n%s\n", name, value) }
+	add("Message", m.Message)
+	add("MessageId", m.MessageID)
+	if m.Type == "Notification" {
+		if m.Subject != nil {
+			add("Subject", *m.Subject)
+		}
+	} else {
+		add("SubscribeURL", m.SubscribeURL)
+	}
+	add("Timestamp", m.Timestamp)
+	if m.Type != "Notification" {
+		add("Token", m.Token)
+	}
+	add("TopicArn", m.TopicArn)
+	add("Type", m.Type)
+	return b.Bytes()
+}
+
+func (s *SES) verify(ctx context.Context, m *snsMessage) error {
+	signature, err := base64.StdEncoding.DecodeString(m.Signature)
+	if err != nil {
+		return fmt.Errorf("%w: the signature is not base64", ErrForged)
+	}
+	key, err := s.key(ctx, m.SigningCertURL)
+	if err != nil {
+		return err
+	}
+	switch m.SignatureVersion {
+	case "1":
+		sum := sha1.Sum(m.canonical()) //nolint:gosec // see above
+		err = rsa.VerifyPKCS1v15(key, crypto.SHA1, sum[:], signature)
+	case "2":
+		sum := sha256.Sum256(m.canonical())
+		err = rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature)
+	default:
+		err = errors.New("unknown version")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the signature does not verify", ErrForged)
+	}
+	return nil
+}
+
+// ours tells whether an address lies at the topic's own SNS.
+func (s *SES) ours(address string) (*url.URL, bool) {
+	u, err := url.Parse(address)
+	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || len(address) > 2048 {
+		return nil, false
+	}
+	return u, u.Scheme+"://"+u.Host == s.origin
+}
+
+// key gives the public key of a certificate, which is kept for a day.
+func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
+	u, ok := s.ours(address)
+	if !ok || path.Ext(u.Path) != ".pem" || u.RawQuery != "" {
+		return nil, fmt.Errorf("%w: its certificate is not at %s", ErrForged, s.origin)
+	}
+	now := s.now()
+	s.mu.Lock()
+	have, known := s.keys[address]
+	for len(s.failed) > 0 && now.Sub(s.failed[0]) > fetchWindow {
+		s.failed = s.failed[1:]
+	}
+	tooMany := len(s.failed) >= fetchesEach
+	s.mu.Unlock()
+	if known && now.Before(have.until) {
+		return have.public, nil
+	}
+	if tooMany {
+		return nil, errors.New("too many certificates could not be had")
+	}
+	public, until, err := s.fetchKey(ctx, address)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.failed = append(s.failed, now)
+		return nil, err
+	}
+	if len(s.keys) >= keptKeys {
+		clear(s.keys)
+	}
+	s.keys[address] = signingKey{public, until}
+	return public, nil
+}
+
+// fetchKey asks SNS for a certificate. That it comes from SNS is shown by the connection, whose own
+// certificate is verified; the file has no chain with it, so that the one in it shows nothing more
+// than its key and its time.
+func (s *SES) fetchKey(ctx context.Context, address string) (*rsa.PublicKey, time.Time, error) {
+	text, err := s.get(ctx, address, maxCertificate)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("fetch signing certificate: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, time.Time{}, fmt.Errorf("%w: what it names is no certificate", ErrForged)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("%w: its certificate cannot be read", ErrForged)
+	}
+	now := s.now()
+	public, ok := cert.PublicKey.(*rsa.PublicKey)
+	if !ok || public.N.BitLen() < minKeyBits || now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
+		return nil, time.Time{}, fmt.Errorf("%w: its certificate is out of date or of an unfit kind", ErrForged)
+	}
+	until := now.Add(keyKept)
+	if cert.NotAfter.Before(until) {
+		until = cert.NotAfter
+	}
+	return public, until, nil
+}
+
+// confirm tells SNS that its messages are wanted.
+func (s *SES) confirm(ctx context.Context, address string) error {
+	if _, ok := s.ours(address); !ok {
+		return fmt.Errorf("%w: its SubscribeURL is not at %s", ErrForged, s.origin)
+	}
+	if _, err := s.get(ctx, address, maxCertificate); err != nil {
+		return fmt.Errorf("confirm subscription: %w", err)
+	}
+	return nil
+}
+
+func (s *SES) get(ctx context.Context, address string, most int64) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("SNS answered %s", resp.Status)
+	}
+	return text, nil
 }

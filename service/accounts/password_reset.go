@@ -3,10 +3,17 @@ package accounts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
+	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -91,4 +98,236 @@ func userByReset(tx *store.Tx, token string) (*store.User, error) {
 		return nil, core.Errorf("not_found", "This link was used already, or has expired. Ask for another where you sign in, or whoever invited you.")
 	}
 	return u, err
+}
+
+// Bounds on what is sent to those who forgot a password.
+const (
+	forgotFor     = 2 * time.Hour // that a link lives
+	forgotWindow  = time.Hour
+	forgotAddress = 3  // letters to one address in the window
+	forgotNetwork = 20 // questions from one network
+)
+
+// ForgotIn says who forgot a password.
+type ForgotIn struct {
+	Email string `json:"email" required:"true" max:"254"`
+}
+
+// ForgotPassword has a link that sets a password sent to the address, if it is a team user's. What
+// it answers, and how long it takes, is the same for every address: a job finds out whose it is.
+func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Said, error) {
+	out := &Said{"If somebody here has this address, a letter with a link is on its way to it. The link works once, within two hours."}
+	email, err := core.NormalizeEmail("email", in.Email)
+	if err != nil {
+		return nil, err
+	}
+	if !s.mayForget("net "+core.Network(v.IP), forgotNetwork) || !s.mayForget("box "+email, forgotAddress) {
+		return out, nil // a network that asks too often does not use up what others may for the address
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		_, err := s.Queue.Add(tx, jobs.New{Kind: "password_mail", Lane: "password_mail", Key: email, Args: forgotArgs{email, v.IP}})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// mayForget counts one question, and tells whether it is one of the first most ones in the window.
+func (s *Service) mayForget(key string, most int) bool {
+	return s.forgotRequests.Add(key, s.Now()) <= most
+}
+
+// forgotArgs is the job of sending one link.
+type forgotArgs struct {
+	Email string `json:"email"`
+	IP    string `json:"ip"`
+}
+
+func (s *Service) forgotKind() jobs.Kind {
+	return jobs.Kind{Name: "password_mail", Work: s.sendForgot, Max: 5, Timeout: time.Minute}
+}
+
+// sendForgot makes the link and queues the letter with it. Each attempt makes a link of its own:
+// none is kept that could be sent again.
+func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[forgotArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	u, err := s.userToSignIn(args.Email)
+	if err != nil || u.ID == "" {
+		return nil, err
+	}
+	from, account, err := s.mta.Reporter()
+	if err != nil {
+		return nil, err
+	}
+	token := core.RandomText(43, core.Base62)
+	d, err := s.composeForgot(from, args, token)
+	if err != nil {
+		return nil, err
+	}
+	defer s.inbox.Release(d) // does nothing where it is referred to
+	err = s.Store.Update(func(tx *store.Tx) error {
+		now, err := store.Users.Find(tx, u.ID)
+		if err != nil {
+			return err
+		}
+		if now == nil || now.Email != args.Email {
+			return nil
+		}
+		now.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(forgotFor)}
+		if err := store.Users.Put(tx, now); err != nil {
+			return err
+		}
+		_, err = s.mta.Enqueue(tx, &store.Submission{
+			AccountID: account, DomainID: from.ID, MessageID: d.Summary.MessageID, Subject: d.Summary.Subject, Blob: d.Blob,
+			SMTPUTF8: strings.ContainsFunc(args.Email, func(r rune) bool { return r >= utf8.RuneSelf }),
+		}, from, []mta.Rcpt{{Address: args.Email, Notify: "NEVER"}})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("password link sent", "user", u.ID, "ip", args.IP)
+	return nil, nil
+}
+
+// composeForgot writes the letter with the link, from the postmaster of the domain that speaks for
+// this host.
+func (s *Service) composeForgot(from *store.Domain, args forgotArgs, token string) (*inbox.StoredMessage, error) {
+	local, domain, ok := msg.SplitEmail(args.Email)
+	if !ok {
+		return nil, jobs.Permanent(fmt.Errorf("%q is no address", args.Email))
+	}
+	letter := &msg.Composer{
+		From: msg.Address{Name: "Mailstead", Mailbox: "postmaster", Host: from.Name}, To: []msg.Address{{Mailbox: local, Host: domain}},
+		Subject: "Choose a new password", MessageID: msg.NewMessageID(from.Name), Date: s.Now(),
+		Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-generated"}},
+		Text: fmt.Sprintf("Somebody at %s asked for a new password for %s on %s.\n\n"+
+			"If that was you, choose one here within two hours:\n\n%s\n\n"+
+			"If it was not, do nothing: your password stays as it is.\n",
+			args.IP, args.Email, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token)),
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	if _, err := letter.WriteTo(spool); err != nil {
+		return nil, fmt.Errorf("write the letter to %s: %w", args.Email, err)
+	}
+	return s.inbox.Prepare(spool, inbox.Envelope{To: []string{args.Email}, Received: s.Now()})
+}
+
+// LinkIn names a link by its token.
+type LinkIn struct {
+	Token string `query:"token" required:"true" max:"100"`
+}
+
+// A Welcome says for whom a link is. Name is "" where none is known.
+type Welcome struct {
+	Email          string `json:"email"`
+	Name           string `json:"name"`
+	MayChangeEmail bool   `json:"may_change_email"`
+}
+
+// CheckWelcome tells for whom a link would set a password, and uses nothing up. A dead link is 404.
+func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Welcome, error) {
+	var out *Welcome
+	err := s.Store.View(func(tx *store.Tx) error {
+		u, err := userByReset(tx, in.Token)
+		if err == nil {
+			out = &Welcome{Email: u.Email, MayChangeEmail: mayChooseEmail(u)}
+			if name := displayName(u); name != u.Email {
+				out.Name = name
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+// mayChooseEmail tells whether the link of a first start is for somebody whose address was made up,
+// or typed in haste.
+func mayChooseEmail(u *store.User) bool { return u.Role == "owner" && u.LastLoginAt.IsZero() }
+
+// WelcomeIn sets the password of the one whose link it is. Code is of the second factor, where
+// there is one.
+type WelcomeIn struct {
+	Token    string  `json:"token" required:"true" max:"100"`
+	Email    *string `json:"email" max:"254"`
+	Name     *string `json:"name" max:"200"`
+	Password string  `json:"password" required:"true"`
+	Code     string  `json:"code" max:"64"`
+}
+
+// CompleteWelcome sets password, name and, for an owner who was never signed in, the address; uses
+// the link up; ends every session of the user, and begins one. Of two at once one wins, and the
+// other finds a dead link, 404.
+func (s *Service) CompleteWelcome(_ context.Context, v Visitor, in WelcomeIn) (*SignedIn, error) {
+	var u *store.User
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		u, err = userByReset(tx, in.Token)
+		return err
+	})
+	if err != nil {
+		return nil, err // before the hash, which takes its time
+	}
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	hash := s.Logins.Hash(in.Password)
+	var out *SignedIn
+	err = s.withCode(u, v.IP, in.Code, func(tx *store.Tx, now *store.User) error {
+		holder, err := userByReset(tx, in.Token)
+		if err != nil {
+			return err
+		}
+		if holder.ID != now.ID {
+			return core.Errorf("not_found", "This link is somebody else's by now.")
+		}
+		if err := in.apply(tx, now, hash); err != nil {
+			return err
+		}
+		out, err = s.openSession(tx, now, v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("signed in", "user", out.UserID, "ip", v.IP, "how", "link")
+	return out, nil
+}
+
+func (in *WelcomeIn) check() error {
+	if in.Name != nil {
+		if err := core.CheckLine("name", *in.Name); err != nil {
+			return err
+		}
+	}
+	if in.Email != nil {
+		email, err := core.NormalizeEmail("email", *in.Email)
+		if err != nil {
+			return err
+		}
+		in.Email = &email
+	}
+	return checkTeamPassword("password", in.Password)
+}
+
+func (in *WelcomeIn) apply(tx *store.Tx, u *store.User, hash string) error {
+	if in.Email != nil && *in.Email != u.Email {
+		if !mayChooseEmail(u) {
+			return core.Errorf("forbidden_role", "The address cannot be changed here. Leave it as it is.")
+		}
+		if err := moveUser(tx, u, *in.Email); err != nil {
+			return err
+		}
+	}
+	if in.Name != nil {
+		if err := setName(u, *in.Name); err != nil {
+			return err
+		}
+	}
+	return setTeamPassword(tx, u, hash, "")
 }

@@ -199,6 +199,10 @@ func TestSignInIsThrottled(t *testing.T) {
 
 func TestUnknownAndWrongAreTheSame(t *testing.T) {
 	c := newSessionCase(t)
+	c.Logins.Time, c.Logins.Memory = 2, 19*1024 // what users have
+	if _, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "owner@example.test", Password: "correct horse"}); err != nil {
+		t.Fatal(err)
+	}
 	_, unknown := c.signIn("192.0.2.1", "nobody@example.test", "correct horse")
 	_, wrong := c.signIn("192.0.2.1", "owner@example.test", "wrong horse")
 	_, odd := c.signIn("192.0.2.1", "no address", "wrong horse")

@@ -31,6 +31,8 @@ const verifiedFor = 5 * time.Minute
 // logins hashes passwords, a bounded number at a time, and remembers for a short while which were
 // right.
 type logins struct {
+	Time, Memory uint32 // of argon2id, for new hashes: passes and KiB; most tests take less
+
 	gate   *hashGate
 	derive func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte // argon2id
 	secret [32]byte                                                                              // keys the cache, so that it holds no password
@@ -39,7 +41,7 @@ type logins struct {
 }
 
 func newLogins() *logins {
-	l := &logins{gate: newHashGate(), derive: argon2.IDKey, right: map[[32]byte]time.Time{}}
+	l := &logins{Time: argonTime, Memory: argonMemory, gate: newHashGate(), derive: argon2.IDKey, right: map[[32]byte]time.Time{}}
 	rand.Read(l.secret[:])
 	return l
 }
@@ -51,9 +53,9 @@ func (l *logins) Hash(password string) string {
 	if release, err := l.gate.acquire(context.Background(), ownWork, true); err == nil { // it waits for as long as it takes
 		defer release()
 	}
-	key := l.derive([]byte(password), salt, argonTime, argonMemory, 1, argonKey)
+	key := l.derive([]byte(password), salt, l.Time, l.Memory, 1, argonKey)
 	b64 := base64.RawStdEncoding
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, argonMemory, argonTime, b64.EncodeToString(salt), b64.EncodeToString(key))
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, l.Memory, l.Time, b64.EncodeToString(salt), b64.EncodeToString(key))
 }
 
 // Verify tells whether the password is the one of the hash. An empty hash takes as long and is
@@ -90,7 +92,7 @@ func (l *logins) Check(hash, password string) bool {
 	fields := strings.Split(hash, "$")
 	known := len(fields) == 6 && fields[1] == "argon2id"
 	salt, key := make([]byte, argonSalt), make([]byte, argonKey)
-	memory, time, threads = argonMemory, argonTime, 1
+	memory, time, threads = int(l.Memory), int(l.Time), 1
 	if known {
 		_, errV := fmt.Sscanf(fields[2], "v=%d", &version)
 		_, errP := fmt.Sscanf(fields[3], "m=%d,t=%d,p=%d", &memory, &time, &threads)

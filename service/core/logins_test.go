@@ -14,9 +14,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
+// monthLess is how long a network is known at least.
+const monthLess = 29 * 24 * time.Hour
+
 // inFlood runs a test in a bubble where each hash takes 50 ms, with the mailboxes ann, whom the
-// server knows at 192.0.2.1, and bob, whom it knows nowhere.
-func inFlood(t *testing.T, test func(t *testing.T, b *servicetest.Sandbox)) {
+// server knows at 192.0.2.1 since some time, and bob, whom it knows nowhere.
+func inFlood(t *testing.T, since time.Duration, test func(t *testing.T, b *servicetest.Sandbox)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := servicetest.New(t, nil)
 		b.SlowHashes(50 * time.Millisecond)
@@ -30,7 +33,7 @@ func inFlood(t *testing.T, test func(t *testing.T, b *servicetest.Sandbox)) {
 		if status, _ := login(t, b, "ann@boxes.test", "password", "192.0.2.1"); status != "" {
 			t.Fatal(status)
 		}
-		time.Sleep(29 * 24 * time.Hour) // much longer than a verified password is remembered
+		time.Sleep(since) // much longer than a verified password is remembered
 		test(t, b)
 		if n := b.HashesWaiting(); n != 0 {
 			t.Errorf("%d are left over", n)
@@ -69,7 +72,7 @@ func addressesOf(n int, form func(int) string) (out []string) {
 // TestFloodFromOnePrefix: ten thousand addresses of one /48, each in a /64 of its own, hold up
 // nobody else.
 func TestFloodFromOnePrefix(t *testing.T) {
-	inFlood(t, func(t *testing.T, b *servicetest.Sandbox) {
+	inFlood(t, time.Hour, func(t *testing.T, b *servicetest.Sandbox) {
 		var wg sync.WaitGroup
 		done := flood(t, b, &wg, addressesOf(10_000, func(i int) string { return fmt.Sprintf("2001:db8:7:%x::1", i) }))
 		synctest.Wait()
@@ -89,7 +92,11 @@ func TestFloodFromOnePrefix(t *testing.T) {
 // TestFloodFromManyNetworks: thousands of networks at once, and whoever is known somewhere logs in
 // from there all the same.
 func TestFloodFromManyNetworks(t *testing.T) {
-	inFlood(t, func(t *testing.T, b *servicetest.Sandbox) {
+	since := monthLess
+	if testing.Short() {
+		since = time.Hour
+	}
+	inFlood(t, since, func(t *testing.T, b *servicetest.Sandbox) {
 		var wg sync.WaitGroup
 		done := flood(t, b, &wg, append(
 			addressesOf(8_000, func(i int) string { return fmt.Sprintf("10.%d.%d.9", i/250, i%250) }),
@@ -114,7 +121,10 @@ func TestFloodFromManyNetworks(t *testing.T) {
 
 // TestKnownNetworksEnd forgets where somebody logged in from after 30 days.
 func TestKnownNetworksEnd(t *testing.T) {
-	inFlood(t, func(t *testing.T, b *servicetest.Sandbox) {
+	if testing.Short() {
+		t.Skip("a month of recurring jobs takes its time")
+	}
+	inFlood(t, monthLess, func(t *testing.T, b *servicetest.Sandbox) {
 		time.Sleep(25 * time.Hour)
 		var wg sync.WaitGroup
 		done := flood(t, b, &wg, addressesOf(5_000, func(i int) string { return fmt.Sprintf("10.%d.%d.9", i/250, i%250) }))
@@ -157,7 +167,7 @@ func TestWiderNetworksAreCounted(t *testing.T) {
 
 // TestWaitingLoginEndsWithItsClient frees the place of a client that has gone.
 func TestWaitingLoginEndsWithItsClient(t *testing.T) {
-	inFlood(t, func(t *testing.T, b *servicetest.Sandbox) {
+	inFlood(t, time.Hour, func(t *testing.T, b *servicetest.Sandbox) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for i := range 200 {
@@ -176,7 +186,7 @@ func TestWaitingLoginEndsWithItsClient(t *testing.T) {
 // TestFloodOfTheKnownFromOnePrefix: one tenant, whose mailboxes are known in every /64 of its /48,
 // does not take the places of others who are known.
 func TestFloodOfTheKnownFromOnePrefix(t *testing.T) {
-	inFlood(t, func(t *testing.T, b *servicetest.Sandbox) {
+	inFlood(t, time.Hour, func(t *testing.T, b *servicetest.Sandbox) {
 		const boxes, networks = 515, 8 // which a mailbox is known at, at most
 		err := b.Store.Update(func(tx *store.Tx) error {
 			mb, err := store.MailboxByEmail.Get(tx, "bob@boxes.test")

@@ -3,9 +3,12 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -40,18 +43,6 @@ type DeliveryReport struct {
 	// that is delivered is looked through for it.
 	RowID             string
 	Domain, MessageID string
-}
-
-// readDeliveryReport finds out what a message says; nil for one that is not about another.
-func readDeliveryReport(body io.ReaderAt, root *msg.Part, sum *msg.Summary, sender string) *DeliveryReport {
-	isReport := root.IsMultipart() && root.Subtype == "report"
-	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
-		return &DeliveryReport{DSN: report}
-	}
-	if c, ok := msg.ParseComplaint(body, root); ok {
-		return &DeliveryReport{Complaint: c}
-	}
-	return nil
 }
 
 // Prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it
@@ -91,8 +82,14 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 	if sum.Bounce {
 		d.bits |= store.BitBounce
 	}
-	if d.Report = readDeliveryReport(body, root, sum, sender); d.Report != nil && d.Report.DSN != nil {
+
+	// What it says about a message of ours: a bounce, a complaint, or nothing.
+	isReport := root.IsMultipart() && root.Subtype == "report"
+	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
+		d.Report = &DeliveryReport{DSN: report}
 		d.bits |= store.BitBounce | store.BitAutoReply
+	} else if complaint, ok := msg.ParseComplaint(body, root); ok {
+		d.Report = &DeliveryReport{Complaint: complaint}
 	}
 	return d, nil
 }
@@ -127,7 +124,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	if f.UID != 0 {
 		add = tx.AddMessageAt
 	}
-	if warmup(a.WarmupPhrases, d.Summary) {
+	if len(a.WarmupPhrases) > 0 && hasPhrase(foldPhrases(a.WarmupPhrases), d.Summary.Subject, d.Summary.Preview) {
 		m.Bits |= store.BitWarmup
 	}
 	meta := d.Meta
@@ -152,7 +149,26 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	if !f.Arrived {
 		return m, nil
 	}
-	return m, s.arrived(tx, mb, m, d, &meta)
+	if err := s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Received++ }); err != nil {
+		return nil, err
+	}
+	if m.Bits&store.BitWarmup != 0 || m.Folder != store.InboxID {
+		return m, nil
+	}
+	sum := d.Summary
+	refs := append([]string{}, sum.References...)
+	if over := len(refs) - eventReferences; over > 0 {
+		refs = append(refs[:1], refs[1+over:]...)
+	}
+	_, err = s.events.Emit(tx, mb.AccountID, events.EventEmailReceived, ReceivedData{
+		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
+		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
+		To: fewTexts(sum.To), ToCount: len(sum.To), CC: fewTexts(sum.Cc), CCCount: len(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
+		InReplyTo: core.OrNull(sum.InReplyTo), References: refs, ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
+		UID: core.UIDText(m.UID), ReceivedAt: core.Time{Time: m.Received}, HasAttachments: m.Bits&store.BitAttachments != 0,
+		Size: int64(m.Blob.Length), IsAutoReply: m.Bits&store.BitAutoReply != 0, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
+	})
+	return m, err
 }
 
 // soughtIDs is how many Message-IDs of a reply are looked for among what was sent.
@@ -183,24 +199,6 @@ func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (st
 	return "", nil
 }
 
-// arrived counts mail that came in and emits email.received, unless it is warm-up traffic.
-func (s *Service) arrived(tx *store.Tx, mb *store.Mailbox, m *store.Message, d *StoredMessage, meta *store.Meta) error {
-	err := s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Received++ })
-	if err != nil || m.Bits&store.BitWarmup != 0 || m.Folder != store.InboxID {
-		return err
-	}
-	sum := d.Summary
-	_, err = s.events.Emit(tx, mb.AccountID, events.EventEmailReceived, ReceivedData{
-		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
-		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
-		To: fewTexts(sum.To), ToCount: len(sum.To), CC: fewTexts(sum.Cc), CCCount: len(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
-		InReplyTo: core.OrNull(sum.InReplyTo), References: fewRefs(sum.References), ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
-		UID: core.UIDText(m.UID), ReceivedAt: core.Time{Time: m.Received}, HasAttachments: m.Bits&store.BitAttachments != 0,
-		Size: int64(m.Blob.Length), IsAutoReply: m.Bits&store.BitAutoReply != 0, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
-	})
-	return err
-}
-
 // Bounds of the lists in events: a message to a thousand mailboxes here has a thousand events.
 const (
 	eventAddresses  = 50
@@ -209,13 +207,6 @@ const (
 
 func fewTexts(list []msg.Address) []string {
 	return addressTexts(list[:min(len(list), eventAddresses)])
-}
-
-func fewRefs(refs []string) []string {
-	if over := len(refs) - eventReferences; over > 0 {
-		return append([]string{refs[0]}, refs[1+over:]...)
-	}
-	return append([]string{}, refs...)
 }
 
 // ReceivedData is the data of email.received.
@@ -276,4 +267,161 @@ func QuotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
 // that ends the watch.
 func (s *Service) Watch(_ context.Context, mailbox uint32) (<-chan struct{}, func()) {
 	return s.Hub.Watch(mailbox)
+}
+
+const (
+	threadPrefix = "thr_"
+	threadRefs   = 20 // message ids of one message that are put to its thread: the first and the newest
+	threadPairs  = 8  // people whom a subject is remembered with
+)
+
+// threadNode stands for a message id.
+func threadNode(id string) store.ThreadNode {
+	sum := sha256.Sum256([]byte(id))
+	return store.ThreadNode(sum[:len(store.ThreadNode{})])
+}
+
+func threadText(n store.ThreadNode) string { return threadPrefix + hex.EncodeToString(n[:]) }
+
+// parseThread reads a thread's id; ok is false for what is none.
+func parseThread(id string) (n store.ThreadNode, ok bool) {
+	text, ok := strings.CutPrefix(id, threadPrefix)
+	if !ok || len(text) != hex.EncodedLen(len(n)) {
+		return n, false
+	}
+	_, err := hex.Decode(n[:], []byte(text))
+	return n, err == nil
+}
+
+// thread gives the conversation that a message which is being filed belongs to, "" if nothing
+// tells. It is named by its first message. What the message refers to decides; one that claims to
+// be an answer and refers to nothing goes to the newest conversation of its subject between the
+// same people. Where a message comes late and ties two conversations together they become one,
+// under the name of the elder; the other name leads there too.
+func thread(tx *store.Tx, account uint32, sum *msg.Summary, original string) (string, error) {
+	var root store.ThreadNode
+	found := false
+
+	// The thread of the eldest message that is known, else that of the eldest.
+	ids := threadIDs(sum, original)
+	for k := 0; k < len(ids) && !found; k++ {
+		node, known, err := tx.Thread(account, threadNode(ids[k]))
+		if err != nil {
+			return "", err
+		}
+		if known || k == 0 {
+			root, found = node, known
+		}
+	}
+
+	// An answer that names no message: the thread of its subject.
+	if base, answer := msg.BaseSubject(sum.Subject); len(ids) == 0 && answer && base != "" {
+		for _, key := range subjectKeys(base, sum) {
+			var err error
+			if root, found, err = tx.FindSubject(account, key); err != nil {
+				return "", err
+			}
+			if found {
+				break
+			}
+		}
+	}
+
+	// A message that refers to nothing has its own thread. Others may have referred to it already.
+	if len(ids) == 0 && !found {
+		if sum.MessageID == "" {
+			return "", nil
+		}
+		own := threadNode(sum.MessageID)
+		top, _, err := tx.Thread(account, own)
+		if err != nil {
+			return "", err
+		}
+		return threadText(top), tx.TouchThread(account, own)
+	}
+
+	if sum.MessageID != "" {
+		ids = append(ids, sum.MessageID)
+	}
+	for _, id := range ids {
+		if err := tx.JoinThread(account, root, threadNode(id)); err != nil {
+			return "", err
+		}
+	}
+	root, _, err := tx.Thread(account, root)
+	return threadText(root), err
+}
+
+// threadIDs are what the message refers to, the eldest first. original is the message that it
+// answers if a relay gave that another id.
+func threadIDs(sum *msg.Summary, original string) []string {
+	var ids []string
+	if original != "" {
+		ids = append(ids, original)
+	}
+	refs := sum.References
+	if over := len(refs) - threadRefs; over > 0 {
+		refs = append(refs[:1:1], refs[1+over:]...)
+	}
+	ids = append(ids, refs...)
+	if sum.InReplyTo != "" {
+		ids = append(ids, sum.InReplyTo)
+	}
+	return ids
+}
+
+// recordSubject remembers the message's subject for answers that will name no message.
+func recordSubject(tx *store.Tx, account uint32, sum *msg.Summary, threadID string, at time.Time) error {
+	n, ok := parseThread(threadID)
+	base, _ := msg.BaseSubject(sum.Subject)
+	if !ok || base == "" {
+		return nil
+	}
+	for _, key := range subjectKeys(base, sum) {
+		if err := tx.PutSubject(account, key, at, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subjectKeys stand for the subject between the author and each of those the message is to.
+func subjectKeys(base string, sum *msg.Summary) (keys []store.SubjectKey) {
+	author := strings.ToLower(firstEmail(sum.From))
+	for _, list := range [][]msg.Address{sum.To, sum.Cc} {
+		for _, a := range list {
+			if len(keys) == threadPairs {
+				return keys
+			}
+			other := strings.ToLower(a.Email())
+			hash := sha256.Sum256([]byte(base + "\x00" + min(author, other) + "\x00" + max(author, other)))
+			keys = append(keys, store.SubjectKey(hash[:len(store.SubjectKey{})]))
+		}
+	}
+	return keys
+}
+
+// threadNow is the name that the thread has now under which a message was filed.
+func threadNow(tx *store.Tx, account uint32, id string) (string, error) {
+	n, ok := parseThread(id)
+	if !ok {
+		return id, nil
+	}
+	root, _, err := tx.Thread(account, n)
+	return threadText(root), err
+}
+
+// threadNames are the names under which messages of a thread may be filed; none for what is no
+// thread's.
+func threadNames(tx *store.Tx, account uint32, id string) ([]string, error) {
+	n, ok := parseThread(id)
+	if !ok {
+		return nil, nil
+	}
+	nodes, err := tx.ThreadNames(account, n)
+	var names []string
+	for _, node := range nodes {
+		names = append(names, threadText(node))
+	}
+	return names, err
 }

@@ -2,12 +2,15 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
+	"golang.org/x/sync/errgroup"
 )
 
 // MessageMarks are what messages are marked: nil leaves a mark as it is.
@@ -246,4 +249,299 @@ func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error)
 		out.Message = fmt.Sprintf("New mail of %d external mailboxes is being fetched; mail of hosted ones is here the moment it arrives.", count)
 	}
 	return out, nil
+}
+
+// A MessageRef names a message by its UID and the mailbox's address.
+type MessageRef struct {
+	UID     string `json:"uid"`
+	Mailbox string `json:"mailbox"`
+}
+
+// A MessageError says why a message was not changed.
+type MessageError struct {
+	UID     string `json:"uid" words:"ours"`
+	Mailbox string `json:"mailbox" words:"ours"`
+	Error   string `json:"error" words:"theirs"`
+}
+
+// BulkDeleteMessagesIn is the body of bulk_delete_messages.
+type BulkDeleteMessagesIn struct {
+	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
+}
+
+// MessagesDeleted counts what is gone, and says why the rest is not.
+type MessagesDeleted struct {
+	Deleted int            `json:"deleted"`
+	Failed  int            `json:"failed"`
+	Errors  []MessageError `json:"errors"`
+}
+
+// BulkDeleteMessages deletes up to 200 messages for good, those of external mailboxes on their
+// servers first; what is not there, or on a server that does not answer, does not hold up the
+// others.
+func (s *Service) BulkDeleteMessages(ctx context.Context, who core.Actor, in BulkDeleteMessagesIn) (*MessagesDeleted, error) {
+	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
+		local: func(tx *store.Tx, mailbox, uid uint32) error { return tx.DeleteMessage(mailbox, store.InboxID, uid) },
+		remote: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
+			left, err := s.deleteRemote(ctx, mb, uids)
+			kept := map[uint32]*core.Error{}
+			for _, uid := range left {
+				kept[uid] = notDeleted(mb)
+			}
+			return kept, err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &MessagesDeleted{done, len(failed), failed}, nil
+}
+
+// BulkMarkMessagesIn is the body of bulk_mark_messages.
+type BulkMarkMessagesIn struct {
+	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
+	MessageMarks
+}
+
+// MessagesMarked counts what is marked as was asked, and says why the rest is not.
+type MessagesMarked struct {
+	Marked int            `json:"marked"`
+	Failed int            `json:"failed"`
+	Errors []MessageError `json:"errors"`
+}
+
+// BulkMarkMessages marks up to 200 messages read or unread, flagged or not, those of external
+// mailboxes on their servers first; what is not there, or on a server that does not answer, does
+// not hold up the others. One that is marked so already counts as marked.
+func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkMarkMessagesIn) (*MessagesMarked, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
+		repeats: true,
+		local: func(tx *store.Tx, mailbox, uid uint32) error {
+			m, err := tx.Message(mailbox, store.InboxID, uid)
+			if err != nil {
+				return err
+			}
+			return tx.SetFlags(m, in.apply(m.Flags), m.Keywords)
+		},
+		remote: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
+			rows, err := s.markRemote(ctx, mb, uids, in.remote())
+			return notMarked(mb, uids, rows, in.remote()), err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &MessagesMarked{done, len(failed), failed}, nil
+}
+
+// notMarked says which messages a server did not mark: those that are gone, and those that it keeps
+// as they were.
+func notMarked(mb *store.Mailbox, uids []uint32, rows map[uint32]pull.Row, want pull.FlagChange) map[uint32]*core.Error {
+	out := map[uint32]*core.Error{}
+	for _, uid := range uids {
+		row, found := rows[uid]
+		switch {
+		case !found:
+			out[uid] = core.NotFound("message")
+		case !want.Satisfied(row.Flags):
+			out[uid] = upstreamError(mb.External.IMAP.Host, fmt.Errorf("mark message %d: %w: the server did not change it", uid, pull.ErrRefused))
+		}
+	}
+	return out
+}
+
+// A bulkChange is what a request does to each of the messages that it names.
+type bulkChange struct {
+	repeats bool // naming a message twice is no mistake
+
+	// local changes one that is stored here; ErrNotFound says that there is none.
+	local func(tx *store.Tx, mailbox, uid uint32) error
+	// remote changes some on the server of their mailbox, and says which it left as they were.
+	remote func(ctx context.Context, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
+}
+
+// changeMany changes the messages, all that are stored here in one transaction and then those of
+// external mailboxes on their servers. It counts those that were changed, and says why the others
+// were not.
+func (s *Service) changeMany(ctx context.Context, who core.Actor, refs []MessageRef, c bulkChange) (done int, failed []MessageError, err error) {
+	if err := checkRefs(refs); err != nil {
+		return 0, nil, err
+	}
+	var remote []*remoteGroup
+	err = s.Store.Update(func(tx *store.Tx) error {
+		done, failed, remote = 0, []MessageError{}, nil
+		for _, group := range groupRefs(refs) {
+			elsewhere, err := remotePart(tx, who, group, c.repeats)
+			if err != nil {
+				return err
+			}
+			if elsewhere != nil {
+				remote = append(remote, elsewhere)
+				continue
+			}
+			n, errs, err := s.changeGroup(tx, who, group, c)
+			if err != nil {
+				return err
+			}
+			done, failed = done+n, append(failed, errs...)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	changeRemote(ctx, remote, c)
+	for _, g := range remote {
+		done, failed = done+g.done, append(failed, g.failed...)
+	}
+	return done, failed, nil
+}
+
+func checkRefs(refs []MessageRef) error {
+	e := core.Errorf("validation_error", "Each of messages needs uid and mailbox.")
+	for i, r := range refs {
+		if r.UID == "" {
+			e = e.With(fmt.Sprintf("messages.%d.uid", i), "required", "is required")
+		}
+		if r.Mailbox == "" {
+			e = e.With(fmt.Sprintf("messages.%d.mailbox", i), "required", "is required")
+		}
+	}
+	if len(e.Details) > 0 {
+		return e
+	}
+	return nil
+}
+
+// groupRefs puts what is in one mailbox side by side, in the order in which the mailboxes come
+// first.
+func groupRefs(refs []MessageRef) [][]MessageRef {
+	var out [][]MessageRef
+	at := map[string]int{}
+	for _, r := range refs {
+		i, ok := at[r.Mailbox]
+		if !ok {
+			i = len(out)
+			at[r.Mailbox] = i
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], r)
+	}
+	return out
+}
+
+// failed is what is said of a message that was not changed.
+func (r MessageRef) failed(why string) MessageError { return MessageError{r.UID, r.Mailbox, why} }
+
+// changeGroup changes messages of one mailbox that is here.
+func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (done int, failed []MessageError, err error) {
+	mb, err := byMailbox(who, group[0].Mailbox)(tx)
+	if e, ours := core.AsError(err); ours {
+		for _, r := range group {
+			failed = append(failed, r.failed(e.Message))
+		}
+		return 0, failed, nil
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	s.changed(tx, mb.Num)
+	for _, r := range group {
+		uid, err := strconv.ParseUint(r.UID, 10, 32)
+		if err != nil {
+			uid = 0 // which is no message's
+		}
+		err = c.local(tx, mb.Num, uint32(uid))
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			failed = append(failed, r.failed(core.NotFound("message").Message))
+		case err != nil:
+			return 0, nil, err
+		default:
+			done++
+		}
+	}
+	return done, failed, nil
+}
+
+// A remoteGroup is what a request asks of one external mailbox.
+type remoteGroup struct {
+	mailbox *store.Mailbox
+	refs    []remoteRef // that are stored
+	uids    []uint32    // theirs, each once
+	failed  []MessageError
+	done    int
+}
+
+type remoteRef struct {
+	MessageRef
+	uid uint32
+}
+
+// remotePart is a group of messages of an external mailbox, with those that are not there set
+// aside; nil for others.
+func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, repeats bool) (*remoteGroup, error) {
+	mb, err := byMailbox(who, group[0].Mailbox)(tx)
+	if _, ours := core.AsError(err); ours || err == nil && mb.External == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	g := &remoteGroup{mailbox: mb}
+	seen := map[uint32]bool{}
+	for _, r := range group {
+		n, err := strconv.ParseUint(r.UID, 10, 32)
+		uid := uint32(n)
+		if err == nil && (repeats || !seen[uid]) {
+			_, err = tx.Message(mb.Num, store.InboxID, uid)
+		} else {
+			err = store.ErrNotFound
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			g.failed = append(g.failed, r.failed(core.NotFound("message").Message))
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if g.refs = append(g.refs, remoteRef{r, uid}); !seen[uid] {
+			g.uids = append(g.uids, uid)
+		}
+		seen[uid] = true
+	}
+	return g, nil
+}
+
+// changeRemote changes messages of external mailboxes on their servers, some mailboxes at a time.
+func changeRemote(ctx context.Context, groups []*remoteGroup, c bulkChange) {
+	var all errgroup.Group
+	all.SetLimit(changesAtOnce)
+	for _, g := range groups {
+		if len(g.uids) == 0 {
+			continue
+		}
+		all.Go(func() error {
+			g.change(ctx, c)
+			return nil
+		})
+	}
+	_ = all.Wait() // each group keeps its own errors
+}
+
+func (g *remoteGroup) change(ctx context.Context, c bulkChange) {
+	kept, err := c.remote(ctx, g.mailbox, g.uids)
+	for _, r := range g.refs {
+		switch {
+		case err != nil:
+			g.failed = append(g.failed, r.failed(core.Explain(err).Message))
+		case kept[r.uid] != nil:
+			g.failed = append(g.failed, r.failed(kept[r.uid].Message))
+		default:
+			g.done++
+		}
+	}
 }

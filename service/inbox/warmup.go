@@ -212,12 +212,6 @@ func storedWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, error
 	return hasPhrase(phrases, subject, meta.Preview), nil
 }
 
-// warmup tells whether the subject or the beginning of the text of a message holds one of the
-// account's warm-up phrases.
-func warmup(phrases []string, sum *msg.Summary) bool {
-	return len(phrases) > 0 && hasPhrase(foldPhrases(phrases), sum.Subject, sum.Preview)
-}
-
 func foldPhrases(phrases []string) []string {
 	out := make([]string, 0, len(phrases))
 	for _, p := range phrases {

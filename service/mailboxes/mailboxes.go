@@ -3,8 +3,10 @@ package mailboxes
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -211,4 +213,188 @@ func (s *Service) emitMailbox(tx *store.Tx, kind string, mb *store.Mailbox) erro
 	}
 	_, err := s.events.Emit(tx, mb.AccountID, kind, data)
 	return err
+}
+
+// LoginMailbox checks the log-in of a mail client from the address ip. The error is an *Error: 401
+// for a wrong address or password, which take the same time, 403 for a mailbox that may not be
+// used, 429 after too many wrong ones, 503 busy where too many wait.
+func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) (core.MailboxUser, error) {
+	address, err := core.NormalizeEmail("username", email)
+	if err != nil {
+		address = email[:min(len(email), 254)] // nobody's, but it is counted and takes its time like any other
+	}
+	mb, _, err := s.loginRecords(address)
+	if err != nil {
+		return core.MailboxUser{}, err
+	}
+	from := core.Origin{Network: core.Network(ip)}
+	from.Known = core.IsKnown(mb.Seen, from.Network, s.Now())
+	done, err := s.LoginAttempts.Begin(ctx, address, from, s.Now)
+	if err != nil {
+		return core.MailboxUser{}, err
+	}
+	defer done()
+	mb, account, err := s.loginRecords(address) // as they are after the wait
+	if err != nil {
+		return core.MailboxUser{}, err
+	}
+	right, err := s.Logins.Verify(ctx, mb.PasswordHash, password, from, s.Now())
+	if err != nil {
+		return core.MailboxUser{}, err
+	}
+	if !right {
+		s.RecordWrongPassword(address, from.Network)
+		return core.MailboxUser{}, core.Errorf("unauthorized", "The address or the password is wrong.")
+	}
+	if mb.Status != "active" || !core.MayAct(account) {
+		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s may not be used now: it is %s.", mb.Email, unusable(mb, account))
+	}
+	s.LoginAttempts.RecordSuccess(address, from.Network)
+	s.recordLogin(mb, from.Network)
+	return core.MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email, IP: ip}, nil
+}
+
+func unusable(mb *store.Mailbox, a *store.Account) string {
+	if mb.Status == "active" {
+		return a.Status
+	}
+	return mb.Status
+}
+
+// loginRecords gives empty records for an address that is nobody's, whose password is then never
+// right.
+func (s *Service) loginRecords(email string) (mb *store.Mailbox, a *store.Account, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		if mb, err = store.MailboxByEmail.Get(tx, email); errors.Is(err, store.ErrNotFound) {
+			mb, err = unprovenMailbox(tx, email)
+		}
+		if err != nil {
+			return err
+		}
+		a, err = store.Accounts.Get(tx, mb.AccountID)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return &store.Mailbox{}, &store.Account{}, nil
+	}
+	return mb, a, err
+}
+
+// unprovenMailbox gives the mailbox of an address whose domain nobody has proven to hold, if there
+// is just one.
+func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) {
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(core.DomainOfAddress(email)), "") {
+		if core.ClaimEnded(d) {
+			continue
+		}
+		of, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, email))
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil || mb != nil {
+			return nil, errors.Join(err, store.ErrNotFound)
+		}
+		mb = of
+	}
+	if mb == nil {
+		return nil, store.ErrNotFound
+	}
+	return mb, nil
+}
+
+// recordLogin keeps the time of a log-in, once a minute, and where it came from, once a day. A
+// store that takes no writes is no reason to turn a reader away.
+func (s *Service) recordLogin(mb *store.Mailbox, network string) {
+	if _, fresh := core.RecordNetwork(mb.Seen, network, s.Now()); !fresh && s.Now().Sub(mb.LastLoginAt) < time.Minute {
+		return
+	}
+	err := s.Store.Update(func(tx *store.Tx) error {
+		now, err := store.Mailboxes.Get(tx, mb.ID)
+		if err != nil {
+			return err
+		}
+		now.Seen, _ = core.RecordNetwork(now.Seen, network, tx.Now())
+		if tx.Now().Sub(now.LastLoginAt) >= time.Minute {
+			now.LastLoginAt = tx.Now()
+		}
+		return store.Mailboxes.Put(tx, now)
+	})
+	if err != nil {
+		s.Log.Warn("note the time of a log-in", "mailbox", mb.Email, "error", err)
+	}
+}
+
+// MailServerLogin is a mail server elsewhere and the log-in to it, as create_email_user takes it.
+type MailServerLogin struct {
+	Host     string `json:"host"`
+	Port     int    `json:"port"`
+	Security string `json:"security"`
+	Username string `json:"username"`
+	Password string `json:"password"`
+}
+
+// draftExternal takes the servers of a mailbox that lives elsewhere.
+func (s *Service) draftExternal(b *NewMailbox, in CreateEmailUserIn) error {
+	if in.Password != nil {
+		return core.Invalid("password", "not_allowed", "the password of an external mailbox belongs in imap.password")
+	}
+	if in.IMAP == nil {
+		return core.Invalid("imap", "required", "is required for mailboxes of type external: host, port, security, username, password")
+	}
+	b.Mb.Type, b.password = "external", in.IMAP.Password
+	imap, err := s.sealServer("imap", b.Mb.ID, in.IMAP)
+	if err != nil {
+		return err
+	}
+	b.Mb.External = &store.External{IMAP: imap}
+	if in.SMTP == nil {
+		return nil
+	}
+	smtp, err := s.sealServer("smtp", b.Mb.ID, in.SMTP)
+	b.Mb.External.SMTP = &smtp
+	return err
+}
+
+// sealServer checks a server and seals its password under the mailbox's id.
+func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Server, error) {
+	out := store.Server{Host: strings.TrimSuffix(strings.ToLower(in.Host), "."), Port: in.Port, Security: in.Security, Username: in.Username}
+	if _, err := netip.ParseAddr(out.Host); err != nil {
+		if _, err := msg.NormalizeDomain(out.Host); err != nil || strings.HasPrefix(out.Host, "[") {
+			return out, core.Invalid(field+".host", "invalid", "must be the server's name or IP address")
+		}
+	}
+	if in.Port < 1 || in.Port > 65535 {
+		return out, core.Invalid(field+".port", "out_of_range", "must be from 1 to 65535")
+	}
+	if in.Security != "tls" && in.Security != "starttls" && in.Security != "none" {
+		return out, core.Invalid(field+".security", "not_allowed", "must be one of tls, starttls, none")
+	}
+	if ip, err := netip.ParseAddr(out.Host); in.Security == "none" && (!s.inbox.PlainAllowed() || err == nil && !s.inbox.PlainGuard().Allowed(ip)) {
+		return out, core.Invalid(field+".security", "not_allowed", "%s", inbox.PlainRefused)
+	}
+	if !credential(in.Username) {
+		return out, core.Invalid(field+".username", "invalid", "must have 1 to 1024 characters and no control characters")
+	}
+	if !credential(in.Password) {
+		return out, core.Invalid(field+".password", "invalid", "must have 1 to 1024 characters and no control characters")
+	}
+	out.PasswordSealed = s.Keys.Seal(core.ServerPlace(id, field), []byte(in.Password))
+	return out, nil
+}
+
+func credential(text string) bool {
+	return text != "" && len(text) <= 1024 && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// replacePassword puts a new password of an external mailbox in the place of the old one, for both
+// servers.
+func (s *Service) replacePassword(mb *store.Mailbox, password string) {
+	e := *mb.External
+	e.IMAP.PasswordSealed = s.Keys.Seal(core.ServerPlace(mb.ID, "imap"), []byte(password))
+	if e.SMTP != nil {
+		smtp := *e.SMTP
+		smtp.PasswordSealed = s.Keys.Seal(core.ServerPlace(mb.ID, "smtp"), []byte(password))
+		e.SMTP = &smtp
+	}
+	mb.External = &e
 }

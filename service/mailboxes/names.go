@@ -9,11 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/text/unicode/norm"
-
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
+	"golang.org/x/text/unicode/norm"
 )
 
 // GenerateNamesIn is the body of generate_names; all of it may be absent.
@@ -283,4 +282,146 @@ func (n *namer) plain(name string) string {
 func (n *namer) rude(username string) bool {
 	joined := strings.ReplaceAll(username, ".", "")
 	return slices.ContainsFunc(rudeWords, func(w string) bool { return strings.Contains(joined, w) && !strings.Contains(n.own, w) })
+}
+
+// A nameList is what people of a language are called. The lists were compiled for this project from
+// what is commonly known of frequent names, and copied from no collection; facts of this kind
+// belong to nobody, and the choice of them is under this project's own licence. Surnames that
+// change with the sex of their bearer are left out.
+type nameList struct {
+	first string   // comma-separated
+	last  string   // the same
+	fold  []string // pairs: lower-case letters, and how the language writes them plainly
+}
+
+// plainLetters are those that do not come apart into a plain letter and a mark.
+var plainLetters = map[rune]string{
+	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ł': "l", 'đ': "d", 'ð': "d", 'þ': "th", 'ı': "i", 'ŋ': "n", 'ħ': "h",
+}
+
+var nameLists = map[string]nameList{
+	"en": {
+		first: `James, Mary, John, Linda, Robert, Susan, Michael, Karen, William, Lisa, David, Nancy, Richard, Betty, Joseph, Sandra,
+			Thomas, Ashley, Charles, Emily, Daniel, Donna, Matthew, Michelle, Anthony, Carol, Mark, Amanda, Steven, Melissa,
+			Andrew, Deborah, Paul, Stephanie, Joshua, Rebecca, Kenneth, Laura, Kevin, Helen, Brian, Sharon, George, Cynthia,
+			Edward, Kathleen, Ronald, Amy, Timothy, Angela, Jason, Shirley, Ryan, Anna, Jacob, Brenda, Nicholas, Pamela, Eric,
+			Emma, Jonathan, Nicole, Stephen, Ruth, Justin, Katherine, Scott, Samantha, Benjamin, Christine`,
+		last: `Smith, Johnson, Williams, Brown, Jones, Miller, Davis, Wilson, Anderson, Thomas, Taylor, Moore, Jackson, Martin, Lee,
+			Thompson, White, Harris, Clark, Lewis, Robinson, Walker, Young, Allen, King, Wright, Scott, Hill, Green, Adams,
+			Nelson, Baker, Hall, Campbell, Mitchell, Carter, Roberts, Phillips, Evans, Turner, Parker, Collins, Edwards, Stewart,
+			Morris, Murphy, Cook, Rogers, Morgan, Cooper, Peterson, Reed, Bailey, Bell, Kelly, Howard, Ward, Richardson, Watson,
+			Brooks, Wood, Bennett, Gray, Hughes, Price, Myers, Foster, Sanders, Ross, Powell`,
+	},
+	"de": {
+		first: `Anna, Lukas, Lea, Leon, Julia, Jonas, Laura, Felix, Lena, Maximilian, Sarah, Paul, Katharina, Tim, Sophie, Jan, Hannah,
+			Moritz, Marie, Niklas, Johanna, Philipp, Clara, David, Lisa, Simon, Emma, Florian, Mia, Tobias, Sabine, Andreas,
+			Petra, Thomas, Monika, Michael, Ursula, Stefan, Renate, Peter, Birgit, Klaus, Heike, Jürgen, Susanne, Wolfgang,
+			Martina, Bernd, Claudia, Dieter, Karin, Matthias, Ingrid, Christian, Angelika, Sebastian, Nicole, Markus, Stefanie,
+			Alexander, Franziska, Benjamin, Melanie, Dominik, Greta, Jakob, Ida, Anton`,
+		last: `Müller, Schmidt, Schneider, Fischer, Weber, Meyer, Wagner, Becker, Schulz, Hoffmann, Schäfer, Koch, Bauer, Richter,
+			Klein, Wolf, Schröder, Neumann, Schwarz, Zimmermann, Braun, Krüger, Hofmann, Hartmann, Lange, Schmitt, Werner,
+			Schmitz, Krause, Meier, Lehmann, Schmid, Schulze, Maier, Köhler, Herrmann, König, Walter, Mayer, Huber, Kaiser,
+			Fuchs, Peters, Lang, Scholz, Möller, Weiß, Jung, Hahn, Schubert, Vogel, Friedrich, Keller, Günther, Frank, Berger,
+			Winkler, Roth, Beck, Lorenz, Baumann, Franke, Albrecht, Schuster, Simon, Ludwig, Böhm, Winter, Kraus`,
+		fold: []string{"ä", "ae", "ö", "oe", "ü", "ue"},
+	},
+	"fr": {
+		first: `Marie, Jean, Camille, Pierre, Léa, Nicolas, Manon, Julien, Chloé, Thomas, Emma, Antoine, Inès, Alexandre, Sarah, Maxime,
+			Laura, Hugo, Julie, Lucas, Pauline, Louis, Mathilde, Paul, Marion, Arthur, Anaïs, Clément, Clara, Romain, Sophie,
+			Guillaume, Céline, François, Isabelle, Philippe, Nathalie, Laurent, Sylvie, Olivier, Catherine, Christophe, Valérie,
+			Éric, Sandrine, Stéphane, Hélène, Frédéric, Élodie, Sébastien, Aurélie, Vincent, Émilie, Mathieu, Charlotte, Jérôme,
+			Juliette, Benoît, Margaux, Adrien, Élise, Gabriel, Noémie, Raphaël, Jeanne, Étienne, Alice, Rémi`,
+		last: `Martin, Bernard, Dubois, Thomas, Robert, Richard, Petit, Durand, Leroy, Moreau, Simon, Laurent, Lefebvre, Michel, Garcia,
+			Bertrand, Roux, Vincent, Fournier, Morel, Girard, André, Mercier, Dupont, Lambert, Bonnet, François, Martinez,
+			Legrand, Garnier, Faure, Rousseau, Blanc, Guérin, Muller, Henry, Roussel, Nicolas, Perrin, Morin, Mathieu, Clément,
+			Gauthier, Dumont, Lopez, Fontaine, Chevalier, Robin, Masson, Sanchez, Gérard, Nguyen, Boyer, Denis, Lemaire, Duval,
+			Joly, Gautier, Roger, Roche, Roy, Noël, Meyer, Lucas, Meunier, Marchand, Dufour, Blanchard, Marie, Brunet`,
+	},
+	"es": {
+		first: `María, Antonio, Carmen, José, Ana, Manuel, Laura, Francisco, Lucía, David, Marta, Juan, Cristina, Javier, Paula, Daniel,
+			Elena, Carlos, Sara, Miguel, Isabel, Alejandro, Pilar, Rafael, Raquel, Pedro, Rosa, Ángel, Beatriz, Pablo, Silvia,
+			Sergio, Patricia, Fernando, Andrea, Jorge, Irene, Luis, Alba, Alberto, Teresa, Álvaro, Julia, Diego, Nuria, Adrián,
+			Mónica, Raúl, Rocío, Iván, Alicia, Enrique, Sonia, Rubén, Natalia, Óscar, Inés, Ramón, Eva, Andrés, Clara, Vicente,
+			Marina, Joaquín, Sofía, Santiago, Claudia, Víctor, Daniela, Hugo`,
+		last: `García, Rodríguez, González, Fernández, López, Martínez, Sánchez, Pérez, Gómez, Martín, Jiménez, Hernández, Ruiz, Díaz,
+			Moreno, Muñoz, Álvarez, Romero, Gutiérrez, Alonso, Navarro, Torres, Domínguez, Ramos, Vázquez, Ramírez, Gil, Serrano,
+			Morales, Molina, Blanco, Suárez, Castro, Ortega, Delgado, Ortiz, Marín, Rubio, Núñez, Medina, Sanz, Castillo,
+			Iglesias, Cortés, Garrido, Santos, Guerrero, Lozano, Cano, Cruz, Méndez, Flores, Prieto, Herrera, Peña, León,
+			Márquez, Cabrera, Gallego, Calvo, Vidal, Campos, Reyes, Vega, Fuentes, Carrasco, Aguilar, Caballero, Nieto, Pascual`,
+	},
+	"it": {
+		first: `Giulia, Marco, Francesca, Andrea, Chiara, Alessandro, Sara, Luca, Martina, Matteo, Giorgia, Lorenzo, Sofia, Davide, Alice,
+			Francesco, Elena, Giovanni, Anna, Giuseppe, Maria, Antonio, Valentina, Stefano, Federica, Roberto, Silvia, Paolo,
+			Laura, Riccardo, Elisa, Simone, Paola, Federico, Beatrice, Gabriele, Aurora, Tommaso, Ilaria, Edoardo, Claudia,
+			Filippo, Monica, Nicola, Cristina, Daniele, Roberta, Emanuele, Barbara, Michele, Caterina, Pietro, Serena, Salvatore,
+			Marta, Vincenzo, Greta, Alberto, Irene, Giacomo, Emma, Leonardo, Camilla, Massimo, Lucia, Fabio, Noemi, Enrico`,
+		last: `Rossi, Russo, Ferrari, Esposito, Bianchi, Romano, Colombo, Ricci, Marino, Greco, Bruno, Gallo, Conti, De Luca, Mancini,
+			Costa, Giordano, Rizzo, Lombardi, Moretti, Barbieri, Fontana, Santoro, Mariani, Rinaldi, Caruso, Ferrara, Galli,
+			Martini, Leone, Longo, Gentile, Martinelli, Vitale, Lombardo, Serra, Coppola, De Santis, Marchetti, Parisi, Villa,
+			Conte, Ferraro, Ferri, Fabbri, Bianco, Marini, Grasso, Valentini, Messina, Sala, De Angelis, Gatti, Pellegrini,
+			Palumbo, Sanna, Farina, Rizzi, Monti, Cattaneo, Morelli, Amato, Silvestri, Mazza, Testa, Grassi, Pellegrino, Carbone,
+			Giuliani, Benedetti`,
+	},
+	"pt": {
+		first: `Maria, João, Ana, José, Beatriz, António, Mariana, Francisco, Inês, Manuel, Carolina, Pedro, Leonor, Luís, Matilde, Carlos,
+			Catarina, Paulo, Sofia, Tiago, Joana, Miguel, Marta, Rui, Rita, Nuno, Sara, Ricardo, Francisca, Diogo, Teresa, André,
+			Margarida, Gonçalo, Patrícia, Bruno, Sandra, Rafael, Sílvia, Daniel, Helena, Hugo, Mónica, Duarte, Cláudia, Vasco,
+			Cristina, Afonso, Isabel, Bernardo, Filipa, Henrique, Raquel, Rodrigo, Lúcia, Gabriel, Júlia, Lucas, Larissa,
+			Gustavo, Camila, Eduardo, Fernanda, Felipe, Letícia, Marcelo, Vitória, Sérgio`,
+		last: `Silva, Santos, Ferreira, Pereira, Oliveira, Costa, Rodrigues, Martins, Sousa, Fernandes, Gonçalves, Gomes, Lopes, Marques,
+			Alves, Almeida, Ribeiro, Carvalho, Teixeira, Moreira, Correia, Mendes, Nunes, Soares, Vieira, Monteiro,
+			Cardoso, Rocha, Neves, Coelho, Cruz, Cunha, Pires, Ramos, Reis, Simões, Antunes, Matos, Fonseca, Machado, Araújo,
+			Barbosa, Tavares, Lourenço, Castro, Figueiredo, Azevedo, Freitas, Magalhães, Henriques, Lima, Guerreiro, Batista,
+			Faria, Miranda, Barros, Morais, Nogueira, Esteves, Anjos, Leite, Campos, Mota, Macedo, Vaz, Valente, Amaral, Sampaio`,
+	},
+	"nl": {
+		first: `Emma, Daan, Julia, Sem, Sophie, Lucas, Lotte, Levi, Anna, Finn, Eva, Noah, Sara, Milan, Lisa, Bram, Fleur, Luuk, Femke,
+			Jesse, Iris, Thijs, Anouk, Lars, Maud, Thomas, Roos, Ruben, Sanne, Jan, Marieke, Peter, Esther, Hans, Monique, Johan,
+			Ingrid, Willem, Annemarie, Henk, Wilma, Erik, Saskia, Mark, Petra, Jeroen, Linda, Martijn, Kim, Sander, Nienke,
+			Bart, Joke, Maarten, Marloes, Jasper, Karin, Stijn, Hanneke, Tim, Manon, Koen, Elise, Niels, Laura, Wouter, Mirjam,
+			Gijs, Tess, Rik`,
+		last: `de Jong, Jansen, de Vries, van den Berg, van Dijk, Bakker, Janssen, Visser, Smit, Meijer, de Boer, Mulder, de Groot, Bos,
+			Vos, Peters, Hendriks, van Leeuwen, Dekker, Brouwer, de Wit, Dijkstra, Smits, de Graaf, van der Meer, van der Linden,
+			Kok, Jacobs, de Haan, Vermeulen, van den Heuvel, van der Veen, van den Broek, de Bruin, van der Heijden, Schouten,
+			van Beek, Willems, van Vliet, Hoekstra, Maas, Verhoeven, Koster, van Dam, Prins, Blom, Huisman, Peeters,
+			de Jonge, Kuipers, van Veen, Post, Kuiper, Veenstra, Kramer, van den Brink, Scholten, van Wijk, Postma, Martens,
+			Vink, de Ruiter, Timmermans, Groen, Gerritsen, Jonker, van Loon, Boer, van der Velde, Willemsen`,
+	},
+	"pl": {
+		first: `Anna, Piotr, Katarzyna, Krzysztof, Maria, Andrzej, Małgorzata, Tomasz, Agnieszka, Paweł, Barbara, Jan, Ewa, Michał,
+			Magdalena, Marcin, Elżbieta, Jakub, Krystyna, Adam, Joanna, Marek, Aleksandra, Łukasz, Zofia, Grzegorz, Monika,
+			Mateusz, Teresa, Wojciech, Natalia, Mariusz, Danuta, Dariusz, Julia, Zbigniew, Karolina, Maciej, Dorota, Rafał,
+			Marta, Robert, Beata, Kamil, Halina, Jacek, Jadwiga, Dawid, Irena, Szymon, Alicja, Kacper, Jolanta, Bartosz, Iwona,
+			Artur, Grażyna, Sebastian, Paulina, Damian, Hanna, Przemysław, Justyna, Filip, Bożena, Daniel, Zuzanna, Karol`,
+		last: `Nowak, Wójcik, Kowalczyk, Woźniak, Mazur, Krawczyk, Kaczmarek, Zając, Król, Wieczorek, Wróbel, Stępień, Adamczyk, Dudek,
+			Pawlak, Sikora, Walczak, Baran, Michalak, Szewczyk, Ostrowicz, Pietrzak, Duda, Włodarczyk, Marciniak, Bąk, Jasik,
+			Kubiak, Kołodziej, Kaźmierczak, Sobczak, Konieczny, Głowacz, Urban, Czerwik, Zięba, Wasik, Krupa, Kozioł, Mróz,
+			Lis, Mazurek, Tomczak, Cieślak, Kania, Kaczmarczyk, Janik, Bednarek, Gajda, Banaś, Leśniak, Wrona,
+			Tomczyk, Kozak, Matuszak, Wilk, Sowa, Kuś, Stachowiak, Majcher, Szulc, Kot, Bielak, Domagała, Gołąb, Siwiec, Owczarek,
+			Drozd, Szymczak, Polak`,
+	},
+	"sv": {
+		first: `Anna, Erik, Maria, Lars, Eva, Karl, Karin, Anders, Emma, Johan, Kristina, Per, Lena, Nils, Sara, Mikael, Kerstin, Jan,
+			Malin, Hans, Ingrid, Peter, Marie, Daniel, Elin, Fredrik, Jenny, Andreas, Hanna, Magnus, Birgitta, Stefan, Linda,
+			Mats, Ida, Jonas, Johanna, Björn, Susanne, Mattias, Sofia, Gustav, Julia, Oskar, Elsa, Henrik, Ulla, Viktor, Åsa,
+			Axel, Camilla, Simon, Helena, Filip, Linnéa, Anton, Sandra, Emil, Agneta, David, Frida, Jakob, Matilda, Alexander,
+			Ebba, Niklas, Klara, Göran, Märta, Håkan`,
+		last: `Andersson, Johansson, Karlsson, Nilsson, Eriksson, Larsson, Olsson, Persson, Svensson, Gustafsson, Pettersson, Jonsson,
+			Jansson, Hansson, Bengtsson, Jönsson, Lindberg, Jakobsson, Magnusson, Lindström, Olofsson, Lindqvist, Lindgren,
+			Berg, Axelsson, Bergström, Lundberg, Lind, Lundgren, Lundqvist, Mattsson, Berglund, Fredriksson, Sandberg,
+			Henriksson, Forsberg, Sjöberg, Ali, Wallin, Engström, Eklund, Danielsson, Lundin, Håkansson, Björk, Bergman,
+			Gunnarsson, Wikström, Holm, Isaksson, Fransson, Samuelsson, Bergqvist, Nyström, Holmberg, Arvidsson, Löfgren,
+			Söderberg, Nyberg, Blomqvist, Claesson, Nordström, Mårtensson, Lundström, Björklund, Eliasson, Berggren, Sandström,
+			Nordin, Åberg, Ström`,
+	},
+}
+
+// rudeWords must not come about where a name and a style meet. It is no list of all bad words: it
+// holds those that initials and surnames run into, in the languages above.
+var rudeWords = []string{
+	"anus", "arsch", "asshole", "bastard", "bitch", "bollock", "boob", "cazzo", "clit", "cock", "coglion", "connard", "crap", "cum", "cunt",
+	"dick", "dildo", "dumb", "fag", "fart", "ficke", "fitta", "foder", "fotze", "fuck", "hitler", "hoer", "hure", "idiot", "jizz", "kike",
+	"klootzak", "kurva", "kurwa", "kuk", "kut", "lul", "merda", "merde", "mierda", "moron", "muschi", "nazi", "nutte", "paki",
+	"penis", "perv", "pijpen", "piss", "poop", "porn", "prick", "puta", "putain", "puttan", "pussy", "rape", "salope",
+	"scum", "sex", "shit", "slut", "sperm", "spic", "stronz", "tits", "titt", "turd", "twat", "vagin", "wank", "whore",
 }

@@ -69,6 +69,7 @@ func (i *Installation) Open(c core.Config) {
 	i.Q = jobs.NewQueue(i.St)
 	i.Q.Log = c.Log
 	i.Svc = service.New(i.St, i.Q, keys, c)
+	CheapHashes(i.Svc.Core)
 	i.Stop, i.Cut = func() {}, false
 }
 

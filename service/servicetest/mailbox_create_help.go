@@ -12,6 +12,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
+// CheapHashes has passwords hashed in a thirtieth of a millisecond. A hash that an account or a
+// mailbox has keeps its own cost.
+func CheapHashes(c *core.Core) { c.Logins.Time, c.Logins.Memory = 1, 64 }
+
 // newBare makes a service whose queue does not run, with one account.
 func NewBare(t *testing.T) (*service.Service, core.Actor) {
 	t.Helper()
@@ -36,6 +40,7 @@ func NewWith(t *testing.T, o store.Options) (*service.Service, core.Actor) {
 		t.Fatal(err)
 	}
 	s := service.New(st, jobs.NewQueue(st), keys, core.Config{Log: slog.New(slog.DiscardHandler), Limits: core.Limits{Plan: "startup"}})
+	CheapHashes(s.Core)
 	t.Cleanup(func() {
 		if err := st.Check(); err != nil {
 			t.Error(err)

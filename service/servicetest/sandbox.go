@@ -48,6 +48,7 @@ func New(t testing.TB, change func(*core.Config)) *Sandbox {
 	q := jobs.NewQueue(st)
 	q.Log = c.Log
 	b := &Sandbox{Service: service.New(st, q, keys, c)}
+	CheapHashes(b.Core)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- q.Run(ctx) }()
@@ -197,6 +198,12 @@ type Mail struct {
 // Put files a message in the INBOX of the address, without any event, and gives its UID.
 func (b *Sandbox) Put(t testing.TB, email, message string, how Mail) uint32 {
 	t.Helper()
+	return b.PutCopies(t, 1, email, message, how)
+}
+
+// PutCopies files a message n times, and gives the UID of the last.
+func (b *Sandbox) PutCopies(t testing.TB, n int, email, message string, how Mail) (uid uint32) {
+	t.Helper()
 	spool := b.Store.NewSpool(64 << 20)
 	defer spool.Close()
 	if _, err := spool.Write(bytes.ReplaceAll([]byte(message), []byte("\n"), []byte("\r\n"))); err != nil {
@@ -214,20 +221,26 @@ func (b *Sandbox) Put(t testing.TB, email, message string, how Mail) uint32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var uid uint32
-	b.update(t, func(tx *store.Tx) error {
-		mb, err := store.MailboxByEmail.Get(tx, email)
-		if err != nil {
-			return err
-		}
-		m := &store.Message{Account: mb.AccountNum, Mailbox: mb.Num, Folder: store.InboxID, Blob: ref, Received: how.Received, Bits: how.bits(sum)}
-		if how.Seen {
-			m.Flags = store.FlagSeen
-		}
-		err = tx.AddMessage(m, &store.Meta{Structure: root.AppendBinary(nil), Preview: sum.Preview, SPF: how.SPF})
-		uid = m.UID
-		return err
-	})
+	const perWrite = 100
+	for from := 0; from < n; from += perWrite {
+		b.update(t, func(tx *store.Tx) error {
+			mb, err := store.MailboxByEmail.Get(tx, email)
+			if err != nil {
+				return err
+			}
+			for range min(n-from, perWrite) {
+				m := &store.Message{Account: mb.AccountNum, Mailbox: mb.Num, Folder: store.InboxID, Blob: ref, Received: how.Received, Bits: how.bits(sum)}
+				if how.Seen {
+					m.Flags = store.FlagSeen
+				}
+				if err := tx.AddMessage(m, &store.Meta{Structure: root.AppendBinary(nil), Preview: sum.Preview, SPF: how.SPF}); err != nil {
+					return err
+				}
+				uid = m.UID
+			}
+			return nil
+		})
+	}
 	return uid
 }
 

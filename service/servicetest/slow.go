@@ -1,7 +1,13 @@
 package servicetest
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"math/big"
 	"net"
 	"testing"
 	"time"
@@ -87,4 +93,23 @@ func (s Sluggard) Play(t *testing.T, conn net.Conn) (told string) {
 		t.Errorf("the connection ended after %v, want %v; it was told %.300q", took, s.After, told)
 	}
 	return told
+}
+
+// Certificate makes a server's TLS configuration with a certificate of the name that it signs
+// itself.
+func Certificate(t testing.TB, name string) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }

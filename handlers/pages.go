@@ -1,0 +1,270 @@
+package handlers
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the page
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/handlers/openapi"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+)
+
+// explainError gives the error that a page shows, and logs it if it is our fault.
+func (s *Server) explainError(c *call, what string, err error) *core.Error {
+	e := core.Explain(err)
+	if openapi.Status(e.Code) >= http.StatusInternalServerError {
+		s.Log.Error(what, "request_id", c.id, "error", err)
+	}
+	if e.RetryAfter > 0 {
+		c.w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(e.RetryAfter)))
+	}
+	return e
+}
+
+// showPage answers with a page of HTML.
+func (s *Server) showPage(c *call, form *template.Template, status int, view any) {
+	var page bytes.Buffer
+	if err := form.Execute(&page, view); err != nil {
+		s.fail(c, err)
+		return
+	}
+	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	c.w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(page.Bytes()) // a client that has gone needs no answer
+}
+
+//go:embed reset.html
+var resetPage string
+
+// maxResetForm is the most bytes of the form with which a password is set.
+const maxResetForm = 16 << 10
+
+// A resetView is what the page shows: a form, perhaps with an error, or the end.
+type resetView struct {
+	Email, Token, Wrong string
+	Done                string
+	Home                string
+}
+
+// resetPassword is the page of a reset link. GET shows a form and does not use the link up, so that
+// programs that check links do no harm; POST sets the password. The page has no scripts.
+func (s *Server) resetPassword(c *call) {
+	pageHeaders(c.w.Header(), resetPage)
+	addr := remoteAddr(c.r)
+	if err := s.badTokens.check(addr, s.now()); err != nil {
+		s.resetFailed(c, addr, err)
+		return
+	}
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead:
+		token := c.r.URL.Query().Get("token")
+		email, err := s.svc.CheckReset(c.r.Context(), token)
+		if err != nil {
+			s.resetFailed(c, addr, err)
+			return
+		}
+		s.showReset(c, http.StatusOK, resetView{Email: email, Token: token})
+	case http.MethodPost:
+		s.submitReset(c, addr)
+	default:
+		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
+	}
+}
+
+// pageHeaders forbid framing, caching and scripts, and keep the token in the URL from other sites.
+func pageHeaders(h http.Header, page string) {
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src '"+styleHash(page)+"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+}
+
+// styleHash is the name of the style sheet of a page in a Content-Security-Policy.
+func styleHash(page string) string {
+	_, rest, _ := strings.Cut(page, "<style>")
+	sheet, _, _ := strings.Cut(rest, "</style>")
+	sum := sha256.Sum256([]byte(sheet))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// submitReset sets the password of the form.
+func (s *Server) submitReset(c *call, addr string) {
+	if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
+		s.resetFailed(c, addr, core.Errorf("forbidden", "The form was sent from another site. Open the link again and use the form there."))
+		return
+	}
+	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
+		s.resetFailed(c, addr, core.Errorf("unsupported_media_type", "Use the form of the link."))
+		return
+	}
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetForm)
+	if err := c.r.ParseForm(); err != nil {
+		s.resetFailed(c, addr, core.Errorf("validation_error", "The form could not be read. Open the link again."))
+		return
+	}
+	form := c.r.PostForm
+	v := resetView{Token: form.Get("token")}
+	var err error
+	if v.Email, err = s.svc.CheckReset(c.r.Context(), v.Token); err != nil {
+		s.resetFailed(c, addr, err)
+		return
+	}
+	if form.Has("again") && form.Get("again") != form.Get("password") {
+		v.Wrong = "The two passwords are not the same."
+		s.showReset(c, http.StatusBadRequest, v)
+		return
+	}
+	err = s.svc.CompleteReset(c.r.Context(), v.Token, form.Get("password"))
+	if e, ours := core.AsError(err); ours && openapi.Status(e.Code) == http.StatusBadRequest {
+		v.Wrong = "The password " + e.Details[0].Message + "."
+		s.showReset(c, http.StatusBadRequest, v)
+		return
+	}
+	if err != nil {
+		s.resetFailed(c, addr, err)
+		return
+	}
+	s.showReset(c, http.StatusOK, resetView{Email: v.Email, Done: "Your password is set. You can sign in with it now.", Home: s.svc.Config.BaseURL + "/"})
+}
+
+// resetFailed shows an error on the page.
+func (s *Server) resetFailed(c *call, addr string, err error) {
+	s.countBadLink(addr, err)
+	e := s.explainError(c, "reset page", err)
+	s.showReset(c, openapi.Status(e.Code), resetView{Done: e.Message})
+}
+
+func (s *Server) showReset(c *call, status int, v resetView) { s.showPage(c, s.resetForm, status, v) }
+
+//go:embed unsubscribe.html
+var unsubscribePage string
+
+// unsubscribesPerMinute is how many requests one address may make in a minute.
+const unsubscribesPerMinute = 600
+
+// An unsubscribeView is what the page shows: a button, or the end.
+type unsubscribeView struct {
+	Email, Domain string
+	Said          string
+}
+
+// unsubscribe is the page of a List-Unsubscribe header field. Mail systems POST to it for their
+// users (RFC 8058 section 3.1), and the body is ignored. GET shows a button and changes nothing, so
+// that programs that check links do no harm. Cross-site requests are allowed: the link is the
+// permission.
+func (s *Server) unsubscribe(c *call) {
+	pageHeaders(c.w.Header(), unsubscribePage)
+	now := s.now()
+	if s.hooks.requests.add("unsubscribe "+remoteAddr(c.r), now) > unsubscribesPerMinute {
+		s.unsubscribeFailed(c, rateLimited(now, "Too many requests came from where you are. Wait for a minute."))
+		return
+	}
+	token := strings.TrimPrefix(c.r.URL.Path, unsubscribePath)
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead:
+		u, err := s.svc.CheckUnsubscribe(c.r.Context(), token)
+		if err != nil {
+			s.unsubscribeFailed(c, err)
+			return
+		}
+		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Email: u.Email, Domain: u.Domain})
+	case http.MethodPost:
+		u, err := s.svc.Unsubscribe(c.r.Context(), token)
+		if err != nil {
+			s.unsubscribeFailed(c, err)
+			return
+		}
+		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Said: fmt.Sprintf("Done. %s will get no more mail from %s.", u.Email, u.Domain)})
+	default:
+		c.w.Header().Set("Allow", "GET, HEAD, POST")
+		s.unsubscribeFailed(c, core.Errorf("method_not_allowed", "%s is not possible here.", c.r.Method))
+	}
+}
+
+// unsubscribeFailed shows an error on the page.
+func (s *Server) unsubscribeFailed(c *call, err error) {
+	e := s.explainError(c, "unsubscribe", err)
+	s.showUnsubscribe(c, openapi.Status(e.Code), unsubscribeView{Said: e.Message})
+}
+
+func (s *Server) showUnsubscribe(c *call, status int, v unsubscribeView) {
+	s.showPage(c, s.unsubscribeForm, status, v)
+}
+
+const (
+	viewPath     = "/session/view/{user_id}/{uid}"
+	imageTimeout = time.Minute // for a client to read an image
+)
+
+// viewPolicy is the Content-Security-Policy of a shown message: one style sheet, images from here,
+// links that open new windows, and no scripts. In a tab of its own it has no origin. In a frame,
+// which only our pages can have around it, it keeps ours, so that they can measure its height.
+func viewPolicy(styleHash string, framed bool) string {
+	origin := ""
+	if framed {
+		origin = "allow-same-origin "
+	}
+	return "default-src 'none'; style-src '" + styleHash + "'; img-src 'self'; sandbox " + origin + "allow-popups allow-popups-to-escape-sandbox; " +
+		"frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
+}
+
+// viewMessage shows a message as a document for a frame. Header fields count its images: those on
+// other servers (X-Images-Remote), those of them that are not loaded (X-Images-Held), and those
+// that were removed because nobody would see them (X-Images-Trackers).
+func (s *Server) viewMessage(c *call) {
+	h := c.w.Header()
+	h.Set("Referrer-Policy", "no-referrer")
+	query, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		s.fail(c, core.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
+		return
+	}
+	var in inbox.ViewIn
+	if err := decode(&in, source{path: c.r.PathValue, query: query, header: c.r.Header}); err != nil {
+		s.fail(c, err)
+		return
+	}
+	d, err := s.svc.ViewMessage(c.r.Context(), c.who, in)
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	h.Set("X-Images-Remote", strconv.Itoa(d.Remote))
+	h.Set("X-Images-Held", strconv.Itoa(d.Held))
+	h.Set("X-Images-Trackers", strconv.Itoa(d.Trackers))
+	h.Set("Content-Security-Policy", viewPolicy(d.StyleHash, c.r.Header.Get("Sec-Fetch-Dest") == "iframe"))
+	h.Add("Vary", "Sec-Fetch-Dest")
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(d.HTML)))
+	_, _ = c.w.Write(d.HTML) // a client that has gone needs no answer
+}
+
+// sendImage sends an image of such a document. Its link has a token, since a document in a tab of
+// its own has no origin and sends no cookie.
+func (s *Server) sendImage(c *call) {
+	token, addr, ok := s.beginLink(c, imagePath)
+	if !ok {
+		return
+	}
+	image, err := s.svc.OpenImage(c.r.Context(), token)
+	if err != nil {
+		s.countBadLink(addr, err)
+		s.fail(c, err)
+		return
+	}
+	c.w.Header().Set("Cache-Control", "private, max-age="+strconv.Itoa(int(image.MaxAge.Seconds())))
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(imageTimeout)) // otherwise the server's own deadline holds
+	s.sendBody(c, http.StatusOK, &image.File, "inline")
+}
