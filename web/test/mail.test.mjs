@@ -266,7 +266,7 @@ describe('mail', { concurrency: 2 }, () => {
       await p.open('/mailboxes')
       await p.getByRole('button', { name: 'Create mailbox' }).click()
       const dialog = p.getByRole('dialog'), imap = dialog.getByRole('group', { name: 'IMAP', exact: true })
-      await dialog.getByLabel('Mail host').selectOption('external')
+      await dialog.getByLabel('Hosting').selectOption('external')
       await dialog.getByLabel('Username').first().fill('me')
       await imap.getByLabel('Host').fill(host)
       await imap.getByLabel('Port').fill(port)

@@ -143,7 +143,7 @@ test('errors are in the dashboard’s words, with a link to where they are mende
   await p.open('/account')
   await p.getByLabel('Fetch external mailboxes in the background').click()
   const alert = p.getByRole('alert')
-  await alert.getByText('Webhooks need the universal inbox').waitFor()
+  await alert.getByText('Webhooks for received mail need the universal inbox').waitFor()
   assert.doesNotMatch(await alert.innerText(), /[a-z]_[a-z]|\/v1|POST/)
   await shot(p, 'truth-error')
   await sound(p)

@@ -21,7 +21,7 @@ test('a code has its own words, and the place where it is mended', () => {
   assert.equal(wordsOf({ code: 'internal_error', message, requestId: 'req_1' }), 'Something went wrong on the server. Try again. If it keeps happening, contact the server’s operator. Request ID: req_1')
   assert.equal(wordsOf({ code: 'upstream_error', message: 'imap.example.test refused the password' }), 'A request to another service failed. imap.example.test refused the password.')
   assert.equal(wordsOf({ code: 'upstream_error', message: 'connect it with manual_dns' }), 'A request to another service failed.')
-  assert.equal(wordsOf({ code: 'of_tomorrow', message: 'Set x_y first.' }), 'This did not work. Try again.')
+  assert.equal(wordsOf({ code: 'of_tomorrow', message: 'Set x_y first.' }), 'Something went wrong. Try again.')
 })
 
 test('what is wrong with a field is said in words', () => {

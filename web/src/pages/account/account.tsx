@@ -102,7 +102,7 @@ function Universal({ account: a }: { account: AccountOut }) {
     <Card title="Universal inbox">
       {can('set_universal_inbox') ? (
         <Check label="Fetch external mailboxes in the background" checked={on} onChange={turn}
-          hint="Keeps mailboxes on other servers in sync. Mail that was fetched before stays if you turn it off. Required by webhooks for email.received." />
+          hint="Keeps mailboxes on other servers in sync. Mail that was already fetched stays if you turn this off. Required by webhooks for email.received." />
       ) : <p>{on ? 'On: mailboxes on other servers are kept in sync' : 'Off: mailboxes on other servers are fetched only on request'}. The account’s owner or an admin can change this.</p>}
       {error && <p class="small" role="alert" style={{ color: 'var(--bad)' }}><Wrong of={error} /></p>}
     </Card>
@@ -113,7 +113,7 @@ function Warmup({ account: a }: { account: AccountOut }) {
   const [phrases, setPhrases] = useState(a.warmup_phrases.join('\n'))
   const save = async () => {
     await call('update_account', { warmup_phrases: phrases.split('\n').map((p) => p.trim()).filter(Boolean) })
-    told('Saved. Stored mail is checked again in the background.')
+    told('Saved. Existing messages are checked again in the background.')
   }
   if (!can('update_account')) return null
   return (

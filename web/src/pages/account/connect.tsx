@@ -23,7 +23,7 @@ function Api({ base }: { base: string }) {
       <div class="stack">
         <Facts of={[['Base URL', <Copyable text={base + '/v1'} />], ['OpenAPI', <a href="/v1/openapi.json">openapi.json</a>]]} />
         <Code label="Example request" text={`curl -H "Authorization: Bearer $TOKEN" \\\n  ${base}/v1/account`} />
-        <p class="muted">The API does everything that the dashboard does. <a href="/tokens">Create a token</a> for each app.</p>
+        <p class="muted">The API can do everything that the dashboard can. <a href="/tokens">Create a token</a> for each app.</p>
       </div>
     </Card>
   )
@@ -74,7 +74,7 @@ function Assistants({ base }: { base: string }) {
         </ol>
         <div class="stack">
           <Code label="Configuration" text={JSON.stringify({ mcpServers: { mailstead: { type: 'http', url: base + '/mcp', headers: { Authorization: `Bearer ${token ?? 'mst_…'}` } } } }, null, 2)} />
-          <Notice>Prompt injection: anyone can send mail to a mailbox, and so give instructions to an assistant that reads it. Grant only the permissions it needs. It never sees passwords or signing secrets, and a purchase takes two calls.</Notice>
+          <Notice>Prompt injection: anyone can send mail to a mailbox, and so instruct an assistant that reads it. Grant only the permissions it needs. It never sees passwords or signing secrets, and a purchase takes two calls.</Notice>
           <p class="small"><a href="/tokens">All tokens</a>: delete one to revoke it.</p>
         </div>
       </div>

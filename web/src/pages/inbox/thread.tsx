@@ -25,7 +25,7 @@ export function Answered({ message: m }: { message: Detail }) {
   return (
     <p class="inbox-answers small">
       <Icon name="send" />
-      <span>{m.is_bounce ? 'Bounce of' : 'In reply to'}{' '}
+      <span>{m.is_bounce ? 'Bounce for' : 'In reply to'}{' '}
         {row ? <a href={'/sent/' + row.id}>{row.subject || '(no subject)'}</a> : <a href={`/sent?mailbox=${encodeURIComponent(m.mailbox)}`}>a message sent from {m.mailbox}</a>}
         {row && <>, sent to {row.recipient} <Time of={row.queued_at} /></>}
       </span>

@@ -17,7 +17,7 @@ const results: Record<string, string> = {
 }
 
 function overall(a: Auth): [Tone, string, string] {
-  if (a.dmarc === 'pass') return ['ok', 'Sender verified', 'DMARC passed: the message comes from the domain that the sender’s address shows.']
+  if (a.dmarc === 'pass') return ['ok', 'Sender verified', 'DMARC passed: the message really comes from the sender’s domain.']
   if (a.dmarc === 'fail') return ['bad', 'Verification failed', 'DMARC failed: the sender’s address may be forged. Be careful with links and attachments.']
   if (a.spf === 'fail' && a.dkim !== 'pass') return ['bad', 'Verification failed', 'SPF failed: the sending server is not authorized to send for this domain. Be careful with links and attachments.']
   if (a.dkim === 'pass' || a.spf === 'pass') return ['info', 'Partly verified', 'SPF or DKIM passed, but DMARC did not confirm the sender’s address.']

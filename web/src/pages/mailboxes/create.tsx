@@ -20,7 +20,7 @@ export function Create({ domain, username = '', external = false, stay, onClose 
     return (
       <Dialog title={made.email} onClose={close}>
         <div class="stack">
-          {made.password_generated ? <Secret name="password" text={made.password} again={passwordAgain()} /> : <p>{made.type === 'external' ? 'Mailbox created. Its mail is being fetched; the mailbox’s page shows any errors.' : 'Mailbox created with your password.'}</p>}
+          {made.password_generated ? <Secret name="password" text={made.password} again={passwordAgain()} /> : <p>{made.type === 'external' ? 'Mailbox created. Its mail is being fetched. Any errors appear on the mailbox’s page.' : 'Mailbox created with your password.'}</p>}
           <div class="form-actions"><Button look="primary" onClick={close}>{stay ? 'Done' : 'Open mailbox'}</Button></div>
         </div>
       </Dialog>
@@ -47,7 +47,7 @@ function CreateForm({ domain: first, username: proposed, external: elsewhere, on
   }
   return (
     <Form submit="Create" onSubmit={submit} disabled={!domain || !username}>
-      <Select label="Mail host" value={external ? 'external' : 'hosted'} onChange={(v) => setExternal(v === 'external')} options={[['hosted', 'This server'], ['external', 'External: fetched over IMAP']]} />
+      <Select label="Hosting" value={external ? 'external' : 'hosted'} onChange={(v) => setExternal(v === 'external')} options={[['hosted', 'This server'], ['external', 'External (fetched over IMAP)']]} />
       <DomainChoice value={domain} onChange={setDomain} external={external} />
       <TextField label="Username" name="username" value={username} onInput={setUsername} after={'@' + (domain || '…')} autoFocus />
       <TextField label="Display name" name="name" value={name} onInput={setName} hint="Shown in the From field of sent messages." />

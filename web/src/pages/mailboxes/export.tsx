@@ -21,7 +21,7 @@ export function Export({ ids, onClose }: { ids: string[]; onClose: () => void })
     <Dialog title="Export mailboxes" onClose={onClose}>
       {made ? <Made of={made as Made} /> : !formats.data ? <Loading lines={3} /> : (
         <Form submit="Create export" onSubmit={submit}>
-          <Notice tone="warn">Contains passwords. Store it safely and delete it when done.</Notice>
+          <Notice tone="warn">The file contains passwords. Store it safely and delete it when done.</Notice>
           <Select label="Format" value={format} onChange={setFormat} options={formats.data.data.map((f) => [f.id as Format, f.name] as const)} hint={formats.data.data.find((f) => f.id === format)?.columns.join(', ')} />
           <Select label="Mailboxes" value={which} onChange={setWhich} options={[...(ids.length > 0 ? [['ids', plural(ids.length, 'selected mailbox', 'selected mailboxes')] as const] : []), ['all', 'All mailboxes'], ['domains', 'All mailboxes of some domains']]} />
           {which === 'domains' && <TextArea label="Domains" name="domains" value={domains} onInput={setDomains} placeholder="example.com, example.org" rows={2} />}

@@ -100,8 +100,8 @@ function About({ of: u }: { of: MailboxOut }) {
           ['SMTP', u.type === 'external' && u.smtp_host && `${u.smtp_host}:${u.smtp_port}, ${security[u.smtp_security]}`],
           ['Forwards to', u.forward_to],
           ['Relay', u.relay],
-          ['Since', <Time of={u.created_at} form="date" />],
-          ['Id', <Copyable text={u.id} />],
+          ['Created', <Time of={u.created_at} form="date" />],
+          ['ID', <Copyable text={u.id} />],
         ]} />
         {u.quota_bytes !== null && <Bar limit value={u.used_bytes} of={u.quota_bytes} label="Storage used" />}
         {u.type === 'external' && can('refresh_email_user_inbox') && <div class="form-actions"><Button icon="refresh" onClick={async () => { await call('refresh_email_user_inbox', { user_id: u.id }); told('Fetching mail.') }}>Fetch now</Button></div>}
@@ -132,7 +132,7 @@ function Settings({ of: u }: { of: MailboxOut }) {
           <TextField label="Daily send limit" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="Messages per day. Leave empty for no limit." />
         </div>
         {u.type === 'hosted' && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="Incoming mail is also sent here." />}
-        <TextField label="Relay" name="relay" value={relay} onInput={setRelay} hint="Sends this mailbox’s mail. Leave empty to use the domain’s relay." />
+        <TextField label="Relay" name="relay" value={relay} onInput={setRelay} hint="Name of the relay that sends this mailbox’s mail. Leave empty to use the domain’s route." />
         <TextArea label="Footer" name="footer" value={footer} onInput={setFooter} rows={3} hint="Added to every message sent from this mailbox." />
       </Form>
     </Card>

@@ -20,7 +20,7 @@ export function Passkeys() {
             <IconButton look="ghost" small icon="trash" label={`Delete passkey ${k.name}`} onClick={() => drop(k)} />
           </div>
         ))}
-        {passkeys ? <div class="form-actions"><Button icon="plus" onClick={() => setAdding(true)}>Add passkey</Button></div> : <Notice>Passkeys need a browser that supports them, and a dashboard opened by hostname. They don’t work on an IP address.</Notice>}
+        {passkeys ? <div class="form-actions"><Button icon="plus" onClick={() => setAdding(true)}>Add passkey</Button></div> : <Notice>Passkeys need a browser that supports them, and a hostname in the address bar. They don’t work on an IP address.</Notice>}
       </div>
       {adding && <Add onClose={() => setAdding(false)} />}
     </Card>

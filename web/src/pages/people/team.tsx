@@ -7,7 +7,7 @@ import { ask, Badge, Button, Card, Code, Dialog, Empty, Form, Menu, Notice, Page
 type User = Schemas['TeamUser']
 type Role = 'admin' | 'member'
 
-const roles = [['member', 'Member: reads everything and works with mail'], ['admin', 'Admin: also manages domains, mailboxes and team members']] as const
+const roles = [['member', 'Member: can view everything and work with mail'], ['admin', 'Admin: can also manage domains, mailboxes and team members']] as const
 
 /** Whether the signed-in user may change or delete the other: the owner everyone else, admins the members. */
 function governs(other: User): boolean {

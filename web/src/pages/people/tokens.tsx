@@ -14,7 +14,7 @@ const scopes: [Scope, string, string][] = [
   ['admin', 'Admin', 'Manage the team and everyone’s tokens.'],
 ]
 
-const lives = [['30', 'In 30 days'], ['90', 'In 90 days'], ['365', 'In one year'], ['', 'Never']] as const
+const lives = [['30', 'In 30 days'], ['90', 'In 90 days'], ['365', 'In 1 year'], ['', 'Never']] as const
 
 export function Tokens() {
   const tokens = useQuery('list_tokens', {})

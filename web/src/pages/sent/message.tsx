@@ -57,7 +57,7 @@ function Details({ of: m }: { of: Detail }) {
             ['Updated', <Time of={m.updated_at} form="at" />],
             ['Route', m.provider ? `${m.transport} ${m.provider}` : m.transport],
             ['Message-ID', <Copyable text={m.message_id} />],
-            ['Relay Message-ID', m.provider_message_id && <Copyable text={m.provider_message_id} />],
+            ['Relay message ID', m.provider_message_id && <Copyable text={m.provider_message_id} />],
           ]} />
         </Card>
       </div>

@@ -13,7 +13,7 @@ export function Sent() {
   const pages = usePages('list_messages', { limit: 50, ...filter }, (m) => m.id)
   const filtered = Object.values(filter).some(Boolean)
   return (
-    <Page title="Sent" intro="Delivery status of each recipient of each message, newest first." tabs={<SentTabs current="log" />}
+    <Page title="Sent" intro="Delivery status of every message, by recipient, newest first." tabs={<SentTabs current="log" />}
       actions={can('send_email') && <LinkButton look="primary" icon="pencil" href="/compose">Compose</LinkButton>}>
       <Filters filtered={filtered} />
       <Card flush>
@@ -45,7 +45,7 @@ function clear() {
 }
 
 const labels: Record<Text, [label: string, example: string]> = {
-  recipient: ['Recipient', 'Address'], mailbox: ['Sender', 'Address'], domain: ['Domain', 'Domain'],
+  recipient: ['Recipient', 'name@example.com'], mailbox: ['Sender', 'name@example.com'], domain: ['Domain', 'example.com'],
 }
 
 function Filters({ filtered }: { filtered: boolean }) {

@@ -8,14 +8,14 @@ import { SentTabs } from './tabs'
 type Suppression = Schemas['Suppression']
 type Reason = Suppression['reason'] | ''
 
-const reasons: [Reason, string][] = [['', 'Any reason'], ['bounce', 'Bounce: the address does not exist'], ['complaint', 'Complaint: reported as spam'], ['manual', 'Manual: added by you']]
+const reasons: [Reason, string][] = [['', 'Any reason'], ['bounce', 'Bounce: the address does not exist'], ['complaint', 'Complaint: reported as spam'], ['manual', 'Manual: added by your team']]
 
 export function Suppressions() {
   const reason = (params.value.get('reason') ?? '') as Reason
   const [adding, setAdding] = useState(false)
   const pages = usePages('list_suppressions', { limit: 50, reason: reason || undefined }, (s) => s.email)
   return (
-    <Page title="Suppression list" heading="Sent" intro="Addresses that get no mail from you, because they bounced or reported spam. This protects the reputation of your domains."
+    <Page title="Suppression list" heading="Sent" intro="No mail is sent to these addresses, because they bounced or reported spam. This protects your domains’ reputation."
       tabs={<SentTabs current="suppressions" />} actions={can('create_suppression') && <Button icon="plus" onClick={() => setAdding(true)}>Add address</Button>}>
       <div class="sent-filters"><Select label="Reason" value={reason} onChange={(reason) => setParams({ reason })} options={reasons} /></div>
       <Card flush>

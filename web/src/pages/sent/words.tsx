@@ -11,7 +11,7 @@ export const statuses: Record<Status, { tone: Tone; means: string }> = {
   delivered: { tone: 'ok', means: 'Delivered to a mailbox on this server.' },
   relayed: { tone: 'ok', means: 'Accepted by the relay for delivery.' },
   captured: { tone: 'info', means: 'Stored here and not sent: this server captures outgoing mail.' },
-  deferred: { tone: 'warn', means: 'Delivery failed for now. It is retried automatically.' },
+  deferred: { tone: 'warn', means: 'Delivery failed for now and is retried automatically.' },
   bounced: { tone: 'bad', means: 'Delivery failed permanently. The sender was notified.' },
   complained: { tone: 'bad', means: 'The recipient reported it as spam. No more mail is sent to them.' },
   suppressed: { tone: 'warn', means: 'Not sent: the address is on the suppression list.' },

@@ -47,7 +47,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
     setWrong(found)
     setError(undefined)
     if (Object.keys(found).length > 0) return focusWrong(form.current)
-    if (d.lost?.length) return ask({ title: `Send without ${list(d.lost)}?`, text: 'Your browser did not keep all attachments. Attach them again, or send the message without them.', action: 'Send anyway', danger: false, run: send })
+    if (d.lost?.length) return ask({ title: `Send without ${list(d.lost)}?`, text: 'Your browser did not keep every attachment. Attach the missing files again, or send the message without them.', action: 'Send anyway', danger: false, run: send })
     if (d.subject.trim() !== '') return void send()
     ask({ title: 'Send without a subject?', text: 'Messages without a subject are often marked as spam.', action: 'Send anyway', danger: false, run: send })
   }
