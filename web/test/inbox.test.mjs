@@ -53,7 +53,7 @@ describe('inbox', { concurrency: 2 }, () => {
       await reading(p).getByRole('button', { name: 'Mark as unread' }).click()
       await until('it is unread again', async () => (await unread(box)).length === 2)
       await reading(p).getByText('Sender').first().click()
-      await reading(p).getByText('DMARC').waitFor()
+      await reading(p).locator('dt', { hasText: 'DMARC' }).waitFor()
       await sound(p, 'what was found of the sender')
       await p.keyboard.press('Escape')
       await sound(p, 'a message')
