@@ -131,7 +131,7 @@ function Preview({ wanted, domain, onChange, onMake }: { wanted: Wanted[]; domai
           actions={bad > 0 && <Button onClick={() => onChange(wanted.filter((_, i) => !faults[i]))}>Skip {plural(bad, 'invalid row')}</Button>}>
           <div class="mailboxes-preview" tabIndex={0} role="region" aria-label="Preview">
             <table class="table">
-              <thead><tr><th>Address</th><th>Name</th><th>Password</th></tr></thead>
+              <thead><tr><th>Address</th><th>Display name</th><th>Password</th></tr></thead>
               <tbody>
                 {wanted.slice(0, 500).map((w, i) => (
                   <tr key={i}><td>{w.username}<span class="muted">@{domain}</span>{faults[i] && <div><Badge tone="bad">{faults[i]}</Badge></div>}</td><td>{w.name}</td><td class="muted">{w.password ? 'yours' : 'generated'}</td></tr>
