@@ -14,7 +14,7 @@ export function ComposePage() {
   const [round, setRound] = useState(0)
   useMemo(() => fill(key), [key])
   const title = draftOf(key).title
-  if (!can('send_email')) return <Page title="New message"><Empty icon="ban" title="Your role does not allow sending mail">Ask an owner or admin to change your role.</Empty></Page>
+  if (!can('send_email')) return <Page title="New message"><Empty icon="ban" title="Your role can’t send mail">Ask an owner or admin to change your role.</Empty></Page>
   return (
     <Page title={sent ? 'Sent' : title} back={{ href: '/inbox', label: 'Inbox' }}>
       {sent ? (
