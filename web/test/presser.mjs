@@ -169,7 +169,7 @@ async function walk(places) {
     if (e.type === 'date') return '2026-01-02'
     if (e.value.startsWith('v=DMARC1')) return e.value + '; fo=1'
     if (e.type === 'number') return String(Number(e.value || 4) + 1)
-    if (e.type === 'email' || e.inputMode === 'email' || /^(To|Cc|Bcc|User names)$/.test(name)) return 'walker@far.test'
+    if (e.type === 'email' || e.inputMode === 'email' || /^(To|Cc|Bcc|Usernames)$/.test(name)) return 'walker@far.test'
     if (e.type === 'url') return 'https://walker.example/' + e.value.length
     if (/domain|words/i.test(name)) return 'walker.test'
     return e.value + 'walker'

@@ -15,8 +15,8 @@ const unreached = ['delete_email_users_bulk']
 const closed = ['/domains/add', '/mailboxes/bulk']
 
 // Links whose words promise a deed, and those of them that members may do.
-const deed = /^(Add|Buy|Change|Delete|Invite|Make|Mend|Raise|Remove|Set|Several|Switch|Use|Verify)\b/
-const ownDeeds = ['Make a token']
+const deed = /^(Add|Buy|Change|Create|Delete|Edit|Invite|Make|Mend|Raise|Remove|Set|Several|Switch|Use|Verify)\b/
+const ownDeeds = ['Create a token']
 
 // Some of what each can be seen to do; of the owner it is told below.
 const atLeast = {
@@ -166,12 +166,12 @@ async function sameProfile(p, me) {
   assert.ok(await p.getByLabel('Name', { exact: true }).isEnabled())
   assert.ok(await permits(p, 'PATCH', '/session/profile', { name: 'Sea Dog' }))
   const email = unique('moved') + '@people.test'
-  assert.equal(await p.getByLabel('E-mail').isEnabled(), await permits(p, 'PATCH', '/session/profile', { email, current_password: me.password }))
+  assert.equal(await p.getByLabel('Email').isEnabled(), await permits(p, 'PATCH', '/session/profile', { email, current_password: me.password }))
 }
 
 async function sameScopes(p) {
   await p.open('/tokens')
-  await p.getByRole('button', { name: 'Make a token' }).click()
+  await p.getByRole('button', { name: 'Create token' }).click()
   await p.getByRole('dialog').getByLabel('Name', { exact: true }).waitFor()
   for (const scope of ['read', 'write', 'purchase', 'admin']) {
     const offered = await p.getByRole('checkbox', { name: new RegExp('^' + scope, 'i') }).count() > 0
@@ -211,8 +211,8 @@ async function sameTeam(p, role) {
   let promotes = false
   if (one) {
     await p.getByRole('button', { name: 'Actions for ' + one.email }).click()
-    await p.getByRole('button', { name: 'Change', exact: true }).click()
-    await p.getByRole('dialog').getByLabel('E-mail').waitFor()
+    await p.getByRole('button', { name: 'Edit', exact: true }).click()
+    await p.getByRole('dialog').getByLabel('Email').waitFor()
     promotes = await p.getByRole('dialog').getByLabel('Role').count() > 0
     await p.keyboard.press('Escape')
   }
@@ -222,7 +222,7 @@ async function sameTeam(p, role) {
   const invite = p.getByRole('button', { name: 'Invite', exact: true }), invites = await invite.count() > 0
   if (invites) {
     await invite.click()
-    await p.getByRole('dialog').getByLabel('E-mail').waitFor()
+    await p.getByRole('dialog').getByLabel('Email').waitFor()
   }
   for (const given of ['member', 'admin']) {
     const offered = invites && await p.getByRole('dialog').locator(`option[value=${given}]`).count() > 0

@@ -59,7 +59,7 @@ test('what the dashboard keeps in its memory', { concurrency: true }, async (t) 
       await until('his are asked for', () => asked > 1)
       assert.equal(await p.getByText('A set of hers').count(), 0)
       second.open()
-      await p.getByText('No template yet').waitFor()
+      await p.getByText('No templates yet').waitFor()
     }),
 
     t.test('what was deleted is deleted before one signs out', async (t) => {
@@ -100,10 +100,10 @@ test('what the dashboard keeps in its memory', { concurrency: true }, async (t) 
         await route.fulfill({ status: 201, json: { domain: d.name, created: made.length, failed: 0, users: made, errors: [], job_id: null } })
       })
       await p.open('/mailboxes/bulk?domain=' + d.name)
-      await p.getByLabel('Paste it here').fill(Array.from({ length: 101 }, (_, i) => 'b' + i).join('\n'))
-      await p.getByRole('button', { name: 'Make 101 mailboxes' }).click()
+      await p.getByLabel('Names or CSV').fill(Array.from({ length: 101 }, (_, i) => 'b' + i).join('\n'))
+      await p.getByRole('button', { name: 'Create 101 mailboxes' }).click()
       await p.getByText('made-b99').waitFor()
-      await p.getByText('1 could not be made').waitFor()
+      await p.getByText('1 mailbox could not be created').waitFor()
     }),
 
     t.test('a message whose answer was lost is not sent twice', async (t) => {

@@ -18,10 +18,10 @@ test('a code has its own words, and the place where it is mended', () => {
   assert.deepEqual(mendOf(busy), { href: '/jobs/job_1', link: 'Open the job' })
   assert.equal(mendOf({ ...busy, details: [] }), undefined)
   assert.equal(wordsOf({ code: 'rate_limited', message, retryAfter: 1800 }), 'Too many requests or attempts. Try again in 30 minutes.')
-  assert.equal(wordsOf({ code: 'internal_error', message, requestId: 'req_1' }), 'Something went wrong on the server. Try again; if it stays, tell its operator. Request ID: req_1')
-  assert.equal(wordsOf({ code: 'upstream_error', message: 'imap.example.test refused the password' }), 'Another service did not do what was asked. imap.example.test refused the password.')
-  assert.equal(wordsOf({ code: 'upstream_error', message: 'connect it with manual_dns' }), 'Another service did not do what was asked.')
-  assert.equal(wordsOf({ code: 'of_tomorrow', message: 'Set x_y first.' }), 'This did not work. Try again.')
+  assert.equal(wordsOf({ code: 'internal_error', message, requestId: 'req_1' }), 'Something went wrong on the server. Try again. If it keeps happening, contact the server’s operator. Request ID: req_1')
+  assert.equal(wordsOf({ code: 'upstream_error', message: 'imap.example.test refused the password' }), 'A request to another service failed. imap.example.test refused the password.')
+  assert.equal(wordsOf({ code: 'upstream_error', message: 'connect it with manual_dns' }), 'A request to another service failed.')
+  assert.equal(wordsOf({ code: 'of_tomorrow', message: 'Set x_y first.' }), 'Something went wrong. Try again.')
 })
 
 test('what is wrong with a field is said in words', () => {

@@ -28,9 +28,9 @@ export function wordsOf(f: Fault): string {
   const details = f.details ?? detailIn(f)
   if ((f.code === 'validation_error' || f.code === 'too_many_items') && details.length > 0) return details.map(sentence).join(' ')
   const known = codes[f.code]
-  if (!known) return ended(plain(f.message) || 'This did not work. Try again.')
+  if (!known) return ended(plain(f.message) || 'Something went wrong. Try again.')
   const text = known.text.replace('{message}', () => ended(plain(f.message) ?? '')).replace('{wait}', waitOf(f.retryAfter ?? 0)).trim()
-  return known.request && f.requestId ? `${text} Request ID: ${f.requestId}` : text || 'This did not work. Try again.'
+  return known.request && f.requestId ? `${text} Request ID: ${f.requestId}` : text || 'Something went wrong. Try again.'
 }
 
 /** Where a fault is mended, if the dashboard has such a place. */

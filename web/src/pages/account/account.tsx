@@ -9,7 +9,7 @@ type AccountOut = Schemas['Account']
 export function Account() {
   const account = useQuery('get_account', {}), usage = useQuery('get_usage', {})
   return (
-    <Page title="Account" intro="What belongs to everyone of your team.">
+    <Page title="Account" intro="Shared account settings.">
       <Show of={account}>
         {(a) => (
           <>
@@ -31,24 +31,24 @@ export function Account() {
 function About({ account: a }: { account: AccountOut }) {
   const [name, setName] = useState(a.name)
   return (
-    <Card title="About it">
+    <Card title="Details">
       <div class="stack">
         {can('update_account') && (
-          <Form submit="Rename" disabled={name === a.name} onSubmit={async () => { await call('update_account', { name }); told('The account has a new name.') }}>
+          <Form submit="Rename" disabled={name === a.name} onSubmit={async () => { await call('update_account', { name }); told('Account renamed.') }}>
             <TextField label="Name" name="name" value={name} onInput={setName} />
           </Form>
         )}
         <Facts of={[
           ['Owner', a.email],
           ['Plan', words(a.plan)],
-          ['Since', <Time of={a.created_at} form="date" />],
+          ['Created', <Time of={a.created_at} form="date" />],
           ['Nameservers', a.nameservers.map((ns) => <div key={ns}><Copyable text={ns} /></div>)],
           ['Mail host', <Copyable text={a.mail.hostname} />],
           ['Outgoing mail', outgoing(a.mail.relay)],
-          ['Registrars', a.registrars.join(', ') || 'none: domains are bought elsewhere'],
-          ['Requests', `${count(a.rate_limit.per_minute)} a minute, bursts of ${count(a.rate_limit.burst)}`],
+          ['Registrars', a.registrars.join(', ') || 'None: buy domains elsewhere'],
+          ['API rate limit', `${count(a.rate_limit.per_minute)} requests per minute, bursts of ${count(a.rate_limit.burst)}`],
           ['Version', a.version],
-          ['Number', <Copyable text={a.id} />],
+          ['ID', <Copyable text={a.id} />],
         ]} />
       </div>
     </Card>
@@ -59,17 +59,17 @@ function About({ account: a }: { account: AccountOut }) {
 function outgoing(relay: string | null): string {
   switch (session.value!.outbound) {
     case 'capture':
-      return 'captured: mail to other people is not sent'
+      return 'Captured: mail to external recipients is not sent'
     case 'relay':
-      return relay ? `through the relay ${relay}` : 'through a relay'
+      return relay ? `Through relay ${relay}` : 'Through a relay'
   }
-  return 'directly to the recipients’ mail servers'
+  return 'Directly to the recipients’ mail servers'
 }
 
 function Limits({ usage: u }: { usage: Schemas['Usage'] }) {
-  const rows: [string, { used: number; limit: number | null }][] = [['Domains', u.domains], ['Mailboxes', u.email_users], ['Team users', u.team_users], ['Webhooks', u.webhooks], ['API tokens', u.api_tokens]]
+  const rows: [string, { used: number; limit: number | null }][] = [['Domains', u.domains], ['Mailboxes', u.email_users], ['Team members', u.team_users], ['Webhooks', u.webhooks], ['API tokens', u.api_tokens]]
   return (
-    <Card title="Usage" note={<>As of <Time of={u.as_of} />.</>}>
+    <Card title="Usage">
       <div class="stack">
         {rows.map(([name, { used, limit }]) => (
           <div key={name} class="stack-tight">
@@ -102,8 +102,8 @@ function Universal({ account: a }: { account: AccountOut }) {
     <Card title="Universal inbox">
       {can('set_universal_inbox') ? (
         <Check label="Fetch external mailboxes in the background" checked={on} onChange={turn}
-          hint="While it is on, mailboxes on other servers are kept in step. What was fetched before stays either way. A webhook that wants received mail needs it." />
-      ) : <p>It is {on ? 'on: mailboxes on other servers are kept in step' : 'off: mailboxes on other servers are fetched when somebody asks'}. The account’s owner or an admin can change this.</p>}
+          hint="Keeps mailboxes on other servers in sync. Mail that was already fetched stays if you turn this off. Required by webhooks for email.received." />
+      ) : <p>{on ? 'On: mailboxes on other servers are kept in sync' : 'Off: mailboxes on other servers are fetched only on request'}. The account’s owner or an admin can change this.</p>}
       {error && <p class="small" role="alert" style={{ color: 'var(--bad)' }}><Wrong of={error} /></p>}
     </Card>
   )
@@ -113,14 +113,14 @@ function Warmup({ account: a }: { account: AccountOut }) {
   const [phrases, setPhrases] = useState(a.warmup_phrases.join('\n'))
   const save = async () => {
     await call('update_account', { warmup_phrases: phrases.split('\n').map((p) => p.trim()).filter(Boolean) })
-    told('Saved. Stored mail is marked again in the background.')
+    told('Saved. Existing messages are checked again in the background.')
   }
   if (!can('update_account')) return null
   return (
     <Card title="Warm-up phrases">
       <Form submit="Save" onSubmit={save} disabled={phrases === a.warmup_phrases.join('\n')}>
-        <TextArea label="One phrase a line" name="warmup_phrases" value={phrases} onInput={setPhrases} rows={5}
-          hint="A message that holds one of them is marked as warm-up: it can be filtered away, and webhooks skip it." />
+        <TextArea label="Phrases, one per line" name="warmup_phrases" value={phrases} onInput={setPhrases} rows={5}
+          hint="A message that contains one of them is marked as warm-up. You can hide it in the inbox, and webhooks skip it." />
       </Form>
     </Card>
   )

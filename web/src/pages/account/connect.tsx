@@ -7,7 +7,7 @@ import { Card, Check, Code, Copyable, Facts, Form, LinkButton, Notice, Page, Sec
 export function Connect() {
   const base = session.value!.api_base
   return (
-    <Page title="Connect" intro="Programs use the REST API, AI assistants the Model Context Protocol, mail clients SMTP and IMAP.">
+    <Page title="Connect" intro="Apps connect with the REST API, AI assistants with the Model Context Protocol (MCP), mail clients with SMTP and IMAP.">
       <div class="grid-2">
         <Api base={base} />
         <Mail />
@@ -21,9 +21,9 @@ function Api({ base }: { base: string }) {
   return (
     <Card title="REST API" actions={<LinkButton small href="/docs" target="_blank" rel="noopener" icon="book">Reference</LinkButton>}>
       <div class="stack">
-        <Facts of={[['Address', <Copyable text={base + '/v1'} />], ['OpenAPI', <a href="/v1/openapi.json">openapi.json</a>]]} />
-        <Code label="A first call" text={`curl -H "Authorization: Bearer $TOKEN" \\\n  ${base}/v1/account`} />
-        <p class="muted">Everything on these pages can be done through it. <a href="/tokens">Make a token</a> for each program.</p>
+        <Facts of={[['Base URL', <Copyable text={base + '/v1'} />], ['OpenAPI', <a href="/v1/openapi.json">openapi.json</a>]]} />
+        <Code label="Example request" text={`curl -H "Authorization: Bearer $TOKEN" \\\n  ${base}/v1/account`} />
+        <p class="muted">The API can do everything that the dashboard can. <a href="/tokens">Create a token</a> for each app.</p>
       </div>
     </Card>
   )
@@ -37,11 +37,11 @@ function Mail() {
         {({ mail: m }) => (
           <div class="stack">
             <Facts of={[
-              ['Outgoing', <Copyable text={`${m.smtp_host}:${m.smtp_port}`} />],
-              ['Incoming', <Copyable text={`${m.imap_host}:${m.imap_port}`} />],
-              ['User name', 'the whole address of the mailbox'],
+              ['Outgoing (SMTP)', <Copyable text={`${m.smtp_host}:${m.smtp_port}`} />],
+              ['Incoming (IMAP)', <Copyable text={`${m.imap_host}:${m.imap_port}`} />],
+              ['Username', 'The mailbox’s full address'],
             ]} />
-            <p class="muted">{session.value!.sandbox ? 'In the sandbox these work for programs on this machine.' : 'Most clients find these settings automatically. A mailbox’s page has a QR code for phones.'}</p>
+            <p class="muted">{session.value!.sandbox ? 'In the sandbox, only apps on this machine can connect.' : 'Most clients find these settings automatically. Each mailbox’s page has a QR code for phones.'}</p>
           </div>
         )}
       </Show>
@@ -57,25 +57,25 @@ function Assistants({ base }: { base: string }) {
     setToken(made.token)
   }
   return (
-    <Card title="AI assistants" note="The Model Context Protocol lets an assistant work with your mail and domains, as far as its token allows.">
+    <Card title="AI assistants" note="MCP lets an assistant work with your mail and domains, within its token’s permissions.">
       <div class="grid-2">
         <ol class="steps">
-          <Step n={1} title="Make a token for it alone">
+          <Step n={1} title="Create a token for the assistant">
             {token ? <Secret name="token" text={token} /> : can('create_token') && (
-              <Form submit="Make the token" onSubmit={make}>
-                <Check label="It may also change things and send mail" checked={writes} onChange={setWrites} hint="Without this it only reads, and cannot be talked into sending anything by what it reads." />
+              <Form submit="Create token" onSubmit={make}>
+                <Check label="Allow changes and sending mail" checked={writes} onChange={setWrites} hint="Without this the assistant is read-only: a message it reads can’t trick it into sending or changing anything." />
               </Form>
             )}
           </Step>
-          <Step n={2} title="Give it the address">
-            <p>As a remote server with streamable HTTP: <Copyable text={base + '/mcp'} /></p>
+          <Step n={2} title="Add the server’s URL">
+            <p>Add a remote server (streamable HTTP): <Copyable text={base + '/mcp'} /></p>
           </Step>
-          <Step n={3} title="And the header"><Code label="Header" text={`Authorization: Bearer ${token ?? 'mst_…'}`} /></Step>
+          <Step n={3} title="Add the header"><Code label="Header" text={`Authorization: Bearer ${token ?? 'mst_…'}`} /></Step>
         </ol>
         <div class="stack">
           <Code label="Configuration" text={JSON.stringify({ mcpServers: { mailstead: { type: 'http', url: base + '/mcp', headers: { Authorization: `Bearer ${token ?? 'mst_…'}` } } } }, null, 2)} />
-          <Notice>Anybody can write to a mailbox, and so to an assistant that reads it. Give it no more than it needs. It never sees passwords or signing secrets, and a purchase takes two calls.</Notice>
-          <p class="small"><a href="/tokens">All tokens</a>: delete one to end it.</p>
+          <Notice>Prompt injection: anyone can send mail to a mailbox, and so instruct an assistant that reads it. Grant only the permissions it needs. It never sees passwords or signing secrets, and a purchase takes two calls.</Notice>
+          <p class="small"><a href="/tokens">All tokens</a>: delete one to revoke it.</p>
         </div>
       </div>
     </Card>

@@ -50,7 +50,7 @@ export async function mark(pages: Pages<Message>, messages: Message[], change: C
 
 function markedAs(change: Change): string {
   if ('is_read' in change) return change.is_read ? 'marked read' : 'marked unread'
-  return change.is_flagged ? 'starred' : 'without a star now'
+  return change.is_flagged ? 'starred' : 'unstarred'
 }
 
 const opposite = (change: Change): Change => ('is_read' in change ? { is_read: !change.is_read } : { is_flagged: !change.is_flagged })

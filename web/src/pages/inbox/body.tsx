@@ -12,10 +12,10 @@ export function Body({ message: m }: { message: Detail }) {
   const rich = m.html !== null && !plain
   return (
     <>
-      {m.truncated && <div class="inbox-strip"><Notice tone="info">Only the beginning is shown. <a href={rawOf(m)} download>Download the whole message</a>.</Notice></div>}
+      {m.truncated && <div class="inbox-strip"><Notice tone="info">Only the beginning of this message is shown. <a href={rawOf(m)} download>Download the full message</a>.</Notice></div>}
       {rich ? <Frame message={m} onPlain={m.text !== null ? () => setPlain(true) : undefined} /> : (
         <>
-          {m.html !== null && <div class="inbox-strip"><button type="button" class="inbox-link" onClick={() => setPlain(false)}>Show with its layout</button></div>}
+          {m.html !== null && <div class="inbox-strip"><button type="button" class="inbox-link" onClick={() => setPlain(false)}>Show HTML</button></div>}
           <Text text={m.text ?? ''} />
         </>
       )}
@@ -42,14 +42,14 @@ function Frame({ message: m, onPlain }: { message: Detail; onPlain?: () => void 
         <div class="inbox-strip">
           {(show || trackers > 0) && <Icon name="shield" />}
           <span class="grow">
-            {show && `${plural(n, 'image')} held back: loading ${n === 1 ? 'it' : 'them'} tells the sender that you read this. `}
-            {trackers > 0 && `${plural(trackers, 'hidden tracker')} left out.`}
+            {show && `${plural(n, 'remote image')} blocked. Loading ${n === 1 ? 'it' : 'them'} tells the sender that you opened this message. `}
+            {trackers > 0 && `${plural(trackers, 'tracking pixel')} removed.`}
           </span>
           {show && <Button small icon="eye" onClick={() => setImages(true)}>Show images</Button>}
-          {onPlain && <button type="button" class="inbox-link" onClick={onPlain}>Plain text</button>}
+          {onPlain && <button type="button" class="inbox-link" onClick={onPlain}>Show plain text</button>}
         </div>
       )}
-      <iframe class="inbox-frame" key={`${images}${theme.value}`} ref={frame} title="What the message says" sandbox="allow-same-origin allow-popups allow-popups-to-escape-sandbox" src={path + (images ? '1' : '0') + look} />
+      <iframe class="inbox-frame" key={`${images}${theme.value}`} ref={frame} title="Message body" sandbox="allow-same-origin allow-popups allow-popups-to-escape-sandbox" src={path + (images ? '1' : '0') + look} />
     </>
   )
 }

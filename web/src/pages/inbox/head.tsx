@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { params, useTyped } from '../../router'
-import { ask, Button, Icon, IconButton, Notice, plural, TextField, told } from '../../ui'
+import { ask, Button, count, Icon, IconButton, Notice, TextField, told } from '../../ui'
 import { clearFilters, hiddenFilters, isFiltered, setFilter, type FilterName } from './filters'
 import { MailboxPicker } from './picker'
 
@@ -15,7 +15,7 @@ export function Head({ onCompose, onHelp }: { onCompose: () => void; onHelp: () 
         <h1 tabIndex={-1}>Inbox</h1>
         <MailboxPicker label="Mailbox" value={mailbox} all="All mailboxes" onPick={(m) => setFilter({ mailbox: m?.email })} />
         <span class="inbox-head-actions">
-          <span class="inbox-only-wide"><IconButton look="ghost" small icon="keyboard" label="Keyboard" onClick={onHelp} /></span>
+          <span class="inbox-only-wide"><IconButton look="ghost" small icon="keyboard" label="Keyboard shortcuts" onClick={onHelp} /></span>
           <Refresh mailbox={mailbox} />
           {can('send_email') && <Button look="primary" small icon="pencil" onClick={onCompose}>Compose</Button>}
         </span>
@@ -43,15 +43,15 @@ function Refresh({ mailbox }: { mailbox: string }) {
   return <IconButton look="ghost" small icon="refresh" label="Fetch new mail" onClick={refresh} />
 }
 
-const universal = 'Mail of your own domains is here the moment it arrives. Mailboxes that are hosted elsewhere are only fetched in the background while the universal inbox is on.'
+const universal = 'Mail for your own domains appears as soon as it arrives. External mailboxes are fetched in the background only while the universal inbox is on.'
 
 function askForUniversal() {
   if (!can('set_universal_inbox')) {
-    told('Mail of your own domains is up to date. An owner or admin can switch the universal inbox on, to fetch mail of external mailboxes too.')
+    told('Mail for your own domains is up to date. To fetch external mailboxes too, ask an owner or admin to turn on the universal inbox.')
     return
   }
   ask({
-    title: 'The universal inbox is off', text: universal, action: 'Switch it on', danger: false,
+    title: 'The universal inbox is off', text: universal, action: 'Turn on', danger: false,
     run: async () => told((await call('set_universal_inbox', { enabled: true })).message),
   })
 }
@@ -65,8 +65,8 @@ export function UniversalNotice() {
   return (
     <div class="inbox-universal">
       <Notice tone="warn">
-        The universal inbox is off: mail of external mailboxes is only fetched when you ask.{' '}
-        {can('set_universal_inbox') && <button type="button" class="inbox-link" onClick={askForUniversal}>Switch it on</button>}
+        The universal inbox is off, so external mailboxes are not fetched automatically.{' '}
+        {can('set_universal_inbox') && <button type="button" class="inbox-link" onClick={askForUniversal}>Turn it on</button>}
       </Notice>
     </div>
   )
@@ -81,14 +81,14 @@ function Search() {
       <div class="inbox-search" role="search">
         <Icon name="search" />
         <input id="inbox-search" class="input" type="text" inputMode="search" enterkeyhint="search" aria-label="Search messages" placeholder="Search" value={typed} spellcheck={false} maxLength={200} autocapitalize="off"
-          title={'All words must be there. "Quoted words" stand side by side. @example.com finds a domain.'}
+          title={'All words must match. Use "quotes" for an exact phrase, or @example.com for a domain.'}
           onInput={(e) => setTyped(e.currentTarget.value)}
           onKeyDown={(e) => {
             if (e.key !== 'Escape') return
             if (typed) setTyped('')
             else e.currentTarget.blur()
           }} />
-        {typed ? <IconButton look="ghost" small icon="x" label="Clear the search" onClick={() => { setTyped(''); document.getElementById('inbox-search')?.focus() }} /> : <kbd class="inbox-only-wide" aria-hidden="true">/</kbd>}
+        {typed ? <IconButton look="ghost" small icon="x" label="Clear search" onClick={() => { setTyped(''); document.getElementById('inbox-search')?.focus() }} /> : <kbd class="inbox-only-wide" aria-hidden="true">/</kbd>}
         <Button look="ghost" small icon="filter" aria-label={'Sender and dates' + (n > 0 ? `, ${n} set` : '')} title="Sender and dates" aria-expanded={more} aria-controls="inbox-more" onClick={() => setMore(!more)}>{n > 0 ? n : undefined}</Button>
       </div>
       {more && <More />}
@@ -103,13 +103,13 @@ function More() {
     <div class="inbox-more" id="inbox-more">
       <TextField label="From" value={from} onInput={setFrom} placeholder="Name or address" maxLength={200} />
       <TextField label="Since" type="date" value={p.get('date_from') ?? ''} onInput={(v) => setFilter({ date_from: v })} />
-      <TextField label="Until" type="date" value={p.get('date_to') ?? ''} onInput={(v) => setFilter({ date_to: v })} hint="Days are counted in UTC." />
+      <TextField label="Until" type="date" value={p.get('date_to') ?? ''} onInput={(v) => setFilter({ date_to: v })} hint="Dates are in UTC." />
     </div>
   )
 }
 
 const toggles: [FilterName, string, string][] = [
-  ['is_read', 'false', 'Unread'], ['is_flagged', 'true', 'Starred'], ['has_attachments', 'true', 'Attachments'], ['exclude_warmup', 'true', 'No warm-up'],
+  ['is_read', 'false', 'Unread'], ['is_flagged', 'true', 'Starred'], ['has_attachments', 'true', 'Attachments'], ['exclude_warmup', 'true', 'Hide warm-up'],
 ]
 
 function Toggles() {
@@ -130,14 +130,14 @@ interface BulkProps { selected: number; loaded: number; onAll: () => void; onNon
 export function Bulk({ selected, loaded, onAll, onNone, onMark, starred, onStar, onDelete }: BulkProps) {
   return (
     <div class="inbox-bulk" role="toolbar" aria-label="Selected messages">
-      <IconButton look="ghost" small icon="x" label="Select none" onClick={onNone} />
+      <IconButton look="ghost" small icon="x" label="Clear selection" onClick={onNone} />
       <span class="grow" role="status">
         <strong>{selected}</strong> selected
-        {selected < loaded && <> · <button type="button" class="inbox-link" onClick={onAll}>All {plural(loaded, 'loaded one')}</button></>}
+        {selected < loaded && <> · <button type="button" class="inbox-link" onClick={onAll}>Select all {count(loaded)} loaded</button></>}
       </span>
       {can('mark_message') && <IconButton look="ghost" small icon="mail-open" label="Mark as read" onClick={() => onMark(true)} />}
       {can('mark_message') && <IconButton look="ghost" small icon="mail" label="Mark as unread" onClick={() => onMark(false)} />}
-      {can('mark_message') && <IconButton look="ghost" small icon={starred ? 'star-on' : 'star'} label={starred ? 'Take the star away' : 'Star'} onClick={onStar} />}
+      {can('mark_message') && <IconButton look="ghost" small icon={starred ? 'star-on' : 'star'} label={starred ? 'Unstar' : 'Star'} onClick={onStar} />}
       {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label="Delete" onClick={onDelete} />}
     </div>
   )

@@ -154,10 +154,10 @@ function useSteps(items: Message[], key: string | undefined): Steps {
 }
 
 function Nothing() {
-  if (isFiltered()) return <Empty icon="search" title="Nothing fits" action={<Button onClick={clearFilters}>Clear the filters</Button>}>No message has all that you ask for. Try fewer words or another mailbox.</Empty>
+  if (isFiltered()) return <Empty icon="search" title="No results" action={<Button onClick={clearFilters}>Clear filters</Button>}>No messages match. Try fewer words or another mailbox.</Empty>
   return (
-    <Empty icon="inbox" title="No mail yet" action={<LinkButton href="/mailboxes">Go to the mailboxes</LinkButton>}>
-      What is sent to your mailboxes appears here by itself.
+    <Empty icon="inbox" title="No mail yet" action={<LinkButton href="/mailboxes">View mailboxes</LinkButton>}>
+      Mail sent to your mailboxes appears here automatically.
     </Empty>
   )
 }
@@ -165,8 +165,8 @@ function Nothing() {
 function Unopened({ onHelp }: { onHelp: () => void }) {
   return (
     <div class="inbox-reading inbox-unopened">
-      <Empty icon="mail-open" title="No message is open" action={<Button look="ghost" small icon="keyboard" onClick={onHelp}>All keys</Button>}>
-        Choose one from the list, or go through it with <kbd>j</kbd> and <kbd>k</kbd> and open with <kbd>Enter</kbd>.
+      <Empty icon="mail-open" title="Select a message" action={<Button look="ghost" small icon="keyboard" onClick={onHelp}>All shortcuts</Button>}>
+        Use <kbd>j</kbd> and <kbd>k</kbd> to move, <kbd>Enter</kbd> to open.
       </Empty>
     </div>
   )

@@ -25,22 +25,22 @@ export function useKeys(keys: Record<string, (() => void) | undefined>) {
 }
 
 const groups: [string, [string[], string][]][] = [
-  ['Move', [
-    [['j'], 'Next message'], [['k'], 'Previous message'], [['Enter'], 'Open the message'], [['u', 'Esc'], 'Back to the list'],
+  ['Navigate', [
+    [['j'], 'Next message'], [['k'], 'Previous message'], [['Enter'], 'Open message'], [['u', 'Esc'], 'Back to the list'],
     [['/'], 'Search'],
   ]],
-  ['This message', [
-    [['r'], 'Reply'], [['a'], 'Reply to all'], [['f'], 'Forward'], [['e'], 'Mark as read and go on'], [['U'], 'Mark as unread'], [['s'], 'Star, or take the star away'], [['#', 'Del'], 'Delete'],
+  ['Message', [
+    [['r'], 'Reply'], [['a'], 'Reply all'], [['f'], 'Forward'], [['e'], 'Mark as read, then next message'], [['U'], 'Mark as unread'], [['s'], 'Star or unstar'], [['#', 'Del'], 'Delete'],
   ]],
-  ['Many', [[['x'], 'Select'], [['Shift', 'click'], 'Select up to here'], [['Esc'], 'Select none']]],
-  ['Write', [[['c'], 'New message'], [['Ctrl', 'Enter'], 'Send'], [['?'], 'This list']]],
+  ['Selection', [[['x'], 'Select message'], [['Shift', 'click'], 'Select range'], [['Esc'], 'Clear selection']]],
+  ['Compose', [[['c'], 'New message'], [['Ctrl', 'Enter'], 'Send'], [['?'], 'Keyboard shortcuts']]],
 ]
 
 const both = new Set(['Shift', 'Ctrl'])
 
 export function Help({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog title="Keyboard" wide onClose={onClose}>
+    <Dialog title="Keyboard shortcuts" wide onClose={onClose}>
       <div class="grid-2 inbox-help">
         {groups.map(([name, keys]) => (
           <section key={name} class="stack-tight">

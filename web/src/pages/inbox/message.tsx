@@ -66,12 +66,12 @@ function Tools({ message: m, known, steps, move, leave, answer, setRead, star, d
       )}
       <span class="grow" />
       {can('mark_message') && <IconButton look="ghost" small icon={one?.is_read === false ? 'mail-open' : 'mail'} label={one?.is_read === false ? 'Mark as read' : 'Mark as unread'} disabled={!one} onClick={turn} />}
-      {can('mark_message') && <IconButton look="ghost" small icon={one?.is_flagged ? 'star-on' : 'star'} label={one?.is_flagged ? 'Take the star away' : 'Star'} disabled={!one} onClick={() => one && star(one)} />}
+      {can('mark_message') && <IconButton look="ghost" small icon={one?.is_flagged ? 'star-on' : 'star'} label={one?.is_flagged ? 'Unstar' : 'Star'} disabled={!one} onClick={() => one && star(one)} />}
       {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label="Delete" disabled={!one} onClick={() => one && drop(one)} />}
       {m && (
         <Menu label="More" small>
-          <Button look="ghost" small icon="menu" onClick={() => setDialog('headers')}>Show the headers</Button>
-          <Button look="ghost" small icon="book" onClick={() => setDialog('raw')}>Show the source</Button>
+          <Button look="ghost" small icon="menu" onClick={() => setDialog('headers')}>Show headers</Button>
+          <Button look="ghost" small icon="book" onClick={() => setDialog('raw')}>Show source</Button>
           <LinkButton look="ghost" small icon="download" href={rawOf(m)} download>Download as .eml</LinkButton>
         </Menu>
       )}
@@ -132,10 +132,10 @@ function Sender({ message: m }: { message: Detail }) {
         </div>
         <div class="inbox-sender-line">
           <details class="inbox-to">
-            <summary><span class="truncate">to {to.length > 0 ? to.slice(0, 3).join(', ') : 'nobody named'}{to.length > 3 && ` and ${to.length - 3} more`}</span><Icon name="down" /></summary>
+            <summary><span class="truncate">to {to.length > 0 ? to.slice(0, 3).join(', ') : 'undisclosed recipients'}{to.length > 3 && ` and ${to.length - 3} more`}</span><Icon name="down" /></summary>
             <Facts of={[
-              ['From', m.from], ['To', m.to.join(', ')], ['Cc', m.cc.join(', ')], ['Answers go to', m.reply_to.join(', ')],
-              ['In the mailbox', <a href={`/mailboxes/${m.user_id}`}>{m.mailbox}</a>], ['Written', m.date && <Time of={m.date} form="at" />],
+              ['From', m.from], ['To', m.to.join(', ')], ['Cc', m.cc.join(', ')], ['Reply-to', m.reply_to.join(', ')],
+              ['Mailbox', <a href={`/mailboxes/${m.user_id}`}>{m.mailbox}</a>], ['Date', m.date && <Time of={m.date} form="at" />],
               ['Received', <Time of={m.received_at} form="at" />], ['Size', bytes(m.size)], ['Message-ID', <code>{m.message_id}</code>],
             ]} />
           </details>
@@ -143,9 +143,9 @@ function Sender({ message: m }: { message: Detail }) {
         <div class="inbox-badges">
           <Verdict auth={m.auth} sender={m.from_email} />
           {m.is_bounce && <Badge tone="bad">Bounce</Badge>}
-          {m.is_auto_reply && <Badge tone="info">Automatic reply</Badge>}
+          {m.is_auto_reply && <Badge tone="info">Auto-reply</Badge>}
           {m.is_warmup && <Badge tone="warn">Warm-up</Badge>}
-          {m.is_answered && <Badge tone="none">Answered</Badge>}
+          {m.is_answered && <Badge tone="none">Replied</Badge>}
         </div>
       </div>
     </div>

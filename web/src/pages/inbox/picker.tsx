@@ -92,7 +92,7 @@ function Choices({ label, value, all, active, onPick, onEscape }: Props & { onEs
         ))}
       </ul>
       <p class="small muted inbox-choices-note" role="status">
-        {list.error ? list.error.message : choices.length === 0 ? (list.loading ? 'Searching…' : q ? 'No mailbox has this in its name or address.' : 'There is no mailbox yet.') : list.data?.pagination.has_more ? 'There are more. Type to find one.' : ''}
+        {list.error ? list.error.message : choices.length === 0 ? (list.loading ? 'Searching…' : q ? 'No mailboxes match.' : 'No mailboxes yet.') : list.data?.pagination.has_more ? 'Type to search for more.' : ''}
       </p>
     </div>
   )

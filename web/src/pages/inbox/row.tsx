@@ -35,7 +35,7 @@ export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFoc
         <span class="inbox-row-top">
           {!m.is_read && <span class="visually-hidden">Unread. </span>}
           <span class="sender truncate">{sender}</span>
-          {m.is_answered && <Mark icon="reply" text="Answered" />}
+          {m.is_answered && <Mark icon="reply" text="Replied" />}
           {m.is_flagged && !onStar && <Mark icon="star-on" text="Starred" />}
           {m.has_attachments && <Mark icon="clip" text="Has attachments" />}
           <span class="when"><Time of={m.received_at} form="short" /></span>
@@ -48,7 +48,7 @@ export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFoc
         </span>
       </a>
       {onStar && (
-        <button type="button" class="inbox-star" aria-pressed={m.is_flagged} aria-label={`Star ${subject} from ${sender}`} title={m.is_flagged ? 'Take the star away' : 'Star'} onClick={onStar}>
+        <button type="button" class="inbox-star" aria-pressed={m.is_flagged} aria-label={`Star ${subject} from ${sender}`} title={m.is_flagged ? 'Unstar' : 'Star'} onClick={onStar}>
           <Icon name={m.is_flagged ? 'star-on' : 'star'} />
         </button>
       )}

@@ -26,7 +26,7 @@ export function Raw({ of: m, onClose }: { of: Detail; onClose: () => void }) {
     <Dialog title="Source" wide onClose={onClose}>
       <div class="stack">
         <div class="row-between">
-          <span class="muted">The message as it came, {bytes(m.size)}.</span>
+          <span class="muted">Message as received, {bytes(m.size)}.</span>
           <LinkButton small icon="download" href={rawOf(m)} download>Download as .eml</LinkButton>
         </div>
         <Show of={read} lines={10}>{(source) => (

@@ -25,8 +25,8 @@ export function Answered({ message: m }: { message: Detail }) {
   return (
     <p class="inbox-answers small">
       <Icon name="send" />
-      <span>{m.is_bounce ? 'This is about' : 'This answers'}{' '}
-        {row ? <a href={'/sent/' + row.id}>{row.subject || '(no subject)'}</a> : <a href={`/sent?mailbox=${encodeURIComponent(m.mailbox)}`}>a message that {m.mailbox} sent</a>}
+      <span>{m.is_bounce ? 'Bounce for' : 'In reply to'}{' '}
+        {row ? <a href={'/sent/' + row.id}>{row.subject || '(no subject)'}</a> : <a href={`/sent?mailbox=${encodeURIComponent(m.mailbox)}`}>a message sent from {m.mailbox}</a>}
         {row && <>, sent to {row.recipient} <Time of={row.queued_at} /></>}
       </span>
     </p>
@@ -49,7 +49,7 @@ export function Conversation({ message: m }: { message: Detail }) {
   if (items.length < 2) return null
   return (
     <details class="inbox-thread">
-      <summary><Icon name="next" /> {thread.data?.pagination.has_more ? 'A conversation of more than 50 messages' : `Conversation of ${plural(items.length, 'message')}`}</summary>
+      <summary><Icon name="next" /> {thread.data?.pagination.has_more ? 'Conversation of more than 50 messages' : `Conversation of ${plural(items.length, 'message')}`}</summary>
       <ol>
         {items.map((i) => (
           <li key={i.key}>

@@ -6,22 +6,22 @@ import { Badge, Icon, type Tone } from '../../ui'
 type Auth = Schemas['InboxAuth']
 
 const checks = [
-  ['dmarc', 'DMARC', 'The address that you see as the sender belongs to the domain that sent it.'],
-  ['dkim', 'DKIM', 'The signature of the sender’s domain fits: nobody has changed the text on its way.'],
-  ['spf', 'SPF', 'The server that delivered it may send for this domain.'],
+  ['dmarc', 'DMARC', 'The sender’s address matches the domain that SPF or DKIM authenticated.'],
+  ['dkim', 'DKIM', 'The signature is valid: the message was not changed in transit.'],
+  ['spf', 'SPF', 'The sending server is authorized to send for this domain.'],
 ] as const
 
 const results: Record<string, string> = {
-  pass: 'passed', fail: 'failed', softfail: 'rather failed', neutral: 'says nothing', none: 'nothing to check',
-  temperror: 'could not be checked at that time', permerror: 'is set up wrongly by the sender',
+  pass: 'pass', fail: 'fail', softfail: 'softfail: probably not authorized', neutral: 'neutral: no statement', none: 'none: nothing to check',
+  temperror: 'temperror: could not be checked', permerror: 'permerror: misconfigured by the sender',
 }
 
 function overall(a: Auth): [Tone, string, string] {
-  if (a.dmarc === 'pass') return ['ok', 'Sender verified', 'The sender is who they say they are, as far as their domain goes.']
-  if (a.dmarc === 'fail') return ['bad', 'Sender not verified', 'Somebody else may have sent this in the name of the domain. Be careful with links and attachments.']
-  if (a.spf === 'fail' && a.dkim !== 'pass') return ['bad', 'Sender not verified', 'The server that sent it may not send for this domain. Be careful with links and attachments.']
-  if (a.dkim === 'pass' || a.spf === 'pass') return ['info', 'Partly verified', 'A domain was verified, but it asks nobody to compare it with the sender that you see.']
-  return ['none', 'Sender not checked', 'The domain of the sender gives nothing to check it by.']
+  if (a.dmarc === 'pass') return ['ok', 'Sender verified', 'DMARC passed: the message really comes from the sender’s domain.']
+  if (a.dmarc === 'fail') return ['bad', 'Verification failed', 'DMARC failed: the sender’s address may be forged. Be careful with links and attachments.']
+  if (a.spf === 'fail' && a.dkim !== 'pass') return ['bad', 'Verification failed', 'SPF failed: the sending server is not authorized to send for this domain. Be careful with links and attachments.']
+  if (a.dkim === 'pass' || a.spf === 'pass') return ['info', 'Partly verified', 'SPF or DKIM passed, but DMARC did not confirm the sender’s address.']
+  return ['none', 'Sender not verified', 'SPF, DKIM and DMARC gave no clear result.']
 }
 
 export function Verdict({ auth, sender }: { auth: Auth; sender: string }) {
@@ -55,7 +55,7 @@ export function Verdict({ auth, sender }: { auth: Auth; sender: string }) {
             </div>
           ))}
         </dl>
-        <p class="small muted">For {sender.split('@')[1] || 'the sender’s domain'}, when the message came.</p>
+        <p class="small muted">Checked for {sender.split('@')[1] || 'the sender’s domain'} when the message arrived.</p>
       </div>
     </details>
   )

@@ -48,13 +48,13 @@ export function Bulk() {
   const [result, setResult] = useState<Result>()
   const make = async () => setResult(await makeAll(domain, wanted))
   return (
-    <Page title="Many mailboxes at once" heading="Mailboxes" tabs={<MailboxTabs current="bulk" />}>
+    <Page title="Bulk create" heading="Mailboxes" tabs={<MailboxTabs current="bulk" />}>
       {result ? <Results of={result} onAgain={() => { setResult(undefined); setWanted([]) }} /> : (
           <div class="grid-2">
-            <Card title="Which">
+            <Card title="Source">
               <div class="stack">
                 <DomainChoice value={domain} onChange={setDomain} />
-                <div class="mailboxes-ways" role="group" aria-label="Where the names come from">
+                <div class="mailboxes-ways" role="group" aria-label="Source">
                   {(Object.keys(ways) as Way[]).map((w) => <Button key={w} small look={w === way ? 'plain' : 'ghost'} aria-pressed={w === way} onClick={() => { setWay(w); setWanted([]) }}>{ways[w]}</Button>)}
                 </div>
                 {way === 'list' && <FromList onChange={setWanted} />}
@@ -72,8 +72,8 @@ export function Bulk() {
 function FromList({ onChange }: { onChange: (wanted: Wanted[]) => void }) {
   const [text, setText] = useState('')
   return (
-    <TextArea label="Paste it here" value={text} onInput={(t) => { setText(t); onChange(wantedOf(t)) }} rows={9} mono placeholder={'username,name,password\nanna,Anna Rossi\nben,Ben Okri'}
-      hint="One mailbox a line: user name or address, name, password. A spreadsheet’s columns or CSV are fine. Without a password a good one is made." />
+    <TextArea label="Names or CSV" value={text} onInput={(t) => { setText(t); onChange(wantedOf(t)) }} rows={9} mono placeholder={'username,name,password\nanna,Anna Rossi\nben,Ben Okri'}
+      hint="One mailbox per line: username or address, display name, password. Cells pasted from a spreadsheet work too. Leave out the password to generate one." />
   )
 }
 
@@ -84,10 +84,10 @@ function FromNames({ domain, onChange }: { domain: string; onChange: (wanted: Wa
     onChange(data.map((n) => ({ username: n.username, name: n.name })))
   }
   return (
-    <Form submit="Make names" onSubmit={submit}>
+    <Form submit="Generate names" onSubmit={submit}>
       <div class="grid-3">
-        <TextField label="How many" name="count" type="number" min={1} max={100} value={count} onInput={setCount} />
-        <Select label="Form" name="styles" value={style} onChange={setStyle} options={[['first.last', 'anna.rossi'], ['first', 'anna'], ['firstlast', 'annarossi'], ['f.last', 'a.rossi'], ['flast', 'arossi'], ['first.l', 'anna.r']]} />
+        <TextField label="Number of names" name="count" type="number" min={1} max={100} value={count} onInput={setCount} />
+        <Select label="Style" name="styles" value={style} onChange={setStyle} options={[['first.last', 'anna.rossi'], ['first', 'anna'], ['firstlast', 'annarossi'], ['f.last', 'a.rossi'], ['flast', 'arossi'], ['first.l', 'anna.r']]} />
         <TextField label="Language" name="locale" value={locale} onInput={setLocale} placeholder="en" />
       </div>
     </Form>
@@ -106,7 +106,7 @@ function FromTemplate({ onChange }: { onChange: (wanted: Wanted[]) => void }) {
   }, [id, all?.length])
   return (
     <Show of={templates} lines={1}>
-      {({ data }) => data.length === 0 ? <p class="muted">There is none. <a href="/mailboxes/templates">Make a template</a>.</p>
+      {({ data }) => data.length === 0 ? <p class="muted">No templates yet. <a href="/mailboxes/templates">Create a template</a>.</p>
         : <Select label="Template" value={id} onChange={setID} options={data.map((t) => [t.id, `${t.name} (${t.usernames.length})`] as const)} />}
     </Show>
   )
@@ -116,9 +116,9 @@ const wellFormed = /^(?!.*\.\.)[a-z0-9._-]{1,64}$/
 
 /** What is wrong with a wanted mailbox, as far as it can be told before it is made. */
 function fault(w: Wanted, all: Wanted[]): string | undefined {
-  if (!wellFormed.test(w.username)) return 'is no user name'
-  if (all.filter((o) => o.username === w.username).length > 1) return 'stands here twice'
-  if (w.password && (w.password.length < 8 || w.password.length > 128)) return 'has a password that is not 8 to 128 long'
+  if (!wellFormed.test(w.username)) return 'invalid username'
+  if (all.filter((o) => o.username === w.username).length > 1) return 'duplicate'
+  if (w.password && (w.password.length < 8 || w.password.length > 128)) return 'password must be 8–128 characters'
 }
 
 function Preview({ wanted, domain, onChange, onMake }: { wanted: Wanted[]; domain: string; onChange: (wanted: Wanted[]) => void; onMake: () => Promise<void> }) {
@@ -126,15 +126,15 @@ function Preview({ wanted, domain, onChange, onMake }: { wanted: Wanted[]; domai
   const bad = faults.filter(Boolean).length
   return (
     <Card title="Preview" note={wanted.length > 0 ? plural(wanted.length, 'mailbox', 'mailboxes') : undefined}>
-      {wanted.length === 0 ? <Empty icon="mail" title="Nothing yet">What will be made shows up here first.</Empty> : (
-        <Form submit={`Make ${plural(wanted.length, 'mailbox', 'mailboxes')}`} onSubmit={onMake} disabled={bad > 0 || !domain}
-          actions={bad > 0 && <Button onClick={() => onChange(wanted.filter((_, i) => !faults[i]))}>Leave out the {bad} that cannot be</Button>}>
+      {wanted.length === 0 ? <Empty icon="mail" title="Nothing to preview yet">The mailboxes to create appear here.</Empty> : (
+        <Form submit={`Create ${plural(wanted.length, 'mailbox', 'mailboxes')}`} onSubmit={onMake} disabled={bad > 0 || !domain}
+          actions={bad > 0 && <Button onClick={() => onChange(wanted.filter((_, i) => !faults[i]))}>Skip {plural(bad, 'invalid row')}</Button>}>
           <div class="mailboxes-preview" tabIndex={0} role="region" aria-label="Preview">
             <table class="table">
-              <thead><tr><th>Address</th><th>Name</th><th>Password</th></tr></thead>
+              <thead><tr><th>Address</th><th>Display name</th><th>Password</th></tr></thead>
               <tbody>
                 {wanted.slice(0, 500).map((w, i) => (
-                  <tr key={i}><td>{w.username}<span class="muted">@{domain}</span>{faults[i] && <div><Badge tone="bad">{faults[i]}</Badge></div>}</td><td>{w.name}</td><td class="muted">{w.password ? 'given' : 'made'}</td></tr>
+                  <tr key={i}><td>{w.username}<span class="muted">@{domain}</span>{faults[i] && <div><Badge tone="bad">{faults[i]}</Badge></div>}</td><td>{w.name}</td><td class="muted">{w.password ? 'yours' : 'generated'}</td></tr>
                 ))}
               </tbody>
             </table>
@@ -154,18 +154,18 @@ function Results({ of: r, onAgain }: { of: Result; onAgain: () => void }) {
     return () => URL.revokeObjectURL(url)
   }, [r])
   return (
-    <Card title={`${plural(r.created, 'mailbox', 'mailboxes')} made`} flush actions={
+    <Card title={`${plural(r.created, 'mailbox', 'mailboxes')} created`} flush actions={
       <>
         {r.created > 0 && href && <LinkButton look="primary" icon="download" href={href} download>Download with passwords</LinkButton>}
-        <Button onClick={onAgain}>Make more</Button>
+        <Button onClick={onAgain}>Create more</Button>
         <LinkButton look="ghost" href="/mailboxes">All mailboxes</LinkButton>
       </>
     }>
       <div class="stack" style={{ padding: '0 1.1rem 1.1rem' }}>
         {r.created > 0 && <Notice>Save the passwords now. {passwordAgain()}</Notice>}
-        {r.failed > 0 && <Notice tone="bad" title={`${r.failed} could not be made.`}>{r.errors.slice(0, 20).map((e) => <div key={e.index}><strong>{e.username}</strong>: {wordsOf(e)}</div>)}</Notice>}
+        {r.failed > 0 && <Notice tone="bad" title={`${plural(r.failed, 'mailbox', 'mailboxes')} could not be created.`}>{r.errors.slice(0, 20).map((e) => <div key={e.index}><strong>{e.username}</strong>: {wordsOf(e)}</div>)}</Notice>}
         {r.created > 0 && (
-          <div class="mailboxes-preview" tabIndex={0} role="region" aria-label="Mailboxes made">
+          <div class="mailboxes-preview" tabIndex={0} role="region" aria-label="Created mailboxes">
             <table class="table"><thead><tr><th>Address</th><th>Password</th></tr></thead><tbody>{r.users.map((u) => <tr key={u.id}><td>{u.email}</td><td><code>{u.password}</code></td></tr>)}</tbody></table>
           </div>
         )}

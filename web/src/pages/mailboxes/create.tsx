@@ -20,13 +20,13 @@ export function Create({ domain, username = '', external = false, stay, onClose 
     return (
       <Dialog title={made.email} onClose={close}>
         <div class="stack">
-          {made.password_generated ? <Secret name="password" text={made.password} again={passwordAgain()} /> : <p>{made.type === 'external' ? 'The mailbox is there, and its mail is being fetched. Its page tells if that fails.' : 'The mailbox is there, with the password that you chose.'}</p>}
-          <div class="form-actions"><Button look="primary" onClick={close}>{stay ? 'Done' : 'Open it'}</Button></div>
+          {made.password_generated ? <Secret name="password" text={made.password} again={passwordAgain()} /> : <p>{made.type === 'external' ? 'Mailbox created. Its mail is being fetched. Any errors appear on the mailbox’s page.' : 'Mailbox created with your password.'}</p>}
+          <div class="form-actions"><Button look="primary" onClick={close}>{stay ? 'Done' : 'Open mailbox'}</Button></div>
         </div>
       </Dialog>
     )
   }
-  return <Dialog title="Make a mailbox" onClose={onClose}><CreateForm domain={domain} username={username} external={external} onDone={setMade} /></Dialog>
+  return <Dialog title="Create mailbox" onClose={onClose}><CreateForm domain={domain} username={username} external={external} onDone={setMade} /></Dialog>
 }
 
 function CreateForm({ domain: first, username: proposed, external: elsewhere, onDone }: { domain: string; username: string; external: boolean; onDone: (made: Made) => void }) {
@@ -46,12 +46,12 @@ function CreateForm({ domain: first, username: proposed, external: elsewhere, on
     onDone(made)
   }
   return (
-    <Form submit="Make it" onSubmit={submit} disabled={!domain || !username}>
-      <Select label="Where its mail lives" value={external ? 'external' : 'hosted'} onChange={(v) => setExternal(v === 'external')} options={[['hosted', 'Here'], ['external', 'At another host: fetched by IMAP']]} />
+    <Form submit="Create" onSubmit={submit} disabled={!domain || !username}>
+      <Select label="Hosting" value={external ? 'external' : 'hosted'} onChange={(v) => setExternal(v === 'external')} options={[['hosted', 'This server'], ['external', 'External (fetched over IMAP)']]} />
       <DomainChoice value={domain} onChange={setDomain} external={external} />
-      <TextField label="Name before the @" name="username" value={username} onInput={setUsername} after={'@' + (domain || '…')} autoFocus />
-      <TextField label="Name of the person" name="name" value={name} onInput={setName} hint="It stands in From of what is sent." />
-      {external ? <><Login title="IMAP" prefix="imap" of={imap} onChange={setImap} /><Login title="SMTP, to send" prefix="smtp" of={smtp} onChange={setSmtp} optional /></>
+      <TextField label="Username" name="username" value={username} onInput={setUsername} after={'@' + (domain || '…')} autoFocus />
+      <TextField label="Display name" name="name" value={name} onInput={setName} hint="Shown in the From field of sent messages." />
+      {external ? <><Login title="IMAP" prefix="imap" of={imap} onChange={setImap} /><Login title="SMTP (sending)" prefix="smtp" of={smtp} onChange={setSmtp} optional /></>
         : <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" hint="Leave empty to generate one." />}
       <Check label="More settings" checked={more} onChange={setMore} />
       {more && (
@@ -59,10 +59,10 @@ function CreateForm({ domain: first, username: proposed, external: elsewhere, on
           <legend class="visually-hidden">More settings</legend>
           <div class="grid-2">
             {!external && <TextField label="Quota" name="quota_bytes" type="number" min={1} value={quota} onInput={setQuota} after="MiB" />}
-            <TextField label="Messages a day" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="That it may send." />
+            <TextField label="Daily send limit" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="Messages per day." />
           </div>
-          {!external && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="A copy of what it receives goes there." />}
-          <TextField label="Footer" name="footer" value={footer} onInput={setFooter} hint="Added to what it sends." />
+          {!external && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="Incoming mail is also sent here." />}
+          <TextField label="Footer" name="footer" value={footer} onInput={setFooter} hint="Added to every message sent from this mailbox." />
         </fieldset>
       )}
     </Form>
@@ -80,12 +80,12 @@ function Login({ title, prefix, of: s, onChange, optional }: { title: string; pr
     <fieldset class="mailboxes-part">
       <legend>{title}</legend>
       <div class="mailboxes-server">
-        <TextField label="Host" name={prefix + '.host'} value={s.host} onInput={(host) => set({ host })} placeholder={`${prefix}.example.com`} hint={optional ? 'Left empty, it only receives.' : undefined} />
+        <TextField label="Host" name={prefix + '.host'} value={s.host} onInput={(host) => set({ host })} placeholder={`${prefix}.example.com`} hint={optional ? 'Leave empty to receive only.' : undefined} />
         <TextField label="Port" name={prefix + '.port'} type="number" min={1} max={65535} value={s.port} onInput={(port) => set({ port })} />
-        <Select label="Security" name={prefix + '.security'} value={s.security} onChange={(security) => set({ security })} options={[['tls', 'TLS'], ['starttls', 'STARTTLS'], ['none', 'none']]} />
+        <Select label="Security" name={prefix + '.security'} value={s.security} onChange={(security) => set({ security })} options={[['tls', 'TLS'], ['starttls', 'STARTTLS'], ['none', 'None']]} />
       </div>
       <div class="grid-2">
-        <TextField label="User name" name={prefix + '.username'} value={s.username} onInput={(username) => set({ username })} autoComplete="off" hint={optional ? 'Left empty, that of IMAP.' : undefined} />
+        <TextField label="Username" name={prefix + '.username'} value={s.username} onInput={(username) => set({ username })} autoComplete="off" hint={optional ? 'Leave empty to use the IMAP login.' : undefined} />
         <TextField label="Password" name={prefix + '.password'} type="password" value={s.password} onInput={(password) => set({ password })} autoComplete="off" />
       </div>
     </fieldset>

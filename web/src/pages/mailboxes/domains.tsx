@@ -10,7 +10,7 @@ export function DomainChoice({ value, onChange, external }: { value: string; onC
     if (fit.length > 0 && !fit.some((d) => d.domain === value)) onChange(fit[0]!.domain)
   }, [fit.length, external])
   return (
-    <Select label="Domain" name="domain" value={value} onChange={onChange} options={fit.map((d) => [d.domain, d.domain_unicode + (d.status === 'complete' ? '' : ' (not ready yet)')] as const)}
-      hint={domains.data && fit.length === 0 ? <>There is none{external ? ' whose mail is hosted elsewhere' : ''} yet. <a href="/domains/add">Add one</a>.</> : undefined} />
+    <Select label="Domain" name="domain" value={value} onChange={onChange} options={fit.map((d) => [d.domain, d.domain_unicode + (d.status === 'complete' ? '' : ' (not ready)')] as const)}
+      hint={domains.data && fit.length === 0 ? <>No domains{external ? ' with external mail' : ''} yet. <a href="/domains/add">Add a domain</a>.</> : undefined} />
   )
 }

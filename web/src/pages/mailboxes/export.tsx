@@ -20,10 +20,10 @@ export function Export({ ids, onClose }: { ids: string[]; onClose: () => void })
   return (
     <Dialog title="Export mailboxes" onClose={onClose}>
       {made ? <Made of={made as Made} /> : !formats.data ? <Loading lines={3} /> : (
-        <Form submit="Make the file" onSubmit={submit}>
-          <Notice tone="warn">The file holds passwords. Keep it safe, and delete it when it has done its work.</Notice>
-          <Select label="For" value={format} onChange={setFormat} options={formats.data.data.map((f) => [f.id as Format, f.name] as const)} hint={formats.data.data.find((f) => f.id === format)?.columns.join(', ')} />
-          <Select label="Which" value={which} onChange={setWhich} options={[...(ids.length > 0 ? [['ids', `The ${plural(ids.length, 'picked mailbox', 'picked mailboxes')}`] as const] : []), ['all', 'All mailboxes'], ['domains', 'Those of some domains']]} />
+        <Form submit="Create export" onSubmit={submit}>
+          <Notice tone="warn">The file contains passwords. Store it safely and delete it when done.</Notice>
+          <Select label="Format" value={format} onChange={setFormat} options={formats.data.data.map((f) => [f.id as Format, f.name] as const)} hint={formats.data.data.find((f) => f.id === format)?.columns.join(', ')} />
+          <Select label="Mailboxes" value={which} onChange={setWhich} options={[...(ids.length > 0 ? [['ids', plural(ids.length, 'selected mailbox', 'selected mailboxes')] as const] : []), ['all', 'All mailboxes'], ['domains', 'All mailboxes of some domains']]} />
           {which === 'domains' && <TextArea label="Domains" name="domains" value={domains} onInput={setDomains} placeholder="example.com, example.org" rows={2} />}
         </Form>
       )}
@@ -37,9 +37,9 @@ function Made({ of: e }: { of: Made }) {
   const [taken, setTaken] = useState(false)
   return (
     <div class="stack">
-      <p>{plural(e.count, 'mailbox', 'mailboxes')} in <code>{e.filename}</code>. The link works once, until <Time of={e.expires_at} form="at" />.</p>
+      <p>{plural(e.count, 'mailbox', 'mailboxes')} in <code>{e.filename}</code>. The link works once and expires on <Time of={e.expires_at} form="at" />.</p>
       <div class="form-actions" onClick={() => setTimeout(() => setTaken(true), 300)}>
-        {taken ? <span class="muted">It was downloaded.</span> : <LinkButton look="primary" icon="download" href={e.download_url} download>Download</LinkButton>}
+        {taken ? <span class="muted">Downloaded.</span> : <LinkButton look="primary" icon="download" href={e.download_url} download>Download</LinkButton>}
       </div>
     </div>
   )

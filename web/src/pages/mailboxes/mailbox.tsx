@@ -19,9 +19,9 @@ export function Mailbox({ id }: { id: string }) {
           <>
             {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Can’t fetch mail.' : 'Mailbox error.'}><Wrong of={u.error} /></Notice>}
             {u.type === 'external' && <UniversalNotice />}
-            {u.status === 'pending' && u.type === 'external' && <Notice>Its mail has not been fetched yet.</Notice>}
-            {u.status === 'pending' && u.type === 'hosted' && <Notice>It waits for its domain. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
-            {u.status === 'suspended' && <Notice tone="warn">Suspended: nobody can sign in or send, and incoming mail is refused.</Notice>}
+            {u.status === 'pending' && u.type === 'external' && <Notice>Mail has not been fetched yet.</Notice>}
+            {u.status === 'pending' && u.type === 'hosted' && <Notice>The mailbox’s domain is not ready yet. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
+            {u.status === 'suspended' && <Notice tone="warn">Suspended: mail clients can’t log in, nothing can be sent, and incoming mail is refused.</Notice>}
             <div class="grid-2">
               {u.type === 'hosted' && <Connection of={u} />}
               <About of={u} />
@@ -42,7 +42,7 @@ function Actions({ of: u, onPassword }: { of: MailboxOut; onPassword: () => void
     told(suspended ? `${u.email} is active again.` : `${u.email} is suspended.`)
   }
   const remove = () => ask({
-    title: `Delete ${u.email}?`, action: 'Delete', typed: u.email, text: 'All of its mail is deleted with it. This cannot be taken back.',
+    title: `Delete ${u.email}?`, action: 'Delete', typed: u.email, text: 'All of its mail is deleted too. This can’t be undone.',
     run: async () => {
       await call('delete_email_user', { user_id: u.id })
       go('/mailboxes')
@@ -55,7 +55,7 @@ function Actions({ of: u, onPassword }: { of: MailboxOut; onPassword: () => void
       {can('send_email') && <LinkButton icon="pencil" href={`/compose?from=${u.id}`}>Compose</LinkButton>}
       {can('update_email_user') && (
         <Menu label="More actions">
-          <Button look="ghost" small icon="key" onClick={onPassword}>New password</Button>
+          <Button look="ghost" small icon="key" onClick={onPassword}>Set password</Button>
           <Button look="ghost" small icon={suspended ? 'play' : 'pause'} onClick={turn}>{suspended ? 'Activate' : 'Suspend'}</Button>
           <Button look="ghost" small icon="trash" onClick={remove}>Delete</Button>
         </Menu>
@@ -69,16 +69,16 @@ const security = { tls: 'TLS', starttls: 'STARTTLS', none: 'not encrypted' } as 
 function Connection({ of: u }: { of: MailboxOut }) {
   const profile = `${session.value!.api_base}/mail/${encodeURIComponent(u.username)}.mobileconfig?email=${encodeURIComponent(u.email)}`
   return (
-    <Card title="Connect a mail client" note="Most find these settings by themselves from the address.">
+    <Card title="Connect a mail client" note="Most mail clients find these settings automatically from the address.">
       <div class="mailboxes-connection">
         <Facts of={[
-          ['User name', <Copyable text={u.email} />],
+          ['Username', <Copyable text={u.email} />],
           ['Incoming (IMAP)', <><Copyable text={u.imap_host} /><div class="muted small">port {u.imap_port}, {security[u.imap_security]}</div></>],
           ['Outgoing (SMTP)', <><Copyable text={u.smtp_host} /><div class="muted small">port {u.smtp_port}, {security[u.smtp_security]}</div></>],
         ]} />
         <div class="stack-tight">
-          <Qr text={profile} label={`Code for an iPhone or iPad to connect to ${u.email}`} />
-          <span class="small muted">iPhone, iPad: scan it,<br />or open the <a href={profile}>profile</a>.</span>
+          <Qr text={profile} label={`QR code to set up ${u.email} on an iPhone or iPad`} />
+          <span class="small muted">iPhone or iPad: scan this<br />or open the <a href={profile}>profile</a>.</span>
         </div>
       </div>
     </Card>
@@ -87,24 +87,24 @@ function Connection({ of: u }: { of: MailboxOut }) {
 
 function About({ of: u }: { of: MailboxOut }) {
   return (
-    <Card title="About it">
+    <Card title="Details">
       <div class="stack">
         <Facts of={[
           ['Domain', <a href={`/domains/${u.domain_id}`}>{u.domain}</a>],
           ['Unread', count(u.unread_count)],
           ['Sent today', `${count(u.sent_today)}${u.daily_send_limit !== null ? ` of ${count(u.daily_send_limit)}` : ''}`],
           ['Storage', `${bytes(u.used_bytes)}${u.quota_bytes !== null ? ` of ${bytes(u.quota_bytes)}` : ''}`],
-          ['Last log-in', u.type === 'hosted' && <Time of={u.last_login_at} />],
+          ['Last login', u.type === 'hosted' && <Time of={u.last_login_at} />],
           ['Last fetched', u.type === 'external' && <Time of={u.last_sync_at} />],
           ['IMAP', u.type === 'external' && `${u.imap_host}:${u.imap_port}, ${security[u.imap_security]}`],
           ['SMTP', u.type === 'external' && u.smtp_host && `${u.smtp_host}:${u.smtp_port}, ${security[u.smtp_security]}`],
           ['Forwards to', u.forward_to],
           ['Relay', u.relay],
-          ['Since', <Time of={u.created_at} form="date" />],
-          ['Id', <Copyable text={u.id} />],
+          ['Created', <Time of={u.created_at} form="date" />],
+          ['ID', <Copyable text={u.id} />],
         ]} />
         {u.quota_bytes !== null && <Bar limit value={u.used_bytes} of={u.quota_bytes} label="Storage used" />}
-        {u.type === 'external' && can('refresh_email_user_inbox') && <div class="form-actions"><Button icon="refresh" onClick={async () => { await call('refresh_email_user_inbox', { user_id: u.id }); told('It is being fetched.') }}>Fetch now</Button></div>}
+        {u.type === 'external' && can('refresh_email_user_inbox') && <div class="form-actions"><Button icon="refresh" onClick={async () => { await call('refresh_email_user_inbox', { user_id: u.id }); told('Fetching mail.') }}>Fetch now</Button></div>}
       </div>
     </Card>
   )
@@ -121,19 +121,19 @@ function Settings({ of: u }: { of: MailboxOut }) {
     const changed = Object.entries(body).filter(([field, value]) => value !== (before.current as Record<string, unknown>)[field])
     if (changed.length > 0) await call('update_email_user', { user_id: u.id, ...Object.fromEntries(changed) })
     before.current = { ...before.current, ...Object.fromEntries(changed) }
-    told(changed.length > 0 ? 'Saved.' : 'Nothing was changed.')
+    told(changed.length > 0 ? 'Saved.' : 'Nothing has changed.')
   }
   return (
     <Card title="Settings">
       <Form submit="Save" onSubmit={submit}>
-        <TextField label="Name of the person" name="name" value={name} onInput={setName} />
+        <TextField label="Display name" name="name" value={name} onInput={setName} />
         <div class="grid-2">
-          {u.type === 'hosted' && <TextField label="Quota" name="quota_bytes" type="number" min={1} value={quota} onInput={setQuota} after="MiB" hint="Empty: no limit." />}
-          <TextField label="Messages a day" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="That it may send. Empty: no limit." />
+          {u.type === 'hosted' && <TextField label="Quota" name="quota_bytes" type="number" min={1} value={quota} onInput={setQuota} after="MiB" hint="Leave empty for no limit." />}
+          <TextField label="Daily send limit" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="Messages per day. Leave empty for no limit." />
         </div>
-        {u.type === 'hosted' && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="A copy of what it receives goes there." />}
-        <TextField label="Relay" name="relay" value={relay} onInput={setRelay} hint="Through which it sends. Empty: that of its domain." />
-        <TextArea label="Footer" name="footer" value={footer} onInput={setFooter} rows={3} hint="Added to what it sends." />
+        {u.type === 'hosted' && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="Incoming mail is also sent here." />}
+        <TextField label="Relay" name="relay" value={relay} onInput={setRelay} hint="Name of the relay that sends this mailbox’s mail. Leave empty to use the domain’s route." />
+        <TextArea label="Footer" name="footer" value={footer} onInput={setFooter} rows={3} hint="Added to every message sent from this mailbox." />
       </Form>
     </Card>
   )
@@ -147,16 +147,16 @@ function Password({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
     await call('update_email_user', { user_id: u.id, password })
     if (external) call('refresh_email_user_inbox', { user_id: u.id }).catch(failed)
     if (text) {
-      told(external ? 'The password is changed. Its mail is fetched again.' : 'The password is changed.')
+      told(external ? 'Password changed. Fetching mail.' : 'Password changed.')
       onClose()
     } else setMade(password)
   }
   return (
-    <Dialog title={`New password of ${u.email}`} onClose={onClose}>
+    <Dialog title={`Set password for ${u.email}`} onClose={onClose}>
       {made ? <Secret name="password" text={made} again={passwordAgain()} /> : (
-        <Form submit="Set it" onSubmit={submit} disabled={external && !text}>
+        <Form submit="Set password" onSubmit={submit} disabled={external && !text}>
           <TextField label="Password" name="password" type="password" value={text} onInput={setText} autoComplete={external ? 'off' : 'new-password'} autoFocus
-            hint={external ? `The one that ${u.imap_host} knows now. It is tried at once.` : 'Leave empty to generate one. Clients with the old one are refused.'} />
+            hint={external ? `The password for ${u.imap_host}. Mail is fetched with it at once.` : 'Leave empty to generate one. Mail clients that use the old password stop working.'} />
         </Form>
       )}
     </Dialog>

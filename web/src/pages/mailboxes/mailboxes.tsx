@@ -26,18 +26,18 @@ export function Mailboxes() {
       actions={
         <>
           {can('create_export') && <Button icon="download" onClick={() => setDialog('export')}>Export</Button>}
-          {can('create_email_user') && <Button look="primary" icon="plus" onClick={() => setDialog('create')}>Make a mailbox</Button>}
+          {can('create_email_user') && <Button look="primary" icon="plus" onClick={() => setDialog('create')}>Create mailbox</Button>}
         </>
       }>
       <div class="mailboxes-filters">
         <Search />
-        <Select label="State" hideLabel value={status} onChange={(status) => setParams({ status })} options={statuses} />
-        {domain && <Button icon="x" small onClick={() => setParams({ domain: '' })}>{domain.startsWith('dom_') ? 'of one domain' : domain}</Button>}
+        <Select label="Status" hideLabel value={status} onChange={(status) => setParams({ status })} options={statuses} />
+        {domain && <Button icon="x" small onClick={() => setParams({ domain: '' })}>{domain.startsWith('dom_') ? 'One domain' : domain}</Button>}
       </div>
       <Card flush>
         <LongList pages={pages} idOf={(u) => u.id} height={58} label="Mailboxes" row={(u) => <Row of={u} picked={picked.has(u.id)} onPick={(on) => pick(u.id, on)} />}
-          empty={filtered ? <Empty icon="search" title="No mailbox fits" action={<Button onClick={() => setParams({ q: '', domain: '', status: '' })}>Show all</Button>} />
-            : <Empty icon="mail" title="No mailbox yet">A mailbox receives mail for an address, keeps it, and sends from it. It needs a domain.</Empty>} />
+          empty={filtered ? <Empty icon="search" title="No mailboxes match" action={<Button onClick={() => setParams({ q: '', domain: '', status: '' })}>Clear filters</Button>} />
+            : <Empty icon="mail" title="No mailboxes yet">A mailbox receives, stores and sends mail for one address. It needs a domain.</Empty>} />
       </Card>
       {picked.size > 0 && <Picked ids={picked} onDone={() => setPicked(new Set())} onExport={() => setDialog('export')} />}
       {dialog === 'create' && <Create domain={domain} onClose={() => setDialog(undefined)} />}
@@ -54,7 +54,7 @@ function Search() {
 function Row({ of: u, picked, onPick }: { of: MailboxOut; picked: boolean; onPick: (on: boolean) => void }) {
   return (
     <div class="line mailboxes-row">
-      {can('delete_email_users_bulk_post') && <input type="checkbox" class="mailboxes-tick" aria-label={`Pick ${u.email}`} checked={picked} onChange={(e) => onPick(e.currentTarget.checked)} />}
+      {can('delete_email_users_bulk_post') && <input type="checkbox" class="mailboxes-tick" aria-label={`Select ${u.email}`} checked={picked} onChange={(e) => onPick(e.currentTarget.checked)} />}
       <a class="grow" href={`/mailboxes/${u.id}`}><div class="truncate"><strong>{u.email}</strong></div><div class="muted small truncate">{u.name || ' '}</div></a>
       {u.type === 'external' && <Badge plain tone="info">external</Badge>}
       <span class="mailboxes-unread muted small">{u.unread_count > 0 ? `${u.unread_count} unread` : ''}</span>
@@ -67,21 +67,21 @@ function Row({ of: u, picked, onPick }: { of: MailboxOut; picked: boolean; onPic
 function Picked({ ids, onDone, onExport }: { ids: Set<string>; onDone: () => void; onExport: () => void }) {
   const remove = () => ask({
     title: `Delete ${plural(ids.size, 'mailbox', 'mailboxes')}?`, action: 'Delete', typed: String(ids.size),
-    text: 'All of their mail is deleted with them. This cannot be taken back.',
+    text: 'All of their mail is deleted too. This can’t be undone.',
     run: async () => {
       const all = [...ids]
       let failed = 0
       for (let i = 0; i < all.length; i += mostAtOnce) failed += (await call('delete_email_users_bulk_post', { user_ids: all.slice(i, i + mostAtOnce) })).failed
       onDone()
-      told(failed > 0 ? `${failed} of them could not be deleted.` : 'They are being deleted.')
+      told(failed > 0 ? `${plural(failed, 'mailbox', 'mailboxes')} could not be deleted.` : 'The mailboxes are being deleted.')
     },
   })
   return (
-    <div class="mailboxes-picked" role="region" aria-label="Picked mailboxes">
-      <strong class="grow">{ids.size} picked</strong>
+    <div class="mailboxes-picked" role="region" aria-label="Selected mailboxes">
+      <strong class="grow">{ids.size} selected</strong>
       {can('create_export') && <Button small icon="download" onClick={onExport}>Export</Button>}
       <Button small look="danger" icon="trash" onClick={remove}>Delete</Button>
-      <Button small look="ghost" onClick={onDone}>Pick none</Button>
+      <Button small look="ghost" onClick={onDone}>Clear selection</Button>
     </div>
   )
 }

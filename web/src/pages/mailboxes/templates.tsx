@@ -11,11 +11,11 @@ export function Templates() {
   const templates = useQuery('list_templates', {})
   const [editing, setEditing] = useState<Template | 'new'>()
   return (
-    <Page title="Templates" heading="Mailboxes" intro="Sets of names that you give to each new domain, such as info, sales and support." tabs={<MailboxTabs current="templates" />}
-      actions={can('create_template') && <Button look="primary" icon="plus" onClick={() => setEditing('new')}>Make a template</Button>}>
+    <Page title="Templates" heading="Mailboxes" intro="Sets of usernames for new domains, such as info, sales and support." tabs={<MailboxTabs current="templates" />}
+      actions={can('create_template') && <Button look="primary" icon="plus" onClick={() => setEditing('new')}>Create template</Button>}>
       <Card flush>
         <Show of={templates}>
-          {({ data }) => data.length === 0 ? <Empty icon="copy" title="No template yet">With one, a new domain gets all its mailboxes at once.</Empty> : (
+          {({ data }) => data.length === 0 ? <Empty icon="copy" title="No templates yet">A template creates all mailboxes of a new domain at once.</Empty> : (
             <div class="rows">{data.map((t) => <Line key={t.id} of={t} onEdit={() => setEditing(t)} />)}</div>
           )}
         </Show>
@@ -27,19 +27,19 @@ export function Templates() {
 
 function Line({ of: t, onEdit }: { of: Template; onEdit: () => void }) {
   const remove = () => ask({
-    title: `Delete ${t.name}?`, action: 'Delete', text: 'Mailboxes that were made from it stay.',
+    title: `Delete ${t.name}?`, action: 'Delete', text: 'Mailboxes created from it are kept.',
     run: async () => {
       await call('delete_template', { template_id: t.id })
-      told('The template was deleted.')
+      told('Template deleted.')
     },
   })
   return (
     <div class="line">
-      <span class="grow truncate"><strong>{t.name}</strong> <span class="muted">{plural(t.usernames.length, 'name')}</span><br /><span class="muted small truncate">{t.usernames.join(', ')}</span></span>
-      <LinkButton small href={`/mailboxes/bulk?template=${t.id}`}>Use it</LinkButton>
+      <span class="grow truncate"><strong>{t.name}</strong> <span class="muted">{plural(t.usernames.length, 'username')}</span><br /><span class="muted small truncate">{t.usernames.join(', ')}</span></span>
+      <LinkButton small href={`/mailboxes/bulk?template=${t.id}`}>Use template</LinkButton>
       {can('update_template') && (
         <Menu small label={`Actions for ${t.name}`}>
-          <Button look="ghost" small icon="pencil" onClick={onEdit}>Change</Button>
+          <Button look="ghost" small icon="pencil" onClick={onEdit}>Edit</Button>
           <Button look="ghost" small icon="trash" onClick={remove}>Delete</Button>
         </Menu>
       )}
@@ -56,10 +56,10 @@ function Edit({ of: t, onClose }: { of?: Template; onClose: () => void }) {
     onClose()
   }
   return (
-    <Dialog title={t ? t.name : 'Make a template'} onClose={onClose}>
+    <Dialog title={t ? t.name : 'Create template'} onClose={onClose}>
       <Form submit="Save" onSubmit={submit}>
         <TextField label="Name" name="name" value={name} onInput={setName} placeholder="Company" autoFocus />
-        <TextArea label="User names" name="usernames" value={text} onInput={setText} rows={7} placeholder={'info\nsales\nsupport'} hint="What stands before the @, one a line, at most 50." mono />
+        <TextArea label="Usernames" name="usernames" value={text} onInput={setText} rows={7} placeholder={'info\nsales\nsupport'} hint="One per line, without the @ and domain. At most 50." mono />
       </Form>
     </Dialog>
   )

@@ -6,13 +6,13 @@ export type Status = MailboxOut['status']
 
 const tones: Record<Status, Tone> = { active: 'ok', pending: 'none', suspended: 'warn', error: 'bad', deleting: 'none' }
 
-export const statuses: [Status | '', string][] = [['', 'Any state'], ['active', 'Active'], ['pending', 'Waiting'], ['suspended', 'Suspended'], ['error', 'Failing'], ['deleting', 'Being deleted']]
+export const statuses: [Status | '', string][] = [['', 'Any status'], ['active', 'Active'], ['pending', 'Pending'], ['suspended', 'Suspended'], ['error', 'Error'], ['deleting', 'Deleting']]
 
 export function StatusBadge({ status }: { status: Status }) {
   return <Badge tone={tones[status]}>{status}</Badge>
 }
 
-const tabs = [{ id: 'list', href: '/mailboxes', name: 'Mailboxes' }, { id: 'bulk', href: '/mailboxes/bulk', name: 'Many at once' }, { id: 'templates', href: '/mailboxes/templates', name: 'Templates' }]
+const tabs = [{ id: 'list', href: '/mailboxes', name: 'Mailboxes' }, { id: 'bulk', href: '/mailboxes/bulk', name: 'Bulk create' }, { id: 'templates', href: '/mailboxes/templates', name: 'Templates' }]
 
 export function MailboxTabs({ current }: { current: 'list' | 'bulk' | 'templates' }) {
   return <Tabs label="Mailboxes" tabs={tabs} current={current} />
@@ -20,7 +20,7 @@ export function MailboxTabs({ current }: { current: 'list' | 'bulk' | 'templates
 
 /** How a mailbox's password can be had after it was shown. */
 export function passwordAgain(): string {
-  return can('create_export') ? 'An export of the mailbox shows its password again.' : 'The account’s owner or an admin can export it again.'
+  return can('create_export') ? 'You can export passwords later.' : 'The account’s owner or an admin can export passwords later.'
 }
 
 /** Mebibytes of a form as bytes; nothing if the field is empty. */

@@ -12,15 +12,15 @@ export function SecondFactor() {
   const [codes, setCodes] = useState<string[]>()
   const [ending, setEnding] = useState(false)
   return (
-    <Card title="Second factor" actions={user.totp_enabled ? <Badge tone="ok">on</Badge> : <Badge>off</Badge>}>
+    <Card title="Two-factor authentication" actions={user.totp_enabled ? <Badge tone="ok">On</Badge> : <Badge>Off</Badge>}>
       <div class="stack">
         <p class="muted">{user.totp_enabled
-          ? `A code of your authenticator app is asked for after the password. ${plural(user.recovery_codes_left, 'recovery code')} left.`
-          : 'A code of an authenticator app, asked for after the password, keeps out whoever has stolen it.'}</p>
+          ? `Signing in needs your password and a code from your authenticator app. ${plural(user.recovery_codes_left, 'recovery code')} left.`
+          : 'Require a code from an authenticator app at sign-in, so that a stolen password is not enough.'}</p>
         <div class="form-actions">
           {user.totp_enabled
-            ? <Button look="danger" onClick={() => setEnding(true)}>Switch it off</Button>
-            : <Button look="primary" icon="shield" onClick={() => setMaking(true)}>Set it up</Button>}
+            ? <Button look="danger" onClick={() => setEnding(true)}>Turn off</Button>
+            : <Button look="primary" icon="shield" onClick={() => setMaking(true)}>Set up</Button>}
         </div>
       </div>
       {making && <SetUp onClose={() => setMaking(false)} onDone={(codes) => { setMaking(false); setCodes(codes) }} />}
@@ -33,8 +33,8 @@ export function SecondFactor() {
 function SetUp({ onClose, onDone }: { onClose: () => void; onDone: (codes: string[]) => void }) {
   const [start, setStart] = useState<Start>()
   return (
-    <Dialog title="Set up the second factor" onClose={onClose}>
-      {start ? <Scan start={start} onDone={onDone} /> : <Prove submit="Go on" onProved={async (password) => setStart((await request('POST', '/session/totp', { password })) as Start)} />}
+    <Dialog title="Set up two-factor authentication" onClose={onClose}>
+      {start ? <Scan start={start} onDone={onDone} /> : <Prove submit="Continue" onProved={async (password) => setStart((await request('POST', '/session/totp', { password })) as Start)} />}
     </Dialog>
   )
 }
@@ -44,7 +44,7 @@ function Prove({ submit, danger, onProved }: { submit: string; danger?: boolean;
   const [password, setPassword] = useState('')
   return (
     <Form submit={submit} danger={danger} onSubmit={() => onProved(password)}>
-      <TextField label="Your password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" autoFocus />
+      <TextField label="Current password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" autoFocus />
     </Form>
   )
 }
@@ -58,12 +58,12 @@ function Scan({ start, onDone }: { start: Start; onDone: (codes: string[]) => vo
   }
   return (
     <div class="people-factor">
-      <Qr text={start.uri} label="Code for the authenticator app" />
+      <Qr text={start.uri} label="QR code for the authenticator app" />
       <div class="stack">
-        <p>Scan this with your authenticator app, or enter the key by hand:</p>
+        <p>Scan this with your authenticator app, or enter the key manually:</p>
         <Copyable text={start.secret} />
-        <Form submit="Switch it on" onSubmit={submit}>
-          <TextField label="The code that it shows" name="code" value={code} onInput={setCode} inputMode="numeric" autoComplete="one-time-code" autoFocus mono />
+        <Form submit="Turn on" onSubmit={submit}>
+          <TextField label="6-digit code" name="code" value={code} onInput={setCode} inputMode="numeric" autoComplete="one-time-code" autoFocus mono />
         </Form>
       </div>
     </div>
@@ -72,13 +72,13 @@ function Scan({ start, onDone }: { start: Start; onDone: (codes: string[]) => vo
 
 function Codes({ codes, onClose }: { codes: string[]; onClose: () => void }) {
   return (
-    <Dialog title="Your recovery codes" onClose={onClose}>
+    <Dialog title="Recovery codes" onClose={onClose}>
       <div class="stack">
-        <Notice tone="warn">Keep these where you would still have them without your phone. Each works once in place of a code. They are not shown again.</Notice>
+        <Notice tone="warn">Store these somewhere other than your phone. Each one works once instead of a 6-digit code. They are not shown again.</Notice>
         <ul class="people-codes">{codes.map((c) => <li key={c}><code>{c}</code></li>)}</ul>
         <div class="row-between">
           <span class="row"><CopyButton text={codes.join('\n')} label="Copy all" /> Copy all</span>
-          <Button look="primary" onClick={onClose}>I have kept them</Button>
+          <Button look="primary" onClick={onClose}>I saved them</Button>
         </div>
       </div>
     </Dialog>
@@ -89,12 +89,12 @@ function End({ onClose }: { onClose: () => void }) {
   const end = async (password: string) => {
     await request('DELETE', '/session/totp', { password })
     await renew()
-    told('The second factor is off.')
+    told('Two-factor authentication is off.')
     onClose()
   }
   return (
-    <Dialog title="Switch the second factor off?" onClose={onClose}>
-      <Prove submit="Switch it off" danger onProved={end} />
+    <Dialog title="Turn off two-factor authentication?" onClose={onClose}>
+      <Prove submit="Turn off" danger onProved={end} />
     </Dialog>
   )
 }

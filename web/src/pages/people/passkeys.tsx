@@ -13,14 +13,14 @@ export function Passkeys() {
   return (
     <Card title="Passkeys">
       <div class="stack">
-        {list.length === 0 && <p class="muted">A passkey signs you in by your fingerprint, face or security key. Nobody can guess it or talk you out of it.</p>}
+        {list.length === 0 && <p class="muted">Sign in with your fingerprint, face or security key. A passkey can’t be guessed or phished.</p>}
         {list.map((k) => (
           <div key={k.id} class="row-between">
-            <span class="row"><Icon name="key" /> <strong>{k.name}</strong> <span class="muted small">last used <Time of={k.last_used_at} /></span></span>
-            <IconButton look="ghost" small icon="trash" label={`Delete the passkey ${k.name}`} onClick={() => drop(k)} />
+            <span class="row"><Icon name="key" /> <strong>{k.name}</strong> <span class="muted small">{k.last_used_at ? <>last used <Time of={k.last_used_at} /></> : 'never used'}</span></span>
+            <IconButton look="ghost" small icon="trash" label={`Delete passkey ${k.name}`} onClick={() => drop(k)} />
           </div>
         ))}
-        {passkeys ? <div class="form-actions"><Button icon="plus" onClick={() => setAdding(true)}>Add a passkey</Button></div> : <Notice>Passkeys need a browser that knows them, and a name in the address bar: at an IP address there are none.</Notice>}
+        {passkeys ? <div class="form-actions"><Button icon="plus" onClick={() => setAdding(true)}>Add passkey</Button></div> : <Notice>Passkeys need a browser that supports them, and a hostname in the address bar. They don’t work on an IP address.</Notice>}
       </div>
       {adding && <Add onClose={() => setAdding(false)} />}
     </Card>
@@ -29,11 +29,11 @@ export function Passkeys() {
 
 function drop(k: { id: string; name: string }) {
   ask({
-    title: `Delete the passkey ${k.name}?`, action: 'Delete', text: 'It does not sign in any more. The device may keep offering it until it is deleted there too.',
+    title: `Delete passkey ${k.name}?`, action: 'Delete', text: 'You can no longer sign in with it. Your device may still offer it until you delete it there too.',
     run: async () => {
       await request('DELETE', '/session/passkeys/' + k.id)
       await renew()
-      told('The passkey was deleted.')
+      told('Passkey deleted.')
     },
   })
 }
@@ -46,14 +46,14 @@ function Add({ onClose }: { onClose: () => void }) {
     if (!credential) return
     await request('POST', '/session/passkeys', { name: name || 'Passkey', credential: credential.toJSON() })
     await renew()
-    told('The passkey was added.')
+    told('Passkey added.')
     onClose()
   }
   return (
-    <Dialog title="Add a passkey" onClose={onClose}>
-      <Form submit="Go on" onSubmit={submit}>
-        <TextField label="Name" name="name" value={name} onInput={setName} placeholder="My laptop" hint="So that you know it again." autoFocus />
-        <TextField label="Your password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />
+    <Dialog title="Add passkey" onClose={onClose}>
+      <Form submit="Continue" onSubmit={submit}>
+        <TextField label="Name" name="name" value={name} onInput={setName} placeholder="My laptop" hint="A name to recognize it by." autoFocus />
+        <TextField label="Current password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />
       </Form>
     </Dialog>
   )

@@ -30,12 +30,12 @@ function Name() {
     told('Saved.')
   }
   return (
-    <Card title="You">
+    <Card title="Name and email">
       <Form submit="Save" onSubmit={submit} disabled={name === user.name && !moves}>
         <TextField label="Name" name="name" value={name} onInput={setName} autoComplete="name" />
-        <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="email" disabled={user.role !== 'owner'}
-          hint={user.role === 'owner' ? 'You sign in with it.' : 'You sign in with it. The account’s owner can change it, under Team.'} />
-        {moves && <TextField label="Your password" name="current_password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />}
+        <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} autoComplete="email" disabled={user.role !== 'owner'}
+          hint={user.role === 'owner' ? 'You sign in with this address.' : 'You sign in with this address. The account’s owner can change it under Team.'} />
+        {moves && <TextField label="Current password" name="current_password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />}
       </Form>
     </Card>
   )
@@ -47,12 +47,12 @@ function Password() {
     await request('PATCH', '/session/profile', { password: next, current_password: now })
     setNow('')
     setNext('')
-    told('Your password is changed. You are signed out everywhere else.')
+    told('Password changed. All your other sessions were signed out.')
   }
   return (
     <Card title="Password">
-      <Form submit="Change it" onSubmit={submit} disabled={!now || !next}>
-        <TextField label="Your password" name="current_password" type="password" value={now} onInput={setNow} autoComplete="current-password" />
+      <Form submit="Change password" onSubmit={submit} disabled={!now || !next}>
+        <TextField label="Current password" name="current_password" type="password" value={now} onInput={setNow} autoComplete="current-password" />
         <NewPassword label="New password" value={next} onInput={setNext} />
       </Form>
     </Card>
@@ -68,17 +68,17 @@ function Sessions() {
     await list.reload()
   }
   const everywhere = () => ask({
-    title: 'Sign out everywhere?', action: 'Sign out everywhere', text: 'Here too. API tokens go on working.', run: () => signOut(true),
+    title: 'Sign out everywhere?', action: 'Sign out everywhere', text: 'This ends the session on this device too. API tokens keep working.', run: () => signOut(true),
   })
   return (
-    <Card title="Where you are signed in" flush actions={<Button small icon="out" onClick={everywhere}>Sign out everywhere</Button>}>
+    <Card title="Sessions" flush actions={<Button small icon="out" onClick={everywhere}>Sign out everywhere</Button>}>
       <Show of={list}>
         {({ data }) => (
           <div class="rows">
             {data.map((s) => (
               <div key={s.id} class="line">
-                <span class="grow truncate">{browserOf(s.user_agent)} {s.current && <Badge tone="ok">this one</Badge>}<br /><span class="muted small">{s.ip || 'the server itself'}, since <Time of={s.created_at} form="date" />, last used <Time of={s.last_used_at ?? s.created_at} /></span></span>
-                {!s.current && <IconButton look="ghost" small icon="x" label={`End the session of ${browserOf(s.user_agent)}`} onClick={() => end(s)} />}
+                <span class="grow truncate">{browserOf(s.user_agent)} {s.current && <Badge tone="ok">this device</Badge>}<br /><span class="muted small">{s.ip || 'this server'}, signed in <Time of={s.created_at} form="date" />, last used <Time of={s.last_used_at ?? s.created_at} /></span></span>
+                {!s.current && <IconButton look="ghost" small icon="x" label={`End session: ${browserOf(s.user_agent)}`} onClick={() => end(s)} />}
               </div>
             ))}
           </div>
@@ -94,5 +94,5 @@ const systems: [RegExp, string][] = [[/iPhone|iPad/, 'iOS'], [/Android/, 'Androi
 /** Names the browser of a User-Agent, roughly. */
 function browserOf(agent: string): string {
   const browser = browsers.find(([p]) => p.test(agent))?.[1], system = systems.find(([p]) => p.test(agent))?.[1]
-  return browser ? browser + (system ? ' on ' + system : '') : agent.slice(0, 60) || 'An unknown program'
+  return browser ? browser + (system ? ' on ' + system : '') : agent.slice(0, 60) || 'Unknown app'
 }

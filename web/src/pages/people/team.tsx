@@ -7,7 +7,7 @@ import { ask, Badge, Button, Card, Code, Dialog, Empty, Form, Menu, Notice, Page
 type User = Schemas['TeamUser']
 type Role = 'admin' | 'member'
 
-const roles = [['member', 'Member: reads everything, works with mail'], ['admin', 'Admin: also manages domains, mailboxes and members']] as const
+const roles = [['member', 'Member: can view everything and work with mail'], ['admin', 'Admin: can also manage domains, mailboxes and team members']] as const
 
 /** Whether the signed-in user may change or delete the other: the owner everyone else, admins the members. */
 function governs(other: User): boolean {
@@ -21,11 +21,11 @@ export function Team() {
   const [inviting, setInviting] = useState(false)
   const [editing, setEditing] = useState<User>()
   return (
-    <Page title="Team" intro="Who may sign in here, and what they may do."
+    <Page title="Team" intro="Who can sign in here, and what they can do."
       actions={can('invite_team_user') && <Button look="primary" icon="plus" onClick={() => setInviting(true)}>Invite</Button>}>
       <Card flush>
         <Show of={team}>
-          {({ users }) => users.length === 0 ? <Empty icon="team" title="Nobody is here" /> : (
+          {({ users }) => users.length === 0 ? <Empty icon="team" title="No team members yet" /> : (
             <div class="rows">{users.map((u) => <Member key={u.id} user={u} onEdit={() => setEditing(u)} />)}</div>
           )}
         </Show>
@@ -43,12 +43,12 @@ function Member({ user: u, onEdit }: { user: User; onEdit: () => void }) {
       <span class="avatar" aria-hidden="true">{(u.display_name || u.email).charAt(0)}</span>
       <span class="grow truncate"><strong>{u.display_name || u.email}</strong>{me && <span class="muted"> (you)</span>}<br /><span class="muted small truncate">{u.email}</span></span>
       <span class="people-badges">
-        <span class={'small muted nowrap' + (u.status === 'invited' ? '' : ' people-seen')}>{u.status === 'invited' ? <Badge tone="info">invited</Badge> : <>Last here <Time of={u.last_login_at} /></>}</span>
+        <span class={'small muted nowrap' + (u.status === 'invited' ? '' : ' people-seen')}>{u.status === 'invited' ? <Badge tone="info">invited</Badge> : u.last_login_at ? <>Signed in <Time of={u.last_login_at} /></> : 'Never signed in'}</span>
         <Badge plain tone={u.role === 'owner' ? 'ok' : 'none'}>{u.role}</Badge>
       </span>
       {governs(u) && (
         <Menu small label={`Actions for ${u.email}`}>
-          <Button look="ghost" small icon="pencil" onClick={onEdit}>Change</Button>
+          <Button look="ghost" small icon="pencil" onClick={onEdit}>Edit</Button>
           <Button look="ghost" small icon="trash" onClick={() => remove(u)}>Remove</Button>
         </Menu>
       )}
@@ -59,7 +59,7 @@ function Member({ user: u, onEdit }: { user: User; onEdit: () => void }) {
 function remove(u: User) {
   ask({
     title: `Remove ${u.display_name || u.email}?`, action: 'Remove',
-    text: 'They are signed out everywhere, and every API token that they made ends at once. Programs that use one stop working.',
+    text: 'They are signed out everywhere. The API tokens they created, and apps using them, stop working at once.',
     run: async () => {
       await call('delete_team_user', { user_id: u.id })
       told(`${u.email} was removed.`)
@@ -73,9 +73,9 @@ function Invite({ onClose }: { onClose: () => void }) {
   const [link, setLink] = useState<string>()
   if (link !== undefined) {
     return (
-      <Dialog title={`${email} is invited`} onClose={onClose}>
+      <Dialog title={`${email} was invited`} onClose={onClose}>
         <div class="stack">
-          <Notice tone="warn">Give them this link. It works once, for 72 hours, and is not shown again.</Notice>
+          <Notice tone="warn">Send them this link. It works once, expires after 72 hours, and is not shown again.</Notice>
           <Code text={link} label="Link" />
         </div>
       </Dialog>
@@ -87,9 +87,9 @@ function Invite({ onClose }: { onClose: () => void }) {
     setLink(made.reset_link ?? '')
   }
   return (
-    <Dialog title="Invite somebody" onClose={onClose}>
+    <Dialog title="Invite a team member" onClose={onClose}>
       <Form submit="Invite" onSubmit={submit}>
-        <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoFocus />
+        <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} autoFocus />
         <div class="grid-2">
           <TextField label="First name" name="first_name" value={first} onInput={setFirst} />
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
@@ -106,7 +106,7 @@ function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
   const [role, setRole] = useState(u.role as Role)
   const submit = async () => {
     await call('update_team_user', { user_id: u.id, first_name: first, last_name: last, email: email === u.email ? undefined : email, ...(session.value!.user.role === 'owner' ? { role } : {}) })
-    told(`${email} was changed.`)
+    told('Saved.')
     onClose()
   }
   return (
@@ -116,8 +116,8 @@ function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
           <TextField label="First name" name="first_name" value={first} onInput={setFirst} autoFocus />
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
         </div>
-        <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} hint="They sign in with it." />
-        {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={roles} hint="It holds from their next request on." />}
+        <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} hint="They sign in with this address." />
+        {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={roles} hint="Takes effect with their next request." />}
       </Form>
     </Dialog>
   )

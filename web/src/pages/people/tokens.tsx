@@ -8,23 +8,23 @@ type Token = Schemas['Token']
 type Scope = Token['permissions'][number]
 
 const scopes: [Scope, string, string][] = [
-  ['read', 'Read', 'Look at everything: domains, mailboxes, mail.'],
-  ['write', 'Write', 'Make, change, send and delete.'],
+  ['read', 'Read', 'View everything: domains, mailboxes, mail.'],
+  ['write', 'Write', 'Create, edit, send and delete.'],
   ['purchase', 'Purchase', 'Buy domains.'],
-  ['admin', 'Admin', 'Manage the team and everybody’s tokens.'],
+  ['admin', 'Admin', 'Manage the team and everyone’s tokens.'],
 ]
 
-const lives = [['30', '30 days'], ['90', '90 days'], ['365', 'A year'], ['', 'Until it is deleted']] as const
+const lives = [['30', 'In 30 days'], ['90', 'In 90 days'], ['365', 'In 1 year'], ['', 'Never']] as const
 
 export function Tokens() {
   const tokens = useQuery('list_tokens', {})
   const [making, setMaking] = useState(false)
   return (
-    <Page title="API tokens" intro="A token lets a program act as you, as far as its permissions go. Make one for each program."
-      actions={can('create_token') && <Button look="primary" icon="plus" onClick={() => setMaking(true)}>Make a token</Button>}>
+    <Page title="API tokens" intro="A token lets an app act as you, within the token’s permissions. Create one for each app."
+      actions={can('create_token') && <Button look="primary" icon="plus" onClick={() => setMaking(true)}>Create token</Button>}>
       <Card flush>
         <Show of={tokens}>
-          {({ data }) => data.length === 0 ? <Empty icon="key" title="No token yet">Programs, scripts and assistants each get one of their own, so that one can be ended without the others.</Empty> : <Table tokens={data} />}
+          {({ data }) => data.length === 0 ? <Empty icon="key" title="No API tokens yet">Create one for each app, script or assistant. Then you can delete one without affecting the others.</Empty> : <Table tokens={data} />}
         </Show>
       </Card>
       {making && <Make onClose={() => setMaking(false)} />}
@@ -41,15 +41,15 @@ function Table({ tokens }: { tokens: Token[] }) {
   return (
     <div class="table-wrap">
       <table class="table folds people-tokens">
-        <thead><tr><th>Name</th><th>May</th><th>Made</th><th>Last used</th><th>Ends</th><th><span class="visually-hidden">Actions</span></th></tr></thead>
+        <thead><tr><th>Name</th><th>Permissions</th><th>Created</th><th>Last used</th><th>Expires</th><th><span class="visually-hidden">Actions</span></th></tr></thead>
         <tbody>
           {tokens.map((t) => (
             <tr key={t.id}>
-              <td><strong>{t.name || 'Without a name'}</strong> {t.kind === 'mcp' && <Badge plain tone="info">assistant</Badge>}<br /><code class="muted">{t.token_prefix}…</code></td>
-              <td data-label="May"><span class="people-scopes">{t.permissions.map((p) => <Badge plain key={p}>{p}</Badge>)}</span></td>
-              <td data-label="Made"><Time of={t.created_at} form="date" /><br /><span class="muted small">by {name(t.created_by)}</span></td>
+              <td><strong>{t.name || 'Unnamed'}</strong> {t.kind === 'mcp' && <Badge plain tone="info">assistant</Badge>}<br /><code class="muted">{t.token_prefix}…</code></td>
+              <td data-label="Permissions"><span class="people-scopes">{t.permissions.map((p) => <Badge plain key={p}>{p}</Badge>)}</span></td>
+              <td data-label="Created"><Time of={t.created_at} form="date" /><br /><span class="muted small">by {name(t.created_by)}</span></td>
               <td data-label="Last used"><Time of={t.last_used_at} />{t.last_used_ip && <><br /><span class="muted small">from {t.last_used_ip}</span></>}</td>
-              <td data-label="Ends"><Time of={t.expires_at} form="date" /></td>
+              <td data-label="Expires"><Time of={t.expires_at} form="date" /></td>
               <td>{can('delete_token') && <IconButton look="ghost" small icon="trash" label={`Delete ${t.name || t.token_prefix}`} onClick={() => end(t)} />}</td>
             </tr>
           ))}
@@ -61,10 +61,10 @@ function Table({ tokens }: { tokens: Token[] }) {
 
 function end(t: Token) {
   ask({
-    title: `Delete ${t.name || t.token_prefix + '…'}?`, action: 'Delete', text: 'Programs that use it are refused from now on.',
+    title: `Delete ${t.name || t.token_prefix + '…'}?`, action: 'Delete', text: 'Apps using it stop working at once.',
     run: async () => {
       await call('delete_token', { token_id: t.id })
-      told('The token was deleted.')
+      told('Token deleted.')
     },
   })
 }
@@ -81,16 +81,16 @@ function Make({ onClose }: { onClose: () => void }) {
     setMade(t.token)
   }
   return (
-    <Dialog title="Make a token" onClose={onClose}>
-      <Form submit="Make it" onSubmit={submit}>
-        <TextField label="Name" name="name" value={name} onInput={setName} placeholder="Backup script" hint="So that you know it again." autoFocus />
+    <Dialog title="Create token" onClose={onClose}>
+      <Form submit="Create" onSubmit={submit}>
+        <TextField label="Name" name="name" value={name} onInput={setName} placeholder="Backup script" hint="A name to recognize it by." autoFocus />
         <fieldset class="stack-tight people-fieldset">
-          <legend class="label">It may</legend>
+          <legend class="label">Permissions</legend>
           {allowed.map(([scope, title, hint]) => (
             <Check key={scope} label={title} hint={hint} checked={chosen.includes(scope)} onChange={(on) => setChosen(on ? [...chosen, scope] : chosen.filter((s) => s !== scope))} />
           ))}
         </fieldset>
-        <Select label="It ends after" value={days} onChange={setDays} options={lives} />
+        <Select label="Expires" value={days} onChange={setDays} options={lives} />
       </Form>
     </Dialog>
   )

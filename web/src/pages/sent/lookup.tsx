@@ -11,18 +11,18 @@ export function Lookup() {
   const [id, setID] = useState('')
   const [found, setFound] = useState<Output<'lookup_message'>>()
   return (
-    <Page title="Message-ID lookup" heading="Sent" intro="A relay may give a message another Message-ID, which replies then name. Here one leads to the other." tabs={<SentTabs current="lookup" />}>
+    <Page title="Message-ID lookup" heading="Sent" intro="A relay may replace a message’s Message-ID, and replies then refer to the new one. Look up either one to find the other." tabs={<SentTabs current="lookup" />}>
       <Card>
-        <Form submit="Look it up" disabled={!id.trim()} onSubmit={async () => setFound(await call('lookup_message', by === 'original_message_id' ? { original_message_id: id.trim() } : { provider_message_id: id.trim() }))}>
+        <Form submit="Look up" disabled={!id.trim()} onSubmit={async () => setFound(await call('lookup_message', by === 'original_message_id' ? { original_message_id: id.trim() } : { provider_message_id: id.trim() }))}>
           <div class="grid-2">
-            <Select label="I have" value={by} onChange={setBy} options={[['original_message_id', 'the Message-ID that I gave it'], ['provider_message_id', 'the Message-ID that the relay gave it']]} />
+            <Select label="Search by" value={by} onChange={setBy} options={[['original_message_id', 'Original Message-ID'], ['provider_message_id', 'Relay message ID']]} />
             <TextField label="Message-ID" name={by} value={id} onInput={setID} placeholder="<abc@your.domain>" mono />
           </div>
         </Form>
       </Card>
       {found && (
-        <Card flush title={found.count > 0 ? 'Found' : undefined}>
-          {found.count === 0 ? <Empty icon="search" title="Nothing is known of it">Pairs appear some minutes after the relay took a message, and are kept for 90 days.</Empty> : <Found found={found} />}
+        <Card flush title={found.count > 0 ? 'Results' : undefined}>
+          {found.count === 0 ? <Empty icon="search" title="No results">Relay message IDs appear a few minutes after the relay accepts a message, and are kept for 90 days.</Empty> : <Found found={found} />}
         </Card>
       )}
     </Page>
@@ -33,12 +33,12 @@ function Found({ found }: { found: Output<'lookup_message'> }) {
   return (
     <div class="table-wrap">
       <table class="table folds">
-        <thead><tr><th>Yours</th><th>The relay’s</th><th>Relay</th><th>Recipient</th><th>Relayed</th></tr></thead>
+        <thead><tr><th>Original Message-ID</th><th>Relay message ID</th><th>Relay</th><th>Recipient</th><th>Relayed</th></tr></thead>
         <tbody>
           {found.data.map((m) => (
             <tr key={m.provider_message_id + m.recipient}>
-              <td data-label="Yours"><Copyable text={m.original_message_id} /></td>
-              <td data-label="The relay’s"><Copyable text={m.provider_message_id} /></td>
+              <td data-label="Original Message-ID"><Copyable text={m.original_message_id} /></td>
+              <td data-label="Relay message ID"><Copyable text={m.provider_message_id} /></td>
               <td data-label="Relay">{m.provider}</td>
               <td data-label="Recipient">{m.recipient}</td>
               <td data-label="Relayed"><Time of={m.relayed_at} form="at" /></td>

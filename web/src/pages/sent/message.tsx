@@ -11,7 +11,7 @@ export function Message({ id }: { id: string }) {
   const message = useQuery('get_sent_message', { id }, { only: (c) => c.id === id })
   const m = message.data
   return (
-    <Page title={m ? m.subject || 'Without a subject' : 'Sent message'} back={{ href: '/sent', label: 'Sent' }} intro={m && `To ${m.recipient}`} actions={m && <Actions of={m} />}>
+    <Page title={m ? m.subject || '(no subject)' : 'Sent message'} back={{ href: '/sent', label: 'Sent' }} intro={m && `To ${m.recipient}`} actions={m && <Actions of={m} />}>
       <Show of={message}>{(m) => <Details of={m} />}</Show>
     </Page>
   )
@@ -20,23 +20,23 @@ export function Message({ id }: { id: string }) {
 function Actions({ of: m }: { of: Detail }) {
   if (!waits(m)) return null
   const cancel = () => ask({
-    title: 'Take it back?', action: 'Take it back', text: `${m.recipient} will not get this message. Its other recipients do.`,
+    title: 'Cancel this message?', action: 'Cancel message', text: `${m.recipient} will not receive this message. Its other recipients still will.`,
     run: async () => {
       await call('cancel_message', { id: m.id })
-      told('It was taken back.')
+      told('Message cancelled.')
     },
   })
   return (
     <>
-      {can('retry_message') && <Button icon="refresh" onClick={() => retry(m.id)}>Try now</Button>}
-      {can('cancel_message') && <Button look="danger" icon="ban" onClick={cancel}>Take it back</Button>}
+      {can('retry_message') && <Button icon="refresh" onClick={() => retry(m.id)}>Retry now</Button>}
+      {can('cancel_message') && <Button look="danger" icon="ban" onClick={cancel}>Cancel message</Button>}
     </>
   )
 }
 
 async function retry(id: string) {
   await call('retry_message', { id })
-  told('It is tried now.')
+  told('Retrying now.')
 }
 
 function Details({ of: m }: { of: Detail }) {
@@ -48,16 +48,16 @@ function Details({ of: m }: { of: Detail }) {
       </Notice>
       <div class="grid-2">
         <Attempts of={m} />
-        <Card title="About it">
+        <Card title="Details">
           <Facts of={[
-            ['State', <StatusBadge status={m.status} />],
+            ['Status', <StatusBadge status={m.status} />],
             ['From', m.user_id ? <a href={`/mailboxes/${m.user_id}`}>{m.sender}</a> : m.sender],
             ['To', m.recipient],
-            ['Taken', <Time of={m.queued_at} form="at" />],
-            ['Changed', <Time of={m.updated_at} form="at" />],
-            ['Way', m.provider ? `${m.transport}, by ${m.provider}` : m.transport],
+            ['Queued', <Time of={m.queued_at} form="at" />],
+            ['Updated', <Time of={m.updated_at} form="at" />],
+            ['Route', m.provider ? `${m.transport} ${m.provider}` : m.transport],
             ['Message-ID', <Copyable text={m.message_id} />],
-            ['The relay’s', m.provider_message_id && <Copyable text={m.provider_message_id} />],
+            ['Relay message ID', m.provider_message_id && <Copyable text={m.provider_message_id} />],
           ]} />
         </Card>
       </div>
@@ -67,8 +67,8 @@ function Details({ of: m }: { of: Detail }) {
 
 function Attempts({ of: m }: { of: Detail }) {
   return (
-    <Card title={plural(m.attempts, 'attempt')} note={m.attempts_log.length > 0 && m.attempts > m.attempts_log.length ? `The newest ${m.attempts_log.length}.` : undefined}>
-      {m.attempts_log.length === 0 ? <p class="muted">{m.last_response ?? 'None was needed yet.'}</p> : (
+    <Card title={plural(m.attempts, 'attempt')} note={m.attempts_log.length > 0 && m.attempts > m.attempts_log.length ? `The newest ${m.attempts_log.length} are shown.` : undefined}>
+      {m.attempts_log.length === 0 ? <p class="muted">{m.last_response ?? 'No attempts yet.'}</p> : (
         <ol class="sent-attempts" reversed>{m.attempts_log.toReversed().map((a, i) => <One key={i} attempt={a} />)}</ol>
       )}
     </Card>
@@ -76,7 +76,7 @@ function Attempts({ of: m }: { of: Detail }) {
 }
 
 const vouchers: Record<Attempt['authenticated'], string> = {
-  dane: 'proved by DANE', 'mta-sts': 'proved by MTA-STS', certificate: 'certificate valid', none: 'the host was not proved',
+  dane: 'verified by DANE', 'mta-sts': 'verified by MTA-STS', certificate: 'valid certificate', none: 'host not verified',
 }
 
 function One({ attempt: a }: { attempt: Attempt }) {
@@ -84,7 +84,7 @@ function One({ attempt: a }: { attempt: Attempt }) {
   return (
     <li class={tone}>
       <div>
-        <div class="row-between"><strong>{a.host ?? 'No host was reached'}</strong><span class="muted small"><Time of={a.at} form="at" /></span></div>
+        <div class="row-between"><strong>{a.host ?? 'No host reached'}</strong><span class="muted small"><Time of={a.at} form="at" /></span></div>
         <div class="muted small">{[a.ip, a.host && (a.tls ? `${a.tls}, ${vouchers[a.authenticated]}` : 'not encrypted')].filter(Boolean).join(' · ')}</div>
         {a.reply && <code class="sent-reply">{a.reply}</code>}
       </div>

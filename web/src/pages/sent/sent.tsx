@@ -1,7 +1,7 @@
 import { can, type Input } from '../../api/client'
 import { usePages } from '../../api/query'
 import { params, setParams, useTyped } from '../../router'
-import { Button, Card, Empty, LinkButton, LongList, Page, Select, TextField, Time } from '../../ui'
+import { Button, Card, Empty, LinkButton, LongList, Page, Select, TextField, Time, words } from '../../ui'
 import { StatusBadge, statuses, type Row, type Status } from './words'
 import { SentTabs } from './tabs'
 
@@ -13,14 +13,14 @@ export function Sent() {
   const pages = usePages('list_messages', { limit: 50, ...filter }, (m) => m.id)
   const filtered = Object.values(filter).some(Boolean)
   return (
-    <Page title="Sent" intro="Each recipient of each message, newest first, and what became of it." tabs={<SentTabs current="log" />}
+    <Page title="Sent" intro="Delivery status of every message, by recipient, newest first." tabs={<SentTabs current="log" />}
       actions={can('send_email') && <LinkButton look="primary" icon="pencil" href="/compose">Compose</LinkButton>}>
       <Filters filtered={filtered} />
       <Card flush>
         <LongList pages={pages} idOf={(m) => m.id} height={52} narrowHeight={68} label="Sent messages" row={(m) => <Line row={m} />}
           empty={filtered
-            ? <Empty icon="search" title="No message fits" action={<Button onClick={clear}>Show all</Button>} />
-            : <Empty icon="send" title="Nothing was sent yet">What is sent by the API, by mail clients and from here shows up here, with every attempt to deliver it.</Empty>} />
+            ? <Empty icon="search" title="No messages match" action={<Button onClick={clear}>Clear filters</Button>} />
+            : <Empty icon="send" title="No sent messages yet">Messages sent from the API, mail clients and the dashboard appear here, with every delivery attempt.</Empty>} />
       </Card>
     </Page>
   )
@@ -45,18 +45,18 @@ function clear() {
 }
 
 const labels: Record<Text, [label: string, example: string]> = {
-  recipient: ['Recipient', 'an address'], mailbox: ['Sender', 'an address'], domain: ['Domain', 'a domain'],
+  recipient: ['Recipient', 'name@example.com'], mailbox: ['Sender', 'name@example.com'], domain: ['Domain', 'example.com'],
 }
 
 function Filters({ filtered }: { filtered: boolean }) {
   const p = params.value
   return (
     <div class="sent-filters">
-      <Select label="State" value={(p.get('status') ?? '') as Status | ''} onChange={(status) => setParams({ status })}
-        options={[['', 'Any state'], ...Object.keys(statuses).map((s) => [s as Status, s] as const)]} />
+      <Select label="Status" value={(p.get('status') ?? '') as Status | ''} onChange={(status) => setParams({ status })}
+        options={[['', 'Any status'], ...Object.keys(statuses).map((s) => [s as Status, words(s)] as const)]} />
       {texts.map((name) => <Typed key={name} name={name} />)}
-      <TextField label="From" type="date" value={p.get('from') ?? ''} onInput={(from) => setParams({ from })} />
-      <TextField label="To" type="date" value={p.get('to') ?? ''} onInput={(to) => setParams({ to })} />
+      <TextField label="Since" type="date" value={p.get('from') ?? ''} onInput={(from) => setParams({ from })} />
+      <TextField label="Until" type="date" value={p.get('to') ?? ''} onInput={(to) => setParams({ to })} />
       {filtered && <Button look="ghost" icon="x" onClick={clear}>Clear</Button>}
     </div>
   )
@@ -74,7 +74,7 @@ function Line({ row: m }: { row: Row }) {
       <span class="sent-state"><StatusBadge status={m.status} /></span>
       <span class="sent-what">
         <span class="sent-to truncate"><strong>{m.recipient}</strong></span>
-        <span class="grow truncate sent-subject">{m.subject || <i>without a subject</i>} <span class="muted">from {m.sender}</span></span>
+        <span class="grow truncate sent-subject">{m.subject || <i>(no subject)</i>} <span class="muted">from {m.sender}</span></span>
       </span>
       <span class="sent-when muted small"><Time of={m.queued_at} form="short" /></span>
     </a>

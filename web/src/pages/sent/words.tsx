@@ -6,16 +6,16 @@ export type Row = Schemas['SentMessage']
 export type Status = Row['status']
 
 export const statuses: Record<Status, { tone: Tone; means: string }> = {
-  queued: { tone: 'none', means: 'It is about to be sent.' },
-  sent: { tone: 'ok', means: 'The recipient’s host has taken it.' },
-  delivered: { tone: 'ok', means: 'It lies in a mailbox here.' },
-  relayed: { tone: 'ok', means: 'The relay has taken it and sends it on.' },
-  captured: { tone: 'info', means: 'It was kept here and not sent: this server captures mail to others.' },
-  deferred: { tone: 'warn', means: 'It could not be sent yet, and is tried again.' },
-  bounced: { tone: 'bad', means: 'It could not be delivered. The sender was told.' },
-  complained: { tone: 'bad', means: 'The recipient called it spam. Nothing more is sent to them.' },
-  suppressed: { tone: 'warn', means: 'It was not sent, since the address is on the suppression list.' },
-  cancelled: { tone: 'none', means: 'It was taken back before it was sent.' },
+  queued: { tone: 'none', means: 'Waiting to be sent.' },
+  sent: { tone: 'ok', means: 'Accepted by the recipient’s mail server.' },
+  delivered: { tone: 'ok', means: 'Delivered to a mailbox on this server.' },
+  relayed: { tone: 'ok', means: 'Accepted by the relay for delivery.' },
+  captured: { tone: 'info', means: 'Stored here and not sent: this server captures outgoing mail.' },
+  deferred: { tone: 'warn', means: 'Delivery failed for now and is retried automatically.' },
+  bounced: { tone: 'bad', means: 'Delivery failed permanently. The sender was notified.' },
+  complained: { tone: 'bad', means: 'The recipient reported it as spam. No more mail is sent to them.' },
+  suppressed: { tone: 'warn', means: 'Not sent: the address is on the suppression list.' },
+  cancelled: { tone: 'none', means: 'Cancelled before it was sent.' },
 }
 
 export function StatusBadge({ status }: { status: Status }) {

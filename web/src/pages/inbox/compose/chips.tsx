@@ -67,10 +67,10 @@ export function Chips({ label, people, onChange, wrong, autoFocus, after }: Prop
 function Chip({ person, onRemove }: { person: string; onRemove: () => void }) {
   const fine = isEmail(person)
   return (
-    <span class={'compose-chip' + (fine ? '' : ' bad')} title={fine ? emailOf(person) : 'This is no e-mail address'}>
+    <span class={'compose-chip' + (fine ? '' : ' bad')} title={fine ? emailOf(person) : 'Not a valid email address'}>
       {!fine && <Icon name="alert" />}
       <span class="truncate">{nameOf(person)}</span>
-      {!fine && <span class="visually-hidden">, which is no e-mail address</span>}
+      {!fine && <span class="visually-hidden">, not a valid email address</span>}
       <button type="button" aria-label={'Remove ' + nameOf(person)} onClick={onRemove}><Icon name="x" /></button>
     </span>
   )

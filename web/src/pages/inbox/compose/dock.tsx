@@ -28,8 +28,8 @@ function Open({ draft: key }: { draft: string }) {
     }}>
       <header>
         <h2>{draftOf(key).title}</h2>
-        <IconButton look="ghost" small icon="expand" label="Write on a page of its own" onClick={() => { close(); go('/compose?draft=' + encodeURIComponent(key)) }} />
-        <IconButton look="ghost" small icon="x" label="Close; the draft is kept" onClick={close} />
+        <IconButton look="ghost" small icon="expand" label="Open as full page" onClick={() => { close(); go('/compose?draft=' + encodeURIComponent(key)) }} />
+        <IconButton look="ghost" small icon="x" label="Close and keep draft" onClick={close} />
       </header>
       <ComposeForm draft={key} onSent={(sent) => { last.value = sent; close() }} onDiscard={close} />
     </section>
@@ -50,7 +50,7 @@ function Done() {
   return (
     <section class="compose compose-done" aria-label="Sent" role="status">
       <header>
-        <h2><Icon name="check" /> On its way</h2>
+        <h2><Icon name="check" /> Sent</h2>
         <IconButton look="ghost" small icon="x" label="Close" onClick={() => { last.value = null }} />
       </header>
       <Fates sent={sent} />

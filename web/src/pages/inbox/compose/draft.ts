@@ -228,7 +228,7 @@ async function fetchFiles(key: string, m: Detail) {
   try {
     for (const a of m.attachments) {
       const response = await fetch(`/v1/email-users/${m.user_id}/inbox/${m.uid}/attachments/${a.index}`, { credentials: 'same-origin' })
-      if (!response.ok) throw new Error(`${a.filename || 'An attachment'} could not be added. Download it and attach it by hand.`)
+      if (!response.ok) throw new Error(`Couldn’t add ${a.filename || 'an attachment'}. Download it and attach it manually.`)
       files.push(new File([await response.blob()], nameOfFile(a), { type: a.content_type }))
     }
   } catch (error) {

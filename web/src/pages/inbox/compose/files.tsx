@@ -21,7 +21,7 @@ export function encode(file: File): Promise<{ filename: string; content: string;
   return new Promise((done, fail) => {
     const reader = new FileReader()
     reader.onload = () => done({ filename: file.name, content: String(reader.result).split(',')[1] ?? '', content_type: file.type || 'application/octet-stream' })
-    reader.onerror = () => fail(new Error(`${file.name} could not be read. It may have been moved or changed: attach it again.`))
+    reader.onerror = () => fail(new Error(`Couldn’t read ${file.name}. It may have been moved or changed. Attach it again.`))
     reader.readAsDataURL(file)
   })
 }
@@ -43,11 +43,11 @@ export function FileList({ files, fetching, lost = [], wrong, onRemove, onForget
             </span>
           </li>
         ))}
-        {fetching && <li><span role="status"><span class="spinner" /> Adding the attachments…</span></li>}
+        {fetching && <li><span role="status"><span class="spinner" /> Adding attachments…</span></li>}
       </ul>
       {lost.length > 0 && (
         <Notice tone="warn">
-          This browser did not keep {list(lost)}. Attach {lost.length === 1 ? 'it' : 'them'} again. <button type="button" class="inbox-link" onClick={onForget}>Leave {lost.length === 1 ? 'it' : 'them'} out</button>
+          Your browser did not keep {list(lost)}. Attach {lost.length === 1 ? 'it' : 'them'} again. <button type="button" class="inbox-link" onClick={onForget}>Continue without {lost.length === 1 ? 'it' : 'them'}</button>
         </Notice>
       )}
       {wrong && <span class="compose-wrong" role="alert">{wrong}</span>}
@@ -89,7 +89,7 @@ export function DropZone({ onFiles, children }: { onFiles: (files: File[]) => vo
         onFiles(files)
       }}>
       {children}
-      {over > 0 && <div class="compose-over"><Icon name="upload" /> Drop the files to attach them</div>}
+      {over > 0 && <div class="compose-over"><Icon name="upload" /> Drop files to attach</div>}
     </div>
   )
 }

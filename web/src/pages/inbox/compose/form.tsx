@@ -47,13 +47,13 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
     setWrong(found)
     setError(undefined)
     if (Object.keys(found).length > 0) return focusWrong(form.current)
-    if (d.lost?.length) return ask({ title: `Send without ${list(d.lost)}?`, text: 'This browser did not keep what you had attached. Attach it again, or send the rest.', action: 'Send the rest', danger: false, run: send })
+    if (d.lost?.length) return ask({ title: `Send without ${list(d.lost)}?`, text: 'Your browser did not keep every attachment. Attach the missing files again, or send the message without them.', action: 'Send anyway', danger: false, run: send })
     if (d.subject.trim() !== '') return void send()
-    ask({ title: 'Send without a subject?', text: 'Messages without a subject are often taken for spam.', action: 'Send it anyway', danger: false, run: send })
+    ask({ title: 'Send without a subject?', text: 'Messages without a subject are often marked as spam.', action: 'Send anyway', danger: false, run: send })
   }
   const throwAway = () => {
     if (isEmpty(d)) return drop()
-    ask({ title: 'Discard draft?', text: 'It can’t be recovered.', action: 'Discard it', run: async () => drop() })
+    ask({ title: 'Discard draft?', text: 'It can’t be recovered.', action: 'Discard', run: async () => drop() })
   }
   const drop = () => {
     discard(key)
@@ -133,7 +133,7 @@ function Foot({ draft: d, busy, onFiles, onDiscard }: { draft: Draft; busy: bool
       <FilePicker onFiles={onFiles} />
       {d.files.length > 0 && <span class={'small ' + (size > mostBytes ? 'compose-wrong' : 'muted')}>{bytes(size)} of {bytes(mostBytes)}</span>}
       <span class="grow" />
-      <IconButton look="ghost" icon="trash" label="Discard the draft" onClick={onDiscard} />
+      <IconButton look="ghost" icon="trash" label="Discard draft" onClick={onDiscard} />
     </div>
   )
 }
@@ -169,15 +169,15 @@ const mostPeople = 50
 /** What the server would refuse. */
 function check(d: Draft): Wrong {
   const wrong: Wrong = {}
-  if (!d.from.user_id) wrong.from = 'Choose the mailbox that sends.'
+  if (!d.from.user_id) wrong.from = 'Choose a mailbox to send from.'
   for (const field of ['to', 'cc', 'bcc'] as const) {
     const bad = d[field].find((p) => !isEmail(p))
-    if (bad) wrong[field] = `“${bad}” is no e-mail address. Correct or remove it.`
+    if (bad) wrong[field] = `“${bad}” is not a valid email address. Correct or remove it.`
   }
   const n = new Set([...d.to, ...d.cc, ...d.bcc].map((p) => emailOf(p).toLowerCase())).size
-  if (n === 0) wrong.to = 'Name at least one recipient.'
-  if (n > mostPeople) wrong.to = `A message goes to at most ${plural(mostPeople, 'recipient')}. Remove ${n - mostPeople}.`
-  if (sizeOf(d.files, d.text) > mostBytes) wrong.attachments = `A message holds at most ${bytes(mostBytes)}. Remove a file, or send a link to it.`
+  if (n === 0) wrong.to = 'Add at least one recipient.'
+  if (n > mostPeople) wrong.to = `A message can have at most ${plural(mostPeople, 'recipient')}. Remove ${n - mostPeople}.`
+  if (sizeOf(d.files, d.text) > mostBytes) wrong.attachments = `A message can be at most ${bytes(mostBytes)}. Remove a file, or send a link to it.`
   return wrong
 }
 

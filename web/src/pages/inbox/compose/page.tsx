@@ -14,7 +14,7 @@ export function ComposePage() {
   const [round, setRound] = useState(0)
   useMemo(() => fill(key), [key])
   const title = draftOf(key).title
-  if (!can('send_email')) return <Page title="New message"><Empty icon="ban" title="Your role may not send mail">Ask an owner or admin for a role that may.</Empty></Page>
+  if (!can('send_email')) return <Page title="New message"><Empty icon="ban" title="Your role can’t send mail">Ask an owner or admin to change your role.</Empty></Page>
   return (
     <Page title={sent ? 'Sent' : title} back={{ href: '/inbox', label: 'Inbox' }}>
       {sent ? (
@@ -22,8 +22,8 @@ export function ComposePage() {
           <div class="stack">
             <Fates sent={sent} />
             <div class="row">
-              <Button look="primary" icon="pencil" onClick={() => { setSent(undefined); setRound(round + 1) }}>Write another</Button>
-              <LinkButton href="/inbox">To the inbox</LinkButton>
+              <Button look="primary" icon="pencil" onClick={() => { setSent(undefined); setRound(round + 1) }}>Compose another</Button>
+              <LinkButton href="/inbox">Back to inbox</LinkButton>
             </div>
           </div>
         </Card>

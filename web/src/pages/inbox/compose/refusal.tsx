@@ -27,7 +27,7 @@ export function Refusal({ error, from, known }: { error: Error | undefined; from
     <div class="compose-refusal">
       <Notice tone="bad" alert>
         {code === 'domain_not_ready' ? error.message : <Wrong of={error} />}{' '}
-        {code === 'daily_send_limit_reached' && <>{can('update_email_user') ? <><a href={'/mailboxes/' + from.user_id}>Raise the limit of {from.email}</a>, or send from another mailbox.</> : 'Send from another mailbox, or ask the account’s owner or an admin to raise it.'}</>}
+        {code === 'daily_send_limit_reached' && <>{can('update_email_user') ? <><a href={'/mailboxes/' + from.user_id}>Raise the limit for {from.email}</a>, or send from another mailbox.</> : 'Send from another mailbox, or ask the account’s owner or an admin to raise the limit.'}</>}
         {code === 'domain_not_ready' && <DomainLink userID={from.user_id} />}
       </Notice>
     </div>
@@ -37,5 +37,5 @@ export function Refusal({ error, from, known }: { error: Error | undefined; from
 function DomainLink({ userID }: { userID: string }) {
   const mailbox = useQuery('get_email_user', { user_id: userID }, { kinds: [] })
   if (!mailbox.data) return null
-  return <><a href={'/domains/' + mailbox.data.domain_id}>See what {mailbox.data.domain} still needs</a>; your draft stays here.</>
+  return <><a href={'/domains/' + mailbox.data.domain_id}>See what {mailbox.data.domain} still needs</a>. Your draft is kept.</>
 }
