@@ -56,8 +56,8 @@ type step struct {
 	do   func() error
 }
 
-// steps is the whole set-up of a domain, in order. Each step can be done again: it finds out what is
-// done already.
+// steps is the whole set-up of a domain, in order. Each step can be done again: it finds out what
+// is done already.
 func (p *setup) steps() []step {
 	a := p.args
 	ours := a.DNS && p.d.DNSProvider == dnsprov.Builtin
