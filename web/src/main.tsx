@@ -74,7 +74,7 @@ class Fence extends Component<{ children: ComponentChildren }, { error?: Error }
     if (!this.state.error) return this.props.children
     return (
       <Page title="Something went wrong">
-        <Empty icon="alert" title="This page failed" action={<Button onClick={() => location.reload()}>Reload</Button>}>
+        <Empty icon="alert" title="This page crashed" action={<Button onClick={() => location.reload()}>Reload</Button>}>
           {this.state.error.message}
         </Empty>
       </Page>

@@ -102,7 +102,7 @@ function Foot() {
 function fateOf(s: Session): string {
   if (!s.sandbox) return 'Mail to external recipients is captured, not sent.'
   if (s.outbound === 'capture') return 'Sandbox: mail to external recipients is captured, not sent.'
-  return `Sandbox, but mail to external recipients is really sent${s.outbound === 'relay' ? ' through a relay' : ''}.`
+  return `This sandbox sends real mail to external recipients${s.outbound === 'relay' ? ' through a relay' : ''}.`
 }
 
 function Banners() {

@@ -38,7 +38,7 @@ for (const small of [false, true]) {
     await p.getByRole('button', { name: 'Create mailbox' }).click()
     await p.getByText('Waiting for mail').waitFor()
     await p.getByText(`swaks --server 127.0.0.1:${server.smtp.split(':').at(-1)} `).waitFor()
-    await p.getByText('mail to external recipients is really sent through a relay').waitFor()
+    await p.getByText('sends real mail to external recipients through a relay').waitFor()
     await deliver(`hello@${name}`, message({ to: `hello@${name}`, subject: 'Good morning' }), 'stranger@elsewhere.test', server)
     const arrived = p.getByRole('link', { name: /Arrived.*Good morning/ })
     await arrived.waitFor()

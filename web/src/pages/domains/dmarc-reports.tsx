@@ -101,7 +101,7 @@ function Sources({ reports }: { reports: Report[] }) {
   return (
     <section class="stack-tight">
       <h3>Sources</h3>
-      <p class="muted small">If a source you know fails, set up SPF or DKIM for it. If you don’t know the source, the mail is spoofed. A message passes if either DKIM or SPF passes.</p>
+      <p class="muted small">If a failing source is yours, set up SPF or DKIM for it. If not, it is spoofing your domain. A message passes DMARC if either DKIM or SPF passes.</p>
       <div class="table-wrap">
         <table class="table folds domains-flat">
           <thead><tr><th>IP address</th><th class="number">Messages</th><th>DKIM</th><th>SPF</th><th>Action taken</th><th>Authenticated as</th></tr></thead>

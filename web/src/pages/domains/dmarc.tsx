@@ -80,7 +80,7 @@ function Builder({ domain: d, standard, reload }: { domain: Domain; standard: st
     </>
   )
   return (
-    <Card title="Custom policy" note="What receivers do with mail that claims to be from your domain but fails SPF and DKIM.">
+    <Card title="Custom policy" note="What receivers do with mail that claims to be from your domain but fails both SPF and DKIM.">
       {byHand ? <div class="form">{fields}<Copyable text={dmarcText(tags)} label="Copy policy" /></div> : <Form onSubmit={submit} submit="Publish policy" disabled={same}>{fields}</Form>}
     </Card>
   )

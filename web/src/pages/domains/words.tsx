@@ -60,7 +60,7 @@ const purposes: Record<string, Purpose> = {
   MX: { name: 'MX', about: 'Incoming mail: tells other servers where to deliver mail for the domain. Without it, no mail arrives.' },
   SPF: { name: 'SPF', about: 'Allowed senders: lists the servers that can send mail for the domain. Without it, your mail lands in spam.' },
   DKIM: { name: 'DKIM', about: 'Signature: the public key that lets receivers verify that a message is from you and was not modified.' },
-  DMARC: { name: 'DMARC', about: 'Policy for unauthenticated mail: tells receivers what to do with mail that fails SPF and DKIM.' },
+  DMARC: { name: 'DMARC', about: 'Policy for unauthenticated mail: tells receivers what to do with mail that fails both SPF and DKIM.' },
   A: { name: 'Web address', about: 'Points to this server, for web redirects and certificates.' },
   TRACKING: { name: 'Tracking', about: 'Points tracked links to this server.' },
   MTA_STS: { name: 'MTA-STS', about: 'Encrypted delivery: tells other servers to deliver mail to you only over encrypted connections.' },

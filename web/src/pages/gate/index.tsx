@@ -111,7 +111,7 @@ function Welcome() {
     )
   }
   return (
-    <Frame title="Welcome to Mailstead" intro="Set the email and password you sign in with.">
+    <Frame title="Welcome to Mailstead" intro="Set up your sign-in.">
       {data ? <WelcomeForm token={token} invited={data} /> : <Loading lines={3} />}
     </Frame>
   )
@@ -140,7 +140,7 @@ function WelcomeForm({ token, invited }: { token: string; invited: Invited }) {
       <TextField label="Your name" name="name" value={name} onInput={setName} autoComplete="name" />
       <NewPassword value={password} onInput={setPassword} />
       {second && <CodeField value={code} onInput={setCode} />}
-      {session.value && <Notice>You are signed in as {session.value.user.email}. Saving replaces that session.</Notice>}
+      {session.value && <Notice>You are signed in as {session.value.user.email}. Saving signs you in with the email above instead.</Notice>}
     </Form>
   )
 }
