@@ -39,7 +39,7 @@ export function Extras({ value: e, onChange, hosted }: { value: ExtrasForm; onCh
               </div>
               <div class="grid-2">
                 <TextField label="Redirect website to" name="redirect_url" type="url" value={e.redirect} onInput={(redirect) => set({ redirect })} placeholder="https://www.example.com/" />
-                <TextField label="Forward other mail to" name="forward_address" type="email" value={e.forward} onInput={(forward) => set({ forward })} placeholder="me@example.com" />
+                <TextField label="Forward all other mail to" name="forward_address" type="email" value={e.forward} onInput={(forward) => set({ forward })} placeholder="me@example.com" />
               </div>
             </div>
           </details>
