@@ -74,7 +74,7 @@ export function purposeOf(code: string): Purpose {
 }
 
 const faults: Record<string, string> = {
-  missing: 'Missing', mismatch: 'Wrong value', multiple_spf: 'Multiple SPF records', dkim_wrong_type: 'CNAME instead of TXT', lookup_failed: 'Lookup failed',
+  missing: 'Missing', mismatch: 'Wrong value', multiple_spf: 'Duplicate SPF', dkim_wrong_type: 'CNAME, not TXT', lookup_failed: 'Lookup failed',
 }
 
 /** What is wrong with a record, in a few words. */
