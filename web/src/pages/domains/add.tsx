@@ -18,7 +18,7 @@ export function Add() {
   const account = useQuery('get_account', {})
   const tabs = [{ id: 'own', name: 'Use a domain I own', href: '/domains/add' }, { id: 'buy', name: 'Buy a domain', href: '/domains/add?way=buy' }]
   return (
-    <Page title="Add domain" back={{ href: '/domains', label: 'Domains' }} tabs={<Tabs label="Add domain" tabs={tabs} current={buying ? 'buy' : 'own'} />}>
+    <Page title="Add domain" back={{ href: '/domains', label: 'Domains' }} tabs={<Tabs label="Options" tabs={tabs} current={buying ? 'buy' : 'own'} />}>
       <Show of={account}>
         {(a) => a.domains_limit > 0 && a.domains_used >= a.domains_limit
           ? <Card><Empty icon="globe" title="Domain limit reached" action={<LinkButton href="/domains">Back to domains</LinkButton>}>This account has {plural(a.domains_used, 'domain')}, the maximum. Delete one first.</Empty></Card>
