@@ -119,7 +119,7 @@ describe('mail', { concurrency: 2 }, () => {
       await p.getByRole('button', { name: 'Show', exact: true }).click()
       await p.getByText(secret).waitFor()
       await p.getByRole('button', { name: 'Send test' }).click()
-      await p.getByRole('heading', { name: 'Deliveries' }).scrollIntoViewIfNeeded()
+      await p.getByRole('heading', { name: 'Deliveries', exact: true }).scrollIntoViewIfNeeded()
       await p.evaluate(() => scrollTo(0, document.scrollingElement.scrollHeight))
       const attempts = p.getByRole('list', { name: 'Deliveries' })
       await attempts.getByText('failed', { exact: true }).first().waitFor()
