@@ -325,6 +325,7 @@ describe('domains', { concurrency: 2 }, () => {
       await p.getByLabel('Redirect to').fill('https://www.example.com/')
       await card('Web redirect').getByRole('button', { name: 'Save' }).click()
       await until('it redirects', async () => (await read()).redirect_url === 'https://www.example.com/')
+      await card('Web redirect').getByRole('button', { name: 'Remove' }).waitFor() // the form begins anew with what was saved
       await p.getByLabel('Permanent').uncheck()
       await p.getByLabel('Keep the path').check()
       await card('Web redirect').getByRole('button', { name: 'Save' }).click()
