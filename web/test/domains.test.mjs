@@ -328,6 +328,7 @@ describe('domains', { concurrency: 2 }, () => {
       await card('Web redirect').getByRole('button', { name: 'Remove' }).waitFor() // the form begins anew with what was saved
       await p.getByLabel('Permanent').uncheck()
       await p.getByLabel('Keep the path').check()
+      await until('no toast covers the button', async () => (await p.locator('.toast').count()) === 0)
       await card('Web redirect').getByRole('button', { name: 'Save' }).click()
       await until('it does so otherwise', async () => JSON.stringify((await read()).redirect) === '{"url":"https://www.example.com/","permanent":false,"preserve_path":true}')
       await p.reload()
