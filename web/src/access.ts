@@ -6,7 +6,7 @@ interface Gated { path: string; needs: Operation; deed: string }
 
 const gated: Gated[] = [
   { path: '/domains/add', needs: 'connect_domains', deed: 'add domains' },
-  { path: '/mailboxes/bulk', needs: 'create_email_users_bulk', deed: 'make mailboxes' },
+  { path: '/mailboxes/bulk', needs: 'create_email_users_bulk', deed: 'create mailboxes' },
 ]
 
 /** What the signed-in user's role may not do, if an address is a place for that; nothing if they may open it. */

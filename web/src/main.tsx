@@ -45,8 +45,8 @@ function Elsewhere({ to }: { to: string }) {
 function NotFound() {
   return (
     <Page title="Not found">
-      <Empty icon="search" title="There is nothing at this address" action={<LinkButton href="/">To the overview</LinkButton>}>
-        The link may be old, or what it led to was deleted.
+      <Empty icon="search" title="Page not found" action={<LinkButton href="/">Back to overview</LinkButton>}>
+        The link may be outdated, or the page was deleted.
       </Empty>
     </Page>
   )
@@ -54,9 +54,9 @@ function NotFound() {
 
 function Barred({ deed }: { deed: string }) {
   return (
-    <Page title={`Your role may not ${deed}`}>
-      <Empty icon="shield" title="The account’s owner or an admin does this" action={<LinkButton href="/">To the overview</LinkButton>}>
-        Ask one of them: the <a href="/team">team</a> shows who they are.
+    <Page title={`Your role can’t ${deed}`}>
+      <Empty icon="shield" title="Only the account’s owner or an admin can do this" action={<LinkButton href="/">Back to overview</LinkButton>}>
+        See the <a href="/team">team</a> to find out who they are.
       </Empty>
     </Page>
   )
@@ -74,7 +74,7 @@ class Fence extends Component<{ children: ComponentChildren }, { error?: Error }
     if (!this.state.error) return this.props.children
     return (
       <Page title="Something went wrong">
-        <Empty icon="alert" title="This page has failed" action={<Button onClick={() => location.reload()}>Load it again</Button>}>
+        <Empty icon="alert" title="This page crashed" action={<Button onClick={() => location.reload()}>Reload</Button>}>
           {this.state.error.message}
         </Empty>
       </Page>

@@ -26,14 +26,14 @@ export function Shell({ children }: { children: ComponentChildren }) {
   useEffect(() => setOpen(false), [at])
   return (
     <>
-      <a class="button skip" href="#main">Skip to the content</a>
+      <a class="button skip" href="#main">Skip to content</a>
       <div class="shell">
         <div class={'side' + (open ? ' open' : '')} id="side" onKeyDown={(e) => { if (e.key === 'Escape') setOpen(false) }}>
           <Brand />
           <Navigation at={at} />
           <Foot />
         </div>
-        <button type="button" class="scrim" aria-label="Close the navigation" tabIndex={-1} onClick={() => setOpen(false)} />
+        <button type="button" class="scrim" aria-label="Close navigation" tabIndex={-1} onClick={() => setOpen(false)} />
         <div class="main">
           <div class="topbar">
             <IconButton look="ghost" icon="menu" label="Navigation" aria-expanded={open} aria-controls="side" onClick={() => setOpen(!open)} />
@@ -91,7 +91,7 @@ function Foot() {
         <span class="grow truncate"><span class="truncate" style={{ display: 'block' }}>{user.name || user.email}</span><span class="small muted">{user.role}</span></span>
       </a>
       <div class="row-between">
-        <IconButton look="ghost" small icon={next === 'dark' ? 'moon' : 'sun'} label={`Use the ${next} theme`} onClick={turnTheme} />
+        <IconButton look="ghost" small icon={next === 'dark' ? 'moon' : 'sun'} label={`Use ${next} theme`} onClick={turnTheme} />
         <Button look="ghost" small icon="out" onClick={() => signOut()}>Sign out</Button>
       </div>
     </div>
@@ -100,9 +100,9 @@ function Foot() {
 
 /** What becomes of mail to other people, where that is not what one would think. */
 function fateOf(s: Session): string {
-  if (!s.sandbox) return 'Mail to other people is captured, not sent.'
-  if (s.outbound === 'capture') return 'This is the sandbox: mail to other people is captured, not sent.'
-  return `This is the sandbox, but mail to other people is really sent${s.outbound === 'relay' ? ', through a relay' : ''}.`
+  if (!s.sandbox) return 'Mail to external recipients is captured, not sent.'
+  if (s.outbound === 'capture') return 'Sandbox: mail to external recipients is captured, not sent.'
+  return `This sandbox sends real mail to external recipients${s.outbound === 'relay' ? ' through a relay' : ''}.`
 }
 
 function Banners() {
@@ -111,8 +111,8 @@ function Banners() {
   return (
     <>
       {(s.sandbox || s.outbound === 'capture') && <div class="banner"><Icon name={s.outbound === 'capture' ? 'info' : 'alert'} /> {fateOf(s)}</div>}
-      {offline && <div class="banner" role="status"><Icon name="alert" /> The connection is lost. What you see may be old.</div>}
-      {outdated.value && <div class="banner info" role="status">Mailstead was updated. <Button small look="ghost" onClick={() => location.reload()}>Load the new version</Button></div>}
+      {offline && <div class="banner" role="status"><Icon name="alert" /> Connection lost. This page may be out of date.</div>}
+      {outdated.value && <div class="banner info" role="status">Mailstead was updated. <Button small look="ghost" onClick={() => location.reload()}>Reload</Button></div>}
     </>
   )
 }

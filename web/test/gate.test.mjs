@@ -7,7 +7,7 @@ for (const small of [false, true]) {
   test(`signs in and out ${small ? 'on a phone' : ''}`, async (t) => {
     const p = await page(t, { phone: small, as: null, expect: [/status of 401/] })
     await p.open('/jobs')
-    await p.getByLabel('E-mail').fill(owner.email)
+    await p.getByLabel('Email').fill(owner.email)
     await p.getByLabel('Password').fill('not the password at all')
     await p.getByRole('button', { name: 'Sign in', exact: true }).click()
     await p.getByRole('alert').waitFor()
@@ -18,9 +18,9 @@ for (const small of [false, true]) {
     assert.equal(new URL(p.url()).pathname, '/jobs', 'it leads to where one wanted to go')
     if (small) await p.getByRole('button', { name: 'Navigation' }).click()
     await p.getByRole('button', { name: 'Sign out' }).click()
-    await p.getByLabel('E-mail').waitFor()
+    await p.getByLabel('Email').waitFor()
     await p.open('/jobs')
-    await p.getByLabel('E-mail').waitFor()
+    await p.getByLabel('Email').waitFor()
   })
 }
 

@@ -29,7 +29,7 @@ async function choose(p, link, email, password) {
 
 async function signIn(p, email, password) {
   await p.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor()
-  await p.getByLabel('E-mail').fill(email)
+  await p.getByLabel('Email').fill(email)
   await p.getByLabel('Password').fill(password)
   await p.getByRole('button', { name: 'Sign in', exact: true }).click()
 }
@@ -129,9 +129,9 @@ describe('people', { concurrency: 2 }, () => {
       const box = await mailbox(await domain(name, a), 'me', a)
       const p = await page(t, { as: null, phone: small, expect: [/status of 401/] })
       await p.open('/forgot')
-      await p.getByLabel('E-mail').fill(a.email)
-      await p.getByRole('button', { name: 'Send the link' }).click()
-      await p.getByText('a link is on its way').waitFor()
+      await p.getByLabel('Email').fill(a.email)
+      await p.getByRole('button', { name: 'Send link' }).click()
+      await p.getByText('we sent a link to it').waitFor()
       await sound(p, 'the link is on its way')
       const inbox = `/v1/email-users/${box.user_id}/inbox`
       const letter = await until('the link arrives', async () => (await a.api('GET', inbox)).data[0])
@@ -227,7 +227,7 @@ describe('people', { concurrency: 2 }, () => {
       await p.getByRole('status').getByText('Password changed.').waitFor()
       await sound(p, 'the profile')
       if (small) await p.getByRole('button', { name: 'Navigation' }).click()
-      await p.getByRole('button', { name: 'Use the dark theme' }).click()
+      await p.getByRole('button', { name: 'Use dark theme' }).click()
       await p.waitForFunction(() => document.documentElement.dataset.theme === 'dark')
       await sound(p, 'the profile in the dark')
       await p.getByRole('button', { name: 'Sign out', exact: true }).click()
@@ -253,7 +253,7 @@ describe('people', { concurrency: 2 }, () => {
       await p.getByText('My thumb', { exact: true }).waitFor()
       await sound(p, 'a passkey')
       await signOut(p, small)
-      await p.getByRole('button', { name: 'Use a passkey' }).click()
+      await p.getByRole('button', { name: 'Sign in with a passkey' }).click()
       await inside(p)
       await p.getByRole('button', { name: 'Delete passkey My thumb' }).click()
       await p.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()

@@ -164,7 +164,7 @@ async function walk(places) {
 
   /** What may stand in a field, other than what does. */
   function fitting(e) {
-    const name = nameOf(e), typed = /^Type (.*) to go on$/.exec(name)
+    const name = nameOf(e), typed = /^Type (.*) to confirm$/.exec(name)
     if (typed) return typed[1]
     if (e.type === 'date') return '2026-01-02'
     if (e.value.startsWith('v=DMARC1')) return e.value + '; fo=1'

@@ -129,8 +129,8 @@ describe('roles', { concurrency: 2 }, () => {
     const p = await page(t, { as: h.member })
     for (const at of [...closed, '/domains/add?way=buy', '/mailboxes/bulk?template=x']) {
       await p.open(at)
-      await p.getByRole('heading', { level: 1, name: 'Your role may not' }).waitFor()
-      await p.getByText('The account’s owner or an admin').waitFor()
+      await p.getByRole('heading', { level: 1, name: 'Your role can’t' }).waitFor()
+      await p.getByText('Only the account’s owner or an admin can do this').waitFor()
       assert.equal(await p.getByRole('main').locator('form, input, button').count(), 0)
     }
   })

@@ -11,7 +11,7 @@ function gate() {
 }
 
 async function enter(p, { email, password }) {
-  await p.getByLabel('E-mail').fill(email)
+  await p.getByLabel('Email').fill(email)
   await p.getByLabel('Password').fill(password)
   await p.getByRole('button', { name: 'Sign in', exact: true }).click()
   await p.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor({ state: 'detached' })
@@ -72,7 +72,7 @@ test('what the dashboard keeps in its memory', { concurrency: true }, async (t) 
       await p.getByRole('button', { name: 'Delete', exact: true }).first().click()
       await p.getByText('Message deleted').waitFor()
       await p.getByRole('button', { name: 'Sign out' }).click()
-      await p.getByLabel('E-mail').waitFor()
+      await p.getByLabel('Email').waitFor()
       assert.equal(await p.getByText('You are not signed in').count(), 0)
       const { data } = await ann.api('GET', `/v1/email-users/${gone.user_id}/inbox`)
       assert.equal(data.length, 0)

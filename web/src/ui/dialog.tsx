@@ -73,7 +73,7 @@ function QuestionDialog({ question: q }: { question: Question }) {
     <Dialog title={q.title} onClose={close}>
       <Form onSubmit={run} submit={q.action} danger={q.danger ?? true} disabled={q.typed !== undefined && typed.trim() !== q.typed}>
         <div>{q.text}</div>
-        {q.typed !== undefined && <TextField label={`Type ${q.typed} to go on`} value={typed} onInput={setTyped} autoFocus mono />}
+        {q.typed !== undefined && <TextField label={`Type ${q.typed} to confirm`} value={typed} onInput={setTyped} autoFocus mono />}
       </Form>
     </Dialog>
   )

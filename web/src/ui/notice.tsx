@@ -56,7 +56,7 @@ export function Failure({ error, retry }: { error: ApiError; retry?: () => unkno
       <p><Wrong of={error} /></p>
       {error.again > 0 && <Wait until={error.again} />}
       {error.requestId && !gone && !error.message.includes(error.requestId) && <p class="small mono">{error.requestId}</p>}
-      {retry && !gone && <Button icon="refresh" onClick={retry}>{error.again > 0 ? 'Try now' : 'Try again'}</Button>}
+      {retry && !gone && <Button icon="refresh" onClick={retry}>{error.again > 0 ? 'Retry now' : 'Try again'}</Button>}
     </div>
   )
 }
@@ -69,7 +69,7 @@ function Wait({ until }: { until: number }) {
     return () => clearInterval(timer)
   }, [])
   const left = Math.max(0, Math.ceil((until - now) / 1000))
-  return <p>This is tried again automatically<span aria-hidden="true">{left > 0 ? ` in ${left} s` : ' now'}</span>.</p>
+  return <p>Retrying automatically<span aria-hidden="true">{left > 0 ? ` in ${left} s` : ' now'}</span>.</p>
 }
 
 /** Stands where something is being read. */

@@ -14,9 +14,9 @@ export function NewPassword({ label = 'Password', name = 'password', value, onIn
 export function adviceOn(password: string): string {
   const n = [...password].length
   if (n === 0) return rule
-  if (n < least) return `It needs at least ${least} characters.`
-  if (new Set(password.toLowerCase()).size < 5 || usual.test(password)) return 'Others try this one first. A sentence of your own is safer.'
-  return n < 12 ? 'Good enough; a few more words make it hard to guess.' : 'Long, and so hard to guess.'
+  if (n < least) return `Use at least ${least} characters.`
+  if (new Set(password.toLowerCase()).size < 5 || usual.test(password)) return 'This password is common and easy to guess. A sentence of your own is safer.'
+  return n < 12 ? 'Good. A few more words make it harder to guess.' : 'Strong: long and hard to guess.'
 }
 
 const usual = /^(?=.{0,15}$)\W*(pass(word|wort)?|qwert[yz]\w*|asdf\w*|1?23456\d*|abc\w{0,5}|letmein|welcome|admin\w*|mailstead|iloveyou|secret|changeme|dragon|monkey|football)\W*\d*\W*$/i

@@ -81,7 +81,7 @@ async function copy(text: string) {
     await navigator.clipboard.writeText(text)
     told('Copied')
   } catch {
-    failed(new Error('The browser does not let this page copy. Select the text and copy it by hand.'))
+    failed(new Error('Your browser blocked copying. Select the text and copy it manually.'))
   }
 }
 

@@ -16,12 +16,12 @@ type Connection = Schemas['ConnectResult']
 export function Add() {
   const buying = params.value.get('way') === 'buy'
   const account = useQuery('get_account', {})
-  const tabs = [{ id: 'own', name: 'A domain that I own', href: '/domains/add' }, { id: 'buy', name: 'A new domain', href: '/domains/add?way=buy' }]
+  const tabs = [{ id: 'own', name: 'Use a domain I own', href: '/domains/add' }, { id: 'buy', name: 'Buy a domain', href: '/domains/add?way=buy' }]
   return (
-    <Page title="Add a domain" back={{ href: '/domains', label: 'Domains' }} tabs={<Tabs label="What to add" tabs={tabs} current={buying ? 'buy' : 'own'} />}>
+    <Page title="Add domain" back={{ href: '/domains', label: 'Domains' }} tabs={<Tabs label="Options" tabs={tabs} current={buying ? 'buy' : 'own'} />}>
       <Show of={account}>
         {(a) => a.domains_limit > 0 && a.domains_used >= a.domains_limit
-          ? <Card><Empty icon="globe" title="This account is full" action={<LinkButton href="/domains">To the domains</LinkButton>}>It has {plural(a.domains_used, 'domain')}, as many as it may. Delete one first.</Empty></Card>
+          ? <Card><Empty icon="globe" title="Domain limit reached" action={<LinkButton href="/domains">Back to domains</LinkButton>}>This account has {plural(a.domains_used, 'domain')}, the maximum. Delete one first.</Empty></Card>
           : buying ? <Buy account={a} /> : <Own account={a} />}
       </Show>
     </Page>
@@ -35,10 +35,10 @@ function Own({ account }: { account: Schemas['Account'] }) {
   if (done) return <Connected of={done} onMore={() => { setDone(undefined); setNames([]); setText('') }} />
   if (names.length > 0) return <Choose account={account} names={names} onBack={() => setNames([])} onDone={setDone} />
   return (
-    <Card title="Which domain?" note="The part of your addresses behind the @. Several at once: one in each line.">
-      <Form onSubmit={async () => setNames(namesIn(text))} submit="Go on" disabled={namesIn(text).length === 0}>
+    <Card title="Which domain?" note="The part of an email address after the @. Enter one or more domains, one per line.">
+      <Form onSubmit={async () => setNames(namesIn(text))} submit="Continue" disabled={namesIn(text).length === 0}>
         <EnterSubmits><TextArea label="Domain" name="domains" value={text} onInput={setText} rows={text.includes('\n') ? 6 : 2} placeholder="example.com" autoFocus mono
-          hint={namesIn(text).length > 1 ? plural(namesIn(text).length, 'domain') : 'You can paste up to 100, with spaces, commas or lines between.'} /></EnterSubmits>
+          hint={namesIn(text).length > 1 ? plural(namesIn(text).length, 'domain') : 'Up to 100 domains. You can also separate them with spaces or commas.'} /></EnterSubmits>
       </Form>
     </Card>
   )
@@ -59,20 +59,20 @@ function Choose({ account, names, onBack, onDone }: { account: Schemas['Account'
   }
   return (
     <>
-      <Card title={names.length === 1 ? names[0] : plural(names.length, 'domain')} actions={<Button small onClick={onBack}>Change</Button>}>
+      <Card title={names.length === 1 ? names[0] : plural(names.length, 'domain')} actions={<Button small onClick={onBack}>Edit</Button>}>
         <div class="stack-tight">
           {names.length > 1 && <p class="domains-names">{names.slice(0, 12).join(', ')}{names.length > 12 && ` and ${names.length - 12} more`}</p>}
-          <div class="domains-kept"><Kept name={names[0]!} several={names.length > 1} provider={provider} /></div>
+          <div class="domains-kept"><Kept name={names[0]!} provider={provider} /></div>
         </div>
       </Card>
-      <Form onSubmit={submit} submit={names.length === 1 ? 'Add the domain' : `Add ${plural(names.length, 'domain')}`} disabled={way === 'cloudflare' && token.trim() === ''}>
-        <Card title="Who is to answer for it in the DNS?" note="The DNS is the public phone book of the internet: it tells other servers where your mail goes. Choose who keeps your page in it.">
+      <Form onSubmit={submit} submit={names.length === 1 ? 'Add domain' : `Add ${plural(names.length, 'domain')}`} disabled={way === 'cloudflare' && token.trim() === ''}>
+        <Card title={names.length === 1 ? 'Who hosts DNS for this domain?' : 'Who hosts DNS for these domains?'} note="DNS tells other servers where to deliver your mail. Choose who publishes the DNS records.">
           <Ways value={way} proposal={proposal} onChange={setWay} nameservers={account.nameservers} />
         </Card>
         {way === 'cloudflare' && (
           <Card title="Cloudflare API token">
             <TextField label="Token" name="edge_api_token" type="password" autoComplete="off" value={token} onInput={setToken} mono
-              hint="At Cloudflare: My profile, API tokens, Create token, “Edit zone DNS”, and choose this domain. It needs Zone: Read and DNS: Edit, and is kept encrypted." />
+              hint="In Cloudflare, open My Profile > API Tokens > Create Token, use the “Edit zone DNS” template and select this domain. The token needs Zone: Read and DNS: Edit. Mailstead stores it encrypted." />
           </Card>
         )}
         <Extras value={extras} onChange={setExtras} hosted={way !== 'external'} />
@@ -81,14 +81,14 @@ function Choose({ account, names, onBack, onDone }: { account: Schemas['Account'
   )
 }
 
-function Kept({ name, several, provider }: { name: string; several: boolean; provider: { data?: Schemas['DomainProvider']; loading: boolean; error?: unknown } }) {
-  if (provider.loading) return <p class="muted small"><span class="spinner domains-inline" /> Looking up where {name} is kept</p>
+function Kept({ name, provider }: { name: string; provider: { data?: Schemas['DomainProvider']; loading: boolean; error?: unknown } }) {
+  if (provider.loading) return <p class="muted small"><span class="spinner domains-inline" /> Detecting the DNS provider of {name}</p>
   const p = provider.data
-  if (!p) return <p class="muted small">Who keeps {several ? 'them' : 'it'} could not be found out. Choose by what you know.</p>
+  if (!p) return <p class="muted small">Couldn’t detect the DNS provider. Choose one below.</p>
   if (!p.registrar && p.nameservers.length === 0) {
-    return <Notice tone="warn">Nobody has registered {name} yet. <a href={`/domains/add?way=buy&name=${encodeURIComponent(name)}`}>See whether you can buy it</a>.</Notice>
+    return <Notice tone="warn">{name} is not registered yet. <a href={`/domains/add?way=buy&name=${encodeURIComponent(name)}`}>Check whether you can buy it</a>.</Notice>
   }
-  return <p class="small"><span class="muted">{name} is registered at</span> {p.registrar ?? 'a registrar that is not named'}<span class="muted">; its DNS is kept by</span> {p.nameservers.slice(0, 2).join(', ') || 'nobody'}</p>
+  return <p class="small"><span class="muted">{name} is registered at</span> {p.registrar ?? 'an unknown registrar'}<span class="muted">. Nameservers:</span> {p.nameservers.slice(0, 2).join(', ') || 'none'}</p>
 }
 
 async function connectAll(names: string[], way: Way, token: string, extras: ExtrasForm): Promise<Connection[]> {

@@ -38,20 +38,20 @@ export function Buy({ account }: { account: Schemas['Account'] }) {
   }, [])
   return (
     <>
-      {!shop && <Notice title="This installation sells no domains.">You can look for free names here and buy one at any registrar; then add it as a domain that you own. The operator can configure a registrar.</Notice>}
-      <Card title="Find a name" note="Type the name that you want, some words, or several names, one in each line.">
+      {!shop && <Notice title="No registrar is set up on this server.">You can search for available names here, buy one at any registrar, and then add it as a domain you own. The server’s operator can set up a registrar.</Notice>}
+      <Card title="Find a domain" note="Enter a name, some keywords, or several names, one per line.">
         <Form onSubmit={search} submit="Search" disabled={text.trim() === ''}>
           <div class="domains-search">
-            <EnterSubmits><TextArea label="Name or words" name="q" value={text} onInput={setText} rows={text.includes('\n') ? 5 : 1} placeholder="sunny bakery" autoFocus /></EnterSubmits>
-            <TextField label="Endings" name="tlds" value={tlds} onInput={setTlds} placeholder="com, org, io" hint="For ideas. Left empty, the common ones." />
+            <EnterSubmits><TextArea label="Name or keywords" name="q" value={text} onInput={setText} rows={text.includes('\n') ? 5 : 1} placeholder="sunny bakery" autoFocus /></EnterSubmits>
+            <TextField label="TLDs" name="tlds" value={tlds} onInput={setTlds} placeholder="com, org, io" hint="For suggestions. Leave empty for common TLDs." />
           </div>
         </Form>
       </Card>
       {busy && !found && <Card><Loading lines={4} /></Card>}
       {found && <div class="stack" aria-live="polite" aria-busy={busy}>
-        {found.asked.length > 0 && <Offers title={found.asked.length === 1 ? 'Your name' : plural(found.asked.length, 'name')} offers={found.asked} onBuy={setBought} shop={shop} />}
-        {found.ideas.length > 0 && <Offers title={found.asked.length > 0 ? 'Or one of these' : 'Ideas'} offers={found.ideas} onBuy={setBought} shop={shop} />}
-        {found.asked.length + found.ideas.length === 0 && <Card><Empty icon="search" title="No name found">Try other words or endings.</Empty></Card>}
+        {found.asked.length > 0 && <Offers title={found.asked.length === 1 ? 'Your search' : plural(found.asked.length, 'name')} offers={found.asked} onBuy={setBought} shop={shop} />}
+        {found.ideas.length > 0 && <Offers title={found.asked.length > 0 ? 'Other suggestions' : 'Suggestions'} offers={found.ideas} onBuy={setBought} shop={shop} />}
+        {found.asked.length + found.ideas.length === 0 && <Card><Empty icon="search" title="No names found">Try other keywords or TLDs.</Empty></Card>}
       </div>}
       {bought && <Purchase offer={bought} registrars={account.registrars} onClose={() => setBought(undefined)} />}
     </>
@@ -67,11 +67,11 @@ function Offers({ title, offers, onBuy, shop }: { title: string; offers: Offer[]
             <span class="grow"><strong>{o.domain}</strong>{o.error && <><br /><span class="muted small">{o.error}</span></>}</span>
             <Availability of={o} />
             {o.available && o.price !== null && (
-              <span class="domains-price"><strong>{money(o.price, o.currency)}</strong><br /><span class="muted small">{o.renewal_price !== null && o.renewal_price !== o.price ? `then ${money(o.renewal_price, o.currency)} a year` : 'a year'}</span></span>
+              <span class="domains-price"><strong>{money(o.price, o.currency)}</strong><br /><span class="muted small">{o.renewal_price !== null && o.renewal_price !== o.price ? `then ${money(o.renewal_price, o.currency)} per year` : 'per year'}</span></span>
             )}
             <span class="domains-buy">
               {o.purchasable && shop ? <Button small look="primary" aria-label={`Buy ${o.domain}`} onClick={() => onBuy(o)}>Buy</Button>
-                : o.available === false ? <LinkButton small href={`/domains/add?name=${encodeURIComponent(o.domain)}`}>It is mine</LinkButton> : null}
+                : o.available === false ? <LinkButton small href={`/domains/add?name=${encodeURIComponent(o.domain)}`}>I own it</LinkButton> : null}
             </span>
           </div>
         ))}
@@ -81,7 +81,7 @@ function Offers({ title, offers, onBuy, shop }: { title: string; offers: Offer[]
 }
 
 function Availability({ of: o }: { of: Offer }) {
-  if (o.available === null) return <Badge>Not known</Badge>
+  if (o.available === null) return <Badge>Unknown</Badge>
   if (!o.available) return <Badge tone="none">Taken</Badge>
-  return o.premium ? <Badge tone="warn">Premium price</Badge> : <Badge tone="ok">Free</Badge>
+  return o.premium ? <Badge tone="warn">Premium price</Badge> : <Badge tone="ok">Available</Badge>
 }

@@ -18,22 +18,22 @@ export function Connected({ of, onMore }: { of: Connection[]; onMore: () => void
   const waiting = (domains.data ?? []).filter((d) => d.status === 'pending_ns')
   const check = async () => {
     const { domains: found } = await call('check_nameservers', { domains: waiting.map((d) => d.domain) })
-    told(`${found.filter((f) => f.verified).length} of ${plural(found.length, 'domain')} ${found.length === 1 ? 'leads' : 'lead'} to Mailstead.`)
+    told(`Nameservers verified for ${found.filter((f) => f.verified).length} of ${plural(found.length, 'domain')}.`)
     await domains.reload()
   }
   return (
     <>
       {bad.length > 0 && (
         <Notice tone="bad" title={`${plural(bad.length, 'domain')} could not be added.`}>
-          <ul class="domains-list">{bad.map((c) => <li key={c.domain}><strong>{c.domain}</strong>: {c.error && (plain(c.error) ?? 'This could not be added.')}</li>)}</ul>
+          <ul class="domains-list">{bad.map((c) => <li key={c.domain}><strong>{c.domain}</strong>: {c.error && (plain(c.error) ?? 'Could not be added.')}</li>)}</ul>
         </Notice>
       )}
       {waiting.length > 0 && (
-        <Card title="Set these nameservers at your registrar" note={`For ${plural(waiting.length, 'domain')}. They replace all that are there.`} actions={can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>I have set them, check now</Button>}>
+        <Card title="Set these nameservers at your registrar" note={`For ${plural(waiting.length, 'domain')}. Replace all existing nameservers with these.`} actions={can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>I’ve set them, check now</Button>}>
           <CopyFields of={waiting[0]!.nameservers.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />
         </Card>
       )}
-      <Card flush title={`${plural(added.length, 'domain')} added`} note={there.length > 0 ? `${there.length} ${there.length === 1 ? 'was' : 'were'} here already.` : undefined} actions={<><Button small onClick={onMore}>Add others</Button><LinkButton small href="/domains">All domains</LinkButton></>}>
+      <Card flush title={`${plural(added.length, 'domain')} added`} note={there.length > 0 ? `${there.length} already existed.` : undefined} actions={<><Button small onClick={onMore}>Add more</Button><LinkButton small href="/domains">All domains</LinkButton></>}>
         <div class="rows">{good.map((c) => <Line key={c.domain} of={c} domain={domains.data?.find((d) => d.id === c.domain_id)} />)}</div>
       </Card>
     </>

@@ -28,18 +28,18 @@ export function DmarcReports({ domain: d, range }: { domain: Domain; range: Rang
     return { reports, whole: false }
   }, { kinds: ['inbox'] })
   return (
-    <Card title="Mail in your name (DMARC)" note="What the servers of recipients say about mail that claims to be from this domain.">
+    <Card title="DMARC results" note="What receiving servers report about mail that claims to be from this domain.">
       <Show of={read} lines={6}>{(r) => r.reports.length === 0 ? <NoReports domain={d} range={range} /> : <Figures read={r} range={range} />}</Show>
     </Card>
   )
 }
 
 function NoReports({ domain: d, range }: { domain: Domain; range: Range }) {
-  if (range.org) return <Empty icon="search" title="No report of theirs">Nothing from “{range.org}” in this time.</Empty>
+  if (range.org) return <Empty icon="search" title="No reports match">No reports from “{range.org}” in this period.</Empty>
   const asks = /rua=/.test(d.dmarc_override?.value ?? '')
   return (
-    <Empty icon="shield" title="No reports yet" action={!asks && d.dns_provider !== 'external' && <LinkButton href={`/domains/${d.id}/dmarc`}>Ask for reports</LinkButton>}>
-      {asks ? 'Large providers send one a day, once you write to their users.' : 'Others report once the policy names an address for it. Set “Send reports to” to a mailbox here, and they show as a chart.'}
+    <Empty icon="shield" title="No reports yet" action={!asks && d.dns_provider !== 'external' && <LinkButton href={`/domains/${d.id}/dmarc`}>Request reports</LinkButton>}>
+      {asks ? 'Large providers send one report per day once you send mail to their users.' : 'Receivers send reports only if the DMARC policy has a report address. Set “Send reports to” to a mailbox on this server to see charts here.'}
     </Empty>
   )
 }
@@ -62,11 +62,11 @@ function Figures({ read: { reports, whole }, range }: { read: Read; range: Range
   const days = byDay(reports, range)
   return (
     <div class="stack">
-      {!whole && <Notice>There are more reports than fit here: these are the newest {count(reports.length)}. Choose a shorter time.</Notice>}
+      {!whole && <Notice>Only the newest {count(reports.length)} reports are shown. Choose a shorter period to see all of them.</Notice>}
       <div class="domains-stats">
         <Stat name="Messages" value={count(sum.messages)} />
-        <Stat name="Passed" value={sum.messages ? `${Math.round((100 * sum.passed) / sum.messages)} %` : '–'} note={count(sum.passed)} />
-        <Stat name="Failed" value={count(sum.failed)} note={sum.failed > 0 ? 'fakes, or senders that are not set up' : 'nothing to do'} />
+        <Stat name="Passed" value={sum.messages ? `${Math.round((100 * sum.passed) / sum.messages)}%` : '–'} note={count(sum.passed)} />
+        <Stat name="Failed" value={count(sum.failed)} note={sum.failed > 0 ? 'spoofed, or sources not set up' : 'no action needed'} />
         <Stat name="Reports" value={count(reports.length)} note={plural(new Set(reports.map((r) => r.org_name)).size, 'reporter')} />
       </div>
       <Chart label="Messages by day" days={daysOf(range)} series={[{ name: 'Passed', values: days.map((d) => d.passed), color: '--ok', fill: true }, { name: 'Failed', values: days.map((d) => d.failed), color: '--bad' }]} />
@@ -100,20 +100,20 @@ function Sources({ reports }: { reports: Report[] }) {
   if (sources.length === 0) return null
   return (
     <section class="stack-tight">
-      <h3>Who sent it</h3>
-      <p class="muted small">A sender you know that fails needs to be set up; one you do not know is a fake. One of the two checks is enough.</p>
+      <h3>Sources</h3>
+      <p class="muted small">If a failing source is yours, set up SPF or DKIM for it. If not, it is spoofing your domain. A message passes DMARC if either DKIM or SPF passes.</p>
       <div class="table-wrap">
         <table class="table folds domains-flat">
-          <thead><tr><th>Address</th><th class="number">Messages</th><th>Signature (DKIM)</th><th>Server (SPF)</th><th>What was done</th><th>Vouched for by</th></tr></thead>
+          <thead><tr><th>IP address</th><th class="number">Messages</th><th>DKIM</th><th>SPF</th><th>Action taken</th><th>Authenticated as</th></tr></thead>
           <tbody>
             {sources.slice(0, all ? undefined : listed).map((s) => (
               <tr key={s.ip}>
-                <td data-label="Address"><code>{s.ip}</code></td>
+                <td data-label="IP address"><code>{s.ip}</code></td>
                 <td data-label="Messages" class="number">{count(s.messages)}</td>
-                <td data-label="Signature (DKIM)"><Share part={s.dkim} of={s.messages} /></td>
-                <td data-label="Server (SPF)"><Share part={s.spf} of={s.messages} /></td>
-                <td data-label="What was done">{[...s.dealt].map(([what, n]) => `${dealt[what] ?? what} ${count(n)}`).join(', ')}</td>
-                <td data-label="Vouched for by" class="small">{[...s.from].slice(0, 4).join(', ') || <span class="muted">nobody</span>}</td>
+                <td data-label="DKIM"><Share part={s.dkim} of={s.messages} /></td>
+                <td data-label="SPF"><Share part={s.spf} of={s.messages} /></td>
+                <td data-label="Action taken">{[...s.dealt].map(([what, n]) => `${dealt[what] ?? what} ${count(n)}`).join(', ')}</td>
+                <td data-label="Authenticated as" class="small">{[...s.from].slice(0, 4).join(', ') || <span class="muted">—</span>}</td>
               </tr>
             ))}
           </tbody>
@@ -124,12 +124,12 @@ function Sources({ reports }: { reports: Report[] }) {
   )
 }
 
-const dealt: Record<string, string> = { none: 'delivered', quarantine: 'to spam', reject: 'refused' }
+const dealt: Record<string, string> = { none: 'delivered', quarantine: 'quarantined', reject: 'rejected' }
 
 function Share({ part, of }: { part: number; of: number }) {
   if (part === of) return <Badge tone="ok">Passed</Badge>
   if (part === 0) return <Badge tone="bad">Failed</Badge>
-  return <Badge tone="warn">{Math.round((100 * part) / of)} % passed</Badge>
+  return <Badge tone="warn">{Math.round((100 * part) / of)}% passed</Badge>
 }
 
 function newest(a: Report, b: Report): number {
@@ -141,7 +141,7 @@ function ReportList({ reports }: { reports: Report[] }) {
   const [all, setAll] = useState(false)
   return (
     <section class="stack-tight">
-      <h3>The reports</h3>
+      <h3>All reports</h3>
       <div class="rows domains-boxed">
         {[...reports].sort(newest).slice(0, all ? undefined : listed).map((r) => (
           <ReportRow key={r.id} org={r.org_name} begin={r.date_begin ?? r.received_at} trusted={r.authenticated} onOpen={() => setOpen(r)}
@@ -156,23 +156,23 @@ function ReportList({ reports }: { reports: Report[] }) {
 
 function ReportDialog({ report: r, onClose }: { report: Report; onClose: () => void }) {
   return (
-    <Dialog title={`Report of ${r.org_name}`} onClose={onClose} wide>
+    <Dialog title={`DMARC report from ${r.org_name}`} onClose={onClose} wide>
       <div class="stack" tabIndex={0}>
-        {!r.authenticated && <Notice tone="warn">Nothing proves that this report is from {r.org_name}. Anybody can send one.</Notice>}
+        {!r.authenticated && <Notice tone="warn">Unverified: this report may not be from {r.org_name}. Anyone can send one.</Notice>}
         <Facts of={[
-          ['About', <><Time of={r.date_begin} form="at" /> to <Time of={r.date_end} form="at" /></>],
+          ['Period', <><Time of={r.date_begin} form="at" /> to <Time of={r.date_end} form="at" /></>],
           ['Received', <><Time of={r.received_at} form="at" />{r.received_from && ` from ${r.received_from}`}</>],
           ['Contact', r.email],
-          ['Policy they saw', `${r.policy.p}, ${r.policy.pct} % of messages; names below: ${r.policy.sp}`],
-          ['Number', <code>{r.report_id}</code>],
+          ['Published policy', `${r.policy.p}, ${r.policy.pct}% of messages, subdomains: ${r.policy.sp}`],
+          ['Report ID', <code>{r.report_id}</code>],
         ]} />
         <div class="table-wrap">
           <table class="table folds domains-flat">
-            <thead><tr><th>Address</th><th class="number">Messages</th><th>From</th><th>DKIM</th><th>SPF</th><th>Done</th></tr></thead>
+            <thead><tr><th>IP address</th><th class="number">Messages</th><th>From</th><th>DKIM</th><th>SPF</th><th>Action taken</th></tr></thead>
             <tbody>{r.records.map((row, i) => <RecordRow key={i} row={row} />)}</tbody>
           </table>
         </div>
-        {r.records_omitted > 0 && <p class="muted small">{plural(r.records_omitted, 'more row')} in the totals only.</p>}
+        {r.records_omitted > 0 && <p class="muted small">{plural(r.records_omitted, 'more row')} counted only in the totals.</p>}
       </div>
     </Dialog>
   )
@@ -182,12 +182,12 @@ function RecordRow({ row }: { row: Row }) {
   const detail = (results: { domain: string; result: string }[]) => results.map((x) => `${x.domain}: ${x.result}`).join(', ')
   return (
     <tr>
-      <td data-label="Address"><code>{row.source_ip}</code></td>
+      <td data-label="IP address"><code>{row.source_ip}</code></td>
       <td data-label="Messages" class="number">{count(row.count)}</td>
       <td data-label="From">{row.header_from}</td>
       <td data-label="DKIM"><Badge tone={row.dkim === 'pass' ? 'ok' : 'bad'}>{row.dkim}</Badge><div class="small muted">{detail(row.dkim_results)}</div></td>
       <td data-label="SPF"><Badge tone={row.spf === 'pass' ? 'ok' : 'bad'}>{row.spf}</Badge><div class="small muted">{detail(row.spf_results)}</div></td>
-      <td data-label="Done">{dealt[row.disposition] ?? row.disposition}{row.reasons.length > 0 && <div class="small muted">{row.reasons.map((x) => x.comment ?? x.type).join(', ')}</div>}</td>
+      <td data-label="Action taken">{dealt[row.disposition] ?? row.disposition}{row.reasons.length > 0 && <div class="small muted">{row.reasons.map((x) => x.comment ?? x.type).join(', ')}</div>}</td>
     </tr>
   )
 }

@@ -9,9 +9,9 @@ import { dmarcText, dmarcTags, type Policy, withTag } from './dmarc-text'
 import type { Domain } from './words'
 
 const policies: { id: Policy; name: string; about: string }[] = [
-  { id: 'reject', name: 'Reject', about: 'Others refuse fakes. The strongest protection; right once all that sends for you is set up here.' },
-  { id: 'quarantine', name: 'Quarantine', about: 'Others put fakes into the spam folder.' },
-  { id: 'none', name: 'None, only report', about: 'Others deliver fakes as if nothing were wrong, and report. To find out who sends in your name.' },
+  { id: 'reject', name: 'Reject', about: 'Receivers refuse the message. The strongest protection. Use it once every service that sends for you is set up.' },
+  { id: 'quarantine', name: 'Quarantine', about: 'Receivers move the message to the spam folder.' },
+  { id: 'none', name: 'None (monitor only)', about: 'Receivers deliver the message and send you reports. Use it to find out who sends as your domain.' },
 ]
 
 export function Dmarc({ domain: d, reload }: TabProps) {
@@ -21,8 +21,8 @@ export function Dmarc({ domain: d, reload }: TabProps) {
       {(a) => (
         <>
           <Current domain={d} standard={a.default_dmarc} reload={reload} />
-          {d.dns_provider === 'manual' && <Notice>The DNS of this domain is in your hands: to change the policy, change the TXT record <code>_dmarc</code> at your DNS provider. The builder below writes it for you.</Notice>}
-          {d.dns_provider === 'manual' || can('set_dmarc') ? <Builder key={d.dmarc_override?.value} domain={d} standard={a.default_dmarc} reload={reload} /> : <Notice>The account’s owner or an admin can publish another policy.</Notice>}
+          {d.dns_provider === 'manual' && <Notice>You manage this domain’s DNS. To change the policy, edit the TXT record <code>_dmarc</code> at your DNS provider. The form below builds its value.</Notice>}
+          {d.dns_provider === 'manual' || can('set_dmarc') ? <Builder key={d.dmarc_override?.value} domain={d} standard={a.default_dmarc} reload={reload} /> : <Notice>The account’s owner or an admin can edit the policy.</Notice>}
         </>
       )}
     </Show>
@@ -31,19 +31,19 @@ export function Dmarc({ domain: d, reload }: TabProps) {
 
 function Current({ domain: d, standard, reload }: { domain: Domain; standard: string; reload: () => Promise<void> }) {
   const reset = () => ask({
-    title: 'Go back to Mailstead’s policy', action: 'Use Mailstead’s policy', danger: false,
-    text: <p>It is <code>{standard}</code>. Your own is forgotten.</p>,
+    title: 'Reset to the default policy?', action: 'Reset to default', danger: false,
+    text: <p>The default is <code>{standard}</code>. Your custom policy is deleted.</p>,
     run: async () => {
       await call('reset_dmarc', { domain_id: d.id })
-      told('Mailstead’s policy is published again.')
+      told('Default policy published.')
       await reload()
     },
   })
   return (
-    <Card title={<span class="row">What is published <Badge tone={d.dmarc_override ? 'info' : 'none'} plain>{d.dmarc_override ? 'Your own' : 'Mailstead’s'}</Badge></span>}
-      note={d.dmarc_override ? <>Since <Time of={d.dmarc_override.updated_at} />.</> : 'The policy that every domain gets.'}
-      actions={d.dmarc_override && can('reset_dmarc') && <Button small onClick={reset}>Use Mailstead’s policy</Button>}>
-      <Copyable text={d.dmarc_override?.value ?? standard} label="Copy the policy" />
+    <Card title={<span class="row">Published policy <Badge tone={d.dmarc_override ? 'info' : 'none'} plain>{d.dmarc_override ? 'Custom' : 'Default'}</Badge></span>}
+      note={d.dmarc_override ? <>Updated <Time of={d.dmarc_override.updated_at} />.</> : 'The default policy of every domain.'}
+      actions={d.dmarc_override && can('reset_dmarc') && <Button small onClick={reset}>Reset to default</Button>}>
+      <Copyable text={d.dmarc_override?.value ?? standard} label="Copy policy" />
     </Card>
   )
 }
@@ -55,7 +55,7 @@ function Builder({ domain: d, standard, reload }: { domain: Domain; standard: st
   const byHand = d.dns_provider === 'manual'
   const submit = async () => {
     await call('set_dmarc', { domain_id: d.id, value: value.trim() })
-    told('The policy is published.')
+    told('Policy published.')
     await reload()
   }
   const same = value.trim() === (d.dmarc_override?.value ?? standard)
@@ -64,24 +64,24 @@ function Builder({ domain: d, standard, reload }: { domain: Domain; standard: st
       <PolicyChoice value={tags.p as Policy} onChange={(p) => set('p', p)} />
       <div class="grid-2">
         <TextField label="Send reports to" type="email" value={addressOf(tags.rua)} onInput={(a) => set('rua', a && 'mailto:' + a.replace(/\s*,\s*/g, ',mailto:'))} placeholder={`dmarc@${d.domain}`}
-          hint="Use a mailbox on this server: its reports then show as a chart under Reports." />
-        <TextField label="Percentage" type="number" min={0} max={100} value={tags.pct ?? '100'} onInput={(n) => set('pct', n === '100' ? '' : n)} after="%" hint="Begin with few if you are not sure yet." />
+          hint="Use a mailbox on this server to see charts of the reports under Reports." />
+        <TextField label="Percentage" type="number" min={0} max={100} value={tags.pct ?? '100'} onInput={(n) => set('pct', n === '100' ? '' : n)} after="%" hint="The share of failing mail that the policy applies to. Start low if you are unsure." />
       </div>
       <ReportAddresses rua={tags.rua ?? ''} />
       <details>
         <summary>Advanced</summary>
         <div class="grid-2">
-          <Select label="Names below the domain" value={tags.sp ?? ''} onChange={(v) => set('sp', v)} options={[['', 'As the domain itself'], ['none', 'None'], ['quarantine', 'Quarantine'], ['reject', 'Reject']]} />
-          <Select label="Signature must be of" value={tags.adkim ?? 'r'} onChange={(v) => set('adkim', v === 'r' ? '' : v)} options={[['r', 'The domain or one below it'], ['s', 'Exactly the domain']]} />
-          <Select label="Sender must be of" value={tags.aspf ?? 'r'} onChange={(v) => set('aspf', v === 'r' ? '' : v)} options={[['r', 'The domain or one below it'], ['s', 'Exactly the domain']]} />
+          <Select label="Subdomain policy (sp)" value={tags.sp ?? ''} onChange={(v) => set('sp', v)} options={[['', 'Same as the domain'], ['none', 'None'], ['quarantine', 'Quarantine'], ['reject', 'Reject']]} />
+          <Select label="DKIM alignment (adkim)" value={tags.adkim ?? 'r'} onChange={(v) => set('adkim', v === 'r' ? '' : v)} options={[['r', 'Relaxed: domain or subdomain'], ['s', 'Strict: exact domain']]} />
+          <Select label="SPF alignment (aspf)" value={tags.aspf ?? 'r'} onChange={(v) => set('aspf', v === 'r' ? '' : v)} options={[['r', 'Relaxed: domain or subdomain'], ['s', 'Strict: exact domain']]} />
         </div>
       </details>
-      <TextArea label="The record" name="value" value={value} onInput={setValue} rows={2} mono hint="You may change it by hand, too. It begins with v=DMARC1." />
+      <TextArea label="Record" name="value" value={value} onInput={setValue} rows={2} mono hint="You can also edit the record directly. It must start with v=DMARC1." />
     </>
   )
   return (
-    <Card title="Your own policy" note="What should others do with mail that pretends to be from you?">
-      {byHand ? <div class="form">{fields}<Copyable text={dmarcText(tags)} label="Copy the policy" /></div> : <Form onSubmit={submit} submit="Publish the policy" disabled={same}>{fields}</Form>}
+    <Card title="Custom policy" note="What receivers do with mail that claims to be from your domain but fails both SPF and DKIM.">
+      {byHand ? <div class="form">{fields}<Copyable text={dmarcText(tags)} label="Copy policy" /></div> : <Form onSubmit={submit} submit="Publish policy" disabled={same}>{fields}</Form>}
     </Card>
   )
 }

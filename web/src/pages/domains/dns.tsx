@@ -15,14 +15,14 @@ export function Dns({ domain: d, reload }: TabProps) {
     if (d.dns_provider === 'manual' && can('verify_dns') && d.status === 'pending_dns_records') await call('verify_dns', { domain_id: d.id })
     await status.look()
     await reload()
-    told('Looked up just now')
+    told('DNS records checked.')
   }
   if (d.status === 'deleting') return <Notice>This domain is being deleted.</Notice>
   return (
     <>
       {d.dns_provider === 'builtin' && <Nameservers domain={d} status={status.data} reload={reload} />}
-      <Card flush title="Records" actions={<Button small icon="refresh" onClick={look}>Check now</Button>}
-        note={<>{introOf(d)} {status.data?.checked_at && <>Last look: <Time of={status.data.checked_at} />{status.data.next_check_at && <>; the next: <Time of={status.data.next_check_at} /></>}.</>}</>}>
+      <Card flush title="DNS records" actions={<Button small icon="refresh" onClick={look}>Check now</Button>}
+        note={<>{introOf(d)} {status.data?.checked_at && <>Last checked <Time of={status.data.checked_at} />{status.data.next_check_at && <>, next check <Time of={status.data.next_check_at} /></>}.</>}</>}>
         <Show of={status} lines={6}>{(s) => <Records status={s} domain={d} />}</Show>
       </Card>
       {d.dns_provider === 'manual' && <ByHand domain={d} />}
@@ -35,11 +35,11 @@ export function Dns({ domain: d, reload }: TabProps) {
 function introOf(d: Domain): string {
   switch (d.dns_provider) {
     case 'builtin':
-      return 'Mailstead serves these itself; there is nothing to enter.'
+      return 'Mailstead’s nameservers publish these records. No action needed.'
     case 'cloudflare':
-      return 'Mailstead makes these at Cloudflare; there is nothing to enter.'
+      return 'Mailstead publishes these records at Cloudflare. No action needed.'
   }
-  return 'Enter these at your DNS provider.'
+  return 'Add these records at your DNS provider.'
 }
 
 function Nameservers({ domain: d, status, reload }: { domain: Domain; status?: DnsStatus; reload: () => unknown }) {
@@ -53,8 +53,8 @@ function Nameservers({ domain: d, status, reload }: { domain: Domain; status?: D
   const actual = check?.current_ns.length ? check.current_ns : status?.nameservers.actual ?? []
   const ok = d.ns_status === 'verified'
   return (
-    <Card title={<span class="row">Nameservers <Badge tone={ok ? 'ok' : d.ns_status === 'lost' ? 'bad' : 'warn'}>{ok ? 'Lead to Mailstead' : d.ns_status === 'lost' ? 'Lead elsewhere' : 'Not set yet'}</Badge></span>}
-      note="They are set where the domain is registered, and say who answers for it."
+    <Card title={<span class="row">Nameservers <Badge tone={ok ? 'ok' : d.ns_status === 'lost' ? 'bad' : 'warn'}>{ok ? 'Verified' : d.ns_status === 'lost' ? 'Changed' : 'Not set'}</Badge></span>}
+      note="Set these at your registrar, so that Mailstead answers DNS queries for the domain."
       actions={can('check_nameservers') && <Button small icon="refresh" onClick={look}>Check now</Button>}>
       <div class="stack">
         <CopyFields of={expected.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />
@@ -65,10 +65,10 @@ function Nameservers({ domain: d, status, reload }: { domain: Domain; status?: D
 }
 
 function Records({ status: s, domain: d }: { status: DnsStatus; domain: Domain }) {
-  if (s.records.length === 0) return <p class="line muted">The records are being worked out. They show here in a moment.</p>
+  if (s.records.length === 0) return <p class="line muted">The records are being prepared. They appear here in a moment.</p>
   return (
     <div class="domains-records">
-      <div class="domains-records-head" aria-hidden="true"><span>Record</span><span>Type</span><span>Name</span><span>Expected value</span><span>State</span></div>
+      <div class="domains-records-head" aria-hidden="true"><span>Record</span><span>Type</span><span>Name</span><span>Expected value</span><span>Status</span></div>
       {byNeed(s.records).map((r, i) => <RecordLine key={r.purpose + r.type + r.host + r.expected} record={r} domain={d} open={i === 0 && !r.verified} />)}
     </div>
   )
@@ -84,10 +84,10 @@ function RecordLine({ record: r, domain: d, open }: { record: DnsRecord; domain:
         <span class="mono">{r.type}</span>
         <span class="mono truncate">{r.host}</span>
         <span class="mono truncate muted">{r.expected}</span>
-        <Badge tone={tone}>{r.verified ? 'In order' : faultOf(r)}</Badge>
+        <Badge tone={tone}>{r.verified ? 'Verified' : faultOf(r)}</Badge>
       </summary>
       <div class="stack">
-        <p class="muted">{p.about}{!r.critical && ' Mail works without it, but better with it.'}</p>
+        <p class="muted">{p.about}{!r.critical && ' Optional, but recommended.'}</p>
         {!r.verified && <p><strong>{adviceOf(r, d.dns_provider)}</strong></p>}
         <RecordFields record={r} domain={d} found={!r.verified} />
         {r.verified && r.actual !== null && r.actual !== r.expected && <p class="small"><span class="muted">Found:</span> <code>{r.actual}</code></p>}
@@ -100,9 +100,9 @@ function RecordLine({ record: r, domain: d, open }: { record: DnsRecord; domain:
 function ByHand({ domain: d }: { domain: Domain }) {
   const records = useQuery('get_dns_records', { domain_id: d.id }, { only: (c) => c.id === d.id })
   return (
-    <Card title="All records to enter" note="One by one as above, or all at once: many DNS providers import a zone file.">
+    <Card title="Zone file" note="Many DNS providers can import all records at once from a zone file.">
       <Show of={records} lines={4}>
-        {(r) => r.records === null ? <p class="muted">They are being worked out. This takes some seconds.</p> : <Code label="Zone file" text={zoneFile(r.records, d.domain)} />}
+        {(r) => r.records === null ? <p class="muted">The records are being prepared. This takes a few seconds.</p> : <Code label="Zone file" text={zoneFile(r.records, d.domain)} />}
       </Show>
     </Card>
   )
@@ -123,16 +123,16 @@ function dotted(name: string): string {
 }
 
 const dnssecWords = {
-  secure: ['ok', 'On', 'Answers for this domain are signed, and the world checks the signatures.'],
-  unpublished: ['none', 'Off', 'Optional. Give your registrar this DS record, under “DNSSEC”, and nobody can forge answers for this domain.'],
-  bogus: ['bad', 'Wrong record', 'Your registrar has a DS record that is not this one, so a part of the world cannot find the domain. Replace it, or delete it there.'],
-  unknown: ['none', 'Not looked at yet', 'Optional. With this DS record at your registrar nobody can forge answers for this domain.'],
+  secure: ['ok', 'On', 'DNSSEC is active: resolvers can verify DNS answers for this domain.'],
+  unpublished: ['none', 'Off', 'Optional. To turn DNSSEC on, add this DS record at your registrar, under “DNSSEC”. It protects DNS answers for this domain from forgery.'],
+  bogus: ['bad', 'Wrong DS record', 'The DS record at your registrar does not match, so validating resolvers can’t resolve the domain. Replace it with this one, or delete it there.'],
+  unknown: ['none', 'Not checked yet', 'Optional. To turn DNSSEC on, add this DS record at your registrar, under “DNSSEC”. It protects DNS answers for this domain from forgery.'],
 } as const
 
 function Dnssec({ of: s }: { of: NonNullable<Domain['dnssec']> }) {
   const [tone, label, text] = dnssecWords[s.status]
   return (
-    <Card title={<span class="row">Signed DNS (DNSSEC) <Badge tone={tone}>{label}</Badge></span>} note={text}>
+    <Card title={<span class="row">DNSSEC <Badge tone={tone}>{label}</Badge></span>} note={text}>
       <div class="stack">
         {s.ds.map((ds) => (
           <CopyFields key={ds.value} of={[
@@ -140,7 +140,7 @@ function Dnssec({ of: s }: { of: NonNullable<Domain['dnssec']> }) {
             ['Digest type', String(ds.digest_type), ds.digest_type === 2 && 'SHA-256'], ['Digest', ds.digest],
           ]} />
         ))}
-        <details><summary>My registrar asks for the key instead</summary><CopyFields of={[['DNSKEY', s.dnskey]]} /></details>
+        <details><summary>My registrar asks for the DNSKEY instead</summary><CopyFields of={[['DNSKEY', s.dnskey]]} /></details>
       </div>
     </Card>
   )
@@ -150,8 +150,8 @@ function Dkim({ domain: d, status }: { domain: Domain; status?: DnsStatus }) {
   const keys = status?.records.filter((r) => r.purpose === 'DKIM') ?? []
   if (!d.dkim_selector || keys.length === 0) return null
   return (
-    <Card title="Signing keys (DKIM)" note="Everything that is sent from this domain is signed with these keys. The private halves never leave this server.">
-      <Facts of={keys.map((k) => [k.expected.includes('ed25519') ? 'Ed25519' : 'RSA', <Copyable text={`${k.host}.${d.domain}`} label="Copy the name" />])} />
+    <Card title="DKIM keys" note="All mail sent from this domain is signed with these keys. The private keys never leave this server.">
+      <Facts of={keys.map((k) => [k.expected.includes('ed25519') ? 'Ed25519' : 'RSA', <Copyable text={`${k.host}.${d.domain}`} label="Copy name" />])} />
     </Card>
   )
 }

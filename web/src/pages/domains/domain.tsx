@@ -22,7 +22,7 @@ interface Tab { id: string; name: string; page: ComponentType<TabProps>; hosted?
 const tabs: Tab[] = [
   { id: '', name: 'Overview', page: Overview },
   { id: 'dns', name: 'DNS', page: Dns, hosted: true },
-  { id: 'records', name: 'Own records', page: OwnRecords, hosted: true },
+  { id: 'records', name: 'Custom records', page: OwnRecords, hosted: true },
   { id: 'dmarc', name: 'DMARC policy', page: Dmarc, hosted: true },
   { id: 'mail', name: 'Mail and web', page: MailSettings, hosted: true },
   { id: 'reports', name: 'Reports', page: Reports },
@@ -41,10 +41,10 @@ export function DomainPage({ id, tab = '' }: { id: string; tab?: string }) {
     <Page title={title} back={{ href: '/domains', label: 'Domains' }}
       heading={d ? <span class="row">{d.domain_unicode} <StateBadge domain={d} />{d.tags.map((t) => <Badge key={t} plain>{t}</Badge>)}</span> : 'Domain'}
       actions={d && d.email_users_count > 0 && <LinkButton icon="mail" href={'/mailboxes?domain=' + d.domain}>Mailboxes</LinkButton>}
-      tabs={<Tabs label="About this domain" current={tab} tabs={shown.map((t) => ({ id: t.id, name: t.name, href: `/domains/${id}${t.id && '/' + t.id}` }))} />}>
+      tabs={<Tabs label="Domain" current={tab} tabs={shown.map((t) => ({ id: t.id, name: t.name, href: `/domains/${id}${t.id && '/' + t.id}` }))} />}>
       <Show of={domain}>
         {(d) => {
-          if (!at) return <Empty icon="search" title="There is nothing at this address" action={<LinkButton href={'/domains/' + id}>To the domain</LinkButton>} />
+          if (!at) return <Empty icon="search" title="Page not found" action={<LinkButton href={'/domains/' + id}>Back to domain</LinkButton>} />
           return <>{tab === '' && <NextStep domain={d} reload={domain.reload} />}<at.page domain={d} reload={domain.reload} /></>
         }}
       </Show>

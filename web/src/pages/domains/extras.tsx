@@ -26,20 +26,20 @@ export function Extras({ value: e, onChange, hosted }: { value: ExtrasForm; onCh
   const set = (change: Partial<ExtrasForm>) => onChange({ ...e, ...change })
   const list = templates.data?.data ?? []
   return (
-    <Card title="Also set up" note="All of it is optional, and can be done later.">
+    <Card title="Also set up" note="Optional. You can do all of this later.">
       <div class="stack">
-        <TextField label="Tags" name="tags" value={e.tagText} onInput={(tagText) => set({ tagText, tags: [...new Set(tagText.split(',').map((t) => t.trim()).filter(Boolean))] })} placeholder="client-a, newsletter" hint="To find it again among many." />
+        <TextField label="Tags" name="tags" value={e.tagText} onInput={(tagText) => set({ tagText, tags: [...new Set(tagText.split(',').map((t) => t.trim()).filter(Boolean))] })} placeholder="client-a, newsletter" hint="Separate tags with commas. You can filter domains by tag." />
         {hosted && (
           <details open={hasExtras(e)}>
-            <summary>Mailboxes, redirect and forward</summary>
+            <summary>Mailboxes, redirect and forwarding</summary>
             <div class="stack">
               <div class="grid-2">
-                <TextArea label="Mailboxes" name="users" value={e.users} onInput={(users) => set({ users })} rows={4} mono placeholder={'hello\nanna Anna Rossi'} hint="One in each line: the name before the @, then the person’s name. Passwords are made; an export shows them." />
-                {list.length > 0 && <Select label="Mailboxes from a template" name="template_id" value={e.template} onChange={(template) => set({ template })} options={[['', 'None'], ...list.map((t) => [t.id, `${t.name} (${t.usernames.length})`] as const)]} />}
+                <TextArea label="Mailboxes" name="users" value={e.users} onInput={(users) => set({ users })} rows={4} mono placeholder={'hello\nanna Anna Rossi'} hint="One per line: username, then display name. Passwords are generated. To see them, create an export." />
+                {list.length > 0 && <Select label="Template" name="template_id" value={e.template} onChange={(template) => set({ template })} options={[['', 'None'], ...list.map((t) => [t.id, `${t.name} (${t.usernames.length})`] as const)]} />}
               </div>
               <div class="grid-2">
-                <TextField label="Redirect visitors to" name="redirect_url" type="url" value={e.redirect} onInput={(redirect) => set({ redirect })} placeholder="https://www.example.com/" />
-                <TextField label="Forward other mail to" name="forward_address" type="email" value={e.forward} onInput={(forward) => set({ forward })} placeholder="me@example.com" />
+                <TextField label="Redirect website to" name="redirect_url" type="url" value={e.redirect} onInput={(redirect) => set({ redirect })} placeholder="https://www.example.com/" />
+                <TextField label="Forward all other mail to" name="forward_address" type="email" value={e.forward} onInput={(forward) => set({ forward })} placeholder="me@example.com" />
               </div>
             </div>
           </details>

@@ -17,7 +17,7 @@ export function JobProgress({ job: j }: { job: Job }) {
     <div class="stack">
       <Steps of={j} />
       {j.status_detail && <p class="small muted">{j.status_detail}</p>}
-      {j.next_attempt_at && <p class="small muted">It looks again <Time of={j.next_attempt_at} />.</p>}
+      {j.next_attempt_at && <p class="small muted">Next attempt <Time of={j.next_attempt_at} />.</p>}
       {j.error && <p class="domains-wrong"><Wrong of={j.error} /></p>}
     </div>
   )
@@ -29,9 +29,9 @@ export function DomainJobs({ domain: d }: TabProps) {
   return (
     <>
       {running.slice(0, 3).map((j) => <Card key={j.id} title={deed(j.type)} actions={<JobBadge status={j.status} />}><JobProgress job={j} /></Card>)}
-      <Card flush title="Jobs" note="What Mailstead did for this domain. Kept for 30 days.">
+      <Card flush title="Jobs" note="Jobs for this domain. They are kept for 30 days.">
         <LongList pages={pages} idOf={(j) => j.id} height={60} narrowHeight={76} label="Jobs of this domain" row={(j) => <Row job={j} />}
-          empty={<Empty icon="bolt" title="No job yet">Setting the domain up, making mailboxes in bulk and the like show here.</Empty>} />
+          empty={<Empty icon="bolt" title="No jobs yet">Longer tasks, such as setting up the domain or creating mailboxes in bulk, appear here.</Empty>} />
       </Card>
     </>
   )

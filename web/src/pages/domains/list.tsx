@@ -9,10 +9,10 @@ import { needsYou, providerNames, StateBadge, stateOf, type Domain, type Provide
 type Status = Domain['status'] | ''
 
 const states: [Status, string][] = [
-  ['', 'Any state'], ['complete', 'Ready'], ['pending_ns', 'Waits for nameservers'], ['pending_dns_records', 'Waits for records'],
+  ['', 'Any status'], ['complete', 'Ready'], ['pending_ns', 'Nameservers not set'], ['pending_dns_records', 'DNS records missing'],
   ['in_progress', 'Setting up'], ['pending', 'Queued'], ['error', 'Failed'], ['deleting', 'Deleting'],
 ]
-const providers: [Provider | '', string][] = [['', 'Any DNS'], ...(Object.entries(providerNames) as [Provider, string][])]
+const providers: [Provider | '', string][] = [['', 'Any DNS provider'], ...(Object.entries(providerNames) as [Provider, string][])]
 
 function useFilter() {
   const of = (name: string) => params.value.get(name) ?? ''
@@ -37,7 +37,7 @@ export function Domains() {
   const filtered = attention || Object.values(filter).some(Boolean)
   const bare = !filtered && !pages.loading && !pages.error && pages.items.length === 0
   return (
-    <Page title="Domains" intro="The names that your mail is sent from and arrives at." actions={!bare && <LinkButton look="primary" icon="plus" href="/domains/add">Add a domain</LinkButton>}>
+    <Page title="Domains" intro="Domains that send and receive mail." actions={!bare && <LinkButton look="primary" icon="plus" href="/domains/add">Add domain</LinkButton>}>
       {!bare && <Summary fleet={fleet} attention={attention} />}
       {!bare && !attention && <Filters filter={filter} tags={fleet.tags} />}
       <Card flush>
@@ -48,12 +48,12 @@ export function Domains() {
 }
 
 function None({ filtered, attention }: { filtered: boolean; attention: boolean }) {
-  if (attention) return <Empty icon="check" title="No domain needs you" action={<Button onClick={() => setParams({ needs: undefined })}>Show all domains</Button>}>All is in order or goes on by itself.</Empty>
-  if (filtered) return <Empty icon="search" title="No domain fits" action={<Button onClick={() => setParams({ q: '', status: '', tag: '', dns_provider: '' })}>Show all domains</Button>}>Change the filters to see others.</Empty>
+  if (attention) return <Empty icon="check" title="No domains need attention" action={<Button onClick={() => setParams({ needs: undefined })}>Show all domains</Button>}>All domains are healthy or being set up.</Empty>
+  if (filtered) return <Empty icon="search" title="No domains match" action={<Button onClick={() => setParams({ q: '', status: '', tag: '', dns_provider: '' })}>Show all domains</Button>}>Try other filters.</Empty>
   return (
-    <Empty icon="globe" title="Add your first domain" action={<LinkButton look="primary" icon="plus" href="/domains/add">Add a domain</LinkButton>}>
-      A domain is the part behind the @. Bring one that you own, or buy a new one; we show you each step.
-      {!can('connect_domains') && ' The account’s owner or an admin adds it.'}
+    <Empty icon="globe" title="Add your first domain" action={<LinkButton look="primary" icon="plus" href="/domains/add">Add domain</LinkButton>}>
+      A domain is the part of an email address after the @. Use one you own, or buy a new one.
+      {!can('connect_domains') && ' Ask the account’s owner or an admin to add it.'}
     </Empty>
   )
 }
@@ -70,8 +70,8 @@ function Summary({ fleet, attention }: { fleet: Fleet; attention: boolean }) {
   return (
     <div class="row" role="group" aria-label="Show">
       {chip(`All ${fleet.data.length}${more}`, !attention, { needs: undefined })}
-      {chip(need === 0 ? 'None needs you' : `${need}${more} need${need === 1 ? 's' : ''} you`, attention, { needs: 'you', q: '', status: '', tag: '', dns_provider: '' })}
-      {busy > 0 && <span class="muted small">{busy} being set up</span>}
+      {chip(need === 0 ? 'None need attention' : `${need}${more} need${need === 1 ? 's' : ''} attention`, attention, { needs: 'you', q: '', status: '', tag: '', dns_provider: '' })}
+      {busy > 0 && <span class="muted small">{busy} setting up</span>}
     </div>
   )
 }
@@ -80,9 +80,9 @@ function Filters({ filter, tags }: { filter: Omit<ReturnType<typeof useFilter>, 
   const [name, setName] = useTyped('q')
   return (
     <div class="domains-filters" role="search">
-      <div class="grow"><TextField label="Name" type="search" value={name} onInput={setName} placeholder="Find a domain" /></div>
-      <Select label="State" value={filter.status} onChange={(status) => setParams({ status })} options={states} />
-      <Select label="DNS" value={filter.dns_provider} onChange={(dns_provider) => setParams({ dns_provider })} options={providers} />
+      <div class="grow"><TextField label="Name" type="search" value={name} onInput={setName} placeholder="Search domains" /></div>
+      <Select label="Status" value={filter.status} onChange={(status) => setParams({ status })} options={states} />
+      <Select label="DNS provider" value={filter.dns_provider} onChange={(dns_provider) => setParams({ dns_provider })} options={providers} />
       {(tags.length > 0 || filter.tag) && (
         <Select label="Tag" value={filter.tag} onChange={(tag) => setParams({ tag })} options={[['', 'Any tag'], ...[...new Set([...tags, filter.tag].filter(Boolean))].map((t) => [t, t] as const)]} />
       )}

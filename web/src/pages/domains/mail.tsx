@@ -27,10 +27,10 @@ export function MailSettings(props: TabProps) {
 
 function Read({ domain: d }: { domain: Domain }) {
   return (
-    <Card title="Mail and web" note="The account’s owner or an admin changes these.">
+    <Card title="Mail and web" note="The account’s owner or an admin can edit these.">
       <Facts of={[
-        ['Catch-all', d.catch_all ?? 'none'], ['Forwards to', d.forward_address ?? 'nobody'], ['Redirects to', d.redirect ? `${d.redirect.url} (${redirectWords(d.redirect)})` : 'nowhere'],
-        ['Sends', d.sending_mode === 'relay' ? `through ${d.relay ?? 'the relay'}` : 'directly'], ['One-click unsubscribe', d.list_unsubscribe ? 'offered' : 'not offered'],
+        ['Catch-all', d.catch_all ?? 'None'], ['Forwarding', d.forward_address ?? 'None'], ['Web redirect', d.redirect ? `${d.redirect.url} (${redirectWords(d.redirect)})` : 'None'],
+        ['Outgoing mail', d.sending_mode === 'relay' ? `Through relay ${d.relay ?? '(default)'}` : 'Direct'], ['One-click unsubscribe', d.list_unsubscribe ? 'On' : 'Off'],
       ]} />
     </Card>
   )
@@ -41,13 +41,13 @@ function CatchAll({ domain: d, reload }: TabProps) {
   const boxes = useQuery('list_domain_email_users', { domain_id: d.id, limit: 100 })
   const save = async (catch_all: string | null) => {
     await call('update_domain', { domain_id: d.id, catch_all })
-    told(catch_all ? 'Mail to unknown addresses goes there now.' : 'Mail to unknown addresses is no longer caught.')
+    told(catch_all ? 'Catch-all saved.' : 'Catch-all removed.')
     await reload()
   }
   return (
-    <Card title="Catch-all" note={`Takes mail to every address of ${d.domain_unicode} that has no mailbox.`}>
+    <Card title="Catch-all" note={`Receives mail for every address at ${d.domain_unicode} that has no mailbox.`}>
       <Form onSubmit={() => save(address.trim())} submit="Save" disabled={address.trim() === '' || address.trim() === d.catch_all} actions={d.catch_all && <Button onClick={() => save(null)}>Remove</Button>}>
-        <TextField label="Deliver to" name="catch_all" type="email" value={address} onInput={setAddress} placeholder={`hello@${d.domain}`} list={boxes.data?.data.map((b) => b.email)} hint="Handy for a new domain; it also catches spam to made-up addresses." />
+        <TextField label="Deliver to" name="catch_all" type="email" value={address} onInput={setAddress} placeholder={`hello@${d.domain}`} list={boxes.data?.data.map((b) => b.email)} hint="Useful for a new domain, but it also receives spam sent to random addresses." />
       </Form>
     </Card>
   )
@@ -57,16 +57,16 @@ function Forward({ domain: d, reload }: TabProps) {
   const [address, setAddress] = useState(d.forward_address ?? '')
   const save = async () => {
     await call('set_forward', { domain_id: d.id, forward_address: address.trim() })
-    told('Mail is forwarded from now on.')
+    told('Forwarding saved.')
     await reload()
   }
   const remove = async () => {
     await call('delete_forward', { domain_id: d.id })
-    told('Mail is no longer forwarded.')
+    told('Forwarding removed.')
     await reload()
   }
   return (
-    <Card title="Forward" note="Sends on what neither a mailbox nor the catch-all takes.">
+    <Card title="Forwarding" note="Forwards mail that neither a mailbox nor the catch-all receives.">
       <Form onSubmit={save} submit="Save" disabled={address.trim() === '' || address.trim() === d.forward_address} actions={d.forward_address && <Button onClick={remove}>Remove</Button>}>
         <TextField label="Forward to" name="forward_address" type="email" value={address} onInput={setAddress} placeholder="me@example.com" hint="An address at another domain. No copy is kept here." />
       </Form>
@@ -88,15 +88,15 @@ function Sending({ domain: d, reload }: TabProps) {
       relay: relay.trim() === (d.relay ?? '') ? undefined : relay.trim() || null,
       list_unsubscribe: unsubscribe === d.list_unsubscribe ? undefined : unsubscribe,
     })
-    told('Saved')
+    told('Saved.')
     await reload()
   }
   return (
-    <Card title="How its mail leaves" note="Directly, or through a relay: a service that delivers for you.">
+    <Card title="Outgoing mail" note="Send directly, or through a relay: a service that delivers mail for you.">
       <Form onSubmit={save} submit="Save" disabled={!changed}>
-        <Select label="Way" name="sending_mode" value={mode} onChange={setMode} options={[['direct', 'Directly to the recipients’ servers'], ['relay', 'Through a relay']]} hint={session.value!.outbound === 'capture' ? 'For now this server captures mail to others, whatever stands here.' : named === null ? 'This installation has no relay; its operator can add one.' : undefined} />
-        {mode === 'relay' && <TextField label="Relay" name="relay" value={relay} onInput={setRelay} placeholder={named ?? 'the usual one'} list={named ? [named] : undefined} hint="Its name in the configuration. Left empty, the usual one." mono />}
-        <Check checked={unsubscribe} onChange={setUnsubscribe} label="Offer one-click unsubscribe" hint="Adds the header that large providers ask of those who send to many." />
+        <Select label="Route" name="sending_mode" value={mode} onChange={setMode} options={[['direct', 'Direct to the recipients’ mail servers'], ['relay', 'Through a relay']]} hint={session.value!.outbound === 'capture' ? 'Not in use now: this server captures all mail to external recipients.' : named === null ? 'This server has no relay. Its operator can add one.' : undefined} />
+        {mode === 'relay' && <TextField label="Relay" name="relay" value={relay} onInput={setRelay} placeholder={named ?? 'default'} list={named ? [named] : undefined} hint="The relay’s name in the server’s configuration. Leave empty for the default." mono />}
+        <Check checked={unsubscribe} onChange={setUnsubscribe} label="Offer one-click unsubscribe" hint="Adds the List-Unsubscribe header that large providers require from bulk senders." />
       </Form>
     </Card>
   )
@@ -110,20 +110,20 @@ function Redirect({ domain: d, reload }: TabProps) {
   const same = url.trim() === r?.url && permanent === r.permanent && path === r.preserve_path
   const save = async () => {
     await call('set_redirect', { domain_id: d.id, redirect_url: url.trim(), permanent, preserve_path: path })
-    told('Visitors are redirected from now on.')
+    told('Redirect saved.')
     await reload()
   }
   const remove = async () => {
     await call('delete_redirect', { domain_id: d.id })
-    told('Visitors are no longer redirected.')
+    told('Redirect removed.')
     await reload()
   }
   return (
-    <Card title="Web redirect" note={`Where browsers go that open ${d.domain_unicode} or www.${d.domain_unicode}.`}>
+    <Card title="Web redirect" note={`Redirects visitors of ${d.domain_unicode} and www.${d.domain_unicode}.`}>
       <Form onSubmit={save} submit="Save" disabled={url.trim() === '' || same} actions={r && <Button onClick={remove}>Remove</Button>}>
         <TextField label="Redirect to" name="redirect_url" type="url" value={url} onInput={setUrl} placeholder="https://www.example.com/" />
-        <Check checked={permanent} onChange={setPermanent} label="Permanent" hint="Browsers and search engines remember it (301). Otherwise they ask each time (302)." />
-        <Check checked={path} onChange={setPath} label="Keep the rest of the address" hint={`${d.domain_unicode}/page leads to …/page.`} />
+        <Check checked={permanent} onChange={setPermanent} label="Permanent" hint="301: browsers and search engines cache it. Otherwise 302: they check each time." />
+        <Check checked={path} onChange={setPath} label="Keep the path" hint={`${d.domain_unicode}/page redirects to …/page.`} />
       </Form>
     </Card>
   )

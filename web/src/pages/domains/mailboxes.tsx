@@ -15,16 +15,16 @@ export function DomainMailboxes({ domain: d }: TabProps) {
   const there = '/mailboxes?domain=' + d.domain
   const make = can('create_email_user') && d.status !== 'deleting' && (
     <>
-      {d.dns_provider !== 'external' && <LinkButton small href={'/mailboxes/bulk?domain=' + d.domain}>Several at once</LinkButton>}
+      {d.dns_provider !== 'external' && <LinkButton small href={'/mailboxes/bulk?domain=' + d.domain}>Bulk create</LinkButton>}
       <MakeMailbox domain={d} small />
     </>
   )
   const bare = q === '' && pages.items.length === 0
   return (
     <Card flush title="Mailboxes" actions={!bare && <><a href={there}>Open in Mailboxes</a>{make}</>}>
-      {!bare && <div class="domains-in"><TextField label="Find a mailbox" hideLabel type="search" value={q} onInput={setQ} placeholder="Find a mailbox" /></div>}
+      {!bare && <div class="domains-in"><TextField label="Search mailboxes" hideLabel type="search" value={q} onInput={setQ} placeholder="Search mailboxes" /></div>}
       <LongList pages={pages} idOf={(m) => m.id} height={60} narrowHeight={72} label="Mailboxes of this domain" row={(m) => <Row mailbox={m} />}
-        empty={q ? <Empty icon="search" title="No mailbox fits" /> : <Empty icon="mail" title="No mailbox yet" action={make && <div class="row">{make}</div>}>An address such as hello@{d.domain_unicode} needs a mailbox to receive and send.</Empty>} />
+        empty={q ? <Empty icon="search" title="No mailboxes match" /> : <Empty icon="mail" title="No mailboxes yet" action={make && <div class="row">{make}</div>}>Create a mailbox to send and receive mail as, for example, hello@{d.domain_unicode}.</Empty>} />
     </Card>
   )
 }
@@ -35,7 +35,7 @@ function Row({ mailbox: m }: { mailbox: Mailbox }) {
       <span class="grow truncate"><strong>{m.email}</strong>{m.name && <><br /><span class="muted small">{m.name}</span></>}</span>
       {m.status !== 'active' && <StatusBadge status={m.status} />}
       {m.unread_count > 0 && <span class="small nowrap">{m.unread_count} unread</span>}
-      <span class="muted small nowrap domains-wide">signed in <Time of={m.last_login_at} /></span>
+      <span class="muted small nowrap domains-wide">{m.last_login_at ? <>last login <Time of={m.last_login_at} /></> : 'never logged in'}</span>
       <Icon name="next" />
     </a>
   )

@@ -12,7 +12,7 @@ export function makeMailbox(domain: Domain, username = '') {
 }
 
 export function MakeMailbox({ domain: d, small }: { domain: Domain; small?: boolean }) {
-  return <Button look="primary" small={small} icon="plus" onClick={() => makeMailbox(d)}>{d.dns_provider === 'external' ? 'Connect a mailbox' : 'Make a mailbox'}</Button>
+  return <Button look="primary" small={small} icon="plus" onClick={() => makeMailbox(d)}>{d.dns_provider === 'external' ? 'Connect mailbox' : 'Create mailbox'}</Button>
 }
 
 /** The place of the dialog: the button goes once there is a mailbox, and the dialog has its password to show still. */

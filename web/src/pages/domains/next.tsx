@@ -24,9 +24,9 @@ export function NextStep(props: TabProps) {
       return <AddRecords {...props} />
     case 'pending':
     case 'in_progress':
-      return <Running domain={d} title="Mailstead is setting this domain up" />
+      return <Running domain={d} title="Setting up this domain" />
     case 'deleting':
-      return <Running domain={d} title="This domain is being deleted" />
+      return <Running domain={d} title="Deleting this domain" />
     case 'error':
       return <Broken {...props} />
   }
@@ -55,28 +55,28 @@ function SetNameservers({ domain: d, reload }: TabProps) {
   const check = async () => {
     const { domains } = await call('check_nameservers', { domains: [d.domain] })
     setFound(domains[0])
-    if (domains[0]?.verified) told('The nameservers are right. The rest goes on by itself.')
+    if (domains[0]?.verified) told('Nameservers verified. Setup continues automatically.')
     await reload()
   }
   const at = provider.data?.registrar
   if (d.ns_status === 'verified') {
     return (
       <Step tone="info" title="Nameservers are set. Finish setup" actions={can('check_nameservers') && <Button look="primary" icon="next" onClick={check}>Continue</Button>}>
-        <p class="muted">Mailstead makes the keys and records, and opens the domain for mail. This takes some seconds.</p>
-        <details><summary class="muted">Which nameservers?</summary><CopyFields of={serversOf(d)} /></details>
+        <p class="muted">Mailstead generates the keys, publishes the DNS records and activates mail. This takes a few seconds.</p>
+        <details><summary class="muted">Show nameservers</summary><CopyFields of={serversOf(d)} /></details>
       </Step>
     )
   }
   return (
-    <Step tone="warn" title="Set these nameservers at your registrar" actions={can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>I have set them, check now</Button>}>
+    <Step tone="warn" title="Set these nameservers at your registrar" actions={can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>I’ve set them, check now</Button>}>
       <ol class="domains-how">
-        <li>Sign in where you registered {d.domain_unicode}{at ? <>: that is <strong>{at}</strong></> : ''}.</li>
-        <li>Find “Nameservers” or “DNS” in the settings of the domain, and choose your own or custom nameservers.</li>
-        <li>Replace all that are there by these:</li>
+        <li>Sign in to the registrar of {d.domain_unicode}{at ? <>: <strong>{at}</strong></> : ''}.</li>
+        <li>In the domain’s settings, find “Nameservers” or “DNS” and choose custom nameservers.</li>
+        <li>Replace all existing nameservers with these:</li>
       </ol>
       <CopyFields of={serversOf(d)} />
       {found && !found.verified && <Found expected={found.nameservers} actual={found.current_ns} message={found.message} />}
-      <p class="muted small">Registrars need some minutes to pass the change on; some need a day. A website or other mail on this domain needs its records here too{can('create_custom_dns_record') ? <>: add them under <a href={`/domains/${d.id}/records`}>Own records</a> before you switch.</> : <>, before you switch: the account’s owner or an admin adds them.</>}</p>
+      <p class="muted small">The change usually takes a few minutes, sometimes up to a day. If a website or other service uses this domain, its DNS records must be copied here before you switch. {can('create_custom_dns_record') ? <>Add them under <a href={`/domains/${d.id}/records`}>Custom records</a>.</> : 'The account’s owner or an admin can add them.'}</p>
     </Step>
   )
 }
@@ -92,7 +92,7 @@ export function Found({ expected, actual, message }: { expected: string[]; actua
       {message && <p>{message}</p>}
       <dl class="facts">
         <dt>Expected</dt><dd>{expected.map((ns) => <code key={ns}>{ns}</code>)}</dd>
-        <dt>Found</dt><dd>{actual.length === 0 ? <span class="muted">no nameservers yet</span> : actual.map((ns) => <code key={ns} class={expected.includes(ns) ? undefined : 'domains-wrong'}>{ns}</code>)}</dd>
+        <dt>Found</dt><dd>{actual.length === 0 ? <span class="muted">no nameservers</span> : actual.map((ns) => <code key={ns} class={expected.includes(ns) ? undefined : 'domains-wrong'}>{ns}</code>)}</dd>
       </dl>
     </div>
   )
@@ -102,23 +102,23 @@ function AddRecords({ domain: d, reload }: TabProps) {
   const status = useDnsStatus(d)
   const verify = async () => {
     const { critical_verified: done, records } = await call('verify_dns', { domain_id: d.id })
-    told(done ? 'All that mail needs is there. The domain is ready.' : `${records.filter((r) => r.verified).length} of ${records.length} records are there.`)
+    told(done ? 'All required records found. The domain is ready.' : `${records.filter((r) => r.verified).length} of ${plural(records.length, 'record')} found.`)
     await Promise.all([reload(), status.reload()])
   }
   useActivation(d, !!status.data && status.data.records.every((r) => r.verified || !r.critical))
-  if (!status.data) return <Step tone="warn" title="Add the records at your DNS provider"><Loading lines={3} /></Step>
+  if (!status.data) return <Step tone="warn" title="Add the DNS records at your DNS provider"><Loading lines={3} /></Step>
   const records = byNeed(status.data.records)
   const there = records.filter((r) => r.verified).length
   const first = records.find((r) => !r.verified)
   const also = records.filter((r) => !r.verified).length - 1
   return (
-    <Step tone={first ? 'warn' : 'info'} title={first ? `${first.actual === null ? 'Add' : 'Change'} this ${first.type} record at your DNS provider` : 'All records found. Activate mail'}
+    <Step tone={first ? 'warn' : 'info'} title={first ? `${first.actual === null ? 'Add' : 'Edit'} this ${first.type} record at your DNS provider` : 'All records found. Activate mail'}
       actions={<>
-        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? `I have ${first.actual === null ? 'added' : 'changed'} it, check now` : 'Activate mail'}</Button>}
-        {also > 0 && <LinkButton href={`/domains/${d.id}/dns`}>See the other {also}</LinkButton>}
+        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? `I’ve ${first.actual === null ? 'added' : 'edited'} it, check now` : 'Activate mail'}</Button>}
+        {also > 0 && <LinkButton href={`/domains/${d.id}/dns`}>See {plural(also, 'other record')}</LinkButton>}
       </>}>
       {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} found={first.actual !== null} /></>}
-      <p class="muted small">{there} of {plural(records.length, 'record')} {there === 1 ? 'is' : 'are'} there. A new record is mostly seen within minutes.</p>
+      <p class="muted small">{there} of {plural(records.length, 'record')} found. New records usually appear within minutes.</p>
     </Step>
   )
 }
@@ -127,7 +127,7 @@ function Running({ domain: d, title }: { domain: Domain; title: string }) {
   return (
     <Step tone="info" title={title}>
       {d.status_detail && <p>{d.status_detail}</p>}
-      {d.job_id ? <DomainJob id={d.job_id} /> : <p class="muted">This goes on by itself.</p>}
+      {d.job_id ? <DomainJob id={d.job_id} /> : <p class="muted">This continues automatically.</p>}
     </Step>
   )
 }
@@ -135,14 +135,14 @@ function Running({ domain: d, title }: { domain: Domain; title: string }) {
 function Broken({ domain: d, reload }: TabProps) {
   const unproven = d.error?.code === 'domain_claimed_elsewhere' || d.error?.code === 'claim_expired'
   return (
-    <Step tone="bad" title={unproven ? 'Prove that this domain is yours' : 'Setup failed'} actions={<>
+    <Step tone="bad" title={unproven ? 'Prove that you own this domain' : 'Setup failed'} actions={<>
       {can('setup_domain') && <Button look="primary" icon="refresh" onClick={() => setUpAgain(d, reload)}>Set up again</Button>}
-      {d.job_id && <LinkButton href={'/jobs/' + d.job_id}>See what was done</LinkButton>}
+      {d.job_id && <LinkButton href={'/jobs/' + d.job_id}>Open the job</LinkButton>}
     </>}>
-      <p>{d.error ? <Wrong of={d.error} /> : 'It ended with an error.'}</p>
-      {unproven && <CopyFields of={[['Type', 'TXT'], ['Name', '_mailstead', `some providers want _mailstead.${d.domain}`], ['Value', 'mailstead-claim=' + d.id]]} />}
+      <p>{d.error ? <Wrong of={d.error} /> : 'Setup failed.'}</p>
+      {unproven && <CopyFields of={[['Type', 'TXT'], ['Name', '_mailstead', `some providers need _mailstead.${d.domain}`], ['Value', 'mailstead-claim=' + d.id]]} />}
       {d.error?.code === 'ns_timeout' && <CopyFields of={serversOf(d)} />}
-      <p class="muted small">{!can('setup_domain') && 'The account’s owner or an admin can set it up again. '}Setup continues where it ended. Nothing is bought twice, and what is there stays.</p>
+      <p class="muted small">{!can('setup_domain') && 'The account’s owner or an admin can set it up again. '}Setup continues where it stopped. Nothing is bought twice, and existing data is kept.</p>
     </Step>
   )
 }
@@ -157,10 +157,10 @@ function Mend({ domain: d, reload }: TabProps) {
     await status.look()
     await reload()
   }
-  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record && d.dns_provider === 'manual' ? `Mend this ${record.type} record: ${purposeOf(issue.purpose).name.toLowerCase()}` : `Not as it should be: ${purposeOf(issue.purpose).name.toLowerCase()}`
+  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record && d.dns_provider === 'manual' ? `Fix the ${purposeOf(issue.purpose).name} record` : `${purposeOf(issue.purpose).name} record is wrong`
   return (
     <Step tone={bad ? 'bad' : 'warn'} title={title} actions={<>
-      <Button look="primary" icon="refresh" onClick={look}>Check again now</Button>
+      <Button look="primary" icon="refresh" onClick={look}>Check now</Button>
       <LinkButton href={`/domains/${d.id}/dns`}>{others > 0 ? `See ${plural(others, 'other problem')}` : 'See all records'}</LinkButton>
     </>}>
       <p>{issue.message}{bad && <> Mail has been at risk since <Time of={d.dns_health.failing_since} form="at" />.</>}</p>
@@ -176,8 +176,8 @@ function ReplaceDs({ domain: d, reload }: TabProps) {
     <Step tone="bad" title="Replace the DS record at your registrar" actions={<Button look="primary" icon="refresh" onClick={async () => {
       await call('get_dns_status', { domain_id: d.id, refresh: true })
       await reload()
-    }}>Check again now</Button>}>
-      <p>Your registrar has a DS record that is not this domain’s, so a part of the world cannot find it. Replace it by this one, or delete it there.</p>
+    }}>Check now</Button>}>
+      <p>The DS record at your registrar does not match this domain, so validating resolvers can’t resolve it. Replace it with this one, or delete it there.</p>
       <CopyFields of={d.dnssec!.ds.map((ds) => ['DS record', ds.value])} />
     </Step>
   )
@@ -186,14 +186,14 @@ function ReplaceDs({ domain: d, reload }: TabProps) {
 function AllWell({ domain: d }: { domain: Domain }) {
   if (d.email_users_count === 0 && can('create_email_user')) {
     return (
-      <Step tone="ok" title={d.dns_provider === 'external' ? 'Ready. Now connect its first mailbox' : 'Ready. Now make its first mailbox'} actions={<MakeMailbox domain={d} />}>
-        <p class="muted">{d.dns_provider === 'external' ? 'Mailstead signs in to it where it is hosted.' : 'Mail for the domain is accepted as soon as there is a mailbox, a catch-all or a forward.'}</p>
+      <Step tone="ok" title={d.dns_provider === 'external' ? 'Ready. Connect the first mailbox' : 'Ready. Create the first mailbox'} actions={<MakeMailbox domain={d} />}>
+        <p class="muted">{d.dns_provider === 'external' ? 'Mailstead logs in to it at its current provider.' : 'The domain accepts mail once it has a mailbox, a catch-all or forwarding.'}</p>
       </Step>
     )
   }
   return (
-    <Step tone="ok" title="Everything is in order">
-      <p class="muted">{d.dns_provider === 'external' ? 'Its DNS and its mail are hosted elsewhere.' : <>Its records are looked at every hour. The last look: <Time of={d.dns_health.checked_at} none="not yet" />.</>}</p>
+    <Step tone="ok" title="Everything is OK">
+      <p class="muted">{d.dns_provider === 'external' ? 'DNS and mail of this domain are hosted elsewhere.' : <>Mailstead checks the DNS records every hour. Last checked: <Time of={d.dns_health.checked_at} />.</>}</p>
     </Step>
   )
 }

@@ -40,14 +40,14 @@ export function RecordFields({ record: r, domain: d, found }: { record: DnsRecor
   const [priority, value] = split(r)
   const rows: [string, string, ComponentChildren?][] = [
     ['Type', r.type],
-    ['Name', r.host, r.host === '@' ? `means ${d.domain_unicode} itself` : `some providers want ${r.host}.${d.domain}`],
+    ['Name', r.host, r.host === '@' ? `the domain itself, ${d.domain_unicode}` : `some providers need ${r.host}.${d.domain}`],
   ]
   if (priority) rows.push(['Priority', priority])
   rows.push(['Value', value])
   return (
     <>
       <CopyFields of={rows} />
-      {found && <p class="small"><span class="muted">Found now:</span> {r.actual === null ? 'nothing' : <code class="domains-wrong">{r.actual}</code>}</p>}
+      {found && <p class="small"><span class="muted">Current value:</span> {r.actual === null ? 'none' : <code class="domains-wrong">{r.actual}</code>}</p>}
     </>
   )
 }

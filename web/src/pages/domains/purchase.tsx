@@ -15,10 +15,10 @@ export function Purchase({ offer: first, registrars, onClose }: { offer: Offer; 
   const [order, setOrder] = useState<Order>({ years: '1', renew: true, registrar: first.registrar ?? registrars[0] ?? '', token: '', manual: false, extras: emptyExtras })
   const [sure, setSure] = useState(false)
   return (
-    <Dialog title={sure ? 'Is everything right?' : `Buy ${first.domain}`} onClose={onClose}>
+    <Dialog title={sure ? 'Review order' : `Buy ${first.domain}`} onClose={onClose}>
       <Show of={quote} lines={4}>
         {(offer) => {
-          if (!offer.purchasable || offer.price === null) return <Notice tone="bad">{offer.error ?? `${offer.domain} cannot be bought any more. Choose another name.`}</Notice>
+          if (!offer.purchasable || offer.price === null) return <Notice tone="bad">{offer.error ?? `${offer.domain} is no longer available. Choose another name.`}</Notice>
           return sure ? <Confirm offer={offer} order={order} onBack={() => setSure(false)} /> : <OrderForm offer={offer} order={order} onChange={setOrder} registrars={registrars} onReady={() => setSure(true)} />
         }}
       </Show>
@@ -41,20 +41,20 @@ function OrderForm({ offer, order, onChange, registrars, onReady }: { offer: Off
   const set = (change: Partial<Order>) => onChange({ ...order, ...change })
   const fixed = order.registrar === 'cloudflare'
   return (
-    <Form onSubmit={async () => onReady()} submit="Go on to the order" disabled={fixed && !order.manual && order.token.trim() === ''}>
+    <Form onSubmit={async () => onReady()} submit="Continue" disabled={fixed && !order.manual && order.token.trim() === ''}>
       <Price offer={offer} order={order} />
       <div class="grid-2">
-        <Select label="For how long" value={order.years} onChange={(years) => set({ years })} options={terms} />
+        <Select label="Registration period" value={order.years} onChange={(years) => set({ years })} options={terms} />
         {registrars.length > 1 && <Select label="Registrar" value={order.registrar} onChange={(registrar) => set({ registrar })} options={registrars.map((r) => [r, r] as const)} />}
       </div>
-      <Check checked={order.renew} onChange={(renew) => set({ renew })} label="Renew it by itself" hint={`Each year for ${money(offer.renewal_price ?? offer.price, offer.currency)} at today’s price. Without it the name is lost when the time is over.`} />
+      <Check checked={order.renew} onChange={(renew) => set({ renew })} label="Auto-renew" hint={`Renews every year for ${money(offer.renewal_price ?? offer.price, offer.currency)} at today’s price. If this is off, the domain expires at the end of the period.`} />
       {fixed && (
         <>
-          <Check checked={order.manual} onChange={(manual) => set({ manual })} label="I enter the DNS records myself" hint="Cloudflare does not let the nameservers be changed." />
-          {!order.manual && <TextField label="Cloudflare API token" type="password" autoComplete="off" mono value={order.token} onInput={(token) => set({ token })} hint="With Zone: Read and DNS: Edit. Mailstead makes the records with it." />}
+          <Check checked={order.manual} onChange={(manual) => set({ manual })} label="Add the DNS records manually" hint="Domains registered at Cloudflare can’t use other nameservers." />
+          {!order.manual && <TextField label="Cloudflare API token" type="password" autoComplete="off" mono value={order.token} onInput={(token) => set({ token })} hint="Mailstead uses it to create the DNS records. It needs Zone: Read and DNS: Edit." />}
         </>
       )}
-      <TextField label="Mailboxes to make at once" value={order.extras.users} onInput={(users) => set({ extras: { ...order.extras, users } })} placeholder="hello, anna" hint="The names before the @, with commas between. You can make them later." />
+      <TextField label="Mailboxes to create" value={order.extras.users} onInput={(users) => set({ extras: { ...order.extras, users } })} placeholder="hello, anna" hint="Usernames, separated by commas. You can also create mailboxes later." />
     </Form>
   )
 }
@@ -76,18 +76,18 @@ function Confirm({ offer, order, onBack }: { offer: Offer; order: Order; onBack:
       domain: offer.domain, register: true, price: limitOf(offer, order), years: Number(order.years), auto_renew: order.renew, registrar: order.registrar || undefined,
       users: usersOf(order.extras), edge_api_token: order.token.trim() && !order.manual ? order.token.trim() : undefined, manual_dns: order.manual || undefined,
     })
-    told(`${offer.domain} is being bought.`)
+    told(`Buying ${offer.domain}.`)
     go(job.resource ? '/domains/' + job.resource.id : '/jobs/' + job.job_id)
   }
   return (
     <Form onSubmit={buy} submit={`Buy for ${total}`} disabled={!agreed} actions={<Button onClick={onBack}>Back</Button>}>
       <Facts of={[
-        ['Name', <strong>{offer.domain}</strong>], ['For', plural(Number(order.years), 'year')], ['Price now', <strong>{total}</strong>],
-        ['After that', order.renew ? `${money(offer.renewal_price ?? offer.price, offer.currency)} a year, renewed by itself` : 'it ends'], ['Registrar', order.registrar],
+        ['Domain', <strong>{offer.domain}</strong>], ['Period', plural(Number(order.years), 'year')], ['Total', <strong>{total}</strong>],
+        ['Auto-renew', order.renew ? `On, ${money(offer.renewal_price ?? offer.price, offer.currency)} per year` : 'Off'], ['Registrar', order.registrar],
         ['Mailboxes', usersOf(order.extras)?.map((u) => `${u.username}@${offer.domain}`).join(', ')],
       ]} />
-      <p class="muted small">Should the price have risen meanwhile, nothing is bought.</p>
-      <Check checked={agreed} onChange={setAgreed} label={`I buy ${offer.domain} for ${total}.`} hint="The registrar charges this installation’s account. A bought name cannot be given back." />
+      <p class="muted small">If the price has gone up in the meantime, nothing is bought.</p>
+      <Check checked={agreed} onChange={setAgreed} label={`I want to buy ${offer.domain} for ${total}.`} hint="The registrar charges this server’s registrar account. A purchase can’t be refunded." />
     </Form>
   )
 }

@@ -15,7 +15,7 @@ export async function setUpAgain(d: Domain, done: () => unknown) {
     return
   }
   await call('setup_domain', { domain: d.domain })
-  told('It is being set up again.')
+  told('Setup started.')
   await done()
 }
 
@@ -31,14 +31,14 @@ function TokenDialog({ domain: d, done }: { domain: Domain; done: () => unknown 
   const submit = async () => {
     await call('setup_domain', { domain: d.domain, edge_api_token: token.trim() || undefined })
     close()
-    told('It is being set up again.')
+    told('Setup started.')
     await done()
   }
   return (
     <Dialog title={`Set up ${d.domain_unicode} again`} onClose={close}>
-      <Form onSubmit={submit} submit="Set it up again">
+      <Form onSubmit={submit} submit="Set up again">
         <TextField label="Cloudflare API token" name="edge_api_token" type="password" value={token} onInput={setToken} autoComplete="off" mono autoFocus
-          hint="Only if the one that Mailstead has no longer works. It needs Zone: Read and DNS: Edit for this domain." />
+          hint="Leave empty to use the stored token. A new token needs Zone: Read and DNS: Edit for this domain." />
       </Form>
     </Dialog>
   )
@@ -47,11 +47,11 @@ function TokenDialog({ domain: d, done }: { domain: Domain; done: () => unknown 
 /** Deletes a domain, once its name has been typed. */
 export function deleteDomain(d: Domain) {
   ask({
-    title: `Delete ${d.domain_unicode}`, action: 'Delete the domain', typed: d.domain, danger: true,
+    title: `Delete ${d.domain_unicode}?`, action: 'Delete domain', typed: d.domain, danger: true,
     text: (
       <div class="stack-tight">
-        <p>{d.email_users_count > 0 ? <>This deletes <strong>{plural(d.email_users_count, 'mailbox', 'mailboxes')} and all mail in {d.email_users_count === 1 ? 'it' : 'them'}</strong>, and cannot be undone.</> : 'Mailstead stops to answer for it. This cannot be undone.'}</p>
-        {d.source === 'registered' && <p class="muted">The name itself stays registered in your name at {d.registrar ?? 'the registrar'}.</p>}
+        <p>{d.email_users_count > 0 ? <>This deletes <strong>{plural(d.email_users_count, 'mailbox', 'mailboxes')} and all mail in {d.email_users_count === 1 ? 'it' : 'them'}</strong>. This can’t be undone.</> : 'Mailstead stops serving this domain. This can’t be undone.'}</p>
+        {d.source === 'registered' && <p class="muted">The domain stays registered at {d.registrar ?? 'the registrar'}.</p>}
       </div>
     ),
     run: async () => {

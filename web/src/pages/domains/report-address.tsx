@@ -29,7 +29,7 @@ export function ReportAddresses({ rua }: { rua: string }) {
     <>
       {lost.data.map((a) => (
         <Notice key={a} tone="warn" alert title={`${a} receives no mail.`}>
-          Reports sent there are lost. {can('create_email_user') ? <Button small onClick={() => create(a)}>Create the mailbox</Button> : 'Ask the account’s owner or an admin to create the mailbox.'}
+          Reports sent there are lost. {can('create_email_user') ? <Button small onClick={() => create(a)}>Create mailbox</Button> : 'Ask the account’s owner or an admin to create the mailbox.'}
         </Notice>
       ))}
     </>

@@ -13,8 +13,8 @@ export function Reports({ domain: d }: TabProps) {
   return (
     <>
       <div class="domains-filters">
-        <Select label="Time" value={days} onChange={setDays} options={[['7', 'The last 7 days'], ['30', 'The last 30 days'], ['90', 'The last 90 days']]} />
-        <TextField label="Reported by" type="search" value={org} onInput={setOrg} placeholder="google.com" />
+        <Select label="Period" value={days} onChange={setDays} options={[['7', 'Last 7 days'], ['30', 'Last 30 days'], ['90', 'Last 90 days']]} />
+        <TextField label="Reporter" type="search" value={org} onInput={setOrg} placeholder="google.com" />
       </div>
       <DmarcReports domain={d} range={range} />
       <TlsReports domain={d} range={range} />

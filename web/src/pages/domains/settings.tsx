@@ -34,11 +34,11 @@ function Tags({ domain: d, reload }: TabProps) {
     setTag('')
   }
   return (
-    <Card title="Tags" note="To find domains that belong together.">
+    <Card title="Tags" note="Use tags to group and filter domains.">
       <div class="stack">
         {d.tags.length > 0 && (
           <ul class="domains-tags">
-            {d.tags.map((t) => <li key={t}>{t} <IconButton look="ghost" small icon="x" label={`Remove the tag ${t}`} onClick={() => save(d.tags.filter((other) => other !== t))} /></li>)}
+            {d.tags.map((t) => <li key={t}>{t} <IconButton look="ghost" small icon="x" label={`Remove tag ${t}`} onClick={() => save(d.tags.filter((other) => other !== t))} /></li>)}
           </ul>
         )}
         <Form onSubmit={add} submit="Add" disabled={tag.trim() === ''}>
@@ -53,11 +53,11 @@ function Notes({ domain: d, reload }: TabProps) {
   const [notes, setNotes] = useState(d.notes ?? '')
   const save = async () => {
     await call('update_domain', { domain_id: d.id, notes: notes.trim() || null })
-    told('Saved')
+    told('Saved.')
     await reload()
   }
   return (
-    <Card title="Notes" note="For your team. Nobody else sees them.">
+    <Card title="Notes" note="Only your team sees these.">
       <Form onSubmit={save} submit="Save" disabled={notes.trim() === (d.notes ?? '')}>
         <TextArea label="Notes" hideLabel name="notes" value={notes} onInput={setNotes} rows={5} />
       </Form>
@@ -68,52 +68,52 @@ function Notes({ domain: d, reload }: TabProps) {
 function Registration({ domain: d, reload, mayChange }: TabProps & { mayChange: boolean }) {
   const renew = async (auto_renew: boolean) => {
     await call('update_domain', { domain_id: d.id, auto_renew })
-    told(auto_renew ? 'It is renewed by itself.' : 'It is no longer renewed by itself.')
+    told(auto_renew ? 'Auto-renew turned on.' : 'Auto-renew turned off.')
     await reload()
   }
   return (
     <Card title="Registration">
       <div class="stack">
         <Facts of={[
-          ['Came here', d.source === 'registered' ? 'bought here' : 'connected'],
-          ['Registered at', d.registrar],
-          ['Paid until', d.expires_at && <Time of={d.expires_at} form="date" />],
-          ['DNS', providerNames[d.dns_provider]],
-          ['Added', <Time of={d.created_at} form="at" />],
-          ['Changed', <Time of={d.updated_at} form="at" />],
-          ['Number', <Copyable text={d.id} label="Copy the number" />],
+          ['Added by', d.source === 'registered' ? 'purchase' : 'connection'],
+          ['Registrar', d.registrar],
+          ['Expires', d.expires_at && <Time of={d.expires_at} form="date" />],
+          ['DNS provider', providerNames[d.dns_provider]],
+          ['Created', <Time of={d.created_at} form="at" />],
+          ['Updated', <Time of={d.updated_at} form="at" />],
+          ['ID', <Copyable text={d.id} label="Copy ID" />],
         ]} />
-        {d.source === 'registered' ? <Renewal domain={d} mayChange={mayChange} onTurn={renew} /> : <p class="muted small">It was not bought here: whoever you registered it with renews it.</p>}
+        {d.source === 'registered' ? <Renewal domain={d} mayChange={mayChange} onTurn={renew} /> : <p class="muted small">This domain was not bought here. Renew it at your registrar.</p>}
       </div>
     </Card>
   )
 }
 
 function Renewal({ domain: d, mayChange, onTurn }: { domain: Domain; mayChange: boolean; onTurn: (on: boolean) => Promise<void> }) {
-  if (!can('update_domain')) return <p class="muted small">{d.auto_renew ? 'It is renewed by itself.' : 'It is not renewed by itself.'} The account’s owner or an admin can change this.</p>
+  if (!can('update_domain')) return <p class="muted small">Auto-renew is {d.auto_renew ? 'on' : 'off'}. The account’s owner or an admin can change this.</p>
   return (
-    <Check checked={d.auto_renew} disabled={!mayChange} onChange={(on) => void onTurn(on).catch(failed)} label="Renew it by itself"
-      hint={`${d.registrar ?? 'The registrar'} charges for another year before it expires. Without it the name is lost then.`} />
+    <Check checked={d.auto_renew} disabled={!mayChange} onChange={(on) => void onTurn(on).catch(failed)} label="Auto-renew"
+      hint={`${d.registrar ?? 'The registrar'} charges for another year before the domain expires. If this is off, the domain expires.`} />
   )
 }
 
 function Ends({ domain: d, reload }: TabProps) {
   return (
-    <Card title="Start anew, or end">
+    <Card title="Danger zone">
       <div class="stack">
         {can('setup_domain') && d.dns_provider !== 'external' && (
           <div class="row-between">
-            <div><strong>Set up again</strong><p class="muted small">Makes anew whatever is missing: keys, records, certificates. What is there stays.</p></div>
+            <div><strong>Set up again</strong><p class="muted small">Recreates anything missing: keys, DNS records, certificates. Existing ones are kept.</p></div>
             <Button icon="refresh" onClick={() => setUpAgain(d, reload)}>Set up again</Button>
           </div>
         )}
         {can('delete_domain') && (
           <div class="row-between">
-            <div><strong>Delete</strong><p class="muted small">Takes the domain, its mailboxes and all their mail away, for good.</p></div>
-            <Button look="danger" icon="trash" onClick={() => deleteDomain(d)}>Delete the domain</Button>
+            <div><strong>Delete domain</strong><p class="muted small">Permanently deletes the domain, its mailboxes and all their mail.</p></div>
+            <Button look="danger" icon="trash" onClick={() => deleteDomain(d)}>Delete domain</Button>
           </div>
         )}
-        {d.status === 'deleting' && <Notice>It is being deleted.</Notice>}
+        {d.status === 'deleting' && <Notice>This domain is being deleted.</Notice>}
       </div>
     </Card>
   )

@@ -18,7 +18,7 @@ export function Overview({ domain: d }: TabProps) {
 function Elsewhere() {
   return (
     <Card title="Hosted elsewhere">
-      <p>Another provider answers for this domain and keeps its mail. Mailstead signs in to its mailboxes there, so that you read and send from here.</p>
+      <p>Another provider hosts this domain’s DNS and mail. Mailstead logs in to its mailboxes there, so that you can read and send mail here.</p>
     </Card>
   )
 }
@@ -26,8 +26,8 @@ function Elsewhere() {
 function Checks({ domain: d }: { domain: Domain }) {
   const status = useDnsStatus(d)
   return (
-    <Card title="What the world sees" note={status.data?.checked_at && <>Last look: <Time of={status.data.checked_at} /></>} actions={<a href={`/domains/${d.id}/dns`}>All records</a>} flush>
-      {d.status === 'deleting' ? <p class="line muted">It is being deleted.</p> : <Show of={status} lines={5}>{(s) => <CheckList status={s} domain={d} />}</Show>}
+    <Card title="DNS check" note={status.data?.checked_at && <>Last checked <Time of={status.data.checked_at} /></>} actions={<a href={`/domains/${d.id}/dns`}>All records</a>} flush>
+      {d.status === 'deleting' ? <p class="line muted">This domain is being deleted.</p> : <Show of={status} lines={5}>{(s) => <CheckList status={s} domain={d} />}</Show>}
     </Card>
   )
 }
@@ -38,7 +38,7 @@ function CheckList({ status: s, domain: d }: { status: DnsStatus; domain: Domain
     <div class="rows">
       {s.nameservers.expected.length > 0 && (
         <Check ok={s.nameservers.verified} name="Nameservers" critical>
-          {s.nameservers.verified ? 'They lead to Mailstead.' : s.nameservers.actual.length > 0 ? `They lead to ${s.nameservers.actual.join(', ')}.` : 'None are set yet.'}
+          {s.nameservers.verified ? 'Set to Mailstead’s nameservers.' : s.nameservers.actual.length > 0 ? `Set to ${s.nameservers.actual.join(', ')}.` : 'No nameservers set.'}
         </Check>
       )}
       {purposes.map((p) => {
@@ -52,14 +52,14 @@ function CheckList({ status: s, domain: d }: { status: DnsStatus; domain: Domain
 
 function DnssecCheck({ of }: { of: NonNullable<Domain['dnssec']> }) {
   const text = {
-    secure: 'Answers for the domain are signed, and the signatures are checked.', unpublished: 'Optional: give your registrar the DS record, and nobody can forge answers for the domain.',
-    bogus: 'Your registrar has a DS record of others: a part of the world cannot find the domain.', unknown: 'Not looked at yet.',
+    secure: 'DNSSEC is active: resolvers can verify DNS answers for the domain.', unpublished: 'Optional: add the DS record at your registrar to protect DNS answers from forgery.',
+    bogus: 'The DS record at your registrar does not match: validating resolvers can’t resolve the domain.', unknown: 'Not checked yet.',
   }[of.status]
-  return <Check name="Signed DNS" ok={of.status === 'secure'} critical={of.status === 'bogus'} optional>{text}</Check>
+  return <Check name="DNSSEC" ok={of.status === 'secure'} critical={of.status === 'bogus'} optional>{text}</Check>
 }
 
 function Check({ ok, critical, optional, name, children }: { ok: boolean; critical?: boolean; optional?: boolean; name: string; children: ComponentChildren }) {
-  const [tone, label] = ok ? ['ok', 'In order'] as const : critical ? ['bad', 'Wrong'] as const : optional ? ['none', 'Off'] as const : ['warn', 'Missing'] as const
+  const [tone, label] = ok ? ['ok', 'Verified'] as const : critical ? ['bad', 'Wrong'] as const : optional ? ['none', 'Off'] as const : ['warn', 'Missing'] as const
   return (
     <div class="line domains-check">
       <span class={'domains-mark ' + tone}><Icon name={ok ? 'check' : critical ? 'x' : 'info'} /></span>
@@ -72,25 +72,25 @@ function Check({ ok, critical, optional, name, children }: { ok: boolean; critic
 function About({ domain: d }: { domain: Domain }) {
   return (
     <div class="stack">
-      <Card title="About it" actions={can('update_domain') && <a href={`/domains/${d.id}/settings`}>Change</a>}>
+      <Card title="Details" actions={can('update_domain') && <a href={`/domains/${d.id}/settings`}>Edit</a>}>
         <Facts of={[
-          ['DNS', providerNames[d.dns_provider]],
+          ['DNS provider', providerNames[d.dns_provider]],
           ['Mailboxes', <a href={`/domains/${d.id}/mailboxes`}>{count(d.email_users_count)}</a>],
-          ['Written as', d.domain_unicode !== d.domain && <Copyable text={d.domain} />],
-          ['Registered at', d.registrar],
-          ['Paid until', d.expires_at && <><Time of={d.expires_at} form="date" />{d.auto_renew ? ', renewed by itself' : ', not renewed by itself'}</>],
-          ['Added', <Time of={d.created_at} form="date" />],
+          ['ASCII form', d.domain_unicode !== d.domain && <Copyable text={d.domain} />],
+          ['Registrar', d.registrar],
+          ['Expires', d.expires_at && <><Time of={d.expires_at} form="date" />{d.auto_renew ? ', auto-renew on' : ', auto-renew off'}</>],
+          ['Created', <Time of={d.created_at} form="date" />],
           ['Ready since', d.completed_at && <Time of={d.completed_at} form="date" />],
         ]} />
       </Card>
       {d.dns_provider !== 'external' && (
-        <Card title="Mail and web" actions={can('update_domain') && <a href={`/domains/${d.id}/mail`}>Change</a>}>
+        <Card title="Mail and web" actions={can('update_domain') && <a href={`/domains/${d.id}/mail`}>Edit</a>}>
           <Facts of={[
-            ['Sends', d.sending_mode === 'relay' ? `through ${d.relay ?? 'the relay'}` : 'directly'],
+            ['Outgoing mail', d.sending_mode === 'relay' ? `Through relay ${d.relay ?? '(default)'}` : 'Direct'],
             ['Catch-all', d.catch_all],
-            ['Forwards to', d.forward_address],
-            ['Redirects to', d.redirect && <>{d.redirect.url} <span class="muted">({redirectWords(d.redirect)})</span></>],
-            ['DMARC', d.dmarc_override ? 'your own policy' : 'Mailstead’s policy'],
+            ['Forwarding', d.forward_address],
+            ['Web redirect', d.redirect && <>{d.redirect.url} <span class="muted">({redirectWords(d.redirect)})</span></>],
+            ['DMARC policy', d.dmarc_override ? 'Custom' : 'Default'],
           ]} />
         </Card>
       )}

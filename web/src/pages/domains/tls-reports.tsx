@@ -14,11 +14,11 @@ const listed = 10
 export function TlsReports({ domain: d, range }: { domain: Domain; range: Range }) {
   const pages = usePages('list_tls_reports', { domain_id: d.id, limit: 100, date_from: range.from, date_to: range.to, org: range.org || undefined }, (r) => r.id, { kinds: ['inbox'] })
   return (
-    <Card title="Encrypted delivery (TLS)" note="What other servers say about their connections when they deliver mail to you.">
+    <Card title="TLS reports" note="What sending servers report about encrypted connections when they deliver mail to you.">
       {pages.items.length > 0 ? <Figures reports={pages.items} range={range} more={pages.more} loadMore={pages.loadMore} />
         : pages.error ? <Failure error={pages.error} retry={pages.reload} />
           : pages.loading ? <Loading lines={3} />
-            : <Empty icon="shield" title="No reports yet">Large providers send one a day, once they deliver mail to this domain.</Empty>}
+            : <Empty icon="shield" title="No reports yet">Large providers send one report per day once they deliver mail to this domain.</Empty>}
     </Card>
   )
 }
@@ -34,8 +34,8 @@ function Figures({ reports, range, more, loadMore }: { reports: Report[]; range:
     <div class="stack">
       <div class="domains-stats">
         <Stat name="Connections" value={count(good + bad)} />
-        <Stat name="Encrypted" value={good + bad > 0 ? `${Math.floor((100 * good) / (good + bad))} %` : '–'} note={count(good)} />
-        <Stat name="Failed" value={count(bad)} note={bad > 0 ? 'see why in the reports' : 'nothing to do'} />
+        <Stat name="Encrypted" value={good + bad > 0 ? `${Math.floor((100 * good) / (good + bad))}%` : '–'} note={count(good)} />
+        <Stat name="Failed" value={count(bad)} note={bad > 0 ? 'see the reports for details' : 'no action needed'} />
       </div>
       <Chart label="Connections by day" height={160} days={days} series={[{ name: 'Encrypted', values: of((r) => r.totals.successful), color: '--ok', fill: true }, { name: 'Failed', values: of((r) => r.totals.failed), color: '--bad' }]} />
       <div class="rows domains-boxed">
@@ -47,35 +47,35 @@ function Figures({ reports, range, more, loadMore }: { reports: Report[]; range:
   )
 }
 
-const kinds = { sts: 'MTA-STS', tlsa: 'DANE', 'no-policy-found': 'no policy' } as const
+const kinds = { sts: 'MTA-STS', tlsa: 'DANE', 'no-policy-found': 'no MTA-STS or DANE policy' } as const
 
 function ReportDialog({ report: r, onClose }: { report: Report; onClose: () => void }) {
   return (
-    <Dialog title={`TLS report of ${r.org_name}`} onClose={onClose} wide>
+    <Dialog title={`TLS report from ${r.org_name}`} onClose={onClose} wide>
       <div class="stack" tabIndex={0}>
-        {!r.authenticated && <Notice tone="warn">Nothing proves that this report is from {r.org_name}. Anybody can send one.</Notice>}
+        {!r.authenticated && <Notice tone="warn">Unverified: this report may not be from {r.org_name}. Anyone can send one.</Notice>}
         <Facts of={[
-          ['About', <><Time of={r.date_begin} form="at" /> to <Time of={r.date_end} form="at" /></>],
+          ['Period', <><Time of={r.date_begin} form="at" /> to <Time of={r.date_end} form="at" /></>],
           ['Received', <><Time of={r.received_at} form="at" />{r.received_from && ` from ${r.received_from}`}</>],
           ['Contact', r.contact],
-          ['Number', <code>{r.report_id}</code>],
+          ['Report ID', <code>{r.report_id}</code>],
         ]} />
         {r.policies.map((p, i) => (
           <section key={i} class="stack-tight">
-            <h3>{p.domain}, by {kinds[p.type]}</h3>
+            <h3>{p.domain}: {kinds[p.type]}</h3>
             <p class="small"><Badge tone="ok">{count(p.successful)} encrypted</Badge> {p.failed > 0 && <Badge tone="bad">{count(p.failed)} failed</Badge>} {p.mx_hosts.length > 0 && <span class="muted">at {p.mx_hosts.join(', ')}</span>}</p>
             {p.failures.length > 0 && (
               <div class="table-wrap">
                 <table class="table folds domains-flat">
-                  <thead><tr><th>What failed</th><th class="number">Connections</th><th>Sending server</th><th>Receiving server</th><th>Detail</th></tr></thead>
+                  <thead><tr><th>Failure</th><th class="number">Connections</th><th>Sending server</th><th>Receiving server</th><th>Details</th></tr></thead>
                   <tbody>
                     {p.failures.map((f, n) => (
                       <tr key={n}>
-                        <td data-label="What failed">{words(f.result_type)}</td>
+                        <td data-label="Failure">{words(f.result_type)}</td>
                         <td data-label="Connections" class="number">{count(f.sessions)}</td>
                         <td data-label="Sending server"><code>{f.sending_ip ?? '–'}</code></td>
                         <td data-label="Receiving server">{[f.mx_host, f.receiving_ip].filter(Boolean).join(', ') || '–'}</td>
-                        <td data-label="Detail">{f.reason ?? '–'}</td>
+                        <td data-label="Details">{f.reason ?? '–'}</td>
                       </tr>
                     ))}
                   </tbody>

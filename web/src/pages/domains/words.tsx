@@ -10,31 +10,31 @@ export type Provider = Domain['dns_provider']
 
 /** How a redirect is done, in a few words. */
 export function redirectWords(r: NonNullable<Domain['redirect']>): string {
-  return (r.permanent ? 'permanent' : 'temporary') + (r.preserve_path ? ', keeps the rest of the address' : '')
+  return (r.permanent ? 'permanent' : 'temporary') + (r.preserve_path ? ', keeps the path' : '')
 }
 
 /** How a domain does: its badge, and what is wrong or next in one sentence. */
 export interface State { tone: Tone; label: string; text: string }
 
 const health: Record<Domain['dns_health']['status'], [Tone, string]> = {
-  healthy: ['ok', 'Healthy'], degraded: ['warn', 'Needs a look'], failing: ['bad', 'Failing'], unknown: ['ok', 'Ready'],
+  healthy: ['ok', 'Healthy'], degraded: ['warn', 'Degraded'], failing: ['bad', 'Failing'], unknown: ['ok', 'Ready'],
 }
 
 export function stateOf(d: Domain): State {
   switch (d.status) {
     case 'pending_ns':
-      return { tone: 'warn', label: 'Waits for you', text: 'Set its nameservers where you registered it.' }
+      return { tone: 'warn', label: 'Action needed', text: 'Set the nameservers at your registrar.' }
     case 'pending_dns_records':
-      return { tone: 'warn', label: 'Waits for you', text: 'Add its records at your DNS provider.' }
+      return { tone: 'warn', label: 'Action needed', text: 'Add the DNS records at your DNS provider.' }
     case 'pending':
     case 'in_progress':
-      return { tone: 'info', label: 'Setting up', text: d.status_detail ?? 'This goes on by itself.' }
+      return { tone: 'info', label: 'Setting up', text: d.status_detail ?? 'Setup continues automatically.' }
     case 'error':
-      return { tone: 'bad', label: 'Failed', text: d.error ? wordsOf(d.error) : 'The setup failed.' }
+      return { tone: 'bad', label: 'Failed', text: d.error ? wordsOf(d.error) : 'Setup failed.' }
     case 'deleting':
-      return { tone: 'none', label: 'Deleting', text: 'It is being deleted with all its mail.' }
+      return { tone: 'none', label: 'Deleting', text: 'The domain and all its mail are being deleted.' }
   }
-  if (d.dns_provider === 'external') return { tone: 'ok', label: 'Connected', text: 'Its mail is hosted elsewhere.' }
+  if (d.dns_provider === 'external') return { tone: 'ok', label: 'Connected', text: 'Mail is hosted elsewhere.' }
   const [tone, label] = health[d.dns_health.status]
   return { tone, label, text: d.dns_health.issues[0]?.message ?? '' }
 }
@@ -50,23 +50,23 @@ export function StateBadge({ domain }: { domain: Domain }) {
 }
 
 export const providerNames: Record<Provider, string> = {
-  builtin: 'Mailstead’s DNS', cloudflare: 'Cloudflare', manual: 'Your own DNS', external: 'Hosted elsewhere',
+  builtin: 'Mailstead', cloudflare: 'Cloudflare', manual: 'Your DNS provider', external: 'Mail hosted elsewhere',
 }
 
 interface Purpose { name: string; about: string }
 
 const purposes: Record<string, Purpose> = {
-  NS: { name: 'Nameservers', about: 'Say which servers answer for the domain.' },
-  MX: { name: 'Incoming mail', about: 'MX: tells other servers where to deliver mail for the domain. Without it none arrives.' },
-  SPF: { name: 'Allowed senders', about: 'SPF: lists the servers that may send in the domain’s name. Without it your mail lands in spam.' },
-  DKIM: { name: 'Signature', about: 'DKIM: the public key by which receivers see that a message is yours and was not changed.' },
-  DMARC: { name: 'Protection from fakes', about: 'DMARC: tells receivers what to do with mail that only pretends to be from you.' },
-  A: { name: 'Address', about: 'Leads to this server, for web redirects and certificates.' },
-  TRACKING: { name: 'Tracking', about: 'Leads tracked links to this server.' },
-  MTA_STS: { name: 'Encrypted delivery', about: 'MTA-STS: has other servers deliver mail to you over encrypted connections only.' },
-  TLSRPT: { name: 'Encryption reports', about: 'TLS-RPT: asks other servers to report when an encrypted delivery fails.' },
-  AUTOCONFIG: { name: 'Mail program settings', about: 'Lets Outlook, Thunderbird and phones find their settings by themselves.' },
-  CUSTOM: { name: 'Your own', about: 'A record that you added.' },
+  NS: { name: 'Nameservers', about: 'The servers that answer DNS queries for the domain.' },
+  MX: { name: 'MX', about: 'Incoming mail: tells other servers where to deliver mail for the domain. Without it, no mail arrives.' },
+  SPF: { name: 'SPF', about: 'Allowed senders: lists the servers that can send mail for the domain. Without it, your mail lands in spam.' },
+  DKIM: { name: 'DKIM', about: 'Signature: the public key that lets receivers verify that a message is from you and was not modified.' },
+  DMARC: { name: 'DMARC', about: 'Policy for unauthenticated mail: tells receivers what to do with mail that fails both SPF and DKIM.' },
+  A: { name: 'Web address', about: 'Points to this server, for web redirects and certificates.' },
+  TRACKING: { name: 'Tracking', about: 'Points tracked links to this server.' },
+  MTA_STS: { name: 'MTA-STS', about: 'Encrypted delivery: tells other servers to deliver mail to you only over encrypted connections.' },
+  TLSRPT: { name: 'TLS-RPT', about: 'TLS reports: asks other servers to report failed encrypted deliveries.' },
+  AUTOCONFIG: { name: 'Autoconfig', about: 'Lets Outlook, Thunderbird and phones find their mail settings automatically.' },
+  CUSTOM: { name: 'Custom', about: 'A record that you added.' },
 }
 
 export function purposeOf(code: string): Purpose {
@@ -74,28 +74,28 @@ export function purposeOf(code: string): Purpose {
 }
 
 const faults: Record<string, string> = {
-  missing: 'Not found', mismatch: 'Another value', multiple_spf: 'More than one SPF', dkim_wrong_type: 'A CNAME, must be TXT', lookup_failed: 'No answer yet',
+  missing: 'Missing', mismatch: 'Wrong value', multiple_spf: 'Duplicate SPF', dkim_wrong_type: 'CNAME, not TXT', lookup_failed: 'Lookup failed',
 }
 
 /** What is wrong with a record, in a few words. */
 export function faultOf(r: DnsRecord): string {
-  return r.error ? (faults[r.error] ?? r.error) : 'Not as expected'
+  return r.error ? (faults[r.error] ?? r.error) : 'Wrong value'
 }
 
 /** What to do about a record that is wrong. */
 export function adviceOf(r: DnsRecord, provider: Provider): string {
-  if (r.error === 'lookup_failed') return 'The DNS gave no answer. It is looked up again by itself.'
-  if (provider === 'builtin') return 'Mailstead serves this record itself; it is seen as soon as the nameservers lead here.'
-  if (provider === 'cloudflare') return 'Mailstead makes this record at Cloudflare. Set the domain up again to have it made anew.'
+  if (r.error === 'lookup_failed') return 'The DNS lookup failed. Mailstead tries again automatically.'
+  if (provider === 'builtin') return 'Mailstead publishes this record. It is visible once the nameservers point to Mailstead.'
+  if (provider === 'cloudflare') return 'Mailstead publishes this record at Cloudflare. To recreate it, set the domain up again.'
   switch (r.error) {
     case 'missing':
       return `Add this ${r.type} record at your DNS provider.`
     case 'multiple_spf':
-      return 'There may be only one SPF record. Replace those that are there by this one, which says what they say together.'
+      return 'A domain can have only one SPF record. Replace the existing ones with this record, which combines them.'
     case 'dkim_wrong_type':
-      return 'Delete the CNAME of this name and add this TXT record.'
+      return 'Delete the CNAME record with this name, then add this TXT record.'
   }
-  return `Change the ${r.type} record to this value.`
+  return `Change the value of the ${r.type} record to this.`
 }
 
 const order = ['MX', 'SPF', 'DKIM', 'DMARC', 'A']

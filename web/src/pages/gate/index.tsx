@@ -60,7 +60,7 @@ function SignIn() {
           <CodeField value={code} onInput={setCode} />
         ) : (
           <>
-            <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
+            <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
             <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />
           </>
         )}
@@ -76,7 +76,7 @@ function needsCode(error: unknown): boolean {
 }
 
 function CodeField({ value, onInput }: { value: string; onInput: (code: string) => void }) {
-  return <TextField label="Code" name="code" hint="From your authenticator app, or one of your recovery codes." value={value} onInput={onInput} autoComplete="one-time-code" autoFocus mono />
+  return <TextField label="Code" name="code" hint="From your authenticator app. You can also use a recovery code." value={value} onInput={onInput} autoComplete="one-time-code" autoFocus mono />
 }
 
 function Forgot() {
@@ -87,10 +87,10 @@ function Forgot() {
     setSent(true)
   }
   return (
-    <Frame title="Reset your password" intro="We send you a link with which you set a new one.">
-      {sent ? <Notice tone="ok">If {email} belongs to a team user, a link is on its way. It works once.</Notice> : (
-        <Form onSubmit={submit} submit="Send the link">
-          <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
+    <Frame title="Reset your password" intro="We’ll email you a link to set a new password.">
+      {sent ? <Notice tone="ok">If {email} belongs to a team member, we sent a link to it. The link works once.</Notice> : (
+        <Form onSubmit={submit} submit="Send link">
+          <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
         </Form>
       )}
       <p class="small"><a href="/sign-in">Back to sign in</a></p>
@@ -105,13 +105,13 @@ function Welcome() {
   const { data, error } = useRead('welcome' + token, () => request('GET', '/session/welcome?token=' + encodeURIComponent(token)) as Promise<Invited>)
   if (error) {
     return (
-      <Frame title="This link leads nowhere">
-        {error.status === 404 ? <Notice tone="warn">It was used already, or has expired. <a href="/sign-in">Sign in</a>, or ask whoever gave it to you for a new one.</Notice> : <Failure error={error} />}
+      <Frame title="Link expired or already used">
+        {error.status === 404 ? <Notice tone="warn"><a href="/sign-in">Sign in</a>, or ask the person who sent you the link for a new one.</Notice> : <Failure error={error} />}
       </Frame>
     )
   }
   return (
-    <Frame title="Welcome to Mailstead" intro="Choose how you will sign in.">
+    <Frame title="Welcome to Mailstead" intro="Set up your sign-in.">
       {data ? <WelcomeForm token={token} invited={data} /> : <Loading lines={3} />}
     </Frame>
   )
@@ -134,13 +134,13 @@ function WelcomeForm({ token, invited }: { token: string; invited: Invited }) {
     go('/', { replace: true })
   }
   return (
-    <Form onSubmit={submit} submit="Start">
-      <TextField label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" placeholder={invited.email} disabled={!invited.may_change_email}
-        hint={invited.may_change_email ? `Left empty, it stays ${invited.email}.` : undefined} />
+    <Form onSubmit={submit} submit="Save and sign in">
+      <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" placeholder={invited.email} disabled={!invited.may_change_email}
+        hint={invited.may_change_email ? `Leave empty to keep ${invited.email}.` : undefined} />
       <TextField label="Your name" name="name" value={name} onInput={setName} autoComplete="name" />
       <NewPassword value={password} onInput={setPassword} />
       {second && <CodeField value={code} onInput={setCode} />}
-      {session.value && <Notice>You are signed in as {session.value.user.email}; this signs you in anew.</Notice>}
+      {session.value && <Notice>You are signed in as {session.value.user.email}. Saving signs you in with the email above instead.</Notice>}
     </Form>
   )
 }

@@ -19,5 +19,5 @@ export function PasskeyButton({ onDone }: { onDone: () => void }) {
     await signInByPasskey(credential.toJSON())
     onDone()
   }
-  return <Button icon="key" onClick={enter}>Use a passkey</Button>
+  return <Button icon="key" onClick={enter}>Sign in with a passkey</Button>
 }

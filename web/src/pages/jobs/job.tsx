@@ -17,19 +17,19 @@ function Details({ job: j }: { job: JobOut }) {
   const place = placeOf(j.resource)
   return (
     <>
-      {j.error && <Notice tone="bad"><strong><Wrong of={j.error} /></strong> {place && <a href={place}>See {j.resource!.name}</a>}</Notice>}
+      {j.error && <Notice tone="bad"><strong><Wrong of={j.error} /></strong> {place && <a href={place}>Open {j.resource!.name}</a>}</Notice>}
       <div class="grid-2">
-        <Card title="Steps"><div class="stack"><Steps of={j} />{j.steps.length === 0 && <p class="muted">This job has one step.</p>}</div></Card>
-        <Card title="About it">
+        <Card title="Steps"><div class="stack"><Steps of={j} />{j.steps.length === 0 && <p class="muted">This job has only one step.</p>}</div></Card>
+        <Card title="Details">
           <Facts of={[
-            ['What', place ? <a href={place}>{j.resource!.name}</a> : j.resource?.name],
-            ['Detail', j.status_detail],
-            ['Made', <Time of={j.created_at} form="at" />],
-            ['Begun', j.started_at && <Time of={j.started_at} form="at" />],
-            ['Ended', j.completed_at && <Time of={j.completed_at} form="at" />],
+            ['Resource', place ? <a href={place}>{j.resource!.name}</a> : j.resource?.name],
+            ['Status detail', j.status_detail],
+            ['Created', <Time of={j.created_at} form="at" />],
+            ['Started', j.started_at && <Time of={j.started_at} form="at" />],
+            ['Finished', j.completed_at && <Time of={j.completed_at} form="at" />],
             ['Attempts', j.attempts],
             ['Next attempt', j.next_attempt_at && <Time of={j.next_attempt_at} />],
-            ['Number', <Copyable text={j.id} />],
+            ['ID', <Copyable text={j.id} />],
           ]} />
         </Card>
       </div>

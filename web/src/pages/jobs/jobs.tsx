@@ -7,7 +7,7 @@ import { deed, JobBadge, jobTypes, type Job } from './words'
 
 type Status = Job['status'] | ''
 
-const states: [Status, string][] = [['', 'Any state'], ['in_progress', 'Running'], ['queued', 'Waiting'], ['completed', 'Done'], ['error', 'Failed'], ['cancelled', 'Cancelled']]
+const states: [Status, string][] = [['', 'Any status'], ['in_progress', 'Running'], ['queued', 'Queued'], ['completed', 'Completed'], ['error', 'Failed'], ['cancelled', 'Cancelled']]
 
 export function Jobs() {
   const status = (params.value.get('status') ?? '') as Status, type = params.value.get('type') ?? '', domain = params.value.get('domain') ?? ''
@@ -15,15 +15,15 @@ export function Jobs() {
   const pages = usePages('list_jobs', filter, (j) => j.id)
   const [typed, setTyped] = useTyped('domain')
   return (
-    <Page title="Jobs" intro="What Mailstead does in the background. They are kept for 30 days.">
+    <Page title="Jobs" intro="Background work, such as setting up a domain. Jobs are kept for 30 days.">
       <div class="jobs-filters">
-        <Select label="State" value={status} onChange={(status) => setParams({ status })} options={states} />
-        <Select label="Kind" value={type} onChange={(type) => setParams({ type })} options={[['', 'Any kind'], ...jobTypes.map((t) => [t, deed(t)] as const)]} />
+        <Select label="Status" value={status} onChange={(status) => setParams({ status })} options={states} />
+        <Select label="Type" value={type} onChange={(type) => setParams({ type })} options={[['', 'Any type'], ...jobTypes.map((t) => [t, deed(t)] as const)]} />
         <TextField label="Domain" type="search" value={typed} onInput={setTyped} placeholder="example.com" />
       </div>
       <Card flush>
         <LongList pages={pages} idOf={(j) => j.id} height={60} narrowHeight={68} label="Jobs" row={(j) => <Row job={j} />}
-          empty={<Empty icon="bolt" title={status || type || domain ? 'No job fits' : 'No job yet'}>Setting up domains, making mailboxes in bulk and the like run here, step by step.</Empty>} />
+          empty={<Empty icon="bolt" title={status || type || domain ? 'No jobs match' : 'No jobs yet'}>Longer tasks, such as setting up a domain or creating mailboxes in bulk, appear here with their steps.</Empty>} />
       </Card>
     </Page>
   )

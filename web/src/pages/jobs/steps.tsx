@@ -4,10 +4,14 @@ import { plain } from '../../api/wording'
 import type { Job } from './words'
 
 const names: Record<string, string> = {
-  edge_token: 'Try the Cloudflare token', register: 'Buy the name', keys: 'Make its signing keys', zone: 'Publish its records',
-  records: 'Work out its records', users: 'Make the mailboxes', redirect: 'Set the redirect', forward: 'Set the forward',
-  delegate: 'Wait for the nameservers', edge_records: 'Make the records at Cloudflare', mail: 'Open it for mail', verify: 'Look at the records from outside',
+  edge_token: 'Check the Cloudflare token', register: 'Register the domain', keys: 'Generate the DKIM and DNSSEC keys', zone: 'Publish the DNS zone',
+  records: 'Prepare the DNS records', users: 'Create the mailboxes', redirect: 'Set up the redirect', forward: 'Set up forwarding',
+  delegate: 'Wait for the nameservers', edge_records: 'Create the DNS records at Cloudflare', mail: 'Activate mail', verify: 'Check the DNS records',
 }
+
+const deletion: Record<string, string> = { mailboxes: 'Delete the mailboxes', zone: 'Remove the DNS zone', custom_records: 'Delete the custom records', domain: 'Delete the domain' }
+
+const statuses: Record<string, string> = { in_progress: 'running', error: 'failed', skipped: 'skipped' }
 
 const marks = { queued: '', in_progress: 'now', completed: 'done', error: 'failed', skipped: '' } as const
 
@@ -21,7 +25,7 @@ export function Steps({ of: j }: { of: Job }) {
             <li key={s.name} class={marks[s.status]}>
               <span class="mark" aria-hidden="true">{s.status === 'completed' ? <Icon name="check" /> : s.status === 'error' ? <Icon name="x" /> : s.status === 'in_progress' ? <span class="spinner" /> : ''}</span>
               <div class="grow">
-                {names[s.name] ?? words(s.name)} <span class="muted small">{s.status === 'completed' ? <Time of={s.at} /> : s.status === 'queued' ? '' : words(s.status).toLowerCase()}</span>
+                {(j.type === 'domain_delete' ? deletion : names)[s.name] ?? words(s.name)} <span class="muted small">{s.status === 'completed' ? <Time of={s.at} /> : statuses[s.status]}</span>
                 {s.error && plain(s.error) && <p class="small">{s.error}</p>}
               </div>
             </li>

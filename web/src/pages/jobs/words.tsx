@@ -5,16 +5,16 @@ import { Badge, words, type Tone } from '../../ui'
 export type Job = Schemas['JobResponse']
 
 const tones: Record<Job['status'], Tone> = { queued: 'none', in_progress: 'info', completed: 'ok', error: 'bad', cancelled: 'none' }
-const names: Record<Job['status'], string> = { queued: 'waiting', in_progress: 'running', completed: 'done', error: 'failed', cancelled: 'cancelled' }
+const names: Record<Job['status'], string> = { queued: 'queued', in_progress: 'running', completed: 'completed', error: 'failed', cancelled: 'cancelled' }
 
 export function JobBadge({ status }: { status: Job['status'] }) {
   return <Badge tone={tones[status]}>{names[status]}</Badge>
 }
 
 const types: Record<string, string> = {
-  domain_setup: 'Set up a domain', domain_provision: 'Provide a domain', domain_delete: 'Delete a domain',
-  email_users_bulk_create: 'Make mailboxes', email_user_delete: 'Delete a mailbox', email_users_bulk_delete: 'Delete mailboxes',
-  redirect_update: 'Change a redirect', forward_update: 'Change a forward', inbox_sync: 'Fetch a remote mailbox',
+  domain_setup: 'Set up domain', domain_provision: 'Provision domain', domain_delete: 'Delete domain',
+  email_users_bulk_create: 'Create mailboxes', email_user_delete: 'Delete mailbox', email_users_bulk_delete: 'Delete mailboxes',
+  redirect_update: 'Update redirect', forward_update: 'Update forwarding', inbox_sync: 'Sync external mailbox',
 }
 
 /** What a job does. */

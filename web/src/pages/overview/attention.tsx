@@ -1,7 +1,9 @@
 // What needs the viewer, worst first, each with its one next step.
 import { can, session, type Schemas } from '../../api/client'
 import { wordsOf } from '../../api/wording'
-import { Card, Icon, plural, words } from '../../ui'
+import { Card, count, Icon, plural } from '../../ui'
+import { deed } from '../jobs/words'
+import { disabledReasons } from '../webhooks/types'
 import { useDomains, useEndpoints, useFailedJobs, type Domain, type Endpoint } from './read'
 
 interface Item { key: string; weight: number; title: string; text: string; href: string; step: string }
@@ -15,24 +17,24 @@ function ofDomain(d: Domain): Item | undefined {
   const issue = d.dns_health.issues[0]
   switch (d.status) {
     case 'error':
-      return { key: d.id, weight: 90, title: `${name} setup failed`, text: d.error ? wordsOf(d.error) : 'The setup failed.', href, step: can('setup_domain') ? 'See why and set up again' : 'See why' }
+      return { key: d.id, weight: 90, title: `${name} setup failed`, text: d.error ? wordsOf(d.error) : 'Setup failed.', href, step: can('setup_domain') ? 'See why and set up again' : 'See why' }
     case 'pending_ns':
-      return { key: d.id, weight: 60, title: `${name}: nameservers not set`, text: `Set ${d.nameservers.join(' and ')} where you registered it.`, href, step: 'See what to set' }
+      return { key: d.id, weight: 60, title: `${name}: nameservers not set`, text: `Set ${d.nameservers.join(' and ')} at your registrar.`, href, step: 'See nameservers' }
     case 'pending_dns_records':
-      return { key: d.id, weight: 60, title: `${name}: DNS records not added`, text: 'Add the records at your DNS provider, then verify them.', href, step: 'See the records' }
+      return { key: d.id, weight: 60, title: `${name}: DNS records not added`, text: 'Add the records at your DNS provider, then verify them.', href, step: 'See records' }
     case 'complete':
-      if (issue && d.dns_health.status === 'failing') return { key: d.id, weight: 80, title: `${name}: mail is at risk`, text: issue.message, href, step: 'Fix the record' }
-      if (issue && d.dns_health.status === 'degraded') return { key: d.id, weight: 50, title: `${name}: a DNS record is wrong`, text: issue.message, href, step: 'See the record' }
+      if (issue && d.dns_health.status === 'failing') return { key: d.id, weight: 80, title: `${name}: mail is at risk`, text: issue.message, href, step: 'Fix record' }
+      if (issue && d.dns_health.status === 'degraded') return { key: d.id, weight: 50, title: `${name}: a DNS record is wrong`, text: issue.message, href, step: 'See record' }
   }
 }
 
 function ofEndpoint({ webhook: w, failing }: Endpoint): Item | undefined {
   const href = `/webhooks/${w.id}`
   if (w.status === 'disabled' && w.disabled_reason !== 'manual') {
-    return { key: w.id, weight: 70, title: 'Webhook disabled', text: `${w.url}: ${words(w.disabled_reason ?? 'too many failures').toLowerCase()}.`, href, step: can('update_webhook') ? 'Fix it and re-enable' : 'See why' }
+    return { key: w.id, weight: 70, title: 'Webhook disabled', text: `${w.url}: ${disabledReasons[w.disabled_reason ?? 'consecutive_failures']}.`, href, step: can('update_webhook') ? 'Fix it and re-enable' : 'See why' }
   }
   if (w.status === 'enabled' && failing > 0) {
-    return { key: w.id, weight: 40, title: 'Webhook failing', text: `${w.url}: ${failing === 1 ? 'the last delivery' : `the last ${plural(failing, 'delivery', 'deliveries')}`} failed.`, href, step: 'See the deliveries' }
+    return { key: w.id, weight: 40, title: 'Webhook failing', text: `${w.url}: ${failing === 1 ? 'the last delivery' : `the last ${plural(failing, 'delivery', 'deliveries')}`} failed.`, href, step: 'See deliveries' }
   }
 }
 
@@ -40,14 +42,14 @@ function ofUsage(usage: Schemas['Usage']): Item[] {
   const items: Item[] = []
   const { sent_30d: sent, bounced_30d: bounced, complained_30d: complained } = usage.messages
   if (sent >= 100 && bounced / sent > 0.05) {
-    items.push({ key: 'bounces', weight: 55, title: 'Many messages bounce', text: `${plural(bounced, 'message')} of ${sent} in 30 days came back. Providers distrust senders above 5 %.`, href: '/sent?status=bounced', step: 'See which' })
+    items.push({ key: 'bounces', weight: 55, title: 'Bounce rate is high', text: `${count(bounced)} of ${plural(sent, 'message')} bounced in the last 30 days. Mail providers distrust senders above 5%.`, href: '/sent?status=bounced', step: 'See messages' })
   }
   if (sent >= 100 && complained / sent > 0.001) {
-    items.push({ key: 'complaints', weight: 65, title: 'Spam complaints are high', text: `${plural(complained, 'complaint')} in 30 days. Above 0.1 % providers send mail to spam.`, href: '/sent?status=complained', step: 'See which' })
+    items.push({ key: 'complaints', weight: 65, title: 'Spam complaints are high', text: `${plural(complained, 'complaint')} in the last 30 days. Above 0.1%, mail providers move your mail to spam.`, href: '/sent?status=complained', step: 'See messages' })
   }
-  for (const [name, used] of Object.entries({ domains: usage.domains, mailboxes: usage.email_users, 'team users': usage.team_users, webhooks: usage.webhooks })) {
+  for (const [name, used] of Object.entries({ Domain: usage.domains, Mailbox: usage.email_users, 'Team member': usage.team_users, Webhook: usage.webhooks })) {
     if (used.limit !== null && used.limit > 0 && used.used / used.limit >= 0.9) {
-      items.push({ key: 'limit ' + name, weight: 20, title: `Nearly all ${name} are used`, text: `${used.used} of ${used.limit}.`, href: '/account', step: 'See the limits' })
+      items.push({ key: 'limit ' + name, weight: 20, title: `${name} limit almost reached`, text: `${used.used} of ${used.limit} used.`, href: '/account', step: 'See limits' })
     }
   }
   return items
@@ -56,7 +58,7 @@ function ofUsage(usage: Schemas['Usage']): Item[] {
 export function Attention({ usage }: { usage: Schemas['Usage'] | undefined }) {
   const domains = useDomains(), endpoints = useEndpoints(), jobs = useFailedJobs()
   const failed = (jobs.data?.data ?? []).map((j): Item => ({
-    key: j.id, weight: 45, title: `A job failed: ${words(j.type).toLowerCase()}`, text: j.error ? wordsOf(j.error) : '', href: `/jobs/${j.id}`, step: 'See what happened',
+    key: j.id, weight: 45, title: `Job failed: ${deed(j.type)}`, text: j.error ? wordsOf(j.error) : '', href: `/jobs/${j.id}`, step: 'See details',
   }))
   const items = [...(domains.data ?? []).map(ofDomain), ...(endpoints.data ?? []).map(ofEndpoint), ...failed, ...(usage ? ofUsage(usage) : []), secondFactor()]
     .filter((item) => item !== undefined).sort((a, b) => b.weight - a.weight)
@@ -81,5 +83,5 @@ export function Attention({ usage }: { usage: Schemas['Usage'] | undefined }) {
 function secondFactor(): Item | undefined {
   const { user, sandbox } = session.value!
   if (sandbox || user.role === 'member' || user.totp_enabled || user.passkeys.length > 0) return
-  return { key: 'totp', weight: 10, title: 'Your sign-in has one factor', text: 'A stolen password is enough to get in.', href: '/profile', step: 'Add a second factor' }
+  return { key: 'totp', weight: 10, title: 'Two-factor authentication is off', text: 'A stolen password is enough to sign in to your account.', href: '/profile', step: 'Set up' }
 }

@@ -1,7 +1,8 @@
 import type { Schemas } from '../../api/client'
 import { session } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Badge, Bar, bytes, Card, Chart, count, Empty, LinkButton, Page, plural, Show, Stat, words, type Tone } from '../../ui'
+import { Badge, Bar, bytes, Card, Chart, count, Empty, LinkButton, Page, plural, Show, Stat, type Tone } from '../../ui'
+import { deed } from '../jobs/words'
 import { Attention } from './attention'
 import { useDomains, useEndpoints, type Domain } from './read'
 import { Start } from './start'
@@ -27,16 +28,16 @@ function Traffic({ usage }: { usage: Schemas['Usage'] }) {
   const sum = (what: 'received' | 'sent' | 'bounced' | 'complained') => daily.reduce((n, d) => n + d[what], 0)
   const series = (name: string, what: 'received' | 'sent' | 'bounced' | 'complained', color: string, fill = false) => ({ name, values: daily.map((d) => d[what]), color, fill })
   return (
-    <Card title="Mail of the last 30 days">
+    <Card title="Mail, last 30 days">
       <div class="stack">
         <div class="overview-stats">
           <Stat name="Received" href="/inbox" value={count(sum('received'))} />
           <Stat name="Sent" href="/sent" value={count(sum('sent'))} note={`${count(m.sent_today)} today`} />
           <Stat name="Bounced" href="/sent?status=bounced" value={count(sum('bounced'))} note={share(sum('bounced'), sum('sent'))} />
           <Stat name="Complaints" href="/sent?status=complained" value={count(sum('complained'))} note={share(sum('complained'), sum('sent'))} />
-          <Stat name="In the queue" href="/sent?status=queued" value={count(m.queued)} />
+          <Stat name="Queued" href="/sent?status=queued" value={count(m.queued)} />
         </div>
-        <Chart days={daily.map((d) => d.date)} label="Messages of the last 30 days"
+        <Chart days={daily.map((d) => d.date)} label="Messages, last 30 days"
           series={[series('Received', 'received', '--accent', true), series('Sent', 'sent', '--info'), series('Bounced', 'bounced', '--warn'), series('Complaints', 'complained', '--bad')]} />
       </div>
     </Card>
@@ -55,7 +56,7 @@ function standing(d: Domain): Tone {
   return d.dns_health.status === 'degraded' ? 'warn' : 'ok'
 }
 
-const standings: [Tone, string][] = [['bad', 'failing'], ['warn', 'with a fault'], ['none', 'being set up'], ['ok', 'healthy']]
+const standings: [Tone, string][] = [['bad', 'failing'], ['warn', 'degraded'], ['none', 'not ready'], ['ok', 'healthy']]
 
 function Health() {
   const domains = useDomains()
@@ -63,7 +64,7 @@ function Health() {
     <Card title="Domains" actions={<LinkButton small look="ghost" href="/domains">All domains</LinkButton>}>
       <Show of={domains} lines={2}>
         {(all) => {
-          if (all.length === 0) return <p class="muted">There is none yet.</p>
+          if (all.length === 0) return <p class="muted">No domains yet</p>
           const counted = standings.map(([tone, name]) => ({ tone, name, n: all.filter((d) => standing(d) === tone).length })).filter((s) => s.n > 0)
           return (
             <div class="stack-tight">
@@ -91,14 +92,14 @@ function Storage({ usage: { storage: s } }: { usage: Schemas['Usage'] }) {
 function Jobs() {
   const running = useQuery('list_jobs', { status: 'in_progress', limit: 6 })
   return (
-    <Card title="Jobs at work" flush actions={<LinkButton small look="ghost" href="/jobs">All jobs</LinkButton>}>
+    <Card title="Running jobs" flush actions={<LinkButton small look="ghost" href="/jobs">All jobs</LinkButton>}>
       <Show of={running} lines={2}>
-        {({ data }) => data.length === 0 ? <Empty icon="check" title="Nothing is running" /> : (
+        {({ data }) => data.length === 0 ? <Empty icon="check" title="No jobs running" /> : (
           <div class="rows">
             {data.map((j) => (
               <a key={j.id} class="line" href={`/jobs/${j.id}`}>
-                <span class="grow truncate">{words(j.type)} <span class="muted">{j.resource?.name}</span></span>
-                {j.progress && <span class="overview-progress"><Bar value={j.progress.completed} of={j.progress.total} label={`Progress of ${words(j.type).toLowerCase()}`} /></span>}
+                <span class="grow truncate">{deed(j.type)} <span class="muted">{j.resource?.name}</span></span>
+                {j.progress && <span class="overview-progress"><Bar value={j.progress.completed} of={j.progress.total} label={`Progress: ${deed(j.type)}`} /></span>}
               </a>
             ))}
           </div>
@@ -113,12 +114,12 @@ function Endpoints() {
   return (
     <Card title="Webhooks" flush actions={<LinkButton small look="ghost" href="/webhooks">All webhooks</LinkButton>}>
       <Show of={endpoints} lines={2}>
-        {(all) => all.length === 0 ? <Empty icon="hook" title="No webhooks yet">A webhook tells your program of each message the moment it arrives.</Empty> : (
+        {(all) => all.length === 0 ? <Empty icon="hook" title="No webhooks yet">Get an HTTP request for every event, such as a received message.</Empty> : (
           <div class="rows">
             {all.map(({ webhook: w, tried, succeeded }) => (
               <a key={w.id} class="line" href={`/webhooks/${w.id}`}>
                 <span class="grow truncate mono">{w.url}</span>
-                {w.status === 'disabled' ? <Badge tone="bad">off</Badge> : tried === 0 ? <Badge>nothing sent yet</Badge> : <Badge tone={succeeded === tried ? 'ok' : succeeded / tried > 0.9 ? 'warn' : 'bad'}>{Math.round((100 * succeeded) / tried)} % of {tried}</Badge>}
+                {w.status === 'disabled' ? <Badge tone="bad">disabled</Badge> : tried === 0 ? <Badge>no deliveries yet</Badge> : <Badge tone={succeeded === tried ? 'ok' : succeeded / tried > 0.9 ? 'warn' : 'bad'}>{succeeded} of {tried} delivered</Badge>}
               </a>
             ))}
           </div>

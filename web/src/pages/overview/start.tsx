@@ -25,13 +25,13 @@ export function Start() {
   const mailbox = mailboxes.data!.data[0]
   const at = arrived ? 4 : mailbox ? 3 : ready ? 2 : domain ? 1 : 0
   return (
-    <Card title="From nothing to your first message" actions={arrived && <LinkButton small href="/inbox">Open the inbox</LinkButton>}>
+    <Card title="Get your first message" actions={arrived && <LinkButton small href="/inbox">Open inbox</LinkButton>}>
       <ol class="steps">
         <Step n={0} at={at} title="Add a domain">
-          {can('connect_domains') ? <LinkButton look="primary" icon="plus" href="/domains/add">Add a domain</LinkButton> : 'The account’s owner or an admin adds it.'}
+          {can('connect_domains') ? <LinkButton look="primary" icon="plus" href="/domains/add">Add domain</LinkButton> : 'Ask the account’s owner or an admin to add one.'}
         </Step>
-        <Step n={1} at={at} title="Let the world find it">{domain && <NextOfDomain domain={domain} />}</Step>
-        <Step n={2} at={at} title="Make a mailbox">{ready && <FirstMailbox domain={ready} />}</Step>
+        <Step n={1} at={at} title="Point DNS at Mailstead">{domain && <NextOfDomain domain={domain} />}</Step>
+        <Step n={2} at={at} title="Create a mailbox">{ready && <FirstMailbox domain={ready} />}</Step>
         <Step n={3} at={at} title="Receive a message">{mailbox && <FirstMessage mailbox={mailbox} />}</Step>
       </ol>
       {arrived && <Arrived message={arrived} />}
@@ -50,21 +50,21 @@ function Step({ n, at, title, children }: { n: number; at: number; title: string
 }
 
 function NextOfDomain({ domain: d }: { domain: Domain }) {
-  const what = d.status === 'pending_ns' ? <>Set the nameservers of <strong>{d.domain_unicode}</strong> to {d.nameservers.map((ns) => <Copyable key={ns} text={ns} />)} where you registered it.</>
-    : d.status === 'pending_dns_records' ? <>Enter the records of <strong>{d.domain_unicode}</strong> at your DNS provider.</>
-      : d.status === 'error' ? d.error ? <Wrong of={d.error} /> : 'The setup failed.'
-        : <>Mailstead is setting up <strong>{d.domain_unicode}</strong>. This goes on by itself.</>
+  const what = d.status === 'pending_ns' ? <>At your registrar, set the nameservers of <strong>{d.domain_unicode}</strong> to {d.nameservers.map((ns) => <Copyable key={ns} text={ns} />)}</>
+    : d.status === 'pending_dns_records' ? <>Add the DNS records of <strong>{d.domain_unicode}</strong> at your DNS provider.</>
+      : d.status === 'error' ? d.error ? <Wrong of={d.error} /> : 'Setup failed.'
+        : <>Mailstead is setting up <strong>{d.domain_unicode}</strong>. No action needed.</>
   return <div class="stack-tight"><p>{what}</p><div><LinkButton href={`/domains/${d.id}`}>Open {d.domain_unicode}</LinkButton></div></div>
 }
 
 function FirstMailbox({ domain }: { domain: Domain }) {
   const [username, setUsername] = useState('')
   const [made, setMade] = useState<{ email: string; password?: string }>()
-  if (made?.password) return <Secret name={`password of ${made.email}`} text={made.password} again={passwordAgain()} />
-  if (!can('create_email_user')) return <p>The account’s owner or an admin makes it.</p>
+  if (made?.password) return <Secret name={`password for ${made.email}`} text={made.password} again={passwordAgain()} />
+  if (!can('create_email_user')) return <p>Ask the account’s owner or an admin to create one.</p>
   return (
-    <Form submit="Make the mailbox" onSubmit={async () => setMade(await call('create_email_user', { username, domain: domain.domain }) as { email: string; password?: string })}>
-      <TextField label="Name before the @" name="username" value={username} onInput={setUsername} after={'@' + domain.domain_unicode} placeholder="hello" />
+    <Form submit="Create mailbox" onSubmit={async () => setMade(await call('create_email_user', { username, domain: domain.domain }) as { email: string; password?: string })}>
+      <TextField label="Username" name="username" value={username} onInput={setUsername} after={'@' + domain.domain_unicode} placeholder="hello" />
     </Form>
   )
 }
@@ -74,10 +74,10 @@ function FirstMessage({ mailbox }: { mailbox: Mailbox }) {
   const host = location.hostname === 'localhost' ? '127.0.0.1' : location.hostname
   return (
     <div class="stack-tight">
-      <p>Write to <Copyable text={mailbox.email} /> from anywhere. The message appears here the moment it arrives.</p>
+      <p>Send a message to <Copyable text={mailbox.email} /> from any mail account. It appears here as soon as it arrives.</p>
       {sandbox && port > 0 && (
         <>
-          <p class="muted small">This sandbox is reachable from your machine only. Send it a message from a terminal:</p>
+          <p class="muted small">This sandbox can be reached only from this machine. Send a message from a terminal:</p>
           <Code label="Command" text={`swaks --server ${host}:${port} --from me@example.com --to ${mailbox.email} --header 'Subject: Hello'`} />
         </>
       )}

@@ -3,9 +3,9 @@ import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go } from '../../router'
-import { ask, Badge, Button, Card, Dialog, Facts, Form, Hidden, Menu, Notice, Page, Secret, Show, TextField, Time, told, words } from '../../ui'
+import { ask, Badge, Button, Card, Dialog, Facts, Form, Hidden, Menu, Notice, Page, Secret, Show, TextField, Time, told } from '../../ui'
 import { Attempts } from './attempts'
-import { EventChoice, WebhookBadge, type Webhook } from './types'
+import { disabledReasons, EventChoice, WebhookBadge, type Webhook } from './types'
 import { Verify } from './verify'
 
 export function Endpoint({ id }: { id: string }) {
@@ -19,7 +19,7 @@ export function Endpoint({ id }: { id: string }) {
         {(w) => (
           <>
             {w.status === 'disabled' && w.disabled_reason !== 'manual' && (
-              <Notice tone="bad" title="It was switched off.">{w.disabled_reason === 'gone' ? 'Your program answered 410, which says that it wants no more.' : 'Too many events in a row could not be delivered.'} {can('update_webhook') ? 'Mend it, send a test, and switch it on.' : 'Once it is mended, the account’s owner or an admin can switch it on.'}</Notice>
+              <Notice tone="bad" title="This webhook was disabled.">{w.disabled_reason === 'gone' ? 'The endpoint returned HTTP 410 (Gone).' : 'Too many deliveries in a row failed.'} {can('update_webhook') ? 'Fix the endpoint, send a test, then turn the webhook on.' : 'Once the endpoint is fixed, the account’s owner or an admin can turn the webhook on.'}</Notice>
             )}
             <div class="grid-2"><About of={w} /><Verify /></div>
             <Attempts webhook={w} />
@@ -35,23 +35,27 @@ function Actions({ of: w, onEdit }: { of: Webhook; onEdit: () => void }) {
   const on = w.status === 'enabled'
   const turn = async () => {
     await call('update_webhook', { id: w.id, status: on ? 'disabled' : 'enabled' })
-    told(on ? 'It is off.' : 'It is on.')
+    told(on ? 'Webhook disabled.' : 'Webhook enabled.')
+  }
+  const test = async () => {
+    await call('test_webhook', { id: w.id })
+    told('Test event queued. See the result under Deliveries.')
   }
   const remove = () => ask({
-    title: 'Delete this webhook?', action: 'Delete', text: `${w.url} is not called any more. What was not delivered yet never will be.`,
+    title: 'Delete this webhook?', action: 'Delete', text: `Mailstead stops sending events to ${w.url}. Pending deliveries are dropped.`,
     run: async () => {
       await call('delete_webhook', { id: w.id })
       go('/webhooks')
-      told('The webhook was deleted.')
+      told('Webhook deleted.')
     },
   })
   return (
     <>
-      {can('test_webhook') && <Button icon="bolt" onClick={async () => told((await call('test_webhook', { id: w.id })).message)}>Send a test</Button>}
+      {can('test_webhook') && <Button icon="bolt" onClick={test}>Send test</Button>}
       {can('update_webhook') && (
         <Menu label="More actions">
-          <Button look="ghost" small icon="pencil" onClick={onEdit}>Change</Button>
-          <Button look="ghost" small icon={on ? 'pause' : 'play'} onClick={turn}>{on ? 'Switch off' : 'Switch on'}</Button>
+          <Button look="ghost" small icon="pencil" onClick={onEdit}>Edit</Button>
+          <Button look="ghost" small icon={on ? 'pause' : 'play'} onClick={turn}>{on ? 'Turn off' : 'Turn on'}</Button>
           <Button look="ghost" small icon="trash" onClick={remove}>Delete</Button>
         </Menu>
       )}
@@ -62,26 +66,26 @@ function Actions({ of: w, onEdit }: { of: Webhook; onEdit: () => void }) {
 function About({ of: w }: { of: Webhook }) {
   const [secret, setSecret] = useState<string>()
   const rotate = () => ask({
-    title: 'Make a new secret?', action: 'Make it', danger: false, text: 'Calls are signed with both secrets for a while, so that your program can change over.',
+    title: 'Rotate the signing secret?', action: 'Rotate secret', danger: false, text: 'For 24 hours, requests are signed with both the old and the new secret, so that you can switch without downtime.',
     run: async () => setSecret((await call('rotate_webhook_secret', { id: w.id })).secret),
   })
   return (
-    <Card title="About it">
+    <Card title="Details">
       <div class="stack">
         <Facts of={[
-          ['State', <WebhookBadge webhook={w} />],
-          ['Told of', <span class="webhooks-chips">{w.events.map((e) => <Badge plain key={e}>{e}</Badge>)}</span>],
-          ['Secret', can('get_webhook_secret') ? <Hidden hint={`whsec_…${w.secret_hint}`} read={async () => (await call('get_webhook_secret', { id: w.id })).secret} /> : `…${w.secret_hint}`],
-          ['Last called', <Time of={w.last_delivery_at} />],
-          ['Last success', <Time of={w.last_success_at} />],
-          ['Failed in a row', w.consecutive_failures || undefined],
-          ['Switched off', w.disabled_at && <><Time of={w.disabled_at} />, {words(w.disabled_reason ?? '').toLowerCase()}</>],
-          ['Since', <Time of={w.created_at} form="date" />],
-          ['Version', w.api_version],
+          ['Status', <WebhookBadge webhook={w} />],
+          ['Events', <span class="webhooks-chips">{w.events.map((e) => <Badge plain key={e}>{e}</Badge>)}</span>],
+          ['Signing secret', can('get_webhook_secret') ? <Hidden hint={`whsec_…${w.secret_hint}`} read={async () => (await call('get_webhook_secret', { id: w.id })).secret} /> : `…${w.secret_hint}`],
+          ['Last delivery', <Time of={w.last_delivery_at} />],
+          ['Last successful delivery', <Time of={w.last_success_at} />],
+          ['Consecutive failures', w.consecutive_failures || undefined],
+          ['Disabled', w.disabled_at && <><Time of={w.disabled_at} />{w.disabled_reason && ': ' + disabledReasons[w.disabled_reason]}</>],
+          ['Created', <Time of={w.created_at} form="date" />],
+          ['API version', w.api_version],
         ]} />
-        {can('rotate_webhook_secret') && <div class="form-actions"><Button icon="refresh" onClick={rotate}>Make a new secret</Button></div>}
+        {can('rotate_webhook_secret') && <div class="form-actions"><Button icon="refresh" onClick={rotate}>Rotate secret</Button></div>}
       </div>
-      {secret && <Dialog title="The new secret" onClose={() => setSecret(undefined)}><Secret name="signing secret" text={secret} again="You can show it again on this page at any time." /></Dialog>}
+      {secret && <Dialog title="New signing secret" onClose={() => setSecret(undefined)}><Secret name="signing secret" text={secret} again="You can show it again on this page at any time." /></Dialog>}
     </Card>
   )
 }
@@ -94,7 +98,7 @@ function Edit({ of: w, onClose }: { of: Webhook; onClose: () => void }) {
     onClose()
   }
   return (
-    <Dialog title="Change the webhook" wide onClose={onClose}>
+    <Dialog title="Edit webhook" wide onClose={onClose}>
       <Form submit="Save" disabled={events.length === 0} onSubmit={submit}>
         <TextField label="Endpoint URL" name="url" type="url" value={url} onInput={setUrl} mono />
         <TextField label="Description" name="description" value={description} onInput={setDescription} />

@@ -14,10 +14,10 @@ export function Events() {
   const pages = usePages('list_events', { limit: 50, type: type || undefined }, (e) => e.id)
   const [open, setOpen] = useState<Event>()
   return (
-    <Page title="Events" heading="Webhooks" intro="What happened in the last 30 days, whether or not a webhook was told of it." tabs={<WebhookTabs current="events" />}>
+    <Page title="Events" heading="Webhooks" intro="All events of the last 30 days, whether or not they were sent to a webhook." tabs={<WebhookTabs current="events" />}>
       <div class="webhooks-choice"><Select label="Event" value={type} onChange={(type) => setParams({ type })} options={[['', 'Any event'], ...eventTypes.map(([t]) => [t, t] as const)]} /></div>
       <Card flush>
-        <LongList pages={pages} idOf={(e) => e.id} height={48} narrowHeight={64} label="Events" row={(e) => <Line of={e} onOpen={() => setOpen(e)} />} empty={<Empty icon="bolt" title="Nothing has happened" />} />
+        <LongList pages={pages} idOf={(e) => e.id} height={48} narrowHeight={64} label="Events" row={(e) => <Line of={e} onOpen={() => setOpen(e)} />} empty={<Empty icon="bolt" title={type ? 'No events match' : 'No events yet'} />} />
       </Card>
       {open && <Dialog title={open.type} wide onClose={() => setOpen(undefined)}><Code label="Event" text={JSON.stringify(open, null, 2)} /></Dialog>}
     </Page>

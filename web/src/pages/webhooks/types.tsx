@@ -6,20 +6,20 @@ export type Webhook = Schemas['Webhook']
 
 export const eventTypes: [type: string, means: string][] = [
   ['email.received', 'A message arrived in a mailbox.'],
-  ['message.relayed', 'A relay took a message and gave it its own Message-ID.'],
-  ['email.bounced', 'A message came back.'],
-  ['email.complained', 'A recipient called a message spam.'],
+  ['message.relayed', 'A relay accepted a message and gave it a new Message-ID.'],
+  ['email.bounced', 'A sent message bounced.'],
+  ['email.complained', 'A recipient reported a message as spam.'],
   ['domain.created', 'A domain was added.'],
   ['domain.ready', 'A domain is ready for mail.'],
-  ['domain.dns_failed', 'A domain’s records are no longer as they should be.'],
-  ['email_user.created', 'A mailbox was made.'],
+  ['domain.dns_failed', 'A domain’s DNS records are missing or wrong.'],
+  ['email_user.created', 'A mailbox was created.'],
   ['email_user.deleted', 'A mailbox was deleted.'],
 ]
 
 export function EventChoice({ chosen, onChange }: { chosen: string[]; onChange: (types: string[]) => void }) {
   return (
     <fieldset class="webhooks-events">
-      <legend>Tell it of</legend>
+      <legend>Events</legend>
       {eventTypes.map(([type, means]) => (
         <Check key={type} label={<code>{type}</code>} hint={means} checked={chosen.includes(type)} onChange={(on) => onChange(on ? [...chosen, type] : chosen.filter((t) => t !== type))} />
       ))}
@@ -27,8 +27,10 @@ export function EventChoice({ chosen, onChange }: { chosen: string[]; onChange: 
   )
 }
 
+export const disabledReasons = { manual: 'by your team', consecutive_failures: 'too many failed deliveries', gone: 'the endpoint returned HTTP 410 (Gone)' } as const
+
 export function WebhookBadge({ webhook: w }: { webhook: Webhook }) {
-  if (w.status === 'disabled') return <Badge tone={w.disabled_reason === 'manual' ? 'none' : 'bad'}>off</Badge>
+  if (w.status === 'disabled') return <Badge tone={w.disabled_reason === 'manual' ? 'none' : 'bad'}>disabled</Badge>
   if (w.consecutive_failures > 0 || w.last_delivery_at !== w.last_success_at) return <Badge tone="warn">failing</Badge>
-  return <Badge tone="ok">on</Badge>
+  return <Badge tone="ok">enabled</Badge>
 }

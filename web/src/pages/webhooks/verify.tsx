@@ -12,7 +12,7 @@ type Language = keyof typeof examples
 export function Verify() {
   const [language, setLanguage] = useState<Language>('JavaScript')
   return (
-    <Card title="Verify the calls" note="Each is signed with the secret. Libraries of Standard Webhooks verify them too.">
+    <Card title="Verify signatures" note="Each request is signed with the signing secret. You can also verify it with a Standard Webhooks library.">
       <div class="stack-tight">
         <div class="webhooks-languages" role="group" aria-label="Language">
           {(Object.keys(examples) as Language[]).map((name) => <Button key={name} small look={name === language ? 'plain' : 'ghost'} aria-pressed={name === language} onClick={() => setLanguage(name)}>{name}</Button>)}

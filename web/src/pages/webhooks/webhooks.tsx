@@ -10,13 +10,13 @@ export function Webhooks() {
   const webhooks = useQuery('list_webhooks', {})
   const [adding, setAdding] = useState(false)
   const full = webhooks.data && webhooks.data.count >= webhooks.data.limit
-  const add = can('create_webhook') && <Button look="primary" icon="plus" disabled={!!full} onClick={() => setAdding(true)}>Add a webhook</Button>
+  const add = can('create_webhook') && <Button look="primary" icon="plus" disabled={!!full} onClick={() => setAdding(true)}>Add webhook</Button>
   return (
     <Page title="Webhooks" intro="Get an HTTP request for every event, signed and retried." tabs={<WebhookTabs current="endpoints" />} actions={add}>
       <Card flush>
         <Show of={webhooks}>
           {({ data }) => data.length === 0
-            ? <Empty icon="hook" title="No webhooks yet" action={add}>{can('create_webhook') ? 'Give an address of your program, and choose what it is told of.' : 'The account’s owner or an admin adds them.'}</Empty>
+            ? <Empty icon="hook" title="No webhooks yet" action={add}>{can('create_webhook') ? 'Enter an endpoint URL and choose the events to send to it.' : 'Ask the account’s owner or an admin to add one.'}</Empty>
             : <div class="rows">{data.map((w) => <Line key={w.id} of={w} />)}</div>}
         </Show>
       </Card>
@@ -41,20 +41,20 @@ function Add({ onClose }: { onClose: () => void }) {
   const [made, setMade] = useState<{ id: string; secret: string }>()
   if (made) {
     return (
-      <Dialog title="Webhook enabled" onClose={() => { onClose(); go(`/webhooks/${made.id}`) }}>
+      <Dialog title="Webhook added" onClose={() => { onClose(); go(`/webhooks/${made.id}`) }}>
         <div class="stack">
           <Secret name="signing secret" text={made.secret} again="Owners and admins can show it again on the webhook’s page." />
-          <p class="muted">Your program uses it to verify that a request comes from Mailstead.</p>
+          <p class="muted">Your app uses it to verify that a request comes from Mailstead.</p>
           <div class="form-actions"><Button look="primary" onClick={() => { onClose(); go(`/webhooks/${made.id}`) }}>Continue</Button></div>
         </div>
       </Dialog>
     )
   }
   return (
-    <Dialog title="Add a webhook" wide onClose={onClose}>
-      <Form submit="Add it" disabled={events.length === 0} onSubmit={async () => setMade(await call('create_webhook', { url, events, description: description || undefined }))}>
+    <Dialog title="Add webhook" wide onClose={onClose}>
+      <Form submit="Add webhook" disabled={events.length === 0} onSubmit={async () => setMade(await call('create_webhook', { url, events, description: description || undefined }))}>
         <TextField label="Endpoint URL" name="url" type="url" value={url} onInput={setUrl} placeholder="https://app.example.com/hooks/mail" autoFocus mono />
-        <TextField label="Description" name="description" value={description} onInput={setDescription} hint="For your team. It may stay empty." />
+        <TextField label="Description" name="description" value={description} onInput={setDescription} hint="Optional. Only your team sees it." />
         <EventChoice chosen={events} onChange={setEvents} />
       </Form>
     </Dialog>
