@@ -81,15 +81,6 @@ func candidates(names []string) []candidate {
 	return out
 }
 
-// clip shortens what is no name for the answer that says so.
-func clip(text string) string {
-	const most = 253
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
 // ConnectDomains adds domains to the account. A name that cannot be added does not hold up its
 // neighbours; over the account's limit nothing is made.
 func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in ConnectDomainsIn) (*Connected, error) {

@@ -129,6 +129,15 @@ func conflictTexts(conflicts []*dnsprov.Conflict) string {
 	return strings.Join(out, "; ")
 }
 
+// clip shortens what is no name for the answer that says so.
+func clip(text string) string {
+	const most = 253
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
 // recordText is a record as a person knows it. The value of a text is cut.
 func recordText(r dnsprov.Record) string {
 	const most = 80
@@ -591,12 +600,28 @@ func (w *edgeWork) note(have []dnsprov.Record, changes []dnsprov.Change, made []
 			return err
 		}
 		if done {
-			if err := w.noteCustoms(tx); err != nil {
-				return err
+			for _, c := range w.customs { // but those that have changed since
+				now, err := store.CustomRecords.Find(tx, c.ID)
+				if err != nil {
+					return err
+				}
+				status, why := "active", w.refused[c.ID]
+				if why != "" {
+					status = "error"
+				}
+				if now == nil || !now.UpdatedAt.Equal(c.UpdatedAt) || now.Status == status && now.Error == why {
+					continue
+				}
+				now.Status, now.Error = status, why
+				if err := store.CustomRecords.Put(tx, now); err != nil {
+					return err
+				}
 			}
 		}
 		detail := d.StatusDetail
-		if done && d.Status == core.DomainComplete && (len(w.conflicts) > 0 || ofTheEdge(detail)) {
+		code, _, _ := strings.Cut(detail, ": ")
+		ofTheEdge := slices.Contains([]string{"zone_conflict", "zone_not_found", "edge_token_invalid", "upstream_error", "internal_error"}, code)
+		if done && d.Status == core.DomainComplete && (len(w.conflicts) > 0 || ofTheEdge) {
 			detail = conflictDetail(d.Name, w.conflicts)
 		}
 		w.d.EdgeRecords = ours
@@ -606,12 +631,6 @@ func (w *edgeWork) note(have []dnsprov.Record, changes []dnsprov.Change, made []
 		d.EdgeRecords, d.StatusDetail = ours, detail
 		return store.Domains.Put(tx, d)
 	})
-}
-
-// ofTheEdge tells whether a status detail is one that tells of the edge provider.
-func ofTheEdge(detail string) bool {
-	code, _, _ := strings.Cut(detail, ": ")
-	return slices.Contains([]string{"zone_conflict", "zone_not_found", "edge_token_invalid", "upstream_error", "internal_error"}, code)
 }
 
 // conflictDetail is the status detail of a complete domain that lacks records because of others.
@@ -629,31 +648,6 @@ func joinConflicts(conflicts []*dnsprov.Conflict) error {
 		all = append(all, c)
 	}
 	return errors.Join(all...)
-}
-
-// noteCustoms writes what has come of the custom records, those that have changed since excepted.
-func (w *edgeWork) noteCustoms(tx *store.Tx) error {
-	for _, c := range w.customs {
-		now, err := store.CustomRecords.Get(tx, c.ID)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		status, why := "active", w.refused[c.ID]
-		if why != "" {
-			status = "error"
-		}
-		if !now.UpdatedAt.Equal(c.UpdatedAt) || now.Status == status && now.Error == why {
-			continue
-		}
-		now.Status, now.Error = status, why
-		if err := store.CustomRecords.Put(tx, now); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // erase deletes what is ours, and looks again until nothing is left: a request that was under way

@@ -229,41 +229,30 @@ func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 // good one ends the episode. Two that were made at the same time are one. before is when the look
 // before this one ended.
 func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.Time) error {
+	name, since := d.Name, d.FailingSince
 	switch {
 	case l.good():
-		s.endFailure(tx, d, l)
+		if d.FailureTold { // people are told that it ends; there is no event that says so
+			d.StatusDetail = fmt.Sprintf("Its DNS is in order again since %s; it was failing since %s.", minute(l.At), minute(since))
+			tx.After(func() { s.Log.Info("the DNS of a domain is in order again", "domain", name, "failing_since", since) })
+		}
+		d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
+		return nil
 	case d.DNSProvider == core.ProviderEdge && l.At.Sub(d.CompletedAt) < edgeSettles:
+		return nil
 	case d.Status != core.DomainComplete || !l.bad() || d.BadChecks > 0 && l.began.Before(before):
-	default:
-		if d.BadChecks++; d.BadChecks == 1 {
-			d.FailingSince = l.At
-		}
-		if d.BadChecks >= badInARow && !d.FailureTold {
-			return s.tellFailure(tx, d)
-		}
+		return nil
 	}
-	return nil
-}
-
-// endFailure ends an episode, if there is one, and tells people of it: there is no event that says
-// so.
-func (s *Service) endFailure(tx *store.Tx, d *store.Domain, l *look) {
-	if d.FailureTold {
-		name, since := d.Name, d.FailingSince
-		d.StatusDetail = fmt.Sprintf("Its DNS is in order again since %s; it was failing since %s.", minute(l.At), minute(since))
-		tx.After(func() { s.Log.Info("the DNS of a domain is in order again", "domain", name, "failing_since", since) })
+	if d.BadChecks++; d.BadChecks == 1 {
+		d.FailingSince = l.At
 	}
-	d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
-}
-
-// minute is a time as people read it.
-func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
-
-func (s *Service) tellFailure(tx *store.Tx, d *store.Domain) error {
+	if d.BadChecks < badInARow || d.FailureTold {
+		return nil
+	}
 	d.FailureTold = true
-	d.StatusDetail = fmt.Sprintf("Its DNS is failing since %s: see dns_health.", minute(d.FailingSince))
-	issues := failuresOf(d)
-	name, since, first := d.Name, d.FailingSince, ""
+	since = d.FailingSince
+	d.StatusDetail = fmt.Sprintf("Its DNS is failing since %s: see dns_health.", minute(since))
+	issues, first := failuresOf(d), ""
 	if len(issues) > 0 {
 		first = issues[0].Message
 	}
@@ -271,10 +260,13 @@ func (s *Service) tellFailure(tx *store.Tx, d *store.Domain) error {
 		s.Log.Warn("the DNS of a domain is failing", "domain", name, "failing_since", since, "issue", first)
 	})
 	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainDNSFailed, DNSFailure{
-		DomainID: d.ID, Domain: d.Name, Issues: issues, FailingSince: core.Time{Time: d.FailingSince}, CheckedAt: core.Time{Time: d.CheckedAt},
+		DomainID: d.ID, Domain: d.Name, Issues: issues, FailingSince: core.Time{Time: since}, CheckedAt: core.Time{Time: d.CheckedAt},
 	})
 	return err
 }
+
+// minute is a time as people read it.
+func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // dnsFailure is the data of domain.dns_failed.
 type DNSFailure struct {
@@ -460,34 +452,28 @@ func (s *Service) keepCheck(tx *store.Tx, id string, l *look, next time.Time) er
 
 // checkMessage says what to do about a record that is not verified.
 func checkMessage(c store.DNSCheck) string {
-	text := checkAdvice(c)
-	if c.Purpose != dnsprov.PurposeSPF || c.Error == dnsprov.LookupFailed {
+	text := fmt.Sprintf("The %s record at %s is not as expected. Change it to the expected value.", c.Purpose, c.Host)
+	switch {
+	case c.Error == dnsprov.Missing:
+		text = fmt.Sprintf("There is no %s record at %s. Add it with the expected value.", c.Purpose, c.Host)
+	case c.Error == dnsprov.MultipleSPF:
+		text = fmt.Sprintf("%s has more than one SPF record, so receivers heed none of them. Replace them all by the expected one, which says what they say together.", c.Host)
+	case c.Error == dnsprov.DKIMWrongType:
+		return fmt.Sprintf("%s is a CNAME to somewhere else. Replace it by a TXT record with the expected value.", c.Host)
+	case c.Error == dnsprov.LookupFailed:
+		return fmt.Sprintf("The %s record at %s could not be looked up yet. It is tried again.", c.Purpose, c.Host)
+	case c.Purpose == dnsprov.PurposeMX:
+		return mxAdvice(c)
+	case c.Offer != "":
+		text = fmt.Sprintf("The SPF record at %s does not let this host send. Replace it by the expected one, which keeps the senders that are there.", c.Host)
+	}
+	if c.Purpose != dnsprov.PurposeSPF {
 		return text
 	}
 	if n := spf.Lookups(expected(c)); n > spf.MaxLookups {
 		text += fmt.Sprintf(" It then takes %d look-ups, of which receivers make %d at most (RFC 7208 section 4.6.4): leave out senders that are not used any more.", n, spf.MaxLookups)
 	}
 	return text
-}
-
-func checkAdvice(c store.DNSCheck) string {
-	switch c.Error {
-	case dnsprov.Missing:
-		return fmt.Sprintf("There is no %s record at %s. Add it with the expected value.", c.Purpose, c.Host)
-	case dnsprov.MultipleSPF:
-		return fmt.Sprintf("%s has more than one SPF record, so receivers heed none of them. Replace them all by the expected one, which says what they say together.", c.Host)
-	case dnsprov.DKIMWrongType:
-		return fmt.Sprintf("%s is a CNAME to somewhere else. Replace it by a TXT record with the expected value.", c.Host)
-	case dnsprov.LookupFailed:
-		return fmt.Sprintf("The %s record at %s could not be looked up yet. It is tried again.", c.Purpose, c.Host)
-	}
-	if c.Purpose == dnsprov.PurposeMX {
-		return mxAdvice(c)
-	}
-	if c.Offer != "" {
-		return fmt.Sprintf("The SPF record at %s does not let this host send. Replace it by the expected one, which keeps the senders that are there.", c.Host)
-	}
-	return fmt.Sprintf("The %s record at %s is not as expected. Change it to the expected value.", c.Purpose, c.Host)
 }
 
 // mxAdvice names the hosts that take a domain's mail before ours, beside it or in its place, or the
@@ -556,7 +542,19 @@ func (s *Service) lookAtReverse(ctx context.Context) {
 	if fresh {
 		return
 	}
-	issues, err := s.findReverseIssues(ctx)
+	ctx, cancel := context.WithTimeout(ctx, reverseFor)
+	defer cancel()
+	var issues []DNSIssue
+	var err error
+	for _, ip := range s.Config.PublicIPs {
+		var issue *DNSIssue
+		if issue, err = s.reverseIssue(ctx, ip.Unmap()); err != nil {
+			break
+		}
+		if issue != nil {
+			issues = append(issues, *issue)
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil { // what was known stays
@@ -564,22 +562,6 @@ func (s *Service) lookAtReverse(ctx context.Context) {
 		return
 	}
 	r.next, r.issues = s.Now().Add(reverseKept), issues
-}
-
-func (s *Service) findReverseIssues(ctx context.Context) ([]DNSIssue, error) {
-	ctx, cancel := context.WithTimeout(ctx, reverseFor)
-	defer cancel()
-	var out []DNSIssue
-	for _, ip := range s.Config.PublicIPs {
-		issue, err := s.reverseIssue(ctx, ip.Unmap())
-		if err != nil {
-			return nil, err
-		}
-		if issue != nil {
-			out = append(out, *issue)
-		}
-	}
-	return out, nil
 }
 
 // reverseIssue says what is wrong with the names of an address, nil if nothing is: one of them has

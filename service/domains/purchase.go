@@ -185,11 +185,23 @@ func (b *purchasing) order() error {
 	if err := b.write(func(pu *store.Purchase) { pu.State, pu.TriedAt = store.PurchaseOrdering, b.s.Now() }); err != nil {
 		return err
 	}
-	r, err := b.buy()
+	o := registrar.Order{Key: b.pu.ID, Domain: b.pu.Domain, Years: b.pu.Years, MaxPrice: b.pu.MaxPrice, AutoRenew: b.pu.AutoRenew}
+	ours := b.s.Config.Nameservers
+	if b.d.DNSProvider == dnsprov.Builtin && b.args.DNS && len(inside(b.pu.Domain, ours)) == 0 && !registrar.HasFixedNameservers(b.shop) {
+		o.Nameservers = ours // those inside of the domain need it to be there first
+	}
+	var r *registrar.Registration
+	err := b.ask(func(ctx context.Context) (err error) {
+		r, err = b.shop.Register(ctx, o)
+		return err
+	})
+	nothingBought := slices.ContainsFunc([]error{
+		registrar.ErrNotSold, registrar.ErrTaken, registrar.ErrPrice, registrar.ErrPremium, registrar.ErrNoFunds, registrar.ErrBadDomain, registrar.ErrNotNow,
+	}, func(known error) bool { return errors.Is(err, known) })
 	switch {
 	case err == nil:
 		return b.take(r)
-	case !nothingBought(err):
+	case !nothingBought:
 		return b.unclear(err)
 	case errors.Is(err, registrar.ErrTaken):
 		r, lost := b.find()
@@ -208,32 +220,6 @@ func (b *purchasing) order() error {
 		return err
 	}
 	return b.unclear(err)
-}
-
-// buy sends the order.
-func (b *purchasing) buy() (r *registrar.Registration, err error) {
-	o := registrar.Order{Key: b.pu.ID, Domain: b.pu.Domain, Years: b.pu.Years, MaxPrice: b.pu.MaxPrice, AutoRenew: b.pu.AutoRenew}
-	ours := b.s.Config.Nameservers
-	if b.d.DNSProvider == dnsprov.Builtin && b.args.DNS && len(inside(b.pu.Domain, ours)) == 0 && !registrar.HasFixedNameservers(b.shop) {
-		o.Nameservers = ours // those inside of the domain need it to be there first
-	}
-	err = b.ask(func(ctx context.Context) (err error) {
-		r, err = b.shop.Register(ctx, o)
-		return err
-	})
-	return r, err
-}
-
-// nothingBought tells whether an error of Register says that.
-func nothingBought(err error) bool {
-	for _, known := range []error{
-		registrar.ErrNotSold, registrar.ErrTaken, registrar.ErrPrice, registrar.ErrPremium, registrar.ErrNoFunds, registrar.ErrBadDomain, registrar.ErrNotNow,
-	} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
 }
 
 // guard refuses what must not be bought: what is not to be had, or costs more than was agreed to.
@@ -272,6 +258,15 @@ func term(years int) string {
 		return "one year"
 	}
 	return fmt.Sprintf("%d years", years)
+}
+
+// dollars are cents on the wire; null where they are not known.
+func dollars(cents int64) *float64 {
+	if cents == 0 {
+		return nil
+	}
+	d := float64(cents) / 100
+	return &d
 }
 
 func usd(cents int64) string { return fmt.Sprintf("%.2f %s", float64(cents)/100, currency) }

@@ -213,15 +213,6 @@ func (s *Service) offered(o registrar.Offer) SearchResult {
 	return r
 }
 
-// dollars are cents on the wire; null where they are not known.
-func dollars(cents int64) *float64 {
-	if cents == 0 {
-		return nil
-	}
-	d := float64(cents) / 100
-	return &d
-}
-
 // cents are what dollars come to, without any fraction, so that a bound is never exceeded.
 func cents(dollars float64) int64 { return int64(math.Floor(dollars*100 + 1e-6)) }
 

@@ -242,11 +242,33 @@ func (p *setup) edgeToken() error {
 	return p.change(p.s.putDomain, func(d *store.Domain) { d.EdgeToken = p.args.EdgeToken })
 }
 
-// users makes the mailboxes that are not there. They are pending until the domain is complete.
+// users makes the mailboxes that are not there, as far as the limits allow. They are pending until
+// the domain is complete.
 func (p *setup) users() error {
 	for rest := p.args.Mailboxes; len(rest) > 0; rest = rest[min(usersAtATime, len(rest)):] {
 		some := rest[:min(usersAtATime, len(rest))]
-		if err := p.s.Store.Update(func(tx *store.Tx) error { return p.bear(tx, some) }); err != nil {
+		err := p.s.Store.Update(func(tx *store.Tx) error {
+			d, err := store.Domains.Get(tx, p.d.ID)
+			if err != nil {
+				return err
+			}
+			left, _ := p.s.mailboxes.RoomForMailboxes(tx, d)
+			for _, mb := range some {
+				_, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, mb.Email))
+				if err == nil || left <= 0 {
+					continue
+				}
+				if !errors.Is(err, store.ErrNotFound) {
+					return err
+				}
+				if _, err := p.s.mailboxes.CreateMailbox(tx, &mailboxes.NewMailbox{Mb: mb, Domain: d}); err != nil {
+					return err
+				}
+				left--
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -260,29 +282,6 @@ func (p *setup) users() error {
 		err = errPartly{fmt.Sprintf("%d of %d mailboxes were not made, since the limits of this account allow no more.", lacking, len(p.args.Mailboxes))}
 	}
 	return err
-}
-
-// bear makes some of the mailboxes, as far as the limits allow.
-func (p *setup) bear(tx *store.Tx, some []store.Mailbox) error {
-	d, err := store.Domains.Get(tx, p.d.ID)
-	if err != nil {
-		return err
-	}
-	left, _ := p.s.mailboxes.RoomForMailboxes(tx, d)
-	for _, mb := range some {
-		_, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, mb.Email))
-		if err == nil || left <= 0 {
-			continue
-		}
-		if !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		if _, err := p.s.mailboxes.CreateMailbox(tx, &mailboxes.NewMailbox{Mb: mb, Domain: d}); err != nil {
-			return err
-		}
-		left--
-	}
-	return nil
 }
 
 // delegate has the registrar name our nameservers, if the domain was bought here, and looks whether
@@ -471,10 +470,16 @@ func (p *setup) keys() error {
 		return nil
 	}
 	var made []store.DKIMKey
-	if len(p.d.DKIM) == 0 {
-		var err error
-		if made, err = p.s.newDKIMKeys(p.d.ID); err != nil {
-			return err
+	if len(p.d.DKIM) == 0 { // an RSA key, which every verifier knows, and an ed25519 key (RFC 8463)
+		for _, kind := range []struct {
+			selector string
+			generate func() ([]byte, crypto.Signer, error)
+		}{{rsaSelector, auth.GenerateRSA}, {ed25519Selector, auth.GenerateEd25519}} {
+			text, key, err := kind.generate()
+			if err != nil {
+				return err
+			}
+			made = append(made, store.DKIMKey{Selector: kind.selector, Sealed: p.s.Keys.Seal(core.DKIMPlace(p.d.ID), text), Record: auth.KeyRecord(key)})
 		}
 	}
 	return p.s.Store.Update(func(tx *store.Tx) error {
@@ -494,22 +499,6 @@ func (p *setup) keys() error {
 		}
 		return p.s.PutZone(tx, d)
 	})
-}
-
-// newDKIMKeys makes an RSA key, which every verifier knows, and an ed25519 key (RFC 8463).
-func (s *Service) newDKIMKeys(domainID string) ([]store.DKIMKey, error) {
-	var out []store.DKIMKey
-	for _, kind := range []struct {
-		selector string
-		generate func() ([]byte, crypto.Signer, error)
-	}{{rsaSelector, auth.GenerateRSA}, {ed25519Selector, auth.GenerateEd25519}} {
-		text, key, err := kind.generate()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, store.DKIMKey{Selector: kind.selector, Sealed: s.Keys.Seal(core.DKIMPlace(domainID), text), Record: auth.KeyRecord(key)})
-	}
-	return out, nil
 }
 
 // zone makes sure that the records make a zone. It was published with the transaction that changed

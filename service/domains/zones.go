@@ -27,11 +27,6 @@ const (
 	challengeTTL = 60 // seconds
 )
 
-// challengeRecord is the record in which a certificate authority looks for a challenge.
-func challengeRecord(c store.DNSChallenge) dnsprov.Record {
-	return dnsprov.Record{Name: c.Name, Type: "TXT", Value: c.Value, TTL: challengeTTL, Purpose: dnsprov.PurposeACME}
-}
-
 // zonesAtATime is how many domains one transaction reads when the zones are made.
 const zonesAtATime = 500
 
@@ -243,7 +238,12 @@ func (s *Service) hasZone(d *store.Domain) bool {
 func (s *Service) serves(tx *store.Tx, d *store.Domain) bool { return s.hasZone(d) && mayServe(tx, d) }
 
 func (s *Service) ZoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
-	return &zoneSource{Spec: s.zoneSpec(tx, d), serial: s.zoneSerial(tx, d), key: s.zoneKey(d), below: s.delegations(tx, d)}
+	// The serial is the time of the last change, moved on by what all zones have had in common.
+	serial := uint32(d.ZoneChangedAt.Unix())
+	if base, err := store.ZoneBases.Get(tx, store.ZoneBaseID); err == nil {
+		serial += base.Changes
+	}
+	return &zoneSource{Spec: s.zoneSpec(tx, d), serial: serial, key: s.zoneKey(d), below: s.delegations(tx, d)}
 }
 
 // zoneSpec is what all records of a domain are made from, those of the owner's own too.
@@ -277,7 +277,7 @@ func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 		}
 	}
 	for _, c := range d.Challenges {
-		spec.Challenges = append(spec.Challenges, challengeRecord(c))
+		spec.Challenges = append(spec.Challenges, dnsprov.Record{Name: c.Name, Type: "TXT", Value: c.Value, TTL: challengeTTL, Purpose: dnsprov.PurposeACME})
 	}
 	for _, k := range d.DKIM {
 		spec.DKIM = append(spec.DKIM, dnsprov.DKIMKey{Selector: k.Selector, Record: k.Record})
@@ -317,7 +317,14 @@ func (s *Service) serveZone(tx *store.Tx, d *store.Domain) error {
 	if err := s.publish(tx, d); err != nil || !s.serves(tx, d) {
 		return err
 	}
-	if known == nil || !sameKey(known.DNSSEC, d.DNSSEC) {
+	var before, now []byte // public keys
+	if known != nil && known.DNSSEC != nil {
+		before = known.DNSSEC.Public
+	}
+	if d.DNSSEC != nil {
+		now = d.DNSSEC.Public
+	}
+	if known == nil || !bytes.Equal(before, now) {
 		return s.PublishAbove(tx, nil, d.Name)
 	}
 	return nil
@@ -545,13 +552,6 @@ func (s *Service) zoneKey(d *store.Domain) *builtin.Key {
 	})
 }
 
-func sameKey(a, b *store.DNSSECKey) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return bytes.Equal(a.Public, b.Public)
-}
-
 // resignKind gives signed zones a new serial from time to time, so that secondaries fetch
 // signatures that hold.
 func (s *Service) resignKind() jobs.Kind {
@@ -689,16 +689,6 @@ func (s *Service) Catalog() (*builtin.Catalog, bool) {
 		return nil, false
 	}
 	return o.catalog, true
-}
-
-// zoneSerial is the serial of a domain's zone: the time of its last change, moved on by what all
-// zones have had in common.
-func (s *Service) zoneSerial(tx *store.Tx, d *store.Domain) uint32 {
-	serial := uint32(d.ZoneChangedAt.Unix())
-	if base, err := store.ZoneBases.Get(tx, store.ZoneBaseID); err == nil {
-		serial += base.Changes
-	}
-	return serial
 }
 
 // keepZoneBase notes when what all zones have in common has changed, as the addresses of this host,

@@ -15,7 +15,7 @@ const unreached = ['delete_email_users_bulk']
 const closed = ['/domains/add', '/mailboxes/bulk']
 
 // Links whose words promise a deed, and those of them that members may do.
-const deed = /^(Add|Buy|Change|Create|Delete|Edit|Invite|Make|Mend|Raise|Remove|Set|Several|Switch|Use|Verify)\b/
+const deed = /^(Add|Buy|Change|Create|Delete|Edit|Fix|Invite|Raise|Remove|Set|Several|Turn|Use|Verify)\b/
 const ownDeeds = ['Create a token']
 
 // Some of what each can be seen to do; of the owner it is told below.
